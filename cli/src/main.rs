@@ -1,0 +1,3 @@
+//! The one binary: `railscope exporter`, `collector`, `demo`.
+
+fn main() {}

@@ -1,0 +1,73 @@
+//! The one kind of plug of the exporter: a sampler turns one source into readings.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use railscope_model::reading::{NodeReading, Status};
+
+use crate::samplers;
+
+/// Where the machine is: every root can be moved, for containers and for tests.
+#[derive(Debug, Clone)]
+pub struct Machine {
+    /// Root of sysfs, `/sys` on a real machine.
+    pub sysfs: PathBuf,
+    /// Root of procfs, `/proc` on a real machine.
+    pub procfs: PathBuf,
+    /// How to reach NVML; none leaves GPUs out.
+    pub nvml: Option<NvmlAccess>,
+}
+
+/// How to reach NVML. The library runs in a child process, so that a driver that hangs or crashes
+/// costs only that child.
+#[derive(Debug, Clone)]
+pub struct NvmlAccess {
+    /// The library to load, by name or path.
+    pub library: PathBuf,
+    /// Program and leading arguments of the child: this very binary and its hidden subcommand.
+    pub worker: Vec<PathBuf>,
+    /// Time between two readings. Polling NVML much faster costs the jobs that run on the GPU.
+    pub period: Duration,
+}
+
+/// Whether the machine has what a sampler reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Presence {
+    /// It has, and the reading holds it.
+    Present,
+    /// It has not, or does not show it, for this reason.
+    Absent(Status),
+}
+
+/// A source that exists but could not be read at all. Single values that fail are counted in the
+/// reading's status instead, and cost only themselves.
+#[derive(Debug, thiserror::Error)]
+#[error("{what}: {cause}")]
+pub struct SampleError {
+    /// What was read, a path or a call.
+    pub what: String,
+    /// Why it failed.
+    #[source]
+    pub cause: std::io::Error,
+}
+
+/// Turns one source into readings.
+pub trait Sampler: Send {
+    /// Config key, label and file name.
+    fn name(&self) -> &'static str;
+
+    /// How often to sample: every second, or slower with the measured reason beside it.
+    fn period(&self) -> Duration;
+
+    /// Reads the source once, from its first to its last value.
+    ///
+    /// # Errors
+    /// The whole source could not be read.
+    fn sample(&mut self, reading: &mut NodeReading) -> Result<Presence, SampleError>;
+}
+
+/// Builds a sampler for a machine. Building reads nothing that can hang.
+pub type Build = fn(&Machine) -> Box<dyn Sampler>;
+
+/// Every sampler of the exporter.
+pub const SAMPLERS: &[Build] = &[samplers::host::build];

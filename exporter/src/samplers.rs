@@ -1,0 +1,3 @@
+//! Samplers: one file for each source.
+
+pub mod host;

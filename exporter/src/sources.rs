@@ -1,0 +1,1 @@
+//! Sources: the only code that touches the machine.

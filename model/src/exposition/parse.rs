@@ -1,0 +1,500 @@
+//! Any exporter's text as series, without copying: Prometheus text 0.0.4 and OpenMetrics 1.0.
+//!
+//! Every line is either read whole or reported with its place; a bad line never hides the next one.
+
+use std::borrow::Cow;
+
+use memchr::{memchr, memchr2};
+
+/// A line that could not be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}, column {column}: expected {expected}, found {found:?}")]
+pub struct ParseError {
+    /// Line number, from 1.
+    pub line: usize,
+    /// Byte in the line, from 1.
+    pub column: usize,
+    /// What should have stood there.
+    pub expected: &'static str,
+    /// What stood there, shortened to 32 bytes.
+    pub found: String,
+}
+
+/// The type of a family, as a TYPE line gives it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Type {
+    /// `counter`
+    Counter,
+    /// `gauge`
+    Gauge,
+    /// `histogram` or `gaugehistogram`
+    Histogram,
+    /// `summary`
+    Summary,
+    /// `info`
+    Info,
+    /// `stateset`
+    StateSet,
+    /// `untyped` or `unknown`
+    Unknown,
+}
+
+/// One sample line.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Series<'a> {
+    /// Series name.
+    pub name: &'a str,
+    /// What stands between the braces, unread: see [`Series::labels`].
+    labels: &'a str,
+    /// The value. NaN and infinities are values.
+    pub value: f64,
+    /// Time stamp as written: milliseconds in the text format, seconds in OpenMetrics.
+    pub timestamp: Option<f64>,
+}
+
+impl<'a> Series<'a> {
+    /// Label names and values in the order of the line; values are unescaped, and copied only if that
+    /// changes them.
+    pub fn labels(&self) -> impl Iterator<Item = (&'a str, Cow<'a, str>)> + use<'a> {
+        let mut rest = self.labels;
+        std::iter::from_fn(move || {
+            // The line was checked when it was read, so an end here is the end of the labels.
+            let (name, value, after) = split_label(rest).ok()??;
+            rest = after;
+            Some((name, unescape(value)))
+        })
+    }
+
+    /// The value of one label.
+    pub fn label(&self, name: &str) -> Option<Cow<'a, str>> {
+        self.labels()
+            .find_map(|(found, value)| (found == name).then_some(value))
+    }
+
+    /// The label text between the braces, as it stands on the line: a key for equal lines.
+    pub fn raw_labels(&self) -> &'a str {
+        self.labels
+    }
+}
+
+/// One line that says something.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Line<'a> {
+    /// A sample.
+    Series(Series<'a>),
+    /// `# TYPE family type`
+    Type(&'a str, Type),
+    /// `# EOF`, which ends an OpenMetrics page.
+    End,
+}
+
+/// Iterates over the lines of a page that say something, or cannot be read.
+#[derive(Debug, Clone)]
+pub struct Parser<'a> {
+    rest: &'a str,
+    line: usize,
+}
+
+/// Reads a page line by line.
+pub fn parse(page: &str) -> Parser<'_> {
+    Parser {
+        rest: page,
+        line: 0,
+    }
+}
+
+impl<'a> Iterator for Parser<'a> {
+    type Item = Result<Line<'a>, ParseError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if self.rest.is_empty() {
+                return None;
+            }
+            let end = memchr(b'\n', self.rest.as_bytes());
+            let (line, rest) = end.map_or((self.rest, ""), |end| {
+                (&self.rest[..end], &self.rest[end + 1..])
+            });
+            self.rest = rest;
+            self.line += 1;
+            let line = line.strip_suffix('\r').unwrap_or(line);
+            match read_line(line) {
+                Ok(None) => {}
+                Ok(Some(read)) => return Some(Ok(read)),
+                Err(fault) => return Some(Err(fault.at(self.line, line))),
+            }
+        }
+    }
+}
+
+/// What is wrong with a line, before its number is known. `rest` is the tail of the line from the fault on.
+struct Fault<'a> {
+    rest: &'a str,
+    expected: &'static str,
+}
+
+impl Fault<'_> {
+    #[cold]
+    fn at(&self, line: usize, text: &str) -> ParseError {
+        let mut end = self.rest.len().min(32);
+        while !self.rest.is_char_boundary(end) {
+            end -= 1;
+        }
+        let column = text.len() - self.rest.len() + 1;
+        ParseError {
+            line,
+            column,
+            expected: self.expected,
+            found: self.rest[..end].to_owned(),
+        }
+    }
+}
+
+type Read<'a, T> = Result<T, Fault<'a>>;
+
+fn read_line(line: &str) -> Read<'_, Option<Line<'_>>> {
+    match line.as_bytes().first() {
+        Some(b'#') => read_comment(line),
+        Some(b' ' | b'\t') | None => {
+            let trimmed = line.trim_ascii_start();
+            if trimmed.is_empty() {
+                Ok(None)
+            } else {
+                read_line(trimmed)
+            }
+        }
+        Some(_) => read_series(line).map(|series| Some(Line::Series(series))),
+    }
+}
+
+fn read_comment(line: &str) -> Read<'_, Option<Line<'_>>> {
+    if line == "# EOF" {
+        return Ok(Some(Line::End));
+    }
+    let Some(rest) = line.strip_prefix("# TYPE ") else {
+        return Ok(None);
+    };
+    let Some((family, kind)) = rest.trim().split_once([' ', '\t']) else {
+        return Err(Fault {
+            rest,
+            expected: "a family name and a type",
+        });
+    };
+    let kind = match kind.trim() {
+        "counter" => Type::Counter,
+        "gauge" => Type::Gauge,
+        "histogram" | "gaugehistogram" => Type::Histogram,
+        "summary" => Type::Summary,
+        "info" => Type::Info,
+        "stateset" => Type::StateSet,
+        "untyped" | "unknown" => Type::Unknown,
+        _ => {
+            return Err(Fault {
+                rest: kind,
+                expected: "a metric type such as counter",
+            });
+        }
+    };
+    Ok(Some(Line::Type(family, kind)))
+}
+
+fn read_series(line: &str) -> Read<'_, Series<'_>> {
+    let bytes = line.as_bytes();
+    let name_end = bytes
+        .iter()
+        .position(|byte| !NAME[usize::from(*byte)])
+        .unwrap_or(bytes.len());
+    let (name, after) = line.split_at(name_end);
+    let after = after.trim_ascii_start();
+    let (name, labels, after) = if after.starts_with('{') {
+        read_labels(name, after)?
+    } else {
+        (name, "", after)
+    };
+    if name.is_empty() || name.as_bytes()[0].is_ascii_digit() {
+        return Err(Fault {
+            rest: line,
+            expected: "a series name",
+        });
+    }
+    let (value, timestamp) = read_value(after)?;
+    Ok(Series {
+        name,
+        labels,
+        value,
+        timestamp,
+    })
+}
+
+/// Bytes that a series name is made of.
+const NAME: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        table[byte] =
+            (byte as u8).is_ascii_alphanumeric() || byte as u8 == b'_' || byte as u8 == b':';
+        byte += 1;
+    }
+    table
+};
+
+/// Reads `{…}` and returns the series name, the text between the braces and what follows them.
+///
+/// In the UTF-8 form of the format the name stands inside the braces: `{"my.name", a="b"}`.
+fn read_labels<'a>(name: &'a str, text: &'a str) -> Read<'a, (&'a str, &'a str, &'a str)> {
+    let mut name = name;
+    let mut rest = &text[1..];
+    if name.is_empty()
+        && let Some(quoted) = rest.strip_prefix('"')
+    {
+        let end = closing_quote(quoted).ok_or(Fault {
+            rest,
+            expected: "a quoted series name",
+        })?;
+        name = &quoted[..end];
+        rest = quoted[end + 1..].trim_ascii_start();
+        rest = rest.strip_prefix(',').unwrap_or(rest);
+    }
+    let labels = rest;
+    while let Some((_, _, after)) = split_label(rest)? {
+        rest = after;
+    }
+    let after = rest.trim_ascii_start();
+    let Some(outside) = after.strip_prefix('}') else {
+        return Err(Fault {
+            rest: after,
+            expected: "a label such as name=\"value\", or }",
+        });
+    };
+    Ok((name, &labels[..labels.len() - after.len()], outside))
+}
+
+/// Splits the first label off: name, value still escaped, and the rest behind its comma.
+/// `None` at the end of the labels.
+fn split_label(text: &str) -> Read<'_, Option<(&str, &str, &str)>> {
+    let text = text.trim_ascii_start();
+    if text.is_empty() || text.starts_with('}') {
+        return Ok(None);
+    }
+    let (name, after) = if let Some(quoted) = text.strip_prefix('"') {
+        let end = closing_quote(quoted).ok_or(Fault {
+            rest: text,
+            expected: "a quoted label name",
+        })?;
+        (&quoted[..end], &quoted[end + 1..])
+    } else {
+        let end = text
+            .bytes()
+            .position(|byte| !NAME[usize::from(byte)])
+            .unwrap_or(text.len());
+        text.split_at(end)
+    };
+    if name.is_empty() {
+        return Err(Fault {
+            rest: text,
+            expected: "a label name",
+        });
+    }
+    let Some(after) = after.trim_ascii_start().strip_prefix('=') else {
+        return Err(Fault {
+            rest: after,
+            expected: "= behind the label name",
+        });
+    };
+    let after = after.trim_ascii_start();
+    let Some(quoted) = after.strip_prefix('"') else {
+        return Err(Fault {
+            rest: after,
+            expected: "a label value in quotes",
+        });
+    };
+    let end = closing_quote(quoted).ok_or(Fault {
+        rest: after,
+        expected: "a closing quote",
+    })?;
+    let (value, rest) = (&quoted[..end], quoted[end + 1..].trim_ascii_start());
+    match rest.strip_prefix(',') {
+        Some(rest) => Ok(Some((name, value, rest))),
+        None if rest.is_empty() || rest.starts_with('}') => Ok(Some((name, value, rest))),
+        None => Err(Fault {
+            rest,
+            expected: ", or } behind a label",
+        }),
+    }
+}
+
+/// Where the quote stands that ends a string, past escaped ones.
+fn closing_quote(text: &str) -> Option<usize> {
+    let bytes = text.as_bytes();
+    let mut from = 0;
+    loop {
+        let found = from + memchr2(b'"', b'\\', bytes.get(from..)?)?;
+        if bytes[found] == b'"' {
+            return Some(found);
+        }
+        from = found + 2;
+    }
+}
+
+fn unescape(text: &str) -> Cow<'_, str> {
+    if memchr(b'\\', text.as_bytes()).is_none() {
+        return text.into();
+    }
+    let mut plain = String::with_capacity(text.len());
+    let mut chars = text.chars();
+    while let Some(char) = chars.next() {
+        match (char, if char == '\\' { chars.next() } else { None }) {
+            ('\\', Some('n')) => plain.push('\n'),
+            ('\\', Some(escaped @ ('\\' | '"'))) => plain.push(escaped),
+            // The format leaves other escapes open; Prometheus keeps both characters.
+            (char, other) => {
+                plain.push(char);
+                plain.extend(other);
+            }
+        }
+    }
+    plain.into()
+}
+
+/// Reads value, optional time stamp and, in OpenMetrics, an optional exemplar, which is skipped.
+fn read_value(text: &str) -> Read<'_, (f64, Option<f64>)> {
+    let text = text.trim_ascii_start();
+    let end = text
+        .bytes()
+        .position(|byte| byte == b' ' || byte == b'\t')
+        .unwrap_or(text.len());
+    let (number, rest) = text.split_at(end);
+    let value = read_number(number).ok_or(Fault {
+        rest: text,
+        expected: "a number",
+    })?;
+    let rest = rest.trim_ascii();
+    if rest.is_empty() || rest.starts_with('#') {
+        return Ok((value, None));
+    }
+    let end = rest
+        .bytes()
+        .position(|byte| byte == b' ' || byte == b'\t')
+        .unwrap_or(rest.len());
+    let (timestamp, behind) = rest.split_at(end);
+    let timestamp = read_number(timestamp).filter(|timestamp| timestamp.is_finite());
+    let timestamp = timestamp.ok_or(Fault {
+        rest,
+        expected: "a time stamp",
+    })?;
+    let behind = behind.trim_ascii_start();
+    if behind.is_empty() || behind.starts_with('#') {
+        Ok((value, Some(timestamp)))
+    } else {
+        Err(Fault {
+            rest: behind,
+            expected: "the end of the line",
+        })
+    }
+}
+
+fn read_number(text: &str) -> Option<f64> {
+    // Most values are short counts: below 10^15 a float holds every one of them.
+    if text.len() < 16 && !text.is_empty() {
+        let mut value = 0u64;
+        for byte in text.bytes() {
+            let digit = byte.wrapping_sub(b'0');
+            if digit > 9 {
+                return text.parse().ok();
+            }
+            value = value * 10 + u64::from(digit);
+        }
+        return Some(value as f64);
+    }
+    text.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The page as `name{labels}=value@timestamp` lines and `!line:column expected` errors.
+    fn show(page: &str) -> Vec<String> {
+        let line = |line: Result<Line<'_>, ParseError>| match line {
+            Ok(Line::Series(series)) => {
+                let labels: Vec<_> = series
+                    .labels()
+                    .map(|(name, value)| format!("{name}:{value}"))
+                    .collect();
+                let timestamp = series
+                    .timestamp
+                    .map_or(String::new(), |timestamp| format!("@{timestamp}"));
+                format!(
+                    "{}{{{}}}={}{timestamp}",
+                    series.name,
+                    labels.join(","),
+                    series.value
+                )
+            }
+            Ok(Line::Type(family, kind)) => format!("{family}:{kind:?}"),
+            Ok(Line::End) => "end".to_owned(),
+            Err(error) => format!("!{}:{} {}", error.line, error.column, error.expected),
+        };
+        parse(page).map(line).collect()
+    }
+
+    fn check(page: &str, expected: &[&str]) {
+        assert_eq!(show(page), expected, "{page}");
+    }
+
+    #[test]
+    fn text_and_open_metrics_read_alike() {
+        check(
+            "# HELP a help\n# TYPE a counter\na_total 1\na_total{b=\"c\",d=\"e\"} 2.5 1600000000000\n\n",
+            &[
+                "a:Counter",
+                "a_total{}=1",
+                "a_total{b:c,d:e}=2.5@1600000000000",
+            ],
+        );
+        check(
+            "# TYPE a info\n# UNIT a bytes\na_info{b=\"c\"} 1 # {trace=\"x\"} 1 2\r\n# EOF\n",
+            &["a:Info", "a_info{b:c}=1", "end"],
+        );
+    }
+
+    #[test]
+    fn foreign_spellings_are_read() {
+        check(
+            "a { b = \"c\" , } NaN\n\tb{} +Inf\nc -1e-9 17 # {t=\"\"} 3\n{\"my.name\",\"l.1\"=\"v\"} 4\nd:e{x=\"} 1\"} 1e15",
+            &[
+                "a{b:c}=NaN",
+                "b{}=inf",
+                "c{}=-0.000000001@17",
+                "my.name{l.1:v}=4",
+                "d:e{x:} 1}=1000000000000000",
+            ],
+        );
+        check(
+            r#"a{b="q\"uo\\te\n\x"} 18446744073709551615"#,
+            &["a{b:q\"uo\\te\n\\x}=18446744073709552000"],
+        );
+    }
+
+    #[test]
+    fn a_bad_line_says_where_and_hides_no_other() {
+        check(
+            "a 1\n1b 2\nc{d=\"e} 3\nd{e=f} 4\ne{f=\"g\" h=\"i\"} 5\nf one\ng\nh 1 2 3\ni{j=\"k\"\n# TYPE l lorem\n{} 1\nm 1 NaN\nz 26",
+            &[
+                "a{}=1",
+                "!2:1 a series name",
+                "!3:5 a closing quote",
+                "!4:5 a label value in quotes",
+                "!5:9 , or } behind a label",
+                "!6:3 a number",
+                "!7:2 a number",
+                "!8:7 the end of the line",
+                "!9:8 a label such as name=\"value\", or }",
+                "!10:10 a metric type such as counter",
+                "!11:1 a series name",
+                "!12:5 a time stamp",
+                "z{}=26",
+            ],
+        );
+    }
+}

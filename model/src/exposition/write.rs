@@ -1,0 +1,295 @@
+//! Readings as OpenMetrics or Prometheus text, by `prometheus-client`.
+
+use std::fmt::{self, Write as _};
+use std::io::Write as _;
+use std::sync::Arc;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{
+    DescriptorEncoder, EncodeLabel, EncodeLabelSet, LabelSetEncoder, MetricEncoder, NoLabelSet,
+};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::{Registry, Unit};
+
+use crate::metric::{Kind, Metric, Profile};
+use crate::reading::{NodeReading, Sample, Value};
+
+/// The text formats that Prometheus scrapes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Format {
+    /// OpenMetrics 1.0.0.
+    OpenMetrics,
+    /// The Prometheus text format, version 0.0.4.
+    Text,
+}
+
+impl Format {
+    /// The value of the `Content-Type` header.
+    pub fn content_type(self) -> &'static str {
+        match self {
+            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            Self::Text => "text/plain; version=0.0.4; charset=utf-8",
+        }
+    }
+
+    /// The format that an `Accept` header asks for: the one of the highest `q`, the plain text format
+    /// for everything else (a browser, curl, no header at all).
+    pub fn negotiate(accept: Option<&str>) -> Self {
+        let quality = |range: &str| {
+            let q = range
+                .split(';')
+                .filter_map(|parameter| parameter.trim().strip_prefix("q="))
+                .next();
+            q.map_or(1.0, |q| q.trim().parse().unwrap_or(0.0))
+        };
+        let best = |media_type: &str| {
+            let ranges = accept.unwrap_or_default().split(',');
+            ranges
+                .filter(|range| range.trim().starts_with(media_type))
+                .map(quality)
+                .fold(0.0, f64::max)
+        };
+        if best("application/openmetrics-text") > best("text/plain") {
+            Self::OpenMetrics
+        } else {
+            Self::Text
+        }
+    }
+}
+
+/// A reading that is ready to be written: in page order, without duplicates.
+#[derive(Debug, Clone)]
+pub struct Page(Arc<NodeReading>);
+
+impl Page {
+    /// Takes a reading after [`NodeReading::normalise`].
+    pub fn new(reading: Arc<NodeReading>) -> Self {
+        Self(reading)
+    }
+
+    /// Writes the page.
+    pub fn write(&self, format: Format, profile: Profile) -> String {
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(PageCollector {
+            page: self.clone(),
+            profile,
+        }));
+        let mut text = String::with_capacity(128 * self.0.samples().len());
+        // Writing to a String fails only where a value refuses to be encoded, and ours are all numbers.
+        // Should it happen, a comment keeps the page readable and says what is wrong with it.
+        if encode(&mut text, &registry).is_err() {
+            text.push_str("# the encoder failed: series are missing\n");
+        }
+        match format {
+            Format::OpenMetrics => text,
+            Format::Text => plain_text(&text),
+        }
+    }
+}
+
+/// One page in one profile, as `prometheus-client` wants to see it.
+#[derive(Debug)]
+struct PageCollector {
+    page: Page,
+    profile: Profile,
+}
+
+impl Collector for PageCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), fmt::Error> {
+        let shown = |sample: &&Sample| sample.profile <= self.profile;
+        for family in self.page.0.samples().chunk_by(|a, b| a.metric == b.metric) {
+            let metric = family[0].metric;
+            let mut samples = family.iter().filter(shown).peekable();
+            if samples.peek().is_none() {
+                continue;
+            }
+            let unit = metric.unit.map(|unit| Unit::Other(unit.to_owned()));
+            let name = descriptor_name(metric);
+            let mut family = encoder.encode_descriptor(
+                name,
+                metric.help,
+                unit.as_ref(),
+                metric_type(metric.kind),
+            )?;
+            for sample in samples {
+                encode_sample(&mut family, sample)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The name as `prometheus-client` wants it: it appends unit and suffix by itself.
+fn descriptor_name(metric: &Metric) -> &'static str {
+    let family = metric.family();
+    match metric.unit {
+        Some(unit) => family
+            .strip_suffix(unit)
+            .and_then(|name| name.strip_suffix('_'))
+            .unwrap_or(family),
+        None => family,
+    }
+}
+
+fn metric_type(kind: Kind) -> MetricType {
+    match kind {
+        Kind::Counter => MetricType::Counter,
+        Kind::Gauge => MetricType::Gauge,
+        Kind::Info => MetricType::Info,
+    }
+}
+
+fn encode_sample(family: &mut MetricEncoder<'_>, sample: &Sample) -> fmt::Result {
+    let labels = LabelPairs(sample);
+    match (sample.metric.kind, sample.value) {
+        (Kind::Info, _) => family.encode_info(&labels),
+        (Kind::Counter, Value::Int(value)) => family
+            .encode_family(&labels)?
+            .encode_counter::<NoLabelSet, u64, u64>(&value, None),
+        (Kind::Counter, Value::Float(value)) => family
+            .encode_family(&labels)?
+            .encode_counter::<NoLabelSet, f64, f64>(&value, None),
+        (Kind::Gauge, Value::Int(value)) => family.encode_family(&labels)?.encode_gauge(&value),
+        (Kind::Gauge, Value::Float(value)) => family.encode_family(&labels)?.encode_gauge(&value),
+    }
+}
+
+/// Label names of the metric beside label values of the sample.
+struct LabelPairs<'a>(&'a Sample);
+
+impl EncodeLabelSet for LabelPairs<'_> {
+    fn encode(&self, encoder: &mut LabelSetEncoder) -> fmt::Result {
+        for (name, value) in self.0.metric.labels.iter().zip(self.0.labels.values()) {
+            (*name, value).encode(encoder.encode_label())?;
+        }
+        Ok(())
+    }
+}
+
+/// Turns OpenMetrics into the text format 0.0.4: sample lines are the same in both, headers are not.
+///
+/// HELP and TYPE there name the series, not the family, and know neither `info` nor UNIT nor EOF: a
+/// text parser that meets `# TYPE x info` refuses the whole page.
+fn plain_text(open_metrics: &str) -> String {
+    let mut text = String::with_capacity(open_metrics.len());
+    let mut help = None;
+    for line in open_metrics.lines() {
+        if let Some(rest) = line.strip_prefix("# HELP ") {
+            help = rest.split_once(' ');
+        } else if let Some(rest) = line.strip_prefix("# TYPE ") {
+            let (family, kind) = rest.split_once(' ').unwrap_or((rest, "untyped"));
+            let (suffix, kind) = match kind {
+                "counter" => ("_total", "counter"),
+                "info" => ("_info", "gauge"),
+                other => ("", other),
+            };
+            if let Some((_, help)) = help.take() {
+                writeln!(text, "# HELP {family}{suffix} {help}").ok();
+            }
+            writeln!(text, "# TYPE {family}{suffix} {kind}").ok();
+        } else if !line.starts_with('#') {
+            text.push_str(line);
+            text.push('\n');
+        }
+    }
+    text
+}
+
+/// Compresses a page at the fastest level: compression, not encoding, is what a scrape costs.
+///
+/// # Errors
+/// None that writing into memory can raise.
+pub fn gzip(page: &[u8]) -> std::io::Result<Vec<u8>> {
+    let mut encoder = flate2::write::GzEncoder::new(
+        Vec::with_capacity(page.len() / 6),
+        flate2::Compression::fast(),
+    );
+    encoder.write_all(page)?;
+    encoder.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metric::{GPU, GPU_ENERGY, GPU_POWER, GPU_TEMPERATURE_LIMIT};
+    use crate::reading::Labels;
+
+    fn page() -> Page {
+        let mut reading = NodeReading::default();
+        reading.push(&GPU_POWER, &Labels::new(["0"]), 71.5);
+        reading.push(&GPU_ENERGY, &Labels::new(["0"]), 9.0);
+        reading.push(
+            &GPU_TEMPERATURE_LIMIT,
+            &Labels::new(["0", "slowdown"]),
+            87.0,
+        );
+        reading.push(
+            &GPU,
+            &Labels::new([
+                "0",
+                "GPU-1",
+                "0000:1b:00.0",
+                "a \"b\\\n",
+                "",
+                "",
+                "",
+                "",
+                "",
+            ]),
+            true,
+        );
+        reading.normalise();
+        Page::new(Arc::new(reading))
+    }
+
+    #[test]
+    fn the_text_format_knows_no_info_no_unit_and_no_end() {
+        let text = page().write(Format::Text, Profile::Default);
+        let lines: Vec<_> = text
+            .lines()
+            .filter(|line| !line.starts_with("# HELP"))
+            .collect();
+        assert_eq!(
+            lines,
+            [
+                "# TYPE railscope_gpu_info gauge",
+                r#"railscope_gpu_info{gpu="0",uuid="GPU-1",pci="0000:1b:00.0",name="a \"b\\\n",serial="",vbios="",driver="",architecture="",numa_node=""} 1"#,
+                "# TYPE railscope_gpu_power_watts gauge",
+                r#"railscope_gpu_power_watts{gpu="0"} 71.5"#,
+                "# TYPE railscope_gpu_energy_joules_total counter",
+                r#"railscope_gpu_energy_joules_total{gpu="0"} 9.0"#,
+            ]
+        );
+    }
+
+    #[test]
+    fn open_metrics_names_families_and_units_and_ends() {
+        let text = page().write(Format::OpenMetrics, Profile::Full);
+        assert!(text.contains("# TYPE railscope_gpu info\n"));
+        assert!(text.contains("# UNIT railscope_gpu_energy_joules joules\n"));
+        assert!(
+            text.contains("railscope_gpu_temperature_limit_celsius{"),
+            "the full profile shows every sample"
+        );
+        assert!(text.ends_with("# EOF\n"));
+    }
+
+    #[test]
+    fn the_accept_header_chooses_the_format() {
+        let prometheus = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.4,*/*;q=0.1";
+        for (accept, format) in [
+            (Some(prometheus), Format::OpenMetrics),
+            (
+                Some("text/plain;version=0.0.4;q=0.5,application/openmetrics-text;q=0.2"),
+                Format::Text,
+            ),
+            (Some("text/html,*/*"), Format::Text),
+            (Some("application/openmetrics-text; q=0"), Format::Text),
+            (Some(";;q=,"), Format::Text),
+            (None, Format::Text),
+        ] {
+            assert_eq!(Format::negotiate(accept), format, "{accept:?}");
+        }
+    }
+}

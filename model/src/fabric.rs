@@ -1,0 +1,416 @@
+//! The graph of parts and what joins them, on petgraph.
+//!
+//! Vertices are what one can put a label on: hosts, GPUs, NICs, PCIe bridges, switches. Edges are
+//! what one can unplug, and what sits inside a host. Every edge says who saw it and when.
+
+use std::collections::{BTreeMap, HashMap};
+
+use petgraph::stable_graph::{EdgeIndex, NodeIndex, StableUnGraph};
+use petgraph::visit::{EdgeRef, IntoEdgeReferences};
+use serde::{Deserialize, Serialize};
+
+use crate::identity::{Guid, Part, PciAddress, RdmaPort};
+use crate::units::LinkSpeed;
+
+/// A moment: milliseconds of Unix time.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct Timestamp(pub u64);
+
+impl Timestamp {
+    /// Seconds from an earlier moment to this one; zero if it is not earlier.
+    pub fn seconds_since(self, earlier: Self) -> f64 {
+        self.0.saturating_sub(earlier.0) as f64 / 1e3
+    }
+
+    /// The moment so many seconds later.
+    #[must_use]
+    pub fn plus_seconds(self, seconds: f64) -> Self {
+        Self(self.0 + (seconds * 1e3) as u64)
+    }
+
+    /// Seconds of Unix time.
+    pub fn as_seconds(self) -> f64 {
+        self.0 as f64 / 1e3
+    }
+}
+
+/// What a vertex of the graph is, beyond its name.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Equipment {
+    /// A server.
+    Host,
+    /// A GPU.
+    Gpu {
+        /// NVML's UUID, where an exporter said it.
+        uuid: Option<String>,
+        /// Where it sits on the host's PCIe.
+        pci: Option<PciAddress>,
+    },
+    /// An RDMA device.
+    Nic {
+        /// Node GUID: the key that joins exporter and subnet.
+        guid: Option<Guid>,
+        /// Where it sits on the host's PCIe.
+        pci: Option<PciAddress>,
+        /// Which rail it belongs to, from 0, once that is known.
+        rail: Option<u16>,
+    },
+    /// A PCIe bridge: switch port or root port.
+    PcieBridge,
+    /// A network switch.
+    Switch {
+        /// Node GUID, for InfiniBand.
+        guid: Option<Guid>,
+        /// Ports that it has.
+        ports: u16,
+        /// Description as the switch gives it.
+        description: String,
+    },
+}
+
+/// What kind of edge joins two parts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LinkKind {
+    /// One sits inside the other: host and GPU, host and NIC.
+    Inside,
+    /// A PCIe link.
+    Pcie,
+    /// An NVLink, or several between the same two parts.
+    NvLink,
+    /// A network cable.
+    Cable,
+}
+
+/// Who saw an edge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Witness {
+    /// The exporter of the node.
+    Exporter,
+    /// A sweep of the InfiniBand subnet.
+    Subnet,
+}
+
+/// An edge. Ports are those of the two ends in the order in which the edge was added.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Link {
+    /// What joins the ends.
+    pub kind: LinkKind,
+    /// Port numbers at both ends; zero where an end has no ports.
+    pub ports: (u16, u16),
+    /// Width and speed now, where somebody said.
+    pub speed: Option<LinkSpeed>,
+    /// Who saw it.
+    pub witness: Witness,
+    /// When it was last seen.
+    pub seen: Timestamp,
+}
+
+/// A vertex: a part with what it is.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Vertex {
+    /// Stable name.
+    pub part: Part,
+    /// What it is.
+    pub equipment: Equipment,
+}
+
+/// Handle of a vertex, stable while other vertices come and go.
+pub type PartId = NodeIndex<u32>;
+/// Handle of an edge, stable while other edges come and go.
+pub type LinkId = EdgeIndex<u32>;
+
+/// One edge seen from one of its ends.
+#[derive(Debug, Clone, Copy)]
+pub struct Neighbour<'a> {
+    /// The edge.
+    pub id: LinkId,
+    /// The edge's data.
+    pub link: &'a Link,
+    /// The far end.
+    pub peer: PartId,
+    /// Port at the near end.
+    pub port: u16,
+    /// Port at the far end.
+    pub peer_port: u16,
+}
+
+/// The graph of parts.
+#[derive(Debug, Clone, Default)]
+pub struct Fabric {
+    graph: StableUnGraph<Vertex, Link>,
+    by_part: HashMap<Part, PartId>,
+    by_guid: HashMap<Guid, PartId>,
+}
+
+impl Fabric {
+    /// Adds a part, or replaces what is known of it.
+    pub fn upsert(&mut self, part: Part, equipment: Equipment) -> PartId {
+        let guid = match &equipment {
+            Equipment::Nic { guid, .. } | Equipment::Switch { guid, .. } => *guid,
+            _ => None,
+        };
+        let id = match self.by_part.get(&part) {
+            Some(id) => {
+                self.graph[*id].equipment = equipment;
+                *id
+            }
+            None => {
+                let id = self.graph.add_node(Vertex {
+                    part: part.clone(),
+                    equipment,
+                });
+                self.by_part.insert(part, id);
+                id
+            }
+        };
+        if let Some(guid) = guid {
+            self.by_guid.insert(guid, id);
+        }
+        id
+    }
+
+    /// Joins two parts. An edge of the same kind between the same ports is replaced; another cable
+    /// between the same two switches is another edge. A switch may be cabled to itself.
+    pub fn connect(&mut self, a: PartId, b: PartId, link: Link) -> LinkId {
+        let twin = self.neighbours(a).find(|near| {
+            near.peer == b
+                && near.link.kind == link.kind
+                && (near.port, near.peer_port) == link.ports
+                || a == b && near.peer == b && (near.peer_port, near.port) == link.ports
+        });
+        match twin.map(|near| near.id) {
+            Some(id) => {
+                // The stored ends may stand the other way round.
+                let (first, _) = self.graph.edge_endpoints(id).unwrap_or((a, b));
+                let ports = if first == a {
+                    link.ports
+                } else {
+                    (link.ports.1, link.ports.0)
+                };
+                self.graph[id] = Link { ports, ..link };
+                id
+            }
+            None => self.graph.add_edge(a, b, link),
+        }
+    }
+
+    /// The part with this name.
+    pub fn find(&self, part: &Part) -> Option<PartId> {
+        self.by_part.get(part).copied()
+    }
+
+    /// The NIC or switch with this node GUID.
+    pub fn find_guid(&self, guid: Guid) -> Option<PartId> {
+        self.by_guid.get(&guid).copied()
+    }
+
+    /// The vertex behind a handle of this graph.
+    pub fn vertex(&self, id: PartId) -> &Vertex {
+        &self.graph[id]
+    }
+
+    /// The vertex behind a handle of this graph, to change what is known of it.
+    pub fn equipment_mut(&mut self, id: PartId) -> &mut Equipment {
+        &mut self.graph[id].equipment
+    }
+
+    /// All vertices, in the order in which they were added.
+    pub fn vertices(&self) -> impl Iterator<Item = (PartId, &Vertex)> {
+        self.graph.node_indices().map(|id| (id, &self.graph[id]))
+    }
+
+    /// All edges with both ends, in the order in which they were added.
+    pub fn links(&self) -> impl Iterator<Item = (LinkId, PartId, PartId, &Link)> {
+        self.graph
+            .edge_references()
+            .map(|edge| (edge.id(), edge.source(), edge.target(), edge.weight()))
+    }
+
+    /// Edges at one part. A cable from a switch to itself shows up once for each of its two ports.
+    pub fn neighbours(&self, id: PartId) -> impl Iterator<Item = Neighbour<'_>> {
+        self.graph.edges(id).flat_map(move |edge| {
+            let link = edge.weight();
+            let forward = Neighbour {
+                id: edge.id(),
+                link,
+                peer: edge.target(),
+                port: link.ports.0,
+                peer_port: link.ports.1,
+            };
+            let backward = Neighbour {
+                peer: edge.source(),
+                port: link.ports.1,
+                peer_port: link.ports.0,
+                ..forward
+            };
+            let is_loop = edge.source() == edge.target();
+            // petgraph turns the ends of an undirected edge so that the source is the part asked for;
+            // the ports stand in the order of the stored ends.
+            let stored_forward = self
+                .graph
+                .edge_endpoints(edge.id())
+                .is_some_and(|(first, _)| first == id);
+            let near = if stored_forward {
+                forward
+            } else {
+                Neighbour {
+                    port: link.ports.1,
+                    peer_port: link.ports.0,
+                    ..forward
+                }
+            };
+            [Some(near), is_loop.then_some(backward)]
+                .into_iter()
+                .flatten()
+        })
+    }
+
+    /// The part that a cable is: named by its host end, or by the lower of its two switch ends.
+    pub fn cable_part(&self, id: LinkId) -> Option<Part> {
+        let (a, b) = self.graph.edge_endpoints(id)?;
+        let link = &self.graph[id];
+        if link.kind != LinkKind::Cable {
+            return None;
+        }
+        let end = |id: PartId, port: u16| (&self.graph[id].part, port);
+        let (a, b) = (end(a, link.ports.0), end(b, link.ports.1));
+        for (part, port) in [a, b] {
+            if let Part::Nic(node, device) = part {
+                let port = RdmaPort {
+                    device: device.clone(),
+                    port: u8::try_from(port).ok()?,
+                };
+                return Some(Part::HostLink(node.clone(), port));
+            }
+        }
+        let (Part::Switch(switch), port) = a.min(b) else {
+            return None;
+        };
+        Some(Part::SwitchLink(switch.clone(), port))
+    }
+
+    /// How many parts of each class there are.
+    pub fn count_parts(&self) -> BTreeMap<&'static str, usize> {
+        let mut counts = BTreeMap::new();
+        for vertex in self.graph.node_weights() {
+            *counts.entry(vertex.part.class()).or_default() += 1;
+        }
+        counts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn switch(name: &str) -> (Part, Equipment) {
+        let part = format!("switch/{name}").parse().expect(name);
+        (
+            part,
+            Equipment::Switch {
+                guid: None,
+                ports: 64,
+                description: name.to_owned(),
+            },
+        )
+    }
+
+    fn cable(ports: (u16, u16)) -> Link {
+        Link {
+            kind: LinkKind::Cable,
+            ports,
+            speed: None,
+            witness: Witness::Subnet,
+            seen: Timestamp(0),
+        }
+    }
+
+    fn ends(fabric: &Fabric, id: PartId) -> Vec<(u16, String, u16)> {
+        let mut ends: Vec<_> = fabric
+            .neighbours(id)
+            .map(|near| {
+                (
+                    near.port,
+                    fabric.vertex(near.peer).part.to_string(),
+                    near.peer_port,
+                )
+            })
+            .collect();
+        ends.sort();
+        ends
+    }
+
+    #[test]
+    fn parallel_cables_are_two_edges_and_the_same_cable_from_its_other_end_is_one() {
+        let mut fabric = Fabric::default();
+        let [a, b] = ["a", "b"]
+            .map(switch)
+            .map(|(part, equipment)| fabric.upsert(part, equipment));
+        let first = fabric.connect(a, b, cable((1, 11)));
+        fabric.connect(a, b, cable((2, 12)));
+        assert_eq!(fabric.connect(b, a, cable((11, 1))), first);
+        assert_eq!(
+            ends(&fabric, a),
+            [(1, "switch/b".into(), 11), (2, "switch/b".into(), 12)]
+        );
+        assert_eq!(
+            ends(&fabric, b),
+            [(11, "switch/a".into(), 1), (12, "switch/a".into(), 2)]
+        );
+        assert_eq!(
+            fabric
+                .cable_part(first)
+                .map(|part| part.to_string())
+                .as_deref(),
+            Some("link/a:1")
+        );
+    }
+
+    #[test]
+    fn a_switch_cabled_to_itself_shows_both_ports() {
+        let mut fabric = Fabric::default();
+        let (part, equipment) = switch("a");
+        let a = fabric.upsert(part, equipment);
+        let first = fabric.connect(a, a, cable((25, 26)));
+        assert_eq!(
+            fabric.connect(a, a, cable((26, 25))),
+            first,
+            "the other end of the same cable"
+        );
+        assert_eq!(
+            ends(&fabric, a),
+            [(25, "switch/a".into(), 26), (26, "switch/a".into(), 25)]
+        );
+        assert_eq!(fabric.links().count(), 1);
+    }
+
+    #[test]
+    fn a_cable_with_a_host_end_is_named_by_it() {
+        let mut fabric = Fabric::default();
+        let (part, equipment) = switch("leaf");
+        let leaf = fabric.upsert(part, equipment);
+        let nic = "nic/n7:mlx5_4".parse().expect("nic");
+        let nic = fabric.upsert(
+            nic,
+            Equipment::Nic {
+                guid: Some(Guid(7)),
+                pci: None,
+                rail: None,
+            },
+        );
+        let id = fabric.connect(leaf, nic, cable((7, 1)));
+        assert_eq!(
+            fabric
+                .cable_part(id)
+                .map(|part| part.to_string())
+                .as_deref(),
+            Some("link/n7:mlx5_4/1")
+        );
+        assert_eq!(fabric.find_guid(Guid(7)), Some(nic));
+    }
+}

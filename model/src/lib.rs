@@ -1,0 +1,19 @@
+//! The words all of Railscope shares: identity, units, metric catalogue, reading, exposition, fabric graph.
+//!
+//! Nothing here does IO, reads a clock or is asynchronous: the same input gives the same output.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`identity`] | what a thing is called: PCI address, GUID, node, RDMA port, GPU, NVLink, part |
+//! | [`units`] | what hardware prints, turned into base units |
+//! | [`metric`] | the catalogue: every series that Railscope writes, once |
+//! | [`reading`] | what one node said at one instant |
+//! | [`exposition`] | readings as text, and any exporter's text as series |
+//! | [`fabric`] | the graph of parts and what joins them |
+
+pub mod exposition;
+pub mod fabric;
+pub mod identity;
+pub mod metric;
+pub mod reading;
+pub mod units;

@@ -1,0 +1,153 @@
+//! The metric catalogue: every series that Railscope writes stands here once.
+//!
+//! HELP and UNIT lines, METRICS.md and the checks on dashboards and alerts derive from it.
+//! A new series is one row here and one row in the sampler that reads it.
+
+mod catalogue;
+
+pub use catalogue::*;
+
+/// What kind of series a metric is, in OpenMetrics' words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A value that only rises until it is reset; the name ends in `_total`.
+    Counter,
+    /// A value that moves both ways.
+    Gauge,
+    /// The constant 1 with labels that describe a thing; the name ends in `_info`.
+    Info,
+}
+
+impl Kind {
+    /// The type as the exposition format spells it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+            Self::Info => "info",
+        }
+    }
+}
+
+/// How much of a node a page shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub enum Profile {
+    /// What Prometheus stores: at most 600 series on a node with 8 GPUs x 18 NVLinks and 8 NICs.
+    #[default]
+    Default,
+    /// Every link and every hop, for the collector and for digging: `/metrics?profile=full`.
+    Full,
+}
+
+/// Who writes a metric.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Writer {
+    /// The node exporter.
+    Exporter,
+    /// The collector.
+    Collector,
+}
+
+/// One row of the catalogue.
+#[derive(Debug)]
+pub struct Metric {
+    /// Place in the catalogue, which is the order on the page.
+    pub index: u16,
+    /// Full series name: prefix, base unit, `_total` or `_info`.
+    pub name: &'static str,
+    /// Counter, gauge or info.
+    pub kind: Kind,
+    /// Base unit, where there is one: the last word of the name before `_total`.
+    pub unit: Option<&'static str>,
+    /// Label names, in the order in which label values are given.
+    pub labels: &'static [&'static str],
+    /// The smallest profile that shows it; a single sample may ask for a larger one.
+    pub profile: Profile,
+    /// Who writes it.
+    pub writer: Writer,
+    /// HELP text: what it is, where it comes from, what to know before trusting it.
+    pub help: &'static str,
+}
+
+impl Metric {
+    /// The row with this series name.
+    pub fn by_name(name: &str) -> Option<&'static Self> {
+        // The catalogue is small and this runs once a series, not once a sample.
+        CATALOGUE.iter().copied().find(|metric| metric.name == name)
+    }
+
+    /// OpenMetrics' family name: without `_total` or `_info`.
+    pub fn family(&self) -> &'static str {
+        match self.kind {
+            Kind::Counter => self.name.strip_suffix("_total").unwrap_or(self.name),
+            Kind::Info => self.name.strip_suffix("_info").unwrap_or(self.name),
+            Kind::Gauge => self.name,
+        }
+    }
+}
+
+impl PartialEq for Metric {
+    fn eq(&self, other: &Self) -> bool {
+        self.index == other.index
+    }
+}
+
+impl Eq for Metric {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    const BASE_UNITS: &[&str] = &[
+        "bytes", "seconds", "joules", "celsius", "hertz", "ratio", "watts",
+    ];
+
+    #[test]
+    fn every_row_keeps_the_naming_rules() {
+        let mut names = HashSet::new();
+        for (index, metric) in CATALOGUE.iter().enumerate() {
+            let name = metric.name;
+            assert_eq!(usize::from(metric.index), index, "{name}");
+            assert!(names.insert(name), "{name} stands twice");
+            assert!(name.starts_with("railscope_"), "{name}");
+            assert!(
+                name.bytes()
+                    .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_'),
+                "{name}"
+            );
+            assert_eq!(
+                metric.kind == Kind::Counter,
+                name.ends_with("_total"),
+                "{name}"
+            );
+            assert_eq!(metric.kind == Kind::Info, name.ends_with("_info"), "{name}");
+            assert!(metric.labels.len() <= 10, "{name}: too many labels");
+            assert!(
+                metric.help.ends_with('.') && !metric.help.contains('\n'),
+                "{name}: help is one sentence or more"
+            );
+            if let Some(unit) = metric.unit {
+                assert!(
+                    metric.family().ends_with(&format!("_{unit}")),
+                    "{name}: the unit stands last"
+                );
+            }
+            let last = metric.family().rsplit('_').next().unwrap_or_default();
+            if BASE_UNITS.contains(&last) && !metric.family().ends_with("_bytes_per_second") {
+                let per_second = metric.family().ends_with("per_second")
+                    || metric.family().ends_with("per_seconds");
+                assert!(
+                    metric.unit == Some(last) || per_second,
+                    "{name}: ends in {last} but names no unit"
+                );
+            }
+            for label in metric.labels {
+                assert!(
+                    !["instance", "job", "pod", "le", "quantile", "cluster"].contains(label),
+                    "{name}: label {label}"
+                );
+            }
+        }
+    }
+}

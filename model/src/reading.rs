@@ -1,0 +1,284 @@
+//! What one node said at one instant: samples of catalogue metrics, and why others are missing.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::metric::{Metric, Profile, SOURCE_STATUS};
+
+/// Label values of one series, in the order of [`Metric::labels`]. Built once a series, then shared.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Labels(Arc<[Box<str>]>);
+
+impl Labels {
+    /// Label values in the order of the metric's label names.
+    pub fn new<T: fmt::Display>(values: impl IntoIterator<Item = T>) -> Self {
+        Self(
+            values
+                .into_iter()
+                .map(|value| value.to_string().into_boxed_str())
+                .collect(),
+        )
+    }
+
+    /// These labels and one more value behind them.
+    #[must_use]
+    pub fn with(&self, value: impl fmt::Display) -> Self {
+        Self(
+            self.0
+                .iter()
+                .cloned()
+                .chain([value.to_string().into_boxed_str()])
+                .collect(),
+        )
+    }
+
+    /// The values in order.
+    pub fn values(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.0.iter().map(|value| &**value)
+    }
+}
+
+/// A sample's value: whole numbers stay exact beyond 2^53.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Value {
+    /// A count.
+    Int(u64),
+    /// A measurement.
+    Float(f64),
+}
+
+impl Value {
+    /// The value as the 64-bit float that Prometheus stores.
+    pub fn as_f64(self) -> f64 {
+        match self {
+            Self::Int(value) => value as f64,
+            Self::Float(value) => value,
+        }
+    }
+}
+
+impl From<u64> for Value {
+    fn from(value: u64) -> Self {
+        Self::Int(value)
+    }
+}
+
+impl From<u32> for Value {
+    fn from(value: u32) -> Self {
+        Self::Int(value.into())
+    }
+}
+
+impl From<bool> for Value {
+    fn from(value: bool) -> Self {
+        Self::Int(value.into())
+    }
+}
+
+impl From<f64> for Value {
+    fn from(value: f64) -> Self {
+        Self::Float(value)
+    }
+}
+
+/// Why a source, or one device of it, gave a value or gave none.
+///
+/// Absent, zero and failed are three things: a zero is a sample, and what is absent or failed has
+/// no sample but a status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    /// Read to the end.
+    Ok,
+    /// The machine has none: no such directory, library or device.
+    Absent,
+    /// The device or driver says that it does not do this.
+    Unsupported,
+    /// A permission is missing.
+    Denied,
+    /// Something was read that is not what it should be.
+    Unparsed,
+    /// No answer in time.
+    Timeout,
+    /// Any other error.
+    Failed,
+}
+
+impl Status {
+    /// The status as a label value.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Absent => "absent",
+            Self::Unsupported => "unsupported",
+            Self::Denied => "denied",
+            Self::Unparsed => "unparsed",
+            Self::Timeout => "timeout",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// One value of one series.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sample {
+    /// The catalogue row.
+    pub metric: &'static Metric,
+    /// Values of the row's labels.
+    pub labels: Labels,
+    /// The value, in the row's unit.
+    pub value: Value,
+    /// The smallest profile that shows it, at least the row's own.
+    pub profile: Profile,
+}
+
+/// What one node said at one instant.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct NodeReading {
+    samples: Vec<Sample>,
+}
+
+impl NodeReading {
+    /// Adds a value. `labels` are in the order of the metric's label names.
+    pub fn push(&mut self, metric: &'static Metric, labels: &Labels, value: impl Into<Value>) {
+        self.push_in(metric.profile, metric, labels, value);
+    }
+
+    /// Adds a value that only the full profile shows, whatever its metric's own profile.
+    pub fn push_full(&mut self, metric: &'static Metric, labels: &Labels, value: impl Into<Value>) {
+        self.push_in(Profile::Full, metric, labels, value);
+    }
+
+    fn push_in(
+        &mut self,
+        profile: Profile,
+        metric: &'static Metric,
+        labels: &Labels,
+        value: impl Into<Value>,
+    ) {
+        debug_assert_eq!(
+            labels.0.len(),
+            metric.labels.len(),
+            "label values of {}",
+            metric.name
+        );
+        let profile = profile.max(metric.profile);
+        self.samples.push(Sample {
+            metric,
+            labels: labels.clone(),
+            value: value.into(),
+            profile,
+        });
+    }
+
+    /// Says how a source (empty `device`) or one device of it was read.
+    pub fn push_status(&mut self, source: &str, device: &str, status: Status) {
+        self.push(
+            &SOURCE_STATUS,
+            &Labels::new([source, device, status.as_str()]),
+            true,
+        );
+    }
+
+    /// Adds all samples of another reading.
+    pub fn extend(&mut self, other: &Self) {
+        self.samples.extend_from_slice(&other.samples);
+    }
+
+    /// The samples, in no particular order.
+    pub fn samples(&self) -> &[Sample] {
+        &self.samples
+    }
+
+    /// Puts samples into the order of the page (catalogue, then labels) and drops those whose series
+    /// already stands there; the first one stays. Returns how many it dropped.
+    pub fn normalise(&mut self) -> usize {
+        let before = self.samples.len();
+        self.samples
+            .sort_by(|a, b| (a.metric.index, &a.labels).cmp(&(b.metric.index, &b.labels)));
+        self.samples
+            .dedup_by(|later, first| later.metric == first.metric && later.labels == first.labels);
+        before - self.samples.len()
+    }
+}
+
+/// A sample on the wire between a source's child process and the exporter: metric by name.
+#[derive(Serialize, Deserialize)]
+struct WireSample<'a>(
+    #[serde(borrow)] std::borrow::Cow<'a, str>,
+    #[serde(borrow)] Vec<std::borrow::Cow<'a, str>>,
+    Value,
+    bool,
+);
+
+impl Serialize for NodeReading {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.samples.iter().map(|sample| {
+            let labels = sample.labels.values().map(Into::into).collect();
+            WireSample(
+                sample.metric.name.into(),
+                labels,
+                sample.value,
+                sample.profile == Profile::Full,
+            )
+        }))
+    }
+}
+
+impl<'de> Deserialize<'de> for NodeReading {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        use serde::de::Error;
+        let mut reading = Self::default();
+        for WireSample(name, labels, value, full) in
+            Vec::<WireSample<'de>>::deserialize(deserializer)?
+        {
+            let metric = Metric::by_name(&name)
+                .ok_or_else(|| D::Error::custom(format!("no metric {name:?}")))?;
+            if labels.len() != metric.labels.len() {
+                return Err(D::Error::custom(format!(
+                    "{name}: expected labels {:?}",
+                    metric.labels
+                )));
+            }
+            let profile = if full {
+                Profile::Full
+            } else {
+                Profile::Default
+            };
+            reading.push_in(profile, metric, &Labels::new(labels), value);
+        }
+        Ok(reading)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metric::{GPU_ENERGY, GPU_POWER};
+
+    #[test]
+    fn normalise_orders_by_catalogue_and_labels_and_counts_what_it_drops() {
+        let mut reading = NodeReading::default();
+        reading.push(&GPU_ENERGY, &Labels::new(["1"]), 2.0);
+        reading.push(&GPU_POWER, &Labels::new(["1"]), 3.0);
+        reading.push(&GPU_POWER, &Labels::new(["0"]), 1.0);
+        reading.push(&GPU_POWER, &Labels::new(["0"]), 9.0);
+        assert_eq!(reading.normalise(), 1);
+        let order: Vec<_> = reading
+            .samples()
+            .iter()
+            .map(|s| (s.metric.name, s.value.as_f64()))
+            .collect();
+        assert_eq!(
+            order,
+            [
+                (GPU_POWER.name, 1.0),
+                (GPU_POWER.name, 3.0),
+                (GPU_ENERGY.name, 2.0)
+            ]
+        );
+    }
+}

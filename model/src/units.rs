@@ -1,0 +1,203 @@
+//! What hardware prints, turned into base units at the door.
+
+use std::str::FromStr;
+
+use crate::identity::IdentityError;
+
+/// Bytes in one word of InfiniBand's port data counters: PortXmitData and PortRcvData count 4-octet
+/// words whatever the link width (InfiniBand Architecture Specification, volume 1, 16.1.3.5).
+pub const BYTES_PER_PORT_DATA_WORD: u64 = 4;
+/// NVML prints clocks in MHz.
+pub const HERTZ_PER_MEGAHERTZ: u64 = 1_000_000;
+/// NVML prints power in mW and energy in mJ.
+pub const MILLI: f64 = 1e-3;
+/// NVML prints clock event durations in ns.
+pub const NANO: f64 = 1e-9;
+/// NVML prints NVLink speed in MB/s (decimal).
+pub const BYTES_PER_MEGABYTE: u64 = 1_000_000;
+/// A network gigabit per second is decimal.
+pub const BYTES_PER_SECOND_PER_GBIT: f64 = 125e6;
+
+fn number_before<'a>(text: &'a str, unit: &str) -> Option<(f64, &'a str)> {
+    let (number, rest) = text.trim().split_once(unit)?;
+    let number: f64 = number.trim().parse().ok()?;
+    (number.is_finite() && number >= 0.0).then_some((number, rest.trim()))
+}
+
+/// Speed and width of an RDMA port: `400 Gb/sec (4X NDR)`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PortRate {
+    /// Data rate of the whole port.
+    pub bytes_per_second: f64,
+    /// Lanes, 1 to 12; none where the text has none.
+    pub lanes: Option<u8>,
+    /// Name of the per-lane speed: `SDR` … `XDR`; none where the text has none.
+    pub speed: Option<String>,
+}
+
+impl FromStr for PortRate {
+    type Err = IdentityError;
+
+    /// Reads the kernel's `rate` file, format `%d[.5] Gb/sec (%dX %s)`.
+    fn from_str(text: &str) -> Result<Self, IdentityError> {
+        let bad = || IdentityError {
+            found: text.trim().to_owned(),
+            expected: "a port rate such as \"400 Gb/sec (4X NDR)\"",
+        };
+        let (gbit, rest) = number_before(text, "Gb/sec").ok_or_else(bad)?;
+        let bytes_per_second = gbit * BYTES_PER_SECOND_PER_GBIT;
+        if rest.is_empty() {
+            return Ok(Self {
+                bytes_per_second,
+                lanes: None,
+                speed: None,
+            });
+        }
+        let inner = rest
+            .strip_prefix('(')
+            .and_then(|rest| rest.strip_suffix(')'))
+            .ok_or_else(bad)?;
+        let (lanes, speed) = inner.split_once('X').ok_or_else(bad)?;
+        let lanes = lanes.parse().map_err(|_| bad())?;
+        let speed = speed.trim();
+        Ok(Self {
+            bytes_per_second,
+            lanes: Some(lanes),
+            speed: (!speed.is_empty()).then(|| speed.to_owned()),
+        })
+    }
+}
+
+/// Gigabits per second and lane of each InfiniBand speed, as the kernel's `rate` file counts them.
+const LANE_GBITS: &[(&str, f64)] = &[
+    ("SDR", 2.5),
+    ("DDR", 5.0),
+    ("QDR", 10.0),
+    ("FDR10", 10.0),
+    ("FDR", 14.0),
+    ("EDR", 25.0),
+    ("HDR", 50.0),
+    ("NDR", 100.0),
+    ("XDR", 200.0),
+];
+
+/// Width and speed of a link as subnet tools print it: `4xHDR`, `4X NDR`, `12xFDR10`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LinkSpeed {
+    /// Lanes: 1, 2, 4, 8 or 12.
+    pub lanes: u8,
+    /// Name of the per-lane speed: `SDR` … `XDR`.
+    pub speed: &'static str,
+}
+
+impl LinkSpeed {
+    /// Data rate of the whole link.
+    pub fn bytes_per_second(self) -> f64 {
+        let lane = LANE_GBITS
+            .iter()
+            .find(|(name, _)| *name == self.speed)
+            .map_or(0.0, |(_, gbit)| *gbit);
+        f64::from(self.lanes) * lane * BYTES_PER_SECOND_PER_GBIT
+    }
+}
+
+impl std::fmt::Display for LinkSpeed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}x{}", self.lanes, self.speed)
+    }
+}
+
+impl FromStr for LinkSpeed {
+    type Err = IdentityError;
+
+    fn from_str(text: &str) -> Result<Self, IdentityError> {
+        let bad = || IdentityError {
+            found: text.to_owned(),
+            expected: "a link width and speed such as 4xNDR",
+        };
+        let (lanes, speed) = text.trim().split_once(['x', 'X']).ok_or_else(bad)?;
+        let lanes = lanes
+            .parse()
+            .ok()
+            .filter(|lanes| matches!(lanes, 1 | 2 | 4 | 8 | 12))
+            .ok_or_else(bad)?;
+        let (speed, _) = LANE_GBITS
+            .iter()
+            .find(|(name, _)| *name == speed.trim())
+            .ok_or_else(bad)?;
+        Ok(Self { lanes, speed })
+    }
+}
+
+/// Transfers per second of one PCIe lane, from `current_link_speed`: `32.0 GT/s PCIe`, `8 GT/s`.
+/// `None` for the kernel's `Unknown`, which is an answer, not a fault.
+///
+/// # Errors
+/// Text that is neither.
+pub fn pcie_transfers_per_second(text: &str) -> Result<Option<f64>, IdentityError> {
+    if text.trim().starts_with("Unknown") {
+        return Ok(None);
+    }
+    number_before(text, "GT/s")
+        .map(|(giga, _)| Some(giga * 1e9))
+        .ok_or_else(|| IdentityError {
+            found: text.trim().to_owned(),
+            expected: "a PCIe speed such as \"32.0 GT/s PCIe\"",
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn port_rates_are_decimal_bytes_per_second() {
+        for (text, rate, lanes, speed) in [
+            ("400 Gb/sec (4X NDR)\n", 50e9, Some(4), Some("NDR")),
+            ("200 Gb/sec (2X NDR)", 25e9, Some(2), Some("NDR")),
+            ("2.5 Gb/sec (1X SDR)", 312.5e6, Some(1), Some("SDR")),
+            ("40 Gb/sec (4X )", 5e9, Some(4), None),
+            ("100 Gb/sec", 12.5e9, None, None),
+        ] {
+            let read: PortRate = text.parse().expect(text);
+            assert_eq!(
+                (read.bytes_per_second, read.lanes, read.speed.as_deref()),
+                (rate, lanes, speed),
+                "{text}"
+            );
+        }
+        for text in [
+            "",
+            "fast",
+            "-5 Gb/sec (4X NDR)",
+            "400 Gb/sec (NDR)",
+            "inf Gb/sec",
+        ] {
+            assert!(text.parse::<PortRate>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn link_speeds_multiply_lanes() {
+        let read: LinkSpeed = "4xHDR".parse().expect("4xHDR");
+        assert_eq!(
+            (read.bytes_per_second(), read.to_string().as_str()),
+            (25e9, "4xHDR")
+        );
+        for text in ["", "???", "4x", "3xHDR", "4xZDR", "HDR"] {
+            assert!(text.parse::<LinkSpeed>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn pcie_speed_unknown_is_an_answer() {
+        assert_eq!(
+            pcie_transfers_per_second("32.0 GT/s PCIe\n"),
+            Ok(Some(32e9))
+        );
+        assert_eq!(pcie_transfers_per_second("2.5 GT/s PCIe"), Ok(Some(2.5e9)));
+        assert_eq!(pcie_transfers_per_second("Unknown speed"), Ok(None));
+        assert_eq!(pcie_transfers_per_second("Unknown"), Ok(None));
+        assert!(pcie_transfers_per_second("fast").is_err());
+    }
+}
