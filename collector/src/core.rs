@@ -1,0 +1,12 @@
+//! The pure middle of the collector: history, detectors, root cause.
+//!
+//! Nothing below this module does IO, reads a clock, awaits or serialises: time comes in as an argument,
+//! and the same input gives the same output, byte for byte, so that an incident can be replayed.
+
+pub mod analyzer;
+pub mod classes;
+pub mod detector;
+pub mod detectors;
+pub mod history;
+pub mod incident;
+pub mod inventory;

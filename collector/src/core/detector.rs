@@ -1,0 +1,77 @@
+//! The one kind of plug of the collector: a detector reads fabric and history and emits evidence.
+
+use railscope_model::fabric::{Fabric, Timestamp};
+use railscope_model::identity::Part;
+
+use super::classes::Class;
+use super::detectors;
+use super::history::History;
+use crate::topology::rails::Misplaced;
+
+/// All that a detector may look at. Time is `now`, never a clock.
+#[derive(Debug, Clone, Copy)]
+pub struct View<'a> {
+    /// The graph of parts.
+    pub fabric: &'a Fabric,
+    /// What the nodes said lately.
+    pub history: &'a History,
+    /// Host ports that hang on a leaf of another rail.
+    pub misplaced: &'a [Misplaced],
+    /// When the subnet was last read to the end; a cable that was seen only before is lost.
+    pub subnet_seen: Option<Timestamp>,
+    /// The moment of this tick.
+    pub now: Timestamp,
+}
+
+/// What one detector saw about one part in one tick.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Evidence {
+    /// Name of the detector.
+    pub detector: &'static str,
+    /// The part that the evidence is about.
+    pub part: Part,
+    /// What the evidence says is wrong with it.
+    pub class: &'static Class,
+    /// How far off the part is: 0.5 is half of what its peers give or twice what they suffer; 1 is all of it.
+    pub effect: f64,
+    /// One sentence with the values that were seen and those that were expected.
+    pub statement: String,
+    /// Parts that the fault slows, as far as topology tells.
+    pub victims: Vec<Part>,
+    /// Parts that share this very fault, such as the other end of two swapped cables.
+    pub related: Vec<Part>,
+}
+
+/// Why a detector says what it says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Explanation {
+    /// What was checked.
+    pub check: &'static str,
+    /// The threshold and where its number comes from.
+    pub threshold: String,
+    /// What would clear the evidence.
+    pub clears: &'static str,
+}
+
+/// Reads fabric and history, emits evidence.
+pub trait Detector: Send {
+    /// Name in API, docs and runbooks.
+    fn name(&self) -> &'static str;
+
+    /// Looks at one tick. Pure but for the detector's own memory.
+    fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>);
+
+    /// Explains a piece of its own evidence.
+    fn explain(&self, evidence: &Evidence) -> Explanation;
+}
+
+/// Builds a detector.
+pub type Build = fn() -> Box<dyn Detector>;
+
+/// Every detector of the collector.
+pub const DETECTORS: &[Build] = &[
+    detectors::degraded_link::build,
+    detectors::link_errors::build,
+    detectors::miscabled_rail::build,
+    detectors::slow_gpu::build,
+];

@@ -1,0 +1,215 @@
+//! Root cause: evidence becomes findings about parts, and findings become incidents that live over ticks.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use railscope_model::fabric::{Fabric, LinkKind, Timestamp};
+use railscope_model::identity::Part;
+
+use super::classes::{Class, HOST_DOWN, PORT_DOWN, SWITCH_DOWN, Severity};
+use super::detector::{Evidence, Explanation};
+use super::inventory::gpus_behind;
+
+/// Ticks in a row with evidence before an incident opens, and without before it closes: one bad scrape
+/// pages nobody, and a fault that comes and goes stays one incident (detection method, section 3.8).
+pub const OPEN_AFTER_TICKS: u32 = 2;
+/// See [`OPEN_AFTER_TICKS`].
+pub const CLOSE_AFTER_TICKS: u32 = 12;
+/// Share of a switch's cables that must be lost before the switch itself is named (section 3.8).
+pub const PARENT_SHARE: f64 = 0.3;
+/// Fewest lost cables that make a parent: one cable is a cable.
+pub const PARENT_MIN_CHILDREN: usize = 3;
+
+/// A piece of evidence with its explanation.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Finding {
+    /// What was seen.
+    pub evidence: Evidence,
+    /// Why that is a fault.
+    pub explanation: Explanation,
+}
+
+/// One fault: the part to fix, why, and whom it hurts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Incident {
+    /// Short and stable: the same part with a fault has the same id after a restart.
+    pub id: String,
+    /// The part to fix; its text is the fault domain.
+    pub root: Part,
+    /// What is wrong with it.
+    pub class: &'static Class,
+    /// How bad it is.
+    pub severity: Severity,
+    /// First evidence.
+    pub since: Timestamp,
+    /// Newest evidence.
+    pub last_seen: Timestamp,
+    /// Largest effect of its findings.
+    pub effect: f64,
+    /// Evidence with explanations, strongest first.
+    pub findings: Vec<Finding>,
+    /// Parts that share the fault.
+    pub related: Vec<Part>,
+    /// Parts that wait because of it.
+    pub victims: Vec<Part>,
+    /// GPUs among the victims.
+    pub gpus_affected: usize,
+}
+
+/// What is known of one suspected part between ticks.
+#[derive(Debug)]
+struct Suspect {
+    since: Timestamp,
+    seen_ticks: u32,
+    missed_ticks: u32,
+    open: bool,
+    incident: Incident,
+}
+
+/// Follows suspects over ticks and says which of them are incidents.
+#[derive(Debug, Default)]
+pub struct Tracker {
+    suspects: BTreeMap<Part, Suspect>,
+}
+
+impl Tracker {
+    /// Takes the findings of one tick and returns the open incidents, worst first.
+    pub fn tick(&mut self, fabric: &Fabric, findings: Vec<Finding>, now: Timestamp) -> Vec<Incident> {
+        let groups = group(fabric, findings);
+        let named: BTreeSet<_> = groups.keys().cloned().collect();
+        for (root, findings) in groups {
+            let incident = describe(fabric, &root, findings, now);
+            let suspect = self.suspects.entry(root).or_insert_with(|| Suspect {
+                since: now,
+                seen_ticks: 0,
+                missed_ticks: 0,
+                open: false,
+                incident: incident.clone(),
+            });
+            suspect.seen_ticks += 1;
+            suspect.missed_ticks = 0;
+            suspect.open |= suspect.seen_ticks >= OPEN_AFTER_TICKS;
+            suspect.incident = Incident { since: suspect.since, ..incident };
+        }
+        self.suspects.retain(|root, suspect| {
+            if !named.contains(root) {
+                suspect.missed_ticks += 1;
+                suspect.seen_ticks = 0;
+            }
+            // Evidence that is gone before it opened an incident was noise.
+            suspect.missed_ticks < if suspect.open { CLOSE_AFTER_TICKS } else { 1 }
+        });
+        let open = self.suspects.values().filter(|suspect| suspect.open);
+        let mut incidents: Vec<_> = open.map(|suspect| suspect.incident.clone()).collect();
+        let rank = |incident: &Incident| (incident.severity, incident.gpus_affected);
+        incidents.sort_by(|a, b| rank(b).cmp(&rank(a)).then_with(|| a.root.cmp(&b.root)));
+        incidents
+    }
+}
+
+/// Findings by the part that explains them.
+fn group(fabric: &Fabric, findings: Vec<Finding>) -> BTreeMap<Part, Vec<Finding>> {
+    let parents = parents(fabric, &findings);
+    let roots = shared_roots(&findings);
+    let mut groups: BTreeMap<Part, Vec<Finding>> = BTreeMap::new();
+    for finding in findings {
+        let part = &finding.evidence.part;
+        let parent = parents.get(part).filter(|_| finding.evidence.class == &PORT_DOWN);
+        let root = parent.or_else(|| roots.get(part)).unwrap_or(part).clone();
+        groups.entry(root).or_default().push(finding);
+    }
+    groups
+}
+
+/// Lost cables whose switch or host is what is really lost: child -> parent.
+///
+/// A switch swallows its cables when a good share of them is lost, a host only when all of its are:
+/// three dead rails of eight are three faults, or a card's, and not the host's.
+fn parents(fabric: &Fabric, findings: &[Finding]) -> BTreeMap<Part, Part> {
+    let lost: BTreeSet<_> =
+        findings.iter().filter(|f| f.evidence.class == &PORT_DOWN).map(|f| &f.evidence.part).collect();
+    let mut cables: BTreeMap<&Part, Vec<Part>> = BTreeMap::new();
+    for (id, a, b, _) in fabric.links().filter(|(.., link)| link.kind == LinkKind::Cable) {
+        let Some(cable) = fabric.cable_part(id) else { continue };
+        for end in [a, b] {
+            let part = &fabric.vertex(end).part;
+            if matches!(part, Part::Switch(_)) {
+                cables.entry(part).or_default().push(cable.clone());
+            }
+        }
+    }
+    let mut hosts: BTreeMap<Part, Vec<Part>> = BTreeMap::new();
+    for cable in cables.values().flatten() {
+        if let Some(node) = cable.node() {
+            hosts.entry(Part::Host(node.clone())).or_default().push(cable.clone());
+        }
+    }
+    let mut parents = BTreeMap::new();
+    let switches = cables.into_iter().map(|(part, cables)| (part.clone(), cables, PARENT_SHARE));
+    // Hosts come first: a switch that lost a whole host's cables among others explains those too.
+    for (parent, children, share) in hosts.into_iter().map(|(part, cables)| (part, cables, 1.0)).chain(switches) {
+        let gone: Vec<_> = children.iter().filter(|child| lost.contains(child)).collect();
+        if gone.len() >= PARENT_MIN_CHILDREN && gone.len() as f64 >= share * children.len() as f64 {
+            parents.extend(gone.into_iter().map(|child| (child.clone(), parent.clone())));
+        }
+    }
+    parents
+}
+
+/// Parts that name each other as sharing one fault get one root: the first of them by name.
+fn shared_roots(findings: &[Finding]) -> BTreeMap<Part, Part> {
+    let mut roots = BTreeMap::new();
+    for finding in findings {
+        let together = finding.evidence.related.iter().chain([&finding.evidence.part]);
+        if let Some(first) = together.clone().min() {
+            for part in together {
+                let root: &mut Part = roots.entry(part.clone()).or_insert_with(|| first.clone());
+                if first < root {
+                    *root = first.clone();
+                }
+            }
+        }
+    }
+    roots
+}
+
+fn describe(fabric: &Fabric, root: &Part, mut findings: Vec<Finding>, now: Timestamp) -> Incident {
+    findings.sort_by(|a, b| {
+        let rank = |finding: &Finding| (finding.evidence.class.severity, finding.evidence.effect);
+        rank(b).partial_cmp(&rank(a)).unwrap_or(std::cmp::Ordering::Equal)
+            .then_with(|| (&a.evidence.part, &a.evidence.statement).cmp(&(&b.evidence.part, &b.evidence.statement)))
+    });
+    let worst = findings.first().map_or(&PORT_DOWN, |finding| finding.evidence.class);
+    let class = match root {
+        Part::Switch(_) if worst == &PORT_DOWN => &SWITCH_DOWN,
+        Part::Host(_) if worst == &PORT_DOWN => &HOST_DOWN,
+        _ => worst,
+    };
+    let of_parts = findings.iter().flat_map(|f| [&f.evidence.part].into_iter().chain(&f.evidence.related));
+    let related: BTreeSet<_> = of_parts.filter(|part| *part != root).cloned().collect();
+    let mut victims: BTreeSet<_> = findings.iter().flat_map(|f| f.evidence.victims.iter().cloned()).collect();
+    victims.extend(gpus_behind(fabric, root));
+    victims.remove(root);
+    let gpus = victims.iter().chain([root]).filter(|part| matches!(part, Part::Gpu(..))).count();
+    Incident {
+        id: incident_id(root),
+        root: root.clone(),
+        class,
+        severity: class.severity,
+        since: now,
+        last_seen: now,
+        effect: findings.iter().map(|finding| finding.evidence.effect).fold(0.0, f64::max),
+        related: related.into_iter().collect(),
+        victims: victims.into_iter().collect(),
+        gpus_affected: gpus,
+        findings,
+    }
+}
+
+/// Eight hex digits out of the fault domain: stable over restarts and equal on every replica.
+///
+/// FNV-1a, 64 bits (Fowler, Noll, Vo; draft-eastlake-fnv), of which the upper half is kept.
+fn incident_id(root: &Part) -> String {
+    let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    let hash = root.to_string().bytes().fold(0xcbf2_9ce4_8422_2325, mix);
+    format!("{:08x}", hash >> 32)
+}
