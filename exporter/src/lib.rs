@@ -7,6 +7,9 @@
 //! [`sources`] touch the machine and nothing else does; each sampler in [`sampler::SAMPLERS`] turns one
 //! source into readings, on a thread of its own, so that one that hangs costs only itself.
 
+pub mod page;
+pub mod runtime;
 pub mod sampler;
 pub mod samplers;
+pub mod server;
 pub mod sources;

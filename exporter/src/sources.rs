@@ -1,1 +1,3 @@
 //! Sources: the only code that touches the machine.
+
+pub mod nvml;

@@ -1,0 +1,75 @@
+//! One page: what all sources last said, rendered at most once for each profile, format and encoding.
+
+use std::sync::OnceLock;
+
+use axum::body::Bytes;
+use railscope_model::exposition::{Format, Page, gzip};
+use railscope_model::metric::Profile;
+
+const PROFILES: [Profile; 2] = [Profile::Default, Profile::Full];
+const FORMATS: [Format; 2] = [Format::OpenMetrics, Format::Text];
+const ENCODINGS: [bool; 2] = [false, true];
+const BODIES: usize = PROFILES.len() * FORMATS.len() * ENCODINGS.len();
+
+/// A page with its rendered bodies: however many scrapers ask, each body is written once.
+#[derive(Debug)]
+pub struct RenderedPage {
+    page: Page,
+    bodies: [OnceLock<Bytes>; BODIES],
+}
+
+impl RenderedPage {
+    /// A page of which nothing is rendered yet.
+    pub fn new(page: Page) -> Self {
+        Self {
+            page,
+            bodies: Default::default(),
+        }
+    }
+
+    /// The page as bytes, compressed if `gzipped`. Cloning the result copies no text.
+    pub fn body(&self, profile: Profile, format: Format, gzipped: bool) -> Bytes {
+        let index = usize::from(profile == Profile::Full)
+            + PROFILES.len() * usize::from(format == Format::Text)
+            + PROFILES.len() * FORMATS.len() * usize::from(gzipped);
+        let body = self.bodies[index].get_or_init(|| {
+            if gzipped {
+                let plain = self.body(profile, format, false);
+                // Writing into memory does not fail; should it, an empty body fails the scrape aloud.
+                gzip(&plain).unwrap_or_default().into()
+            } else {
+                self.page.write(format, profile).into()
+            }
+        });
+        body.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use railscope_model::metric::{GPU_PERFORMANCE_STATE, GPU_POWER};
+    use railscope_model::reading::{Labels, NodeReading};
+    use std::collections::HashSet;
+    use std::sync::Arc;
+
+    #[test]
+    fn every_profile_format_and_encoding_has_a_body_of_its_own_and_is_written_once() {
+        let mut reading = NodeReading::default();
+        reading.push(&GPU_POWER, &Labels::new(["0"]), 1.0);
+        reading.push(&GPU_PERFORMANCE_STATE, &Labels::new(["0"]), 0_u32);
+        let page = RenderedPage::new(Page::new(Arc::new(reading)));
+        let mut seen = HashSet::new();
+        for profile in PROFILES {
+            for format in FORMATS {
+                for gzipped in ENCODINGS {
+                    let body = page.body(profile, format, gzipped);
+                    assert_eq!(body.starts_with(&[0x1f, 0x8b]), gzipped);
+                    assert_eq!(body.as_ptr(), page.body(profile, format, gzipped).as_ptr());
+                    assert!(seen.insert(body));
+                }
+            }
+        }
+        assert_eq!(seen.len(), BODIES);
+    }
+}

@@ -1,0 +1,406 @@
+//! One GPU: everything the catalogue has of it, from one NVML handle.
+
+use nvml_wrapper::bitmasks::device::ThrottleReasons;
+use nvml_wrapper::enum_wrappers::device::{
+    Clock, EccCounter, MemoryError, TemperatureSensor, TemperatureThreshold,
+};
+use nvml_wrapper::enums::device::DeviceArchitecture;
+use nvml_wrapper::error::NvmlError;
+use nvml_wrapper::sys_exports::field_id as fi;
+use nvml_wrapper::{Device, Nvml};
+use railscope_model::identity::{GpuIndex, PciAddress};
+use railscope_model::metric as m;
+use railscope_model::metric::{Metric, Profile};
+use railscope_model::reading::{Labels, NodeReading, Value};
+use railscope_model::units::{HERTZ_PER_MEGAHERTZ, MILLI, NANO};
+
+use super::calls::Calls;
+use super::nvlink::NvLinks;
+use super::raw::{Field, field_values, memory_total_and_free};
+
+const DEFAULT: Profile = Profile::Default;
+const FULL: Profile = Profile::Full;
+/// The fastest and the slowest NVML performance state; above the slowest stands "unknown".
+const SLOWEST_PERFORMANCE_STATE: u32 = 15;
+/// NVML's scope of memory affinity: the NUMA node, not the socket.
+const AFFINITY_SCOPE_NODE: u32 = 0;
+/// Words of the NUMA node set that is asked for: 1,024 nodes, the kernel's largest configuration.
+const NODE_SET_WORDS: usize = 16;
+
+/// `clock`, call, NVML clock, who sees it.
+const CLOCKS: [(&str, &str, Clock, Profile); 4] = [
+    ("sm", "clock_sm", Clock::SM, DEFAULT),
+    ("memory", "clock_memory", Clock::Memory, DEFAULT),
+    ("graphics", "clock_graphics", Clock::Graphics, FULL),
+    ("video", "clock_video", Clock::Video, FULL),
+];
+/// As [`CLOCKS`], for the highest clocks.
+const HIGHEST_CLOCKS: [(&str, &str, Clock, Profile); 2] = [
+    ("sm", "clock_max_sm", Clock::SM, DEFAULT),
+    ("memory", "clock_max_memory", Clock::Memory, FULL),
+];
+
+/// NVML clock event reason -> `reason`. Those that slow a busy GPU down are in the default profile.
+const CLOCK_EVENTS: [(&str, ThrottleReasons, Profile); 9] = [
+    ("gpu_idle", ThrottleReasons::GPU_IDLE, FULL),
+    (
+        "app_clocks",
+        ThrottleReasons::APPLICATIONS_CLOCKS_SETTING,
+        FULL,
+    ),
+    ("sw_power_cap", ThrottleReasons::SW_POWER_CAP, DEFAULT),
+    ("hw_slowdown", ThrottleReasons::HW_SLOWDOWN, DEFAULT),
+    ("sync_boost", ThrottleReasons::SYNC_BOOST, DEFAULT),
+    ("sw_thermal", ThrottleReasons::SW_THERMAL_SLOWDOWN, DEFAULT),
+    ("hw_thermal", ThrottleReasons::HW_THERMAL_SLOWDOWN, DEFAULT),
+    (
+        "hw_power_brake",
+        ThrottleReasons::HW_POWER_BRAKE_SLOWDOWN,
+        DEFAULT,
+    ),
+    (
+        "display_clock",
+        ThrottleReasons::DISPLAY_CLOCK_SETTING,
+        FULL,
+    ),
+];
+
+/// How a field's number becomes a value.
+type Convert = fn(u64) -> Value;
+const SECONDS_OF_NANOSECONDS: Convert = |ns| Value::Float(ns as f64 * NANO);
+const COUNT: Convert = Value::Int;
+
+/// NVML field -> metric, second label where it has one, conversion.
+const FIELDS: [(&str, u32, &Metric, Option<&str>, Convert); 8] = [
+    (
+        "power_cap_time",
+        fi::NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_POWER_CAP,
+        &m::GPU_CLOCK_EVENT_SECONDS,
+        Some("sw_power_cap"),
+        SECONDS_OF_NANOSECONDS,
+    ),
+    (
+        "sync_boost_time",
+        fi::NVML_FI_DEV_CLOCKS_EVENT_REASON_SYNC_BOOST,
+        &m::GPU_CLOCK_EVENT_SECONDS,
+        Some("sync_boost"),
+        SECONDS_OF_NANOSECONDS,
+    ),
+    (
+        "sw_thermal_time",
+        fi::NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN,
+        &m::GPU_CLOCK_EVENT_SECONDS,
+        Some("sw_thermal"),
+        SECONDS_OF_NANOSECONDS,
+    ),
+    (
+        "hw_thermal_time",
+        fi::NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN,
+        &m::GPU_CLOCK_EVENT_SECONDS,
+        Some("hw_thermal"),
+        SECONDS_OF_NANOSECONDS,
+    ),
+    (
+        "power_brake_time",
+        fi::NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN,
+        &m::GPU_CLOCK_EVENT_SECONDS,
+        Some("hw_power_brake"),
+        SECONDS_OF_NANOSECONDS,
+    ),
+    (
+        "memory_temperature",
+        fi::NVML_FI_DEV_MEMORY_TEMP,
+        &m::GPU_TEMPERATURE,
+        Some("memory"),
+        COUNT,
+    ),
+    (
+        "row_remap_pending",
+        fi::NVML_FI_DEV_REMAPPED_PENDING,
+        &m::GPU_ROW_REMAP_PENDING,
+        None,
+        COUNT,
+    ),
+    (
+        "row_remap_failed",
+        fi::NVML_FI_DEV_REMAPPED_FAILURE,
+        &m::GPU_ROW_REMAP_FAILED,
+        None,
+        COUNT,
+    ),
+];
+
+/// One GPU and what is known of how it answers.
+pub(super) struct Gpu {
+    nvml: &'static Nvml,
+    /// NVML's own number of the GPU, by which to ask for a new handle.
+    nvml_index: u32,
+    /// None as long as NVML gives no handle.
+    device: Option<Device<'static>>,
+    labels: Labels,
+    info: Option<Labels>,
+    links: NvLinks,
+    pub(super) calls: Calls,
+}
+
+impl Gpu {
+    pub(super) fn new(nvml: &'static Nvml, nvml_index: u32, ordinal: GpuIndex) -> Self {
+        let labels = Labels::new([ordinal]);
+        Self {
+            nvml,
+            nvml_index,
+            device: None,
+            links: NvLinks::new(&labels),
+            labels,
+            info: None,
+            calls: Calls::default(),
+        }
+    }
+
+    /// Reads the GPU once. What it does not answer is absent; [`Calls::status`] says why.
+    pub(super) fn sample(&mut self, reading: &mut NodeReading) {
+        self.calls.begin();
+        if self.device.is_none() {
+            let nvml = self.nvml;
+            let index = self.nvml_index;
+            self.device = self
+                .calls
+                .ask(("handle", None), || nvml.device_by_index(index));
+        }
+        if let Some(device) = self.device.take() {
+            self.identity(&device);
+            self.load(&device, reading);
+            self.clocks(&device, reading);
+            self.power_and_heat(&device, reading);
+            self.memory(&device, reading);
+            self.pcie(&device, reading);
+            self.fields(&device, reading);
+            self.links.sample(&device, &mut self.calls, reading);
+            // A GPU that was lost and came back may have another handle.
+            self.device = self.calls.lost().is_none().then_some(device);
+        }
+        // What it is stays true while it is lost, and says which board to pull.
+        if let Some(info) = &self.info {
+            reading.push(&m::GPU, info, true);
+        }
+    }
+
+    fn identity(&mut self, device: &Device<'_>) {
+        if self.info.is_some() {
+            return;
+        }
+        let calls = &mut self.calls;
+        let pci = calls.ask(("pci", None), || device.pci_info());
+        let pci = pci.and_then(|pci| pci.bus_id.parse::<PciAddress>().ok());
+        let architecture = calls.ask(("architecture", None), || device.architecture());
+        let architecture = match architecture {
+            None | Some(DeviceArchitecture::Unknown) => String::new(),
+            Some(known) => known.to_string().to_lowercase(),
+        };
+        let texts = [
+            calls.ask(("uuid", None), || device.uuid()),
+            pci.map(|pci| pci.to_string()),
+            calls.ask(("name", None), || device.name()),
+            calls.ask(("serial", None), || device.serial()),
+            calls.ask(("vbios", None), || device.vbios_version()),
+            calls.ask(("driver", None), || device.nvml().sys_driver_version()),
+            Some(architecture),
+            calls.ask(("numa_node", None), || numa_node(device)),
+        ];
+        if calls.lost().is_some() {
+            return;
+        }
+        let texts = texts.into_iter().map(Option::unwrap_or_default);
+        self.info = Some(texts.fold(self.labels.clone(), |labels, text| labels.with(text)));
+    }
+
+    fn load(&mut self, device: &Device<'_>, reading: &mut NodeReading) {
+        let ratio = |percent: u32| f64::from(percent) / 100.0;
+        let calls = &mut self.calls;
+        if let Some(busy) = calls.ask(("utilization", None), || device.utilization_rates()) {
+            reading.push(&m::GPU_UTILIZATION, &self.labels, ratio(busy.gpu));
+            reading.push(&m::GPU_MEMORY_UTILIZATION, &self.labels, ratio(busy.memory));
+        }
+        if let Some(state) = calls.ask(("performance_state", None), || device.performance_state()) {
+            let state = state.as_c();
+            if state <= SLOWEST_PERFORMANCE_STATE {
+                reading.push(&m::GPU_PERFORMANCE_STATE, &self.labels, state);
+            }
+        }
+    }
+
+    fn clocks(&mut self, device: &Device<'_>, reading: &mut NodeReading) {
+        let hertz = |megahertz: u32| u64::from(megahertz) * HERTZ_PER_MEGAHERTZ;
+        for (name, call, clock, profile) in CLOCKS {
+            let labels = self.labels.with(name);
+            if let Some(now) = self.calls.ask((call, None), || device.clock_info(clock)) {
+                push(reading, profile, &m::GPU_CLOCK, &labels, hertz(now));
+            }
+        }
+        for (name, call, clock, profile) in HIGHEST_CLOCKS {
+            let labels = self.labels.with(name);
+            if let Some(max) = self
+                .calls
+                .ask((call, None), || device.max_clock_info(clock))
+            {
+                push(reading, profile, &m::GPU_CLOCK_MAX, &labels, hertz(max));
+            }
+        }
+        let reasons = self
+            .calls
+            .ask(("clock_events", None), || device.current_throttle_reasons());
+        if let Some(reasons) = reasons {
+            for (name, reason, profile) in CLOCK_EVENTS {
+                let labels = self.labels.with(name);
+                push(
+                    reading,
+                    profile,
+                    &m::GPU_CLOCK_EVENT,
+                    &labels,
+                    reasons.contains(reason),
+                );
+            }
+        }
+    }
+
+    fn power_and_heat(&mut self, device: &Device<'_>, reading: &mut NodeReading) {
+        let (labels, calls) = (&self.labels, &mut self.calls);
+        if let Some(milliwatts) = calls.ask(("power", None), || device.power_usage()) {
+            reading.push(&m::GPU_POWER, labels, f64::from(milliwatts) * MILLI);
+        }
+        if let Some(milliwatts) = calls.ask(("power_limit", None), || device.enforced_power_limit())
+        {
+            reading.push(&m::GPU_POWER_LIMIT, labels, f64::from(milliwatts) * MILLI);
+        }
+        if let Some(millijoules) = calls.ask(("energy", None), || device.total_energy_consumption())
+        {
+            reading.push(&m::GPU_ENERGY, labels, millijoules as f64 * MILLI);
+        }
+        let celsius = calls.ask(("temperature", None), || {
+            device.temperature(TemperatureSensor::Gpu)
+        });
+        if let Some(celsius) = celsius {
+            reading.push(&m::GPU_TEMPERATURE, &labels.with("gpu"), celsius);
+        }
+        for (call, limit, threshold) in [
+            ("limit_slowdown", "slowdown", TemperatureThreshold::Slowdown),
+            ("limit_shutdown", "shutdown", TemperatureThreshold::Shutdown),
+        ] {
+            let celsius = calls.ask((call, None), || device.temperature_threshold(threshold));
+            if let Some(celsius) = celsius {
+                reading.push(&m::GPU_TEMPERATURE_LIMIT, &labels.with(limit), celsius);
+            }
+        }
+    }
+
+    fn memory(&mut self, device: &Device<'_>, reading: &mut NodeReading) {
+        let (labels, calls) = (&self.labels, &mut self.calls);
+        let second = calls.ask(("memory_v2", None), || device.memory_info());
+        if let Some(memory) = &second {
+            reading.push(&m::GPU_MEMORY_RESERVED, labels, memory.reserved);
+        }
+        let total_and_free = second
+            .map(|memory| (memory.total, memory.free))
+            .or_else(|| calls.ask(("memory", None), || memory_total_and_free(device)));
+        if let Some((total, free)) = total_and_free {
+            // Both versions of the call agree on what is free. What "used" holds differs between them, and
+            // the header contradicts itself about the second.
+            reading.push(&m::GPU_MEMORY_USED, labels, total.saturating_sub(free));
+            reading.push(&m::GPU_MEMORY_SIZE, labels, total);
+        }
+        if let Some(mode) = calls.ask(("ecc_mode", None), || device.is_ecc_enabled()) {
+            reading.push(&m::GPU_ECC_ENABLED, labels, mode.currently_enabled);
+        }
+        for (call, severity, kind) in [
+            ("ecc_corrected", "corrected", MemoryError::Corrected),
+            ("ecc_uncorrected", "uncorrected", MemoryError::Uncorrected),
+        ] {
+            let errors = calls.ask((call, None), || {
+                device.total_ecc_errors(kind, EccCounter::Volatile)
+            });
+            if let Some(errors) = errors {
+                reading.push(&m::GPU_ECC_ERRORS, &labels.with(severity), errors);
+            }
+        }
+    }
+
+    fn pcie(&mut self, device: &Device<'_>, reading: &mut NodeReading) {
+        let calls = &mut self.calls;
+        // Never `pcie_throughput`: it blocks for 20 ms a direction and GPU.
+        let values = [
+            (
+                &m::GPU_PCIE_REPLAYS,
+                calls.ask(("pcie_replays", None), || device.pcie_replay_counter()),
+            ),
+            (
+                &m::GPU_PCIE_LINK_GENERATION,
+                calls.ask(("pcie_generation", None), || device.current_pcie_link_gen()),
+            ),
+            (
+                &m::GPU_PCIE_LINK_WIDTH,
+                calls.ask(("pcie_width", None), || device.current_pcie_link_width()),
+            ),
+            (
+                &m::GPU_PCIE_LINK_WIDTH_MAX,
+                calls.ask(("pcie_width_max", None), || device.max_pcie_link_width()),
+            ),
+        ];
+        for (metric, value) in values {
+            if let Some(value) = value {
+                reading.push(metric, &self.labels, value);
+            }
+        }
+    }
+
+    /// All fields in one call; those that the GPU refuses fail by themselves.
+    fn fields(&mut self, device: &Device<'_>, reading: &mut NodeReading) {
+        let calls = &mut self.calls;
+        let wanted: Vec<_> = FIELDS
+            .iter()
+            .filter(|(call, ..)| calls.wants((call, None)))
+            .collect();
+        if wanted.is_empty() {
+            return;
+        }
+        let fields: Vec<_> = wanted
+            .iter()
+            .map(|(_, id, ..)| Field { id: *id, scope: 0 })
+            .collect();
+        let Some(values) = calls.ask(("fields", None), || field_values(device, &fields)) else {
+            return;
+        };
+        for ((call, _, metric, label, convert), value) in wanted.into_iter().zip(values) {
+            let value = value.and_then(|value| value.count().ok_or(NvmlError::Unknown));
+            let Some(value) = calls.note((call, None), value) else {
+                continue;
+            };
+            let labels = label.map_or_else(|| self.labels.clone(), |label| self.labels.with(label));
+            reading.push(metric, &labels, convert(value));
+        }
+    }
+}
+
+fn push(
+    reading: &mut NodeReading,
+    profile: Profile,
+    metric: &'static Metric,
+    labels: &Labels,
+    value: impl Into<Value>,
+) {
+    match profile {
+        Profile::Default => reading.push(metric, labels, value),
+        Profile::Full => reading.push_full(metric, labels, value),
+    }
+}
+
+/// The NUMA node that the GPU hangs on, as text.
+fn numa_node(device: &Device<'_>) -> Result<String, NvmlError> {
+    let set = device.memory_affinity(NODE_SET_WORDS, AFFINITY_SCOPE_NODE)?;
+    let bits = u64::BITS as usize;
+    let first = set
+        .iter()
+        .position(|word| *word != 0)
+        .ok_or(NvmlError::NoData)?;
+    let node = first * bits + set[first].trailing_zeros() as usize;
+    Ok(node.to_string())
+}
