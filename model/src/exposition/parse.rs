@@ -3,8 +3,9 @@
 //! Every line is either read whole or reported with its place; a bad line never hides the next one.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
-use memchr::{memchr, memchr2};
+use memchr::memchr;
 
 /// A line that could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -56,12 +57,12 @@ impl<'a> Series<'a> {
     /// Label names and values in the order of the line; values are unescaped, and copied only if that
     /// changes them.
     pub fn labels(&self) -> impl Iterator<Item = (&'a str, Cow<'a, str>)> + use<'a> {
-        let mut rest = self.labels;
+        let (labels, mut at) = (self.labels, 0);
         std::iter::from_fn(move || {
             // The line was checked when it was read, so an end here is the end of the labels.
-            let (name, value, after) = split_label(rest).ok()??;
-            rest = after;
-            Some((name, unescape(value)))
+            let (name, value) = label_at(labels, at).ok()??;
+            at = behind_label(labels, value.end + 1).ok()?;
+            Some((&labels[name], unescape(&labels[value])))
         })
     }
 
@@ -243,92 +244,113 @@ const NAME: [bool; 256] = {
 /// In the UTF-8 form of the format the name stands inside the braces: `{"my.name", a="b"}`.
 fn read_labels<'a>(name: &'a str, text: &'a str) -> Read<'a, (&'a str, &'a str, &'a str)> {
     let mut name = name;
-    let mut rest = &text[1..];
+    let mut labels = &text[1..];
     if name.is_empty()
-        && let Some(quoted) = rest.strip_prefix('"')
+        && let Some(quoted) = labels.strip_prefix('"')
     {
-        let end = closing_quote(quoted).ok_or(Fault {
-            rest,
+        let end = closing_quote(quoted.as_bytes(), 0).ok_or(Fault {
+            rest: labels,
             expected: "a quoted series name",
         })?;
         name = &quoted[..end];
-        rest = quoted[end + 1..].trim_ascii_start();
-        rest = rest.strip_prefix(',').unwrap_or(rest);
+        labels = quoted[end + 1..].trim_ascii_start();
+        labels = labels.strip_prefix(',').unwrap_or(labels);
     }
-    let labels = rest;
-    while let Some((_, _, after)) = split_label(rest)? {
-        rest = after;
+    let mut at = 0;
+    while let Some((_, value)) = label_at(labels, at)? {
+        at = behind_label(labels, value.end + 1)?;
     }
-    let after = rest.trim_ascii_start();
-    let Some(outside) = after.strip_prefix('}') else {
+    let end = skip_blanks(labels.as_bytes(), at);
+    if labels.as_bytes().get(end) != Some(&b'}') {
         return Err(Fault {
-            rest: after,
+            rest: &labels[end..],
             expected: "a label such as name=\"value\", or }",
         });
-    };
-    Ok((name, &labels[..labels.len() - after.len()], outside))
+    }
+    Ok((name, &labels[..end], &labels[end + 1..]))
 }
 
-/// Splits the first label off: name, value still escaped, and the rest behind its comma.
-/// `None` at the end of the labels.
-fn split_label(text: &str) -> Read<'_, Option<(&str, &str, &str)>> {
-    let text = text.trim_ascii_start();
-    if text.is_empty() || text.starts_with('}') {
-        return Ok(None);
-    }
-    let (name, after) = if let Some(quoted) = text.strip_prefix('"') {
-        let end = closing_quote(quoted).ok_or(Fault {
-            rest: text,
-            expected: "a quoted label name",
-        })?;
-        (&quoted[..end], &quoted[end + 1..])
-    } else {
-        let end = text
-            .bytes()
-            .position(|byte| !NAME[usize::from(byte)])
-            .unwrap_or(text.len());
-        text.split_at(end)
+/// Where name and (still escaped) value of the label at byte `at` stand; `None` at the end of the labels.
+///
+/// Byte by byte, because this is where a page's time goes: every label of every line passes here.
+#[inline]
+fn label_at(text: &str, at: usize) -> Read<'_, Option<(Range<usize>, Range<usize>)>> {
+    let bytes = text.as_bytes();
+    let fault = |at: usize, expected| Fault {
+        rest: text.get(at..).unwrap_or_default(),
+        expected,
+    };
+    let start = skip_blanks(bytes, at);
+    let name = match bytes.get(start) {
+        None | Some(b'}') => return Ok(None),
+        Some(b'"') => {
+            let end = closing_quote(bytes, start + 1)
+                .ok_or_else(|| fault(start, "a quoted label name"))?;
+            start + 1..end
+        }
+        Some(_) => start..skip_name(bytes, start),
     };
     if name.is_empty() {
-        return Err(Fault {
-            rest: text,
-            expected: "a label name",
-        });
+        return Err(fault(start, "a label name"));
     }
-    let Some(after) = after.trim_ascii_start().strip_prefix('=') else {
-        return Err(Fault {
-            rest: after,
-            expected: "= behind the label name",
-        });
-    };
-    let after = after.trim_ascii_start();
-    let Some(quoted) = after.strip_prefix('"') else {
-        return Err(Fault {
-            rest: after,
-            expected: "a label value in quotes",
-        });
-    };
-    let end = closing_quote(quoted).ok_or(Fault {
-        rest: after,
-        expected: "a closing quote",
-    })?;
-    let (value, rest) = (&quoted[..end], quoted[end + 1..].trim_ascii_start());
-    match rest.strip_prefix(',') {
-        Some(rest) => Ok(Some((name, value, rest))),
-        None if rest.is_empty() || rest.starts_with('}') => Ok(Some((name, value, rest))),
-        None => Err(Fault {
-            rest,
+    let quoted = bytes.get(name.end) == Some(&b'"');
+    let equals = skip_blanks(bytes, name.end + usize::from(quoted));
+    if bytes.get(equals) != Some(&b'=') {
+        return Err(fault(equals, "= behind the label name"));
+    }
+    let open = skip_blanks(bytes, equals + 1);
+    if bytes.get(open) != Some(&b'"') {
+        return Err(fault(open, "a label value in quotes"));
+    }
+    let close = closing_quote(bytes, open + 1).ok_or_else(|| fault(open, "a closing quote"))?;
+    Ok(Some((name, open + 1..close)))
+}
+
+/// The byte behind a label's comma, or its closing brace.
+#[inline]
+fn behind_label(text: &str, at: usize) -> Read<'_, usize> {
+    let bytes = text.as_bytes();
+    let at = skip_blanks(bytes, at);
+    match bytes.get(at) {
+        Some(b',') => Ok(at + 1),
+        Some(b'}') | None => Ok(at),
+        Some(_) => Err(Fault {
+            rest: &text[at..],
             expected: ", or } behind a label",
         }),
     }
 }
 
-/// Where the quote stands that ends a string, past escaped ones.
-fn closing_quote(text: &str) -> Option<usize> {
-    let bytes = text.as_bytes();
-    let mut from = 0;
+#[inline]
+fn skip_blanks(bytes: &[u8], mut at: usize) -> usize {
+    while bytes
+        .get(at)
+        .is_some_and(|byte| *byte == b' ' || *byte == b'\t')
+    {
+        at += 1;
+    }
+    at
+}
+
+#[inline]
+fn skip_name(bytes: &[u8], at: usize) -> usize {
+    let rest = bytes.get(at..).unwrap_or_default();
+    at + rest
+        .iter()
+        .position(|byte| !NAME[usize::from(*byte)])
+        .unwrap_or(rest.len())
+}
+
+/// Where the quote stands that ends the string that begins at `from`, past escaped ones.
+#[inline]
+fn closing_quote(bytes: &[u8], mut from: usize) -> Option<usize> {
+    // Label values are short: a plain loop beats a vector search and its calls (1.36 against 1.20 GB/s).
     loop {
-        let found = from + memchr2(b'"', b'\\', bytes.get(from..)?)?;
+        let rest = bytes.get(from..)?;
+        let found = from
+            + rest
+                .iter()
+                .position(|byte| *byte == b'"' || *byte == b'\\')?;
         if bytes[found] == b'"' {
             return Some(found);
         }

@@ -129,7 +129,9 @@ catalogue! {
     Exporter Full Gauge PCIE_LINK_SPEED_MAX = "railscope_pcie_link_max_transfers_per_second" (pci)
         "Transfers per second and lane that this function could run with.";
     Exporter Full Counter PCIE_AER_ERRORS = "railscope_pcie_aer_errors_total" (pci, severity, error)
-        "PCIe Advanced Error Reporting: errors by severity (correctable, nonfatal, fatal) and name.";
+        "PCIe Advanced Error Reporting: errors by severity (correctable, nonfatal, fatal) and name. Names that have never counted are left out.";
+    Exporter Full Counter PCIE_ERRORS = "railscope_pcie_errors_total" (pci, severity)
+        "PCIe Advanced Error Reporting: errors by severity, all names together. Zero until the first; absent where the function or the firmware reports none.";
     Exporter Default Info PCIE_PATH = "railscope_pcie_path_info" (pci, kind, name, parent, root_port, numa_node)
         "Where the function hangs: its next bridge up, its root port and NUMA node. kind is gpu, nic or bridge; name is the GPU ordinal or RDMA device.";
 
@@ -158,9 +160,9 @@ catalogue! {
         "Bytes sent: 4 x PortXmitData, whose unit is the 4-octet word.";
     Exporter Default Counter RDMA_PORT_RECEIVE_BYTES = "railscope_rdma_port_receive_bytes_total" ["bytes"] (device, port)
         "Bytes received: 4 x PortRcvData, whose unit is the 4-octet word.";
-    Exporter Default Counter RDMA_PORT_TRANSMIT_PACKETS = "railscope_rdma_port_transmit_packets_total" (device, port)
+    Exporter Full Counter RDMA_PORT_TRANSMIT_PACKETS = "railscope_rdma_port_transmit_packets_total" (device, port)
         "Packets sent.";
-    Exporter Default Counter RDMA_PORT_RECEIVE_PACKETS = "railscope_rdma_port_receive_packets_total" (device, port)
+    Exporter Full Counter RDMA_PORT_RECEIVE_PACKETS = "railscope_rdma_port_receive_packets_total" (device, port)
         "Packets received.";
     Exporter Full Counter RDMA_PORT_CAST_PACKETS = "railscope_rdma_port_cast_packets_total" (device, port, cast, direction)
         "Packets by cast (unicast, multicast) and direction (transmit, receive).";
