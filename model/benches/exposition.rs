@@ -36,10 +36,10 @@ fn exposition(c: &mut Criterion) {
     let mut group = c.benchmark_group(format!("exposition of {series} series"));
     group.throughput(Throughput::Bytes(text.len() as u64));
     group.bench_function("write text", |b| {
-        b.iter(|| page.write(Format::Text, Profile::Full))
+        b.iter(|| page.write(Format::Text, Profile::Full));
     });
     group.bench_function("write OpenMetrics", |b| {
-        b.iter(|| page.write(Format::OpenMetrics, Profile::Full))
+        b.iter(|| page.write(Format::OpenMetrics, Profile::Full));
     });
     group.bench_function("gzip", |b| b.iter(|| gzip(text.as_bytes())));
     group.bench_function("parse", |b| {
