@@ -1,3 +1,8 @@
 //! Samplers: one file for each source.
 
+mod discovery;
+pub mod gpu;
 pub mod host;
+pub mod pcie;
+pub mod placement;
+pub mod rdma;

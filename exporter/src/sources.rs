@@ -1,3 +1,6 @@
 //! Sources: the only code that touches the machine.
 
 pub mod nvml;
+pub mod pci;
+pub mod rdma;
+pub mod sysfs;

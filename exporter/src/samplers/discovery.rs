@@ -1,0 +1,84 @@
+//! What every sampler of devices shares: when to look for devices again, and why values are missing.
+
+use std::time::{Duration, Instant};
+
+use railscope_model::metric::SOURCE_ERRORS;
+use railscope_model::reading::{Labels, NodeReading};
+
+use crate::sources::sysfs::Miss;
+
+/// How often to look for new devices. A device that vanished is looked for at once.
+pub(super) const REDISCOVER: Duration = Duration::from_secs(30);
+
+/// When to look for devices again.
+#[derive(Debug, Default)]
+pub(super) struct Schedule(Option<Instant>);
+
+impl Schedule {
+    /// Whether it is time; if so, the next time is [`REDISCOVER`] from now.
+    pub(super) fn is_due(&mut self) -> bool {
+        let now = Instant::now();
+        let due = self.0.is_none_or(|next| now >= next);
+        if due {
+            self.0 = Some(now + REDISCOVER);
+        }
+        due
+    }
+
+    /// Looks again at the next sample.
+    pub(super) fn hurry(&mut self) {
+        self.0 = None;
+    }
+}
+
+/// Why values are missing: for the device being read, and how many since the start.
+#[derive(Debug)]
+pub(super) struct Misses {
+    source: &'static str,
+    of_device: Vec<Miss>,
+    errors: u64,
+}
+
+impl Misses {
+    /// None yet of this source.
+    pub(super) fn new(source: &'static str) -> Self {
+        Self {
+            source,
+            of_device: Vec::new(),
+            errors: 0,
+        }
+    }
+
+    /// Remembers a miss. An absent file is no news: it is simply not reported.
+    pub(super) fn note(&mut self, miss: Miss) {
+        if miss == Miss::Absent {
+            return;
+        }
+        self.errors += u64::from(matches!(miss, Miss::Unparsed | Miss::Failed));
+        if !self.of_device.contains(&miss) {
+            self.of_device.push(miss);
+        }
+    }
+
+    /// The value, or none and a note.
+    pub(super) fn keep<T>(&mut self, read: Result<T, Miss>) -> Option<T> {
+        read.map_err(|miss| self.note(miss)).ok()
+    }
+
+    /// Forgets the device being read: it is gone.
+    pub(super) fn forget(&mut self) {
+        self.of_device.clear();
+    }
+
+    /// Writes one status for each kind of miss of the device that was read.
+    pub(super) fn end_device(&mut self, reading: &mut NodeReading, device: &str) {
+        for miss in self.of_device.drain(..) {
+            reading.push_status(self.source, device, miss.into());
+        }
+    }
+
+    /// Writes how many reads of single values have failed since the start.
+    pub(super) fn end_source(&self, reading: &mut NodeReading) {
+        reading.push(&SOURCE_ERRORS, &Labels::new([self.source]), self.errors);
+    }
+}

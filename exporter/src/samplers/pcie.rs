@@ -1,0 +1,284 @@
+//! PCIe links and errors of GPUs, NICs and every bridge above them, from `/sys/devices`.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use railscope_model::identity::PciAddress;
+use railscope_model::metric::{
+    Metric, PCIE_AER_ERRORS, PCIE_ERRORS, PCIE_LINK_SPEED, PCIE_LINK_SPEED_MAX, PCIE_LINK_WIDTH,
+    PCIE_LINK_WIDTH_MAX, PCIE_PATH,
+};
+use railscope_model::reading::{Labels, NodeReading, Value};
+use railscope_model::units::pcie_transfers_per_second;
+
+use super::discovery::{Misses, Schedule};
+use crate::sampler::{Machine, Presence, SampleError, Sampler};
+use crate::sources::pci::{self, Function};
+use crate::sources::rdma;
+use crate::sources::sysfs::{Buffer, File, Miss, Root};
+
+/// Source label.
+const NAME: &str = "pcie";
+
+/// Kernel file -> metric.
+const LINK: &[(&str, &Metric, Parse)] = &[
+    ("current_link_width", &PCIE_LINK_WIDTH, lanes),
+    ("max_link_width", &PCIE_LINK_WIDTH_MAX, lanes),
+    ("current_link_speed", &PCIE_LINK_SPEED, transfers),
+    ("max_link_speed", &PCIE_LINK_SPEED_MAX, transfers),
+];
+
+/// Kernel file -> severity.
+const AER: &[(&str, &str)] = &[
+    ("aer_dev_correctable", "correctable"),
+    ("aer_dev_nonfatal", "nonfatal"),
+    ("aer_dev_fatal", "fatal"),
+];
+
+/// A text's value; `Some(None)` where it says that there is none.
+type Parse = fn(&str) -> Option<Option<Value>>;
+
+/// Lanes. 0 is what virtual functions and half-emulated ports print: no answer. A link has one of these
+/// widths, so 63 (all ones) is a device that no longer answers.
+fn lanes(text: &str) -> Option<Option<Value>> {
+    match text.parse::<u64>().ok()? {
+        0 => Some(None),
+        lanes @ (1 | 2 | 4 | 8 | 12 | 16 | 32) => Some(Some(lanes.into())),
+        _ => None,
+    }
+}
+
+fn transfers(text: &str) -> Option<Option<Value>> {
+    let speed = pcie_transfers_per_second(text).ok()?;
+    Some(speed.map(Value::Float))
+}
+
+struct Pcie {
+    root: Root,
+    schedule: Schedule,
+    functions: Vec<Watched>,
+    absent: Option<Miss>,
+    misses: Misses,
+}
+
+/// Builds the sampler.
+pub fn build(machine: &Machine) -> Box<dyn Sampler> {
+    Box::new(Pcie {
+        root: Root::new(&machine.sysfs),
+        schedule: Schedule::default(),
+        functions: Vec::new(),
+        absent: None,
+        misses: Misses::new(NAME),
+    })
+}
+
+impl Sampler for Pcie {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    /// A link that trained down stays down, and each read of it goes to the device's configuration
+    /// space, under a lock that drivers also take: not more often than faults need.
+    fn period(&self) -> Duration {
+        Duration::from_secs(5)
+    }
+
+    fn sample(&mut self, reading: &mut NodeReading) -> Result<Presence, SampleError> {
+        let mut buffer = [0; 4096];
+        if self.schedule.is_due() {
+            self.absent = self.discover(&mut buffer).err();
+        }
+        if let Some(miss) = self.absent {
+            return Ok(Presence::Absent(miss.into()));
+        }
+        let misses = &mut self.misses;
+        let before = self.functions.len();
+        self.functions
+            .retain_mut(|function| function.sample(reading, misses, &mut buffer));
+        if self.functions.len() < before {
+            self.schedule.hurry();
+        }
+        misses.end_source(reading);
+        Ok(Presence::Present)
+    }
+}
+
+impl Pcie {
+    fn discover(&mut self, buffer: &mut Buffer) -> Result<(), Miss> {
+        let mut known = std::mem::take(&mut self.functions);
+        let mut found: BTreeMap<PciAddress, (Function, &str, String)> = BTreeMap::new();
+        let sysfs = self.root.open()?;
+        // Either may be missing without the other: a machine with NICs only, or with GPUs only.
+        let gpus = pci::gpus(&sysfs, buffer);
+        let nics = rdma::devices(&sysfs);
+        let miss = gpus.as_ref().err().or(nics.as_ref().err()).copied();
+        for (ordinal, gpu) in gpus.unwrap_or_default().into_iter().enumerate() {
+            found.insert(gpu.address, (gpu, "gpu", ordinal.to_string()));
+        }
+        for nic in nics.unwrap_or_default() {
+            if let Some(function) = nic.function {
+                // Two RDMA devices of one function: the first by name names it.
+                let endpoint = (function, "nic", nic.name);
+                found.entry(endpoint.0.address).or_insert(endpoint);
+            }
+        }
+        if found.is_empty() {
+            return Err(miss.unwrap_or(Miss::Absent));
+        }
+        let hops: Vec<_> = found.values().flat_map(|(end, ..)| end.hops()).collect();
+        for hop in hops {
+            let bridge = (hop, "bridge", String::new());
+            found.entry(bridge.0.address).or_insert(bridge);
+        }
+        for (address, (function, kind, name)) in found {
+            let id = function.dir.id();
+            let place = known
+                .iter()
+                .position(|old| old.address == address && old.id == id);
+            let mut watched = match place {
+                Some(place) => known.swap_remove(place),
+                None => Watched::new(&function, id),
+            };
+            watched.describe(&function, kind, &name, buffer);
+            self.functions.push(watched);
+        }
+        Ok(())
+    }
+}
+
+/// One function being watched.
+struct Watched {
+    address: PciAddress,
+    id: Option<(u64, u64)>,
+    labels: Labels,
+    about: Option<Labels>,
+    /// Bridges are in the full profile only.
+    full: bool,
+    /// Present as long as the function is.
+    vendor: File,
+    link: Vec<(&'static Metric, Parse, File)>,
+    aer: Vec<(&'static str, File)>,
+}
+
+impl Watched {
+    fn new(function: &Function, id: Option<(u64, u64)>) -> Self {
+        let dir = &function.dir;
+        let link = LINK.iter().filter(|(file, ..)| dir.has(file));
+        let aer = AER.iter().filter(|(file, _)| dir.has(file));
+        Self {
+            address: function.address,
+            id,
+            labels: Labels::new([function.address]),
+            about: None,
+            full: false,
+            vendor: dir.file("vendor"),
+            link: link
+                .map(|(file, metric, parse)| (*metric, *parse, dir.file(file)))
+                .collect(),
+            aer: aer
+                .map(|(file, severity)| (*severity, dir.file(file)))
+                .collect(),
+        }
+    }
+
+    fn describe(&mut self, function: &Function, kind: &str, name: &str, buffer: &mut Buffer) {
+        let text = |address: Option<&PciAddress>| address.map(ToString::to_string);
+        let numa_node = function.numa_node(buffer).map(|node| node.to_string());
+        self.full = kind == "bridge";
+        self.about = Some(Labels::new([
+            function.address.to_string(),
+            kind.to_owned(),
+            name.to_owned(),
+            text(function.bridges.last()).unwrap_or_default(),
+            text(function.bridges.first()).unwrap_or_default(),
+            numa_node.unwrap_or_default(),
+        ]));
+    }
+
+    /// Reads every value once; false if the function is gone.
+    fn sample(
+        &mut self,
+        reading: &mut NodeReading,
+        misses: &mut Misses,
+        buffer: &mut Buffer,
+    ) -> bool {
+        if self.vendor.read(buffer, |_| Some(())) == Err(Miss::Absent) {
+            return false;
+        }
+        let full = self.full;
+        let mut push = |metric, labels: &Labels, value: Value| {
+            if full {
+                reading.push_full(metric, labels, value);
+            } else {
+                reading.push(metric, labels, value);
+            }
+        };
+        if let Some(about) = &self.about {
+            push(&PCIE_PATH, about, true.into());
+        }
+        for (metric, parse, file) in &mut self.link {
+            if let Some(Some(value)) = misses.keep(file.read(buffer, *parse)) {
+                push(metric, &self.labels, value);
+            }
+        }
+        for (severity, file) in &mut self.aer {
+            let Some((sum, errors)) = misses.keep(file.read(buffer, aer_table)) else {
+                continue;
+            };
+            let labels = self.labels.with(severity);
+            push(&PCIE_ERRORS, &labels, sum.into());
+            for (error, count) in errors {
+                push(&PCIE_AER_ERRORS, &labels.with(error), count.into());
+            }
+        }
+        misses.end_device(reading, &self.address.to_string());
+        true
+    }
+}
+
+/// An AER table, lines of `RxErr 0`: the sum over all names, and the names that have counted.
+fn aer_table(text: &str) -> Option<(u64, Vec<(String, u64)>)> {
+    let mut sum = 0_u64;
+    let mut errors = Vec::new();
+    for line in text.lines() {
+        let (name, count) = line.trim().split_once(' ')?;
+        let count: u64 = count.trim().parse().ok()?;
+        if name.starts_with("TOTAL_") {
+            continue;
+        }
+        sum = sum.checked_add(count)?;
+        if count > 0 {
+            errors.push((name.to_owned(), count));
+        }
+    }
+    Some((sum, errors))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_aer_table_is_its_rows_without_the_total() {
+        let table = "RxErr 3\nBadTLP 0\nTimeout 2\nTOTAL_ERR_COR 5\n";
+        let rows = vec![("RxErr".to_owned(), 3), ("Timeout".to_owned(), 2)];
+        assert_eq!(aer_table(table), Some((5, rows)));
+        assert_eq!(aer_table("RxErr 0\nTOTAL_ERR_COR 0"), Some((0, vec![])));
+        for bad in ["RxErr", "RxErr many", "RxErr -1"] {
+            assert_eq!(aer_table(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_width_that_no_link_has_is_no_width() {
+        for (text, expected) in [
+            ("16", Some(Some(Value::Int(16)))),
+            ("0", Some(None)),
+            ("63", None),
+            ("255", None),
+            ("x16", None),
+        ] {
+            assert_eq!(lanes(text), expected, "{text}");
+        }
+    }
+}

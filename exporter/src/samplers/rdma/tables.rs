@@ -1,0 +1,342 @@
+//! Kernel file -> metric, for the counters of RDMA ports. A new counter is one row here.
+
+use railscope_model::metric::{
+    Metric, RDMA_CNP, RDMA_COUNTER_LIFESPAN, RDMA_ECN_MARKED, RDMA_ICRC_ERRORS,
+    RDMA_PORT_CAST_PACKETS, RDMA_PORT_ERRORS, RDMA_PORT_RECEIVE_BYTES, RDMA_PORT_RECEIVE_PACKETS,
+    RDMA_PORT_TRANSMIT_BYTES, RDMA_PORT_TRANSMIT_PACKETS, RDMA_PORT_TRANSMIT_WAIT,
+    RDMA_TRANSPORT_EVENTS,
+};
+use railscope_model::units::BYTES_PER_PORT_DATA_WORD;
+
+/// One file and the series that it becomes.
+pub(super) struct Row {
+    /// File name below `counters` or `hw_counters`.
+    pub(super) file: &'static str,
+    /// The catalogue row.
+    pub(super) metric: &'static Metric,
+    /// Label values behind device and port.
+    pub(super) labels: &'static [&'static str],
+    /// Base units in one unit of the file.
+    pub(super) unit: Unit,
+    /// Width of the counter in bits, where it stops at all-ones instead of starting again.
+    pub(super) stops_at_bits: Option<u8>,
+    /// Whose port shows it by default.
+    pub(super) shown: Shown,
+}
+
+/// What one unit of a file is.
+#[derive(Clone, Copy)]
+pub(super) enum Unit {
+    /// So many base units.
+    Times(u64),
+    /// A thousandth of the base unit.
+    Milli,
+}
+
+/// On which ports the default profile shows a row; the full profile shows every row of every port.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shown {
+    /// On all.
+    Always,
+    /// Where the link layer is not InfiniBand: these count RoCE packets.
+    OnEthernet,
+    /// On none.
+    InFull,
+}
+
+const fn row(
+    file: &'static str,
+    metric: &'static Metric,
+    labels: &'static [&'static str],
+    shown: Shown,
+) -> Row {
+    Row {
+        file,
+        metric,
+        labels,
+        unit: Unit::Times(1),
+        stops_at_bits: None,
+        shown,
+    }
+}
+
+const fn words(file: &'static str, metric: &'static Metric) -> Row {
+    Row {
+        unit: Unit::Times(BYTES_PER_PORT_DATA_WORD),
+        ..row(file, metric, &[], Shown::Always)
+    }
+}
+
+const fn error(file: &'static str, kind: &'static [&'static str], bits: u8, shown: Shown) -> Row {
+    Row {
+        stops_at_bits: Some(bits),
+        ..row(file, &RDMA_PORT_ERRORS, kind, shown)
+    }
+}
+
+/// `error!(file, bits, shown)`: the kind is the file's name.
+macro_rules! error {
+    ($file:literal, $bits:literal, $shown:ident) => {
+        error($file, &[$file], $bits, Shown::$shown)
+    };
+}
+
+/// `event!(file, shown)`: the event is the file's name, which is the driver's.
+macro_rules! event {
+    ($file:literal, $shown:ident) => {
+        row($file, &RDMA_TRANSPORT_EVENTS, &[$file], Shown::$shown)
+    };
+}
+
+/// `ports/N/counters`: the performance management agent's (PMA) counters, the same for every driver.
+///
+/// Widths are those of `PortCounters` (InfiniBand Architecture Specification, volume 1, 16.1.3.5, and
+/// the kernel's `core/sysfs.c`). Such a counter stands still at all-ones. Newer kernels and firmware
+/// serve some of them out of the 64-bit extended set, where they go on: so only the exact all-ones
+/// value is called saturated, never a larger one.
+pub(super) const COUNTERS: &[Row] = &[
+    words("port_xmit_data", &RDMA_PORT_TRANSMIT_BYTES),
+    words("port_rcv_data", &RDMA_PORT_RECEIVE_BYTES),
+    row(
+        "port_xmit_packets",
+        &RDMA_PORT_TRANSMIT_PACKETS,
+        &[],
+        Shown::Always,
+    ),
+    row(
+        "port_rcv_packets",
+        &RDMA_PORT_RECEIVE_PACKETS,
+        &[],
+        Shown::Always,
+    ),
+    cast("unicast_xmit_packets", &["unicast", "transmit"]),
+    cast("unicast_rcv_packets", &["unicast", "receive"]),
+    cast("multicast_xmit_packets", &["multicast", "transmit"]),
+    cast("multicast_rcv_packets", &["multicast", "receive"]),
+    Row {
+        stops_at_bits: Some(32),
+        ..row(
+            "port_xmit_wait",
+            &RDMA_PORT_TRANSMIT_WAIT,
+            &[],
+            Shown::Always,
+        )
+    },
+    error!("symbol_error", 16, Always),
+    error!("link_error_recovery", 8, Always),
+    error!("link_downed", 8, Always),
+    error!("port_rcv_errors", 16, Always),
+    error!("port_xmit_discards", 16, Always),
+    error!("port_rcv_remote_physical_errors", 16, InFull),
+    error!("port_rcv_switch_relay_errors", 16, InFull),
+    error!("port_rcv_constraint_errors", 8, InFull),
+    error!("port_xmit_constraint_errors", 8, InFull),
+    error!("local_link_integrity_errors", 4, InFull),
+    error!("excessive_buffer_overrun_errors", 4, InFull),
+    error!("VL15_dropped", 16, InFull),
+];
+
+const fn cast(file: &'static str, labels: &'static [&'static str]) -> Row {
+    row(file, &RDMA_PORT_CAST_PACKETS, labels, Shown::InFull)
+}
+
+/// `ports/N/hw_counters` of one family of drivers. The directory also holds gauges (bnxt_re's
+/// `active_qps`) and settings: what is not on the list is not exported.
+pub(super) struct Driver {
+    /// Names of the kernel driver of the hardware.
+    pub(super) names: &'static [&'static str],
+    /// Its counters.
+    pub(super) rows: &'static [Row],
+}
+
+/// `lifespan`, a setting that every driver's directory holds, in ms.
+pub(super) const LIFESPAN: Row = Row {
+    unit: Unit::Milli,
+    ..row("lifespan", &RDMA_COUNTER_LIFESPAN, &[], Shown::InFull)
+};
+
+/// Every known driver. Where the driver is unknown (a copied tree, a software device), each file takes
+/// the first row of its name.
+pub(super) const DRIVERS: &[Driver] = &[
+    Driver {
+        names: &["mlx5_core", "mlx5_ib"],
+        rows: MLX5,
+    },
+    Driver {
+        names: &["bnxt_en", "bnxt_re"],
+        rows: BNXT_RE,
+    },
+    Driver {
+        names: &["efa"],
+        rows: EFA,
+    },
+    Driver {
+        names: &["ice", "i40e", "idpf", "irdma"],
+        rows: IRDMA,
+    },
+    Driver {
+        names: &["rdma_rxe"],
+        rows: RXE,
+    },
+];
+
+/// The kernel's `mlx5/counters.c`: queue counters (32 bits, they start again), congestion statistics
+/// (64 bits, both ports of a bond together) and one of the physical port's.
+const MLX5: &[Row] = &[
+    event!("out_of_sequence", Always),
+    event!("packet_seq_err", Always),
+    event!("local_ack_timeout_err", Always),
+    event!("rnr_nak_retry_err", Always),
+    event!("roce_adp_retrans", Always),
+    event!("req_transport_retries_exceeded", Always),
+    event!("req_rnr_retries_exceeded", InFull),
+    event!("out_of_buffer", InFull),
+    event!("duplicate_request", InFull),
+    event!("implied_nak_seq_err", InFull),
+    event!("rx_write_requests", InFull),
+    event!("rx_read_requests", InFull),
+    event!("rx_atomic_requests", InFull),
+    event!("rx_dct_connect", InFull),
+    event!("req_cqe_error", InFull),
+    event!("req_cqe_flush_error", InFull),
+    event!("req_remote_access_errors", InFull),
+    event!("req_remote_invalid_request", InFull),
+    event!("resp_cqe_error", InFull),
+    event!("resp_cqe_flush_error", InFull),
+    event!("resp_local_length_error", InFull),
+    event!("resp_remote_access_errors", InFull),
+    event!("roce_adp_retrans_to", InFull),
+    event!("roce_slow_restart", InFull),
+    event!("roce_slow_restart_cnps", InFull),
+    event!("roce_slow_restart_trans", InFull),
+    row(
+        "rp_cnp_handled",
+        &RDMA_CNP,
+        &["rp", "handled"],
+        Shown::OnEthernet,
+    ),
+    row(
+        "rp_cnp_ignored",
+        &RDMA_CNP,
+        &["rp", "ignored"],
+        Shown::OnEthernet,
+    ),
+    row("np_cnp_sent", &RDMA_CNP, &["np", "sent"], Shown::OnEthernet),
+    row(
+        "np_ecn_marked_roce_packets",
+        &RDMA_ECN_MARKED,
+        &[],
+        Shown::OnEthernet,
+    ),
+    row(
+        "rx_icrc_encapsulated",
+        &RDMA_ICRC_ERRORS,
+        &[],
+        Shown::OnEthernet,
+    ),
+];
+
+/// The kernel's `bnxt_re/hw_counters.c`. It has no `counters` directory: bytes and packets stand here.
+const BNXT_RE: &[Row] = &[
+    row("tx_bytes", &RDMA_PORT_TRANSMIT_BYTES, &[], Shown::Always),
+    row("rx_bytes", &RDMA_PORT_RECEIVE_BYTES, &[], Shown::Always),
+    row("tx_pkts", &RDMA_PORT_TRANSMIT_PACKETS, &[], Shown::Always),
+    row("rx_pkts", &RDMA_PORT_RECEIVE_PACKETS, &[], Shown::Always),
+    event!("to_retransmits", Always),
+    event!("seq_err_naks_rcvd", Always),
+    event!("oos_drop_count", Always),
+    event!("rnr_naks_rcvd", Always),
+    event!("max_retry_exceeded", Always),
+    event!("rx_out_of_buffer", InFull),
+    event!("rx_roce_errors", InFull),
+    event!("rx_roce_discards", InFull),
+    event!("tx_roce_errors", InFull),
+    event!("tx_roce_discards", InFull),
+    event!("missing_resp", InFull),
+    event!("dup_req", InFull),
+    event!("recoverable_errors", InFull),
+    event!("unrecoverable_err", InFull),
+    event!("remote_access_err", InFull),
+    event!("remote_op_err", InFull),
+    row(
+        "rx_cnp_pkts",
+        &RDMA_CNP,
+        &["rp", "handled"],
+        Shown::OnEthernet,
+    ),
+    row("tx_cnp_pkts", &RDMA_CNP, &["np", "sent"], Shown::OnEthernet),
+    row(
+        "rx_ecn_marked_pkts",
+        &RDMA_ECN_MARKED,
+        &[],
+        Shown::OnEthernet,
+    ),
+];
+
+/// The kernel's `efa/efa_verbs.c`. Retransmission counters need Nitro v4.
+const EFA: &[Row] = &[
+    row("tx_bytes", &RDMA_PORT_TRANSMIT_BYTES, &[], Shown::Always),
+    row("rx_bytes", &RDMA_PORT_RECEIVE_BYTES, &[], Shown::Always),
+    row("tx_pkts", &RDMA_PORT_TRANSMIT_PACKETS, &[], Shown::Always),
+    row("rx_pkts", &RDMA_PORT_RECEIVE_PACKETS, &[], Shown::Always),
+    event!("rx_drops", Always),
+    event!("retrans_pkts", Always),
+    event!("retrans_timeout_events", Always),
+    event!("unresponsive_remote_events", Always),
+    event!("impaired_remote_conn_events", Always),
+    event!("rdma_read_wrs", InFull),
+    event!("rdma_read_wr_err", InFull),
+    event!("rdma_write_wrs", InFull),
+    event!("rdma_write_wr_err", InFull),
+    event!("send_wrs", InFull),
+    event!("recv_wrs", InFull),
+];
+
+/// The kernel's `irdma/verbs.c`, with the names of before and after its third generation.
+const IRDMA: &[Row] = &[
+    event!("tcpRetransSegs", Always),
+    event!("RetransSegs", Always),
+    event!("tcpInProtoErrors", InFull),
+    event!("InProtoErrors", InFull),
+    event!("rxVlanErrors", InFull),
+    event!("ip4InDiscards", InFull),
+    event!("ip6InDiscards", InFull),
+    row(
+        "cnpHandled",
+        &RDMA_CNP,
+        &["rp", "handled"],
+        Shown::OnEthernet,
+    ),
+    row(
+        "cnpIgnored",
+        &RDMA_CNP,
+        &["rp", "ignored"],
+        Shown::OnEthernet,
+    ),
+    row("cnpSent", &RDMA_CNP, &["np", "sent"], Shown::OnEthernet),
+    row("RxECNMrkd", &RDMA_ECN_MARKED, &[], Shown::OnEthernet),
+];
+
+/// Soft-RoCE, as Linux 6.1 and 6.12 name them. `ack_deferred` grows in normal operation.
+const RXE: &[Row] = &[
+    row("sent_pkts", &RDMA_PORT_TRANSMIT_PACKETS, &[], Shown::Always),
+    row("rcvd_pkts", &RDMA_PORT_RECEIVE_PACKETS, &[], Shown::Always),
+    event!("rcvd_seq_err", Always),
+    event!("retry_exceeded_err", Always),
+    event!("completer_retry_err", Always),
+    event!("rcvd_rnr_err", Always),
+    event!("out_of_seq_request", InFull),
+    event!("duplicate_request", InFull),
+    event!("retry_rnr_exceeded_err", InFull),
+    event!("send_rnr_err", InFull),
+    event!("send_err", InFull),
+    event!("ack_deferred", InFull),
+    event!("rdma_sends", InFull),
+    event!("rdma_recvs", InFull),
+    row(
+        "link_downed",
+        &RDMA_PORT_ERRORS,
+        &["link_downed"],
+        Shown::Always,
+    ),
+];

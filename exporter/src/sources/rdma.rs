@@ -1,0 +1,96 @@
+//! RDMA devices and their ports, from `/sys/class/infiniband`.
+
+use railscope_model::identity::PciAddress;
+
+use super::pci::Function;
+use super::sysfs::{Buffer, Dir, Miss};
+
+/// One RDMA device.
+#[derive(Debug, Clone)]
+pub struct Device {
+    /// Its name, `mlx5_0`.
+    pub name: String,
+    /// Its own directory.
+    pub dir: Dir,
+    /// The hardware that it belongs to; software devices (soft-RoCE) have none.
+    pub hardware: Option<Dir>,
+    /// The PCI function of that hardware, where the tree shows it.
+    pub function: Option<Function>,
+}
+
+/// Every RDMA device, by name.
+///
+/// # Errors
+/// [`Miss::Absent`] on a machine without RDMA.
+pub fn devices(sysfs: &Dir) -> Result<Vec<Device>, Miss> {
+    let class = sysfs.dir("class/infiniband")?;
+    let devices = class.names()?.into_iter().filter_map(|name| {
+        // A device that goes away while it is looked at is just not there.
+        let dir = class.dir(&name).ok()?;
+        let hardware = dir.dir("device").ok();
+        let function = hardware.as_ref().and_then(Function::of);
+        Some(Device {
+            name,
+            dir,
+            hardware,
+            function,
+        })
+    });
+    Ok(devices.collect())
+}
+
+impl Device {
+    /// Its ports, in order.
+    pub fn ports(&self) -> Vec<(u8, Dir)> {
+        let Ok(ports) = self.dir.dir("ports") else {
+            return Vec::new();
+        };
+        let names = ports.names().unwrap_or_default();
+        let mut found: Vec<_> = names
+            .iter()
+            .filter_map(|name| Some((name.parse().ok()?, ports.dir(name).ok()?)))
+            .collect();
+        found.sort_by_key(|(port, _)| *port);
+        found
+    }
+
+    /// The kernel driver of its hardware, `mlx5_core`.
+    pub fn driver(&self) -> Option<String> {
+        self.hardware.as_ref()?.link_name("driver")
+    }
+
+    /// Where it hangs. A copied tree may have lost the links, but not what `uevent` says.
+    pub fn address(&self, buffer: &mut Buffer) -> Option<PciAddress> {
+        if let Some(function) = &self.function {
+            return Some(function.address);
+        }
+        let uevent = self.hardware.as_ref()?.text("uevent", buffer).ok()?;
+        let slot = uevent
+            .lines()
+            .find_map(|line| line.strip_prefix("PCI_SLOT_NAME="))?;
+        slot.parse().ok()
+    }
+
+    /// The NUMA node of its hardware; none where the kernel does not know (`-1`).
+    pub fn numa_node(&self, buffer: &mut Buffer) -> Option<u32> {
+        let text = self.hardware.as_ref()?.text("numa_node", buffer).ok()?;
+        text.parse().ok()
+    }
+
+    /// The network interface of a port that has no address to tell it by: the one whose `dev_port`
+    /// is the port's, the only one of the hardware, or a software device's parent.
+    pub fn netdev(&self, port: u8, buffer: &mut Buffer) -> Option<String> {
+        let Some(hardware) = &self.hardware else {
+            return self.dir.text("parent", buffer).ok();
+        };
+        let net = hardware.dir("net").ok()?;
+        let mut names = net.names().ok()?;
+        if names.len() == 1 {
+            return names.pop();
+        }
+        names.into_iter().find(|name| {
+            let dev_port = net.dir(name).and_then(|dir| dir.text("dev_port", buffer));
+            dev_port.is_ok_and(|text| text.parse() == Ok(port.saturating_sub(1)))
+        })
+    }
+}
