@@ -13,3 +13,8 @@ pub mod sampler;
 pub mod samplers;
 pub mod server;
 pub mod sources;
+
+pub use runtime::{Config, Exporter, Limits};
+pub use sampler::{Machine, NvmlAccess};
+pub use server::serve;
+pub use sources::nvml::run_worker;

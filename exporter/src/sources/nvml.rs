@@ -6,6 +6,7 @@
 //! ```
 
 mod calls;
+pub mod child;
 mod gpu;
 mod nvlink;
 mod raw;

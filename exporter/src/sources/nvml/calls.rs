@@ -17,7 +17,7 @@ pub(super) type Call = (&'static str, Option<u32>);
 pub(super) struct Calls {
     refused: HashMap<Call, Refusal>,
     failures: u64,
-    lost: Option<String>,
+    lost: Option<NvmlError>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -68,9 +68,10 @@ impl Calls {
         let soon = Some(Instant::now() + ASK_AGAIN);
         let refusal = |status, ask_again| Refusal { status, ask_again };
         match error {
-            NvmlError::GpuLost | NvmlError::ResetRequired | NvmlError::Uninitialized => {
-                self.lost = Some(error.to_string());
-            }
+            NvmlError::GpuLost
+            | NvmlError::ResetRequired
+            | NvmlError::Uninitialized
+            | NvmlError::DriverNotLoaded => self.lost = Some(error),
             // The wrapper allocates a String each time a missing function is asked for.
             NvmlError::FailedToLoadSymbol(_) => {
                 self.refused
@@ -108,8 +109,8 @@ impl Calls {
     }
 
     /// Why the GPU answers nothing any more.
-    pub(super) fn lost(&self) -> Option<&str> {
-        self.lost.as_deref()
+    pub(super) fn lost(&self) -> Option<&NvmlError> {
+        self.lost.as_ref()
     }
 
     /// What the answers amount to: `failed` if the GPU is lost, `denied` or `unsupported` if it refused some

@@ -109,8 +109,12 @@ fn watch_gpu(
         let begun = Instant::now();
         let mut reading = NodeReading::default();
         gpu.sample(&mut reading);
+        let lost = gpu.calls.lost();
+        if let Some(gone @ (NvmlError::Uninitialized | NvmlError::DriverNotLoaded)) = lost {
+            return Err(WorkerError::Changed(gone.to_string()));
+        }
         out.write(&Line {
-            message: gpu.calls.lost().unwrap_or_default().to_owned(),
+            message: lost.map(ToString::to_string).unwrap_or_default(),
             errors: gpu.calls.failures(),
             seconds: begun.elapsed().as_secs_f64(),
             reading,

@@ -1,0 +1,332 @@
+//! The exporter's side of the NVML worker: starts it, reads its lines, restarts and reaps it.
+
+use std::collections::BTreeMap;
+use std::io::{self, BufRead, BufReader, Read};
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use railscope_model::identity::GpuIndex;
+use railscope_model::reading::{NodeReading, Status};
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::wire::{Line, Scope};
+use crate::sampler::NvmlAccess;
+
+/// Pause before a worker that ended is started again; it doubles up to the longest.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// A worker that lived this long was well: the next pause is the first again.
+const WELL_AFTER: Duration = Duration::from_secs(60);
+/// Pause before a library that is absent or a driver that is not loaded is looked for again.
+const LOOK_AGAIN: Duration = Duration::from_secs(60);
+/// A worker from which no line came for this long (or ten periods) hangs as a whole: it is killed.
+const SILENT_LIMIT: Duration = Duration::from_secs(60);
+/// No line is longer: a GPU with 36 NVLinks and every metric of the catalogue needs a twentieth of it.
+const LONGEST_LINE: u64 = 1 << 20;
+/// How long dropping waits for a killed worker to be reaped.
+const REAP_GRACE: Duration = Duration::from_secs(2);
+
+/// How the worker is doing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Phase {
+    /// Started, and has not said anything yet.
+    Starting,
+    /// Reads GPUs.
+    Running,
+    /// NVML does not answer, for this reason; it is asked again later.
+    Refused(Status),
+    /// Ended by itself or could not be started; it is started again later.
+    Ended,
+}
+
+/// What one GPU last said.
+#[derive(Debug, Clone)]
+pub struct LastWord {
+    /// How it could be read.
+    pub status: Status,
+    /// Its values; none before its first line.
+    pub reading: Option<Arc<NodeReading>>,
+    /// When the line came, or the worker started.
+    pub at: Instant,
+    /// Time that the read took, seconds.
+    pub seconds: f64,
+}
+
+/// All that is known of the GPUs at one instant.
+#[derive(Debug, Clone)]
+pub struct View {
+    /// How the worker is doing.
+    pub phase: Phase,
+    /// Every GPU that the worker knows.
+    pub gpus: BTreeMap<GpuIndex, LastWord>,
+    /// Values that failed, lines that could not be parsed and workers that ended, since the start.
+    pub errors: u64,
+}
+
+/// A supervised worker. Dropping it kills and reaps the process.
+pub struct NvmlChild {
+    shared: Arc<Shared>,
+    supervisor: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    access: NvmlAccess,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    view: View,
+    stopping: bool,
+    /// The running process. Set to none before it is reaped, so that no other process is ever killed.
+    pid: Option<Pid>,
+    last_line_at: Instant,
+}
+
+impl NvmlChild {
+    /// Starts the worker, and again whenever it ends.
+    ///
+    /// # Errors
+    /// No thread could be started. That the worker cannot be started is said by [`Phase::Ended`].
+    pub fn start(access: NvmlAccess) -> io::Result<Self> {
+        let shared = Arc::new(Shared {
+            access,
+            state: Mutex::new(State {
+                view: View {
+                    phase: Phase::Starting,
+                    gpus: BTreeMap::new(),
+                    errors: 0,
+                },
+                stopping: false,
+                pid: None,
+                last_line_at: Instant::now(),
+            }),
+            changed: Condvar::new(),
+        });
+        let of_thread = Arc::clone(&shared);
+        let supervisor = thread::Builder::new()
+            .name("nvml-supervisor".to_owned())
+            .spawn(move || of_thread.supervise())?;
+        Ok(Self {
+            shared,
+            supervisor: Some(supervisor),
+        })
+    }
+
+    /// What is known now. Waits at most `patience` for a worker that has just been started to say its first
+    /// word of every GPU, and kills one that hangs as a whole.
+    pub fn view(&self, patience: Duration) -> View {
+        let unsaid = |state: &mut State| match state.view.phase {
+            Phase::Starting => state.view.gpus.is_empty(),
+            Phase::Running => state.view.gpus.values().all(|gpu| gpu.reading.is_none()),
+            Phase::Refused(_) | Phase::Ended => false,
+        };
+        let state = self.shared.lock();
+        let waited = self
+            .shared
+            .changed
+            .wait_timeout_while(state, patience, unsaid);
+        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let limit = SILENT_LIMIT.max(self.shared.access.period.saturating_mul(10));
+        if state.pid.is_some() && state.last_line_at.elapsed() > limit {
+            tracing::warn!("the NVML worker has said nothing for {limit:?}: restarting it");
+            kill(state.pid);
+        }
+        state.view.clone()
+    }
+}
+
+impl Drop for NvmlChild {
+    fn drop(&mut self) {
+        let mut state = self.shared.lock();
+        state.stopping = true;
+        kill(state.pid);
+        drop(state);
+        self.shared.changed.notify_all();
+        let Some(supervisor) = self.supervisor.take() else {
+            return;
+        };
+        let deadline = Instant::now() + REAP_GRACE;
+        while !supervisor.is_finished() && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(2));
+        }
+        // A worker that the kernel cannot kill (it waits in the driver) is left to the supervisor, which
+        // reaps it should it ever end.
+    }
+}
+
+/// Kills the worker, if it still runs. One that has just ended is no error: its supervisor sees the end.
+fn kill(pid: Option<Pid>) {
+    if let Some(pid) = pid
+        && let Err(error) = kill_process(pid, Signal::KILL)
+    {
+        tracing::debug!(%error, "the NVML worker was not killed");
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing is left half changed by a panic.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn supervise(&self) {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let begun = Instant::now();
+            let end = self.run_once();
+            if begun.elapsed() > WELL_AFTER {
+                pause = FIRST_PAUSE;
+            }
+            let mut state = self.lock();
+            if state.stopping {
+                return;
+            }
+            let wait = if matches!(state.view.phase, Phase::Refused(_)) {
+                LOOK_AGAIN
+            } else {
+                tracing::warn!("the NVML worker ended ({end}); started again in {pause:?}");
+                state.view.phase = Phase::Ended;
+                state.view.errors += 1;
+                let longer = (pause * 2).min(LONGEST_PAUSE);
+                std::mem::replace(&mut pause, longer)
+            };
+            self.changed.notify_all();
+            let waited = self
+                .changed
+                .wait_timeout_while(state, wait, |state| !state.stopping);
+            let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+            if state.stopping {
+                return;
+            }
+            if state.view.phase == Phase::Ended {
+                state.view.phase = Phase::Starting;
+            }
+        }
+    }
+
+    /// Runs one worker from its start to its end and says how it ended.
+    fn run_once(&self) -> String {
+        let NvmlAccess {
+            library,
+            worker,
+            period,
+        } = &self.access;
+        let Some((program, arguments)) = worker.split_first() else {
+            return "no worker program is configured".to_owned();
+        };
+        let mut command = Command::new(program);
+        command
+            .args(arguments)
+            .arg("--library")
+            .arg(library)
+            .arg("--period")
+            .arg(period.as_secs_f64().to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        let mut child = match command.spawn() {
+            Ok(child) => child,
+            Err(error) => return format!("cannot start {}: {error}", program.display()),
+        };
+        let mut state = self.lock();
+        state.pid = Some(Pid::from_child(&child));
+        state.last_line_at = Instant::now();
+        if state.stopping {
+            kill(state.pid);
+        }
+        drop(state);
+        let read = child
+            .stdout
+            .take()
+            .map_or(Ok(()), |stdout| self.read(stdout));
+        let mut state = self.lock();
+        kill(state.pid);
+        state.pid = None;
+        drop(state);
+        match (read, child.wait()) {
+            (Err(error), _) => format!("reading it failed: {error}"),
+            (Ok(()), Ok(status)) => status.to_string(),
+            (Ok(()), Err(error)) => format!("waiting for it failed: {error}"),
+        }
+    }
+
+    /// Reads lines until the worker ends.
+    fn read(&self, stdout: impl Read) -> io::Result<()> {
+        let mut stdout = BufReader::new(stdout);
+        let mut text = Vec::new();
+        loop {
+            text.clear();
+            let read = (&mut stdout)
+                .take(LONGEST_LINE)
+                .read_until(b'\n', &mut text)?;
+            if read == 0 {
+                return Ok(());
+            }
+            if text.last() != Some(&b'\n') && read as u64 == LONGEST_LINE {
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    format!("a line of more than {LONGEST_LINE} bytes"),
+                ));
+            }
+            let line = serde_json::from_slice(&text);
+            let mut state = self.lock();
+            state.last_line_at = Instant::now();
+            match line {
+                Ok(line) => state.view.take_in(line),
+                Err(error) => {
+                    tracing::warn!(%error, "the NVML worker wrote a line that is none");
+                    state.view.errors += 1;
+                }
+            }
+            drop(state);
+            self.changed.notify_all();
+        }
+    }
+}
+
+impl View {
+    fn take_in(&mut self, line: Line) {
+        let now = Instant::now();
+        self.errors += line.errors;
+        match line.scope {
+            Scope::Driver if line.status == Status::Ok => {
+                self.phase = Phase::Running;
+                self.gpus.retain(|gpu, _| gpu.0 < line.gpus);
+                for gpu in 0..line.gpus {
+                    self.gpus.entry(GpuIndex(gpu)).or_insert(LastWord {
+                        status: Status::Ok,
+                        reading: None,
+                        at: now,
+                        seconds: 0.0,
+                    });
+                }
+            }
+            Scope::Driver => {
+                if self.phase != Phase::Refused(line.status) {
+                    tracing::info!(
+                        status = line.status.as_str(),
+                        reason = line.message,
+                        "no NVML"
+                    );
+                }
+                self.phase = Phase::Refused(line.status);
+                self.gpus.clear();
+            }
+            Scope::Gpu(gpu) => {
+                let before = self.gpus.get(&gpu).map(|gpu| gpu.status);
+                if line.status == Status::Failed && before != Some(Status::Failed) {
+                    tracing::warn!(%gpu, reason = line.message, "the GPU does not answer");
+                }
+                let word = LastWord {
+                    status: line.status,
+                    reading: Some(Arc::new(line.reading)),
+                    at: now,
+                    seconds: line.seconds,
+                };
+                self.gpus.insert(gpu, word);
+            }
+        }
+    }
+}
