@@ -1,0 +1,256 @@
+//! What holds at a moment: the hardware's capabilities under the faults of that moment, and the pace
+//! of the job that follows.
+
+use railscope_model::identity::Part;
+use railscope_model::units::LinkSpeed;
+
+use crate::fault::{Effect, ErrorRates, Fault, FaultError};
+use crate::job::{Pace, Workload};
+use crate::machine::layout::{PcieGeneration, nic_address};
+use crate::wiring::Wiring;
+
+/// Share of a link's data rate that RDMA moves as payload: 49 of 50 GB/s at 400 Gb/s (headers of 4 KiB
+/// packets; `ib_write_bw` on NDR shows the same).
+const WIRE_EFFICIENCY: f64 = 0.98;
+/// Share of a PCIe link's data rate that DMA moves: 26 of 31.5 GB/s on 16 lanes of generation 4.
+const PCIE_EFFICIENCY: f64 = 0.825;
+/// Share of its bandwidth that a NIC keeps on another rail's leaf: its flows cross the spines, where
+/// they meet others (an engineering estimate inside the 0 to 10 % of miswired rails).
+const FOREIGN_LEAF_EFFICIENCY: f64 = 0.95;
+
+/// The PCIe link above a NIC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PcieLink {
+    /// Generation now.
+    pub generation: PcieGeneration,
+    /// Lanes now.
+    pub lanes: u8,
+}
+
+impl PcieLink {
+    /// 16 lanes of generation 5, as a ConnectX-7 trains to.
+    pub const FULL: Self = Self {
+        generation: PcieGeneration::GEN5,
+        lanes: 16,
+    };
+}
+
+/// What a fault names, found in the cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// A NIC, by index into [`Wiring::nics`].
+    Nic(usize),
+    /// Two NICs whose cables are mixed up.
+    Nics(usize, usize),
+    /// A GPU, by index over all nodes.
+    Gpu(usize),
+}
+
+impl Target {
+    /// The NICs among the targets.
+    pub(crate) fn nics(self) -> Vec<usize> {
+        match self {
+            Self::Nic(nic) => vec![nic],
+            Self::Nics(one, other) => vec![one, other],
+            Self::Gpu(_) => Vec::new(),
+        }
+    }
+}
+
+/// What holds at a moment.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Conditions {
+    /// Cables as they run now.
+    pub(crate) wiring: Wiring,
+    /// By NIC: its PCIe link.
+    pub(crate) pcie: Vec<PcieLink>,
+    /// By NIC: width and speed of its port; none while the port is down.
+    pub(crate) speed: Vec<Option<LinkSpeed>>,
+    /// By NIC: what its cable corrupts.
+    pub(crate) errors: Vec<Option<ErrorRates>>,
+    /// By GPU: clock that the hardware's heat protection leaves, as a share; none where it does not act.
+    pub(crate) thermal: Vec<Option<f64>>,
+    /// By NIC: bytes per second that it can move in each direction.
+    pub(crate) bandwidth: Vec<f64>,
+}
+
+impl Conditions {
+    /// Conditions of a cluster with these faults.
+    pub(crate) fn of<'a>(
+        plan: &Wiring,
+        gpus: usize,
+        healthy: LinkSpeed,
+        faults: impl Iterator<Item = (&'a Effect, Target)>,
+    ) -> Self {
+        let nics = plan.nics.len();
+        let mut now = Self {
+            wiring: plan.clone(),
+            pcie: vec![PcieLink::FULL; nics],
+            speed: vec![Some(healthy); nics],
+            errors: vec![None; nics],
+            thermal: vec![None; gpus],
+            bandwidth: vec![0.0; nics],
+        };
+        for (effect, target) in faults {
+            now.apply(effect, target);
+        }
+        // Dark cables go last: those that are swapped must still be there.
+        for nic in (0..nics).filter(|nic| now.speed[*nic].is_none()) {
+            now.wiring.cut(nic);
+        }
+        now.bandwidth = (0..nics).map(|nic| now.bandwidth_of(nic)).collect();
+        now
+    }
+
+    fn apply(&mut self, effect: &Effect, target: Target) {
+        match (effect, target) {
+            (Effect::PcieDegraded { lanes, generation }, Target::Nic(nic)) => {
+                self.pcie[nic] = PcieLink {
+                    generation: PcieGeneration::new(*generation).unwrap_or(PcieGeneration::GEN5),
+                    lanes: *lanes,
+                };
+            }
+            (Effect::PortDown, Target::Nic(nic)) => self.speed[nic] = None,
+            (Effect::PortRateDegraded { rate }, Target::Nic(nic)) => {
+                // A port that is down stays down.
+                self.speed[nic] = self.speed[nic].map(|_| *rate);
+                if let Some(cable) = self.wiring.cable_of(nic) {
+                    self.wiring.cables[cable].speed = *rate;
+                }
+            }
+            (
+                Effect::LinkErrors {
+                    symbol_errors_per_second,
+                },
+                Target::Nic(nic),
+            ) => self.errors[nic] = Some(ErrorRates::of(*symbol_errors_per_second)),
+            (Effect::Miscabled { .. }, Target::Nics(a, b)) => self.wiring.swap(a, b),
+            (Effect::GpuThermal { clock_ratio }, Target::Gpu(gpu)) => {
+                self.thermal[gpu] = Some(*clock_ratio);
+            }
+            // `resolve` gives every effect a target of its kind.
+            _ => {}
+        }
+    }
+
+    fn bandwidth_of(&self, nic: usize) -> f64 {
+        let Some(speed) = self.speed[nic] else {
+            return 0.0;
+        };
+        let goodput = self.errors[nic].map_or(1.0, ErrorRates::goodput);
+        let path = match self.wiring.on_own_rail(nic) {
+            Some(true) => 1.0,
+            _ => FOREIGN_LEAF_EFFICIENCY,
+        };
+        let PcieLink { generation, lanes } = self.pcie[nic];
+        let wire = speed.bytes_per_second() * WIRE_EFFICIENCY * goodput * path;
+        wire.min(generation.bytes_per_second(lanes) * PCIE_EFFICIENCY)
+    }
+
+    /// Pace of a job over all nodes, given each GPU's clock without heat as a share of the full clock.
+    pub(crate) fn pace(&self, workload: &Workload, chip_clock: &[f64]) -> Pace {
+        let slowest = |values: &mut dyn Iterator<Item = f64>| values.fold(f64::INFINITY, f64::min);
+        let clock = slowest(&mut self.clocks(chip_clock));
+        Pace {
+            compute_seconds: workload.compute_seconds / clock,
+            bytes_per_second: slowest(&mut self.bandwidth.iter().copied()),
+        }
+    }
+
+    /// Clock of each GPU as a share of the full clock.
+    pub(crate) fn clocks(&self, chip_clock: &[f64]) -> impl Iterator<Item = f64> {
+        chip_clock
+            .iter()
+            .zip(&self.thermal)
+            .map(|(chip, thermal)| chip * thermal.unwrap_or(1.0))
+    }
+
+    /// Whether this NIC is what the collective waits for, rather than one of those that wait.
+    pub(crate) fn holds_back(&self, nic: usize, pace: &Pace, healthy: &Pace) -> bool {
+        // A thousandth is far above rounding and far below what any fault takes away.
+        pace.bytes_per_second < 0.999 * healthy.bytes_per_second
+            && self.bandwidth[nic] <= 1.001 * pace.bytes_per_second
+    }
+}
+
+/// Finds what a fault names and checks its numbers.
+pub(crate) fn resolve(
+    plan: &Wiring,
+    gpus_per_node: u8,
+    healthy: LinkSpeed,
+    fault: &Fault,
+) -> Result<Target, FaultError> {
+    let refuse = |problem: String| FaultError {
+        class: fault.effect.class(),
+        part: fault.part.clone(),
+        problem,
+    };
+    if let Some(problem) = fault.effect.problem(healthy) {
+        return Err(refuse(problem));
+    }
+    if !fault.onset_seconds.is_finite()
+        || fault
+            .end_seconds
+            .is_some_and(|end| end <= fault.onset_seconds)
+    {
+        return Err(refuse(
+            "expected an onset_seconds before end_seconds".into(),
+        ));
+    }
+    let cable = |part: &Part| {
+        plan.nics
+            .iter()
+            .position(|nic| nic.link_part() == *part)
+            .ok_or_else(|| {
+                refuse(format!(
+                    "no cable {part}; cables with a host end are named as {}",
+                    example(plan)
+                ))
+            })
+    };
+    match &fault.effect {
+        Effect::PcieDegraded { .. } => plan
+            .nics
+            .iter()
+            .position(|nic| nic.pcie_part() == fault.part)
+            .map(Target::Nic)
+            .ok_or_else(|| {
+                refuse(format!(
+                    "no NIC has this PCIe link; mlx5_0 of each node is at {}",
+                    nic_address(0)
+                ))
+            }),
+        Effect::PortDown | Effect::PortRateDegraded { .. } | Effect::LinkErrors { .. } => {
+            cable(&fault.part).map(Target::Nic)
+        }
+        Effect::Miscabled { with } => {
+            let (one, other) = (cable(&fault.part)?, cable(with)?);
+            if plan.nics[one].rail == plan.nics[other].rail {
+                return Err(refuse(format!(
+                    "expected cables of two rails, {with} is on the same"
+                )));
+            }
+            Ok(Target::Nics(one, other))
+        }
+        Effect::GpuThermal { .. } => {
+            let Part::Gpu(node, gpu) = &fault.part else {
+                return Err(refuse("expected a GPU, such as gpu/gpu-node-00:3".into()));
+            };
+            let nic = plan.nics.iter().find(|nic| nic.node_name == *node);
+            match nic {
+                Some(nic) if gpu.0 < u16::from(gpus_per_node) => Ok(Target::Gpu(
+                    usize::from(nic.node) * usize::from(gpus_per_node) + usize::from(gpu.0),
+                )),
+                _ => Err(refuse(format!(
+                    "no such GPU; each node has {gpus_per_node}"
+                ))),
+            }
+        }
+    }
+}
+
+fn example(plan: &Wiring) -> String {
+    plan.nics
+        .first()
+        .map_or_else(String::new, |nic| nic.link_part().to_string())
+}

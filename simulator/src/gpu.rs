@@ -1,0 +1,102 @@
+//! What one GPU shows under the job's load: clock, power, heat, and why its clock is held down.
+
+use crate::noise::Noise;
+
+/// Full SM clock of an H100 SXM, MHz.
+pub const FULL_CLOCK_MHZ: f64 = 1_980.0;
+/// Step of the clock of NVIDIA's data centre GPUs, MHz.
+const CLOCK_STEP_MHZ: f64 = 15.0;
+/// Power of a dense training kernel, W; an H100 SXM may take 700. A choice that keeps the cap quiet.
+const COMPUTE_WATTS: f64 = 640.0;
+/// Power of a GPU that spins in a collective kernel, W (an engineering estimate).
+const WAIT_WATTS: f64 = 350.0;
+/// Coolant, and degrees for each watt: 59 degrees at the 629 W of a captured busy H100.
+const COOLANT_CELSIUS: f64 = 28.0;
+const CELSIUS_PER_WATT: f64 = 0.049;
+/// Time in which a cold plate follows its load (an engineering estimate).
+const HEAT_SECONDS: f64 = 15.0;
+/// Where the hardware of an H100 begins to slow its clock.
+const SLOWDOWN_CELSIUS: f64 = 89.0;
+
+/// One GPU.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Gpu {
+    /// Clock that this chip reaches without heat, as a share of the full clock.
+    pub chip_clock: f64,
+    chip_watts: f64,
+    chip_celsius: f64,
+    /// Clock now, MHz.
+    pub clock_mhz: f64,
+    /// Share of the time in which a kernel ran. Waiting in a collective counts: NCCL's kernels spin.
+    pub utilization: f64,
+    /// Power over the last tick, W.
+    pub power_watts: f64,
+    /// Energy since the driver was loaded, J.
+    pub energy_joules: f64,
+    /// Temperature of the die.
+    pub temperature_celsius: f64,
+    /// Whether the hardware holds the clock down because of heat.
+    pub hw_thermal: bool,
+    /// Time for which it has.
+    pub hw_thermal_seconds: f64,
+}
+
+/// What a GPU did in a stretch of time.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Load {
+    /// Length of the stretch.
+    pub(crate) seconds: f64,
+    /// Share of it in which this GPU computed and did not wait for others.
+    pub(crate) duty: f64,
+    /// Share of the clock that heat protection leaves, where it acts.
+    pub(crate) thermal: Option<f64>,
+}
+
+impl Gpu {
+    /// A GPU with the small offsets that every chip has, warm from work at full load.
+    pub(crate) fn new(noise: Noise) -> Self {
+        // Chips of one kind differ by up to two clock steps, 1.5 % of power and a few degrees.
+        let steps = (noise.uniform(0) * 3.0).floor();
+        let mut gpu = Self {
+            chip_clock: 1.0 - steps * CLOCK_STEP_MHZ / FULL_CLOCK_MHZ,
+            chip_watts: 1.0 + 0.015 * noise.normal(1),
+            chip_celsius: 1.5 * noise.normal(2),
+            clock_mhz: FULL_CLOCK_MHZ,
+            utilization: 1.0,
+            power_watts: COMPUTE_WATTS,
+            energy_joules: 0.0,
+            temperature_celsius: 0.0,
+            hw_thermal: false,
+            hw_thermal_seconds: 0.0,
+        };
+        gpu.clock_mhz *= gpu.chip_clock;
+        gpu.temperature_celsius = gpu.steady_celsius(COMPUTE_WATTS);
+        gpu
+    }
+
+    fn steady_celsius(&self, watts: f64) -> f64 {
+        COOLANT_CELSIUS + CELSIUS_PER_WATT * watts + self.chip_celsius
+    }
+
+    /// Lives through a stretch of time. `jitter` is a standard normal number.
+    pub(crate) fn advance(&mut self, load: Load, jitter: f64) {
+        let clock = self.chip_clock * load.thermal.unwrap_or(1.0);
+        // Dynamic power follows the clock; 40 % of the full draw is memory, leakage and fabric.
+        let compute = COMPUTE_WATTS * self.chip_watts * (0.4 + 0.6 * clock);
+        self.clock_mhz = (FULL_CLOCK_MHZ * clock / CLOCK_STEP_MHZ).round() * CLOCK_STEP_MHZ;
+        self.power_watts =
+            (WAIT_WATTS + (compute - WAIT_WATTS) * load.duty) * (1.0 + 0.004 * jitter);
+        self.energy_joules += self.power_watts * load.seconds;
+        self.hw_thermal = load.thermal.is_some();
+        let target = if self.hw_thermal {
+            self.hw_thermal_seconds += load.seconds;
+            // The protection holds the chip where it begins to act, however little it computes.
+            self.temperature_celsius = self.temperature_celsius.max(SLOWDOWN_CELSIUS - 1.0);
+            SLOWDOWN_CELSIUS
+        } else {
+            self.steady_celsius(self.power_watts)
+        };
+        let keep = 1.0 / (1.0 + load.seconds / HEAT_SECONDS);
+        self.temperature_celsius = target + (self.temperature_celsius - target) * keep;
+    }
+}

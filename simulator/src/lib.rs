@@ -1,0 +1,23 @@
+//! A cluster in a box: the hardware interfaces that Railscope reads, simulated at their real boundary.
+//!
+//! ```text
+//! ClusterSpec -> Wiring -> Cluster (job, faults) -> ClusterTree: /sys /proc NVML of every node, subnet text
+//! ```
+//!
+//! [`spec`], [`wiring`] and [`cluster`] are pure: time comes in as an argument, noise from a seed.
+//! [`machine`] and [`tree`] write files.
+
+pub mod cluster;
+pub mod conditions;
+pub mod examples;
+pub mod fault;
+pub mod gpu;
+pub mod ibnetdiscover;
+pub mod job;
+pub mod machine;
+pub mod noise;
+pub mod nvml;
+pub mod port;
+pub mod spec;
+pub mod tree;
+pub mod wiring;

@@ -1,0 +1,156 @@
+//! One node on disk: the `/sys` and `/proc` of an HGX H100 server with ConnectX-7 NICs, kept up to date.
+
+use std::path::{Path, PathBuf};
+
+use railscope_model::fabric::Timestamp;
+
+use crate::cluster::Node;
+use crate::nvml::{self, InstallError, NodeGpus};
+use crate::wiring::Nic;
+
+mod files;
+pub mod gpus;
+pub mod layout;
+mod pci;
+mod rdma;
+
+pub use files::TreeError;
+pub(crate) use files::at;
+
+use files::Tree;
+use layout::{hgx_h100, nic_address};
+
+/// A node that could not be written or brought up to date.
+#[derive(Debug, thiserror::Error)]
+pub enum MachineError {
+    /// A file of `/sys` or `/proc`, or the folder of everything.
+    #[error(transparent)]
+    Tree(#[from] TreeError),
+    /// The NVML library or its state.
+    #[error(transparent)]
+    Nvml(#[from] InstallError),
+}
+
+/// A node's trees.
+#[derive(Debug)]
+pub struct Machine {
+    root: PathBuf,
+    ports: Vec<rdma::PortFiles>,
+    links: Vec<pci::LinkFiles>,
+    gpus: NodeGpus,
+    nvml_library: PathBuf,
+}
+
+impl Machine {
+    /// Writes the trees of a node below a folder that does not exist yet. `nics` are its NICs by rail.
+    ///
+    /// # Errors
+    /// A file could not be written.
+    pub fn create(
+        root: &Path,
+        node: &Node,
+        nics: &[Nic],
+        booted: Timestamp,
+    ) -> Result<Self, MachineError> {
+        let sys = Tree::new(root.join("sys"));
+        let functions = hgx_h100(node.gpus.len() as u8, nics.len() as u8);
+        let pci = pci::write(&sys, &functions)?;
+        let mut ports = Vec::new();
+        for (nic, port) in nics.iter().zip(&node.ports) {
+            // Every NIC has a function in the layout; a NIC without one would have no folder.
+            if let Some(folder) = pci.folders.get(&nic_address(nic.rail)) {
+                ports.push(rdma::write(&sys, folder, nic, port)?);
+            }
+        }
+        write_host(&sys)?;
+        write_proc(&Tree::new(root.join("proc")), node, booted)?;
+        let ordinal = nics.first().map_or(0, |nic| nic.node);
+        let mut gpus = gpus::fitted(ordinal, node.gpus.len());
+        gpus::show(&mut gpus, &node.gpus);
+        let nvml = root.join("nvml");
+        std::fs::create_dir_all(&nvml).map_err(at(&nvml))?;
+        let mut machine = Self {
+            root: root.to_owned(),
+            ports,
+            links: pci.nic_links,
+            nvml_library: nvml::install(&nvml, &gpus)?,
+            gpus,
+        };
+        machine.update(node)?;
+        Ok(machine)
+    }
+
+    /// Brings every file that changed up to date, in place: inodes stay.
+    ///
+    /// # Errors
+    /// A file could not be written.
+    pub fn update(&mut self, node: &Node) -> Result<(), MachineError> {
+        for (files, port) in self.ports.iter_mut().zip(&node.ports) {
+            files.set(port)?;
+        }
+        for (files, link) in self.links.iter_mut().zip(&node.nic_links) {
+            files.set(*link)?;
+        }
+        let before = self.gpus.clone();
+        gpus::show(&mut self.gpus, &node.gpus);
+        if self.gpus != before {
+            nvml::update_state(&self.root.join("nvml"), &self.gpus)?;
+        }
+        Ok(())
+    }
+
+    /// Folder that holds all of the node.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// What `/sys` is on the real node.
+    pub fn sysfs(&self) -> PathBuf {
+        self.root.join("sys")
+    }
+
+    /// The node's copy of the NVML library.
+    pub fn nvml_library(&self) -> &Path {
+        &self.nvml_library
+    }
+
+    /// What `/proc` is on the real node.
+    pub fn procfs(&self) -> PathBuf {
+        self.root.join("proc")
+    }
+}
+
+/// CPUs of two sockets with 56 cores and two threads each.
+const CPUS: usize = 224;
+
+fn write_host(sys: &Tree) -> Result<(), TreeError> {
+    let last = CPUS - 1;
+    for (path, text) in [
+        ("class/dmi/id/sys_vendor", "Railscope"),
+        ("class/dmi/id/product_name", "Simulated HGX H100"),
+        ("devices/system/node/online", "0-1"),
+        ("devices/system/node/possible", "0-1"),
+        ("devices/system/node/node0/cpulist", pci::CPU_LISTS[0]),
+        ("devices/system/node/node1/cpulist", pci::CPU_LISTS[1]),
+        ("devices/system/cpu/online", &format!("0-{last}")),
+        ("devices/system/cpu/possible", &format!("0-{last}")),
+    ] {
+        sys.line(path, text)?;
+    }
+    Ok(())
+}
+
+fn write_proc(proc: &Tree, node: &Node, booted: Timestamp) -> Result<(), TreeError> {
+    let mut stat = String::from("cpu  0 0 0 0 0 0 0 0 0 0\n");
+    for cpu in 0..CPUS {
+        stat.push_str(&format!("cpu{cpu} 0 0 0 0 0 0 0 0 0 0\n"));
+    }
+    stat.push_str(&format!(
+        "intr 0\nctxt 0\nbtime {}\nprocesses 1\nprocs_running 1\nprocs_blocked 0\n",
+        booted.0 / 1000
+    ));
+    proc.file("stat", &stat)?;
+    proc.line("sys/kernel/hostname", node.name.as_str())?;
+    proc.line("sys/kernel/osrelease", "6.8.0-1030-nvidia")?;
+    proc.line("sys/kernel/ostype", "Linux")
+}

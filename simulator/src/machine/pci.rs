@@ -1,0 +1,162 @@
+//! A node's PCIe as sysfs shows it: one folder for each function, below the bridge above it.
+
+use std::collections::HashMap;
+
+use railscope_model::identity::PciAddress;
+
+use super::files::{LiveFile, Tree, TreeError};
+use super::layout::{Function, FunctionKind, PcieGeneration};
+use crate::conditions::PcieLink;
+
+/// Rows of a function's AER files, as the kernel's drivers/pci/pcie/aer.c names them.
+const CORRECTABLE: &[&str] = &[
+    "RxErr",
+    "BadTLP",
+    "BadDLLP",
+    "Rollover",
+    "Timeout",
+    "NonFatalErr",
+    "CorrIntErr",
+    "HeaderOF",
+];
+const UNCORRECTABLE: &[&str] = &[
+    "Undefined",
+    "DLP",
+    "SDES",
+    "TLP",
+    "FCP",
+    "CmpltTO",
+    "CmpltAbrt",
+    "UnxCmplt",
+    "RxOF",
+    "MalfTLP",
+    "ECRC",
+    "UnsupReq",
+    "ACSViol",
+    "UncorrIntErr",
+    "BlockedTLP",
+    "AtomicOpBlocked",
+    "TLPBlockedErr",
+    "PoisonTLPBlocked",
+];
+
+/// CPUs beside each socket of a two-socket server with 56 cores each.
+pub(super) const CPU_LISTS: [&str; 2] = ["0-55,112-167", "56-111,168-223"];
+
+/// Files of both ends of one PCIe link that can degrade.
+#[derive(Debug, Clone)]
+pub(super) struct LinkFiles {
+    files: Vec<(LiveFile, LiveFile)>,
+}
+
+impl LinkFiles {
+    pub(super) fn set(&mut self, link: PcieLink) -> Result<(), TreeError> {
+        for (speed, width) in &mut self.files {
+            speed.set(&speed_text(link.generation))?;
+            width.set(&link.lanes.to_string())?;
+        }
+        Ok(())
+    }
+}
+
+/// As the kernel's pci_speed_string prints it, always with one decimal.
+fn speed_text(generation: PcieGeneration) -> String {
+    format!("{:.1} GT/s PCIe", generation.gigatransfers())
+}
+
+fn aer(rows: &[&str], total: &str) -> String {
+    let mut text: String = rows.iter().map(|row| format!("{row} 0\n")).collect();
+    text.push_str(&format!("TOTAL_ERR_{total} 0\n"));
+    text
+}
+
+/// The functions of a node, written.
+pub(super) struct PciTree {
+    /// Folder of each function below `sys`.
+    pub(super) folders: HashMap<PciAddress, String>,
+    /// By NIC ordinal: both ends of the link above it.
+    pub(super) nic_links: Vec<LinkFiles>,
+}
+
+/// Writes all functions. `tree` is rooted at `sys`.
+pub(super) fn write(tree: &Tree, functions: &[Function]) -> Result<PciTree, TreeError> {
+    for driver in ["mlx5_core", "nvidia", "pcieport"] {
+        tree.folder(&format!("bus/pci/drivers/{driver}"))?;
+    }
+    let mut folders: HashMap<PciAddress, String> = HashMap::new();
+    let mut links: HashMap<PciAddress, (LiveFile, LiveFile)> = HashMap::new();
+    let mut nic_links = Vec::new();
+    for function in functions {
+        let pci = function.pci;
+        let above = function
+            .parent
+            .and_then(|parent| folders.get(&parent))
+            .map_or_else(
+                || format!("devices/pci{:04x}:{:02x}", pci.domain, pci.bus),
+                Clone::clone,
+            );
+        let folder = format!("{above}/{pci}");
+        let files = write_function(tree, &folder, function)?;
+        if let FunctionKind::Nic(_) = function.kind {
+            let upper = function.parent.and_then(|parent| links.get(&parent));
+            nic_links.push(LinkFiles {
+                files: upper.cloned().into_iter().chain([files.clone()]).collect(),
+            });
+        }
+        links.insert(pci, files);
+        folders.insert(pci, folder);
+    }
+    Ok(PciTree { folders, nic_links })
+}
+
+fn write_function(
+    tree: &Tree,
+    folder: &str,
+    function: &Function,
+) -> Result<(LiveFile, LiveFile), TreeError> {
+    let (class, vendor, device) = function.ids();
+    let driver = match function.kind {
+        FunctionKind::Gpu(_) => "nvidia",
+        FunctionKind::Nic(_) => "mlx5_core",
+        _ => "pcieport",
+    };
+    let speed = speed_text(function.generation);
+    let lanes = function.lanes.to_string();
+    for (name, text) in [
+        ("class", class),
+        ("vendor", vendor),
+        ("device", device),
+        ("revision", "0x00"),
+        ("numa_node", &function.numa_node.to_string()),
+        (
+            "local_cpulist",
+            CPU_LISTS[usize::from(function.numa_node) % 2],
+        ),
+        ("max_link_speed", &speed),
+        ("max_link_width", &lanes),
+        ("enable", "1"),
+    ] {
+        tree.line(&format!("{folder}/{name}"), text)?;
+    }
+    for (name, text) in [
+        ("aer_dev_correctable", aer(CORRECTABLE, "COR")),
+        ("aer_dev_nonfatal", aer(UNCORRECTABLE, "NONFATAL")),
+        ("aer_dev_fatal", aer(UNCORRECTABLE, "FATAL")),
+    ] {
+        tree.file(&format!("{folder}/{name}"), &text)?;
+    }
+    tree.file(
+        &format!("{folder}/uevent"),
+        &format!("DRIVER={driver}\nPCI_SLOT_NAME={}\n", function.pci),
+    )?;
+    tree.link(
+        &format!("{folder}/driver"),
+        &format!("bus/pci/drivers/{driver}"),
+    )?;
+    tree.link(&format!("{folder}/subsystem"), "bus/pci")?;
+    tree.link(&format!("bus/pci/devices/{}", function.pci), folder)?;
+    Ok((
+        tree.live(&format!("{folder}/current_link_speed"), &speed)?,
+        tree.live(&format!("{folder}/current_link_width"), &lanes)?,
+    ))
+}

@@ -1,0 +1,109 @@
+//! The whole cluster on disk: every node's trees and NVML, and the subnet as `ibnetdiscover` prints it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use railscope_model::fabric::Timestamp;
+use tempfile::TempDir;
+
+use crate::cluster::Cluster;
+use crate::ibnetdiscover::ibnetdiscover;
+use crate::machine::{Machine, MachineError, TreeError, at};
+use crate::wiring::Wiring;
+
+/// How long ago the nodes were booted when the simulation starts.
+const UPTIME_SECONDS: u64 = 3 * 86_400;
+
+/// A cluster's files in a temporary folder, which goes when this is dropped.
+#[derive(Debug)]
+pub struct ClusterTree {
+    folder: TempDir,
+    machines: Vec<Machine>,
+    subnet: PathBuf,
+    written: Option<Wiring>,
+}
+
+impl ClusterTree {
+    /// Writes the trees of all nodes as they are now. `started` is the moment at which the simulation
+    /// starts: nodes were booted three days before.
+    ///
+    /// # Errors
+    /// A file could not be written.
+    pub fn create(cluster: &Cluster, started: Timestamp) -> Result<Self, MachineError> {
+        let parent = std::env::temp_dir();
+        let folder = tempfile::Builder::new()
+            .prefix("railscope-cluster-")
+            .tempdir_in(&parent)
+            .map_err(at(&parent))?;
+        let booted = Timestamp(started.0.saturating_sub(UPTIME_SECONDS * 1000));
+        let nics = cluster
+            .plan()
+            .nics
+            .chunks(usize::from(cluster.spec().nics_per_node));
+        let machines = cluster
+            .nodes()
+            .iter()
+            .zip(nics)
+            .map(|(node, nics)| {
+                let root = folder.path().join(node.name.as_str());
+                Machine::create(&root, node, nics, booted)
+            })
+            .collect::<Result<_, MachineError>>()?;
+        let mut tree = Self {
+            subnet: folder.path().join("subnet.ibnetdiscover"),
+            folder,
+            machines,
+            written: None,
+        };
+        tree.write_subnet(cluster, started)?;
+        Ok(tree)
+    }
+
+    /// Brings all files up to date with the cluster; `now` dates the subnet's text.
+    ///
+    /// # Errors
+    /// A file could not be written.
+    pub fn update(&mut self, cluster: &Cluster, now: Timestamp) -> Result<(), MachineError> {
+        for (machine, node) in self.machines.iter_mut().zip(cluster.nodes()) {
+            machine.update(node)?;
+        }
+        Ok(self.write_subnet(cluster, now)?)
+    }
+
+    /// Nobody keeps this file open, as nobody keeps the output of a command: it is replaced whole, so
+    /// that no reader sees half a sweep.
+    fn write_subnet(&mut self, cluster: &Cluster, now: Timestamp) -> Result<(), TreeError> {
+        if self.written.as_ref() == Some(cluster.wiring()) {
+            return Ok(());
+        }
+        let beside = self.subnet.with_extension("tmp");
+        fs::write(&beside, ibnetdiscover(cluster.wiring(), now)).map_err(at(&beside))?;
+        fs::rename(&beside, &self.subnet).map_err(at(&self.subnet))?;
+        self.written = Some(cluster.wiring().clone());
+        Ok(())
+    }
+
+    /// The folder that holds everything.
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Trees of the nodes, in the cluster's order.
+    pub fn machines(&self) -> &[Machine] {
+        &self.machines
+    }
+
+    /// File with what `ibnetdiscover` prints now.
+    pub fn subnet(&self) -> &Path {
+        &self.subnet
+    }
+
+    /// Removes everything now, and says so if that fails. Dropping removes silently.
+    ///
+    /// # Errors
+    /// A file could not be removed.
+    pub fn close(self) -> Result<(), TreeError> {
+        let path = self.folder.path().to_owned();
+        self.folder.close().map_err(at(&path))
+    }
+}
