@@ -3,3 +3,6 @@
 //! ```text
 //! GET /metrics, subnet sweep -> ingest -> Fabric + History -> detectors -> root cause -> ClusterView -> API, page
 //! ```
+
+pub mod subnet;
+pub mod topology;

@@ -1,0 +1,285 @@
+//! The verdict as the text that an operator reads.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use railscope_model::identity::RdmaDevice;
+use railscope_model::units::LinkSpeed;
+
+use super::rails::{AbsentLeaf, Misplaced, MissingRail};
+use super::verdict::{Confidence, Kind, Speeds, Verdict};
+
+/// Names printed in one list. A page of names is no answer; the rest is counted.
+const MAX_NAMES: usize = 24;
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::RailOptimised => f.write_str("rail-optimised fat-tree"),
+            Self::RailOnly => f.write_str("rail-only: no switch joins two rails"),
+            Self::FatTree => f.write_str("fat-tree"),
+            Self::HostGrouped => f.write_str("host-grouped fat-tree: each host on one switch"),
+            Self::SingleSwitch => f.write_str("one switch"),
+            Self::Direct => f.write_str(
+                "direct network: switches with hosts joined to each other (dragonfly or alike)",
+            ),
+            Self::Unknown { why } => write!(f, "no verdict: {why}"),
+        }
+    }
+}
+
+impl fmt::Display for Confidence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+        })
+    }
+}
+
+impl fmt::Display for MissingRail {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} lacks rail {} ({})",
+            self.host, self.rail, self.device
+        )?;
+        if self.has_device {
+            f.write_str(", the device is there without a cable")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for AbsentLeaf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let beside = names(&self.beside);
+        write!(
+            f,
+            "no leaf of rail {} beside {beside}: {} hosts lack it",
+            self.rail, self.hosts
+        )
+    }
+}
+
+impl fmt::Display for Misplaced {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            host,
+            device,
+            rail,
+            leaf,
+            leaf_rail,
+            ..
+        } = self;
+        write!(
+            f,
+            "{host} {device} of rail {rail} hangs on {leaf} of rail {leaf_rail}"
+        )?;
+        if let Some(expected) = &self.expected_leaf {
+            write!(f, ", not on {expected}")?;
+        }
+        if let Some((host, device)) = &self.swapped_with {
+            write!(f, " (swapped with {host} {device})")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Verdict {
+    /// Several lines, the first of which is the answer.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.kind {
+            kind @ Kind::Unknown { .. } => writeln!(f, "{kind}")?,
+            kind => writeln!(
+                f,
+                "{kind}, {} levels (confidence {})",
+                self.levels, self.confidence
+            )?,
+        }
+        if !self.sweep.gaps.is_empty() {
+            writeln!(f, "PARTIAL SWEEP: what follows is not the whole fabric")?;
+        }
+        self.write_inventory(f)?;
+        for sentence in &self.evidence {
+            writeln!(f, "  evidence   {sentence}")?;
+        }
+        self.write_capacity(f)?;
+        self.write_defects(f)?;
+        for sentence in &self.doubts {
+            writeln!(f, "  doubt      {sentence}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Verdict {
+    fn write_inventory(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tiers: Vec<_> = (1..)
+            .zip(&self.switches_by_tier)
+            .map(|(tier, count)| format!("{count} {}", tier_name(tier, self.levels)))
+            .collect();
+        let total: usize = self.switches_by_tier.iter().sum::<usize>() + self.unplaced_switches;
+        write!(f, "  switches   {total}")?;
+        if !tiers.is_empty() {
+            write!(f, ": {}", tiers.join(", "))?;
+        }
+        if self.sweep.aggregation_nodes > 0 {
+            write!(
+                f,
+                "; {} aggregation nodes inside them",
+                self.sweep.aggregation_nodes
+            )?;
+        }
+        writeln!(f)?;
+        write!(
+            f,
+            "  hosts      {} named, {} of them compute, with {} NICs",
+            self.hosts, self.compute_hosts, self.nics
+        )?;
+        if let Some(gpus) = self.gpus {
+            write!(f, " and {gpus} GPUs")?;
+        }
+        writeln!(f)?;
+        if !self.service_hosts.is_empty() {
+            let list: Vec<_> = self
+                .service_hosts
+                .iter()
+                .map(|host| format!("{} ({})", host.host, host.nics))
+                .collect();
+            writeln!(
+                f,
+                "  service    {} hosts with few NICs by design: {}",
+                list.len(),
+                names(&list)
+            )?;
+        }
+        Ok(())
+    }
+
+    fn write_capacity(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(ratio) = &self.oversubscription {
+            writeln!(
+                f,
+                "  leaves     {:.2} / {:.2} / {:.2} bandwidth down to up (min / median / max of {} leaves)",
+                ratio.min, ratio.median, ratio.max, ratio.leaves
+            )?;
+        }
+        let Speeds {
+            hosts,
+            switches,
+            unknown,
+        } = &self.speeds;
+        if self.speeds.are_mixed() {
+            writeln!(
+                f,
+                "  speeds     MIXED: hosts {}; between switches {}",
+                speeds(hosts),
+                speeds(switches)
+            )?;
+        } else if !hosts.is_empty() {
+            writeln!(
+                f,
+                "  speeds     hosts {}; between switches {}",
+                speeds(hosts),
+                speeds(switches)
+            )?;
+        }
+        if *unknown > 0 {
+            writeln!(f, "  speeds     {unknown} cables without a known speed")?;
+        }
+        Ok(())
+    }
+
+    fn write_defects(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for absent in &self.wiring.absent_leaves {
+            writeln!(f, "  leaf gone  {absent}")?;
+        }
+        let mut by_rail: BTreeMap<(u16, &RdmaDevice), Vec<&str>> = BTreeMap::new();
+        for missing in &self.wiring.missing {
+            by_rail
+                .entry((missing.rail, &missing.device))
+                .or_default()
+                .push(missing.host.as_str());
+        }
+        let what = if self.wiring.is_rail_wired() {
+            "rail"
+        } else {
+            "NIC"
+        };
+        for ((rail, device), hosts) in by_rail {
+            writeln!(
+                f,
+                "  missing    {what} {rail} ({device}) at {} hosts: {}",
+                hosts.len(),
+                names(&hosts)
+            )?;
+        }
+        for misplaced in self.wiring.misplaced.iter().take(MAX_NAMES) {
+            writeln!(f, "  misplaced  {misplaced}")?;
+        }
+        if self.wiring.misplaced.len() > MAX_NAMES {
+            writeln!(
+                f,
+                "  misplaced  {} more NICs",
+                self.wiring.misplaced.len() - MAX_NAMES
+            )?;
+        }
+        for cable in &self.self_loops {
+            let (low, high) = cable.ports;
+            writeln!(
+                f,
+                "  self-loop  {} port {low} to its own port {high}{}",
+                cable.switch,
+                at(cable.speed)
+            )?;
+        }
+        for duplicate in self.sweep.duplicate_names.iter().take(MAX_NAMES) {
+            writeln!(
+                f,
+                "  same name  {} nodes are called {:?}",
+                duplicate.nodes, duplicate.description
+            )?;
+        }
+        Ok(())
+    }
+}
+
+fn tier_name(tier: usize, levels: usize) -> String {
+    match (tier, levels) {
+        (1, _) => "leaves".to_owned(),
+        (2, _) => "spines".to_owned(),
+        (3, _) => "cores".to_owned(),
+        (tier, _) => format!("of tier {tier}"),
+    }
+}
+
+fn at(speed: Option<LinkSpeed>) -> String {
+    speed
+        .map(|speed| format!(" at {speed}"))
+        .unwrap_or_default()
+}
+
+fn speeds(speeds: &[(LinkSpeed, usize)]) -> String {
+    if speeds.is_empty() {
+        return "none".to_owned();
+    }
+    let list: Vec<_> = speeds
+        .iter()
+        .map(|(speed, cables)| format!("{cables} x {speed}"))
+        .collect();
+    list.join(" + ")
+}
+
+fn names<T: fmt::Display>(names: &[T]) -> String {
+    let shown: Vec<_> = names
+        .iter()
+        .take(MAX_NAMES)
+        .map(ToString::to_string)
+        .collect();
+    match names.len() - shown.len() {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
+}
