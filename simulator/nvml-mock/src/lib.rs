@@ -1,0 +1,30 @@
+//! A `libnvidia-ml.so.1` without a GPU: answers the calls of the exporter from the text file `nvml.state` beside it.
+#![allow(
+    unsafe_code,
+    reason = "this library is a C interface: its callers hand over raw pointers"
+)]
+
+mod device;
+mod events;
+#[cfg(not(feature = "old-driver"))]
+mod fabric;
+mod ffi;
+mod fields;
+mod gpm;
+mod live;
+mod memory;
+#[cfg(not(feature = "old-driver"))]
+mod newer;
+mod nvlink;
+mod pcie;
+mod power;
+pub mod state;
+mod symbols;
+mod system;
+mod temperature;
+mod unsupported;
+
+#[cfg(all(test, not(feature = "old-driver")))]
+mod layout_tests;
+#[cfg(test)]
+mod state_tests;
