@@ -187,7 +187,7 @@ const MLX5: &[Row] = &[
     event!("packet_seq_err", Always),
     event!("local_ack_timeout_err", Always),
     event!("rnr_nak_retry_err", Always),
-    event!("roce_adp_retrans", Always),
+    event!("roce_adp_retrans", OnEthernet),
     event!("req_transport_retries_exceeded", Always),
     event!("req_rnr_retries_exceeded", InFull),
     event!("out_of_buffer", InFull),

@@ -1,0 +1,153 @@
+//! `hw_counters` of every driver: known names under the right metric, unknown names under none.
+#![allow(clippy::expect_used, clippy::panic, reason = "tests")]
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use common::{machine, sampler};
+use railscope_model::reading::NodeReading;
+
+/// What one port with these files gives, as `name labels value`, infos and statuses left out.
+fn sample(driver: Option<&str>, files: &[(&str, &str)]) -> BTreeSet<String> {
+    let temp = tempfile::tempdir().expect("a temporary directory");
+    let device = temp.path().join("sys/class/infiniband/dev0");
+    let write = |path: &Path, text: &str| {
+        fs::create_dir_all(path.parent().expect("a parent")).expect("mkdir");
+        fs::write(path, text).expect("write");
+    };
+    if let Some(driver) = driver {
+        fs::create_dir_all(device.join("device")).expect("mkdir");
+        let target = format!("../../../../bus/pci/drivers/{driver}");
+        std::os::unix::fs::symlink(target, device.join("device/driver")).expect("link");
+    }
+    for (file, text) in files {
+        write(&device.join("ports/1").join(file), text);
+    }
+    let mut reading = NodeReading::default();
+    sampler("rdma", &machine(temp.path()))
+        .sample(&mut reading)
+        .expect("a sample");
+    let lines = reading.samples().iter().filter_map(|sample| {
+        let name = sample.metric.name.strip_prefix("railscope_rdma_")?;
+        let labels: Vec<&str> = sample.labels.values().skip(2).collect();
+        let line = format!("{name} {} {}", labels.join(" "), sample.value.as_f64());
+        (!name.ends_with("_info")).then_some(line)
+    });
+    lines.collect()
+}
+
+fn check(driver: Option<&str>, files: &[(&str, &str)], expected: &[&str]) {
+    let expected: BTreeSet<String> = expected.iter().map(|line| (*line).to_owned()).collect();
+    assert_eq!(sample(driver, files), expected, "{driver:?}");
+}
+
+#[test]
+fn bnxt_re_counts_bytes_and_has_gauges_beside_counters() {
+    check(
+        Some("bnxt_en"),
+        &[
+            ("hw_counters/tx_bytes", "1000"),
+            ("hw_counters/rx_pkts", "7"),
+            ("hw_counters/to_retransmits", "3"),
+            ("hw_counters/rx_cnp_pkts", "5"),
+            ("hw_counters/active_qps", "12"),
+            ("hw_counters/lifespan", "10"),
+        ],
+        &[
+            "port_transmit_bytes_total  1000",
+            "port_receive_packets_total  7",
+            "transport_events_total to_retransmits 3",
+            "cnp_total rp handled 5",
+            "counter_lifespan_seconds  0.01",
+        ],
+    );
+}
+
+#[test]
+fn efa_says_active_whatever_its_link_does_so_nobody_repeats_it() {
+    check(
+        Some("efa"),
+        &[
+            ("state", "4: ACTIVE"),
+            ("phys_state", "5: LinkUp"),
+            ("rate", "100 Gb/sec (4X EDR)"),
+            ("hw_counters/rx_bytes", "64"),
+            ("hw_counters/retrans_timeout_events", "2"),
+            ("hw_counters/out_of_sequence", "9"),
+        ],
+        &[
+            "port_speed_bytes_per_second  12500000000",
+            "port_width_lanes  4",
+            "port_receive_bytes_total  64",
+            "transport_events_total retrans_timeout_events 2",
+        ],
+    );
+}
+
+#[test]
+fn soft_roce_has_no_hardware_and_no_counters_directory() {
+    check(
+        None,
+        &[
+            ("state", "1: DOWN"),
+            ("hw_counters/sent_pkts", "4900"),
+            ("hw_counters/rcvd_seq_err", "9"),
+            ("hw_counters/link_downed", "1"),
+        ],
+        &[
+            "port_up  0",
+            "port_state  1",
+            "port_transmit_packets_total  4900",
+            "transport_events_total rcvd_seq_err 9",
+            "port_errors_total link_downed 1",
+        ],
+    );
+}
+
+#[test]
+fn irdma_marks_and_notifies() {
+    check(
+        Some("ice"),
+        &[
+            ("hw_counters/cnpHandled", "4"),
+            ("hw_counters/RxECNMrkd", "6"),
+            ("hw_counters/Nak Sequence Error", "1"),
+        ],
+        &["cnp_total rp handled 4", "ecn_marked_packets_total  6"],
+    );
+}
+
+#[test]
+fn two_files_that_count_the_same_give_one_series() {
+    check(
+        Some("bnxt_re"),
+        &[
+            ("counters/port_xmit_data", "10"),
+            ("hw_counters/tx_bytes", "41"),
+        ],
+        &["port_transmit_bytes_total  40"],
+    );
+}
+
+#[test]
+fn a_counter_at_the_end_of_its_width_is_said_to_have_stopped() {
+    check(
+        Some("mlx5_core"),
+        &[
+            ("counters/link_downed", "255"),
+            ("counters/symbol_error", "65536"),
+            ("counters/port_xmit_wait", "4294967295"),
+        ],
+        &[
+            "port_errors_total link_downed 255",
+            "counter_saturated link_downed 1",
+            // Beyond 16 bits: this kernel reads the 64-bit set, where it goes on.
+            "port_errors_total symbol_error 65536",
+            "port_transmit_wait_ticks_total  4294967295",
+            "counter_saturated port_xmit_wait 1",
+        ],
+    );
+}

@@ -1,0 +1,74 @@
+//! Whole pages of whole machines, held against golden files; `UPDATE_EXPECT=1` blesses them anew.
+#![allow(clippy::expect_used, clippy::panic, reason = "tests")]
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{captures, copy, machine, ours};
+use expect_test::expect_file;
+use railscope_exporter::sampler::{Machine, sample_once};
+use railscope_model::exposition::{Format, Page};
+use railscope_model::metric::Profile;
+
+/// Series that Prometheus stores of a node, and what GPUs, NVLinks and the exporter itself need of them.
+const BUDGET: usize = 600;
+const BUDGET_OF_OTHERS: usize = 340;
+
+fn check(name: &str, machine: &Machine) {
+    let reading = Arc::new(sample_once(machine));
+    for (word, profile) in [("default", Profile::Default), ("full", Profile::Full)] {
+        let text = Page::new(Arc::clone(&reading)).write(Format::OpenMetrics, profile);
+        expect_file![format!("golden/{name}.{word}.prom")].assert_eq(&text);
+    }
+}
+
+#[test]
+fn hgx_h100_on_infiniband() {
+    check("hgx-h100-ib", &ours("hgx-h100-ib"));
+}
+
+#[test]
+fn a_machine_with_nothing_but_a_kernel() {
+    check("bare", &ours("bare"));
+}
+
+#[test]
+fn a_machine_without_even_that() {
+    let empty = tempfile::tempdir().expect("a temporary directory");
+    check("empty", &machine(empty.path()));
+}
+
+#[test]
+fn captured_h100_ports() {
+    let test = "captured_h100_ports";
+    let Some(captured) = captures(test, "sysfs/gpud-h100-class-infiniband") else {
+        return;
+    };
+    let temp = tempfile::tempdir().expect("a temporary directory");
+    copy(&captured, &temp.path().join("sys/class/infiniband"));
+    check("captured-h100-ports", &machine(temp.path()));
+}
+
+#[test]
+fn captured_mixed_ports() {
+    let Some(captured) = captures("captured_mixed_ports", "sysfs/procfs-fixtures") else {
+        return;
+    };
+    check("captured-mixed-ports", &machine(&captured));
+}
+
+#[test]
+fn the_default_profile_leaves_room_for_gpus_and_nvlinks() {
+    let reading = sample_once(&ours("hgx-h100-ib"));
+    let shown = |profile| {
+        let samples = reading.samples().iter();
+        samples.filter(|sample| sample.profile <= profile).count()
+    };
+    let (default, full) = (shown(Profile::Default), shown(Profile::Full));
+    println!("hgx-h100-ib: {default} series by default, {full} in full");
+    assert!(
+        default <= BUDGET - BUDGET_OF_OTHERS,
+        "{default} series by default"
+    );
+}
