@@ -173,6 +173,7 @@ impl Cluster {
         let healthy = self.healthy.step_seconds(workload);
         let truth = Truth {
             part: fault.part.clone(),
+            cause: fault.effect.cause(),
             class: fault.effect.class(),
             severity: fault.effect.severity(speed),
             slowdown: pace

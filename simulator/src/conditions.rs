@@ -181,7 +181,7 @@ pub(crate) fn resolve(
     fault: &Fault,
 ) -> Result<Target, FaultError> {
     let refuse = |problem: String| FaultError {
-        class: fault.effect.class(),
+        cause: fault.effect.cause(),
         part: fault.part.clone(),
         problem,
     };

@@ -1,4 +1,4 @@
-//! A typical fault of each class, at a part that the seed picks: for demos and tests.
+//! A typical fault of each kind, at a part that the seed picks: for demos and tests.
 
 use railscope_model::units::LinkSpeed;
 
@@ -7,24 +7,24 @@ use crate::fault::{Effect, Fault};
 use crate::noise::Noise;
 use crate::wiring::Nic;
 
-/// Classes of faults that [`fault`] knows.
-pub const CLASSES: &[&str] = &[
+/// Causes that [`fault`] knows.
+pub const CAUSES: &[&str] = &[
     "pcie-degraded",
     "port-down",
-    "port-rate-degraded",
+    "port-degraded",
     "link-errors",
-    "miscabled",
+    "miscabled-rail",
     "gpu-thermal",
 ];
 
-/// A typical fault of a class, at a part that the seed picks. None if there is no such class, or if the
+/// A typical fault, at a part that the seed picks. None if there is no such cause, or if the
 /// cluster has nothing that could fail so: cables of one rail alone cannot be mixed up.
-pub fn fault(cluster: &Cluster, class: &str, seed: u64, onset_seconds: f64) -> Option<Fault> {
+pub fn fault(cluster: &Cluster, cause: &str, seed: u64, onset_seconds: f64) -> Option<Fault> {
     let noise = Noise::new(seed);
     let pick = |index: u64, below: usize| (noise.bits(index) % below.max(1) as u64) as usize;
     let plan = cluster.plan();
     let nic = plan.nics.get(pick(0, plan.nics.len()))?;
-    let (part, effect) = match class {
+    let (part, effect) = match cause {
         // Half of the lanes: a bad riser or a dirty contact. The link stays up and nothing logs it.
         "pcie-degraded" => (
             nic.pcie_part(),
@@ -34,7 +34,7 @@ pub fn fault(cluster: &Cluster, class: &str, seed: u64, onset_seconds: f64) -> O
             },
         ),
         "port-down" => (nic.link_part(), Effect::PortDown),
-        "port-rate-degraded" => {
+        "port-degraded" => {
             let rate = LinkSpeed {
                 lanes: 1,
                 ..cluster.spec().speed.link()
@@ -47,7 +47,7 @@ pub fn fault(cluster: &Cluster, class: &str, seed: u64, onset_seconds: f64) -> O
                 symbol_errors_per_second: 120.0,
             },
         ),
-        "miscabled" => {
+        "miscabled-rail" => {
             let of_other_rail = |other: &&Nic| other.node == nic.node && other.rail != nic.rail;
             let others: Vec<&Nic> = plan.nics.iter().filter(of_other_rail).collect();
             let with = others.get(pick(1, others.len()))?.link_part();

@@ -23,7 +23,7 @@ pub struct Fault {
 
 /// What happens to a part, in the units in which hardware shows it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "class", rename_all = "kebab-case", deny_unknown_fields)]
+#[serde(tag = "cause", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Effect {
     /// The PCIe link above a NIC trains to fewer lanes or a lower generation.
     PcieDegraded {
@@ -35,6 +35,7 @@ pub enum Effect {
     /// The port of a NIC loses its link.
     PortDown,
     /// The link of a NIC's port comes up narrower or slower.
+    #[serde(rename = "port-degraded")]
     PortRateDegraded {
         /// Width and speed that are left, such as `1xNDR` or `4xHDR`.
         #[serde(with = "as_text")]
@@ -46,6 +47,7 @@ pub enum Effect {
         symbol_errors_per_second: f64,
     },
     /// Two cables of different rails are in each other's leaf.
+    #[serde(rename = "miscabled-rail")]
     Miscabled {
         /// The other cable.
         with: Part,
@@ -73,10 +75,10 @@ mod as_text {
 
 /// A fault that the cluster cannot have.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("fault {class} of {part}: {problem}")]
+#[error("fault {cause} of {part}: {problem}")]
 pub struct FaultError {
-    /// Class of the fault.
-    pub class: &'static str,
+    /// What should have happened.
+    pub cause: &'static str,
     /// The part that should have failed.
     pub part: Part,
     /// What is wrong and what would be right.
@@ -88,7 +90,9 @@ pub struct FaultError {
 pub struct Truth {
     /// The culprit.
     pub part: Part,
-    /// Class of the fault: `pcie-degraded`.
+    /// What happened to it: `gpu-thermal`.
+    pub cause: &'static str,
+    /// Class that an incident about it has: `gpu-slow`.
     pub class: &'static str,
     /// Share of the part's capability that is lost, 0 to 1; 1 if it does nothing any more.
     pub severity: f64,
@@ -137,15 +141,24 @@ impl ErrorRates {
 }
 
 impl Effect {
-    /// Its class, as detectors, runbooks and `--fault` name it.
-    pub const fn class(&self) -> &'static str {
+    /// Its name, as fault files and `--fault` say it.
+    pub const fn cause(&self) -> &'static str {
         match self {
             Self::PcieDegraded { .. } => "pcie-degraded",
             Self::PortDown => "port-down",
-            Self::PortRateDegraded { .. } => "port-rate-degraded",
+            Self::PortRateDegraded { .. } => "port-degraded",
             Self::LinkErrors { .. } => "link-errors",
-            Self::Miscabled { .. } => "miscabled",
+            Self::Miscabled { .. } => "miscabled-rail",
             Self::GpuThermal { .. } => "gpu-thermal",
+        }
+    }
+
+    /// Class that an incident about it has. Several causes may share one: what is found is a slow GPU,
+    /// why it is slow is in the evidence.
+    pub const fn class(&self) -> &'static str {
+        match self {
+            Self::GpuThermal { .. } => "gpu-slow",
+            _ => self.cause(),
         }
     }
 

@@ -272,8 +272,8 @@ fn the_subnet_file_follows_the_cables() {
     let mut tree = tree(&cluster);
     let planned = text(tree.subnet());
     for (class, onset) in [
-        ("miscabled", 1.0),
-        ("port-rate-degraded", 2.0),
+        ("miscabled-rail", 1.0),
+        ("port-degraded", 2.0),
         ("port-down", 3.0),
     ] {
         let fault = examples::fault(&cluster, class, onset as u64, onset - 0.5).expect(class);
@@ -285,8 +285,8 @@ fn the_subnet_file_follows_the_cables() {
         let slow = after.matches("1xNDR").count();
         let gone = planned.lines().count() - after.lines().count();
         match class {
-            "miscabled" => assert_eq!((slow, gone), (0, 0)),
-            "port-rate-degraded" => assert_eq!((slow, gone), (2, 0)),
+            "miscabled-rail" => assert_eq!((slow, gone), (0, 0)),
+            "port-degraded" => assert_eq!((slow, gone), (2, 0)),
             // The line at the switch, and the NIC with its six lines and the gap.
             _ => assert_eq!(gone, 8),
         }
