@@ -4,5 +4,6 @@
 //! GET /metrics, subnet sweep -> ingest -> Fabric + History -> detectors -> root cause -> ClusterView -> API, page
 //! ```
 
+pub mod core;
 pub mod subnet;
 pub mod topology;

@@ -10,8 +10,8 @@ use super::detector::{DETECTORS, Detector, Evidence, View};
 use super::history::{History, Ingested};
 use super::incident::{Finding, Incident, Tracker};
 use super::inventory::merge_node;
-use crate::subnet::Subnet;
-use crate::topology::{Topology, analyse, merge_subnet};
+use crate::subnet::{Completeness, Subnet};
+use crate::topology::{SubnetMerge, Verdict, assign_rails, judge, merge_subnet};
 
 /// A cable that was lost so long ago is forgotten: it was taken out, not broken.
 const LOST_CABLE_KEPT_SECONDS: f64 = 7.0 * 86_400.0;
@@ -23,8 +23,8 @@ pub struct ClusterView {
     pub now: Timestamp,
     /// The graph of parts, lost cables included.
     pub fabric: Arc<Fabric>,
-    /// Tiers, rails, verdict.
-    pub topology: Arc<Topology>,
+    /// What the fabric is, and how its hosts are wired.
+    pub verdict: Arc<Verdict>,
     /// Open incidents, worst first.
     pub incidents: Vec<Incident>,
     /// When each target was last heard.
@@ -49,7 +49,7 @@ pub struct Analyzer {
     built_from: BTreeMap<NodeName, u64>,
     subnet_changed: bool,
     fabric: Arc<Fabric>,
-    topology: Arc<Topology>,
+    verdict: Arc<Verdict>,
     detectors: Vec<Box<dyn Detector>>,
     tracker: Tracker,
 }
@@ -63,7 +63,7 @@ impl Default for Analyzer {
             built_from: BTreeMap::new(),
             subnet_changed: true,
             fabric: Arc::default(),
-            topology: Arc::default(),
+            verdict: Arc::new(judge(&Fabric::default(), &SubnetMerge::default())),
             detectors: DETECTORS.iter().map(|build| build()).collect(),
             tracker: Tracker::default(),
         }
@@ -87,7 +87,7 @@ impl Analyzer {
     /// Takes up a sweep of the subnet, read at `at`. A partial sweep never replaces a complete one: what it
     /// does not show is not gone.
     pub fn take_subnet(&mut self, subnet: Subnet, at: Timestamp) {
-        let complete = subnet.is_complete();
+        let complete = subnet.completeness == Completeness::Complete;
         if complete || self.subnet_seen.is_none() {
             self.subnet = Some(subnet);
             self.subnet_changed = true;
@@ -101,7 +101,7 @@ impl Analyzer {
         let view = View {
             fabric: &self.fabric,
             history: &self.history,
-            misplaced: &self.topology.misplaced,
+            misplaced: &self.verdict.wiring.misplaced,
             subnet_seen: self.subnet_seen,
             now,
         };
@@ -118,31 +118,46 @@ impl Analyzer {
             now,
             incidents: self.tracker.tick(&self.fabric, findings, now),
             fabric: Arc::clone(&self.fabric),
-            topology: Arc::clone(&self.topology),
-            heard: self.history.nodes().map(|(node, history)| (node.clone(), history.heard())).collect(),
+            verdict: Arc::clone(&self.verdict),
+            heard: self
+                .history
+                .nodes()
+                .map(|(node, history)| (node.clone(), history.heard()))
+                .collect(),
             subnet_seen: self.subnet_seen,
         }
     }
 
     /// Builds the fabric anew if a node's parts or the subnet have changed since it was built.
     fn refresh_fabric(&mut self, now: Timestamp) {
-        let identities: BTreeMap<_, _> =
-            self.history.nodes().map(|(node, history)| (node.clone(), history.identity())).collect();
+        let identities: BTreeMap<_, _> = self
+            .history
+            .nodes()
+            .map(|(node, history)| (node.clone(), history.identity()))
+            .collect();
         if identities == self.built_from && !self.subnet_changed {
             return;
         }
         let mut fabric = Fabric::default();
         // Exporters first: they know a NIC's node and name for certain, the subnet only what was typed into it.
-        for (node, history) in self.history.nodes().filter(|(_, history)| history.heard().is_some()) {
+        for (node, history) in self
+            .history
+            .nodes()
+            .filter(|(_, history)| history.heard().is_some())
+        {
             merge_node(&mut fabric, node, history, now);
         }
-        if let Some(subnet) = &self.subnet {
-            merge_subnet(&mut fabric, subnet, self.subnet_seen.unwrap_or(now));
-        }
-        let topology = analyse(&mut fabric, self.subnet.as_ref());
+        let seen = self.subnet_seen.unwrap_or(now);
+        let merge = self
+            .subnet
+            .as_ref()
+            .map(|subnet| merge_subnet(&mut fabric, subnet, seen));
+        assign_rails(&mut fabric);
+        // Judged before lost cables come back: a verdict is about what is there.
+        let verdict = judge(&fabric, &merge.unwrap_or_default());
         keep_lost_cables(&mut fabric, &self.fabric, now);
         self.fabric = Arc::new(fabric);
-        self.topology = Arc::new(topology);
+        self.verdict = Arc::new(verdict);
         self.built_from = identities;
         self.subnet_changed = false;
     }
@@ -151,14 +166,19 @@ impl Analyzer {
 /// Carries over cables that the older fabric had and the newer has not, unless one of their ports is in use
 /// again: such a cable was moved. They keep the time at which they were last seen.
 fn keep_lost_cables(fabric: &mut Fabric, older: &Fabric, now: Timestamp) {
-    for (_, a, b, link) in older.links().filter(|(.., link)| link.kind == LinkKind::Cable) {
+    for (_, a, b, link) in older
+        .links()
+        .filter(|(.., link)| link.kind == LinkKind::Cable)
+    {
         if now.seconds_since(link.seen) > LOST_CABLE_KEPT_SECONDS {
             continue;
         }
         let in_use = |fabric: &Fabric, end: PartId, port: u16| {
             let id = fabric.find(&older.vertex(end).part);
             id.is_some_and(|id| {
-                fabric.neighbours(id).any(|near| near.link.kind == LinkKind::Cable && near.port == port)
+                fabric
+                    .neighbours(id)
+                    .any(|near| near.link.kind == LinkKind::Cable && near.port == port)
             })
         };
         if in_use(fabric, a, link.ports.0) || in_use(fabric, b, link.ports.1) {
@@ -166,7 +186,9 @@ fn keep_lost_cables(fabric: &mut Fabric, older: &Fabric, now: Timestamp) {
         }
         let [a, b] = [a, b].map(|end| {
             let vertex = older.vertex(end);
-            fabric.find(&vertex.part).unwrap_or_else(|| fabric.upsert(vertex.part.clone(), vertex.equipment.clone()))
+            fabric
+                .find(&vertex.part)
+                .unwrap_or_else(|| fabric.upsert(vertex.part.clone(), vertex.equipment.clone()))
         });
         fabric.connect(a, b, Link::clone(link));
         restore_host(fabric, older, a);
@@ -176,13 +198,21 @@ fn keep_lost_cables(fabric: &mut Fabric, older: &Fabric, now: Timestamp) {
 
 /// A NIC that came back with its lost cable also gets its host back.
 fn restore_host(fabric: &mut Fabric, older: &Fabric, nic: PartId) {
-    let Part::Nic(node, _) = fabric.vertex(nic).part.clone() else { return };
-    if fabric.neighbours(nic).any(|near| near.link.kind == LinkKind::Inside) {
+    let Part::Nic(node, _) = fabric.vertex(nic).part.clone() else {
+        return;
+    };
+    if fabric
+        .neighbours(nic)
+        .any(|near| near.link.kind == LinkKind::Inside)
+    {
         return;
     }
     let host = Part::Host(node);
     let Some(old) = older.find(&host) else { return };
-    let inside = older.neighbours(old).find(|near| near.link.kind == LinkKind::Inside).map(|near| near.link.clone());
+    let inside = older
+        .neighbours(old)
+        .find(|near| near.link.kind == LinkKind::Inside)
+        .map(|near| near.link.clone());
     if let Some(link) = inside {
         let host = fabric.upsert(host, older.vertex(old).equipment.clone());
         fabric.connect(host, nic, link);

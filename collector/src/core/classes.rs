@@ -33,8 +33,16 @@ pub struct Class {
 }
 
 /// Every class that an incident can have.
-pub const CLASSES: &[&Class] =
-    &[&PORT_DOWN, &PORT_DEGRADED, &PCIE_DEGRADED, &LINK_ERRORS, &MISCABLED_RAIL, &GPU_SLOW, &SWITCH_DOWN, &HOST_DOWN];
+pub const CLASSES: &[&Class] = &[
+    &PORT_DOWN,
+    &PORT_DEGRADED,
+    &PCIE_DEGRADED,
+    &LINK_ERRORS,
+    &MISCABLED_RAIL,
+    &GPU_SLOW,
+    &SWITCH_DOWN,
+    &HOST_DOWN,
+];
 
 /// A link that should be there is not.
 pub static PORT_DOWN: Class = Class {

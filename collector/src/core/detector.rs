@@ -6,7 +6,7 @@ use railscope_model::identity::Part;
 use super::classes::Class;
 use super::detectors;
 use super::history::History;
-use crate::topology::rails::Misplaced;
+use crate::topology::Misplaced;
 
 /// All that a detector may look at. Time is `now`, never a clock.
 #[derive(Debug, Clone, Copy)]

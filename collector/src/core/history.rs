@@ -60,7 +60,11 @@ impl Window {
         let mut before = first.1;
         let mut amount = 0.0;
         for (_, value) in self.points.iter().filter(inside) {
-            amount += if *value >= before { value - before } else { *value };
+            amount += if *value >= before {
+                value - before
+            } else {
+                *value
+            };
             before = *value;
         }
         let seconds = end.seconds_since(first.0);
@@ -161,7 +165,8 @@ impl NodeHistory {
                 place
             }
         };
-        let slot = place.and_then(|(metric, index)| self.metrics.get_mut(&metric)?.get_mut(index as usize));
+        let slot = place
+            .and_then(|(metric, index)| self.metrics.get_mut(&metric)?.get_mut(index as usize));
         match slot {
             Some(slot) => {
                 slot.window.push(at, series.value);
@@ -173,7 +178,8 @@ impl NodeHistory {
 
     /// Finds or makes the window of a series; `None` if no catalogue row of the exporter has its name.
     fn place(&mut self, series: &Series<'_>) -> Option<(u16, u32)> {
-        let metric = Metric::by_name(series.name).filter(|metric| metric.writer == Writer::Exporter)?;
+        let metric =
+            Metric::by_name(series.name).filter(|metric| metric.writer == Writer::Exporter)?;
         let value = |name: &&str| series.label(name).unwrap_or_default();
         let labels = Labels::new(metric.labels.iter().map(value));
         Some((metric.index, self.slot(metric, &labels)?))
@@ -188,7 +194,10 @@ impl NodeHistory {
             return None;
         }
         self.series += 1;
-        slots.push(Slot { labels: labels.clone(), window: Window::default() });
+        slots.push(Slot {
+            labels: labels.clone(),
+            window: Window::default(),
+        });
         u32::try_from(slots.len() - 1).ok()
     }
 
@@ -196,10 +205,14 @@ impl NodeHistory {
     fn finish(&mut self, at: Timestamp) {
         self.heard = self.heard.max(Some(at));
         let gone = |slot: &Slot| {
-            slot.window.latest().is_none_or(|(seen, _)| at.seconds_since(seen) > STALE_AFTER_SECONDS)
+            slot.window
+                .latest()
+                .is_none_or(|(seen, _)| at.seconds_since(seen) > STALE_AFTER_SECONDS)
         };
         if self.metrics.values().flatten().any(gone) {
-            self.metrics.values_mut().for_each(|slots| slots.retain(|slot| !gone(slot)));
+            self.metrics
+                .values_mut()
+                .for_each(|slots| slots.retain(|slot| !gone(slot)));
             self.series = self.metrics.values().map(Vec::len).sum();
             self.lines.clear(); // the places in it have moved
         }
@@ -212,7 +225,9 @@ impl NodeHistory {
         for (index, slots) in self.metrics.iter().filter(|(index, _)| info(index)) {
             hasher.write_u16(*index);
             for slot in slots {
-                slot.labels.values().for_each(|value| hasher.write(value.as_bytes()));
+                slot.labels
+                    .values()
+                    .for_each(|value| hasher.write(value.as_bytes()));
             }
         }
         hasher.finish()
@@ -230,18 +245,26 @@ impl NodeHistory {
 
     /// Whether the node was heard lately enough to say something about now.
     pub fn is_fresh(&self, now: Timestamp) -> bool {
-        self.heard.is_some_and(|heard| now.seconds_since(heard) <= STALE_AFTER_SECONDS)
+        self.heard
+            .is_some_and(|heard| now.seconds_since(heard) <= STALE_AFTER_SECONDS)
     }
 
     /// Series of one metric that were on the node's last page: label values and window.
     pub fn series(&self, metric: &'static Metric) -> impl Iterator<Item = (&Labels, &Window)> {
         let current = |slot: &&Slot| slot.window.latest().map(|(at, _)| at) == self.heard;
-        self.metrics.get(&metric.index).into_iter().flatten().filter(current).map(|slot| (&slot.labels, &slot.window))
+        self.metrics
+            .get(&metric.index)
+            .into_iter()
+            .flatten()
+            .filter(current)
+            .map(|slot| (&slot.labels, &slot.window))
     }
 
     /// The window of one series that was on the node's last page.
     pub fn window<'a>(&'a self, metric: &'static Metric, labels: &[&str]) -> Option<&'a Window> {
-        self.series(metric).find(|(found, _)| found.values().eq(labels.iter().copied())).map(|(_, window)| window)
+        self.series(metric)
+            .find(|(found, _)| found.values().eq(labels.iter().copied()))
+            .map(|(_, window)| window)
     }
 
     /// The newest value of one series that was on the node's last page.
@@ -279,7 +302,9 @@ impl History {
 
     /// Nodes that were heard lately enough to say something about now.
     pub fn fresh_nodes(&self, now: Timestamp) -> impl Iterator<Item = (&NodeName, &NodeHistory)> {
-        self.nodes.iter().filter(move |(_, history)| history.is_fresh(now))
+        self.nodes
+            .iter()
+            .filter(move |(_, history)| history.is_fresh(now))
     }
 }
 
@@ -295,9 +320,13 @@ mod tests {
     #[test]
     fn known_series_are_kept_foreign_ones_counted_and_bad_lines_returned() {
         let mut node = NodeHistory::default();
-        let page = "railscope_rdma_port_up{device=\"mlx5_0\",port=\"1\"} 1\nnode_load1 3\nbroken{\n";
+        let page =
+            "railscope_rdma_port_up{device=\"mlx5_0\",port=\"1\"} 1\nnode_load1 3\nbroken{\n";
         let result = node.ingest(page, at(1));
-        assert_eq!((result.kept, result.unknown, result.errors.len()), (1, 1, 1));
+        assert_eq!(
+            (result.kept, result.unknown, result.errors.len()),
+            (1, 1, 1)
+        );
         assert_eq!(node.value(&RDMA_PORT_UP, &["mlx5_0", "1"]), Some(1.0));
     }
 
@@ -308,20 +337,43 @@ mod tests {
         node.ingest("railscope_rdma_port_up{device=\"b\",port=\"1\"} 1\n", at(2));
         assert_eq!(node.value(&RDMA_PORT_UP, &["a", "1"]), None);
         assert_eq!(node.value(&RDMA_PORT_UP, &["b", "1"]), Some(1.0));
-        node.ingest("railscope_rdma_port_up{device=\"b\",port=\"1\"} 0\n", at(100));
+        node.ingest(
+            "railscope_rdma_port_up{device=\"b\",port=\"1\"} 0\n",
+            at(100),
+        );
         assert_eq!(node.series, 1, "forgotten after the stale time");
-        assert_eq!(node.value(&RDMA_PORT_UP, &["b", "1"]), Some(0.0), "places are found anew");
+        assert_eq!(
+            node.value(&RDMA_PORT_UP, &["b", "1"]),
+            Some(0.0),
+            "places are found anew"
+        );
     }
 
     #[test]
     fn an_increase_survives_a_reset_and_ignores_what_is_older() {
         let mut node = NodeHistory::default();
         for (second, value) in [(0, 100), (10, 110), (20, 4), (30, 6), (30, 99), (25, 99)] {
-            let page = format!("railscope_rdma_port_errors_total{{device=\"a\",port=\"1\",kind=\"symbol\"}} {value}\n");
+            let page = format!(
+                "railscope_rdma_port_errors_total{{device=\"a\",port=\"1\",kind=\"symbol\"}} {value}\n"
+            );
             node.ingest(&page, at(second));
         }
-        let window = node.window(&RDMA_PORT_ERRORS, &["a", "1", "symbol"]).expect("series");
-        assert_eq!(window.increase(60.0), Some(Increase { amount: 16.0, seconds: 30.0 }));
-        assert_eq!(window.increase(10.0), Some(Increase { amount: 2.0, seconds: 10.0 }));
+        let window = node
+            .window(&RDMA_PORT_ERRORS, &["a", "1", "symbol"])
+            .expect("series");
+        assert_eq!(
+            window.increase(60.0),
+            Some(Increase {
+                amount: 16.0,
+                seconds: 30.0
+            })
+        );
+        assert_eq!(
+            window.increase(10.0),
+            Some(Increase {
+                amount: 2.0,
+                seconds: 10.0
+            })
+        );
     }
 }

@@ -73,7 +73,12 @@ pub struct Tracker {
 
 impl Tracker {
     /// Takes the findings of one tick and returns the open incidents, worst first.
-    pub fn tick(&mut self, fabric: &Fabric, findings: Vec<Finding>, now: Timestamp) -> Vec<Incident> {
+    pub fn tick(
+        &mut self,
+        fabric: &Fabric,
+        findings: Vec<Finding>,
+        now: Timestamp,
+    ) -> Vec<Incident> {
         let groups = group(fabric, findings);
         let named: BTreeSet<_> = groups.keys().cloned().collect();
         for (root, findings) in groups {
@@ -88,7 +93,10 @@ impl Tracker {
             suspect.seen_ticks += 1;
             suspect.missed_ticks = 0;
             suspect.open |= suspect.seen_ticks >= OPEN_AFTER_TICKS;
-            suspect.incident = Incident { since: suspect.since, ..incident };
+            suspect.incident = Incident {
+                since: suspect.since,
+                ..incident
+            };
         }
         self.suspects.retain(|root, suspect| {
             if !named.contains(root) {
@@ -113,7 +121,9 @@ fn group(fabric: &Fabric, findings: Vec<Finding>) -> BTreeMap<Part, Vec<Finding>
     let mut groups: BTreeMap<Part, Vec<Finding>> = BTreeMap::new();
     for finding in findings {
         let part = &finding.evidence.part;
-        let parent = parents.get(part).filter(|_| finding.evidence.class == &PORT_DOWN);
+        let parent = parents
+            .get(part)
+            .filter(|_| finding.evidence.class == &PORT_DOWN);
         let root = parent.or_else(|| roots.get(part)).unwrap_or(part).clone();
         groups.entry(root).or_default().push(finding);
     }
@@ -125,11 +135,19 @@ fn group(fabric: &Fabric, findings: Vec<Finding>) -> BTreeMap<Part, Vec<Finding>
 /// A switch swallows its cables when a good share of them is lost, a host only when all of its are:
 /// three dead rails of eight are three faults, or a card's, and not the host's.
 fn parents(fabric: &Fabric, findings: &[Finding]) -> BTreeMap<Part, Part> {
-    let lost: BTreeSet<_> =
-        findings.iter().filter(|f| f.evidence.class == &PORT_DOWN).map(|f| &f.evidence.part).collect();
+    let lost: BTreeSet<_> = findings
+        .iter()
+        .filter(|f| f.evidence.class == &PORT_DOWN)
+        .map(|f| &f.evidence.part)
+        .collect();
     let mut cables: BTreeMap<&Part, Vec<Part>> = BTreeMap::new();
-    for (id, a, b, _) in fabric.links().filter(|(.., link)| link.kind == LinkKind::Cable) {
-        let Some(cable) = fabric.cable_part(id) else { continue };
+    for (id, a, b, _) in fabric
+        .links()
+        .filter(|(.., link)| link.kind == LinkKind::Cable)
+    {
+        let Some(cable) = fabric.cable_part(id) else {
+            continue;
+        };
         for end in [a, b] {
             let part = &fabric.vertex(end).part;
             if matches!(part, Part::Switch(_)) {
@@ -140,16 +158,31 @@ fn parents(fabric: &Fabric, findings: &[Finding]) -> BTreeMap<Part, Part> {
     let mut hosts: BTreeMap<Part, Vec<Part>> = BTreeMap::new();
     for cable in cables.values().flatten() {
         if let Some(node) = cable.node() {
-            hosts.entry(Part::Host(node.clone())).or_default().push(cable.clone());
+            hosts
+                .entry(Part::Host(node.clone()))
+                .or_default()
+                .push(cable.clone());
         }
     }
     let mut parents = BTreeMap::new();
-    let switches = cables.into_iter().map(|(part, cables)| (part.clone(), cables, PARENT_SHARE));
+    let switches = cables
+        .into_iter()
+        .map(|(part, cables)| (part.clone(), cables, PARENT_SHARE));
     // Hosts come first: a switch that lost a whole host's cables among others explains those too.
-    for (parent, children, share) in hosts.into_iter().map(|(part, cables)| (part, cables, 1.0)).chain(switches) {
-        let gone: Vec<_> = children.iter().filter(|child| lost.contains(child)).collect();
+    for (parent, children, share) in hosts
+        .into_iter()
+        .map(|(part, cables)| (part, cables, 1.0))
+        .chain(switches)
+    {
+        let gone: Vec<_> = children
+            .iter()
+            .filter(|child| lost.contains(child))
+            .collect();
         if gone.len() >= PARENT_MIN_CHILDREN && gone.len() as f64 >= share * children.len() as f64 {
-            parents.extend(gone.into_iter().map(|child| (child.clone(), parent.clone())));
+            parents.extend(
+                gone.into_iter()
+                    .map(|child| (child.clone(), parent.clone())),
+            );
         }
     }
     parents
@@ -159,7 +192,11 @@ fn parents(fabric: &Fabric, findings: &[Finding]) -> BTreeMap<Part, Part> {
 fn shared_roots(findings: &[Finding]) -> BTreeMap<Part, Part> {
     let mut roots = BTreeMap::new();
     for finding in findings {
-        let together = finding.evidence.related.iter().chain([&finding.evidence.part]);
+        let together = finding
+            .evidence
+            .related
+            .iter()
+            .chain([&finding.evidence.part]);
         if let Some(first) = together.clone().min() {
             for part in together {
                 let root: &mut Part = roots.entry(part.clone()).or_insert_with(|| first.clone());
@@ -175,21 +212,37 @@ fn shared_roots(findings: &[Finding]) -> BTreeMap<Part, Part> {
 fn describe(fabric: &Fabric, root: &Part, mut findings: Vec<Finding>, now: Timestamp) -> Incident {
     findings.sort_by(|a, b| {
         let rank = |finding: &Finding| (finding.evidence.class.severity, finding.evidence.effect);
-        rank(b).partial_cmp(&rank(a)).unwrap_or(std::cmp::Ordering::Equal)
-            .then_with(|| (&a.evidence.part, &a.evidence.statement).cmp(&(&b.evidence.part, &b.evidence.statement)))
+        rank(b)
+            .partial_cmp(&rank(a))
+            .unwrap_or(std::cmp::Ordering::Equal)
+            .then_with(|| {
+                (&a.evidence.part, &a.evidence.statement)
+                    .cmp(&(&b.evidence.part, &b.evidence.statement))
+            })
     });
-    let worst = findings.first().map_or(&PORT_DOWN, |finding| finding.evidence.class);
+    let worst = findings
+        .first()
+        .map_or(&PORT_DOWN, |finding| finding.evidence.class);
     let class = match root {
         Part::Switch(_) if worst == &PORT_DOWN => &SWITCH_DOWN,
         Part::Host(_) if worst == &PORT_DOWN => &HOST_DOWN,
         _ => worst,
     };
-    let of_parts = findings.iter().flat_map(|f| [&f.evidence.part].into_iter().chain(&f.evidence.related));
+    let of_parts = findings
+        .iter()
+        .flat_map(|f| [&f.evidence.part].into_iter().chain(&f.evidence.related));
     let related: BTreeSet<_> = of_parts.filter(|part| *part != root).cloned().collect();
-    let mut victims: BTreeSet<_> = findings.iter().flat_map(|f| f.evidence.victims.iter().cloned()).collect();
+    let mut victims: BTreeSet<_> = findings
+        .iter()
+        .flat_map(|f| f.evidence.victims.iter().cloned())
+        .collect();
     victims.extend(gpus_behind(fabric, root));
     victims.remove(root);
-    let gpus = victims.iter().chain([root]).filter(|part| matches!(part, Part::Gpu(..))).count();
+    let gpus = victims
+        .iter()
+        .chain([root])
+        .filter(|part| matches!(part, Part::Gpu(..)))
+        .count();
     Incident {
         id: incident_id(root),
         root: root.clone(),
@@ -197,7 +250,10 @@ fn describe(fabric: &Fabric, root: &Part, mut findings: Vec<Finding>, now: Times
         severity: class.severity,
         since: now,
         last_seen: now,
-        effect: findings.iter().map(|finding| finding.evidence.effect).fold(0.0, f64::max),
+        effect: findings
+            .iter()
+            .map(|finding| finding.evidence.effect)
+            .fold(0.0, f64::max),
         related: related.into_iter().collect(),
         victims: victims.into_iter().collect(),
         gpus_affected: gpus,

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use railscope_model::fabric::{LinkId, LinkKind, PartId};
 use railscope_model::identity::{NodeName, Part, PciAddress, RdmaPort};
 use railscope_model::metric::{
-    GPU_UTILIZATION, Metric, PCIE_LINK_SPEED, PCIE_LINK_SPEED_MAX, PCIE_LINK_WIDTH, PCIE_LINK_WIDTH_MAX,
-    RDMA_PORT_SPEED, RDMA_PORT_UP,
+    GPU_UTILIZATION, Metric, PCIE_LINK_SPEED, PCIE_LINK_SPEED_MAX, PCIE_LINK_WIDTH,
+    PCIE_LINK_WIDTH_MAX, RDMA_PORT_SPEED, RDMA_PORT_UP,
 };
 use railscope_model::units::BYTES_PER_SECOND_PER_GBIT;
 
@@ -53,19 +53,40 @@ impl Detector for DegradedLink {
                 "The link trains to what its peers run with.",
             )
         } else {
-            ("A link runs below the rate of its peers.", "The link trains to the rate of its peers.")
+            (
+                "A link runs below the rate of its peers.",
+                "The link trains to the rate of its peers.",
+            )
         };
         let threshold = format!(
             "below what {:.0} % of at least {MIN_PEERS} peers reach; link rates are exact, so any step below counts",
             100.0 * MAJORITY
         );
-        Explanation { check, threshold, clears }
+        Explanation {
+            check,
+            threshold,
+            clears,
+        }
     }
 }
 
-fn evidence(view: &View<'_>, part: Part, class: &'static Class, effect: f64, statement: String) -> Evidence {
+fn evidence(
+    view: &View<'_>,
+    part: Part,
+    class: &'static Class,
+    effect: f64,
+    statement: String,
+) -> Evidence {
     let victims = gpus_behind(view.fabric, &part);
-    Evidence { detector: "degraded-link", part, class, effect, statement, victims, related: Vec::new() }
+    Evidence {
+        detector: "degraded-link",
+        part,
+        class,
+        effect,
+        statement,
+        victims,
+        related: Vec::new(),
+    }
 }
 
 /// One value of one port of one node.
@@ -85,8 +106,14 @@ fn by_port(view: &View<'_>, metric: &'static Metric) -> Vec<PortValue> {
         for (labels, window) in history.series(metric) {
             let mut labels = labels.values();
             let (device, port) = (labels.next().map(str::parse), labels.next().map(str::parse));
-            if let (Some(Ok(device)), Some(Ok(port)), Some(value)) = (device, port, window.value()) {
-                values.push(PortValue { node: node.clone(), port: RdmaPort { device, port }, value, shape });
+            if let (Some(Ok(device)), Some(Ok(port)), Some(value)) = (device, port, window.value())
+            {
+                values.push(PortValue {
+                    node: node.clone(),
+                    port: RdmaPort { device, port },
+                    value,
+                    shape,
+                });
             }
         }
     }
@@ -97,7 +124,10 @@ fn by_port(view: &View<'_>, metric: &'static Metric) -> Vec<PortValue> {
 fn cohorts(values: &[PortValue]) -> BTreeMap<(usize, &RdmaPort), Vec<&PortValue>> {
     let mut cohorts: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for value in values {
-        cohorts.entry((value.shape, &value.port)).or_default().push(value);
+        cohorts
+            .entry((value.shape, &value.port))
+            .or_default()
+            .push(value);
     }
     cohorts
 }
@@ -111,11 +141,23 @@ fn ports_down(view: &View<'_>, out: &mut Vec<Evidence>) {
         let up = peers.iter().filter(|peer| peer.value == 1.0).count();
         for PortValue { node, .. } in peers.iter().filter(|peer| peer.value == 0.0) {
             let labels = [port.device.as_str(), &port.port.to_string()];
-            let window = view.history.node(node).and_then(|history| history.window(&RDMA_PORT_UP, &labels));
+            let window = view
+                .history
+                .node(node)
+                .and_then(|history| history.window(&RDMA_PORT_UP, &labels));
             let was_up = window.is_some_and(|window| window.values().any(|up| up == 1.0));
             if was_up || peers_are_up {
-                let statement = format!("Port {port} of {node} is down; {up} of {} nodes have it up.", peers.len());
-                out.push(evidence(view, Part::HostLink(node.clone(), port.clone()), &PORT_DOWN, 1.0, statement));
+                let statement = format!(
+                    "Port {port} of {node} is down; {up} of {} nodes have it up.",
+                    peers.len()
+                );
+                out.push(evidence(
+                    view,
+                    Part::HostLink(node.clone(), port.clone()),
+                    &PORT_DOWN,
+                    1.0,
+                    statement,
+                ));
             }
         }
     }
@@ -127,14 +169,21 @@ fn ports_slow(view: &View<'_>, out: &mut Vec<Evidence>) {
         let labels = [port.port.device.as_str(), &port.port.port.to_string()];
         let history = view.history.node(&port.node);
         // Where nobody says whether the port is up, its rate still speaks.
-        history.and_then(|history| history.value(&RDMA_PORT_UP, &labels)).is_none_or(|up| up == 1.0)
+        history
+            .and_then(|history| history.value(&RDMA_PORT_UP, &labels))
+            .is_none_or(|up| up == 1.0)
     };
     // A port that is down shows a rate that means nothing.
     let mut ports = by_port(view, &RDMA_PORT_SPEED);
     ports.retain(is_up);
     for ((_, port), peers) in cohorts(&ports) {
-        let Some(norm) = norm(peers.iter().map(|peer| peer.value)) else { continue };
-        for PortValue { node, value: rate, .. } in peers.iter().filter(|peer| peer.value < TOLERANCE * norm) {
+        let Some(norm) = norm(peers.iter().map(|peer| peer.value)) else {
+            continue;
+        };
+        for PortValue {
+            node, value: rate, ..
+        } in peers.iter().filter(|peer| peer.value < TOLERANCE * norm)
+        {
             let statement = format!(
                 "Port {port} of {node} runs at {} Gb/s; its peers on {} nodes run at {} Gb/s.",
                 gigabits(*rate),
@@ -142,7 +191,13 @@ fn ports_slow(view: &View<'_>, out: &mut Vec<Evidence>) {
                 gigabits(norm)
             );
             let part = Part::HostLink(node.clone(), port.clone());
-            out.push(evidence(view, part, &PORT_DEGRADED, 1.0 - rate / norm, statement));
+            out.push(evidence(
+                view,
+                part,
+                &PORT_DEGRADED,
+                1.0 - rate / norm,
+                statement,
+            ));
         }
     }
 }
@@ -154,10 +209,17 @@ fn gigabits(bytes_per_second: f64) -> f64 {
 
 /// Cables that an earlier sweep of the subnet saw and the last complete one did not.
 fn cables_lost(view: &View<'_>, out: &mut Vec<Evidence>) {
-    let Some(swept) = view.subnet_seen else { return };
-    let lost = view.fabric.links().filter(|(.., link)| link.kind == LinkKind::Cable && link.seen < swept);
+    let Some(swept) = view.subnet_seen else {
+        return;
+    };
+    let lost = view
+        .fabric
+        .links()
+        .filter(|(.., link)| link.kind == LinkKind::Cable && link.seen < swept);
     for (id, a, b, link) in lost {
-        let Some(part) = view.fabric.cable_part(id) else { continue };
+        let Some(part) = view.fabric.cable_part(id) else {
+            continue;
+        };
         let end = |id, port: u16| format!("{} port {port}", view.fabric.vertex(id).part);
         let statement = format!(
             "The cable between {} and {} is gone from the subnet; it was last seen {:.0} s before the newest sweep.",
@@ -176,41 +238,67 @@ fn cables_slow(view: &View<'_>, out: &mut Vec<Evidence>) {
     for (id, a, b, link) in view.fabric.links() {
         // A lost cable's speed is of another day.
         let lost = view.subnet_seen.is_some_and(|swept| link.seen < swept);
-        let (LinkKind::Cable, Some(speed), false) = (link.kind, link.speed, lost) else { continue };
-        let host_end = [a, b].into_iter().find(|end| matches!(view.fabric.vertex(*end).part, Part::Nic(..)));
+        let (LinkKind::Cable, Some(speed), false) = (link.kind, link.speed, lost) else {
+            continue;
+        };
+        let host_end = [a, b]
+            .into_iter()
+            .find(|end| matches!(view.fabric.vertex(*end).part, Part::Nic(..)));
         let keys = match host_end {
             Some(nic) => vec![host_cohort(view, nic)],
-            None => [a, b].map(|end| view.fabric.vertex(end).part.to_string()).to_vec(),
+            None => [a, b]
+                .map(|end| view.fabric.vertex(end).part.to_string())
+                .to_vec(),
         };
         for key in keys {
-            cohorts.entry(key).or_default().push((id, speed.bytes_per_second()));
+            cohorts
+                .entry(key)
+                .or_default()
+                .push((id, speed.bytes_per_second()));
         }
     }
     let mut slow = BTreeMap::new();
     for members in cohorts.values() {
-        let Some(norm) = norm(members.iter().map(|(_, rate)| *rate)) else { continue };
+        let Some(norm) = norm(members.iter().map(|(_, rate)| *rate)) else {
+            continue;
+        };
         for (id, rate) in members.iter().filter(|(_, rate)| *rate < TOLERANCE * norm) {
             slow.insert(*id, (*rate, norm, members.len() - 1));
         }
     }
     for (id, (rate, norm, peers)) in slow {
-        let Some(part) = view.fabric.cable_part(id) else { continue };
+        let Some(part) = view.fabric.cable_part(id) else {
+            continue;
+        };
         let statement = format!(
             "The subnet shows {part} at {} Gb/s; {peers} cables of its kind run at {} Gb/s.",
             gigabits(rate),
             gigabits(norm)
         );
-        out.push(evidence(view, part, &PORT_DEGRADED, 1.0 - rate / norm, statement));
+        out.push(evidence(
+            view,
+            part,
+            &PORT_DEGRADED,
+            1.0 - rate / norm,
+            statement,
+        ));
     }
 }
 
 /// Hosts with as many NICs, and the same device of each.
 fn host_cohort(view: &View<'_>, nic: PartId) -> String {
-    let Part::Nic(node, device) = &view.fabric.vertex(nic).part else { return String::new() };
+    let Part::Nic(node, device) = &view.fabric.vertex(nic).part else {
+        return String::new();
+    };
     let host = view.fabric.find(&Part::Host(node.clone()));
     let is_nic = |part: &Part| matches!(part, Part::Nic(..));
-    let inside = host.into_iter().flat_map(|host| view.fabric.neighbours(host)).map(|near| near.peer);
-    let shape = inside.filter(|peer| is_nic(&view.fabric.vertex(*peer).part)).count();
+    let inside = host
+        .into_iter()
+        .flat_map(|host| view.fabric.neighbours(host))
+        .map(|near| near.peer);
+    let shape = inside
+        .filter(|peer| is_nic(&view.fabric.vertex(*peer).part))
+        .count();
     format!("nic {device} of {shape}")
 }
 
@@ -234,8 +322,13 @@ fn pcie_ends(view: &View<'_>) -> Vec<PcieEnd> {
     let mut ends = Vec::new();
     for (node, history) in view.history.fresh_nodes(view.now) {
         for (labels, width) in history.series(&PCIE_LINK_WIDTH) {
-            let Some(Ok(pci)) = labels.values().next().map(str::parse::<PciAddress>) else { continue };
-            let Some((kind, name)) = endpoint(history, pci).filter(|(kind, _)| kind != "bridge") else { continue };
+            let Some(Ok(pci)) = labels.values().next().map(str::parse::<PciAddress>) else {
+                continue;
+            };
+            let Some((kind, name)) = endpoint(history, pci).filter(|(kind, _)| kind != "bridge")
+            else {
+                continue;
+            };
             let at = pci.to_string();
             let value = |metric| history.value(metric, &[&at]);
             ends.push(PcieEnd {
@@ -255,46 +348,75 @@ fn pcie_ends(view: &View<'_>) -> Vec<PcieEnd> {
 }
 
 fn is_busy(history: &NodeHistory, gpu: &str) -> bool {
-    history.value(&GPU_UTILIZATION, &[gpu]).is_some_and(|utilization| utilization >= BUSY_UTILIZATION)
+    history
+        .value(&GPU_UTILIZATION, &[gpu])
+        .is_some_and(|utilization| utilization >= BUSY_UTILIZATION)
 }
 
 /// PCIe links of GPUs and NICs below what they could and their peers do.
 fn pcie_narrow_or_slow(view: &View<'_>, out: &mut Vec<Evidence>) {
     let ends = pcie_ends(view);
-    for kind in ["gpu", "nic"] {
+    for end in &ends {
         // A slot may be narrow by design, so a link is held against peers that could do as much.
-        let peers = |end: &PcieEnd| ends.iter().filter(move |peer| peer.kind == kind && peer.max_lanes == end.max_lanes);
-        for end in ends.iter().filter(|end| end.kind == kind) {
-            let lanes = below(end.lanes, end.max_lanes, || peers(end).filter_map(|peer| peer.lanes).collect());
-            let at_speed = |peer: &&PcieEnd| peer.busy && peer.max_speed == end.max_speed;
-            let speed = below(end.speed.filter(|_| end.busy), end.max_speed, || {
-                peers(end).filter(at_speed).filter_map(|peer| peer.speed).collect()
+        let peers = || ends.iter().filter(|peer| peer.kind == end.kind);
+        let lanes = below(end.lanes, end.max_lanes, || {
+            peers()
+                .filter(|peer| peer.max_lanes == end.max_lanes)
+                .filter_map(|peer| peer.lanes)
+                .collect()
+        });
+        let speed = below(end.speed.filter(|_| end.busy), end.max_speed, || {
+            let alike = |peer: &&PcieEnd| peer.busy && peer.max_speed == end.max_speed;
+            peers()
+                .filter(alike)
+                .filter_map(|peer| peer.speed)
+                .collect()
+        });
+        let shortfalls = [lanes, speed];
+        let mut what = shortfalls
+            .iter()
+            .zip([("lanes", 1.0), ("GT/s", 1e-9)])
+            .filter_map(|(shortfall, (unit, scale))| {
+                shortfall
+                    .as_ref()
+                    .map(|s| format!("{:.0} of {:.0} {unit}", s.value * scale, s.norm * scale))
             });
-            let what = match (lanes, speed) {
-                (None, None) => continue,
-                (Some((now, norm, _)), None) => format!("{now:.0} of {norm:.0} lanes"),
-                (None, Some((now, norm, _))) => format!("{:.1} of {:.1} GT/s", now * 1e-9, norm * 1e-9),
-                (Some((lanes, norm_lanes, _)), Some((speed, norm_speed, _))) => format!(
-                    "{lanes:.0} of {norm_lanes:.0} lanes at {:.1} of {:.1} GT/s",
-                    speed * 1e-9,
-                    norm_speed * 1e-9
-                ),
-            };
-            let [left, count] = [lanes, speed].into_iter().flatten().fold([1.0, 0.0], |[left, _], (now, norm, peers)| {
-                [left * now / norm, peers as f64]
-            });
-            let statement = format!(
-                "The PCIe link of {kind} {} ({}) in {} runs with {what}; {count:.0} peers run with all of it.",
-                end.name, end.pci, end.node
-            );
-            let part = Part::PcieLink(end.node.clone(), end.pci);
-            out.push(evidence(view, part, &PCIE_DEGRADED, 1.0 - left, statement));
-        }
+        let Some(first) = what.next() else { continue };
+        let what = what.fold(first, |all, more| format!("{all} and {more}"));
+        let left: f64 = shortfalls
+            .iter()
+            .flatten()
+            .map(|s| s.value / s.norm)
+            .product();
+        let at_norm = shortfalls
+            .iter()
+            .flatten()
+            .map(|s| s.at_norm)
+            .min()
+            .unwrap_or(0);
+        let statement = format!(
+            "The PCIe link of {} {} ({}) in {} runs with {what}; {at_norm} peers run with all of it.",
+            end.kind, end.name, end.pci, end.node
+        );
+        let part = Part::PcieLink(end.node.clone(), end.pci);
+        out.push(evidence(view, part, &PCIE_DEGRADED, 1.0 - left, statement));
     }
 }
 
-/// Value, norm and number of peers at the norm, if the value is below both what it could be and the norm.
-fn below(value: Option<f64>, max: Option<f64>, peers: impl FnOnce() -> Vec<f64>) -> Option<(f64, f64, usize)> {
+/// How far a value is below what peers reach.
+struct Shortfall {
+    value: f64,
+    norm: f64,
+    /// Peers that reach the norm.
+    at_norm: usize,
+}
+
+/// The shortfall of a value that is below both what it could be and the norm of its peers.
+fn below(
+    value: Option<f64>,
+    max: Option<f64>,
+    peers: impl FnOnce() -> Vec<f64>,
+) -> Option<Shortfall> {
     let value = value?;
     // Without a maximum of its own (a hypervisor hides it) the peers alone decide.
     if max.is_some_and(|max| value >= TOLERANCE * max) {
@@ -302,6 +424,13 @@ fn below(value: Option<f64>, max: Option<f64>, peers: impl FnOnce() -> Vec<f64>)
     }
     let peers = peers();
     let norm = norm(peers.iter().copied())?;
-    let at_norm = peers.iter().filter(|peer| **peer >= TOLERANCE * norm).count();
-    (value < TOLERANCE * norm).then_some((value, norm, at_norm))
+    let at_norm = peers
+        .iter()
+        .filter(|peer| **peer >= TOLERANCE * norm)
+        .count();
+    (value < TOLERANCE * norm).then_some(Shortfall {
+        value,
+        norm,
+        at_norm,
+    })
 }

@@ -23,12 +23,42 @@ struct Limit {
 }
 
 const LIMITS: &[Limit] = &[
-    Limit { kind: "symbol", per_hour: 120.0, at_least: 5.0, source: "NVSentinel: 120 an hour is a bit error rate of 1e-12" },
-    Limit { kind: "link_error_recovery", per_hour: 300.0, at_least: 2.0, source: "NVSentinel: 5 a minute" },
-    Limit { kind: "link_downed", per_hour: 0.0, at_least: 1.0, source: "NVSentinel: any" },
-    Limit { kind: "local_link_integrity", per_hour: 0.0, at_least: 1.0, source: "NVSentinel: any" },
-    Limit { kind: "excessive_buffer_overrun", per_hour: 0.0, at_least: 1.0, source: "NVSentinel: any" },
-    Limit { kind: "receive", per_hour: 36_000.0, at_least: 10.0, source: "NVSentinel: 10 a second" },
+    Limit {
+        kind: "symbol",
+        per_hour: 120.0,
+        at_least: 5.0,
+        source: "NVSentinel: 120 an hour is a bit error rate of 1e-12",
+    },
+    Limit {
+        kind: "link_error_recovery",
+        per_hour: 300.0,
+        at_least: 2.0,
+        source: "NVSentinel: 5 a minute",
+    },
+    Limit {
+        kind: "link_downed",
+        per_hour: 0.0,
+        at_least: 1.0,
+        source: "NVSentinel: any",
+    },
+    Limit {
+        kind: "local_link_integrity",
+        per_hour: 0.0,
+        at_least: 1.0,
+        source: "NVSentinel: any",
+    },
+    Limit {
+        kind: "excessive_buffer_overrun",
+        per_hour: 0.0,
+        at_least: 1.0,
+        source: "NVSentinel: any",
+    },
+    Limit {
+        kind: "receive",
+        per_hour: 36_000.0,
+        at_least: 10.0,
+        source: "NVSentinel: 10 a second",
+    },
 ];
 
 /// The window in which errors are counted: as long as the history reaches at 5 s scrapes.
@@ -53,31 +83,54 @@ impl Detector for LinkErrors {
         for (node, history) in view.history.fresh_nodes(view.now) {
             for (labels, window) in history.series(&RDMA_PORT_ERRORS) {
                 let labels: Vec<_> = labels.values().collect();
-                let [device, port, kind] = labels[..] else { continue };
-                let (Ok(device), Ok(port)) = (device.parse(), port.parse()) else { continue };
+                let [device, port, kind] = labels[..] else {
+                    continue;
+                };
+                let (Ok(device), Ok(port)) = (device.parse(), port.parse()) else {
+                    continue;
+                };
                 if let Some(rise) = window.increase(WINDOW_SECONDS) {
-                    let row = (node.clone(), RdmaPort { device, port }, rise.amount, rise.seconds);
+                    let row = (
+                        node.clone(),
+                        RdmaPort { device, port },
+                        rise.amount,
+                        rise.seconds,
+                    );
                     rises.entry(kind.to_owned()).or_default().push(row);
                 }
             }
         }
         for limit in LIMITS {
             let rows = rises.get(limit.kind).map_or(&[][..], Vec::as_slice);
-            let peers = median(rows.iter().map(|(.., amount, seconds)| amount / seconds)).unwrap_or(0.0);
+            let peers =
+                median(rows.iter().map(|(.., amount, seconds)| amount / seconds)).unwrap_or(0.0);
             for (node, port, amount, seconds) in rows {
                 let per_hour = 3600.0 * amount / seconds;
                 let stands_out = amount / seconds > ABOVE_PEERS * peers;
                 // Judged over the whole window: two errors in the first five seconds are no rate.
                 let over_window = 3600.0 * amount / seconds.max(WINDOW_SECONDS);
                 if *amount >= limit.at_least && over_window > limit.per_hour && stands_out {
-                    out.push(evidence(view, node, port, limit, *amount, *seconds, per_hour, peers * 3600.0));
+                    out.push(evidence(
+                        view,
+                        node,
+                        port,
+                        limit,
+                        *amount,
+                        *seconds,
+                        per_hour,
+                        peers * 3600.0,
+                    ));
                 }
             }
         }
     }
 
     fn explain(&self, evidence: &Evidence) -> Explanation {
-        let limit = LIMITS.iter().find(|limit| evidence.statement.contains(&format!("{} errors", limit.kind)));
+        let limit = LIMITS.iter().find(|limit| {
+            evidence
+                .statement
+                .contains(&format!("{} errors", limit.kind))
+        });
         Explanation {
             check: "An error counter of a port rises faster than its limit, and faster than the same counter of the other ports.",
             threshold: limit.map_or_else(String::new, |limit| {

@@ -1,11 +1,12 @@
 //! Host ports that hang on a leaf of another rail.
 
-use railscope_model::identity::{Part, RdmaPort};
+use railscope_model::fabric::LinkKind;
+use railscope_model::identity::{NodeName, Part, RdmaDevice, RdmaPort};
 
 use crate::core::classes::MISCABLED_RAIL;
 use crate::core::detector::{Detector, Evidence, Explanation, View};
 use crate::core::inventory::gpus_behind;
-use crate::topology::rails::Misplaced;
+use crate::topology::Misplaced;
 
 struct MiscabledRail;
 
@@ -28,8 +29,56 @@ impl Detector for MiscabledRail {
     fn explain(&self, _evidence: &Evidence) -> Explanation {
         Explanation {
             check: "A host port hangs on a leaf whose other ports belong to another rail.",
-            threshold: String::from("the fabric is rail-optimised by the great majority of its leaves, and this cable is not"),
+            threshold: String::from(
+                "the fabric is rail-optimised by the great majority of its leaves, and this cable is not",
+            ),
             clears: "The subnet shows the cable at a leaf of its own rail.",
         }
+    }
+}
+
+fn evidence(view: &View<'_>, wrong: &Misplaced) -> Evidence {
+    let link = |host: &NodeName, device: &RdmaDevice| {
+        let part = Part::Nic(host.clone(), device.clone());
+        Part::HostLink(host.clone(), cabled_port(view, &part, device))
+    };
+    let part = link(&wrong.host, &wrong.device);
+    let mut statement = format!(
+        "{} of {} belongs to rail {} and hangs on {} of rail {}",
+        wrong.device, wrong.host, wrong.rail, wrong.leaf, wrong.leaf_rail
+    );
+    if let Some(expected) = &wrong.expected_leaf {
+        statement += &format!("; its place is {expected}");
+    }
+    if let Some((host, device)) = &wrong.swapped_with {
+        statement += &format!("; it is swapped with {device} of {host}");
+    }
+    statement.push('.');
+    Evidence {
+        detector: "miscabled-rail",
+        class: &MISCABLED_RAIL,
+        // One or two hops more for this NIC's traffic; what that costs depends on the load of the spines.
+        effect: 0.0,
+        statement,
+        victims: gpus_behind(view.fabric, &part),
+        related: wrong
+            .swapped_with
+            .iter()
+            .map(|(host, device)| link(host, device))
+            .collect(),
+        part,
+    }
+}
+
+/// The port of a device that has a cable, which the fabric knows; port 1 where it does not.
+fn cabled_port(view: &View<'_>, nic: &Part, device: &RdmaDevice) -> RdmaPort {
+    let id = view.fabric.find(nic);
+    let cables = id.into_iter().flat_map(|id| view.fabric.neighbours(id));
+    let port = cables
+        .filter(|near| near.link.kind == LinkKind::Cable)
+        .find_map(|near| u8::try_from(near.port).ok());
+    RdmaPort {
+        device: device.clone(),
+        port: port.unwrap_or(1),
     }
 }

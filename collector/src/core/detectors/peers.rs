@@ -31,7 +31,11 @@ mod tests {
     fn the_norm_needs_peers_and_a_majority() {
         assert_eq!(norm([16.0, 16.0, 8.0]), None);
         assert_eq!(norm([16.0, 16.0, 16.0, 8.0]), Some(16.0));
-        assert_eq!(norm([16.0, 16.0, 8.0, 8.0]), Some(8.0), "half is no majority");
+        assert_eq!(
+            norm([16.0, 16.0, 8.0, 8.0]),
+            Some(8.0),
+            "half is no majority"
+        );
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! GPUs that their driver holds back while their peers run free.
 
 use railscope_model::identity::{GpuIndex, NodeName, Part};
-use railscope_model::metric::{GPU, GPU_CLOCK, GPU_CLOCK_EVENT, GPU_CLOCK_EVENT_SECONDS, GPU_UTILIZATION};
+use railscope_model::metric::{
+    GPU, GPU_CLOCK, GPU_CLOCK_EVENT, GPU_CLOCK_EVENT_SECONDS, GPU_UTILIZATION,
+};
 
 use super::peers::{MIN_PEERS, median};
 use crate::core::classes::GPU_SLOW;
@@ -19,7 +21,13 @@ const WINDOW_SECONDS: f64 = 60.0;
 const MIN_EVENT_SHARE: f64 = 0.05;
 /// Events that slow a GPU down, worst first. `sw_power_cap` is normal under load, so it counts only
 /// together with the drop below peers, as all of them do.
-const SLOWDOWNS: &[&str] = &["hw_power_brake", "hw_thermal", "hw_slowdown", "sw_thermal", "sw_power_cap"];
+const SLOWDOWNS: &[&str] = &[
+    "hw_power_brake",
+    "hw_thermal",
+    "hw_slowdown",
+    "sw_thermal",
+    "sw_power_cap",
+];
 
 struct SlowGpu;
 
@@ -50,7 +58,9 @@ impl Detector for SlowGpu {
         products.dedup();
         for product in products {
             let peers: Vec<_> = gpus.iter().filter(|gpu| gpu.product == product).collect();
-            let Some(norm) = median(peers.iter().map(|gpu| gpu.clock_hertz)).filter(|_| peers.len() >= MIN_PEERS) else {
+            let Some(norm) = median(peers.iter().map(|gpu| gpu.clock_hertz))
+                .filter(|_| peers.len() >= MIN_PEERS)
+            else {
                 continue;
             };
             for gpu in &peers {
@@ -81,11 +91,21 @@ fn busy_gpus<'a>(view: &View<'a>) -> Vec<BusyGpu<'a>> {
     for (node, history) in view.history.fresh_nodes(view.now) {
         for (labels, _) in history.series(&GPU) {
             let index = labels.values().next().unwrap_or_default();
-            let product = name.and_then(|name| labels.values().nth(name)).unwrap_or_default();
-            let busy = history.value(&GPU_UTILIZATION, &[index]).is_some_and(|u| u >= BUSY_UTILIZATION);
+            let product = name
+                .and_then(|name| labels.values().nth(name))
+                .unwrap_or_default();
+            let busy = history
+                .value(&GPU_UTILIZATION, &[index])
+                .is_some_and(|u| u >= BUSY_UTILIZATION);
             let clock = history.value(&GPU_CLOCK, &[index, "sm"]);
             if let (true, Some(clock_hertz), Ok(gpu)) = (busy, clock, index.parse()) {
-                gpus.push(BusyGpu { node, history, gpu, product, clock_hertz });
+                gpus.push(BusyGpu {
+                    node,
+                    history,
+                    gpu,
+                    product,
+                    clock_hertz,
+                });
             }
         }
     }
@@ -100,9 +120,15 @@ fn slowdown(gpu: &BusyGpu<'_>) -> Option<String> {
         let seconds = gpu.history.window(&GPU_CLOCK_EVENT_SECONDS, &labels);
         match seconds.and_then(|window| window.increase(WINDOW_SECONDS)) {
             // The duration is the better witness: it misses nothing between two samples.
-            Some(rise) => (rise.rate() >= MIN_EVENT_SHARE)
-                .then(|| format!("{reason} held it down for {:.0} % of the last {:.0} s", 100.0 * rise.rate(), rise.seconds)),
-            None => (gpu.history.value(&GPU_CLOCK_EVENT, &labels) == Some(1.0)).then(|| format!("{reason} holds it down")),
+            Some(rise) => (rise.rate() >= MIN_EVENT_SHARE).then(|| {
+                format!(
+                    "{reason} held it down for {:.0} % of the last {:.0} s",
+                    100.0 * rise.rate(),
+                    rise.seconds
+                )
+            }),
+            None => (gpu.history.value(&GPU_CLOCK_EVENT, &labels) == Some(1.0))
+                .then(|| format!("{reason} holds it down")),
         }
     })
 }

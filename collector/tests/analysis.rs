@@ -1,0 +1,394 @@
+//! From exporters' pages and subnet text to incidents: one fault in, one named part out.
+
+use railscope_collector::core::analyzer::{Analyzer, ClusterView};
+use railscope_collector::subnet::parse_ibnetdiscover;
+use railscope_model::fabric::Timestamp;
+use railscope_model::identity::NodeName;
+
+const NODES: usize = 8;
+const RAILS: usize = 4;
+
+fn at(seconds: u64) -> Timestamp {
+    Timestamp(1_700_000_000_000 + seconds * 1000)
+}
+
+fn node(index: usize) -> NodeName {
+    format!("n{index}").parse().expect("a name")
+}
+
+/// A healthy page of one node, with counters that have run for `seconds`.
+fn page(node: usize, seconds: u64) -> String {
+    let mut page = String::new();
+    for rail in 0..RAILS {
+        let (nic, gpu) = (
+            format!("0000:{:02x}:00.0", 0x10 + rail),
+            format!("0000:{:02x}:00.0", 0x20 + rail),
+        );
+        let guid = 0x1000 + 16 * node + rail;
+        let events = seconds as f64 * 0.001;
+        page += &format!(
+            r#"railscope_rdma_port_info{{device="mlx5_{rail}",port="1",pci="{nic}",netdev="",node_guid="{guid:#018x}",port_guid="",link_layer="InfiniBand",driver="mlx5_core",numa_node="0"}} 1
+railscope_rdma_port_up{{device="mlx5_{rail}",port="1"}} 1
+railscope_rdma_port_speed_bytes_per_second{{device="mlx5_{rail}",port="1"}} 5e10
+railscope_rdma_port_errors_total{{device="mlx5_{rail}",port="1",kind="symbol"}} 3
+railscope_pcie_path_info{{pci="{nic}",kind="nic",name="mlx5_{rail}",parent="",root_port="",numa_node="0"}} 1
+railscope_pcie_path_info{{pci="{gpu}",kind="gpu",name="{rail}",parent="",root_port="",numa_node="0"}} 1
+railscope_pcie_link_width_lanes{{pci="{nic}"}} 16
+railscope_pcie_link_max_width_lanes{{pci="{nic}"}} 16
+railscope_pcie_link_transfers_per_second{{pci="{nic}"}} 32e9
+railscope_pcie_link_max_transfers_per_second{{pci="{nic}"}} 32e9
+railscope_pcie_link_width_lanes{{pci="{gpu}"}} 16
+railscope_pcie_link_max_width_lanes{{pci="{gpu}"}} 16
+railscope_pcie_link_transfers_per_second{{pci="{gpu}"}} 32e9
+railscope_pcie_link_max_transfers_per_second{{pci="{gpu}"}} 32e9
+railscope_gpu_info{{gpu="{rail}",uuid="GPU-{node}-{rail}",pci="{gpu}",name="H100",serial="",vbios="",driver="",architecture="",numa_node="0"}} 1
+railscope_gpu_nic_info{{gpu="{rail}",device="mlx5_{rail}",hop="PIX",nearest="true"}} 1
+railscope_gpu_utilization_ratio{{gpu="{rail}"}} 1
+railscope_gpu_clock_hertz{{gpu="{rail}",clock="sm"}} 1.98e9
+railscope_gpu_clock_event_active{{gpu="{rail}",reason="hw_thermal"}} 0
+railscope_gpu_clock_event_seconds_total{{gpu="{rail}",reason="sw_power_cap"}} {events}
+railscope_gpu_clock_event_seconds_total{{gpu="{rail}",reason="hw_thermal"}} 0
+"#
+        );
+    }
+    page
+}
+
+/// How a fault changes a node's page: node, seconds since the start, page.
+type Fault = dyn Fn(usize, u64, String) -> String;
+
+/// A healthy cluster for ten ticks, then twenty with the fault.
+fn run(fault: &Fault) -> ClusterView {
+    let mut analyzer = Analyzer::default();
+    analyzer.set_targets(&(0..NODES).map(node).collect::<Vec<_>>());
+    let mut view = analyzer.tick(at(0));
+    for tick in 1..=30 {
+        let seconds = 5 * tick;
+        for index in 0..NODES {
+            let mut text = page(index, seconds);
+            if tick > 10 {
+                text = fault(index, seconds, text);
+            }
+            let result = analyzer.ingest(&node(index), &text, at(seconds));
+            assert_eq!(
+                (result.unknown, result.errors),
+                (0, vec![]),
+                "the test speaks the catalogue's words"
+            );
+        }
+        view = analyzer.tick(at(seconds));
+    }
+    view
+}
+
+/// The incidents as `class part [victims]` lines.
+fn incidents(view: &ClusterView) -> Vec<String> {
+    let parts = |parts: &[railscope_model::identity::Part]| {
+        parts
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    let line = |i: &railscope_collector::core::incident::Incident| {
+        format!(
+            "{} {} gpus={} [{}]",
+            i.class.name,
+            i.root,
+            i.gpus_affected,
+            parts(&i.victims)
+        )
+    };
+    view.incidents.iter().map(line).collect()
+}
+
+fn check(fault: &Fault, expected: &[&str]) {
+    let view = run(fault);
+    assert_eq!(incidents(&view), expected, "{:#?}", view.incidents);
+}
+
+/// Replaces the value of one series on one node.
+fn set(node: usize, series: &'static str, value: impl Fn(u64) -> f64 + 'static) -> Box<Fault> {
+    Box::new(move |index, seconds, page: String| {
+        if index != node {
+            return page;
+        }
+        let replace = |line: &str| match line.strip_prefix(series) {
+            Some(_) => format!("{series} {}\n", value(seconds)),
+            None => format!("{line}\n"),
+        };
+        let changed: String = page.lines().map(replace).collect();
+        assert_ne!(changed, page, "{series} stands on the page");
+        changed
+    })
+}
+
+#[test]
+fn a_healthy_cluster_has_no_incident() {
+    check(&|_, _, page| page, &[]);
+}
+
+#[test]
+fn a_narrow_pcie_link_of_a_nic_is_named_with_the_gpu_that_uses_it() {
+    check(
+        &set(
+            3,
+            r#"railscope_pcie_link_width_lanes{pci="0000:12:00.0"}"#,
+            |_| 8.0,
+        ),
+        &["pcie-degraded pcie/n3:0000:12:00.0 gpus=1 [gpu/n3:2]"],
+    );
+}
+
+#[test]
+fn a_slow_pcie_link_of_an_idle_gpu_is_power_saving_and_of_a_busy_one_a_fault() {
+    let slow = set(
+        5,
+        r#"railscope_pcie_link_transfers_per_second{pci="0000:21:00.0"}"#,
+        |_| 8e9,
+    );
+    let idle = set(5, r#"railscope_gpu_utilization_ratio{gpu="1"}"#, |_| 0.0);
+    check(
+        &slow,
+        &["pcie-degraded pcie/n5:0000:21:00.0 gpus=1 [gpu/n5:1]"],
+    );
+    check(
+        &move |node, seconds, page| idle(node, seconds, slow(node, seconds, page)),
+        &[],
+    );
+}
+
+#[test]
+fn a_port_that_goes_down_is_named() {
+    check(
+        &set(
+            2,
+            r#"railscope_rdma_port_up{device="mlx5_1",port="1"}"#,
+            |_| 0.0,
+        ),
+        &["port-down link/n2:mlx5_1/1 gpus=1 [gpu/n2:1]"],
+    );
+}
+
+#[test]
+fn a_port_below_its_peers_rate_is_named() {
+    check(
+        &set(
+            2,
+            r#"railscope_rdma_port_speed_bytes_per_second{device="mlx5_1",port="1"}"#,
+            |_| 2.5e10,
+        ),
+        &["port-degraded link/n2:mlx5_1/1 gpus=1 [gpu/n2:1]"],
+    );
+}
+
+#[test]
+fn errors_that_rise_fast_are_named_and_slow_ones_and_common_ones_are_not() {
+    let series = r#"railscope_rdma_port_errors_total{device="mlx5_0",port="1",kind="symbol"}"#;
+    check(
+        &set(6, series, |seconds| 2.0 * seconds as f64),
+        &["link-errors link/n6:mlx5_0/1 gpus=1 [gpu/n6:0]"],
+    );
+    check(&set(6, series, |seconds| (seconds / 60) as f64), &[]);
+    let everywhere = |_: usize, seconds: u64, page: String| {
+        page.replace(
+            r#"kind="symbol"} 3"#,
+            &format!(r#"kind="symbol"}} {}"#, 2 * seconds),
+        )
+    };
+    check(&everywhere, &[]);
+}
+
+#[test]
+fn a_gpu_with_a_low_clock_and_a_reason_is_slow_and_with_a_low_clock_alone_is_not() {
+    let clock = set(
+        1,
+        r#"railscope_gpu_clock_hertz{gpu="3",clock="sm"}"#,
+        |_| 1.2e9,
+    );
+    let event = set(
+        1,
+        r#"railscope_gpu_clock_event_seconds_total{gpu="3",reason="hw_thermal"}"#,
+        |s| s as f64,
+    );
+    check(&clock, &[]);
+    check(&event, &[]);
+    check(
+        &move |node, seconds, page| event(node, seconds, clock(node, seconds, page)),
+        &["gpu-slow gpu/n1:3 gpus=1 []"],
+    );
+}
+
+#[test]
+fn a_node_that_falls_silent_says_nothing_about_its_parts() {
+    // Its last page had a port down, once: one tick opens nothing, and later nothing is known.
+    let down = set(
+        4,
+        r#"railscope_rdma_port_up{device="mlx5_1",port="1"}"#,
+        |_| 0.0,
+    );
+    let mut analyzer = Analyzer::default();
+    for index in 0..NODES {
+        analyzer.ingest(&node(index), &page(index, 5), at(5));
+    }
+    analyzer.ingest(&node(4), &down(4, 10, page(4, 10)), at(10));
+    let opened = |view: ClusterView| incidents(&view).len();
+    let ticks: Vec<_> = (0..30)
+        .map(|tick| opened(analyzer.tick(at(200 + 5 * tick))))
+        .collect();
+    assert_eq!(ticks, vec![0; 30]);
+}
+
+#[test]
+fn one_bad_scrape_opens_nothing_and_a_closed_incident_waits_for_twelve_quiet_ticks() {
+    let down = set(
+        0,
+        r#"railscope_rdma_port_up{device="mlx5_2",port="1"}"#,
+        |_| 0.0,
+    );
+    let mut analyzer = Analyzer::default();
+    let mut open = Vec::new();
+    for tick in 1..=24 {
+        for index in 0..NODES {
+            let mut text = page(index, 5 * tick);
+            if [2, 5, 6].contains(&tick) {
+                text = down(index, 5 * tick, text);
+            }
+            analyzer.ingest(&node(index), &text, at(5 * tick));
+        }
+        if !incidents(&analyzer.tick(at(5 * tick))).is_empty() {
+            open.push(tick);
+        }
+    }
+    assert_eq!(open, (6..=17).collect::<Vec<_>>());
+}
+
+/// What `ibnetdiscover` prints of leaves `leaf-0`… with node `n` on port n+1 of the leaf of its rail,
+/// without the cables in `cut`.
+fn subnet(cut: &[(usize, usize)]) -> String {
+    let mut text = String::from("#\n# Topology file: generated on Thu Nov 19 10:00:00 2026\n#\n");
+    let (leaf, spine) = (|rail: usize| 0xa000 + rail, |spine: usize| 0xb000 + spine);
+    let hca = |node: usize, rail: usize| 0x1000 + 16 * node + rail;
+    for rail in 0..RAILS {
+        let guid = leaf(rail);
+        text += &format!(
+            "\nvendid=0x2c9\ndevid=0xd2f2\nsysimgguid={guid:#x}\nswitchguid={guid:#x}({guid:x})\n"
+        );
+        text += &format!(
+            "Switch\t65 \"S-{guid:016x}\"\t\t# \"MF0;leaf-{rail}:MQM9790/U1\" enhanced port 0 lid {} lmc 0\n",
+            10 + rail
+        );
+        for node in (0..NODES).filter(|node| !cut.contains(&(*node, rail))) {
+            let hca = hca(node, rail);
+            text += &format!(
+                "[{}]\t\"H-{hca:016x}\"[1]({hca:x}) \t\t# \"n{node} mlx5_{rail}\" lid {} 4xNDR\n",
+                node + 1,
+                100 + hca
+            );
+        }
+        for s in 0..2 {
+            text += &format!(
+                "[{}]\t\"S-{:016x}\"[{}]\t\t# \"MF0;spine-{s}:MQM9790/U1\" lid {} 4xNDR\n",
+                33 + s,
+                spine(s),
+                rail + 1,
+                20 + s
+            );
+        }
+    }
+    for s in 0..2 {
+        let guid = spine(s);
+        text += &format!(
+            "\nvendid=0x2c9\ndevid=0xd2f2\nsysimgguid={guid:#x}\nswitchguid={guid:#x}({guid:x})\n"
+        );
+        text += &format!(
+            "Switch\t65 \"S-{guid:016x}\"\t\t# \"MF0;spine-{s}:MQM9790/U1\" enhanced port 0 lid {} lmc 0\n",
+            20 + s
+        );
+        for rail in 0..RAILS {
+            text += &format!(
+                "[{}]\t\"S-{:016x}\"[{}]\t\t# \"MF0;leaf-{rail}:MQM9790/U1\" lid {} 4xNDR\n",
+                rail + 1,
+                leaf(rail),
+                33 + s,
+                10 + rail
+            );
+        }
+    }
+    for node in 0..NODES {
+        for rail in (0..RAILS).filter(|rail| !cut.contains(&(node, *rail))) {
+            let (guid, leaf) = (hca(node, rail), leaf(rail));
+            text += &format!(
+                "\nvendid=0x2c9\ndevid=0x1021\nsysimgguid={guid:#x}\ncaguid={guid:#x}\nCa\t1 \"H-{guid:016x}\"\t\t# \"n{node} mlx5_{rail}\"\n"
+            );
+            text += &format!(
+                "[1]({guid:x}) \t\"S-{leaf:016x}\"[{}]\t\t# lid {} lmc 0 \"MF0;leaf-{rail}:MQM9790/U1\" lid {} 4xNDR\n",
+                node + 1,
+                100 + guid,
+                10 + rail
+            );
+        }
+    }
+    text
+}
+
+/// Two sweeps: the first whole, the second as cut; then enough ticks to open.
+fn run_subnet(second: &str) -> ClusterView {
+    let mut analyzer = Analyzer::default();
+    analyzer.take_subnet(parse_ibnetdiscover(&subnet(&[])), at(0));
+    assert_eq!(
+        incidents(&analyzer.tick(at(0))),
+        [""; 0],
+        "a whole subnet is healthy"
+    );
+    analyzer.take_subnet(parse_ibnetdiscover(second), at(60));
+    analyzer.tick(at(60));
+    analyzer.tick(at(65))
+}
+
+#[test]
+fn a_cable_that_leaves_the_subnet_is_named_without_any_exporter() {
+    assert_eq!(
+        incidents(&run_subnet(&subnet(&[(5, 2)]))),
+        ["port-down link/n5:mlx5_2/1 gpus=0 []"]
+    );
+}
+
+#[test]
+fn a_host_that_loses_every_cable_is_one_incident() {
+    let cut: Vec<_> = (0..RAILS).map(|rail| (5, rail)).collect();
+    assert_eq!(
+        incidents(&run_subnet(&subnet(&cut))),
+        ["host-down host/n5 gpus=0 []"]
+    );
+}
+
+#[test]
+fn a_leaf_that_loses_its_hosts_is_one_incident() {
+    let cut: Vec<_> = (0..NODES).map(|node| (node, 1)).collect();
+    assert_eq!(
+        incidents(&run_subnet(&subnet(&cut))),
+        ["switch-down switch/leaf-1 gpus=0 []"]
+    );
+}
+
+#[test]
+fn a_sweep_that_ends_early_takes_nothing_away() {
+    let whole = subnet(&[]);
+    let view = run_subnet(&whole[..whole.len() / 3]);
+    assert_eq!(incidents(&view), [""; 0]);
+    assert_eq!(view.fabric.count_parts().get("switch"), Some(&(RAILS + 2)));
+}
+
+#[test]
+fn the_same_pages_give_the_same_incidents_to_the_byte() {
+    let fault = set(
+        3,
+        r#"railscope_pcie_link_width_lanes{pci="0000:12:00.0"}"#,
+        |_| 8.0,
+    );
+    assert_eq!(
+        format!("{:?}", run(&fault).incidents),
+        format!("{:?}", run(&fault).incidents)
+    );
+}
