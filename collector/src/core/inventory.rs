@@ -1,7 +1,9 @@
 //! What exporters say a node is made of, as parts of the fabric.
 
+use std::str::FromStr;
+
 use railscope_model::fabric::{Equipment, Fabric, Link, LinkKind, PartId, Timestamp, Witness};
-use railscope_model::identity::{GpuIndex, NodeName, Part, PciAddress, RdmaDevice};
+use railscope_model::identity::{NodeName, Part, PciAddress};
 use railscope_model::metric::{GPU, GPU_NIC, Metric, PCIE_PATH, RDMA_PORT};
 use railscope_model::reading::Labels;
 
@@ -13,80 +15,77 @@ fn label<'a>(metric: &Metric, labels: &'a Labels, name: &str) -> Option<&'a str>
     labels.values().nth(place).filter(|value| !value.is_empty())
 }
 
+/// A label of an info series by name, read as what it should be.
+fn read<T: FromStr>(metric: &Metric, labels: &Labels, name: &str) -> Option<T> {
+    label(metric, labels, name)?.parse().ok()
+}
+
 /// Adds host, GPUs and NICs of a node, and which NIC each GPU uses.
 pub fn merge_node(fabric: &mut Fabric, node: &NodeName, history: &NodeHistory, now: Timestamp) {
     let host = fabric.upsert(Part::Host(node.clone()), Equipment::Host);
-    let edge = |kind| Link {
+    for (part, equipment) in parts(node, history) {
+        let id = fabric.upsert(part, equipment);
+        fabric.connect(host, id, edge(LinkKind::Inside, now));
+    }
+    for (labels, _) in history.series(&GPU_NIC) {
+        let gpu = read(&GPU_NIC, labels, "gpu").map(|gpu| Part::Gpu(node.clone(), gpu));
+        let nic = read(&GPU_NIC, labels, "device").map(|device| Part::Nic(node.clone(), device));
+        let ids = (
+            gpu.and_then(|gpu| fabric.find(&gpu)),
+            nic.and_then(|nic| fabric.find(&nic)),
+        );
+        let nearest = label(&GPU_NIC, labels, "nearest") == Some("true");
+        if let (true, (Some(gpu), Some(nic))) = (nearest, ids) {
+            fabric.connect(gpu, nic, edge(LinkKind::Pcie, now));
+        }
+    }
+}
+
+fn edge(kind: LinkKind, now: Timestamp) -> Link {
+    Link {
         kind,
         ports: (0, 0),
         speed: None,
         witness: Witness::Exporter,
         seen: now,
-    };
-    let inside = |fabric: &mut Fabric, part, equipment| {
-        let id = fabric.upsert(part, equipment);
-        fabric.connect(host, id, edge(LinkKind::Inside));
-        id
-    };
+    }
+}
+
+/// GPUs and NICs of a node. A GPU that PCIe and NVML both know comes twice, NVML's word last.
+fn parts(node: &NodeName, history: &NodeHistory) -> Vec<(Part, Equipment)> {
+    let mut parts = Vec::new();
     for (labels, _) in history.series(&PCIE_PATH) {
-        let gpu = label(&PCIE_PATH, labels, "kind") == Some("gpu");
-        let index =
-            label(&PCIE_PATH, labels, "name").and_then(|name| name.parse::<GpuIndex>().ok());
-        if let (true, Some(index)) = (gpu, index) {
-            let pci = label(&PCIE_PATH, labels, "pci").and_then(|pci| pci.parse().ok());
-            inside(
-                fabric,
-                Part::Gpu(node.clone(), index),
-                Equipment::Gpu { uuid: None, pci },
-            );
+        if label(&PCIE_PATH, labels, "kind") == Some("gpu")
+            && let Some(gpu) = read(&PCIE_PATH, labels, "name")
+        {
+            let equipment = Equipment::Gpu {
+                uuid: None,
+                pci: read(&PCIE_PATH, labels, "pci"),
+            };
+            parts.push((Part::Gpu(node.clone(), gpu), equipment));
         }
     }
     for (labels, _) in history.series(&GPU) {
-        if let Some(index) = label(&GPU, labels, "gpu").and_then(|gpu| gpu.parse().ok()) {
-            let pci = label(&GPU, labels, "pci").and_then(|pci| pci.parse().ok());
+        if let Some(gpu) = read(&GPU, labels, "gpu") {
             let uuid = label(&GPU, labels, "uuid").map(str::to_owned);
-            inside(
-                fabric,
-                Part::Gpu(node.clone(), index),
-                Equipment::Gpu { uuid, pci },
-            );
+            let equipment = Equipment::Gpu {
+                uuid,
+                pci: read(&GPU, labels, "pci"),
+            };
+            parts.push((Part::Gpu(node.clone(), gpu), equipment));
         }
     }
     for (labels, _) in history.series(&RDMA_PORT) {
-        if let Some(device) =
-            label(&RDMA_PORT, labels, "device").and_then(|device| device.parse().ok())
-        {
-            let pci = label(&RDMA_PORT, labels, "pci").and_then(|pci| pci.parse().ok());
-            let guid = label(&RDMA_PORT, labels, "node_guid").and_then(|guid| guid.parse().ok());
-            inside(
-                fabric,
-                Part::Nic(node.clone(), device),
-                Equipment::Nic {
-                    guid,
-                    pci,
-                    rail: None,
-                },
-            );
+        if let Some(device) = read(&RDMA_PORT, labels, "device") {
+            let equipment = Equipment::Nic {
+                guid: read(&RDMA_PORT, labels, "node_guid"),
+                pci: read(&RDMA_PORT, labels, "pci"),
+                rail: None,
+            };
+            parts.push((Part::Nic(node.clone(), device), equipment));
         }
     }
-    for (labels, _) in history.series(&GPU_NIC) {
-        let pair = (
-            label(&GPU_NIC, labels, "gpu"),
-            label(&GPU_NIC, labels, "device"),
-        );
-        let (Some(Ok(gpu)), Some(Ok(device))) = (pair.0.map(str::parse), pair.1.map(str::parse))
-        else {
-            continue;
-        };
-        let nearest = label(&GPU_NIC, labels, "nearest") == Some("true");
-        let ids = (
-            fabric.find(&Part::Gpu(node.clone(), gpu)),
-            fabric.find(&Part::Nic(node.clone(), device)),
-        );
-        if let (true, (Some(gpu), Some(nic))) = (nearest, ids) {
-            fabric.connect(gpu, nic, edge(LinkKind::Pcie));
-        }
-    }
+    parts
 }
 
 /// Which GPU or NIC of a node sits at a PCI address.
@@ -102,16 +101,6 @@ pub fn endpoint(history: &NodeHistory, pci: PciAddress) -> Option<(String, Strin
             (text("kind"), text("name"))
         })
     })
-}
-
-/// The PCI function of an RDMA device of a node.
-pub fn device_at<'a>(history: &'a NodeHistory, device: &RdmaDevice) -> Option<&'a str> {
-    let found = |labels: &&Labels| label(&RDMA_PORT, labels, "device") == Some(device.as_str());
-    history
-        .series(&RDMA_PORT)
-        .map(|(labels, _)| labels)
-        .find(found)
-        .and_then(|labels| label(&RDMA_PORT, labels, "pci"))
 }
 
 /// GPUs that a fault of this part slows: those that use the NIC, sit in the host, or hang behind the switch.
