@@ -388,7 +388,7 @@ fn a_lost_gpu_does_not_move_the_ordinals_of_the_others() {
         series.keys().any(|key| key.contains(&uuid))
     };
     eventually("read", || [0, 2, 3].into_iter().all(known));
-    assert!(node.status("1", "failed"));
+    eventually("said", || node.status("1", "failed"));
 }
 
 #[test]
@@ -405,10 +405,8 @@ fn what_one_gpu_does_not_support_is_absent_and_said_once() {
     let memory = r#"railscope_gpu_temperature_celsius{gpu="1",sensor="memory"}"#;
     assert_eq!(node.value(memory), None);
     assert!(node.temperature(1).is_some());
-    assert!(
-        node.value(r#"railscope_gpu_power_watts{gpu="0"}"#)
-            .is_some()
-    );
+    let power = r#"railscope_gpu_power_watts{gpu="0"}"#;
+    eventually("the other GPU is read", || node.value(power).is_some());
     let statuses = node.series(Profile::Full);
     let of_gpu = statuses.keys().filter(|key| key.contains(r#"device="1""#));
     assert_eq!(of_gpu.count(), 1);
@@ -451,7 +449,7 @@ fn a_worker_that_crashes_is_started_again_and_leaves_no_zombie() {
     node.all_fresh_but(&[], 41);
     let errors = node.value(r#"railscope_source_errors_total{source="gpu"}"#);
     assert!(errors >= Some(1.0), "{errors:?}");
-    assert_eq!(zombies(), 0);
+    eventually("every dead worker is reaped", || zombies() == 0);
 }
 
 #[test]
@@ -488,23 +486,4 @@ fn a_driver_that_is_unloaded_takes_its_values_along() {
     unload_driver(node.dir.path()).expect("unloads");
     eventually("absent", || node.status("", "absent"));
     assert_eq!(node.temperature(1), None);
-}
-
-#[test]
-fn a_worker_that_writes_nonsense_or_does_not_start_harms_nobody() {
-    let shell =
-        |script: &str| -> Vec<PathBuf> { ["/bin/sh", "-c", script].map(PathBuf::from).into() };
-    let library = || PathBuf::from("libnvidia-ml.so.1");
-    let nonsense = exporter(
-        library(),
-        shell("echo '{'; echo '{\"scope\":\"gpu/1\"}'; exec cat"),
-    );
-    let errors = r#"railscope_source_errors_total{source="gpu"}"#;
-    eventually("counted", || {
-        series(&nonsense, Profile::Full).get(errors) == Some(&2.0)
-    });
-    let endless = exporter(library(), shell("exec tr '\\0' x < /dev/zero"));
-    eventually("given up", || status_of(&endless, "", "failed"));
-    let missing = exporter(library(), vec!["/nonexistent/railscope".into()]);
-    eventually("said", || status_of(&missing, "", "failed"));
 }

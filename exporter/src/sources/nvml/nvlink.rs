@@ -1,7 +1,7 @@
 //! NVLinks of one GPU: state, errors and the other end of each.
 
 use nvml_wrapper::Device;
-use nvml_wrapper::enum_wrappers::nv_link::{ErrorCounter, IntDeviceType};
+use nvml_wrapper::enum_wrappers::nv_link::ErrorCounter;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::sys_exports::field_id::NVML_FI_DEV_NVLINK_LINK_COUNT;
 use railscope_model::identity::PciAddress;
@@ -12,7 +12,7 @@ use railscope_model::metric::{
 use railscope_model::reading::{Labels, NodeReading};
 
 use super::calls::Calls;
-use super::raw::{Field, field_values};
+use super::raw::{Field, field_values, remote_device_type};
 
 /// Links to look for where the driver cannot say how many there are. Drivers that old know no more than the
 /// 12 links of an A100; asking a few too many costs one refused call each.
@@ -168,7 +168,7 @@ impl Link {
         let of_link = Some(self.index);
         let pci = calls.ask(("nvlink_peer_pci", of_link), || link.remote_pci_info());
         let kind = calls.ask(("nvlink_peer_type", of_link), || {
-            link.remote_device_type(self.index)
+            remote_device_type(device, self.index)
         });
         if pci.is_none() && kind.is_none() {
             return None;
@@ -182,10 +182,10 @@ impl Link {
             None => String::new(),
         };
         let kind = match kind {
-            Some(IntDeviceType::Gpu) => "gpu",
-            Some(IntDeviceType::Switch) => "switch",
-            Some(IntDeviceType::Ibmnpu) => "npu",
-            Some(IntDeviceType::Unknown) | None => "",
+            Some(0) => "gpu",
+            Some(1) => "npu",
+            Some(2) => "switch",
+            Some(_) | None => "",
         };
         Some(self.labels.with(pci).with(kind))
     }

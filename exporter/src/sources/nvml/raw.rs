@@ -1,5 +1,5 @@
-//! The two NVML calls that `nvml-wrapper` does not wrap, or wraps with a loss: field values with a
-//! scope, and the first version of the memory sizes.
+//! The NVML calls that `nvml-wrapper` does not wrap, or wraps with a loss: field values with a scope, the
+//! first version of the memory sizes, and what is at the other end of an NVLink.
 // The only unsafe code of the exporter: calls through the C function pointers that the wrapper loaded.
 #![allow(unsafe_code)]
 
@@ -99,6 +99,21 @@ pub(super) fn memory_total_and_free(device: &Device<'_>) -> Result<(u64, u64), N
     // `memory` is what the call may write to.
     nvml_try(unsafe { call(device.handle(), &raw mut memory) })?;
     Ok((memory.total, memory.free))
+}
+
+/// What is at the other end of a link, as `nvmlIntNvLinkDeviceType_t` counts: 0 a GPU, 1 an IBM NPU, 2 an
+/// NVSwitch. The wrapper's own function answers "unknown" always: it lets NVML write into a temporary.
+///
+/// # Errors
+/// As NVML says.
+pub(super) fn remote_device_type(device: &Device<'_>, link: u32) -> Result<u32, NvmlError> {
+    let nvml = device.nvml();
+    let call = nvml_sym(nvml.lib().nvmlDeviceGetNvLinkRemoteDeviceType.as_ref())?;
+    let mut kind = 0;
+    // SAFETY: the handle belongs to the library that `call` was loaded from, which the device borrows, and
+    // `kind` is what the call may write to.
+    nvml_try(unsafe { call(device.handle(), link, &raw mut kind) })?;
+    Ok(kind)
 }
 
 /// The id that the loaded driver knows a field by: 580.82 renumbered those from 251 on
