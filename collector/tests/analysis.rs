@@ -1,5 +1,7 @@
 //! From exporters' pages and subnet text to incidents: one fault in, one named part out.
 
+#![allow(clippy::expect_used)] // what a test cannot set up fails it
+
 use railscope_collector::core::analyzer::{Analyzer, ClusterView};
 use railscope_collector::subnet::parse_ibnetdiscover;
 use railscope_model::fabric::Timestamp;
@@ -263,71 +265,82 @@ fn one_bad_scrape_opens_nothing_and_a_closed_incident_waits_for_twelve_quiet_tic
     assert_eq!(open, (6..=17).collect::<Vec<_>>());
 }
 
-/// What `ibnetdiscover` prints of leaves `leaf-0`… with node `n` on port n+1 of the leaf of its rail,
-/// without the cables in `cut`.
-fn subnet(cut: &[(usize, usize)]) -> String {
+/// Which leaf a node's NIC of a rail hangs on, from 0; `None` for a cable that is cut.
+type Cabling = dyn Fn(usize, usize) -> Option<usize>;
+
+/// Every NIC on the leaf of its own rail.
+fn as_planned(_: usize, rail: usize) -> Option<usize> {
+    Some(rail)
+}
+
+/// What `ibnetdiscover` prints of one end of a cable to a switch.
+fn switch_end(port: usize, far: &str, far_port: usize, name: &str, lid: usize) -> String {
+    format!("[{port}]\t\"{far}\"[{far_port}]\t\t# \"{name}\" lid {lid} 4xNDR\n")
+}
+
+fn switch_head(guid: usize, name: &str, lid: usize) -> String {
+    format!(
+        "\nvendid=0x2c9\ndevid=0xd2f2\nsysimgguid={guid:#x}\nswitchguid={guid:#x}({guid:x})\n\
+         Switch\t65 \"S-{guid:016x}\"\t\t# \"MF0;{name}:MQM9790/U1\" enhanced port 0 lid {lid} lmc 0\n"
+    )
+}
+
+/// What `ibnetdiscover` prints of four leaves and two spines; node `n` uses port n+1 of its leaf.
+fn subnet(cabling: &Cabling) -> String {
+    const SPINES: usize = 2;
     let mut text = String::from("#\n# Topology file: generated on Thu Nov 19 10:00:00 2026\n#\n");
-    let (leaf, spine) = (|rail: usize| 0xa000 + rail, |spine: usize| 0xb000 + spine);
+    let (leaf_guid, spine_guid) = (|leaf: usize| 0xa000 + leaf, |spine: usize| 0xb000 + spine);
     let hca = |node: usize, rail: usize| 0x1000 + 16 * node + rail;
-    for rail in 0..RAILS {
-        let guid = leaf(rail);
-        text += &format!(
-            "\nvendid=0x2c9\ndevid=0xd2f2\nsysimgguid={guid:#x}\nswitchguid={guid:#x}({guid:x})\n"
-        );
-        text += &format!(
-            "Switch\t65 \"S-{guid:016x}\"\t\t# \"MF0;leaf-{rail}:MQM9790/U1\" enhanced port 0 lid {} lmc 0\n",
-            10 + rail
-        );
-        for node in (0..NODES).filter(|node| !cut.contains(&(*node, rail))) {
-            let hca = hca(node, rail);
-            text += &format!(
-                "[{}]\t\"H-{hca:016x}\"[1]({hca:x}) \t\t# \"n{node} mlx5_{rail}\" lid {} 4xNDR\n",
-                node + 1,
-                100 + hca
-            );
+    for leaf in 0..RAILS {
+        text += &switch_head(leaf_guid(leaf), &format!("leaf-{leaf}"), 10 + leaf);
+        for (node, rail) in (0..NODES).flat_map(|node| (0..RAILS).map(move |rail| (node, rail))) {
+            if cabling(node, rail) == Some(leaf) {
+                let (guid, name) = (hca(node, rail), format!("n{node} mlx5_{rail}"));
+                text += &format!(
+                    "[{}]\t\"H-{guid:016x}\"[1]({guid:x}) \t\t# \"{name}\" lid {} 4xNDR\n",
+                    node + 1,
+                    100 + guid
+                );
+            }
         }
-        for s in 0..2 {
-            text += &format!(
-                "[{}]\t\"S-{:016x}\"[{}]\t\t# \"MF0;spine-{s}:MQM9790/U1\" lid {} 4xNDR\n",
-                33 + s,
-                spine(s),
-                rail + 1,
-                20 + s
+        for spine in 0..SPINES {
+            let far = format!("S-{:016x}", spine_guid(spine));
+            text += &switch_end(
+                33 + spine,
+                &far,
+                leaf + 1,
+                &format!("MF0;spine-{spine}:MQM9790/U1"),
+                20 + spine,
             );
         }
     }
-    for s in 0..2 {
-        let guid = spine(s);
-        text += &format!(
-            "\nvendid=0x2c9\ndevid=0xd2f2\nsysimgguid={guid:#x}\nswitchguid={guid:#x}({guid:x})\n"
-        );
-        text += &format!(
-            "Switch\t65 \"S-{guid:016x}\"\t\t# \"MF0;spine-{s}:MQM9790/U1\" enhanced port 0 lid {} lmc 0\n",
-            20 + s
-        );
-        for rail in 0..RAILS {
-            text += &format!(
-                "[{}]\t\"S-{:016x}\"[{}]\t\t# \"MF0;leaf-{rail}:MQM9790/U1\" lid {} 4xNDR\n",
-                rail + 1,
-                leaf(rail),
-                33 + s,
-                10 + rail
+    for spine in 0..SPINES {
+        text += &switch_head(spine_guid(spine), &format!("spine-{spine}"), 20 + spine);
+        for leaf in 0..RAILS {
+            let far = format!("S-{:016x}", leaf_guid(leaf));
+            text += &switch_end(
+                leaf + 1,
+                &far,
+                33 + spine,
+                &format!("MF0;leaf-{leaf}:MQM9790/U1"),
+                10 + leaf,
             );
         }
     }
-    for node in 0..NODES {
-        for rail in (0..RAILS).filter(|rail| !cut.contains(&(node, *rail))) {
-            let (guid, leaf) = (hca(node, rail), leaf(rail));
-            text += &format!(
-                "\nvendid=0x2c9\ndevid=0x1021\nsysimgguid={guid:#x}\ncaguid={guid:#x}\nCa\t1 \"H-{guid:016x}\"\t\t# \"n{node} mlx5_{rail}\"\n"
-            );
-            text += &format!(
-                "[1]({guid:x}) \t\"S-{leaf:016x}\"[{}]\t\t# lid {} lmc 0 \"MF0;leaf-{rail}:MQM9790/U1\" lid {} 4xNDR\n",
-                node + 1,
-                100 + guid,
-                10 + rail
-            );
-        }
+    for (node, rail) in (0..NODES).flat_map(|node| (0..RAILS).map(move |rail| (node, rail))) {
+        let Some(leaf) = cabling(node, rail) else {
+            continue;
+        };
+        let guid = hca(node, rail);
+        text += &format!(
+            "\nvendid=0x2c9\ndevid=0x1021\nsysimgguid={guid:#x}\ncaguid={guid:#x}\n\
+             Ca\t1 \"H-{guid:016x}\"\t\t# \"n{node} mlx5_{rail}\"\n\
+             [1]({guid:x}) \t\"S-{:016x}\"[{}]\t\t# lid {} lmc 0 \"MF0;leaf-{leaf}:MQM9790/U1\" lid {} 4xNDR\n",
+            leaf_guid(leaf),
+            node + 1,
+            100 + guid,
+            10 + leaf
+        );
     }
     text
 }
@@ -335,7 +348,7 @@ fn subnet(cut: &[(usize, usize)]) -> String {
 /// Two sweeps: the first whole, the second as cut; then enough ticks to open.
 fn run_subnet(second: &str) -> ClusterView {
     let mut analyzer = Analyzer::default();
-    analyzer.take_subnet(parse_ibnetdiscover(&subnet(&[])), at(0));
+    analyzer.take_subnet(parse_ibnetdiscover(&subnet(&as_planned)), at(0));
     assert_eq!(
         incidents(&analyzer.tick(at(0))),
         [""; 0],
@@ -348,15 +361,16 @@ fn run_subnet(second: &str) -> ClusterView {
 
 #[test]
 fn a_cable_that_leaves_the_subnet_is_named_without_any_exporter() {
+    let cut = |node, rail| (node != 5 || rail != 2).then_some(rail);
     assert_eq!(
-        incidents(&run_subnet(&subnet(&[(5, 2)]))),
+        incidents(&run_subnet(&subnet(&cut))),
         ["port-down link/n5:mlx5_2/1 gpus=0 []"]
     );
 }
 
 #[test]
 fn a_host_that_loses_every_cable_is_one_incident() {
-    let cut: Vec<_> = (0..RAILS).map(|rail| (5, rail)).collect();
+    let cut = |node, rail| (node != 5).then_some(rail);
     assert_eq!(
         incidents(&run_subnet(&subnet(&cut))),
         ["host-down host/n5 gpus=0 []"]
@@ -365,7 +379,7 @@ fn a_host_that_loses_every_cable_is_one_incident() {
 
 #[test]
 fn a_leaf_that_loses_its_hosts_is_one_incident() {
-    let cut: Vec<_> = (0..NODES).map(|node| (node, 1)).collect();
+    let cut = |_, rail| (rail != 1).then_some(rail);
     assert_eq!(
         incidents(&run_subnet(&subnet(&cut))),
         ["switch-down switch/leaf-1 gpus=0 []"]
@@ -373,8 +387,28 @@ fn a_leaf_that_loses_its_hosts_is_one_incident() {
 }
 
 #[test]
+fn two_swapped_cables_are_one_incident_that_names_both() {
+    let swapped = |node, rail| match (node, rail) {
+        (5, 1) => Some(2),
+        (5, 2) => Some(1),
+        _ => Some(rail),
+    };
+    let view = run_subnet(&subnet(&swapped));
+    assert_eq!(
+        incidents(&view),
+        ["miscabled-rail link/n5:mlx5_1/1 gpus=0 []"]
+    );
+    let related: Vec<_> = view.incidents[0]
+        .related
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(related, ["link/n5:mlx5_2/1"]);
+}
+
+#[test]
 fn a_sweep_that_ends_early_takes_nothing_away() {
-    let whole = subnet(&[]);
+    let whole = subnet(&as_planned);
     let view = run_subnet(&whole[..whole.len() / 3]);
     assert_eq!(incidents(&view), [""; 0]);
     assert_eq!(view.fabric.count_parts().get("switch"), Some(&(RAILS + 2)));
