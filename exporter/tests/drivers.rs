@@ -140,6 +140,7 @@ fn a_counter_at_the_end_of_its_width_is_said_to_have_stopped() {
             ("counters/link_downed", "255"),
             ("counters/symbol_error", "65536"),
             ("counters/port_xmit_wait", "4294967295"),
+            ("counters/port_rcv_data", "4294967295"),
         ],
         &[
             "port_errors_total link_downed 255",
@@ -148,6 +149,8 @@ fn a_counter_at_the_end_of_its_width_is_said_to_have_stopped() {
             "port_errors_total symbol_error 65536",
             "port_transmit_wait_ticks_total  4294967295",
             "counter_saturated port_xmit_wait 1",
+            "port_receive_bytes_total  17179869180",
+            "counter_saturated port_rcv_data 1",
         ],
     );
 }

@@ -206,3 +206,25 @@ fn a_machine_without_devices_says_absent() {
         assert_eq!(reading.samples(), [], "{name}");
     }
 }
+
+#[test]
+fn this_very_machine_is_read_without_an_error() {
+    let machine = machine(Path::new("/"));
+    let mut reading = NodeReading::default();
+    for name in ["host", "pcie", "placement", "rdma"] {
+        let mut of_source = NodeReading::default();
+        sampler(name, &machine)
+            .sample(&mut of_source)
+            .expect("a sample");
+        reading.extend(&of_source);
+    }
+    assert_eq!(errors(&reading), 0.0, "{:?}", statuses(&reading));
+    let value = |name: &str| {
+        let mut samples = reading.samples().iter();
+        samples
+            .find(|sample| sample.metric.name == name)
+            .map(|sample| sample.value.as_f64())
+    };
+    assert!(value("railscope_node_cpus").is_some_and(|cpus| cpus >= 1.0));
+    assert!(value("railscope_node_boot_time_seconds").is_some_and(|time| time > 1e9));
+}

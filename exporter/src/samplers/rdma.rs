@@ -87,10 +87,8 @@ impl Rdma {
         self.absent = None;
         let mut known = std::mem::take(&mut self.devices);
         for device in found {
-            let id = device.dir.id();
-            let place = known
-                .iter()
-                .position(|old| old.device.name == device.name && old.id == id);
+            let id = Identity::of(&device);
+            let place = known.iter().position(|old| old.id == id);
             let mut watched = match place {
                 // Kept with its open files, and with what its driver asked not to be asked again.
                 Some(place) => known.swap_remove(place),
@@ -102,17 +100,44 @@ impl Rdma {
     }
 }
 
+/// What tells a device from another one that later takes its name. A driver adds files while it starts
+/// up, so a device found in the middle of that is a new one once it has them all.
+#[derive(PartialEq, Eq)]
+struct Identity {
+    name: String,
+    directory: Option<(u64, u64)>,
+    files: Vec<(u8, Vec<String>)>,
+}
+
+impl Identity {
+    fn of(device: &Device) -> Self {
+        let files = |(number, port): (u8, Dir)| {
+            let mut names = port.names().unwrap_or_default();
+            for counters in ["counters", "hw_counters"] {
+                let inner = port.dir(counters).and_then(|dir| dir.names());
+                names.extend(inner.unwrap_or_default());
+            }
+            (number, names)
+        };
+        Self {
+            name: device.name.clone(),
+            directory: device.dir.id(),
+            files: device.ports().into_iter().map(files).collect(),
+        }
+    }
+}
+
 /// One device being watched.
 struct Watched {
     device: Device,
-    id: Option<(u64, u64)>,
+    id: Identity,
     texts: Texts,
     about: Option<Labels>,
     ports: Vec<Port>,
 }
 
 impl Watched {
-    fn new(device: Device, id: Option<(u64, u64)>) -> Self {
+    fn new(device: Device, id: Identity) -> Self {
         let driver = device.driver();
         let ports = device.ports().into_iter();
         Self {

@@ -337,7 +337,8 @@ fn is_linked(descriptor: &impl AsFd) -> bool {
 fn text(bytes: &[u8]) -> Result<&str, Miss> {
     let text = std::str::from_utf8(bytes)
         .map_err(|_| Miss::Unparsed)?
-        .trim();
+        // Old kernels count the end of their own string in (`online` of NUMA nodes).
+        .trim_matches(|char: char| char.is_whitespace() || char == '\0');
     if text.is_empty() || text.starts_with("N/A") {
         return Err(Miss::Unsupported);
     }
@@ -398,6 +399,7 @@ mod tests {
         for (content, expected) in [
             ("17\n", Ok(17)),
             ("18446744073709551615\r\n", Ok(u64::MAX)),
+            ("17\n\0", Ok(17)),
             ("", Err(Miss::Unsupported)),
             ("N/A\n", Err(Miss::Unsupported)),
             ("N/A (no PMA)\n", Err(Miss::Unsupported)),

@@ -171,7 +171,7 @@ catalogue! {
     Exporter Default Counter RDMA_PORT_ERRORS = "railscope_rdma_port_errors_total" (device, port, kind)
         "Port error counters of the performance management agent. They stop at their width (see counter_saturated) until somebody clears them.";
     Exporter Default Gauge RDMA_COUNTER_SATURATED = "railscope_rdma_counter_saturated" (device, port, kind)
-        "1 if this error counter stands at its largest value and counts no more. Absent while it still counts.";
+        "1 if this counter (kind is the kernel's file name) stands at its largest value and counts no more, until somebody clears it. Absent while it still counts.";
     Exporter Default Counter RDMA_TRANSPORT_EVENTS = "railscope_rdma_transport_events_total" (device, port, event)
         "Transport events of the RDMA device, under the names of its driver. 32 bits wide in hardware.";
     Exporter Default Counter RDMA_CNP = "railscope_rdma_cnp_total" (device, port, point, action)
