@@ -1,0 +1,309 @@
+//! The rules of ARCHITECTURE.md, kept: who depends on whom, who touches the machine, what stays pure.
+
+#![allow(clippy::expect_used, clippy::panic)] // helpers of tests; clippy lets only the tests themselves
+
+#[path = "support/sources.rs"]
+mod sources;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use expect_test::expect_file;
+use railscope_model::metric::{CATALOGUE, Metric, Profile, Writer};
+use serde_json::Value;
+use sources::{Source, reached, root, sources};
+
+/// Lines in a file.
+const LONGEST_FILE: usize = 500;
+
+/// Which of our packages each may use, for its code and for its tests.
+const MAY_USE: &[(&str, &[&str])] = &[
+    ("railscope-model", &[]),
+    ("railscope-exporter", &["railscope-model"]),
+    ("railscope-collector", &["railscope-model"]),
+    ("railscope-simulator", &["railscope-model"]),
+    ("railscope-nvml-mock", &[]),
+    (
+        "railscope",
+        &[
+            "railscope-model",
+            "railscope-exporter",
+            "railscope-collector",
+            "railscope-simulator",
+        ],
+    ),
+];
+
+/// The collector's middle: the same input gives the same output, byte for byte, so that it replays.
+const PURE: &[&str] = &[
+    "collector/src/core",
+    "collector/src/topology",
+    "collector/src/subnet",
+];
+
+/// Where the collector may know of wire formats: at its edges.
+const SERIALISES: &[&str] = &[
+    "collector/src/api",
+    "collector/src/config",
+    "collector/src/lib.rs",
+];
+
+fn metadata() -> Value {
+    let run = Command::new(env!("CARGO"))
+        .args([
+            "metadata",
+            "--no-deps",
+            "--format-version",
+            "1",
+            "--offline",
+        ])
+        .current_dir(root())
+        .output()
+        .expect("cargo metadata");
+    assert!(
+        run.status.success(),
+        "{}",
+        String::from_utf8_lossy(&run.stderr)
+    );
+    serde_json::from_slice(&run.stdout).expect("JSON")
+}
+
+fn list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
+    value[key].as_array().map_or(&[], Vec::as_slice)
+}
+
+fn below(source: &Source, folders: &[&str]) -> bool {
+    folders.iter().any(|folder| {
+        source
+            .path
+            .strip_prefix(folder)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '.']))
+    })
+}
+
+#[test]
+fn packages_use_only_those_below_them() {
+    let metadata = metadata();
+    let allowed: BTreeMap<_, _> = MAY_USE.iter().copied().collect();
+    let mut seen = BTreeSet::new();
+    for package in list(&metadata, "packages") {
+        let name = package["name"].as_str().expect("name");
+        let may = allowed
+            .get(name)
+            .unwrap_or_else(|| panic!("{name} is new: say in MAY_USE what it may use"));
+        seen.insert(name);
+        for dependency in list(package, "dependencies") {
+            let used = dependency["name"].as_str().expect("name");
+            assert!(
+                !used.starts_with("railscope") || may.contains(&used),
+                "{name} uses {used}"
+            );
+        }
+    }
+    assert_eq!(seen, allowed.into_keys().collect());
+}
+
+/// Fails with all lines of the chosen sources that hold one of the words, and why they may not.
+fn forbid(reason: &str, words: &[&str], among: impl Fn(&Source) -> bool) {
+    let chosen: Vec<_> = sources().into_iter().filter(among).collect();
+    assert!(
+        !chosen.is_empty(),
+        "no source to check: has a folder moved?"
+    );
+    let found: Vec<_> = chosen
+        .iter()
+        .flat_map(|source| source.lines_with(words))
+        .collect();
+    assert!(found.is_empty(), "{reason}\n{}", found.join("\n"));
+}
+
+#[test]
+fn only_the_sources_of_the_exporter_touch_the_machine() {
+    let words = [
+        "std::fs",
+        "fs::",
+        "std::process",
+        "std::os",
+        "env::var",
+        "env::var_os",
+        "env::vars",
+        "env::args",
+        "libc",
+        "rustix",
+        "nvml_wrapper",
+        "UnixStream",
+    ];
+    forbid(
+        "only exporter/src/sources touches the machine",
+        &words,
+        |source| below(source, &["exporter/src"]) && !below(source, &["exporter/src/sources"]),
+    );
+}
+
+#[test]
+fn the_model_and_the_middle_of_the_collector_are_pure() {
+    let words = [
+        "async",
+        "await",
+        "tokio",
+        "SystemTime",
+        "Instant::now",
+        "std::fs",
+        "std::net",
+        "env::var",
+        "env::var_os",
+        "env::vars",
+        "env::args",
+        "std::process",
+        "std::thread",
+        "axum",
+        "reqwest",
+        "tracing",
+        "println!",
+        "eprintln!",
+        "RandomState",
+    ];
+    forbid(
+        "the same input must give the same output: time comes in as an argument, input as text",
+        &words,
+        |source| below(source, PURE) || below(source, &["model/src"]),
+    );
+}
+
+#[test]
+fn wire_types_live_at_the_edge_of_the_collector() {
+    forbid(
+        "wire types live in collector/src/api",
+        &["serde", "serde_json", "Serialize", "Deserialize"],
+        |source| below(source, &["collector/src"]) && !below(source, SERIALISES),
+    );
+}
+
+#[test]
+fn the_middle_of_the_collector_keeps_no_set_whose_order_changes_from_run_to_run() {
+    forbid("take a BTreeSet", &["HashSet"], |source| {
+        below(source, &["collector/src/core"])
+    });
+}
+
+#[test]
+fn a_file_begins_with_what_it_is_for_and_stays_short() {
+    for Source { path, text } in sources() {
+        assert!(
+            text.starts_with("//! "),
+            "{path}: the first line says what the file is for"
+        );
+        let lines = text.lines().count();
+        assert!(
+            lines <= LONGEST_FILE,
+            "{path}: {lines} lines, at most {LONGEST_FILE}"
+        );
+    }
+}
+
+#[test]
+fn no_result_is_thrown_away() {
+    forbid(
+        "say with .ok() and a comment why a failure does not matter, or handle it",
+        &["let _ ="],
+        |source| {
+            // The file that holds the word itself.
+            source.path != "tests/architecture.rs"
+        },
+    );
+}
+
+#[test]
+fn every_source_file_belongs_to_a_crate() {
+    let metadata = metadata();
+    let targets = list(&metadata, "packages")
+        .iter()
+        .flat_map(|package| list(package, "targets"));
+    let mut roots: Vec<_> = targets
+        .map(|target| PathBuf::from(target["src_path"].as_str().expect("path")))
+        .collect();
+    // Compiled by simulator/build.rs.
+    roots.push(root().join("simulator/nvml-mock/src/lib.rs"));
+    let reached: BTreeSet<_> = roots.iter().flat_map(|path| reached(path)).collect();
+    for Source { path, .. } in sources() {
+        let file = root().join(&path).canonicalize().expect("exists");
+        assert!(
+            reached.contains(&file),
+            "{path}: no crate has it as a module"
+        );
+    }
+}
+
+#[test]
+fn scripts_can_be_run_and_name_no_path_of_one_machine() {
+    for script in [
+        "tests/run",
+        ".ci/run",
+        "tests/bench/scrape_vs_node_exporter",
+    ] {
+        let path = root().join(script);
+        let text =
+            std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{script}: {error}"));
+        assert!(text.starts_with("#!/usr/bin/env bash\n"), "{script}");
+        assert!(is_executable(&path), "{script}: not executable");
+        assert!(
+            !text.contains("/home/") && !text.contains("/work/"),
+            "{script}"
+        );
+    }
+}
+
+fn is_executable(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt as _;
+    path.metadata()
+        .is_ok_and(|metadata| metadata.permissions().mode() & 0o111 == 0o111)
+}
+
+/// The page for people: every metric, by who writes it. Written anew by `UPDATE_EXPECT=1 cargo test`.
+#[test]
+fn the_metric_reference_is_the_catalogue() {
+    let mut page = String::from(
+        "# Metrics\n\n\
+         Generated from `model/src/metric/catalogue.rs` by \
+         `UPDATE_EXPECT=1 cargo test -p railscope --test architecture`. Do not edit.\n\n\
+         Base units. A value that could not be read has no sample; `railscope_source_status` says why. \
+         Metrics of the full profile stand on `/metrics?profile=full` only.\n",
+    );
+    let parts = [
+        (
+            Writer::Exporter,
+            "Exporter",
+            "One page for each node. Prometheus adds the label `node` as a target label.",
+        ),
+        (Writer::Collector, "Collector", "One page for each cluster."),
+    ];
+    for (writer, title, said) in parts {
+        page += &format!(
+            "\n## {title}\n\n{said}\n\n| Metric | Type | Labels | Profile | |\n|---|---|---|---|---|\n"
+        );
+        for metric in CATALOGUE.iter().filter(|metric| metric.writer == writer) {
+            page += &row(metric);
+        }
+    }
+    expect_file![root().join("METRICS.md")].assert_eq(&page);
+}
+
+fn row(metric: &Metric) -> String {
+    let labels: Vec<_> = metric
+        .labels
+        .iter()
+        .map(|label| format!("`{label}`"))
+        .collect();
+    let profile = match metric.profile {
+        Profile::Default => "default",
+        Profile::Full => "full",
+    };
+    let help = metric.help.replace('|', "\\|");
+    format!(
+        "| `{}` | {} | {} | {profile} | {help} |\n",
+        metric.name,
+        metric.kind.as_str(),
+        labels.join(" ")
+    )
+}
