@@ -32,7 +32,7 @@ fn page(node: usize, seconds: u64) -> String {
             r#"railscope_rdma_port_info{{device="mlx5_{rail}",port="1",pci="{nic}",netdev="",node_guid="{guid:#018x}",port_guid="",link_layer="InfiniBand",driver="mlx5_core",numa_node="0"}} 1
 railscope_rdma_port_up{{device="mlx5_{rail}",port="1"}} 1
 railscope_rdma_port_speed_bytes_per_second{{device="mlx5_{rail}",port="1"}} 5e10
-railscope_rdma_port_errors_total{{device="mlx5_{rail}",port="1",kind="symbol"}} 3
+railscope_rdma_port_errors_total{{device="mlx5_{rail}",port="1",kind="symbol_error"}} 3
 railscope_pcie_path_info{{pci="{nic}",kind="nic",name="mlx5_{rail}",parent="",root_port="",numa_node="0"}} 1
 railscope_pcie_path_info{{pci="{gpu}",kind="gpu",name="{rail}",parent="",root_port="",numa_node="0"}} 1
 railscope_pcie_link_width_lanes{{pci="{nic}"}} 16
@@ -186,7 +186,8 @@ fn a_port_below_its_peers_rate_is_named() {
 
 #[test]
 fn errors_that_rise_fast_are_named_and_slow_ones_and_common_ones_are_not() {
-    let series = r#"railscope_rdma_port_errors_total{device="mlx5_0",port="1",kind="symbol"}"#;
+    let series =
+        r#"railscope_rdma_port_errors_total{device="mlx5_0",port="1",kind="symbol_error"}"#;
     check(
         &set(6, series, |seconds| 2.0 * seconds as f64),
         &["link-errors link/n6:mlx5_0/1 gpus=1 [gpu/n6:0]"],
@@ -194,8 +195,8 @@ fn errors_that_rise_fast_are_named_and_slow_ones_and_common_ones_are_not() {
     check(&set(6, series, |seconds| (seconds / 60) as f64), &[]);
     let everywhere = |_: usize, seconds: u64, page: String| {
         page.replace(
-            r#"kind="symbol"} 3"#,
-            &format!(r#"kind="symbol"}} {}"#, 2 * seconds),
+            r#"kind="symbol_error"} 3"#,
+            &format!(r#"kind="symbol_error"}} {}"#, 2 * seconds),
         )
     };
     check(&everywhere, &[]);

@@ -354,12 +354,12 @@ mod tests {
         let mut node = NodeHistory::default();
         for (second, value) in [(0, 100), (10, 110), (20, 4), (30, 6), (30, 99), (25, 99)] {
             let page = format!(
-                "railscope_rdma_port_errors_total{{device=\"a\",port=\"1\",kind=\"symbol\"}} {value}\n"
+                "railscope_rdma_port_errors_total{{device=\"a\",port=\"1\",kind=\"symbol_error\"}} {value}\n"
             );
             node.ingest(&page, at(second));
         }
         let window = node
-            .window(&RDMA_PORT_ERRORS, &["a", "1", "symbol"])
+            .window(&RDMA_PORT_ERRORS, &["a", "1", "symbol_error"])
             .expect("series");
         assert_eq!(
             window.increase(60.0),

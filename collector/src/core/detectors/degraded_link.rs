@@ -74,12 +74,14 @@ fn evidence(
     view: &View<'_>,
     part: Part,
     class: &'static Class,
+    signal: &'static str,
     effect: f64,
     statement: String,
 ) -> Evidence {
     let victims = gpus_behind(view.fabric, &part);
     Evidence {
         detector: "degraded-link",
+        signal,
         part,
         class,
         effect,
@@ -155,6 +157,7 @@ fn ports_down(view: &View<'_>, out: &mut Vec<Evidence>) {
                     view,
                     Part::HostLink(node.clone(), port.clone()),
                     &PORT_DOWN,
+                    RDMA_PORT_UP.name,
                     1.0,
                     statement,
                 ));
@@ -195,6 +198,7 @@ fn ports_slow(view: &View<'_>, out: &mut Vec<Evidence>) {
                 view,
                 part,
                 &PORT_DEGRADED,
+                RDMA_PORT_SPEED.name,
                 1.0 - rate / norm,
                 statement,
             ));
@@ -227,7 +231,7 @@ fn cables_lost(view: &View<'_>, out: &mut Vec<Evidence>) {
             end(b, link.ports.1),
             swept.seconds_since(link.seen)
         );
-        out.push(evidence(view, part, &PORT_DOWN, 1.0, statement));
+        out.push(evidence(view, part, &PORT_DOWN, "subnet", 1.0, statement));
     }
 }
 
@@ -279,6 +283,7 @@ fn cables_slow(view: &View<'_>, out: &mut Vec<Evidence>) {
             view,
             part,
             &PORT_DEGRADED,
+            "subnet",
             1.0 - rate / norm,
             statement,
         ));
@@ -372,6 +377,7 @@ fn pcie_narrow_or_slow(view: &View<'_>, out: &mut Vec<Evidence>) {
                 .filter_map(|peer| peer.speed)
                 .collect()
         });
+        let narrow = lanes.is_some();
         let shortfalls = [lanes, speed];
         let mut what = shortfalls
             .iter()
@@ -398,8 +404,20 @@ fn pcie_narrow_or_slow(view: &View<'_>, out: &mut Vec<Evidence>) {
             "The PCIe link of {} {} ({}) in {} runs with {what}; {at_norm} peers run with all of it.",
             end.kind, end.name, end.pci, end.node
         );
+        let signal = if narrow {
+            PCIE_LINK_WIDTH.name
+        } else {
+            PCIE_LINK_SPEED.name
+        };
         let part = Part::PcieLink(end.node.clone(), end.pci);
-        out.push(evidence(view, part, &PCIE_DEGRADED, 1.0 - left, statement));
+        out.push(evidence(
+            view,
+            part,
+            &PCIE_DEGRADED,
+            signal,
+            1.0 - left,
+            statement,
+        ));
     }
 }
 

@@ -24,7 +24,7 @@ struct Limit {
 
 const LIMITS: &[Limit] = &[
     Limit {
-        kind: "symbol",
+        kind: "symbol_error",
         per_hour: 120.0,
         at_least: 5.0,
         source: "NVSentinel: 120 an hour is a bit error rate of 1e-12",
@@ -42,19 +42,19 @@ const LIMITS: &[Limit] = &[
         source: "NVSentinel: any",
     },
     Limit {
-        kind: "local_link_integrity",
+        kind: "local_link_integrity_errors",
         per_hour: 0.0,
         at_least: 1.0,
         source: "NVSentinel: any",
     },
     Limit {
-        kind: "excessive_buffer_overrun",
+        kind: "excessive_buffer_overrun_errors",
         per_hour: 0.0,
         at_least: 1.0,
         source: "NVSentinel: any",
     },
     Limit {
-        kind: "receive",
+        kind: "port_rcv_errors",
         per_hour: 36_000.0,
         at_least: 10.0,
         source: "NVSentinel: 10 a second",
@@ -126,11 +126,7 @@ impl Detector for LinkErrors {
     }
 
     fn explain(&self, evidence: &Evidence) -> Explanation {
-        let limit = LIMITS.iter().find(|limit| {
-            evidence
-                .statement
-                .contains(&format!("{} errors", limit.kind))
-        });
+        let limit = LIMITS.iter().find(|limit| limit.kind == evidence.signal);
         Explanation {
             check: "An error counter of a port rises faster than its limit, and faster than the same counter of the other ports.",
             threshold: limit.map_or_else(String::new, |limit| {
@@ -158,11 +154,12 @@ fn evidence(
     let part = Part::HostLink(node.clone(), port.clone());
     Evidence {
         detector: "link-errors",
+        signal: limit.kind,
         class: &LINK_ERRORS,
         // Errors slow nobody until retransmissions do; how much cannot be told from the counter alone.
         effect: 0.0,
         statement: format!(
-            "Port {port} of {node} counted {amount:.0} {} errors in {seconds:.0} s ({per_hour:.0} an hour); the median port counts {peers_per_hour:.0} an hour.",
+            "{} of port {port} of {node} rose by {amount:.0} in {seconds:.0} s ({per_hour:.0} an hour); on the median port it rises by {peers_per_hour:.0} an hour.",
             limit.kind
         ),
         victims: gpus_behind(view.fabric, &part),

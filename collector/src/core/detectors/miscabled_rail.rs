@@ -56,6 +56,7 @@ fn evidence(view: &View<'_>, wrong: &Misplaced) -> Evidence {
     statement.push('.');
     Evidence {
         detector: "miscabled-rail",
+        signal: "subnet",
         class: &MISCABLED_RAIL,
         // One or two hops more for this NIC's traffic; what that costs depends on the load of the spines.
         effect: 0.0,

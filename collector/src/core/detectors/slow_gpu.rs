@@ -137,6 +137,7 @@ fn evidence(gpu: &BusyGpu<'_>, event: &str, drop: f64, norm_hertz: f64, peers: u
     let part = Part::Gpu(gpu.node.clone(), gpu.gpu);
     Evidence {
         detector: "slow-gpu",
+        signal: GPU_CLOCK.name,
         class: &GPU_SLOW,
         effect: drop,
         statement: format!(
