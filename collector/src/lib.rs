@@ -4,6 +4,13 @@
 //! GET /metrics, subnet sweep -> ingest -> Fabric + History -> detectors -> root cause -> ClusterView -> API, page
 //! ```
 
+pub mod api;
+pub mod config;
 pub mod core;
+pub mod run;
+pub mod scrape;
+pub mod state;
 pub mod subnet;
+pub mod subnet_source;
+pub mod targets;
 pub mod topology;

@@ -1,0 +1,94 @@
+//! The collector's HTTP side: JSON API, page, metrics and service discovery, all read from one snapshot.
+
+mod json;
+pub mod layout;
+mod metrics;
+mod page;
+mod params;
+mod wire;
+mod words;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::State as Shared;
+use axum::http::{StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+
+use crate::state::{Snapshot, State};
+use params::Refusal;
+
+/// What every handler gets.
+type App = Shared<Arc<State>>;
+
+const ROUTES: &str = "/, /incidents/{id}, /metrics, /api/v1/{incidents, incidents/{id}, fabric, topology, nodes, nodes/{node}, sd}, /-/healthy or /-/ready";
+
+/// All routes of the collector.
+pub fn router(state: Arc<State>) -> Router {
+    Router::new()
+        .route("/", get(page::overview))
+        .route("/incidents/{id}", get(page::incident))
+        .route("/assets/page.css", get(page::style))
+        .route("/assets/page.js", get(page::script))
+        .route("/metrics", get(metrics::metrics))
+        .route("/api/v1/incidents", get(json::incidents))
+        .route("/api/v1/incidents/{id}", get(json::incident))
+        .route("/api/v1/fabric", get(json::fabric))
+        .route("/api/v1/topology", get(json::topology))
+        .route("/api/v1/nodes", get(json::nodes))
+        .route("/api/v1/nodes/{node}", get(json::node))
+        .route("/api/v1/sd", get(json::service_discovery))
+        .route(
+            "/-/healthy",
+            get(|| async { "Railscope collector is healthy.\n" }),
+        )
+        .route("/-/ready", get(ready))
+        .fallback(not_found)
+        .with_state(state)
+}
+
+async fn ready(Shared(state): App) -> Response {
+    if state.snapshot().is_none() {
+        (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "Not ready: the first analysis has not ended.\n",
+        )
+            .into_response()
+    } else if !state.targets().known {
+        (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "Not ready: not every file of targets has been read.\n",
+        )
+            .into_response()
+    } else {
+        "Railscope collector is ready.\n".into_response()
+    }
+}
+
+async fn not_found(uri: Uri) -> Refusal {
+    Refusal::new(
+        StatusCode::NOT_FOUND,
+        format!("no page {:?}", uri.path()),
+        format!("one of {ROUTES}"),
+    )
+}
+
+/// The newest snapshot, or the answer that there is none yet.
+fn snapshot(state: &State) -> Result<Arc<Snapshot>, Refusal> {
+    state.snapshot().ok_or_else(|| {
+        Refusal::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            String::from("the first analysis has not ended"),
+            String::from("a try again in a few seconds; /-/ready says when"),
+        )
+    })
+}
+
+/// The address of a class' runbook.
+fn runbook(pattern: &str, class: &str) -> String {
+    pattern.replace("{class}", class)
+}
+
+#[cfg(test)]
+mod tests;

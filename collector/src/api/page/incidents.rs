@@ -1,0 +1,281 @@
+//! Incidents: a card for each on the overview, a page for each with all that is known.
+
+use std::fmt::{self, Write};
+
+use railscope_model::identity::Part;
+
+use super::html::Esc;
+use super::{Look, home, matrix};
+use crate::api::{runbook, words};
+use crate::core::classes::Severity;
+use crate::core::incident::Incident;
+
+/// Cards on the overview. More incidents than this are read as a list.
+const MAX_CARDS: usize = 50;
+/// Sentences of evidence on a card.
+const CARD_EVIDENCE: usize = 2;
+/// Parts named in one list.
+const MAX_PARTS: usize = 256;
+/// Nodes shown on the page of an incident.
+const MAX_NODES: usize = 64;
+
+pub(super) fn list(out: &mut String, look: &Look<'_>) -> fmt::Result {
+    let incidents = &look.snapshot.view.incidents;
+    out.push_str("<section class=\"what\" aria-label=\"Incidents\">\n");
+    if incidents.is_empty() {
+        calm(out, look)?;
+    }
+    for incident in incidents.iter().take(MAX_CARDS) {
+        card(out, look, incident)?;
+    }
+    if incidents.len() > MAX_CARDS {
+        write!(
+            out,
+            "<p class=\"more\">and {} more, <a href=\"{}api/v1/incidents\">all as JSON</a></p>",
+            incidents.len() - MAX_CARDS,
+            look.root
+        )?;
+    }
+    out.push_str("</section>\n");
+    Ok(())
+}
+
+fn calm(out: &mut String, look: &Look<'_>) -> fmt::Result {
+    let (targets, up) = {
+        let targets = look.state.targets();
+        (
+            targets.by_node.len(),
+            targets.by_node.values().filter(|target| target.up).count(),
+        )
+    };
+    out.push_str(
+        "<article class=\"calm\"><h2><span aria-hidden=\"true\">✓</span> No open incidents</h2><p>",
+    );
+    match (targets, up) {
+        (0, _) => out.push_str("No exporter is configured, so this says little: add targets or file_sd."),
+        (all, up) if up < all => {
+            write!(out, "But only {up} of {all} exporters answer: what the others see is not known.")?;
+        }
+        _ => out.push_str("No hardware cause for a slow job was found. If one is slow, look at its code, its input or its schedule next."),
+    }
+    out.push_str("</p></article>\n");
+    Ok(())
+}
+
+fn card(out: &mut String, look: &Look<'_>, incident: &Incident) -> fmt::Result {
+    let layout = look.snapshot.layout();
+    let id = Esc(&incident.id);
+    let root = look.root;
+    write!(
+        out,
+        "<article class=\"card {}\" id=\"i{id}\">",
+        incident.severity.as_str()
+    )?;
+    head(out, look, incident, true)?;
+    write!(
+        out,
+        "<p class=\"part\">{}</p>",
+        Esc(words::part(&incident.root, layout))
+    )?;
+    out.push_str("<ul class=\"evidence\">");
+    for finding in incident.findings.iter().take(CARD_EVIDENCE) {
+        write!(out, "<li>{}</li>", Esc(&finding.evidence.statement))?;
+    }
+    out.push_str("</ul>");
+    action(out, look, incident)?;
+    out.push_str("<div class=\"links\">");
+    write!(
+        out,
+        "<a href=\"{root}incidents/{id}\">All evidence ({})</a>",
+        incident.findings.len()
+    )?;
+    out.push_str("</div>");
+    parts(
+        out,
+        &format!("{id}-related"),
+        &format!(
+            "{} of the same fault",
+            words::count(incident.related.len(), "part")
+        ),
+        &incident.related,
+        false,
+    )?;
+    parts(
+        out,
+        &format!("{id}-victims"),
+        &format!(
+            "{} waiting for it",
+            words::count(incident.victims.len(), "part")
+        ),
+        &incident.victims,
+        false,
+    )?;
+    out.push_str("</article>\n");
+    Ok(())
+}
+
+fn head(out: &mut String, look: &Look<'_>, incident: &Incident, link: bool) -> fmt::Result {
+    let now = look.state.now();
+    let mark = match incident.severity {
+        Severity::Critical => "✕",
+        Severity::Warning => "▲",
+    };
+    write!(
+        out,
+        "<header><span class=\"badge\"><span aria-hidden=\"true\">{mark}</span> {}</span>",
+        incident.severity.as_str()
+    )?;
+    let title = Esc(incident.class.title);
+    if link {
+        write!(
+            out,
+            "<h2><a href=\"{}incidents/{}\">{title}</a></h2>",
+            look.root,
+            Esc(&incident.id)
+        )?;
+    } else {
+        write!(out, "<h1>{title}</h1>")?;
+    }
+    write!(
+        out,
+        "<span class=\"aside\"><time title=\"since {}\">{}</time><b>{}</b></span></header>",
+        words::utc(incident.since.as_seconds()),
+        words::span(now.seconds_since(incident.since)),
+        words::count(incident.gpus_affected, "GPU"),
+    )
+}
+
+fn action(out: &mut String, look: &Look<'_>, incident: &Incident) -> fmt::Result {
+    write!(
+        out,
+        "<p class=\"action\"><span aria-hidden=\"true\">→</span> {}",
+        Esc(incident.class.action)
+    )?;
+    let address = runbook(&look.state.runbook, incident.class.name);
+    // The pattern is the operator's, but only addresses of the web become links.
+    if address.starts_with("https://") || address.starts_with("http://") || address.starts_with('/')
+    {
+        write!(out, " <a href=\"{}\">Runbook</a>", Esc(&address))?;
+    }
+    out.push_str("</p>");
+    Ok(())
+}
+
+fn parts(out: &mut String, key: &str, title: &str, parts: &[Part], open: bool) -> fmt::Result {
+    if parts.is_empty() {
+        return Ok(());
+    }
+    let open = if open { " open" } else { "" };
+    write!(
+        out,
+        "<details data-key=\"{key}\"{open}><summary>{title}</summary><p class=\"parts\">"
+    )?;
+    for part in parts.iter().take(MAX_PARTS) {
+        write!(out, "<code>{}</code> ", Esc(part))?;
+    }
+    if parts.len() > MAX_PARTS {
+        write!(out, "and {} more", parts.len() - MAX_PARTS)?;
+    }
+    out.push_str("</p></details>");
+    Ok(())
+}
+
+/// The page of one incident.
+pub(super) fn page(out: &mut String, look: &Look<'_>, incident: &Incident) -> fmt::Result {
+    let layout = look.snapshot.layout();
+    write!(
+        out,
+        "<p class=\"back\"><a href=\"{}\">← All incidents</a></p>",
+        home(look.root)
+    )?;
+    write!(
+        out,
+        "<article class=\"card full {}\">",
+        incident.severity.as_str()
+    )?;
+    head(out, look, incident, false)?;
+    write!(
+        out,
+        "<p class=\"part\">{}</p>",
+        Esc(words::part(&incident.root, layout))
+    )?;
+    action(out, look, incident)?;
+    facts(out, incident)?;
+    out.push_str("<h2>Evidence</h2><ol class=\"findings\">");
+    for finding in &incident.findings {
+        let (evidence, why) = (&finding.evidence, &finding.explanation);
+        write!(
+            out,
+            "<li><p>{}</p><dl><dt>Check</dt><dd>{}: {}</dd><dt>Threshold</dt><dd>{}</dd><dt>Clears when</dt><dd>{}</dd></dl></li>",
+            Esc(&evidence.statement),
+            Esc(evidence.detector),
+            Esc(why.check),
+            Esc(&why.threshold),
+            Esc(why.clears)
+        )?;
+    }
+    out.push_str("</ol>");
+    parts(
+        out,
+        "related",
+        &format!(
+            "{} of the same fault",
+            words::count(incident.related.len(), "part")
+        ),
+        &incident.related,
+        true,
+    )?;
+    parts(
+        out,
+        "victims",
+        &format!(
+            "{} waiting for it",
+            words::count(incident.victims.len(), "part")
+        ),
+        &incident.victims,
+        true,
+    )?;
+    out.push_str("</article>\n");
+    let places = touched(look, incident);
+    if !places.is_empty() {
+        out.push_str("<section class=\"where\"><h2>Where it is</h2>");
+        matrix::nodes(out, look, &places, MAX_NODES)?;
+        out.push_str("</section>\n");
+    }
+    Ok(())
+}
+
+fn facts(out: &mut String, incident: &Incident) -> fmt::Result {
+    write!(
+        out,
+        "<dl class=\"small\"><div><dt>Fault domain</dt><dd><code>{}</code></dd></div><div><dt>Class</dt><dd>{}</dd></div>\
+         <div><dt>Since</dt><dd>{}</dd></div><div><dt>Last seen</dt><dd>{}</dd></div><div><dt>Effect</dt><dd>{}</dd></div>\
+         <div><dt>Incident</dt><dd><code>{}</code></dd></div></dl>",
+        Esc(&incident.root),
+        incident.class.name,
+        words::utc(incident.since.as_seconds()),
+        words::utc(incident.last_seen.as_seconds()),
+        if incident.effect > 0.0 {
+            format!("{:.0} % off its peers", 100.0 * incident.effect)
+        } else {
+            String::from("not known")
+        },
+        Esc(&incident.id),
+    )
+}
+
+/// Nodes that the incident names, by place.
+fn touched(look: &Look<'_>, incident: &Incident) -> Vec<usize> {
+    let layout = look.snapshot.layout();
+    let parts = [&incident.root]
+        .into_iter()
+        .chain(&incident.related)
+        .chain(&incident.victims);
+    let mut places: Vec<_> = parts
+        .filter_map(Part::node)
+        .filter_map(|node| layout.host_place(node))
+        .collect();
+    places.sort_unstable();
+    places.dedup();
+    places
+}

@@ -1,0 +1,161 @@
+//! Query parameters and what is said about wrong ones: always JSON with an error and what was expected.
+
+use axum::Json;
+use axum::extract::{FromRequestParts, Query};
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use super::wire;
+
+/// Items that a list shows if nobody asks for more or fewer.
+const DEFAULT_LIMIT: usize = 1_000;
+/// Most items that a list shows.
+const MAX_LIMIT: usize = 20_000;
+
+/// An answer other than what was asked for.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    status: StatusCode,
+    error: String,
+    expected: String,
+}
+
+impl Refusal {
+    pub(super) fn new(status: StatusCode, error: String, expected: String) -> Self {
+        Self {
+            status,
+            error,
+            expected,
+        }
+    }
+
+    pub(super) fn not_found(what: &str, name: &str, list: &str) -> Self {
+        Self::new(
+            StatusCode::NOT_FOUND,
+            format!("no {what} {name:?}"),
+            format!("one that {list} lists"),
+        )
+    }
+
+    pub(super) fn parts(&self) -> (StatusCode, &str, &str) {
+        (self.status, &self.error, &self.expected)
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let body = wire::Error {
+            error: self.error,
+            expected: self.expected,
+        };
+        (self.status, Json(body)).into_response()
+    }
+}
+
+/// The parameters of a query, none of them unknown.
+#[derive(Debug)]
+pub(super) struct Params<T>(pub(super) T);
+
+/// What a query may hold, in words.
+pub(super) trait Expected: DeserializeOwned {
+    const EXPECTED: &'static str;
+}
+
+impl<S: Sync, T: Expected> FromRequestParts<S> for Params<T> {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Self, Refusal> {
+        match Query::<T>::try_from_uri(&parts.uri) {
+            Ok(Query(params)) => Ok(Self(params)),
+            Err(rejection) => {
+                let said = rejection.body_text();
+                let error = said
+                    .rsplit_once("query string: ")
+                    .map_or(said.as_str(), |(_, error)| error);
+                // serde would name the fields again, in its own words.
+                let error = error
+                    .split_once(", expected")
+                    .map_or(error, |(error, _)| error);
+                Err(Refusal::new(
+                    StatusCode::BAD_REQUEST,
+                    format!("query: {error}"),
+                    T::EXPECTED.to_owned(),
+                ))
+            }
+        }
+    }
+}
+
+/// No parameters.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Nothing {}
+
+impl Expected for Nothing {
+    const EXPECTED: &'static str = "no query parameters";
+}
+
+/// `limit`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Page {
+    #[serde(default)]
+    limit: Limit,
+}
+
+impl Page {
+    pub(super) fn limit(&self) -> usize {
+        self.limit.0
+    }
+}
+
+impl Expected for Page {
+    const EXPECTED: &'static str = "limit=N with N from 1 to 20000, or nothing";
+}
+
+/// `leaf` or `node`, and `limit`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Neighbourhood {
+    pub(super) leaf: Option<String>,
+    pub(super) node: Option<String>,
+    #[serde(default)]
+    limit: Limit,
+}
+
+impl Neighbourhood {
+    pub(super) fn limit(&self) -> usize {
+        self.limit.0
+    }
+}
+
+impl Expected for Neighbourhood {
+    const EXPECTED: &'static str = "leaf=SWITCH or node=NODE, and limit=N with N from 1 to 20000";
+}
+
+#[derive(Debug)]
+struct Limit(usize);
+
+impl Default for Limit {
+    fn default() -> Self {
+        Self(DEFAULT_LIMIT)
+    }
+}
+
+impl<'de> Deserialize<'de> for Limit {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let limit = text
+            .parse()
+            .ok()
+            .filter(|limit| (1..=MAX_LIMIT).contains(limit));
+        limit.map(Self).ok_or_else(|| {
+            serde::de::Error::custom(format!(
+                "limit {text:?} is not a number from 1 to {MAX_LIMIT}"
+            ))
+        })
+    }
+}

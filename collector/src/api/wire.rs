@@ -1,0 +1,478 @@
+//! What the API answers with: the only types of the collector that are serialised as JSON.
+
+use serde::Serialize;
+
+use super::layout::{Condition, Health, Host, Layout, Switch, tier_name};
+use super::{runbook, words};
+use crate::core::analyzer::ClusterView;
+use crate::core::incident::{Finding, Incident as CoreIncident};
+use crate::state::{Snapshot, State, TargetState};
+use crate::topology::{Kind, Verdict as CoreVerdict};
+
+/// An answer of which something is wrong.
+#[derive(Debug, Serialize)]
+pub(super) struct Error {
+    pub(super) error: String,
+    pub(super) expected: String,
+}
+
+/// A list that is cut at a limit, and says so.
+#[derive(Debug, Serialize)]
+pub(super) struct Listed<T> {
+    pub(super) total: usize,
+    pub(super) left_off: usize,
+    pub(super) items: Vec<T>,
+}
+
+impl<T> Listed<T> {
+    pub(super) fn of<S>(
+        all: impl ExactSizeIterator<Item = S>,
+        limit: usize,
+        make: impl FnMut(S) -> T,
+    ) -> Self {
+        let total = all.len();
+        Self {
+            total,
+            left_off: total.saturating_sub(limit),
+            items: all.take(limit).map(make).collect(),
+        }
+    }
+}
+
+/// `/api/v1/incidents`
+#[derive(Debug, Serialize)]
+pub(super) struct Incidents {
+    pub(super) cluster: String,
+    /// Unix time of the tick.
+    pub(super) at: f64,
+    pub(super) incidents: Vec<Incident>,
+}
+
+/// An incident in a list.
+#[derive(Debug, Serialize)]
+pub(super) struct Incident {
+    pub(super) id: String,
+    pub(super) fault_domain: String,
+    /// The part in plain words.
+    pub(super) part: String,
+    pub(super) class: &'static str,
+    pub(super) title: &'static str,
+    pub(super) severity: &'static str,
+    pub(super) since: f64,
+    pub(super) last_seen: f64,
+    pub(super) effect: f64,
+    pub(super) gpus_affected: usize,
+    pub(super) summary: String,
+    pub(super) action: &'static str,
+    pub(super) runbook: String,
+}
+
+impl Incident {
+    pub(super) fn of(incident: &CoreIncident, layout: &Layout, state: &State) -> Self {
+        let summary = incident
+            .findings
+            .first()
+            .map(|finding| finding.evidence.statement.clone());
+        Self {
+            id: incident.id.clone(),
+            fault_domain: incident.root.to_string(),
+            part: words::part(&incident.root, layout),
+            class: incident.class.name,
+            title: incident.class.title,
+            severity: incident.severity.as_str(),
+            since: incident.since.as_seconds(),
+            last_seen: incident.last_seen.as_seconds(),
+            effect: incident.effect,
+            gpus_affected: incident.gpus_affected,
+            summary: summary.unwrap_or_default(),
+            action: incident.class.action,
+            runbook: runbook(&state.runbook, incident.class.name),
+        }
+    }
+}
+
+/// `/api/v1/incidents/{id}`
+#[derive(Debug, Serialize)]
+pub(super) struct IncidentDetail {
+    pub(super) cluster: String,
+    pub(super) at: f64,
+    #[serde(flatten)]
+    pub(super) incident: Incident,
+    pub(super) evidence: Vec<Evidence>,
+    pub(super) related: Vec<String>,
+    pub(super) victims: Vec<String>,
+}
+
+/// What a detector saw, and why that is a fault.
+#[derive(Debug, Serialize)]
+pub(super) struct Evidence {
+    detector: &'static str,
+    part: String,
+    class: &'static str,
+    effect: f64,
+    statement: String,
+    check: &'static str,
+    threshold: String,
+    clears: &'static str,
+}
+
+impl Evidence {
+    pub(super) fn of(finding: &Finding) -> Self {
+        let Finding {
+            evidence,
+            explanation,
+        } = finding;
+        Self {
+            detector: evidence.detector,
+            part: evidence.part.to_string(),
+            class: evidence.class.name,
+            effect: evidence.effect,
+            statement: evidence.statement.clone(),
+            check: explanation.check,
+            threshold: explanation.threshold.clone(),
+            clears: explanation.clears,
+        }
+    }
+}
+
+/// `/api/v1/fabric`
+#[derive(Debug, Serialize)]
+pub(super) struct Fabric {
+    cluster: String,
+    at: f64,
+    verdict: Verdict,
+    parts: std::collections::BTreeMap<&'static str, usize>,
+    links: std::collections::BTreeMap<&'static str, usize>,
+    units: usize,
+    rails: usize,
+    incidents: usize,
+    gpus_affected: usize,
+    targets: usize,
+    targets_up: usize,
+    /// Absent while the subnet has not been read to the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    subnet_age_seconds: Option<f64>,
+    tick_age_seconds: f64,
+}
+
+/// What the fabric is judged to be.
+#[derive(Debug, Serialize)]
+pub(super) struct Verdict {
+    pub(super) kind: &'static str,
+    pub(super) sentence: String,
+    levels: usize,
+    confidence: String,
+    evidence: Vec<String>,
+    doubts: Vec<String>,
+}
+
+impl Verdict {
+    pub(super) fn of(verdict: &CoreVerdict) -> Self {
+        Self {
+            kind: kind_word(&verdict.kind),
+            sentence: verdict.kind.to_string(),
+            levels: verdict.levels,
+            confidence: verdict.confidence.to_string(),
+            evidence: verdict.evidence.clone(),
+            doubts: verdict.doubts.clone(),
+        }
+    }
+}
+
+/// The kind of a fabric as a label value.
+pub(super) fn kind_word(kind: &Kind) -> &'static str {
+    match kind {
+        Kind::RailOptimised => "rail-optimised",
+        Kind::RailOnly => "rail-only",
+        Kind::FatTree => "fat-tree",
+        Kind::HostGrouped => "host-grouped",
+        Kind::SingleSwitch => "single-switch",
+        Kind::Direct => "direct",
+        Kind::Unknown { .. } => "unknown",
+    }
+}
+
+impl Fabric {
+    pub(super) fn of(snapshot: &Snapshot, state: &State) -> Self {
+        let (view, layout) = (&snapshot.view, snapshot.layout());
+        let now = state.now();
+        let targets = state.targets();
+        Self {
+            cluster: state.cluster.clone(),
+            at: view.now.as_seconds(),
+            verdict: Verdict::of(&view.verdict),
+            parts: view.fabric.count_parts(),
+            links: links(view),
+            units: layout.units.len(),
+            rails: layout
+                .hosts
+                .iter()
+                .flat_map(|host| &host.nics)
+                .filter_map(|nic| nic.rail)
+                .max()
+                .map_or(0, |rail| usize::from(rail) + 1),
+            incidents: view.incidents.len(),
+            gpus_affected: gpus_affected(view),
+            targets: targets.by_node.len(),
+            targets_up: targets.by_node.values().filter(|target| target.up).count(),
+            subnet_age_seconds: view.subnet_seen.map(|seen| now.seconds_since(seen)),
+            tick_age_seconds: now.seconds_since(view.now),
+        }
+    }
+}
+
+/// Links by kind.
+pub(super) fn links(view: &ClusterView) -> std::collections::BTreeMap<&'static str, usize> {
+    use railscope_model::fabric::LinkKind;
+    let mut counts = std::collections::BTreeMap::new();
+    for (.., link) in view.fabric.links() {
+        let kind = match link.kind {
+            LinkKind::Cable => "cable",
+            LinkKind::Pcie => "pcie",
+            LinkKind::NvLink => "nvlink",
+            LinkKind::Inside => continue,
+        };
+        *counts.entry(kind).or_default() += 1;
+    }
+    counts
+}
+
+/// GPUs that any incident slows, each once.
+pub(super) fn gpus_affected(view: &ClusterView) -> usize {
+    use railscope_model::identity::Part;
+    let parts = view
+        .incidents
+        .iter()
+        .flat_map(|incident| incident.victims.iter().chain([&incident.root]));
+    let gpus: std::collections::BTreeSet<_> =
+        parts.filter(|part| matches!(part, Part::Gpu(..))).collect();
+    gpus.len()
+}
+
+/// `/api/v1/topology`
+#[derive(Debug, Serialize)]
+pub(super) struct Topology {
+    pub(super) cluster: String,
+    pub(super) at: f64,
+    pub(super) total: usize,
+    pub(super) left_off: usize,
+    pub(super) tiers: Vec<Tier>,
+    /// Nodes of a neighbourhood; empty without one.
+    pub(super) nodes: Vec<Node>,
+}
+
+/// Switches of one tier.
+#[derive(Debug, Serialize)]
+pub(super) struct Tier {
+    pub(super) tier: u8,
+    pub(super) name: &'static str,
+    pub(super) switches: Vec<SwitchWire>,
+}
+
+impl Tier {
+    pub(super) fn new(tier: u8, levels: u8) -> Self {
+        Self {
+            tier,
+            name: tier_name(tier, levels),
+            switches: Vec::new(),
+        }
+    }
+}
+
+/// One switch with its neighbours.
+#[derive(Debug, Serialize)]
+pub(super) struct SwitchWire {
+    name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    guid: Option<String>,
+    ports: u16,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rail: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    su: Option<String>,
+    state: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    incident: Option<String>,
+    /// NICs on it.
+    nics: usize,
+    peers: Vec<Peer>,
+}
+
+/// Cables from one switch to another.
+#[derive(Debug, Serialize)]
+pub(super) struct Peer {
+    switch: String,
+    cables: usize,
+    #[serde(skip_serializing_if = "is_zero")]
+    lost: usize,
+    state: &'static str,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde's signature
+fn is_zero(number: &usize) -> bool {
+    *number == 0
+}
+
+impl SwitchWire {
+    pub(super) fn of(switch: &Switch, layout: &Layout, view: &ClusterView) -> Self {
+        let peers = switch.trunks.iter().map(|trunk| Peer {
+            switch: layout.switches[trunk.switch].name.to_string(),
+            cables: trunk.present,
+            lost: trunk.lost,
+            state: trunk.condition.health.as_str(),
+        });
+        Self {
+            name: switch.name.to_string(),
+            guid: switch.guid.clone(),
+            ports: switch.ports,
+            rail: switch.rail,
+            su: switch.unit.map(|unit| layout.units[unit].name.clone()),
+            state: switch.condition.health.as_str(),
+            incident: incident_id(switch.condition, view),
+            nics: switch.hosts.len(),
+            peers: peers.collect(),
+        }
+    }
+}
+
+fn incident_id(condition: Condition, view: &ClusterView) -> Option<String> {
+    condition
+        .incident
+        .and_then(|place| view.incidents.get(place))
+        .map(|incident| incident.id.clone())
+}
+
+/// `/api/v1/nodes`
+#[derive(Debug, Serialize)]
+pub(super) struct Nodes {
+    pub(super) cluster: String,
+    pub(super) at: f64,
+    #[serde(flatten)]
+    pub(super) nodes: Listed<Node>,
+}
+
+/// One node.
+#[derive(Debug, Serialize)]
+pub(super) struct Node {
+    node: String,
+    state: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    su: Option<String>,
+    gpus: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target: Option<Target>,
+    incidents: Vec<String>,
+    nics: Vec<Nic>,
+}
+
+/// How a node's exporter was last reached.
+#[derive(Debug, Serialize)]
+pub(super) struct Target {
+    url: String,
+    up: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    age_seconds: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    problem: Option<String>,
+}
+
+/// One RDMA device of a node.
+#[derive(Debug, Serialize)]
+pub(super) struct Nic {
+    device: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rail: Option<u16>,
+    state: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    incident: Option<String>,
+    cables: Vec<Cable>,
+}
+
+/// A cable of a NIC.
+#[derive(Debug, Serialize)]
+pub(super) struct Cable {
+    port: u16,
+    leaf: String,
+    leaf_port: u16,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    speed: Option<String>,
+    /// Whether the newest sweep of the subnet shows it.
+    present: bool,
+}
+
+impl Node {
+    pub(super) fn of(
+        host: &Host,
+        snapshot: &Snapshot,
+        target: Option<&TargetState>,
+        state: &State,
+    ) -> Self {
+        let (view, layout) = (&snapshot.view, snapshot.layout());
+        let now = state.now();
+        let mut incidents: Vec<_> = host
+            .nics
+            .iter()
+            .map(|nic| nic.condition)
+            .chain([host.inside])
+            .filter_map(|condition| incident_id(condition, view))
+            .collect();
+        incidents.sort_unstable();
+        incidents.dedup();
+        Self {
+            node: host.name.to_string(),
+            state: host.worst().health.as_str(),
+            su: host.unit.map(|unit| layout.units[unit].name.clone()),
+            gpus: host.gpus,
+            target: target.map(|target| Target {
+                url: target.url.clone(),
+                up: target.up,
+                last: target.last.map(crate::state::ScrapeResult::as_str),
+                age_seconds: target.last_ok.map(|at| now.seconds_since(at)),
+                problem: target.problem.clone(),
+            }),
+            incidents,
+            nics: host
+                .nics
+                .iter()
+                .map(|nic| Nic::of(nic, layout, view))
+                .collect(),
+        }
+    }
+}
+
+impl Nic {
+    fn of(nic: &super::layout::Nic, layout: &Layout, view: &ClusterView) -> Self {
+        let cables = nic.uplinks.iter().map(|uplink| Cable {
+            port: uplink.port,
+            leaf: layout.switches[uplink.switch].name.to_string(),
+            leaf_port: uplink.switch_port,
+            speed: uplink.speed.clone(),
+            present: uplink.present,
+        });
+        Self {
+            device: nic.device.clone(),
+            rail: nic.rail,
+            state: nic.condition.health.as_str(),
+            incident: incident_id(nic.condition, view),
+            cables: cables.collect(),
+        }
+    }
+}
+
+/// One group of Prometheus' http_sd.
+#[derive(Debug, Serialize)]
+pub(super) struct SdGroup {
+    pub(super) targets: [String; 1],
+    pub(super) labels: std::collections::BTreeMap<&'static str, String>,
+}
+
+/// The health that counts in a summary.
+pub(super) fn by_health(conditions: impl Iterator<Item = Condition>) -> [usize; Health::ALL.len()] {
+    let mut counts = [0; Health::ALL.len()];
+    for condition in conditions {
+        counts[condition.health as usize] += 1;
+    }
+    counts
+}

@@ -1,0 +1,184 @@
+//! Parts, times and counts as people say them.
+
+use std::cmp::Ordering;
+
+use railscope_model::identity::Part;
+
+use super::layout::Layout;
+
+/// A part in plain words, with where it hangs.
+pub(crate) fn part(part: &Part, layout: &Layout) -> String {
+    match part {
+        Part::Host(node) => format!("Host {node}"),
+        Part::Gpu(node, gpu) => format!("GPU {gpu} of {node}"),
+        Part::NvLink(node, link) => format!("NVLink {} of GPU {} in {node}", link.link, link.gpu),
+        Part::PcieLink(node, pci) => format!("PCIe link of {pci} in {node}"),
+        Part::Nic(node, device) => format!("NIC {device} of {node}{}", hangs(part, layout, "at")),
+        Part::HostLink(node, port) => {
+            format!("Cable at {node} {port}{}", hangs(part, layout, "to"))
+        }
+        Part::SwitchLink(switch, port) => format!("Cable at {switch} port {port}"),
+        Part::Switch(switch) => match layout.switch(switch) {
+            Some(found) if found.tier == 1 => match found.rail {
+                Some(rail) => format!("Leaf switch {switch} (rail {rail})"),
+                None => format!("Leaf switch {switch}"),
+            },
+            Some(found) => {
+                format!(
+                    "{} switch {switch}",
+                    capital(super::layout::tier_name(found.tier, layout.levels()))
+                )
+            }
+            None => format!("Switch {switch}"),
+        },
+    }
+}
+
+fn hangs(part: &Part, layout: &Layout, word: &str) -> String {
+    let Some(nic) = layout.nic(part) else {
+        return String::new();
+    };
+    let rail = nic
+        .rail
+        .map_or_else(String::new, |rail| format!(" (rail {rail})"));
+    match nic.uplinks.first() {
+        Some(uplink) => {
+            format!(
+                " {word} {} port {}{rail}",
+                layout.switches[uplink.switch].name, uplink.switch_port
+            )
+        }
+        None => rail,
+    }
+}
+
+fn capital(word: &str) -> String {
+    let mut chars = word.chars();
+    chars.next().map_or_else(String::new, |first| {
+        first.to_uppercase().chain(chars).collect()
+    })
+}
+
+/// A span of time in its largest two units: `45 s`, `12 min`, `3 h 5 min`, `2 d 4 h`.
+pub(crate) fn span(seconds: f64) -> String {
+    let seconds = seconds.max(0.0) as u64;
+    let two = |large: u64, large_unit: &str, small: u64, small_unit: &str| match small {
+        0 => format!("{large} {large_unit}"),
+        _ => format!("{large} {large_unit} {small} {small_unit}"),
+    };
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..3_600 => format!("{} min", seconds / 60),
+        3_600..86_400 => two(seconds / 3_600, "h", seconds % 3_600 / 60, "min"),
+        _ => two(seconds / 86_400, "d", seconds % 86_400 / 3_600, "h"),
+    }
+}
+
+/// A count with its noun: `1 GPU`, `3 GPUs`.
+pub(crate) fn count(number: usize, noun: &str) -> String {
+    let many = match noun {
+        "switch" => "switches",
+        "leaf" => "leaves",
+        "component" => "components",
+        _ if number == 1 => return format!("1 {noun}"),
+        _ => return format!("{number} {noun}s"),
+    };
+    if number == 1 {
+        format!("1 {noun}")
+    } else {
+        format!("{number} {many}")
+    }
+}
+
+/// Compares text with its numbers by value: `n2` before `n10`.
+pub(crate) fn natural(a: &str, b: &str) -> Ordering {
+    let (mut left, mut right) = (a, b);
+    loop {
+        let (text_left, number_left) = split(&mut left);
+        let (text_right, number_right) = split(&mut right);
+        let digits = |number: &str| number.trim_start_matches('0').len();
+        let order = text_left.cmp(text_right).then_with(|| {
+            digits(number_left)
+                .cmp(&digits(number_right))
+                .then_with(|| {
+                    number_left
+                        .trim_start_matches('0')
+                        .cmp(number_right.trim_start_matches('0'))
+                })
+        });
+        if order != Ordering::Equal || left.is_empty() && right.is_empty() {
+            // Equal but for leading zeros: some order, always the same.
+            return order.then_with(|| a.cmp(b));
+        }
+    }
+}
+
+/// Takes text and the digits behind it off the front.
+fn split<'a>(rest: &mut &'a str) -> (&'a str, &'a str) {
+    let digits_at = rest
+        .find(|char: char| char.is_ascii_digit())
+        .unwrap_or(rest.len());
+    let (text, after) = rest.split_at(digits_at);
+    let end = after
+        .find(|char: char| !char.is_ascii_digit())
+        .unwrap_or(after.len());
+    let (number, after) = after.split_at(end);
+    *rest = after;
+    (text, number)
+}
+
+/// Unix time as `2026-11-20 14:03:07 UTC`: days by Howard Hinnant's `civil_from_days`
+/// (<https://howardhinnant.github.io/date_algorithms.html>).
+pub(crate) fn utc(seconds: f64) -> String {
+    let seconds = seconds.max(0.0) as i64;
+    let (days, rest) = (seconds / 86_400, seconds % 86_400);
+    let z = days + 719_468;
+    let era = z / 146_097;
+    let day_of_era = z % 146_097;
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 {
+        shifted + 3
+    } else {
+        shifted - 9
+    };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    format!(
+        "{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02} UTC",
+        rest / 3_600,
+        rest % 3_600 / 60,
+        rest % 60
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_in_names_sort_by_value() {
+        let mut names = vec!["n10", "n2", "n1", "a", "n02", "n2-b", "n", ""];
+        names.sort_by(|a, b| natural(a, b));
+        assert_eq!(names, ["", "a", "n", "n1", "n02", "n2", "n2-b", "n10"]);
+    }
+
+    #[test]
+    fn times_read_as_people_say_them() {
+        for (seconds, said) in [
+            (0.0, "0 s"),
+            (119.9, "119 s"),
+            (120.0, "2 min"),
+            (3_600.0, "1 h"),
+            (11_100.0, "3 h 5 min"),
+            (187_200.0, "2 d 4 h"),
+        ] {
+            assert_eq!(span(seconds), said);
+        }
+        assert_eq!(utc(0.0), "1970-01-01 00:00:00 UTC");
+        assert_eq!(utc(951_782_400.0), "2000-02-29 00:00:00 UTC");
+        assert_eq!(utc(1_700_000_000.0), "2023-11-14 22:13:20 UTC");
+    }
+}

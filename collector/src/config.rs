@@ -1,0 +1,137 @@
+//! The collector's configuration: one TOML file, checked to the end before anything starts.
+
+mod error;
+mod raw;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use railscope_model::identity::NodeName;
+
+pub use error::ConfigError;
+
+/// The configuration after all checks. Paths are relative to the process, no longer to the file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// Name of the cluster, as the page and the API show it.
+    pub cluster: String,
+    /// Where to serve API, page and metrics.
+    pub listen: SocketAddr,
+    /// Address of a runbook; `{class}` stands for the class of the incident.
+    pub runbook: String,
+    /// How exporters are scraped.
+    pub scrape: Scrape,
+    /// Exporters that stand in the file itself.
+    pub targets: Vec<Target>,
+    /// Files of Prometheus' file_sd format (JSON) that name more exporters.
+    pub file_sd: Vec<PathBuf>,
+    /// Where the InfiniBand subnet is read from, if anywhere.
+    pub subnet: Option<SubnetSource>,
+    /// Time between two ticks of the analysis.
+    pub analysis_interval: Duration,
+}
+
+/// How exporters are scraped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Scrape {
+    /// Time between two scrapes of one exporter.
+    pub interval: Duration,
+    /// Longest time that one scrape may take.
+    pub timeout: Duration,
+    /// Largest page that is read, after decompression.
+    pub max_body_bytes: usize,
+    /// Scrapes that may be under way at the same time.
+    pub concurrency: usize,
+    /// Which profile of the exporter is asked for.
+    pub profile: ScrapeProfile,
+}
+
+impl Default for Scrape {
+    fn default() -> Self {
+        raw::Scrape::default().checked()
+    }
+}
+
+/// Which profile of the exporter is scraped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ScrapeProfile {
+    /// What Prometheus stores.
+    Default,
+    /// Every link and hop: what the detectors see best with.
+    #[default]
+    Full,
+}
+
+/// One exporter.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Target {
+    /// Name of the node, unique in the cluster.
+    pub node: NodeName,
+    /// Address of its metrics page, without a profile.
+    pub url: String,
+}
+
+/// Where the InfiniBand subnet is read from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SubnetSource {
+    /// File or command.
+    pub from: SubnetFrom,
+    /// Time between two looks.
+    pub interval: Duration,
+    /// Longest time that a command may take.
+    pub timeout: Duration,
+}
+
+/// File or command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SubnetFrom {
+    /// A file in `ibnetdiscover` format, read again whenever it has changed.
+    File(PathBuf),
+    /// A program with its arguments that prints `ibnetdiscover` format.
+    Command(Vec<String>),
+}
+
+impl Config {
+    /// Reads and checks a file.
+    ///
+    /// # Errors
+    /// The file cannot be read or says something wrong; the error says where and what was expected.
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Unreadable {
+            file: path.to_owned(),
+            source,
+        })?;
+        Self::parse(&text, path)
+    }
+
+    /// Checks the text of a file; `path` is named in errors, and relative paths start beside it.
+    ///
+    /// # Errors
+    /// The text says something wrong; the error says where and what was expected.
+    pub fn parse(text: &str, path: &Path) -> Result<Self, ConfigError> {
+        let raw: raw::File =
+            toml::from_str(text).map_err(|error| ConfigError::from_toml(text, path, error))?;
+        let beside = path.parent().unwrap_or(Path::new(""));
+        raw.check(beside)
+            .map_err(|wrong| ConfigError::at(text, path, wrong.span, wrong.field, wrong.message))
+    }
+}
+
+/// Whether text is an address that the collector can scrape, or the sentence that says why not.
+///
+/// # Errors
+/// What was expected instead.
+pub fn check_url(url: &str) -> Result<(), String> {
+    const EXPECTED: &str = "expected an address such as http://n1:10660/metrics";
+    let parsed = reqwest::Url::parse(url).map_err(|error| format!("{EXPECTED}: {error}"))?;
+    match parsed.scheme() {
+        "http" if parsed.has_host() => Ok(()),
+        "https" => Err(format!("{EXPECTED}: this version scrapes http, not https")),
+        _ => Err(String::from(EXPECTED)),
+    }
+}
+
+#[cfg(test)]
+mod tests;

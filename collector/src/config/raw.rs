@@ -1,0 +1,331 @@
+//! The configuration as it stands in the file: every key, its default and what it may hold.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use railscope_model::identity::NodeName;
+use serde::Deserialize;
+use serde::de::{Deserializer, Error as _, Visitor};
+use toml::Spanned;
+
+use super::{Config, ScrapeProfile, SubnetFrom, SubnetSource, Target, check_url};
+
+/// Port of the collector where the file names none.
+const DEFAULT_PORT: u16 = 10661;
+const RUNBOOK: &str = concat!(
+    env!("CARGO_PKG_REPOSITORY"),
+    "/blob/main/alerts/runbooks/{class}.md"
+);
+
+/// A value that is right by itself and wrong beside another.
+pub(super) struct Wrong {
+    pub(super) span: Range<usize>,
+    pub(super) field: String,
+    pub(super) message: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct File {
+    #[serde(default)]
+    cluster: Cluster,
+    #[serde(default)]
+    web: Web,
+    #[serde(default)]
+    scrape: Scrape,
+    #[serde(default)]
+    targets: Vec<RawTarget>,
+    #[serde(default)]
+    file_sd: Vec<PathBuf>,
+    subnet: Option<Spanned<Subnet>>,
+    #[serde(default)]
+    analysis: Analysis,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Cluster {
+    name: Text,
+}
+
+impl Default for Cluster {
+    fn default() -> Self {
+        Self {
+            name: Text(String::from("cluster")),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Web {
+    listen: SocketAddr,
+    runbook: Text,
+}
+
+impl Default for Web {
+    fn default() -> Self {
+        Self {
+            listen: (Ipv4Addr::UNSPECIFIED, DEFAULT_PORT).into(),
+            runbook: Text(RUNBOOK.to_owned()),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Scrape {
+    interval: Period,
+    timeout: Option<Spanned<Period>>,
+    max_body_bytes: Positive,
+    concurrency: Positive,
+    profile: ScrapeProfile,
+}
+
+impl Default for Scrape {
+    fn default() -> Self {
+        Self {
+            interval: Period(Duration::from_secs(5)),
+            timeout: None,
+            // The full page of an 8-GPU, 8-NIC node has a third of a megabyte.
+            max_body_bytes: Positive(16 << 20),
+            concurrency: Positive(64),
+            profile: ScrapeProfile::Full,
+        }
+    }
+}
+
+impl Scrape {
+    pub(super) fn checked(self) -> super::Scrape {
+        let interval = self.interval.0;
+        let timeout = self
+            .timeout
+            .map_or(interval * 4 / 5, |timeout| timeout.into_inner().0);
+        super::Scrape {
+            interval,
+            timeout,
+            max_body_bytes: self.max_body_bytes.0,
+            concurrency: self.concurrency.0,
+            profile: self.profile,
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawTarget {
+    node: Spanned<NodeName>,
+    url: Url,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Subnet {
+    file: Option<PathBuf>,
+    command: Option<Argv>,
+    #[serde(default = "Subnet::default_period")]
+    interval: Period,
+    #[serde(default = "Subnet::default_period")]
+    timeout: Period,
+}
+
+impl Subnet {
+    fn default_period() -> Period {
+        Period(Duration::from_secs(30))
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Analysis {
+    interval: Period,
+}
+
+impl Default for Analysis {
+    fn default() -> Self {
+        Self {
+            interval: Period(Duration::from_secs(5)),
+        }
+    }
+}
+
+impl File {
+    /// Checks what only several values together can get wrong.
+    pub(super) fn check(self, beside: &Path) -> Result<Config, Wrong> {
+        if let Some(timeout) = &self.scrape.timeout
+            && timeout.get_ref().0 > self.scrape.interval.0
+        {
+            return Err(Wrong {
+                span: timeout.span(),
+                field: String::from("scrape.timeout"),
+                message: format!(
+                    "{:?} is longer than the interval: expected at most scrape.interval ({:?})",
+                    timeout.get_ref().0,
+                    self.scrape.interval.0
+                ),
+            });
+        }
+        Ok(Config {
+            cluster: self.cluster.name.0,
+            listen: self.web.listen,
+            runbook: self.web.runbook.0,
+            scrape: self.scrape.checked(),
+            targets: check_targets(self.targets)?,
+            file_sd: self
+                .file_sd
+                .into_iter()
+                .map(|path| beside.join(path))
+                .collect(),
+            subnet: self
+                .subnet
+                .map(|subnet| check_subnet(subnet, beside))
+                .transpose()?,
+            analysis_interval: self.analysis.interval.0,
+        })
+    }
+}
+
+fn check_targets(raw: Vec<RawTarget>) -> Result<Vec<Target>, Wrong> {
+    let mut seen = BTreeMap::new();
+    let mut targets = Vec::with_capacity(raw.len());
+    for (index, target) in raw.into_iter().enumerate() {
+        let (span, node) = (target.node.span(), target.node.into_inner());
+        if let Some(first) = seen.insert(node.clone(), index) {
+            return Err(Wrong {
+                span,
+                field: format!("targets[{index}].node"),
+                message: format!(
+                    "{:?} is already the node of targets[{first}]: expected one target for each node",
+                    node.as_str()
+                ),
+            });
+        }
+        targets.push(Target {
+            node,
+            url: target.url.0,
+        });
+    }
+    Ok(targets)
+}
+
+fn check_subnet(raw: Spanned<Subnet>, beside: &Path) -> Result<SubnetSource, Wrong> {
+    let span = raw.span();
+    let raw = raw.into_inner();
+    let from = match (raw.file, raw.command) {
+        (Some(file), None) => SubnetFrom::File(beside.join(file)),
+        (None, Some(Argv(command))) => SubnetFrom::Command(command),
+        (file, _) => {
+            let found = if file.is_some() {
+                "both stand here"
+            } else {
+                "neither stands here"
+            };
+            return Err(Wrong {
+                span,
+                field: String::from("subnet"),
+                message: format!("{found}: expected either file or command"),
+            });
+        }
+    };
+    Ok(SubnetSource {
+        from,
+        interval: raw.interval.0,
+        timeout: raw.timeout.0,
+    })
+}
+
+/// A time as text with its unit: `"500ms"`, `"5s"`, `"2m"`, `"1h"`. Never zero.
+#[derive(Debug, Clone, Copy)]
+struct Period(Duration);
+
+impl<'de> Deserialize<'de> for Period {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        const EXPECTED: &str = "a time such as \"5s\", \"500ms\" or \"2m\"";
+        struct PeriodVisitor;
+        impl Visitor<'_> for PeriodVisitor {
+            type Value = Period;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(EXPECTED)
+            }
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Period, E> {
+                let invalid = || E::invalid_value(serde::de::Unexpected::Str(text), &self);
+                parse_period(text).map(Period).ok_or_else(invalid)
+            }
+        }
+        deserializer.deserialize_str(PeriodVisitor)
+    }
+}
+
+fn parse_period(text: &str) -> Option<Duration> {
+    let end = text.find(|char: char| !char.is_ascii_digit())?;
+    let (digits, unit) = text.split_at(end);
+    let millis = match unit {
+        "ms" => 1,
+        "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        _ => return None,
+    };
+    let millis = digits.parse::<u64>().ok()?.checked_mul(millis)?;
+    // A year is as good as never, and keeps every sum of periods in range.
+    (1..=365 * 24 * 3_600_000)
+        .contains(&millis)
+        .then(|| Duration::from_millis(millis))
+}
+
+/// A number above zero.
+#[derive(Debug, Clone, Copy)]
+struct Positive(usize);
+
+impl<'de> Deserialize<'de> for Positive {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let number = usize::deserialize(deserializer)?;
+        if number == 0 {
+            return Err(D::Error::custom("expected a number above zero"));
+        }
+        Ok(Self(number))
+    }
+}
+
+/// Text that says something.
+struct Text(String);
+
+impl<'de> Deserialize<'de> for Text {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        if text.trim().is_empty() {
+            return Err(D::Error::custom("expected text that is not empty"));
+        }
+        Ok(Self(text))
+    }
+}
+
+/// An address to scrape.
+struct Url(String);
+
+impl<'de> Deserialize<'de> for Url {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let url = String::deserialize(deserializer)?;
+        check_url(&url).map_err(D::Error::custom)?;
+        Ok(Self(url))
+    }
+}
+
+/// A program and its arguments; no shell reads them.
+struct Argv(Vec<String>);
+
+impl<'de> Deserialize<'de> for Argv {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let argv = Vec::<String>::deserialize(deserializer)?;
+        if argv.first().is_none_or(|program| program.trim().is_empty()) {
+            return Err(D::Error::custom(
+                "expected a program and its arguments, such as [\"ibnetdiscover\"]",
+            ));
+        }
+        Ok(Self(argv))
+    }
+}

@@ -1,0 +1,229 @@
+//! The collector as a running service: scrapers, subnet, analysis and server, until it is told to stop.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use railscope_model::fabric::Timestamp;
+use railscope_model::identity::NodeName;
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior, interval};
+
+use crate::api;
+use crate::config::Config;
+use crate::core::analyzer::Analyzer;
+use crate::core::history::Ingested;
+use crate::scrape::{Scraper, Scrapers};
+use crate::state::{ScrapeResult, Snapshot, State};
+use crate::subnet::Subnet;
+use crate::subnet_source;
+use crate::targets::{LOOK_INTERVAL, TargetList};
+
+/// Pages that may wait for the analysis. When it falls behind, scrapers wait too, and nothing piles up.
+const WAITING_EVENTS: usize = 128;
+/// How long a shutdown waits for requests in flight. Idle connections are closed at once.
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(2);
+
+/// Why the collector stopped although nobody asked it to.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The HTTP client cannot be set up.
+    #[error("no HTTP client: {0}")]
+    Client(#[from] reqwest::Error),
+    /// The server failed.
+    #[error("server: {0}")]
+    Server(#[from] io::Error),
+    /// One of its own tasks ended: a defect of Railscope.
+    #[error("the {0} task ended; this is a defect of Railscope")]
+    Task(&'static str),
+}
+
+/// What the analysis takes up.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// These are the nodes.
+    Targets(BTreeSet<NodeName>),
+    /// A page of a node's exporter.
+    Page {
+        node: NodeName,
+        page: String,
+        at: Timestamp,
+    },
+    /// A sweep of the subnet.
+    Subnet { subnet: Box<Subnet>, at: Timestamp },
+    /// Time to judge.
+    Tick,
+}
+
+/// Runs the collector on a listener until `shutdown` is done.
+///
+/// Requests in flight then get a moment to end; connections that a client keeps open do not hold it up.
+///
+/// # Errors
+/// Why it stopped before.
+pub async fn run(
+    config: Config,
+    listener: TcpListener,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> Result<(), RunError> {
+    let state = Arc::new(State::new(&config, system_time));
+    let (events, inbox) = mpsc::channel(WAITING_EVENTS);
+    let scraper = Scraper::new(config.scrape.clone())?;
+    let analysis = {
+        let state = Arc::clone(&state);
+        tokio::task::spawn_blocking(move || analyse(inbox, &state))
+    };
+    let mut tasks = JoinSet::new();
+    let list = TargetList::new(config.targets, config.file_sd);
+    let scrapers = Scrapers::new(scraper, events.clone(), Arc::clone(&state));
+    tasks.spawn(named(
+        "targets",
+        follow_targets(list, scrapers, events.clone(), Arc::clone(&state)),
+    ));
+    tasks.spawn(named(
+        "tick",
+        tick(config.analysis_interval, events.clone()),
+    ));
+    if let Some(subnet) = config.subnet {
+        tasks.spawn(named(
+            "subnet",
+            subnet_source::follow(subnet, events.clone(), Arc::clone(&state)),
+        ));
+    }
+    drop(events);
+    let (asked, was_asked) = oneshot::channel::<()>();
+    let serving = axum::serve(listener, api::router(state)).with_graceful_shutdown(async move {
+        shutdown.await;
+        drop(asked);
+    });
+    let grace_is_over = async {
+        // Ends when the sender is dropped, which is what "asked" means.
+        was_asked.await.ok();
+        tokio::time::sleep(SHUTDOWN_GRACE).await;
+    };
+    let result = tokio::select! {
+        served = serving => served.map_err(RunError::Server),
+        () = grace_is_over => Ok(()),
+        _ = analysis => Err(RunError::Task("analysis")),
+        Some(ended) = tasks.join_next() => Err(RunError::Task(ended.unwrap_or("aborted"))),
+    };
+    // Scrapers and ticks end here; the analysis ends with the last of those that send to it.
+    tasks.shutdown().await;
+    result
+}
+
+async fn named(name: &'static str, task: impl Future<Output = ()>) -> &'static str {
+    task.await;
+    name
+}
+
+/// The one place where the collector reads the clock.
+#[allow(clippy::disallowed_methods)] // the edge: everything below takes the time as an argument
+fn system_time() -> Timestamp {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    Timestamp(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+async fn tick(every: Duration, events: mpsc::Sender<Event>) {
+    let mut due = interval(every);
+    due.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        due.tick().await;
+        if events.send(Event::Tick).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Keeps scrapers, analysis and API at the newest list of targets.
+async fn follow_targets(
+    mut list: TargetList,
+    mut scrapers: Scrapers,
+    events: mpsc::Sender<Event>,
+    state: Arc<State>,
+) {
+    let mut due = interval(LOOK_INTERVAL);
+    let mut first = true;
+    loop {
+        due.tick().await;
+        let looked = tokio::task::spawn_blocking(move || {
+            let changed = list.look();
+            (list, changed)
+        });
+        let Ok((seen, changed)) = looked.await else {
+            return;
+        };
+        list = seen;
+        if !changed && !first {
+            continue;
+        }
+        first = false;
+        let targets = list.targets();
+        let nodes = targets.iter().map(|target| target.node.clone()).collect();
+        state.set_targets(&targets, list.is_known());
+        // The analysis hears of a node before its first page arrives.
+        if events.send(Event::Targets(nodes)).await.is_err() {
+            return;
+        }
+        scrapers.set_targets(&targets);
+        tracing::info!(targets = targets.len(), "targets");
+    }
+}
+
+/// Takes up events until nobody can send any more. Runs on a thread of its own: a tick computes.
+fn analyse(mut inbox: mpsc::Receiver<Event>, state: &State) {
+    let mut analyzer = Analyzer::default();
+    let mut nodes = BTreeSet::new();
+    while let Some(event) = inbox.blocking_recv() {
+        match event {
+            Event::Targets(new) => {
+                analyzer.set_targets(&new.iter().cloned().collect::<Vec<_>>());
+                nodes = new;
+            }
+            // A page of a node that is no target any more came too late.
+            Event::Page { node, .. } if !nodes.contains(&node) => {}
+            Event::Page { node, page, at } => {
+                let ingested = analyzer.ingest(&node, &page, at);
+                note(state, &node, &ingested, at);
+            }
+            Event::Subnet { subnet, at } => analyzer.take_subnet(*subnet, at),
+            Event::Tick => {
+                let begun = Instant::now();
+                let view = analyzer.tick(state.now());
+                state.publish(Snapshot::new(view, begun.elapsed().as_secs_f64()));
+            }
+        }
+    }
+}
+
+/// Counts what became of a page, and logs bad lines when they begin.
+fn note(state: &State, node: &NodeName, ingested: &Ingested, at: Timestamp) {
+    state.record_samples(ingested);
+    let samples = ingested.kept + ingested.unknown + ingested.over_limit;
+    let problem = match ingested.errors.first() {
+        Some(error) => Some(format!(
+            "{} lines cannot be read, the first at {error}",
+            ingested.errors.len()
+        )),
+        None if samples == 0 => Some(String::from("the page holds no samples")),
+        None => None,
+    };
+    let result = if problem.is_some() {
+        ScrapeResult::Malformed
+    } else {
+        ScrapeResult::Ok
+    };
+    let said = problem.clone().unwrap_or_default();
+    let taken_up = (samples > 0).then_some(at);
+    if state.record_scrape(node, result, taken_up, problem) && result != ScrapeResult::Ok {
+        tracing::warn!(%node, "{said}");
+    }
+    if ingested.over_limit > 0 {
+        tracing::debug!(%node, samples = ingested.over_limit, "samples beyond the limit of a node");
+    }
+}

@@ -1,0 +1,1 @@
+//! Scraping against a small server that misbehaves in every way.

@@ -1,0 +1,273 @@
+//! What scrapers, analysis and API share: the newest view, the state of every target, counters of it all.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use arc_swap::ArcSwapOption;
+use railscope_model::fabric::Timestamp;
+use railscope_model::identity::NodeName;
+
+use crate::api::layout::Layout;
+use crate::config::{Config, Target};
+use crate::core::analyzer::ClusterView;
+use crate::core::history::Ingested;
+
+/// Reads the time. The process gives the system's clock, a test its own.
+pub type Clock = fn() -> Timestamp;
+
+/// What became of one scrape: the `result` label of the scrape counter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ScrapeResult {
+    /// The page was read, every line of it.
+    Ok,
+    /// No connection, or it broke.
+    Unreachable,
+    /// No whole page in time.
+    Timeout,
+    /// An answer that is no page, or a page with lines that cannot be read.
+    Malformed,
+    /// A page beyond the configured size.
+    TooLarge,
+}
+
+impl ScrapeResult {
+    /// Every result, in the order of the page.
+    pub const ALL: [Self; 5] = [
+        Self::Ok,
+        Self::Unreachable,
+        Self::Timeout,
+        Self::Malformed,
+        Self::TooLarge,
+    ];
+
+    /// The result as a label value.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Unreachable => "unreachable",
+            Self::Timeout => "timeout",
+            Self::Malformed => "malformed",
+            Self::TooLarge => "too_large",
+        }
+    }
+}
+
+/// What became of one read of the subnet: the `result` label of the sweep counter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SweepResult {
+    /// All of it was read.
+    Complete,
+    /// Something is missing from it.
+    Partial,
+    /// Nothing was read.
+    Failed,
+}
+
+impl SweepResult {
+    /// Every result, in the order of the page.
+    pub const ALL: [Self; 3] = [Self::Complete, Self::Partial, Self::Failed];
+
+    /// The result as a label value.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Complete => "complete",
+            Self::Partial => "partial",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// What became of samples: the `result` label of the sample counter.
+pub const SAMPLE_RESULTS: [&str; 4] = ["kept", "unknown", "over_limit", "malformed"];
+
+/// One exporter and how it was last reached.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TargetState {
+    /// Address of its metrics page.
+    pub url: String,
+    /// What became of the last scrape; `None` before the first has ended.
+    pub last: Option<ScrapeResult>,
+    /// Whether the last scrape brought samples; a page with some bad lines still does.
+    pub up: bool,
+    /// When a page was last taken up.
+    pub last_ok: Option<Timestamp>,
+    /// What was wrong with the last scrape.
+    pub problem: Option<String>,
+}
+
+/// All exporters.
+#[derive(Debug, Clone, Default)]
+pub struct Targets {
+    /// Whether every source of targets has been read once; before, the list is not to be trusted.
+    pub known: bool,
+    /// By node.
+    pub by_node: BTreeMap<NodeName, TargetState>,
+}
+
+/// One finished tick with what the API derives from it.
+#[derive(Debug)]
+pub struct Snapshot {
+    /// What the analysis says.
+    pub view: ClusterView,
+    /// How long the tick took.
+    pub tick_seconds: f64,
+    layout: OnceLock<Layout>,
+}
+
+impl Snapshot {
+    /// A tick that has just ended.
+    pub fn new(view: ClusterView, tick_seconds: f64) -> Self {
+        Self {
+            view,
+            tick_seconds,
+            layout: OnceLock::new(),
+        }
+    }
+
+    /// The fabric as people look at it, made when it is first asked for.
+    pub fn layout(&self) -> &Layout {
+        self.layout.get_or_init(|| Layout::of(&self.view))
+    }
+}
+
+/// What scrapers, analysis and API share.
+#[derive(Debug)]
+pub struct State {
+    /// Name of the cluster.
+    pub cluster: String,
+    /// Address of a runbook, with `{class}`.
+    pub runbook: String,
+    /// Whether a source of the subnet is configured.
+    pub has_subnet: bool,
+    /// The time.
+    pub clock: Clock,
+    snapshot: ArcSwapOption<Snapshot>,
+    targets: Mutex<Targets>,
+    scrapes: [AtomicU64; ScrapeResult::ALL.len()],
+    sweeps: [AtomicU64; SweepResult::ALL.len()],
+    samples: [AtomicU64; SAMPLE_RESULTS.len()],
+}
+
+impl State {
+    /// The state before anything has happened.
+    pub fn new(config: &Config, clock: Clock) -> Self {
+        Self {
+            cluster: config.cluster.clone(),
+            runbook: config.runbook.clone(),
+            has_subnet: config.subnet.is_some(),
+            clock,
+            snapshot: ArcSwapOption::empty(),
+            targets: Mutex::default(),
+            scrapes: Default::default(),
+            sweeps: Default::default(),
+            samples: Default::default(),
+        }
+    }
+
+    /// The moment.
+    pub fn now(&self) -> Timestamp {
+        (self.clock)()
+    }
+
+    /// The newest tick; `None` before the first has ended.
+    pub fn snapshot(&self) -> Option<Arc<Snapshot>> {
+        self.snapshot.load_full()
+    }
+
+    /// Makes a tick the newest.
+    pub fn publish(&self, snapshot: Snapshot) {
+        self.snapshot.store(Some(Arc::new(snapshot)));
+    }
+
+    /// All targets. Hold it briefly: scrapers wait for it.
+    pub fn targets(&self) -> MutexGuard<'_, Targets> {
+        // A panic elsewhere leaves whole entries behind, so the list is still right.
+        self.targets.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Replaces the list of targets; those that stay keep what is known of them.
+    pub fn set_targets(&self, targets: &[Target], known: bool) {
+        let mut guard = self.targets();
+        let mut old = std::mem::take(&mut guard.by_node);
+        guard.known |= known;
+        guard.by_node = targets
+            .iter()
+            .map(|target| {
+                let fresh = || TargetState {
+                    url: target.url.clone(),
+                    last: None,
+                    up: false,
+                    last_ok: None,
+                    problem: None,
+                };
+                let state = old
+                    .remove(&target.node)
+                    .filter(|state| state.url == target.url);
+                (target.node.clone(), state.unwrap_or_else(fresh))
+            })
+            .collect();
+    }
+
+    /// Counts a scrape and notes it at its target. `taken_up` says that samples came out of it.
+    /// Returns whether its result is another than that of the scrape before.
+    pub fn record_scrape(
+        &self,
+        node: &NodeName,
+        result: ScrapeResult,
+        taken_up: Option<Timestamp>,
+        problem: Option<String>,
+    ) -> bool {
+        self.scrapes[result as usize].fetch_add(1, Ordering::Relaxed);
+        let mut targets = self.targets();
+        let Some(state) = targets.by_node.get_mut(node) else {
+            return false;
+        };
+        let before = state.last.replace(result);
+        state.up = taken_up.is_some();
+        state.last_ok = taken_up.max(state.last_ok);
+        state.problem = problem;
+        before != Some(result)
+    }
+
+    /// Counts what became of the samples of a page.
+    pub fn record_samples(&self, ingested: &Ingested) {
+        let counts = [
+            ingested.kept,
+            ingested.unknown,
+            ingested.over_limit,
+            ingested.errors.len(),
+        ];
+        for (counter, count) in self.samples.iter().zip(counts) {
+            counter.fetch_add(count as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts a read of the subnet.
+    pub fn record_sweep(&self, result: SweepResult) {
+        self.sweeps[result as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Scrapes by result.
+    pub fn scrapes(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let labels = ScrapeResult::ALL.map(ScrapeResult::as_str);
+        labels.into_iter().zip(self.scrapes.iter().map(read))
+    }
+
+    /// Reads of the subnet by result.
+    pub fn sweeps(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let labels = SweepResult::ALL.map(SweepResult::as_str);
+        labels.into_iter().zip(self.sweeps.iter().map(read))
+    }
+
+    /// Samples by result.
+    pub fn samples(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        SAMPLE_RESULTS
+            .into_iter()
+            .zip(self.samples.iter().map(read))
+    }
+}
+
+fn read(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}

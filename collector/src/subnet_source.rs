@@ -1,0 +1,268 @@
+//! Reads the InfiniBand subnet, from a file that somebody writes or a program that prints it.
+
+use std::io;
+use std::path::Path;
+use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use railscope_model::fabric::Timestamp;
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::process::{Child, Command};
+use tokio::sync::mpsc;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+use crate::config::{SubnetFrom, SubnetSource};
+use crate::run::Event;
+use crate::state::{State, SweepResult};
+use crate::subnet::{Subnet, parse_ibnetdiscover};
+use crate::targets::stamp;
+
+/// Largest output that is read: the file of a 666-switch subnet has 2 MB.
+const MAX_OUTPUT_BYTES: usize = 512 << 20;
+/// What is kept of a program's complaints.
+const MAX_STDERR_BYTES: usize = 16 << 10;
+
+/// Why the subnet was not read.
+#[derive(Debug, thiserror::Error)]
+pub enum SubnetError {
+    /// The file cannot be read, or the program cannot be started.
+    #[error("{what}: {source}")]
+    Io {
+        /// File or program.
+        what: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The program took too long and was killed, with all that it had started.
+    #[error("{program} did not end within {limit:?} (subnet.timeout) and was killed")]
+    Hung {
+        /// The program.
+        program: String,
+        /// The limit.
+        limit: Duration,
+    },
+    /// The program failed; what it printed is not to be trusted.
+    #[error("{program}: {status}: {stderr}")]
+    Failed {
+        /// The program.
+        program: String,
+        /// How it ended.
+        status: ExitStatus,
+        /// The end of what it said.
+        stderr: String,
+    },
+    /// There is more text than a subnet can have.
+    #[error("{what} gives more than {MAX_OUTPUT_BYTES} bytes")]
+    TooLarge {
+        /// File or program.
+        what: String,
+    },
+}
+
+/// Text of a sweep and the moment it is of.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Sweep {
+    /// What `ibnetdiscover` printed.
+    pub text: String,
+    /// When the file was written, or the program started.
+    pub at: Timestamp,
+}
+
+/// A source of the subnet with what it remembers between two looks.
+#[derive(Debug)]
+pub struct Source {
+    config: SubnetSource,
+    stamp: Option<(SystemTime, u64)>,
+}
+
+impl Source {
+    /// A source that has not been looked at.
+    pub fn new(config: SubnetSource) -> Self {
+        Self {
+            config,
+            stamp: None,
+        }
+    }
+
+    /// Reads the subnet; `None` if it is a file that has not changed since.
+    ///
+    /// # Errors
+    /// Why it could not be read.
+    pub async fn look(&mut self, now: Timestamp) -> Result<Option<Sweep>, SubnetError> {
+        match &self.config.from {
+            SubnetFrom::File(path) => {
+                let error = |source| SubnetError::Io {
+                    what: path.display().to_string(),
+                    source,
+                };
+                let stamp = stamp(path).map_err(error)?;
+                if self.stamp == Some(stamp) {
+                    return Ok(None);
+                }
+                let text = read_file(path, stamp.1).await?;
+                self.stamp = Some(stamp);
+                Ok(Some(Sweep {
+                    text,
+                    at: unix(stamp.0).min(now),
+                }))
+            }
+            SubnetFrom::Command(argv) => {
+                let text = run_program(argv, self.config.timeout).await?;
+                Ok(Some(Sweep { text, at: now }))
+            }
+        }
+    }
+}
+
+fn unix(time: SystemTime) -> Timestamp {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+async fn read_file(path: &Path, bytes: u64) -> Result<String, SubnetError> {
+    let what = path.display().to_string();
+    if bytes > MAX_OUTPUT_BYTES as u64 {
+        return Err(SubnetError::TooLarge { what });
+    }
+    let text = tokio::fs::read(path)
+        .await
+        .map_err(|source| SubnetError::Io { what, source })?;
+    Ok(to_text(text))
+}
+
+/// Descriptions of nodes may hold any bytes; a wrong one costs its own characters only.
+fn to_text(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes)
+        .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+}
+
+async fn run_program(argv: &[String], limit: Duration) -> Result<String, SubnetError> {
+    let program = argv.first().cloned().unwrap_or_default();
+    let io = |source| SubnetError::Io {
+        what: program.clone(),
+        source,
+    };
+    let mut child = Command::new(&program)
+        .args(argv.get(1..).unwrap_or_default())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        // A group of its own, so that what it starts can be killed with it.
+        .process_group(0)
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(io)?;
+    let group = child
+        .id()
+        .and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+    let ended = timeout(limit, output(&mut child)).await;
+    if !matches!(ended, Ok(Ok(_)))
+        && let Some(group) = group
+        && let Err(error) = kill_process_group(group, Signal::KILL)
+    {
+        tracing::debug!(program, "not killed: {error}");
+    }
+    let (status, stdout, stderr) = match ended {
+        Ok(ended) => ended.map_err(io)?,
+        Err(_) => return Err(SubnetError::Hung { program, limit }),
+    };
+    let stderr = to_text(stderr).trim().to_owned();
+    if !status.success() {
+        return Err(SubnetError::Failed {
+            program,
+            status,
+            stderr,
+        });
+    }
+    if stdout.len() > MAX_OUTPUT_BYTES {
+        return Err(SubnetError::TooLarge { what: program });
+    }
+    if !stderr.is_empty() {
+        tracing::warn!(program, "{stderr}");
+    }
+    Ok(to_text(stdout))
+}
+
+async fn output(child: &mut Child) -> io::Result<(ExitStatus, Vec<u8>, Vec<u8>)> {
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let (stdout, stderr) = tokio::try_join!(
+        read_at_most(stdout, MAX_OUTPUT_BYTES + 1),
+        read_at_most(stderr, MAX_STDERR_BYTES)
+    )?;
+    Ok((child.wait().await?, stdout, stderr))
+}
+
+/// Reads all and keeps the beginning: a pipe that nobody empties would stop the program.
+async fn read_at_most(pipe: Option<impl AsyncRead + Unpin>, limit: usize) -> io::Result<Vec<u8>> {
+    let mut kept = Vec::new();
+    if let Some(mut pipe) = pipe {
+        (&mut pipe)
+            .take(limit as u64)
+            .read_to_end(&mut kept)
+            .await?;
+        tokio::io::copy(&mut pipe, &mut tokio::io::sink()).await?;
+    }
+    Ok(kept)
+}
+
+/// Follows the subnet until the analysis is gone.
+pub(crate) async fn follow(config: SubnetSource, events: mpsc::Sender<Event>, state: Arc<State>) {
+    let mut due = interval(config.interval);
+    due.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut source = Source::new(config);
+    let mut problem = None;
+    loop {
+        due.tick().await;
+        let sweep = match source.look(state.now()).await {
+            Ok(Some(sweep)) => sweep,
+            Ok(None) => continue,
+            Err(error) => {
+                state.record_sweep(SweepResult::Failed);
+                let said = error.to_string();
+                if problem.as_ref() != Some(&said) {
+                    tracing::error!("subnet not read: {said}");
+                }
+                problem = Some(said);
+                continue;
+            }
+        };
+        problem = None;
+        let parsed =
+            tokio::task::spawn_blocking(move || (parse_ibnetdiscover(&sweep.text), sweep.at));
+        let Ok((subnet, at)) = parsed.await else {
+            continue;
+        };
+        note(&subnet, &state);
+        if events
+            .send(Event::Subnet {
+                subnet: Box::new(subnet),
+                at,
+            })
+            .await
+            .is_err()
+        {
+            return;
+        }
+    }
+}
+
+/// Counts a sweep and says what is wrong with it.
+fn note(subnet: &Subnet, state: &State) {
+    for problem in subnet.problems.iter().take(3) {
+        tracing::warn!(all = subnet.counts.problems, "subnet: {problem}");
+    }
+    let gaps = subnet.completeness.gaps();
+    if gaps.is_empty() {
+        state.record_sweep(SweepResult::Complete);
+        return;
+    }
+    state.record_sweep(SweepResult::Partial);
+    for gap in gaps {
+        tracing::warn!("subnet is not whole: {gap}");
+    }
+}
+
+#[cfg(test)]
+mod tests;

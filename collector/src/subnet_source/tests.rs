@@ -1,0 +1,1 @@
+//! The subnet from files that change and programs that fail.

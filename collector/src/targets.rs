@@ -1,0 +1,234 @@
+//! Which exporters there are: those of the configuration and those of file_sd files, read again when they change.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use railscope_model::identity::NodeName;
+use serde::Deserialize;
+
+use crate::config::{Target, check_url};
+
+/// How often file_sd files are looked at.
+pub const LOOK_INTERVAL: Duration = Duration::from_secs(5);
+
+/// One group of a file_sd file.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Group {
+    targets: Vec<String>,
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+}
+
+/// Reads the text of a file_sd file.
+///
+/// # Errors
+/// What is wrong, with line and column where it is not JSON of that form, or the target it is about.
+pub fn parse_file_sd(text: &str) -> Result<Vec<Target>, String> {
+    let groups: Vec<Group> = serde_json::from_str(text).map_err(|error| {
+        format!(
+            "line {}, column {}: expected JSON like [{{\"targets\": [\"n1:10660\"], \"labels\": {{\"node\": \"n1\"}}}}]: {error}",
+            error.line(),
+            error.column()
+        )
+    })?;
+    let mut targets = Vec::new();
+    for group in &groups {
+        if group.labels.contains_key("node") && group.targets.len() > 1 {
+            return Err(format!(
+                "targets {:?} share one node label: expected a group for each node",
+                group.targets
+            ));
+        }
+        for address in &group.targets {
+            targets.push(
+                target(address, &group.labels)
+                    .map_err(|why| format!("target {address:?}: {why}"))?,
+            );
+        }
+    }
+    Ok(targets)
+}
+
+fn target(address: &str, labels: &BTreeMap<String, String>) -> Result<Target, String> {
+    let label = |name, default| labels.get(name).map_or(default, String::as_str);
+    let url = format!(
+        "{}://{address}{}",
+        label("__scheme__", "http"),
+        label("__metrics_path__", "/metrics")
+    );
+    check_url(&url)?;
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    let node: NodeName = label("node", host)
+        .parse()
+        .map_err(|error| format!("{error}"))?;
+    Ok(Target { node, url })
+}
+
+/// One file with what was last read from it.
+#[derive(Debug)]
+struct Source {
+    path: PathBuf,
+    /// Time and size of what was last read, be it right or wrong.
+    stamp: Option<(SystemTime, u64)>,
+    targets: Option<Vec<Target>>,
+    problem: Option<String>,
+}
+
+/// The list of targets, as far as it is known.
+#[derive(Debug)]
+pub struct TargetList {
+    fixed: Vec<Target>,
+    sources: Vec<Source>,
+}
+
+impl TargetList {
+    /// Targets of the configuration, and files that name more.
+    pub fn new(fixed: Vec<Target>, files: Vec<PathBuf>) -> Self {
+        let source = |path| Source {
+            path,
+            stamp: None,
+            targets: None,
+            problem: None,
+        };
+        Self {
+            fixed,
+            sources: files.into_iter().map(source).collect(),
+        }
+    }
+
+    /// Whether every file has been read once.
+    pub fn is_known(&self) -> bool {
+        self.sources.iter().all(|source| source.targets.is_some())
+    }
+
+    /// Looks at the files. Returns whether the list may have changed; what is wrong is logged when it
+    /// begins, and what was read before then stays, as in Prometheus.
+    pub fn look(&mut self) -> bool {
+        let mut changed = false;
+        for source in &mut self.sources {
+            match source.look() {
+                Ok(read) => {
+                    changed |= read;
+                    source.problem = source.problem.take().filter(|_| !read);
+                }
+                Err(problem) => {
+                    if source.problem.as_ref() != Some(&problem) {
+                        tracing::error!(file = %source.path.display(), "targets not read, older ones stay: {problem}");
+                    }
+                    source.problem = Some(problem);
+                }
+            }
+        }
+        changed
+    }
+
+    /// All targets, one for each node: the first one named wins, and the others are logged.
+    pub fn targets(&self) -> Vec<Target> {
+        let mut by_node = BTreeMap::new();
+        let read = self
+            .sources
+            .iter()
+            .filter_map(|source| source.targets.as_ref())
+            .flatten();
+        for target in self.fixed.iter().chain(read) {
+            let first = by_node.entry(&target.node).or_insert(target);
+            if first.url != target.url {
+                tracing::warn!(node = %target.node, url = target.url, "left out: the node is scraped at {} already", first.url);
+            }
+        }
+        by_node.into_values().cloned().collect()
+    }
+}
+
+impl Source {
+    /// Reads the file if it changed; says whether it did.
+    fn look(&mut self) -> Result<bool, String> {
+        let stamp = stamp(&self.path).map_err(|error| error.to_string())?;
+        if self.stamp == Some(stamp) {
+            return Ok(false);
+        }
+        let text = std::fs::read_to_string(&self.path).map_err(|error| error.to_string())?;
+        self.stamp = Some(stamp);
+        self.targets = Some(parse_file_sd(&text)?);
+        Ok(true)
+    }
+}
+
+/// What changes when a file is written.
+///
+/// # Errors
+/// The file cannot be looked at.
+pub(crate) fn stamp(path: &Path) -> std::io::Result<(SystemTime, u64)> {
+    let metadata = std::fs::metadata(path)?;
+    Ok((metadata.modified()?, metadata.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_sd_names_nodes_by_label_or_by_host() {
+        let text = r#"[
+            {"targets": ["10.0.0.1:10660"], "labels": {"node": "n1", "rack": "r1"}},
+            {"targets": ["n2:10660", "n3:10660"], "labels": {"__metrics_path__": "/m"}}
+        ]"#;
+        let targets = parse_file_sd(text).expect("valid");
+        let names: Vec<_> = targets
+            .iter()
+            .map(|t| (t.node.as_str(), t.url.as_str()))
+            .collect();
+        assert_eq!(
+            names,
+            [
+                ("n1", "http://10.0.0.1:10660/metrics"),
+                ("n2", "http://n2:10660/m"),
+                ("n3", "http://n3:10660/m")
+            ]
+        );
+    }
+
+    #[test]
+    fn a_wrong_file_sd_says_where_and_what_was_expected() {
+        for (text, expected) in [
+            ("", "line 1, column 0: expected JSON like ["),
+            ("{}", "line 1, column 0: expected JSON like ["),
+            (
+                "[{\"target\": []}]",
+                "unknown field `target`, expected `targets` or `labels`",
+            ),
+            (
+                "[{\"targets\": [\"a:1\", \"b:1\"], \"labels\": {\"node\": \"n\"}}]",
+                "expected a group for each node",
+            ),
+            (
+                "[{\"targets\": [\"a b:1\"]}]",
+                "target \"a b:1\": expected an address such as",
+            ),
+        ] {
+            let error = parse_file_sd(text).expect_err(text);
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_breaks_keeps_its_targets_and_one_that_never_was_there_leaves_the_list_unknown() {
+        let folder = tempfile::tempdir().expect("folder");
+        let path = folder.path().join("targets.json");
+        let mut list = TargetList::new(Vec::new(), vec![path.clone()]);
+        assert!(!list.look() && !list.is_known());
+        std::fs::write(&path, "[{\"targets\": [\"n1:1\"]}]").expect("write");
+        assert!(list.look() && list.is_known());
+        assert!(!list.look(), "unchanged");
+        std::fs::write(&path, "[{\"targets\": [\"n1:1\"").expect("write");
+        assert!(!list.look() && list.is_known());
+        assert_eq!(list.targets().len(), 1);
+        std::fs::write(&path, "[]").expect("write");
+        assert!(
+            list.look() && list.targets().is_empty(),
+            "an empty list is a list"
+        );
+    }
+}
