@@ -142,16 +142,26 @@ fn metric_type(kind: Kind) -> MetricType {
 
 fn encode_sample(family: &mut MetricEncoder<'_>, sample: &Sample) -> fmt::Result {
     let labels = LabelPairs(sample);
+    if sample.metric.kind == Kind::Info {
+        return family.encode_info(&labels);
+    }
+    // An empty family would be written as `name{}`.
+    if sample.metric.labels.is_empty() {
+        return encode_value(family, sample);
+    }
+    encode_value(&mut family.encode_family(&labels)?, sample)
+}
+
+fn encode_value(series: &mut MetricEncoder<'_>, sample: &Sample) -> fmt::Result {
     match (sample.metric.kind, sample.value) {
-        (Kind::Info, _) => family.encode_info(&labels),
-        (Kind::Counter, Value::Int(value)) => family
-            .encode_family(&labels)?
-            .encode_counter::<NoLabelSet, u64, u64>(&value, None),
-        (Kind::Counter, Value::Float(value)) => family
-            .encode_family(&labels)?
-            .encode_counter::<NoLabelSet, f64, f64>(&value, None),
-        (Kind::Gauge, Value::Int(value)) => family.encode_family(&labels)?.encode_gauge(&value),
-        (Kind::Gauge, Value::Float(value)) => family.encode_family(&labels)?.encode_gauge(&value),
+        (Kind::Counter, Value::Int(value)) => {
+            series.encode_counter::<NoLabelSet, u64, u64>(&value, None)
+        }
+        (Kind::Counter, Value::Float(value)) => {
+            series.encode_counter::<NoLabelSet, f64, u64>(&value, None)
+        }
+        (_, Value::Int(value)) => series.encode_gauge(&value),
+        (_, Value::Float(value)) => series.encode_gauge(&value),
     }
 }
 
