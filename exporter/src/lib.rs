@@ -6,6 +6,32 @@
 //!
 //! [`sources`] touch the machine and nothing else does; each sampler in [`sampler::SAMPLERS`] turns one
 //! source into readings, on a thread of its own, so that one that hangs costs only itself.
+//!
+//! A caller says where the machine is, starts the exporter and serves it:
+//!
+//! ```no_run
+//! use railscope_exporter::{Exporter, Machine, NvmlAccess, serve};
+//! use std::{sync::Arc, time::Duration};
+//!
+//! # async fn example() -> std::io::Result<()> {
+//! let machine = Machine {
+//!     sysfs: "/sys".into(),
+//!     procfs: "/proc".into(),
+//!     nvml: Some(NvmlAccess {
+//!         library: "libnvidia-ml.so.1".into(),
+//!         // A program that ends up in `run_worker`: NVML runs in a process of its own.
+//!         worker: vec![std::env::current_exe()?, "nvml-worker".into()],
+//!         period: Duration::from_secs(5),
+//!     }),
+//! };
+//! // Samplers have threads of their own; the server runs on the caller's tokio runtime.
+//! let exporter = Arc::new(Exporter::start(machine)?);
+//! let listener = tokio::net::TcpListener::bind("127.0.0.1:10660").await?;
+//! serve(exporter, listener, async { tokio::signal::ctrl_c().await.unwrap_or_default() }).await
+//! # }
+//! ```
+//!
+//! [`Config`] adds the node's name and the limits after which values are too old to be shown.
 
 pub mod page;
 pub mod runtime;

@@ -355,20 +355,22 @@ impl Gpu {
     /// All fields in one call; those that the GPU refuses fail by themselves.
     fn fields(&mut self, device: &Device<'_>, reading: &mut NodeReading) {
         let calls = &mut self.calls;
-        let wanted: Vec<_> = FIELDS
-            .iter()
-            .filter(|(call, ..)| calls.wants((call, None)))
-            .collect();
-        if wanted.is_empty() {
+        let wanted = FIELDS.iter().filter(|(call, ..)| calls.wants((call, None)));
+        let wanted: Vec<_> = wanted.collect();
+        let fields = wanted.iter().map(|(_, id, ..)| Field { id: *id, scope: 0 });
+        let fields: Vec<_> = fields.collect();
+        if calls.lost().is_some() || fields.is_empty() {
             return;
         }
-        let fields: Vec<_> = wanted
-            .iter()
-            .map(|(_, id, ..)| Field { id: *id, scope: 0 })
-            .collect();
-        let Some(values) = calls.ask(("fields", None), || field_values(device, &fields)) else {
-            return;
-        };
+        let values = field_values(device, &fields).unwrap_or_else(|_| {
+            // One field that a driver does not know can spoil the whole call: each for itself, then.
+            let alone = |field| {
+                field_values(device, &[field])?
+                    .pop()
+                    .ok_or(NvmlError::NoData)?
+            };
+            fields.iter().copied().map(alone).collect()
+        });
         for ((call, _, metric, label, convert), value) in wanted.into_iter().zip(values) {
             let value = value.and_then(|value| value.count().ok_or(NvmlError::Unknown));
             let Some(value) = calls.note((call, None), value) else {

@@ -145,8 +145,8 @@ fn refused(library: &OsStr, error: &NvmlError) -> Line {
     };
     let mut line = Line::new(Scope::Driver, status);
     line.message = match error {
-        // The wrapper's own message hides the loader's.
-        NvmlError::LibloadingError(cause) => format!("{}: {cause}", library.display()),
+        // The loader names the library by itself.
+        NvmlError::LibloadingError(cause) => cause.to_string(),
         error => format!("{}: {error}", library.display()),
     };
     line
