@@ -1,0 +1,140 @@
+//! The page in a real browser: it names the fault of the demo, and a picture of it is kept for people to look at.
+
+#![allow(clippy::expect_used, clippy::panic)] // helpers of tests; clippy lets only the tests themselves
+
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use support::{Http, Process, RAILSCOPE, free_port, root, run, skip, wait_for, which};
+
+const DETECTED_WITHIN: Duration = Duration::from_secs(60);
+const DRAWN_WITHIN: Duration = Duration::from_secs(60);
+
+/// Chromium without a window, and without anything of the user's own.
+fn browser(program: &Path, profile: &Path) -> Command {
+    let mut command = Command::new(program);
+    command
+        .args([
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--no-first-run",
+        ])
+        .args([
+            "--hide-scrollbars",
+            "--window-size=1440,1600",
+            "--virtual-time-budget=4000",
+            "--no-proxy-server",
+        ])
+        .args([
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-sync",
+        ])
+        .arg(format!("--user-data-dir={}", profile.display()))
+        .env("HOME", profile)
+        .stdin(Stdio::null());
+    command
+}
+
+/// Pictures for people: kept over test runs, not in the repository.
+fn pictures() -> PathBuf {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("screenshots");
+    std::fs::create_dir_all(&target).expect("a folder");
+    target
+}
+
+#[test]
+fn the_page_names_the_fault_of_the_demo() {
+    let names = ["chromium", "chromium-browser", "google-chrome"];
+    let Some(program) = names.into_iter().find_map(which) else {
+        skip!("not installed: chromium")
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    let http = Http::new();
+    let address = format!("127.0.0.1:{}", free_port());
+    let mut demo = Command::new(RAILSCOPE);
+    demo.args([
+        "demo",
+        "--nodes",
+        "32",
+        "--fault",
+        "pcie-degraded",
+        "--fault-after",
+        "3s",
+        "--listen",
+        &address,
+    ]);
+    let mut demo = Process::start("demo", folder.path(), demo.stdin(Stdio::null()));
+    let incident = wait_for("incident", DETECTED_WITHIN, || {
+        let answer = http.json(&format!("http://{address}/api/v1/incidents"))?;
+        answer["incidents"]
+            .get(0)
+            .cloned()
+            .ok_or_else(|| demo.tail())
+    });
+    let text = |key: &str| incident[key].as_str().unwrap_or_default().to_owned();
+    let node = text("fault_domain")
+        .trim_start_matches("pcie/")
+        .split(':')
+        .next()
+        .expect("a node")
+        .to_owned();
+    assert!(node.starts_with("gpu-node-"), "{incident}");
+
+    let words = [node, text("title"), text("class")];
+    for (name, path) in [
+        ("overview", String::new()),
+        ("incident", format!("incidents/{}", text("id"))),
+    ] {
+        shows(
+            &program,
+            &folder.path().join(name),
+            name,
+            &format!("http://{address}/{path}"),
+            &words,
+        );
+    }
+    let ended = demo.stop();
+    assert!(
+        ended.is_some_and(|status| status.success()),
+        "the demo ends well: {}",
+        demo.tail()
+    );
+}
+
+/// The page holds the words, needs nothing from elsewhere, and can be drawn.
+fn shows(program: &Path, profile: &Path, name: &str, url: &str, words: &[String]) {
+    let (well, dom) = run(
+        browser(program, profile).arg("--dump-dom").arg(url),
+        DRAWN_WITHIN,
+    );
+    assert!(well && dom.contains("</html>"), "{url}: {dom}");
+    for word in words {
+        assert!(dom.contains(word), "{url} does not say {word:?}: {dom}");
+    }
+    // It must work where there is no internet.
+    for attribute in ["src=\"http", "rel=\"stylesheet\" href=\"http", "@import"] {
+        assert!(!dom.contains(attribute), "{url}: {attribute}");
+    }
+    let picture = pictures().join(format!("{name}.png"));
+    let argument = format!("--screenshot={}", picture.display());
+    let (well, said) = run(
+        browser(program, profile).arg(argument).arg(url),
+        DRAWN_WITHIN,
+    );
+    let size = picture.metadata().map_or(0, |metadata| metadata.len());
+    assert!(
+        well && size > 10_000,
+        "{}: {size} bytes: {said}",
+        picture.display()
+    );
+    println!(
+        "{}",
+        picture.strip_prefix(root()).unwrap_or(&picture).display()
+    );
+}

@@ -1,0 +1,363 @@
+//! The demo under a real Prometheus and Alertmanager with the shipped rules: one fault, one page, and
+//! every query of the dashboards answers.
+
+#![allow(clippy::expect_used, clippy::panic)] // helpers of tests; clippy lets only the tests themselves
+
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use support::{
+    Http, Process, RAILSCOPE, Sink, encoded, free_port, need, root, run, run_with_input, wait_for,
+    which,
+};
+
+/// Long enough for a demo that shares two cores with the compiler of somebody else.
+const DETECTED_WITHIN: Duration = Duration::from_secs(60);
+/// The rule waits 30 s.
+const PAGED_WITHIN: Duration = Duration::from_secs(90);
+/// How long a second notification, which there must not be, is waited for.
+const SILENT_FOR: Duration = Duration::from_secs(15);
+const TEXT: &str = "text/plain; version=0.0.4";
+
+/// Panels that show nothing on the demo, and why that is right.
+const EMPTY_ON_DEMO: &[(&str, &str)] = &[(
+    "Exporters that the collector cannot read",
+    "all exporters of the demo answer",
+)];
+
+fn limit() -> Duration {
+    Duration::from_secs(60)
+}
+
+/// A command by the name of a Debian package's program.
+fn tool(name: &str) -> Command {
+    Command::new(which(name).unwrap_or_else(|| PathBuf::from(name)))
+}
+
+/// A shipped file with other words in place of some, each of which must be there.
+fn adapted(file: &str, changes: &[(&str, &str)]) -> String {
+    let mut text = std::fs::read_to_string(root().join(file)).expect("a shipped file");
+    for (from, to) in changes {
+        assert!(text.contains(from), "{file} holds no {from:?} any more");
+        text = text.replace(from, to);
+    }
+    text
+}
+
+/// Demo, Prometheus and Alertmanager, each on a port of its own.
+struct Site {
+    demo: Process,
+    demo_url: String,
+    prometheus: Process,
+    prometheus_url: String,
+    _alertmanager: Process,
+    http: Http,
+    _folder: tempfile::TempDir,
+}
+
+impl Site {
+    fn start(sink: &Sink) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let http = Http::new();
+        let [demo_at, prometheus_at, alertmanager_at] =
+            [(); 3].map(|()| format!("127.0.0.1:{}", free_port()));
+        let mut demo = Command::new(RAILSCOPE);
+        demo.args([
+            "demo",
+            "--nodes",
+            "8",
+            "--fault",
+            "pcie-degraded",
+            "--fault-after",
+            "5s",
+            "--listen",
+            &demo_at,
+        ]);
+        let demo = Process::start("demo", folder.path(), demo.stdin(Stdio::null()));
+        let demo_url = format!("http://{demo_at}");
+        wait_for("collector", limit(), || {
+            http.get(&format!("{demo_url}/-/ready"))
+                .map_err(|e| e + &demo.tail())
+        });
+
+        let alertmanager = alertmanager(folder.path(), &alertmanager_at, sink.port);
+        let prometheus = prometheus(folder.path(), &prometheus_at, &alertmanager_at, &demo_at);
+        let prometheus_url = format!("http://{prometheus_at}");
+        wait_for("Prometheus", limit(), || {
+            http.get(&format!("{prometheus_url}/-/ready"))
+        });
+        Self {
+            demo,
+            demo_url,
+            prometheus,
+            prometheus_url,
+            _alertmanager: alertmanager,
+            http,
+            _folder: folder,
+        }
+    }
+
+    /// Samples of an instant query.
+    fn query(&self, expression: &str) -> Result<Vec<Value>, String> {
+        let answer = self.http.json(&format!(
+            "{}/api/v1/query?query={}",
+            self.prometheus_url,
+            encoded(expression)
+        ))?;
+        let samples = answer.pointer("/data/result").and_then(Value::as_array);
+        samples
+            .cloned()
+            .ok_or_else(|| format!("{expression}: {answer}"))
+    }
+}
+
+fn prometheus(folder: &Path, at: &str, alertmanager: &str, collector: &str) -> Process {
+    let rules = root()
+        .join("alerts/railscope.rules.yml")
+        .display()
+        .to_string();
+    let config = adapted(
+        "packaging/prometheus.example.yml",
+        &[
+            ("15s", "2s"),
+            ("60s", "2s"),
+            ("collector.example:10661", collector),
+            ("alertmanager.example:9093", alertmanager),
+            ("- railscope.rules.yml", &format!("- {rules}")),
+            ("my-cluster", "demo"),
+        ],
+    );
+    std::fs::write(folder.join("prometheus.yml"), config).expect("a configuration");
+    let mut command = tool("prometheus");
+    command
+        .arg("--config.file=prometheus.yml")
+        .arg("--storage.tsdb.path=prometheus-data")
+        .arg(format!("--web.listen-address={at}"));
+    Process::start("prometheus", folder, command.stdin(Stdio::null()))
+}
+
+fn alertmanager(folder: &Path, at: &str, sink: u16) -> Process {
+    let config = adapted(
+        "alerts/alertmanager.example.yml",
+        // Seconds, so that the test need not wait; what is grouped and inhibited stays.
+        &[
+            ("group_wait: 30s", "group_wait: 1s"),
+            ("group_interval: 5m", "group_interval: 2s"),
+            ("127.0.0.1:9095", &format!("127.0.0.1:{sink}")),
+        ],
+    );
+    std::fs::write(folder.join("alertmanager.yml"), config).expect("a configuration");
+    let mut command = tool("prometheus-alertmanager");
+    command
+        .arg("--config.file=alertmanager.yml")
+        .arg("--storage.path=alertmanager-data")
+        .arg(format!("--web.listen-address={at}"))
+        .arg("--cluster.listen-address=");
+    Process::start("alertmanager", folder, command.stdin(Stdio::null()))
+}
+
+#[test]
+fn one_fault_in_the_demo_is_one_page_and_every_panel_of_the_dashboards_answers() {
+    need!("prometheus", "prometheus-alertmanager", "promtool");
+    let sink = Sink::start();
+    let mut site = Site::start(&sink);
+    let began = Instant::now();
+    let incident = the_incident(&site);
+    println!(
+        "incident {:?} after {:?}",
+        incident["fault_domain"],
+        began.elapsed()
+    );
+
+    let (path, page) = sink.next(PAGED_WITHIN).unwrap_or_else(|| {
+        let alerts = site
+            .http
+            .get(&format!("{}/api/v1/alerts", site.prometheus_url));
+        panic!(
+            "no notification within {PAGED_WITHIN:?}; alerts: {alerts:?}\n{}",
+            site.prometheus.tail()
+        );
+    });
+    println!("page after {:?}", began.elapsed());
+    is_the_page_for(&incident, &path, &page);
+    dashboards_answer(&site);
+    pages_are_clean(&site);
+    let second = sink.next(SILENT_FOR);
+    assert!(
+        second.is_none(),
+        "a second notification for one fault: {second:?}"
+    );
+    assert!(
+        site.demo.stop().is_some_and(|status| status.success()),
+        "the demo ends well: {}",
+        site.demo.tail()
+    );
+}
+
+/// The one incident that the demo's fault makes.
+fn the_incident(site: &Site) -> Value {
+    wait_for("incident", DETECTED_WITHIN, || {
+        let answer = site
+            .http
+            .json(&format!("{}/api/v1/incidents", site.demo_url))?;
+        let incidents = answer["incidents"].as_array().cloned().unwrap_or_default();
+        match incidents.as_slice() {
+            [] => Err(site.demo.tail()),
+            [incident] => Ok(incident.clone()),
+            more => panic!("one fault, several incidents: {more:?}"),
+        }
+    })
+}
+
+fn is_the_page_for(incident: &Value, path: &str, page: &Value) {
+    let domain = incident["fault_domain"].as_str().expect("a fault domain");
+    assert!(domain.starts_with("pcie/gpu-node-"), "{domain}");
+    assert_eq!(path, "/pager");
+    assert_eq!(page["status"], "firing");
+    assert_eq!(
+        page["groupLabels"],
+        serde_json::json!({ "cluster": "demo", "fault_domain": domain })
+    );
+    let alerts = page["alerts"].as_array().expect("alerts");
+    assert_eq!(alerts.len(), 1, "{alerts:?}");
+    let node = domain
+        .trim_start_matches("pcie/")
+        .split(':')
+        .next()
+        .expect("a node");
+    let expected = [
+        ("alertname", "RailscopeIncident"),
+        ("cluster", "demo"),
+        ("fault_domain", domain),
+        ("class", "pcie-degraded"),
+        ("severity", "critical"),
+        ("node", node),
+        ("incident", incident["id"].as_str().expect("an id")),
+    ];
+    for (label, value) in expected {
+        assert_eq!(alerts[0]["labels"][label], value, "{alerts:?}");
+    }
+    let annotation = |name: &str| {
+        alerts[0]["annotations"][name]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    };
+    assert!(annotation("runbook_url").ends_with("/alerts/runbooks/pcie-degraded.md"));
+    let gpus = format!("{} GPUs", incident["gpus_affected"]);
+    assert!(
+        annotation("description").contains(&gpus),
+        "{gpus}: {}",
+        annotation("description")
+    );
+}
+
+/// Every expression of every dashboard is valid, and shows something.
+fn dashboards_answer(site: &Site) {
+    let mut wrong = Vec::new();
+    let mut asked = 0;
+    for entry in root().join("dashboards").read_dir().expect("dashboards") {
+        let text = std::fs::read_to_string(entry.expect("entry").path()).expect("text");
+        let dashboard: Value = serde_json::from_str(&text).expect("JSON");
+        let panels = dashboard["panels"].as_array().expect("panels");
+        let annotations = dashboard["annotations"]["list"]
+            .as_array()
+            .expect("annotations");
+        let of_panel = |panel: &Value| panel["targets"].as_array().cloned().unwrap_or_default();
+        let queries = panels.iter().flat_map(|panel| {
+            of_panel(panel)
+                .into_iter()
+                .map(|target| (panel["title"].clone(), target))
+        });
+        for (title, target) in
+            queries.chain(annotations.iter().map(|a| (a["name"].clone(), a.clone())))
+        {
+            let title = title.as_str().expect("a title");
+            let expression = target["expr"].as_str().expect("an expression");
+            let expression = expression
+                .replace("$__rate_interval", "20s")
+                .replace("$cluster", ".*")
+                .replace("$node", ".*");
+            asked += 1;
+            let may_be_empty = EMPTY_ON_DEMO.iter().any(|(empty, _)| *empty == title);
+            match site.query(&expression) {
+                Err(error) => wrong.push(format!("{title}: {error}")),
+                Ok(samples) if samples.is_empty() && !may_be_empty => {
+                    wrong.push(format!("{title}: empty: {expression}"))
+                }
+                Ok(_) => {}
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    println!("{asked} queries of the dashboards answered");
+}
+
+/// What exporters and the collector serve passes promtool's linter.
+fn pages_are_clean(site: &Site) {
+    let targets = site
+        .http
+        .json(&format!("{}/api/v1/sd", site.demo_url))
+        .expect("targets");
+    let exporter = targets[0]["targets"][0].as_str().expect("an exporter");
+    let pages = [
+        format!("http://{exporter}/metrics"),
+        format!("http://{exporter}/metrics?profile=full"),
+        format!("{}/metrics", site.demo_url),
+    ];
+    for url in pages {
+        let page = site.http.get_as(&url, TEXT).expect("a page");
+        assert!(page.lines().count() > 50, "{url}: {page}");
+        let (clean, said) = run_with_input(tool("promtool").args(["check", "metrics"]), &page);
+        assert!(clean && said.trim().is_empty(), "{url}: {said}");
+    }
+}
+
+#[test]
+fn rules_alertmanager_and_scrape_configuration_pass_the_checkers_of_their_programs() {
+    need!("promtool", "amtool");
+    let alerts = root().join("alerts");
+    let mut tests: Vec<_> = alerts
+        .join("tests")
+        .read_dir()
+        .expect("tests")
+        .map(|entry| entry.expect("entry").path())
+        .collect();
+    tests.sort();
+    assert!(tests.len() >= 3);
+    let folder = tempfile::tempdir().expect("a folder");
+    let example = std::fs::read_to_string(root().join("packaging/prometheus.example.yml"))
+        .expect("an example");
+    std::fs::write(folder.path().join("prometheus.yml"), example).expect("a copy");
+    std::fs::copy(
+        alerts.join("railscope.rules.yml"),
+        folder.path().join("railscope.rules.yml"),
+    )
+    .expect("a copy");
+    let commands = [
+        (
+            "promtool",
+            vec!["check", "rules", "--lint=all", "--lint-fatal"],
+            vec![alerts.join("railscope.rules.yml")],
+        ),
+        ("promtool", vec!["test", "rules"], tests),
+        (
+            "promtool",
+            vec!["check", "config"],
+            vec![folder.path().join("prometheus.yml")],
+        ),
+        (
+            "amtool",
+            vec!["check-config"],
+            vec![alerts.join("alertmanager.example.yml")],
+        ),
+    ];
+    for (name, arguments, files) in commands {
+        let (well, said) = run(tool(name).args(&arguments).args(files), limit());
+        assert!(well, "{name} {arguments:?}: {said}");
+    }
+}
