@@ -3,6 +3,7 @@
 //! Writing goes through `prometheus-client`, so the format is its authors' business; reading is our own,
 //! because the collector reads the pages of a whole cluster.
 
+mod labels;
 mod parse;
 mod write;
 
