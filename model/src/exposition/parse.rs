@@ -201,13 +201,8 @@ fn read_comment(line: &str) -> Read<'_, Option<Line<'_>>> {
 }
 
 fn read_series(line: &str) -> Read<'_, Series<'_>> {
-    let bytes = line.as_bytes();
-    let name_end = bytes
-        .iter()
-        .position(|byte| !NAME[usize::from(*byte)])
-        .unwrap_or(bytes.len());
-    let (name, after) = line.split_at(name_end);
-    let after = after.trim_ascii_start();
+    let (name, after) = line.split_at(skip_name(line.as_bytes(), 0));
+    let after = &after[skip_blanks(after.as_bytes(), 0)..];
     let (name, labels, after) = if after.starts_with('{') {
         read_labels(name, after)?
     } else {
