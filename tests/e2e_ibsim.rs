@@ -219,6 +219,19 @@ impl Collector {
             .collect())
     }
 
+    /// The verdict once a sweep has come to its end.
+    fn verdict(&self) -> String {
+        wait_for("verdict", Duration::from_secs(30), || {
+            let series = self.series("railscope_fabric_verdict_info{")?;
+            let known = series
+                .first()
+                .filter(|series| !series.contains(r#"kind="unknown""#));
+            known
+                .cloned()
+                .ok_or_else(|| format!("{series:?}\n{}", self.process.tail()))
+        })
+    }
+
     fn wait_for_incidents(
         &self,
         what: &str,
@@ -256,13 +269,7 @@ fn a_cable_cut_on_a_real_subnet_is_named_that_one_alone_until_it_is_back() {
     let mut subnet = Subnet::start(&wiring, preload);
     let collector = Collector::start(&subnet);
 
-    let verdict = wait_for("verdict", Duration::from_secs(30), || {
-        let series = collector.series("railscope_fabric_verdict_info{")?;
-        series
-            .first()
-            .cloned()
-            .ok_or_else(|| collector.process.tail())
-    });
+    let verdict = collector.verdict();
     assert!(
         verdict.contains(r#"kind="rail-optimised""#) && verdict.contains(r#"levels="2""#),
         "{verdict}"
@@ -340,13 +347,7 @@ fn a_dead_leaf_is_one_incident_and_not_one_for_each_cable() {
     let wiring = Wiring::plan(&spec).expect("a wiring");
     let mut subnet = Subnet::start(&wiring, preload);
     let collector = Collector::start(&subnet);
-    wait_for("verdict", Duration::from_secs(30), || {
-        let series = collector.series("railscope_fabric_verdict_info{")?;
-        series
-            .first()
-            .cloned()
-            .ok_or_else(|| collector.process.tail())
-    });
+    collector.verdict();
     subnet.command(r#"Unlink "leaf-su0-r5""#);
     collector.wait_for_incidents(
         "incident for the leaf",

@@ -1,0 +1,153 @@
+//! What is shipped for operators fits the binary: flags exist, examples are accepted, units are hardened.
+
+#![allow(clippy::expect_used, clippy::panic)] // helpers of tests; clippy lets only the tests themselves
+
+mod support;
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use support::{RAILSCOPE, root, run, skip, which};
+
+/// What `systemd-analyze security` may say at most: 10 is no protection at all.
+const LARGEST_EXPOSURE: f64 = 2.0;
+const LIMIT: Duration = Duration::from_secs(30);
+
+fn packaging(path: &str) -> PathBuf {
+    root().join("packaging").join(path)
+}
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(packaging(path))
+        .unwrap_or_else(|error| panic!("packaging/{path}: {error}"))
+}
+
+fn help(subcommand: &str) -> String {
+    let (well, text) = run(Command::new(RAILSCOPE).args([subcommand, "--help"]), LIMIT);
+    assert!(well, "{text}");
+    text
+}
+
+/// Words of a file that begin so, without what follows.
+fn words<'a>(text: &'a str, prefix: &'a str) -> impl Iterator<Item = &'a str> {
+    let part = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+    let words = text
+        .split(move |c| !part(c))
+        .filter(move |word| word.starts_with(prefix));
+    words.map(|word| word.trim_end_matches(['.', '-']))
+}
+
+#[test]
+fn every_flag_and_variable_that_is_shipped_exists() {
+    let [exporter, collector] = ["exporter", "collector"].map(help);
+    let files = [
+        ("systemd/railscope-exporter.service", &exporter),
+        ("systemd/railscope-collector.service", &collector),
+        ("kubernetes/exporter.yaml", &exporter),
+        ("kubernetes/collector.yaml", &collector),
+    ];
+    for (file, help) in files {
+        let text = read(file);
+        let ours = text
+            .lines()
+            .filter(|line| !line.contains("systemd-analyze"));
+        for line in ours {
+            for flag in words(line, "--").filter(|flag| flag.len() > 2 && *flag != "--help") {
+                assert!(
+                    help.contains(flag),
+                    "packaging/{file}: {flag} is no flag: {line}"
+                );
+            }
+            for variable in words(line, "RAILSCOPE_") {
+                assert!(
+                    help.contains(variable),
+                    "packaging/{file}: nobody reads {variable}: {line}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn shipped_configurations_of_the_collector_are_accepted() {
+    let folder = tempfile::tempdir().expect("a folder");
+    // The value of collector.toml in the ConfigMap: the lines indented below its key.
+    let map = read("kubernetes/collector.yaml");
+    let (_, map) = map
+        .split_once("  collector.toml: |\n")
+        .expect("a ConfigMap");
+    let inside = map
+        .lines()
+        .take_while(|line| line.is_empty() || line.starts_with("    "));
+    let config: Vec<_> = inside
+        .map(|line| line.strip_prefix("    ").unwrap_or(line))
+        .collect();
+    let of_kubernetes = folder.path().join("collector.toml");
+    std::fs::write(&of_kubernetes, config.join("\n")).expect("a file");
+    std::fs::write(folder.path().join("targets.json"), "[]").expect("a file");
+    for file in [packaging("collector.toml"), of_kubernetes] {
+        let (well, said) = run(
+            Command::new(RAILSCOPE).arg("check-config").arg(&file),
+            LIMIT,
+        );
+        assert!(well, "{}: {said}", file.display());
+    }
+}
+
+#[test]
+fn units_run_without_rights_that_they_do_not_need() {
+    let Some(analyze) = which("systemd-analyze") else {
+        skip!("not installed: systemd-analyze")
+    };
+    for unit in [
+        "systemd/railscope-exporter.service",
+        "systemd/railscope-collector.service",
+    ] {
+        let mut command = Command::new(&analyze);
+        command
+            .args(["security", "--offline=yes", "--no-pager"])
+            .arg(packaging(unit));
+        let (well, said) = run(&mut command, LIMIT);
+        let overall = said
+            .lines()
+            .find_map(|line| line.split_once("Overall exposure level for "));
+        let Some(level) = overall.and_then(|(_, rest)| rest.split(' ').nth(1)?.parse::<f64>().ok())
+        else {
+            // Before systemd 250 it cannot judge a file.
+            skip!("systemd-analyze security --offline=yes: {well}: {said}");
+        };
+        println!("{unit}: {level}");
+        assert!(level <= LARGEST_EXPOSURE, "{unit}: {said}");
+    }
+}
+
+#[test]
+fn pods_are_not_root_and_write_nothing() {
+    for file in ["kubernetes/exporter.yaml", "kubernetes/collector.yaml"] {
+        let text = read(file);
+        for needed in [
+            "runAsNonRoot: true",
+            "allowPrivilegeEscalation: false",
+            "readOnlyRootFilesystem: true",
+            "drop: [ALL]",
+            "automountServiceAccountToken: false",
+        ] {
+            assert!(text.contains(needed), "packaging/{file}: {needed}");
+        }
+        assert!(!text.contains("privileged: true"), "packaging/{file}");
+        let (paths, read_only) = (
+            text.matches("mountPath:").count(),
+            text.matches("readOnly: true").count(),
+        );
+        assert_eq!(
+            paths, read_only,
+            "packaging/{file}: a volume that can be written"
+        );
+        let version = concat!("railscope:", env!("CARGO_PKG_VERSION"), "\n");
+        assert!(
+            text.contains(version),
+            "packaging/{file}: not the image of this version"
+        );
+    }
+}
