@@ -183,39 +183,48 @@ pub enum Gap {
     },
 }
 
+/// A number of things, in words: `1 node`, `3 nodes`.
+pub(crate) fn counted(number: usize, one: &str, many: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { many })
+}
+
 impl fmt::Display for Gap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let some_nodes = |nodes: usize| counted(nodes, "node", "nodes");
         match self {
             Self::Empty => write!(f, "no node in it"),
-            Self::NotSwept { nodes, example } => {
-                write!(
-                    f,
-                    "{nodes} nodes known only from the far end of a cable, {example:?} one of them"
-                )
-            }
+            Self::NotSwept { nodes, example } => write!(
+                f,
+                "{} known only from the far end of a cable, such as {example:?}",
+                some_nodes(*nodes)
+            ),
             Self::OneSided { cables, example } => write!(
                 f,
-                "{cables} cables shown by one end only, port {} of {} one of them",
-                example.port, example.guid
+                "{} shown by one end only, such as port {} of {}",
+                counted(*cables, "cable", "cables"),
+                example.port,
+                example.guid
             ),
-            Self::WithoutCables { nodes } => write!(f, "{nodes} nodes without any cable"),
-            Self::HeadlessSection { line } => {
-                write!(
-                    f,
-                    "the section at line {line} does not say what node it is about"
-                )
-            }
-            Self::LostLines { lines } => {
-                write!(f, "{lines} lines of nodes or cables could not be read")
-            }
+            Self::WithoutCables { nodes } => write!(f, "{} without any cable", some_nodes(*nodes)),
+            Self::HeadlessSection { line } => write!(
+                f,
+                "the section at line {line} does not say what node it is about"
+            ),
+            Self::LostLines { lines } => write!(
+                f,
+                "{} of nodes or cables could not be read",
+                counted(*lines, "line", "lines")
+            ),
             Self::EndsInsideLine { line } => write!(f, "the text stops inside line {line}"),
-            Self::ToolWarned { lines } => write!(f, "{lines} warnings of the sweeping tool"),
-            Self::StartMissing { guid } => {
-                write!(
-                    f,
-                    "the node that the sweep started from, {guid}, is not in it"
-                )
-            }
+            Self::ToolWarned { lines } => write!(
+                f,
+                "{} of the sweeping tool",
+                counted(*lines, "warning", "warnings")
+            ),
+            Self::StartMissing { guid } => write!(
+                f,
+                "the node that the sweep started from, {guid}, is not in it"
+            ),
         }
     }
 }

@@ -203,10 +203,11 @@ impl<'a> Reader<'a> {
                 self.claim(section, port, peer, speed);
             }
             Line::Report { near, peer, speed } => {
-                let near_port = near.port;
+                let (near_port, near_lid) = (near.port, near.lid);
                 let index = self.name(near);
                 let node = &mut self.drafts[index].node;
                 node.swept = true;
+                node.lid = node.lid.or(near_lid);
                 node.ports = node.ports.max(near_port);
                 match peer {
                     Some(peer) => self.claim(index, near_port, peer, speed),

@@ -8,6 +8,7 @@ use railscope_model::units::LinkSpeed;
 
 use super::rails::{AbsentLeaf, Misplaced, MissingRail};
 use super::verdict::{Confidence, Kind, Speeds, Verdict};
+use crate::subnet::counted;
 
 /// Names printed in one list. A page of names is no answer; the rest is counted.
 const MAX_NAMES: usize = 24;
@@ -48,6 +49,10 @@ impl fmt::Display for MissingRail {
         if self.has_device {
             f.write_str(", the device is there without a cable")?;
         }
+        if self.unnamed_there > 0 {
+            let nics = counted(self.unnamed_there, "unnamed NIC", "unnamed NICs");
+            write!(f, ", {nics} on the leaf where it should be")?;
+        }
         Ok(())
     }
 }
@@ -57,8 +62,9 @@ impl fmt::Display for AbsentLeaf {
         let beside = names(&self.beside);
         write!(
             f,
-            "no leaf of rail {} beside {beside}: {} hosts lack it",
-            self.rail, self.hosts
+            "no leaf of rail {} beside {beside}: {} without it",
+            self.rail,
+            counted(self.hosts, "host", "hosts")
         )
     }
 }
@@ -94,8 +100,9 @@ impl fmt::Display for Verdict {
             kind @ Kind::Unknown { .. } => writeln!(f, "{kind}")?,
             kind => writeln!(
                 f,
-                "{kind}, {} levels (confidence {})",
-                self.levels, self.confidence
+                "{kind}, {} (confidence {})",
+                counted(self.levels, "level", "levels"),
+                self.confidence
             )?,
         }
         if !self.sweep.gaps.is_empty() {
@@ -116,44 +123,39 @@ impl fmt::Display for Verdict {
 
 impl Verdict {
     fn write_inventory(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let tiers: Vec<_> = (1..)
-            .zip(&self.switches_by_tier)
-            .map(|(tier, count)| format!("{count} {}", tier_name(tier, self.levels)))
-            .collect();
         let total: usize = self.switches_by_tier.iter().sum::<usize>() + self.unplaced_switches;
         write!(f, "  switches   {total}")?;
+        let tiers: Vec<_> = (1..)
+            .zip(&self.switches_by_tier)
+            .map(|(tier, count)| tier_in_words(tier, *count))
+            .collect();
         if !tiers.is_empty() {
             write!(f, ": {}", tiers.join(", "))?;
         }
-        if self.sweep.aggregation_nodes > 0 {
-            write!(
+        match self.sweep.aggregation_nodes {
+            0 => writeln!(f)?,
+            nodes => writeln!(
                 f,
-                "; {} aggregation nodes inside them",
-                self.sweep.aggregation_nodes
-            )?;
+                "; {} inside them",
+                counted(nodes, "aggregation node", "aggregation nodes")
+            )?,
         }
-        writeln!(f)?;
-        write!(
-            f,
-            "  hosts      {} named, {} of them compute, with {} NICs",
-            self.hosts, self.compute_hosts, self.nics
-        )?;
+        write!(f, "  hosts      {}", self.hosts)?;
+        let service = self.service_hosts.len();
+        if service > 0 {
+            write!(f, ": {} compute, {service} service", self.compute_hosts)?;
+        }
+        write!(f, "; {}", counted(self.nics, "NIC", "NICs"))?;
         if let Some(gpus) = self.gpus {
-            write!(f, " and {gpus} GPUs")?;
+            write!(f, "; {}", counted(gpus, "GPU", "GPUs"))?;
         }
         writeln!(f)?;
-        if !self.service_hosts.is_empty() {
-            let list: Vec<_> = self
-                .service_hosts
-                .iter()
+        if service > 0 {
+            let hosts = self.service_hosts.iter();
+            let list: Vec<_> = hosts
                 .map(|host| format!("{} ({})", host.host, host.nics))
                 .collect();
-            writeln!(
-                f,
-                "  service    {} hosts with few NICs by design: {}",
-                list.len(),
-                names(&list)
-            )?;
+            writeln!(f, "  service    few NICs by design: {}", names(&list))?;
         }
         Ok(())
     }
@@ -196,25 +198,38 @@ impl Verdict {
         for absent in &self.wiring.absent_leaves {
             writeln!(f, "  leaf gone  {absent}")?;
         }
-        let mut by_rail: BTreeMap<(u16, &RdmaDevice), Vec<&str>> = BTreeMap::new();
+        let mut by_rail: BTreeMap<(u16, &RdmaDevice), Vec<&MissingRail>> = BTreeMap::new();
         for missing in &self.wiring.missing {
-            by_rail
-                .entry((missing.rail, &missing.device))
-                .or_default()
-                .push(missing.host.as_str());
+            let key = (missing.rail, &missing.device);
+            by_rail.entry(key).or_default().push(missing);
         }
         let what = if self.wiring.is_rail_wired() {
             "rail"
         } else {
             "NIC"
         };
-        for ((rail, device), hosts) in by_rail {
-            writeln!(
+        for ((rail, device), missing) in by_rail {
+            let hosts: Vec<_> = missing
+                .iter()
+                .map(|missing| missing.host.as_str())
+                .collect();
+            let unnamed = missing
+                .iter()
+                .filter(|missing| missing.unnamed_there > 0)
+                .count();
+            let number = counted(hosts.len(), "host", "hosts");
+            write!(
                 f,
-                "  missing    {what} {rail} ({device}) at {} hosts: {}",
-                hosts.len(),
+                "  missing    {what} {rail} ({device}) at {number}: {}",
                 names(&hosts)
             )?;
+            match unnamed {
+                0 => writeln!(f)?,
+                some => writeln!(
+                    f,
+                    "; at {some} of them a NIC without a name hangs on that leaf"
+                )?,
+            }
         }
         for misplaced in self.wiring.misplaced.iter().take(MAX_NAMES) {
             writeln!(f, "  misplaced  {misplaced}")?;
@@ -246,12 +261,12 @@ impl Verdict {
     }
 }
 
-fn tier_name(tier: usize, levels: usize) -> String {
-    match (tier, levels) {
-        (1, _) => "leaves".to_owned(),
-        (2, _) => "spines".to_owned(),
-        (3, _) => "cores".to_owned(),
-        (tier, _) => format!("of tier {tier}"),
+fn tier_in_words(tier: usize, switches: usize) -> String {
+    match tier {
+        1 => counted(switches, "leaf", "leaves"),
+        2 => counted(switches, "spine", "spines"),
+        3 => counted(switches, "core", "cores"),
+        tier => format!("{switches} of tier {tier}"),
     }
 }
 

@@ -14,6 +14,7 @@ use super::shapes::{HostRole, Shapes};
 use super::survey::Survey;
 use super::tiers::{Sets, tier_numbers};
 use super::verdict::{Confidence, Kind, Oversubscription, SelfLoop, ServiceHost, Speeds, Verdict};
+use crate::subnet::counted;
 
 /// A pattern makes the kind of a fabric when at least this share of its hosts or cables follow it. In
 /// the captures it is all or none, some crossed cables aside.
@@ -130,7 +131,9 @@ impl Court<'_> {
         }
         if !self.survey.has_cables {
             return unknown(format!(
-                "{switches} switches and {hosts} hosts seen, and no cable between them"
+                "{} and {} seen, and no cable between them",
+                counted(switches, "switch", "switches"),
+                counted(hosts, "host", "hosts")
             ));
         }
         let leaves = self.leaves().count();
@@ -149,7 +152,8 @@ impl Court<'_> {
         }
         if levels < 2 {
             return unknown(format!(
-                "{leaves} switches with hosts and none above them: too small to tell a topology"
+                "{} with hosts and none above: too small to tell a topology",
+                counted(leaves, "switch", "switches")
             ));
         }
         let (grouped, several) = self.grouped_hosts();
@@ -306,16 +310,20 @@ impl Court<'_> {
                 "{} of {} host-bearing leaves carry one rail",
                 wiring.pure_leaves, verdict.host_leaves
             );
+            let mixed = wiring.rail_leaves - wiring.pure_leaves;
+            if mixed > 0 && wiring.is_rail_wired() {
+                sentence += &format!("; {mixed} carry one but for single cables");
+            }
             let others = verdict.host_leaves.saturating_sub(wiring.rail_leaves);
             if others > 0 {
-                sentence += &format!("; {others} carry no rail, only service or unnamed hosts");
+                sentence += &format!("; the other {others} no rail, only service or unnamed hosts");
             }
             evidence.push(sentence);
         }
         if wiring.units > 0 {
             evidence.push(format!(
-                "{} scalable units: groups of hosts behind the same leaves",
-                wiring.units
+                "{}, groups of hosts behind the same leaves",
+                counted(wiring.units, "scalable unit", "scalable units")
             ));
         }
         let (grouped, several) = self.grouped_hosts();
@@ -332,9 +340,14 @@ impl Court<'_> {
         }
         for class in &wiring.classes {
             let names: Vec<_> = class.devices.iter().map(RdmaDevice::as_str).collect();
-            let (hosts, complete, nics) = (class.hosts, class.complete, names.len());
+            let nics = match names.len() {
+                1 => "their NIC".to_owned(),
+                nics => format!("all {nics} NICs"),
+            };
             evidence.push(format!(
-                "{complete} of {hosts} hosts have all of {nics} NICs: {}",
+                "{} of {} have {nics}: {}",
+                class.complete,
+                counted(class.hosts, "host", "hosts"),
                 names.join(" ")
             ));
         }
@@ -361,34 +374,44 @@ fn doubts(verdict: &Verdict, court: &Court<'_>) -> Vec<String> {
     for gap in &verdict.sweep.gaps {
         doubts.push(format!("partial sweep: {gap}"));
     }
-    let mut say = |count: usize, what: &str| {
+    let mut say = |count: usize, one: &str, many: &str| {
         if count > 0 {
-            doubts.push(format!("{count} {what}"));
+            doubts.push(counted(count, one, many));
         }
     };
+    let problems = verdict.sweep.problems;
     say(
-        verdict.sweep.problems,
+        problems,
+        "thing in the sweep's text could not be read or contradicts another",
         "things in the sweep's text could not be read or contradict each other",
     );
     say(
         verdict.unnamed_nics,
+        "NIC does not say which host it is in",
         "NICs do not say which host they are in",
     );
     say(
         verdict.unlike_hosts.len(),
+        "host has many NICs under names that no other host has",
         "hosts have many NICs under names that no other host has",
     );
     say(
         verdict.unplaced_switches,
+        "switch that no path joins to a compute host",
         "switches that no path joins to a compute host",
     );
-    say(verdict.sweep.unnameable, "nodes have no usable name");
+    say(
+        verdict.sweep.unnameable,
+        "node has no usable name",
+        "nodes have no usable name",
+    );
     let hosts = court.survey.hosts.iter().map(|host| host.name);
-    let unset: Vec<_> = hosts
+    let mut unset: Vec<_> = hosts
         .filter(|name| is_unset_host_name(name))
         .map(NodeName::as_str)
         .collect();
     if !unset.is_empty() {
+        unset.sort_unstable();
         let names = unset.join(", ");
         doubts.push(format!(
             "host names that more than one machine may have: {names}"

@@ -69,6 +69,9 @@ pub struct MissingRail {
     pub has_device: bool,
     /// Whether the host's unit has no leaf of this rail at all: then the leaf is gone, not the NIC.
     pub leaf_absent: bool,
+    /// NICs without a host name on the leaf where the cable should be: one of them may be the missing
+    /// one, without its name.
+    pub unnamed_there: usize,
 }
 
 /// A rail of which a unit has no leaf.
@@ -439,6 +442,10 @@ impl<'a> Ground<'a> {
                     device: device.clone(),
                     has_device: nic.is_some(),
                     leaf_absent: gone.is_some(),
+                    unnamed_there: unit.map_or(0, |unit| {
+                        let leaf = leaf_of_unit.get(&(unit, rail));
+                        leaf.map_or(0, |leaf| self.unnamed_on(*leaf))
+                    }),
                 });
             }
         }
@@ -452,6 +459,16 @@ impl<'a> Ground<'a> {
             })
             .collect();
         (missing, absent)
+    }
+
+    fn unnamed_on(&self, switch: usize) -> usize {
+        let hosts = self.survey.switches[switch]
+            .nics
+            .iter()
+            .map(|(host, ..)| *host);
+        hosts
+            .filter(|host| self.shapes.roles[*host] == HostRole::Unnamed)
+            .count()
     }
 
     fn leaves_of(&self, unit: usize) -> Vec<SwitchName> {

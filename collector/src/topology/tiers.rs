@@ -162,34 +162,38 @@ impl Steps<'_> {
 
     /// Switches beside the seeds that are leaves too: with few hosts, or with none left.
     fn edge_switches(&self) -> Vec<bool> {
-        let deepest = self.steps.iter().flatten().copied().max().unwrap_or(0);
-        let mut peers: Vec<Vec<usize>> = vec![Vec::new(); deepest + 1];
-        for (index, steps) in self.steps.iter().enumerate() {
-            if let Some(steps) = steps.filter(|_| !self.has_hosts(index)) {
-                peers[steps].push(self.below(index));
+        let usual = self.usual_joins();
+        let joins_few = |index: usize, steps: usize| match usual[steps] {
+            Some(usual) => (self.below(index) as f64) < PEER_SHARE * usual as f64,
+            // No other switch to go by: of the next tier if it joins two leaves at least.
+            None => steps > 1 || self.below(index) < 2,
+        };
+        let is_edge = |index: usize| match self.steps[index] {
+            None | Some(0) => false,
+            Some(steps) if steps > 1 && self.is_wired_like_a_leaf(index) => true,
+            Some(steps) => {
+                self.has_hosts(index)
+                    && self.near(index, |near, own| near > own).next().is_none()
+                    && joins_few(index, steps)
             }
-        }
-        for counts in &mut peers {
-            counts.sort_unstable();
-        }
-        let usual = |steps: usize| peers[steps].get(peers[steps].len() / 2).copied();
-        (0..self.steps.len())
-            .map(|index| match self.steps[index] {
-                None | Some(0) => false,
-                Some(1) if !self.has_hosts(index) => false,
-                Some(1) => match usual(1) {
-                    Some(usual) => (self.below(index) as f64) < PEER_SHARE * usual as f64,
-                    None => self.below(index) < 2,
-                },
-                Some(steps) => {
-                    self.is_wired_like_a_leaf(index)
-                        || self.has_hosts(index)
-                            && self.near(index, |near, own| near > own).next().is_none()
-                            && usual(steps).is_none_or(|usual| {
-                                (self.below(index) as f64) < PEER_SHARE * usual as f64
-                            })
-                }
-            })
+        };
+        (0..self.steps.len()).map(is_edge).collect()
+    }
+
+    /// Switches below that the switches so many steps out join, in the median: those without hosts, or
+    /// all of them where each has a host and the leaves are not joined without them.
+    fn usual_joins(&self) -> Vec<Option<usize>> {
+        let deepest = self.steps.iter().flatten().copied().max().unwrap_or(0);
+        let joining = self.joining_steps();
+        let joins = |steps: usize, any: bool| {
+            let at = (0..self.steps.len()).filter(|index| self.steps[*index] == Some(steps));
+            let peers = at.filter(|index| any || !self.has_hosts(*index));
+            let mut joins: Vec<_> = peers.map(|index| self.below(index)).collect();
+            joins.sort_unstable();
+            joins.get(joins.len() / 2).copied()
+        };
+        (0..=deepest)
+            .map(|steps| joins(steps, false).or_else(|| joins(steps, steps <= joining)))
             .collect()
     }
 

@@ -1,0 +1,307 @@
+//! From a sweep to the verdict, on our own small fabrics: `tests/fabrics` and ones made here.
+#![allow(clippy::expect_used, reason = "helpers of tests")]
+
+#[path = "topology_net.rs"]
+mod net;
+
+use expect_test::{Expect, expect};
+use net::Net;
+use railscope_collector::subnet::parse_ibnetdiscover;
+use railscope_collector::topology::{Confidence, Kind, SubnetMerge, Verdict, judge, merge_subnet};
+use railscope_model::fabric::{Equipment, Fabric, Link, LinkKind, Timestamp, Witness};
+use railscope_model::identity::{Guid, Part};
+
+fn build(text: &str) -> (Fabric, SubnetMerge) {
+    let mut fabric = Fabric::default();
+    let merge = merge_subnet(&mut fabric, &parse_ibnetdiscover(text), Timestamp(1));
+    (fabric, merge)
+}
+
+fn verdict(text: &str) -> Verdict {
+    let (fabric, merge) = build(text);
+    judge(&fabric, &merge)
+}
+
+/// The verdict on a fixture, as an operator reads it. Bless with `UPDATE_EXPECT=1`.
+fn check(fixture: &str, expected: &Expect) {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fabrics/");
+    let text = std::fs::read_to_string(format!("{root}{fixture}.ibnetdiscover")).expect(fixture);
+    expected.assert_eq(&verdict(&text).to_string());
+}
+
+#[test]
+fn a_rail_optimised_fabric_is_seen_as_one() {
+    check(
+        "rail-2tier",
+        &expect![[r#"
+        rail-optimised fat-tree, 2 levels (confidence high)
+          switches   6: 4 leaves, 2 spines; 6 aggregation nodes inside them
+          hosts      4; 16 NICs
+          evidence   4 of 4 host-bearing leaves carry one rail
+          evidence   1 scalable unit, groups of hosts behind the same leaves
+          evidence   4 of 4 hosts have all 4 NICs: mlx5_0 mlx5_1 mlx5_4 mlx5_5
+          leaves     1.00 / 1.00 / 1.00 bandwidth down to up (min / median / max of 4 leaves)
+          speeds     hosts 16 x 4xNDR; between switches 16 x 4xNDR
+    "#]],
+    );
+}
+
+#[test]
+fn a_fat_tree_is_no_rail_fabric() {
+    check(
+        "fat-tree-3tier",
+        &expect![[r#"
+        fat-tree, 3 levels (confidence high)
+          switches   20: 8 leaves, 8 spines, 4 cores
+          hosts      16; 16 NICs
+          evidence   16 of 16 hosts have their NIC: HCA-1
+          leaves     1.00 / 1.00 / 1.00 bandwidth down to up (min / median / max of 8 leaves)
+          speeds     hosts 16 x 4xHDR; between switches 32 x 4xHDR
+    "#]],
+    );
+}
+
+#[test]
+fn a_missing_rail_is_named_by_host_rail_and_device() {
+    check(
+        "rail-missing",
+        &expect![[r#"
+        rail-optimised fat-tree, 2 levels (confidence high)
+          switches   6: 4 leaves, 2 spines; 6 aggregation nodes inside them
+          hosts      4; 15 NICs
+          evidence   4 of 4 host-bearing leaves carry one rail
+          evidence   1 scalable unit, groups of hosts behind the same leaves
+          evidence   3 of 4 hosts have all 4 NICs: mlx5_0 mlx5_1 mlx5_4 mlx5_5
+          leaves     0.75 / 1.00 / 1.00 bandwidth down to up (min / median / max of 4 leaves)
+          speeds     hosts 15 x 4xNDR; between switches 16 x 4xNDR
+          missing    rail 2 (mlx5_4) at 1 host: gpu-03
+    "#]],
+    );
+}
+
+#[test]
+fn crossed_cables_are_named_as_a_pair() {
+    check(
+        "rail-swapped",
+        &expect![[r#"
+        rail-optimised fat-tree, 2 levels (confidence high)
+          switches   6: 4 leaves, 2 spines; 6 aggregation nodes inside them
+          hosts      4; 16 NICs
+          evidence   2 of 4 host-bearing leaves carry one rail; 2 carry one but for single cables
+          evidence   1 scalable unit, groups of hosts behind the same leaves
+          evidence   4 of 4 hosts have all 4 NICs: mlx5_0 mlx5_1 mlx5_4 mlx5_5
+          leaves     1.00 / 1.00 / 1.00 bandwidth down to up (min / median / max of 4 leaves)
+          speeds     hosts 16 x 4xNDR; between switches 16 x 4xNDR
+          misplaced  gpu-02 mlx5_0 of rail 0 hangs on leaf-r1 of rail 1, not on leaf-r0 (swapped with gpu-02 mlx5_1)
+          misplaced  gpu-02 mlx5_1 of rail 1 hangs on leaf-r0 of rail 0, not on leaf-r1 (swapped with gpu-02 mlx5_0)
+    "#]],
+    );
+}
+
+#[test]
+fn service_hosts_on_a_spine_and_a_management_leaf_bend_no_tier() {
+    check(
+        "rail-service",
+        &expect![[r#"
+        rail-optimised fat-tree, 2 levels (confidence high)
+          switches   7: 5 leaves, 2 spines; 6 aggregation nodes inside them
+          hosts      8: 4 compute, 4 service; 20 NICs
+          service    few NICs by design: login-1 (1), login-2 (1), login-3 (1), ufm-01 (1)
+          evidence   4 of 5 host-bearing leaves carry one rail; the other 1 no rail, only service or unnamed hosts
+          evidence   1 scalable unit, groups of hosts behind the same leaves
+          evidence   4 of 4 hosts have all 4 NICs: mlx5_0 mlx5_1 mlx5_4 mlx5_5
+          leaves     1.00 / 1.00 / 1.00 bandwidth down to up (min / median / max of 4 leaves)
+          speeds     hosts 20 x 4xNDR; between switches 18 x 4xNDR
+    "#]],
+    );
+}
+
+#[test]
+fn a_truncated_sweep_is_partial_and_never_trusted() {
+    check(
+        "truncated",
+        &expect![[r#"
+        rail-optimised fat-tree, 2 levels (confidence low)
+        PARTIAL SWEEP: what follows is not the whole fabric
+          switches   6: 4 leaves, 2 spines; 6 aggregation nodes inside them
+          hosts      4; 16 NICs
+          evidence   4 of 4 host-bearing leaves carry one rail
+          evidence   1 scalable unit, groups of hosts behind the same leaves
+          evidence   4 of 4 hosts have all 4 NICs: mlx5_0 mlx5_1 mlx5_4 mlx5_5
+          leaves     1.00 / 1.00 / 1.00 bandwidth down to up (min / median / max of 4 leaves)
+          speeds     hosts 16 x 4xNDR; between switches 16 x 4xNDR
+          doubt      partial sweep: the text stops inside line 185
+          doubt      partial sweep: 1 line of nodes or cables could not be read
+          doubt      partial sweep: 9 nodes known only from the far end of a cable, such as "gpu-03 mlx5_0"
+          doubt      partial sweep: 1 cable shown by one end only, such as port 2 of 0xfc6a1c0300a00080
+          doubt      1 thing in the sweep's text could not be read or contradicts another
+    "#]],
+    );
+}
+
+#[test]
+fn debris_costs_nothing_but_trust() {
+    check(
+        "debris",
+        &expect![[r#"
+        rail-optimised fat-tree, 2 levels (confidence low)
+        PARTIAL SWEEP: what follows is not the whole fabric
+          switches   6: 4 leaves, 2 spines; 6 aggregation nodes inside them
+          hosts      4; 16 NICs
+          evidence   4 of 4 host-bearing leaves carry one rail
+          evidence   1 scalable unit, groups of hosts behind the same leaves
+          evidence   3 of 4 hosts have all 4 NICs: mlx5_0 mlx5_1 mlx5_4 mlx5_5
+          leaves     1.00 / 1.00 / 1.00 bandwidth down to up (min / median / max of 4 leaves)
+          speeds     hosts 16 x 4xNDR; between switches 16 x 4xNDR
+          missing    rail 1 (mlx5_1) at 1 host: gpu-04; at 1 of them a NIC without a name hangs on that leaf
+          doubt      partial sweep: 1 warning of the sweeping tool
+          doubt      5 things in the sweep's text could not be read or contradict each other
+          doubt      1 NIC does not say which host it is in
+    "#]],
+    );
+}
+
+#[test]
+fn an_empty_sweep_is_no_verdict() {
+    for text in ["", "ibpanic: [1] no port\n"] {
+        let verdict = verdict(text);
+        assert!(matches!(verdict.kind, Kind::Unknown { .. }), "{verdict}");
+        assert_eq!(verdict.confidence, Confidence::Low);
+        assert!(
+            verdict
+                .to_string()
+                .contains("no verdict: no switch and no NIC seen"),
+            "{verdict}"
+        );
+        assert!(verdict.to_string().contains("PARTIAL"), "{verdict}");
+    }
+}
+
+#[test]
+fn exporters_names_win_over_the_subnets() {
+    let mut net = Net::default();
+    let leaf = net.switch("leaf");
+    let ca = net.host(leaf, "localhost HCA-1");
+    let mut fabric = Fabric::default();
+    let nic = fabric.upsert(
+        "nic/gpu-1:mlx5_0".parse().expect("part"),
+        Equipment::Nic {
+            guid: Some(Guid(net.guid(ca))),
+            pci: None,
+            rail: Some(3),
+        },
+    );
+    let merge = merge_subnet(&mut fabric, &parse_ibnetdiscover(&net.text()), Timestamp(1));
+    assert_eq!((merge.nics, merge.known_nics), (1, 1));
+    let parts: Vec<_> = fabric
+        .vertices()
+        .map(|(_, vertex)| vertex.part.to_string())
+        .collect();
+    assert_eq!(parts, ["nic/gpu-1:mlx5_0", "switch/leaf"]);
+    assert_eq!(
+        fabric.neighbours(nic).count(),
+        1,
+        "the cable hangs on the exporter's NIC"
+    );
+    assert!(matches!(
+        fabric.vertex(nic).equipment,
+        Equipment::Nic { rail: Some(3), .. }
+    ));
+}
+
+#[test]
+fn an_exporters_nic_of_that_name_with_another_guid_is_another_nic() {
+    let mut net = Net::default();
+    let leaf = net.switch("leaf");
+    net.host(leaf, "gpu-1 mlx5_0");
+    let mut fabric = Fabric::default();
+    let part: Part = "nic/gpu-1:mlx5_0".parse().expect("part");
+    let nic = fabric.upsert(
+        part,
+        Equipment::Nic {
+            guid: Some(Guid(1)),
+            pci: None,
+            rail: None,
+        },
+    );
+    merge_subnet(&mut fabric, &parse_ibnetdiscover(&net.text()), Timestamp(1));
+    assert_eq!(fabric.neighbours(nic).count(), 0);
+    assert_eq!(fabric.count_parts()["nic"], 2);
+}
+
+#[test]
+fn machines_of_one_name_are_not_merged() {
+    let mut net = Net::default();
+    let leaf = net.switch("leaf");
+    for description in [
+        "localhost HCA-1",
+        "localhost HCA-1",
+        "localhost HCA-2",
+        "ubuntu HCA-1",
+        "MT4129 ConnectX7   Mellanox Technologies",
+        "MT4129 ConnectX7   Mellanox Technologies",
+    ] {
+        net.host(leaf, description);
+    }
+    let (fabric, merge) = build(&net.text());
+    let counts = fabric.count_parts();
+    assert_eq!((counts["host"], counts["nic"]), (6, 6));
+    assert_eq!(merge.duplicate_names.len(), 2);
+    assert!(fabric.find(&"host/ubuntu".parse().expect("part")).is_some());
+    assert!(
+        fabric
+            .find(&"host/localhost".parse().expect("part"))
+            .is_none()
+    );
+}
+
+#[test]
+fn merging_the_same_sweep_again_changes_nothing() {
+    let mut net = Net::default();
+    net.rail_tree(8, 4, 8, 2);
+    net.host(0, "localhost");
+    net.host(0, "localhost");
+    let subnet = parse_ibnetdiscover(&net.text());
+    let (mut fabric, first) = build(&net.text());
+    let shape = |fabric: &Fabric| (fabric.vertices().count(), fabric.links().count());
+    let before = shape(&fabric);
+    let second = merge_subnet(&mut fabric, &subnet, Timestamp(2));
+    assert_eq!(shape(&fabric), before);
+    assert_eq!((second.nics, second.cables), (first.nics, first.cables));
+    let cables = fabric
+        .links()
+        .filter(|(.., link)| link.kind == LinkKind::Cable);
+    let again = cables
+        .filter(|(.., link)| link.seen == Timestamp(2))
+        .count();
+    assert_eq!(again, second.cables);
+}
+
+#[test]
+fn gpus_are_counted_where_exporters_tell_of_them() {
+    let (mut fabric, merge) = build(&{
+        let mut net = Net::default();
+        net.rail_tree(4, 2, 4, 1);
+        net.text()
+    });
+    assert_eq!(judge(&fabric, &merge).gpus, None);
+    let host = fabric
+        .find(&"host/gpu-00000".parse().expect("part"))
+        .expect("host");
+    let gpu = fabric.upsert(
+        "gpu/gpu-00000:0".parse().expect("part"),
+        Equipment::Gpu {
+            uuid: None,
+            pci: None,
+        },
+    );
+    let inside = Link {
+        kind: LinkKind::Inside,
+        ports: (0, 0),
+        speed: None,
+        witness: Witness::Exporter,
+        seen: Timestamp(1),
+    };
+    fabric.connect(host, gpu, inside);
+    assert_eq!(judge(&fabric, &merge).gpus, Some(1));
+}
