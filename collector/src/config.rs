@@ -93,6 +93,13 @@ pub enum SubnetFrom {
     Command(Vec<String>),
 }
 
+impl Default for Config {
+    /// What an empty file means.
+    fn default() -> Self {
+        raw::File::default().config(Vec::new(), None, Path::new(""))
+    }
+}
+
 impl Config {
     /// Reads and checks a file.
     ///

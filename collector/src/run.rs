@@ -194,8 +194,9 @@ fn analyse(mut inbox: mpsc::Receiver<Event>, state: &State) {
             Event::Subnet { subnet, at } => analyzer.take_subnet(*subnet, at),
             Event::Tick => {
                 let begun = Instant::now();
-                let view = analyzer.tick(state.now());
-                state.publish(Snapshot::new(view, begun.elapsed().as_secs_f64()));
+                let mut snapshot = Snapshot::new(analyzer.tick(state.now()));
+                snapshot.tick_seconds = begun.elapsed().as_secs_f64();
+                state.publish(snapshot);
             }
         }
     }
@@ -227,3 +228,6 @@ fn note(state: &State, node: &NodeName, ingested: &Ingested, at: Timestamp) {
         tracing::debug!(%node, samples = ingested.over_limit, "samples beyond the limit of a node");
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -95,7 +95,7 @@ impl Scraper {
     async fn fetch(&self, url: &str) -> Result<String, ScrapeError> {
         let url = self.with_profile(url)?;
         let request = self.client.get(url).header(ACCEPT, ACCEPTED);
-        let mut response = request.send().await.map_err(unreachable)?;
+        let mut response = request.send().await.map_err(|error| unreachable(&error))?;
         if response.status() != StatusCode::OK {
             return Err(ScrapeError::Malformed(format!(
                 "answered {}",
@@ -105,7 +105,7 @@ impl Scraper {
         // Only closing the semaphore could fail this, and nobody does.
         let _permit = self.reading.acquire().await.ok();
         let mut body = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(broken)? {
+        while let Some(chunk) = response.chunk().await.map_err(|error| broken(&error))? {
             if body.len() + chunk.len() > self.limits.max_body_bytes {
                 return Err(ScrapeError::TooLarge(self.limits.max_body_bytes));
             }
@@ -125,13 +125,13 @@ impl Scraper {
     }
 }
 
-fn unreachable(error: reqwest::Error) -> ScrapeError {
-    ScrapeError::Unreachable(innermost(&error))
+fn unreachable(error: &reqwest::Error) -> ScrapeError {
+    ScrapeError::Unreachable(innermost(error))
 }
 
 /// A body that ends early is the connection's fault, one that does not decompress the server's.
-fn broken(error: reqwest::Error) -> ScrapeError {
-    let why = innermost(&error);
+fn broken(error: &reqwest::Error) -> ScrapeError {
+    let why = innermost(error);
     if error.is_decode() {
         ScrapeError::Malformed(why)
     } else {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwapOption;
 use railscope_model::fabric::Timestamp;
@@ -110,24 +110,21 @@ pub struct Targets {
 pub struct Snapshot {
     /// What the analysis says.
     pub view: ClusterView,
+    /// The fabric as people look at it: made with the tick, so that no request waits for it.
+    pub layout: Layout,
     /// How long the tick took.
     pub tick_seconds: f64,
-    layout: OnceLock<Layout>,
 }
 
 impl Snapshot {
     /// A tick that has just ended.
-    pub fn new(view: ClusterView, tick_seconds: f64) -> Self {
+    pub fn new(view: ClusterView) -> Self {
+        let layout = Layout::of(&view);
         Self {
             view,
-            tick_seconds,
-            layout: OnceLock::new(),
+            layout,
+            tick_seconds: 0.0,
         }
-    }
-
-    /// The fabric as people look at it, made when it is first asked for.
-    pub fn layout(&self) -> &Layout {
-        self.layout.get_or_init(|| Layout::of(&self.view))
     }
 }
 

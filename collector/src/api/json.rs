@@ -25,7 +25,7 @@ pub(super) async fn incidents(
         cluster: state.cluster.clone(),
         at: snapshot.view.now.as_seconds(),
         incidents: all
-            .map(|incident| Incident::of(incident, snapshot.layout(), &state))
+            .map(|incident| Incident::of(incident, &snapshot.layout, &state))
             .collect(),
     }))
 }
@@ -43,7 +43,7 @@ pub(super) async fn incident(
     Ok(Json(IncidentDetail {
         cluster: state.cluster.clone(),
         at: view.now.as_seconds(),
-        incident: Incident::of(incident, snapshot.layout(), &state),
+        incident: Incident::of(incident, &snapshot.layout, &state),
         evidence: incident.findings.iter().map(Evidence::of).collect(),
         related: incident.related.iter().map(ToString::to_string).collect(),
         victims: incident.victims.iter().map(ToString::to_string).collect(),
@@ -63,7 +63,7 @@ pub(super) async fn nodes(
 ) -> Result<Json<Nodes>, Refusal> {
     let snapshot = snapshot(&state)?;
     let targets = state.targets().by_node.clone();
-    let hosts = snapshot.layout().hosts.iter();
+    let hosts = snapshot.layout.hosts.iter();
     Ok(Json(Nodes {
         cluster: state.cluster.clone(),
         at: snapshot.view.now.as_seconds(),
@@ -82,7 +82,7 @@ pub(super) async fn node(
     let host = name
         .parse()
         .ok()
-        .and_then(|name| snapshot.layout().host(&name));
+        .and_then(|name| snapshot.layout.host(&name));
     let host = host.ok_or_else(|| Refusal::not_found("node", &name, "/api/v1/nodes"))?;
     let target = state.targets().by_node.get(&host.name).cloned();
     Ok(Json(Node::of(host, &snapshot, target.as_ref(), &state)))
@@ -93,7 +93,7 @@ pub(super) async fn topology(
     Params(asked): Params<Neighbourhood>,
 ) -> Result<Json<Topology>, Refusal> {
     let snapshot = snapshot(&state)?;
-    let layout = snapshot.layout();
+    let layout = &snapshot.layout;
     let (switches, hosts) = chosen(layout, &asked)?;
     let mut tiers: BTreeMap<u8, Tier> = BTreeMap::new();
     for place in switches.iter().take(asked.limit()) {
@@ -206,7 +206,7 @@ fn place_labels(
     snapshot: &Snapshot,
     node: &railscope_model::identity::NodeName,
 ) -> Vec<(&'static str, String)> {
-    let layout = snapshot.layout();
+    let layout = &snapshot.layout;
     let Some(host) = layout.host(node) else {
         return Vec::new();
     };

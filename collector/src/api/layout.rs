@@ -5,7 +5,7 @@ mod units;
 
 use std::collections::HashMap;
 
-use railscope_model::identity::{NodeName, Part, SwitchName};
+use railscope_model::identity::{NodeName, Part, PciAddress, SwitchName};
 
 /// How a part fares. Ordered from well to ill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -178,6 +178,10 @@ pub struct Layout {
     /// GPUs in all.
     pub gpus: usize,
     host_places: HashMap<NodeName, usize>,
+    /// What sits at a PCIe function of a node: `NIC mlx5_3`, `GPU 3`.
+    functions: HashMap<(usize, PciAddress), String>,
+    /// Far ends of cables between switches.
+    far_ends: HashMap<(SwitchName, u16), (SwitchName, u16)>,
     switch_places: HashMap<SwitchName, usize>,
 }
 
@@ -222,6 +226,18 @@ impl Layout {
     /// NICs in all.
     pub fn nics(&self) -> usize {
         self.hosts.iter().map(|host| host.nics.len()).sum()
+    }
+
+    /// What sits at a PCIe function of a node: `NIC mlx5_3`, `GPU 3`.
+    pub fn function(&self, node: &NodeName, pci: PciAddress) -> Option<&str> {
+        self.functions
+            .get(&(self.host_place(node)?, pci))
+            .map(String::as_str)
+    }
+
+    /// The far end of a cable between two switches.
+    pub fn far_end(&self, switch: &SwitchName, port: u16) -> Option<&(SwitchName, u16)> {
+        self.far_ends.get(&(switch.clone(), port))
     }
 
     /// The NIC behind a part, if it is one or its cable.

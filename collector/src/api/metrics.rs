@@ -131,7 +131,7 @@ fn push_incident(reading: &mut NodeReading, incident: &Incident) {
         .map(ToString::to_string)
         .unwrap_or_default();
     let class = [&domain, incident.class.name, incident.severity.as_str()];
-    let place = [&node, incident.root.class(), &incident.id];
+    let place = [node.as_str(), &domain, &incident.id];
     reading.push(
         &INCIDENT_ACTIVE,
         &Labels::new(class.into_iter().chain(place)),
@@ -163,7 +163,7 @@ fn push_verdict(reading: &mut NodeReading, snapshot: &Snapshot) {
 }
 
 fn push_ports(reading: &mut NodeReading, snapshot: &Snapshot) {
-    let layout = snapshot.layout();
+    let layout = &snapshot.layout;
     for host in &layout.hosts {
         for nic in &host.nics {
             // The newest cable of a port: a lost one may stand beside it until it is forgotten.

@@ -113,9 +113,9 @@ fn asset(kind: &'static str, body: &'static str) -> Response {
 fn refused(state: &State, root: &'static str, refusal: &Refusal) -> Response {
     let (status, error, expected) = refusal.parts();
     page(state, root, "not there", status, |out| {
-        write!(
+        writeln!(
             out,
-            "<section class=\"calm\"><h2>{}</h2><p>Expected {}.</p><p><a href=\"{}\">Overview</a></p></section>\n",
+            "<section class=\"calm\"><h2>{}</h2><p>Expected {}.</p><p><a href=\"{}\">Overview</a></p></section>",
             Esc(error),
             Esc(expected),
             home(root)

@@ -74,11 +74,15 @@ impl<S: Sync, T: Expected> FromRequestParts<S> for Params<T> {
                 let said = rejection.body_text();
                 let error = said
                     .rsplit_once("query string: ")
-                    .map_or(said.as_str(), |(_, error)| error);
-                // serde would name the fields again, in its own words.
-                let error = error
-                    .split_once(", expected")
-                    .map_or(error, |(error, _)| error);
+                    .map_or(&*said, |(_, error)| error);
+                // In front stands the field once more, behind stand the fields in serde's words.
+                let field = |front: &str| !front.contains([' ', '"', '`']);
+                let error = match error.split_once(": ") {
+                    Some((front, error)) if field(front) => error,
+                    _ => error,
+                };
+                let end = [", expected", ", there are"].map(|tail| error.find(tail));
+                let error = &error[..end.into_iter().flatten().min().unwrap_or(error.len())];
                 Err(Refusal::new(
                     StatusCode::BAD_REQUEST,
                     format!("query: {error}"),

@@ -194,7 +194,7 @@ pub(super) fn kind_word(kind: &Kind) -> &'static str {
 
 impl Fabric {
     pub(super) fn of(snapshot: &Snapshot, state: &State) -> Self {
-        let (view, layout) = (&snapshot.view, snapshot.layout());
+        let (view, layout) = (&snapshot.view, &snapshot.layout);
         let now = state.now();
         let targets = state.targets();
         Self {
@@ -409,7 +409,7 @@ impl Node {
         target: Option<&TargetState>,
         state: &State,
     ) -> Self {
-        let (view, layout) = (&snapshot.view, snapshot.layout());
+        let (view, layout) = (&snapshot.view, &snapshot.layout);
         let now = state.now();
         let mut incidents: Vec<_> = host
             .nics

@@ -12,12 +12,20 @@ pub(crate) fn part(part: &Part, layout: &Layout) -> String {
         Part::Host(node) => format!("Host {node}"),
         Part::Gpu(node, gpu) => format!("GPU {gpu} of {node}"),
         Part::NvLink(node, link) => format!("NVLink {} of GPU {} in {node}", link.link, link.gpu),
-        Part::PcieLink(node, pci) => format!("PCIe link of {pci} in {node}"),
+        Part::PcieLink(node, pci) => match layout.function(node, *pci) {
+            Some(function) => format!("PCIe link of {function} in {node} ({pci})"),
+            None => format!("PCIe link of {pci} in {node}"),
+        },
         Part::Nic(node, device) => format!("NIC {device} of {node}{}", hangs(part, layout, "at")),
         Part::HostLink(node, port) => {
-            format!("Cable at {node} {port}{}", hangs(part, layout, "to"))
+            format!("Cable from {node} {port}{}", hangs(part, layout, "to"))
         }
-        Part::SwitchLink(switch, port) => format!("Cable at {switch} port {port}"),
+        Part::SwitchLink(switch, port) => match layout.far_end(switch, *port) {
+            Some((far, far_port)) => {
+                format!("Cable from {switch} port {port} to {far} port {far_port}")
+            }
+            None => format!("Cable at {switch} port {port}"),
+        },
         Part::Switch(switch) => match layout.switch(switch) {
             Some(found) if found.tier == 1 => match found.rail {
                 Some(rail) => format!("Leaf switch {switch} (rail {rail})"),

@@ -28,7 +28,7 @@ pub(super) struct Wrong {
     pub(super) message: String,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct File {
     #[serde(default)]
@@ -155,7 +155,7 @@ impl Default for Analysis {
 
 impl File {
     /// Checks what only several values together can get wrong.
-    pub(super) fn check(self, beside: &Path) -> Result<Config, Wrong> {
+    pub(super) fn check(mut self, beside: &Path) -> Result<Config, Wrong> {
         if let Some(timeout) = &self.scrape.timeout
             && timeout.get_ref().0 > self.scrape.interval.0
         {
@@ -169,23 +169,32 @@ impl File {
                 ),
             });
         }
-        Ok(Config {
+        let subnet = self.subnet.take();
+        let subnet = subnet
+            .map(|subnet| check_subnet(subnet, beside))
+            .transpose()?;
+        let targets = check_targets(std::mem::take(&mut self.targets))?;
+        Ok(self.config(targets, subnet, beside))
+    }
+
+    /// The configuration with targets and subnet that were checked.
+    pub(super) fn config(
+        self,
+        targets: Vec<Target>,
+        subnet: Option<SubnetSource>,
+        beside: &Path,
+    ) -> Config {
+        let file_sd = self.file_sd.into_iter();
+        Config {
             cluster: self.cluster.name.0,
             listen: self.web.listen,
             runbook: self.web.runbook.0,
             scrape: self.scrape.checked(),
-            targets: check_targets(self.targets)?,
-            file_sd: self
-                .file_sd
-                .into_iter()
-                .map(|path| beside.join(path))
-                .collect(),
-            subnet: self
-                .subnet
-                .map(|subnet| check_subnet(subnet, beside))
-                .transpose()?,
+            targets,
+            file_sd: file_sd.map(|path| beside.join(path)).collect(),
+            subnet,
             analysis_interval: self.analysis.interval.0,
-        })
+        }
     }
 }
 

@@ -36,96 +36,99 @@ fn the_shipped_example_is_valid() {
     assert!(config.subnet.is_some() && !config.targets.is_empty());
 }
 
+/// Texts and what is said about them.
+const WRONG: &[(&str, &str)] = &[
+    (
+        "[scrape]\nintervall = \"5s\"",
+        "2:1: scrape.intervall: unknown field `intervall`, expected one of `interval`, `timeout`, `max_body_bytes`, `concurrency`, `profile`; did you mean `interval`?",
+    ),
+    (
+        "[scraep]\n",
+        "1:2: scraep: unknown field `scraep`, expected one of `cluster`, `web`, `scrape`, `targets`, `file_sd`, `subnet`, `analysis`; did you mean `scrape`?",
+    ),
+    (
+        "[cluster]\nname = \"a\"\ncolour = 1",
+        "3:1: cluster.colour: unknown field `colour`, expected `name`",
+    ),
+    (
+        "[scrape]\ninterval = 5",
+        "2:12: scrape.interval: invalid type: integer `5`, expected a time such as \"5s\", \"500ms\" or \"2m\"",
+    ),
+    (
+        "[scrape]\ninterval = \"5\"",
+        "2:12: scrape.interval: invalid value: string \"5\", expected a time such as \"5s\", \"500ms\" or \"2m\"",
+    ),
+    (
+        "[scrape]\ninterval = \"0s\"",
+        "2:12: scrape.interval: invalid value: string \"0s\", expected a time such as \"5s\", \"500ms\" or \"2m\"",
+    ),
+    (
+        "[scrape]\ninterval = \"5s\"\ntimeout = \"6s\"",
+        "3:11: scrape.timeout: 6s is longer than the interval: expected at most scrape.interval (5s)",
+    ),
+    (
+        "[scrape]\nconcurrency = 0",
+        "2:15: scrape.concurrency: expected a number above zero",
+    ),
+    (
+        "[scrape]\nprofile = \"all\"",
+        "2:11: scrape.profile: unknown variant `all`, expected `default` or `full`",
+    ),
+    (
+        "[cluster]\nname = \" \"",
+        "2:8: cluster.name: expected text that is not empty",
+    ),
+    ("[cluster]\n", "1:1: cluster: missing field `name`"),
+    (
+        "[web]\nlisten = \"here\"",
+        "2:10: web.listen: invalid socket address syntax",
+    ),
+    (
+        "[[targets]]\nnode = \"n1\"\nurl = \"n1:10660\"",
+        "3:7: targets.url: expected an address such as http://n1:10660/metrics",
+    ),
+    (
+        "[[targets]]\nnode = \"n1\"\nurl = \"https://n1/metrics\"",
+        "3:7: targets.url: expected an address such as http://n1:10660/metrics: this version scrapes http, not https",
+    ),
+    (
+        "[[targets]]\nnode = \"n1\"\nurl = \"http://a/metrics\"\n[[targets]]\nnode = \"n1\"\nurl = \"http://b/metrics\"",
+        "5:8: targets[1].node: \"n1\" is already the node of targets[0]: expected one target for each node",
+    ),
+    (
+        "[[targets]]\nnode = \"n1\"",
+        "1:1: targets: missing field `url`",
+    ),
+    (
+        "file_sd = \"x.json\"",
+        "1:11: file_sd: invalid type: string \"x.json\", expected a sequence",
+    ),
+    (
+        "[subnet]\ninterval = \"5s\"",
+        "1:1: subnet: neither stands here: expected either file or command",
+    ),
+    (
+        "[subnet]\nfile = \"a\"\ncommand = [\"b\"]",
+        "1:1: subnet: both stand here: expected either file or command",
+    ),
+    (
+        "[subnet]\ncommand = []",
+        "2:11: subnet.command: expected a program and its arguments, such as [\"ibnetdiscover\"]",
+    ),
+    (
+        "[subnet]\ncommand = \"ibnetdiscover\"",
+        "2:11: subnet.command: invalid type: string \"ibnetdiscover\", expected a sequence",
+    ),
+    (
+        "[scrape]\ninterval = \n",
+        "2:12: string values must be quoted, expected literal string",
+    ),
+    ("[scrape\n", "1:8: unclosed table, expected `]`"),
+];
+
 #[test]
 fn an_error_names_file_line_column_field_and_what_was_expected() {
-    for (text, expected) in [
-        (
-            "[scrape]\nintervall = \"5s\"",
-            "2:1: scrape.intervall: unknown field `intervall`, expected one of `interval`, `timeout`, `max_body_bytes`, `concurrency`, `profile`; did you mean `interval`?",
-        ),
-        (
-            "[scraep]\n",
-            "1:2: scraep: unknown field `scraep`, expected one of `cluster`, `web`, `scrape`, `targets`, `file_sd`, `subnet`, `analysis`; did you mean `scrape`?",
-        ),
-        (
-            "[cluster]\nname = \"a\"\ncolour = 1",
-            "3:1: cluster.colour: unknown field `colour`, expected `name`",
-        ),
-        (
-            "[scrape]\ninterval = 5",
-            "2:12: scrape.interval: invalid type: integer `5`, expected a time such as \"5s\", \"500ms\" or \"2m\"",
-        ),
-        (
-            "[scrape]\ninterval = \"5\"",
-            "2:12: scrape.interval: invalid value: string \"5\", expected a time such as \"5s\", \"500ms\" or \"2m\"",
-        ),
-        (
-            "[scrape]\ninterval = \"0s\"",
-            "2:12: scrape.interval: invalid value: string \"0s\", expected a time such as \"5s\", \"500ms\" or \"2m\"",
-        ),
-        (
-            "[scrape]\ninterval = \"5s\"\ntimeout = \"6s\"",
-            "3:11: scrape.timeout: 6s is longer than the interval: expected at most scrape.interval (5s)",
-        ),
-        (
-            "[scrape]\nconcurrency = 0",
-            "2:15: scrape.concurrency: expected a number above zero",
-        ),
-        (
-            "[scrape]\nprofile = \"all\"",
-            "2:11: scrape.profile: unknown variant `all`, expected `default` or `full`",
-        ),
-        (
-            "[cluster]\nname = \" \"",
-            "2:8: cluster.name: expected text that is not empty",
-        ),
-        ("[cluster]\n", "1:1: cluster: missing field `name`"),
-        (
-            "[web]\nlisten = \"here\"",
-            "2:10: web.listen: invalid socket address syntax",
-        ),
-        (
-            "[[targets]]\nnode = \"n1\"\nurl = \"n1:10660\"",
-            "3:7: targets.url: expected an address such as http://n1:10660/metrics",
-        ),
-        (
-            "[[targets]]\nnode = \"n1\"\nurl = \"https://n1/metrics\"",
-            "3:7: targets.url: expected an address such as http://n1:10660/metrics: this version scrapes http, not https",
-        ),
-        (
-            "[[targets]]\nnode = \"n1\"\nurl = \"http://a/metrics\"\n[[targets]]\nnode = \"n1\"\nurl = \"http://b/metrics\"",
-            "5:8: targets[1].node: \"n1\" is already the node of targets[0]: expected one target for each node",
-        ),
-        (
-            "[[targets]]\nnode = \"n1\"",
-            "1:1: targets: missing field `url`",
-        ),
-        (
-            "file_sd = \"x.json\"",
-            "1:11: file_sd: invalid type: string \"x.json\", expected a sequence",
-        ),
-        (
-            "[subnet]\ninterval = \"5s\"",
-            "1:1: subnet: neither stands here: expected either file or command",
-        ),
-        (
-            "[subnet]\nfile = \"a\"\ncommand = [\"b\"]",
-            "1:1: subnet: both stand here: expected either file or command",
-        ),
-        (
-            "[subnet]\ncommand = []",
-            "2:11: subnet.command: expected a program and its arguments, such as [\"ibnetdiscover\"]",
-        ),
-        (
-            "[subnet]\ncommand = \"ibnetdiscover\"",
-            "2:11: subnet.command: invalid type: string \"ibnetdiscover\", expected a sequence",
-        ),
-        (
-            "[scrape]\ninterval = \n",
-            "2:12: string values must be quoted, expected literal string",
-        ),
-        ("[scrape\n", "1:8: unclosed table, expected `]`"),
-    ] {
+    for (text, expected) in WRONG {
         let error = parse(text).expect_err(text);
         assert_eq!(
             error.to_string(),

@@ -1,1 +1,172 @@
 //! Scraping against a small server that misbehaves in every way.
+
+use super::*;
+
+use axum::Router;
+use axum::extract::RawQuery;
+use axum::http::{HeaderMap, header};
+use axum::response::IntoResponse;
+use axum::routing::get;
+use railscope_model::exposition::gzip;
+
+const PAGE: &str = "railscope_rdma_port_up{device=\"mlx5_0\",port=\"1\"} 1\n";
+
+/// The address of a server with a page for each kind of trouble.
+async fn server() -> String {
+    let app = Router::new()
+        .route("/good", get(|| async { PAGE }))
+        .route(
+            "/query",
+            get(|RawQuery(query): RawQuery| async move { query.unwrap_or_default() }),
+        )
+        .route("/zipped", get(zipped))
+        .route(
+            "/bomb",
+            get(|| async {
+                let zeros = gzip(&vec![b'0'; 1 << 20]).expect("gzip");
+                ([(header::CONTENT_ENCODING, "gzip")], zeros)
+            }),
+        )
+        .route("/huge", get(|| async { "0".repeat(1 << 20) }))
+        .route(
+            "/slow",
+            get(|| async {
+                tokio::time::sleep(Duration::from_secs(60)).await;
+                PAGE
+            }),
+        )
+        .route(
+            "/not-gzip",
+            get(|| async { ([(header::CONTENT_ENCODING, "gzip")], PAGE) }),
+        )
+        .route("/not-text", get(|| async { vec![0xff_u8, 0xfe] }))
+        .route(
+            "/moved",
+            get(|| async { axum::response::Redirect::temporary("/good") }),
+        );
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
+        .await
+        .expect("port");
+    let address = listener.local_addr().expect("address");
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    format!("http://{address}")
+}
+
+async fn zipped(headers: HeaderMap) -> axum::response::Response {
+    let accepted = headers
+        .get(header::ACCEPT_ENCODING)
+        .and_then(|value| value.to_str().ok());
+    assert!(
+        accepted.is_some_and(|accepted| accepted.contains("gzip")),
+        "{headers:?}"
+    );
+    let page = gzip(PAGE.as_bytes()).expect("gzip");
+    ([(header::CONTENT_ENCODING, "gzip")], page).into_response()
+}
+
+fn scraper(profile: ScrapeProfile) -> Scraper {
+    let limits = Scrape {
+        timeout: Duration::from_millis(500),
+        max_body_bytes: 64 << 10,
+        profile,
+        ..Scrape::default()
+    };
+    Scraper::new(limits).expect("client")
+}
+
+#[tokio::test]
+async fn a_page_is_read_plain_or_compressed() {
+    let at = server().await;
+    let scraper = scraper(ScrapeProfile::Full);
+    for path in ["good", "zipped"] {
+        assert_eq!(
+            scraper.scrape(&format!("{at}/{path}")).await.as_deref(),
+            Ok(PAGE),
+            "{path}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn the_full_profile_is_asked_for_beside_the_query_of_the_target() {
+    let at = server().await;
+    for (profile, path, query) in [
+        (ScrapeProfile::Full, "query", "profile=full"),
+        (ScrapeProfile::Full, "query?a=1", "a=1&profile=full"),
+        (ScrapeProfile::Default, "query", ""),
+    ] {
+        let page = scraper(profile).scrape(&format!("{at}/{path}")).await;
+        assert_eq!(page.as_deref(), Ok(query), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn every_trouble_has_its_result_and_says_what_happened() {
+    let at = server().await;
+    let scraper = scraper(ScrapeProfile::Full);
+    for (path, result, said) in [
+        (
+            "huge",
+            ScrapeResult::TooLarge,
+            "more than 65536 bytes (scrape.max_body_bytes)",
+        ),
+        ("bomb", ScrapeResult::TooLarge, "more than 65536 bytes"),
+        ("slow", ScrapeResult::Timeout, "no whole page within 500ms"),
+        ("not-gzip", ScrapeResult::Malformed, "not a metrics page"),
+        ("not-text", ScrapeResult::Malformed, "invalid utf-8"),
+        ("moved", ScrapeResult::Malformed, "answered 307"),
+        ("nowhere", ScrapeResult::Malformed, "answered 404"),
+    ] {
+        let error = scraper
+            .scrape(&format!("{at}/{path}"))
+            .await
+            .expect_err(path);
+        assert_eq!(error.result(), result, "{path}: {error}");
+        assert!(error.to_string().contains(said), "{path}: {error}");
+    }
+    let error = scraper
+        .scrape("http://127.0.0.1:9/metrics")
+        .await
+        .expect_err("nobody listens");
+    assert_eq!(error.result(), ScrapeResult::Unreachable, "{error}");
+    assert!(error.to_string().contains("refused"), "{error}");
+}
+
+#[tokio::test]
+async fn nodes_that_hang_do_not_starve_the_others() {
+    let at = server().await;
+    let limits = Scrape {
+        concurrency: 1,
+        timeout: Duration::from_secs(5),
+        ..Scrape::default()
+    };
+    let scraper = Arc::new(Scraper::new(limits).expect("client"));
+    for _ in 0..8 {
+        let (scraper, url) = (Arc::clone(&scraper), format!("{at}/slow"));
+        tokio::spawn(async move { scraper.scrape(&url).await });
+    }
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let good = timeout(
+        Duration::from_secs(2),
+        scraper.scrape(&format!("{at}/good")),
+    )
+    .await;
+    assert_eq!(good.expect("in time").as_deref(), Ok(PAGE));
+}
+
+#[test]
+fn turns_are_spread_over_the_interval_and_stay_the_same() {
+    let interval = Duration::from_secs(5);
+    let turns: Vec<_> = (0..1000)
+        .map(|number| offset(&format!("n{number}").parse().expect("name"), interval))
+        .collect();
+    for tenth in 0..10 {
+        let from = interval * tenth / 10;
+        let here = turns
+            .iter()
+            .filter(|turn| **turn >= from && **turn < from + interval / 10)
+            .count();
+        assert!((50..200).contains(&here), "{here} of 1000 in tenth {tenth}");
+    }
+    assert_eq!(turns[7], offset(&"n7".parse().expect("name"), interval));
+}

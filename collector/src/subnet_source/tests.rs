@@ -1,1 +1,116 @@
 //! The subnet from files that change and programs that fail.
+
+use super::*;
+
+const NOW: Timestamp = Timestamp(u64::MAX);
+
+fn source(from: SubnetFrom) -> Source {
+    let second = Duration::from_secs(1);
+    Source::new(SubnetSource {
+        from,
+        interval: second,
+        timeout: second,
+    })
+}
+
+fn program(script: &str) -> Source {
+    source(SubnetFrom::Command(
+        ["sh", "-c", script].map(String::from).to_vec(),
+    ))
+}
+
+#[tokio::test]
+async fn a_file_is_read_when_it_changed_and_is_as_old_as_it_was_written() {
+    let folder = tempfile::tempdir().expect("folder");
+    let path = folder.path().join("subnet.txt");
+    let mut source = source(SubnetFrom::File(path.clone()));
+    let missing = source.look(NOW).await.expect_err("no file");
+    assert!(missing.to_string().contains("subnet.txt"), "{missing}");
+    std::fs::write(&path, "one").expect("write");
+    let sweep = source.look(NOW).await.expect("file").expect("new");
+    assert_eq!(sweep.text, "one");
+    let written = std::fs::metadata(&path)
+        .and_then(|data| data.modified())
+        .expect("time");
+    assert_eq!(sweep.at, unix(written));
+    assert_eq!(source.look(NOW).await.expect("file"), None, "unchanged");
+    std::fs::write(&path, "two, changed").expect("write");
+    assert_eq!(
+        source
+            .look(NOW)
+            .await
+            .expect("file")
+            .map(|sweep| sweep.text)
+            .as_deref(),
+        Some("two, changed")
+    );
+}
+
+#[tokio::test]
+async fn a_file_from_the_future_is_of_now() {
+    let folder = tempfile::tempdir().expect("folder");
+    let path = folder.path().join("subnet.txt");
+    std::fs::write(&path, "one").expect("write");
+    let sweep = source(SubnetFrom::File(path))
+        .look(Timestamp(5))
+        .await
+        .expect("file")
+        .expect("new");
+    assert_eq!(sweep.at, Timestamp(5));
+}
+
+#[tokio::test]
+async fn a_program_is_read_and_its_complaints_spoil_nothing() {
+    let mut source = program("echo warning >&2; printf 'a \\377 b'");
+    let sweep = source
+        .look(Timestamp(7))
+        .await
+        .expect("output")
+        .expect("always new");
+    assert_eq!(
+        (sweep.text.as_str(), sweep.at),
+        ("a \u{fffd} b", Timestamp(7))
+    );
+}
+
+#[tokio::test]
+async fn a_program_that_fails_says_what_it_complained_of() {
+    let error = program("echo half; echo no umad >&2; exit 3")
+        .look(NOW)
+        .await
+        .expect_err("rc 3");
+    let said = error.to_string();
+    assert!(
+        said.contains("exit status: 3") && said.contains("no umad"),
+        "{said}"
+    );
+    let error = source(SubnetFrom::Command(vec![String::from("no-such-program")]))
+        .look(NOW)
+        .await;
+    assert!(
+        error
+            .expect_err("no program")
+            .to_string()
+            .contains("no-such-program")
+    );
+}
+
+#[tokio::test]
+async fn a_program_that_hangs_is_killed_with_all_that_it_started() {
+    let folder = tempfile::tempdir().expect("folder");
+    let pid = folder.path().join("pid");
+    let script = format!("sleep 600 & echo $! > {}; wait", pid.display());
+    let error = program(&script).look(NOW).await.expect_err("hangs");
+    assert!(
+        error.to_string().contains("did not end within 1s"),
+        "{error}"
+    );
+    let pid = std::fs::read_to_string(&pid).expect("pid");
+    let stat = format!("/proc/{}/stat", pid.trim());
+    // A killed process may stay a zombie for a moment, until init has waited for it.
+    let gone = |_: &u32| {
+        std::thread::sleep(Duration::from_millis(50));
+        std::fs::read_to_string(&stat).map_or(true, |stat| stat.contains(" Z "))
+    };
+    assert!((0..40).any(|attempt| gone(&attempt)), "{pid} lives");
+}

@@ -69,12 +69,10 @@ impl Layout {
                 unit: None,
             })
             .collect();
-        let mut places = Places::default();
-        places.hosts = names
-            .into_iter()
-            .enumerate()
-            .map(|(place, name)| (name, place))
-            .collect();
+        let mut places = Places {
+            hosts: names.into_iter().zip(0..).collect(),
+            ..Places::default()
+        };
         self.place_devices(fabric, &mut places);
         places
     }
@@ -91,7 +89,10 @@ impl Layout {
                 continue;
             };
             match (&vertex.part, &vertex.equipment) {
-                (Part::Gpu(..), _) => {
+                (Part::Gpu(_, gpu), equipment) => {
+                    if let Equipment::Gpu { pci: Some(pci), .. } = equipment {
+                        self.functions.insert((host, *pci), format!("GPU {gpu}"));
+                    }
                     self.hosts[host].gpus += 1;
                     self.gpus += 1;
                 }
@@ -118,6 +119,7 @@ impl Layout {
                 .position(|column| *column == title)
                 .unwrap_or_default();
             let condition = Condition::plain(Health::Unknown);
+            let title_of_nic = format!("NIC {device}");
             let place = self.hosts[host].nics.len();
             self.hosts[host].nics.push(Nic {
                 device,
@@ -128,6 +130,7 @@ impl Layout {
             });
             places.nics.insert(id, (host, place));
             if let Some(pci) = pci {
+                self.functions.insert((host, pci), title_of_nic);
                 places.nic_at.insert((host, pci), place);
             }
         }
@@ -186,15 +189,22 @@ impl Layout {
                     .copied()
                     .filter(|near| *near != switch)
                 {
-                    let trunk = self.trunk(near, switch);
-                    if present {
-                        trunk.present += 1
-                    } else {
-                        trunk.lost += 1
-                    }
+                    self.place_trunk_end((near, port), (switch, far_port), present);
                 }
             }
         }
+    }
+
+    fn place_trunk_end(&mut self, near: (usize, u16), far: (usize, u16), present: bool) {
+        let trunk = self.trunk(near.0, far.0);
+        if present {
+            trunk.present += 1;
+        } else {
+            trunk.lost += 1;
+        }
+        let end = |end: (usize, u16)| (self.switches[end.0].name.clone(), end.1);
+        let (near, far) = (end(near), end(far));
+        self.far_ends.insert(near, far);
     }
 
     fn trunk(&mut self, switch: usize, peer: usize) -> &mut Trunk {

@@ -2,8 +2,8 @@
 
 use std::fmt::{self, Write};
 
-use super::Look;
 use super::html::Esc;
+use super::{Look, matrix};
 use crate::api::layout::{Condition, Health, Layout, Switch, tier_name};
 use crate::api::words;
 
@@ -18,7 +18,7 @@ const BOX_HEIGHT: f64 = 26.0;
 const TIER_HEIGHT: f64 = 84.0;
 
 pub(super) fn tiers(out: &mut String, look: &Look<'_>) -> fmt::Result {
-    let layout = look.snapshot.layout();
+    let layout = &look.snapshot.layout;
     if layout.switches.is_empty() {
         let said = if look.state.has_subnet {
             "No switch is known yet: the subnet has not been read."
@@ -82,7 +82,7 @@ pub(super) fn mark(health: Health) -> &'static str {
 }
 
 fn drawing(out: &mut String, look: &Look<'_>) -> fmt::Result {
-    let layout = look.snapshot.layout();
+    let layout = &look.snapshot.layout;
     let levels = layout.levels();
     let height = f64::from(levels - 1) * TIER_HEIGHT + BOX_HEIGHT + 4.0;
     let mut spots = vec![None; layout.switches.len()];
@@ -175,7 +175,7 @@ fn switch_box(
     spot: &Spot,
     prefix: &str,
 ) -> fmt::Result {
-    let layout = look.snapshot.layout();
+    let layout = &look.snapshot.layout;
     let link = incident_link(look, switch.condition);
     if let Some(link) = &link {
         write!(out, "<a href=\"{}\">", Esc(link))?;
@@ -229,9 +229,14 @@ fn common_prefix<'a>(names: &[&'a str]) -> &'a str {
 
 /// Tiers without cables: a tile for each switch, only those that are not well where there are too many.
 fn tiles(out: &mut String, look: &Look<'_>) -> fmt::Result {
-    let layout = look.snapshot.layout();
+    let layout = &look.snapshot.layout;
     out.push_str("<table class=\"tiles\">");
-    for tier in (0..=layout.levels()).rev() {
+    // Leaves have a matrix of their own where there is one.
+    let leaves_below = matrix::shows_leaves(layout);
+    for tier in (0..=layout.levels())
+        .rev()
+        .filter(|tier| *tier != 1 || !leaves_below)
+    {
         let all: Vec<_> = layout.tier(tier).map(|(_, switch)| switch).collect();
         if all.is_empty() {
             continue;
@@ -267,7 +272,7 @@ fn tiles(out: &mut String, look: &Look<'_>) -> fmt::Result {
 /// One switch as a tile.
 pub(super) fn tile(out: &mut String, look: &Look<'_>, switch: &Switch) -> fmt::Result {
     let health = switch.condition.health;
-    let title = describe(switch, look.snapshot.layout());
+    let title = describe(switch, &look.snapshot.layout);
     match incident_link(look, switch.condition) {
         Some(link) => write!(
             out,

@@ -63,7 +63,7 @@ fn calm(out: &mut String, look: &Look<'_>) -> fmt::Result {
 }
 
 fn card(out: &mut String, look: &Look<'_>, incident: &Incident) -> fmt::Result {
-    let layout = look.snapshot.layout();
+    let layout = &look.snapshot.layout;
     let id = Esc(&incident.id);
     let root = look.root;
     write!(
@@ -83,33 +83,13 @@ fn card(out: &mut String, look: &Look<'_>, incident: &Incident) -> fmt::Result {
     }
     out.push_str("</ul>");
     action(out, look, incident)?;
-    out.push_str("<div class=\"links\">");
     write!(
         out,
-        "<a href=\"{root}incidents/{id}\">All evidence ({})</a>",
+        "<div class=\"links\"><a href=\"{root}incidents/{id}\">All evidence ({})</a>",
         incident.findings.len()
     )?;
+    related_and_victims(out, incident, false)?;
     out.push_str("</div>");
-    parts(
-        out,
-        &format!("{id}-related"),
-        &format!(
-            "{} of the same fault",
-            words::count(incident.related.len(), "part")
-        ),
-        &incident.related,
-        false,
-    )?;
-    parts(
-        out,
-        &format!("{id}-victims"),
-        &format!(
-            "{} waiting for it",
-            words::count(incident.victims.len(), "part")
-        ),
-        &incident.victims,
-        false,
-    )?;
     out.push_str("</article>\n");
     Ok(())
 }
@@ -138,10 +118,13 @@ fn head(out: &mut String, look: &Look<'_>, incident: &Incident, link: bool) -> f
     }
     write!(
         out,
-        "<span class=\"aside\"><time title=\"since {}\">{}</time><b>{}</b></span></header>",
+        "<span class=\"aside\"><time title=\"since {}\">for {}</time>{}</span></header>",
         words::utc(incident.since.as_seconds()),
         words::span(now.seconds_since(incident.since)),
-        words::count(incident.gpus_affected, "GPU"),
+        match incident.gpus_affected {
+            0 => String::new(),
+            gpus => format!("<b>{}</b>", words::count(gpus, "GPU")),
+        },
     )
 }
 
@@ -161,14 +144,29 @@ fn action(out: &mut String, look: &Look<'_>, incident: &Incident) -> fmt::Result
     Ok(())
 }
 
-fn parts(out: &mut String, key: &str, title: &str, parts: &[Part], open: bool) -> fmt::Result {
+fn related_and_victims(out: &mut String, incident: &Incident, open: bool) -> fmt::Result {
+    let (related, victims) = (&incident.related, &incident.victims);
+    let title = format!("{} of the same fault", words::count(related.len(), "part"));
+    parts(out, incident, ("related", &title), related, open)?;
+    let title = format!("{} that it slows", words::count(victims.len(), "part"));
+    parts(out, incident, ("victims", &title), victims, open)
+}
+
+fn parts(
+    out: &mut String,
+    incident: &Incident,
+    (key, title): (&str, &str),
+    parts: &[Part],
+    open: bool,
+) -> fmt::Result {
     if parts.is_empty() {
         return Ok(());
     }
     let open = if open { " open" } else { "" };
     write!(
         out,
-        "<details data-key=\"{key}\"{open}><summary>{title}</summary><p class=\"parts\">"
+        "<details data-key=\"{}-{key}\"{open}><summary>{title}</summary><p class=\"parts\">",
+        Esc(&incident.id)
     )?;
     for part in parts.iter().take(MAX_PARTS) {
         write!(out, "<code>{}</code> ", Esc(part))?;
@@ -182,7 +180,7 @@ fn parts(out: &mut String, key: &str, title: &str, parts: &[Part], open: bool) -
 
 /// The page of one incident.
 pub(super) fn page(out: &mut String, look: &Look<'_>, incident: &Incident) -> fmt::Result {
-    let layout = look.snapshot.layout();
+    let layout = &look.snapshot.layout;
     write!(
         out,
         "<p class=\"back\"><a href=\"{}\">← All incidents</a></p>",
@@ -215,26 +213,7 @@ pub(super) fn page(out: &mut String, look: &Look<'_>, incident: &Incident) -> fm
         )?;
     }
     out.push_str("</ol>");
-    parts(
-        out,
-        "related",
-        &format!(
-            "{} of the same fault",
-            words::count(incident.related.len(), "part")
-        ),
-        &incident.related,
-        true,
-    )?;
-    parts(
-        out,
-        "victims",
-        &format!(
-            "{} waiting for it",
-            words::count(incident.victims.len(), "part")
-        ),
-        &incident.victims,
-        true,
-    )?;
+    related_and_victims(out, incident, true)?;
     out.push_str("</article>\n");
     let places = touched(look, incident);
     if !places.is_empty() {
@@ -266,7 +245,7 @@ fn facts(out: &mut String, incident: &Incident) -> fmt::Result {
 
 /// Nodes that the incident names, by place.
 fn touched(look: &Look<'_>, incident: &Incident) -> Vec<usize> {
-    let layout = look.snapshot.layout();
+    let layout = &look.snapshot.layout;
     let parts = [&incident.root]
         .into_iter()
         .chain(&incident.related)

@@ -5,16 +5,18 @@ use std::fmt::{self, Write};
 use super::Look;
 use super::fabric::{incident_link, mark, tile};
 use super::html::Esc;
-use crate::api::layout::{Condition, Health, Host, Layout, Nic};
+use crate::api::layout::{Condition, Health, Host, Layout, Nic, Unit};
 use crate::api::{wire, words};
 
 /// Nodes that are shown one by one; beyond, leaves by rails, and the nodes of affected leaves.
 const MAX_ROWS: usize = 128;
+/// Units whose leaves are all shown; beyond, only those that are not well.
+const MAX_UNITS: usize = 48;
 /// Nodes shown below the matrix of leaves.
 const MAX_AFFECTED_ROWS: usize = 64;
 
 pub(super) fn matrix(out: &mut String, look: &Look<'_>) -> fmt::Result {
-    let layout = look.snapshot.layout();
+    let layout = &look.snapshot.layout;
     if layout.hosts.is_empty() {
         out.push_str("<h2>Nodes</h2><p class=\"hint\">No node is known yet.</p>\n");
         return Ok(());
@@ -24,7 +26,7 @@ pub(super) fn matrix(out: &mut String, look: &Look<'_>) -> fmt::Result {
         let all: Vec<usize> = (0..layout.hosts.len()).collect();
         return nodes(out, look, &all, MAX_ROWS);
     }
-    if !layout.units.is_empty() {
+    if shows_leaves(layout) {
         out.push_str("<h2>Leaves by rail</h2>\n");
         leaves(out, look)?;
     }
@@ -53,9 +55,14 @@ pub(super) fn matrix(out: &mut String, look: &Look<'_>) -> fmt::Result {
     nodes(out, look, &affected, MAX_AFFECTED_ROWS)
 }
 
+/// Whether leaves stand in a matrix of their own.
+pub(super) fn shows_leaves(layout: &Layout) -> bool {
+    layout.hosts.len() > MAX_ROWS && !layout.units.is_empty()
+}
+
 /// Leaves: units by rails.
 fn leaves(out: &mut String, look: &Look<'_>) -> fmt::Result {
-    let layout = look.snapshot.layout();
+    let layout = &look.snapshot.layout;
     let rails = layout
         .switches
         .iter()
@@ -67,7 +74,18 @@ fn leaves(out: &mut String, look: &Look<'_>) -> fmt::Result {
         write!(out, "<th scope=\"col\">{rail}</th>")?;
     }
     out.push_str("<th scope=\"col\" class=\"note\">nodes</th></tr></thead><tbody>");
-    for unit in &layout.units {
+    let is_well = |unit: &&Unit| {
+        let mut leaves = unit.leaves.iter();
+        leaves.all(|leaf| layout.switches[*leaf].condition.health == Health::Ok)
+    };
+    // A unit that is well says nothing where there are many.
+    let many = layout.units.len() > MAX_UNITS;
+    let shown: Vec<&Unit> = layout
+        .units
+        .iter()
+        .filter(|unit| !many || !is_well(unit))
+        .collect();
+    for unit in shown.iter().take(MAX_UNITS) {
         write!(out, "<tr><th scope=\"row\">{}</th>", Esc(&unit.name))?;
         for rail in 0..rails {
             out.push_str("<td>");
@@ -97,6 +115,15 @@ fn leaves(out: &mut String, look: &Look<'_>) -> fmt::Result {
         )?;
     }
     out.push_str("</tbody></table>\n");
+    let ill = layout.units.iter().filter(|unit| !is_well(unit)).count();
+    if many {
+        writeln!(
+            out,
+            "<p class=\"more\">{} of {} with leaves that are not well; the others are left out</p>",
+            ill,
+            words::count(layout.units.len(), "unit")
+        )?;
+    }
     Ok(())
 }
 
@@ -107,7 +134,7 @@ pub(super) fn nodes(
     places: &[usize],
     limit: usize,
 ) -> fmt::Result {
-    let layout = look.snapshot.layout();
+    let layout = &look.snapshot.layout;
     legend(out, layout)?;
     out.push_str("<table class=\"matrix\"><thead><tr><th scope=\"col\">node</th><th scope=\"col\" title=\"the node itself: GPUs, PCIe, power\">host</th>");
     for column in &layout.columns {
@@ -150,7 +177,7 @@ pub(super) fn nodes(
 }
 
 fn row(out: &mut String, look: &Look<'_>, host: &Host) -> fmt::Result {
-    let layout = look.snapshot.layout();
+    let layout = &look.snapshot.layout;
     let name = Esc(&host.name);
     let silent = if host.heard == Some(false) {
         " <small>not heard</small>"

@@ -33,7 +33,7 @@ pub(super) fn header(out: &mut String, look: &Look<'_>) -> fmt::Result {
 
 fn verdict(out: &mut String, look: &Look<'_>) -> fmt::Result {
     let view = &look.snapshot.view;
-    let layout = look.snapshot.layout();
+    let layout = &look.snapshot.layout;
     let verdict = &view.verdict;
     let kind = verdict.kind.to_string();
     let mut chars = kind.chars();
@@ -103,7 +103,7 @@ fn verdict(out: &mut String, look: &Look<'_>) -> fmt::Result {
 }
 
 fn facts(out: &mut String, look: &Look<'_>) -> fmt::Result {
-    let (view, layout) = (&look.snapshot.view, look.snapshot.layout());
+    let (view, layout) = (&look.snapshot.view, &look.snapshot.layout);
     let now = look.state.now();
     let of = |severity| {
         view.incidents
