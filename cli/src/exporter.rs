@@ -127,7 +127,7 @@ fn config(args: ExporterArgs) -> anyhow::Result<Config> {
 }
 
 /// Listens on `host:port`, or on every address for `:port`.
-async fn listen(address: &str) -> anyhow::Result<TcpListener> {
+pub(crate) async fn listen(address: &str) -> anyhow::Result<TcpListener> {
     let failed = || format!("cannot listen on {address:?} (expected host:port or :port)");
     let Some(port) = address.strip_prefix(':') else {
         return TcpListener::bind(address).await.with_context(failed);

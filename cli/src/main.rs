@@ -1,4 +1,4 @@
-//! The one binary: `railscope exporter`, `collector`, `demo`.
+//! The one binary: `railscope exporter`, `collector`, `demo`, `check-config`, `topology`.
 
 use std::io::{self, IsTerminal as _};
 use std::process::ExitCode;
@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
+mod collector;
 mod exporter;
 
 /// Which part of a GPU cluster's fabric is slow, why, and whom it hurts.
@@ -22,6 +23,9 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Exporter(exporter::ExporterArgs),
+    Collector(collector::CollectorArgs),
+    CheckConfig(collector::CheckConfigArgs),
+    Topology(collector::TopologyArgs),
     /// Reads NVML for the exporter that started it.
     #[command(name = exporter::WORKER_SUBCOMMAND, hide = true)]
     NvmlWorker(exporter::WorkerArgs),
@@ -43,6 +47,9 @@ fn main() -> ExitCode {
         .init();
     let result = match cli.command {
         Command::Exporter(args) => exporter::run(args),
+        Command::Collector(args) => collector::run(&args),
+        Command::CheckConfig(args) => collector::check_config(&args),
+        Command::Topology(args) => collector::topology(&args),
         Command::NvmlWorker(args) => exporter::run_nvml_worker(&args),
     };
     match result {
