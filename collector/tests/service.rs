@@ -1,13 +1,18 @@
 //! The whole service against exporters that live in the test.
 
-use super::*;
+#![allow(clippy::expect_used)] // what a test cannot set up fails it
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::Path;
 use axum::routing::get;
+use railscope_collector::config::Config;
+use railscope_collector::run::run;
 use serde_json::Value;
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
 
 /// Serves a page for each node; `bad` has a line that cannot be read.
 async fn exporters() -> String {
