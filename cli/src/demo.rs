@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use railscope_collector::config::Config;
@@ -103,14 +103,15 @@ fn stop_on_signals() -> anyhow::Result<flag::Sender<bool>> {
 
 async fn demo(args: &DemoArgs, log: &str, stop: &flag::Sender<bool>) -> anyhow::Result<()> {
     // First, so that a port that is taken costs no time.
-    let listener = TcpListener::bind(&args.listen).await.with_context(|| {
-        format!(
-            "cannot listen on {}: choose another address with --listen",
-            args.listen
+    let listener = TcpListener::bind(&args.listen).await.map_err(|error| {
+        let address = &args.listen;
+        anyhow!(
+            "cannot listen on {address}: {error}; choose another address with --listen host:port"
         )
     })?;
     let api = Api::new(format!("http://{}", listener.local_addr()?))?;
-    let spec = ClusterSpec::demo(args.nodes).context("--nodes")?;
+    let spec =
+        ClusterSpec::demo(args.nodes).map_err(|error| anyhow!("--nodes: {}", error.problem))?;
     let cluster = Cluster::new(spec, args.seed)?;
     let fault = fault(args, &cluster)?;
     println!(
