@@ -286,7 +286,7 @@ fn dashboards_answer(site: &Site) {
             match site.query(&expression) {
                 Err(error) => wrong.push(format!("{title}: {error}")),
                 Ok(samples) if samples.is_empty() && !may_be_empty => {
-                    wrong.push(format!("{title}: empty: {expression}"))
+                    wrong.push(format!("{title}: empty: {expression}"));
                 }
                 Ok(_) => {}
             }
