@@ -408,6 +408,90 @@ fn two_swapped_cables_are_one_incident_that_names_both() {
 }
 
 #[test]
+fn a_dead_leaf_is_one_incident_though_every_port_on_it_counts_errors_and_is_down() {
+    let dead_leaf = |_: usize, _: u64, page: String| {
+        page.replace(
+            r#"railscope_rdma_port_up{device="mlx5_1",port="1"} 1"#,
+            r#"railscope_rdma_port_up{device="mlx5_1",port="1"} 0"#,
+        ) + "railscope_rdma_port_errors_total{device=\"mlx5_1\",port=\"1\",kind=\"link_downed\"} 1\n"
+    };
+    let mut analyzer = Analyzer::default();
+    let mut view = analyzer.tick(at(0));
+    for tick in 1..=20 {
+        let seconds = 5 * tick;
+        for index in 0..NODES {
+            // On one node the error counter also rises, which makes it stand out among its peers.
+            let zero = "railscope_rdma_port_errors_total{device=\"mlx5_1\",port=\"1\",kind=\"link_downed\"} 0\n";
+            let text = page(index, seconds);
+            let text = if tick > 10 && index == 3 {
+                dead_leaf(index, seconds, text)
+            } else if tick > 10 {
+                dead_leaf(index, seconds, text).replace("\"link_downed\"} 1", "\"link_downed\"} 0")
+            } else {
+                text + zero
+            };
+            analyzer.ingest(&node(index), &text, at(seconds));
+        }
+        let cabling = move |_, rail| (tick <= 10 || rail != 1).then_some(rail);
+        analyzer.take_subnet(parse_ibnetdiscover(&subnet(&cabling)), at(seconds));
+        view = analyzer.tick(at(seconds));
+    }
+    assert_eq!(
+        incidents(&view),
+        [
+            "switch-down switch/leaf-1 gpus=8 [gpu/n0:1 gpu/n1:1 gpu/n2:1 gpu/n3:1 gpu/n4:1 gpu/n5:1 gpu/n6:1 gpu/n7:1]"
+        ]
+    );
+}
+
+#[test]
+fn errors_of_moved_cables_become_one_miscabling_that_keeps_its_first_time() {
+    let moved = |node: usize, seconds: u64| {
+        let count = if node == 5 && seconds > 50 { 2 } else { 0 };
+        let line = |rail| {
+            format!(
+                "railscope_rdma_port_errors_total{{device=\"mlx5_{rail}\",port=\"1\",kind=\"link_downed\"}} {count}\n"
+            )
+        };
+        page(node, seconds) + &line(1) + &line(2)
+    };
+    let mut analyzer = Analyzer::default();
+    let mut seen: Vec<Vec<String>> = Vec::new();
+    for tick in 1..=20 {
+        let seconds = 5 * tick;
+        for index in 0..NODES {
+            analyzer.ingest(&node(index), &moved(index, seconds), at(seconds));
+        }
+        // The subnet is read later than the counters.
+        let swapped = move |node, rail| match (node, rail) {
+            (5, 1) if tick > 15 => Some(2),
+            (5, 2) if tick > 15 => Some(1),
+            _ => Some(rail),
+        };
+        analyzer.take_subnet(parse_ibnetdiscover(&subnet(&swapped)), at(seconds));
+        let view = analyzer.tick(at(seconds));
+        let now: Vec<_> = incidents(&view)
+            .iter()
+            .map(|line| line.split(" gpus").next().unwrap_or(line).to_owned())
+            .collect();
+        if seen.last() != Some(&now) {
+            seen.push(now);
+        }
+    }
+    assert_eq!(
+        seen,
+        [
+            vec![],
+            vec![
+                "link-errors link/n5:mlx5_1/1",
+                "link-errors link/n5:mlx5_2/1"
+            ],
+            vec!["miscabled-rail link/n5:mlx5_1/1"],
+        ]
+    );
+}
+
+#[test]
 fn a_sweep_that_ends_early_takes_nothing_away() {
     let whole = subnet(&as_planned);
     let view = run_subnet(&whole[..whole.len() / 3]);
