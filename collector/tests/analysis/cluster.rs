@@ -3,19 +3,19 @@
 use railscope_model::fabric::Timestamp;
 use railscope_model::identity::NodeName;
 
-pub const NODES: usize = 8;
-pub const RAILS: usize = 4;
+pub(crate) const NODES: usize = 8;
+pub(crate) const RAILS: usize = 4;
 
-pub fn at(seconds: u64) -> Timestamp {
+pub(crate) fn at(seconds: u64) -> Timestamp {
     Timestamp(1_700_000_000_000 + seconds * 1000)
 }
 
-pub fn node(index: usize) -> NodeName {
+pub(crate) fn node(index: usize) -> NodeName {
     format!("n{index}").parse().expect("a name")
 }
 
 /// A healthy page of one node, with counters that have run for `seconds`.
-pub fn page(node: usize, seconds: u64) -> String {
+pub(crate) fn page(node: usize, seconds: u64) -> String {
     let mut page = String::new();
     for rail in 0..RAILS {
         let (nic, gpu) = (
@@ -53,10 +53,10 @@ railscope_gpu_clock_event_seconds_total{{gpu="{rail}",reason="hw_thermal"}} 0
 }
 
 /// Which leaf a node's NIC of a rail hangs on, from 0; `None` for a cable that is cut.
-pub type Cabling = dyn Fn(usize, usize) -> Option<usize>;
+pub(crate) type Cabling = dyn Fn(usize, usize) -> Option<usize>;
 
 /// Every NIC on the leaf of its own rail.
-pub fn as_planned(_: usize, rail: usize) -> Option<usize> {
+pub(crate) fn as_planned(_: usize, rail: usize) -> Option<usize> {
     Some(rail)
 }
 
@@ -73,7 +73,7 @@ fn switch_head(guid: usize, name: &str, lid: usize) -> String {
 }
 
 /// What `ibnetdiscover` prints of four leaves and two spines; node `n` uses port n+1 of its leaf.
-pub fn subnet(cabling: &Cabling) -> String {
+pub(crate) fn subnet(cabling: &Cabling) -> String {
     const SPINES: usize = 2;
     let mut text = String::from("#\n# Topology file: generated on Thu Nov 19 10:00:00 2026\n#\n");
     let (leaf_guid, spine_guid) = (|leaf: usize| 0xa000 + leaf, |spine: usize| 0xb000 + spine);
