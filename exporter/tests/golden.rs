@@ -29,6 +29,11 @@ fn hgx_h100_on_infiniband() {
 }
 
 #[test]
+fn a_cloud_instance_with_efa() {
+    check("efa-p5", &ours("efa-p5"));
+}
+
+#[test]
 fn a_machine_with_nothing_but_a_kernel() {
     check("bare", &ours("bare"));
 }
