@@ -4,8 +4,6 @@ mod counters;
 mod port;
 mod switchdev;
 mod tables;
-#[cfg(test)]
-mod tests;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -362,3 +360,6 @@ impl Changes {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -411,4 +411,4 @@ impl Texts {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

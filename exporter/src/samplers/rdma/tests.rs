@@ -1,24 +1,21 @@
 //! Devices whose counters come by netlink, from a kernel at the other end of a socket.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::Path;
 
 use super::*;
 use crate::sources::rdma_netlink::tests::{Ports, kernel};
+use crate::sources::sysfs::tests::{link, write};
+
+const DEVICE: &str = "sys/class/infiniband/mlx5_0";
+const PORT: &str = "sys/class/infiniband/mlx5_0/ports/1";
 
 /// A tree with an mlx5 device of one port, which has these files.
 fn tree(files: &[(&str, &str)]) -> tempfile::TempDir {
     let temp = tempfile::tempdir().expect("a temporary directory");
-    let device = temp.path().join("sys/class/infiniband/mlx5_0");
-    fs::create_dir_all(device.join("device")).expect("mkdir");
-    std::os::unix::fs::symlink("/bus/pci/drivers/mlx5_core", device.join("device/driver"))
-        .expect("link");
-    for (file, text) in files {
-        let path = device.join("ports/1").join(file);
-        fs::create_dir_all(path.parent().expect("a parent")).expect("mkdir");
-        fs::write(path, text).expect("write");
-    }
+    let device = temp.path().join(DEVICE);
+    link(&device, "device/driver", "/bus/pci/drivers/mlx5_core");
+    write(&temp.path().join(PORT), files);
     temp
 }
 
@@ -128,12 +125,7 @@ fn a_port_that_netlink_refuses_or_does_not_know_is_read_from_files() {
 
     // Port 1 exists in sysfs only as port 2 of what netlink answers for: EINVAL, and then silence.
     let temp = tree(&[]);
-    let port = temp.path().join("sys/class/infiniband/mlx5_0/ports/2");
-    for (file, text) in FILES {
-        let path = port.join(file);
-        fs::create_dir_all(path.parent().expect("a parent")).expect("mkdir");
-        fs::write(path, text).expect("write");
-    }
+    write(&temp.path().join(DEVICE).join("ports/2"), FILES);
     let mut refused = rdma(temp.path());
     let (nldev, serving) = kernel(vec![(4, "mlx5_0", vec![])]);
     refused.netlink = Netlink::Open(nldev);
@@ -172,14 +164,11 @@ fn a_reset_is_counted_once_for_a_port_and_dates_the_epoch_a_wrap_is_neither() {
         ("counters/port_xmit_data", "5000"),
         ("hw_counters/rx_write_requests", "4294966000"),
     ]);
-    fs::create_dir_all(temp.path().join("proc")).expect("mkdir");
-    fs::write(temp.path().join("proc/stat"), "btime 1781000000\n").expect("write");
-    let port = temp.path().join("sys/class/infiniband/mlx5_0/ports/1");
+    write(temp.path(), &[("proc/stat", "btime 1781000000\n")]);
+    let port = temp.path().join(PORT);
     let mut rdma = rdma(temp.path());
     let mut state = |writes: &[(&str, &str)]| {
-        for (file, text) in writes {
-            fs::write(port.join(file), text).expect("write");
-        }
+        write(&port, writes);
         sample(&mut rdma);
         (rdma.changes.resets, rdma.changes.wraps, rdma.changes.epoch)
     };
@@ -209,10 +198,10 @@ fn peaks_are_rates_over_the_time_between_two_sweeps() {
     ]);
     let mut rdma = rdma(temp.path());
     let mut peaks = |data: &str| {
-        let path = temp
-            .path()
-            .join("sys/class/infiniband/mlx5_0/ports/1/counters/port_xmit_data");
-        fs::write(path, data).expect("write");
+        write(
+            &temp.path().join(PORT),
+            &[("counters/port_xmit_data", data)],
+        );
         let mut reading = NodeReading::default();
         rdma.sample(&mut reading).expect("a sample");
         let peaks = reading
@@ -255,19 +244,22 @@ fn peaks_are_rates_over_the_time_between_two_sweeps() {
 #[test]
 fn a_bridge_to_nvswitches_is_named_and_nothing_of_it_is_read() {
     let temp = tree(FILES);
-    let device = temp.path().join("sys/class/infiniband/mlx5_0");
-    fs::write(device.join("node_guid"), "9c63:c003:00a1:0001").expect("write");
-    for (file, text) in [("vendor", "0x15b3"), ("class", "0x020700")] {
-        fs::write(device.join("device").join(file), text).expect("write");
-    }
-    let vpd = |text: &[u8]| fs::write(device.join("device/vpd"), text).expect("write");
-    vpd(b"\x82\x10\0NVIDIA ConnectX-7\x90\x12\0V3\x0bSMDL=OTHER_\x78");
+    let device = temp.path().join(DEVICE);
+    let common = [
+        ("node_guid", "9c63:c003:00a1:0001"),
+        ("device/vendor", "0x15b3"),
+        ("device/class", "0x020700"),
+    ];
+    write(&device, &common);
+    let vpd = |model: &str| {
+        let text = format!("\u{2}\u{10}\0NVIDIA ConnectX-7\u{1}V3\u{b}SMDL={model}x");
+        write(&device, &[("device/vpd", &text)]);
+    };
+    vpd("OTHER_");
     assert!(sample(&mut rdma(temp.path())).len() > 4);
-    vpd(b"\x82\x10\0NVIDIA ConnectX-7\x90\x12\0V3\x0bSMDL=SW_MNG\x78");
+    vpd("SW_MNG");
     let mut rdma = rdma(temp.path());
-    assert_eq!(
-        sample(&mut rdma),
-        set(&["rdma_not_read_info switch_management 1"])
-    );
-    assert_eq!(sample(&mut rdma).len(), 1);
+    let named = set(&["rdma_not_read_info switch_management 1"]);
+    assert_eq!(sample(&mut rdma), named);
+    assert_eq!(sample(&mut rdma), named);
 }

@@ -2,6 +2,22 @@
 
 use super::*;
 
+/// Writes files below a directory, for tests of samplers.
+pub(crate) fn write(root: &Path, files: &[(&str, &str)]) {
+    for (file, text) in files {
+        let path = root.join(file);
+        fs::create_dir_all(path.parent().expect("a parent")).expect("mkdir");
+        fs::write(path, text).expect("write");
+    }
+}
+
+/// Makes a link below a directory; its target need not exist.
+pub(crate) fn link(root: &Path, name: &str, target: &str) {
+    let path = root.join(name);
+    fs::create_dir_all(path.parent().expect("a parent")).expect("mkdir");
+    std::os::unix::fs::symlink(target, path).expect("link");
+}
+
 fn tree() -> (tempfile::TempDir, Dir) {
     let temp = tempfile::tempdir().expect("a temporary directory");
     let dir = Root::new(temp.path()).open().expect("the root");
