@@ -2,5 +2,7 @@
 
 pub mod nvml;
 pub mod pci;
+pub mod pci_settings;
 pub mod rdma;
+pub mod rdma_netlink;
 pub mod sysfs;

@@ -1,9 +1,12 @@
 //! The fixture machines under `tests/machines` and the generator that wrote them.
 //!
-//! They are ours, made up after the shape of the real thing: an HGX H100 server on InfiniBand, and a
-//! machine that has nothing but a kernel. `UPDATE_EXPECT=1 cargo test -p railscope-exporter --test
+//! They are ours, made up after the shape of the real thing: an HGX H100 server on InfiniBand, a
+//! cloud instance with EFA, and a machine that has nothing but a kernel. `UPDATE_EXPECT=1 cargo test -p railscope-exporter --test
 //! machines` writes them anew.
 #![allow(clippy::expect_used, clippy::panic, reason = "tests")]
+
+#[path = "machines/efa.rs"]
+mod efa;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -440,7 +443,11 @@ fn read(root: &Path, below: &str, into: &mut Tree) {
 #[test]
 fn the_committed_machines_are_what_the_generator_writes() {
     let machines = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/machines");
-    for (name, tree) in [("bare", bare()), ("hgx-h100-ib", hgx_h100_ib())] {
+    for (name, tree) in [
+        ("bare", bare()),
+        ("hgx-h100-ib", hgx_h100_ib()),
+        ("efa-p5", efa::efa_p5()),
+    ] {
         assert!(tree.0.len() < 1500, "{name}: {} files", tree.0.len());
         let root = machines.join(name);
         if std::env::var_os("UPDATE_EXPECT").is_some() {
