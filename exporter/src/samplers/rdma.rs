@@ -8,7 +8,7 @@ mod tables;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use railscope_model::metric::{
-    COUNTER_RESETS, COUNTER_WRAPS, RDMA_DEVICE, RDMA_NOT_READ, RDMA_SWITCHDEV_PORT, SOURCE_EPOCH,
+    RDMA_DEVICE, RDMA_NOT_READ, RDMA_SWITCHDEV_PORT, SOURCE_EPOCH, SOURCE_RESETS, SOURCE_WRAPS,
 };
 use railscope_model::reading::{Labels, NodeReading, Status};
 
@@ -353,8 +353,8 @@ impl Changes {
 
     fn push(&self, reading: &mut NodeReading) {
         let labels = Labels::new([NAME]);
-        reading.push(&COUNTER_RESETS, &labels, self.resets);
-        reading.push(&COUNTER_WRAPS, &labels, self.wraps);
+        reading.push(&SOURCE_RESETS, &labels, self.resets);
+        reading.push(&SOURCE_WRAPS, &labels, self.wraps);
         if let Some(epoch) = self.epoch {
             reading.push(&SOURCE_EPOCH, &labels, epoch);
         }

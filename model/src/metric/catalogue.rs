@@ -169,8 +169,8 @@ catalogue! {
     Exporter Default Counter RDMA_PORT_TRANSMIT_WAIT = "railscope_rdma_port_transmit_wait_ticks_total" (device, port)
         "PortXmitWait: ticks in which data waited for credit. A tick is no fixed time: compare ports of one kind.";
     Exporter Default Counter RDMA_PORT_ERRORS = "railscope_rdma_port_errors_total" (device, port, kind)
-        "Port error counters of the performance management agent. They stop at their width (see counter_saturated) until somebody clears them.";
-    Exporter Default Gauge RDMA_COUNTER_SATURATED = "railscope_rdma_counter_saturated" (device, port, kind)
+        "Port error counters of the performance management agent. They stop at their width (see port_error_saturated) until somebody clears them.";
+    Exporter Default Gauge RDMA_PORT_ERROR_SATURATED = "railscope_rdma_port_error_saturated" (device, port, kind)
         "1 if this counter (kind is the kernel's file name) stands at its largest value and counts no more, until somebody clears it. Absent while it still counts.";
     Exporter Default Counter RDMA_TRANSPORT_EVENTS = "railscope_rdma_transport_events_total" (device, port, event)
         "Transport events of the RDMA device, under the names of its driver. 32 bits wide in hardware.";
@@ -180,17 +180,17 @@ catalogue! {
         "RoCE packets received with the congestion mark.";
     Exporter Default Counter RDMA_ICRC_ERRORS = "railscope_rdma_icrc_errors_total" (device, port)
         "RoCE packets received with a wrong invariant CRC.";
-    Exporter Full Gauge RDMA_COUNTER_LIFESPAN = "railscope_rdma_counter_lifespan_seconds" ["seconds"] (device, port)
+    Exporter Full Gauge RDMA_STATISTICS_LIFESPAN = "railscope_rdma_statistics_lifespan_seconds" ["seconds"] (device, port)
         "How long the device serves hw_counters from its cache: two reads inside it are equal.";
 
     // RDMA: which source was believed, what happened to counters, representors, one vocabulary over drivers, peaks.
-    Exporter Full Info RDMA_COUNTER_SOURCE = "railscope_rdma_counter_source_info" (device, port, source)
+    Exporter Full Info RDMA_STATISTICS_SOURCE = "railscope_rdma_statistics_source_info" (device, port, source)
         "Where the port's hardware counters are read: netlink (NETLINK_RDMA, one query a port) or sysfs (hw_counters). Never both.";
-    Exporter Full Info RDMA_QP_COUNTER_MODE = "railscope_rdma_qp_counter_mode_info" (device, port, mode)
+    Exporter Full Info RDMA_QP_STATISTICS_MODE = "railscope_rdma_qp_statistics_mode_info" (device, port, mode)
         "Whether an operator has bound queue pairs to counters of their own: none, auto or manual. The port's counters hold their sum in every mode.";
-    Exporter Full Gauge RDMA_OPTIONAL_COUNTER_ENABLED = "railscope_rdma_optional_counter_enabled" (device, port, counter)
+    Exporter Full Gauge RDMA_OPTIONAL_STATISTIC_ENABLED = "railscope_rdma_optional_statistic_enabled" (device, port, counter)
         "1 if an operator has switched this optional counter on (rdma statistic set), 0 if not. Railscope never does: it costs steering rules.";
-    Exporter Full Counter RDMA_OPTIONAL_COUNTS = "railscope_rdma_optional_counts_total" (device, port, counter)
+    Exporter Full Counter RDMA_OPTIONAL_STATISTICS = "railscope_rdma_optional_statistics_total" (device, port, counter)
         "Optional counters that are switched on, under the names of the driver. They restart when switched on.";
     Exporter Default Info RDMA_NOT_READ = "railscope_rdma_not_read_info" (device, pci, reason)
         "A device whose counters Railscope leaves alone: switch_management (a bridge to NVSwitches that belongs to the Fabric Manager, by its VPD) or refused (the driver says EINVAL). Asking again would fill the kernel log.";
@@ -216,9 +216,9 @@ catalogue! {
         "Highest rate over one second in the rolling window: 15s by default, 60s in the full profile. Scraping resets nothing.";
     Exporter Full Gauge RDMA_PORT_PEAK_WAIT = "railscope_rdma_port_peak_transmit_wait_ticks_per_second" (device, port, window)
         "Highest rate of PortXmitWait over one second in the rolling window.";
-    Exporter Full Counter COUNTER_RESETS = "railscope_counter_resets_total" (source)
+    Exporter Full Counter SOURCE_RESETS = "railscope_source_resets_total" (source)
         "Times that counters of a port fell while watched, other than by running over their width: somebody cleared them, or the driver was loaded anew.";
-    Exporter Full Counter COUNTER_WRAPS = "railscope_counter_wraps_total" (source)
+    Exporter Full Counter SOURCE_WRAPS = "railscope_source_wraps_total" (source)
         "Counters that ran over their width and began again while watched (32-bit queue counters). rate() over such a step is too low.";
     Exporter Full Gauge SOURCE_EPOCH = "railscope_source_epoch_seconds" ["seconds"] (source)
         "When counters of the source last began anew as far as is known, Unix time: a device that came or counters that fell while this exporter watched, and the boot of the kernel until then.";
@@ -240,7 +240,7 @@ catalogue! {
     // The collector.
     Collector Default Info COLLECTOR_BUILD = "railscope_collector_build_info" (version)
         "Version of the collector.";
-    Collector Default Gauge INCIDENT_ACTIVE = "railscope_incident_active" (fault_domain, class, severity, node, part, incident)
+    Collector Default Gauge INCIDENT_ACTIVE = "railscope_incident_active" (fault_domain, class, severity, node, incident)
         "Always 1: one series for each open incident, labelled with the part to fix. Alert on this.";
     Collector Default Gauge INCIDENT_GPUS = "railscope_incident_affected_gpus" (fault_domain, incident)
         "GPUs that the incident slows or stops.";

@@ -1,7 +1,7 @@
 //! Counters of one port: read from files or from netlink, held against what they said before.
 
 use railscope_model::metric::{
-    Metric, RDMA_COUNTER_SATURATED, RDMA_PORT_ERRORS, RDMA_PORT_TRANSMIT_WAIT,
+    Metric, RDMA_PORT_ERROR_SATURATED, RDMA_PORT_ERRORS, RDMA_PORT_TRANSMIT_WAIT,
     RDMA_TRANSPORT_EVENTS,
 };
 use railscope_model::reading::{Labels, NodeReading, Value};
@@ -81,7 +81,7 @@ impl Counter {
         if let (Some(labels), Some(bits)) = (&self.stopped, self.row.stops_at_bits)
             && count == (1 << bits) - 1
         {
-            reading.push(&RDMA_COUNTER_SATURATED, labels, true);
+            reading.push(&RDMA_PORT_ERROR_SATURATED, labels, true);
         }
         base
     }

@@ -4,11 +4,11 @@ use std::time::Instant;
 
 use railscope_model::identity::Guid;
 use railscope_model::metric::{
-    Metric, RDMA_COUNTER_SOURCE, RDMA_OPTIONAL_COUNTER_ENABLED, RDMA_OPTIONAL_COUNTS, RDMA_PORT,
+    Metric, RDMA_OPTIONAL_STATISTIC_ENABLED, RDMA_OPTIONAL_STATISTICS, RDMA_PORT,
     RDMA_PORT_ADDRESS, RDMA_PORT_PEAK_RECEIVE, RDMA_PORT_PEAK_TRANSMIT, RDMA_PORT_PEAK_WAIT,
     RDMA_PORT_PHYSICAL_STATE, RDMA_PORT_RECEIVE_BYTES, RDMA_PORT_SPEED, RDMA_PORT_STATE,
     RDMA_PORT_TRANSMIT_BYTES, RDMA_PORT_TRANSMIT_WAIT, RDMA_PORT_UP, RDMA_PORT_WIDTH,
-    RDMA_QP_COUNTER_MODE,
+    RDMA_QP_STATISTICS_MODE, RDMA_STATISTICS_SOURCE,
 };
 use railscope_model::reading::{Labels, NodeReading};
 use railscope_model::units::PortRate;
@@ -209,7 +209,7 @@ impl Port {
                     Some(_) => {}
                     None => {
                         if let Some(labels) = optional {
-                            sweep.reading.push(&RDMA_OPTIONAL_COUNTS, labels, count);
+                            sweep.reading.push(&RDMA_OPTIONAL_STATISTICS, labels, count);
                         }
                     }
                 }
@@ -222,7 +222,7 @@ impl Port {
             let source = if answered { "netlink" } else { "sysfs" };
             sweep
                 .reading
-                .push(&RDMA_COUNTER_SOURCE, &self.labels.with(source), true);
+                .push(&RDMA_STATISTICS_SOURCE, &self.labels.with(source), true);
         }
         self.netlink.push(sweep.reading);
         let now = Instant::now();
@@ -303,10 +303,10 @@ impl Netlink {
 
     fn push(&self, reading: &mut NodeReading) {
         if let Some(labels) = &self.mode {
-            reading.push(&RDMA_QP_COUNTER_MODE, labels, true);
+            reading.push(&RDMA_QP_STATISTICS_MODE, labels, true);
         }
         for (_, labels, on) in &self.optional {
-            reading.push(&RDMA_OPTIONAL_COUNTER_ENABLED, labels, *on);
+            reading.push(&RDMA_OPTIONAL_STATISTIC_ENABLED, labels, *on);
         }
     }
 }
