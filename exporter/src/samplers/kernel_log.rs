@@ -1,6 +1,6 @@
 //! XIDs of GPUs and SXids of NVSwitches from the kernel log: what NVML misses, and what was before it loaded.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use railscope_model::identity::PciAddress;
@@ -90,10 +90,16 @@ impl Sampler for Log {
         for _ in 0..batch.unparsed {
             self.misses.note(Miss::Unparsed);
         }
-        for record in &batch.records {
-            if let Some(fault) = Fault::parse(&record.text) {
-                self.take(fault, record);
-            }
+        let faults: Vec<_> = batch
+            .records
+            .iter()
+            .filter_map(|record| Some((Fault::parse(&record.text)?, record)))
+            .collect();
+        if !faults.is_empty() {
+            self.look_around(&faults);
+        }
+        for (fault, record) in faults {
+            self.take(fault, record);
         }
         self.caught_up |= batch.at_end;
         self.report(reading);
@@ -127,27 +133,32 @@ impl Log {
         let seen = family.entry(labels).or_default();
         seen.count += u64::from(self.caught_up);
         seen.microseconds = seen.microseconds.max(record.microseconds);
+    }
+
+    /// Reads what it takes to place faults in time and space, once for all of them.
+    fn look_around(&mut self, faults: &[(Fault, &Record)]) {
         let stat = self.procfs.open();
         let stat = stat.and_then(|procfs| procfs.long_text("stat"));
         self.boot = stat.ok().and_then(|stat| boot_time(&stat)).or(self.boot);
+        let stranger = faults
+            .iter()
+            .any(|(fault, _)| matches!(fault, Fault::Xid { pci, .. } if !self.gpus.contains(pci)));
+        if !stranger {
+            return;
+        }
+        let sysfs = self.sysfs.open();
+        let found = sysfs.and_then(|sysfs| pci::gpus(&sysfs, &mut [0; 4096]));
+        let found: Vec<_> = found.iter().flatten().map(|gpu| gpu.address).collect();
+        // A GPU that fell off the bus tells so by an XID: one that was seen keeps its ordinal.
+        if self.gpus.iter().all(|gpu| found.contains(gpu)) {
+            self.gpus = found;
+        }
     }
 
-    /// The ordinal of the GPU at this address; empty if the node does not show it. One that was seen keeps
-    /// its ordinal: a GPU that falls off the bus tells so by an XID.
-    fn ordinal(&mut self, pci: PciAddress) -> String {
-        let place = |gpus: &[PciAddress]| gpus.iter().position(|gpu| *gpu == pci);
-        if place(&self.gpus).is_none() {
-            let found = self
-                .sysfs
-                .open()
-                .and_then(|sysfs| pci::gpus(&sysfs, &mut [0; 4096]));
-            let found: BTreeSet<_> = found.iter().flatten().map(|gpu| gpu.address).collect();
-            let known: BTreeSet<_> = self.gpus.iter().copied().collect();
-            if found.is_superset(&known) {
-                self.gpus = found.into_iter().collect();
-            }
-        }
-        place(&self.gpus).map_or_else(String::new, |place| place.to_string())
+    /// The ordinal of the GPU at this address; empty if the node does not show it.
+    fn ordinal(&self, pci: PciAddress) -> String {
+        let place = self.gpus.iter().position(|gpu| *gpu == pci);
+        place.map_or_else(String::new, |place| place.to_string())
     }
 
     fn report(&self, reading: &mut NodeReading) {

@@ -18,9 +18,9 @@ const SHORTEST_WINDOW: Duration = Duration::from_secs(1);
 /// Longer ones say nothing of now, and the counters behind them may have wrapped.
 const LONGEST_WINDOW: Duration = Duration::from_secs(600);
 
-/// `NVML_GPM_METRIC_...` -> metric, and what to multiply with. Percents become ratios, MiB/s bytes per second
+/// `NVML_GPM_METRIC_...` -> metric, and how its number becomes the value: percents and MiB/s
 /// (<https://docs.nvidia.com/deploy/nvml-api/api/group__nvmlGpmEnums.html>).
-const METRICS: [(u32, &Metric, f64); 8] = [
+const METRICS: [(u32, &Metric, Convert); 8] = [
     (2, &m::GPU_SM_ACTIVE, PERCENT),
     (3, &m::GPU_SM_OCCUPANCY, PERCENT),
     (5, &m::GPU_TENSOR_ACTIVE, PERCENT),
@@ -30,8 +30,9 @@ const METRICS: [(u32, &Metric, f64); 8] = [
     (60, &m::GPU_NVLINK_RECEIVE_RATE, MEBIBYTES),
     (61, &m::GPU_NVLINK_TRANSMIT_RATE, MEBIBYTES),
 ];
-const PERCENT: f64 = 0.01;
-const MEBIBYTES: f64 = BYTES_PER_MEBIBYTE as f64;
+type Convert = fn(f64) -> f64;
+const PERCENT: Convert = |percent| percent / 100.0;
+const MEBIBYTES: Convert = |mebibytes| mebibytes * BYTES_PER_MEBIBYTE as f64;
 
 /// The last sample of one GPU, and what the one before said with it.
 #[derive(Default)]
@@ -49,12 +50,13 @@ impl Gpm {
         calls: &mut Calls,
         reading: &mut NodeReading,
     ) {
-        let supported = calls.ask(("gpm", Of::Feature), || match device.gpm_support() {
+        calls.section("gpm");
+        let supported = || match device.gpm_support() {
             Ok(false) => Err(NvmlError::NotSupported),
             answer => answer,
-        });
-        if supported.is_none() {
-            *self = Self::default();
+        };
+        if self.before.is_none() && calls.ask(("gpm", Of::Feature), supported).is_none() {
+            self.values.clear();
             return;
         }
         let age = self.before.as_ref().map(|(_, at)| at.elapsed());
@@ -81,10 +83,10 @@ impl Gpm {
         let values = calls.ask(("gpm_metrics", Of::Feature), || {
             gpm_metrics(device.nvml(), before, after, &ids)
         });
-        for ((_, metric, factor), value) in METRICS.into_iter().zip(values.unwrap_or_default()) {
+        for ((_, metric, convert), value) in METRICS.into_iter().zip(values.unwrap_or_default()) {
             match value {
                 Ok(value) if value.is_finite() && value >= 0.0 => {
-                    self.values.push((metric, value * factor));
+                    self.values.push((metric, convert(value)));
                 }
                 // This GPU has no such metric, or the window held no data.
                 Err(_) => {}

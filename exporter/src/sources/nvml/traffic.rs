@@ -244,7 +244,8 @@ fn error_rate(packed: u64) -> f64 {
     let mantissa = packed >> MANTISSA_SHIFT & MANTISSA;
     // At most 255 fits every integer type, and 15e-255 a float.
     let exponent = (packed & EXPONENT) as i32;
-    mantissa as f64 * 10_f64.powi(-exponent)
+    // Powers of ten up to 22 are exact, their inverses are not.
+    mantissa as f64 / 10_f64.powi(exponent)
 }
 
 #[cfg(test)]
