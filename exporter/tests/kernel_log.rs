@@ -81,6 +81,8 @@ fn old_faults_have_a_time_and_only_new_ones_count() {
     log.append(
         "4,4,8000001,-;nvidia-nvswitch0: SXid (PCI:0000:c3:00.0): 20009, Severity 0 Engine\n",
     );
+    // Written into the log by a program, whatever it pretends.
+    log.append("12,5,9000000,-;NVRM: Xid (PCI:0000:19:00): 79, fallen\n");
     let expected = [
         format!("{XIDS} 0 63 kmsg 1"),
         format!("{XID_TIME} 0 63 kmsg {}", boot + 7.25),

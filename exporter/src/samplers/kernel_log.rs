@@ -93,6 +93,7 @@ impl Sampler for Log {
         let faults: Vec<_> = batch
             .records
             .iter()
+            .filter(|record| record.by_kernel)
             .filter_map(|record| Some((Fault::parse(&record.text)?, record)))
             .collect();
         if !faults.is_empty() {

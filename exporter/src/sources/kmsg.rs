@@ -20,6 +20,8 @@ const MOST_RECORDS: usize = 100_000;
 /// One record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
+    /// Whether the kernel itself wrote it: programs that write into its log are marked by their facility.
+    pub by_kernel: bool,
     /// Microseconds since the kernel booted.
     pub microseconds: u64,
     /// The text, without its key-value lines.
@@ -30,8 +32,12 @@ impl Record {
     /// Reads `priority,sequence,microseconds,flags;text`.
     fn parse(line: &str) -> Option<Self> {
         let (prefix, text) = line.split_once(';')?;
-        let microseconds = prefix.split(',').nth(2)?.parse().ok()?;
+        let mut fields = prefix.split(',');
+        let priority: u32 = fields.next()?.parse().ok()?;
+        let microseconds = fields.nth(1)?.parse().ok()?;
         Some(Self {
+            // The lowest three bits are the level, the others the facility: 0 is the kernel.
+            by_kernel: priority >> 3 == 0,
             microseconds,
             text: text.to_owned(),
         })
