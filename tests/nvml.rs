@@ -23,7 +23,7 @@ const LINKS: usize = 18;
 const NOT_SUPPORTED: u32 = 3;
 const LOST: u32 = 15;
 /// Series of one GPU on the default page: the budget of 600 a node leaves no more.
-const BUDGET: usize = 36;
+const BUDGET: usize = 38;
 
 /// A node with a simulated NVML, and an exporter that reads nothing else.
 struct Node {
@@ -94,6 +94,7 @@ fn machine(library: PathBuf, worker: Vec<PathBuf>) -> Machine {
     Machine {
         sysfs: PathBuf::new(),
         procfs: PathBuf::new(),
+        kmsg: None,
         nvml: Some(NvmlAccess {
             library,
             worker,

@@ -38,6 +38,13 @@ pub(crate) struct ExporterArgs {
         default_value = "/proc"
     )]
     procfs: PathBuf,
+    /// The kernel log, for XIDs; reading it needs CAP_SYSLOG or kernel.dmesg_restrict=0.
+    #[arg(
+        long = "path.kmsg",
+        env = "RAILSCOPE_PATH_KMSG",
+        default_value = "/dev/kmsg"
+    )]
+    kmsg: PathBuf,
     /// NVML library, by name or path.
     #[arg(
         long = "nvml.library",
@@ -119,6 +126,7 @@ fn config(args: ExporterArgs) -> anyhow::Result<Config> {
         machine: Machine {
             sysfs: args.sysfs,
             procfs: args.procfs,
+            kmsg: Some(args.kmsg),
             nvml,
         },
         node_name: args.node_name,

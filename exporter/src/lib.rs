@@ -17,6 +17,7 @@
 //! let machine = Machine {
 //!     sysfs: "/sys".into(),
 //!     procfs: "/proc".into(),
+//!     kmsg: Some("/dev/kmsg".into()),
 //!     nvml: Some(NvmlAccess {
 //!         library: "libnvidia-ml.so.1".into(),
 //!         // A program that ends up in `run_worker`: NVML runs in a process of its own.

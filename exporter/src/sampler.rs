@@ -14,6 +14,8 @@ pub struct Machine {
     pub sysfs: PathBuf,
     /// Root of procfs, `/proc` on a real machine.
     pub procfs: PathBuf,
+    /// The kernel log, `/dev/kmsg` on a real machine; none leaves it out.
+    pub kmsg: Option<PathBuf>,
     /// How to reach NVML; none leaves GPUs out.
     pub nvml: Option<NvmlAccess>,
 }
@@ -73,6 +75,7 @@ pub type Build = fn(&Machine) -> Box<dyn Sampler>;
 pub const SAMPLERS: &[Build] = &[
     samplers::gpu::build,
     samplers::host::build,
+    samplers::kernel_log::build,
     samplers::pcie::build,
     samplers::placement::build,
     samplers::rdma::build,

@@ -1,5 +1,6 @@
 //! Sources: the only code that touches the machine.
 
+pub mod kmsg;
 pub mod nvml;
 pub mod pci;
 pub mod pci_settings;

@@ -17,6 +17,7 @@ fn exporter(worker: &[&str]) -> Exporter {
     let machine = Machine {
         sysfs: PathBuf::new(),
         procfs: PathBuf::new(),
+        kmsg: None,
         nvml: Some(NvmlAccess {
             library: PathBuf::from("libnvidia-ml.so.1"),
             worker: worker.iter().map(PathBuf::from).collect(),
@@ -99,6 +100,7 @@ fn without_nvml_the_source_is_absent() {
     let machine = Machine {
         sysfs: PathBuf::new(),
         procfs: PathBuf::new(),
+        kmsg: None,
         nvml: None,
     };
     let samplers = vec![gpu::build(&machine)];

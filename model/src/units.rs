@@ -15,6 +15,10 @@ pub const MILLI: f64 = 1e-3;
 pub const NANO: f64 = 1e-9;
 /// NVML prints NVLink speed in MB/s (decimal).
 pub const BYTES_PER_MEGABYTE: u64 = 1_000_000;
+/// NVML counts NVLink payload before Blackwell in binary kilobytes.
+pub const BYTES_PER_KIBIBYTE: u64 = 1 << 10;
+/// GPU performance monitoring gives traffic in binary megabytes per second.
+pub const BYTES_PER_MEBIBYTE: u64 = 1 << 20;
 /// A network gigabit per second is decimal.
 pub const BYTES_PER_SECOND_PER_GBIT: f64 = 125e6;
 

@@ -12,8 +12,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use state::{
-    Effect, Event, Fault, GpuState, HGX_LINKS, LineError, LinkState, MAX_GPUS, MAX_LINKS, NodeGpus,
-    PciAddress, Process, ProcessKind, STATE_FILE, SWITCHES, Value,
+    Effect, Event, Fault, GpuState, HGX_LINKS, LineError, LinkState, MAX_GPUS, MAX_LINKS,
+    MAX_MIG_DEVICES, MigDevice, NodeGpus, PciAddress, Process, ProcessKind, STATE_FILE, SWITCHES,
+    Value,
 };
 
 /// The name under which the driver installs NVML, and so does [`install`].

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use railscope_model::metric::{SOURCE_AGE, SOURCE_DURATION, SOURCE_ERRORS};
+use railscope_model::metric::{SOURCE_AGE, SOURCE_DURATION, SOURCE_ERRORS, SOURCE_STATUS};
 use railscope_model::reading::{Labels, NodeReading, Status};
 
 use crate::sampler::{Machine, NvmlAccess, Presence, SampleError, Sampler};
@@ -78,9 +78,22 @@ fn merge(view: &View, stale_after: Duration, reading: &mut NodeReading) -> Prese
         if let (Some(values), true) = (&gpu.reading, status != Some(Status::Timeout)) {
             reading.extend(values);
             answering += 1;
+            for (feature, status) in &gpu.missing {
+                let device = format!("{ordinal}/{feature}");
+                let labels = Labels::new([SOURCE, &device, status.as_str()]);
+                reading.push_full(&SOURCE_STATUS, &labels, true);
+            }
         }
         if let Some(status) = status {
             reading.push_status(SOURCE, &ordinal.to_string(), status);
+        }
+    }
+    for (ordinal, (status, events)) in &view.events {
+        reading.extend(events);
+        if *status != Status::Ok {
+            let device = format!("{ordinal}/events");
+            let labels = Labels::new([SOURCE, &device, status.as_str()]);
+            reading.push_full(&SOURCE_STATUS, &labels, true);
         }
     }
     // What the thread sees (this function) is always fast and fresh; the worker's lines tell more.

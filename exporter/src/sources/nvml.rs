@@ -5,11 +5,19 @@
 //!          <--stdout: one JSON line for each GPU and sample (`wire`)--
 //! ```
 
+mod c2c;
 mod calls;
 pub mod child;
+mod events;
+mod fields;
+mod gpm;
 mod gpu;
+mod mig;
 mod nvlink;
+mod place;
 mod raw;
+mod structs;
+mod traffic;
 pub mod wire;
 mod worker;
 

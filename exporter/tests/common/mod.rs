@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 
 use railscope_exporter::sampler::{Machine, SAMPLERS, Sampler};
 
-/// A machine whose `sys` and `proc` stand below one directory.
+/// A machine whose `sys`, `proc` and `dev` stand below one directory.
 pub(crate) fn machine(root: &Path) -> Machine {
     Machine {
         sysfs: root.join("sys"),
         procfs: root.join("proc"),
+        kmsg: Some(root.join("dev/kmsg")),
         nvml: None,
     }
 }

@@ -109,13 +109,13 @@ catalogue! {
     Exporter Default Gauge NVLINKS_ACTIVE = "railscope_gpu_nvlinks_active" (gpu)
         "NVLinks that are up. Some boards leave links unused by design: compare with peers.";
     Exporter Default Counter GPU_NVLINK_ERRORS = "railscope_gpu_nvlink_errors_total" (gpu, kind)
-        "NVLink errors summed over the GPU's links: replay, recovery, crc_flit, crc_data.";
+        "NVLink errors summed over the GPU's links: replay, recovery (both before Blackwell), crc_flit, crc_data; symbol and recovery_event from Blackwell on; the other kinds of NVLink 5 in the full profile.";
     Exporter Default Gauge GPU_NVLINK_WORST_ERRORS = "railscope_gpu_nvlink_worst_link_errors" (gpu)
         "Errors of all kinds on the GPU's worst NVLink, so that one bad link does not drown in the sum.";
     Exporter Full Gauge NVLINK_STATE = "railscope_nvlink_up" (gpu, link)
         "1 if the link is up.";
     Exporter Full Counter NVLINK_ERRORS = "railscope_nvlink_errors_total" (gpu, link, kind)
-        "NVLink errors: replay, recovery, crc_flit, crc_data.";
+        "NVLink errors: replay, recovery, crc_flit, crc_data; from Blackwell on also malformed, overrun, receive, remote, general, integrity, discard, recovery_ok, recovery_failed, recovery_event, symbol.";
     Exporter Full Info NVLINK_PEER = "railscope_nvlink_peer_info" (gpu, link, peer_pci, peer_type)
         "What the other end of the link is.";
 
@@ -236,6 +236,109 @@ catalogue! {
         "Ports above this GPU or NIC whose access control (ACS) sends peer-to-peer packets up to the root complex: 0 is what GPUDirect wants. Absent where a port's configuration could not be read.";
     Exporter Full Info PCIE_IOMMU = "railscope_pcie_iommu_info" (pci, group, type)
         "IOMMU group of the function and how it translates: identity passes addresses through, DMA and DMA-FQ translate them.";
+    // GPUs in depth, by NVML and the kernel log.
+    Exporter Default Gauge GPU_RECOVERY_ACTION = "railscope_gpu_recovery_action" (gpu)
+        "What the driver says the GPU needs: 0 nothing, 1 a reset, 2 a reboot of the node, 3 drain its peers, 4 drain and reset.";
+    Exporter Default Gauge GPU_PROCESSES = "railscope_gpu_processes" (gpu, kind)
+        "Processes with a context on the GPU: compute; graphics and mps in the full profile. More than one compute process is time-slicing.";
+    Exporter Default Counter GPU_XID_EVENTS = "railscope_gpu_xid_events_total" (gpu, xid, source)
+        "XID errors since the exporter's source began to listen, by who told: nvml or kmsg (the kernel log). Each misses some, so both are kept. A GPU that the node no longer shows has no ordinal: gpu is empty. Alert on the timestamp: a first event has no zero before it.";
+    Exporter Default Gauge GPU_XID_TIMESTAMP = "railscope_gpu_xid_last_timestamp_seconds" ["seconds"] (gpu, xid, source)
+        "When this XID was last reported, Unix time; from the kernel log also for those of before the exporter's start.";
+    Exporter Default Counter GPU_EVENTS = "railscope_gpu_events_total" (gpu, event)
+        "Other events that NVML told since the worker began to listen, once seen: double_bit_ecc, ecc_storm, dram_retirement, dram_retirement_failure, poison, fatal_poison, unavailable, recovery_action.";
+    Exporter Default Counter NVSWITCH_SXID_EVENTS = "railscope_nvswitch_sxid_events_total" (pci, sxid, severity)
+        "SXid errors of NVSwitches in the kernel log since the exporter began to read it; severity is fatal, nonfatal or empty.";
+    Exporter Default Gauge NVSWITCH_SXID_TIMESTAMP = "railscope_nvswitch_sxid_last_timestamp_seconds" ["seconds"] (pci, sxid, severity)
+        "When this SXid last stood in the kernel log, Unix time.";
+    Exporter Full Counter GPU_ROW_REMAPS = "railscope_gpu_row_remaps_total" (gpu, cause)
+        "Memory rows replaced in the GPU's life, because of correctable or uncorrectable errors.";
+    Exporter Full Counter GPU_ECC_LIFETIME_ERRORS = "railscope_gpu_ecc_lifetime_errors_total" (gpu, severity)
+        "ECC errors in the GPU's life: corrected, uncorrected.";
+    Exporter Full Gauge GPU_POWER_SCOPE = "railscope_gpu_power_scope_watts" ["watts"] (gpu, scope, window)
+        "Power by scope and window: gpu instant; memory average; module (GPU and CPU of a Grace module) average and instant.";
+    Exporter Full Gauge GPU_POWER_LIMIT_RANGE = "railscope_gpu_power_limit_range_watts" ["watts"] (gpu, limit)
+        "Power limits: min and max that can be set, default after a driver load, requested by the administrator.";
+    Exporter Full Gauge GPU_TEMPERATURE_MARGIN = "railscope_gpu_temperature_margin_celsius" ["celsius"] (gpu)
+        "Degrees left until the GPU slows itself down; negative above.";
+    Exporter Full Gauge GPU_BAR1_USED = "railscope_gpu_bar1_used_bytes" ["bytes"] (gpu)
+        "Mapped part of the window through which hosts and NICs reach the GPU's memory.";
+    Exporter Full Gauge GPU_BAR1_SIZE = "railscope_gpu_bar1_size_bytes" ["bytes"] (gpu)
+        "The whole of that window.";
+    Exporter Full Counter GPU_PCIE_ERRORS = "railscope_gpu_pcie_errors_total" (gpu, kind)
+        "PCIe errors as the GPU counts them: replay_rollover, l0_to_recovery, correctable, nak_received, nak_sent, receiver, bad_tlp, bad_dllp, non_fatal, fatal, unsupported_request, lcrc.";
+    Exporter Full Counter GPU_PCIE_LANE_ERRORS = "railscope_gpu_pcie_lane_errors_total" (gpu, lane)
+        "PCIe errors of one lane of the GPU's link.";
+    Exporter Full Counter GPU_PCIE_TRANSMIT_BYTES = "railscope_gpu_pcie_transmit_bytes_total" ["bytes"] (gpu)
+        "PCIe bytes from GPU to host, NVML field 197. NVIDIA says that it can wrap and not when: once it falls below 2^32 while the driver's energy counter does not, it is left out (see counter_wrapped).";
+    Exporter Full Counter GPU_PCIE_RECEIVE_BYTES = "railscope_gpu_pcie_receive_bytes_total" ["bytes"] (gpu)
+        "PCIe bytes from host to GPU, NVML field 198; as transmit.";
+    Exporter Full Gauge GPU_COUNTER_WRAPPED = "railscope_gpu_counter_wrapped" (gpu, counter)
+        "1 if this counter was seen to wrap at 32 bits. It may wrap several times between two samples, so its value is left out. Absent otherwise.";
+    Exporter Full Gauge GPU_FABRIC_STATE = "railscope_gpu_fabric_state" (gpu)
+        "Registration of the GPU with the NVLink fabric manager: 1 not started, 2 in progress, 3 completed. Absent on boards without NVSwitch.";
+    Exporter Full Gauge GPU_FABRIC_STATUS = "railscope_gpu_fabric_status" (gpu)
+        "Result of a completed registration, an nvmlReturn_t: 0 is success.";
+    Exporter Full Info GPU_FABRIC = "railscope_gpu_fabric_info" (gpu, cluster_uuid, clique)
+        "NVLink domain and clique of the GPU, once registered: GPUs that share both reach each other by NVLink.";
+    Exporter Full Gauge GPU_FABRIC_UNHEALTHY = "railscope_gpu_fabric_unhealthy" (gpu, cause)
+        "1 if the NVLink fabric is unwell for the GPU: degraded_bandwidth, route_recovery, route_unhealthy, access_timeout, system_guid, chassis_serial, no_partition, insufficient_nvlinks. Absent where the board does not tell.";
+    Exporter Full Info GPU_PLATFORM = "railscope_gpu_platform_info" (gpu, chassis_serial, slot, tray, host, peer_type, module, fabric_guid)
+        "Where the GPU sits: rack chassis, slot, tray, host (Blackwell racks), and its module on the board.";
+    Exporter Full Info GPU_VIRTUALIZATION = "railscope_gpu_virtualization_info" (gpu, mode, host_mode)
+        "How the GPU is given to guests: mode is none, passthrough, vgpu, host_vgpu or host_vsga; host_mode is sriov, non_sriov or empty.";
+    Exporter Full Gauge GPU_MIG_ENABLED = "railscope_gpu_mig_enabled" (gpu)
+        "1 if the GPU is partitioned into MIG instances.";
+    Exporter Default Info MIG = "railscope_mig_info" (gpu, gpu_instance, compute_instance, uuid, profile)
+        "MIG devices, while there are any.";
+    Exporter Full Gauge MIG_MEMORY_USED = "railscope_mig_memory_used_bytes" ["bytes"] (gpu, gpu_instance)
+        "Memory in use of a GPU instance; its compute instances share it.";
+    Exporter Full Gauge MIG_MEMORY_SIZE = "railscope_mig_memory_size_bytes" ["bytes"] (gpu, gpu_instance)
+        "Memory of a GPU instance.";
+    Exporter Full Gauge GPU_SM_ACTIVE = "railscope_gpu_sm_active_ratio" ["ratio"] (gpu)
+        "Share of SMs that had work, over the time between two samples of the worker. Hopper and later.";
+    Exporter Full Gauge GPU_SM_OCCUPANCY = "railscope_gpu_sm_occupancy_ratio" ["ratio"] (gpu)
+        "Warps that were resident, of the most that could be. Hopper and later.";
+    Exporter Full Gauge GPU_TENSOR_ACTIVE = "railscope_gpu_tensor_active_ratio" ["ratio"] (gpu)
+        "Share of time in which SMs did tensor operations. Hopper and later.";
+    Exporter Full Gauge GPU_DRAM_BANDWIDTH = "railscope_gpu_dram_bandwidth_ratio" ["ratio"] (gpu)
+        "Memory bandwidth in use, of the most there is. Hopper and later.";
+    Exporter Full Gauge GPU_PCIE_TRANSMIT_RATE = "railscope_gpu_pcie_transmit_bytes_per_second" (gpu)
+        "PCIe traffic from GPU to host, mean over the time between two samples of the worker. Hopper and later.";
+    Exporter Full Gauge GPU_PCIE_RECEIVE_RATE = "railscope_gpu_pcie_receive_bytes_per_second" (gpu)
+        "PCIe traffic from host to GPU; as transmit.";
+    Exporter Full Gauge GPU_NVLINK_TRANSMIT_RATE = "railscope_gpu_nvlink_transmit_bytes_per_second" (gpu)
+        "NVLink traffic sent, mean over the time between two samples of the worker; a check on the byte counters. Hopper and later.";
+    Exporter Full Gauge GPU_NVLINK_RECEIVE_RATE = "railscope_gpu_nvlink_receive_bytes_per_second" (gpu)
+        "NVLink traffic received; as transmit.";
+    Exporter Default Counter GPU_NVLINK_TRANSMIT_BYTES = "railscope_gpu_nvlink_transmit_bytes_total" ["bytes"] (gpu)
+        "Payload sent over all NVLinks of the GPU. A link that stops answering keeps its last count in the sum.";
+    Exporter Default Counter GPU_NVLINK_RECEIVE_BYTES = "railscope_gpu_nvlink_receive_bytes_total" ["bytes"] (gpu)
+        "Payload received over all NVLinks of the GPU.";
+    Exporter Full Counter NVLINK_TRANSMIT_BYTES = "railscope_nvlink_transmit_bytes_total" ["bytes"] (gpu, link)
+        "Payload sent over the link: NVML field 202 from Blackwell on, before that 1024 x field 138, which counts KiB.";
+    Exporter Full Counter NVLINK_RECEIVE_BYTES = "railscope_nvlink_receive_bytes_total" ["bytes"] (gpu, link)
+        "Payload received over the link: NVML field 204 from Blackwell on, before that 1024 x field 139.";
+    Exporter Full Counter NVLINK_TRANSMIT_PACKETS = "railscope_nvlink_transmit_packets_total" (gpu, link)
+        "Packets sent over the link. Blackwell and later.";
+    Exporter Full Counter NVLINK_RECEIVE_PACKETS = "railscope_nvlink_receive_packets_total" (gpu, link)
+        "Packets received over the link. Blackwell and later.";
+    Exporter Full Gauge NVLINK_SPEED = "railscope_nvlink_speed_bytes_per_second" (gpu, link)
+        "Speed of the link in one direction.";
+    Exporter Full Gauge NVLINK_SYMBOL_BER = "railscope_nvlink_symbol_ber_ratio" ["ratio"] (gpu, link)
+        "Symbol error rate after error correction, as the link reports it. Read every 30 s. Blackwell and later.";
+    Exporter Full Counter NVLINK_FEC_CODEWORDS = "railscope_nvlink_fec_codewords_total" (gpu, link, corrected)
+        "Code words by how many of their symbols error correction had to mend, 0 to 15: bins that fill from above announce a bad link. Read every 30 s. Blackwell and later.";
+    Exporter Full Gauge C2C_UP = "railscope_c2c_link_up" (gpu, link)
+        "1 if the chip-to-chip link between GPU and Grace CPU is up.";
+    Exporter Full Gauge C2C_SPEED = "railscope_c2c_link_speed_bytes_per_second" (gpu, link)
+        "Speed of the chip-to-chip link.";
+    Exporter Full Counter C2C_ERRORS = "railscope_c2c_link_errors_total" (gpu, link, kind)
+        "Errors of the chip-to-chip link: interrupt, replay, replay_back_to_back.";
+    Exporter Full Counter NVML_CALLS = "railscope_nvml_calls_total" (gpu, call)
+        "Calls into NVML since the worker started, by what they ask about.";
+    Exporter Full Counter NVML_CALL_SECONDS = "railscope_nvml_call_seconds_total" ["seconds"] (gpu, call)
+        "Time spent in those calls. A driver that sickens answers slower before it hangs.";
 
     // The collector.
     Collector Default Info COLLECTOR_BUILD = "railscope_collector_build_info" (version)

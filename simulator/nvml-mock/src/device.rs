@@ -9,8 +9,6 @@ use crate::symbols::{getters, pairs, texts};
 const NO_INSTANCE: u32 = u32::MAX;
 
 texts! {
-    nvmlDeviceGetName = |gpu| &gpu.name;
-    nvmlDeviceGetUUID = |gpu| &gpu.uuid;
     nvmlDeviceGetSerial = |gpu| &gpu.serial;
     nvmlDeviceGetBoardPartNumber = |gpu| &gpu.board_part_number;
     nvmlDeviceGetVbiosVersion = |gpu| &gpu.vbios_version;
@@ -32,7 +30,6 @@ getters! {
     nvmlDeviceGetPowerState() -> u32 = |gpu| Ok(gpu.performance_state);
     nvmlDeviceGetVirtualizationMode() -> u32 = |gpu| Ok(gpu.virtualization_mode);
     nvmlDeviceGetMaxMigDeviceCount() -> u32 = |gpu| Ok(if gpu.mig_mode { 7 } else { 0 });
-    nvmlDeviceIsMigDeviceHandle() -> u32 = |_gpu| Ok(0);
     nvmlDeviceGetComputeMode() -> u32 = |_gpu| Ok(0);
     nvmlDeviceGetMultiGpuBoard() -> u32 = |_gpu| Ok(0);
     nvmlDeviceGetUtilizationRates() -> Utilization = |gpu| {

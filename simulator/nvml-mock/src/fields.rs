@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::ffi::{Code, FieldValue, Handle, code, store};
-use crate::live::{Gpu, field_failure, on_gpu};
+use crate::live::{Gpu, field_failure, on_gpu, spoiled_call};
 use crate::memory::total;
 use crate::nvlink::BLACKWELL;
 use crate::power::thermal_nanoseconds;
@@ -108,7 +108,11 @@ const FIELDS: &[(u32, Read)] = &[
         gpu.link(scope).map(|link| UnsignedInt(link.version))
     }),
     (169, |gpu, _| Ok(UnsignedInt(gpu.pcie_l0_to_recovery))),
-    (170, |_gpu, _| Ok(UnsignedInt(0))),
+    (170, |gpu, _| Ok(UnsignedInt(gpu.c2c_links))),
+    (171, |gpu, link| c2c(gpu, link, 1)),
+    (172, |gpu, link| {
+        c2c(gpu, link, gpu.c2c_speed_megabytes_per_second)
+    }),
     (173, |gpu, _| Ok(UnsignedInt(gpu.pcie_correctable_errors))),
     (174, |gpu, _| Ok(UnsignedInt(gpu.pcie_naks_received))),
     (175, |gpu, _| Ok(UnsignedInt(gpu.pcie_receiver_errors))),
@@ -122,8 +126,12 @@ const FIELDS: &[(u32, Read)] = &[
     (183, |gpu, lane| {
         element(&gpu.pcie_lane_errors, lane).map(UnsignedInt)
     }),
-    (185, |gpu, scope| {
-        gpu_or_module(scope, gpu.power_milliwatts, gpu.module_power_milliwatts)
+    (185, |gpu, scope| match scope {
+        2 => gpu
+            .memory_power_milliwatts
+            .map(UnsignedInt)
+            .ok_or(code::NOT_SUPPORTED),
+        _ => gpu_or_module(scope, gpu.power_milliwatts, gpu.module_power_milliwatts),
     }),
     (186, |gpu, scope| {
         gpu_or_module(
@@ -213,6 +221,9 @@ const FIELDS: &[(u32, Read)] = &[
         nvlink5(gpu, scope, |link| link.symbol_ber_packed)
     }),
     (230, |gpu, _| Ok(UnsignedInt(gpu.recovery_action))),
+    (231, |gpu, link| c2c(gpu, link, 0)),
+    (232, |gpu, link| c2c(gpu, link, gpu.c2c_replays)),
+    (233, |gpu, link| c2c(gpu, link, 0)),
     (269, |gpu, _| {
         Ok(UnsignedLongLong(gpu.sw_thermal_nanoseconds))
     }),
@@ -238,6 +249,13 @@ unsafe extern "C" fn nvmlDeviceGetFieldValues(
             .ok_or(code::INVALID_ARGUMENT)?;
         if values.is_null() {
             return Err(code::INVALID_ARGUMENT);
+        }
+        for slot in 0..count {
+            // SAFETY: NVML's contract: `values` has `count` entries, whose ids the caller has set.
+            let field_id = unsafe { (*values.add(slot)).field_id };
+            if let (true, Some(code)) = (count > 1, spoiled_call(gpu, field_id)) {
+                return Err(code);
+            }
         }
         for slot in 0..count {
             // SAFETY: NVML's contract: `values` has `count` entries, whose ids and scopes the caller has set.
@@ -343,6 +361,14 @@ fn gpu_or_module(scope: u32, gpu: u32, module: Option<u32>) -> Answer {
         0 => Ok(UnsignedInt(gpu)),
         1 => module.map(UnsignedInt).ok_or(code::NOT_SUPPORTED),
         _ => Err(code::INVALID_ARGUMENT),
+    }
+}
+
+fn c2c(gpu: &Gpu, link: u32, value: u32) -> Answer {
+    if link < gpu.c2c_links {
+        Ok(UnsignedInt(value))
+    } else {
+        Err(code::INVALID_ARGUMENT)
     }
 }
 

@@ -4,7 +4,7 @@ use std::mem::{align_of, offset_of, size_of};
 
 use nvml_wrapper_sys::bindings as nvml;
 
-use crate::{fabric, ffi, newer};
+use crate::{fabric, ffi, gpm, newer};
 
 /// Compares the size, the alignment and the place of every field.
 macro_rules! same_layout {
@@ -175,3 +175,39 @@ fn a_short_value_lies_where_the_union_keeps_it() {
     // SAFETY: all eight bytes are initialised, and every pattern of four is a u32.
     assert_eq!(unsafe { union.uiVal }, 0x0102_0304);
 }
+
+same_layout!(
+    platform_info,
+    newer::PlatformInfo,
+    nvml::nvmlPlatformInfo_v2_t {
+        version => version,
+        ib_guid => ibGuid,
+        chassis_serial_number => chassisSerialNumber,
+        slot_number => slotNumber,
+        tray_index => trayIndex,
+        host_id => hostId,
+        peer_type => peerType,
+        module_id => moduleId,
+    }
+);
+same_layout!(
+    gpm_metric,
+    gpm::Metric,
+    nvml::nvmlGpmMetric_t {
+        metric_id => metricId,
+        nvml_return => nvmlReturn,
+        value => value,
+        names => metricInfo,
+    }
+);
+same_layout!(
+    gpm_metrics_get,
+    gpm::MetricsGet,
+    nvml::nvmlGpmMetricsGet_t {
+        version => version,
+        num_metrics => numMetrics,
+        sample1 => sample1,
+        sample2 => sample2,
+        metrics => metrics,
+    }
+);

@@ -13,6 +13,7 @@ mod fields;
 mod gpm;
 mod live;
 mod memory;
+mod mig;
 #[cfg(not(feature = "old-driver"))]
 mod newer;
 mod nvlink;

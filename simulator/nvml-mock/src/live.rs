@@ -131,6 +131,7 @@ pub(crate) fn pass_uninitialised(
                         .min(POLL);
                 }
                 Effect::Fail(code) => failure = failure.or(Some(code)),
+                Effect::Spoil(_) => {}
             }
         }
         if !wait.is_zero() {
@@ -159,7 +160,16 @@ pub(crate) fn field_failure(gpu: &Gpu, id: u32) -> Option<Code> {
     let name = format!("field.{id}");
     effects(&gpu.node, &name, Some(gpu.index)).find_map(|effect| match effect {
         Effect::Fail(code) => Some(code),
-        Effect::Hang | Effect::Delay(_) => None,
+        Effect::Hang | Effect::Delay(_) | Effect::Spoil(_) => None,
+    })
+}
+
+/// The injected failure of a whole call that asks for this field together with others.
+pub(crate) fn spoiled_call(gpu: &Gpu, id: u32) -> Option<Code> {
+    let name = format!("field.{id}");
+    effects(&gpu.node, &name, Some(gpu.index)).find_map(|effect| match effect {
+        Effect::Spoil(code) => Some(code),
+        Effect::Fail(_) | Effect::Hang | Effect::Delay(_) => None,
     })
 }
 

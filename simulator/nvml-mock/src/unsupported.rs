@@ -23,8 +23,6 @@ not_supported! {
     nvmlDeviceGetFanSpeed_v2;
     nvmlDeviceGetGpuOperationMode;
     nvmlDeviceGetHostVgpuMode;
-    nvmlDeviceGetMigDeviceHandleByIndex;
-    nvmlDeviceGetPlatformInfo;
     nvmlDeviceGetRetiredPages;
     nvmlDeviceGetRetiredPages_v2;
     nvmlDeviceReadPRMCounters_v1;

@@ -24,6 +24,7 @@ fn rdma(root: &Path) -> Rdma {
         sysfs: root.join("sys"),
         procfs: root.join("proc"),
         nvml: None,
+        kmsg: None,
     })
 }
 

@@ -48,6 +48,8 @@ pub struct LastWord {
     pub status: Status,
     /// Its values; none before its first line.
     pub reading: Option<Arc<NodeReading>>,
+    /// What the board or driver does not have, and why.
+    pub missing: Vec<(String, Status)>,
     /// When the line came, or the worker started.
     pub at: Instant,
     /// Time that the read took, seconds.
@@ -61,6 +63,8 @@ pub struct View {
     pub phase: Phase,
     /// Every GPU that the worker knows.
     pub gpus: BTreeMap<GpuIndex, LastWord>,
+    /// What each GPU told by events, and whether it can. Stays while a GPU hangs: it says why.
+    pub events: BTreeMap<GpuIndex, (Status, Arc<NodeReading>)>,
     /// Values that failed, lines that could not be parsed and workers that ended, since the start.
     pub errors: u64,
 }
@@ -97,6 +101,7 @@ impl NvmlChild {
                 view: View {
                     phase: Phase::Starting,
                     gpus: BTreeMap::new(),
+                    events: BTreeMap::new(),
                     errors: 0,
                 },
                 stopping: false,
@@ -294,10 +299,12 @@ impl View {
             Scope::Driver if line.status == Status::Ok => {
                 self.phase = Phase::Running;
                 self.gpus.retain(|gpu, _| gpu.0 < line.gpus);
+                self.events.retain(|gpu, _| gpu.0 < line.gpus);
                 for gpu in 0..line.gpus {
                     self.gpus.entry(GpuIndex(gpu)).or_insert(LastWord {
                         status: Status::Ok,
                         reading: None,
+                        missing: Vec::new(),
                         at: now,
                         seconds: 0.0,
                     });
@@ -313,6 +320,11 @@ impl View {
                 }
                 self.phase = Phase::Refused(line.status);
                 self.gpus.clear();
+                self.events.clear();
+            }
+            Scope::Events(gpu) => {
+                let events = (line.status, Arc::new(line.reading));
+                self.events.insert(gpu, events);
             }
             Scope::Gpu(gpu) => {
                 let before = self.gpus.get(&gpu).map(|gpu| gpu.status);
@@ -322,6 +334,7 @@ impl View {
                 let word = LastWord {
                     status: line.status,
                     reading: Some(Arc::new(line.reading)),
+                    missing: line.missing,
                     at: now,
                     seconds: line.seconds,
                 };

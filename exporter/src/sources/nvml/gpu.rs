@@ -6,17 +6,21 @@ use nvml_wrapper::enum_wrappers::device::{
 };
 use nvml_wrapper::enums::device::DeviceArchitecture;
 use nvml_wrapper::error::NvmlError;
-use nvml_wrapper::sys_exports::field_id as fi;
 use nvml_wrapper::{Device, Nvml};
 use railscope_model::identity::{GpuIndex, PciAddress};
 use railscope_model::metric as m;
 use railscope_model::metric::{Metric, Profile};
 use railscope_model::reading::{Labels, NodeReading, Value};
-use railscope_model::units::{HERTZ_PER_MEGAHERTZ, MILLI, NANO};
+use railscope_model::units::{HERTZ_PER_MEGAHERTZ, MILLI};
 
-use super::calls::Calls;
+use super::calls::{Calls, Of};
+use super::fields::PcieBytes;
+use super::gpm::Gpm;
 use super::nvlink::NvLinks;
-use super::raw::{Field, field_values, memory_total_and_free};
+use super::place::Place;
+use super::raw::memory_total_and_free;
+use super::structs::temperature_margin;
+use super::{c2c, fields, mig};
 
 const DEFAULT: Profile = Profile::Default;
 const FULL: Profile = Profile::Full;
@@ -65,68 +69,35 @@ const CLOCK_EVENTS: [(&str, ThrottleReasons, Profile); 9] = [
     ),
 ];
 
-/// How a field's number becomes a value.
-type Convert = fn(u64) -> Value;
-const SECONDS_OF_NANOSECONDS: Convert = |ns| Value::Float(ns as f64 * NANO);
-const COUNT: Convert = Value::Int;
-
-/// NVML field -> metric, second label where it has one, conversion.
-const FIELDS: [(&str, u32, &Metric, Option<&str>, Convert); 8] = [
+/// Call, `severity`, NVML's names of both, metric.
+const ECC_ERRORS: [(&str, &str, MemoryError, EccCounter, &Metric); 4] = [
     (
-        "power_cap_time",
-        fi::NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_POWER_CAP,
-        &m::GPU_CLOCK_EVENT_SECONDS,
-        Some("sw_power_cap"),
-        SECONDS_OF_NANOSECONDS,
+        "ecc_corrected",
+        "corrected",
+        MemoryError::Corrected,
+        EccCounter::Volatile,
+        &m::GPU_ECC_ERRORS,
     ),
     (
-        "sync_boost_time",
-        fi::NVML_FI_DEV_CLOCKS_EVENT_REASON_SYNC_BOOST,
-        &m::GPU_CLOCK_EVENT_SECONDS,
-        Some("sync_boost"),
-        SECONDS_OF_NANOSECONDS,
+        "ecc_uncorrected",
+        "uncorrected",
+        MemoryError::Uncorrected,
+        EccCounter::Volatile,
+        &m::GPU_ECC_ERRORS,
     ),
     (
-        "sw_thermal_time",
-        fi::NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN,
-        &m::GPU_CLOCK_EVENT_SECONDS,
-        Some("sw_thermal"),
-        SECONDS_OF_NANOSECONDS,
+        "ecc_lifetime_corrected",
+        "corrected",
+        MemoryError::Corrected,
+        EccCounter::Aggregate,
+        &m::GPU_ECC_LIFETIME_ERRORS,
     ),
     (
-        "hw_thermal_time",
-        fi::NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN,
-        &m::GPU_CLOCK_EVENT_SECONDS,
-        Some("hw_thermal"),
-        SECONDS_OF_NANOSECONDS,
-    ),
-    (
-        "power_brake_time",
-        fi::NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN,
-        &m::GPU_CLOCK_EVENT_SECONDS,
-        Some("hw_power_brake"),
-        SECONDS_OF_NANOSECONDS,
-    ),
-    (
-        "memory_temperature",
-        fi::NVML_FI_DEV_MEMORY_TEMP,
-        &m::GPU_TEMPERATURE,
-        Some("memory"),
-        COUNT,
-    ),
-    (
-        "row_remap_pending",
-        fi::NVML_FI_DEV_REMAPPED_PENDING,
-        &m::GPU_ROW_REMAP_PENDING,
-        None,
-        COUNT,
-    ),
-    (
-        "row_remap_failed",
-        fi::NVML_FI_DEV_REMAPPED_FAILURE,
-        &m::GPU_ROW_REMAP_FAILED,
-        None,
-        COUNT,
+        "ecc_lifetime_uncorrected",
+        "uncorrected",
+        MemoryError::Uncorrected,
+        EccCounter::Aggregate,
+        &m::GPU_ECC_LIFETIME_ERRORS,
     ),
 ];
 
@@ -140,6 +111,9 @@ pub(super) struct Gpu {
     labels: Labels,
     info: Option<Labels>,
     links: NvLinks,
+    place: Place,
+    gpm: Gpm,
+    pcie_bytes: PcieBytes,
     pub(super) calls: Calls,
 }
 
@@ -153,6 +127,9 @@ impl Gpu {
             links: NvLinks::new(&labels),
             labels,
             info: None,
+            place: Place::default(),
+            gpm: Gpm::default(),
+            pcie_bytes: PcieBytes::default(),
             calls: Calls::default(),
         }
     }
@@ -165,17 +142,23 @@ impl Gpu {
             let index = self.nvml_index;
             self.device = self
                 .calls
-                .ask(("handle", None), || nvml.device_by_index(index));
+                .ask(("handle", Of::Gpu), || nvml.device_by_index(index));
         }
         if let Some(device) = self.device.take() {
             self.identity(&device);
             self.load(&device, reading);
             self.clocks(&device, reading);
-            self.power_and_heat(&device, reading);
+            let energy = self.power_and_heat(&device, reading);
             self.memory(&device, reading);
             self.pcie(&device, reading);
-            self.fields(&device, reading);
-            self.links.sample(&device, &mut self.calls, reading);
+            let (gpu, calls) = (&self.labels, &mut self.calls);
+            fields::sample(&device, gpu, calls, reading);
+            self.pcie_bytes.sample(&device, gpu, energy, calls, reading);
+            self.links.sample(&device, calls, reading);
+            c2c::sample(&device, gpu, calls, reading);
+            self.place.sample(&device, gpu, calls, reading);
+            self.gpm.sample(&device, gpu, calls, reading);
+            mig::sample(&device, gpu, calls, reading);
             // A GPU that was lost and came back may have another handle.
             self.device = self.calls.lost().is_none().then_some(device);
         }
@@ -183,6 +166,7 @@ impl Gpu {
         if let Some(info) = &self.info {
             reading.push(&m::GPU, info, true);
         }
+        self.calls.account(&self.labels, reading);
     }
 
     fn identity(&mut self, device: &Device<'_>) {
@@ -190,22 +174,23 @@ impl Gpu {
             return;
         }
         let calls = &mut self.calls;
-        let pci = calls.ask(("pci", None), || device.pci_info());
+        calls.section("identity");
+        let pci = calls.ask(("pci", Of::Gpu), || device.pci_info());
         let pci = pci.and_then(|pci| pci.bus_id.parse::<PciAddress>().ok());
-        let architecture = calls.ask(("architecture", None), || device.architecture());
+        let architecture = calls.ask(("architecture", Of::Gpu), || device.architecture());
         let architecture = match architecture {
             None | Some(DeviceArchitecture::Unknown) => String::new(),
             Some(known) => known.to_string().to_lowercase(),
         };
         let texts = [
-            calls.ask(("uuid", None), || device.uuid()),
+            calls.ask(("uuid", Of::Gpu), || device.uuid()),
             pci.map(|pci| pci.to_string()),
-            calls.ask(("name", None), || device.name()),
-            calls.ask(("serial", None), || device.serial()),
-            calls.ask(("vbios", None), || device.vbios_version()),
-            calls.ask(("driver", None), || device.nvml().sys_driver_version()),
+            calls.ask(("name", Of::Gpu), || device.name()),
+            calls.ask(("serial", Of::Gpu), || device.serial()),
+            calls.ask(("vbios", Of::Gpu), || device.vbios_version()),
+            calls.ask(("driver", Of::Gpu), || device.nvml().sys_driver_version()),
             Some(architecture),
-            calls.ask(("numa_node", None), || numa_node(device)),
+            calls.ask(("numa_node", Of::Gpu), || numa_node(device)),
         ];
         if calls.lost().is_some() {
             return;
@@ -217,23 +202,54 @@ impl Gpu {
     fn load(&mut self, device: &Device<'_>, reading: &mut NodeReading) {
         let ratio = |percent: u32| f64::from(percent) / 100.0;
         let calls = &mut self.calls;
-        if let Some(busy) = calls.ask(("utilization", None), || device.utilization_rates()) {
+        calls.section("load");
+        if let Some(busy) = calls.ask(("utilization", Of::Gpu), || device.utilization_rates()) {
             reading.push(&m::GPU_UTILIZATION, &self.labels, ratio(busy.gpu));
             reading.push(&m::GPU_MEMORY_UTILIZATION, &self.labels, ratio(busy.memory));
         }
-        if let Some(state) = calls.ask(("performance_state", None), || device.performance_state()) {
+        if let Some(state) = calls.ask(("performance_state", Of::Gpu), || {
+            device.performance_state()
+        }) {
             let state = state.as_c();
             if state <= SLOWEST_PERFORMANCE_STATE {
                 reading.push(&m::GPU_PERFORMANCE_STATE, &self.labels, state);
+            }
+        }
+        type Count<'a> = Box<dyn FnOnce() -> Result<u32, NvmlError> + 'a>;
+        let kinds: [(&str, &str, Profile, Count<'_>); 3] = [
+            (
+                "compute",
+                "processes_compute",
+                DEFAULT,
+                Box::new(|| device.running_compute_processes_count()),
+            ),
+            (
+                "graphics",
+                "processes_graphics",
+                FULL,
+                Box::new(|| device.running_graphics_processes_count()),
+            ),
+            (
+                "mps",
+                "processes_mps",
+                FULL,
+                Box::new(|| Ok(device.mps_running_compute_processes()?.len() as u32)),
+            ),
+        ];
+        for (kind, call, profile, count) in kinds {
+            if let Some(count) = calls.ask((call, Of::Feature), count) {
+                let labels = self.labels.with(kind);
+                push(reading, profile, &m::GPU_PROCESSES, &labels, count);
             }
         }
     }
 
     fn clocks(&mut self, device: &Device<'_>, reading: &mut NodeReading) {
         let hertz = |megahertz: u32| u64::from(megahertz) * HERTZ_PER_MEGAHERTZ;
+        self.calls.section("clocks");
         for (name, call, clock, profile) in CLOCKS {
             let labels = self.labels.with(name);
-            if let Some(now) = self.calls.ask((call, None), || device.clock_info(clock)) {
+            if let Some(now) = self.calls.ask((call, Of::Gpu), || device.clock_info(clock)) {
                 push(reading, profile, &m::GPU_CLOCK, &labels, hertz(now));
             }
         }
@@ -241,14 +257,14 @@ impl Gpu {
             let labels = self.labels.with(name);
             if let Some(max) = self
                 .calls
-                .ask((call, None), || device.max_clock_info(clock))
+                .ask((call, Of::Gpu), || device.max_clock_info(clock))
             {
                 push(reading, profile, &m::GPU_CLOCK_MAX, &labels, hertz(max));
             }
         }
-        let reasons = self
-            .calls
-            .ask(("clock_events", None), || device.current_throttle_reasons());
+        let reasons = self.calls.ask(("clock_events", Of::Gpu), || {
+            device.current_throttle_reasons()
+        });
         if let Some(reasons) = reasons {
             for (name, reason, profile) in CLOCK_EVENTS {
                 let labels = self.labels.with(name);
@@ -263,20 +279,23 @@ impl Gpu {
         }
     }
 
-    fn power_and_heat(&mut self, device: &Device<'_>, reading: &mut NodeReading) {
+    /// Also returns the energy counter.
+    fn power_and_heat(&mut self, device: &Device<'_>, reading: &mut NodeReading) -> Option<u64> {
         let (labels, calls) = (&self.labels, &mut self.calls);
-        if let Some(milliwatts) = calls.ask(("power", None), || device.power_usage()) {
+        calls.section("power_and_heat");
+        if let Some(milliwatts) = calls.ask(("power", Of::Gpu), || device.power_usage()) {
             reading.push(&m::GPU_POWER, labels, f64::from(milliwatts) * MILLI);
         }
-        if let Some(milliwatts) = calls.ask(("power_limit", None), || device.enforced_power_limit())
+        if let Some(milliwatts) =
+            calls.ask(("power_limit", Of::Gpu), || device.enforced_power_limit())
         {
             reading.push(&m::GPU_POWER_LIMIT, labels, f64::from(milliwatts) * MILLI);
         }
-        if let Some(millijoules) = calls.ask(("energy", None), || device.total_energy_consumption())
-        {
+        let energy = calls.ask(("energy", Of::Gpu), || device.total_energy_consumption());
+        if let Some(millijoules) = energy {
             reading.push(&m::GPU_ENERGY, labels, millijoules as f64 * MILLI);
         }
-        let celsius = calls.ask(("temperature", None), || {
+        let celsius = calls.ask(("temperature", Of::Gpu), || {
             device.temperature(TemperatureSensor::Gpu)
         });
         if let Some(celsius) = celsius {
@@ -286,98 +305,79 @@ impl Gpu {
             ("limit_slowdown", "slowdown", TemperatureThreshold::Slowdown),
             ("limit_shutdown", "shutdown", TemperatureThreshold::Shutdown),
         ] {
-            let celsius = calls.ask((call, None), || device.temperature_threshold(threshold));
+            let celsius = calls.ask((call, Of::Gpu), || device.temperature_threshold(threshold));
             if let Some(celsius) = celsius {
                 reading.push(&m::GPU_TEMPERATURE_LIMIT, &labels.with(limit), celsius);
             }
         }
+        let margin = calls.ask(("temperature_margin", Of::Feature), || {
+            temperature_margin(device)
+        });
+        if let Some(celsius) = margin {
+            reading.push(&m::GPU_TEMPERATURE_MARGIN, labels, f64::from(celsius));
+        }
+        energy
     }
 
     fn memory(&mut self, device: &Device<'_>, reading: &mut NodeReading) {
         let (labels, calls) = (&self.labels, &mut self.calls);
-        let second = calls.ask(("memory_v2", None), || device.memory_info());
+        calls.section("memory");
+        let second = calls.ask(("memory_v2", Of::Gpu), || device.memory_info());
         if let Some(memory) = &second {
             reading.push(&m::GPU_MEMORY_RESERVED, labels, memory.reserved);
         }
         let total_and_free = second
             .map(|memory| (memory.total, memory.free))
-            .or_else(|| calls.ask(("memory", None), || memory_total_and_free(device)));
+            .or_else(|| calls.ask(("memory", Of::Gpu), || memory_total_and_free(device)));
         if let Some((total, free)) = total_and_free {
             // Both versions of the call agree on what is free. What "used" holds differs between them, and
             // the header contradicts itself about the second.
             reading.push(&m::GPU_MEMORY_USED, labels, total.saturating_sub(free));
             reading.push(&m::GPU_MEMORY_SIZE, labels, total);
         }
-        if let Some(mode) = calls.ask(("ecc_mode", None), || device.is_ecc_enabled()) {
+        if let Some(mode) = calls.ask(("ecc_mode", Of::Gpu), || device.is_ecc_enabled()) {
             reading.push(&m::GPU_ECC_ENABLED, labels, mode.currently_enabled);
         }
-        for (call, severity, kind) in [
-            ("ecc_corrected", "corrected", MemoryError::Corrected),
-            ("ecc_uncorrected", "uncorrected", MemoryError::Uncorrected),
-        ] {
-            let errors = calls.ask((call, None), || {
-                device.total_ecc_errors(kind, EccCounter::Volatile)
-            });
+        for (call, severity, kind, span, metric) in ECC_ERRORS {
+            let errors = calls.ask((call, Of::Gpu), || device.total_ecc_errors(kind, span));
             if let Some(errors) = errors {
-                reading.push(&m::GPU_ECC_ERRORS, &labels.with(severity), errors);
+                reading.push(metric, &labels.with(severity), errors);
             }
+        }
+        if let Some(bar1) = calls.ask(("bar1", Of::Feature), || device.bar1_memory_info()) {
+            reading.push(&m::GPU_BAR1_USED, labels, bar1.used);
+            reading.push(&m::GPU_BAR1_SIZE, labels, bar1.total);
         }
     }
 
     fn pcie(&mut self, device: &Device<'_>, reading: &mut NodeReading) {
         let calls = &mut self.calls;
+        calls.section("pcie_link");
         // Never `pcie_throughput`: it blocks for 20 ms a direction and GPU.
         let values = [
             (
                 &m::GPU_PCIE_REPLAYS,
-                calls.ask(("pcie_replays", None), || device.pcie_replay_counter()),
+                calls.ask(("pcie_replays", Of::Gpu), || device.pcie_replay_counter()),
             ),
             (
                 &m::GPU_PCIE_LINK_GENERATION,
-                calls.ask(("pcie_generation", None), || device.current_pcie_link_gen()),
+                calls.ask(("pcie_generation", Of::Gpu), || {
+                    device.current_pcie_link_gen()
+                }),
             ),
             (
                 &m::GPU_PCIE_LINK_WIDTH,
-                calls.ask(("pcie_width", None), || device.current_pcie_link_width()),
+                calls.ask(("pcie_width", Of::Gpu), || device.current_pcie_link_width()),
             ),
             (
                 &m::GPU_PCIE_LINK_WIDTH_MAX,
-                calls.ask(("pcie_width_max", None), || device.max_pcie_link_width()),
+                calls.ask(("pcie_width_max", Of::Gpu), || device.max_pcie_link_width()),
             ),
         ];
         for (metric, value) in values {
             if let Some(value) = value {
                 reading.push(metric, &self.labels, value);
             }
-        }
-    }
-
-    /// All fields in one call; those that the GPU refuses fail by themselves.
-    fn fields(&mut self, device: &Device<'_>, reading: &mut NodeReading) {
-        let calls = &mut self.calls;
-        let wanted = FIELDS.iter().filter(|(call, ..)| calls.wants((call, None)));
-        let wanted: Vec<_> = wanted.collect();
-        let fields = wanted.iter().map(|(_, id, ..)| Field { id: *id, scope: 0 });
-        let fields: Vec<_> = fields.collect();
-        if calls.lost().is_some() || fields.is_empty() {
-            return;
-        }
-        let values = field_values(device, &fields).unwrap_or_else(|_| {
-            // One field that a driver does not know can spoil the whole call: each for itself, then.
-            let alone = |field| {
-                field_values(device, &[field])?
-                    .pop()
-                    .ok_or(NvmlError::NoData)?
-            };
-            fields.iter().copied().map(alone).collect()
-        });
-        for ((call, _, metric, label, convert), value) in wanted.into_iter().zip(values) {
-            let value = value.and_then(|value| value.count().ok_or(NvmlError::Unknown));
-            let Some(value) = calls.note((call, None), value) else {
-                continue;
-            };
-            let labels = label.map_or_else(|| self.labels.clone(), |label| self.labels.with(label));
-            reading.push(metric, &labels, convert(value));
         }
     }
 }

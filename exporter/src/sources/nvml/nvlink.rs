@@ -1,9 +1,9 @@
-//! NVLinks of one GPU: state, errors and the other end of each.
+//! NVLinks of one GPU: state, errors, traffic and the other end of each.
 
 use nvml_wrapper::Device;
 use nvml_wrapper::enum_wrappers::nv_link::ErrorCounter;
 use nvml_wrapper::error::NvmlError;
-use nvml_wrapper::sys_exports::field_id::NVML_FI_DEV_NVLINK_LINK_COUNT;
+use nvml_wrapper::sys_exports::field_id as fi;
 use railscope_model::identity::PciAddress;
 use railscope_model::metric::{
     GPU_NVLINK_ERRORS, GPU_NVLINK_WORST_ERRORS, NVLINK_ERRORS, NVLINK_PEER, NVLINK_STATE, NVLINKS,
@@ -11,37 +11,103 @@ use railscope_model::metric::{
 };
 use railscope_model::reading::{Labels, NodeReading};
 
-use super::calls::Calls;
+use super::calls::{Calls, Of};
 use super::raw::{Field, field_values, remote_device_type};
+use super::traffic::{Row, Traffic, read};
 
 /// Links to look for where the driver cannot say how many there are. Drivers that old know no more than the
 /// 12 links of an A100; asking a few too many costs one refused call each.
 const LINKS_OF_OLD_DRIVERS: u32 = 18;
 
-/// NVML counter -> `kind`.
-const KINDS: [(&str, ErrorCounter); 4] = [
+/// NVML counter -> `kind`. Blackwell has no replay and recovery any more.
+const COUNTERS: [(&str, ErrorCounter); 4] = [
     ("replay", ErrorCounter::DlReplay),
     ("recovery", ErrorCounter::DlRecovery),
     ("crc_flit", ErrorCounter::DlCrcFlit),
     ("crc_data", ErrorCounter::DlCrcData),
 ];
 
+const fn field(kind: &'static str, field: u32) -> Row {
+    Row {
+        call: kind,
+        field,
+        metric: &NVLINK_ERRORS,
+        factor: 1,
+    }
+}
+
+/// Counters of NVLink 5 (Blackwell and later), each named by its `kind`.
+const FIELDS: [Row; 11] = [
+    field(
+        "malformed",
+        fi::NVML_FI_DEV_NVLINK_COUNT_MALFORMED_PACKET_ERRORS,
+    ),
+    field(
+        "overrun",
+        fi::NVML_FI_DEV_NVLINK_COUNT_BUFFER_OVERRUN_ERRORS,
+    ),
+    field("receive", fi::NVML_FI_DEV_NVLINK_COUNT_RCV_ERRORS),
+    field("remote", fi::NVML_FI_DEV_NVLINK_COUNT_RCV_REMOTE_ERRORS),
+    field("general", fi::NVML_FI_DEV_NVLINK_COUNT_RCV_GENERAL_ERRORS),
+    field(
+        "integrity",
+        fi::NVML_FI_DEV_NVLINK_COUNT_LOCAL_LINK_INTEGRITY_ERRORS,
+    ),
+    field("discard", fi::NVML_FI_DEV_NVLINK_COUNT_XMIT_DISCARDS),
+    field(
+        "recovery_ok",
+        fi::NVML_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_SUCCESSFUL_EVENTS,
+    ),
+    field(
+        "recovery_failed",
+        fi::NVML_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_FAILED_EVENTS,
+    ),
+    field(
+        "recovery_event",
+        fi::NVML_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_EVENTS,
+    ),
+    field("symbol", fi::NVML_FI_DEV_NVLINK_COUNT_SYMBOL_ERRORS),
+];
+
+/// Kinds of errors: those of [`COUNTERS`], then those of [`FIELDS`].
+const KINDS: usize = COUNTERS.len() + FIELDS.len();
+/// Kinds whose sum over the links only the full profile shows.
+const FULL_ONLY: [&str; 9] = [
+    "malformed",
+    "overrun",
+    "receive",
+    "remote",
+    "general",
+    "integrity",
+    "discard",
+    "recovery_ok",
+    "recovery_failed",
+];
+/// Kinds that "recovery_event" counts already.
+const COUNTED_TWICE: [&str; 2] = ["recovery_ok", "recovery_failed"];
+
+fn kinds() -> impl Iterator<Item = &'static str> {
+    let fields = FIELDS.iter().map(|row| row.call);
+    COUNTERS.iter().map(|(kind, _)| *kind).chain(fields)
+}
+
 /// All NVLinks of one GPU.
 pub(super) struct NvLinks {
     gpu: Labels,
     /// None before they were counted.
     links: Option<Vec<Link>>,
-    kinds: [Labels; KINDS.len()],
+    /// Numbers and labels of the same links.
+    numbered: Vec<(u32, Labels)>,
+    traffic: Traffic,
 }
 
 struct Link {
     index: u32,
     labels: Labels,
-    kinds: [Labels; KINDS.len()],
     up: Option<bool>,
     /// Last known, because the sum over links may never fall: a link that stops answering would look like
     /// a counter reset, and Prometheus would count all errors of the other links once more.
-    errors: [Option<u64>; KINDS.len()],
+    errors: [Option<u64>; KINDS],
     peer: Option<Labels>,
 }
 
@@ -50,7 +116,8 @@ impl NvLinks {
         Self {
             gpu: gpu.clone(),
             links: None,
-            kinds: KINDS.map(|(kind, _)| gpu.with(kind)),
+            numbered: Vec::new(),
+            traffic: Traffic::new(gpu),
         }
     }
 
@@ -61,11 +128,16 @@ impl NvLinks {
         calls: &mut Calls,
         reading: &mut NodeReading,
     ) {
+        calls.section("nvlink_state");
         if self.links.is_none() {
             self.links = count_links(device, calls).map(|indices| {
                 let link = |index| Link::new(index, &self.gpu);
                 indices.into_iter().map(link).collect()
             });
+            let links = self.links.iter().flatten();
+            self.numbered = links
+                .map(|link| (link.index, link.labels.clone()))
+                .collect();
         }
         let Some(links) = &mut self.links else {
             return;
@@ -73,34 +145,53 @@ impl NvLinks {
         for link in links.iter_mut() {
             link.sample(device, calls, reading);
         }
+        calls.section("nvlink_errors");
+        for link in links.iter_mut() {
+            link.count_errors(device, calls, reading);
+        }
+        for (row, link, errors) in read(device, &FIELDS, &self.numbered, calls) {
+            links[link].errors[COUNTERS.len() + row] = Some(errors);
+            let labels = links[link].labels.with(FIELDS[row].call);
+            reading.push(&NVLINK_ERRORS, &labels, errors);
+        }
         if calls.lost().is_some() {
             return;
         }
         reading.push(&NVLINKS, &self.gpu, links.len() as u64);
-        let states = || links.iter().filter_map(|link| link.up);
-        if links.is_empty() || states().next().is_none() {
-            return;
+        push_sums(links, &self.gpu, reading);
+        self.traffic.sample(device, &self.numbered, calls, reading);
+    }
+}
+
+/// Adds what the links amount to. Nothing where no link tells its state.
+fn push_sums(links: &[Link], gpu: &Labels, reading: &mut NodeReading) {
+    let states = || links.iter().filter_map(|link| link.up);
+    if states().next().is_none() {
+        return;
+    }
+    let active = states().filter(|up| *up).count();
+    reading.push(&NVLINKS_ACTIVE, gpu, active as u64);
+    for (place, kind) in kinds().enumerate() {
+        let known = links.iter().filter_map(|link| link.errors[place]);
+        let Some(sum) = known.reduce(u64::saturating_add) else {
+            continue;
+        };
+        if FULL_ONLY.contains(&kind) {
+            reading.push_full(&GPU_NVLINK_ERRORS, &gpu.with(kind), sum);
+        } else {
+            reading.push(&GPU_NVLINK_ERRORS, &gpu.with(kind), sum);
         }
-        let active = states().filter(|up| *up).count();
-        reading.push(&NVLINKS_ACTIVE, &self.gpu, active as u64);
-        for (kind, labels) in self.kinds.iter().enumerate() {
-            let known = || links.iter().filter_map(|link| link.errors[kind]);
-            if known().next().is_some() {
-                let sum = known().fold(0, u64::saturating_add);
-                reading.push(&GPU_NVLINK_ERRORS, labels, sum);
-            }
-        }
-        if let Some(worst) = links.iter().filter_map(Link::all_errors).max() {
-            reading.push(&GPU_NVLINK_WORST_ERRORS, &self.gpu, worst);
-        }
+    }
+    if let Some(worst) = links.iter().filter_map(Link::all_errors).max() {
+        reading.push(&GPU_NVLINK_WORST_ERRORS, gpu, worst);
     }
 }
 
 /// The links of the GPU; none as long as it cannot say.
 fn count_links(device: &Device<'_>, calls: &mut Calls) -> Option<Vec<u32>> {
-    let count = calls.ask(("nvlink_count", None), || {
+    let count = calls.ask(("nvlink_count", Of::Feature), || {
         let field = Field {
-            id: NVML_FI_DEV_NVLINK_LINK_COUNT,
+            id: fi::NVML_FI_DEV_NVLINK_LINK_COUNT,
             scope: 0,
         };
         let mut values = field_values(device, &[field])?;
@@ -117,7 +208,7 @@ fn count_links(device: &Device<'_>, calls: &mut Calls) -> Option<Vec<u32>> {
     let exists = |index: &u32| {
         let link = device.link_wrapper_for(*index);
         calls
-            .ask(("nvlink_state", Some(*index)), || link.is_active())
+            .ask(("nvlink_state", Of::Link(*index)), || link.is_active())
             .is_some()
     };
     let indices: Vec<u32> = (0..LINKS_OF_OLD_DRIVERS).filter(exists).collect();
@@ -129,17 +220,16 @@ impl Link {
         let labels = gpu.with(index);
         Self {
             index,
-            kinds: KINDS.map(|(kind, _)| labels.with(kind)),
             labels,
             up: None,
-            errors: [None; KINDS.len()],
+            errors: [None; KINDS],
             peer: None,
         }
     }
 
     fn sample(&mut self, device: &Device<'_>, calls: &mut Calls, reading: &mut NodeReading) {
         let link = device.link_wrapper_for(self.index);
-        let of_link = Some(self.index);
+        let of_link = Of::Link(self.index);
         let up = calls.ask(("nvlink_state", of_link), || link.is_active());
         if up.is_some() && self.up.is_some() && up != self.up {
             calls.forget_link(self.index);
@@ -149,12 +239,6 @@ impl Link {
         if let Some(up) = up {
             reading.push(&NVLINK_STATE, &self.labels, up);
         }
-        for (kind, (name, counter)) in KINDS.into_iter().enumerate() {
-            if let Some(errors) = calls.ask((name, of_link), || link.error_counter(counter)) {
-                self.errors[kind] = Some(errors);
-                reading.push(&NVLINK_ERRORS, &self.kinds[kind], errors);
-            }
-        }
         if self.peer.is_none() && up == Some(true) {
             self.peer = self.ask_peer(device, calls);
         }
@@ -163,9 +247,20 @@ impl Link {
         }
     }
 
+    fn count_errors(&mut self, device: &Device<'_>, calls: &mut Calls, reading: &mut NodeReading) {
+        let link = device.link_wrapper_for(self.index);
+        for (place, (kind, counter)) in COUNTERS.into_iter().enumerate() {
+            let call = (kind, Of::Link(self.index));
+            if let Some(errors) = calls.ask(call, || link.error_counter(counter)) {
+                self.errors[place] = Some(errors);
+                reading.push(&NVLINK_ERRORS, &self.labels.with(kind), errors);
+            }
+        }
+    }
+
     fn ask_peer(&self, device: &Device<'_>, calls: &mut Calls) -> Option<Labels> {
         let link = device.link_wrapper_for(self.index);
-        let of_link = Some(self.index);
+        let of_link = Of::Link(self.index);
         let pci = calls.ask(("nvlink_peer_pci", of_link), || link.remote_pci_info());
         let kind = calls.ask(("nvlink_peer_type", of_link), || {
             remote_device_type(device, self.index)
@@ -192,7 +287,9 @@ impl Link {
 
     /// Errors of all kinds; none where no kind is known.
     fn all_errors(&self) -> Option<u64> {
-        let known = self.errors.iter().flatten().copied();
+        let counted = kinds().zip(self.errors);
+        let counted = counted.filter(|(kind, _)| !COUNTED_TWICE.contains(kind));
+        let known = counted.filter_map(|(_, errors)| errors);
         known.reduce(u64::saturating_add)
     }
 }

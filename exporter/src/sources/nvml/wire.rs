@@ -7,13 +7,15 @@ use railscope_model::identity::GpuIndex;
 use railscope_model::reading::{NodeReading, Status};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Which part of NVML a line speaks for: `driver` or `gpu/3`.
+/// Which part of NVML a line speaks for: `driver`, `gpu/3` or `events/3`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
     /// The library and driver as a whole: the first line of a worker.
     Driver,
     /// One GPU, by its ordinal in PCI address order.
     Gpu(GpuIndex),
+    /// What a GPU has told by events since the worker started.
+    Events(GpuIndex),
 }
 
 impl fmt::Display for Scope {
@@ -21,6 +23,7 @@ impl fmt::Display for Scope {
         match self {
             Self::Driver => f.write_str("driver"),
             Self::Gpu(gpu) => write!(f, "gpu/{gpu}"),
+            Self::Events(gpu) => write!(f, "events/{gpu}"),
         }
     }
 }
@@ -29,12 +32,13 @@ impl FromStr for Scope {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let gpu = text.strip_prefix("gpu/").and_then(|gpu| gpu.parse().ok());
-        match gpu {
-            Some(gpu) => Ok(Self::Gpu(gpu)),
-            None if text == "driver" => Ok(Self::Driver),
-            None => Err(format!("{text:?} is not driver or gpu/<ordinal>")),
-        }
+        let scope = match text.split_once('/') {
+            Some(("gpu", gpu)) => gpu.parse().ok().map(Self::Gpu),
+            Some(("events", gpu)) => gpu.parse().ok().map(Self::Events),
+            None if text == "driver" => Some(Self::Driver),
+            _ => None,
+        };
+        scope.ok_or_else(|| format!("{text:?} is not driver, gpu/<ordinal> or events/<ordinal>"))
     }
 }
 
@@ -65,6 +69,9 @@ pub struct Line {
     /// `driver` only: GPUs that the worker will write lines for.
     #[serde(default)]
     pub gpus: u16,
+    /// What the board or driver does not have, and why.
+    #[serde(default)]
+    pub missing: Vec<(String, Status)>,
     /// Values that failed in this sample.
     #[serde(default)]
     pub errors: u64,
@@ -84,6 +91,7 @@ impl Line {
             status,
             message: String::new(),
             gpus: 0,
+            missing: Vec::new(),
             errors: 0,
             seconds: 0.0,
             reading: NodeReading::default(),
@@ -119,7 +127,7 @@ mod tests {
         for (text, reason) in [
             (
                 r#"{"scope":"gpu/x","status":"ok"}"#,
-                "driver or gpu/<ordinal>",
+                "driver, gpu/<ordinal> or events/<ordinal>",
             ),
             (r#"{"scope":"driver"}"#, "status"),
             (

@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 use nvml_wrapper::Nvml;
 use nvml_wrapper::error::NvmlError;
 use railscope_model::identity::{GpuIndex, PciAddress};
-use railscope_model::reading::{NodeReading, Status};
+use railscope_model::reading::{Labels, NodeReading, Status};
 
+use super::events::Events;
 use super::gpu::Gpu;
 use super::wire::{Line, Scope};
 
@@ -78,6 +79,12 @@ fn watch_driver(library: &OsStr, period: Duration, end: &End) -> Result<(), Work
     for (ordinal, nvml_index) in (0..hello.gpus).zip(order) {
         let ordinal = GpuIndex(ordinal);
         let gpu = Gpu::new(nvml, nvml_index, ordinal);
+        let (of_events, end_of_events) = (Arc::clone(&out), end.clone());
+        spawn(&format!("events-{ordinal}"), move || {
+            if let Err(error) = watch_events(nvml, nvml_index, ordinal, &of_events) {
+                end_of_events.send(Err(error)).ok();
+            }
+        })?;
         let (out, end) = (Arc::clone(&out), end.clone());
         let period = period.max(SHORTEST_PERIOD);
         spawn(&format!("gpu-{ordinal}"), move || {
@@ -115,6 +122,7 @@ fn watch_gpu(
         }
         out.write(&Line {
             message: lost.map(ToString::to_string).unwrap_or_default(),
+            missing: gpu.calls.missing_features(),
             errors: gpu.calls.failures(),
             seconds: begun.elapsed().as_secs_f64(),
             reading,
@@ -124,6 +132,21 @@ fn watch_gpu(
         next = (next + period).max(Instant::now());
         thread::sleep(next.saturating_duration_since(Instant::now()));
     }
+}
+
+/// Writes what the GPU tells by events, until it cannot or the parent no longer reads.
+fn watch_events(
+    nvml: &'static Nvml,
+    nvml_index: u32,
+    ordinal: GpuIndex,
+    out: &Output,
+) -> Result<(), WorkerError> {
+    let gpu = Labels::new([ordinal]);
+    Events::default().listen(nvml, nvml_index, |events, status| {
+        let mut line = Line::new(Scope::Events(ordinal), status);
+        events.report(&gpu, &mut line.reading);
+        out.write(&line)
+    })
 }
 
 type End = Sender<Result<(), WorkerError>>;

@@ -22,6 +22,8 @@ pub enum Effect {
     Hang,
     /// `delay <function> <milliseconds>`: answers late.
     Delay(u32),
+    /// `spoil field.<id> <code>`: fails every call for several fields of which this one is in. Alone it answers.
+    Spoil(u32),
 }
 
 impl Fault {
@@ -31,6 +33,15 @@ impl Fault {
         Self {
             function: function.into(),
             effect: Effect::Fail(code),
+        }
+    }
+
+    /// Fails every call for several fields that holds this one, as some pairs of fields do (NVIDIA/DCGM#581).
+    #[must_use]
+    pub fn spoil(field: u32, code: u32) -> Self {
+        Self {
+            function: format!("field.{field}"),
+            effect: Effect::Spoil(code),
         }
     }
 
@@ -65,6 +76,10 @@ impl Fault {
         }
         let effect = match word {
             "fail" => Effect::Fail(Value::parse(argument.trim())?),
+            "spoil" if function.starts_with("field.") => {
+                Effect::Spoil(Value::parse(argument.trim())?)
+            }
+            "spoil" => return Err("spoil field.<id> <code>".into()),
             "delay" => Effect::Delay(Value::parse(argument.trim())?),
             "hang" if argument.is_empty() => Effect::Hang,
             _ => return Err("hang <function|*>".into()),
@@ -80,6 +95,7 @@ impl fmt::Display for Fault {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.effect {
             Effect::Fail(code) => write!(out, "fail {} {code}", self.function),
+            Effect::Spoil(code) => write!(out, "spoil {} {code}", self.function),
             Effect::Hang => write!(out, "hang {}", self.function),
             Effect::Delay(milliseconds) => write!(out, "delay {} {milliseconds}", self.function),
         }

@@ -2,6 +2,7 @@
 
 use super::faults::{Event, Fault, Process};
 use super::link::LinkState;
+use super::mig::MigDevice;
 use super::pci::PciAddress;
 use super::values::{Value, keyed_struct};
 
@@ -128,6 +129,8 @@ keyed_struct! {
         power_limit_max_milliwatts: u32 = 700_000,
         /// Limit after a driver load.
         power_limit_default_milliwatts: u32 = 700_000,
+        /// Mean over a second of the memory alone.
+        memory_power_milliwatts: Option<u32> = None,
         /// Since the driver was loaded.
         energy_millijoules: u64 = 0,
 
@@ -234,6 +237,46 @@ keyed_struct! {
         /// 0 not supported, 1 healthy, 2 unhealthy, 3 limited capacity.
         fabric_health_summary: u8 = 0,
 
+        /// Serial number of the rack's chassis; empty where the board knows nothing of a rack, before Blackwell.
+        platform_chassis_serial: String = String::new(),
+        /// Slot in the chassis, switches counted.
+        platform_slot: u8 = 0,
+        /// Slot among those of compute trays.
+        platform_tray: u8 = 0,
+        /// Node within the tray.
+        platform_host: u8 = 0,
+        /// What kind of NVLink peer the platform says it has.
+        platform_peer_type: u8 = 0,
+        /// InfiniBand GUID of the GPU in the rack's fabric, first byte first.
+        platform_guid: [u8; 8] = [0; 8],
+
+        /// Chip-to-chip links to a Grace CPU.
+        c2c_links: u32 = 0,
+        /// Speed of each.
+        c2c_speed_megabytes_per_second: u32 = 0,
+        /// Replays on each.
+        c2c_replays: u32 = 0,
+
+        /// Whether performance monitoring answers, as on Hopper and later; off because a value that never
+        /// changes is not what a GPU shows.
+        gpm: bool = false,
+        /// SMs at work, thousandths, over any window.
+        gpm_sm_active_permille: u32 = 0,
+        /// Resident warps, thousandths.
+        gpm_sm_occupancy_permille: u32 = 0,
+        /// Tensor operations, thousandths of the time.
+        gpm_tensor_active_permille: u32 = 0,
+        /// Memory bandwidth, thousandths.
+        gpm_dram_bandwidth_permille: u32 = 0,
+        /// From GPU to host.
+        gpm_pcie_transmit_mebibytes_per_second: u32 = 0,
+        /// From host to GPU.
+        gpm_pcie_receive_mebibytes_per_second: u32 = 0,
+        /// Over all links.
+        gpm_nvlink_transmit_mebibytes_per_second: u32 = 0,
+        /// Over all links.
+        gpm_nvlink_receive_mebibytes_per_second: u32 = 0,
+
         /// Event bits that can be registered.
         event_types_supported: u64 = 0xff9f,
         /// How long each field read says that it took.
@@ -244,6 +287,8 @@ keyed_struct! {
         links: Vec<LinkState>,
         /// What runs on it. Line: `gpu <index|*> process compute|graphics <pid> <bytes>`.
         processes: Vec<Process>,
+        /// MIG devices. Line: `gpu <index|*> mig <gpu instance> <compute instance> <profile> <bytes> <bytes used>`.
+        mig: Vec<MigDevice>,
         /// What happened to it. Lines: `gpu <index|*> xid <code> <sequence>` and `... event <type> <data> <sequence>`.
         events: Vec<Event>,
         /// What goes wrong. Lines: `gpu <index|*> fail|hang|delay <function|*> ...`.
@@ -285,6 +330,30 @@ impl GpuState {
         };
         for link in &mut gpu.links {
             (link.version, link.speed_megabytes_per_second) = (7, 53_125);
+        }
+        gpu
+    }
+
+    /// GPU `index` of an HGX A100 board: 12 NVLinks, otherwise as [`GpuState::h100`].
+    #[must_use]
+    pub fn a100(index: usize) -> Self {
+        let mut gpu = Self {
+            name: "NVIDIA A100-SXM4-80GB".into(),
+            pci_device_id: 0x20b2_10de,
+            architecture: 7,
+            cuda_capability_major: 8,
+            memory_total_bytes: 81_920 * MIB,
+            memory_reserved_bytes: 869 * MIB,
+            clock_graphics_max_mhz: 1_410,
+            clock_sm_max_mhz: 1_410,
+            clock_memory_max_mhz: 1_593,
+            pcie_generation: 4,
+            pcie_generation_max: 4,
+            ..Self::h100(index)
+        };
+        gpu.set_link_count(index, 12);
+        for link in &mut gpu.links {
+            (link.version, link.speed_megabytes_per_second) = (4, 25_000);
         }
         gpu
     }

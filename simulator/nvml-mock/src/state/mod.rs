@@ -10,9 +10,11 @@
 //! gpu * links 12                           NVLinks of a GPU
 //! nvlink 0 5 state 0                       a key of LinkState: GPU, link, key, value
 //! gpu 2 process compute 4242 1073741824    a process: pid, bytes
+//! gpu 0 mig 3 0 1g.10gb 10468982784 0      a MIG device: GPU instance, compute instance, profile, bytes, used
 //! gpu 2 xid 79 1                           an event, delivered once; the last number tells equal ones apart
 //! gpu 2 event 0x4000 0 2                   an event by NVML's type and data
 //! gpu 3 fail nvmlDeviceGetTemperature 15   nvmlReturn_t instead of an answer; also field.186, and *
+//! gpu 3 spoil field.206 999                fails every call for several fields of which this one is in
 //! gpu 3 hang *                             blocks until the line is gone
 //! gpu 3 delay * 45000                      answers after so many milliseconds
 //! fail nvmlInit_v2 18                      fail, hang and delay without a GPU concern the whole node
@@ -21,6 +23,7 @@
 mod faults;
 mod gpu;
 mod link;
+mod mig;
 mod pci;
 mod text;
 mod values;
@@ -28,6 +31,7 @@ mod values;
 pub use faults::{Effect, Event, Fault, Process, ProcessKind};
 pub use gpu::{GpuState, HGX_LINKS};
 pub use link::{LinkState, SWITCHES};
+pub use mig::{MAX_MIG_DEVICES, MigDevice};
 pub use pci::PciAddress;
 pub use text::LineError;
 pub use values::Value;
@@ -72,6 +76,15 @@ impl NodeGpus {
     pub fn h100(count: usize) -> Self {
         Self {
             gpus: (0..count.min(MAX_GPUS)).map(GpuState::h100).collect(),
+            ..Self::default()
+        }
+    }
+
+    /// A node with `count` A100, or [`MAX_GPUS`] if that is less.
+    #[must_use]
+    pub fn a100(count: usize) -> Self {
+        Self {
+            gpus: (0..count.min(MAX_GPUS)).map(GpuState::a100).collect(),
             ..Self::default()
         }
     }

@@ -6,6 +6,7 @@ use std::ops::Range;
 use super::faults::{Event, Fault, Process};
 use super::gpu::GpuState;
 use super::link::LinkState;
+use super::mig::{MAX_MIG_DEVICES, MigDevice};
 use super::values::Value;
 use super::{MAX_GPUS, MAX_LINKS, NodeGpus};
 
@@ -57,7 +58,7 @@ impl NodeGpus {
                 self.crash = true;
                 Ok(())
             }
-            "fail" | "hang" | "delay" => {
+            "fail" | "hang" | "delay" | "spoil" => {
                 Fault::parse(word, rest).map(|fault| self.faults.push(fault))
             }
             "gpu" => {
@@ -74,7 +75,9 @@ impl NodeGpus {
             _ => Err(closest(
                 word,
                 &[
-                    &["gpus", "gpu", "nvlink", "fail", "hang", "delay", "crash"],
+                    &[
+                        "gpus", "gpu", "nvlink", "fail", "hang", "delay", "spoil", "crash",
+                    ],
                     Self::KEYS,
                 ],
             )),
@@ -108,15 +111,19 @@ impl GpuState {
         match word {
             "links" => count(rest, MAX_LINKS).map(|count| self.set_link_count(index, count)),
             "process" => Process::parse(rest).map(|process| self.processes.push(process)),
+            "mig" if self.mig.len() == MAX_MIG_DEVICES => Err(format!("at most {MAX_MIG_DEVICES}")),
+            "mig" => MigDevice::parse(rest).map(|device| self.mig.push(device)),
             "xid" | "event" => Event::parse(word, rest).map(|event| self.events.push(event)),
-            "fail" | "hang" | "delay" => {
+            "fail" | "hang" | "delay" | "spoil" => {
                 Fault::parse(word, rest).map(|fault| self.faults.push(fault))
             }
             _ if Self::KEYS.contains(&word) => self.set(word, rest),
             _ => Err(closest(
                 word,
                 &[
-                    &["links", "process", "xid", "event", "fail", "hang", "delay"],
+                    &[
+                        "links", "process", "mig", "xid", "event", "fail", "hang", "delay", "spoil",
+                    ],
                     Self::KEYS,
                 ],
             )),
@@ -148,6 +155,7 @@ impl GpuState {
             }
         }
         let lines = self.processes.iter().map(|item| item as &dyn Display);
+        let lines = lines.chain(self.mig.iter().map(|item| item as &dyn Display));
         let lines = lines.chain(self.events.iter().map(|item| item as &dyn Display));
         for item in lines.chain(self.faults.iter().map(|item| item as &dyn Display)) {
             line(text, format_args!("gpu {index} {item}"));
