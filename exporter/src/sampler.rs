@@ -6,6 +6,7 @@ use std::time::Duration;
 use railscope_model::reading::{NodeReading, Status};
 
 use crate::samplers;
+use crate::sources::ethtool::NetworkAccess;
 
 /// Where the machine is: every root can be moved, for containers and for tests.
 #[derive(Debug, Clone)]
@@ -16,6 +17,8 @@ pub struct Machine {
     pub procfs: PathBuf,
     /// How to reach NVML; none leaves GPUs out.
     pub nvml: Option<NvmlAccess>,
+    /// Where to ask for what network drivers count, and for neighbours.
+    pub network: NetworkAccess,
 }
 
 /// How to reach NVML. The library runs in a child process, so that a driver that hangs or crashes
@@ -71,6 +74,7 @@ pub type Build = fn(&Machine) -> Box<dyn Sampler>;
 
 /// Every sampler of the exporter.
 pub const SAMPLERS: &[Build] = &[
+    samplers::ethernet::build,
     samplers::gpu::build,
     samplers::host::build,
     samplers::pcie::build,

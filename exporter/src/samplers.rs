@@ -1,6 +1,7 @@
 //! Samplers: one file for each source.
 
 mod discovery;
+pub mod ethernet;
 pub mod gpu;
 pub mod host;
 pub mod pcie;

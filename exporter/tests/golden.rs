@@ -29,6 +29,11 @@ fn hgx_h100_on_infiniband() {
 }
 
 #[test]
+fn hgx_h200_on_roce() {
+    check("hgx-h200-roce", &ours("hgx-h200-roce"));
+}
+
+#[test]
 fn a_machine_with_nothing_but_a_kernel() {
     check("bare", &ours("bare"));
 }

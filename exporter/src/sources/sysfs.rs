@@ -202,6 +202,11 @@ impl Dir {
         self.path.join(name).symlink_metadata().is_ok()
     }
 
+    /// Whether the kernel itself serves this tree; a tree of files says nothing about this machine.
+    pub fn is_of_kernel(&self) -> bool {
+        !self.root.replaceable
+    }
+
     /// What tells this directory from one that later takes its name.
     pub fn id(&self) -> Option<(u64, u64)> {
         let about = fs::metadata(&self.path).ok()?;

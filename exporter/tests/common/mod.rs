@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use railscope_exporter::NetworkAccess;
 use railscope_exporter::sampler::{Machine, SAMPLERS, Sampler};
 
 /// A machine whose `sys` and `proc` stand below one directory.
@@ -12,6 +13,7 @@ pub(crate) fn machine(root: &Path) -> Machine {
         sysfs: root.join("sys"),
         procfs: root.join("proc"),
         nvml: None,
+        network: NetworkAccess::Recorded(root.join("network")),
     }
 }
 
