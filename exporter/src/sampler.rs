@@ -77,6 +77,7 @@ pub const SAMPLERS: &[Build] = &[
     samplers::ethernet::build,
     samplers::gpu::build,
     samplers::host::build,
+    samplers::lldp::build,
     samplers::pcie::build,
     samplers::placement::build,
     samplers::rdma::build,

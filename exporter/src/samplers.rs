@@ -4,6 +4,7 @@ mod discovery;
 pub mod ethernet;
 pub mod gpu;
 pub mod host;
+pub mod lldp;
 pub mod pcie;
 pub mod placement;
 pub mod rdma;
