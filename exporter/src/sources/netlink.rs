@@ -191,7 +191,17 @@ pub fn fixed<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
 /// The error that an `NLMSG_ERROR` message carries; none is an acknowledgement.
 fn error_of(payload: &[u8]) -> Option<Errno> {
     let code = i32::from_ne_bytes(fixed(payload, 0)?);
-    (code != 0).then(|| Errno::from_raw_os_error(code.saturating_neg()))
+    if code == 0 {
+        return None;
+    }
+    // The kernel's errors are -1 to -4095; rustix holds no other.
+    let number = code.saturating_neg();
+    let is_error = (1..4096).contains(&number);
+    Some(if is_error {
+        Errno::from_raw_os_error(number)
+    } else {
+        Errno::IO
+    })
 }
 
 /// A socket to one family of the kernel.
@@ -308,7 +318,10 @@ mod tests {
             error_of(&(-95_i32).to_ne_bytes()).map(Miss::from),
             Some(Miss::Unsupported)
         );
-        assert!(error_of(&i32::MIN.to_ne_bytes()).is_some());
+        for nonsense in [i32::MIN, -4096, 1, i32::MAX] {
+            let error = error_of(&nonsense.to_ne_bytes());
+            assert_eq!(error, Some(Errno::IO), "{nonsense}");
+        }
         assert_eq!(error_of(&[1, 2]), None);
     }
 

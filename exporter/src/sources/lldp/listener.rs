@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use rustix::io::Errno;
+
 use super::packet::PacketSocket;
 use super::{Neighbor, parse_frame};
 use crate::sources::ethtool::Nic;
@@ -78,6 +80,8 @@ impl Listener {
             };
             match PacketSocket::open(index) {
                 Ok(socket) => self.sockets.push((nic.clone(), socket)),
+                // As systemd's RestrictAddressFamilies= refuses it.
+                Err(Errno::AFNOSUPPORT) => miss = Miss::Denied,
                 Err(error) => miss = error.into(),
             }
         }
