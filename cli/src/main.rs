@@ -7,15 +7,17 @@ use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
 mod collector;
+mod demo;
+mod duration;
 mod exporter;
 
 /// Which part of a GPU cluster's fabric is slow, why, and whom it hurts.
 #[derive(Debug, Parser)]
 #[command(name = "railscope", version)]
 struct Cli {
-    /// What to log, such as info or railscope_exporter=debug.
-    #[arg(long, env = "RAILSCOPE_LOG", default_value = "info", global = true)]
-    log: String,
+    /// What to log, such as info or railscope_exporter=debug; without it info, and warn in the demo.
+    #[arg(long, env = "RAILSCOPE_LOG", global = true)]
+    log: Option<String>,
     #[command(subcommand)]
     command: Command,
 }
@@ -26,6 +28,10 @@ enum Command {
     Collector(collector::CollectorArgs),
     CheckConfig(collector::CheckConfigArgs),
     Topology(collector::TopologyArgs),
+    Demo(demo::DemoArgs),
+    /// Runs exporters for the demo that started it.
+    #[command(name = demo::nodes::NODES_SUBCOMMAND, hide = true)]
+    DemoNodes(demo::nodes::NodesArgs),
     /// Reads NVML for the exporter that started it.
     #[command(name = exporter::WORKER_SUBCOMMAND, hide = true)]
     NvmlWorker(exporter::WorkerArgs),
@@ -33,10 +39,14 @@ enum Command {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let filter = match EnvFilter::try_new(&cli.log) {
+    let quiet = matches!(cli.command, Command::Demo(_) | Command::DemoNodes(_));
+    let log = cli
+        .log
+        .unwrap_or_else(|| if quiet { "warn" } else { "info" }.to_owned());
+    let filter = match EnvFilter::try_new(&log) {
         Ok(filter) => filter,
         Err(error) => {
-            eprintln!("railscope: --log {:?}: {error}", cli.log);
+            eprintln!("railscope: --log {log:?}: {error}");
             return ExitCode::from(2);
         }
     };
@@ -50,6 +60,8 @@ fn main() -> ExitCode {
         Command::Collector(args) => collector::run(&args),
         Command::CheckConfig(args) => collector::check_config(&args),
         Command::Topology(args) => collector::topology(&args),
+        Command::Demo(args) => demo::run(&args, &log),
+        Command::DemoNodes(args) => demo::nodes::run(&args),
         Command::NvmlWorker(args) => exporter::run_nvml_worker(&args),
     };
     match result {

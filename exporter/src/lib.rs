@@ -34,6 +34,7 @@
 //!
 //! [`Config`] adds the node's name and the limits after which values are too old to be shown.
 
+pub mod extremes;
 pub mod page;
 pub mod runtime;
 pub mod sampler;

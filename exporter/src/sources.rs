@@ -6,5 +6,7 @@ pub mod net;
 pub mod netlink;
 pub mod nvml;
 pub mod pci;
+pub mod pci_settings;
 pub mod rdma;
+pub mod rdma_netlink;
 pub mod sysfs;

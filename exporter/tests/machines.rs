@@ -1,10 +1,12 @@
 //! The fixture machines under `tests/machines` and the generator that wrote them.
 //!
 //! They are ours, made up after the shape of the real thing: an HGX H100 server on InfiniBand, an HGX H200
-//! server on RoCE, and a machine that has nothing but a kernel. `UPDATE_EXPECT=1 cargo test -p railscope-exporter --test
-//! machines` writes them anew.
+//! server on RoCE, a cloud instance with EFA, and a machine that has nothing but a kernel.
+//! `UPDATE_EXPECT=1 cargo test -p railscope-exporter --test machines` writes them anew.
 #![allow(clippy::expect_used, clippy::panic, reason = "tests")]
 
+#[path = "machines/efa.rs"]
+mod efa;
 #[path = "machines/roce.rs"]
 mod roce;
 
@@ -464,6 +466,7 @@ fn the_committed_machines_are_what_the_generator_writes() {
         ("bare", bare()),
         ("hgx-h100-ib", hgx_h100_ib()),
         ("hgx-h200-roce", roce::hgx_h200_roce()),
+        ("efa-p5", efa::efa_p5()),
     ] {
         assert!(tree.0.len() < 2000, "{name}: {} files", tree.0.len());
         let root = machines.join(name);

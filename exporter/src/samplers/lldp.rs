@@ -89,7 +89,7 @@ impl Lldp {
     fn discover(&mut self) {
         let mut buffer = [0; 4096];
         let sysfs = self.root.open();
-        self.is_this_machine = sysfs.as_ref().is_ok_and(Dir::is_of_kernel);
+        self.is_this_machine = sysfs.as_ref().is_ok_and(Dir::is_live);
         let found = sysfs.and_then(|sysfs| net::ethernet(&sysfs, &mut buffer));
         let found = found.unwrap_or_default().into_iter();
         self.nics = found.map(|netdev| netdev.nic).collect();

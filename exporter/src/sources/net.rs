@@ -44,7 +44,7 @@ pub fn ethernet(sysfs: &Dir, buffer: &mut Buffer) -> Result<Vec<Netdev>, Miss> {
         found.push(Netdev {
             nic: Nic {
                 name,
-                index: index.filter(|_| dir.is_of_kernel()),
+                index: index.filter(|_| dir.is_live()),
             },
             dir,
             hardware,
