@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use railscope_exporter::sampler::{Machine, NvmlAccess, Sampler};
 use railscope_exporter::samplers::gpu;
-use railscope_exporter::{Exporter, Limits};
+use railscope_exporter::{Exporter, Limits, NetworkAccess};
 use railscope_model::exposition::Format;
 use railscope_model::metric::Profile;
 use railscope_simulator::nvml::{
@@ -100,6 +100,7 @@ fn machine(library: PathBuf, worker: Vec<PathBuf>) -> Machine {
             worker,
             period: Duration::from_secs(1),
         }),
+        network: NetworkAccess::kernel(),
     }
 }
 

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
-use railscope_exporter::{Config, Exporter, Limits, Machine, NvmlAccess, run_worker, serve};
+use railscope_exporter::{
+    Config, Exporter, Limits, Machine, NetworkAccess, NvmlAccess, run_worker, serve,
+};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -58,6 +60,20 @@ pub(crate) struct ExporterArgs {
     /// Leave GPUs out.
     #[arg(long = "no-nvml", env = "RAILSCOPE_NO_NVML")]
     no_nvml: bool,
+    /// Program that lists LLDP neighbours, by name or path. Without an answer from it the exporter listens
+    /// itself, for which it needs the capability CAP_NET_RAW.
+    #[arg(
+        long = "lldp.lldpctl",
+        env = "RAILSCOPE_LLDP_LLDPCTL",
+        default_value = "lldpctl"
+    )]
+    lldpctl: PathBuf,
+    /// Recordings of ethtool, dcb and lldpctl below this directory, in place of the kernel's answers.
+    #[arg(
+        long = "path.network-recordings",
+        env = "RAILSCOPE_PATH_NETWORK_RECORDINGS"
+    )]
+    network_recordings: Option<PathBuf>,
     /// Name of the node, in place of its host name.
     #[arg(long = "node.name", env = "RAILSCOPE_NODE_NAME")]
     node_name: Option<String>,
@@ -122,12 +138,19 @@ fn config(args: ExporterArgs) -> anyhow::Result<Config> {
             period: args.nvml_period,
         })
     };
+    let network = match args.network_recordings {
+        Some(root) => NetworkAccess::Recorded(root),
+        None => NetworkAccess::Kernel {
+            lldpctl: args.lldpctl,
+        },
+    };
     Ok(Config {
         machine: Machine {
             sysfs: args.sysfs,
             procfs: args.procfs,
             kmsg: Some(args.kmsg),
             nvml,
+            network,
         },
         node_name: args.node_name,
         limits: Limits::default(),

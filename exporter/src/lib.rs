@@ -10,7 +10,7 @@
 //! A caller says where the machine is, starts the exporter and serves it:
 //!
 //! ```no_run
-//! use railscope_exporter::{Exporter, Machine, NvmlAccess, serve};
+//! use railscope_exporter::{Exporter, Machine, NetworkAccess, NvmlAccess, serve};
 //! use std::{sync::Arc, time::Duration};
 //!
 //! # async fn example() -> std::io::Result<()> {
@@ -24,6 +24,7 @@
 //!         worker: vec![std::env::current_exe()?, "nvml-worker".into()],
 //!         period: Duration::from_secs(5),
 //!     }),
+//!     network: NetworkAccess::kernel(),
 //! };
 //! // Samplers have threads of their own; the server runs on the caller's tokio runtime.
 //! let exporter = Arc::new(Exporter::start(machine)?);
@@ -45,4 +46,5 @@ pub mod sources;
 pub use runtime::{Config, Exporter, Limits};
 pub use sampler::{Machine, NvmlAccess};
 pub use server::serve;
+pub use sources::ethtool::NetworkAccess;
 pub use sources::nvml::run_worker;

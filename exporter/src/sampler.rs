@@ -6,6 +6,7 @@ use std::time::Duration;
 use railscope_model::reading::{NodeReading, Status};
 
 use crate::samplers;
+use crate::sources::ethtool::NetworkAccess;
 
 /// Where the machine is: every root can be moved, for containers and for tests.
 #[derive(Debug, Clone)]
@@ -18,6 +19,8 @@ pub struct Machine {
     pub kmsg: Option<PathBuf>,
     /// How to reach NVML; none leaves GPUs out.
     pub nvml: Option<NvmlAccess>,
+    /// Where to ask for what network drivers count, and for neighbours.
+    pub network: NetworkAccess,
 }
 
 /// How to reach NVML. The library runs in a child process, so that a driver that hangs or crashes
@@ -73,9 +76,11 @@ pub type Build = fn(&Machine) -> Box<dyn Sampler>;
 
 /// Every sampler of the exporter.
 pub const SAMPLERS: &[Build] = &[
+    samplers::ethernet::build,
     samplers::gpu::build,
     samplers::host::build,
     samplers::kernel_log::build,
+    samplers::lldp::build,
     samplers::pcie::build,
     samplers::placement::build,
     samplers::rdma::build,

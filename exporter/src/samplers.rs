@@ -1,9 +1,11 @@
 //! Samplers: one file for each source.
 
 mod discovery;
+pub mod ethernet;
 pub mod gpu;
 pub mod host;
 pub mod kernel_log;
+pub mod lldp;
 pub mod pcie;
 pub mod placement;
 pub mod rdma;

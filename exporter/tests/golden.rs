@@ -31,6 +31,11 @@ fn hgx_h100_on_infiniband() {
 }
 
 #[test]
+fn hgx_h200_on_roce() {
+    check("hgx-h200-roce", &ours("hgx-h200-roce"));
+}
+
+#[test]
 fn a_cloud_instance_with_efa() {
     check("efa-p5", &ours("efa-p5"));
 }

@@ -1,12 +1,14 @@
 //! The fixture machines under `tests/machines` and the generator that wrote them.
 //!
-//! They are ours, made up after the shape of the real thing: an HGX H100 server on InfiniBand, a
-//! cloud instance with EFA, and a machine that has nothing but a kernel. `UPDATE_EXPECT=1 cargo test -p railscope-exporter --test
-//! machines` writes them anew.
+//! They are ours, made up after the shape of the real thing: an HGX H100 server on InfiniBand, an HGX H200
+//! server on RoCE, a cloud instance with EFA, and a machine that has nothing but a kernel.
+//! `UPDATE_EXPECT=1 cargo test -p railscope-exporter --test machines` writes them anew.
 #![allow(clippy::expect_used, clippy::panic, reason = "tests")]
 
 #[path = "machines/efa.rs"]
 mod efa;
+#[path = "machines/roce.rs"]
+mod roce;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -66,10 +68,30 @@ fn bare() -> Tree {
 /// half width with correctable errors; `mlx5_3` has counted link errors and its `link_downed` stands at
 /// the end of its eight bits; one counter of `mlx5_6` says `N/A (no PMA)`; `mlx5_7` is down.
 fn hgx_h100_ib() -> Tree {
+    let mut tree = hgx(
+        "hgx-1",
+        "HGX H100 8-GPU",
+        "0x2330",
+        |tree, nic, rail, numa_node| {
+            nic_function(tree, nic, "0x1021", "0x020700", numa_node);
+            infiniband(tree, nic, rail);
+        },
+    );
+    storage_bond(&mut tree);
+    tree
+}
+
+/// An HGX server without its NICs' own files, which `nic` adds for each path, rail and NUMA node.
+fn hgx(
+    node: &str,
+    product: &str,
+    gpu_device: &str,
+    nic: impl Fn(&mut Tree, &str, usize, u8),
+) -> Tree {
     let mut tree = Tree::default();
-    tree.kernel("hgx-1", "0-223", "0-1");
+    tree.kernel(node, "0-223", "0-1");
     tree.file("sys/class/dmi/id/sys_vendor", "Example Systems");
-    tree.file("sys/class/dmi/id/product_name", "HGX H100 8-GPU");
+    tree.file("sys/class/dmi/id/product_name", product);
     let mut gpu = 0;
     for (place, (bus, numa_node)) in [(0x15_u8, 0), (0x37, 0), (0x97, 1), (0xb7, 1)]
         .into_iter()
@@ -78,24 +100,21 @@ fn hgx_h100_ib() -> Tree {
         let below = pcie_switch(&mut tree, bus, numa_node);
         for slot in 0..2_u8 {
             let port = 2 * slot;
-            let nic = format!(
+            let path = format!(
                 "{}/0000:{:02x}:00.0",
                 below[usize::from(port)],
                 bus + 3 + port
             );
-            let rail = 2 * place + usize::from(slot);
-            nic_function(&mut tree, &nic, "0x1021", "0x020700", numa_node);
-            infiniband(&mut tree, &nic, rail);
+            nic(&mut tree, &path, 2 * place + usize::from(slot), numa_node);
             let card = format!(
                 "{}/0000:{:02x}:00.0",
                 below[usize::from(port) + 1],
                 bus + 4 + port
             );
-            gpu_function(&mut tree, &card, gpu, numa_node);
+            gpu_function(&mut tree, &card, gpu_device, gpu, numa_node);
             gpu += 1;
         }
     }
-    storage_bond(&mut tree);
     for slot in 0..4_u8 {
         let path = format!(
             "sys/devices/pci0000:57/0000:57:0{}.0/0000:{:02x}:00.0",
@@ -203,8 +222,8 @@ fn pcie_switch(tree: &mut Tree, bus: u8, numa_node: u8) -> Vec<String> {
     downstream
 }
 
-fn gpu_function(tree: &mut Tree, path: &str, ordinal: u8, numa_node: u8) {
-    function(tree, path, "0x10de", "0x2330", "0x030200", numa_node);
+fn gpu_function(tree: &mut Tree, path: &str, device: &str, ordinal: u8, numa_node: u8) {
+    function(tree, path, "0x10de", device, "0x030200", numa_node);
     let degraded = ordinal == 5;
     pcie_link(tree, path, if degraded { 8 } else { 16 }, 16);
     aer(
@@ -446,9 +465,10 @@ fn the_committed_machines_are_what_the_generator_writes() {
     for (name, tree) in [
         ("bare", bare()),
         ("hgx-h100-ib", hgx_h100_ib()),
+        ("hgx-h200-roce", roce::hgx_h200_roce()),
         ("efa-p5", efa::efa_p5()),
     ] {
-        assert!(tree.0.len() < 1500, "{name}: {} files", tree.0.len());
+        assert!(tree.0.len() < 2000, "{name}: {} files", tree.0.len());
         let root = machines.join(name);
         if std::env::var_os("UPDATE_EXPECT").is_some() {
             write(&tree, &root);

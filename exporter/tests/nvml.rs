@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use railscope_exporter::samplers::gpu;
-use railscope_exporter::{Exporter, Limits, Machine, NvmlAccess};
+use railscope_exporter::{Exporter, Limits, Machine, NetworkAccess, NvmlAccess};
 use railscope_model::exposition::Format;
 use railscope_model::metric::Profile;
 
@@ -23,6 +23,7 @@ fn exporter(worker: &[&str]) -> Exporter {
             worker: worker.iter().map(PathBuf::from).collect(),
             period: Duration::from_secs(1),
         }),
+        network: NetworkAccess::kernel(),
     };
     Exporter::start_samplers(vec![gpu::build(&machine)], Limits::default(), None)
         .expect("a thread starts")
@@ -102,6 +103,7 @@ fn without_nvml_the_source_is_absent() {
         procfs: PathBuf::new(),
         kmsg: None,
         nvml: None,
+        network: NetworkAccess::kernel(),
     };
     let samplers = vec![gpu::build(&machine)];
     let exporter = Exporter::start_samplers(samplers, Limits::default(), None);

@@ -32,6 +32,9 @@ fn origin(sample: &Sample) -> Option<Origin> {
         let (file, value) = function_origin(name, &labels[1..]);
         return Some((format!("bus/pci/devices/{}/{file}", labels[0]), value));
     }
+    if let Some(name) = name.strip_prefix("nic_") {
+        return Some(nic_origin(name, labels[0], &labels[1..]));
+    }
     match name {
         "node_cpus" => Some(("devices/system/cpu/online".into(), Box::new(listed))),
         "node_numa_nodes" => Some(("devices/system/node/online".into(), Box::new(listed))),
@@ -39,6 +42,135 @@ fn origin(sample: &Sample) -> Option<Origin> {
         // Nothing has fallen yet, and the epoch is the boot time.
         "counter_resets_total" | "counter_wraps_total" | "source_epoch_seconds" => None,
         other => panic!("no rule for {other}"),
+    }
+}
+
+/// Of an Ethernet NIC: in sysfs, or in what was recorded of its driver beside it.
+fn nic_origin(name: &str, netdev: &str, labels: &[&str]) -> Origin {
+    let sysfs = |file: &str| format!("class/net/{netdev}/{file}");
+    let recorded = |file: &str| format!("../network/{netdev}/{file}");
+    let plain = |file: &str| -> Origin { (sysfs(file), Box::new(number)) };
+    let with = |text: &'static str, words: &[&str]| {
+        let mut text = text.to_owned();
+        for word in words {
+            text = text.replacen('{', word, 1);
+        }
+        text
+    };
+    match name {
+        "carrier" => plain("carrier"),
+        "carrier_changes_total" => plain("carrier_changes"),
+        "mtu_bytes" => plain("mtu"),
+        "ecn_enabled" => plain(&with("ecn/roce_{/enable/{", labels)),
+        "dcqcn_setting" => plain(&with("ecn/roce_{/{", labels)),
+        "full_duplex" => (
+            sysfs("duplex"),
+            Box::new(|text| f64::from(text == "full\n")),
+        ),
+        "speed_bytes_per_second" => (sysfs("speed"), Box::new(|text| number(text) * 125e3)),
+        "pfc_enabled" => {
+            let on = format!(" {}:on", labels[0]);
+            (
+                recorded("pfc"),
+                Box::new(move |text| f64::from(text.contains(&on))),
+            )
+        }
+        "global_pause_enabled" => {
+            let on = if labels[0] == "receive" {
+                "RX:\t\ton"
+            } else {
+                "TX:\t\ton"
+            };
+            (
+                recorded("pause"),
+                Box::new(move |text| f64::from(text.contains(on))),
+            )
+        }
+        "fec_blocks_total" => {
+            let row = format!("{}_blocks", labels[0]);
+            (recorded("fec"), Box::new(move |text| row_of(text, &row)))
+        }
+        "pause_seconds_total" => {
+            let direction = short(labels[0]);
+            let sum = move |text: &str| {
+                let rows = text
+                    .lines()
+                    .map(str::trim)
+                    .filter(|row| row.starts_with(direction));
+                let rows = rows.filter_map(|row| row.split_once("_pause_duration: "));
+                rows.map(|(_, value)| number(value)).sum::<f64>() / 1e6
+            };
+            (recorded("stats"), Box::new(sum))
+        }
+        other => {
+            let (row, scale) = counter_of(other, labels);
+            (
+                recorded("stats"),
+                Box::new(move |text| row_of(text, &row) * scale),
+            )
+        }
+    }
+}
+
+fn short(direction: &str) -> &'static str {
+    if direction == "receive" { "rx" } else { "tx" }
+}
+
+fn row_of(text: &str, name: &str) -> f64 {
+    let mut rows = text.lines().filter_map(|row| row.trim().split_once(": "));
+    number(rows.find(|(found, _)| *found == name).expect(name).1)
+}
+
+/// mlx5's name of a counter, and what one of it is.
+fn counter_of(name: &str, labels: &[&str]) -> (String, f64) {
+    let label = |place: usize| labels[place];
+    let of_priority = |word: &str| format!("{}_prio{}_{word}", short(label(1)), label(0));
+    let operation = || if label(0) == "read" { "rd" } else { "wr" };
+    let row = match name {
+        "pfc_pause_seconds_total" => return (of_priority("pause_duration"), 1e-6),
+        "global_pause_seconds_total" => {
+            return (format!("{}_global_pause_duration", short(label(0))), 1e-6);
+        }
+        "pcie_stalled_ratio" => return (format!("outbound_pci_stalled_{}", operation()), 1e-2),
+        "pcie_stalled_seconds_total" => format!("outbound_pci_stalled_{}_events", operation()),
+        "pfc_frames_total" => of_priority("pause"),
+        "pfc_transitions_total" => of_priority("pause_transition"),
+        "priority_bytes_total" => of_priority("bytes"),
+        "priority_packets_total" => of_priority("packets"),
+        "global_pause_frames_total" => format!("{}_global_pause", short(label(0))),
+        "global_pause_transitions_total" => format!("{}_global_pause_transition", short(label(0))),
+        "pause_storm_events_total" => format!("tx_pause_storm_{}_events", label(0)),
+        "pcie_signal_integrity_errors_total" => format!("{}_pci_signal_integrity", short(label(0))),
+        "pcie_buffer_overflow_packets_total" => "outbound_pci_buffer_overflow".to_owned(),
+        "ecn_marked_packets_total" => format!("rx_prio{}_marked", label(0)),
+        "phy_lane_errors_total" => format!("rx_err_lane_{}_phy", label(0)),
+        "phy_symbol_errors_total" => "rx_pcs_symbol_err_phy".to_owned(),
+        "phy_corrected_bits_total" => "rx_corrected_bits_phy".to_owned(),
+        "phy_bits_total" => "rx_bits_phy".to_owned(),
+        "phy_crc_errors_total" => "rx_crc_errors_phy".to_owned(),
+        "phy_link_down_events_total" => "link_down_events_phy".to_owned(),
+        "out_of_buffer_total" => "rx_out_of_buffer".to_owned(),
+        "receive_buffer_threshold_events_total" => "rx_buffer_passed_thres_phy".to_owned(),
+        _ => return (by_reason(name, labels), 1.0),
+    };
+    (row, 1.0)
+}
+
+fn by_reason(name: &str, labels: &[&str]) -> String {
+    let priority = format!("rx_prio{}", labels[0]);
+    match (name, *labels.last().expect("a reason")) {
+        ("discards_total", "buffer") => "rx_discards_phy".to_owned(),
+        ("discards_total", "port") => "tx_discards_phy".to_owned(),
+        ("discards_total", "no_flow") => "rx_steer_missed_packets".to_owned(),
+        ("discards_total", "interface_down") => "rx_if_down_packets".to_owned(),
+        ("priority_receive_discards_total", "buffer") => format!("{priority}_discards"),
+        ("priority_receive_discards_total", "host_buffer") => format!("{priority}_buf_discard"),
+        ("priority_receive_discards_total", "congestion") => format!("{priority}_cong_discard"),
+        ("module_events_total", "bus_stuck") => "module_bus_stuck".to_owned(),
+        ("module_events_total", "high_temperature") => "module_high_temp".to_owned(),
+        ("module_events_total", "shorted") => "module_bad_shorted".to_owned(),
+        ("module_events_total", "unplugged") => "module_unplug".to_owned(),
+        other => panic!("no rule for {other:?}"),
     }
 }
 
@@ -210,6 +342,7 @@ fn check(root: &Path) {
 #[test]
 fn our_values_are_those_of_their_files() {
     check(&our_root("hgx-h100-ib"));
+    check(&our_root("hgx-h200-roce"));
     check(&our_root("efa-p5"));
 }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use railscope_exporter::sampler::{Machine, NvmlAccess};
 use railscope_exporter::samplers::gpu;
-use railscope_exporter::{Exporter, Limits};
+use railscope_exporter::{Exporter, Limits, NetworkAccess};
 use railscope_model::exposition::Format;
 use railscope_model::metric::Profile;
 use railscope_simulator::nvml::{NodeGpus, install, update_state};
@@ -27,6 +27,7 @@ impl Node {
             sysfs: PathBuf::new(),
             procfs: PathBuf::new(),
             kmsg: None,
+            network: NetworkAccess::Recorded(PathBuf::new()),
             nvml: Some(NvmlAccess {
                 library,
                 worker: vec![env!("CARGO_BIN_EXE_railscope").into(), "nvml-worker".into()],

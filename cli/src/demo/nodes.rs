@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use railscope_exporter::{Exporter, Machine, NvmlAccess, serve};
+use railscope_exporter::{Exporter, Machine, NetworkAccess, NvmlAccess, serve};
 use railscope_simulator::machine::NodePaths;
 use railscope_simulator::tree::{ClusterTree, FOLDER_PREFIX};
 use rustix::process::{Resource, getppid, getrlimit};
@@ -174,6 +174,8 @@ async fn serve_nodes(args: &NodesArgs) -> anyhow::Result<()> {
                 worker: vec![this_binary.clone(), WORKER_SUBCOMMAND.into()],
                 period: NVML_PERIOD,
             }),
+            // Not asked: the tree is none of this machine's kernel.
+            network: NetworkAccess::kernel(),
         });
         let exporter = Arc::new(exporter.context("cannot start an exporter")?);
         let listener = TcpListener::bind(("127.0.0.1", 0))

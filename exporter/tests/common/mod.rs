@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use railscope_exporter::NetworkAccess;
 use railscope_exporter::sampler::{Machine, SAMPLERS, Sampler};
 
 /// A machine whose `sys`, `proc` and `dev` stand below one directory.
@@ -13,6 +14,7 @@ pub(crate) fn machine(root: &Path) -> Machine {
         procfs: root.join("proc"),
         kmsg: Some(root.join("dev/kmsg")),
         nvml: None,
+        network: NetworkAccess::Recorded(root.join("network")),
     }
 }
 

@@ -22,7 +22,7 @@ pub(super) fn efa_p5() -> Tree {
             function(&mut tree, &port, "0x1d0f", "0x0200", "0x060400", gpu as u8);
             let end = format!("{port}/0000:{:02x}:00.0", bus + 3 + slot);
             if slot == 4 {
-                gpu_function(&mut tree, &end, gpu as u8, gpu as u8);
+                gpu_function(&mut tree, &end, "0x2330", gpu as u8, gpu as u8);
             } else {
                 efa(
                     &mut tree,

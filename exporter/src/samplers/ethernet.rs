@@ -1,0 +1,314 @@
+//! Ethernet NICs: what their drivers count (PFC, discards, PHY, PCIe stalls) and how they are configured.
+
+mod config;
+mod tables;
+
+use std::time::Duration;
+
+use railscope_model::metric::{
+    Metric, NIC_CARRIER, NIC_CARRIER_CHANGES, NIC_GLOBAL_PAUSE_SECONDS, NIC_PAUSE_SECONDS,
+    NIC_PFC_PAUSE_SECONDS,
+};
+use railscope_model::reading::{Labels, NodeReading, Status, Value};
+
+use self::tables::{DRIVERS, Row};
+use super::discovery::{Misses, Schedule};
+use crate::sampler::{Machine, Presence, SampleError, Sampler};
+use crate::sources::ethtool::NicSource;
+use crate::sources::net::{self, Netdev};
+use crate::sources::sysfs::{Buffer, File, Miss, Root};
+
+/// Source label.
+const NAME: &str = "ethernet";
+/// Directions of a link, as label values.
+const DIRECTIONS: [&str; 2] = ["receive", "transmit"];
+
+struct Ethernet {
+    root: Root,
+    network: Box<dyn NicSource>,
+    schedule: Schedule,
+    nics: Vec<Watched>,
+    absent: Option<Miss>,
+    misses: Misses,
+}
+
+/// Builds the sampler.
+pub fn build(machine: &Machine) -> Box<dyn Sampler> {
+    Box::new(Ethernet {
+        root: Root::new(&machine.sysfs),
+        network: machine.network.nics(),
+        schedule: Schedule::default(),
+        nics: Vec::new(),
+        absent: None,
+        misses: Misses::new(NAME),
+    })
+}
+
+impl Sampler for Ethernet {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn period(&self) -> Duration {
+        Duration::from_secs(1)
+    }
+
+    fn sample(&mut self, reading: &mut NodeReading) -> Result<Presence, SampleError> {
+        let mut buffer = [0; 4096];
+        if self.schedule.is_due() {
+            self.absent = self.discover(&mut buffer).err();
+        }
+        if let Some(miss) = self.absent {
+            return Ok(Presence::Absent(miss.into()));
+        }
+        let (network, misses) = (self.network.as_mut(), &mut self.misses);
+        let before = self.nics.len();
+        self.nics
+            .retain_mut(|nic| nic.sample(network, reading, misses, &mut buffer));
+        if self.nics.len() < before {
+            self.schedule.hurry();
+        }
+        misses.end_source(reading);
+        Ok(Presence::Present)
+    }
+}
+
+impl Ethernet {
+    /// Takes up new interfaces, drops those that are gone and has all of them described anew.
+    fn discover(&mut self, buffer: &mut Buffer) -> Result<(), Miss> {
+        let mut known = std::mem::take(&mut self.nics);
+        let found = self
+            .root
+            .open()
+            .and_then(|sysfs| net::ethernet(&sysfs, buffer))?;
+        if found.is_empty() {
+            return Err(Miss::Absent);
+        }
+        for netdev in found {
+            let id = netdev.dir.id();
+            let place = known
+                .iter()
+                .position(|old| old.netdev.nic == netdev.nic && old.id == id);
+            let mut watched = match place {
+                Some(place) => known.swap_remove(place),
+                None => Watched::new(netdev, id),
+            };
+            watched.is_described = false;
+            self.nics.push(watched);
+        }
+        Ok(())
+    }
+}
+
+/// One interface being watched.
+struct Watched {
+    netdev: Netdev,
+    id: Option<(u64, u64)>,
+    labels: Labels,
+    driver: Option<String>,
+    /// It carries RDMA: then the default profile shows it.
+    rdma: Option<String>,
+    /// Present as long as the interface is.
+    kind: File,
+    changes: File,
+    /// State of the link when it was last described.
+    seen: (Option<bool>, Option<u64>),
+    is_described: bool,
+    /// What changes seldom, and counters that cost a question each.
+    about: Vec<(&'static Metric, Labels, Value)>,
+    /// How many counters the driver had when it was asked for their names; none if it has no names.
+    named: Option<usize>,
+    counters: Vec<Counter>,
+    values: Vec<u64>,
+}
+
+/// One series of the driver's counters, and where its values stand.
+struct Counter {
+    row: &'static Row,
+    labels: Labels,
+    places: Vec<usize>,
+}
+
+impl Watched {
+    fn new(netdev: Netdev, id: Option<(u64, u64)>) -> Self {
+        Self {
+            id,
+            labels: Labels::new([&netdev.nic.name]),
+            driver: netdev.driver(),
+            rdma: netdev.rdma_device(),
+            kind: netdev.dir.file("type"),
+            changes: netdev.dir.file("carrier_changes"),
+            seen: (None, None),
+            is_described: false,
+            about: Vec::new(),
+            named: None,
+            counters: Vec::new(),
+            values: Vec::new(),
+            netdev,
+        }
+    }
+
+    /// Reads every value once; false if the interface is gone.
+    fn sample(
+        &mut self,
+        network: &mut dyn NicSource,
+        reading: &mut NodeReading,
+        misses: &mut Misses,
+        buffer: &mut Buffer,
+    ) -> bool {
+        if self.kind.read(buffer, |_| Some(())) == Err(Miss::Absent) {
+            return false;
+        }
+        let carrier = self.carrier(misses, buffer);
+        let changes = misses.keep(self.changes.count(buffer));
+        if !self.is_described || self.seen != (carrier, changes) {
+            self.seen = (carrier, changes);
+            self.is_described = true;
+            self.name_counters(network);
+            self.about = config::about(self, network, misses, buffer);
+        }
+        if let Some(carrier) = carrier {
+            reading.push(&NIC_CARRIER, &self.labels, carrier);
+        }
+        if let Some(changes) = changes {
+            reading.push(&NIC_CARRIER_CHANGES, &self.labels, changes);
+        }
+        for (metric, labels, value) in &self.about {
+            self.push(reading, false, metric, labels, *value);
+        }
+        if let Err(miss) = self.count(network, reading) {
+            if miss == Miss::Absent {
+                // Nobody to ask: a recording without counters, or another network namespace than ours.
+                reading.push_status(NAME, &self.netdev.nic.name, Status::Absent);
+            }
+            misses.note(miss);
+        }
+        misses.end_device(reading, &self.netdev.nic.name);
+        true
+    }
+
+    /// Whether the link is up; none while the interface is switched off (then the kernel says `EINVAL`,
+    /// which must not keep us from asking again, so the file is opened anew each time).
+    fn carrier(&self, misses: &mut Misses, buffer: &mut Buffer) -> Option<bool> {
+        match self.netdev.dir.text("carrier", buffer) {
+            Ok(text) => match text.as_str() {
+                "0" => Some(false),
+                "1" => Some(true),
+                _ => misses.keep(Err(Miss::Unparsed)),
+            },
+            Err(Miss::Unsupported) => None,
+            Err(miss) => misses.keep(Err(miss)),
+        }
+    }
+
+    /// Asks for the names of the driver's counters and finds their rows. Counts change with channels and
+    /// PFC; and as PFC may move from one priority to another and leave the number as it is, names are
+    /// asked for at every description too.
+    fn name_counters(&mut self, network: &mut dyn NicSource) {
+        let names = network.names(&self.netdev.nic);
+        self.named = names.as_ref().ok().map(Vec::len);
+        self.counters = counters(
+            &names.unwrap_or_default(),
+            self.driver.as_deref(),
+            &self.labels,
+        );
+    }
+
+    /// Reads the driver's counters.
+    fn count(
+        &mut self,
+        network: &mut dyn NicSource,
+        reading: &mut NodeReading,
+    ) -> Result<(), Miss> {
+        network.values(&self.netdev.nic, &mut self.values)?;
+        if self.named != Some(self.values.len()) {
+            self.name_counters(network);
+            network.values(&self.netdev.nic, &mut self.values)?;
+            if self.named != Some(self.values.len()) {
+                return Err(Miss::Failed);
+            }
+        }
+        let mut paused = [None::<u64>; 2];
+        for counter in &self.counters {
+            let places = counter.places.iter();
+            let count = places
+                .filter_map(|place| self.values.get(*place))
+                .fold(0_u64, |sum, value| sum.saturating_add(*value));
+            let value = counter.row.unit.value(count);
+            self.push(
+                reading,
+                counter.row.full,
+                counter.row.metric,
+                &counter.labels,
+                value,
+            );
+            let durations = [&NIC_PFC_PAUSE_SECONDS, &NIC_GLOBAL_PAUSE_SECONDS];
+            if durations.contains(&counter.row.metric) {
+                let of = |word: &&str| counter.row.labels.last() == Some(word);
+                if let Some(place) = DIRECTIONS.iter().position(of) {
+                    paused[place] = Some(paused[place].unwrap_or(0).saturating_add(count));
+                }
+            }
+        }
+        for (direction, micros) in DIRECTIONS.into_iter().zip(paused) {
+            if let Some(micros) = micros {
+                let value = tables::Unit::Micro.value(micros);
+                let labels = self.labels.with(direction);
+                self.push(reading, false, &NIC_PAUSE_SECONDS, &labels, value);
+            }
+        }
+        Ok(())
+    }
+
+    fn push(
+        &self,
+        reading: &mut NodeReading,
+        full: bool,
+        metric: &'static Metric,
+        labels: &Labels,
+        value: Value,
+    ) {
+        if full || self.rdma.is_none() {
+            reading.push_full(metric, labels, value);
+        } else {
+            reading.push(metric, labels, value);
+        }
+    }
+
+    /// Whether the driver's own counters already give this metric.
+    fn counts(&self, metric: &Metric) -> bool {
+        self.counters
+            .iter()
+            .any(|counter| counter.row.metric == metric)
+    }
+}
+
+/// The series that a driver's counters become.
+fn counters(names: &[String], driver: Option<&str>, nic: &Labels) -> Vec<Counter> {
+    let rows = || {
+        let drivers = DRIVERS.iter();
+        let known = drivers.filter(|known| driver.is_none_or(|name| known.name == name));
+        known.flat_map(|known| known.rows)
+    };
+    let mut found: Vec<Counter> = Vec::new();
+    for (place, name) in names.iter().enumerate() {
+        let mut rows = rows().filter_map(|row| Some((row, row.number(name)?)));
+        // Of two counters of one name nobody can tell which is meant: the first stands.
+        let Some((row, number)) = rows.next().filter(|_| !names[..place].contains(name)) else {
+            continue;
+        };
+        let words = row.labels.iter();
+        let words = words.map(|word| if *word == "#" { number } else { word });
+        let labels = Labels::new(nic.values().chain(words));
+        let same = |other: &&mut Counter| other.row.metric == row.metric && other.labels == labels;
+        match found.iter_mut().find(same) {
+            Some(counter) => counter.places.push(place),
+            None => found.push(Counter {
+                row,
+                labels,
+                places: vec![place],
+            }),
+        }
+    }
+    found
+}

@@ -1,0 +1,293 @@
+//! The kernel's answers: ethtool by ioctl and netlink, data centre bridging by its own netlink.
+
+use super::ioctl::Ioctl;
+use super::{Bridging, Fec, Nic, NicSource, PRIORITIES, Pause};
+use crate::sources::netlink::{Attributes, Request, Socket, fixed};
+use crate::sources::sysfs::Miss;
+
+/// `uapi/linux/genetlink.h`: the family that knows the others.
+mod control {
+    pub(super) const FAMILY: u16 = 0x10;
+    pub(super) const GET_FAMILY: u8 = 3;
+    pub(super) const FAMILY_ID: u16 = 1;
+    pub(super) const FAMILY_NAME: u16 = 2;
+}
+
+/// `uapi/linux/ethtool_netlink.h`.
+mod ethnl {
+    pub(super) const LINKSTATE_GET: u8 = 6;
+    pub(super) const PAUSE_GET: u8 = 21;
+    pub(super) const FEC_GET: u8 = 29;
+    /// The request header, the same in every message.
+    pub(super) const HEADER: u16 = 1;
+    pub(super) const HEADER_NAME: u16 = 2;
+    pub(super) const HEADER_FLAGS: u16 = 3;
+    /// `ETHTOOL_FLAG_STATS`.
+    pub(super) const WITH_STATISTICS: u32 = 1 << 2;
+    pub(super) const LINKSTATE_LINK: u16 = 2;
+    pub(super) const LINKSTATE_EXT_STATE: u16 = 5;
+    pub(super) const PAUSE_RX: u16 = 3;
+    pub(super) const PAUSE_TX: u16 = 4;
+    pub(super) const PAUSE_STATS: u16 = 5;
+    pub(super) const PAUSE_STAT_TX_FRAMES: u16 = 2;
+    pub(super) const PAUSE_STAT_RX_FRAMES: u16 = 3;
+    pub(super) const FEC_ACTIVE: u16 = 4;
+    pub(super) const FEC_STATS: u16 = 5;
+    pub(super) const FEC_STAT_CORRECTED: u16 = 2;
+    pub(super) const FEC_STAT_UNCORRECTABLE: u16 = 3;
+    pub(super) const FEC_STAT_CORRECTED_BITS: u16 = 4;
+}
+
+/// `uapi/linux/dcbnl.h`.
+mod dcb {
+    /// `RTM_GETDCB`.
+    pub(super) const GET: u16 = 78;
+    pub(super) const IEEE_GET: u8 = 21;
+    pub(super) const IFNAME: u16 = 1;
+    pub(super) const IEEE: u16 = 13;
+    pub(super) const IEEE_PFC: u16 = 2;
+    pub(super) const IEEE_APP_TABLE: u16 = 3;
+    /// `IEEE_8021QAZ_APP_SEL_DSCP`.
+    pub(super) const SELECTOR_DSCP: u8 = 5;
+    /// Offsets in `struct ieee_pfc`.
+    pub(super) const PFC_ENABLED: usize = 1;
+    pub(super) const PFC_REQUESTS: usize = 8;
+    pub(super) const PFC_INDICATIONS: usize = 72;
+}
+
+/// `enum ethtool_link_ext_state`, by number.
+const DOWN_REASONS: &[&str] = &[
+    "autonegotiation",
+    "link_training_failure",
+    "link_logical_mismatch",
+    "bad_signal_integrity",
+    "no_cable",
+    "cable_issue",
+    "eeprom_issue",
+    "calibration_failure",
+    "power_budget_exceeded",
+    "overheat",
+    "module",
+];
+
+/// Link mode bits that name a forward error correction (`ETHTOOL_LINK_MODE_FEC_*_BIT`).
+const FEC_MODES: &[(u32, &str)] = &[(49, "off"), (50, "rs"), (51, "baser"), (74, "llrs")];
+
+/// The kernel. Sockets are opened at the first question, in the network namespace of the asking thread.
+#[derive(Default)]
+pub struct Kernel {
+    ioctl: Option<Ioctl>,
+    generic: Option<(Socket, u16)>,
+    route: Option<Socket>,
+}
+
+impl NicSource for Kernel {
+    fn names(&mut self, nic: &Nic) -> Result<Vec<String>, Miss> {
+        Ok(self.ioctl(nic)?.names(&nic.name)?)
+    }
+
+    fn values(&mut self, nic: &Nic, into: &mut Vec<u64>) -> Result<(), Miss> {
+        Ok(self.ioctl(nic)?.values(&nic.name, into)?)
+    }
+
+    fn pause(&mut self, nic: &Nic) -> Result<Pause, Miss> {
+        self.ethtool(nic, ethnl::PAUSE_GET, |found| {
+            let on = |kind| found.get(kind)?.byte().map(|byte| byte != 0);
+            let frames = |kind| found.inside(ethnl::PAUSE_STATS)?.get(kind)?.long();
+            Some(Pause {
+                receive: on(ethnl::PAUSE_RX)?,
+                transmit: on(ethnl::PAUSE_TX)?,
+                received_frames: frames(ethnl::PAUSE_STAT_RX_FRAMES),
+                transmitted_frames: frames(ethnl::PAUSE_STAT_TX_FRAMES),
+            })
+        })
+    }
+
+    fn fec(&mut self, nic: &Nic) -> Result<Fec, Miss> {
+        self.ethtool(nic, ethnl::FEC_GET, |found| {
+            let bit = found.get(ethnl::FEC_ACTIVE).and_then(|found| found.word());
+            // The total stands before the lanes.
+            let total = |kind| found.inside(ethnl::FEC_STATS)?.get(kind)?.long();
+            Some(Fec {
+                active: bit.and_then(fec_mode),
+                corrected_blocks: total(ethnl::FEC_STAT_CORRECTED),
+                uncorrectable_blocks: total(ethnl::FEC_STAT_UNCORRECTABLE),
+                corrected_bits: total(ethnl::FEC_STAT_CORRECTED_BITS),
+            })
+        })
+    }
+
+    fn bridging(&mut self, nic: &Nic) -> Result<Bridging, Miss> {
+        self.ioctl(nic)?;
+        let socket = match &mut self.route {
+            Some(socket) => socket,
+            none => none.insert(Socket::route()?),
+        };
+        let request = Request::new(dcb::GET, &[0, dcb::IEEE_GET, 0, 0]);
+        let mut answer = None;
+        socket.ask(request.text(dcb::IFNAME, &nic.name), |message| {
+            answer = message.payload.get(4..).and_then(bridging);
+        })?;
+        answer.ok_or(Miss::Unsupported)
+    }
+
+    fn down_reason(&mut self, nic: &Nic) -> Result<Option<&'static str>, Miss> {
+        self.ethtool(nic, ethnl::LINKSTATE_GET, |found| {
+            let byte = |kind| found.get(kind)?.byte();
+            let up = byte(ethnl::LINKSTATE_LINK)? != 0;
+            let reason = byte(ethnl::LINKSTATE_EXT_STATE).map(|state| {
+                DOWN_REASONS
+                    .get(usize::from(state))
+                    .map_or("other", |word| word)
+            });
+            Some(reason.filter(|_| !up))
+        })
+    }
+}
+
+impl Kernel {
+    /// The ioctl socket, once it is certain that the name means the interface that is asked for.
+    fn ioctl(&mut self, nic: &Nic) -> Result<&mut Ioctl, Miss> {
+        let index = nic.index.ok_or(Miss::Absent)?;
+        let ioctl = match &mut self.ioctl {
+            Some(ioctl) => ioctl,
+            none => none.insert(Ioctl::open()?),
+        };
+        // sysfs shows the namespace in which it was mounted, which need not be ours.
+        if ioctl.index(&nic.name)? != index {
+            return Err(Miss::Absent);
+        }
+        Ok(ioctl)
+    }
+
+    /// Asks one question of ethtool's netlink family.
+    fn ethtool<T>(
+        &mut self,
+        nic: &Nic,
+        command: u8,
+        read: impl Fn(&Attributes<'_>) -> Option<T>,
+    ) -> Result<T, Miss> {
+        self.ioctl(nic)?;
+        let (socket, family) = match &mut self.generic {
+            Some(known) => known,
+            none => {
+                let mut socket = Socket::generic()?;
+                let family = family(&mut socket, "ethtool")?;
+                none.insert((socket, family))
+            }
+        };
+        let request = Request::new(*family, &[command, 1, 0, 0]).nest(ethnl::HEADER, |header| {
+            header
+                .text(ethnl::HEADER_NAME, &nic.name)
+                .attribute(ethnl::HEADER_FLAGS, &ethnl::WITH_STATISTICS.to_ne_bytes())
+        });
+        let mut answer = None;
+        socket.ask(request, |message| {
+            let attributes = message.payload.get(4..).map(Attributes);
+            answer = attributes.and_then(|found| read(&found));
+        })?;
+        answer.ok_or(Miss::Unparsed)
+    }
+}
+
+/// The number of a generic netlink family; it never changes while the kernel runs.
+fn family(socket: &mut Socket, name: &str) -> Result<u16, Miss> {
+    let request = Request::new(control::FAMILY, &[control::GET_FAMILY, 1, 0, 0]);
+    let mut id = None;
+    socket.ask(request.text(control::FAMILY_NAME, name), |message| {
+        let attributes = message.payload.get(4..).map(Attributes);
+        let found = attributes.and_then(|found| found.get(control::FAMILY_ID));
+        id = found.and_then(|found| found.short());
+    })?;
+    id.ok_or(Miss::Absent)
+}
+
+fn fec_mode(bit: u32) -> Option<&'static str> {
+    let (_, word) = FEC_MODES.iter().find(|(mode, _)| *mode == bit)?;
+    Some(word)
+}
+
+/// The attributes of an `IEEE_GET` answer.
+fn bridging(attributes: &[u8]) -> Option<Bridging> {
+    let ieee = Attributes(attributes).inside(dcb::IEEE)?;
+    let pfc = ieee.get(dcb::IEEE_PFC)?.value;
+    let enabled = *pfc.get(dcb::PFC_ENABLED)?;
+    let counts = |at: usize| {
+        let mut counts = [0; PRIORITIES];
+        for (priority, count) in counts.iter_mut().enumerate() {
+            *count = u64::from_ne_bytes(fixed(pfc, at + 8 * priority)?);
+        }
+        Some(counts)
+    };
+    // `struct dcb_app`: selector, priority, protocol.
+    let mut table = ieee.inside(dcb::IEEE_APP_TABLE);
+    let has_dscp_table = table
+        .as_mut()
+        .map(|table| table.any(|app| app.byte() == Some(dcb::SELECTOR_DSCP)));
+    Some(Bridging {
+        pfc_enabled: std::array::from_fn(|priority| enabled >> priority & 1 == 1),
+        pfc_requests: counts(dcb::PFC_REQUESTS)?,
+        pfc_indications: counts(dcb::PFC_INDICATIONS)?,
+        has_dscp_table,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// An attribute as the kernel writes it.
+    fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+        let length = 4 + u16::try_from(value.len()).expect("short");
+        let mut bytes = [length.to_ne_bytes(), kind.to_ne_bytes()].concat();
+        bytes.extend(value);
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+        bytes
+    }
+
+    fn answer(enabled: u8, apps: &[[u8; 4]]) -> Vec<u8> {
+        let mut pfc = vec![8, enabled, 0, 0, 0, 0, 0, 0];
+        for count in 0..16_u64 {
+            pfc.extend((100 + count).to_ne_bytes());
+        }
+        let table: Vec<u8> = apps.iter().flat_map(|app| attribute(1, app)).collect();
+        let ieee = [
+            attribute(dcb::IEEE_PFC, &pfc),
+            attribute(dcb::IEEE_APP_TABLE | 0x8000, &table),
+        ];
+        [
+            attribute(dcb::IFNAME, b"eth0\0"),
+            attribute(dcb::IEEE, &ieee.concat()),
+        ]
+        .concat()
+    }
+
+    #[test]
+    fn pfc_is_a_mask_and_two_rows_of_counts() {
+        let read = bridging(&answer(0b1000, &[[1, 3, 0x15, 0x89]])).expect("an answer");
+        let enabled: Vec<_> = (0..8).filter(|place| read.pfc_enabled[*place]).collect();
+        assert_eq!(enabled, [3]);
+        assert_eq!((read.pfc_requests[3], read.pfc_indications[3]), (103, 111));
+        assert_eq!(read.has_dscp_table, Some(false));
+        let read = bridging(&answer(0, &[[1, 3, 0, 0], [5, 3, 26, 0]])).expect("an answer");
+        assert_eq!(read.has_dscp_table, Some(true));
+    }
+
+    #[test]
+    fn an_answer_that_is_cut_short_is_none() {
+        let whole = answer(0b1000, &[]);
+        assert!(bridging(&whole).is_some());
+        let pfc_ends = whole.len() - 4;
+        for length in 0..pfc_ends {
+            assert_eq!(bridging(&whole[..length]), None, "{length}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_answer_makes_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            bridging(&bytes);
+        }
+    }
+}

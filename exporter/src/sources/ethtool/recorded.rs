@@ -1,0 +1,192 @@
+//! Recordings of what `ethtool` and `dcb` print, in place of a kernel.
+
+use std::path::Path;
+
+use super::{Bridging, Fec, Nic, NicSource, PRIORITIES, Pause};
+use crate::sources::sysfs::{Miss, Root};
+
+/// Recordings below a directory, one directory for each interface:
+///
+/// | file | as printed by |
+/// |---|---|
+/// | `stats` | `ethtool -S IF` |
+/// | `pause` | `ethtool -I -a IF` |
+/// | `fec` | `ethtool -I --show-fec IF` |
+/// | `pfc` | `dcb -s pfc show dev IF` |
+/// | `app` | `dcb app show dev IF` |
+pub struct Recorded(Root);
+
+impl Recorded {
+    /// Names the directory; touches nothing.
+    pub fn new(root: &Path) -> Self {
+        Self(Root::new(root))
+    }
+
+    fn text(&self, nic: &Nic, file: &str) -> Result<String, Miss> {
+        self.0.open()?.dir(&nic.name)?.long_text(file)
+    }
+}
+
+impl NicSource for Recorded {
+    fn names(&mut self, nic: &Nic) -> Result<Vec<String>, Miss> {
+        let rows = counters(&self.text(nic, "stats")?).ok_or(Miss::Unparsed)?;
+        Ok(rows.into_iter().map(|(name, _)| name).collect())
+    }
+
+    fn values(&mut self, nic: &Nic, into: &mut Vec<u64>) -> Result<(), Miss> {
+        let rows = counters(&self.text(nic, "stats")?).ok_or(Miss::Unparsed)?;
+        into.clear();
+        into.extend(rows.into_iter().map(|(_, value)| value));
+        Ok(())
+    }
+
+    fn pause(&mut self, nic: &Nic) -> Result<Pause, Miss> {
+        let text = self.text(nic, "pause")?;
+        let on = |key| match value(&text, key)? {
+            "on" => Some(true),
+            "off" => Some(false),
+            _ => None,
+        };
+        Ok(Pause {
+            receive: on("RX").ok_or(Miss::Unparsed)?,
+            transmit: on("TX").ok_or(Miss::Unparsed)?,
+            received_frames: number(&text, "rx_pause_frames")?,
+            transmitted_frames: number(&text, "tx_pause_frames")?,
+        })
+    }
+
+    fn fec(&mut self, nic: &Nic) -> Result<Fec, Miss> {
+        let text = self.text(nic, "fec")?;
+        let active = match value(&text, "Active FEC encoding") {
+            None => None,
+            Some("Off" | "None") => Some("off"),
+            Some("RS") => Some("rs"),
+            Some("BaseR") => Some("baser"),
+            Some("LLRS") => Some("llrs"),
+            Some(_) => return Err(Miss::Unparsed),
+        };
+        Ok(Fec {
+            active,
+            corrected_blocks: number(&text, "corrected_blocks")?,
+            uncorrectable_blocks: number(&text, "uncorrectable_blocks")?,
+            corrected_bits: number(&text, "corrected_bits")?,
+        })
+    }
+
+    fn bridging(&mut self, nic: &Nic) -> Result<Bridging, Miss> {
+        let text = self.text(nic, "pfc")?;
+        let enabled = row(&text, "prio-pfc", |word| match word {
+            "on" => Some(1),
+            "off" => Some(0),
+            _ => None,
+        });
+        let count = |word: &str| word.parse().ok();
+        let app = match self.text(nic, "app") {
+            Ok(text) => Some(text.lines().any(|line| line.starts_with("dscp-prio "))),
+            Err(Miss::Absent) => None,
+            Err(miss) => return Err(miss),
+        };
+        Ok(Bridging {
+            pfc_enabled: enabled.ok_or(Miss::Unparsed)?.map(|on| on == 1),
+            pfc_requests: row(&text, "requests", count).ok_or(Miss::Unparsed)?,
+            pfc_indications: row(&text, "indications", count).ok_or(Miss::Unparsed)?,
+            has_dscp_table: app,
+        })
+    }
+
+    fn down_reason(&mut self, _nic: &Nic) -> Result<Option<&'static str>, Miss> {
+        Err(Miss::Absent)
+    }
+}
+
+/// The lines `     rx_packets: 17` behind the heading; none if there is no heading or another line.
+fn counters(text: &str) -> Option<Vec<(String, u64)>> {
+    let mut lines = text.lines();
+    lines.find(|line| line.trim() == "NIC statistics:")?;
+    let rows = lines.filter(|line| !line.trim().is_empty());
+    let row = |line: &str| {
+        let (name, value) = line.trim().rsplit_once(':')?;
+        Some((name.to_owned(), value.trim().parse().ok()?))
+    };
+    rows.map(row).collect()
+}
+
+/// The value of the line `key:  value`.
+fn value<'a>(text: &'a str, key: &str) -> Option<&'a str> {
+    let mut lines = text.lines().filter_map(|line| line.split_once(':'));
+    let (_, value) = lines.find(|(name, _)| name.trim() == key)?;
+    Some(value.trim())
+}
+
+/// The number of a line that may be missing.
+fn number(text: &str, key: &str) -> Result<Option<u64>, Miss> {
+    let word = value(text, key);
+    word.map(|word| word.parse().map_err(|_| Miss::Unparsed))
+        .transpose()
+}
+
+/// The line `key 0:off 1:off … 7:on`: one value for each priority.
+fn row(text: &str, key: &str, parse: impl Fn(&str) -> Option<u64>) -> Option<[u64; PRIORITIES]> {
+    let line = text
+        .lines()
+        .find_map(|line| line.trim().strip_prefix(key)?.strip_prefix(' '))?;
+    let mut values = [None; PRIORITIES];
+    for word in line.split_whitespace() {
+        let (priority, value) = word.split_once(':')?;
+        *values.get_mut(priority.parse::<usize>().ok()?)? = Some(parse(value)?);
+    }
+    let mut complete = [0; PRIORITIES];
+    for (to, from) in complete.iter_mut().zip(values) {
+        *to = from?;
+    }
+    Some(complete)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_lines_with_any_name_and_a_whole_number() {
+        let rows = |text| {
+            let rows = counters(text)?.into_iter();
+            Some(
+                rows.map(|(name, value)| format!("{name}={value}"))
+                    .collect::<Vec<_>>()
+                    .join(" "),
+            )
+        };
+        for (text, expected) in [
+            (
+                "# ethtool -S eth0\nNIC statistics:\n     rx: 1\n     port.rx_dropped: 12028\n     two words: 3\n     [0]: tx: 4\n",
+                Some("rx=1 port.rx_dropped=12028 two words=3 [0]: tx=4".to_owned()),
+            ),
+            ("NIC statistics:\n", Some(String::new())),
+            ("NIC statistics:\n  rx: -1\n", None),
+            ("NIC statistics:\n  rx\n", None),
+            ("ERROR: 1sys\n", None),
+            ("", None),
+        ] {
+            assert_eq!(rows(text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_row_has_one_value_for_each_priority() {
+        let parse = |word: &str| word.parse().ok();
+        let whole = "pfc-cap 8\nrequests 0:0 1:1 2:2 3:9 4:0 5:0 6:0 7:7 \n";
+        assert_eq!(
+            row(whole, "requests", parse),
+            Some([0, 1, 2, 9, 0, 0, 0, 7])
+        );
+        for bad in [
+            "requests 0:0 1:1",
+            "requests 0:0 1:1 2:2 3:9 4:0 5:0 6:0 8:7",
+            "requests 0:0 1:1 2:2 3:9 4:0 5:0 6:0 7:x",
+            "requests2 0:0",
+            "",
+        ] {
+            assert_eq!(row(bad, "requests", parse), None, "{bad:?}");
+        }
+    }
+}

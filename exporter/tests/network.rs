@@ -1,0 +1,142 @@
+//! The kernel's own answers: ethtool and netlink on real interfaces, beside what `ethtool` prints.
+#![allow(clippy::expect_used, clippy::panic, reason = "tests")]
+
+#[path = "common/namespace.rs"]
+mod namespace;
+
+use std::fs;
+use std::process::Command;
+use std::time::Instant;
+
+use namespace::Namespace;
+use railscope_exporter::sources::ethtool::{Kernel, Nic, NicSource};
+use railscope_exporter::sources::sysfs::Miss;
+
+fn nic(name: &str, index: &str) -> Nic {
+    Nic {
+        name: name.to_owned(),
+        index: index.trim().parse().ok(),
+    }
+}
+
+/// `ethtool -S` as names and values.
+fn printed(text: &str) -> Vec<(String, u64)> {
+    let rows = text
+        .lines()
+        .filter_map(|line| line.trim().rsplit_once(": "));
+    rows.filter_map(|(name, value)| Some((name.to_owned(), value.parse().ok()?)))
+        .collect()
+}
+
+fn has_ethtool(test: &str) -> bool {
+    let there = Command::new("ethtool").arg("--version").output().is_ok();
+    if !there {
+        eprintln!("SKIPPED: {test}: no ethtool command");
+    }
+    there
+}
+
+#[test]
+fn a_veth_counts_what_ethtool_prints() {
+    let test = "a_veth_counts_what_ethtool_prints";
+    let Some(namespace) = Namespace::new(test, "veth") else {
+        return;
+    };
+    namespace.ip("link add left type veth peer name right");
+    namespace.ip("link set left up");
+    namespace.ip("link set right up");
+    let left = nic("left", &namespace.output("cat /sys/class/net/left/ifindex"));
+    let (names, values) = namespace.inside(|| {
+        let mut kernel = Kernel::default();
+        let mut values = Vec::new();
+        kernel.values(&left, &mut values).expect("values");
+        (kernel.names(&left).expect("names"), values)
+    });
+    assert_eq!(names.len(), values.len());
+    assert_eq!(names.first().map(String::as_str), Some("peer_ifindex"));
+    let peer = namespace.output("cat /sys/class/net/right/ifindex");
+    assert_eq!(Some(values[0].to_string().as_str()), Some(peer.trim()));
+    if has_ethtool(test) {
+        let expected = printed(&namespace.output("ethtool -S left"));
+        assert_eq!(names.into_iter().zip(values).collect::<Vec<_>>(), expected);
+    }
+}
+
+#[test]
+fn what_a_driver_lacks_is_unsupported_and_what_is_not_there_is_absent() {
+    let test = "what_a_driver_lacks_is_unsupported_and_what_is_not_there_is_absent";
+    let Some(namespace) = Namespace::new(test, "lacks") else {
+        return;
+    };
+    namespace.ip("link add left type veth peer name right");
+    let index = namespace.output("cat /sys/class/net/left/ifindex");
+    let left = nic("left", &index);
+    namespace.inside(|| {
+        let mut kernel = Kernel::default();
+        // The kernel refuses each of these after it has understood the question.
+        assert_eq!(kernel.pause(&left), Err(Miss::Unsupported));
+        assert_eq!(kernel.fec(&left), Err(Miss::Unsupported));
+        assert_eq!(kernel.bridging(&left), Err(Miss::Unsupported));
+        // Down, as its peer is, and the driver names no reason.
+        assert_eq!(kernel.down_reason(&left), Ok(None));
+        assert_eq!(kernel.names(&nic("lo", "1")), Err(Miss::Unsupported));
+        assert_eq!(kernel.names(&nic("nothing", "1")), Err(Miss::Absent));
+        let long = nic("a-name-that-is-far-too-long", "1");
+        assert_eq!(kernel.names(&long), Err(Miss::Absent));
+    });
+    // The same name elsewhere, and a name out of a tree of files, are other interfaces.
+    let other = nic("left", &format!("{}1", index.trim()));
+    let unknown = nic("left", "");
+    namespace.inside(|| {
+        let mut kernel = Kernel::default();
+        assert_eq!(kernel.names(&other), Err(Miss::Absent));
+        assert_eq!(kernel.names(&unknown), Err(Miss::Absent));
+    });
+}
+
+#[test]
+fn the_interfaces_of_this_machine_count_what_ethtool_prints() {
+    let test = "the_interfaces_of_this_machine_count_what_ethtool_prints";
+    if !has_ethtool(test) {
+        return;
+    }
+    let mut compared = 0;
+    for entry in fs::read_dir("/sys/class/net").into_iter().flatten() {
+        let entry = entry.expect("an interface");
+        let name = entry.file_name().into_string().expect("a name");
+        let Ok(index) = fs::read_to_string(entry.path().join("ifindex")) else {
+            continue;
+        };
+        let this = nic(&name, &index);
+        let mut kernel = Kernel::default();
+        let Ok(names) = kernel.names(&this) else {
+            continue;
+        };
+        let before = printed(&ethtool(&name));
+        let begun = Instant::now();
+        let mut values = Vec::new();
+        kernel.values(&this, &mut values).expect("values");
+        let took = begun.elapsed();
+        let after = printed(&ethtool(&name));
+        println!("{name}: {} counters in {took:?}", names.len());
+        assert_eq!(names.len(), before.len(), "{name}");
+        for (place, (counter, value)) in names.iter().zip(values).enumerate() {
+            assert_eq!(counter, &before[place].0, "{name}");
+            // It may count between the three reads.
+            let range = before[place].1..=after[place].1;
+            assert!(
+                range.contains(&value),
+                "{name} {counter}: {value} {range:?}"
+            );
+        }
+        compared += 1;
+    }
+    if compared == 0 {
+        eprintln!("SKIPPED: {test}: no interface with counters");
+    }
+}
+
+fn ethtool(name: &str) -> String {
+    let run = Command::new("ethtool").args(["-S", name]).output();
+    String::from_utf8_lossy(&run.expect("ethtool").stdout).into_owned()
+}
