@@ -99,6 +99,7 @@ fn machine(library: PathBuf, worker: Vec<PathBuf>) -> Machine {
             worker,
             period: Duration::from_secs(1),
         }),
+        jitter_probe: false,
     }
 }
 

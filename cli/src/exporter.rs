@@ -51,6 +51,9 @@ pub(crate) struct ExporterArgs {
     /// Leave GPUs out.
     #[arg(long = "no-nvml", env = "RAILSCOPE_NO_NVML")]
     no_nvml: bool,
+    /// Leave out the thread on each NUMA node that watches how late timers fire.
+    #[arg(long = "no-jitter-probe", env = "RAILSCOPE_NO_JITTER_PROBE")]
+    no_jitter_probe: bool,
     /// Name of the node, in place of its host name.
     #[arg(long = "node.name", env = "RAILSCOPE_NODE_NAME")]
     node_name: Option<String>,
@@ -120,6 +123,7 @@ fn config(args: ExporterArgs) -> anyhow::Result<Config> {
             sysfs: args.sysfs,
             procfs: args.procfs,
             nvml,
+            jitter_probe: !args.no_jitter_probe,
         },
         node_name: args.node_name,
         limits: Limits::default(),

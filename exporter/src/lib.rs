@@ -23,6 +23,7 @@
 //!         worker: vec![std::env::current_exe()?, "nvml-worker".into()],
 //!         period: Duration::from_secs(5),
 //!     }),
+//!     jitter_probe: true,
 //! };
 //! // Samplers have threads of their own; the server runs on the caller's tokio runtime.
 //! let exporter = Arc::new(Exporter::start(machine)?);

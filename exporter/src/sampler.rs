@@ -16,6 +16,9 @@ pub struct Machine {
     pub procfs: PathBuf,
     /// How to reach NVML; none leaves GPUs out.
     pub nvml: Option<NvmlAccess>,
+    /// Whether to watch timers on each NUMA node, with a thread that wakes up to 1000 times a second.
+    /// Several exporters in one process, or on a machine that is not the one below the roots, leave it out.
+    pub jitter_probe: bool,
 }
 
 /// How to reach NVML. The library runs in a child process, so that a driver that hangs or crashes
@@ -73,9 +76,12 @@ pub type Build = fn(&Machine) -> Box<dyn Sampler>;
 pub const SAMPLERS: &[Build] = &[
     samplers::gpu::build,
     samplers::host::build,
+    samplers::jitter::build,
     samplers::pcie::build,
     samplers::placement::build,
     samplers::rdma::build,
+    samplers::scheduler::build,
+    samplers::storage::build,
 ];
 
 /// Samples every source of a machine once, in this thread, and puts the samples in page order: what

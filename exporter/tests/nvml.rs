@@ -22,6 +22,7 @@ fn exporter(worker: &[&str]) -> Exporter {
             worker: worker.iter().map(PathBuf::from).collect(),
             period: Duration::from_secs(1),
         }),
+        jitter_probe: false,
     };
     Exporter::start_samplers(vec![gpu::build(&machine)], Limits::default(), None)
         .expect("a thread starts")
@@ -100,6 +101,7 @@ fn without_nvml_the_source_is_absent() {
         sysfs: PathBuf::new(),
         procfs: PathBuf::new(),
         nvml: None,
+        jitter_probe: false,
     };
     let samplers = vec![gpu::build(&machine)];
     let exporter = Exporter::start_samplers(samplers, Limits::default(), None);

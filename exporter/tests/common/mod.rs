@@ -12,6 +12,7 @@ pub(crate) fn machine(root: &Path) -> Machine {
         sysfs: root.join("sys"),
         procfs: root.join("proc"),
         nvml: None,
+        jitter_probe: false,
     }
 }
 
