@@ -1,4 +1,5 @@
 //! What holds for every page: what is written reads back, and no text makes the parser panic or lose a line.
+#![allow(clippy::expect_used, reason = "tests")]
 
 use std::sync::Arc;
 

@@ -213,12 +213,15 @@ impl Route {
                 ..Self::default()
             };
         };
+        // A bond or VLAN hangs nowhere; the RDMA device under it does.
+        let device = nvme::rdma_device(sysfs, &netdev, buffer);
         let hardware = sysfs.dir("class/net").and_then(|net| net.dir(&netdev));
         let hardware = hardware.and_then(|dir| dir.dir("device")).ok();
         let function = hardware.as_ref().and_then(Function::of);
+        let function = function.or_else(|| device.as_ref()?.function.clone());
         let numa_node = function.as_ref().and_then(|it| it.numa_node(buffer));
         Self {
-            device: nvme::rdma_device(sysfs, &netdev, buffer).unwrap_or_default(),
+            device: device.map_or_else(String::new, |device| device.name),
             pci: function.map_or_else(String::new, |it| it.address.to_string()),
             numa_node: numa_node.map_or_else(String::new, |node| node.to_string()),
             address,

@@ -89,7 +89,7 @@ impl FabricsAddress {
 }
 
 /// The RDMA device under an interface, through VLANs and bonds; none if there are several.
-pub fn rdma_device(sysfs: &Dir, netdev: &str, buffer: &mut Buffer) -> Option<String> {
+pub fn rdma_device(sysfs: &Dir, netdev: &str, buffer: &mut Buffer) -> Option<rdma::Device> {
     let mut stack = vec![netdev.to_owned()];
     let mut level = stack.clone();
     for _ in 1..DEEPEST_STACK {
@@ -111,7 +111,7 @@ pub fn rdma_device(sysfs: &Dir, netdev: &str, buffer: &mut Buffer) -> Option<Str
         })
     });
     let device = found.next()?;
-    found.next().is_none().then_some(device.name)
+    found.next().is_none().then_some(device)
 }
 
 /// Interfaces right below one: the ports of a bond, what a VLAN rides on.
