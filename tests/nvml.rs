@@ -101,6 +101,7 @@ fn machine(library: PathBuf, worker: Vec<PathBuf>) -> Machine {
             period: Duration::from_secs(1),
         }),
         network: NetworkAccess::kernel(),
+        jitter_probe: false,
     }
 }
 

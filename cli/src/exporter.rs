@@ -74,6 +74,9 @@ pub(crate) struct ExporterArgs {
         env = "RAILSCOPE_PATH_NETWORK_RECORDINGS"
     )]
     network_recordings: Option<PathBuf>,
+    /// Leave out the thread on each NUMA node that watches how late timers fire.
+    #[arg(long = "no-jitter-probe", env = "RAILSCOPE_NO_JITTER_PROBE")]
+    no_jitter_probe: bool,
     /// Name of the node, in place of its host name.
     #[arg(long = "node.name", env = "RAILSCOPE_NODE_NAME")]
     node_name: Option<String>,
@@ -151,6 +154,7 @@ fn config(args: ExporterArgs) -> anyhow::Result<Config> {
             kmsg: Some(args.kmsg),
             nvml,
             network,
+            jitter_probe: !args.no_jitter_probe,
         },
         node_name: args.node_name,
         limits: Limits::default(),

@@ -25,6 +25,7 @@
 //!         period: Duration::from_secs(5),
 //!     }),
 //!     network: NetworkAccess::kernel(),
+//!     jitter_probe: true,
 //! };
 //! // Samplers have threads of their own; the server runs on the caller's tokio runtime.
 //! let exporter = Arc::new(Exporter::start(machine)?);

@@ -170,7 +170,12 @@ impl Exporter {
         reading.push(&EXPORTER_DROPPED, &Labels::default(), dropped);
         let counts = PROFILES.map(|(name, profile)| {
             let shown = |sample: &&Sample| sample.profile <= profile;
-            let others = reading.samples().iter().filter(shown).count();
+            let others: usize = reading
+                .samples()
+                .iter()
+                .filter(shown)
+                .map(Sample::series)
+                .sum();
             (name, (others + PROFILES.len()) as u64)
         });
         for (name, count) in counts {
@@ -295,9 +300,9 @@ fn rewrite(reading: &NodeReading, labels: impl Fn(&Sample) -> Option<Labels>) ->
             continue;
         };
         if sample.profile == Profile::Full {
-            out.push_full(sample.metric, &labels, sample.value);
+            out.push_full(sample.metric, &labels, sample.value.clone());
         } else {
-            out.push(sample.metric, &labels, sample.value);
+            out.push(sample.metric, &labels, sample.value.clone());
         }
     }
     out

@@ -21,6 +21,9 @@ pub struct Machine {
     pub nvml: Option<NvmlAccess>,
     /// Where to ask for what network drivers count, and for neighbours.
     pub network: NetworkAccess,
+    /// Whether to watch timers on each NUMA node, with a thread that wakes up to 1000 times a second.
+    /// Several exporters in one process, or on a machine that is not the one below the roots, leave it out.
+    pub jitter_probe: bool,
 }
 
 /// How to reach NVML. The library runs in a child process, so that a driver that hangs or crashes
@@ -81,9 +84,12 @@ pub const SAMPLERS: &[Build] = &[
     samplers::host::build,
     samplers::kernel_log::build,
     samplers::lldp::build,
+    samplers::jitter::build,
     samplers::pcie::build,
     samplers::placement::build,
     samplers::rdma::build,
+    samplers::scheduler::build,
+    samplers::storage::build,
 ];
 
 /// Samples every source of a machine once, in this thread, and puts the samples in page order: what

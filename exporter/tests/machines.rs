@@ -7,12 +7,16 @@
 
 #[path = "machines/efa.rs"]
 mod efa;
+#[path = "machines/host_files.rs"]
+mod host_files;
 #[path = "machines/roce.rs"]
 mod roce;
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use host_files::{cpus, host, storage};
 
 /// What stands at one path of a tree.
 #[derive(Debug, PartialEq, Eq)]
@@ -45,10 +49,6 @@ impl Tree {
         self.file("proc/sys/kernel/hostname", node);
         self.file("proc/sys/kernel/osrelease", "6.8.0-60-generic");
         self.file("proc/sys/kernel/arch", "x86_64");
-        self.file(
-            "proc/stat",
-            "cpu  7120 0 5300 991000 12 0 3 0 0 0\nintr 5511\nctxt 40211\nbtime 1781000000\nprocesses 3012",
-        );
         self.file("sys/devices/system/cpu/online", cpus);
         self.file("sys/devices/system/node/online", numa_nodes);
     }
@@ -58,6 +58,7 @@ impl Tree {
 fn bare() -> Tree {
     let mut tree = Tree::default();
     tree.kernel("bare-1", "0-7", "0");
+    cpus(&mut tree, &["0-7"], 8);
     tree
 }
 
@@ -115,6 +116,10 @@ fn hgx(
             gpu += 1;
         }
     }
+    storage_bond(&mut tree);
+    cpus(&mut tree, &["0-55,112-167", "56-111,168-223"], 224);
+    host(&mut tree);
+    storage(&mut tree);
     for slot in 0..4_u8 {
         let path = format!(
             "sys/devices/pci0000:57/0000:57:0{}.0/0000:{:02x}:00.0",

@@ -24,6 +24,7 @@ fn exporter(worker: &[&str]) -> Exporter {
             period: Duration::from_secs(1),
         }),
         network: NetworkAccess::kernel(),
+        jitter_probe: false,
     };
     Exporter::start_samplers(vec![gpu::build(&machine)], Limits::default(), None)
         .expect("a thread starts")
@@ -104,6 +105,7 @@ fn without_nvml_the_source_is_absent() {
         kmsg: None,
         nvml: None,
         network: NetworkAccess::kernel(),
+        jitter_probe: false,
     };
     let samplers = vec![gpu::build(&machine)];
     let exporter = Exporter::start_samplers(samplers, Limits::default(), None);

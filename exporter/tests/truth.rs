@@ -35,9 +35,14 @@ fn origin(sample: &Sample) -> Option<Origin> {
     if let Some(name) = name.strip_prefix("nic_") {
         return Some(nic_origin(name, labels[0], &labels[1..]));
     }
+    if let Some(origin) = host_origin(name, &labels) {
+        return Some(origin);
+    }
     match name {
         "node_cpus" => Some(("devices/system/cpu/online".into(), Box::new(listed))),
         "node_numa_nodes" => Some(("devices/system/node/online".into(), Box::new(listed))),
+        // A folder that is there or not.
+        "gpudirect_module_loaded" => None,
         "source_status" | "source_errors_total" | "node_boot_time_seconds" => None,
         // Nothing has fallen yet, and the epoch is the boot time.
         "counter_resets_total" | "counter_wraps_total" | "source_epoch_seconds" => None,
@@ -194,6 +199,94 @@ fn listed(text: &str) -> f64 {
             None => 1.0,
         });
     sizes.sum()
+}
+
+/// What the host's own sources say.
+fn host_origin(name: &str, labels: &[&str]) -> Option<Origin> {
+    let node = labels.first().copied().unwrap_or_default();
+    Some(match name {
+        "cpu_steal_seconds_total" => cpu_sum(node, "stat", 8, 10, 0.01),
+        "cpu_run_seconds_total" => cpu_sum(node, "schedstat", 7, 10, 1e-9),
+        "cpu_wait_seconds_total" => cpu_sum(node, "schedstat", 8, 10, 1e-9),
+        "softnet_dropped_packets_total" => cpu_sum(node, "net/softnet_stat", 1, 16, 1.0),
+        "softnet_time_squeezes_total" => cpu_sum(node, "net/softnet_stat", 2, 16, 1.0),
+        "host_pressure_seconds_total" => {
+            let kind = labels[1].to_owned();
+            let total = move |text: &str| {
+                let line = text.lines().find(|line| line.starts_with(&kind));
+                let total = line.and_then(|line| line.rsplit('=').next());
+                number(total.expect("a total")) / 1e6
+            };
+            (format!("../proc/pressure/{}", labels[0]), Box::new(total))
+        }
+        "nvme_path_up" => (
+            format!("class/nvme/{}/state", labels[0]),
+            Box::new(|text| f64::from(text.trim() == "live")),
+        ),
+        "gpudirect_dma_buf_possible" => (
+            "../proc/driver/nvidia/version".into(),
+            Box::new(|text| f64::from(text.contains("Open Kernel Module"))),
+        ),
+        "gds_statistics_enabled" => (
+            "../proc/driver/nvidia-fs/stats".into(),
+            Box::new(|text| f64::from(text.contains("IO stats: Enabled,"))),
+        ),
+        _ => return gds_origin(name, labels),
+    })
+}
+
+/// The sum of one column over the CPUs of a NUMA node, in a table whose lines are those of CPUs 0, 1, ...;
+/// node 0 has 0-55 and 112-167.
+fn cpu_sum(node: &str, file: &str, place: usize, radix: u32, unit: f64) -> Origin {
+    let node: usize = node.parse().expect("a NUMA node");
+    let value = move |text: &str| {
+        let lines = text.lines().filter(|line| {
+            let rest = line.strip_prefix("cpu").unwrap_or_default();
+            radix == 16 || rest.starts_with(|char: char| char.is_ascii_digit())
+        });
+        let of_node = lines.enumerate().filter(|(cpu, _)| cpu / 56 % 2 == node);
+        let counts = of_node.map(|(_, line)| {
+            let word = line.split_whitespace().nth(place).expect("a column");
+            u64::from_str_radix(word, radix).expect("a count")
+        });
+        counts.sum::<u64>() as f64 * unit
+    };
+    (format!("../proc/{file}"), Box::new(value))
+}
+
+/// One field of a line of the statistics of nvidia-fs.
+fn gds_origin(name: &str, labels: &[&str]) -> Option<Origin> {
+    let label = labels.first().copied().unwrap_or_default();
+    let of_direction = if label.starts_with("read") {
+        "Reads\t"
+    } else {
+        "Writes\t"
+    };
+    let (line, field, unit) = match (name, label) {
+        ("gds_bytes_total", _) => (of_direction, format!("{label}MiB"), 1_048_576.0),
+        ("gds_operations_total", _) => (of_direction, "n".to_owned(), 1.0),
+        ("gds_errors_total", "batch") => ("Batches", "err".to_owned(), 1.0),
+        ("gds_errors_total", "mmap") => ("Mmap", "err".to_owned(), 1.0),
+        ("gds_errors_total", "bar1_map") => ("Bar1-map", "err".to_owned(), 1.0),
+        ("gds_errors_total", "read" | "write") => (of_direction, "err".to_owned(), 1.0),
+        ("gds_errors_total", "read_io_state" | "write_io_state") => {
+            (of_direction, "io_state_err".to_owned(), 1.0)
+        }
+        ("gds_errors_total", "page_cache_fail" | "page_cache_eio") => {
+            let field = label.replace("page_cache_", "pg-cache-");
+            ("Writes\t", field, 1.0)
+        }
+        ("gds_errors_total", other) => ("Error", other.replace('_', "-"), 1.0),
+        _ => return None,
+    };
+    let field = format!("{field}=");
+    let value = move |text: &str| {
+        let found = text.lines().find(|found| found.starts_with(line));
+        let mut words = found.expect("a line").split_whitespace();
+        let word = words.find_map(|word| word.strip_prefix(&field));
+        number(word.expect("a field")) * unit
+    };
+    Some(("../proc/driver/nvidia-fs/stats".into(), Box::new(value)))
 }
 
 fn port_origin(name: &str, labels: &[&str], kind: &str) -> Origin {

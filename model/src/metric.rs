@@ -16,6 +16,8 @@ pub enum Kind {
     Gauge,
     /// The constant 1 with labels that describe a thing; the name ends in `_info`.
     Info,
+    /// How often a measurement fell between fixed bounds: three kinds of series, see [`HistogramPart`].
+    Histogram,
 }
 
 impl Kind {
@@ -25,8 +27,29 @@ impl Kind {
             Self::Counter => "counter",
             Self::Gauge => "gauge",
             Self::Info => "info",
+            Self::Histogram => "histogram",
         }
     }
+}
+
+/// Which of a histogram's series a series is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum HistogramPart {
+    /// `_bucket`: measurements up to the bound in the label `le`.
+    Bucket,
+    /// `_sum`: all measurements added up.
+    Sum,
+    /// `_count`: how many measurements.
+    Count,
+}
+
+impl HistogramPart {
+    /// Every part with what it adds to the metric's name.
+    pub const SUFFIXES: [(&'static str, Self); 3] = [
+        ("_bucket", Self::Bucket),
+        ("_sum", Self::Sum),
+        ("_count", Self::Count),
+    ];
 }
 
 /// How much of a node a page shows.
@@ -55,7 +78,7 @@ pub struct Metric {
     pub index: u16,
     /// Full series name: prefix, base unit, `_total` or `_info`.
     pub name: &'static str,
-    /// Counter, gauge or info.
+    /// Counter, gauge, info or histogram.
     pub kind: Kind,
     /// Base unit, where there is one: the last word of the name before `_total`.
     pub unit: Option<&'static str>,
@@ -76,12 +99,22 @@ impl Metric {
         CATALOGUE.iter().copied().find(|metric| metric.name == name)
     }
 
+    /// The histogram that a series of this name is part of, and which part.
+    pub fn of_part(series: &str) -> Option<(&'static Self, HistogramPart)> {
+        HistogramPart::SUFFIXES
+            .into_iter()
+            .find_map(|(suffix, part)| {
+                let metric = Self::by_name(series.strip_suffix(suffix)?)?;
+                (metric.kind == Kind::Histogram).then_some((metric, part))
+            })
+    }
+
     /// OpenMetrics' family name: without `_total` or `_info`.
     pub fn family(&self) -> &'static str {
         match self.kind {
             Kind::Counter => self.name.strip_suffix("_total").unwrap_or(self.name),
             Kind::Info => self.name.strip_suffix("_info").unwrap_or(self.name),
-            Kind::Gauge => self.name,
+            Kind::Gauge | Kind::Histogram => self.name,
         }
     }
 }
@@ -102,6 +135,18 @@ mod tests {
     const BASE_UNITS: &[&str] = &[
         "bytes", "seconds", "joules", "celsius", "hertz", "ratio", "watts",
     ];
+
+    #[test]
+    fn no_series_of_a_histogram_has_the_name_of_another_row() {
+        for metric in CATALOGUE.iter().filter(|row| row.kind == Kind::Histogram) {
+            for (suffix, part) in HistogramPart::SUFFIXES {
+                let series = format!("{}{suffix}", metric.name);
+                assert_eq!(Metric::of_part(&series), Some((*metric, part)));
+                assert_eq!(Metric::by_name(&series), None, "{series}");
+            }
+        }
+        assert_eq!(Metric::of_part("railscope_gpu_power_watts_sum"), None);
+    }
 
     #[test]
     fn every_row_keeps_the_naming_rules() {

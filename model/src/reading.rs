@@ -1,11 +1,15 @@
 //! What one node said at one instant: samples of catalogue metrics, and why others are missing.
 
+mod histogram;
+
 use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::metric::{Metric, Profile, SOURCE_STATUS};
+pub use histogram::{Histogram, HistogramError};
+
+use crate::metric::{Kind, Metric, Profile, SOURCE_STATUS};
 
 /// Label values of one series, in the order of [`Metric::labels`]. Built once a series, then shared.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -41,22 +45,30 @@ impl Labels {
 }
 
 /// A sample's value: whole numbers stay exact beyond 2^53.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Value {
     /// A count.
     Int(u64),
     /// A measurement.
     Float(f64),
+    /// How often a measurement fell between bounds; only for metrics of that kind.
+    Histogram(Box<Histogram>),
 }
 
 impl Value {
-    /// The value as the 64-bit float that Prometheus stores.
-    pub fn as_f64(self) -> f64 {
+    /// The value as the 64-bit float that Prometheus stores; of a histogram, how many measurements.
+    pub fn as_f64(&self) -> f64 {
         match self {
-            Self::Int(value) => value as f64,
-            Self::Float(value) => value,
+            Self::Int(value) => *value as f64,
+            Self::Float(value) => *value,
+            Self::Histogram(histogram) => histogram.count() as f64,
         }
+    }
+
+    /// Whether a metric of this kind can have the value.
+    fn fits(&self, kind: Kind) -> bool {
+        matches!(self, Self::Histogram(_)) == (kind == Kind::Histogram)
     }
 }
 
@@ -81,6 +93,12 @@ impl From<bool> for Value {
 impl From<f64> for Value {
     fn from(value: f64) -> Self {
         Self::Float(value)
+    }
+}
+
+impl From<Histogram> for Value {
+    fn from(value: Histogram) -> Self {
+        Self::Histogram(Box::new(value))
     }
 }
 
@@ -135,6 +153,16 @@ pub struct Sample {
     pub profile: Profile,
 }
 
+impl Sample {
+    /// Series that it takes on the page.
+    pub fn series(&self) -> usize {
+        match &self.value {
+            Value::Int(_) | Value::Float(_) => 1,
+            Value::Histogram(histogram) => histogram.series().count(),
+        }
+    }
+}
+
 /// What one node said at one instant.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct NodeReading {
@@ -165,11 +193,13 @@ impl NodeReading {
             "label values of {}",
             metric.name
         );
+        let value = value.into();
+        debug_assert!(value.fits(metric.kind), "value of {}", metric.name);
         let profile = profile.max(metric.profile);
         self.samples.push(Sample {
             metric,
             labels: labels.clone(),
-            value: value.into(),
+            value,
             profile,
         });
     }
@@ -221,7 +251,7 @@ impl Serialize for NodeReading {
             WireSample(
                 sample.metric.name.into(),
                 labels,
-                sample.value,
+                sample.value.clone(),
                 sample.profile == Profile::Full,
             )
         }))
@@ -242,6 +272,10 @@ impl<'de> Deserialize<'de> for NodeReading {
                     "{name}: expected labels {:?}",
                     metric.labels
                 )));
+            }
+            if !value.fits(metric.kind) {
+                let kind = metric.kind.as_str();
+                return Err(D::Error::custom(format!("{name}: no value of a {kind}")));
             }
             let profile = if full {
                 Profile::Full

@@ -27,6 +27,7 @@ impl Node {
             sysfs: PathBuf::new(),
             procfs: PathBuf::new(),
             kmsg: None,
+            jitter_probe: false,
             network: NetworkAccess::Recorded(PathBuf::new()),
             nvml: Some(NvmlAccess {
                 library,

@@ -168,6 +168,7 @@ async fn serve_nodes(args: &NodesArgs) -> anyhow::Result<()> {
         let exporter = Exporter::start(Machine {
             sysfs: paths.sysfs(),
             procfs: paths.procfs(),
+            jitter_probe: false,
             kmsg: None, // the log of this machine is not the node's
             nvml: Some(NvmlAccess {
                 library: paths.nvml_library(),

@@ -6,8 +6,8 @@ use std::hash::{BuildHasher, Hasher};
 use railscope_model::exposition::{self, Line, ParseError, Series};
 use railscope_model::fabric::Timestamp;
 use railscope_model::identity::NodeName;
-use railscope_model::metric::{CATALOGUE, Metric, Writer};
-use railscope_model::reading::{Labels, NodeReading};
+use railscope_model::metric::{CATALOGUE, HistogramPart, Metric, Writer};
+use railscope_model::reading::{Labels, NodeReading, Sample, Value};
 
 /// Points kept for a series: at 5 s scrapes, two and a half minutes. Long queries are Prometheus' work.
 pub const WINDOW_POINTS: usize = 30;
@@ -139,10 +139,12 @@ impl NodeHistory {
     /// Takes up a reading as it is, without the way through text.
     pub fn ingest_reading(&mut self, reading: &NodeReading, at: Timestamp) {
         for sample in reading.samples() {
-            if let Some(index) = self.slot(sample.metric, &sample.labels)
-                && let Some(slots) = self.metrics.get_mut(&sample.metric.index)
-            {
-                slots[index as usize].window.push(at, sample.value.as_f64());
+            for (labels, value) in series_of(sample) {
+                if let Some(index) = self.slot(sample.metric, &labels)
+                    && let Some(slots) = self.metrics.get_mut(&sample.metric.index)
+                {
+                    slots[index as usize].window.push(at, value);
+                }
             }
         }
         self.finish(at);
@@ -178,10 +180,19 @@ impl NodeHistory {
 
     /// Finds or makes the window of a series; `None` if no catalogue row of the exporter has its name.
     fn place(&mut self, series: &Series<'_>) -> Option<(u16, u32)> {
-        let metric =
-            Metric::by_name(series.name).filter(|metric| metric.writer == Writer::Exporter)?;
+        let (metric, part) = match Metric::by_name(series.name) {
+            Some(metric) => (metric, None),
+            None => Metric::of_part(series.name).map(|(metric, part)| (metric, Some(part)))?,
+        };
+        if metric.writer != Writer::Exporter {
+            return None;
+        }
         let value = |name: &&str| series.label(name).unwrap_or_default();
-        let labels = Labels::new(metric.labels.iter().map(value));
+        let mut labels = Labels::new(metric.labels.iter().map(value));
+        if let Some(part) = part {
+            let bound = series.label("le").and_then(|bound| bound.parse().ok());
+            labels = labels.with(part_label(part, bound));
+        }
         Some((metric.index, self.slot(metric, &labels)?))
     }
 
@@ -273,6 +284,29 @@ impl NodeHistory {
     }
 }
 
+/// The series that a sample is on a page, by the labels under which they are kept.
+fn series_of(sample: &Sample) -> Vec<(Labels, f64)> {
+    let Value::Histogram(histogram) = &sample.value else {
+        return vec![(sample.labels.clone(), sample.value.as_f64())];
+    };
+    let series = histogram.series().map(|(part, bound, value)| {
+        let labels = sample.labels.with(part_label(part, bound));
+        (labels, value)
+    });
+    series.collect()
+}
+
+/// The series of a histogram are kept under its metric with one more label value: `sum`, `count`, or for a
+/// bucket its bound in the metric's unit, `0.0002` or `inf`. What counts up to it is a counter like others.
+fn part_label(part: HistogramPart, bound: Option<f64>) -> String {
+    match (part, bound) {
+        (HistogramPart::Bucket, Some(bound)) => bound.to_string(),
+        (HistogramPart::Bucket, None) => "bucket".to_owned(),
+        (HistogramPart::Sum, _) => "sum".to_owned(),
+        (HistogramPart::Count, _) => "count".to_owned(),
+    }
+}
+
 /// What all nodes said lately.
 #[derive(Debug, Clone, Default)]
 pub struct History {
@@ -311,7 +345,9 @@ impl History {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use railscope_model::metric::{RDMA_PORT_ERRORS, RDMA_PORT_UP};
+    use railscope_model::exposition::{Format, Page};
+    use railscope_model::metric::{HOST_TIMER_DELAY, Profile, RDMA_PORT_ERRORS, RDMA_PORT_UP};
+    use railscope_model::reading::Histogram;
 
     fn at(seconds: u64) -> Timestamp {
         Timestamp(seconds * 1000)
@@ -328,6 +364,36 @@ mod tests {
             (1, 1, 1)
         );
         assert_eq!(node.value(&RDMA_PORT_UP, &["mlx5_0", "1"]), Some(1.0));
+    }
+
+    #[test]
+    fn a_histogram_is_kept_alike_as_text_and_as_a_reading() {
+        let histogram = Histogram::new(&[50e-6, 200e-6, 1.0], vec![3, 2, 1, 4], 9.5);
+        let mut reading = NodeReading::default();
+        let labels = Labels::new(["1"]);
+        reading.push(&HOST_TIMER_DELAY, &labels, histogram.expect("a histogram"));
+        let mut by_reading = NodeHistory::default();
+        by_reading.ingest_reading(&reading, at(1));
+        let page = Page::new(std::sync::Arc::new(reading));
+        for format in [Format::Text, Format::OpenMetrics] {
+            let mut by_text = NodeHistory::default();
+            let result = by_text.ingest(&page.write(format, Profile::Full), at(1));
+            assert_eq!((result.kept, result.unknown), (6, 0));
+            assert_eq!(result.errors, []);
+            for (part, expected) in [
+                ("0.00005", 3.0),
+                ("0.0002", 5.0),
+                ("1", 6.0),
+                ("inf", 10.0),
+                ("count", 10.0),
+                ("sum", 9.5),
+            ] {
+                for node in [&by_text, &by_reading] {
+                    let value = node.value(&HOST_TIMER_DELAY, &["1", part]);
+                    assert_eq!(value, Some(expected), "{part}");
+                }
+            }
+        }
     }
 
     #[test]

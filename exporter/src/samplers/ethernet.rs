@@ -174,7 +174,7 @@ impl Watched {
             reading.push(&NIC_CARRIER_CHANGES, &self.labels, changes);
         }
         for (metric, labels, value) in &self.about {
-            self.push(reading, false, metric, labels, *value);
+            self.push(reading, false, metric, labels, value.clone());
         }
         if let Err(miss) = self.count(network, reading) {
             if miss == Miss::Absent {

@@ -15,6 +15,7 @@ pub(crate) fn machine(root: &Path) -> Machine {
         kmsg: Some(root.join("dev/kmsg")),
         nvml: None,
         network: NetworkAccess::Recorded(root.join("network")),
+        jitter_probe: false,
     }
 }
 

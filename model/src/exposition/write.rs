@@ -137,6 +137,7 @@ fn metric_type(kind: Kind) -> MetricType {
         Kind::Counter => MetricType::Counter,
         Kind::Gauge => MetricType::Gauge,
         Kind::Info => MetricType::Info,
+        Kind::Histogram => MetricType::Histogram,
     }
 }
 
@@ -153,15 +154,20 @@ fn encode_sample(family: &mut MetricEncoder<'_>, sample: &Sample) -> fmt::Result
 }
 
 fn encode_value(series: &mut MetricEncoder<'_>, sample: &Sample) -> fmt::Result {
-    match (sample.metric.kind, sample.value) {
+    match (sample.metric.kind, &sample.value) {
         (Kind::Counter, Value::Int(value)) => {
-            series.encode_counter::<NoLabelSet, u64, u64>(&value, None)
+            series.encode_counter::<NoLabelSet, u64, u64>(value, None)
         }
         (Kind::Counter, Value::Float(value)) => {
-            series.encode_counter::<NoLabelSet, f64, u64>(&value, None)
+            series.encode_counter::<NoLabelSet, f64, u64>(value, None)
         }
-        (_, Value::Int(value)) => series.encode_gauge(&value),
-        (_, Value::Float(value)) => series.encode_gauge(&value),
+        (_, Value::Int(value)) => series.encode_gauge(value),
+        (_, Value::Float(value)) => series.encode_gauge(value),
+        (_, Value::Histogram(histogram)) => {
+            let buckets: Vec<_> = histogram.buckets().collect();
+            let (sum, count) = (histogram.sum(), histogram.count());
+            series.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)
+        }
     }
 }
 

@@ -71,9 +71,9 @@ impl Counter {
             Shown::InFull => true,
         };
         if full {
-            reading.push_full(self.row.metric, &self.labels, value);
+            reading.push_full(self.row.metric, &self.labels, value.clone());
         } else {
-            reading.push(self.row.metric, &self.labels, value);
+            reading.push(self.row.metric, &self.labels, value.clone());
         }
         if let Some((metric, labels)) = &self.neutral {
             reading.push(metric, labels, value);

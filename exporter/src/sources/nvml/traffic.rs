@@ -161,7 +161,7 @@ impl Traffic {
         }
         self.slow(device, links, calls);
         for (metric, labels, value) in &self.held {
-            reading.push(metric, labels, *value);
+            reading.push(metric, labels, value.clone());
         }
     }
 
