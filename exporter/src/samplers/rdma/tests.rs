@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::*;
+use crate::sources::ethtool::NetworkAccess;
 use crate::sources::rdma_netlink::tests::{Ports, kernel};
 use crate::sources::sysfs::tests::{link, write};
 
