@@ -50,7 +50,7 @@ fn sample(rdma: &mut Rdma) -> BTreeSet<String> {
         "source_",
         "counter_",
         "rdma_port_info",
-        "rdma_counter_lifespan",
+        "rdma_statistics_lifespan",
     ];
     lines
         .filter(|line| !quiet.iter().any(|name| line.starts_with(name)))
@@ -92,11 +92,11 @@ fn with_netlink_no_hw_counter_file_is_read_and_optional_counters_appear() {
         "rdma_transport_events_total out_of_buffer 60",
         "rdma_sequence_errors_total  50",
         "rdma_no_buffer_total  60",
-        "rdma_optional_counts_total cc_rx_ce_pkts 9",
-        "rdma_optional_counter_enabled cc_rx_ce_pkts 1",
-        "rdma_optional_counter_enabled cc_rx_cnp_pkts 0",
-        "rdma_qp_counter_mode_info auto 1",
-        "rdma_counter_source_info netlink 1",
+        "rdma_optional_statistics_total cc_rx_ce_pkts 9",
+        "rdma_optional_statistic_enabled cc_rx_ce_pkts 1",
+        "rdma_optional_statistic_enabled cc_rx_cnp_pkts 0",
+        "rdma_qp_statistics_mode_info auto 1",
+        "rdma_statistics_source_info netlink 1",
     ]);
     let one = sample(&mut rdma);
     assert_eq!(one, expected);
@@ -116,7 +116,7 @@ fn a_port_that_netlink_refuses_or_does_not_know_is_read_from_files() {
         "rdma_transport_events_total out_of_buffer 6",
         "rdma_sequence_errors_total  5",
         "rdma_no_buffer_total  6",
-        "rdma_counter_source_info sysfs 1",
+        "rdma_statistics_source_info sysfs 1",
     ]);
     let temp = tree(FILES);
     // A device of another network namespace.
