@@ -62,7 +62,7 @@ fn bnxt_re_counts_bytes_and_has_gauges_beside_counters() {
             "transport_events_total to_retransmits 3",
             "retransmits_total  3",
             "cnp_total rp handled 5",
-            "counter_lifespan_seconds  0.01",
+            "statistics_lifespan_seconds  0.01",
         ],
     );
 }
@@ -234,13 +234,13 @@ fn a_counter_at_the_end_of_its_width_is_said_to_have_stopped() {
         ],
         &[
             "port_errors_total link_downed 255",
-            "counter_saturated link_downed 1",
+            "port_error_saturated link_downed 1",
             // Beyond 16 bits: this kernel reads the 64-bit set, where it goes on.
             "port_errors_total symbol_error 65536",
             "port_transmit_wait_ticks_total  4294967295",
-            "counter_saturated port_xmit_wait 1",
+            "port_error_saturated port_xmit_wait 1",
             "port_receive_bytes_total  17179869180",
-            "counter_saturated port_rcv_data 1",
+            "port_error_saturated port_rcv_data 1",
         ],
     );
 }

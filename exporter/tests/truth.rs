@@ -45,7 +45,7 @@ fn origin(sample: &Sample) -> Option<Origin> {
         "gpudirect_module_loaded" => None,
         "source_status" | "source_errors_total" | "node_boot_time_seconds" => None,
         // Nothing has fallen yet, and the epoch is the boot time.
-        "counter_resets_total" | "counter_wraps_total" | "source_epoch_seconds" => None,
+        "source_resets_total" | "source_wraps_total" | "source_epoch_seconds" => None,
         other => panic!("no rule for {other}"),
     }
 }
@@ -334,7 +334,7 @@ fn port_origin(name: &str, labels: &[&str], kind: &str) -> Origin {
             plain(&format!("counters/{}_{direction}_packets", labels[0]))
         }
         "port_errors_total" => plain(&format!("counters/{}", labels[0])),
-        "counter_saturated" => {
+        "port_error_saturated" => {
             let ends = [15.0, 255.0, 65_535.0, 4_294_967_295.0];
             let at_end = move |text: &str| f64::from(ends.contains(&number(text)));
             (format!("counters/{}", labels[0]), Box::new(at_end))
@@ -343,7 +343,7 @@ fn port_origin(name: &str, labels: &[&str], kind: &str) -> Origin {
         "cnp_total" => plain(&format!("hw_counters/{}_cnp_{}", labels[0], labels[1])),
         "ecn_marked_packets_total" => plain("hw_counters/np_ecn_marked_roce_packets"),
         "icrc_errors_total" => plain("hw_counters/rx_icrc_encapsulated"),
-        "counter_lifespan_seconds" => (
+        "statistics_lifespan_seconds" => (
             "hw_counters/lifespan".into(),
             Box::new(|text| number(text) / 1000.0),
         ),
