@@ -92,13 +92,12 @@ fn worker() -> Vec<PathBuf> {
 
 fn machine(library: PathBuf, worker: Vec<PathBuf>) -> Machine {
     Machine {
-        sysfs: PathBuf::new(),
-        procfs: PathBuf::new(),
         nvml: Some(NvmlAccess {
             library,
             worker,
             period: Duration::from_secs(1),
         }),
+        ..Machine::below("".as_ref())
     }
 }
 

@@ -15,14 +15,13 @@
 //!
 //! # async fn example() -> std::io::Result<()> {
 //! let machine = Machine {
-//!     sysfs: "/sys".into(),
-//!     procfs: "/proc".into(),
 //!     nvml: Some(NvmlAccess {
 //!         library: "libnvidia-ml.so.1".into(),
 //!         // A program that ends up in `run_worker`: NVML runs in a process of its own.
 //!         worker: vec![std::env::current_exe()?, "nvml-worker".into()],
 //!         period: Duration::from_secs(5),
 //!     }),
+//!     ..Machine::below("/".as_ref())
 //! };
 //! // Samplers have threads of their own; the server runs on the caller's tokio runtime.
 //! let exporter = Arc::new(Exporter::start(machine)?);

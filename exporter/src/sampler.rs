@@ -1,6 +1,6 @@
 //! The one kind of plug of the exporter: a sampler turns one source into readings.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use railscope_model::reading::{NodeReading, Status};
@@ -16,6 +16,44 @@ pub struct Machine {
     pub procfs: PathBuf,
     /// How to reach NVML; none leaves GPUs out.
     pub nvml: Option<NvmlAccess>,
+    /// The root file system that the exporter itself sees, `/`: what it runs in stands there.
+    pub rootfs: PathBuf,
+    /// Where to ask whose work runs on the devices.
+    pub workloads: WorkloadAccess,
+}
+
+impl Machine {
+    /// A machine whose file systems all stand at their usual places below `root`, and whose GPUs are
+    /// left out.
+    pub fn below(root: &Path) -> Self {
+        Self {
+            sysfs: root.join("sys"),
+            procfs: root.join("proc"),
+            nvml: None,
+            rootfs: root.to_owned(),
+            workloads: WorkloadAccess::below(root),
+        }
+    }
+}
+
+/// Where to ask whose work runs on the devices of the node. What does not exist is not asked.
+#[derive(Debug, Clone)]
+pub struct WorkloadAccess {
+    /// The kubelet's pod-resources socket.
+    pub kubelet_socket: PathBuf,
+    /// A directory in which the prolog of a batch system writes job ids into one file a GPU, named by its
+    /// ordinal (`3`) or ordinal and MIG instance (`3.1`): dcgm-exporter's job mapping. None asks nobody.
+    pub job_mapping: Option<PathBuf>,
+}
+
+impl WorkloadAccess {
+    /// The kubelet's usual place below `root`, and no job mapping, which has no usual place.
+    pub fn below(root: &Path) -> Self {
+        Self {
+            kubelet_socket: root.join("var/lib/kubelet/pod-resources/kubelet.sock"),
+            job_mapping: None,
+        }
+    }
 }
 
 /// How to reach NVML. The library runs in a child process, so that a driver that hangs or crashes
@@ -76,6 +114,7 @@ pub const SAMPLERS: &[Build] = &[
     samplers::pcie::build,
     samplers::placement::build,
     samplers::rdma::build,
+    samplers::deployment::build,
 ];
 
 /// Samples every source of a machine once, in this thread, and puts the samples in page order: what

@@ -1,5 +1,6 @@
 //! Samplers: one file for each source.
 
+pub mod deployment;
 mod discovery;
 pub mod gpu;
 pub mod host;

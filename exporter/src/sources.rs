@@ -2,5 +2,7 @@
 
 pub mod nvml;
 pub mod pci;
+pub mod platform;
 pub mod rdma;
+pub mod sriov;
 pub mod sysfs;

@@ -5,6 +5,9 @@
 //! machines` writes them anew.
 #![allow(clippy::expect_used, clippy::panic, reason = "tests")]
 
+#[path = "machines/vm.rs"]
+mod vm;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -36,6 +39,14 @@ impl Tree {
         self.0.insert(path.to_owned(), Entry::Link(relative));
     }
 
+    /// The flags of the first CPU; the others have the same.
+    fn cpu(&mut self, flags: &str) {
+        self.file(
+            "proc/cpuinfo",
+            format!("processor\t: 0\nflags\t\t: {flags}\n"),
+        );
+    }
+
     fn kernel(&mut self, node: &str, cpus: &str, numa_nodes: &str) {
         self.file("proc/sys/kernel/hostname", node);
         self.file("proc/sys/kernel/osrelease", "6.8.0-60-generic");
@@ -53,6 +64,7 @@ impl Tree {
 fn bare() -> Tree {
     let mut tree = Tree::default();
     tree.kernel("bare-1", "0-7", "0");
+    tree.cpu("fpu vme sse2 ht");
     tree
 }
 
@@ -65,6 +77,7 @@ fn bare() -> Tree {
 fn hgx_h100_ib() -> Tree {
     let mut tree = Tree::default();
     tree.kernel("hgx-1", "0-223", "0-1");
+    tree.cpu("fpu vme sse2 ht avx512f amx_tile");
     tree.file("sys/class/dmi/id/sys_vendor", "Example Systems");
     tree.file("sys/class/dmi/id/product_name", "HGX H100 8-GPU");
     let mut gpu = 0;
@@ -440,7 +453,11 @@ fn read(root: &Path, below: &str, into: &mut Tree) {
 #[test]
 fn the_committed_machines_are_what_the_generator_writes() {
     let machines = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/machines");
-    for (name, tree) in [("bare", bare()), ("hgx-h100-ib", hgx_h100_ib())] {
+    for (name, tree) in [
+        ("bare", bare()),
+        ("hgx-h100-ib", hgx_h100_ib()),
+        ("vm-vf-passthrough", vm::vm_vf_passthrough()),
+    ] {
         assert!(tree.0.len() < 1500, "{name}: {} files", tree.0.len());
         let root = machines.join(name);
         if std::env::var_os("UPDATE_EXPECT").is_some() {

@@ -15,13 +15,12 @@ const ERRORS: &str = r#"railscope_source_errors_total{source="gpu"}"#;
 
 fn exporter(worker: &[&str]) -> Exporter {
     let machine = Machine {
-        sysfs: PathBuf::new(),
-        procfs: PathBuf::new(),
         nvml: Some(NvmlAccess {
             library: PathBuf::from("libnvidia-ml.so.1"),
             worker: worker.iter().map(PathBuf::from).collect(),
             period: Duration::from_secs(1),
         }),
+        ..Machine::below("".as_ref())
     };
     Exporter::start_samplers(vec![gpu::build(&machine)], Limits::default(), None)
         .expect("a thread starts")
@@ -96,11 +95,7 @@ fn a_worker_that_says_nothing_is_a_timeout_and_ends_with_the_exporter() {
 
 #[test]
 fn without_nvml_the_source_is_absent() {
-    let machine = Machine {
-        sysfs: PathBuf::new(),
-        procfs: PathBuf::new(),
-        nvml: None,
-    };
+    let machine = Machine::below("".as_ref());
     let samplers = vec![gpu::build(&machine)];
     let exporter = Exporter::start_samplers(samplers, Limits::default(), None);
     eventually(&exporter.expect("a thread starts"), &status("absent"));

@@ -8,11 +8,7 @@ use railscope_exporter::sampler::{Machine, SAMPLERS, Sampler};
 
 /// A machine whose `sys` and `proc` stand below one directory.
 pub(crate) fn machine(root: &Path) -> Machine {
-    Machine {
-        sysfs: root.join("sys"),
-        procfs: root.join("proc"),
-        nvml: None,
-    }
+    Machine::below(root)
 }
 
 /// Where one of our own fixture machines stands.
