@@ -1,18 +1,16 @@
 //! `railscope exporter` and the hidden `railscope nvml-worker` that it starts.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
-use railscope_exporter::{Config, Exporter, Limits, Machine, NvmlAccess, run_worker, serve};
+use railscope_exporter::{Config, Exporter, Limits, run_worker, serve};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Name of the worker's subcommand, which is in no help text.
-pub(crate) const WORKER_SUBCOMMAND: &str = "nvml-worker";
+use crate::machine::MachineArgs;
 
 /// Reads this node's GPUs, PCIe links and RDMA ports and serves them to Prometheus.
 #[derive(Debug, Args)]
@@ -24,33 +22,8 @@ pub(crate) struct ExporterArgs {
         default_value = ":10660"
     )]
     listen_address: String,
-    /// Where sysfs is mounted.
-    #[arg(
-        long = "path.sysfs",
-        env = "RAILSCOPE_PATH_SYSFS",
-        default_value = "/sys"
-    )]
-    sysfs: PathBuf,
-    /// Where procfs is mounted.
-    #[arg(
-        long = "path.procfs",
-        env = "RAILSCOPE_PATH_PROCFS",
-        default_value = "/proc"
-    )]
-    procfs: PathBuf,
-    /// NVML library, by name or path.
-    #[arg(
-        long = "nvml.library",
-        env = "RAILSCOPE_NVML_LIBRARY",
-        default_value = "libnvidia-ml.so.1"
-    )]
-    nvml_library: PathBuf,
-    /// Time between two NVML samples, such as 5s; at least 1s, because polling costs the jobs on the GPU.
-    #[arg(long = "nvml.period", env = "RAILSCOPE_NVML_PERIOD", default_value = "5s", value_parser = period)]
-    nvml_period: Duration,
-    /// Leave GPUs out.
-    #[arg(long = "no-nvml", env = "RAILSCOPE_NO_NVML")]
-    no_nvml: bool,
+    #[command(flatten)]
+    machine: MachineArgs,
     /// Name of the node, in place of its host name.
     #[arg(long = "node.name", env = "RAILSCOPE_NODE_NAME")]
     node_name: Option<String>,
@@ -105,22 +78,8 @@ pub(crate) fn run_nvml_worker(args: &WorkerArgs) -> anyhow::Result<()> {
 }
 
 fn config(args: ExporterArgs) -> anyhow::Result<Config> {
-    let nvml = if args.no_nvml {
-        None
-    } else {
-        let this_binary = std::env::current_exe().context("cannot find this very binary")?;
-        Some(NvmlAccess {
-            library: args.nvml_library,
-            worker: vec![this_binary, WORKER_SUBCOMMAND.into()],
-            period: args.nvml_period,
-        })
-    };
     Ok(Config {
-        machine: Machine {
-            sysfs: args.sysfs,
-            procfs: args.procfs,
-            nvml,
-        },
+        machine: args.machine.machine()?,
         node_name: args.node_name,
         limits: Limits::default(),
     })
@@ -138,48 +97,5 @@ pub(crate) async fn listen(address: &str) -> anyhow::Result<TcpListener> {
         Err(_) => TcpListener::bind(format!("0.0.0.0:{port}"))
             .await
             .with_context(failed),
-    }
-}
-
-/// Reads `5s`, `1500ms`, `1m` or plain seconds.
-fn period(text: &str) -> Result<Duration, String> {
-    let expected = || format!("{text:?} is not a time such as 5s, 1500ms or 1m");
-    let digits = text.find(|c: char| !(c.is_ascii_digit() || c == '.'));
-    let (number, unit) = text.split_at(digits.unwrap_or(text.len()));
-    let number: f64 = number.parse().map_err(|_| expected())?;
-    let seconds = match unit {
-        "" | "s" => number,
-        "ms" => number / 1e3,
-        "m" => number * 60.0,
-        _ => return Err(expected()),
-    };
-    if seconds < 1.0 {
-        return Err(format!("{text:?} is too short: at least 1s"));
-    }
-    Duration::try_from_secs_f64(seconds).map_err(|_| expected())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_period_is_a_number_with_its_unit() {
-        assert_eq!(period("5s"), Ok(Duration::from_secs(5)));
-        assert_eq!(period("1500ms"), Ok(Duration::from_millis(1500)));
-        assert_eq!(period("1m"), Ok(Duration::from_secs(60)));
-        assert_eq!(period("2"), Ok(Duration::from_secs(2)));
-        for bad in [
-            "",
-            "s",
-            "5h",
-            "0.5s",
-            "-1s",
-            "1e400",
-            "NaN",
-            "99999999999999999999999s",
-        ] {
-            assert!(period(bad).is_err(), "{bad}");
-        }
     }
 }

@@ -32,6 +32,7 @@
 //!
 //! [`Config`] adds the node's name and the limits after which values are too old to be shown.
 
+pub mod check;
 pub mod page;
 pub mod runtime;
 pub mod sampler;
@@ -40,6 +41,6 @@ pub mod server;
 pub mod sources;
 
 pub use runtime::{Config, Exporter, Limits};
-pub use sampler::{Machine, NvmlAccess};
+pub use sampler::{Machine, NvmlAccess, WorkloadAccess};
 pub use server::serve;
 pub use sources::nvml::run_worker;

@@ -226,6 +226,14 @@ impl Dir {
         self.file(name).read(buffer, |text| Some(text.to_owned()))
     }
 
+    /// Reads a binary file to its end.
+    ///
+    /// # Errors
+    /// The file gave no value.
+    pub fn bytes(&self, name: &str) -> Result<Vec<u8>, Miss> {
+        fs::read(self.path.join(name)).map_err(|error| Miss::from(&error))
+    }
+
     /// Reads a file that may be longer than a page, as procfs has them.
     ///
     /// # Errors

@@ -1,0 +1,134 @@
+//! Arguments that say where the machine is: the same for `railscope exporter` and `railscope check`.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::Args;
+use railscope_exporter::{Machine, NvmlAccess, WorkloadAccess};
+
+/// Name of the NVML worker's subcommand, which is in no help text.
+pub(crate) const WORKER_SUBCOMMAND: &str = "nvml-worker";
+
+#[derive(Debug, Args)]
+pub(crate) struct MachineArgs {
+    /// Where sysfs is mounted.
+    #[arg(
+        long = "path.sysfs",
+        env = "RAILSCOPE_PATH_SYSFS",
+        default_value = "/sys"
+    )]
+    sysfs: PathBuf,
+    /// Where procfs is mounted.
+    #[arg(
+        long = "path.procfs",
+        env = "RAILSCOPE_PATH_PROCFS",
+        default_value = "/proc"
+    )]
+    procfs: PathBuf,
+    /// The root file system that this process runs in, to tell a container by.
+    #[arg(
+        long = "path.rootfs",
+        env = "RAILSCOPE_PATH_ROOTFS",
+        default_value = "/"
+    )]
+    rootfs: PathBuf,
+    /// NVML library, by name or path.
+    #[arg(
+        long = "nvml.library",
+        env = "RAILSCOPE_NVML_LIBRARY",
+        default_value = "libnvidia-ml.so.1"
+    )]
+    nvml_library: PathBuf,
+    /// Time between two NVML samples, such as 5s; at least 1s, because polling costs the jobs on the GPU.
+    #[arg(long = "nvml.period", env = "RAILSCOPE_NVML_PERIOD", default_value = "5s", value_parser = period)]
+    nvml_period: Duration,
+    /// Leave GPUs out.
+    #[arg(long = "no-nvml", env = "RAILSCOPE_NO_NVML")]
+    no_nvml: bool,
+    /// The kubelet's pod-resources socket; asked where it exists.
+    #[arg(
+        long = "workload.kubelet-socket",
+        env = "RAILSCOPE_WORKLOAD_KUBELET_SOCKET",
+        default_value = "/var/lib/kubelet/pod-resources/kubelet.sock"
+    )]
+    kubelet_socket: PathBuf,
+    /// Directory with one file a GPU (its ordinal, or ordinal.MIG-instance) that holds the ids of its jobs,
+    /// one a line, as the prolog of a batch system writes them.
+    #[arg(
+        long = "workload.job-mapping",
+        env = "RAILSCOPE_WORKLOAD_JOB_MAPPING",
+        value_name = "DIR"
+    )]
+    job_mapping: Option<PathBuf>,
+}
+
+impl MachineArgs {
+    /// The machine of these arguments.
+    pub(crate) fn machine(self) -> anyhow::Result<Machine> {
+        let nvml = if self.no_nvml {
+            None
+        } else {
+            let this_binary = std::env::current_exe().context("cannot find this very binary")?;
+            Some(NvmlAccess {
+                library: self.nvml_library,
+                worker: vec![this_binary, WORKER_SUBCOMMAND.into()],
+                period: self.nvml_period,
+            })
+        };
+        Ok(Machine {
+            sysfs: self.sysfs,
+            procfs: self.procfs,
+            nvml,
+            rootfs: self.rootfs,
+            workloads: WorkloadAccess {
+                kubelet_socket: self.kubelet_socket,
+                job_mapping: self.job_mapping,
+            },
+            ..Machine::below(Path::new("/"))
+        })
+    }
+}
+
+/// Reads `5s`, `1500ms`, `1m` or plain seconds.
+fn period(text: &str) -> Result<Duration, String> {
+    let expected = || format!("{text:?} is not a time such as 5s, 1500ms or 1m");
+    let digits = text.find(|c: char| !(c.is_ascii_digit() || c == '.'));
+    let (number, unit) = text.split_at(digits.unwrap_or(text.len()));
+    let number: f64 = number.parse().map_err(|_| expected())?;
+    let seconds = match unit {
+        "" | "s" => number,
+        "ms" => number / 1e3,
+        "m" => number * 60.0,
+        _ => return Err(expected()),
+    };
+    if seconds < 1.0 {
+        return Err(format!("{text:?} is too short: at least 1s"));
+    }
+    Duration::try_from_secs_f64(seconds).map_err(|_| expected())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_period_is_a_number_with_its_unit() {
+        assert_eq!(period("5s"), Ok(Duration::from_secs(5)));
+        assert_eq!(period("1500ms"), Ok(Duration::from_millis(1500)));
+        assert_eq!(period("1m"), Ok(Duration::from_secs(60)));
+        assert_eq!(period("2"), Ok(Duration::from_secs(2)));
+        for bad in [
+            "",
+            "s",
+            "5h",
+            "0.5s",
+            "-1s",
+            "1e400",
+            "NaN",
+            "99999999999999999999999s",
+        ] {
+            assert!(period(bad).is_err(), "{bad}");
+        }
+    }
+}
