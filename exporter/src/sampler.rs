@@ -115,6 +115,7 @@ pub const SAMPLERS: &[Build] = &[
     samplers::placement::build,
     samplers::rdma::build,
     samplers::deployment::build,
+    samplers::workload::build,
 ];
 
 /// Samples every source of a machine once, in this thread, and puts the samples in page order: what

@@ -7,3 +7,4 @@ pub mod host;
 pub mod pcie;
 pub mod placement;
 pub mod rdma;
+pub mod workload;

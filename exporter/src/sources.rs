@@ -1,10 +1,14 @@
 //! Sources: the only code that touches the machine.
 
+pub mod nvidia_proc;
 pub mod nvml;
 pub mod pci;
 pub mod pci_config;
 pub mod platform;
+#[cfg(feature = "kubernetes")]
+pub mod podresources;
 pub mod rdma;
 pub mod setup;
+pub mod slurm;
 pub mod sriov;
 pub mod sysfs;

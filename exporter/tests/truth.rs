@@ -32,6 +32,16 @@ fn origin(sample: &Sample) -> Option<Origin> {
         "node_cpus" => Some(("devices/system/cpu/online".into(), Box::new(listed))),
         "node_numa_nodes" => Some(("devices/system/node/online".into(), Box::new(listed))),
         "source_status" | "source_errors_total" | "node_boot_time_seconds" => None,
+        "nic_virtual_functions" => {
+            let file = format!("bus/pci/devices/{}/sriov_numvfs", labels[1]);
+            Some((file, Box::new(number)))
+        }
+        "nic_max_virtual_functions" => {
+            let file = format!("bus/pci/devices/{}/sriov_totalvfs", labels[1]);
+            Some((file, Box::new(number)))
+        }
+        // Counts of what an answer holds, not numbers of files.
+        "workload_devices" => None,
         other => panic!("no rule for {other}"),
     }
 }
