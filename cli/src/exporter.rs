@@ -1,12 +1,13 @@
 //! `railscope exporter` and the hidden `railscope nvml-worker` that it starts.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
-use railscope_exporter::{Config, Exporter, Limits, run_worker, serve};
+use railscope_exporter::{Config, Exporter, Limits, WebSecurity, run_worker, serve, serve_secured};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -22,6 +23,13 @@ pub(crate) struct ExporterArgs {
         default_value = ":10660"
     )]
     listen_address: String,
+    /// TLS, client certificates and passwords: the `web-config.yml` of Prometheus' exporters.
+    #[arg(
+        long = "web.config.file",
+        env = "RAILSCOPE_WEB_CONFIG_FILE",
+        value_name = "FILE"
+    )]
+    web_config: Option<PathBuf>,
     #[command(flatten)]
     machine: MachineArgs,
     /// Name of the node, in place of its host name.
@@ -43,6 +51,8 @@ pub(crate) struct WorkerArgs {
 /// Runs the exporter until Ctrl-C or SIGTERM.
 pub(crate) fn run(args: ExporterArgs) -> anyhow::Result<()> {
     let address = args.listen_address.clone();
+    let security = args.web_config.as_deref().map(WebSecurity::load);
+    let security = security.transpose().context("--web.config.file")?;
     let exporter = Arc::new(Exporter::start(config(args)?).context("cannot start the exporter")?);
     // Samplers have threads of their own; one more is enough to answer scrapes.
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -52,7 +62,9 @@ pub(crate) fn run(args: ExporterArgs) -> anyhow::Result<()> {
     let served = runtime.block_on(async {
         let listener = listen(&address).await?;
         let at = listener.local_addr().context("cannot tell the address")?;
-        tracing::info!("listening on http://{at}/metrics");
+        let tls = security.as_ref().is_some_and(WebSecurity::speaks_tls);
+        let scheme = if tls { "https" } else { "http" };
+        tracing::info!("listening on {scheme}://{at}/metrics");
         let mut interrupt = signal(SignalKind::interrupt()).context("cannot watch for Ctrl-C")?;
         let mut terminate = signal(SignalKind::terminate()).context("cannot watch for SIGTERM")?;
         let shutdown = async move {
@@ -62,7 +74,11 @@ pub(crate) fn run(args: ExporterArgs) -> anyhow::Result<()> {
             }
             tracing::info!("stopping");
         };
-        let served = serve(Arc::clone(&exporter), listener, shutdown).await;
+        let exporter = Arc::clone(&exporter);
+        let served = match security {
+            Some(security) => serve_secured(exporter, listener, Arc::new(security), shutdown).await,
+            None => serve(exporter, listener, shutdown).await,
+        };
         served.with_context(|| format!("serving on {address} failed"))
     });
     // Connections that clients keep open hold the exporter; they end with the runtime.

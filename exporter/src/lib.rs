@@ -42,5 +42,5 @@ pub mod sources;
 
 pub use runtime::{Config, Exporter, Limits};
 pub use sampler::{Machine, NvmlAccess, WorkloadAccess};
-pub use server::serve;
+pub use server::{WebSecurity, serve, serve_secured};
 pub use sources::nvml::run_worker;

@@ -12,3 +12,4 @@ pub mod setup;
 pub mod slurm;
 pub mod sriov;
 pub mod sysfs;
+pub mod web_files;
