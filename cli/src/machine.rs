@@ -1,6 +1,6 @@
 //! Arguments that say where the machine is: the same for `railscope exporter` and `railscope check`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -85,7 +85,6 @@ impl MachineArgs {
                 kubelet_socket: self.kubelet_socket,
                 job_mapping: self.job_mapping,
             },
-            ..Machine::below(Path::new("/"))
         })
     }
 }
