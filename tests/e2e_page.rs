@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use support::{Http, Process, RAILSCOPE, free_port, root, run, skip, wait_for, which};
+use support::{Demo, Http, root, run, skip, which};
 
 const DETECTED_WITHIN: Duration = Duration::from_secs(60);
 const DRAWN_WITHIN: Duration = Duration::from_secs(60);
@@ -56,27 +56,16 @@ fn the_page_names_the_fault_of_the_demo() {
     };
     let folder = tempfile::tempdir().expect("a folder");
     let http = Http::new();
-    let address = format!("127.0.0.1:{}", free_port());
-    let mut demo = Command::new(RAILSCOPE);
-    demo.args([
-        "demo",
+    let arguments = [
         "--nodes",
         "32",
         "--fault",
         "pcie-degraded",
         "--fault-after",
         "3s",
-        "--listen",
-        &address,
-    ]);
-    let mut demo = Process::start("demo", folder.path(), demo.stdin(Stdio::null()));
-    let incident = wait_for("incident", DETECTED_WITHIN, || {
-        let answer = http.json(&format!("http://{address}/api/v1/incidents"))?;
-        answer["incidents"]
-            .get(0)
-            .cloned()
-            .ok_or_else(|| demo.tail())
-    });
+    ];
+    let mut demo = Demo::start(folder.path(), &arguments);
+    let incident = demo.wait_for_incident(&http, DETECTED_WITHIN);
     let text = |key: &str| incident[key].as_str().unwrap_or_default().to_owned();
     let node = text("fault_domain")
         .trim_start_matches("pcie/")
@@ -95,16 +84,11 @@ fn the_page_names_the_fault_of_the_demo() {
             &program,
             &folder.path().join(name),
             name,
-            &format!("http://{address}/{path}"),
+            &format!("{}/{path}", demo.url),
             &words,
         );
     }
-    let ended = demo.stop();
-    assert!(
-        ended.is_some_and(|status| status.success()),
-        "the demo ends well: {}",
-        demo.tail()
-    );
+    demo.stop();
 }
 
 /// The page holds the words, needs nothing from elsewhere, and can be drawn.

@@ -11,8 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use support::{
-    Http, Process, RAILSCOPE, Sink, encoded, free_port, need, root, run, run_with_input, wait_for,
-    which,
+    Demo, Http, Process, Sink, encoded, free_port, need, root, run, run_with_input, wait_for, which,
 };
 
 /// Long enough for a demo that shares two cores with the compiler of somebody else.
@@ -50,8 +49,7 @@ fn adapted(file: &str, changes: &[(&str, &str)]) -> String {
 
 /// Demo, Prometheus and Alertmanager, each on a port of its own.
 struct Site {
-    demo: Process,
-    demo_url: String,
+    demo: Demo,
     prometheus: Process,
     prometheus_url: String,
     _alertmanager: Process,
@@ -63,36 +61,32 @@ impl Site {
     fn start(sink: &Sink) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let http = Http::new();
-        let [demo_at, prometheus_at, alertmanager_at] =
-            [(); 3].map(|()| format!("127.0.0.1:{}", free_port()));
-        let mut demo = Command::new(RAILSCOPE);
-        demo.args([
-            "demo",
-            "--nodes",
-            "8",
-            "--fault",
-            "pcie-degraded",
-            "--fault-after",
-            "5s",
-            "--listen",
-            &demo_at,
-        ]);
-        let demo = Process::start("demo", folder.path(), demo.stdin(Stdio::null()));
-        let demo_url = format!("http://{demo_at}");
+        let [prometheus_at, alertmanager_at] =
+            [(); 2].map(|()| format!("127.0.0.1:{}", free_port()));
+        let demo = Demo::start(
+            folder.path(),
+            &[
+                "--nodes",
+                "8",
+                "--fault",
+                "pcie-degraded",
+                "--fault-after",
+                "5s",
+            ],
+        );
+        let demo_at = demo.url.trim_start_matches("http://");
         wait_for("collector", limit(), || {
-            http.get(&format!("{demo_url}/-/ready"))
-                .map_err(|e| e + &demo.tail())
+            http.get(&format!("{}/-/ready", demo.url))
         });
 
         let alertmanager = alertmanager(folder.path(), &alertmanager_at, sink.port);
-        let prometheus = prometheus(folder.path(), &prometheus_at, &alertmanager_at, &demo_at);
+        let prometheus = prometheus(folder.path(), &prometheus_at, &alertmanager_at, demo_at);
         let prometheus_url = format!("http://{prometheus_at}");
         wait_for("Prometheus", limit(), || {
             http.get(&format!("{prometheus_url}/-/ready"))
         });
         Self {
             demo,
-            demo_url,
             prometheus,
             prometheus_url,
             _alertmanager: alertmanager,
@@ -166,7 +160,7 @@ fn one_fault_in_the_demo_is_one_page_and_every_panel_of_the_dashboards_answers()
     let sink = Sink::start();
     let mut site = Site::start(&sink);
     let began = Instant::now();
-    let incident = the_incident(&site);
+    let incident = site.demo.wait_for_incident(&site.http, DETECTED_WITHIN);
     println!(
         "incident {:?} after {:?}",
         incident["fault_domain"],
@@ -190,26 +184,7 @@ fn one_fault_in_the_demo_is_one_page_and_every_panel_of_the_dashboards_answers()
         second.is_none(),
         "a second notification for one fault: {second:?}"
     );
-    assert!(
-        site.demo.stop().is_some_and(|status| status.success()),
-        "the demo ends well: {}",
-        site.demo.tail()
-    );
-}
-
-/// The one incident that the demo's fault makes.
-fn the_incident(site: &Site) -> Value {
-    wait_for("incident", DETECTED_WITHIN, || {
-        let answer = site
-            .http
-            .json(&format!("{}/api/v1/incidents", site.demo_url))?;
-        let incidents = answer["incidents"].as_array().cloned().unwrap_or_default();
-        match incidents.as_slice() {
-            [] => Err(site.demo.tail()),
-            [incident] => Ok(incident.clone()),
-            more => panic!("one fault, several incidents: {more:?}"),
-        }
-    })
+    site.demo.stop();
 }
 
 fn is_the_page_for(incident: &Value, path: &str, page: &Value) {
@@ -286,7 +261,7 @@ fn dashboards_answer(site: &Site) {
             match site.query(&expression) {
                 Err(error) => wrong.push(format!("{title}: {error}")),
                 Ok(samples) if samples.is_empty() && !may_be_empty => {
-                    wrong.push(format!("{title}: empty: {expression}"))
+                    wrong.push(format!("{title}: empty: {expression}"));
                 }
                 Ok(_) => {}
             }
@@ -301,34 +276,27 @@ fn what_exporters_and_collector_serve_passes_promtools_linter() {
     need!("promtool");
     let folder = tempfile::tempdir().expect("a folder");
     let http = Http::new();
-    let address = format!("127.0.0.1:{}", free_port());
-    let mut demo = Command::new(RAILSCOPE);
-    demo.args([
-        "demo",
-        "--nodes",
-        "4",
-        "--fault",
-        "pcie-degraded",
-        "--fault-after",
-        "1s",
-        "--listen",
-        &address,
-    ]);
-    let demo = Process::start("demo", folder.path(), demo.stdin(Stdio::null()));
+    let demo = Demo::start(
+        folder.path(),
+        &[
+            "--nodes",
+            "4",
+            "--fault",
+            "pcie-degraded",
+            "--fault-after",
+            "1s",
+        ],
+    );
     // With an incident, so that its series are on the page.
-    let exporter = wait_for("incident", DETECTED_WITHIN, || {
-        let incidents = http.json(&format!("http://{address}/api/v1/incidents"))?;
-        incidents["incidents"].get(0).ok_or_else(|| demo.tail())?;
-        let targets = http.json(&format!("http://{address}/api/v1/sd"))?;
-        Ok(targets[0]["targets"][0]
-            .as_str()
-            .expect("an exporter")
-            .to_owned())
-    });
+    demo.wait_for_incident(&http, DETECTED_WITHIN);
+    let targets = http
+        .json(&format!("{}/api/v1/sd", demo.url))
+        .expect("targets");
+    let exporter = targets[0]["targets"][0].as_str().expect("an exporter");
     let pages = [
         format!("http://{exporter}/metrics"),
         format!("http://{exporter}/metrics?profile=full"),
-        format!("http://{address}/metrics"),
+        format!("{}/metrics", demo.url),
     ];
     let mut wrong = String::new();
     for url in pages {

@@ -89,22 +89,13 @@ impl MachineArgs {
     }
 }
 
-/// Reads `5s`, `1500ms`, `1m` or plain seconds.
+/// Reads a time of at least a second.
 fn period(text: &str) -> Result<Duration, String> {
-    let expected = || format!("{text:?} is not a time such as 5s, 1500ms or 1m");
-    let digits = text.find(|c: char| !(c.is_ascii_digit() || c == '.'));
-    let (number, unit) = text.split_at(digits.unwrap_or(text.len()));
-    let number: f64 = number.parse().map_err(|_| expected())?;
-    let seconds = match unit {
-        "" | "s" => number,
-        "ms" => number / 1e3,
-        "m" => number * 60.0,
-        _ => return Err(expected()),
-    };
-    if seconds < 1.0 {
+    let period = crate::duration::parse(text)?;
+    if period < Duration::from_secs(1) {
         return Err(format!("{text:?} is too short: at least 1s"));
     }
-    Duration::try_from_secs_f64(seconds).map_err(|_| expected())
+    Ok(period)
 }
 
 #[cfg(test)]

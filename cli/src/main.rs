@@ -8,6 +8,8 @@ use tracing_subscriber::EnvFilter;
 
 mod check;
 mod collector;
+mod demo;
+mod duration;
 mod exporter;
 mod machine;
 
@@ -15,9 +17,9 @@ mod machine;
 #[derive(Debug, Parser)]
 #[command(name = "railscope", version)]
 struct Cli {
-    /// What to log, such as info or railscope_exporter=debug.
-    #[arg(long, env = "RAILSCOPE_LOG", default_value = "info", global = true)]
-    log: String,
+    /// What to log, such as info or railscope_exporter=debug; without it info, and warn in the demo.
+    #[arg(long, env = "RAILSCOPE_LOG", global = true)]
+    log: Option<String>,
     #[command(subcommand)]
     command: Command,
 }
@@ -29,6 +31,10 @@ enum Command {
     Collector(collector::CollectorArgs),
     CheckConfig(collector::CheckConfigArgs),
     Topology(collector::TopologyArgs),
+    Demo(demo::DemoArgs),
+    /// Runs exporters for the demo that started it.
+    #[command(name = demo::nodes::NODES_SUBCOMMAND, hide = true)]
+    DemoNodes(demo::nodes::NodesArgs),
     /// Reads NVML for the exporter that started it.
     #[command(name = machine::WORKER_SUBCOMMAND, hide = true)]
     NvmlWorker(exporter::WorkerArgs),
@@ -36,10 +42,14 @@ enum Command {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let filter = match EnvFilter::try_new(&cli.log) {
+    let quiet = matches!(cli.command, Command::Demo(_) | Command::DemoNodes(_));
+    let log = cli
+        .log
+        .unwrap_or_else(|| if quiet { "warn" } else { "info" }.to_owned());
+    let filter = match EnvFilter::try_new(&log) {
         Ok(filter) => filter,
         Err(error) => {
-            eprintln!("railscope: --log {:?}: {error}", cli.log);
+            eprintln!("railscope: --log {log:?}: {error}");
             return ExitCode::from(2);
         }
     };
@@ -55,6 +65,8 @@ fn main() -> ExitCode {
         Command::Collector(args) => collector::run(&args),
         Command::CheckConfig(args) => collector::check_config(&args),
         Command::Topology(args) => collector::topology(&args),
+        Command::Demo(args) => demo::run(&args, &log),
+        Command::DemoNodes(args) => demo::nodes::run(&args),
         Command::NvmlWorker(args) => exporter::run_nvml_worker(&args),
     };
     match result {

@@ -228,6 +228,3 @@ fn note(state: &State, node: &NodeName, ingested: &Ingested, at: Timestamp) {
         tracing::debug!(%node, samples = ingested.over_limit, "samples beyond the limit of a node");
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -33,6 +33,7 @@
 //! [`Config`] adds the node's name and the limits after which values are too old to be shown.
 
 pub mod check;
+pub mod extremes;
 pub mod page;
 pub mod runtime;
 pub mod sampler;

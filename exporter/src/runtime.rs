@@ -118,7 +118,7 @@ impl Exporter {
         Ok(exporter)
     }
 
-    /// The page of now: at most [`MAX_PAGE_AGE`] old, and merged once however many ask.
+    /// The page of now: at most `MAX_PAGE_AGE` old, and merged once however many ask.
     pub fn page(&self) -> Arc<RenderedPage> {
         if let Some(page) = self.fresh_page() {
             return page;

@@ -32,7 +32,7 @@ const SHUTDOWN_GRACE: Duration = Duration::from_secs(2);
 
 /// Serves the exporter on a listener until `shutdown` is done, on the caller's tokio runtime.
 ///
-/// Requests in flight then get [`SHUTDOWN_GRACE`] to end; connections that a client keeps open do not
+/// Requests in flight then get `SHUTDOWN_GRACE` to end; connections that a client keeps open do not
 /// hold it up. The exporter itself goes on sampling until it is dropped.
 ///
 /// # Errors

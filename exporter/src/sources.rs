@@ -3,11 +3,12 @@
 pub mod nvidia_proc;
 pub mod nvml;
 pub mod pci;
-pub mod pci_config;
+pub mod pci_settings;
 pub mod platform;
 #[cfg(feature = "kubernetes")]
 pub mod podresources;
 pub mod rdma;
+pub mod rdma_netlink;
 pub mod setup;
 pub mod slurm;
 pub mod sriov;

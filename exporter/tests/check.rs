@@ -92,12 +92,12 @@ fn configuration_space_tells_of_read_requests_and_redirected_peers() {
     let unread = |_: &Path| {};
     assert_eq!(spoilt("acs", HGX, unread), Vec::<String>::new());
     let header_only = |root: &Path| {
-        write(&root.join(PORT).join("config"), [0; 64]);
-        write(&root.join(NIC).join("config"), [0; 64]);
+        write(&root.join(PORT).join("config"), &config(0x20, 0)[..64]);
+        write(&root.join(NIC).join("config"), &config(0x20, 0)[..64]);
     };
-    let denied = ["unknown 0000:17:00.0: denied"];
+    let denied = ["unknown 20 switch ports: denied"];
     assert_eq!(spoilt("acs", HGX, header_only), denied);
-    let denied = ["unknown mlx5_0 (0000:18:00.0): denied"];
+    let denied = ["unknown 9 NICs: denied"];
     assert_eq!(spoilt("max-read-request", HGX, header_only), denied);
     let as_root = |root: &Path| {
         write(&root.join(SWITCH).join("config"), config(0x20, 0));
@@ -124,7 +124,7 @@ fn the_iommu_may_pass_addresses_through_but_not_translate_them() {
         ("DMA", Some("FINDING mlx5_0 (0000:18:00.0): every transfer")),
         (
             "none-of-these",
-            Some("unknown mlx5_0 (0000:18:00.0): unparsed"),
+            Some("unknown mlx5_0 (0000:18:00.0): the kernel says"),
         ),
     ] {
         let rows = spoilt("iommu", HGX, |root| {

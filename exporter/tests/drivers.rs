@@ -60,8 +60,9 @@ fn bnxt_re_counts_bytes_and_has_gauges_beside_counters() {
             "port_transmit_bytes_total  1000",
             "port_receive_packets_total  7",
             "transport_events_total to_retransmits 3",
+            "retransmits_total  3",
             "cnp_total rp handled 5",
-            "counter_lifespan_seconds  0.01",
+            "statistics_lifespan_seconds  0.01",
         ],
     );
 }
@@ -87,6 +88,57 @@ fn efa_says_active_whatever_its_link_does_so_nobody_repeats_it() {
     );
 }
 
+/// Families that mean one thing on every driver.
+const NEUTRAL: [&str; 5] = [
+    "retransmits_total",
+    "sequence_errors_total",
+    "receiver_not_ready_total",
+    "retries_exceeded_total",
+    "no_buffer_total",
+];
+
+#[test]
+fn one_name_means_one_thing_on_every_driver() {
+    // The driver's file for each family in order; empty where it counts no such thing.
+    for (driver, files) in [
+        (
+            "mlx5_core",
+            "local_ack_timeout_err packet_seq_err rnr_nak_retry_err req_transport_retries_exceeded out_of_buffer",
+        ),
+        (
+            "bnxt_en",
+            "to_retransmits seq_err_naks_rcvd rnr_naks_rcvd max_retry_exceeded rx_out_of_buffer",
+        ),
+        (
+            "efa",
+            "retrans_pkts - - unresponsive_remote_events rx_drops",
+        ),
+        ("ice", "RetransSegs - - - -"),
+        (
+            "rdma_rxe",
+            "completer_retry_err rcvd_seq_err rcvd_rnr_err retry_exceeded_err -",
+        ),
+    ] {
+        let names = files.split(' ').zip(NEUTRAL).zip(11..);
+        let counted: Vec<_> = names.filter(|((file, _), _)| *file != "-").collect();
+        let paths: Vec<_> = counted
+            .iter()
+            .map(|((file, _), value)| (format!("hw_counters/{file}"), value.to_string()))
+            .collect();
+        let paths: Vec<_> = paths
+            .iter()
+            .map(|(a, b)| (a.as_str(), b.as_str()))
+            .collect();
+        let expected: BTreeSet<_> = counted
+            .iter()
+            .map(|((_, name), value)| format!("{name}  {value}"))
+            .collect();
+        let mut found = sample(Some(driver), &paths);
+        found.retain(|line| NEUTRAL.iter().any(|name| line.starts_with(name)));
+        assert_eq!(found, expected, "{driver}");
+    }
+}
+
 #[test]
 fn soft_roce_has_no_hardware_and_no_counters_directory() {
     check(
@@ -102,6 +154,7 @@ fn soft_roce_has_no_hardware_and_no_counters_directory() {
             "port_state  1",
             "port_transmit_packets_total  4900",
             "transport_events_total rcvd_seq_err 9",
+            "sequence_errors_total  9",
             "port_errors_total link_downed 1",
         ],
     );
@@ -117,6 +170,43 @@ fn irdma_marks_and_notifies() {
             ("hw_counters/Nak Sequence Error", "1"),
         ],
         &["cnp_total rp handled 4", "ecn_marked_packets_total  6"],
+    );
+}
+
+#[test]
+fn representors_are_named_with_their_role_only_in_switchdev_mode() {
+    let temp = tempfile::tempdir().expect("a temporary directory");
+    let device = temp.path().join("sys/class/infiniband/mlx5_0");
+    fs::create_dir_all(device.join("ports/1")).expect("mkdir");
+    for (netdev, files) in [
+        (
+            "eth0",
+            vec![("phys_switch_id", "b0a1"), ("phys_port_name", "p0")],
+        ),
+        (
+            "eth0_3",
+            vec![("phys_switch_id", "b0a1"), ("phys_port_name", "pf0vf3")],
+        ),
+        ("eth1", vec![("phys_port_name", "p1")]),
+    ] {
+        let dir = device.join("device/net").join(netdev);
+        fs::create_dir_all(&dir).expect("mkdir");
+        for (file, text) in files {
+            fs::write(dir.join(file), text).expect("write");
+        }
+    }
+    let mut reading = NodeReading::default();
+    sampler("rdma", &machine(temp.path()))
+        .sample(&mut reading)
+        .expect("a sample");
+    let samples = reading.samples().iter();
+    let ports = samples.filter(|sample| sample.metric.name == "railscope_rdma_switchdev_port_info");
+    let ports: Vec<_> = ports
+        .map(|sample| sample.labels.values().collect::<Vec<_>>().join(" "))
+        .collect();
+    assert_eq!(
+        ports,
+        ["mlx5_0 eth0 b0a1 p0 uplink", "mlx5_0 eth0_3 b0a1 pf0vf3 vf"]
     );
 }
 
@@ -144,13 +234,13 @@ fn a_counter_at_the_end_of_its_width_is_said_to_have_stopped() {
         ],
         &[
             "port_errors_total link_downed 255",
-            "counter_saturated link_downed 1",
+            "port_error_saturated link_downed 1",
             // Beyond 16 bits: this kernel reads the 64-bit set, where it goes on.
             "port_errors_total symbol_error 65536",
             "port_transmit_wait_ticks_total  4294967295",
-            "counter_saturated port_xmit_wait 1",
+            "port_error_saturated port_xmit_wait 1",
             "port_receive_bytes_total  17179869180",
-            "counter_saturated port_rcv_data 1",
+            "port_error_saturated port_rcv_data 1",
         ],
     );
 }

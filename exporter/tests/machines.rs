@@ -1,10 +1,12 @@
 //! The fixture machines under `tests/machines` and the generator that wrote them.
 //!
-//! They are ours, made up after the shape of the real thing: an HGX H100 server on InfiniBand, and a
-//! machine that has nothing but a kernel. `UPDATE_EXPECT=1 cargo test -p railscope-exporter --test
+//! They are ours, made up after the shape of the real thing: an HGX H100 server on InfiniBand, a
+//! cloud instance with EFA, and a machine that has nothing but a kernel. `UPDATE_EXPECT=1 cargo test -p railscope-exporter --test
 //! machines` writes them anew.
 #![allow(clippy::expect_used, clippy::panic, reason = "tests")]
 
+#[path = "machines/efa.rs"]
+mod efa;
 #[path = "machines/vm.rs"]
 mod vm;
 
@@ -457,6 +459,7 @@ fn the_committed_machines_are_what_the_generator_writes() {
         ("bare", bare()),
         ("hgx-h100-ib", hgx_h100_ib()),
         ("vm-vf-passthrough", vm::vm_vf_passthrough()),
+        ("efa-p5", efa::efa_p5()),
     ] {
         assert!(tree.0.len() < 1500, "{name}: {} files", tree.0.len());
         let root = machines.join(name);

@@ -20,7 +20,11 @@ fn origin(sample: &Sample) -> Option<Origin> {
     let labels: Vec<&str> = sample.labels.values().collect();
     let name = sample.metric.name.strip_prefix("railscope_")?;
     if let Some(name) = name.strip_prefix("rdma_") {
-        let (file, value) = port_origin(name, &labels[2..]);
+        if name == "device_events_total" {
+            let file = format!("class/infiniband/{}/hw_counters/{}", labels[0], labels[1]);
+            return Some((file, Box::new(number)));
+        }
+        let (file, value) = port_origin(name, &labels[2..], &labels[0][..4]);
         let port = format!("class/infiniband/{}/ports/{}", labels[0], labels[1]);
         return Some((format!("{port}/{file}"), value));
     }
@@ -42,6 +46,8 @@ fn origin(sample: &Sample) -> Option<Origin> {
         }
         // Counts of what an answer holds, not numbers of files.
         "workload_devices" => None,
+        // Nothing has fallen yet, and the epoch is the boot time.
+        "source_resets_total" | "source_wraps_total" | "source_epoch_seconds" => None,
         other => panic!("no rule for {other}"),
     }
 }
@@ -68,7 +74,7 @@ fn listed(text: &str) -> f64 {
     sizes.sum()
 }
 
-fn port_origin(name: &str, labels: &[&str]) -> Origin {
+fn port_origin(name: &str, labels: &[&str], kind: &str) -> Origin {
     let plain = |file: &str| -> Origin { (file.into(), Box::new(number)) };
     let words = |file: &str| -> Origin { (file.into(), Box::new(|text| number(text) * 4.0)) };
     match name {
@@ -83,6 +89,22 @@ fn port_origin(name: &str, labels: &[&str]) -> Origin {
             let lanes = |text: &str| leading(text.split_once('(').expect("lanes").1);
             ("rate".into(), Box::new(lanes))
         }
+        // EFA, whose devices are named after its place: the driver counts bytes and packets itself.
+        "port_transmit_bytes_total" if kind == "rdma" => plain("hw_counters/tx_bytes"),
+        "port_receive_bytes_total" if kind == "rdma" => plain("hw_counters/rx_bytes"),
+        "port_transmit_packets_total" if kind == "rdma" => plain("hw_counters/tx_pkts"),
+        "port_receive_packets_total" if kind == "rdma" => plain("hw_counters/rx_pkts"),
+        "retransmits_total" if kind == "rdma" => plain("hw_counters/retrans_pkts"),
+        "retries_exceeded_total" if kind == "rdma" => {
+            plain("hw_counters/unresponsive_remote_events")
+        }
+        "no_buffer_total" if kind == "rdma" => plain("hw_counters/rx_drops"),
+        "retransmits_total" => plain("hw_counters/local_ack_timeout_err"),
+        "sequence_errors_total" => plain("hw_counters/packet_seq_err"),
+        "receiver_not_ready_total" => plain("hw_counters/rnr_nak_retry_err"),
+        "retries_exceeded_total" => plain("hw_counters/req_transport_retries_exceeded"),
+        "no_buffer_total" => plain("hw_counters/out_of_buffer"),
+        "operation_bytes_total" => plain(&format!("hw_counters/{}", labels[0])),
         "port_transmit_bytes_total" => words("counters/port_xmit_data"),
         "port_receive_bytes_total" => words("counters/port_rcv_data"),
         "port_transmit_packets_total" => plain("counters/port_xmit_packets"),
@@ -97,7 +119,7 @@ fn port_origin(name: &str, labels: &[&str]) -> Origin {
             plain(&format!("counters/{}_{direction}_packets", labels[0]))
         }
         "port_errors_total" => plain(&format!("counters/{}", labels[0])),
-        "counter_saturated" => {
+        "port_error_saturated" => {
             let ends = [15.0, 255.0, 65_535.0, 4_294_967_295.0];
             let at_end = move |text: &str| f64::from(ends.contains(&number(text)));
             (format!("counters/{}", labels[0]), Box::new(at_end))
@@ -106,7 +128,7 @@ fn port_origin(name: &str, labels: &[&str]) -> Origin {
         "cnp_total" => plain(&format!("hw_counters/{}_cnp_{}", labels[0], labels[1])),
         "ecn_marked_packets_total" => plain("hw_counters/np_ecn_marked_roce_packets"),
         "icrc_errors_total" => plain("hw_counters/rx_icrc_encapsulated"),
-        "counter_lifespan_seconds" => (
+        "statistics_lifespan_seconds" => (
             "hw_counters/lifespan".into(),
             Box::new(|text| number(text) / 1000.0),
         ),
@@ -198,6 +220,7 @@ fn check(root: &Path) {
 #[test]
 fn our_values_are_those_of_their_files() {
     check(&our_root("hgx-h100-ib"));
+    check(&our_root("efa-p5"));
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Faults as data: which part fails, how and when, and what is true of it then.
 
+use std::fmt;
+
 use railscope_model::identity::Part;
 use railscope_model::units::LinkSpeed;
 use serde::{Deserialize, Serialize};
@@ -209,6 +211,30 @@ impl Effect {
                 (!sound).then(|| format!("found clock_ratio {clock_ratio}, expected 0.05 to 1"))
             }
             Self::PortDown | Self::Miscabled { .. } => None,
+        }
+    }
+}
+
+impl fmt::Display for Effect {
+    /// What happens, as the end of a sentence that begins with the part.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::PcieDegraded { lanes, generation } => {
+                write!(f, "trains to {lanes} lanes of PCIe generation {generation}")
+            }
+            Self::PortDown => f.write_str("goes dark"),
+            Self::PortRateDegraded { rate } => write!(f, "comes up at {rate}"),
+            Self::LinkErrors {
+                symbol_errors_per_second,
+            } => write!(f, "corrupts {symbol_errors_per_second} symbols per second"),
+            Self::Miscabled { with } => write!(f, "is exchanged with {with}"),
+            Self::GpuThermal { clock_ratio } => {
+                let percent = clock_ratio * 100.0;
+                write!(
+                    f,
+                    "overheats, and its hardware slows it to {percent:.0} % of its clock"
+                )
+            }
         }
     }
 }

@@ -34,11 +34,38 @@ pub enum MachineError {
 /// A node's trees.
 #[derive(Debug)]
 pub struct Machine {
-    root: PathBuf,
+    paths: NodePaths,
     ports: Vec<rdma::PortFiles>,
     links: Vec<pci::LinkFiles>,
     gpus: NodeGpus,
-    nvml_library: PathBuf,
+}
+
+/// Where the parts of a node lie below its folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodePaths {
+    /// The folder that holds all of the node.
+    pub root: PathBuf,
+}
+
+impl NodePaths {
+    /// What `/sys` is on the real node.
+    pub fn sysfs(&self) -> PathBuf {
+        self.root.join("sys")
+    }
+
+    /// What `/proc` is on the real node.
+    pub fn procfs(&self) -> PathBuf {
+        self.root.join("proc")
+    }
+
+    /// The node's copy of the NVML library.
+    pub fn nvml_library(&self) -> PathBuf {
+        self.nvml().join(nvml::LIBRARY_FILE)
+    }
+
+    fn nvml(&self) -> PathBuf {
+        self.root.join("nvml")
+    }
 }
 
 impl Machine {
@@ -52,7 +79,10 @@ impl Machine {
         nics: &[Nic],
         booted: Timestamp,
     ) -> Result<Self, MachineError> {
-        let sys = Tree::new(root.join("sys"));
+        let paths = NodePaths {
+            root: root.to_owned(),
+        };
+        let sys = Tree::new(paths.sysfs());
         let functions = hgx_h100(node.gpus.len() as u8, nics.len() as u8);
         let pci = pci::write(&sys, &functions)?;
         let mut ports = Vec::new();
@@ -63,17 +93,17 @@ impl Machine {
             }
         }
         write_host(&sys)?;
-        write_proc(&Tree::new(root.join("proc")), node, booted)?;
+        write_proc(&Tree::new(paths.procfs()), node, booted)?;
         let ordinal = nics.first().map_or(0, |nic| nic.node);
         let mut gpus = gpus::fitted(ordinal, node.gpus.len());
         gpus::show(&mut gpus, &node.gpus);
-        let nvml = root.join("nvml");
+        let nvml = paths.nvml();
         std::fs::create_dir_all(&nvml).map_err(at(&nvml))?;
+        nvml::install(&nvml, &gpus)?;
         let mut machine = Self {
-            root: root.to_owned(),
+            paths,
             ports,
             links: pci.nic_links,
-            nvml_library: nvml::install(&nvml, &gpus)?,
             gpus,
         };
         machine.update(node)?;
@@ -94,29 +124,14 @@ impl Machine {
         let before = self.gpus.clone();
         gpus::show(&mut self.gpus, &node.gpus);
         if self.gpus != before {
-            nvml::update_state(&self.root.join("nvml"), &self.gpus)?;
+            nvml::update_state(&self.paths.nvml(), &self.gpus)?;
         }
         Ok(())
     }
 
-    /// Folder that holds all of the node.
-    pub fn root(&self) -> &Path {
-        &self.root
-    }
-
-    /// What `/sys` is on the real node.
-    pub fn sysfs(&self) -> PathBuf {
-        self.root.join("sys")
-    }
-
-    /// The node's copy of the NVML library.
-    pub fn nvml_library(&self) -> &Path {
-        &self.nvml_library
-    }
-
-    /// What `/proc` is on the real node.
-    pub fn procfs(&self) -> PathBuf {
-        self.root.join("proc")
+    /// Where its files are.
+    pub const fn paths(&self) -> &NodePaths {
+        &self.paths
     }
 }
 

@@ -11,6 +11,11 @@ use crate::ibnetdiscover::ibnetdiscover;
 use crate::machine::{Machine, MachineError, TreeError, at};
 use crate::wiring::Wiring;
 
+/// What the names of cluster folders begin with.
+pub const FOLDER_PREFIX: &str = "railscope-cluster-";
+/// Space that a node's files take: some 1,150 files, of which each takes at least a page, and the NVML
+/// library.
+pub const BYTES_PER_NODE: u64 = 6 << 20;
 /// How long ago the nodes were booted when the simulation starts.
 const UPTIME_SECONDS: u64 = 3 * 86_400;
 
@@ -24,17 +29,20 @@ pub struct ClusterTree {
 }
 
 impl ClusterTree {
-    /// Writes the trees of all nodes as they are now. `started` is the moment at which the simulation
-    /// starts: nodes were booted three days before.
+    /// Writes the trees of all nodes as they are now, in a new folder below `parent`. `started` is the
+    /// moment at which the simulation starts: nodes were booted three days before.
     ///
     /// # Errors
     /// A file could not be written.
-    pub fn create(cluster: &Cluster, started: Timestamp) -> Result<Self, MachineError> {
-        let parent = std::env::temp_dir();
+    pub fn create(
+        cluster: &Cluster,
+        started: Timestamp,
+        parent: &Path,
+    ) -> Result<Self, MachineError> {
         let folder = tempfile::Builder::new()
-            .prefix("railscope-cluster-")
-            .tempdir_in(&parent)
-            .map_err(at(&parent))?;
+            .prefix(FOLDER_PREFIX)
+            .tempdir_in(parent)
+            .map_err(at(parent))?;
         let booted = Timestamp(started.0.saturating_sub(UPTIME_SECONDS * 1000));
         let nics = cluster
             .plan()

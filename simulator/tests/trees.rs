@@ -24,7 +24,7 @@ fn cluster(nodes: u16) -> Cluster {
 }
 
 fn tree(cluster: &Cluster) -> ClusterTree {
-    ClusterTree::create(cluster, STARTED).expect("tree")
+    ClusterTree::create(cluster, STARTED, &std::env::temp_dir()).expect("tree")
 }
 
 fn advance(cluster: &mut Cluster, tree: &mut ClusterTree, seconds: u64) {
@@ -93,90 +93,67 @@ fn same_seed_same_bytes() {
 fn a_node_is_an_hgx_h100_to_whoever_reads_sysfs() {
     let cluster = cluster(2);
     let tree = tree(&cluster);
-    let machine = &tree.machines()[1];
+    let machine = tree.machines()[1].paths();
     let sys = machine.sysfs();
     let mut switches = BTreeMap::<PathBuf, usize>::new();
     for rail in 0..8_u8 {
         let device = sys.join(format!("class/infiniband/mlx5_{rail}"));
         let function = fs::canonicalize(device.join("device")).expect("device");
-        assert_eq!(
-            fs::canonicalize(&device).expect("device").parent(),
-            Some(&*function.join("infiniband"))
-        );
+        let linked = fs::canonicalize(&device).expect("device");
+        assert_eq!(linked.parent(), Some(&*function.join("infiniband")));
         assert_eq!(line(function.join("class")), "0x020700");
-        assert_eq!(
-            line(function.join("numa_node")),
-            if rail < 4 { "0" } else { "1" }
-        );
+        let socket = if rail < 4 { "0" } else { "1" };
+        assert_eq!(line(function.join("numa_node")), socket);
         let chain: Vec<_> = function
             .ancestors()
             .take_while(|path| path.join("class").exists())
             .collect();
-        assert_eq!(
-            chain.len(),
-            4,
-            "NIC, switch port, switch, root port: {chain:?}"
-        );
-        assert!(
-            chain[3]
-                .parent()
-                .expect("root")
-                .ends_with(format!("pci{}", &name(chain[3])[..7]))
-        );
+        // NIC, switch port, switch, root port.
+        assert_eq!(chain.len(), 4, "{chain:?}");
+        let complex = chain[3].parent().expect("root complex");
+        assert!(complex.ends_with(format!("pci{}", &name(chain[3])[..7])));
         for hop in &chain {
-            for kind in ["current", "max"] {
-                let speed = line(hop.join(format!("{kind}_link_speed")));
-                assert_eq!(pcie_transfers_per_second(&speed), Ok(Some(32e9)), "{speed}");
-                assert_eq!(line(hop.join(format!("{kind}_link_width"))), "16");
-            }
-            for (file, rows) in [("correctable", 9), ("nonfatal", 19), ("fatal", 19)] {
-                assert_eq!(
-                    text(hop.join(format!("aer_dev_{file}"))).lines().count(),
-                    rows
-                );
-            }
-            let by_address = sys.join("bus/pci/devices").join(name(hop));
-            assert_eq!(fs::canonicalize(by_address).expect("link"), *hop);
+            is_a_healthy_function(&sys, hop);
         }
         *switches.entry(chain[2].to_owned()).or_default() += 1;
-
-        let port = device.join("ports/1");
-        let rate: PortRate = line(port.join("rate")).parse().expect("rate");
-        assert_eq!((rate.bytes_per_second, rate.lanes), (50e9, Some(4)));
-        assert_eq!(line(port.join("state")), "4: ACTIVE");
-        assert_eq!(line(port.join("phys_state")), "5: LinkUp");
-        let guid = line(device.join("node_guid"));
-        assert_eq!(
-            line(port.join("gids/0")),
-            format!("fe80:0000:0000:0000:{guid}")
-        );
-        assert_eq!(
-            guid.parse(),
-            Ok(cluster.plan().nics[8 + usize::from(rail)].guid)
-        );
-        assert_eq!(
-            fs::read_dir(port.join("counters"))
-                .expect("counters")
-                .count(),
-            21
-        );
-        assert_eq!(
-            fs::read_dir(port.join("hw_counters"))
-                .expect("hw_counters")
-                .count(),
-            26
-        );
+        is_a_healthy_ndr_port(&device);
+        let guid = cluster.plan().nics[8 + usize::from(rail)].guid;
+        assert_eq!(line(device.join("node_guid")).parse(), Ok(guid));
     }
     assert_eq!(switches.values().collect::<Vec<_>>(), [&2, &2, &2, &2]);
-    assert_eq!(
-        line(machine.procfs().join("sys/kernel/hostname")),
-        "gpu-node-01"
-    );
-    assert!(
-        text(machine.procfs().join("stat"))
-            .contains(&format!("\nbtime {}\n", STARTED.0 / 1000 - 3 * 86_400))
-    );
+    let hostname = line(machine.procfs().join("sys/kernel/hostname"));
+    assert_eq!(hostname, "gpu-node-01");
+    let booted = format!("\nbtime {}\n", STARTED.0 / 1000 - 3 * 86_400);
+    assert!(text(machine.procfs().join("stat")).contains(&booted));
     assert!(machine.nvml_library().is_file());
+}
+
+fn is_a_healthy_function(sys: &Path, function: &Path) {
+    for kind in ["current", "max"] {
+        let speed = line(function.join(format!("{kind}_link_speed")));
+        assert_eq!(pcie_transfers_per_second(&speed), Ok(Some(32e9)), "{speed}");
+        assert_eq!(line(function.join(format!("{kind}_link_width"))), "16");
+    }
+    for (file, rows) in [("correctable", 9), ("nonfatal", 19), ("fatal", 19)] {
+        let table = text(function.join(format!("aer_dev_{file}")));
+        assert_eq!(table.lines().count(), rows);
+    }
+    let by_address = sys.join("bus/pci/devices").join(name(function));
+    assert_eq!(fs::canonicalize(by_address).expect("link"), function);
+}
+
+fn is_a_healthy_ndr_port(device: &Path) {
+    let port = device.join("ports/1");
+    let rate: PortRate = line(port.join("rate")).parse().expect("rate");
+    assert_eq!((rate.bytes_per_second, rate.lanes), (50e9, Some(4)));
+    assert_eq!(line(port.join("state")), "4: ACTIVE");
+    assert_eq!(line(port.join("phys_state")), "5: LinkUp");
+    let gid = format!("fe80:0000:0000:0000:{}", line(device.join("node_guid")));
+    assert_eq!(line(port.join("gids/0")), gid);
+    for (folder, files) in [("counters", 21), ("hw_counters", 26)] {
+        let found = fs::read_dir(port.join(folder)).expect(folder).count();
+        assert_eq!(found, files, "{folder}");
+    }
 }
 
 fn name(path: &Path) -> String {
@@ -200,6 +177,7 @@ fn an_open_reader_sees_new_values_in_the_same_file() {
         .map(|nic| (usize::from(nic.node), nic.device.to_string()))
         .expect("culprit");
     let port = tree.machines()[node]
+        .paths()
         .sysfs()
         .join(format!("class/infiniband/{device}/ports/1"));
     let open = |name: &str| File::open(port.join(name)).expect(name);

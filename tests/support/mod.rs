@@ -166,6 +166,69 @@ impl Drop for Process {
     }
 }
 
+/// A running `railscope demo`.
+pub(crate) struct Demo {
+    /// The process.
+    pub(crate) process: Process,
+    /// Address of its page, without a slash at the end.
+    pub(crate) url: String,
+}
+
+impl Demo {
+    /// Starts it on a port of its own choice and waits until it serves.
+    pub(crate) fn start(folder: &Path, arguments: &[&str]) -> Self {
+        let mut command = Command::new(RAILSCOPE);
+        command
+            .args(["demo", "--listen", "127.0.0.1:0"])
+            .args(arguments)
+            .stdin(Stdio::null());
+        let mut process = Process::start("demo", folder, &mut command);
+        process.wait_for_output("Ctrl-C stops.", Duration::from_secs(60));
+        let output = process.output();
+        let address = output
+            .lines()
+            .find_map(|line| line.trim().strip_prefix("page "));
+        let url = address
+            .unwrap_or_else(|| panic!("no page: {output}"))
+            .trim()
+            .trim_end_matches('/')
+            .to_owned();
+        Self { process, url }
+    }
+
+    /// Its open incidents.
+    pub(crate) fn incidents(&self, http: &Http) -> Result<Vec<Value>, String> {
+        let answer = http
+            .json(&format!("{}/api/v1/incidents", self.url))
+            .map_err(|e| e + &self.process.tail())?;
+        answer["incidents"]
+            .as_array()
+            .cloned()
+            .ok_or_else(|| format!("no list: {answer}"))
+    }
+
+    /// Its incident; fails if there are several.
+    pub(crate) fn wait_for_incident(&self, http: &Http, limit: Duration) -> Value {
+        wait_for("incident", limit, || {
+            match self.incidents(http)?.as_slice() {
+                [] => Err(self.process.tail()),
+                [incident] => Ok(incident.clone()),
+                more => panic!("one fault, several incidents: {more:?}"),
+            }
+        })
+    }
+
+    /// Ends it as Ctrl-C does, and fails if it does not end well.
+    pub(crate) fn stop(&mut self) {
+        let ended = self.process.stop();
+        assert!(
+            ended.is_some_and(|status| status.success()),
+            "{ended:?}: {}",
+            self.process.tail()
+        );
+    }
+}
+
 /// Polls until there is a value; fails after the limit with what was last in the way.
 pub(crate) fn wait_for<T>(
     what: &str,

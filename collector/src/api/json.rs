@@ -62,13 +62,13 @@ pub(super) async fn nodes(
     Params(page): Params<Page>,
 ) -> Result<Json<Nodes>, Refusal> {
     let snapshot = snapshot(&state)?;
-    let targets = state.targets().by_node.clone();
     let hosts = snapshot.layout.hosts.iter();
     Ok(Json(Nodes {
         cluster: state.cluster.clone(),
         at: snapshot.view.now.as_seconds(),
         nodes: Listed::of(hosts, page.limit(), |host| {
-            Node::of(host, &snapshot, targets.get(&host.name), &state)
+            let target = state.targets().by_node.get(&host.name).cloned();
+            Node::of(host, &snapshot, target.as_ref(), &state)
         }),
     }))
 }
@@ -95,32 +95,28 @@ pub(super) async fn topology(
     let snapshot = snapshot(&state)?;
     let layout = &snapshot.layout;
     let (switches, hosts) = chosen(layout, &asked)?;
+    let total = switches.len() + hosts.len();
     let mut tiers: BTreeMap<u8, Tier> = BTreeMap::new();
     for place in switches.iter().take(asked.limit()) {
         let switch = &layout.switches[*place];
-        let tier = tiers
-            .entry(switch.tier)
-            .or_insert_with(|| Tier::new(switch.tier, layout.levels()));
+        let new = || Tier::new(switch.tier, layout.levels());
+        let tier = tiers.entry(switch.tier).or_insert_with(new);
         tier.switches
             .push(SwitchWire::of(switch, layout, &snapshot.view));
     }
-    let shown = switches.len().min(asked.limit());
-    let targets = state.targets().by_node.clone();
-    let hosts = hosts.iter().take(asked.limit() - shown.min(asked.limit()));
-    let nodes: Vec<_> = hosts
-        .map(|place| {
-            let host = &layout.hosts[*place];
-            Node::of(host, &snapshot, targets.get(&host.name), &state)
-        })
-        .collect();
-    let total = switches.len() + chosen(layout, &asked)?.1.len();
+    let left = asked.limit().saturating_sub(switches.len());
+    let node = |place: &usize| {
+        let host = &layout.hosts[*place];
+        let target = state.targets().by_node.get(&host.name).cloned();
+        Node::of(host, &snapshot, target.as_ref(), &state)
+    };
     Ok(Json(Topology {
         cluster: state.cluster.clone(),
         at: snapshot.view.now.as_seconds(),
         total,
-        left_off: total - shown - nodes.len(),
+        left_off: total.saturating_sub(asked.limit()),
         tiers: tiers.into_values().collect(),
-        nodes,
+        nodes: hosts.iter().take(left).map(node).collect(),
     }))
 }
 

@@ -131,7 +131,7 @@ fn push_incident(reading: &mut NodeReading, incident: &Incident) {
         .map(ToString::to_string)
         .unwrap_or_default();
     let class = [&domain, incident.class.name, incident.severity.as_str()];
-    let place = [node.as_str(), &domain, &incident.id];
+    let place = [node.as_str(), &incident.id];
     reading.push(
         &INCIDENT_ACTIVE,
         &Labels::new(class.into_iter().chain(place)),

@@ -1,6 +1,6 @@
 //! The analysis as a whole: takes up pages and sweeps, keeps the fabric, and judges it once a tick.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use railscope_model::fabric::{Fabric, Link, LinkKind, PartId, Timestamp};
@@ -73,7 +73,8 @@ impl Default for Analyzer {
 impl Analyzer {
     /// Says which nodes there are; the others are forgotten, new ones are awaited.
     pub fn set_targets(&mut self, nodes: &[NodeName]) {
-        self.history.retain(|node| nodes.contains(node));
+        let wanted: BTreeSet<_> = nodes.iter().collect();
+        self.history.retain(|node| wanted.contains(node));
         nodes.iter().for_each(|node| {
             self.history.node_mut(node);
         });

@@ -32,17 +32,28 @@ pub struct Class {
     pub action: &'static str,
 }
 
-/// Every class that an incident can have.
+/// Every class that an incident can have, causes before the symptoms that they bring: of two classes of one
+/// severity the earlier one names the incident. Moving a cable also takes its link down once.
 pub const CLASSES: &[&Class] = &[
-    &PORT_DOWN,
-    &PORT_DEGRADED,
-    &PCIE_DEGRADED,
-    &LINK_ERRORS,
-    &MISCABLED_RAIL,
-    &GPU_SLOW,
     &SWITCH_DOWN,
     &HOST_DOWN,
+    &PCIE_DEGRADED,
+    &GPU_SLOW,
+    &PORT_DOWN,
+    &PORT_DEGRADED,
+    &MISCABLED_RAIL,
+    &LINK_ERRORS,
 ];
+
+impl Class {
+    /// Place in [`CLASSES`]: the lower, the nearer to the cause.
+    pub fn order(&self) -> usize {
+        CLASSES
+            .iter()
+            .position(|class| *class == self)
+            .unwrap_or(CLASSES.len())
+    }
+}
 
 /// A link that should be there is not.
 pub static PORT_DOWN: Class = Class {

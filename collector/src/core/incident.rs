@@ -83,6 +83,13 @@ impl Tracker {
         let named: BTreeSet<_> = groups.keys().cloned().collect();
         for (root, findings) in groups {
             let incident = describe(fabric, &root, findings, now);
+            // A part whose fault turns out to be another's is no suspect of its own any more, and what was
+            // known of it goes over to the root.
+            let of_parts = incident
+                .related
+                .iter()
+                .filter_map(|part| self.suspects.remove(part));
+            let absorbed = of_parts.reduce(|a, b| if a.since <= b.since { a } else { b });
             let suspect = self.suspects.entry(root).or_insert_with(|| Suspect {
                 since: now,
                 seen_ticks: 0,
@@ -90,6 +97,11 @@ impl Tracker {
                 open: false,
                 incident: incident.clone(),
             });
+            if let Some(absorbed) = absorbed {
+                suspect.since = suspect.since.min(absorbed.since);
+                suspect.seen_ticks = suspect.seen_ticks.max(absorbed.seen_ticks);
+                suspect.open |= absorbed.open;
+            }
             suspect.seen_ticks += 1;
             suspect.missed_ticks = 0;
             suspect.open |= suspect.seen_ticks >= OPEN_AFTER_TICKS;
@@ -121,9 +133,7 @@ fn group(fabric: &Fabric, findings: Vec<Finding>) -> BTreeMap<Part, Vec<Finding>
     let mut groups: BTreeMap<Part, Vec<Finding>> = BTreeMap::new();
     for finding in findings {
         let part = &finding.evidence.part;
-        let parent = parents
-            .get(part)
-            .filter(|_| finding.evidence.class == &PORT_DOWN);
+        let parent = parents.get(part);
         let root = parent.or_else(|| roots.get(part)).unwrap_or(part).clone();
         groups.entry(root).or_default().push(finding);
     }
@@ -164,28 +174,33 @@ fn parents(fabric: &Fabric, findings: &[Finding]) -> BTreeMap<Part, Part> {
                 .push(cable.clone());
         }
     }
-    let mut parents = BTreeMap::new();
+    let hosts = hosts.into_iter().map(|(host, cables)| (host, cables, 1.0));
     let switches = cables
         .into_iter()
         .map(|(part, cables)| (part.clone(), cables, PARENT_SHARE));
-    // Hosts come first: a switch that lost a whole host's cables among others explains those too.
-    for (parent, children, share) in hosts
-        .into_iter()
-        .map(|(part, cables)| (part, cables, 1.0))
-        .chain(switches)
-    {
+    let mut parents: BTreeMap<Part, (f64, Part)> = BTreeMap::new();
+    for (parent, children, needed) in hosts.chain(switches) {
         let gone: Vec<_> = children
             .iter()
             .filter(|child| lost.contains(child))
             .collect();
-        if gone.len() >= PARENT_MIN_CHILDREN && gone.len() as f64 >= share * children.len() as f64 {
-            parents.extend(
-                gone.into_iter()
-                    .map(|child| (child.clone(), parent.clone())),
-            );
+        let share = gone.len() as f64 / children.len() as f64;
+        if gone.len() < PARENT_MIN_CHILDREN || share < needed {
+            continue;
+        }
+        for child in gone {
+            // Of the two ends of a cable the one that lost the greater share explains it: a dead leaf takes
+            // a third of a small spine's cables with it.
+            let better = parents.get(child).is_none_or(|(best, _)| share > *best);
+            if better {
+                parents.insert(child.clone(), (share, parent.clone()));
+            }
         }
     }
     parents
+        .into_iter()
+        .map(|(child, (_, parent))| (child, parent))
+        .collect()
 }
 
 /// Parts that name each other as sharing one fault get one root: the first of them by name.
@@ -211,14 +226,12 @@ fn shared_roots(findings: &[Finding]) -> BTreeMap<Part, Part> {
 
 fn describe(fabric: &Fabric, root: &Part, mut findings: Vec<Finding>, now: Timestamp) -> Incident {
     findings.sort_by(|a, b| {
-        let rank = |finding: &Finding| (finding.evidence.class.severity, finding.evidence.effect);
-        rank(b)
-            .partial_cmp(&rank(a))
-            .unwrap_or(std::cmp::Ordering::Equal)
-            .then_with(|| {
-                (&a.evidence.part, &a.evidence.statement)
-                    .cmp(&(&b.evidence.part, &b.evidence.statement))
-            })
+        let (a, b) = (&a.evidence, &b.evidence);
+        let by_class =
+            (b.class.severity, a.class.order()).cmp(&(a.class.severity, b.class.order()));
+        by_class
+            .then_with(|| b.effect.total_cmp(&a.effect))
+            .then_with(|| (&a.part, &a.statement).cmp(&(&b.part, &b.statement)))
     });
     let worst = findings
         .first()

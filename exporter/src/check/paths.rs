@@ -1,25 +1,24 @@
 //! Questions to the paths between GPUs and NICs: PCIe links, distance, ACS, IOMMU, GPUDirect.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use railscope_model::metric::{
-    GPU_NIC, GPU_UTILIZATION, Metric, NODE_NUMA_NODES, PCIE_LINK_SPEED, PCIE_LINK_SPEED_MAX,
-    PCIE_LINK_WIDTH, PCIE_LINK_WIDTH_MAX,
+    GPU_NIC, GPU_UTILIZATION, Metric, NODE_NUMA_NODES, PCIE_CONFIG, PCIE_IOMMU, PCIE_LINK_SPEED,
+    PCIE_LINK_SPEED_MAX, PCIE_LINK_WIDTH, PCIE_LINK_WIDTH_MAX, PCIE_MAX_READ_REQUEST, PCIE_PATH,
+    SOURCE_STATUS,
 };
-use railscope_model::reading::Status;
 
 use super::View;
 use super::report::{Out, count, list};
 use super::view::End;
-use crate::sources::setup::{Iommu, PeerMemory};
-use crate::sources::sysfs::Miss;
+use crate::sources::setup::PeerMemory;
 
 /// From this share of busy time on a GPU has no reason to keep its PCIe link slow.
 const BUSY: f64 = 0.1;
 /// Classes of distance, nearest first.
 const HOPS: [&str; 5] = ["PIX", "PXB", "PHB", "NODE", "SYS"];
 /// What NVIDIA's tuning guides ask of ConnectX adapters, bytes.
-const READ_REQUEST: u32 = 4096;
+const READ_REQUEST: f64 = 4096.0;
 
 pub(super) fn width(view: &View<'_>, out: &mut Out) {
     for end in view.ends() {
@@ -141,13 +140,34 @@ pub(super) fn numa_node(view: &View<'_>, out: &mut Out) {
 }
 
 pub(super) fn acs(view: &View<'_>, out: &mut Out) {
+    // A root port alone is no switch: what shares it with nobody has the root between itself and others.
+    let shared: BTreeSet<&str> = {
+        let below = |gpu: bool| -> BTreeSet<&str> {
+            let ends = view.ends().into_iter().filter(|end| end.is_gpu == gpu);
+            ends.map(|end| end.root_port).collect()
+        };
+        below(true).intersection(&below(false)).copied().collect()
+    };
+    let ports: BTreeSet<&str> = view
+        .all(&PCIE_PATH)
+        .filter(|path| path.label("kind") == "bridge" && !path.label("root_port").is_empty())
+        .filter(|path| shared.contains(path.label("root_port")))
+        .map(|path| path.label("pci"))
+        .collect();
     let mut redirecting = Vec::new();
-    let mut unread = Unread::default();
-    for (port, redirects) in &view.setup.redirects_peers {
-        match redirects {
-            Ok(false) => out.fine(),
-            Ok(true) => redirecting.push(port),
-            Err(miss) => unread.add(*miss, port.to_string()),
+    for config in view.all(&PCIE_CONFIG) {
+        let port = config.label("pci");
+        if !ports.contains(port) {
+            continue;
+        }
+        let controls = config.label("acs").split('+');
+        if controls
+            .into_iter()
+            .any(|control| control.ends_with("_redirect"))
+        {
+            redirecting.push(port);
+        } else {
+            out.fine();
         }
     }
     if !redirecting.is_empty() {
@@ -159,17 +179,48 @@ pub(super) fn acs(view: &View<'_>, out: &mut Out) {
              virtual machines need it on: use ATS there",
         );
     }
-    unread.report("peer traffic stays below the switch", out);
+    if !ports.is_empty() {
+        unreadable_config(
+            view,
+            count(ports.len(), "switch ports"),
+            "peer traffic stays below the switch",
+            out,
+        );
+    }
+}
+
+/// One row where configuration spaces could not be read.
+fn unreadable_config(view: &View<'_>, parts: String, what: &str, out: &mut Out) {
+    let mut statuses = view.all(&SOURCE_STATUS);
+    let status = statuses
+        .find(|status| status.label("source") == "pcie" && status.label("device") == "config");
+    let Some(status) = status.map(|status| status.label("status")) else {
+        return;
+    };
+    let fix = match status {
+        "denied" => {
+            "run the check as root (CAP_SYS_ADMIN): others may read 64 bytes of configuration space"
+        }
+        _ => "lspci -vvv of the part shows what the kernel makes of it",
+    };
+    out.unknown(parts, what, status, fix);
 }
 
 pub(super) fn iommu(view: &View<'_>, out: &mut Out) {
     let mut translated = Vec::new();
-    let mut unread = Unread::default();
-    for (address, iommu) in &view.setup.iommu {
-        match iommu {
-            Ok(Iommu::Off | Iommu::Identity) => out.fine(),
-            Ok(Iommu::Translated) => translated.push(view.part(*address)),
-            Err(miss) => unread.add(*miss, view.part(*address)),
+    for end in view.ends() {
+        let mut groups = view.all(&PCIE_IOMMU);
+        let group = groups.find(|group| group.label("pci") == end.pci);
+        // In no group: there is no IOMMU, or it is off.
+        match group.map_or("off", |group| group.label("type")) {
+            "off" | "identity" => out.fine(),
+            "DMA" | "DMA-FQ" => translated.push(end.part()),
+            other => out.unknown(
+                end.part(),
+                "addresses are passed through",
+                format!("the kernel says {other:?}"),
+                "cat /proc/cmdline shows whether it was booted with iommu=pt",
+            ),
         }
     }
     if !translated.is_empty() {
@@ -180,26 +231,35 @@ pub(super) fn iommu(view: &View<'_>, out: &mut Out) {
             "boot with iommu=pt (Intel: intel_iommu=on iommu=pt), or switch the IOMMU off in the firmware",
         );
     }
-    unread.report("addresses are passed through", out);
 }
 
 pub(super) fn max_read_request(view: &View<'_>, out: &mut Out) {
-    let mut unread = Unread::default();
-    for (address, size) in &view.setup.max_read_request {
-        match size {
-            Ok(size) if *size >= READ_REQUEST => out.fine(),
+    let ends = view.ends();
+    let nics: Vec<_> = ends.iter().filter(|end| !end.is_gpu).collect();
+    for nic in &nics {
+        let Some(size) = view.value(&PCIE_MAX_READ_REQUEST, nic.pci) else {
+            continue;
+        };
+        if size >= READ_REQUEST {
+            out.fine();
+        } else if !view.is_virtual() {
             // A guest may not set it; the hypervisor's answer says nothing of the hardware.
-            Ok(_) if view.is_virtual() => {}
-            Ok(size) => out.finding(
-                view.part(*address),
-                format!("read requests of {READ_REQUEST} bytes"),
-                format!("{size} bytes"),
-                format!("set MaxReadReq in the PCIe capability: setpci -s {address} CAP_EXP+8.w=5000:7000"),
-            ),
-            Err(miss) => unread.add(*miss, view.part(*address)),
+            let fix = format!(
+                "set MaxReadReq in the PCIe capability: setpci -s {} CAP_EXP+8.w=5000:7000",
+                nic.pci
+            );
+            let should = format!("read requests of {READ_REQUEST} bytes");
+            out.finding(nic.part(), should, format!("{size} bytes"), fix);
         }
     }
-    unread.report("read requests are large enough", out);
+    if !nics.is_empty() {
+        unreadable_config(
+            view,
+            count(nics.len(), "NICs"),
+            "read requests are large enough",
+            out,
+        );
+    }
 }
 
 pub(super) fn gpudirect(view: &View<'_>, out: &mut Out) {
@@ -221,30 +281,5 @@ pub(super) fn gpudirect(view: &View<'_>, out: &mut Out) {
             "no NVIDIA driver in /proc/driver/nvidia",
             "load the driver, or mount the host's procfs and pass --path.procfs",
         ),
-    }
-}
-
-/// Settings that could not be read, by reason.
-#[derive(Default)]
-struct Unread(BTreeMap<Miss, Vec<String>>);
-
-impl Unread {
-    fn add(&mut self, miss: Miss, part: String) {
-        // What the hardware does not have, and what has just gone, is no news.
-        if !matches!(miss, Miss::Unsupported | Miss::Absent) {
-            self.0.entry(miss).or_default().push(part);
-        }
-    }
-
-    fn report(self, what: &str, out: &mut Out) {
-        for (miss, parts) in self.0 {
-            let fix = match miss {
-                Miss::Denied => {
-                    "run the check as root (CAP_SYS_ADMIN): others may read 64 bytes of configuration space"
-                }
-                _ => "lspci -vvv of the part shows what the kernel makes of it",
-            };
-            out.unknown(list(&parts), what, Status::from(miss).as_str(), fix);
-        }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use railscope_model::metric::{
-    RDMA_COUNTER_SATURATED, RDMA_DEVICE, RDMA_PORT, RDMA_PORT_PHYSICAL_STATE, RDMA_PORT_SPEED,
+    RDMA_DEVICE, RDMA_PORT, RDMA_PORT_ERROR_SATURATED, RDMA_PORT_PHYSICAL_STATE, RDMA_PORT_SPEED,
     RDMA_PORT_UP, SOURCE_STATUS,
 };
 
@@ -189,7 +189,7 @@ pub(super) fn firmware(view: &View<'_>, out: &mut Out) {
 pub(super) fn saturated(view: &View<'_>, out: &mut Out) {
     let mut stopped: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for counter in view
-        .all(&RDMA_COUNTER_SATURATED)
+        .all(&RDMA_PORT_ERROR_SATURATED)
         .filter(|counter| counter.value() > 0.0)
     {
         stopped
@@ -224,6 +224,10 @@ pub(super) fn unreadable(view: &View<'_>, out: &mut Out) {
             }
             continue;
         };
+        if (of, device) == ("pcie", "config") {
+            // The questions that need it say so, and most people do not run this as root.
+            continue;
+        }
         let mut special = SOURCE_FIXES.iter();
         let special = special.find(|(source, known, _)| (*source, *known) == (of, status));
         let part = match device {

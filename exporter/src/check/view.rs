@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use railscope_model::identity::PciAddress;
 use railscope_model::metric::{DEPLOYMENT, GPU, Metric, NODE, PCIE_PATH};
 use railscope_model::reading::{NodeReading, Sample};
 
@@ -39,6 +38,8 @@ pub(super) struct End<'a> {
     /// GPU ordinal or RDMA device.
     pub(super) name: &'a str,
     pub(super) parent: &'a str,
+    /// Empty where it hangs on no port.
+    pub(super) root_port: &'a str,
     pub(super) numa_node: &'a str,
 }
 
@@ -101,6 +102,7 @@ impl<'a> View<'a> {
                 is_gpu: path.label("kind") == "gpu",
                 name: path.label("name"),
                 parent: path.label("parent"),
+                root_port: path.label("root_port"),
                 numa_node: path.label("numa_node"),
             };
             (path.label("kind"), end)
@@ -109,14 +111,6 @@ impl<'a> View<'a> {
             .filter(|(kind, _)| matches!(*kind, "gpu" | "nic"))
             .map(|(_, end)| end)
             .collect()
-    }
-
-    /// What a function is called: the GPU, the NIC, or its bare address.
-    pub(super) fn part(&self, address: PciAddress) -> String {
-        let address = address.to_string();
-        let ends = self.ends();
-        let end = ends.iter().find(|end| end.pci == address);
-        end.map_or(address, End::part)
     }
 
     pub(super) fn is_virtual(&self) -> bool {

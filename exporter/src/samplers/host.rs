@@ -101,7 +101,7 @@ fn read_procfs(
 }
 
 /// The `btime` line of `/proc/stat`, Unix time in seconds.
-fn boot_time(stat: &str) -> Option<u64> {
+pub(super) fn boot_time(stat: &str) -> Option<u64> {
     let line = stat.lines().find_map(|line| line.strip_prefix("btime "))?;
     line.trim().parse().ok()
 }

@@ -1,5 +1,7 @@
 //! PCIe links and errors of GPUs, NICs and every bridge above them, from `/sys/devices`.
 
+mod config;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -8,9 +10,10 @@ use railscope_model::metric::{
     Metric, PCIE_AER_ERRORS, PCIE_ERRORS, PCIE_LINK_SPEED, PCIE_LINK_SPEED_MAX, PCIE_LINK_WIDTH,
     PCIE_LINK_WIDTH_MAX, PCIE_PATH,
 };
-use railscope_model::reading::{Labels, NodeReading, Value};
+use railscope_model::reading::{Labels, NodeReading, Status, Value};
 use railscope_model::units::pcie_transfers_per_second;
 
+use self::config::Setup;
 use super::discovery::{Misses, Schedule};
 use crate::sampler::{Machine, Presence, SampleError, Sampler};
 use crate::sources::pci::{self, Function};
@@ -59,6 +62,8 @@ struct Pcie {
     functions: Vec<Watched>,
     absent: Option<Miss>,
     misses: Misses,
+    /// Why configuration spaces could not be read.
+    config_miss: Option<Miss>,
 }
 
 /// Builds the sampler.
@@ -69,6 +74,7 @@ pub fn build(machine: &Machine) -> Box<dyn Sampler> {
         functions: Vec::new(),
         absent: None,
         misses: Misses::new(NAME),
+        config_miss: None,
     })
 }
 
@@ -97,6 +103,10 @@ impl Sampler for Pcie {
             .retain_mut(|function| function.sample(reading, misses, &mut buffer));
         if self.functions.len() < before {
             self.schedule.hurry();
+        }
+        if let Some(miss) = self.config_miss {
+            // One for all: they differ by privilege, not by function.
+            reading.push_status(NAME, "config", Status::from(miss));
         }
         misses.end_source(reading);
         Ok(Presence::Present)
@@ -130,6 +140,7 @@ impl Pcie {
             let bridge = (hop, "bridge", String::new());
             found.entry(bridge.0.address).or_insert(bridge);
         }
+        self.config_miss = None;
         for (address, (function, kind, name)) in found {
             let id = function.dir.id();
             let place = known
@@ -140,6 +151,10 @@ impl Pcie {
                 None => Watched::new(&function, id),
             };
             watched.describe(&function, kind, &name, buffer);
+            let (setup, miss) = Setup::read(&function, kind != "bridge", &sysfs, buffer);
+            watched.setup = setup;
+            let miss = miss.filter(|miss| !matches!(miss, Miss::Absent | Miss::Unsupported));
+            self.config_miss = self.config_miss.or(miss);
             self.functions.push(watched);
         }
         Ok(())
@@ -152,6 +167,7 @@ struct Watched {
     id: Option<(u64, u64)>,
     labels: Labels,
     about: Option<Labels>,
+    setup: Setup,
     /// Bridges are in the full profile only.
     full: bool,
     /// Present as long as the function is.
@@ -170,6 +186,7 @@ impl Watched {
             id,
             labels: Labels::new([function.address]),
             about: None,
+            setup: Setup::default(),
             full: false,
             vendor: dir.file("vendor"),
             link: link
@@ -205,6 +222,7 @@ impl Watched {
         if self.vendor.read(buffer, |_| Some(())) == Err(Miss::Absent) {
             return false;
         }
+        self.setup.push(reading);
         let full = self.full;
         let mut push = |metric, labels: &Labels, value: Value| {
             if full {

@@ -1,45 +1,66 @@
-//! InfiniBand and RoCE ports: state, rate and counters from `/sys/class/infiniband`.
+//! InfiniBand and RoCE ports: state, rate and counters from `/sys/class/infiniband` and netlink.
 
+mod counters;
+mod port;
+mod switchdev;
 mod tables;
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use railscope_model::identity::Guid;
 use railscope_model::metric::{
-    Metric, RDMA_COUNTER_SATURATED, RDMA_DEVICE, RDMA_PORT, RDMA_PORT_ADDRESS,
-    RDMA_PORT_PHYSICAL_STATE, RDMA_PORT_SPEED, RDMA_PORT_STATE, RDMA_PORT_UP, RDMA_PORT_WIDTH,
+    RDMA_DEVICE, RDMA_NOT_READ, RDMA_SWITCHDEV_PORT, SOURCE_EPOCH, SOURCE_RESETS, SOURCE_WRAPS,
 };
-use railscope_model::reading::{Labels, NodeReading, Value};
-use railscope_model::units::{MILLI, PortRate};
+use railscope_model::reading::{Labels, NodeReading, Status};
 
-use self::tables::{COUNTERS, DRIVERS, LIFESPAN, Row, Shown, Unit};
+use self::counters::{Falls, Group, Groups};
+use self::port::{DeviceText, Port, optional};
 use super::discovery::{Misses, Schedule};
+use super::host::boot_time;
 use crate::sampler::{Machine, Presence, SampleError, Sampler};
 use crate::sources::rdma::{self, Device};
-use crate::sources::sysfs::{Buffer, Dir, File, Miss, Root, Texts};
+use crate::sources::rdma_netlink::Nldev;
+use crate::sources::sysfs::{Buffer, Dir, Miss, Root, Texts};
 
 /// Source label.
 const NAME: &str = "rdma";
-/// Logical state in which a port carries traffic.
-const ACTIVE: u64 = 4;
+/// Source label of the part that speaks netlink.
+const NETLINK: &str = "rdma_netlink";
 
 struct Rdma {
     root: Root,
+    procfs: Root,
     schedule: Schedule,
     devices: Vec<Watched>,
     absent: Option<Miss>,
     misses: Misses,
+    changes: Changes,
+    discovered: bool,
+    netlink: Netlink,
+}
+
+/// Whether counters come by netlink.
+enum Netlink {
+    /// Asked for at the first discovery of devices. Opening it earlier could load a module.
+    Untried,
+    Open(Nldev),
+    /// Not to be had, for this reason.
+    Closed(Miss),
+    /// Of no concern: the tree is not the running kernel's.
+    Elsewhere,
+}
+
+/// What one sweep over all devices reads with, and writes into.
+struct Sweep<'a> {
+    reading: &'a mut NodeReading,
+    misses: &'a mut Misses,
+    buffer: &'a mut Buffer,
+    nldev: Option<&'a mut Nldev>,
+    changes: &'a mut Changes,
 }
 
 /// Builds the sampler.
 pub fn build(machine: &Machine) -> Box<dyn Sampler> {
-    Box::new(Rdma {
-        root: Root::new(&machine.sysfs),
-        schedule: Schedule::default(),
-        devices: Vec::new(),
-        absent: None,
-        misses: Misses::new(NAME),
-    })
+    Box::new(Rdma::new(machine))
 }
 
 impl Sampler for Rdma {
@@ -59,32 +80,62 @@ impl Sampler for Rdma {
         if let Some(miss) = self.absent {
             return Ok(Presence::Absent(miss.into()));
         }
-        let misses = &mut self.misses;
         let before = self.devices.len();
-        self.devices
-            .retain_mut(|device| device.sample(reading, misses, &mut buffer));
+        let mut sweep = Sweep {
+            reading,
+            misses: &mut self.misses,
+            buffer: &mut buffer,
+            nldev: match &mut self.netlink {
+                Netlink::Open(nldev) => Some(nldev),
+                _ => None,
+            },
+            changes: &mut self.changes,
+        };
+        self.devices.retain_mut(|device| device.sample(&mut sweep));
         if self.devices.len() < before {
             self.schedule.hurry();
         }
-        misses.end_source(reading);
+        match self.netlink {
+            Netlink::Open(_) => reading.push_status(NETLINK, "", Status::Ok),
+            Netlink::Closed(miss) => reading.push_status(NETLINK, "", miss.into()),
+            Netlink::Untried | Netlink::Elsewhere => {}
+        }
+        self.changes.push(reading);
+        self.misses.end_source(reading);
         Ok(Presence::Present)
     }
 }
 
 impl Rdma {
+    fn new(machine: &Machine) -> Self {
+        Self {
+            root: Root::new(&machine.sysfs),
+            procfs: Root::new(&machine.procfs),
+            schedule: Schedule::default(),
+            devices: Vec::new(),
+            absent: None,
+            misses: Misses::new(NAME),
+            changes: Changes::default(),
+            discovered: false,
+            netlink: Netlink::Untried,
+        }
+    }
+
     /// Takes up new devices, drops those that are gone and asks all of them anew what they are.
     /// Counters are listed here, not read: one that hangs must not hide the others' discovery.
     fn discover(&mut self, buffer: &mut Buffer) {
-        let found = self.root.open().and_then(|sysfs| rdma::devices(&sysfs));
-        let found = match found {
-            Ok(found) if !found.is_empty() => found,
-            other => {
+        let sysfs = self.root.open();
+        let found = sysfs.as_ref().map_err(|miss| *miss).and_then(rdma::devices);
+        let (sysfs, found) = match (sysfs, found) {
+            (Ok(sysfs), Ok(found)) if !found.is_empty() => (sysfs, found),
+            (_, other) => {
                 self.absent = Some(other.err().unwrap_or(Miss::Absent));
                 self.devices.clear();
                 return;
             }
         };
         self.absent = None;
+        let (mut nldev, numbered) = self.netlink.devices(&sysfs);
         let mut known = std::mem::take(&mut self.devices);
         for device in found {
             let id = Identity::of(&device);
@@ -92,10 +143,44 @@ impl Rdma {
             let mut watched = match place {
                 // Kept with its open files, and with what its driver asked not to be asked again.
                 Some(place) => known.swap_remove(place),
-                None => Watched::new(device, id),
+                None => {
+                    if self.discovered {
+                        self.changes.begin_anew();
+                    }
+                    Watched::new(device, id, buffer)
+                }
             };
-            watched.describe(buffer);
+            watched.describe(nldev.as_deref_mut(), &numbered, buffer);
             self.devices.push(watched);
+        }
+        if !self.discovered {
+            self.discovered = true;
+            let stat = self.procfs.open().and_then(|dir| dir.long_text("stat"));
+            self.changes.epoch = stat.ok().and_then(|stat| boot_time(&stat));
+        }
+    }
+}
+
+impl Netlink {
+    /// The conversation, and every device that it knows.
+    fn devices(&mut self, sysfs: &Dir) -> (Option<&mut Nldev>, Vec<(u32, String)>) {
+        if matches!(self, Self::Untried) {
+            *self = match sysfs.is_live().then(Nldev::open) {
+                Some(Ok(nldev)) => Self::Open(nldev),
+                Some(Err(miss)) => Self::Closed(miss),
+                None => Self::Elsewhere,
+            };
+        }
+        let listed = match self {
+            Self::Open(nldev) => nldev.devices(),
+            _ => Ok(Vec::new()),
+        };
+        if let Err(miss) = listed {
+            *self = Self::Closed(miss);
+        }
+        match self {
+            Self::Open(nldev) => (Some(nldev), listed.unwrap_or_default()),
+            _ => (None, Vec::new()),
         }
     }
 }
@@ -133,30 +218,51 @@ struct Watched {
     id: Identity,
     texts: Texts,
     about: Option<Labels>,
+    switchdev_ports: Vec<Labels>,
     ports: Vec<Port>,
+    counters: Group,
+    /// It belongs to the Fabric Manager: nothing of it is read but its name.
+    is_bridge: bool,
 }
 
 impl Watched {
-    fn new(device: Device, id: Identity) -> Self {
+    fn new(device: Device, id: Identity, buffer: &mut Buffer) -> Self {
+        let is_bridge = device.is_switch_management(buffer);
         let driver = device.driver();
-        let ports = device.ports().into_iter();
+        let ports = if is_bridge {
+            Vec::new()
+        } else {
+            device.ports()
+        };
         Self {
             id,
             texts: Texts::new(device.dir.clone()),
             about: None,
+            switchdev_ports: Vec::new(),
             ports: ports
+                .into_iter()
                 .map(|(port, dir)| Port::new(&device.name, port, dir, driver.as_deref()))
                 .collect(),
+            counters: Groups::of_device(&device.dir, &device.name, driver.as_deref()),
+            is_bridge,
             device,
         }
     }
 
     /// Reads what changes seldom: names, addresses, firmware.
-    fn describe(&mut self, buffer: &mut Buffer) {
+    fn describe(
+        &mut self,
+        nldev: Option<&mut Nldev>,
+        known: &[(u32, String)],
+        buffer: &mut Buffer,
+    ) {
+        if self.is_bridge {
+            return;
+        }
         let mut text = |name| self.texts.get(name, buffer).unwrap_or_default();
         let (board, firmware) = (text("board_id"), text("fw_ver"));
         let hca_type = text("hca_type");
-        let node_guid = guid(&text("node_guid"));
+        let node_guid = port::guid(&text("node_guid"));
         let named = [&board, &firmware, &hca_type];
         self.about = named
             .iter()
@@ -168,280 +274,92 @@ impl Watched {
             driver: self.device.driver().unwrap_or_default(),
             numa_node: optional(self.device.numa_node(buffer)),
         };
+        self.switchdev_ports = switchdev::ports(&self.device, buffer);
+        let index = known.iter().find(|(_, name)| *name == self.device.name);
+        let mut nldev = nldev.zip(index);
         for port in &mut self.ports {
             port.describe(&self.device, &device, buffer);
+            let nldev = nldev.as_mut();
+            port.describe_counters(nldev.map(|(nldev, (index, _))| (&mut **nldev, *index)));
         }
     }
 
     /// Reads every value once; false if the device is gone, and then its values are none of ours.
-    fn sample(
-        &mut self,
-        reading: &mut NodeReading,
-        misses: &mut Misses,
-        buffer: &mut Buffer,
-    ) -> bool {
+    fn sample(&mut self, sweep: &mut Sweep<'_>) -> bool {
         for port in &mut self.ports {
-            if !port.sample(reading, misses, buffer) {
-                misses.forget();
+            if !port.sample(sweep) {
+                sweep.misses.forget();
                 return false;
             }
         }
+        let mut falls = Falls::default();
+        if !self.is_bridge {
+            let into = (&mut *sweep.reading, &mut *sweep.misses, &mut *sweep.buffer);
+            self.counters.read(true, into, &mut falls, |_, _| ());
+        }
+        sweep.changes.take(falls);
         if let Some(about) = &self.about {
-            reading.push(&RDMA_DEVICE, about, true);
+            sweep.reading.push(&RDMA_DEVICE, about, true);
         }
-        misses.end_device(reading, &self.device.name);
-        true
-    }
-}
-
-/// What a device's ports have in common, as label values.
-struct DeviceText {
-    pci: String,
-    node_guid: String,
-    driver: String,
-    numa_node: String,
-}
-
-/// One port being watched.
-struct Port {
-    number: u8,
-    labels: Labels,
-    texts: Texts,
-    /// `gids` and `gid_attrs/ndevs`: entry 0 is the port's own address.
-    gids: Option<Texts>,
-    netdevs: Option<Texts>,
-    about: Option<Labels>,
-    address: Option<Labels>,
-    ethernet: bool,
-    /// The driver answers ACTIVE whatever the link does.
-    pretends: bool,
-    state: Option<File>,
-    physical_state: Option<File>,
-    rate: Option<File>,
-    counters: Vec<Counter>,
-}
-
-impl Port {
-    fn new(device: &str, number: u8, dir: Dir, driver: Option<&str>) -> Self {
-        let labels = Labels::new([device, &number.to_string()]);
-        let file = |name: &str| dir.has(name).then(|| dir.file(name));
-        let texts = |path: &str| dir.dir(path).ok().map(Texts::new);
-        Self {
-            number,
-            gids: texts("gids"),
-            netdevs: texts("gid_attrs/ndevs"),
-            about: None,
-            address: None,
-            ethernet: false,
-            pretends: driver == Some("efa"),
-            state: file("state"),
-            physical_state: file("phys_state"),
-            rate: file("rate"),
-            counters: counters(&dir, &labels, device, driver),
-            labels,
-            texts: Texts::new(dir),
+        for labels in &self.switchdev_ports {
+            sweep.reading.push(&RDMA_SWITCHDEV_PORT, labels, true);
         }
-    }
-
-    fn describe(&mut self, device: &Device, common: &DeviceText, buffer: &mut Buffer) {
-        let link_layer = self.texts.get("link_layer", buffer).unwrap_or_default();
-        self.ethernet = link_layer != "InfiniBand";
-        let first =
-            |texts: &mut Option<Texts>, buffer: &mut Buffer| texts.as_mut()?.get("0", buffer).ok();
-        let port_guid = first(&mut self.gids, buffer)
-            .as_deref()
-            .and_then(gid_guid)
-            .unwrap_or_default();
-        let netdev = first(&mut self.netdevs, buffer)
-            .or_else(|| device.netdev(self.number, buffer))
-            .unwrap_or_default();
-        self.about = Some(Labels::new([
-            device.name.as_str(),
-            &self.number.to_string(),
-            &common.pci,
-            &netdev,
-            &common.node_guid,
-            &port_guid,
-            &link_layer,
-            &common.driver,
-            &common.numa_node,
-        ]));
-        let mut lid = |name| lid(&self.texts.get(name, buffer).ok()?);
-        self.address = match (self.ethernet, lid("lid"), lid("sm_lid")) {
-            (true, _, _) | (_, None, None) => None,
-            (false, lid, sm_lid) => Some(self.labels.with(optional(lid)).with(optional(sm_lid))),
-        };
-    }
-
-    /// Reads every value once; false if the port is gone.
-    fn sample(
-        &mut self,
-        reading: &mut NodeReading,
-        misses: &mut Misses,
-        buffer: &mut Buffer,
-    ) -> bool {
-        if let Some(file) = &mut self.state {
-            match file.read(buffer, enumerator) {
-                Err(Miss::Absent) => return false,
-                // Absent beats wrong.
-                Ok(_) if self.pretends => misses.note(Miss::Unsupported),
-                Ok(state) => {
-                    reading.push(&RDMA_PORT_UP, &self.labels, state == ACTIVE);
-                    reading.push(&RDMA_PORT_STATE, &self.labels, state);
-                }
-                Err(miss) => misses.note(miss),
-            }
-        }
-        if let Some(file) = self.physical_state.as_mut().filter(|_| !self.pretends)
-            && let Some(state) = misses.keep(file.read(buffer, enumerator))
-        {
-            reading.push(&RDMA_PORT_PHYSICAL_STATE, &self.labels, state);
-        }
-        if let Some(file) = &mut self.rate
-            && let Some(rate) = misses.keep(file.read(buffer, |text| text.parse::<PortRate>().ok()))
-        {
-            reading.push(&RDMA_PORT_SPEED, &self.labels, rate.bytes_per_second);
-            if let Some(lanes) = rate.lanes {
-                reading.push(&RDMA_PORT_WIDTH, &self.labels, u64::from(lanes));
-            }
-        }
-        for counter in &mut self.counters {
-            if let Some(count) = misses.keep(counter.file.count(buffer)) {
-                counter.push(reading, count, self.ethernet);
-            }
-        }
-        for (metric, labels) in [
-            (&RDMA_PORT, &self.about),
-            (&RDMA_PORT_ADDRESS, &self.address),
-        ] {
-            if let Some(labels) = labels {
-                reading.push(metric, labels, true);
-            }
-        }
-        true
-    }
-}
-
-/// One counter file of one port.
-struct Counter {
-    row: &'static Row,
-    file: File,
-    labels: Labels,
-    /// Labels of the series that says that it has stopped.
-    stopped: Option<Labels>,
-}
-
-impl Counter {
-    fn push(&self, reading: &mut NodeReading, count: u64, ethernet: bool) {
-        let value = match self.row.unit {
-            Unit::Times(times) => count
-                .checked_mul(times)
-                .map_or(Value::Float(count as f64 * times as f64), Value::Int),
-            Unit::Milli => Value::Float(count as f64 * MILLI),
-        };
-        let full = match self.row.shown {
-            Shown::Always => false,
-            Shown::OnEthernet => !ethernet,
-            Shown::InFull => true,
-        };
-        push(reading, full, self.row.metric, &self.labels, value);
-        if let (Some(labels), Some(bits)) = (&self.stopped, self.row.stops_at_bits)
-            && count == (1 << bits) - 1
-        {
-            reading.push(&RDMA_COUNTER_SATURATED, labels, true);
-        }
-    }
-}
-
-fn push(
-    reading: &mut NodeReading,
-    full: bool,
-    metric: &'static Metric,
-    labels: &Labels,
-    value: Value,
-) {
-    if full {
-        reading.push_full(metric, labels, value);
-    } else {
-        reading.push(metric, labels, value);
-    }
-}
-
-/// The counter files that a port has and the tables know. Nothing is read.
-fn counters(port: &Dir, labels: &Labels, device: &str, driver: Option<&str>) -> Vec<Counter> {
-    let mut found: Vec<Counter> = Vec::new();
-    let mut take = |dir: &Dir, row: &'static Row| {
-        let labels_of = |words: &[&str]| {
-            let all = labels.values().chain(words.iter().copied());
-            Labels::new(all)
-        };
-        let series = labels_of(row.labels);
-        // Two files may count the same thing (a PMA and a driver's byte counter): the first one stands.
-        let known = |other: &Counter| other.row.metric == row.metric && other.labels == series;
-        if !found.iter().any(known) {
-            found.push(Counter {
-                row,
-                file: dir.file(row.file),
-                labels: series,
-                stopped: row.stops_at_bits.map(|_| labels_of(&[row.file])),
-            });
-        }
-    };
-    for (subdirectory, is_known) in [("counters", false), ("hw_counters", true)] {
-        // Soft-RoCE, bnxt_re and EFA have no `counters`: that is no fault.
-        let Ok(dir) = port.dir(subdirectory) else {
-            continue;
-        };
-        for name in dir.names().unwrap_or_default() {
-            let row = if is_known {
-                hardware_row(&name, driver)
+        let refused = !self.ports.is_empty() && self.ports.iter().all(Port::is_refused);
+        if self.is_bridge || refused {
+            let reason = if self.is_bridge {
+                "switch_management"
             } else {
-                COUNTERS.iter().find(|row| row.file == name)
+                "refused"
             };
-            match row {
-                Some(row) => take(&dir, row),
-                None => tracing::debug!(device, file = name, "not in the table: not exported"),
-            }
+            let pci = optional(self.device.address(sweep.buffer));
+            let labels = Labels::new([self.device.name.as_str(), &pci, reason]);
+            sweep.reading.push(&RDMA_NOT_READ, &labels, true);
+            sweep.misses.note(Miss::Unsupported);
+        }
+        sweep.misses.end_device(sweep.reading, &self.device.name);
+        true
+    }
+}
+
+/// When the counters began and how often they began anew.
+#[derive(Default)]
+struct Changes {
+    resets: u64,
+    wraps: u64,
+    /// Unix time in seconds. Nothing in sysfs tells when a driver was loaded: times of its directories
+    /// are those of their first look-up. So this is the boot of the kernel until a restart is seen.
+    epoch: Option<u64>,
+}
+
+impl Changes {
+    /// Takes up what fell on one port in one sweep: a reset clears all of its counters at once.
+    fn take(&mut self, falls: Falls) {
+        if falls.resets > 0 {
+            self.resets += 1;
+            self.begin_anew();
+        } else {
+            self.wraps += falls.wraps;
         }
     }
-    found
-}
 
-/// The row of a file in `hw_counters`.
-fn hardware_row(file: &str, driver: Option<&str>) -> Option<&'static Row> {
-    if file == LIFESPAN.file {
-        return Some(&LIFESPAN);
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "the exporter is the edge at which the time of an event is taken"
+    )]
+    fn begin_anew(&mut self) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        self.epoch = now.ok().map(|now| now.as_secs());
     }
-    let known = |name: &str| DRIVERS.iter().any(|driver| driver.names.contains(&name));
-    let driver = driver.filter(|name| known(name));
-    DRIVERS
-        .iter()
-        .filter(|family| driver.is_none_or(|name| family.names.contains(&name)))
-        .flat_map(|family| family.rows)
-        .find(|row| row.file == file)
+
+    fn push(&self, reading: &mut NodeReading) {
+        let labels = Labels::new([NAME]);
+        reading.push(&SOURCE_RESETS, &labels, self.resets);
+        reading.push(&SOURCE_WRAPS, &labels, self.wraps);
+        if let Some(epoch) = self.epoch {
+            reading.push(&SOURCE_EPOCH, &labels, epoch);
+        }
+    }
 }
 
-fn optional(value: Option<impl std::fmt::Display>) -> String {
-    value.map(|value| value.to_string()).unwrap_or_default()
-}
-
-/// `4: ACTIVE` is 4.
-fn enumerator(text: &str) -> Option<u64> {
-    text.split(':').next()?.trim().parse().ok()
-}
-
-/// A GUID in our spelling; empty where it is not one, or all zeros as of an unset one.
-fn guid(text: &str) -> String {
-    optional(text.parse().ok().filter(|guid: &Guid| *guid != Guid(0)))
-}
-
-/// The port GUID is the lower half of the port's first address, `fe80:0000:0000:0000:1c34:da03:0072:8866`.
-fn gid_guid(gid: &str) -> Option<String> {
-    let (prefix, _) = gid.match_indices(':').nth(3)?;
-    Some(guid(&gid[prefix + 1..]))
-}
-
-/// `0x1f`, printed in decimal as subnet tools do.
-fn lid(text: &str) -> Option<u16> {
-    u16::from_str_radix(text.strip_prefix("0x")?, 16).ok()
-}
+#[cfg(test)]
+mod tests;

@@ -5,6 +5,12 @@ use railscope_model::identity::PciAddress;
 use super::pci::Function;
 use super::sysfs::{Buffer, Dir, Miss};
 
+const MELLANOX: &str = "0x15b3";
+/// PCI class of an InfiniBand controller.
+const INFINIBAND_CLASS: &str = "0x0207";
+/// How the vital product data of a bridge function describes it.
+const SWITCH_MANAGEMENT: &[u8] = b"SMDL=SW_MNG";
+
 /// One RDMA device.
 #[derive(Debug, Clone)]
 pub struct Device {
@@ -52,6 +58,26 @@ impl Device {
             .collect();
         found.sort_by_key(|(port, _)| *port);
         found
+    }
+
+    /// Whether it is a bridge to NVSwitches: a ConnectX function that belongs to NVIDIA's Fabric Manager
+    /// (HGX B200, B300, GB200). Its firmware rejects reads of counters, and the driver writes each
+    /// rejection into the kernel log. Its vital product data, which only root may read, says so.
+    pub fn is_switch_management(&self, buffer: &mut Buffer) -> bool {
+        let Some(hardware) = &self.hardware else {
+            return false;
+        };
+        let mut is = |file: &str, start: &str| {
+            let text = hardware.text(file, buffer);
+            text.is_ok_and(|text| text.starts_with(start))
+        };
+        // The data of other vendors' cards is not asked for: some answer slowly or not at all.
+        if !is("vendor", MELLANOX) || !is("class", INFINIBAND_CLASS) || hardware.has("physfn") {
+            return false;
+        }
+        let length = hardware.file("vpd").bytes_at(0, buffer).unwrap_or_default();
+        let mut words = buffer[..length].windows(SWITCH_MANAGEMENT.len());
+        words.any(|word| word == SWITCH_MANAGEMENT)
     }
 
     /// The kernel driver of its hardware, `mlx5_core`.

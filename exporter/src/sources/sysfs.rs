@@ -202,6 +202,12 @@ impl Dir {
         self.path.join(name).symlink_metadata().is_ok()
     }
 
+    /// Whether the kernel that runs here made this tree, so that what its other interfaces (netlink)
+    /// say is about the same devices; a recorded tree is another machine's.
+    pub fn is_live(&self) -> bool {
+        !self.root.replaceable
+    }
+
     /// What tells this directory from one that later takes its name.
     pub fn id(&self) -> Option<(u64, u64)> {
         let about = fs::metadata(&self.path).ok()?;
@@ -224,14 +230,6 @@ impl Dir {
     /// The file gave no value.
     pub fn text(&self, name: &str, buffer: &mut Buffer) -> Result<String, Miss> {
         self.file(name).read(buffer, |text| Some(text.to_owned()))
-    }
-
-    /// Reads a binary file to its end.
-    ///
-    /// # Errors
-    /// The file gave no value.
-    pub fn bytes(&self, name: &str) -> Result<Vec<u8>, Miss> {
-        fs::read(self.path.join(name)).map_err(|error| Miss::from(&error))
     }
 
     /// Reads a file that may be longer than a page, as procfs has them.
@@ -276,7 +274,7 @@ impl File {
         parse: impl FnOnce(&str) -> Option<T>,
     ) -> Result<T, Miss> {
         let result = self
-            .fill(buffer)
+            .read_at(0, &mut *buffer)
             .and_then(|length| text(&buffer[..length]))
             .and_then(|text| parse(text).ok_or(Miss::Unparsed));
         let miss = result.as_ref().err().copied();
@@ -297,6 +295,27 @@ impl File {
         self.read(buffer, |text| text.parse().ok())
     }
 
+    /// Reads bytes from an offset on, as files that are no text have them: `config`, `vpd`. Fewer
+    /// than asked for where the file ends, or where the reader may see no more of it.
+    ///
+    /// # Errors
+    /// The file cannot be opened or read.
+    pub fn bytes_at(&mut self, offset: u64, bytes: &mut [u8]) -> Result<usize, Miss> {
+        let mut read = 0;
+        while read < bytes.len() {
+            match self.read_at(offset + read as u64, &mut bytes[read..])? {
+                0 => break,
+                more => read += more,
+            }
+        }
+        Ok(read)
+    }
+
+    /// Whether the driver said that it has no such value: the file is then never read again.
+    pub fn is_refused(&self) -> bool {
+        matches!(self.kept, Kept::Never)
+    }
+
     /// Gives the descriptor back; the next read opens the file again.
     pub fn close(&mut self) {
         if matches!(self.kept, Kept::Open(_)) {
@@ -305,7 +324,7 @@ impl File {
     }
 
     /// Reads the file into the buffer; returns how many bytes.
-    fn fill(&mut self, buffer: &mut Buffer) -> Result<usize, Miss> {
+    fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> Result<usize, Miss> {
         // A kept descriptor may be of a device that went away and came back: then once more, by name.
         for _ in 0..2 {
             if let Kept::Never = self.kept {
@@ -318,7 +337,8 @@ impl File {
             let Kept::Open(descriptor) = &self.kept else {
                 return Err(Miss::Failed);
             };
-            let read = rustix::io::retry_on_intr(|| rustix::io::pread(descriptor, &mut *buffer, 0));
+            let read =
+                rustix::io::retry_on_intr(|| rustix::io::pread(descriptor, &mut *buffer, offset));
             match read {
                 Ok(length) if !self.replaceable || is_linked(descriptor) => return Ok(length),
                 Ok(_) | Err(Errno::NODEV | Errno::NOENT | Errno::NXIO) => self.kept = Kept::No,
@@ -391,100 +411,4 @@ impl Texts {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn tree() -> (tempfile::TempDir, Dir) {
-        let temp = tempfile::tempdir().expect("a temporary directory");
-        let dir = Root::new(temp.path()).open().expect("the root");
-        (temp, dir)
-    }
-
-    #[test]
-    fn what_a_file_says_is_typed() {
-        let (temp, dir) = tree();
-        let mut buffer = [0; 4096];
-        for (content, expected) in [
-            ("17\n", Ok(17)),
-            ("18446744073709551615\r\n", Ok(u64::MAX)),
-            ("17\n\0", Ok(17)),
-            ("", Err(Miss::Unsupported)),
-            ("N/A\n", Err(Miss::Unsupported)),
-            ("N/A (no PMA)\n", Err(Miss::Unsupported)),
-            ("many\n", Err(Miss::Unparsed)),
-            ("-1\n", Err(Miss::Unparsed)),
-            ("18446744073709551616\n", Err(Miss::Unparsed)),
-        ] {
-            fs::write(temp.path().join("x"), content).expect("write");
-            assert_eq!(dir.file("x").count(&mut buffer), expected, "{content:?}");
-        }
-        fs::write(temp.path().join("x"), b"\xff\xfe").expect("write");
-        assert_eq!(dir.file("x").count(&mut buffer), Err(Miss::Unparsed));
-        assert_eq!(dir.file("nothing").count(&mut buffer), Err(Miss::Absent));
-        fs::create_dir(temp.path().join("dir")).expect("mkdir");
-        assert_eq!(dir.file("dir").count(&mut buffer), Err(Miss::Failed));
-    }
-
-    #[test]
-    fn a_kept_file_follows_changes_replacement_and_removal() {
-        let (temp, dir) = tree();
-        let path = temp.path().join("x");
-        let mut buffer = [0; 4096];
-        fs::write(&path, "1").expect("write");
-        let mut file = dir.file("x");
-        assert_eq!(file.count(&mut buffer), Ok(1));
-        fs::write(&path, "2222").expect("write in place");
-        assert_eq!(file.count(&mut buffer), Ok(2222));
-        fs::write(temp.path().join("y"), "3").expect("write");
-        fs::rename(temp.path().join("y"), &path).expect("replace");
-        assert_eq!(file.count(&mut buffer), Ok(3));
-        fs::remove_file(&path).expect("remove");
-        assert_eq!(file.count(&mut buffer), Err(Miss::Absent));
-        fs::write(&path, "4").expect("write");
-        assert_eq!(file.count(&mut buffer), Ok(4));
-    }
-
-    #[test]
-    fn links_stay_inside_the_root() {
-        let (temp, _) = tree();
-        let root = temp.path().join("sys");
-        fs::create_dir_all(root.join("devices/a")).expect("mkdir");
-        fs::write(root.join("devices/a/x"), "5").expect("write");
-        fs::write(temp.path().join("secret"), "6").expect("write");
-        for (target, link) in [
-            ("devices/a", "inside"),
-            ("..", "outside"),
-            ("../secret", "devices/a/file"),
-        ] {
-            std::os::unix::fs::symlink(target, root.join(link)).expect("link");
-        }
-        let root = Root::new(&root).open().expect("the root");
-        let mut buffer = [0; 4096];
-        let inside = root.dir("inside").expect("a link inside the root");
-        assert_eq!(inside.components(), ["devices", "a"]);
-        assert_eq!(inside.file("x").count(&mut buffer), Ok(5));
-        assert_eq!(root.dir("outside").err(), Some(Miss::Denied));
-        assert_eq!(inside.file("file").count(&mut buffer), Err(Miss::Failed));
-    }
-
-    /// The loopback interface has no speed: a real kernel says `EINVAL`.
-    #[test]
-    fn a_file_that_said_einval_is_never_opened_again() {
-        let Ok(dir) = Root::new(Path::new("/sys"))
-            .open()
-            .and_then(|sys| sys.dir("class/net/lo"))
-        else {
-            eprintln!(
-                "SKIPPED: a_file_that_said_einval_is_never_opened_again: no /sys/class/net/lo"
-            );
-            return;
-        };
-        let mut buffer = [0; 4096];
-        let mut file = dir.file("speed");
-        assert_eq!(file.count(&mut buffer), Err(Miss::Unsupported));
-        assert!(matches!(file.kept, Kept::Never));
-        // Had it been opened again, it would now be found missing.
-        file.path = PathBuf::from("/nowhere");
-        assert_eq!(file.count(&mut buffer), Err(Miss::Unsupported));
-    }
-}
+pub(crate) mod tests;

@@ -169,8 +169,8 @@ catalogue! {
     Exporter Default Counter RDMA_PORT_TRANSMIT_WAIT = "railscope_rdma_port_transmit_wait_ticks_total" (device, port)
         "PortXmitWait: ticks in which data waited for credit. A tick is no fixed time: compare ports of one kind.";
     Exporter Default Counter RDMA_PORT_ERRORS = "railscope_rdma_port_errors_total" (device, port, kind)
-        "Port error counters of the performance management agent. They stop at their width (see counter_saturated) until somebody clears them.";
-    Exporter Default Gauge RDMA_COUNTER_SATURATED = "railscope_rdma_counter_saturated" (device, port, kind)
+        "Port error counters of the performance management agent. They stop at their width (see port_error_saturated) until somebody clears them.";
+    Exporter Default Gauge RDMA_PORT_ERROR_SATURATED = "railscope_rdma_port_error_saturated" (device, port, kind)
         "1 if this counter (kind is the kernel's file name) stands at its largest value and counts no more, until somebody clears it. Absent while it still counts.";
     Exporter Default Counter RDMA_TRANSPORT_EVENTS = "railscope_rdma_transport_events_total" (device, port, event)
         "Transport events of the RDMA device, under the names of its driver. 32 bits wide in hardware.";
@@ -180,7 +180,7 @@ catalogue! {
         "RoCE packets received with the congestion mark.";
     Exporter Default Counter RDMA_ICRC_ERRORS = "railscope_rdma_icrc_errors_total" (device, port)
         "RoCE packets received with a wrong invariant CRC.";
-    Exporter Full Gauge RDMA_COUNTER_LIFESPAN = "railscope_rdma_counter_lifespan_seconds" ["seconds"] (device, port)
+    Exporter Full Gauge RDMA_STATISTICS_LIFESPAN = "railscope_rdma_statistics_lifespan_seconds" ["seconds"] (device, port)
         "How long the device serves hw_counters from its cache: two reads inside it are equal.";
 
     // Deployment model and SR-IOV.
@@ -199,10 +199,64 @@ catalogue! {
     Exporter Full Gauge WORKLOAD_DEVICES = "railscope_workload_devices" (state)
         "Devices that workloads hold, by what became of them: named (in workload_info), unknown (an id that names no device of this node), stale (a job that the node no longer runs), dropped (beyond the limit of workload_info).";
 
+    // RDMA: which source was believed, what happened to counters, representors, one vocabulary over drivers, peaks.
+    Exporter Full Info RDMA_STATISTICS_SOURCE = "railscope_rdma_statistics_source_info" (device, port, source)
+        "Where the port's hardware counters are read: netlink (NETLINK_RDMA, one query a port) or sysfs (hw_counters). Never both.";
+    Exporter Full Info RDMA_QP_STATISTICS_MODE = "railscope_rdma_qp_statistics_mode_info" (device, port, mode)
+        "Whether an operator has bound queue pairs to counters of their own: none, auto or manual. The port's counters hold their sum in every mode.";
+    Exporter Full Gauge RDMA_OPTIONAL_STATISTIC_ENABLED = "railscope_rdma_optional_statistic_enabled" (device, port, counter)
+        "1 if an operator has switched this optional counter on (rdma statistic set), 0 if not. Railscope never does: it costs steering rules.";
+    Exporter Full Counter RDMA_OPTIONAL_STATISTICS = "railscope_rdma_optional_statistics_total" (device, port, counter)
+        "Optional counters that are switched on, under the names of the driver. They restart when switched on.";
+    Exporter Default Info RDMA_NOT_READ = "railscope_rdma_not_read_info" (device, pci, reason)
+        "A device whose counters Railscope leaves alone: switch_management (a bridge to NVSwitches that belongs to the Fabric Manager, by its VPD) or refused (the driver says EINVAL). Asking again would fill the kernel log.";
+    Exporter Full Info RDMA_SWITCHDEV_PORT = "railscope_rdma_switchdev_port_info" (device, netdev, switch_id, port_name, role)
+        "Network interfaces of a device in switchdev mode: uplink, or the representor of a vf, sf or pf.";
+    Exporter Full Counter RDMA_DEVICE_EVENTS = "railscope_rdma_device_events_total" (device, event)
+        "Counters of the whole device (EFA: commands to it, and those that failed), under the names of its driver.";
+    Exporter Full Counter RDMA_OPERATION_BYTES = "railscope_rdma_operation_bytes_total" ["bytes"] (device, port, operation)
+        "Payload bytes by operation, under the names of the driver (EFA).";
+    Exporter Full Counter RDMA_RETRANSMITS = "railscope_rdma_retransmits_total" (device, port)
+        "Retransmissions after an acknowledge timeout, on every driver: mlx5 local_ack_timeout_err, bnxt_re to_retransmits, rxe completer_retry_err (rounds), EFA retrans_pkts, irdma RetransSegs (packets). Compare within one driver.";
+    Exporter Full Counter RDMA_SEQUENCE_ERRORS = "railscope_rdma_sequence_errors_total" (device, port)
+        "Sequence errors that the peer reported, so packets were lost on the way there: mlx5 packet_seq_err, bnxt_re seq_err_naks_rcvd, rxe rcvd_seq_err.";
+    Exporter Full Counter RDMA_RECEIVER_NOT_READY = "railscope_rdma_receiver_not_ready_total" (device, port)
+        "Receiver-not-ready answers of the peer: mlx5 rnr_nak_retry_err, bnxt_re rnr_naks_rcvd, rxe rcvd_rnr_err.";
+    Exporter Full Counter RDMA_RETRIES_EXCEEDED = "railscope_rdma_retries_exceeded_total" (device, port)
+        "Connections given up after the last retry: mlx5 req_transport_retries_exceeded, bnxt_re max_retry_exceeded, rxe retry_exceeded_err; EFA unresponsive_remote_events is the nearest it has.";
+    Exporter Full Counter RDMA_NO_BUFFER = "railscope_rdma_no_buffer_total" (device, port)
+        "Packets dropped because no receive buffer was posted: mlx5 out_of_buffer, bnxt_re rx_out_of_buffer, EFA rx_drops.";
+    Exporter Default Gauge RDMA_PORT_PEAK_TRANSMIT = "railscope_rdma_port_peak_transmit_bytes_per_second" (device, port, window)
+        "Highest rate over one second in the rolling window: what a scrape every 15 s averages away. 15s by default, 60s in the full profile. Scraping resets nothing.";
+    Exporter Default Gauge RDMA_PORT_PEAK_RECEIVE = "railscope_rdma_port_peak_receive_bytes_per_second" (device, port, window)
+        "Highest rate over one second in the rolling window: 15s by default, 60s in the full profile. Scraping resets nothing.";
+    Exporter Full Gauge RDMA_PORT_PEAK_WAIT = "railscope_rdma_port_peak_transmit_wait_ticks_per_second" (device, port, window)
+        "Highest rate of PortXmitWait over one second in the rolling window.";
+    Exporter Full Counter SOURCE_RESETS = "railscope_source_resets_total" (source)
+        "Times that counters of a port fell while watched, other than by running over their width: somebody cleared them, or the driver was loaded anew.";
+    Exporter Full Counter SOURCE_WRAPS = "railscope_source_wraps_total" (source)
+        "Counters that ran over their width and began again while watched (32-bit queue counters). rate() over such a step is too low.";
+    Exporter Full Gauge SOURCE_EPOCH = "railscope_source_epoch_seconds" ["seconds"] (source)
+        "When counters of the source last began anew as far as is known, Unix time: a device that came or counters that fell while this exporter watched, and the boot of the kernel until then.";
+
+    // PCIe configuration space and IOMMU.
+    Exporter Full Info PCIE_CONFIG = "railscope_pcie_config_info" (pci, relaxed_ordering, extended_tags, acs)
+        "Settings of the function: relaxed ordering and extended tags on or off; acs is none (no such capability), off, or the controls that are on.";
+    Exporter Full Gauge PCIE_MAX_PAYLOAD = "railscope_pcie_max_payload_bytes" ["bytes"] (pci)
+        "Largest payload of one packet that the function sends.";
+    Exporter Full Gauge PCIE_MAX_PAYLOAD_SUPPORTED = "railscope_pcie_max_payload_supported_bytes" ["bytes"] (pci)
+        "Largest payload of one packet that the function could send.";
+    Exporter Full Gauge PCIE_MAX_READ_REQUEST = "railscope_pcie_max_read_request_bytes" ["bytes"] (pci)
+        "Largest read that the function asks for at once. Small ones throttle GPUDirect.";
+    Exporter Full Gauge PCIE_ACS_ON_PATH = "railscope_pcie_acs_redirecting_hops" (pci)
+        "Ports above this GPU or NIC whose access control (ACS) sends peer-to-peer packets up to the root complex: 0 is what GPUDirect wants. Absent where a port's configuration could not be read.";
+    Exporter Full Info PCIE_IOMMU = "railscope_pcie_iommu_info" (pci, group, type)
+        "IOMMU group of the function and how it translates: identity passes addresses through, DMA and DMA-FQ translate them.";
+
     // The collector.
     Collector Default Info COLLECTOR_BUILD = "railscope_collector_build_info" (version)
         "Version of the collector.";
-    Collector Default Gauge INCIDENT_ACTIVE = "railscope_incident_active" (fault_domain, class, severity, node, part, incident)
+    Collector Default Gauge INCIDENT_ACTIVE = "railscope_incident_active" (fault_domain, class, severity, node, incident)
         "Always 1: one series for each open incident, labelled with the part to fix. Alert on this.";
     Collector Default Gauge INCIDENT_GPUS = "railscope_incident_affected_gpus" (fault_domain, incident)
         "GPUs that the incident slows or stops.";
@@ -227,7 +281,7 @@ catalogue! {
     Collector Default Counter SCRAPES = "railscope_collector_scrapes_total" (result)
         "Scrapes of exporters by result: ok, unreachable, timeout, malformed, too_large.";
     Collector Default Counter INGEST_SAMPLES = "railscope_collector_ingested_samples_total" (result)
-        "Samples read from exporters: kept, or unknown because no catalogue row has the name.";
+        "Samples read from exporters by result: kept; unknown, because no catalogue row has the name; over_limit, beyond what one node may have; malformed, lines that could not be read.";
     Collector Default Gauge SUBNET_AGE = "railscope_collector_subnet_age_seconds" ["seconds"] ()
         "Time since the InfiniBand subnet was last read to the end. Absent without a subnet source.";
     Collector Default Counter SUBNET_SWEEPS = "railscope_collector_subnet_sweeps_total" (result)

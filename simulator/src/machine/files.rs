@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// A file that could not be made or changed.
 #[derive(Debug, thiserror::Error)]
-#[error("{}: {cause}", path.display())]
+#[error("cannot write {}", path.display())]
 pub struct TreeError {
     /// The file.
     pub path: PathBuf,

@@ -1,10 +1,11 @@
 //! Kernel file -> metric, for the counters of RDMA ports. A new counter is one row here.
 
 use railscope_model::metric::{
-    Metric, RDMA_CNP, RDMA_COUNTER_LIFESPAN, RDMA_ECN_MARKED, RDMA_ICRC_ERRORS,
-    RDMA_PORT_CAST_PACKETS, RDMA_PORT_ERRORS, RDMA_PORT_RECEIVE_BYTES, RDMA_PORT_RECEIVE_PACKETS,
-    RDMA_PORT_TRANSMIT_BYTES, RDMA_PORT_TRANSMIT_PACKETS, RDMA_PORT_TRANSMIT_WAIT,
-    RDMA_TRANSPORT_EVENTS,
+    Metric, RDMA_CNP, RDMA_DEVICE_EVENTS, RDMA_ECN_MARKED, RDMA_ICRC_ERRORS, RDMA_NO_BUFFER,
+    RDMA_OPERATION_BYTES, RDMA_PORT_CAST_PACKETS, RDMA_PORT_ERRORS, RDMA_PORT_RECEIVE_BYTES,
+    RDMA_PORT_RECEIVE_PACKETS, RDMA_PORT_TRANSMIT_BYTES, RDMA_PORT_TRANSMIT_PACKETS,
+    RDMA_PORT_TRANSMIT_WAIT, RDMA_RECEIVER_NOT_READY, RDMA_RETRANSMITS, RDMA_RETRIES_EXCEEDED,
+    RDMA_SEQUENCE_ERRORS, RDMA_STATISTICS_LIFESPAN, RDMA_TRANSPORT_EVENTS,
 };
 use railscope_model::units::BYTES_PER_PORT_DATA_WORD;
 
@@ -140,37 +141,44 @@ pub(super) struct Driver {
     pub(super) names: &'static [&'static str],
     /// Its counters.
     pub(super) rows: &'static [Row],
+    /// Counters in the device's own `hw_counters`, beside `ports`.
+    pub(super) device_rows: &'static [Row],
+    /// Width in bits at which its transport events begin again from zero.
+    pub(super) events_wrap_at_bits: Option<u8>,
+}
+
+impl Driver {
+    const fn new(names: &'static [&'static str], rows: &'static [Row]) -> Self {
+        Self {
+            names,
+            rows,
+            device_rows: &[],
+            events_wrap_at_bits: None,
+        }
+    }
 }
 
 /// `lifespan`, a setting that every driver's directory holds, in ms.
 pub(super) const LIFESPAN: Row = Row {
     unit: Unit::Milli,
-    ..row("lifespan", &RDMA_COUNTER_LIFESPAN, &[], Shown::InFull)
+    ..row("lifespan", &RDMA_STATISTICS_LIFESPAN, &[], Shown::InFull)
 };
 
 /// Every known driver. Where the driver is unknown (a copied tree, a software device), each file takes
 /// the first row of its name.
 pub(super) const DRIVERS: &[Driver] = &[
     Driver {
-        names: &["mlx5_core", "mlx5_ib"],
-        rows: MLX5,
+        // be32 in the answer to QUERY_Q_COUNTER (the kernel's `mlx5/counters.c`).
+        events_wrap_at_bits: Some(32),
+        ..Driver::new(&["mlx5_core", "mlx5_ib"], MLX5)
     },
+    Driver::new(&["bnxt_en", "bnxt_re"], BNXT_RE),
     Driver {
-        names: &["bnxt_en", "bnxt_re"],
-        rows: BNXT_RE,
+        device_rows: EFA_DEVICE,
+        ..Driver::new(&["efa"], EFA)
     },
-    Driver {
-        names: &["efa"],
-        rows: EFA,
-    },
-    Driver {
-        names: &["ice", "i40e", "idpf", "irdma"],
-        rows: IRDMA,
-    },
-    Driver {
-        names: &["rdma_rxe"],
-        rows: RXE,
-    },
+    Driver::new(&["ice", "i40e", "idpf", "irdma"], IRDMA),
+    Driver::new(&["rdma_rxe"], RXE),
 ];
 
 /// The kernel's `mlx5/counters.c`: queue counters (32 bits, they start again), congestion statistics
@@ -283,6 +291,40 @@ const EFA: &[Row] = &[
     event!("rdma_write_wr_err", InFull),
     event!("send_wrs", InFull),
     event!("recv_wrs", InFull),
+    operation("send_bytes", &["send_bytes"]),
+    operation("recv_bytes", &["recv_bytes"]),
+    operation("rdma_read_bytes", &["rdma_read_bytes"]),
+    operation("rdma_read_resp_bytes", &["rdma_read_resp_bytes"]),
+    operation("rdma_write_bytes", &["rdma_write_bytes"]),
+    operation("rdma_write_recv_bytes", &["rdma_write_recv_bytes"]),
+    operation("retrans_bytes", &["retrans_bytes"]),
+];
+
+const fn operation(file: &'static str, labels: &'static [&'static str]) -> Row {
+    row(file, &RDMA_OPERATION_BYTES, labels, Shown::InFull)
+}
+
+/// `device!(file)`: an event of the whole device.
+macro_rules! device {
+    ($file:literal) => {
+        row($file, &RDMA_DEVICE_EVENTS, &[$file], Shown::InFull)
+    };
+}
+
+/// `hw_counters` of the device itself, the second table of `efa/efa_verbs.c`: its command queue.
+const EFA_DEVICE: &[Row] = &[
+    device!("submitted_cmds"),
+    device!("completed_cmds"),
+    device!("cmds_err"),
+    device!("no_completion_cmds"),
+    device!("keep_alive_rcvd"),
+    device!("alloc_pd_err"),
+    device!("create_qp_err"),
+    device!("create_cq_err"),
+    device!("reg_mr_err"),
+    device!("alloc_ucontext_err"),
+    device!("create_ah_err"),
+    device!("mmap_err"),
 ];
 
 /// The kernel's `irdma/verbs.c`, with the names of before and after its third generation.
@@ -332,4 +374,34 @@ const RXE: &[Row] = &[
         &["link_downed"],
         Shown::Always,
     ),
+];
+
+/// Driver's counter -> what every driver calls differently. One counter of a driver at most for each
+/// meaning: sums of counters that may count one packet twice would be nobody's number. Bytes need no
+/// row: every driver's already have one name.
+pub(super) const NEUTRAL: &[(&str, &Metric)] = &[
+    // mlx5
+    ("local_ack_timeout_err", &RDMA_RETRANSMITS),
+    ("packet_seq_err", &RDMA_SEQUENCE_ERRORS),
+    ("rnr_nak_retry_err", &RDMA_RECEIVER_NOT_READY),
+    ("req_transport_retries_exceeded", &RDMA_RETRIES_EXCEEDED),
+    ("out_of_buffer", &RDMA_NO_BUFFER),
+    // bnxt_re
+    ("to_retransmits", &RDMA_RETRANSMITS),
+    ("seq_err_naks_rcvd", &RDMA_SEQUENCE_ERRORS),
+    ("rnr_naks_rcvd", &RDMA_RECEIVER_NOT_READY),
+    ("max_retry_exceeded", &RDMA_RETRIES_EXCEEDED),
+    ("rx_out_of_buffer", &RDMA_NO_BUFFER),
+    // EFA
+    ("retrans_pkts", &RDMA_RETRANSMITS),
+    ("unresponsive_remote_events", &RDMA_RETRIES_EXCEEDED),
+    ("rx_drops", &RDMA_NO_BUFFER),
+    // irdma, before and after its third generation
+    ("tcpRetransSegs", &RDMA_RETRANSMITS),
+    ("RetransSegs", &RDMA_RETRANSMITS),
+    // Soft-RoCE
+    ("completer_retry_err", &RDMA_RETRANSMITS),
+    ("rcvd_seq_err", &RDMA_SEQUENCE_ERRORS),
+    ("rcvd_rnr_err", &RDMA_RECEIVER_NOT_READY),
+    ("retry_exceeded_err", &RDMA_RETRIES_EXCEEDED),
 ];

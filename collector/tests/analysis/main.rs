@@ -1,0 +1,385 @@
+//! From exporters' pages and subnet text to incidents: one fault in, one named part out.
+
+#![allow(clippy::expect_used)] // what a test cannot set up fails it
+
+mod cluster;
+
+use cluster::{NODES, RAILS, as_planned, at, node, page, subnet};
+use railscope_collector::core::analyzer::{Analyzer, ClusterView};
+use railscope_collector::subnet::parse_ibnetdiscover;
+
+/// How a fault changes a node's page: node, seconds since the start, page.
+type Fault = dyn Fn(usize, u64, String) -> String;
+
+/// A healthy cluster for ten ticks, then twenty with the fault.
+fn run(fault: &Fault) -> ClusterView {
+    let mut analyzer = Analyzer::default();
+    analyzer.set_targets(&(0..NODES).map(node).collect::<Vec<_>>());
+    let mut view = analyzer.tick(at(0));
+    for tick in 1..=30 {
+        let seconds = 5 * tick;
+        for index in 0..NODES {
+            let mut text = page(index, seconds);
+            if tick > 10 {
+                text = fault(index, seconds, text);
+            }
+            let result = analyzer.ingest(&node(index), &text, at(seconds));
+            assert_eq!(
+                (result.unknown, result.errors),
+                (0, vec![]),
+                "the test speaks the catalogue's words"
+            );
+        }
+        view = analyzer.tick(at(seconds));
+    }
+    view
+}
+
+/// The incidents as `class part [victims]` lines.
+fn incidents(view: &ClusterView) -> Vec<String> {
+    let parts = |parts: &[railscope_model::identity::Part]| {
+        parts
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    let line = |i: &railscope_collector::core::incident::Incident| {
+        format!(
+            "{} {} gpus={} [{}]",
+            i.class.name,
+            i.root,
+            i.gpus_affected,
+            parts(&i.victims)
+        )
+    };
+    view.incidents.iter().map(line).collect()
+}
+
+fn check(fault: &Fault, expected: &[&str]) {
+    let view = run(fault);
+    assert_eq!(incidents(&view), expected, "{:#?}", view.incidents);
+}
+
+/// Replaces the value of one series on one node.
+fn set(node: usize, series: &'static str, value: impl Fn(u64) -> f64 + 'static) -> Box<Fault> {
+    Box::new(move |index, seconds, page: String| {
+        if index != node {
+            return page;
+        }
+        let replace = |line: &str| match line.strip_prefix(series) {
+            Some(_) => format!("{series} {}\n", value(seconds)),
+            None => format!("{line}\n"),
+        };
+        let changed: String = page.lines().map(replace).collect();
+        assert_ne!(changed, page, "{series} stands on the page");
+        changed
+    })
+}
+
+#[test]
+fn a_healthy_cluster_has_no_incident() {
+    check(&|_, _, page| page, &[]);
+}
+
+#[test]
+fn a_narrow_pcie_link_of_a_nic_is_named_with_the_gpu_that_uses_it() {
+    check(
+        &set(
+            3,
+            r#"railscope_pcie_link_width_lanes{pci="0000:12:00.0"}"#,
+            |_| 8.0,
+        ),
+        &["pcie-degraded pcie/n3:0000:12:00.0 gpus=1 [gpu/n3:2]"],
+    );
+}
+
+#[test]
+fn a_slow_pcie_link_of_an_idle_gpu_is_power_saving_and_of_a_busy_one_a_fault() {
+    let slow = set(
+        5,
+        r#"railscope_pcie_link_transfers_per_second{pci="0000:21:00.0"}"#,
+        |_| 8e9,
+    );
+    let idle = set(5, r#"railscope_gpu_utilization_ratio{gpu="1"}"#, |_| 0.0);
+    check(
+        &slow,
+        &["pcie-degraded pcie/n5:0000:21:00.0 gpus=1 [gpu/n5:1]"],
+    );
+    check(
+        &move |node, seconds, page| idle(node, seconds, slow(node, seconds, page)),
+        &[],
+    );
+}
+
+#[test]
+fn a_port_that_goes_down_is_named() {
+    check(
+        &set(
+            2,
+            r#"railscope_rdma_port_up{device="mlx5_1",port="1"}"#,
+            |_| 0.0,
+        ),
+        &["port-down link/n2:mlx5_1/1 gpus=1 [gpu/n2:1]"],
+    );
+}
+
+#[test]
+fn a_port_below_its_peers_rate_is_named() {
+    check(
+        &set(
+            2,
+            r#"railscope_rdma_port_speed_bytes_per_second{device="mlx5_1",port="1"}"#,
+            |_| 2.5e10,
+        ),
+        &["port-degraded link/n2:mlx5_1/1 gpus=1 [gpu/n2:1]"],
+    );
+}
+
+#[test]
+fn errors_that_rise_fast_are_named_and_slow_ones_and_common_ones_are_not() {
+    let series =
+        r#"railscope_rdma_port_errors_total{device="mlx5_0",port="1",kind="symbol_error"}"#;
+    check(
+        &set(6, series, |seconds| 2.0 * seconds as f64),
+        &["link-errors link/n6:mlx5_0/1 gpus=1 [gpu/n6:0]"],
+    );
+    check(&set(6, series, |seconds| (seconds / 60) as f64), &[]);
+    let everywhere = |_: usize, seconds: u64, page: String| {
+        page.replace(
+            r#"kind="symbol_error"} 3"#,
+            &format!(r#"kind="symbol_error"}} {}"#, 2 * seconds),
+        )
+    };
+    check(&everywhere, &[]);
+}
+
+#[test]
+fn a_gpu_with_a_low_clock_and_a_reason_is_slow_and_with_a_low_clock_alone_is_not() {
+    let clock = set(
+        1,
+        r#"railscope_gpu_clock_hertz{gpu="3",clock="sm"}"#,
+        |_| 1.2e9,
+    );
+    let event = set(
+        1,
+        r#"railscope_gpu_clock_event_seconds_total{gpu="3",reason="hw_thermal"}"#,
+        |s| s as f64,
+    );
+    check(&clock, &[]);
+    check(&event, &[]);
+    check(
+        &move |node, seconds, page| event(node, seconds, clock(node, seconds, page)),
+        &["gpu-slow gpu/n1:3 gpus=1 []"],
+    );
+}
+
+#[test]
+fn a_node_that_falls_silent_says_nothing_about_its_parts() {
+    // Its last page had a port down, once: one tick opens nothing, and later nothing is known.
+    let down = set(
+        4,
+        r#"railscope_rdma_port_up{device="mlx5_1",port="1"}"#,
+        |_| 0.0,
+    );
+    let mut analyzer = Analyzer::default();
+    for index in 0..NODES {
+        analyzer.ingest(&node(index), &page(index, 5), at(5));
+    }
+    analyzer.ingest(&node(4), &down(4, 10, page(4, 10)), at(10));
+    let opened = |view: ClusterView| incidents(&view).len();
+    let ticks: Vec<_> = (0..30)
+        .map(|tick| opened(analyzer.tick(at(200 + 5 * tick))))
+        .collect();
+    assert_eq!(ticks, vec![0; 30]);
+}
+
+#[test]
+fn one_bad_scrape_opens_nothing_and_a_closed_incident_waits_for_twelve_quiet_ticks() {
+    let down = set(
+        0,
+        r#"railscope_rdma_port_up{device="mlx5_2",port="1"}"#,
+        |_| 0.0,
+    );
+    let mut analyzer = Analyzer::default();
+    let mut open = Vec::new();
+    for tick in 1..=24 {
+        for index in 0..NODES {
+            let mut text = page(index, 5 * tick);
+            if [2, 5, 6].contains(&tick) {
+                text = down(index, 5 * tick, text);
+            }
+            analyzer.ingest(&node(index), &text, at(5 * tick));
+        }
+        if !incidents(&analyzer.tick(at(5 * tick))).is_empty() {
+            open.push(tick);
+        }
+    }
+    assert_eq!(open, (6..=17).collect::<Vec<_>>());
+}
+
+/// Two sweeps: the first whole, the second as cut; then enough ticks to open.
+fn run_subnet(second: &str) -> ClusterView {
+    let mut analyzer = Analyzer::default();
+    analyzer.take_subnet(parse_ibnetdiscover(&subnet(&as_planned)), at(0));
+    assert_eq!(
+        incidents(&analyzer.tick(at(0))),
+        [""; 0],
+        "a whole subnet is healthy"
+    );
+    analyzer.take_subnet(parse_ibnetdiscover(second), at(60));
+    analyzer.tick(at(60));
+    analyzer.tick(at(65))
+}
+
+#[test]
+fn a_cable_that_leaves_the_subnet_is_named_without_any_exporter() {
+    let cut = |node, rail| (node != 5 || rail != 2).then_some(rail);
+    assert_eq!(
+        incidents(&run_subnet(&subnet(&cut))),
+        ["port-down link/n5:mlx5_2/1 gpus=0 []"]
+    );
+}
+
+#[test]
+fn a_host_that_loses_every_cable_is_one_incident() {
+    let cut = |node, rail| (node != 5).then_some(rail);
+    assert_eq!(
+        incidents(&run_subnet(&subnet(&cut))),
+        ["host-down host/n5 gpus=0 []"]
+    );
+}
+
+#[test]
+fn a_leaf_that_loses_its_hosts_is_one_incident() {
+    let cut = |_, rail| (rail != 1).then_some(rail);
+    assert_eq!(
+        incidents(&run_subnet(&subnet(&cut))),
+        ["switch-down switch/leaf-1 gpus=0 []"]
+    );
+}
+
+#[test]
+fn two_swapped_cables_are_one_incident_that_names_both() {
+    let swapped = |node, rail| match (node, rail) {
+        (5, 1) => Some(2),
+        (5, 2) => Some(1),
+        _ => Some(rail),
+    };
+    let view = run_subnet(&subnet(&swapped));
+    assert_eq!(
+        incidents(&view),
+        ["miscabled-rail link/n5:mlx5_1/1 gpus=0 []"]
+    );
+    let related: Vec<_> = view.incidents[0]
+        .related
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(related, ["link/n5:mlx5_2/1"]);
+}
+
+#[test]
+fn a_dead_leaf_is_one_incident_though_every_port_on_it_counts_errors_and_is_down() {
+    let dead_leaf = |_: usize, _: u64, page: String| {
+        page.replace(
+            r#"railscope_rdma_port_up{device="mlx5_1",port="1"} 1"#,
+            r#"railscope_rdma_port_up{device="mlx5_1",port="1"} 0"#,
+        ) + "railscope_rdma_port_errors_total{device=\"mlx5_1\",port=\"1\",kind=\"link_downed\"} 1\n"
+    };
+    let mut analyzer = Analyzer::default();
+    let mut view = analyzer.tick(at(0));
+    for tick in 1..=20 {
+        let seconds = 5 * tick;
+        for index in 0..NODES {
+            // On one node the error counter also rises, which makes it stand out among its peers.
+            let zero = "railscope_rdma_port_errors_total{device=\"mlx5_1\",port=\"1\",kind=\"link_downed\"} 0\n";
+            let text = page(index, seconds);
+            let text = if tick > 10 && index == 3 {
+                dead_leaf(index, seconds, text)
+            } else if tick > 10 {
+                dead_leaf(index, seconds, text).replace("\"link_downed\"} 1", "\"link_downed\"} 0")
+            } else {
+                text + zero
+            };
+            analyzer.ingest(&node(index), &text, at(seconds));
+        }
+        let cabling = move |_, rail| (tick <= 10 || rail != 1).then_some(rail);
+        analyzer.take_subnet(parse_ibnetdiscover(&subnet(&cabling)), at(seconds));
+        view = analyzer.tick(at(seconds));
+    }
+    assert_eq!(
+        incidents(&view),
+        [
+            "switch-down switch/leaf-1 gpus=8 [gpu/n0:1 gpu/n1:1 gpu/n2:1 gpu/n3:1 gpu/n4:1 gpu/n5:1 gpu/n6:1 gpu/n7:1]"
+        ]
+    );
+}
+
+#[test]
+fn errors_of_moved_cables_become_one_miscabling_that_keeps_its_first_time() {
+    let moved = |node: usize, seconds: u64| {
+        let count = if node == 5 && seconds > 50 { 2 } else { 0 };
+        let line = |rail| {
+            format!(
+                "railscope_rdma_port_errors_total{{device=\"mlx5_{rail}\",port=\"1\",kind=\"link_downed\"}} {count}\n"
+            )
+        };
+        page(node, seconds) + &line(1) + &line(2)
+    };
+    let mut analyzer = Analyzer::default();
+    let mut seen: Vec<Vec<String>> = Vec::new();
+    for tick in 1..=20 {
+        let seconds = 5 * tick;
+        for index in 0..NODES {
+            analyzer.ingest(&node(index), &moved(index, seconds), at(seconds));
+        }
+        // The subnet is read later than the counters.
+        let swapped = move |node, rail| match (node, rail) {
+            (5, 1) if tick > 15 => Some(2),
+            (5, 2) if tick > 15 => Some(1),
+            _ => Some(rail),
+        };
+        analyzer.take_subnet(parse_ibnetdiscover(&subnet(&swapped)), at(seconds));
+        let view = analyzer.tick(at(seconds));
+        let now: Vec<_> = incidents(&view)
+            .iter()
+            .map(|line| line.split(" gpus").next().unwrap_or(line).to_owned())
+            .collect();
+        if seen.last() != Some(&now) {
+            seen.push(now);
+        }
+    }
+    assert_eq!(
+        seen,
+        [
+            vec![],
+            vec![
+                "link-errors link/n5:mlx5_1/1",
+                "link-errors link/n5:mlx5_2/1"
+            ],
+            vec!["miscabled-rail link/n5:mlx5_1/1"],
+        ]
+    );
+}
+
+#[test]
+fn a_sweep_that_ends_early_takes_nothing_away() {
+    let whole = subnet(&as_planned);
+    let view = run_subnet(&whole[..whole.len() / 3]);
+    assert_eq!(incidents(&view), [""; 0]);
+    assert_eq!(view.fabric.count_parts().get("switch"), Some(&(RAILS + 2)));
+}
+
+#[test]
+fn the_same_pages_give_the_same_incidents_to_the_byte() {
+    let fault = set(
+        3,
+        r#"railscope_pcie_link_width_lanes{pci="0000:12:00.0"}"#,
+        |_| 8.0,
+    );
+    assert_eq!(
+        format!("{:?}", run(&fault).incidents),
+        format!("{:?}", run(&fault).incidents)
+    );
+}

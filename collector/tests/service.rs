@@ -1,0 +1,108 @@
+//! The whole service against exporters that live in the test.
+
+#![allow(clippy::expect_used)] // what a test cannot set up fails it
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::Path;
+use axum::routing::get;
+use railscope_collector::config::Config;
+use railscope_collector::run::run;
+use serde_json::Value;
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+
+/// Serves a page for each node; `bad` has a line that cannot be read.
+async fn exporters() -> String {
+    let page = |Path(node): Path<String>| async move {
+        let up = "railscope_rdma_port_up{device=\"mlx5_0\",port=\"1\"} 1\n";
+        if node == "bad" {
+            format!("{up}broken{{\n")
+        } else {
+            up.to_owned()
+        }
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("port");
+    let address = listener.local_addr().expect("address");
+    let app = Router::new().route("/{node}/metrics", get(page));
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    address.to_string()
+}
+
+async fn json(url: &str) -> Value {
+    let answer = reqwest::get(url).await.expect("answer");
+    let text = answer.text().await.expect("text");
+    serde_json::from_str(&text).expect("JSON")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_service_scrapes_what_file_sd_names_judges_it_and_stops_when_told() {
+    let exporters = exporters().await;
+    let folder = tempfile::tempdir().expect("folder");
+    let group = |node: &str| {
+        format!(
+            "{{\"targets\": [\"{exporters}\"], \"labels\": {{\"node\": \"{node}\", \"__metrics_path__\": \"/{node}/metrics\"}}}}"
+        )
+    };
+    let file = folder.path().join("targets.json");
+    std::fs::write(&file, format!("[{}, {}]", group("good"), group("bad"))).expect("write");
+    let config = "file_sd = [\"targets.json\"]\n[scrape]\ninterval = \"100ms\"\n[analysis]\ninterval = \"50ms\"\n";
+    let config = Config::parse(config, &folder.path().join("c.toml")).expect("valid");
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("port");
+    let at = format!("http://{}", listener.local_addr().expect("address"));
+    let (stop, stopped) = oneshot::channel::<()>();
+    let service = tokio::spawn(run(config, listener, async move {
+        stopped.await.ok();
+    }));
+
+    let attempts = AtomicUsize::new(0);
+    let seen = loop {
+        let nodes = json(&format!("{at}/api/v1/nodes")).await;
+        let items = nodes["items"].as_array().cloned().unwrap_or_default();
+        let scraped = |node: &Value| node["target"]["last"].is_string();
+        if items.len() == 2 && items.iter().all(scraped) {
+            break items;
+        }
+        assert!(attempts.fetch_add(1, Ordering::Relaxed) < 200, "{nodes}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    };
+    let target = |index: usize| &seen[index]["target"];
+    assert_eq!(
+        (&target(0)["last"], &target(0)["up"]),
+        (&Value::from("malformed"), &Value::from(true))
+    );
+    assert!(
+        target(0)["problem"]
+            .as_str()
+            .is_some_and(|said| said.contains("line 2")),
+        "{}",
+        target(0)
+    );
+    assert_eq!(
+        (&target(1)["last"], &target(1)["up"]),
+        (&Value::from("ok"), &Value::from(true))
+    );
+    let metrics = reqwest::get(format!("{at}/metrics"))
+        .await
+        .expect("answer")
+        .text()
+        .await
+        .expect("text");
+    assert!(
+        metrics.contains("railscope_collector_target_up{node=\"good\"} 1"),
+        "{metrics}"
+    );
+    let malformed = metrics.lines().find(|line| {
+        line.starts_with("railscope_collector_ingested_samples_total{result=\"malformed\"}")
+    });
+    assert!(
+        malformed.is_some_and(|line| !line.ends_with(" 0")),
+        "bad lines are counted: {metrics}"
+    );
+
+    stop.send(()).expect("running");
+    let ended = tokio::time::timeout(Duration::from_secs(5), service).await;
+    assert!(matches!(ended, Ok(Ok(Ok(())))), "{ended:?}");
+}

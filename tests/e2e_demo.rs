@@ -1,0 +1,96 @@
+//! The demo breaks one part of a simulated cluster; real exporters and the real collector name that part, that
+//! class and nothing else, and a cluster without a fault stays silent.
+
+#![allow(clippy::expect_used, clippy::panic)] // helpers of tests; clippy lets only the tests themselves
+
+mod support;
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use support::{Demo, Http};
+
+/// Time from the fault to its incident that README promises.
+const DETECTED_WITHIN: Duration = Duration::from_secs(30);
+/// How long the incident must then stay the only one.
+const ALONE_FOR: Duration = Duration::from_secs(8);
+const SILENT_FOR: Duration = Duration::from_secs(30);
+
+/// The demo with this fault has one incident of the class, about the part that it says it broke.
+fn names(fault: &str, class: &str) {
+    let (http, folder) = (Http::new(), tempfile::tempdir().expect("a folder"));
+    let mut demo = Demo::start(
+        folder.path(),
+        &["--nodes", "8", "--fault", fault, "--fault-after", "2s"],
+    );
+    demo.process
+        .wait_for_output("BROKEN: ", Duration::from_secs(30));
+    let incident = demo.wait_for_incident(&http, DETECTED_WITHIN);
+    let output = demo.process.output();
+    let broken = output
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("BROKEN: "))
+        .expect("a broken part");
+    let part = broken.split(' ').next().expect("a word");
+    assert_eq!(incident["fault_domain"], part, "{incident}");
+    assert_eq!(incident["class"], class, "{incident}");
+    stays(&demo, &http, ALONE_FOR, &[part]);
+    demo.process
+        .wait_for_output("FOUND", Duration::from_secs(5));
+    demo.stop();
+}
+
+/// Open incidents are about these parts and no others, all the time.
+fn stays(demo: &Demo, http: &Http, lasting: Duration, parts: &[&str]) {
+    let began = Instant::now();
+    while began.elapsed() < lasting {
+        let incidents = demo.incidents(http).expect("an answer");
+        let found: Vec<_> = incidents
+            .iter()
+            .map(|incident| incident["fault_domain"].as_str().unwrap_or(""))
+            .collect();
+        assert_eq!(found, parts, "after {:?}: {incidents:?}", began.elapsed());
+        thread::sleep(Duration::from_millis(500));
+    }
+}
+
+#[test]
+fn a_degraded_pcie_link_is_named() {
+    names("pcie-degraded", "pcie-degraded");
+}
+
+#[test]
+fn a_port_that_went_down_is_named() {
+    names("port-down", "port-down");
+}
+
+#[test]
+fn a_port_below_its_rate_is_named() {
+    names("port-degraded", "port-degraded");
+}
+
+#[test]
+fn a_link_that_makes_errors_is_named() {
+    names("link-errors", "link-errors");
+}
+
+#[test]
+fn exchanged_cables_are_named() {
+    names("miscabled-rail", "miscabled-rail");
+}
+
+#[test]
+fn a_hot_gpu_is_named() {
+    names("gpu-thermal", "gpu-slow");
+}
+
+#[test]
+fn a_healthy_cluster_is_silent() {
+    let (http, folder) = (Http::new(), tempfile::tempdir().expect("a folder"));
+    let mut demo = Demo::start(folder.path(), &["--nodes", "8", "--fault", "none"]);
+    support::wait_for("first answer", Duration::from_secs(30), || {
+        demo.incidents(&http)
+    });
+    stays(&demo, &http, SILENT_FOR, &[]);
+    demo.stop();
+}
