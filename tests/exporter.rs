@@ -137,6 +137,10 @@ fn wrong_arguments_say_what_was_expected() {
         ),
         (&["--nvml.period", "0.1s"], "at least 1s"),
         (&["--log", "==="], "--log"),
+        (
+            &["--web.config.file", "/nowhere/web.yml"],
+            "cannot read /nowhere/web.yml",
+        ),
     ] {
         let output = Command::new(RAILSCOPE)
             .arg("exporter")

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use railscope_exporter::sampler::{Machine, NvmlAccess, Sampler};
 use railscope_exporter::samplers::gpu;
-use railscope_exporter::{Exporter, Limits, NetworkAccess};
+use railscope_exporter::{Exporter, Limits};
 use railscope_model::exposition::Format;
 use railscope_model::metric::Profile;
 use railscope_simulator::nvml::{
@@ -92,16 +92,12 @@ fn worker() -> Vec<PathBuf> {
 
 fn machine(library: PathBuf, worker: Vec<PathBuf>) -> Machine {
     Machine {
-        sysfs: PathBuf::new(),
-        procfs: PathBuf::new(),
-        kmsg: None,
         nvml: Some(NvmlAccess {
             library,
             worker,
             period: Duration::from_secs(1),
         }),
-        network: NetworkAccess::kernel(),
-        jitter_probe: false,
+        ..Machine::below("".as_ref())
     }
 }
 

@@ -1,4 +1,4 @@
-//! The one binary: `railscope exporter`, `collector`, `demo`, `check-config`, `topology`.
+//! The one binary: `railscope exporter`, `collector`, `demo`, `check`, `check-config`, `topology`.
 
 use std::io::{self, IsTerminal as _};
 use std::process::ExitCode;
@@ -6,10 +6,12 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
+mod check;
 mod collector;
 mod demo;
 mod duration;
 mod exporter;
+mod machine;
 
 /// Which part of a GPU cluster's fabric is slow, why, and whom it hurts.
 #[derive(Debug, Parser)]
@@ -25,6 +27,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Exporter(exporter::ExporterArgs),
+    Check(check::CheckArgs),
     Collector(collector::CollectorArgs),
     CheckConfig(collector::CheckConfigArgs),
     Topology(collector::TopologyArgs),
@@ -33,7 +36,7 @@ enum Command {
     #[command(name = demo::nodes::NODES_SUBCOMMAND, hide = true)]
     DemoNodes(demo::nodes::NodesArgs),
     /// Reads NVML for the exporter that started it.
-    #[command(name = exporter::WORKER_SUBCOMMAND, hide = true)]
+    #[command(name = machine::WORKER_SUBCOMMAND, hide = true)]
     NvmlWorker(exporter::WorkerArgs),
 }
 
@@ -57,6 +60,8 @@ fn main() -> ExitCode {
         .init();
     let result = match cli.command {
         Command::Exporter(args) => exporter::run(args),
+        // Its exit status says more than success or failure.
+        Command::Check(args) => return check::run(args),
         Command::Collector(args) => collector::run(&args),
         Command::CheckConfig(args) => collector::check_config(&args),
         Command::Topology(args) => collector::topology(&args),

@@ -15,17 +15,13 @@
 //!
 //! # async fn example() -> std::io::Result<()> {
 //! let machine = Machine {
-//!     sysfs: "/sys".into(),
-//!     procfs: "/proc".into(),
-//!     kmsg: Some("/dev/kmsg".into()),
 //!     nvml: Some(NvmlAccess {
 //!         library: "libnvidia-ml.so.1".into(),
 //!         // A program that ends up in `run_worker`: NVML runs in a process of its own.
 //!         worker: vec![std::env::current_exe()?, "nvml-worker".into()],
 //!         period: Duration::from_secs(5),
 //!     }),
-//!     network: NetworkAccess::kernel(),
-//!     jitter_probe: true,
+//!     ..Machine::below("/".as_ref())
 //! };
 //! // Samplers have threads of their own; the server runs on the caller's tokio runtime.
 //! let exporter = Arc::new(Exporter::start(machine)?);
@@ -36,6 +32,7 @@
 //!
 //! [`Config`] adds the node's name and the limits after which values are too old to be shown.
 
+pub mod check;
 pub mod extremes;
 pub mod page;
 pub mod runtime;
@@ -45,7 +42,7 @@ pub mod server;
 pub mod sources;
 
 pub use runtime::{Config, Exporter, Limits};
-pub use sampler::{Machine, NvmlAccess};
-pub use server::serve;
+pub use sampler::{Machine, NvmlAccess, WorkloadAccess};
+pub use server::{WebSecurity, serve, serve_secured};
 pub use sources::ethtool::NetworkAccess;
 pub use sources::nvml::run_worker;

@@ -1,6 +1,6 @@
 //! The one kind of plug of the exporter: a sampler turns one source into readings.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use railscope_model::reading::{NodeReading, Status};
@@ -24,6 +24,47 @@ pub struct Machine {
     /// Whether to watch timers on each NUMA node, with a thread that wakes up to 1000 times a second.
     /// Several exporters in one process, or on a machine that is not the one below the roots, leave it out.
     pub jitter_probe: bool,
+    /// The root file system that the exporter itself sees, `/`: what it runs in stands there.
+    pub rootfs: PathBuf,
+    /// Where to ask whose work runs on the devices.
+    pub workloads: WorkloadAccess,
+}
+
+impl Machine {
+    /// A machine whose files all stand at their usual places below `root`. It says nothing of this machine:
+    /// GPUs are left out, networks answer from recordings below `network`, and timers are not watched.
+    pub fn below(root: &Path) -> Self {
+        Self {
+            sysfs: root.join("sys"),
+            procfs: root.join("proc"),
+            kmsg: Some(root.join("dev/kmsg")),
+            nvml: None,
+            network: NetworkAccess::Recorded(root.join("network")),
+            jitter_probe: false,
+            rootfs: root.to_owned(),
+            workloads: WorkloadAccess::below(root),
+        }
+    }
+}
+
+/// Where to ask whose work runs on the devices of the node. What does not exist is not asked.
+#[derive(Debug, Clone)]
+pub struct WorkloadAccess {
+    /// The kubelet's pod-resources socket.
+    pub kubelet_socket: PathBuf,
+    /// A directory in which the prolog of a batch system writes job ids into one file a GPU, named by its
+    /// ordinal (`3`) or ordinal and MIG instance (`3.1`): dcgm-exporter's job mapping. None asks nobody.
+    pub job_mapping: Option<PathBuf>,
+}
+
+impl WorkloadAccess {
+    /// The kubelet's usual place below `root`, and no job mapping, which has no usual place.
+    pub fn below(root: &Path) -> Self {
+        Self {
+            kubelet_socket: root.join("var/lib/kubelet/pod-resources/kubelet.sock"),
+            job_mapping: None,
+        }
+    }
 }
 
 /// How to reach NVML. The library runs in a child process, so that a driver that hangs or crashes
@@ -79,6 +120,7 @@ pub type Build = fn(&Machine) -> Box<dyn Sampler>;
 
 /// Every sampler of the exporter.
 pub const SAMPLERS: &[Build] = &[
+    samplers::deployment::build,
     samplers::ethernet::build,
     samplers::gpu::build,
     samplers::host::build,
@@ -90,6 +132,7 @@ pub const SAMPLERS: &[Build] = &[
     samplers::rdma::build,
     samplers::scheduler::build,
     samplers::storage::build,
+    samplers::workload::build,
 ];
 
 /// Samples every source of a machine once, in this thread, and puts the samples in page order: what

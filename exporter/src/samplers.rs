@@ -1,5 +1,6 @@
 //! Samplers: one file for each source.
 
+pub mod deployment;
 mod discovery;
 pub mod ethernet;
 pub mod gpu;
@@ -13,3 +14,4 @@ mod pressure;
 pub mod rdma;
 pub mod scheduler;
 pub mod storage;
+pub mod workload;

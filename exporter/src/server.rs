@@ -1,4 +1,9 @@
-//! The exporter's HTTP side: `/metrics`, a landing page and a health check.
+//! The exporter's HTTP side: `/metrics`, a landing page and a health check, behind TLS and passwords if asked.
+
+mod auth;
+mod security;
+mod tls;
+mod web_config;
 
 use std::io;
 use std::sync::Arc;
@@ -7,14 +12,20 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, StatusCode, Uri, header};
+use axum::middleware;
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
+use axum::serve::Listener;
 use railscope_model::exposition::Format;
 use railscope_model::metric::Profile;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
+pub use security::{SecurityError, WebSecurity};
+pub use web_config::{Pem, WebConfigError};
+
 use crate::runtime::{Exporter, PROFILES};
+use tls::SecuredListener;
 
 /// How long a shutdown waits for requests in flight. Idle connections are closed at once.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(2);
@@ -31,8 +42,35 @@ pub async fn serve(
     listener: TcpListener,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
+    serve_app(router(exporter), listener, shutdown).await
+}
+
+/// Serves the exporter as [`serve`] does, behind what `web-config.yml` asks for, which is looked at again
+/// for as long as it serves.
+///
+/// # Errors
+/// The listener failed.
+pub async fn serve_secured(
+    exporter: Arc<Exporter>,
+    listener: TcpListener,
+    security: Arc<WebSecurity>,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> io::Result<()> {
+    let protect = middleware::from_fn_with_state(Arc::clone(&security), auth::protect);
+    let app = router(exporter).layer(protect);
+    let listener = SecuredListener::new(listener, Arc::clone(&security))?;
+    tokio::select! {
+        result = serve_app(app, listener, shutdown) => result,
+        () = security.keep_fresh() => Ok(()),
+    }
+}
+
+async fn serve_app<L: Listener<Addr: std::fmt::Debug>>(
+    app: Router,
+    listener: L,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> io::Result<()> {
     let (asked, was_asked) = oneshot::channel::<()>();
-    let app = router(exporter);
     let serving = axum::serve(listener, app).with_graceful_shutdown(async move {
         shutdown.await;
         drop(asked);

@@ -55,6 +55,11 @@ fn a_machine_without_even_that() {
 }
 
 #[test]
+fn a_virtual_machine_with_a_virtual_function_and_a_gpu_passed_through() {
+    check("vm-vf-passthrough", &ours("vm-vf-passthrough"));
+}
+
+#[test]
 fn captured_h100_ports() {
     let test = "captured_h100_ports";
     let Some(captured) = captures(test, "sysfs/gpud-h100-class-infiniband") else {

@@ -11,6 +11,8 @@ mod efa;
 mod host_files;
 #[path = "machines/roce.rs"]
 mod roce;
+#[path = "machines/vm.rs"]
+mod vm;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -45,6 +47,14 @@ impl Tree {
         self.0.insert(path.to_owned(), Entry::Link(relative));
     }
 
+    /// The flags of the first CPU; the others have the same.
+    fn cpu(&mut self, flags: &str) {
+        self.file(
+            "proc/cpuinfo",
+            format!("processor\t: 0\nflags\t\t: {flags}\n"),
+        );
+    }
+
     fn kernel(&mut self, node: &str, cpus: &str, numa_nodes: &str) {
         self.file("proc/sys/kernel/hostname", node);
         self.file("proc/sys/kernel/osrelease", "6.8.0-60-generic");
@@ -59,6 +69,7 @@ fn bare() -> Tree {
     let mut tree = Tree::default();
     tree.kernel("bare-1", "0-7", "0");
     cpus(&mut tree, &["0-7"], 8);
+    tree.cpu("fpu vme sse2 ht");
     tree
 }
 
@@ -91,6 +102,7 @@ fn hgx(
 ) -> Tree {
     let mut tree = Tree::default();
     tree.kernel(node, "0-223", "0-1");
+    tree.cpu("fpu vme sse2 ht avx512f amx_tile");
     tree.file("sys/class/dmi/id/sys_vendor", "Example Systems");
     tree.file("sys/class/dmi/id/product_name", product);
     let mut gpu = 0;
@@ -471,6 +483,7 @@ fn the_committed_machines_are_what_the_generator_writes() {
         ("bare", bare()),
         ("hgx-h100-ib", hgx_h100_ib()),
         ("hgx-h200-roce", roce::hgx_h200_roce()),
+        ("vm-vf-passthrough", vm::vm_vf_passthrough()),
         ("efa-p5", efa::efa_p5()),
     ] {
         assert!(tree.0.len() < 2000, "{name}: {} files", tree.0.len());

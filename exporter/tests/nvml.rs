@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use railscope_exporter::samplers::gpu;
-use railscope_exporter::{Exporter, Limits, Machine, NetworkAccess, NvmlAccess};
+use railscope_exporter::{Exporter, Limits, Machine, NvmlAccess};
 use railscope_model::exposition::Format;
 use railscope_model::metric::Profile;
 
@@ -15,16 +15,12 @@ const ERRORS: &str = r#"railscope_source_errors_total{source="gpu"}"#;
 
 fn exporter(worker: &[&str]) -> Exporter {
     let machine = Machine {
-        sysfs: PathBuf::new(),
-        procfs: PathBuf::new(),
-        kmsg: None,
         nvml: Some(NvmlAccess {
             library: PathBuf::from("libnvidia-ml.so.1"),
             worker: worker.iter().map(PathBuf::from).collect(),
             period: Duration::from_secs(1),
         }),
-        network: NetworkAccess::kernel(),
-        jitter_probe: false,
+        ..Machine::below("".as_ref())
     };
     Exporter::start_samplers(vec![gpu::build(&machine)], Limits::default(), None)
         .expect("a thread starts")
@@ -99,14 +95,7 @@ fn a_worker_that_says_nothing_is_a_timeout_and_ends_with_the_exporter() {
 
 #[test]
 fn without_nvml_the_source_is_absent() {
-    let machine = Machine {
-        sysfs: PathBuf::new(),
-        procfs: PathBuf::new(),
-        kmsg: None,
-        nvml: None,
-        network: NetworkAccess::kernel(),
-        jitter_probe: false,
-    };
+    let machine = Machine::below("".as_ref());
     let samplers = vec![gpu::build(&machine)];
     let exporter = Exporter::start_samplers(samplers, Limits::default(), None);
     eventually(&exporter.expect("a thread starts"), &status("absent"));

@@ -44,6 +44,16 @@ fn origin(sample: &Sample) -> Option<Origin> {
         // A folder that is there or not.
         "gpudirect_module_loaded" => None,
         "source_status" | "source_errors_total" | "node_boot_time_seconds" => None,
+        "nic_virtual_functions" => {
+            let file = format!("bus/pci/devices/{}/sriov_numvfs", labels[1]);
+            Some((file, Box::new(number)))
+        }
+        "nic_max_virtual_functions" => {
+            let file = format!("bus/pci/devices/{}/sriov_totalvfs", labels[1]);
+            Some((file, Box::new(number)))
+        }
+        // Counts of what an answer holds, not numbers of files.
+        "workload_devices" => None,
         // Nothing has fallen yet, and the epoch is the boot time.
         "source_resets_total" | "source_wraps_total" | "source_epoch_seconds" => None,
         other => panic!("no rule for {other}"),

@@ -2,13 +2,12 @@
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use railscope_exporter::sampler::{Machine, NvmlAccess};
 use railscope_exporter::samplers::gpu;
-use railscope_exporter::{Exporter, Limits, NetworkAccess};
+use railscope_exporter::{Exporter, Limits};
 use railscope_model::exposition::Format;
 use railscope_model::metric::Profile;
 use railscope_simulator::nvml::{NodeGpus, install, update_state};
@@ -24,16 +23,12 @@ impl Node {
         let dir = tempfile::tempdir().expect("a folder");
         let library = install(dir.path(), &state).expect("installs");
         let machine = Machine {
-            sysfs: PathBuf::new(),
-            procfs: PathBuf::new(),
-            kmsg: None,
-            jitter_probe: false,
-            network: NetworkAccess::Recorded(PathBuf::new()),
             nvml: Some(NvmlAccess {
                 library,
                 worker: vec![env!("CARGO_BIN_EXE_railscope").into(), "nvml-worker".into()],
                 period: Duration::from_secs(1),
             }),
+            ..Machine::below("".as_ref())
         };
         let samplers = vec![gpu::build(&machine)];
         Self {

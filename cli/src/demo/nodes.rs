@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use railscope_exporter::{Exporter, Machine, NetworkAccess, NvmlAccess, serve};
+use railscope_exporter::{Exporter, Machine, NvmlAccess, serve};
 use railscope_simulator::machine::NodePaths;
 use railscope_simulator::tree::{ClusterTree, FOLDER_PREFIX};
 use rustix::process::{Resource, getppid, getrlimit};
@@ -21,7 +21,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 
-use crate::exporter::WORKER_SUBCOMMAND;
+use crate::machine::WORKER_SUBCOMMAND;
 
 /// Name of the subcommand that runs exporters for the demo, which is in no help text.
 pub(crate) const NODES_SUBCOMMAND: &str = "demo-nodes";
@@ -169,14 +169,13 @@ async fn serve_nodes(args: &NodesArgs) -> anyhow::Result<()> {
             sysfs: paths.sysfs(),
             procfs: paths.procfs(),
             jitter_probe: false,
-            kmsg: None, // the log of this machine is not the node's
             nvml: Some(NvmlAccess {
                 library: paths.nvml_library(),
                 worker: vec![this_binary.clone(), WORKER_SUBCOMMAND.into()],
                 period: NVML_PERIOD,
             }),
-            // Not asked: the tree is none of this machine's kernel.
-            network: NetworkAccess::kernel(),
+            // Where else anything of a simulated node would stand: nothing of this machine is its own.
+            ..Machine::below(&paths.root)
         });
         let exporter = Arc::new(exporter.context("cannot start an exporter")?);
         let listener = TcpListener::bind(("127.0.0.1", 0))

@@ -4,19 +4,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use railscope_exporter::NetworkAccess;
 use railscope_exporter::sampler::{Machine, SAMPLERS, Sampler};
 
 /// A machine whose `sys`, `proc` and `dev` stand below one directory.
 pub(crate) fn machine(root: &Path) -> Machine {
-    Machine {
-        sysfs: root.join("sys"),
-        procfs: root.join("proc"),
-        kmsg: Some(root.join("dev/kmsg")),
-        nvml: None,
-        network: NetworkAccess::Recorded(root.join("network")),
-        jitter_probe: false,
-    }
+    Machine::below(root)
 }
 
 /// Where one of our own fixture machines stands.

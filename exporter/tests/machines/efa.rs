@@ -1,5 +1,6 @@
 //! A cloud instance with EFA: two of the eight GPUs of a p5.48xlarge, each with its four EFA devices.
 
+use super::host_files::cpus;
 use super::{Tree, aer, function, gpu_function, pcie_link};
 
 /// Everything hangs below emulated switches, four EFA devices and one GPU to each. EFA has no
@@ -9,6 +10,7 @@ use super::{Tree, aer, function, gpu_function, pcie_link};
 pub(super) fn efa_p5() -> Tree {
     let mut tree = Tree::default();
     tree.kernel("ip-10-0-0-7", "0-191", "0-1");
+    cpus(&mut tree, &["0-47,96-143", "48-95,144-191"], 192);
     tree.file("sys/class/dmi/id/sys_vendor", "Amazon EC2");
     tree.file("sys/class/dmi/id/product_name", "p5.48xlarge");
     for (gpu, bus) in [0x44_u8, 0x55].into_iter().enumerate() {

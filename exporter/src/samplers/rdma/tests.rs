@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::*;
-use crate::sources::ethtool::NetworkAccess;
 use crate::sources::rdma_netlink::tests::{Ports, kernel};
 use crate::sources::sysfs::tests::{link, write};
 
@@ -21,14 +20,7 @@ fn tree(files: &[(&str, &str)]) -> tempfile::TempDir {
 }
 
 fn rdma(root: &Path) -> Rdma {
-    Rdma::new(&Machine {
-        sysfs: root.join("sys"),
-        procfs: root.join("proc"),
-        nvml: None,
-        kmsg: None,
-        jitter_probe: false,
-        network: NetworkAccess::kernel(),
-    })
+    Rdma::new(&Machine::below(root))
 }
 
 /// Samples as `name labels value`, without the labels that all share.

@@ -1,0 +1,123 @@
+//! What the node is to its software, and which NICs are split by SR-IOV.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use railscope_model::metric::{DEPLOYMENT, NIC_SRIOV, NIC_VFS, NIC_VFS_MAX};
+use railscope_model::reading::{Labels, NodeReading, Status};
+
+use super::discovery::REDISCOVER;
+use crate::sampler::{Machine, Presence, SampleError, Sampler};
+use crate::sources::platform::{Model, Platform};
+use crate::sources::sriov::{self, Nic, Role};
+use crate::sources::sysfs::{Miss, Root};
+
+/// Source label.
+const NAME: &str = "deployment";
+/// How many samples the platform is believed: a kubelet may come, but a machine does not turn virtual.
+const PLATFORM_SAMPLES: u32 = 20;
+
+struct Deployment {
+    sysfs: Root,
+    procfs: Root,
+    rootfs: Root,
+    kubelet_socket: PathBuf,
+    platform: Option<Platform>,
+    samples: u32,
+}
+
+/// Builds the sampler.
+pub fn build(machine: &Machine) -> Box<dyn Sampler> {
+    Box::new(Deployment {
+        sysfs: Root::new(&machine.sysfs),
+        procfs: Root::new(&machine.procfs),
+        rootfs: Root::new(&machine.rootfs),
+        kubelet_socket: machine.workloads.kubelet_socket.clone(),
+        platform: None,
+        samples: 0,
+    })
+}
+
+impl Sampler for Deployment {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    /// Changes only when somebody reconfigures the node.
+    fn period(&self) -> Duration {
+        REDISCOVER
+    }
+
+    fn sample(&mut self, reading: &mut NodeReading) -> Result<Presence, SampleError> {
+        if self.samples.is_multiple_of(PLATFORM_SAMPLES) {
+            self.platform = None;
+        }
+        self.samples = self.samples.wrapping_add(1);
+        let platform = *self.platform.get_or_insert_with(|| {
+            Platform::read(
+                &self.sysfs,
+                &self.procfs,
+                &self.rootfs,
+                &self.kubelet_socket,
+            )
+        });
+        let mut buffer = [0; 4096];
+        let nics = self
+            .sysfs
+            .open()
+            .and_then(|sysfs| sriov::nics(&sysfs, &mut buffer));
+        if platform == Platform::default() && nics.is_err() {
+            return Ok(Presence::Absent(Status::Absent));
+        }
+        push_platform(&platform, reading);
+        match nics {
+            Ok(nics) => nics.iter().for_each(|nic| push_nic(nic, reading)),
+            // A machine without PCI devices has nothing to say here.
+            Err(Miss::Absent) => {}
+            Err(miss) => reading.push_status(NAME, "sriov", miss.into()),
+        }
+        Ok(Presence::Present)
+    }
+}
+
+fn push_platform(platform: &Platform, reading: &mut NodeReading) {
+    let labels = Labels::new([
+        platform.model.as_str(),
+        platform.hypervisor,
+        platform.cloud,
+        platform.container,
+        platform.orchestrator,
+    ]);
+    reading.push(&DEPLOYMENT, &labels, true);
+    if platform.model == Model::Unknown {
+        reading.push_status(NAME, "model", Status::Unsupported);
+    }
+}
+
+/// A host with hundreds of virtual functions shows its few physical ones by default; a guest its virtual
+/// ones, as it sees no others.
+fn push_nic(nic: &Nic, reading: &mut NodeReading) {
+    let device = nic.device.as_deref().unwrap_or_default();
+    let at = Labels::new([device, &nic.address.to_string()]);
+    let push = |reading: &mut NodeReading, role: &str, pf: &str, default: bool| {
+        let labels = at.with(role).with(pf);
+        if default {
+            reading.push(&NIC_SRIOV, &labels, true);
+        } else {
+            reading.push_full(&NIC_SRIOV, &labels, true);
+        }
+    };
+    match nic.role {
+        Role::Physical { active, possible } => {
+            push(reading, "physical", "", active > 0);
+            if active > 0 {
+                reading.push(&NIC_VFS, &at, active);
+            } else {
+                reading.push_full(&NIC_VFS, &at, active);
+            }
+            reading.push(&NIC_VFS_MAX, &at, possible);
+        }
+        Role::Virtual(Some(physical)) => push(reading, "virtual", &physical.to_string(), false),
+        Role::Virtual(None) => push(reading, "virtual", "", true),
+    }
+}

@@ -1,0 +1,58 @@
+//! `railscope check` for scripts: its exit status and both of its formats.
+
+#![allow(clippy::expect_used)] // helpers of tests; clippy lets only the tests themselves
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+const RAILSCOPE: &str = env!("CARGO_BIN_EXE_railscope");
+
+fn check(machine: &str, arguments: &[&str]) -> Output {
+    let machines = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/machines");
+    let root = machines.join(machine);
+    Command::new(RAILSCOPE)
+        .args(["check", "--no-nvml", "--path.sysfs"])
+        .arg(root.join("sys"))
+        .arg("--path.procfs")
+        .arg(root.join("proc"))
+        .arg("--path.rootfs")
+        .arg(&root)
+        .args(arguments)
+        .output()
+        .expect("runs")
+}
+
+#[test]
+fn the_exit_status_says_whether_there_are_findings() {
+    for (machine, arguments, status) in [
+        ("bare", &[][..], 0),
+        ("vm-vf-passthrough", &[], 0),
+        ("hgx-h100-ib", &[], 1),
+        ("hgx-h100-ib", &["--format", "json"], 1),
+        ("bare", &["--format", "table"], 2),
+        ("bare", &["--nvml.period", "never"], 2),
+    ] {
+        let output = check(machine, arguments);
+        assert_eq!(
+            output.status.code(),
+            Some(status),
+            "{machine} {arguments:?}"
+        );
+        assert_eq!(output.stdout.is_empty(), status == 2);
+        assert_eq!(output.stderr.is_empty(), status != 2);
+    }
+}
+
+#[test]
+fn both_formats_hold_the_same_findings() {
+    let text = String::from_utf8(check("hgx-h100-ib", &[]).stdout).expect("UTF-8");
+    let json = check("hgx-h100-ib", &["--format", "json"]).stdout;
+    let json: serde_json::Value = serde_json::from_slice(&json).expect("JSON");
+    let rows = json["rows"].as_array().expect("rows");
+    let findings = rows.iter().filter(|row| row["verdict"] == "finding");
+    let parts: Vec<_> = findings.map(|row| row["part"].as_str()).collect();
+    assert_eq!(parts.len(), text.matches("FINDING").count());
+    for part in parts {
+        assert!(text.contains(part.expect("a part")), "{part:?}");
+    }
+}
