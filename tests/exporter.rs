@@ -21,8 +21,13 @@ struct Exporter {
 
 impl Exporter {
     fn start(library: &Path) -> Self {
+        Self::start_with(library, &[])
+    }
+
+    fn start_with(library: &Path, arguments: &[String]) -> Self {
         let mut process = Command::new(RAILSCOPE)
             .args(["exporter", "--web.listen-address", "127.0.0.1:0"])
+            .args(arguments)
             .args(["--node.name", "rack7-n3", "--nvml.library"])
             .arg(library)
             .env("RAILSCOPE_NVML_PERIOD", "1s")
@@ -150,5 +155,49 @@ fn wrong_arguments_say_what_was_expected() {
         assert!(!output.status.success());
         let error = String::from_utf8_lossy(&output.stderr);
         assert!(error.contains(said), "{error}");
+    }
+}
+
+/// The contract of the default profile, on the whole page: 8 GPUs x 18 NVLinks, 8 NICs (and a ninth for
+/// storage), every sampler, everything that only a second sample brings.
+#[test]
+fn the_default_page_of_a_whole_node_stays_within_600_series() {
+    for machine in ["hgx-h100-ib", "hgx-h200-roce"] {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../tests/machines")
+            .join(machine);
+        let dir = tempfile::tempdir().expect("a folder");
+        let library = install(dir.path(), &NodeGpus::h100(8)).expect("installs");
+        let below = |flag: &str, path: &str| format!("--path.{flag}={}", root.join(path).display());
+        let roots = [
+            below("sysfs", "sys"),
+            below("procfs", "proc"),
+            below("network-recordings", "network"),
+        ];
+        let exporter = Exporter::start_with(&library, &roots);
+        let series = || {
+            let page = exporter.get("/metrics");
+            page.lines()
+                .filter(|line| line.starts_with("railscope_"))
+                .count()
+        };
+        // Peak rates need a window, GPUs a worker that has started: wait until nothing more appears.
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let mut most = 0;
+        let mut quiet = 0;
+        while quiet < 12 && Instant::now() < deadline {
+            let now = series();
+            quiet = if now > most { 0 } else { quiet + 1 };
+            most = most.max(now);
+            thread::sleep(Duration::from_millis(500));
+        }
+        println!("{machine}: {most} series");
+        let full = exporter.get("/metrics?profile=full");
+        assert!(
+            full.contains("railscope_rdma_port_peak_transmit_bytes_per_second"),
+            "{machine}"
+        );
+        assert!(full.contains("railscope_gpu_nvlinks_active"), "{machine}");
+        assert!(most <= 600, "{machine}: {most} series by default");
     }
 }

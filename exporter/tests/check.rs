@@ -142,11 +142,14 @@ fn the_iommu_may_pass_addresses_through_but_not_translate_them() {
 fn nics_reach_gpu_memory_by_peermem_or_by_dma_buf() {
     let gpudirect = |driver: Option<&str>, module: bool, release: &str| {
         let rows = spoilt("gpudirect", HGX, |root| {
-            if let Some(driver) = driver {
-                write(&root.join("proc/driver/nvidia/version"), driver);
+            let version = root.join("proc/driver/nvidia/version");
+            match driver {
+                Some(driver) => write(&version, driver),
+                None => std::fs::remove_file(version).expect("the machine has a driver"),
             }
-            if module {
-                write(&root.join("sys/module/nvidia_peermem/refcnt"), "0");
+            if !module {
+                let module = root.join("sys/module/nvidia_peermem");
+                std::fs::remove_dir_all(module).expect("the machine has the module");
             }
             write(&root.join("proc/sys/kernel/osrelease"), release);
         });

@@ -68,9 +68,9 @@ catalogue! {
         "Device memory that the driver keeps for itself.";
     Exporter Default Gauge GPU_CLOCK = "railscope_gpu_clock_hertz" ["hertz"] (gpu, clock)
         "Current clock: sm or memory; graphics and video in the full profile.";
-    Exporter Default Gauge GPU_CLOCK_MAX = "railscope_gpu_clock_max_hertz" ["hertz"] (gpu, clock)
-        "Highest clock that the GPU can run at: sm; memory in the full profile.";
-    Exporter Default Gauge GPU_CLOCK_EVENT = "railscope_gpu_clock_event_active" (gpu, reason)
+    Exporter Full Gauge GPU_CLOCK_MAX = "railscope_gpu_clock_max_hertz" ["hertz"] (gpu, clock)
+        "Highest clock that the GPU can run at: sm, memory.";
+    Exporter Full Gauge GPU_CLOCK_EVENT = "railscope_gpu_clock_event_active" (gpu, reason)
         "1 while the driver holds the clock down for this reason. sw_power_cap is normal under load: compare with peers.";
     Exporter Default Counter GPU_CLOCK_EVENT_SECONDS = "railscope_gpu_clock_event_seconds_total" ["seconds"] (gpu, reason)
         "Time for which the driver has held the clock down for this reason, since it was loaded. A duration, so nothing between two samples is lost.";
@@ -124,7 +124,7 @@ catalogue! {
         "Lanes that the link above this function runs with.";
     Exporter Default Gauge PCIE_LINK_WIDTH_MAX = "railscope_pcie_link_max_width_lanes" (pci)
         "Lanes that this function could run with.";
-    Exporter Default Gauge PCIE_LINK_SPEED = "railscope_pcie_link_transfers_per_second" (pci)
+    Exporter Full Gauge PCIE_LINK_SPEED = "railscope_pcie_link_transfers_per_second" (pci)
         "Transfers per second and lane of the link above this function. An idle GPU trains down: judge it under load only.";
     Exporter Full Gauge PCIE_LINK_SPEED_MAX = "railscope_pcie_link_max_transfers_per_second" (pci)
         "Transfers per second and lane that this function could run with.";
@@ -150,7 +150,7 @@ catalogue! {
         "1 if the logical state of the port is ACTIVE.";
     Exporter Full Gauge RDMA_PORT_STATE = "railscope_rdma_port_state" (device, port)
         "Logical state: 1 DOWN, 2 INIT, 3 ARMED, 4 ACTIVE, 5 ACTIVE_DEFER.";
-    Exporter Default Gauge RDMA_PORT_PHYSICAL_STATE = "railscope_rdma_port_physical_state" (device, port)
+    Exporter Full Gauge RDMA_PORT_PHYSICAL_STATE = "railscope_rdma_port_physical_state" (device, port)
         "Physical state: 1 Sleep, 2 Polling, 3 Disabled, 4 PortConfigurationTraining, 5 LinkUp, 6 LinkErrorRecovery, 7 PhyTest.";
     Exporter Default Gauge RDMA_PORT_SPEED = "railscope_rdma_port_speed_bytes_per_second" (device, port)
         "Data rate of the port now.";
@@ -178,7 +178,7 @@ catalogue! {
         "Congestion notification packets: handled or ignored by the reaction point (rp), sent by the notification point (np).";
     Exporter Default Counter RDMA_ECN_MARKED = "railscope_rdma_ecn_marked_packets_total" (device, port)
         "RoCE packets received with the congestion mark.";
-    Exporter Default Counter RDMA_ICRC_ERRORS = "railscope_rdma_icrc_errors_total" (device, port)
+    Exporter Full Counter RDMA_ICRC_ERRORS = "railscope_rdma_icrc_errors_total" (device, port)
         "RoCE packets received with a wrong invariant CRC.";
     Exporter Full Gauge RDMA_STATISTICS_LIFESPAN = "railscope_rdma_statistics_lifespan_seconds" ["seconds"] (device, port)
         "How long the device serves hw_counters from its cache: two reads inside it are equal.";
@@ -277,8 +277,8 @@ catalogue! {
         "Virtual functions that a physical function can have.";
 
     // Whose work runs on the devices.
-    Exporter Default Info WORKLOAD = "railscope_workload_info" (gpu, mig, device, pci, claim, namespace, workload, container, job)
-        "Who holds a device: a container of a pod (namespace, workload, container) or a job of a batch system (job). gpu and device (RDMA) where one container holds both, nearest paired; pci is the NIC's function, or the GPU's where there is no NIC. mig is a MIG instance (UUID or GPU instance id), claim a DRA device (driver/pool/device). Empty where it does not apply; at most 256 series.";
+    Exporter Default Info WORKLOAD = "railscope_workload_info" (gpu, mig, device, pci, claim, namespace, workload, container, job_id)
+        "Who holds a device: a container of a pod (namespace, workload, container) or a job of a batch system (job_id). gpu and device (RDMA) where one container holds both, nearest paired; pci is the NIC's function, or the GPU's where there is no NIC. mig is a MIG instance (UUID or GPU instance id), claim a DRA device (driver/pool/device). Empty where it does not apply; at most 256 series.";
     Exporter Full Gauge WORKLOAD_DEVICES = "railscope_workload_devices" (state)
         "Devices that workloads hold, by what became of them: named (in workload_info), unknown (an id that names no device of this node), stale (a job that the node no longer runs), dropped (beyond the limit of workload_info).";
 

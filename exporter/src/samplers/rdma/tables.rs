@@ -188,7 +188,7 @@ const MLX5: &[Row] = &[
     event!("packet_seq_err", Always),
     event!("local_ack_timeout_err", Always),
     event!("rnr_nak_retry_err", Always),
-    event!("roce_adp_retrans", OnEthernet),
+    event!("roce_adp_retrans", InFull),
     event!("req_transport_retries_exceeded", Always),
     event!("req_rnr_retries_exceeded", InFull),
     event!("out_of_buffer", InFull),
@@ -220,7 +220,7 @@ const MLX5: &[Row] = &[
         "rp_cnp_ignored",
         &RDMA_CNP,
         &["rp", "ignored"],
-        Shown::OnEthernet,
+        Shown::InFull,
     ),
     row("np_cnp_sent", &RDMA_CNP, &["np", "sent"], Shown::OnEthernet),
     row(
@@ -342,12 +342,7 @@ const IRDMA: &[Row] = &[
         &["rp", "handled"],
         Shown::OnEthernet,
     ),
-    row(
-        "cnpIgnored",
-        &RDMA_CNP,
-        &["rp", "ignored"],
-        Shown::OnEthernet,
-    ),
+    row("cnpIgnored", &RDMA_CNP, &["rp", "ignored"], Shown::InFull),
     row("cnpSent", &RDMA_CNP, &["np", "sent"], Shown::OnEthernet),
     row("RxECNMrkd", &RDMA_ECN_MARKED, &[], Shown::OnEthernet),
 ];

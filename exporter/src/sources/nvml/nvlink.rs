@@ -72,7 +72,9 @@ const FIELDS: [Row; 11] = [
 /// Kinds of errors: those of [`COUNTERS`], then those of [`FIELDS`].
 const KINDS: usize = COUNTERS.len() + FIELDS.len();
 /// Kinds whose sum over the links only the full profile shows.
-const FULL_ONLY: [&str; 9] = [
+const FULL_ONLY: [&str; 11] = [
+    "crc_flit",
+    "crc_data",
     "malformed",
     "overrun",
     "receive",
