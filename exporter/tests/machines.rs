@@ -1,8 +1,7 @@
 //! The fixture machines under `tests/machines` and the generator that wrote them.
 //!
 //! They are ours, made up after the shape of the real thing: an HGX H100 server on InfiniBand, an HGX H200
-//! server on RoCE, a cloud instance with EFA, and a machine that has nothing but a kernel.
-//! `UPDATE_EXPECT=1 cargo test -p railscope-exporter --test machines` writes them anew.
+//! server on RoCE, a cloud instance with EFA, and others. `UPDATE_EXPECT=1` writes them anew.
 #![allow(clippy::expect_used, clippy::panic, reason = "tests")]
 
 #[path = "machines/efa.rs"]
@@ -470,10 +469,8 @@ fn read(root: &Path, below: &str, into: &mut Tree) {
             let target = target.to_str().expect("a target").to_owned();
             into.0.insert(path, Entry::Link(target));
         } else {
-            into.0.insert(
-                path,
-                Entry::File(fs::read_to_string(entry.path()).expect("a file")),
-            );
+            let text = fs::read_to_string(entry.path()).expect("a file");
+            into.0.insert(path, Entry::File(text));
         }
     }
 }
