@@ -3,6 +3,9 @@
 //! HELP and UNIT lines, METRICS.md and the checks on dashboards and alerts derive from it.
 //! A new series is one row here and one row in the sampler that reads it.
 
+#[macro_use]
+mod table;
+
 mod catalogue;
 
 pub use catalogue::*;

@@ -1,33 +1,5 @@
 //! The rows of the catalogue, in the order of the page.
 
-use super::{Kind, Metric, Profile, Writer};
-
-/// Turns rows into one `static` each and the table of them all.
-macro_rules! catalogue {
-    ($($(#[$group:meta])* $writer:ident $profile:ident $kind:ident $id:ident = $name:literal $([$unit:literal])? ($($label:ident),*) $help:literal;)+) => {
-        #[allow(clippy::upper_case_acronyms, non_camel_case_types)]
-        #[repr(u16)]
-        enum Index { $($id),+ }
-        $(
-            #[doc = $help]
-            pub static $id: Metric = Metric {
-                index: Index::$id as u16,
-                name: $name,
-                kind: Kind::$kind,
-                unit: catalogue!(@unit $($unit)?),
-                labels: &[$(stringify!($label)),*],
-                profile: Profile::$profile,
-                writer: Writer::$writer,
-                help: $help,
-            };
-        )+
-        /// Every metric that Railscope writes.
-        pub static CATALOGUE: &[&Metric] = &[$(&$id),+];
-    };
-    (@unit) => { None };
-    (@unit $unit:literal) => { Some($unit) };
-}
-
 catalogue! {
     // The node and the exporter itself.
     Exporter Default Info EXPORTER_BUILD = "railscope_exporter_build_info" (version)
