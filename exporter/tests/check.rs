@@ -145,11 +145,11 @@ fn nics_reach_gpu_memory_by_peermem_or_by_dma_buf() {
             let version = root.join("proc/driver/nvidia/version");
             match driver {
                 Some(driver) => write(&version, driver),
-                None => std::fs::remove_file(version).expect("the machine has a driver"),
+                None => fs::remove_file(version).expect("the machine has a driver"),
             }
             if !module {
                 let module = root.join("sys/module/nvidia_peermem");
-                std::fs::remove_dir_all(module).expect("the machine has the module");
+                fs::remove_dir_all(module).expect("the machine has the module");
             }
             write(&root.join("proc/sys/kernel/osrelease"), release);
         });
