@@ -6,7 +6,7 @@ use std::hash::{BuildHasher, Hasher};
 use railscope_model::exposition::{self, Line, ParseError, Series};
 use railscope_model::fabric::Timestamp;
 use railscope_model::identity::NodeName;
-use railscope_model::metric::{CATALOGUE, HistogramPart, Metric, Writer};
+use railscope_model::metric::{HistogramPart, Kind, Metric, Writer};
 use railscope_model::reading::{Labels, NodeReading, Sample, Value};
 
 /// Points kept for a series: at 5 s scrapes, two and a half minutes. Long queries are Prometheus' work.
@@ -104,7 +104,8 @@ pub struct NodeHistory {
     metrics: BTreeMap<u16, Vec<Slot>>,
     series: usize,
     heard: Option<Timestamp>,
-    /// Changes whenever a series of kind info appears or vanishes: the node's parts may have changed.
+    /// Counted up when the node is first heard, a series of kind info appears or any series is forgotten:
+    /// its parts may have changed.
     identity: u64,
 }
 
@@ -205,6 +206,7 @@ impl NodeHistory {
             return None;
         }
         self.series += 1;
+        self.identity += u64::from(metric.kind == Kind::Info);
         slots.push(Slot {
             labels: labels.clone(),
             window: Window::default(),
@@ -214,6 +216,8 @@ impl NodeHistory {
 
     /// Ends one page: series that have been away for longer than a node may be silent are forgotten.
     fn finish(&mut self, at: Timestamp) {
+        // A node that speaks for the first time is a part itself, whatever it says.
+        self.identity += u64::from(self.heard.is_none());
         self.heard = self.heard.max(Some(at));
         let gone = |slot: &Slot| {
             slot.window
@@ -226,22 +230,8 @@ impl NodeHistory {
                 .for_each(|slots| slots.retain(|slot| !gone(slot)));
             self.series = self.metrics.values().map(Vec::len).sum();
             self.lines.clear(); // the places in it have moved
+            self.identity += 1;
         }
-        self.identity = self.identity_hash();
-    }
-
-    fn identity_hash(&self) -> u64 {
-        let mut hasher = foldhash::fast::FixedState::default().build_hasher();
-        let info = |index: &u16| CATALOGUE[usize::from(*index)].name.ends_with("_info");
-        for (index, slots) in self.metrics.iter().filter(|(index, _)| info(index)) {
-            hasher.write_u16(*index);
-            for slot in slots {
-                slot.labels
-                    .values()
-                    .for_each(|value| hasher.write(value.as_bytes()));
-            }
-        }
-        hasher.finish()
     }
 
     /// Changes whenever what the node says it is made of changes.
