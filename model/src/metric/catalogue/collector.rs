@@ -1,0 +1,40 @@
+//! The collector.
+
+catalogue! {
+    after host;
+
+    Collector Default Info COLLECTOR_BUILD = "railscope_collector_build_info" (version)
+        "Version of the collector.";
+    Collector Default Gauge INCIDENT_ACTIVE = "railscope_incident_active" (fault_domain, class, severity, node, incident)
+        "Always 1: one series for each open incident, labelled with the part to fix. Alert on this.";
+    Collector Default Gauge INCIDENT_GPUS = "railscope_incident_affected_gpus" (fault_domain, incident)
+        "GPUs that the incident slows or stops.";
+    Collector Default Gauge INCIDENT_SINCE = "railscope_incident_start_time_seconds" ["seconds"] (fault_domain, incident)
+        "When the first evidence of the incident was seen, Unix time.";
+    Collector Default Gauge FABRIC_PARTS = "railscope_fabric_parts" (class)
+        "Parts in the fabric graph, by class.";
+    Collector Default Gauge FABRIC_LINKS = "railscope_fabric_links" (kind)
+        "Links in the fabric graph: cable, pcie, nvlink.";
+    Collector Default Gauge FABRIC_LEVELS = "railscope_fabric_levels" ()
+        "Switch tiers of the fabric. Absent while no tier is known.";
+    Collector Default Gauge FABRIC_HOSTS_MISSING_RAIL = "railscope_fabric_hosts_missing_rail" ()
+        "Hosts that show fewer rails than their peers.";
+    Collector Default Info FABRIC_VERDICT = "railscope_fabric_verdict_info" (kind, levels)
+        "What the fabric is judged to be.";
+    Collector Default Info PORT_TOPOLOGY = "railscope_port_topology_info" (node, device, port, rail, leaf, leaf_port)
+        "Where each host port hangs. Join on node, device and port.";
+    Collector Default Gauge TARGET_UP = "railscope_collector_target_up" (node)
+        "1 if the last scrape of the node's exporter succeeded.";
+    Collector Default Gauge TARGET_AGE = "railscope_collector_target_age_seconds" ["seconds"] (node)
+        "Time since the last successful scrape of the node's exporter.";
+    Collector Default Counter SCRAPES = "railscope_collector_scrapes_total" (result)
+        "Scrapes of exporters by result: ok, unreachable, timeout, malformed, too_large.";
+    Collector Default Counter INGEST_SAMPLES = "railscope_collector_ingested_samples_total" (result)
+        "Samples read from exporters by result: kept; unknown, because no catalogue row has the name; over_limit, beyond what one node may have; malformed, lines that could not be read.";
+    Collector Default Gauge SUBNET_AGE = "railscope_collector_subnet_age_seconds" ["seconds"] ()
+        "Time since the InfiniBand subnet was last read to the end. Absent without a subnet source.";
+    Collector Default Counter SUBNET_SWEEPS = "railscope_collector_subnet_sweeps_total" (result)
+        "Reads of the InfiniBand subnet by result: complete, partial, failed.";
+    Collector Default Gauge TICK_DURATION = "railscope_collector_tick_duration_seconds" ["seconds"] ()
+        "Time that the last analysis tick took.";
+}

@@ -1,0 +1,120 @@
+//! GPUs, by NVML and the kernel log; MIG instances.
+
+catalogue! {
+    after node;
+
+    Exporter Default Info GPU = "railscope_gpu_info" (gpu, uuid, pci, name, serial, vbios, driver, architecture, numa_node)
+        "What each GPU is. Join on gpu.";
+    Exporter Default Gauge GPU_UTILIZATION = "railscope_gpu_utilization_ratio" ["ratio"] (gpu)
+        "Share of the last NVML sample period in which at least one kernel ran. A GPU that waits inside a collective also shows 1.";
+    Exporter Full Gauge GPU_MEMORY_UTILIZATION = "railscope_gpu_memory_utilization_ratio" ["ratio"] (gpu)
+        "Share of the last NVML sample period in which device memory was read or written.";
+    Exporter Default Gauge GPU_MEMORY_USED = "railscope_gpu_memory_used_bytes" ["bytes"] (gpu)
+        "Device memory in use, the driver's reserve included.";
+    Exporter Default Gauge GPU_MEMORY_SIZE = "railscope_gpu_memory_size_bytes" ["bytes"] (gpu)
+        "Device memory in all.";
+    Exporter Full Gauge GPU_MEMORY_RESERVED = "railscope_gpu_memory_reserved_bytes" ["bytes"] (gpu)
+        "Device memory that the driver keeps for itself.";
+    Exporter Default Gauge GPU_CLOCK = "railscope_gpu_clock_hertz" ["hertz"] (gpu, clock)
+        "Current clock: sm or memory; graphics and video in the full profile.";
+    Exporter Full Gauge GPU_CLOCK_MAX = "railscope_gpu_clock_max_hertz" ["hertz"] (gpu, clock)
+        "Highest clock that the GPU can run at: sm, memory.";
+    Exporter Full Gauge GPU_CLOCK_EVENT = "railscope_gpu_clock_event_active" (gpu, reason)
+        "1 while the driver holds the clock down for this reason. sw_power_cap is normal under load: compare with peers.";
+    Exporter Default Counter GPU_CLOCK_EVENT_SECONDS = "railscope_gpu_clock_event_seconds_total" ["seconds"] (gpu, reason)
+        "Time for which the driver has held the clock down for this reason, since it was loaded. A duration, so nothing between two samples is lost.";
+    Exporter Default Gauge GPU_POWER = "railscope_gpu_power_watts" ["watts"] (gpu)
+        "Power drawn by the board.";
+    Exporter Default Gauge GPU_POWER_LIMIT = "railscope_gpu_power_limit_watts" ["watts"] (gpu)
+        "Power limit that is enforced now. A GPU capped below its peers is a straggler.";
+    Exporter Default Counter GPU_ENERGY = "railscope_gpu_energy_joules_total" ["joules"] (gpu)
+        "Energy used since the driver was loaded.";
+    Exporter Default Gauge GPU_TEMPERATURE = "railscope_gpu_temperature_celsius" ["celsius"] (gpu, sensor)
+        "Temperature of the die (gpu) and, where the board has the sensor, of its memory (memory).";
+    Exporter Full Gauge GPU_TEMPERATURE_LIMIT = "railscope_gpu_temperature_limit_celsius" ["celsius"] (gpu, limit)
+        "Temperature at which the GPU slows down (slowdown) or switches off (shutdown).";
+    Exporter Default Counter GPU_ECC_ERRORS = "railscope_gpu_ecc_errors_total" (gpu, severity)
+        "ECC errors since the driver was loaded: corrected, uncorrected.";
+    Exporter Full Gauge GPU_ECC_ENABLED = "railscope_gpu_ecc_enabled" (gpu)
+        "1 if ECC is switched on.";
+    Exporter Full Gauge GPU_ROW_REMAP_PENDING = "railscope_gpu_row_remap_pending" (gpu)
+        "1 if a row remap waits for a reset of the GPU.";
+    Exporter Full Gauge GPU_ROW_REMAP_FAILED = "railscope_gpu_row_remap_failed" (gpu)
+        "1 if a row remap has failed: the GPU is due for replacement.";
+    Exporter Full Gauge GPU_PERFORMANCE_STATE = "railscope_gpu_performance_state" (gpu)
+        "NVML performance state: 0 is the fastest.";
+    Exporter Default Counter GPU_PCIE_REPLAYS = "railscope_gpu_pcie_replays_total" (gpu)
+        "PCIe packets that the GPU sent again.";
+    Exporter Full Gauge GPU_PCIE_LINK_GENERATION = "railscope_gpu_pcie_link_generation" (gpu)
+        "PCIe generation now, as the GPU's driver sees it. An idle GPU trains down to save power.";
+    Exporter Full Gauge GPU_PCIE_LINK_WIDTH = "railscope_gpu_pcie_link_width_lanes" (gpu)
+        "PCIe lanes now, as the GPU's driver sees it; the only source where a hypervisor hides sysfs.";
+    Exporter Full Gauge GPU_PCIE_LINK_WIDTH_MAX = "railscope_gpu_pcie_link_max_width_lanes" (gpu)
+        "PCIe lanes that the GPU and its slot allow.";
+    Exporter Default Gauge GPU_RECOVERY_ACTION = "railscope_gpu_recovery_action" (gpu)
+        "What the driver says the GPU needs: 0 nothing, 1 a reset, 2 a reboot of the node, 3 drain its peers, 4 drain and reset.";
+    Exporter Default Gauge GPU_PROCESSES = "railscope_gpu_processes" (gpu, kind)
+        "Processes with a context on the GPU: compute; graphics and mps in the full profile. More than one compute process is time-slicing.";
+    Exporter Default Counter GPU_XID_EVENTS = "railscope_gpu_xid_events_total" (gpu, xid, source)
+        "XID errors since the exporter's source began to listen, by who told: nvml or kmsg (the kernel log). Each misses some, so both are kept. A GPU that the node no longer shows has no ordinal: gpu is empty. Alert on the timestamp: a first event has no zero before it.";
+    Exporter Default Gauge GPU_XID_TIMESTAMP = "railscope_gpu_xid_last_timestamp_seconds" ["seconds"] (gpu, xid, source)
+        "When this XID was last reported, Unix time; from the kernel log also for those of before the exporter's start.";
+    Exporter Default Counter GPU_EVENTS = "railscope_gpu_events_total" (gpu, event)
+        "Other events that NVML told since the worker began to listen, once seen: double_bit_ecc, ecc_storm, dram_retirement, dram_retirement_failure, poison, fatal_poison, unavailable, recovery_action.";
+    Exporter Default Counter NVSWITCH_SXID_EVENTS = "railscope_nvswitch_sxid_events_total" (pci, sxid, severity)
+        "SXid errors of NVSwitches in the kernel log since the exporter began to read it; severity is fatal, nonfatal or empty.";
+    Exporter Default Gauge NVSWITCH_SXID_TIMESTAMP = "railscope_nvswitch_sxid_last_timestamp_seconds" ["seconds"] (pci, sxid, severity)
+        "When this SXid last stood in the kernel log, Unix time.";
+    Exporter Full Counter GPU_ROW_REMAPS = "railscope_gpu_row_remaps_total" (gpu, cause)
+        "Memory rows replaced in the GPU's life, because of correctable or uncorrectable errors.";
+    Exporter Full Counter GPU_ECC_LIFETIME_ERRORS = "railscope_gpu_ecc_lifetime_errors_total" (gpu, severity)
+        "ECC errors in the GPU's life: corrected, uncorrected.";
+    Exporter Full Gauge GPU_POWER_SCOPE = "railscope_gpu_power_scope_watts" ["watts"] (gpu, scope, window)
+        "Power by scope and window: gpu instant; memory average; module (GPU and CPU of a Grace module) average and instant.";
+    Exporter Full Gauge GPU_POWER_LIMIT_RANGE = "railscope_gpu_power_limit_range_watts" ["watts"] (gpu, limit)
+        "Power limits: min and max that can be set, default after a driver load, requested by the administrator.";
+    Exporter Full Gauge GPU_TEMPERATURE_MARGIN = "railscope_gpu_temperature_margin_celsius" ["celsius"] (gpu)
+        "Degrees left until the GPU slows itself down; negative above.";
+    Exporter Full Gauge GPU_BAR1_USED = "railscope_gpu_bar1_used_bytes" ["bytes"] (gpu)
+        "Mapped part of the window through which hosts and NICs reach the GPU's memory.";
+    Exporter Full Gauge GPU_BAR1_SIZE = "railscope_gpu_bar1_size_bytes" ["bytes"] (gpu)
+        "The whole of that window.";
+    Exporter Full Counter GPU_PCIE_ERRORS = "railscope_gpu_pcie_errors_total" (gpu, kind)
+        "PCIe errors as the GPU counts them: replay_rollover, l0_to_recovery, correctable, nak_received, nak_sent, receiver, bad_tlp, bad_dllp, non_fatal, fatal, unsupported_request, lcrc.";
+    Exporter Full Counter GPU_PCIE_LANE_ERRORS = "railscope_gpu_pcie_lane_errors_total" (gpu, lane)
+        "PCIe errors of one lane of the GPU's link.";
+    Exporter Full Counter GPU_PCIE_TRANSMIT_BYTES = "railscope_gpu_pcie_transmit_bytes_total" ["bytes"] (gpu)
+        "PCIe bytes from GPU to host, NVML field 197. NVIDIA says that it can wrap and not when: once it falls below 2^32 while the driver's energy counter does not, it is left out (see counter_wrapped).";
+    Exporter Full Counter GPU_PCIE_RECEIVE_BYTES = "railscope_gpu_pcie_receive_bytes_total" ["bytes"] (gpu)
+        "PCIe bytes from host to GPU, NVML field 198; as transmit.";
+    Exporter Full Gauge GPU_COUNTER_WRAPPED = "railscope_gpu_counter_wrapped" (gpu, counter)
+        "1 if this counter was seen to wrap at 32 bits. It may wrap several times between two samples, so its value is left out. Absent otherwise.";
+    Exporter Full Info GPU_PLATFORM = "railscope_gpu_platform_info" (gpu, chassis_serial, slot, tray, host, peer_type, module, fabric_guid)
+        "Where the GPU sits: rack chassis, slot, tray, host (Blackwell racks), and its module on the board.";
+    Exporter Full Info GPU_VIRTUALIZATION = "railscope_gpu_virtualization_info" (gpu, mode, host_mode)
+        "How the GPU is given to guests: mode is none, passthrough, vgpu, host_vgpu or host_vsga; host_mode is sriov, non_sriov or empty.";
+    Exporter Full Gauge GPU_MIG_ENABLED = "railscope_gpu_mig_enabled" (gpu)
+        "1 if the GPU is partitioned into MIG instances.";
+    Exporter Default Info MIG = "railscope_mig_info" (gpu, gpu_instance, compute_instance, uuid, profile)
+        "MIG devices, while there are any.";
+    Exporter Full Gauge MIG_MEMORY_USED = "railscope_mig_memory_used_bytes" ["bytes"] (gpu, gpu_instance)
+        "Memory in use of a GPU instance; its compute instances share it.";
+    Exporter Full Gauge MIG_MEMORY_SIZE = "railscope_mig_memory_size_bytes" ["bytes"] (gpu, gpu_instance)
+        "Memory of a GPU instance.";
+    Exporter Full Gauge GPU_SM_ACTIVE = "railscope_gpu_sm_active_ratio" ["ratio"] (gpu)
+        "Share of SMs that had work, over the time between two samples of the worker. Hopper and later.";
+    Exporter Full Gauge GPU_SM_OCCUPANCY = "railscope_gpu_sm_occupancy_ratio" ["ratio"] (gpu)
+        "Warps that were resident, of the most that could be. Hopper and later.";
+    Exporter Full Gauge GPU_TENSOR_ACTIVE = "railscope_gpu_tensor_active_ratio" ["ratio"] (gpu)
+        "Share of time in which SMs did tensor operations. Hopper and later.";
+    Exporter Full Gauge GPU_DRAM_BANDWIDTH = "railscope_gpu_dram_bandwidth_ratio" ["ratio"] (gpu)
+        "Memory bandwidth in use, of the most there is. Hopper and later.";
+    Exporter Full Gauge GPU_PCIE_TRANSMIT_RATE = "railscope_gpu_pcie_transmit_bytes_per_second" (gpu)
+        "PCIe traffic from GPU to host, mean over the time between two samples of the worker. Hopper and later.";
+    Exporter Full Gauge GPU_PCIE_RECEIVE_RATE = "railscope_gpu_pcie_receive_bytes_per_second" (gpu)
+        "PCIe traffic from host to GPU; as transmit.";
+    Exporter Full Counter NVML_CALLS = "railscope_nvml_calls_total" (gpu, call)
+        "Calls into NVML since the worker started, by what they ask about.";
+    Exporter Full Counter NVML_CALL_SECONDS = "railscope_nvml_call_seconds_total" ["seconds"] (gpu, call)
+        "Time spent in those calls. A driver that sickens answers slower before it hangs.";
+}

@@ -1,0 +1,44 @@
+//! The host: stalls, the scheduler, the way to storage.
+
+catalogue! {
+    after workload;
+
+    Exporter Default Counter HOST_STALLS = "railscope_host_stalls_total" (numa_node, threshold)
+        "Wake-ups of the timer probe that came later than the threshold: 50us, 200us, 1000us, the shorter ones counting the longer too. One stall counts once, and only if a timer of the probe was due in it: compare with peers and with host_timer_period_seconds.";
+    Exporter Default Gauge HOST_TIMER_DELAY_MAX = "railscope_host_timer_delay_max_seconds" ["seconds"] (numa_node)
+        "Latest wake-up of the timer probe in the last minute.";
+    Exporter Full Histogram HOST_TIMER_DELAY = "railscope_host_timer_delay_seconds" ["seconds"] (numa_node)
+        "How late a thread that sleeps until a given instant wakes on a CPU of the NUMA node: hypervisor stalls, firmware interrupts, long interrupt handlers, waiting for the CPU, and the time an idle CPU needs to leave its sleep state.";
+    Exporter Full Gauge HOST_TIMER_PERIOD = "railscope_host_timer_period_seconds" ["seconds"] (numa_node)
+        "Time between two wake-ups of the timer probe: the shortest of 1 to 50 ms that costs at most 0.15 % of one CPU here. A stall shorter than this is seen with the chance length / period.";
+    Exporter Full Counter CPU_STEAL = "railscope_cpu_steal_seconds_total" ["seconds"] (numa_node)
+        "Time for which the hypervisor ran something else while a CPU of the NUMA node had work, summed over its CPUs.";
+    Exporter Full Counter CPU_RUN = "railscope_cpu_run_seconds_total" ["seconds"] (numa_node)
+        "Time that tasks ran, summed over the CPUs of the NUMA node.";
+    Exporter Full Counter CPU_WAIT = "railscope_cpu_wait_seconds_total" ["seconds"] (numa_node)
+        "Time that runnable tasks waited for a CPU, summed over the CPUs of the NUMA node.";
+    Exporter Full Counter SOFTNET_DROPPED = "railscope_softnet_dropped_packets_total" (numa_node)
+        "Packets dropped because the receive backlog of a CPU was full, summed over the CPUs of the NUMA node. 32 bits a CPU.";
+    Exporter Full Counter SOFTNET_SQUEEZED = "railscope_softnet_time_squeezes_total" (numa_node)
+        "Times a CPU ended packet processing for lack of time or budget with packets left, summed over the CPUs of the NUMA node. 32 bits a CPU.";
+    Exporter Full Counter HOST_PRESSURE = "railscope_host_pressure_seconds_total" ["seconds"] (resource, kind)
+        "Time for which some or all (full) tasks that were not idle waited for the resource: cpu, memory, io, irq.";
+    Exporter Full Info NVME_SUBSYSTEM = "railscope_nvme_subsystem_info" (subsystem, nqn, model, io_policy)
+        "What an NVMe subsystem is, and how the kernel chooses among its paths.";
+    Exporter Full Info NVME_PATH = "railscope_nvme_path_info" (controller, subsystem, transport, traddr, host_traddr, netdev, device, pci, numa_node, found_by)
+        "One path to an NVMe subsystem. Fabrics: target and local address, the interface and RDMA device that it leaves by, and how that was found: host_iface or host_traddr as the path was set up, or route, where the kernel chooses. Local drives: pci and numa_node.";
+    Exporter Full Gauge NVME_PATH_UP = "railscope_nvme_path_up" (controller)
+        "1 if the state of the NVMe controller is live.";
+    Exporter Full Gauge GDS_STATISTICS_ENABLED = "railscope_gds_statistics_enabled" ()
+        "1 if nvidia-fs counts GPUDirect Storage traffic (module parameter rw_stats_enabled); 0 leaves bytes and operations out.";
+    Exporter Full Counter GDS_BYTES = "railscope_gds_bytes_total" ["bytes"] (direction)
+        "Bytes that GPUDirect Storage has read and written. The driver prints whole MiB.";
+    Exporter Full Counter GDS_OPERATIONS = "railscope_gds_operations_total" (direction)
+        "Reads and writes that GPUDirect Storage has begun.";
+    Exporter Full Counter GDS_ERRORS = "railscope_gds_errors_total" (kind)
+        "Errors that nvidia-fs has counted. 32 bits wide.";
+    Exporter Full Gauge GPUDIRECT_MODULE = "railscope_gpudirect_module_loaded" (module)
+        "1 if the kernel module is loaded: nvidia_peermem or the older nv_peer_mem let NICs reach GPU memory, nvidia_fs storage. Absent without an NVIDIA driver.";
+    Exporter Full Gauge GPUDIRECT_DMA_BUF = "railscope_gpudirect_dma_buf_possible" ()
+        "1 if NICs can reach GPU memory by dma-buf, with no peer memory module, as far as the kernel (5.12 or later) and the driver (open kernel modules) tell.";
+}
