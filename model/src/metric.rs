@@ -8,7 +8,10 @@ mod table;
 
 mod catalogue;
 
-pub use catalogue::*;
+pub use catalogue::{
+    CATALOGUE, collector::*, ethernet::*, gpu::*, host::*, node::*, nvlink::*, pcie::*, rdma::*,
+    workload::*,
+};
 
 /// What kind of series a metric is, in OpenMetrics' words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,25 +2,15 @@
 
 use super::Metric;
 
-mod collector;
-mod ethernet;
-mod gpu;
-mod host;
-mod node;
-mod nvlink;
-mod pcie;
-mod rdma;
-mod workload;
-
-pub use collector::*;
-pub use ethernet::*;
-pub use gpu::*;
-pub use host::*;
-pub use node::*;
-pub use nvlink::*;
-pub use pcie::*;
-pub use rdma::*;
-pub use workload::*;
+pub(super) mod collector;
+pub(super) mod ethernet;
+pub(super) mod gpu;
+pub(super) mod host;
+pub(super) mod node;
+pub(super) mod nvlink;
+pub(super) mod pcie;
+pub(super) mod rdma;
+pub(super) mod workload;
 
 const TABLES: &[&[&Metric]] = &[
     node::ROWS,
