@@ -76,6 +76,13 @@ fn name(port: &Series<'_>) -> String {
     format!("{}/{}", port.label("device"), port.label("port"))
 }
 
+/// Whether a port is soft-RoCE's or the like: there is neither a PCI function nor a driver behind it.
+pub(super) fn is_software(port: &Series<'_>) -> bool {
+    ["pci", "driver"]
+        .iter()
+        .all(|name| port.label(name).is_empty())
+}
+
 pub(super) fn state(view: &View<'_>, out: &mut Out) {
     for port in view.all(&RDMA_PORT_UP) {
         if port.value() > 0.0 {
@@ -151,7 +158,8 @@ pub(super) fn rate(view: &View<'_>, out: &mut Out) {
 pub(super) fn mtu(view: &View<'_>, out: &mut Out) {
     for port in view.all(&RDMA_PORT) {
         let netdev = port.label("netdev");
-        if port.label("link_layer") != "Ethernet" {
+        // Soft-RoCE is for trying things out: nobody's network is laid out for it.
+        if port.label("link_layer") != "Ethernet" || is_software(&port) {
             continue;
         }
         match view.setup.mtu.get(netdev) {

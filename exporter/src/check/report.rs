@@ -70,6 +70,8 @@ pub struct Node {
     pub gpus: usize,
     /// RDMA devices on the PCI bus.
     pub nics: usize,
+    /// RDMA ports without hardware (soft-RoCE).
+    pub software_nics: usize,
 }
 
 /// What a node should give and what it gives.
@@ -174,6 +176,9 @@ impl Report {
             count(node.gpus, "GPUs"),
             count(node.nics, "RDMA devices")
         );
+        if node.software_nics > 0 {
+            out += &format!(" and {} in software", count(node.software_nics, "ports"));
+        }
         for (word, value) in [
             ("model", &node.model),
             ("hypervisor", &node.hypervisor),

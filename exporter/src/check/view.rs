@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use railscope_model::metric::{DEPLOYMENT, GPU, Metric, NODE, PCIE_PATH};
+use railscope_model::metric::{DEPLOYMENT, GPU, Metric, NODE, PCIE_PATH, RDMA_PORT};
 use railscope_model::reading::{NodeReading, Sample};
 
+use super::ports::is_software;
 use super::report::Node;
 use crate::sources::setup::Setup;
 
@@ -139,6 +140,7 @@ impl<'a> View<'a> {
             orchestrator: word("orchestrator"),
             gpus: ends.iter().filter(|end| end.is_gpu).count(),
             nics: ends.iter().filter(|end| !end.is_gpu).count(),
+            software_nics: self.all(&RDMA_PORT).filter(is_software).count(),
         }
     }
 }

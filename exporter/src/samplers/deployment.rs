@@ -1,15 +1,17 @@
-//! What the node is to its software, and which NICs are split by SR-IOV.
+//! What the node is to its software, and which NICs and NVMe controllers are split by SR-IOV.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use railscope_model::metric::{DEPLOYMENT, NIC_SRIOV, NIC_VFS, NIC_VFS_MAX};
+use railscope_model::metric::{
+    DEPLOYMENT, NIC_SRIOV, NIC_VFS, NIC_VFS_MAX, NVME_SRIOV, NVME_VFS, NVME_VFS_MAX,
+};
 use railscope_model::reading::{Labels, NodeReading, Status};
 
 use super::discovery::REDISCOVER;
 use crate::sampler::{Machine, Presence, SampleError, Sampler};
 use crate::sources::platform::{Model, Platform};
-use crate::sources::sriov::{self, Nic, Role};
+use crate::sources::sriov::{self, Kind, Participant, Role};
 use crate::sources::sysfs::{Miss, Root};
 
 /// Source label.
@@ -62,16 +64,19 @@ impl Sampler for Deployment {
             )
         });
         let mut buffer = [0; 4096];
-        let nics = self
+        let functions = self
             .sysfs
             .open()
-            .and_then(|sysfs| sriov::nics(&sysfs, &mut buffer));
-        if platform == Platform::default() && nics.is_err() {
+            .and_then(|sysfs| sriov::participants(&sysfs, &mut buffer));
+        if platform == Platform::default() && functions.is_err() {
             return Ok(Presence::Absent(Status::Absent));
         }
         push_platform(&platform, reading);
-        match nics {
-            Ok(nics) => nics.iter().for_each(|nic| push_nic(nic, reading)),
+        match functions {
+            Ok(functions) => functions.iter().for_each(|function| match function.kind {
+                Kind::Nic => push_nic(function, reading),
+                Kind::Nvme => push_nvme(function, reading),
+            }),
             // A machine without PCI devices has nothing to say here.
             Err(Miss::Absent) => {}
             Err(miss) => reading.push_status(NAME, "sriov", miss.into()),
@@ -96,7 +101,7 @@ fn push_platform(platform: &Platform, reading: &mut NodeReading) {
 
 /// A host with hundreds of virtual functions shows its few physical ones by default; a guest its virtual
 /// ones, as it sees no others.
-fn push_nic(nic: &Nic, reading: &mut NodeReading) {
+fn push_nic(nic: &Participant, reading: &mut NodeReading) {
     let device = nic.device.as_deref().unwrap_or_default();
     let at = Labels::new([device, &nic.address.to_string()]);
     let push = |reading: &mut NodeReading, role: &str, pf: &str, default: bool| {
@@ -120,4 +125,21 @@ fn push_nic(nic: &Nic, reading: &mut NodeReading) {
         Role::Virtual(Some(physical)) => push(reading, "virtual", &physical.to_string(), false),
         Role::Virtual(None) => push(reading, "virtual", "", true),
     }
+}
+
+/// All of it in the full profile: no compute fabric hangs on it.
+fn push_nvme(nvme: &Participant, reading: &mut NodeReading) {
+    let device = nvme.device.as_deref().unwrap_or_default();
+    let at = Labels::new([device, &nvme.address.to_string()]);
+    let (role, physical) = match nvme.role {
+        Role::Physical { active, possible } => {
+            reading.push(&NVME_VFS, &at, active);
+            reading.push(&NVME_VFS_MAX, &at, possible);
+            ("physical", None)
+        }
+        Role::Virtual(physical) => ("virtual", physical),
+    };
+    let physical = physical.map(|address| address.to_string());
+    let labels = at.with(role).with(physical.unwrap_or_default());
+    reading.push(&NVME_SRIOV, &labels, true);
 }

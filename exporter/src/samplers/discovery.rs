@@ -7,7 +7,7 @@ use railscope_model::reading::{Labels, NodeReading};
 
 use crate::sources::sysfs::Miss;
 
-/// How often to look for new devices. A device that vanished is looked for at once.
+/// How often to describe devices anew. One that comes or goes is looked for at once.
 pub(super) const REDISCOVER: Duration = Duration::from_secs(30);
 
 /// When to look for devices again.
@@ -28,6 +28,25 @@ impl Schedule {
     /// Looks again at the next sample.
     pub(super) fn hurry(&mut self) {
         self.0 = None;
+    }
+}
+
+/// The names of the devices at the last sample.
+#[derive(Debug, Default)]
+pub(super) struct Roll {
+    names: Option<Vec<String>>,
+    changed: bool,
+}
+
+impl Roll {
+    /// Whether a device has come or gone by now or by the sample before: one that has just come may still
+    /// be growing files. Not at the first sample, which looks for all of them anyway.
+    pub(super) fn has_changed(&mut self, names: Vec<String>) -> bool {
+        let changed_before = self.changed;
+        let names = Some(names);
+        self.changed = self.names.is_some() && self.names != names;
+        self.names = names;
+        self.changed || changed_before
     }
 }
 
@@ -80,5 +99,26 @@ impl Misses {
     /// Writes how many reads of single values have failed since the start.
     pub(super) fn end_source(&self, reading: &mut NodeReading) {
         reading.push(&SOURCE_ERRORS, &Labels::new([self.source]), self.errors);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_that_comes_or_goes_is_looked_at_twice() {
+        let mut roll = Roll::default();
+        for (names, expected) in [
+            ("a", false),
+            ("a", false),
+            ("a b", true),
+            ("b", true),
+            ("b", true),
+            ("b", false),
+        ] {
+            let names = names.split_whitespace().map(str::to_owned).collect();
+            assert_eq!(roll.has_changed(names), expected);
+        }
     }
 }

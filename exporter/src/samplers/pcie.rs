@@ -1,4 +1,4 @@
-//! PCIe links and errors of GPUs, NICs and every bridge above them, from `/sys/devices`.
+//! PCIe links and errors of GPUs, NICs, NVMe controllers and every bridge above them, from `/sys/devices`.
 
 mod config;
 
@@ -14,11 +14,11 @@ use railscope_model::reading::{Labels, NodeReading, Status, Value};
 use railscope_model::units::pcie_transfers_per_second;
 
 use self::config::Setup;
-use super::discovery::{Misses, Schedule};
+use super::discovery::{Misses, Roll, Schedule};
 use crate::sampler::{Machine, Presence, SampleError, Sampler};
 use crate::sources::pci::{self, Function};
-use crate::sources::rdma;
-use crate::sources::sysfs::{Buffer, File, Miss, Root};
+use crate::sources::sysfs::{Buffer, Dir, File, Miss, Root};
+use crate::sources::{net, nvme, rdma};
 
 /// Source label.
 const NAME: &str = "pcie";
@@ -59,6 +59,7 @@ fn transfers(text: &str) -> Option<Option<Value>> {
 struct Pcie {
     root: Root,
     schedule: Schedule,
+    roll: Roll,
     functions: Vec<Watched>,
     absent: Option<Miss>,
     misses: Misses,
@@ -71,6 +72,7 @@ pub fn build(machine: &Machine) -> Box<dyn Sampler> {
     Box::new(Pcie {
         root: Root::new(&machine.sysfs),
         schedule: Schedule::default(),
+        roll: Roll::default(),
         functions: Vec::new(),
         absent: None,
         misses: Misses::new(NAME),
@@ -91,6 +93,10 @@ impl Sampler for Pcie {
 
     fn sample(&mut self, reading: &mut NodeReading) -> Result<Presence, SampleError> {
         let mut buffer = [0; 4096];
+        let names = self.root.open().and_then(|sysfs| pci::names(&sysfs));
+        if self.roll.has_changed(names.unwrap_or_default()) {
+            self.schedule.hurry();
+        }
         if self.schedule.is_due() {
             self.absent = self.discover(&mut buffer).err();
         }
@@ -132,6 +138,10 @@ impl Pcie {
                 found.entry(endpoint.0.address).or_insert(endpoint);
             }
         }
+        for (function, kind, name) in others(&sysfs, buffer) {
+            let endpoint = (function, kind, name);
+            found.entry(endpoint.0.address).or_insert(endpoint);
+        }
         if found.is_empty() {
             return Err(miss.unwrap_or(Miss::Absent));
         }
@@ -161,6 +171,22 @@ impl Pcie {
     }
 }
 
+/// Endpoints that are no part of the compute fabric: local NVMe controllers, and Ethernet without RDMA. A
+/// virtual function has no link of its own.
+fn others(sysfs: &Dir, buffer: &mut Buffer) -> Vec<(Function, &'static str, String)> {
+    let mut found = Vec::new();
+    let (controllers, _) = nvme::controllers(sysfs).unwrap_or_default();
+    for controller in controllers {
+        found.extend(Function::of(&controller.dir).map(|at| (at, "nvme", controller.name)));
+    }
+    for netdev in net::ethernet(sysfs, buffer).unwrap_or_default() {
+        let name = netdev.nic.name;
+        found.extend(netdev.function.map(|at| (at, "netdev", name)));
+    }
+    found.retain(|(function, ..)| !function.is_virtual());
+    found
+}
+
 /// One function being watched.
 struct Watched {
     address: PciAddress,
@@ -168,7 +194,7 @@ struct Watched {
     labels: Labels,
     about: Option<Labels>,
     setup: Setup,
-    /// Bridges are in the full profile only.
+    /// All but GPUs and RDMA NICs are in the full profile only.
     full: bool,
     /// Present as long as the function is.
     vendor: File,
@@ -201,7 +227,7 @@ impl Watched {
     fn describe(&mut self, function: &Function, kind: &str, name: &str, buffer: &mut Buffer) {
         let text = |address: Option<&PciAddress>| address.map(ToString::to_string);
         let numa_node = function.numa_node(buffer).map(|node| node.to_string());
-        self.full = kind == "bridge";
+        self.full = !matches!(kind, "gpu" | "nic");
         self.about = Some(Labels::new([
             function.address.to_string(),
             kind.to_owned(),

@@ -14,7 +14,7 @@ use railscope_model::reading::{Labels, NodeReading, Status};
 
 use self::counters::{Falls, Group, Groups};
 use self::port::{DeviceText, Port, optional};
-use super::discovery::{Misses, Schedule};
+use super::discovery::{Misses, Roll, Schedule};
 use super::host::boot_time;
 use crate::sampler::{Machine, Presence, SampleError, Sampler};
 use crate::sources::rdma::{self, Device};
@@ -30,6 +30,7 @@ struct Rdma {
     root: Root,
     procfs: Root,
     schedule: Schedule,
+    roll: Roll,
     devices: Vec<Watched>,
     absent: Option<Miss>,
     misses: Misses,
@@ -74,6 +75,10 @@ impl Sampler for Rdma {
 
     fn sample(&mut self, reading: &mut NodeReading) -> Result<Presence, SampleError> {
         let mut buffer = [0; 4096];
+        let names = self.root.open().and_then(|sysfs| rdma::names(&sysfs));
+        if self.roll.has_changed(names.unwrap_or_default()) {
+            self.schedule.hurry();
+        }
         if self.schedule.is_due() {
             self.discover(&mut buffer);
         }
@@ -112,6 +117,7 @@ impl Rdma {
             root: Root::new(&machine.sysfs),
             procfs: Root::new(&machine.procfs),
             schedule: Schedule::default(),
+            roll: Roll::default(),
             devices: Vec::new(),
             absent: None,
             misses: Misses::new(NAME),

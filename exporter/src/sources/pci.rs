@@ -4,6 +4,7 @@ use railscope_model::identity::PciAddress;
 
 use super::sysfs::{Buffer, Dir, Miss};
 
+const DEVICES: &str = "bus/pci/devices";
 const NVIDIA: &str = "0x10de";
 /// PCI classes of a GPU: VGA controller and 3D controller. NVSwitches are NVIDIA's too, but bridges.
 const GPU_CLASSES: [&str; 2] = ["0x0300", "0x0302"];
@@ -67,12 +68,20 @@ impl Function {
     }
 }
 
+/// Addresses of all functions, sorted.
+///
+/// # Errors
+/// As [`gpus`].
+pub fn names(sysfs: &Dir) -> Result<Vec<String>, Miss> {
+    sysfs.dir(DEVICES)?.names()
+}
+
 /// NVIDIA's GPUs in order of PCI address: a GPU's place here is its ordinal, as in `nvidia-smi`.
 ///
 /// # Errors
 /// The list of PCI devices cannot be read.
 pub fn gpus(sysfs: &Dir, buffer: &mut Buffer) -> Result<Vec<Function>, Miss> {
-    let devices = sysfs.dir("bus/pci/devices")?;
+    let devices = sysfs.dir(DEVICES)?;
     let mut gpus = Vec::new();
     for name in devices.names()? {
         let Ok(dir) = devices.dir(&name) else {

@@ -5,6 +5,7 @@ use railscope_model::identity::PciAddress;
 use super::pci::Function;
 use super::sysfs::{Buffer, Dir, Miss};
 
+const CLASS: &str = "class/infiniband";
 const MELLANOX: &str = "0x15b3";
 /// PCI class of an InfiniBand controller.
 const INFINIBAND_CLASS: &str = "0x0207";
@@ -24,12 +25,20 @@ pub struct Device {
     pub function: Option<Function>,
 }
 
+/// Names of the RDMA devices, sorted.
+///
+/// # Errors
+/// As [`devices`].
+pub fn names(sysfs: &Dir) -> Result<Vec<String>, Miss> {
+    sysfs.dir(CLASS)?.names()
+}
+
 /// Every RDMA device, by name.
 ///
 /// # Errors
 /// [`Miss::Absent`] on a machine without RDMA.
 pub fn devices(sysfs: &Dir) -> Result<Vec<Device>, Miss> {
-    let class = sysfs.dir("class/infiniband")?;
+    let class = sysfs.dir(CLASS)?;
     let devices = class.names()?.into_iter().filter_map(|name| {
         // A device that goes away while it is looked at is just not there.
         let dir = class.dir(&name).ok()?;

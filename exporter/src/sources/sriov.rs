@@ -1,15 +1,15 @@
-//! Network functions that take part in SR-IOV: physical ones, and virtual ones on the host or in a guest.
+//! Network and NVMe functions that take part in SR-IOV: physical ones, and virtual ones on the host or in a guest.
 
 use std::collections::BTreeMap;
 
 use railscope_model::identity::PciAddress;
 
 use super::pci::Function;
-use super::rdma;
 use super::sysfs::{Buffer, Dir, Miss};
+use super::{nvme, rdma};
 
-/// PCI class of network controllers; InfiniBand controllers (`0x0207`) are among them.
-const NETWORK_CLASS: &str = "0x02";
+/// PCI classes: network controllers, with InfiniBand controllers (`0x0207`) among them, and NVMe.
+const CLASSES: [(&str, Kind); 2] = [("0x02", Kind::Nic), ("0x0108", Kind::Nvme)];
 
 /// Vendor and device ids that only virtual functions have, from the kernel's drivers (`mlx4_core`,
 /// `mlx5_core`, `bnxt_en`, `iavf`, `mana`). A guest sees no link to the physical function, so this is
@@ -44,50 +44,67 @@ pub enum Role {
     Virtual(Option<PciAddress>),
 }
 
-/// A network function that takes part in SR-IOV.
+/// What a function does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A network controller, InfiniBand or Ethernet.
+    Nic,
+    /// An NVMe controller.
+    Nvme,
+}
+
+/// A function that takes part in SR-IOV.
 #[derive(Debug, Clone)]
-pub struct Nic {
+pub struct Participant {
     /// Its address.
     pub address: PciAddress,
-    /// The RDMA device on it, if any.
+    /// What it does.
+    pub kind: Kind,
+    /// The RDMA device or NVMe controller on it, if any.
     pub device: Option<String>,
     /// Its role.
     pub role: Role,
 }
 
-/// Every network function that takes part, by address.
+/// Every network and NVMe function that takes part, by address.
 ///
 /// # Errors
 /// The list of PCI devices cannot be read.
-pub fn nics(sysfs: &Dir, buffer: &mut Buffer) -> Result<Vec<Nic>, Miss> {
+pub fn participants(sysfs: &Dir, buffer: &mut Buffer) -> Result<Vec<Participant>, Miss> {
     let rdma = rdma::devices(sysfs).unwrap_or_default();
     let mut names: BTreeMap<PciAddress, String> = rdma
         .into_iter()
         .filter_map(|device| Some((device.function?.address, device.name)))
         .collect();
+    let (controllers, _) = nvme::controllers(sysfs).unwrap_or_default();
+    names.extend(
+        controllers.into_iter().filter_map(|controller| {
+            Some((Function::of(&controller.dir)?.address, controller.name))
+        }),
+    );
     let devices = sysfs.dir("bus/pci/devices")?;
-    let mut nics = Vec::new();
+    let mut found = Vec::new();
     for name in devices.names()? {
         // A function that goes away while it is looked at is just not there.
         let Ok(dir) = devices.dir(&name) else {
             continue;
         };
-        let is_network = dir
-            .text("class", buffer)
-            .is_ok_and(|class| class.starts_with(NETWORK_CLASS));
-        let Some(function) = Function::of(&dir).filter(|_| is_network) else {
+        let class = dir.text("class", buffer).unwrap_or_default();
+        let kind = CLASSES.iter().find(|(start, _)| class.starts_with(start));
+        let Some((function, (_, kind))) = Function::of(&dir).zip(kind) else {
             continue;
         };
         if let Some(role) = role(&dir, buffer) {
-            nics.push(Nic {
+            found.push(Participant {
                 address: function.address,
+                kind: *kind,
                 device: names.remove(&function.address),
                 role,
             });
         }
     }
-    nics.sort_by_key(|nic| nic.address);
-    Ok(nics)
+    found.sort_by_key(|function| function.address);
+    Ok(found)
 }
 
 fn role(dir: &Dir, buffer: &mut Buffer) -> Option<Role> {

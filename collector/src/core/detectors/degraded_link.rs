@@ -330,8 +330,8 @@ fn pcie_ends(view: &View<'_>) -> Vec<PcieEnd> {
             let Some(Ok(pci)) = labels.values().next().map(str::parse::<PciAddress>) else {
                 continue;
             };
-            let Some((kind, name)) = endpoint(history, pci).filter(|(kind, _)| kind != "bridge")
-            else {
+            let judged = |(kind, _): &(String, String)| matches!(&**kind, "gpu" | "nic");
+            let Some((kind, name)) = endpoint(history, pci).filter(judged) else {
                 continue;
             };
             let at = pci.to_string();

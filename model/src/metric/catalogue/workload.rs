@@ -11,6 +11,12 @@ catalogue! {
         "Virtual functions that are switched on at a physical function. By default where there are any.";
     Exporter Full Gauge NIC_VFS_MAX = "railscope_nic_max_virtual_functions" (device, pci)
         "Virtual functions that a physical function can have.";
+    Exporter Full Info NVME_SRIOV = "railscope_nvme_sriov_info" (device, pci, role, pf)
+        "SR-IOV role of an NVMe function: physical or virtual, and the PCI address of a virtual one's physical function. device is the controller, empty where no driver has taken the function.";
+    Exporter Full Gauge NVME_VFS = "railscope_nvme_virtual_functions" (device, pci)
+        "Virtual functions that are switched on at a physical NVMe function.";
+    Exporter Full Gauge NVME_VFS_MAX = "railscope_nvme_max_virtual_functions" (device, pci)
+        "Virtual functions that a physical NVMe function can have.";
     Exporter Default Info WORKLOAD = "railscope_workload_info" (gpu, mig, device, pci, claim, namespace, workload, container, hpc_job)
         "Who holds a device: a container of a pod (namespace, workload, container) or a job of a batch system (hpc_job: job itself would be the label by which Prometheus names its scrapes). gpu and device (RDMA) where one container holds both, nearest paired; pci is the NIC's function, or the GPU's where there is no NIC. mig is a MIG instance (UUID or GPU instance id), claim a DRA device (driver/pool/device). Empty where it does not apply; at most 256 series.";
     Exporter Full Gauge WORKLOAD_DEVICES = "railscope_workload_devices" (state)
