@@ -240,6 +240,7 @@ fn scripts_can_be_run_and_name_no_path_of_one_machine() {
     for script in [
         "tests/run",
         ".ci/run",
+        "tests/qemu/build",
         "tests/bench/scrape_vs_node_exporter",
     ] {
         let path = root().join(script);

@@ -99,7 +99,7 @@ fn ports(raw: &str) -> Series {
             ["hw_counters", "sent_pkts"] => add("port_transmit_packets_total", &[], value),
             ["hw_counters", "rcvd_pkts"] => add("port_receive_packets_total", &[], value),
             ["hw_counters", "link_downed"] => {
-                add("port_errors_total", &[("kind", "link_downed")], value)
+                add("port_errors_total", &[("kind", "link_downed")], value);
             }
             ["hw_counters", event] => add("transport_events_total", &[("event", event)], value),
             ["state"] => {
@@ -297,9 +297,9 @@ fn links(functions: &BTreeMap<String, Function>) -> Series {
             ("max_link_speed", "link_max_transfers_per_second", 1e9),
         ] {
             // So a switch of QEMU's says that it does not know.
-            match first(function, file).filter(|text| !["0", "Unknown"].contains(text)) {
-                Some(text) => add(name, &[], number(text) * unit),
-                None => {}
+            let known = first(function, file).filter(|text| !["0", "Unknown"].contains(text));
+            if let Some(text) = known {
+                add(name, &[], number(text) * unit);
             }
         }
         for severity in ["correctable", "nonfatal", "fatal"] {

@@ -322,3 +322,28 @@ fn a_slow_pcie_link_counts_against_a_gpu_only_while_it_works() {
         assert_eq!(judge(&reading, "pcie-speed"), [expected]);
     }
 }
+
+/// As a port of soft-RoCE is: no PCI function, no driver, and an interface that nobody laid out for it.
+#[test]
+fn software_ports_are_counted_and_their_network_is_not_judged() {
+    let temp = tempfile::tempdir().expect("a temporary directory");
+    let port = temp.path().join("sys/class/infiniband/rxe0/ports/1");
+    for (file, text) in [
+        ("state", "4: ACTIVE\n"),
+        ("link_layer", "Ethernet\n"),
+        ("../../parent", "eth0\n"),
+        ("../../../../net/eth0/mtu", "1500\n"),
+    ] {
+        fs::create_dir_all(&port).expect("mkdir");
+        write(&port.join(file), text);
+    }
+    let report = check::run(&machine(temp.path()));
+    assert_eq!((report.node.nics, report.node.software_ports), (0, 1));
+    assert!(
+        report
+            .text()
+            .contains("0 RDMA devices and 1 port in software")
+    );
+    assert!(report.not_applicable.contains(&"roce-mtu"));
+    assert_eq!(rows(&report, "port-state"), Vec::<String>::new());
+}

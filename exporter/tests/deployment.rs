@@ -26,18 +26,22 @@ fn sample(root: &Path) -> NodeReading {
 
 /// `name label,label… value`, with `full` before what only the full profile shows.
 fn lines(reading: &NodeReading) -> Vec<String> {
-    let about_nics = reading
+    lines_of("railscope_nic_", reading)
+}
+
+fn lines_of(start: &str, reading: &NodeReading) -> Vec<String> {
+    let about = reading
         .samples()
         .iter()
-        .filter(|sample| sample.metric.name.starts_with("railscope_nic_"));
-    let mut lines: Vec<String> = about_nics
+        .filter(|sample| sample.metric.name.starts_with(start));
+    let mut lines: Vec<String> = about
         .map(|sample| {
             let labels: Vec<&str> = sample.labels.values().collect();
             let profile = match sample.profile {
                 Profile::Default => "",
                 Profile::Full => "full ",
             };
-            let name = sample.metric.name.trim_start_matches("railscope_nic_");
+            let name = sample.metric.name.trim_start_matches(start);
             let value = sample.value.as_f64();
             format!("{profile}{name} {} {value}", labels.join(","))
         })
@@ -95,6 +99,47 @@ fn a_host_shows_physical_functions_by_default_and_virtual_ones_in_full() {
         split(temp.path(), active);
         assert_eq!(lines(&sample(temp.path())), expected, "{active}");
     }
+}
+
+#[test]
+fn a_split_nvme_controller_shows_its_functions_in_full() {
+    let temp = tempfile::tempdir().expect("a temporary directory");
+    let sys = temp.path().join("sys");
+    let bus = sys.join("bus/pci/devices");
+    fs::create_dir_all(&bus).expect("mkdir");
+    for (address, files) in [
+        (
+            "0000:01:00.0",
+            &[("sriov_totalvfs", "32"), ("sriov_numvfs", "1")][..],
+        ),
+        ("0000:01:00.1", &[]),
+    ] {
+        let path = sys.join("devices/pci0000:00").join(address);
+        fs::create_dir_all(&path).expect("mkdir");
+        for (file, text) in files.iter().chain(&[("class", "0x010802")]) {
+            fs::write(path.join(file), text).expect("write");
+        }
+        symlink(
+            format!("../../../devices/pci0000:00/{address}"),
+            bus.join(address),
+        )
+        .expect("link");
+    }
+    let physical = sys.join("devices/pci0000:00/0000:01:00.0");
+    symlink("../0000:01:00.0", physical.join("../0000:01:00.1/physfn")).expect("link");
+    fs::create_dir_all(physical.join("nvme/nvme0")).expect("mkdir");
+    fs::create_dir_all(sys.join("class/nvme")).expect("mkdir");
+    let controller = "../../devices/pci0000:00/0000:01:00.0/nvme/nvme0";
+    symlink(controller, sys.join("class/nvme/nvme0")).expect("link");
+    let expected = [
+        "full max_virtual_functions nvme0,0000:01:00.0 32",
+        "full sriov_info ,0000:01:00.1,virtual,0000:01:00.0 1",
+        "full sriov_info nvme0,0000:01:00.0,physical, 1",
+        "full virtual_functions nvme0,0000:01:00.0 1",
+    ];
+    let reading = sample(temp.path());
+    assert_eq!(lines_of("railscope_nvme_", &reading), expected);
+    assert_eq!(lines(&reading), Vec::<String>::new());
 }
 
 #[test]

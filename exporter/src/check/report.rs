@@ -71,7 +71,7 @@ pub struct Node {
     /// RDMA devices on the PCI bus.
     pub nics: usize,
     /// RDMA ports without hardware (soft-RoCE).
-    pub software_nics: usize,
+    pub software_ports: usize,
 }
 
 /// What a node should give and what it gives.
@@ -176,8 +176,8 @@ impl Report {
             count(node.gpus, "GPUs"),
             count(node.nics, "RDMA devices")
         );
-        if node.software_nics > 0 {
-            out += &format!(" and {} in software", count(node.software_nics, "ports"));
+        if node.software_ports > 0 {
+            out += &format!(" and {} in software", count(node.software_ports, "ports"));
         }
         for (word, value) in [
             ("model", &node.model),

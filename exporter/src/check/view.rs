@@ -140,7 +140,7 @@ impl<'a> View<'a> {
             orchestrator: word("orchestrator"),
             gpus: ends.iter().filter(|end| end.is_gpu).count(),
             nics: ends.iter().filter(|end| !end.is_gpu).count(),
-            software_nics: self.all(&RDMA_PORT).filter(is_software).count(),
+            software_ports: self.all(&RDMA_PORT).filter(is_software).count(),
         }
     }
 }

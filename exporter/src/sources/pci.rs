@@ -76,7 +76,8 @@ pub fn names(sysfs: &Dir) -> Result<Vec<String>, Miss> {
     sysfs.dir(DEVICES)?.names()
 }
 
-/// NVIDIA's GPUs in order of PCI address: a GPU's place here is its ordinal, as in `nvidia-smi`.
+/// NVIDIA's GPUs in order of PCI address: a GPU's place here is its ordinal, as in `nvidia-smi`. Virtual
+/// functions of a host, which vGPUs use, have none.
 ///
 /// # Errors
 /// The list of PCI devices cannot be read.
@@ -92,7 +93,7 @@ pub fn gpus(sysfs: &Dir, buffer: &mut Buffer) -> Result<Vec<Function>, Miss> {
         };
         if is(dir.text("vendor", buffer), &[NVIDIA]) && is(dir.text("class", buffer), &GPU_CLASSES)
         {
-            gpus.extend(Function::of(&dir));
+            gpus.extend(Function::of(&dir).filter(|gpu| !gpu.is_virtual()));
         }
     }
     gpus.sort_by_key(|gpu| gpu.address);
@@ -121,6 +122,34 @@ fn is_host_bridge(name: &str) -> bool {
 mod tests {
     use super::*;
     use crate::sources::sysfs::Root;
+
+    #[test]
+    fn a_virtual_function_of_a_gpu_is_no_gpu_of_the_host() {
+        let temp = tempfile::tempdir().expect("a temporary directory");
+        let sys = temp.path();
+        std::fs::create_dir_all(sys.join(DEVICES)).expect("mkdir");
+        for (address, vendor, class, is_virtual) in [
+            ("0000:01:00.0", NVIDIA, "0x030200", false),
+            ("0000:01:00.4", NVIDIA, "0x030200", true),
+            ("0000:02:00.0", NVIDIA, "0x068000", false),
+            ("0000:03:00.0", "0x1a03", "0x030000", false),
+            ("0000:04:00.0", NVIDIA, "0x030000", false),
+        ] {
+            let dir = sys.join("devices/pci0000:00").join(address);
+            std::fs::create_dir_all(&dir).expect("mkdir");
+            std::fs::write(dir.join("vendor"), vendor).expect("write");
+            std::fs::write(dir.join("class"), class).expect("write");
+            let link = std::os::unix::fs::symlink::<&std::path::Path, _>;
+            if is_virtual {
+                link("../0000:01:00.0".as_ref(), dir.join("physfn")).expect("link");
+            }
+            link(&dir, sys.join(DEVICES).join(address)).expect("link");
+        }
+        let root = Root::new(sys).open().expect("the root");
+        let gpus = gpus(&root, &mut [0; 4096]).expect("a list");
+        let addresses: Vec<_> = gpus.iter().map(|gpu| gpu.address.to_string()).collect();
+        assert_eq!(addresses, ["0000:01:00.0", "0000:04:00.0"]);
+    }
 
     #[test]
     fn the_chain_of_bridges_is_the_shape_of_the_path() {
