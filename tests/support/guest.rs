@@ -109,7 +109,7 @@ fn boot(kernel: &Path, initramfs: &Path, folder: &Path, scenario: &str, devices:
             "-smp",
             "2",
             "-m",
-            "768M",
+            "512M",
             "-nodefaults",
             "-display",
             "none",
