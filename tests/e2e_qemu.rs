@@ -192,6 +192,9 @@ fn soft_roce_ports_are_what_the_kernel_says_through_traffic_and_removal() {
         "railscope_rdma_port_transmit_packets_total",
     );
 
+    let (none, _) = snapshot("none");
+    let absent = r#"railscope_source_status{source="rdma",device="",status="absent"}"#;
+    assert!(none.page.statuses().contains(absent));
     let (_, idle) = snapshot("idle");
     let (_, traffic) = snapshot("traffic");
     for (device, peer) in [("rxe0", "rxe1"), ("rxe1", "rxe0")] {
