@@ -95,6 +95,20 @@ fn a_narrow_pcie_link_of_a_nic_is_named_with_the_gpu_that_uses_it() {
 }
 
 #[test]
+fn a_narrow_pcie_link_of_a_local_disk_slows_no_fabric() {
+    let with_disk = |node, _, page: String| {
+        let lanes = if node == 3 { 1 } else { 4 };
+        page + &format!(
+            r#"railscope_pcie_path_info{{pci="0000:30:00.0",kind="nvme",name="nvme0",parent="",root_port="",numa_node="0"}} 1
+railscope_pcie_link_width_lanes{{pci="0000:30:00.0"}} {lanes}
+railscope_pcie_link_max_width_lanes{{pci="0000:30:00.0"}} 4
+"#
+        )
+    };
+    check(&with_disk, &[]);
+}
+
+#[test]
 fn a_slow_pcie_link_of_an_idle_gpu_is_power_saving_and_of_a_busy_one_a_fault() {
     let slow = set(
         5,
