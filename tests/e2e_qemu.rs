@@ -440,6 +440,8 @@ fn pci_functions_are_what_the_kernel_says_through_errors_splitting_and_removal()
     let (page, idle, links) = snapshot("idle");
     let lspci = settings(results.text("lspci"), &watched(&idle));
     same("lspci", &page.only(SETTINGS), &lspci);
+    let reads = series(SETTINGS[3], &[("pci", network)]);
+    assert_eq!(lspci[&reads], 4096.0, "unlike the other functions'");
     same("whole", &page.only(VIRTUAL), &virtual_functions(&idle));
     // The card hangs below a switch, on the second NUMA node.
     assert_eq!(above(&idle[network]).len(), 3);
