@@ -53,6 +53,7 @@ struct Injected {
 pub struct Cluster {
     spec: ClusterSpec,
     plan: Wiring,
+    built: Wiring,
     noise: Noise,
     job: Job,
     nodes: Vec<Node>,
@@ -72,6 +73,7 @@ impl Cluster {
     /// The description cannot be wired.
     pub fn new(spec: ClusterSpec, seed: u64) -> Result<Self, SpecError> {
         let plan = Wiring::plan(&spec)?;
+        let built = Wiring::built(&spec)?;
         let noise = Noise::new(seed);
         let job = Job::new(Workload::default());
         let gpus: Vec<Gpu> = (0..u64::from(spec.nodes) * u64::from(spec.gpus_per_node))
@@ -79,11 +81,11 @@ impl Cluster {
             .collect();
         let chip_clock: Vec<f64> = gpus.iter().map(|gpu| gpu.chip_clock).collect();
         let speed = spec.speed.link();
-        let conditions = Conditions::of(&plan, gpus.len(), speed, std::iter::empty());
+        let conditions = Conditions::of(&built, gpus.len(), std::iter::empty());
         let healthy = conditions.pace(job.workload(), &chip_clock);
         let nodes = plan
             .nics
-            .chunks(usize::from(spec.nics_per_node))
+            .chunks(spec.ports_per_node())
             .zip(gpus.chunks(usize::from(spec.gpus_per_node)))
             .map(|(nics, gpus)| Node {
                 name: nics[0].node_name.clone(),
@@ -95,6 +97,7 @@ impl Cluster {
         let mut cluster = Self {
             spec,
             plan,
+            built,
             noise,
             job,
             nodes,
@@ -106,6 +109,7 @@ impl Cluster {
             stretches: 0,
             steps: 0,
         };
+        cluster.show_links();
         cluster.stretch(HISTORY_SECONDS);
         cluster.steps = 0;
         cluster.add_old_scars();
@@ -163,9 +167,8 @@ impl Cluster {
         let speed = self.spec.speed.link();
         let target = resolve(&self.plan, self.spec.gpus_per_node, speed, &fault)?;
         let alone = Conditions::of(
-            &self.plan,
+            &self.built,
             self.chip_clock.len(),
-            speed,
             std::iter::once((&fault.effect, target)),
         );
         let workload = self.job.workload();
@@ -195,10 +198,10 @@ impl Cluster {
     }
 
     /// Who sends to a NIC in the ring: the same rail of the node before.
-    fn sender_to(&self, nic: usize) -> Option<usize> {
-        let nic = self.plan.nics.get(nic)?;
+    fn sender_to(&self, nic_number: usize) -> Option<usize> {
+        let nic = self.plan.nics.get(nic_number)?;
         let before = nic.node.checked_sub(1).unwrap_or(self.spec.nodes - 1);
-        (before != nic.node).then(|| self.plan.nic_index(before, nic.rail))
+        (before != nic.node).then(|| self.plan.nic_index(before, self.plan.slot(nic_number)))
     }
 
     fn victims(&self, target: Target) -> Vec<Part> {
@@ -248,9 +251,8 @@ impl Cluster {
         }
         let active = self.faults.iter().filter(|injected| injected.active);
         self.conditions = Conditions::of(
-            &self.plan,
+            &self.built,
             self.chip_clock.len(),
-            self.spec.speed.link(),
             active.map(|injected| (&injected.fault.effect, injected.target)),
         );
         self.show_links();
@@ -270,8 +272,8 @@ impl Cluster {
     }
 
     fn port_mut(&mut self, nic: usize) -> &mut Port {
-        let rails = usize::from(self.spec.nics_per_node);
-        &mut self.nodes[nic / rails].ports[nic % rails]
+        let ports = self.spec.ports_per_node();
+        &mut self.nodes[nic / ports].ports[nic % ports]
     }
 
     fn show_links(&mut self) {
@@ -291,8 +293,8 @@ impl Cluster {
             };
             port.speed = speed.unwrap_or(NO_LIGHT);
             port.lid = if speed.is_some() { lid } else { 0xffff };
-            let rails = usize::from(self.spec.nics_per_node);
-            self.nodes[nic / rails].nic_links[nic % rails] = link;
+            let ports = self.spec.ports_per_node();
+            self.nodes[nic / ports].nic_links[nic % ports] = link;
         }
     }
 

@@ -77,16 +77,17 @@ pub(crate) struct Conditions {
 impl Conditions {
     /// Conditions of a cluster with these faults.
     pub(crate) fn of<'a>(
-        plan: &Wiring,
+        built: &Wiring,
         gpus: usize,
-        healthy: LinkSpeed,
         faults: impl Iterator<Item = (&'a Effect, Target)>,
     ) -> Self {
-        let nics = plan.nics.len();
+        let nics = built.nics.len();
         let mut now = Self {
-            wiring: plan.clone(),
+            wiring: built.clone(),
             pcie: vec![PcieLink::FULL; nics],
-            speed: vec![Some(healthy); nics],
+            speed: (0..nics)
+                .map(|nic| built.cable_of(nic).map(|cable| cable.speed))
+                .collect(),
             errors: vec![None; nics],
             thermal: vec![None; gpus],
             bandwidth: vec![0.0; nics],
@@ -96,7 +97,7 @@ impl Conditions {
         }
         // Dark cables go last: those that are swapped must still be there.
         for nic in (0..nics).filter(|nic| now.speed[*nic].is_none()) {
-            now.wiring.cut(nic);
+            now.wiring.cables[nic].lit = false;
         }
         now.bandwidth = (0..nics).map(|nic| now.bandwidth_of(nic)).collect();
         now
@@ -105,18 +106,19 @@ impl Conditions {
     fn apply(&mut self, effect: &Effect, target: Target) {
         match (effect, target) {
             (Effect::PcieDegraded { lanes, generation }, Target::Nic(nic)) => {
-                self.pcie[nic] = PcieLink {
+                let link = PcieLink {
                     generation: PcieGeneration::new(*generation).unwrap_or(PcieGeneration::GEN5),
                     lanes: *lanes,
                 };
+                for port in self.wiring.ports_of_adapter(nic) {
+                    self.pcie[port] = link;
+                }
             }
             (Effect::PortDown, Target::Nic(nic)) => self.speed[nic] = None,
             (Effect::PortRateDegraded { rate }, Target::Nic(nic)) => {
                 // A port that is down stays down.
                 self.speed[nic] = self.speed[nic].map(|_| *rate);
-                if let Some(cable) = self.wiring.cable_of(nic) {
-                    self.wiring.cables[cable].speed = *rate;
-                }
+                self.wiring.cables[nic].speed = *rate;
             }
             (
                 Effect::LinkErrors {
@@ -144,7 +146,9 @@ impl Conditions {
         };
         let PcieLink { generation, lanes } = self.pcie[nic];
         let wire = speed.bytes_per_second() * WIRE_EFFICIENCY * goodput * path;
-        wire.min(generation.bytes_per_second(lanes) * PCIE_EFFICIENCY)
+        // The ports of an adapter share its slot.
+        let ports = self.wiring.ports_of_adapter(nic).len() as f64;
+        wire.min(generation.bytes_per_second(lanes) * PCIE_EFFICIENCY / ports)
     }
 
     /// Pace of a job over all nodes, given each GPU's clock without heat as a share of the full clock.
@@ -217,7 +221,7 @@ pub(crate) fn resolve(
             .ok_or_else(|| {
                 refuse(format!(
                     "no NIC has this PCIe link; mlx5_0 of each node is at {}",
-                    nic_address(0)
+                    nic_address(0, 0)
                 ))
             }),
         Effect::PortDown | Effect::PortRateDegraded { .. } | Effect::LinkErrors { .. } => {
