@@ -10,6 +10,7 @@
 pub mod cluster;
 pub mod conditions;
 pub mod examples;
+pub mod fairness;
 pub mod fault;
 pub mod gpu;
 pub mod ibnetdiscover;
@@ -18,6 +19,7 @@ pub mod machine;
 pub mod noise;
 pub mod nvml;
 pub mod port;
+pub mod route;
 pub mod spec;
 pub mod tree;
 pub mod wiring;
