@@ -9,6 +9,7 @@
 
 pub mod cluster;
 pub mod conditions;
+mod contention;
 pub mod examples;
 pub mod fairness;
 pub mod fault;
@@ -23,3 +24,4 @@ pub mod route;
 pub mod spec;
 pub mod tree;
 pub mod wiring;
+pub mod workload;

@@ -184,15 +184,7 @@ impl Router {
                     next.push((hop.to, share));
                 }
             }
-            next.sort_unstable_by_key(|(switch, _)| *switch);
-            next.dedup_by(|other, kept| {
-                let same = other.0 == kept.0;
-                if same {
-                    kept.1 += other.1;
-                }
-                same
-            });
-            level = next;
+            level = summed(next);
         }
     }
 }
@@ -216,4 +208,17 @@ fn distances_to(switch: u32, hops: &[Vec<Hop>]) -> Vec<u8> {
         }
     }
     distance
+}
+
+/// Adds up what belongs to the same key, in the order of keys.
+pub(crate) fn summed<K: Ord + Copy>(mut parts: Vec<(K, f64)>) -> Vec<(K, f64)> {
+    parts.sort_by_key(|(key, _)| *key);
+    parts.dedup_by(|other, kept| {
+        let same = other.0 == kept.0;
+        if same {
+            kept.1 += other.1;
+        }
+        same
+    });
+    parts
 }

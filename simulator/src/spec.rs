@@ -4,6 +4,8 @@ use railscope_model::identity::Part;
 use railscope_model::units::LinkSpeed;
 use serde::{Deserialize, Serialize};
 
+use crate::route::Routing;
+
 /// A cluster of equal nodes on one fabric. Serde-able, so that it can stand in a TOML file:
 ///
 /// ```toml
@@ -38,6 +40,9 @@ pub struct ClusterSpec {
     /// What the tree above the NICs is made of.
     #[serde(default)]
     pub switches: Switches,
+    /// How switches choose among equal ways.
+    #[serde(default)]
+    pub routing: Routing,
     /// Where the cables differ from the plan.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<Change>,
@@ -240,6 +245,7 @@ impl ClusterSpec {
                 rails_meet: RailsMeet::Spine,
             },
             switches: Switches::default(),
+            routing: Routing::default(),
             changes: Vec::new(),
         })
     }

@@ -9,7 +9,9 @@ use railscope_model::identity::{
 use railscope_model::units::LinkSpeed;
 
 use crate::machine::layout::nic_address;
+use crate::route::Lane;
 use crate::spec::{Change, ClusterSpec, SpecError, WiringSpec};
+use crate::workload::Towards;
 
 mod clos;
 mod dragonfly;
@@ -111,6 +113,7 @@ pub struct Wiring {
     pub cables: Vec<Cable>,
     gpus_per_node: u8,
     ports_per_node: usize,
+    planes: u8,
 }
 
 /// GUIDs start with an OUI of NVIDIA (Mellanox) each, as on the captured NDR fabric.
@@ -140,6 +143,7 @@ impl Wiring {
             cables: Vec::new(),
             gpus_per_node: spec.gpus_per_node,
             ports_per_node: spec.ports_per_node(),
+            planes: spec.planes,
         };
         wiring
             .add_nics(spec)
@@ -274,12 +278,31 @@ impl Wiring {
         nic % self.ports_per_node
     }
 
+    /// Ports of each node towards the fabric.
+    pub const fn ports_per_node(&self) -> usize {
+        self.ports_per_node
+    }
+
     /// Indices of all ports of the adapter that a NIC is a port of.
     pub fn ports_of_adapter(&self, nic: usize) -> std::ops::Range<usize> {
-        let first = nic - usize::from(self.nics[nic].plane);
-        let place = |nic: &Nic| (nic.node, nic.rail);
-        let of_it = |other: &&Nic| place(other) == place(&self.nics[nic]);
-        first..first + self.nics[first..].iter().take_while(of_it).count()
+        let planes = usize::from(self.planes);
+        let first = nic / planes * planes;
+        first..first + planes
+    }
+
+    /// One direction of the PCIe link above a NIC. Numbered after those of the cables.
+    pub fn pcie_lane(&self, nic: usize, towards: Towards) -> Lane {
+        let adapter = nic / usize::from(self.planes);
+        let link = self.cables.len() + adapter;
+        match towards {
+            Towards::Fabric => Lane::up(link),
+            Towards::Host => Lane::down(link),
+        }
+    }
+
+    /// Lanes of all cables and PCIe links.
+    pub fn lanes(&self) -> usize {
+        2 * (self.cables.len() + self.nics.len() / usize::from(self.planes))
     }
 
     /// The cable at a NIC; none if it carries no light.
