@@ -20,6 +20,7 @@ pub mod machine;
 pub mod noise;
 pub mod nvml;
 pub mod port;
+pub mod readings;
 pub mod route;
 pub mod spec;
 pub mod tree;
