@@ -68,6 +68,12 @@ fn hopper() -> NodeGpus {
         gpu.gpm_dram_bandwidth_permille = 250;
         gpu.gpm_pcie_transmit_mebibytes_per_second = 1;
         gpu.gpm_nvlink_receive_mebibytes_per_second = 1000;
+        gpu.gpm_counters = index == 1; // the other has an older driver
+        gpu.gpm_sm_elapsed_cycles = 1 << 50;
+        gpu.gpm_sm_active_cycles = 1 << 49;
+        gpu.gpm_tensor_active_cycles = 1 << 48;
+        gpu.gpm_pcie_transmit_bytes = 3 << 40;
+        gpu.gpm_pcie_receive_bytes = 4 << 40;
     }
     node.gpus[0].processes = [(ProcessKind::Compute, 4242), (ProcessKind::Compute, 4243)]
         .map(|(kind, pid)| Process {
@@ -110,6 +116,13 @@ fn grace_blackwell() -> NodeGpus {
         link.symbol_ber_packed = 0x50f;
         link.fec_history[0] = 1 << 40;
         link.fec_history[7] = number;
+        link.prm_link_downs = number;
+        link.prm_physical_recoveries = 3;
+        link.prm_recoveries = number - 1;
+        link.prm_seconds_since_recovery = 3600;
+        link.prm_milliseconds_between_recoveries = 1500;
+        link.prm_transmit_wait = 1 << 33;
+        link.prm_plr = [1, 2, 3, 4, 5, 6, 7].map(|kind| 10 * kind + number);
     }
     node
 }
@@ -134,6 +147,7 @@ fn partitioned() -> NodeGpus {
         profile: profile.into(),
         total_bytes: 20 << 30,
         used_bytes: u64::from(gpu_instance) << 20,
+        active_permille: 0,
     })
     .to_vec();
     node
