@@ -23,6 +23,10 @@ const MOST_CALLS: f64 = 160.0;
 const NOT_SUPPORTED: u32 = 3;
 const UNKNOWN: u32 = 999;
 
+/// The last series that a GPU adds to its page: a rate between two samples.
+const PEAK_OF_0: &str =
+    r#"railscope_gpu_nvlink_peak_receive_bytes_per_second{gpu="0",window="60s"}"#;
+
 /// Families that differ from run to run.
 const VOLATILE: [&str; 5] = [
     "railscope_exporter_series",
@@ -170,6 +174,8 @@ fn hopper_board() {
 fn grace_blackwell_rack() {
     let node = Node::start(grace_blackwell());
     node.shows(r#"railscope_gpu_recovery_action{gpu="0"}"#, 1.0);
+    // A rate needs two samples.
+    node.shows(PEAK_OF_0, 0.0);
     check("gpus-grace-blackwell", &node);
 }
 
@@ -181,6 +187,10 @@ fn partitioned_ampere() {
         node.shows(
             &format!("railscope_gpu_mig_enabled{{gpu=\"{gpu}\"}}"),
             enabled,
+        );
+        node.shows(
+            &PEAK_OF_0.replace("gpu=\"0\"", &format!("gpu=\"{gpu}\"")),
+            0.0,
         );
     }
     check("gpus-partitioned-ampere", &node);
@@ -201,6 +211,7 @@ fn every_generation_stays_within_the_budget_and_the_calls_are_counted() {
     ] {
         for gpu in &mut state.gpus {
             gpu.gpm = name != "ampere";
+            gpu.gpm_counters = gpu.gpm;
         }
         let node = Node::start(state);
         let read = |gpu| {

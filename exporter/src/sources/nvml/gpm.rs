@@ -16,8 +16,9 @@ use railscope_model::units::BYTES_PER_MEBIBYTE;
 use super::calls::{Call, Calls, Of};
 use super::newer::{MOST_GPM_METRICS, gpm_metrics};
 
-/// Shorter windows are noise, and cost the job more samples.
-const SHORTEST_WINDOW: Duration = Duration::from_secs(1);
+/// Shorter windows are noise, and cost the job more samples. A little less than the worker's shortest period:
+/// a sample that comes some milliseconds early is one all the same.
+const SHORTEST_WINDOW: Duration = Duration::from_millis(900);
 /// The same for a GPU instance: a GPU has up to seven, and each costs two calls a window.
 const SHORTEST_INSTANCE_WINDOW: Duration = Duration::from_secs(5);
 /// Longer ones say nothing of now, and the counters behind them may have wrapped.
@@ -176,6 +177,11 @@ impl Gpm {
     /// Asks for the links' counters as well from the next sample on.
     pub(super) fn want_links(&mut self) {
         self.wants_links = true;
+    }
+
+    /// When the counters were last read.
+    pub(super) fn sampled_at(&self) -> Option<Instant> {
+        self.whole.before.as_ref().map(|(_, at)| *at)
     }
 
     /// A counter by its number, as of the last sample.

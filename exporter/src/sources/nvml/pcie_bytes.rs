@@ -38,6 +38,9 @@ const DIRECTIONS: [Direction; 2] = [
     },
 ];
 
+/// Samples to wait for performance monitoring that neither tells nor refuses before fields are taken.
+const PATIENCE: u32 = 5;
+
 /// Which counters hold the bytes. Decided once: the two began at different times, and a series that jumped
 /// between them would look like traffic or a reset.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -52,6 +55,8 @@ enum Counters {
 #[derive(Debug, Default)]
 pub(super) struct PcieBytes {
     counters: Counters,
+    /// Samples without a decision.
+    waited: u32,
     last: [Option<u64>; 2],
     wrapped: [bool; 2],
     energy: Option<u64>,
@@ -71,7 +76,8 @@ impl PcieBytes {
     ) {
         calls.section("pcie_bytes");
         let counted = DIRECTIONS.map(|direction| gpm.counter(direction.counter, calls));
-        self.counters = choose(self.counters, counted);
+        self.counters = choose(self.counters, counted, self.waited);
+        self.waited = self.waited.saturating_add(1);
         match self.counters {
             Counters::Unknown => {}
             Counters::Gpm => {
@@ -130,13 +136,14 @@ pub(super) fn push_source(name: &str, source: &str, gpu: &Labels, reading: &mut 
     reading.push(&m::GPU_COUNTER_SOURCE, &gpu.with(name).with(source), true);
 }
 
-/// Performance monitoring, as soon as it tells any direction; fields, once it is known to tell none.
-fn choose(before: Counters, counted: [Counter; 2]) -> Counters {
+/// Performance monitoring, as soon as it tells any direction; fields, once it is known to tell none or told
+/// nothing for too many samples.
+fn choose(before: Counters, counted: [Counter; 2], waited: u32) -> Counters {
     if before != Counters::Unknown {
         before
     } else if counted.iter().any(|one| matches!(one, Counter::Count(_))) {
         Counters::Gpm
-    } else if counted == [Counter::Missing; 2] {
+    } else if counted == [Counter::Missing; 2] || waited >= PATIENCE {
         Counters::Fields
     } else {
         Counters::Unknown
@@ -190,11 +197,14 @@ mod tests {
             (vec![[Unknown; 2], [Count(1), Count(2)]], Counters::Gpm),
             (vec![[Count(1), Missing], [Missing; 2]], Counters::Gpm),
             (vec![[Missing, Unknown]], Counters::Unknown),
+            (vec![[Unknown; 2]; 5], Counters::Unknown),
+            (vec![[Unknown; 2]; 6], Counters::Fields),
             (vec![[Missing; 2], [Count(1), Count(2)]], Counters::Fields),
         ] {
-            let chosen = answers
-                .iter()
-                .fold(Counters::Unknown, |before, now| choose(before, *now));
+            let waited = (0..).zip(&answers);
+            let chosen = waited.fold(Counters::Unknown, |before, (waited, now)| {
+                choose(before, *now, waited)
+            });
             assert_eq!(chosen, expected, "{answers:?}");
         }
     }

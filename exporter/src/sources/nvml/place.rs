@@ -62,8 +62,8 @@ impl Place {
     }
 
     /// How the GPU is given to guests, once it is known.
-    pub(super) fn virtualization_mode(&self) -> Option<GpuVirtualizationMode> {
-        self.virtualization.as_ref().map(|(mode, _)| mode.clone())
+    pub(super) fn virtualization_mode(&self) -> Option<&GpuVirtualizationMode> {
+        self.virtualization.as_ref().map(|(mode, _)| mode)
     }
 }
 

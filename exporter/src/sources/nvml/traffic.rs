@@ -190,7 +190,11 @@ impl Traffic {
             gpm.want_links();
             self.count(gpm, links, calls, reading);
         }
-        self.push_sums(reading);
+        let counted_at = match self.counters {
+            Counters::Gpm => gpm.sampled_at(),
+            _ => None,
+        };
+        self.push_sums(counted_at, reading);
         calls.section("nvlink_details");
         for (row, link, count) in read(device, &DETAILS, links, calls) {
             let value = count.saturating_mul(DETAILS[row].factor);
@@ -242,8 +246,9 @@ impl Traffic {
         }
     }
 
-    /// Adds the sums over the links, their highest rates, and where they come from.
-    fn push_sums(&mut self, reading: &mut NodeReading) {
+    /// Adds the sums over the links, their highest rates, and where they come from. Performance monitoring
+    /// may show one count twice: the rate then is over the time between its own samples.
+    fn push_sums(&mut self, counted_at: Option<Instant>, reading: &mut NodeReading) {
         let now = Instant::now();
         for (direction, metric) in SUMS.into_iter().enumerate() {
             let known = self.last.iter().filter_map(|last| last[direction]);
@@ -252,7 +257,7 @@ impl Traffic {
             };
             reading.push(metric, &self.gpu, sum);
             let peak = &mut self.peaks[direction];
-            peak.observe(now, sum);
+            peak.observe(counted_at.unwrap_or(now), sum);
             peak.push(now, reading);
             if let Some(sources) = self.counters.sources() {
                 push_source(NAMES[direction], sources[direction], &self.gpu, reading);

@@ -47,7 +47,7 @@ impl Vgpus {
         &mut self,
         device: &Device<'_>,
         gpu: &Labels,
-        mode: Option<GpuVirtualizationMode>,
+        mode: Option<&GpuVirtualizationMode>,
         calls: &mut Calls,
         reading: &mut NodeReading,
     ) {
