@@ -46,7 +46,8 @@ const ROWS: [Row; 13] = [
 /// Successful recoveries in all. Before the first there is no time since it, and before the second none between.
 const RECOVERIES: u32 = 101;
 const AFTER_RECOVERIES: [(u32, u64); 2] = [(102, 1), (103, 2)];
-/// PRM counts ports from 1, NVML links from 0.
+/// PRM counts ports from 1, NVML links from 0: so DCGM 4.6 asks for all of these but 201, for which its users
+/// name the port themselves. Not seen on hardware yet.
 const FIRST_PORT: u32 = 1;
 
 const CALL: Call = ("nvlink_prm", Of::Feature);
