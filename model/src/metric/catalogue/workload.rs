@@ -12,7 +12,7 @@ catalogue! {
     Exporter Full Gauge NIC_VFS_MAX = "railscope_nic_max_virtual_functions" (device, pci)
         "Virtual functions that a physical function can have.";
     Exporter Default Info WORKLOAD = "railscope_workload_info" (gpu, mig, device, pci, claim, namespace, workload, container, hpc_job)
-        "Who holds a device: a container of a pod (namespace, workload, container) or a job of a batch system (hpc_job: job itself would be the label by which Prometheus names its scrapes). gpu and device (RDMA) where one container holds both, nearest paired; pci is the NIC's function, or the GPU's where there is no NIC. mig is a MIG instance (UUID or GPU instance id), claim a DRA device (driver/pool/device). Empty where it does not apply; at most 256 series.";
+        "Who holds a device: a container of a pod (namespace, workload, container) or a job of a batch system (hpc_job: job itself would be the label by which Prometheus names its scrapes). gpu and device (RDMA) where one container holds both, nearest paired; pci is the NIC's function, or the GPU's where there is no NIC. mig is a MIG instance (UUID, joined with mig_info to its gpu, or GPU instance id), claim a DRA device (driver/pool/device). Empty where it does not apply; at most 256 series.";
     Exporter Full Gauge WORKLOAD_DEVICES = "railscope_workload_devices" (state)
         "Devices that workloads hold, by what became of them: named (in workload_info), unknown (an id that names no device of this node), stale (a job that the node no longer runs), dropped (beyond the limit of workload_info).";
 }
