@@ -5,6 +5,9 @@ use super::{Bridging, Fec, Nic, NicSource, PRIORITIES, Pause};
 use crate::sources::netlink::{Attributes, Request, Socket, fixed};
 use crate::sources::sysfs::Miss;
 
+/// `sizeof(struct genlmsghdr)`, and of `struct dcbmsg`.
+const FAMILY_HEADER: usize = 4;
+
 /// `uapi/linux/genetlink.h`: the family that knows the others.
 mod control {
     pub(super) const FAMILY: u16 = 0x10;
@@ -71,7 +74,7 @@ const DOWN_REASONS: &[&str] = &[
 ];
 
 /// Link mode bits that name a forward error correction (`ETHTOOL_LINK_MODE_FEC_*_BIT`).
-const FEC_MODES: &[(u32, &str)] = &[(49, "off"), (50, "rs"), (51, "baser"), (74, "llrs")];
+const FEC_MODES: &[(u64, &str)] = &[(49, "off"), (50, "rs"), (51, "baser"), (74, "llrs")];
 
 /// The kernel. Sockets are opened at the first question, in the network namespace of the asking thread.
 #[derive(Default)]
@@ -92,8 +95,8 @@ impl NicSource for Kernel {
 
     fn pause(&mut self, nic: &Nic) -> Result<Pause, Miss> {
         self.ethtool(nic, ethnl::PAUSE_GET, |found| {
-            let on = |kind| found.get(kind)?.byte().map(|byte| byte != 0);
-            let frames = |kind| found.inside(ethnl::PAUSE_STATS)?.get(kind)?.long();
+            let on = |kind| found.number(kind).map(|byte| byte != 0);
+            let frames = |kind| found.inside(ethnl::PAUSE_STATS)?.number(kind);
             Some(Pause {
                 receive: on(ethnl::PAUSE_RX)?,
                 transmit: on(ethnl::PAUSE_TX)?,
@@ -105,9 +108,9 @@ impl NicSource for Kernel {
 
     fn fec(&mut self, nic: &Nic) -> Result<Fec, Miss> {
         self.ethtool(nic, ethnl::FEC_GET, |found| {
-            let bit = found.get(ethnl::FEC_ACTIVE).and_then(|found| found.word());
+            let bit = found.number(ethnl::FEC_ACTIVE);
             // The total stands before the lanes.
-            let total = |kind| found.inside(ethnl::FEC_STATS)?.get(kind)?.long();
+            let total = |kind| found.inside(ethnl::FEC_STATS)?.get(kind)?.first_long();
             Some(Fec {
                 active: bit.and_then(fec_mode),
                 corrected_blocks: total(ethnl::FEC_STAT_CORRECTED),
@@ -126,19 +129,19 @@ impl NicSource for Kernel {
         let request = Request::new(dcb::GET, &[0, dcb::IEEE_GET, 0, 0]);
         let mut answer = None;
         socket.ask(request.text(dcb::IFNAME, &nic.name), |message| {
-            answer = message.payload.get(4..).and_then(bridging);
+            answer = bridging(message.attributes(FAMILY_HEADER)?);
+            Ok(())
         })?;
         answer.ok_or(Miss::Unsupported)
     }
 
     fn down_reason(&mut self, nic: &Nic) -> Result<Option<&'static str>, Miss> {
         self.ethtool(nic, ethnl::LINKSTATE_GET, |found| {
-            let byte = |kind| found.get(kind)?.byte();
-            let up = byte(ethnl::LINKSTATE_LINK)? != 0;
-            let reason = byte(ethnl::LINKSTATE_EXT_STATE).map(|state| {
-                DOWN_REASONS
-                    .get(usize::from(state))
-                    .map_or("other", |word| word)
+            let up = found.number(ethnl::LINKSTATE_LINK)? != 0;
+            let reason = found.number(ethnl::LINKSTATE_EXT_STATE).map(|state| {
+                let state = usize::try_from(state).ok();
+                let known = state.and_then(|state| DOWN_REASONS.get(state));
+                known.map_or("other", |word| word)
             });
             Some(reason.filter(|_| !up))
         })
@@ -165,7 +168,7 @@ impl Kernel {
         &mut self,
         nic: &Nic,
         command: u8,
-        read: impl Fn(&Attributes<'_>) -> Option<T>,
+        read: impl Fn(Attributes<'_>) -> Option<T>,
     ) -> Result<T, Miss> {
         self.ioctl(nic)?;
         let (socket, family) = match &mut self.generic {
@@ -179,12 +182,12 @@ impl Kernel {
         let request = Request::new(*family, &[command, 1, 0, 0]).nest(ethnl::HEADER, |header| {
             header
                 .text(ethnl::HEADER_NAME, &nic.name)
-                .attribute(ethnl::HEADER_FLAGS, &ethnl::WITH_STATISTICS.to_ne_bytes())
+                .word(ethnl::HEADER_FLAGS, ethnl::WITH_STATISTICS)
         });
         let mut answer = None;
         socket.ask(request, |message| {
-            let attributes = message.payload.get(4..).map(Attributes);
-            answer = attributes.and_then(|found| read(&found));
+            answer = read(message.attributes(FAMILY_HEADER)?);
+            Ok(())
         })?;
         answer.ok_or(Miss::Unparsed)
     }
@@ -195,21 +198,23 @@ fn family(socket: &mut Socket, name: &str) -> Result<u16, Miss> {
     let request = Request::new(control::FAMILY, &[control::GET_FAMILY, 1, 0, 0]);
     let mut id = None;
     socket.ask(request.text(control::FAMILY_NAME, name), |message| {
-        let attributes = message.payload.get(4..).map(Attributes);
-        let found = attributes.and_then(|found| found.get(control::FAMILY_ID));
-        id = found.and_then(|found| found.short());
+        id = message
+            .attributes(FAMILY_HEADER)?
+            .number(control::FAMILY_ID);
+        Ok(())
     })?;
+    let id = id.and_then(|id| u16::try_from(id).ok());
     id.ok_or(Miss::Absent)
 }
 
-fn fec_mode(bit: u32) -> Option<&'static str> {
+fn fec_mode(bit: u64) -> Option<&'static str> {
     let (_, word) = FEC_MODES.iter().find(|(mode, _)| *mode == bit)?;
     Some(word)
 }
 
 /// The attributes of an `IEEE_GET` answer.
-fn bridging(attributes: &[u8]) -> Option<Bridging> {
-    let ieee = Attributes(attributes).inside(dcb::IEEE)?;
+fn bridging(attributes: Attributes<'_>) -> Option<Bridging> {
+    let ieee = attributes.inside(dcb::IEEE)?;
     let pfc = ieee.get(dcb::IEEE_PFC)?.value;
     let enabled = *pfc.get(dcb::PFC_ENABLED)?;
     let counts = |at: usize| {
@@ -223,7 +228,7 @@ fn bridging(attributes: &[u8]) -> Option<Bridging> {
     let mut table = ieee.inside(dcb::IEEE_APP_TABLE);
     let has_dscp_table = table
         .as_mut()
-        .map(|table| table.any(|app| app.byte() == Some(dcb::SELECTOR_DSCP)));
+        .map(|table| table.any(|app| app.value.first() == Some(&dcb::SELECTOR_DSCP)));
     Some(Bridging {
         pfc_enabled: std::array::from_fn(|priority| enabled >> priority & 1 == 1),
         pfc_requests: counts(dcb::PFC_REQUESTS)?,
@@ -236,6 +241,10 @@ fn bridging(attributes: &[u8]) -> Option<Bridging> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    fn parse(bytes: &[u8]) -> Option<Bridging> {
+        bridging(Attributes::whole(bytes).ok()?)
+    }
 
     /// An attribute as the kernel writes it.
     fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
@@ -265,29 +274,28 @@ mod tests {
 
     #[test]
     fn pfc_is_a_mask_and_two_rows_of_counts() {
-        let read = bridging(&answer(0b1000, &[[1, 3, 0x15, 0x89]])).expect("an answer");
+        let read = parse(&answer(0b1000, &[[1, 3, 0x15, 0x89]])).expect("an answer");
         let enabled: Vec<_> = (0..8).filter(|place| read.pfc_enabled[*place]).collect();
         assert_eq!(enabled, [3]);
         assert_eq!((read.pfc_requests[3], read.pfc_indications[3]), (103, 111));
         assert_eq!(read.has_dscp_table, Some(false));
-        let read = bridging(&answer(0, &[[1, 3, 0, 0], [5, 3, 26, 0]])).expect("an answer");
+        let read = parse(&answer(0, &[[1, 3, 0, 0], [5, 3, 26, 0]])).expect("an answer");
         assert_eq!(read.has_dscp_table, Some(true));
     }
 
     #[test]
     fn an_answer_that_is_cut_short_is_none() {
         let whole = answer(0b1000, &[]);
-        assert!(bridging(&whole).is_some());
-        let pfc_ends = whole.len() - 4;
-        for length in 0..pfc_ends {
-            assert_eq!(bridging(&whole[..length]), None, "{length}");
+        assert!(parse(&whole).is_some());
+        for length in 0..whole.len() {
+            assert_eq!(parse(&whole[..length]), None, "{length}");
         }
     }
 
     proptest! {
         #[test]
         fn no_answer_makes_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
-            bridging(&bytes);
+            parse(&bytes);
         }
     }
 }
