@@ -14,4 +14,5 @@ mod pressure;
 pub mod rdma;
 pub mod scheduler;
 pub mod storage;
+pub mod vf;
 pub mod workload;

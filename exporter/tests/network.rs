@@ -77,6 +77,10 @@ fn what_a_driver_lacks_is_unsupported_and_what_is_not_there_is_absent() {
         assert_eq!(kernel.pause(&left), Err(Miss::Unsupported));
         assert_eq!(kernel.fec(&left), Err(Miss::Unsupported));
         assert_eq!(kernel.bridging(&left), Err(Miss::Unsupported));
+        // Its driver has no virtual functions to tell of, which is an answer.
+        assert_eq!(kernel.virtual_functions(&left), Ok(vec![]));
+        let elsewhere = kernel.virtual_functions(&nic("nothing", "1"));
+        assert_eq!(elsewhere, Err(Miss::Absent));
         // Down, as its peer is, and the driver names no reason.
         assert_eq!(kernel.down_reason(&left), Ok(None));
         assert_eq!(kernel.names(&nic("lo", "1")), Err(Miss::Unsupported));

@@ -3,9 +3,11 @@
 mod ioctl;
 mod kernel;
 mod recorded;
+mod vf;
 
 pub use kernel::Kernel;
 pub use recorded::Recorded;
+pub use vf::{Counts, VirtualFunction, counted};
 
 use std::path::PathBuf;
 
@@ -130,4 +132,11 @@ pub trait NicSource: Send {
     /// # Errors
     /// The kernel did not answer.
     fn down_reason(&mut self, nic: &Nic) -> Result<Option<&'static str>, Miss>;
+
+    /// The virtual functions of a physical one, as the kernel sees them; none where the driver tells
+    /// nothing of any.
+    ///
+    /// # Errors
+    /// The kernel did not answer, or with something else.
+    fn virtual_functions(&mut self, nic: &Nic) -> Result<Vec<VirtualFunction>, Miss>;
 }

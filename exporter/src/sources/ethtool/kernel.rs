@@ -1,6 +1,7 @@
 //! The kernel's answers: ethtool by ioctl and netlink, data centre bridging by its own netlink.
 
 use super::ioctl::Ioctl;
+use super::vf::{self, VirtualFunction};
 use super::{Bridging, Fec, Nic, NicSource, PRIORITIES, Pause};
 use crate::sources::netlink::{Attributes, Request, Socket, fixed};
 use crate::sources::sysfs::Miss;
@@ -122,10 +123,7 @@ impl NicSource for Kernel {
 
     fn bridging(&mut self, nic: &Nic) -> Result<Bridging, Miss> {
         self.ioctl(nic)?;
-        let socket = match &mut self.route {
-            Some(socket) => socket,
-            none => none.insert(Socket::route()?),
-        };
+        let socket = self.route()?;
         let request = Request::new(dcb::GET, &[0, dcb::IEEE_GET, 0, 0]);
         let mut answer = None;
         socket.ask(request.text(dcb::IFNAME, &nic.name), |message| {
@@ -146,6 +144,17 @@ impl NicSource for Kernel {
             Some(reason.filter(|_| !up))
         })
     }
+
+    fn virtual_functions(&mut self, nic: &Nic) -> Result<Vec<VirtualFunction>, Miss> {
+        self.ioctl(nic)?;
+        let index = nic.index.ok_or(Miss::Absent)?;
+        let mut functions = Err(Miss::Unparsed);
+        self.route()?.ask(vf::question(index), |message| {
+            functions = vf::answered(message, index);
+            Ok(())
+        })?;
+        functions
+    }
 }
 
 impl Kernel {
@@ -161,6 +170,13 @@ impl Kernel {
             return Err(Miss::Absent);
         }
         Ok(ioctl)
+    }
+
+    fn route(&mut self) -> Result<&mut Socket, Miss> {
+        Ok(match &mut self.route {
+            Some(socket) => socket,
+            none => none.insert(Socket::route()?),
+        })
     }
 
     /// Asks one question of ethtool's netlink family.

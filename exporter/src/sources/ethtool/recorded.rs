@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::vf::{self, VirtualFunction};
 use super::{Bridging, Fec, Nic, NicSource, PRIORITIES, Pause};
 use crate::sources::sysfs::{Miss, Root};
 
@@ -14,6 +15,7 @@ use crate::sources::sysfs::{Miss, Root};
 /// | `fec` | `ethtool -I --show-fec IF` |
 /// | `pfc` | `dcb -s pfc show dev IF` |
 /// | `app` | `dcb app show dev IF` |
+/// | `link` | `ip -s -j -d link show dev IF` |
 pub struct Recorded(Root);
 
 impl Recorded {
@@ -96,6 +98,10 @@ impl NicSource for Recorded {
 
     fn down_reason(&mut self, _nic: &Nic) -> Result<Option<&'static str>, Miss> {
         Err(Miss::Absent)
+    }
+
+    fn virtual_functions(&mut self, nic: &Nic) -> Result<Vec<VirtualFunction>, Miss> {
+        vf::printed(&self.text(nic, "link")?).ok_or(Miss::Unparsed)
     }
 }
 
