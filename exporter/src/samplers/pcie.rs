@@ -17,7 +17,7 @@ use self::config::Setup;
 use super::discovery::{Fleet, Known, Misses};
 use crate::sampler::{Machine, Presence, SampleError, Sampler};
 use crate::sources::pci::{self, Function};
-use crate::sources::rdma;
+use crate::sources::rdma::{self, Device};
 use crate::sources::sysfs::{Buffer, Dir, File, Miss, Root};
 
 /// Source label.
@@ -142,7 +142,10 @@ fn functions(sysfs: &Dir, buffer: &mut Buffer) -> Result<BTreeMap<PciAddress, En
     for (ordinal, gpu) in gpus.unwrap_or_default().into_iter().enumerate() {
         found.insert(gpu.address, (gpu, "gpu", ordinal.to_string()));
     }
-    for nic in nics.unwrap_or_default() {
+    let mut nics = nics.unwrap_or_default();
+    // A part of a function names it only where the function has no RDMA device of its own.
+    nics.sort_by_key(Device::is_subfunction);
+    for nic in nics {
         if let Some(function) = nic.function {
             // Two RDMA devices of one function: the first by name names it.
             let endpoint = (function, "nic", nic.name);

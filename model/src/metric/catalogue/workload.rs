@@ -6,7 +6,7 @@ catalogue! {
     Exporter Default Info DEPLOYMENT = "railscope_deployment_info" (model, hypervisor, cloud, container, orchestrator)
         "What the node is to its software: model is bare_metal, virtual_machine or unknown; the others name what was found and are empty where nothing was. container is what the exporter itself runs in.";
     Exporter Default Info NIC_SRIOV = "railscope_nic_sriov_info" (device, pci, role, pf)
-        "SR-IOV role of a network function: physical or virtual, and the PCI address of a virtual one's physical function, which a virtual machine does not see. By default where virtual functions are in use; those of a host in the full profile.";
+        "Role of a network function: physical (it may have virtual ones), virtual, or subfunction (an RDMA device on a part of a function, without a PCI address of its own). pf is the function that it is part of, which a virtual machine does not see. By default where virtual functions are in use; those of a host in the full profile.";
     Exporter Default Gauge NIC_VFS = "railscope_nic_virtual_functions" (device, pci)
         "Virtual functions that are switched on at a physical function. By default where there are any.";
     Exporter Full Gauge NIC_VFS_MAX = "railscope_nic_max_virtual_functions" (device, pci)
