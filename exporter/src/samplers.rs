@@ -9,6 +9,7 @@ pub mod jitter;
 pub mod kernel_log;
 pub mod lldp;
 pub mod pcie;
+mod peaks;
 pub mod placement;
 mod pressure;
 pub mod rdma;

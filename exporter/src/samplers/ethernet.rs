@@ -1,9 +1,10 @@
 //! Ethernet NICs: what their drivers count (PFC, discards, PHY, PCIe stalls) and how they are configured.
 
 mod config;
+mod peaks;
 mod tables;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use railscope_model::metric::{
     Metric, NIC_CARRIER, NIC_CARRIER_CHANGES, NIC_GLOBAL_PAUSE_SECONDS, NIC_PAUSE_SECONDS,
@@ -11,6 +12,7 @@ use railscope_model::metric::{
 };
 use railscope_model::reading::{Labels, NodeReading, Status, Value};
 
+use self::peaks::Peaks;
 use self::tables::{DRIVERS, Row};
 use super::discovery::{Fleet, Known, Misses};
 use crate::sampler::{Machine, Presence, SampleError, Sampler};
@@ -100,6 +102,8 @@ struct Watched {
     named: Option<usize>,
     counters: Vec<Counter>,
     values: Vec<u64>,
+    /// Outlives the counters, which are named anew at every description.
+    peaks: Peaks,
 }
 
 /// One series of the driver's counters, and where its values stand.
@@ -111,9 +115,11 @@ struct Counter {
 
 impl Watched {
     fn new(netdev: Netdev, id: Option<(u64, u64)>) -> Self {
+        let labels = Labels::new([&netdev.nic.name]);
         Self {
             id,
-            labels: Labels::new([&netdev.nic.name]),
+            peaks: Peaks::new(&labels),
+            labels,
             driver: netdev.driver(),
             rdma: netdev.rdma_device(),
             kind: netdev.dir.file("type"),
@@ -208,6 +214,7 @@ impl Watched {
                 return Err(Miss::Failed);
             }
         }
+        let now = Instant::now();
         let mut paused = [None::<u64>; 2];
         for counter in &self.counters {
             let places = counter.places.iter();
@@ -215,6 +222,7 @@ impl Watched {
                 .filter_map(|place| self.values.get(*place))
                 .fold(0_u64, |sum, value| sum.saturating_add(*value));
             let value = counter.row.unit.value(count);
+            self.peaks.observe(now, counter, count);
             self.push(
                 reading,
                 counter.row.full,
@@ -237,6 +245,9 @@ impl Watched {
                 self.push(reading, false, &NIC_PAUSE_SECONDS, &labels, value);
             }
         }
+        self.peaks.each(now, |metric, labels, value, is_shortest| {
+            self.push(reading, !is_shortest, metric, labels, value.into());
+        });
         Ok(())
     }
 

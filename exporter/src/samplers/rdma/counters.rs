@@ -145,7 +145,7 @@ impl Group {
         ethernet: bool,
         (reading, misses, buffer): (&mut NodeReading, &mut Misses, &mut Buffer),
         falls: &mut Falls,
-        mut each: impl FnMut(&'static Metric, u64),
+        mut each: impl FnMut(&'static Row, u64),
     ) {
         if self.is_refused() {
             misses.note(Miss::Unsupported);
@@ -161,13 +161,13 @@ impl Group {
             if let Some(count) = misses.keep(count) {
                 self.answer = Answer::Given;
                 if let Some(base) = counter.observe(count, ethernet, reading, falls) {
-                    each(counter.metric(), base);
+                    each(counter.row, base);
                 }
             }
         }
     }
 
-    /// Takes up a count that came by netlink; returns its metric and the count in base units, and none
+    /// Takes up a count that came by netlink; returns its row and the count in base units, and none
     /// where no counter of that name is in the tables.
     pub(super) fn take(
         &mut self,
@@ -176,15 +176,13 @@ impl Group {
         ethernet: bool,
         reading: &mut NodeReading,
         falls: &mut Falls,
-    ) -> Option<(&'static Metric, Option<u64>)> {
+    ) -> Option<(&'static Row, Option<u64>)> {
         let place = self
             .counters
             .binary_search_by(|counter| counter.row.file.cmp(name));
         let counter = &mut self.counters[place.ok()?];
-        Some((
-            counter.metric(),
-            counter.observe(count, ethernet, reading, falls),
-        ))
+        let base = counter.observe(count, ethernet, reading, falls);
+        Some((counter.row, base))
     }
 }
 

@@ -5,6 +5,8 @@ catalogue! {
 
     Exporter Default Counter NIC_PAUSE_SECONDS = "railscope_nic_pause_seconds_total" ["seconds"] (netdev, direction)
         "Time for which sending was paused by the peer (receive) or the peer was told to pause (transmit): PFC of all priorities and global pause together, so several paused priorities add up.";
+    Exporter Default Gauge NIC_PEAK_PAUSE = "railscope_nic_peak_pause_ratio" ["ratio"] (netdev, direction, window)
+        "Largest share of one second for which a priority (the most paused one) or the whole link was paused, in the rolling window: a storm of a second that a scrape every 15 s averages away. 15s by default, 60s in the full profile. Scraping resets nothing.";
     Exporter Full Counter NIC_PFC_PAUSE_SECONDS = "railscope_nic_pfc_pause_seconds_total" ["seconds"] (netdev, priority, direction)
         "Time for which a priority was paused by PFC. rate() is the share of time. Absent where PFC is off on the priority.";
     Exporter Full Counter NIC_PFC_FRAMES = "railscope_nic_pfc_frames_total" (netdev, priority, direction)
@@ -21,6 +23,8 @@ catalogue! {
         "Times that the NIC sent pause for a long time (warning), and so long that it stopped sending pause (error): then packets may have been dropped.";
     Exporter Default Counter NIC_DISCARDS = "railscope_nic_discards_total" (netdev, direction, reason)
         "Packets dropped without being wrong, at the port: buffer (no room), and in the full profile the driver's other reasons.";
+    Exporter Full Gauge NIC_PEAK_DISCARDS = "railscope_nic_peak_discards_per_second" (netdev, direction, window)
+        "Highest rate over one second at which packets were dropped for one reason (the most frequent one), in the rolling window.";
     Exporter Full Counter NIC_PRIORITY_DISCARDS = "railscope_nic_priority_receive_discards_total" (netdev, priority, reason)
         "Received packets of a priority that were dropped: buffer (no room in the port), host_buffer (no room for this host), congestion (of this host).";
     Exporter Full Counter NIC_ECN_MARKED = "railscope_nic_ecn_marked_packets_total" (netdev, priority)

@@ -71,10 +71,12 @@ catalogue! {
         "Connections given up after the last retry: mlx5 req_transport_retries_exceeded, bnxt_re max_retry_exceeded, rxe retry_exceeded_err; EFA unresponsive_remote_events is the nearest it has.";
     Exporter Full Counter RDMA_NO_BUFFER = "railscope_rdma_no_buffer_total" (device, port)
         "Packets dropped because no receive buffer was posted: mlx5 out_of_buffer, bnxt_re rx_out_of_buffer, EFA rx_drops.";
-    Exporter Default Gauge RDMA_PORT_PEAK_TRANSMIT = "railscope_rdma_port_peak_transmit_bytes_per_second" (device, port, window)
-        "Highest rate over one second in the rolling window: what a scrape every 15 s averages away. 15s by default, 60s in the full profile. Scraping resets nothing.";
-    Exporter Default Gauge RDMA_PORT_PEAK_RECEIVE = "railscope_rdma_port_peak_receive_bytes_per_second" (device, port, window)
-        "Highest rate over one second in the rolling window: 15s by default, 60s in the full profile. Scraping resets nothing.";
+    Exporter Full Gauge RDMA_PORT_PEAK_TRANSMIT = "railscope_rdma_port_peak_transmit_bytes_per_second" (device, port, window)
+        "Highest rate over one second in the rolling window: what a scrape every 15 s averages away. It tells how bursty the load was, not a fault. Scraping resets nothing.";
+    Exporter Full Gauge RDMA_PORT_PEAK_RECEIVE = "railscope_rdma_port_peak_receive_bytes_per_second" (device, port, window)
+        "Highest rate over one second in the rolling window. Scraping resets nothing.";
     Exporter Full Gauge RDMA_PORT_PEAK_WAIT = "railscope_rdma_port_peak_transmit_wait_ticks_per_second" (device, port, window)
         "Highest rate of PortXmitWait over one second in the rolling window.";
+    Exporter Full Gauge RDMA_PORT_PEAK_CNP = "railscope_rdma_port_peak_cnp_per_second" (device, port, point, window)
+        "Highest rate over one second of congestion notification packets in the rolling window: handled by the reaction point (rp), sent by the notification point (np).";
 }
