@@ -86,6 +86,8 @@ fn mlx5_counts_microseconds_percents_and_seconds_called_events() {
          rx_err_lane_2_phy 9
          rx_prio3_marked 5
          rx3_cache_full 8
+         rx_oversize_pkts_phy 6
+         tx_errors_phy 2
          rx_prio3_pause_durations 8",
         &[
             "pause_seconds_total receive 3",
@@ -98,6 +100,8 @@ fn mlx5_counts_microseconds_percents_and_seconds_called_events() {
             "pcie_stalled_seconds_total write 12",
             "phy_lane_errors_total 2 9",
             "ecn_marked_packets_total 3 5",
+            "phy_frame_errors_total receive oversize 6",
+            "phy_frame_errors_total transmit oversize 2",
         ],
     );
 }

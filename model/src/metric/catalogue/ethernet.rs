@@ -47,6 +47,8 @@ catalogue! {
         "Raw errors of a lane, before correction.";
     Exporter Full Counter NIC_PHY_CRC_ERRORS = "railscope_nic_phy_crc_errors_total" (netdev)
         "Received frames with a wrong check sequence.";
+    Exporter Full Counter NIC_PHY_FRAME_ERRORS = "railscope_nic_phy_frame_errors_total" (netdev, direction, kind)
+        "Frames dropped at the port because they were wrong. oversize and out_of_range mean that the peer has a larger MTU; symbol, fragment and jabber are the cable's.";
     Exporter Full Counter NIC_PHY_LINK_DOWN = "railscope_nic_phy_link_down_events_total" (netdev)
         "Times that the link went down, as the port's firmware counts them.";
     Exporter Full Counter NIC_FEC_BLOCKS = "railscope_nic_fec_blocks_total" (netdev, outcome)
