@@ -222,6 +222,13 @@ fn pfc_frames_come_from_data_centre_bridging_where_the_driver_counts_none() {
         row("23", "0")
     );
     write(temp.path(), "network/eth0/pfc", &text);
+    let text = format!(
+        "willing off ets-cap 8 cbs off\ntc-bw {}\ntc-tsa {}\nprio-tc {}\n",
+        row("60", "0"),
+        row("ets", "strict"),
+        row("3", "0")
+    );
+    write(temp.path(), "network/eth0/ets", &text);
     let found = lines(&sample(sampler("ethernet", &machine(temp.path())).as_mut()));
     let frames: Vec<_> = found
         .iter()
@@ -235,6 +242,13 @@ fn pfc_frames_come_from_data_centre_bridging_where_the_driver_counts_none() {
         ]
     );
     assert!(found.contains("pfc_enabled 3 1") && found.contains("pfc_enabled 4 0"));
+    assert!(found.contains("priority_traffic_class 3 3"));
+    assert!(found.contains("priority_traffic_class 4 0"));
+    let shares: Vec<_> = found
+        .iter()
+        .filter(|line| line.contains("bandwidth"))
+        .collect();
+    assert_eq!(shares, ["traffic_class_bandwidth_ratio 3 0.6"]);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::ioctl::Ioctl;
 use super::vf::{self, VirtualFunction};
-use super::{Bridging, Fec, Nic, NicSource, PRIORITIES, Pause};
+use super::{Bridging, Fec, Nic, NicSource, PRIORITIES, Pause, TrafficClasses};
 use crate::sources::netlink::{Attributes, Request, Socket, fixed};
 use crate::sources::sysfs::Miss;
 
@@ -49,10 +49,16 @@ mod dcb {
     pub(super) const IEEE_GET: u8 = 21;
     pub(super) const IFNAME: u16 = 1;
     pub(super) const IEEE: u16 = 13;
+    pub(super) const IEEE_ETS: u16 = 1;
     pub(super) const IEEE_PFC: u16 = 2;
     pub(super) const IEEE_APP_TABLE: u16 = 3;
     /// `IEEE_8021QAZ_APP_SEL_DSCP`.
     pub(super) const SELECTOR_DSCP: u8 = 5;
+    /// Offsets in `struct ieee_ets`, and its number for sharing by ETS.
+    pub(super) const ETS_PERCENT: usize = 3;
+    pub(super) const ETS_ALGORITHM: usize = 19;
+    pub(super) const ETS_OF_PRIORITY: usize = 27;
+    pub(super) const SHARED: u8 = 2;
     /// Offsets in `struct ieee_pfc`.
     pub(super) const PFC_ENABLED: usize = 1;
     pub(super) const PFC_REQUESTS: usize = 8;
@@ -250,6 +256,17 @@ fn bridging(attributes: Attributes<'_>) -> Option<Bridging> {
         pfc_requests: counts(dcb::PFC_REQUESTS)?,
         pfc_indications: counts(dcb::PFC_INDICATIONS)?,
         has_dscp_table,
+        classes: ieee.get(dcb::IEEE_ETS).and_then(|ets| classes(ets.value)),
+    })
+}
+
+fn classes(ets: &[u8]) -> Option<TrafficClasses> {
+    let percent: [u8; PRIORITIES] = fixed(ets, dcb::ETS_PERCENT)?;
+    let algorithm: [u8; PRIORITIES] = fixed(ets, dcb::ETS_ALGORITHM)?;
+    let shared = |class: usize| (algorithm[class] == dcb::SHARED).then_some(percent[class]);
+    Some(TrafficClasses {
+        of_priority: fixed(ets, dcb::ETS_OF_PRIORITY)?,
+        guaranteed_percent: std::array::from_fn(shared),
     })
 }
 
@@ -269,6 +286,10 @@ mod tests {
         bytes.extend(value);
         bytes.resize(bytes.len().next_multiple_of(4), 0);
         bytes
+    }
+
+    fn answer_pfc() -> Vec<u8> {
+        attribute(dcb::IEEE_PFC, &[0; 136])
     }
 
     fn answer(enabled: u8, apps: &[[u8; 4]]) -> Vec<u8> {
@@ -297,6 +318,27 @@ mod tests {
         assert_eq!(read.has_dscp_table, Some(false));
         let read = parse(&answer(0, &[[1, 3, 0, 0], [5, 3, 26, 0]])).expect("an answer");
         assert_eq!(read.has_dscp_table, Some(true));
+    }
+
+    #[test]
+    fn traffic_classes_share_the_link_by_percents_where_they_share() {
+        // willing, ets_cap, cbs; tc_tx_bw, tc_rx_bw, tc_tsa, prio_tc; three recommendations.
+        let mut ets = vec![0, 8, 0];
+        ets.extend([50, 0, 0, 50, 0, 0, 0, 0]);
+        ets.extend([9; 8]);
+        ets.extend([2, 0, 0, 2, 0, 0, 255, 1]);
+        ets.extend([0, 0, 0, 3, 0, 0, 6, 0]);
+        ets.extend([7; 24]);
+        let read = classes(&ets).expect("classes");
+        assert_eq!(read.of_priority, [0, 0, 0, 3, 0, 0, 6, 0]);
+        let percents = [Some(50), None, None, Some(50), None, None, None, None];
+        assert_eq!(read.guaranteed_percent, percents);
+        let ieee = attribute(
+            dcb::IEEE,
+            &[attribute(dcb::IEEE_ETS, &ets), answer_pfc()].concat(),
+        );
+        assert_eq!(parse(&ieee).and_then(|read| read.classes), Some(read));
+        assert_eq!(classes(&ets[..34]), None);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::vf::{self, VirtualFunction};
-use super::{Bridging, Fec, Nic, NicSource, PRIORITIES, Pause};
+use super::{Bridging, Fec, Nic, NicSource, PRIORITIES, Pause, TrafficClasses};
 use crate::sources::sysfs::{Miss, Root};
 
 /// Recordings below a directory, one directory for each interface:
@@ -15,6 +15,7 @@ use crate::sources::sysfs::{Miss, Root};
 /// | `fec` | `ethtool -I --show-fec IF` |
 /// | `pfc` | `dcb -s pfc show dev IF` |
 /// | `app` | `dcb app show dev IF` |
+/// | `ets` | `dcb ets show dev IF` |
 /// | `link` | `ip -s -j -d link show dev IF` |
 pub struct Recorded(Root);
 
@@ -26,6 +27,29 @@ impl Recorded {
 
     fn text(&self, nic: &Nic, file: &str) -> Result<String, Miss> {
         self.0.open()?.dir(&nic.name)?.long_text(file)
+    }
+
+    fn classes(&self, nic: &Nic) -> Result<Option<TrafficClasses>, Miss> {
+        let text = match self.text(nic, "ets") {
+            Err(Miss::Absent) => return Ok(None),
+            text => text?,
+        };
+        let number = |word: &str| word.parse().ok();
+        let shared = |word: &str| Some(u64::from(word == "ets"));
+        let parts = (
+            row(&text, "prio-tc", number),
+            row(&text, "tc-bw", number),
+            row(&text, "tc-tsa", shared),
+        );
+        let (Some(of_priority), Some(percent), Some(shared)) = parts else {
+            return Err(Miss::Unparsed);
+        };
+        let byte = |value: u64| u8::try_from(value).unwrap_or(u8::MAX);
+        let share = |class: usize| (shared[class] == 1).then(|| byte(percent[class]));
+        Ok(Some(TrafficClasses {
+            of_priority: of_priority.map(byte),
+            guaranteed_percent: std::array::from_fn(share),
+        }))
     }
 }
 
@@ -93,6 +117,7 @@ impl NicSource for Recorded {
             pfc_requests: row(&text, "requests", count).ok_or(Miss::Unparsed)?,
             pfc_indications: row(&text, "indications", count).ok_or(Miss::Unparsed)?,
             has_dscp_table: app,
+            classes: self.classes(nic)?,
         })
     }
 

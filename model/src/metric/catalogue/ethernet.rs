@@ -79,6 +79,10 @@ catalogue! {
         "Why the link is down, in the words of the kernel. Absent while it is up, and where the driver does not know.";
     Exporter Full Gauge NIC_PFC_ENABLED = "railscope_nic_pfc_enabled" (netdev, priority)
         "1 if PFC is enabled on the priority. Peers must agree.";
+    Exporter Full Gauge NIC_PRIORITY_CLASS = "railscope_nic_priority_traffic_class" (netdev, priority)
+        "Number of the traffic class that sends the priority (ETS). Peers must agree.";
+    Exporter Full Gauge NIC_CLASS_BANDWIDTH = "railscope_nic_traffic_class_bandwidth_ratio" ["ratio"] (netdev, traffic_class)
+        "Share of the link that the traffic class is guaranteed when it sends (ETS). Absent where it does not share, but goes strictly before others or by a rule of the vendor.";
     Exporter Full Gauge NIC_GLOBAL_PAUSE_ENABLED = "railscope_nic_global_pause_enabled" (netdev, direction)
         "1 if global pause frames are obeyed (receive) or sent (transmit).";
     Exporter Full Info NIC_TRUST = "railscope_nic_trust_info" (netdev, trust)
