@@ -196,6 +196,28 @@ fn a_subfunction_has_a_device_but_not_the_function_that_it_is_part_of() {
 }
 
 #[test]
+fn a_virtual_function_on_its_host_has_a_device_and_names_its_physical_function() {
+    for class in ["0x020000", "0x020700"] {
+        let temp = tempfile::tempdir().expect("a temporary directory");
+        let (pf, vf) = ("0000:00:05.0", "0000:00:05.1");
+        function(temp.path(), pf, ["0x15b3", "0x101b", class], "mlx5_0", "");
+        function(temp.path(), vf, ["0x15b3", "0x101c", class], "mlx5_1", "");
+        let bus = temp.path().join("sys/devices/pci0000:00");
+        symlink(format!("../{pf}"), bus.join(vf).join("physfn")).expect("link");
+        for (file, text) in [("sriov_totalvfs", "8"), ("sriov_numvfs", "1")] {
+            fs::write(bus.join(pf).join(file), text).expect("write");
+        }
+        let expected = [
+            "full max_virtual_functions mlx5_0,0000:00:05.0 8",
+            "full sriov_info mlx5_1,0000:00:05.1,virtual,0000:00:05.0 1",
+            "sriov_info mlx5_0,0000:00:05.0,physical, 1",
+            "virtual_functions mlx5_0,0000:00:05.0 1",
+        ];
+        assert_eq!(lines(&sample(temp.path())), expected, "{class}");
+    }
+}
+
+#[test]
 fn this_very_machine_has_a_deployment_model() {
     let reading = sample(Path::new("/"));
     let mut samples = reading.samples().iter();
