@@ -34,9 +34,9 @@ catalogue! {
     Exporter Full Counter NIC_OUT_OF_BUFFER = "railscope_nic_out_of_buffer_total" (netdev, scope)
         "Times that a receive queue of the netdev (netdev) or of the device itself (device) had no buffer. Not the out_of_buffer of RDMA queue pairs.";
     Exporter Full Counter NIC_PRIORITY_BYTES = "railscope_nic_priority_bytes_total" ["bytes"] (netdev, priority, direction)
-        "Bytes by priority: shows whether RoCE really uses the lossless one.";
+        "Bytes by priority at the port, those of virtual functions included: shows whether RoCE really uses the lossless one.";
     Exporter Full Counter NIC_PRIORITY_PACKETS = "railscope_nic_priority_packets_total" (netdev, priority, direction)
-        "Packets by priority.";
+        "Packets by priority at the port, those of virtual functions included.";
     Exporter Default Counter NIC_PHY_SYMBOL_ERRORS = "railscope_nic_phy_symbol_errors_total" (netdev)
         "Symbol errors that forward error correction did not mend.";
     Exporter Full Counter NIC_PHY_CORRECTED_BITS = "railscope_nic_phy_corrected_bits_total" (netdev)
