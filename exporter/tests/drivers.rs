@@ -194,6 +194,7 @@ fn the_third_generation_of_irdma_has_names_of_several_words() {
             "receiver_not_ready_total  3",
             "transport_events_total RTO 4",
             "icrc_errors_total  5",
+            "operation_bytes_total ip4InOctets 6",
         ],
     );
 }

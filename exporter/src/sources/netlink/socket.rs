@@ -79,7 +79,7 @@ impl Socket {
     ///
     /// # Errors
     /// What the kernel answered in place of a message or `take` said of one; [`Miss::Unparsed`] where a
-    /// message is cut short; [`Miss::Failed`] after [`PATIENCE`].
+    /// message is cut short; [`Miss::Failed`] after two seconds.
     pub fn ask(
         &mut self,
         request: Request,

@@ -62,7 +62,7 @@ catalogue! {
     Exporter Full Counter RDMA_DEVICE_EVENTS = "railscope_rdma_device_events_total" (device, event)
         "Counters of the whole device, under the names of its driver: EFA's commands, MANA's congestion, and what mlx5 counts for itself in switchdev mode, where its ports count for others.";
     Exporter Full Counter RDMA_OPERATION_BYTES = "railscope_rdma_operation_bytes_total" ["bytes"] (device, port, operation)
-        "Payload bytes by operation, under the names of the driver (EFA).";
+        "Bytes by operation, under the names of the driver: EFA's payload by verb, irdma's IP packets (it has no counter of the port's bytes).";
     Exporter Full Counter RDMA_RETRANSMITS = "railscope_rdma_retransmits_total" (device, port)
         "Retransmissions after an acknowledge timeout, on every driver: mlx5 local_ack_timeout_err, bnxt_re to_retransmits, rxe completer_retry_err (rounds), EFA retrans_pkts, irdma RetransSegs (packets), MANA requester_timeout. Compare within one driver.";
     Exporter Full Counter RDMA_SEQUENCE_ERRORS = "railscope_rdma_sequence_errors_total" (device, port)
