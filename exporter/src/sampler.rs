@@ -136,6 +136,7 @@ pub const SAMPLERS: &[Build] = &[
     samplers::rdma::build,
     samplers::scheduler::build,
     samplers::storage::build,
+    samplers::vf::build,
     samplers::workload::build,
 ];
 

@@ -98,7 +98,8 @@ fn push_platform(platform: &Platform, reading: &mut NodeReading) {
 /// ones, as it sees no others.
 fn push_nic(nic: &Nic, reading: &mut NodeReading) {
     let device = nic.device.as_deref().unwrap_or_default();
-    let at = Labels::new([device, &nic.address.to_string()]);
+    let address = nic.address.map(|address| address.to_string());
+    let at = Labels::new([device, &address.unwrap_or_default()]);
     let push = |reading: &mut NodeReading, role: &str, pf: &str, default: bool| {
         let labels = at.with(role).with(pf);
         if default {
@@ -119,5 +120,6 @@ fn push_nic(nic: &Nic, reading: &mut NodeReading) {
         }
         Role::Virtual(Some(physical)) => push(reading, "virtual", &physical.to_string(), false),
         Role::Virtual(None) => push(reading, "virtual", "", true),
+        Role::Part(function) => push(reading, "subfunction", &function.to_string(), false),
     }
 }

@@ -1,4 +1,4 @@
-//! What every sampler of devices shares: when to look for devices again, and why values are missing.
+//! What every sampler of devices shares: when to look for them again, which are the same, why values are missing.
 
 use std::time::{Duration, Instant};
 
@@ -28,6 +28,66 @@ impl Schedule {
     /// Looks again at the next sample.
     pub(super) fn hurry(&mut self) {
         self.0 = None;
+    }
+}
+
+/// Devices being watched: looked for when it is time, and at once after one of them has gone.
+#[derive(Debug)]
+pub(super) struct Fleet<D> {
+    schedule: Schedule,
+    devices: Vec<D>,
+    absent: Option<Miss>,
+}
+
+impl<D> Default for Fleet<D> {
+    fn default() -> Self {
+        Self {
+            schedule: Schedule::default(),
+            devices: Vec::new(),
+            absent: None,
+        }
+    }
+}
+
+impl<D> Fleet<D> {
+    /// Looks for devices if it is time: `find` gets those that are known and gives all that are there,
+    /// of which none is [`Miss::Absent`]. Returns why there are none.
+    pub(super) fn look(
+        &mut self,
+        find: impl FnOnce(&mut Known<D>) -> Result<Vec<D>, Miss>,
+    ) -> Option<Miss> {
+        if self.schedule.is_due() {
+            let mut known = Known(std::mem::take(&mut self.devices));
+            let found = find(&mut known);
+            self.absent = found.as_ref().err().copied();
+            self.devices = found.unwrap_or_default();
+            if self.absent.is_none() && self.devices.is_empty() {
+                self.absent = Some(Miss::Absent);
+            }
+        }
+        self.absent
+    }
+
+    /// Samples every device; of one that is gone `sample` says false.
+    pub(super) fn sample(&mut self, sample: impl FnMut(&mut D) -> bool) {
+        let before = self.devices.len();
+        self.devices.retain_mut(sample);
+        if self.devices.len() < before {
+            self.schedule.hurry();
+        }
+    }
+}
+
+/// Devices that were known before a look for them.
+#[derive(Debug)]
+pub(super) struct Known<D>(Vec<D>);
+
+impl<D> Known<D> {
+    /// The one that is still the same, with its open files and with what its driver asked not to be asked
+    /// again.
+    pub(super) fn take(&mut self, is_same: impl Fn(&D) -> bool) -> Option<D> {
+        let place = self.0.iter().position(is_same)?;
+        Some(self.0.swap_remove(place))
     }
 }
 

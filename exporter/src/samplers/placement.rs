@@ -110,8 +110,8 @@ struct Nic {
     name: String,
     end: End,
     address: PciAddress,
-    /// What ranks below its equals: a virtual function below the physical one, a port that is not
-    /// InfiniBand below one that is, as that is then the compute fabric and the other is storage.
+    /// What ranks below its equals: a virtual function or a subfunction below the physical one, a port
+    /// that is not InfiniBand below one that is, as that is then the compute fabric and the other is storage.
     /// Neither changes with the health of a link; a port's rate does.
     rank: (bool, bool),
 }
@@ -140,7 +140,10 @@ impl Parts {
             nics.push(Nic {
                 end: End::new(function, buffer),
                 address: function.address,
-                rank: (function.is_virtual(), !infiniband),
+                rank: (
+                    function.is_virtual() || device.is_subfunction(),
+                    !infiniband,
+                ),
                 name: device.name,
             });
         }

@@ -12,8 +12,10 @@ use super::sysfs::{Buffer, Dir, Miss};
 const NETWORK_CLASS: &str = "0x02";
 
 /// Vendor and device ids that only virtual functions have, from the kernel's drivers (`mlx4_core`,
-/// `mlx5_core`, `bnxt_en`, `iavf`, `mana`). A guest sees no link to the physical function, so this is
-/// all that tells it.
+/// `mlx5_core`, `bnxt_en`, `iavf`, `mana`, `hns3`). A guest sees no link to the physical function, so this
+/// is all that tells it: that a guest runs there does not, since a physical function can be passed through,
+/// nor that it has no SR-IOV capability, which a hypervisor may hide. ConnectX-6 Dx and later, on either
+/// link layer, and BlueField-2 and later share 0x101e.
 const VIRTUAL_IDS: &[(&str, &[&str])] = &[
     (
         "0x15b3",
@@ -24,10 +26,15 @@ const VIRTUAL_IDS: &[(&str, &[&str])] = &[
     ),
     (
         "0x14e4",
-        &["0x16dc", "0x1806", "0x1807", "0x1808", "0x1809", "0x1819"],
+        &[
+            "0x1606", "0x1607", "0x1608", "0x1609", "0x16bd", "0x16c1", "0x16c2", "0x16c3",
+            "0x16c4", "0x16c5", "0x16cb", "0x16d3", "0x16dc", "0x16e1", "0x16e5", "0x16e6",
+            "0x1806", "0x1807", "0x1808", "0x1809", "0x1819", "0x181b", "0xd800",
+        ],
     ),
-    ("0x8086", &["0x1889"]),
+    ("0x8086", &["0x154c", "0x1571", "0x1889", "0x37cd"]),
     ("0x1414", &["0x00ba"]),
+    ("0x19e5", &["0xa22e", "0xa22f"]),
 ];
 
 /// Which end of SR-IOV a function is.
@@ -42,29 +49,43 @@ pub enum Role {
     },
     /// It is a virtual function, of this one where the machine sees it.
     Virtual(Option<PciAddress>),
+    /// It is a part of this function that has a device but no PCI address of its own.
+    Part(PciAddress),
 }
 
-/// A network function that takes part in SR-IOV.
+/// A network function that takes part in SR-IOV, or a part of one.
 #[derive(Debug, Clone)]
 pub struct Nic {
-    /// Its address.
-    pub address: PciAddress,
-    /// The RDMA device on it, if any.
+    /// Its address, where it has one of its own.
+    pub address: Option<PciAddress>,
+    /// The RDMA device on it, if any; the first by name.
     pub device: Option<String>,
     /// Its role.
     pub role: Role,
 }
 
-/// Every network function that takes part, by address.
+/// Every network function that takes part, by address, and behind them the parts of functions.
 ///
 /// # Errors
 /// The list of PCI devices cannot be read.
 pub fn nics(sysfs: &Dir, buffer: &mut Buffer) -> Result<Vec<Nic>, Miss> {
-    let rdma = rdma::devices(sysfs).unwrap_or_default();
-    let mut names: BTreeMap<PciAddress, String> = rdma
-        .into_iter()
-        .filter_map(|device| Some((device.function?.address, device.name)))
-        .collect();
+    let mut names: BTreeMap<PciAddress, String> = BTreeMap::new();
+    let mut parts = Vec::new();
+    for device in rdma::devices(sysfs).unwrap_or_default() {
+        let is_part = device.is_subfunction();
+        let Some(function) = device.function else {
+            continue;
+        };
+        if is_part {
+            parts.push(Nic {
+                address: None,
+                device: Some(device.name),
+                role: Role::Part(function.address),
+            });
+        } else {
+            names.entry(function.address).or_insert(device.name);
+        }
+    }
     let devices = sysfs.dir("bus/pci/devices")?;
     let mut nics = Vec::new();
     for name in devices.names()? {
@@ -80,13 +101,14 @@ pub fn nics(sysfs: &Dir, buffer: &mut Buffer) -> Result<Vec<Nic>, Miss> {
         };
         if let Some(role) = role(&dir, buffer) {
             nics.push(Nic {
-                address: function.address,
+                address: Some(function.address),
                 device: names.remove(&function.address),
                 role,
             });
         }
     }
     nics.sort_by_key(|nic| nic.address);
+    nics.extend(parts);
     Ok(nics)
 }
 
