@@ -187,6 +187,8 @@ railscope_gpu_memory_size_bytes{gpu="3"} 85520809984.0
 railscope_gpu_memory_reserved_bytes{gpu="3"} 502267904.0
 railscope_gpu_clock_hertz{gpu="3",clock="sm"} 1980000000.0
 railscope_gpu_clock_hertz{gpu="3",clock="memory"} 2619000000.0
+railscope_gpu_lowest_clock_hertz{gpu="3",clock="sm",window="15s"} 1980000000.0
+railscope_gpu_peak_power_watts{gpu="3",window="60s"} 629.45
 railscope_gpu_clock_hertz{gpu="3",clock="graphics"} 1980000000.0
 railscope_gpu_clock_hertz{gpu="3",clock="video"} 1545000000.0
 railscope_gpu_clock_max_hertz{gpu="3",clock="sm"} 1980000000.0

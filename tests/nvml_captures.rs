@@ -449,6 +449,7 @@ fn a_partitioned_a100() {
             profile: "1g.20gb".into(),
             total_bytes: bytes(value("total")),
             used_bytes: bytes(value("used")),
+            active_permille: 0,
         });
     }
     let instances: Vec<_> = gpu.mig.iter().map(|mig| mig.gpu_instance).collect();

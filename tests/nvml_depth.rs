@@ -23,6 +23,10 @@ const MOST_CALLS: f64 = 160.0;
 const NOT_SUPPORTED: u32 = 3;
 const UNKNOWN: u32 = 999;
 
+/// The last series that a GPU adds to its page: a rate between two samples.
+const PEAK_OF_0: &str =
+    r#"railscope_gpu_nvlink_peak_receive_bytes_per_second{gpu="0",window="60s"}"#;
+
 /// Families that differ from run to run.
 const VOLATILE: [&str; 5] = [
     "railscope_exporter_series",
@@ -68,6 +72,12 @@ fn hopper() -> NodeGpus {
         gpu.gpm_dram_bandwidth_permille = 250;
         gpu.gpm_pcie_transmit_mebibytes_per_second = 1;
         gpu.gpm_nvlink_receive_mebibytes_per_second = 1000;
+        gpu.gpm_counters = index == 1; // the other has an older driver
+        gpu.gpm_sm_elapsed_cycles = 1 << 50;
+        gpu.gpm_sm_active_cycles = 1 << 49;
+        gpu.gpm_tensor_active_cycles = 1 << 48;
+        gpu.gpm_pcie_transmit_bytes = 3 << 40;
+        gpu.gpm_pcie_receive_bytes = 4 << 40;
     }
     node.gpus[0].processes = [(ProcessKind::Compute, 4242), (ProcessKind::Compute, 4243)]
         .map(|(kind, pid)| Process {
@@ -110,6 +120,13 @@ fn grace_blackwell() -> NodeGpus {
         link.symbol_ber_packed = 0x50f;
         link.fec_history[0] = 1 << 40;
         link.fec_history[7] = number;
+        link.prm_link_downs = number;
+        link.prm_physical_recoveries = 3;
+        link.prm_recoveries = number - 1;
+        link.prm_seconds_since_recovery = 3600;
+        link.prm_milliseconds_between_recoveries = 1500;
+        link.prm_transmit_wait = 1 << 33;
+        link.prm_plr = [1, 2, 3, 4, 5, 6, 7].map(|kind| 10 * kind + number);
     }
     node
 }
@@ -134,6 +151,7 @@ fn partitioned() -> NodeGpus {
         profile: profile.into(),
         total_bytes: 20 << 30,
         used_bytes: u64::from(gpu_instance) << 20,
+        active_permille: 0,
     })
     .to_vec();
     node
@@ -156,6 +174,8 @@ fn hopper_board() {
 fn grace_blackwell_rack() {
     let node = Node::start(grace_blackwell());
     node.shows(r#"railscope_gpu_recovery_action{gpu="0"}"#, 1.0);
+    // A rate needs two samples.
+    node.shows(PEAK_OF_0, 0.0);
     check("gpus-grace-blackwell", &node);
 }
 
@@ -167,6 +187,10 @@ fn partitioned_ampere() {
         node.shows(
             &format!("railscope_gpu_mig_enabled{{gpu=\"{gpu}\"}}"),
             enabled,
+        );
+        node.shows(
+            &PEAK_OF_0.replace("gpu=\"0\"", &format!("gpu=\"{gpu}\"")),
+            0.0,
         );
     }
     check("gpus-partitioned-ampere", &node);
@@ -187,6 +211,7 @@ fn every_generation_stays_within_the_budget_and_the_calls_are_counted() {
     ] {
         for gpu in &mut state.gpus {
             gpu.gpm = name != "ampere";
+            gpu.gpm_counters = gpu.gpm;
         }
         let node = Node::start(state);
         let read = |gpu| {

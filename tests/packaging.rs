@@ -95,19 +95,40 @@ fn shipped_configurations_of_the_collector_are_accepted() {
     }
 }
 
+/// Each unit as it stands, and with each of its drop-ins.
+fn units() -> Vec<(PathBuf, Option<PathBuf>)> {
+    let mut units = Vec::new();
+    for name in ["railscope-exporter.service", "railscope-collector.service"] {
+        let unit = packaging("systemd").join(name);
+        let folder = unit.with_extension("service.d");
+        let drop_ins = std::fs::read_dir(&folder).expect("a folder of drop-ins");
+        units.push((unit.clone(), None));
+        units.extend(drop_ins.map(|entry| {
+            let drop_in = entry.expect("a drop-in").path();
+            (unit.clone(), Some(drop_in))
+        }));
+    }
+    units
+}
+
 #[test]
 fn units_run_without_rights_that_they_do_not_need() {
     let Some(analyze) = which("systemd-analyze") else {
         skip!("not installed: systemd-analyze")
     };
-    for unit in [
-        "systemd/railscope-exporter.service",
-        "systemd/railscope-collector.service",
-    ] {
+    for (unit, drop_in) in units() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let copy = folder.path().join(unit.file_name().expect("a name"));
+        std::fs::copy(&unit, &copy).expect("a copy");
+        if let Some(drop_in) = &drop_in {
+            let beside = copy.with_extension("service.d");
+            std::fs::create_dir(&beside).expect("a folder");
+            std::fs::copy(drop_in, beside.join("drop-in.conf")).expect("a copy");
+        }
         let mut command = Command::new(&analyze);
         command
             .args(["security", "--offline=yes", "--no-pager"])
-            .arg(packaging(unit));
+            .arg(&copy);
         let (well, said) = run(&mut command, LIMIT);
         let overall = said
             .lines()
@@ -117,8 +138,9 @@ fn units_run_without_rights_that_they_do_not_need() {
             // Before systemd 250 it cannot judge a file.
             skip!("systemd-analyze security --offline=yes: {well}: {said}");
         };
-        println!("{unit}: {level}");
-        assert!(level <= LARGEST_EXPOSURE, "{unit}: {said}");
+        let name = drop_in.as_ref().unwrap_or(&unit).display();
+        println!("{name}: {level}");
+        assert!(level <= LARGEST_EXPOSURE, "{name}: {said}");
     }
 }
 
@@ -150,4 +172,36 @@ fn pods_are_not_root_and_write_nothing() {
             "packaging/{file}: not the image of this version"
         );
     }
+}
+
+#[test]
+fn the_overlay_with_pods_patches_what_is_there_and_gives_no_capability() {
+    let (base, patch) = (
+        read("kubernetes/exporter.yaml"),
+        read("kubernetes/with-pods/exporter.yaml"),
+    );
+    for shared in [
+        "kind: DaemonSet",
+        "  name: railscope-exporter",
+        "  namespace: railscope",
+        "        - name: exporter",
+    ] {
+        assert!(
+            base.contains(shared) && patch.contains(shared),
+            "{shared}: not in both"
+        );
+    }
+    assert!(!patch.contains("capabilities"), "the base drops them all");
+    let folder = patch
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("mountPath: "))
+        .expect("a mount");
+    assert!(
+        help("exporter").contains(&format!("{folder}/kubelet.sock")),
+        "the exporter looks for the socket elsewhere than in {folder}"
+    );
+    assert!(
+        patch.contains("readOnly: true") && patch.contains(&format!("path: {folder}\n")),
+        "{patch}"
+    );
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
-use railscope_exporter::{Machine, NetworkAccess, NvmlAccess, WorkloadAccess};
+use railscope_exporter::{Machine, MigDevices, NetworkAccess, NvmlAccess, WorkloadAccess};
 
 /// Name of the NVML worker's subcommand, which is in no help text.
 pub(crate) const WORKER_SUBCOMMAND: &str = "nvml-worker";
@@ -118,6 +118,7 @@ impl MachineArgs {
                 kubelet_socket: self.kubelet_socket,
                 job_mapping: self.job_mapping,
             },
+            mig_devices: MigDevices::default(),
         })
     }
 }

@@ -34,6 +34,7 @@
 
 pub mod check;
 pub mod extremes;
+pub mod mig_devices;
 pub mod page;
 pub mod runtime;
 pub mod sampler;
@@ -41,6 +42,7 @@ pub mod samplers;
 pub mod server;
 pub mod sources;
 
+pub use mig_devices::MigDevices;
 pub use runtime::{Config, Exporter, Limits};
 pub use sampler::{Machine, NvmlAccess, WorkloadAccess};
 pub use server::{WebSecurity, serve, serve_secured};

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use railscope_model::reading::{NodeReading, Status};
 
+use crate::mig_devices::MigDevices;
 use crate::samplers;
 use crate::sources::ethtool::NetworkAccess;
 
@@ -28,6 +29,8 @@ pub struct Machine {
     pub rootfs: PathBuf,
     /// Where to ask whose work runs on the devices.
     pub workloads: WorkloadAccess,
+    /// What NVML says of MIG devices, for samplers that ask others than NVML.
+    pub mig_devices: MigDevices,
 }
 
 impl Machine {
@@ -43,6 +46,7 @@ impl Machine {
             jitter_probe: false,
             rootfs: root.to_owned(),
             workloads: WorkloadAccess::below(root),
+            mig_devices: MigDevices::default(),
         }
     }
 }
@@ -132,6 +136,7 @@ pub const SAMPLERS: &[Build] = &[
     samplers::rdma::build,
     samplers::scheduler::build,
     samplers::storage::build,
+    samplers::vf::build,
     samplers::workload::build,
 ];
 

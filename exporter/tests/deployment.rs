@@ -149,6 +149,119 @@ fn a_guest_shows_its_virtual_function_by_default() {
     assert_eq!(lines(&reading), expected);
 }
 
+/// A function of this vendor, device and class on a root bus, with an RDMA device of this name below it.
+fn function(root: &Path, address: &str, ids: [&str; 3], device: &str, part: &str) {
+    let path = root.join("sys/devices/pci0000:00").join(address);
+    let rdma = path.join(part).join("infiniband").join(device);
+    fs::create_dir_all(&rdma).expect("mkdir");
+    for (file, text) in ["vendor", "device", "class"].into_iter().zip(ids) {
+        fs::write(path.join(file), text).expect("write");
+    }
+    symlink("../..", rdma.join("device")).expect("link");
+    for (folder, name) in [("bus/pci/devices", address), ("class/infiniband", device)] {
+        let folder = root.join("sys").join(folder);
+        fs::create_dir_all(&folder).expect("mkdir");
+        let inner = match name == address {
+            true => String::new(),
+            false => format!("/{part}/infiniband/{device}").replace("//", "/"),
+        };
+        let up = "../".repeat(if name == address { 3 } else { 2 });
+        let target = format!("{up}devices/pci0000:00/{address}{inner}");
+        let link = folder.join(name);
+        if !link.exists() {
+            symlink(target, link).expect("link");
+        }
+    }
+}
+
+#[test]
+fn a_guest_tells_a_virtual_function_by_its_id_and_by_nothing_else() {
+    let connectx6_ib = ["0x15b3", "0x101c", "0x020700"];
+    let connectx7_roce = ["0x15b3", "0x101e", "0x020000"];
+    for (ids, is_virtual) in [
+        (connectx6_ib, true),
+        (connectx7_roce, true),
+        (["0x14e4", "0x181b", "0x020000"], true),
+        (["0x8086", "0x1889", "0x020000"], true),
+        (["0x1414", "0x00ba", "0x020000"], true),
+        // Physical functions that were passed through, and a vendor whose ids say nothing.
+        (["0x15b3", "0x1021", "0x020700"], false),
+        (["0x15b3", "0x101d", "0x020000"], false),
+        (["0x1d0f", "0xefa1", "0x020000"], false),
+    ] {
+        let temp = tempfile::tempdir().expect("a temporary directory");
+        fs::create_dir_all(temp.path().join("proc")).expect("mkdir");
+        let cpu = "processor : 0\nflags : fpu hypervisor\n";
+        fs::write(temp.path().join("proc/cpuinfo"), cpu).expect("write");
+        function(temp.path(), "0000:00:05.0", ids, "mlx5_0", "");
+        let expected: &[&str] = if is_virtual {
+            &["sriov_info mlx5_0,0000:00:05.0,virtual, 1"]
+        } else {
+            &[]
+        };
+        assert_eq!(lines(&sample(temp.path())), expected, "{ids:?}");
+    }
+}
+
+#[test]
+fn a_subfunction_has_a_device_but_not_the_function_that_it_is_part_of() {
+    let temp = tempfile::tempdir().expect("a temporary directory");
+    let (address, connectx7) = ("0000:00:05.0", ["0x15b3", "0x1021", "0x020000"]);
+    // By name the subfunctions come first.
+    function(temp.path(), address, connectx7, "mlx5_9", "");
+    for number in [4, 5] {
+        let part = format!("mlx5_core.sf.{number}");
+        function(
+            temp.path(),
+            address,
+            connectx7,
+            &format!("mlx5_{number}"),
+            &part,
+        );
+    }
+    let physical = temp.path().join("sys/devices/pci0000:00").join(address);
+    for (file, text) in [("sriov_totalvfs", "8"), ("sriov_numvfs", "0")] {
+        fs::write(physical.join(file), text).expect("write");
+    }
+    let expected = [
+        "full max_virtual_functions mlx5_9,0000:00:05.0 8",
+        "full sriov_info mlx5_4,,subfunction,0000:00:05.0 1",
+        "full sriov_info mlx5_5,,subfunction,0000:00:05.0 1",
+        "full sriov_info mlx5_9,0000:00:05.0,physical, 1",
+        "full virtual_functions mlx5_9,0000:00:05.0 0",
+    ];
+    assert_eq!(lines(&sample(temp.path())), expected);
+    let mut reading = NodeReading::default();
+    let presence = sampler("pcie", &machine(temp.path())).sample(&mut reading);
+    assert_eq!(presence.expect("a sample"), Presence::Present);
+    let mut samples = reading.samples().iter();
+    let path = samples.find(|sample| sample.metric.name == "railscope_pcie_path_info");
+    let labels: Vec<&str> = path.expect("a path").labels.values().collect();
+    assert_eq!(labels[..3], ["0000:00:05.0", "nic", "mlx5_9"]);
+}
+
+#[test]
+fn a_virtual_function_on_its_host_has_a_device_and_names_its_physical_function() {
+    for class in ["0x020000", "0x020700"] {
+        let temp = tempfile::tempdir().expect("a temporary directory");
+        let (pf, vf) = ("0000:00:05.0", "0000:00:05.1");
+        function(temp.path(), pf, ["0x15b3", "0x101b", class], "mlx5_0", "");
+        function(temp.path(), vf, ["0x15b3", "0x101c", class], "mlx5_1", "");
+        let bus = temp.path().join("sys/devices/pci0000:00");
+        symlink(format!("../{pf}"), bus.join(vf).join("physfn")).expect("link");
+        for (file, text) in [("sriov_totalvfs", "8"), ("sriov_numvfs", "1")] {
+            fs::write(bus.join(pf).join(file), text).expect("write");
+        }
+        let expected = [
+            "full max_virtual_functions mlx5_0,0000:00:05.0 8",
+            "full sriov_info mlx5_1,0000:00:05.1,virtual,0000:00:05.0 1",
+            "sriov_info mlx5_0,0000:00:05.0,physical, 1",
+            "virtual_functions mlx5_0,0000:00:05.0 1",
+        ];
+        assert_eq!(lines(&sample(temp.path())), expected, "{class}");
+    }
+}
+
 #[test]
 fn this_very_machine_has_a_deployment_model() {
     let reading = sample(Path::new("/"));

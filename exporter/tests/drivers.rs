@@ -167,9 +167,98 @@ fn irdma_marks_and_notifies() {
         &[
             ("hw_counters/cnpHandled", "4"),
             ("hw_counters/RxECNMrkd", "6"),
-            ("hw_counters/Nak Sequence Error", "1"),
+            ("hw_counters/Tx atomics", "1"),
         ],
         &["cnp_total rp handled 4", "ecn_marked_packets_total  6"],
+    );
+}
+
+#[test]
+fn the_third_generation_of_irdma_has_names_of_several_words() {
+    check(
+        Some("idpf"),
+        &[
+            ("hw_counters/RetransSegs", "1"),
+            ("hw_counters/Nak Sequence Error", "2"),
+            ("hw_counters/RNR received", "3"),
+            ("hw_counters/RTO", "4"),
+            ("hw_counters/CRC errors", "5"),
+            ("hw_counters/ip4InOctets", "6"),
+        ],
+        &[
+            "transport_events_total RetransSegs 1",
+            "retransmits_total  1",
+            "transport_events_total Nak Sequence Error 2",
+            "sequence_errors_total  2",
+            "transport_events_total RNR received 3",
+            "receiver_not_ready_total  3",
+            "transport_events_total RTO 4",
+            "icrc_errors_total  5",
+            "operation_bytes_total ip4InOctets 6",
+        ],
+    );
+}
+
+#[test]
+fn mana_has_rates_and_levels_beside_counters() {
+    check(
+        Some("mana"),
+        &[
+            ("hw_counters/tx_bytes", "1000"),
+            ("hw_counters/requester_timeout", "3"),
+            ("hw_counters/requester_retries_exceeded", "1"),
+            ("hw_counters/received_cnps", "9"),
+            ("hw_counters/current_rate", "100"),
+            ("hw_counters/num_qps_congested", "4"),
+            ("../../hw_counters/sent_cnps", "7"),
+        ],
+        &[
+            "port_transmit_bytes_total  1000",
+            "transport_events_total requester_timeout 3",
+            "retransmits_total  3",
+            "transport_events_total requester_retries_exceeded 1",
+            "retries_exceeded_total  1",
+            "cnp_total rp handled 9",
+            "device_events_total  7",
+        ],
+    );
+}
+
+#[test]
+fn broadcoms_own_driver_speaks_like_mlx5_and_the_kernels_does_not() {
+    check(
+        Some("bnxt_en"),
+        &[
+            ("hw_counters/out_of_buffer", "1"),
+            ("hw_counters/rp_cnp_handled", "2"),
+            ("hw_counters/np_cnp_pkts", "3"),
+            ("hw_counters/res_cmp_err", "4"),
+            ("hw_counters/vport_out_of_buffer", "5"),
+        ],
+        &[
+            "transport_events_total out_of_buffer 1",
+            "no_buffer_total  1",
+            "cnp_total rp handled 2",
+            "cnp_total np sent 3",
+            "transport_events_total res_cmp_err 4",
+        ],
+    );
+}
+
+#[test]
+fn in_switchdev_mode_a_port_counts_for_the_function_behind_it_and_the_device_for_itself() {
+    check(
+        Some("mlx5_core"),
+        &[
+            ("hw_counters/vport_out_of_sequence", "1"),
+            ("hw_counters/vport_local_ack_timeout_err", "2"),
+            ("../../hw_counters/out_of_sequence", "3"),
+        ],
+        &[
+            "vport_events_total out_of_sequence 1",
+            "vport_events_total local_ack_timeout_err 2",
+            "device_events_total  3",
+        ],
     );
 }
 

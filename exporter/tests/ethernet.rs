@@ -59,7 +59,8 @@ fn lines(reading: &NodeReading) -> BTreeSet<String> {
         let labels: Vec<&str> = sample.labels.values().skip(1).collect();
         let common = ["info", "carrier", "carrier_changes_total"];
         let line = format!("{name} {} {}", labels.join(" "), sample.value.as_f64());
-        (!common.contains(&name)).then_some(line)
+        // A second sample brings the first rates.
+        (!common.contains(&name) && !name.starts_with("peak_")).then_some(line)
     });
     samples.collect()
 }
@@ -85,6 +86,8 @@ fn mlx5_counts_microseconds_percents_and_seconds_called_events() {
          rx_err_lane_2_phy 9
          rx_prio3_marked 5
          rx3_cache_full 8
+         rx_oversize_pkts_phy 6
+         tx_errors_phy 2
          rx_prio3_pause_durations 8",
         &[
             "pause_seconds_total receive 3",
@@ -97,6 +100,8 @@ fn mlx5_counts_microseconds_percents_and_seconds_called_events() {
             "pcie_stalled_seconds_total write 12",
             "phy_lane_errors_total 2 9",
             "ecn_marked_packets_total 3 5",
+            "phy_frame_errors_total receive oversize 6",
+            "phy_frame_errors_total transmit oversize 2",
         ],
     );
 }
@@ -217,6 +222,13 @@ fn pfc_frames_come_from_data_centre_bridging_where_the_driver_counts_none() {
         row("23", "0")
     );
     write(temp.path(), "network/eth0/pfc", &text);
+    let text = format!(
+        "willing off ets-cap 8 cbs off\ntc-bw {}\ntc-tsa {}\nprio-tc {}\n",
+        row("60", "0"),
+        row("ets", "strict"),
+        row("3", "0")
+    );
+    write(temp.path(), "network/eth0/ets", &text);
     let found = lines(&sample(sampler("ethernet", &machine(temp.path())).as_mut()));
     let frames: Vec<_> = found
         .iter()
@@ -230,6 +242,13 @@ fn pfc_frames_come_from_data_centre_bridging_where_the_driver_counts_none() {
         ]
     );
     assert!(found.contains("pfc_enabled 3 1") && found.contains("pfc_enabled 4 0"));
+    assert!(found.contains("priority_traffic_class 3 3"));
+    assert!(found.contains("priority_traffic_class 4 0"));
+    let shares: Vec<_> = found
+        .iter()
+        .filter(|line| line.contains("bandwidth"))
+        .collect();
+    assert_eq!(shares, ["traffic_class_bandwidth_ratio 3 0.6"]);
 }
 
 #[test]
@@ -239,6 +258,7 @@ fn an_interface_that_vanishes_leaves_no_series() {
     let mut ethernet = sampler("ethernet", &machine(temp.path()));
     let of = |reading: &NodeReading, name: &str| {
         let samples = reading.samples().iter();
+        let samples = samples.filter(|sample| !sample.metric.name.contains("_peak_"));
         samples
             .filter(|sample| sample.labels.values().any(|value| value == name))
             .count()

@@ -1,4 +1,4 @@
-//! The kernel's own answers: ethtool and netlink on real interfaces, beside what `ethtool` prints.
+//! The kernel's own answers: ethtool and netlink on real interfaces, beside what `ethtool` and `ip` print.
 #![allow(clippy::expect_used, clippy::panic, reason = "tests")]
 
 #[path = "common/namespace.rs"]
@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use namespace::Namespace;
-use railscope_exporter::sources::ethtool::{Kernel, Nic, NicSource};
+use railscope_exporter::sources::ethtool::{Kernel, Nic, NicSource, Recorded, VirtualFunction};
 use railscope_exporter::sources::sysfs::Miss;
 
 fn nic(name: &str, index: &str) -> Nic {
@@ -77,6 +77,10 @@ fn what_a_driver_lacks_is_unsupported_and_what_is_not_there_is_absent() {
         assert_eq!(kernel.pause(&left), Err(Miss::Unsupported));
         assert_eq!(kernel.fec(&left), Err(Miss::Unsupported));
         assert_eq!(kernel.bridging(&left), Err(Miss::Unsupported));
+        // Its driver has no virtual functions to tell of, which is an answer.
+        assert_eq!(kernel.virtual_functions(&left), Ok(vec![]));
+        let elsewhere = kernel.virtual_functions(&nic("nothing", "1"));
+        assert_eq!(elsewhere, Err(Miss::Absent));
         // Down, as its peer is, and the driver names no reason.
         assert_eq!(kernel.down_reason(&left), Ok(None));
         assert_eq!(kernel.names(&nic("lo", "1")), Err(Miss::Unsupported));
@@ -133,6 +137,51 @@ fn the_interfaces_of_this_machine_count_what_ethtool_prints() {
     }
     if compared == 0 {
         eprintln!("SKIPPED: {test}: no interface with counters");
+    }
+}
+
+/// Settings only: counters move between two questions.
+fn settings(functions: Vec<VirtualFunction>) -> Vec<VirtualFunction> {
+    let without = |function| VirtualFunction {
+        counts: Vec::new(),
+        ..function
+    };
+    functions.into_iter().map(without).collect()
+}
+
+#[test]
+fn the_virtual_functions_of_this_machine_are_those_that_ip_prints() {
+    let mut compared = 0;
+    for entry in fs::read_dir("/sys/class/net").into_iter().flatten() {
+        let entry = entry.expect("an interface");
+        if !entry.path().join("device/virtfn0").exists() {
+            continue;
+        }
+        let name = entry.file_name().into_string().expect("a name");
+        let index = fs::read_to_string(entry.path().join("ifindex")).expect("an index");
+        let this = nic(&name, &index);
+        let arguments = ["-s", "-d", "-j", "link", "show", "dev", &name];
+        let run = Command::new("ip").args(arguments).output().expect("ip");
+        let temp = tempfile::tempdir().expect("a temporary directory");
+        fs::create_dir(temp.path().join(&name)).expect("mkdir");
+        fs::write(temp.path().join(&name).join("link"), run.stdout).expect("write");
+        let printed = Recorded::new(temp.path()).virtual_functions(&this);
+        let told = Kernel::default().virtual_functions(&this);
+        println!("{name}: {told:?}");
+        let (printed, told) = (printed.expect("what ip prints"), told.expect("an answer"));
+        assert!(!told.is_empty(), "{name}");
+        for (one, other) in told.iter().zip(&printed) {
+            let names = |function: &VirtualFunction| {
+                let counts = function.counts.iter();
+                counts.map(|(name, _)| *name).collect::<Vec<_>>()
+            };
+            assert_eq!(names(one), names(other), "{name}");
+        }
+        assert_eq!(settings(told), settings(printed), "{name}");
+        compared += 1;
+    }
+    if compared == 0 {
+        eprintln!("SKIPPED: no interface of this machine has virtual functions");
     }
 }
 

@@ -13,7 +13,8 @@ use common::{copy, machine, our_root, sampler};
 use kubelet::{Answer, Kubelet, container, pod};
 use railscope_exporter::sampler::{Machine, Presence};
 use railscope_exporter::sources::podresources::TIMEOUT;
-use railscope_model::reading::{NodeReading, Status};
+use railscope_model::metric::MIG;
+use railscope_model::reading::{Labels, NodeReading, Status};
 
 /// Our HGX machine with its driver's list of GPUs; GPU 3's driver has not started it yet.
 fn hgx() -> (tempfile::TempDir, Machine) {
@@ -131,6 +132,45 @@ fn every_way_to_name_a_device_leads_to_it() {
         );
         let said = ["workload|example.com/device|unsupported"];
         assert_eq!(statuses(&reading), said[..usize::from(unknown)]);
+    }
+}
+
+#[test]
+fn a_mig_device_that_nvml_lists_has_its_gpu_and_the_nic_beside_it() {
+    let (_temp, machine) = hgx();
+    let mut of_gpus = NodeReading::default();
+    for (gpu, uuid) in [
+        ("5", "MIG-5a5a0000-0000-4000-8000-000000000001"),
+        ("2", "MIG-GPU-00000002-aaaa-bbbb-cccc-000000000000/1/0"),
+        ("64", "MIG-64"),
+    ] {
+        of_gpus.push(&MIG, &Labels::new([gpu, "1", "0", uuid, "3g.40gb"]), true);
+    }
+    machine.mig_devices.learn([&of_gpus]);
+    // gpu|mig|device|pci|claim|namespace|workload|container|job
+    for (ids, expected) in [
+        (
+            vec!["MIG-5a5a0000-0000-4000-8000-000000000001", "0000:9a:00.0"],
+            "5|MIG-5a5a0000-0000-4000-8000-000000000001|mlx5_4|0000:9a:00.0||n|p|c|",
+        ),
+        (
+            vec!["MIG-5a5a0000-0000-4000-8000-000000000001::3"],
+            "5|MIG-5a5a0000-0000-4000-8000-000000000001||0000:9d:00.0||n|p|c|",
+        ),
+        (
+            vec!["MIG-GPU-00000002-aaaa-bbbb-cccc-000000000000/1/0"],
+            "2|MIG-GPU-00000002-aaaa-bbbb-cccc-000000000000/1/0||0000:3b:00.0||n|p|c|",
+        ),
+        // NVML shows a GPU that sysfs does not.
+        (vec!["MIG-64"], "64|MIG-64||||n|p|c|"),
+        // It was destroyed since.
+        (vec!["MIG-gone"], "|MIG-gone||||n|p|c|"),
+    ] {
+        let held = container("c", &[("nvidia.com/mig-3g.40gb", &ids)], &[]);
+        let pods = vec![pod("n", "p", vec![held])];
+        let _kubelet = Kubelet::start(&machine, Answer::Pods(pods));
+        let (_, reading) = sample(&machine);
+        assert_eq!(workloads(&reading), [expected], "{ids:?}");
     }
 }
 

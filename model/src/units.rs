@@ -11,6 +11,8 @@ pub const BYTES_PER_PORT_DATA_WORD: u64 = 4;
 pub const HERTZ_PER_MEGAHERTZ: u64 = 1_000_000;
 /// NVML prints power in mW and energy in mJ.
 pub const MILLI: f64 = 1e-3;
+/// The kernel log's clock and NIC drivers' pauses count in us.
+pub const MICRO: f64 = 1e-6;
 /// NVML prints clock event durations in ns.
 pub const NANO: f64 = 1e-9;
 /// NVML prints NVLink speed in MB/s (decimal).

@@ -1,4 +1,4 @@
-//! The moving cluster: one synchronous job over all nodes, counters that follow it, faults that hold it back.
+//! The moving cluster: synchronous jobs on its nodes, counters that follow them, faults that hold them back.
 
 use std::time::Duration;
 
@@ -6,24 +6,19 @@ use railscope_model::identity::{GpuIndex, NodeName, Part};
 use railscope_model::units::LinkSpeed;
 
 use crate::conditions::{Conditions, PcieLink, Target, resolve};
+use crate::contention::{Traffic, paces};
 use crate::fault::{Effect, Fault, FaultError, Truth};
-use crate::gpu::{Gpu, Load};
-use crate::job::{Job, Pace, Progress, Workload};
+use crate::gpu::Gpu;
+use crate::job::{Clockwork, Pace};
 use crate::noise::Noise;
-use crate::port::{BYTES_PER_PORT_DATA_WORD, Counter, Port, PortState};
+use crate::port::{Counter, Port, PortState};
+use crate::route::Router;
 use crate::spec::{ClusterSpec, SpecError};
 use crate::wiring::Wiring;
+use crate::workload::JobSpec;
 
-/// Payload of a packet: the 4 KiB path MTU of InfiniBand.
-const PACKET_BYTES: f64 = 4096.0;
-/// Bytes of one RDMA write: NCCL cuts its 4 MiB buffer into 8 slots.
-const WRITE_BYTES: f64 = 524_288.0;
-/// Ticks of `port_xmit_wait` in a second. Hardware has no fixed value; a choice of its order.
-const WAIT_TICKS_PER_SECOND: f64 = 15.625e6;
-/// Share of the collective in which a healthy port has data and no credit (an engineering estimate).
-const HEALTHY_WAIT: f64 = 5e-4;
-/// 4.096 us * 2^20: how long a queue pair waits for an answer at NCCL_IB_TIMEOUT=20.
-const ACK_TIMEOUT_SECONDS: f64 = 4.3;
+mod stretch;
+
 /// How long the job has run before the simulation starts: counters do not begin at zero.
 const HISTORY_SECONDS: f64 = 6.0 * 3600.0;
 
@@ -53,37 +48,58 @@ struct Injected {
 pub struct Cluster {
     spec: ClusterSpec,
     plan: Wiring,
+    built: Wiring,
     noise: Noise,
-    job: Job,
+    jobs: Vec<Job>,
     nodes: Vec<Node>,
     faults: Vec<Injected>,
     conditions: Conditions,
+    healthy: Conditions,
     chip_clock: Vec<f64>,
-    healthy: Pace,
+    lane_bytes: Vec<f64>,
     seconds: f64,
     stretches: u64,
+}
+
+/// A job and where it is.
+#[derive(Debug, Clone)]
+struct Job {
+    spec: JobSpec,
+    clockwork: Clockwork,
+    traffic: Traffic,
+    pace: Pace,
+    healthy: Pace,
     steps: u64,
 }
 
 impl Cluster {
-    /// A healthy cluster in the middle of a job.
+    /// A healthy cluster in the middle of one job over all of its nodes.
     ///
     /// # Errors
     /// The description cannot be wired.
     pub fn new(spec: ClusterSpec, seed: u64) -> Result<Self, SpecError> {
+        let jobs = vec![JobSpec::on_first(spec.nodes)];
+        Self::with_jobs(spec, jobs, seed)
+    }
+
+    /// A healthy cluster in the middle of these jobs. Nodes without one are idle.
+    ///
+    /// # Errors
+    /// The description cannot be wired, or jobs want nodes that are not there or two the same one.
+    pub fn with_jobs(spec: ClusterSpec, jobs: Vec<JobSpec>, seed: u64) -> Result<Self, SpecError> {
         let plan = Wiring::plan(&spec)?;
+        let built = Wiring::built(&spec)?;
+        check_jobs(&spec, &jobs)?;
         let noise = Noise::new(seed);
-        let job = Job::new(Workload::default());
         let gpus: Vec<Gpu> = (0..u64::from(spec.nodes) * u64::from(spec.gpus_per_node))
             .map(|gpu| Gpu::new(noise.part(GPUS).part(gpu)))
             .collect();
         let chip_clock: Vec<f64> = gpus.iter().map(|gpu| gpu.chip_clock).collect();
         let speed = spec.speed.link();
-        let conditions = Conditions::of(&plan, gpus.len(), speed, std::iter::empty());
-        let healthy = conditions.pace(job.workload(), &chip_clock);
+        let conditions = Conditions::of(&built, gpus.len(), std::iter::empty());
         let nodes = plan
             .nics
-            .chunks(usize::from(spec.nics_per_node))
+            .chunks(spec.ports_per_node())
             .zip(gpus.chunks(usize::from(spec.gpus_per_node)))
             .map(|(nics, gpus)| Node {
                 name: nics[0].node_name.clone(),
@@ -92,24 +108,69 @@ impl Cluster {
                 gpus: gpus.to_vec(),
             })
             .collect();
-        let mut cluster = Self {
+        let idle = Pace::new(0.0, []);
+        let jobs = jobs.into_iter().map(|spec| Job {
             spec,
+            clockwork: Clockwork::default(),
+            traffic: Traffic::default(),
+            pace: idle.clone(),
+            healthy: idle.clone(),
+            steps: 0,
+        });
+        let mut cluster = Self {
+            jobs: jobs.collect(),
+            spec,
+            lane_bytes: vec![0.0; built.lanes()],
             plan,
+            built,
             noise,
-            job,
             nodes,
             faults: Vec::new(),
+            healthy: conditions.clone(),
             conditions,
             chip_clock,
-            healthy,
             seconds: 0.0,
             stretches: 0,
-            steps: 0,
         };
+        cluster.reroute();
+        for job in &mut cluster.jobs {
+            job.healthy = job.pace.clone();
+        }
+        cluster.show_links();
         cluster.stretch(HISTORY_SECONDS);
-        cluster.steps = 0;
+        for job in &mut cluster.jobs {
+            job.steps = 0;
+        }
         cluster.add_old_scars();
         Ok(cluster)
+    }
+
+    /// Traffic and pace of every job under these conditions.
+    fn under(&self, conditions: &Conditions) -> Vec<(Traffic, Pace)> {
+        let router = Router::new(&conditions.wiring, self.spec.routing);
+        let seed = self.noise.part(FLOWS).bits(0);
+        let traffic: Vec<Traffic> = self
+            .jobs
+            .iter()
+            .map(|job| Traffic::of(&job.spec, &conditions.wiring, &router, seed))
+            .collect();
+        let jobs: Vec<_> = self
+            .jobs
+            .iter()
+            .map(|job| &job.spec)
+            .zip(&traffic)
+            .collect();
+        let clocks = conditions.node_clocks(&self.chip_clock, self.spec.gpus_per_node.into());
+        let paces = paces(&jobs, &conditions.capacity, &clocks);
+        traffic.into_iter().zip(paces).collect()
+    }
+
+    fn reroute(&mut self) {
+        let now = self.under(&self.conditions);
+        for (job, (traffic, pace)) in self.jobs.iter_mut().zip(now) {
+            job.traffic = traffic;
+            job.pace = pace;
+        }
     }
 
     /// A few ports have seen a cable pulled long ago, as in every real cluster: a count that stands is
@@ -143,15 +204,24 @@ impl Cluster {
         &self.nodes
     }
 
-    /// Steps that the job has finished since the start of the simulation.
-    pub const fn steps(&self) -> u64 {
-        self.steps
+    /// Steps that the first job has finished since the start of the simulation.
+    pub fn steps(&self) -> u64 {
+        self.jobs.first().map_or(0, |job| job.steps)
     }
 
-    /// Length of a step at the pace of now; none if the job stands still.
+    /// Length of a step of the first job at the pace of now; none if it stands still.
     pub fn step_seconds(&self) -> Option<f64> {
-        let pace = self.conditions.pace(self.job.workload(), &self.chip_clock);
-        pace.step_seconds(self.job.workload())
+        self.jobs.first()?.pace.step_seconds()
+    }
+
+    /// Length of a step of each job, in the order in which they were given.
+    pub fn steps_seconds(&self) -> impl Iterator<Item = Option<f64>> {
+        self.jobs.iter().map(|job| job.pace.step_seconds())
+    }
+
+    /// Bytes that have crossed each lane in the last tick, noise apart.
+    pub fn lane_bytes(&self) -> &[f64] {
+        &self.lane_bytes
     }
 
     /// Lets a fault happen when its time comes, and says what will be true then. Each truth is that of
@@ -163,23 +233,27 @@ impl Cluster {
         let speed = self.spec.speed.link();
         let target = resolve(&self.plan, self.spec.gpus_per_node, speed, &fault)?;
         let alone = Conditions::of(
-            &self.plan,
+            &self.built,
             self.chip_clock.len(),
-            speed,
             std::iter::once((&fault.effect, target)),
         );
-        let workload = self.job.workload();
-        let pace = alone.pace(workload, &self.chip_clock);
-        let healthy = self.healthy.step_seconds(workload);
+        let slowdowns = self.under(&alone);
+        let slowdowns = slowdowns.iter().zip(&self.jobs).map(|((_, pace), job)| {
+            let healthy = job.healthy.step_seconds();
+            pace.step_seconds()
+                .zip(healthy)
+                .map(|(step, healthy)| step / healthy)
+        });
+        // Of the job that it hurts most; one that stands still has no factor.
+        let slowdown = slowdowns
+            .into_iter()
+            .try_fold(1.0_f64, |worst, of_job| Some(worst.max(of_job?)));
         let truth = Truth {
             part: fault.part.clone(),
             cause: fault.effect.cause(),
             class: fault.effect.class(),
             severity: fault.effect.severity(speed),
-            slowdown: pace
-                .step_seconds(workload)
-                .zip(healthy)
-                .map(|(step, healthy)| step / healthy),
+            slowdown,
             victims: self.victims(target),
             accomplices: match &fault.effect {
                 Effect::Miscabled { with } => vec![with.clone()],
@@ -194,18 +268,33 @@ impl Cluster {
         Ok(truth)
     }
 
-    /// Who sends to a NIC in the ring: the same rail of the node before.
-    fn sender_to(&self, nic: usize) -> Option<usize> {
-        let nic = self.plan.nics.get(nic)?;
-        let before = nic.node.checked_sub(1).unwrap_or(self.spec.nodes - 1);
-        (before != nic.node).then(|| self.plan.nic_index(before, nic.rail))
+    /// Who sends to a NIC: NICs of the same number of the nodes before it in its job's collectives.
+    fn senders_to(&self, nic: usize) -> Vec<usize> {
+        let (node, slot) = (self.plan.nics[nic].node, self.plan.slot(nic));
+        let mut senders = Vec::new();
+        for job in &self.jobs {
+            let nodes = &job.spec.nodes;
+            let Some(place) = nodes.iter().position(|other| *other == node) else {
+                continue;
+            };
+            let workload = &job.spec.workload;
+            for collective in &workload.collectives {
+                let groups = workload.groups(collective.pattern, nodes.len());
+                let pairs = groups.into_iter().flatten();
+                let into = pairs.filter(|(_, to, _)| *to == place);
+                senders.extend(into.map(|(from, ..)| self.plan.nic_index(nodes[from], slot)));
+            }
+        }
+        senders.sort_unstable();
+        senders.dedup();
+        senders
     }
 
     fn victims(&self, target: Target) -> Vec<Part> {
         let senders = target
             .nics()
             .into_iter()
-            .filter_map(|nic| self.sender_to(nic));
+            .flat_map(|nic| self.senders_to(nic));
         senders
             .map(|sender| self.plan.nics[sender].link_part())
             .collect()
@@ -248,11 +337,11 @@ impl Cluster {
         }
         let active = self.faults.iter().filter(|injected| injected.active);
         self.conditions = Conditions::of(
-            &self.plan,
+            &self.built,
             self.chip_clock.len(),
-            self.spec.speed.link(),
             active.map(|injected| (&injected.fault.effect, injected.target)),
         );
+        self.reroute();
         self.show_links();
         for (fault, target) in changed {
             let replugged = fault.onset_seconds > 0.0
@@ -270,8 +359,8 @@ impl Cluster {
     }
 
     fn port_mut(&mut self, nic: usize) -> &mut Port {
-        let rails = usize::from(self.spec.nics_per_node);
-        &mut self.nodes[nic / rails].ports[nic % rails]
+        let ports = self.spec.ports_per_node();
+        &mut self.nodes[nic / ports].ports[nic % ports]
     }
 
     fn show_links(&mut self) {
@@ -291,100 +380,8 @@ impl Cluster {
             };
             port.speed = speed.unwrap_or(NO_LIGHT);
             port.lid = if speed.is_some() { lid } else { 0xffff };
-            let rails = usize::from(self.spec.nics_per_node);
-            self.nodes[nic / rails].nic_links[nic % rails] = link;
-        }
-    }
-
-    /// Lives through a stretch in which no fault comes or goes.
-    fn stretch(&mut self, seconds: f64) {
-        let pace = self.conditions.pace(self.job.workload(), &self.chip_clock);
-        let progress = self.job.advance(seconds, &pace);
-        self.steps += progress.steps;
-        self.stretches += 1;
-        self.count_traffic(&pace, &progress);
-        self.count_symptoms(&pace, &progress);
-        self.work_gpus(&pace, &progress);
-    }
-
-    fn count_traffic(&mut self, pace: &Pace, progress: &Progress) {
-        for nic in 0..self.plan.nics.len() {
-            if pace.bytes_per_second <= 0.0 {
-                break;
-            }
-            let noise = self.noise.part(PORTS).part(nic as u64);
-            let index = self.stretches * 4;
-            // A thousandth of noise: control traffic, retries of software, unequal chunks.
-            let bytes = |draw: u64| progress.bytes * (1.0 + 1e-3 * noise.normal(index + draw));
-            let (sent, received) = (bytes(0), bytes(1));
-            let wait = HEALTHY_WAIT * (1.0 + 0.2 * noise.normal(index + 2));
-            let ticks = progress.collective_seconds * wait * WAIT_TICKS_PER_SECOND;
-            let port = self.port_mut(nic);
-            let words = |bytes: f64| (bytes / BYTES_PER_PORT_DATA_WORD as f64) as u64;
-            let packets = |bytes: f64| (bytes / PACKET_BYTES) as u64;
-            port.add(Counter::PortXmitData, words(sent));
-            port.add(Counter::PortRcvData, words(received));
-            for counter in [Counter::PortXmitPackets, Counter::UnicastXmitPackets] {
-                port.add(counter, packets(sent));
-            }
-            for counter in [Counter::PortRcvPackets, Counter::UnicastRcvPackets] {
-                port.add(counter, packets(received));
-            }
-            port.add(Counter::RxWriteRequests, (received / WRITE_BYTES) as u64);
-            port.add(Counter::PortXmitWait, ticks as u64);
-        }
-    }
-
-    /// What faults make ports count, at the culprit and at the one that sends to it.
-    fn count_symptoms(&mut self, pace: &Pace, progress: &Progress) {
-        let healthy = self.healthy;
-        let blocked = 1.0 - pace.bytes_per_second / healthy.bytes_per_second;
-        for nic in 0..self.plan.nics.len() {
-            let sender = self.sender_to(nic);
-            let noise = self.noise.part(SYMPTOMS).part(nic as u64);
-            let index = self.stretches * 8;
-            // Rounds up or down at random, so that slow rates do not vanish in short ticks.
-            let count = |rate: f64, draw: u64| {
-                (rate * progress.seconds() + noise.uniform(index + draw)).floor() as u64
-            };
-            if let Some(errors) = self.conditions.errors[nic] {
-                let port = self.port_mut(nic);
-                port.add(Counter::SymbolError, count(errors.symbol_errors, 0));
-                port.add(Counter::PortRcvErrors, count(errors.receive_errors, 1));
-                port.add(Counter::LinkErrorRecovery, count(errors.recoveries, 2));
-                if let Some(sender) = sender {
-                    let lost = count(errors.receive_errors, 1);
-                    self.port_mut(sender).add(Counter::PacketSeqErr, lost);
-                }
-            }
-            let Some(sender) = sender else { continue };
-            if self.conditions.speed[nic].is_none() {
-                let timeouts = count(1.0 / ACK_TIMEOUT_SECONDS, 3);
-                self.port_mut(sender)
-                    .add(Counter::LocalAckTimeoutErr, timeouts);
-            } else if self.conditions.holds_back(nic, pace, &healthy) {
-                // The slow receiver gives no credit while it drains.
-                let ticks = progress.collective_seconds * blocked * WAIT_TICKS_PER_SECOND;
-                self.port_mut(sender)
-                    .add(Counter::PortXmitWait, ticks as u64);
-            }
-        }
-    }
-
-    fn work_gpus(&mut self, pace: &Pace, progress: &Progress) {
-        let clocks: Vec<f64> = self.conditions.clocks(&self.chip_clock).collect();
-        let compute_share = progress.compute_seconds / progress.seconds().max(f64::MIN_POSITIVE);
-        let gpus = self.nodes.iter_mut().flat_map(|node| &mut node.gpus);
-        for (number, (gpu, clock)) in gpus.zip(clocks).enumerate() {
-            let own = self.job.workload().compute_seconds / clock;
-            let load = Load {
-                seconds: progress.seconds(),
-                // The slowest computes all the time; the others wait for it.
-                duty: compute_share * own / pace.compute_seconds,
-                thermal: self.conditions.thermal[number],
-            };
-            let noise = self.noise.part(JITTER).part(number as u64);
-            gpu.advance(load, noise.normal(self.stretches));
+            let ports = self.spec.ports_per_node();
+            self.nodes[nic / ports].nic_links[nic % ports] = link;
         }
     }
 
@@ -401,3 +398,43 @@ const SCARS: u64 = 2;
 const PORTS: u64 = 3;
 const SYMPTOMS: u64 = 4;
 const JITTER: u64 = 5;
+const FLOWS: u64 = 6;
+
+fn check_jobs(spec: &ClusterSpec, jobs: &[JobSpec]) -> Result<(), SpecError> {
+    let mut taken = vec![None; usize::from(spec.nodes)];
+    for job in jobs {
+        for node in &job.nodes {
+            let Some(owner) = taken.get_mut(usize::from(*node)) else {
+                return Err(SpecError::new(
+                    "jobs.nodes",
+                    format!(
+                        "found node {node} in {}, expected less than {}",
+                        job.name, spec.nodes
+                    ),
+                ));
+            };
+            if let Some(other) = owner.replace(&job.name) {
+                return Err(SpecError::new(
+                    "jobs.nodes",
+                    format!(
+                        "found node {node} in {other} and in {}, expected it in one job",
+                        job.name
+                    ),
+                ));
+            }
+        }
+        let stages = usize::from(job.workload.stages);
+        if stages == 0 || job.workload.microbatches == 0 || !job.nodes.len().is_multiple_of(stages)
+        {
+            return Err(SpecError::new(
+                "jobs.workload.stages",
+                format!(
+                    "found {stages} in {}, expected a divisor of its {} nodes, and at least one microbatch",
+                    job.name,
+                    job.nodes.len()
+                ),
+            ));
+        }
+    }
+    Ok(())
+}

@@ -5,9 +5,10 @@ use railscope_model::identity::Part;
 use railscope_model::units::LinkSpeed;
 
 use crate::fault::{Effect, ErrorRates, Fault, FaultError};
-use crate::job::{Pace, Workload};
 use crate::machine::layout::{PcieGeneration, nic_address};
+use crate::route::Lane;
 use crate::wiring::Wiring;
+use crate::workload::Towards;
 
 /// Share of a link's data rate that RDMA moves as payload: 49 of 50 GB/s at 400 Gb/s (headers of 4 KiB
 /// packets; `ib_write_bw` on NDR shows the same).
@@ -70,53 +71,55 @@ pub(crate) struct Conditions {
     pub(crate) errors: Vec<Option<ErrorRates>>,
     /// By GPU: clock that the hardware's heat protection leaves, as a share; none where it does not act.
     pub(crate) thermal: Vec<Option<f64>>,
-    /// By NIC: bytes per second that it can move in each direction.
-    pub(crate) bandwidth: Vec<f64>,
+    /// By lane: bytes per second that it can move.
+    pub(crate) capacity: Vec<f64>,
 }
 
 impl Conditions {
     /// Conditions of a cluster with these faults.
     pub(crate) fn of<'a>(
-        plan: &Wiring,
+        built: &Wiring,
         gpus: usize,
-        healthy: LinkSpeed,
         faults: impl Iterator<Item = (&'a Effect, Target)>,
     ) -> Self {
-        let nics = plan.nics.len();
+        let nics = built.nics.len();
         let mut now = Self {
-            wiring: plan.clone(),
+            wiring: built.clone(),
             pcie: vec![PcieLink::FULL; nics],
-            speed: vec![Some(healthy); nics],
+            speed: (0..nics)
+                .map(|nic| built.cable_of(nic).map(|cable| cable.speed))
+                .collect(),
             errors: vec![None; nics],
             thermal: vec![None; gpus],
-            bandwidth: vec![0.0; nics],
+            capacity: Vec::new(),
         };
         for (effect, target) in faults {
             now.apply(effect, target);
         }
         // Dark cables go last: those that are swapped must still be there.
         for nic in (0..nics).filter(|nic| now.speed[*nic].is_none()) {
-            now.wiring.cut(nic);
+            now.wiring.cables[nic].lit = false;
         }
-        now.bandwidth = (0..nics).map(|nic| now.bandwidth_of(nic)).collect();
+        now.capacity = now.capacities();
         now
     }
 
     fn apply(&mut self, effect: &Effect, target: Target) {
         match (effect, target) {
             (Effect::PcieDegraded { lanes, generation }, Target::Nic(nic)) => {
-                self.pcie[nic] = PcieLink {
+                let link = PcieLink {
                     generation: PcieGeneration::new(*generation).unwrap_or(PcieGeneration::GEN5),
                     lanes: *lanes,
                 };
+                for port in self.wiring.ports_of_adapter(nic) {
+                    self.pcie[port] = link;
+                }
             }
             (Effect::PortDown, Target::Nic(nic)) => self.speed[nic] = None,
             (Effect::PortRateDegraded { rate }, Target::Nic(nic)) => {
                 // A port that is down stays down.
                 self.speed[nic] = self.speed[nic].map(|_| *rate);
-                if let Some(cable) = self.wiring.cable_of(nic) {
-                    self.wiring.cables[cable].speed = *rate;
-                }
+                self.wiring.cables[nic].speed = *rate;
             }
             (
                 Effect::LinkErrors {
@@ -133,28 +136,51 @@ impl Conditions {
         }
     }
 
-    fn bandwidth_of(&self, nic: usize) -> f64 {
-        let Some(speed) = self.speed[nic] else {
-            return 0.0;
-        };
-        let goodput = self.errors[nic].map_or(1.0, ErrorRates::goodput);
-        let path = match self.wiring.on_own_rail(nic) {
-            Some(true) => 1.0,
-            _ => FOREIGN_LEAF_EFFICIENCY,
-        };
-        let PcieLink { generation, lanes } = self.pcie[nic];
-        let wire = speed.bytes_per_second() * WIRE_EFFICIENCY * goodput * path;
-        wire.min(generation.bytes_per_second(lanes) * PCIE_EFFICIENCY)
+    /// Bytes per second of each lane: cables first, then PCIe links.
+    fn capacities(&self) -> Vec<f64> {
+        let mut capacity = vec![0.0; self.wiring.lanes()];
+        for (index, cable) in self.wiring.cables.iter().enumerate().filter(|(_, c)| c.lit) {
+            let wire = cable.speed.bytes_per_second() * WIRE_EFFICIENCY * self.share_left(index);
+            capacity[Lane::up(index).index()] = wire;
+            capacity[Lane::down(index).index()] = wire;
+        }
+        for (nic, PcieLink { generation, lanes }) in self.pcie.iter().enumerate() {
+            let link = generation.bytes_per_second(*lanes) * PCIE_EFFICIENCY;
+            for towards in [Towards::Fabric, Towards::Host] {
+                capacity[self.wiring.pcie_lane(nic, towards).index()] = link;
+            }
+        }
+        capacity
     }
 
-    /// Pace of a job over all nodes, given each GPU's clock without heat as a share of the full clock.
-    pub(crate) fn pace(&self, workload: &Workload, chip_clock: &[f64]) -> Pace {
-        let slowest = |values: &mut dyn Iterator<Item = f64>| values.fold(f64::INFINITY, f64::min);
-        let clock = slowest(&mut self.clocks(chip_clock));
-        Pace {
-            compute_seconds: workload.compute_seconds / clock,
-            bytes_per_second: slowest(&mut self.bandwidth.iter().copied()),
+    /// Share of its bandwidth that a cable still delivers.
+    fn share_left(&self, cable: usize) -> f64 {
+        // The cable of a NIC has the NIC's number.
+        let goodput = self.errors.get(cable).copied().flatten();
+        let goodput = goodput.map_or(1.0, ErrorRates::goodput);
+        let foreign = cable < self.errors.len() && self.wiring.on_own_rail(cable) == Some(false);
+        if foreign {
+            goodput * FOREIGN_LEAF_EFFICIENCY
+        } else {
+            goodput
         }
+    }
+
+    /// Bytes per second that a NIC can move in each direction.
+    pub(crate) fn limit_of(&self, nic: usize) -> f64 {
+        let wire = self.capacity[Lane::up(nic).index()];
+        let slot = self.capacity[self.wiring.pcie_lane(nic, Towards::Host).index()];
+        // The ports of an adapter share its slot.
+        wire.min(slot / self.wiring.ports_of_adapter(nic).len() as f64)
+    }
+
+    /// Clock of the slowest GPU of each node as a share of the full clock.
+    pub(crate) fn node_clocks(&self, chip_clock: &[f64], gpus_per_node: usize) -> Vec<f64> {
+        let clocks: Vec<f64> = self.clocks(chip_clock).collect();
+        clocks
+            .chunks(gpus_per_node)
+            .map(|node| node.iter().copied().fold(f64::INFINITY, f64::min))
+            .collect()
     }
 
     /// Clock of each GPU as a share of the full clock.
@@ -163,13 +189,6 @@ impl Conditions {
             .iter()
             .zip(&self.thermal)
             .map(|(chip, thermal)| chip * thermal.unwrap_or(1.0))
-    }
-
-    /// Whether this NIC is what the collective waits for, rather than one of those that wait.
-    pub(crate) fn holds_back(&self, nic: usize, pace: &Pace, healthy: &Pace) -> bool {
-        // A thousandth is far above rounding and far below what any fault takes away.
-        pace.bytes_per_second < 0.999 * healthy.bytes_per_second
-            && self.bandwidth[nic] <= 1.001 * pace.bytes_per_second
     }
 }
 
@@ -217,7 +236,7 @@ pub(crate) fn resolve(
             .ok_or_else(|| {
                 refuse(format!(
                     "no NIC has this PCIe link; mlx5_0 of each node is at {}",
-                    nic_address(0)
+                    nic_address(0, 0)
                 ))
             }),
         Effect::PortDown | Effect::PortRateDegraded { .. } | Effect::LinkErrors { .. } => {

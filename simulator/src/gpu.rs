@@ -10,6 +10,8 @@ const CLOCK_STEP_MHZ: f64 = 15.0;
 const COMPUTE_WATTS: f64 = 640.0;
 /// Power of a GPU that spins in a collective kernel, W (an engineering estimate).
 const WAIT_WATTS: f64 = 350.0;
+/// Power of a GPU without work, W (an H100 SXM as captured idle draws 70 to 120).
+const IDLE_WATTS: f64 = 75.0;
 /// Coolant, and degrees for each watt: 59 degrees at the 629 W of a captured busy H100.
 const COOLANT_CELSIUS: f64 = 28.0;
 const CELSIUS_PER_WATT: f64 = 0.049;
@@ -46,8 +48,8 @@ pub struct Gpu {
 pub(crate) struct Load {
     /// Length of the stretch.
     pub(crate) seconds: f64,
-    /// Share of it in which this GPU computed and did not wait for others.
-    pub(crate) duty: f64,
+    /// Share of it in which this GPU computed and did not wait for others; none without a job.
+    pub(crate) duty: Option<f64>,
     /// Share of the clock that heat protection leaves, where it acts.
     pub(crate) thermal: Option<f64>,
 }
@@ -84,8 +86,11 @@ impl Gpu {
         // Dynamic power follows the clock; 40 % of the full draw is memory, leakage and fabric.
         let compute = COMPUTE_WATTS * self.chip_watts * (0.4 + 0.6 * clock);
         self.clock_mhz = (FULL_CLOCK_MHZ * clock / CLOCK_STEP_MHZ).round() * CLOCK_STEP_MHZ;
-        self.power_watts =
-            (WAIT_WATTS + (compute - WAIT_WATTS) * load.duty) * (1.0 + 0.004 * jitter);
+        let watts = load.duty.map_or(IDLE_WATTS, |duty| {
+            WAIT_WATTS + (compute - WAIT_WATTS) * duty
+        });
+        self.power_watts = watts * (1.0 + 0.004 * jitter);
+        self.utilization = if load.duty.is_some() { 1.0 } else { 0.0 };
         self.energy_joules += self.power_watts * load.seconds;
         self.hw_thermal = load.thermal.is_some();
         let target = if self.hw_thermal {

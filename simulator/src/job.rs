@@ -1,55 +1,52 @@
-//! The training job: synchronous steps over all nodes, each as long as its slowest GPU and NIC make it.
+//! A running job: synchronous steps over its nodes, each as long as its slowest GPU and cable make it.
 //!
 //! Step time is the maximum over ranks, all ranks share it, and the straggler is the one that waits
 //! least (physics of synchronous data parallelism, as every straggler study finds it).
 
-/// What a healthy step is made of.
+/// What a step is made of under the conditions of the moment: how long each phase takes. The first is
+/// compute, the others are the collectives in order.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Workload {
-    /// Time that a GPU at full clock computes in each step.
-    pub compute_seconds: f64,
-    /// Bytes that each NIC sends, and as many that it receives, in each step, where nothing overlaps
-    /// them: the exposed part of the collective.
-    pub bytes_per_step: f64,
-}
-
-impl Default for Workload {
-    /// 0.45 s of compute and 0.15 s of exposed communication at 49 GB/s: a quarter of the step, as in
-    /// large data-parallel jobs (an engineering choice, so that a fault of one link can be felt).
-    fn default() -> Self {
-        Self {
-            compute_seconds: 0.45,
-            bytes_per_step: 7.35e9,
-        }
-    }
-}
-
-/// What a step is made of under the conditions of the moment.
-#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Pace {
-    /// Time until the slowest GPU has computed.
-    pub compute_seconds: f64,
-    /// Bytes per second at which every NIC moves data in the collective: that of the slowest one.
-    pub bytes_per_second: f64,
+    phases: Vec<f64>,
 }
 
 impl Pace {
+    /// Time until the slowest GPU has computed, and that of each collective; infinite where data stands
+    /// still.
+    pub fn new(compute_seconds: f64, collectives: impl IntoIterator<Item = f64>) -> Self {
+        Self {
+            phases: std::iter::once(compute_seconds)
+                .chain(collectives)
+                .collect(),
+        }
+    }
+
+    /// Time until the slowest GPU has computed.
+    pub fn compute_seconds(&self) -> f64 {
+        self.phases[0]
+    }
+
+    /// Length of each collective.
+    pub fn collectives(&self) -> &[f64] {
+        &self.phases[1..]
+    }
+
     /// Length of a step; none if data stands still.
-    pub fn step_seconds(&self, workload: &Workload) -> Option<f64> {
-        (self.bytes_per_second > 0.0)
-            .then(|| self.compute_seconds + workload.bytes_per_step / self.bytes_per_second)
+    pub fn step_seconds(&self) -> Option<f64> {
+        let step: f64 = self.phases.iter().sum();
+        step.is_finite().then_some(step)
     }
 }
 
 /// What the job did in a stretch of time.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Progress {
     /// Time in which GPUs computed or waited for the slowest GPU.
     pub compute_seconds: f64,
-    /// Time in the collective.
+    /// Time in collectives.
     pub collective_seconds: f64,
-    /// Bytes that each NIC sent, and as many that it received.
-    pub bytes: f64,
+    /// How often each collective was done, in parts too.
+    pub collectives: Vec<f64>,
     /// Steps that were finished.
     pub steps: u64,
 }
@@ -61,75 +58,87 @@ impl Progress {
     }
 }
 
-/// Where in its step the job is: what is still to be done, as a share of the phase.
+/// Where in its step a job is.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Phase {
-    Compute(f64),
-    Collective(f64),
+pub struct Clockwork {
+    phase: usize,
+    /// Share of the phase that is still to be done.
+    left: f64,
 }
 
-/// The job, somewhere in a step.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Job {
-    workload: Workload,
-    phase: Phase,
-}
-
-impl Job {
-    /// A job at the start of a step.
-    pub const fn new(workload: Workload) -> Self {
+impl Default for Clockwork {
+    /// At the start of a step.
+    fn default() -> Self {
         Self {
-            workload,
-            phase: Phase::Compute(1.0),
+            phase: 0,
+            left: 1.0,
         }
     }
+}
 
-    /// What a healthy step is made of.
-    pub const fn workload(&self) -> &Workload {
-        &self.workload
-    }
-
+impl Clockwork {
     /// Goes on for some seconds at a pace. A pace that changes in the middle of a phase changes only
     /// what is left of it.
     pub fn advance(&mut self, seconds: f64, pace: &Pace) -> Progress {
-        let mut progress = Progress::default();
+        let mut progress = Progress {
+            collectives: vec![0.0; pace.phases.len() - 1],
+            ..Progress::default()
+        };
         let mut left = seconds;
         while left > 0.0 {
-            match self.phase {
-                Phase::Compute(share) => {
-                    let spent = left.min(share * pace.compute_seconds);
-                    progress.compute_seconds += spent;
-                    let rest = share - spent / pace.compute_seconds;
-                    // Below a billionth of a phase is rounding, and would loop for ever.
-                    self.phase = if rest > 1e-9 {
-                        Phase::Compute(rest)
-                    } else {
-                        Phase::Collective(1.0)
-                    };
-                    left -= spent;
-                }
-                Phase::Collective(_) if pace.bytes_per_second <= 0.0 => {
-                    progress.collective_seconds += left;
-                    left = 0.0;
-                }
-                Phase::Collective(share) => {
-                    let whole = self.workload.bytes_per_step / pace.bytes_per_second;
-                    let spent = left.min(share * whole);
-                    progress.collective_seconds += spent;
-                    progress.bytes += spent * pace.bytes_per_second;
-                    let rest = share - spent / whole;
-                    if rest > 1e-9 {
-                        self.phase = Phase::Collective(rest);
-                    } else {
-                        self.phase = Phase::Compute(1.0);
-                        progress.steps += 1;
-                    }
-                    left -= spent;
-                }
+            if (self.phase, self.left) == (0, 1.0) {
+                left -= whole_steps(left, pace, &mut progress);
+            }
+            let whole = pace.phases[self.phase];
+            let spent = left.min(self.left * whole);
+            // An infinite phase makes no progress, and one of no length is done at once.
+            let done = if whole > 0.0 {
+                spent / whole
+            } else {
+                self.left
+            };
+            progress.add(self.phase, spent, done);
+            self.left -= done;
+            left -= spent;
+            // Below a billionth of a phase is rounding, and would loop for ever.
+            if self.left <= 1e-9 {
+                self.phase = (self.phase + 1) % pace.phases.len();
+                self.left = 1.0;
+                progress.steps += u64::from(self.phase == 0);
+            } else if left <= 1e-12 {
+                break;
             }
         }
         progress
     }
+}
+
+impl Progress {
+    fn add(&mut self, phase: usize, seconds: f64, done: f64) {
+        match phase.checked_sub(1) {
+            None => self.compute_seconds += seconds,
+            Some(collective) => {
+                self.collective_seconds += seconds;
+                self.collectives[collective] += done;
+            }
+        }
+    }
+}
+
+/// All steps but the last that fit, at once: hours of history cost no more than a step.
+fn whole_steps(seconds: f64, pace: &Pace, progress: &mut Progress) -> f64 {
+    let Some(step) = pace.step_seconds() else {
+        return 0.0;
+    };
+    let steps = (seconds / step).floor() - 1.0;
+    if steps < 1.0 {
+        return 0.0;
+    }
+    for (phase, length) in pace.phases.iter().enumerate() {
+        progress.add(phase, steps * length, steps);
+    }
+    progress.steps += steps as u64;
+    steps * step
 }
 
 #[cfg(test)]
@@ -138,31 +147,41 @@ mod tests {
 
     #[test]
     fn time_and_bytes_are_conserved_however_the_time_is_cut() {
-        let pace = Pace {
-            compute_seconds: 0.45,
-            bytes_per_second: 49e9,
-        };
-        let mut whole = Job::new(Workload::default());
+        let pace = Pace::new(0.45, [0.1, 0.05]);
+        let mut whole = Clockwork::default();
         let all = whole.advance(60.0, &pace);
-        assert_eq!(all.steps, 100);
+        assert!((99..=100).contains(&all.steps), "{all:?}");
         assert!((all.seconds() - 60.0).abs() < 1e-6);
-        assert!((all.bytes / 100.0 / 7.35e9 - 1.0).abs() < 1e-6);
+        for done in &all.collectives {
+            assert!((done - 100.0).abs() < 1e-6, "{all:?}");
+        }
 
-        let mut cut = Job::new(Workload::default());
-        let bytes: f64 = (0..600).map(|_| cut.advance(0.1, &pace).bytes).sum();
-        assert!((bytes / all.bytes - 1.0).abs() < 1e-6);
+        let mut cut = Clockwork::default();
+        let mut done = [0.0; 2];
+        for _ in 0..600 {
+            let progress = cut.advance(0.1, &pace);
+            for (sum, part) in done.iter_mut().zip(progress.collectives) {
+                *sum += part;
+            }
+        }
+        for (cut, whole) in done.iter().zip(&all.collectives) {
+            assert!((cut / whole - 1.0).abs() < 1e-6, "{cut} {whole}");
+        }
     }
 
     #[test]
-    fn a_job_without_bandwidth_waits_in_its_collective() {
-        let pace = Pace {
-            compute_seconds: 0.45,
-            bytes_per_second: 0.0,
-        };
-        let mut job = Job::new(Workload::default());
-        let progress = job.advance(10.0, &pace);
-        assert_eq!((progress.steps, progress.bytes), (0, 0.0));
+    fn a_job_whose_data_stands_still_waits_in_its_collective() {
+        let pace = Pace::new(0.45, [f64::INFINITY]);
+        let progress = Clockwork::default().advance(10.0, &pace);
+        assert_eq!((progress.steps, progress.collectives), (0, vec![0.0]));
         assert!((progress.collective_seconds - 9.55).abs() < 1e-9);
-        assert_eq!(pace.step_seconds(job.workload()), None);
+        assert_eq!(pace.step_seconds(), None);
+    }
+
+    #[test]
+    fn a_job_without_communication_only_computes() {
+        let progress = Clockwork::default().advance(10.0, &Pace::new(0.5, []));
+        assert!((19..=20).contains(&progress.steps), "{progress:?}");
+        assert!((progress.compute_seconds - 10.0).abs() < 1e-9);
     }
 }

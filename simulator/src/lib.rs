@@ -9,7 +9,9 @@
 
 pub mod cluster;
 pub mod conditions;
+mod contention;
 pub mod examples;
+pub mod fairness;
 pub mod fault;
 pub mod gpu;
 pub mod ibnetdiscover;
@@ -18,6 +20,9 @@ pub mod machine;
 pub mod noise;
 pub mod nvml;
 pub mod port;
+pub mod readings;
+pub mod route;
 pub mod spec;
 pub mod tree;
 pub mod wiring;
+pub mod workload;

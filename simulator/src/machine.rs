@@ -18,7 +18,7 @@ pub use files::TreeError;
 pub(crate) use files::at;
 
 use files::Tree;
-use layout::{hgx_h100, nic_address};
+use layout::hgx_h100;
 
 /// A node that could not be written or brought up to date.
 #[derive(Debug, thiserror::Error)]
@@ -83,12 +83,14 @@ impl Machine {
             root: root.to_owned(),
         };
         let sys = Tree::new(paths.sysfs());
-        let functions = hgx_h100(node.gpus.len() as u8, nics.len() as u8);
+        let adapters = nics.iter().filter(|nic| nic.plane == 0).count();
+        let planes = nics.len() / adapters.max(1);
+        let functions = hgx_h100(node.gpus.len() as u8, adapters as u8, planes as u8);
         let pci = pci::write(&sys, &functions)?;
         let mut ports = Vec::new();
         for (nic, port) in nics.iter().zip(&node.ports) {
             // Every NIC has a function in the layout; a NIC without one would have no folder.
-            if let Some(folder) = pci.folders.get(&nic_address(nic.rail)) {
+            if let Some(folder) = pci.folders.get(&nic.pci()) {
                 ports.push(rdma::write(&sys, folder, nic, port)?);
             }
         }

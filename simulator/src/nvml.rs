@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub use state::{
     Effect, Event, Fault, GpuState, HGX_LINKS, LineError, LinkState, MAX_GPUS, MAX_LINKS,
     MAX_MIG_DEVICES, MigDevice, NodeGpus, PciAddress, Process, ProcessKind, STATE_FILE, SWITCHES,
-    Value,
+    Value, Vgpu,
 };
 
 /// The name under which the driver installs NVML, and so does [`install`].
@@ -24,7 +24,7 @@ pub const LIBRARY_FILE: &str = "libnvidia-ml.so.1";
 pub const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libnvidia-ml.so.1"));
 
 /// The mock without the symbols that an old driver lacks: total energy, clock event reasons, the second version of
-/// memory information, NUMA node, fabric information.
+/// memory information, NUMA node, fabric information, performance monitoring, port registers, vGPU.
 pub const OLD_DRIVER_LIBRARY: &[u8] =
     include_bytes!(concat!(env!("OUT_DIR"), "/libnvidia-ml-old-driver.so.1"));
 

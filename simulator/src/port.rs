@@ -136,6 +136,15 @@ pub enum PortState {
 }
 
 impl PortState {
+    /// Numbers of the logical and of the physical state (InfiniBand Architecture Specification, volume 1,
+    /// 14.2.5.6).
+    pub const fn codes(self) -> (u64, u64) {
+        match self {
+            Self::Active => (4, 5),
+            Self::Down => (1, 2),
+        }
+    }
+
     /// Text of the kernel's `state` file.
     pub const fn logical(self) -> &'static str {
         match self {

@@ -1,9 +1,23 @@
 //! What cluster to simulate: a short description that a person writes.
 
+use railscope_model::identity::Part;
 use railscope_model::units::LinkSpeed;
 use serde::{Deserialize, Serialize};
 
-/// A cluster of equal nodes on one fabric. Serde-able, so that it can stand in a TOML file.
+use crate::route::Routing;
+
+/// A cluster of equal nodes on one fabric. Serde-able, so that it can stand in a TOML file:
+///
+/// ```toml
+/// nodes = 64
+/// [wiring]
+/// kind = "rail-optimised"
+/// nodes_per_su = 32
+/// [switches]
+/// radix = 64
+/// [[changes]]
+/// missing = "link/gpu-node-03:mlx5_2/1"
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClusterSpec {
@@ -15,11 +29,32 @@ pub struct ClusterSpec {
     /// NICs in each node, 1 to 8. NIC `i` is on rail `i`.
     #[serde(default = "eight")]
     pub nics_per_node: u8,
+    /// Ports of each NIC, 1 or 2: each port goes to a fabric of its own, a plane, and no cable joins planes.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub planes: u8,
     /// Speed of every cable.
     #[serde(default)]
     pub speed: Speed,
-    /// How the cables run.
+    /// Which switch each NIC hangs on.
     pub wiring: WiringSpec,
+    /// What the tree above the NICs is made of.
+    #[serde(default)]
+    pub switches: Switches,
+    /// How switches choose among equal ways.
+    #[serde(default)]
+    pub routing: Routing,
+    /// Where the cables differ from the plan.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<Change>,
+}
+
+const fn one() -> u8 {
+    1
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde asks for a reference
+const fn is_one(number: &u8) -> bool {
+    *number == 1
 }
 
 const fn eight() -> u8 {
@@ -48,19 +83,116 @@ impl Speed {
     }
 }
 
-/// How the cables of a cluster run. One variant for each kind of fabric.
+/// Which switch each NIC hangs on. One variant for each kind of fabric.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum WiringSpec {
-    /// Two tiers: rail `r` of all nodes of a scalable unit on one leaf, all leaves on all spines.
+    /// Rail `r` of all nodes of a scalable unit on one leaf; the rails meet further up.
     RailOptimised {
         /// Nodes behind the same leaves.
         nodes_per_su: u16,
-        /// Ports of a switch, leaf and spine alike. Half of a leaf's ports are for nodes.
-        radix: u16,
-        /// Spine switches. Each leaf spreads its uplinks over them evenly.
-        spines: u16,
+        /// Where the rails meet.
+        #[serde(default)]
+        rails_meet: RailsMeet,
     },
+    /// As rail-optimised, and the rails never meet: each is a fabric of its own.
+    RailOnly {
+        /// Nodes behind the same leaves.
+        nodes_per_su: u16,
+    },
+    /// Leaves are filled in the order of nodes and NICs, whatever the node: a plain fat-tree.
+    FatTree,
+    /// All NICs of a node on one leaf, as behind a director or in a RoCE leaf-spine by rack.
+    HostGrouped {
+        /// Nodes on each leaf.
+        nodes_per_leaf: u16,
+    },
+    /// Groups of routers, all joined to all within a group, and each group to each other group by several
+    /// cables. The NICs of a node go round the routers of its group.
+    Dragonfly {
+        /// Routers in each group.
+        routers_per_group: u16,
+        /// Nodes in each group.
+        nodes_per_group: u16,
+        /// Cables of each router to other groups.
+        global_ports: u16,
+    },
+}
+
+/// Where the rails of a rail-optimised tree meet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RailsMeet {
+    /// At the spines: a spine joins leaves of all rails.
+    #[default]
+    Spine,
+    /// At the cores: a spine joins leaves of one rail. Three tiers.
+    Core,
+}
+
+/// What the tree above the NICs is made of. Sizes that are left out follow from the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Switches {
+    /// Ports of every switch.
+    #[serde(default = "quantum_2_ports")]
+    pub radix: u16,
+    /// Tiers of switches, 2 or 3.
+    #[serde(default = "two", skip_serializing_if = "is_two")]
+    pub tiers: u8,
+    /// Uplinks of a leaf: half of its ports, unless fewer say how far it is oversubscribed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uplinks: Option<u16>,
+    /// Spines over which a leaf spreads its uplinks evenly: as few as have the ports.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spines: Option<u16>,
+}
+
+impl Default for Switches {
+    fn default() -> Self {
+        Self {
+            radix: QUANTUM_2_PORTS,
+            tiers: 2,
+            uplinks: None,
+            spines: None,
+        }
+    }
+}
+
+impl Switches {
+    /// Uplinks of a leaf.
+    pub fn leaf_uplinks(&self) -> u16 {
+        self.uplinks.unwrap_or(self.radix / 2)
+    }
+
+    /// Ports of a leaf that are for NICs.
+    pub fn leaf_downlinks(&self) -> u16 {
+        self.radix.saturating_sub(self.leaf_uplinks())
+    }
+}
+
+const fn quantum_2_ports() -> u16 {
+    QUANTUM_2_PORTS
+}
+
+const fn two() -> u8 {
+    2
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde asks for a reference
+const fn is_two(number: &u8) -> bool {
+    *number == 2
+}
+
+/// One cable that is not as planned. Cables are named as parts: `link/gpu-node-03:mlx5_2/1` by their host
+/// end, `link/leaf-su0-r3:33` between switches by their lower end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Change {
+    /// Nobody has plugged it.
+    Missing(Part),
+    /// The upper ends of two cables are in each other's place.
+    Swapped([Part; 2]),
 }
 
 /// A cluster that cannot be built, and why.
@@ -102,68 +234,112 @@ impl ClusterSpec {
                 ),
             ));
         }
-        // A leaf for each rail of a unit sends half of its ports up; a spine takes two leaves' worth.
-        // A power of two, so that the uplinks of a leaf divide over them.
-        let leaves = nodes.div_ceil(NODES_PER_SU) * u16::from(eight());
-        let spines = leaves.div_ceil(2).next_power_of_two();
         Ok(Self {
             nodes,
             gpus_per_node: eight(),
             nics_per_node: eight(),
+            planes: 1,
             speed: Speed::Ndr,
             wiring: WiringSpec::RailOptimised {
                 nodes_per_su: NODES_PER_SU,
-                radix: QUANTUM_2_PORTS,
-                spines,
+                rails_meet: RailsMeet::Spine,
             },
+            switches: Switches::default(),
+            routing: Routing::default(),
+            changes: Vec::new(),
         })
     }
 
+    /// Ports of a node towards the fabric: of all NICs and planes.
+    pub fn ports_per_node(&self) -> usize {
+        usize::from(self.nics_per_node) * usize::from(self.planes)
+    }
+
     pub(crate) fn check(&self) -> Result<(), SpecError> {
-        if self.nodes == 0 {
-            return Err(SpecError::new("nodes", "found 0, expected at least 1"));
-        }
-        for (field, found) in [
-            ("gpus_per_node", self.gpus_per_node),
-            ("nics_per_node", self.nics_per_node),
-        ] {
-            if !(1..=8).contains(&found) {
-                return Err(SpecError::new(
-                    field,
-                    format!("found {found}, expected 1 to 8 as on an HGX board"),
-                ));
+        within("nodes", self.nodes, 1..=u16::MAX, "any number of nodes")?;
+        let board = "as on an HGX board";
+        within("gpus_per_node", self.gpus_per_node.into(), 1..=8, board)?;
+        within("nics_per_node", self.nics_per_node.into(), 1..=8, board)?;
+        within("planes", self.planes.into(), 1..=2, "ports of a NIC")?;
+        let Switches { radix, tiers, .. } = self.switches;
+        within("switches.radix", radix, 4..=1024, "ports of a switch")?;
+        within(
+            "switches.tiers",
+            tiers.into(),
+            2..=3,
+            "a tree that is cabled today",
+        )?;
+        let uplinks = self.switches.leaf_uplinks();
+        within(
+            "switches.uplinks",
+            uplinks,
+            1..=radix - 1,
+            "and ports left for NICs",
+        )?;
+        let down = self.switches.leaf_downlinks();
+        let per_node = self.ports_per_node() as u16 / u16::from(self.planes);
+        match self.wiring {
+            WiringSpec::RailOptimised { nodes_per_su, .. }
+            | WiringSpec::RailOnly { nodes_per_su } => within(
+                "wiring.nodes_per_su",
+                nodes_per_su,
+                1..=down,
+                "a leaf's ports for NICs",
+            ),
+            WiringSpec::FatTree => Ok(()),
+            WiringSpec::HostGrouped { nodes_per_leaf } => within(
+                "wiring.nodes_per_leaf",
+                nodes_per_leaf,
+                1..=down / per_node,
+                "a leaf's ports for NICs",
+            ),
+            WiringSpec::Dragonfly {
+                routers_per_group,
+                nodes_per_group,
+                global_ports,
+            } => {
+                within(
+                    "wiring.routers_per_group",
+                    routers_per_group,
+                    1..=radix,
+                    "joined all to all",
+                )?;
+                let nics = nodes_per_group
+                    .saturating_mul(per_node)
+                    .div_ceil(routers_per_group);
+                let used = nics
+                    .saturating_add(global_ports)
+                    .saturating_add(routers_per_group - 1);
+                within(
+                    "wiring.nodes_per_group",
+                    nodes_per_group,
+                    1..=u16::MAX,
+                    "some",
+                )?;
+                within(
+                    "switches.radix",
+                    radix,
+                    used..=1024,
+                    "NICs, the other routers of the group and other groups",
+                )
             }
         }
-        let WiringSpec::RailOptimised {
-            nodes_per_su,
-            radix,
-            spines,
-        } = self.wiring;
-        let half = radix / 2;
-        if nodes_per_su == 0 || nodes_per_su > half {
-            return Err(SpecError::new(
-                "wiring.nodes_per_su",
-                format!(
-                    "found {nodes_per_su}, expected 1 to {half} (half of the leaf's {radix} ports)"
-                ),
-            ));
-        }
-        if spines == 0 || !half.is_multiple_of(spines) {
-            return Err(SpecError::new(
-                "wiring.spines",
-                format!("found {spines}, expected a divisor of a leaf's {half} uplinks"),
-            ));
-        }
-        let leaves = u32::from(self.nodes.div_ceil(nodes_per_su)) * u32::from(self.nics_per_node);
-        let needed = leaves * u32::from(half / spines);
-        if needed > u32::from(radix) {
-            return Err(SpecError::new(
-                "wiring.spines",
-                format!(
-                    "found {spines}, too few: {leaves} leaves need {needed} ports of a {radix}-port spine"
-                ),
-            ));
-        }
-        Ok(())
     }
+}
+
+/// Refuses a number outside of its range.
+fn within(
+    field: &'static str,
+    found: u16,
+    range: std::ops::RangeInclusive<u16>,
+    why: &str,
+) -> Result<(), SpecError> {
+    if range.contains(&found) {
+        return Ok(());
+    }
+    let (least, most) = range.into_inner();
+    Err(SpecError::new(
+        field,
+        format!("found {found}, expected {least} to {most} ({why})"),
+    ))
 }

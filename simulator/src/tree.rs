@@ -44,10 +44,7 @@ impl ClusterTree {
             .tempdir_in(parent)
             .map_err(at(parent))?;
         let booted = Timestamp(started.0.saturating_sub(UPTIME_SECONDS * 1000));
-        let nics = cluster
-            .plan()
-            .nics
-            .chunks(usize::from(cluster.spec().nics_per_node));
+        let nics = cluster.plan().nics.chunks(cluster.spec().ports_per_node());
         let machines = cluster
             .nodes()
             .iter()

@@ -2,23 +2,30 @@
 
 use std::collections::HashMap;
 
-use railscope_model::fabric::{Equipment, Fabric, Link, LinkKind, Timestamp, Witness};
+use petgraph::unionfind::UnionFind;
 use railscope_model::identity::{
-    GpuIndex, Guid, IdentityError, NodeName, Part, RdmaDevice, RdmaPort, SwitchName,
+    Guid, IdentityError, NodeName, Part, PciAddress, RdmaDevice, RdmaPort, SwitchName,
 };
 use railscope_model::units::LinkSpeed;
 
-use crate::machine::gpus::uuid;
-use crate::machine::layout::{gpu_address, nic_address};
-use crate::spec::{ClusterSpec, SpecError, WiringSpec};
+use crate::machine::layout::nic_address;
+use crate::route::Lane;
+use crate::spec::{Change, ClusterSpec, SpecError, WiringSpec};
+use crate::workload::Towards;
 
-/// A network adapter with one port.
+mod clos;
+mod dragonfly;
+mod truth;
+
+/// One port of a network adapter, which is an RDMA device of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Nic {
     /// Ordinal of its node.
     pub node: u16,
-    /// Ordinal in its node, which is its rail.
+    /// Ordinal of the adapter in its node, which is its rail.
     pub rail: u8,
+    /// Port of the adapter, from 0, which is its plane.
+    pub plane: u8,
     /// Name of its node.
     pub node_name: NodeName,
     /// Name in its node: `mlx5_3`.
@@ -32,21 +39,28 @@ pub struct Nic {
 /// Tier of a switch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tier {
-    /// Has nodes: those of one rail of one scalable unit.
+    /// Has nodes.
     Leaf {
-        /// Scalable unit.
-        su: u16,
-        /// Rail.
-        rail: u8,
+        /// Its nodes' scalable unit, or its number where leaves do not belong to units.
+        group: u16,
+        /// The rail of all its NICs, if it has one.
+        rail: Option<u8>,
     },
     /// Joins leaves.
     Spine,
+    /// Joins spines.
+    Core,
+    /// Has nodes and joins others of its kind.
+    Router {
+        /// Group of routers that are joined all to all.
+        group: u16,
+    },
 }
 
 /// A switch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Switch {
-    /// Name: `leaf-su0-r3`, `spine-0`.
+    /// Name: `leaf-su0-r3`, `spine-0`, `core-3-1`, `router-2-5`.
     pub name: SwitchName,
     /// Tier.
     pub tier: Tier,
@@ -77,31 +91,36 @@ pub enum Device {
 /// One port of a device, from 1.
 pub type Socket = (Device, u16);
 
-/// A cable that carries light.
+/// A cable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cable {
-    /// Its two ends: node or leaf first.
+    /// Its two ends: node or lower switch first.
     pub ends: [Socket; 2],
     /// Width and speed now.
     pub speed: LinkSpeed,
+    /// Whether it carries light.
+    pub lit: bool,
 }
 
 /// All devices of a fabric and the cables between them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wiring {
-    /// NICs by node, then rail.
+    /// NICs by node, rail and plane.
     pub nics: Vec<Nic>,
-    /// Switches: leaves by scalable unit and rail, then spines.
+    /// Switches: leaves first.
     pub switches: Vec<Switch>,
-    /// Cables: NICs in order, then uplinks.
+    /// Cables, dark ones too: that of each NIC in their order, then those between switches.
     pub cables: Vec<Cable>,
     gpus_per_node: u8,
-    nics_per_node: u8,
+    ports_per_node: usize,
+    planes: u8,
 }
 
 /// GUIDs start with an OUI of NVIDIA (Mellanox) each, as on the captured NDR fabric.
 const NIC_GUIDS: u64 = 0xe09d_7303_0000_0000;
 const SWITCH_GUIDS: u64 = 0x2c5e_ab03_0000_0000;
+/// Above are multicast groups (InfiniBand Architecture Specification, volume 1, section 4.1.3).
+const LAST_UNICAST_LID: u16 = 0xbfff;
 
 /// Name of a node: `gpu-node-00`.
 ///
@@ -123,135 +142,229 @@ impl Wiring {
             switches: Vec::new(),
             cables: Vec::new(),
             gpus_per_node: spec.gpus_per_node,
-            nics_per_node: spec.nics_per_node,
+            ports_per_node: spec.ports_per_node(),
+            planes: spec.planes,
         };
-        let named = match spec.wiring {
-            WiringSpec::RailOptimised {
-                nodes_per_su,
-                radix,
-                spines,
-            } => wiring.rail_optimised(spec, nodes_per_su, radix, spines),
-        };
-        named.map_err(|error| SpecError::new("wiring", error.to_string()))?;
+        wiring
+            .add_nics(spec)
+            .map_err(|error| SpecError::new("nodes", error.to_string()))?;
+        if let WiringSpec::Dragonfly { .. } = spec.wiring {
+            dragonfly::wire(&mut wiring, spec)?;
+        } else {
+            clos::wire(&mut wiring, spec)?;
+        }
+        wiring.give_lids()?;
         Ok(wiring)
     }
 
-    fn rail_optimised(
-        &mut self,
-        spec: &ClusterSpec,
-        nodes_per_su: u16,
-        radix: u16,
-        spines: u16,
-    ) -> Result<(), IdentityError> {
-        let rails = spec.nics_per_node;
-        for su in 0..spec.nodes.div_ceil(nodes_per_su) {
-            for rail in 0..rails {
-                let name = format!("leaf-su{su}-r{rail}").parse()?;
-                self.add_switch(name, Tier::Leaf { su, rail }, radix);
+    /// The wiring as people have built it: the plan with the changes of its description.
+    ///
+    /// # Errors
+    /// The plan cannot be made, or has no cable that a change names.
+    pub fn built(spec: &ClusterSpec) -> Result<Self, SpecError> {
+        let mut wiring = Self::plan(spec)?;
+        let find = |wiring: &Self, part: &Part| {
+            wiring.cable_named(part).ok_or_else(|| {
+                let example = wiring.nics.first().map(Nic::link_part);
+                let example = example.map_or_else(String::new, |part| format!(", such as {part}"));
+                SpecError::new(
+                    "changes",
+                    format!("found {part}, expected a cable of the plan{example}"),
+                )
+            })
+        };
+        for change in &spec.changes {
+            match change {
+                Change::Missing(part) => {
+                    let cable = find(&wiring, part)?;
+                    wiring.cables[cable].lit = false;
+                }
+                Change::Swapped([one, other]) => {
+                    let (one, other) = (find(&wiring, one)?, find(&wiring, other)?);
+                    wiring.swap(one, other);
+                }
             }
         }
-        let leaves = self.switches.len();
-        for spine in 0..spines {
-            self.add_switch(format!("spine-{spine}").parse()?, Tier::Spine, radix);
-        }
-        self.add_nics(spec)?;
-        let speed = spec.speed.link();
-        for (index, nic) in self.nics.iter().enumerate() {
-            let leaf =
-                usize::from(nic.node / nodes_per_su) * usize::from(rails) + usize::from(nic.rail);
-            let port = nic.node % nodes_per_su + 1;
-            self.cables.push(Cable {
-                ends: [(Device::Nic(index), 1), (Device::Switch(leaf), port)],
-                speed,
-            });
-        }
-        let (half, parallel) = (radix / 2, radix / 2 / spines);
-        for (leaf, first) in (0..leaves).zip((1..).step_by(usize::from(parallel))) {
-            for uplink in 0..half {
-                let spine = leaves + usize::from(uplink / parallel);
-                let down = first + uplink % parallel;
-                self.cables.push(Cable {
-                    ends: [
-                        (Device::Switch(leaf), half + 1 + uplink),
-                        (Device::Switch(spine), down),
-                    ],
-                    speed,
+        Ok(wiring)
+    }
+
+    fn add_nics(&mut self, spec: &ClusterSpec) -> Result<(), IdentityError> {
+        for node in 0..spec.nodes {
+            let node_name = node_name(node)?;
+            for slot in 0..self.ports_per_node as u8 {
+                self.nics.push(Nic {
+                    node,
+                    rail: slot / spec.planes,
+                    plane: slot % spec.planes,
+                    node_name: node_name.clone(),
+                    device: format!("mlx5_{slot}").parse()?,
+                    guid: Guid(NIC_GUIDS | (u64::from(node) + 1) << 8 | u64::from(slot) << 4),
+                    lid: 0,
                 });
             }
         }
         Ok(())
     }
 
-    fn add_switch(&mut self, name: SwitchName, tier: Tier, ports: u16) {
-        let number = self.switches.len() as u16 + 1;
+    /// Adds a switch and gives its index.
+    fn add_switch(&mut self, name: &str, tier: Tier, ports: u16) -> Result<usize, SpecError> {
+        let name = name
+            .parse()
+            .map_err(|error: IdentityError| SpecError::new("wiring", error.to_string()))?;
+        let index = self.switches.len();
         self.switches.push(Switch {
             name,
             tier,
             ports,
-            guid: Guid(SWITCH_GUIDS | u64::from(number) << 8),
-            lid: number,
+            guid: Guid(SWITCH_GUIDS | (index as u64 + 1) << 8),
+            lid: 0,
+        });
+        Ok(index)
+    }
+
+    fn join(&mut self, lower: Socket, upper: Socket, speed: LinkSpeed) {
+        self.cables.push(Cable {
+            ends: [lower, upper],
+            speed,
+            lit: true,
         });
     }
 
-    /// Adds the NICs of all nodes. Switches come first, because LIDs go on where theirs end.
-    fn add_nics(&mut self, spec: &ClusterSpec) -> Result<(), IdentityError> {
-        for node in 0..spec.nodes {
-            let node_name = node_name(node)?;
-            for rail in 0..spec.nics_per_node {
-                self.nics.push(Nic {
-                    node,
-                    rail,
-                    node_name: node_name.clone(),
-                    device: format!("mlx5_{rail}").parse()?,
-                    guid: Guid(NIC_GUIDS | (u64::from(node) + 1) << 8 | u64::from(rail) << 4),
-                    lid: (self.switches.len() + self.nics.len() + 1) as u16,
-                });
+    /// Subnets one after another, in each the switches first, as a subnet manager would.
+    fn give_lids(&mut self) -> Result<(), SpecError> {
+        let mut next: HashMap<usize, u16> = HashMap::new();
+        let subnets = self.subnets();
+        let switches = self.switches.len();
+        for (device, subnet) in subnets.into_iter().enumerate() {
+            let lid = next.entry(subnet).or_insert(0);
+            *lid += 1;
+            if *lid > LAST_UNICAST_LID {
+                return Err(SpecError::new(
+                    "nodes",
+                    format!(
+                        "found more than {LAST_UNICAST_LID} devices in one subnet, expected fewer, or planes or rails apart"
+                    ),
+                ));
+            }
+            match device.checked_sub(switches) {
+                None => self.switches[device].lid = *lid,
+                Some(nic) => self.nics[nic].lid = *lid,
             }
         }
         Ok(())
     }
 
-    /// Index of the NIC on a rail of a node.
-    pub fn nic_index(&self, node: u16, rail: u8) -> usize {
-        usize::from(node) * usize::from(self.nics_per_node) + usize::from(rail)
+    /// Which subnet each switch, and then each NIC, is in: devices that cables join are in one.
+    pub fn subnets(&self) -> Vec<usize> {
+        let number = |device| match device {
+            Device::Switch(index) => index,
+            Device::Nic(index) => self.switches.len() + index,
+        };
+        let mut of = UnionFind::new(self.switches.len() + self.nics.len());
+        for cable in &self.cables {
+            let [(lower, _), (upper, _)] = cable.ends;
+            of.union(number(lower), number(upper));
+        }
+        of.into_labeling()
     }
 
-    /// Index of the cable at a NIC; none if it carries no light.
-    pub fn cable_of(&self, nic: usize) -> Option<usize> {
-        let socket = (Device::Nic(nic), 1);
-        self.cables.iter().position(|cable| cable.ends[0] == socket)
+    /// Index of a NIC by its node and the number in its device's name.
+    pub fn nic_index(&self, node: u16, slot: usize) -> usize {
+        usize::from(node) * self.ports_per_node + slot
     }
 
-    /// Exchanges the switch ends of the cables at two NICs, as somebody does who mixes them up.
-    pub fn swap(&mut self, nic: usize, other: usize) {
-        if let (Some(a), Some(b)) = (self.cable_of(nic), self.cable_of(other)) {
-            let far = self.cables[a].ends[1];
-            self.cables[a].ends[1] = self.cables[b].ends[1];
-            self.cables[b].ends[1] = far;
+    /// Number of a NIC in its node: that of its device's name.
+    pub fn slot(&self, nic: usize) -> usize {
+        nic % self.ports_per_node
+    }
+
+    /// Ports of each node towards the fabric.
+    pub const fn ports_per_node(&self) -> usize {
+        self.ports_per_node
+    }
+
+    /// Indices of all ports of the adapter that a NIC is a port of.
+    pub fn ports_of_adapter(&self, nic: usize) -> std::ops::Range<usize> {
+        let planes = usize::from(self.planes);
+        let first = nic / planes * planes;
+        first..first + planes
+    }
+
+    /// One direction of the PCIe link above a NIC. Numbered after those of the cables.
+    pub fn pcie_lane(&self, nic: usize, towards: Towards) -> Lane {
+        let adapter = nic / usize::from(self.planes);
+        let link = self.cables.len() + adapter;
+        match towards {
+            Towards::Fabric => Lane::up(link),
+            Towards::Host => Lane::down(link),
         }
     }
 
-    /// The cable at a NIC goes dark.
-    pub fn cut(&mut self, nic: usize) {
-        if let Some(cable) = self.cable_of(nic) {
-            self.cables.remove(cable);
+    /// Lanes of all cables and PCIe links.
+    pub fn lanes(&self) -> usize {
+        2 * (self.cables.len() + self.nics.len() / usize::from(self.planes))
+    }
+
+    /// The cable at a NIC; none if it carries no light.
+    pub fn cable_of(&self, nic: usize) -> Option<&Cable> {
+        self.cables.get(nic).filter(|cable| cable.lit)
+    }
+
+    /// Index of the cable that a part names.
+    pub fn cable_named(&self, part: &Part) -> Option<usize> {
+        match part {
+            Part::HostLink(..) => self.nics.iter().position(|nic| nic.link_part() == *part),
+            Part::SwitchLink(name, port) => {
+                let switch = self
+                    .switches
+                    .iter()
+                    .position(|switch| switch.name == *name)?;
+                let lower = (Device::Switch(switch), *port);
+                self.cables.iter().position(|cable| cable.ends[0] == lower)
+            }
+            _ => None,
         }
     }
 
-    /// Whether a NIC hangs on a leaf of its own rail; none if its cable is dark.
+    /// The cable as a part.
+    pub fn cable_part(&self, cable: usize) -> Part {
+        match self.cables[cable].ends[0] {
+            (Device::Nic(nic), _) => self.nics[nic].link_part(),
+            (Device::Switch(switch), port) => {
+                Part::SwitchLink(self.switches[switch].name.clone(), port)
+            }
+        }
+    }
+
+    /// Cables that carry light.
+    pub fn lit(&self) -> impl Iterator<Item = &Cable> {
+        self.cables.iter().filter(|cable| cable.lit)
+    }
+
+    /// Exchanges the upper ends of two cables, as somebody does who mixes them up.
+    pub fn swap(&mut self, one: usize, other: usize) {
+        let far = self.cables[one].ends[1];
+        self.cables[one].ends[1] = self.cables[other].ends[1];
+        self.cables[other].ends[1] = far;
+    }
+
+    /// Whether a NIC hangs on a leaf of its own rail, as far as leaves belong to rails; none if its cable
+    /// is dark.
     pub fn on_own_rail(&self, nic: usize) -> Option<bool> {
-        let cable = self.cables[self.cable_of(nic)?];
-        let (Device::Switch(leaf), _) = cable.ends[1] else {
+        let (Device::Switch(leaf), _) = self.cable_of(nic)?.ends[1] else {
             return None;
         };
         let own = self.nics[nic].rail;
-        Some(matches!(self.switches[leaf].tier, Tier::Leaf { rail, .. } if rail == own))
+        Some(match self.switches[leaf].tier {
+            Tier::Leaf { rail, .. } => rail.is_none_or(|rail| rail == own),
+            _ => true,
+        })
     }
 
-    /// What hangs on the ports of each device, by port: far end and speed.
+    /// What hangs on the ports of each device, by port: far end and speed. Dark cables are left out.
     pub fn ports(&self) -> HashMap<Device, Vec<(u16, Socket, LinkSpeed)>> {
         let mut ports: HashMap<Device, Vec<_>> = HashMap::new();
-        for cable in &self.cables {
+        for cable in self.lit() {
             let [a, b] = cable.ends;
             ports.entry(a.0).or_default().push((a.1, b, cable.speed));
             ports.entry(b.0).or_default().push((b.1, a, cable.speed));
@@ -260,67 +373,6 @@ impl Wiring {
             far.sort_by_key(|(port, ..)| *port);
         }
         ports
-    }
-
-    /// The truth as the graph that a collector should build: hosts, GPUs, NICs, switches and cables.
-    pub fn fabric(&self, seen: Timestamp) -> Fabric {
-        let mut fabric = Fabric::default();
-        let inside = Link {
-            kind: LinkKind::Inside,
-            ports: (0, 0),
-            speed: None,
-            witness: Witness::Exporter,
-            seen,
-        };
-        let mut nics = Vec::new();
-        for nic in &self.nics {
-            let host = fabric.upsert(Part::Host(nic.node_name.clone()), Equipment::Host);
-            if nic.rail == 0 {
-                for gpu in 0..self.gpus_per_node {
-                    let part = Part::Gpu(nic.node_name.clone(), GpuIndex(gpu.into()));
-                    let equipment = Equipment::Gpu {
-                        uuid: Some(uuid(nic.node, gpu)),
-                        pci: Some(gpu_address(gpu)),
-                    };
-                    let gpu = fabric.upsert(part, equipment);
-                    fabric.connect(host, gpu, inside.clone());
-                }
-            }
-            let part = Part::Nic(nic.node_name.clone(), nic.device.clone());
-            let equipment = Equipment::Nic {
-                guid: Some(nic.guid),
-                pci: Some(nic_address(nic.rail)),
-                rail: Some(nic.rail.into()),
-            };
-            let id = fabric.upsert(part, equipment);
-            fabric.connect(host, id, inside.clone());
-            nics.push(id);
-        }
-        let mut switches = Vec::new();
-        for switch in &self.switches {
-            let equipment = Equipment::Switch {
-                guid: Some(switch.guid),
-                ports: switch.ports,
-                description: switch.description(),
-            };
-            switches.push(fabric.upsert(Part::Switch(switch.name.clone()), equipment));
-        }
-        for cable in &self.cables {
-            let id = |(device, _): Socket| match device {
-                Device::Nic(index) => nics[index],
-                Device::Switch(index) => switches[index],
-            };
-            let [a, b] = cable.ends;
-            let link = Link {
-                kind: LinkKind::Cable,
-                ports: (a.1, b.1),
-                speed: Some(cable.speed),
-                witness: Witness::Subnet,
-                seen,
-            };
-            fabric.connect(id(a), id(b), link);
-        }
-        fabric
     }
 }
 
@@ -343,8 +395,13 @@ impl Nic {
         Part::HostLink(self.node_name.clone(), self.port())
     }
 
-    /// The PCIe link above it, as a part.
+    /// Address of its PCI function.
+    pub fn pci(&self) -> PciAddress {
+        nic_address(self.rail, self.plane)
+    }
+
+    /// The PCIe link above its adapter, as a part: named by the first function.
     pub fn pcie_part(&self) -> Part {
-        Part::PcieLink(self.node_name.clone(), nic_address(self.rail))
+        Part::PcieLink(self.node_name.clone(), nic_address(self.rail, 0))
     }
 }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use railscope_model::fabric::{Fabric, LinkKind, Timestamp};
 use railscope_simulator::ibnetdiscover::{ibnetdiscover, ibsim_net};
-use railscope_simulator::spec::{ClusterSpec, SpecError, WiringSpec};
+use railscope_simulator::spec::{Change, ClusterSpec, RailsMeet, SpecError, Switches, WiringSpec};
 use railscope_simulator::wiring::{Device, Tier, Wiring};
 
 const NOW: Timestamp = Timestamp(1_754_493_083_000);
@@ -16,6 +16,30 @@ type NamedCable = ((String, u32), (String, u32), String);
 
 fn spec(nodes: u16) -> ClusterSpec {
     ClusterSpec::demo(nodes).expect("demo cluster")
+}
+
+/// One cluster of each kind of fabric: every description in `tests/fabrics`.
+fn families() -> impl Iterator<Item = (String, ClusterSpec, Wiring)> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fabrics");
+    let files = std::fs::read_dir(folder).expect(folder);
+    let mut paths: Vec<_> = files.map(|file| file.expect("a file").path()).collect();
+    paths.retain(|path| {
+        path.extension()
+            .is_some_and(|extension| extension == "toml")
+    });
+    assert!(paths.len() >= 8, "{paths:?}");
+    paths.sort();
+    paths.into_iter().map(|path| {
+        let name = path
+            .file_stem()
+            .expect("a name")
+            .to_string_lossy()
+            .into_owned();
+        let text = std::fs::read_to_string(&path).expect(&name);
+        let spec: ClusterSpec = toml::from_str(&text).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let wiring = Wiring::plan(&spec).unwrap_or_else(|error| panic!("{name}: {error}"));
+        (name, spec, wiring)
+    })
 }
 
 fn plan(nodes: u16) -> Wiring {
@@ -127,58 +151,208 @@ fn switch_tier(switch: &railscope_simulator::wiring::Switch) -> Tier {
 
 #[test]
 fn every_port_has_one_cable_and_every_rail_its_own_leaves() {
-    for nodes in [1, 5, 32, 33, 100, 256] {
-        let wiring = plan(nodes);
+    let demos = [1, 5, 32, 33, 100, 256].map(|nodes| ("demo".to_owned(), spec(nodes), plan(nodes)));
+    for (name, spec, wiring) in families().chain(demos) {
         let mut sockets = BTreeSet::new();
         for (device, port) in wiring.cables.iter().flat_map(|cable| cable.ends) {
             assert!(
                 sockets.insert((device, port)),
-                "{device:?} port {port} twice"
+                "{name}: {device:?} port {port} twice"
             );
             let ports = match device {
                 Device::Nic(_) => 1,
                 Device::Switch(index) => wiring.switches[index].ports,
             };
-            assert!((1..=ports).contains(&port), "{device:?} has no port {port}");
+            assert!(
+                (1..=ports).contains(&port),
+                "{name}: {device:?} has no port {port}"
+            );
         }
-        for nic in 0..wiring.nics.len() {
-            assert_eq!(wiring.on_own_rail(nic), Some(true));
-        }
-        let guids: BTreeSet<_> = wiring.nics.iter().map(|nic| nic.guid).collect();
-        let lids: BTreeSet<_> = wiring.nics.iter().map(|nic| nic.lid).collect();
         assert_eq!(
-            (guids.len(), lids.len()),
-            (wiring.nics.len(), wiring.nics.len())
+            wiring.nics.len(),
+            usize::from(spec.nodes) * spec.ports_per_node()
+        );
+        for (number, nic) in wiring.nics.iter().enumerate() {
+            assert_eq!(wiring.on_own_rail(number), Some(true), "{name}");
+            assert_eq!(
+                wiring.cables[number].ends[0],
+                (Device::Nic(number), 1),
+                "{name}"
+            );
+            assert_eq!(wiring.cable_named(&nic.link_part()), Some(number), "{name}");
+        }
+        let names: BTreeSet<_> = wiring.switches.iter().map(|switch| &switch.name).collect();
+        assert_eq!(names.len(), wiring.switches.len(), "{name}");
+        let addresses: BTreeSet<_> = wiring
+            .nics
+            .iter()
+            .map(|nic| nic.guid)
+            .chain(wiring.switches.iter().map(|switch| switch.guid))
+            .collect();
+        assert_eq!(
+            addresses.len(),
+            wiring.nics.len() + wiring.switches.len(),
+            "{name}"
+        );
+        let subnets = wiring.subnets();
+        let lids: BTreeSet<_> = wiring
+            .switches
+            .iter()
+            .map(|switch| switch.lid)
+            .chain(wiring.nics.iter().map(|nic| nic.lid))
+            .zip(&subnets)
+            .collect();
+        assert_eq!(lids.len(), subnets.len(), "{name}: a LID twice in a subnet");
+    }
+}
+
+#[test]
+fn planes_and_rails_that_never_meet_are_subnets_of_their_own() {
+    let count = |wiring: &Wiring| wiring.subnets().into_iter().collect::<BTreeSet<_>>().len();
+    for (name, spec, wiring) in families() {
+        let expected = match spec.wiring {
+            WiringSpec::RailOnly { .. } => usize::from(spec.nics_per_node),
+            _ => usize::from(spec.planes),
+        };
+        assert_eq!(count(&wiring), expected, "{name}");
+    }
+}
+
+#[test]
+fn each_switch_spreads_its_uplinks_evenly_over_the_tier_above() {
+    for (name, spec, wiring) in families() {
+        let mut upward = BTreeMap::<usize, BTreeMap<usize, u16>>::new();
+        for cable in &wiring.cables {
+            if let [(Device::Switch(lower), _), (Device::Switch(upper), _)] = cable.ends {
+                *upward.entry(lower).or_default().entry(upper).or_default() += 1;
+            }
+        }
+        for (index, switch) in wiring.switches.iter().enumerate() {
+            let above = upward.get(&index);
+            let total: u16 = above.map_or(0, |above| above.values().sum());
+            let even = above.is_none_or(|above| above.values().collect::<BTreeSet<_>>().len() == 1);
+            match switch.tier {
+                Tier::Leaf { .. } => assert_eq!(
+                    (total, even),
+                    (spec.switches.leaf_uplinks(), true),
+                    "{name}: {}",
+                    switch.name
+                ),
+                Tier::Spine if spec.switches.tiers == 3 => assert_eq!(
+                    (total, even),
+                    (spec.switches.radix / 2, true),
+                    "{name}: {}",
+                    switch.name
+                ),
+                Tier::Spine | Tier::Core => assert_eq!(total, 0, "{name}: {}", switch.name),
+                Tier::Router { .. } => {}
+            }
+        }
+    }
+}
+
+#[test]
+fn groups_of_a_dragonfly_are_joined_all_to_all_inside_and_alike_outside() {
+    let (_, _, wiring) = families()
+        .find(|(name, ..)| name == "dragonfly")
+        .expect("one");
+    let group = |device| match device {
+        Device::Switch(index) => match wiring.switches[index].tier {
+            Tier::Router { group } => group,
+            tier => panic!("{tier:?}"),
+        },
+        Device::Nic(_) => u16::MAX,
+    };
+    let mut between = BTreeMap::<(u16, u16), u32>::new();
+    for cable in &wiring.cables {
+        let [(a, _), (b, _)] = cable.ends;
+        *between.entry((group(a), group(b))).or_default() += 1;
+    }
+    // 9 groups of 4 routers: 6 cables inside, 4 * 4 global ports over 8 others.
+    for one in 0..9 {
+        for other in one..9 {
+            let expected = if one == other { 6 } else { 2 };
+            assert_eq!(between.get(&(one, other)), Some(&expected), "{one} {other}");
+        }
+    }
+}
+
+#[test]
+fn changes_move_and_remove_cables_and_nothing_else() {
+    let with = |changes: &str| {
+        let text = format!(
+            "nodes = 40\nwiring = {{ kind = 'rail-optimised', nodes_per_su = 32 }}\n{changes}"
+        );
+        toml::from_str::<ClusterSpec>(&text).expect("a description")
+    };
+    let spec = with(
+        "[[changes]]\nmissing = 'link/gpu-node-03:mlx5_2/1'\n[[changes]]\nswapped = ['link/leaf-su0-r1:33', 'link/gpu-node-05:mlx5_0/1']",
+    );
+    let (plan, built) = (
+        Wiring::plan(&spec).expect("a plan"),
+        Wiring::built(&spec).expect("a fabric"),
+    );
+    let named = |wiring: &Wiring| cables_of(&wiring.fabric(NOW));
+    assert_eq!(named(&plan).difference(&named(&built)).count(), 3);
+    assert_eq!(named(&built).difference(&named(&plan)).count(), 2);
+    let dark = built.nic_index(3, 2);
+    assert_eq!(
+        (built.cable_of(dark), plan.cable_of(dark).is_some()),
+        (None, true)
+    );
+    for (change, expected) in [
+        (
+            "[[changes]]\nmissing = 'link/nobody:mlx5_2/1'",
+            "found link/nobody:mlx5_2/1, expected a cable of the plan, such as link/gpu-node-00:mlx5_0/1",
+        ),
+        (
+            "[[changes]]\nmissing = 'switch/spine-0'",
+            "found switch/spine-0",
+        ),
+    ] {
+        let error = Wiring::built(&with(change)).expect_err("refused");
+        assert_eq!(error.field, "changes");
+        assert!(error.problem.contains(expected), "{}", error.problem);
+    }
+    let unknown =
+        toml::from_str::<Change>("lost = 'link/gpu-node-03:mlx5_2/1'").expect_err("refused");
+    assert!(unknown.to_string().contains("missing"), "{unknown}");
+}
+
+#[test]
+fn every_family_grows_to_its_limit_and_says_where_it_is() {
+    let tree = |nodes, tiers| ClusterSpec {
+        nodes,
+        nics_per_node: 1,
+        wiring: WiringSpec::FatTree,
+        switches: Switches {
+            radix: 8,
+            tiers,
+            ..Switches::default()
+        },
+        ..spec(1)
+    };
+    // k-port switches carry k^2/2 NICs on two tiers and k^3/4 on three (Al-Fares et al., SIGCOMM 2008).
+    for (nodes, tiers, fits) in [
+        (32, 2, true),
+        (33, 2, false),
+        (128, 3, true),
+        (129, 3, false),
+    ] {
+        assert_eq!(
+            Wiring::plan(&tree(nodes, tiers)).is_ok(),
+            fits,
+            "{nodes} on {tiers} tiers"
         );
     }
 }
 
 #[test]
-fn a_leaf_has_as_many_uplinks_as_downlinks_evenly_on_all_spines() {
-    let wiring = plan(64);
-    for (index, switch) in wiring.switches.iter().enumerate() {
-        if switch.tier == Tier::Spine {
-            continue;
-        }
-        let mut by_spine = BTreeMap::<_, usize>::new();
-        for cable in &wiring.cables {
-            if let [(Device::Switch(leaf), _), (Device::Switch(spine), _)] = cable.ends
-                && leaf == index
-            {
-                *by_spine.entry(spine).or_default() += 1;
-            }
-        }
-        assert_eq!(by_spine.values().collect::<BTreeSet<_>>().len(), 1);
-        assert_eq!(by_spine.values().sum::<usize>(), 32);
-    }
-}
-
-#[test]
 fn ibnetdiscover_text_says_what_the_fabric_says() {
-    for nodes in [1, 32, 64] {
-        let wiring = plan(nodes);
+    let demos = [1, 32, 64].map(|nodes| ("demo".to_owned(), spec(nodes), plan(nodes)));
+    for (name, _, wiring) in families().chain(demos) {
         let text = ibnetdiscover(&wiring, NOW);
-        assert_eq!(cables_in(&text), cables_of(&wiring.fabric(NOW)));
+        assert_eq!(cables_in(&text), cables_of(&wiring.fabric(NOW)), "{name}");
     }
 }
 
@@ -223,7 +397,7 @@ fn a_description_stands_in_toml() {
     let spec = spec(32);
     let text = toml::to_string(&spec).expect("toml");
     assert_eq!(toml::from_str::<ClusterSpec>(&text), Ok(spec.clone()));
-    let short = "nodes = 32\nwiring = { kind = \"rail-optimised\", nodes_per_su = 32, radix = 64, spines = 4 }";
+    let short = "nodes = 32\nwiring = { kind = \"rail-optimised\", nodes_per_su = 32 }";
     assert_eq!(toml::from_str::<ClusterSpec>(short), Ok(spec));
     let error = toml::from_str::<ClusterSpec>("nodes = 32\nspine = 4").expect_err("unknown key");
     assert!(error.to_string().contains("spine"), "{error}");
@@ -240,21 +414,33 @@ fn what_cannot_be_wired_is_refused_with_the_field() {
     };
     assert_eq!(with(|spec| spec.nodes = 0), "nodes");
     assert_eq!(with(|spec| spec.gpus_per_node = 9), "gpus_per_node");
-    let wired = |nodes_per_su, spines| WiringSpec::RailOptimised {
-        nodes_per_su,
-        radix: 64,
-        spines,
-    };
-    let fields = [(33, 4), (32, 5), (32, 2)].map(|(nodes_per_su, spines)| {
-        let spec = ClusterSpec {
-            wiring: wired(nodes_per_su, spines),
-            ..spec(32)
-        };
-        Wiring::plan(&spec).expect_err("refused").field
-    });
+    assert_eq!(with(|spec| spec.planes = 3), "planes");
+    assert_eq!(with(|spec| spec.switches.radix = 2), "switches.radix");
+    assert_eq!(with(|spec| spec.switches.tiers = 4), "switches.tiers");
     assert_eq!(
-        fields,
-        ["wiring.nodes_per_su", "wiring.spines", "wiring.spines"]
+        with(|spec| spec.switches.uplinks = Some(64)),
+        "switches.uplinks"
+    );
+    // 8 leaves with 32 uplinks each want 4 spines with 64 ports, and 32 do not divide by 5.
+    assert_eq!(
+        with(|spec| spec.switches.spines = Some(5)),
+        "switches.spines"
+    );
+    assert_eq!(
+        with(|spec| spec.switches.spines = Some(2)),
+        "switches.spines"
+    );
+    let unit = |nodes_per_su| WiringSpec::RailOptimised {
+        nodes_per_su,
+        rails_meet: RailsMeet::Spine,
+    };
+    let spec = ClusterSpec {
+        wiring: unit(33),
+        ..spec(32)
+    };
+    assert_eq!(
+        Wiring::plan(&spec).expect_err("refused").field,
+        "wiring.nodes_per_su"
     );
     assert_eq!(ClusterSpec::demo(257).expect_err("too many").field, "nodes");
 }

@@ -2,24 +2,35 @@
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use railscope_exporter::sampler::{Machine, NvmlAccess};
 use railscope_exporter::samplers::gpu;
-use railscope_exporter::{Exporter, Limits};
+use railscope_exporter::{Exporter, Limits, MigDevices};
 use railscope_model::exposition::Format;
 use railscope_model::metric::Profile;
-use railscope_simulator::nvml::{NodeGpus, install, update_state};
+use railscope_simulator::nvml::{InstallError, NodeGpus, install, update_state};
 
 pub(crate) struct Node {
     exporter: Exporter,
     pub(crate) state: NodeGpus,
+    /// What the GPU sampler tells the others.
+    pub(crate) mig_devices: MigDevices,
     dir: tempfile::TempDir,
 }
 
 impl Node {
     pub(crate) fn start(state: NodeGpus) -> Self {
+        Self::start_on(state, install)
+    }
+
+    /// With the library that `install` puts in place.
+    pub(crate) fn start_on(
+        state: NodeGpus,
+        install: fn(&Path, &NodeGpus) -> Result<PathBuf, InstallError>,
+    ) -> Self {
         let dir = tempfile::tempdir().expect("a folder");
         let library = install(dir.path(), &state).expect("installs");
         let machine = Machine {
@@ -35,6 +46,7 @@ impl Node {
             exporter: Exporter::start_samplers(samplers, Limits::default(), None)
                 .expect("a thread starts"),
             state,
+            mig_devices: machine.mig_devices,
             dir,
         }
     }

@@ -103,7 +103,8 @@ fn push_platform(platform: &Platform, reading: &mut NodeReading) {
 /// ones, as it sees no others.
 fn push_nic(nic: &Participant, reading: &mut NodeReading) {
     let device = nic.device.as_deref().unwrap_or_default();
-    let at = Labels::new([device, &nic.address.to_string()]);
+    let address = nic.address.map(|address| address.to_string());
+    let at = Labels::new([device, &address.unwrap_or_default()]);
     let push = |reading: &mut NodeReading, role: &str, pf: &str, default: bool| {
         let labels = at.with(role).with(pf);
         if default {
@@ -124,13 +125,15 @@ fn push_nic(nic: &Participant, reading: &mut NodeReading) {
         }
         Role::Virtual(Some(physical)) => push(reading, "virtual", &physical.to_string(), false),
         Role::Virtual(None) => push(reading, "virtual", "", true),
+        Role::Part(function) => push(reading, "subfunction", &function.to_string(), false),
     }
 }
 
 /// All of it in the full profile: no compute fabric hangs on it.
 fn push_nvme(nvme: &Participant, reading: &mut NodeReading) {
     let device = nvme.device.as_deref().unwrap_or_default();
-    let at = Labels::new([device, &nvme.address.to_string()]);
+    let address = nvme.address.map(|address| address.to_string());
+    let at = Labels::new([device, &address.unwrap_or_default()]);
     let (role, physical) = match nvme.role {
         Role::Physical { active, possible } => {
             reading.push(&NVME_VFS, &at, active);
@@ -138,6 +141,8 @@ fn push_nvme(nvme: &Participant, reading: &mut NodeReading) {
             ("physical", None)
         }
         Role::Virtual(physical) => ("virtual", physical),
+        // The kernel has such parts of network functions only.
+        Role::Part(function) => ("subfunction", Some(function)),
     };
     let physical = physical.map(|address| address.to_string());
     let labels = at.with(role).with(physical.unwrap_or_default());

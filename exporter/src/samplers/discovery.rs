@@ -1,4 +1,4 @@
-//! What every sampler of devices shares: when to look for devices again, and why values are missing.
+//! What every sampler of devices shares: when to look for them again, which are the same, why values are missing.
 
 use std::time::{Duration, Instant};
 
@@ -33,7 +33,7 @@ impl Schedule {
 
 /// The names of the devices at the last sample.
 #[derive(Debug, Default)]
-pub(super) struct Roll {
+struct Roll {
     names: Option<Vec<String>>,
     changed: bool,
 }
@@ -41,12 +41,81 @@ pub(super) struct Roll {
 impl Roll {
     /// Whether a device has come or gone by now or by the sample before: one that has just come may still
     /// be growing files. Not at the first sample, which looks for all of them anyway.
-    pub(super) fn has_changed(&mut self, names: Vec<String>) -> bool {
+    fn has_changed(&mut self, names: Vec<String>) -> bool {
         let changed_before = self.changed;
         let names = Some(names);
         self.changed = self.names.is_some() && self.names != names;
         self.names = names;
         self.changed || changed_before
+    }
+}
+
+/// Devices being watched: looked for when it is time, and at once after one of them has come or gone.
+#[derive(Debug)]
+pub(super) struct Fleet<D> {
+    schedule: Schedule,
+    roll: Roll,
+    devices: Vec<D>,
+    absent: Option<Miss>,
+}
+
+impl<D> Default for Fleet<D> {
+    fn default() -> Self {
+        Self {
+            schedule: Schedule::default(),
+            roll: Roll::default(),
+            devices: Vec::new(),
+            absent: None,
+        }
+    }
+}
+
+impl<D> Fleet<D> {
+    /// Takes the names of all devices that are there now: where they have changed, it is time to look.
+    pub(super) fn call(&mut self, names: Vec<String>) {
+        if self.roll.has_changed(names) {
+            self.schedule.hurry();
+        }
+    }
+
+    /// Looks for devices if it is time: `find` gets those that are known and gives all that are there,
+    /// of which none is [`Miss::Absent`]. Returns why there are none.
+    pub(super) fn look(
+        &mut self,
+        find: impl FnOnce(&mut Known<D>) -> Result<Vec<D>, Miss>,
+    ) -> Option<Miss> {
+        if self.schedule.is_due() {
+            let mut known = Known(std::mem::take(&mut self.devices));
+            let found = find(&mut known);
+            self.absent = found.as_ref().err().copied();
+            self.devices = found.unwrap_or_default();
+            if self.absent.is_none() && self.devices.is_empty() {
+                self.absent = Some(Miss::Absent);
+            }
+        }
+        self.absent
+    }
+
+    /// Samples every device; of one that is gone `sample` says false.
+    pub(super) fn sample(&mut self, sample: impl FnMut(&mut D) -> bool) {
+        let before = self.devices.len();
+        self.devices.retain_mut(sample);
+        if self.devices.len() < before {
+            self.schedule.hurry();
+        }
+    }
+}
+
+/// Devices that were known before a look for them.
+#[derive(Debug)]
+pub(super) struct Known<D>(Vec<D>);
+
+impl<D> Known<D> {
+    /// The one that is still the same, with its open files and with what its driver asked not to be asked
+    /// again.
+    pub(super) fn take(&mut self, is_same: impl Fn(&D) -> bool) -> Option<D> {
+        let place = self.0.iter().position(is_same)?;
+        Some(self.0.swap_remove(place))
     }
 }
 

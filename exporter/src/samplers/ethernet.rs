@@ -1,9 +1,10 @@
 //! Ethernet NICs: what their drivers count (PFC, discards, PHY, PCIe stalls) and how they are configured.
 
 mod config;
+mod peaks;
 mod tables;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use railscope_model::metric::{
     Metric, NIC_CARRIER, NIC_CARRIER_CHANGES, NIC_GLOBAL_PAUSE_SECONDS, NIC_PAUSE_SECONDS,
@@ -11,8 +12,9 @@ use railscope_model::metric::{
 };
 use railscope_model::reading::{Labels, NodeReading, Status, Value};
 
+use self::peaks::Peaks;
 use self::tables::{DRIVERS, Row};
-use super::discovery::{Misses, Schedule};
+use super::discovery::{Fleet, Known, Misses};
 use crate::sampler::{Machine, Presence, SampleError, Sampler};
 use crate::sources::ethtool::NicSource;
 use crate::sources::net::{self, Netdev};
@@ -26,9 +28,7 @@ const DIRECTIONS: [&str; 2] = ["receive", "transmit"];
 struct Ethernet {
     root: Root,
     network: Box<dyn NicSource>,
-    schedule: Schedule,
-    nics: Vec<Watched>,
-    absent: Option<Miss>,
+    nics: Fleet<Watched>,
     misses: Misses,
 }
 
@@ -37,9 +37,7 @@ pub fn build(machine: &Machine) -> Box<dyn Sampler> {
     Box::new(Ethernet {
         root: Root::new(&machine.sysfs),
         network: machine.network.nics(),
-        schedule: Schedule::default(),
-        nics: Vec::new(),
-        absent: None,
+        nics: Fleet::default(),
         misses: Misses::new(NAME),
     })
 }
@@ -55,49 +53,33 @@ impl Sampler for Ethernet {
 
     fn sample(&mut self, reading: &mut NodeReading) -> Result<Presence, SampleError> {
         let mut buffer = [0; 4096];
-        if self.schedule.is_due() {
-            self.absent = self.discover(&mut buffer).err();
-        }
-        if let Some(miss) = self.absent {
+        let root = &self.root;
+        if let Some(miss) = self.nics.look(|known| discover(root, known, &mut buffer)) {
             return Ok(Presence::Absent(miss.into()));
         }
         let (network, misses) = (self.network.as_mut(), &mut self.misses);
-        let before = self.nics.len();
         self.nics
-            .retain_mut(|nic| nic.sample(network, reading, misses, &mut buffer));
-        if self.nics.len() < before {
-            self.schedule.hurry();
-        }
+            .sample(|nic| nic.sample(network, reading, misses, &mut buffer));
         misses.end_source(reading);
         Ok(Presence::Present)
     }
 }
 
-impl Ethernet {
-    /// Takes up new interfaces, drops those that are gone and has all of them described anew.
-    fn discover(&mut self, buffer: &mut Buffer) -> Result<(), Miss> {
-        let mut known = std::mem::take(&mut self.nics);
-        let found = self
-            .root
-            .open()
-            .and_then(|sysfs| net::ethernet(&sysfs, buffer))?;
-        if found.is_empty() {
-            return Err(Miss::Absent);
-        }
-        for netdev in found {
-            let id = netdev.dir.id();
-            let place = known
-                .iter()
-                .position(|old| old.netdev.nic == netdev.nic && old.id == id);
-            let mut watched = match place {
-                Some(place) => known.swap_remove(place),
-                None => Watched::new(netdev, id),
-            };
-            watched.is_described = false;
-            self.nics.push(watched);
-        }
-        Ok(())
-    }
+/// Every interface that is there now; all of them are described anew.
+fn discover(
+    root: &Root,
+    known: &mut Known<Watched>,
+    buffer: &mut Buffer,
+) -> Result<Vec<Watched>, Miss> {
+    let found = net::ethernet(&root.open()?, buffer)?.into_iter();
+    let watched = found.map(|netdev| {
+        let id = netdev.dir.id();
+        let kept = known.take(|old| old.netdev.nic == netdev.nic && old.id == id);
+        let mut watched = kept.unwrap_or_else(|| Watched::new(netdev, id));
+        watched.is_described = false;
+        watched
+    });
+    Ok(watched.collect())
 }
 
 /// One interface being watched.
@@ -120,6 +102,8 @@ struct Watched {
     named: Option<usize>,
     counters: Vec<Counter>,
     values: Vec<u64>,
+    /// Outlives the counters, which are named anew at every description.
+    peaks: Peaks,
 }
 
 /// One series of the driver's counters, and where its values stand.
@@ -131,9 +115,11 @@ struct Counter {
 
 impl Watched {
     fn new(netdev: Netdev, id: Option<(u64, u64)>) -> Self {
+        let labels = Labels::new([&netdev.nic.name]);
         Self {
             id,
-            labels: Labels::new([&netdev.nic.name]),
+            peaks: Peaks::new(&labels),
+            labels,
             driver: netdev.driver(),
             rdma: netdev.rdma_device(),
             kind: netdev.dir.file("type"),
@@ -228,6 +214,7 @@ impl Watched {
                 return Err(Miss::Failed);
             }
         }
+        let now = Instant::now();
         let mut paused = [None::<u64>; 2];
         for counter in &self.counters {
             let places = counter.places.iter();
@@ -235,6 +222,7 @@ impl Watched {
                 .filter_map(|place| self.values.get(*place))
                 .fold(0_u64, |sum, value| sum.saturating_add(*value));
             let value = counter.row.unit.value(count);
+            self.peaks.observe(now, counter, count);
             self.push(
                 reading,
                 counter.row.full,
@@ -257,6 +245,9 @@ impl Watched {
                 self.push(reading, false, &NIC_PAUSE_SECONDS, &labels, value);
             }
         }
+        self.peaks.each(now, |metric, labels, value, is_shortest| {
+            self.push(reading, !is_shortest, metric, labels, value.into());
+        });
         Ok(())
     }
 

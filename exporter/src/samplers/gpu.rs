@@ -5,6 +5,7 @@ use std::time::Duration;
 use railscope_model::metric::{SOURCE_AGE, SOURCE_DURATION, SOURCE_ERRORS, SOURCE_STATUS};
 use railscope_model::reading::{Labels, NodeReading, Status};
 
+use crate::mig_devices::MigDevices;
 use crate::sampler::{Machine, NvmlAccess, Presence, SampleError, Sampler};
 use crate::sources::nvml::SHORTEST_PERIOD;
 use crate::sources::nvml::child::{LastWord, NvmlChild, Phase, View};
@@ -23,6 +24,7 @@ const FIRST_WORDS: Duration = Duration::from_secs(2);
 struct Gpu {
     access: Option<NvmlAccess>,
     child: Option<NvmlChild>,
+    mig_devices: MigDevices,
 }
 
 /// Builds the sampler. The worker starts with the first sample.
@@ -34,6 +36,7 @@ pub fn build(machine: &Machine) -> Box<dyn Sampler> {
     Box::new(Gpu {
         access,
         child: None,
+        mig_devices: machine.mig_devices.clone(),
     })
 }
 
@@ -60,7 +63,12 @@ impl Sampler for Gpu {
             ),
         };
         let stale_after = (access.period * STALE_PERIODS).max(STALE_AT_LEAST);
-        Ok(merge(&child.view(FIRST_WORDS), stale_after, reading))
+        let view = child.view(FIRST_WORDS);
+        // Also of a GPU that hangs: its devices stay what they are.
+        let last_words = view.gpus.values();
+        self.mig_devices
+            .learn(last_words.filter_map(|gpu| gpu.reading.as_deref()));
+        Ok(merge(&view, stale_after, reading))
     }
 }
 

@@ -7,6 +7,7 @@ use railscope_model::identity::PciAddress;
 use railscope_model::metric as m;
 use railscope_model::metric::Metric;
 use railscope_model::reading::{Labels, NodeReading, Status};
+use railscope_model::units::MICRO;
 
 use super::discovery::Misses;
 use super::host::boot_time;
@@ -23,7 +24,6 @@ const SOURCE: &str = "kmsg";
 const MOST_SERIES: usize = 128;
 /// Stands for all XIDs and SXids beyond.
 const OTHERS: &str = "other";
-const MICRO: f64 = 1e-6;
 
 struct Log {
     sysfs: Root,

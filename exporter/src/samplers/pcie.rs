@@ -14,11 +14,12 @@ use railscope_model::reading::{Labels, NodeReading, Status, Value};
 use railscope_model::units::pcie_transfers_per_second;
 
 use self::config::Setup;
-use super::discovery::{Misses, Roll, Schedule};
+use super::discovery::{Fleet, Known, Misses};
 use crate::sampler::{Machine, Presence, SampleError, Sampler};
 use crate::sources::pci::{self, Function};
+use crate::sources::rdma::{self, Device};
 use crate::sources::sysfs::{Buffer, Dir, File, Miss, Root};
-use crate::sources::{net, nvme, rdma};
+use crate::sources::{net, nvme};
 
 /// Source label.
 const NAME: &str = "pcie";
@@ -58,10 +59,7 @@ fn transfers(text: &str) -> Option<Option<Value>> {
 
 struct Pcie {
     root: Root,
-    schedule: Schedule,
-    roll: Roll,
-    functions: Vec<Watched>,
-    absent: Option<Miss>,
+    functions: Fleet<Watched>,
     misses: Misses,
     /// Why configuration spaces could not be read.
     config_miss: Option<Miss>,
@@ -71,10 +69,7 @@ struct Pcie {
 pub fn build(machine: &Machine) -> Box<dyn Sampler> {
     Box::new(Pcie {
         root: Root::new(&machine.sysfs),
-        schedule: Schedule::default(),
-        roll: Roll::default(),
-        functions: Vec::new(),
-        absent: None,
+        functions: Fleet::default(),
         misses: Misses::new(NAME),
         config_miss: None,
     })
@@ -94,22 +89,15 @@ impl Sampler for Pcie {
     fn sample(&mut self, reading: &mut NodeReading) -> Result<Presence, SampleError> {
         let mut buffer = [0; 4096];
         let names = self.root.open().and_then(|sysfs| pci::names(&sysfs));
-        if self.roll.has_changed(names.unwrap_or_default()) {
-            self.schedule.hurry();
-        }
-        if self.schedule.is_due() {
-            self.absent = self.discover(&mut buffer).err();
-        }
-        if let Some(miss) = self.absent {
+        self.functions.call(names.unwrap_or_default());
+        let (root, config_miss) = (&self.root, &mut self.config_miss);
+        let look = |known: &mut Known<_>| discover(root, known, config_miss, &mut buffer);
+        if let Some(miss) = self.functions.look(look) {
             return Ok(Presence::Absent(miss.into()));
         }
         let misses = &mut self.misses;
-        let before = self.functions.len();
         self.functions
-            .retain_mut(|function| function.sample(reading, misses, &mut buffer));
-        if self.functions.len() < before {
-            self.schedule.hurry();
-        }
+            .sample(|function| function.sample(reading, misses, &mut buffer));
         if let Some(miss) = self.config_miss {
             // One for all: they differ by privilege, not by function.
             reading.push_status(NAME, "config", Status::from(miss));
@@ -119,61 +107,72 @@ impl Sampler for Pcie {
     }
 }
 
-impl Pcie {
-    fn discover(&mut self, buffer: &mut Buffer) -> Result<(), Miss> {
-        let mut known = std::mem::take(&mut self.functions);
-        let mut found: BTreeMap<PciAddress, (Function, &str, String)> = BTreeMap::new();
-        let sysfs = self.root.open()?;
-        // Either may be missing without the other: a machine with NICs only, or with GPUs only.
-        let gpus = pci::gpus(&sysfs, buffer);
-        let nics = rdma::devices(&sysfs);
-        let miss = gpus.as_ref().err().or(nics.as_ref().err()).copied();
-        for (ordinal, gpu) in gpus.unwrap_or_default().into_iter().enumerate() {
-            found.insert(gpu.address, (gpu, "gpu", ordinal.to_string()));
-        }
-        for nic in nics.unwrap_or_default() {
-            if let Some(function) = nic.function {
-                // Two RDMA devices of one function: the first by name names it.
-                let endpoint = (function, "nic", nic.name);
-                found.entry(endpoint.0.address).or_insert(endpoint);
-            }
-        }
-        for (function, kind, name) in others(&sysfs, buffer) {
-            let endpoint = (function, kind, name);
+/// Every GPU and NIC that is there now, and the bridges above them; notes why configuration spaces could
+/// not be read.
+fn discover(
+    root: &Root,
+    known: &mut Known<Watched>,
+    config_miss: &mut Option<Miss>,
+    buffer: &mut Buffer,
+) -> Result<Vec<Watched>, Miss> {
+    let sysfs = root.open()?;
+    *config_miss = None;
+    let found = functions(&sysfs, buffer)?.into_iter();
+    let watched = found.map(|(address, (function, kind, name))| {
+        let id = function.dir.id();
+        let kept = known.take(|old| old.address == address && old.id == id);
+        let mut watched = kept.unwrap_or_else(|| Watched::new(&function, id));
+        watched.describe(&function, kind, &name, buffer);
+        let (setup, miss) = Setup::read(&function, kind != "bridge", &sysfs, buffer);
+        watched.setup = setup;
+        let miss = miss.filter(|miss| !matches!(miss, Miss::Absent | Miss::Unsupported));
+        *config_miss = config_miss.or(miss);
+        watched
+    });
+    Ok(watched.collect())
+}
+
+/// What hangs at an address: the function, its kind and its name.
+type Endpoint = (Function, &'static str, String);
+
+/// GPUs and NICs, and every bridge above them.
+fn functions(sysfs: &Dir, buffer: &mut Buffer) -> Result<BTreeMap<PciAddress, Endpoint>, Miss> {
+    let mut found: BTreeMap<PciAddress, Endpoint> = BTreeMap::new();
+    // Either may be missing without the other: a machine with NICs only, or with GPUs only.
+    let gpus = pci::gpus(sysfs, buffer);
+    let nics = rdma::devices(sysfs);
+    let miss = gpus.as_ref().err().or(nics.as_ref().err()).copied();
+    for (ordinal, gpu) in gpus.unwrap_or_default().into_iter().enumerate() {
+        found.insert(gpu.address, (gpu, "gpu", ordinal.to_string()));
+    }
+    let mut nics = nics.unwrap_or_default();
+    // A part of a function names it only where the function has no RDMA device of its own.
+    nics.sort_by_key(Device::is_subfunction);
+    for nic in nics {
+        if let Some(function) = nic.function {
+            // Two RDMA devices of one function: the first by name names it.
+            let endpoint = (function, "nic", nic.name);
             found.entry(endpoint.0.address).or_insert(endpoint);
         }
-        if found.is_empty() {
-            return Err(miss.unwrap_or(Miss::Absent));
-        }
-        let hops: Vec<_> = found.values().flat_map(|(end, ..)| end.hops()).collect();
-        for hop in hops {
-            let bridge = (hop, "bridge", String::new());
-            found.entry(bridge.0.address).or_insert(bridge);
-        }
-        self.config_miss = None;
-        for (address, (function, kind, name)) in found {
-            let id = function.dir.id();
-            let place = known
-                .iter()
-                .position(|old| old.address == address && old.id == id);
-            let mut watched = match place {
-                Some(place) => known.swap_remove(place),
-                None => Watched::new(&function, id),
-            };
-            watched.describe(&function, kind, &name, buffer);
-            let (setup, miss) = Setup::read(&function, kind != "bridge", &sysfs, buffer);
-            watched.setup = setup;
-            let miss = miss.filter(|miss| !matches!(miss, Miss::Absent | Miss::Unsupported));
-            self.config_miss = self.config_miss.or(miss);
-            self.functions.push(watched);
-        }
-        Ok(())
     }
+    for (function, kind, name) in others(sysfs, buffer) {
+        let endpoint = (function, kind, name);
+        found.entry(endpoint.0.address).or_insert(endpoint);
+    }
+    if found.is_empty() {
+        return Err(miss.unwrap_or(Miss::Absent));
+    }
+    let hops: Vec<_> = found.values().flat_map(|(end, ..)| end.hops()).collect();
+    for hop in hops {
+        let bridge = (hop, "bridge", String::new());
+        found.entry(bridge.0.address).or_insert(bridge);
+    }
+    Ok(found)
 }
 
 /// Endpoints that are no part of the compute fabric: local NVMe controllers, and Ethernet without RDMA. A
 /// virtual function has no link of its own.
-fn others(sysfs: &Dir, buffer: &mut Buffer) -> Vec<(Function, &'static str, String)> {
+fn others(sysfs: &Dir, buffer: &mut Buffer) -> Vec<Endpoint> {
     let mut found = Vec::new();
     let (controllers, _) = nvme::controllers(sysfs).unwrap_or_default();
     for controller in controllers {

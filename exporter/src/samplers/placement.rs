@@ -110,8 +110,8 @@ struct Nic {
     name: String,
     end: End,
     address: PciAddress,
-    /// What ranks below its equals: a virtual function below the physical one, a port that is not
-    /// InfiniBand below one that is, as that is then the compute fabric and the other is storage.
+    /// What ranks below its equals: a virtual function or a subfunction below the physical one, a port
+    /// that is not InfiniBand below one that is, as that is then the compute fabric and the other is storage.
     /// Neither changes with the health of a link; a port's rate does.
     rank: (bool, bool),
 }
@@ -140,7 +140,10 @@ impl Parts {
             nics.push(Nic {
                 end: End::new(function, buffer),
                 address: function.address,
-                rank: (function.is_virtual(), !infiniband),
+                rank: (
+                    function.is_virtual() || device.is_subfunction(),
+                    !infiniband,
+                ),
                 name: device.name,
             });
         }
@@ -184,15 +187,17 @@ impl Parts {
     }
 
     /// For each GPU the place of its NIC: the closest. GPUs that share their closest NICs spread over
-    /// them in order, so that the first of the group takes the first NIC.
+    /// them in order, so that the first of the group takes the first NIC; over all adapters before the
+    /// second port of any.
     fn nearest(&self) -> Vec<usize> {
         let mut group_sizes: BTreeMap<Vec<usize>, usize> = BTreeMap::new();
         let spread = self.gpus.iter().map(|gpu| {
             let distance = |nic: &Nic| (self.hop(gpu, &nic.end), nic.rank);
             let least = self.nics.iter().map(distance).min();
-            let closest: Vec<usize> = (0..self.nics.len())
+            let mut closest: Vec<usize> = (0..self.nics.len())
                 .filter(|nic| Some(distance(&self.nics[*nic])) == least)
                 .collect();
+            closest.sort_by_key(|nic| self.nics[*nic].address.function);
             let place = group_sizes.entry(closest.clone()).or_default();
             *place += 1;
             closest[(*place - 1) % closest.len()]
@@ -284,8 +289,12 @@ mod tests {
     fn nearest(gpus: &[&str], nics: &[(&str, bool, bool)]) -> Vec<usize> {
         let nic = |(place, (path, is_virtual, ethernet)): (usize, &(&str, bool, bool))| Nic {
             name: format!("mlx5_{place}"),
-            end: end(path),
-            address: "00:00.0".parse().expect("an address"),
+            end: end(path.split('#').next().unwrap_or(path)),
+            // `#1` is the second port of an adapter.
+            address: match path.split_once('#') {
+                Some((_, port)) => format!("00:00.{port}").parse().expect("an address"),
+                None => "00:00.0".parse().expect("an address"),
+            },
             rank: (*is_virtual, *ethernet),
         };
         let parts = Parts {
@@ -311,6 +320,9 @@ mod tests {
         // A flat virtual machine: all pairs are equal.
         let flat = "pci0000:00";
         assert_eq!(nearest(&[flat; 4], &[ib(flat); 2]), [0, 1, 0, 1]);
+        // Two adapters of two ports each behind one switch: a GPU for each adapter.
+        let (first, second) = (ib(a), ib("pci0000:15 15:01.0 16:00.0 17:00.0@0#1"));
+        assert_eq!(nearest(&[a, a], &[first, second, first, second]), [0, 2]);
         // Storage and virtual functions do not take a GPU's place.
         let nics = [
             (flat, false, true),

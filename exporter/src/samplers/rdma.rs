@@ -14,7 +14,7 @@ use railscope_model::reading::{Labels, NodeReading, Status};
 
 use self::counters::{Falls, Group, Groups};
 use self::port::{DeviceText, Port, optional};
-use super::discovery::{Misses, Roll, Schedule};
+use super::discovery::{Fleet, Known, Misses};
 use super::host::boot_time;
 use crate::sampler::{Machine, Presence, SampleError, Sampler};
 use crate::sources::rdma::{self, Device};
@@ -29,13 +29,9 @@ const NETLINK: &str = "rdma_netlink";
 struct Rdma {
     root: Root,
     procfs: Root,
-    schedule: Schedule,
-    roll: Roll,
-    devices: Vec<Watched>,
-    absent: Option<Miss>,
+    devices: Fleet<Watched>,
     misses: Misses,
     changes: Changes,
-    discovered: bool,
     netlink: Netlink,
 }
 
@@ -76,16 +72,10 @@ impl Sampler for Rdma {
     fn sample(&mut self, reading: &mut NodeReading) -> Result<Presence, SampleError> {
         let mut buffer = [0; 4096];
         let names = self.root.open().and_then(|sysfs| rdma::names(&sysfs));
-        if self.roll.has_changed(names.unwrap_or_default()) {
-            self.schedule.hurry();
-        }
-        if self.schedule.is_due() {
-            self.discover(&mut buffer);
-        }
-        if let Some(miss) = self.absent {
+        self.devices.call(names.unwrap_or_default());
+        if let Some(miss) = self.look(&mut buffer) {
             return Ok(Presence::Absent(miss.into()));
         }
-        let before = self.devices.len();
         let mut sweep = Sweep {
             reading,
             misses: &mut self.misses,
@@ -96,10 +86,7 @@ impl Sampler for Rdma {
             },
             changes: &mut self.changes,
         };
-        self.devices.retain_mut(|device| device.sample(&mut sweep));
-        if self.devices.len() < before {
-            self.schedule.hurry();
-        }
+        self.devices.sample(|device| device.sample(&mut sweep));
         match self.netlink {
             Netlink::Open(_) => reading.push_status(NETLINK, "", Status::Ok),
             Netlink::Closed(miss) => reading.push_status(NETLINK, "", miss.into()),
@@ -116,55 +103,54 @@ impl Rdma {
         Self {
             root: Root::new(&machine.sysfs),
             procfs: Root::new(&machine.procfs),
-            schedule: Schedule::default(),
-            roll: Roll::default(),
-            devices: Vec::new(),
-            absent: None,
+            devices: Fleet::default(),
             misses: Misses::new(NAME),
             changes: Changes::default(),
-            discovered: false,
             netlink: Netlink::Untried,
         }
     }
 
-    /// Takes up new devices, drops those that are gone and asks all of them anew what they are.
-    /// Counters are listed here, not read: one that hangs must not hide the others' discovery.
-    fn discover(&mut self, buffer: &mut Buffer) {
-        let sysfs = self.root.open();
-        let found = sysfs.as_ref().map_err(|miss| *miss).and_then(rdma::devices);
-        let (sysfs, found) = match (sysfs, found) {
-            (Ok(sysfs), Ok(found)) if !found.is_empty() => (sysfs, found),
-            (_, other) => {
-                self.absent = Some(other.err().unwrap_or(Miss::Absent));
-                self.devices.clear();
-                return;
+    /// Looks for devices if it is time, and asks all of them anew what they are. Counters are listed
+    /// here, not read: one that hangs must not hide the others' discovery.
+    fn look(&mut self, buffer: &mut Buffer) -> Option<Miss> {
+        let Self {
+            root,
+            procfs,
+            changes,
+            netlink,
+            ..
+        } = self;
+        self.devices.look(|known| {
+            let sysfs = root.open()?;
+            let found = rdma::devices(&sysfs)?;
+            if found.is_empty() {
+                return Err(Miss::Absent);
             }
-        };
-        self.absent = None;
-        let (mut nldev, numbered) = self.netlink.devices(&sysfs);
-        let mut known = std::mem::take(&mut self.devices);
-        for device in found {
-            let id = Identity::of(&device);
-            let place = known.iter().position(|old| old.id == id);
-            let mut watched = match place {
-                // Kept with its open files, and with what its driver asked not to be asked again.
-                Some(place) => known.swap_remove(place),
-                None => {
-                    if self.discovered {
-                        self.changes.begin_anew();
-                    }
-                    Watched::new(device, id, buffer)
-                }
-            };
-            watched.describe(nldev.as_deref_mut(), &numbered, buffer);
-            self.devices.push(watched);
-        }
-        if !self.discovered {
-            self.discovered = true;
-            let stat = self.procfs.open().and_then(|dir| dir.long_text("stat"));
-            self.changes.epoch = stat.ok().and_then(|stat| boot_time(&stat));
-        }
+            let (mut nldev, numbered) = netlink.devices(&sysfs);
+            let watched = found.into_iter().map(|device| {
+                let mut watched = adopt(device, known, changes, buffer);
+                watched.describe(nldev.as_deref_mut(), &numbered, buffer);
+                watched
+            });
+            let watched = watched.collect();
+            changes.begin(procfs);
+            Ok(watched)
+        })
     }
+}
+
+/// The device as it was known, or as a new one whose counters begin now.
+fn adopt(
+    device: Device,
+    known: &mut Known<Watched>,
+    changes: &mut Changes,
+    buffer: &mut Buffer,
+) -> Watched {
+    let id = Identity::of(&device);
+    known.take(|old| old.id == id).unwrap_or_else(|| {
+        changes.device_came();
+        Watched::new(device, id, buffer)
+    })
 }
 
 impl Netlink {
@@ -335,6 +321,8 @@ struct Changes {
     /// Unix time in seconds. Nothing in sysfs tells when a driver was loaded: times of its directories
     /// are those of their first look-up. So this is the boot of the kernel until a restart is seen.
     epoch: Option<u64>,
+    /// Devices have been looked for once: those that come from now on are new.
+    is_watching: bool,
 }
 
 impl Changes {
@@ -345,6 +333,21 @@ impl Changes {
             self.begin_anew();
         } else {
             self.wraps += falls.wraps;
+        }
+    }
+
+    /// Takes the boot of the kernel for the beginning of the devices that the first look found.
+    fn begin(&mut self, procfs: &Root) {
+        if !self.is_watching {
+            self.is_watching = true;
+            let stat = procfs.open().and_then(|dir| dir.long_text("stat"));
+            self.epoch = stat.ok().and_then(|stat| boot_time(&stat));
+        }
+    }
+
+    fn device_came(&mut self) {
+        if self.is_watching {
+            self.begin_anew();
         }
     }
 

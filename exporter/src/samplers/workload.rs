@@ -10,6 +10,7 @@ use railscope_model::metric::{WORKLOAD, WORKLOAD_DEVICES};
 use railscope_model::reading::{Labels, NodeReading, Status};
 
 use self::devices::{Device, Inventory, Kind, pair};
+use crate::mig_devices::MigDevices;
 use crate::sampler::{Machine, Presence, SampleError, Sampler};
 use crate::sources::slurm;
 use crate::sources::sysfs::{Miss, Root};
@@ -25,6 +26,7 @@ struct Workload {
     #[cfg_attr(not(feature = "kubernetes"), allow(dead_code))]
     kubelet_socket: PathBuf,
     job_mapping: Option<Root>,
+    mig_devices: MigDevices,
     /// What was last logged of the kubelet, so that one that stays silent is named once.
     #[cfg_attr(not(feature = "kubernetes"), allow(dead_code))]
     said: Option<Status>,
@@ -38,6 +40,7 @@ pub fn build(machine: &Machine) -> Box<dyn Sampler> {
         procfs: Root::new(&machine.procfs),
         kubelet_socket: workloads.kubelet_socket.clone(),
         job_mapping: workloads.job_mapping.as_deref().map(Root::new),
+        mig_devices: machine.mig_devices.clone(),
         said: None,
     })
 }
@@ -63,7 +66,8 @@ impl Sampler for Workload {
         if !asked {
             return Ok(Presence::Absent(Status::Absent));
         }
-        let inventory = Inventory::read(sysfs, procfs.as_ref(), &mut [0; 4096]);
+        let migs = self.mig_devices.known();
+        let inventory = Inventory::read(sysfs, procfs.as_ref(), migs, &mut [0; 4096]);
         match &pods {
             Ok(pods) => pods.iter().for_each(|pod| held.add_pod(pod, &inventory)),
             Err(Status::Absent) => {}

@@ -3,9 +3,11 @@
 mod ioctl;
 mod kernel;
 mod recorded;
+mod vf;
 
 pub use kernel::Kernel;
 pub use recorded::Recorded;
+pub use vf::{Counts, VirtualFunction, counted};
 
 use std::path::PathBuf;
 
@@ -91,6 +93,18 @@ pub struct Bridging {
     pub pfc_indications: [u64; PRIORITIES],
     /// Whether a table from DSCP to priority is set; none where it was not asked.
     pub has_dscp_table: Option<bool>,
+    /// How priorities share the link; none where the driver does not say.
+    pub classes: Option<TrafficClasses>,
+}
+
+/// Traffic classes, by which priorities share the link when it sends (IEEE 802.1Qaz, ETS).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TrafficClasses {
+    /// The class that sends each priority.
+    pub of_priority: [u8; PRIORITIES],
+    /// Percent of the link that each class is guaranteed; none where it is not shared out by ETS but, say,
+    /// strictly before others.
+    pub guaranteed_percent: [Option<u8>; PRIORITIES],
 }
 
 /// Names and values that a driver counts, in the driver's order, and what it says of its configuration.
@@ -130,4 +144,11 @@ pub trait NicSource: Send {
     /// # Errors
     /// The kernel did not answer.
     fn down_reason(&mut self, nic: &Nic) -> Result<Option<&'static str>, Miss>;
+
+    /// The virtual functions of a physical one, as the kernel sees them; none where the driver tells
+    /// nothing of any.
+    ///
+    /// # Errors
+    /// The kernel did not answer, or with something else.
+    fn virtual_functions(&mut self, nic: &Nic) -> Result<Vec<VirtualFunction>, Miss>;
 }

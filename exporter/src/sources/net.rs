@@ -1,4 +1,8 @@
-//! Network interfaces that are Ethernet hardware, from `/sys/class/net`.
+//! Network interfaces of hardware, from `/sys/class/net`.
+
+use std::collections::BTreeMap;
+
+use railscope_model::identity::PciAddress;
 
 use super::ethtool::Nic;
 use super::pci::Function;
@@ -26,6 +30,38 @@ pub struct Netdev {
 /// # Errors
 /// [`Miss::Absent`] on a machine without a network.
 pub fn ethernet(sysfs: &Dir, buffer: &mut Buffer) -> Result<Vec<Netdev>, Miss> {
+    let is_ethernet = |dir: &Dir, buffer: &mut Buffer| {
+        dir.text("type", buffer).is_ok_and(|kind| kind == ETHERNET)
+    };
+    of_hardware(sysfs, buffer, is_ethernet)
+}
+
+/// One interface of each port of each physical function that may have virtual ones, by name; IP over
+/// InfiniBand among them.
+///
+/// # Errors
+/// As [`ethernet`].
+pub fn physical_functions(sysfs: &Dir, buffer: &mut Buffer) -> Result<Vec<Netdev>, Miss> {
+    let can_be_split = |dir: &Dir, _: &mut Buffer| dir.has("device/sriov_numvfs");
+    let mut found = of_hardware(sysfs, buffer, can_be_split)?;
+    // An interface over another partition of a port comes after the port's own.
+    let mut ports = Vec::new();
+    found.retain(|netdev| {
+        let function = netdev.function.as_ref().map(|function| function.address);
+        let port = (function, netdev.dir.text("dev_port", buffer).ok());
+        let is_new = !ports.contains(&port);
+        ports.push(port);
+        is_new
+    });
+    Ok(found)
+}
+
+/// Interfaces of hardware of which `is_wanted` holds, and that represent no other function.
+fn of_hardware(
+    sysfs: &Dir,
+    buffer: &mut Buffer,
+    is_wanted: impl Fn(&Dir, &mut Buffer) -> bool,
+) -> Result<Vec<Netdev>, Miss> {
     let class = sysfs.dir("class/net")?;
     let mut found = Vec::new();
     for name in class.names()? {
@@ -33,12 +69,15 @@ pub fn ethernet(sysfs: &Dir, buffer: &mut Buffer) -> Result<Vec<Netdev>, Miss> {
         let Ok(dir) = class.dir(&name) else {
             continue;
         };
-        let mut text = |file: &str| dir.text(file, buffer).unwrap_or_default();
-        if !dir.has("device") || text("type") != ETHERNET || is_representor(&text("phys_port_name"))
-        {
+        if !dir.has("device") || !is_wanted(&dir, buffer) {
             continue;
         }
-        let index = text("ifindex").parse().ok();
+        let port = dir.text("phys_port_name", buffer).unwrap_or_default();
+        if is_representor(&port) {
+            continue;
+        }
+        let index = dir.text("ifindex", buffer).ok();
+        let index = index.and_then(|index| index.parse().ok());
         let hardware = dir.dir("device").ok();
         let function = hardware.as_ref().and_then(Function::of);
         found.push(Netdev {
@@ -55,6 +94,21 @@ pub fn ethernet(sysfs: &Dir, buffer: &mut Buffer) -> Result<Vec<Netdev>, Miss> {
 }
 
 impl Netdev {
+    /// The virtual functions of its hardware that are switched on, by number; with an address where the
+    /// machine sees it.
+    pub fn virtual_functions(&self) -> BTreeMap<u32, Option<PciAddress>> {
+        let Some(hardware) = &self.hardware else {
+            return BTreeMap::new();
+        };
+        let names = hardware.names().unwrap_or_default().into_iter();
+        let numbered = names.filter_map(|name| {
+            let number = name.strip_prefix("virtfn")?.parse().ok()?;
+            let address = hardware.link_name(&name);
+            Some((number, address.and_then(|address| address.parse().ok())))
+        });
+        numbered.collect()
+    }
+
     /// The kernel driver of its hardware, `mlx5_core`.
     pub fn driver(&self) -> Option<String> {
         self.hardware.as_ref()?.link_name("driver")

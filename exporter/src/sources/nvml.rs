@@ -13,11 +13,16 @@ mod fields;
 mod gpm;
 mod gpu;
 mod mig;
+mod newer;
 mod nvlink;
+mod pcie_bytes;
 mod place;
+mod prm;
 mod raw;
 mod structs;
 mod traffic;
+mod vgpu;
+mod windows;
 pub mod wire;
 mod worker;
 

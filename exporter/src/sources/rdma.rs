@@ -89,6 +89,16 @@ impl Device {
         words.any(|word| word == SWITCH_MANAGEMENT)
     }
 
+    /// Whether it belongs to a part of a function (a subfunction on the auxiliary bus, `mlx5_core.sf.4`)
+    /// and not to the function itself.
+    pub fn is_subfunction(&self) -> bool {
+        let Some((hardware, function)) = self.hardware.as_ref().zip(self.function.as_ref()) else {
+            return false;
+        };
+        let own = hardware.components().last().copied().unwrap_or_default();
+        own != function.address.to_string()
+    }
+
     /// The kernel driver of its hardware, `mlx5_core`.
     pub fn driver(&self) -> Option<String> {
         self.hardware.as_ref()?.link_name("driver")

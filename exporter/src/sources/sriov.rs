@@ -12,8 +12,10 @@ use super::{nvme, rdma};
 const CLASSES: [(&str, Kind); 2] = [("0x02", Kind::Nic), ("0x0108", Kind::Nvme)];
 
 /// Vendor and device ids that only virtual functions have, from the kernel's drivers (`mlx4_core`,
-/// `mlx5_core`, `bnxt_en`, `iavf`, `mana`). A guest sees no link to the physical function, so this is
-/// all that tells it.
+/// `mlx5_core`, `bnxt_en`, `iavf`, `mana`, `hns3`). A guest sees no link to the physical function, so this
+/// is all that tells it: that a guest runs there does not, since a physical function can be passed through,
+/// nor that it has no SR-IOV capability, which a hypervisor may hide. ConnectX-6 Dx and later, on either
+/// link layer, and BlueField-2 and later share 0x101e.
 const VIRTUAL_IDS: &[(&str, &[&str])] = &[
     (
         "0x15b3",
@@ -24,10 +26,15 @@ const VIRTUAL_IDS: &[(&str, &[&str])] = &[
     ),
     (
         "0x14e4",
-        &["0x16dc", "0x1806", "0x1807", "0x1808", "0x1809", "0x1819"],
+        &[
+            "0x1606", "0x1607", "0x1608", "0x1609", "0x16bd", "0x16c1", "0x16c2", "0x16c3",
+            "0x16c4", "0x16c5", "0x16cb", "0x16d3", "0x16dc", "0x16e1", "0x16e5", "0x16e6",
+            "0x1806", "0x1807", "0x1808", "0x1809", "0x1819", "0x181b", "0xd800",
+        ],
     ),
-    ("0x8086", &["0x1889"]),
+    ("0x8086", &["0x154c", "0x1571", "0x1889", "0x37cd"]),
     ("0x1414", &["0x00ba"]),
+    ("0x19e5", &["0xa22e", "0xa22f"]),
 ];
 
 /// Which end of SR-IOV a function is.
@@ -42,6 +49,8 @@ pub enum Role {
     },
     /// It is a virtual function, of this one where the machine sees it.
     Virtual(Option<PciAddress>),
+    /// It is a part of this function that has a device but no PCI address of its own.
+    Part(PciAddress),
 }
 
 /// What a function does.
@@ -53,29 +62,42 @@ pub enum Kind {
     Nvme,
 }
 
-/// A function that takes part in SR-IOV.
+/// A function that takes part in SR-IOV, or a part of one.
 #[derive(Debug, Clone)]
 pub struct Participant {
-    /// Its address.
-    pub address: PciAddress,
+    /// Its address, where it has one of its own.
+    pub address: Option<PciAddress>,
     /// What it does.
     pub kind: Kind,
-    /// The RDMA device or NVMe controller on it, if any.
+    /// The RDMA device or NVMe controller on it, if any; the first by name.
     pub device: Option<String>,
     /// Its role.
     pub role: Role,
 }
 
-/// Every network and NVMe function that takes part, by address.
+/// Every network and NVMe function that takes part, by address, and behind them the parts of functions.
 ///
 /// # Errors
 /// The list of PCI devices cannot be read.
 pub fn participants(sysfs: &Dir, buffer: &mut Buffer) -> Result<Vec<Participant>, Miss> {
-    let rdma = rdma::devices(sysfs).unwrap_or_default();
-    let mut names: BTreeMap<PciAddress, String> = rdma
-        .into_iter()
-        .filter_map(|device| Some((device.function?.address, device.name)))
-        .collect();
+    let mut names: BTreeMap<PciAddress, String> = BTreeMap::new();
+    let mut parts = Vec::new();
+    for device in rdma::devices(sysfs).unwrap_or_default() {
+        let is_part = device.is_subfunction();
+        let Some(function) = device.function else {
+            continue;
+        };
+        if is_part {
+            parts.push(Participant {
+                address: None,
+                kind: Kind::Nic,
+                device: Some(device.name),
+                role: Role::Part(function.address),
+            });
+        } else {
+            names.entry(function.address).or_insert(device.name);
+        }
+    }
     let (controllers, _) = nvme::controllers(sysfs).unwrap_or_default();
     names.extend(
         controllers.into_iter().filter_map(|controller| {
@@ -96,7 +118,7 @@ pub fn participants(sysfs: &Dir, buffer: &mut Buffer) -> Result<Vec<Participant>
         };
         if let Some(role) = role(&dir, buffer) {
             found.push(Participant {
-                address: function.address,
+                address: Some(function.address),
                 kind: *kind,
                 device: names.remove(&function.address),
                 role,
@@ -104,6 +126,7 @@ pub fn participants(sysfs: &Dir, buffer: &mut Buffer) -> Result<Vec<Participant>
         }
     }
     found.sort_by_key(|function| function.address);
+    found.extend(parts);
     Ok(found)
 }
 

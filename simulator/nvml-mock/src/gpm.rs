@@ -13,11 +13,15 @@ use crate::state::GpuState;
 /// `NVML_GPM_SUPPORT_VERSION` and `NVML_GPM_METRICS_GET_VERSION`: plain numbers, unlike the versions of other structs.
 const SUPPORT_VERSION: u32 = 1;
 const METRICS_VERSION: u32 = 1;
-/// `NVML_GPM_METRIC_MAX` of the headers of driver 590.
+/// `NVML_GPM_METRIC_MAX` of nvml-wrapper-sys' header, and of the one in NVIDIA/DCGM 4.6. The version is 1 with both.
 pub(crate) const MOST_METRICS: usize = 210;
+const MOST_METRICS_OF_NEWER_DRIVERS: usize = 333;
 
-/// Samples handed out and not yet freed, with the GPU and the time they hold; the next one is one more than the highest.
-static SAMPLES: Mutex<BTreeMap<usize, Option<(usize, Instant)>>> = Mutex::new(BTreeMap::new());
+/// What a sample holds: the GPU, its GPU instance, and the time.
+type Held = (usize, Option<u32>, Instant);
+
+/// Samples handed out and not yet freed, with what they hold; the next one is one more than the highest.
+static SAMPLES: Mutex<BTreeMap<usize, Option<Held>>> = Mutex::new(BTreeMap::new());
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlGpmQueryDeviceSupport(device: Handle, request: *mut GpmSupport) -> Code {
@@ -64,26 +68,30 @@ extern "C" fn nvmlGpmSampleFree(sample: Handle) -> Code {
 
 #[unsafe(no_mangle)]
 extern "C" fn nvmlGpmSampleGet(device: Handle, sample: Handle) -> Code {
-    on_gpu("nvmlGpmSampleGet", device, |gpu| fill(gpu, sample))
+    on_gpu("nvmlGpmSampleGet", device, |gpu| fill(gpu, None, sample))
 }
 
-fn fill(gpu: &Gpu, sample: Handle) -> Result<(), Code> {
+fn fill(gpu: &Gpu, instance: Option<u32>, sample: Handle) -> Result<(), Code> {
     // A partitioned GPU is sampled by instance.
-    if !gpu.gpm || gpu.mig_mode {
+    if !gpu.gpm || gpu.mig_mode != instance.is_some() {
         return Err(code::NOT_SUPPORTED);
+    }
+    let exists = |id| gpu.mig.iter().any(|mig| mig.gpu_instance == id);
+    if instance.is_some_and(|id| !exists(id)) {
+        return Err(code::NOT_FOUND);
     }
     let mut samples = lock(&SAMPLES);
     let held = samples
         .get_mut(&sample.addr())
         .ok_or(code::INVALID_ARGUMENT)?;
-    *held = Some((gpu.index, Instant::now()));
+    *held = Some((gpu.index, instance, Instant::now()));
     Ok(())
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn nvmlGpmMigSampleGet(device: Handle, _instance: u32, _sample: Handle) -> Code {
-    on_gpu("nvmlGpmMigSampleGet", device, |_gpu| {
-        Err(code::NOT_SUPPORTED)
+extern "C" fn nvmlGpmMigSampleGet(device: Handle, instance: u32, sample: Handle) -> Code {
+    on_gpu("nvmlGpmMigSampleGet", device, |gpu| {
+        fill(gpu, Some(instance), sample)
     })
 }
 
@@ -122,22 +130,55 @@ unsafe fn metrics(request: *mut MetricsGet) -> Result<(), Code> {
     // SAFETY: not null, as `version` has checked, and whole by this function's contract.
     let request = unsafe { &mut *request };
     let held = |sample: Handle| lock(&SAMPLES).get(&sample.addr()).copied().flatten();
-    let (Some((gpu, begin)), Some((other, end))) = (held(request.sample1), held(request.sample2))
+    let (Some((gpu, instance, begin)), Some((other, of_other, end))) =
+        (held(request.sample1), held(request.sample2))
     else {
         return Err(code::INVALID_ARGUMENT);
     };
-    if gpu != other || end <= begin {
+    if (gpu, instance) != (other, of_other) || end <= begin {
         return Err(code::INVALID_ARGUMENT);
     }
     let node = pass("nvmlGpmMetricsGet", Some(gpu))?;
     let gpu = node.gpus.get(gpu).ok_or(code::INVALID_ARGUMENT)?;
     let count = usize::try_from(request.num_metrics).map_err(|_| code::INVALID_ARGUMENT)?;
-    for metric in request.metrics.iter_mut().take(count) {
-        let value = value(gpu, metric.metric_id);
+    let asked = request
+        .metrics
+        .get_mut(..count)
+        .ok_or(code::INVALID_ARGUMENT)?;
+    let unknown = |metric: &Metric| !gpu.gpm_counters && metric.metric_id >= FIRST_COUNTER;
+    if gpu.gpm_refuses_unknown && asked.iter().any(unknown) {
+        return Err(code::INVALID_ARGUMENT);
+    }
+    for metric in asked {
+        let value = match instance {
+            Some(id) => value_of_instance(gpu, id, metric.metric_id),
+            None => value(gpu, metric.metric_id),
+        };
         metric.nvml_return = value.err().unwrap_or(code::SUCCESS);
         metric.value = value.unwrap_or(0.0);
     }
+    if gpu.gpm_counters {
+        let whole: *mut Metric = request.metrics.as_mut_ptr();
+        for place in count..MOST_METRICS_OF_NEWER_DRIVERS {
+            // SAFETY: a newer driver may clear all of the struct as its own header has it; a caller that hands over
+            // a shorter one loses what lies behind, as it would with the driver.
+            unsafe { whole.add(place).write_bytes(0, 1) };
+        }
+    }
     Ok(())
+}
+
+/// `NVML_GPM_METRIC_SM_CYCLES_ELAPSED`, the first of the counters since the reboot.
+const FIRST_COUNTER: u32 = 248;
+
+fn value_of_instance(gpu: &GpuState, instance: u32, id: u32) -> Result<f64, Code> {
+    let mut migs = gpu.mig.iter();
+    let mig = migs.find(|mig| mig.gpu_instance == instance);
+    let mig = mig.ok_or(code::NOT_FOUND)?;
+    match id {
+        2 | 3 | 5 | 10 => Ok(f64::from(mig.active_permille) / 10.0),
+        _ => Err(code::NOT_SUPPORTED),
+    }
 }
 
 /// Percents and MiB/s, as nvml.h says.
@@ -152,6 +193,21 @@ fn value(gpu: &GpuState, id: u32) -> Result<f64, Code> {
         21 => Ok(gpu.gpm_pcie_receive_mebibytes_per_second.into()),
         60 => Ok(gpu.gpm_nvlink_receive_mebibytes_per_second.into()),
         61 => Ok(gpu.gpm_nvlink_transmit_mebibytes_per_second.into()),
+        248 if gpu.gpm_counters => Ok(gpu.gpm_sm_elapsed_cycles as f64),
+        249 if gpu.gpm_counters => Ok(gpu.gpm_sm_active_cycles as f64),
+        250 if gpu.gpm_counters => Ok(gpu.gpm_tensor_active_cycles as f64),
+        255 if gpu.gpm_counters => Ok(gpu.gpm_pcie_transmit_bytes as f64),
+        256 if gpu.gpm_counters => Ok(gpu.gpm_pcie_receive_bytes as f64),
+        261..=296 if gpu.gpm_counters => {
+            let place = usize::try_from((id - 261) / 2).map_err(|_| code::INVALID_ARGUMENT)?;
+            let link = gpu.links.get(place).ok_or(code::NOT_SUPPORTED)?;
+            let received = id % 2 == 1;
+            Ok(if received {
+                link.receive_bytes
+            } else {
+                link.transmit_bytes
+            } as f64)
+        }
         1..=209 => Err(code::NOT_SUPPORTED),
         _ => Err(code::INVALID_ARGUMENT),
     }

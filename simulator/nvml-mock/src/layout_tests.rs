@@ -4,7 +4,7 @@ use std::mem::{align_of, offset_of, size_of};
 
 use nvml_wrapper_sys::bindings as nvml;
 
-use crate::{fabric, ffi, gpm, newer};
+use crate::{fabric, ffi, gpm, newer, prm, vgpu};
 
 /// Compares the size, the alignment and the place of every field.
 macro_rules! same_layout {
@@ -211,3 +211,73 @@ same_layout!(
         metrics => metrics,
     }
 );
+same_layout!(
+    vgpu_license,
+    vgpu::LicenseInfo,
+    nvml::nvmlVgpuLicenseInfo_t {
+        is_licensed => isLicensed,
+        license_expiry => licenseExpiry,
+        current_state => currentState,
+    }
+);
+same_layout!(
+    vgpu_license_expiry,
+    vgpu::Expiry,
+    nvml::nvmlVgpuLicenseExpiry_t {
+        year => year,
+        month => month,
+        day => day,
+        hour => hour,
+        min => min,
+        sec => sec,
+        status => status,
+    }
+);
+same_layout!(
+    vgpu_scheduler,
+    vgpu::SchedulerState,
+    nvml::nvmlVgpuSchedulerGetState_t {
+        scheduler_policy => schedulerPolicy,
+        arr_mode => arrMode,
+        scheduler_params => schedulerParams,
+    }
+);
+same_layout!(
+    vgpu_heterogeneous,
+    vgpu::HeterogeneousMode,
+    nvml::nvmlVgpuHeterogeneousMode_t { version => version, mode => mode, }
+);
+same_layout!(
+    licensable_feature,
+    vgpu::LicensableFeature,
+    nvml::nvmlGridLicensableFeature_t {
+        feature_code => featureCode,
+        feature_state => featureState,
+        license_info => licenseInfo,
+        product_name => productName,
+        feature_enabled => featureEnabled,
+        license_expiry => licenseExpiry,
+    }
+);
+same_layout!(
+    licensable_features,
+    vgpu::LicensableFeatures,
+    nvml::nvmlGridLicensableFeatures_t {
+        is_grid_license_supported => isGridLicenseSupported,
+        licensable_features_count => licensableFeaturesCount,
+        grid_licensable_features => gridLicensableFeatures,
+    }
+);
+
+/// The bindings have no PRM counters: the places are those of nvml.h in NVIDIA/DCGM 4.6, by hand.
+#[test]
+fn prm_counters() {
+    assert_eq!(size_of::<prm::Counter>(), 24);
+    assert_eq!(align_of::<prm::Counter>(), 8);
+    assert_eq!(offset_of!(prm::Counter, local_port), 4);
+    assert_eq!(offset_of!(prm::Counter, status), 8);
+    assert_eq!(offset_of!(prm::Counter, output_type), 12);
+    assert_eq!(offset_of!(prm::Counter, output_value), 16);
+    assert_eq!(size_of::<prm::CounterList>(), 16);
+    assert_eq!(offset_of!(prm::CounterList, counters), 8);
+}

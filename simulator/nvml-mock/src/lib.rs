@@ -10,6 +10,7 @@ mod events;
 mod fabric;
 mod ffi;
 mod fields;
+#[cfg(not(feature = "old-driver"))]
 mod gpm;
 mod live;
 mod memory;
@@ -19,11 +20,15 @@ mod newer;
 mod nvlink;
 mod pcie;
 mod power;
+#[cfg(not(feature = "old-driver"))]
+mod prm;
 pub mod state;
 mod symbols;
 mod system;
 mod temperature;
 mod unsupported;
+#[cfg(not(feature = "old-driver"))]
+mod vgpu;
 
 #[cfg(all(test, not(feature = "old-driver")))]
 mod layout_tests;

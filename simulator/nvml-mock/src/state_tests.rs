@@ -1,7 +1,8 @@
 //! The state file: what a person may write, what is reported, and that text and types say the same.
 
 use crate::state::{
-    Effect, Event, Fault, GpuState, LinkState, MAX_GPUS, MAX_LINKS, NodeGpus, Process, ProcessKind,
+    Effect, Event, Fault, GpuState, LinkState, MAX_GPUS, MAX_LINKS, MigDevice, NodeGpus, Process,
+    ProcessKind, Vgpu,
 };
 
 fn parse(text: &str) -> NodeGpus {
@@ -136,6 +137,9 @@ fn a_bad_line_is_reported_with_its_number_and_changes_nothing() {
     refuse("gpu 0 hang nvmlDeviceGetName 3", "hang");
     refuse("gpu 0 xid 79", "<sequence>");
     refuse("gpu 0 process compute 1", "<bytes>");
+    refuse("gpu 0 vgpu 1 a b c 5 GRID", "a u64");
+    refuse("gpu 0 vgpu 1", "<type name>");
+    refuse("gpu 0 mig 1 0 1g.10gb 1 1", "<permille>");
     refuse("gpu 0 mig_mode maybe", "true or false");
     refuse(
         "gpu 0 pcie_lane_errors 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17",
@@ -171,6 +175,24 @@ fn text_and_types_say_the_same() {
         },
     ];
     node.gpus[7].faults = vec![Fault::fail("field.83", 3), Fault::hang("*")];
+    node.gpus[8].mig.push(MigDevice {
+        gpu_instance: 3,
+        compute_instance: 1,
+        profile: "1c.3g.40gb".into(),
+        total_bytes: 1 << 35,
+        used_bytes: 7,
+        active_permille: 850,
+    });
+    node.gpus[9].vgpus = [Some(5), None]
+        .map(|license_state| Vgpu {
+            instance: 3251,
+            uuid: "1f2e3d4c-0000-4000-8000-0123456789ab".into(),
+            vm: "12".into(),
+            used_bytes: 1 << 30,
+            license_state,
+            name: "GRID A100-10C".into(),
+        })
+        .to_vec();
     node.crash = true;
     assert_eq!(parse(&node.render()), node);
 }

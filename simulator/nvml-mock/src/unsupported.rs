@@ -22,8 +22,6 @@ not_supported! {
     nvmlDeviceGetFanSpeedRPM;
     nvmlDeviceGetFanSpeed_v2;
     nvmlDeviceGetGpuOperationMode;
-    nvmlDeviceGetHostVgpuMode;
     nvmlDeviceGetRetiredPages;
     nvmlDeviceGetRetiredPages_v2;
-    nvmlDeviceReadPRMCounters_v1;
 }

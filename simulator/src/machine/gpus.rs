@@ -26,7 +26,7 @@ pub fn uuid(node: u16, gpu: u8) -> String {
 }
 
 /// What NVML says of a node's GPUs before anything happened. `node` is the node's ordinal.
-pub(super) fn fitted(node: u16, gpus: usize) -> NodeGpus {
+pub(crate) fn fitted(node: u16, gpus: usize) -> NodeGpus {
     let mut state = NodeGpus::h100(gpus);
     for (ordinal, gpu) in (0..).zip(&mut state.gpus) {
         let PciAddress {

@@ -17,8 +17,8 @@ pub enum FunctionKind {
     SwitchDownstream,
     /// GPU, by ordinal.
     Gpu(u8),
-    /// NIC, by ordinal.
-    Nic(u8),
+    /// Port of a NIC, by the NIC's ordinal and the port's number.
+    Nic(u8, u8),
 }
 
 /// A PCIe generation's transfer rate per lane.
@@ -87,7 +87,7 @@ impl Function {
                 ("0x060400", "0x1000", "0xc030")
             }
             FunctionKind::Gpu(_) => ("0x030200", "0x10de", "0x2330"),
-            FunctionKind::Nic(_) => ("0x020700", "0x15b3", "0x1021"),
+            FunctionKind::Nic(..) => ("0x020700", "0x15b3", "0x1021"),
         }
     }
 }
@@ -104,8 +104,9 @@ const fn at(bus: u8, device: u8) -> PciAddress {
     }
 }
 
-/// All PCI functions of a server with up to 8 GPUs and 8 NICs, parents before children.
-pub fn hgx_h100(gpus: u8, nics: u8) -> Vec<Function> {
+/// All PCI functions of a server with up to 8 GPUs and 8 NICs, parents before children. A NIC has a
+/// function for each of its ports.
+pub fn hgx_h100(gpus: u8, nics: u8, ports_per_nic: u8) -> Vec<Function> {
     let mut functions = Vec::new();
     for (switch, (root, numa_node)) in (0_u8..).zip(ROOTS) {
         let mut add = |pci, parent, kind| {
@@ -123,15 +124,20 @@ pub fn hgx_h100(gpus: u8, nics: u8) -> Vec<Function> {
         add(upstream, Some(root_port), FunctionKind::SwitchUpstream);
         for slot in 0..4 {
             let ordinal = 2 * switch + slot / 2;
-            let (kind, fitted) = if slot % 2 == 0 {
-                (FunctionKind::Gpu(ordinal), ordinal < gpus)
-            } else {
-                (FunctionKind::Nic(ordinal), ordinal < nics)
-            };
             let downstream = at(root + 2, slot);
             add(downstream, Some(upstream), FunctionKind::SwitchDownstream);
-            if fitted {
-                add(at(root + 3 + slot, 0), Some(downstream), kind);
+            if slot % 2 == 0 && ordinal < gpus {
+                add(
+                    gpu_address(ordinal),
+                    Some(downstream),
+                    FunctionKind::Gpu(ordinal),
+                );
+            }
+            if slot % 2 == 1 && ordinal < nics {
+                for port in 0..ports_per_nic {
+                    let kind = FunctionKind::Nic(ordinal, port);
+                    add(nic_address(ordinal, port), Some(downstream), kind);
+                }
             }
         }
     }
@@ -143,9 +149,12 @@ pub fn gpu_address(ordinal: u8) -> PciAddress {
     endpoint(ordinal, 0)
 }
 
-/// Address of NIC `ordinal` in [`hgx_h100`].
-pub fn nic_address(ordinal: u8) -> PciAddress {
-    endpoint(ordinal, 1)
+/// Address of a port of NIC `ordinal` in [`hgx_h100`]: a function of its own.
+pub fn nic_address(ordinal: u8, port: u8) -> PciAddress {
+    PciAddress {
+        function: port,
+        ..endpoint(ordinal, 1)
+    }
 }
 
 fn endpoint(ordinal: u8, offset: u8) -> PciAddress {
@@ -159,11 +168,13 @@ mod tests {
 
     #[test]
     fn addresses_agree_with_the_layout() {
-        let functions = hgx_h100(8, 8);
+        let functions = hgx_h100(8, 8, 2);
         for function in &functions {
             match function.kind {
                 FunctionKind::Gpu(ordinal) => assert_eq!(gpu_address(ordinal), function.pci),
-                FunctionKind::Nic(ordinal) => assert_eq!(nic_address(ordinal), function.pci),
+                FunctionKind::Nic(ordinal, port) => {
+                    assert_eq!(nic_address(ordinal, port), function.pci);
+                }
                 _ => {}
             }
         }

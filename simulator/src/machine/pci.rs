@@ -97,7 +97,7 @@ pub(super) fn write(tree: &Tree, functions: &[Function]) -> Result<PciTree, Tree
             );
         let folder = format!("{above}/{pci}");
         let files = write_function(tree, &folder, function)?;
-        if let FunctionKind::Nic(_) = function.kind {
+        if let FunctionKind::Nic(..) = function.kind {
             let upper = function.parent.and_then(|parent| links.get(&parent));
             nic_links.push(LinkFiles {
                 files: upper.cloned().into_iter().chain([files.clone()]).collect(),
@@ -117,7 +117,7 @@ fn write_function(
     let (class, vendor, device) = function.ids();
     let driver = match function.kind {
         FunctionKind::Gpu(_) => "nvidia",
-        FunctionKind::Nic(_) => "mlx5_core",
+        FunctionKind::Nic(..) => "mlx5_core",
         _ => "pcieport",
     };
     let speed = speed_text(function.generation);

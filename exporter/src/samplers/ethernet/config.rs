@@ -1,9 +1,10 @@
 //! How an Ethernet NIC is configured, and the counters that have to be asked for one by one.
 
 use railscope_model::metric::{
-    Metric, NIC, NIC_DCQCN_SETTING, NIC_ECN_ENABLED, NIC_FEC, NIC_FEC_BLOCKS, NIC_FULL_DUPLEX,
-    NIC_GLOBAL_PAUSE_ENABLED, NIC_GLOBAL_PAUSE_FRAMES, NIC_LINK_DOWN_REASON, NIC_MTU,
-    NIC_PFC_ENABLED, NIC_PFC_FRAMES, NIC_PHY_CORRECTED_BITS, NIC_SPEED, NIC_TRUST,
+    Metric, NIC, NIC_CLASS_BANDWIDTH, NIC_DCQCN_SETTING, NIC_ECN_ENABLED, NIC_FEC, NIC_FEC_BLOCKS,
+    NIC_FULL_DUPLEX, NIC_GLOBAL_PAUSE_ENABLED, NIC_GLOBAL_PAUSE_FRAMES, NIC_LINK_DOWN_REASON,
+    NIC_MTU, NIC_PFC_ENABLED, NIC_PFC_FRAMES, NIC_PHY_CORRECTED_BITS, NIC_PRIORITY_CLASS,
+    NIC_SPEED, NIC_TRUST,
 };
 use railscope_model::reading::{Labels, Value};
 
@@ -130,6 +131,18 @@ fn bridging(nic: &Watched, network: &mut dyn NicSource, misses: &mut Misses, abo
             ];
             for (direction, count) in DIRECTIONS.into_iter().zip(frames) {
                 about.push((&NIC_PFC_FRAMES, labels.with(direction), count.into()));
+            }
+        }
+    }
+    if let Some(classes) = found.classes {
+        for (priority, class) in classes.of_priority.into_iter().enumerate() {
+            let labels = nic.labels.with(priority);
+            about.push((&NIC_PRIORITY_CLASS, labels, u64::from(class).into()));
+        }
+        for (class, percent) in classes.guaranteed_percent.into_iter().enumerate() {
+            if let Some(percent) = percent {
+                let share = f64::from(percent) / 100.0;
+                about.push((&NIC_CLASS_BANDWIDTH, nic.labels.with(class), share.into()));
             }
         }
     }

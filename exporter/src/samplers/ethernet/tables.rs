@@ -6,8 +6,8 @@ use railscope_model::metric::{
     NIC_MODULE_EVENTS, NIC_OUT_OF_BUFFER, NIC_PAUSE_STORMS, NIC_PCIE_OVERFLOW,
     NIC_PCIE_SIGNAL_INTEGRITY, NIC_PCIE_STALLED, NIC_PCIE_STALLED_SECONDS, NIC_PFC_FRAMES,
     NIC_PFC_PAUSE_SECONDS, NIC_PFC_TRANSITIONS, NIC_PHY_BITS, NIC_PHY_CORRECTED_BITS,
-    NIC_PHY_CRC_ERRORS, NIC_PHY_LANE_ERRORS, NIC_PHY_LINK_DOWN, NIC_PHY_SYMBOL_ERRORS,
-    NIC_PRIORITY_BYTES, NIC_PRIORITY_DISCARDS, NIC_PRIORITY_PACKETS,
+    NIC_PHY_CRC_ERRORS, NIC_PHY_FRAME_ERRORS, NIC_PHY_LANE_ERRORS, NIC_PHY_LINK_DOWN,
+    NIC_PHY_SYMBOL_ERRORS, NIC_PRIORITY_BYTES, NIC_PRIORITY_DISCARDS, NIC_PRIORITY_PACKETS,
 };
 use railscope_model::reading::Value;
 
@@ -207,6 +207,46 @@ const MLX5: &[Row] = &[
     row("rx_bits_phy", &NIC_PHY_BITS, &[]),
     row("rx_err_lane_#_phy", &NIC_PHY_LANE_ERRORS, &["#"]),
     row("rx_crc_errors_phy", &NIC_PHY_CRC_ERRORS, &[]),
+    row(
+        "rx_oversize_pkts_phy",
+        &NIC_PHY_FRAME_ERRORS,
+        &["receive", "oversize"],
+    ),
+    row(
+        "rx_out_of_range_len_phy",
+        &NIC_PHY_FRAME_ERRORS,
+        &["receive", "out_of_range"],
+    ),
+    row(
+        "rx_in_range_len_errors_phy",
+        &NIC_PHY_FRAME_ERRORS,
+        &["receive", "in_range"],
+    ),
+    row(
+        "rx_undersize_pkts_phy",
+        &NIC_PHY_FRAME_ERRORS,
+        &["receive", "undersize"],
+    ),
+    row(
+        "rx_fragments_phy",
+        &NIC_PHY_FRAME_ERRORS,
+        &["receive", "fragment"],
+    ),
+    row(
+        "rx_jabbers_phy",
+        &NIC_PHY_FRAME_ERRORS,
+        &["receive", "jabber"],
+    ),
+    row(
+        "rx_symbol_err_phy",
+        &NIC_PHY_FRAME_ERRORS,
+        &["receive", "symbol"],
+    ),
+    row(
+        "tx_errors_phy",
+        &NIC_PHY_FRAME_ERRORS,
+        &["transmit", "oversize"],
+    ),
     row("link_down_events_phy", &NIC_PHY_LINK_DOWN, &[]),
     percent("outbound_pci_stalled_rd", &["read"]),
     percent("outbound_pci_stalled_wr", &["write"]),
@@ -312,6 +352,26 @@ const ICE: &[Row] = &[
         &["transmit", "link_down"],
     ),
     row("rx_crc_errors.nic", &NIC_PHY_CRC_ERRORS, &[]),
+    row(
+        "rx_oversize.nic",
+        &NIC_PHY_FRAME_ERRORS,
+        &["receive", "oversize"],
+    ),
+    row(
+        "rx_undersize.nic",
+        &NIC_PHY_FRAME_ERRORS,
+        &["receive", "undersize"],
+    ),
+    row(
+        "rx_fragments.nic",
+        &NIC_PHY_FRAME_ERRORS,
+        &["receive", "fragment"],
+    ),
+    row(
+        "rx_jabber.nic",
+        &NIC_PHY_FRAME_ERRORS,
+        &["receive", "jabber"],
+    ),
 ];
 
 #[cfg(test)]

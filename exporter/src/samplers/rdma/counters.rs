@@ -1,8 +1,8 @@
 //! Counters of one port: read from files or from netlink, held against what they said before.
 
 use railscope_model::metric::{
-    Metric, RDMA_PORT_ERROR_SATURATED, RDMA_PORT_ERRORS, RDMA_PORT_TRANSMIT_WAIT,
-    RDMA_TRANSPORT_EVENTS,
+    Metric, RDMA_DEVICE_EVENTS, RDMA_PORT_ERROR_SATURATED, RDMA_PORT_ERRORS,
+    RDMA_PORT_TRANSMIT_WAIT, RDMA_TRANSPORT_EVENTS, RDMA_VPORT_EVENTS,
 };
 use railscope_model::reading::{Labels, NodeReading, Value};
 use railscope_model::units::MILLI;
@@ -13,6 +13,13 @@ use crate::sources::sysfs::{Buffer, Dir, File, Miss};
 
 /// A wrap is a fall that the counter's own speed explains: at most so many times its last step.
 const CREDIBLE_STEPS: u64 = 4;
+
+/// Counters under their driver's names, which on mlx5 are those that begin again.
+const EVENTS: [&Metric; 3] = [
+    &RDMA_TRANSPORT_EVENTS,
+    &RDMA_VPORT_EVENTS,
+    &RDMA_DEVICE_EVENTS,
+];
 
 /// How counters of one port fell in one sweep.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -145,7 +152,7 @@ impl Group {
         ethernet: bool,
         (reading, misses, buffer): (&mut NodeReading, &mut Misses, &mut Buffer),
         falls: &mut Falls,
-        mut each: impl FnMut(&'static Metric, u64),
+        mut each: impl FnMut(&'static Row, u64),
     ) {
         if self.is_refused() {
             misses.note(Miss::Unsupported);
@@ -161,13 +168,13 @@ impl Group {
             if let Some(count) = misses.keep(count) {
                 self.answer = Answer::Given;
                 if let Some(base) = counter.observe(count, ethernet, reading, falls) {
-                    each(counter.metric(), base);
+                    each(counter.row, base);
                 }
             }
         }
     }
 
-    /// Takes up a count that came by netlink; returns its metric and the count in base units, and none
+    /// Takes up a count that came by netlink; returns its row and the count in base units, and none
     /// where no counter of that name is in the tables.
     pub(super) fn take(
         &mut self,
@@ -176,15 +183,13 @@ impl Group {
         ethernet: bool,
         reading: &mut NodeReading,
         falls: &mut Falls,
-    ) -> Option<(&'static Metric, Option<u64>)> {
+    ) -> Option<(&'static Row, Option<u64>)> {
         let place = self
             .counters
             .binary_search_by(|counter| counter.row.file.cmp(name));
         let counter = &mut self.counters[place.ok()?];
-        Some((
-            counter.metric(),
-            counter.observe(count, ethernet, reading, falls),
-        ))
+        let base = counter.observe(count, ethernet, reading, falls);
+        Some((counter.row, base))
     }
 }
 
@@ -248,8 +253,8 @@ impl Groups {
         };
         for file in dir.names().unwrap_or_default() {
             let row = hardware_row(&file, driver, |driver| driver.device_rows);
-            if let Some((row, _)) = row.filter(|_| file != LIFESPAN.file) {
-                group.counters.push(counter(&dir, row, &labels, None));
+            if let Some((row, wraps)) = row.filter(|_| file != LIFESPAN.file) {
+                group.counters.push(counter(&dir, row, &labels, wraps));
             }
         }
         group
@@ -314,7 +319,7 @@ fn hardware_row(
         .filter(|family| driver.is_none_or(|name| is(family, name)))
         .find_map(|family| {
             let row = rows(family).iter().find(|row| row.file == file)?;
-            let is_event = row.metric == &RDMA_TRANSPORT_EVENTS;
+            let is_event = EVENTS.contains(&row.metric);
             Some((row, family.events_wrap_at_bits.filter(|_| is_event)))
         })
 }
@@ -323,6 +328,24 @@ fn hardware_row(
 mod tests {
     use super::*;
     use crate::sources::sysfs::Root;
+
+    #[test]
+    fn no_table_names_a_file_twice() {
+        for driver in DRIVERS {
+            for (rows, common) in [(driver.rows, 2), (driver.device_rows, 1)] {
+                for (place, row) in rows.iter().enumerate() {
+                    let before = &rows[..place];
+                    assert!(
+                        before.iter().all(|other| other.file != row.file),
+                        "{}",
+                        row.file
+                    );
+                    let labels = row.labels.len() + common;
+                    assert_eq!(row.metric.labels.len(), labels, "{}", row.file);
+                }
+            }
+        }
+    }
 
     #[test]
     fn every_neutral_name_is_a_counter_of_a_driver_and_no_driver_gives_one_twice() {

@@ -4,18 +4,19 @@ use std::time::Instant;
 
 use railscope_model::identity::Guid;
 use railscope_model::metric::{
-    Metric, RDMA_OPTIONAL_STATISTIC_ENABLED, RDMA_OPTIONAL_STATISTICS, RDMA_PORT,
-    RDMA_PORT_ADDRESS, RDMA_PORT_PEAK_RECEIVE, RDMA_PORT_PEAK_TRANSMIT, RDMA_PORT_PEAK_WAIT,
-    RDMA_PORT_PHYSICAL_STATE, RDMA_PORT_RECEIVE_BYTES, RDMA_PORT_SPEED, RDMA_PORT_STATE,
-    RDMA_PORT_TRANSMIT_BYTES, RDMA_PORT_TRANSMIT_WAIT, RDMA_PORT_UP, RDMA_PORT_WIDTH,
-    RDMA_QP_STATISTICS_MODE, RDMA_STATISTICS_SOURCE,
+    Metric, RDMA_CNP, RDMA_OPTIONAL_STATISTIC_ENABLED, RDMA_OPTIONAL_STATISTICS, RDMA_PORT,
+    RDMA_PORT_ADDRESS, RDMA_PORT_PEAK_CNP, RDMA_PORT_PEAK_RECEIVE, RDMA_PORT_PEAK_TRANSMIT,
+    RDMA_PORT_PEAK_WAIT, RDMA_PORT_PHYSICAL_STATE, RDMA_PORT_RECEIVE_BYTES, RDMA_PORT_SPEED,
+    RDMA_PORT_STATE, RDMA_PORT_TRANSMIT_BYTES, RDMA_PORT_TRANSMIT_WAIT, RDMA_PORT_UP,
+    RDMA_PORT_WIDTH, RDMA_QP_STATISTICS_MODE, RDMA_STATISTICS_SOURCE,
 };
 use railscope_model::reading::{Labels, NodeReading};
 use railscope_model::units::PortRate;
 
+use super::super::peaks::Peak;
 use super::Sweep;
 use super::counters::{Falls, Groups};
-use crate::extremes::{PeakRate, WINDOWS};
+use super::tables::Row;
 use crate::sources::rdma::Device;
 use crate::sources::rdma_netlink::Nldev;
 use crate::sources::sysfs::{Buffer, Dir, File, Miss, Texts};
@@ -24,6 +25,39 @@ use crate::sources::sysfs::{Buffer, Dir, File, Miss, Texts};
 const ACTIVE: u64 = 4;
 /// Optional counters of one port that are taken up; mlx5 has seven.
 const MOST_OPTIONAL: usize = 64;
+
+/// A counter whose highest rate is kept, told by its row's metric and labels.
+struct PeakRow {
+    metric: &'static Metric,
+    labels: &'static [&'static str],
+    becomes: &'static Metric,
+    becomes_labels: &'static [&'static str],
+}
+
+const fn peak(metric: &'static Metric, becomes: &'static Metric) -> PeakRow {
+    PeakRow {
+        metric,
+        labels: &[],
+        becomes,
+        becomes_labels: &[],
+    }
+}
+
+const fn peak_cnp(labels: &'static [&'static str], point: &'static [&'static str]) -> PeakRow {
+    PeakRow {
+        labels,
+        becomes_labels: point,
+        ..peak(&RDMA_CNP, &RDMA_PORT_PEAK_CNP)
+    }
+}
+
+const PEAKS: &[PeakRow] = &[
+    peak(&RDMA_PORT_TRANSMIT_BYTES, &RDMA_PORT_PEAK_TRANSMIT),
+    peak(&RDMA_PORT_RECEIVE_BYTES, &RDMA_PORT_PEAK_RECEIVE),
+    peak(&RDMA_PORT_TRANSMIT_WAIT, &RDMA_PORT_PEAK_WAIT),
+    peak_cnp(&["rp", "handled"], &["rp"]),
+    peak_cnp(&["np", "sent"], &["np"]),
+];
 
 /// What a device's ports have in common, as label values.
 pub(super) struct DeviceText {
@@ -51,7 +85,7 @@ pub(super) struct Port {
     rate: Option<File>,
     groups: Groups,
     netlink: Netlink,
-    peaks: [Peak; 3],
+    peaks: Vec<(&'static PeakRow, Peak)>,
 }
 
 impl Port {
@@ -72,11 +106,13 @@ impl Port {
             rate: file("rate"),
             groups: Groups::of_port(&dir, &labels, device, driver),
             netlink: Netlink::default(),
-            peaks: [
-                Peak::new(&RDMA_PORT_TRANSMIT_BYTES, &RDMA_PORT_PEAK_TRANSMIT, &labels),
-                Peak::new(&RDMA_PORT_RECEIVE_BYTES, &RDMA_PORT_PEAK_RECEIVE, &labels),
-                Peak::new(&RDMA_PORT_TRANSMIT_WAIT, &RDMA_PORT_PEAK_WAIT, &labels),
-            ],
+            peaks: PEAKS
+                .iter()
+                .map(|row| {
+                    let all = labels.values().chain(row.becomes_labels.iter().copied());
+                    (row, Peak::new(row.becomes, &Labels::new(all)))
+                })
+                .collect(),
             labels,
             texts: Texts::new(dir),
         }
@@ -182,11 +218,13 @@ impl Port {
             groups,
             peaks,
             ethernet,
+            labels,
             ..
         } = self;
-        let mut see = |metric: &'static Metric, count: u64| {
-            if let Some(peak) = peaks.iter_mut().find(|peak| peak.of == metric) {
-                peak.rate.observe(Instant::now(), count);
+        let mut see = |row: &'static Row, count: u64| {
+            let is_of = |of: &PeakRow| of.metric == row.metric && of.labels == row.labels;
+            if let Some((_, peak)) = peaks.iter_mut().find(|(of, _)| is_of(of)) {
+                peak.observe(Instant::now(), labels, count);
             }
         };
         for group in [
@@ -205,7 +243,7 @@ impl Port {
                     .hardware
                     .take(name, count, *ethernet, sweep.reading, &mut falls);
                 match taken {
-                    Some((metric, Some(base))) => see(metric, base),
+                    Some((row, Some(base))) => see(row, base),
                     Some(_) => {}
                     None => {
                         if let Some(labels) = optional {
@@ -226,8 +264,10 @@ impl Port {
         }
         self.netlink.push(sweep.reading);
         let now = Instant::now();
-        for peak in &self.peaks {
-            peak.push(now, sweep.reading);
+        for (_, peak) in &self.peaks {
+            for (labels, rate, _) in peak.rates(now) {
+                sweep.reading.push(peak.becomes, labels, rate);
+            }
         }
         sweep.changes.take(falls);
     }
@@ -307,39 +347,6 @@ impl Netlink {
         }
         for (_, labels, on) in &self.optional {
             reading.push(&RDMA_OPTIONAL_STATISTIC_ENABLED, labels, *on);
-        }
-    }
-}
-
-/// The highest rate of one counter.
-struct Peak {
-    of: &'static Metric,
-    becomes: &'static Metric,
-    rate: PeakRate,
-    windows: [Labels; WINDOWS.len()],
-}
-
-impl Peak {
-    fn new(of: &'static Metric, becomes: &'static Metric, labels: &Labels) -> Self {
-        Self {
-            of,
-            becomes,
-            rate: PeakRate::default(),
-            windows: WINDOWS.map(|(name, _)| labels.with(name)),
-        }
-    }
-
-    /// The shortest window by default, the others in the full profile.
-    fn push(&self, now: Instant, reading: &mut NodeReading) {
-        for (place, (_, length)) in WINDOWS.into_iter().enumerate() {
-            let Some(rate) = self.rate.max(now, length) else {
-                continue;
-            };
-            if place == 0 {
-                reading.push(self.becomes, &self.windows[place], rate);
-            } else {
-                reading.push_full(self.becomes, &self.windows[place], rate);
-            }
         }
     }
 }

@@ -1,11 +1,12 @@
-//! Kernel file -> metric, for the counters of RDMA ports. A new counter is one row here.
+//! Kernel file -> metric, for the counters of RDMA ports. A new counter is one row here or in [`drivers`].
+
+mod drivers;
 
 use railscope_model::metric::{
-    Metric, RDMA_CNP, RDMA_DEVICE_EVENTS, RDMA_ECN_MARKED, RDMA_ICRC_ERRORS, RDMA_NO_BUFFER,
-    RDMA_OPERATION_BYTES, RDMA_PORT_CAST_PACKETS, RDMA_PORT_ERRORS, RDMA_PORT_RECEIVE_BYTES,
+    Metric, RDMA_NO_BUFFER, RDMA_PORT_CAST_PACKETS, RDMA_PORT_ERRORS, RDMA_PORT_RECEIVE_BYTES,
     RDMA_PORT_RECEIVE_PACKETS, RDMA_PORT_TRANSMIT_BYTES, RDMA_PORT_TRANSMIT_PACKETS,
     RDMA_PORT_TRANSMIT_WAIT, RDMA_RECEIVER_NOT_READY, RDMA_RETRANSMITS, RDMA_RETRIES_EXCEEDED,
-    RDMA_SEQUENCE_ERRORS, RDMA_STATISTICS_LIFESPAN, RDMA_TRANSPORT_EVENTS,
+    RDMA_SEQUENCE_ERRORS, RDMA_STATISTICS_LIFESPAN,
 };
 use railscope_model::units::BYTES_PER_PORT_DATA_WORD;
 
@@ -85,13 +86,6 @@ macro_rules! error {
     };
 }
 
-/// `event!(file, shown)`: the event is the file's name, which is the driver's.
-macro_rules! event {
-    ($file:literal, $shown:ident) => {
-        row($file, &RDMA_TRANSPORT_EVENTS, &[$file], Shown::$shown)
-    };
-}
-
 /// `ports/N/counters`: the performance management agent's (PMA) counters, the same for every driver.
 ///
 /// Widths are those of `PortCounters` (InfiniBand Architecture Specification, volume 1, 16.1.3.5, and
@@ -165,211 +159,35 @@ pub(super) const LIFESPAN: Row = Row {
 };
 
 /// Every known driver. Where the driver is unknown (a copied tree, a software device), each file takes
-/// the first row of its name.
+/// the first row of its name; so does one of several tables of a driver.
 pub(super) const DRIVERS: &[Driver] = &[
     Driver {
+        device_rows: drivers::MLX5_DEVICE,
         // be32 in the answer to QUERY_Q_COUNTER (the kernel's `mlx5/counters.c`).
         events_wrap_at_bits: Some(32),
-        ..Driver::new(&["mlx5_core", "mlx5_ib"], MLX5)
+        ..Driver::new(MLX5, drivers::MLX5)
     },
-    Driver::new(&["bnxt_en", "bnxt_re"], BNXT_RE),
     Driver {
-        device_rows: EFA_DEVICE,
-        ..Driver::new(&["efa"], EFA)
+        events_wrap_at_bits: Some(32),
+        ..Driver::new(MLX5, drivers::MLX5_VPORT)
     },
-    Driver::new(&["ice", "i40e", "idpf", "irdma"], IRDMA),
-    Driver::new(&["rdma_rxe"], RXE),
+    Driver::new(BNXT_RE, drivers::BNXT_RE),
+    // Broadcom's own packages have taken over mlx5's names.
+    Driver::new(BNXT_RE, drivers::MLX5),
+    Driver {
+        device_rows: drivers::EFA_DEVICE,
+        ..Driver::new(&["efa"], drivers::EFA)
+    },
+    Driver::new(&["ice", "i40e", "idpf", "irdma"], drivers::IRDMA),
+    Driver {
+        device_rows: drivers::MANA_DEVICE,
+        ..Driver::new(&["mana", "mana_ib"], drivers::MANA)
+    },
+    Driver::new(&["rdma_rxe"], drivers::RXE),
 ];
 
-/// The kernel's `mlx5/counters.c`: queue counters (32 bits, they start again), congestion statistics
-/// (64 bits, both ports of a bond together) and one of the physical port's.
-const MLX5: &[Row] = &[
-    event!("out_of_sequence", Always),
-    event!("packet_seq_err", Always),
-    event!("local_ack_timeout_err", Always),
-    event!("rnr_nak_retry_err", Always),
-    event!("roce_adp_retrans", InFull),
-    event!("req_transport_retries_exceeded", Always),
-    event!("req_rnr_retries_exceeded", InFull),
-    event!("out_of_buffer", InFull),
-    event!("duplicate_request", InFull),
-    event!("implied_nak_seq_err", InFull),
-    event!("rx_write_requests", InFull),
-    event!("rx_read_requests", InFull),
-    event!("rx_atomic_requests", InFull),
-    event!("rx_dct_connect", InFull),
-    event!("req_cqe_error", InFull),
-    event!("req_cqe_flush_error", InFull),
-    event!("req_remote_access_errors", InFull),
-    event!("req_remote_invalid_request", InFull),
-    event!("resp_cqe_error", InFull),
-    event!("resp_cqe_flush_error", InFull),
-    event!("resp_local_length_error", InFull),
-    event!("resp_remote_access_errors", InFull),
-    event!("roce_adp_retrans_to", InFull),
-    event!("roce_slow_restart", InFull),
-    event!("roce_slow_restart_cnps", InFull),
-    event!("roce_slow_restart_trans", InFull),
-    row(
-        "rp_cnp_handled",
-        &RDMA_CNP,
-        &["rp", "handled"],
-        Shown::OnEthernet,
-    ),
-    row(
-        "rp_cnp_ignored",
-        &RDMA_CNP,
-        &["rp", "ignored"],
-        Shown::InFull,
-    ),
-    row("np_cnp_sent", &RDMA_CNP, &["np", "sent"], Shown::OnEthernet),
-    row(
-        "np_ecn_marked_roce_packets",
-        &RDMA_ECN_MARKED,
-        &[],
-        Shown::OnEthernet,
-    ),
-    row(
-        "rx_icrc_encapsulated",
-        &RDMA_ICRC_ERRORS,
-        &[],
-        Shown::OnEthernet,
-    ),
-];
-
-/// The kernel's `bnxt_re/hw_counters.c`. It has no `counters` directory: bytes and packets stand here.
-const BNXT_RE: &[Row] = &[
-    row("tx_bytes", &RDMA_PORT_TRANSMIT_BYTES, &[], Shown::Always),
-    row("rx_bytes", &RDMA_PORT_RECEIVE_BYTES, &[], Shown::Always),
-    row("tx_pkts", &RDMA_PORT_TRANSMIT_PACKETS, &[], Shown::Always),
-    row("rx_pkts", &RDMA_PORT_RECEIVE_PACKETS, &[], Shown::Always),
-    event!("to_retransmits", Always),
-    event!("seq_err_naks_rcvd", Always),
-    event!("oos_drop_count", Always),
-    event!("rnr_naks_rcvd", Always),
-    event!("max_retry_exceeded", Always),
-    event!("rx_out_of_buffer", InFull),
-    event!("rx_roce_errors", InFull),
-    event!("rx_roce_discards", InFull),
-    event!("tx_roce_errors", InFull),
-    event!("tx_roce_discards", InFull),
-    event!("missing_resp", InFull),
-    event!("dup_req", InFull),
-    event!("recoverable_errors", InFull),
-    event!("unrecoverable_err", InFull),
-    event!("remote_access_err", InFull),
-    event!("remote_op_err", InFull),
-    row(
-        "rx_cnp_pkts",
-        &RDMA_CNP,
-        &["rp", "handled"],
-        Shown::OnEthernet,
-    ),
-    row("tx_cnp_pkts", &RDMA_CNP, &["np", "sent"], Shown::OnEthernet),
-    row(
-        "rx_ecn_marked_pkts",
-        &RDMA_ECN_MARKED,
-        &[],
-        Shown::OnEthernet,
-    ),
-];
-
-/// The kernel's `efa/efa_verbs.c`. Retransmission counters need Nitro v4.
-const EFA: &[Row] = &[
-    row("tx_bytes", &RDMA_PORT_TRANSMIT_BYTES, &[], Shown::Always),
-    row("rx_bytes", &RDMA_PORT_RECEIVE_BYTES, &[], Shown::Always),
-    row("tx_pkts", &RDMA_PORT_TRANSMIT_PACKETS, &[], Shown::Always),
-    row("rx_pkts", &RDMA_PORT_RECEIVE_PACKETS, &[], Shown::Always),
-    event!("rx_drops", Always),
-    event!("retrans_pkts", Always),
-    event!("retrans_timeout_events", Always),
-    event!("unresponsive_remote_events", Always),
-    event!("impaired_remote_conn_events", Always),
-    event!("rdma_read_wrs", InFull),
-    event!("rdma_read_wr_err", InFull),
-    event!("rdma_write_wrs", InFull),
-    event!("rdma_write_wr_err", InFull),
-    event!("send_wrs", InFull),
-    event!("recv_wrs", InFull),
-    operation("send_bytes", &["send_bytes"]),
-    operation("recv_bytes", &["recv_bytes"]),
-    operation("rdma_read_bytes", &["rdma_read_bytes"]),
-    operation("rdma_read_resp_bytes", &["rdma_read_resp_bytes"]),
-    operation("rdma_write_bytes", &["rdma_write_bytes"]),
-    operation("rdma_write_recv_bytes", &["rdma_write_recv_bytes"]),
-    operation("retrans_bytes", &["retrans_bytes"]),
-];
-
-const fn operation(file: &'static str, labels: &'static [&'static str]) -> Row {
-    row(file, &RDMA_OPERATION_BYTES, labels, Shown::InFull)
-}
-
-/// `device!(file)`: an event of the whole device.
-macro_rules! device {
-    ($file:literal) => {
-        row($file, &RDMA_DEVICE_EVENTS, &[$file], Shown::InFull)
-    };
-}
-
-/// `hw_counters` of the device itself, the second table of `efa/efa_verbs.c`: its command queue.
-const EFA_DEVICE: &[Row] = &[
-    device!("submitted_cmds"),
-    device!("completed_cmds"),
-    device!("cmds_err"),
-    device!("no_completion_cmds"),
-    device!("keep_alive_rcvd"),
-    device!("alloc_pd_err"),
-    device!("create_qp_err"),
-    device!("create_cq_err"),
-    device!("reg_mr_err"),
-    device!("alloc_ucontext_err"),
-    device!("create_ah_err"),
-    device!("mmap_err"),
-];
-
-/// The kernel's `irdma/verbs.c`, with the names of before and after its third generation.
-const IRDMA: &[Row] = &[
-    event!("tcpRetransSegs", Always),
-    event!("RetransSegs", Always),
-    event!("tcpInProtoErrors", InFull),
-    event!("InProtoErrors", InFull),
-    event!("rxVlanErrors", InFull),
-    event!("ip4InDiscards", InFull),
-    event!("ip6InDiscards", InFull),
-    row(
-        "cnpHandled",
-        &RDMA_CNP,
-        &["rp", "handled"],
-        Shown::OnEthernet,
-    ),
-    row("cnpIgnored", &RDMA_CNP, &["rp", "ignored"], Shown::InFull),
-    row("cnpSent", &RDMA_CNP, &["np", "sent"], Shown::OnEthernet),
-    row("RxECNMrkd", &RDMA_ECN_MARKED, &[], Shown::OnEthernet),
-];
-
-/// Soft-RoCE, as Linux 6.1 and 6.12 name them. `ack_deferred` grows in normal operation.
-const RXE: &[Row] = &[
-    row("sent_pkts", &RDMA_PORT_TRANSMIT_PACKETS, &[], Shown::Always),
-    row("rcvd_pkts", &RDMA_PORT_RECEIVE_PACKETS, &[], Shown::Always),
-    event!("rcvd_seq_err", Always),
-    event!("retry_exceeded_err", Always),
-    event!("completer_retry_err", Always),
-    event!("rcvd_rnr_err", Always),
-    event!("out_of_seq_request", InFull),
-    event!("duplicate_request", InFull),
-    event!("retry_rnr_exceeded_err", InFull),
-    event!("send_rnr_err", InFull),
-    event!("send_err", InFull),
-    event!("ack_deferred", InFull),
-    event!("rdma_sends", InFull),
-    event!("rdma_recvs", InFull),
-    row(
-        "link_downed",
-        &RDMA_PORT_ERRORS,
-        &["link_downed"],
-        Shown::Always,
-    ),
-];
+const MLX5: &[&str] = &["mlx5_core", "mlx5_ib"];
+const BNXT_RE: &[&str] = &["bnxt_en", "bnxt_re"];
 
 /// Driver's counter -> what every driver calls differently. One counter of a driver at most for each
 /// meaning: sums of counters that may count one packet twice would be nobody's number. Bytes need no
@@ -394,6 +212,13 @@ pub(super) const NEUTRAL: &[(&str, &Metric)] = &[
     // irdma, before and after its third generation
     ("tcpRetransSegs", &RDMA_RETRANSMITS),
     ("RetransSegs", &RDMA_RETRANSMITS),
+    ("Nak Sequence Error", &RDMA_SEQUENCE_ERRORS),
+    ("RNR received", &RDMA_RECEIVER_NOT_READY),
+    // MANA
+    ("requester_timeout", &RDMA_RETRANSMITS),
+    ("requester_oos_nak", &RDMA_SEQUENCE_ERRORS),
+    ("requester_rnr_nak", &RDMA_RECEIVER_NOT_READY),
+    ("requester_retries_exceeded", &RDMA_RETRIES_EXCEEDED),
     // Soft-RoCE
     ("completer_retry_err", &RDMA_RETRANSMITS),
     ("rcvd_seq_err", &RDMA_SEQUENCE_ERRORS),

@@ -224,7 +224,7 @@ fn peaks_are_rates_over_the_time_between_two_sweeps() {
     use railscope_model::metric::Profile;
     assert_eq!(
         (&**short, *shown, &**long, *hidden),
-        ("15s", Profile::Default, "60s", Profile::Full)
+        ("15s", Profile::Full, "60s", Profile::Full)
     );
     // 4 MB in 20 ms or a little more.
     assert!(*rate > 4e6 && *rate <= 2e8 && rate == same, "{rate}");
@@ -235,6 +235,42 @@ fn peaks_are_rates_over_the_time_between_two_sweeps() {
     );
     std::thread::sleep(Duration::from_millis(20));
     assert_eq!(peaks("1000000")[0].3, *rate, "an idle second hides no peak");
+}
+
+#[test]
+fn congestion_notifications_have_a_peak_at_each_point() {
+    let temp = tree(&[
+        ("hw_counters/np_cnp_sent", "0"),
+        ("hw_counters/rp_cnp_handled", "5"),
+    ]);
+    let mut rdma = rdma(temp.path());
+    let mut peaks = |sent: &str| {
+        write(
+            &temp.path().join(PORT),
+            &[("hw_counters/np_cnp_sent", sent)],
+        );
+        let mut reading = NodeReading::default();
+        rdma.sample(&mut reading).expect("a sample");
+        let samples = reading.samples().iter();
+        let peaks = samples.filter(|sample| sample.metric.name.ends_with("_peak_cnp_per_second"));
+        let peaks = peaks.map(|sample| {
+            let labels: Vec<_> = sample.labels.values().skip(2).collect();
+            (labels.join(" "), sample.value.as_f64() > 0.0)
+        });
+        peaks.collect::<Vec<_>>()
+    };
+    assert_eq!(peaks("0"), []);
+    std::thread::sleep(Duration::from_millis(20));
+    let expected = [
+        ("rp 15s", false),
+        ("rp 60s", false),
+        ("np 15s", true),
+        ("np 60s", true),
+    ];
+    assert_eq!(
+        peaks("900"),
+        expected.map(|(labels, grew)| (labels.to_owned(), grew))
+    );
 }
 
 #[test]

@@ -20,7 +20,7 @@ pub(super) struct Device {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Ordinal, none for a MIG instance whose GPU only NVML knows; MIG instance, empty for a whole GPU.
+    /// Ordinal, none for a MIG instance that NVML did not list (yet); MIG instance, empty for a whole GPU.
     Gpu(Option<u16>, String),
     /// RDMA device, empty for a function that has none in this network namespace.
     Nic(String),
@@ -57,12 +57,19 @@ pub(super) struct Inventory {
     gpus: Vec<Function>,
     by_uuid: BTreeMap<String, usize>,
     by_minor: BTreeMap<u32, usize>,
+    /// GPU ordinals by the UUID of a MIG device.
+    by_mig: BTreeMap<String, u16>,
     rdma: BTreeMap<PciAddress, String>,
 }
 
 impl Inventory {
     /// Reads who is who; what cannot be read is nobody.
-    pub(super) fn read(sysfs: Option<Dir>, procfs: Option<&Dir>, buffer: &mut Buffer) -> Self {
+    pub(super) fn read(
+        sysfs: Option<Dir>,
+        procfs: Option<&Dir>,
+        by_mig: BTreeMap<String, u16>,
+        buffer: &mut Buffer,
+    ) -> Self {
         let gpus = sysfs
             .as_ref()
             .and_then(|sysfs| pci::gpus(sysfs, buffer).ok());
@@ -85,6 +92,7 @@ impl Inventory {
             gpus,
             by_uuid,
             by_minor,
+            by_mig,
         }
     }
 
@@ -101,6 +109,13 @@ impl Inventory {
     /// or an RDMA device. A replica of a shared GPU has `::` and its number behind the id.
     pub(super) fn identify(&self, id: &str) -> Option<Device> {
         let id = id.split_once("::").map_or(id, |(id, _)| id);
+        if let Some(gpu) = self.by_mig.get(id) {
+            // A GPU that only NVML shows has its ordinal all the same.
+            return Some(self.gpu(*gpu, id.to_owned()).unwrap_or(Device {
+                kind: Kind::Gpu(Some(*gpu), id.to_owned()),
+                place: None,
+            }));
+        }
         if let Some(old_mig) = id.strip_prefix("MIG-GPU-") {
             let (uuid, _) = old_mig.split_once('/')?;
             return self.by_uuid(&format!("GPU-{uuid}"), id);

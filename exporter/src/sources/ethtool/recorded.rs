@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use super::{Bridging, Fec, Nic, NicSource, PRIORITIES, Pause};
+use super::vf::{self, VirtualFunction};
+use super::{Bridging, Fec, Nic, NicSource, PRIORITIES, Pause, TrafficClasses};
 use crate::sources::sysfs::{Miss, Root};
 
 /// Recordings below a directory, one directory for each interface:
@@ -14,6 +15,8 @@ use crate::sources::sysfs::{Miss, Root};
 /// | `fec` | `ethtool -I --show-fec IF` |
 /// | `pfc` | `dcb -s pfc show dev IF` |
 /// | `app` | `dcb app show dev IF` |
+/// | `ets` | `dcb ets show dev IF` |
+/// | `link` | `ip -s -j -d link show dev IF` |
 pub struct Recorded(Root);
 
 impl Recorded {
@@ -24,6 +27,29 @@ impl Recorded {
 
     fn text(&self, nic: &Nic, file: &str) -> Result<String, Miss> {
         self.0.open()?.dir(&nic.name)?.long_text(file)
+    }
+
+    fn classes(&self, nic: &Nic) -> Result<Option<TrafficClasses>, Miss> {
+        let text = match self.text(nic, "ets") {
+            Err(Miss::Absent) => return Ok(None),
+            text => text?,
+        };
+        let number = |word: &str| word.parse().ok();
+        let shared = |word: &str| Some(u64::from(word == "ets"));
+        let parts = (
+            row(&text, "prio-tc", number),
+            row(&text, "tc-bw", number),
+            row(&text, "tc-tsa", shared),
+        );
+        let (Some(of_priority), Some(percent), Some(shared)) = parts else {
+            return Err(Miss::Unparsed);
+        };
+        let byte = |value: u64| u8::try_from(value).unwrap_or(u8::MAX);
+        let share = |class: usize| (shared[class] == 1).then(|| byte(percent[class]));
+        Ok(Some(TrafficClasses {
+            of_priority: of_priority.map(byte),
+            guaranteed_percent: std::array::from_fn(share),
+        }))
     }
 }
 
@@ -91,11 +117,16 @@ impl NicSource for Recorded {
             pfc_requests: row(&text, "requests", count).ok_or(Miss::Unparsed)?,
             pfc_indications: row(&text, "indications", count).ok_or(Miss::Unparsed)?,
             has_dscp_table: app,
+            classes: self.classes(nic)?,
         })
     }
 
     fn down_reason(&mut self, _nic: &Nic) -> Result<Option<&'static str>, Miss> {
         Err(Miss::Absent)
+    }
+
+    fn virtual_functions(&mut self, nic: &Nic) -> Result<Vec<VirtualFunction>, Miss> {
+        vf::printed(&self.text(nic, "link")?).ok_or(Miss::Unparsed)
     }
 }
 

@@ -23,7 +23,7 @@ const WELL_AFTER: Duration = Duration::from_secs(60);
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
 /// A worker from which no line came for this long (or ten periods) hangs as a whole: it is killed.
 const SILENT_LIMIT: Duration = Duration::from_secs(60);
-/// No line is longer: a GPU with 36 NVLinks and every metric of the catalogue needs a twentieth of it.
+/// No line is longer: a GPU with 36 NVLinks and every metric of the catalogue needs an eighth of it.
 const LONGEST_LINE: u64 = 1 << 20;
 /// How long dropping waits for a killed worker to be reaped.
 const REAP_GRACE: Duration = Duration::from_secs(2);

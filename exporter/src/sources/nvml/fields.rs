@@ -266,21 +266,6 @@ const PCIE: &[Row] = &[
     ),
 ];
 
-/// Bytes over PCIe: call, field, metric, and the name under which a wrap is told.
-const PCIE_BYTES: [(&str, u32, &Metric, &str); 2] = [
-    (
-        "pcie_transmit_bytes",
-        fi::NVML_FI_DEV_PCIE_COUNT_TX_BYTES,
-        &m::GPU_PCIE_TRANSMIT_BYTES,
-        "pcie_transmit_bytes",
-    ),
-    (
-        "pcie_receive_bytes",
-        fi::NVML_FI_DEV_PCIE_COUNT_RX_BYTES,
-        &m::GPU_PCIE_RECEIVE_BYTES,
-        "pcie_receive_bytes",
-    ),
-];
 /// Lanes of the widest PCIe link.
 const LANES: u32 = 16;
 
@@ -326,90 +311,9 @@ pub(super) fn sample(
     }
 }
 
-/// Bytes over PCIe, as long as they can be believed.
-#[derive(Debug, Default)]
-pub(super) struct PcieBytes {
-    last: [Option<u64>; 2],
-    wrapped: [bool; 2],
-    energy: Option<u64>,
-}
-
-impl PcieBytes {
-    /// Adds the bytes. `energy` is the GPU's energy counter, which a reset clears along with the bytes: it
-    /// tells a reset from a wrap.
-    pub(super) fn sample(
-        &mut self,
-        device: &Device<'_>,
-        gpu: &Labels,
-        energy: Option<u64>,
-        calls: &mut Calls,
-        reading: &mut NodeReading,
-    ) {
-        calls.section("pcie_bytes");
-        let wanted = PCIE_BYTES.map(|(call, id, ..)| ((call, Of::Feature), Field { id, scope: 0 }));
-        let reset = matches!((self.energy, energy), (Some(before), Some(now)) if now < before);
-        self.energy = energy.or(self.energy);
-        for (direction, number) in calls.fields(device, &wanted).into_iter().enumerate() {
-            let (_, _, metric, name) = PCIE_BYTES[direction];
-            let Some(bytes) = number.and_then(Number::count) else {
-                continue;
-            };
-            if self.believes(direction, bytes, reset) {
-                reading.push(metric, gpu, bytes);
-            } else {
-                reading.push(&m::GPU_COUNTER_WRAPPED, &gpu.with(name), true);
-            }
-        }
-    }
-
-    /// Whether the counter still counts bytes. One that fell from a value that 32 bits can hold, without a
-    /// reset of the GPU, wraps: at the 60 GB/s of PCIe 5 as often as 14 times a second.
-    fn believes(&mut self, direction: usize, bytes: u64, reset: bool) -> bool {
-        let before = self.last[direction].replace(bytes);
-        let fell = before.is_some_and(|before| bytes < before && before <= u64::from(u32::MAX));
-        self.wrapped[direction] |= fell && !reset;
-        !self.wrapped[direction]
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_byte_counter_that_wraps_is_not_believed_and_one_that_was_reset_is() {
-        let high = 4_000_000_000;
-        let cases = [
-            (
-                "rises",
-                vec![(5, false), (9, false), (1 << 40, false)],
-                true,
-            ),
-            (
-                "wraps at 32 bits",
-                vec![(high, false), (7, false), (9, false)],
-                false,
-            ),
-            (
-                "reset with the GPU",
-                vec![(high, false), (7, true), (9, false)],
-                true,
-            ),
-            (
-                "too wide for 32 bits",
-                vec![(1 << 40, false), (7, false)],
-                true,
-            ),
-            ("stands", vec![(5, false), (5, false)], true),
-        ];
-        for (name, samples, expected) in cases {
-            let mut bytes = PcieBytes::default();
-            let believed = samples
-                .iter()
-                .map(|(value, reset)| bytes.believes(0, *value, *reset));
-            assert_eq!(believed.last(), Some(expected), "{name}");
-        }
-    }
 
     #[test]
     fn no_two_fields_share_a_name_or_a_series() {

@@ -1,5 +1,8 @@
-//! GPU performance monitoring: what SMs, tensor cores, memory, PCIe and NVLink did between two samples.
+//! GPU performance monitoring: what SMs, tensor cores, memory, PCIe and NVLink of a GPU or of its MIG
+//! instances did between two samples, and its counters since the reboot.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
 use std::time::{Duration, Instant};
 
 use nvml_wrapper::Device;
@@ -10,11 +13,14 @@ use railscope_model::metric::Metric;
 use railscope_model::reading::{Labels, NodeReading};
 use railscope_model::units::BYTES_PER_MEBIBYTE;
 
-use super::calls::{Calls, Of};
-use super::structs::gpm_metrics;
+use super::calls::{Call, Calls, Of};
+use super::newer::{MOST_GPM_METRICS, gpm_metrics};
 
-/// Shorter windows are noise, and cost the job more samples.
-const SHORTEST_WINDOW: Duration = Duration::from_secs(1);
+/// Shorter windows are noise, and cost the job more samples. A little less than the worker's shortest period:
+/// a sample that comes some milliseconds early is one all the same.
+const SHORTEST_WINDOW: Duration = Duration::from_millis(900);
+/// The same for a GPU instance: a GPU has up to seven, and each costs two calls a window.
+const SHORTEST_INSTANCE_WINDOW: Duration = Duration::from_secs(5);
 /// Longer ones say nothing of now, and the counters behind them may have wrapped.
 const LONGEST_WINDOW: Duration = Duration::from_secs(600);
 
@@ -30,19 +36,120 @@ const METRICS: [(u32, &Metric, Convert); 8] = [
     (60, &m::GPU_NVLINK_RECEIVE_RATE, MEBIBYTES),
     (61, &m::GPU_NVLINK_TRANSMIT_RATE, MEBIBYTES),
 ];
+/// The same of a GPU instance.
+const INSTANCE_METRICS: [(u32, &Metric, Convert); 4] = [
+    (2, &m::MIG_SM_ACTIVE, PERCENT),
+    (3, &m::MIG_SM_OCCUPANCY, PERCENT),
+    (5, &m::MIG_TENSOR_ACTIVE, PERCENT),
+    (10, &m::MIG_DRAM_BANDWIDTH, PERCENT),
+];
 type Convert = fn(f64) -> f64;
 const PERCENT: Convert = |percent| percent / 100.0;
 const MEBIBYTES: Convert = |mebibytes| mebibytes * BYTES_PER_MEBIBYTE as f64;
 
-/// The last sample of one GPU, and what the one before said with it.
+/// Counters since the reboot: `NVML_GPM_METRIC_SM_CYCLES_ELAPSED`, `..._SM_CYCLES_ACTIVE` and
+/// `..._MMA_CYCLES_ACTIVE`.
+const CYCLES: [(u32, &Metric); 3] = [
+    (248, &m::GPU_SM_ELAPSED_CYCLES),
+    (249, &m::GPU_SM_ACTIVE_CYCLES),
+    (250, &m::GPU_TENSOR_ACTIVE_CYCLES),
+];
+/// Counters of bytes since the reboot: `NVML_GPM_METRIC_PCIE_TX` and `..._RX`.
+pub(super) const PCIE_TRANSMIT: u32 = 255;
+pub(super) const PCIE_RECEIVE: u32 = 256;
+/// `NVML_GPM_METRIC_NVLINK_L0_RX`, bytes since the reboot: two numbers a link, for so many links.
+const FIRST_LINK: u32 = 261;
+const LINKS: u32 = 18;
+
+const SUPPORT: Call = ("gpm", Of::Feature);
+const SAMPLE: Call = ("gpm_sample", Of::Feature);
+const RATES: Call = ("gpm_metrics", Of::Feature);
+const COUNTERS: Call = ("gpm_counters", Of::Feature);
+const INSTANCE_SAMPLE: Call = ("gpm_mig_sample", Of::Feature);
+const INSTANCE_RATES: Call = ("gpm_mig_metrics", Of::Feature);
+
+/// Numbers of a link's counters: received and sent bytes. None for links that have none.
+pub(super) fn link_counters(link: u32) -> Option<[u32; 2]> {
+    (link < LINKS).then(|| [FIRST_LINK + 2 * link, FIRST_LINK + 2 * link + 1])
+}
+
+/// What is known of a counter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Counter {
+    /// Nothing yet, or not at this moment.
+    Unknown,
+    /// The GPU or its driver has none.
+    Missing,
+    /// Its value.
+    Count(u64),
+}
+
+/// What a GPU does, and its GPU instances.
 #[derive(Default)]
 pub(super) struct Gpm {
+    supported: bool,
+    whole: Monitor,
+    /// Whether anybody wants to know the links' counters.
+    wants_links: bool,
+    /// What was answered last; before the first answer nothing, and so again while none comes.
+    counters: BTreeMap<u32, Counter>,
+    instances: BTreeMap<u32, Monitor>,
+}
+
+/// The last sample of a GPU or GPU instance, and what the one before said with it.
+#[derive(Default)]
+struct Monitor {
     before: Option<(GpmSample<'static>, Instant)>,
     values: Vec<(&'static Metric, f64)>,
 }
 
+impl Monitor {
+    fn is_due(&self, shortest: Duration) -> bool {
+        let before = self.before.as_ref();
+        before.is_none_or(|(_, at)| at.elapsed() >= shortest)
+    }
+
+    /// Takes up a sample. Gives the one before with it, unless they are too far apart.
+    fn advance(
+        &mut self,
+        sample: Option<GpmSample<'static>>,
+    ) -> Option<(GpmSample<'static>, &GpmSample<'static>)> {
+        self.values.clear();
+        let now = Instant::now();
+        let before = mem::replace(&mut self.before, sample.map(|sample| (sample, now)));
+        let (before, begun) = before?;
+        let (after, _) = self.before.as_ref()?;
+        (now.duration_since(begun) <= LONGEST_WINDOW).then_some((before, after))
+    }
+
+    fn keep(
+        &mut self,
+        metrics: &[(u32, &'static Metric, Convert)],
+        answers: impl IntoIterator<Item = Result<f64, NvmlError>>,
+        calls: &mut Calls,
+    ) {
+        for ((_, metric, convert), answer) in metrics.iter().zip(answers) {
+            match answer {
+                Ok(value) if value.is_finite() && value >= 0.0 => {
+                    self.values.push((metric, convert(value)));
+                }
+                // There is no such metric here, or the window held no data.
+                Err(_) => {}
+                Ok(_) => calls.count_failure(),
+            }
+        }
+    }
+
+    fn push(&self, labels: &Labels, reading: &mut NodeReading) {
+        for (metric, value) in &self.values {
+            reading.push(metric, labels, *value);
+        }
+    }
+}
+
 impl Gpm {
-    /// Adds what the GPU did since the last sample. Adds nothing before Hopper, and with the first sample.
+    /// Adds what the GPU did since the last sample, and its cycles. Adds nothing before Hopper, with the first
+    /// sample, and while the GPU is partitioned: its instances tell then.
     pub(super) fn sample(
         &mut self,
         device: &Device<'static>,
@@ -55,43 +162,196 @@ impl Gpm {
             Ok(false) => Err(NvmlError::NotSupported),
             answer => answer,
         };
-        if self.before.is_none() && calls.ask(("gpm", Of::Feature), supported).is_none() {
-            self.values.clear();
-            return;
-        }
-        let age = self.before.as_ref().map(|(_, at)| at.elapsed());
-        if age.is_none_or(|age| age >= SHORTEST_WINDOW) {
+        self.supported = self.supported || calls.ask(SUPPORT, supported).is_some();
+        if self.supported && self.whole.is_due(SHORTEST_WINDOW) {
             self.advance(device, calls);
         }
-        for (metric, value) in &self.values {
-            reading.push(metric, gpu, *value);
+        self.whole.push(gpu, reading);
+        for (id, metric) in CYCLES {
+            if let Counter::Count(cycles) = self.counter(id, calls) {
+                reading.push(metric, gpu, cycles);
+            }
         }
     }
 
+    /// Asks for the links' counters as well from the next sample on.
+    pub(super) fn want_links(&mut self) {
+        self.wants_links = true;
+    }
+
+    /// When the counters were last read.
+    pub(super) fn sampled_at(&self) -> Option<Instant> {
+        self.whole.before.as_ref().map(|(_, at)| *at)
+    }
+
+    /// A counter by its number, as of the last sample.
+    pub(super) fn counter(&self, id: u32, calls: &Calls) -> Counter {
+        let refused = |call| !calls.wants(call) && calls.lost().is_none();
+        if refused(SUPPORT) || refused(SAMPLE) || refused(RATES) || refused(COUNTERS) {
+            return Counter::Missing;
+        }
+        self.counters.get(&id).copied().unwrap_or(Counter::Unknown)
+    }
+
     fn advance(&mut self, device: &Device<'static>, calls: &mut Calls) {
-        let now = Instant::now();
-        let sample = calls.ask(("gpm_sample", Of::Feature), || device.gpm_sample());
-        let before = std::mem::replace(&mut self.before, sample.map(|sample| (sample, now)));
-        self.values.clear();
-        let (Some((before, begun)), Some((after, _))) = (&before, &self.before) else {
+        self.counters.clear();
+        let useful = calls.wants(RATES);
+        let sample = useful.then(|| calls.ask(SAMPLE, || device.gpm_sample()));
+        let sample = sample.flatten();
+        let Some((before, after)) = self.whole.advance(sample) else {
             return;
         };
-        if now.duration_since(*begun) > LONGEST_WINDOW {
+        let rates = METRICS.map(|(id, ..)| id);
+        let mut counters = Vec::new();
+        if calls.wants(COUNTERS) {
+            counters.extend(CYCLES.map(|(id, _)| id));
+            counters.extend([PCIE_TRANSMIT, PCIE_RECEIVE]);
+            if self.wants_links {
+                counters.extend(FIRST_LINK..FIRST_LINK + 2 * LINKS);
+            }
+        }
+        let all: Vec<u32> = rates.into_iter().chain(counters.iter().copied()).collect();
+        let ask = |ids: &[u32]| gpm_metrics(device.nvml(), &before, after, ids);
+        let mut answer = calls.timed(|| ask(&all));
+        if answer.is_err() && !counters.is_empty() {
+            // A driver that knows no such numbers may refuse them all.
+            let without = calls.timed(|| ask(&rates));
+            if without.is_ok() {
+                calls.note::<()>(COUNTERS, Err(NvmlError::NotSupported));
+                answer = without;
+            }
+        }
+        let mut answers = calls.note(RATES, answer).unwrap_or_default();
+        let counted = answers.split_off(rates.len().min(answers.len()));
+        self.whole.keep(&METRICS, answers, calls);
+        self.count(counters.into_iter().zip(counted), calls);
+    }
+
+    /// Takes up counters. A driver that has none of them is not asked again soon.
+    fn count(
+        &mut self,
+        answers: impl Iterator<Item = (u32, Result<f64, NvmlError>)>,
+        calls: &mut Calls,
+    ) {
+        let mut refused = None;
+        for (id, answer) in answers {
+            let counter = match answer {
+                // Beyond 2^53 the float that NVML counts in steps by more than one.
+                Ok(count) if count.is_finite() && count >= 0.0 => Counter::Count(count as u64),
+                Ok(_) => {
+                    calls.count_failure();
+                    Counter::Unknown
+                }
+                Err(NvmlError::NoData) => Counter::Unknown,
+                Err(error) => {
+                    refused = Some(error);
+                    Counter::Missing
+                }
+            };
+            self.counters.insert(id, counter);
+        }
+        let missing = |counter: &Counter| *counter == Counter::Missing;
+        if let (Some(error), true) = (refused, self.counters.values().all(missing)) {
+            calls.note::<()>(COUNTERS, Err(error));
+        }
+    }
+
+    /// Adds what the GPU instances with these numbers did.
+    pub(super) fn sample_instances(
+        &mut self,
+        device: &Device<'static>,
+        gpu: &Labels,
+        instances: &BTreeSet<u32>,
+        calls: &mut Calls,
+        reading: &mut NodeReading,
+    ) {
+        calls.section("gpm_mig");
+        self.instances.retain(|id, _| instances.contains(id));
+        if !self.supported || !calls.wants(INSTANCE_SAMPLE) {
             return;
         }
-        let ids = METRICS.map(|(id, ..)| id);
-        let values = calls.ask(("gpm_metrics", Of::Feature), || {
-            gpm_metrics(device.nvml(), before, after, &ids)
-        });
-        for ((_, metric, convert), value) in METRICS.into_iter().zip(values.unwrap_or_default()) {
-            match value {
-                Ok(value) if value.is_finite() && value >= 0.0 => {
-                    self.values.push((metric, convert(value)));
-                }
-                // This GPU has no such metric, or the window held no data.
-                Err(_) => {}
-                Ok(_) => calls.count_failure(),
+        for id in instances {
+            let monitor = self.instances.entry(*id).or_default();
+            if monitor.is_due(SHORTEST_INSTANCE_WINDOW) {
+                advance_instance(monitor, device, *id, calls);
             }
+            monitor.push(&gpu.with(id), reading);
+        }
+    }
+}
+
+fn advance_instance(monitor: &mut Monitor, device: &Device<'static>, id: u32, calls: &mut Calls) {
+    let sample = match calls.timed(|| device.gpm_mig_sample(id)) {
+        // An administrator destroyed it a moment ago.
+        Err(NvmlError::NotFound | NvmlError::InvalidArg) => None,
+        answer => calls.note(INSTANCE_SAMPLE, answer),
+    };
+    let Some((before, after)) = monitor.advance(sample) else {
+        return;
+    };
+    let ids = INSTANCE_METRICS.map(|(id, ..)| id);
+    let answers = calls.ask(INSTANCE_RATES, || {
+        gpm_metrics(device.nvml(), &before, after, &ids)
+    });
+    monitor.keep(&INSTANCE_METRICS, answers.unwrap_or_default(), calls);
+}
+
+const _: () = assert!(METRICS.len() + CYCLES.len() + 2 + 2 * LINKS as usize <= MOST_GPM_METRICS);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_link_with_counters_has_the_last_number_of_the_header() {
+        for (link, expected) in [
+            (0, Some([261, 262])),
+            (17, Some([295, 296])),
+            (18, None),
+            (u32::MAX, None),
+        ] {
+            assert_eq!(link_counters(link), expected, "{link}");
+        }
+    }
+
+    #[test]
+    fn counters_are_missing_only_where_all_were_refused_and_unknown_until_then() {
+        let refused = || Err(NvmlError::NotSupported);
+        for (name, answers, expected, asked_again) in [
+            (
+                "counts",
+                vec![Ok(5.0), refused()],
+                [Counter::Count(5), Counter::Missing],
+                true,
+            ),
+            (
+                "an old driver",
+                vec![refused(), refused()],
+                [Counter::Missing, Counter::Missing],
+                false,
+            ),
+            (
+                "no data yet",
+                vec![Err(NvmlError::NoData), refused()],
+                [Counter::Unknown, Counter::Missing],
+                true,
+            ),
+            (
+                "nonsense",
+                vec![Ok(-1.0), Ok(f64::NAN)],
+                [Counter::Unknown, Counter::Unknown],
+                true,
+            ),
+        ] {
+            let (mut gpm, mut calls) = (Gpm::default(), Calls::default());
+            assert_eq!(gpm.counter(PCIE_TRANSMIT, &calls), Counter::Unknown);
+            gpm.count(
+                [PCIE_TRANSMIT, PCIE_RECEIVE].into_iter().zip(answers),
+                &mut calls,
+            );
+            let found = [PCIE_TRANSMIT, PCIE_RECEIVE].map(|id| gpm.counter(id, &calls));
+            assert_eq!(found, expected, "{name}");
+            assert_eq!(calls.wants(COUNTERS), asked_again, "{name}");
         }
     }
 }

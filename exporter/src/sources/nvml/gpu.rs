@@ -1,5 +1,7 @@
 //! One GPU: everything the catalogue has of it, from one NVML handle.
 
+use std::time::Instant;
+
 use nvml_wrapper::bitmasks::device::ThrottleReasons;
 use nvml_wrapper::enum_wrappers::device::{
     Clock, EccCounter, MemoryError, TemperatureSensor, TemperatureThreshold,
@@ -14,12 +16,14 @@ use railscope_model::reading::{Labels, NodeReading, Value};
 use railscope_model::units::{HERTZ_PER_MEGAHERTZ, MILLI};
 
 use super::calls::{Calls, Of};
-use super::fields::PcieBytes;
 use super::gpm::Gpm;
 use super::nvlink::NvLinks;
+use super::pcie_bytes::PcieBytes;
 use super::place::Place;
 use super::raw::memory_total_and_free;
 use super::structs::temperature_margin;
+use super::vgpu::Vgpus;
+use super::windows::Strain;
 use super::{c2c, fields, mig};
 
 const DEFAULT: Profile = Profile::Default;
@@ -34,7 +38,7 @@ const NODE_SET_WORDS: usize = 16;
 /// `clock`, call, NVML clock, who sees it.
 const CLOCKS: [(&str, &str, Clock, Profile); 4] = [
     ("sm", "clock_sm", Clock::SM, DEFAULT),
-    ("memory", "clock_memory", Clock::Memory, DEFAULT),
+    ("memory", "clock_memory", Clock::Memory, FULL),
     ("graphics", "clock_graphics", Clock::Graphics, FULL),
     ("video", "clock_video", Clock::Video, FULL),
 ];
@@ -114,6 +118,8 @@ pub(super) struct Gpu {
     place: Place,
     gpm: Gpm,
     pcie_bytes: PcieBytes,
+    vgpus: Vgpus,
+    strain: Strain,
     pub(super) calls: Calls,
 }
 
@@ -130,6 +136,8 @@ impl Gpu {
             place: Place::default(),
             gpm: Gpm::default(),
             pcie_bytes: PcieBytes::default(),
+            vgpus: Vgpus::default(),
+            strain: Strain::default(),
             calls: Calls::default(),
         }
     }
@@ -153,12 +161,19 @@ impl Gpu {
             self.pcie(&device, reading);
             let (gpu, calls) = (&self.labels, &mut self.calls);
             fields::sample(&device, gpu, calls, reading);
-            self.pcie_bytes.sample(&device, gpu, energy, calls, reading);
-            self.links.sample(&device, calls, reading);
+            // Before those who take its counters where it has some.
+            self.gpm.sample(&device, gpu, calls, reading);
+            self.pcie_bytes
+                .sample(&device, gpu, energy, &self.gpm, calls, reading);
+            self.links.sample(&device, &mut self.gpm, calls, reading);
             c2c::sample(&device, gpu, calls, reading);
             self.place.sample(&device, gpu, calls, reading);
-            self.gpm.sample(&device, gpu, calls, reading);
-            mig::sample(&device, gpu, calls, reading);
+            let mode = self.place.virtualization_mode();
+            self.vgpus.sample(&device, gpu, mode, calls, reading);
+            let instances = mig::sample(&device, gpu, calls, reading);
+            self.gpm
+                .sample_instances(&device, gpu, &instances, calls, reading);
+            self.strain.push(Instant::now(), gpu, reading);
             // A GPU that was lost and came back may have another handle.
             self.device = self.calls.lost().is_none().then_some(device);
         }
@@ -250,6 +265,10 @@ impl Gpu {
         for (name, call, clock, profile) in CLOCKS {
             let labels = self.labels.with(name);
             if let Some(now) = self.calls.ask((call, Of::Gpu), || device.clock_info(clock)) {
+                if name == "sm" {
+                    let clock = &mut self.strain.sm_clock;
+                    clock.observe(Instant::now(), hertz(now) as f64);
+                }
                 push(reading, profile, &m::GPU_CLOCK, &labels, hertz(now));
             }
         }
@@ -284,7 +303,9 @@ impl Gpu {
         let (labels, calls) = (&self.labels, &mut self.calls);
         calls.section("power_and_heat");
         if let Some(milliwatts) = calls.ask(("power", Of::Gpu), || device.power_usage()) {
-            reading.push(&m::GPU_POWER, labels, f64::from(milliwatts) * MILLI);
+            let watts = f64::from(milliwatts) * MILLI;
+            self.strain.power.observe(Instant::now(), watts);
+            reading.push(&m::GPU_POWER, labels, watts);
         }
         if let Some(milliwatts) =
             calls.ask(("power_limit", Of::Gpu), || device.enforced_power_limit())

@@ -12,25 +12,25 @@ use super::structs::mig_ids;
 /// More instances than any product allows (7): a larger number is not believed.
 const MOST_INSTANCES: u32 = 64;
 
-/// Adds the GPU's MIG mode and, while it is on, its instances. Nothing of them is remembered: an
+/// Adds the GPU's MIG mode and, while it is on, its instances; also returns the numbers of its GPU instances. Nothing of them is remembered: an
 /// administrator may lay them out anew at any time.
 pub(super) fn sample(
     device: &Device<'_>,
     gpu: &Labels,
     calls: &mut Calls,
     reading: &mut NodeReading,
-) {
+) -> BTreeSet<u32> {
     calls.section("mig");
+    let mut seen = BTreeSet::new();
     let Some(mode) = calls.ask(("mig_mode", Of::Feature), || device.mig_mode()) else {
-        return;
+        return seen;
     };
     let enabled = mode.current == 1;
     reading.push(&m::GPU_MIG_ENABLED, gpu, enabled);
     if !enabled {
-        return;
+        return seen;
     }
     let count = calls.try_once(|| device.mig_device_count()).unwrap_or(0);
-    let mut seen = BTreeSet::new();
     for index in 0..count.min(MOST_INSTANCES) {
         // Free places answer "not found".
         let Some(mig) = calls.try_once(|| device.mig_device_by_index(index)) else {
@@ -57,6 +57,7 @@ pub(super) fn sample(
             reading.push(&m::MIG_MEMORY_SIZE, &instance, memory.total);
         }
     }
+    seen
 }
 
 /// The profile in a MIG device's name: `NVIDIA A100-SXM4-80GB MIG 1g.10gb` is `1g.10gb`.

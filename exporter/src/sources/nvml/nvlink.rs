@@ -12,6 +12,7 @@ use railscope_model::metric::{
 use railscope_model::reading::{Labels, NodeReading};
 
 use super::calls::{Calls, Of};
+use super::gpm::Gpm;
 use super::raw::{Field, field_values, remote_device_type};
 use super::traffic::{Row, Traffic, read};
 
@@ -127,6 +128,7 @@ impl NvLinks {
     pub(super) fn sample(
         &mut self,
         device: &Device<'_>,
+        gpm: &mut Gpm,
         calls: &mut Calls,
         reading: &mut NodeReading,
     ) {
@@ -161,7 +163,8 @@ impl NvLinks {
         }
         reading.push(&NVLINKS, &self.gpu, links.len() as u64);
         push_sums(links, &self.gpu, reading);
-        self.traffic.sample(device, &self.numbered, calls, reading);
+        self.traffic
+            .sample(device, &self.numbered, gpm, calls, reading);
     }
 }
 

@@ -31,7 +31,7 @@ const CONFIGURATIONS: [(&str, u32); 4] = [
 #[derive(Debug, Default)]
 pub(super) struct Place {
     platform: Option<Labels>,
-    virtualization: Option<Labels>,
+    virtualization: Option<(GpuVirtualizationMode, Labels)>,
 }
 
 impl Place {
@@ -56,9 +56,14 @@ impl Place {
         if let Some(labels) = &self.platform {
             reading.push(&m::GPU_PLATFORM, labels, true);
         }
-        if let Some(labels) = &self.virtualization {
+        if let Some((_, labels)) = &self.virtualization {
             reading.push(&m::GPU_VIRTUALIZATION, labels, true);
         }
+    }
+
+    /// How the GPU is given to guests, once it is known.
+    pub(super) fn virtualization_mode(&self) -> Option<&GpuVirtualizationMode> {
+        self.virtualization.as_ref().map(|(mode, _)| mode)
     }
 }
 
@@ -147,18 +152,22 @@ fn platform_values(platform: &Platform) -> [String; 7] {
     ]
 }
 
-fn ask_virtualization(device: &Device<'_>, gpu: &Labels, calls: &mut Calls) -> Option<Labels> {
+fn ask_virtualization(
+    device: &Device<'_>,
+    gpu: &Labels,
+    calls: &mut Calls,
+) -> Option<(GpuVirtualizationMode, Labels)> {
     let mode = calls.ask(("virtualization", Of::Feature), || {
         device.virtualization_mode()
     })?;
-    let mode = match mode {
+    let name = match mode {
         GpuVirtualizationMode::Bare => "none",
         GpuVirtualizationMode::PassThrough => "passthrough",
         GpuVirtualizationMode::Vgpu => "vgpu",
         GpuVirtualizationMode::HostVgpu => "host_vgpu",
         GpuVirtualizationMode::HostVsga => "host_vsga",
     };
-    let host = match mode {
+    let host = match name {
         "host_vgpu" => calls.ask(("host_vgpu_mode", Of::Feature), || device.vgpu_host_mode()),
         _ => None,
     };
@@ -167,7 +176,7 @@ fn ask_virtualization(device: &Device<'_>, gpu: &Labels, calls: &mut Calls) -> O
         Some(HostVgpuMode::NonSriov) => "non_sriov",
         None => "",
     };
-    Some(gpu.with(mode).with(host))
+    Some((mode, gpu.with(name).with(host)))
 }
 
 #[cfg(test)]

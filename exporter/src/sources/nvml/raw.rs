@@ -9,6 +9,7 @@ use std::mem;
 use nvml_wrapper::Device;
 use nvml_wrapper::FieldIdScheme;
 use nvml_wrapper::error::{NvmlError, nvml_sym, nvml_try};
+use nvml_wrapper_sys::bindings as sys;
 
 /// A field to read: its id in the numbering of drivers before 580.82 (the one of
 /// `nvml_wrapper::sys_exports::field_id`), and what it is asked of (0, or a link).
@@ -68,22 +69,30 @@ pub(super) fn field_values(
         .iter()
         .map(|value| {
             nvml_try(value.nvmlReturn)?;
-            // SAFETY: nvmlValueType_t says which member of the union NVML wrote, and every bit pattern of
-            // every member is a value of its type.
-            Ok(unsafe {
-                match value.valueType {
-                    0 => Number::Float(value.value.dVal),
-                    1 => Number::Unsigned(value.value.uiVal.into()),
-                    2 => Number::Unsigned(value.value.ulVal),
-                    3 => Number::Unsigned(value.value.ullVal),
-                    4 => Number::Signed(value.value.sllVal),
-                    5 => Number::Signed(value.value.siVal.into()),
-                    6 => Number::Unsigned(value.value.usVal.into()),
-                    other => return Err(NvmlError::UnexpectedVariant(other)),
-                }
-            })
+            number(value.valueType, value.value)
         })
         .collect())
+}
+
+/// The number in a union that NVML wrote.
+///
+/// # Errors
+/// `UnexpectedVariant` for a type that nvml.h does not have.
+pub(super) fn number(value_type: u32, value: sys::nvmlValue_t) -> Result<Number, NvmlError> {
+    // SAFETY: nvmlValueType_t says which member of the union NVML wrote, all eight bytes of which were zero
+    // before, and every bit pattern of every member is a value of its type.
+    Ok(unsafe {
+        match value_type {
+            0 => Number::Float(value.dVal),
+            1 => Number::Unsigned(value.uiVal.into()),
+            2 => Number::Unsigned(value.ulVal),
+            3 => Number::Unsigned(value.ullVal),
+            4 => Number::Signed(value.sllVal),
+            5 => Number::Signed(value.siVal.into()),
+            6 => Number::Unsigned(value.usVal.into()),
+            other => return Err(NvmlError::UnexpectedVariant(other)),
+        }
+    })
 }
 
 /// Total and free device memory, bytes, by the call that every driver has.

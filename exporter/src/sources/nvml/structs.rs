@@ -1,18 +1,22 @@
 //! The NVML calls about structs that `nvml-wrapper` does not wrap, or wraps with a loss: fabric, platform,
-//! MIG ids, events of every kind, and GPM metrics by number.
+//! MIG ids, vGPUs, and events of every kind.
 // Calls through the C function pointers that the wrapper loaded; see `raw` for the others.
 #![allow(unsafe_code)]
 
+use std::ffi::c_char;
 use std::mem;
 use std::time::Duration;
 
 use nvml_wrapper::error::{NvmlError, nvml_sym, nvml_try};
-use nvml_wrapper::gpm::GpmSample;
 use nvml_wrapper::{Device, Nvml};
 use nvml_wrapper_sys::bindings as sys;
 
 /// `NVML_ERROR_ARGUMENT_VERSION_MISMATCH`.
 const VERSION_MISMATCH: u32 = 25;
+/// `NVML_ERROR_INSUFFICIENT_SIZE`: how lists say how long they are.
+const INSUFFICIENT_SIZE: u32 = 7;
+/// `NVML_VGPU_SCHEDULER_ARR_ENABLE`.
+const ARR_ENABLED: u32 = 2;
 
 /// `NVML_STRUCT_VERSION`: the size, and the version in the highest byte.
 const fn version<T>(version: u32) -> u32 {
@@ -143,38 +147,125 @@ pub(super) fn mig_ids(mig: &Device<'_>) -> Result<(u32, u32), NvmlError> {
     Ok((gpu_instance, compute_instance))
 }
 
-/// GPM metrics by their numbers, over the time between two samples, each in its number's place. The wrapper
-/// knows numbers up to 97 only.
+/// Numbers of the vGPU instances that run on a host's GPU.
 ///
 /// # Errors
-/// The call as a whole failed; single metrics fail by themselves.
-pub(super) fn gpm_metrics(
-    nvml: &Nvml,
-    before: &GpmSample<'_>,
-    after: &GpmSample<'_>,
-    ids: &[u32],
-) -> Result<Vec<Result<f64, NvmlError>>, NvmlError> {
-    let call = nvml_sym(nvml.lib().nvmlGpmMetricsGet.as_ref())?;
-    // SAFETY: a C struct of integers, floats and pointers, for which all zeros is a value. Boxed because it
-    // holds room for 210 metrics.
-    let mut request: Box<sys::nvmlGpmMetricsGet_t> = Box::new(unsafe { mem::zeroed() });
-    request.version = sys::NVML_GPM_METRICS_GET_VERSION;
-    request.numMetrics = u32::try_from(ids.len()).map_err(|_| NvmlError::InvalidArg)?;
-    if ids.len() > request.metrics.len() {
-        return Err(NvmlError::InvalidArg);
+/// As NVML says.
+pub(super) fn active_vgpus(device: &Device<'_>) -> Result<Vec<u32>, NvmlError> {
+    let nvml = device.nvml();
+    let call = nvml_sym(nvml.lib().nvmlDeviceGetActiveVgpus.as_ref())?;
+    let mut count = 0;
+    // SAFETY: the handle belongs to the library that `call` was loaded from; with room for none, the call
+    // writes to `count` only.
+    let code = unsafe { call(device.handle(), &raw mut count, std::ptr::null_mut()) };
+    if code != INSUFFICIENT_SIZE {
+        nvml_try(code)?;
     }
-    // SAFETY: the handles are only stored here; both samples outlive the call.
-    (request.sample1, request.sample2) = unsafe { (before.handle(), after.handle()) };
-    for (metric, id) in request.metrics.iter_mut().zip(ids) {
-        metric.metricId = *id;
+    let mut ids = vec![0; usize::try_from(count).map_err(|_| NvmlError::Unknown)?];
+    if ids.is_empty() {
+        return Ok(ids);
     }
-    // SAFETY: `call` and the samples are of the library that `nvml` holds, and the request says how many of its
-    // metrics are set.
-    nvml_try(unsafe { call(&raw mut *request) })?;
-    let metrics = request.metrics.iter().take(ids.len());
-    Ok(metrics
-        .map(|metric| nvml_try(metric.nvmlReturn).map(|()| metric.value))
+    // SAFETY: as above, and `ids` has room for `count`.
+    nvml_try(unsafe { call(device.handle(), &raw mut count, ids.as_mut_ptr()) })?;
+    // One that ended in between is not listed any more.
+    ids.truncate(usize::try_from(count).unwrap_or(usize::MAX));
+    Ok(ids)
+}
+
+/// How vGPUs share a GPU in time, as NVML counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Scheduler {
+    pub(super) policy: u32,
+    pub(super) adaptive: u32,
+    pub(super) timeslice_nanoseconds: u32,
+}
+
+/// The vGPU scheduler of a host's GPU. The wrapper's own leaves the time slice out.
+///
+/// # Errors
+/// As NVML says.
+pub(super) fn vgpu_scheduler(device: &Device<'_>) -> Result<Scheduler, NvmlError> {
+    let nvml = device.nvml();
+    let call = nvml_sym(nvml.lib().nvmlDeviceGetVgpuSchedulerState.as_ref())?;
+    // SAFETY: a C struct of integers and a union of structs of them, for which all zeros is a value.
+    let mut state: sys::nvmlVgpuSchedulerGetState_t = unsafe { mem::zeroed() };
+    // SAFETY: the handle belongs to the library that `call` was loaded from, and `state` is what it may
+    // write to.
+    nvml_try(unsafe { call(device.handle(), &raw mut state) })?;
+    let parameters = state.schedulerParams;
+    // SAFETY: both members of the union are integers, and all of its bytes were set above.
+    let timeslice = unsafe {
+        match state.arrMode {
+            ARR_ENABLED => parameters.vgpuSchedDataWithARR.timeslice,
+            _ => parameters.vgpuSchedData.timeslice,
+        }
+    };
+    Ok(Scheduler {
+        policy: state.schedulerPolicy,
+        adaptive: state.arrMode,
+        timeslice_nanoseconds: timeslice,
+    })
+}
+
+/// Whether vGPUs of several sizes may run on a host's GPU at once.
+///
+/// # Errors
+/// As NVML says.
+pub(super) fn vgpu_heterogeneous(device: &Device<'_>) -> Result<bool, NvmlError> {
+    let nvml = device.nvml();
+    let call = nvml_sym(nvml.lib().nvmlDeviceGetVgpuHeterogeneousMode.as_ref())?;
+    let mut mode = sys::nvmlVgpuHeterogeneousMode_v1_t {
+        version: version::<sys::nvmlVgpuHeterogeneousMode_v1_t>(1),
+        mode: 0,
+    };
+    // SAFETY: the handle belongs to the library that `call` was loaded from, and `mode` is a struct of the
+    // version that it names.
+    nvml_try(unsafe { call(device.handle(), &raw mut mode) })?;
+    Ok(mode.mode != 0)
+}
+
+/// A feature that is switched on in a vGPU guest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct LicensedFeature {
+    pub(super) code: u32,
+    pub(super) product: String,
+    pub(super) licensed: bool,
+}
+
+/// The features of a vGPU guest that need a license and are switched on.
+///
+/// # Errors
+/// As NVML says; `NotSupported` where nothing needs one.
+pub(super) fn licensed_features(device: &Device<'_>) -> Result<Vec<LicensedFeature>, NvmlError> {
+    let nvml = device.nvml();
+    let call = nvml_sym(nvml.lib().nvmlDeviceGetGridLicensableFeatures_v4.as_ref())?;
+    // SAFETY: a C struct of integers and texts, for which all zeros is a value.
+    let mut all: sys::nvmlGridLicensableFeatures_t = unsafe { mem::zeroed() };
+    // SAFETY: the handle belongs to the library that `call` was loaded from, and `all` is what it may write to.
+    nvml_try(unsafe { call(device.handle(), &raw mut all) })?;
+    if all.isGridLicenseSupported == 0 {
+        return Err(NvmlError::NotSupported);
+    }
+    let count = usize::try_from(all.licensableFeaturesCount).unwrap_or(usize::MAX);
+    let features = all.gridLicensableFeatures.iter().take(count);
+    let enabled = features.filter(|feature| feature.featureEnabled != 0);
+    Ok(enabled
+        .map(|feature| LicensedFeature {
+            code: feature.featureCode,
+            product: text(&feature.productName),
+            licensed: feature.featureState != 0,
+        })
         .collect())
+}
+
+/// A C text in a field of a struct, up to its closing zero or the field's end.
+fn text(field: &[c_char]) -> String {
+    let bytes: Vec<u8> = field
+        .iter()
+        .take_while(|byte| **byte != 0)
+        .map(|byte| byte.to_ne_bytes()[0])
+        .collect();
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// Something that NVML told: its type as `nvmlEventType...` counts, and the XID where it is one.

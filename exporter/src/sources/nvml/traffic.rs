@@ -10,7 +10,11 @@ use railscope_model::reading::{Labels, NodeReading, Value};
 use railscope_model::units::{BYTES_PER_KIBIBYTE, BYTES_PER_MEGABYTE};
 
 use super::calls::{Calls, Of};
+use super::gpm::{Counter, Gpm, link_counters};
+use super::pcie_bytes::push_source;
+use super::prm;
 use super::raw::Field;
+use super::windows::Peak;
 
 /// FEC bins and error rates are 17 fields a link, each perhaps a firmware command of the link: their cost is
 /// not measured on hardware yet, so they are read this seldom.
@@ -69,6 +73,9 @@ const KIBIBYTES: [Row; 2] = [
 /// Sums of [`BYTES`] or [`KIBIBYTES`] over the links.
 const SUMS: [&Metric; 2] = [&m::GPU_NVLINK_RECEIVE_BYTES, &m::GPU_NVLINK_TRANSMIT_BYTES];
 
+/// The highest rates of [`SUMS`].
+const PEAKS: [&Metric; 2] = [&m::GPU_NVLINK_PEAK_RECEIVE, &m::GPU_NVLINK_PEAK_TRANSMIT];
+
 const DETAILS: [Row; 3] = [
     row(
         "nvlink_speed",
@@ -99,13 +106,32 @@ const SYMBOL_BER: Row = row(
 /// Bins of the FEC histogram: words with 0 to 15 mended symbols, in consecutive fields.
 const FEC_BINS: u32 = 16;
 
-/// Which counters hold the bytes. Decided once: the two do not stand at the same value, and a series that
+/// Names of both in labels, and of the fields of [`BYTES`] and [`KIBIBYTES`] as their sources.
+const NAMES: [&str; 2] = ["nvlink_receive_bytes", "nvlink_transmit_bytes"];
+const BYTES_FIELDS: [&str; 2] = ["field_204", "field_202"];
+const KIBIBYTES_FIELDS: [&str; 2] = ["field_139", "field_138"];
+
+/// Which counters hold the bytes. Decided once: they do not stand at the same value, and a series that
 /// jumped between them would look like traffic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Counters {
     Unknown,
     Bytes,
     Kibibytes,
+    /// Those of performance monitoring, where no link answers the others.
+    Gpm,
+}
+
+impl Counters {
+    /// Their names as sources, in the order of [`NAMES`].
+    fn sources(self) -> Option<[&'static str; 2]> {
+        match self {
+            Self::Unknown => None,
+            Self::Bytes => Some(BYTES_FIELDS),
+            Self::Kibibytes => Some(KIBIBYTES_FIELDS),
+            Self::Gpm => Some(["gpm"; 2]),
+        }
+    }
 }
 
 /// What is known of the traffic of one GPU's NVLinks.
@@ -115,6 +141,7 @@ pub(super) struct Traffic {
     /// Bytes by link, last known: the sum over links may never fall, or Prometheus would count it all once
     /// more.
     last: Vec<[Option<u64>; 2]>,
+    peaks: [Peak; 2],
     read_slow_at: Option<Instant>,
     /// What was read seldom.
     held: Vec<(&'static Metric, Labels, Value)>,
@@ -126,6 +153,7 @@ impl Traffic {
             gpu: gpu.clone(),
             counters: Counters::Unknown,
             last: Vec::new(),
+            peaks: PEAKS.map(|metric| Peak::new(metric, gpu)),
             read_slow_at: None,
             held: Vec::new(),
         }
@@ -136,6 +164,7 @@ impl Traffic {
         &mut self,
         device: &Device<'_>,
         links: &[(u32, Labels)],
+        gpm: &mut Gpm,
         calls: &mut Calls,
         reading: &mut NodeReading,
     ) {
@@ -148,12 +177,24 @@ impl Traffic {
                 self.counters = counters;
             }
         }
-        for (direction, metric) in SUMS.into_iter().enumerate() {
-            let known = self.last.iter().filter_map(|last| last[direction]);
-            if let Some(sum) = known.reduce(u64::saturating_add) {
-                reading.push(metric, &self.gpu, sum);
-            }
+        let refused = || {
+            let mut rows = BYTES.iter().chain(&KIBIBYTES);
+            rows.all(|row| {
+                let mut links = links.iter();
+                links.all(|(link, _)| !calls.wants((row.call, Of::Link(*link))))
+            })
+        };
+        if self.counters == Counters::Gpm
+            || self.counters == Counters::Unknown && !links.is_empty() && refused()
+        {
+            gpm.want_links();
+            self.count(gpm, links, calls, reading);
         }
+        let counted_at = match self.counters {
+            Counters::Gpm => gpm.sampled_at(),
+            _ => None,
+        };
+        self.push_sums(counted_at, reading);
         calls.section("nvlink_details");
         for (row, link, count) in read(device, &DETAILS, links, calls) {
             let value = count.saturating_mul(DETAILS[row].factor);
@@ -183,6 +224,47 @@ impl Traffic {
         !counts.is_empty()
     }
 
+    /// Takes the bytes that performance monitoring counted.
+    fn count(
+        &mut self,
+        gpm: &Gpm,
+        links: &[(u32, Labels)],
+        calls: &Calls,
+        reading: &mut NodeReading,
+    ) {
+        for (last, (link, labels)) in self.last.iter_mut().zip(links) {
+            let Some(counters) = link_counters(*link) else {
+                continue;
+            };
+            for (direction, counter) in counters.into_iter().enumerate() {
+                if let Counter::Count(bytes) = gpm.counter(counter, calls) {
+                    last[direction] = Some(bytes);
+                    reading.push(BYTES[direction].metric, labels, bytes);
+                    self.counters = Counters::Gpm;
+                }
+            }
+        }
+    }
+
+    /// Adds the sums over the links, their highest rates, and where they come from. Performance monitoring
+    /// may show one count twice: the rate then is over the time between its own samples.
+    fn push_sums(&mut self, counted_at: Option<Instant>, reading: &mut NodeReading) {
+        let now = Instant::now();
+        for (direction, metric) in SUMS.into_iter().enumerate() {
+            let known = self.last.iter().filter_map(|last| last[direction]);
+            let Some(sum) = known.reduce(u64::saturating_add) else {
+                continue;
+            };
+            reading.push(metric, &self.gpu, sum);
+            let peak = &mut self.peaks[direction];
+            peak.observe(counted_at.unwrap_or(now), sum);
+            peak.push(now, reading);
+            if let Some(sources) = self.counters.sources() {
+                push_source(NAMES[direction], sources[direction], &self.gpu, reading);
+            }
+        }
+    }
+
     fn slow(&mut self, device: &Device<'_>, links: &[(u32, Labels)], calls: &mut Calls) {
         if self
             .read_slow_at
@@ -192,6 +274,8 @@ impl Traffic {
         }
         self.read_slow_at = Some(Instant::now());
         self.held.clear();
+        calls.section("nvlink_prm");
+        prm::read(device, links, calls, &mut self.held);
         calls.section("nvlink_fec");
         for (_, link, packed) in read(device, &[SYMBOL_BER], links, calls) {
             let labels = links[link].1.clone();

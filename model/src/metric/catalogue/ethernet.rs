@@ -5,6 +5,8 @@ catalogue! {
 
     Exporter Default Counter NIC_PAUSE_SECONDS = "railscope_nic_pause_seconds_total" ["seconds"] (netdev, direction)
         "Time for which sending was paused by the peer (receive) or the peer was told to pause (transmit): PFC of all priorities and global pause together, so several paused priorities add up.";
+    Exporter Default Gauge NIC_PEAK_PAUSE = "railscope_nic_peak_pause_ratio" ["ratio"] (netdev, direction, window)
+        "Largest share of one second for which a priority (the most paused one) or the whole link was paused, in the rolling window: a storm of a second that a scrape every 15 s averages away. 15s by default, 60s in the full profile. Scraping resets nothing.";
     Exporter Full Counter NIC_PFC_PAUSE_SECONDS = "railscope_nic_pfc_pause_seconds_total" ["seconds"] (netdev, priority, direction)
         "Time for which a priority was paused by PFC. rate() is the share of time. Absent where PFC is off on the priority.";
     Exporter Full Counter NIC_PFC_FRAMES = "railscope_nic_pfc_frames_total" (netdev, priority, direction)
@@ -21,6 +23,8 @@ catalogue! {
         "Times that the NIC sent pause for a long time (warning), and so long that it stopped sending pause (error): then packets may have been dropped.";
     Exporter Default Counter NIC_DISCARDS = "railscope_nic_discards_total" (netdev, direction, reason)
         "Packets dropped without being wrong, at the port: buffer (no room), and in the full profile the driver's other reasons.";
+    Exporter Full Gauge NIC_PEAK_DISCARDS = "railscope_nic_peak_discards_per_second" (netdev, direction, window)
+        "Highest rate over one second at which packets were dropped for one reason (the most frequent one), in the rolling window.";
     Exporter Full Counter NIC_PRIORITY_DISCARDS = "railscope_nic_priority_receive_discards_total" (netdev, priority, reason)
         "Received packets of a priority that were dropped: buffer (no room in the port), host_buffer (no room for this host), congestion (of this host).";
     Exporter Full Counter NIC_ECN_MARKED = "railscope_nic_ecn_marked_packets_total" (netdev, priority)
@@ -30,9 +34,9 @@ catalogue! {
     Exporter Full Counter NIC_OUT_OF_BUFFER = "railscope_nic_out_of_buffer_total" (netdev, scope)
         "Times that a receive queue of the netdev (netdev) or of the device itself (device) had no buffer. Not the out_of_buffer of RDMA queue pairs.";
     Exporter Full Counter NIC_PRIORITY_BYTES = "railscope_nic_priority_bytes_total" ["bytes"] (netdev, priority, direction)
-        "Bytes by priority: shows whether RoCE really uses the lossless one.";
+        "Bytes by priority at the port, those of virtual functions included: shows whether RoCE really uses the lossless one.";
     Exporter Full Counter NIC_PRIORITY_PACKETS = "railscope_nic_priority_packets_total" (netdev, priority, direction)
-        "Packets by priority.";
+        "Packets by priority at the port, those of virtual functions included.";
     Exporter Default Counter NIC_PHY_SYMBOL_ERRORS = "railscope_nic_phy_symbol_errors_total" (netdev)
         "Symbol errors that forward error correction did not mend.";
     Exporter Full Counter NIC_PHY_CORRECTED_BITS = "railscope_nic_phy_corrected_bits_total" (netdev)
@@ -43,6 +47,8 @@ catalogue! {
         "Raw errors of a lane, before correction.";
     Exporter Full Counter NIC_PHY_CRC_ERRORS = "railscope_nic_phy_crc_errors_total" (netdev)
         "Received frames with a wrong check sequence.";
+    Exporter Full Counter NIC_PHY_FRAME_ERRORS = "railscope_nic_phy_frame_errors_total" (netdev, direction, kind)
+        "Frames dropped at the port because they were wrong. oversize and out_of_range mean that the peer has a larger MTU; symbol, fragment and jabber are the cable's.";
     Exporter Full Counter NIC_PHY_LINK_DOWN = "railscope_nic_phy_link_down_events_total" (netdev)
         "Times that the link went down, as the port's firmware counts them.";
     Exporter Full Counter NIC_FEC_BLOCKS = "railscope_nic_fec_blocks_total" (netdev, outcome)
@@ -73,6 +79,10 @@ catalogue! {
         "Why the link is down, in the words of the kernel. Absent while it is up, and where the driver does not know.";
     Exporter Full Gauge NIC_PFC_ENABLED = "railscope_nic_pfc_enabled" (netdev, priority)
         "1 if PFC is enabled on the priority. Peers must agree.";
+    Exporter Full Gauge NIC_PRIORITY_CLASS = "railscope_nic_priority_traffic_class" (netdev, priority)
+        "Number of the traffic class that sends the priority (ETS). Peers must agree.";
+    Exporter Full Gauge NIC_CLASS_BANDWIDTH = "railscope_nic_traffic_class_bandwidth_ratio" ["ratio"] (netdev, traffic_class)
+        "Share of the link that the traffic class is guaranteed when it sends (ETS). Absent where it does not share, but goes strictly before others or by a rule of the vendor.";
     Exporter Full Gauge NIC_GLOBAL_PAUSE_ENABLED = "railscope_nic_global_pause_enabled" (netdev, direction)
         "1 if global pause frames are obeyed (receive) or sent (transmit).";
     Exporter Full Info NIC_TRUST = "railscope_nic_trust_info" (netdev, trust)

@@ -16,7 +16,9 @@ catalogue! {
     Exporter Full Gauge GPU_MEMORY_RESERVED = "railscope_gpu_memory_reserved_bytes" ["bytes"] (gpu)
         "Device memory that the driver keeps for itself.";
     Exporter Default Gauge GPU_CLOCK = "railscope_gpu_clock_hertz" ["hertz"] (gpu, clock)
-        "Current clock: sm or memory; graphics and video in the full profile.";
+        "Current clock: sm; memory (which stands still while the GPU works), graphics and video in the full profile.";
+    Exporter Default Gauge GPU_LOWEST_CLOCK = "railscope_gpu_lowest_clock_hertz" ["hertz"] (gpu, clock, window)
+        "Lowest clock at any sample of the worker in the rolling window: a drop of one second that a scrape every 15 s misses. sm; 15s by default, 60s in the full profile. Scraping resets nothing.";
     Exporter Full Gauge GPU_CLOCK_MAX = "railscope_gpu_clock_max_hertz" ["hertz"] (gpu, clock)
         "Highest clock that the GPU can run at: sm, memory.";
     Exporter Full Gauge GPU_CLOCK_EVENT = "railscope_gpu_clock_event_active" (gpu, reason)
@@ -25,6 +27,8 @@ catalogue! {
         "Time for which the driver has held the clock down for this reason, since it was loaded. A duration, so nothing between two samples is lost.";
     Exporter Default Gauge GPU_POWER = "railscope_gpu_power_watts" ["watts"] (gpu)
         "Power drawn by the board.";
+    Exporter Full Gauge GPU_PEAK_POWER = "railscope_gpu_peak_power_watts" ["watts"] (gpu, window)
+        "Highest power at any sample of the worker in the rolling window: 15s, 60s. Scraping resets nothing.";
     Exporter Default Gauge GPU_POWER_LIMIT = "railscope_gpu_power_limit_watts" ["watts"] (gpu)
         "Power limit that is enforced now. A GPU capped below its peers is a straggler.";
     Exporter Default Counter GPU_ENERGY = "railscope_gpu_energy_joules_total" ["joules"] (gpu)
@@ -84,15 +88,29 @@ catalogue! {
     Exporter Full Counter GPU_PCIE_LANE_ERRORS = "railscope_gpu_pcie_lane_errors_total" (gpu, lane)
         "PCIe errors of one lane of the GPU's link.";
     Exporter Full Counter GPU_PCIE_TRANSMIT_BYTES = "railscope_gpu_pcie_transmit_bytes_total" ["bytes"] (gpu)
-        "PCIe bytes from GPU to host, NVML field 197. NVIDIA says that it can wrap and not when: once it falls below 2^32 while the driver's energy counter does not, it is left out (see counter_wrapped).";
+        "PCIe bytes from GPU to host: performance monitoring counter 255 where the GPU has it, otherwise NVML field 197; never both (see counter_source_info). NVIDIA says that the field can wrap and not when: once it falls below 2^32 while the driver's energy counter does not, it is left out (see counter_wrapped).";
     Exporter Full Counter GPU_PCIE_RECEIVE_BYTES = "railscope_gpu_pcie_receive_bytes_total" ["bytes"] (gpu)
-        "PCIe bytes from host to GPU, NVML field 198; as transmit.";
+        "PCIe bytes from host to GPU: performance monitoring counter 256, otherwise NVML field 198; as transmit.";
+    Exporter Full Info GPU_COUNTER_SOURCE = "railscope_gpu_counter_source_info" (gpu, counter, source)
+        "Where NVML keeps a counter that it has in several places: source is field_ and its number, or gpm (performance monitoring, counts since the reboot of the node). Chosen once after the worker's start, so that no counter jumps from one to another.";
     Exporter Full Gauge GPU_COUNTER_WRAPPED = "railscope_gpu_counter_wrapped" (gpu, counter)
         "1 if this counter was seen to wrap at 32 bits. It may wrap several times between two samples, so its value is left out. Absent otherwise.";
     Exporter Full Info GPU_PLATFORM = "railscope_gpu_platform_info" (gpu, chassis_serial, slot, tray, host, peer_type, module, fabric_guid)
         "Where the GPU sits: rack chassis, slot, tray, host (Blackwell racks), and its module on the board.";
     Exporter Full Info GPU_VIRTUALIZATION = "railscope_gpu_virtualization_info" (gpu, mode, host_mode)
         "How the GPU is given to guests: mode is none, passthrough, vgpu, host_vgpu or host_vsga; host_mode is sriov, non_sriov or empty.";
+    Exporter Full Info VGPU = "railscope_vgpu_info" (gpu, vgpu, uuid, vgpu_type, vm)
+        "vGPUs that run on a vGPU host: vgpu is NVML's number of the instance, vm the virtual machine's UUID or number; empty where the hypervisor names it otherwise. At most 64 a GPU; read every 15 s, as all of vGPU.";
+    Exporter Full Gauge VGPU_MEMORY_USED = "railscope_vgpu_memory_used_bytes" ["bytes"] (gpu, vgpu)
+        "Framebuffer that the virtual machine uses.";
+    Exporter Full Gauge VGPU_LICENSE_STATE = "railscope_vgpu_license_state" (gpu, vgpu)
+        "License of the vGPU: 0 unknown, 1 not initialised, 2 unlicensed and unrestricted, 3 unlicensed and restricted, 4 unlicensed, 5 licensed. Absent until the guest has loaded its driver.";
+    Exporter Full Info VGPU_SCHEDULER = "railscope_vgpu_scheduler_info" (gpu, policy, adaptive, heterogeneous)
+        "How vGPUs share the GPU in time: policy is best_effort, equal_share or fixed_share; adaptive (round robin) is default, disabled or enabled; heterogeneous (vGPUs of several sizes at once) is enabled, disabled or, where the GPU cannot, empty.";
+    Exporter Full Gauge VGPU_TIMESLICE = "railscope_vgpu_timeslice_seconds" ["seconds"] (gpu)
+        "Time slice of the vGPU scheduler. Absent under best_effort, which has none.";
+    Exporter Full Gauge GPU_FEATURE_LICENSED = "railscope_gpu_feature_licensed" (gpu, feature, product)
+        "In a vGPU guest: 1 if the enabled feature (vgpu, workstation, gaming or compute) holds its license. A vGPU without one is slowed down.";
     Exporter Full Gauge GPU_MIG_ENABLED = "railscope_gpu_mig_enabled" (gpu)
         "1 if the GPU is partitioned into MIG instances.";
     Exporter Default Info MIG = "railscope_mig_info" (gpu, gpu_instance, compute_instance, uuid, profile)
@@ -101,6 +119,14 @@ catalogue! {
         "Memory in use of a GPU instance; its compute instances share it.";
     Exporter Full Gauge MIG_MEMORY_SIZE = "railscope_mig_memory_size_bytes" ["bytes"] (gpu, gpu_instance)
         "Memory of a GPU instance.";
+    Exporter Full Gauge MIG_SM_ACTIVE = "railscope_mig_sm_active_ratio" ["ratio"] (gpu, gpu_instance)
+        "Share of the GPU instance's SMs that had work, over the time between two samples (5 s or the worker's period). Hopper and later.";
+    Exporter Full Gauge MIG_SM_OCCUPANCY = "railscope_mig_sm_occupancy_ratio" ["ratio"] (gpu, gpu_instance)
+        "Warps that were resident in the GPU instance, of the most that could be. Hopper and later.";
+    Exporter Full Gauge MIG_TENSOR_ACTIVE = "railscope_mig_tensor_active_ratio" ["ratio"] (gpu, gpu_instance)
+        "Share of time in which SMs of the GPU instance did tensor operations. Hopper and later.";
+    Exporter Full Gauge MIG_DRAM_BANDWIDTH = "railscope_mig_dram_bandwidth_ratio" ["ratio"] (gpu, gpu_instance)
+        "Memory bandwidth in use by the GPU instance, of the most there is for it. Hopper and later.";
     Exporter Full Gauge GPU_SM_ACTIVE = "railscope_gpu_sm_active_ratio" ["ratio"] (gpu)
         "Share of SMs that had work, over the time between two samples of the worker. Hopper and later.";
     Exporter Full Gauge GPU_SM_OCCUPANCY = "railscope_gpu_sm_occupancy_ratio" ["ratio"] (gpu)
@@ -109,6 +135,12 @@ catalogue! {
         "Share of time in which SMs did tensor operations. Hopper and later.";
     Exporter Full Gauge GPU_DRAM_BANDWIDTH = "railscope_gpu_dram_bandwidth_ratio" ["ratio"] (gpu)
         "Memory bandwidth in use, of the most there is. Hopper and later.";
+    Exporter Full Counter GPU_SM_ELAPSED_CYCLES = "railscope_gpu_sm_elapsed_cycles_total" (gpu)
+        "SM clock cycles since the reboot of the node, as the GPU counts them: the divisor of the two below. Any number of scrapers may divide their rates, each over its own interval. Performance monitoring counters 248 to 250: Hopper and later with a new driver.";
+    Exporter Full Counter GPU_SM_ACTIVE_CYCLES = "railscope_gpu_sm_active_cycles_total" (gpu)
+        "Of those cycles, the ones in which an SM had work.";
+    Exporter Full Counter GPU_TENSOR_ACTIVE_CYCLES = "railscope_gpu_tensor_active_cycles_total" (gpu)
+        "Of those cycles, the ones in which an SM did tensor operations.";
     Exporter Full Gauge GPU_PCIE_TRANSMIT_RATE = "railscope_gpu_pcie_transmit_bytes_per_second" (gpu)
         "PCIe traffic from GPU to host, mean over the time between two samples of the worker. Hopper and later.";
     Exporter Full Gauge GPU_PCIE_RECEIVE_RATE = "railscope_gpu_pcie_receive_bytes_per_second" (gpu)

@@ -57,24 +57,28 @@ catalogue! {
         "A device whose counters Railscope leaves alone: switch_management (a bridge to NVSwitches that belongs to the Fabric Manager, by its VPD) or refused (the driver says EINVAL). Asking again would fill the kernel log.";
     Exporter Full Info RDMA_SWITCHDEV_PORT = "railscope_rdma_switchdev_port_info" (device, netdev, switch_id, port_name, role)
         "Network interfaces of a device in switchdev mode: uplink, or the representor of a vf, sf or pf.";
+    Exporter Full Counter RDMA_VPORT_EVENTS = "railscope_rdma_vport_events_total" (device, port, event)
+        "Transport events of the function behind a port of the NIC's own switch (mlx5 in switchdev mode), under the names of its driver. rdma_port_info names the port's representor. 32 bits wide in hardware.";
     Exporter Full Counter RDMA_DEVICE_EVENTS = "railscope_rdma_device_events_total" (device, event)
-        "Counters of the whole device (EFA: commands to it, and those that failed), under the names of its driver.";
+        "Counters of the whole device, under the names of its driver: EFA's commands, MANA's congestion, and what mlx5 counts for itself in switchdev mode, where its ports count for others.";
     Exporter Full Counter RDMA_OPERATION_BYTES = "railscope_rdma_operation_bytes_total" ["bytes"] (device, port, operation)
-        "Payload bytes by operation, under the names of the driver (EFA).";
+        "Bytes by operation, under the names of the driver: EFA's payload by verb, irdma's IP packets (it has no counter of the port's bytes).";
     Exporter Full Counter RDMA_RETRANSMITS = "railscope_rdma_retransmits_total" (device, port)
-        "Retransmissions after an acknowledge timeout, on every driver: mlx5 local_ack_timeout_err, bnxt_re to_retransmits, rxe completer_retry_err (rounds), EFA retrans_pkts, irdma RetransSegs (packets). Compare within one driver.";
+        "Retransmissions after an acknowledge timeout, on every driver: mlx5 local_ack_timeout_err, bnxt_re to_retransmits, rxe completer_retry_err (rounds), EFA retrans_pkts, irdma RetransSegs (packets), MANA requester_timeout. Compare within one driver.";
     Exporter Full Counter RDMA_SEQUENCE_ERRORS = "railscope_rdma_sequence_errors_total" (device, port)
-        "Sequence errors that the peer reported, so packets were lost on the way there: mlx5 packet_seq_err, bnxt_re seq_err_naks_rcvd, rxe rcvd_seq_err.";
+        "Sequence errors that the peer reported, so packets were lost on the way there: mlx5 packet_seq_err, bnxt_re seq_err_naks_rcvd, rxe rcvd_seq_err, irdma Nak Sequence Error, MANA requester_oos_nak.";
     Exporter Full Counter RDMA_RECEIVER_NOT_READY = "railscope_rdma_receiver_not_ready_total" (device, port)
-        "Receiver-not-ready answers of the peer: mlx5 rnr_nak_retry_err, bnxt_re rnr_naks_rcvd, rxe rcvd_rnr_err.";
+        "Receiver-not-ready answers of the peer: mlx5 rnr_nak_retry_err, bnxt_re rnr_naks_rcvd, rxe rcvd_rnr_err, irdma RNR received, MANA requester_rnr_nak.";
     Exporter Full Counter RDMA_RETRIES_EXCEEDED = "railscope_rdma_retries_exceeded_total" (device, port)
-        "Connections given up after the last retry: mlx5 req_transport_retries_exceeded, bnxt_re max_retry_exceeded, rxe retry_exceeded_err; EFA unresponsive_remote_events is the nearest it has.";
+        "Connections given up after the last retry: mlx5 req_transport_retries_exceeded, bnxt_re max_retry_exceeded, rxe retry_exceeded_err, MANA requester_retries_exceeded; EFA unresponsive_remote_events is the nearest it has.";
     Exporter Full Counter RDMA_NO_BUFFER = "railscope_rdma_no_buffer_total" (device, port)
         "Packets dropped because no receive buffer was posted: mlx5 out_of_buffer, bnxt_re rx_out_of_buffer, EFA rx_drops.";
-    Exporter Default Gauge RDMA_PORT_PEAK_TRANSMIT = "railscope_rdma_port_peak_transmit_bytes_per_second" (device, port, window)
-        "Highest rate over one second in the rolling window: what a scrape every 15 s averages away. 15s by default, 60s in the full profile. Scraping resets nothing.";
-    Exporter Default Gauge RDMA_PORT_PEAK_RECEIVE = "railscope_rdma_port_peak_receive_bytes_per_second" (device, port, window)
-        "Highest rate over one second in the rolling window: 15s by default, 60s in the full profile. Scraping resets nothing.";
+    Exporter Full Gauge RDMA_PORT_PEAK_TRANSMIT = "railscope_rdma_port_peak_transmit_bytes_per_second" (device, port, window)
+        "Highest rate over one second in the rolling window: what a scrape every 15 s averages away. It tells how bursty the load was, not a fault. Scraping resets nothing.";
+    Exporter Full Gauge RDMA_PORT_PEAK_RECEIVE = "railscope_rdma_port_peak_receive_bytes_per_second" (device, port, window)
+        "Highest rate over one second in the rolling window. Scraping resets nothing.";
     Exporter Full Gauge RDMA_PORT_PEAK_WAIT = "railscope_rdma_port_peak_transmit_wait_ticks_per_second" (device, port, window)
         "Highest rate of PortXmitWait over one second in the rolling window.";
+    Exporter Full Gauge RDMA_PORT_PEAK_CNP = "railscope_rdma_port_peak_cnp_per_second" (device, port, point, window)
+        "Highest rate over one second of congestion notification packets in the rolling window: handled by the reaction point (rp), sent by the notification point (np).";
 }

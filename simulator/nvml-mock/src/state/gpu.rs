@@ -5,6 +5,7 @@ use super::link::LinkState;
 use super::mig::MigDevice;
 use super::pci::PciAddress;
 use super::values::{Value, keyed_struct};
+use super::vgpu::Vgpu;
 
 const MIB: u64 = 1 << 20;
 
@@ -276,6 +277,33 @@ keyed_struct! {
         gpm_nvlink_transmit_mebibytes_per_second: u32 = 0,
         /// Over all links.
         gpm_nvlink_receive_mebibytes_per_second: u32 = 0,
+        /// Whether it counts since the reboot too, as newer drivers do; NVLink bytes are those of the links.
+        gpm_counters: bool = false,
+        /// The driver refuses a whole call that holds a number that it does not know.
+        gpm_refuses_unknown: bool = false,
+        /// SM cycles.
+        gpm_sm_elapsed_cycles: u64 = 0,
+        /// SM cycles with work.
+        gpm_sm_active_cycles: u64 = 0,
+        /// SM cycles with tensor operations.
+        gpm_tensor_active_cycles: u64 = 0,
+        /// From GPU to host.
+        gpm_pcie_transmit_bytes: u64 = 0,
+        /// From host to GPU.
+        gpm_pcie_receive_bytes: u64 = 0,
+
+        /// On a vGPU host: 1 best effort, 2 equal share, 3 fixed share.
+        vgpu_scheduler_policy: u32 = 1,
+        /// Adaptive round robin: 0 default, 1 disabled, 2 enabled.
+        vgpu_scheduler_adaptive: u32 = 0,
+        /// What each vGPU gets at a time.
+        vgpu_timeslice_nanoseconds: u32 = 2_000_000,
+        /// Whether vGPUs of several sizes may run at once.
+        vgpu_heterogeneous: Option<bool> = None,
+        /// In a guest: what its license is for.
+        license_product: String = "NVIDIA Virtual Compute Server".into(),
+        /// In a guest: whether it holds its license.
+        license_held: bool = true,
 
         /// Event bits that can be registered.
         event_types_supported: u64 = 0xff9f,
@@ -287,8 +315,10 @@ keyed_struct! {
         links: Vec<LinkState>,
         /// What runs on it. Line: `gpu <index|*> process compute|graphics <pid> <bytes>`.
         processes: Vec<Process>,
-        /// MIG devices. Line: `gpu <index|*> mig <gpu instance> <compute instance> <profile> <bytes> <bytes used>`.
+        /// MIG devices. Line: `gpu <index|*> mig <gpu instance> <compute instance> <profile> <bytes> <used> <active>`.
         mig: Vec<MigDevice>,
+        /// vGPUs of a host. Line: `gpu <index|*> vgpu <instance> <uuid> <vm> <bytes used> <license> <type name>`.
+        vgpus: Vec<Vgpu>,
         /// What happened to it. Lines: `gpu <index|*> xid <code> <sequence>` and `... event <type> <data> <sequence>`.
         events: Vec<Event>,
         /// What goes wrong. Lines: `gpu <index|*> fail|hang|delay <function|*> ...`.

@@ -85,6 +85,20 @@ keyed_struct! {
         symbol_ber_packed: u64 = 0,
         /// Code words by the number of symbols that error correction mended, 0 to 15.
         fec_history: [u64; 16] = [0; 16],
+        /// Port register: times that the link went down.
+        prm_link_downs: u64 = 0,
+        /// Port register: recoveries of the physical layer.
+        prm_physical_recoveries: u64 = 0,
+        /// Port register: recoveries in all.
+        prm_recoveries: u64 = 0,
+        /// Port register: since the last of them.
+        prm_seconds_since_recovery: u64 = 0,
+        /// Port register: between the last two.
+        prm_milliseconds_between_recoveries: u64 = 0,
+        /// Port register: ticks without credit.
+        prm_transmit_wait: u64 = 0,
+        /// Port registers of physical layer retransmission, counters 301 to 307.
+        prm_plr: [u64; 7] = [0; 7],
     }
     beside {}
 }

@@ -20,6 +20,8 @@ pub struct MigDevice {
     pub total_bytes: u64,
     /// Allocated part of it.
     pub used_bytes: u64,
+    /// SMs, tensor cores and memory bandwidth at work, thousandths each.
+    pub active_permille: u32,
 }
 
 impl MigDevice {
@@ -31,10 +33,12 @@ impl MigDevice {
             profile,
             total_bytes,
             used_bytes,
+            active_permille,
         ] = &words[..]
         else {
             return Err(
-                "mig <gpu instance> <compute instance> <profile> <bytes> <bytes used>".into(),
+                "mig <gpu instance> <compute instance> <profile> <bytes> <bytes used> <permille>"
+                    .into(),
             );
         };
         Ok(Self {
@@ -43,6 +47,7 @@ impl MigDevice {
             profile: profile.into(),
             total_bytes: Value::parse(total_bytes)?,
             used_bytes: Value::parse(used_bytes)?,
+            active_permille: Value::parse(active_permille)?,
         })
     }
 }
@@ -51,12 +56,13 @@ impl fmt::Display for MigDevice {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             out,
-            "mig {} {} {} {} {}",
+            "mig {} {} {} {} {} {}",
             self.gpu_instance,
             self.compute_instance,
             self.profile,
             self.total_bytes,
-            self.used_bytes
+            self.used_bytes,
+            self.active_permille
         )
     }
 }

@@ -10,7 +10,8 @@
 //! gpu * links 12                           NVLinks of a GPU
 //! nvlink 0 5 state 0                       a key of LinkState: GPU, link, key, value
 //! gpu 2 process compute 4242 1073741824    a process: pid, bytes
-//! gpu 0 mig 3 0 1g.10gb 10468982784 0      a MIG device: GPU instance, compute instance, profile, bytes, used
+//! gpu 0 mig 3 0 1g.10gb 10468982784 0 850  a MIG device: GPU instance, compute instance, profile, bytes, used, active
+//! gpu 0 vgpu 3251 <uuid> <vm> 0 5 GRID A100-10C  a vGPU: number, UUIDs of it and its VM, bytes, license, type
 //! gpu 2 xid 79 1                           an event, delivered once; the last number tells equal ones apart
 //! gpu 2 event 0x4000 0 2                   an event by NVML's type and data
 //! gpu 3 fail nvmlDeviceGetTemperature 15   nvmlReturn_t instead of an answer; also field.186, and *
@@ -27,6 +28,7 @@ mod mig;
 mod pci;
 mod text;
 mod values;
+mod vgpu;
 
 pub use faults::{Effect, Event, Fault, Process, ProcessKind};
 pub use gpu::{GpuState, HGX_LINKS};
@@ -35,6 +37,7 @@ pub use mig::{MAX_MIG_DEVICES, MigDevice};
 pub use pci::PciAddress;
 pub use text::LineError;
 pub use values::Value;
+pub use vgpu::Vgpu;
 
 use values::keyed_struct;
 

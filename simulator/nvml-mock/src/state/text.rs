@@ -8,6 +8,7 @@ use super::gpu::GpuState;
 use super::link::LinkState;
 use super::mig::{MAX_MIG_DEVICES, MigDevice};
 use super::values::Value;
+use super::vgpu::Vgpu;
 use super::{MAX_GPUS, MAX_LINKS, NodeGpus};
 
 /// A line that was ignored, and why.
@@ -113,6 +114,7 @@ impl GpuState {
             "process" => Process::parse(rest).map(|process| self.processes.push(process)),
             "mig" if self.mig.len() == MAX_MIG_DEVICES => Err(format!("at most {MAX_MIG_DEVICES}")),
             "mig" => MigDevice::parse(rest).map(|device| self.mig.push(device)),
+            "vgpu" => Vgpu::parse(rest).map(|vgpu| self.vgpus.push(vgpu)),
             "xid" | "event" => Event::parse(word, rest).map(|event| self.events.push(event)),
             "fail" | "hang" | "delay" | "spoil" => {
                 Fault::parse(word, rest).map(|fault| self.faults.push(fault))
@@ -122,7 +124,8 @@ impl GpuState {
                 word,
                 &[
                     &[
-                        "links", "process", "mig", "xid", "event", "fail", "hang", "delay", "spoil",
+                        "links", "process", "mig", "vgpu", "xid", "event", "fail", "hang", "delay",
+                        "spoil",
                     ],
                     Self::KEYS,
                 ],
@@ -156,6 +159,7 @@ impl GpuState {
         }
         let lines = self.processes.iter().map(|item| item as &dyn Display);
         let lines = lines.chain(self.mig.iter().map(|item| item as &dyn Display));
+        let lines = lines.chain(self.vgpus.iter().map(|item| item as &dyn Display));
         let lines = lines.chain(self.events.iter().map(|item| item as &dyn Display));
         for item in lines.chain(self.faults.iter().map(|item| item as &dyn Display)) {
             line(text, format_args!("gpu {index} {item}"));

@@ -1,0 +1,181 @@
+//! A stretch of time: what the jobs do in it, and what ports and GPUs count of that.
+
+use railscope_model::units::BYTES_PER_PORT_DATA_WORD;
+
+use super::{Cluster, JITTER, Job, PORTS, SYMPTOMS};
+use crate::gpu::Load;
+use crate::job::Progress;
+use crate::port::Counter;
+use crate::route::Lane;
+
+/// Payload of a packet: the 4 KiB path MTU of InfiniBand.
+const PACKET_BYTES: f64 = 4096.0;
+/// Bytes of one RDMA write: NCCL cuts its 4 MiB buffer into 8 slots.
+const WRITE_BYTES: f64 = 524_288.0;
+/// Ticks of `port_xmit_wait` in a second. Hardware has no fixed value; a choice of its order.
+const WAIT_TICKS_PER_SECOND: f64 = 15.625e6;
+/// Share of the collective in which a healthy port has data and no credit (an engineering estimate).
+const HEALTHY_WAIT: f64 = 5e-4;
+/// 4.096 us * 2^20: how long a queue pair waits for an answer at NCCL_IB_TIMEOUT=20.
+const ACK_TIMEOUT_SECONDS: f64 = 4.3;
+impl Cluster {
+    /// Lives through a stretch in which no fault comes or goes.
+    pub(super) fn stretch(&mut self, seconds: f64) {
+        self.stretches += 1;
+        self.lane_bytes.fill(0.0);
+        let mut done = Vec::new();
+        for job in &mut self.jobs {
+            let progress = job.clockwork.advance(seconds, &job.pace);
+            job.steps += progress.steps;
+            let collectives = job
+                .spec
+                .workload
+                .collectives
+                .iter()
+                .zip(&job.traffic.streams);
+            for ((collective, streams), times) in collectives.zip(&progress.collectives) {
+                for (lane, share) in streams.iter().flat_map(|stream| &stream.use_of) {
+                    self.lane_bytes[lane.index()] += times * collective.bytes * share;
+                }
+            }
+            done.push(progress);
+        }
+        for (job, progress) in done.iter().enumerate() {
+            self.count_traffic(job, progress);
+            self.count_symptoms(job, progress);
+        }
+        self.work_gpus(seconds, &done);
+    }
+
+    /// NICs of a job, by index.
+    fn nics_of(&self, job: usize) -> Vec<usize> {
+        let ports = self.spec.ports_per_node();
+        let nodes = self.jobs[job].spec.nodes.iter();
+        nodes
+            .flat_map(|node| (0..ports).map(move |slot| usize::from(*node) * ports + slot))
+            .collect()
+    }
+
+    fn count_traffic(&mut self, job: usize, progress: &Progress) {
+        for nic in self.nics_of(job) {
+            let moved = [Lane::up(nic), Lane::down(nic)].map(|lane| self.lane_bytes[lane.index()]);
+            if moved == [0.0, 0.0] {
+                continue;
+            }
+            let noise = self.noise.part(PORTS).part(nic as u64);
+            let index = self.stretches * 4;
+            // A thousandth of noise: control traffic, retries of software, unequal chunks.
+            let bytes =
+                |draw: usize| moved[draw] * (1.0 + 1e-3 * noise.normal(index + draw as u64));
+            let (sent, received) = (bytes(0), bytes(1));
+            let wait = HEALTHY_WAIT * (1.0 + 0.2 * noise.normal(index + 2));
+            let ticks = progress.collective_seconds * wait * WAIT_TICKS_PER_SECOND;
+            let port = self.port_mut(nic);
+            let words = |bytes: f64| (bytes / BYTES_PER_PORT_DATA_WORD as f64) as u64;
+            let packets = |bytes: f64| (bytes / PACKET_BYTES) as u64;
+            port.add(Counter::PortXmitData, words(sent));
+            port.add(Counter::PortRcvData, words(received));
+            for counter in [Counter::PortXmitPackets, Counter::UnicastXmitPackets] {
+                port.add(counter, packets(sent));
+            }
+            for counter in [Counter::PortRcvPackets, Counter::UnicastRcvPackets] {
+                port.add(counter, packets(received));
+            }
+            port.add(Counter::RxWriteRequests, (received / WRITE_BYTES) as u64);
+            port.add(Counter::PortXmitWait, ticks as u64);
+        }
+    }
+
+    /// What faults make ports count, at the culprit and at those that send to it.
+    fn count_symptoms(&mut self, job: usize, progress: &Progress) {
+        for nic in self.nics_of(job) {
+            let held = self.held_back_by(nic, job);
+            let (errors, dark) = (
+                self.conditions.errors[nic],
+                self.conditions.speed[nic].is_none(),
+            );
+            if errors.is_none() && !dark && held.is_none() {
+                continue;
+            }
+            let senders = self.senders_to(nic);
+            let noise = self.noise.part(SYMPTOMS).part(nic as u64);
+            let index = self.stretches * 8;
+            // Rounds up or down at random, so that slow rates do not vanish in short ticks.
+            let count = |rate: f64, draw: u64| {
+                (rate * progress.seconds() + noise.uniform(index + draw)).floor() as u64
+            };
+            if let Some(errors) = errors {
+                let port = self.port_mut(nic);
+                port.add(Counter::SymbolError, count(errors.symbol_errors, 0));
+                port.add(Counter::PortRcvErrors, count(errors.receive_errors, 1));
+                port.add(Counter::LinkErrorRecovery, count(errors.recoveries, 2));
+            }
+            // What several send, each loses its part of.
+            let each = 1.0 / senders.len().max(1) as f64;
+            for sender in senders {
+                let port = self.port_mut(sender);
+                if let Some(errors) = errors {
+                    port.add(
+                        Counter::PacketSeqErr,
+                        count(errors.receive_errors * each, 1),
+                    );
+                }
+                if dark {
+                    port.add(
+                        Counter::LocalAckTimeoutErr,
+                        count(1.0 / ACK_TIMEOUT_SECONDS, 3),
+                    );
+                } else if let Some(blocked) = held {
+                    // The slow receiver gives no credit while it drains.
+                    let ticks = progress.collective_seconds * blocked * WAIT_TICKS_PER_SECOND;
+                    port.add(Counter::PortXmitWait, (ticks * each) as u64);
+                }
+            }
+        }
+    }
+
+    /// Share of the time in collectives for which those that send to a NIC are blocked, if it is what its
+    /// job waits for, rather than one of those that wait.
+    fn held_back_by(&self, nic: usize, job: usize) -> Option<f64> {
+        let (limit, healthy) = (self.conditions.limit_of(nic), self.healthy.limit_of(nic));
+        let job = &self.jobs[job];
+        // A thousandth is far above rounding and far below what any fault takes away.
+        if limit >= 0.999 * healthy {
+            return None;
+        }
+        let collectives = job.spec.workload.collectives.iter();
+        let (seconds, usual) = (job.pace.collectives(), job.healthy.collectives());
+        collectives
+            .zip(seconds.iter().zip(usual))
+            .filter(|(collective, (seconds, _))| limit <= 1.001 * collective.bytes / **seconds)
+            .map(|(_, (seconds, usual))| 1.0 - usual / seconds)
+            .reduce(f64::max)
+    }
+
+    fn work_gpus(&mut self, seconds: f64, done: &[Progress]) {
+        let clocks: Vec<f64> = self.conditions.clocks(&self.chip_clock).collect();
+        let mut job_of = vec![None; self.nodes.len()];
+        for (number, job) in self.jobs.iter().enumerate() {
+            for node in &job.spec.nodes {
+                job_of[usize::from(*node)] = Some(number);
+            }
+        }
+        let gpus_per_node = usize::from(self.spec.gpus_per_node);
+        let gpus = self.nodes.iter_mut().flat_map(|node| &mut node.gpus);
+        for (number, (gpu, clock)) in gpus.zip(clocks).enumerate() {
+            let duty = job_of[number / gpus_per_node].map(|job| {
+                let Job { spec, pace, .. } = &self.jobs[job];
+                let compute_share = done[job].compute_seconds / seconds.max(f64::MIN_POSITIVE);
+                // The slowest computes all the time; the others wait for it.
+                compute_share * (spec.workload.compute_seconds / clock) / pace.compute_seconds()
+            });
+            let load = Load {
+                seconds,
+                duty,
+                thermal: self.conditions.thermal[number],
+            };
+            let noise = self.noise.part(JITTER).part(number as u64);
+            gpu.advance(load, noise.normal(self.stretches));
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! What the exporter would say of a node, without files: for clusters too large to be written to disk.
+//!
+//! GPUs, NICs, their PCIe links and ports; not the bridges between them. A test holds these readings
+//! against the real exporter on the tree of the same node.
+
+use railscope_model::identity::PciAddress;
+use railscope_model::metric::{
+    GPU, GPU_CLOCK, GPU_CLOCK_EVENT_SECONDS, GPU_ENERGY, GPU_NIC, GPU_POWER, GPU_TEMPERATURE,
+    GPU_UTILIZATION, Metric, PCIE_LINK_SPEED, PCIE_LINK_SPEED_MAX, PCIE_LINK_WIDTH,
+    PCIE_LINK_WIDTH_MAX, PCIE_PATH, RDMA_DEVICE, RDMA_ICRC_ERRORS, RDMA_NO_BUFFER, RDMA_PORT,
+    RDMA_PORT_CAST_PACKETS, RDMA_PORT_ERROR_SATURATED, RDMA_PORT_ERRORS, RDMA_PORT_PHYSICAL_STATE,
+    RDMA_PORT_RECEIVE_BYTES, RDMA_PORT_RECEIVE_PACKETS, RDMA_PORT_SPEED, RDMA_PORT_STATE,
+    RDMA_PORT_TRANSMIT_BYTES, RDMA_PORT_TRANSMIT_PACKETS, RDMA_PORT_TRANSMIT_WAIT, RDMA_PORT_UP,
+    RDMA_PORT_WIDTH, RDMA_RECEIVER_NOT_READY, RDMA_RETRANSMITS, RDMA_SEQUENCE_ERRORS,
+    RDMA_TRANSPORT_EVENTS,
+};
+use railscope_model::reading::{Labels, NodeReading, Value};
+use railscope_model::units::{MILLI, NANO};
+
+use crate::cluster::Node;
+use crate::conditions::PcieLink;
+use crate::gpu::Gpu;
+use crate::machine::gpus;
+use crate::machine::layout::{Function, FunctionKind, hgx_h100};
+use crate::nvml::NodeGpus;
+use crate::port::{AtLimit, BYTES_PER_PORT_DATA_WORD, Counter, Port, PortState};
+use crate::wiring::Nic;
+
+/// The rows of a node's page: their names never change, their values are read each time.
+#[derive(Debug)]
+pub struct NodeRows {
+    rows: Vec<(&'static Metric, Labels, From)>,
+}
+
+/// Where a row's value comes from: the part by its number in the node, and what of it.
+#[derive(Debug, Clone, Copy)]
+enum From {
+    /// Something that does not change; 1 for an info.
+    Fixed(f64),
+    Port(usize, fn(&Port) -> Value),
+    Count {
+        port: usize,
+        counter: Counter,
+        unit: u64,
+    },
+    /// 1 while the counter stands at its largest value.
+    Saturated(usize, Counter),
+    Link(usize, fn(PcieLink) -> Value),
+    Gpu(usize, fn(&Gpu) -> Value),
+}
+
+const INFO: From = From::Fixed(1.0);
+
+type OfGpu = fn(&Gpu) -> Value;
+type OfPort = fn(&Port) -> Value;
+
+/// Metric, second label if it has one, value. The driver tells whole percents, megahertz and degrees,
+/// milliwatts and millijoules.
+const GPU_VALUES: &[(&Metric, Option<&str>, OfGpu)] = &[
+    (&GPU_UTILIZATION, None, |gpu| {
+        ((gpu.utilization * 100.0).round() / 100.0).into()
+    }),
+    (&GPU_CLOCK, Some("sm"), |gpu| {
+        (gpu.clock_mhz.round() as u64 * 1_000_000).into()
+    }),
+    (&GPU_POWER, None, |gpu| {
+        ((gpu.power_watts * 1e3).trunc() * MILLI).into()
+    }),
+    (&GPU_ENERGY, None, |gpu| {
+        ((gpu.energy_joules * 1e3).trunc() / 1e3).into()
+    }),
+    (&GPU_TEMPERATURE, Some("gpu"), |gpu| {
+        (gpu.temperature_celsius.round() as u64).into()
+    }),
+    (&GPU_CLOCK_EVENT_SECONDS, Some("hw_thermal"), |gpu| {
+        ((gpu.hw_thermal_seconds * 1e9).trunc() * NANO).into()
+    }),
+];
+
+/// Reasons for a lower clock that no simulated GPU has.
+const OTHER_CLOCK_EVENTS: [&str; 4] =
+    ["hw_power_brake", "sw_power_cap", "sw_thermal", "sync_boost"];
+
+const PORT_VALUES: &[(&Metric, OfPort)] = &[
+    (&RDMA_PORT_UP, |port| {
+        (port.state == PortState::Active).into()
+    }),
+    (&RDMA_PORT_STATE, |port| port.state.codes().0.into()),
+    (&RDMA_PORT_PHYSICAL_STATE, |port| {
+        port.state.codes().1.into()
+    }),
+    (&RDMA_PORT_SPEED, |port| {
+        port.speed.bytes_per_second().into()
+    }),
+    (&RDMA_PORT_WIDTH, |port| u64::from(port.speed.lanes).into()),
+];
+
+/// The catalogue's row for a counter, its labels after device and port, and the unit in which it counts.
+fn named(counter: Counter) -> (&'static Metric, Vec<&'static str>, u64) {
+    let file = counter.file();
+    match counter {
+        Counter::PortXmitData => (&RDMA_PORT_TRANSMIT_BYTES, vec![], BYTES_PER_PORT_DATA_WORD),
+        Counter::PortRcvData => (&RDMA_PORT_RECEIVE_BYTES, vec![], BYTES_PER_PORT_DATA_WORD),
+        Counter::PortXmitPackets => (&RDMA_PORT_TRANSMIT_PACKETS, vec![], 1),
+        Counter::PortRcvPackets => (&RDMA_PORT_RECEIVE_PACKETS, vec![], 1),
+        Counter::PortXmitWait => (&RDMA_PORT_TRANSMIT_WAIT, vec![], 1),
+        Counter::RxIcrcEncapsulated => (&RDMA_ICRC_ERRORS, vec![], 1),
+        Counter::MulticastRcvPackets => (&RDMA_PORT_CAST_PACKETS, vec!["multicast", "receive"], 1),
+        Counter::MulticastXmitPackets => {
+            (&RDMA_PORT_CAST_PACKETS, vec!["multicast", "transmit"], 1)
+        }
+        Counter::UnicastRcvPackets => (&RDMA_PORT_CAST_PACKETS, vec!["unicast", "receive"], 1),
+        Counter::UnicastXmitPackets => (&RDMA_PORT_CAST_PACKETS, vec!["unicast", "transmit"], 1),
+        _ if file.folder == "counters" => (&RDMA_PORT_ERRORS, vec![file.name], 1),
+        _ => (&RDMA_TRANSPORT_EVENTS, vec![file.name], 1),
+    }
+}
+
+/// The row that means the same on every driver, beside the driver's own.
+fn neutral(counter: Counter) -> Option<&'static Metric> {
+    match counter {
+        Counter::LocalAckTimeoutErr => Some(&RDMA_RETRANSMITS),
+        Counter::PacketSeqErr => Some(&RDMA_SEQUENCE_ERRORS),
+        Counter::RnrNakRetryErr => Some(&RDMA_RECEIVER_NOT_READY),
+        Counter::OutOfBuffer => Some(&RDMA_NO_BUFFER),
+        _ => None,
+    }
+}
+
+impl NodeRows {
+    /// The rows of a node with these NICs.
+    pub fn new(node: &Node, nics: &[Nic]) -> Self {
+        let mut rows = Self { rows: Vec::new() };
+        let ordinal = nics.first().map_or(0, |nic| nic.node);
+        let adapters = nics.iter().filter(|nic| nic.plane == 0).count();
+        let planes = nics.len() / adapters.max(1);
+        let functions = hgx_h100(node.gpus.len() as u8, adapters as u8, planes as u8);
+        let gpus = gpus::fitted(ordinal, node.gpus.len());
+        for function in &functions {
+            match function.kind {
+                FunctionKind::Gpu(gpu) => rows.add_gpu(gpu.into(), function, &functions, &gpus),
+                FunctionKind::Nic(nic, port) => {
+                    let slot = usize::from(nic) * planes + usize::from(port);
+                    rows.add_nic(slot, function, &functions, &nics[slot]);
+                }
+                _ => {}
+            }
+        }
+        rows
+    }
+
+    /// The node's reading as it is now.
+    pub fn read(&self, node: &Node) -> NodeReading {
+        let mut reading = NodeReading::default();
+        for (metric, labels, from) in &self.rows {
+            if let Some(value) = from.value(node) {
+                reading.push(metric, labels, value);
+            }
+        }
+        reading
+    }
+
+    fn add(&mut self, metric: &'static Metric, labels: &Labels, from: From) {
+        self.rows.push((metric, labels.clone(), from));
+    }
+
+    fn add_gpu(&mut self, gpu: usize, function: &Function, all: &[Function], state: &NodeGpus) {
+        let (name, pci) = (gpu.to_string(), function.pci.to_string());
+        self.add_function(function, all, "gpu", &name);
+        let Some(about) = state.gpus.get(gpu) else {
+            return;
+        };
+        let numa_node = about.host_numa_node.to_string();
+        let about = [
+            &name,
+            &about.uuid,
+            &pci,
+            &about.name,
+            &about.serial,
+            &about.vbios_version,
+            &state.driver,
+            "hopper",
+            &numa_node,
+        ];
+        self.add(&GPU, &Labels::new(about), INFO);
+        let labels = Labels::new([gpu]);
+        for (metric, second, read) in GPU_VALUES {
+            let labels = second.map_or_else(|| labels.clone(), |second| labels.with(second));
+            self.add(metric, &labels, From::Gpu(gpu, *read));
+        }
+        for reason in OTHER_CLOCK_EVENTS {
+            let none = From::Fixed(0.0);
+            self.add(&GPU_CLOCK_EVENT_SECONDS, &labels.with(reason), none);
+        }
+        // Its own NIC is behind the same switch.
+        let own = FunctionKind::Nic(gpu as u8, 0);
+        if let Some(nic) = all.iter().find(|function| function.kind == own) {
+            let ports = all.iter().filter(|other| other.parent == nic.parent);
+            let device = format!("mlx5_{}", gpu * ports.count());
+            let labels = Labels::new([name.as_str(), &device, "PIX", "true"]);
+            self.add(&GPU_NIC, &labels, INFO);
+        }
+    }
+
+    /// Where a function hangs, and its link.
+    fn add_function(&mut self, function: &Function, all: &[Function], kind: &str, name: &str) {
+        let above =
+            |function: &Function| all.iter().find(|other| Some(other.pci) == function.parent);
+        let mut root = function;
+        while let Some(parent) = above(root) {
+            root = parent;
+        }
+        let address = |pci: Option<PciAddress>| pci.map_or_else(String::new, |pci| pci.to_string());
+        let path = [
+            &address(Some(function.pci)),
+            kind,
+            name,
+            &address(function.parent),
+            &address(Some(root.pci)),
+            &function.numa_node.to_string(),
+        ];
+        self.add(&PCIE_PATH, &Labels::new(path), INFO);
+        let labels = Labels::new([function.pci]);
+        let lanes = From::Fixed(function.lanes.into());
+        let transfers = From::Fixed(function.generation.gigatransfers() * 1e9);
+        self.add(&PCIE_LINK_WIDTH_MAX, &labels, lanes);
+        self.add(&PCIE_LINK_SPEED_MAX, &labels, transfers);
+        if let FunctionKind::Gpu(_) = function.kind {
+            self.add(&PCIE_LINK_WIDTH, &labels, lanes);
+            self.add(&PCIE_LINK_SPEED, &labels, transfers);
+        }
+    }
+
+    fn add_nic(&mut self, slot: usize, function: &Function, all: &[Function], nic: &Nic) {
+        self.add_function(function, all, "nic", nic.device.as_str());
+        let pci = Labels::new([function.pci]);
+        let width = |link: PcieLink| u64::from(link.lanes).into();
+        let speed = |link: PcieLink| (link.generation.gigatransfers() * 1e9).into();
+        self.add(&PCIE_LINK_WIDTH, &pci, From::Link(slot, width));
+        self.add(&PCIE_LINK_SPEED, &pci, From::Link(slot, speed));
+        let (device, guid) = (nic.device.as_str(), nic.guid.to_string());
+        let (address, numa_node) = (function.pci.to_string(), function.numa_node.to_string());
+        let about = [
+            device,
+            "1",
+            &address,
+            "",
+            &guid,
+            &guid,
+            "InfiniBand",
+            "mlx5_core",
+            &numa_node,
+        ];
+        self.add(&RDMA_PORT, &Labels::new(about), INFO);
+        // As a ConnectX-7 of a captured H100 node; the tree says the same.
+        let board = [device, "MT_0000000838", "28.41.1000", "MT4129"];
+        self.add(&RDMA_DEVICE, &Labels::new(board), INFO);
+        let labels = Labels::new([device, "1"]);
+        for (metric, read) in PORT_VALUES {
+            self.add(metric, &labels, From::Port(slot, *read));
+        }
+        for counter in Counter::ALL {
+            self.add_counter(slot, &labels, *counter);
+        }
+    }
+
+    fn add_counter(&mut self, port: usize, labels: &Labels, counter: Counter) {
+        let count = |unit| From::Count {
+            port,
+            counter,
+            unit,
+        };
+        let (metric, more, unit) = named(counter);
+        let all = more
+            .iter()
+            .fold(labels.clone(), |labels, more| labels.with(more));
+        self.add(metric, &all, count(unit));
+        if let Some(metric) = neutral(counter) {
+            self.add(metric, labels, count(1));
+        }
+        let file = counter.file();
+        if file.at_limit == AtLimit::Stops && file.bits < 64 {
+            let full = From::Saturated(port, counter);
+            self.add(&RDMA_PORT_ERROR_SATURATED, &labels.with(file.name), full);
+        }
+    }
+}
+
+impl From {
+    fn value(self, node: &Node) -> Option<Value> {
+        Some(match self {
+            Self::Fixed(value) => value.into(),
+            Self::Port(port, read) => read(&node.ports[port]),
+            Self::Count {
+                port,
+                counter,
+                unit,
+            } => (node.ports[port].get(counter) * unit).into(),
+            Self::Link(nic, read) => read(node.nic_links[nic]),
+            Self::Gpu(gpu, read) => read(&node.gpus[gpu]),
+            Self::Saturated(port, counter) => {
+                let largest = u64::MAX >> (64 - u32::from(counter.file().bits));
+                (node.ports[port].get(counter) == largest).then(|| true.into())?
+            }
+        })
+    }
+}

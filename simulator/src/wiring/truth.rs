@@ -1,0 +1,71 @@
+//! The truth as the graph that a collector should build.
+
+use railscope_model::fabric::{Equipment, Fabric, Link, LinkKind, Timestamp, Witness};
+use railscope_model::identity::{GpuIndex, Part};
+
+use super::{Device, Socket, Wiring};
+use crate::machine::gpus::uuid;
+use crate::machine::layout::gpu_address;
+
+impl Wiring {
+    /// The truth as the graph that a collector should build: hosts, GPUs, NICs, switches and cables.
+    pub fn fabric(&self, seen: Timestamp) -> Fabric {
+        let mut fabric = Fabric::default();
+        let inside = Link {
+            kind: LinkKind::Inside,
+            ports: (0, 0),
+            speed: None,
+            witness: Witness::Exporter,
+            seen,
+        };
+        let mut nics = Vec::new();
+        for nic in &self.nics {
+            let host = fabric.upsert(Part::Host(nic.node_name.clone()), Equipment::Host);
+            if (nic.rail, nic.plane) == (0, 0) {
+                for gpu in 0..self.gpus_per_node {
+                    let part = Part::Gpu(nic.node_name.clone(), GpuIndex(gpu.into()));
+                    let equipment = Equipment::Gpu {
+                        uuid: Some(uuid(nic.node, gpu)),
+                        pci: Some(gpu_address(gpu)),
+                    };
+                    let gpu = fabric.upsert(part, equipment);
+                    fabric.connect(host, gpu, inside.clone());
+                }
+            }
+            let part = Part::Nic(nic.node_name.clone(), nic.device.clone());
+            let equipment = Equipment::Nic {
+                guid: Some(nic.guid),
+                pci: Some(nic.pci()),
+                rail: Some(nic.rail.into()),
+            };
+            let id = fabric.upsert(part, equipment);
+            fabric.connect(host, id, inside.clone());
+            nics.push(id);
+        }
+        let mut switches = Vec::new();
+        for switch in &self.switches {
+            let equipment = Equipment::Switch {
+                guid: Some(switch.guid),
+                ports: switch.ports,
+                description: switch.description(),
+            };
+            switches.push(fabric.upsert(Part::Switch(switch.name.clone()), equipment));
+        }
+        for cable in self.lit() {
+            let id = |(device, _): Socket| match device {
+                Device::Nic(index) => nics[index],
+                Device::Switch(index) => switches[index],
+            };
+            let [a, b] = cable.ends;
+            let link = Link {
+                kind: LinkKind::Cable,
+                ports: (a.1, b.1),
+                speed: Some(cable.speed),
+                witness: Witness::Subnet,
+                seen,
+            };
+            fabric.connect(id(a), id(b), link);
+        }
+        fabric
+    }
+}

@@ -1,0 +1,282 @@
+//! What a training job does in each step, and which cables its collectives cross.
+
+use serde::{Deserialize, Serialize};
+
+use crate::fairness::Stream;
+use crate::route::{Lane, Router, summed};
+use crate::wiring::Wiring;
+
+/// One job: its nodes in the order of their ranks, and what it does on them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JobSpec {
+    /// Name.
+    pub name: String,
+    /// Ordinals of its nodes in the order of their ranks. All GPUs and NICs of a node belong to one job.
+    pub nodes: Vec<u16>,
+    /// What it does.
+    #[serde(default)]
+    pub workload: Workload,
+}
+
+impl JobSpec {
+    /// The usual workload on the first `nodes` nodes.
+    pub fn on_first(nodes: u16) -> Self {
+        Self {
+            name: "training".to_owned(),
+            nodes: (0..nodes).collect(),
+            workload: Workload::default(),
+        }
+    }
+}
+
+/// What a healthy step is made of: compute, then collectives one after another, each as long as its
+/// slowest part. Only what is not hidden behind compute counts.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Workload {
+    /// Time that a GPU at full clock computes in each step.
+    pub compute_seconds: f64,
+    /// Pipeline stages: consecutive nodes of the job hold the stages of one replica of the model.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub stages: u16,
+    /// Microbatches that go through the pipeline in each step.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub microbatches: u16,
+    /// Exposed communication, in order.
+    pub collectives: Vec<Collective>,
+}
+
+const fn one() -> u16 {
+    1
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde asks for a reference
+const fn is_one(number: &u16) -> bool {
+    *number == 1
+}
+
+/// Exposed communication of a step.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Collective {
+    /// Who sends to whom.
+    pub pattern: Pattern,
+    /// Bytes that each NIC sends, and as many that it receives.
+    pub bytes: f64,
+}
+
+/// Who sends to whom. NICs talk to NICs of the same number only, as NCCL keeps to rails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pattern {
+    /// Each node to the next that has the same stage, round in a circle: all-reduce, all-gather and
+    /// reduce-scatter by rings.
+    Ring,
+    /// Each node evenly to all others of its group of so many consecutive nodes: experts.
+    AllToAll {
+        /// Nodes in each group.
+        nodes: u16,
+    },
+    /// Each stage to the next and back: activations and gradients of a pipeline.
+    Pipeline,
+}
+
+impl Default for Workload {
+    /// 0.45 s of compute and 0.15 s of exposed communication at 49 GB/s: a quarter of the step, as in
+    /// large data-parallel jobs (an engineering choice, so that a fault of one link can be felt).
+    fn default() -> Self {
+        Self {
+            compute_seconds: 0.45,
+            stages: 1,
+            microbatches: 1,
+            collectives: vec![Collective {
+                pattern: Pattern::Ring,
+                bytes: 7.35e9,
+            }],
+        }
+    }
+}
+
+impl Workload {
+    /// Time until the slowest replica of the model has computed, given each node's clock as a share of the
+    /// full one, in the order of ranks: that of its slowest GPU, because tensor parallelism waits for it.
+    ///
+    /// A pipeline of `s` stages and `m` microbatches takes `m - 1` times its slowest stage, and each stage
+    /// once (1F1B: Narayanan et al., "PipeDream", SOSP 2019).
+    pub fn compute_seconds(&self, node_clocks: &[f64]) -> f64 {
+        let microbatches = f64::from(self.microbatches);
+        let replica = |clocks: &[f64]| {
+            let stage = |clock: &f64| self.compute_seconds / microbatches / clock;
+            let slowest = clocks.iter().map(stage).fold(0.0, f64::max);
+            (microbatches - 1.0) * slowest + clocks.iter().map(stage).sum::<f64>()
+        };
+        node_clocks
+            .chunks(usize::from(self.stages))
+            .map(replica)
+            .fold(0.0, f64::max)
+    }
+
+    /// Pairs (from, to, share of the sender's bytes) of a pattern, as places in the job's list of `nodes`
+    /// nodes, by the groups of nodes that wait for each other.
+    pub fn groups(&self, pattern: Pattern, nodes: usize) -> Vec<Vec<(usize, usize, f64)>> {
+        let stages = usize::from(self.stages);
+        let replicas = nodes / stages;
+        match pattern {
+            Pattern::Ring if replicas < 2 => Vec::new(),
+            Pattern::Ring => (0..stages)
+                .map(|stage| {
+                    let place = |replica: usize| (replica % replicas) * stages + stage;
+                    (0..replicas)
+                        .map(|replica| (place(replica), place(replica + 1), 1.0))
+                        .collect()
+                })
+                .collect(),
+            Pattern::AllToAll { nodes: size } => (0..nodes)
+                .collect::<Vec<_>>()
+                .chunks(usize::from(size.max(1)))
+                .filter(|group| group.len() > 1)
+                .map(all_to_all)
+                .collect(),
+            Pattern::Pipeline => (0..replicas)
+                .map(|replica| {
+                    let first = replica * stages;
+                    (first..first + stages.saturating_sub(1))
+                        .flat_map(|stage| [(stage, stage + 1, 0.5), (stage + 1, stage, 0.5)])
+                        .collect()
+                })
+                .filter(|pairs: &Vec<_>| !pairs.is_empty())
+                .collect(),
+        }
+    }
+}
+
+fn all_to_all(group: &[usize]) -> Vec<(usize, usize, f64)> {
+    let share = 1.0 / (group.len() - 1) as f64;
+    let pairs = |from: &usize| {
+        let from = *from;
+        let others = group.iter().filter(move |to| **to != from);
+        others.map(move |to| (from, *to, share))
+    };
+    group.iter().flat_map(pairs).collect()
+}
+
+/// The streams of one collective: one for each group of nodes and each NIC number.
+pub fn streams(
+    job: &JobSpec,
+    pattern: Pattern,
+    wiring: &Wiring,
+    router: &Router,
+    seed: u64,
+) -> Vec<Stream> {
+    let slots = wiring.ports_per_node();
+    let mut streams = Vec::new();
+    for pairs in job.workload.groups(pattern, job.nodes.len()) {
+        for slot in 0..slots {
+            streams.push(stream(job, &pairs, slot, wiring, router, seed));
+        }
+    }
+    streams
+}
+
+fn stream(
+    job: &JobSpec,
+    pairs: &[(usize, usize, f64)],
+    slot: usize,
+    wiring: &Wiring,
+    router: &Router,
+    seed: u64,
+) -> Stream {
+    let mut use_of: Vec<(Lane, f64)> = Vec::new();
+    let mut limit = f64::INFINITY;
+    for (from, to, share) in pairs {
+        let nic = |place: usize| wiring.nic_index(job.nodes[place], slot);
+        let (from, to) = (nic(*from), nic(*to));
+        match router.path(from, to, seed) {
+            Some(path) => {
+                use_of.push((wiring.pcie_lane(from, Towards::Fabric), *share));
+                use_of.extend(path.into_iter().map(|(lane, part)| (lane, part * share)));
+                use_of.push((wiring.pcie_lane(to, Towards::Host), *share));
+            }
+            // Everybody waits for what cannot come.
+            None => limit = 0.0,
+        }
+    }
+    Stream {
+        use_of: summed(use_of),
+        limit,
+    }
+}
+
+/// Direction on the PCIe link of an adapter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Towards {
+    /// Out of memory into the NIC: sending.
+    Fabric,
+    /// Out of the NIC into memory: receiving.
+    Host,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn workload(stages: u16, microbatches: u16) -> Workload {
+        Workload {
+            compute_seconds: 1.0,
+            stages,
+            microbatches,
+            collectives: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_pipeline_takes_its_bubble_and_one_slow_stage_all_of_it() {
+        // Two replicas of four stages, eight microbatches: 7 + 4 slots of 1/8.
+        let clocks = [1.0; 8];
+        let healthy = workload(4, 8).compute_seconds(&clocks);
+        assert!((healthy - 11.0 / 8.0).abs() < 1e-12, "{healthy}");
+        let mut slow = clocks;
+        slow[5] = 0.5;
+        // The slow stage: 7 double slots, its own one double, three single.
+        let slowed = workload(4, 8).compute_seconds(&slow);
+        assert!(
+            (slowed - (14.0 + 2.0 + 3.0) / 8.0).abs() < 1e-12,
+            "{slowed}"
+        );
+        assert_eq!(workload(1, 1).compute_seconds(&[1.0, 0.5, 1.0]), 2.0);
+    }
+
+    #[test]
+    fn every_node_sends_all_of_its_bytes_once_and_receives_as_much() {
+        for (stages, pattern) in [
+            (1, Pattern::Ring),
+            (4, Pattern::Ring),
+            (1, Pattern::AllToAll { nodes: 4 }),
+        ] {
+            let workload = workload(stages, 1);
+            let (mut sent, mut received) = ([0.0; 12], [0.0; 12]);
+            for (from, to, share) in workload.groups(pattern, 12).into_iter().flatten() {
+                sent[from] += share;
+                received[to] += share;
+                if pattern == Pattern::Ring {
+                    assert_eq!(from % usize::from(stages), to % usize::from(stages));
+                }
+            }
+            for (sent, received) in sent.into_iter().zip(received) {
+                assert!((sent - 1.0_f64).abs() < 1e-12 && (received - 1.0_f64).abs() < 1e-12);
+            }
+        }
+    }
+
+    #[test]
+    fn one_node_talks_to_nobody() {
+        for pattern in [
+            Pattern::Ring,
+            Pattern::AllToAll { nodes: 8 },
+            Pattern::Pipeline,
+        ] {
+            assert_eq!(workload(1, 1).groups(pattern, 1), Vec::<Vec<_>>::new());
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Jobs on a fabric: bytes are conserved, jobs meet only where cables are shared, idle nodes stay idle.
+
+#![allow(clippy::expect_used, clippy::panic)] // helpers of tests; clippy lets only the tests themselves
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use railscope_simulator::cluster::Cluster;
+use railscope_simulator::route::Lane;
+use railscope_simulator::spec::ClusterSpec;
+use railscope_simulator::wiring::Device;
+use railscope_simulator::workload::{Collective, JobSpec, Pattern, Workload};
+
+/// A cluster of small switches; the rest of the description is TOML.
+fn spec(text: &str) -> ClusterSpec {
+    toml::from_str(text).unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
+fn job(name: &str, nodes: impl IntoIterator<Item = u16>, workload: Workload) -> JobSpec {
+    JobSpec {
+        name: name.to_owned(),
+        nodes: nodes.into_iter().collect(),
+        workload,
+    }
+}
+
+fn ring() -> Workload {
+    Workload::default()
+}
+
+fn experts(nodes: u16) -> Workload {
+    let all_to_all = Collective {
+        pattern: Pattern::AllToAll { nodes },
+        bytes: 4e9,
+    };
+    let mut workload = Workload::default();
+    workload.collectives.insert(0, all_to_all);
+    workload
+}
+
+fn pipeline(stages: u16) -> Workload {
+    let activations = Collective {
+        pattern: Pattern::Pipeline,
+        bytes: 1e9,
+    };
+    Workload {
+        stages,
+        microbatches: 8,
+        collectives: vec![activations, ring().collectives[0]],
+        ..ring()
+    }
+}
+
+const SMALL: &str = "nodes = 24\nwiring = { kind = 'rail-optimised', nodes_per_su = 4 }\nswitches = { radix = 8, tiers = 2, spines = 4 }\nnics_per_node = 1";
+
+fn step(cluster: &Cluster) -> Vec<f64> {
+    let seconds = cluster.steps_seconds();
+    seconds
+        .map(|step| step.expect("a job that moves"))
+        .collect()
+}
+
+#[test]
+fn what_flows_into_a_switch_flows_out_of_it_and_every_nic_sends_its_bytes() {
+    for routing in ["adaptive", "static", "ecmp"] {
+        for workload in [ring(), experts(6), pipeline(4)] {
+            let spec = spec(&format!(
+                "routing = '{routing}'\n{}",
+                SMALL.replace("nodes = 24\n", "nodes = 16\n")
+            ));
+            let per_step: f64 = workload
+                .collectives
+                .iter()
+                .map(|collective| collective.bytes)
+                .sum();
+            let has_ends = workload.stages > 1;
+            let mut cluster =
+                Cluster::with_jobs(spec, vec![job("one", 0..16, workload)], 1).expect("a cluster");
+            cluster.advance(Duration::from_secs(600));
+            let steps = 600.0 / step(&cluster)[0];
+            let mut rest = BTreeMap::<usize, f64>::new();
+            for (index, cable) in cluster.wiring().cables.iter().enumerate() {
+                let (up, down) = (
+                    cluster.lane_bytes()[Lane::up(index).index()],
+                    cluster.lane_bytes()[Lane::down(index).index()],
+                );
+                let [(lower, _), (upper, _)] = cable.ends;
+                for (device, into) in [(lower, down - up), (upper, up - down)] {
+                    if let Device::Switch(switch) = device {
+                        *rest.entry(switch).or_default() += into;
+                    }
+                }
+                if let (Device::Nic(_), false) = (lower, has_ends) {
+                    let expected = per_step * steps;
+                    assert!(
+                        (up / expected - 1.0).abs() < 0.01,
+                        "{routing}: {up} of {expected}"
+                    );
+                    assert!(
+                        (down / expected - 1.0).abs() < 0.01,
+                        "{routing}: {down} of {expected}"
+                    );
+                }
+            }
+            for (switch, rest) in rest {
+                assert!(
+                    rest.abs() < 1.0,
+                    "{routing}: switch {switch} keeps {rest} bytes"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn jobs_meet_only_where_they_share_a_full_cable() {
+    // Four nodes on each leaf, and one uplink: a ring over two leaves crosses it once in each direction.
+    let narrow = "nodes = 8\nnics_per_node = 1\nwiring = { kind = 'host-grouped', nodes_per_leaf = 4 }\nswitches = { radix = 8, uplinks = 1, spines = 1 }";
+    let alone = |nodes: [u16; 4]| {
+        let jobs = vec![job("a", nodes, ring())];
+        step(&Cluster::with_jobs(spec(narrow), jobs, 1).expect("a cluster"))[0]
+    };
+    let both = |a: [u16; 4], b: [u16; 4]| {
+        let jobs = vec![job("a", a, ring()), job("b", b, ring())];
+        step(&Cluster::with_jobs(spec(narrow), jobs, 1).expect("a cluster"))
+    };
+    let apart = both([0, 1, 2, 3], [4, 5, 6, 7]);
+    assert!(
+        (apart[0] / alone([0, 1, 2, 3]) - 1.0).abs() < 1e-9,
+        "{apart:?}"
+    );
+    // Each job's halves lie on both leaves. A quarter of the time the other is in its collective too, and
+    // then each has half of the uplink: a quarter of the step takes a quarter longer.
+    let meeting = both([0, 1, 4, 5], [2, 3, 6, 7]);
+    for step in &meeting {
+        let slowdown = step / alone([0, 1, 4, 5]);
+        assert!((slowdown - 1.0625).abs() < 0.005, "{slowdown}");
+    }
+}
+
+#[test]
+fn oversubscription_costs_those_who_cross_it() {
+    let step_with = |uplinks: u16| {
+        let text = format!(
+            "nodes = 8\nnics_per_node = 1\nwiring = {{ kind = 'host-grouped', nodes_per_leaf = 4 }}\nswitches = {{ radix = 8, uplinks = {uplinks}, spines = 1 }}"
+        );
+        let jobs = vec![job("experts", 0..8, experts(8))];
+        step(&Cluster::with_jobs(spec(&text), jobs, 1).expect("a cluster"))[0]
+    };
+    // Of each NIC's bytes 4/7 go to the other leaf: four uplinks for four NICs carry them at full speed,
+    // one carries 7/16 of it.
+    let (wide, narrow) = (step_with(4), step_with(1));
+    let seconds = 4e9 / (0.98 * 50e9);
+    let expected = seconds * (16.0 / 7.0 - 1.0);
+    assert!(
+        (narrow - wide - expected).abs() < 1e-3,
+        "{narrow} - {wide} = {expected}"
+    );
+}
+
+#[test]
+fn nodes_without_a_job_are_idle() {
+    let jobs = vec![job("a", 0..12, ring())];
+    let mut cluster = Cluster::with_jobs(spec(SMALL), jobs, 1).expect("a cluster");
+    cluster.advance(Duration::from_secs(120));
+    for (number, node) in cluster.nodes().iter().enumerate() {
+        for gpu in &node.gpus {
+            let busy = number < 12;
+            assert_eq!(gpu.utilization > 0.5, busy, "node {number}");
+            assert_eq!(gpu.power_watts > 200.0, busy, "node {number}: {gpu:?}");
+        }
+    }
+}
+
+#[test]
+fn jobs_that_cannot_run_are_refused_with_the_reason() {
+    let refuse = |jobs: Vec<JobSpec>| {
+        let error = Cluster::with_jobs(spec(SMALL), jobs, 1).expect_err("refused");
+        error.to_string()
+    };
+    for (jobs, expected) in [
+        (
+            vec![job("a", [24], ring())],
+            "jobs.nodes: found node 24 in a, expected less than 24",
+        ),
+        (
+            vec![job("a", [3], ring()), job("b", [3], ring())],
+            "jobs.nodes: found node 3 in a and in b, expected it in one job",
+        ),
+        (
+            vec![job("a", 0..6, pipeline(4))],
+            "jobs.workload.stages: found 4 in a, expected a divisor of its 6 nodes",
+        ),
+    ] {
+        let found = refuse(jobs);
+        assert!(found.starts_with(expected), "{found}");
+    }
+}

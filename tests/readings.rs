@@ -1,0 +1,134 @@
+//! What the simulator says of a node directly is what the real exporter reads out of the node's files.
+
+#![allow(clippy::expect_used, clippy::panic)] // helpers of tests; clippy lets only the tests themselves
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use railscope_exporter::{Exporter, Machine, NvmlAccess};
+use railscope_model::exposition::{Format, Page};
+use railscope_model::fabric::Timestamp;
+use railscope_model::metric::Profile;
+use railscope_simulator::cluster::Cluster;
+use railscope_simulator::examples;
+use railscope_simulator::readings::NodeRows;
+use railscope_simulator::spec::ClusterSpec;
+use railscope_simulator::tree::ClusterTree;
+
+use support::wait_for;
+
+const STARTED: Timestamp = Timestamp(1_754_493_083_000);
+const LIMIT: Duration = Duration::from_secs(60);
+
+type Series = BTreeMap<String, f64>;
+
+fn series(text: &str) -> Series {
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    lines
+        .map(|line| {
+            let (series, value) = line.rsplit_once(' ').expect(line);
+            (series.to_owned(), value.parse().expect(line))
+        })
+        .collect()
+}
+
+fn name(series: &str) -> &str {
+    series.split('{').next().unwrap_or(series)
+}
+
+/// What the exporter says and the direct reading leaves out: bridges, the clock and the sensor of the
+/// memory, and NICs that are not the nearest.
+fn left_out(series: &str, bridges: &[String]) -> bool {
+    [
+        "kind=\"bridge\"",
+        "clock=\"",
+        "sensor=\"memory\"",
+        "nearest=\"false\"",
+    ]
+    .iter()
+    .any(|label| series.contains(label))
+        || bridges
+            .iter()
+            .any(|pci| series.contains(&format!("{{pci=\"{pci}\"}}")))
+}
+
+fn exporter(machine: &railscope_simulator::machine::NodePaths, empty: &Path) -> Exporter {
+    let machine = Machine {
+        sysfs: machine.sysfs(),
+        procfs: machine.procfs(),
+        nvml: Some(NvmlAccess {
+            library: machine.nvml_library(),
+            worker: vec![env!("CARGO_BIN_EXE_railscope").into(), "nvml-worker".into()],
+            period: Duration::from_secs(1),
+        }),
+        ..Machine::below(empty)
+    };
+    Exporter::start(machine).expect("threads start")
+}
+
+/// Holds every node of a cluster against the exporter on its files.
+fn check(name_of_case: &str, cluster: &Cluster) {
+    let tree = ClusterTree::create(cluster, STARTED, &std::env::temp_dir()).expect("a tree");
+    let empty = tempfile::tempdir().expect("a folder");
+    let nics = cluster.plan().nics.chunks(cluster.spec().ports_per_node());
+    for ((node, nics), machine) in cluster.nodes().iter().zip(nics).zip(tree.machines()) {
+        let mut reading = NodeRows::new(node, nics).read(node);
+        assert_eq!(reading.normalise(), 0, "a series twice");
+        let direct = series(&Page::new(Arc::new(reading)).write(Format::Text, Profile::Full));
+        let exporter = exporter(machine.paths(), empty.path());
+        let page = || {
+            let body = exporter.page().body(Profile::Full, Format::Text, false);
+            series(std::str::from_utf8(&body).expect("UTF-8"))
+        };
+        let case = format!("{name_of_case}: {}", node.name);
+        // NVML comes last, GPU by GPU.
+        let page = wait_for(&case, LIMIT, || {
+            let page = page();
+            let missing = direct.keys().find(|series| !page.contains_key(*series));
+            missing.map_or(Ok(page.clone()), |series| Err(format!("no {series}")))
+        });
+        for (series, value) in &direct {
+            assert_eq!(page.get(series), Some(value), "{case}: {series}");
+        }
+        let bridges: Vec<String> = page
+            .keys()
+            .filter(|series| series.contains("kind=\"bridge\""))
+            .filter_map(|series| Some(series.split('"').nth(1)?.to_owned()))
+            .collect();
+        for (series, value) in &page {
+            let known = direct.keys().any(|direct| name(direct) == name(series));
+            assert!(
+                !known || direct.contains_key(series) || left_out(series, &bridges),
+                "{case}: only the exporter says {series} {value}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_exporter_reads_from_files_what_the_simulator_says_directly() {
+    let mut cluster = Cluster::new(ClusterSpec::demo(3).expect("a cluster"), 3).expect("a cluster");
+    for cause in ["pcie-degraded", "link-errors", "port-down", "gpu-thermal"] {
+        let fault = examples::fault(&cluster, cause, 7, 10.0).expect(cause);
+        cluster.inject(fault).expect(cause);
+    }
+    cluster.advance(Duration::from_secs(60));
+    check("four faults", &cluster);
+}
+
+#[test]
+fn ports_of_two_planes_are_functions_of_one_adapter() {
+    let spec = ClusterSpec {
+        planes: 2,
+        nics_per_node: 4,
+        gpus_per_node: 4,
+        ..ClusterSpec::demo(2).expect("a cluster")
+    };
+    let mut cluster = Cluster::new(spec, 5).expect("a cluster");
+    cluster.advance(Duration::from_secs(30));
+    check("two planes", &cluster);
+}
