@@ -359,12 +359,13 @@ fn check_links(name: &str, text: &str, node: fn(usize) -> NodeGpus) {
         }
     }
     let node = Node::start(state);
-    let last = said.len() - 1;
-    let read = format!("railscope_gpu_power_watts{{gpu=\"{last}\"}}");
-    assert!(
-        gpus::eventually(|| node.value(&read).is_some()),
-        "{name}: read"
-    );
+    // A thread reads each GPU: wait for the last of them.
+    let read = |gpu| {
+        let power = format!("railscope_gpu_power_watts{{gpu=\"{gpu}\"}}");
+        node.value(&power).is_some()
+    };
+    let all = gpus::eventually(|| (0..said.len()).all(read));
+    assert!(all, "{name}: not read");
     let page = node.series(Profile::Full);
     let speeds = page
         .iter()
