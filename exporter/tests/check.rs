@@ -19,7 +19,13 @@ use railscope_model::reading::{Labels, NodeReading, Value};
 
 #[test]
 fn whole_machines() {
-    for name in ["bare", "hgx-h100-ib", "vm-vf-passthrough"] {
+    for name in [
+        "bare",
+        "hgx-h100-ib",
+        "vm-vf-passthrough",
+        "gb200-nvl72-tray",
+        "dgx-a100-mig",
+    ] {
         let report = check::run(&ours(name));
         expect_file![format!("golden/{name}.check.txt")].assert_eq(&report.text());
     }
