@@ -328,3 +328,24 @@ fn a_slow_pcie_link_counts_against_a_gpu_only_while_it_works() {
         assert_eq!(judge(&reading, "pcie-speed"), [expected]);
     }
 }
+
+#[test]
+fn a_pcie_link_has_to_run_at_what_both_of_its_ends_can() {
+    for (port, expected) in [
+        (32e9, &[][..]),
+        (64e9, &["FINDING GPU 0 (0000:0a:00.0): 32 GT/s"]),
+    ] {
+        let mut reading = gpus("bare_metal");
+        let path = Labels::new(["0000:0a:00.0", "gpu", "0", "0000:01:00.0", "", ""]);
+        reading.push(&PCIE_PATH, &path, true);
+        reading.push(&GPU_UTILIZATION, &Labels::new(["0"]), 0.9);
+        for (pci, metric, speed) in [
+            ("0000:0a:00.0", &PCIE_LINK_SPEED, 32e9),
+            ("0000:0a:00.0", &PCIE_LINK_SPEED_MAX, 64e9),
+            ("0000:01:00.0", &PCIE_LINK_SPEED_MAX, port),
+        ] {
+            reading.push(metric, &Labels::new([pci]), speed);
+        }
+        assert_eq!(judge(&reading, "pcie-speed"), expected);
+    }
+}
