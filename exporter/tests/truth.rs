@@ -174,6 +174,22 @@ fn restore_links(folder: &Path) {
     }
 }
 
+/// Interfaces that a recording has, but not their entries in the list of all: gives them one.
+fn list_interfaces(sys: &Path, below: &Path) {
+    for entry in fs::read_dir(sys.join(below)).expect("a directory") {
+        let entry = entry.expect("an entry");
+        let path = below.join(entry.file_name());
+        let listed = sys.join("class/net").join(entry.file_name());
+        if !entry.file_type().expect("a type").is_dir() {
+            continue;
+        }
+        if below.ends_with("net") && fs::symlink_metadata(&listed).is_err() {
+            std::os::unix::fs::symlink(Path::new("../..").join(&path), listed).expect("link");
+        }
+        list_interfaces(sys, &path);
+    }
+}
+
 /// Unpacks an archive of hwloc's; none where there is no `tar` with bzip2.
 fn unpack(archive: &Path, into: &Path) -> Option<PathBuf> {
     let status = Command::new("tar")
@@ -205,10 +221,7 @@ fn recordings_are_on_their_pages_without_a_lost_or_an_invented_value() {
     let temp = tempfile::tempdir().expect("a temporary directory");
     copy(&captured.join("procfs-fixtures"), temp.path());
     restore_links(temp.path());
-    // The recording has this interface, but not its entry in the list.
-    let interface = "devices/pci0000:a2/0000:a2:00.0/net/enp162s0f0np0";
-    let entry = temp.path().join("sys/class/net/enp162s0f0np0");
-    std::os::unix::fs::symlink(format!("../../{interface}"), entry).expect("link");
+    list_interfaces(&temp.path().join("sys"), Path::new("devices"));
     check_recording("procfs-fixtures", temp.path(), &mut used);
     for archive in fs::read_dir(captured.join("hwloc")).expect("archives") {
         let archive = archive.expect("an archive").path();
