@@ -2,82 +2,17 @@
 
 #![allow(clippy::expect_used)] // helpers of tests; clippy lets only the tests themselves
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+#[path = "support/exporter.rs"]
+mod service;
+
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use railscope_simulator::nvml::{NodeGpus, install};
-
-const RAILSCOPE: &str = env!("CARGO_BIN_EXE_railscope");
-
-/// A started exporter; killed if a test fails half way.
-struct Exporter {
-    process: Child,
-    address: String,
-}
-
-impl Exporter {
-    fn start(library: &Path) -> Self {
-        Self::start_with(library, &[])
-    }
-
-    fn start_with(library: &Path, arguments: &[String]) -> Self {
-        let mut process = Command::new(RAILSCOPE)
-            .args(["exporter", "--web.listen-address", "127.0.0.1:0"])
-            .args(arguments)
-            .args(["--node.name", "rack7-n3", "--nvml.library"])
-            .arg(library)
-            .env("RAILSCOPE_NVML_PERIOD", "1s")
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("starts");
-        let mut log = BufReader::new(process.stderr.take().expect("a pipe"));
-        let mut address = None;
-        while address.is_none() {
-            let mut line = String::new();
-            assert!(
-                log.read_line(&mut line).expect("a log") > 0,
-                "ended before it listened"
-            );
-            let said = line.split_once("listening on http://");
-            address = said.and_then(|(_, rest)| Some(rest.split_once('/')?.0.to_owned()));
-        }
-        // Somebody has to read the rest, or the exporter blocks on a full pipe.
-        thread::spawn(move || log.read_to_end(&mut Vec::new()));
-        Self {
-            process,
-            address: address.unwrap_or_default(),
-        }
-    }
-
-    fn get(&self, path: &str) -> String {
-        let mut stream = TcpStream::connect(&self.address).expect("connects");
-        write!(
-            stream,
-            "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
-        )
-        .expect("sends");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("answers");
-        answer
-    }
-
-    fn signal(&self, name: &str) {
-        let pid = self.process.id().to_string();
-        let sent = Command::new("kill").args([name, &pid]).status();
-        assert!(sent.expect("kill runs").success());
-    }
-}
-
-impl Drop for Exporter {
-    fn drop(&mut self) {
-        self.process.kill().ok();
-        self.process.wait().ok();
-    }
-}
+use service::{Exporter, RAILSCOPE};
 
 #[track_caller]
 fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
@@ -155,49 +90,5 @@ fn wrong_arguments_say_what_was_expected() {
         assert!(!output.status.success());
         let error = String::from_utf8_lossy(&output.stderr);
         assert!(error.contains(said), "{error}");
-    }
-}
-
-/// The contract of the default profile, on the whole page: 8 GPUs x 18 NVLinks, 8 NICs (and a ninth for
-/// storage), every sampler, everything that only a second sample brings.
-#[test]
-fn the_default_page_of_a_whole_node_stays_within_600_series() {
-    for machine in ["hgx-h100-ib", "hgx-h200-roce"] {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("../tests/machines")
-            .join(machine);
-        let dir = tempfile::tempdir().expect("a folder");
-        let library = install(dir.path(), &NodeGpus::h100(8)).expect("installs");
-        let below = |flag: &str, path: &str| format!("--path.{flag}={}", root.join(path).display());
-        let roots = [
-            below("sysfs", "sys"),
-            below("procfs", "proc"),
-            below("network-recordings", "network"),
-        ];
-        let exporter = Exporter::start_with(&library, &roots);
-        let series = || {
-            let page = exporter.get("/metrics");
-            page.lines()
-                .filter(|line| line.starts_with("railscope_"))
-                .count()
-        };
-        // Peak rates need a window, GPUs a worker that has started: wait until nothing more appears.
-        let deadline = Instant::now() + Duration::from_secs(60);
-        let mut most = 0;
-        let mut quiet = 0;
-        while quiet < 12 && Instant::now() < deadline {
-            let now = series();
-            quiet = if now > most { 0 } else { quiet + 1 };
-            most = most.max(now);
-            thread::sleep(Duration::from_millis(500));
-        }
-        println!("{machine}: {most} series");
-        let full = exporter.get("/metrics?profile=full");
-        assert!(
-            full.contains("railscope_rdma_port_peak_transmit_bytes_per_second"),
-            "{machine}"
-        );
-        assert!(full.contains("railscope_gpu_nvlinks_active"), "{machine}");
-        assert!(most <= 600, "{machine}: {most} series by default");
     }
 }

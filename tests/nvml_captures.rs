@@ -1,5 +1,5 @@
-//! Every number that `nvidia-smi -q` printed of real GPUs, held against the series of an exporter whose NVML
-//! answers with the same numbers: nothing lost, nothing invented.
+//! Every number that `nvidia-smi` printed of real GPUs, held against the series of an exporter whose NVML answers
+//! with the same numbers: nothing lost, nothing invented.
 
 #![allow(clippy::expect_used)] // helpers of tests; clippy lets only the tests themselves
 
@@ -7,304 +7,16 @@
 mod gpus;
 #[path = "support/smi.rs"]
 mod smi;
+#[path = "support/smi_rows.rs"]
+mod smi_rows;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use gpus::Node;
 use railscope_model::metric::Profile;
-use railscope_simulator::nvml::{GpuState, MigDevice, NodeGpus, Process, ProcessKind};
-use smi::{LEFT_OUT, Said, capture, number, read_text, read_xml};
-
-type Feed = fn(&mut GpuState, f64);
-
-/// What `-q` says, what it is called in the XML, the key of the mock that it feeds, the series, and what a printed
-/// unit is in the series' unit.
-const ROWS: &[(&str, &str, Feed, &str, f64)] = &[
-    (
-        "FB Memory Usage / Total",
-        "fb_memory_usage/total",
-        |g, v| g.memory_total_bytes = bytes(v),
-        "memory_size_bytes",
-        MIB,
-    ),
-    (
-        "FB Memory Usage / Reserved",
-        "fb_memory_usage/reserved",
-        |g, v| g.memory_reserved_bytes = bytes(v),
-        "memory_reserved_bytes",
-        MIB,
-    ),
-    (
-        "BAR1 Memory Usage / Total",
-        "bar1_memory_usage/total",
-        |g, v| g.bar1_total_bytes = bytes(v),
-        "bar1_size_bytes",
-        MIB,
-    ),
-    (
-        "BAR1 Memory Usage / Used",
-        "bar1_memory_usage/used",
-        |g, v| g.bar1_used_bytes = bytes(v),
-        "bar1_used_bytes",
-        MIB,
-    ),
-    (
-        "Utilization / GPU",
-        "utilization/gpu_util",
-        |g, v| g.gpu_utilization_percent = v as u32,
-        "utilization_ratio",
-        0.01,
-    ),
-    (
-        "Utilization / Memory",
-        "utilization/memory_util",
-        |g, v| g.memory_utilization_percent = v as u32,
-        "memory_utilization_ratio",
-        0.01,
-    ),
-    (
-        "Temperature / GPU Current Temp",
-        "temperature/gpu_temp",
-        |g, v| g.temperature_celsius = v as u32,
-        "temperature_celsius,sensor=gpu",
-        1.0,
-    ),
-    (
-        "Temperature / Memory Current Temp",
-        "temperature/memory_temp",
-        |g, v| g.memory_temperature_celsius = v as u32,
-        "temperature_celsius,sensor=memory",
-        1.0,
-    ),
-    (
-        "Temperature / GPU T.Limit Temp",
-        "temperature/gpu_temp_tlimit",
-        |g, v| g.temperature_max_celsius = (f64::from(g.temperature_celsius) + v) as u32,
-        "temperature_margin_celsius",
-        1.0,
-    ),
-    (
-        "-",
-        "temperature/gpu_temp_max_threshold",
-        |g, v| g.temperature_shutdown_celsius = v as u32,
-        "temperature_limit_celsius,limit=shutdown",
-        1.0,
-    ),
-    (
-        "-",
-        "temperature/gpu_temp_slow_threshold",
-        |g, v| g.temperature_slowdown_celsius = v as u32,
-        "temperature_limit_celsius,limit=slowdown",
-        1.0,
-    ),
-    (
-        "GPU Power Readings / Average Power Draw",
-        "gpu_power_readings/power_draw",
-        |g, v| g.power_milliwatts = milli(v),
-        "power_watts",
-        1.0,
-    ),
-    (
-        "GPU Power Readings / Instantaneous Power Draw",
-        "-",
-        |g, v| g.power_instant_milliwatts = milli(v),
-        "power_scope_watts,scope=gpu,window=instant",
-        1.0,
-    ),
-    (
-        "GPU Memory Power Readings / Average Power Draw",
-        "-",
-        |g, v| g.memory_power_milliwatts = Some(milli(v)),
-        "power_scope_watts,scope=memory,window=average",
-        1.0,
-    ),
-    (
-        "GPU Power Readings / Current Power Limit",
-        "gpu_power_readings/current_power_limit",
-        |g, v| g.power_limit_enforced_milliwatts = milli(v),
-        "power_limit_watts",
-        1.0,
-    ),
-    (
-        "GPU Power Readings / Requested Power Limit",
-        "gpu_power_readings/requested_power_limit",
-        |g, v| g.power_limit_milliwatts = milli(v),
-        "power_limit_range_watts,limit=requested",
-        1.0,
-    ),
-    (
-        "GPU Power Readings / Default Power Limit",
-        "gpu_power_readings/default_power_limit",
-        |g, v| g.power_limit_default_milliwatts = milli(v),
-        "power_limit_range_watts,limit=default",
-        1.0,
-    ),
-    (
-        "GPU Power Readings / Min Power Limit",
-        "gpu_power_readings/min_power_limit",
-        |g, v| g.power_limit_min_milliwatts = milli(v),
-        "power_limit_range_watts,limit=min",
-        1.0,
-    ),
-    (
-        "GPU Power Readings / Max Power Limit",
-        "gpu_power_readings/max_power_limit",
-        |g, v| g.power_limit_max_milliwatts = milli(v),
-        "power_limit_range_watts,limit=max",
-        1.0,
-    ),
-    (
-        "Clocks / Graphics",
-        "clocks/graphics_clock",
-        |g, v| g.clock_graphics_mhz = v as u32,
-        "clock_hertz,clock=graphics",
-        1e6,
-    ),
-    (
-        "Clocks / SM",
-        "clocks/sm_clock",
-        |g, v| g.clock_sm_mhz = v as u32,
-        "clock_hertz,clock=sm",
-        1e6,
-    ),
-    (
-        "Clocks / Memory",
-        "clocks/mem_clock",
-        |g, v| g.clock_memory_mhz = v as u32,
-        "clock_hertz,clock=memory",
-        1e6,
-    ),
-    (
-        "Clocks / Video",
-        "clocks/video_clock",
-        |g, v| g.clock_video_mhz = v as u32,
-        "clock_hertz,clock=video",
-        1e6,
-    ),
-    (
-        "Max Clocks / SM",
-        "max_clocks/sm_clock",
-        |g, v| g.clock_sm_max_mhz = v as u32,
-        "clock_max_hertz,clock=sm",
-        1e6,
-    ),
-    (
-        "Max Clocks / Memory",
-        "max_clocks/mem_clock",
-        |g, v| g.clock_memory_max_mhz = v as u32,
-        "clock_max_hertz,clock=memory",
-        1e6,
-    ),
-    (
-        "PCI / GPU Link Info / PCIe Generation / Current",
-        "pci/pci_gpu_link_info/pcie_gen/current_link_gen",
-        |g, v| g.pcie_generation = v as u32,
-        "pcie_link_generation",
-        1.0,
-    ),
-    (
-        "PCI / GPU Link Info / Link Width / Current",
-        "pci/pci_gpu_link_info/link_widths/current_link_width",
-        |g, v| g.pcie_width_lanes = v as u32,
-        "pcie_link_width_lanes",
-        1.0,
-    ),
-    (
-        "PCI / GPU Link Info / Link Width / Max",
-        "pci/pci_gpu_link_info/link_widths/max_link_width",
-        |g, v| g.pcie_width_max_lanes = v as u32,
-        "pcie_link_max_width_lanes",
-        1.0,
-    ),
-    (
-        "PCI / Replays Since Reset",
-        "pci/replay_counter",
-        |g, v| g.pcie_replays = v as u32,
-        "pcie_replays_total",
-        1.0,
-    ),
-    (
-        "PCI / Replay Number Rollovers",
-        "pci/replay_rollover_counter",
-        |g, v| g.pcie_replay_rollovers = v as u32,
-        "pcie_errors_total,kind=replay_rollover",
-        1.0,
-    ),
-    (
-        "Clocks Event Reasons Counters / SW Power Capping",
-        "-",
-        |g, v| g.sw_power_cap_nanoseconds = nano(v),
-        "clock_event_seconds_total,reason=sw_power_cap",
-        1e-6,
-    ),
-    (
-        "Clocks Event Reasons Counters / Sync Boost",
-        "-",
-        |g, v| g.sync_boost_nanoseconds = nano(v),
-        "clock_event_seconds_total,reason=sync_boost",
-        1e-6,
-    ),
-    (
-        "Clocks Event Reasons Counters / SW Thermal Slowdown",
-        "-",
-        |g, v| g.sw_thermal_nanoseconds = nano(v),
-        "clock_event_seconds_total,reason=sw_thermal",
-        1e-6,
-    ),
-    (
-        "Clocks Event Reasons Counters / HW Thermal Slowdown",
-        "-",
-        |g, v| g.hw_thermal_nanoseconds = nano(v),
-        "clock_event_seconds_total,reason=hw_thermal",
-        1e-6,
-    ),
-    (
-        "Clocks Event Reasons Counters / HW Power Braking",
-        "-",
-        |g, v| g.hw_power_brake_nanoseconds = nano(v),
-        "clock_event_seconds_total,reason=hw_power_brake",
-        1e-6,
-    ),
-    (
-        "Remapped Rows / Correctable Error",
-        "remapped_rows/remapped_row_corr",
-        |g, v| g.remapped_rows_correctable = v as u32,
-        "row_remaps_total,cause=correctable",
-        1.0,
-    ),
-    (
-        "Remapped Rows / Uncorrectable Error",
-        "remapped_rows/remapped_row_unc",
-        |g, v| g.remapped_rows_uncorrectable = v as u32,
-        "row_remaps_total,cause=uncorrectable",
-        1.0,
-    ),
-];
-
-const MIB: f64 = 1024.0 * 1024.0;
-
-fn bytes(mebibytes: f64) -> u64 {
-    (mebibytes * MIB) as u64
-}
-fn milli(units: f64) -> u32 {
-    (units * 1000.0).round() as u32
-}
-fn nano(micro: f64) -> u64 {
-    (micro * 1000.0) as u64
-}
-
-/// Feeds the mock, and returns the rows that the recording has a number for.
-fn feed(gpu: &mut GpuState, said: &Said, xml: bool) -> Vec<(&'static str, f64)> {
-    let mut fed = Vec::new();
-    for (text_key, xml_key, set, series, factor) in ROWS {
-        let key = if xml { xml_key } else { text_key };
-        if let Some(value) = said.get(*key).and_then(|text| number(text)) {
-            set(gpu, value);
-            fed.push((*series, value * factor));
-        }
-    }
-    fed
-}
+use railscope_simulator::nvml::{Fault, GpuState, MigDevice, NodeGpus, Process, ProcessKind};
+use smi::{LEFT_OUT, LEFT_OUT_XML, NOT_SAID, SECTIONS, Said, capture, number, read_text, read_xml};
+use smi_rows::{MIB, ROWS, bytes, feed, feed_words};
 
 /// `clock_hertz,clock=sm` as the page names it.
 fn series_of(row: &str) -> String {
@@ -325,8 +37,33 @@ fn compare(page: &BTreeMap<String, f64>, row: &str, expected: f64) {
     assert!(near, "{series}: {found:?}, not {expected}");
 }
 
-fn sum(said: &Said, prefix: &str, words: &[&str]) -> f64 {
-    let of = |key: &str| key.starts_with(prefix) && words.iter().all(|word| key.contains(word));
+/// Series of ECC errors, and which numbers of `nvidia-smi` each is the sum of.
+const ECC: [(&str, &str, &str); 4] = [
+    (
+        "ecc_errors_total,severity=corrected",
+        "Volatile",
+        " Correctable",
+    ),
+    (
+        "ecc_errors_total,severity=uncorrected",
+        "Volatile",
+        "Uncorrectable",
+    ),
+    (
+        "ecc_lifetime_errors_total,severity=corrected",
+        "Aggregate",
+        " Correctable",
+    ),
+    (
+        "ecc_lifetime_errors_total,severity=uncorrected",
+        "Aggregate",
+        "Uncorrectable",
+    ),
+];
+
+fn ecc(said: &Said, place: usize) -> f64 {
+    let (_, since, word) = ECC[place];
+    let of = |key: &str| key.starts_with(&format!("ECC Errors / {since} /")) && key.contains(word);
     let found = said.iter().filter(|(key, _)| of(key));
     found.filter_map(|(_, text)| number(text)).sum()
 }
@@ -340,9 +77,10 @@ fn check_text(test: &str, file: &str) {
         let said = read_text(load);
         let mut state = NodeGpus::h100(1);
         let gpu = &mut state.gpus[0];
-        let fed = feed(gpu, &said, false);
+        let mut fed = feed(gpu, &said, false);
+        fed.extend(feed_words(gpu, &said, false));
         assert!(
-            fed.len() >= 30,
+            fed.len() >= 47,
             "{}: the recording is not what it was",
             fed.len()
         );
@@ -362,10 +100,10 @@ fn check_text(test: &str, file: &str) {
             };
             processes
         ];
-        gpu.ecc_volatile_corrected_dram =
-            sum(&said, "ECC Errors / Volatile /", &[" Correctable"]) as u64;
-        gpu.ecc_aggregate_uncorrected_sram =
-            sum(&said, "ECC Errors / Aggregate /", &["Uncorrectable"]) as u64;
+        gpu.ecc_volatile_corrected_dram = ecc(&said, 0) as u64;
+        gpu.ecc_volatile_uncorrected_dram = ecc(&said, 1) as u64;
+        gpu.ecc_aggregate_corrected_dram = ecc(&said, 2) as u64;
+        gpu.ecc_aggregate_uncorrected_sram = ecc(&said, 3) as u64;
         let node = Node::start(state);
         node.shows(&series_of("processes,kind=compute"), processes as f64);
         let page = node.series(Profile::Full);
@@ -375,16 +113,9 @@ fn check_text(test: &str, file: &str) {
         // nvidia-smi rounds each to whole MiB; free is what both versions of the call agree on.
         let used = page[&series_of("memory_used_bytes")];
         assert!((used - (total - free) * MIB).abs() <= MIB, "{used}");
-        compare(
-            &page,
-            "ecc_errors_total,severity=corrected",
-            sum(&said, "ECC Errors / Volatile /", &[" Correctable"]),
-        );
-        compare(
-            &page,
-            "ecc_lifetime_errors_total,severity=uncorrected",
-            sum(&said, "ECC Errors / Aggregate /", &["Uncorrectable"]),
-        );
+        for (place, (series, ..)) in ECC.iter().enumerate() {
+            compare(&page, series, ecc(&said, place));
+        }
         let known = |key: &str| {
             ROWS.iter().any(|row| row.0 == key)
                 || LEFT_OUT.iter().any(|(prefix, _)| key.starts_with(prefix))
@@ -394,8 +125,44 @@ fn check_text(test: &str, file: &str) {
             .filter(|(key, text)| number(text).is_some() && !known(key))
             .collect();
         assert!(lost.is_empty(), "nvidia-smi says more: {lost:#?}");
-        println!("{test}: {} numbers compared", fed.len() + 4);
+        // One of each of these is compared above.
+        let apart = ["memory_used_bytes", "processes,kind=compute"];
+        let apart = apart.into_iter().chain(ECC.iter().map(|row| row.0));
+        let compared = fed.iter().map(|(row, _)| *row).chain(apart);
+        nothing_invented(test, &page, compared, said.len() - lost.len());
     }
+}
+
+/// Every series of the GPU is one of those compared, or of those that no recording tells.
+#[track_caller]
+fn nothing_invented<'a>(
+    test: &str,
+    page: &BTreeMap<String, f64>,
+    compared: impl Iterator<Item = &'a str>,
+    said: usize,
+) {
+    let compared: BTreeSet<String> = compared.map(series_of).collect();
+    let of_gpu = page.keys().filter(|series| {
+        !series.starts_with("railscope_source_") && !series.starts_with("railscope_exporter_")
+    });
+    let others: Vec<_> = of_gpu
+        .filter(|series| !compared.contains(*series))
+        .collect();
+    let told = |series: &str| {
+        NOT_SAID
+            .iter()
+            .any(|(begin, _)| series.starts_with(&format!("railscope_{begin}")))
+    };
+    let invented: Vec<_> = others.iter().filter(|series| !told(series)).collect();
+    println!(
+        "{test}: {said} lines, {} numbers compared, {} series of the page that the recording says nothing of",
+        compared.len(),
+        others.len()
+    );
+    assert!(
+        invented.is_empty(),
+        "{test}: not said by nvidia-smi: {invented:#?}"
+    );
 }
 
 #[test]
@@ -414,6 +181,91 @@ fn an_h200_idle_and_under_load() {
     );
 }
 
+const NOT_SUPPORTED: u32 = 3;
+
+/// What the recorded A100 answered with "N/A": the call, what the XML calls it, and the series that must not be.
+const NOT_AVAILABLE: &[(&str, &str, &str)] = &[
+    (
+        "nvmlDeviceGetUtilizationRates",
+        "utilization/gpu_util",
+        "utilization_ratio",
+    ),
+    (
+        "field.142",
+        "remapped_rows",
+        "row_remaps_total,cause=correctable",
+    ),
+    (
+        "field.143",
+        "remapped_rows",
+        "row_remaps_total,cause=uncorrectable",
+    ),
+    ("field.144", "remapped_rows", "row_remap_pending"),
+    ("field.145", "remapped_rows", "row_remap_failed"),
+];
+
+/// Numbers that are no row of their own: sums, differences and counts.
+fn feed_apart(gpu: &mut GpuState, said: &Said, text: &str) -> Vec<(&'static str, f64)> {
+    let value = |key: &str| number(&said[key]).expect("a number");
+    let (total, free, reserved) = (
+        value("fb_memory_usage/total"),
+        value("fb_memory_usage/free"),
+        value("fb_memory_usage/reserved"),
+    );
+    gpu.memory_used_bytes = bytes(total - free - reserved);
+    let highest = value("temperature/gpu_temp_max_gpu_threshold");
+    gpu.temperature_max_celsius = highest as u32;
+    // Registration with a fabric is "N/A".
+    gpu.fabric_state = 0;
+    let processes = text.matches("<process_info>").count();
+    gpu.processes = vec![
+        Process {
+            kind: ProcessKind::Compute,
+            pid: 1,
+            used_bytes: 1
+        };
+        processes
+    ];
+    let mut apart = vec![
+        ("memory_used_bytes", (total - free) * MIB),
+        (
+            "temperature_margin_celsius",
+            highest - value("temperature/gpu_temp"),
+        ),
+        ("processes,kind=compute", processes as f64),
+    ];
+    for (series, since, word) in ECC {
+        let end = format!("_{}", word.trim().to_lowercase());
+        let begin = format!("ecc_errors/{}/", since.to_lowercase());
+        let of = |key: &str| key.starts_with(&begin) && key.ends_with(&end);
+        let found = said.iter().filter(|(key, _)| of(key));
+        apart.push((series, found.filter_map(|(_, text)| number(text)).sum()));
+    }
+    apart
+}
+
+/// The MIG devices of the only GPU. The XML does not name their profile.
+fn mig_devices(text: &str) -> Vec<MigDevice> {
+    let devices = text.split("<mig_device>").skip(1).map(|device| {
+        let value = |name: &str| {
+            let found = device
+                .split(&format!("<{name}>"))
+                .nth(1)
+                .and_then(|rest| rest.split('<').next());
+            number(found.expect("an element")).expect("a number")
+        };
+        MigDevice {
+            gpu_instance: value("gpu_instance_id") as u32,
+            compute_instance: value("compute_instance_id") as u32,
+            profile: "1g.20gb".into(),
+            total_bytes: bytes(value("total")),
+            used_bytes: bytes(value("used")),
+            active_permille: 0,
+        }
+    });
+    devices.collect()
+}
+
 #[test]
 fn a_partitioned_a100() {
     let Some(text) = capture("a_partitioned_a100", "a100-sxm4-v12.nvidia-smi-qx.xml") else {
@@ -422,36 +274,22 @@ fn a_partitioned_a100() {
     let said = read_xml(&text);
     let mut state = NodeGpus::a100(1);
     let gpu = &mut state.gpus[0];
-    let fed = feed(gpu, &said, true);
+    let mut fed = feed(gpu, &said, true);
+    fed.extend(feed_words(gpu, &said, true));
     assert!(
-        fed.len() >= 20,
+        fed.len() >= 33,
         "{}: the recording is not what it was",
         fed.len()
     );
-    (gpu.mig_mode, gpu.mig_mode_pending) = (said["mig_mode/current_mig"] == "Enabled", true);
-    for device in text
-        .split("<gpu id")
-        .nth(1)
-        .expect("a GPU")
-        .split("<mig_device>")
-        .skip(1)
-    {
-        let value = |name: &str| {
-            let found = device
-                .split(&format!("<{name}>"))
-                .nth(1)
-                .and_then(|rest| rest.split('<').next());
-            number(found.expect("an element")).expect("a number")
-        };
-        gpu.mig.push(MigDevice {
-            gpu_instance: value("gpu_instance_id") as u32,
-            compute_instance: value("compute_instance_id") as u32,
-            profile: "1g.20gb".into(),
-            total_bytes: bytes(value("total")),
-            used_bytes: bytes(value("used")),
-            active_permille: 0,
-        });
-    }
+    gpu.mig_mode_pending = true;
+    let apart = feed_apart(gpu, &said, &text);
+    gpu.mig = mig_devices(&text);
+    gpu.faults = NOT_AVAILABLE
+        .iter()
+        .filter(|(_, key, _)| said.get(*key).is_none_or(|text| text == "N/A"))
+        .map(|(call, ..)| Fault::fail(call, NOT_SUPPORTED))
+        .collect();
+    assert_eq!(gpu.faults.len(), NOT_AVAILABLE.len(), "another recording");
     let instances: Vec<_> = gpu.mig.iter().map(|mig| mig.gpu_instance).collect();
     assert_eq!(instances, [3, 4, 5, 6]);
     let node = Node::start(state);
@@ -460,6 +298,30 @@ fn a_partitioned_a100() {
     for (row, expected) in &fed {
         compare(&page, row, *expected);
     }
+    let known = |key: &str| {
+        ROWS.iter().any(|row| row.1 == key)
+            || LEFT_OUT_XML
+                .iter()
+                .any(|(prefix, _)| key.starts_with(prefix))
+    };
+    let lost: Vec<_> = said
+        .iter()
+        .filter(|(key, text)| number(text).is_some() && !known(key))
+        .collect();
+    assert!(lost.is_empty(), "nvidia-smi says more: {lost:#?}");
+    for (row, expected) in &apart {
+        compare(&page, row, *expected);
+    }
+    for (_, _, row) in NOT_AVAILABLE {
+        let begin = series_of(row);
+        let begin = begin.trim_end_matches('}');
+        assert!(
+            !page.keys().any(|series| series.starts_with(begin)),
+            "{row}"
+        );
+    }
+    let compared = fed.iter().chain(&apart).map(|(row, _)| *row);
+    nothing_invented("a_partitioned_a100", &page, compared, said.len());
     for instance in instances {
         for (what, mebibytes) in [("size", 19_968.0), ("used", 12.0)] {
             let series = format!(
@@ -467,5 +329,111 @@ fn a_partitioned_a100() {
             );
             assert_eq!(page.get(&series), Some(&(mebibytes * MIB)), "{series}");
         }
+    }
+}
+
+/// GPUs and links of `nvidia-smi nvlink -s`: GB/s of each link.
+fn links(text: &str) -> Vec<Vec<f64>> {
+    let mut gpus = Vec::new();
+    for line in text.lines().map(str::trim) {
+        if line.starts_with("GPU ") {
+            gpus.push(Vec::new());
+        } else if let (Some((_, speed)), Some(gpu)) = (line.split_once(": "), gpus.last_mut()) {
+            let speed = speed.strip_suffix(" GB/s").expect("a speed");
+            gpu.push(speed.parse().expect("a number"));
+        }
+    }
+    gpus
+}
+
+/// Feeds the links and compares every one. No GPU in the text is a GPU without links.
+fn check_links(name: &str, text: &str, node: fn(usize) -> NodeGpus) {
+    let mut said = links(text);
+    if said.is_empty() {
+        said.push(Vec::new());
+    }
+    let mut state = node(said.len());
+    for (index, (gpu, speeds)) in state.gpus.iter_mut().zip(&said).enumerate() {
+        gpu.set_link_count(index, speeds.len());
+        for (link, gigabytes) in gpu.links.iter_mut().zip(speeds) {
+            link.speed_megabytes_per_second = (gigabytes * 1000.0).round() as u32;
+        }
+    }
+    let node = Node::start(state);
+    // A thread reads each GPU: wait for the last of them.
+    let read = |gpu| {
+        let power = format!("railscope_gpu_power_watts{{gpu=\"{gpu}\"}}");
+        node.value(&power).is_some()
+    };
+    let all = gpus::eventually(|| (0..said.len()).all(read));
+    assert!(all, "{name}: not read");
+    let page = node.series(Profile::Full);
+    let speeds = page
+        .iter()
+        .filter(|(series, _)| series.starts_with("railscope_nvlink_speed_"));
+    let shown: BTreeMap<_, _> = speeds.collect();
+    let mut compared = 0;
+    for (gpu, speeds) in said.iter().enumerate() {
+        for (link, gigabytes) in speeds.iter().enumerate() {
+            let series =
+                format!("railscope_nvlink_speed_bytes_per_second{{gpu=\"{gpu}\",link=\"{link}\"}}");
+            let found = shown.get(&series).map(|value| **value / 1e9);
+            assert_eq!(found, Some(*gigabytes), "{name}: {series}");
+            compared += 1;
+        }
+        let count = page.get(&format!("railscope_gpu_nvlinks{{gpu=\"{gpu}\"}}"));
+        assert_eq!(
+            count.copied().unwrap_or(0.0),
+            speeds.len() as f64,
+            "{name}: GPU {gpu}"
+        );
+    }
+    assert_eq!(
+        shown.len(),
+        compared,
+        "{name}: a link that the recording has not"
+    );
+    println!("{name}: {} GPUs, {compared} links compared", said.len());
+}
+
+#[test]
+fn links_of_recorded_gpus() {
+    let test = "links_of_recorded_gpus";
+    for (file, node) in [
+        (
+            "nvidia-smi.nvlink.status.a100.txt",
+            NodeGpus::a100 as fn(usize) -> NodeGpus,
+        ),
+        ("nvidia-smi.nvlink.status.a10.txt", NodeGpus::a100),
+    ] {
+        let Some(text) = capture(test, file) else {
+            return;
+        };
+        check_links(file, &text, node);
+    }
+}
+
+#[test]
+fn every_section_of_a_recording_is_read_or_left_out_for_a_reason() {
+    let test = "every_section_of_a_recording_is_read_or_left_out_for_a_reason";
+    for file in [
+        "linux-x86_64__nvidia-h100-80gb-hbm3__590.48.01.txt",
+        "linux-x86_64__nvidia-h200__590.48.01.txt",
+    ] {
+        let Some(text) = capture(test, file) else {
+            return;
+        };
+        let titles = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("# ")?.split_once(" :: "));
+        let titles: Vec<_> = titles.map(|(_, title)| title).collect();
+        assert!(titles.len() > 20, "{file}: {titles:?}");
+        for title in titles {
+            let known = SECTIONS.iter().any(|(begin, _)| title.starts_with(begin));
+            assert!(known, "{file}: {title}");
+        }
+        let (_, behind) = text.split_once("$ nvidia-smi nvlink -s").expect("links");
+        let behind = behind.split("\n\n").next().unwrap_or_default();
+        check_links(file, behind, NodeGpus::h100);
     }
 }

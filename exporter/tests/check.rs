@@ -19,7 +19,13 @@ use railscope_model::reading::{Labels, NodeReading, Value};
 
 #[test]
 fn whole_machines() {
-    for name in ["bare", "hgx-h100-ib", "vm-vf-passthrough"] {
+    for name in [
+        "bare",
+        "hgx-h100-ib",
+        "vm-vf-passthrough",
+        "gb200-nvl72-tray",
+        "dgx-a100-mig",
+    ] {
         let report = check::run(&ours(name));
         expect_file![format!("golden/{name}.check.txt")].assert_eq(&report.text());
     }
@@ -346,4 +352,25 @@ fn software_ports_are_counted_and_their_network_is_not_judged() {
     );
     assert!(report.not_applicable.contains(&"roce-mtu"));
     assert_eq!(rows(&report, "port-state"), Vec::<String>::new());
+}
+
+#[test]
+fn a_pcie_link_has_to_run_at_what_both_of_its_ends_can() {
+    for (port, expected) in [
+        (32e9, &[][..]),
+        (64e9, &["FINDING GPU 0 (0000:0a:00.0): 32 GT/s"]),
+    ] {
+        let mut reading = gpus("bare_metal");
+        let path = Labels::new(["0000:0a:00.0", "gpu", "0", "0000:01:00.0", "", ""]);
+        reading.push(&PCIE_PATH, &path, true);
+        reading.push(&GPU_UTILIZATION, &Labels::new(["0"]), 0.9);
+        for (pci, metric, speed) in [
+            ("0000:0a:00.0", &PCIE_LINK_SPEED, 32e9),
+            ("0000:0a:00.0", &PCIE_LINK_SPEED_MAX, 64e9),
+            ("0000:01:00.0", &PCIE_LINK_SPEED_MAX, port),
+        ] {
+            reading.push(metric, &Labels::new([pci]), speed);
+        }
+        assert_eq!(judge(&reading, "pcie-speed"), expected);
+    }
 }

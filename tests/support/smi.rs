@@ -70,12 +70,136 @@ pub(crate) const LEFT_OUT: &[(&str, &str)] = &[
     ("Processes /", "counted, compared below"),
 ];
 
+/// The same of `nvidia-smi -q -x`, whose words differ.
+pub(crate) const LEFT_OUT_XML: &[(&str, &str)] = &[
+    ("mig_devices/", "each instance is compared by itself"),
+    ("serial", "text, on railscope_gpu_info"),
+    ("minor_number", "names a device file"),
+    ("gpu_module_id", "text, on railscope_gpu_platform_info"),
+    ("accounting_mode_buffer_size", "accounting"),
+    ("inforom_version/", "firmware inventory"),
+    ("pci/pci_bus", "text, on railscope_gpu_info"),
+    ("pci/pci_d", "text, on railscope_gpu_info"),
+    (
+        "pci/pci_gpu_link_info/pcie_gen/",
+        "what device, slot and host could do: sysfs tells it of every hop",
+    ),
+    ("pci/tx_util", "blocks 20 ms and shows 20 ms"),
+    ("pci/rx_util", "blocks 20 ms and shows 20 ms"),
+    ("fb_memory_usage/used", "size less free"),
+    ("fb_memory_usage/free", "compared below"),
+    ("bar1_memory_usage/free", "size less used"),
+    ("cc_protected_memory_usage/", "confidential computing"),
+    ("utilization/", "video engine"),
+    ("encoder_stats/", "video engine"),
+    ("fbc_stats/", "frame buffer capture"),
+    ("ecc_errors/", "summed over places; compared below"),
+    (
+        "temperature/gpu_temp_max_",
+        "limits of the software; the margin tells",
+    ),
+    (
+        "applications_clocks/",
+        "what an administrator set; reason app_clocks tells when it holds the clock",
+    ),
+    ("default_applications_clocks/", "constant of the board"),
+    ("max_clocks/graphics_clock", "equals SM"),
+    ("max_clocks/video_clock", "video engine"),
+    ("max_customer_boost_clocks/", "constant"),
+    ("supported_clocks/", "constant of the board"),
+    ("voltage/", "follows the clock"),
+    ("processes/", "counted, compared below"),
+];
+
+/// Series that a recording of `nvidia-smi` says nothing of: the mock answers from itself.
+pub(crate) const NOT_SAID: &[(&str, &str)] = &[
+    ("nvml_", "the exporter's own calls"),
+    ("mig_", "each instance is compared by itself"),
+    (
+        "gpu_clock_event_seconds_total",
+        "not printed by the driver of the A100",
+    ),
+    (
+        "gpu_recovery_action",
+        "not printed by the driver of the A100",
+    ),
+    (
+        "gpu_power_scope_watts{gpu=\"0\",scope=\"gpu\",window=\"instant\"",
+        "not printed by the driver of the A100",
+    ),
+    ("nvlink_", "nvidia-smi nvlink, compared by itself"),
+    ("gpu_nvlink", "nvidia-smi nvlink, compared by itself"),
+    ("gpu_info", "text"),
+    ("gpu_platform_info", "text"),
+    ("gpu_virtualization_info", "text"),
+    ("gpu_fabric_info", "text"),
+    (
+        "gpu_energy_joules_total",
+        "no command of nvidia-smi prints it",
+    ),
+    (
+        "gpu_pcie_errors_total",
+        "nvidia-smi pci --getErrorCounters, not recorded",
+    ),
+    (
+        "gpu_pcie_lane_errors_total",
+        "nvidia-smi pci --getErrorCounters, not recorded",
+    ),
+    (
+        "gpu_pcie_transmit_bytes_total",
+        "nvidia-smi pci --getCounters, not recorded",
+    ),
+    (
+        "gpu_pcie_receive_bytes_total",
+        "nvidia-smi pci --getCounters, not recorded",
+    ),
+    (
+        "gpu_processes{gpu=\"0\",kind=\"graphics\"",
+        "none in a data centre",
+    ),
+    (
+        "gpu_processes{gpu=\"0\",kind=\"mps\"",
+        "no MPS server in the recordings",
+    ),
+    (
+        "gpu_temperature_limit_celsius",
+        "since Hopper nvidia-smi prints margins in its place",
+    ),
+];
+
+/// Sections of a recording: what reads each, or why none does.
+pub(crate) const SECTIONS: &[(&str, &str)] = &[
+    ("query (-q)", "read: every number compared"),
+    ("nvlink -s", "read: every link compared"),
+    ("query-gpu", "the numbers of -q once more, as a table"),
+    (
+        "nvidia-smi (default table)",
+        "the numbers of -q once more, rounded",
+    ),
+    (
+        "dmon",
+        "power, temperature and clocks of -q once more, each second",
+    ),
+    (
+        "pmon",
+        "share of time of each process: the batch system's business",
+    ),
+    ("query-compute-apps", "processes of -q once more"),
+    ("query-accounted-apps", "accounting is off"),
+    ("query-retired-pages", "boards before Ampere"),
+    ("topo -m", "one GPU and no NIC: no pair to place"),
+    ("version", "text, on railscope_gpu_info"),
+    ("list (-L)", "text, on railscope_gpu_info"),
+    ("help", "documentation"),
+    ("nvml-symbols", "names of functions"),
+];
+
 /// The number in `629.45 W`, `81559 MiB` or `16x`; none in `N/A` and other words.
 pub(crate) fn number(text: &str) -> Option<f64> {
     let end = text.find(|char: char| !(char.is_ascii_digit() || char == '.' || char == '-'));
     let (digits, unit) = text.split_at(end.unwrap_or(text.len()));
     let known = [
-        "", " W", " MiB", " %", "%", " C", " MHz", " us", " KB/s", "x", " bank(s)",
+        "", " W", " MiB", " %", "%", " C", " MHz", " us", " KB/s", "x", " bank(s)", " mV",
     ];
     known.contains(&unit).then(|| digits.parse().ok()).flatten()
 }

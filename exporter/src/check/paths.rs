@@ -52,6 +52,9 @@ pub(super) fn speed(view: &View<'_>, out: &mut Out) {
         else {
             continue;
         };
+        // A card that is ahead of its host (Blackwell on Grace) runs at what the port above can.
+        let port = view.value(&PCIE_LINK_SPEED_MAX, end.parent);
+        let most = port.map_or(most, |port| most.min(port));
         let busy = view
             .value(&GPU_UTILIZATION, end.name)
             .is_some_and(|busy| busy >= BUSY);

@@ -18,11 +18,21 @@ use crate::sources::sysfs::{Buffer, Dir, Miss, Root};
 /// Source label.
 const NAME: &str = "placement";
 
-struct Placement(Root);
+struct Placement {
+    root: Root,
+    management: Management,
+}
+
+/// Devices that stand for NVSwitches and carry no traffic of a GPU, by name and identity. Telling takes a read
+/// of vital product data from the card, so each device is asked once.
+type Management = BTreeMap<(String, Option<(u64, u64)>), bool>;
 
 /// Builds the sampler.
 pub fn build(machine: &Machine) -> Box<dyn Sampler> {
-    Box::new(Placement(Root::new(&machine.sysfs)))
+    Box::new(Placement {
+        root: Root::new(&machine.sysfs),
+        management: Management::new(),
+    })
 }
 
 impl Sampler for Placement {
@@ -37,10 +47,11 @@ impl Sampler for Placement {
 
     fn sample(&mut self, reading: &mut NodeReading) -> Result<Presence, SampleError> {
         let mut buffer = [0; 4096];
+        let management = &mut self.management;
         let parts = self
-            .0
+            .root
             .open()
-            .and_then(|sysfs| Parts::read(&sysfs, &mut buffer));
+            .and_then(|sysfs| Parts::read(&sysfs, management, &mut buffer));
         let parts = match parts {
             Ok(parts) => parts,
             Err(miss) => return Ok(Presence::Absent(miss.into())),
@@ -123,7 +134,7 @@ struct Parts {
 }
 
 impl Parts {
-    fn read(sysfs: &Dir, buffer: &mut Buffer) -> Result<Self, Miss> {
+    fn read(sysfs: &Dir, management: &mut Management, buffer: &mut Buffer) -> Result<Self, Miss> {
         let gpus: Vec<_> = pci::gpus(sysfs, buffer)?
             .iter()
             .map(|gpu| End::new(gpu, buffer))
@@ -133,6 +144,12 @@ impl Parts {
             let Some(function) = &device.function else {
                 continue;
             };
+            let is_management = management
+                .entry((device.name.clone(), device.dir.id()))
+                .or_insert_with(|| device.is_switch_management(buffer));
+            if *is_management {
+                continue;
+            }
             let infiniband = device.ports().iter().any(|(_, port)| {
                 port.text("link_layer", buffer)
                     .is_ok_and(|layer| layer == "InfiniBand")

@@ -1,7 +1,9 @@
 //! A cloud instance with EFA: two of the eight GPUs of a p5.48xlarge, each with its four EFA devices.
 
+use super::gpus;
 use super::host_files::cpus;
-use super::{Tree, aer, function, gpu_function, pcie_link};
+use super::pcie::{aer, function, gpu_function, pcie_link};
+use super::tree::Tree;
 
 /// Everything hangs below emulated switches, four EFA devices and one GPU to each. EFA has no
 /// `counters`, bytes and retransmissions in `hw_counters`, and counters of its command queue beside the
@@ -36,6 +38,7 @@ pub(super) fn efa_p5() -> Tree {
             }
         }
     }
+    gpus::p5(&mut tree);
     tree
 }
 

@@ -1,6 +1,7 @@
 //! What the fixture machines' own sources read: CPUs, scheduler, pressure, storage.
 
-use super::{Tree, function};
+use super::pcie::function;
+use super::tree::Tree;
 
 /// CPUs of each NUMA node, and what `/proc/stat` says of every one: CPU 3 has been robbed of 2.5 s.
 pub(super) fn cpus(tree: &mut Tree, nodes: &[&str], count: usize) {
@@ -17,10 +18,10 @@ pub(super) fn cpus(tree: &mut Tree, nodes: &[&str], count: usize) {
 }
 
 /// Scheduler, packet backlogs and pressure of the server. CPU 60 has dropped packets.
-pub(super) fn host(tree: &mut Tree) {
+pub(super) fn host(tree: &mut Tree, cpus: u64) {
     let mut schedstat = vec!["version 16\ntimestamp 4299201311".to_owned()];
     let mut softnet = Vec::new();
-    for cpu in 0..224_u64 {
+    for cpu in 0..cpus {
         let (run, wait) = (540_000_000 + 1_000_003 * cpu, 7_000_000 + 1_009 * cpu);
         schedstat.push(format!("cpu{cpu} 0 0 911 402 509 77 {run} {wait} 508"));
         let (dropped, squeezed) = if cpu == 60 {

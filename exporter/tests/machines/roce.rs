@@ -1,6 +1,9 @@
 //! An HGX H200 server on RoCE: eight 400 Gb/s Ethernet NICs with PFC on priority 3.
 
-use super::{Port, Tree, function, hgx, nic_function, rdma_device};
+use super::pcie::{function, nic_function};
+use super::rdma::{Port, rdma_device};
+use super::tree::Tree;
+use super::{gpus, hgx};
 
 /// What is not as it should be with some of the NICs.
 ///
@@ -60,10 +63,18 @@ pub(super) fn hgx_h200_roce() -> Tree {
         tree.link(&format!("sys/class/net/{name}"), &path);
     }
     tree.file("network/lldp.json0", neighbors());
+    gpus::hgx(&mut tree, &gpus::H200);
     tree
 }
 
-fn netdev(tree: &mut Tree, function: &str, name: &str, index: usize, megabits: i64, up: bool) {
+pub(super) fn netdev(
+    tree: &mut Tree,
+    function: &str,
+    name: &str,
+    index: usize,
+    megabits: i64,
+    up: bool,
+) {
     let path = format!("{function}/net/{name}");
     tree.link(&format!("sys/class/net/{name}"), &path);
     tree.link(&format!("{path}/device"), function);

@@ -1,7 +1,10 @@
 //! A virtual machine: one GPU passed through, and one virtual function of the host's NIC.
 
+use super::gpus;
 use super::host_files::cpus;
-use super::{Port, Tree, aer, function, pcie_link, rdma_device};
+use super::pcie::{aer, function, pcie_link};
+use super::rdma::{Port, rdma_device};
+use super::tree::Tree;
 
 /// 16 virtual CPUs on KVM. Each device hangs below an emulated root port of its own, so nothing here
 /// tells how close the two are on the host; no node of theirs is known, and the virtual function reports
@@ -40,6 +43,7 @@ pub(super) fn vm_vf_passthrough() -> Tree {
     tree.file(format!("{vf}/net/ib0/dev_port"), 0);
     tree.file(format!("{vf}/net/ib0/mtu"), 4092);
     tree.link("sys/class/net/ib0", &format!("{vf}/net/ib0"));
+    gpus::passed_through(&mut tree);
     tree
 }
 

@@ -20,6 +20,14 @@ use super::traffic::{Row, Traffic, read};
 /// 12 links of an A100; asking a few too many costs one refused call each.
 const LINKS_OF_OLD_DRIVERS: u32 = 18;
 
+/// What stands in the place of an address that the driver does not know; the address of a host bridge.
+const NO_ADDRESS: PciAddress = PciAddress {
+    domain: 0,
+    bus: 0,
+    device: 0,
+    function: 0,
+};
+
 /// NVML counter -> `kind`. Blackwell has no replay and recovery any more.
 const COUNTERS: [(&str, ErrorCounter); 4] = [
     ("replay", ErrorCounter::DlReplay),
@@ -274,6 +282,8 @@ impl Link {
             return None;
         }
         let pci = match pci.map(|pci| pci.bus_id.parse::<PciAddress>()) {
+            // A switch in another tray of the rack has no address on this node.
+            Some(Ok(pci)) if pci == NO_ADDRESS => String::new(),
             Some(Ok(pci)) => pci.to_string(),
             Some(Err(_)) => {
                 calls.count_failure();
