@@ -21,6 +21,8 @@ catalogue! {
         "Time that the last complete read of the source took.";
     Exporter Default Counter SOURCE_ERRORS = "railscope_source_errors_total" (source)
         "Reads of single values that failed or could not be parsed. The value is then absent, never zero.";
+    Exporter Full Counter SOURCE_READS = "railscope_source_reads_total" (source)
+        "Reads of the whole source that have ended, complete or not.";
     Exporter Default Gauge EXPORTER_SERIES = "railscope_exporter_series" (profile)
         "Series on the page in each profile.";
     Exporter Default Counter EXPORTER_DROPPED = "railscope_exporter_dropped_samples_total" ()
