@@ -131,6 +131,30 @@ fn move_counters(root: &Path, step: u64) {
     }
 }
 
+/// Fails where a line rises by more than [`MOST_GROWTH`] allows.
+fn assert_flat(seen: &[[f64; 3]]) {
+    let steady = &seen[seen.len() / 4..];
+    for (place, (what, most)) in MOST_GROWTH.into_iter().enumerate() {
+        let of = |looks: &[[f64; 3]]| looks.iter().map(|look| look[place]).collect::<Vec<_>>();
+        let (all, values) = (of(seen), of(steady));
+        let (low, high) = values
+            .iter()
+            .fold((f64::MAX, 0.0_f64), |(low, high), value| {
+                (low.min(*value), high.max(*value))
+            });
+        let grown = growth(&values);
+        println!(
+            "{what}: first {}, then {low} to {high}, last {}; line rises by {grown:.1}",
+            all[0],
+            all[all.len() - 1]
+        );
+        assert!(
+            grown < most,
+            "{what}: grew by {grown:.1}, most {most}: {values:?}"
+        );
+    }
+}
+
 fn samples_taken(node: &Node) -> u64 {
     let series = r#"railscope_source_reads_total{source="rdma"}"#;
     node.value(series).unwrap_or_default() as u64
@@ -183,30 +207,11 @@ fn a_day_of_samples_leaves_memory_descriptors_and_threads_flat() {
         }
         thread::sleep(STEP);
     }
-    let steady = &seen[seen.len() / 4..];
     println!(
         "{taken} samples, {scrapes} scrapes, {plugs} changes of devices, {kills} kills of the worker in {:.0} s",
         began.elapsed().as_secs_f64()
     );
-    for (place, (what, most)) in MOST_GROWTH.into_iter().enumerate() {
-        let of = |looks: &[[f64; 3]]| looks.iter().map(|look| look[place]).collect::<Vec<_>>();
-        let (all, values) = (of(&seen), of(steady));
-        let (low, high) = values
-            .iter()
-            .fold((f64::MAX, 0.0_f64), |(low, high), value| {
-                (low.min(*value), high.max(*value))
-            });
-        let grown = growth(&values);
-        println!(
-            "{what}: first {}, then {low} to {high}, last {}; line rises by {grown:.1}",
-            all[0],
-            all[all.len() - 1]
-        );
-        assert!(
-            grown < most,
-            "{what}: grew by {grown:.1}, most {most}: {values:?}"
-        );
-    }
+    assert_flat(&seen);
     assert!(kills > 0 && plugs > 0);
     node.change_gpus(|node| node.gpus[5].temperature_celsius = 77);
     node.eventually("the node is well at the end", |node| {

@@ -83,11 +83,13 @@ fn a_counter_that_blocks_for_ever_costs_its_source_and_comes_back_without_a_rest
     });
 }
 
-/// What can happen to GPU 2, how its status then reads, and whether the other GPUs go on meanwhile.
+/// What can happen to a GPU, by name, and how its status then reads: none where all GPUs go with the worker.
+type Case = (&'static str, fn(&mut NodeGpus), Option<&'static str>);
+
 #[test]
 fn whatever_a_driver_does_to_one_gpu_the_rest_of_the_page_is_fresh_and_it_comes_back() {
     let mut node = Node::start("hgx-h200-roce", ":", &[]);
-    let cases: [(&str, fn(&mut NodeGpus), Option<&str>); 3] = [
+    let cases: [Case; 3] = [
         (
             "hangs",
             |node| node.gpus[2].faults.push(Fault::hang("*")),
