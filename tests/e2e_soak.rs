@@ -34,7 +34,8 @@ const LOOKS: u64 = 200;
 
 /// The rule of flatness. The first quarter warms up: caches fill, and allocators take what they keep. Over the
 /// other three the straight line that fits best (least squares) rises by less than this. A leak of 16 bytes a
-/// sample is 1.4 MB a day, and one descriptor an hour is 18 in three quarters of one.
+/// sample is 1.4 MB a day, and one descriptor an hour is 18 in three quarters of one. A run of less than
+/// five minutes is warming up all along (windows of 60 s fill): there memory may grow four times as much.
 const MOST_GROWTH: [(&str, f64); 3] = [
     ("resident kB", 1024.0),
     ("descriptors", 8.0),
@@ -132,7 +133,8 @@ fn move_counters(root: &Path, step: u64) {
 }
 
 /// Fails where a line rises by more than [`MOST_GROWTH`] allows.
-fn assert_flat(seen: &[[f64; 3]]) {
+fn assert_flat(seen: &[[f64; 3]], lasting: Duration) {
+    let warming = lasting < Duration::from_secs(300);
     let steady = &seen[seen.len() / 4..];
     for (place, (what, most)) in MOST_GROWTH.into_iter().enumerate() {
         let of = |looks: &[[f64; 3]]| looks.iter().map(|look| look[place]).collect::<Vec<_>>();
@@ -143,6 +145,11 @@ fn assert_flat(seen: &[[f64; 3]]) {
                 (low.min(*value), high.max(*value))
             });
         let grown = growth(&values);
+        let most = if warming && place == 0 {
+            4.0 * most
+        } else {
+            most
+        };
         println!(
             "{what}: first {}, then {low} to {high}, last {}; line rises by {grown:.1}",
             all[0],
@@ -211,7 +218,7 @@ fn a_day_of_samples_leaves_memory_descriptors_and_threads_flat() {
         "{taken} samples, {scrapes} scrapes, {plugs} changes of devices, {kills} kills of the worker in {:.0} s",
         began.elapsed().as_secs_f64()
     );
-    assert_flat(&seen);
+    assert_flat(&seen, began.elapsed());
     assert!(kills > 0 && plugs > 0);
     node.change_gpus(|node| node.gpus[5].temperature_celsius = 77);
     node.eventually("the node is well at the end", |node| {
