@@ -32,12 +32,13 @@ const KILL_EVERY: Duration = Duration::from_secs(65);
 /// Looks at memory, descriptors and threads in the whole run.
 const LOOKS: u64 = 200;
 
-/// The rule of flatness. The first quarter warms up: caches fill, and allocators take what they keep. Over the
-/// other three the straight line that fits best (least squares) rises by less than this. A leak of 16 bytes a
-/// sample is 1.4 MB a day, and one descriptor an hour is 18 in three quarters of one. A run of less than
-/// five minutes is warming up all along (windows of 60 s fill): there memory may grow four times as much.
+/// The rule of flatness. The first half warms up: caches fill and allocators take what they keep. (Measured over
+/// a day: 19.0 MB after a quarter, a step of 0.6 MB with the seventh kill of the worker, 0.14 MB after it.)
+/// Over the second half the straight line that fits best (least squares) rises by less than this: a leak of
+/// 12 bytes a sample is 512 kB in half a day, one descriptor an hour is 12. A run of less than five minutes is
+/// warming up all along (windows of 60 s fill): there memory may grow four times as much.
 const MOST_GROWTH: [(&str, f64); 3] = [
-    ("resident kB", 1024.0),
+    ("resident kB", 512.0),
     ("descriptors", 8.0),
     ("threads", 1.0),
 ];
@@ -135,7 +136,7 @@ fn move_counters(root: &Path, step: u64) {
 /// Fails where a line rises by more than [`MOST_GROWTH`] allows.
 fn assert_flat(seen: &[[f64; 3]], lasting: Duration) {
     let warming = lasting < Duration::from_secs(300);
-    let steady = &seen[seen.len() / 4..];
+    let steady = &seen[seen.len() / 2..];
     for (place, (what, most)) in MOST_GROWTH.into_iter().enumerate() {
         let of = |looks: &[[f64; 3]]| looks.iter().map(|look| look[place]).collect::<Vec<_>>();
         let (all, values) = (of(seen), of(steady));
