@@ -35,6 +35,14 @@ pub(crate) struct ExporterArgs {
     /// Name of the node, in place of its host name.
     #[arg(long = "node.name", env = "RAILSCOPE_NODE_NAME")]
     node_name: Option<String>,
+    /// Sample so many times as often as usual, for endurance tests.
+    #[arg(
+        long = "sample.hurry",
+        env = "RAILSCOPE_SAMPLE_HURRY",
+        default_value_t = 1,
+        hide = true
+    )]
+    hurry: u32,
 }
 
 /// Arguments of the NVML worker: what the exporter starts it with.
@@ -98,6 +106,7 @@ fn config(args: ExporterArgs) -> anyhow::Result<Config> {
         machine: args.machine.machine()?,
         node_name: args.node_name,
         limits: Limits::default(),
+        hurry: args.hurry,
     })
 }
 

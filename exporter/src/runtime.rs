@@ -1,5 +1,7 @@
 //! Runs every sampler on a thread of its own and merges what each last said into one page.
 
+mod slot;
+
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -8,12 +10,10 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use railscope_model::exposition::Page;
-use railscope_model::metric::{
-    EXPORTER_BUILD, EXPORTER_DROPPED, EXPORTER_SERIES, NODE, Profile, SOURCE_AGE, SOURCE_DURATION,
-    SOURCE_ERRORS,
-};
-use railscope_model::reading::{Labels, NodeReading, Sample, Status};
+use railscope_model::metric::{EXPORTER_BUILD, EXPORTER_DROPPED, EXPORTER_SERIES, NODE, Profile};
+use railscope_model::reading::{Labels, NodeReading, PageOrder, Sample};
 
+use self::slot::Slot;
 use crate::page::RenderedPage;
 use crate::sampler::{Machine, Presence, SAMPLERS, SampleError, Sampler};
 
@@ -35,6 +35,8 @@ pub struct Config {
     pub node_name: Option<String>,
     /// When values are too old to be shown.
     pub limits: Limits,
+    /// How many times as often as they ask for samplers run: 1, but for endurance tests.
+    pub hurry: u32,
 }
 
 impl From<Machine> for Config {
@@ -43,6 +45,7 @@ impl From<Machine> for Config {
             machine,
             node_name: None,
             limits: Limits::default(),
+            hurry: 1,
         }
     }
 }
@@ -71,7 +74,7 @@ pub struct Exporter {
     slots: Vec<Arc<Slot>>,
     shared: Arc<Shared>,
     current: ArcSwap<Merged>,
-    merging: Mutex<()>,
+    merging: Mutex<PageOrder>,
     dropped: AtomicU64,
 }
 
@@ -82,7 +85,11 @@ impl Exporter {
     /// A thread could not be started.
     pub fn start(config: impl Into<Config>) -> io::Result<Self> {
         let config = config.into();
-        let samplers = SAMPLERS.iter().map(|build| build(&config.machine));
+        let samplers = SAMPLERS.iter().map(|build| {
+            let sampler = build(&config.machine);
+            let times = config.hurry.max(1);
+            Box::new(Hurried { sampler, times }) as Box<dyn Sampler>
+        });
         Self::start_samplers(samplers.collect(), config.limits, config.node_name)
     }
 
@@ -123,13 +130,13 @@ impl Exporter {
         if let Some(page) = self.fresh_page() {
             return page;
         }
-        let _one_at_a_time = lock(&self.merging);
+        let mut order = lock(&self.merging); // One at a time.
         if let Some(page) = self.fresh_page() {
             return page;
         }
         // The generation is taken before the slots are read: what comes in between is merged twice, not lost.
         let generation = self.shared.generation.load(Ordering::Acquire);
-        let page = Arc::new(RenderedPage::new(self.merge(Instant::now())));
+        let page = Arc::new(RenderedPage::new(self.merge(Instant::now(), &mut order)));
         self.current.store(Arc::new(Merged {
             generation,
             page: Some((Arc::clone(&page), Instant::now())),
@@ -158,30 +165,29 @@ impl Exporter {
         (unchanged && merged_at.elapsed() < MAX_PAGE_AGE).then(|| Arc::clone(page))
     }
 
-    fn merge(&self, now: Instant) -> Page {
+    fn merge(&self, now: Instant, order: &mut PageOrder) -> Page {
         let mut reading = NodeReading::default();
         let version = Labels::new([env!("CARGO_PKG_VERSION")]);
         reading.push(&EXPORTER_BUILD, &version, true);
         for slot in &self.slots {
             slot.report(now, &mut reading);
         }
-        let dropped = reading.normalise() as u64;
-        let dropped = self.dropped.fetch_add(dropped, Ordering::Relaxed) + dropped;
-        reading.push(&EXPORTER_DROPPED, &Labels::default(), dropped);
-        let counts = PROFILES.map(|(name, profile)| {
-            let shown = |sample: &&Sample| sample.profile <= profile;
-            let others: usize = reading
-                .samples()
-                .iter()
-                .filter(shown)
-                .map(Sample::series)
-                .sum();
-            (name, (others + PROFILES.len()) as u64)
-        });
-        for (name, count) in counts {
-            reading.push(&EXPORTER_SERIES, &Labels::new([name]), count);
+        // What the page says of itself is known when it is complete; until then zeros stand there.
+        reading.push(&EXPORTER_DROPPED, &Labels::default(), 0_u64);
+        for (name, _) in PROFILES {
+            reading.push(&EXPORTER_SERIES, &Labels::new([name]), 0_u64);
         }
-        reading.normalise();
+        let dropped = order.normalise(&mut reading) as u64;
+        let dropped = self.dropped.fetch_add(dropped, Ordering::Relaxed) + dropped;
+        let counts = PROFILES.map(|(name, profile)| {
+            let samples = reading.samples().iter();
+            let shown = samples.filter(|sample| sample.profile <= profile);
+            (name, shown.map(Sample::series).sum::<usize>() as u64)
+        });
+        reading.set(&EXPORTER_DROPPED, &Labels::default(), dropped);
+        for (name, count) in counts {
+            reading.set(&EXPORTER_SERIES, &Labels::new([name]), count);
+        }
         Page::new(Arc::new(reading))
     }
 }
@@ -266,9 +272,9 @@ fn run(mut sampler: Box<dyn Sampler>, running: &Running) {
         match sampler.sample(&mut reading) {
             Ok(presence) => {
                 if let Some(name) = &shared.node_name {
-                    reading = rename_node(&reading, name);
+                    rename_node(&mut reading, name);
                 }
-                slot.publish(presence, &reading, begun);
+                slot.publish(presence, reading, begun);
             }
             Err(error) => slot.fail(&error),
         }
@@ -281,180 +287,31 @@ fn run(mut sampler: Box<dyn Sampler>, running: &Running) {
     }
 }
 
-/// The reading with the node's configured name in place of the one the machine gives itself.
-fn rename_node(reading: &NodeReading, name: &str) -> NodeReading {
-    rewrite(reading, |sample| {
-        if sample.metric != &NODE {
-            return Some(sample.labels.clone());
-        }
+/// Puts the node's configured name in place of the one the machine gives itself.
+fn rename_node(reading: &mut NodeReading, name: &str) {
+    for sample in reading.take(|sample| sample.metric == &NODE) {
         let rest = sample.labels.values().skip(1);
-        Some(Labels::new([name].into_iter().chain(rest)))
-    })
-}
-
-/// The reading with other labels, or without the samples for which `labels` gives none.
-fn rewrite(reading: &NodeReading, labels: impl Fn(&Sample) -> Option<Labels>) -> NodeReading {
-    let mut out = NodeReading::default();
-    for sample in reading.samples() {
-        let Some(labels) = labels(sample) else {
-            continue;
-        };
-        if sample.profile == Profile::Full {
-            out.push_full(sample.metric, &labels, sample.value.clone());
-        } else {
-            out.push(sample.metric, &labels, sample.value.clone());
-        }
-    }
-    out
-}
-
-/// One source: what its sampler last said.
-struct Slot {
-    source: &'static str,
-    stale_after: Duration,
-    last: ArcSwap<Outcome>,
-    failed_reads: AtomicU64,
-}
-
-/// How the last read of a source ended.
-#[derive(Clone)]
-struct Outcome {
-    /// None before the first read ended.
-    status: Option<Status>,
-    /// Empty after a read that failed: what cannot be read is absent.
-    reading: Arc<NodeReading>,
-    /// When any read last ended; the start of the exporter before the first.
-    ended_at: Instant,
-    /// When a read last was complete; the start of the exporter before the first.
-    complete_at: Instant,
-    /// What the sampler itself said of its read, in place of what its thread can see.
-    own: OwnWord,
-    /// None before the first complete read.
-    duration_seconds: Option<f64>,
-}
-
-/// What a sampler that reads through somebody else (a child process) knows better than its thread. It
-/// pushes the metrics of this name for its source.
-#[derive(Debug, Clone, Copy, Default)]
-struct OwnWord {
-    /// `SOURCE_AGE`: age of the oldest value when `sample` returned, seconds.
-    age_seconds: f64,
-    /// `SOURCE_DURATION`: the read itself, seconds.
-    duration_seconds: Option<f64>,
-    /// `SOURCE_ERRORS`: single values that failed since the start.
-    errors: u64,
-}
-
-impl Slot {
-    fn new(sampler: &dyn Sampler, limits: Limits) -> Self {
-        let now = Instant::now();
-        let periods = sampler.period().saturating_mul(limits.stale_periods);
-        Self {
-            source: sampler.name(),
-            stale_after: periods.max(limits.stale_at_least),
-            last: ArcSwap::from_pointee(Outcome {
-                status: None,
-                reading: Arc::default(),
-                ended_at: now,
-                complete_at: now,
-                own: OwnWord::default(),
-                duration_seconds: None,
-            }),
-            failed_reads: AtomicU64::new(0),
-        }
-    }
-
-    fn publish(&self, presence: Presence, reading: &NodeReading, begun: Instant) {
-        let status = match presence {
-            Presence::Present => Status::Ok,
-            Presence::Absent(why) => why,
-        };
-        let last = self.last.load();
-        if last.status != Some(status) {
-            tracing::info!(source = self.source, status = status.as_str());
-        }
-        let now = Instant::now();
-        let (reading, own) = self.split_own_word(reading);
-        self.last.store(Arc::new(Outcome {
-            status: Some(status),
-            reading: Arc::new(reading),
-            ended_at: now,
-            complete_at: now,
-            own,
-            duration_seconds: own.duration_seconds.or(Some((now - begun).as_secs_f64())),
-        }));
-    }
-
-    fn fail(&self, error: &SampleError) {
-        self.failed_reads.fetch_add(1, Ordering::Relaxed);
-        let status = status_of(&error.cause);
-        let last = self.last.load();
-        if last.status != Some(status) {
-            tracing::warn!(source = self.source, %error, "not read");
-        }
-        self.last.store(Arc::new(Outcome {
-            status: Some(status),
-            reading: Arc::default(),
-            ended_at: Instant::now(),
-            ..Outcome::clone(&last)
-        }));
-    }
-
-    /// Takes out of a reading what its sampler says of the read itself.
-    fn split_own_word(&self, reading: &NodeReading) -> (NodeReading, OwnWord) {
-        let mut own = OwnWord::default();
-        let own_metrics = [&SOURCE_AGE, &SOURCE_DURATION, &SOURCE_ERRORS];
-        let is_own = |sample: &Sample| {
-            own_metrics.contains(&sample.metric) && sample.labels.values().eq([self.source])
-        };
-        for sample in reading.samples().iter().filter(|sample| is_own(sample)) {
-            let value = sample.value.as_f64();
-            if sample.metric == &SOURCE_AGE {
-                own.age_seconds = value;
-            } else if sample.metric == &SOURCE_DURATION {
-                own.duration_seconds = Some(value);
-            } else {
-                own.errors = value as u64;
-            }
-        }
-        let rest = rewrite(reading, |sample| {
-            (!is_own(sample)).then(|| sample.labels.clone())
-        });
-        (rest, own)
-    }
-
-    /// Adds to a page what the source last said, unless it is too old, and how old it is.
-    fn report(&self, now: Instant, page: &mut NodeReading) {
-        let last = self.last.load();
-        let labels = Labels::new([self.source]);
-        let hangs = now.saturating_duration_since(last.ended_at) > self.stale_after;
-        if hangs {
-            page.push_status(self.source, "", Status::Timeout);
-        } else {
-            page.extend(&last.reading);
-            if let Some(status) = last.status {
-                page.push_status(self.source, "", status);
-            }
-        }
-        let age = now
-            .saturating_duration_since(last.complete_at)
-            .as_secs_f64();
-        page.push(&SOURCE_AGE, &labels, age + last.own.age_seconds);
-        if let Some(seconds) = last.duration_seconds {
-            page.push(&SOURCE_DURATION, &labels, seconds);
-        }
-        let errors = self.failed_reads.load(Ordering::Relaxed) + last.own.errors;
-        page.push(&SOURCE_ERRORS, &labels, errors);
+        let labels = Labels::new([name].into_iter().chain(rest));
+        reading.push(&NODE, &labels, sample.value);
     }
 }
 
-/// The status that an error of the operating system amounts to.
-fn status_of(error: &io::Error) -> Status {
-    match error.kind() {
-        io::ErrorKind::PermissionDenied => Status::Denied,
-        io::ErrorKind::TimedOut => Status::Timeout,
-        io::ErrorKind::InvalidData => Status::Unparsed,
-        io::ErrorKind::Unsupported => Status::Unsupported,
-        _ => Status::Failed,
+/// A sampler that runs several times as often as it asks for.
+struct Hurried {
+    sampler: Box<dyn Sampler>,
+    times: u32,
+}
+
+impl Sampler for Hurried {
+    fn name(&self) -> &'static str {
+        self.sampler.name()
+    }
+
+    fn period(&self) -> Duration {
+        self.sampler.period() / self.times
+    }
+
+    fn sample(&mut self, reading: &mut NodeReading) -> Result<Presence, SampleError> {
+        self.sampler.sample(reading)
     }
 }

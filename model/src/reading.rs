@@ -1,6 +1,7 @@
 //! What one node said at one instant: samples of catalogue metrics, and why others are missing.
 
 mod histogram;
+mod order;
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,6 +9,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use histogram::{Histogram, HistogramError};
+pub use order::PageOrder;
 
 use crate::metric::{Kind, Metric, Profile, SOURCE_STATUS};
 
@@ -154,6 +156,11 @@ pub struct Sample {
 }
 
 impl Sample {
+    /// Its place on the page: what tells its series from every other.
+    fn key(&self) -> (u16, &Labels) {
+        (self.metric.index, &self.labels)
+    }
+
     /// Series that it takes on the page.
     pub fn series(&self) -> usize {
         match &self.value {
@@ -218,6 +225,24 @@ impl NodeReading {
         self.samples.extend_from_slice(&other.samples);
     }
 
+    /// Takes out the samples that `wanted` names; the others stay in their order.
+    pub fn take(&mut self, wanted: impl Fn(&Sample) -> bool) -> Vec<Sample> {
+        self.samples
+            .extract_if(.., |sample| wanted(sample))
+            .collect()
+    }
+
+    /// Gives a sample of a reading in page order another value; nothing where there is no such sample.
+    pub fn set(&mut self, metric: &'static Metric, labels: &Labels, value: impl Into<Value>) {
+        let key = (metric.index, labels);
+        let place = self
+            .samples
+            .binary_search_by(|sample| sample.key().cmp(&key));
+        if let Ok(place) = place {
+            self.samples[place].value = value.into();
+        }
+    }
+
     /// The samples, in no particular order.
     pub fn samples(&self) -> &[Sample] {
         &self.samples
@@ -227,10 +252,9 @@ impl NodeReading {
     /// already stands there; the first one stays. Returns how many it dropped.
     pub fn normalise(&mut self) -> usize {
         let before = self.samples.len();
+        self.samples.sort_by(|a, b| a.key().cmp(&b.key()));
         self.samples
-            .sort_by(|a, b| (a.metric.index, &a.labels).cmp(&(b.metric.index, &b.labels)));
-        self.samples
-            .dedup_by(|later, first| later.metric == first.metric && later.labels == first.labels);
+            .dedup_by(|later, first| later.key() == first.key());
         before - self.samples.len()
     }
 }

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, unused_imports, unused_macros)] // every test uses some of it
 
+pub(crate) mod node;
+
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener};

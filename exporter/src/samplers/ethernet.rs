@@ -90,8 +90,6 @@ struct Watched {
     driver: Option<String>,
     /// It carries RDMA: then the default profile shows it.
     rdma: Option<String>,
-    /// Present as long as the interface is.
-    kind: File,
     changes: File,
     /// State of the link when it was last described.
     seen: (Option<bool>, Option<u64>),
@@ -122,7 +120,6 @@ impl Watched {
             labels,
             driver: netdev.driver(),
             rdma: netdev.rdma_device(),
-            kind: netdev.dir.file("type"),
             changes: netdev.dir.file("carrier_changes"),
             seen: (None, None),
             is_described: false,
@@ -142,7 +139,7 @@ impl Watched {
         misses: &mut Misses,
         buffer: &mut Buffer,
     ) -> bool {
-        if self.kind.read(buffer, |_| Some(())) == Err(Miss::Absent) {
+        if self.id.is_none() || self.netdev.dir.id() != self.id {
             return false;
         }
         let carrier = self.carrier(misses, buffer);

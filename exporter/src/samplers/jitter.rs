@@ -12,7 +12,7 @@ use super::discovery::{Misses, Schedule};
 use crate::sampler::{Machine, Presence, SampleError, Sampler};
 use crate::sources::numa::{self, NumaNode};
 use crate::sources::sysfs::{Miss, Root};
-use crate::sources::timer::{BOUNDS_NANOS, Delays, Probe};
+use crate::sources::timer::{BOUNDS_NANOS, Delays, MAX_SHARE, Probe};
 
 /// Source label.
 const NAME: &str = "jitter";
@@ -112,12 +112,13 @@ impl Jitter {
     /// Starts a probe on every node that is new or has other CPUs than before, and ends those of others.
     fn adopt(&mut self, found: Vec<NumaNode>) {
         let mut before = std::mem::take(&mut self.nodes);
+        let share = MAX_SHARE / found.len().max(1) as f64;
         for node in found {
             let kept = before.iter().position(|watched| watched.node == node);
             self.nodes.push(match kept {
                 Some(place) => before.swap_remove(place),
                 None => Watched {
-                    probe: Probe::start(format!("timer-numa{}", node.id), &node.cpus),
+                    probe: Probe::start(format!("timer-numa{}", node.id), &node.cpus, share),
                     recent: Recent::default(),
                     node,
                 },

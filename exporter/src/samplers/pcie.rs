@@ -24,11 +24,15 @@ use crate::sources::{net, nvme};
 /// Source label.
 const NAME: &str = "pcie";
 
-/// Kernel file -> metric.
+/// Kernel file -> metric, of what a link does now.
 const LINK: &[(&str, &Metric, Parse)] = &[
     ("current_link_width", &PCIE_LINK_WIDTH, lanes),
-    ("max_link_width", &PCIE_LINK_WIDTH_MAX, lanes),
     ("current_link_speed", &PCIE_LINK_SPEED, transfers),
+];
+
+/// Kernel file -> metric, of what a link is made for: read when functions are looked for, not kept open.
+const LINK_MAX: &[(&str, &Metric, Parse)] = &[
+    ("max_link_width", &PCIE_LINK_WIDTH_MAX, lanes),
     ("max_link_speed", &PCIE_LINK_SPEED_MAX, transfers),
 ];
 
@@ -189,14 +193,14 @@ fn others(sysfs: &Dir, buffer: &mut Buffer) -> Vec<Endpoint> {
 /// One function being watched.
 struct Watched {
     address: PciAddress,
+    dir: Dir,
     id: Option<(u64, u64)>,
     labels: Labels,
     about: Option<Labels>,
     setup: Setup,
     /// All but GPUs and RDMA NICs are in the full profile only.
     full: bool,
-    /// Present as long as the function is.
-    vendor: File,
+    link_max: Vec<(&'static Metric, Result<Option<Value>, Miss>)>,
     link: Vec<(&'static Metric, Parse, File)>,
     aer: Vec<(&'static str, File)>,
 }
@@ -208,12 +212,13 @@ impl Watched {
         let aer = AER.iter().filter(|(file, _)| dir.has(file));
         Self {
             address: function.address,
+            dir: dir.clone(),
             id,
             labels: Labels::new([function.address]),
             about: None,
             setup: Setup::default(),
             full: false,
-            vendor: dir.file("vendor"),
+            link_max: Vec::new(),
             link: link
                 .map(|(file, metric, parse)| (*metric, *parse, dir.file(file)))
                 .collect(),
@@ -235,6 +240,10 @@ impl Watched {
             text(function.bridges.first()).unwrap_or_default(),
             numa_node.unwrap_or_default(),
         ]));
+        let files = LINK_MAX.iter().filter(|(file, ..)| function.dir.has(file));
+        let read = files
+            .map(|(file, metric, parse)| (*metric, function.dir.file(file).read(buffer, *parse)));
+        self.link_max = read.collect();
     }
 
     /// Reads every value once; false if the function is gone.
@@ -244,7 +253,7 @@ impl Watched {
         misses: &mut Misses,
         buffer: &mut Buffer,
     ) -> bool {
-        if self.vendor.read(buffer, |_| Some(())) == Err(Miss::Absent) {
+        if self.id.is_none() || self.dir.id() != self.id {
             return false;
         }
         self.setup.push(reading);
@@ -258,6 +267,11 @@ impl Watched {
         };
         if let Some(about) = &self.about {
             push(&PCIE_PATH, about, true.into());
+        }
+        for (metric, value) in &self.link_max {
+            if let Some(Some(value)) = misses.keep(value.clone()) {
+                push(metric, &self.labels, value);
+            }
         }
         for (metric, parse, file) in &mut self.link {
             if let Some(Some(value)) = misses.keep(file.read(buffer, *parse)) {

@@ -4,9 +4,11 @@
 //! that are read every second stay open. Directories are resolved once, at discovery, and never leave
 //! the root; files below them are opened without following links.
 
+mod descriptors;
+
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,13 +16,11 @@ use std::sync::Arc;
 use railscope_model::reading::Status;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use self::descriptors::Descriptor;
 
 /// Room for one file; the kernel prints at most one page into an attribute.
 pub type Buffer = [u8; 4096];
-
-/// Descriptors that the exporter allows itself, where the hard limit does.
-const WANTED_DESCRIPTORS: u64 = 65_536;
 
 /// `statfs` types of file systems whose files are never replaced under their name.
 const KERNEL_FILE_SYSTEMS: [u64; 2] = [0x6265_6572 /* sysfs */, 0x9fa0 /* procfs */];
@@ -84,7 +84,6 @@ impl Root {
     /// # Errors
     /// The root does not exist or may not be read.
     pub fn open(&self) -> Result<Dir, Miss> {
-        allow_many_descriptors();
         let path = fs::canonicalize(&self.0).map_err(|error| Miss::from(&error))?;
         let kind = rustix::fs::statfs(&path)?.f_type as u64;
         let root = Confines {
@@ -95,24 +94,6 @@ impl Root {
             root: Arc::new(root),
             path,
         })
-    }
-}
-
-/// Raises the soft limit of open files: a node with many ports keeps more than the usual 1024 open.
-fn allow_many_descriptors() {
-    let limit = getrlimit(Resource::Nofile);
-    let wanted = limit
-        .maximum
-        .unwrap_or(WANTED_DESCRIPTORS)
-        .min(WANTED_DESCRIPTORS);
-    if limit.current.is_some_and(|current| current < wanted) {
-        let raised = Rlimit {
-            current: Some(wanted),
-            maximum: limit.maximum,
-        };
-        if let Err(error) = setrlimit(Resource::Nofile, raised) {
-            tracing::warn!(%error, wanted, "cannot raise the limit of open files");
-        }
     }
 }
 
@@ -257,7 +238,7 @@ pub struct File {
 #[derive(Debug)]
 enum Kept {
     No,
-    Open(OwnedFd),
+    Open(Descriptor),
     /// The driver said `EINVAL` or `EOPNOTSUPP`. Asking again can make it write a line into the kernel
     /// log each time (ConnectX-7 bridge functions do), so nobody asks again.
     Never,
@@ -327,21 +308,22 @@ impl File {
     fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> Result<usize, Miss> {
         // A kept descriptor may be of a device that went away and came back: then once more, by name.
         for _ in 0..2 {
-            if let Kept::Never = self.kept {
-                return Err(Miss::Unsupported);
-            }
-            if let Kept::No = self.kept {
-                let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-                self.kept = Kept::Open(rustix::fs::open(&self.path, flags, Mode::empty())?);
-            }
-            let Kept::Open(descriptor) = &self.kept else {
-                return Err(Miss::Failed);
+            let read = match &self.kept {
+                Kept::Never => return Err(Miss::Unsupported),
+                Kept::Open(file) => self.read_open(file, offset, buffer),
+                Kept::No => {
+                    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+                    let file = rustix::fs::open(&self.path, flags, Mode::empty())?;
+                    let read = self.read_open(&file, offset, buffer);
+                    if let Ok(kept) = Descriptor::keep(file) {
+                        self.kept = Kept::Open(kept);
+                    }
+                    read
+                }
             };
-            let read =
-                rustix::io::retry_on_intr(|| rustix::io::pread(descriptor, &mut *buffer, offset));
             match read {
-                Ok(length) if !self.replaceable || is_linked(descriptor) => return Ok(length),
-                Ok(_) | Err(Errno::NODEV | Errno::NOENT | Errno::NXIO) => self.kept = Kept::No,
+                Ok(Some(length)) => return Ok(length),
+                Ok(None) | Err(Errno::NODEV | Errno::NOENT | Errno::NXIO) => self.kept = Kept::No,
                 Err(errno @ (Errno::INVAL | Errno::OPNOTSUPP)) => {
                     self.kept = Kept::Never;
                     return Err(errno.into());
@@ -353,6 +335,17 @@ impl File {
             }
         }
         Err(Miss::Absent)
+    }
+
+    /// Reads an open file; none if it has lost its name, and may stand anew under it.
+    fn read_open(
+        &self,
+        file: &impl AsFd,
+        offset: u64,
+        buffer: &mut [u8],
+    ) -> Result<Option<usize>, Errno> {
+        let length = rustix::io::retry_on_intr(|| rustix::io::pread(file, &mut *buffer, offset))?;
+        Ok((!self.replaceable || is_linked(file)).then_some(length))
     }
 }
 

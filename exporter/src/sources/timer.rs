@@ -35,11 +35,12 @@ pub const BOUNDS_NANOS: [u64; 16] = [
     100_000_000,
 ];
 
-/// Share of one CPU that one probe may use. A wake-up costs 2 us on bare metal, but 17 to 23 us was
+/// Share of one CPU that all probes of a machine may use together: a third of what the exporter as a whole is
+/// allowed, 0.3 %. A wake-up costs 2 us on bare metal, but 17 to 23 us was
 /// measured in a virtual machine, so no fixed period keeps to it.
-pub const MAX_SHARE: f64 = 0.0015;
+pub const MAX_SHARE: f64 = 0.001;
 
-/// Times between two wake-ups, nanoseconds: a probe takes the shortest that keeps to [`MAX_SHARE`]. Few
+/// Times between two wake-ups, nanoseconds: a probe takes the shortest that keeps to its share. Few
 /// and far apart, so that equal nodes take the same.
 pub const PERIODS_NANOS: [u64; 6] = [
     1_000_000, 2_000_000, 5_000_000, 10_000_000, 20_000_000, 50_000_000,
@@ -140,7 +141,7 @@ fn nanos(time: Timespec) -> u64 {
 }
 
 /// Sleeps and tallies until told to stop.
-fn watch(clock: &impl Clock, tally: &Tally) {
+fn watch(clock: &impl Clock, tally: &Tally, share: f64) {
     let mut period = FIRST_PERIOD_NANOS;
     let mut wake = clock.now() + period;
     let (mut wakes, mut used) = (0, clock.used());
@@ -152,7 +153,7 @@ fn watch(clock: &impl Clock, tally: &Tally) {
         wakes += 1;
         if wakes == REVIEW {
             let before = std::mem::replace(&mut used, clock.used());
-            period = period_for((used - before) / REVIEW);
+            period = period_for((used - before) / REVIEW, share);
             tally.period_nanos.store(period, Ordering::Relaxed);
             wakes = 0;
         }
@@ -162,9 +163,9 @@ fn watch(clock: &impl Clock, tally: &Tally) {
     }
 }
 
-/// The shortest period at which wake-ups that cost so much keep to [`MAX_SHARE`], else the longest.
-fn period_for(cost_nanos: u64) -> u64 {
-    let fits = |period: &&u64| cost_nanos as f64 <= **period as f64 * MAX_SHARE;
+/// The shortest period at which wake-ups that cost so much keep to a share of one CPU, else the longest.
+fn period_for(cost_nanos: u64, share: f64) -> u64 {
+    let fits = |period: &&u64| cost_nanos as f64 <= **period as f64 * share;
     let longest = PERIODS_NANOS[PERIODS_NANOS.len() - 1];
     PERIODS_NANOS.iter().find(fits).copied().unwrap_or(longest)
 }
@@ -177,12 +178,12 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// Starts a probe on these CPUs; it may run on any one of them.
+    /// Starts a probe on these CPUs that may use a share of one CPU; it may run on any one of them.
     ///
     /// # Errors
     /// [`Miss::Unsupported`] where this process may run on none of them (a container's CPU set), or the
     /// thread could not be started.
-    pub fn start(name: String, cpus: &[usize]) -> Result<Self, Miss> {
+    pub fn start(name: String, cpus: &[usize], share: f64) -> Result<Self, Miss> {
         let mut set = CpuSet::new();
         for cpu in cpus.iter().filter(|cpu| **cpu < CpuSet::MAX_CPU) {
             set.set(*cpu);
@@ -196,7 +197,7 @@ impl Probe {
             // Nobody listens only where the caller is gone too.
             ready.send(prepared).ok();
             if starts {
-                watch(&KernelClock, &watched);
+                watch(&KernelClock, &watched, share);
             }
         };
         let thread = thread::Builder::new().name(name).spawn(run);
@@ -283,7 +284,7 @@ mod tests {
             cost,
             tally: &tally,
         };
-        watch(&clock, &tally);
+        watch(&clock, &tally, 0.0015);
         let period = tally.period_nanos.load(Ordering::Relaxed);
         (tally.delays(), period, clock.woken_at.take())
     }
@@ -350,7 +351,7 @@ mod tests {
     #[test]
     fn a_real_probe_counts_and_ends_and_one_without_cpus_does_not_start() {
         let cpus: Vec<usize> = (0..CpuSet::MAX_CPU).collect();
-        let probe = Probe::start("probe".to_owned(), &cpus).expect("a probe");
+        let probe = Probe::start("probe".to_owned(), &cpus, MAX_SHARE).expect("a probe");
         let begun = Instant::now();
         while probe.delays().counts.iter().sum::<u64>() < 3 {
             assert!(begun.elapsed() < Duration::from_secs(60), "no wake-up");
@@ -358,7 +359,7 @@ mod tests {
         }
         assert!(PERIODS_NANOS.contains(&probe.period_nanos()));
         assert_eq!(
-            Probe::start("probe".to_owned(), &[]).err(),
+            Probe::start("probe".to_owned(), &[], MAX_SHARE).err(),
             Some(Miss::Unsupported)
         );
     }

@@ -1,9 +1,11 @@
 //! Readings as OpenMetrics or Prometheus text, by `prometheus-client`.
 
+use std::cell::RefCell;
 use std::fmt::{self, Write as _};
-use std::io::Write as _;
+use std::io;
 use std::sync::Arc;
 
+use flate2::{Compress, Compression, FlushCompress, Status};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{
@@ -212,17 +214,32 @@ fn plain_text(open_metrics: &str) -> String {
     text
 }
 
+thread_local! {
+    /// A compressor's tables are half a megabyte: writing them anew for each page, into memory that the kernel
+    /// hands out anew, would cost as much as the compression.
+    static COMPRESSOR: RefCell<Compress> =
+        RefCell::new(Compress::new_gzip(Compression::fast(), LARGEST_WINDOW));
+}
+
+/// The base-2 logarithm of gzip's largest window, bytes (RFC 1951, 32 kB).
+const LARGEST_WINDOW: u8 = 15;
+
 /// Compresses a page at the fastest level: compression, not encoding, is what a scrape costs.
 ///
 /// # Errors
 /// None that writing into memory can raise.
-pub fn gzip(page: &[u8]) -> std::io::Result<Vec<u8>> {
-    let mut encoder = flate2::write::GzEncoder::new(
-        Vec::with_capacity(page.len() / 6),
-        flate2::Compression::fast(),
-    );
-    encoder.write_all(page)?;
-    encoder.finish()
+pub fn gzip(page: &[u8]) -> io::Result<Vec<u8>> {
+    COMPRESSOR.with_borrow_mut(|compressor| {
+        compressor.reset();
+        let mut zipped = Vec::with_capacity(page.len() / 4 + 64);
+        loop {
+            let unread = &page[usize::try_from(compressor.total_in()).unwrap_or(page.len())..];
+            match compressor.compress_vec(unread, &mut zipped, FlushCompress::Finish)? {
+                Status::StreamEnd => return Ok(zipped),
+                Status::Ok | Status::BufError => zipped.reserve(zipped.capacity().max(64)),
+            }
+        }
+    })
 }
 
 #[cfg(test)]
@@ -230,6 +247,7 @@ mod tests {
     use super::*;
     use crate::metric::{GPU, GPU_ENERGY, GPU_POWER, GPU_TEMPERATURE_LIMIT};
     use crate::reading::Labels;
+    use std::io::Read as _;
 
     fn page() -> Page {
         let mut reading = NodeReading::default();
@@ -306,6 +324,34 @@ mod tests {
             (None, Format::Text),
         ] {
             assert_eq!(Format::negotiate(accept), format, "{accept:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_compressed_is_read_back_however_long_and_however_often() {
+        let noise = |length: usize| {
+            let mut state = 1_u32;
+            let byte = || {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                (state >> 24) as u8
+            };
+            std::iter::repeat_with(byte)
+                .take(length)
+                .collect::<Vec<_>>()
+        };
+        for page in [
+            vec![],
+            b"x".to_vec(),
+            b"railscope ".repeat(20_000),
+            noise(300_000),
+            b"end".to_vec(),
+        ] {
+            let zipped = gzip(&page).expect("memory");
+            let mut back = Vec::new();
+            flate2::read::GzDecoder::new(&*zipped)
+                .read_to_end(&mut back)
+                .expect("gzip");
+            assert!(back == page, "{} bytes", page.len());
         }
     }
 }

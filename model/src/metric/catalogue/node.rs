@@ -17,10 +17,12 @@ catalogue! {
         "Always 1: whether a source could be read (ok, absent, unsupported, denied, unparsed, timeout, failed), for the whole source (empty device) and for each device where it differs.";
     Exporter Default Gauge SOURCE_AGE = "railscope_source_age_seconds" ["seconds"] (source)
         "Time since the source was last read to the end. A source that hangs grows old here while the others stay fresh.";
-    Exporter Default Gauge SOURCE_DURATION = "railscope_source_duration_seconds" ["seconds"] (source)
+    Exporter Full Gauge SOURCE_DURATION = "railscope_source_duration_seconds" ["seconds"] (source)
         "Time that the last complete read of the source took.";
     Exporter Default Counter SOURCE_ERRORS = "railscope_source_errors_total" (source)
         "Reads of single values that failed or could not be parsed. The value is then absent, never zero.";
+    Exporter Full Counter SOURCE_READS = "railscope_source_reads_total" (source)
+        "Reads of the whole source that have ended, complete or not.";
     Exporter Default Gauge EXPORTER_SERIES = "railscope_exporter_series" (profile)
         "Series on the page in each profile.";
     Exporter Default Counter EXPORTER_DROPPED = "railscope_exporter_dropped_samples_total" ()
