@@ -9,12 +9,13 @@ use crate::identity::IdentityError;
 pub const BYTES_PER_PORT_DATA_WORD: u64 = 4;
 /// NVML prints clocks in MHz.
 pub const HERTZ_PER_MEGAHERTZ: u64 = 1_000_000;
-/// NVML prints power in mW and energy in mJ.
-pub const MILLI: f64 = 1e-3;
+/// NVML prints power in mW and energy in mJ. Divided by, because no binary fraction is a thousandth: the
+/// quotient is the nearest number that there is.
+pub const MILLIS: f64 = 1e3;
 /// The kernel log's clock and NIC drivers' pauses count in us.
-pub const MICRO: f64 = 1e-6;
+pub const MICROS: f64 = 1e6;
 /// NVML prints clock event durations in ns.
-pub const NANO: f64 = 1e-9;
+pub const NANOS: f64 = 1e9;
 /// NVML prints NVLink speed in MB/s (decimal).
 pub const BYTES_PER_MEGABYTE: u64 = 1_000_000;
 /// NVML counts NVLink payload before Blackwell in binary kilobytes.

@@ -5,18 +5,20 @@ use std::time::Duration;
 use railscope_model::identity::{GpuIndex, NodeName, Part};
 use railscope_model::units::LinkSpeed;
 
-use crate::conditions::{Conditions, PcieLink, Target, resolve};
-use crate::contention::{Traffic, paces};
-use crate::fault::{Effect, Fault, FaultError, Truth};
+use crate::conditions::{Conditions, PcieLink};
+use crate::contention::{Contender, Traffic, paces};
+use crate::fault::Fault;
 use crate::gpu::Gpu;
 use crate::job::{Clockwork, Pace};
 use crate::noise::Noise;
+use crate::place::{Place, Target};
 use crate::port::{Counter, Port, PortState};
 use crate::route::Router;
 use crate::spec::{ClusterSpec, SpecError};
 use crate::wiring::Wiring;
-use crate::workload::JobSpec;
+use crate::workload::{Carrier, JobSpec};
 
+mod faults;
 mod stretch;
 
 /// How long the job has run before the simulation starts: counters do not begin at zero.
@@ -31,8 +33,15 @@ pub struct Node {
     pub ports: Vec<Port>,
     /// PCIe links above its NICs, by rail.
     pub nic_links: Vec<PcieLink>,
+    /// Correctable errors of those links.
+    pub nic_link_errors: Vec<u64>,
     /// GPUs by ordinal.
     pub gpus: Vec<Gpu>,
+    /// Time that the hypervisor has taken from its processors.
+    pub stolen_seconds: f64,
+    /// Moments longer than 50, 200 and 1000 microseconds in which its processors did nothing and a timer was
+    /// due.
+    pub stalls: [u64; 3],
 }
 
 #[derive(Debug, Clone)]
@@ -96,7 +105,7 @@ impl Cluster {
             .collect();
         let chip_clock: Vec<f64> = gpus.iter().map(|gpu| gpu.chip_clock).collect();
         let speed = spec.speed.link();
-        let conditions = Conditions::of(&built, gpus.len(), std::iter::empty());
+        let conditions = Conditions::of(&built, spec.gpus_per_node.into(), std::iter::empty());
         let nodes = plan
             .nics
             .chunks(spec.ports_per_node())
@@ -105,7 +114,10 @@ impl Cluster {
                 name: nics[0].node_name.clone(),
                 ports: nics.iter().map(|nic| Port::new(speed, nic.lid)).collect(),
                 nic_links: vec![PcieLink::FULL; nics.len()],
+                nic_link_errors: vec![0; nics.len()],
                 gpus: gpus.to_vec(),
+                stolen_seconds: 0.0,
+                stalls: [0; 3],
             })
             .collect();
         let idle = Pace::new(0.0, []);
@@ -148,21 +160,42 @@ impl Cluster {
     /// Traffic and pace of every job under these conditions.
     fn under(&self, conditions: &Conditions) -> Vec<(Traffic, Pace)> {
         let router = Router::new(&conditions.wiring, self.spec.routing);
-        let seed = self.noise.part(FLOWS).bits(0);
-        let traffic: Vec<Traffic> = self
-            .jobs
-            .iter()
-            .map(|job| Traffic::of(&job.spec, &conditions.wiring, &router, seed))
+        let carrier = Carrier {
+            wiring: &conditions.wiring,
+            router: &router,
+            losses: &conditions.losses,
+            seed: self.noise.part(FLOWS).bits(0),
+        };
+        let specs = self.jobs.iter().map(|job| &job.spec);
+        let traffic: Vec<Traffic> = specs
+            .clone()
+            .map(|job| Traffic::of(job, &carrier))
             .collect();
-        let jobs: Vec<_> = self
-            .jobs
-            .iter()
-            .map(|job| &job.spec)
+        let contenders: Vec<_> = specs
             .zip(&traffic)
+            .map(|(job, traffic)| {
+                let seconds = |node: &u16| {
+                    conditions.node_seconds(&job.workload, &self.chip_clock, usize::from(*node))
+                };
+                let nodes: Vec<f64> = job.nodes.iter().map(seconds).collect();
+                Contender {
+                    job,
+                    traffic,
+                    compute_seconds: job.workload.compute_seconds(&nodes),
+                }
+            })
             .collect();
-        let clocks = conditions.node_clocks(&self.chip_clock, self.spec.gpus_per_node.into());
-        let paces = paces(&jobs, &conditions.capacity, &clocks);
+        let paces = paces(&contenders, &conditions.capacity);
         traffic.into_iter().zip(paces).collect()
+    }
+
+    /// The cluster as faults look for their parts in it.
+    pub(crate) fn place(&self) -> Place<'_> {
+        Place {
+            plan: &self.plan,
+            gpus_per_node: self.spec.gpus_per_node.into(),
+            speed: self.spec.speed.link(),
+        }
     }
 
     fn reroute(&mut self) {
@@ -224,138 +257,19 @@ impl Cluster {
         &self.lane_bytes
     }
 
-    /// Lets a fault happen when its time comes, and says what will be true then. Each truth is that of
-    /// the fault alone, whatever others last at the same time.
-    ///
-    /// # Errors
-    /// The cluster has no such part, or its part cannot fail so.
-    pub fn inject(&mut self, fault: Fault) -> Result<Truth, FaultError> {
-        let speed = self.spec.speed.link();
-        let target = resolve(&self.plan, self.spec.gpus_per_node, speed, &fault)?;
-        let alone = Conditions::of(
-            &self.built,
-            self.chip_clock.len(),
-            std::iter::once((&fault.effect, target)),
-        );
-        let slowdowns = self.under(&alone);
-        let slowdowns = slowdowns.iter().zip(&self.jobs).map(|((_, pace), job)| {
-            let healthy = job.healthy.step_seconds();
-            pace.step_seconds()
-                .zip(healthy)
-                .map(|(step, healthy)| step / healthy)
-        });
-        // Of the job that it hurts most; one that stands still has no factor.
-        let slowdown = slowdowns
-            .into_iter()
-            .try_fold(1.0_f64, |worst, of_job| Some(worst.max(of_job?)));
-        let truth = Truth {
-            part: fault.part.clone(),
-            cause: fault.effect.cause(),
-            class: fault.effect.class(),
-            severity: fault.effect.severity(speed),
-            slowdown,
-            victims: self.victims(target),
-            accomplices: match &fault.effect {
-                Effect::Miscabled { with } => vec![with.clone()],
-                _ => Vec::new(),
-            },
-        };
-        self.faults.push(Injected {
-            fault,
-            target,
-            active: false,
-        });
-        Ok(truth)
-    }
-
-    /// Who sends to a NIC: NICs of the same number of the nodes before it in its job's collectives.
-    fn senders_to(&self, nic: usize) -> Vec<usize> {
-        let (node, slot) = (self.plan.nics[nic].node, self.plan.slot(nic));
-        let mut senders = Vec::new();
-        for job in &self.jobs {
-            let nodes = &job.spec.nodes;
-            let Some(place) = nodes.iter().position(|other| *other == node) else {
-                continue;
-            };
-            let workload = &job.spec.workload;
-            for collective in &workload.collectives {
-                let groups = workload.groups(collective.pattern, nodes.len());
-                let pairs = groups.into_iter().flatten();
-                let into = pairs.filter(|(_, to, _)| *to == place);
-                senders.extend(into.map(|(from, ..)| self.plan.nic_index(nodes[from], slot)));
-            }
-        }
-        senders.sort_unstable();
-        senders.dedup();
-        senders
-    }
-
-    fn victims(&self, target: Target) -> Vec<Part> {
-        let senders = target
-            .nics()
-            .into_iter()
-            .flat_map(|nic| self.senders_to(nic));
-        senders
-            .map(|sender| self.plan.nics[sender].link_part())
-            .collect()
-    }
-
     /// Moves on to a moment, counted from the start of the simulation. Time never goes back.
     pub fn advance(&mut self, to: Duration) {
         let to = to.as_secs_f64();
         while self.seconds < to {
             self.update_faults();
-            let next = self
-                .faults
-                .iter()
-                .flat_map(|injected| {
-                    [
-                        Some(injected.fault.onset_seconds),
-                        injected.fault.end_seconds,
-                    ]
-                })
-                .flatten()
-                .filter(|change| *change > self.seconds)
+            let changes = self.faults.iter();
+            let next = changes
+                .filter_map(|injected| injected.fault.next_change(self.seconds))
                 .fold(to, f64::min);
             self.stretch(next - self.seconds);
             self.seconds = next;
         }
         self.update_faults();
-    }
-
-    fn update_faults(&mut self) {
-        let mut changed = Vec::new();
-        for injected in &mut self.faults {
-            let active = injected.fault.lasts_at(self.seconds);
-            if active != injected.active {
-                injected.active = active;
-                changed.push((injected.fault.clone(), injected.target));
-            }
-        }
-        if changed.is_empty() {
-            return;
-        }
-        let active = self.faults.iter().filter(|injected| injected.active);
-        self.conditions = Conditions::of(
-            &self.built,
-            self.chip_clock.len(),
-            active.map(|injected| (&injected.fault.effect, injected.target)),
-        );
-        self.reroute();
-        self.show_links();
-        for (fault, target) in changed {
-            let replugged = fault.onset_seconds > 0.0
-                && matches!(
-                    fault.effect,
-                    Effect::PortDown | Effect::PortRateDegraded { .. } | Effect::Miscabled { .. }
-                );
-            // The link went away once, at the onset.
-            if replugged && fault.lasts_at(self.seconds) {
-                for nic in target.nics() {
-                    self.port_mut(nic).add(Counter::LinkDowned, 1);
-                }
-            }
-        }
     }
 
     fn port_mut(&mut self, nic: usize) -> &mut Port {
@@ -370,8 +284,8 @@ impl Cluster {
             speed: "SDR",
         };
         for nic in 0..self.plan.nics.len() {
-            let (speed, lid) = (self.conditions.speed[nic], self.plan.nics[nic].lid);
-            let link = self.conditions.pcie[nic];
+            let (condition, lid) = (self.conditions.ports[nic], self.plan.nics[nic].lid);
+            let (speed, link) = (condition.speed, condition.pcie);
             let port = self.port_mut(nic);
             port.state = if speed.is_some() {
                 PortState::Active
@@ -399,6 +313,8 @@ const PORTS: u64 = 3;
 const SYMPTOMS: u64 = 4;
 const JITTER: u64 = 5;
 const FLOWS: u64 = 6;
+const LOSSES: u64 = 7;
+const HOSTS: u64 = 8;
 
 fn check_jobs(spec: &ClusterSpec, jobs: &[JobSpec]) -> Result<(), SpecError> {
     let mut taken = vec![None; usize::from(spec.nodes)];

@@ -1,14 +1,15 @@
-//! What holds at a moment: the hardware's capabilities under the faults of that moment, and the pace
-//! of the job that follows.
+//! What holds at a moment: the hardware's capabilities under the faults of that moment.
 
-use railscope_model::identity::Part;
 use railscope_model::units::LinkSpeed;
 
-use crate::fault::{Effect, ErrorRates, Fault, FaultError};
-use crate::machine::layout::{PcieGeneration, nic_address};
+use crate::fault::Effect;
+use crate::fault::link::ErrorRates;
+use crate::gpu::{ClockEvent, NVLINKS};
+use crate::machine::layout::PcieGeneration;
+use crate::place::Target;
 use crate::route::Lane;
 use crate::wiring::Wiring;
-use crate::workload::Towards;
+use crate::workload::{Towards, Workload};
 
 /// Share of a link's data rate that RDMA moves as payload: 49 of 50 GB/s at 400 Gb/s (headers of 4 KiB
 /// packets; `ib_write_bw` on NDR shows the same).
@@ -18,6 +19,9 @@ const PCIE_EFFICIENCY: f64 = 0.825;
 /// Share of its bandwidth that a NIC keeps on another rail's leaf: its flows cross the spines, where
 /// they meet others (an engineering estimate inside the 0 to 10 % of miswired rails).
 const FOREIGN_LEAF_EFFICIENCY: f64 = 0.95;
+/// Bytes per second of one NVLink 4 in each direction (NVIDIA H100 data sheet: 18 of them are 900 GB/s in
+/// both).
+const NVLINK_BYTES_PER_SECOND: f64 = 25e9;
 
 /// The PCIe link above a NIC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,25 +40,59 @@ impl PcieLink {
     };
 }
 
-/// What a fault names, found in the cluster.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Target {
-    /// A NIC, by index into [`Wiring::nics`].
-    Nic(usize),
-    /// Two NICs whose cables are mixed up.
-    Nics(usize, usize),
-    /// A GPU, by index over all nodes.
-    Gpu(usize),
+/// A port of a NIC and what is above it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct PortCondition {
+    pub(crate) pcie: PcieLink,
+    /// Share of the PCIe link's bandwidth that is left.
+    pub(crate) pcie_share: f64,
+    /// Correctable errors of the PCIe link.
+    pub(crate) pcie_errors_per_second: f64,
+    /// Width and speed; none while the port is down.
+    pub(crate) speed: Option<LinkSpeed>,
+    /// What the cable corrupts.
+    pub(crate) errors: Option<ErrorRates>,
 }
 
-impl Target {
-    /// The NICs among the targets.
-    pub(crate) fn nics(self) -> Vec<usize> {
-        match self {
-            Self::Nic(nic) => vec![nic],
-            Self::Nics(one, other) => vec![one, other],
-            Self::Gpu(_) => Vec::new(),
-        }
+/// A GPU.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct GpuCondition {
+    /// Clock that it may run at, as a share of its own full clock.
+    pub(crate) clock: f64,
+    /// Why it may run at no more.
+    pub(crate) event: Option<ClockEvent>,
+    /// Work that it does at a clock, as a share of what its peers do.
+    pub(crate) speed: f64,
+    /// NVLinks that are up.
+    pub(crate) nvlinks: u8,
+    /// Whether it has fallen off its bus.
+    pub(crate) lost: bool,
+    /// Whether a row of its memory waits for a reset to be replaced.
+    pub(crate) row_remap_pending: bool,
+}
+
+/// Moments in which the processors of a node do nothing.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Standstill {
+    pub(crate) per_second: f64,
+    pub(crate) seconds: f64,
+    /// Whether the hypervisor took them, and counts it.
+    pub(crate) stolen: bool,
+}
+
+/// A node.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct HostCondition {
+    pub(crate) standstills: Vec<Standstill>,
+    /// Share of what its NICs can receive that its memory takes.
+    pub(crate) drain: f64,
+}
+
+impl HostCondition {
+    /// Share of the time in which the threads that feed the GPUs run.
+    fn awake(&self) -> f64 {
+        let lost = self.standstills.iter().map(|s| s.per_second * s.seconds);
+        (1.0 - lost.sum::<f64>()).max(0.05)
     }
 }
 
@@ -63,14 +101,14 @@ impl Target {
 pub(crate) struct Conditions {
     /// Cables as they run now.
     pub(crate) wiring: Wiring,
-    /// By NIC: its PCIe link.
-    pub(crate) pcie: Vec<PcieLink>,
-    /// By NIC: width and speed of its port; none while the port is down.
-    pub(crate) speed: Vec<Option<LinkSpeed>>,
-    /// By NIC: what its cable corrupts.
-    pub(crate) errors: Vec<Option<ErrorRates>>,
-    /// By GPU: clock that the hardware's heat protection leaves, as a share; none where it does not act.
-    pub(crate) thermal: Vec<Option<f64>>,
+    /// By NIC.
+    pub(crate) ports: Vec<PortCondition>,
+    /// By GPU over all nodes.
+    pub(crate) gpus: Vec<GpuCondition>,
+    /// By node.
+    pub(crate) hosts: Vec<HostCondition>,
+    /// Cables that lose packets without a word, and the share of packets that they lose.
+    pub(crate) losses: Vec<(usize, f64)>,
     /// By lane: bytes per second that it can move.
     pub(crate) capacity: Vec<f64>,
 }
@@ -79,61 +117,52 @@ impl Conditions {
     /// Conditions of a cluster with these faults.
     pub(crate) fn of<'a>(
         built: &Wiring,
-        gpus: usize,
+        gpus_per_node: usize,
         faults: impl Iterator<Item = (&'a Effect, Target)>,
     ) -> Self {
-        let nics = built.nics.len();
+        let nodes = built.nics.len() / built.ports_per_node();
+        let port = |nic| PortCondition {
+            pcie: PcieLink::FULL,
+            pcie_share: 1.0,
+            pcie_errors_per_second: 0.0,
+            speed: built.cable_of(nic).map(|cable| cable.speed),
+            errors: None,
+        };
+        let gpu = GpuCondition {
+            clock: 1.0,
+            event: None,
+            speed: 1.0,
+            nvlinks: NVLINKS,
+            lost: false,
+            row_remap_pending: false,
+        };
+        let host = HostCondition {
+            standstills: Vec::new(),
+            drain: 1.0,
+        };
         let mut now = Self {
             wiring: built.clone(),
-            pcie: vec![PcieLink::FULL; nics],
-            speed: (0..nics)
-                .map(|nic| built.cable_of(nic).map(|cable| cable.speed))
-                .collect(),
-            errors: vec![None; nics],
-            thermal: vec![None; gpus],
+            ports: (0..built.nics.len()).map(port).collect(),
+            gpus: vec![gpu; nodes * gpus_per_node],
+            hosts: vec![host; nodes],
+            losses: Vec::new(),
             capacity: Vec::new(),
         };
         for (effect, target) in faults {
-            now.apply(effect, target);
+            effect.kind().apply(target, &mut now);
         }
         // Dark cables go last: those that are swapped must still be there.
-        for nic in (0..nics).filter(|nic| now.speed[*nic].is_none()) {
-            now.wiring.cables[nic].lit = false;
+        for (nic, port) in now.ports.iter().enumerate() {
+            now.wiring.cables[nic].lit &= port.speed.is_some();
         }
         now.capacity = now.capacities();
         now
     }
 
-    fn apply(&mut self, effect: &Effect, target: Target) {
-        match (effect, target) {
-            (Effect::PcieDegraded { lanes, generation }, Target::Nic(nic)) => {
-                let link = PcieLink {
-                    generation: PcieGeneration::new(*generation).unwrap_or(PcieGeneration::GEN5),
-                    lanes: *lanes,
-                };
-                for port in self.wiring.ports_of_adapter(nic) {
-                    self.pcie[port] = link;
-                }
-            }
-            (Effect::PortDown, Target::Nic(nic)) => self.speed[nic] = None,
-            (Effect::PortRateDegraded { rate }, Target::Nic(nic)) => {
-                // A port that is down stays down.
-                self.speed[nic] = self.speed[nic].map(|_| *rate);
-                self.wiring.cables[nic].speed = *rate;
-            }
-            (
-                Effect::LinkErrors {
-                    symbol_errors_per_second,
-                },
-                Target::Nic(nic),
-            ) => self.errors[nic] = Some(ErrorRates::of(*symbol_errors_per_second)),
-            (Effect::Miscabled { .. }, Target::Nics(a, b)) => self.wiring.swap(a, b),
-            (Effect::GpuThermal { clock_ratio }, Target::Gpu(gpu)) => {
-                self.thermal[gpu] = Some(*clock_ratio);
-            }
-            // `resolve` gives every effect a target of its kind.
-            _ => {}
-        }
+    /// GPUs of a node.
+    pub(crate) fn gpus_of(&self, host: usize) -> std::ops::Range<usize> {
+        let each = self.gpus.len() / self.hosts.len();
+        host * each..(host + 1) * each
     }
 
     /// Bytes per second of each lane: cables first, then PCIe links.
@@ -144,10 +173,21 @@ impl Conditions {
             capacity[Lane::up(index).index()] = wire;
             capacity[Lane::down(index).index()] = wire;
         }
-        for (nic, PcieLink { generation, lanes }) in self.pcie.iter().enumerate() {
-            let link = generation.bytes_per_second(*lanes) * PCIE_EFFICIENCY;
-            for towards in [Towards::Fabric, Towards::Host] {
-                capacity[self.wiring.pcie_lane(nic, towards).index()] = link;
+        let each = self.wiring.ports_per_node();
+        for (nic, port) in self.ports.iter().enumerate() {
+            let PcieLink { generation, lanes } = port.pcie;
+            let link = generation.bytes_per_second(lanes) * PCIE_EFFICIENCY * port.pcie_share;
+            let drain = self.hosts[nic / each].drain;
+            // The memory is measured against what comes off the wire, not against its own link.
+            let wire = self.wiring.cables[nic].speed.bytes_per_second() * WIRE_EFFICIENCY;
+            let ports = self.wiring.ports_of_adapter(nic).len() as f64;
+            let taken = if drain < 1.0 {
+                wire * ports * drain
+            } else {
+                link
+            };
+            for (towards, capable) in [(Towards::Fabric, link), (Towards::Host, link.min(taken))] {
+                capacity[self.wiring.pcie_lane(nic, towards).index()] = capable;
             }
         }
         capacity
@@ -156,10 +196,11 @@ impl Conditions {
     /// Share of its bandwidth that a cable still delivers.
     fn share_left(&self, cable: usize) -> f64 {
         // The cable of a NIC has the NIC's number.
-        let goodput = self.errors.get(cable).copied().flatten();
-        let goodput = goodput.map_or(1.0, ErrorRates::goodput);
-        let foreign = cable < self.errors.len() && self.wiring.on_own_rail(cable) == Some(false);
-        if foreign {
+        let Some(port) = self.ports.get(cable) else {
+            return 1.0;
+        };
+        let goodput = port.errors.map_or(1.0, ErrorRates::goodput);
+        if self.wiring.on_own_rail(cable) == Some(false) {
             goodput * FOREIGN_LEAF_EFFICIENCY
         } else {
             goodput
@@ -174,102 +215,25 @@ impl Conditions {
         wire.min(slot / self.wiring.ports_of_adapter(nic).len() as f64)
     }
 
-    /// Clock of the slowest GPU of each node as a share of the full clock.
-    pub(crate) fn node_clocks(&self, chip_clock: &[f64], gpus_per_node: usize) -> Vec<f64> {
-        let clocks: Vec<f64> = self.clocks(chip_clock).collect();
-        clocks
-            .chunks(gpus_per_node)
-            .map(|node| node.iter().copied().fold(f64::INFINITY, f64::min))
-            .collect()
+    /// Share of the work of a full clock that each GPU does, given the clock that each chip reaches.
+    pub(crate) fn speeds(&self, chip_clock: &[f64]) -> impl Iterator<Item = f64> {
+        let of = |(chip, gpu): (&f64, &GpuCondition)| chip * gpu.clock * gpu.speed;
+        chip_clock.iter().zip(&self.gpus).map(of)
     }
 
-    /// Clock of each GPU as a share of the full clock.
-    pub(crate) fn clocks(&self, chip_clock: &[f64]) -> impl Iterator<Item = f64> {
-        chip_clock
-            .iter()
-            .zip(&self.thermal)
-            .map(|(chip, thermal)| chip * thermal.unwrap_or(1.0))
-    }
-}
-
-/// Finds what a fault names and checks its numbers.
-pub(crate) fn resolve(
-    plan: &Wiring,
-    gpus_per_node: u8,
-    healthy: LinkSpeed,
-    fault: &Fault,
-) -> Result<Target, FaultError> {
-    let refuse = |problem: String| FaultError {
-        cause: fault.effect.cause(),
-        part: fault.part.clone(),
-        problem,
-    };
-    if let Some(problem) = fault.effect.problem(healthy) {
-        return Err(refuse(problem));
-    }
-    if !fault.onset_seconds.is_finite()
-        || fault
-            .end_seconds
-            .is_some_and(|end| end <= fault.onset_seconds)
-    {
-        return Err(refuse(
-            "expected an onset_seconds before end_seconds".into(),
-        ));
-    }
-    let cable = |part: &Part| {
-        plan.nics
-            .iter()
-            .position(|nic| nic.link_part() == *part)
-            .ok_or_else(|| {
-                refuse(format!(
-                    "no cable {part}; cables with a host end are named as {}",
-                    example(plan)
-                ))
-            })
-    };
-    match &fault.effect {
-        Effect::PcieDegraded { .. } => plan
-            .nics
-            .iter()
-            .position(|nic| nic.pcie_part() == fault.part)
-            .map(Target::Nic)
-            .ok_or_else(|| {
-                refuse(format!(
-                    "no NIC has this PCIe link; mlx5_0 of each node is at {}",
-                    nic_address(0, 0)
-                ))
-            }),
-        Effect::PortDown | Effect::PortRateDegraded { .. } | Effect::LinkErrors { .. } => {
-            cable(&fault.part).map(Target::Nic)
-        }
-        Effect::Miscabled { with } => {
-            let (one, other) = (cable(&fault.part)?, cable(with)?);
-            if plan.nics[one].rail == plan.nics[other].rail {
-                return Err(refuse(format!(
-                    "expected cables of two rails, {with} is on the same"
-                )));
+    /// Time that each node needs for the compute of a step: its slowest GPU, what moves inside the node, and
+    /// the moments in which its processors stand still. Infinite if a GPU is lost.
+    pub(crate) fn node_seconds(&self, workload: &Workload, chip_clock: &[f64], node: usize) -> f64 {
+        let gpus = self.gpus_of(node);
+        let (conditions, clocks) = (&self.gpus[gpus.clone()], &chip_clock[gpus]);
+        let seconds = conditions.iter().zip(clocks).map(|(gpu, chip)| {
+            if gpu.lost {
+                return f64::INFINITY;
             }
-            Ok(Target::Nics(one, other))
-        }
-        Effect::GpuThermal { .. } => {
-            let Part::Gpu(node, gpu) = &fault.part else {
-                return Err(refuse("expected a GPU, such as gpu/gpu-node-00:3".into()));
-            };
-            let nic = plan.nics.iter().find(|nic| nic.node_name == *node);
-            match nic {
-                Some(nic) if gpu.0 < u16::from(gpus_per_node) => Ok(Target::Gpu(
-                    usize::from(nic.node) * usize::from(gpus_per_node) + usize::from(gpu.0),
-                )),
-                _ => Err(refuse(format!(
-                    "no such GPU; each node has {gpus_per_node}"
-                ))),
-            }
-        }
+            let inside = f64::from(gpu.nvlinks) * NVLINK_BYTES_PER_SECOND;
+            workload.compute_seconds / (chip * gpu.clock * gpu.speed)
+                + workload.inside_bytes / inside
+        });
+        seconds.fold(0.0, f64::max) / self.hosts[node].awake()
     }
-}
-
-fn example(plan: &Wiring) -> String {
-    plan.nics
-        .first()
-        .map_or_else(String::new, |nic| nic.link_part().to_string())
 }

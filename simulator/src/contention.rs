@@ -2,54 +2,56 @@
 
 use crate::fairness::{Stream, max_min};
 use crate::job::Pace;
-use crate::route::{Lane, Router, summed};
-use crate::wiring::Wiring;
-use crate::workload::{Collective, JobSpec, streams};
+use crate::route::{Lane, summed};
+use crate::workload::{Carrier, JobSpec, Lossy, streams};
 
 /// A job's collectives as streams over the fabric of the moment.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Traffic {
     /// By collective.
     pub(crate) streams: Vec<Vec<Stream>>,
+    /// By collective: NICs whose packets are lost.
+    pub(crate) lossy: Vec<Vec<Lossy>>,
 }
 
 impl Traffic {
-    pub(crate) fn of(job: &JobSpec, wiring: &Wiring, router: &Router, seed: u64) -> Self {
-        let of = |collective: &Collective| streams(job, collective.pattern, wiring, router, seed);
-        Self {
-            streams: job.workload.collectives.iter().map(of).collect(),
-        }
+    pub(crate) fn of(job: &JobSpec, carrier: &Carrier<'_>) -> Self {
+        let collectives = job.workload.collectives.iter();
+        let (streams, lossy) = collectives
+            .map(|collective| streams(job, collective.pattern, carrier))
+            .unzip();
+        Self { streams, lossy }
     }
 }
 
-/// Pace of each job, given the bytes per second of each lane and the clock of each node's slowest GPU as
-/// a share of the full clock.
+/// A job as it competes with others.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Contender<'a> {
+    pub(crate) job: &'a JobSpec,
+    pub(crate) traffic: &'a Traffic,
+    /// Time until its slowest GPU has computed.
+    pub(crate) compute_seconds: f64,
+}
+
+/// Pace of each job, given the bytes per second of each lane.
 ///
 /// A collective takes as long as its slowest stream. Alone, a job has all of the fabric; while others
 /// communicate too it has its max-min share of it. How often that is, is the chance that a job with which
 /// it shares a full lane is in its collectives.
-pub(crate) fn paces(
-    jobs: &[(&JobSpec, &Traffic)],
-    capacity: &[f64],
-    node_clocks: &[f64],
-) -> Vec<Pace> {
-    let alone = jobs.iter().map(|(job, traffic)| {
-        let clock = |node: &u16| node_clocks[usize::from(*node)];
-        let clocks: Vec<f64> = job.nodes.iter().map(clock).collect();
-        let collectives = job.workload.collectives.iter().zip(&traffic.streams);
+pub(crate) fn paces(jobs: &[Contender<'_>], capacity: &[f64]) -> Vec<Pace> {
+    let alone = jobs.iter().map(|contender| {
+        let collectives = contender.job.workload.collectives.iter();
         let seconds = collectives
+            .zip(&contender.traffic.streams)
             .map(|(collective, streams)| slowest(collective.bytes, &max_min(capacity, streams)));
-        Pace::new(job.workload.compute_seconds(&clocks), seconds)
+        Pace::new(contender.compute_seconds, seconds)
     });
     let alone: Vec<Pace> = alone.collect();
     if jobs.len() < 2 {
         return alone;
     }
-    let rivals: Vec<Rival<'_>> = jobs
-        .iter()
-        .zip(&alone)
-        .map(|((job, traffic), pace)| Rival::of(job, traffic, pace))
-        .collect();
+    let rivals = jobs.iter().zip(&alone);
+    let rivals: Vec<Rival<'_>> = rivals.map(|(job, pace)| Rival::of(*job, pace)).collect();
     let together = all_at_once(&rivals, capacity);
     let meet = |(one, own): (usize, &Pace)| {
         let others = rivals.iter().enumerate().filter(|(other, _)| *other != one);
@@ -82,7 +84,8 @@ struct Rival<'a> {
 }
 
 impl<'a> Rival<'a> {
-    fn of(job: &JobSpec, traffic: &'a Traffic, pace: &Pace) -> Self {
+    fn of(contender: Contender<'a>, pace: &Pace) -> Self {
+        let Contender { job, traffic, .. } = contender;
         let seconds = pace.collectives();
         let longest = (0..seconds.len())
             .filter(|at| pace.step_seconds().is_some() && seconds[*at] > 0.0)

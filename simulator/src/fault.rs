@@ -1,4 +1,7 @@
 //! Faults as data: which part fails, how and when, and what is true of it then.
+//!
+//! A kind of fault is a struct with its numbers and a [`Kind`]: one place for all that there is to know
+//! about it. The kinds stand in files by the parts that fail.
 
 use std::fmt;
 
@@ -6,7 +9,15 @@ use railscope_model::identity::Part;
 use railscope_model::units::LinkSpeed;
 use serde::{Deserialize, Serialize};
 
-use crate::machine::layout::PcieGeneration;
+use crate::conditions::Conditions;
+use crate::noise::Noise;
+use crate::place::{Place, Target};
+
+pub mod fabric;
+pub mod gpu;
+pub mod host;
+pub mod link;
+pub mod pcie;
 
 /// One fault of one part.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -23,42 +34,117 @@ pub struct Fault {
     pub effect: Effect,
 }
 
-/// What happens to a part, in the units in which hardware shows it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "cause", rename_all = "kebab-case", deny_unknown_fields)]
-pub enum Effect {
-    /// The PCIe link above a NIC trains to fewer lanes or a lower generation.
-    PcieDegraded {
-        /// Lanes that are left, 1 to 16.
-        lanes: u8,
-        /// Generation that is left, 1 to 5.
-        generation: u8,
-    },
-    /// The port of a NIC loses its link.
-    PortDown,
-    /// The link of a NIC's port comes up narrower or slower.
-    #[serde(rename = "port-degraded")]
-    PortRateDegraded {
-        /// Width and speed that are left, such as `1xNDR` or `4xHDR`.
-        #[serde(with = "as_text")]
-        rate: LinkSpeed,
-    },
-    /// The cable at a NIC's port corrupts data.
-    LinkErrors {
-        /// Symbols that error correction gave up on, per second.
-        symbol_errors_per_second: f64,
-    },
-    /// Two cables of different rails are in each other's leaf.
-    #[serde(rename = "miscabled-rail")]
-    Miscabled {
-        /// The other cable.
-        with: Part,
-    },
-    /// A GPU overheats and its hardware slows the clock.
-    GpuThermal {
-        /// Clock that is left, as a share of the full clock.
-        clock_ratio: f64,
-    },
+/// All that there is to know about a kind of fault.
+pub(crate) trait Kind {
+    /// Class that an incident about it has. Several causes may share one: what is found is a slow GPU, why
+    /// it is slow is in the evidence.
+    fn class(&self) -> &'static str;
+
+    /// What the part is in the cluster, if it is one that can fail so and the numbers are sound; else what
+    /// was expected.
+    fn target(&self, part: &Part, place: &Place<'_>) -> Result<Target, String>;
+
+    /// Share of the part's capability that is lost, 0 to 1, given the speed of a healthy cable.
+    fn severity(&self, healthy: LinkSpeed) -> f64;
+
+    /// What it does to the cluster while it lasts.
+    fn apply(&self, target: Target, now: &mut Conditions);
+
+    /// What happens, as the end of a sentence that begins with the part.
+    fn sentence(&self) -> String;
+
+    /// Other parts that are as much the fault as the culprit.
+    fn accomplices(&self) -> Vec<Part> {
+        Vec::new()
+    }
+
+    /// Whether links of the target go away for a moment when it begins.
+    fn replugs(&self) -> bool {
+        false
+    }
+
+    /// XID that the driver tells when it begins.
+    fn xid(&self) -> Option<u16> {
+        None
+    }
+
+    /// Length of one period and of the part of it for which the fault is there, in seconds, if it comes and
+    /// goes while it lasts.
+    fn period(&self) -> Option<(f64, f64)> {
+        None
+    }
+}
+
+/// Picks a typical part and effect; none if the cluster has nothing that could fail so.
+type Example = fn(&Place<'_>, Pick) -> Option<(Part, Effect)>;
+
+/// Draws places of lists for examples.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pick(pub(crate) Noise);
+
+impl Pick {
+    /// A number below `count`, another for each `draw`.
+    pub(crate) fn below(self, draw: u64, count: usize) -> usize {
+        (self.0.bits(draw) % count.max(1) as u64) as usize
+    }
+}
+
+/// Turns a table of kinds into the enumeration of effects.
+macro_rules! effects {
+    ($($cause:literal $kind:ident in $file:ident: $what:literal;)+) => {
+        /// What happens to a part, in the units in which hardware shows it.
+        #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+        #[serde(tag = "cause")]
+        pub enum Effect {
+            $(
+                #[doc = $what]
+                #[serde(rename = $cause)]
+                $kind($file::$kind),
+            )+
+        }
+
+        /// Every cause, by name.
+        pub const CAUSES: &[&str] = &[$($cause),+];
+
+        impl Effect {
+            /// Its name, as fault files and `--fault` say it.
+            pub const fn cause(&self) -> &'static str {
+                match self { $(Self::$kind(_) => $cause),+ }
+            }
+
+            pub(crate) fn kind(&self) -> &dyn Kind {
+                match self { $(Self::$kind(kind) => kind),+ }
+            }
+        }
+
+        pub(crate) fn example(cause: &str) -> Option<Example> {
+            match cause { $($cause => Some($file::$kind::example),)+ _ => None }
+        }
+    };
+}
+
+effects! {
+    "pcie-degraded" PcieDegraded in pcie: "The PCIe link above a NIC trains to fewer lanes or a lower generation.";
+    "pcie-errors" PcieErrors in pcie: "The PCIe link above a NIC corrupts packets and sends them again.";
+    "pcie-redirected" PcieRedirected in pcie: "Packets between NIC and GPUs go up to the root complex and through the IOMMU.";
+    "port-down" PortDown in link: "The port of a NIC loses its link.";
+    "port-flapping" PortFlapping in link: "The port of a NIC loses its link again and again.";
+    "port-degraded" PortDegraded in link: "The link of a NIC's port comes up narrower or slower.";
+    "link-errors" LinkErrors in link: "The cable at a NIC's port corrupts data.";
+    "miscabled-rail" Miscabled in link: "Two cables of different rails are in each other's leaf.";
+    "uplink-down" UplinkDown in fabric: "The cable between two switches goes dark.";
+    "uplink-lossy" UplinkLossy in fabric: "The cable between two switches loses packets, and no counter of it tells.";
+    "switch-down" SwitchDown in fabric: "A switch goes away with all of its links.";
+    "gpu-thermal" Thermal in gpu: "A GPU overheats and its hardware slows the clock.";
+    "gpu-power-cap" PowerCap in gpu: "A GPU has a lower power limit than its peers.";
+    "gpu-power-brake" PowerBrake in gpu: "The power supply asks all GPUs of a node to brake.";
+    "gpu-slow" Slow in gpu: "A GPU computes more slowly at its full clock.";
+    "gpu-lost" Lost in gpu: "A GPU falls off its bus.";
+    "gpu-memory" Memory in gpu: "A GPU must replace a row of its memory, and waits for a reset to do so.";
+    "nvlink-down" NvLinkDown in gpu: "NVLinks of a GPU go away.";
+    "host-stalls" Stalls in host: "The processors of a node stand still for moments: interrupts, firmware, housekeeping.";
+    "host-steal" Steal in host: "The hypervisor takes the processors of a node away for moments.";
+    "slow-receiver" SlowReceiver in host: "The memory of a node takes what its NICs receive more slowly than they receive it.";
 }
 
 mod as_text {
@@ -106,142 +192,44 @@ pub struct Truth {
     pub accomplices: Vec<Part>,
 }
 
-/// Longest step of a link error recovery: retraining of the lanes (an engineering estimate).
-const RECOVERY_SECONDS: f64 = 5e-3;
-/// Cost of one lost packet: one window of go-back-N at 400 Gb/s (an engineering estimate; the round
-/// trip that it waits for is 10 to 50 microseconds).
-const RETRANSMISSION_SECONDS: f64 = 20e-6;
-
-/// Rates that a corrupting cable shows at its receiving port, per second.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct ErrorRates {
-    /// Symbols that error correction gave up on.
-    pub symbol_errors: f64,
-    /// Packets thrown away for a wrong CRC.
-    pub receive_errors: f64,
-    /// Retrainings of the link.
-    pub recoveries: f64,
-}
-
-impl ErrorRates {
-    /// What follows from so many symbol errors per second: every fifth falls into a data packet, every
-    /// hundredth makes the link retrain (both engineering estimates).
-    pub const fn of(symbol_errors: f64) -> Self {
-        Self {
-            symbol_errors,
-            receive_errors: symbol_errors / 5.0,
-            recoveries: symbol_errors / 100.0,
-        }
-    }
-
-    /// Share of its bandwidth that the link still delivers.
-    pub fn goodput(self) -> f64 {
-        let lost =
-            self.recoveries * RECOVERY_SECONDS + self.receive_errors * RETRANSMISSION_SECONDS;
-        1.0 - lost.min(0.9)
-    }
-}
-
 impl Effect {
-    /// Its name, as fault files and `--fault` say it.
-    pub const fn cause(&self) -> &'static str {
-        match self {
-            Self::PcieDegraded { .. } => "pcie-degraded",
-            Self::PortDown => "port-down",
-            Self::PortRateDegraded { .. } => "port-degraded",
-            Self::LinkErrors { .. } => "link-errors",
-            Self::Miscabled { .. } => "miscabled-rail",
-            Self::GpuThermal { .. } => "gpu-thermal",
-        }
-    }
-
-    /// Class that an incident about it has. Several causes may share one: what is found is a slow GPU,
-    /// why it is slow is in the evidence.
-    pub const fn class(&self) -> &'static str {
-        match self {
-            Self::GpuThermal { .. } => "gpu-slow",
-            _ => self.cause(),
-        }
-    }
-
-    /// Share of the part's capability that is lost, given the speed of a healthy cable.
-    pub(crate) fn severity(&self, healthy: LinkSpeed) -> f64 {
-        match *self {
-            Self::PcieDegraded { lanes, generation } => {
-                let full = PcieGeneration::GEN5.bytes_per_second(16);
-                let left = PcieGeneration::new(generation)
-                    .map_or(0.0, |generation| generation.bytes_per_second(lanes));
-                1.0 - left / full
-            }
-            Self::PortDown | Self::Miscabled { .. } => 1.0,
-            Self::PortRateDegraded { rate } => {
-                1.0 - rate.bytes_per_second() / healthy.bytes_per_second()
-            }
-            Self::LinkErrors {
-                symbol_errors_per_second,
-            } => 1.0 - ErrorRates::of(symbol_errors_per_second).goodput(),
-            Self::GpuThermal { clock_ratio } => 1.0 - clock_ratio,
-        }
-    }
-
-    /// Checks the numbers; the cluster checks the parts.
-    pub(crate) fn problem(&self, healthy: LinkSpeed) -> Option<String> {
-        match *self {
-            Self::PcieDegraded { lanes, generation } => {
-                let sound = matches!(lanes, 1 | 2 | 4 | 8 | 16)
-                    && PcieGeneration::new(generation).is_some()
-                    && (lanes < 16 || generation < 5);
-                (!sound).then(|| {
-                    format!("found {lanes} lanes of generation {generation}, expected 1, 2, 4, 8 or 16 lanes of generation 1 to 5, and less than 16 of 5")
-                })
-            }
-            Self::PortRateDegraded { rate } => {
-                let slower = rate.bytes_per_second() < healthy.bytes_per_second();
-                (!slower).then(|| format!("found rate {rate}, expected less than {healthy}"))
-            }
-            Self::LinkErrors {
-                symbol_errors_per_second: rate,
-            } => {
-                let sound = rate.is_finite() && rate > 0.0;
-                (!sound)
-                    .then(|| format!("found {rate} symbol errors per second, expected more than 0"))
-            }
-            Self::GpuThermal { clock_ratio } => {
-                let sound = (0.05..1.0).contains(&clock_ratio);
-                (!sound).then(|| format!("found clock_ratio {clock_ratio}, expected 0.05 to 1"))
-            }
-            Self::PortDown | Self::Miscabled { .. } => None,
-        }
+    /// Class that an incident about it has.
+    pub fn class(&self) -> &'static str {
+        self.kind().class()
     }
 }
 
 impl fmt::Display for Effect {
     /// What happens, as the end of a sentence that begins with the part.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::PcieDegraded { lanes, generation } => {
-                write!(f, "trains to {lanes} lanes of PCIe generation {generation}")
-            }
-            Self::PortDown => f.write_str("goes dark"),
-            Self::PortRateDegraded { rate } => write!(f, "comes up at {rate}"),
-            Self::LinkErrors {
-                symbol_errors_per_second,
-            } => write!(f, "corrupts {symbol_errors_per_second} symbols per second"),
-            Self::Miscabled { with } => write!(f, "is exchanged with {with}"),
-            Self::GpuThermal { clock_ratio } => {
-                let percent = clock_ratio * 100.0;
-                write!(
-                    f,
-                    "overheats, and its hardware slows it to {percent:.0} % of its clock"
-                )
-            }
-        }
+        f.write_str(&self.kind().sentence())
     }
 }
 
 impl Fault {
     /// Whether the fault is there at a moment, seconds after the start of the simulation.
     pub fn lasts_at(&self, seconds: f64) -> bool {
-        self.onset_seconds <= seconds && self.end_seconds.is_none_or(|end| seconds < end)
+        let since = seconds - self.onset_seconds;
+        let lasts = since >= 0.0 && self.end_seconds.is_none_or(|end| seconds < end);
+        lasts
+            && self.effect.kind().period().is_none_or(|(period, there)| {
+                // A millionth of a second is far above rounding and far below any period.
+                (since + 1e-6) % period < there
+            })
+    }
+
+    /// The next moment after this one at which the fault comes or goes.
+    pub(crate) fn next_change(&self, seconds: f64) -> Option<f64> {
+        let mut changes = vec![Some(self.onset_seconds), self.end_seconds];
+        if let Some((period, there)) = self.effect.kind().period() {
+            let periods = ((seconds - self.onset_seconds + 1e-6) / period).floor();
+            let began = self.onset_seconds + periods.max(0.0) * period;
+            changes.extend([Some(began + there), Some(began + period)]);
+        }
+        let after = changes
+            .into_iter()
+            .flatten()
+            .filter(|change| *change > seconds + 1e-6);
+        after.min_by(f64::total_cmp)
     }
 }

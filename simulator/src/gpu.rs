@@ -1,5 +1,6 @@
 //! What one GPU shows under the job's load: clock, power, heat, and why its clock is held down.
 
+use crate::conditions::GpuCondition;
 use crate::noise::Noise;
 
 /// Full SM clock of an H100 SXM, MHz.
@@ -20,6 +21,37 @@ const HEAT_SECONDS: f64 = 15.0;
 /// Where the hardware of an H100 begins to slow its clock.
 const SLOWDOWN_CELSIUS: f64 = 89.0;
 
+/// NVLinks of an H100 SXM.
+pub const NVLINKS: u8 = 18;
+/// Share of the time in which the tensor cores of a GPU that computes are active (an engineering estimate:
+/// dense training keeps them busy for about half of it).
+const TENSOR_SHARE: f64 = 0.55;
+
+/// Why a clock is held down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClockEvent {
+    /// The power limit.
+    SwPowerCap,
+    /// Heat, by the hardware.
+    HwThermal,
+    /// The power supply, by the hardware.
+    HwPowerBrake,
+}
+
+impl ClockEvent {
+    /// Every reason.
+    pub const ALL: [Self; 3] = [Self::SwPowerCap, Self::HwThermal, Self::HwPowerBrake];
+
+    /// Bits of `nvmlClocksEventReasons`; the driver sets that of a slowdown by hardware too.
+    pub const fn bits(self) -> u64 {
+        match self {
+            Self::SwPowerCap => 0x04,
+            Self::HwThermal => 0x08 | 0x40,
+            Self::HwPowerBrake => 0x08 | 0x80,
+        }
+    }
+}
+
 /// One GPU.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Gpu {
@@ -37,10 +69,20 @@ pub struct Gpu {
     pub energy_joules: f64,
     /// Temperature of the die.
     pub temperature_celsius: f64,
-    /// Whether the hardware holds the clock down because of heat.
-    pub hw_thermal: bool,
-    /// Time for which it has.
-    pub hw_thermal_seconds: f64,
+    /// Why the clock is held down now.
+    pub event: Option<ClockEvent>,
+    /// Time for which it has been, by reason as in [`ClockEvent::ALL`].
+    pub event_seconds: [f64; 3],
+    /// Share of the last tick in which tensor cores were active.
+    pub tensor_active: f64,
+    /// NVLinks that are up.
+    pub nvlinks: u8,
+    /// Whether it has fallen off its bus: it answers nothing any more.
+    pub lost: bool,
+    /// Whether a row of its memory waits for a reset to be replaced.
+    pub row_remap_pending: bool,
+    /// XIDs that the driver has told since the start of the simulation, in order.
+    pub xids: Vec<u16>,
 }
 
 /// What a GPU did in a stretch of time.
@@ -50,8 +92,8 @@ pub(crate) struct Load {
     pub(crate) seconds: f64,
     /// Share of it in which this GPU computed and did not wait for others; none without a job.
     pub(crate) duty: Option<f64>,
-    /// Share of the clock that heat protection leaves, where it acts.
-    pub(crate) thermal: Option<f64>,
+    /// What it can do.
+    pub(crate) condition: GpuCondition,
 }
 
 impl Gpu {
@@ -68,8 +110,13 @@ impl Gpu {
             power_watts: COMPUTE_WATTS,
             energy_joules: 0.0,
             temperature_celsius: 0.0,
-            hw_thermal: false,
-            hw_thermal_seconds: 0.0,
+            event: None,
+            event_seconds: [0.0; 3],
+            tensor_active: 0.0,
+            nvlinks: NVLINKS,
+            lost: false,
+            row_remap_pending: false,
+            xids: Vec::new(),
         };
         gpu.clock_mhz *= gpu.chip_clock;
         gpu.temperature_celsius = gpu.steady_celsius(COMPUTE_WATTS);
@@ -82,7 +129,7 @@ impl Gpu {
 
     /// Lives through a stretch of time. `jitter` is a standard normal number.
     pub(crate) fn advance(&mut self, load: Load, jitter: f64) {
-        let clock = self.chip_clock * load.thermal.unwrap_or(1.0);
+        let clock = self.chip_clock * load.condition.clock;
         // Dynamic power follows the clock; 40 % of the full draw is memory, leakage and fabric.
         let compute = COMPUTE_WATTS * self.chip_watts * (0.4 + 0.6 * clock);
         self.clock_mhz = (FULL_CLOCK_MHZ * clock / CLOCK_STEP_MHZ).round() * CLOCK_STEP_MHZ;
@@ -92,9 +139,17 @@ impl Gpu {
         self.power_watts = watts * (1.0 + 0.004 * jitter);
         self.utilization = if load.duty.is_some() { 1.0 } else { 0.0 };
         self.energy_joules += self.power_watts * load.seconds;
-        self.hw_thermal = load.thermal.is_some();
-        let target = if self.hw_thermal {
-            self.hw_thermal_seconds += load.seconds;
+        self.tensor_active = TENSOR_SHARE * load.duty.unwrap_or(0.0);
+        self.event = load.condition.event;
+        for (event, seconds) in ClockEvent::ALL.into_iter().zip(&mut self.event_seconds) {
+            if self.event == Some(event) {
+                *seconds += load.seconds;
+            }
+        }
+        self.nvlinks = load.condition.nvlinks;
+        self.lost = load.condition.lost;
+        self.row_remap_pending = load.condition.row_remap_pending;
+        let target = if self.event == Some(ClockEvent::HwThermal) {
             // The protection holds the chip where it begins to act, however little it computes.
             self.temperature_celsius = self.temperature_celsius.max(SLOWDOWN_CELSIUS - 1.0);
             SLOWDOWN_CELSIUS

@@ -19,6 +19,7 @@ pub mod job;
 pub mod machine;
 pub mod noise;
 pub mod nvml;
+mod place;
 pub mod port;
 pub mod readings;
 pub mod route;

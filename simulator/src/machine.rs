@@ -17,7 +17,7 @@ mod rdma;
 pub use files::TreeError;
 pub(crate) use files::at;
 
-use files::Tree;
+use files::{LiveFile, Tree};
 use layout::hgx_h100;
 
 /// A node that could not be written or brought up to date.
@@ -38,6 +38,8 @@ pub struct Machine {
     ports: Vec<rdma::PortFiles>,
     links: Vec<pci::LinkFiles>,
     gpus: NodeGpus,
+    stat: LiveFile,
+    booted: Timestamp,
 }
 
 /// Where the parts of a node lie below its folder.
@@ -95,7 +97,7 @@ impl Machine {
             }
         }
         write_host(&sys)?;
-        write_proc(&Tree::new(paths.procfs()), node, booted)?;
+        let stat = write_proc(&Tree::new(paths.procfs()), node, booted)?;
         let ordinal = nics.first().map_or(0, |nic| nic.node);
         let mut gpus = gpus::fitted(ordinal, node.gpus.len());
         gpus::show(&mut gpus, &node.gpus);
@@ -107,6 +109,8 @@ impl Machine {
             ports,
             links: pci.nic_links,
             gpus,
+            stat,
+            booted,
         };
         machine.update(node)?;
         Ok(machine)
@@ -120,9 +124,11 @@ impl Machine {
         for (files, port) in self.ports.iter_mut().zip(&node.ports) {
             files.set(port)?;
         }
-        for (files, link) in self.links.iter_mut().zip(&node.nic_links) {
-            files.set(*link)?;
+        let links = node.nic_links.iter().zip(&node.nic_link_errors);
+        for (files, (link, errors)) in self.links.iter_mut().zip(links) {
+            files.set(*link, *errors)?;
         }
+        self.stat.set(&stat(self.booted, stolen_ticks(node)))?;
         let before = self.gpus.clone();
         gpus::show(&mut self.gpus, &node.gpus);
         if self.gpus != before {
@@ -157,17 +163,36 @@ fn write_host(sys: &Tree) -> Result<(), TreeError> {
     Ok(())
 }
 
-fn write_proc(proc: &Tree, node: &Node, booted: Timestamp) -> Result<(), TreeError> {
-    let mut stat = String::from("cpu  0 0 0 0 0 0 0 0 0 0\n");
+/// A tick of `/proc/stat`: `USER_HZ` is 100 on every architecture that matters.
+pub(crate) const TICK_SECONDS: f64 = 0.01;
+
+/// Ticks that the hypervisor has taken from the processors of each NUMA node.
+pub(crate) fn stolen_ticks(node: &Node) -> u64 {
+    (node.stolen_seconds / TICK_SECONDS) as u64
+}
+
+/// `/proc/stat`, without its last line end. What is stolen, is stolen from the first CPU of each socket.
+fn stat(booted: Timestamp, stolen: u64) -> String {
+    let mut stat = format!("cpu  0 0 0 0 0 0 0 {} 0 0\n", 2 * stolen);
     for cpu in 0..CPUS {
-        stat.push_str(&format!("cpu{cpu} 0 0 0 0 0 0 0 0 0 0\n"));
+        let stolen = if cpu == 0 || cpu == CPUS / 4 {
+            stolen
+        } else {
+            0
+        };
+        stat.push_str(&format!("cpu{cpu} 0 0 0 0 0 0 0 {stolen} 0 0\n"));
     }
     stat.push_str(&format!(
-        "intr 0\nctxt 0\nbtime {}\nprocesses 1\nprocs_running 1\nprocs_blocked 0\n",
+        "intr 0\nctxt 0\nbtime {}\nprocesses 1\nprocs_running 1\nprocs_blocked 0",
         booted.0 / 1000
     ));
-    proc.file("stat", &stat)?;
+    stat
+}
+
+fn write_proc(proc: &Tree, node: &Node, booted: Timestamp) -> Result<LiveFile, TreeError> {
+    let live = proc.live("stat", &stat(booted, stolen_ticks(node)))?;
     proc.line("sys/kernel/hostname", node.name.as_str())?;
     proc.line("sys/kernel/osrelease", "6.8.0-1030-nvidia")?;
-    proc.line("sys/kernel/ostype", "Linux")
+    proc.line("sys/kernel/ostype", "Linux")?;
+    Ok(live)
 }

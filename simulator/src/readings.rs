@@ -3,25 +3,28 @@
 //! GPUs, NICs, their PCIe links and ports; not the bridges between them. A test holds these readings
 //! against the real exporter on the tree of the same node.
 
+use std::collections::BTreeMap;
+
 use railscope_model::identity::PciAddress;
 use railscope_model::metric::{
-    GPU, GPU_CLOCK, GPU_CLOCK_EVENT_SECONDS, GPU_ENERGY, GPU_NIC, GPU_POWER, GPU_TEMPERATURE,
-    GPU_UTILIZATION, Metric, PCIE_LINK_SPEED, PCIE_LINK_SPEED_MAX, PCIE_LINK_WIDTH,
-    PCIE_LINK_WIDTH_MAX, PCIE_PATH, RDMA_DEVICE, RDMA_ICRC_ERRORS, RDMA_NO_BUFFER, RDMA_PORT,
-    RDMA_PORT_CAST_PACKETS, RDMA_PORT_ERROR_SATURATED, RDMA_PORT_ERRORS, RDMA_PORT_PHYSICAL_STATE,
-    RDMA_PORT_RECEIVE_BYTES, RDMA_PORT_RECEIVE_PACKETS, RDMA_PORT_SPEED, RDMA_PORT_STATE,
-    RDMA_PORT_TRANSMIT_BYTES, RDMA_PORT_TRANSMIT_PACKETS, RDMA_PORT_TRANSMIT_WAIT, RDMA_PORT_UP,
-    RDMA_PORT_WIDTH, RDMA_RECEIVER_NOT_READY, RDMA_RETRANSMITS, RDMA_SEQUENCE_ERRORS,
-    RDMA_TRANSPORT_EVENTS,
+    CPU_STEAL, GPU, GPU_CLOCK, GPU_CLOCK_EVENT_SECONDS, GPU_ENERGY, GPU_NIC, GPU_POWER,
+    GPU_ROW_REMAP_PENDING, GPU_TEMPERATURE, GPU_TENSOR_ACTIVE, GPU_UTILIZATION, GPU_XID_EVENTS,
+    HOST_STALLS, Metric, NVLINKS, NVLINKS_ACTIVE, PCIE_ERRORS, PCIE_LINK_SPEED,
+    PCIE_LINK_SPEED_MAX, PCIE_LINK_WIDTH, PCIE_LINK_WIDTH_MAX, PCIE_PATH, RDMA_DEVICE,
+    RDMA_ICRC_ERRORS, RDMA_NO_BUFFER, RDMA_PORT, RDMA_PORT_CAST_PACKETS, RDMA_PORT_ERROR_SATURATED,
+    RDMA_PORT_ERRORS, RDMA_PORT_PHYSICAL_STATE, RDMA_PORT_RECEIVE_BYTES, RDMA_PORT_RECEIVE_PACKETS,
+    RDMA_PORT_SPEED, RDMA_PORT_STATE, RDMA_PORT_TRANSMIT_BYTES, RDMA_PORT_TRANSMIT_PACKETS,
+    RDMA_PORT_TRANSMIT_WAIT, RDMA_PORT_UP, RDMA_PORT_WIDTH, RDMA_RECEIVER_NOT_READY,
+    RDMA_RETRANSMITS, RDMA_SEQUENCE_ERRORS, RDMA_TRANSPORT_EVENTS,
 };
 use railscope_model::reading::{Labels, NodeReading, Value};
-use railscope_model::units::{MILLI, NANO};
+use railscope_model::units::{MILLIS, NANOS};
 
 use crate::cluster::Node;
 use crate::conditions::PcieLink;
-use crate::gpu::Gpu;
-use crate::machine::gpus;
+use crate::gpu::{Gpu, NVLINKS as NVLINKS_OF_GPU};
 use crate::machine::layout::{Function, FunctionKind, hgx_h100};
+use crate::machine::{TICK_SECONDS, gpus, stolen_ticks};
 use crate::nvml::NodeGpus;
 use crate::port::{AtLimit, BYTES_PER_PORT_DATA_WORD, Counter, Port, PortState};
 use crate::wiring::Nic;
@@ -37,7 +40,7 @@ pub struct NodeRows {
 enum From {
     /// Something that does not change; 1 for an info.
     Fixed(f64),
-    Port(usize, fn(&Port) -> Value),
+    Port(usize, OfPort),
     Count {
         port: usize,
         counter: Counter,
@@ -46,13 +49,25 @@ enum From {
     /// 1 while the counter stands at its largest value.
     Saturated(usize, Counter),
     Link(usize, fn(PcieLink) -> Value),
-    Gpu(usize, fn(&Gpu) -> Value),
+    /// Nothing once the GPU is lost.
+    Gpu(usize, OfGpu),
+    /// Correctable errors of the link above a NIC.
+    LinkErrors(usize),
+    Host(OfNode),
 }
 
 const INFO: From = From::Fixed(1.0);
 
 type OfGpu = fn(&Gpu) -> Value;
 type OfPort = fn(&Port) -> Value;
+type OfNode = fn(&Node) -> Value;
+
+/// Thresholds of the timer probe.
+const STALLS: &[(&str, OfNode)] = &[
+    ("50us", |node| node.stalls[0].into()),
+    ("200us", |node| node.stalls[1].into()),
+    ("1000us", |node| node.stalls[2].into()),
+];
 
 /// Metric, second label if it has one, value. The driver tells whole percents, megahertz and degrees,
 /// milliwatts and millijoules.
@@ -64,22 +79,38 @@ const GPU_VALUES: &[(&Metric, Option<&str>, OfGpu)] = &[
         (gpu.clock_mhz.round() as u64 * 1_000_000).into()
     }),
     (&GPU_POWER, None, |gpu| {
-        ((gpu.power_watts * 1e3).trunc() * MILLI).into()
+        ((gpu.power_watts * 1e3).trunc() / MILLIS).into()
     }),
     (&GPU_ENERGY, None, |gpu| {
-        ((gpu.energy_joules * 1e3).trunc() / 1e3).into()
+        ((gpu.energy_joules * 1e3).trunc() / MILLIS).into()
     }),
     (&GPU_TEMPERATURE, Some("gpu"), |gpu| {
         (gpu.temperature_celsius.round() as u64).into()
     }),
-    (&GPU_CLOCK_EVENT_SECONDS, Some("hw_thermal"), |gpu| {
-        ((gpu.hw_thermal_seconds * 1e9).trunc() * NANO).into()
+    (&GPU_CLOCK_EVENT_SECONDS, Some("sw_power_cap"), |gpu| {
+        whole_nanoseconds(gpu.event_seconds[0])
     }),
+    (&GPU_CLOCK_EVENT_SECONDS, Some("hw_thermal"), |gpu| {
+        whole_nanoseconds(gpu.event_seconds[1])
+    }),
+    (&GPU_CLOCK_EVENT_SECONDS, Some("hw_power_brake"), |gpu| {
+        whole_nanoseconds(gpu.event_seconds[2])
+    }),
+    (&GPU_CLOCK_EVENT_SECONDS, Some("sw_thermal"), |_| 0.0.into()),
+    (&GPU_CLOCK_EVENT_SECONDS, Some("sync_boost"), |_| 0.0.into()),
+    (&GPU_ROW_REMAP_PENDING, None, |gpu| {
+        gpu.row_remap_pending.into()
+    }),
+    (&GPU_TENSOR_ACTIVE, None, |gpu| {
+        ((gpu.tensor_active * 1e3).round() / MILLIS).into()
+    }),
+    (&NVLINKS, None, |_| u64::from(NVLINKS_OF_GPU).into()),
+    (&NVLINKS_ACTIVE, None, |gpu| u64::from(gpu.nvlinks).into()),
 ];
 
-/// Reasons for a lower clock that no simulated GPU has.
-const OTHER_CLOCK_EVENTS: [&str; 4] =
-    ["hw_power_brake", "sw_power_cap", "sw_thermal", "sync_boost"];
+fn whole_nanoseconds(seconds: f64) -> Value {
+    ((seconds * 1e9).trunc() / NANOS).into()
+}
 
 const PORT_VALUES: &[(&Metric, OfPort)] = &[
     (&RDMA_PORT_UP, |port| {
@@ -127,6 +158,18 @@ fn neutral(counter: Counter) -> Option<&'static Metric> {
     }
 }
 
+/// How often the driver has told each XID.
+fn push_xids(reading: &mut NodeReading, gpu: usize, xids: &[u16]) {
+    let mut counts: BTreeMap<u16, u64> = BTreeMap::new();
+    for xid in xids {
+        *counts.entry(*xid).or_default() += 1;
+    }
+    for (xid, count) in counts {
+        let labels = Labels::new([gpu]).with(xid).with("nvml");
+        reading.push(&GPU_XID_EVENTS, &labels, count);
+    }
+}
+
 impl NodeRows {
     /// The rows of a node with these NICs.
     pub fn new(node: &Node, nics: &[Nic]) -> Self {
@@ -146,12 +189,16 @@ impl NodeRows {
                 _ => {}
             }
         }
+        rows.add_host();
         rows
     }
 
     /// The node's reading as it is now.
     pub fn read(&self, node: &Node) -> NodeReading {
         let mut reading = NodeReading::default();
+        for (gpu, state) in node.gpus.iter().enumerate() {
+            push_xids(&mut reading, gpu, &state.xids);
+        }
         for (metric, labels, from) in &self.rows {
             if let Some(value) = from.value(node) {
                 reading.push(metric, labels, value);
@@ -162,6 +209,19 @@ impl NodeRows {
 
     fn add(&mut self, metric: &'static Metric, labels: &Labels, from: From) {
         self.rows.push((metric, labels.clone(), from));
+    }
+
+    /// What the processors of the first NUMA node lose, and what its timer probe sees; the second loses as
+    /// much.
+    fn add_host(&mut self) {
+        for numa_node in 0..2 {
+            let labels = Labels::new([numa_node]);
+            let stolen = |node: &Node| (stolen_ticks(node) as f64 * TICK_SECONDS).into();
+            self.add(&CPU_STEAL, &labels, From::Host(stolen));
+            for (threshold, read) in STALLS {
+                self.add(&HOST_STALLS, &labels.with(threshold), From::Host(*read));
+            }
+        }
     }
 
     fn add_gpu(&mut self, gpu: usize, function: &Function, all: &[Function], state: &NodeGpus) {
@@ -187,10 +247,6 @@ impl NodeRows {
         for (metric, second, read) in GPU_VALUES {
             let labels = second.map_or_else(|| labels.clone(), |second| labels.with(second));
             self.add(metric, &labels, From::Gpu(gpu, *read));
-        }
-        for reason in OTHER_CLOCK_EVENTS {
-            let none = From::Fixed(0.0);
-            self.add(&GPU_CLOCK_EVENT_SECONDS, &labels.with(reason), none);
         }
         // Its own NIC is behind the same switch.
         let own = FunctionKind::Nic(gpu as u8, 0);
@@ -238,6 +294,13 @@ impl NodeRows {
         let speed = |link: PcieLink| (link.generation.gigatransfers() * 1e9).into();
         self.add(&PCIE_LINK_WIDTH, &pci, From::Link(slot, width));
         self.add(&PCIE_LINK_SPEED, &pci, From::Link(slot, speed));
+        for (severity, from) in [
+            ("correctable", From::LinkErrors(slot)),
+            ("nonfatal", From::Fixed(0.0)),
+            ("fatal", From::Fixed(0.0)),
+        ] {
+            self.add(&PCIE_ERRORS, &pci.with(severity), from);
+        }
         let (device, guid) = (nic.device.as_str(), nic.guid.to_string());
         let (address, numa_node) = (function.pci.to_string(), function.numa_node.to_string());
         let about = [
@@ -297,7 +360,12 @@ impl From {
                 unit,
             } => (node.ports[port].get(counter) * unit).into(),
             Self::Link(nic, read) => read(node.nic_links[nic]),
-            Self::Gpu(gpu, read) => read(&node.gpus[gpu]),
+            Self::Gpu(gpu, read) => {
+                let gpu = &node.gpus[gpu];
+                (!gpu.lost).then(|| read(gpu))?
+            }
+            Self::LinkErrors(nic) => node.nic_link_errors[nic].into(),
+            Self::Host(read) => read(node),
             Self::Saturated(port, counter) => {
                 let largest = u64::MAX >> (64 - u32::from(counter.file().bits));
                 (node.ports[port].get(counter) == largest).then(|| true.into())?

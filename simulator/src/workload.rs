@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::fairness::Stream;
+use crate::fault::link::RETRANSMISSION_SECONDS;
 use crate::route::{Lane, Router, summed};
 use crate::wiring::Wiring;
 
@@ -37,6 +38,9 @@ impl JobSpec {
 pub struct Workload {
     /// Time that a GPU at full clock computes in each step.
     pub compute_seconds: f64,
+    /// Bytes that each GPU moves over its NVLinks in each step while nothing is computed: tensor parallelism.
+    #[serde(default)]
+    pub inside_bytes: f64,
     /// Pipeline stages: consecutive nodes of the job hold the stages of one replica of the model.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub stages: u16,
@@ -83,11 +87,13 @@ pub enum Pattern {
 }
 
 impl Default for Workload {
-    /// 0.45 s of compute and 0.15 s of exposed communication at 49 GB/s: a quarter of the step, as in
-    /// large data-parallel jobs (an engineering choice, so that a fault of one link can be felt).
+    /// 0.40 s of compute, 0.05 s over NVLink at 450 GB/s, and 0.15 s of exposed communication at 49 GB/s: a
+    /// quarter of the step, as in large data-parallel jobs (an engineering choice, so that a fault of one
+    /// link can be felt).
     fn default() -> Self {
         Self {
-            compute_seconds: 0.45,
+            compute_seconds: 0.40,
+            inside_bytes: 22.5e9,
             stages: 1,
             microbatches: 1,
             collectives: vec![Collective {
@@ -99,19 +105,24 @@ impl Default for Workload {
 }
 
 impl Workload {
-    /// Time until the slowest replica of the model has computed, given each node's clock as a share of the
-    /// full one, in the order of ranks: that of its slowest GPU, because tensor parallelism waits for it.
+    /// Time until the slowest replica of the model has computed, given the time that each node needs for all
+    /// microbatches, in the order of ranks.
     ///
     /// A pipeline of `s` stages and `m` microbatches takes `m - 1` times its slowest stage, and each stage
     /// once (1F1B: Narayanan et al., "PipeDream", SOSP 2019).
-    pub fn compute_seconds(&self, node_clocks: &[f64]) -> f64 {
+    pub fn compute_seconds(&self, node_seconds: &[f64]) -> f64 {
         let microbatches = f64::from(self.microbatches);
-        let replica = |clocks: &[f64]| {
-            let stage = |clock: &f64| self.compute_seconds / microbatches / clock;
-            let slowest = clocks.iter().map(stage).fold(0.0, f64::max);
-            (microbatches - 1.0) * slowest + clocks.iter().map(stage).sum::<f64>()
+        let replica = |nodes: &[f64]| {
+            let stage = |seconds: &f64| seconds / microbatches;
+            let slowest = nodes.iter().map(stage).fold(0.0, f64::max);
+            let others = if microbatches > 1.0 {
+                (microbatches - 1.0) * slowest
+            } else {
+                0.0
+            };
+            others + nodes.iter().map(stage).sum::<f64>()
         };
-        node_clocks
+        node_seconds
             .chunks(usize::from(self.stages))
             .map(replica)
             .fold(0.0, f64::max)
@@ -161,50 +172,94 @@ fn all_to_all(group: &[usize]) -> Vec<(usize, usize, f64)> {
     group.iter().flat_map(pairs).collect()
 }
 
-/// The streams of one collective: one for each group of nodes and each NIC number.
-pub fn streams(
+/// Payload of a packet: the 4 KiB path MTU of InfiniBand.
+pub(crate) const PACKET_BYTES: f64 = 4096.0;
+
+/// A fabric as it carries traffic at a moment.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Carrier<'a> {
+    pub(crate) wiring: &'a Wiring,
+    pub(crate) router: &'a Router,
+    /// Cables that lose packets without a word, and the share of packets that they lose.
+    pub(crate) losses: &'a [(usize, f64)],
+    /// Tells the flows of one run from those of another.
+    pub(crate) seed: u64,
+}
+
+/// One NIC that sends over a cable that loses packets.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Lossy {
+    pub(crate) sender: usize,
+    /// Lost packets for each byte that it sends in the collective.
+    pub(crate) per_byte: f64,
+}
+
+/// The streams of one collective, one for each group of nodes and each NIC number, and who loses packets.
+pub(crate) fn streams(
     job: &JobSpec,
     pattern: Pattern,
-    wiring: &Wiring,
-    router: &Router,
-    seed: u64,
-) -> Vec<Stream> {
-    let slots = wiring.ports_per_node();
+    carrier: &Carrier<'_>,
+) -> (Vec<Stream>, Vec<Lossy>) {
     let mut streams = Vec::new();
+    let mut lossy = Vec::new();
     for pairs in job.workload.groups(pattern, job.nodes.len()) {
-        for slot in 0..slots {
-            streams.push(stream(job, &pairs, slot, wiring, router, seed));
+        for slot in 0..carrier.wiring.ports_per_node() {
+            streams.push(stream(job, &pairs, slot, carrier, &mut lossy));
         }
     }
-    streams
+    (streams, lossy)
 }
 
 fn stream(
     job: &JobSpec,
     pairs: &[(usize, usize, f64)],
     slot: usize,
-    wiring: &Wiring,
-    router: &Router,
-    seed: u64,
+    carrier: &Carrier<'_>,
+    lossy: &mut Vec<Lossy>,
 ) -> Stream {
+    let wiring = carrier.wiring;
     let mut use_of: Vec<(Lane, f64)> = Vec::new();
     let mut limit = f64::INFINITY;
     for (from, to, share) in pairs {
         let nic = |place: usize| wiring.nic_index(job.nodes[place], slot);
         let (from, to) = (nic(*from), nic(*to));
-        match router.path(from, to, seed) {
-            Some(path) => {
-                use_of.push((wiring.pcie_lane(from, Towards::Fabric), *share));
-                use_of.extend(path.into_iter().map(|(lane, part)| (lane, part * share)));
-                use_of.push((wiring.pcie_lane(to, Towards::Host), *share));
-            }
+        let Some(path) = carrier.router.path(from, to, carrier.seed) else {
             // Everybody waits for what cannot come.
-            None => limit = 0.0,
+            limit = 0.0;
+            continue;
+        };
+        let loss = carrier.loss_on(&path);
+        if loss > 0.0 {
+            let per_byte = loss / PACKET_BYTES;
+            lossy.push(Lossy {
+                sender: from,
+                per_byte: per_byte * share,
+            });
+            let wire = wiring.cables[from].speed.bytes_per_second();
+            limit = limit.min(wire / (1.0 + wire * per_byte * RETRANSMISSION_SECONDS));
         }
+        use_of.push((wiring.pcie_lane(from, Towards::Fabric), *share));
+        use_of.extend(path.into_iter().map(|(lane, part)| (lane, part * share)));
+        use_of.push((wiring.pcie_lane(to, Towards::Host), *share));
     }
     Stream {
         use_of: summed(use_of),
         limit,
+    }
+}
+
+impl Carrier<'_> {
+    /// Share of the packets of a flow that are lost on its way.
+    fn loss_on(&self, path: &[(Lane, f64)]) -> f64 {
+        let of = |(lane, part): &(Lane, f64)| {
+            let cable = self.losses.iter().find(|(cable, _)| *cable == lane.cable());
+            cable.map_or(0.0, |(_, loss)| loss * part)
+        };
+        if self.losses.is_empty() {
+            0.0
+        } else {
+            path.iter().map(of).sum()
+        }
     }
 }
 
@@ -224,6 +279,7 @@ mod tests {
     fn workload(stages: u16, microbatches: u16) -> Workload {
         Workload {
             compute_seconds: 1.0,
+            inside_bytes: 0.0,
             stages,
             microbatches,
             collectives: Vec::new(),
@@ -233,18 +289,18 @@ mod tests {
     #[test]
     fn a_pipeline_takes_its_bubble_and_one_slow_stage_all_of_it() {
         // Two replicas of four stages, eight microbatches: 7 + 4 slots of 1/8.
-        let clocks = [1.0; 8];
-        let healthy = workload(4, 8).compute_seconds(&clocks);
+        let seconds = [1.0; 8];
+        let healthy = workload(4, 8).compute_seconds(&seconds);
         assert!((healthy - 11.0 / 8.0).abs() < 1e-12, "{healthy}");
-        let mut slow = clocks;
-        slow[5] = 0.5;
+        let mut slow = seconds;
+        slow[5] = 2.0;
         // The slow stage: 7 double slots, its own one double, three single.
         let slowed = workload(4, 8).compute_seconds(&slow);
         assert!(
             (slowed - (14.0 + 2.0 + 3.0) / 8.0).abs() < 1e-12,
             "{slowed}"
         );
-        assert_eq!(workload(1, 1).compute_seconds(&[1.0, 0.5, 1.0]), 2.0);
+        assert_eq!(workload(1, 1).compute_seconds(&[1.0, 2.0, 1.0]), 2.0);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use railscope_model::identity::PciAddress;
 use railscope_model::metric as m;
 use railscope_model::metric::Metric;
 use railscope_model::reading::{Labels, NodeReading, Status};
-use railscope_model::units::MICRO;
+use railscope_model::units::MICROS;
 
 use super::discovery::Misses;
 use super::host::boot_time;
@@ -175,7 +175,7 @@ impl Log {
             for (labels, seen) in family {
                 reading.push(events, labels, seen.count);
                 if let Some(boot) = self.boot {
-                    let at = boot as f64 + seen.microseconds as f64 * MICRO;
+                    let at = boot as f64 + seen.microseconds as f64 / MICROS;
                     reading.push(timestamp, labels, at);
                 }
             }

@@ -2,14 +2,13 @@
 
 use railscope_model::units::BYTES_PER_PORT_DATA_WORD;
 
-use super::{Cluster, JITTER, Job, PORTS, SYMPTOMS};
+use super::{Cluster, HOSTS, JITTER, Job, LOSSES, PORTS, SYMPTOMS};
 use crate::gpu::Load;
 use crate::job::Progress;
 use crate::port::Counter;
 use crate::route::Lane;
+use crate::workload::PACKET_BYTES;
 
-/// Payload of a packet: the 4 KiB path MTU of InfiniBand.
-const PACKET_BYTES: f64 = 4096.0;
 /// Bytes of one RDMA write: NCCL cuts its 4 MiB buffer into 8 slots.
 const WRITE_BYTES: f64 = 524_288.0;
 /// Ticks of `port_xmit_wait` in a second. Hardware has no fixed value; a choice of its order.
@@ -18,6 +17,11 @@ const WAIT_TICKS_PER_SECOND: f64 = 15.625e6;
 const HEALTHY_WAIT: f64 = 5e-4;
 /// 4.096 us * 2^20: how long a queue pair waits for an answer at NCCL_IB_TIMEOUT=20.
 const ACK_TIMEOUT_SECONDS: f64 = 4.3;
+/// Time between two wake-ups of the exporter's timer probe on a usual node.
+const PROBE_PERIOD_SECONDS: f64 = 0.02;
+/// Stalls longer than this are counted, in the order of [`super::Node::stalls`].
+const STALL_SECONDS: [f64; 3] = [50e-6, 200e-6, 1e-3];
+
 impl Cluster {
     /// Lives through a stretch in which no fault comes or goes.
     pub(super) fn stretch(&mut self, seconds: f64) {
@@ -43,7 +47,9 @@ impl Cluster {
         for (job, progress) in done.iter().enumerate() {
             self.count_traffic(job, progress);
             self.count_symptoms(job, progress);
+            self.count_losses(job, progress);
         }
+        self.count_on_hosts(seconds);
         self.work_gpus(seconds, &done);
     }
 
@@ -90,10 +96,8 @@ impl Cluster {
     fn count_symptoms(&mut self, job: usize, progress: &Progress) {
         for nic in self.nics_of(job) {
             let held = self.held_back_by(nic, job);
-            let (errors, dark) = (
-                self.conditions.errors[nic],
-                self.conditions.speed[nic].is_none(),
-            );
+            let condition = self.conditions.ports[nic];
+            let (errors, dark) = (condition.errors, condition.speed.is_none());
             if errors.is_none() && !dark && held.is_none() {
                 continue;
             }
@@ -152,8 +156,63 @@ impl Cluster {
             .reduce(f64::max)
     }
 
+    /// Packets that were lost without a word: those who sent them notice.
+    fn count_losses(&mut self, job: usize, progress: &Progress) {
+        let job = &self.jobs[job];
+        let collectives = job.spec.workload.collectives.iter().zip(&job.traffic.lossy);
+        let mut lost = Vec::new();
+        for ((collective, lossy), times) in collectives.zip(&progress.collectives) {
+            let bytes = collective.bytes * times;
+            lost.extend(
+                lossy
+                    .iter()
+                    .map(|lossy| (lossy.sender, lossy.per_byte * bytes)),
+            );
+        }
+        for (number, (sender, packets)) in (0..).zip(lost) {
+            let noise = self.noise.part(LOSSES).part(number);
+            let packets = (packets + noise.uniform(self.stretches)).floor() as u64;
+            let port = self.port_mut(sender);
+            port.add(Counter::PacketSeqErr, packets);
+            port.add(Counter::RoceAdpRetrans, packets);
+        }
+    }
+
+    /// What the nodes themselves count: errors of PCIe links, and moments in which nothing ran.
+    fn count_on_hosts(&mut self, seconds: f64) {
+        let ports = self.spec.ports_per_node();
+        for (number, node) in self.nodes.iter_mut().enumerate() {
+            let noise = self.noise.part(HOSTS).part(number as u64);
+            let mut draw = self.stretches * 64;
+            // Rounds up or down at random, so that slow rates do not vanish in short ticks.
+            let mut count = |mean: f64| {
+                draw += 1;
+                (mean + noise.uniform(draw)).floor() as u64
+            };
+            let own = &self.conditions.ports[number * ports..(number + 1) * ports];
+            for (errors, port) in node.nic_link_errors.iter_mut().zip(own) {
+                if port.pcie_errors_per_second > 0.0 {
+                    *errors += count(port.pcie_errors_per_second * seconds);
+                }
+            }
+            for standstill in &self.conditions.hosts[number].standstills {
+                let happened = standstill.per_second * seconds;
+                if standstill.stolen {
+                    node.stolen_seconds += happened * standstill.seconds;
+                }
+                // A timer of the probe falls into it with the chance length over period.
+                let seen = count(happened * (standstill.seconds / PROBE_PERIOD_SECONDS).min(1.0));
+                for (stalls, threshold) in node.stalls.iter_mut().zip(STALL_SECONDS) {
+                    if standstill.seconds > threshold {
+                        *stalls += seen;
+                    }
+                }
+            }
+        }
+    }
+
     fn work_gpus(&mut self, seconds: f64, done: &[Progress]) {
-        let clocks: Vec<f64> = self.conditions.clocks(&self.chip_clock).collect();
+        let speeds: Vec<f64> = self.conditions.speeds(&self.chip_clock).collect();
         let mut job_of = vec![None; self.nodes.len()];
         for (number, job) in self.jobs.iter().enumerate() {
             for node in &job.spec.nodes {
@@ -162,17 +221,17 @@ impl Cluster {
         }
         let gpus_per_node = usize::from(self.spec.gpus_per_node);
         let gpus = self.nodes.iter_mut().flat_map(|node| &mut node.gpus);
-        for (number, (gpu, clock)) in gpus.zip(clocks).enumerate() {
+        for (number, (gpu, speed)) in gpus.zip(speeds).enumerate() {
             let duty = job_of[number / gpus_per_node].map(|job| {
                 let Job { spec, pace, .. } = &self.jobs[job];
                 let compute_share = done[job].compute_seconds / seconds.max(f64::MIN_POSITIVE);
                 // The slowest computes all the time; the others wait for it.
-                compute_share * (spec.workload.compute_seconds / clock) / pace.compute_seconds()
+                compute_share * (spec.workload.compute_seconds / speed) / pace.compute_seconds()
             });
             let load = Load {
                 seconds,
                 duty,
-                thermal: self.conditions.thermal[number],
+                condition: self.conditions.gpus[number],
             };
             let noise = self.noise.part(JITTER).part(number as u64);
             gpu.advance(load, noise.normal(self.stretches));

@@ -3,13 +3,12 @@
 use railscope_model::identity::PciAddress;
 
 use super::layout::gpu_address;
-use crate::gpu::Gpu;
+use crate::gpu::{ClockEvent, Gpu};
 use crate::noise::Noise;
-use crate::nvml::{self, NodeGpus};
+use crate::nvml::{self, Event, Fault, NodeGpus};
 
-/// Bits of `nvmlClocksEventReasons`: hardware slowdown, and heat as its reason. The driver sets both.
-const HW_SLOWDOWN: u64 = 0x08;
-const HW_THERMAL: u64 = 0x40;
+/// `NVML_ERROR_GPU_IS_LOST`.
+const GPU_IS_LOST: u32 = 15;
 
 /// UUID of a GPU. The same for the same place in the cluster.
 pub fn uuid(node: u16, gpu: u8) -> String {
@@ -59,11 +58,27 @@ pub(super) fn show(state: &mut NodeGpus, gpus: &[Gpu]) {
         to.power_instant_milliwatts = to.power_milliwatts;
         to.energy_millijoules = (from.energy_joules * 1e3) as u64;
         to.temperature_celsius = from.temperature_celsius.round() as u32;
-        to.hw_thermal_nanoseconds = (from.hw_thermal_seconds * 1e9) as u64;
-        to.clocks_event_reasons = if from.hw_thermal {
-            HW_SLOWDOWN | HW_THERMAL
+        let nanoseconds = from.event_seconds.map(|seconds| (seconds * 1e9) as u64);
+        [
+            to.sw_power_cap_nanoseconds,
+            to.hw_thermal_nanoseconds,
+            to.hw_power_brake_nanoseconds,
+        ] = nanoseconds;
+        to.clocks_event_reasons = from.event.map_or(0, ClockEvent::bits);
+        to.gpm = true;
+        to.gpm_tensor_active_permille = (from.tensor_active * 1e3).round() as u32;
+        to.remapped_rows_pending = from.row_remap_pending;
+        for (number, link) in (0..).zip(&mut to.links) {
+            link.state = u32::from(number < from.nvlinks);
+        }
+        to.events = (1..)
+            .zip(&from.xids)
+            .map(|(sequence, xid)| Event::xid((*xid).into(), sequence))
+            .collect();
+        to.faults = if from.lost {
+            vec![Fault::fail("*", GPU_IS_LOST)]
         } else {
-            0
+            Vec::new()
         };
     }
 }

@@ -43,14 +43,16 @@ const UNCORRECTABLE: &[&str] = &[
 /// CPUs beside each socket of a two-socket server with 56 cores each.
 pub(super) const CPU_LISTS: [&str; 2] = ["0-55,112-167", "56-111,168-223"];
 
-/// Files of both ends of one PCIe link that can degrade.
+/// Files of both ends of one PCIe link that can degrade, and of the errors of its lower end.
 #[derive(Debug, Clone)]
 pub(super) struct LinkFiles {
     files: Vec<(LiveFile, LiveFile)>,
+    errors: LiveFile,
 }
 
 impl LinkFiles {
-    pub(super) fn set(&mut self, link: PcieLink) -> Result<(), TreeError> {
+    pub(super) fn set(&mut self, link: PcieLink, errors: u64) -> Result<(), TreeError> {
+        self.errors.set(&aer(CORRECTABLE, "COR", errors))?;
         for (speed, width) in &mut self.files {
             speed.set(&speed_text(link.generation))?;
             width.set(&link.lanes.to_string())?;
@@ -64,9 +66,14 @@ fn speed_text(generation: PcieGeneration) -> String {
     format!("{:.1} GT/s PCIe", generation.gigatransfers())
 }
 
-fn aer(rows: &[&str], total: &str) -> String {
-    let mut text: String = rows.iter().map(|row| format!("{row} 0\n")).collect();
-    text.push_str(&format!("TOTAL_ERR_{total} 0\n"));
+/// The table of one severity, without its last line end: all errors are of the second kind, `BadTLP`.
+fn aer(rows: &[&str], total: &str, errors: u64) -> String {
+    let mut text = String::new();
+    for (number, row) in rows.iter().enumerate() {
+        let count = if number == 1 { errors } else { 0 };
+        text.push_str(&format!("{row} {count}\n"));
+    }
+    text.push_str(&format!("TOTAL_ERR_{total} {errors}"));
     text
 }
 
@@ -96,11 +103,12 @@ pub(super) fn write(tree: &Tree, functions: &[Function]) -> Result<PciTree, Tree
                 Clone::clone,
             );
         let folder = format!("{above}/{pci}");
-        let files = write_function(tree, &folder, function)?;
+        let (files, errors) = write_function(tree, &folder, function)?;
         if let FunctionKind::Nic(..) = function.kind {
             let upper = function.parent.and_then(|parent| links.get(&parent));
             nic_links.push(LinkFiles {
                 files: upper.cloned().into_iter().chain([files.clone()]).collect(),
+                errors,
             });
         }
         links.insert(pci, files);
@@ -113,7 +121,7 @@ fn write_function(
     tree: &Tree,
     folder: &str,
     function: &Function,
-) -> Result<(LiveFile, LiveFile), TreeError> {
+) -> Result<((LiveFile, LiveFile), LiveFile), TreeError> {
     let (class, vendor, device) = function.ids();
     let driver = match function.kind {
         FunctionKind::Gpu(_) => "nvidia",
@@ -139,11 +147,10 @@ fn write_function(
         tree.line(&format!("{folder}/{name}"), text)?;
     }
     for (name, text) in [
-        ("aer_dev_correctable", aer(CORRECTABLE, "COR")),
-        ("aer_dev_nonfatal", aer(UNCORRECTABLE, "NONFATAL")),
-        ("aer_dev_fatal", aer(UNCORRECTABLE, "FATAL")),
+        ("aer_dev_nonfatal", aer(UNCORRECTABLE, "NONFATAL", 0)),
+        ("aer_dev_fatal", aer(UNCORRECTABLE, "FATAL", 0)),
     ] {
-        tree.file(&format!("{folder}/{name}"), &text)?;
+        tree.line(&format!("{folder}/{name}"), &text)?;
     }
     tree.file(
         &format!("{folder}/uevent"),
@@ -155,8 +162,12 @@ fn write_function(
     )?;
     tree.link(&format!("{folder}/subsystem"), "bus/pci")?;
     tree.link(&format!("bus/pci/devices/{}", function.pci), folder)?;
+    let live = |name: &str, text: &str| tree.live(&format!("{folder}/{name}"), text);
     Ok((
-        tree.live(&format!("{folder}/current_link_speed"), &speed)?,
-        tree.live(&format!("{folder}/current_link_width"), &lanes)?,
+        (
+            live("current_link_speed", &speed)?,
+            live("current_link_width", &lanes)?,
+        ),
+        live("aer_dev_correctable", &aer(CORRECTABLE, "COR", 0))?,
     ))
 }

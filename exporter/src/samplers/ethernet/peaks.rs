@@ -7,7 +7,7 @@ use railscope_model::metric::{
     NIC_PFC_PAUSE_SECONDS,
 };
 use railscope_model::reading::Labels;
-use railscope_model::units::MICRO;
+use railscope_model::units::MICROS;
 
 use super::super::peaks::Peak;
 use super::{Counter, DIRECTIONS};
@@ -18,7 +18,7 @@ const PEAKS: &[(&[&Metric], &Metric, f64, f64)] = &[
     (
         &[&NIC_PFC_PAUSE_SECONDS, &NIC_GLOBAL_PAUSE_SECONDS],
         &NIC_PEAK_PAUSE,
-        MICRO,
+        1.0 / MICROS,
         1.0,
     ),
     (&[&NIC_DISCARDS], &NIC_PEAK_DISCARDS, 1.0, f64::INFINITY),

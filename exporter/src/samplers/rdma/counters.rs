@@ -5,7 +5,7 @@ use railscope_model::metric::{
     RDMA_PORT_TRANSMIT_WAIT, RDMA_TRANSPORT_EVENTS, RDMA_VPORT_EVENTS,
 };
 use railscope_model::reading::{Labels, NodeReading, Value};
-use railscope_model::units::MILLI;
+use railscope_model::units::MILLIS;
 
 use super::super::discovery::Misses;
 use super::tables::{COUNTERS, DRIVERS, Driver, LIFESPAN, NEUTRAL, Row, Shown, Unit};
@@ -70,7 +70,7 @@ impl Counter {
                 Some(exact) => (Value::Int(exact), Some(exact)),
                 None => (Value::Float(count as f64 * times as f64), None),
             },
-            Unit::Milli => (Value::Float(count as f64 * MILLI), None),
+            Unit::Milli => (Value::Float(count as f64 / MILLIS), None),
         };
         let full = match self.row.shown {
             Shown::Always => false,

@@ -5,15 +5,15 @@ use nvml_wrapper::sys_exports::field_id as fi;
 use railscope_model::metric as m;
 use railscope_model::metric::Metric;
 use railscope_model::reading::{Labels, NodeReading, Value};
-use railscope_model::units::{MILLI, NANO};
+use railscope_model::units::{MILLIS, NANOS};
 
 use super::calls::{Calls, Of};
 use super::raw::{Field, Number};
 
 /// How a field's number becomes a value.
 type Convert = fn(u64) -> Value;
-const SECONDS_OF_NANOSECONDS: Convert = |ns| Value::Float(ns as f64 * NANO);
-const WATTS_OF_MILLIWATTS: Convert = |mw| Value::Float(mw as f64 * MILLI);
+const SECONDS_OF_NANOSECONDS: Convert = |ns| Value::Float(ns as f64 / NANOS);
+const WATTS_OF_MILLIWATTS: Convert = |mw| Value::Float(mw as f64 / MILLIS);
 const COUNT: Convert = Value::Int;
 
 /// One field of the GPU.

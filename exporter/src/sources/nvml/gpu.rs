@@ -13,7 +13,7 @@ use railscope_model::identity::{GpuIndex, PciAddress};
 use railscope_model::metric as m;
 use railscope_model::metric::{Metric, Profile};
 use railscope_model::reading::{Labels, NodeReading, Value};
-use railscope_model::units::{HERTZ_PER_MEGAHERTZ, MILLI};
+use railscope_model::units::{HERTZ_PER_MEGAHERTZ, MILLIS};
 
 use super::calls::{Calls, Of};
 use super::gpm::Gpm;
@@ -303,18 +303,18 @@ impl Gpu {
         let (labels, calls) = (&self.labels, &mut self.calls);
         calls.section("power_and_heat");
         if let Some(milliwatts) = calls.ask(("power", Of::Gpu), || device.power_usage()) {
-            let watts = f64::from(milliwatts) * MILLI;
+            let watts = f64::from(milliwatts) / MILLIS;
             self.strain.power.observe(Instant::now(), watts);
             reading.push(&m::GPU_POWER, labels, watts);
         }
         if let Some(milliwatts) =
             calls.ask(("power_limit", Of::Gpu), || device.enforced_power_limit())
         {
-            reading.push(&m::GPU_POWER_LIMIT, labels, f64::from(milliwatts) * MILLI);
+            reading.push(&m::GPU_POWER_LIMIT, labels, f64::from(milliwatts) / MILLIS);
         }
         let energy = calls.ask(("energy", Of::Gpu), || device.total_energy_consumption());
         if let Some(millijoules) = energy {
-            reading.push(&m::GPU_ENERGY, labels, millijoules as f64 * MILLI);
+            reading.push(&m::GPU_ENERGY, labels, millijoules as f64 / MILLIS);
         }
         let celsius = calls.ask(("temperature", Of::Gpu), || {
             device.temperature(TemperatureSensor::Gpu)

@@ -5,7 +5,7 @@ use nvml_wrapper::error::NvmlError;
 use railscope_model::metric as m;
 use railscope_model::metric::Metric;
 use railscope_model::reading::{Labels, Value};
-use railscope_model::units::MILLI;
+use railscope_model::units::MILLIS;
 
 use super::calls::{Call, Calls, Of};
 use super::newer::prm_counters;
@@ -16,7 +16,7 @@ type Row = (u32, &'static Metric, Option<&'static str>, fn(u64) -> Value);
 const COUNT: fn(u64) -> Value = Value::Int;
 /// DCGM 4.6 says seconds of the first time (its field 581) and milliseconds of the second (582).
 const SECONDS: fn(u64) -> Value = Value::Int;
-const SECONDS_OF_MILLISECONDS: fn(u64) -> Value = |ms| Value::Float(ms as f64 * MILLI);
+const SECONDS_OF_MILLISECONDS: fn(u64) -> Value = |ms| Value::Float(ms as f64 / MILLIS);
 
 const ROWS: [Row; 13] = [
     (1, &m::NVLINK_LINK_DOWNS, None, COUNT),

@@ -10,7 +10,7 @@ use nvml_wrapper::vgpu::VgpuInstance;
 use railscope_model::metric as m;
 use railscope_model::metric::Metric;
 use railscope_model::reading::{Labels, NodeReading, Value};
-use railscope_model::units::NANO;
+use railscope_model::units::NANOS;
 
 use super::calls::{Calls, Of};
 use super::structs::{
@@ -129,7 +129,7 @@ impl Vgpus {
             .with(mixed);
         self.held.push((&m::VGPU_SCHEDULER, info, true.into()));
         if scheduler.policy > BEST_EFFORT {
-            let seconds = f64::from(scheduler.timeslice_nanoseconds) * NANO;
+            let seconds = f64::from(scheduler.timeslice_nanoseconds) / NANOS;
             let sample = (&m::VGPU_TIMESLICE, gpu.clone(), seconds.into());
             self.held.push(sample);
         }

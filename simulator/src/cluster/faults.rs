@@ -1,0 +1,174 @@
+//! Faults of a cluster: what is true of them, and what happens when they come and go.
+
+use railscope_model::identity::Part;
+
+use super::{Cluster, Injected};
+use crate::conditions::Conditions;
+use crate::contention::Traffic;
+use crate::fault::{Fault, FaultError, Truth};
+use crate::place::{Target, cables_at};
+use crate::port::Counter;
+
+impl Cluster {
+    /// Lets a fault happen when its time comes, and says what will be true then. Each truth is that of
+    /// the fault alone, whatever others last at the same time.
+    ///
+    /// # Errors
+    /// The cluster has no such part, or its part cannot fail so.
+    pub fn inject(&mut self, fault: Fault) -> Result<Truth, FaultError> {
+        let target = self.find(&fault)?;
+        let kind = fault.effect.kind();
+        let alone = Conditions::of(
+            &self.built,
+            self.spec.gpus_per_node.into(),
+            std::iter::once((&fault.effect, target)),
+        );
+        let under = self.under(&alone);
+        let slowdowns = under.iter().zip(&self.jobs).map(|((_, pace), job)| {
+            let healthy = job.healthy.step_seconds();
+            pace.step_seconds()
+                .zip(healthy)
+                .map(|(step, healthy)| step / healthy)
+        });
+        // Of the job that it hurts most; one that stands still has no factor.
+        let slowdown = slowdowns
+            .into_iter()
+            .try_fold(1.0_f64, |worst, of_job| Some(worst.max(of_job?)));
+        let truth = Truth {
+            part: fault.part.clone(),
+            cause: fault.effect.cause(),
+            class: fault.effect.class(),
+            severity: kind.severity(self.spec.speed.link()),
+            slowdown,
+            victims: self.victims(target, under.iter().map(|(traffic, _)| traffic)),
+            accomplices: kind.accomplices(),
+        };
+        self.faults.push(Injected {
+            fault,
+            target,
+            active: false,
+        });
+        Ok(truth)
+    }
+
+    /// Finds what a fault names and checks its numbers.
+    fn find(&self, fault: &Fault) -> Result<Target, FaultError> {
+        let refuse = |problem: String| FaultError {
+            cause: fault.effect.cause(),
+            part: fault.part.clone(),
+            problem,
+        };
+        let over = fault
+            .end_seconds
+            .is_some_and(|end| end <= fault.onset_seconds);
+        if !fault.onset_seconds.is_finite() || over {
+            return Err(refuse(
+                "expected an onset_seconds before end_seconds".to_owned(),
+            ));
+        }
+        let kind = fault.effect.kind();
+        kind.target(&fault.part, &self.place()).map_err(refuse)
+    }
+
+    /// Who sends to a NIC: NICs of the same number of the nodes before it in its job's collectives.
+    pub(super) fn senders_to(&self, nic: usize) -> Vec<usize> {
+        let (node, slot) = (self.plan.nics[nic].node, self.plan.slot(nic));
+        let mut senders = Vec::new();
+        for job in &self.jobs {
+            let nodes = &job.spec.nodes;
+            let Some(place) = nodes.iter().position(|other| *other == node) else {
+                continue;
+            };
+            let workload = &job.spec.workload;
+            for collective in &workload.collectives {
+                let groups = workload.groups(collective.pattern, nodes.len());
+                let pairs = groups.into_iter().flatten();
+                let into = pairs.filter(|(_, to, _)| *to == place);
+                senders.extend(into.map(|(from, ..)| self.plan.nic_index(nodes[from], slot)));
+            }
+        }
+        senders.sort_unstable();
+        senders.dedup();
+        senders
+    }
+
+    /// Cables at hosts that show symptoms of a fault that is none of theirs.
+    fn victims<'a>(&self, target: Target, traffic: impl Iterator<Item = &'a Traffic>) -> Vec<Part> {
+        let mut nics: Vec<usize> = match target {
+            Target::Nic(_) | Target::Nics(..) => {
+                let culprits = target.nics().into_iter();
+                culprits.flat_map(|nic| self.senders_to(nic)).collect()
+            }
+            // All NICs of a node receive too slowly, so all that send to them wait.
+            Target::Host(node) => {
+                let ports = self.spec.ports_per_node();
+                let own = node * ports..(node + 1) * ports;
+                own.flat_map(|nic| self.senders_to(nic)).collect()
+            }
+            Target::Cable(_) => traffic
+                .flat_map(|traffic| traffic.lossy.iter().flatten())
+                .map(|lossy| lossy.sender)
+                .collect(),
+            Target::Switch(switch) => {
+                let dark =
+                    cables_at(&self.plan, switch).filter(|cable| *cable < self.plan.nics.len());
+                dark.flat_map(|nic| self.senders_to(nic).into_iter().chain([nic]))
+                    .collect()
+            }
+            Target::Gpu(_) => Vec::new(),
+        };
+        nics.sort_unstable();
+        nics.dedup();
+        nics.into_iter()
+            .map(|nic| self.plan.nics[nic].link_part())
+            .collect()
+    }
+
+    pub(super) fn update_faults(&mut self) {
+        let mut changed = Vec::new();
+        for injected in &mut self.faults {
+            let active = injected.fault.lasts_at(self.seconds);
+            if active != injected.active {
+                injected.active = active;
+                changed.push((injected.fault.clone(), injected.target));
+            }
+        }
+        if changed.is_empty() {
+            return;
+        }
+        let active = self.faults.iter().filter(|injected| injected.active);
+        self.conditions = Conditions::of(
+            &self.built,
+            self.spec.gpus_per_node.into(),
+            active.map(|injected| (&injected.fault.effect, injected.target)),
+        );
+        self.reroute();
+        self.show_links();
+        for (fault, target) in changed {
+            // Not before the start of the simulation, and not when it is over.
+            if fault.onset_seconds > 0.0 && fault.lasts_at(self.seconds) {
+                self.begin(&fault, target);
+            }
+        }
+    }
+
+    /// What is counted once, when a fault begins.
+    fn begin(&mut self, fault: &Fault, target: Target) {
+        let kind = fault.effect.kind();
+        if kind.replugs() {
+            let nics = match target {
+                Target::Switch(switch) => cables_at(&self.plan, switch)
+                    .filter(|cable| *cable < self.plan.nics.len())
+                    .collect(),
+                _ => target.nics(),
+            };
+            for nic in nics {
+                self.port_mut(nic).add(Counter::LinkDowned, 1);
+            }
+        }
+        if let (Some(xid), Target::Gpu(gpu)) = (kind.xid(), target) {
+            let each = usize::from(self.spec.gpus_per_node);
+            self.nodes[gpu / each].gpus[gpu % each].xids.push(xid);
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Faults of the PCIe links above NICs.
+
+use railscope_model::identity::Part;
+use railscope_model::units::LinkSpeed;
+use serde::{Deserialize, Serialize};
+
+use super::{Effect, Kind, Pick};
+use crate::conditions::{Conditions, PcieLink};
+use crate::machine::layout::PcieGeneration;
+use crate::place::{Place, Target};
+
+/// The PCIe link above a NIC trains to fewer lanes or a lower generation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PcieDegraded {
+    /// Lanes that are left, 1 to 16.
+    pub lanes: u8,
+    /// Generation that is left, 1 to 5.
+    pub generation: u8,
+}
+
+impl PcieDegraded {
+    pub(crate) fn example(place: &Place<'_>, pick: Pick) -> Option<(Part, Effect)> {
+        // Half of the lanes: a bad riser or a dirty contact. The link stays up and nothing logs it.
+        let half = Self {
+            lanes: 8,
+            generation: 5,
+        };
+        Some((place.nic(pick)?.pcie_part(), Effect::PcieDegraded(half)))
+    }
+}
+
+impl Kind for PcieDegraded {
+    fn class(&self) -> &'static str {
+        "pcie-degraded"
+    }
+
+    fn target(&self, part: &Part, place: &Place<'_>) -> Result<Target, String> {
+        let Self { lanes, generation } = *self;
+        let sound = matches!(lanes, 1 | 2 | 4 | 8 | 16)
+            && PcieGeneration::new(generation).is_some()
+            && (lanes < 16 || generation < 5);
+        if !sound {
+            return Err(format!(
+                "found {lanes} lanes of generation {generation}, expected 1, 2, 4, 8 or 16 lanes of generation 1 to 5, and less than 16 of 5"
+            ));
+        }
+        place.slot(part)
+    }
+
+    fn severity(&self, _: LinkSpeed) -> f64 {
+        let full = PcieGeneration::GEN5.bytes_per_second(16);
+        let left = PcieGeneration::new(self.generation)
+            .map_or(0.0, |generation| generation.bytes_per_second(self.lanes));
+        1.0 - left / full
+    }
+
+    fn apply(&self, target: Target, now: &mut Conditions) {
+        let link = PcieLink {
+            generation: PcieGeneration::new(self.generation).unwrap_or(PcieGeneration::GEN5),
+            lanes: self.lanes,
+        };
+        for port in ports_of(target, now) {
+            now.ports[port].pcie = link;
+        }
+    }
+
+    fn sentence(&self) -> String {
+        format!(
+            "trains to {} lanes of PCIe generation {}",
+            self.lanes, self.generation
+        )
+    }
+}
+
+/// All ports of the adapters among the targets.
+fn ports_of(target: Target, now: &Conditions) -> Vec<usize> {
+    let nics = target.nics().into_iter();
+    nics.flat_map(|nic| now.wiring.ports_of_adapter(nic))
+        .collect()
+}
+
+/// The PCIe link above a NIC corrupts packets and sends them again.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PcieErrors {
+    /// Correctable errors per second.
+    pub errors_per_second: f64,
+    /// Share of the link's bandwidth that sending again costs, 0 to 0.5.
+    pub cost: f64,
+}
+
+impl PcieErrors {
+    pub(crate) fn example(place: &Place<'_>, pick: Pick) -> Option<(Part, Effect)> {
+        let errors = Self {
+            errors_per_second: 200.0,
+            cost: 0.1,
+        };
+        Some((place.nic(pick)?.pcie_part(), Effect::PcieErrors(errors)))
+    }
+}
+
+impl Kind for PcieErrors {
+    fn class(&self) -> &'static str {
+        "pcie-errors"
+    }
+
+    fn target(&self, part: &Part, place: &Place<'_>) -> Result<Target, String> {
+        let Self {
+            errors_per_second,
+            cost,
+        } = *self;
+        if !(errors_per_second.is_finite()
+            && errors_per_second > 0.0
+            && (0.0..=0.5).contains(&cost))
+        {
+            return Err(format!(
+                "found {errors_per_second} errors per second at a cost of {cost}, expected more than 0 at 0 to 0.5"
+            ));
+        }
+        place.slot(part)
+    }
+
+    fn severity(&self, _: LinkSpeed) -> f64 {
+        self.cost
+    }
+
+    fn apply(&self, target: Target, now: &mut Conditions) {
+        for port in ports_of(target, now) {
+            now.ports[port].pcie_share *= 1.0 - self.cost;
+        }
+        // The adapter counts for all of its ports.
+        for nic in target.nics() {
+            now.ports[nic].pcie_errors_per_second += self.errors_per_second;
+        }
+    }
+
+    fn sentence(&self) -> String {
+        format!("sends {} packets per second again", self.errors_per_second)
+    }
+}
+
+/// Packets between NIC and GPUs go up to the root complex and through the IOMMU: access control on the
+/// switches, or no address translation service.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PcieRedirected {
+    /// Share of the bandwidth that is left, 0.1 to 1: 0.3 to 0.7 as studies of host congestion find it.
+    pub bandwidth_ratio: f64,
+}
+
+impl PcieRedirected {
+    pub(crate) fn example(place: &Place<'_>, pick: Pick) -> Option<(Part, Effect)> {
+        let redirected = Self {
+            bandwidth_ratio: 0.5,
+        };
+        Some((
+            place.nic(pick)?.pcie_part(),
+            Effect::PcieRedirected(redirected),
+        ))
+    }
+}
+
+impl Kind for PcieRedirected {
+    fn class(&self) -> &'static str {
+        "pcie-redirected"
+    }
+
+    fn target(&self, part: &Part, place: &Place<'_>) -> Result<Target, String> {
+        if !(0.1..1.0).contains(&self.bandwidth_ratio) {
+            return Err(format!(
+                "found bandwidth_ratio {}, expected 0.1 to 1",
+                self.bandwidth_ratio
+            ));
+        }
+        place.slot(part)
+    }
+
+    fn severity(&self, _: LinkSpeed) -> f64 {
+        1.0 - self.bandwidth_ratio
+    }
+
+    fn apply(&self, target: Target, now: &mut Conditions) {
+        for port in ports_of(target, now) {
+            now.ports[port].pcie_share *= self.bandwidth_ratio;
+        }
+    }
+
+    fn sentence(&self) -> String {
+        "sends its packets for GPUs over the root complex".to_owned()
+    }
+}
