@@ -262,10 +262,11 @@ impl Cluster {
         let to = to.as_secs_f64();
         while self.seconds < to {
             self.update_faults();
-            let changes = self.faults.iter();
-            let next = changes
-                .filter_map(|injected| injected.fault.next_change(self.seconds))
-                .fold(to, f64::min);
+            let faults = self.faults.iter();
+            let faults = faults.filter_map(|injected| injected.fault.next_change(self.seconds));
+            let schedules = self.jobs.iter().map(|job| &job.spec.schedule);
+            let schedules = schedules.filter_map(|schedule| schedule.next_change(self.seconds));
+            let next = faults.chain(schedules).fold(to, f64::min);
             self.stretch(next - self.seconds);
             self.seconds = next;
         }
@@ -315,6 +316,8 @@ const JITTER: u64 = 5;
 const FLOWS: u64 = 6;
 const LOSSES: u64 = 7;
 const HOSTS: u64 = 8;
+const STEPS: u64 = 9;
+const UNEQUAL: u64 = 10;
 
 fn check_jobs(spec: &ClusterSpec, jobs: &[JobSpec]) -> Result<(), SpecError> {
     let mut taken = vec![None; usize::from(spec.nodes)];
@@ -338,6 +341,12 @@ fn check_jobs(spec: &ClusterSpec, jobs: &[JobSpec]) -> Result<(), SpecError> {
                     ),
                 ));
             }
+        }
+        if let Some(problem) = job.schedule.problem() {
+            return Err(SpecError::new(
+                "jobs.schedule",
+                format!("{}: {problem}", job.name),
+            ));
         }
         let stages = usize::from(job.workload.stages);
         if stages == 0 || job.workload.microbatches == 0 || !job.nodes.len().is_multiple_of(stages)

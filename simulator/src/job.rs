@@ -26,6 +26,19 @@ impl Pace {
         self.phases[0]
     }
 
+    /// The same with another length of compute.
+    #[must_use]
+    pub fn with_compute(&self, seconds: f64) -> Self {
+        Self::new(seconds, self.collectives().iter().copied())
+    }
+
+    /// The same without communication.
+    #[must_use]
+    pub fn without_collectives(&self) -> Self {
+        let collectives = self.collectives().iter();
+        Self::new(self.compute_seconds(), collectives.map(|_| 0.0))
+    }
+
     /// Length of each collective.
     pub fn collectives(&self) -> &[f64] {
         &self.phases[1..]

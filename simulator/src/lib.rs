@@ -23,6 +23,7 @@ mod place;
 pub mod port;
 pub mod readings;
 pub mod route;
+pub mod schedule;
 pub mod spec;
 pub mod tree;
 pub mod wiring;

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::fairness::Stream;
 use crate::fault::link::RETRANSMISSION_SECONDS;
 use crate::route::{Lane, Router, summed};
+use crate::schedule::Schedule;
 use crate::wiring::Wiring;
 
 /// One job: its nodes in the order of their ranks, and what it does on them.
@@ -15,9 +16,12 @@ pub struct JobSpec {
     pub name: String,
     /// Ordinals of its nodes in the order of their ranks. All GPUs and NICs of a node belong to one job.
     pub nodes: Vec<u16>,
-    /// What it does.
+    /// What it does in a step.
     #[serde(default)]
     pub workload: Workload,
+    /// What it does besides steps.
+    #[serde(default)]
+    pub schedule: Schedule,
 }
 
 impl JobSpec {
@@ -27,6 +31,7 @@ impl JobSpec {
             name: "training".to_owned(),
             nodes: (0..nodes).collect(),
             workload: Workload::default(),
+            schedule: Schedule::default(),
         }
     }
 }
@@ -44,6 +49,14 @@ pub struct Workload {
     /// Pipeline stages: consecutive nodes of the job hold the stages of one replica of the model.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub stages: u16,
+    /// Work of each stage as a share of `compute_seconds`; all alike if empty. The last one is often longer:
+    /// it has the loss.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stage_costs: Vec<f64>,
+    /// How much the work of a rank varies from step to step, as a share of it (standard deviation): sequences
+    /// of unequal length. Each step takes as long as the most that any rank has.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub imbalance: f64,
     /// Microbatches that go through the pipeline in each step.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub microbatches: u16,
@@ -58,6 +71,11 @@ const fn one() -> u16 {
 #[allow(clippy::trivially_copy_pass_by_ref)] // serde asks for a reference
 const fn is_one(number: &u16) -> bool {
     *number == 1
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde asks for a reference
+fn is_zero(number: &f64) -> bool {
+    *number == 0.0
 }
 
 /// Exposed communication of a step.
@@ -95,6 +113,8 @@ impl Default for Workload {
             compute_seconds: 0.40,
             inside_bytes: 22.5e9,
             stages: 1,
+            stage_costs: Vec::new(),
+            imbalance: 0.0,
             microbatches: 1,
             collectives: vec![Collective {
                 pattern: Pattern::Ring,
@@ -113,19 +133,30 @@ impl Workload {
     pub fn compute_seconds(&self, node_seconds: &[f64]) -> f64 {
         let microbatches = f64::from(self.microbatches);
         let replica = |nodes: &[f64]| {
-            let stage = |seconds: &f64| seconds / microbatches;
-            let slowest = nodes.iter().map(stage).fold(0.0, f64::max);
+            let costs = (0..).map(|stage| self.cost_of(stage));
+            let stages = nodes
+                .iter()
+                .zip(costs)
+                .map(|(s, cost)| s * cost / microbatches);
+            let slowest = stages.clone().fold(0.0, f64::max);
             let others = if microbatches > 1.0 {
                 (microbatches - 1.0) * slowest
             } else {
                 0.0
             };
-            others + nodes.iter().map(stage).sum::<f64>()
+            others + stages.sum::<f64>()
         };
-        node_seconds
-            .chunks(usize::from(self.stages))
-            .map(replica)
-            .fold(0.0, f64::max)
+        let replicas = node_seconds.chunks(usize::from(self.stages));
+        let count = replicas.len() as f64;
+        // The largest of `n` normal numbers is about sqrt(2 ln n) standard deviations above the mean.
+        let unequal = 1.0 + self.imbalance * (2.0 * count.max(1.0).ln()).sqrt();
+        unequal * replicas.map(replica).fold(0.0, f64::max)
+    }
+
+    /// Work of the stage that a node holds, by its place in the job, as a share of `compute_seconds`.
+    pub fn cost_of(&self, place: usize) -> f64 {
+        let stage = place % usize::from(self.stages);
+        self.stage_costs.get(stage).copied().unwrap_or(1.0)
     }
 
     /// Pairs (from, to, share of the sender's bytes) of a pattern, as places in the job's list of `nodes`
@@ -281,6 +312,8 @@ mod tests {
             compute_seconds: 1.0,
             inside_bytes: 0.0,
             stages,
+            stage_costs: Vec::new(),
+            imbalance: 0.0,
             microbatches,
             collectives: Vec::new(),
         }

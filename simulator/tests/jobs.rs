@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use railscope_simulator::cluster::Cluster;
 use railscope_simulator::route::Lane;
+use railscope_simulator::schedule::{Interval, Schedule};
 use railscope_simulator::spec::ClusterSpec;
 use railscope_simulator::wiring::Device;
 use railscope_simulator::workload::{Collective, JobSpec, Pattern, Workload};
@@ -21,6 +22,7 @@ fn job(name: &str, nodes: impl IntoIterator<Item = u16>, workload: Workload) -> 
         name: name.to_owned(),
         nodes: nodes.into_iter().collect(),
         workload,
+        schedule: Schedule::default(),
     }
 }
 
@@ -194,5 +196,101 @@ fn jobs_that_cannot_run_are_refused_with_the_reason() {
     ] {
         let found = refuse(jobs);
         assert!(found.starts_with(expected), "{found}");
+    }
+}
+
+#[test]
+fn a_checkpoint_stops_the_job_and_an_evaluation_its_traffic() {
+    let with = |schedule: Schedule| {
+        let jobs = vec![JobSpec {
+            schedule,
+            ..job("a", 0..24, ring())
+        }];
+        let mut cluster = Cluster::with_jobs(spec(SMALL), jobs, 1).expect("a cluster");
+        let mut bytes = 0.0;
+        for second in 1..=1000 {
+            cluster.advance(Duration::from_secs(second));
+            bytes += cluster.lane_bytes()[Lane::up(0).index()];
+        }
+        (cluster.steps() as f64, bytes)
+    };
+    let tenth = Some(Interval {
+        every_seconds: 100.0,
+        seconds: 10.0,
+    });
+    let (steps, bytes) = with(Schedule::default());
+    for (schedule, share) in [
+        (
+            Schedule {
+                checkpoint: tenth,
+                evaluation: None,
+            },
+            0.9,
+        ),
+        (
+            Schedule {
+                checkpoint: None,
+                evaluation: tenth,
+            },
+            0.9,
+        ),
+    ] {
+        let (slower, fewer) = with(schedule);
+        assert!(
+            (slower / steps - share).abs() < 0.01,
+            "{schedule:?}: {slower} of {steps}"
+        );
+        assert!(
+            (fewer / bytes - share).abs() < 0.01,
+            "{schedule:?}: {fewer} of {bytes}"
+        );
+    }
+}
+
+#[test]
+fn unequal_sequences_slow_the_job_and_no_node_stays_the_slowest() {
+    let unequal = Workload {
+        imbalance: 0.1,
+        ..ring()
+    };
+    let steps = |workload| {
+        step(
+            &Cluster::with_jobs(spec(SMALL), vec![job("a", 0..24, workload)], 1)
+                .expect("a cluster"),
+        )[0]
+    };
+    let slowdown = steps(unequal.clone()) / steps(ring());
+    // 24 ranks: the longest of them is 2.5 standard deviations above the mean, of three quarters of the step.
+    assert!((1.15..1.25).contains(&slowdown), "{slowdown}");
+    let jobs = vec![job("a", 0..24, unequal)];
+    let mut cluster = Cluster::with_jobs(spec(SMALL), jobs, 1).expect("a cluster");
+    let mut slowest = BTreeMap::<usize, u32>::new();
+    for second in 1..=300 {
+        cluster.advance(Duration::from_secs(second));
+        let active = |node: &usize| cluster.nodes()[*node].gpus[0].tensor_active;
+        let most = (0..24).max_by(|a, b| active(a).total_cmp(&active(b)));
+        *slowest.entry(most.expect("nodes")).or_default() += 1;
+    }
+    assert!(slowest.len() > 12, "{slowest:?}");
+    assert!(slowest.values().all(|times| *times < 90), "{slowest:?}");
+}
+
+#[test]
+fn a_long_last_stage_is_busy_and_the_others_wait() {
+    let workload = Workload {
+        stage_costs: vec![1.0, 1.0, 1.0, 1.3],
+        ..pipeline(4)
+    };
+    let mut cluster =
+        Cluster::with_jobs(spec(SMALL), vec![job("a", 0..24, workload)], 1).expect("a cluster");
+    cluster.advance(Duration::from_secs(60));
+    for (place, node) in cluster.nodes().iter().enumerate() {
+        let busy = node.gpus[0].tensor_active > 0.3;
+        assert_eq!(
+            busy,
+            place % 4 == 3,
+            "{place}: {}",
+            node.gpus[0].tensor_active
+        );
     }
 }

@@ -2,11 +2,12 @@
 
 use railscope_model::units::BYTES_PER_PORT_DATA_WORD;
 
-use super::{Cluster, HOSTS, JITTER, Job, LOSSES, PORTS, SYMPTOMS};
+use super::{Cluster, HOSTS, JITTER, Job, LOSSES, PORTS, STEPS, SYMPTOMS, UNEQUAL};
 use crate::gpu::Load;
 use crate::job::Progress;
 use crate::port::Counter;
 use crate::route::Lane;
+use crate::schedule::Activity;
 use crate::workload::PACKET_BYTES;
 
 /// Bytes of one RDMA write: NCCL cuts its 4 MiB buffer into 8 slots.
@@ -17,6 +18,9 @@ const WAIT_TICKS_PER_SECOND: f64 = 15.625e6;
 const HEALTHY_WAIT: f64 = 5e-4;
 /// 4.096 us * 2^20: how long a queue pair waits for an answer at NCCL_IB_TIMEOUT=20.
 const ACK_TIMEOUT_SECONDS: f64 = 4.3;
+/// Standard deviation of the time that a job computes in a stretch, as a share of it (an engineering
+/// estimate: step times of healthy jobs vary by a few thousandths).
+const STEP_NOISE: f64 = 2e-3;
 /// Time between two wake-ups of the exporter's timer probe on a usual node.
 const PROBE_PERIOD_SECONDS: f64 = 0.02;
 /// Stalls longer than this are counted, in the order of [`super::Node::stalls`].
@@ -28,9 +32,28 @@ impl Cluster {
         self.stretches += 1;
         self.lane_bytes.fill(0.0);
         let mut done = Vec::new();
-        for job in &mut self.jobs {
-            let progress = job.clockwork.advance(seconds, &job.pace);
-            job.steps += progress.steps;
+        for (number, job) in (0..).zip(&mut self.jobs) {
+            let activity = job.spec.schedule.at(self.seconds);
+            // What all ranks have in common: the data, the input pipeline, the room's temperature.
+            let noise = self.noise.part(STEPS).part(number).slow(self.stretches);
+            let compute = job.pace.compute_seconds() * (1.0 + STEP_NOISE * noise).max(0.5);
+            let pace = job.pace.with_compute(compute);
+            let progress = match activity {
+                Activity::Training => job.clockwork.advance(seconds, &pace),
+                Activity::Evaluation => {
+                    let mut progress = job.clockwork.advance(seconds, &pace.without_collectives());
+                    // Done in no time is not done.
+                    progress.collectives.fill(0.0);
+                    progress
+                }
+                Activity::Checkpoint => Progress {
+                    collectives: vec![0.0; pace.collectives().len()],
+                    ..Progress::default()
+                },
+            };
+            if activity == Activity::Training {
+                job.steps += progress.steps;
+            }
             let collectives = job
                 .spec
                 .workload
@@ -214,9 +237,11 @@ impl Cluster {
     fn work_gpus(&mut self, seconds: f64, done: &[Progress]) {
         let speeds: Vec<f64> = self.conditions.speeds(&self.chip_clock).collect();
         let mut job_of = vec![None; self.nodes.len()];
+        let mut place_of = vec![0; self.nodes.len()];
         for (number, job) in self.jobs.iter().enumerate() {
-            for node in &job.spec.nodes {
+            for (place, node) in job.spec.nodes.iter().enumerate() {
                 job_of[usize::from(*node)] = Some(number);
+                place_of[usize::from(*node)] = place;
             }
         }
         let gpus_per_node = usize::from(self.spec.gpus_per_node);
@@ -225,8 +250,19 @@ impl Cluster {
             let duty = job_of[number / gpus_per_node].map(|job| {
                 let Job { spec, pace, .. } = &self.jobs[job];
                 let compute_share = done[job].compute_seconds / seconds.max(f64::MIN_POSITIVE);
+                let place = place_of[number / gpus_per_node];
+                let cost = spec.workload.cost_of(place);
+                let own = spec.workload.compute_seconds * cost / speed;
+                // Over the steps of a stretch, sequences of unequal length come to nearly the same.
+                let steps = (seconds / pace.step_seconds().unwrap_or(seconds)).max(1.0);
+                let noise = self
+                    .noise
+                    .part(UNEQUAL)
+                    .part((number / gpus_per_node) as u64);
+                let share = noise.normal(self.stretches) / steps.sqrt();
+                let unequal = 1.0 + spec.workload.imbalance * share;
                 // The slowest computes all the time; the others wait for it.
-                compute_share * (spec.workload.compute_seconds / speed) / pace.compute_seconds()
+                compute_share * own * unequal / pace.compute_seconds()
             });
             let load = Load {
                 seconds,
