@@ -5,19 +5,24 @@
 
 mod support;
 
+use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use railscope_collector::subnet::parse_ibnetdiscover;
+use railscope_collector::topology::merge_subnet;
+use railscope_model::fabric::{Fabric, LinkKind, Timestamp};
 use railscope_simulator::ibnetdiscover::ibsim_net;
 use railscope_simulator::spec::{ClusterSpec, Speed};
 use railscope_simulator::wiring::Wiring;
 use serde_json::Value;
-use support::{Http, Process, RAILSCOPE, free_port, need, skip, wait_for, which};
+use support::{Http, Process, RAILSCOPE, free_port, need, root, run, skip, wait_for, which};
 
 const NODES: u16 = 32;
+const NOW: Timestamp = Timestamp(1_754_493_083_000);
 /// A sweep of this subnet takes 0.1 s; the collector opens an incident after two ticks and closes it after twelve.
 const CONFIG_INTERVAL: &str = "1s";
 const OPENS_WITHIN: Duration = Duration::from_secs(30);
@@ -354,4 +359,55 @@ fn a_dead_leaf_is_one_incident_and_not_one_for_each_cable() {
         OPENS_WITHIN,
         &[("switch/leaf-su0-r5", "switch-down")],
     );
+}
+
+/// Both ends of every cable by part and port, the smaller first.
+fn cables(fabric: &Fabric) -> BTreeSet<[(String, u16); 2]> {
+    let name = |id| fabric.vertex(id).part.to_string();
+    let links = fabric
+        .links()
+        .filter(|(.., link)| link.kind == LinkKind::Cable);
+    links
+        .map(|(_, a, b, link)| {
+            let mut ends = [(name(a), link.ports.0), (name(b), link.ports.1)];
+            ends.sort();
+            ends
+        })
+        .collect()
+}
+
+#[test]
+fn every_kind_of_fabric_comes_back_from_a_real_subnet_cable_by_cable() {
+    need!("ibsim", "opensm", "ibnetdiscover", "env", "mkfifo");
+    let Some(preload) = umad2sim() else {
+        skip!("not installed: umad2sim/libumad2sim.so of ibsim-utils")
+    };
+    // All that are one subnet, and have no more than the 256 switches that ibsim takes.
+    for name in [
+        "dragonfly",
+        "fat-tree-3tier",
+        "fat-tree-oversubscribed",
+        "host-grouped",
+        "rail-optimised-3tier",
+    ] {
+        let path = root()
+            .join("tests/fabrics")
+            .join(name)
+            .with_extension("toml");
+        let text = std::fs::read_to_string(path).expect(name);
+        let spec = ClusterSpec {
+            speed: Speed::Hdr,
+            ..toml::from_str(&text).expect(name)
+        };
+        let wiring = Wiring::plan(&spec).expect("a wiring");
+        let subnet = Subnet::start(&wiring, preload.clone());
+        let argv = subnet.ibnetdiscover();
+        let (well, said) = run(Command::new(&argv[0]).args(&argv[1..]), OPENS_WITHIN);
+        assert!(well, "{name}: {said}");
+        let mut seen = Fabric::default();
+        merge_subnet(&mut seen, &parse_ibnetdiscover(&said), NOW);
+        let (seen, built) = (cables(&seen), cables(&wiring.fabric(NOW)));
+        assert_eq!(built.symmetric_difference(&seen).next(), None, "{name}");
+        println!("{name}: {} cables", seen.len());
+    }
 }
