@@ -31,51 +31,24 @@ fn hold(target: Target, now: &mut Conditions, clock: f64, event: ClockEvent) {
     }
 }
 
-/// A GPU overheats and its hardware slows the clock.
+/// The clock of a GPU is held down.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Thermal {
-    /// Clock that is left, as a share of the full clock.
+pub struct Held<const BY_HEAT: bool> {
+    /// Clock that is left under load, as a share of the full clock.
     pub clock_ratio: f64,
 }
+
+/// By its hardware, because it is too hot.
+pub type Thermal = Held<true>;
+/// By a power limit that is lower than that of its peers.
+pub type PowerCap = Held<false>;
 
 impl Thermal {
     pub(crate) fn example(place: &Place<'_>, pick: Pick) -> Option<(Part, Effect)> {
         let thermal = Self { clock_ratio: 0.5 };
         Some((place.gpu(pick)?, Effect::Thermal(thermal)))
     }
-}
-
-impl Kind for Thermal {
-    fn class(&self) -> &'static str {
-        "gpu-slow"
-    }
-
-    fn target(&self, part: &Part, place: &Place<'_>) -> Result<Target, String> {
-        ratio("clock_ratio", self.clock_ratio, 0.05)?;
-        place.gpu_named(part)
-    }
-
-    fn severity(&self, _: LinkSpeed) -> f64 {
-        1.0 - self.clock_ratio
-    }
-
-    fn apply(&self, target: Target, now: &mut Conditions) {
-        hold(target, now, self.clock_ratio, ClockEvent::HwThermal);
-    }
-
-    fn sentence(&self) -> String {
-        let percent = self.clock_ratio * 100.0;
-        format!("overheats, and its hardware slows it to {percent:.0} % of its clock")
-    }
-}
-
-/// A GPU has a lower power limit than its peers.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PowerCap {
-    /// Clock that the limit leaves under load, as a share of the full clock.
-    pub clock_ratio: f64,
 }
 
 impl PowerCap {
@@ -85,7 +58,7 @@ impl PowerCap {
     }
 }
 
-impl Kind for PowerCap {
+impl<const BY_HEAT: bool> Kind for Held<BY_HEAT> {
     fn class(&self) -> &'static str {
         "gpu-slow"
     }
@@ -100,12 +73,21 @@ impl Kind for PowerCap {
     }
 
     fn apply(&self, target: Target, now: &mut Conditions) {
-        hold(target, now, self.clock_ratio, ClockEvent::SwPowerCap);
+        let event = if BY_HEAT {
+            ClockEvent::HwThermal
+        } else {
+            ClockEvent::SwPowerCap
+        };
+        hold(target, now, self.clock_ratio, event);
     }
 
     fn sentence(&self) -> String {
         let percent = self.clock_ratio * 100.0;
-        format!("is held to {percent:.0} % of its clock by its power limit")
+        if BY_HEAT {
+            format!("overheats, and its hardware slows it to {percent:.0} % of its clock")
+        } else {
+            format!("is held to {percent:.0} % of its clock by its power limit")
+        }
     }
 }
 

@@ -8,15 +8,20 @@ use super::{Effect, Kind, Pick};
 use crate::conditions::{Conditions, Standstill};
 use crate::place::{Place, Target};
 
-/// The processors of a node stand still for moments: interrupts, firmware, housekeeping.
+/// The processors of a node do nothing for moments.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Stalls {
+pub struct Standstills<const STOLEN: bool> {
     /// How often the threads that feed the GPUs are held up, per second.
     pub per_second: f64,
     /// For how long each time.
     pub seconds: f64,
 }
+
+/// Interrupts, firmware, housekeeping.
+pub type Stalls = Standstills<false>;
+/// The hypervisor runs something else, and counts it.
+pub type Steal = Standstills<true>;
 
 impl Stalls {
     pub(crate) fn example(place: &Place<'_>, pick: Pick) -> Option<(Part, Effect)> {
@@ -26,16 +31,6 @@ impl Stalls {
         };
         Some((place.host(pick)?, Effect::Stalls(stalls)))
     }
-}
-
-/// The hypervisor takes the processors of a node away for moments.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Steal {
-    /// How often, per second.
-    pub per_second: f64,
-    /// For how long each time.
-    pub seconds: f64,
 }
 
 impl Steal {
@@ -48,29 +43,21 @@ impl Steal {
     }
 }
 
-fn check(per_second: f64, seconds: f64) -> Result<(), String> {
-    let share = per_second * seconds;
-    if per_second > 0.0 && seconds > 0.0 && share < 0.9 {
-        return Ok(());
-    }
-    Err(format!(
-        "found {seconds} s {per_second} times a second, expected more than 0 and less than 0.9 of the time"
-    ))
-}
-
-fn stand_still(target: Target, now: &mut Conditions, standstill: Standstill) {
-    if let Target::Host(host) = target {
-        now.hosts[host].standstills.push(standstill);
-    }
-}
-
-impl Kind for Stalls {
+impl<const STOLEN: bool> Kind for Standstills<STOLEN> {
     fn class(&self) -> &'static str {
-        "host-stalls"
+        if STOLEN { "host-steal" } else { "host-stalls" }
     }
 
     fn target(&self, part: &Part, place: &Place<'_>) -> Result<Target, String> {
-        check(self.per_second, self.seconds)?;
+        let Self {
+            per_second,
+            seconds,
+        } = *self;
+        if !(per_second > 0.0 && seconds > 0.0 && per_second * seconds < 0.9) {
+            return Err(format!(
+                "found {seconds} s {per_second} times a second, expected more than 0 and less than 0.9 of the time"
+            ));
+        }
         place.host_named(part)
     }
 
@@ -79,50 +66,24 @@ impl Kind for Stalls {
     }
 
     fn apply(&self, target: Target, now: &mut Conditions) {
-        let standstill = Standstill {
-            per_second: self.per_second,
-            seconds: self.seconds,
-            stolen: false,
-        };
-        stand_still(target, now, standstill);
+        if let Target::Host(host) = target {
+            now.hosts[host].standstills.push(Standstill {
+                per_second: self.per_second,
+                seconds: self.seconds,
+                stolen: STOLEN,
+            });
+        }
     }
 
     fn sentence(&self) -> String {
-        format!(
-            "stands still for {} ms {} times a second",
-            self.seconds * 1e3,
-            self.per_second
-        )
-    }
-}
-
-impl Kind for Steal {
-    fn class(&self) -> &'static str {
-        "host-steal"
-    }
-
-    fn target(&self, part: &Part, place: &Place<'_>) -> Result<Target, String> {
-        check(self.per_second, self.seconds)?;
-        place.host_named(part)
-    }
-
-    fn severity(&self, _: LinkSpeed) -> f64 {
-        self.per_second * self.seconds
-    }
-
-    fn apply(&self, target: Target, now: &mut Conditions) {
-        let standstill = Standstill {
-            per_second: self.per_second,
-            seconds: self.seconds,
-            stolen: true,
+        let what = if STOLEN {
+            "loses its processors to the hypervisor"
+        } else {
+            "stands still"
         };
-        stand_still(target, now, standstill);
-    }
-
-    fn sentence(&self) -> String {
+        let milliseconds = self.seconds * 1e3;
         format!(
-            "loses its processors to the hypervisor for {} ms {} times a second",
-            self.seconds * 1e3,
+            "{what} for {milliseconds} ms {} times a second",
             self.per_second
         )
     }
