@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
-use railscope_exporter::{Config, Exporter, Limits, WebSecurity, run_worker, serve, serve_secured};
+use railscope_exporter::{
+    Config, Exporter, Limits, WebSecurity, run_worker, serve, serve_secured, share_one_arena,
+};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -58,6 +60,7 @@ pub(crate) struct WorkerArgs {
 
 /// Runs the exporter until Ctrl-C or SIGTERM.
 pub(crate) fn run(args: ExporterArgs) -> anyhow::Result<()> {
+    share_one_arena();
     let address = args.listen_address.clone();
     let security = args.web_config.as_deref().map(WebSecurity::load);
     let security = security.transpose().context("--web.config.file")?;

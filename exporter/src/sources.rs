@@ -1,6 +1,7 @@
 //! Sources: the only code that touches the machine.
 
 pub mod addresses;
+pub mod allocator;
 pub mod ethtool;
 pub mod kmsg;
 pub mod lldp;
