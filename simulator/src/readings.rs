@@ -102,7 +102,7 @@ const GPU_VALUES: &[(&Metric, Option<&str>, OfGpu)] = &[
         gpu.row_remap_pending.into()
     }),
     (&GPU_TENSOR_ACTIVE, None, |gpu| {
-        ((gpu.tensor_active * 1e3).round() / MILLIS).into()
+        ((gpu.tensor_active * 1e3).round() / 10.0 / 100.0).into()
     }),
     (&NVLINKS, None, |_| u64::from(NVLINKS_OF_GPU).into()),
     (&NVLINKS_ACTIVE, None, |gpu| u64::from(gpu.nvlinks).into()),
