@@ -72,9 +72,8 @@ enum ReportFormat {
 }
 
 fn seeds(text: &str) -> Result<Range<u64>, String> {
-    let expected = || {
-        format!("{text:?} is not a range of seeds such as 1000..1003, below {HELD_OUT_SEEDS}")
-    };
+    let expected =
+        || format!("{text:?} is not a range of seeds such as 1000..1003, below {HELD_OUT_SEEDS}");
     let (first, end) = text.split_once("..").ok_or_else(expected)?;
     let range = first.parse().map_err(|_| expected())?..end.parse().map_err(|_| expected())?;
     let sound = range.start < range.end && range.end <= HELD_OUT_SEEDS;
@@ -95,7 +94,9 @@ pub(crate) fn run(args: &EvalArgs) -> anyhow::Result<()> {
     let scenarios = scenario::read_all(&args.scenario)?;
     let plans = plans(&scenarios, args.seeds.clone());
     if args.seeds.start < TUNING_SEEDS {
-        tracing::warn!("seeds below {TUNING_SEEDS} are for choosing thresholds: these scores are no test");
+        tracing::warn!(
+            "seeds below {TUNING_SEEDS} are for choosing thresholds: these scores are no test"
+        );
     }
     let threads = match args.threads {
         Some(threads) => threads.max(1),
@@ -172,7 +173,7 @@ fn tell_times(runs: &[Outcome], began: Instant) {
         subnet = seconds(spent.subnet),
         analysis = seconds(spent.analysis),
         baselines = seconds(spent.baselines),
-        "done; times of all threads in seconds"
+        "done; processor seconds of all threads by what they did"
     );
 }
 
@@ -193,7 +194,11 @@ mod tests {
         for threads in [1, 3, 50] {
             let squares = in_parallel(20, threads, |task| Ok::<_, ()>(task * task));
             assert_eq!(squares, Ok((0..20).map(|task| task * task).collect()));
-            let failed = in_parallel(20, threads, |task| if task == 5 { Err(5) } else { Ok(task) });
+            let failed = in_parallel(
+                20,
+                threads,
+                |task| if task == 5 { Err(5) } else { Ok(task) },
+            );
             assert_eq!(failed, Err(5));
         }
     }

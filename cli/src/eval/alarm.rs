@@ -123,7 +123,10 @@ mod tests {
 
     #[test]
     fn namings_that_come_and_go_are_one_alarm_within_the_hold_and_two_beyond() {
-        for (hold, expected) in [(1, vec![(1.0, Some(2.0)), (3.0, None)]), (2, vec![(1.0, None)])] {
+        for (hold, expected) in [
+            (1, vec![(1.0, Some(2.0)), (3.0, None)]),
+            (2, vec![(1.0, None)]),
+        ] {
             let mut log = AlarmLog::new(hold);
             log.tick(1.0, vec![naming(5.0)]);
             log.tick(2.0, vec![]);

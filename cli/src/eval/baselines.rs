@@ -88,9 +88,18 @@ pub(super) const BASELINES: &[Rule] = &[
 
 /// What cannot be run yet, and the signal that it lacks: nothing is faked.
 pub(super) const MISSING: &[(&str, &str)] = &[
-    ("NetBouncer-like", "needs probes that bounce off chosen switches"),
-    ("R-Pingmesh-like", "needs probes between NICs with their six timestamps"),
+    (
+        "NetBouncer-like",
+        "needs probes that bounce off chosen switches",
+    ),
+    (
+        "R-Pingmesh-like",
+        "needs probes between NICs with their six timestamps",
+    ),
     ("C4D-like", "needs delays of single messages of collectives"),
     ("Holmes-like", "needs times of communication operators"),
-    ("Greyhound-like, link half", "needs its test transfers between pairs"),
+    (
+        "Greyhound-like, link half",
+        "needs its test transfers between pairs",
+    ),
 ];

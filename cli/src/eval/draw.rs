@@ -79,7 +79,9 @@ impl Plan<'_> {
         // By name, so that scenarios of one seed differ, and a new one leaves the others as they are.
         let name = self.name();
         let noise = Noise::new(self.seed).part(DRAWS);
-        let noise = name.bytes().fold(noise, |noise, byte| noise.part(byte.into()));
+        let noise = name
+            .bytes()
+            .fold(noise, |noise, byte| noise.part(byte.into()));
         for (number, draw) in (0..).zip(&self.scenario.draws) {
             for copy in 0..u64::from(draw.count) {
                 let noise = noise.part(number).part(copy);
@@ -136,4 +138,3 @@ fn shares_a_node(one: &Fault, other: &Fault) -> bool {
         _ => one.part == other.part,
     }
 }
-

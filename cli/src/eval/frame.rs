@@ -3,13 +3,15 @@
 use railscope_model::identity::Part;
 use railscope_model::metric::{
     GPU_CLOCK, GPU_CLOCK_EVENT_SECONDS, GPU_POWER, GPU_TEMPERATURE, GPU_UTILIZATION, Metric,
-    PCIE_LINK_SPEED, PCIE_LINK_WIDTH, RDMA_PORT_ERRORS, RDMA_PORT_RECEIVE_BYTES,
-    RDMA_PORT_TRANSMIT_BYTES, RDMA_PORT_TRANSMIT_WAIT, RDMA_PORT_SPEED, RDMA_PORT_UP,
-    RDMA_RETRANSMITS, RDMA_SEQUENCE_ERRORS,
+    PCIE_LINK_SPEED, PCIE_LINK_WIDTH, RDMA_PORT_ERRORS, RDMA_PORT_RECEIVE_BYTES, RDMA_PORT_SPEED,
+    RDMA_PORT_TRANSMIT_BYTES, RDMA_PORT_TRANSMIT_WAIT, RDMA_PORT_UP, RDMA_RETRANSMITS,
+    RDMA_SEQUENCE_ERRORS,
 };
 use railscope_model::reading::{Labels, NodeReading};
 use railscope_simulator::cluster::{Cluster, Node};
 use railscope_simulator::route::{Router, Routing};
+use railscope_simulator::wiring::Nic;
+use railscope_simulator::workload::JobSpec;
 
 /// What a signal is about; each kind has its own entities.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,7 +110,7 @@ pub(super) struct Layout {
 
 impl Layout {
     /// The layout of a cluster with these jobs.
-    pub(super) fn of(cluster: &Cluster, jobs: &[railscope_simulator::workload::JobSpec]) -> Self {
+    pub(super) fn of(cluster: &Cluster, jobs: &[JobSpec]) -> Self {
         let (plan, nodes) = (cluster.plan(), cluster.nodes());
         let gpus_per_node = usize::from(cluster.spec().gpus_per_node);
         let gpus = (0..nodes.len() as u16).flat_map(|node| {
@@ -123,8 +125,8 @@ impl Layout {
         Self {
             parts: [
                 gpus.collect(),
-                plan.nics.iter().map(|nic| nic.link_part()).collect(),
-                plan.nics.iter().map(|nic| nic.pcie_part()).collect(),
+                plan.nics.iter().map(Nic::link_part).collect(),
+                plan.nics.iter().map(Nic::pcie_part).collect(),
             ],
             hosts: nodes
                 .iter()
@@ -153,10 +155,7 @@ impl Layout {
 
 /// Cables of the flows of each port. Where switches spray packets or hash flows, only the hops that no
 /// choice can avoid are known to the voter; where they route by destination, all are.
-fn flows(
-    cluster: &Cluster,
-    jobs: &[railscope_simulator::workload::JobSpec],
-) -> Vec<Vec<Vec<Part>>> {
+fn flows(cluster: &Cluster, jobs: &[JobSpec]) -> Vec<Vec<Vec<Part>>> {
     let plan = cluster.plan();
     let routing = match cluster.spec().routing {
         Routing::Static => Routing::Static,
@@ -247,18 +246,21 @@ impl Frame {
             // Two signals may come from one row.
             next += found;
             let value = samples[next].value.as_f64();
-            self.columns[wanted.column as usize][wanted.entity] =
-                match wanted.column.signal().how {
-                    As::Value => value,
-                    As::Rate => {
-                        let last = wanted.last.replace((self.seconds, value));
-                        last.map_or(f64::NAN, |(at, before)| {
-                            // A fall is a reset: what was counted after it counts.
-                            let rise = if value >= before { value - before } else { value };
-                            rise / (self.seconds - at)
-                        })
-                    }
-                };
+            self.columns[wanted.column as usize][wanted.entity] = match wanted.column.signal().how {
+                As::Value => value,
+                As::Rate => {
+                    let last = wanted.last.replace((self.seconds, value));
+                    last.map_or(f64::NAN, |(at, before)| {
+                        // A fall is a reset: what was counted after it counts.
+                        let rise = if value >= before {
+                            value - before
+                        } else {
+                            value
+                        };
+                        rise / (self.seconds - at)
+                    })
+                }
+            };
         }
     }
 
@@ -280,7 +282,9 @@ fn wanted(
     let of_row = |column: &&Column| {
         let signal = column.signal();
         std::ptr::eq(signal.metric, metric)
-            && signal.label.is_none_or(|label| values.last() == Some(&label))
+            && signal
+                .label
+                .is_none_or(|label| values.last() == Some(&label))
     };
     let own = values.first().copied().unwrap_or_default();
     let name = &nodes[node].name;

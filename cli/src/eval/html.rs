@@ -22,7 +22,10 @@ h2{margin:1.6em 0 .3em}svg{display:block;margin:.2em 0 1em}pre{overflow-x:auto;f
 
 /// The page.
 pub(super) fn page(report: &Report) -> String {
-    let mut page = format!("{HEAD}<h1>railscope eval</h1><p>{}</p>", escaped(&report.headline()));
+    let mut page = format!(
+        "{HEAD}<h1>railscope eval</h1><p>{}</p>",
+        escaped(&report.headline())
+    );
     for (title, about, bar) in [
         (
             "Recall by cause",
@@ -36,7 +39,9 @@ pub(super) fn page(report: &Report) -> String {
         ),
     ] {
         page += &format!("<h2>{title}</h2><p>{about}</p><div class=\"plots\">");
-        page += &plot("all", &report.detectors, |detector| bar(&detector.score.faults));
+        page += &plot("all", &report.detectors, |detector| {
+            bar(&detector.score.faults)
+        });
         let causes: BTreeMap<_, _> = report.detectors[0].score.by_cause.iter().collect();
         for cause in causes.into_keys() {
             page += &plot(cause, &report.detectors, |detector| {
@@ -47,7 +52,10 @@ pub(super) fn page(report: &Report) -> String {
     }
     page += "<h2>False pages on a simulated day</h2><p>Exact Poisson interval at 95 %; the scale is logarithmic, from 0.1 to 100,000.</p>";
     page += &plot("all", &report.detectors, false_pages);
-    page += &format!("<h2>Figures</h2><pre>{}</pre></body></html>\n", escaped(&report.table()));
+    page += &format!(
+        "<h2>Figures</h2><pre>{}</pre></body></html>\n",
+        escaped(&report.table())
+    );
     page
 }
 
@@ -106,7 +114,10 @@ fn plot(
         let top = ROW_HEIGHT * f64::from(row);
         let (text, middle) = (top + 13.0, top + 9.0);
         let class = if row == 1 { "own" } else { "other" };
-        svg += &format!("<text x=\"0\" y=\"{text}\">{}</text>", escaped(detector.name));
+        svg += &format!(
+            "<text x=\"0\" y=\"{text}\">{}</text>",
+            escaped(detector.name)
+        );
         let Some(bar) = bar(detector) else {
             svg += &format!("<text x=\"{LABEL_WIDTH}\" y=\"{text}\">-</text>");
             continue;

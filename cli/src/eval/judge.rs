@@ -171,10 +171,7 @@ fn judge_fault(
 ) -> FaultVerdict {
     let of_another = |alarm: &Alarm| {
         let others = events.iter().filter(|other| *other != event);
-        !finds(alarm, event, names)
-            && others
-                .into_iter()
-                .any(|other| finds(alarm, other, names))
+        !finds(alarm, event, names) && others.into_iter().any(|other| finds(alarm, other, names))
     };
     let mut named: Vec<&Alarm> = alarms
         .iter()
@@ -282,7 +279,10 @@ mod tests {
         let fault = &verdicts.faults[0];
         assert!(!fault.found && fault.top == [false; 2] && fault.top_tier == [true; 2]);
         // Something was said about the node, so it was detected, though not localised.
-        assert_eq!((fault.detect_seconds, fault.localise_seconds), (Some(10.0), None));
+        assert_eq!(
+            (fault.detect_seconds, fault.localise_seconds),
+            (Some(10.0), None)
+        );
         assert_eq!(verdicts.alarms[0].about, About::Nothing);
     }
 
@@ -311,7 +311,10 @@ mod tests {
         let verdicts = check(&events, &alarms, Names::Part);
         let fault = &verdicts.faults[0];
         assert_eq!((fault.top, fault.top_tier), ([false, true], [true, true]));
-        assert_eq!((fault.detect_seconds, fault.localise_seconds), (Some(10.0), Some(20.0)));
+        assert_eq!(
+            (fault.detect_seconds, fault.localise_seconds),
+            (Some(10.0), Some(20.0))
+        );
         assert_eq!(verdicts.alarms[0].about, About::Victim);
     }
 

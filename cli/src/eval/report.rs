@@ -239,7 +239,9 @@ fn columns(names: &[&str]) -> Vec<String> {
 }
 
 fn detector_row(detector: &DetectorReport) -> Vec<String> {
-    let Score { faults, alarms, f1, .. } = &detector.score;
+    let Score {
+        faults, alarms, f1, ..
+    } = &detector.score;
     vec![
         detector.name.to_owned(),
         detector.names.to_owned(),
@@ -287,7 +289,9 @@ fn counted(ratio: Ratio) -> String {
 
 fn rate(rate: Rate) -> String {
     match (rate.per_day(), rate.interval()) {
-        (Some(value), Some((low, high))) => format!("{value:.1} [{low:.1}, {high:.1}] {}", rate.count),
+        (Some(value), Some((low, high))) => {
+            format!("{value:.1} [{low:.1}, {high:.1}] {}", rate.count)
+        }
         _ => "-".to_owned(),
     }
 }

@@ -187,16 +187,21 @@ impl File {
         let tick = self.tick.get_ref().0;
         let sound = tick >= 1.0 && tick <= duration.min(LONGEST_TICK_SECONDS);
         check.that(&self.tick, "tick", sound, || {
-            format!("found {tick} s, expected 1 to {LONGEST_TICK_SECONDS} s and no more than duration")
+            format!(
+                "found {tick} s, expected 1 to {LONGEST_TICK_SECONDS} s and no more than duration"
+            )
         })?;
         let subnet = self.subnet.get_ref().0;
         check.that(&self.subnet, "subnet", subnet >= 1.0, || {
             format!("found {subnet} s, expected at least 1 s")
         })?;
         let lost = *self.lost_pages.get_ref();
-        check.that(&self.lost_pages, "lost_pages", (0.0..1.0).contains(&lost), || {
-            format!("found {lost}, expected a share from 0 to less than 1")
-        })?;
+        check.that(
+            &self.lost_pages,
+            "lost_pages",
+            (0.0..1.0).contains(&lost),
+            || format!("found {lost}, expected a share from 0 to less than 1"),
+        )?;
         for draw in &self.draws {
             check.draw(draw, duration)?;
         }
@@ -287,9 +292,15 @@ fn place(text: &str, path: &Path, offset: usize) -> String {
 /// TOML's own error with the line that it is about, which names the field.
 fn from_toml(text: &str, path: &Path, error: &toml::de::Error) -> anyhow::Error {
     let offset = error.span().map_or(0, |span| span.start);
-    let line = text.get(..offset).map_or(0, |before| before.matches('\n').count());
+    let line = text
+        .get(..offset)
+        .map_or(0, |before| before.matches('\n').count());
     let line = text.lines().nth(line).unwrap_or_default().trim();
-    anyhow::anyhow!("{}: {}, in `{line}`", place(text, path, offset), error.message())
+    anyhow::anyhow!(
+        "{}: {}, in `{line}`",
+        place(text, path, offset),
+        error.message()
+    )
 }
 
 /// All scenarios of the paths, each a file or a folder of `.toml` files, by name.
@@ -315,7 +326,10 @@ pub(super) fn read_all(paths: &[PathBuf]) -> anyhow::Result<Vec<Scenario>> {
     let mut scenarios = scenarios?;
     scenarios.sort_by(|a, b| a.name.cmp(&b.name));
     if let Some([twin, _]) = scenarios.windows(2).find(|two| two[0].name == two[1].name) {
-        bail!("two scenarios are named {:?}: results go by name", twin.name);
+        bail!(
+            "two scenarios are named {:?}: results go by name",
+            twin.name
+        );
     }
     if scenarios.is_empty() {
         bail!("no scenario: expected .toml files in {paths:?}");
@@ -337,20 +351,47 @@ mod tests {
     fn a_scenario_has_one_job_on_all_nodes_unless_it_says_otherwise() {
         let scenario = parse(GOOD).expect("good");
         assert_eq!(scenario.jobs, [JobSpec::on_first(4)]);
-        assert_eq!((scenario.duration_seconds, scenario.tick_seconds), (600.0, 10.0));
+        assert_eq!(
+            (scenario.duration_seconds, scenario.tick_seconds),
+            (600.0, 10.0)
+        );
     }
 
     #[test]
     fn a_bad_scenario_says_file_line_field_and_what_was_expected() {
         for (from, to, said) in [
-            ("'10m'", "'10h'", "s.toml:2: \"10h\" is not a time such as 5s, 1500ms or 2m, in `duration = '10h'`"),
+            (
+                "'10m'",
+                "'10h'",
+                "s.toml:2: \"10h\" is not a time such as 5s, 1500ms or 2m, in `duration = '10h'`",
+            ),
             ("expect", "expct", "s.toml:3: unknown field `expct`"),
-            ("'each'", "'cosmic-ray'", "s.toml:7: draws.cause: found \"cosmic-ray\", expected each or one of"),
-            ("[60, 90]", "[60, 600]", "s.toml:7: draws.onset_seconds: found 60 to 600"),
+            (
+                "'each'",
+                "'cosmic-ray'",
+                "s.toml:7: draws.cause: found \"cosmic-ray\", expected each or one of",
+            ),
+            (
+                "[60, 90]",
+                "[60, 600]",
+                "s.toml:7: draws.onset_seconds: found 60 to 600",
+            ),
             ("nodes = 4", "nodes = 'x'", "s.toml:5: invalid type"),
-            ("'alarm'", "'alarm'\ntick = '2m'", "s.toml:4: tick: found 120 s, expected 1 to 60 s"),
-            ("'alarm'", "'alarm'\nlost_pages = 1.0", "s.toml:4: lost_pages: found 1"),
-            ("'alarm'", "'alarm'\nfabric_file = 'x'", "s.toml:1: expected either [fabric] or fabric_file"),
+            (
+                "'alarm'",
+                "'alarm'\ntick = '2m'",
+                "s.toml:4: tick: found 120 s, expected 1 to 60 s",
+            ),
+            (
+                "'alarm'",
+                "'alarm'\nlost_pages = 1.0",
+                "s.toml:4: lost_pages: found 1",
+            ),
+            (
+                "'alarm'",
+                "'alarm'\nfabric_file = 'x'",
+                "s.toml:1: expected either [fabric] or fabric_file",
+            ),
         ] {
             let error = parse(&GOOD.replace(from, to)).expect_err(said);
             let error = format!("{error:#}");

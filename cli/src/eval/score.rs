@@ -126,7 +126,8 @@ impl AlarmScore {
                 .iter()
                 .filter(|alarm| alarm.level == level && alarm.about != About::Fault)
                 .count(),
-            days: runs.iter().map(|run| run.seconds).sum::<f64>() / 86_400.0,
+            // An empty sum would be -0.
+            days: runs.iter().fold(0.0, |sum, run| sum + run.seconds) / 86_400.0,
         };
         let healthy: Vec<_> = runs
             .iter()
@@ -171,7 +172,13 @@ impl Score {
             .precision
             .value()
             .zip(faults.recall.value())
-            .map(|(p, r)| if p + r > 0.0 { 2.0 * p * r / (p + r) } else { 0.0 });
+            .map(|(p, r)| {
+                if p + r > 0.0 {
+                    2.0 * p * r / (p + r)
+                } else {
+                    0.0
+                }
+            });
         Self {
             f1,
             faults,
@@ -203,7 +210,11 @@ mod tests {
         }
     }
 
-    fn run(scenario: &str, faults: Vec<FaultVerdict>, alarms: &[(Level, About)]) -> Judged<'_> {
+    fn run<'a>(
+        scenario: &'a str,
+        faults: Vec<FaultVerdict>,
+        alarms: &[(Level, About)],
+    ) -> Judged<'a> {
         let alarms = alarms.iter().map(|(level, about)| AlarmVerdict {
             level: *level,
             about: *about,

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use railscope_collector::core::analyzer::{Analyzer, ClusterView};
 use railscope_collector::core::classes::Severity;
@@ -17,6 +17,7 @@ use railscope_simulator::ibnetdiscover::ibnetdiscover;
 use railscope_simulator::noise::Noise;
 use railscope_simulator::readings::NodeRows;
 use railscope_simulator::wiring::{Tier, Wiring};
+use rustix::time::{ClockId, clock_gettime};
 
 use super::alarm::{Alarm, AlarmLog, Level, Naming};
 use super::baselines::{BASELINES, Baseline};
@@ -51,11 +52,11 @@ pub(super) struct Outcome {
     pub(super) alarms: Vec<Vec<Alarm>>,
     /// Kinds of switches, by name.
     pub(super) tiers: HashMap<SwitchName, &'static str>,
-    /// Where the machine's time went.
+    /// Where the processor's time went.
     pub(super) spent: Spent,
 }
 
-/// Time of the machine, by what it went to.
+/// Processor time, by what it went to.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Spent {
     /// Moving the cluster on, and making readings of it.
@@ -80,10 +81,17 @@ impl std::ops::AddAssign for Spent {
     }
 }
 
+/// Processor time of this thread so far: what other programs take of the machine does not count.
+fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    let (seconds, nanoseconds) = (time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs());
+    Duration::from_secs(seconds) + Duration::from_nanos(nanoseconds)
+}
+
 /// Adds the time since a moment, and begins anew.
-fn spend(into: &mut Duration, since: &mut Instant) {
-    let now = Instant::now();
-    *into += now - *since;
+fn spend(into: &mut Duration, since: &mut Duration) {
+    let now = processor_time();
+    *into += now.saturating_sub(*since);
     *since = now;
 }
 
@@ -96,22 +104,21 @@ pub(super) fn run(plan: &Plan<'_>, settings: Settings) -> anyhow::Result<Outcome
     let mut cluster = plan.cluster()?;
     let events = plan.inject(&mut cluster)?;
     let layout = Arc::new(Layout::of(&cluster, &scenario.jobs));
-    let mut watch = Watch::new(&cluster, layout);
+    let mut watch = Watch::new(&cluster, &layout);
     let tick_seconds = settings.tick_seconds.unwrap_or(scenario.tick_seconds);
     let ticks = (scenario.duration_seconds / tick_seconds).floor() as u64;
     let lost = Noise::new(plan.seed).part(LOST);
     let mut swept = f64::NEG_INFINITY;
     for tick in 0..=ticks {
         let seconds = tick as f64 * tick_seconds;
-        let mut since = Instant::now();
+        let mut since = processor_time();
         cluster.advance(Duration::from_secs_f64(seconds));
         spend(&mut watch.spent.simulator, &mut since);
         if seconds - swept >= scenario.subnet_seconds {
             swept = seconds;
             watch.sweep(&cluster, seconds);
         }
-        let is_lost =
-            |node: usize| lost.part(tick).uniform(node as u64) < scenario.lost_pages;
+        let is_lost = |node: usize| lost.part(tick).uniform(node as u64) < scenario.lost_pages;
         watch.tick(&cluster, seconds, settings.through_text, &is_lost);
     }
     Ok(Outcome {
@@ -139,7 +146,7 @@ struct Watch {
 }
 
 impl Watch {
-    fn new(cluster: &Cluster, layout: Arc<Layout>) -> Self {
+    fn new(cluster: &Cluster, layout: &Arc<Layout>) -> Self {
         let nodes = cluster.nodes();
         let ports = cluster.spec().ports_per_node();
         let rows: Vec<_> = nodes
@@ -153,14 +160,14 @@ impl Watch {
         analyzer.set_targets(&names);
         let baseline = |rule: &super::baselines::Rule| {
             let log = AlarmLog::new(BASELINE_HOLD_TICKS);
-            ((rule.build)(Arc::clone(&layout)), log)
+            ((rule.build)(Arc::clone(layout)), log)
         };
         Self {
             names,
             rows,
             analyzer,
             subnet: None,
-            frame: Frame::new(&layout, nodes, &readings),
+            frame: Frame::new(layout, nodes, &readings),
             // The collector itself keeps incidents that come and go open.
             log: AlarmLog::new(1),
             baselines: BASELINES.iter().map(baseline).collect(),
@@ -170,7 +177,7 @@ impl Watch {
 
     /// Reads the subnet as production does: as text. Text of the same cables is not parsed twice.
     fn sweep(&mut self, cluster: &Cluster, seconds: f64) {
-        let mut since = Instant::now();
+        let mut since = processor_time();
         let at = START.plus_seconds(seconds);
         let wiring = cluster.wiring();
         if self.subnet.as_ref().is_none_or(|(last, _)| last != wiring) {
@@ -190,7 +197,7 @@ impl Watch {
         through_text: bool,
         is_lost: &dyn Fn(usize) -> bool,
     ) {
-        let mut since = Instant::now();
+        let mut since = processor_time();
         let at = START.plus_seconds(seconds);
         self.frame.begin(seconds, cluster);
         for (number, node) in cluster.nodes().iter().enumerate() {

@@ -19,10 +19,12 @@ pub(super) struct Ratio {
 impl Ratio {
     /// How many of the answers are yes.
     pub(super) fn count(answers: impl IntoIterator<Item = bool>) -> Self {
-        answers.into_iter().fold(Self::default(), |ratio, hit| Self {
-            hits: ratio.hits + usize::from(hit),
-            of: ratio.of + 1,
-        })
+        answers
+            .into_iter()
+            .fold(Self::default(), |ratio, hit| Self {
+                hits: ratio.hits + usize::from(hit),
+                of: ratio.of + 1,
+            })
     }
 
     /// The share; none of no trials.
