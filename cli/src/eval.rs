@@ -92,7 +92,7 @@ fn tick(text: &str) -> Result<f64, String> {
 /// Makes every run and prints the scores; where the time went goes to the log.
 pub(crate) fn run(args: &EvalArgs) -> anyhow::Result<()> {
     let scenarios = scenario::read_all(&args.scenario)?;
-    let plans = plans(&scenarios, args.seeds.clone());
+    let plans = plans(&scenarios, &args.seeds)?;
     if args.seeds.start < TUNING_SEEDS {
         tracing::warn!(
             "seeds below {TUNING_SEEDS} are for choosing thresholds: these scores are no test"
@@ -192,7 +192,12 @@ mod tests {
     #[test]
     fn results_come_in_order_from_any_number_of_threads_and_a_failure_ends_all() {
         for threads in [1, 3, 50] {
-            let squares = in_parallel(20, threads, |task| Ok::<_, ()>(task * task));
+            let squares = in_parallel(20, threads, |task| {
+                // The first is done last.
+                let pause = if task == 0 { 20 } else { 0 };
+                thread::sleep(std::time::Duration::from_millis(pause));
+                Ok::<_, ()>(task * task)
+            });
             assert_eq!(squares, Ok((0..20).map(|task| task * task).collect()));
             let failed = in_parallel(
                 20,

@@ -25,20 +25,17 @@ pub(super) struct Plan<'a> {
     pub(super) seed: u64,
 }
 
-/// Every run of the scenarios with every seed.
-pub(super) fn plans(scenarios: &[Scenario], seeds: std::ops::Range<u64>) -> Vec<Plan<'_>> {
+/// Every run of the scenarios with every seed. What takes longest is begun first.
+///
+/// # Errors
+/// A scenario describes a cluster that cannot be.
+pub(super) fn plans<'a>(
+    scenarios: &'a [Scenario],
+    seeds: &std::ops::Range<u64>,
+) -> anyhow::Result<Vec<Plan<'a>>> {
     let mut plans = Vec::new();
     for scenario in scenarios {
-        let of_each = scenario.draws.iter().find(|draw| draw.cause == EACH);
-        let causes: Vec<Option<&'static str>> = match of_each {
-            None => vec![None],
-            Some(draw) => {
-                let left_out = |cause: &&str| draw.except.iter().any(|except| except == cause);
-                let causes = examples::CAUSES.iter().copied();
-                causes.filter(|cause| !left_out(cause)).map(Some).collect()
-            }
-        };
-        for each in causes {
+        for each in causes(scenario)? {
             plans.extend(seeds.clone().map(|seed| Plan {
                 scenario,
                 each,
@@ -46,9 +43,28 @@ pub(super) fn plans(scenarios: &[Scenario], seeds: std::ops::Range<u64>) -> Vec<
             }));
         }
     }
-    // What takes longest is begun first. The sort keeps the order of equals.
+    // The sort keeps the order of equals.
     plans.sort_by_key(|plan| std::cmp::Reverse(plan.scenario.work()));
-    plans
+    Ok(plans)
+}
+
+/// What [`EACH`] stands for in a scenario, run by run: every cause that its fabric can have.
+fn causes(scenario: &Scenario) -> anyhow::Result<Vec<Option<&'static str>>> {
+    let Some(draw) = scenario.draws.iter().find(|draw| draw.cause == EACH) else {
+        return Ok(vec![None]);
+    };
+    let plan = Plan {
+        scenario,
+        each: None,
+        seed: 0,
+    };
+    let cluster = plan.cluster()?;
+    let can_be = |cause: &&str| {
+        !draw.except.iter().any(|except| except == cause)
+            && examples::fault(&cluster, cause, 0, 0.0).is_some()
+    };
+    let causes = examples::CAUSES.iter().copied();
+    Ok(causes.filter(can_be).map(Some).collect())
 }
 
 impl Plan<'_> {

@@ -6,8 +6,8 @@ use super::report::{DetectorReport, Report};
 use super::score::FaultScore;
 
 /// Geometry in pixels.
-const LABEL_WIDTH: f64 = 150.0;
-const PLOT_WIDTH: f64 = 420.0;
+const LABEL_WIDTH: f64 = 115.0;
+const PLOT_WIDTH: f64 = 250.0;
 const ROW_HEIGHT: f64 = 18.0;
 /// The longest time that a plot shows; longer bars are cut there and say their value.
 const LONGEST_SECONDS: f64 = 300.0;
@@ -15,7 +15,7 @@ const LONGEST_SECONDS: f64 = 300.0;
 const HEAD: &str = "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>railscope eval</title><style>\
 body{font:14px/1.4 system-ui,sans-serif;margin:2em auto;max-width:72em;padding:0 1em;color:#1b1f24}\
 h2{margin:1.6em 0 .3em}svg{display:block;margin:.2em 0 1em}pre{overflow-x:auto;font-size:12px}\
-.plots{display:grid;grid-template-columns:repeat(auto-fill,minmax(36em,1fr))}\
+.plots{display:grid;grid-template-columns:repeat(auto-fill,minmax(510px,1fr))}\
 .own{fill:#0b66c3}.other{fill:#9aa7b4}.whisker{stroke:#1b1f24;stroke-width:1}text{font:12px system-ui,sans-serif;fill:#1b1f24}\
 @media(prefers-color-scheme:dark){body{background:#12161b;color:#e6edf3}text{fill:#e6edf3}.whisker{stroke:#e6edf3}}\
 </style></head><body>";
@@ -34,7 +34,7 @@ pub(super) fn page(report: &Report) -> String {
         ),
         (
             "Time to detect by cause",
-            "From onset to the first alarm: the bar ends at the median, the line at the 90th percentile.",
+            "From onset to the first alarm about the culprit, its node or its victims: the bar ends at the median, the line at the 90th percentile; a time may stand where the culprit itself was never named.",
             time_to_detect,
         ),
     ] {
@@ -105,7 +105,7 @@ fn plot(
     bar: impl Fn(&DetectorReport) -> Option<Bar>,
 ) -> String {
     let height = ROW_HEIGHT * (detectors.len() + 1) as f64;
-    let width = LABEL_WIDTH + PLOT_WIDTH + 140.0;
+    let width = LABEL_WIDTH + PLOT_WIDTH + 130.0;
     let mut svg = format!(
         "<svg width=\"{width}\" height=\"{height}\" role=\"img\" aria-label=\"{title}\"><text x=\"0\" y=\"13\" font-weight=\"bold\">{title}</text>",
         title = escaped(title)

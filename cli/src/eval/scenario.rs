@@ -10,7 +10,7 @@ use railscope_simulator::workload::JobSpec;
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use toml::Spanned;
 
-/// `cause` of a draw that makes one run for each cause that the simulator knows.
+/// `cause` of a draw that makes one run for each cause that the simulator knows and the fabric can have.
 pub(super) const EACH: &str = "each";
 /// Longest tick: a node that is not heard for longer says nothing about now.
 const LONGEST_TICK_SECONDS: f64 = 60.0;

@@ -404,6 +404,33 @@ mod tests {
     }
 
     #[test]
+    fn rows_of_a_reading_that_come_and_go_never_take_each_others_place() {
+        let mut node = NodeHistory::default();
+        let rows = |devices: &[&str], second: u64| {
+            let mut reading = NodeReading::default();
+            for device in devices {
+                let value = device.len() as u64 + second;
+                reading.push(&RDMA_PORT_UP, &Labels::new([device, "1"]), value);
+            }
+            reading
+        };
+        for (second, devices) in [
+            (1, &["a", "ccc"][..]),
+            (2, &["a", "bb", "ccc"]),
+            (3, &["bb", "ccc"]),
+            (100, &["ccc", "a"]),
+            (101, &["a", "bb", "ccc"]),
+        ] {
+            node.ingest_reading(&rows(devices, second), at(second));
+            for device in ["a", "bb", "ccc"] {
+                let expected = devices.contains(&device);
+                let expected = expected.then(|| device.len() as f64 + second as f64);
+                assert_eq!(node.value(&RDMA_PORT_UP, &[device, "1"]), expected);
+            }
+        }
+    }
+
+    #[test]
     fn a_series_that_left_the_page_is_not_current() {
         let mut node = NodeHistory::default();
         node.ingest("railscope_rdma_port_up{device=\"a\",port=\"1\"} 1\n", at(1));
