@@ -140,6 +140,9 @@ impl Report {
             ("railscope by cause", &own.by_cause),
             ("railscope by severity", &own.by_severity),
         ] {
+            if groups.is_empty() {
+                continue;
+            }
             let mut rows = vec![columns(&FAULT_COLUMNS)];
             rows[0].insert(0, title.to_owned());
             for (name, score) in groups {
