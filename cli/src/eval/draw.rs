@@ -132,7 +132,8 @@ impl Plan<'_> {
             &draw.cause
         };
         let [first, last] = draw.onset_seconds;
-        let onset = (first + (last - first) * noise.uniform(0)).round();
+        // Not on a whole second: a fault does not wait for a scrape.
+        let onset = first + (last - first) * noise.uniform(0);
         let taken = |fault: &Fault| before.iter().any(|other| shares_a_node(other, fault));
         let drawn = (1..=TRIES).find_map(|index| {
             let fault = examples::fault(cluster, cause, noise.bits(index), onset)?;

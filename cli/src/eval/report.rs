@@ -301,7 +301,7 @@ fn rate(rate: Rate) -> String {
 
 fn times(p50: Option<f64>, p90: Option<f64>) -> String {
     match (p50, p90) {
-        (Some(p50), Some(p90)) => format!("{p50:.0} s / {p90:.0} s"),
+        (Some(p50), Some(p90)) => format!("{p50:.1} s / {p90:.1} s"),
         _ => "-".to_owned(),
     }
 }
