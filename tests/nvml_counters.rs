@@ -25,7 +25,7 @@ const SM_CYCLES: &str = r#"railscope_gpu_sm_elapsed_cycles_total{gpu="0"}"#;
 
 fn source(counter: &str, source: &str) -> String {
     format!(
-        "railscope_gpu_counter_source_info{{gpu=\"0\",counter=\"{counter}\",source=\"{source}\"}}"
+        "railscope_gpu_statistic_source_info{{gpu=\"0\",counter=\"{counter}\",source=\"{source}\"}}"
     )
 }
 
@@ -71,7 +71,7 @@ fn pcie_bytes_come_from_one_counter_and_never_jump_to_the_other() {
     }
     no_series(
         &node,
-        "railscope_gpu_counter_source_info{gpu=\"0\",counter=\"pcie",
+        "railscope_gpu_statistic_source_info{gpu=\"0\",counter=\"pcie",
     );
 }
 

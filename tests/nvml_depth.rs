@@ -386,7 +386,7 @@ fn a_byte_counter_that_wraps_is_withdrawn_and_the_slow_throughput_call_is_never_
     node.shows(bytes, 4e9);
     node.change(|node| node.gpus[0].pcie_transmit_bytes = 5);
     node.shows(
-        r#"railscope_gpu_counter_wrapped{gpu="0",counter="pcie_transmit_bytes"}"#,
+        r#"railscope_gpu_statistic_wrapped{gpu="0",counter="pcie_transmit_bytes"}"#,
         1.0,
     );
     assert_eq!(node.value(bytes), None);

@@ -1,4 +1,4 @@
-//! The one binary: `railscope exporter`, `collector`, `demo`, `check`, `check-config`, `topology`.
+//! The one binary: `railscope exporter`, `collector`, `demo`, `check`, `check-config`, `topology`, `eval`.
 
 use std::io::{self, IsTerminal as _};
 use std::process::ExitCode;
@@ -10,6 +10,7 @@ mod check;
 mod collector;
 mod demo;
 mod duration;
+mod eval;
 mod exporter;
 mod machine;
 
@@ -32,6 +33,7 @@ enum Command {
     CheckConfig(collector::CheckConfigArgs),
     Topology(collector::TopologyArgs),
     Demo(demo::DemoArgs),
+    Eval(eval::EvalArgs),
     /// Runs exporters for the demo that started it.
     #[command(name = demo::nodes::NODES_SUBCOMMAND, hide = true)]
     DemoNodes(demo::nodes::NodesArgs),
@@ -66,6 +68,7 @@ fn main() -> ExitCode {
         Command::CheckConfig(args) => collector::check_config(&args),
         Command::Topology(args) => collector::topology(&args),
         Command::Demo(args) => demo::run(&args, &log),
+        Command::Eval(args) => eval::run(&args),
         Command::DemoNodes(args) => demo::nodes::run(&args),
         Command::NvmlWorker(args) => exporter::run_nvml_worker(&args),
     };

@@ -128,7 +128,15 @@ fn text(exporter: &Exporter, profile: Profile) -> String {
 
 /// The value of a series on the default page. Without labels it may be written with or without `{}`.
 fn value(exporter: &Exporter, series: &str) -> Option<f64> {
-    let page = text(exporter, Profile::Default).replace("{} ", " ");
+    value_in(Profile::Default, exporter, series)
+}
+
+fn full_value(exporter: &Exporter, series: &str) -> Option<f64> {
+    value_in(Profile::Full, exporter, series)
+}
+
+fn value_in(profile: Profile, exporter: &Exporter, series: &str) -> Option<f64> {
+    let page = text(exporter, profile).replace("{} ", " ");
     let value = |line: &str| {
         line.strip_prefix(series)?
             .strip_prefix(' ')
@@ -240,7 +248,7 @@ fn a_sampler_that_knows_the_age_of_its_values_is_believed() {
     eventually("read", || status(&exporter, "relayed", "", "ok"));
     assert!(age(&exporter, "relayed") >= 100.0);
     let duration = r#"railscope_source_duration_seconds{source="relayed"}"#;
-    assert_eq!(value(&exporter, duration), Some(7.0));
+    assert_eq!(full_value(&exporter, duration), Some(7.0));
     assert!(status(&exporter, "relayed", "3", "timeout"));
     assert_eq!(
         value(&exporter, "railscope_exporter_dropped_samples_total"),

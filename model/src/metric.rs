@@ -193,6 +193,13 @@ mod tests {
                     "{name}: ends in {last} but names no unit"
                 );
             }
+            // As promtool's linter wants it: the type stands on the TYPE line.
+            for kind in ["counter", "gauge", "histogram", "summary", "untyped"] {
+                assert!(
+                    !name.split('_').any(|word| word == kind),
+                    "{name}: names its type"
+                );
+            }
             for label in metric.labels {
                 assert!(
                     !["instance", "job", "pod", "le", "quantile", "cluster"].contains(label),

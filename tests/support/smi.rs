@@ -119,7 +119,7 @@ pub(crate) const NOT_SAID: &[(&str, &str)] = &[
         "gpu_clock_event_seconds_total",
         "not printed by the driver of the A100",
     ),
-    ("gpu_counter_source_info", "which call the exporter chose"),
+    ("gpu_statistic_source_info", "which call the exporter chose"),
     ("gpu_lowest_clock", "over a window: a recording has none"),
     ("gpu_peak_power", "over a window: a recording has none"),
     (

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use railscope_model::fabric::{Fabric, Link, LinkKind, PartId, Timestamp};
 use railscope_model::identity::{NodeName, Part};
+use railscope_model::reading::NodeReading;
 
 use super::detector::{DETECTORS, Detector, Evidence, View};
 use super::history::{History, Ingested};
@@ -83,6 +84,11 @@ impl Analyzer {
     /// Takes up a page of a node's exporter, read at `at`.
     pub fn ingest(&mut self, node: &NodeName, page: &str, at: Timestamp) -> Ingested {
         self.history.node_mut(node).ingest(page, at)
+    }
+
+    /// Takes up a node's reading as it is, without the way through text: for simulations that have no page.
+    pub fn ingest_reading(&mut self, node: &NodeName, reading: &NodeReading, at: Timestamp) {
+        self.history.node_mut(node).ingest_reading(reading, at);
     }
 
     /// Takes up a sweep of the subnet, read at `at`. A partial sweep never replaces a complete one: what it

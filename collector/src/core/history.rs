@@ -100,6 +100,8 @@ struct Slot {
 pub struct NodeHistory {
     /// Hash of a line up to its value -> where its window is; `None` for names that no catalogue row has.
     lines: HashMap<u64, Option<(u16, u32)>, foldhash::fast::FixedState>,
+    /// Where the window of each sample of the last reading is, by its position in it.
+    positions: Vec<(u16, u32)>,
     /// Series by the metric's place in the catalogue.
     metrics: BTreeMap<u16, Vec<Slot>>,
     series: usize,
@@ -139,16 +141,42 @@ impl NodeHistory {
 
     /// Takes up a reading as it is, without the way through text.
     pub fn ingest_reading(&mut self, reading: &NodeReading, at: Timestamp) {
-        for sample in reading.samples() {
-            for (labels, value) in series_of(sample) {
-                if let Some(index) = self.slot(sample.metric, &labels)
-                    && let Some(slots) = self.metrics.get_mut(&sample.metric.index)
-                {
-                    slots[index as usize].window.push(at, value);
+        for (position, sample) in reading.samples().iter().enumerate() {
+            if let Value::Histogram(histogram) = &sample.value {
+                for (part, bound, value) in histogram.series() {
+                    let labels = sample.labels.with(part_label(part, bound));
+                    if let Some(index) = self.slot(sample.metric, &labels) {
+                        self.push((sample.metric.index, index), at, value);
+                    }
                 }
+            } else if let Some(place) = self.place_at(position, sample) {
+                self.push(place, at, sample.value.as_f64());
             }
         }
         self.finish(at);
+    }
+
+    fn push(&mut self, (metric, index): (u16, u32), at: Timestamp, value: f64) {
+        if let Some(slots) = self.metrics.get_mut(&metric) {
+            slots[index as usize].window.push(at, value);
+        }
+    }
+
+    /// The window of a sample: most often that of the same position in the reading before.
+    fn place_at(&mut self, position: usize, sample: &Sample) -> Option<(u16, u32)> {
+        let metric = sample.metric.index;
+        if let Some(known) = self.positions.get(position).filter(|(at, _)| *at == metric)
+            && let Some(slot) = self.metrics.get(&metric)?.get(known.1 as usize)
+            && slot.labels == sample.labels
+        {
+            return Some(*known);
+        }
+        let place = (metric, self.slot(sample.metric, &sample.labels)?);
+        if position >= self.positions.len() {
+            self.positions.resize(position + 1, place);
+        }
+        self.positions[position] = place;
+        Some(place)
     }
 
     fn ingest_series(&mut self, series: &Series<'_>, at: Timestamp, result: &mut Ingested) {
@@ -230,6 +258,7 @@ impl NodeHistory {
                 .for_each(|slots| slots.retain(|slot| !gone(slot)));
             self.series = self.metrics.values().map(Vec::len).sum();
             self.lines.clear(); // the places in it have moved
+            self.positions.clear();
             self.identity += 1;
         }
     }
@@ -272,18 +301,6 @@ impl NodeHistory {
     pub fn value(&self, metric: &'static Metric, labels: &[&str]) -> Option<f64> {
         self.window(metric, labels)?.value()
     }
-}
-
-/// The series that a sample is on a page, by the labels under which they are kept.
-fn series_of(sample: &Sample) -> Vec<(Labels, f64)> {
-    let Value::Histogram(histogram) = &sample.value else {
-        return vec![(sample.labels.clone(), sample.value.as_f64())];
-    };
-    let series = histogram.series().map(|(part, bound, value)| {
-        let labels = sample.labels.with(part_label(part, bound));
-        (labels, value)
-    });
-    series.collect()
 }
 
 /// The series of a histogram are kept under its metric with one more label value: `sum`, `count`, or for a
@@ -382,6 +399,33 @@ mod tests {
                     let value = node.value(&HOST_TIMER_DELAY, &["1", part]);
                     assert_eq!(value, Some(expected), "{part}");
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn rows_of_a_reading_that_come_and_go_never_take_each_others_place() {
+        let mut node = NodeHistory::default();
+        let rows = |devices: &[&str], second: u64| {
+            let mut reading = NodeReading::default();
+            for device in devices {
+                let value = device.len() as u64 + second;
+                reading.push(&RDMA_PORT_UP, &Labels::new([device, "1"]), value);
+            }
+            reading
+        };
+        for (second, devices) in [
+            (1, &["a", "ccc"][..]),
+            (2, &["a", "bb", "ccc"]),
+            (3, &["bb", "ccc"]),
+            (100, &["ccc", "a"]),
+            (101, &["a", "bb", "ccc"]),
+        ] {
+            node.ingest_reading(&rows(devices, second), at(second));
+            for device in ["a", "bb", "ccc"] {
+                let expected = devices.contains(&device);
+                let expected = expected.then(|| device.len() as f64 + second as f64);
+                assert_eq!(node.value(&RDMA_PORT_UP, &[device, "1"]), expected);
             }
         }
     }

@@ -127,7 +127,7 @@ fn discover(
         let kept = known.take(|old| old.address == address && old.id == id);
         let mut watched = kept.unwrap_or_else(|| Watched::new(&function, id));
         watched.describe(&function, kind, &name, buffer);
-        let (setup, miss) = Setup::read(&function, kind != "bridge", &sysfs, buffer);
+        let (setup, miss) = Setup::read(&function, matches!(kind, "gpu" | "nic"), &sysfs, buffer);
         watched.setup = setup;
         let miss = miss.filter(|miss| !matches!(miss, Miss::Absent | Miss::Unsupported));
         *config_miss = config_miss.or(miss);

@@ -116,7 +116,7 @@ impl PcieBytes {
                 reading.push(direction.metric, gpu, bytes);
                 push_source(direction.name, direction.field_name, gpu, reading);
             } else {
-                reading.push(&m::GPU_COUNTER_WRAPPED, &gpu.with(direction.name), true);
+                reading.push(&m::GPU_STATISTIC_WRAPPED, &gpu.with(direction.name), true);
             }
         }
     }
@@ -133,7 +133,7 @@ impl PcieBytes {
 
 /// Adds which of NVML's counters a metric shows.
 pub(super) fn push_source(name: &str, source: &str, gpu: &Labels, reading: &mut NodeReading) {
-    reading.push(&m::GPU_COUNTER_SOURCE, &gpu.with(name).with(source), true);
+    reading.push(&m::GPU_STATISTIC_SOURCE, &gpu.with(name).with(source), true);
 }
 
 /// Performance monitoring, as soon as it tells any direction; fields, once it is known to tell none or told

@@ -91,9 +91,9 @@ catalogue! {
         "PCIe bytes from GPU to host: performance monitoring counter 255 where the GPU has it, otherwise NVML field 197; never both (see counter_source_info). NVIDIA says that the field can wrap and not when: once it falls below 2^32 while the driver's energy counter does not, it is left out (see counter_wrapped).";
     Exporter Full Counter GPU_PCIE_RECEIVE_BYTES = "railscope_gpu_pcie_receive_bytes_total" ["bytes"] (gpu)
         "PCIe bytes from host to GPU: performance monitoring counter 256, otherwise NVML field 198; as transmit.";
-    Exporter Full Info GPU_COUNTER_SOURCE = "railscope_gpu_counter_source_info" (gpu, counter, source)
+    Exporter Full Info GPU_STATISTIC_SOURCE = "railscope_gpu_statistic_source_info" (gpu, counter, source)
         "Where NVML keeps a counter that it has in several places: source is field_ and its number, or gpm (performance monitoring, counts since the reboot of the node). Chosen once after the worker's start, so that no counter jumps from one to another.";
-    Exporter Full Gauge GPU_COUNTER_WRAPPED = "railscope_gpu_counter_wrapped" (gpu, counter)
+    Exporter Full Gauge GPU_STATISTIC_WRAPPED = "railscope_gpu_statistic_wrapped" (gpu, counter)
         "1 if this counter was seen to wrap at 32 bits. It may wrap several times between two samples, so its value is left out. Absent otherwise.";
     Exporter Full Info GPU_PLATFORM = "railscope_gpu_platform_info" (gpu, chassis_serial, slot, tray, host, peer_type, module, fabric_guid)
         "Where the GPU sits: rack chassis, slot, tray, host (Blackwell racks), and its module on the board.";

@@ -1,0 +1,210 @@
+//! `railscope eval`: judges the collector's detectors, and rules from the literature, on simulated faults.
+//!
+//! ```text
+//! scenario + seed -> Cluster -> NodeRows -> readings -> Analyzer -> incidents -+
+//!                                              |                               +-> judge -> score -> report
+//!                                              +-> Frame -> baselines ---------+
+//! ```
+
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Instant;
+
+use anyhow::Context as _;
+use clap::{Args, ValueEnum};
+
+mod alarm;
+mod baselines;
+mod draw;
+mod frame;
+mod html;
+mod judge;
+mod report;
+mod scenario;
+mod score;
+mod simulate;
+mod statistics;
+
+use draw::plans;
+use report::Report;
+use simulate::{Outcome, Settings, Spent};
+
+/// Seeds from here on are never looked at: a score on them is for whoever wants to check ours.
+const HELD_OUT_SEEDS: u64 = 2000;
+/// Seeds on which thresholds may be chosen; scores on them say nothing.
+const TUNING_SEEDS: u64 = 1000;
+
+/// Judges the detectors on simulated faults whose truth is known, beside rules from the literature on the
+/// same data. Everything in it is simulated.
+#[derive(Debug, Args)]
+pub(crate) struct EvalArgs {
+    /// Scenario files, or folders of them.
+    #[arg(long, value_name = "PATH", num_args = 1.., default_value = "tests/scenarios")]
+    scenario: Vec<PathBuf>,
+    /// Seeds, the last one left out. Thresholds are chosen on 0..1000, scores come from 1000..2000.
+    #[arg(long, value_name = "A..B", default_value = "1000..1003", value_parser = seeds)]
+    seeds: Range<u64>,
+    /// Threads; as many as the machine has processors if left out. Results do not depend on it.
+    #[arg(long)]
+    threads: Option<usize>,
+    /// Time between two scrapes and judgements, such as 1s, instead of the scenarios' own.
+    #[arg(long, value_parser = tick)]
+    tick: Option<f64>,
+    /// How to print the scores.
+    #[arg(long, value_enum, default_value_t = ReportFormat::Table)]
+    format: ReportFormat,
+    /// Also writes a page with plots.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Writes each reading as a page and reads it again, as between exporter and collector. Slower, with the
+    /// same results.
+    #[arg(long)]
+    through_text: bool,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum ReportFormat {
+    Table,
+    Json,
+}
+
+fn seeds(text: &str) -> Result<Range<u64>, String> {
+    let expected =
+        || format!("{text:?} is not a range of seeds such as 1000..1003, below {HELD_OUT_SEEDS}");
+    let (first, end) = text.split_once("..").ok_or_else(expected)?;
+    let range = first.parse().map_err(|_| expected())?..end.parse().map_err(|_| expected())?;
+    let sound = range.start < range.end && range.end <= HELD_OUT_SEEDS;
+    if sound { Ok(range) } else { Err(expected()) }
+}
+
+fn tick(text: &str) -> Result<f64, String> {
+    let seconds = crate::duration::parse(text)?.as_secs_f64();
+    if (1.0..=60.0).contains(&seconds) {
+        Ok(seconds)
+    } else {
+        Err(format!("{text:?} is no tick: expected 1s to 60s"))
+    }
+}
+
+/// Makes every run and prints the scores; where the time went goes to the log.
+pub(crate) fn run(args: &EvalArgs) -> anyhow::Result<()> {
+    let scenarios = scenario::read_all(&args.scenario)?;
+    let plans = plans(&scenarios, &args.seeds)?;
+    if args.seeds.start < TUNING_SEEDS {
+        tracing::warn!(
+            "seeds below {TUNING_SEEDS} are for choosing thresholds: these scores are no test"
+        );
+    }
+    let threads = match args.threads {
+        Some(threads) => threads.max(1),
+        None => thread::available_parallelism().map_or(1, usize::from),
+    };
+    let settings = Settings {
+        tick_seconds: args.tick,
+        through_text: args.through_text,
+    };
+    let began = Instant::now();
+    let runs = in_parallel(plans.len(), threads, |index| {
+        simulate::run(&plans[index], settings)
+            .with_context(|| format!("{}, seed {}", plans[index].name(), plans[index].seed))
+    })?;
+    tell_times(&runs, began);
+    let report = Report::of(&plans, &runs, args.seeds.clone());
+    match args.format {
+        ReportFormat::Table => print!("{}", report.table()),
+        ReportFormat::Json => println!("{}", serde_json::to_string_pretty(&report)?),
+    }
+    if let Some(file) = &args.html {
+        std::fs::write(file, html::page(&report)).with_context(|| file.display().to_string())?;
+    }
+    Ok(())
+}
+
+/// The results of all tasks in their order, whoever did them. After a failure nothing new is begun.
+///
+/// # Errors
+/// That of a task that failed.
+fn in_parallel<T: Send, E: Send>(
+    tasks: usize,
+    threads: usize,
+    work: impl Fn(usize) -> Result<T, E> + Sync,
+) -> Result<Vec<T>, E> {
+    let next = AtomicUsize::new(0);
+    let done = Mutex::new(Vec::with_capacity(tasks));
+    thread::scope(|scope| {
+        for _ in 0..threads.min(tasks) {
+            scope.spawn(|| {
+                loop {
+                    let task = next.fetch_add(1, Ordering::Relaxed);
+                    if task >= tasks {
+                        return;
+                    }
+                    let result = work(task);
+                    if result.is_err() {
+                        next.store(tasks, Ordering::Relaxed);
+                    }
+                    let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
+                    done.push((task, result));
+                }
+            });
+        }
+    });
+    let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    done.sort_by_key(|(task, _)| *task);
+    done.into_iter().map(|(_, result)| result).collect()
+}
+
+fn tell_times(runs: &[Outcome], began: Instant) {
+    let mut spent = Spent::default();
+    for run in runs {
+        spent += run.spent;
+    }
+    let simulated: f64 = runs.iter().map(|run| run.seconds).sum();
+    let seconds = |time: std::time::Duration| format!("{:.1}", time.as_secs_f64());
+    tracing::info!(
+        runs = runs.len(),
+        simulated_hours = format!("{:.1}", simulated / 3600.0),
+        wall_seconds = seconds(began.elapsed()),
+        simulator = seconds(spent.simulator),
+        ingest = seconds(spent.ingest),
+        subnet = seconds(spent.subnet),
+        analysis = seconds(spent.analysis),
+        baselines = seconds(spent.baselines),
+        "done; processor seconds of all threads by what they did"
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seeds_are_a_range_below_those_that_nobody_looks_at() {
+        assert_eq!(seeds("1000..1003"), Ok(1000..1003));
+        for text in ["", "5", "3..3", "1999..2001", "a..b", "-1..3"] {
+            assert!(seeds(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn results_come_in_order_from_any_number_of_threads_and_a_failure_ends_all() {
+        for threads in [1, 3, 50] {
+            let squares = in_parallel(20, threads, |task| {
+                // The first is done last.
+                let pause = if task == 0 { 20 } else { 0 };
+                thread::sleep(std::time::Duration::from_millis(pause));
+                Ok::<_, ()>(task * task)
+            });
+            assert_eq!(squares, Ok((0..20).map(|task| task * task).collect()));
+            let failed = in_parallel(
+                20,
+                threads,
+                |task| if task == 5 { Err(5) } else { Ok(task) },
+            );
+            assert_eq!(failed, Err(5));
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Rules from the literature on the same data: what the collector must beat.
+//!
+//! Each is a re-implementation of the rule as published, not of the product around it. Constants are the
+//! published ones; where none is published, the doc comment says so.
+
+use std::sync::Arc;
+
+use super::alarm::Naming;
+use super::frame::{Frame, Layout};
+use super::judge::Names;
+
+mod greyhound;
+mod minder;
+mod ratios;
+mod thresholds;
+mod votes;
+mod zscore;
+
+/// A rule that names parts, tick after tick.
+pub(super) trait Baseline: Send {
+    /// Looks at one tick and says what is wrong now.
+    fn observe(&mut self, frame: &Frame) -> Vec<Naming>;
+}
+
+/// A baseline and what one must know about it.
+pub(super) struct Rule {
+    /// Name in tables.
+    pub(super) name: &'static str,
+    /// How precisely it names.
+    pub(super) names: Names,
+    /// What it is, and where from.
+    pub(super) source: &'static str,
+    /// Builds it.
+    pub(super) build: fn(Arc<Layout>) -> Box<dyn Baseline>,
+}
+
+/// Every baseline that the simulated signals can feed.
+pub(super) const BASELINES: &[Rule] = &[
+    Rule {
+        name: "thresholds",
+        names: Names::Part,
+        source: "fixed limits of NVSentinel's NIC checks",
+        build: |layout| Box::new(thresholds::Thresholds::new(layout)),
+    },
+    Rule {
+        name: "z > 3",
+        names: Names::Part,
+        source: "any signal 3 standard deviations from its peers, once",
+        build: |layout| Box::new(zscore::ZScore::new(layout, 3.0)),
+    },
+    Rule {
+        name: "z > 6",
+        names: Names::Part,
+        source: "any signal 6 standard deviations from its peers, once",
+        build: |layout| Box::new(zscore::ZScore::new(layout, 6.0)),
+    },
+    Rule {
+        name: "NVRx-like",
+        names: Names::Part,
+        source: "kernel speed below 0.75 of the best rank's, or of the rank's own best; speed is the SM clock here",
+        build: |layout| Box::new(ratios::NvrxLike::new(layout)),
+    },
+    Rule {
+        name: "MegaScale-like",
+        names: Names::Node,
+        source: "RDMA rates or GPU clock of a machine 10 % below the median machine",
+        build: |layout| Box::new(ratios::MegaScaleLike::new(layout)),
+    },
+    Rule {
+        name: "Minder-like",
+        names: Names::Node,
+        source: "the machine farthest from all others in one metric for 4 minutes; no VAE",
+        build: |layout| Box::new(minder::MinderLike::new(layout)),
+    },
+    Rule {
+        name: "Greyhound-like",
+        names: Names::Part,
+        source: "step time 10 % longer over 10 steps, then the GPU whose GEMM takes 1.1 times the median; its link test is not simulated",
+        build: |layout| Box::new(greyhound::GreyhoundLike::new(layout)),
+    },
+    Rule {
+        name: "007-like",
+        names: Names::Part,
+        source: "each retransmitting flow votes 1/length for the cables of its path",
+        build: |layout| Box::new(votes::Votes::new(layout)),
+    },
+];
+
+/// What cannot be run yet, and the signal that it lacks: nothing is faked.
+pub(super) const MISSING: &[(&str, &str)] = &[
+    (
+        "NetBouncer-like",
+        "needs probes that bounce off chosen switches",
+    ),
+    (
+        "R-Pingmesh-like",
+        "needs probes between NICs with their six timestamps",
+    ),
+    ("C4D-like", "needs delays of single messages of collectives"),
+    ("Holmes-like", "needs times of communication operators"),
+    (
+        "Greyhound-like, link half",
+        "needs its test transfers between pairs",
+    ),
+];

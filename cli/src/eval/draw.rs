@@ -1,0 +1,157 @@
+//! From scenarios and seeds to runs: which faults happen, where and when.
+
+use anyhow::{Context as _, anyhow};
+use railscope_simulator::cluster::Cluster;
+use railscope_simulator::examples;
+use railscope_simulator::fault::Fault;
+use railscope_simulator::noise::Noise;
+
+use super::judge::Event;
+use super::scenario::{Draw, EACH, Scenario};
+
+/// The stream of noise that faults are drawn from: not the cluster's own.
+const DRAWS: u64 = 0xfa17;
+/// Parts that are tried before two faults may not be told apart.
+const TRIES: u64 = 64;
+
+/// One run to make.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Plan<'a> {
+    /// The scenario.
+    pub(super) scenario: &'a Scenario,
+    /// What [`EACH`] stands for in this run.
+    pub(super) each: Option<&'static str>,
+    /// The seed of cluster and faults.
+    pub(super) seed: u64,
+}
+
+/// Every run of the scenarios with every seed. What takes longest is begun first.
+///
+/// # Errors
+/// A scenario describes a cluster that cannot be.
+pub(super) fn plans<'a>(
+    scenarios: &'a [Scenario],
+    seeds: &std::ops::Range<u64>,
+) -> anyhow::Result<Vec<Plan<'a>>> {
+    let mut plans = Vec::new();
+    for scenario in scenarios {
+        for each in causes(scenario)? {
+            plans.extend(seeds.clone().map(|seed| Plan {
+                scenario,
+                each,
+                seed,
+            }));
+        }
+    }
+    // The sort keeps the order of equals.
+    plans.sort_by_key(|plan| std::cmp::Reverse(plan.scenario.work()));
+    Ok(plans)
+}
+
+/// What [`EACH`] stands for in a scenario, run by run: every cause that its fabric can have.
+fn causes(scenario: &Scenario) -> anyhow::Result<Vec<Option<&'static str>>> {
+    let Some(draw) = scenario.draws.iter().find(|draw| draw.cause == EACH) else {
+        return Ok(vec![None]);
+    };
+    let plan = Plan {
+        scenario,
+        each: None,
+        seed: 0,
+    };
+    let cluster = plan.cluster()?;
+    let can_be = |cause: &&str| {
+        !draw.except.iter().any(|except| except == cause)
+            && examples::fault(&cluster, cause, 0, 0.0).is_some()
+    };
+    let causes = examples::CAUSES.iter().copied();
+    Ok(causes.filter(can_be).map(Some).collect())
+}
+
+impl Plan<'_> {
+    /// Name of scenario and cause, for people.
+    pub(super) fn name(&self) -> String {
+        match self.each {
+            Some(cause) => format!("{} ({cause})", self.scenario.name),
+            None => self.scenario.name.clone(),
+        }
+    }
+
+    /// The cluster before anything happens.
+    ///
+    /// # Errors
+    /// The scenario describes a cluster that cannot be.
+    pub(super) fn cluster(&self) -> anyhow::Result<Cluster> {
+        let Scenario { fabric, jobs, .. } = self.scenario;
+        Cluster::with_jobs(fabric.clone(), jobs.clone(), self.seed)
+            .with_context(|| self.scenario.name.clone())
+    }
+
+    /// Lets the scenario's faults happen to the cluster, and says what is true of them.
+    ///
+    /// # Errors
+    /// The cluster cannot have one of them.
+    pub(super) fn inject(&self, cluster: &mut Cluster) -> anyhow::Result<Vec<Event>> {
+        let mut faults = self.scenario.faults.clone();
+        // By name, so that scenarios of one seed differ, and a new one leaves the others as they are.
+        let name = self.name();
+        let noise = Noise::new(self.seed).part(DRAWS);
+        let noise = name
+            .bytes()
+            .fold(noise, |noise, byte| noise.part(byte.into()));
+        for (number, draw) in (0..).zip(&self.scenario.draws) {
+            for copy in 0..u64::from(draw.count) {
+                let noise = noise.part(number).part(copy);
+                let fault = self.draw(cluster, draw, noise, &faults)?;
+                faults.push(fault);
+            }
+        }
+        let event = |fault: Fault| {
+            let (onset, end) = (fault.onset_seconds, fault.end_seconds);
+            let truth = cluster
+                .inject(fault)
+                .with_context(|| self.scenario.name.clone())?;
+            Ok(Event {
+                truth,
+                onset,
+                end: end.unwrap_or(self.scenario.duration_seconds),
+            })
+        };
+        faults.into_iter().map(event).collect()
+    }
+
+    fn draw(
+        &self,
+        cluster: &Cluster,
+        draw: &Draw,
+        noise: Noise,
+        before: &[Fault],
+    ) -> anyhow::Result<Fault> {
+        let cause = if draw.cause == EACH {
+            self.each.unwrap_or(EACH)
+        } else {
+            &draw.cause
+        };
+        let [first, last] = draw.onset_seconds;
+        // Not on a whole second: a fault does not wait for a scrape.
+        let onset = first + (last - first) * noise.uniform(0);
+        let taken = |fault: &Fault| before.iter().any(|other| shares_a_node(other, fault));
+        let drawn = (1..=TRIES).find_map(|index| {
+            let fault = examples::fault(cluster, cause, noise.bits(index), onset)?;
+            (!taken(&fault)).then_some(fault)
+        });
+        let mut fault = drawn.ok_or_else(|| {
+            let name = &self.scenario.name;
+            anyhow!("{name}: its fabric has nothing for a draw of {cause:?}, or nothing more")
+        })?;
+        fault.end_seconds = draw.lasts_seconds.map(|lasts| onset + lasts);
+        Ok(fault)
+    }
+}
+
+/// Faults of one node could be one fault: drawn ones are never.
+fn shares_a_node(one: &Fault, other: &Fault) -> bool {
+    match (one.part.node(), other.part.node()) {
+        (Some(one), Some(other)) => one == other,
+        _ => one.part == other.part,
+    }
+}

@@ -1,0 +1,342 @@
+//! Holds alarms against the truth: what was found, where, how soon, and who was blamed for nothing.
+//!
+//! Pure: hand-made alarms and events give the same verdicts as those of a run.
+
+use std::cmp::Ordering;
+
+use railscope_model::identity::Part;
+use railscope_simulator::fault::Truth;
+
+use super::alarm::{Alarm, Level};
+
+/// An alarm is about a fault if it overlaps it, give or take so much (detection method, section 4).
+pub(super) const SLACK_SECONDS: f64 = 60.0;
+
+/// A fault as it was: what is true of it, and when.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Event {
+    /// Culprit, class, victims.
+    pub(super) truth: Truth,
+    /// Seconds after the start of the run.
+    pub(super) onset: f64,
+    /// The end of the fault, or of the run.
+    pub(super) end: f64,
+}
+
+/// How precisely a detector names at all; it is judged by no more than that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Names {
+    /// The part to replace.
+    Part,
+    /// The machine that it is in.
+    Node,
+}
+
+impl Names {
+    fn same(self, one: &Part, other: &Part) -> bool {
+        match self {
+            Self::Part => one == other,
+            Self::Node => one.node().is_some() && one.node() == other.node(),
+        }
+    }
+
+    /// The granularity in a table.
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Part => "part",
+            Self::Node => "node",
+        }
+    }
+}
+
+/// What became of one fault.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct FaultVerdict {
+    /// What happened: `gpu-thermal`.
+    pub(super) cause: &'static str,
+    /// Share of the part's capability that was lost.
+    pub(super) severity: f64,
+    /// Whether an alarm named it.
+    pub(super) found: bool,
+    /// Whether the first, or one of the first three, of what was named at its time and is not another
+    /// fault's was the culprit.
+    pub(super) top: [bool; 2],
+    /// The same, for the kind of part: GPU, PCIe link, cable, leaf.
+    pub(super) top_tier: [bool; 2],
+    /// Whether the alarm that named it said the right class; none if it was not found or names no class.
+    pub(super) class_right: Option<bool>,
+    /// From onset to the first alarm about the culprit, its victims or its node.
+    pub(super) detect_seconds: Option<f64>,
+    /// From onset to the first alarm about the culprit.
+    pub(super) localise_seconds: Option<f64>,
+}
+
+/// What an alarm was about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum About {
+    /// A fault that was there.
+    Fault,
+    /// A part that only suffered from one.
+    Victim,
+    /// Nothing.
+    Nothing,
+}
+
+/// What became of one alarm.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct AlarmVerdict {
+    /// Who heard of it.
+    pub(super) level: Level,
+    /// What it was about.
+    pub(super) about: About,
+}
+
+/// What became of everything in one run.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(super) struct Verdicts {
+    /// By event.
+    pub(super) faults: Vec<FaultVerdict>,
+    /// By alarm.
+    pub(super) alarms: Vec<AlarmVerdict>,
+}
+
+/// Judges the alarms of one run. `tier` says what kind of part a part is.
+pub(super) fn judge(
+    events: &[Event],
+    alarms: &[Alarm],
+    names: Names,
+    tier: &dyn Fn(&Part) -> &'static str,
+) -> Verdicts {
+    let faults = events
+        .iter()
+        .map(|event| judge_fault(event, events, alarms, names, tier));
+    let alarms = alarms.iter().map(|alarm| AlarmVerdict {
+        level: alarm.naming.level,
+        about: about(alarm, events, names),
+    });
+    Verdicts {
+        faults: faults.collect(),
+        alarms: alarms.collect(),
+    }
+}
+
+fn overlaps(alarm: &Alarm, event: &Event) -> bool {
+    let ended_before = alarm
+        .closed
+        .is_some_and(|closed| closed < event.onset - SLACK_SECONDS);
+    !ended_before && alarm.opened <= event.end + SLACK_SECONDS
+}
+
+fn is_culprit(alarm: &Alarm, event: &Event, names: Names) -> bool {
+    let mut culprits = std::iter::once(&event.truth.part).chain(&event.truth.accomplices);
+    culprits.any(|part| names.same(part, &alarm.naming.part))
+}
+
+fn is_victim(alarm: &Alarm, event: &Event, names: Names) -> bool {
+    let mut victims = event.truth.victims.iter();
+    victims.any(|part| names.same(part, &alarm.naming.part))
+}
+
+fn finds(alarm: &Alarm, event: &Event, names: Names) -> bool {
+    overlaps(alarm, event) && is_culprit(alarm, event, names)
+}
+
+fn about(alarm: &Alarm, events: &[Event], names: Names) -> About {
+    if events.iter().any(|event| finds(alarm, event, names)) {
+        return About::Fault;
+    }
+    let suffers = |event: &Event| overlaps(alarm, event) && is_victim(alarm, event, names);
+    if events.iter().any(suffers) {
+        About::Victim
+    } else {
+        About::Nothing
+    }
+}
+
+/// Worst first, as a person on call would read them.
+fn rank(one: &Alarm, other: &Alarm) -> Ordering {
+    let (a, b) = (&one.naming, &other.naming);
+    (b.level.cmp(&a.level))
+        .then_with(|| b.score.total_cmp(&a.score))
+        .then_with(|| one.opened.total_cmp(&other.opened))
+        .then_with(|| a.part.cmp(&b.part))
+}
+
+fn judge_fault(
+    event: &Event,
+    events: &[Event],
+    alarms: &[Alarm],
+    names: Names,
+    tier: &dyn Fn(&Part) -> &'static str,
+) -> FaultVerdict {
+    let of_another = |alarm: &Alarm| {
+        let others = events.iter().filter(|other| *other != event);
+        !finds(alarm, event, names) && others.into_iter().any(|other| finds(alarm, other, names))
+    };
+    let mut named: Vec<&Alarm> = alarms
+        .iter()
+        .filter(|alarm| overlaps(alarm, event) && !of_another(alarm))
+        .collect();
+    named.sort_by(|a, b| rank(a, b));
+    let culprit = |alarm: &&Alarm| is_culprit(alarm, event, names);
+    let of_tier = |alarm: &&Alarm| tier(&alarm.naming.part) == tier(&event.truth.part);
+    let first = |alarms: &mut dyn Iterator<Item = &&Alarm>| {
+        let after = alarms.map(|alarm| (alarm.opened - event.onset).max(0.0));
+        after.min_by(f64::total_cmp)
+    };
+    let near = |alarm: &&&Alarm| {
+        culprit(alarm)
+            || is_victim(alarm, event, names)
+            || Names::Node.same(&alarm.naming.part, &event.truth.part)
+    };
+    let finder = named.iter().copied().find(culprit);
+    let within = |test: &dyn Fn(&&Alarm) -> bool| [1, 3].map(|k| named.iter().take(k).any(test));
+    FaultVerdict {
+        cause: event.truth.cause,
+        severity: event.truth.severity,
+        found: finder.is_some(),
+        top: within(&culprit),
+        top_tier: within(&of_tier),
+        class_right: finder
+            .and_then(|alarm| alarm.naming.class)
+            .map(|class| class == event.truth.class),
+        detect_seconds: first(&mut named.iter().filter(near)),
+        localise_seconds: first(&mut named.iter().filter(|alarm| culprit(alarm))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::alarm::Naming;
+    use super::*;
+
+    fn part(text: &str) -> Part {
+        text.parse().expect(text)
+    }
+
+    fn event(culprit: &str, victims: &[&str], onset: f64, end: f64) -> Event {
+        let truth = Truth {
+            part: part(culprit),
+            cause: "a-cause",
+            class: "a-class",
+            severity: 0.5,
+            slowdown: None,
+            victims: victims.iter().map(|text| part(text)).collect(),
+            accomplices: Vec::new(),
+        };
+        Event { truth, onset, end }
+    }
+
+    fn alarm(named: &str, score: f64, opened: f64, closed: Option<f64>) -> Alarm {
+        let mut naming = Naming::page(part(named), score);
+        naming.class = Some("a-class");
+        Alarm {
+            naming,
+            opened,
+            closed,
+        }
+    }
+
+    fn tier(part: &Part) -> &'static str {
+        part.class()
+    }
+
+    fn check(events: &[Event], alarms: &[Alarm], names: Names) -> Verdicts {
+        judge(events, alarms, names, &tier)
+    }
+
+    #[test]
+    fn the_right_part_at_the_right_time_is_found_with_its_delay() {
+        let events = [event("gpu/n1:3", &[], 100.0, 200.0)];
+        let verdicts = check(&events, &[alarm("gpu/n1:3", 1.0, 130.0, None)], Names::Part);
+        let fault = &verdicts.faults[0];
+        assert!(fault.found && fault.top == [true; 2] && fault.top_tier == [true; 2]);
+        assert_eq!(fault.class_right, Some(true));
+        assert_eq!(fault.localise_seconds, Some(30.0));
+        assert_eq!(verdicts.alarms[0].about, About::Fault);
+    }
+
+    #[test]
+    fn the_match_reaches_a_minute_beyond_the_fault_and_no_further() {
+        let events = [event("gpu/n1:3", &[], 100.0, 200.0)];
+        for (opened, closed, found) in [
+            (10.0, Some(39.0), false),
+            (10.0, Some(40.0), true),
+            (260.0, None, true),
+            (261.0, None, false),
+        ] {
+            let alarms = [alarm("gpu/n1:3", 1.0, opened, closed)];
+            let verdicts = check(&events, &alarms, Names::Part);
+            assert_eq!(verdicts.faults[0].found, found, "{opened} {closed:?}");
+            assert_eq!(verdicts.alarms[0].about == About::Fault, found);
+        }
+    }
+
+    #[test]
+    fn a_wrong_part_of_the_right_kind_hits_the_tier_only() {
+        let events = [event("gpu/n1:3", &[], 0.0, 100.0)];
+        let verdicts = check(&events, &[alarm("gpu/n1:4", 1.0, 10.0, None)], Names::Part);
+        let fault = &verdicts.faults[0];
+        assert!(!fault.found && fault.top == [false; 2] && fault.top_tier == [true; 2]);
+        // Something was said about the node, so it was detected, though not localised.
+        assert_eq!(
+            (fault.detect_seconds, fault.localise_seconds),
+            (Some(10.0), None)
+        );
+        assert_eq!(verdicts.alarms[0].about, About::Nothing);
+    }
+
+    #[test]
+    fn who_names_machines_is_judged_by_machines() {
+        let events = [event("gpu/n1:3", &["link/n2:mlx5_0/1"], 0.0, 100.0)];
+        for (named, about) in [
+            ("host/n1", About::Fault),
+            ("host/n2", About::Victim),
+            ("host/n3", About::Nothing),
+        ] {
+            let alarms = [alarm(named, 1.0, 10.0, None)];
+            let verdicts = check(&events, &alarms, Names::Node);
+            assert_eq!(verdicts.alarms[0].about, about, "{named}");
+            assert_eq!(verdicts.faults[0].found, about == About::Fault);
+        }
+    }
+
+    #[test]
+    fn the_worst_alarm_is_the_first_answer_and_a_culprit_behind_it_is_in_the_first_three() {
+        let events = [event("link/n1:mlx5_0/1", &["link/n0:mlx5_0/1"], 0.0, 100.0)];
+        let alarms = [
+            alarm("link/n0:mlx5_0/1", 9.0, 10.0, None),
+            alarm("link/n1:mlx5_0/1", 2.0, 20.0, None),
+        ];
+        let verdicts = check(&events, &alarms, Names::Part);
+        let fault = &verdicts.faults[0];
+        assert_eq!((fault.top, fault.top_tier), ([false, true], [true, true]));
+        assert_eq!(
+            (fault.detect_seconds, fault.localise_seconds),
+            (Some(10.0), Some(20.0))
+        );
+        assert_eq!(verdicts.alarms[0].about, About::Victim);
+    }
+
+    #[test]
+    fn the_alarm_of_one_fault_does_not_stand_in_the_way_of_another() {
+        let events = [
+            event("gpu/n1:3", &[], 0.0, 100.0),
+            event("link/n7:mlx5_0/1", &[], 0.0, 100.0),
+        ];
+        let alarms = [
+            alarm("gpu/n1:3", 9.0, 10.0, None),
+            alarm("link/n7:mlx5_0/1", 1.0, 10.0, None),
+        ];
+        let verdicts = check(&events, &alarms, Names::Part);
+        assert!(verdicts.faults.iter().all(|fault| fault.top == [true; 2]));
+    }
+
+    #[test]
+    fn silence_finds_nothing_and_blames_nobody() {
+        let verdicts = check(&[event("gpu/n1:3", &[], 0.0, 100.0)], &[], Names::Part);
+        let fault = &verdicts.faults[0];
+        assert!(!fault.found && fault.detect_seconds.is_none());
+        assert_eq!(verdicts.alarms, []);
+    }
+}

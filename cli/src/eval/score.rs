@@ -1,0 +1,259 @@
+//! Figures over many runs: verdicts added up, each ratio with its count and interval.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::alarm::Level;
+use super::judge::{About, AlarmVerdict, FaultVerdict, Verdicts};
+use super::statistics::{Rate, Ratio, quantile};
+
+/// Where severities are cut: shares of the part's capability that are lost (detection method, section 4).
+const SEVERITIES: [(f64, &str); 4] = [
+    (0.05, "below 5 %"),
+    (0.10, "5 to 10 %"),
+    (0.30, "10 to 30 %"),
+    (f64::INFINITY, "30 % and more"),
+];
+
+/// The verdicts on one detector in one run, and how long the run was.
+#[derive(Debug)]
+pub(super) struct Judged<'a> {
+    /// The scenario.
+    pub(super) scenario: &'a str,
+    /// Simulated time.
+    pub(super) seconds: f64,
+    /// What became of faults and alarms.
+    pub(super) verdicts: Verdicts,
+}
+
+/// What is said of faults.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct FaultScore {
+    /// Share of the faults that an alarm named: recall.
+    pub(super) recall: Ratio,
+    /// Share whose culprit was named first.
+    pub(super) top1: Ratio,
+    /// Share whose culprit was among the first three.
+    pub(super) top3: Ratio,
+    /// Share for which a part of the culprit's kind was named first.
+    pub(super) tier_top1: Ratio,
+    /// Share for which a part of the culprit's kind was among the first three.
+    pub(super) tier_top3: Ratio,
+    /// Of faults that were found by a detector that names classes: share with the right one.
+    pub(super) class: Ratio,
+    /// From onset to the first alarm about culprit, node or victims.
+    pub(super) detect_seconds: Quantiles,
+    /// From onset to the first alarm about the culprit.
+    pub(super) localise_seconds: Quantiles,
+}
+
+/// Middle and tail of a time; none of nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(super) struct Quantiles {
+    /// Median.
+    pub(super) p50: Option<f64>,
+    /// Nine of ten are no longer.
+    pub(super) p90: Option<f64>,
+}
+
+/// What is said of alarms.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct AlarmScore {
+    /// Share of the alarms, pages and tickets, that were about a fault.
+    pub(super) precision: Ratio,
+    /// Pages about no fault.
+    pub(super) false_pages: Rate,
+    /// Tickets about no fault.
+    pub(super) false_tickets: Rate,
+    /// Pages in runs without any fault.
+    pub(super) healthy_pages: Rate,
+    /// Share of the alarms that blamed a victim.
+    pub(super) victim_blame: Ratio,
+}
+
+/// All figures of a detector.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct Score {
+    /// Of all faults.
+    pub(super) faults: FaultScore,
+    /// Of all alarms.
+    pub(super) alarms: AlarmScore,
+    /// Harmonic mean of precision and recall.
+    pub(super) f1: Option<f64>,
+    /// By what happened.
+    pub(super) by_cause: BTreeMap<&'static str, FaultScore>,
+    /// By how bad it was.
+    pub(super) by_severity: BTreeMap<&'static str, FaultScore>,
+    /// Alarms by scenario.
+    pub(super) by_scenario: BTreeMap<String, AlarmScore>,
+}
+
+impl FaultScore {
+    fn of<'a>(faults: impl IntoIterator<Item = &'a FaultVerdict>) -> Self {
+        let faults: Vec<_> = faults.into_iter().collect();
+        let count = |test: &dyn Fn(&FaultVerdict) -> bool| {
+            Ratio::count(faults.iter().map(|fault| test(fault)))
+        };
+        let times = |time: &dyn Fn(&FaultVerdict) -> Option<f64>| {
+            let times: Vec<f64> = faults.iter().filter_map(|fault| time(fault)).collect();
+            Quantiles {
+                p50: quantile(&times, 0.5),
+                p90: quantile(&times, 0.9),
+            }
+        };
+        Self {
+            recall: count(&|fault| fault.found),
+            top1: count(&|fault| fault.top[0]),
+            top3: count(&|fault| fault.top[1]),
+            tier_top1: count(&|fault| fault.top_tier[0]),
+            tier_top3: count(&|fault| fault.top_tier[1]),
+            class: Ratio::count(faults.iter().filter_map(|fault| fault.class_right)),
+            detect_seconds: times(&|fault| fault.detect_seconds),
+            localise_seconds: times(&|fault| fault.localise_seconds),
+        }
+    }
+}
+
+impl AlarmScore {
+    fn of(runs: &[&Judged<'_>]) -> Self {
+        let alarms = |runs: &[&Judged<'_>]| -> Vec<AlarmVerdict> {
+            let alarms = runs.iter().flat_map(|run| &run.verdicts.alarms);
+            alarms.copied().collect()
+        };
+        let rate = |runs: &[&Judged<'_>], level: Level| Rate {
+            count: alarms(runs)
+                .iter()
+                .filter(|alarm| alarm.level == level && alarm.about != About::Fault)
+                .count(),
+            // An empty sum would be -0.
+            days: runs.iter().fold(0.0, |sum, run| sum + run.seconds) / 86_400.0,
+        };
+        let healthy: Vec<_> = runs
+            .iter()
+            .copied()
+            .filter(|run| run.verdicts.faults.is_empty())
+            .collect();
+        let of = |about: About| Ratio::count(alarms(runs).iter().map(|a| a.about == about));
+        Self {
+            precision: of(About::Fault),
+            false_pages: rate(runs, Level::Page),
+            false_tickets: rate(runs, Level::Ticket),
+            healthy_pages: rate(&healthy, Level::Page),
+            victim_blame: of(About::Victim),
+        }
+    }
+}
+
+impl Score {
+    /// Adds up the runs of one detector.
+    pub(super) fn of(runs: &[Judged<'_>]) -> Self {
+        let all: Vec<&FaultVerdict> = runs.iter().flat_map(|run| &run.verdicts.faults).collect();
+        let mut by_cause: BTreeMap<_, Vec<&FaultVerdict>> = BTreeMap::new();
+        let mut by_severity: BTreeMap<_, Vec<&FaultVerdict>> = BTreeMap::new();
+        for fault in &all {
+            by_cause.entry(fault.cause).or_default().push(fault);
+            let class = SEVERITIES.iter().find(|(below, _)| fault.severity < *below);
+            if let Some((_, name)) = class {
+                by_severity.entry(*name).or_default().push(fault);
+            }
+        }
+        let mut by_scenario: BTreeMap<String, Vec<&Judged<'_>>> = BTreeMap::new();
+        for run in runs {
+            by_scenario
+                .entry(run.scenario.to_owned())
+                .or_default()
+                .push(run);
+        }
+        let score = |(name, faults): (_, Vec<&FaultVerdict>)| (name, FaultScore::of(faults));
+        let faults = FaultScore::of(all);
+        let alarms = AlarmScore::of(&runs.iter().collect::<Vec<_>>());
+        let f1 = alarms
+            .precision
+            .value()
+            .zip(faults.recall.value())
+            .map(|(p, r)| {
+                if p + r > 0.0 {
+                    2.0 * p * r / (p + r)
+                } else {
+                    0.0
+                }
+            });
+        Self {
+            f1,
+            faults,
+            alarms,
+            by_cause: by_cause.into_iter().map(score).collect(),
+            by_severity: by_severity.into_iter().map(score).collect(),
+            by_scenario: by_scenario
+                .into_iter()
+                .map(|(name, runs)| (name, AlarmScore::of(&runs)))
+                .collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fault(cause: &'static str, severity: f64, delay: Option<f64>) -> FaultVerdict {
+        FaultVerdict {
+            cause,
+            severity,
+            found: delay.is_some(),
+            top: [delay.is_some(); 2],
+            top_tier: [delay.is_some(); 2],
+            class_right: delay.map(|_| true),
+            detect_seconds: delay,
+            localise_seconds: delay,
+        }
+    }
+
+    fn run<'a>(
+        scenario: &'a str,
+        faults: Vec<FaultVerdict>,
+        alarms: &[(Level, About)],
+    ) -> Judged<'a> {
+        let alarms = alarms.iter().map(|(level, about)| AlarmVerdict {
+            level: *level,
+            about: *about,
+        });
+        Judged {
+            scenario,
+            seconds: 43_200.0,
+            verdicts: Verdicts {
+                faults,
+                alarms: alarms.collect(),
+            },
+        }
+    }
+
+    #[test]
+    fn figures_are_those_of_a_hand_count() {
+        let score = Score::of(&[
+            run(
+                "broken",
+                vec![fault("a", 0.5, Some(10.0)), fault("b", 0.07, None)],
+                &[
+                    (Level::Page, About::Fault),
+                    (Level::Page, About::Victim),
+                    (Level::Ticket, About::Nothing),
+                ],
+            ),
+            run("calm", vec![], &[(Level::Page, About::Nothing)]),
+        ]);
+        assert_eq!(score.faults.recall, Ratio { hits: 1, of: 2 });
+        assert_eq!(score.alarms.precision, Ratio { hits: 1, of: 4 });
+        assert_eq!(score.f1, Some(2.0 * 0.25 * 0.5 / 0.75));
+        assert_eq!(score.alarms.victim_blame, Ratio { hits: 1, of: 4 });
+        assert_eq!(score.alarms.false_pages.per_day(), Some(2.0));
+        assert_eq!(score.alarms.false_tickets.per_day(), Some(1.0));
+        assert_eq!(score.alarms.healthy_pages.per_day(), Some(2.0));
+        assert_eq!(score.by_cause["b"].recall, Ratio { hits: 0, of: 1 });
+        assert_eq!(score.by_severity["5 to 10 %"].recall.of, 1);
+        assert_eq!(score.by_severity["30 % and more"].recall.hits, 1);
+        assert_eq!(score.by_scenario["calm"].precision.of, 1);
+        assert_eq!(score.faults.detect_seconds.p90, Some(10.0));
+    }
+}

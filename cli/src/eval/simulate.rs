@@ -1,0 +1,271 @@
+//! One run: the simulated cluster, its pages, the collector's own analysis, and the baselines beside it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use railscope_collector::core::analyzer::{Analyzer, ClusterView};
+use railscope_collector::core::classes::Severity;
+use railscope_collector::subnet::{Subnet, parse_ibnetdiscover};
+use railscope_model::exposition::{Format, Page};
+use railscope_model::fabric::Timestamp;
+use railscope_model::identity::{NodeName, Part, SwitchName};
+use railscope_model::metric::Profile;
+use railscope_model::reading::NodeReading;
+use railscope_simulator::cluster::Cluster;
+use railscope_simulator::ibnetdiscover::ibnetdiscover;
+use railscope_simulator::noise::Noise;
+use railscope_simulator::readings::NodeRows;
+use railscope_simulator::wiring::{Tier, Wiring};
+use rustix::time::{ClockId, clock_gettime};
+
+use super::alarm::{Alarm, AlarmLog, Level, Naming};
+use super::baselines::{BASELINES, Baseline};
+use super::draw::Plan;
+use super::frame::{Frame, Layout};
+use super::judge::Event;
+
+/// The moment at which every run begins: any will do, and the same gives the same bytes.
+const START: Timestamp = Timestamp(1_800_000_000_000);
+/// The stream of noise that lost pages are drawn from.
+const LOST: u64 = 0x1057;
+/// Ticks without a word after which a baseline's alarm is over: as the collector's own.
+const BASELINE_HOLD_TICKS: u32 = railscope_collector::core::incident::CLOSE_AFTER_TICKS;
+
+/// What is the same in every run.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Settings {
+    /// Time between two scrapes, if it is not the scenario's own.
+    pub(super) tick_seconds: Option<f64>,
+    /// Whether readings go to the collector as pages of text, as in production, or as they are.
+    pub(super) through_text: bool,
+}
+
+/// What happened in a run and what was said about it.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    /// Simulated time.
+    pub(super) seconds: f64,
+    /// The truth.
+    pub(super) events: Vec<Event>,
+    /// Alarms of the collector, then of each baseline.
+    pub(super) alarms: Vec<Vec<Alarm>>,
+    /// Kinds of switches, by name.
+    pub(super) tiers: HashMap<SwitchName, &'static str>,
+    /// Where the processor's time went.
+    pub(super) spent: Spent,
+}
+
+/// Processor time, by what it went to.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Spent {
+    /// Moving the cluster on, and making readings of it.
+    pub(super) simulator: Duration,
+    /// Writing pages, if there are any, and taking readings up.
+    pub(super) ingest: Duration,
+    /// Writing and reading the subnet's text.
+    pub(super) subnet: Duration,
+    /// Ticks of the analysis.
+    pub(super) analysis: Duration,
+    /// Everything for the baselines.
+    pub(super) baselines: Duration,
+}
+
+impl std::ops::AddAssign for Spent {
+    fn add_assign(&mut self, other: Self) {
+        self.simulator += other.simulator;
+        self.ingest += other.ingest;
+        self.subnet += other.subnet;
+        self.analysis += other.analysis;
+        self.baselines += other.baselines;
+    }
+}
+
+/// Processor time of this thread so far: what other programs take of the machine does not count.
+fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    let (seconds, nanoseconds) = (time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs());
+    Duration::from_secs(seconds) + Duration::from_nanos(nanoseconds)
+}
+
+/// Adds the time since a moment, and begins anew.
+fn spend(into: &mut Duration, since: &mut Duration) {
+    let now = processor_time();
+    *into += now.saturating_sub(*since);
+    *since = now;
+}
+
+/// Makes a run.
+///
+/// # Errors
+/// The scenario describes what cannot be.
+pub(super) fn run(plan: &Plan<'_>, settings: Settings) -> anyhow::Result<Outcome> {
+    let scenario = plan.scenario;
+    let mut cluster = plan.cluster()?;
+    let events = plan.inject(&mut cluster)?;
+    let layout = Arc::new(Layout::of(&cluster, &scenario.jobs));
+    let mut watch = Watch::new(&cluster, &layout);
+    let tick_seconds = settings.tick_seconds.unwrap_or(scenario.tick_seconds);
+    let ticks = (scenario.duration_seconds / tick_seconds).floor() as u64;
+    let lost = Noise::new(plan.seed).part(LOST);
+    let mut swept = f64::NEG_INFINITY;
+    for tick in 0..=ticks {
+        let seconds = tick as f64 * tick_seconds;
+        let mut since = processor_time();
+        cluster.advance(Duration::from_secs_f64(seconds));
+        spend(&mut watch.spent.simulator, &mut since);
+        if seconds - swept >= scenario.subnet_seconds {
+            swept = seconds;
+            watch.sweep(&cluster, seconds);
+        }
+        let is_lost = |node: usize| lost.part(tick).uniform(node as u64) < scenario.lost_pages;
+        watch.tick(&cluster, seconds, settings.through_text, &is_lost);
+    }
+    Ok(Outcome {
+        seconds: ticks as f64 * tick_seconds,
+        events,
+        tiers: tiers(cluster.plan()),
+        spent: watch.spent,
+        alarms: std::iter::once(watch.log)
+            .chain(watch.baselines.into_iter().map(|(_, log)| log))
+            .map(AlarmLog::finish)
+            .collect(),
+    })
+}
+
+/// Everybody who watches the cluster.
+struct Watch {
+    names: Vec<NodeName>,
+    rows: Vec<NodeRows>,
+    analyzer: Analyzer,
+    subnet: Option<(Wiring, Subnet)>,
+    frame: Frame,
+    log: AlarmLog,
+    baselines: Vec<(Box<dyn Baseline>, AlarmLog)>,
+    spent: Spent,
+}
+
+impl Watch {
+    fn new(cluster: &Cluster, layout: &Arc<Layout>) -> Self {
+        let nodes = cluster.nodes();
+        let ports = cluster.spec().ports_per_node();
+        let rows: Vec<_> = nodes
+            .iter()
+            .zip(cluster.plan().nics.chunks(ports))
+            .map(|(node, nics)| NodeRows::new(node, nics))
+            .collect();
+        let readings: Vec<_> = rows.iter().zip(nodes).map(|(r, n)| r.read(n)).collect();
+        let names: Vec<_> = nodes.iter().map(|node| node.name.clone()).collect();
+        let mut analyzer = Analyzer::default();
+        analyzer.set_targets(&names);
+        let baseline = |rule: &super::baselines::Rule| {
+            let log = AlarmLog::new(BASELINE_HOLD_TICKS);
+            ((rule.build)(Arc::clone(layout)), log)
+        };
+        Self {
+            names,
+            rows,
+            analyzer,
+            subnet: None,
+            frame: Frame::new(layout, nodes, &readings),
+            // The collector itself keeps incidents that come and go open.
+            log: AlarmLog::new(1),
+            baselines: BASELINES.iter().map(baseline).collect(),
+            spent: Spent::default(),
+        }
+    }
+
+    /// Reads the subnet as production does: as text. Text of the same cables is not parsed twice.
+    fn sweep(&mut self, cluster: &Cluster, seconds: f64) {
+        let mut since = processor_time();
+        let at = START.plus_seconds(seconds);
+        let wiring = cluster.wiring();
+        if self.subnet.as_ref().is_none_or(|(last, _)| last != wiring) {
+            let subnet = parse_ibnetdiscover(&ibnetdiscover(wiring, at));
+            self.subnet = Some((wiring.clone(), subnet));
+        }
+        if let Some((_, subnet)) = &self.subnet {
+            self.analyzer.take_subnet(subnet.clone(), at);
+        }
+        spend(&mut self.spent.subnet, &mut since);
+    }
+
+    fn tick(
+        &mut self,
+        cluster: &Cluster,
+        seconds: f64,
+        through_text: bool,
+        is_lost: &dyn Fn(usize) -> bool,
+    ) {
+        let mut since = processor_time();
+        let at = START.plus_seconds(seconds);
+        self.frame.begin(seconds, cluster);
+        for (number, node) in cluster.nodes().iter().enumerate() {
+            if is_lost(number) {
+                continue;
+            }
+            let reading = self.rows[number].read(node);
+            spend(&mut self.spent.simulator, &mut since);
+            self.frame.take(number, &reading);
+            spend(&mut self.spent.baselines, &mut since);
+            let name = &self.names[number];
+            if through_text {
+                self.analyzer.ingest(name, &page(reading), at);
+            } else {
+                self.analyzer.ingest_reading(name, &reading, at);
+            }
+            spend(&mut self.spent.ingest, &mut since);
+        }
+        let named = namings(&self.analyzer.tick(at));
+        self.log.tick(seconds, named);
+        spend(&mut self.spent.analysis, &mut since);
+        for (baseline, log) in &mut self.baselines {
+            log.tick(seconds, baseline.observe(&self.frame));
+        }
+        spend(&mut self.spent.baselines, &mut since);
+    }
+}
+
+/// The page that the exporter would serve.
+fn page(mut reading: NodeReading) -> String {
+    reading.normalise();
+    Page::new(Arc::new(reading)).write(Format::OpenMetrics, Profile::Full)
+}
+
+/// The collector's incidents. Alertmanager's example pages the critical ones.
+fn namings(view: &ClusterView) -> Vec<Naming> {
+    let naming = |incident: &railscope_collector::core::incident::Incident| Naming {
+        part: incident.root.clone(),
+        class: Some(incident.class.name),
+        level: match incident.severity {
+            Severity::Critical => Level::Page,
+            Severity::Warning => Level::Ticket,
+        },
+        // The order of the page: by severity, then by GPUs that it holds up.
+        score: incident.gpus_affected as f64,
+    };
+    view.incidents.iter().map(naming).collect()
+}
+
+fn tiers(plan: &Wiring) -> HashMap<SwitchName, &'static str> {
+    let tier = |tier| match tier {
+        Tier::Leaf { .. } => "leaf",
+        Tier::Spine => "spine",
+        Tier::Core => "core",
+        Tier::Router { .. } => "router",
+    };
+    let switches = plan.switches.iter();
+    switches
+        .map(|switch| (switch.name.clone(), tier(switch.tier)))
+        .collect()
+}
+
+impl Outcome {
+    /// The kind of a part, with the tier of a switch.
+    pub(super) fn tier(&self, part: &Part) -> &'static str {
+        match part {
+            Part::Switch(name) => self.tiers.get(name).copied().unwrap_or("switch"),
+            _ => part.class(),
+        }
+    }
+}
