@@ -187,34 +187,43 @@ fn balance_table(sources: &[(String, Leaf)]) -> String {
     text
 }
 
+/// A line for each job of each leaf, of its first port.
+fn job_lines(leaves: [(&Leaf, bool); 2], of: impl Fn(&Counter) -> Vec<(f64, f64)>) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for (job, seen) in SEEN.iter().enumerate() {
+        for (leaf, dashed) in leaves {
+            let source = if dashed { "simulated" } else { "trace" };
+            lines.extend(leaf.servers[job].first().map(|port| Line {
+                name: format!("{} {source}", seen.name),
+                dashed,
+                colour: COLOURS[job],
+                points: of(port),
+            }));
+        }
+    }
+    lines
+}
+
+fn balance_lines(uplinks: &[(String, Leaf)]) -> Vec<Line> {
+    let line = |(number, (name, leaf)): (usize, &(String, Leaf))| {
+        let of = |window: f64| balance(leaf, window).map(|balance| (window, balance.variation));
+        Line {
+            name: name.clone(),
+            // The four leaves of the trace come first.
+            dashed: number >= 4,
+            colour: COLOURS[number % 4],
+            points: BALANCE_WINDOWS.into_iter().filter_map(of).collect(),
+        }
+    };
+    uplinks.iter().enumerate().map(line).collect()
+}
+
 fn charts(
     trace: &Leaf,
     simulated: &Leaf,
     uplinks: &[(String, Leaf)],
 ) -> Vec<(&'static str, String)> {
-    let line = |job: usize, dashed: bool, points: Vec<(f64, f64)>| Line {
-        name: format!(
-            "{} {}",
-            SEEN[job].name,
-            if dashed { "simulated" } else { "trace" }
-        ),
-        dashed,
-        colour: COLOURS[job],
-        points,
-    };
-    let both = |of: &dyn Fn(&Counter) -> Vec<(f64, f64)>| {
-        let jobs = 0..SEEN.len();
-        jobs.flat_map(|job| {
-            let one = |leaf: &Leaf, dashed| {
-                leaf.servers[job]
-                    .first()
-                    .map(|port| line(job, dashed, of(port)))
-            };
-            [one(trace, false), one(simulated, true)]
-        })
-        .flatten()
-        .collect()
-    };
+    let both = [(trace, false), (simulated, true)];
     let distribution = |port: &Counter| {
         let rates = gigabits(port, WINDOW);
         let at = |n: i32| f64::from(n) / 50.0;
@@ -226,57 +235,31 @@ fn charts(
         let of = |lag| autocorrelation(&rates, lag).map(|value| (lag as f64, value));
         (1..=40).filter_map(of).collect()
     };
-    let balances = uplinks.iter().enumerate().map(|(number, (name, leaf))| {
-        let dashed = number >= 4;
-        let of = |window: f64| balance(leaf, window).map(|balance| (window, balance.variation));
-        Line {
-            name: name.clone(),
-            dashed,
-            colour: COLOURS[number % 4],
-            points: BALANCE_WINDOWS.into_iter().filter_map(of).collect(),
-        }
-    });
-    let chart = |title, x, y, log_x, lines| {
-        let chart = Chart {
-            title,
-            x,
-            y,
-            log_x,
-            lines,
-        };
-        chart.svg()
+    let rates = Chart {
+        title: "Rate of one port of each job in windows of 2 s",
+        x: "share of the windows below",
+        y: "Gb/s",
+        log_x: false,
+        lines: job_lines(both, distribution),
+    };
+    let likeness = Chart {
+        title: "Rate of one port of each job in windows of 1 s",
+        x: "lag (s)",
+        y: "autocorrelation",
+        log_x: false,
+        lines: job_lines(both, likeness),
+    };
+    let uplinks = Chart {
+        title: "How unevenly the 30 uplinks of a leaf are used",
+        x: "length of the window (s)",
+        y: "CoV over uplinks",
+        log_x: true,
+        lines: balance_lines(uplinks),
     };
     vec![
-        (
-            "rates.svg",
-            chart(
-                "Rate of one port of each job in windows of 2 s",
-                "share of the windows below",
-                "Gb/s",
-                false,
-                both(&distribution),
-            ),
-        ),
-        (
-            "likeness.svg",
-            chart(
-                "Autocorrelation of the rate of one port of each job, windows of 1 s",
-                "lag (s)",
-                "",
-                false,
-                both(&likeness),
-            ),
-        ),
-        (
-            "uplinks.svg",
-            chart(
-                "How unevenly the 30 uplinks of a leaf are used",
-                "length of the window (s)",
-                "CoV over uplinks",
-                true,
-                balances.collect(),
-            ),
-        ),
+        ("rates.svg", rates.svg()),
+        ("likeness.svg", likeness.svg()),
+        ("uplinks.svg", uplinks.svg()),
     ]
 }
 

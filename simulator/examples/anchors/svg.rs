@@ -49,9 +49,8 @@ impl Chart {
             )
             .ok(); // writing into a string does not fail
         };
-        label(LEFT, 18.0, "start", self.title);
+        label(LEFT, 18.0, "start", &format!("{}: {}", self.title, self.y));
         label(LEFT + WIDTH / 2.0, 342.0, "middle", self.x);
-        label(4.0, TOP - 4.0, "start", self.y);
         for step in 0..=4 {
             let share = f64::from(step) / 4.0;
             let (x, y) = (xs.0 + share * (xs.1 - xs.0), ys.0 + share * (ys.1 - ys.0));
