@@ -4,7 +4,7 @@
 //! ClusterSpec -> Wiring -> Cluster (job, faults) -> ClusterTree: /sys /proc NVML of every node, subnet text
 //! ```
 //!
-//! [`spec`], [`wiring`] and [`cluster`] are pure: time comes in as an argument, noise from a seed.
+//! [`spec`], [`wiring`], [`cluster`] and [`statistics`] are pure: time comes in as an argument, noise from a seed.
 //! [`machine`] and [`tree`] write files.
 
 pub mod cluster;
@@ -25,6 +25,7 @@ pub mod readings;
 pub mod route;
 pub mod schedule;
 pub mod spec;
+pub mod statistics;
 pub mod tree;
 pub mod wiring;
 pub mod workload;
