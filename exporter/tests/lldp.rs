@@ -287,9 +287,17 @@ fn a_program_that_hangs_lies_or_fails_is_no_lldpd() {
         ("binary", "printf '\\377\\376'", Miss::Unparsed),
         ("hangs", "exec sleep 60", Miss::Failed),
     ] {
-        let path = directory.path().join(name);
-        fs::write(&path, format!("#!/bin/sh\n{script}\n")).expect("write");
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("chmod");
+        let (path, text) = (
+            directory.path().join(name),
+            directory.path().join(format!("{name}.sh")),
+        );
+        fs::write(&text, format!("#!/bin/sh\n{script}\n")).expect("write");
+        // Not by this process: a child of another test may hold it open for writing, and then nobody may run it.
+        let copied = Command::new("install")
+            .args(["-m", "755"])
+            .args([&text, &path])
+            .status();
+        assert!(copied.expect("install").success());
         let begun = Instant::now();
         assert_eq!(ask(&path), Err(expected), "{name}");
         assert!(begun.elapsed() < Duration::from_secs(30), "{name}");
