@@ -424,7 +424,7 @@ mod tests {
             node.ingest_reading(&rows(devices, second), at(second));
             for device in ["a", "bb", "ccc"] {
                 let expected = devices.contains(&device);
-                let expected = expected.then(|| device.len() as f64 + second as f64);
+                let expected = expected.then_some(device.len() as f64 + second as f64);
                 assert_eq!(node.value(&RDMA_PORT_UP, &[device, "1"]), expected);
             }
         }
