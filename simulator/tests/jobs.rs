@@ -248,6 +248,30 @@ fn a_checkpoint_stops_the_job_and_an_evaluation_its_traffic() {
 }
 
 #[test]
+fn a_tick_holds_all_bytes_however_often_the_job_changes_inside_it() {
+    let every = |seconds: u64| {
+        let jobs = vec![JobSpec {
+            schedule: Schedule {
+                checkpoint: Some(Interval {
+                    every_seconds: 50.0,
+                    seconds: 5.0,
+                }),
+                evaluation: None,
+            },
+            ..job("a", 0..24, ring())
+        }];
+        let mut cluster = Cluster::with_jobs(spec(SMALL), jobs, 1).expect("a cluster");
+        let ticks = (1..=600 / seconds).map(|tick| {
+            cluster.advance(Duration::from_secs(tick * seconds));
+            cluster.lane_bytes()[Lane::up(0).index()]
+        });
+        ticks.sum::<f64>()
+    };
+    let (fine, coarse) = (every(5), every(300));
+    assert!((fine / coarse - 1.0).abs() < 0.01, "{fine} {coarse}");
+}
+
+#[test]
 fn unequal_sequences_slow_the_job_and_no_node_stays_the_slowest() {
     let unequal = Workload {
         imbalance: 0.1,
