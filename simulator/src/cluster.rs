@@ -65,9 +65,10 @@ pub struct Cluster {
     conditions: Conditions,
     healthy: Conditions,
     chip_clock: Vec<f64>,
-    /// By lane: bytes of the last stretch, and of all stretches of the last tick.
+    /// By lane: bytes of the last stretch.
+    stretch_bytes: Vec<f64>,
+    /// By lane: bytes of all stretches of the last tick.
     lane_bytes: Vec<f64>,
-    tick_bytes: Vec<f64>,
     seconds: f64,
     stretches: u64,
 }
@@ -134,8 +135,8 @@ impl Cluster {
         let mut cluster = Self {
             jobs: jobs.collect(),
             spec,
+            stretch_bytes: vec![0.0; built.lanes()],
             lane_bytes: vec![0.0; built.lanes()],
-            tick_bytes: vec![0.0; built.lanes()],
             plan,
             built,
             noise,
@@ -257,13 +258,13 @@ impl Cluster {
 
     /// Bytes that have crossed each lane in the last tick, noise apart.
     pub fn lane_bytes(&self) -> &[f64] {
-        &self.tick_bytes
+        &self.lane_bytes
     }
 
     /// Moves on to a moment, counted from the start of the simulation. Time never goes back.
     pub fn advance(&mut self, to: Duration) {
         let to = to.as_secs_f64();
-        self.tick_bytes.fill(0.0);
+        self.lane_bytes.fill(0.0);
         while self.seconds < to {
             self.update_faults();
             let faults = self.faults.iter();
@@ -272,7 +273,7 @@ impl Cluster {
             let schedules = schedules.filter_map(|schedule| schedule.next_change(self.seconds));
             let next = faults.chain(schedules).fold(to, f64::min);
             self.stretch(next - self.seconds);
-            for (tick, stretch) in self.tick_bytes.iter_mut().zip(&self.lane_bytes) {
+            for (tick, stretch) in self.lane_bytes.iter_mut().zip(&self.stretch_bytes) {
                 *tick += stretch;
             }
             self.seconds = next;

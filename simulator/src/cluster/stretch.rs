@@ -30,7 +30,7 @@ impl Cluster {
     /// Lives through a stretch in which no fault comes or goes.
     pub(super) fn stretch(&mut self, seconds: f64) {
         self.stretches += 1;
-        self.lane_bytes.fill(0.0);
+        self.stretch_bytes.fill(0.0);
         let mut done = Vec::new();
         for (number, job) in (0..).zip(&mut self.jobs) {
             let activity = job.spec.schedule.at(self.seconds);
@@ -62,7 +62,7 @@ impl Cluster {
                 .zip(&job.traffic.streams);
             for ((collective, streams), times) in collectives.zip(&progress.collectives) {
                 for (lane, share) in streams.iter().flat_map(|stream| &stream.use_of) {
-                    self.lane_bytes[lane.index()] += times * collective.bytes * share;
+                    self.stretch_bytes[lane.index()] += times * collective.bytes * share;
                 }
             }
             done.push(progress);
@@ -87,7 +87,8 @@ impl Cluster {
 
     fn count_traffic(&mut self, job: usize, progress: &Progress) {
         for nic in self.nics_of(job) {
-            let moved = [Lane::up(nic), Lane::down(nic)].map(|lane| self.lane_bytes[lane.index()]);
+            let moved =
+                [Lane::up(nic), Lane::down(nic)].map(|lane| self.stretch_bytes[lane.index()]);
             if moved == [0.0, 0.0] {
                 continue;
             }
