@@ -10,6 +10,7 @@ use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use railscope_collector::subnet::parse_ibnetdiscover;
@@ -28,6 +29,9 @@ const CONFIG_INTERVAL: &str = "1s";
 const OPENS_WITHIN: Duration = Duration::from_secs(30);
 const CLOSES_WITHIN: Duration = Duration::from_secs(60);
 
+/// One subnet at a time: ibsim answers late on a busy machine, and a sweep that times out is a partial one.
+static TURN: Mutex<()> = Mutex::new(());
+
 /// ibsim with its console, and opensm on it. The simulator ends last.
 struct Subnet {
     opensm: Process,
@@ -36,11 +40,14 @@ struct Subnet {
     folder: tempfile::TempDir,
     preload: PathBuf,
     socket: String,
+    _turn: MutexGuard<'static, ()>,
 }
 
 impl Subnet {
     /// Starts both and waits until the subnet manager has given out the LIDs.
     fn start(wiring: &Wiring, preload: PathBuf) -> Self {
+        // A test that failed has left its turn as it was.
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let folder = tempfile::tempdir().expect("a folder");
         let net = folder.path().join("fabric.net");
         std::fs::write(&net, ibsim_net(wiring)).expect("a net file");
@@ -110,6 +117,7 @@ impl Subnet {
             folder,
             preload,
             socket,
+            _turn: turn,
         }
     }
 
