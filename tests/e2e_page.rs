@@ -58,7 +58,7 @@ fn the_page_names_the_fault_of_the_demo() {
     let http = Http::new();
     let arguments = [
         "--nodes",
-        "32",
+        "8",
         "--fault",
         "pcie-degraded",
         "--fault-after",
