@@ -60,6 +60,8 @@ pub struct Cluster {
     built: Wiring,
     noise: Noise,
     jobs: Vec<Job>,
+    /// By node: its job and its place among the job's nodes.
+    work_of: Vec<Option<(usize, usize)>>,
     nodes: Vec<Node>,
     faults: Vec<Injected>,
     conditions: Conditions,
@@ -123,6 +125,12 @@ impl Cluster {
                 stalls: [0; 3],
             })
             .collect();
+        let mut work_of = vec![None; usize::from(spec.nodes)];
+        for (number, job) in jobs.iter().enumerate() {
+            for (place, node) in job.nodes.iter().enumerate() {
+                work_of[usize::from(*node)] = Some((number, place));
+            }
+        }
         let idle = Pace::new(0.0, []);
         let jobs = jobs.into_iter().map(|spec| Job {
             spec,
@@ -133,6 +141,7 @@ impl Cluster {
             steps: 0,
         });
         let mut cluster = Self {
+            work_of,
             jobs: jobs.collect(),
             spec,
             stretch_bytes: vec![0.0; built.lanes()],

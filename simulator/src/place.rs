@@ -184,3 +184,8 @@ pub(crate) fn cables_at(wiring: &Wiring, switch: usize) -> impl Iterator<Item = 
     };
     (0..wiring.cables.len()).filter(ends_here)
 }
+
+/// NICs on a switch: the cable of a NIC has the NIC's number.
+pub(crate) fn nics_at(wiring: &Wiring, switch: usize) -> impl Iterator<Item = usize> {
+    cables_at(wiring, switch).take_while(|cable| *cable < wiring.nics.len())
+}

@@ -6,8 +6,9 @@ use super::{Cluster, Injected};
 use crate::conditions::Conditions;
 use crate::contention::Traffic;
 use crate::fault::{Fault, FaultError, Truth};
-use crate::place::{Target, cables_at};
+use crate::place::{Target, nics_at};
 use crate::port::Counter;
+use crate::workload::JobSpec;
 
 impl Cluster {
     /// Lets a fault happen when its time comes, and says what will be true then. Each truth is that of
@@ -73,19 +74,20 @@ impl Cluster {
     /// Who sends to a NIC: NICs of the same number of the nodes before it in its job's collectives.
     pub(super) fn senders_to(&self, nic: usize) -> Vec<usize> {
         let (node, slot) = (self.plan.nics[nic].node, self.plan.slot(nic));
+        let Some((job, place)) = self.work_of[usize::from(node)] else {
+            return Vec::new();
+        };
+        let JobSpec {
+            nodes, workload, ..
+        } = &self.jobs[job].spec;
         let mut senders = Vec::new();
-        for job in &self.jobs {
-            let nodes = &job.spec.nodes;
-            let Some(place) = nodes.iter().position(|other| *other == node) else {
-                continue;
-            };
-            let workload = &job.spec.workload;
-            for collective in &workload.collectives {
-                let groups = workload.groups(collective.pattern, nodes.len());
-                let pairs = groups.into_iter().flatten();
-                let into = pairs.filter(|(_, to, _)| *to == place);
-                senders.extend(into.map(|(from, ..)| self.plan.nic_index(nodes[from], slot)));
-            }
+        for collective in &workload.collectives {
+            let groups = workload.groups(collective.pattern, nodes.len());
+            let into = groups
+                .into_iter()
+                .flatten()
+                .filter(|(_, to, _)| *to == place);
+            senders.extend(into.map(|(from, ..)| self.plan.nic_index(nodes[from], slot)));
         }
         senders.sort_unstable();
         senders.dedup();
@@ -109,12 +111,9 @@ impl Cluster {
                 .flat_map(|traffic| traffic.lossy.iter().flatten())
                 .map(|lossy| lossy.sender)
                 .collect(),
-            Target::Switch(switch) => {
-                let dark =
-                    cables_at(&self.plan, switch).filter(|cable| *cable < self.plan.nics.len());
-                dark.flat_map(|nic| self.senders_to(nic).into_iter().chain([nic]))
-                    .collect()
-            }
+            Target::Switch(switch) => nics_at(&self.plan, switch)
+                .flat_map(|nic| self.senders_to(nic).into_iter().chain([nic]))
+                .collect(),
             Target::Gpu(_) => Vec::new(),
         };
         nics.sort_unstable();
@@ -157,9 +156,7 @@ impl Cluster {
         let kind = fault.effect.kind();
         if kind.replugs() {
             let nics = match target {
-                Target::Switch(switch) => cables_at(&self.plan, switch)
-                    .filter(|cable| *cable < self.plan.nics.len())
-                    .collect(),
+                Target::Switch(switch) => nics_at(&self.plan, switch).collect(),
                 _ => target.nics(),
             };
             for nic in nics {

@@ -237,29 +237,18 @@ impl Cluster {
 
     fn work_gpus(&mut self, seconds: f64, done: &[Progress]) {
         let speeds: Vec<f64> = self.conditions.speeds(&self.chip_clock).collect();
-        let mut job_of = vec![None; self.nodes.len()];
-        let mut place_of = vec![0; self.nodes.len()];
-        for (number, job) in self.jobs.iter().enumerate() {
-            for (place, node) in job.spec.nodes.iter().enumerate() {
-                job_of[usize::from(*node)] = Some(number);
-                place_of[usize::from(*node)] = place;
-            }
-        }
         let gpus_per_node = usize::from(self.spec.gpus_per_node);
         let gpus = self.nodes.iter_mut().flat_map(|node| &mut node.gpus);
         for (number, (gpu, speed)) in gpus.zip(speeds).enumerate() {
-            let duty = job_of[number / gpus_per_node].map(|job| {
+            let node = number / gpus_per_node;
+            let duty = self.work_of[node].map(|(job, place)| {
                 let Job { spec, pace, .. } = &self.jobs[job];
                 let compute_share = done[job].compute_seconds / seconds.max(f64::MIN_POSITIVE);
-                let place = place_of[number / gpus_per_node];
                 let cost = spec.workload.cost_of(place);
                 let own = spec.workload.compute_seconds * cost / speed;
                 // Over the steps of a stretch, sequences of unequal length come to nearly the same.
                 let steps = (seconds / pace.step_seconds().unwrap_or(seconds)).max(1.0);
-                let noise = self
-                    .noise
-                    .part(UNEQUAL)
-                    .part((number / gpus_per_node) as u64);
+                let noise = self.noise.part(UNEQUAL).part(node as u64);
                 let share = noise.normal(self.stretches) / steps.sqrt();
                 let unequal = 1.0 + spec.workload.imbalance * share;
                 // The slowest computes all the time; the others wait for it.
