@@ -127,7 +127,7 @@ async fn demo(args: &DemoArgs, log: &str, stop: &flag::Sender<bool>) -> anyhow::
     println!(
         "Starting {} nodes with {} GPUs behind {} switches ...",
         args.nodes,
-        u32::from(args.nodes) * u32::from(cluster.spec().gpus_per_node),
+        cluster.spec().gpus(),
         cluster.plan().switches.len()
     );
     let log = log.to_owned();

@@ -24,6 +24,7 @@ pub mod port;
 pub mod readings;
 pub mod route;
 pub mod schedule;
+pub mod shape;
 pub mod spec;
 pub mod statistics;
 pub mod tree;

@@ -44,12 +44,13 @@ impl ClusterTree {
             .tempdir_in(parent)
             .map_err(at(parent))?;
         let booted = Timestamp(started.0.saturating_sub(UPTIME_SECONDS * 1000));
-        let nics = cluster.plan().nics.chunks(cluster.spec().ports_per_node());
+        let plan = cluster.plan();
         let machines = cluster
             .nodes()
             .iter()
-            .zip(nics)
-            .map(|(node, nics)| {
+            .zip(&plan.hosts)
+            .map(|(node, host)| {
+                let nics = &plan.nics[host.nics.clone()];
                 let root = folder.path().join(node.name.as_str());
                 Machine::create(&root, node, nics, booted)
             })

@@ -170,7 +170,9 @@ fn every_port_has_one_cable_and_every_rail_its_own_leaves() {
         }
         assert_eq!(
             wiring.nics.len(),
-            usize::from(spec.nodes) * spec.ports_per_node()
+            spec.kinds()
+                .map(|(kind, _)| usize::from(spec.nics_of(kind) * spec.planes))
+                .sum::<usize>()
         );
         for (number, nic) in wiring.nics.iter().enumerate() {
             assert_eq!(wiring.on_own_rail(number), Some(true), "{name}");
@@ -211,7 +213,7 @@ fn planes_and_rails_that_never_meet_are_subnets_of_their_own() {
     let count = |wiring: &Wiring| wiring.subnets().into_iter().collect::<BTreeSet<_>>().len();
     for (name, spec, wiring) in families() {
         let expected = match spec.wiring {
-            WiringSpec::RailOnly { .. } => usize::from(spec.nics_per_node),
+            WiringSpec::RailOnly { .. } => usize::from(spec.nics_of(spec.node)),
             _ => usize::from(spec.planes),
         };
         assert_eq!(count(&wiring), expected, "{name}");
@@ -323,7 +325,7 @@ fn changes_move_and_remove_cables_and_nothing_else() {
 fn every_family_grows_to_its_limit_and_says_where_it_is() {
     let tree = |nodes, tiers| ClusterSpec {
         nodes,
-        nics_per_node: 1,
+        nics_per_node: Some(1),
         wiring: WiringSpec::FatTree,
         switches: Switches {
             radix: 8,
@@ -413,7 +415,7 @@ fn what_cannot_be_wired_is_refused_with_the_field() {
         field
     };
     assert_eq!(with(|spec| spec.nodes = 0), "nodes");
-    assert_eq!(with(|spec| spec.gpus_per_node = 9), "gpus_per_node");
+    assert_eq!(with(|spec| spec.gpus_per_node = Some(9)), "gpus_per_node");
     assert_eq!(with(|spec| spec.planes = 3), "planes");
     assert_eq!(with(|spec| spec.switches.radix = 2), "switches.radix");
     assert_eq!(with(|spec| spec.switches.tiers = 4), "switches.tiers");

@@ -148,11 +148,11 @@ struct Watch {
 impl Watch {
     fn new(cluster: &Cluster, layout: &Arc<Layout>) -> Self {
         let nodes = cluster.nodes();
-        let ports = cluster.spec().ports_per_node();
+        let plan = cluster.plan();
         let rows: Vec<_> = nodes
             .iter()
-            .zip(cluster.plan().nics.chunks(ports))
-            .map(|(node, nics)| NodeRows::new(node, nics))
+            .zip(&plan.hosts)
+            .map(|(node, host)| NodeRows::new(node, &plan.nics[host.nics.clone()]))
             .collect();
         let readings: Vec<_> = rows.iter().zip(nodes).map(|(r, n)| r.read(n)).collect();
         let names: Vec<_> = nodes.iter().map(|node| node.name.clone()).collect();

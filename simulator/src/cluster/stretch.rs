@@ -78,10 +78,9 @@ impl Cluster {
 
     /// NICs of a job, by index.
     fn nics_of(&self, job: usize) -> Vec<usize> {
-        let ports = self.spec.ports_per_node();
         let nodes = self.jobs[job].spec.nodes.iter();
         nodes
-            .flat_map(|node| (0..ports).map(move |slot| usize::from(*node) * ports + slot))
+            .flat_map(|node| self.plan.hosts[usize::from(*node)].nics.clone())
             .collect()
     }
 
@@ -204,7 +203,6 @@ impl Cluster {
 
     /// What the nodes themselves count: errors of PCIe links, and moments in which nothing ran.
     fn count_on_hosts(&mut self, seconds: f64) {
-        let ports = self.spec.ports_per_node();
         for (number, node) in self.nodes.iter_mut().enumerate() {
             let noise = self.noise.part(HOSTS).part(number as u64);
             let mut draw = self.stretches * 64;
@@ -213,7 +211,7 @@ impl Cluster {
                 draw += 1;
                 (mean + noise.uniform(draw)).floor() as u64
             };
-            let own = &self.conditions.ports[number * ports..(number + 1) * ports];
+            let own = &self.conditions.ports[self.plan.hosts[number].nics.clone()];
             for (errors, port) in node.nic_link_errors.iter_mut().zip(own) {
                 if port.pcie_errors_per_second > 0.0 {
                     *errors += count(port.pcie_errors_per_second * seconds);
@@ -237,10 +235,9 @@ impl Cluster {
 
     fn work_gpus(&mut self, seconds: f64, done: &[Progress]) {
         let speeds: Vec<f64> = self.conditions.speeds(&self.chip_clock).collect();
-        let gpus_per_node = usize::from(self.spec.gpus_per_node);
-        let gpus = self.nodes.iter_mut().flat_map(|node| &mut node.gpus);
-        for (number, (gpu, speed)) in gpus.zip(speeds).enumerate() {
-            let node = number / gpus_per_node;
+        let gpus = self.nodes.iter_mut().enumerate();
+        let gpus = gpus.flat_map(|(node, of)| of.gpus.iter_mut().map(move |gpu| (node, gpu)));
+        for (number, ((node, gpu), speed)) in gpus.zip(speeds).enumerate() {
             let duty = self.work_of[node].map(|(job, place)| {
                 let Job { spec, pace, .. } = &self.jobs[job];
                 let compute_share = done[job].compute_seconds / seconds.max(f64::MIN_POSITIVE);
