@@ -39,6 +39,7 @@ fn the_collector_sees_what_the_simulator_wired() {
         ("rail-optimised-cores", Kind::RailOptimised, 3),
         ("rail-only", Kind::RailOnly, 2),
         ("dual-plane", Kind::RailOptimised, 2),
+        ("mixed-generations", Kind::RailOptimised, 2),
         ("fat-tree-oversubscribed", Kind::FatTree, 2),
         ("fat-tree-3tier", Kind::FatTree, 3),
         ("host-grouped", Kind::HostGrouped, 2),

@@ -1,4 +1,4 @@
-//! The whole cluster on disk: every node's trees and NVML, and the subnet as `ibnetdiscover` prints it.
+//! The whole cluster on disk: every node's trees and NVML, the subnet as `ibnetdiscover` prints it, and the wiring plan.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,6 +9,7 @@ use tempfile::TempDir;
 use crate::cluster::Cluster;
 use crate::ibnetdiscover::ibnetdiscover;
 use crate::machine::{Machine, MachineError, TreeError, at};
+use crate::plan;
 use crate::wiring::Wiring;
 
 /// What the names of cluster folders begin with.
@@ -25,6 +26,7 @@ pub struct ClusterTree {
     folder: TempDir,
     machines: Vec<Machine>,
     subnet: PathBuf,
+    plan: PathBuf,
     written: Option<Wiring>,
 }
 
@@ -57,11 +59,13 @@ impl ClusterTree {
             .collect::<Result<_, MachineError>>()?;
         let mut tree = Self {
             subnet: folder.path().join("subnet.ibnetdiscover"),
+            plan: folder.path().join("wiring-plan.csv"),
             folder,
             machines,
             written: None,
         };
         tree.write_subnet(cluster, started)?;
+        fs::write(&tree.plan, plan::write(cluster.plan())).map_err(at(&tree.plan))?;
         Ok(tree)
     }
 
@@ -102,6 +106,11 @@ impl ClusterTree {
     /// File with what `ibnetdiscover` prints now.
     pub fn subnet(&self) -> &Path {
         &self.subnet
+    }
+
+    /// File with the wiring that was planned, whatever has become of it.
+    pub fn plan(&self) -> &Path {
+        &self.plan
     }
 
     /// Removes everything now, and says so if that fails. Dropping removes silently.

@@ -315,6 +315,11 @@ impl Wiring {
         0..counts.min().unwrap_or(0)
     }
 
+    /// Ports of each adapter, each to a fabric of its own.
+    pub const fn planes(&self) -> u8 {
+        self.planes
+    }
+
     /// The node that has a GPU, by its number over all nodes.
     pub fn host_of_gpu(&self, gpu: usize) -> usize {
         self.hosts.partition_point(|host| host.gpus.end <= gpu)

@@ -5,7 +5,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use railscope_model::fabric::{Fabric, LinkKind, Timestamp};
+use railscope_model::plan::WiringPlan;
 use railscope_simulator::ibnetdiscover::{ibnetdiscover, ibsim_net};
+use railscope_simulator::plan;
 use railscope_simulator::spec::{Change, ClusterSpec, RailsMeet, SpecError, Switches, WiringSpec};
 use railscope_simulator::wiring::{Device, Tier, Wiring};
 
@@ -355,6 +357,21 @@ fn ibnetdiscover_text_says_what_the_fabric_says() {
     for (name, _, wiring) in families().chain(demos) {
         let text = ibnetdiscover(&wiring, NOW);
         assert_eq!(cables_in(&text), cables_of(&wiring.fabric(NOW)), "{name}");
+    }
+}
+
+#[test]
+fn the_plan_of_every_family_is_read_back_as_it_was_written() {
+    for (name, spec, wiring) in families() {
+        let text = plan::write(&wiring);
+        let read = WiringPlan::parse(&name, &text).expect(&name);
+        assert_eq!(read, plan::plan(&wiring), "{name}");
+        assert_eq!(read.cables.len(), wiring.cables.len(), "{name}");
+        assert_eq!(
+            text.starts_with("from,from_port,to,to_port,rail,plane\n"),
+            spec.planes > 1,
+            "{name}"
+        );
     }
 }
 
