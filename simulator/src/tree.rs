@@ -1,6 +1,7 @@
 //! The whole cluster on disk: every node's trees and NVML, the subnet as `ibnetdiscover` prints it, and the wiring plan.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use railscope_model::fabric::Timestamp;
@@ -111,6 +112,20 @@ impl ClusterTree {
     /// File with the wiring that was planned, whatever has become of it.
     pub fn plan(&self) -> &Path {
         &self.plan
+    }
+
+    /// Moves everything to a folder that is not there yet, on the same file system, where it stays for good.
+    ///
+    /// # Errors
+    /// It could not be moved; then it is gone.
+    pub fn keep(self, folder: &Path) -> Result<(), TreeError> {
+        // Temporary folders are for nobody else; this one is.
+        let open = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(self.folder.path(), open).map_err(at(self.folder.path()))?;
+        fs::rename(self.folder.path(), folder).map_err(at(folder))?;
+        // What is not there any more cannot be removed.
+        let _moved = self.folder.keep();
+        Ok(())
     }
 
     /// Removes everything now, and says so if that fails. Dropping removes silently.
