@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use railscope_model::identity::PciAddress;
 use railscope_model::metric::{
-    CPU_STEAL, GPU, GPU_CLOCK, GPU_CLOCK_EVENT_SECONDS, GPU_ENERGY, GPU_NIC, GPU_POWER,
+    CPU_STEAL, GPU, GPU_CLOCK, GPU_CLOCK_EVENT_SECONDS, GPU_ENERGY, GPU_FABRIC, GPU_NIC, GPU_POWER,
     GPU_ROW_REMAP_PENDING, GPU_TEMPERATURE, GPU_TENSOR_ACTIVE, GPU_UTILIZATION, GPU_XID_EVENTS,
     HOST_STALLS, Metric, NVLINKS, NVLINKS_ACTIVE, PCIE_ERRORS, PCIE_LINK_SPEED,
     PCIE_LINK_SPEED_MAX, PCIE_LINK_WIDTH, PCIE_LINK_WIDTH_MAX, PCIE_PATH, RDMA_DEVICE,
@@ -242,6 +242,7 @@ impl NodeRows {
             return;
         };
         let numa_node = about.host_numa_node.to_string();
+        let fabric = (about.fabric_cluster_uuid, about.fabric_clique_id);
         let about = [
             &name,
             &about.uuid,
@@ -255,6 +256,10 @@ impl NodeRows {
         ];
         self.add(&GPU, &Labels::new(about), INFO);
         let labels = Labels::new([gpu]);
+        if shape.nvlink_domain_nodes > 1 {
+            let domain = labels.with(uuid(fabric.0)).with(fabric.1);
+            self.add(&GPU_FABRIC, &domain, INFO);
+        }
         for (metric, second, read) in GPU_VALUES {
             if !shape.gpu.has_gpm && std::ptr::eq(*metric, &GPU_TENSOR_ACTIVE) {
                 continue;
@@ -360,6 +365,15 @@ impl NodeRows {
             self.add(&RDMA_PORT_ERROR_SATURATED, &labels.with(file.name), full);
         }
     }
+}
+
+/// As NVML's bytes are usually printed.
+fn uuid(bytes: [u8; 16]) -> String {
+    let mut text = format!("{:032x}", u128::from_be_bytes(bytes));
+    for at in [20, 16, 12, 8] {
+        text.insert(at, '-');
+    }
+    text
 }
 
 /// The root port above a function.

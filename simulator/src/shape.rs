@@ -112,7 +112,8 @@ pub struct Shape {
     pub branches: &'static [Branch],
     /// PCI device of its NVSwitches; none where they are no PCI functions of the node.
     pub nvswitch: Option<u16>,
-    /// Nodes of one NVLink domain; 1 where NVLinks end in the node.
+    /// Nodes of one NVLink domain; 1 where NVLinks end in the node. NVML tells it; collectives between the nodes
+    /// of a domain go over their NICs all the same, as with `NCCL_MNNVL_ENABLE=0`.
     pub nvlink_domain_nodes: u16,
 }
 
