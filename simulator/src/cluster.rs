@@ -20,6 +20,7 @@ use crate::workload::{Carrier, JobSpec};
 
 mod faults;
 mod stretch;
+mod upsets;
 
 /// How long the job has run before the simulation starts: counters do not begin at zero.
 const HISTORY_SECONDS: f64 = 6.0 * 3600.0;
