@@ -90,7 +90,7 @@ pub(crate) struct HostCondition {
 
 impl HostCondition {
     /// Share of the time in which the threads that feed the GPUs run.
-    fn awake(&self) -> f64 {
+    pub(crate) fn awake(&self) -> f64 {
         let lost = self.standstills.iter().map(|s| s.per_second * s.seconds);
         (1.0 - lost.sum::<f64>()).max(0.05)
     }
@@ -221,19 +221,43 @@ impl Conditions {
         chip_clock.iter().zip(&self.gpus).map(of)
     }
 
+    /// Time that a GPU needs in a step for its kernels and for what moves inside the node. Infinite if it is lost.
+    pub(crate) fn gpu_seconds(
+        &self,
+        workload: &Workload,
+        chip_clock: f64,
+        gpu: usize,
+    ) -> (f64, f64) {
+        let gpu = &self.gpus[gpu];
+        if gpu.lost {
+            return (f64::INFINITY, 0.0);
+        }
+        let inside = f64::from(gpu.nvlinks) * NVLINK_BYTES_PER_SECOND;
+        let speed = chip_clock * gpu.clock * gpu.speed;
+        (
+            workload.compute_seconds / speed,
+            workload.inside_bytes / inside,
+        )
+    }
+
     /// Time that each node needs for the compute of a step: its slowest GPU, what moves inside the node, and
     /// the moments in which its processors stand still. Infinite if a GPU is lost.
     pub(crate) fn node_seconds(&self, workload: &Workload, chip_clock: &[f64], node: usize) -> f64 {
-        let gpus = self.gpus_of(node);
-        let (conditions, clocks) = (&self.gpus[gpus.clone()], &chip_clock[gpus]);
-        let seconds = conditions.iter().zip(clocks).map(|(gpu, chip)| {
-            if gpu.lost {
-                return f64::INFINITY;
-            }
-            let inside = f64::from(gpu.nvlinks) * NVLINK_BYTES_PER_SECOND;
-            workload.compute_seconds / (chip * gpu.clock * gpu.speed)
-                + workload.inside_bytes / inside
+        let seconds = self.gpus_of(node).map(|gpu| {
+            let (compute, inside) = self.gpu_seconds(workload, chip_clock[gpu], gpu);
+            compute + inside
         });
         seconds.fold(0.0, f64::max) / self.hosts[node].awake()
+    }
+
+    /// Whether packets take the same ways and are lost on the same of them as under other conditions.
+    pub(crate) fn has_ways_of(&self, other: &Self) -> bool {
+        // How fast a cable is matters only to those whose packets are lost.
+        let speeds_matter = !self.losses.is_empty();
+        let cables = self.wiring.cables.iter().zip(&other.wiring.cables);
+        let alike = |(a, b): (&crate::wiring::Cable, &crate::wiring::Cable)| {
+            (a.ends, a.lit) == (b.ends, b.lit) && (!speeds_matter || a.speed == b.speed)
+        };
+        self.losses == other.losses && cables.into_iter().all(alike)
     }
 }

@@ -25,11 +25,10 @@ impl Cluster {
             std::iter::once((&fault.effect, target)),
         );
         let under = self.under(&alone);
-        let slowdowns = under.iter().zip(&self.jobs).map(|((_, pace), job)| {
+        let slowdowns = under.iter().zip(&self.jobs).map(|(under, job)| {
             let healthy = job.healthy.step_seconds();
-            pace.step_seconds()
-                .zip(healthy)
-                .map(|(step, healthy)| step / healthy)
+            let now = under.pace.step_seconds();
+            now.zip(healthy).map(|(step, healthy)| step / healthy)
         });
         // Of the job that it hurts most; one that stands still has no factor.
         let slowdown = slowdowns
@@ -41,7 +40,7 @@ impl Cluster {
             class: fault.effect.class(),
             severity: kind.severity(self.spec.speed.link()),
             slowdown,
-            victims: self.victims(target, under.iter().map(|(traffic, _)| traffic)),
+            victims: self.victims(target, under.iter().map(|under| &*under.traffic)),
             accomplices: kind.accomplices(),
         };
         self.faults.push(Injected {
@@ -136,12 +135,12 @@ impl Cluster {
             return;
         }
         let active = self.faults.iter().filter(|injected| injected.active);
-        self.conditions = Conditions::of(
+        let conditions = Conditions::of(
             &self.built,
             self.spec.gpus_per_node.into(),
             active.map(|injected| (&injected.fault.effect, injected.target)),
         );
-        self.reroute();
+        self.change_to(conditions);
         self.show_links();
         for (fault, target) in changed {
             // Not before the start of the simulation, and not when it is over.
