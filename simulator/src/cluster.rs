@@ -46,6 +46,8 @@ pub struct Node {
     /// Moments longer than 50, 200 and 1000 microseconds in which its processors did nothing and a timer was
     /// due.
     pub stalls: [u64; 3],
+    /// Time in which it waited for its storage and did nothing else.
+    pub storage_seconds: f64,
 }
 
 #[derive(Debug, Clone)]
@@ -151,6 +153,7 @@ impl Cluster {
                 gpus: gpus.to_vec(),
                 stolen_seconds: 0.0,
                 stalls: [0; 3],
+                storage_seconds: 0.0,
             })
             .collect();
         let mut work_of = vec![None; usize::from(spec.nodes)];

@@ -41,7 +41,11 @@ impl Cluster {
             severity: kind.severity(self.spec.speed.link()),
             slowdown,
             victims: self.victims(target, under.iter().map(|under| &*under.traffic)),
-            accomplices: kind.accomplices(),
+            accomplices: kind
+                .accomplices()
+                .into_iter()
+                .chain(self.others_of(target))
+                .collect(),
         };
         self.faults.push(Injected {
             fault,
@@ -68,6 +72,17 @@ impl Cluster {
         }
         let kind = fault.effect.kind();
         kind.target(&fault.part, &self.place()).map_err(refuse)
+    }
+
+    /// The nodes of a target after its first.
+    fn others_of(&self, target: Target) -> impl Iterator<Item = Part> {
+        let others = match target {
+            Target::Hosts(first, count) => first + 1..first + count,
+            _ => 0..0,
+        };
+        self.nodes[others]
+            .iter()
+            .map(|node| Part::Host(node.name.clone()))
     }
 
     /// Who sends to a NIC: NICs of the same number of the nodes before it in its job's collectives.
@@ -113,7 +128,7 @@ impl Cluster {
             Target::Switch(switch) => nics_at(&self.plan, switch)
                 .flat_map(|nic| self.senders_to(nic).into_iter().chain([nic]))
                 .collect(),
-            Target::Gpu(_) => Vec::new(),
+            Target::Gpu(_) | Target::Hosts(..) => Vec::new(),
         };
         nics.sort_unstable();
         nics.dedup();

@@ -5,7 +5,7 @@ use railscope_model::units::BYTES_PER_PORT_DATA_WORD;
 use super::{Cluster, HOSTS, JITTER, LOSSES, PORTS, SYMPTOMS};
 use crate::gpu::Load;
 use crate::job::Progress;
-use crate::port::Counter;
+use crate::port::{Counter, Port};
 use crate::route::Lane;
 use crate::schedule::Activity;
 use crate::workload::PACKET_BYTES;
@@ -25,6 +25,20 @@ const BYTES_NOISE: f64 = 5e-3;
 const PROBE_PERIOD_SECONDS: f64 = 0.02;
 /// Stalls longer than this are counted, in the order of [`super::Node::stalls`].
 const STALL_SECONDS: [f64; 3] = [50e-6, 200e-6, 1e-3];
+
+/// Counts what a port has sent and received.
+fn count_bytes(port: &mut Port, [sent, received]: [f64; 2]) {
+    let words = |bytes: f64| (bytes / BYTES_PER_PORT_DATA_WORD as f64) as u64;
+    let packets = |bytes: f64| (bytes / PACKET_BYTES) as u64;
+    port.add(Counter::PortXmitData, words(sent));
+    port.add(Counter::PortRcvData, words(received));
+    for counter in [Counter::PortXmitPackets, Counter::UnicastXmitPackets] {
+        port.add(counter, packets(sent));
+    }
+    for counter in [Counter::PortRcvPackets, Counter::UnicastRcvPackets] {
+        port.add(counter, packets(received));
+    }
+}
 
 impl Cluster {
     /// Lives through a stretch in which no fault comes or goes.
@@ -118,16 +132,7 @@ impl Cluster {
             let wait = HEALTHY_WAIT * (1.0 + 0.2 * noise.normal(index + 2));
             let ticks = progress.moving_seconds() * wait * WAIT_TICKS_PER_SECOND;
             let port = self.port_mut(nic);
-            let words = |bytes: f64| (bytes / BYTES_PER_PORT_DATA_WORD as f64) as u64;
-            let packets = |bytes: f64| (bytes / PACKET_BYTES) as u64;
-            port.add(Counter::PortXmitData, words(sent));
-            port.add(Counter::PortRcvData, words(received));
-            for counter in [Counter::PortXmitPackets, Counter::UnicastXmitPackets] {
-                port.add(counter, packets(sent));
-            }
-            for counter in [Counter::PortRcvPackets, Counter::UnicastRcvPackets] {
-                port.add(counter, packets(received));
-            }
+            count_bytes(port, [sent, received]);
             port.add(Counter::RxWriteRequests, (received / WRITE_BYTES) as u64);
             port.add(Counter::PortXmitWait, ticks as u64);
         }
@@ -139,7 +144,9 @@ impl Cluster {
             let held = self.held_back_by(nic, job);
             let condition = self.conditions.ports[nic];
             let (errors, dark) = (condition.errors, condition.speed.is_none());
-            if errors.is_none() && !dark && held.is_none() {
+            let node = nic / self.spec.ports_per_node();
+            let not_ready = self.conditions.hosts[node].not_ready_per_second;
+            if errors.is_none() && !dark && held.is_none() && not_ready == 0.0 {
                 continue;
             }
             let senders = self.senders_to(nic);
@@ -155,10 +162,13 @@ impl Cluster {
                 port.add(Counter::PortRcvErrors, count(errors.receive_errors, 1));
                 port.add(Counter::LinkErrorRecovery, count(errors.recoveries, 2));
             }
+            let refused = count(not_ready, 4);
+            self.port_mut(nic).add(Counter::OutOfBuffer, refused);
             // What several send, each loses its part of.
             let each = 1.0 / senders.len().max(1) as f64;
             for sender in senders {
                 let port = self.port_mut(sender);
+                port.add(Counter::RnrNakRetryErr, count(not_ready * each, 4));
                 if let Some(errors) = errors {
                     port.add(
                         Counter::PacketSeqErr,
@@ -235,6 +245,12 @@ impl Cluster {
                 if port.pcie_errors_per_second > 0.0 {
                     *errors += count(port.pcie_errors_per_second * seconds);
                 }
+            }
+            for (port, nic) in node.ports.iter_mut().zip(number * ports..) {
+                count_bytes(port, [self.conditions.neighbour_of(nic) * seconds; 2]);
+            }
+            if self.conditions.hosts[number].storage_hangs {
+                node.storage_seconds += seconds;
             }
             for standstill in &self.conditions.hosts[number].standstills {
                 let happened = standstill.per_second * seconds;
