@@ -1,26 +1,30 @@
 //! The moving cluster: synchronous jobs on its nodes, counters that follow them, faults that hold them back.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use railscope_model::identity::{GpuIndex, NodeName, Part};
 use railscope_model::units::LinkSpeed;
 
 use crate::conditions::{Conditions, PcieLink};
-use crate::contention::{Contender, Traffic, paces};
+use crate::contention::Traffic;
 use crate::fault::Fault;
 use crate::gpu::Gpu;
 use crate::job::{Clockwork, Pace};
 use crate::noise::Noise;
 use crate::place::{Place, Target};
 use crate::port::{Counter, Port, PortState};
-use crate::route::Router;
 use crate::shape::NodeKind;
 use crate::spec::{ClusterSpec, SpecError};
 use crate::wiring::{Host, Wiring};
-use crate::workload::{Carrier, JobSpec};
+use crate::workload::JobSpec;
 
 mod faults;
+mod pacing;
 mod stretch;
+mod upsets;
+
+pub use pacing::RankTimes;
 
 /// How long the job has run before the simulation starts: counters do not begin at zero.
 const HISTORY_SECONDS: f64 = 6.0 * 3600.0;
@@ -47,6 +51,8 @@ pub struct Node {
     /// Moments longer than 50, 200 and 1000 microseconds in which its processors did nothing and a timer was
     /// due.
     pub stalls: [u64; 3],
+    /// Time in which it waited for its storage and did nothing else.
+    pub storage_seconds: f64,
 }
 
 #[derive(Debug, Clone)]
@@ -85,10 +91,34 @@ pub struct Cluster {
 struct Job {
     spec: JobSpec,
     clockwork: Clockwork,
-    traffic: Traffic,
+    /// How often it has been launched again.
+    launches: u64,
+    /// Its traffic now, and if nothing were broken.
+    traffic: Arc<Traffic>,
+    usual: Arc<Traffic>,
+    /// By its nodes: time that each needs on average for the compute of a step.
+    node_seconds: Vec<f64>,
     pace: Pace,
     healthy: Pace,
     steps: u64,
+}
+
+impl Job {
+    /// A job whose ways are not known yet.
+    fn new(spec: JobSpec) -> Self {
+        let idle = Pace::new(0.0, [], 0.0);
+        Self {
+            spec,
+            clockwork: Clockwork::default(),
+            launches: 0,
+            traffic: Arc::default(),
+            usual: Arc::default(),
+            node_seconds: Vec::new(),
+            pace: idle.clone(),
+            healthy: idle,
+            steps: 0,
+        }
+    }
 }
 
 impl Cluster {
@@ -121,18 +151,9 @@ impl Cluster {
                 work_of[usize::from(*node)] = Some((number, place));
             }
         }
-        let idle = Pace::new(0.0, []);
-        let jobs = jobs.into_iter().map(|spec| Job {
-            spec,
-            clockwork: Clockwork::default(),
-            traffic: Traffic::default(),
-            pace: idle.clone(),
-            healthy: idle.clone(),
-            steps: 0,
-        });
         let mut cluster = Self {
             work_of,
-            jobs: jobs.collect(),
+            jobs: jobs.into_iter().map(Job::new).collect(),
             spec,
             stretch_bytes: vec![0.0; built.lanes()],
             lane_bytes: vec![0.0; built.lanes()],
@@ -142,17 +163,18 @@ impl Cluster {
             nodes,
             faults: Vec::new(),
             healthy: conditions.clone(),
-            conditions,
+            conditions: conditions.clone(),
             chip_clock,
             seconds: 0.0,
             stretches: 0,
         };
-        cluster.reroute();
+        cluster.find_ways();
+        cluster.change_to(conditions);
         for job in &mut cluster.jobs {
             job.healthy = job.pace.clone();
         }
         cluster.show_links();
-        cluster.stretch(HISTORY_SECONDS);
+        cluster.history(HISTORY_SECONDS);
         for job in &mut cluster.jobs {
             job.steps = 0;
         }
@@ -160,49 +182,9 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Traffic and pace of every job under these conditions.
-    fn under(&self, conditions: &Conditions) -> Vec<(Traffic, Pace)> {
-        let router = Router::new(&conditions.wiring, self.spec.routing);
-        let carrier = Carrier {
-            wiring: &conditions.wiring,
-            router: &router,
-            losses: &conditions.losses,
-            seed: self.noise.part(FLOWS).bits(0),
-        };
-        let specs = self.jobs.iter().map(|job| &job.spec);
-        let traffic: Vec<Traffic> = specs
-            .clone()
-            .map(|job| Traffic::of(job, &carrier))
-            .collect();
-        let contenders: Vec<_> = specs
-            .zip(&traffic)
-            .map(|(job, traffic)| {
-                let seconds = |node: &u16| {
-                    conditions.node_seconds(&job.workload, &self.chip_clock, usize::from(*node))
-                };
-                let nodes: Vec<f64> = job.nodes.iter().map(seconds).collect();
-                Contender {
-                    job,
-                    traffic,
-                    compute_seconds: job.workload.compute_seconds(&nodes),
-                }
-            })
-            .collect();
-        let paces = paces(&contenders, &conditions.capacity);
-        traffic.into_iter().zip(paces).collect()
-    }
-
     /// The cluster as faults look for their parts in it.
     pub(crate) fn place(&self) -> Place<'_> {
         Place { plan: &self.plan }
-    }
-
-    fn reroute(&mut self) {
-        let now = self.under(&self.conditions);
-        for (job, (traffic, pace)) in self.jobs.iter_mut().zip(now) {
-            job.traffic = traffic;
-            job.pace = pace;
-        }
     }
 
     /// A few ports have seen a cable pulled long ago, as in every real cluster: a count that stands is
@@ -236,6 +218,11 @@ impl Cluster {
         &self.nodes
     }
 
+    /// All jobs, in the order in which they were given.
+    pub fn jobs(&self) -> impl Iterator<Item = &JobSpec> {
+        self.jobs.iter().map(|job| &job.spec)
+    }
+
     /// Steps that the first job has finished since the start of the simulation.
     pub fn steps(&self) -> u64 {
         self.jobs.first().map_or(0, |job| job.steps)
@@ -262,6 +249,7 @@ impl Cluster {
         self.lane_bytes.fill(0.0);
         while self.seconds < to {
             self.update_faults();
+            self.relaunch();
             let faults = self.faults.iter();
             let faults = faults.filter_map(|injected| injected.fault.next_change(self.seconds));
             let schedules = self.jobs.iter().map(|job| &job.spec.schedule);
@@ -335,6 +323,7 @@ fn fitted(plan: &Wiring, host: &Host, noise: Noise) -> Node {
         gpus: host.gpus.clone().map(gpu).collect(),
         stolen_seconds: 0.0,
         stalls: [0; 3],
+        storage_seconds: 0.0,
     }
 }
 
@@ -348,7 +337,6 @@ const FLOWS: u64 = 6;
 const LOSSES: u64 = 7;
 const HOSTS: u64 = 8;
 const STEPS: u64 = 9;
-const UNEQUAL: u64 = 10;
 
 fn check_jobs(spec: &ClusterSpec, jobs: &[JobSpec]) -> Result<(), SpecError> {
     let mut taken = vec![None; usize::from(spec.nodes)];

@@ -44,7 +44,8 @@ pub(crate) fn paces(jobs: &[Contender<'_>], capacity: &[f64]) -> Vec<Pace> {
         let seconds = collectives
             .zip(&contender.traffic.streams)
             .map(|(collective, streams)| slowest(collective.bytes, &max_min(capacity, streams)));
-        Pace::new(contender.compute_seconds, seconds)
+        let overlap = contender.job.workload.overlap;
+        Pace::new(contender.compute_seconds, seconds, overlap)
     });
     let alone: Vec<Pace> = alone.collect();
     if jobs.len() < 2 {
@@ -53,6 +54,7 @@ pub(crate) fn paces(jobs: &[Contender<'_>], capacity: &[f64]) -> Vec<Pace> {
     let rivals = jobs.iter().zip(&alone);
     let rivals: Vec<Rival<'_>> = rivals.map(|(job, pace)| Rival::of(*job, pace)).collect();
     let together = all_at_once(&rivals, capacity);
+    let overlap = |one: usize| jobs[one].job.workload.overlap;
     let meet = |(one, own): (usize, &Pace)| {
         let others = rivals.iter().enumerate().filter(|(other, _)| *other != one);
         let undisturbed: f64 = others
@@ -61,7 +63,7 @@ pub(crate) fn paces(jobs: &[Contender<'_>], capacity: &[f64]) -> Vec<Pace> {
             .product();
         let stretch = 1.0 + (1.0 - undisturbed) * (together[one] - 1.0).max(0.0);
         let collectives = own.collectives().iter().map(|seconds| seconds * stretch);
-        Pace::new(own.compute_seconds(), collectives)
+        Pace::new(own.compute_seconds(), collectives, overlap(one))
     };
     alone.iter().enumerate().map(meet).collect()
 }
@@ -107,7 +109,8 @@ impl<'a> Rival<'a> {
             streams: &traffic.streams[at],
             bytes,
             seconds: seconds[at],
-            communicating: all / (all + pace.compute_seconds()),
+            // What is hidden behind compute is in the way of others too.
+            communicating: (all / (pace.exposed_seconds() + pace.compute_seconds())).min(1.0),
             load: summed(used.map(|(lane, share)| (*lane, share * rate)).collect()),
         }
     }

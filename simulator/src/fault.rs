@@ -18,6 +18,7 @@ pub mod gpu;
 pub mod host;
 pub mod link;
 pub mod pcie;
+pub mod storage;
 
 /// One fault of one part.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -138,10 +139,12 @@ effects! {
     "pcie-degraded" PcieDegraded in pcie: "The PCIe link above a NIC trains to fewer lanes or a lower generation.";
     "pcie-errors" PcieErrors in pcie: "The PCIe link above a NIC corrupts packets and sends them again.";
     "pcie-redirected" PcieRedirected in pcie: "Packets between NIC and GPUs go up to the root complex and through the IOMMU.";
+    "numa-affinity" NumaAffinity in pcie: "A NIC works for a GPU of the other socket.";
     "port-down" PortDown in link: "The port of a NIC loses its link.";
     "port-flapping" PortFlapping in link: "The port of a NIC loses its link again and again.";
     "port-degraded" PortDegraded in link: "The link of a NIC's port comes up narrower or slower.";
     "link-errors" LinkErrors in link: "The cable at a NIC's port corrupts data.";
+    "noisy-neighbour" NoisyNeighbour in link: "Another virtual function of a NIC moves bytes through its port.";
     "miscabled-rail" Miscabled in link: "Two cables of different rails are in each other's leaf.";
     "uplink-down" UplinkDown in fabric: "The cable between two switches goes dark.";
     "uplink-lossy" UplinkLossy in fabric: "The cable between two switches loses packets, and no counter of it tells.";
@@ -156,6 +159,8 @@ effects! {
     "host-stalls" Stalls in host: "The processors of a node stand still for moments: interrupts, firmware, housekeeping.";
     "host-steal" Steal in host: "The hypervisor takes the processors of a node away for moments.";
     "slow-receiver" SlowReceiver in host: "The memory of a node takes what its NICs receive more slowly than they receive it.";
+    "receiver-not-ready" NotReady in host: "The software of a node posts receive buffers too late.";
+    "storage-stall" StorageStall in storage: "The storage of checkpoints hangs for many nodes at once.";
 }
 
 mod as_text {

@@ -13,7 +13,6 @@ use railscope_model::reading::{Labels, NodeReading};
 use railscope_simulator::cluster::{Cluster, Node};
 use railscope_simulator::route::{Router, Routing};
 use railscope_simulator::wiring::{Host, Nic};
-use railscope_simulator::workload::JobSpec;
 
 /// What a signal is about; each kind has its own entities.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,14 +108,14 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// The layout of a cluster with these jobs.
-    pub(super) fn of(cluster: &Cluster, jobs: &[JobSpec]) -> Self {
+    /// The layout of a cluster and its jobs.
+    pub(super) fn of(cluster: &Cluster) -> Self {
         let (plan, nodes) = (cluster.plan(), cluster.nodes());
         let gpus = (0..).zip(nodes).flat_map(|(node, of)| {
             (0..of.gpus.len() as u8).filter_map(move |gpu| cluster.gpu_part(node, gpu))
         });
         let mut job_of_node = vec![None; nodes.len()];
-        for (number, job) in jobs.iter().enumerate() {
+        for (number, job) in cluster.jobs().enumerate() {
             for node in &job.nodes {
                 job_of_node[usize::from(*node)] = Some(number);
             }
@@ -133,7 +132,7 @@ impl Layout {
                 .collect(),
             has: plan.hosts.clone(),
             job_of_node,
-            flows: flows(cluster, jobs),
+            flows: flows(cluster),
         }
     }
 
@@ -161,7 +160,7 @@ impl Layout {
 
 /// Cables of the flows of each port. Where switches spray packets or hash flows, only the hops that no
 /// choice can avoid are known to the voter; where they route by destination, all are.
-fn flows(cluster: &Cluster, jobs: &[JobSpec]) -> Vec<Vec<Vec<Part>>> {
+fn flows(cluster: &Cluster) -> Vec<Vec<Vec<Part>>> {
     let plan = cluster.plan();
     let routing = match cluster.spec().routing {
         Routing::Static => Routing::Static,
@@ -169,7 +168,7 @@ fn flows(cluster: &Cluster, jobs: &[JobSpec]) -> Vec<Vec<Vec<Part>>> {
     };
     let router = Router::new(plan, routing);
     let mut flows = vec![Vec::new(); plan.nics.len()];
-    for job in jobs {
+    for job in cluster.jobs() {
         for collective in &job.workload.collectives {
             let groups = job.workload.groups(collective.pattern, job.nodes.len());
             for (from, to, _) in groups.into_iter().flatten() {
@@ -208,6 +207,8 @@ pub(super) struct Frame {
     columns: Vec<Vec<f64>>,
     /// By node, in the order of its rows.
     wanted: Vec<Vec<Wanted>>,
+    /// By node: stamp of its newest page.
+    heard: Vec<f64>,
 }
 
 impl Frame {
@@ -227,6 +228,7 @@ impl Frame {
                 .map(|column| vec![f64::NAN; layout.parts(column.signal().entity).len()])
                 .collect(),
             wanted: wanted.collect(),
+            heard: vec![f64::NEG_INFINITY; nodes.len()],
         }
     }
 
@@ -239,8 +241,12 @@ impl Frame {
         }
     }
 
-    /// Takes up what a node said.
-    pub(super) fn take(&mut self, node: usize, reading: &NodeReading) {
+    /// Takes up what a node said at a moment; what is no newer than what it said before is not.
+    pub(super) fn take(&mut self, node: usize, reading: &NodeReading, seconds: f64) {
+        if seconds <= self.heard[node] {
+            return;
+        }
+        self.heard[node] = seconds;
         let samples = reading.samples();
         let mut next = 0;
         for wanted in &mut self.wanted[node] {
@@ -255,7 +261,7 @@ impl Frame {
             self.columns[wanted.column as usize][wanted.entity] = match wanted.column.signal().how {
                 As::Value => value,
                 As::Rate => {
-                    let last = wanted.last.replace((self.seconds, value));
+                    let last = wanted.last.replace((seconds, value));
                     last.map_or(f64::NAN, |(at, before)| {
                         // A fall is a reset: what was counted after it counts.
                         let rise = if value >= before {
@@ -263,7 +269,7 @@ impl Frame {
                         } else {
                             value
                         };
-                        rise / (self.seconds - at)
+                        rise / (seconds - at)
                     })
                 }
             };

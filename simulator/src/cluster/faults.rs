@@ -21,11 +21,10 @@ impl Cluster {
         let kind = fault.effect.kind();
         let alone = Conditions::of(&self.built, std::iter::once((&fault.effect, target)));
         let under = self.under(&alone);
-        let slowdowns = under.iter().zip(&self.jobs).map(|((_, pace), job)| {
+        let slowdowns = under.iter().zip(&self.jobs).map(|(under, job)| {
             let healthy = job.healthy.step_seconds();
-            pace.step_seconds()
-                .zip(healthy)
-                .map(|(step, healthy)| step / healthy)
+            let now = under.pace.step_seconds();
+            now.zip(healthy).map(|(step, healthy)| step / healthy)
         });
         // Of the job that it hurts most; one that stands still has no factor.
         let slowdown = slowdowns
@@ -37,8 +36,12 @@ impl Cluster {
             class: fault.effect.class(),
             severity: kind.severity(&self.place().healthy(target)),
             slowdown,
-            victims: self.victims(target, under.iter().map(|(traffic, _)| traffic)),
-            accomplices: kind.accomplices(),
+            victims: self.victims(target, under.iter().map(|under| &*under.traffic)),
+            accomplices: kind
+                .accomplices()
+                .into_iter()
+                .chain(self.others_of(target))
+                .collect(),
         };
         self.faults.push(Injected {
             fault,
@@ -65,6 +68,17 @@ impl Cluster {
         }
         let kind = fault.effect.kind();
         kind.target(&fault.part, &self.place()).map_err(refuse)
+    }
+
+    /// The nodes of a target after its first.
+    fn others_of(&self, target: Target) -> impl Iterator<Item = Part> {
+        let others = match target {
+            Target::Hosts(first, count) => first + 1..first + count,
+            _ => 0..0,
+        };
+        self.nodes[others]
+            .iter()
+            .map(|node| Part::Host(node.name.clone()))
     }
 
     /// Who sends to a NIC: NICs of the same number of the nodes before it in its job's collectives.
@@ -112,7 +126,7 @@ impl Cluster {
             Target::Switch(switch) => nics_at(&self.plan, switch)
                 .flat_map(|nic| self.senders_to(nic).into_iter().chain([nic]))
                 .collect(),
-            Target::Gpu(_) => Vec::new(),
+            Target::Gpu(_) | Target::Hosts(..) => Vec::new(),
         };
         nics.sort_unstable();
         nics.dedup();
@@ -134,11 +148,11 @@ impl Cluster {
             return;
         }
         let active = self.faults.iter().filter(|injected| injected.active);
-        self.conditions = Conditions::of(
+        let conditions = Conditions::of(
             &self.built,
             active.map(|injected| (&injected.fault.effect, injected.target)),
         );
-        self.reroute();
+        self.change_to(conditions);
         self.show_links();
         for (fault, target) in changed {
             // Not before the start of the simulation, and not when it is over.
