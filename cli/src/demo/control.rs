@@ -27,6 +27,11 @@ const REFRESH_SECONDS: u32 = 5;
 /// No script, nothing from elsewhere, forms to here only, and no frame in which somebody else could hide a button.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
+/// What the collector's style sheet has no need of.
+const STYLE: &str = "section { margin-bottom: 16px; }\ntable { border-collapse: collapse; }\n\
+    th, td { text-align: left; padding: 3px 14px 3px 0; }\nth { color: var(--soft); font-weight: 500; }\n\
+    form { margin: 0; }\n";
+
 /// What every handler gets.
 #[derive(Clone)]
 struct Desk {
@@ -42,6 +47,7 @@ pub(super) fn beside(stage: Arc<Stage>, listening: SocketAddr) -> Beside {
     };
     let routes = Router::new()
         .route("/demo", get(page))
+        .route("/demo/page.css", get(style))
         .route("/demo/faults", get(faults))
         .route("/demo/inject", post(inject))
         .route("/demo/end", post(end))
@@ -146,11 +152,15 @@ async fn faults(State(desk): State<Desk>) -> Response {
     Json(json!({ "injected": desk.stage.say(), "causes": causes })).into_response()
 }
 
+async fn style() -> Response {
+    ([(header::CONTENT_TYPE, "text/css; charset=utf-8")], STYLE).into_response()
+}
+
 async fn page(State(desk): State<Desk>) -> Response {
     let mut out = String::from(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <title>Break something · Railscope demo</title>\n\
-         <link rel=\"stylesheet\" href=\"assets/page.css\">\n",
+         <link rel=\"stylesheet\" href=\"assets/page.css\"><link rel=\"stylesheet\" href=\"demo/page.css\">\n",
     );
     // Writing into memory does not fail.
     write_page(&mut out, &desk.stage.say()).ok();
@@ -169,7 +179,7 @@ fn write_page(out: &mut String, acts: &[Said]) -> std::fmt::Result {
         out,
         "<meta http-equiv=\"refresh\" content=\"{REFRESH_SECONDS}\">\n</head>\n<body>\n\
          <header class=\"bar\"><a class=\"mark\" href=\"./\">Railscope</a><span class=\"cluster\">demo</span></header>\n\
-         <main>\n<h1>Break something</h1>\n"
+         <main>\n<section class=\"calm\"><h1>Break something</h1>\n"
     )?;
     if acts.is_empty() {
         out.push_str("<p>Nothing was broken yet.</p>\n");
@@ -194,7 +204,7 @@ fn write_page(out: &mut String, acts: &[Said]) -> std::fmt::Result {
         }
         out.push_str("</table>\n");
     }
-    out.push_str("<h2>Faults</h2>\n<p>Each at a part that the demo picks; <code>railscope demo inject</code> takes a part and numbers of your own.</p>\n<table class=\"causes\">\n");
+    out.push_str("</section>\n<section class=\"calm\"><h2>Faults</h2>\n<p>Each at a part that the demo picks; <code>railscope demo inject</code> takes a part and numbers of your own.</p>\n<table class=\"causes\">\n");
     for cause in CAUSES {
         let named = named_as(cause).map_or_else(
             || "no detector yet: only its symptoms can be seen".to_owned(),
@@ -206,7 +216,7 @@ fn write_page(out: &mut String, acts: &[Said]) -> std::fmt::Result {
             "<tr><td>{cause}</td><td>{named}</td><td>{button}</td></tr>"
         )?;
     }
-    out.push_str("</table>\n</main>\n</body>\n</html>\n");
+    out.push_str("</table>\n</section>\n</main>\n</body>\n</html>\n");
     Ok(())
 }
 

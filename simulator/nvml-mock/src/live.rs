@@ -21,8 +21,8 @@ const RECHECK: Duration = Duration::from_millis(5);
 /// How often a call that hangs or is late looks again.
 const POLL: Duration = Duration::from_millis(10);
 
-/// How often one of the calls that wait for a change looks at the file.
-const LOOK: Duration = Duration::from_millis(50);
+/// How often one of the calls that wait for a change looks at the file: below the 100 ms that callers may count on.
+const LOOK: Duration = Duration::from_millis(80);
 
 /// `nvmlInit_v2` calls without their `nvmlShutdown`.
 pub(crate) static USERS: AtomicU32 = AtomicU32::new(0);
