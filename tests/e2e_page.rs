@@ -77,7 +77,8 @@ fn the_page_names_the_fault_of_the_demo() {
         .to_owned();
     assert!(node.starts_with("gpu-node-"), "{incident}");
 
-    let words = [node, text("title"), text("class")];
+    let more = "Break something".to_owned();
+    let words = [node, text("title"), text("class"), more];
     for (name, path) in [
         ("overview", String::new()),
         ("incident", format!("incidents/{}", text("id"))),

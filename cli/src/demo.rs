@@ -309,12 +309,27 @@ async fn show(
     let play = async {
         tokio::time::sleep(args.fault_after).await;
         for wanted in &scene.faults {
-            stage.inject(wanted.clone()).await?;
+            stage.inject(wanted).await?;
         }
         std::future::pending::<anyhow::Result<()>>().await
     };
     tokio::select! {
         played = play => played,
         told = api.tell(stage) => told,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_speed_is_a_number_within_bounds() {
+        for (text, known) in [("1", Some(1.0)), ("0.5", Some(0.5)), ("20", Some(20.0))] {
+            assert_eq!(speed(text).ok(), known, "{text}");
+        }
+        for text in ["0", "21", "-1", "NaN", "fast", ""] {
+            assert!(speed(text).is_err(), "{text}");
+        }
     }
 }

@@ -4,11 +4,11 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use railscope_model::fabric::Timestamp;
 use railscope_model::identity::Part;
 use railscope_simulator::cluster::Cluster;
-use railscope_simulator::fault::{Fault, Truth};
+use railscope_simulator::fault::Truth;
 use railscope_simulator::tree::ClusterTree;
 use tokio::sync::oneshot;
 
@@ -34,10 +34,23 @@ pub(super) struct Broken {
     pub(super) what: String,
 }
 
+/// What is to break.
+#[derive(Debug)]
+pub(super) struct Order {
+    pub(super) wanted: Wanted,
+    /// Picks the part where none is wanted.
+    pub(super) seed: u64,
+    /// Parts that have this fault already: no second time.
+    pub(super) taken: Vec<Part>,
+}
+
+/// Seeds that are tried to find a part that is not taken.
+const TRIES: usize = 1000;
+
 /// What the thread is asked to do.
 enum Command {
-    /// Break something now, the part picked by the seed, and say what is true then.
-    Break(Box<Wanted>, u64, oneshot::Sender<anyhow::Result<Broken>>),
+    /// Break something now, and say what is true then.
+    Break(Box<Order>, oneshot::Sender<anyhow::Result<Broken>>),
     /// End a fault of this part and cause now, and say whether there was one.
     End(Part, &'static str, oneshot::Sender<bool>),
     Stop,
@@ -52,9 +65,9 @@ impl Hand {
     ///
     /// # Errors
     /// The cluster has no such part or fault, or has ended.
-    pub(super) async fn inject(&self, wanted: Wanted, seed: u64) -> anyhow::Result<Broken> {
+    pub(super) async fn inject(&self, order: Order) -> anyhow::Result<Broken> {
         let (reply, broken) = oneshot::channel();
-        let command = Command::Break(Box::new(wanted), seed, reply);
+        let command = Command::Break(Box::new(order), reply);
         self.0.send(command).context(ENDED)?;
         broken.await.context(ENDED)?
     }
@@ -135,10 +148,10 @@ fn run(
                     next += TICK;
                 }
             }
-            Ok(Command::Break(wanted, seed, reply)) => {
+            Ok(Command::Break(order, reply)) => {
                 let elapsed = begun.elapsed().mul_f64(speed);
                 cluster.advance(elapsed);
-                let broken = break_now(&mut cluster, &wanted, seed, elapsed);
+                let broken = break_now(&mut cluster, &order, elapsed);
                 tree.update(&cluster, now()).context(CANNOT_GO_ON)?;
                 // Fails only if nobody waits for it any more.
                 reply.send(broken).ok();
@@ -155,18 +168,55 @@ fn run(
     }
 }
 
-fn break_now(
-    cluster: &mut Cluster,
-    wanted: &Wanted,
-    seed: u64,
-    elapsed: Duration,
-) -> anyhow::Result<Broken> {
-    let fault = Fault {
-        onset_seconds: elapsed.as_secs_f64(),
-        ..wanted.fault(cluster, seed)?
-    };
+fn break_now(cluster: &mut Cluster, order: &Order, elapsed: Duration) -> anyhow::Result<Broken> {
+    let Order {
+        wanted,
+        seed,
+        taken,
+    } = order;
+    let mut fault = wanted.fault(cluster, *seed)?;
+    for seed in (*seed..).take(TRIES) {
+        if wanted.part.is_some() || !taken.contains(&fault.part) {
+            break;
+        }
+        fault = wanted.fault(cluster, seed)?;
+    }
+    if taken.contains(&fault.part) {
+        bail!("{} has {} already: end it first", fault.part, wanted.cause);
+    }
+    fault.onset_seconds = elapsed.as_secs_f64();
     let what = fault.effect.to_string();
     let truth = cluster.inject(fault)?;
     cluster.advance(elapsed);
     Ok(Broken { truth, what })
+}
+
+#[cfg(test)]
+mod tests {
+    use railscope_simulator::spec::ClusterSpec;
+
+    use super::*;
+
+    #[test]
+    fn a_part_is_broken_once_and_others_after_it() {
+        let spec = ClusterSpec {
+            gpus_per_node: 2,
+            ..ClusterSpec::demo(1).expect("a node")
+        };
+        let mut cluster = Cluster::new(spec, 1).expect("a cluster");
+        let mut order = Order {
+            wanted: Wanted::typical("gpu-thermal"),
+            seed: 1,
+            taken: Vec::new(),
+        };
+        for _ in 0..2 {
+            let broken = break_now(&mut cluster, &order, Duration::ZERO).expect("a GPU");
+            assert!(!order.taken.contains(&broken.truth.part));
+            order.taken.push(broken.truth.part);
+        }
+        let error = break_now(&mut cluster, &order, Duration::ZERO).expect_err("both are hot");
+        assert!(error.to_string().contains("already"), "{error}");
+        order.wanted.part = order.taken.pop();
+        break_now(&mut cluster, &order, Duration::ZERO).expect("was mended");
+    }
 }

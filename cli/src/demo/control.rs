@@ -84,26 +84,32 @@ fn refusal(headers: &HeaderMap, hosts: &[String]) -> Option<String> {
 type Pairs = Query<Vec<(String, String)>>;
 
 async fn inject(State(desk): State<Desk>, headers: HeaderMap, Query(pairs): Pairs) -> Response {
-    let wanted = match wanted(&pairs) {
-        Ok(wanted) => wanted,
-        Err(problem) => return (StatusCode::BAD_REQUEST, problem + "\n").into_response(),
-    };
-    if let Some(refusal) = refusal(&headers, &desk.hosts) {
-        return (StatusCode::FORBIDDEN, refusal + "\n").into_response();
+    match asked(&desk, &headers, &pairs) {
+        Ok(wanted) => answer(&headers, desk.stage.inject(&wanted).await),
+        Err(refused) => refused.into_response(),
     }
-    answer(&headers, desk.stage.inject(wanted).await)
 }
 
 async fn end(State(desk): State<Desk>, headers: HeaderMap, Query(pairs): Pairs) -> Response {
-    let wanted = match wanted(&pairs) {
-        Ok(wanted) => wanted,
-        Err(problem) => return (StatusCode::BAD_REQUEST, problem + "\n").into_response(),
-    };
-    if let Some(refusal) = refusal(&headers, &desk.hosts) {
-        return (StatusCode::FORBIDDEN, refusal + "\n").into_response();
+    match asked(&desk, &headers, &pairs) {
+        Ok(Wanted { cause, part, .. }) => {
+            answer(&headers, desk.stage.end(&cause, part.as_ref()).await)
+        }
+        Err(refused) => refused.into_response(),
     }
-    let Wanted { cause, part, .. } = &wanted;
-    answer(&headers, desk.stage.end(cause, part.as_ref()).await)
+}
+
+/// What a request asks for, if it may ask for anything.
+fn asked(
+    desk: &Desk,
+    headers: &HeaderMap,
+    pairs: &[(String, String)],
+) -> Result<Wanted, (StatusCode, String)> {
+    let line = |problem: String| problem + "\n";
+    match refusal(headers, &desk.hosts) {
+        Some(refusal) => Err((StatusCode::FORBIDDEN, line(refusal))),
+        None => wanted(pairs).map_err(|problem| (StatusCode::BAD_REQUEST, line(problem))),
+    }
 }
 
 /// `cause=gpu-thermal&part=gpu/gpu-node-03:2&set=clock_ratio=0.8`.

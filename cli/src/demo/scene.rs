@@ -155,9 +155,9 @@ pub(super) fn list() -> anyhow::Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use railscope_simulator::fault::Truth;
+    use railscope_simulator::fault::{CAUSES, Truth};
 
-    use super::super::rehearsal::rehearse;
+    use super::super::rehearsal::{Heard, rehearse};
     use super::super::wanted::is_found;
     use super::*;
 
@@ -179,6 +179,24 @@ mod tests {
         }
     }
 
+    #[test]
+    fn readme_tells_every_scene_and_does_not_praise() {
+        let readme = include_str!("../../../README.md");
+        for (name, _) in SCENES {
+            let row = readme
+                .lines()
+                .find(|line| line.starts_with(&format!("| `{name}` |")));
+            let row = row.unwrap_or_else(|| panic!("README has no row for {name}"));
+            let told = match Scene::named(name).expect(name).expect {
+                Expect::Named(_) => "| names the ",
+                Expect::Silence => "| stays silent",
+                Expect::NotYet(_) => "| **does not name it yet**",
+            };
+            assert!(row.contains(told), "{row}");
+        }
+        assert!(readme.contains(&format!("# {} faults,", CAUSES.len())));
+    }
+
     /// The expectation of each scene is what the collector does, on two seeds: a detector that comes later makes this
     /// fail, and then the scene is to be written anew.
     #[test]
@@ -189,7 +207,7 @@ mod tests {
                 let cluster = scene.cluster(Some(8), seed).expect(name);
                 let faults = scene.faults(&cluster, seed).expect(name);
                 let faults = faults.into_iter().map(|fault| (fault, 10.0));
-                let (truths, heard) = rehearse(cluster, faults, 60);
+                let (truths, heard) = rehearse(cluster, faults, 40);
                 let named = |class: &str| {
                     let mut truths = truths.iter();
                     truths.all(|truth| {
@@ -199,8 +217,13 @@ mod tests {
                         })
                     })
                 };
+                // Whatever else is said, it is said of the part that broke.
+                let culprits = |heard: &Heard| {
+                    let of = |truth: &Truth| is_found(truth, &heard.part, truth.class);
+                    truths.iter().any(of)
+                };
                 let well = match &scene.expect {
-                    Expect::Named(class) => named(class),
+                    Expect::Named(class) => named(class) && heard.iter().all(culprits),
                     Expect::Silence => truths.is_empty() && heard.is_empty(),
                     // A fault that nobody feels would be none to be named.
                     Expect::NotYet(_) => {

@@ -8,7 +8,7 @@ use anyhow::{Context as _, bail};
 use railscope_model::identity::{NodeName, Part};
 use serde::Serialize;
 
-use super::clock::{Broken, Hand};
+use super::clock::{Broken, Hand, Order};
 use super::wanted::{Wanted, is_found, named_as};
 
 /// A cluster in which parts can be broken and mended while it runs.
@@ -71,15 +71,9 @@ impl Stage {
     ///
     /// # Errors
     /// There is no such fault or part, or the part is broken so already.
-    pub(super) async fn inject(&self, wanted: Wanted) -> anyhow::Result<Said> {
-        if let Some(part) = &wanted.part
-            && self.lasting(&wanted.cause, Some(part)).is_ok()
-        {
-            bail!("{part} has {} already: end it first", wanted.cause);
-        }
-        // Another part for each of several faults of one cause.
-        let seed = self.seed + self.acts().len() as u64;
-        let broken = self.hand.inject(wanted, seed).await?;
+    pub(super) async fn inject(&self, wanted: &Wanted) -> anyhow::Result<Said> {
+        let order = self.order(wanted);
+        let broken = self.hand.inject(order).await?;
         println!("\n  BROKEN: {} {}.", broken.truth.part, broken.what);
         match broken.truth.slowdown {
             Some(slowdown) if slowdown > 1.005 => println!(
@@ -105,6 +99,17 @@ impl Stage {
         let said = act.say();
         self.acts().push(act);
         Ok(said)
+    }
+
+    fn order(&self, wanted: &Wanted) -> Order {
+        let acts = self.acts();
+        let lasting = acts.iter().filter(|act| act.is(&wanted.cause, None));
+        Order {
+            taken: lasting.map(|act| act.broken.truth.part.clone()).collect(),
+            // Another part for each of several faults of one cause.
+            seed: self.seed + acts.len() as u64,
+            wanted: wanted.clone(),
+        }
     }
 
     /// Ends a fault that lasts: the last one of the cause, if no part is given.

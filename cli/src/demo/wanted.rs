@@ -8,7 +8,8 @@ use railscope_simulator::fault::{CAUSES, Effect, Fault, Truth};
 use serde::Deserialize;
 
 /// Causes whose part the collector names, each with the class that it gives them; held by the test below. Of the
-/// others it shows symptoms at most.
+/// others it shows symptoms at most. A switch is named where 30 % of its cables go to hosts: in the usual cluster
+/// from 14 nodes on.
 const NAMED: &[(&str, &str)] = &[
     ("pcie-degraded", "pcie-degraded"),
     ("port-down", "port-down"),
