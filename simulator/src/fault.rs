@@ -223,11 +223,15 @@ impl fmt::Display for Effect {
 }
 
 impl Fault {
+    /// Whether it has begun at a moment and is not over, be it in a pause of a fault that comes and goes.
+    pub(crate) fn is_there(&self, seconds: f64) -> bool {
+        seconds >= self.onset_seconds && self.end_seconds.is_none_or(|end| seconds < end)
+    }
+
     /// Whether the fault is there at a moment, seconds after the start of the simulation.
     pub fn lasts_at(&self, seconds: f64) -> bool {
         let since = seconds - self.onset_seconds;
-        let lasts = since >= 0.0 && self.end_seconds.is_none_or(|end| seconds < end);
-        lasts
+        self.is_there(seconds)
             && self.effect.kind().period().is_none_or(|(period, there)| {
                 // A millionth of a second is far above rounding and far below any period.
                 (since + 1e-6) % period < there

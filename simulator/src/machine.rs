@@ -144,7 +144,7 @@ impl Machine {
         let before = self.gpus.clone();
         gpus::show(&mut self.gpus, &node.gpus);
         if self.gpus != before {
-            nvml::update_state(&self.paths.nvml(), &self.gpus)?;
+            nvml::update_numbers(&self.paths.nvml(), &self.gpus)?;
         }
         Ok(())
     }

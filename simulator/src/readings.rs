@@ -20,7 +20,7 @@ use railscope_model::metric::{
 use railscope_model::reading::{Labels, NodeReading, Value};
 use railscope_model::units::{MICROS, MILLIS, NANOS};
 
-use crate::cluster::Node;
+use crate::cluster::{Cluster, Node};
 use crate::conditions::PcieLink;
 use crate::gpu::Gpu;
 use crate::machine::layout::{self, Function, FunctionKind};
@@ -172,6 +172,15 @@ fn push_xids(reading: &mut NodeReading, gpu: usize, xids: &[u16]) {
 }
 
 impl NodeRows {
+    /// The rows of every node of a cluster, in its order.
+    pub fn of(cluster: &Cluster) -> Vec<Self> {
+        let plan = cluster.plan();
+        let nodes = cluster.nodes().iter().zip(&plan.hosts);
+        nodes
+            .map(|(node, host)| Self::new(node, &plan.nics[host.nics.clone()]))
+            .collect()
+    }
+
     /// The rows of a node with these NICs.
     pub fn new(node: &Node, nics: &[Nic]) -> Self {
         let mut rows = Self { rows: Vec::new() };

@@ -150,12 +150,7 @@ struct Watch {
 impl Watch {
     fn new(cluster: &Cluster, layout: &Arc<Layout>, post: Post) -> Self {
         let nodes = cluster.nodes();
-        let plan = cluster.plan();
-        let rows: Vec<_> = nodes
-            .iter()
-            .zip(&plan.hosts)
-            .map(|(node, host)| NodeRows::new(node, &plan.nics[host.nics.clone()]))
-            .collect();
+        let rows = NodeRows::of(cluster);
         let readings: Vec<_> = rows.iter().zip(nodes).map(|(r, n)| r.read(n)).collect();
         let names: Vec<_> = nodes.iter().map(|node| node.name.clone()).collect();
         let mut analyzer = Analyzer::default();

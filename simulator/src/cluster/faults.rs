@@ -51,6 +51,20 @@ impl Cluster {
         Ok(truth)
     }
 
+    /// Ends the faults of this cause that a part has now. Says whether there were any.
+    pub fn end(&mut self, part: &Part, cause: &str) -> bool {
+        let mut ended = false;
+        for Injected { fault, .. } in &mut self.faults {
+            if fault.part == *part && fault.effect.cause() == cause && fault.is_there(self.seconds)
+            {
+                fault.end_seconds = Some(self.seconds);
+                ended = true;
+            }
+        }
+        self.update_faults();
+        ended
+    }
+
     /// Finds what a fault names and checks its numbers.
     fn find(&self, fault: &Fault) -> Result<Target, FaultError> {
         let refuse = |problem: String| FaultError {
