@@ -183,7 +183,7 @@ async fn demo(
     println!(
         "Starting {} nodes with {} GPUs behind {} switches ...",
         cluster.nodes().len(),
-        cluster.nodes().len() * usize::from(cluster.spec().gpus_per_node),
+        cluster.spec().gpus(),
         cluster.plan().switches.len()
     );
     let log = log.to_owned();

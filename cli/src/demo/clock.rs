@@ -200,7 +200,7 @@ mod tests {
     #[test]
     fn a_part_is_broken_once_and_others_after_it() {
         let spec = ClusterSpec {
-            gpus_per_node: 2,
+            gpus_per_node: Some(2),
             ..ClusterSpec::demo(1).expect("a node")
         };
         let mut cluster = Cluster::new(spec, 1).expect("a cluster");

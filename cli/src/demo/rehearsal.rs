@@ -44,14 +44,7 @@ pub(super) fn rehearse(
                 .expect("a fault that the cluster can have")
         })
         .collect();
-    let ports = cluster.spec().ports_per_node();
-    let nics = cluster.plan().nics.chunks(ports);
-    let rows: Vec<_> = cluster
-        .nodes()
-        .iter()
-        .zip(nics)
-        .map(|(node, nics)| NodeRows::new(node, nics))
-        .collect();
+    let rows = NodeRows::of(&cluster);
     let names: Vec<_> = cluster
         .nodes()
         .iter()
