@@ -20,6 +20,7 @@ pub mod machine;
 pub mod noise;
 pub mod nvml;
 mod place;
+pub mod placement;
 pub mod port;
 pub mod readings;
 pub mod route;
