@@ -7,6 +7,7 @@ use railscope_model::units::LinkSpeed;
 
 use crate::conditions::{Conditions, PcieLink};
 use crate::contention::{Contender, Traffic, paces};
+use crate::ethernet::{Neighbor, Netdev, mac};
 use crate::fault::Fault;
 use crate::gpu::Gpu;
 use crate::job::{Clockwork, Pace};
@@ -14,8 +15,8 @@ use crate::noise::Noise;
 use crate::place::{Place, Target};
 use crate::port::{Counter, Port, PortState};
 use crate::route::Router;
-use crate::spec::{ClusterSpec, SpecError};
-use crate::wiring::Wiring;
+use crate::spec::{ClusterSpec, SpecError, Transport};
+use crate::wiring::{Device, Nic, Wiring};
 use crate::workload::{Carrier, JobSpec};
 
 mod faults;
@@ -109,7 +110,6 @@ impl Cluster {
             .map(|gpu| Gpu::new(noise.part(GPUS).part(gpu)))
             .collect();
         let chip_clock: Vec<f64> = gpus.iter().map(|gpu| gpu.chip_clock).collect();
-        let speed = spec.speed.link();
         let conditions = Conditions::of(&built, spec.gpus_per_node.into(), std::iter::empty());
         let nodes = plan
             .nics
@@ -117,7 +117,7 @@ impl Cluster {
             .zip(gpus.chunks(usize::from(spec.gpus_per_node)))
             .map(|(nics, gpus)| Node {
                 name: nics[0].node_name.clone(),
-                ports: nics.iter().map(|nic| Port::new(speed, nic.lid)).collect(),
+                ports: nics.iter().map(|nic| port(&spec, nic)).collect(),
                 nic_links: vec![PcieLink::FULL; nics.len()],
                 nic_link_errors: vec![0; nics.len()],
                 gpus: gpus.to_vec(),
@@ -301,20 +301,46 @@ impl Cluster {
             lanes: 4,
             speed: "SDR",
         };
+        /// What mlx5 says of an Ethernet port without light (`mlx5_query_port_roce`).
+        const NO_ETHERNET: LinkSpeed = LinkSpeed {
+            lanes: 4,
+            speed: "QDR",
+        };
         for nic in 0..self.plan.nics.len() {
             let (condition, lid) = (self.conditions.ports[nic], self.plan.nics[nic].lid);
             let (speed, link) = (condition.speed, condition.pcie);
+            let neighbor = self.neighbor(nic);
             let port = self.port_mut(nic);
-            port.state = if speed.is_some() {
-                PortState::Active
+            if let Some(netdev) = &mut port.netdev {
+                netdev.set_carrier(speed.is_some());
+                netdev.neighbor = neighbor;
+                (port.state, port.speed) = match speed {
+                    Some(speed) => (PortState::Active, speed),
+                    None => (PortState::Disabled, NO_ETHERNET),
+                };
             } else {
-                PortState::Down
-            };
-            port.speed = speed.unwrap_or(NO_LIGHT);
-            port.lid = if speed.is_some() { lid } else { 0xffff };
+                (port.state, port.speed, port.lid) = match speed {
+                    Some(speed) => (PortState::Active, speed, lid),
+                    None => (PortState::Down, NO_LIGHT, 0xffff),
+                };
+            }
             let ports = self.spec.ports_per_node();
             self.nodes[nic / ports].nic_links[nic % ports] = link;
         }
+    }
+
+    /// Who tells its name at the other end of a NIC's cable: switches do.
+    fn neighbor(&self, nic: usize) -> Option<Neighbor> {
+        let wiring = &self.conditions.wiring;
+        let (Device::Switch(switch), port) = wiring.cable_of(nic)?.ends[1] else {
+            return None;
+        };
+        let switch = &wiring.switches[switch];
+        Some(Neighbor {
+            chassis: mac(switch.guid),
+            system: switch.name.to_string(),
+            port: format!("swp{port}"),
+        })
     }
 
     /// A GPU of this cluster as a part.
@@ -335,6 +361,18 @@ const LOSSES: u64 = 7;
 const HOSTS: u64 = 8;
 const STEPS: u64 = 9;
 const UNEQUAL: u64 = 10;
+
+/// The port of a NIC as it is at first.
+fn port(spec: &ClusterSpec, nic: &Nic) -> Port {
+    let speed = spec.speed.link();
+    match spec.transport {
+        Transport::Infiniband => Port::new(speed, nic.lid),
+        Transport::Roce => {
+            let netdev = Netdev::new(nic.guid, nic.pci(), spec.planes, spec.dcqcn);
+            Port::roce(speed, netdev)
+        }
+    }
+}
 
 fn check_jobs(spec: &ClusterSpec, jobs: &[JobSpec]) -> Result<(), SpecError> {
     let mut taken = vec![None; usize::from(spec.nodes)];

@@ -32,6 +32,13 @@ pub struct ClusterSpec {
     /// Ports of each NIC, 1 or 2: each port goes to a fabric of its own, a plane, and no cable joins planes.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub planes: u8,
+    /// What the cables speak.
+    #[serde(default, skip_serializing_if = "Transport::is_infiniband")]
+    pub transport: Transport,
+    /// Whether senders of RoCE slow down when receivers tell them of marked packets; else pause alone keeps
+    /// queues from running over.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub dcqcn: bool,
     /// Speed of every cable.
     #[serde(default)]
     pub speed: Speed,
@@ -61,7 +68,36 @@ const fn eight() -> u8 {
     8
 }
 
-/// InfiniBand generation of the fabric: four lanes of it on every cable.
+const fn yes() -> bool {
+    true
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde asks for a reference
+const fn is_yes(flag: &bool) -> bool {
+    *flag
+}
+
+/// What the cables speak.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Transport {
+    /// InfiniBand: a subnet manager knows every cable.
+    #[default]
+    Infiniband,
+    /// RDMA over Ethernet that is lossless by pause on one priority (RoCE v2, PFC): neighbours tell each other
+    /// by LLDP who they are, and nobody knows all of them.
+    Roce,
+}
+
+impl Transport {
+    #[allow(clippy::trivially_copy_pass_by_ref)] // serde asks for a reference
+    const fn is_infiniband(&self) -> bool {
+        matches!(self, Self::Infiniband)
+    }
+}
+
+/// Speed of the fabric, by its InfiniBand generation: four lanes of it on every cable. The kernel names the
+/// lanes of Ethernet by InfiniBand's generations too: 400 Gb/s are 4X NDR.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Speed {
@@ -239,6 +275,8 @@ impl ClusterSpec {
             gpus_per_node: eight(),
             nics_per_node: eight(),
             planes: 1,
+            transport: Transport::default(),
+            dcqcn: true,
             speed: Speed::Ndr,
             wiring: WiringSpec::RailOptimised {
                 nodes_per_su: NODES_PER_SU,
