@@ -5,9 +5,9 @@ use std::time::Duration;
 use railscope_model::identity::{GpuIndex, NodeName, Part};
 use railscope_model::units::LinkSpeed;
 
-use crate::conditions::{Conditions, PcieLink};
+use crate::conditions::{Conditions, PcieLink, Receive};
 use crate::contention::{Contender, Traffic, paces};
-use crate::ethernet::{Neighbor, Netdev, mac};
+use crate::ethernet::{MTU, Neighbor, Netdev, mac};
 use crate::fault::Fault;
 use crate::gpu::Gpu;
 use crate::job::{Clockwork, Pace};
@@ -19,6 +19,7 @@ use crate::spec::{ClusterSpec, SpecError, Transport};
 use crate::wiring::{Device, Nic, Wiring};
 use crate::workload::{Carrier, JobSpec};
 
+mod ethernet;
 mod faults;
 mod stretch;
 
@@ -172,17 +173,29 @@ impl Cluster {
 
     /// Traffic and pace of every job under these conditions.
     fn under(&self, conditions: &Conditions) -> Vec<(Traffic, Pace)> {
-        let router = Router::new(&conditions.wiring, self.spec.routing);
+        let router =
+            Router::new(&conditions.wiring, self.spec.routing).polarised(&conditions.polarised);
         let carrier = Carrier {
             wiring: &conditions.wiring,
             router: &router,
             losses: &conditions.losses,
             seed: self.noise.part(FLOWS).bits(0),
+            tails: match self.spec.transport {
+                // Rare where credits lose nothing, and left out.
+                Transport::Infiniband => 0.0,
+                Transport::Roce => 1.0,
+            },
         };
         let specs = self.jobs.iter().map(|job| &job.spec);
         let traffic: Vec<Traffic> = specs
             .clone()
-            .map(|job| Traffic::of(job, &carrier))
+            .map(|job| {
+                let mut traffic = Traffic::of(job, &carrier);
+                if self.spec.transport == Transport::Roce {
+                    traffic.strain(job, conditions, &carrier, self.spec.dcqcn);
+                }
+                traffic
+            })
             .collect();
         let contenders: Vec<_> = specs
             .zip(&traffic)
@@ -208,6 +221,8 @@ impl Cluster {
             plan: &self.plan,
             gpus_per_node: self.spec.gpus_per_node.into(),
             speed: self.spec.speed.link(),
+            transport: self.spec.transport,
+            routing: self.spec.routing,
         }
     }
 
@@ -313,6 +328,10 @@ impl Cluster {
             let port = self.port_mut(nic);
             if let Some(netdev) = &mut port.netdev {
                 netdev.set_carrier(speed.is_some());
+                netdev.mtu = match condition.receive {
+                    Receive::TooLong(mtu) => mtu,
+                    Receive::Works | Receive::Stuck => MTU,
+                };
                 netdev.neighbor = neighbor;
                 (port.state, port.speed) = match speed {
                     Some(speed) => (PortState::Active, speed),
@@ -361,6 +380,8 @@ const LOSSES: u64 = 7;
 const HOSTS: u64 = 8;
 const STEPS: u64 = 9;
 const UNEQUAL: u64 = 10;
+const STRAINS: u64 = 11;
+const STORMS: u64 = 12;
 
 /// The port of a NIC as it is at first.
 fn port(spec: &ClusterSpec, nic: &Nic) -> Port {

@@ -13,7 +13,7 @@ use crate::workload::{Towards, Workload};
 
 /// Share of a link's data rate that RDMA moves as payload: 49 of 50 GB/s at 400 Gb/s (headers of 4 KiB
 /// packets; `ib_write_bw` on NDR shows the same).
-const WIRE_EFFICIENCY: f64 = 0.98;
+pub(crate) const WIRE_EFFICIENCY: f64 = 0.98;
 /// Share of a PCIe link's data rate that DMA moves: 26 of 31.5 GB/s on 16 lanes of generation 4.
 const PCIE_EFFICIENCY: f64 = 0.825;
 /// Share of its bandwidth that a NIC keeps on another rail's leaf: its flows cross the spines, where
@@ -52,6 +52,19 @@ pub(crate) struct PortCondition {
     pub(crate) speed: Option<LinkSpeed>,
     /// What the cable corrupts.
     pub(crate) errors: Option<ErrorRates>,
+    /// What becomes of packets that arrive.
+    pub(crate) receive: Receive,
+}
+
+/// What a NIC does with packets that arrive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Receive {
+    /// Takes them to memory.
+    Works,
+    /// Nothing: its receive pipe is stuck, and it pauses its switch for ever.
+    Stuck,
+    /// Throws away all that are longer than this MTU: those of RoCE are.
+    TooLong(u32),
 }
 
 /// A GPU.
@@ -109,6 +122,10 @@ pub(crate) struct Conditions {
     pub(crate) hosts: Vec<HostCondition>,
     /// Cables that lose packets without a word, and the share of packets that they lose.
     pub(crate) losses: Vec<(usize, f64)>,
+    /// Switches whose hash uses only so many of the ports among which it should choose.
+    pub(crate) polarised: Vec<(usize, usize)>,
+    /// Lanes that wait for each other in a circle.
+    pub(crate) deadlocked: Vec<Lane>,
     /// By lane: bytes per second that it can move.
     pub(crate) capacity: Vec<f64>,
 }
@@ -127,6 +144,7 @@ impl Conditions {
             pcie_errors_per_second: 0.0,
             speed: built.cable_of(nic).map(|cable| cable.speed),
             errors: None,
+            receive: Receive::Works,
         };
         let gpu = GpuCondition {
             clock: 1.0,
@@ -146,6 +164,8 @@ impl Conditions {
             gpus: vec![gpu; nodes * gpus_per_node],
             hosts: vec![host; nodes],
             losses: Vec::new(),
+            polarised: Vec::new(),
+            deadlocked: Vec::new(),
             capacity: Vec::new(),
         };
         for (effect, target) in faults {
@@ -189,6 +209,12 @@ impl Conditions {
             for (towards, capable) in [(Towards::Fabric, link), (Towards::Host, link.min(taken))] {
                 capacity[self.wiring.pcie_lane(nic, towards).index()] = capable;
             }
+            if port.receive != Receive::Works {
+                capacity[Lane::down(nic).index()] = 0.0;
+            }
+        }
+        for lane in &self.deadlocked {
+            capacity[lane.index()] = 0.0;
         }
         capacity
     }
@@ -205,6 +231,13 @@ impl Conditions {
         } else {
             goodput
         }
+    }
+
+    /// Bytes per second that a NIC can send.
+    pub(crate) fn sends(&self, nic: usize) -> f64 {
+        let wire = self.capacity[Lane::up(nic).index()];
+        let slot = self.capacity[self.wiring.pcie_lane(nic, Towards::Fabric).index()];
+        wire.min(slot / self.wiring.ports_of_adapter(nic).len() as f64)
     }
 
     /// Bytes per second that a NIC can move in each direction.

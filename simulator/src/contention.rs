@@ -1,7 +1,9 @@
 //! The pace of every job: what its GPUs and cables allow, and what other jobs leave of them.
 
+use crate::conditions::Conditions;
 use crate::fairness::{Stream, max_min};
 use crate::job::Pace;
+use crate::pause::{ACK_TIMEOUT_SECONDS, Strains, strains};
 use crate::route::{Lane, summed};
 use crate::workload::{Carrier, JobSpec, Lossy, streams};
 
@@ -12,6 +14,8 @@ pub(crate) struct Traffic {
     pub(crate) streams: Vec<Vec<Stream>>,
     /// By collective: NICs whose packets are lost.
     pub(crate) lossy: Vec<Vec<Lossy>>,
+    /// By collective: what ports show of congestion; nothing on InfiniBand, where credits hold it back.
+    pub(crate) strains: Vec<Strains>,
 }
 
 impl Traffic {
@@ -20,7 +24,29 @@ impl Traffic {
         let (streams, lossy) = collectives
             .map(|collective| streams(job, collective.pattern, carrier))
             .unzip();
-        Self { streams, lossy }
+        Self {
+            streams,
+            lossy,
+            strains: Vec::new(),
+        }
+    }
+}
+
+impl Traffic {
+    /// Finds out what the ports of a lossless Ethernet show of it.
+    pub(crate) fn strain(
+        &mut self,
+        job: &JobSpec,
+        conditions: &Conditions,
+        carrier: &Carrier<'_>,
+        dcqcn: bool,
+    ) {
+        let collectives = job.workload.collectives.iter().zip(&self.streams);
+        self.strains = collectives
+            .map(|(collective, streams)| {
+                strains(job, collective, streams, conditions, carrier, dcqcn)
+            })
+            .collect();
     }
 }
 
@@ -42,8 +68,16 @@ pub(crate) fn paces(jobs: &[Contender<'_>], capacity: &[f64]) -> Vec<Pace> {
     let alone = jobs.iter().map(|contender| {
         let collectives = contender.job.workload.collectives.iter();
         let seconds = collectives
-            .zip(&contender.traffic.streams)
-            .map(|(collective, streams)| slowest(collective.bytes, &max_min(capacity, streams)));
+            .zip(
+                contender
+                    .traffic
+                    .streams
+                    .iter()
+                    .zip(&contender.traffic.lossy),
+            )
+            .map(|(collective, (streams, lossy))| {
+                slowest(collective.bytes, &max_min(capacity, streams)) + time_outs(lossy)
+            });
         Pace::new(contender.compute_seconds, seconds)
     });
     let alone: Vec<Pace> = alone.collect();
@@ -69,6 +103,12 @@ pub(crate) fn paces(jobs: &[Contender<'_>], capacity: &[f64]) -> Vec<Pace> {
 /// Time that a collective takes: that of its slowest stream.
 fn slowest(bytes: f64, rates: &[f64]) -> f64 {
     rates.iter().map(|rate| bytes / rate).fold(0.0, f64::max)
+}
+
+/// Time that a collective waits for answers that never come: rarely, but then all of its job does.
+fn time_outs(lossy: &[Lossy]) -> f64 {
+    let none: f64 = lossy.iter().map(|lossy| 1.0 - lossy.tail).product();
+    (1.0 - none) * ACK_TIMEOUT_SECONDS
 }
 
 /// A job that may meet others: its collective that takes longest, with all of the fabric for itself.

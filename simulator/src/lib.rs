@@ -20,6 +20,7 @@ pub mod job;
 pub mod machine;
 pub mod noise;
 pub mod nvml;
+mod pause;
 mod place;
 pub mod port;
 pub mod readings;

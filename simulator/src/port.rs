@@ -229,6 +229,15 @@ impl Port {
         };
     }
 
+    /// Counts answers that never came. RoCE begins slowly again after each.
+    pub(crate) fn time_out(&mut self, times: u64) {
+        self.add(Counter::LocalAckTimeoutErr, times);
+        if self.netdev.is_some() {
+            self.add(Counter::RoceSlowRestart, times);
+            self.add(Counter::RoceSlowRestartTrans, times);
+        }
+    }
+
     /// Text of the kernel's `rate` file: `400 Gb/sec (4X NDR)`.
     pub fn rate(&self) -> String {
         let gbits = self.speed.bytes_per_second() * 8.0 / 1e9;

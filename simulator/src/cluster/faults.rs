@@ -8,6 +8,7 @@ use crate::contention::Traffic;
 use crate::fault::{Fault, FaultError, Truth};
 use crate::place::{Target, nics_at};
 use crate::port::Counter;
+use crate::spec::Transport;
 use crate::workload::JobSpec;
 
 impl Cluster {
@@ -95,7 +96,11 @@ impl Cluster {
     }
 
     /// Cables at hosts that show symptoms of a fault that is none of theirs.
-    fn victims<'a>(&self, target: Target, traffic: impl Iterator<Item = &'a Traffic>) -> Vec<Part> {
+    fn victims<'a>(
+        &self,
+        target: Target,
+        traffic: impl Iterator<Item = &'a Traffic> + Clone,
+    ) -> Vec<Part> {
         let mut nics: Vec<usize> = match target {
             Target::Nic(_) | Target::Nics(..) => {
                 let culprits = target.nics().into_iter();
@@ -108,6 +113,7 @@ impl Cluster {
                 own.flat_map(|nic| self.senders_to(nic)).collect()
             }
             Target::Cable(_) => traffic
+                .clone()
                 .flat_map(|traffic| traffic.lossy.iter().flatten())
                 .map(|lossy| lossy.sender)
                 .collect(),
@@ -116,10 +122,36 @@ impl Cluster {
                 .collect(),
             Target::Gpu(_) => Vec::new(),
         };
+        nics.extend(self.held_up(target, traffic));
         nics.sort_unstable();
         nics.dedup();
         nics.into_iter()
             .map(|nic| self.plan.nics[nic].link_part())
+            .collect()
+    }
+
+    /// NICs that pause, losses and marks reach on an Ethernet; the culprit's own are not among them.
+    fn held_up<'a>(
+        &self,
+        target: Target,
+        traffic: impl Iterator<Item = &'a Traffic> + Clone,
+    ) -> Vec<usize> {
+        if self.spec.transport == Transport::Infiniband {
+            return Vec::new();
+        }
+        let lossy = traffic
+            .clone()
+            .flat_map(|traffic| traffic.lossy.iter().flatten());
+        let lossy = lossy.flat_map(|lossy| [lossy.sender, lossy.receiver]);
+        let strained = traffic.flat_map(|traffic| traffic.strains.iter().flatten());
+        let ports = self.spec.ports_per_node();
+        let is_own = |nic: usize| match target {
+            Target::Host(node) => nic / ports == node,
+            _ => target.nics().contains(&nic),
+        };
+        lossy
+            .chain(strained.map(|(nic, _)| *nic))
+            .filter(|nic| !is_own(*nic))
             .collect()
     }
 

@@ -5,6 +5,7 @@ use railscope_model::units::BYTES_PER_PORT_DATA_WORD;
 use super::{Cluster, HOSTS, JITTER, Job, LOSSES, PORTS, STEPS, SYMPTOMS, UNEQUAL};
 use crate::gpu::Load;
 use crate::job::Progress;
+use crate::pause::ACK_TIMEOUT_SECONDS;
 use crate::port::Counter;
 use crate::route::Lane;
 use crate::schedule::Activity;
@@ -16,8 +17,6 @@ const WRITE_BYTES: f64 = 524_288.0;
 const WAIT_TICKS_PER_SECOND: f64 = 15.625e6;
 /// Share of the collective in which a healthy port has data and no credit (an engineering estimate).
 const HEALTHY_WAIT: f64 = 5e-4;
-/// 4.096 us * 2^20: how long a queue pair waits for an answer at NCCL_IB_TIMEOUT=20.
-const ACK_TIMEOUT_SECONDS: f64 = 4.3;
 /// Standard deviation of the time that a job computes in a stretch, as a share of it. Steps of three public
 /// traces vary by 3 to 5 thousandths, checkpoints and the first minutes apart (`docs/anchors.md`).
 const STEP_NOISE: f64 = 5e-3;
@@ -71,13 +70,15 @@ impl Cluster {
             self.count_traffic(job, progress);
             self.count_symptoms(job, progress);
             self.count_losses(job, progress);
+            self.count_strains(job, progress, seconds);
         }
+        self.count_storms(seconds);
         self.count_on_hosts(seconds);
         self.work_gpus(seconds, &done);
     }
 
     /// NICs of a job, by index.
-    fn nics_of(&self, job: usize) -> Vec<usize> {
+    pub(super) fn nics_of(&self, job: usize) -> Vec<usize> {
         let ports = self.spec.ports_per_node();
         let nodes = self.jobs[job].spec.nodes.iter();
         nodes
@@ -121,7 +122,8 @@ impl Cluster {
         for nic in self.nics_of(job) {
             let held = self.held_back_by(nic, job);
             let condition = self.conditions.ports[nic];
-            let (errors, dark) = (condition.errors, condition.speed.is_none());
+            let errors = condition.errors;
+            let dark = condition.speed.is_none();
             if errors.is_none() && !dark && held.is_none() {
                 continue;
             }
@@ -137,6 +139,10 @@ impl Cluster {
                 port.add(Counter::SymbolError, count(errors.symbol_errors, 0));
                 port.add(Counter::PortRcvErrors, count(errors.receive_errors, 1));
                 port.add(Counter::LinkErrorRecovery, count(errors.recoveries, 2));
+                if port.netdev.is_some() {
+                    // What follows a lost packet comes out of order.
+                    port.add(Counter::OutOfSequence, count(errors.receive_errors, 1));
+                }
             }
             // What several send, each loses its part of.
             let each = 1.0 / senders.len().max(1) as f64;
@@ -149,10 +155,7 @@ impl Cluster {
                     );
                 }
                 if dark {
-                    port.add(
-                        Counter::LocalAckTimeoutErr,
-                        count(1.0 / ACK_TIMEOUT_SECONDS, 3),
-                    );
+                    port.time_out(count(1.0 / ACK_TIMEOUT_SECONDS, 3));
                 } else if let Some(blocked) = held {
                     // The slow receiver gives no credit while it drains.
                     let ticks = progress.collective_seconds * blocked * WAIT_TICKS_PER_SECOND;
@@ -180,7 +183,7 @@ impl Cluster {
             .reduce(f64::max)
     }
 
-    /// Packets that were lost without a word: those who sent them notice.
+    /// Packets that were lost without a word: those who sent them notice, and those who miss them.
     fn count_losses(&mut self, job: usize, progress: &Progress) {
         let job = &self.jobs[job];
         let collectives = job.spec.workload.collectives.iter().zip(&job.traffic.lossy);
@@ -190,15 +193,21 @@ impl Cluster {
             lost.extend(
                 lossy
                     .iter()
-                    .map(|lossy| (lossy.sender, lossy.per_byte * bytes)),
+                    .map(|lossy| (*lossy, bytes, lossy.tail * times)),
             );
         }
-        for (number, (sender, packets)) in (0..).zip(lost) {
+        for (number, (lossy, bytes, tails)) in (0..).zip(lost) {
             let noise = self.noise.part(LOSSES).part(number);
-            let packets = (packets + noise.uniform(self.stretches)).floor() as u64;
-            let port = self.port_mut(sender);
+            let packets = (lossy.per_byte * bytes + noise.uniform(self.stretches)).floor() as u64;
+            let waits = (tails + noise.part(1).uniform(self.stretches)).floor() as u64;
+            let port = self.port_mut(lossy.sender);
             port.add(Counter::PacketSeqErr, packets);
             port.add(Counter::RoceAdpRetrans, packets);
+            if port.netdev.is_some() {
+                port.time_out(waits);
+                self.port_mut(lossy.receiver)
+                    .add(Counter::OutOfSequence, packets);
+            }
         }
     }
 
