@@ -182,18 +182,22 @@ fn labels(series: &str) -> Vec<&str> {
 
 #[test]
 fn a_roce_node_says_the_same_directly() {
-    let mut cluster = Cluster::new(roce(3), 3).expect("a cluster");
-    for (seed, cause) in (0..).zip([
+    let running = [
         "slow-receiver",
         "link-errors",
-        "port-down",
         "miscabled-rail",
-    ]) {
-        let fault = examples::fault(&cluster, cause, seed, 10.0).expect(cause);
-        cluster.inject(fault).expect(cause);
+        "switch-qos",
+    ];
+    let stopped = ["pfc-storm", "mtu-mismatch", "port-down"];
+    for causes in [&running[..], &stopped] {
+        let mut cluster = Cluster::new(roce(3), 3).expect("a cluster");
+        for (seed, cause) in (0..).zip(causes) {
+            let fault = examples::fault(&cluster, cause, seed, 10.0).expect(cause);
+            cluster.inject(fault).expect(cause);
+        }
+        cluster.advance(Duration::from_secs(60));
+        check(&causes.join(", "), &cluster);
     }
-    cluster.advance(Duration::from_secs(60));
-    check("RoCE", &cluster);
     let spec = ClusterSpec {
         planes: 2,
         nics_per_node: 4,
