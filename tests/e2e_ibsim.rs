@@ -232,9 +232,36 @@ impl Collector {
             .collect())
     }
 
-    /// The verdict once a sweep has come to its end.
+    /// How many sweeps ended so.
+    fn sweeps(&self, result: &str) -> Result<u64, String> {
+        let name = format!(r#"railscope_collector_subnet_sweeps_total{{result="{result}"}} "#);
+        let lines = self.series(&name)?;
+        let value = lines.first().and_then(|line| line.strip_prefix(&name));
+        let value = value.ok_or_else(|| format!("no {name}"))?;
+        value
+            .parse()
+            .map_err(|error| format!("{name}{value}: {error}"))
+    }
+
+    /// Waits for so many more sweeps that end so.
+    fn wait_for_sweeps(&self, result: &str, more: u64) {
+        let before = self.sweeps(result).expect("metrics");
+        wait_for("sweeps", OPENS_WITHIN, || {
+            let now = self.sweeps(result)?;
+            if now >= before + more {
+                Ok(())
+            } else {
+                Err(format!("{now} {result} sweeps, {before} before"))
+            }
+        });
+    }
+
+    /// The verdict once a sweep has come to its end in which everybody answered.
     fn verdict(&self) -> String {
         wait_for("verdict", Duration::from_secs(30), || {
+            if self.sweeps("complete")? == 0 {
+                return Err(format!("no complete sweep\n{}", self.process.tail()));
+            }
             let series = self.series("railscope_fabric_verdict_info{")?;
             let known = series
                 .first()
@@ -287,11 +314,16 @@ fn a_cable_cut_on_a_real_subnet_is_named_that_one_alone_until_it_is_back() {
         verdict.contains(r#"kind="rail-optimised""#) && verdict.contains(r#"levels="2""#),
         "{verdict}"
     );
-    let cables = collector
-        .series(r#"railscope_fabric_links{kind="cable"}"#)
-        .expect("metrics");
     // 256 to hosts and as many uplinks.
-    assert_eq!(cables, [r#"railscope_fabric_links{kind="cable"} 512"#]);
+    let expected = [r#"railscope_fabric_links{kind="cable"} 512"#];
+    wait_for("all cables", OPENS_WITHIN, || {
+        let cables = collector.series(r#"railscope_fabric_links{kind="cable"}"#)?;
+        if cables == expected {
+            Ok(())
+        } else {
+            Err(format!("{cables:?}"))
+        }
+    });
     assert_eq!(
         collector.incidents(),
         Ok(Vec::new()),
@@ -367,6 +399,45 @@ fn a_dead_leaf_is_one_incident_and_not_one_for_each_cable() {
         OPENS_WITHIN,
         &[("switch/leaf-su0-r5", "switch-down")],
     );
+}
+
+#[test]
+fn answers_that_never_come_make_a_sweep_partial_and_nothing_else() {
+    need!("ibsim", "opensm", "ibnetdiscover", "env", "mkfifo");
+    let Some(preload) = umad2sim() else {
+        skip!("not installed: umad2sim/libumad2sim.so of ibsim-utils")
+    };
+    let spec = ClusterSpec {
+        speed: Speed::Hdr,
+        ..ClusterSpec::demo(4).expect("a cluster")
+    };
+    let wiring = Wiring::plan(&spec).expect("a wiring");
+    let mut subnet = Subnet::start(&wiring, preload);
+    let collector = Collector::start(&subnet);
+    collector.verdict();
+    // NodeDescription, NodeInfo and PortInfo of a leaf and of a host's adapter.
+    for attribute in [16, 17, 21] {
+        for device in ["leaf-su0-r5", "gpu-node-02-mlx5_3"] {
+            subnet.command(&format!(r#"Error "{device}" 100 {attribute}"#));
+        }
+        // An incident opens after two ticks.
+        collector.wait_for_sweeps("partial", 3);
+        assert_eq!(
+            collector.incidents(),
+            Ok(Vec::new()),
+            "attribute {attribute}"
+        );
+        for device in ["leaf-su0-r5", "gpu-node-02-mlx5_3"] {
+            subnet.command(&format!(r#"Error "{device}" 0 {attribute}"#));
+        }
+        collector.wait_for_sweeps("complete", 1);
+    }
+    assert_eq!(collector.incidents(), Ok(Vec::new()));
+    // A cable that is cut while somebody else does not answer is found all the same.
+    subnet.command(r#"Error "leaf-su0-r5" 100 17"#);
+    subnet.command(r#"Unlink "leaf-su0-r3"[2]"#);
+    let host_cable = ("link/gpu-node-01:mlx5_3/1", "port-down");
+    collector.wait_for_incidents("incident for the host's cable", OPENS_WITHIN, &[host_cable]);
 }
 
 /// Both ends of every cable by part and port, the smaller first.

@@ -22,7 +22,7 @@ use crate::targets::stamp;
 /// Largest output that is read: the file of a 666-switch subnet has 2 MB.
 const MAX_OUTPUT_BYTES: usize = 512 << 20;
 /// What is kept of a program's complaints.
-const MAX_STDERR_BYTES: usize = 16 << 10;
+const MAX_STDERR_BYTES: usize = 1 << 20;
 
 /// Why the subnet was not read.
 #[derive(Debug, thiserror::Error)]
@@ -66,6 +66,8 @@ pub enum SubnetError {
 pub struct Sweep {
     /// What `ibnetdiscover` printed.
     pub text: String,
+    /// What it complained of beside that; of a file, nothing.
+    pub complaints: String,
     /// When the file was written, or the program started.
     pub at: Timestamp,
 }
@@ -105,12 +107,17 @@ impl Source {
                 self.stamp = Some(stamp);
                 Ok(Some(Sweep {
                     text,
+                    complaints: String::new(),
                     at: unix(stamp.0).min(now),
                 }))
             }
             SubnetFrom::Command(argv) => {
-                let text = run_program(argv, self.config.timeout).await?;
-                Ok(Some(Sweep { text, at: now }))
+                let (text, complaints) = run_program(argv, self.config.timeout).await?;
+                Ok(Some(Sweep {
+                    text,
+                    complaints,
+                    at: now,
+                }))
             }
         }
     }
@@ -138,7 +145,8 @@ fn to_text(bytes: Vec<u8>) -> String {
         .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }
 
-async fn run_program(argv: &[String], limit: Duration) -> Result<String, SubnetError> {
+/// Output and complaints of a program that ends well.
+async fn run_program(argv: &[String], limit: Duration) -> Result<(String, String), SubnetError> {
     let program = argv.first().cloned().unwrap_or_default();
     let io = |source| SubnetError::Io {
         what: program.clone(),
@@ -179,10 +187,7 @@ async fn run_program(argv: &[String], limit: Duration) -> Result<String, SubnetE
     if stdout.len() > MAX_OUTPUT_BYTES {
         return Err(SubnetError::TooLarge { what: program });
     }
-    if !stderr.is_empty() {
-        tracing::warn!(program, "{stderr}");
-    }
-    Ok(to_text(stdout))
+    Ok((to_text(stdout), stderr))
 }
 
 async fn output(child: &mut Child) -> io::Result<(ExitStatus, Vec<u8>, Vec<u8>)> {
@@ -212,7 +217,7 @@ pub(crate) async fn follow(config: SubnetSource, events: mpsc::Sender<Event>, st
     let mut due = interval(config.interval);
     due.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut source = Source::new(config);
-    let mut problem = None;
+    let (mut problem, mut complained) = (None, String::new());
     loop {
         due.tick().await;
         let sweep = match source.look(state.now()).await {
@@ -229,11 +234,18 @@ pub(crate) async fn follow(config: SubnetSource, events: mpsc::Sender<Event>, st
             }
         };
         problem = None;
-        let parsed =
-            tokio::task::spawn_blocking(move || (parse_ibnetdiscover(&sweep.text), sweep.at));
-        let Ok((subnet, at)) = parsed.await else {
+        let parsed = tokio::task::spawn_blocking(move || {
+            let mut subnet = parse_ibnetdiscover(&sweep.text);
+            subnet.hear_complaints(&sweep.complaints);
+            (subnet, sweep.complaints, sweep.at)
+        });
+        let Ok((subnet, complaints, at)) = parsed.await else {
             continue;
         };
+        if !complaints.is_empty() && complaints != complained {
+            tracing::warn!("subnet: {complaints}");
+        }
+        complained = complaints;
         note(&subnet, &state);
         if events
             .send(Event::Subnet {

@@ -11,7 +11,7 @@ use super::detector::{DETECTORS, Detector, Evidence, View};
 use super::history::{History, Ingested};
 use super::incident::{Finding, Incident, Tracker};
 use super::inventory::merge_node;
-use crate::subnet::{Completeness, Subnet};
+use crate::subnet::Subnet;
 use crate::topology::{SubnetMerge, Verdict, assign_rails, judge, merge_subnet};
 
 /// A cable that was lost so long ago is forgotten: it was taken out, not broken.
@@ -49,6 +49,8 @@ pub struct Analyzer {
     /// Identity of each node when the fabric was last built.
     built_from: BTreeMap<NodeName, u64>,
     subnet_changed: bool,
+    /// Whether the fabric was last built with a settled sweep, or none.
+    built_settled: bool,
     fabric: Arc<Fabric>,
     verdict: Arc<Verdict>,
     detectors: Vec<Box<dyn Detector>>,
@@ -63,6 +65,7 @@ impl Default for Analyzer {
             subnet_seen: None,
             built_from: BTreeMap::new(),
             subnet_changed: true,
+            built_settled: true,
             fabric: Arc::default(),
             verdict: Arc::new(judge(&Fabric::default(), &SubnetMerge::default())),
             detectors: DETECTORS.iter().map(|build| build()).collect(),
@@ -91,14 +94,16 @@ impl Analyzer {
         self.history.node_mut(node).ingest_reading(reading, at);
     }
 
-    /// Takes up a sweep of the subnet, read at `at`. A partial sweep never replaces a complete one: what it
-    /// does not show is not gone.
-    pub fn take_subnet(&mut self, subnet: Subnet, at: Timestamp) {
-        let complete = subnet.completeness == Completeness::Complete;
-        if complete || self.subnet_seen.is_none() {
+    /// Takes up a sweep of the subnet, read at `at`. A partial sweep never replaces a settled one: what it
+    /// does not show is not gone. Nor is what is behind ports that were silent.
+    pub fn take_subnet(&mut self, mut subnet: Subnet, at: Timestamp) {
+        let settled = subnet.is_settled();
+        if settled || self.subnet_seen.is_none() {
+            let older = self.subnet.as_ref().filter(|_| self.subnet_seen.is_some());
+            subnet.recall(older);
             self.subnet = Some(subnet);
             self.subnet_changed = true;
-            self.subnet_seen = complete.then_some(at);
+            self.subnet_seen = settled.then_some(at);
         }
     }
 
@@ -162,7 +167,11 @@ impl Analyzer {
         assign_rails(&mut fabric);
         // Judged before lost cables come back: a verdict is about what is there.
         let verdict = judge(&fabric, &merge.unwrap_or_default());
-        keep_lost_cables(&mut fabric, &self.fabric, now);
+        // What only a partial sweep has shown is not missed: half of it may have been a mistake.
+        if self.built_settled {
+            keep_lost_cables(&mut fabric, &self.fabric, now);
+        }
+        self.built_settled = self.subnet.as_ref().is_none_or(Subnet::is_settled);
         self.fabric = Arc::new(fabric);
         self.verdict = Arc::new(verdict);
         self.built_from = identities;

@@ -6,6 +6,7 @@ mod cursor;
 mod join;
 mod line;
 mod parse;
+mod silence;
 
 use std::fmt;
 
@@ -171,7 +172,14 @@ pub enum Gap {
         /// The line.
         line: usize,
     },
-    /// Warnings of the tool itself: answers that did not come.
+    /// Ports behind which somebody did not answer in time; see [`Subnet::recall`].
+    Silent {
+        /// How many.
+        ports: usize,
+        /// One of them.
+        example: End,
+    },
+    /// Warnings of the tool itself that do not lead to a port.
     ToolWarned {
         /// How many.
         lines: usize,
@@ -216,6 +224,13 @@ impl fmt::Display for Gap {
                 counted(*lines, "line", "lines")
             ),
             Self::EndsInsideLine { line } => write!(f, "the text stops inside line {line}"),
+            Self::Silent { ports, example } => write!(
+                f,
+                "no answer in time behind {}, such as port {} of {}",
+                counted(*ports, "port", "ports"),
+                example.port,
+                example.guid
+            ),
             Self::ToolWarned { lines } => write!(
                 f,
                 "{} of the sweeping tool",
@@ -250,6 +265,22 @@ impl Default for Completeness {
 }
 
 impl Completeness {
+    /// Complete without any gap.
+    pub(crate) fn of(gaps: Vec<Gap>) -> Self {
+        if gaps.is_empty() {
+            Self::Complete
+        } else {
+            Self::Partial { reasons: gaps }
+        }
+    }
+
+    fn into_gaps(self) -> Vec<Gap> {
+        match self {
+            Self::Complete => Vec::new(),
+            Self::Partial { reasons } => reasons,
+        }
+    }
+
     /// The reasons why it is partial; none if it is complete.
     pub fn gaps(&self) -> &[Gap] {
         match self {
@@ -268,6 +299,8 @@ pub struct Subnet {
     pub nodes: Vec<Node>,
     /// Cables in the order in which they were first shown. Both ends are in `nodes`.
     pub links: Vec<Cable>,
+    /// Ports behind which somebody did not answer in time, in order.
+    pub silent: Vec<End>,
     /// The first [`MAX_PROBLEMS`] problems, in the order of their lines.
     pub problems: Vec<Problem>,
     /// Where every line went.

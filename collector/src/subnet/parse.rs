@@ -9,7 +9,10 @@ use railscope_model::units::LinkSpeed;
 use super::cursor::{Flaw, NodeId};
 use super::join::{Claim, join};
 use super::line::{Line, Named, read};
-use super::{Counts, Gap, Header, MAX_FOUND, MAX_PROBLEMS, Node, NodeKind, Problem, Subnet};
+use super::silence::{Complaint, complaint};
+use super::{
+    Completeness, Counts, Gap, Header, MAX_FOUND, MAX_PROBLEMS, Node, NodeKind, Problem, Subnet,
+};
 
 /// Reads the text of `ibnetdiscover`: the plain form, with `-f`, `-g` or `-p`, and netfiles of ibsim.
 ///
@@ -57,7 +60,7 @@ struct Reader<'a> {
     line: usize,
     last_line_flawed: bool,
     lost_lines: usize,
-    warnings: usize,
+    complaints: Vec<Complaint>,
     header: Header,
     preamble: Preamble,
     /// The node whose section this is.
@@ -150,11 +153,8 @@ impl<'a> Reader<'a> {
         .any(|key| text.starts_with(key));
         if is_node || is_key || after("[").is_some_and(begins_with_digit) {
             self.lost_lines += 1;
-        } else if ["ibwarn", "ibpanic", "ibdebug"]
-            .iter()
-            .any(|word| text.starts_with(word))
-        {
-            self.warnings += 1;
+        } else {
+            self.complaints.extend(complaint(text));
         }
     }
 
@@ -326,23 +326,9 @@ impl<'a> Reader<'a> {
 
     fn finish(mut self) -> Subnet {
         self.close_preamble();
-        for (count, gap) in [
-            (
-                self.lost_lines,
-                Gap::LostLines {
-                    lines: self.lost_lines,
-                },
-            ),
-            (
-                self.warnings,
-                Gap::ToolWarned {
-                    lines: self.warnings,
-                },
-            ),
-        ] {
-            if count > 0 {
-                self.gaps.push(gap);
-            }
+        if self.lost_lines > 0 {
+            let lines = self.lost_lines;
+            self.gaps.push(Gap::LostLines { lines });
         }
         let joined = join(self.drafts, &self.claims, &mut self.problems);
         self.gaps.extend(joined.gaps);
@@ -353,21 +339,20 @@ impl<'a> Reader<'a> {
             self.gaps.push(Gap::StartMissing { guid });
         }
         self.problems.kept.sort_by_key(|problem| problem.line);
-        Subnet {
+        let mut subnet = Subnet {
             header: self.header,
             nodes: joined.nodes,
             links: joined.cables,
+            silent: Vec::new(),
             counts: Counts {
                 problems: self.problems.all,
                 dropped_cables: joined.dropped,
                 ..self.counts
             },
             problems: self.problems.kept,
-            completeness: if self.gaps.is_empty() {
-                super::Completeness::Complete
-            } else {
-                super::Completeness::Partial { reasons: self.gaps }
-            },
-        }
+            completeness: Completeness::of(self.gaps),
+        };
+        subnet.take_complaints(self.complaints);
+        subnet
     }
 }

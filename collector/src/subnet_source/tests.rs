@@ -60,7 +60,7 @@ async fn a_file_from_the_future_is_of_now() {
 }
 
 #[tokio::test]
-async fn a_program_is_read_and_its_complaints_spoil_nothing() {
+async fn a_program_is_read_and_its_complaints_apart_from_it() {
     let mut source = program("echo warning >&2; printf 'a \\377 b'");
     let sweep = source
         .look(Timestamp(7))
@@ -68,8 +68,8 @@ async fn a_program_is_read_and_its_complaints_spoil_nothing() {
         .expect("output")
         .expect("always new");
     assert_eq!(
-        (sweep.text.as_str(), sweep.at),
-        ("a \u{fffd} b", Timestamp(7))
+        (sweep.text.as_str(), sweep.complaints.as_str(), sweep.at),
+        ("a \u{fffd} b", "warning", Timestamp(7))
     );
 }
 

@@ -95,6 +95,25 @@ fn a_narrow_pcie_link_of_a_nic_is_named_with_the_gpu_that_uses_it() {
 }
 
 #[test]
+fn the_ports_of_a_card_share_one_link_and_one_incident() {
+    check(
+        &|node, _, page| {
+            let width = |function, lanes| {
+                format!(
+                    "railscope_pcie_link_width_lanes{{pci=\"0000:12:00.{function}\"}} {lanes}\n"
+                )
+            };
+            let lanes = if node == 3 { 8 } else { 16 };
+            let second = r#"railscope_pcie_path_info{pci="0000:12:00.1",kind="nic",name="mlx5_9",parent="",root_port="",numa_node="0"} 1
+railscope_pcie_link_max_width_lanes{pci="0000:12:00.1"} 16
+"#;
+            page.replace(&width(0, 16), &width(0, lanes)) + second + &width(1, lanes)
+        },
+        &["pcie-degraded pcie/n3:0000:12:00.0 gpus=1 [gpu/n3:2]"],
+    );
+}
+
+#[test]
 fn a_narrow_pcie_link_of_a_local_disk_slows_no_fabric() {
     let with_disk = |node, _, page: String| {
         let lanes = if node == 3 { 1 } else { 4 };

@@ -323,9 +323,11 @@ struct PcieEnd {
     busy: bool,
 }
 
+/// The functions of a card share one link, which is judged and named by the lowest.
 fn pcie_ends(view: &View<'_>) -> Vec<PcieEnd> {
     let mut ends = Vec::new();
     for (node, history) in view.history.fresh_nodes(view.now) {
+        let mut of_node: BTreeMap<_, PcieEnd> = BTreeMap::new();
         for (labels, width) in history.series(&PCIE_LINK_WIDTH) {
             let Some(Ok(pci)) = labels.values().next().map(str::parse::<PciAddress>) else {
                 continue;
@@ -336,7 +338,7 @@ fn pcie_ends(view: &View<'_>) -> Vec<PcieEnd> {
             };
             let at = pci.to_string();
             let value = |metric| history.value(metric, &[&at]);
-            ends.push(PcieEnd {
+            let end = PcieEnd {
                 node: node.clone(),
                 pci,
                 busy: kind != "gpu" || is_busy(history, &name),
@@ -346,8 +348,14 @@ fn pcie_ends(view: &View<'_>) -> Vec<PcieEnd> {
                 max_lanes: value(&PCIE_LINK_WIDTH_MAX),
                 speed: value(&PCIE_LINK_SPEED),
                 max_speed: value(&PCIE_LINK_SPEED_MAX),
-            });
+            };
+            let card = (pci.domain, pci.bus, pci.device);
+            let lower = of_node.get(&card).map(|other| other.pci.function);
+            if lower.is_none_or(|lower| pci.function < lower) {
+                of_node.insert(card, end);
+            }
         }
+        ends.extend(of_node.into_values());
     }
     ends
 }

@@ -10,7 +10,7 @@ catalogue! {
     Exporter Full Histogram HOST_TIMER_DELAY = "railscope_host_timer_delay_seconds" ["seconds"] (numa_node)
         "How late a thread that sleeps until a given instant wakes on a CPU of the NUMA node: hypervisor stalls, firmware interrupts, long interrupt handlers, waiting for the CPU, and the time an idle CPU needs to leave its sleep state.";
     Exporter Full Gauge HOST_TIMER_PERIOD = "railscope_host_timer_period_seconds" ["seconds"] (numa_node)
-        "Time between two wake-ups of the timer probe: the shortest of 1 to 50 ms with which the probes of all NUMA nodes together cost at most 0.1 % of one CPU here. A stall shorter than this is seen with the chance length / period.";
+        "Time between two wake-ups of the timer probe: the shortest of 1 to 200 ms with which the probes of all NUMA nodes together cost at most 0.1 % of one CPU here. A stall shorter than this is seen with the chance length / period.";
     Exporter Full Counter CPU_STEAL = "railscope_cpu_steal_seconds_total" ["seconds"] (numa_node)
         "Time for which the hypervisor ran something else while a CPU of the NUMA node had work, summed over its CPUs.";
     Exporter Full Counter CPU_RUN = "railscope_cpu_run_seconds_total" ["seconds"] (numa_node)
