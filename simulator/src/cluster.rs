@@ -12,6 +12,7 @@ use crate::fault::Fault;
 use crate::gpu::Gpu;
 use crate::job::{Clockwork, Pace};
 use crate::noise::Noise;
+use crate::pause::{Ground, strain};
 use crate::place::{Place, Target};
 use crate::port::{Counter, Port, PortState};
 use crate::route::Router;
@@ -187,17 +188,12 @@ impl Cluster {
             },
         };
         let specs = self.jobs.iter().map(|job| &job.spec);
-        let traffic: Vec<Traffic> = specs
+        let mut traffic: Vec<Traffic> = specs
             .clone()
-            .map(|job| {
-                let mut traffic = Traffic::of(job, &carrier);
-                if self.spec.transport == Transport::Roce {
-                    traffic.strain(job, conditions, &carrier, self.spec.dcqcn);
-                }
-                traffic
-            })
+            .map(|job| Traffic::of(job, &carrier))
             .collect();
         let contenders: Vec<_> = specs
+            .clone()
             .zip(&traffic)
             .map(|(job, traffic)| {
                 let seconds = |node: &u16| {
@@ -212,6 +208,14 @@ impl Cluster {
             })
             .collect();
         let paces = paces(&contenders, &conditions.capacity);
+        if self.spec.transport == Transport::Roce {
+            let ground = Ground {
+                conditions,
+                carrier: &carrier,
+                dcqcn: self.spec.dcqcn,
+            };
+            strain(&specs.collect::<Vec<_>>(), &mut traffic, &paces, ground);
+        }
         traffic.into_iter().zip(paces).collect()
     }
 

@@ -1,9 +1,8 @@
 //! The pace of every job: what its GPUs and cables allow, and what other jobs leave of them.
 
-use crate::conditions::Conditions;
 use crate::fairness::{Stream, max_min};
 use crate::job::Pace;
-use crate::pause::{ACK_TIMEOUT_SECONDS, Strains, strains};
+use crate::pause::{ACK_TIMEOUT_SECONDS, Strains};
 use crate::route::{Lane, summed};
 use crate::workload::{Carrier, JobSpec, Lossy, streams};
 
@@ -29,24 +28,6 @@ impl Traffic {
             lossy,
             strains: Vec::new(),
         }
-    }
-}
-
-impl Traffic {
-    /// Finds out what the ports of a lossless Ethernet show of it.
-    pub(crate) fn strain(
-        &mut self,
-        job: &JobSpec,
-        conditions: &Conditions,
-        carrier: &Carrier<'_>,
-        dcqcn: bool,
-    ) {
-        let collectives = job.workload.collectives.iter().zip(&self.streams);
-        self.strains = collectives
-            .map(|(collective, streams)| {
-                strains(job, collective, streams, conditions, carrier, dcqcn)
-            })
-            .collect();
     }
 }
 

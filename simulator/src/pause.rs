@@ -7,7 +7,9 @@
 use std::collections::BTreeMap;
 
 use crate::conditions::{Conditions, Receive, WIRE_EFFICIENCY};
-use crate::fairness::max_min;
+use crate::contention::Traffic;
+use crate::fairness::{Stream, max_min};
+use crate::job::Pace;
 use crate::route::{Lane, Path};
 use crate::workload::{Carrier, Collective, JobSpec, PACKET_BYTES, Towards};
 
@@ -70,26 +72,140 @@ struct Flow {
     greedy: f64,
     /// Share of the collective in which it flows.
     busy: f64,
+    /// Share of the collective in which it flows and congestion control has not slowed it down.
+    uncontrolled: f64,
 }
 
-/// What the ports show in a collective of a job, given the bytes per second of each of its streams.
-pub(crate) fn strains(
-    job: &JobSpec,
-    collective: &Collective,
-    streams: &[crate::fairness::Stream],
-    conditions: &Conditions,
-    carrier: &Carrier<'_>,
-    dcqcn: bool,
-) -> Strains {
-    let rates = max_min(&conditions.capacity, streams);
-    let slowest = rates.iter().copied().fold(f64::INFINITY, f64::min);
-    let flows = flows(job, collective, &rates, slowest, conditions, carrier);
-    let lanes = Lanes::of(&flows, conditions);
-    let controlled = if dcqcn {
-        (CONVERGENCE_SECONDS * slowest / collective.bytes).min(1.0)
-    } else {
+/// A fabric as it carries traffic at a moment.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ground<'a> {
+    pub(crate) conditions: &'a Conditions,
+    pub(crate) carrier: &'a Carrier<'a>,
+    pub(crate) dcqcn: bool,
+}
+
+/// A collective while it runs.
+#[derive(Debug, Clone, Copy)]
+struct Running<'a> {
+    job: &'a JobSpec,
+    collective: &'a Collective,
+    streams: &'a [Stream],
+}
+
+/// Finds out what ports show of each collective of each job: alone for as long as no other job communicates, and
+/// with the longest collectives of all for as long as others do.
+pub(crate) fn strain(
+    jobs: &[&JobSpec],
+    traffic: &mut [Traffic],
+    paces: &[Pace],
+    ground: Ground<'_>,
+) {
+    for (job, traffic) in jobs.iter().zip(&mut *traffic) {
+        let all = 0..job.workload.collectives.len();
+        let alone = |number| strains(&[running(job, traffic, number)], ground);
+        traffic.strains = all.map(alone).collect();
+    }
+    if jobs.len() < 2 {
+        return;
+    }
+    let longest: Vec<Option<usize>> = paces.iter().map(longest).collect();
+    let meeting = jobs.iter().zip(&*traffic).zip(&longest);
+    let meeting =
+        meeting.filter_map(|((job, traffic), number)| Some(running(job, traffic, (*number)?)));
+    let together = strains(&meeting.collect::<Vec<_>>(), ground);
+    let ports = ground.carrier.wiring.ports_per_node();
+    for (number, (job, traffic)) in jobs.iter().zip(traffic).enumerate() {
+        let others = paces
+            .iter()
+            .enumerate()
+            .filter(|(other, _)| *other != number);
+        let undisturbed: f64 = others.map(|(_, pace)| 1.0 - communicating(pace)).product();
+        let Some(strains) = longest[number].and_then(|longest| traffic.strains.get_mut(longest))
+        else {
+            continue;
+        };
+        for strain in strains.values_mut() {
+            *strain = strain.times(undisturbed);
+        }
+        for (nic, strain) in &together {
+            if job.nodes.contains(&((nic / ports) as u16)) {
+                let own = strains.entry(*nic).or_default();
+                *own = own.and(strain.times(1.0 - undisturbed));
+            }
+        }
+    }
+}
+
+fn running<'a>(job: &'a JobSpec, traffic: &'a Traffic, number: usize) -> Running<'a> {
+    Running {
+        job,
+        collective: &job.workload.collectives[number],
+        streams: &traffic.streams[number],
+    }
+}
+
+/// The collective that takes longest; one that does not end before all others.
+fn longest(pace: &Pace) -> Option<usize> {
+    let seconds = pace.collectives();
+    let moving = (0..seconds.len()).filter(|number| seconds[*number] > 0.0);
+    moving.max_by(|a, b| seconds[*a].total_cmp(&seconds[*b]))
+}
+
+/// Share of the time that a job spends in collectives.
+fn communicating(pace: &Pace) -> f64 {
+    let seconds: f64 = pace.collectives().iter().sum();
+    if seconds.is_infinite() {
         1.0
-    };
+    } else {
+        seconds / (seconds + pace.compute_seconds()).max(f64::MIN_POSITIVE)
+    }
+}
+
+impl Strain {
+    /// The same for a share of the time.
+    fn times(self, share: f64) -> Self {
+        Self {
+            sends_pause: self.sends_pause * share,
+            is_paused: self.is_paused * share,
+            marked: self.marked * share,
+            notifies: self.notifies * share,
+            notified: self.notified * share,
+            time_outs: self.time_outs * share,
+        }
+    }
+
+    /// This and, for another share of the time, that.
+    fn and(self, other: Self) -> Self {
+        Self {
+            sends_pause: self.sends_pause + other.sends_pause,
+            is_paused: self.is_paused + other.is_paused,
+            marked: self.marked + other.marked,
+            notifies: self.notifies + other.notifies,
+            notified: self.notified + other.notified,
+            time_outs: self.time_outs + other.time_outs,
+        }
+    }
+}
+
+/// What the ports show while these collectives run at the same time.
+fn strains(running: &[Running<'_>], ground: Ground<'_>) -> Strains {
+    let Ground {
+        conditions, dcqcn, ..
+    } = ground;
+    let streams: Vec<Stream> = running
+        .iter()
+        .flat_map(|running| running.streams)
+        .cloned()
+        .collect();
+    let rates = max_min(&conditions.capacity, &streams);
+    let mut rates = rates.as_slice();
+    let mut flows = Vec::new();
+    for running in running {
+        let (own, others) = rates.split_at(running.streams.len());
+        rates = others;
+        add_flows(&mut flows, running, own, ground);
+    }
+    let lanes = Lanes::of(&flows, conditions);
     let mut strains = Strains::new();
     // By lane between switches: share of the time in pause.
     let mut paused: BTreeMap<Lane, f64> = BTreeMap::new();
@@ -102,7 +218,7 @@ pub(crate) fn strains(
             sender.time_outs += 1.0 / ACK_TIMEOUT_SECONDS;
         }
         let escapes = match conditions.ports[flow.to].receive {
-            Receive::Works if flow.rate > 0.0 => controlled * flow.busy,
+            Receive::Works if flow.rate > 0.0 => flow.uncontrolled,
             // Nothing moves that could be marked.
             Receive::Works => 1.0,
             // What was under way fills the buffers anew after each time-out, until the watchdog empties them.
@@ -110,11 +226,17 @@ pub(crate) fn strains(
             // What is thrown away holds nobody up.
             Receive::TooLong(_) => continue,
         };
-        let share = lanes.blocked(flow.path[0].0) * escapes;
-        sender.is_paused = sender.is_paused.max(share);
-        for (lane, _) in &flow.path[1..queue] {
-            let pause = paused.entry(*lane).or_default();
-            *pause = pause.max(lanes.blocked(*lane) * escapes);
+        for (place, (lane, _)) in flow.path[..queue].iter().enumerate() {
+            let share = match conditions.ports[flow.to].receive {
+                Receive::Stuck => escapes,
+                _ => lanes.blocked(*lane) * escapes,
+            };
+            let pause = if place == 0 {
+                &mut sender.is_paused
+            } else {
+                paused.entry(*lane).or_default()
+            };
+            *pause = pause.max(share);
         }
         if flow.rate == 0.0 {
             continue;
@@ -134,21 +256,17 @@ pub(crate) fn strains(
             receiver.sends_pause = receiver.sends_pause.max(share);
         }
     }
-    hold_bystanders(&flows, &lanes, &paused, &mut strains);
+    hold_bystanders(&flows, &paused, &mut strains);
     strains
 }
 
-/// Flows that are not held up themselves wait behind those that are, where they share a cable that is paused.
-fn hold_bystanders(
-    flows: &[Flow],
-    lanes: &Lanes<'_>,
-    paused: &BTreeMap<Lane, f64>,
-    strains: &mut Strains,
-) {
+/// Flows wait behind others that are held up, where they share a cable that is paused. The bytes that this costs
+/// them are left out: the fair shares of the cable have them.
+fn hold_bystanders(flows: &[Flow], paused: &BTreeMap<Lane, f64>, strains: &mut Strains) {
     if paused.is_empty() {
         return;
     }
-    for flow in flows.iter().filter(|flow| lanes.last_queue(flow).is_none()) {
+    for flow in flows.iter().filter(|flow| flow.greedy > 0.0) {
         let shares = flow
             .path
             .iter()
@@ -161,39 +279,51 @@ fn hold_bystanders(
     }
 }
 
-fn flows(
-    job: &JobSpec,
-    collective: &Collective,
-    rates: &[f64],
-    slowest: f64,
-    conditions: &Conditions,
-    carrier: &Carrier<'_>,
-) -> Vec<Flow> {
-    let wiring = carrier.wiring;
+/// Adds the flows of a collective, given the bytes per second of each of its streams.
+fn add_flows(flows: &mut Vec<Flow>, running: &Running<'_>, rates: &[f64], ground: Ground<'_>) {
+    let Running {
+        job, collective, ..
+    } = running;
+    let wiring = ground.carrier.wiring;
     let slots = wiring.ports_per_node();
-    let mut flows = Vec::new();
+    let capacity = &ground.conditions.capacity;
+    let slowest = rates.iter().copied().fold(f64::INFINITY, f64::min);
+    let controlled = if ground.dcqcn {
+        (CONVERGENCE_SECONDS * slowest / collective.bytes).min(1.0)
+    } else {
+        1.0
+    };
     let groups = job.workload.groups(collective.pattern, job.nodes.len());
     for (group, pairs) in groups.iter().enumerate() {
         for slot in 0..slots {
             // As streams are numbered.
             let rate = rates[group * slots + slot];
+            let busy = if rate > 0.0 { slowest / rate } else { 1.0 };
             for (from, to, share) in pairs {
                 let [from, to] = [from, to].map(|place| wiring.nic_index(job.nodes[*place], slot));
-                let Some(path) = carrier.router.path(from, to, carrier.seed) else {
+                let Some(path) = ground.carrier.router.path(from, to, ground.carrier.seed) else {
                     continue;
+                };
+                // Of a collective that stands still, others than those that cannot pass have nothing to send.
+                let is_dead = |(lane, _): &(Lane, f64)| capacity[lane.index()] == 0.0;
+                let waits = rate == 0.0 && !path.iter().any(is_dead);
+                let greedy = if waits {
+                    0.0
+                } else {
+                    ground.conditions.sends(from) * share
                 };
                 flows.push(Flow {
                     from,
                     to,
                     path,
                     rate: rate * share,
-                    greedy: conditions.sends(from) * share,
-                    busy: if rate > 0.0 { slowest / rate } else { 1.0 },
+                    greedy,
+                    busy,
+                    uncontrolled: busy * controlled,
                 });
             }
         }
     }
-    flows
 }
 
 /// What the flows of a collective do to each lane.
@@ -209,7 +339,9 @@ impl<'a> Lanes<'a> {
     fn of(flows: &[Flow], conditions: &'a Conditions) -> Self {
         let count = conditions.capacity.len();
         let (mut load, mut offered) = (vec![0.0; count], vec![0.0; count]);
-        for flow in flows {
+        // What nobody takes is sent in bursts, one after each time-out.
+        let takes = |flow: &&Flow| conditions.ports[flow.to].receive == Receive::Works;
+        for flow in flows.iter().filter(takes) {
             let host = conditions.wiring.pcie_lane(flow.to, Towards::Host);
             for (lane, part) in flow.path.iter().chain([&(host, 1.0)]) {
                 load[lane.index()] += flow.rate * part;

@@ -299,6 +299,10 @@ impl ClusterSpec {
         within("gpus_per_node", self.gpus_per_node.into(), 1..=8, board)?;
         within("nics_per_node", self.nics_per_node.into(), 1..=8, board)?;
         within("planes", self.planes.into(), 1..=2, "ports of a NIC")?;
+        if !self.dcqcn && self.transport.is_infiniband() {
+            let problem = "found false on InfiniBand, expected it with transport roce only";
+            return Err(SpecError::new("dcqcn", problem));
+        }
         let Switches { radix, tiers, .. } = self.switches;
         within("switches.radix", radix, 4..=1024, "ports of a switch")?;
         within(

@@ -372,6 +372,46 @@ fn a_switch_without_lossless_buffers_loses_packets_and_pauses_nobody() {
     assert_eq!(waits, run.rdma(Counter::RoceSlowRestart));
 }
 
+#[test]
+fn jobs_that_share_an_uplink_are_marked_and_one_without_a_fault_waits_behind_another() {
+    // Two rings of two nodes each, side by side over the only uplink of each leaf.
+    let spec = ClusterSpec {
+        wiring: WiringSpec::HostGrouped { nodes_per_leaf: 2 },
+        nics_per_node: 1,
+        gpus_per_node: 1,
+        switches: toml::from_str("radix = 16\nuplinks = 1").expect("switches"),
+        dcqcn: false,
+        ..spec(4)
+    };
+    let job = |name: &str, nodes: [u16; 2]| JobSpec {
+        name: name.to_owned(),
+        nodes: nodes.to_vec(),
+        ..JobSpec::on_first(2)
+    };
+    let jobs = [job("one", [0, 2]), job("other", [1, 3])];
+    let alone = Cluster::with_jobs(spec.clone(), jobs[..1].to_vec(), 1).expect("cluster");
+    let both = || Cluster::with_jobs(spec.clone(), jobs.to_vec(), 1).expect("cluster");
+    let healthy = |cluster: Cluster| {
+        let mut cluster = cluster;
+        let before = cluster.nodes().to_vec();
+        run(&mut cluster, 0, 60);
+        growth(&before, cluster.nodes(), RxPrio3PauseDuration)
+    };
+    assert_eq!(healthy(alone).iter().sum::<u64>(), 0);
+    // They meet a quarter of the time, and then each has half.
+    for micros in healthy(both()) {
+        let share = micros as f64 / 60e6;
+        assert!((0.01..0.25).contains(&share), "{share}");
+    }
+    let storm = fault("nic/gpu-node-02:mlx5_0", "cause = 'pfc-storm'");
+    let run = Run::of(both(), storm);
+    let received = run.grown(RxPrio3PauseDuration);
+    // Node 1 sends over the uplink that node 0 has filled with what nobody takes.
+    assert!(received[1] > 1_000_000, "{received:?}");
+    assert!(victims(&run).contains(&1));
+    assert_eq!(run.rdma(Counter::LocalAckTimeoutErr)[1], 0);
+}
+
 fn dragonfly() -> Cluster {
     let spec = ClusterSpec {
         nodes: 9,

@@ -251,6 +251,12 @@ impl Kind for PfcDeadlock {
 
     fn target(&self, part: &Part, place: &Place<'_>) -> Result<Target, String> {
         on_ethernet(place)?;
+        if place.routing == Routing::Static {
+            return Err(
+                "expected routing adaptive or ecmp: the circle of others is not looked for"
+                    .to_owned(),
+            );
+        }
         let target = place.switch_named(part)?;
         let router = Router::new(place.plan, place.routing);
         match target {
