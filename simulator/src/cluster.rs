@@ -269,6 +269,11 @@ impl Cluster {
         &self.nodes
     }
 
+    /// All jobs, in the order in which they were given.
+    pub fn jobs(&self) -> impl Iterator<Item = &JobSpec> {
+        self.jobs.iter().map(|job| &job.spec)
+    }
+
     /// Steps that the first job has finished since the start of the simulation.
     pub fn steps(&self) -> u64 {
         self.jobs.first().map_or(0, |job| job.steps)

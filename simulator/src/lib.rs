@@ -22,6 +22,7 @@ pub mod noise;
 pub mod nvml;
 mod pause;
 mod place;
+pub mod placement;
 pub mod port;
 pub mod readings;
 pub mod route;

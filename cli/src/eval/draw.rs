@@ -5,6 +5,9 @@ use railscope_simulator::cluster::Cluster;
 use railscope_simulator::examples;
 use railscope_simulator::fault::Fault;
 use railscope_simulator::noise::Noise;
+use railscope_simulator::placement::place;
+use railscope_simulator::wiring::Wiring;
+use railscope_simulator::workload::JobSpec;
 
 use super::judge::Event;
 use super::scenario::{Draw, EACH, Scenario};
@@ -82,7 +85,12 @@ impl Plan<'_> {
     /// The scenario describes a cluster that cannot be.
     pub(super) fn cluster(&self) -> anyhow::Result<Cluster> {
         let Scenario { fabric, jobs, .. } = self.scenario;
-        Cluster::with_jobs(fabric.clone(), jobs.clone(), self.seed)
+        let jobs = if jobs.is_empty() {
+            Ok(vec![JobSpec::on_first(fabric.nodes)])
+        } else {
+            Wiring::plan(fabric).and_then(|wiring| place(jobs, &wiring, self.seed))
+        };
+        jobs.and_then(|jobs| Cluster::with_jobs(fabric.clone(), jobs, self.seed))
             .with_context(|| self.scenario.name.clone())
     }
 

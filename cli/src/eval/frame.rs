@@ -11,7 +11,6 @@ use railscope_model::reading::{Labels, NodeReading};
 use railscope_simulator::cluster::{Cluster, Node};
 use railscope_simulator::route::{Router, Routing};
 use railscope_simulator::wiring::Nic;
-use railscope_simulator::workload::JobSpec;
 
 /// What a signal is about; each kind has its own entities.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,15 +108,15 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// The layout of a cluster with these jobs.
-    pub(super) fn of(cluster: &Cluster, jobs: &[JobSpec]) -> Self {
+    /// The layout of a cluster and its jobs.
+    pub(super) fn of(cluster: &Cluster) -> Self {
         let (plan, nodes) = (cluster.plan(), cluster.nodes());
         let gpus_per_node = usize::from(cluster.spec().gpus_per_node);
         let gpus = (0..nodes.len() as u16).flat_map(|node| {
             (0..gpus_per_node as u8).filter_map(move |gpu| cluster.gpu_part(node, gpu))
         });
         let mut job_of_node = vec![None; nodes.len()];
-        for (number, job) in jobs.iter().enumerate() {
+        for (number, job) in cluster.jobs().enumerate() {
             for node in &job.nodes {
                 job_of_node[usize::from(*node)] = Some(number);
             }
@@ -135,7 +134,7 @@ impl Layout {
             gpus_per_node,
             ports_per_node: plan.ports_per_node(),
             job_of_node,
-            flows: flows(cluster, jobs),
+            flows: flows(cluster),
         }
     }
 
@@ -155,7 +154,7 @@ impl Layout {
 
 /// Cables of the flows of each port. Where switches spray packets or hash flows, only the hops that no
 /// choice can avoid are known to the voter; where they route by destination, all are.
-fn flows(cluster: &Cluster, jobs: &[JobSpec]) -> Vec<Vec<Vec<Part>>> {
+fn flows(cluster: &Cluster) -> Vec<Vec<Vec<Part>>> {
     let plan = cluster.plan();
     let routing = match cluster.spec().routing {
         Routing::Static => Routing::Static,
@@ -163,7 +162,7 @@ fn flows(cluster: &Cluster, jobs: &[JobSpec]) -> Vec<Vec<Vec<Part>>> {
     };
     let router = Router::new(plan, routing);
     let mut flows = vec![Vec::new(); plan.nics.len()];
-    for job in jobs {
+    for job in cluster.jobs() {
         for collective in &job.workload.collectives {
             let groups = job.workload.groups(collective.pattern, job.nodes.len());
             for (from, to, _) in groups.into_iter().flatten() {

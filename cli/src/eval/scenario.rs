@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use railscope_simulator::examples;
 use railscope_simulator::fault::Fault;
+use railscope_simulator::placement::JobRequest;
 use railscope_simulator::spec::ClusterSpec;
-use railscope_simulator::workload::JobSpec;
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use toml::Spanned;
 
@@ -40,7 +40,7 @@ struct File {
     fabric: Option<ClusterSpec>,
     fabric_file: Option<Spanned<PathBuf>>,
     #[serde(default)]
-    jobs: Vec<JobSpec>,
+    jobs: Vec<JobRequest>,
     #[serde(default)]
     faults: Vec<Fault>,
     #[serde(default)]
@@ -118,8 +118,8 @@ pub(super) struct Scenario {
     pub(super) about: String,
     /// The fabric.
     pub(super) fabric: ClusterSpec,
-    /// Jobs; one on all nodes unless the file says otherwise.
-    pub(super) jobs: Vec<JobSpec>,
+    /// Jobs; if there are none, one on all nodes.
+    pub(super) jobs: Vec<JobRequest>,
     /// Faults that are the same with every seed.
     pub(super) faults: Vec<Fault>,
     /// Faults that the seed draws.
@@ -157,16 +157,11 @@ impl Scenario {
         let check = Check { text, path };
         file.check(&check)?;
         let fabric = file.fabric(&check)?;
-        let jobs = if file.jobs.is_empty() {
-            vec![JobSpec::on_first(fabric.nodes)]
-        } else {
-            file.jobs
-        };
         Ok(Self {
             name: name.to_owned(),
             about: file.about,
             fabric,
-            jobs,
+            jobs: file.jobs,
             faults: file.faults,
             draws: file.draws.into_iter().map(Spanned::into_inner).collect(),
             duration_seconds: file.duration.get_ref().0,
@@ -348,9 +343,8 @@ mod tests {
     }
 
     #[test]
-    fn a_scenario_has_one_job_on_all_nodes_unless_it_says_otherwise() {
+    fn a_scenario_says_how_long_it_is_and_how_fine() {
         let scenario = parse(GOOD).expect("good");
-        assert_eq!(scenario.jobs, [JobSpec::on_first(4)]);
         assert_eq!(
             (scenario.duration_seconds, scenario.tick_seconds),
             (600.0, 10.0)

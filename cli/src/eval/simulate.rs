@@ -104,7 +104,7 @@ pub(super) fn run(plan: &Plan<'_>, settings: Settings) -> anyhow::Result<Outcome
     let scenario = plan.scenario;
     let mut cluster = plan.cluster()?;
     let events = plan.inject(&mut cluster)?;
-    let layout = Arc::new(Layout::of(&cluster, &scenario.jobs));
+    let layout = Arc::new(Layout::of(&cluster));
     let mut watch = Watch::new(&cluster, &layout);
     let tick_seconds = settings.tick_seconds.unwrap_or(scenario.tick_seconds);
     let ticks = (scenario.duration_seconds / tick_seconds).floor() as u64;
