@@ -293,16 +293,21 @@ impl ClusterSpec {
         usize::from(self.nics_per_node) * usize::from(self.planes)
     }
 
+    fn check_transport(&self) -> Result<(), SpecError> {
+        if self.dcqcn || !self.transport.is_infiniband() {
+            return Ok(());
+        }
+        let problem = "found false on InfiniBand, expected it with transport roce only";
+        Err(SpecError::new("dcqcn", problem))
+    }
+
     pub(crate) fn check(&self) -> Result<(), SpecError> {
         within("nodes", self.nodes, 1..=u16::MAX, "any number of nodes")?;
         let board = "as on an HGX board";
         within("gpus_per_node", self.gpus_per_node.into(), 1..=8, board)?;
         within("nics_per_node", self.nics_per_node.into(), 1..=8, board)?;
         within("planes", self.planes.into(), 1..=2, "ports of a NIC")?;
-        if !self.dcqcn && self.transport.is_infiniband() {
-            let problem = "found false on InfiniBand, expected it with transport roce only";
-            return Err(SpecError::new("dcqcn", problem));
-        }
+        self.check_transport()?;
         let Switches { radix, tiers, .. } = self.switches;
         within("switches.radix", radix, 4..=1024, "ports of a switch")?;
         within(
