@@ -256,6 +256,20 @@ impl Collector {
         });
     }
 
+    /// Waits until the fabric has so many cables.
+    fn wait_for_cables(&self, count: usize) {
+        const CABLES: &str = r#"railscope_fabric_links{kind="cable"}"#;
+        let expected = format!("{CABLES} {count}");
+        wait_for("all cables", OPENS_WITHIN, || {
+            let found = self.series(CABLES)?;
+            if found == [expected.as_str()] {
+                Ok(())
+            } else {
+                Err(format!("{found:?}"))
+            }
+        });
+    }
+
     /// The verdict once a sweep has come to its end in which everybody answered.
     fn verdict(&self) -> String {
         wait_for("verdict", Duration::from_secs(30), || {
@@ -315,15 +329,7 @@ fn a_cable_cut_on_a_real_subnet_is_named_that_one_alone_until_it_is_back() {
         "{verdict}"
     );
     // 256 to hosts and as many uplinks.
-    let expected = [r#"railscope_fabric_links{kind="cable"} 512"#];
-    wait_for("all cables", OPENS_WITHIN, || {
-        let cables = collector.series(r#"railscope_fabric_links{kind="cable"}"#)?;
-        if cables == expected {
-            Ok(())
-        } else {
-            Err(format!("{cables:?}"))
-        }
-    });
+    collector.wait_for_cables(512);
     assert_eq!(
         collector.incidents(),
         Ok(Vec::new()),

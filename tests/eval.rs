@@ -74,10 +74,25 @@ fn each_plain_fault_is_found_with_its_part_and_class_whatever_the_seed() {
     }
 }
 
+/// Everything that can go wrong between nodes and collector, at a dose that leaves no node silent for long.
+const DELIVERY: &str = "[delivery]\nlost = 0.02\nlate = 0.05\nduplicated = 0.1\nskew_seconds = 1.0\n\
+    counter_resets = 0.2\ncounter_wraps = 0.3\nrestarts = 0.3\n";
+
+#[test]
+fn each_plain_fault_is_found_though_pages_come_late_and_counters_begin_anew() {
+    let scenario = EACH.replace("[[draws]]", &format!("{DELIVERY}[[draws]]"));
+    let (_, report) = report(&scenario, &["--seeds", "1000..1001"]);
+    for cause in PLAIN {
+        let score = &report["detectors"][0]["score"]["by_cause"][cause];
+        assert_eq!(hits(&score["top1"]), (1, 1), "{cause}");
+    }
+}
+
 #[test]
 fn the_same_bytes_come_from_any_number_of_threads_and_through_text_as_without() {
     let arguments = ["--seeds", "1000..1001"];
-    let with = |more: &[&str]| report(EACH, &[&arguments, more].concat()).0;
+    let scenario = EACH.replace("[[draws]]", &format!("{DELIVERY}[[draws]]"));
+    let with = |more: &[&str]| report(&scenario, &[&arguments, more].concat()).0;
     let one = with(&["--threads", "1"]);
     assert_eq!(one, with(&["--threads", "5"]));
     assert_eq!(one, with(&["--through-text"]));
@@ -87,7 +102,9 @@ fn the_same_bytes_come_from_any_number_of_threads_and_through_text_as_without() 
 fn nobody_is_paged_where_nothing_is_broken() {
     for scenario in [
         "duration = '30m'\nexpect = 'no-page'\n",
-        "duration = '15m'\nlost_pages = 0.1\nexpect = 'no-page'\n",
+        "duration = '15m'\nexpect = 'no-page'\n[delivery]\nlost = 0.1\nlate = 0.1\nduplicated = 0.2\n",
+        "duration = '15m'\nexpect = 'no-page'\n[delivery]\nmissing = 0.1\ndying = 0.5\nskew_seconds = 4.0\n",
+        "duration = '15m'\nexpect = 'no-page'\n[delivery]\ncounter_resets = 0.5\ncounter_wraps = 0.5\nrestarts = 0.5\n",
         "duration = '15m'\nexpect = 'no-page'\n[[jobs]]\nname = 'a'\nnodes = [0, 1, 4]\n[[jobs]]\nname = 'b'\nnodes = [2, 5]\n",
     ] {
         let (_, report) = report(scenario, &["--seeds", "1000..1002"]);

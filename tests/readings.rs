@@ -134,6 +134,9 @@ fn the_exporter_reads_from_files_what_the_simulator_says_directly() {
         "gpu-thermal",
         "gpu-power-cap",
         "host-steal",
+        "noisy-neighbour",
+        "receiver-not-ready",
+        "storage-stall",
     ]) {
         let fault = examples::fault(&cluster, cause, seed, 10.0).expect(cause);
         cluster.inject(fault).expect(cause);
@@ -152,7 +155,7 @@ fn the_exporter_reads_from_files_what_the_simulator_says_directly() {
         cluster.inject(fault).expect(part);
     }
     cluster.advance(Duration::from_secs(60));
-    check("nine faults", &cluster);
+    check("twelve faults", &cluster);
 }
 
 #[test]

@@ -18,6 +18,7 @@ use clap::{Args, ValueEnum};
 
 mod alarm;
 mod baselines;
+mod delivery;
 mod draw;
 mod frame;
 mod html;

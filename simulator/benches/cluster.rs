@@ -39,6 +39,13 @@ fn bench(criterion: &mut Criterion) {
                 cluster.advance(now);
             });
         });
+        group.bench_function(BenchmarkId::new("rank_times", gpus), |bench| {
+            let waits = |cluster: &Cluster| -> f64 {
+                let times = cluster.rank_times().flatten();
+                times.map(|times| times.wait_seconds).sum()
+            };
+            bench.iter(|| waits(&cluster));
+        });
         let fault = examples::fault(&cluster, "pcie-degraded", 7, 1e9).expect("a fault");
         group.bench_function(BenchmarkId::new("fault", gpus), |bench| {
             bench.iter(|| cluster.inject(fault.clone()).expect("a fault"));

@@ -1,28 +1,32 @@
 //! The moving cluster: synchronous jobs on its nodes, counters that follow them, faults that hold them back.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use railscope_model::identity::{GpuIndex, NodeName, Part};
 use railscope_model::units::LinkSpeed;
 
 use crate::conditions::{Conditions, PcieLink, Receive};
-use crate::contention::{Contender, Traffic, paces};
+use crate::contention::Traffic;
 use crate::ethernet::{MTU, Neighbor, Netdev, mac};
 use crate::fault::Fault;
 use crate::gpu::Gpu;
 use crate::job::{Clockwork, Pace};
 use crate::noise::Noise;
-use crate::pause::{Ground, strain};
+use crate::pause::Strains;
 use crate::place::{Place, Target};
 use crate::port::{Counter, Port, PortState};
-use crate::route::Router;
 use crate::spec::{ClusterSpec, SpecError, Transport};
 use crate::wiring::{Device, Nic, Wiring};
-use crate::workload::{Carrier, JobSpec};
+use crate::workload::JobSpec;
 
 mod ethernet;
 mod faults;
+mod pacing;
 mod stretch;
+mod upsets;
+
+pub use pacing::RankTimes;
 
 /// How long the job has run before the simulation starts: counters do not begin at zero.
 const HISTORY_SECONDS: f64 = 6.0 * 3600.0;
@@ -45,6 +49,8 @@ pub struct Node {
     /// Moments longer than 50, 200 and 1000 microseconds in which its processors did nothing and a timer was
     /// due.
     pub stalls: [u64; 3],
+    /// Time in which it waited for its storage and did nothing else.
+    pub storage_seconds: f64,
 }
 
 #[derive(Debug, Clone)]
@@ -83,10 +89,37 @@ pub struct Cluster {
 struct Job {
     spec: JobSpec,
     clockwork: Clockwork,
-    traffic: Traffic,
+    /// How often it has been launched again.
+    launches: u64,
+    /// Its traffic now, and if nothing were broken.
+    traffic: Arc<Traffic>,
+    usual: Arc<Traffic>,
+    /// By collective: what ports show of congestion; nothing on InfiniBand, where credits hold it back.
+    strains: Vec<Strains>,
+    /// By its nodes: time that each needs on average for the compute of a step.
+    node_seconds: Vec<f64>,
     pace: Pace,
     healthy: Pace,
     steps: u64,
+}
+
+impl Job {
+    /// A job whose ways are not known yet.
+    fn new(spec: JobSpec) -> Self {
+        let idle = Pace::new(0.0, [], 0.0);
+        Self {
+            spec,
+            clockwork: Clockwork::default(),
+            launches: 0,
+            traffic: Arc::default(),
+            usual: Arc::default(),
+            strains: Vec::new(),
+            node_seconds: Vec::new(),
+            pace: idle.clone(),
+            healthy: idle,
+            steps: 0,
+        }
+    }
 }
 
 impl Cluster {
@@ -125,6 +158,7 @@ impl Cluster {
                 gpus: gpus.to_vec(),
                 stolen_seconds: 0.0,
                 stalls: [0; 3],
+                storage_seconds: 0.0,
             })
             .collect();
         let mut work_of = vec![None; usize::from(spec.nodes)];
@@ -133,18 +167,9 @@ impl Cluster {
                 work_of[usize::from(*node)] = Some((number, place));
             }
         }
-        let idle = Pace::new(0.0, []);
-        let jobs = jobs.into_iter().map(|spec| Job {
-            spec,
-            clockwork: Clockwork::default(),
-            traffic: Traffic::default(),
-            pace: idle.clone(),
-            healthy: idle.clone(),
-            steps: 0,
-        });
         let mut cluster = Self {
             work_of,
-            jobs: jobs.collect(),
+            jobs: jobs.into_iter().map(Job::new).collect(),
             spec,
             stretch_bytes: vec![0.0; built.lanes()],
             lane_bytes: vec![0.0; built.lanes()],
@@ -154,69 +179,23 @@ impl Cluster {
             nodes,
             faults: Vec::new(),
             healthy: conditions.clone(),
-            conditions,
+            conditions: conditions.clone(),
             chip_clock,
             seconds: 0.0,
             stretches: 0,
         };
-        cluster.reroute();
+        cluster.find_ways();
+        cluster.change_to(conditions);
         for job in &mut cluster.jobs {
             job.healthy = job.pace.clone();
         }
         cluster.show_links();
-        cluster.stretch(HISTORY_SECONDS);
+        cluster.history(HISTORY_SECONDS);
         for job in &mut cluster.jobs {
             job.steps = 0;
         }
         cluster.add_old_scars();
         Ok(cluster)
-    }
-
-    /// Traffic and pace of every job under these conditions.
-    fn under(&self, conditions: &Conditions) -> Vec<(Traffic, Pace)> {
-        let router =
-            Router::new(&conditions.wiring, self.spec.routing).polarised(&conditions.polarised);
-        let carrier = Carrier {
-            wiring: &conditions.wiring,
-            router: &router,
-            losses: &conditions.losses,
-            seed: self.noise.part(FLOWS).bits(0),
-            tails: match self.spec.transport {
-                // Rare where credits lose nothing, and left out.
-                Transport::Infiniband => 0.0,
-                Transport::Roce => 1.0,
-            },
-        };
-        let specs = self.jobs.iter().map(|job| &job.spec);
-        let mut traffic: Vec<Traffic> = specs
-            .clone()
-            .map(|job| Traffic::of(job, &carrier))
-            .collect();
-        let contenders: Vec<_> = specs
-            .clone()
-            .zip(&traffic)
-            .map(|(job, traffic)| {
-                let seconds = |node: &u16| {
-                    conditions.node_seconds(&job.workload, &self.chip_clock, usize::from(*node))
-                };
-                let nodes: Vec<f64> = job.nodes.iter().map(seconds).collect();
-                Contender {
-                    job,
-                    traffic,
-                    compute_seconds: job.workload.compute_seconds(&nodes),
-                }
-            })
-            .collect();
-        let paces = paces(&contenders, &conditions.capacity);
-        if self.spec.transport == Transport::Roce {
-            let ground = Ground {
-                conditions,
-                carrier: &carrier,
-                dcqcn: self.spec.dcqcn,
-            };
-            strain(&specs.collect::<Vec<_>>(), &mut traffic, &paces, ground);
-        }
-        traffic.into_iter().zip(paces).collect()
     }
 
     /// The cluster as faults look for their parts in it.
@@ -227,14 +206,6 @@ impl Cluster {
             speed: self.spec.speed.link(),
             transport: self.spec.transport,
             routing: self.spec.routing,
-        }
-    }
-
-    fn reroute(&mut self) {
-        let now = self.under(&self.conditions);
-        for (job, (traffic, pace)) in self.jobs.iter_mut().zip(now) {
-            job.traffic = traffic;
-            job.pace = pace;
         }
     }
 
@@ -300,6 +271,7 @@ impl Cluster {
         self.lane_bytes.fill(0.0);
         while self.seconds < to {
             self.update_faults();
+            self.relaunch();
             let faults = self.faults.iter();
             let faults = faults.filter_map(|injected| injected.fault.next_change(self.seconds));
             let schedules = self.jobs.iter().map(|job| &job.spec.schedule);
@@ -388,7 +360,6 @@ const FLOWS: u64 = 6;
 const LOSSES: u64 = 7;
 const HOSTS: u64 = 8;
 const STEPS: u64 = 9;
-const UNEQUAL: u64 = 10;
 const STRAINS: u64 = 11;
 const STORMS: u64 = 12;
 

@@ -54,6 +54,8 @@ pub(crate) struct PortCondition {
     pub(crate) errors: Option<ErrorRates>,
     /// What becomes of packets that arrive.
     pub(crate) receive: Receive,
+    /// Share of what the port can move, in each direction, that a neighbour on the same NIC takes.
+    pub(crate) neighbour: f64,
 }
 
 /// What a NIC does with packets that arrive.
@@ -99,11 +101,15 @@ pub(crate) struct HostCondition {
     pub(crate) standstills: Vec<Standstill>,
     /// Share of what its NICs can receive that its memory takes.
     pub(crate) drain: f64,
+    /// Messages per second, and for each port, that find no receive buffer.
+    pub(crate) not_ready_per_second: f64,
+    /// Whether it waits for its storage.
+    pub(crate) storage_hangs: bool,
 }
 
 impl HostCondition {
     /// Share of the time in which the threads that feed the GPUs run.
-    fn awake(&self) -> f64 {
+    pub(crate) fn awake(&self) -> f64 {
         let lost = self.standstills.iter().map(|s| s.per_second * s.seconds);
         (1.0 - lost.sum::<f64>()).max(0.05)
     }
@@ -145,6 +151,7 @@ impl Conditions {
             speed: built.cable_of(nic).map(|cable| cable.speed),
             errors: None,
             receive: Receive::Works,
+            neighbour: 0.0,
         };
         let gpu = GpuCondition {
             clock: 1.0,
@@ -157,6 +164,8 @@ impl Conditions {
         let host = HostCondition {
             standstills: Vec::new(),
             drain: 1.0,
+            not_ready_per_second: 0.0,
+            storage_hangs: false,
         };
         let mut now = Self {
             wiring: built.clone(),
@@ -225,7 +234,7 @@ impl Conditions {
         let Some(port) = self.ports.get(cable) else {
             return 1.0;
         };
-        let goodput = port.errors.map_or(1.0, ErrorRates::goodput);
+        let goodput = port.errors.map_or(1.0, ErrorRates::goodput) * (1.0 - port.neighbour);
         if self.wiring.on_own_rail(cable) == Some(false) {
             goodput * FOREIGN_LEAF_EFFICIENCY
         } else {
@@ -238,6 +247,13 @@ impl Conditions {
         let wire = self.capacity[Lane::up(nic).index()];
         let slot = self.capacity[self.wiring.pcie_lane(nic, Towards::Fabric).index()];
         wire.min(slot / self.wiring.ports_of_adapter(nic).len() as f64)
+    }
+
+    /// Bytes per second that a neighbour moves through a port in each direction.
+    pub(crate) fn neighbour_of(&self, nic: usize) -> f64 {
+        let port = &self.ports[nic];
+        let wire = port.speed.map_or(0.0, LinkSpeed::bytes_per_second);
+        wire * WIRE_EFFICIENCY * port.neighbour
     }
 
     /// Bytes per second that a NIC can move in each direction.
@@ -254,19 +270,48 @@ impl Conditions {
         chip_clock.iter().zip(&self.gpus).map(of)
     }
 
+    /// Time that a GPU needs in a step for its kernels and for what moves inside the node. Infinite if it is lost.
+    pub(crate) fn gpu_seconds(
+        &self,
+        workload: &Workload,
+        chip_clock: f64,
+        gpu: usize,
+    ) -> (f64, f64) {
+        let gpu = &self.gpus[gpu];
+        if gpu.lost {
+            return (f64::INFINITY, 0.0);
+        }
+        let inside = f64::from(gpu.nvlinks) * NVLINK_BYTES_PER_SECOND;
+        let speed = chip_clock * gpu.clock * gpu.speed;
+        (
+            workload.compute_seconds / speed,
+            workload.inside_bytes / inside,
+        )
+    }
+
     /// Time that each node needs for the compute of a step: its slowest GPU, what moves inside the node, and
     /// the moments in which its processors stand still. Infinite if a GPU is lost.
     pub(crate) fn node_seconds(&self, workload: &Workload, chip_clock: &[f64], node: usize) -> f64 {
-        let gpus = self.gpus_of(node);
-        let (conditions, clocks) = (&self.gpus[gpus.clone()], &chip_clock[gpus]);
-        let seconds = conditions.iter().zip(clocks).map(|(gpu, chip)| {
-            if gpu.lost {
-                return f64::INFINITY;
-            }
-            let inside = f64::from(gpu.nvlinks) * NVLINK_BYTES_PER_SECOND;
-            workload.compute_seconds / (chip * gpu.clock * gpu.speed)
-                + workload.inside_bytes / inside
+        if self.hosts[node].storage_hangs {
+            return f64::INFINITY;
+        }
+        let seconds = self.gpus_of(node).map(|gpu| {
+            let (compute, inside) = self.gpu_seconds(workload, chip_clock[gpu], gpu);
+            compute + inside
         });
         seconds.fold(0.0, f64::max) / self.hosts[node].awake()
+    }
+
+    /// Whether packets take the same ways and are lost on the same of them as under other conditions.
+    pub(crate) fn has_ways_of(&self, other: &Self) -> bool {
+        // How fast a cable is matters only to those whose packets are lost.
+        let speeds_matter = !self.losses.is_empty();
+        let cables = self.wiring.cables.iter().zip(&other.wiring.cables);
+        let alike = |(a, b): (&crate::wiring::Cable, &crate::wiring::Cable)| {
+            (a.ends, a.lit) == (b.ends, b.lit) && (!speeds_matter || a.speed == b.speed)
+        };
+        self.losses == other.losses
+            && self.polarised == other.polarised
+            && cables.into_iter().all(alike)
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::fairness::{Stream, max_min};
 use crate::job::Pace;
-use crate::pause::{ACK_TIMEOUT_SECONDS, Strains};
+use crate::pause::ACK_TIMEOUT_SECONDS;
 use crate::route::{Lane, summed};
 use crate::workload::{Carrier, JobSpec, Lossy, streams};
 
@@ -13,8 +13,6 @@ pub(crate) struct Traffic {
     pub(crate) streams: Vec<Vec<Stream>>,
     /// By collective: NICs whose packets are lost.
     pub(crate) lossy: Vec<Vec<Lossy>>,
-    /// By collective: what ports show of congestion; nothing on InfiniBand, where credits hold it back.
-    pub(crate) strains: Vec<Strains>,
 }
 
 impl Traffic {
@@ -23,11 +21,7 @@ impl Traffic {
         let (streams, lossy) = collectives
             .map(|collective| streams(job, collective.pattern, carrier))
             .unzip();
-        Self {
-            streams,
-            lossy,
-            strains: Vec::new(),
-        }
+        Self { streams, lossy }
     }
 }
 
@@ -59,7 +53,8 @@ pub(crate) fn paces(jobs: &[Contender<'_>], capacity: &[f64]) -> Vec<Pace> {
             .map(|(collective, (streams, lossy))| {
                 slowest(collective.bytes, &max_min(capacity, streams)) + time_outs(lossy)
             });
-        Pace::new(contender.compute_seconds, seconds)
+        let overlap = contender.job.workload.overlap;
+        Pace::new(contender.compute_seconds, seconds, overlap)
     });
     let alone: Vec<Pace> = alone.collect();
     if jobs.len() < 2 {
@@ -68,6 +63,7 @@ pub(crate) fn paces(jobs: &[Contender<'_>], capacity: &[f64]) -> Vec<Pace> {
     let rivals = jobs.iter().zip(&alone);
     let rivals: Vec<Rival<'_>> = rivals.map(|(job, pace)| Rival::of(*job, pace)).collect();
     let together = all_at_once(&rivals, capacity);
+    let overlap = |one: usize| jobs[one].job.workload.overlap;
     let meet = |(one, own): (usize, &Pace)| {
         let others = rivals.iter().enumerate().filter(|(other, _)| *other != one);
         let undisturbed: f64 = others
@@ -76,7 +72,7 @@ pub(crate) fn paces(jobs: &[Contender<'_>], capacity: &[f64]) -> Vec<Pace> {
             .product();
         let stretch = 1.0 + (1.0 - undisturbed) * (together[one] - 1.0).max(0.0);
         let collectives = own.collectives().iter().map(|seconds| seconds * stretch);
-        Pace::new(own.compute_seconds(), collectives)
+        Pace::new(own.compute_seconds(), collectives, overlap(one))
     };
     alone.iter().enumerate().map(meet).collect()
 }
@@ -128,7 +124,8 @@ impl<'a> Rival<'a> {
             streams: &traffic.streams[at],
             bytes,
             seconds: seconds[at],
-            communicating: all / (all + pace.compute_seconds()),
+            // What is hidden behind compute is in the way of others too.
+            communicating: (all / (pace.exposed_seconds() + pace.compute_seconds())).min(1.0),
             load: summed(used.map(|(lane, share)| (*lane, share * rate)).collect()),
         }
     }

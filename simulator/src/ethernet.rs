@@ -159,6 +159,11 @@ impl Netdev {
         *value = value.wrapping_add(by);
     }
 
+    /// Sets all counters to zero.
+    pub(crate) const fn reset(&mut self) {
+        self.values = [0; COUNTERS.len()];
+    }
+
     /// Shows a value that comes and goes.
     pub const fn set(&mut self, counter: EthernetCounter, value: u64) {
         self.values[counter as usize] = value;

@@ -19,6 +19,7 @@ pub mod host;
 pub mod link;
 pub mod pcie;
 pub mod roce;
+pub mod storage;
 
 /// One fault of one part.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -128,10 +129,12 @@ effects! {
     "pcie-degraded" PcieDegraded in pcie: "The PCIe link above a NIC trains to fewer lanes or a lower generation.";
     "pcie-errors" PcieErrors in pcie: "The PCIe link above a NIC corrupts packets and sends them again.";
     "pcie-redirected" PcieRedirected in pcie: "Packets between NIC and GPUs go up to the root complex and through the IOMMU.";
+    "numa-affinity" NumaAffinity in pcie: "A NIC works for a GPU of the other socket.";
     "port-down" PortDown in link: "The port of a NIC loses its link.";
     "port-flapping" PortFlapping in link: "The port of a NIC loses its link again and again.";
     "port-degraded" PortDegraded in link: "The link of a NIC's port comes up narrower or slower.";
     "link-errors" LinkErrors in link: "The cable at a NIC's port corrupts data.";
+    "noisy-neighbour" NoisyNeighbour in link: "Another virtual function of a NIC moves bytes through its port.";
     "miscabled-rail" Miscabled in link: "Two cables of different rails are in each other's leaf.";
     "uplink-down" UplinkDown in fabric: "The cable between two switches goes dark.";
     "uplink-lossy" UplinkLossy in fabric: "The cable between two switches loses packets, and no counter of it tells.";
@@ -151,6 +154,8 @@ effects! {
     "switch-qos" SwitchQos in roce: "A switch throws packets away on the priority that should be lossless.";
     "pfc-deadlock" PfcDeadlock in roce: "Switches in a circle pause each other for ever.";
     "mtu-mismatch" MtuMismatch in roce: "The interface of a NIC takes smaller packets than the others send.";
+    "receiver-not-ready" NotReady in host: "The software of a node posts receive buffers too late.";
+    "storage-stall" StorageStall in storage: "The storage of checkpoints hangs for many nodes at once.";
 }
 
 mod as_text {

@@ -30,5 +30,6 @@ pub mod schedule;
 pub mod spec;
 pub mod statistics;
 pub mod tree;
+mod unevenness;
 pub mod wiring;
 pub mod workload;

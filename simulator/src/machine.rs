@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use railscope_model::fabric::Timestamp;
+use railscope_model::units::MICROS;
 
 use crate::cluster::Node;
 use crate::nvml::{self, InstallError, NodeGpus};
@@ -42,6 +43,7 @@ pub struct Machine {
     links: Vec<pci::LinkFiles>,
     gpus: NodeGpus,
     stat: LiveFile,
+    io_pressure: LiveFile,
     booted: Timestamp,
 }
 
@@ -114,7 +116,9 @@ impl Machine {
             .then(|| network.live("lldp.json0", &ethernet::neighbors(&node.ports)))
             .transpose()?;
         write_host(&sys)?;
-        let stat = write_proc(&Tree::new(paths.procfs()), node, booted)?;
+        let proc = Tree::new(paths.procfs());
+        let stat = write_proc(&proc, node, booted)?;
+        let io_pressure = write_pressure(&proc)?;
         let ordinal = nics.first().map_or(0, |nic| nic.node);
         let mut gpus = gpus::fitted(ordinal, node.gpus.len());
         gpus::show(&mut gpus, &node.gpus);
@@ -129,6 +133,7 @@ impl Machine {
             links: pci.nic_links,
             gpus,
             stat,
+            io_pressure,
             booted,
         };
         machine.update(node)?;
@@ -154,6 +159,7 @@ impl Machine {
             files.set(*link, *errors)?;
         }
         self.stat.set(&stat(self.booted, stolen_ticks(node)))?;
+        self.io_pressure.set(&pressure(storage_micros(node)))?;
         let before = self.gpus.clone();
         gpus::show(&mut self.gpus, &node.gpus);
         if self.gpus != before {
@@ -220,4 +226,26 @@ fn write_proc(proc: &Tree, node: &Node, booted: Timestamp) -> Result<LiveFile, T
     proc.line("sys/kernel/osrelease", "6.8.0-1030-nvidia")?;
     proc.line("sys/kernel/ostype", "Linux")?;
     Ok(live)
+}
+
+/// Time in which a node waited for its storage, in the microseconds of `/proc/pressure`.
+pub(crate) fn storage_micros(node: &Node) -> u64 {
+    (node.storage_seconds * MICROS) as u64
+}
+
+/// A file of `/proc/pressure`, without its last line end: nobody could go on while some waited.
+fn pressure(micros: u64) -> String {
+    let line = |kind| format!("{kind} avg10=0.00 avg60=0.00 avg300=0.00 total={micros}");
+    format!("{}\n{}", line("some"), line("full"))
+}
+
+fn write_pressure(proc: &Tree) -> Result<LiveFile, TreeError> {
+    for resource in ["cpu", "memory"] {
+        proc.line(&format!("pressure/{resource}"), &pressure(0))?;
+    }
+    proc.line(
+        "pressure/irq",
+        "full avg10=0.00 avg60=0.00 avg300=0.00 total=0",
+    )?;
+    proc.live("pressure/io", &pressure(0))
 }

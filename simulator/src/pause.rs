@@ -10,8 +10,8 @@ use crate::conditions::{Conditions, Receive, WIRE_EFFICIENCY};
 use crate::contention::Traffic;
 use crate::fairness::{Stream, max_min};
 use crate::job::Pace;
-use crate::route::{Lane, Path};
-use crate::workload::{Carrier, Collective, JobSpec, PACKET_BYTES, Towards};
+use crate::route::{Lane, Path, Router};
+use crate::workload::{Collective, JobSpec, PACKET_BYTES, Towards};
 
 /// Longest pause that a frame can ask for, bits: 65,535 quanta of 512 (IEEE 802.3, annex 31B). 84 us at 400 Gb/s.
 const LONGEST_PAUSE_BITS: f64 = 65_535.0 * 512.0;
@@ -80,8 +80,18 @@ struct Flow {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ground<'a> {
     pub(crate) conditions: &'a Conditions,
-    pub(crate) carrier: &'a Carrier<'a>,
+    pub(crate) router: &'a Router,
     pub(crate) dcqcn: bool,
+}
+
+/// A job with its flows.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Employer<'a> {
+    pub(crate) job: &'a JobSpec,
+    pub(crate) traffic: &'a Traffic,
+    pub(crate) pace: &'a Pace,
+    /// Tells its flows from those of others.
+    pub(crate) seed: u64,
 }
 
 /// A collective while it runs.
@@ -90,58 +100,59 @@ struct Running<'a> {
     job: &'a JobSpec,
     collective: &'a Collective,
     streams: &'a [Stream],
+    seed: u64,
 }
 
-/// Finds out what ports show of each collective of each job: alone for as long as no other job communicates, and
-/// with the longest collectives of all for as long as others do.
-pub(crate) fn strain(
-    jobs: &[&JobSpec],
-    traffic: &mut [Traffic],
-    paces: &[Pace],
-    ground: Ground<'_>,
-) {
-    for (job, traffic) in jobs.iter().zip(&mut *traffic) {
-        let all = 0..job.workload.collectives.len();
-        let alone = |number| strains(&[running(job, traffic, number)], ground);
-        traffic.strains = all.map(alone).collect();
+impl<'a> Employer<'a> {
+    fn running(&self, number: usize) -> Running<'a> {
+        Running {
+            job: self.job,
+            collective: &self.job.workload.collectives[number],
+            streams: &self.traffic.streams[number],
+            seed: self.seed,
+        }
     }
+}
+
+/// What ports show of each collective of each job: alone for as long as no other job communicates, and with the
+/// longest collectives of all for as long as others do.
+pub(crate) fn strain(jobs: &[Employer<'_>], ground: Ground<'_>) -> Vec<Vec<Strains>> {
+    let alone = |job: &Employer<'_>| {
+        let all = 0..job.job.workload.collectives.len();
+        all.map(|number| strains(&[job.running(number)], ground))
+            .collect()
+    };
+    let mut of_jobs: Vec<Vec<Strains>> = jobs.iter().map(alone).collect();
     if jobs.len() < 2 {
-        return;
+        return of_jobs;
     }
-    let longest: Vec<Option<usize>> = paces.iter().map(longest).collect();
-    let meeting = jobs.iter().zip(&*traffic).zip(&longest);
-    let meeting =
-        meeting.filter_map(|((job, traffic), number)| Some(running(job, traffic, (*number)?)));
+    let longest: Vec<Option<usize>> = jobs.iter().map(|job| longest(job.pace)).collect();
+    let meeting = jobs.iter().zip(&longest);
+    let meeting = meeting.filter_map(|(job, number)| Some(job.running((*number)?)));
     let together = strains(&meeting.collect::<Vec<_>>(), ground);
-    let ports = ground.carrier.wiring.ports_per_node();
-    for (number, (job, traffic)) in jobs.iter().zip(traffic).enumerate() {
-        let others = paces
+    let ports = ground.conditions.wiring.ports_per_node();
+    for (number, own) in of_jobs.iter_mut().enumerate() {
+        let others = jobs
             .iter()
             .enumerate()
             .filter(|(other, _)| *other != number);
-        let undisturbed: f64 = others.map(|(_, pace)| 1.0 - communicating(pace)).product();
-        let Some(strains) = longest[number].and_then(|longest| traffic.strains.get_mut(longest))
-        else {
+        let undisturbed: f64 = others
+            .map(|(_, job)| 1.0 - communicating(job.pace))
+            .product();
+        let Some(strains) = longest[number].and_then(|longest| own.get_mut(longest)) else {
             continue;
         };
         for strain in strains.values_mut() {
             *strain = strain.times(undisturbed);
         }
         for (nic, strain) in &together {
-            if job.nodes.contains(&((nic / ports) as u16)) {
+            if jobs[number].job.nodes.contains(&((nic / ports) as u16)) {
                 let own = strains.entry(*nic).or_default();
                 *own = own.and(strain.times(1.0 - undisturbed));
             }
         }
     }
-}
-
-fn running<'a>(job: &'a JobSpec, traffic: &'a Traffic, number: usize) -> Running<'a> {
-    Running {
-        job,
-        collective: &job.workload.collectives[number],
-        streams: &traffic.streams[number],
-    }
+    of_jobs
 }
 
 /// The collective that takes longest; one that does not end before all others.
@@ -284,7 +295,7 @@ fn add_flows(flows: &mut Vec<Flow>, running: &Running<'_>, rates: &[f64], ground
     let Running {
         job, collective, ..
     } = running;
-    let wiring = ground.carrier.wiring;
+    let wiring = &ground.conditions.wiring;
     let slots = wiring.ports_per_node();
     let capacity = &ground.conditions.capacity;
     let slowest = rates.iter().copied().fold(f64::INFINITY, f64::min);
@@ -301,26 +312,29 @@ fn add_flows(flows: &mut Vec<Flow>, running: &Running<'_>, rates: &[f64], ground
             let busy = if rate > 0.0 { slowest / rate } else { 1.0 };
             for (from, to, share) in pairs {
                 let [from, to] = [from, to].map(|place| wiring.nic_index(job.nodes[*place], slot));
-                let Some(path) = ground.carrier.router.path(from, to, ground.carrier.seed) else {
-                    continue;
-                };
-                // Of a collective that stands still, others than those that cannot pass have nothing to send.
-                let is_dead = |(lane, _): &(Lane, f64)| capacity[lane.index()] == 0.0;
-                let waits = rate == 0.0 && !path.iter().any(is_dead);
-                let greedy = if waits {
-                    0.0
-                } else {
-                    ground.conditions.sends(from) * share
-                };
-                flows.push(Flow {
-                    from,
-                    to,
-                    path,
-                    rate: rate * share,
-                    greedy,
-                    busy,
-                    uncontrolled: busy * controlled,
-                });
+                let ways = ground
+                    .router
+                    .ways(from, to, running.seed, job.workload.flows);
+                let share = share / ways.len() as f64;
+                for path in ways {
+                    // Of a collective that stands still, others than those that cannot pass have nothing to send.
+                    let is_dead = |(lane, _): &(Lane, f64)| capacity[lane.index()] == 0.0;
+                    let waits = rate == 0.0 && !path.iter().any(is_dead);
+                    let could = if waits {
+                        0.0
+                    } else {
+                        ground.conditions.sends(from)
+                    };
+                    flows.push(Flow {
+                        from,
+                        to,
+                        path,
+                        rate: rate * share,
+                        greedy: could * share,
+                        busy,
+                        uncontrolled: busy * controlled,
+                    });
+                }
             }
         }
     }
@@ -360,7 +374,8 @@ impl<'a> Lanes<'a> {
     fn speed(&self, lane: Lane) -> f64 {
         let wiring = &self.conditions.wiring;
         if lane.cable() < wiring.nics.len() {
-            wiring.cables[lane.cable()].speed.bytes_per_second() * WIRE_EFFICIENCY
+            let wire = wiring.cables[lane.cable()].speed.bytes_per_second() * WIRE_EFFICIENCY;
+            wire * (1.0 - self.conditions.ports[lane.cable()].neighbour)
         } else {
             self.conditions.capacity[lane.index()]
         }

@@ -19,6 +19,8 @@ pub(crate) enum Target {
     Gpu(usize),
     /// A node.
     Host(usize),
+    /// Nodes one after another: the first of them, and how many.
+    Hosts(usize, usize),
     /// A cable between switches, by index into [`Wiring::cables`].
     Cable(usize),
     /// A switch, by index into [`Wiring::switches`].
@@ -31,7 +33,9 @@ impl Target {
         match self {
             Self::Nic(nic) => vec![nic],
             Self::Nics(one, other) => vec![one, other],
-            Self::Gpu(_) | Self::Host(_) | Self::Cable(_) | Self::Switch(_) => Vec::new(),
+            Self::Gpu(_) | Self::Host(_) | Self::Hosts(..) | Self::Cable(_) | Self::Switch(_) => {
+                Vec::new()
+            }
         }
     }
 }

@@ -238,6 +238,20 @@ impl Port {
         }
     }
 
+    /// Sets all counters to zero.
+    pub(crate) fn reset(&mut self) {
+        self.values = [0; COUNTERS.len()];
+        if let Some(netdev) = &mut self.netdev {
+            netdev.reset();
+        }
+    }
+
+    /// Sets a counter to a value from which it counts so many before it has reached its end.
+    pub(crate) fn leave(&mut self, counter: Counter, left: u64) {
+        let largest = u64::MAX >> (64 - u32::from(counter.file().bits));
+        self.values[counter as usize] = largest.saturating_sub(left);
+    }
+
     /// Text of the kernel's `rate` file: `400 Gb/sec (4X NDR)`.
     pub fn rate(&self) -> String {
         let gbits = self.speed.bytes_per_second() * 8.0 / 1e9;

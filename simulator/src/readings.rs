@@ -9,7 +9,7 @@ use railscope_model::identity::{Guid, PciAddress};
 use railscope_model::metric::{
     CPU_STEAL, GPU, GPU_CLOCK, GPU_CLOCK_EVENT_SECONDS, GPU_ENERGY, GPU_NIC, GPU_POWER,
     GPU_ROW_REMAP_PENDING, GPU_TEMPERATURE, GPU_TENSOR_ACTIVE, GPU_UTILIZATION, GPU_XID_EVENTS,
-    HOST_STALLS, Metric, NVLINKS, NVLINKS_ACTIVE, PCIE_ERRORS, PCIE_LINK_SPEED,
+    HOST_PRESSURE, HOST_STALLS, Metric, NVLINKS, NVLINKS_ACTIVE, PCIE_ERRORS, PCIE_LINK_SPEED,
     PCIE_LINK_SPEED_MAX, PCIE_LINK_WIDTH, PCIE_LINK_WIDTH_MAX, PCIE_PATH, RDMA_DEVICE,
     RDMA_ICRC_ERRORS, RDMA_NO_BUFFER, RDMA_PORT, RDMA_PORT_CAST_PACKETS, RDMA_PORT_ERROR_SATURATED,
     RDMA_PORT_ERRORS, RDMA_PORT_PHYSICAL_STATE, RDMA_PORT_RECEIVE_BYTES, RDMA_PORT_RECEIVE_PACKETS,
@@ -18,14 +18,14 @@ use railscope_model::metric::{
     RDMA_RETRANSMITS, RDMA_SEQUENCE_ERRORS, RDMA_TRANSPORT_EVENTS,
 };
 use railscope_model::reading::{Labels, NodeReading, Value};
-use railscope_model::units::{MILLIS, NANOS};
+use railscope_model::units::{MICROS, MILLIS, NANOS};
 
 use crate::cluster::Node;
 use crate::conditions::PcieLink;
 use crate::ethernet::{EthernetCounter, interface_id};
 use crate::gpu::{Gpu, NVLINKS as NVLINKS_OF_GPU};
 use crate::machine::layout::{Function, FunctionKind, hgx_h100};
-use crate::machine::{TICK_SECONDS, gpus, stolen_ticks};
+use crate::machine::{TICK_SECONDS, gpus, stolen_ticks, storage_micros};
 use crate::nvml::NodeGpus;
 use crate::port::{AtLimit, BYTES_PER_PORT_DATA_WORD, Counter, Port, PortState};
 use crate::wiring::Nic;
@@ -221,8 +221,19 @@ impl NodeRows {
     }
 
     /// What the processors of the first NUMA node lose, and what its timer probe sees; the second loses as
-    /// much.
+    /// much. And what the node waits for.
     fn add_host(&mut self) {
+        let waited = |node: &Node| (storage_micros(node) as f64 / MICROS).into();
+        for (resource, kind, from) in [
+            ("cpu", "some", From::Fixed(0.0)),
+            ("memory", "some", From::Fixed(0.0)),
+            ("memory", "full", From::Fixed(0.0)),
+            ("io", "some", From::Host(waited)),
+            ("io", "full", From::Host(waited)),
+            ("irq", "full", From::Fixed(0.0)),
+        ] {
+            self.add(&HOST_PRESSURE, &Labels::new([resource, kind]), from);
+        }
         for numa_node in 0..2 {
             let labels = Labels::new([numa_node]);
             let stolen = |node: &Node| (stolen_ticks(node) as f64 * TICK_SECONDS).into();

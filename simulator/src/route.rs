@@ -195,6 +195,34 @@ impl Router {
         next
     }
 
+    /// The way of each of so many flows from one NIC to another, as [`Self::paths`] adds them up; one for all where
+    /// switches do not tell them apart, none if there is no way.
+    pub(crate) fn ways(&self, from: usize, to: usize, seed: u64, flows: u16) -> Vec<Path> {
+        if self.routing != Routing::Ecmp || flows < 2 {
+            return self.path(from, to, seed).into_iter().collect();
+        }
+        let noise = crate::noise::Noise::new(seed);
+        let way = |flow: u16| self.path(from, to, noise.bits(flow.into()));
+        (0..flows).filter_map(way).collect()
+    }
+
+    /// Where the traffic from one NIC to another goes if so many flows have an equal part of it each; `seed`
+    /// tells flows of one job from those of another. None if there is no way.
+    pub fn paths(&self, from: usize, to: usize, seed: u64, flows: u16) -> Option<Path> {
+        // Only a hash tells flows between the same two NICs apart.
+        if self.routing != Routing::Ecmp || flows < 2 {
+            return self.path(from, to, seed);
+        }
+        let part = 1.0 / f64::from(flows);
+        let noise = crate::noise::Noise::new(seed);
+        let mut all = Path::new();
+        for flow in 0..flows {
+            let path = self.path(from, to, noise.bits(flow.into()))?;
+            all.extend(path.into_iter().map(|(lane, share)| (lane, share * part)));
+        }
+        Some(summed(all))
+    }
+
     /// One port at each switch.
     fn walk(
         &self,

@@ -22,6 +22,9 @@ pub struct Schedule {
     /// Steps without communication between nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evaluation: Option<Interval>,
+    /// The job ends and is launched again. Its flows are others then, so that switches hash them otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub relaunch: Option<Interval>,
 }
 
 /// What a job does at a moment.
@@ -33,6 +36,8 @@ pub enum Activity {
     Checkpoint,
     /// Steps without collectives.
     Evaluation,
+    /// Nothing: it is being launched.
+    Launch,
 }
 
 impl Interval {
@@ -64,7 +69,7 @@ impl Interval {
 impl Schedule {
     /// What is wrong with it.
     pub(crate) fn problem(&self) -> Option<String> {
-        [self.checkpoint, self.evaluation]
+        [self.checkpoint, self.evaluation, self.relaunch]
             .into_iter()
             .flatten()
             .find(|interval| !interval.is_sound())
@@ -76,10 +81,20 @@ impl Schedule {
             })
     }
 
-    /// What the job does at a moment of the simulation. A checkpoint goes before an evaluation.
+    /// How often the job has been launched again by a moment of the simulation.
+    pub fn launches(&self, seconds: f64) -> u64 {
+        // As `Interval::place` has it.
+        let of = |interval: Interval| ((seconds + 1e-6) / interval.every_seconds) as u64;
+        self.relaunch.map_or(0, of)
+    }
+
+    /// What the job does at a moment of the simulation. A launch goes before a checkpoint, and that before an
+    /// evaluation.
     pub fn at(&self, seconds: f64) -> Activity {
         let is_on = |interval: Option<Interval>| interval.is_some_and(|it| it.is_on(seconds));
-        if is_on(self.checkpoint) {
+        if is_on(self.relaunch) {
+            Activity::Launch
+        } else if is_on(self.checkpoint) {
             Activity::Checkpoint
         } else if is_on(self.evaluation) {
             Activity::Evaluation
@@ -90,7 +105,7 @@ impl Schedule {
 
     /// The next moment at which it may do something else.
     pub(crate) fn next_change(&self, seconds: f64) -> Option<f64> {
-        [self.checkpoint, self.evaluation]
+        [self.checkpoint, self.evaluation, self.relaunch]
             .into_iter()
             .flatten()
             .map(|interval| interval.next_change(seconds))
@@ -113,6 +128,10 @@ mod tests {
                 every_seconds: 250.0,
                 seconds: 60.0,
             }),
+            relaunch: Some(Interval {
+                every_seconds: 280.0,
+                seconds: 5.0,
+            }),
         };
         let mut now = 0.0_f64;
         let mut seen = Vec::new();
@@ -120,7 +139,7 @@ mod tests {
             seen.push((now.round(), schedule.at(now)));
             now = schedule.next_change(now).expect("a change");
         }
-        use Activity::{Checkpoint, Evaluation, Training};
+        use Activity::{Checkpoint, Evaluation, Launch, Training};
         assert_eq!(
             seen,
             [
@@ -130,8 +149,14 @@ mod tests {
                 (190.0, Checkpoint),
                 (200.0, Evaluation),
                 (250.0, Training),
+                (275.0, Launch),
+                (280.0, Training),
                 (290.0, Checkpoint),
             ]
+        );
+        assert_eq!(
+            [0.0, 279.9, 280.0, 561.0].map(|at| schedule.launches(at)),
+            [0, 0, 1, 2]
         );
         assert_eq!(Schedule::default().next_change(5.0), None);
     }

@@ -62,8 +62,18 @@ fn named(cluster: &Cluster, truth: &Truth) -> (Vec<usize>, Vec<usize>) {
             .position(|nic| nic.link_part() == *part || nic.pcie_part() == *part)
     };
     let culprits = std::iter::once(&truth.part).chain(&truth.accomplices);
+    let nics_of = |part: &Part| -> Vec<usize> {
+        let Part::Host(name) = part else {
+            return index(part).into_iter().collect();
+        };
+        // All NICs of a node are it.
+        let nics = cluster.plan().nics.iter().enumerate();
+        nics.filter(|(_, nic)| nic.node_name == *name)
+            .map(|(number, _)| number)
+            .collect()
+    };
     (
-        culprits.filter_map(index).collect(),
+        culprits.flat_map(nics_of).collect(),
         truth.victims.iter().filter_map(index).collect(),
     )
 }
@@ -295,10 +305,19 @@ fn slowdowns_of_the_examples_are_those_of_their_classes() {
     within("host-stalls", 1.001, 1.2);
     within("host-steal", 1.001, 1.2);
     within("slow-receiver", 1.05, 1.5);
+    within("numa-affinity", 1.02, 1.3);
+    within("noisy-neighbour", 1.05, 1.5);
+    within("receiver-not-ready", 1.005, 1.1);
     within("uplink-down", 1.0, 1.1);
     within("uplink-lossy", 1.0, 2.0);
     assert_eq!(slowdown("gpu-memory"), Some(1.0));
-    for stops in ["port-down", "port-flapping", "switch-down", "gpu-lost"] {
+    for stops in [
+        "port-down",
+        "port-flapping",
+        "switch-down",
+        "gpu-lost",
+        "storage-stall",
+    ] {
         assert_eq!(slowdown(stops), None, "{stops}");
     }
 }

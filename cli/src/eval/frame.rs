@@ -201,6 +201,8 @@ pub(super) struct Frame {
     columns: Vec<Vec<f64>>,
     /// By node, in the order of its rows.
     wanted: Vec<Vec<Wanted>>,
+    /// By node: stamp of its newest page.
+    heard: Vec<f64>,
 }
 
 impl Frame {
@@ -220,6 +222,7 @@ impl Frame {
                 .map(|column| vec![f64::NAN; layout.parts(column.signal().entity).len()])
                 .collect(),
             wanted: wanted.collect(),
+            heard: vec![f64::NEG_INFINITY; nodes.len()],
         }
     }
 
@@ -232,8 +235,12 @@ impl Frame {
         }
     }
 
-    /// Takes up what a node said.
-    pub(super) fn take(&mut self, node: usize, reading: &NodeReading) {
+    /// Takes up what a node said at a moment; what is no newer than what it said before is not.
+    pub(super) fn take(&mut self, node: usize, reading: &NodeReading, seconds: f64) {
+        if seconds <= self.heard[node] {
+            return;
+        }
+        self.heard[node] = seconds;
         let samples = reading.samples();
         let mut next = 0;
         for wanted in &mut self.wanted[node] {
@@ -248,7 +255,7 @@ impl Frame {
             self.columns[wanted.column as usize][wanted.entity] = match wanted.column.signal().how {
                 As::Value => value,
                 As::Rate => {
-                    let last = wanted.last.replace((self.seconds, value));
+                    let last = wanted.last.replace((seconds, value));
                     last.map_or(f64::NAN, |(at, before)| {
                         // A fall is a reset: what was counted after it counts.
                         let rise = if value >= before {
@@ -256,7 +263,7 @@ impl Frame {
                         } else {
                             value
                         };
-                        rise / (self.seconds - at)
+                        rise / (seconds - at)
                     })
                 }
             };

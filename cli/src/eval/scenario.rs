@@ -10,6 +10,8 @@ use railscope_simulator::spec::ClusterSpec;
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use toml::Spanned;
 
+use super::delivery::Delivery;
+
 /// `cause` of a draw that makes one run for each cause that the simulator knows and the fabric can have.
 pub(super) const EACH: &str = "each";
 /// Longest tick: a node that is not heard for longer says nothing about now.
@@ -45,8 +47,8 @@ struct File {
     faults: Vec<Fault>,
     #[serde(default)]
     draws: Vec<Spanned<Draw>>,
-    #[serde(default = "none_lost")]
-    lost_pages: Spanned<f64>,
+    #[serde(default = "all_in_time")]
+    delivery: Spanned<Delivery>,
 }
 
 /// A time with a unit: `10s`, `1440m`.
@@ -70,8 +72,8 @@ fn a_minute() -> Spanned<Seconds> {
     Spanned::new(0..0, Seconds(60.0))
 }
 
-fn none_lost() -> Spanned<f64> {
-    Spanned::new(0..0, 0.0)
+fn all_in_time() -> Spanned<Delivery> {
+    Spanned::new(0..0, Delivery::default())
 }
 
 /// What must be said about a run.
@@ -130,8 +132,8 @@ pub(super) struct Scenario {
     pub(super) tick_seconds: f64,
     /// Time between two sweeps of the subnet.
     pub(super) subnet_seconds: f64,
-    /// Share of the scrapes that bring nothing.
-    pub(super) lost_pages: f64,
+    /// How pages come.
+    pub(super) delivery: Delivery,
     /// What must be said.
     pub(super) expect: Expect,
 }
@@ -167,7 +169,7 @@ impl Scenario {
             duration_seconds: file.duration.get_ref().0,
             tick_seconds: file.tick.get_ref().0,
             subnet_seconds: file.subnet.get_ref().0,
-            lost_pages: *file.lost_pages.get_ref(),
+            delivery: *file.delivery.get_ref(),
             expect: file.expect,
         })
     }
@@ -190,13 +192,9 @@ impl File {
         check.that(&self.subnet, "subnet", subnet >= 1.0, || {
             format!("found {subnet} s, expected at least 1 s")
         })?;
-        let lost = *self.lost_pages.get_ref();
-        check.that(
-            &self.lost_pages,
-            "lost_pages",
-            (0.0..1.0).contains(&lost),
-            || format!("found {lost}, expected a share from 0 to less than 1"),
-        )?;
+        if let Some((field, problem)) = self.delivery.get_ref().problem() {
+            check.that(&self.delivery, field, false, || problem)?;
+        }
         for draw in &self.draws {
             check.draw(draw, duration)?;
         }
@@ -377,9 +375,9 @@ mod tests {
                 "s.toml:4: tick: found 120 s, expected 1 to 60 s",
             ),
             (
-                "'alarm'",
-                "'alarm'\nlost_pages = 1.0",
-                "s.toml:4: lost_pages: found 1",
+                "[fabric]",
+                "[delivery]\nlate = 1.0\n[fabric]",
+                "s.toml:4: delivery.late: found 1",
             ),
             (
                 "'alarm'",

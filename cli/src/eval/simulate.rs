@@ -14,7 +14,6 @@ use railscope_model::metric::Profile;
 use railscope_model::reading::NodeReading;
 use railscope_simulator::cluster::Cluster;
 use railscope_simulator::ibnetdiscover::ibnetdiscover;
-use railscope_simulator::noise::Noise;
 use railscope_simulator::readings::NodeRows;
 use railscope_simulator::spec::Transport;
 use railscope_simulator::wiring::{Tier, Wiring};
@@ -22,14 +21,13 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::alarm::{Alarm, AlarmLog, Level, Naming};
 use super::baselines::{BASELINES, Baseline};
+use super::delivery::Post;
 use super::draw::Plan;
 use super::frame::{Frame, Layout};
 use super::judge::Event;
 
 /// The moment at which every run begins: any will do, and the same gives the same bytes.
 const START: Timestamp = Timestamp(1_800_000_000_000);
-/// The stream of noise that lost pages are drawn from.
-const LOST: u64 = 0x1057;
 /// Ticks without a word after which a baseline's alarm is over: as the collector's own.
 const BASELINE_HOLD_TICKS: u32 = railscope_collector::core::incident::CLOSE_AFTER_TICKS;
 
@@ -105,22 +103,25 @@ pub(super) fn run(plan: &Plan<'_>, settings: Settings) -> anyhow::Result<Outcome
     let mut cluster = plan.cluster()?;
     let events = plan.inject(&mut cluster)?;
     let layout = Arc::new(Layout::of(&cluster));
-    let mut watch = Watch::new(&cluster, &layout);
     let tick_seconds = settings.tick_seconds.unwrap_or(scenario.tick_seconds);
     let ticks = (scenario.duration_seconds / tick_seconds).floor() as u64;
-    let lost = Noise::new(plan.seed).part(LOST);
+    let duration = scenario.duration_seconds;
+    let post = Post::new(scenario.delivery, plan.seed, &mut cluster, duration);
+    let mut watch = Watch::new(&cluster, &layout, post);
     let mut swept = f64::NEG_INFINITY;
     for tick in 0..=ticks {
         let seconds = tick as f64 * tick_seconds;
         let mut since = processor_time();
         cluster.advance(Duration::from_secs_f64(seconds));
+        watch
+            .post
+            .upset(&mut cluster, seconds - tick_seconds, seconds);
         spend(&mut watch.spent.simulator, &mut since);
         if seconds - swept >= scenario.subnet_seconds {
             swept = seconds;
             watch.sweep(&cluster, seconds);
         }
-        let is_lost = |node: usize| lost.part(tick).uniform(node as u64) < scenario.lost_pages;
-        watch.tick(&cluster, seconds, settings.through_text, &is_lost);
+        watch.tick(&cluster, (tick, seconds), settings.through_text);
     }
     Ok(Outcome {
         seconds: ticks as f64 * tick_seconds,
@@ -138,6 +139,7 @@ pub(super) fn run(plan: &Plan<'_>, settings: Settings) -> anyhow::Result<Outcome
 struct Watch {
     names: Vec<NodeName>,
     rows: Vec<NodeRows>,
+    post: Post,
     analyzer: Analyzer,
     subnet: Option<(Wiring, Subnet)>,
     frame: Frame,
@@ -147,7 +149,7 @@ struct Watch {
 }
 
 impl Watch {
-    fn new(cluster: &Cluster, layout: &Arc<Layout>) -> Self {
+    fn new(cluster: &Cluster, layout: &Arc<Layout>, post: Post) -> Self {
         let nodes = cluster.nodes();
         let ports = cluster.spec().ports_per_node();
         let rows: Vec<_> = nodes
@@ -166,6 +168,7 @@ impl Watch {
         Self {
             names,
             rows,
+            post,
             analyzer,
             subnet: None,
             frame: Frame::new(layout, nodes, &readings),
@@ -195,32 +198,28 @@ impl Watch {
         spend(&mut self.spent.subnet, &mut since);
     }
 
-    fn tick(
-        &mut self,
-        cluster: &Cluster,
-        seconds: f64,
-        through_text: bool,
-        is_lost: &dyn Fn(usize) -> bool,
-    ) {
+    fn tick(&mut self, cluster: &Cluster, (tick, seconds): (u64, f64), through_text: bool) {
         let mut since = processor_time();
-        let at = START.plus_seconds(seconds);
         self.frame.begin(seconds, cluster);
         for (number, node) in cluster.nodes().iter().enumerate() {
-            if is_lost(number) {
-                continue;
-            }
-            let reading = self.rows[number].read(node);
+            let read = || self.rows[number].read(node);
+            let pages = self.post.pages(number, (tick, seconds), read);
+            let stamp = self.post.stamp(number, seconds);
+            let at = START.plus_seconds(stamp);
             spend(&mut self.spent.simulator, &mut since);
-            self.frame.take(number, &reading);
-            spend(&mut self.spent.baselines, &mut since);
-            let name = &self.names[number];
-            if through_text {
-                self.analyzer.ingest(name, &page(reading), at);
-            } else {
-                self.analyzer.ingest_reading(name, &reading, at);
+            for reading in pages {
+                self.frame.take(number, &reading, stamp);
+                spend(&mut self.spent.baselines, &mut since);
+                let name = &self.names[number];
+                if through_text {
+                    self.analyzer.ingest(name, &page(reading), at);
+                } else {
+                    self.analyzer.ingest_reading(name, &reading, at);
+                }
+                spend(&mut self.spent.ingest, &mut since);
             }
-            spend(&mut self.spent.ingest, &mut since);
         }
+        let at = START.plus_seconds(seconds);
         let named = namings(&self.analyzer.tick(at));
         self.log.tick(seconds, named);
         spend(&mut self.spent.analysis, &mut since);

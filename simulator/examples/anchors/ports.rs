@@ -211,7 +211,7 @@ fn balance_lines(uplinks: &[(String, Leaf)]) -> Vec<Line> {
             name: name.clone(),
             // The four leaves of the trace come first.
             dashed: number >= 4,
-            colour: COLOURS[number % 4],
+            colour: COLOURS[number % COLOURS.len()],
             points: BALANCE_WINDOWS.into_iter().filter_map(of).collect(),
         }
     };
@@ -267,7 +267,7 @@ fn charts(
 pub(crate) fn section(folder: &Path) -> Result<Section, Failure> {
     let trace = seen(folder, 1)?;
     let simulate = |routing| leaf(routing, RECORDED_SECONDS, READ_SECONDS);
-    let simulated = simulate(Routing::Adaptive)?;
+    let simulated = simulate((Routing::Adaptive, 1))?;
     let sources = [("trace", &trace), ("simulated", &simulated)];
     let (ports, likeness) = (ports_table(&sources), likeness_table(&sources));
     let mut uplinks = Vec::new();
@@ -275,9 +275,11 @@ pub(crate) fn section(folder: &Path) -> Result<Section, Failure> {
         uplinks.push((format!("trace, leaf {number}"), seen(folder, number)?));
     }
     for (name, routing) in [
-        ("adaptive", Routing::Adaptive),
-        ("ECMP", Routing::Ecmp),
-        ("static", Routing::Static),
+        ("adaptive", (Routing::Adaptive, 1)),
+        ("ECMP, one flow", (Routing::Ecmp, 1)),
+        ("ECMP, 4 flows", (Routing::Ecmp, 4)),
+        ("ECMP, 64 flows", (Routing::Ecmp, 64)),
+        ("static", (Routing::Static, 1)),
     ] {
         uplinks.push((format!("simulated, {name}"), simulate(routing)?));
     }

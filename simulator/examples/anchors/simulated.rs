@@ -8,6 +8,7 @@ use railscope_simulator::fault::{Effect, Fault};
 use railscope_simulator::route::{Lane, Routing};
 use railscope_simulator::schedule::{Interval, Schedule};
 use railscope_simulator::spec::{ClusterSpec, RailsMeet, Speed, Switches, Transport, WiringSpec};
+use railscope_simulator::statistics::{median, variation};
 use railscope_simulator::wiring::Device;
 use railscope_simulator::workload::{Collective, JobSpec, Pattern, Workload};
 
@@ -30,6 +31,8 @@ pub(crate) struct Seen {
     pub(crate) step_seconds: f64,
     /// Bytes that each NIC sends in a step: mean rate times length of the step.
     pub(crate) bytes: f64,
+    /// Share of them that it sends while it computes, as its rates in windows of 2 s show it.
+    pub(crate) overlap: f64,
 }
 
 /// The jobs of leaf 1, by how fast their ports are. Steps of the first two are shorter than the sampling
@@ -41,6 +44,7 @@ pub(crate) const SEEN: [Seen; 4] = [
         nodes: 8,
         step_seconds: 3.7,
         bytes: 31.6e9,
+        overlap: 0.9,
     },
     Seen {
         name: "B",
@@ -48,6 +52,7 @@ pub(crate) const SEEN: [Seen; 4] = [
         nodes: 16,
         step_seconds: 2.0,
         bytes: 5.5e9,
+        overlap: 0.9,
     },
     Seen {
         name: "C",
@@ -55,6 +60,7 @@ pub(crate) const SEEN: [Seen; 4] = [
         nodes: 4,
         step_seconds: 11.4,
         bytes: 42.2e9,
+        overlap: 0.95,
     },
     Seen {
         name: "D",
@@ -62,6 +68,7 @@ pub(crate) const SEEN: [Seen; 4] = [
         nodes: 6,
         step_seconds: 11.4,
         bytes: 2.64e9,
+        overlap: 0.0,
     },
 ];
 
@@ -100,7 +107,11 @@ fn ring(bytes: f64) -> Vec<Collective> {
 
 /// Bytes that leaf 1 has sent, read every `tick` seconds for `seconds`: 253 servers, 20 leaves, each job on
 /// as many nodes of two units, so that its ring leaves the leaf once.
-pub(crate) fn leaf(routing: Routing, seconds: f64, tick: f64) -> Result<Leaf, Failure> {
+pub(crate) fn leaf(
+    (routing, flows): (Routing, u16),
+    seconds: f64,
+    tick: f64,
+) -> Result<Leaf, Failure> {
     let mut spec = spec(253, (8, 4), Speed::Hdr, NODES_PER_SU);
     spec.routing = routing;
     spec.switches = Switches {
@@ -121,8 +132,10 @@ pub(crate) fn leaf(routing: Routing, seconds: f64, tick: f64) -> Result<Leaf, Fa
                 .chain(own.map(|node| node + NODES_PER_SU))
                 .collect(),
             workload: Workload {
-                compute_seconds: seen.step_seconds - seen.bytes / wire,
+                compute_seconds: seen.step_seconds - (1.0 - seen.overlap) * seen.bytes / wire,
                 inside_bytes: 0.0,
+                overlap: seen.overlap,
+                flows,
                 collectives: ring(seen.bytes),
                 ..Workload::default()
             },
@@ -203,6 +216,8 @@ pub(crate) fn logged() -> Result<Cluster, Failure> {
         compute_seconds: 45.8 - EXPOSED_SECONDS,
         inside_bytes: 0.0,
         collectives: ring(EXPOSED_SECONDS * Speed::Hdr.link().bytes_per_second()),
+        // The middle half of its steps leaves no room for more.
+        imbalance: 1e-3,
         ..Workload::default()
     };
     let seconds = 33.3;
@@ -227,6 +242,8 @@ pub(crate) struct Pipeline {
     pub(crate) exposed_seconds: f64,
     /// Speed of the first rank, as a share of the others'.
     pub(crate) first_speed: f64,
+    /// How much the work of a node varies from step to step.
+    pub(crate) imbalance: f64,
 }
 
 impl Pipeline {
@@ -241,6 +258,7 @@ impl Pipeline {
             stages: self.stages,
             stage_costs: self.stage_costs.clone(),
             microbatches: self.microbatches,
+            imbalance: self.imbalance,
             collectives: ring(self.exposed_seconds * Speed::Hdr.link().bytes_per_second()),
             ..Workload::default()
         };
@@ -259,4 +277,26 @@ impl Pipeline {
         }
         Ok(cluster)
     }
+}
+
+/// Coefficient of variation over steps of the compute of a rank, the median over ranks.
+pub(crate) fn rank_noise(cluster: &Cluster) -> Option<f64> {
+    const STEPS: usize = 200;
+    let mut cluster = cluster.clone();
+    let step = cluster.step_seconds()?;
+    let mut compute: Vec<Vec<f64>> = Vec::new();
+    for number in 1..=STEPS {
+        cluster.advance(Duration::from_secs_f64(1.0 + number as f64 * step));
+        let ranks: Vec<f64> = cluster
+            .rank_times()
+            .flatten()
+            .map(|times| times.compute_seconds)
+            .collect();
+        compute.resize(ranks.len(), Vec::new());
+        for (rank, seconds) in compute.iter_mut().zip(ranks) {
+            rank.push(seconds);
+        }
+    }
+    let of_ranks: Vec<f64> = compute.iter().filter_map(|rank| variation(rank)).collect();
+    median(&of_ranks)
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use railscope_simulator::cluster::Cluster;
 use railscope_simulator::statistics::{autocorrelation, mean, median, quantile, variation};
 
-use crate::simulated::{Pipeline, logged, steps};
+use crate::simulated::{Pipeline, logged, rank_noise, steps};
 use crate::svg::{COLOURS, Chart, Line};
 use crate::traces::{self, Failure, Job};
 use crate::{Section, head, row, shown};
@@ -52,6 +52,7 @@ fn slow_worker(job: &Job) -> Pipeline {
         exposed_seconds: 0.0,
         // Compute of the first rank is 2.35 times the median.
         first_speed: 1.0 / 2.35,
+        imbalance: 7e-3,
     };
     // Step without stragglers, as the authors of the trace work it out.
     even(job, 23.485, shape)
@@ -68,6 +69,7 @@ fn long_stage(job: &Job) -> Pipeline {
         stage_costs: vec![1.0, 1.0, 1.0, 1.373 / 0.842],
         exposed_seconds: 0.0,
         first_speed: 1.0,
+        imbalance: 5e-3,
     };
     even(job, 1.843, shape)
 }
@@ -147,6 +149,7 @@ fn ranks_table(jobs: &[(&str, &Job, Cluster)]) -> String {
         "CoV over steps of a rank",
         "CoV of one forward pass",
         "simulated CoV over nodes",
+        "simulated CoV over steps of a rank",
     ]);
     for (name, job, cluster) in jobs {
         let mut stages: BTreeMap<i8, Vec<i16>> = BTreeMap::new();
@@ -159,6 +162,7 @@ fn ranks_table(jobs: &[(&str, &Job, Cluster)]) -> String {
         let seconds: Vec<f64> = clocks
             .map(|clocks| 1.0 / clocks.fold(1.0, f64::min))
             .collect();
+        let noise = rank_noise(cluster).map(|noise| 100.0 * noise);
         for (stage, ranks) in stages {
             let of = |rank: &i16| mean(&job.compute[&(stage, *rank)]);
             let means: Vec<f64> = ranks.iter().filter_map(of).collect();
@@ -182,6 +186,7 @@ fn ranks_table(jobs: &[(&str, &Job, Cluster)]) -> String {
                 percent(each(&job.compute)),
                 percent(each(&job.forward)),
                 percent(variation(&seconds).map(|value| 100.0 * value)),
+                percent(noise),
             ]);
         }
     }

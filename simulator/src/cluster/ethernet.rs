@@ -21,7 +21,6 @@ impl Cluster {
         let own = &self.jobs[job];
         let times = seconds_in(progress, own.pace.collectives());
         let strains: Vec<(usize, Strain, f64)> = own
-            .traffic
             .strains
             .iter()
             .zip(times)
@@ -85,7 +84,7 @@ fn seconds_in(progress: &Progress, lengths: &[f64]) -> Vec<f64> {
         }
     };
     let mut seconds: Vec<f64> = done.map(finite).collect();
-    let left = progress.collective_seconds - seconds.iter().sum::<f64>();
+    let left = progress.moving_seconds() - seconds.iter().sum::<f64>();
     if let Some(endless) = lengths.iter().position(|length| length.is_infinite()) {
         seconds[endless] = left.max(0.0);
     }

@@ -2,9 +2,9 @@
 
 use railscope_model::identity::Part;
 
+use super::pacing::Under;
 use super::{Cluster, Injected};
 use crate::conditions::Conditions;
-use crate::contention::Traffic;
 use crate::fault::{Fault, FaultError, Truth};
 use crate::place::{Target, nics_at};
 use crate::port::Counter;
@@ -26,11 +26,10 @@ impl Cluster {
             std::iter::once((&fault.effect, target)),
         );
         let under = self.under(&alone);
-        let slowdowns = under.iter().zip(&self.jobs).map(|((_, pace), job)| {
+        let slowdowns = under.iter().zip(&self.jobs).map(|(under, job)| {
             let healthy = job.healthy.step_seconds();
-            pace.step_seconds()
-                .zip(healthy)
-                .map(|(step, healthy)| step / healthy)
+            let now = under.pace.step_seconds();
+            now.zip(healthy).map(|(step, healthy)| step / healthy)
         });
         // Of the job that it hurts most; one that stands still has no factor.
         let slowdown = slowdowns
@@ -42,8 +41,12 @@ impl Cluster {
             class: fault.effect.class(),
             severity: kind.severity(self.spec.speed.link()),
             slowdown,
-            victims: self.victims(target, under.iter().map(|(traffic, _)| traffic)),
-            accomplices: kind.accomplices(),
+            victims: self.victims(target, &under),
+            accomplices: kind
+                .accomplices()
+                .into_iter()
+                .chain(self.others_of(target))
+                .collect(),
         };
         self.faults.push(Injected {
             fault,
@@ -72,6 +75,17 @@ impl Cluster {
         kind.target(&fault.part, &self.place()).map_err(refuse)
     }
 
+    /// The nodes of a target after its first.
+    fn others_of(&self, target: Target) -> impl Iterator<Item = Part> {
+        let others = match target {
+            Target::Hosts(first, count) => first + 1..first + count,
+            _ => 0..0,
+        };
+        self.nodes[others]
+            .iter()
+            .map(|node| Part::Host(node.name.clone()))
+    }
+
     /// Who sends to a NIC: NICs of the same number of the nodes before it in its job's collectives.
     pub(super) fn senders_to(&self, nic: usize) -> Vec<usize> {
         let (node, slot) = (self.plan.nics[nic].node, self.plan.slot(nic));
@@ -96,11 +110,7 @@ impl Cluster {
     }
 
     /// Cables at hosts that show symptoms of a fault that is none of theirs.
-    fn victims<'a>(
-        &self,
-        target: Target,
-        traffic: impl Iterator<Item = &'a Traffic> + Clone,
-    ) -> Vec<Part> {
+    fn victims(&self, target: Target, under: &[Under]) -> Vec<Part> {
         let mut nics: Vec<usize> = match target {
             Target::Nic(_) | Target::Nics(..) => {
                 let culprits = target.nics().into_iter();
@@ -112,17 +122,17 @@ impl Cluster {
                 let own = node * ports..(node + 1) * ports;
                 own.flat_map(|nic| self.senders_to(nic)).collect()
             }
-            Target::Cable(_) => traffic
-                .clone()
-                .flat_map(|traffic| traffic.lossy.iter().flatten())
+            Target::Cable(_) => under
+                .iter()
+                .flat_map(|under| under.traffic.lossy.iter().flatten())
                 .map(|lossy| lossy.sender)
                 .collect(),
             Target::Switch(switch) => nics_at(&self.plan, switch)
                 .flat_map(|nic| self.senders_to(nic).into_iter().chain([nic]))
                 .collect(),
-            Target::Gpu(_) => Vec::new(),
+            Target::Gpu(_) | Target::Hosts(..) => Vec::new(),
         };
-        nics.extend(self.held_up(target, traffic));
+        nics.extend(self.held_up(target, under));
         nics.sort_unstable();
         nics.dedup();
         nics.into_iter()
@@ -131,19 +141,17 @@ impl Cluster {
     }
 
     /// NICs that pause, losses and marks reach on an Ethernet; the culprit's own are not among them.
-    fn held_up<'a>(
-        &self,
-        target: Target,
-        traffic: impl Iterator<Item = &'a Traffic> + Clone,
-    ) -> Vec<usize> {
+    fn held_up(&self, target: Target, under: &[Under]) -> Vec<usize> {
         if self.spec.transport == Transport::Infiniband {
             return Vec::new();
         }
-        let lossy = traffic
-            .clone()
-            .flat_map(|traffic| traffic.lossy.iter().flatten());
+        let lossy = under
+            .iter()
+            .flat_map(|under| under.traffic.lossy.iter().flatten());
         let lossy = lossy.flat_map(|lossy| [lossy.sender, lossy.receiver]);
-        let strained = traffic.flat_map(|traffic| traffic.strains.iter().flatten());
+        let strained = under
+            .iter()
+            .flat_map(|under| under.strains.iter().flatten());
         let ports = self.spec.ports_per_node();
         let is_own = |nic: usize| match target {
             Target::Host(node) => nic / ports == node,
@@ -168,12 +176,12 @@ impl Cluster {
             return;
         }
         let active = self.faults.iter().filter(|injected| injected.active);
-        self.conditions = Conditions::of(
+        let conditions = Conditions::of(
             &self.built,
             self.spec.gpus_per_node.into(),
             active.map(|injected| (&injected.fault.effect, injected.target)),
         );
-        self.reroute();
+        self.change_to(conditions);
         self.show_links();
         for (fault, target) in changed {
             // Not before the start of the simulation, and not when it is over.

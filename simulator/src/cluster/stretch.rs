@@ -2,11 +2,11 @@
 
 use railscope_model::units::BYTES_PER_PORT_DATA_WORD;
 
-use super::{Cluster, HOSTS, JITTER, Job, LOSSES, PORTS, STEPS, SYMPTOMS, UNEQUAL};
+use super::{Cluster, HOSTS, JITTER, LOSSES, PORTS, SYMPTOMS};
 use crate::gpu::Load;
 use crate::job::Progress;
 use crate::pause::ACK_TIMEOUT_SECONDS;
-use crate::port::Counter;
+use crate::port::{Counter, Port};
 use crate::route::Lane;
 use crate::schedule::Activity;
 use crate::workload::PACKET_BYTES;
@@ -17,54 +17,82 @@ const WRITE_BYTES: f64 = 524_288.0;
 const WAIT_TICKS_PER_SECOND: f64 = 15.625e6;
 /// Share of the collective in which a healthy port has data and no credit (an engineering estimate).
 const HEALTHY_WAIT: f64 = 5e-4;
-/// Standard deviation of the time that a job computes in a stretch, as a share of it. Steps of three public
-/// traces vary by 3 to 5 thousandths, checkpoints and the first minutes apart (`docs/anchors.md`).
-const STEP_NOISE: f64 = 5e-3;
+/// Standard deviation of the bytes that a NIC moves in a step, as a share of them: control traffic, retries of
+/// software, unequal chunks. Over 10 s that is a thousandth or two, between the jobs of `docs/anchors.md`.
+const BYTES_NOISE: f64 = 5e-3;
 /// Time between two wake-ups of the exporter's timer probe on a usual node.
 const PROBE_PERIOD_SECONDS: f64 = 0.02;
 /// Stalls longer than this are counted, in the order of [`super::Node::stalls`].
 const STALL_SECONDS: [f64; 3] = [50e-6, 200e-6, 1e-3];
 
+/// Counts what a port has sent and received.
+fn count_bytes(port: &mut Port, [sent, received]: [f64; 2]) {
+    let words = |bytes: f64| (bytes / BYTES_PER_PORT_DATA_WORD as f64) as u64;
+    let packets = |bytes: f64| (bytes / PACKET_BYTES) as u64;
+    port.add(Counter::PortXmitData, words(sent));
+    port.add(Counter::PortRcvData, words(received));
+    for counter in [Counter::PortXmitPackets, Counter::UnicastXmitPackets] {
+        port.add(counter, packets(sent));
+    }
+    for counter in [Counter::PortRcvPackets, Counter::UnicastRcvPackets] {
+        port.add(counter, packets(received));
+    }
+}
+
 impl Cluster {
     /// Lives through a stretch in which no fault comes or goes.
     pub(super) fn stretch(&mut self, seconds: f64) {
-        self.stretches += 1;
-        self.stretch_bytes.fill(0.0);
         let mut done = Vec::new();
-        for (number, job) in (0..).zip(&mut self.jobs) {
-            let activity = job.spec.schedule.at(self.seconds);
-            // What all ranks have in common: the data, the input pipeline, the room's temperature.
-            let noise = self.noise.part(STEPS).part(number).slow(self.stretches);
-            let compute = job.pace.compute_seconds() * (1.0 + STEP_NOISE * noise).max(0.5);
-            let pace = job.pace.with_compute(compute);
-            let progress = match activity {
-                Activity::Training => job.clockwork.advance(seconds, &pace),
+        for number in 0..self.jobs.len() {
+            let uneven = self.unevenness(number);
+            let job = &mut self.jobs[number];
+            let (workload, usual) = (&job.spec.workload, &job.pace);
+            let pace = |step| {
+                usual.with_compute(uneven.compute_seconds(step, workload, &job.node_seconds))
+            };
+            let progress = match job.spec.schedule.at(self.seconds) {
+                Activity::Training => {
+                    let progress = job.clockwork.advance(seconds, pace);
+                    job.steps += progress.steps;
+                    progress
+                }
                 Activity::Evaluation => {
-                    let mut progress = job.clockwork.advance(seconds, &pace.without_collectives());
+                    let alone = |step| pace(step).without_collectives();
+                    let mut progress = job.clockwork.advance(seconds, alone);
                     // Done in no time is not done.
                     progress.collectives.fill(0.0);
                     progress
                 }
-                Activity::Checkpoint => Progress {
-                    collectives: vec![0.0; pace.collectives().len()],
-                    ..Progress::default()
-                },
+                Activity::Checkpoint | Activity::Launch => {
+                    Progress::none(usual.collectives().len())
+                }
             };
-            if activity == Activity::Training {
-                job.steps += progress.steps;
-            }
-            let collectives = job
-                .spec
-                .workload
-                .collectives
-                .iter()
-                .zip(&job.traffic.streams);
-            for ((collective, streams), times) in collectives.zip(&progress.collectives) {
+            done.push(progress);
+        }
+        self.count(seconds, &done);
+    }
+
+    /// Lives through a long time of steps that are all alike.
+    pub(super) fn history(&mut self, seconds: f64) {
+        let jobs = self.jobs.iter_mut();
+        let done: Vec<Progress> = jobs
+            .map(|job| job.clockwork.skip(seconds, &job.pace))
+            .collect();
+        self.count(seconds, &done);
+    }
+
+    /// What ports, GPUs and nodes count of what the jobs did.
+    fn count(&mut self, seconds: f64, done: &[Progress]) {
+        self.stretches += 1;
+        self.stretch_bytes.fill(0.0);
+        for (job, progress) in self.jobs.iter().zip(done) {
+            let collectives = job.spec.workload.collectives.iter();
+            let streams = collectives.zip(&job.traffic.streams);
+            for ((collective, streams), times) in streams.zip(&progress.collectives) {
                 for (lane, share) in streams.iter().flat_map(|stream| &stream.use_of) {
                     self.stretch_bytes[lane.index()] += times * collective.bytes * share;
                 }
             }
-            done.push(progress);
         }
         for (job, progress) in done.iter().enumerate() {
             self.count_traffic(job, progress);
@@ -74,7 +102,7 @@ impl Cluster {
         }
         self.count_storms(seconds);
         self.count_on_hosts(seconds);
-        self.work_gpus(seconds, &done);
+        self.work_gpus(seconds, done);
     }
 
     /// NICs of a job, by index.
@@ -87,6 +115,10 @@ impl Cluster {
     }
 
     fn count_traffic(&mut self, job: usize, progress: &Progress) {
+        // Over several steps it comes to less.
+        let step = self.jobs[job].pace.step_seconds();
+        let steps = step.map_or(1.0, |step| progress.seconds() / step).max(1.0);
+        let share = BYTES_NOISE / steps.sqrt();
         for nic in self.nics_of(job) {
             let moved =
                 [Lane::up(nic), Lane::down(nic)].map(|lane| self.stretch_bytes[lane.index()]);
@@ -95,23 +127,13 @@ impl Cluster {
             }
             let noise = self.noise.part(PORTS).part(nic as u64);
             let index = self.stretches * 4;
-            // A thousandth of noise: control traffic, retries of software, unequal chunks.
             let bytes =
-                |draw: usize| moved[draw] * (1.0 + 1e-3 * noise.normal(index + draw as u64));
+                |draw: usize| moved[draw] * (1.0 + share * noise.normal(index + draw as u64));
             let (sent, received) = (bytes(0), bytes(1));
             let wait = HEALTHY_WAIT * (1.0 + 0.2 * noise.normal(index + 2));
-            let ticks = progress.collective_seconds * wait * WAIT_TICKS_PER_SECOND;
+            let ticks = progress.moving_seconds() * wait * WAIT_TICKS_PER_SECOND;
             let port = self.port_mut(nic);
-            let words = |bytes: f64| (bytes / BYTES_PER_PORT_DATA_WORD as f64) as u64;
-            let packets = |bytes: f64| (bytes / PACKET_BYTES) as u64;
-            port.add(Counter::PortXmitData, words(sent));
-            port.add(Counter::PortRcvData, words(received));
-            for counter in [Counter::PortXmitPackets, Counter::UnicastXmitPackets] {
-                port.add(counter, packets(sent));
-            }
-            for counter in [Counter::PortRcvPackets, Counter::UnicastRcvPackets] {
-                port.add(counter, packets(received));
-            }
+            count_bytes(port, [sent, received]);
             port.add(Counter::RxWriteRequests, (received / WRITE_BYTES) as u64);
             port.add(Counter::PortXmitWait, ticks as u64);
         }
@@ -122,9 +144,10 @@ impl Cluster {
         for nic in self.nics_of(job) {
             let held = self.held_back_by(nic, job);
             let condition = self.conditions.ports[nic];
-            let errors = condition.errors;
-            let dark = condition.speed.is_none();
-            if errors.is_none() && !dark && held.is_none() {
+            let (errors, dark) = (condition.errors, condition.speed.is_none());
+            let node = nic / self.spec.ports_per_node();
+            let not_ready = self.conditions.hosts[node].not_ready_per_second;
+            if errors.is_none() && !dark && held.is_none() && not_ready == 0.0 {
                 continue;
             }
             let senders = self.senders_to(nic);
@@ -144,10 +167,13 @@ impl Cluster {
                     port.add(Counter::OutOfSequence, count(errors.receive_errors, 1));
                 }
             }
+            let refused = count(not_ready, 4);
+            self.port_mut(nic).add(Counter::OutOfBuffer, refused);
             // What several send, each loses its part of.
             let each = 1.0 / senders.len().max(1) as f64;
             for sender in senders {
                 let port = self.port_mut(sender);
+                port.add(Counter::RnrNakRetryErr, count(not_ready * each, 4));
                 if let Some(errors) = errors {
                     port.add(
                         Counter::PacketSeqErr,
@@ -158,7 +184,7 @@ impl Cluster {
                     port.time_out(count(1.0 / ACK_TIMEOUT_SECONDS, 3));
                 } else if let Some(blocked) = held {
                     // The slow receiver gives no credit while it drains.
-                    let ticks = progress.collective_seconds * blocked * WAIT_TICKS_PER_SECOND;
+                    let ticks = progress.moving_seconds() * blocked * WAIT_TICKS_PER_SECOND;
                     port.add(Counter::PortXmitWait, (ticks * each) as u64);
                 }
             }
@@ -228,6 +254,12 @@ impl Cluster {
                     *errors += count(port.pcie_errors_per_second * seconds);
                 }
             }
+            for (port, nic) in node.ports.iter_mut().zip(number * ports..) {
+                count_bytes(port, [self.conditions.neighbour_of(nic) * seconds; 2]);
+            }
+            if self.conditions.hosts[number].storage_hangs {
+                node.storage_seconds += seconds;
+            }
             for standstill in &self.conditions.hosts[number].standstills {
                 let happened = standstill.per_second * seconds;
                 if standstill.stolen {
@@ -244,24 +276,43 @@ impl Cluster {
         }
     }
 
+    /// By the nodes of a job: how often each did the compute of a usual step.
+    fn work(&self, job: usize, progress: &Progress) -> Vec<f64> {
+        let uneven = self.unevenness(job);
+        let nodes = self.jobs[job].spec.nodes.len();
+        if progress.computed.is_empty() && progress.compute_seconds > 0.0 {
+            // A history has no single steps.
+            let usual = self.jobs[job].pace.compute_seconds();
+            return vec![progress.compute_seconds / usual; nodes];
+        }
+        let mut work = vec![0.0; nodes];
+        for (step, share) in &progress.computed {
+            let common = share * uneven.common(*step);
+            for (place, work) in work.iter_mut().enumerate() {
+                *work += if uneven.is_of_nodes() {
+                    common * uneven.of(*step, place)
+                } else {
+                    common
+                };
+            }
+        }
+        work
+    }
+
     fn work_gpus(&mut self, seconds: f64, done: &[Progress]) {
         let speeds: Vec<f64> = self.conditions.speeds(&self.chip_clock).collect();
+        let work = done.iter().enumerate();
+        let work: Vec<Vec<f64>> = work
+            .map(|(job, progress)| self.work(job, progress))
+            .collect();
         let gpus_per_node = usize::from(self.spec.gpus_per_node);
         let gpus = self.nodes.iter_mut().flat_map(|node| &mut node.gpus);
         for (number, (gpu, speed)) in gpus.zip(speeds).enumerate() {
-            let node = number / gpus_per_node;
-            let duty = self.work_of[node].map(|(job, place)| {
-                let Job { spec, pace, .. } = &self.jobs[job];
-                let compute_share = done[job].compute_seconds / seconds.max(f64::MIN_POSITIVE);
-                let cost = spec.workload.cost_of(place);
-                let own = spec.workload.compute_seconds * cost / speed;
-                // Over the steps of a stretch, sequences of unequal length come to nearly the same.
-                let steps = (seconds / pace.step_seconds().unwrap_or(seconds)).max(1.0);
-                let noise = self.noise.part(UNEQUAL).part(node as u64);
-                let share = noise.normal(self.stretches) / steps.sqrt();
-                let unequal = 1.0 + spec.workload.imbalance * share;
+            let duty = self.work_of[number / gpus_per_node].map(|(job, place)| {
                 // The slowest computes all the time; the others wait for it.
-                compute_share * own * unequal / pace.compute_seconds()
+                let workload = &self.jobs[job].spec.workload;
+                let own = workload.compute_seconds * workload.cost_of(place) / speed;
+                own * work[job][place] / seconds.max(f64::MIN_POSITIVE)
             });
             let load = Load {
                 seconds,

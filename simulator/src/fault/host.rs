@@ -135,3 +135,63 @@ impl Kind for SlowReceiver {
         format!("takes only {percent:.0} % of what its NICs could receive")
     }
 }
+
+/// Time for which a sender waits after each message that found no buffer: NCCL asks for the RNR timer 12, 0.64 ms
+/// (InfiniBand Architecture Specification, volume 1, table 46).
+const NOT_READY_SECONDS: f64 = 0.64e-3;
+
+/// The software of a node posts receive buffers too late, so that senders are told to wait.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NotReady {
+    /// Messages per second, and for each of its ports, that find no buffer.
+    pub per_second: f64,
+}
+
+impl NotReady {
+    pub(crate) fn example(place: &Place<'_>, pick: Pick) -> Option<(Part, Effect)> {
+        let not_ready = Self { per_second: 200.0 };
+        Some((place.host(pick)?, Effect::NotReady(not_ready)))
+    }
+
+    /// Share of the time in which nothing is sent.
+    fn lost(&self) -> f64 {
+        self.per_second * NOT_READY_SECONDS
+    }
+}
+
+impl Kind for NotReady {
+    fn class(&self) -> &'static str {
+        "receiver-not-ready"
+    }
+
+    fn target(&self, part: &Part, place: &Place<'_>) -> Result<Target, String> {
+        if !(self.per_second > 0.0 && self.lost() <= 0.9) {
+            return Err(format!(
+                "found {} per second, expected more than 0 and at most {:.0}",
+                self.per_second,
+                0.9 / NOT_READY_SECONDS
+            ));
+        }
+        place.host_named(part)
+    }
+
+    fn severity(&self, _: LinkSpeed) -> f64 {
+        self.lost()
+    }
+
+    fn apply(&self, target: Target, now: &mut Conditions) {
+        if let Target::Host(host) = target {
+            let host = &mut now.hosts[host];
+            host.drain *= 1.0 - self.lost();
+            host.not_ready_per_second += self.per_second;
+        }
+    }
+
+    fn sentence(&self) -> String {
+        format!(
+            "has no receive buffer {} times a second at each port",
+            self.per_second
+        )
+    }
+}

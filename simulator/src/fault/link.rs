@@ -313,3 +313,53 @@ impl Kind for Miscabled {
         true
     }
 }
+
+/// Another virtual function of the NIC moves bytes through the same port.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NoisyNeighbour {
+    /// Share of what the port can move that the neighbour takes, in each direction, more than 0 and less than 1.
+    pub share: f64,
+}
+
+impl NoisyNeighbour {
+    pub(crate) fn example(place: &Place<'_>, pick: Pick) -> Option<(Part, Effect)> {
+        let neighbour = Self { share: 0.4 };
+        Some((
+            place.nic(pick)?.link_part(),
+            Effect::NoisyNeighbour(neighbour),
+        ))
+    }
+}
+
+impl Kind for NoisyNeighbour {
+    fn class(&self) -> &'static str {
+        "noisy-neighbour"
+    }
+
+    fn target(&self, part: &Part, place: &Place<'_>) -> Result<Target, String> {
+        if !(self.share > 0.0 && self.share < 1.0) {
+            return Err(format!(
+                "found share {}, expected more than 0 and less than 1",
+                self.share
+            ));
+        }
+        place.host_cable(part).map(Target::Nic)
+    }
+
+    fn severity(&self, _: LinkSpeed) -> f64 {
+        self.share
+    }
+
+    fn apply(&self, target: Target, now: &mut Conditions) {
+        for nic in target.nics() {
+            let left = (1.0 - now.ports[nic].neighbour) * (1.0 - self.share);
+            now.ports[nic].neighbour = 1.0 - left;
+        }
+    }
+
+    fn sentence(&self) -> String {
+        let percent = self.share * 100.0;
+        format!("carries {percent:.0} % for another virtual function")
+    }
+}

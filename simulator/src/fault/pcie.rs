@@ -140,14 +140,20 @@ impl Kind for PcieErrors {
     }
 }
 
-/// Packets between NIC and GPUs go up to the root complex and through the IOMMU: access control on the
-/// switches, or no address translation service.
+/// Packets between NIC and GPUs take a way that is longer than it should be.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct PcieRedirected {
-    /// Share of the bandwidth that is left, 0.1 to 1: 0.3 to 0.7 as studies of host congestion find it.
+pub struct Detour<const BETWEEN_SOCKETS: bool> {
+    /// Share of the bandwidth that is left, 0.1 to 1.
     pub bandwidth_ratio: f64,
 }
+
+/// Up to the root complex and through the IOMMU: access control on the switches, or no address translation
+/// service. 0.3 to 0.7 of the bandwidth are left, as studies of host congestion find it.
+pub type PcieRedirected = Detour<false>;
+/// To a GPU of the other socket, because processes are bound wrongly. 0.5 to 0.8 of the bandwidth are left (an
+/// engineering estimate).
+pub type NumaAffinity = Detour<true>;
 
 impl PcieRedirected {
     pub(crate) fn example(place: &Place<'_>, pick: Pick) -> Option<(Part, Effect)> {
@@ -161,9 +167,22 @@ impl PcieRedirected {
     }
 }
 
-impl Kind for PcieRedirected {
+impl NumaAffinity {
+    pub(crate) fn example(place: &Place<'_>, pick: Pick) -> Option<(Part, Effect)> {
+        let crossed = Self {
+            bandwidth_ratio: 0.65,
+        };
+        Some((place.nic(pick)?.pcie_part(), Effect::NumaAffinity(crossed)))
+    }
+}
+
+impl<const BETWEEN_SOCKETS: bool> Kind for Detour<BETWEEN_SOCKETS> {
     fn class(&self) -> &'static str {
-        "pcie-redirected"
+        if BETWEEN_SOCKETS {
+            "numa-affinity"
+        } else {
+            "pcie-redirected"
+        }
     }
 
     fn target(&self, part: &Part, place: &Place<'_>) -> Result<Target, String> {
@@ -187,6 +206,11 @@ impl Kind for PcieRedirected {
     }
 
     fn sentence(&self) -> String {
-        "sends its packets for GPUs over the root complex".to_owned()
+        let over = if BETWEEN_SOCKETS {
+            "the other socket"
+        } else {
+            "the root complex"
+        };
+        format!("sends its packets for GPUs over {over}")
     }
 }
