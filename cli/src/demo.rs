@@ -13,6 +13,7 @@ use railscope_collector::config::Config;
 use railscope_collector::run::run_beside;
 use railscope_simulator::cluster::Cluster;
 use railscope_simulator::fault::CAUSES;
+use railscope_simulator::spec::Transport;
 use railscope_simulator::tree::{BYTES_PER_NODE, ClusterTree};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -196,8 +197,9 @@ async fn demo(
     let config = collector_config(&cluster, &tree, &nodes)?;
     let names = cluster.nodes().iter().map(|node| node.name.clone());
     let exporters: BTreeMap<_, _> = names.zip(nodes.urls.iter().cloned()).collect();
+    let causes = wanted::possible(&cluster);
     let clock = Clock::start(cluster, tree, args.speed)?;
-    let stage = Arc::new(Stage::new(clock.hand(), args.seed, exporters));
+    let stage = Arc::new(Stage::new(clock.hand(), args.seed, exporters, causes));
     let mut stopped = stop.subscribe();
     let mut collector = tokio::spawn(run_beside(
         config,
@@ -262,10 +264,16 @@ fn collector_config(
     let mut text = format!(
         "cluster = {{ name = \"demo\" }}\n\
          scrape = {{ interval = \"{SCRAPE_INTERVAL}\" }}\n\
-         analysis = {{ interval = \"{ANALYSIS_INTERVAL}\" }}\n\
-         subnet = {{ file = {:?}, interval = \"{SCRAPE_INTERVAL}\" }}\n\n",
-        tree.subnet()
+         analysis = {{ interval = \"{ANALYSIS_INTERVAL}\" }}\n"
     );
+    // Nobody sweeps an Ethernet.
+    if cluster.spec().transport == Transport::Infiniband {
+        let file = tree.subnet();
+        text.push_str(&format!(
+            "subnet = {{ file = {file:?}, interval = \"{SCRAPE_INTERVAL}\" }}\n"
+        ));
+    }
+    text.push('\n');
     for (node, url) in cluster.nodes().iter().zip(&nodes.urls) {
         text.push_str(&format!(
             "[[targets]]\nnode = \"{}\"\nurl = \"{url}\"\n",

@@ -14,7 +14,6 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use railscope_collector::run::Beside;
 use railscope_model::identity::Part;
-use railscope_simulator::fault::CAUSES;
 use serde_json::json;
 
 use super::stage::{Said, Stage};
@@ -151,7 +150,7 @@ fn answer(headers: &HeaderMap, said: anyhow::Result<Said>) -> Response {
 }
 
 async fn faults(State(desk): State<Desk>) -> Response {
-    let causes = CAUSES.iter();
+    let causes = desk.stage.causes().iter();
     let causes: Vec<_> = causes
         .map(|cause| json!({ "cause": cause, "named_as": named_as(cause) }))
         .collect();
@@ -169,7 +168,7 @@ async fn page(State(desk): State<Desk>) -> Response {
          <link rel=\"stylesheet\" href=\"assets/page.css\"><link rel=\"stylesheet\" href=\"demo/page.css\">\n",
     );
     // Writing into memory does not fail.
-    write_page(&mut out, &desk.stage.say()).ok();
+    write_page(&mut out, &desk.stage.say(), desk.stage.causes()).ok();
     let headers = [
         (header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -180,7 +179,7 @@ async fn page(State(desk): State<Desk>) -> Response {
     (headers, Html(out)).into_response()
 }
 
-fn write_page(out: &mut String, acts: &[Said]) -> std::fmt::Result {
+fn write_page(out: &mut String, acts: &[Said], causes: &[&str]) -> std::fmt::Result {
     write!(
         out,
         "<meta http-equiv=\"refresh\" content=\"{REFRESH_SECONDS}\">\n</head>\n<body>\n\
@@ -211,7 +210,7 @@ fn write_page(out: &mut String, acts: &[Said]) -> std::fmt::Result {
         out.push_str("</table>\n");
     }
     out.push_str("</section>\n<section class=\"calm\"><h2>Faults</h2>\n<p>Each at a part that the demo picks; <code>railscope demo inject</code> takes a part and numbers of your own.</p>\n<table class=\"causes\">\n");
-    for cause in CAUSES {
+    for cause in causes {
         let named = named_as(cause).map_or_else(
             || "no detector yet: only its symptoms can be seen".to_owned(),
             |class| format!("named as {class}"),

@@ -6,14 +6,13 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use railscope_model::identity::Part;
-use railscope_simulator::cluster::Cluster;
-use railscope_simulator::examples;
 use railscope_simulator::fault::CAUSES;
-use railscope_simulator::spec::ClusterSpec;
+use railscope_simulator::spec::Transport;
 use reqwest::{StatusCode, Url};
 use serde::Deserialize;
 
-use super::wanted::named_as;
+use super::scene::Scene;
+use super::wanted::{Wanted, named_as};
 
 /// `inject list`.
 const LIST: &str = "list";
@@ -66,12 +65,10 @@ pub(super) fn run(args: &InjectArgs) -> anyhow::Result<()> {
 
 /// What can be broken.
 fn list() -> anyhow::Result<String> {
-    let cluster = Cluster::new(ClusterSpec::demo(8)?, 1)?;
     let mut text = String::new();
     for cause in CAUSES {
-        let Some(fault) = examples::fault(&cluster, cause, 1, 0.0) else {
-            continue;
-        };
+        let cluster = Scene::of_cause(Some(cause)).cluster(None, 1)?;
+        let fault = Wanted::typical(cause).fault(&cluster, 1)?;
         let mut numbers = toml::Table::try_from(&fault.effect)?;
         numbers.remove("cause");
         let numbers: Vec<_> = numbers
@@ -84,8 +81,12 @@ fn list() -> anyhow::Result<String> {
         } else {
             numbers.join(" ")
         };
+        let needs = match cluster.spec().transport {
+            Transport::Infiniband => "",
+            Transport::Roce => "; of RoCE only: demo --fault starts one",
+        };
         text.push_str(&format!(
-            "{cause:<16} {} {}\n{:16} Railscope: {named}; numbers: {numbers}\n",
+            "{cause:<18} {} {}\n{:18} Railscope: {named}; numbers: {numbers}{needs}\n",
             fault.part, fault.effect, ""
         ));
     }

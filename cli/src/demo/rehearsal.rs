@@ -10,6 +10,7 @@ use railscope_simulator::cluster::Cluster;
 use railscope_simulator::fault::{Fault, Truth};
 use railscope_simulator::ibnetdiscover::ibnetdiscover;
 use railscope_simulator::readings::NodeRows;
+use railscope_simulator::spec::Transport;
 
 /// The moment at which every run begins: any will do.
 const START: Timestamp = Timestamp(1_800_000_000_000);
@@ -56,7 +57,8 @@ pub(super) fn rehearse(
     for second in (0..=seconds).step_by(TICK_SECONDS as usize) {
         let at = START.plus_seconds(second as f64);
         cluster.advance(Duration::from_secs(second));
-        if swept.as_ref() != Some(cluster.wiring()) {
+        let has_subnet = cluster.spec().transport == Transport::Infiniband;
+        if has_subnet && swept.as_ref() != Some(cluster.wiring()) {
             let subnet = parse_ibnetdiscover(&ibnetdiscover(cluster.wiring(), at));
             analyzer.take_subnet(subnet, at);
             swept = Some(cluster.wiring().clone());

@@ -2,6 +2,7 @@
 
 use anyhow::{Context as _, anyhow};
 use railscope_simulator::cluster::Cluster;
+use railscope_simulator::examples;
 use railscope_simulator::fault::Fault;
 use railscope_simulator::spec::ClusterSpec;
 use railscope_simulator::workload::{JobSpec, Workload};
@@ -23,7 +24,7 @@ pub(super) const SCENES: &[(&str, &str)] = &[
         include_str!("scenes/spine-grey-failure.toml"),
     ),
     ("your-code", include_str!("scenes/your-code.toml")),
-    // pfc-storm: a row here and its file, as soon as the simulator has RoCE.
+    ("pfc-storm", include_str!("scenes/pfc-storm.toml")),
 ];
 
 /// `--scene` that prints them all.
@@ -84,7 +85,7 @@ impl Scene {
         Self {
             story: String::new(),
             expect: Expect::Silence,
-            fabric: None,
+            fabric: cause.and_then(fabric_for),
             workload: Workload::default(),
             faults: cause.map(Wanted::typical).into_iter().collect(),
         }
@@ -133,6 +134,28 @@ impl Scene {
             }
         }
     }
+}
+
+/// Clusters for causes that the usual one cannot have: one on Ethernet, and one whose switches can wait in a circle.
+const OTHER_FABRICS: [&str; 2] = [
+    "nodes = 32\ntransport = 'roce'\nrouting = 'ecmp'\nwiring = { kind = 'rail-optimised', nodes_per_su = 16 }",
+    "nodes = 32\ntransport = 'roce'\nwiring = { kind = 'dragonfly', routers_per_group = 4, nodes_per_group = 8, global_ports = 4 }",
+];
+
+/// The first of [`OTHER_FABRICS`] that can have a cause which the usual one cannot.
+fn fabric_for(cause: &str) -> Option<ClusterSpec> {
+    let can_have = |spec: &ClusterSpec| {
+        let cluster = Cluster::new(spec.clone(), 1);
+        cluster.is_ok_and(|cluster| examples::fault(&cluster, cause, 1, 0.0).is_some())
+    };
+    let usual = ClusterSpec::demo(USUAL_NODES).ok().filter(can_have);
+    if usual.is_some() {
+        return None;
+    }
+    let mut others = OTHER_FABRICS
+        .iter()
+        .filter_map(|text| toml::from_str(text).ok());
+    others.find(can_have)
 }
 
 /// Nodes where nobody says how many: a scalable unit.

@@ -16,6 +16,7 @@ pub(super) struct Stage {
     hand: Hand,
     seed: u64,
     exporters: BTreeMap<NodeName, String>,
+    causes: Vec<&'static str>,
     acts: Mutex<Vec<Act>>,
 }
 
@@ -53,13 +54,25 @@ pub(super) struct Said {
 }
 
 impl Stage {
-    pub(super) fn new(hand: Hand, seed: u64, exporters: BTreeMap<NodeName, String>) -> Self {
+    /// The stage of a cluster that can have these causes.
+    pub(super) fn new(
+        hand: Hand,
+        seed: u64,
+        exporters: BTreeMap<NodeName, String>,
+        causes: Vec<&'static str>,
+    ) -> Self {
         Self {
             hand,
             seed,
             exporters,
+            causes,
             acts: Mutex::default(),
         }
+    }
+
+    /// What can break here.
+    pub(super) fn causes(&self) -> &[&'static str] {
+        &self.causes
     }
 
     fn acts(&self) -> MutexGuard<'_, Vec<Act>> {

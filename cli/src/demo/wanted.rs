@@ -29,6 +29,12 @@ pub(super) fn named_as(cause: &str) -> Option<&'static str> {
     row.map(|(_, class)| *class)
 }
 
+/// Causes that this cluster can have: some need an Ethernet.
+pub(super) fn possible(cluster: &Cluster) -> Vec<&'static str> {
+    let can_have = |cause: &&str| examples::fault(cluster, cause, 1, 0.0).is_some();
+    CAUSES.iter().copied().filter(can_have).collect()
+}
+
 /// Whether an incident of this class about this part is what is true.
 pub(super) fn is_found(truth: &Truth, part: &str, class: &str) -> bool {
     let mut parts = std::iter::once(&truth.part).chain(&truth.accomplices);
@@ -112,6 +118,7 @@ mod tests {
     use railscope_simulator::spec::{ClusterSpec, RailsMeet, Switches, WiringSpec};
 
     use super::super::rehearsal::rehearse;
+    use super::super::scene::Scene;
     use super::*;
 
     fn cluster() -> Cluster {
@@ -176,6 +183,12 @@ mod tests {
         };
         for cause in CAUSES {
             let cluster = Cluster::new(spec.clone(), 1).expect("a cluster");
+            let cluster = if possible(&cluster).contains(cause) {
+                cluster
+            } else {
+                let scene = Scene::of_cause(Some(cause));
+                scene.cluster(None, 1).expect(cause)
+            };
             let fault = Wanted::typical(cause).fault(&cluster, 1).expect(cause);
             let (truths, heard) = rehearse(cluster, [(fault, 6.0)], 40);
             let part = truths[0].part.to_string();
