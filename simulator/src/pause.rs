@@ -130,7 +130,7 @@ pub(crate) fn strain(jobs: &[Employer<'_>], ground: Ground<'_>) -> Vec<Vec<Strai
     let meeting = jobs.iter().zip(&longest);
     let meeting = meeting.filter_map(|(job, number)| Some(job.running((*number)?)));
     let together = strains(&meeting.collect::<Vec<_>>(), ground);
-    let ports = ground.conditions.wiring.ports_per_node();
+    let nics = &ground.conditions.wiring.nics;
     for (number, own) in of_jobs.iter_mut().enumerate() {
         let others = jobs
             .iter()
@@ -146,7 +146,7 @@ pub(crate) fn strain(jobs: &[Employer<'_>], ground: Ground<'_>) -> Vec<Vec<Strai
             *strain = strain.times(undisturbed);
         }
         for (nic, strain) in &together {
-            if jobs[number].job.nodes.contains(&((nic / ports) as u16)) {
+            if jobs[number].job.nodes.contains(&nics[*nic].node) {
                 let own = strains.entry(*nic).or_default();
                 *own = own.and(strain.times(1.0 - undisturbed));
             }
@@ -296,7 +296,7 @@ fn add_flows(flows: &mut Vec<Flow>, running: &Running<'_>, rates: &[f64], ground
         job, collective, ..
     } = running;
     let wiring = &ground.conditions.wiring;
-    let slots = wiring.ports_per_node();
+    let slots = wiring.common_slots(&job.nodes);
     let capacity = &ground.conditions.capacity;
     let slowest = rates.iter().copied().fold(f64::INFINITY, f64::min);
     let controlled = if ground.dcqcn {
@@ -306,9 +306,9 @@ fn add_flows(flows: &mut Vec<Flow>, running: &Running<'_>, rates: &[f64], ground
     };
     let groups = job.workload.groups(collective.pattern, job.nodes.len());
     for (group, pairs) in groups.iter().enumerate() {
-        for slot in 0..slots {
+        for (place, slot) in slots.clone().enumerate() {
             // As streams are numbered.
-            let rate = rates[group * slots + slot];
+            let rate = rates[group * slots.len() + place];
             let busy = if rate > 0.0 { slowest / rate } else { 1.0 };
             for (from, to, share) in pairs {
                 let [from, to] = [from, to].map(|place| wiring.nic_index(job.nodes[*place], slot));

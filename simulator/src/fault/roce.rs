@@ -1,10 +1,9 @@
 //! Faults that only a lossless Ethernet has.
 
 use railscope_model::identity::Part;
-use railscope_model::units::LinkSpeed;
 use serde::{Deserialize, Serialize};
 
-use super::{Effect, Kind, Pick};
+use super::{Effect, Healthy, Kind, Pick};
 use crate::conditions::{Conditions, Receive};
 use crate::place::{Place, Target, cables_at};
 use crate::route::{Router, Routing};
@@ -47,7 +46,7 @@ impl Kind for PfcStorm {
         place.nic_named(part)
     }
 
-    fn severity(&self, _: LinkSpeed) -> f64 {
+    fn severity(&self, _: &Healthy) -> f64 {
         1.0
     }
 
@@ -90,7 +89,7 @@ impl Kind for MtuMismatch {
         place.nic_named(part)
     }
 
-    fn severity(&self, _: LinkSpeed) -> f64 {
+    fn severity(&self, _: &Healthy) -> f64 {
         1.0
     }
 
@@ -158,7 +157,7 @@ impl Kind for EcmpPolarised {
         Ok(target)
     }
 
-    fn severity(&self, _: LinkSpeed) -> f64 {
+    fn severity(&self, _: &Healthy) -> f64 {
         1.0 - self.uplink_share
     }
 
@@ -210,7 +209,7 @@ impl Kind for SwitchQos {
         place.switch_named(part)
     }
 
-    fn severity(&self, _: LinkSpeed) -> f64 {
+    fn severity(&self, _: &Healthy) -> f64 {
         self.loss_ratio
     }
 
@@ -268,7 +267,7 @@ impl Kind for PfcDeadlock {
         }
     }
 
-    fn severity(&self, _: LinkSpeed) -> f64 {
+    fn severity(&self, _: &Healthy) -> f64 {
         1.0
     }
 

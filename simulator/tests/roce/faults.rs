@@ -69,8 +69,8 @@ fn frames_that_are_too_long_stop_the_job_without_any_pause() {
 fn hashed() -> Cluster {
     let spec = ClusterSpec {
         wiring: WiringSpec::HostGrouped { nodes_per_leaf: 4 },
-        nics_per_node: 2,
-        gpus_per_node: 2,
+        nics_per_node: Some(2),
+        gpus_per_node: Some(2),
         routing: Routing::Ecmp,
         switches: toml::from_str("radix = 32\nuplinks = 16").expect("switches"),
         ..spec(8)
@@ -135,8 +135,8 @@ fn jobs_that_share_an_uplink_are_marked_and_one_without_a_fault_waits_behind_ano
     // Two rings of two nodes each, side by side over the only uplink of each leaf.
     let spec = ClusterSpec {
         wiring: WiringSpec::HostGrouped { nodes_per_leaf: 2 },
-        nics_per_node: 1,
-        gpus_per_node: 1,
+        nics_per_node: Some(1),
+        gpus_per_node: Some(1),
         switches: toml::from_str("radix = 16\nuplinks = 1").expect("switches"),
         dcqcn: false,
         ..spec(4)
@@ -173,8 +173,8 @@ fn jobs_that_share_an_uplink_are_marked_and_one_without_a_fault_waits_behind_ano
 fn dragonfly() -> Cluster {
     let spec = ClusterSpec {
         nodes: 9,
-        nics_per_node: 4,
-        gpus_per_node: 4,
+        nics_per_node: Some(4),
+        gpus_per_node: Some(4),
         wiring: WiringSpec::Dragonfly {
             routers_per_group: 4,
             nodes_per_group: 3,
