@@ -26,7 +26,7 @@ use support::wait_for;
 
 const STARTED: Timestamp = Timestamp(1_754_493_083_000);
 const LIMIT: Duration = Duration::from_secs(60);
-/// Series of an 8-GPU node in the default profile at most.
+/// Series of an 8-GPU node in the default profile, at most.
 const DEFAULT_SERIES: usize = 600;
 
 type Series = BTreeMap<String, f64>;

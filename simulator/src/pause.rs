@@ -306,9 +306,9 @@ fn add_flows(flows: &mut Vec<Flow>, running: &Running<'_>, rates: &[f64], ground
     };
     let groups = job.workload.groups(collective.pattern, job.nodes.len());
     for (group, pairs) in groups.iter().enumerate() {
-        for slot in slots.clone() {
+        for (place, slot) in slots.clone().enumerate() {
             // As streams are numbered.
-            let rate = rates[group * slots.len() + slot];
+            let rate = rates[group * slots.len() + place];
             let busy = if rate > 0.0 { slowest / rate } else { 1.0 };
             for (from, to, share) in pairs {
                 let [from, to] = [from, to].map(|place| wiring.nic_index(job.nodes[*place], slot));
