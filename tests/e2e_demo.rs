@@ -5,10 +5,11 @@
 
 mod support;
 
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use support::{Demo, Http};
+use support::{Demo, Http, RAILSCOPE};
 
 /// Time from the fault to its incident that README promises.
 const DETECTED_WITHIN: Duration = Duration::from_secs(30);
@@ -93,4 +94,100 @@ fn a_healthy_cluster_is_silent() {
     });
     stays(&demo, &http, SILENT_FOR, &[]);
     demo.stop();
+}
+
+/// Runs `railscope demo inject` on this demo; says how it ended and what it printed.
+fn inject(demo: &Demo, arguments: &[&str]) -> (bool, String) {
+    let address = demo.url.trim_start_matches("http://");
+    let mut command = Command::new(RAILSCOPE);
+    command.args(["demo", "inject", "--demo", address]);
+    support::run(command.args(arguments), Duration::from_secs(20))
+}
+
+/// Waits until incidents are about these parts, in any order.
+fn becomes(demo: &Demo, http: &Http, parts: &[&str]) {
+    support::wait_for("incidents", DETECTED_WITHIN, || {
+        let incidents = demo.incidents(http)?;
+        let mut found: Vec<_> = incidents
+            .iter()
+            .map(|incident| incident["fault_domain"].as_str().unwrap_or(""))
+            .collect();
+        found.sort_unstable();
+        (found == parts).then_some(()).ok_or(format!("{found:?}"))
+    });
+}
+
+#[test]
+fn a_scene_plays_while_more_parts_are_broken_and_mended_from_outside() {
+    let (http, folder) = (Http::new(), tempfile::tempdir().expect("a folder"));
+    let arguments = [
+        "--scene",
+        "your-code",
+        "--nodes",
+        "6",
+        "--fault-after",
+        "1s",
+    ];
+    let mut demo = Demo::start(folder.path(), &arguments);
+    let told = demo.process.output();
+    assert!(
+        told.contains("expected to say nothing: no part is to blame"),
+        "{told}"
+    );
+
+    let (hot, narrow) = ("gpu/gpu-node-02:3", "pcie/gpu-node-04:0000:19:00.0");
+    let at = |part| ["--part", part];
+    let (well, said) = inject(&demo, &[&["gpu-thermal"][..], &at(hot)].concat());
+    assert!(well && said.contains(&format!("BROKEN: {hot}")), "{said}");
+    becomes(&demo, &http, &[hot]);
+    let (well, said) = inject(&demo, &[&["pcie-degraded"][..], &at(narrow)].concat());
+    assert!(
+        well && said.contains("with the class pcie-degraded"),
+        "{said}"
+    );
+    becomes(&demo, &http, &[hot, narrow]);
+    let (well, said) = inject(&demo, &["gpu-thermal", "--end"]);
+    assert!(
+        well && said.contains("Railscope had named it after"),
+        "{said}"
+    );
+    becomes(&demo, &http, &[narrow]);
+
+    let faults = http
+        .json(&format!("{}/demo/faults", demo.url))
+        .expect("an answer");
+    let acts = faults["injected"].as_array().expect("a list");
+    let of = |key: &str| -> Vec<String> {
+        let values = acts.iter().map(|act| act[key].to_string());
+        values.collect()
+    };
+    assert_eq!(
+        of("part"),
+        [format!("{hot:?}"), format!("{narrow:?}")],
+        "{faults}"
+    );
+    assert!(
+        acts.iter()
+            .all(|act| act["found"]["after_seconds"].is_number()),
+        "{faults}"
+    );
+    assert!(acts[0]["ended_seconds_ago"].is_number() && acts[1]["ended_seconds_ago"].is_null());
+
+    for (arguments, said) in [
+        (
+            &["gpu-thermal", "--end"][..],
+            "nothing has gpu-thermal that could end",
+        ),
+        (&["gpu-thermal", "--part", "gpu/nobody:0"], "nobody"),
+        (
+            &["gpu-thermal", "--severity", "clok=1"],
+            "no number \"clok\"",
+        ),
+    ] {
+        let (well, answer) = inject(&demo, arguments);
+        assert!(!well && answer.contains(said), "{answer}");
+    }
+    demo.stop();
+    let (well, answer) = inject(&demo, &["gpu-thermal"]);
+    assert!(!well && answer.contains("no demo answers at"), "{answer}");
 }

@@ -316,7 +316,7 @@ fn a_cable_cut_on_a_real_subnet_is_named_that_one_alone_until_it_is_back() {
         skip!("not installed: umad2sim/libumad2sim.so of ibsim-utils")
     };
     let spec = ClusterSpec {
-        speed: Speed::Hdr,
+        speed: Some(Speed::Hdr),
         ..ClusterSpec::demo(NODES).expect("a cluster")
     };
     let wiring = Wiring::plan(&spec).expect("a wiring");
@@ -392,7 +392,7 @@ fn a_dead_leaf_is_one_incident_and_not_one_for_each_cable() {
         skip!("not installed: umad2sim/libumad2sim.so of ibsim-utils")
     };
     let spec = ClusterSpec {
-        speed: Speed::Hdr,
+        speed: Some(Speed::Hdr),
         ..ClusterSpec::demo(4).expect("a cluster")
     };
     let wiring = Wiring::plan(&spec).expect("a wiring");
@@ -414,7 +414,7 @@ fn answers_that_never_come_make_a_sweep_partial_and_nothing_else() {
         skip!("not installed: umad2sim/libumad2sim.so of ibsim-utils")
     };
     let spec = ClusterSpec {
-        speed: Speed::Hdr,
+        speed: Some(Speed::Hdr),
         ..ClusterSpec::demo(4).expect("a cluster")
     };
     let wiring = Wiring::plan(&spec).expect("a wiring");
@@ -481,7 +481,7 @@ fn every_kind_of_fabric_comes_back_from_a_real_subnet_cable_by_cable() {
             .with_extension("toml");
         let text = std::fs::read_to_string(path).expect(name);
         let spec = ClusterSpec {
-            speed: Speed::Hdr,
+            speed: Some(Speed::Hdr),
             ..toml::from_str(&text).expect(name)
         };
         let wiring = Wiring::plan(&spec).expect("a wiring");

@@ -4,6 +4,8 @@
 
 mod support;
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -75,7 +77,8 @@ fn the_page_names_the_fault_of_the_demo() {
         .to_owned();
     assert!(node.starts_with("gpu-node-"), "{incident}");
 
-    let words = [node, text("title"), text("class")];
+    let more = "Break something".to_owned();
+    let words = [node, text("title"), text("class"), more];
     for (name, path) in [
         ("overview", String::new()),
         ("incident", format!("incidents/{}", text("id"))),
@@ -88,7 +91,48 @@ fn the_page_names_the_fault_of_the_demo() {
             &words,
         );
     }
+    // What was broken beside what was found, and a button for each fault.
+    let words = [
+        "pcie-degraded",
+        "uplink-lossy",
+        "Break",
+        "Mend",
+        &text("title"),
+        &text("fault_domain"),
+    ];
+    let words = words.map(str::to_owned);
+    let url = format!("{}/demo", demo.url);
+    shows(&program, &folder.path().join("demo"), "demo", &url, &words);
+    breaks_by_button_only_from_its_own_page(&demo, &http);
     demo.stop();
+}
+
+/// What the button does, as a browser sends it; from a page of somebody else it does nothing.
+fn breaks_by_button_only_from_its_own_page(demo: &Demo, http: &Http) {
+    let address = demo.url.trim_start_matches("http://");
+    for (origin, status) in [("http://evil.example", "403"), (demo.url.as_str(), "303")] {
+        let mut stream = TcpStream::connect(address).expect("connects");
+        write!(
+            stream,
+            "POST /demo/inject?cause=gpu-thermal HTTP/1.1\r\nHost: {address}\r\nOrigin: {origin}\r\n\
+             Accept: text/html,*/*\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+        )
+        .expect("sends");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("answers");
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {status}")),
+            "{origin}: {answer}"
+        );
+    }
+    let faults = http
+        .json(&format!("{}/demo/faults", demo.url))
+        .expect("an answer");
+    assert_eq!(
+        faults["injected"].as_array().map(Vec::len),
+        Some(2),
+        "{faults}"
+    );
 }
 
 /// The page holds the words, needs nothing from elsewhere, and can be drawn.

@@ -17,7 +17,8 @@ use railscope_simulator::cluster::Cluster;
 use railscope_simulator::examples;
 use railscope_simulator::fault::Fault;
 use railscope_simulator::readings::NodeRows;
-use railscope_simulator::spec::ClusterSpec;
+use railscope_simulator::shape::NodeKind;
+use railscope_simulator::spec::{ClusterSpec, Group};
 use railscope_simulator::tree::ClusterTree;
 
 use support::wait_for;
@@ -75,12 +76,17 @@ fn exporter(machine: &railscope_simulator::machine::NodePaths, empty: &Path) -> 
     Exporter::start(machine).expect("threads start")
 }
 
+/// Series of the default page of one node.
+const BUDGET: usize = 600;
+
 /// Holds every node of a cluster against the exporter on its files.
 fn check(name_of_case: &str, cluster: &Cluster) {
     let tree = ClusterTree::create(cluster, STARTED, &std::env::temp_dir()).expect("a tree");
     let empty = tempfile::tempdir().expect("a folder");
-    let nics = cluster.plan().nics.chunks(cluster.spec().ports_per_node());
-    for ((node, nics), machine) in cluster.nodes().iter().zip(nics).zip(tree.machines()) {
+    let plan = cluster.plan();
+    let nodes = cluster.nodes().iter().zip(&plan.hosts);
+    for ((node, host), machine) in nodes.zip(tree.machines()) {
+        let nics = &plan.nics[host.nics.clone()];
         let mut reading = NodeRows::new(node, nics).read(node);
         assert_eq!(reading.normalise(), 0, "a series twice");
         let mut direct = series(&Page::new(Arc::new(reading)).write(Format::Text, Profile::Full));
@@ -97,6 +103,10 @@ fn check(name_of_case: &str, cluster: &Cluster) {
             let missing = direct.keys().find(|series| !page.contains_key(*series));
             missing.map_or(Ok(page.clone()), |series| Err(format!("no {series}")))
         });
+        let body = exporter.page().body(Profile::Default, Format::Text, false);
+        let shown = series(std::str::from_utf8(&body).expect("UTF-8")).len();
+        println!("{case}: {shown} series by default");
+        assert!(shown <= BUDGET, "{case}: {shown} series by default");
         for (series, value) in &direct {
             assert_eq!(page.get(series), Some(value), "{case}: {series}");
         }
@@ -156,11 +166,55 @@ fn the_exporter_reads_from_files_what_the_simulator_says_directly() {
 fn ports_of_two_planes_are_functions_of_one_adapter() {
     let spec = ClusterSpec {
         planes: 2,
-        nics_per_node: 4,
-        gpus_per_node: 4,
+        nics_per_node: Some(4),
+        gpus_per_node: Some(4),
         ..ClusterSpec::demo(2).expect("a cluster")
     };
     let mut cluster = Cluster::new(spec, 5).expect("a cluster");
     cluster.advance(Duration::from_secs(30));
     check("two planes", &cluster);
+}
+
+/// A small cluster of this kind, and of another with it.
+fn of(kind: NodeKind, others: &[NodeKind]) -> ClusterSpec {
+    ClusterSpec {
+        node: kind,
+        groups: others
+            .iter()
+            .map(|node| Group {
+                node: *node,
+                nodes: 1,
+            })
+            .collect(),
+        ..ClusterSpec::demo(2).expect("a cluster")
+    }
+}
+
+#[test]
+fn every_shape_of_node_reads_as_it_says_and_keeps_to_the_budget() {
+    for kind in NodeKind::ALL {
+        let mut cluster = Cluster::new(of(*kind, &[]), 7).expect("a cluster");
+        for (seed, cause) in (0..).zip([
+            "pcie-degraded",
+            "nvlink-down",
+            "host-steal",
+            "port-degraded",
+        ]) {
+            let mut fault = examples::fault(&cluster, cause, seed, 10.0).expect(cause);
+            if cause == "nvlink-down" {
+                fault.onset_seconds = 0.0;
+            }
+            cluster.inject(fault).expect(cause);
+        }
+        cluster.advance(Duration::from_secs(60));
+        check(kind.name(), &cluster);
+    }
+}
+
+#[test]
+fn nodes_of_two_generations_stand_side_by_side() {
+    let spec = of(NodeKind::HgxH100, &[NodeKind::Gb200Nvl72]);
+    let mut cluster = Cluster::new(spec, 9).expect("a cluster");
+    cluster.advance(Duration::from_secs(30));
+    check("two generations", &cluster);
 }

@@ -8,7 +8,8 @@ use railscope_collector::subnet::parse_ibnetdiscover;
 use railscope_collector::topology::{Confidence, Kind, Verdict, judge, merge_subnet};
 use railscope_model::fabric::{Fabric, Timestamp};
 use railscope_simulator::ibnetdiscover::ibnetdiscover;
-use railscope_simulator::spec::ClusterSpec;
+use railscope_simulator::shape::NodeKind;
+use railscope_simulator::spec::{ClusterSpec, Group};
 use railscope_simulator::wiring::Wiring;
 
 use support::root;
@@ -38,6 +39,7 @@ fn the_collector_sees_what_the_simulator_wired() {
         ("rail-optimised-cores", Kind::RailOptimised, 3),
         ("rail-only", Kind::RailOnly, 2),
         ("dual-plane", Kind::RailOptimised, 2),
+        ("mixed-generations", Kind::RailOptimised, 2),
         ("fat-tree-oversubscribed", Kind::FatTree, 2),
         ("fat-tree-3tier", Kind::FatTree, 3),
         ("host-grouped", Kind::HostGrouped, 2),
@@ -50,6 +52,29 @@ fn the_collector_sees_what_the_simulator_wired() {
             "{name}:\n{verdict}"
         );
         assert_eq!(verdict.confidence, Confidence::High, "{name}:\n{verdict}");
+        println!("{name}: {verdict}");
+    }
+}
+
+#[test]
+fn a_fabric_of_any_nodes_is_the_same_fabric() {
+    let of = |node: NodeKind, groups: &[Group]| ClusterSpec {
+        node,
+        groups: groups.to_vec(),
+        ..ClusterSpec::demo(40).expect("a cluster")
+    };
+    // As many of the first unit's as it has, and a rack of trays with fewer rails.
+    let others = [(NodeKind::DgxA100, 32), (NodeKind::Gb200Nvl72, 18)];
+    let alike = NodeKind::ALL.iter().map(|kind| of(*kind, &[]));
+    let mixed = others.map(|(node, nodes)| of(NodeKind::HgxH100, &[Group { node, nodes }]));
+    for spec in alike.chain(mixed) {
+        let name = format!("{} {:?}", spec.node, spec.groups);
+        let verdict = verdict(&Wiring::plan(&spec).expect("a plan"));
+        assert_eq!(
+            (&verdict.kind, verdict.levels, verdict.confidence),
+            (&Kind::RailOptimised, 2, Confidence::High),
+            "{name}:\n{verdict}"
+        );
         println!("{name}: {verdict}");
     }
 }

@@ -1,54 +1,80 @@
 //! `railscope demo`: a GPU cluster in a box, watched by real exporters and the real collector.
 
+use std::collections::BTreeMap;
+use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use clap::Args;
 use clap::builder::PossibleValuesParser;
+use clap::{Args, Subcommand};
 use railscope_collector::config::Config;
+use railscope_collector::run::run_beside;
 use railscope_simulator::cluster::Cluster;
-use railscope_simulator::examples;
-use railscope_simulator::fault::Fault;
-use railscope_simulator::spec::ClusterSpec;
+use railscope_simulator::fault::CAUSES;
 use railscope_simulator::tree::{BYTES_PER_NODE, ClusterTree};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch as flag;
 
 mod clock;
+mod control;
+mod inject;
 pub(crate) mod nodes;
+#[cfg(test)]
+mod rehearsal;
+mod scene;
+mod stage;
+mod wanted;
 mod watch;
 
 use clock::{Clock, now};
 use nodes::Nodes;
+use scene::{SCENES, Scene};
+use stage::Stage;
 use watch::Api;
 
 /// How often the collector scrapes exporters and looks at the subnet, and how often it judges: faster than
 /// its defaults, because somebody is watching.
 const SCRAPE_INTERVAL: &str = "2s";
 const ANALYSIS_INTERVAL: &str = "1s";
-/// `--fault` for a cluster that stays healthy.
+/// `--fault` for a cluster that stays healthy, and the one without a word.
 const NO_FAULT: &str = "none";
+const USUAL_FAULT: &str = "pcie-degraded";
+/// Where the page is.
+const LISTEN: &str = "127.0.0.1:10661";
 
 /// Shows Railscope at work: simulates a GPU cluster, breaks one part of it and finds the culprit.
 ///
 /// Nodes are simulated at the boundary of the real interfaces (/sys, /proc, NVML, ibnetdiscover);
 /// exporters, collector and page are the real ones. Needs no GPU, no network and no privileges.
+/// While it runs, `railscope demo inject` and the page's "Break something" break and mend more.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct DemoArgs {
-    /// Nodes, 1 to 256, each with 8 GPUs and 8 NICs.
-    #[arg(long, default_value_t = 32)]
-    nodes: u16,
+    #[command(subcommand)]
+    action: Option<Action>,
+    /// A story to play: cluster, job, what breaks and what to expect of Railscope. `list` tells them all.
+    #[arg(long, conflicts_with = "fault", value_parser = scenes())]
+    scene: Option<String>,
+    /// Nodes, 1 to 256, each with 8 GPUs and 8 NICs; 32 if neither this nor the scene says so.
+    #[arg(long)]
+    nodes: Option<u16>,
     /// Picks the noise and the part that fails.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Simulated seconds per second, 0.1 to 20. Counters and everything that follows from them move so much
+    /// faster, timestamps do not: above 1 rates exceed what the hardware can do, and rules that look at rates of
+    /// errors find more than they should.
+    #[arg(long, default_value_t = 1.0, value_parser = speed)]
+    speed: f64,
     /// Address of the page, `host:port`.
-    #[arg(long, default_value = "127.0.0.1:10661")]
+    #[arg(long, default_value = LISTEN)]
     listen: String,
-    /// What to break.
-    #[arg(long, default_value = "pcie-degraded", value_parser = faults())]
-    fault: String,
+    /// What to break, without a scene; pcie-degraded if left out. `inject list` says what each is.
+    #[arg(long, value_parser = faults())]
+    fault: Option<String>,
     /// When to break it after the start, such as 5s.
     #[arg(long, default_value = "5s", value_parser = crate::duration::parse)]
     fault_after: Duration,
@@ -57,22 +83,39 @@ pub(crate) struct DemoArgs {
     duration: Option<Duration>,
 }
 
-/// Faults that the collector finds today. The simulator knows more, see `railscope_simulator::fault::CAUSES`.
-const FOUND: &[&str] = &[
-    "pcie-degraded",
-    "port-down",
-    "port-degraded",
-    "link-errors",
-    "miscabled-rail",
-    "gpu-thermal",
-];
+#[derive(Debug, Subcommand)]
+enum Action {
+    Inject(inject::InjectArgs),
+}
 
 fn faults() -> PossibleValuesParser {
-    PossibleValuesParser::new(FOUND.iter().copied().chain([NO_FAULT]))
+    PossibleValuesParser::new(CAUSES.iter().copied().chain([NO_FAULT]))
+}
+
+fn scenes() -> PossibleValuesParser {
+    let names = SCENES.iter().map(|(name, _)| *name);
+    PossibleValuesParser::new(names.chain([scene::LIST]))
+}
+
+fn speed(text: &str) -> Result<f64, String> {
+    let speed = text
+        .parse()
+        .ok()
+        .filter(|speed| (0.1..=20.0).contains(speed));
+    speed.ok_or_else(|| format!("{text:?} is not a number from 0.1 to 20"))
 }
 
 /// Runs the demo until Ctrl-C, SIGTERM or the end of `--duration`.
 pub(crate) fn run(args: &DemoArgs, log: &str) -> anyhow::Result<()> {
+    if let Some(Action::Inject(args)) = &args.action {
+        return inject::run(args);
+    }
+    let scene = match (args.scene.as_deref(), args.fault.as_deref()) {
+        (Some(scene::LIST), _) => return print(&scene::list()?),
+        (Some(name), _) => Scene::named(name)?,
+        (None, Some(NO_FAULT)) => Scene::of_cause(None),
+        (None, cause) => Scene::of_cause(Some(cause.unwrap_or(USUAL_FAULT))),
+    };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -80,11 +123,19 @@ pub(crate) fn run(args: &DemoArgs, log: &str) -> anyhow::Result<()> {
         .context("cannot start the runtime")?;
     let result = runtime.block_on(async {
         let stop = stop_on_signals()?;
-        demo(args, log, &stop).await
+        demo(args, &scene, log, &stop).await
     });
     // Nothing of ours is left on it but connections that clients keep open.
     runtime.shutdown_timeout(Duration::from_millis(100));
     result
+}
+
+/// Prints a list. Whoever reads only its beginning has seen enough.
+fn print(text: &str) -> anyhow::Result<()> {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        written => written.context("cannot print"),
+    }
 }
 
 /// Turns true at the first Ctrl-C or SIGTERM, or when somebody sends; the second signal ends the process at once.
@@ -111,7 +162,12 @@ fn stop_on_signals() -> anyhow::Result<flag::Sender<bool>> {
     Ok(stop)
 }
 
-async fn demo(args: &DemoArgs, log: &str, stop: &flag::Sender<bool>) -> anyhow::Result<()> {
+async fn demo(
+    args: &DemoArgs,
+    scene: &Scene,
+    log: &str,
+    stop: &flag::Sender<bool>,
+) -> anyhow::Result<()> {
     // First, so that a port that is taken costs no time.
     let listener = TcpListener::bind(&args.listen).await.map_err(|error| {
         let address = &args.listen;
@@ -119,15 +175,15 @@ async fn demo(args: &DemoArgs, log: &str, stop: &flag::Sender<bool>) -> anyhow::
             "cannot listen on {address}: {error}; choose another address with --listen host:port"
         )
     })?;
-    let api = Api::new(format!("http://{}", listener.local_addr()?))?;
-    let spec =
-        ClusterSpec::demo(args.nodes).map_err(|error| anyhow!("--nodes: {}", error.problem))?;
-    let cluster = Cluster::new(spec, args.seed)?;
-    let fault = fault(args, &cluster)?;
+    let listening = listener.local_addr()?;
+    let api = Api::new(format!("http://{listening}"))?;
+    let cluster = scene.cluster(args.nodes, args.seed)?;
+    // Before anything starts: a fault that this cluster cannot have.
+    scene.faults(&cluster, args.seed)?;
     println!(
         "Starting {} nodes with {} GPUs behind {} switches ...",
-        args.nodes,
-        u32::from(args.nodes) * u32::from(cluster.spec().gpus_per_node),
+        cluster.nodes().len(),
+        cluster.spec().gpus(),
         cluster.plan().switches.len()
     );
     let log = log.to_owned();
@@ -138,14 +194,15 @@ async fn demo(args: &DemoArgs, log: &str, stop: &flag::Sender<bool>) -> anyhow::
     });
     let (cluster, tree, nodes) = started.await??;
     let config = collector_config(&cluster, &tree, &nodes)?;
-    let culprit = fault
-        .as_ref()
-        .and_then(|fault| url_of(&cluster, &nodes, fault));
-    let clock = Clock::start(cluster, tree)?;
+    let names = cluster.nodes().iter().map(|node| node.name.clone());
+    let exporters: BTreeMap<_, _> = names.zip(nodes.urls.iter().cloned()).collect();
+    let clock = Clock::start(cluster, tree, args.speed)?;
+    let stage = Arc::new(Stage::new(clock.hand(), args.seed, exporters));
     let mut stopped = stop.subscribe();
-    let mut collector = tokio::spawn(railscope_collector::run::run(
+    let mut collector = tokio::spawn(run_beside(
         config,
         listener,
+        control::beside(Arc::clone(&stage), listening),
         async move {
             // An error means that the sender is gone, and with it the demo.
             stopped.wait_for(|stop| *stop).await.ok();
@@ -154,7 +211,7 @@ async fn demo(args: &DemoArgs, log: &str, stop: &flag::Sender<bool>) -> anyhow::
 
     let mut stopped = stop.subscribe();
     let shown = tokio::select! {
-        shown = show(args, &api, &nodes, &clock, fault, culprit) => shown,
+        shown = show(args, scene, &api, &nodes, &stage) => shown,
         _ = stopped.wait_for(|stop| *stop) => Ok(()),
         () = end_of(args.duration) => Ok(()),
         () = clock.failed() => Ok(()), // stopping it says why
@@ -196,16 +253,6 @@ async fn end_of(duration: Option<Duration>) {
     }
 }
 
-/// What `--fault` asks for; its time is set when it happens.
-fn fault(args: &DemoArgs, cluster: &Cluster) -> anyhow::Result<Option<Fault>> {
-    if args.fault == NO_FAULT {
-        return Ok(None);
-    }
-    examples::fault(cluster, &args.fault, args.seed, 0.0)
-        .map(Some)
-        .with_context(|| format!("this cluster has nothing for --fault {}", args.fault))
-}
-
 /// The collector's configuration, through the same file format that a user writes.
 fn collector_config(
     cluster: &Cluster,
@@ -229,71 +276,60 @@ fn collector_config(
         .context("the demo's own configuration")
 }
 
-/// Exporter of the node that the fault is in.
-fn url_of(cluster: &Cluster, nodes: &Nodes, fault: &Fault) -> Option<String> {
-    let name = fault.part.node()?;
-    let place = cluster.nodes().iter().position(|node| node.name == *name)?;
-    nodes.urls.get(place).cloned()
-}
-
 async fn show(
     args: &DemoArgs,
+    scene: &Scene,
     api: &Api,
     nodes: &Nodes,
-    clock: &Clock,
-    fault: Option<Fault>,
-    culprit: Option<String>,
+    stage: &Stage,
 ) -> anyhow::Result<()> {
     api.wait_for(nodes.urls.len()).await?;
     let base = &api.base;
     println!("\n  page        {base}/");
+    println!("  break more  {base}/demo");
     println!("  incidents   {base}/api/v1/incidents");
     println!("  metrics     {base}/metrics");
     for url in nodes.urls.iter().take(2) {
         println!("  exporter    {url}");
     }
-    let Some(fault) = fault else {
+    if let Some(name) = &args.scene {
+        println!("\n{name}: {}\n{}", scene.story.trim(), scene.expectation());
+    }
+    if args.speed > 1.0 {
+        println!(
+            "\nThe cluster lives {} seconds a second: rates are so many times what its hardware could do.",
+            args.speed
+        );
+    }
+    if scene.faults.is_empty() {
         println!("\nNothing is broken: no incident should open. Ctrl-C stops.");
-        return api.tell(None).await;
+    } else {
+        println!("\nIn {:?} one part breaks. Ctrl-C stops.", args.fault_after);
+    }
+    let play = async {
+        tokio::time::sleep(args.fault_after).await;
+        for wanted in &scene.faults {
+            stage.inject(wanted).await?;
+        }
+        std::future::pending::<anyhow::Result<()>>().await
     };
-    println!("\nIn {:?} one part breaks. Ctrl-C stops.", args.fault_after);
     tokio::select! {
-        told = api.tell(None) => told?,
-        () = tokio::time::sleep(args.fault_after) => {}
+        played = play => played,
+        told = api.tell(stage) => told,
     }
-    println!("\n  BROKEN: {} {}.", fault.part, fault.effect);
-    let truth = clock.inject(fault).await?;
-    let since = Instant::now();
-    match truth.slowdown {
-        Some(slowdown) => println!(
-            "    Every GPU waits for the slowest in each step: all of them now take {slowdown:.2} times as long.\n    \
-             No NIC stands out by its traffic; find the one that all the others wait for."
-        ),
-        None => println!("    Every GPU waits in its collective: the job stands still."),
-    }
-    if let Some(url) = culprit {
-        println!("    The culprit's own exporter: {url}?profile=full");
-    }
-    api.tell(Some((&truth, since))).await
 }
 
 #[cfg(test)]
 mod tests {
-    use railscope_collector::core::classes;
-
     use super::*;
 
     #[test]
-    fn every_fault_leads_to_an_incident_class_that_the_collector_knows() {
-        let spec = ClusterSpec::demo(4).expect("four nodes");
-        let mut cluster = Cluster::new(spec, 1).expect("cluster");
-        for cause in FOUND {
-            let fault = examples::fault(&cluster, cause, 1, 0.0).expect(cause);
-            let class = cluster.inject(fault).expect(cause).class;
-            assert!(
-                classes::CLASSES.iter().any(|known| known.name == class),
-                "{class}"
-            );
+    fn a_speed_is_a_number_within_bounds() {
+        for (text, known) in [("1", Some(1.0)), ("0.5", Some(0.5)), ("20", Some(20.0))] {
+            assert_eq!(speed(text).ok(), known, "{text}");
+        }
+        for text in ["0", "21", "-1", "NaN", "fast", ""] {
+            assert!(speed(text).is_err(), "{text}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The one binary: `railscope exporter`, `collector`, `demo`, `check`, `check-config`, `topology`, `eval`.
+//! The one binary: `railscope exporter`, `collector`, `demo`, `check`, `check-config`, `topology`, `simulate`, `eval`.
 
 use std::io::{self, IsTerminal as _};
 use std::process::ExitCode;
@@ -13,6 +13,7 @@ mod duration;
 mod eval;
 mod exporter;
 mod machine;
+mod simulate;
 
 /// Which part of a GPU cluster's fabric is slow, why, and whom it hurts.
 #[derive(Debug, Parser)]
@@ -33,6 +34,7 @@ enum Command {
     CheckConfig(collector::CheckConfigArgs),
     Topology(collector::TopologyArgs),
     Demo(demo::DemoArgs),
+    Simulate(simulate::SimulateArgs),
     Eval(eval::EvalArgs),
     /// Runs exporters for the demo that started it.
     #[command(name = demo::nodes::NODES_SUBCOMMAND, hide = true)]
@@ -68,6 +70,7 @@ fn main() -> ExitCode {
         Command::CheckConfig(args) => collector::check_config(&args),
         Command::Topology(args) => collector::topology(&args),
         Command::Demo(args) => demo::run(&args, &log),
+        Command::Simulate(args) => simulate::run(&args),
         Command::Eval(args) => eval::run(&args),
         Command::DemoNodes(args) => demo::nodes::run(&args),
         Command::NvmlWorker(args) => exporter::run_nvml_worker(&args),

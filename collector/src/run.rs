@@ -58,9 +58,16 @@ pub(crate) enum Event {
     Tick,
 }
 
+/// What a program that runs the collector serves beside it, on the same address.
+#[derive(Debug, Default)]
+pub struct Beside {
+    /// Its routes: other ones than the collector's.
+    pub routes: axum::Router,
+    /// What the page's head calls it, and its path without a slash in front; none for no link.
+    pub link: Option<(&'static str, &'static str)>,
+}
+
 /// Runs the collector on a listener until `shutdown` is done.
-///
-/// Requests in flight then get a moment to end; connections that a client keeps open do not hold it up.
 ///
 /// # Errors
 /// Why it stopped before.
@@ -69,7 +76,24 @@ pub async fn run(
     listener: TcpListener,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), RunError> {
-    let state = Arc::new(State::new(&config, system_time));
+    run_beside(config, listener, Beside::default(), shutdown).await
+}
+
+/// As [`run`], with more on the same address.
+///
+/// Requests in flight then get a moment to end; connections that a client keeps open do not hold it up.
+///
+/// # Errors
+/// Why it stopped before.
+pub async fn run_beside(
+    config: Config,
+    listener: TcpListener,
+    beside: Beside,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> Result<(), RunError> {
+    let mut state = State::new(&config, system_time);
+    state.beside = beside.link;
+    let state = Arc::new(state);
     let (events, inbox) = mpsc::channel(WAITING_EVENTS);
     let scraper = Scraper::new(config.scrape.clone())?;
     let analysis = {
@@ -95,7 +119,8 @@ pub async fn run(
     }
     drop(events);
     let (asked, was_asked) = oneshot::channel::<()>();
-    let serving = axum::serve(listener, api::router(state)).with_graceful_shutdown(async move {
+    let routes = api::router(state).merge(beside.routes);
+    let serving = axum::serve(listener, routes).with_graceful_shutdown(async move {
         shutdown.await;
         drop(asked);
     });

@@ -139,6 +139,8 @@ pub struct State {
     pub has_subnet: bool,
     /// The time.
     pub clock: Clock,
+    /// A page of somebody else on the same server: what to call it, and its path without a slash in front.
+    pub beside: Option<(&'static str, &'static str)>,
     snapshot: ArcSwapOption<Snapshot>,
     targets: Mutex<Targets>,
     scrapes: [AtomicU64; ScrapeResult::ALL.len()],
@@ -154,6 +156,7 @@ impl State {
             runbook: config.runbook.clone(),
             has_subnet: config.subnet.is_some(),
             clock,
+            beside: None,
             snapshot: ArcSwapOption::empty(),
             targets: Mutex::default(),
             scrapes: Default::default(),

@@ -10,10 +10,12 @@
 //! | [`reading`] | what one node said at one instant |
 //! | [`exposition`] | readings as text, and any exporter's text as series |
 //! | [`fabric`] | the graph of parts and what joins them |
+//! | [`plan`] | the cables that a site has planned |
 
 pub mod exposition;
 pub mod fabric;
 pub mod identity;
 pub mod metric;
+pub mod plan;
 pub mod reading;
 pub mod units;

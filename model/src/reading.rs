@@ -1,5 +1,6 @@
 //! What one node said at one instant: samples of catalogue metrics, and why others are missing.
 
+mod changes;
 mod histogram;
 mod order;
 
@@ -8,6 +9,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+pub use changes::{Changes, NotItsChanges};
 pub use histogram::{Histogram, HistogramError};
 pub use order::PageOrder;
 

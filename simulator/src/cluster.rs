@@ -14,8 +14,9 @@ use crate::job::{Clockwork, Pace};
 use crate::noise::Noise;
 use crate::place::{Place, Target};
 use crate::port::{Counter, Port, PortState};
+use crate::shape::NodeKind;
 use crate::spec::{ClusterSpec, SpecError};
-use crate::wiring::Wiring;
+use crate::wiring::{Host, Wiring};
 use crate::workload::JobSpec;
 
 mod faults;
@@ -33,6 +34,10 @@ const HISTORY_SECONDS: f64 = 6.0 * 3600.0;
 pub struct Node {
     /// Name.
     pub name: NodeName,
+    /// What kind of node.
+    pub kind: NodeKind,
+    /// Its place among the nodes of its group, from 0.
+    pub place: u16,
     /// Ports of its NICs, by rail; each NIC has one.
     pub ports: Vec<Port>,
     /// PCIe links above its NICs, by rail.
@@ -135,27 +140,11 @@ impl Cluster {
         let built = Wiring::built(&spec)?;
         check_jobs(&spec, &jobs)?;
         let noise = Noise::new(seed);
-        let gpus: Vec<Gpu> = (0..u64::from(spec.nodes) * u64::from(spec.gpus_per_node))
-            .map(|gpu| Gpu::new(noise.part(GPUS).part(gpu)))
-            .collect();
-        let chip_clock: Vec<f64> = gpus.iter().map(|gpu| gpu.chip_clock).collect();
-        let speed = spec.speed.link();
-        let conditions = Conditions::of(&built, spec.gpus_per_node.into(), std::iter::empty());
-        let nodes = plan
-            .nics
-            .chunks(spec.ports_per_node())
-            .zip(gpus.chunks(usize::from(spec.gpus_per_node)))
-            .map(|(nics, gpus)| Node {
-                name: nics[0].node_name.clone(),
-                ports: nics.iter().map(|nic| Port::new(speed, nic.lid)).collect(),
-                nic_links: vec![PcieLink::FULL; nics.len()],
-                nic_link_errors: vec![0; nics.len()],
-                gpus: gpus.to_vec(),
-                stolen_seconds: 0.0,
-                stalls: [0; 3],
-                storage_seconds: 0.0,
-            })
-            .collect();
+        let conditions = Conditions::of(&built, std::iter::empty());
+        let fitted = |host: &Host| fitted(&plan, host, noise);
+        let nodes: Vec<Node> = plan.hosts.iter().map(fitted).collect();
+        let gpus = nodes.iter().flat_map(|node| &node.gpus);
+        let chip_clock: Vec<f64> = gpus.map(|gpu| gpu.chip_clock).collect();
         let mut work_of = vec![None; usize::from(spec.nodes)];
         for (number, job) in jobs.iter().enumerate() {
             for (place, node) in job.nodes.iter().enumerate() {
@@ -195,11 +184,7 @@ impl Cluster {
 
     /// The cluster as faults look for their parts in it.
     pub(crate) fn place(&self) -> Place<'_> {
-        Place {
-            plan: &self.plan,
-            gpus_per_node: self.spec.gpus_per_node.into(),
-            speed: self.spec.speed.link(),
-        }
+        Place { plan: &self.plan }
     }
 
     /// A few ports have seen a cable pulled long ago, as in every real cluster: a count that stands is
@@ -280,8 +265,13 @@ impl Cluster {
     }
 
     fn port_mut(&mut self, nic: usize) -> &mut Port {
-        let ports = self.spec.ports_per_node();
-        &mut self.nodes[nic / ports].ports[nic % ports]
+        let (node, slot) = self.port_at(nic);
+        &mut self.nodes[node].ports[slot]
+    }
+
+    /// Node of a NIC and the NIC's number in it.
+    fn port_at(&self, nic: usize) -> (usize, usize) {
+        (self.plan.nics[nic].node.into(), self.plan.slot(nic))
     }
 
     fn show_links(&mut self) {
@@ -301,15 +291,39 @@ impl Cluster {
             };
             port.speed = speed.unwrap_or(NO_LIGHT);
             port.lid = if speed.is_some() { lid } else { 0xffff };
-            let ports = self.spec.ports_per_node();
-            self.nodes[nic / ports].nic_links[nic % ports] = link;
+            let (node, slot) = self.port_at(nic);
+            self.nodes[node].nic_links[slot] = link;
         }
     }
 
     /// A GPU of this cluster as a part.
     pub fn gpu_part(&self, node: u16, gpu: u8) -> Option<Part> {
-        let name = &self.nodes.get(usize::from(node))?.name;
-        (gpu < self.spec.gpus_per_node).then(|| Part::Gpu(name.clone(), GpuIndex(gpu.into())))
+        let node = self.nodes.get(usize::from(node))?;
+        let has = usize::from(gpu) < node.gpus.len();
+        has.then(|| Part::Gpu(node.name.clone(), GpuIndex(gpu.into())))
+    }
+}
+
+/// A healthy node.
+fn fitted(plan: &Wiring, host: &Host, noise: Noise) -> Node {
+    let shape = host.kind.shape();
+    let nics = &plan.nics[host.nics.clone()];
+    let cables = &plan.cables[host.nics.clone()];
+    let ports = nics.iter().zip(cables);
+    let gpu = |gpu| Gpu::new(&shape.gpu, noise.part(GPUS).part(gpu as u64));
+    Node {
+        name: nics[0].node_name.clone(),
+        kind: host.kind,
+        place: host.place,
+        ports: ports
+            .map(|(nic, cable)| Port::new(cable.speed, nic.lid))
+            .collect(),
+        nic_links: vec![shape.pcie; nics.len()],
+        nic_link_errors: vec![0; nics.len()],
+        gpus: host.gpus.clone().map(gpu).collect(),
+        stolen_seconds: 0.0,
+        stalls: [0; 3],
+        storage_seconds: 0.0,
     }
 }
 

@@ -4,11 +4,12 @@ use railscope_model::units::LinkSpeed;
 
 use crate::fault::Effect;
 use crate::fault::link::ErrorRates;
-use crate::gpu::{ClockEvent, NVLINKS};
+use crate::gpu::ClockEvent;
 use crate::machine::layout::PcieGeneration;
 use crate::place::Target;
 use crate::route::Lane;
-use crate::wiring::Wiring;
+use crate::shape::products::GpuModel;
+use crate::wiring::{Host, Wiring};
 use crate::workload::{Towards, Workload};
 
 /// Share of a link's data rate that RDMA moves as payload: 49 of 50 GB/s at 400 Gb/s (headers of 4 KiB
@@ -19,9 +20,6 @@ const PCIE_EFFICIENCY: f64 = 0.825;
 /// Share of its bandwidth that a NIC keeps on another rail's leaf: its flows cross the spines, where
 /// they meet others (an engineering estimate inside the 0 to 10 % of miswired rails).
 const FOREIGN_LEAF_EFFICIENCY: f64 = 0.95;
-/// Bytes per second of one NVLink 4 in each direction (NVIDIA H100 data sheet: 18 of them are 900 GB/s in
-/// both).
-const NVLINK_BYTES_PER_SECOND: f64 = 25e9;
 
 /// The PCIe link above a NIC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,11 +31,10 @@ pub struct PcieLink {
 }
 
 impl PcieLink {
-    /// 16 lanes of generation 5, as a ConnectX-7 trains to.
-    pub const FULL: Self = Self {
-        generation: PcieGeneration::GEN5,
-        lanes: 16,
-    };
+    /// Bytes per second on the wire in each direction.
+    pub fn bytes_per_second(self) -> f64 {
+        self.generation.bytes_per_second(self.lanes)
+    }
 }
 
 /// A port of a NIC and what is above it.
@@ -59,11 +56,13 @@ pub(crate) struct PortCondition {
 /// A GPU.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct GpuCondition {
+    /// Product.
+    pub(crate) model: &'static GpuModel,
     /// Clock that it may run at, as a share of its own full clock.
     pub(crate) clock: f64,
     /// Why it may run at no more.
     pub(crate) event: Option<ClockEvent>,
-    /// Work that it does at a clock, as a share of what its peers do.
+    /// Work that it does at its full clock, as a share of what an H100 does.
     pub(crate) speed: f64,
     /// NVLinks that are up.
     pub(crate) nvlinks: u8,
@@ -71,6 +70,20 @@ pub(crate) struct GpuCondition {
     pub(crate) lost: bool,
     /// Whether a row of its memory waits for a reset to be replaced.
     pub(crate) row_remap_pending: bool,
+}
+
+impl GpuCondition {
+    fn healthy(model: &'static GpuModel) -> Self {
+        Self {
+            model,
+            clock: 1.0,
+            event: None,
+            speed: model.relative_speed(),
+            nvlinks: model.nvlinks,
+            lost: false,
+            row_remap_pending: false,
+        }
+    }
 }
 
 /// Moments in which the processors of a node do nothing.
@@ -123,25 +136,19 @@ impl Conditions {
     /// Conditions of a cluster with these faults.
     pub(crate) fn of<'a>(
         built: &Wiring,
-        gpus_per_node: usize,
         faults: impl Iterator<Item = (&'a Effect, Target)>,
     ) -> Self {
-        let nodes = built.nics.len() / built.ports_per_node();
-        let port = |nic| PortCondition {
-            pcie: PcieLink::FULL,
+        let port = |nic: usize| PortCondition {
+            pcie: built.nics[nic].kind.shape().pcie,
             pcie_share: 1.0,
             pcie_errors_per_second: 0.0,
             speed: built.cable_of(nic).map(|cable| cable.speed),
             errors: None,
             neighbour: 0.0,
         };
-        let gpu = GpuCondition {
-            clock: 1.0,
-            event: None,
-            speed: 1.0,
-            nvlinks: NVLINKS,
-            lost: false,
-            row_remap_pending: false,
+        let gpus = |host: &Host| {
+            let healthy = GpuCondition::healthy(&host.kind.shape().gpu);
+            std::iter::repeat_n(healthy, host.gpus.len())
         };
         let host = HostCondition {
             standstills: Vec::new(),
@@ -152,8 +159,8 @@ impl Conditions {
         let mut now = Self {
             wiring: built.clone(),
             ports: (0..built.nics.len()).map(port).collect(),
-            gpus: vec![gpu; nodes * gpus_per_node],
-            hosts: vec![host; nodes],
+            gpus: built.hosts.iter().flat_map(gpus).collect(),
+            hosts: vec![host; built.hosts.len()],
             losses: Vec::new(),
             capacity: Vec::new(),
         };
@@ -170,8 +177,7 @@ impl Conditions {
 
     /// GPUs of a node.
     pub(crate) fn gpus_of(&self, host: usize) -> std::ops::Range<usize> {
-        let each = self.gpus.len() / self.hosts.len();
-        host * each..(host + 1) * each
+        self.wiring.hosts[host].gpus.clone()
     }
 
     /// Bytes per second of each lane: cables first, then PCIe links.
@@ -182,11 +188,9 @@ impl Conditions {
             capacity[Lane::up(index).index()] = wire;
             capacity[Lane::down(index).index()] = wire;
         }
-        let each = self.wiring.ports_per_node();
         for (nic, port) in self.ports.iter().enumerate() {
-            let PcieLink { generation, lanes } = port.pcie;
-            let link = generation.bytes_per_second(lanes) * PCIE_EFFICIENCY * port.pcie_share;
-            let drain = self.hosts[nic / each].drain;
+            let link = port.pcie.bytes_per_second() * PCIE_EFFICIENCY * port.pcie_share;
+            let drain = self.hosts[usize::from(self.wiring.nics[nic].node)].drain;
             // The memory is measured against what comes off the wire, not against its own link.
             let wire = self.wiring.cables[nic].speed.bytes_per_second() * WIRE_EFFICIENCY;
             let ports = self.wiring.ports_of_adapter(nic).len() as f64;
@@ -248,7 +252,7 @@ impl Conditions {
         if gpu.lost {
             return (f64::INFINITY, 0.0);
         }
-        let inside = f64::from(gpu.nvlinks) * NVLINK_BYTES_PER_SECOND;
+        let inside = gpu.model.nvlinks_bytes_per_second(gpu.nvlinks);
         let speed = chip_clock * gpu.clock * gpu.speed;
         (
             workload.compute_seconds / speed,

@@ -9,7 +9,7 @@ use railscope_model::identity::Part;
 use railscope_model::units::LinkSpeed;
 use serde::{Deserialize, Serialize};
 
-use crate::conditions::Conditions;
+use crate::conditions::{Conditions, PcieLink};
 use crate::noise::Noise;
 use crate::place::{Place, Target};
 
@@ -45,8 +45,8 @@ pub(crate) trait Kind {
     /// was expected.
     fn target(&self, part: &Part, place: &Place<'_>) -> Result<Target, String>;
 
-    /// Share of the part's capability that is lost, 0 to 1, given the speed of a healthy cable.
-    fn severity(&self, healthy: LinkSpeed) -> f64;
+    /// Share of the part's capability that is lost, 0 to 1, given what a healthy part does.
+    fn severity(&self, healthy: &Healthy) -> f64;
 
     /// What it does to the cluster while it lasts.
     fn apply(&self, target: Target, now: &mut Conditions);
@@ -74,6 +74,17 @@ pub(crate) trait Kind {
     fn period(&self) -> Option<(f64, f64)> {
         None
     }
+}
+
+/// What a part does when it is healthy.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Healthy {
+    /// Width and speed of the cable.
+    pub(crate) cable: LinkSpeed,
+    /// The PCIe link of the card.
+    pub(crate) pcie: PcieLink,
+    /// NVLinks of the GPU.
+    pub(crate) nvlinks: u8,
 }
 
 /// Picks a typical part and effect; none if the cluster has nothing that could fail so.
@@ -212,11 +223,15 @@ impl fmt::Display for Effect {
 }
 
 impl Fault {
+    /// Whether it has begun at a moment and is not over, be it in a pause of a fault that comes and goes.
+    pub(crate) fn is_there(&self, seconds: f64) -> bool {
+        seconds >= self.onset_seconds && self.end_seconds.is_none_or(|end| seconds < end)
+    }
+
     /// Whether the fault is there at a moment, seconds after the start of the simulation.
     pub fn lasts_at(&self, seconds: f64) -> bool {
         let since = seconds - self.onset_seconds;
-        let lasts = since >= 0.0 && self.end_seconds.is_none_or(|end| seconds < end);
-        lasts
+        self.is_there(seconds)
             && self.effect.kind().period().is_none_or(|(period, there)| {
                 // A millionth of a second is far above rounding and far below any period.
                 (since + 1e-6) % period < there

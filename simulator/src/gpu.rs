@@ -2,27 +2,17 @@
 
 use crate::conditions::GpuCondition;
 use crate::noise::Noise;
+use crate::shape::products::GpuModel;
 
-/// Full SM clock of an H100 SXM, MHz.
-pub const FULL_CLOCK_MHZ: f64 = 1_980.0;
 /// Step of the clock of NVIDIA's data centre GPUs, MHz.
 const CLOCK_STEP_MHZ: f64 = 15.0;
-/// Power of a dense training kernel, W; an H100 SXM may take 700. A choice that keeps the cap quiet.
-const COMPUTE_WATTS: f64 = 640.0;
-/// Power of a GPU that spins in a collective kernel, W (an engineering estimate).
-const WAIT_WATTS: f64 = 350.0;
-/// Power of a GPU without work, W (an H100 SXM as captured idle draws 70 to 120).
-const IDLE_WATTS: f64 = 75.0;
-/// Coolant, and degrees for each watt: 59 degrees at the 629 W of a captured busy H100.
+/// Coolant: 59 degrees at the 629 W of a captured busy H100.
 const COOLANT_CELSIUS: f64 = 28.0;
-const CELSIUS_PER_WATT: f64 = 0.049;
 /// Time in which a cold plate follows its load (an engineering estimate).
 const HEAT_SECONDS: f64 = 15.0;
-/// Where the hardware of an H100 begins to slow its clock.
+/// Where the hardware begins to slow the clock (`nvidia-smi -q` of A100 and H100).
 const SLOWDOWN_CELSIUS: f64 = 89.0;
 
-/// NVLinks of an H100 SXM.
-pub const NVLINKS: u8 = 18;
 /// Share of the time in which the tensor cores of a GPU that computes are active (an engineering estimate:
 /// dense training keeps them busy for about half of it).
 const TENSOR_SHARE: f64 = 0.55;
@@ -55,6 +45,8 @@ impl ClockEvent {
 /// One GPU.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Gpu {
+    /// Product.
+    pub model: &'static GpuModel,
     /// Clock that this chip reaches without heat, as a share of the full clock.
     pub chip_clock: f64,
     chip_watts: f64,
@@ -98,43 +90,51 @@ pub(crate) struct Load {
 
 impl Gpu {
     /// A GPU with the small offsets that every chip has, warm from work at full load.
-    pub(crate) fn new(noise: Noise) -> Self {
+    pub(crate) fn new(model: &'static GpuModel, noise: Noise) -> Self {
         // Chips of one kind differ by up to two clock steps, 1.5 % of power and a few degrees.
         let steps = (noise.uniform(0) * 3.0).floor();
         let mut gpu = Self {
-            chip_clock: 1.0 - steps * CLOCK_STEP_MHZ / FULL_CLOCK_MHZ,
+            model,
+            chip_clock: 1.0 - steps * CLOCK_STEP_MHZ / model.full_clock_mhz,
             chip_watts: 1.0 + 0.015 * noise.normal(1),
             chip_celsius: 1.5 * noise.normal(2),
-            clock_mhz: FULL_CLOCK_MHZ,
+            clock_mhz: model.full_clock_mhz,
             utilization: 1.0,
-            power_watts: COMPUTE_WATTS,
+            power_watts: model.compute_watts,
             energy_joules: 0.0,
             temperature_celsius: 0.0,
             event: None,
             event_seconds: [0.0; 3],
             tensor_active: 0.0,
-            nvlinks: NVLINKS,
+            nvlinks: model.nvlinks,
             lost: false,
             row_remap_pending: false,
             xids: Vec::new(),
         };
         gpu.clock_mhz *= gpu.chip_clock;
-        gpu.temperature_celsius = gpu.steady_celsius(COMPUTE_WATTS);
+        gpu.temperature_celsius = gpu.steady_celsius(model.compute_watts);
         gpu
     }
 
     fn steady_celsius(&self, watts: f64) -> f64 {
-        COOLANT_CELSIUS + CELSIUS_PER_WATT * watts + self.chip_celsius
+        COOLANT_CELSIUS + self.model.celsius_per_watt * watts + self.chip_celsius
     }
 
     /// Lives through a stretch of time. `jitter` is a standard normal number.
     pub(crate) fn advance(&mut self, load: Load, jitter: f64) {
         let clock = self.chip_clock * load.condition.clock;
         // Dynamic power follows the clock; 40 % of the full draw is memory, leakage and fabric.
-        let compute = COMPUTE_WATTS * self.chip_watts * (0.4 + 0.6 * clock);
-        self.clock_mhz = (FULL_CLOCK_MHZ * clock / CLOCK_STEP_MHZ).round() * CLOCK_STEP_MHZ;
-        let watts = load.duty.map_or(IDLE_WATTS, |duty| {
-            WAIT_WATTS + (compute - WAIT_WATTS) * duty
+        let GpuModel {
+            full_clock_mhz,
+            compute_watts,
+            wait_watts,
+            idle_watts,
+            ..
+        } = *self.model;
+        let compute = compute_watts * self.chip_watts * (0.4 + 0.6 * clock);
+        self.clock_mhz = (full_clock_mhz * clock / CLOCK_STEP_MHZ).round() * CLOCK_STEP_MHZ;
+        let watts = load.duty.map_or(idle_watts, |duty| {
+            wait_watts + (compute - wait_watts) * duty
         });
         self.power_watts = watts * (1.0 + 0.004 * jitter);
         self.utilization = if load.duty.is_some() { 1.0 } else { 0.0 };

@@ -8,10 +8,9 @@ use railscope_model::units::LinkSpeed;
 
 use crate::wiring::{Device, Socket, Wiring};
 
-/// Vendor id of NVIDIA (Mellanox) and device ids of Quantum-2 and ConnectX-7, as on captured fabrics.
+/// Vendor id of NVIDIA (Mellanox) and device id of Quantum-2, as on captured fabrics.
 const VENDOR: &str = "0x2c9";
 const QUANTUM_2: &str = "0xd2f2";
-const CONNECTX_7: &str = "0x1021";
 
 /// The text of `ibnetdiscover`: every device with every connected port, so each cable from both ends.
 pub fn ibnetdiscover(wiring: &Wiring, generated: Timestamp) -> String {
@@ -127,10 +126,11 @@ fn write_device(text: &mut String, wiring: &Wiring, dialect: Dialect, device: De
                 guid = guid.0,
             )
         }
-        Device::Nic(_) => write!(
+        Device::Nic(index) => write!(
             text,
-            "vendid={VENDOR}\ndevid={CONNECTX_7}\nsysimgguid=0x{guid:x}\ncaguid=0x{guid:x}\n\
+            "vendid={VENDOR}\ndevid={device:#x}\nsysimgguid=0x{guid:x}\ncaguid=0x{guid:x}\n\
              Ca\t1 \"{id}\"\t\t# \"{description}\"\n",
+            device = wiring.nics[index].kind.shape().nic.pci_device,
             guid = guid.0,
         ),
     };

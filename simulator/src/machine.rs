@@ -1,4 +1,4 @@
-//! One node on disk: the `/sys` and `/proc` of an HGX H100 server with ConnectX-7 NICs, kept up to date.
+//! One node on disk: the `/sys` and `/proc` of a server of its shape, kept up to date.
 
 use std::path::{Path, PathBuf};
 
@@ -7,6 +7,8 @@ use railscope_model::units::MICROS;
 
 use crate::cluster::Node;
 use crate::nvml::{self, InstallError, NodeGpus};
+use crate::shape::Shape;
+use crate::shape::products::Host;
 use crate::wiring::Nic;
 
 mod files;
@@ -19,7 +21,6 @@ pub use files::TreeError;
 pub(crate) use files::at;
 
 use files::{LiveFile, Tree};
-use layout::hgx_h100;
 
 /// A node that could not be written or brought up to date.
 #[derive(Debug, thiserror::Error)]
@@ -39,6 +40,7 @@ pub struct Machine {
     ports: Vec<rdma::PortFiles>,
     links: Vec<pci::LinkFiles>,
     gpus: NodeGpus,
+    shape: &'static Shape,
     stat: LiveFile,
     io_pressure: LiveFile,
     booted: Timestamp,
@@ -89,8 +91,10 @@ impl Machine {
         let sys = Tree::new(paths.sysfs());
         let adapters = nics.iter().filter(|nic| nic.plane == 0).count();
         let planes = nics.len() / adapters.max(1);
-        let functions = hgx_h100(node.gpus.len() as u8, adapters as u8, planes as u8);
-        let pci = pci::write(&sys, &functions)?;
+        let shape = node.kind.shape();
+        let counts = [node.gpus.len(), adapters, planes].map(|count| count as u8);
+        let functions = layout::functions(shape, counts[0], counts[1], counts[2]);
+        let pci = pci::write(&sys, &functions, shape.host.cpu_lists)?;
         let mut ports = Vec::new();
         for (nic, port) in nics.iter().zip(&node.ports) {
             // Every NIC has a function in the layout; a NIC without one would have no folder.
@@ -98,12 +102,12 @@ impl Machine {
                 ports.push(rdma::write(&sys, folder, nic, port)?);
             }
         }
-        write_host(&sys)?;
+        write_host(&sys, shape)?;
         let proc = Tree::new(paths.procfs());
         let stat = write_proc(&proc, node, booted)?;
         let io_pressure = write_pressure(&proc)?;
         let ordinal = nics.first().map_or(0, |nic| nic.node);
-        let mut gpus = gpus::fitted(ordinal, node.gpus.len());
+        let mut gpus = gpus::fitted(node, ordinal);
         gpus::show(&mut gpus, &node.gpus);
         let nvml = paths.nvml();
         std::fs::create_dir_all(&nvml).map_err(at(&nvml))?;
@@ -113,6 +117,7 @@ impl Machine {
             ports,
             links: pci.nic_links,
             gpus,
+            shape,
             stat,
             io_pressure,
             booted,
@@ -133,12 +138,13 @@ impl Machine {
         for (files, (link, errors)) in self.links.iter_mut().zip(links) {
             files.set(*link, *errors)?;
         }
-        self.stat.set(&stat(self.booted, stolen_ticks(node)))?;
+        self.stat
+            .set(&stat(&self.shape.host, self.booted, stolen_ticks(node)))?;
         self.io_pressure.set(&pressure(storage_micros(node)))?;
         let before = self.gpus.clone();
         gpus::show(&mut self.gpus, &node.gpus);
         if self.gpus != before {
-            nvml::update_state(&self.paths.nvml(), &self.gpus)?;
+            nvml::update_numbers(&self.paths.nvml(), &self.gpus)?;
         }
         Ok(())
     }
@@ -149,24 +155,30 @@ impl Machine {
     }
 }
 
-/// CPUs of two sockets with 56 cores and two threads each.
-const CPUS: usize = 224;
-
-fn write_host(sys: &Tree) -> Result<(), TreeError> {
-    let last = CPUS - 1;
+fn write_host(sys: &Tree, shape: &Shape) -> Result<(), TreeError> {
+    let Host {
+        cpus, cpu_lists, ..
+    } = shape.host;
+    let (nodes, cpus) = (range(cpu_lists.len()), range(cpus));
     for (path, text) in [
         ("class/dmi/id/sys_vendor", "Railscope"),
-        ("class/dmi/id/product_name", "Simulated HGX H100"),
-        ("devices/system/node/online", "0-1"),
-        ("devices/system/node/possible", "0-1"),
-        ("devices/system/node/node0/cpulist", pci::CPU_LISTS[0]),
-        ("devices/system/node/node1/cpulist", pci::CPU_LISTS[1]),
-        ("devices/system/cpu/online", &format!("0-{last}")),
-        ("devices/system/cpu/possible", &format!("0-{last}")),
+        ("class/dmi/id/product_name", shape.product),
+        ("devices/system/node/online", &nodes),
+        ("devices/system/node/possible", &nodes),
+        ("devices/system/cpu/online", &cpus),
+        ("devices/system/cpu/possible", &cpus),
     ] {
         sys.line(path, text)?;
     }
+    for (node, list) in cpu_lists.iter().enumerate() {
+        sys.line(&format!("devices/system/node/node{node}/cpulist"), list)?;
+    }
     Ok(())
+}
+
+/// So many numbers as the kernel lists them: `0-7`.
+fn range(count: usize) -> String {
+    format!("0-{}", count.saturating_sub(1))
 }
 
 /// A tick of `/proc/stat`: `USER_HZ` is 100 on every architecture that matters.
@@ -177,15 +189,12 @@ pub(crate) fn stolen_ticks(node: &Node) -> u64 {
     (node.stolen_seconds / TICK_SECONDS) as u64
 }
 
-/// `/proc/stat`, without its last line end. What is stolen, is stolen from the first CPU of each socket.
-fn stat(booted: Timestamp, stolen: u64) -> String {
-    let mut stat = format!("cpu  0 0 0 0 0 0 0 {} 0 0\n", 2 * stolen);
-    for cpu in 0..CPUS {
-        let stolen = if cpu == 0 || cpu == CPUS / 4 {
-            stolen
-        } else {
-            0
-        };
+/// `/proc/stat`, without its last line end. What is stolen, is stolen from the first CPU of each NUMA node.
+fn stat(host: &Host, booted: Timestamp, stolen: u64) -> String {
+    let robbed: Vec<usize> = host.first_cpus().collect();
+    let mut stat = format!("cpu  0 0 0 0 0 0 0 {} 0 0\n", robbed.len() as u64 * stolen);
+    for cpu in 0..host.cpus {
+        let stolen = if robbed.contains(&cpu) { stolen } else { 0 };
         stat.push_str(&format!("cpu{cpu} 0 0 0 0 0 0 0 {stolen} 0 0\n"));
     }
     stat.push_str(&format!(
@@ -196,9 +205,11 @@ fn stat(booted: Timestamp, stolen: u64) -> String {
 }
 
 fn write_proc(proc: &Tree, node: &Node, booted: Timestamp) -> Result<LiveFile, TreeError> {
-    let live = proc.live("stat", &stat(booted, stolen_ticks(node)))?;
+    let host = &node.kind.shape().host;
+    let live = proc.live("stat", &stat(host, booted, stolen_ticks(node)))?;
     proc.line("sys/kernel/hostname", node.name.as_str())?;
-    proc.line("sys/kernel/osrelease", "6.8.0-1030-nvidia")?;
+    proc.line("sys/kernel/osrelease", host.kernel)?;
+    proc.line("sys/kernel/arch", host.architecture)?;
     proc.line("sys/kernel/ostype", "Linux")?;
     Ok(live)
 }

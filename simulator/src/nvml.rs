@@ -105,6 +105,15 @@ pub fn update_state(dir: &Path, state: &NodeGpus) -> Result<(), InstallError> {
     replace(&dir.join(STATE_FILE), text.as_bytes())
 }
 
+/// As [`update_state`], for a state in which only numbers differ from one that it took: they are always text, so
+/// that nothing is read back.
+///
+/// # Errors
+/// The folder cannot be written.
+pub fn update_numbers(dir: &Path, state: &NodeGpus) -> Result<(), InstallError> {
+    replace(&dir.join(STATE_FILE), state.render().as_bytes())
+}
+
 /// Takes the state file away, as if the driver were unloaded: every call then says "driver not loaded".
 ///
 /// # Errors

@@ -1,9 +1,8 @@
 //! Parts by name -> what they are in a cluster.
 
 use railscope_model::identity::Part;
-use railscope_model::units::LinkSpeed;
 
-use crate::fault::Pick;
+use crate::fault::{Healthy, Pick};
 use crate::wiring::{Device, Nic, Tier, Wiring};
 
 /// What a fault names, found in the cluster.
@@ -42,9 +41,6 @@ impl Target {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place<'a> {
     pub(crate) plan: &'a Wiring,
-    pub(crate) gpus_per_node: usize,
-    /// Of a healthy cable.
-    pub(crate) speed: LinkSpeed,
 }
 
 impl<'a> Place<'a> {
@@ -55,9 +51,11 @@ impl<'a> Place<'a> {
 
     /// Some GPU.
     pub(crate) fn gpu(&self, pick: Pick) -> Option<Part> {
-        let gpu = pick.below(2, self.gpus_per_node);
+        let nic = self.nic(pick)?;
+        let gpus = &self.plan.hosts[usize::from(nic.node)].gpus;
+        let gpu = pick.below(2, gpus.len());
         Some(Part::Gpu(
-            self.nic(pick)?.node_name.clone(),
+            nic.node_name.clone(),
             railscope_model::identity::GpuIndex(gpu as u16),
         ))
     }
@@ -156,9 +154,30 @@ impl<'a> Place<'a> {
         };
         let gpu = usize::from(gpu.0);
         let nic = self.plan.nics.iter().find(|nic| nic.node_name == *name);
-        nic.filter(|_| gpu < self.gpus_per_node)
-            .map(|nic| Target::Gpu(usize::from(nic.node) * self.gpus_per_node + gpu))
-            .ok_or_else(|| format!("no such GPU; each node has {}", self.gpus_per_node))
+        let mut gpus = nic.map_or(0..0, |nic| {
+            self.plan.hosts[usize::from(nic.node)].gpus.clone()
+        });
+        let count = gpus.len();
+        gpus.nth(gpu)
+            .map(Target::Gpu)
+            .ok_or_else(|| format!("no such GPU; {name} has {count}"))
+    }
+
+    /// What a target does when it is healthy.
+    pub(crate) fn healthy(&self, target: Target) -> Healthy {
+        let (host, cable) = match target {
+            Target::Nic(nic) | Target::Nics(nic, _) => (self.plan.nics[nic].node.into(), nic),
+            Target::Gpu(gpu) => (self.plan.host_of_gpu(gpu), 0),
+            Target::Host(host) | Target::Hosts(host, _) => (host, self.plan.hosts[host].nics.start),
+            Target::Cable(cable) => (0, cable),
+            Target::Switch(_) => (0, 0),
+        };
+        let shape = self.plan.hosts[host].kind.shape();
+        Healthy {
+            cable: self.plan.cables[cable].speed,
+            pcie: shape.pcie,
+            nvlinks: shape.gpu.nvlinks,
+        }
     }
 
     /// The switch that the part is.

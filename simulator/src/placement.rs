@@ -151,8 +151,7 @@ fn leaf_blocks(wiring: &Wiring) -> Vec<usize> {
         Device::Switch(leaf) => leaf,
         Device::Nic(_) => 0,
     };
-    let nodes = wiring.nics.len() / wiring.ports_per_node();
-    (0..).take(nodes).map(leaf).collect()
+    (0..).take(wiring.hosts.len()).map(leaf).collect()
 }
 
 fn choose(

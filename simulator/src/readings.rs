@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use railscope_model::identity::PciAddress;
 use railscope_model::metric::{
-    CPU_STEAL, GPU, GPU_CLOCK, GPU_CLOCK_EVENT_SECONDS, GPU_ENERGY, GPU_NIC, GPU_POWER,
+    CPU_STEAL, GPU, GPU_CLOCK, GPU_CLOCK_EVENT_SECONDS, GPU_ENERGY, GPU_FABRIC, GPU_NIC, GPU_POWER,
     GPU_ROW_REMAP_PENDING, GPU_TEMPERATURE, GPU_TENSOR_ACTIVE, GPU_UTILIZATION, GPU_XID_EVENTS,
     HOST_PRESSURE, HOST_STALLS, Metric, NVLINKS, NVLINKS_ACTIVE, PCIE_ERRORS, PCIE_LINK_SPEED,
     PCIE_LINK_SPEED_MAX, PCIE_LINK_WIDTH, PCIE_LINK_WIDTH_MAX, PCIE_PATH, RDMA_DEVICE,
@@ -20,13 +20,14 @@ use railscope_model::metric::{
 use railscope_model::reading::{Labels, NodeReading, Value};
 use railscope_model::units::{MICROS, MILLIS, NANOS};
 
-use crate::cluster::Node;
+use crate::cluster::{Cluster, Node};
 use crate::conditions::PcieLink;
-use crate::gpu::{Gpu, NVLINKS as NVLINKS_OF_GPU};
-use crate::machine::layout::{Function, FunctionKind, hgx_h100};
+use crate::gpu::Gpu;
+use crate::machine::layout::{self, Function, FunctionKind};
 use crate::machine::{TICK_SECONDS, gpus, stolen_ticks, storage_micros};
 use crate::nvml::NodeGpus;
 use crate::port::{AtLimit, BYTES_PER_PORT_DATA_WORD, Counter, Port, PortState};
+use crate::shape::Shape;
 use crate::wiring::Nic;
 
 /// The rows of a node's page: their names never change, their values are read each time.
@@ -104,7 +105,7 @@ const GPU_VALUES: &[(&Metric, Option<&str>, OfGpu)] = &[
     (&GPU_TENSOR_ACTIVE, None, |gpu| {
         ((gpu.tensor_active * 1e3).round() / 10.0 / 100.0).into()
     }),
-    (&NVLINKS, None, |_| u64::from(NVLINKS_OF_GPU).into()),
+    (&NVLINKS, None, |gpu| u64::from(gpu.model.nvlinks).into()),
     (&NVLINKS_ACTIVE, None, |gpu| u64::from(gpu.nvlinks).into()),
 ];
 
@@ -171,17 +172,30 @@ fn push_xids(reading: &mut NodeReading, gpu: usize, xids: &[u16]) {
 }
 
 impl NodeRows {
+    /// The rows of every node of a cluster, in its order.
+    pub fn of(cluster: &Cluster) -> Vec<Self> {
+        let plan = cluster.plan();
+        let nodes = cluster.nodes().iter().zip(&plan.hosts);
+        nodes
+            .map(|(node, host)| Self::new(node, &plan.nics[host.nics.clone()]))
+            .collect()
+    }
+
     /// The rows of a node with these NICs.
     pub fn new(node: &Node, nics: &[Nic]) -> Self {
         let mut rows = Self { rows: Vec::new() };
         let ordinal = nics.first().map_or(0, |nic| nic.node);
         let adapters = nics.iter().filter(|nic| nic.plane == 0).count();
         let planes = nics.len() / adapters.max(1);
-        let functions = hgx_h100(node.gpus.len() as u8, adapters as u8, planes as u8);
-        let gpus = gpus::fitted(ordinal, node.gpus.len());
+        let shape = node.kind.shape();
+        let counts = [node.gpus.len(), adapters, planes].map(|count| count as u8);
+        let functions = layout::functions(shape, counts[0], counts[1], counts[2]);
+        let gpus = gpus::fitted(node, ordinal);
         for function in &functions {
             match function.kind {
-                FunctionKind::Gpu(gpu) => rows.add_gpu(gpu.into(), function, &functions, &gpus),
+                FunctionKind::Gpu(gpu) => {
+                    rows.add_gpu(gpu.into(), function, &functions, (shape, &gpus));
+                }
                 FunctionKind::Nic(nic, port) => {
                     let slot = usize::from(nic) * planes + usize::from(port);
                     rows.add_nic(slot, function, &functions, &nics[slot]);
@@ -189,7 +203,7 @@ impl NodeRows {
                 _ => {}
             }
         }
-        rows.add_host();
+        rows.add_host(shape);
         rows
     }
 
@@ -211,9 +225,9 @@ impl NodeRows {
         self.rows.push((metric, labels.clone(), from));
     }
 
-    /// What the processors of the first NUMA node lose, and what its timer probe sees; the second loses as
+    /// What the processors of the first NUMA node lose, and what its timer probe sees; the others lose as
     /// much. And what the node waits for.
-    fn add_host(&mut self) {
+    fn add_host(&mut self, shape: &Shape) {
         let waited = |node: &Node| (storage_micros(node) as f64 / MICROS).into();
         for (resource, kind, from) in [
             ("cpu", "some", From::Fixed(0.0)),
@@ -225,7 +239,7 @@ impl NodeRows {
         ] {
             self.add(&HOST_PRESSURE, &Labels::new([resource, kind]), from);
         }
-        for numa_node in 0..2 {
+        for numa_node in 0..shape.host.cpu_lists.len() {
             let labels = Labels::new([numa_node]);
             let stolen = |node: &Node| (stolen_ticks(node) as f64 * TICK_SECONDS).into();
             self.add(&CPU_STEAL, &labels, From::Host(stolen));
@@ -235,13 +249,20 @@ impl NodeRows {
         }
     }
 
-    fn add_gpu(&mut self, gpu: usize, function: &Function, all: &[Function], state: &NodeGpus) {
+    fn add_gpu(
+        &mut self,
+        gpu: usize,
+        function: &Function,
+        all: &[Function],
+        (shape, state): (&Shape, &NodeGpus),
+    ) {
         let (name, pci) = (gpu.to_string(), function.pci.to_string());
         self.add_function(function, all, "gpu", &name);
         let Some(about) = state.gpus.get(gpu) else {
             return;
         };
         let numa_node = about.host_numa_node.to_string();
+        let fabric = (about.fabric_cluster_uuid, about.fabric_clique_id);
         let about = [
             &name,
             &about.uuid,
@@ -250,40 +271,46 @@ impl NodeRows {
             &about.serial,
             &about.vbios_version,
             &state.driver,
-            "hopper",
+            shape.gpu.architecture,
             &numa_node,
         ];
         self.add(&GPU, &Labels::new(about), INFO);
         let labels = Labels::new([gpu]);
+        if shape.nvlink_domain_nodes > 1 {
+            let domain = labels.with(uuid(fabric.0)).with(fabric.1);
+            self.add(&GPU_FABRIC, &domain, INFO);
+        }
         for (metric, second, read) in GPU_VALUES {
+            if !shape.gpu.has_gpm && std::ptr::eq(*metric, &GPU_TENSOR_ACTIVE) {
+                continue;
+            }
             let labels = second.map_or_else(|| labels.clone(), |second| labels.with(second));
             self.add(metric, &labels, From::Gpu(gpu, *read));
         }
-        // Its own NIC is behind the same switch.
+        // Its own NIC is behind the same switch, or on the same socket where there is none.
         let own = FunctionKind::Nic(gpu as u8, 0);
         if let Some(nic) = all.iter().find(|function| function.kind == own) {
             let ports = all.iter().filter(|other| other.parent == nic.parent);
             let device = format!("mlx5_{}", gpu * ports.count());
-            let labels = Labels::new([name.as_str(), &device, "PIX", "true"]);
+            let hop = if root_of(nic, all) == root_of(function, all) {
+                "PIX"
+            } else {
+                "NODE"
+            };
+            let labels = Labels::new([name.as_str(), &device, hop, "true"]);
             self.add(&GPU_NIC, &labels, INFO);
         }
     }
 
     /// Where a function hangs, and its link.
     fn add_function(&mut self, function: &Function, all: &[Function], kind: &str, name: &str) {
-        let above =
-            |function: &Function| all.iter().find(|other| Some(other.pci) == function.parent);
-        let mut root = function;
-        while let Some(parent) = above(root) {
-            root = parent;
-        }
         let address = |pci: Option<PciAddress>| pci.map_or_else(String::new, |pci| pci.to_string());
         let path = [
             &address(Some(function.pci)),
             kind,
             name,
             &address(function.parent),
-            &address(Some(root.pci)),
+            &address(Some(root_of(function, all))),
             &function.numa_node.to_string(),
         ];
         self.add(&PCIE_PATH, &Labels::new(path), INFO);
@@ -326,8 +353,8 @@ impl NodeRows {
             &numa_node,
         ];
         self.add(&RDMA_PORT, &Labels::new(about), INFO);
-        // As a ConnectX-7 of a captured H100 node; the tree says the same.
-        let board = [device, "MT_0000000838", "28.41.1000", "MT4129"];
+        let model = &nic.kind.shape().nic;
+        let board = [device, model.board_id, model.firmware, model.hca_type];
         self.add(&RDMA_DEVICE, &Labels::new(board), INFO);
         let labels = Labels::new([device, "1"]);
         for (metric, read) in PORT_VALUES {
@@ -358,6 +385,25 @@ impl NodeRows {
             self.add(&RDMA_PORT_ERROR_SATURATED, &labels.with(file.name), full);
         }
     }
+}
+
+/// As NVML's bytes are usually printed.
+fn uuid(bytes: [u8; 16]) -> String {
+    let mut text = format!("{:032x}", u128::from_be_bytes(bytes));
+    for at in [20, 16, 12, 8] {
+        text.insert(at, '-');
+    }
+    text
+}
+
+/// The root port above a function.
+fn root_of(function: &Function, all: &[Function]) -> PciAddress {
+    let above = |function: &Function| all.iter().find(|other| Some(other.pci) == function.parent);
+    let mut root = function;
+    while let Some(parent) = above(root) {
+        root = parent;
+    }
+    root.pci
 }
 
 impl From {

@@ -5,11 +5,17 @@ use railscope_model::units::LinkSpeed;
 use serde::{Deserialize, Serialize};
 
 use crate::route::Routing;
+use crate::shape::NodeKind;
 
-/// A cluster of equal nodes on one fabric. Serde-able, so that it can stand in a TOML file:
+mod nodes;
+
+pub use nodes::Group;
+
+/// A cluster on one fabric. Serde-able, so that it can stand in a TOML file:
 ///
 /// ```toml
 /// nodes = 64
+/// node = "hgx-h100"
 /// [wiring]
 /// kind = "rail-optimised"
 /// nodes_per_su = 32
@@ -17,24 +23,33 @@ use crate::route::Routing;
 /// radix = 64
 /// [[changes]]
 /// missing = "link/gpu-node-03:mlx5_2/1"
+/// [[groups]]
+/// node = "dgx-a100"
+/// nodes = 16
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClusterSpec {
     /// Nodes in all.
     pub nodes: u16,
-    /// GPUs in each node, 1 to 8.
-    #[serde(default = "eight")]
-    pub gpus_per_node: u8,
-    /// NICs in each node, 1 to 8. NIC `i` is on rail `i`.
-    #[serde(default = "eight")]
-    pub nics_per_node: u8,
+    /// What kind of nodes.
+    #[serde(default)]
+    pub node: NodeKind,
+    /// Nodes of other kinds, from the first node on; the rest is as `node` says.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<Group>,
+    /// GPUs in each node, if fewer than its kind has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpus_per_node: Option<u8>,
+    /// NICs in each node, if fewer than its kind has. NIC `i` is on rail `i`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nics_per_node: Option<u8>,
     /// Ports of each NIC, 1 or 2: each port goes to a fabric of its own, a plane, and no cable joins planes.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub planes: u8,
-    /// Speed of every cable.
-    #[serde(default)]
-    pub speed: Speed,
+    /// Speed of the switches: that of the fastest NIC if left out. A cable runs at the slower of its ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub speed: Option<Speed>,
     /// Which switch each NIC hangs on.
     pub wiring: WiringSpec,
     /// What the tree above the NICs is made of.
@@ -57,18 +72,13 @@ const fn is_one(number: &u8) -> bool {
     *number == 1
 }
 
-const fn eight() -> u8 {
-    8
-}
-
 /// InfiniBand generation of the fabric: four lanes of it on every cable.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Speed {
     /// 200 Gb/s.
     Hdr,
     /// 400 Gb/s.
-    #[default]
     Ndr,
 }
 
@@ -236,10 +246,12 @@ impl ClusterSpec {
         }
         Ok(Self {
             nodes,
-            gpus_per_node: eight(),
-            nics_per_node: eight(),
+            node: NodeKind::default(),
+            groups: Vec::new(),
+            gpus_per_node: None,
+            nics_per_node: None,
             planes: 1,
-            speed: Speed::Ndr,
+            speed: None,
             wiring: WiringSpec::RailOptimised {
                 nodes_per_su: NODES_PER_SU,
                 rails_meet: RailsMeet::Spine,
@@ -250,16 +262,9 @@ impl ClusterSpec {
         })
     }
 
-    /// Ports of a node towards the fabric: of all NICs and planes.
-    pub fn ports_per_node(&self) -> usize {
-        usize::from(self.nics_per_node) * usize::from(self.planes)
-    }
-
     pub(crate) fn check(&self) -> Result<(), SpecError> {
         within("nodes", self.nodes, 1..=u16::MAX, "any number of nodes")?;
-        let board = "as on an HGX board";
-        within("gpus_per_node", self.gpus_per_node.into(), 1..=8, board)?;
-        within("nics_per_node", self.nics_per_node.into(), 1..=8, board)?;
+        self.check_nodes()?;
         within("planes", self.planes.into(), 1..=2, "ports of a NIC")?;
         let Switches { radix, tiers, .. } = self.switches;
         within("switches.radix", radix, 4..=1024, "ports of a switch")?;
@@ -277,7 +282,7 @@ impl ClusterSpec {
             "and ports left for NICs",
         )?;
         let down = self.switches.leaf_downlinks();
-        let per_node = self.ports_per_node() as u16 / u16::from(self.planes);
+        let per_node = self.most_nics();
         match self.wiring {
             WiringSpec::RailOptimised { nodes_per_su, .. }
             | WiringSpec::RailOnly { nodes_per_su } => within(

@@ -1,6 +1,7 @@
-//! The whole cluster on disk: every node's trees and NVML, and the subnet as `ibnetdiscover` prints it.
+//! The whole cluster on disk: every node's trees and NVML, the subnet as `ibnetdiscover` prints it, and the wiring plan.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use railscope_model::fabric::Timestamp;
@@ -9,6 +10,7 @@ use tempfile::TempDir;
 use crate::cluster::Cluster;
 use crate::ibnetdiscover::ibnetdiscover;
 use crate::machine::{Machine, MachineError, TreeError, at};
+use crate::plan;
 use crate::wiring::Wiring;
 
 /// What the names of cluster folders begin with.
@@ -25,6 +27,7 @@ pub struct ClusterTree {
     folder: TempDir,
     machines: Vec<Machine>,
     subnet: PathBuf,
+    plan: PathBuf,
     written: Option<Wiring>,
 }
 
@@ -44,23 +47,26 @@ impl ClusterTree {
             .tempdir_in(parent)
             .map_err(at(parent))?;
         let booted = Timestamp(started.0.saturating_sub(UPTIME_SECONDS * 1000));
-        let nics = cluster.plan().nics.chunks(cluster.spec().ports_per_node());
+        let plan = cluster.plan();
         let machines = cluster
             .nodes()
             .iter()
-            .zip(nics)
-            .map(|(node, nics)| {
+            .zip(&plan.hosts)
+            .map(|(node, host)| {
+                let nics = &plan.nics[host.nics.clone()];
                 let root = folder.path().join(node.name.as_str());
                 Machine::create(&root, node, nics, booted)
             })
             .collect::<Result<_, MachineError>>()?;
         let mut tree = Self {
             subnet: folder.path().join("subnet.ibnetdiscover"),
+            plan: folder.path().join("wiring-plan.csv"),
             folder,
             machines,
             written: None,
         };
         tree.write_subnet(cluster, started)?;
+        fs::write(&tree.plan, plan::write(cluster.plan())).map_err(at(&tree.plan))?;
         Ok(tree)
     }
 
@@ -101,6 +107,25 @@ impl ClusterTree {
     /// File with what `ibnetdiscover` prints now.
     pub fn subnet(&self) -> &Path {
         &self.subnet
+    }
+
+    /// File with the wiring that was planned, whatever has become of it.
+    pub fn plan(&self) -> &Path {
+        &self.plan
+    }
+
+    /// Moves everything to a folder that is not there yet, on the same file system, where it stays for good.
+    ///
+    /// # Errors
+    /// It could not be moved; then it is gone.
+    pub fn keep(self, folder: &Path) -> Result<(), TreeError> {
+        // Temporary folders are for nobody else; this one is.
+        let open = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(self.folder.path(), open).map_err(at(self.folder.path()))?;
+        fs::rename(self.folder.path(), folder).map_err(at(folder))?;
+        // What is not there any more cannot be removed.
+        let _moved = self.folder.keep();
+        Ok(())
     }
 
     /// Removes everything now, and says so if that fails. Dropping removes silently.

@@ -1,6 +1,7 @@
 //! Which port is cabled to which: a deterministic wiring out of a cluster's description.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use petgraph::unionfind::UnionFind;
 use railscope_model::identity::{
@@ -10,6 +11,7 @@ use railscope_model::units::LinkSpeed;
 
 use crate::machine::layout::nic_address;
 use crate::route::Lane;
+use crate::shape::NodeKind;
 use crate::spec::{Change, ClusterSpec, SpecError, WiringSpec};
 use crate::workload::Towards;
 
@@ -17,11 +19,26 @@ mod clos;
 mod dragonfly;
 mod truth;
 
+/// One node: what it is, and which NICs and GPUs are its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Host {
+    /// What kind of node.
+    pub kind: NodeKind,
+    /// Its place among the nodes of its group, from 0.
+    pub place: u16,
+    /// Its ports towards the fabric: indices into [`Wiring::nics`].
+    pub nics: Range<usize>,
+    /// Its GPUs, by number over all nodes.
+    pub gpus: Range<usize>,
+}
+
 /// One port of a network adapter, which is an RDMA device of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Nic {
     /// Ordinal of its node.
     pub node: u16,
+    /// What kind of node.
+    pub kind: NodeKind,
     /// Ordinal of the adapter in its node, which is its rail.
     pub rail: u8,
     /// Port of the adapter, from 0, which is its plane.
@@ -105,14 +122,14 @@ pub struct Cable {
 /// All devices of a fabric and the cables between them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wiring {
+    /// Nodes.
+    pub hosts: Vec<Host>,
     /// NICs by node, rail and plane.
     pub nics: Vec<Nic>,
     /// Switches: leaves first.
     pub switches: Vec<Switch>,
     /// Cables, dark ones too: that of each NIC in their order, then those between switches.
     pub cables: Vec<Cable>,
-    gpus_per_node: u8,
-    ports_per_node: usize,
     planes: u8,
 }
 
@@ -138,15 +155,14 @@ impl Wiring {
     pub fn plan(spec: &ClusterSpec) -> Result<Self, SpecError> {
         spec.check()?;
         let mut wiring = Self {
+            hosts: Vec::new(),
             nics: Vec::new(),
             switches: Vec::new(),
             cables: Vec::new(),
-            gpus_per_node: spec.gpus_per_node,
-            ports_per_node: spec.ports_per_node(),
             planes: spec.planes,
         };
         wiring
-            .add_nics(spec)
+            .add_hosts(spec)
             .map_err(|error| SpecError::new("nodes", error.to_string()))?;
         if let WiringSpec::Dragonfly { .. } = spec.wiring {
             dragonfly::wire(&mut wiring, spec)?;
@@ -188,12 +204,23 @@ impl Wiring {
         Ok(wiring)
     }
 
-    fn add_nics(&mut self, spec: &ClusterSpec) -> Result<(), IdentityError> {
-        for node in 0..spec.nodes {
+    fn add_hosts(&mut self, spec: &ClusterSpec) -> Result<(), IdentityError> {
+        let mut gpus = 0;
+        for (node, (kind, place)) in (0..).zip(spec.kinds()) {
             let node_name = node_name(node)?;
-            for slot in 0..self.ports_per_node as u8 {
+            let ports = spec.nics_of(kind) * spec.planes;
+            let (first_nic, first_gpu) = (self.nics.len(), gpus);
+            gpus += usize::from(spec.gpus_of(kind));
+            self.hosts.push(Host {
+                kind,
+                place,
+                nics: first_nic..first_nic + usize::from(ports),
+                gpus: first_gpu..gpus,
+            });
+            for slot in 0..ports {
                 self.nics.push(Nic {
                     node,
+                    kind,
                     rail: slot / spec.planes,
                     plane: slot % spec.planes,
                     node_name: node_name.clone(),
@@ -270,21 +297,36 @@ impl Wiring {
 
     /// Index of a NIC by its node and the number in its device's name.
     pub fn nic_index(&self, node: u16, slot: usize) -> usize {
-        usize::from(node) * self.ports_per_node + slot
+        self.hosts[usize::from(node)].nics.start + slot
     }
 
     /// Number of a NIC in its node: that of its device's name.
     pub fn slot(&self, nic: usize) -> usize {
-        nic % self.ports_per_node
+        let host = usize::from(self.nics[nic].node);
+        nic - self.hosts[host].nics.start
     }
 
-    /// Ports of each node towards the fabric.
-    pub const fn ports_per_node(&self) -> usize {
-        self.ports_per_node
+    /// Numbers of NICs that every one of these nodes has: NCCL opens no more channels than the node with the
+    /// fewest carries.
+    pub fn common_slots(&self, nodes: &[u16]) -> Range<usize> {
+        let counts = nodes
+            .iter()
+            .map(|node| self.hosts[usize::from(*node)].nics.len());
+        0..counts.min().unwrap_or(0)
+    }
+
+    /// Ports of each adapter, each to a fabric of its own.
+    pub const fn planes(&self) -> u8 {
+        self.planes
+    }
+
+    /// The node that has a GPU, by its number over all nodes.
+    pub fn host_of_gpu(&self, gpu: usize) -> usize {
+        self.hosts.partition_point(|host| host.gpus.end <= gpu)
     }
 
     /// Indices of all ports of the adapter that a NIC is a port of.
-    pub fn ports_of_adapter(&self, nic: usize) -> std::ops::Range<usize> {
+    pub fn ports_of_adapter(&self, nic: usize) -> Range<usize> {
         let planes = usize::from(self.planes);
         let first = nic / planes * planes;
         first..first + planes
@@ -397,11 +439,14 @@ impl Nic {
 
     /// Address of its PCI function.
     pub fn pci(&self) -> PciAddress {
-        nic_address(self.rail, self.plane)
+        nic_address(self.kind.shape(), self.rail, self.plane)
     }
 
     /// The PCIe link above its adapter, as a part: named by the first function.
     pub fn pcie_part(&self) -> Part {
-        Part::PcieLink(self.node_name.clone(), nic_address(self.rail, 0))
+        Part::PcieLink(
+            self.node_name.clone(),
+            nic_address(self.kind.shape(), self.rail, 0),
+        )
     }
 }

@@ -41,7 +41,7 @@ impl JobSpec {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Workload {
-    /// Time that a GPU at full clock computes in each step.
+    /// Time that an H100 at full clock computes in each step; other GPUs as their speed is to its.
     pub compute_seconds: f64,
     /// Bytes that each GPU moves over its NVLinks in each step while nothing is computed: tensor parallelism.
     #[serde(default)]
@@ -254,7 +254,7 @@ pub(crate) fn streams(
     let mut streams = Vec::new();
     let mut lossy = Vec::new();
     for pairs in job.workload.groups(pattern, job.nodes.len()) {
-        for slot in 0..carrier.wiring.ports_per_node() {
+        for slot in carrier.wiring.common_slots(&job.nodes) {
             streams.push(stream(job, &pairs, slot, carrier, &mut lossy));
         }
     }

@@ -10,11 +10,14 @@ use std::time::Duration;
 
 use railscope_model::fabric::Timestamp;
 use railscope_model::identity::Part;
+use railscope_model::plan::WiringPlan;
 use railscope_model::units::{PortRate, pcie_transfers_per_second};
 use railscope_simulator::cluster::Cluster;
 use railscope_simulator::examples;
-use railscope_simulator::spec::ClusterSpec;
+use railscope_simulator::plan;
+use railscope_simulator::spec::{Change, ClusterSpec};
 use railscope_simulator::tree::ClusterTree;
+use railscope_simulator::wiring::Wiring;
 
 const STARTED: Timestamp = Timestamp(1_754_493_083_000);
 const SEED: u64 = 11;
@@ -269,6 +272,32 @@ fn the_subnet_file_follows_the_cables() {
             _ => assert_eq!(gone, 8),
         }
     }
+}
+
+#[test]
+fn the_plan_says_what_was_planned_and_not_what_was_built() {
+    let mut spec = ClusterSpec::demo(2).expect("spec");
+    let [one, other] = ["link/gpu-node-00:mlx5_0/1", "link/gpu-node-00:mlx5_1/1"]
+        .map(|part| part.parse().expect(part));
+    spec.changes = vec![Change::Swapped([one, other])];
+    let cluster = Cluster::new(spec.clone(), SEED).expect("cluster");
+    let tree = tree(&cluster);
+    let read = WiringPlan::parse("wiring-plan.csv", &text(tree.plan())).expect("a plan");
+    let planned = Wiring::plan(&spec).expect("wiring");
+    assert_eq!(read, plan::plan(&planned));
+    assert_ne!(read, plan::plan(&Wiring::built(&spec).expect("wiring")));
+    assert_eq!(read.cables.len(), planned.cables.len());
+    let first = &read.cables[0];
+    assert_eq!(
+        (first.ends.each_ref().map(ToString::to_string), first.rail),
+        (
+            [
+                "nic/gpu-node-00:mlx5_0 port 1".to_owned(),
+                "switch/leaf-su0-r0 port 1".to_owned()
+            ],
+            Some(0)
+        )
+    );
 }
 
 #[test]

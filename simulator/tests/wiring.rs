@@ -5,7 +5,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use railscope_model::fabric::{Fabric, LinkKind, Timestamp};
+use railscope_model::plan::WiringPlan;
 use railscope_simulator::ibnetdiscover::{ibnetdiscover, ibsim_net};
+use railscope_simulator::plan;
 use railscope_simulator::spec::{Change, ClusterSpec, RailsMeet, SpecError, Switches, WiringSpec};
 use railscope_simulator::wiring::{Device, Tier, Wiring};
 
@@ -170,7 +172,9 @@ fn every_port_has_one_cable_and_every_rail_its_own_leaves() {
         }
         assert_eq!(
             wiring.nics.len(),
-            usize::from(spec.nodes) * spec.ports_per_node()
+            spec.kinds()
+                .map(|(kind, _)| usize::from(spec.nics_of(kind) * spec.planes))
+                .sum::<usize>()
         );
         for (number, nic) in wiring.nics.iter().enumerate() {
             assert_eq!(wiring.on_own_rail(number), Some(true), "{name}");
@@ -211,7 +215,7 @@ fn planes_and_rails_that_never_meet_are_subnets_of_their_own() {
     let count = |wiring: &Wiring| wiring.subnets().into_iter().collect::<BTreeSet<_>>().len();
     for (name, spec, wiring) in families() {
         let expected = match spec.wiring {
-            WiringSpec::RailOnly { .. } => usize::from(spec.nics_per_node),
+            WiringSpec::RailOnly { .. } => usize::from(spec.nics_of(spec.node)),
             _ => usize::from(spec.planes),
         };
         assert_eq!(count(&wiring), expected, "{name}");
@@ -323,7 +327,7 @@ fn changes_move_and_remove_cables_and_nothing_else() {
 fn every_family_grows_to_its_limit_and_says_where_it_is() {
     let tree = |nodes, tiers| ClusterSpec {
         nodes,
-        nics_per_node: 1,
+        nics_per_node: Some(1),
         wiring: WiringSpec::FatTree,
         switches: Switches {
             radix: 8,
@@ -353,6 +357,21 @@ fn ibnetdiscover_text_says_what_the_fabric_says() {
     for (name, _, wiring) in families().chain(demos) {
         let text = ibnetdiscover(&wiring, NOW);
         assert_eq!(cables_in(&text), cables_of(&wiring.fabric(NOW)), "{name}");
+    }
+}
+
+#[test]
+fn the_plan_of_every_family_is_read_back_as_it_was_written() {
+    for (name, spec, wiring) in families() {
+        let text = plan::write(&wiring);
+        let read = WiringPlan::parse(&name, &text).expect(&name);
+        assert_eq!(read, plan::plan(&wiring), "{name}");
+        assert_eq!(read.cables.len(), wiring.cables.len(), "{name}");
+        assert_eq!(
+            text.starts_with("from,from_port,to,to_port,rail,plane\n"),
+            spec.planes > 1,
+            "{name}"
+        );
     }
 }
 
@@ -413,7 +432,7 @@ fn what_cannot_be_wired_is_refused_with_the_field() {
         field
     };
     assert_eq!(with(|spec| spec.nodes = 0), "nodes");
-    assert_eq!(with(|spec| spec.gpus_per_node = 9), "gpus_per_node");
+    assert_eq!(with(|spec| spec.gpus_per_node = Some(9)), "gpus_per_node");
     assert_eq!(with(|spec| spec.planes = 3), "planes");
     assert_eq!(with(|spec| spec.switches.radix = 2), "switches.radix");
     assert_eq!(with(|spec| spec.switches.tiers = 4), "switches.tiers");

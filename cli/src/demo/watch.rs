@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use railscope_simulator::fault::Truth;
 use serde::Deserialize;
+
+use super::stage::Stage;
 
 /// Time between two looks.
 const LOOK: Duration = Duration::from_millis(250);
@@ -79,37 +80,42 @@ impl Api {
         }
     }
 
-    /// Tells of every incident when it opens; `injected` is what was broken, and when. Ends never.
-    pub(super) async fn tell(&self, injected: Option<(&Truth, Instant)>) -> anyhow::Result<()> {
+    /// Tells of every incident when it opens, beside what was broken. Ends never.
+    pub(super) async fn tell(&self, stage: &Stage) -> anyhow::Result<()> {
         let mut told = BTreeSet::new();
-        let mut found = injected.is_none();
         loop {
             let text = self.text("/api/v1/incidents").await;
             // A busy moment is no reason to give up: the next look is soon.
-            let incidents =
-                text.and_then(|text| Ok(serde_json::from_str::<Incidents>(&text)?.incidents));
-            for incident in incidents.unwrap_or_default() {
-                // The class of an incident may change as evidence comes in.
-                if told.insert((incident.id.clone(), incident.class.clone())) {
-                    found |= self.announce(&incident, injected);
-                }
-            }
-            if let Some((truth, since)) = injected
-                && !found
-                && since.elapsed() > FIND_PATIENCE
+            if let Ok(text) = text
+                && let Ok(open) = serde_json::from_str::<Incidents>(&text)
             {
-                println!(
-                    "  NOT FOUND: {} has no incident after {FIND_PATIENCE:?}.",
-                    truth.part
-                );
-                found = true;
+                let ids: BTreeSet<_> = open.incidents.iter().map(Incident::key).collect();
+                for incident in &open.incidents {
+                    let Incident {
+                        id,
+                        fault_domain,
+                        class,
+                        title,
+                        ..
+                    } = incident;
+                    let after = stage.take(id, title, fault_domain, class);
+                    // The class of an incident may change as evidence comes in.
+                    let new = !told.contains(&incident.key());
+                    if after.is_some() || new && !stage.explains(fault_domain, class) {
+                        self.announce(incident, after, stage.is_touched());
+                    }
+                }
+                told = ids;
+            }
+            for part in stage.missed(FIND_PATIENCE) {
+                println!("  NOT FOUND: {part} has no incident after {FIND_PATIENCE:?}.");
             }
             tokio::time::sleep(LOOK).await;
         }
     }
 
-    /// Prints an incident; true if it is the one that was to be found.
-    fn announce(&self, incident: &Incident, injected: Option<(&Truth, Instant)>) -> bool {
+    /// Prints an incident. `after` is the time in seconds to find the fault that it names, if it names one.
+    fn announce(&self, incident: &Incident, after: Option<f64>, broken: bool) {
         let Incident {
             id,
             fault_domain,
@@ -119,29 +125,23 @@ impl Api {
             action,
             gpus_affected,
         } = incident;
-        let is_culprit = |truth: &Truth| {
-            let mut parts = std::iter::once(&truth.part).chain(&truth.accomplices);
-            parts.any(|part| part.to_string() == *fault_domain) && truth.class == class
+        let heading = match after {
+            Some(seconds) => {
+                format!("FOUND {seconds:.1} s after it broke: {title}, {fault_domain}")
+            }
+            None if broken => format!("Another incident: {title}, {fault_domain} ({class})"),
+            None => format!("FALSE ALARM: {title}, {fault_domain} ({class})"),
         };
-        let seconds =
-            |since: Instant| format!("{:.1} s after it broke", since.elapsed().as_secs_f64());
-        let hit = injected.filter(|(truth, _)| is_culprit(truth));
-        match (hit, injected) {
-            (Some((_, since)), _) => {
-                println!("\n  FOUND {}: {title}, {fault_domain}", seconds(since));
-            }
-            (None, Some((_, since))) => {
-                println!(
-                    "\n  Another incident, {}: {title}, {fault_domain} ({class})",
-                    seconds(since)
-                );
-            }
-            (None, None) => println!("\n  FALSE ALARM: {title}, {fault_domain} ({class})"),
-        }
+        println!("\n  {heading}");
         println!("    evidence    {summary}");
         println!("    GPUs behind {gpus_affected}");
         println!("    what to do  {action}");
         println!("    page        {}/incidents/{id}", self.base);
-        hit.is_some()
+    }
+}
+
+impl Incident {
+    fn key(&self) -> (String, String) {
+        (self.id.clone(), self.class.clone())
     }
 }

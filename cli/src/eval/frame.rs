@@ -1,5 +1,7 @@
 //! The signals of one tick as columns, by part: what the baselines read. The same readings that the collector gets.
 
+use std::ops::Range;
+
 use railscope_model::identity::Part;
 use railscope_model::metric::{
     GPU_CLOCK, GPU_CLOCK_EVENT_SECONDS, GPU_POWER, GPU_TEMPERATURE, GPU_UTILIZATION, Metric,
@@ -10,7 +12,7 @@ use railscope_model::metric::{
 use railscope_model::reading::{Labels, NodeReading};
 use railscope_simulator::cluster::{Cluster, Node};
 use railscope_simulator::route::{Router, Routing};
-use railscope_simulator::wiring::Nic;
+use railscope_simulator::wiring::{Host, Nic};
 
 /// What a signal is about; each kind has its own entities.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,10 +99,8 @@ pub(super) struct Layout {
     parts: [Vec<Part>; 3],
     /// Hosts.
     pub(super) hosts: Vec<Part>,
-    /// GPUs of a node.
-    pub(super) gpus_per_node: usize,
-    /// Ports of a node.
-    pub(super) ports_per_node: usize,
+    /// What each host has.
+    has: Vec<Host>,
     /// Job of each node; none for idle ones.
     pub(super) job_of_node: Vec<Option<usize>>,
     /// By sending port: cables that every packet of its flows crosses, a list for each flow.
@@ -111,9 +111,8 @@ impl Layout {
     /// The layout of a cluster and its jobs.
     pub(super) fn of(cluster: &Cluster) -> Self {
         let (plan, nodes) = (cluster.plan(), cluster.nodes());
-        let gpus_per_node = usize::from(cluster.spec().gpus_per_node);
-        let gpus = (0..nodes.len() as u16).flat_map(|node| {
-            (0..gpus_per_node as u8).filter_map(move |gpu| cluster.gpu_part(node, gpu))
+        let gpus = (0..).zip(nodes).flat_map(|(node, of)| {
+            (0..of.gpus.len() as u8).filter_map(move |gpu| cluster.gpu_part(node, gpu))
         });
         let mut job_of_node = vec![None; nodes.len()];
         for (number, job) in cluster.jobs().enumerate() {
@@ -131,8 +130,7 @@ impl Layout {
                 .iter()
                 .map(|node| Part::Host(node.name.clone()))
                 .collect(),
-            gpus_per_node,
-            ports_per_node: plan.ports_per_node(),
+            has: plan.hosts.clone(),
             job_of_node,
             flows: flows(cluster),
         }
@@ -145,10 +143,18 @@ impl Layout {
 
     /// Node of an entity.
     pub(super) fn node_of(&self, entity: Entity, index: usize) -> usize {
-        match entity {
-            Entity::Gpu => index / self.gpus_per_node,
-            Entity::Link | Entity::Pcie => index / self.ports_per_node,
-        }
+        self.has.partition_point(|host| match entity {
+            Entity::Gpu => host.gpus.end <= index,
+            Entity::Link | Entity::Pcie => host.nics.end <= index,
+        })
+    }
+
+    /// Indices of the entities of each node.
+    pub(super) fn by_node(&self, entity: Entity) -> impl Iterator<Item = Range<usize>> {
+        self.has.iter().map(move |host| match entity {
+            Entity::Gpu => host.gpus.clone(),
+            Entity::Link | Entity::Pcie => host.nics.clone(),
+        })
     }
 }
 
@@ -166,7 +172,7 @@ fn flows(cluster: &Cluster) -> Vec<Vec<Vec<Part>>> {
         for collective in &job.workload.collectives {
             let groups = job.workload.groups(collective.pattern, job.nodes.len());
             for (from, to, _) in groups.into_iter().flatten() {
-                for slot in 0..plan.ports_per_node() {
+                for slot in plan.common_slots(&job.nodes) {
                     let nic = |place: usize| plan.nic_index(job.nodes[place], slot);
                     let (from, to) = (nic(from), nic(to));
                     let path = router.path(from, to, 0).unwrap_or_default();

@@ -191,7 +191,7 @@ fn scenario_reports(plans: &[Plan<'_>], judged: &[Judged<'_>]) -> Vec<ScenarioRe
                 name: scenario.name.clone(),
                 about: scenario.about.clone(),
                 nodes: fabric.nodes,
-                gpus: u32::from(fabric.nodes) * u32::from(fabric.gpus_per_node),
+                gpus: fabric.gpus(),
                 expect: scenario.expect,
                 met: Ratio::default(),
             });

@@ -150,12 +150,7 @@ struct Watch {
 impl Watch {
     fn new(cluster: &Cluster, layout: &Arc<Layout>, post: Post) -> Self {
         let nodes = cluster.nodes();
-        let ports = cluster.spec().ports_per_node();
-        let rows: Vec<_> = nodes
-            .iter()
-            .zip(cluster.plan().nics.chunks(ports))
-            .map(|(node, nics)| NodeRows::new(node, nics))
-            .collect();
+        let rows = NodeRows::of(cluster);
         let readings: Vec<_> = rows.iter().zip(nodes).map(|(r, n)| r.read(n)).collect();
         let names: Vec<_> = nodes.iter().map(|node| node.name.clone()).collect();
         let mut analyzer = Analyzer::default();

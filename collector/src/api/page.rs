@@ -162,6 +162,9 @@ fn shell(
     body: impl FnOnce(&mut String) -> fmt::Result,
 ) -> fmt::Result {
     let cluster = Esc(&state.cluster);
+    let beside = state.beside.map_or_else(String::new, |(label, path)| {
+        format!("<a href=\"{root}{path}\">{}</a>", Esc(label))
+    });
     write!(
         out,
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -176,7 +179,7 @@ fn shell(
          <header class=\"bar\"><a class=\"mark\" href=\"{}\">Railscope</a><span class=\"cluster\">{cluster}</span>\
          <nav><a href=\"{root}api/v1/incidents\">Incidents</a><a href=\"{root}api/v1/fabric\">Fabric</a>\
          <a href=\"{root}api/v1/topology\">Topology</a><a href=\"{root}api/v1/nodes\">Nodes</a>\
-         <a href=\"{root}metrics\">Metrics</a></nav></header>\n\
+         <a href=\"{root}metrics\">Metrics</a>{beside}</nav></header>\n\
          <p id=\"lost\" class=\"banner\" role=\"status\" hidden></p>\n<main>\n",
         Esc(title),
         home(root),

@@ -7,6 +7,7 @@ use railscope_simulator::fault::gpu::Slow;
 use railscope_simulator::fault::{Effect, Fault};
 use railscope_simulator::route::{Lane, Routing};
 use railscope_simulator::schedule::{Interval, Schedule};
+use railscope_simulator::shape::NodeKind;
 use railscope_simulator::spec::{ClusterSpec, RailsMeet, Speed, Switches, WiringSpec};
 use railscope_simulator::statistics::{median, variation};
 use railscope_simulator::wiring::Device;
@@ -82,10 +83,12 @@ pub(crate) struct Leaf {
 fn spec(nodes: u16, per_node: (u8, u8), speed: Speed, nodes_per_su: u16) -> ClusterSpec {
     ClusterSpec {
         nodes,
-        gpus_per_node: per_node.0,
-        nics_per_node: per_node.1,
+        node: NodeKind::HgxH100,
+        groups: Vec::new(),
+        gpus_per_node: Some(per_node.0),
+        nics_per_node: Some(per_node.1),
         planes: 1,
-        speed,
+        speed: Some(speed),
         wiring: WiringSpec::RailOptimised {
             nodes_per_su,
             rails_meet: RailsMeet::Spine,

@@ -3,11 +3,10 @@
 use std::collections::{BTreeMap, HashSet};
 use std::ptr::without_provenance_mut;
 use std::sync::{Arc, Mutex};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::ffi::{Code, EventData, Handle, code, device_handle, store};
-use crate::live::{Gpu, POLL, answer, lock, on_gpu, pass};
+use crate::live::{Gpu, answer, lock, on_gpu, pass, wait_for_change};
 use crate::state::{Event, NodeGpus};
 use crate::symbols::getters;
 
@@ -124,7 +123,7 @@ fn wait(set: &Mutex<Set>, timeout: Duration) -> Result<EventData, Code> {
         if left.is_zero() {
             return Err(code::TIMEOUT);
         }
-        thread::sleep(left.min(POLL));
+        wait_for_change(&node, left);
     }
 }
 

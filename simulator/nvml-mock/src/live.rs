@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,8 +18,11 @@ use crate::state::{Effect, GpuState, LinkState, NodeGpus, STATE_FILE};
 /// A changed file is seen after this long: far below the 100 ms that callers may count on, far above a call's cost.
 const RECHECK: Duration = Duration::from_millis(5);
 
-/// How often a call that waits looks again.
-pub(crate) const POLL: Duration = Duration::from_millis(10);
+/// How often a call that hangs or is late looks again.
+const POLL: Duration = Duration::from_millis(10);
+
+/// How often one of the calls that wait for a change looks at the file: below the 100 ms that callers may count on.
+const LOOK: Duration = Duration::from_millis(80);
 
 /// `nvmlInit_v2` calls without their `nvmlShutdown`.
 pub(crate) static USERS: AtomicU32 = AtomicU32::new(0);
@@ -157,8 +160,7 @@ fn effects(node: &NodeGpus, function: &str, gpu: Option<usize>) -> impl Iterator
 
 /// The injected failure of one field id, which must not fail its whole call.
 pub(crate) fn field_failure(gpu: &Gpu, id: u32) -> Option<Code> {
-    let name = format!("field.{id}");
-    effects(&gpu.node, &name, Some(gpu.index)).find_map(|effect| match effect {
+    field_effects(gpu, id).find_map(|effect| match effect {
         Effect::Fail(code) => Some(code),
         Effect::Hang | Effect::Delay(_) | Effect::Spoil(_) => None,
     })
@@ -166,11 +168,21 @@ pub(crate) fn field_failure(gpu: &Gpu, id: u32) -> Option<Code> {
 
 /// The injected failure of a whole call that asks for this field together with others.
 pub(crate) fn spoiled_call(gpu: &Gpu, id: u32) -> Option<Code> {
-    let name = format!("field.{id}");
-    effects(&gpu.node, &name, Some(gpu.index)).find_map(|effect| match effect {
+    field_effects(gpu, id).find_map(|effect| match effect {
         Effect::Spoil(code) => Some(code),
         Effect::Fail(_) | Effect::Hang | Effect::Delay(_) => None,
     })
+}
+
+/// The faults of one field. Hundreds of fields are read a second, and hardly ever is there any fault.
+fn field_effects(gpu: &Gpu, id: u32) -> impl Iterator<Item = Effect> {
+    let any = !gpu.node.faults.is_empty() || !gpu.faults.is_empty();
+    let found: Vec<Effect> = if any {
+        effects(&gpu.node, &format!("field.{id}"), Some(gpu.index)).collect()
+    } else {
+        Vec::new()
+    };
+    found.into_iter()
 }
 
 /// The state now, or nothing while there is no file: then the driver is not loaded.
@@ -195,6 +207,35 @@ fn current() -> Option<Arc<NodeGpus>> {
 /// Makes the next call look at the file, however short ago the last one did.
 pub(crate) fn forget() {
     *lock(&FILE) = None;
+}
+
+/// Waits until the state is another one than `known`, but not longer than `patience`. However many calls wait, one
+/// of them looks at the file and wakes the others: a node waits for the events of each of its GPUs, all the time.
+pub(crate) fn wait_for_change(known: &Arc<NodeGpus>, patience: Duration) {
+    static LOOKED_AT: Mutex<bool> = Mutex::new(false);
+    static CHANGED: Condvar = Condvar::new();
+    let begun = Instant::now();
+    let left = || patience.saturating_sub(begun.elapsed());
+    let is_over = || {
+        let now = current();
+        let same = now.is_some_and(|now| Arc::ptr_eq(&now, known));
+        !same || USERS.load(Ordering::Acquire) == 0 || left().is_zero()
+    };
+    let mut looked_at = lock(&LOOKED_AT);
+    while *looked_at {
+        let waited = CHANGED.wait_timeout(looked_at, left());
+        (looked_at, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        if is_over() {
+            return;
+        }
+    }
+    *looked_at = true;
+    drop(looked_at);
+    while !is_over() {
+        thread::sleep(left().min(LOOK));
+    }
+    *lock(&LOOKED_AT) = false;
+    CHANGED.notify_all();
 }
 
 fn read_if_changed(before: Option<Seen>) -> (Option<Stamp>, Option<Arc<NodeGpus>>) {

@@ -19,11 +19,7 @@ impl Cluster {
     pub fn inject(&mut self, fault: Fault) -> Result<Truth, FaultError> {
         let target = self.find(&fault)?;
         let kind = fault.effect.kind();
-        let alone = Conditions::of(
-            &self.built,
-            self.spec.gpus_per_node.into(),
-            std::iter::once((&fault.effect, target)),
-        );
+        let alone = Conditions::of(&self.built, std::iter::once((&fault.effect, target)));
         let under = self.under(&alone);
         let slowdowns = under.iter().zip(&self.jobs).map(|(under, job)| {
             let healthy = job.healthy.step_seconds();
@@ -38,7 +34,7 @@ impl Cluster {
             part: fault.part.clone(),
             cause: fault.effect.cause(),
             class: fault.effect.class(),
-            severity: kind.severity(self.spec.speed.link()),
+            severity: kind.severity(&self.place().healthy(target)),
             slowdown,
             victims: self.victims(target, under.iter().map(|under| &*under.traffic)),
             accomplices: kind
@@ -53,6 +49,20 @@ impl Cluster {
             active: false,
         });
         Ok(truth)
+    }
+
+    /// Ends the faults of this cause that a part has now. Says whether there were any.
+    pub fn end(&mut self, part: &Part, cause: &str) -> bool {
+        let mut ended = false;
+        for Injected { fault, .. } in &mut self.faults {
+            if fault.part == *part && fault.effect.cause() == cause && fault.is_there(self.seconds)
+            {
+                fault.end_seconds = Some(self.seconds);
+                ended = true;
+            }
+        }
+        self.update_faults();
+        ended
     }
 
     /// Finds what a fault names and checks its numbers.
@@ -95,6 +105,9 @@ impl Cluster {
             nodes, workload, ..
         } = &self.jobs[job].spec;
         let mut senders = Vec::new();
+        if !self.plan.common_slots(nodes).contains(&slot) {
+            return senders;
+        }
         for collective in &workload.collectives {
             let groups = workload.groups(collective.pattern, nodes.len());
             let into = groups
@@ -117,8 +130,7 @@ impl Cluster {
             }
             // All NICs of a node receive too slowly, so all that send to them wait.
             Target::Host(node) => {
-                let ports = self.spec.ports_per_node();
-                let own = node * ports..(node + 1) * ports;
+                let own = self.plan.hosts[node].nics.clone();
                 own.flat_map(|nic| self.senders_to(nic)).collect()
             }
             Target::Cable(_) => traffic
@@ -152,7 +164,6 @@ impl Cluster {
         let active = self.faults.iter().filter(|injected| injected.active);
         let conditions = Conditions::of(
             &self.built,
-            self.spec.gpus_per_node.into(),
             active.map(|injected| (&injected.fault.effect, injected.target)),
         );
         self.change_to(conditions);
@@ -178,8 +189,9 @@ impl Cluster {
             }
         }
         if let (Some(xid), Target::Gpu(gpu)) = (kind.xid(), target) {
-            let each = usize::from(self.spec.gpus_per_node);
-            self.nodes[gpu / each].gpus[gpu % each].xids.push(xid);
+            let host = self.plan.host_of_gpu(gpu);
+            let number = gpu - self.plan.hosts[host].gpus.start;
+            self.nodes[host].gpus[number].xids.push(xid);
         }
     }
 }

@@ -161,9 +161,9 @@ impl Cluster {
             (uneven, step, job.pace.with_compute(compute))
         });
         let steps: Vec<(Unevenness, u64, Pace)> = steps.collect();
-        let each = usize::from(self.spec.gpus_per_node);
-        (0..self.work_of.len() * each).map(move |gpu| {
-            let (number, place) = self.work_of[gpu / each]?;
+        (0..self.chip_clock.len()).map(move |gpu| {
+            let host = self.plan.host_of_gpu(gpu);
+            let (number, place) = self.work_of[host]?;
             let (uneven, step, pace) = &steps[number];
             let step_seconds = pace.step_seconds()?;
             let workload = &self.jobs[number].spec.workload;
@@ -172,7 +172,7 @@ impl Cluster {
                 self.conditions
                     .gpu_seconds(workload, self.chip_clock[gpu], gpu);
             let (compute_seconds, inside) = (work * compute, work * inside);
-            let awake = self.conditions.hosts[gpu / each].awake();
+            let awake = self.conditions.hosts[host].awake();
             let host_seconds = (compute_seconds + inside) * (1.0 / awake - 1.0);
             let communication_seconds = inside + pace.exposed_seconds();
             let busy = compute_seconds + communication_seconds + host_seconds;

@@ -106,10 +106,9 @@ impl Cluster {
 
     /// NICs of a job, by index.
     fn nics_of(&self, job: usize) -> Vec<usize> {
-        let ports = self.spec.ports_per_node();
         let nodes = self.jobs[job].spec.nodes.iter();
         nodes
-            .flat_map(|node| (0..ports).map(move |slot| usize::from(*node) * ports + slot))
+            .flat_map(|node| self.plan.hosts[usize::from(*node)].nics.clone())
             .collect()
     }
 
@@ -144,7 +143,7 @@ impl Cluster {
             let held = self.held_back_by(nic, job);
             let condition = self.conditions.ports[nic];
             let (errors, dark) = (condition.errors, condition.speed.is_none());
-            let node = nic / self.spec.ports_per_node();
+            let node = usize::from(self.plan.nics[nic].node);
             let not_ready = self.conditions.hosts[node].not_ready_per_second;
             if errors.is_none() && !dark && held.is_none() && not_ready == 0.0 {
                 continue;
@@ -231,7 +230,6 @@ impl Cluster {
 
     /// What the nodes themselves count: errors of PCIe links, and moments in which nothing ran.
     fn count_on_hosts(&mut self, seconds: f64) {
-        let ports = self.spec.ports_per_node();
         for (number, node) in self.nodes.iter_mut().enumerate() {
             let noise = self.noise.part(HOSTS).part(number as u64);
             let mut draw = self.stretches * 64;
@@ -240,13 +238,17 @@ impl Cluster {
                 draw += 1;
                 (mean + noise.uniform(draw)).floor() as u64
             };
-            let own = &self.conditions.ports[number * ports..(number + 1) * ports];
+            let own = &self.conditions.ports[self.plan.hosts[number].nics.clone()];
             for (errors, port) in node.nic_link_errors.iter_mut().zip(own) {
                 if port.pcie_errors_per_second > 0.0 {
                     *errors += count(port.pcie_errors_per_second * seconds);
                 }
             }
-            for (port, nic) in node.ports.iter_mut().zip(number * ports..) {
+            for (port, nic) in node
+                .ports
+                .iter_mut()
+                .zip(self.plan.hosts[number].nics.clone())
+            {
                 count_bytes(port, [self.conditions.neighbour_of(nic) * seconds; 2]);
             }
             if self.conditions.hosts[number].storage_hangs {
@@ -297,10 +299,10 @@ impl Cluster {
         let work: Vec<Vec<f64>> = work
             .map(|(job, progress)| self.work(job, progress))
             .collect();
-        let gpus_per_node = usize::from(self.spec.gpus_per_node);
-        let gpus = self.nodes.iter_mut().flat_map(|node| &mut node.gpus);
-        for (number, (gpu, speed)) in gpus.zip(speeds).enumerate() {
-            let duty = self.work_of[number / gpus_per_node].map(|(job, place)| {
+        let gpus = self.nodes.iter_mut().enumerate();
+        let gpus = gpus.flat_map(|(node, of)| of.gpus.iter_mut().map(move |gpu| (node, gpu)));
+        for (number, ((node, gpu), speed)) in gpus.zip(speeds).enumerate() {
+            let duty = self.work_of[node].map(|(job, place)| {
                 // The slowest computes all the time; the others wait for it.
                 let workload = &self.jobs[job].spec.workload;
                 let own = workload.compute_seconds * workload.cost_of(place) / speed;

@@ -1,10 +1,9 @@
 //! Faults of switches and of the cables between them.
 
 use railscope_model::identity::Part;
-use railscope_model::units::LinkSpeed;
 use serde::{Deserialize, Serialize};
 
-use super::{Effect, Kind, Pick};
+use super::{Effect, Healthy, Kind, Pick};
 use crate::conditions::Conditions;
 use crate::place::{Place, Target, cables_at};
 
@@ -28,7 +27,7 @@ impl Kind for UplinkDown {
         place.uplink_named(part)
     }
 
-    fn severity(&self, _: LinkSpeed) -> f64 {
+    fn severity(&self, _: &Healthy) -> f64 {
         1.0
     }
 
@@ -73,7 +72,7 @@ impl Kind for UplinkLossy {
         place.uplink_named(part)
     }
 
-    fn severity(&self, _: LinkSpeed) -> f64 {
+    fn severity(&self, _: &Healthy) -> f64 {
         self.loss_ratio
     }
 
@@ -108,7 +107,7 @@ impl Kind for SwitchDown {
         place.switch_named(part)
     }
 
-    fn severity(&self, _: LinkSpeed) -> f64 {
+    fn severity(&self, _: &Healthy) -> f64 {
         1.0
     }
 

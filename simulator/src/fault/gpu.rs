@@ -1,12 +1,11 @@
 //! Faults of GPUs and their NVLinks.
 
 use railscope_model::identity::Part;
-use railscope_model::units::LinkSpeed;
 use serde::{Deserialize, Serialize};
 
-use super::{Effect, Kind, Pick};
+use super::{Effect, Healthy, Kind, Pick};
 use crate::conditions::Conditions;
-use crate::gpu::{ClockEvent, NVLINKS};
+use crate::gpu::ClockEvent;
 use crate::place::{Place, Target};
 
 /// XIDs: GPU has fallen off the bus; row remapper: a row was replaced; NVLink error (NVIDIA XID catalogue).
@@ -68,7 +67,7 @@ impl<const BY_HEAT: bool> Kind for Held<BY_HEAT> {
         place.gpu_named(part)
     }
 
-    fn severity(&self, _: LinkSpeed) -> f64 {
+    fn severity(&self, _: &Healthy) -> f64 {
         1.0 - self.clock_ratio
     }
 
@@ -116,7 +115,7 @@ impl Kind for PowerBrake {
         place.host_named(part)
     }
 
-    fn severity(&self, _: LinkSpeed) -> f64 {
+    fn severity(&self, _: &Healthy) -> f64 {
         1.0 - self.clock_ratio
     }
 
@@ -164,7 +163,7 @@ impl Kind for Slow {
         place.gpu_named(part)
     }
 
-    fn severity(&self, _: LinkSpeed) -> f64 {
+    fn severity(&self, _: &Healthy) -> f64 {
         1.0 - self.speed_ratio
     }
 
@@ -200,7 +199,7 @@ impl Kind for Lost {
         place.gpu_named(part)
     }
 
-    fn severity(&self, _: LinkSpeed) -> f64 {
+    fn severity(&self, _: &Healthy) -> f64 {
         1.0
     }
 
@@ -239,7 +238,7 @@ impl Kind for Memory {
         place.gpu_named(part)
     }
 
-    fn severity(&self, _: LinkSpeed) -> f64 {
+    fn severity(&self, _: &Healthy) -> f64 {
         0.0
     }
 
@@ -268,7 +267,10 @@ pub struct NvLinkDown {
 
 impl NvLinkDown {
     pub(crate) fn example(place: &Place<'_>, pick: Pick) -> Option<(Part, Effect)> {
-        Some((place.gpu(pick)?, Effect::NvLinkDown(Self { links: 6 })))
+        // A third of them.
+        let part = place.gpu(pick)?;
+        let links = place.healthy(place.gpu_named(&part).ok()?).nvlinks / 3;
+        Some((part, Effect::NvLinkDown(Self { links })))
     }
 }
 
@@ -278,28 +280,31 @@ impl Kind for NvLinkDown {
     }
 
     fn target(&self, part: &Part, place: &Place<'_>) -> Result<Target, String> {
-        if self.links == 0 || self.links >= NVLINKS {
+        let gpu = place.gpu_named(part)?;
+        let nvlinks = place.healthy(gpu).nvlinks;
+        if self.links == 0 || self.links >= nvlinks {
             return Err(format!(
                 "found {} links, expected 1 to {}",
                 self.links,
-                NVLINKS - 1
+                nvlinks.saturating_sub(1)
             ));
         }
-        place.gpu_named(part)
+        Ok(gpu)
     }
 
-    fn severity(&self, _: LinkSpeed) -> f64 {
-        f64::from(self.links) / f64::from(NVLINKS)
+    fn severity(&self, healthy: &Healthy) -> f64 {
+        f64::from(self.links) / f64::from(healthy.nvlinks)
     }
 
     fn apply(&self, target: Target, now: &mut Conditions) {
         if let Target::Gpu(gpu) = target {
-            now.gpus[gpu].nvlinks = now.gpus[gpu].nvlinks.min(NVLINKS - self.links);
+            let gpu = &mut now.gpus[gpu];
+            gpu.nvlinks = gpu.nvlinks.min(gpu.model.nvlinks - self.links);
         }
     }
 
     fn sentence(&self) -> String {
-        format!("loses {} of its {NVLINKS} NVLinks", self.links)
+        format!("loses {} of its NVLinks", self.links)
     }
 
     fn xid(&self) -> Option<u16> {

@@ -1,10 +1,9 @@
 //! Faults of whole nodes: processors that stand still, memory that is too slow.
 
 use railscope_model::identity::Part;
-use railscope_model::units::LinkSpeed;
 use serde::{Deserialize, Serialize};
 
-use super::{Effect, Kind, Pick};
+use super::{Effect, Healthy, Kind, Pick};
 use crate::conditions::{Conditions, Standstill};
 use crate::place::{Place, Target};
 
@@ -61,7 +60,7 @@ impl<const STOLEN: bool> Kind for Standstills<STOLEN> {
         place.host_named(part)
     }
 
-    fn severity(&self, _: LinkSpeed) -> f64 {
+    fn severity(&self, _: &Healthy) -> f64 {
         self.per_second * self.seconds
     }
 
@@ -120,7 +119,7 @@ impl Kind for SlowReceiver {
         place.host_named(part)
     }
 
-    fn severity(&self, _: LinkSpeed) -> f64 {
+    fn severity(&self, _: &Healthy) -> f64 {
         1.0 - self.drain_ratio
     }
 
@@ -176,7 +175,7 @@ impl Kind for NotReady {
         place.host_named(part)
     }
 
-    fn severity(&self, _: LinkSpeed) -> f64 {
+    fn severity(&self, _: &Healthy) -> f64 {
         self.lost()
     }
 

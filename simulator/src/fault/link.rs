@@ -4,7 +4,7 @@ use railscope_model::identity::Part;
 use railscope_model::units::LinkSpeed;
 use serde::{Deserialize, Serialize};
 
-use super::{Effect, Kind, Pick, as_text};
+use super::{Effect, Healthy, Kind, Pick, as_text};
 use crate::conditions::Conditions;
 use crate::place::{Place, Target};
 
@@ -28,7 +28,7 @@ impl Kind for PortDown {
         place.host_cable(part).map(Target::Nic)
     }
 
-    fn severity(&self, _: LinkSpeed) -> f64 {
+    fn severity(&self, _: &Healthy) -> f64 {
         1.0
     }
 
@@ -83,7 +83,7 @@ impl Kind for PortFlapping {
         place.host_cable(part).map(Target::Nic)
     }
 
-    fn severity(&self, _: LinkSpeed) -> f64 {
+    fn severity(&self, _: &Healthy) -> f64 {
         self.down_seconds / self.every_seconds
     }
 
@@ -118,14 +118,12 @@ pub struct PortDegraded {
 
 impl PortDegraded {
     pub(crate) fn example(place: &Place<'_>, pick: Pick) -> Option<(Part, Effect)> {
+        let part = place.nic(pick)?.link_part();
         let rate = LinkSpeed {
             lanes: 1,
-            ..place.speed
+            ..place.plan.cables[place.plan.cable_named(&part)?].speed
         };
-        Some((
-            place.nic(pick)?.link_part(),
-            Effect::PortDegraded(Self { rate }),
-        ))
+        Some((part, Effect::PortDegraded(Self { rate })))
     }
 }
 
@@ -135,15 +133,16 @@ impl Kind for PortDegraded {
     }
 
     fn target(&self, part: &Part, place: &Place<'_>) -> Result<Target, String> {
-        let (rate, healthy) = (self.rate, place.speed);
+        let nic = place.host_cable(part)?;
+        let (rate, healthy) = (self.rate, place.plan.cables[nic].speed);
         if rate.bytes_per_second() >= healthy.bytes_per_second() {
             return Err(format!("found rate {rate}, expected less than {healthy}"));
         }
-        place.host_cable(part).map(Target::Nic)
+        Ok(Target::Nic(nic))
     }
 
-    fn severity(&self, healthy: LinkSpeed) -> f64 {
-        1.0 - self.rate.bytes_per_second() / healthy.bytes_per_second()
+    fn severity(&self, healthy: &Healthy) -> f64 {
+        1.0 - self.rate.bytes_per_second() / healthy.cable.bytes_per_second()
     }
 
     fn apply(&self, target: Target, now: &mut Conditions) {
@@ -199,7 +198,7 @@ impl Kind for LinkErrors {
         place.host_cable(part).map(Target::Nic)
     }
 
-    fn severity(&self, _: LinkSpeed) -> f64 {
+    fn severity(&self, _: &Healthy) -> f64 {
         1.0 - self.rates().goodput()
     }
 
@@ -291,7 +290,7 @@ impl Kind for Miscabled {
         Ok(Target::Nics(one, other))
     }
 
-    fn severity(&self, _: LinkSpeed) -> f64 {
+    fn severity(&self, _: &Healthy) -> f64 {
         1.0
     }
 
@@ -347,7 +346,7 @@ impl Kind for NoisyNeighbour {
         place.host_cable(part).map(Target::Nic)
     }
 
-    fn severity(&self, _: LinkSpeed) -> f64 {
+    fn severity(&self, _: &Healthy) -> f64 {
         self.share
     }
 

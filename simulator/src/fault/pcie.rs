@@ -1,10 +1,9 @@
 //! Faults of the PCIe links above NICs.
 
 use railscope_model::identity::Part;
-use railscope_model::units::LinkSpeed;
 use serde::{Deserialize, Serialize};
 
-use super::{Effect, Kind, Pick};
+use super::{Effect, Healthy, Kind, Pick};
 use crate::conditions::{Conditions, PcieLink};
 use crate::machine::layout::PcieGeneration;
 use crate::place::{Place, Target};
@@ -22,11 +21,20 @@ pub struct PcieDegraded {
 impl PcieDegraded {
     pub(crate) fn example(place: &Place<'_>, pick: Pick) -> Option<(Part, Effect)> {
         // Half of the lanes: a bad riser or a dirty contact. The link stays up and nothing logs it.
+        let nic = place.nic(pick)?;
+        let full = nic.kind.shape().pcie;
         let half = Self {
-            lanes: 8,
-            generation: 5,
+            lanes: full.lanes / 2,
+            generation: full.generation.number(),
         };
-        Some((place.nic(pick)?.pcie_part(), Effect::PcieDegraded(half)))
+        Some((nic.pcie_part(), Effect::PcieDegraded(half)))
+    }
+
+    fn link(&self) -> Option<PcieLink> {
+        Some(PcieLink {
+            generation: PcieGeneration::new(self.generation)?,
+            lanes: self.lanes,
+        })
     }
 }
 
@@ -37,31 +45,30 @@ impl Kind for PcieDegraded {
 
     fn target(&self, part: &Part, place: &Place<'_>) -> Result<Target, String> {
         let Self { lanes, generation } = *self;
+        let slot = place.slot(part)?;
+        let full = place.healthy(slot).pcie;
         let sound = matches!(lanes, 1 | 2 | 4 | 8 | 16)
-            && PcieGeneration::new(generation).is_some()
-            && (lanes < 16 || generation < 5);
+            && self.link().is_some_and(|link| {
+                link != full && link.lanes <= full.lanes && link.generation <= full.generation
+            });
         if !sound {
             return Err(format!(
-                "found {lanes} lanes of generation {generation}, expected 1, 2, 4, 8 or 16 lanes of generation 1 to 5, and less than 16 of 5"
+                "found {lanes} lanes of generation {generation}, expected 1, 2, 4, 8 or 16 lanes of generation 1 to {most}, and less than {} of {most}",
+                full.lanes,
+                most = full.generation.number(),
             ));
         }
-        place.slot(part)
+        Ok(slot)
     }
 
-    fn severity(&self, _: LinkSpeed) -> f64 {
-        let full = PcieGeneration::GEN5.bytes_per_second(16);
-        let left = PcieGeneration::new(self.generation)
-            .map_or(0.0, |generation| generation.bytes_per_second(self.lanes));
-        1.0 - left / full
+    fn severity(&self, healthy: &Healthy) -> f64 {
+        let left = self.link().map_or(0.0, PcieLink::bytes_per_second);
+        1.0 - left / healthy.pcie.bytes_per_second()
     }
 
     fn apply(&self, target: Target, now: &mut Conditions) {
-        let link = PcieLink {
-            generation: PcieGeneration::new(self.generation).unwrap_or(PcieGeneration::GEN5),
-            lanes: self.lanes,
-        };
         for port in ports_of(target, now) {
-            now.ports[port].pcie = link;
+            now.ports[port].pcie = self.link().unwrap_or(now.ports[port].pcie);
         }
     }
 
@@ -121,7 +128,7 @@ impl Kind for PcieErrors {
         place.slot(part)
     }
 
-    fn severity(&self, _: LinkSpeed) -> f64 {
+    fn severity(&self, _: &Healthy) -> f64 {
         self.cost
     }
 
@@ -195,7 +202,7 @@ impl<const BETWEEN_SOCKETS: bool> Kind for Detour<BETWEEN_SOCKETS> {
         place.slot(part)
     }
 
-    fn severity(&self, _: LinkSpeed) -> f64 {
+    fn severity(&self, _: &Healthy) -> f64 {
         1.0 - self.bandwidth_ratio
     }
 

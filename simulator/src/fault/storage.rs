@@ -1,10 +1,9 @@
 //! Faults of the storage that many nodes share.
 
 use railscope_model::identity::Part;
-use railscope_model::units::LinkSpeed;
 use serde::{Deserialize, Serialize};
 
-use super::{Effect, Kind, Pick};
+use super::{Effect, Healthy, Kind, Pick};
 use crate::conditions::Conditions;
 use crate::place::{Place, Target};
 
@@ -49,8 +48,7 @@ impl Kind for StorageStall {
         let Target::Host(first) = place.host_named(part)? else {
             return Err("expected a node".to_owned());
         };
-        let all = place.plan.nics.len() / place.plan.ports_per_node();
-        let most = all - first;
+        let most = place.plan.hosts.len() - first;
         let count = usize::from(self.nodes);
         if (1..=most).contains(&count) {
             Ok(Target::Hosts(first, count))
@@ -59,7 +57,7 @@ impl Kind for StorageStall {
         }
     }
 
-    fn severity(&self, _: LinkSpeed) -> f64 {
+    fn severity(&self, _: &Healthy) -> f64 {
         self.seconds / self.every_seconds
     }
 

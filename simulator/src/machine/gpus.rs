@@ -2,10 +2,12 @@
 
 use railscope_model::identity::PciAddress;
 
-use super::layout::gpu_address;
+use super::layout::{NVIDIA, gpu_address};
+use crate::cluster::Node;
 use crate::gpu::{ClockEvent, Gpu};
 use crate::noise::Noise;
-use crate::nvml::{self, Event, Fault, NodeGpus};
+use crate::nvml::{self, Event, Fault, GpuState, NodeGpus};
+use crate::shape::{Branch, Shape};
 
 /// `NVML_ERROR_GPU_IS_LOST`.
 const GPU_IS_LOST: u32 = 15;
@@ -24,27 +26,118 @@ pub fn uuid(node: u16, gpu: u8) -> String {
     )
 }
 
-/// What NVML says of a node's GPUs before anything happened. `node` is the node's ordinal.
-pub(crate) fn fitted(node: u16, gpus: usize) -> NodeGpus {
-    let mut state = NodeGpus::h100(gpus);
-    for (ordinal, gpu) in (0..).zip(&mut state.gpus) {
+/// What NVML says of a node's GPUs before anything happened. `ordinal` is the node's.
+pub(crate) fn fitted(node: &Node, ordinal: u16) -> NodeGpus {
+    let shape = node.kind.shape();
+    let domain = Domain::of(node, ordinal);
+    let mut state = NodeGpus::h100(node.gpus.len());
+    for (number, gpu) in (0..).zip(&mut state.gpus) {
         let PciAddress {
-            domain,
+            domain: segment,
             bus,
             device,
             function,
-        } = gpu_address(ordinal);
+        } = gpu_address(shape, number);
         gpu.pci_address = nvml::PciAddress {
-            domain,
+            domain: segment,
             bus,
             device,
             function,
         };
-        gpu.uuid = uuid(node, ordinal);
-        gpu.serial = format!("1650{node:04}{ordinal:05}");
-        gpu.host_numa_node = u32::from(ordinal / 4);
+        gpu.uuid = uuid(ordinal, number);
+        gpu.serial = format!("1650{ordinal:04}{number:05}");
+        gpu.host_numa_node = numa_node(shape, number);
+        fit(gpu, number, shape);
+        if let Some(domain) = &domain {
+            domain.show(gpu);
+        }
     }
     state
+}
+
+/// NUMA node of the socket that a GPU hangs on.
+fn numa_node(shape: &Shape, number: u8) -> u32 {
+    let address = gpu_address(shape, number);
+    let on = |branch: &&Branch| branch.cards().any(|card| card == address);
+    let branch = shape.branches.iter().find(on);
+    branch.map_or(0, |branch| branch.numa_node.into())
+}
+
+/// Gives a GPU what its product has.
+fn fit(gpu: &mut GpuState, number: u8, shape: &Shape) {
+    let model = &shape.gpu;
+    model.name.clone_into(&mut gpu.name);
+    model.vbios.clone_into(&mut gpu.vbios_version);
+    gpu.pci_device_id = u32::from(model.pci_device) << 16 | u32::from(NVIDIA);
+    gpu.architecture = model.architecture_number;
+    (gpu.cuda_capability_major, gpu.cuda_capability_minor) = model.capability;
+    gpu.memory_total_bytes = model.memory_mebibytes << 20;
+    let (clock, memory_clock) = (model.full_clock_mhz as u32, model.memory_clock_mhz);
+    (gpu.clock_graphics_max_mhz, gpu.clock_sm_max_mhz) = (clock, clock);
+    (gpu.clock_memory_mhz, gpu.clock_memory_max_mhz) = (memory_clock, memory_clock);
+    let limit = (model.limit_watts * 1e3) as u32;
+    gpu.power_limit_milliwatts = limit;
+    gpu.power_limit_enforced_milliwatts = limit;
+    gpu.power_limit_max_milliwatts = limit;
+    gpu.power_limit_default_milliwatts = limit;
+    let generation = shape.pcie.generation.number().into();
+    (gpu.pcie_generation, gpu.pcie_generation_max) = (generation, generation);
+    gpu.gpm = model.has_gpm;
+    if !model.has_fabric {
+        gpu.fabric_state = 0;
+    }
+    (gpu.c2c_links, gpu.c2c_speed_megabytes_per_second) = model.c2c;
+    gpu.set_link_count(number.into(), model.nvlinks.into());
+    for link in &mut gpu.links {
+        link.version = model.nvlink_version;
+        link.speed_megabytes_per_second = model.nvlink_megabytes_per_second;
+        match shape.nvswitch {
+            Some(device) => {
+                link.remote_pci_device_id = u32::from(device) << 16 | u32::from(NVIDIA);
+            }
+            None => link.remote_pci_address = nvml::PciAddress::default(),
+        }
+    }
+}
+
+/// A node's place in an NVLink domain of several nodes.
+struct Domain {
+    /// Ordinal of the domain's first node.
+    first: u16,
+    /// Tray in the domain.
+    tray: u16,
+}
+
+/// Clique of all GPUs of a domain that is not partitioned, as on a GB200 NVL72.
+const WHOLE_DOMAIN: u32 = 32_766;
+/// Keeps the noise of domains apart from that of GPUs.
+const DOMAINS: u64 = 1 << 32;
+/// Every two-bit answer of the health mask is "no", and the configuration is right.
+const HEALTHY: u32 = 0x1aa;
+
+impl Domain {
+    fn of(node: &Node, ordinal: u16) -> Option<Self> {
+        let nodes = node.kind.shape().nvlink_domain_nodes;
+        (nodes > 1).then(|| Self {
+            first: ordinal - node.place % nodes,
+            tray: node.place % nodes,
+        })
+    }
+
+    fn show(&self, gpu: &mut GpuState) {
+        let noise = Noise::new(DOMAINS | u64::from(self.first));
+        let (high, low) = (noise.bits(0).to_be_bytes(), noise.bits(1).to_be_bytes());
+        let (first, second) = gpu.fabric_cluster_uuid.split_at_mut(8);
+        first.copy_from_slice(&high);
+        second.copy_from_slice(&low);
+        gpu.fabric_clique_id = WHOLE_DOMAIN;
+        (gpu.fabric_health_mask, gpu.fabric_health_summary) = (HEALTHY, 1);
+        gpu.platform_chassis_serial = format!("18201{:08}", self.first);
+        gpu.platform_tray = self.tray as u8;
+        // The nine NVLink switch trays of the rack stand in the middle of the eighteen.
+        gpu.platform_slot = self.tray as u8 + if self.tray < 8 { 1 } else { 10 };
+        gpu.platform_host = 1;
+    }
 }
 
 /// Brings the state up to what the GPUs show now.
@@ -65,7 +158,6 @@ pub(super) fn show(state: &mut NodeGpus, gpus: &[Gpu]) {
             to.hw_power_brake_nanoseconds,
         ] = nanoseconds;
         to.clocks_event_reasons = from.event.map_or(0, ClockEvent::bits);
-        to.gpm = true;
         to.gpm_tensor_active_permille = (from.tensor_active * 1e3).round() as u32;
         to.remapped_rows_pending = from.row_remap_pending;
         for (number, link) in (0..).zip(&mut to.links) {
@@ -80,5 +172,69 @@ pub(super) fn show(state: &mut NodeGpus, gpus: &[Gpu]) {
         } else {
             Vec::new()
         };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::Cluster;
+    use crate::shape::NodeKind;
+    use crate::spec::{ClusterSpec, Group};
+
+    /// GPUs of the first of each node of a cluster of two racks and a half, behind two other nodes.
+    fn racks() -> Vec<GpuState> {
+        let spec = ClusterSpec {
+            node: NodeKind::Gb200Nvl72,
+            groups: vec![Group {
+                node: NodeKind::HgxH100,
+                nodes: 2,
+            }],
+            gpus_per_node: Some(1),
+            nics_per_node: Some(1),
+            ..ClusterSpec::demo(2 + 45).expect("spec")
+        };
+        let cluster = Cluster::new(spec, 1).expect("cluster");
+        let nodes = (0..).zip(cluster.nodes());
+        nodes
+            .map(|(ordinal, node)| fitted(node, ordinal).gpus[0].clone())
+            .collect()
+    }
+
+    #[test]
+    fn the_trays_of_a_rack_are_one_nvlink_domain() {
+        let gpus = racks();
+        let domain = |node: usize| {
+            let gpu = &gpus[node];
+            let clique = (gpu.fabric_cluster_uuid, gpu.fabric_clique_id);
+            (clique, gpu.platform_chassis_serial.clone())
+        };
+        assert_eq!(gpus[1].fabric_cluster_uuid, [0; 16]);
+        assert!((3..20).all(|node| domain(node) == domain(2)));
+        assert!((21..38).all(|node| domain(node) == domain(20)));
+        assert_ne!(domain(20), domain(2));
+        assert_ne!(domain(38), domain(20));
+        let slots: Vec<u8> = (2..20).map(|node| gpus[node].platform_slot).collect();
+        assert_eq!(slots[..9], [1, 2, 3, 4, 5, 6, 7, 8, 18]);
+        assert_eq!((slots[17], gpus[19].platform_tray), (27, 17));
+    }
+
+    #[test]
+    fn products_differ_as_their_data_sheets_do() {
+        for (kind, name, links, speed, fabric) in [
+            (NodeKind::HgxH200, "NVIDIA H200", 18, 26_562, 3),
+            (NodeKind::HgxB200, "NVIDIA B200", 18, 53_125, 3),
+            (NodeKind::DgxA100, "NVIDIA A100-SXM4-80GB", 12, 25_000, 0),
+        ] {
+            let spec = ClusterSpec {
+                node: kind,
+                ..ClusterSpec::demo(1).expect("spec")
+            };
+            let cluster = Cluster::new(spec, 1).expect("cluster");
+            let gpu = &fitted(&cluster.nodes()[0], 0).gpus[5];
+            assert_eq!((gpu.name.as_str(), gpu.links.len()), (name, links));
+            assert_eq!(gpu.links[0].speed_megabytes_per_second, speed, "{name}");
+            assert_eq!(gpu.fabric_state, fabric, "{name}");
+        }
     }
 }

@@ -1,10 +1,8 @@
-//! Where GPUs and NICs sit on the PCIe of an HGX H100 server.
-//!
-//! Four root ports, each with one PCIe switch, each switch with two GPUs and two NICs; two root ports
-//! to a CPU socket. Bus numbers and ids are in the manner of a real Sapphire Rapids H100 server
-//! (`lspci` of an 8-GPU host), not those of one product.
+//! Where GPUs and NICs sit on the PCIe of a node, by its shape.
 
 use railscope_model::identity::PciAddress;
+
+use crate::shape::{Branch, Shape, Slot};
 
 /// What a PCI function is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,7 +59,7 @@ impl PcieGeneration {
     }
 }
 
-/// One PCI function of the server.
+/// One PCI function of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Function {
     /// Address.
@@ -76,112 +74,174 @@ pub struct Function {
     pub generation: PcieGeneration,
     /// Most lanes of its upward link.
     pub lanes: u8,
+    /// Vendor and device.
+    pub ids: (u16, u16),
 }
 
 impl Function {
-    /// PCI class code, vendor and device id as the kernel prints them.
-    pub const fn ids(&self) -> (&'static str, &'static str, &'static str) {
+    /// PCI class code as the kernel prints it.
+    pub const fn class(&self) -> &'static str {
         match self.kind {
-            FunctionKind::RootPort => ("0x060400", "0x8086", "0x352a"),
-            FunctionKind::SwitchUpstream | FunctionKind::SwitchDownstream => {
-                ("0x060400", "0x1000", "0xc030")
-            }
-            FunctionKind::Gpu(_) => ("0x030200", "0x10de", "0x2330"),
-            FunctionKind::Nic(..) => ("0x020700", "0x15b3", "0x1021"),
+            FunctionKind::RootPort
+            | FunctionKind::SwitchUpstream
+            | FunctionKind::SwitchDownstream => "0x060400",
+            FunctionKind::Gpu(_) => "0x030200",
+            FunctionKind::Nic(..) => "0x020700",
         }
     }
 }
 
-/// First bus of each root complex, and the socket that it belongs to.
-const ROOTS: [(u8, u8); 4] = [(0x15, 0), (0x48, 0), (0x97, 1), (0xc7, 1)];
+/// Vendors of GPUs and of NICs.
+pub(super) const NVIDIA: u16 = 0x10de;
+const MELLANOX: u16 = 0x15b3;
 
-const fn at(bus: u8, device: u8) -> PciAddress {
-    PciAddress {
-        domain: 0,
-        bus,
-        device,
-        function: 0,
+impl Branch {
+    const fn at(&self, bus: u8, device: u8) -> PciAddress {
+        PciAddress {
+            domain: self.domain,
+            bus: self.bus + bus,
+            device,
+            function: 0,
+        }
+    }
+
+    /// The root port: the first device is taken where a switch is below it.
+    const fn root_port(&self) -> PciAddress {
+        self.at(0, self.switch.is_some() as u8)
+    }
+
+    /// All of its cards.
+    pub(super) fn cards(&self) -> impl Iterator<Item = PciAddress> {
+        (0..self.slots.len() as u8).map(|slot| self.card(slot))
+    }
+
+    /// The card in a slot.
+    const fn card(&self, slot: u8) -> PciAddress {
+        // Below a switch the buses of the upstream and of the downstream ports come first.
+        let first = if self.switch.is_some() { 3 } else { 1 };
+        self.at(first + slot, 0)
     }
 }
 
-/// All PCI functions of a server with up to 8 GPUs and 8 NICs, parents before children. A NIC has a
-/// function for each of its ports.
-pub fn hgx_h100(gpus: u8, nics: u8, ports_per_nic: u8) -> Vec<Function> {
+/// Addresses of all cards of one sort, in the order in which they are numbered.
+fn cards(shape: &Shape, what: Slot) -> impl Iterator<Item = PciAddress> {
+    let branches = shape.branches.iter();
+    branches.flat_map(move |branch| {
+        let slots = (0..).zip(branch.slots);
+        slots
+            .filter(move |(_, slot)| **slot == what)
+            .map(|(number, _)| branch.card(number))
+    })
+}
+
+/// All PCI functions of a node with up to so many of its GPUs and NICs, parents before children. A NIC has
+/// a function for each of its ports.
+pub fn functions(shape: &Shape, gpus: u8, nics: u8, ports_per_nic: u8) -> Vec<Function> {
     let mut functions = Vec::new();
-    for (switch, (root, numa_node)) in (0_u8..).zip(ROOTS) {
-        let mut add = |pci, parent, kind| {
+    let (mut gpu, mut nic) = (0..gpus, 0..nics);
+    for branch in shape.branches {
+        let mut add = |pci, parent, kind, ids| {
             functions.push(Function {
                 pci,
                 parent,
                 kind,
-                numa_node,
-                generation: PcieGeneration::GEN5,
-                lanes: 16,
+                numa_node: branch.numa_node,
+                generation: shape.pcie.generation,
+                lanes: shape.pcie.lanes,
+                ids,
             });
         };
-        let (root_port, upstream) = (at(root, 1), at(root + 1, 0));
-        add(root_port, None, FunctionKind::RootPort);
-        add(upstream, Some(root_port), FunctionKind::SwitchUpstream);
-        for slot in 0..4 {
-            let ordinal = 2 * switch + slot / 2;
-            let downstream = at(root + 2, slot);
-            add(downstream, Some(upstream), FunctionKind::SwitchDownstream);
-            if slot % 2 == 0 && ordinal < gpus {
-                add(
-                    gpu_address(ordinal),
-                    Some(downstream),
-                    FunctionKind::Gpu(ordinal),
-                );
+        let mut above = branch.root_port();
+        add(above, None, FunctionKind::RootPort, shape.host.root_port);
+        if let Some(ids) = branch.switch {
+            let upstream = branch.at(1, 0);
+            add(upstream, Some(above), FunctionKind::SwitchUpstream, ids);
+            above = upstream;
+        }
+        for (number, slot) in (0..).zip(branch.slots) {
+            let mut bridge = above;
+            if let Some(ids) = branch.switch {
+                bridge = branch.at(2, number);
+                add(bridge, Some(above), FunctionKind::SwitchDownstream, ids);
             }
-            if slot % 2 == 1 && ordinal < nics {
-                for port in 0..ports_per_nic {
-                    let kind = FunctionKind::Nic(ordinal, port);
-                    add(nic_address(ordinal, port), Some(downstream), kind);
-                }
+            let card = branch.card(number);
+            match slot {
+                Slot::Gpu => gpu.by_ref().take(1).for_each(|gpu| {
+                    let ids = (NVIDIA, shape.gpu.pci_device);
+                    add(card, Some(bridge), FunctionKind::Gpu(gpu), ids);
+                }),
+                Slot::Nic => nic.by_ref().take(1).for_each(|nic| {
+                    let ids = (MELLANOX, shape.nic.pci_device);
+                    for port in 0..ports_per_nic {
+                        let kind = FunctionKind::Nic(nic, port);
+                        add(port_of(card, port), Some(bridge), kind, ids);
+                    }
+                }),
             }
         }
     }
     functions
 }
 
-/// Address of GPU `ordinal` in [`hgx_h100`].
-pub fn gpu_address(ordinal: u8) -> PciAddress {
-    endpoint(ordinal, 0)
+/// Address of GPU `ordinal`.
+pub fn gpu_address(shape: &Shape, ordinal: u8) -> PciAddress {
+    numbered(cards(shape, Slot::Gpu), ordinal)
 }
 
-/// Address of a port of NIC `ordinal` in [`hgx_h100`]: a function of its own.
-pub fn nic_address(ordinal: u8, port: u8) -> PciAddress {
+/// Address of a port of NIC `ordinal`: a function of its own.
+pub fn nic_address(shape: &Shape, ordinal: u8, port: u8) -> PciAddress {
+    port_of(numbered(cards(shape, Slot::Nic), ordinal), port)
+}
+
+fn port_of(card: PciAddress, port: u8) -> PciAddress {
     PciAddress {
         function: port,
-        ..endpoint(ordinal, 1)
+        ..card
     }
 }
 
-fn endpoint(ordinal: u8, offset: u8) -> PciAddress {
-    let (root, _) = ROOTS[usize::from(ordinal / 2) % ROOTS.len()];
-    at(root + 3 + 2 * (ordinal % 2) + offset, 0)
+const NOWHERE: PciAddress = PciAddress {
+    domain: 0,
+    bus: 0,
+    device: 0,
+    function: 0,
+};
+
+/// A description with more cards than the shape has slots is refused before anybody asks.
+fn numbered(mut cards: impl Iterator<Item = PciAddress>, ordinal: u8) -> PciAddress {
+    cards.nth(ordinal.into()).unwrap_or(NOWHERE)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shape::NodeKind;
 
     #[test]
     fn addresses_agree_with_the_layout() {
-        let functions = hgx_h100(8, 8, 2);
-        for function in &functions {
-            match function.kind {
-                FunctionKind::Gpu(ordinal) => assert_eq!(gpu_address(ordinal), function.pci),
-                FunctionKind::Nic(ordinal, port) => {
-                    assert_eq!(nic_address(ordinal, port), function.pci);
+        for kind in NodeKind::ALL {
+            let shape = kind.shape();
+            let functions = functions(shape, shape.gpus(), shape.nics(), 2);
+            let mut cards = 0;
+            for function in &functions {
+                match function.kind {
+                    FunctionKind::Gpu(ordinal) => {
+                        cards += 1;
+                        assert_eq!(gpu_address(shape, ordinal), function.pci, "{kind}");
+                    }
+                    FunctionKind::Nic(ordinal, port) => {
+                        cards += 1;
+                        assert_eq!(nic_address(shape, ordinal, port), function.pci, "{kind}");
+                    }
+                    _ => {}
                 }
-                _ => {}
             }
+            assert_eq!(cards, shape.gpus() + 2 * shape.nics(), "{kind}");
+            let mut addresses: Vec<_> = functions.iter().map(|function| function.pci).collect();
+            addresses.sort();
+            addresses.dedup();
+            assert_eq!(addresses.len(), functions.len(), "{kind}");
         }
-        let mut addresses: Vec<_> = functions.iter().map(|function| function.pci).collect();
-        addresses.sort();
-        addresses.dedup();
-        assert_eq!(addresses.len(), functions.len());
     }
 
     #[test]

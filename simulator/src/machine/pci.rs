@@ -40,9 +40,6 @@ const UNCORRECTABLE: &[&str] = &[
     "PoisonTLPBlocked",
 ];
 
-/// CPUs beside each socket of a two-socket server with 56 cores each.
-pub(super) const CPU_LISTS: [&str; 2] = ["0-55,112-167", "56-111,168-223"];
-
 /// Files of both ends of one PCIe link that can degrade, and of the errors of its lower end.
 #[derive(Debug, Clone)]
 pub(super) struct LinkFiles {
@@ -85,8 +82,12 @@ pub(super) struct PciTree {
     pub(super) nic_links: Vec<LinkFiles>,
 }
 
-/// Writes all functions. `tree` is rooted at `sys`.
-pub(super) fn write(tree: &Tree, functions: &[Function]) -> Result<PciTree, TreeError> {
+/// Writes all functions. `tree` is rooted at `sys`; `cpu_lists` are the processors of each NUMA node.
+pub(super) fn write(
+    tree: &Tree,
+    functions: &[Function],
+    cpu_lists: &[&str],
+) -> Result<PciTree, TreeError> {
     for driver in ["mlx5_core", "nvidia", "pcieport"] {
         tree.folder(&format!("bus/pci/drivers/{driver}"))?;
     }
@@ -103,7 +104,7 @@ pub(super) fn write(tree: &Tree, functions: &[Function]) -> Result<PciTree, Tree
                 Clone::clone,
             );
         let folder = format!("{above}/{pci}");
-        let (files, errors) = write_function(tree, &folder, function)?;
+        let (files, errors) = write_function(tree, &folder, function, cpu_lists)?;
         if let FunctionKind::Nic(..) = function.kind {
             let upper = function.parent.and_then(|parent| links.get(&parent));
             nic_links.push(LinkFiles {
@@ -121,8 +122,9 @@ fn write_function(
     tree: &Tree,
     folder: &str,
     function: &Function,
+    cpu_lists: &[&str],
 ) -> Result<((LiveFile, LiveFile), LiveFile), TreeError> {
-    let (class, vendor, device) = function.ids();
+    let [vendor, device] = [function.ids.0, function.ids.1].map(|id| format!("{id:#06x}"));
     let driver = match function.kind {
         FunctionKind::Gpu(_) => "nvidia",
         FunctionKind::Nic(..) => "mlx5_core",
@@ -131,14 +133,17 @@ fn write_function(
     let speed = speed_text(function.generation);
     let lanes = function.lanes.to_string();
     for (name, text) in [
-        ("class", class),
-        ("vendor", vendor),
-        ("device", device),
+        ("class", function.class()),
+        ("vendor", &vendor),
+        ("device", &device),
         ("revision", "0x00"),
         ("numa_node", &function.numa_node.to_string()),
         (
             "local_cpulist",
-            CPU_LISTS[usize::from(function.numa_node) % 2],
+            cpu_lists
+                .get(usize::from(function.numa_node))
+                .copied()
+                .unwrap_or_default(),
         ),
         ("max_link_speed", &speed),
         ("max_link_width", &lanes),

@@ -35,6 +35,7 @@ pub(super) fn write(
     port: &Port,
 ) -> Result<PortFiles, TreeError> {
     let folder = format!("{function}/infiniband/{}", nic.device);
+    let model = &nic.kind.shape().nic;
     let guid = {
         let digits = format!("{:016x}", nic.guid.0);
         [0, 4, 8, 12]
@@ -42,10 +43,9 @@ pub(super) fn write(
             .join(":")
     };
     for (name, text) in [
-        // As a ConnectX-7 of a captured H100 node.
-        ("board_id", "MT_0000000838"),
-        ("fw_ver", "28.41.1000"),
-        ("hca_type", "MT4129"),
+        ("board_id", model.board_id),
+        ("fw_ver", model.firmware),
+        ("hca_type", model.hca_type),
         ("hw_rev", "0"),
         ("node_type", "1: CA"),
         ("node_guid", &guid),

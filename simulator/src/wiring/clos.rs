@@ -19,7 +19,7 @@ struct Tree {
 type LeafKey = (u8, u16, u8);
 
 pub(super) fn wire(wiring: &mut Wiring, spec: &ClusterSpec) -> Result<(), SpecError> {
-    let speed = spec.speed.link();
+    let speed = spec.uplink_speed().link();
     let leaves = add_leaves(wiring, spec)?;
     wiring.cables.sort_by_key(|cable| cable.ends[0]);
     for tree in trees(spec, &leaves) {
@@ -46,9 +46,7 @@ fn add_leaves(
             WiringSpec::HostGrouped { nodes_per_leaf } => (nic.node / nodes_per_leaf, 0),
             // Dragonflies are wired elsewhere.
             WiringSpec::FatTree | WiringSpec::Dragonfly { .. } => {
-                let number =
-                    u32::from(nic.node) * u32::from(spec.nics_per_node) + u32::from(nic.rail);
-                let leaf = u16::try_from(number / u32::from(down));
+                let leaf = u16::try_from(index / usize::from(spec.planes) / usize::from(down));
                 let leaf = leaf.map_err(|_| {
                     SpecError::new("nodes", "found too many for 65,536 leaves, expected fewer")
                 })?;
@@ -70,11 +68,8 @@ fn add_leaves(
         let rail = by_rail.then_some(rail);
         let leaf = wiring.add_switch(&name, Tier::Leaf { group, rail }, spec.switches.radix)?;
         for (port, nic) in (1..).zip(nics) {
-            wiring.join(
-                (Device::Nic(nic), 1),
-                (Device::Switch(leaf), port),
-                spec.speed.link(),
-            );
+            let speed = spec.nic_speed(wiring.nics[nic].kind).link();
+            wiring.join((Device::Nic(nic), 1), (Device::Switch(leaf), port), speed);
         }
         leaves.insert(key, leaf);
     }

@@ -21,7 +21,7 @@ pub(super) fn wire(wiring: &mut Wiring, spec: &ClusterSpec) -> Result<(), SpecEr
     for plane in 0..spec.planes {
         let mut dragonfly = Dragonfly {
             wiring,
-            speed: spec.speed.link(),
+            speed: spec.uplink_speed().link(),
             groups: Vec::new(),
         };
         let prefix = if spec.planes > 1 {
@@ -37,7 +37,7 @@ pub(super) fn wire(wiring: &mut Wiring, spec: &ClusterSpec) -> Result<(), SpecEr
                 spec.switches.radix,
             )?;
         }
-        dragonfly.join_nics(plane, nodes_per_group);
+        dragonfly.join_nics(plane, nodes_per_group, spec);
         dragonfly.join_routers();
         dragonfly.join_groups(usize::from(global_ports))?;
     }
@@ -85,7 +85,7 @@ impl Dragonfly<'_> {
     }
 
     /// The NICs of a node go round the routers of its group, and the next node goes on where it ended.
-    fn join_nics(&mut self, plane: u8, nodes_per_group: u16) {
+    fn join_nics(&mut self, plane: u8, nodes_per_group: u16, spec: &ClusterSpec) {
         let mut next = vec![0; self.groups.len()];
         for nic in 0..self.wiring.nics.len() {
             if self.wiring.nics[nic].plane != plane {
@@ -96,7 +96,8 @@ impl Dragonfly<'_> {
             let router = next[group] % routers.len();
             next[group] += 1;
             let port = routers[router].next_port();
-            self.wiring.join((Device::Nic(nic), 1), port, self.speed);
+            let speed = spec.nic_speed(self.wiring.nics[nic].kind).link();
+            self.wiring.join((Device::Nic(nic), 1), port, speed);
         }
     }
 

@@ -22,11 +22,12 @@ impl Wiring {
         for nic in &self.nics {
             let host = fabric.upsert(Part::Host(nic.node_name.clone()), Equipment::Host);
             if (nic.rail, nic.plane) == (0, 0) {
-                for gpu in 0..self.gpus_per_node {
+                let host_gpus = self.hosts[usize::from(nic.node)].gpus.len();
+                for gpu in 0..host_gpus as u8 {
                     let part = Part::Gpu(nic.node_name.clone(), GpuIndex(gpu.into()));
                     let equipment = Equipment::Gpu {
                         uuid: Some(uuid(nic.node, gpu)),
-                        pci: Some(gpu_address(gpu)),
+                        pci: Some(gpu_address(nic.kind.shape(), gpu)),
                     };
                     let gpu = fabric.upsert(part, equipment);
                     fabric.connect(host, gpu, inside.clone());

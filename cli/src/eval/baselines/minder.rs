@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::super::alarm::Naming;
-use super::super::frame::{Column, Entity, Frame, Layout};
+use super::super::frame::{Column, Frame, Layout};
 use super::Baseline;
 use super::zscore::moments;
 
@@ -42,11 +42,9 @@ impl MinderLike {
 
     /// Mean of a metric over each machine with a job.
     fn machines(&self, frame: &Frame, column: Column) -> Vec<(usize, f64)> {
-        let per_node = match column.signal().entity {
-            Entity::Gpu => self.layout.gpus_per_node,
-            Entity::Link | Entity::Pcie => self.layout.ports_per_node,
-        };
-        let nodes = frame.column(column).chunks(per_node).enumerate();
+        let values = frame.column(column);
+        let nodes = self.layout.by_node(column.signal().entity);
+        let nodes = nodes.map(|range| &values[range]).enumerate();
         let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
         nodes
             .filter(|(node, _)| self.layout.job_of_node[*node].is_some())

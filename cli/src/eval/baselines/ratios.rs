@@ -69,11 +69,9 @@ impl MegaScaleLike {
         column: Column,
         figure: fn(&[f64]) -> f64,
     ) -> Vec<(usize, f64)> {
-        let per_node = match column.signal().entity {
-            Entity::Gpu => self.layout.gpus_per_node,
-            Entity::Link | Entity::Pcie => self.layout.ports_per_node,
-        };
-        let nodes = frame.column(column).chunks(per_node).enumerate();
+        let values = frame.column(column);
+        let nodes = self.layout.by_node(column.signal().entity);
+        let nodes = nodes.map(|range| &values[range]).enumerate();
         nodes
             .filter(|(node, _)| self.layout.job_of_node[*node].is_some())
             .map(|(node, values)| (node, figure(values)))

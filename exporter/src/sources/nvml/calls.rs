@@ -1,8 +1,9 @@
 //! Which NVML calls a GPU answers: a call that it refused is asked again only now and then.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use foldhash::HashMap;
 use nvml_wrapper::Device;
 use nvml_wrapper::error::NvmlError;
 use railscope_model::metric::{NVML_CALL_SECONDS, NVML_CALLS};

@@ -11,7 +11,7 @@ use railscope_model::identity::GpuIndex;
 use railscope_model::reading::{NodeReading, Status};
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::wire::{Line, Scope};
+use super::wire::{Line, Scope, Values};
 use crate::sampler::NvmlAccess;
 
 /// Pause before a worker that ended is started again; it doubles up to the longest.
@@ -29,9 +29,10 @@ const LONGEST_LINE: u64 = 1 << 20;
 const REAP_GRACE: Duration = Duration::from_secs(2);
 
 /// How the worker is doing.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Phase {
     /// Started, and has not said anything yet.
+    #[default]
     Starting,
     /// Reads GPUs.
     Running,
@@ -52,12 +53,14 @@ pub struct LastWord {
     pub missing: Vec<(String, Status)>,
     /// When the line came, or the worker started.
     pub at: Instant,
+    /// Number of the line.
+    number: u64,
     /// Time that the read took, seconds.
     pub seconds: f64,
 }
 
 /// All that is known of the GPUs at one instant.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct View {
     /// How the worker is doing.
     pub phase: Phase,
@@ -98,12 +101,7 @@ impl NvmlChild {
         let shared = Arc::new(Shared {
             access,
             state: Mutex::new(State {
-                view: View {
-                    phase: Phase::Starting,
-                    gpus: BTreeMap::new(),
-                    events: BTreeMap::new(),
-                    errors: 0,
-                },
+                view: View::default(),
                 stopping: false,
                 pid: None,
                 last_line_at: Instant::now(),
@@ -301,13 +299,8 @@ impl View {
                 self.gpus.retain(|gpu, _| gpu.0 < line.gpus);
                 self.events.retain(|gpu, _| gpu.0 < line.gpus);
                 for gpu in 0..line.gpus {
-                    self.gpus.entry(GpuIndex(gpu)).or_insert(LastWord {
-                        status: Status::Ok,
-                        reading: None,
-                        missing: Vec::new(),
-                        at: now,
-                        seconds: 0.0,
-                    });
+                    let word = self.gpus.entry(GpuIndex(gpu));
+                    word.or_insert_with(|| LastWord::none(now));
                 }
             }
             Scope::Driver => {
@@ -323,23 +316,92 @@ impl View {
                 self.events.clear();
             }
             Scope::Events(gpu) => {
-                let events = (line.status, Arc::new(line.reading));
-                self.events.insert(gpu, events);
+                if let Values::Whole(reading) = line.values {
+                    self.events.insert(gpu, (line.status, Arc::new(reading)));
+                }
             }
             Scope::Gpu(gpu) => {
-                let before = self.gpus.get(&gpu).map(|gpu| gpu.status);
-                if line.status == Status::Failed && before != Some(Status::Failed) {
+                let word = self.gpus.entry(gpu).or_insert_with(|| LastWord::none(now));
+                let follows = line.number == word.number + 1;
+                let taken = match (line.values, &mut word.reading) {
+                    (Values::Whole(reading), last) => {
+                        *last = Some(Arc::new(reading));
+                        true
+                    }
+                    (Values::Changed(changes), Some(last)) if follows => {
+                        Arc::make_mut(last).apply(changes).is_ok()
+                    }
+                    (Values::Changed(_), _) => false,
+                };
+                if !taken {
+                    // Until the next whole line nothing is known for certain: the last word grows old.
+                    tracing::debug!(%gpu, "a line of the NVML worker is lost");
+                    self.errors += 1;
+                    return;
+                }
+                if line.status == Status::Failed && word.status != Status::Failed {
                     tracing::warn!(%gpu, reason = line.message, "the GPU does not answer");
                 }
-                let word = LastWord {
-                    status: line.status,
-                    reading: Some(Arc::new(line.reading)),
-                    missing: line.missing,
-                    at: now,
-                    seconds: line.seconds,
-                };
-                self.gpus.insert(gpu, word);
+                word.status = line.status;
+                word.missing = line.missing;
+                word.at = now;
+                word.number = line.number;
+                word.seconds = line.seconds;
             }
         }
+    }
+}
+
+impl LastWord {
+    /// Of a GPU that has not said anything yet.
+    fn none(now: Instant) -> Self {
+        Self {
+            status: Status::Ok,
+            reading: None,
+            missing: Vec::new(),
+            at: now,
+            number: 0,
+            seconds: 0.0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use railscope_model::metric::GPU_ENERGY;
+    use railscope_model::reading::Labels;
+
+    use crate::sources::nvml::wire::Teller;
+
+    #[test]
+    fn a_lost_line_is_counted_and_the_values_stand_until_a_whole_one() {
+        let gpu = GpuIndex(0);
+        let (mut teller, mut next) = (Teller::default(), 0_u64);
+        let mut tell = || {
+            let mut reading = NodeReading::default();
+            reading.push(&GPU_ENERGY, &Labels::new([gpu]), next);
+            next += 1;
+            let mut line = Line::new(Scope::Gpu(gpu), Status::Ok);
+            teller.tell(reading, &mut line);
+            line
+        };
+        let mut view = View::default();
+        let mut last = Vec::new();
+        for number in 0..32 {
+            let line = tell();
+            if number != 2 {
+                view.take_in(line);
+            }
+            let reading = view.gpus[&gpu].reading.as_ref().expect("a reading");
+            last.push(reading.samples()[0].value.as_f64());
+        }
+        assert_eq!(
+            last[..4],
+            [0.0, 1.0, 1.0, 1.0],
+            "nothing is built on the lost line"
+        );
+        assert_eq!(last[29..], [1.0, 30.0, 31.0]);
+        assert_eq!(view.errors, 27);
     }
 }

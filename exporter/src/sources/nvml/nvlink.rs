@@ -119,6 +119,8 @@ struct Link {
     /// Last known, because the sum over links may never fall: a link that stops answering would look like
     /// a counter reset, and Prometheus would count all errors of the other links once more.
     errors: [Option<u64>; KINDS],
+    /// Of [`COUNTERS`].
+    kinds: [Labels; COUNTERS.len()],
     peer: Option<Labels>,
 }
 
@@ -233,6 +235,7 @@ impl Link {
         let labels = gpu.with(index);
         Self {
             index,
+            kinds: COUNTERS.map(|(kind, _)| labels.with(kind)),
             labels,
             up: None,
             errors: [None; KINDS],
@@ -266,7 +269,7 @@ impl Link {
             let call = (kind, Of::Link(self.index));
             if let Some(errors) = calls.ask(call, || link.error_counter(counter)) {
                 self.errors[place] = Some(errors);
-                reading.push(&NVLINK_ERRORS, &self.labels.with(kind), errors);
+                reading.push(&NVLINK_ERRORS, &self.kinds[place], errors);
             }
         }
     }

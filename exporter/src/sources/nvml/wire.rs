@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use railscope_model::identity::GpuIndex;
-use railscope_model::reading::{NodeReading, Status};
+use railscope_model::reading::{Changes, NodeReading, Status};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Which part of NVML a line speaks for: `driver`, `gpu/3` or `events/3`.
@@ -78,9 +78,53 @@ pub struct Line {
     /// Time that the sample took, seconds.
     #[serde(default)]
     pub seconds: f64,
+    /// Place of the line among those of its scope.
+    #[serde(default)]
+    pub number: u64,
     /// The values.
     #[serde(default)]
-    pub reading: NodeReading,
+    pub values: Values,
+}
+
+/// The values of a scope. Of a GPU's thousand values a dozen change in a second; telling all of them each time
+/// costs both sides more than reading them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Values {
+    /// All of them.
+    Whole(NodeReading),
+    /// Those that differ from the line before, whose number is smaller by one.
+    Changed(Changes),
+}
+
+impl Default for Values {
+    fn default() -> Self {
+        Self::Whole(NodeReading::default())
+    }
+}
+
+/// After so many lines the values are told whole again, so that a line that was lost, say because the driver
+/// printed into it, costs no more than these.
+const WHOLE_EVERY: u64 = 30;
+
+/// The worker's memory of what it told of one scope.
+#[derive(Debug, Default)]
+pub struct Teller {
+    number: u64,
+    told: NodeReading,
+}
+
+impl Teller {
+    /// Puts the values into a line, in as few words as its reader needs.
+    pub fn tell(&mut self, reading: NodeReading, line: &mut Line) {
+        line.number = self.number;
+        let changes = reading
+            .changes_since(&self.told)
+            .filter(|_| !self.number.is_multiple_of(WHOLE_EVERY));
+        line.values = changes.map_or_else(|| Values::Whole(reading.clone()), Values::Changed);
+        self.told = reading;
+        self.number += 1;
+    }
 }
 
 impl Line {
@@ -94,7 +138,8 @@ impl Line {
             missing: Vec::new(),
             errors: 0,
             seconds: 0.0,
-            reading: NodeReading::default(),
+            number: 0,
+            values: Values::default(),
         }
     }
 }
@@ -108,18 +153,31 @@ mod tests {
     #[test]
     fn a_line_comes_back_as_it_was_written() {
         let mut line = Line::new(Scope::Gpu(GpuIndex(7)), Status::Unsupported);
-        line.reading.push(&GPU_ENERGY, &Labels::new(["7"]), 9.0);
-        line.reading.push(
-            &NVLINK_ERRORS,
-            &Labels::new(["7", "17", "replay"]),
-            u64::MAX,
-        );
+        let mut reading = NodeReading::default();
+        reading.push(&GPU_ENERGY, &Labels::new(["7"]), 9.0);
+        let link = Labels::new(["7", "17", "replay"]);
+        reading.push(&NVLINK_ERRORS, &link, u64::MAX);
+        line.values = Values::Whole(reading);
         let text = serde_json::to_string(&line).expect("serialises");
         assert!(
             text.starts_with(r#"{"scope":"gpu/7","status":"unsupported""#),
             "{text}"
         );
         assert_eq!(serde_json::from_str::<Line>(&text).expect("parses"), line);
+    }
+
+    #[test]
+    fn values_are_told_whole_at_first_then_as_changes_and_whole_again_now_and_then() {
+        let mut teller = Teller::default();
+        for number in 0..=WHOLE_EVERY {
+            let mut reading = NodeReading::default();
+            reading.push(&GPU_ENERGY, &Labels::new(["7"]), number);
+            let mut line = Line::new(Scope::Gpu(GpuIndex(7)), Status::Ok);
+            teller.tell(reading, &mut line);
+            assert_eq!(line.number, number);
+            let whole = matches!(line.values, Values::Whole(_));
+            assert_eq!(whole, number == 0 || number == WHOLE_EVERY, "{number}");
+        }
     }
 
     #[test]
@@ -131,7 +189,7 @@ mod tests {
             ),
             (r#"{"scope":"driver"}"#, "status"),
             (
-                r#"{"scope":"driver","status":"ok","reading":[["x",[],1,false]]}"#,
+                r#"{"scope":"driver","status":"ok","values":{"whole":[["x",[],1,false]]}}"#,
                 "no metric",
             ),
             (r#"{"scope":"driver","status":"ok","extra":1}"#, "extra"),

@@ -14,7 +14,7 @@ use railscope_model::reading::{Labels, NodeReading, Status};
 
 use super::events::Events;
 use super::gpu::Gpu;
-use super::wire::{Line, Scope};
+use super::wire::{Line, Scope, Teller, Values};
 
 /// Polling NVML faster costs the jobs that run on the GPU (NVIDIA/srt-slurm#401: 2 % at 100 ms).
 pub const SHORTEST_PERIOD: Duration = Duration::from_secs(1);
@@ -111,7 +111,7 @@ fn watch_gpu(
     period: Duration,
     out: &Output,
 ) -> Result<(), WorkerError> {
-    let mut next = Instant::now();
+    let (mut next, mut teller) = (Instant::now(), Teller::default());
     loop {
         let begun = Instant::now();
         let mut reading = NodeReading::default();
@@ -120,14 +120,15 @@ fn watch_gpu(
         if let Some(gone @ (NvmlError::Uninitialized | NvmlError::DriverNotLoaded)) = lost {
             return Err(WorkerError::Changed(gone.to_string()));
         }
-        out.write(&Line {
+        let mut line = Line {
             message: lost.map(ToString::to_string).unwrap_or_default(),
             missing: gpu.calls.missing_features(),
             errors: gpu.calls.failures(),
             seconds: begun.elapsed().as_secs_f64(),
-            reading,
             ..Line::new(Scope::Gpu(ordinal), gpu.calls.status())
-        })?;
+        };
+        teller.tell(reading, &mut line);
+        out.write(&line)?;
         // A sample that hung skips the samples it missed.
         next = (next + period).max(Instant::now());
         thread::sleep(next.saturating_duration_since(Instant::now()));
@@ -144,7 +145,9 @@ fn watch_events(
     let gpu = Labels::new([ordinal]);
     Events::default().listen(nvml, nvml_index, |events, status| {
         let mut line = Line::new(Scope::Events(ordinal), status);
-        events.report(&gpu, &mut line.reading);
+        let mut reading = NodeReading::default();
+        events.report(&gpu, &mut reading);
+        line.values = Values::Whole(reading);
         out.write(&line)
     })
 }

@@ -1,0 +1,81 @@
+//! A run of the simulator before the collector's own analysis, without processes: for tests of what is found.
+
+use std::time::Duration;
+
+use railscope_collector::core::analyzer::Analyzer;
+use railscope_collector::core::classes::Severity;
+use railscope_collector::subnet::parse_ibnetdiscover;
+use railscope_model::fabric::Timestamp;
+use railscope_simulator::cluster::Cluster;
+use railscope_simulator::fault::{Fault, Truth};
+use railscope_simulator::ibnetdiscover::ibnetdiscover;
+use railscope_simulator::readings::NodeRows;
+
+/// The moment at which every run begins: any will do.
+const START: Timestamp = Timestamp(1_800_000_000_000);
+/// Seconds between two scrapes and judgements, as in the demo.
+const TICK_SECONDS: u64 = 2;
+
+/// An incident that opened.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Heard {
+    pub(super) part: String,
+    pub(super) class: &'static str,
+    pub(super) pages: bool,
+    /// When, seconds after the start.
+    pub(super) seconds: u64,
+}
+
+/// Lets faults happen at their moments, in seconds, and says what is true of them and what was heard.
+pub(super) fn rehearse(
+    mut cluster: Cluster,
+    faults: impl IntoIterator<Item = (Fault, f64)>,
+    seconds: u64,
+) -> (Vec<Truth>, Vec<Heard>) {
+    let truths = faults
+        .into_iter()
+        .map(|(fault, onset_seconds)| {
+            let fault = Fault {
+                onset_seconds,
+                ..fault
+            };
+            cluster
+                .inject(fault)
+                .expect("a fault that the cluster can have")
+        })
+        .collect();
+    let rows = NodeRows::of(&cluster);
+    let names: Vec<_> = cluster
+        .nodes()
+        .iter()
+        .map(|node| node.name.clone())
+        .collect();
+    let mut analyzer = Analyzer::default();
+    analyzer.set_targets(&names);
+    let (mut swept, mut heard) = (None, Vec::<Heard>::new());
+    for second in (0..=seconds).step_by(TICK_SECONDS as usize) {
+        let at = START.plus_seconds(second as f64);
+        cluster.advance(Duration::from_secs(second));
+        if swept.as_ref() != Some(cluster.wiring()) {
+            let subnet = parse_ibnetdiscover(&ibnetdiscover(cluster.wiring(), at));
+            analyzer.take_subnet(subnet, at);
+            swept = Some(cluster.wiring().clone());
+        }
+        for ((name, rows), node) in names.iter().zip(&rows).zip(cluster.nodes()) {
+            analyzer.ingest_reading(name, &rows.read(node), at);
+        }
+        for incident in analyzer.tick(at).incidents {
+            let now = Heard {
+                part: incident.root.to_string(),
+                class: incident.class.name,
+                pages: incident.severity == Severity::Critical,
+                seconds: second,
+            };
+            let known = |before: &Heard| (&before.part, before.class) == (&now.part, now.class);
+            if !heard.iter().any(known) {
+                heard.push(now);
+            }
+        }
+    }
+    (truths, heard)
+}
