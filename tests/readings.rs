@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use railscope_exporter::{Exporter, Machine, NvmlAccess};
+use railscope_exporter::{Exporter, Machine, NetworkAccess, NvmlAccess};
 use railscope_model::exposition::{Format, Page};
 use railscope_model::fabric::Timestamp;
 use railscope_model::metric::Profile;
@@ -18,13 +18,16 @@ use railscope_simulator::examples;
 use railscope_simulator::fault::Fault;
 use railscope_simulator::readings::NodeRows;
 use railscope_simulator::shape::NodeKind;
-use railscope_simulator::spec::{ClusterSpec, Group};
+use railscope_simulator::spec::{ClusterSpec, Group, Transport};
 use railscope_simulator::tree::ClusterTree;
+use railscope_simulator::wiring::Device;
 
 use support::wait_for;
 
 const STARTED: Timestamp = Timestamp(1_754_493_083_000);
 const LIMIT: Duration = Duration::from_secs(60);
+/// Series of an 8-GPU node in the default profile at most.
+const DEFAULT_SERIES: usize = 600;
 
 type Series = BTreeMap<String, f64>;
 
@@ -66,6 +69,7 @@ fn exporter(machine: &railscope_simulator::machine::NodePaths, empty: &Path) -> 
     let machine = Machine {
         sysfs: machine.sysfs(),
         procfs: machine.procfs(),
+        network: NetworkAccess::Recorded(machine.network()),
         nvml: Some(NvmlAccess {
             library: machine.nvml_library(),
             worker: vec![env!("CARGO_BIN_EXE_railscope").into(), "nvml-worker".into()],
@@ -92,14 +96,14 @@ fn check(name_of_case: &str, cluster: &Cluster) {
         let mut direct = series(&Page::new(Arc::new(reading)).write(Format::Text, Profile::Full));
         direct.retain(|series, _| name(series) != PROBE);
         let exporter = exporter(machine.paths(), empty.path());
-        let page = || {
-            let body = exporter.page().body(Profile::Full, Format::Text, false);
+        let page_of = |profile| {
+            let body = exporter.page().body(profile, Format::Text, false);
             series(std::str::from_utf8(&body).expect("UTF-8"))
         };
         let case = format!("{name_of_case}: {}", node.name);
         // NVML comes last, GPU by GPU.
         let page = wait_for(&case, LIMIT, || {
-            let page = page();
+            let page = page_of(Profile::Full);
             let missing = direct.keys().find(|series| !page.contains_key(*series));
             missing.map_or(Ok(page.clone()), |series| Err(format!("no {series}")))
         });
@@ -110,6 +114,8 @@ fn check(name_of_case: &str, cluster: &Cluster) {
         for (series, value) in &direct {
             assert_eq!(page.get(series), Some(value), "{case}: {series}");
         }
+        let by_default = page_of(Profile::Default).len();
+        assert!(by_default <= DEFAULT_SERIES, "{case}: {by_default} series");
         let bridges: Vec<String> = page
             .keys()
             .filter(|series| series.contains("kind=\"bridge\""))
@@ -217,4 +223,105 @@ fn nodes_of_two_generations_stand_side_by_side() {
     let mut cluster = Cluster::new(spec, 9).expect("a cluster");
     cluster.advance(Duration::from_secs(30));
     check("two generations", &cluster);
+}
+
+fn roce(nodes: u16) -> ClusterSpec {
+    ClusterSpec {
+        transport: Transport::Roce,
+        ..ClusterSpec::demo(nodes).expect("a cluster")
+    }
+}
+
+/// Label values of a line of the page, in order.
+fn labels(series: &str) -> Vec<&str> {
+    series.split('"').skip(1).step_by(2).collect()
+}
+
+#[test]
+fn a_roce_node_says_the_same_directly() {
+    let running = [
+        "slow-receiver",
+        "link-errors",
+        "miscabled-rail",
+        "switch-qos",
+    ];
+    let stopped = ["pfc-storm", "mtu-mismatch", "port-down"];
+    for causes in [&running[..], &stopped] {
+        let mut cluster = Cluster::new(roce(3), 3).expect("a cluster");
+        for (seed, cause) in (0..).zip(causes) {
+            let fault = examples::fault(&cluster, cause, seed, 10.0).expect(cause);
+            cluster.inject(fault).expect(cause);
+        }
+        cluster.advance(Duration::from_secs(60));
+        check(&causes.join(", "), &cluster);
+    }
+    let spec = ClusterSpec {
+        planes: 2,
+        nics_per_node: Some(4),
+        gpus_per_node: Some(4),
+        ..roce(2)
+    };
+    let mut cluster = Cluster::new(spec, 5).expect("a cluster");
+    cluster.advance(Duration::from_secs(30));
+    check("RoCE on two planes", &cluster);
+}
+
+#[test]
+fn lldp_neighbours_are_the_wiring_cable_by_cable_and_nobody_writes_a_subnet() {
+    let mut cluster = Cluster::new(roce(3), 3).expect("a cluster");
+    for cause in ["miscabled-rail", "port-down"] {
+        let fault = examples::fault(&cluster, cause, 9, 1.0).expect(cause);
+        cluster.inject(fault).expect(cause);
+    }
+    cluster.advance(Duration::from_secs(10));
+    let tree = ClusterTree::create(&cluster, STARTED, &std::env::temp_dir()).expect("a tree");
+    assert!(!tree.subnet().exists());
+    let empty = tempfile::tempdir().expect("a folder");
+    let mut heard = Vec::new();
+    for (node, machine) in cluster.nodes().iter().zip(tree.machines()) {
+        let exporter = exporter(machine.paths(), empty.path());
+        let page = wait_for(node.name.as_str(), LIMIT, || {
+            let body = exporter.page().body(Profile::Default, Format::Text, false);
+            let page = series(std::str::from_utf8(&body).expect("UTF-8"));
+            let has = |wanted: &str| page.keys().any(|series| name(series) == wanted);
+            let all = ["railscope_lldp_neighbor_info", "railscope_rdma_port_info"];
+            let missing = all.into_iter().find(|wanted| !has(wanted));
+            missing.map_or(Ok(page.clone()), |series| Err(format!("no {series}")))
+        });
+        let ports = page
+            .keys()
+            .filter(|series| name(series) == "railscope_rdma_port_info");
+        for port in ports.map(|series| labels(series)) {
+            let (device, netdev) = (port[0], port[3]);
+            let neighbors = page
+                .keys()
+                .filter(|series| name(series) == "railscope_lldp_neighbor_info");
+            for neighbor in neighbors.map(|series| labels(series)) {
+                if neighbor[0] == netdev {
+                    heard.push(format!(
+                        "{} {device} {} {}",
+                        node.name, neighbor[3], neighbor[2]
+                    ));
+                }
+            }
+        }
+    }
+    let wiring = cluster.wiring();
+    let mut cables: Vec<String> = wiring
+        .lit()
+        .filter_map(|cable| match cable.ends {
+            [(Device::Nic(nic), _), (Device::Switch(switch), port)] => {
+                let (nic, switch) = (&wiring.nics[nic], &wiring.switches[switch]);
+                Some(format!(
+                    "{} {} {} swp{port}",
+                    nic.node_name, nic.device, switch.name
+                ))
+            }
+            _ => None,
+        })
+        .collect();
+    assert_eq!(cables.len(), 3 * 8 - 1, "one is dark");
+    cables.sort();
+    heard.sort();
+    assert_eq!(heard, cables);
 }

@@ -6,19 +6,22 @@ use std::time::Duration;
 use railscope_model::identity::{GpuIndex, NodeName, Part};
 use railscope_model::units::LinkSpeed;
 
-use crate::conditions::{Conditions, PcieLink};
+use crate::conditions::{Conditions, PcieLink, Receive};
 use crate::contention::Traffic;
+use crate::ethernet::{MTU, Neighbor, Netdev, mac};
 use crate::fault::Fault;
 use crate::gpu::Gpu;
 use crate::job::{Clockwork, Pace};
 use crate::noise::Noise;
+use crate::pause::Strains;
 use crate::place::{Place, Target};
 use crate::port::{Counter, Port, PortState};
 use crate::shape::NodeKind;
-use crate::spec::{ClusterSpec, SpecError};
-use crate::wiring::{Host, Wiring};
+use crate::spec::{ClusterSpec, SpecError, Transport};
+use crate::wiring::{Device, Host, Nic, Wiring};
 use crate::workload::JobSpec;
 
+mod ethernet;
 mod faults;
 mod pacing;
 mod stretch;
@@ -96,6 +99,8 @@ struct Job {
     /// Its traffic now, and if nothing were broken.
     traffic: Arc<Traffic>,
     usual: Arc<Traffic>,
+    /// By collective: what ports show of congestion; nothing on InfiniBand, where credits hold it back.
+    strains: Vec<Strains>,
     /// By its nodes: time that each needs on average for the compute of a step.
     node_seconds: Vec<f64>,
     pace: Pace,
@@ -113,6 +118,7 @@ impl Job {
             launches: 0,
             traffic: Arc::default(),
             usual: Arc::default(),
+            strains: Vec::new(),
             node_seconds: Vec::new(),
             pace: idle.clone(),
             healthy: idle,
@@ -141,7 +147,7 @@ impl Cluster {
         check_jobs(&spec, &jobs)?;
         let noise = Noise::new(seed);
         let conditions = Conditions::of(&built, std::iter::empty());
-        let fitted = |host: &Host| fitted(&plan, host, noise);
+        let fitted = |host: &Host| fitted(&spec, &plan, host, noise);
         let nodes: Vec<Node> = plan.hosts.iter().map(fitted).collect();
         let gpus = nodes.iter().flat_map(|node| &node.gpus);
         let chip_clock: Vec<f64> = gpus.map(|gpu| gpu.chip_clock).collect();
@@ -184,7 +190,11 @@ impl Cluster {
 
     /// The cluster as faults look for their parts in it.
     pub(crate) fn place(&self) -> Place<'_> {
-        Place { plan: &self.plan }
+        Place {
+            plan: &self.plan,
+            transport: self.spec.transport,
+            routing: self.spec.routing,
+        }
     }
 
     /// A few ports have seen a cable pulled long ago, as in every real cluster: a count that stands is
@@ -280,20 +290,50 @@ impl Cluster {
             lanes: 4,
             speed: "SDR",
         };
+        /// What mlx5 says of an Ethernet port without light (`mlx5_query_port_roce`).
+        const NO_ETHERNET: LinkSpeed = LinkSpeed {
+            lanes: 4,
+            speed: "QDR",
+        };
         for nic in 0..self.plan.nics.len() {
             let (condition, lid) = (self.conditions.ports[nic], self.plan.nics[nic].lid);
             let (speed, link) = (condition.speed, condition.pcie);
+            let neighbor = self.neighbor(nic);
             let port = self.port_mut(nic);
-            port.state = if speed.is_some() {
-                PortState::Active
+            if let Some(netdev) = &mut port.netdev {
+                netdev.set_carrier(speed.is_some());
+                netdev.mtu = match condition.receive {
+                    Receive::TooLong(mtu) => mtu,
+                    Receive::Works | Receive::Stuck => MTU,
+                };
+                netdev.neighbor = neighbor;
+                (port.state, port.speed) = match speed {
+                    Some(speed) => (PortState::Active, speed),
+                    None => (PortState::Disabled, NO_ETHERNET),
+                };
             } else {
-                PortState::Down
-            };
-            port.speed = speed.unwrap_or(NO_LIGHT);
-            port.lid = if speed.is_some() { lid } else { 0xffff };
+                (port.state, port.speed, port.lid) = match speed {
+                    Some(speed) => (PortState::Active, speed, lid),
+                    None => (PortState::Down, NO_LIGHT, 0xffff),
+                };
+            }
             let (node, slot) = self.port_at(nic);
             self.nodes[node].nic_links[slot] = link;
         }
+    }
+
+    /// Who tells its name at the other end of a NIC's cable: switches do.
+    fn neighbor(&self, nic: usize) -> Option<Neighbor> {
+        let wiring = &self.conditions.wiring;
+        let (Device::Switch(switch), port) = wiring.cable_of(nic)?.ends[1] else {
+            return None;
+        };
+        let switch = &wiring.switches[switch];
+        Some(Neighbor {
+            chassis: mac(switch.guid),
+            system: switch.name.to_string(),
+            port: format!("swp{port}"),
+        })
     }
 
     /// A GPU of this cluster as a part.
@@ -305,7 +345,7 @@ impl Cluster {
 }
 
 /// A healthy node.
-fn fitted(plan: &Wiring, host: &Host, noise: Noise) -> Node {
+fn fitted(spec: &ClusterSpec, plan: &Wiring, host: &Host, noise: Noise) -> Node {
     let shape = host.kind.shape();
     let nics = &plan.nics[host.nics.clone()];
     let cables = &plan.cables[host.nics.clone()];
@@ -316,7 +356,7 @@ fn fitted(plan: &Wiring, host: &Host, noise: Noise) -> Node {
         kind: host.kind,
         place: host.place,
         ports: ports
-            .map(|(nic, cable)| Port::new(cable.speed, nic.lid))
+            .map(|(nic, cable)| port(spec, nic, cable.speed))
             .collect(),
         nic_links: vec![shape.pcie; nics.len()],
         nic_link_errors: vec![0; nics.len()],
@@ -337,6 +377,19 @@ const FLOWS: u64 = 6;
 const LOSSES: u64 = 7;
 const HOSTS: u64 = 8;
 const STEPS: u64 = 9;
+const STRAINS: u64 = 11;
+const STORMS: u64 = 12;
+
+/// The port of a NIC as it is at first.
+fn port(spec: &ClusterSpec, nic: &Nic, speed: LinkSpeed) -> Port {
+    match spec.transport {
+        Transport::Infiniband => Port::new(speed, nic.lid),
+        Transport::Roce => {
+            let netdev = Netdev::new(nic.guid, nic.pci(), spec.planes, spec.dcqcn);
+            Port::roce(speed, netdev)
+        }
+    }
+}
 
 fn check_jobs(spec: &ClusterSpec, jobs: &[JobSpec]) -> Result<(), SpecError> {
     let mut taken = vec![None; usize::from(spec.nodes)];

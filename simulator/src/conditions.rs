@@ -14,7 +14,7 @@ use crate::workload::{Towards, Workload};
 
 /// Share of a link's data rate that RDMA moves as payload: 49 of 50 GB/s at 400 Gb/s (headers of 4 KiB
 /// packets; `ib_write_bw` on NDR shows the same).
-const WIRE_EFFICIENCY: f64 = 0.98;
+pub(crate) const WIRE_EFFICIENCY: f64 = 0.98;
 /// Share of a PCIe link's data rate that DMA moves: 26 of 31.5 GB/s on 16 lanes of generation 4.
 const PCIE_EFFICIENCY: f64 = 0.825;
 /// Share of its bandwidth that a NIC keeps on another rail's leaf: its flows cross the spines, where
@@ -49,8 +49,21 @@ pub(crate) struct PortCondition {
     pub(crate) speed: Option<LinkSpeed>,
     /// What the cable corrupts.
     pub(crate) errors: Option<ErrorRates>,
+    /// What becomes of packets that arrive.
+    pub(crate) receive: Receive,
     /// Share of what the port can move, in each direction, that a neighbour on the same NIC takes.
     pub(crate) neighbour: f64,
+}
+
+/// What a NIC does with packets that arrive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Receive {
+    /// Takes them to memory.
+    Works,
+    /// Nothing: its receive pipe is stuck, and it pauses its switch for ever.
+    Stuck,
+    /// Throws away all that are longer than this MTU: those of RoCE are.
+    TooLong(u32),
 }
 
 /// A GPU.
@@ -128,6 +141,10 @@ pub(crate) struct Conditions {
     pub(crate) hosts: Vec<HostCondition>,
     /// Cables that lose packets without a word, and the share of packets that they lose.
     pub(crate) losses: Vec<(usize, f64)>,
+    /// Switches whose hash uses only so many of the ports among which it should choose.
+    pub(crate) polarised: Vec<(usize, usize)>,
+    /// Lanes that wait for each other in a circle.
+    pub(crate) deadlocked: Vec<Lane>,
     /// By lane: bytes per second that it can move.
     pub(crate) capacity: Vec<f64>,
 }
@@ -144,6 +161,7 @@ impl Conditions {
             pcie_errors_per_second: 0.0,
             speed: built.cable_of(nic).map(|cable| cable.speed),
             errors: None,
+            receive: Receive::Works,
             neighbour: 0.0,
         };
         let gpus = |host: &Host| {
@@ -162,6 +180,8 @@ impl Conditions {
             gpus: built.hosts.iter().flat_map(gpus).collect(),
             hosts: vec![host; built.hosts.len()],
             losses: Vec::new(),
+            polarised: Vec::new(),
+            deadlocked: Vec::new(),
             capacity: Vec::new(),
         };
         for (effect, target) in faults {
@@ -202,6 +222,12 @@ impl Conditions {
             for (towards, capable) in [(Towards::Fabric, link), (Towards::Host, link.min(taken))] {
                 capacity[self.wiring.pcie_lane(nic, towards).index()] = capable;
             }
+            if port.receive != Receive::Works {
+                capacity[Lane::down(nic).index()] = 0.0;
+            }
+        }
+        for lane in &self.deadlocked {
+            capacity[lane.index()] = 0.0;
         }
         capacity
     }
@@ -218,6 +244,13 @@ impl Conditions {
         } else {
             goodput
         }
+    }
+
+    /// Bytes per second that a NIC can send.
+    pub(crate) fn sends(&self, nic: usize) -> f64 {
+        let wire = self.capacity[Lane::up(nic).index()];
+        let slot = self.capacity[self.wiring.pcie_lane(nic, Towards::Fabric).index()];
+        wire.min(slot / self.wiring.ports_of_adapter(nic).len() as f64)
     }
 
     /// Bytes per second that a neighbour moves through a port in each direction.
@@ -281,6 +314,8 @@ impl Conditions {
         let alike = |(a, b): (&crate::wiring::Cable, &crate::wiring::Cable)| {
             (a.ends, a.lit) == (b.ends, b.lit) && (!speeds_matter || a.speed == b.speed)
         };
-        self.losses == other.losses && cables.into_iter().all(alike)
+        self.losses == other.losses
+            && self.polarised == other.polarised
+            && cables.into_iter().all(alike)
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::fairness::{Stream, max_min};
 use crate::job::Pace;
+use crate::pause::ACK_TIMEOUT_SECONDS;
 use crate::route::{Lane, summed};
 use crate::workload::{Carrier, JobSpec, Lossy, streams};
 
@@ -42,8 +43,16 @@ pub(crate) fn paces(jobs: &[Contender<'_>], capacity: &[f64]) -> Vec<Pace> {
     let alone = jobs.iter().map(|contender| {
         let collectives = contender.job.workload.collectives.iter();
         let seconds = collectives
-            .zip(&contender.traffic.streams)
-            .map(|(collective, streams)| slowest(collective.bytes, &max_min(capacity, streams)));
+            .zip(
+                contender
+                    .traffic
+                    .streams
+                    .iter()
+                    .zip(&contender.traffic.lossy),
+            )
+            .map(|(collective, (streams, lossy))| {
+                slowest(collective.bytes, &max_min(capacity, streams)) + time_outs(lossy)
+            });
         let overlap = contender.job.workload.overlap;
         Pace::new(contender.compute_seconds, seconds, overlap)
     });
@@ -71,6 +80,12 @@ pub(crate) fn paces(jobs: &[Contender<'_>], capacity: &[f64]) -> Vec<Pace> {
 /// Time that a collective takes: that of its slowest stream.
 fn slowest(bytes: f64, rates: &[f64]) -> f64 {
     rates.iter().map(|rate| bytes / rate).fold(0.0, f64::max)
+}
+
+/// Time that a collective waits for answers that never come: rarely, but then all of its job does.
+fn time_outs(lossy: &[Lossy]) -> f64 {
+    let none: f64 = lossy.iter().map(|lossy| 1.0 - lossy.tail).product();
+    (1.0 - none) * ACK_TIMEOUT_SECONDS
 }
 
 /// A job that may meet others: its collective that takes longest, with all of the fabric for itself.

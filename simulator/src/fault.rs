@@ -18,6 +18,7 @@ pub mod gpu;
 pub mod host;
 pub mod link;
 pub mod pcie;
+pub mod roce;
 pub mod storage;
 
 /// One fault of one part.
@@ -159,6 +160,11 @@ effects! {
     "host-stalls" Stalls in host: "The processors of a node stand still for moments: interrupts, firmware, housekeeping.";
     "host-steal" Steal in host: "The hypervisor takes the processors of a node away for moments.";
     "slow-receiver" SlowReceiver in host: "The memory of a node takes what its NICs receive more slowly than they receive it.";
+    "pfc-storm" PfcStorm in roce: "The receive pipe of a NIC is stuck, and it pauses its switch without end.";
+    "ecmp-polarised" EcmpPolarised in roce: "The hash of a switch uses only a part of its uplinks.";
+    "switch-qos" SwitchQos in roce: "A switch throws packets away on the priority that should be lossless.";
+    "pfc-deadlock" PfcDeadlock in roce: "Switches in a circle pause each other for ever.";
+    "mtu-mismatch" MtuMismatch in roce: "The interface of a NIC takes smaller packets than the others send.";
     "receiver-not-ready" NotReady in host: "The software of a node posts receive buffers too late.";
     "storage-stall" StorageStall in storage: "The storage of checkpoints hangs for many nodes at once.";
 }

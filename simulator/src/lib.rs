@@ -10,6 +10,7 @@
 pub mod cluster;
 pub mod conditions;
 mod contention;
+pub mod ethernet;
 pub mod examples;
 pub mod fairness;
 pub mod fault;
@@ -19,6 +20,7 @@ pub mod job;
 pub mod machine;
 pub mod noise;
 pub mod nvml;
+mod pause;
 mod place;
 pub mod placement;
 pub mod plan;

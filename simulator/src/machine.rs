@@ -11,6 +11,7 @@ use crate::shape::Shape;
 use crate::shape::products::Host;
 use crate::wiring::Nic;
 
+mod ethernet;
 mod files;
 pub mod gpus;
 pub mod layout;
@@ -38,6 +39,8 @@ pub enum MachineError {
 pub struct Machine {
     paths: NodePaths,
     ports: Vec<rdma::PortFiles>,
+    netdevs: Vec<ethernet::NetdevFiles>,
+    neighbors: Option<LiveFile>,
     links: Vec<pci::LinkFiles>,
     gpus: NodeGpus,
     shape: &'static Shape,
@@ -62,6 +65,11 @@ impl NodePaths {
     /// What `/proc` is on the real node.
     pub fn procfs(&self) -> PathBuf {
         self.root.join("proc")
+    }
+
+    /// Recordings in place of what the node's network drivers and neighbours say; none on InfiniBand.
+    pub fn network(&self) -> PathBuf {
+        self.root.join("network")
     }
 
     /// The node's copy of the NVML library.
@@ -95,13 +103,22 @@ impl Machine {
         let counts = [node.gpus.len(), adapters, planes].map(|count| count as u8);
         let functions = layout::functions(shape, counts[0], counts[1], counts[2]);
         let pci = pci::write(&sys, &functions, shape.host.cpu_lists)?;
-        let mut ports = Vec::new();
-        for (nic, port) in nics.iter().zip(&node.ports) {
+        let network = Tree::new(paths.network());
+        let (mut ports, mut netdevs) = (Vec::new(), Vec::new());
+        for (index, (nic, port)) in nics.iter().zip(&node.ports).enumerate() {
             // Every NIC has a function in the layout; a NIC without one would have no folder.
-            if let Some(folder) = pci.folders.get(&nic.pci()) {
-                ports.push(rdma::write(&sys, folder, nic, port)?);
+            let Some(folder) = pci.folders.get(&nic.pci()) else {
+                continue;
+            };
+            ports.push(rdma::write(&sys, folder, (nic, index), port)?);
+            if let Some(netdev) = &port.netdev {
+                let (trees, nic) = ((&sys, &network), (nic, index));
+                netdevs.push(ethernet::write(trees, folder, nic, (port, netdev))?);
             }
         }
+        let neighbors = (!netdevs.is_empty())
+            .then(|| network.live("lldp.json0", &ethernet::neighbors(&node.ports)))
+            .transpose()?;
         write_host(&sys, shape)?;
         let proc = Tree::new(paths.procfs());
         let stat = write_proc(&proc, node, booted)?;
@@ -115,6 +132,8 @@ impl Machine {
         let mut machine = Self {
             paths,
             ports,
+            netdevs,
+            neighbors,
             links: pci.nic_links,
             gpus,
             shape,
@@ -133,6 +152,12 @@ impl Machine {
     pub fn update(&mut self, node: &Node) -> Result<(), MachineError> {
         for (files, port) in self.ports.iter_mut().zip(&node.ports) {
             files.set(port)?;
+        }
+        for (files, port) in self.netdevs.iter_mut().zip(&node.ports) {
+            files.set(port)?;
+        }
+        if let Some(file) = &mut self.neighbors {
+            file.set(&ethernet::neighbors(&node.ports))?;
         }
         let links = node.nic_links.iter().zip(&node.nic_link_errors);
         for (files, (link, errors)) in self.links.iter_mut().zip(links) {

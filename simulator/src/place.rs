@@ -3,6 +3,8 @@
 use railscope_model::identity::Part;
 
 use crate::fault::{Healthy, Pick};
+use crate::route::Routing;
+use crate::spec::Transport;
 use crate::wiring::{Device, Nic, Tier, Wiring};
 
 /// What a fault names, found in the cluster.
@@ -41,6 +43,8 @@ impl Target {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place<'a> {
     pub(crate) plan: &'a Wiring,
+    pub(crate) transport: Transport,
+    pub(crate) routing: Routing,
 }
 
 impl<'a> Place<'a> {
@@ -121,6 +125,17 @@ impl<'a> Place<'a> {
                 example.unwrap_or_default()
             )
         })
+    }
+
+    /// The NIC that the part is.
+    pub(crate) fn nic_named(&self, part: &Part) -> Result<Target, String> {
+        let is = |nic: &&Nic| match part {
+            Part::Nic(node, device) => nic.node_name == *node && nic.device == *device,
+            _ => false,
+        };
+        let nic = self.plan.nics.iter().position(|nic| is(&nic));
+        nic.map(Target::Nic)
+            .ok_or_else(|| "expected a NIC, such as nic/gpu-node-00:mlx5_0".to_owned())
     }
 
     /// The first port of the adapter below the PCIe link that the part is.

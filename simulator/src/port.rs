@@ -2,6 +2,8 @@
 
 use railscope_model::units::LinkSpeed;
 
+use crate::ethernet::{self, Netdev};
+
 /// Octets in one unit of `port_xmit_data` and `port_rcv_data`.
 pub use railscope_model::units::BYTES_PER_PORT_DATA_WORD;
 
@@ -133,6 +135,8 @@ pub enum PortState {
     Active,
     /// No light: the port polls for a partner.
     Down,
+    /// No light, as mlx5 says it of Ethernet (`mlx5_query_port_roce`).
+    Disabled,
 }
 
 impl PortState {
@@ -142,6 +146,7 @@ impl PortState {
         match self {
             Self::Active => (4, 5),
             Self::Down => (1, 2),
+            Self::Disabled => (1, 3),
         }
     }
 
@@ -149,7 +154,7 @@ impl PortState {
     pub const fn logical(self) -> &'static str {
         match self {
             Self::Active => "4: ACTIVE",
-            Self::Down => "1: DOWN",
+            Self::Down | Self::Disabled => "1: DOWN",
         }
     }
 
@@ -158,6 +163,7 @@ impl PortState {
         match self {
             Self::Active => "5: LinkUp",
             Self::Down => "2: Polling",
+            Self::Disabled => "3: Disabled",
         }
     }
 }
@@ -169,8 +175,10 @@ pub struct Port {
     pub state: PortState,
     /// Width and speed of its link.
     pub speed: LinkSpeed,
-    /// Local identifier; `0xffff` while the port is down.
+    /// Local identifier; `0xffff` while the port is down, 0 on Ethernet.
     pub lid: u16,
+    /// The Ethernet interface of a RoCE port.
+    pub netdev: Option<Box<Netdev>>,
     values: [u64; COUNTERS.len()],
 }
 
@@ -181,7 +189,16 @@ impl Port {
             state: PortState::Active,
             speed,
             lid,
+            netdev: None,
             values: [0; COUNTERS.len()],
+        }
+    }
+
+    /// A RoCE port that is up, with all counters at zero.
+    pub fn roce(speed: LinkSpeed, netdev: Netdev) -> Self {
+        Self {
+            netdev: Some(Box::new(netdev)),
+            ..Self::new(speed, 0)
         }
     }
 
@@ -197,6 +214,12 @@ impl Port {
 
     /// Counts on, within the width that the counter has in hardware.
     pub fn add(&mut self, counter: Counter, by: u64) {
+        if let Some(netdev) = &mut self.netdev {
+            netdev.see(counter, by);
+            if !ethernet::is_counted(counter) {
+                return;
+            }
+        }
         let CounterFile { bits, at_limit, .. } = *counter.file();
         let largest = u64::MAX >> (64 - u32::from(bits));
         let value = &mut self.values[counter as usize];
@@ -206,9 +229,21 @@ impl Port {
         };
     }
 
+    /// Counts answers that never came. RoCE begins slowly again after each.
+    pub(crate) fn time_out(&mut self, times: u64) {
+        self.add(Counter::LocalAckTimeoutErr, times);
+        if self.netdev.is_some() {
+            self.add(Counter::RoceSlowRestart, times);
+            self.add(Counter::RoceSlowRestartTrans, times);
+        }
+    }
+
     /// Sets all counters to zero.
-    pub(crate) const fn reset(&mut self) {
+    pub(crate) fn reset(&mut self) {
         self.values = [0; COUNTERS.len()];
+        if let Some(netdev) = &mut self.netdev {
+            netdev.reset();
+        }
     }
 
     /// Sets a counter to a value from which it counts so many before it has reached its end.

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use railscope_model::identity::PciAddress;
+use railscope_model::identity::{Guid, PciAddress};
 use railscope_model::metric::{
     CPU_STEAL, GPU, GPU_CLOCK, GPU_CLOCK_EVENT_SECONDS, GPU_ENERGY, GPU_FABRIC, GPU_NIC, GPU_POWER,
     GPU_ROW_REMAP_PENDING, GPU_TEMPERATURE, GPU_TENSOR_ACTIVE, GPU_UTILIZATION, GPU_XID_EVENTS,
@@ -22,6 +22,7 @@ use railscope_model::units::{MICROS, MILLIS, NANOS};
 
 use crate::cluster::{Cluster, Node};
 use crate::conditions::PcieLink;
+use crate::ethernet::{EthernetCounter, interface_id};
 use crate::gpu::Gpu;
 use crate::machine::layout::{self, Function, FunctionKind};
 use crate::machine::{TICK_SECONDS, gpus, stolen_ticks, storage_micros};
@@ -29,6 +30,10 @@ use crate::nvml::NodeGpus;
 use crate::port::{AtLimit, BYTES_PER_PORT_DATA_WORD, Counter, Port, PortState};
 use crate::shape::Shape;
 use crate::wiring::Nic;
+
+mod ethernet;
+
+use ethernet::{OfNetdev, Unit};
 
 /// The rows of a node's page: their names never change, their values are read each time.
 #[derive(Debug)]
@@ -49,6 +54,9 @@ enum From {
     },
     /// 1 while the counter stands at its largest value.
     Saturated(usize, Counter),
+    /// Of the Ethernet interface of a port.
+    Netdev(usize, OfNetdev),
+    Ethernet(usize, EthernetCounter, Unit),
     Link(usize, fn(PcieLink) -> Value),
     /// Nothing once the GPU is lost.
     Gpu(usize, OfGpu),
@@ -198,7 +206,7 @@ impl NodeRows {
                 }
                 FunctionKind::Nic(nic, port) => {
                     let slot = usize::from(nic) * planes + usize::from(port);
-                    rows.add_nic(slot, function, &functions, &nics[slot]);
+                    rows.add_nic(slot, function, &functions, (&nics[slot], &node.ports[slot]));
                 }
                 _ => {}
             }
@@ -213,6 +221,7 @@ impl NodeRows {
         for (gpu, state) in node.gpus.iter().enumerate() {
             push_xids(&mut reading, gpu, &state.xids);
         }
+        ethernet::push_neighbors(&mut reading, node);
         for (metric, labels, from) in &self.rows {
             if let Some(value) = from.value(node) {
                 reading.push(metric, labels, value);
@@ -325,7 +334,13 @@ impl NodeRows {
         }
     }
 
-    fn add_nic(&mut self, slot: usize, function: &Function, all: &[Function], nic: &Nic) {
+    fn add_nic(
+        &mut self,
+        slot: usize,
+        function: &Function,
+        all: &[Function],
+        (nic, port): (&Nic, &Port),
+    ) {
         self.add_function(function, all, "nic", nic.device.as_str());
         let pci = Labels::new([function.pci]);
         let width = |link: PcieLink| u64::from(link.lanes).into();
@@ -339,18 +354,25 @@ impl NodeRows {
         ] {
             self.add(&PCIE_ERRORS, &pci.with(severity), from);
         }
-        let (device, guid) = (nic.device.as_str(), nic.guid.to_string());
-        let (address, numa_node) = (function.pci.to_string(), function.numa_node.to_string());
+        let device = nic.device.as_str();
+        let (netdev, port_guid, link_layer) = match &port.netdev {
+            None => ("", nic.guid, "InfiniBand"),
+            Some(netdev) => (
+                netdev.name.as_str(),
+                Guid(interface_id(nic.guid)),
+                "Ethernet",
+            ),
+        };
         let about = [
             device,
             "1",
-            &address,
-            "",
-            &guid,
-            &guid,
-            "InfiniBand",
+            &function.pci.to_string(),
+            netdev,
+            &nic.guid.to_string(),
+            &port_guid.to_string(),
+            link_layer,
             "mlx5_core",
-            &numa_node,
+            &function.numa_node.to_string(),
         ];
         self.add(&RDMA_PORT, &Labels::new(about), INFO);
         let model = &nic.kind.shape().nic;
@@ -362,6 +384,9 @@ impl NodeRows {
         }
         for counter in Counter::ALL {
             self.add_counter(slot, &labels, *counter);
+        }
+        if let Some(netdev) = &port.netdev {
+            self.add_netdev(slot, function, nic, netdev);
         }
     }
 
@@ -423,6 +448,13 @@ impl From {
             }
             Self::LinkErrors(nic) => node.nic_link_errors[nic].into(),
             Self::Host(read) => read(node),
+            Self::Netdev(port, read) => {
+                let port = &node.ports[port];
+                read(port.netdev.as_deref()?, port)?
+            }
+            Self::Ethernet(port, counter, unit) => {
+                unit.value(node.ports[port].netdev.as_deref()?.get(counter))
+            }
             Self::Saturated(port, counter) => {
                 let largest = u64::MAX >> (64 - u32::from(counter.file().bits));
                 (node.ports[port].get(counter) == largest).then(|| true.into())?

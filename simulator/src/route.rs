@@ -1,6 +1,6 @@
 //! Which cables a flow crosses: shortest paths, and how switches choose among equals.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
@@ -71,6 +71,8 @@ pub struct Router {
     row: Vec<Option<u32>>,
     /// By row: cables left to walk from each switch to that one.
     distance: Vec<Vec<u8>>,
+    /// Switches that use only so many of their nearest ports.
+    polarised: Vec<(usize, usize)>,
 }
 
 impl Router {
@@ -115,16 +117,29 @@ impl Router {
             leaf,
             row,
             distance,
+            polarised: Vec::new(),
         }
+    }
+
+    /// The same with switches, by index, whose hash uses only so many of the ports that are equally near.
+    #[must_use]
+    pub(crate) fn polarised(mut self, switches: &[(usize, usize)]) -> Self {
+        self.polarised = switches.to_vec();
+        self
     }
 
     /// Ports of a switch that lead to the leaf of that row by a shortest way.
     fn nearest(&self, switch: u32, row: &[u8]) -> impl Iterator<Item = Hop> + Clone {
         let left = row[switch as usize];
+        let polarised = self
+            .polarised
+            .iter()
+            .find(|(which, _)| *which == switch as usize);
         self.hops[switch as usize]
             .iter()
             .copied()
             .filter(move |hop| row[hop.to as usize] < left)
+            .take(polarised.map_or(usize::MAX, |(_, ports)| *ports))
     }
 
     /// Where a flow from one NIC to another goes, both by index into [`Wiring::nics`]; `flow` tells flows
@@ -146,6 +161,49 @@ impl Router {
         }
         path.push((Lane::down(to), 1.0));
         Some(path)
+    }
+
+    /// The shortest circle of lanes through a switch in which each lane may have to wait for the next to move:
+    /// where there is one, pause can lock all of them (Dally and Seitz, "Deadlock-free message routing in
+    /// multiprocessor interconnection networks", 1987).
+    pub(crate) fn circle_through(&self, switch: usize) -> Option<Vec<Lane>> {
+        let next = self.dependencies();
+        let first = self.hops[switch].iter().map(|hop| hop.lane);
+        let circles = first.filter_map(|lane| circle(lane, &next));
+        circles.min_by_key(Vec::len)
+    }
+
+    /// By lane: those that packets on it may want next.
+    fn dependencies(&self) -> BTreeMap<Lane, BTreeSet<Lane>> {
+        let mut next: BTreeMap<Lane, BTreeSet<Lane>> = BTreeMap::new();
+        let sources: BTreeSet<u32> = self.leaf.iter().flatten().copied().collect();
+        for row in &self.distance {
+            // Switches that packets to this one come through.
+            let reached = |switch: &u32| row[*switch as usize] != UNREACHED;
+            let mut left: Vec<u32> = sources.iter().copied().filter(reached).collect();
+            let mut seen: BTreeSet<u32> = left.iter().copied().collect();
+            while let Some(switch) = left.pop() {
+                for hop in self.nearest(switch, row) {
+                    let beyond = self.nearest(hop.to, row).map(|hop| hop.lane);
+                    next.entry(hop.lane).or_default().extend(beyond);
+                    if seen.insert(hop.to) {
+                        left.push(hop.to);
+                    }
+                }
+            }
+        }
+        next
+    }
+
+    /// The way of each of so many flows from one NIC to another, as [`Self::paths`] adds them up; one for all where
+    /// switches do not tell them apart, none if there is no way.
+    pub(crate) fn ways(&self, from: usize, to: usize, seed: u64, flows: u16) -> Vec<Path> {
+        if self.routing != Routing::Ecmp || flows < 2 {
+            return self.path(from, to, seed).into_iter().collect();
+        }
+        let noise = crate::noise::Noise::new(seed);
+        let way = |flow: u16| self.path(from, to, noise.bits(flow.into()));
+        (0..flows).filter_map(way).collect()
     }
 
     /// Where the traffic from one NIC to another goes if so many flows have an equal part of it each; `seed`
@@ -204,6 +262,25 @@ impl Router {
             level = summed(next);
         }
     }
+}
+
+/// The shortest way from a lane back to it.
+fn circle(lane: Lane, next: &BTreeMap<Lane, BTreeSet<Lane>>) -> Option<Vec<Lane>> {
+    let mut before: BTreeMap<Lane, Lane> = BTreeMap::new();
+    let mut queue = VecDeque::from([lane]);
+    while let Some(at) = queue.pop_front() {
+        for to in next.get(&at).into_iter().flatten() {
+            if *to == lane {
+                let back = std::iter::successors(Some(at), |at| before.get(at).copied());
+                return Some(back.collect());
+            }
+            if *to != lane && !before.contains_key(to) {
+                before.insert(*to, at);
+                queue.push_back(*to);
+            }
+        }
+    }
+    None
 }
 
 /// Cables to walk from each switch to one of them.

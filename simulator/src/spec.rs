@@ -47,6 +47,13 @@ pub struct ClusterSpec {
     /// Ports of each NIC, 1 or 2: each port goes to a fabric of its own, a plane, and no cable joins planes.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub planes: u8,
+    /// What the cables speak.
+    #[serde(default, skip_serializing_if = "Transport::is_infiniband")]
+    pub transport: Transport,
+    /// Whether senders of RoCE slow down when receivers tell them of marked packets; else pause alone keeps
+    /// queues from running over.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub dcqcn: bool,
     /// Speed of the switches: that of the fastest NIC if left out. A cable runs at the slower of its ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speed: Option<Speed>,
@@ -72,7 +79,36 @@ const fn is_one(number: &u8) -> bool {
     *number == 1
 }
 
-/// InfiniBand generation of the fabric: four lanes of it on every cable.
+const fn yes() -> bool {
+    true
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde asks for a reference
+const fn is_yes(flag: &bool) -> bool {
+    *flag
+}
+
+/// What the cables speak.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Transport {
+    /// InfiniBand: a subnet manager knows every cable.
+    #[default]
+    Infiniband,
+    /// RDMA over Ethernet that is lossless by pause on one priority (RoCE v2, PFC): neighbours tell each other
+    /// by LLDP who they are, and nobody knows all of them.
+    Roce,
+}
+
+impl Transport {
+    #[allow(clippy::trivially_copy_pass_by_ref)] // serde asks for a reference
+    const fn is_infiniband(&self) -> bool {
+        matches!(self, Self::Infiniband)
+    }
+}
+
+/// Speed of the fabric, by its InfiniBand generation: four lanes of it on every cable. The kernel names the
+/// lanes of Ethernet by InfiniBand's generations too: 400 Gb/s are 4X NDR.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Speed {
@@ -251,6 +287,8 @@ impl ClusterSpec {
             gpus_per_node: None,
             nics_per_node: None,
             planes: 1,
+            transport: Transport::default(),
+            dcqcn: true,
             speed: None,
             wiring: WiringSpec::RailOptimised {
                 nodes_per_su: NODES_PER_SU,
@@ -262,10 +300,19 @@ impl ClusterSpec {
         })
     }
 
+    fn check_transport(&self) -> Result<(), SpecError> {
+        if self.dcqcn || !self.transport.is_infiniband() {
+            return Ok(());
+        }
+        let problem = "found false on InfiniBand, expected it with transport roce only";
+        Err(SpecError::new("dcqcn", problem))
+    }
+
     pub(crate) fn check(&self) -> Result<(), SpecError> {
         within("nodes", self.nodes, 1..=u16::MAX, "any number of nodes")?;
         self.check_nodes()?;
         within("planes", self.planes.into(), 1..=2, "ports of a NIC")?;
+        self.check_transport()?;
         let Switches { radix, tiers, .. } = self.switches;
         within("switches.radix", radix, 4..=1024, "ports of a switch")?;
         within(

@@ -11,6 +11,7 @@ use crate::cluster::Cluster;
 use crate::ibnetdiscover::ibnetdiscover;
 use crate::machine::{Machine, MachineError, TreeError, at};
 use crate::plan;
+use crate::spec::Transport;
 use crate::wiring::Wiring;
 
 /// What the names of cluster folders begin with.
@@ -84,6 +85,10 @@ impl ClusterTree {
     /// Nobody keeps this file open, as nobody keeps the output of a command: it is replaced whole, so
     /// that no reader sees half a sweep.
     fn write_subnet(&mut self, cluster: &Cluster, now: Timestamp) -> Result<(), TreeError> {
+        // Nobody knows all cables of an Ethernet fabric.
+        if cluster.spec().transport == Transport::Roce {
+            return Ok(());
+        }
         if self.written.as_ref() == Some(cluster.wiring()) {
             return Ok(());
         }
@@ -104,7 +109,7 @@ impl ClusterTree {
         &self.machines
     }
 
-    /// File with what `ibnetdiscover` prints now.
+    /// File with what `ibnetdiscover` prints now; there is none of an Ethernet fabric.
     pub fn subnet(&self) -> &Path {
         &self.subnet
     }

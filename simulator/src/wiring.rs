@@ -12,7 +12,7 @@ use railscope_model::units::LinkSpeed;
 use crate::machine::layout::nic_address;
 use crate::route::Lane;
 use crate::shape::NodeKind;
-use crate::spec::{Change, ClusterSpec, SpecError, WiringSpec};
+use crate::spec::{Change, ClusterSpec, SpecError, Transport, WiringSpec};
 use crate::workload::Towards;
 
 mod clos;
@@ -49,7 +49,7 @@ pub struct Nic {
     pub device: RdmaDevice,
     /// Node GUID, and GUID of its port.
     pub guid: Guid,
-    /// Local identifier in the subnet.
+    /// Local identifier in the subnet; 0 on Ethernet.
     pub lid: u16,
 }
 
@@ -169,7 +169,9 @@ impl Wiring {
         } else {
             clos::wire(&mut wiring, spec)?;
         }
-        wiring.give_lids()?;
+        if spec.transport == Transport::Infiniband {
+            wiring.give_lids()?;
+        }
         Ok(wiring)
     }
 

@@ -123,6 +123,11 @@ pub enum Pattern {
     },
     /// Each stage to the next and back: activations and gradients of a pipeline.
     Pipeline,
+    /// All others of a group of so many consecutive nodes to its first: a hot expert, a gather.
+    Incast {
+        /// Nodes in each group.
+        nodes: u16,
+    },
 }
 
 impl Default for Workload {
@@ -200,6 +205,17 @@ impl Workload {
                 .filter(|group| group.len() > 1)
                 .map(all_to_all)
                 .collect(),
+            Pattern::Incast { nodes: size } => (0..nodes)
+                .collect::<Vec<_>>()
+                .chunks(usize::from(size.max(1)))
+                .filter(|group| group.len() > 1)
+                .map(|group| {
+                    group[1..]
+                        .iter()
+                        .map(|from| (*from, group[0], 1.0))
+                        .collect()
+                })
+                .collect(),
             Pattern::Pipeline => (0..replicas)
                 .map(|replica| {
                     let first = replica * stages;
@@ -235,14 +251,19 @@ pub(crate) struct Carrier<'a> {
     pub(crate) losses: &'a [(usize, f64)],
     /// Tells the flows of one run from those of another.
     pub(crate) seed: u64,
+    /// Packets of each flow in a collective that nothing follows: that one of them is lost, only a time-out tells.
+    pub(crate) tails: f64,
 }
 
-/// One NIC that sends over a cable that loses packets.
+/// One NIC that sends to another over a cable that loses packets.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Lossy {
     pub(crate) sender: usize,
+    pub(crate) receiver: usize,
     /// Lost packets for each byte that it sends in the collective.
     pub(crate) per_byte: f64,
+    /// Chance that a collective has to wait for a time-out.
+    pub(crate) tail: f64,
 }
 
 /// The streams of one collective, one for each group of nodes and each NIC number, and who loses packets.
@@ -285,7 +306,9 @@ fn stream(
             let per_byte = loss / PACKET_BYTES;
             lossy.push(Lossy {
                 sender: from,
+                receiver: to,
                 per_byte: per_byte * share,
+                tail: (loss * carrier.tails).min(1.0),
             });
             let wire = wiring.cables[from].speed.bytes_per_second();
             limit = limit.min(wire / (1.0 + wire * per_byte * RETRANSMISSION_SECONDS));
@@ -386,6 +409,7 @@ mod tests {
         for pattern in [
             Pattern::Ring,
             Pattern::AllToAll { nodes: 8 },
+            Pattern::Incast { nodes: 8 },
             Pattern::Pipeline,
         ] {
             assert_eq!(workload(1, 1).groups(pattern, 1), Vec::<Vec<_>>::new());

@@ -15,7 +15,7 @@ use railscope_model::units::{PortRate, pcie_transfers_per_second};
 use railscope_simulator::cluster::Cluster;
 use railscope_simulator::examples;
 use railscope_simulator::plan;
-use railscope_simulator::spec::{Change, ClusterSpec};
+use railscope_simulator::spec::{Change, ClusterSpec, Transport};
 use railscope_simulator::tree::ClusterTree;
 use railscope_simulator::wiring::Wiring;
 
@@ -157,6 +157,59 @@ fn is_a_healthy_ndr_port(device: &Path) {
         let found = fs::read_dir(port.join(folder)).expect(folder).count();
         assert_eq!(found, files, "{folder}");
     }
+}
+
+#[test]
+fn a_roce_port_is_an_ethernet_port_to_whoever_reads_sysfs() {
+    let spec = ClusterSpec {
+        transport: Transport::Roce,
+        ..ClusterSpec::demo(2).expect("spec")
+    };
+    let run = || {
+        let mut cluster = Cluster::new(spec.clone(), SEED).expect("cluster");
+        let mut tree = tree(&cluster);
+        advance(&mut cluster, &mut tree, 2);
+        (content(tree.path()), tree)
+    };
+    let ((one, tree), (two, _)) = (run(), run());
+    assert_eq!(one, two, "same seed, same bytes");
+    assert!(!tree.subnet().exists());
+    let machine = tree.machines()[1].paths();
+    let device = machine.sysfs().join("class/infiniband/mlx5_2");
+    let function = fs::canonicalize(device.join("device")).expect("device");
+    assert_eq!(line(function.join("class")), "0x020000");
+    let port = device.join("ports/1");
+    // Bus 4c, the third NIC of the second node.
+    for (file, expected) in [
+        ("link_layer", "Ethernet"),
+        ("rate", "400 Gb/sec (4X NDR)"),
+        ("lid", "0x0"),
+        ("sm_lid", "0x0"),
+        ("gids/0", "fe80:0000:0000:0000:e29d:73ff:fe00:0220"),
+        ("gids/3", "0000:0000:0000:0000:0000:ffff:0a02:0001"),
+        ("gid_attrs/types/3", "RoCE v2"),
+        ("gid_attrs/ndevs/3", "enp76s0np0"),
+        ("hw_counters/np_cnp_sent", "0"),
+        ("counters/symbol_error", "0"),
+    ] {
+        assert_eq!(line(port.join(file)), expected, "{file}");
+    }
+    let netdev = machine.sysfs().join("class/net/enp76s0np0");
+    assert_eq!(
+        fs::canonicalize(netdev.join("device")).expect("device"),
+        function
+    );
+    for (file, expected) in [
+        ("address", "e0:9d:73:00:02:20"),
+        ("mtu", "9000"),
+        ("speed", "400000"),
+        ("type", "1"),
+        ("carrier", "1"),
+    ] {
+        assert_eq!(line(netdev.join(file)), expected, "{file}");
+    }
+    let statistics = text(machine.network().join("enp76s0np0/stats"));
+    assert!(statistics.starts_with("NIC statistics:\n     rx_crc_errors_phy: 0\n"));
 }
 
 fn name(path: &Path) -> String {

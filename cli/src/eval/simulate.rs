@@ -15,6 +15,7 @@ use railscope_model::reading::NodeReading;
 use railscope_simulator::cluster::Cluster;
 use railscope_simulator::ibnetdiscover::ibnetdiscover;
 use railscope_simulator::readings::NodeRows;
+use railscope_simulator::spec::Transport;
 use railscope_simulator::wiring::{Tier, Wiring};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -175,6 +176,10 @@ impl Watch {
 
     /// Reads the subnet as production does: as text. Text of the same cables is not parsed twice.
     fn sweep(&mut self, cluster: &Cluster, seconds: f64) {
+        // An Ethernet has no subnet to sweep.
+        if cluster.spec().transport == Transport::Roce {
+            return;
+        }
         let mut since = processor_time();
         let at = START.plus_seconds(seconds);
         let wiring = cluster.wiring();

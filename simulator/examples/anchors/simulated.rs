@@ -8,7 +8,7 @@ use railscope_simulator::fault::{Effect, Fault};
 use railscope_simulator::route::{Lane, Routing};
 use railscope_simulator::schedule::{Interval, Schedule};
 use railscope_simulator::shape::NodeKind;
-use railscope_simulator::spec::{ClusterSpec, RailsMeet, Speed, Switches, WiringSpec};
+use railscope_simulator::spec::{ClusterSpec, RailsMeet, Speed, Switches, Transport, WiringSpec};
 use railscope_simulator::statistics::{median, variation};
 use railscope_simulator::wiring::Device;
 use railscope_simulator::workload::{Collective, JobSpec, Pattern, Workload};
@@ -88,6 +88,8 @@ fn spec(nodes: u16, per_node: (u8, u8), speed: Speed, nodes_per_su: u16) -> Clus
         gpus_per_node: Some(per_node.0),
         nics_per_node: Some(per_node.1),
         planes: 1,
+        transport: Transport::Infiniband,
+        dcqcn: true,
         speed: Some(speed),
         wiring: WiringSpec::RailOptimised {
             nodes_per_su,

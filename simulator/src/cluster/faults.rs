@@ -2,12 +2,13 @@
 
 use railscope_model::identity::Part;
 
+use super::pacing::Under;
 use super::{Cluster, Injected};
 use crate::conditions::Conditions;
-use crate::contention::Traffic;
 use crate::fault::{Fault, FaultError, Truth};
 use crate::place::{Target, nics_at};
 use crate::port::Counter;
+use crate::spec::Transport;
 use crate::workload::JobSpec;
 
 impl Cluster {
@@ -36,7 +37,7 @@ impl Cluster {
             class: fault.effect.class(),
             severity: kind.severity(&self.place().healthy(target)),
             slowdown,
-            victims: self.victims(target, under.iter().map(|under| &*under.traffic)),
+            victims: self.victims(target, &under),
             accomplices: kind
                 .accomplices()
                 .into_iter()
@@ -122,7 +123,7 @@ impl Cluster {
     }
 
     /// Cables at hosts that show symptoms of a fault that is none of theirs.
-    fn victims<'a>(&self, target: Target, traffic: impl Iterator<Item = &'a Traffic>) -> Vec<Part> {
+    fn victims(&self, target: Target, under: &[Under]) -> Vec<Part> {
         let mut nics: Vec<usize> = match target {
             Target::Nic(_) | Target::Nics(..) => {
                 let culprits = target.nics().into_iter();
@@ -133,8 +134,9 @@ impl Cluster {
                 let own = self.plan.hosts[node].nics.clone();
                 own.flat_map(|nic| self.senders_to(nic)).collect()
             }
-            Target::Cable(_) => traffic
-                .flat_map(|traffic| traffic.lossy.iter().flatten())
+            Target::Cable(_) => under
+                .iter()
+                .flat_map(|under| under.traffic.lossy.iter().flatten())
                 .map(|lossy| lossy.sender)
                 .collect(),
             Target::Switch(switch) => nics_at(&self.plan, switch)
@@ -142,10 +144,33 @@ impl Cluster {
                 .collect(),
             Target::Gpu(_) | Target::Hosts(..) => Vec::new(),
         };
+        nics.extend(self.held_up(target, under));
         nics.sort_unstable();
         nics.dedup();
         nics.into_iter()
             .map(|nic| self.plan.nics[nic].link_part())
+            .collect()
+    }
+
+    /// NICs that pause, losses and marks reach on an Ethernet; the culprit's own are not among them.
+    fn held_up(&self, target: Target, under: &[Under]) -> Vec<usize> {
+        if self.spec.transport == Transport::Infiniband {
+            return Vec::new();
+        }
+        let lossy = under
+            .iter()
+            .flat_map(|under| under.traffic.lossy.iter().flatten());
+        let lossy = lossy.flat_map(|lossy| [lossy.sender, lossy.receiver]);
+        let strained = under
+            .iter()
+            .flat_map(|under| under.strains.iter().flatten());
+        let is_own = |nic: usize| match target {
+            Target::Host(node) => usize::from(self.plan.nics[nic].node) == node,
+            _ => target.nics().contains(&nic),
+        };
+        lossy
+            .chain(strained.map(|(nic, _)| *nic))
+            .filter(|nic| !is_own(*nic))
             .collect()
     }
 

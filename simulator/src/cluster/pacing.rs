@@ -6,7 +6,9 @@ use super::{Cluster, FLOWS, STEPS};
 use crate::conditions::Conditions;
 use crate::contention::{Contender, Traffic, paces};
 use crate::job::Pace;
+use crate::pause::{Employer, Ground, Strains, strain};
 use crate::route::{Router, Routing};
+use crate::spec::Transport;
 use crate::unevenness::Unevenness;
 use crate::workload::{Carrier, JobSpec};
 
@@ -16,6 +18,8 @@ pub(super) struct Under {
     /// By its nodes: time that each needs on average for the compute of a step.
     pub(super) node_seconds: Vec<f64>,
     pub(super) pace: Pace,
+    /// By collective.
+    pub(super) strains: Vec<Strains>,
 }
 
 /// Where the time of a step goes on one GPU. The parts add up to the step: T = W + C + U of the straggler
@@ -62,14 +66,52 @@ impl Cluster {
             })
             .collect();
         let paces = paces(&contenders, &conditions.capacity);
-        let parts = traffic.into_iter().zip(node_seconds).zip(paces);
+        let strains = self.strains(conditions, &traffic, &paces);
+        let parts = traffic.into_iter().zip(node_seconds);
         parts
-            .map(|((traffic, node_seconds), pace)| Under {
+            .zip(paces.into_iter().zip(strains))
+            .map(|((traffic, node_seconds), (pace, strains))| Under {
                 traffic,
                 node_seconds,
                 pace,
+                strains,
             })
             .collect()
+    }
+
+    /// By job and collective: what ports of a lossless Ethernet show of congestion.
+    fn strains(
+        &self,
+        conditions: &Conditions,
+        traffic: &[Arc<Traffic>],
+        paces: &[Pace],
+    ) -> Vec<Vec<Strains>> {
+        if self.spec.transport == Transport::Infiniband {
+            return vec![Vec::new(); self.jobs.len()];
+        }
+        let router = self.router(conditions);
+        let jobs = (0..self.jobs.len()).map(|number| Employer {
+            job: &self.jobs[number].spec,
+            traffic: &traffic[number],
+            pace: &paces[number],
+            seed: self.flow_seed(number),
+        });
+        let ground = Ground {
+            conditions,
+            router: &router,
+            dcqcn: self.spec.dcqcn,
+        };
+        strain(&jobs.collect::<Vec<_>>(), ground)
+    }
+
+    fn router(&self, conditions: &Conditions) -> Router {
+        Router::new(&conditions.wiring, self.spec.routing).polarised(&conditions.polarised)
+    }
+
+    /// What tells the flows of a job from those of others, and from its own of an earlier launch.
+    fn flow_seed(&self, job: usize) -> u64 {
+        let noise = self.noise.part(FLOWS).part(job as u64);
+        noise.bits(self.jobs[job].launches)
     }
 
     /// Ways that were found before, if they are still the same: most faults move no cable.
@@ -90,18 +132,22 @@ impl Cluster {
 
     /// Finds the ways of all jobs.
     fn ways(&self, conditions: &Conditions) -> Vec<Arc<Traffic>> {
-        let router = Router::new(&conditions.wiring, self.spec.routing);
-        let flows = self.noise.part(FLOWS);
-        let of_job = |(number, job): (u64, &super::Job)| {
+        let router = self.router(conditions);
+        let of_job = |(number, job): (usize, &super::Job)| {
             let carrier = Carrier {
                 wiring: &conditions.wiring,
                 router: &router,
                 losses: &conditions.losses,
-                seed: flows.part(number).bits(job.launches),
+                seed: self.flow_seed(number),
+                tails: match self.spec.transport {
+                    // Rare where credits lose nothing, and left out.
+                    Transport::Infiniband => 0.0,
+                    Transport::Roce => 1.0,
+                },
             };
             Arc::new(Traffic::of(&job.spec, &carrier))
         };
-        (0..).zip(&self.jobs).map(of_job).collect()
+        self.jobs.iter().enumerate().map(of_job).collect()
     }
 
     /// Finds the ways of all jobs as things are, and as they were if nothing were broken.
@@ -127,6 +173,7 @@ impl Cluster {
             job.traffic = under.traffic;
             job.node_seconds = under.node_seconds;
             job.pace = under.pace;
+            job.strains = under.strains;
         }
     }
 

@@ -5,6 +5,7 @@ use railscope_model::units::BYTES_PER_PORT_DATA_WORD;
 use super::{Cluster, HOSTS, JITTER, LOSSES, PORTS, SYMPTOMS};
 use crate::gpu::Load;
 use crate::job::Progress;
+use crate::pause::ACK_TIMEOUT_SECONDS;
 use crate::port::{Counter, Port};
 use crate::route::Lane;
 use crate::schedule::Activity;
@@ -16,8 +17,6 @@ const WRITE_BYTES: f64 = 524_288.0;
 const WAIT_TICKS_PER_SECOND: f64 = 15.625e6;
 /// Share of the collective in which a healthy port has data and no credit (an engineering estimate).
 const HEALTHY_WAIT: f64 = 5e-4;
-/// 4.096 us * 2^20: how long a queue pair waits for an answer at NCCL_IB_TIMEOUT=20.
-const ACK_TIMEOUT_SECONDS: f64 = 4.3;
 /// Standard deviation of the bytes that a NIC moves in a step, as a share of them: control traffic, retries of
 /// software, unequal chunks. Over 10 s that is a thousandth or two, between the jobs of `docs/anchors.md`.
 const BYTES_NOISE: f64 = 5e-3;
@@ -99,13 +98,15 @@ impl Cluster {
             self.count_traffic(job, progress);
             self.count_symptoms(job, progress);
             self.count_losses(job, progress);
+            self.count_strains(job, progress, seconds);
         }
+        self.count_storms(seconds);
         self.count_on_hosts(seconds);
         self.work_gpus(seconds, done);
     }
 
     /// NICs of a job, by index.
-    fn nics_of(&self, job: usize) -> Vec<usize> {
+    pub(super) fn nics_of(&self, job: usize) -> Vec<usize> {
         let nodes = self.jobs[job].spec.nodes.iter();
         nodes
             .flat_map(|node| self.plan.hosts[usize::from(*node)].nics.clone())
@@ -160,6 +161,10 @@ impl Cluster {
                 port.add(Counter::SymbolError, count(errors.symbol_errors, 0));
                 port.add(Counter::PortRcvErrors, count(errors.receive_errors, 1));
                 port.add(Counter::LinkErrorRecovery, count(errors.recoveries, 2));
+                if port.netdev.is_some() {
+                    // What follows a lost packet comes out of order.
+                    port.add(Counter::OutOfSequence, count(errors.receive_errors, 1));
+                }
             }
             let refused = count(not_ready, 4);
             self.port_mut(nic).add(Counter::OutOfBuffer, refused);
@@ -175,10 +180,7 @@ impl Cluster {
                     );
                 }
                 if dark {
-                    port.add(
-                        Counter::LocalAckTimeoutErr,
-                        count(1.0 / ACK_TIMEOUT_SECONDS, 3),
-                    );
+                    port.time_out(count(1.0 / ACK_TIMEOUT_SECONDS, 3));
                 } else if let Some(blocked) = held {
                     // The slow receiver gives no credit while it drains.
                     let ticks = progress.moving_seconds() * blocked * WAIT_TICKS_PER_SECOND;
@@ -206,7 +208,7 @@ impl Cluster {
             .reduce(f64::max)
     }
 
-    /// Packets that were lost without a word: those who sent them notice.
+    /// Packets that were lost without a word: those who sent them notice, and those who miss them.
     fn count_losses(&mut self, job: usize, progress: &Progress) {
         let job = &self.jobs[job];
         let collectives = job.spec.workload.collectives.iter().zip(&job.traffic.lossy);
@@ -216,15 +218,21 @@ impl Cluster {
             lost.extend(
                 lossy
                     .iter()
-                    .map(|lossy| (lossy.sender, lossy.per_byte * bytes)),
+                    .map(|lossy| (*lossy, bytes, lossy.tail * times)),
             );
         }
-        for (number, (sender, packets)) in (0..).zip(lost) {
+        for (number, (lossy, bytes, tails)) in (0..).zip(lost) {
             let noise = self.noise.part(LOSSES).part(number);
-            let packets = (packets + noise.uniform(self.stretches)).floor() as u64;
-            let port = self.port_mut(sender);
+            let packets = (lossy.per_byte * bytes + noise.uniform(self.stretches)).floor() as u64;
+            let waits = (tails + noise.part(1).uniform(self.stretches)).floor() as u64;
+            let port = self.port_mut(lossy.sender);
             port.add(Counter::PacketSeqErr, packets);
             port.add(Counter::RoceAdpRetrans, packets);
+            if port.netdev.is_some() {
+                port.time_out(waits);
+                self.port_mut(lossy.receiver)
+                    .add(Counter::OutOfSequence, packets);
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 //! A node's RDMA devices as sysfs shows them: a folder below the PCI function, a link below `class/infiniband`.
 
 use super::files::{LiveFile, Tree, TreeError};
+use crate::ethernet::{EthernetCounter, Netdev, Source, gids};
 use crate::port::{COUNTERS, Port};
 use crate::wiring::Nic;
 
@@ -20,18 +21,30 @@ impl PortFiles {
         self.physical_state.set(port.state.physical())?;
         self.rate.set(&port.rate())?;
         self.lid.set(&format!("{:#x}", port.lid))?;
-        for (file, value) in self.counters.iter_mut().zip(port.values()) {
+        let values = port.values().iter().copied();
+        let values = values.chain(of_ethernet(port).map(|(_, value)| value));
+        for (file, value) in self.counters.iter_mut().zip(values) {
             file.set(&value.to_string())?;
         }
         Ok(())
     }
 }
 
-/// Writes one device with its port. `function` is the folder of its PCI function below `sys`.
+/// What an Ethernet port counts below the RDMA port besides what every port does.
+fn of_ethernet(port: &Port) -> impl Iterator<Item = (&'static str, u64)> {
+    port.netdev.iter().flat_map(|netdev| {
+        let counters = EthernetCounter::ALL.iter();
+        let counters = counters.filter(|counter| counter.source() == Source::Rdma);
+        counters.map(|counter| (counter.name(), netdev.get(*counter)))
+    })
+}
+
+/// Writes one device with its port, by the number of its NIC in the node. `function` is the folder of its PCI
+/// function below `sys`.
 pub(super) fn write(
     tree: &Tree,
     function: &str,
-    nic: &Nic,
+    (nic, slot): (&Nic, usize),
     port: &Port,
 ) -> Result<PortFiles, TreeError> {
     let folder = format!("{function}/infiniband/{}", nic.device);
@@ -51,37 +64,75 @@ pub(super) fn write(
         ("node_guid", &guid),
         ("sys_image_guid", &guid),
         ("node_desc", &nic.description()),
-        ("ports/1/link_layer", "InfiniBand"),
         ("ports/1/lid_mask_count", "0"),
-        ("ports/1/sm_lid", "0x1"),
         ("ports/1/sm_sl", "0"),
-        ("ports/1/cap_mask", "0xa751e848"),
-        ("ports/1/gids/0", &format!("fe80:0000:0000:0000:{guid}")),
-        ("ports/1/gid_attrs/types/0", "IB/RoCE v1"),
         ("ports/1/pkeys/0", "0xffff"),
         // The driver answers from its cache for so many milliseconds.
         ("ports/1/hw_counters/lifespan", "10"),
     ] {
         tree.line(&format!("{folder}/{name}"), text)?;
     }
+    match &port.netdev {
+        None => write_infiniband(tree, &folder, &guid)?,
+        Some(netdev) => write_roce(tree, &folder, (nic, slot), netdev)?,
+    }
     tree.link(&format!("{folder}/device"), function)?;
     tree.link(&format!("{folder}/subsystem"), "class/infiniband")?;
     tree.link(&format!("class/infiniband/{}", nic.device), &folder)?;
     let live = |name: &str, text: &str| tree.live(&format!("{folder}/ports/1/{name}"), text);
+    let mut counters = Vec::new();
+    for (file, value) in COUNTERS.iter().zip(port.values()) {
+        let name = format!("{}/{}", file.folder, file.name);
+        counters.push(live(&name, &value.to_string())?);
+    }
+    for (name, value) in of_ethernet(port) {
+        counters.push(live(&format!("hw_counters/{name}"), &value.to_string())?);
+    }
     Ok(PortFiles {
         state: live("state", port.state.logical())?,
         physical_state: live("phys_state", port.state.physical())?,
         rate: live("rate", &port.rate())?,
         lid: live("lid", &format!("{:#x}", port.lid))?,
-        counters: COUNTERS
-            .iter()
-            .zip(port.values())
-            .map(|(file, value)| {
-                live(
-                    &format!("{}/{}", file.folder, file.name),
-                    &value.to_string(),
-                )
-            })
-            .collect::<Result<_, _>>()?,
+        counters,
     })
+}
+
+/// What an InfiniBand port has of its subnet.
+fn write_infiniband(tree: &Tree, folder: &str, guid: &str) -> Result<(), TreeError> {
+    for (name, text) in [
+        ("link_layer", "InfiniBand"),
+        ("sm_lid", "0x1"),
+        ("cap_mask", "0xa751e848"),
+        ("gids/0", &format!("fe80:0000:0000:0000:{guid}")),
+        ("gid_attrs/types/0", "IB/RoCE v1"),
+    ] {
+        tree.line(&format!("{folder}/ports/1/{name}"), text)?;
+    }
+    Ok(())
+}
+
+/// What a RoCE port has instead: addresses of its Ethernet interface.
+fn write_roce(
+    tree: &Tree,
+    folder: &str,
+    (nic, slot): (&Nic, usize),
+    netdev: &Netdev,
+) -> Result<(), TreeError> {
+    for (name, text) in [
+        ("link_layer", "Ethernet"),
+        ("sm_lid", "0x0"),
+        ("cap_mask", "0x04010000"),
+    ] {
+        tree.line(&format!("{folder}/ports/1/{name}"), text)?;
+    }
+    for (index, (gid, version)) in gids(nic.guid, nic.node, slot).iter().enumerate() {
+        for (name, text) in [
+            ("gids", gid.as_str()),
+            ("gid_attrs/types", version),
+            ("gid_attrs/ndevs", &netdev.name),
+        ] {
+            tree.line(&format!("{folder}/ports/1/{name}/{index}"), text)?;
+        }
+    }
+    Ok(())
 }
