@@ -90,12 +90,18 @@ fn half_a_slot_costs_by_its_generation_and_the_cable() {
 #[test]
 fn every_shape_can_have_every_fault_and_a_healthy_one_shows_none() {
     for kind in NodeKind::ALL {
+        let mut had = 0;
         for cause in CAUSES {
             let mut cluster = cluster(*kind);
-            let fault = examples::fault(&cluster, cause, 5, 5.0).expect(cause);
+            // Faults of Ethernet have nothing to break on InfiniBand.
+            let Some(fault) = examples::fault(&cluster, cause, 5, 5.0) else {
+                continue;
+            };
+            had += 1;
             let truth = cluster.inject(fault).expect(cause);
             assert!((0.0..=1.0).contains(&truth.severity), "{kind}: {cause}");
         }
+        assert!(had >= 25, "{kind}: {had} kinds of faults");
         let mut cluster = cluster(*kind);
         cluster.advance(Duration::from_secs(600));
         let (model, shape) = (&kind.shape().gpu, kind.shape());
