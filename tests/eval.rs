@@ -74,6 +74,33 @@ fn each_plain_fault_is_found_with_its_part_and_class_whatever_the_seed() {
     }
 }
 
+#[test]
+fn rules_that_probe_name_a_dark_port_and_nobody_where_nothing_is_broken() {
+    for (scenario, found) in [
+        (
+            "duration = '4m'\nexpect = 'alarm'\n[[draws]]\ncause = 'port-down'\nonset_seconds = [60, 90]\n",
+            true,
+        ),
+        ("duration = '15m'\nexpect = 'no-page'\n", false),
+    ] {
+        let (_, report) = report(scenario, &["--seeds", "1000..1001"]);
+        let rules = report["detectors"].as_array().expect("a list");
+        for name in ["R-Pingmesh-like", "NetBouncer-like", "C4D-like"] {
+            let rule = rules.iter().find(|rule| rule["name"] == name).expect(name);
+            let (score, alarms) = (&rule["score"], &rule["score"]["alarms"]);
+            if found {
+                let named = &score["by_cause"]["port-down"]["top1"];
+                assert_eq!(hits(named), (1, 1), "{name}");
+            } else {
+                assert_eq!(alarms["healthy_pages"]["count"], 0, "{name}");
+            }
+        }
+        let left = report["not_run"].as_array().expect("a list");
+        let lacks = |what: &str| left.iter().any(|rule| rule["name"] == what);
+        assert!(lacks("Holmes-like") && !lacks("C4D-like"));
+    }
+}
+
 /// Everything that can go wrong between nodes and collector, at a dose that leaves no node silent for long.
 const DELIVERY: &str = "[delivery]\nlost = 0.02\nlate = 0.05\nduplicated = 0.1\nskew_seconds = 1.0\n\
     counter_resets = 0.2\ncounter_wraps = 0.3\nrestarts = 0.3\n";

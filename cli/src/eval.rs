@@ -23,6 +23,7 @@ mod draw;
 mod frame;
 mod html;
 mod judge;
+mod probes;
 mod report;
 mod scenario;
 mod score;

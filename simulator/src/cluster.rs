@@ -253,6 +253,26 @@ impl Cluster {
         &self.lane_bytes
     }
 
+    /// What holds now.
+    pub(crate) const fn conditions(&self) -> &Conditions {
+        &self.conditions
+    }
+
+    /// Noise of what is asked of the cluster from outside, apart from its own.
+    pub(crate) const fn probe_noise(&self) -> Noise {
+        self.noise.part(PROBES)
+    }
+
+    /// How often each job has been launched again: switches that hash flows send it other ways each time.
+    pub(crate) fn launches(&self) -> impl Iterator<Item = u64> {
+        self.jobs.iter().map(|job| job.launches)
+    }
+
+    /// Time since the start of the simulation.
+    pub(crate) const fn seconds(&self) -> f64 {
+        self.seconds
+    }
+
     /// Moves on to a moment, counted from the start of the simulation. Time never goes back.
     pub fn advance(&mut self, to: Duration) {
         let to = to.as_secs_f64();
@@ -379,6 +399,7 @@ const HOSTS: u64 = 8;
 const STEPS: u64 = 9;
 const STRAINS: u64 = 11;
 const STORMS: u64 = 12;
+const PROBES: u64 = 13;
 
 /// The port of a NIC as it is at first.
 fn port(spec: &ClusterSpec, nic: &Nic, speed: LinkSpeed) -> Port {

@@ -25,6 +25,7 @@ mod place;
 pub mod placement;
 pub mod plan;
 pub mod port;
+pub mod probe;
 pub mod readings;
 pub mod route;
 pub mod schedule;

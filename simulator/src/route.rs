@@ -35,6 +35,11 @@ impl Lane {
         Self(cable as u32 * 2 + 1)
     }
 
+    /// The other direction of its cable.
+    pub(crate) const fn back(self) -> Self {
+        Self(self.0 ^ 1)
+    }
+
     /// The cable.
     pub const fn cable(self) -> usize {
         self.0 as usize / 2
@@ -161,6 +166,24 @@ impl Router {
         }
         path.push((Lane::down(to), 1.0));
         Some(path)
+    }
+
+    /// A shortest way from a NIC up to a switch, for packets that carry their way with them; `flow` chooses among
+    /// equals. None if there is no way.
+    pub(crate) fn path_to_switch(&self, nic: usize, switch: usize, flow: u64) -> Option<Vec<Lane>> {
+        let leaf = self.leaf[nic]?;
+        let row = &self.distance[self.row[leaf as usize]? as usize];
+        if row[switch] == UNREACHED {
+            return None;
+        }
+        // Distances are known to leaves only: found from the other end, and turned round.
+        let mut down = Path::new();
+        self.walk(switch as u32, row, &mut down, |at, ports| {
+            let noise = crate::noise::Noise::new(flow).part(at.into());
+            (noise.bits(nic as u64) % ports as u64) as usize
+        });
+        let up = down.iter().rev().map(|(lane, _)| lane.back());
+        Some(std::iter::once(Lane::up(nic)).chain(up).collect())
     }
 
     /// The shortest circle of lanes through a switch in which each lane may have to wait for the next to move:

@@ -9,8 +9,11 @@ use super::alarm::Naming;
 use super::frame::{Frame, Layout};
 use super::judge::Names;
 
+mod bouncer;
+mod delays;
 mod greyhound;
 mod minder;
+mod pingmesh;
 mod ratios;
 mod thresholds;
 mod votes;
@@ -84,19 +87,32 @@ pub(super) const BASELINES: &[Rule] = &[
         source: "each retransmitting flow votes 1/length for the cables of its path",
         build: |layout| Box::new(votes::Votes::new(layout)),
     },
+    Rule {
+        name: "R-Pingmesh-like",
+        names: Names::Part,
+        source: "a NIC with more than 10 % time-outs within its leaf; else probes that are lost between leaves vote for the cables of their paths",
+        build: |layout| Box::new(pingmesh::PingmeshLike::new(layout)),
+    },
+    Rule {
+        name: "NetBouncer-like",
+        names: Names::Part,
+        source: "probes that bounce off the highest switches; the chance of each cable to deliver by regularised least squares, and switches all of whose cables are bad",
+        build: |layout| Box::new(bouncer::BouncerLike::new(layout)),
+    },
+    Rule {
+        name: "C4D-like",
+        names: Names::Part,
+        source: "times of messages by sender and receiver: a slow row accuses the sender, a slow column the receiver, one cell both of its ends; 1.2 times the median is slow",
+        build: |layout| Box::new(delays::DelaysLike::new(layout)),
+    },
 ];
 
 /// What cannot be run yet, and the signal that it lacks: nothing is faked.
 pub(super) const MISSING: &[(&str, &str)] = &[
     (
-        "NetBouncer-like",
-        "needs probes that bounce off chosen switches",
+        "R-Pingmesh-like, host half",
+        "needs a published limit of processing delays",
     ),
-    (
-        "R-Pingmesh-like",
-        "needs probes between NICs with their six timestamps",
-    ),
-    ("C4D-like", "needs delays of single messages of collectives"),
     ("Holmes-like", "needs times of communication operators"),
     (
         "Greyhound-like, link half",

@@ -12,7 +12,9 @@ use railscope_model::metric::{
 use railscope_model::reading::{Labels, NodeReading};
 use railscope_simulator::cluster::{Cluster, Node};
 use railscope_simulator::route::{Router, Routing};
-use railscope_simulator::wiring::{Host, Nic};
+use railscope_simulator::wiring::{Device, Host, Nic};
+
+use super::probes::{Pinger, Probes};
 
 /// What a signal is about; each kind has its own entities.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,6 +105,10 @@ pub(super) struct Layout {
     has: Vec<Host>,
     /// Job of each node; none for idle ones.
     pub(super) job_of_node: Vec<Option<usize>>,
+    /// Every cable, by its number.
+    pub(super) cables: Vec<Part>,
+    /// Every switch, with the numbers of its cables.
+    pub(super) switches: Vec<(Part, Vec<usize>)>,
     /// By sending port: cables that every packet of its flows crosses, a list for each flow.
     pub(super) flows: Vec<Vec<Vec<Part>>>,
 }
@@ -132,6 +138,10 @@ impl Layout {
                 .collect(),
             has: plan.hosts.clone(),
             job_of_node,
+            cables: (0..plan.cables.len())
+                .map(|cable| plan.cable_part(cable))
+                .collect(),
+            switches: switches(cluster),
             flows: flows(cluster),
         }
     }
@@ -156,6 +166,22 @@ impl Layout {
             Entity::Link | Entity::Pcie => host.nics.clone(),
         })
     }
+}
+
+fn switches(cluster: &Cluster) -> Vec<(Part, Vec<usize>)> {
+    let plan = cluster.plan();
+    let switches = plan.switches.iter();
+    let mut switches: Vec<(Part, Vec<usize>)> = switches
+        .map(|switch| (Part::Switch(switch.name.clone()), Vec::new()))
+        .collect();
+    for (number, cable) in plan.cables.iter().enumerate() {
+        for (device, _) in cable.ends {
+            if let Device::Switch(switch) = device {
+                switches[switch].1.push(number);
+            }
+        }
+    }
+    switches
 }
 
 /// Cables of the flows of each port. Where switches spray packets or hash flows, only the hops that no
@@ -198,12 +224,13 @@ struct Wanted {
 }
 
 /// The signals of one tick. Absent is not a number, and not zero.
-#[derive(Debug)]
 pub(super) struct Frame {
     /// Seconds after the start of the run.
     pub(super) seconds: f64,
     /// Length of a step of each job, as its own log tells it; none if it stands still.
     pub(super) step_seconds: Vec<Option<f64>>,
+    pinger: Pinger,
+    probes: Probes,
     columns: Vec<Vec<f64>>,
     /// By node, in the order of its rows.
     wanted: Vec<Vec<Wanted>>,
@@ -213,7 +240,8 @@ pub(super) struct Frame {
 
 impl Frame {
     /// An empty frame of a cluster: `readings` are one of each node.
-    pub(super) fn new(layout: &Layout, nodes: &[Node], readings: &[NodeReading]) -> Self {
+    pub(super) fn new(layout: &Layout, cluster: &Cluster, readings: &[NodeReading]) -> Self {
+        let nodes = cluster.nodes();
         let wanted = readings.iter().enumerate().map(|(number, reading)| {
             let samples = reading.samples().iter();
             samples
@@ -223,6 +251,8 @@ impl Frame {
         Self {
             seconds: 0.0,
             step_seconds: Vec::new(),
+            pinger: Pinger::new(cluster),
+            probes: Probes::default(),
             columns: Column::ALL
                 .iter()
                 .map(|column| vec![f64::NAN; layout.parts(column.signal().entity).len()])
@@ -232,13 +262,19 @@ impl Frame {
         }
     }
 
-    /// Begins a tick: nothing is known of it yet.
+    /// What probes and messages of collectives told.
+    pub(super) const fn probes(&self) -> &Probes {
+        &self.probes
+    }
+
+    /// Begins a tick: nothing is known of it yet but what is asked of the fabric itself.
     pub(super) fn begin(&mut self, seconds: f64, cluster: &Cluster) {
         self.seconds = seconds;
         self.step_seconds = cluster.steps_seconds().collect();
         for column in &mut self.columns {
             column.fill(f64::NAN);
         }
+        self.pinger.ask(cluster, seconds, &mut self.probes);
     }
 
     /// Takes up what a node said at a moment; what is no newer than what it said before is not.

@@ -166,7 +166,7 @@ impl Watch {
             post,
             analyzer,
             subnet: None,
-            frame: Frame::new(layout, nodes, &readings),
+            frame: Frame::new(layout, cluster, &readings),
             // The collector itself keeps incidents that come and go open.
             log: AlarmLog::new(1),
             baselines: BASELINES.iter().map(baseline).collect(),
@@ -196,6 +196,7 @@ impl Watch {
     fn tick(&mut self, cluster: &Cluster, (tick, seconds): (u64, f64), through_text: bool) {
         let mut since = processor_time();
         self.frame.begin(seconds, cluster);
+        spend(&mut self.spent.baselines, &mut since);
         for (number, node) in cluster.nodes().iter().enumerate() {
             let read = || self.rows[number].read(node);
             let pages = self.post.pages(number, (tick, seconds), read);

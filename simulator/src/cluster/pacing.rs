@@ -104,12 +104,12 @@ impl Cluster {
         strain(&jobs.collect::<Vec<_>>(), ground)
     }
 
-    fn router(&self, conditions: &Conditions) -> Router {
+    pub(crate) fn router(&self, conditions: &Conditions) -> Router {
         Router::new(&conditions.wiring, self.spec.routing).polarised(&conditions.polarised)
     }
 
     /// What tells the flows of a job from those of others, and from its own of an earlier launch.
-    fn flow_seed(&self, job: usize) -> u64 {
+    pub(crate) fn flow_seed(&self, job: usize) -> u64 {
         let noise = self.noise.part(FLOWS).part(job as u64);
         noise.bits(self.jobs[job].launches)
     }

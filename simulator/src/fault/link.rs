@@ -217,7 +217,7 @@ impl Kind for LinkErrors {
 }
 
 /// Longest step of a link error recovery: retraining of the lanes (an engineering estimate).
-const RECOVERY_SECONDS: f64 = 5e-3;
+pub(crate) const RECOVERY_SECONDS: f64 = 5e-3;
 /// Cost of one lost packet: one window of go-back-N at 400 Gb/s (an engineering estimate; the round
 /// trip that it waits for is 10 to 50 microseconds).
 pub(crate) const RETRANSMISSION_SECONDS: f64 = 20e-6;
