@@ -56,3 +56,34 @@ fn both_formats_hold_the_same_findings() {
         assert!(text.contains(part.expect("a part")), "{part:?}");
     }
 }
+
+/// Eight GPUs that NVML tells one after the other: none is judged before it has spoken.
+#[test]
+fn a_healthy_node_whose_gpus_all_answer_has_no_finding() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let spec = folder.path().join("cluster.toml");
+    std::fs::write(&spec, "nodes = 1\nwiring = { kind = \"fat-tree\" }\n").expect("a description");
+    let cluster = folder.path().join("cluster");
+    let simulated = Command::new(RAILSCOPE)
+        .arg("simulate")
+        .args([&spec, &cluster])
+        .output()
+        .expect("runs");
+    assert!(simulated.status.success(), "{simulated:?}");
+    let node = cluster.join("gpu-node-00");
+    let output = Command::new(RAILSCOPE)
+        .args(["check", "--path.sysfs"])
+        .arg(node.join("sys"))
+        .arg("--path.procfs")
+        .arg(node.join("proc"))
+        .arg("--path.rootfs")
+        .arg(&node)
+        .arg("--nvml.library")
+        .arg(node.join("nvml/libnvidia-ml.so.1"))
+        .output()
+        .expect("runs");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(said.contains("8 GPUs"), "{said}");
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+}

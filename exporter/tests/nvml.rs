@@ -53,8 +53,8 @@ fn status(status: &str) -> String {
 fn lines_that_are_none_are_counted_and_those_between_are_read() {
     let exporter = shell(
         r#"echo '{'; echo '{"scope":"driver","status":"ok","gpus":1}'
-        echo '{"scope":"gpu/0","status":"ok","reading":[["railscope_gpu_power_watts",["0"],70.5,false]]}'
-        echo '{"scope":"gpu/0","status":"ok","reading":[["railscope_gpu_power_watts",[],1.0,false]]}'
+        echo '{"scope":"gpu/0","status":"ok","values":{"whole":[["railscope_gpu_power_watts",["0"],70.5,false]]}}'
+        echo '{"scope":"gpu/0","status":"ok","values":{"whole":[["railscope_gpu_power_watts",[],1.0,false]]}}'
         echo; exec cat"#,
     );
     eventually(&exporter, "railscope_gpu_power_watts{gpu=\"0\"} 70.5\n");
@@ -79,7 +79,7 @@ fn a_worker_that_does_not_start_or_ends_at_once_is_a_failure() {
 fn a_worker_that_is_killed_is_started_again() {
     let exporter = shell(
         r#"echo '{"scope":"driver","status":"ok","gpus":1}'
-        echo '{"scope":"gpu/0","status":"ok","reading":[]}'; kill -9 $$"#,
+        echo '{"scope":"gpu/0","status":"ok","values":{"whole":[]}}'; kill -9 $$"#,
     );
     eventually(&exporter, &format!("{ERRORS} 2\n"));
 }

@@ -108,7 +108,8 @@ impl Counter {
         &COUNTERS[self as usize]
     }
 
-    /// Whether the counter grows on a healthy port that carries traffic.
+    /// Whether the counter grows on a healthy port that carries traffic. Packets come out of sequence wherever
+    /// switches choose the way of each.
     pub const fn is_traffic(self) -> bool {
         matches!(
             self,
@@ -121,6 +122,7 @@ impl Counter {
                 | Self::PortXmitWait
                 | Self::UnicastRcvPackets
                 | Self::UnicastXmitPackets
+                | Self::OutOfSequence
                 | Self::RxAtomicRequests
                 | Self::RxDctConnect
                 | Self::RxReadRequests

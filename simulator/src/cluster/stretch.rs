@@ -8,7 +8,7 @@ use crate::gpu::Load;
 use crate::job::Progress;
 use crate::pause::ACK_TIMEOUT_SECONDS;
 use crate::port::{Counter, Port};
-use crate::route::Lane;
+use crate::route::{Lane, Routing};
 use crate::schedule::Activity;
 use crate::workload::PACKET_BYTES;
 
@@ -16,6 +16,9 @@ use crate::workload::PACKET_BYTES;
 const WRITE_BYTES: f64 = 524_288.0;
 /// Ticks of `port_xmit_wait` in a second. Hardware has no fixed value; a choice of its order.
 const WAIT_TICKS_PER_SECOND: f64 = 15.625e6;
+/// Share of the packets that come after their successors where switches choose the way of each (an engineering
+/// estimate; that they do come so, and that it is no fault, is the point).
+const REORDERED: f64 = 1e-3;
 /// Share of the collective in which a healthy port has data and no credit (an engineering estimate).
 const HEALTHY_WAIT: f64 = 5e-4;
 /// Standard deviation of the bytes that a NIC moves in a step, as a share of them: control traffic, retries of
@@ -119,6 +122,10 @@ impl Cluster {
         let step = self.jobs[job].pace.step_seconds();
         let steps = step.map_or(1.0, |step| progress.seconds() / step).max(1.0);
         let share = BYTES_NOISE / steps.sqrt();
+        let reordered = match self.spec.routing {
+            Routing::Adaptive => REORDERED / PACKET_BYTES,
+            Routing::Static | Routing::Ecmp => 0.0,
+        };
         for nic in self.nics_of(job) {
             let moved =
                 [Lane::up(nic), Lane::down(nic)].map(|lane| self.stretch_bytes[lane.index()]);
@@ -135,6 +142,7 @@ impl Cluster {
             let port = self.port_mut(nic);
             count_bytes(port, [sent, received]);
             port.add(Counter::RxWriteRequests, (received / WRITE_BYTES) as u64);
+            port.add(Counter::OutOfSequence, (received * reordered) as u64);
             port.add(Counter::PortXmitWait, ticks as u64);
         }
     }

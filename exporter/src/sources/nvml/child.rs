@@ -53,8 +53,8 @@ pub struct LastWord {
     pub missing: Vec<(String, Status)>,
     /// When the line came, or the worker started.
     pub at: Instant,
-    /// Number of the line.
-    number: u64,
+    /// Number of the line; none before the first.
+    number: Option<u64>,
     /// Time that the read took, seconds.
     pub seconds: f64,
 }
@@ -123,7 +123,7 @@ impl NvmlChild {
     pub fn view(&self, patience: Duration) -> View {
         let unsaid = |state: &mut State| match state.view.phase {
             Phase::Starting => state.view.gpus.is_empty(),
-            Phase::Running => state.view.gpus.values().all(|gpu| gpu.reading.is_none()),
+            Phase::Running => state.view.gpus.values().any(|gpu| gpu.is_awaited(patience)),
             Phase::Refused(_) | Phase::Ended => false,
         };
         let state = self.shared.lock();
@@ -267,11 +267,15 @@ impl Shared {
             if read == 0 {
                 return Ok(());
             }
-            if text.last() != Some(&b'\n') && read as u64 == LONGEST_LINE {
-                return Err(io::Error::new(
-                    io::ErrorKind::InvalidData,
-                    format!("a line of more than {LONGEST_LINE} bytes"),
-                ));
+            if text.last() != Some(&b'\n') {
+                if read as u64 == LONGEST_LINE {
+                    return Err(io::Error::new(
+                        io::ErrorKind::InvalidData,
+                        format!("a line of more than {LONGEST_LINE} bytes"),
+                    ));
+                }
+                // It was killed while it wrote.
+                return Ok(());
             }
             let line = serde_json::from_slice(&text);
             let mut state = self.lock();
@@ -322,7 +326,7 @@ impl View {
             }
             Scope::Gpu(gpu) => {
                 let word = self.gpus.entry(gpu).or_insert_with(|| LastWord::none(now));
-                let follows = line.number == word.number + 1;
+                let follows = word.number.is_some_and(|last| line.number == last + 1);
                 let taken = match (line.values, &mut word.reading) {
                     (Values::Whole(reading), last) => {
                         *last = Some(Arc::new(reading));
@@ -345,7 +349,7 @@ impl View {
                 word.status = line.status;
                 word.missing = line.missing;
                 word.at = now;
-                word.number = line.number;
+                word.number = Some(line.number);
                 word.seconds = line.seconds;
             }
         }
@@ -360,9 +364,14 @@ impl LastWord {
             reading: None,
             missing: Vec::new(),
             at: now,
-            number: 0,
+            number: None,
             seconds: 0.0,
         }
+    }
+
+    /// Whether its first word is still to come, from a worker that was started no longer ago than this.
+    fn is_awaited(&self, patience: Duration) -> bool {
+        self.number.is_none() && self.at.elapsed() < patience
     }
 }
 
