@@ -14,6 +14,7 @@ use railscope_model::exposition::{Format, Page};
 use railscope_model::fabric::Timestamp;
 use railscope_model::metric::Profile;
 use railscope_simulator::cluster::Cluster;
+use railscope_simulator::efa::EfaCounter;
 use railscope_simulator::examples;
 use railscope_simulator::fault::Fault;
 use railscope_simulator::readings::NodeRows;
@@ -185,6 +186,7 @@ fn ports_of_two_planes_are_functions_of_one_adapter() {
 fn of(kind: NodeKind, others: &[NodeKind]) -> ClusterSpec {
     ClusterSpec {
         node: kind,
+        transport: kind.transport(),
         groups: others
             .iter()
             .map(|node| Group {
@@ -206,7 +208,11 @@ fn every_shape_of_node_reads_as_it_says_and_keeps_to_the_budget() {
             "host-steal",
             "port-degraded",
         ]) {
-            let mut fault = examples::fault(&cluster, cause, seed, 10.0).expect(cause);
+            // The rate of an EFA device stays what its driver says.
+            let Some(mut fault) = examples::fault(&cluster, cause, seed, 10.0) else {
+                assert_eq!((*kind, cause), (NodeKind::EfaP5, "port-degraded"));
+                continue;
+            };
             if cause == "nvlink-down" {
                 fault.onset_seconds = 0.0;
             }
@@ -223,6 +229,32 @@ fn nodes_of_two_generations_stand_side_by_side() {
     let mut cluster = Cluster::new(spec, 9).expect("a cluster");
     cluster.advance(Duration::from_secs(30));
     check("two generations", &cluster);
+}
+
+#[test]
+fn an_efa_node_says_the_same_directly_and_nobody_writes_its_cables() {
+    let mut cluster = Cluster::new(of(NodeKind::EfaP5, &[]), 7).expect("a cluster");
+    for (seed, cause) in (0..).zip([
+        "pcie-errors",
+        "link-errors",
+        "receiver-not-ready",
+        "port-down",
+    ]) {
+        let fault = examples::fault(&cluster, cause, seed, 20.0 * seed as f64).expect(cause);
+        cluster.inject(fault).expect(cause);
+    }
+    cluster.advance(Duration::from_secs(120));
+    for counter in EfaCounter::ALL {
+        let ports = cluster.nodes().iter().flat_map(|node| &node.ports);
+        let sum: u64 = ports
+            .map(|port| port.efa.as_deref().expect("EFA").get(*counter))
+            .sum();
+        println!("{}: {sum}", counter.name());
+    }
+    check("EFA", &cluster);
+    let tree = ClusterTree::create(&cluster, STARTED, &std::env::temp_dir()).expect("a tree");
+    assert!(!tree.subnet().exists() && !tree.plan().exists());
+    assert!(!tree.machines()[0].paths().network().exists());
 }
 
 fn roce(nodes: u16) -> ClusterSpec {

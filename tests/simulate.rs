@@ -72,12 +72,46 @@ fn a_cluster_is_written_once_and_whole() {
 }
 
 #[test]
+fn a_cloud_is_written_without_its_cables() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let cluster = format!(
+        "transport = 'efa'\n{}",
+        CLUSTER.replace("gb200-nvl72", "efa-p5")
+    );
+    let (well, said) = simulate(dir.path(), &cluster, &["--fault", "port-down"]);
+    assert!(well, "{said}");
+    assert!(!said.contains("topology show"), "{said}");
+    let out = dir.path().join("out");
+    let found = fs::read_dir(&out).expect("a folder").count();
+    assert_eq!(found, 3, "nodes only");
+    let sys = out.join("gpu-node-00/sys");
+    for (file, text) in [
+        ("class/dmi/id/product_name", "p5.48xlarge\n"),
+        ("class/dmi/id/sys_vendor", "Amazon EC2\n"),
+        ("class/infiniband/rdmap71s0/ports/1/link_layer", "Unknown\n"),
+        (
+            "class/infiniband/rdmap71s0/ports/1/rate",
+            "100 Gb/sec (4X EDR)\n",
+        ),
+        ("class/infiniband/rdmap71s0/device/device", "0xefa2\n"),
+    ] {
+        assert_eq!(read(&sys.join(file)), text, "{file}");
+    }
+    let devices = fs::read_dir(sys.join("class/infiniband")).expect("devices");
+    assert_eq!(devices.count(), 32);
+}
+
+#[test]
 fn a_description_that_is_wrong_is_refused_with_file_and_field() {
     for (cluster, expected) in [
         ("nodes = 3\n", "missing field `wiring`"),
         (
+            &CLUSTER.replace("gb200-nvl72", "efa-p4"),
+            "expected hgx-h100, hgx-h200, hgx-b200, gb200-nvl72, dgx-a100, efa-p5",
+        ),
+        (
             &CLUSTER.replace("gb200-nvl72", "efa-p5"),
-            "expected hgx-h100, hgx-h200, hgx-b200, gb200-nvl72, dgx-a100",
+            "transport: found infiniband with node efa-p5, expected efa",
         ),
         (
             &format!("nics_per_node = 5\n{CLUSTER}"),

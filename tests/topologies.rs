@@ -4,12 +4,17 @@
 
 mod support;
 
+use std::time::Duration;
+
+use railscope_collector::core::analyzer::Analyzer;
 use railscope_collector::subnet::parse_ibnetdiscover;
 use railscope_collector::topology::{Confidence, Kind, Verdict, judge, merge_subnet};
 use railscope_model::fabric::{Fabric, Timestamp};
+use railscope_simulator::cluster::Cluster;
 use railscope_simulator::ibnetdiscover::ibnetdiscover;
+use railscope_simulator::readings::NodeRows;
 use railscope_simulator::shape::NodeKind;
-use railscope_simulator::spec::{ClusterSpec, Group};
+use railscope_simulator::spec::{ClusterSpec, Group, Transport};
 use railscope_simulator::wiring::Wiring;
 
 use support::root;
@@ -65,7 +70,11 @@ fn a_fabric_of_any_nodes_is_the_same_fabric() {
     };
     // As many of the first unit's as it has, and a rack of trays with fewer rails.
     let others = [(NodeKind::DgxA100, 32), (NodeKind::Gb200Nvl72, 18)];
-    let alike = NodeKind::ALL.iter().map(|kind| of(*kind, &[]));
+    // A cloud shows nobody its fabric.
+    let seen = NodeKind::ALL
+        .iter()
+        .filter(|kind| kind.transport() == Transport::Infiniband);
+    let alike = seen.map(|kind| of(*kind, &[]));
     let mixed = others.map(|(node, nodes)| of(NodeKind::HgxH100, &[Group { node, nodes }]));
     for spec in alike.chain(mixed) {
         let name = format!("{} {:?}", spec.node, spec.groups);
@@ -77,4 +86,41 @@ fn a_fabric_of_any_nodes_is_the_same_fabric() {
         );
         println!("{name}: {verdict}");
     }
+}
+
+#[test]
+fn of_a_fabric_that_nobody_sees_the_collector_says_that_it_does_not_know_it() {
+    let spec = ClusterSpec {
+        node: NodeKind::EfaP5,
+        transport: Transport::Efa,
+        ..ClusterSpec::demo(4).expect("a cluster")
+    };
+    let mut cluster = Cluster::new(spec, 1).expect("a cluster");
+    let mut analyzer = Analyzer::default();
+    let names: Vec<_> = cluster
+        .nodes()
+        .iter()
+        .map(|node| node.name.clone())
+        .collect();
+    analyzer.set_targets(&names);
+    let rows = NodeRows::of(&cluster);
+    let mut view = analyzer.tick(NOW);
+    for seconds in (5..=120).step_by(5) {
+        cluster.advance(Duration::from_secs(seconds));
+        let at = NOW.plus_seconds(seconds as f64);
+        for ((name, rows), node) in names.iter().zip(&rows).zip(cluster.nodes()) {
+            analyzer.ingest_reading(name, &rows.read(node), at);
+        }
+        view = analyzer.tick(at);
+    }
+    let verdict = &view.verdict;
+    assert!(matches!(verdict.kind, Kind::Unknown { .. }), "{verdict}");
+    assert_eq!(
+        (verdict.levels, verdict.hosts, verdict.gpus, verdict.nics),
+        (0, 4, Some(32), 4 * 32),
+        "{verdict}"
+    );
+    assert!(verdict.switches_by_tier.is_empty(), "{verdict}");
+    assert_eq!(view.incidents.len(), 0, "{:?}", view.incidents);
+    println!("{verdict}");
 }

@@ -12,7 +12,7 @@ use railscope_simulator::cluster::Cluster;
 use railscope_simulator::examples;
 use railscope_simulator::fault::CAUSES;
 use railscope_simulator::ibnetdiscover::ibsim_net;
-use railscope_simulator::spec::ClusterSpec;
+use railscope_simulator::spec::{ClusterSpec, Transport};
 use railscope_simulator::tree::ClusterTree;
 
 /// Writes a simulated cluster into a folder: /sys, /proc and NVML of every node, its InfiniBand subnet as
@@ -67,9 +67,12 @@ fn write(cluster: &Cluster, folder: &Path) -> anyhow::Result<()> {
         _ => Path::new("."),
     };
     let tree = ClusterTree::create(cluster, STARTED, parent)?;
-    let net = tree.path().join(IBSIM_NET);
-    fs::write(&net, ibsim_net(cluster.wiring()))
-        .with_context(|| format!("cannot write {}", net.display()))?;
+    // A cloud shows nobody its cables.
+    if cluster.spec().transport != Transport::Efa {
+        let net = tree.path().join(IBSIM_NET);
+        fs::write(&net, ibsim_net(cluster.wiring()))
+            .with_context(|| format!("cannot write {}", net.display()))?;
+    }
     Ok(tree.keep(folder)?)
 }
 
@@ -87,5 +90,7 @@ fn say(cluster: &Cluster, folder: &Path) {
             "  railscope exporter --path.sysfs {node}/sys --path.procfs {node}/proc --nvml.library {node}/nvml/libnvidia-ml.so.1"
         );
     }
-    println!("  railscope topology show --ibnetdiscover {folder}/subnet.ibnetdiscover");
+    if cluster.spec().transport == Transport::Infiniband {
+        println!("  railscope topology show --ibnetdiscover {folder}/subnet.ibnetdiscover");
+    }
 }

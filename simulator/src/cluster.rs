@@ -159,7 +159,10 @@ impl Cluster {
         }
         let mut cluster = Self {
             work_of,
-            jobs: jobs.into_iter().map(Job::new).collect(),
+            jobs: jobs
+                .into_iter()
+                .map(|job| Job::new(job.spread_over(spec.node.shape().nics_per_gpu())))
+                .collect(),
             spec,
             stretch_bytes: vec![0.0; built.lanes()],
             lane_bytes: vec![0.0; built.lanes()],
@@ -320,7 +323,9 @@ impl Cluster {
             let (speed, link) = (condition.speed, condition.pcie);
             let neighbor = self.neighbor(nic);
             let port = self.port_mut(nic);
-            if let Some(netdev) = &mut port.netdev {
+            if port.efa.is_some() {
+                // Its driver tells what the device can do, whatever the fabric does.
+            } else if let Some(netdev) = &mut port.netdev {
                 netdev.set_carrier(speed.is_some());
                 netdev.mtu = match condition.receive {
                     Receive::TooLong(mtu) => mtu,
@@ -409,6 +414,7 @@ fn port(spec: &ClusterSpec, nic: &Nic, speed: LinkSpeed) -> Port {
             let netdev = Netdev::new(nic.guid, nic.pci(), spec.planes, spec.dcqcn);
             Port::roce(speed, netdev)
         }
+        Transport::Efa => Port::efa(speed),
     }
 }
 

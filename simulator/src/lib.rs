@@ -10,6 +10,7 @@
 pub mod cluster;
 pub mod conditions;
 mod contention;
+pub mod efa;
 pub mod ethernet;
 pub mod examples;
 pub mod fairness;

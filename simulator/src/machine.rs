@@ -67,7 +67,7 @@ impl NodePaths {
         self.root.join("proc")
     }
 
-    /// Recordings in place of what the node's network drivers and neighbours say; none on InfiniBand.
+    /// Recordings in place of what the node's network drivers and neighbours say; none but of RoCE.
     pub fn network(&self) -> PathBuf {
         self.root.join("network")
     }
@@ -186,7 +186,7 @@ fn write_host(sys: &Tree, shape: &Shape) -> Result<(), TreeError> {
     } = shape.host;
     let (nodes, cpus) = (range(cpu_lists.len()), range(cpus));
     for (path, text) in [
-        ("class/dmi/id/sys_vendor", "Railscope"),
+        ("class/dmi/id/sys_vendor", shape.vendor),
         ("class/dmi/id/product_name", shape.product),
         ("devices/system/node/online", &nodes),
         ("devices/system/node/possible", &nodes),

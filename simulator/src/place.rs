@@ -48,6 +48,14 @@ pub(crate) struct Place<'a> {
 }
 
 impl<'a> Place<'a> {
+    /// Nothing, if the cluster is no cloud's; else why it cannot be there.
+    pub(crate) fn not_on_efa(&self, why: &str) -> Result<(), String> {
+        match self.transport {
+            Transport::Infiniband | Transport::Roce => Ok(()),
+            Transport::Efa => Err(format!("expected transport infiniband or roce: {why}")),
+        }
+    }
+
     /// Some NIC.
     pub(crate) fn nic(&self, pick: Pick) -> Option<&'a Nic> {
         self.plan.nics.get(pick.below(0, self.plan.nics.len()))

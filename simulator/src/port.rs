@@ -2,6 +2,7 @@
 
 use railscope_model::units::LinkSpeed;
 
+use crate::efa::Efa;
 use crate::ethernet::{self, Netdev};
 
 /// Octets in one unit of `port_xmit_data` and `port_rcv_data`.
@@ -181,6 +182,8 @@ pub struct Port {
     pub lid: u16,
     /// The Ethernet interface of a RoCE port.
     pub netdev: Option<Box<Netdev>>,
+    /// The counters of an EFA port, which has none of the others.
+    pub efa: Option<Box<Efa>>,
     values: [u64; COUNTERS.len()],
 }
 
@@ -192,6 +195,7 @@ impl Port {
             speed,
             lid,
             netdev: None,
+            efa: None,
             values: [0; COUNTERS.len()],
         }
     }
@@ -200,6 +204,14 @@ impl Port {
     pub fn roce(speed: LinkSpeed, netdev: Netdev) -> Self {
         Self {
             netdev: Some(Box::new(netdev)),
+            ..Self::new(speed, 0)
+        }
+    }
+
+    /// An EFA port, with all counters at zero.
+    pub fn efa(speed: LinkSpeed) -> Self {
+        Self {
+            efa: Some(Box::default()),
             ..Self::new(speed, 0)
         }
     }
@@ -216,6 +228,10 @@ impl Port {
 
     /// Counts on, within the width that the counter has in hardware.
     pub fn add(&mut self, counter: Counter, by: u64) {
+        if let Some(efa) = &mut self.efa {
+            efa.see(counter, by);
+            return;
+        }
         if let Some(netdev) = &mut self.netdev {
             netdev.see(counter, by);
             if !ethernet::is_counted(counter) {
@@ -240,11 +256,21 @@ impl Port {
         }
     }
 
+    /// Counts that a peer answers nothing, where the driver has a name for it.
+    pub(crate) fn miss_peer(&mut self, times: u64) {
+        if let Some(efa) = &mut self.efa {
+            efa.miss_peer(times);
+        }
+    }
+
     /// Sets all counters to zero.
     pub(crate) fn reset(&mut self) {
         self.values = [0; COUNTERS.len()];
         if let Some(netdev) = &mut self.netdev {
             netdev.reset();
+        }
+        if let Some(efa) = &mut self.efa {
+            **efa = Efa::default();
         }
     }
 

@@ -22,6 +22,7 @@ use railscope_model::units::{MICROS, MILLIS, NANOS};
 
 use crate::cluster::{Cluster, Node};
 use crate::conditions::PcieLink;
+use crate::efa::{EfaCounter, port_guid as efa_port_guid};
 use crate::ethernet::{EthernetCounter, interface_id};
 use crate::gpu::Gpu;
 use crate::machine::layout::{self, Function, FunctionKind};
@@ -31,6 +32,7 @@ use crate::port::{AtLimit, BYTES_PER_PORT_DATA_WORD, Counter, Port, PortState};
 use crate::shape::Shape;
 use crate::wiring::Nic;
 
+mod efa;
 mod ethernet;
 
 use ethernet::{OfNetdev, Unit};
@@ -57,6 +59,7 @@ enum From {
     /// Of the Ethernet interface of a port.
     Netdev(usize, OfNetdev),
     Ethernet(usize, EthernetCounter, Unit),
+    Efa(usize, EfaCounter),
     Link(usize, fn(PcieLink) -> Value),
     /// Nothing once the GPU is lost.
     Gpu(usize, OfGpu),
@@ -296,11 +299,12 @@ impl NodeRows {
             let labels = second.map_or_else(|| labels.clone(), |second| labels.with(second));
             self.add(metric, &labels, From::Gpu(gpu, *read));
         }
-        // Its own NIC is behind the same switch, or on the same socket where there is none.
-        let own = FunctionKind::Nic(gpu as u8, 0);
+        // Its own NIC, the first if it has several, is behind the same switch, or on the same socket where there is none.
+        let own = FunctionKind::Nic(gpu as u8 * shape.nics_per_gpu(), 0);
         if let Some(nic) = all.iter().find(|function| function.kind == own) {
             let ports = all.iter().filter(|other| other.parent == nic.parent);
-            let device = format!("mlx5_{}", gpu * ports.count());
+            let slot = gpu * ports.count();
+            let device = nic.nic.device(slot as u8, nic.pci);
             let hop = if root_of(nic, all) == root_of(function, all) {
                 "PIX"
             } else {
@@ -356,6 +360,7 @@ impl NodeRows {
         }
         let device = nic.device.as_str();
         let (netdev, port_guid, link_layer) = match &port.netdev {
+            None if port.efa.is_some() => ("", efa_port_guid(nic.guid), "Unknown"),
             None => ("", nic.guid, "InfiniBand"),
             Some(netdev) => (
                 netdev.name.as_str(),
@@ -371,13 +376,17 @@ impl NodeRows {
             &nic.guid.to_string(),
             &port_guid.to_string(),
             link_layer,
-            "mlx5_core",
+            function.driver(),
             &function.numa_node.to_string(),
         ];
         self.add(&RDMA_PORT, &Labels::new(about), INFO);
         let model = &nic.kind.shape().nic;
         let board = [device, model.board_id, model.firmware, model.hca_type];
         self.add(&RDMA_DEVICE, &Labels::new(board), INFO);
+        if port.efa.is_some() {
+            self.add_efa(slot, device);
+            return;
+        }
         let labels = Labels::new([device, "1"]);
         for (metric, read) in PORT_VALUES {
             self.add(metric, &labels, From::Port(slot, *read));
@@ -455,6 +464,7 @@ impl From {
             Self::Ethernet(port, counter, unit) => {
                 unit.value(node.ports[port].netdev.as_deref()?.get(counter))
             }
+            Self::Efa(port, counter) => node.ports[port].efa.as_deref()?.get(counter).into(),
             Self::Saturated(port, counter) => {
                 let largest = u64::MAX >> (64 - u32::from(counter.file().bits));
                 (node.ports[port].get(counter) == largest).then(|| true.into())?

@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::conditions::PcieLink;
 use crate::machine::layout::PcieGeneration;
-use crate::spec::Speed;
+use crate::spec::{Speed, Transport};
 
 pub mod products;
 
 use products::{
-    A100, B200, CONNECTX_6, CONNECTX_7, GB200, GRACE, GpuModel, H100, H200, Host, NicModel, ROME,
-    SAPPHIRE_RAPIDS,
+    A100, AMAZON, B200, CONNECTX_6, CONNECTX_7, EFA, GB200, GRACE, GpuModel, H100, H200, Host,
+    MILAN, NicDriver, NicModel, ROME, SAPPHIRE_RAPIDS,
 };
 
 /// Turns a table of kinds into their enumeration, their names and their shapes.
@@ -48,18 +48,28 @@ kinds! {
     HgxB200 "hgx-b200" = HGX_B200;
     Gb200Nvl72 "gb200-nvl72" = GB200_NVL72;
     DgxA100 "dgx-a100" = DGX_A100;
+    EfaP5 "efa-p5" = EFA_P5;
 }
 
 /// A kind of node that the simulator does not know.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "found node {found:?}, expected {}{}",
-    NodeKind::ALL.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(", "),
-    if found.starts_with("efa") { " (the cables of EFA cannot be seen, so there is no fabric to simulate)" } else { "" }
+    "found node {found:?}, expected {}",
+    NodeKind::ALL.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(", ")
 )]
 pub struct UnknownKind {
     /// What was asked for.
     pub found: String,
+}
+
+impl NodeKind {
+    /// What its NICs speak if nothing else is asked for.
+    pub const fn transport(self) -> Transport {
+        match self.shape().nic.driver {
+            NicDriver::Mlx5 => Transport::Infiniband,
+            NicDriver::Efa => Transport::Efa,
+        }
+    }
 }
 
 impl FromStr for NodeKind {
@@ -98,6 +108,8 @@ impl fmt::Display for NodeKind {
 /// What is in a node.
 #[derive(Debug, PartialEq)]
 pub struct Shape {
+    /// Who has built it, in its DMI.
+    pub vendor: &'static str,
     /// Name of the product in its DMI.
     pub product: &'static str,
     /// Its GPUs.
@@ -157,11 +169,24 @@ impl Shape {
         self.nic.speed
     }
 
+    /// NICs over which the traffic of one GPU is spread.
+    pub fn nics_per_gpu(&self) -> u8 {
+        (self.nics() / self.gpus()).max(1)
+    }
+
+    /// Whether its NICs can be on such a fabric.
+    pub fn speaks(&self, transport: Transport) -> bool {
+        (self.nic.driver == NicDriver::Efa) == (transport == Transport::Efa)
+    }
+
     fn count(&self, what: Slot) -> u8 {
         let slots = self.branches.iter().flat_map(|branch| branch.slots);
         slots.filter(|slot| **slot == what).count() as u8
     }
 }
+
+/// In the DMI of nodes that are no product.
+const SIMULATED: &str = "Railscope";
 
 const GEN4_X16: PcieLink = PcieLink {
     generation: PcieGeneration::GEN4,
@@ -193,6 +218,7 @@ const HGX_BRANCHES: &[Branch] = &[
 ];
 
 const HGX_H100: Shape = Shape {
+    vendor: SIMULATED,
     product: "Simulated HGX H100",
     gpu: H100,
     nic: CONNECTX_7,
@@ -219,6 +245,7 @@ const HGX_B200: Shape = Shape {
 
 /// NUMA nodes as on a DGX A100 (user guide, topology: four to a socket, of which one has a switch).
 const DGX_A100: Shape = Shape {
+    vendor: SIMULATED,
     product: "Simulated DGX A100",
     gpu: A100,
     nic: CONNECTX_6,
@@ -248,6 +275,7 @@ const fn alone(domain: u32, slots: &'static [Slot]) -> Branch {
 /// (NVIDIA DGX GB200 user guide: 72 ports of 400 Gb/s to a rack); NVLink switches stand in trays of their
 /// own, which no PCI function of the node shows.
 const GB200_NVL72: Shape = Shape {
+    vendor: SIMULATED,
     product: "Simulated GB200 NVL72",
     gpu: GB200,
     nic: CONNECTX_7,
@@ -267,6 +295,40 @@ const GB200_NVL72: Shape = Shape {
     nvlink_domain_nodes: 18,
 };
 
+/// Four NICs and a GPU behind one switch.
+const fn four_and_one(place: u8) -> Branch {
+    Branch {
+        domain: 0,
+        bus: 0x44 + 0x11 * place,
+        numa_node: place / 4,
+        switch: Some((AMAZON, 0x0200)),
+        slots: &[Slot::Nic, Slot::Nic, Slot::Nic, Slot::Nic, Slot::Gpu],
+    }
+}
+
+/// A cloud instance, by what it says of itself (Amazon EC2 user guide: 8 H100, 32 EFA devices). Bus numbers are
+/// those of the fixture machine of this name.
+const EFA_P5: Shape = Shape {
+    vendor: "Amazon EC2",
+    product: "p5.48xlarge",
+    gpu: H100,
+    nic: EFA,
+    host: MILAN,
+    pcie: GEN5_X16,
+    branches: &[
+        four_and_one(0),
+        four_and_one(1),
+        four_and_one(2),
+        four_and_one(3),
+        four_and_one(4),
+        four_and_one(5),
+        four_and_one(6),
+        four_and_one(7),
+    ],
+    nvswitch: Some(0x22a3),
+    nvlink_domain_nodes: 1,
+};
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -279,6 +341,7 @@ mod tests {
             (NodeKind::HgxB200, 8, 8),
             (NodeKind::Gb200Nvl72, 4, 4),
             (NodeKind::DgxA100, 8, 8),
+            (NodeKind::EfaP5, 8, 32),
         ] {
             let shape = kind.shape();
             assert_eq!((shape.gpus(), shape.nics()), (gpus, nics), "{kind}");
@@ -295,8 +358,7 @@ mod tests {
         let refused = |name: &str| name.parse::<NodeKind>().expect_err(name).to_string();
         assert_eq!(
             refused("hgx-h1"),
-            "found node \"hgx-h1\", expected hgx-h100, hgx-h200, hgx-b200, gb200-nvl72, dgx-a100"
+            "found node \"hgx-h1\", expected hgx-h100, hgx-h200, hgx-b200, gb200-nvl72, dgx-a100, efa-p5"
         );
-        assert!(refused("efa-p5").ends_with("there is no fabric to simulate)"));
     }
 }

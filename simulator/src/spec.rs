@@ -98,12 +98,24 @@ pub enum Transport {
     /// RDMA over Ethernet that is lossless by pause on one priority (RoCE v2, PFC): neighbours tell each other
     /// by LLDP who they are, and nobody knows all of them.
     Roce,
+    /// The reliable datagrams of EFA, in a cloud whose fabric nobody on a node sees. Nodes of its kind need it, and
+    /// no other node can have it.
+    Efa,
 }
 
 impl Transport {
     #[allow(clippy::trivially_copy_pass_by_ref)] // serde asks for a reference
     const fn is_infiniband(&self) -> bool {
         matches!(self, Self::Infiniband)
+    }
+
+    /// Its name in files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Infiniband => "infiniband",
+            Self::Roce => "roce",
+            Self::Efa => "efa",
+        }
     }
 }
 
@@ -112,6 +124,8 @@ impl Transport {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Speed {
+    /// 100 Gb/s.
+    Edr,
     /// 200 Gb/s.
     Hdr,
     /// 400 Gb/s.
@@ -122,6 +136,7 @@ impl Speed {
     /// Width and speed of a cable.
     pub const fn link(self) -> LinkSpeed {
         let speed = match self {
+            Self::Edr => "EDR",
             Self::Hdr => "HDR",
             Self::Ndr => "NDR",
         };
@@ -301,17 +316,32 @@ impl ClusterSpec {
     }
 
     fn check_transport(&self) -> Result<(), SpecError> {
-        if self.dcqcn || !self.transport.is_infiniband() {
+        let found = self.transport;
+        for kind in self.kinds_present() {
+            if !kind.shape().speaks(found) {
+                let own = match kind.transport() {
+                    Transport::Efa => "efa, and no nodes of other kinds",
+                    _ => "infiniband or roce",
+                };
+                let problem = format!("found {} with node {kind}, expected {own}", found.name());
+                return Err(SpecError::new("transport", problem));
+            }
+        }
+        let ports = if found == Transport::Efa { 1 } else { 2 };
+        within("planes", self.planes.into(), 1..=ports, "ports of a NIC")?;
+        if self.dcqcn || found == Transport::Roce {
             return Ok(());
         }
-        let problem = "found false on InfiniBand, expected it with transport roce only";
+        let problem = format!(
+            "found false on {}, expected it with transport roce only",
+            found.name()
+        );
         Err(SpecError::new("dcqcn", problem))
     }
 
     pub(crate) fn check(&self) -> Result<(), SpecError> {
         within("nodes", self.nodes, 1..=u16::MAX, "any number of nodes")?;
         self.check_nodes()?;
-        within("planes", self.planes.into(), 1..=2, "ports of a NIC")?;
         self.check_transport()?;
         let Switches { radix, tiers, .. } = self.switches;
         within("switches.radix", radix, 4..=1024, "ports of a switch")?;

@@ -67,7 +67,10 @@ impl ClusterTree {
             written: None,
         };
         tree.write_subnet(cluster, started)?;
-        fs::write(&tree.plan, plan::write(cluster.plan())).map_err(at(&tree.plan))?;
+        // Whoever rents a cloud's nodes has no plan of its cables.
+        if cluster.spec().transport != Transport::Efa {
+            fs::write(&tree.plan, plan::write(cluster.plan())).map_err(at(&tree.plan))?;
+        }
         Ok(tree)
     }
 
@@ -85,8 +88,8 @@ impl ClusterTree {
     /// Nobody keeps this file open, as nobody keeps the output of a command: it is replaced whole, so
     /// that no reader sees half a sweep.
     fn write_subnet(&mut self, cluster: &Cluster, now: Timestamp) -> Result<(), TreeError> {
-        // Nobody knows all cables of an Ethernet fabric.
-        if cluster.spec().transport == Transport::Roce {
+        // Nobody knows all cables of another fabric.
+        if cluster.spec().transport != Transport::Infiniband {
             return Ok(());
         }
         if self.written.as_ref() == Some(cluster.wiring()) {
@@ -109,12 +112,12 @@ impl ClusterTree {
         &self.machines
     }
 
-    /// File with what `ibnetdiscover` prints now; there is none of an Ethernet fabric.
+    /// File with what `ibnetdiscover` prints now; there is none but of InfiniBand.
     pub fn subnet(&self) -> &Path {
         &self.subnet
     }
 
-    /// File with the wiring that was planned, whatever has become of it.
+    /// File with the wiring that was planned, whatever has become of it; there is none of a cloud.
     pub fn plan(&self) -> &Path {
         &self.plan
     }

@@ -9,9 +9,11 @@ use railscope_model::identity::{
 };
 use railscope_model::units::LinkSpeed;
 
+use crate::efa;
 use crate::machine::layout::nic_address;
 use crate::route::Lane;
 use crate::shape::NodeKind;
+use crate::shape::products::NicDriver;
 use crate::spec::{Change, ClusterSpec, SpecError, Transport, WiringSpec};
 use crate::workload::Towards;
 
@@ -45,11 +47,11 @@ pub struct Nic {
     pub plane: u8,
     /// Name of its node.
     pub node_name: NodeName,
-    /// Name in its node: `mlx5_3`.
+    /// Name in its node: `mlx5_3`, `rdmap71s0`.
     pub device: RdmaDevice,
     /// Node GUID, and GUID of its port.
     pub guid: Guid,
-    /// Local identifier in the subnet; 0 on Ethernet.
+    /// Local identifier in the subnet; 0 on other fabrics.
     pub lid: u16,
 }
 
@@ -219,15 +221,23 @@ impl Wiring {
                 nics: first_nic..first_nic + usize::from(ports),
                 gpus: first_gpu..gpus,
             });
+            let driver = kind.shape().nic.driver;
             for slot in 0..ports {
+                let pci = nic_address(kind.shape(), slot / spec.planes, slot % spec.planes);
+                let guid = match driver {
+                    NicDriver::Mlx5 => {
+                        Guid(NIC_GUIDS | (u64::from(node) + 1) << 8 | u64::from(slot) << 4)
+                    }
+                    NicDriver::Efa => efa::node_guid(node, pci.bus),
+                };
                 self.nics.push(Nic {
                     node,
                     kind,
                     rail: slot / spec.planes,
                     plane: slot % spec.planes,
                     node_name: node_name.clone(),
-                    device: format!("mlx5_{slot}").parse()?,
-                    guid: Guid(NIC_GUIDS | (u64::from(node) + 1) << 8 | u64::from(slot) << 4),
+                    device: driver.device(slot, pci).parse()?,
+                    guid,
                     lid: 0,
                 });
             }

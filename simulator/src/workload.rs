@@ -36,6 +36,17 @@ impl JobSpec {
     }
 }
 
+impl JobSpec {
+    /// The same job where the traffic of a GPU is spread over so many NICs.
+    #[must_use]
+    pub(crate) fn spread_over(mut self, nics: u8) -> Self {
+        for collective in &mut self.workload.collectives {
+            collective.bytes /= f64::from(nics);
+        }
+        self
+    }
+}
+
 /// What a healthy step is made of: compute, then what of the collectives is not hidden behind it, one after
 /// another, each as long as its slowest part.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -105,7 +116,8 @@ fn is_zero(number: &f64) -> bool {
 pub struct Collective {
     /// Who sends to whom.
     pub pattern: Pattern,
-    /// Bytes that each NIC sends, and as many that it receives.
+    /// Bytes that each NIC sends, and as many that it receives. Where a GPU has several NICs, as on nodes with EFA,
+    /// they share what one would send.
     pub bytes: f64,
 }
 

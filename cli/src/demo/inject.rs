@@ -82,7 +82,7 @@ fn list() -> anyhow::Result<String> {
             numbers.join(" ")
         };
         let needs = match cluster.spec().transport {
-            Transport::Infiniband => "",
+            Transport::Infiniband | Transport::Efa => "",
             Transport::Roce => "; of RoCE only: demo --fault starts one",
         };
         text.push_str(&format!(

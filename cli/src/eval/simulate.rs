@@ -176,8 +176,8 @@ impl Watch {
 
     /// Reads the subnet as production does: as text. Text of the same cables is not parsed twice.
     fn sweep(&mut self, cluster: &Cluster, seconds: f64) {
-        // An Ethernet has no subnet to sweep.
-        if cluster.spec().transport == Transport::Roce {
+        // Only InfiniBand has a subnet to sweep.
+        if cluster.spec().transport != Transport::Infiniband {
             return;
         }
         let mut since = processor_time();

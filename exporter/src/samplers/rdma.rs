@@ -210,6 +210,8 @@ struct Watched {
     id: Identity,
     texts: Texts,
     about: Option<Labels>,
+    /// It says which board or type it is.
+    is_product: bool,
     switchdev_ports: Vec<Labels>,
     ports: Vec<Port>,
     counters: Group,
@@ -230,6 +232,7 @@ impl Watched {
             id,
             texts: Texts::new(device.dir.clone()),
             about: None,
+            is_product: false,
             switchdev_ports: Vec::new(),
             ports: ports
                 .into_iter()
@@ -255,6 +258,7 @@ impl Watched {
         let (board, firmware) = (text("board_id"), text("fw_ver"));
         let hca_type = text("hca_type");
         let node_guid = port::guid(&text("node_guid"));
+        self.is_product = !(board.is_empty() && hca_type.is_empty());
         let named = [&board, &firmware, &hca_type];
         self.about = named
             .iter()
@@ -291,7 +295,12 @@ impl Watched {
         }
         sweep.changes.take(falls);
         if let Some(about) = &self.about {
-            sweep.reading.push(&RDMA_DEVICE, about, true);
+            // Firmware alone is of no use to most, and EFA's is no number.
+            if self.is_product {
+                sweep.reading.push(&RDMA_DEVICE, about, true);
+            } else {
+                sweep.reading.push_full(&RDMA_DEVICE, about, true);
+            }
         }
         for labels in &self.switchdev_ports {
             sweep.reading.push(&RDMA_SWITCHDEV_PORT, labels, true);

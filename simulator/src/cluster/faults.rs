@@ -154,7 +154,7 @@ impl Cluster {
 
     /// NICs that pause, losses and marks reach on an Ethernet; the culprit's own are not among them.
     fn held_up(&self, target: Target, under: &[Under]) -> Vec<usize> {
-        if self.spec.transport == Transport::Infiniband {
+        if self.spec.transport != Transport::Roce {
             return Vec::new();
         }
         let lossy = under

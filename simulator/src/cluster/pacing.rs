@@ -86,7 +86,7 @@ impl Cluster {
         traffic: &[Arc<Traffic>],
         paces: &[Pace],
     ) -> Vec<Vec<Strains>> {
-        if self.spec.transport == Transport::Infiniband {
+        if self.spec.transport != Transport::Roce {
             return vec![Vec::new(); self.jobs.len()];
         }
         let router = self.router(conditions);
@@ -140,8 +140,8 @@ impl Cluster {
                 losses: &conditions.losses,
                 seed: self.flow_seed(number),
                 tails: match self.spec.transport {
-                    // Rare where credits lose nothing, and left out.
-                    Transport::Infiniband => 0.0,
+                    // Rare where credits lose nothing, and left out; EFA's packets need no order, so any tells.
+                    Transport::Infiniband | Transport::Efa => 0.0,
                     Transport::Roce => 1.0,
                 },
             };

@@ -3,6 +3,7 @@
 use railscope_model::units::BYTES_PER_PORT_DATA_WORD;
 
 use super::{Cluster, HOSTS, JITTER, LOSSES, PORTS, SYMPTOMS};
+use crate::efa::UNRESPONSIVE_SECONDS;
 use crate::gpu::Load;
 use crate::job::Progress;
 use crate::pause::ACK_TIMEOUT_SECONDS;
@@ -189,6 +190,7 @@ impl Cluster {
                 }
                 if dark {
                     port.time_out(count(1.0 / ACK_TIMEOUT_SECONDS, 3));
+                    port.miss_peer(count(1.0 / UNRESPONSIVE_SECONDS, 5));
                 } else if let Some(blocked) = held {
                     // The slow receiver gives no credit while it drains.
                     let ticks = progress.moving_seconds() * blocked * WAIT_TICKS_PER_SECOND;

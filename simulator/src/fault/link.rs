@@ -117,7 +117,10 @@ pub struct PortDegraded {
 }
 
 impl PortDegraded {
+    const NOT_ON_EFA: &str = "a device of EFA has the rate that its driver says";
+
     pub(crate) fn example(place: &Place<'_>, pick: Pick) -> Option<(Part, Effect)> {
+        place.not_on_efa(Self::NOT_ON_EFA).ok()?;
         let part = place.nic(pick)?.link_part();
         let rate = LinkSpeed {
             lanes: 1,
@@ -133,6 +136,7 @@ impl Kind for PortDegraded {
     }
 
     fn target(&self, part: &Part, place: &Place<'_>) -> Result<Target, String> {
+        place.not_on_efa(Self::NOT_ON_EFA)?;
         let nic = place.host_cable(part)?;
         let (rate, healthy) = (self.rate, place.plan.cables[nic].speed);
         if rate.bytes_per_second() >= healthy.bytes_per_second() {
@@ -261,7 +265,10 @@ pub struct Miscabled {
 }
 
 impl Miscabled {
+    const NOT_ON_EFA: &str = "nobody sees the cables behind the nodes of a cloud";
+
     pub(crate) fn example(place: &Place<'_>, pick: Pick) -> Option<(Part, Effect)> {
+        place.not_on_efa(Self::NOT_ON_EFA).ok()?;
         let nic = place.nic(pick)?;
         let others: Vec<_> = place
             .plan
@@ -280,6 +287,7 @@ impl Kind for Miscabled {
     }
 
     fn target(&self, part: &Part, place: &Place<'_>) -> Result<Target, String> {
+        place.not_on_efa(Self::NOT_ON_EFA)?;
         let (one, other) = (place.host_cable(part)?, place.host_cable(&self.with)?);
         if place.plan.nics[one].rail == place.plan.nics[other].rail {
             return Err(format!(
@@ -322,7 +330,10 @@ pub struct NoisyNeighbour {
 }
 
 impl NoisyNeighbour {
+    const NOT_ON_EFA: &str = "a device of EFA has no virtual functions";
+
     pub(crate) fn example(place: &Place<'_>, pick: Pick) -> Option<(Part, Effect)> {
+        place.not_on_efa(Self::NOT_ON_EFA).ok()?;
         let neighbour = Self { share: 0.4 };
         Some((
             place.nic(pick)?.link_part(),
@@ -337,6 +348,7 @@ impl Kind for NoisyNeighbour {
     }
 
     fn target(&self, part: &Part, place: &Place<'_>) -> Result<Target, String> {
+        place.not_on_efa(Self::NOT_ON_EFA)?;
         if !(self.share > 0.0 && self.share < 1.0) {
             return Err(format!(
                 "found share {}, expected more than 0 and less than 1",

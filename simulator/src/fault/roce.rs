@@ -15,6 +15,7 @@ fn on_ethernet(place: &Place<'_>) -> Result<(), String> {
     match place.transport {
         Transport::Roce => Ok(()),
         Transport::Infiniband => Err("expected transport roce: InfiniBand has no pause".to_owned()),
+        Transport::Efa => Err("expected transport roce: EFA has no pause".to_owned()),
     }
 }
 

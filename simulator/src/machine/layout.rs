@@ -2,6 +2,7 @@
 
 use railscope_model::identity::PciAddress;
 
+use crate::shape::products::NicDriver;
 use crate::shape::{Branch, Shape, Slot};
 
 /// What a PCI function is.
@@ -76,6 +77,8 @@ pub struct Function {
     pub lanes: u8,
     /// Vendor and device.
     pub ids: (u16, u16),
+    /// Driver of the node's NICs.
+    pub nic: NicDriver,
 }
 
 impl Function {
@@ -86,14 +89,24 @@ impl Function {
             | FunctionKind::SwitchUpstream
             | FunctionKind::SwitchDownstream => "0x060400",
             FunctionKind::Gpu(_) => "0x030200",
-            FunctionKind::Nic(..) => "0x020700",
+            FunctionKind::Nic(..) => self.nic.class(),
+        }
+    }
+
+    /// Its driver.
+    pub const fn driver(&self) -> &'static str {
+        match self.kind {
+            FunctionKind::RootPort
+            | FunctionKind::SwitchUpstream
+            | FunctionKind::SwitchDownstream => "pcieport",
+            FunctionKind::Gpu(_) => "nvidia",
+            FunctionKind::Nic(..) => self.nic.name(),
         }
     }
 }
 
-/// Vendors of GPUs and of NICs.
+/// Vendor of GPUs.
 pub(super) const NVIDIA: u16 = 0x10de;
-const MELLANOX: u16 = 0x15b3;
 
 impl Branch {
     const fn at(&self, bus: u8, device: u8) -> PciAddress {
@@ -149,6 +162,7 @@ pub fn functions(shape: &Shape, gpus: u8, nics: u8, ports_per_nic: u8) -> Vec<Fu
                 generation: shape.pcie.generation,
                 lanes: shape.pcie.lanes,
                 ids,
+                nic: shape.nic.driver,
             });
         };
         let mut above = branch.root_port();
@@ -171,7 +185,7 @@ pub fn functions(shape: &Shape, gpus: u8, nics: u8, ports_per_nic: u8) -> Vec<Fu
                     add(card, Some(bridge), FunctionKind::Gpu(gpu), ids);
                 }),
                 Slot::Nic => nic.by_ref().take(1).for_each(|nic| {
-                    let ids = (MELLANOX, shape.nic.pci_device);
+                    let ids = (shape.nic.driver.vendor(), shape.nic.pci_device);
                     for port in 0..ports_per_nic {
                         let kind = FunctionKind::Nic(nic, port);
                         add(port_of(card, port), Some(bridge), kind, ids);

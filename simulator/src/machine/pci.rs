@@ -1,6 +1,6 @@
 //! A node's PCIe as sysfs shows it: one folder for each function, below the bridge above it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use railscope_model::identity::PciAddress;
 
@@ -88,7 +88,8 @@ pub(super) fn write(
     functions: &[Function],
     cpu_lists: &[&str],
 ) -> Result<PciTree, TreeError> {
-    for driver in ["mlx5_core", "nvidia", "pcieport"] {
+    let drivers: BTreeSet<_> = functions.iter().map(Function::driver).collect();
+    for driver in drivers {
         tree.folder(&format!("bus/pci/drivers/{driver}"))?;
     }
     let mut folders: HashMap<PciAddress, String> = HashMap::new();
@@ -125,11 +126,7 @@ fn write_function(
     cpu_lists: &[&str],
 ) -> Result<((LiveFile, LiveFile), LiveFile), TreeError> {
     let [vendor, device] = [function.ids.0, function.ids.1].map(|id| format!("{id:#06x}"));
-    let driver = match function.kind {
-        FunctionKind::Gpu(_) => "nvidia",
-        FunctionKind::Nic(..) => "mlx5_core",
-        _ => "pcieport",
-    };
+    let driver = function.driver();
     let speed = speed_text(function.generation);
     let lanes = function.lanes.to_string();
     for (name, text) in [

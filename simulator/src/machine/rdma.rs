@@ -1,6 +1,9 @@
 //! A node's RDMA devices as sysfs shows them: a folder below the PCI function, a link below `class/infiniband`.
 
+use railscope_model::identity::Guid;
+
 use super::files::{LiveFile, Tree, TreeError};
+use crate::efa::{DEVICE_COUNTERS, EfaCounter, port_guid};
 use crate::ethernet::{EthernetCounter, Netdev, Source, gids};
 use crate::port::{COUNTERS, Port};
 use crate::wiring::Nic;
@@ -21,13 +24,23 @@ impl PortFiles {
         self.physical_state.set(port.state.physical())?;
         self.rate.set(&port.rate())?;
         self.lid.set(&format!("{:#x}", port.lid))?;
-        let values = port.values().iter().copied();
-        let values = values.chain(of_ethernet(port).map(|(_, value)| value));
-        for (file, value) in self.counters.iter_mut().zip(values) {
+        for (file, (.., value)) in self.counters.iter_mut().zip(counters(port)) {
             file.set(&value.to_string())?;
         }
         Ok(())
     }
+}
+
+/// Folder, file and value of each counter of a port.
+fn counters(port: &Port) -> Vec<(&'static str, &'static str, u64)> {
+    if let Some(efa) = &port.efa {
+        let of = |counter: &EfaCounter| ("hw_counters", counter.name(), efa.get(*counter));
+        return EfaCounter::ALL.iter().map(of).collect();
+    }
+    let every = COUNTERS.iter().zip(port.values());
+    let every = every.map(|(file, value)| (file.folder, file.name, *value));
+    let more = of_ethernet(port).map(|(name, value)| ("hw_counters", name, value));
+    every.chain(more).collect()
 }
 
 /// What an Ethernet port counts below the RDMA port besides what every port does.
@@ -49,45 +62,34 @@ pub(super) fn write(
 ) -> Result<PortFiles, TreeError> {
     let folder = format!("{function}/infiniband/{}", nic.device);
     let model = &nic.kind.shape().nic;
-    let guid = {
-        let digits = format!("{:016x}", nic.guid.0);
-        [0, 4, 8, 12]
-            .map(|at| digits[at..at + 4].to_owned())
-            .join(":")
-    };
+    let guid = grouped(nic.guid);
     for (name, text) in [
-        ("board_id", model.board_id),
         ("fw_ver", model.firmware),
-        ("hca_type", model.hca_type),
-        ("hw_rev", "0"),
-        ("node_type", "1: CA"),
         ("node_guid", &guid),
-        ("sys_image_guid", &guid),
-        ("node_desc", &nic.description()),
-        ("ports/1/lid_mask_count", "0"),
-        ("ports/1/sm_sl", "0"),
-        ("ports/1/pkeys/0", "0xffff"),
         // The driver answers from its cache for so many milliseconds.
         ("ports/1/hw_counters/lifespan", "10"),
     ] {
         tree.line(&format!("{folder}/{name}"), text)?;
     }
     match &port.netdev {
-        None => write_infiniband(tree, &folder, &guid)?,
-        Some(netdev) => write_roce(tree, &folder, (nic, slot), netdev)?,
+        None if port.efa.is_some() => write_efa(tree, &folder, nic)?,
+        None => {
+            write_mlx5(tree, &folder, nic, &guid)?;
+            write_infiniband(tree, &folder, &guid)?;
+        }
+        Some(netdev) => {
+            write_mlx5(tree, &folder, nic, &guid)?;
+            write_roce(tree, &folder, (nic, slot), netdev)?;
+        }
     }
     tree.link(&format!("{folder}/device"), function)?;
     tree.link(&format!("{folder}/subsystem"), "class/infiniband")?;
     tree.link(&format!("class/infiniband/{}", nic.device), &folder)?;
     let live = |name: &str, text: &str| tree.live(&format!("{folder}/ports/1/{name}"), text);
-    let mut counters = Vec::new();
-    for (file, value) in COUNTERS.iter().zip(port.values()) {
-        let name = format!("{}/{}", file.folder, file.name);
-        counters.push(live(&name, &value.to_string())?);
-    }
-    for (name, value) in of_ethernet(port) {
-        counters.push(live(&format!("hw_counters/{name}"), &value.to_string())?);
-    }
+    let files = counters(port).into_iter();
+    let files =
+        files.map(|(folder, name, value)| live(&format!("{folder}/{name}"), &value.to_string()));
+    let counters = files.collect::<Result<_, _>>()?;
     Ok(PortFiles {
         state: live("state", port.state.logical())?,
         physical_state: live("phys_state", port.state.physical())?,
@@ -95,6 +97,47 @@ pub(super) fn write(
         lid: live("lid", &format!("{:#x}", port.lid))?,
         counters,
     })
+}
+
+/// Four groups of four digits.
+fn grouped(guid: Guid) -> String {
+    let digits = format!("{:016x}", guid.0);
+    [0, 4, 8, 12].map(|at| &digits[at..at + 4]).join(":")
+}
+
+/// What a device of mlx5 has besides.
+fn write_mlx5(tree: &Tree, folder: &str, nic: &Nic, guid: &str) -> Result<(), TreeError> {
+    let model = &nic.kind.shape().nic;
+    for (name, text) in [
+        ("board_id", model.board_id),
+        ("hca_type", model.hca_type),
+        ("hw_rev", "0"),
+        ("node_type", "1: CA"),
+        ("sys_image_guid", guid),
+        ("node_desc", &nic.description()),
+        ("ports/1/lid_mask_count", "0"),
+        ("ports/1/sm_sl", "0"),
+        ("ports/1/pkeys/0", "0xffff"),
+    ] {
+        tree.line(&format!("{folder}/{name}"), text)?;
+    }
+    Ok(())
+}
+
+/// What an EFA device has instead: one address, and counters of its command queue.
+fn write_efa(tree: &Tree, folder: &str, nic: &Nic) -> Result<(), TreeError> {
+    let gid = format!("fe80:0000:0000:0000:{}", grouped(port_guid(nic.guid)));
+    for (name, text) in [
+        ("ports/1/link_layer", "Unknown"),
+        ("ports/1/gids/0", gid.as_str()),
+        ("hw_counters/lifespan", "10"),
+    ] {
+        tree.line(&format!("{folder}/{name}"), text)?;
+    }
+    for (name, value) in DEVICE_COUNTERS {
+        tree.line(&format!("{folder}/hw_counters/{name}"), &value.to_string())?;
+    }
+    Ok(())
 }
 
 /// What an InfiniBand port has of its subnet.

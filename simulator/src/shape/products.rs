@@ -1,5 +1,7 @@
 //! GPUs, NICs and hosts that nodes are made of, each figure with its source.
 
+use railscope_model::identity::PciAddress;
+
 use crate::spec::Speed;
 
 /// A GPU product.
@@ -168,10 +170,58 @@ pub const A100: GpuModel = GpuModel {
     c2c: (0, 0),
 };
 
+/// The driver of a network adapter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NicDriver {
+    /// NVIDIA (Mellanox), InfiniBand and RoCE.
+    Mlx5,
+    /// Amazon's Elastic Fabric Adapter.
+    Efa,
+}
+
+impl NicDriver {
+    /// Its name in the kernel.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Mlx5 => "mlx5_core",
+            Self::Efa => "efa",
+        }
+    }
+
+    /// PCI vendor of its adapters.
+    pub const fn vendor(self) -> u16 {
+        match self {
+            Self::Mlx5 => 0x15b3,
+            Self::Efa => AMAZON,
+        }
+    }
+
+    /// Class of their PCI functions as the kernel prints it; one of mlx5 is another on Ethernet.
+    pub const fn class(self) -> &'static str {
+        match self {
+            Self::Mlx5 => "0x020700",
+            Self::Efa => "0x020000",
+        }
+    }
+
+    /// Name of an RDMA device: by number, or by place on PCIe as udev names those of other drivers.
+    pub fn device(self, slot: u8, pci: PciAddress) -> String {
+        match self {
+            Self::Mlx5 => format!("mlx5_{slot}"),
+            Self::Efa => format!("rdmap{}s{}", pci.bus, pci.device),
+        }
+    }
+}
+
+/// PCI vendor of what a cloud of Amazon emulates.
+pub const AMAZON: u16 = 0x1d0f;
+
 /// A network adapter.
 #[derive(Debug, PartialEq, Eq)]
 pub struct NicModel {
-    /// PCI device of its vendor, NVIDIA (Mellanox).
+    /// Its driver, which names its devices and its counters.
+    pub driver: NicDriver,
+    /// PCI device of its vendor.
     pub pci_device: u16,
     /// Type in the manner of the driver.
     pub hca_type: &'static str,
@@ -185,6 +235,7 @@ pub struct NicModel {
 
 /// ConnectX-7 of 400 Gb/s, as on a captured H100 node.
 pub const CONNECTX_7: NicModel = NicModel {
+    driver: NicDriver::Mlx5,
     pci_device: 0x1021,
     hca_type: "MT4129",
     board_id: "MT_0000000838",
@@ -194,11 +245,23 @@ pub const CONNECTX_7: NicModel = NicModel {
 
 /// ConnectX-6 of 200 Gb/s (DGX A100 user guide: eight of them).
 pub const CONNECTX_6: NicModel = NicModel {
+    driver: NicDriver::Mlx5,
     pci_device: 0x101b,
     hca_type: "MT4123",
     board_id: "MT_0000000223",
     firmware: "20.39.3560",
     speed: Speed::Hdr,
+};
+
+/// An EFA device of 100 Gb/s (Amazon EC2 user guide: 3,200 Gb/s of a p5.48xlarge on 32 of them). It has no board
+/// and no type, and its firmware goes by no number.
+pub const EFA: NicModel = NicModel {
+    driver: NicDriver::Efa,
+    pci_device: 0xefa2,
+    hca_type: "",
+    board_id: "",
+    firmware: "0.0.0.0",
+    speed: Speed::Edr,
 };
 
 /// The processors of a node and its kernel.
@@ -259,4 +322,14 @@ pub const GRACE: Host = Host {
     architecture: "aarch64",
     kernel: "6.8.0-1028-nvidia-64k",
     root_port: (0x10de, 0x22b1),
+};
+
+/// Two EPYC 7R13, of which a p5.48xlarge has 48 cores each and two threads to a core (Amazon EC2 user guide: 192
+/// virtual CPUs); its bridges are the hypervisor's.
+pub const MILAN: Host = Host {
+    cpus: 192,
+    cpu_lists: &["0-47,96-143", "48-95,144-191"],
+    architecture: "x86_64",
+    kernel: "6.8.0-1030-aws",
+    root_port: (AMAZON, 0x0200),
 };

@@ -29,7 +29,7 @@ impl ClusterSpec {
     }
 
     /// Every kind of node that it has.
-    fn kinds_present(&self) -> Vec<NodeKind> {
+    pub(super) fn kinds_present(&self) -> Vec<NodeKind> {
         let kinds = NodeKind::ALL.iter().copied();
         let groups = || self.groups.iter().filter(|group| group.nodes > 0);
         let other = groups().map(|group| u32::from(group.nodes)).sum::<u32>();
