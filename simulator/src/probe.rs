@@ -228,7 +228,8 @@ impl Prober {
         let now = cluster.conditions();
         let hop = match cluster.spec().transport {
             Transport::Infiniband => INFINIBAND_HOP_SECONDS,
-            Transport::Roce => ETHERNET_HOP_SECONDS,
+            // What is behind EFA is Ethernet, as far as is told.
+            Transport::Roce | Transport::Efa => ETHERNET_HOP_SECONDS,
         };
         let nics = from.iter().chain(&to).count() as f64;
         // Each lane ends in a switch or in the receiving NIC.
