@@ -40,12 +40,14 @@ const PURE: &[&str] = &[
     "collector/src/core",
     "collector/src/topology",
     "collector/src/subnet",
+    "collector/src/plans",
 ];
 
 /// Where the collector may know of wire formats: at its edges.
 const SERIALISES: &[&str] = &[
     "collector/src/api",
     "collector/src/config",
+    "collector/src/plans",
     "collector/src/lib.rs",
 ];
 

@@ -28,7 +28,7 @@ pub struct PlannedCable {
 }
 
 /// A port of a NIC or a switch.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Socket {
     /// A [`Part::Nic`] or a [`Part::Switch`].
     pub part: Part,

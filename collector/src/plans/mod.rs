@@ -3,6 +3,7 @@
 //! Readers take text and give a [`Document`] or every [`PlanError`] that they found; nothing here touches files.
 
 mod cabling;
+pub mod export;
 mod hostlist;
 mod hwloc;
 mod lldp;

@@ -3,6 +3,7 @@
 mod build;
 mod display;
 mod judge;
+pub mod lint;
 mod names;
 mod rails;
 mod shapes;
