@@ -17,6 +17,12 @@ use crate::topology::verdict::Kind;
 /// Leaves of one tree share all their spines, those of two planes or two rails none; one wrong cable is a small share.
 const ALIKE_SHARE: f64 = 0.5;
 
+/// A switch that differs from its peers at more than this share of the switches that they join, and at
+/// [`MIN_OTHERWISE`] at least, was laid by another rule: Selene's two management spines and two service leaves.
+const OTHERWISE_SHARE: f64 = 0.25;
+/// One exchanged pair of cables is two differences.
+const MIN_OTHERWISE: usize = 3;
+
 /// How a switch differs from its peers at one neighbour: more or fewer cables to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Odd {
@@ -26,6 +32,8 @@ struct Odd {
     more: i64,
     usual: i64,
     peers: usize,
+    /// Neighbours that its peers usually have.
+    joined: usize,
 }
 
 pub(super) fn check(case: &Case<'_>, out: &mut Vec<Finding>) {
@@ -34,8 +42,9 @@ pub(super) fn check(case: &Case<'_>, out: &mut Vec<Finding>) {
         degrees(case, out);
         return;
     }
-    let odd = odd_cables(case);
+    let mut odd = odd_cables(case);
     let mut told: BTreeSet<usize> = BTreeSet::new();
+    otherwise(case, &mut odd, &mut told, out);
     for finding in explain(case, &odd, &mut told) {
         out.push(finding);
     }
@@ -68,11 +77,14 @@ fn odd_cables(case: &Case<'_>) -> Vec<Odd> {
             .iter()
             .flat_map(|own| all[*own].keys().copied())
             .collect();
-        for peer in peers {
-            let cables = |own: usize| all[own].get(&peer).copied().unwrap_or(0);
-            let Some(usual) = usual(group.iter().map(|own| cables(*own))) else {
-                continue;
-            };
+        let cables = |own: usize, peer: usize| all[own].get(&peer).copied().unwrap_or(0);
+        let rules: Vec<(usize, i64)> = peers
+            .into_iter()
+            .filter_map(|peer| Some((peer, usual(group.iter().map(|own| cables(*own, peer)))?)))
+            .collect();
+        let joined = rules.iter().filter(|(_, usual)| *usual > 0).count();
+        for (peer, usual) in rules {
+            let cables = |own: usize| cables(own, peer);
             let differing = group.iter().filter(|own| cables(**own) != usual);
             odd.extend(differing.map(|own| Odd {
                 switch: *own,
@@ -80,11 +92,45 @@ fn odd_cables(case: &Case<'_>) -> Vec<Odd> {
                 more: cables(*own) - usual,
                 usual,
                 peers: group.len() - 1,
+                joined,
             }));
         }
     }
     odd.sort();
     odd
+}
+
+/// Switches that follow no rule of their peers, as one finding each; what is odd at them is taken out.
+fn otherwise(
+    case: &Case<'_>,
+    odd: &mut Vec<Odd>,
+    told: &mut BTreeSet<usize>,
+    out: &mut Vec<Finding>,
+) {
+    let mut by_switch: BTreeMap<usize, Vec<Odd>> = BTreeMap::new();
+    for one in odd.iter() {
+        by_switch.entry(one.switch).or_default().push(*one);
+    }
+    for (switch, own) in by_switch {
+        let joined = own.iter().map(|odd| odd.joined).max().unwrap_or(0);
+        if own.len() < MIN_OTHERWISE || own.len() as f64 <= OTHERWISE_SHARE * joined as f64 {
+            continue;
+        }
+        odd.retain(|odd| odd.switch != switch);
+        told.insert(switch);
+        let more = own.iter().filter(|odd| odd.more > 0).count();
+        out.push(Finding {
+            rule: &UNEVEN_UPLINKS,
+            parts: vec![Part::Switch(case.survey.switches[switch].name.clone())],
+            sentence: format!(
+                "{} is cabled by another rule than its {} peers: more cables to {more} switches, fewer to {}.",
+                name(case, switch),
+                own[0].peers,
+                own.len() - more
+            ),
+            evidence: vec![format!("its peers join {joined} switches, each with the same number of cables")],
+        });
+    }
 }
 
 /// Switches of one tier that are wired alike.
