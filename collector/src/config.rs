@@ -8,6 +8,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use railscope_model::identity::NodeName;
+use railscope_model::plan::WiringPlan;
+
+use crate::plans;
 
 pub use error::ConfigError;
 
@@ -28,6 +31,8 @@ pub struct Config {
     pub file_sd: Vec<PathBuf>,
     /// Where the InfiniBand subnet is read from, if anywhere.
     pub subnet: Option<SubnetSource>,
+    /// The wiring plan that the fabric is held against, if there is one.
+    pub plan: Option<PathBuf>,
     /// Time between two ticks of the analysis.
     pub analysis_interval: Duration,
 }
@@ -111,6 +116,26 @@ impl Config {
             source,
         })?;
         Self::parse(&text, path)
+    }
+
+    /// Reads the wiring plan that it names.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is no plan: everything that is wrong with it.
+    pub fn read_plan(&self) -> Result<Option<WiringPlan>, ConfigError> {
+        let Some(file) = &self.plan else {
+            return Ok(None);
+        };
+        let text = std::fs::read_to_string(file).map_err(|source| ConfigError::Unreadable {
+            file: file.clone(),
+            source,
+        })?;
+        let opened =
+            plans::read(&file.to_string_lossy(), &text, None).map_err(ConfigError::Plan)?;
+        let site = plans::Site::of(vec![opened]);
+        site.plan
+            .map(Some)
+            .ok_or_else(|| ConfigError::NoPlan(file.clone()))
     }
 
     /// Checks the text of a file; `path` is named in errors, and relative paths start beside it.

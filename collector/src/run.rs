@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use railscope_model::fabric::Timestamp;
 use railscope_model::identity::NodeName;
+use railscope_model::plan::WiringPlan;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
@@ -33,6 +34,9 @@ pub enum RunError {
     /// The HTTP client cannot be set up.
     #[error("no HTTP client: {0}")]
     Client(#[from] reqwest::Error),
+    /// The wiring plan cannot be read.
+    #[error(transparent)]
+    Plan(#[from] crate::config::ConfigError),
     /// The server failed.
     #[error("server: {0}")]
     Server(#[from] io::Error),
@@ -91,6 +95,7 @@ pub async fn run_beside(
     beside: Beside,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), RunError> {
+    let plan = config.read_plan()?;
     let mut state = State::new(&config, system_time);
     state.beside = beside.link;
     let state = Arc::new(state);
@@ -98,7 +103,7 @@ pub async fn run_beside(
     let scraper = Scraper::new(config.scrape.clone())?;
     let analysis = {
         let state = Arc::clone(&state);
-        tokio::task::spawn_blocking(move || analyse(inbox, &state))
+        tokio::task::spawn_blocking(move || analyse(inbox, &state, plan))
     };
     let mut tasks = JoinSet::new();
     let list = TargetList::new(config.targets, config.file_sd);
@@ -201,8 +206,9 @@ async fn follow_targets(
 }
 
 /// Takes up events until nobody can send any more. Runs on a thread of its own: a tick computes.
-fn analyse(mut inbox: mpsc::Receiver<Event>, state: &State) {
+fn analyse(mut inbox: mpsc::Receiver<Event>, state: &State, plan: Option<WiringPlan>) {
     let mut analyzer = Analyzer::default();
+    analyzer.set_plan(plan);
     let mut nodes = BTreeSet::new();
     while let Some(event) = inbox.blocking_recv() {
         match event {

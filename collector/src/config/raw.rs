@@ -42,6 +42,7 @@ pub(super) struct File {
     #[serde(default)]
     file_sd: Vec<PathBuf>,
     subnet: Option<Spanned<Subnet>>,
+    plan: Option<Plan>,
     #[serde(default)]
     analysis: Analysis,
 }
@@ -133,6 +134,12 @@ struct Subnet {
     timeout: Period,
 }
 
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Plan {
+    file: PathBuf,
+}
+
 impl Subnet {
     fn default_period() -> Period {
         Period(Duration::from_secs(30))
@@ -193,6 +200,7 @@ impl File {
             targets,
             file_sd: file_sd.map(|path| beside.join(path)).collect(),
             subnet,
+            plan: self.plan.map(|plan| beside.join(plan.file)),
             analysis_interval: self.analysis.interval.0,
         }
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use railscope_model::fabric::{Fabric, Link, LinkKind, PartId, Timestamp};
 use railscope_model::identity::{NodeName, Part};
+use railscope_model::plan::WiringPlan;
 use railscope_model::reading::NodeReading;
 
 use super::detector::{DETECTORS, Detector, Evidence, View};
@@ -12,7 +13,7 @@ use super::history::{History, Ingested};
 use super::incident::{Finding, Incident, Tracker};
 use super::inventory::merge_node;
 use crate::subnet::Subnet;
-use crate::topology::{SubnetMerge, Verdict, assign_rails, judge, merge_subnet};
+use crate::topology::{SubnetMerge, Verdict, assign_rails, judge, lint, merge_subnet};
 
 /// A cable that was lost so long ago is forgotten: it was taken out, not broken.
 const LOST_CABLE_KEPT_SECONDS: f64 = 7.0 * 86_400.0;
@@ -26,6 +27,8 @@ pub struct ClusterView {
     pub fabric: Arc<Fabric>,
     /// What the fabric is, and how its hosts are wired.
     pub verdict: Arc<Verdict>,
+    /// What is wrong with the wiring, worst first.
+    pub lint: Arc<Vec<lint::Finding>>,
     /// Open incidents, worst first.
     pub incidents: Vec<Incident>,
     /// When each target was last heard.
@@ -53,6 +56,8 @@ pub struct Analyzer {
     built_settled: bool,
     fabric: Arc<Fabric>,
     verdict: Arc<Verdict>,
+    plan: Option<WiringPlan>,
+    lint: Arc<Vec<lint::Finding>>,
     detectors: Vec<Box<dyn Detector>>,
     tracker: Tracker,
 }
@@ -68,6 +73,8 @@ impl Default for Analyzer {
             built_settled: true,
             fabric: Arc::default(),
             verdict: Arc::new(judge(&Fabric::default(), &SubnetMerge::default())),
+            plan: None,
+            lint: Arc::default(),
             detectors: DETECTORS.iter().map(|build| build()).collect(),
             tracker: Tracker::default(),
         }
@@ -82,6 +89,12 @@ impl Analyzer {
         nodes.iter().for_each(|node| {
             self.history.node_mut(node);
         });
+    }
+
+    /// Says which cables there should be; without a plan, only peers say what is usual.
+    pub fn set_plan(&mut self, plan: Option<WiringPlan>) {
+        self.plan = plan;
+        self.subnet_changed = true;
     }
 
     /// Takes up a page of a node's exporter, read at `at`.
@@ -131,6 +144,7 @@ impl Analyzer {
             incidents: self.tracker.tick(&self.fabric, findings, now),
             fabric: Arc::clone(&self.fabric),
             verdict: Arc::clone(&self.verdict),
+            lint: Arc::clone(&self.lint),
             heard: self
                 .history
                 .nodes()
@@ -167,6 +181,7 @@ impl Analyzer {
         assign_rails(&mut fabric);
         // Judged before lost cables come back: a verdict is about what is there.
         let verdict = judge(&fabric, &merge.unwrap_or_default());
+        self.lint = Arc::new(lint::lint(&fabric, &verdict, self.plan.as_ref()));
         // What only a partial sweep has shown is not missed: half of it may have been a mistake.
         if self.built_settled {
             keep_lost_cables(&mut fabric, &self.fabric, now);
