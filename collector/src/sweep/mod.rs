@@ -14,6 +14,7 @@ mod flight;
 
 use std::io;
 use std::num::NonZeroU32;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::subnet::Subnet;
@@ -21,7 +22,9 @@ use crate::subnet::counters::DeviceReading;
 use count::{Count, KnownAgents};
 use discover::Discovery;
 use flight::{Failure, Flight, Queue};
+use ibsim::Ibsim;
 use transport::Transport;
+use umad::{Umad, UmadError};
 
 /// Questions that may be under way at the most. Beyond it ibsim stops answering, and a real fabric gains nothing.
 pub const MAX_WINDOW: usize = 128;
@@ -102,12 +105,32 @@ pub struct Swept {
 /// Why there was no sweep.
 #[derive(Debug, thiserror::Error)]
 pub enum SweepError {
+    /// There is no such port, or it may not be used.
+    #[error(transparent)]
+    Port(#[from] UmadError),
     /// The port of the sweeping host broke.
     #[error("the port that the sweep goes through: {0}")]
     Transport(#[from] io::Error),
     /// The sweeping host's own adapter does not answer.
     #[error("the adapter of this host does not answer the first question of a sweep ({0})")]
     NoStart(&'static str),
+}
+
+/// Opens the port that a configuration names: `mlx5_0`, `mlx5_0:2`, `auto` for the first InfiniBand port that carries
+/// traffic, or `ibsim:SOCKET:HOST` for a simulated subnet.
+///
+/// # Errors
+/// Why it cannot be used, with what there is and what to do about it.
+pub fn open(device: &str, timeout: Duration) -> Result<Box<dyn Transport>, SweepError> {
+    let simulated = device
+        .strip_prefix("ibsim:")
+        .and_then(|rest| rest.split_once(':'));
+    if let Some((simulator, host)) = simulated {
+        return Ok(Box::new(Ibsim::connect(simulator, host)?));
+    }
+    let ports = umad::ports(Path::new("/sys"), Path::new("/dev"));
+    let port = umad::choose(&ports, device)?;
+    Ok(Box::new(Umad::open(&port, timeout)?))
 }
 
 /// Sweeps again and again through one port.
