@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use railscope_model::fabric::{Fabric, Link, LinkKind, PartId, Timestamp};
-use railscope_model::identity::{NodeName, Part};
+use railscope_model::identity::{NodeName, Part, SwitchName};
 use railscope_model::reading::NodeReading;
 
 use super::detector::{DETECTORS, Detector, Evidence, View};
@@ -94,6 +94,11 @@ impl Analyzer {
         self.history.node_mut(node).ingest_reading(reading, at);
     }
 
+    /// Takes up what was read of a switch at `at`: rows of the catalogue's switch table.
+    pub fn ingest_switch(&mut self, switch: &SwitchName, reading: &NodeReading, at: Timestamp) {
+        self.history.switch_mut(switch).ingest_reading(reading, at);
+    }
+
     /// Takes up a sweep of the subnet, read at `at`. A partial sweep never replaces a settled one: what it
     /// does not show is not gone. Nor is what is behind ports that were silent.
     pub fn take_subnet(&mut self, mut subnet: Subnet, at: Timestamp) {
@@ -110,6 +115,7 @@ impl Analyzer {
     /// Judges the cluster at one moment.
     pub fn tick(&mut self, now: Timestamp) -> ClusterView {
         self.refresh_fabric(now);
+        self.history.forget_silent_switches(now);
         let view = View {
             fabric: &self.fabric,
             history: &self.history,
