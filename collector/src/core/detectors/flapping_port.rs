@@ -5,13 +5,11 @@ use railscope_model::metric::{RDMA_PORT_ERRORS, RDMA_PORT_UP};
 
 use crate::core::classes::PORT_FLAPPING;
 use crate::core::detector::{Detector, Evidence, Explanation, View};
-use crate::core::history::{NodeHistory, Window};
+use crate::core::history::{NodeHistory, WINDOW_POINTS, Window};
 use crate::core::inventory::gpus_behind;
 
-/// The window in which losses of the link are counted.
-const WINDOW_SECONDS: f64 = 300.0;
 /// Losses that make a port flap: one is a cable that was moved or a node that was restarted.
-const MIN_LOSSES: f64 = 2.0;
+const MIN_LOSSES: usize = 2;
 
 struct FlappingPort;
 
@@ -45,25 +43,31 @@ impl Detector for FlappingPort {
         Explanation {
             check: "A port has lost its link several times within minutes, by its own counter or by what scrapes saw of it.",
             threshold: format!(
-                "{MIN_LOSSES} losses in {WINDOW_SECONDS:.0} s: one is a cable that was moved, or a restart"
+                "{MIN_LOSSES} losses in {WINDOW_POINTS} scrapes: one is a cable that was moved, or a restart"
             ),
             clears: "The link has held for the whole window.",
         }
     }
 }
 
-/// How often a port has lost its link: as it counts itself, and as scrapes have seen it, whichever is more.
-fn losses(history: &NodeHistory, up: &Window, [device, port]: [&str; 2]) -> f64 {
+/// How often a port has lost its link: as it counts itself, and as scrapes have seen it, whichever is more. What
+/// it counts between two scrapes is one loss: a cable that is plugged in may bounce.
+fn losses(history: &NodeHistory, up: &Window, [device, port]: [&str; 2]) -> usize {
+    let pairs = |window: &Window, lost: fn(f64, f64) -> bool| {
+        let values: Vec<f64> = window.values().collect();
+        values
+            .windows(2)
+            .filter(|pair| lost(pair[0], pair[1]))
+            .count()
+    };
     let counter = history.window(&RDMA_PORT_ERRORS, &[device, port, "link_downed"]);
-    let counted = counter.and_then(|window| window.increase(WINDOW_SECONDS));
-    let states: Vec<f64> = up.values().collect();
-    let seen = states.windows(2).filter(|pair| pair[0] > pair[1]).count();
-    counted.map_or(0.0, |rise| rise.amount).max(seen as f64)
+    let counted = counter.map_or(0, |window| pairs(window, |before, after| after > before));
+    counted.max(pairs(up, |before, after| before > after))
 }
 
-fn evidence(view: &View<'_>, node: &NodeName, port: RdmaPort, losses: f64) -> Evidence {
+fn evidence(view: &View<'_>, node: &NodeName, port: RdmaPort, losses: usize) -> Evidence {
     let statement = format!(
-        "Port {port} of {node} has lost its link {losses:.0} times in the last {WINDOW_SECONDS:.0} s."
+        "Port {port} of {node} has lost its link {losses} times in the last {WINDOW_POINTS} scrapes."
     );
     let part = Part::HostLink(node.clone(), port);
     Evidence {
