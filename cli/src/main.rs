@@ -1,4 +1,4 @@
-//! The one binary: `railscope exporter`, `collector`, `demo`, `check`, `check-config`, `topology`, `simulate`, `eval`.
+//! The one binary: `railscope exporter`, `collector`, `demo`, `check`, `check-config`, `topology`, `sweep`, `simulate`, `eval`.
 
 use std::io::{self, IsTerminal as _};
 use std::process::ExitCode;
@@ -14,6 +14,7 @@ mod eval;
 mod exporter;
 mod machine;
 mod simulate;
+mod sweep;
 mod topology;
 
 /// Which part of a GPU cluster's fabric is slow, why, and whom it hurts.
@@ -34,6 +35,7 @@ enum Command {
     Collector(collector::CollectorArgs),
     CheckConfig(collector::CheckConfigArgs),
     Topology(topology::TopologyArgs),
+    Sweep(sweep::SweepArgs),
     Demo(demo::DemoArgs),
     Simulate(simulate::SimulateArgs),
     Eval(eval::EvalArgs),
@@ -70,6 +72,7 @@ fn main() -> ExitCode {
         Command::Topology(args) => return topology::run(&args),
         Command::Collector(args) => collector::run(&args),
         Command::CheckConfig(args) => collector::check_config(&args),
+        Command::Sweep(args) => sweep::run(&args),
         Command::Demo(args) => demo::run(&args, &log),
         Command::Simulate(args) => simulate::run(&args),
         Command::Eval(args) => eval::run(&args),

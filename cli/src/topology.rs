@@ -322,8 +322,8 @@ fn export_files(to: Target, files: &Files) -> anyhow::Result<bool> {
         )),
     };
     match to {
-        Target::Json => pretty(&export::json(fabric()?, &site.port_names)),
-        Target::Graphml => print(&export::graphml(fabric()?, &site.port_names)),
+        Target::Json => pretty(&export::json(fabric()?)),
+        Target::Graphml => print(&export::graphml(fabric()?)),
         Target::Dot => print(&export::dot(fabric()?)),
         Target::SlurmTree => print(&export::slurm_tree(&placement()?)),
         Target::SlurmBlock => print(&export::slurm_block(&placement()?)),

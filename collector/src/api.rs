@@ -7,6 +7,7 @@ mod lint;
 mod metrics;
 mod page;
 mod params;
+mod seen;
 mod wire;
 mod words;
 

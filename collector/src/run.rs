@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use railscope_model::fabric::Timestamp;
-use railscope_model::identity::NodeName;
+use railscope_model::identity::{NodeName, SwitchName};
 use railscope_model::plan::WiringPlan;
+use railscope_model::reading::NodeReading;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
@@ -20,6 +21,7 @@ use crate::core::history::Ingested;
 use crate::scrape::{Scraper, Scrapers};
 use crate::state::{ScrapeResult, Snapshot, State};
 use crate::subnet::Subnet;
+use crate::subnet::counters::DeviceReading;
 use crate::subnet_source;
 use crate::targets::{LOOK_INTERVAL, TargetList};
 
@@ -56,8 +58,20 @@ pub(crate) enum Event {
         page: String,
         at: Timestamp,
     },
+    /// What was read of a switch.
+    #[allow(dead_code)] // sources that know a switch by its name come one by one
+    Switch {
+        switch: SwitchName,
+        reading: Box<NodeReading>,
+        at: Timestamp,
+    },
     /// A sweep of the subnet.
-    Subnet { subnet: Box<Subnet>, at: Timestamp },
+    Subnet {
+        subnet: Box<Subnet>,
+        /// State and counters of ports, where the source has them.
+        readings: Vec<DeviceReading>,
+        at: Timestamp,
+    },
     /// Time to judge.
     Tick,
 }
@@ -222,7 +236,19 @@ fn analyse(mut inbox: mpsc::Receiver<Event>, state: &State, plan: Option<WiringP
                 let ingested = analyzer.ingest(&node, &page, at);
                 note(state, &node, &ingested, at);
             }
-            Event::Subnet { subnet, at } => analyzer.take_subnet(*subnet, at),
+            Event::Switch {
+                switch,
+                reading,
+                at,
+            } => analyzer.ingest_switch(&switch, &reading, at),
+            Event::Subnet {
+                subnet,
+                readings,
+                at,
+            } => {
+                analyzer.take_subnet(*subnet, at);
+                analyzer.take_readings(readings, at);
+            }
             Event::Tick => {
                 let begun = Instant::now();
                 let mut snapshot = Snapshot::new(analyzer.tick(state.now()));

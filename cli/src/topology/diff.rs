@@ -254,11 +254,7 @@ pub(super) fn neighbours(site: &Site) -> String {
     {
         let end = |id, port| {
             let part = &site.fabric.vertex(id).part;
-            let name = site.port_names.get(&(part.clone(), port));
-            format!(
-                "{part} {}",
-                name.cloned().unwrap_or_else(|| format!("port {port}"))
-            )
+            format!("{part} port {}", site.fabric.port_name(id, port))
         };
         lines.insert(format!(
             "  {} - {}\n",

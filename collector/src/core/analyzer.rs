@@ -3,20 +3,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use railscope_model::fabric::{Fabric, Link, LinkKind, PartId, Timestamp};
-use railscope_model::identity::{NodeName, Part};
+use railscope_model::fabric::{Fabric, LinkId, Sightings, Timestamp, Witness};
+use railscope_model::identity::{NodeName, Part, SwitchName};
 use railscope_model::plan::WiringPlan;
 use railscope_model::reading::NodeReading;
 
 use super::detector::{DETECTORS, Detector, Evidence, View};
-use super::history::{History, Ingested};
+use super::history::{History, Ingested, NodeHistory};
 use super::incident::{Finding, Incident, Tracker};
 use super::inventory::merge_node;
+use super::lost::keep_lost_cables;
 use crate::subnet::Subnet;
+use crate::subnet::counters::DeviceReading;
 use crate::topology::{SubnetMerge, Verdict, assign_rails, judge, lint, merge_subnet};
-
-/// A cable that was lost so long ago is forgotten: it was taken out, not broken.
-const LOST_CABLE_KEPT_SECONDS: f64 = 7.0 * 86_400.0;
 
 /// What the collector knows after one tick. Never changed once made: API and page read it while the next is made.
 #[derive(Debug, Clone)]
@@ -42,6 +41,28 @@ impl ClusterView {
     pub fn incident(&self, id: &str) -> Option<&Incident> {
         self.incidents.iter().find(|incident| incident.id == id)
     }
+
+    /// Who saw an edge and when. A witness that still shows it last saw it when it was last heard: the graph
+    /// is only built anew when somebody says something else.
+    pub fn sightings(&self, id: LinkId) -> Sightings {
+        let Some((link, ends)) = self.fabric.link(id) else {
+            return Sightings::default();
+        };
+        let mut seen_by = link.seen_by;
+        for (witness, said) in link.seen_by.iter().filter(|(_, said)| said.current) {
+            let heard = match witness {
+                Witness::Exporter => ends.iter().find_map(|end| {
+                    let node = self.fabric.vertex(*end).part.node()?;
+                    self.heard.get(node).copied().flatten()
+                }),
+                Witness::Subnet => self.subnet_seen,
+                Witness::Switch => None,
+            };
+            let at = heard.unwrap_or(said.at);
+            seen_by.merge(&Sightings::by(witness, at));
+        }
+        seen_by
+    }
 }
 
 /// Keeps history and fabric, and judges them.
@@ -52,6 +73,8 @@ pub struct Analyzer {
     /// Identity of each node when the fabric was last built.
     built_from: BTreeMap<NodeName, u64>,
     subnet_changed: bool,
+    /// Readings of devices that wait for their names: the fabric knows them by GUID.
+    unnamed: Vec<(DeviceReading, Timestamp)>,
     /// Whether the fabric was last built with a settled sweep, or none.
     built_settled: bool,
     fabric: Arc<Fabric>,
@@ -70,6 +93,7 @@ impl Default for Analyzer {
             subnet_seen: None,
             built_from: BTreeMap::new(),
             subnet_changed: true,
+            unnamed: Vec::new(),
             built_settled: true,
             fabric: Arc::default(),
             verdict: Arc::new(judge(&Fabric::default(), &SubnetMerge::default())),
@@ -107,6 +131,11 @@ impl Analyzer {
         self.history.node_mut(node).ingest_reading(reading, at);
     }
 
+    /// Takes up what was read of a switch at `at`: rows of the catalogue's switch table.
+    pub fn ingest_switch(&mut self, switch: &SwitchName, reading: &NodeReading, at: Timestamp) {
+        self.history.switch_mut(switch).ingest_reading(reading, at);
+    }
+
     /// Takes up a sweep of the subnet, read at `at`. A partial sweep never replaces a settled one: what it
     /// does not show is not gone. Nor is what is behind ports that were silent.
     pub fn take_subnet(&mut self, mut subnet: Subnet, at: Timestamp) {
@@ -120,9 +149,39 @@ impl Analyzer {
         }
     }
 
+    /// Takes up what the ports of a swept subnet have counted at `at`.
+    pub fn take_readings(&mut self, readings: Vec<DeviceReading>, at: Timestamp) {
+        let readings = readings.into_iter();
+        self.unnamed.extend(readings.map(|reading| (reading, at)));
+    }
+
+    /// Puts readings where their devices' names belong; of adapters only those whose host no exporter speaks for.
+    fn name_readings(&mut self, now: Timestamp) {
+        for (reading, at) in std::mem::take(&mut self.unnamed) {
+            let id = self.fabric.find_guid(reading.guid);
+            match id.map(|id| &self.fabric.vertex(id).part) {
+                Some(Part::Switch(switch)) => {
+                    let history = self.history.switch_mut(switch);
+                    history.ingest_reading(&reading.as_switch(), at);
+                }
+                Some(Part::Nic(node, device)) => {
+                    let speaks = |history: &NodeHistory| history.is_fresh(now);
+                    if !self.history.node(node).is_some_and(speaks) {
+                        let history = self.history.adapter_mut(node, device);
+                        history.ingest_reading(&reading.as_adapter(device), at);
+                    }
+                }
+                // Aggregation nodes and such have no part.
+                _ => {}
+            }
+        }
+        self.history.forget_silent(now);
+    }
+
     /// Judges the cluster at one moment.
     pub fn tick(&mut self, now: Timestamp) -> ClusterView {
         self.refresh_fabric(now);
+        self.name_readings(now);
         let view = View {
             fabric: &self.fabric,
             history: &self.history,
@@ -191,61 +250,5 @@ impl Analyzer {
         self.verdict = Arc::new(verdict);
         self.built_from = identities;
         self.subnet_changed = false;
-    }
-}
-
-/// Carries over cables that the older fabric had and the newer has not, unless one of their ports is in use
-/// again: such a cable was moved. They keep the time at which they were last seen.
-fn keep_lost_cables(fabric: &mut Fabric, older: &Fabric, now: Timestamp) {
-    for (_, a, b, link) in older
-        .links()
-        .filter(|(.., link)| link.kind == LinkKind::Cable)
-    {
-        if now.seconds_since(link.seen) > LOST_CABLE_KEPT_SECONDS {
-            continue;
-        }
-        let in_use = |fabric: &Fabric, end: PartId, port: u16| {
-            let id = fabric.find(&older.vertex(end).part);
-            id.is_some_and(|id| {
-                fabric
-                    .neighbours(id)
-                    .any(|near| near.link.kind == LinkKind::Cable && near.port == port)
-            })
-        };
-        if in_use(fabric, a, link.ports.0) || in_use(fabric, b, link.ports.1) {
-            continue;
-        }
-        let [a, b] = [a, b].map(|end| {
-            let vertex = older.vertex(end);
-            fabric
-                .find(&vertex.part)
-                .unwrap_or_else(|| fabric.upsert(vertex.part.clone(), vertex.equipment.clone()))
-        });
-        fabric.connect(a, b, Link::clone(link));
-        restore_host(fabric, older, a);
-        restore_host(fabric, older, b);
-    }
-}
-
-/// A NIC that came back with its lost cable also gets its host back.
-fn restore_host(fabric: &mut Fabric, older: &Fabric, nic: PartId) {
-    let Part::Nic(node, _) = fabric.vertex(nic).part.clone() else {
-        return;
-    };
-    if fabric
-        .neighbours(nic)
-        .any(|near| near.link.kind == LinkKind::Inside)
-    {
-        return;
-    }
-    let host = Part::Host(node);
-    let Some(old) = older.find(&host) else { return };
-    let inside = older
-        .neighbours(old)
-        .find(|near| near.link.kind == LinkKind::Inside)
-        .map(|near| near.link.clone());
-    if let Some(link) = inside {
-        let host = fabric.upsert(host, older.vertex(old).equipment.clone());
-        fabric.connect(host, nic, link);
     }
 }

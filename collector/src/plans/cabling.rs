@@ -1,142 +1,67 @@
-//! Cables with ports by name, and the same as a wiring plan with ports by number and as a fabric.
+//! Cables of a text as a wiring plan, and a wiring plan as the fabric that it draws.
 
-use std::cmp::Ordering;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use railscope_model::fabric::{Equipment, Fabric, Link, LinkKind, PartId, Timestamp, Witness};
-use railscope_model::identity::Part;
+use railscope_model::identity::{Part, PortName};
 use railscope_model::plan::{PlannedCable, Socket, WiringPlan};
 use railscope_model::units::LinkSpeed;
 
-/// One end of a cable: a NIC or a switch, and what its port is called.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct NamedEnd {
-    /// A [`Part::Nic`] or a [`Part::Switch`].
-    pub part: Part,
-    /// Name of the port, such as `swp17s0`; for a NIC, whose device is the port, `1`.
-    pub port: String,
-}
-
-/// A cable between named ports.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NamedCable {
-    /// Both ends, in the order of the text.
-    pub ends: [NamedEnd; 2],
-}
-
-/// All cables of a text.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Cabling {
-    /// In the order of the text.
-    pub cables: Vec<NamedCable>,
-}
-
-/// What the ports are called whose numbers do not say it.
-pub type PortNames = BTreeMap<(Part, u16), String>;
-
-impl Cabling {
-    /// The same cables with numbers for ports: the number where the name is one (`12`, `Port 12`), else its place
-    /// among the names of the part in natural order. A cable that two devices both told of stands once.
-    pub fn plan(&self) -> (WiringPlan, PortNames) {
-        let mut ports: BTreeMap<&Part, Vec<&str>> = BTreeMap::new();
-        for end in self.cables.iter().flat_map(|cable| &cable.ends) {
-            ports.entry(&end.part).or_default().push(&end.port);
-        }
-        let mut names = PortNames::new();
-        let mut numbers: BTreeMap<(&Part, &str), u16> = BTreeMap::new();
-        for (part, mut own) in ports {
-            own.sort_by(|a, b| natural(a, b));
-            own.dedup();
-            let plain: Option<Vec<u16>> = own.iter().map(|name| plain_number(name)).collect();
-            for (place, name) in (1u16..).zip(own) {
-                let number = match &plain {
-                    Some(plain) => plain[usize::from(place) - 1],
-                    None => {
-                        names.insert((part.clone(), place), name.to_owned());
-                        place
-                    }
-                };
-                numbers.insert((part, name), number);
-            }
-        }
-        let mut cables: BTreeMap<[(Part, u16); 2], PlannedCable> = BTreeMap::new();
-        for cable in &self.cables {
-            let ends = cable.ends.each_ref().map(|end| Socket {
-                part: end.part.clone(),
-                port: numbers
-                    .get(&(&end.part, end.port.as_str()))
-                    .copied()
-                    .unwrap_or(1),
-            });
-            let mut key = ends.clone().map(|end| (end.part, end.port));
-            key.sort();
-            cables.entry(key).or_insert(PlannedCable {
-                ends,
-                rail: None,
-                plane: None,
-                length_meters: None,
-                serial: None,
-            });
-        }
-        let cables = cables.into_values().collect();
-        (WiringPlan { cables }, names)
+/// A cable of which only the ends are known.
+pub(super) fn cable(ends: [Socket; 2]) -> PlannedCable {
+    PlannedCable {
+        ends,
+        rail: None,
+        plane: None,
+        length_meters: None,
+        serial: None,
     }
 }
 
-/// The number that a port's name is.
-fn plain_number(name: &str) -> Option<u16> {
-    let digits = name
-        .strip_prefix("Port")
-        .or_else(|| name.strip_prefix("port"));
-    let number = digits.unwrap_or(name).trim().parse().ok()?;
-    (number > 0).then_some(number)
+/// A port of a switch, or a host's device by the name of its interface; none where a name is no name.
+pub(super) fn socket(device: &str, is_switch: bool, port: &str) -> Option<Socket> {
+    Some(if is_switch {
+        Socket {
+            part: Part::Switch(device.parse().ok()?),
+            port: port.parse().ok()?,
+        }
+    } else {
+        Socket {
+            part: Part::Nic(device.parse().ok()?, port.parse().ok()?),
+            port: PortName::Number(1),
+        }
+    })
 }
 
-/// Order in which people count: `swp2` before `swp10`.
-pub(super) fn natural(a: &str, b: &str) -> Ordering {
-    let (mut left, mut right) = (a, b);
-    loop {
-        let (Some(one), Some(other)) = (left.chars().next(), right.chars().next()) else {
-            return left.len().cmp(&right.len());
-        };
-        let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
-        let (l, r) = (digits(left), digits(right));
-        let order = if l > 0 && r > 0 {
-            let number = |text: &str, end: usize| text[..end].trim_start_matches('0').to_owned();
-            let (x, y) = (number(left, l), number(right, r));
-            (left, right) = (&left[l..], &right[r..]);
-            x.len().cmp(&y.len()).then(x.cmp(&y))
-        } else {
-            (left, right) = (&left[one.len_utf8()..], &right[other.len_utf8()..]);
-            one.cmp(&other)
-        };
-        if order != Ordering::Equal {
-            return order;
-        }
-    }
+/// A cable that both of its ends told of stands once.
+pub(super) fn once(plan: WiringPlan) -> WiringPlan {
+    let mut told: BTreeSet<[Socket; 2]> = BTreeSet::new();
+    let mut cables = plan.cables;
+    cables.retain(|cable| {
+        let mut ends = cable.ends.clone();
+        ends.sort();
+        told.insert(ends)
+    });
+    WiringPlan { cables }
 }
 
 /// The fabric that a plan draws: every cable as if it had been seen `now`, at `speed` where somebody knows it.
 pub fn plan_fabric(plan: &WiringPlan, now: Timestamp, speed: Option<LinkSpeed>) -> Fabric {
     let mut fabric = Fabric::default();
-    let mut highest: BTreeMap<&Part, u16> = BTreeMap::new();
+    let mut ports: BTreeMap<&Part, BTreeSet<&PortName>> = BTreeMap::new();
     for end in plan.cables.iter().flat_map(|cable| &cable.ends) {
-        let port = highest.entry(&end.part).or_default();
-        *port = (*port).max(end.port);
+        ports.entry(&end.part).or_default().insert(&end.port);
     }
     for cable in &plan.cables {
-        let [a, b] = cable
-            .ends
-            .each_ref()
-            .map(|end| draw(&mut fabric, end, cable.rail, highest[&end.part], now));
-        let link = Link {
-            kind: LinkKind::Cable,
-            ports: (cable.ends[0].port, cable.ends[1].port),
-            speed,
-            witness: Witness::Subnet,
-            seen: now,
-        };
-        fabric.connect(a, b, link);
+        let [a, b] = cable.ends.each_ref().map(|end| {
+            let ports = ports.get(&end.part).map_or(0, BTreeSet::len);
+            let id = draw(&mut fabric, end, cable.rail, ports, now);
+            (id, fabric.port_handle(id, &end.port))
+        });
+        // A switch with more names of ports than a graph can hold does not exist.
+        if let ((a, Some(port)), (b, Some(far))) = (a, b) {
+            fabric.connect(a, b, Link::cable((port, far), speed, Witness::Subnet, now));
+        }
     }
     fabric
 }
@@ -145,7 +70,7 @@ fn draw(
     fabric: &mut Fabric,
     end: &Socket,
     rail: Option<u16>,
-    ports: u16,
+    ports: usize,
     now: Timestamp,
 ) -> PartId {
     if let Some(id) = fabric.find(&end.part) {
@@ -163,20 +88,14 @@ fn draw(
                 rail,
             };
             let nic = fabric.upsert(end.part.clone(), equipment);
-            let inside = Link {
-                kind: LinkKind::Inside,
-                ports: (0, 0),
-                speed: None,
-                witness: Witness::Subnet,
-                seen: now,
-            };
+            let inside = Link::plain(LinkKind::Inside, Witness::Subnet, now);
             fabric.connect(nic, host, inside);
             nic
         }
         part => {
             let equipment = Equipment::Switch {
                 guid: None,
-                ports,
+                ports: u16::try_from(ports).unwrap_or(u16::MAX),
                 description: String::new(),
             };
             fabric.upsert(part.clone(), equipment)

@@ -2,14 +2,15 @@
 //!
 //! Neither text says whose it is: the device is called by the name of the file.
 
-use railscope_model::plan::PlanError;
+use railscope_model::plan::{PlanError, PlannedCable, WiringPlan};
 use serde_json::Value;
 
-use super::netq::{json, named_end};
-use super::{Cabling, NamedCable, Source};
+use super::Source;
+use super::cabling::{cable, socket};
+use super::netq::json;
 
 /// Reads `lldpctl -f json`, alone or as the value `lldp_status` of a larger object.
-pub(super) fn read_json(source: &mut Source<'_>) -> Result<Cabling, Vec<PlanError>> {
+pub(super) fn read_json(source: &mut Source<'_>) -> Result<WiringPlan, Vec<PlanError>> {
     let value = json(source)?;
     let status = value.get("lldp_status").unwrap_or(&value);
     let interfaces = status.pointer("/lldp/interface").map(entries);
@@ -18,7 +19,7 @@ pub(super) fn read_json(source: &mut Source<'_>) -> Result<Cabling, Vec<PlanErro
         return Err(vec![source.error(1, "lldp", "no interface", expected)]);
     };
     let host = source.stem();
-    let mut cabling = Cabling::default();
+    let mut plan = WiringPlan::default();
     for (interface, neighbour) in interfaces {
         let chassis = neighbour.get("chassis").map(entries).unwrap_or_default();
         let peer = chassis.first().filter(|(name, _)| *name != "id");
@@ -29,15 +30,15 @@ pub(super) fn read_json(source: &mut Source<'_>) -> Result<Cabling, Vec<PlanErro
             continue;
         };
         let ends = (
-            named_end(host, false, interface),
-            named_end(peer, forwards(chassis), port),
+            socket(host, false, interface),
+            socket(peer, forwards(chassis), port),
         );
         match ends {
-            (Some(near), Some(far)) => cabling.cables.push(NamedCable { ends: [near, far] }),
+            (Some(near), Some(far)) => plan.cables.push(cable([near, far])),
             _ => source.problem(0, interface, peer, "names without control characters"),
         }
     }
-    Ok(cabling)
+    Ok(plan)
 }
 
 /// lldpctl writes one thing as an object and several as an array of objects, each with the name as its key.
@@ -81,20 +82,20 @@ struct Record<'a> {
 }
 
 /// Reads `show lldp neighbors detail` of Arista EOS or Cisco NX-OS.
-pub(super) fn read_text(source: &mut Source<'_>) -> Result<Cabling, Vec<PlanError>> {
-    let mut cabling = Cabling::default();
+pub(super) fn read_text(source: &mut Source<'_>) -> Result<WiringPlan, Vec<PlanError>> {
+    let mut plan = WiringPlan::default();
     let mut record: Option<Record<'_>> = None;
     let mut local = None;
     for (line, text) in (1..).zip(source.text.lines()) {
         if let Some(interface) = text.strip_prefix("Interface ") {
-            finish(source, record.take(), &mut cabling);
+            finish(source, record.take(), &mut plan);
             local = interface.split(" detected ").next();
             continue;
         }
         // EOS opens a neighbour with this word, NX-OS with the chassis.
         let opens = text.trim_start().starts_with("Neighbor ") || text.starts_with("Chassis id:");
         if opens {
-            finish(source, record.take(), &mut cabling);
+            finish(source, record.take(), &mut plan);
             record = Some(Record {
                 line,
                 local,
@@ -105,12 +106,12 @@ pub(super) fn read_text(source: &mut Source<'_>) -> Result<Cabling, Vec<PlanErro
             record.take(key.trim_start_matches(['-', ' ']).trim_end(), value.trim());
         }
     }
-    finish(source, record.take(), &mut cabling);
-    if cabling.cables.is_empty() && source.problems.is_empty() {
+    finish(source, record.take(), &mut plan);
+    if plan.cables.is_empty() && source.problems.is_empty() {
         let expected = "show lldp neighbors detail of EOS or NX-OS";
         return Err(vec![source.error(1, "text", "no neighbour", expected)]);
     }
-    Ok(cabling)
+    Ok(plan)
 }
 
 impl<'a> Record<'a> {
@@ -129,7 +130,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    fn cable(&self, device: &str) -> Result<NamedCable, &'static str> {
+    fn cable(&self, device: &str) -> Result<PlannedCable, &'static str> {
         let local = self.local.ok_or("a local port")?;
         let port = self.port.ok_or("a Port ID")?;
         let name = self.name.ok_or("a System Name")?;
@@ -139,19 +140,17 @@ impl<'a> Record<'a> {
             .split(',')
             .map(str::trim);
         let forwards = capabilities.any(|one| matches!(one, "B" | "R" | "Bridge" | "Router"));
-        let near = named_end(device, true, local);
-        let far = named_end(name, forwards, port);
+        let near = socket(device, true, local);
+        let far = socket(name, forwards, port);
         let both = near.zip(far).ok_or("names without control characters")?;
-        Ok(NamedCable {
-            ends: [both.0, both.1],
-        })
+        Ok(cable([both.0, both.1]))
     }
 }
 
-fn finish(source: &mut Source<'_>, record: Option<Record<'_>>, cabling: &mut Cabling) {
+fn finish(source: &mut Source<'_>, record: Option<Record<'_>>, plan: &mut WiringPlan) {
     let Some(record) = record else { return };
     match record.cable(source.stem()) {
-        Ok(cable) => cabling.cables.push(cable),
+        Ok(found) => plan.cables.push(found),
         Err(expected) => {
             let found = format!(
                 "a neighbour ({}) without it",

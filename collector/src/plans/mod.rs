@@ -19,7 +19,7 @@ mod smi;
 mod table;
 mod topograph;
 
-pub use cabling::{Cabling, NamedCable, NamedEnd, PortNames, plan_fabric};
+pub use cabling::plan_fabric;
 pub use hostlist::{compress as compress_hosts, expand as expand_hosts};
 pub use node::{Distance, Endpoint, NodeTopology};
 pub use placement::{Block, PlacedSwitch, Placement};
@@ -37,10 +37,8 @@ pub enum Document {
     Subnet(Box<Subnet>),
     /// The page of one node's exporter.
     Page(String),
-    /// Cables with ports by number: a wiring plan of Railscope's own form.
-    Plan(WiringPlan),
-    /// Cables with ports by name.
-    Cables(Cabling, Told),
+    /// Cables, and who tells of them.
+    Cables(WiringPlan, Told),
     /// Which nodes hang behind which switch, without ports.
     Placement(Placement),
     /// GPUs and NICs inside one node.
@@ -83,12 +81,13 @@ pub fn read(file: &str, text: &str, format: Option<Format>) -> Result<Opened, Ve
         Some(format) => format,
         None => recognise::recognise(&source).map_err(|error| vec![error])?,
     };
+    let planned = |plan| Document::Cables(plan, Told::Planned);
     let document = match format {
         Format::Ibnetdiscover => subnet(&mut source).map(Document::Subnet),
         Format::Page => Ok(Document::Page(text.to_owned())),
-        Format::Plan => WiringPlan::parse(file, text).map(Document::Plan),
-        Format::PlanToml => table::read_toml(&source).map(Document::Plan),
-        Format::Ndt => ndt::read(&mut source).map(|cables| Document::Cables(cables, Told::Planned)),
+        Format::Plan => WiringPlan::parse(file, text).map(planned),
+        Format::PlanToml => table::read_toml(&source).map(planned),
+        Format::Ndt => ndt::read(&mut source).map(planned),
         Format::Netq => netq::read(&mut source),
         Format::LldpJson => {
             lldp::read_json(&mut source).map(|c| Document::Cables(c, Told::ByOneEnd))

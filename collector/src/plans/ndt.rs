@@ -1,16 +1,16 @@
 //! NVIDIA's cabling plan (NDT, of UFM): a table of start device and port, end device and port.
 
-use railscope_model::identity::Part;
-use railscope_model::plan::PlanError;
+use railscope_model::plan::{PlanError, PlannedCable, Socket, WiringPlan};
 
-use super::{Cabling, NamedCable, NamedEnd, Source};
+use super::Source;
+use super::cabling::{cable as cable_between, socket};
 
 /// Columns that must be there; UFM writes others beside them, which say nothing of the cable's ends.
 const NEEDED: [&str; 4] = ["StartDevice", "StartPort", "EndDevice", "EndPort"];
 
 /// Reads the table. A port that is called `Port 7` is of a switch; any other name is a host's device, with or without
 /// the name of the host before it.
-pub(super) fn read(source: &mut Source<'_>) -> Result<Cabling, Vec<PlanError>> {
+pub(super) fn read(source: &mut Source<'_>) -> Result<WiringPlan, Vec<PlanError>> {
     let mut reader = csv::ReaderBuilder::new()
         .has_headers(false)
         .flexible(true)
@@ -18,7 +18,7 @@ pub(super) fn read(source: &mut Source<'_>) -> Result<Cabling, Vec<PlanError>> {
         .from_reader(source.text.as_bytes());
     let mut columns: Option<[usize; 4]> = None;
     let mut errors = Vec::new();
-    let mut cabling = Cabling::default();
+    let mut plan = WiringPlan::default();
     for record in reader.records() {
         let record = match record {
             Ok(record) => record,
@@ -40,7 +40,7 @@ pub(super) fn read(source: &mut Source<'_>) -> Result<Cabling, Vec<PlanError>> {
             continue;
         }
         match cable(source, line, &record, columns) {
-            Ok(cable) => cabling.cables.push(cable),
+            Ok(cable) => plan.cables.push(cable),
             Err(error) => errors.push(error),
         }
     }
@@ -49,7 +49,7 @@ pub(super) fn read(source: &mut Source<'_>) -> Result<Cabling, Vec<PlanError>> {
         errors.push(source.error(1, "header", "no header", &expected));
     }
     if errors.is_empty() {
-        Ok(cabling)
+        Ok(plan)
     } else {
         Err(errors)
     }
@@ -89,7 +89,7 @@ fn cable(
     line: usize,
     record: &csv::StringRecord,
     columns: [usize; 4],
-) -> Result<NamedCable, PlanError> {
+) -> Result<PlannedCable, PlanError> {
     let field = |number: usize| {
         let text = record.get(columns[number]).unwrap_or_default();
         if text.is_empty() {
@@ -104,22 +104,13 @@ fn cable(
             source.error(line, NEEDED[device], name, "the name of a host or a switch")
         })
     };
-    Ok(NamedCable {
-        ends: [end(0, 1)?, end(2, 3)?],
-    })
+    Ok(cable_between([end(0, 1)?, end(2, 3)?]))
 }
 
-fn named_end(device: &str, port: &str) -> Option<NamedEnd> {
+fn named_end(device: &str, port: &str) -> Option<Socket> {
     let number = port.strip_prefix("Port").unwrap_or(port).trim();
     if number.parse::<u16>().is_ok() {
-        return Some(NamedEnd {
-            part: Part::Switch(device.parse().ok()?),
-            port: number.to_owned(),
-        });
+        return socket(device, true, number);
     }
-    let nic = port.strip_prefix(device).unwrap_or(port).trim();
-    Some(NamedEnd {
-        part: Part::Nic(device.parse().ok()?, nic.parse().ok()?),
-        port: "1".to_owned(),
-    })
+    socket(device, false, port.strip_prefix(device).unwrap_or(port))
 }

@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use railscope_model::identity::{NodeName, Part};
-use railscope_model::plan::PlanError;
+use railscope_model::identity::NodeName;
+use railscope_model::plan::{PlanError, Socket, WiringPlan};
 use serde_json::Value;
 
-use super::{Block, Cabling, Document, NamedCable, NamedEnd, Placement, Source, Told};
+use super::cabling::{cable, socket};
+use super::{Block, Document, Placement, Source, Told};
 
 /// Reads either of the two.
 pub(super) fn read(source: &mut Source<'_>) -> Result<Document, Vec<PlanError>> {
@@ -18,15 +19,15 @@ pub(super) fn read(source: &mut Source<'_>) -> Result<Document, Vec<PlanError>> 
     if items.iter().any(|item| item.get("GpuIDList").is_some()) {
         return Ok(Document::Placement(domains(source, items)));
     }
-    let mut cabling = Cabling::default();
+    let mut plan = WiringPlan::default();
     for graph in items {
-        read_graph(source, graph, &mut cabling);
+        read_graph(source, graph, &mut plan);
     }
-    if cabling.cables.is_empty() {
+    if plan.cables.is_empty() {
         let expected = "links with compounded_links, as NetQ's topology graph has them";
         return Err(vec![source.error(1, "links", "no cable", expected)]);
     }
-    Ok(Document::Cables(cabling, Told::Whole))
+    Ok(Document::Cables(plan, Told::Whole))
 }
 
 /// A text as JSON.
@@ -65,7 +66,7 @@ fn domains(source: &mut Source<'_>, items: &[Value]) -> Placement {
     }
 }
 
-fn read_graph(source: &mut Source<'_>, graph: &Value, cabling: &mut Cabling) {
+fn read_graph(source: &mut Source<'_>, graph: &Value, plan: &mut WiringPlan) {
     // Devices stand within their tiers.
     let tiers = list(graph, "nodes").iter();
     let devices = tiers.flat_map(|tier| list(tier, "compounded_nodes"));
@@ -84,28 +85,15 @@ fn read_graph(source: &mut Source<'_>, graph: &Value, cabling: &mut Cabling) {
             .filter_map(|end| {
                 let (name, is_switch) = devices.get(text(end, "node")?)?;
                 let port = text(end, "interface")?;
-                named_end(name, *is_switch, port)
+                socket(name, *is_switch, port)
             })
             .collect();
-        match <[NamedEnd; 2]>::try_from(ends) {
-            Ok(ends) => cabling.cables.push(NamedCable { ends }),
+        match <[Socket; 2]>::try_from(ends) {
+            Ok(ends) => plan.cables.push(cable(ends)),
             Err(_) => {
                 let found = text(link, "id").unwrap_or("a link without id").to_owned();
                 source.problem(0, "interfaces", &found, "two, of devices among the nodes");
             }
         }
     }
-}
-
-/// A port of a switch, or a host's device by the name of its interface.
-pub(super) fn named_end(device: &str, is_switch: bool, port: &str) -> Option<NamedEnd> {
-    let (part, port) = if is_switch {
-        (Part::Switch(device.parse().ok()?), port.to_owned())
-    } else {
-        (
-            Part::Nic(device.parse().ok()?, port.parse().ok()?),
-            "1".to_owned(),
-        )
-    };
-    Some(NamedEnd { part, port })
 }

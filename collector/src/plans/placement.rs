@@ -4,9 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use railscope_model::fabric::{Fabric, LinkKind};
-use railscope_model::identity::{NodeName, Part};
+use railscope_model::identity::{NodeName, Part, natural};
 
-use super::cabling::natural;
 use crate::subnet::counted;
 use crate::topology::tiers;
 

@@ -6,7 +6,8 @@ use railscope_model::fabric::{Fabric, Timestamp};
 use railscope_model::identity::{NodeName, Part};
 use railscope_model::plan::{PlanError, WiringPlan};
 
-use super::{Cabling, Document, NodeTopology, Opened, Placement, PortNames, Told, plan_fabric};
+use super::cabling::once;
+use super::{Document, NodeTopology, Opened, Placement, Told, plan_fabric};
 use crate::core::analyzer::Analyzer;
 use crate::subnet::Gap;
 use crate::topology::{SubnetMerge, Verdict, assign_rails, judge};
@@ -22,8 +23,6 @@ pub struct Site {
     pub seen: bool,
     /// Cables as planned, of all plans.
     pub plan: Option<WiringPlan>,
-    /// Names of ports whose numbers are not their names.
-    pub port_names: PortNames,
     /// Whether cables were told by single devices of their own ports; then those of others are not known.
     pub neighbours: bool,
     /// The devices that told: nodes and switches.
@@ -43,13 +42,12 @@ impl Site {
         let now = Timestamp(0);
         let mut analyzer = Analyzer::default();
         let (mut pages, mut subnets) = (Vec::new(), Vec::new());
-        let (mut seen, mut planned) = (Cabling::default(), Vec::new());
+        let (mut seen, mut planned) = (WiringPlan::default(), Vec::new());
         let mut site = Self {
             fabric: Fabric::default(),
             verdict: None,
             seen: true,
             plan: None,
-            port_names: PortNames::new(),
             neighbours: false,
             tellers: BTreeSet::new(),
             placements: Vec::new(),
@@ -61,12 +59,7 @@ impl Site {
             match opened.document {
                 Document::Subnet(subnet) => subnets.push(*subnet),
                 Document::Page(page) => pages.push((node_name(&opened.file), page)),
-                Document::Plan(plan) => planned.push(plan),
-                Document::Cables(cabling, Told::Planned) => {
-                    let (plan, names) = cabling.plan();
-                    site.port_names.extend(names);
-                    planned.push(plan);
-                }
+                Document::Cables(plan, Told::Planned) => planned.push(plan),
                 Document::Cables(cabling, told) => {
                     site.neighbours |= told == Told::ByOneEnd;
                     // Whoever tells stands first.
@@ -100,9 +93,7 @@ impl Site {
             site.fabric = Fabric::clone(&view.fabric);
             site.verdict = Some(Verdict::clone(&view.verdict));
         } else if !seen.cables.is_empty() {
-            let (plan, names) = seen.plan();
-            site.port_names.extend(names);
-            site.draw(&plan, now);
+            site.draw(&once(seen), now);
         } else if let Some(plan) = site.plan.clone() {
             site.seen = false;
             site.draw(&plan, now);

@@ -13,10 +13,9 @@ fn refused(text: &str, expected: &[&str]) {
 }
 
 fn cables(opened: &Opened) -> Vec<String> {
-    let Document::Cables(cabling, _) = &opened.document else {
+    let Document::Cables(plan, _) = &opened.document else {
         panic!("{opened:?}");
     };
-    let (plan, _) = cabling.plan();
     let ends = plan
         .cables
         .iter()
@@ -104,7 +103,7 @@ fn the_own_plan_means_the_same_as_a_table_and_as_toml() {
     let table = "from,from_port,to,to_port,rail\nnic/n1:mlx5_0,1,switch/leaf-1,1,0\n";
     let toml = "[[cables]]\nfrom = \"nic/n1:mlx5_0\"\nfrom_port = 1\nto = \"switch/leaf-1\"\nto_port = 1\nrail = 0\n";
     let plan = |text: &str| match document("f", text).document {
-        Document::Plan(plan) => plan,
+        Document::Cables(plan, Told::Planned) => plan,
         other => panic!("{other:?}"),
     };
     assert_eq!(plan(table), plan(toml));
@@ -123,7 +122,7 @@ fn the_own_plan_means_the_same_as_a_table_and_as_toml() {
 }
 
 #[test]
-fn netq_names_ports_and_the_numbers_follow_their_order() {
+fn netq_tells_of_ports_by_name() {
     let text = r#"[{"nodes":[{"compounded_nodes":[
         {"id":"a","name":"leaf-1","device_type":"switch"},
         {"id":"b","name":"dgx-1","device_type":"discovered_via_lldp"}]}],
@@ -135,8 +134,8 @@ fn netq_names_ports_and_the_numbers_follow_their_order() {
     assert_eq!(
         cables(&opened),
         [
-            "switch/leaf-1 port 1 - nic/dgx-1:ens1 port 1",
-            "switch/leaf-1 port 2 - nic/dgx-1:ens2 port 1"
+            "switch/leaf-1 port swp10s0 - nic/dgx-1:ens2 port 1",
+            "switch/leaf-1 port swp9s0 - nic/dgx-1:ens1 port 1"
         ]
     );
     assert_eq!(
@@ -158,19 +157,22 @@ fn lldp_of_a_host_and_of_a_switch_is_called_by_the_file() {
         "port":{"id":{"type":"ifname","value":"swp3"}}}}}}"#;
     assert_eq!(
         cables(&document("lldp/n7.json", json)),
-        ["nic/n7:ens1 port 1 - switch/leaf-1 port 1"]
+        ["nic/n7:ens1 port 1 - switch/leaf-1 port swp3"]
     );
     let eos = "Interface Ethernet1 detected 1 LLDP neighbors:\n\n  Neighbor 0c/\"Ethernet9\", age 12 seconds\n  \
                - Port ID type: Interface name (5)\n    Port ID     : \"Ethernet9\"\n  - System Name: \"spine-2\"\n  \
                - System Capabilities : Bridge, Router\n    Port ID                : 0\n\nInterface Ethernet2 detected 0 LLDP neighbors:\n";
     assert_eq!(
         cables(&document("leaf-1.txt", eos)),
-        ["switch/leaf-1 port 1 - switch/spine-2 port 1"]
+        ["switch/leaf-1 port Ethernet1 - switch/spine-2 port Ethernet9"]
     );
     let nxos = "Chassis id: 00\nPort id: 7\nLocal Port id: Eth1/2\nSystem Name: n7\nSystem Capabilities: S\n\n\
                 Chassis id: 01\nPort id: 7\nLocal Port id: Eth1/3\nSystem Capabilities: B, R\n";
     let opened = document("leaf-1.txt", nxos);
-    assert_eq!(cables(&opened), ["switch/leaf-1 port 1 - nic/n7:7 port 1"]);
+    assert_eq!(
+        cables(&opened),
+        ["switch/leaf-1 port Eth1/2 - nic/n7:7 port 1"]
+    );
     assert_eq!(
         opened.problems[0].to_string(),
         "leaf-1.txt:7: neighbour: found a neighbour (unnamed) without it, expected a System Name"

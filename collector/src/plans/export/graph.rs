@@ -6,14 +6,7 @@ use railscope_model::fabric::{Equipment, Fabric, Link, LinkKind, PartId};
 use railscope_model::identity::Part;
 use serde_json::{Value, json};
 
-use super::super::PortNames;
 use crate::topology::{Tiers, tiers};
-
-/// What a port is called: its name where the number is not it.
-fn port(fabric: &Fabric, names: &PortNames, id: PartId, number: u16) -> String {
-    let named = names.get(&(fabric.vertex(id).part.clone(), number));
-    named.cloned().unwrap_or_else(|| number.to_string())
-}
 
 fn cables(fabric: &Fabric) -> impl Iterator<Item = (PartId, PartId, &Link)> {
     let cables = fabric
@@ -23,7 +16,7 @@ fn cables(fabric: &Fabric) -> impl Iterator<Item = (PartId, PartId, &Link)> {
 }
 
 /// Every part and every link, with what is known of it.
-pub fn json(fabric: &Fabric, names: &PortNames) -> Value {
+pub fn json(fabric: &Fabric) -> Value {
     let tiers = tiers(fabric);
     let parts: Vec<Value> = fabric
         .vertices()
@@ -58,8 +51,8 @@ pub fn json(fabric: &Fabric, names: &PortNames) -> Value {
                 "to": fabric.vertex(b).part.to_string(),
             });
             if link.kind == LinkKind::Cable {
-                one["from_port"] = json!(port(fabric, names, a, link.ports.0));
-                one["to_port"] = json!(port(fabric, names, b, link.ports.1));
+                one["from_port"] = json!(fabric.port_name(a, link.ports.0));
+                one["to_port"] = json!(fabric.port_name(b, link.ports.1));
                 one["speed"] = json!(link.speed.map(|speed| speed.to_string()));
                 one["bytes_per_second"] = json!(link.speed.map(|speed| speed.bytes_per_second()));
             }
@@ -90,7 +83,7 @@ fn escaped(text: &str) -> String {
 }
 
 /// Hosts and switches as nodes with their tier (hosts have 0), cables as edges with ports and speed.
-pub fn graphml(fabric: &Fabric, names: &PortNames) -> String {
+pub fn graphml(fabric: &Fabric) -> String {
     let tiers = tiers(fabric);
     let mut text = String::from(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
@@ -114,10 +107,10 @@ pub fn graphml(fabric: &Fabric, names: &PortNames) -> String {
     for (number, (a, b, link)) in cables(fabric).enumerate() {
         let end = |id| escaped(&drawn(fabric, id).to_string());
         let place = |id, number| {
-            let port = port(fabric, names, id, number);
+            let port = fabric.port_name(id, number);
             escaped(&match &fabric.vertex(id).part {
                 Part::Nic(_, device) => format!("{device}/{port}"),
-                _ => port,
+                _ => port.to_string(),
             })
         };
         let speed = link

@@ -33,7 +33,7 @@ impl<'a> Seen<'a> {
         {
             let socket = |id, port| Socket {
                 part: fabric.vertex(id).part.clone(),
-                port,
+                port: fabric.port_name(id, port),
             };
             let (one, other) = (socket(a, link.ports.0), socket(b, link.ports.1));
             for (near, far) in [(&one, &other), (&other, &one)] {

@@ -99,6 +99,6 @@ fn link(case: &Case<'_>, host: &NodeName, device: &RdmaDevice) -> Part {
         .next();
     cable_at(&Socket {
         part: nic,
-        port: port.unwrap_or(1),
+        port: port.unwrap_or(1).into(),
     })
 }

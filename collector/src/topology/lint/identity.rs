@@ -33,7 +33,7 @@ pub(super) fn check_loops(case: &Case<'_>, out: &mut Vec<Finding>) {
     for own in &case.verdict.self_loops {
         out.push(Finding {
             rule: &SELF_LOOP,
-            parts: vec![Part::SwitchLink(own.switch.clone(), own.ports.0)],
+            parts: vec![Part::SwitchLink(own.switch.clone(), own.ports.0.clone())],
             sentence: format!(
                 "Port {} of {} is cabled to port {} of the same switch.",
                 own.ports.0, own.switch, own.ports.1

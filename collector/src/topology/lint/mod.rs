@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use railscope_model::fabric::Fabric;
-use railscope_model::identity::{Part, RdmaPort};
+use railscope_model::identity::{Part, PortName, RdmaPort};
 use railscope_model::plan::{Socket, WiringPlan};
 
 use super::shapes::Shapes;
@@ -225,10 +225,13 @@ fn cable_at(socket: &Socket) -> Part {
             node.clone(),
             RdmaPort {
                 device: device.clone(),
-                port: u8::try_from(socket.port).unwrap_or(1),
+                port: match socket.port {
+                    PortName::Number(port) => u8::try_from(port).unwrap_or(1),
+                    PortName::Name(_) => 1,
+                },
             },
         ),
-        Part::Switch(switch) => Part::SwitchLink(switch.clone(), socket.port),
+        Part::Switch(switch) => Part::SwitchLink(switch.clone(), socket.port.clone()),
         other => other.clone(),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use railscope_model::identity::{NodeName, Part, RdmaDevice, SwitchName};
+use railscope_model::identity::{NodeName, Part, PortName, RdmaDevice, SwitchName};
 use railscope_model::plan::{Socket, WiringPlan};
 
 use super::compare::Seen;
@@ -36,7 +36,10 @@ impl Names {
             ),
             other => other.clone(),
         };
-        Socket { part, ..*socket }
+        Socket {
+            part,
+            port: socket.port.clone(),
+        }
     }
 
     /// The plan in the names of what was seen.
@@ -127,12 +130,17 @@ fn host_cables(plan: &WiringPlan) -> impl Iterator<Item = (&Socket, &Socket)> {
 }
 
 /// Both orders of the two ends of a planned cable between switches.
-fn trunks(plan: &WiringPlan) -> impl Iterator<Item = (&SwitchName, u16, &SwitchName, u16)> {
+fn trunks(
+    plan: &WiringPlan,
+) -> impl Iterator<Item = (&SwitchName, &PortName, &SwitchName, &PortName)> {
     plan.cables.iter().flat_map(|cable| {
         let [a, b] = &cable.ends;
         let both = match (&a.part, &b.part) {
             (Part::Switch(one), Part::Switch(other)) => {
-                vec![(one, a.port, other, b.port), (other, b.port, one, a.port)]
+                vec![
+                    (one, &a.port, other, &b.port),
+                    (other, &b.port, one, &a.port),
+                ]
             }
             _ => Vec::new(),
         };
@@ -176,7 +184,7 @@ fn uppers(plan: &WiringPlan, seen: &Seen<'_>, names: &mut Names) {
             if settled.contains(lower) && !settled.contains(upper) {
                 let near = Socket {
                     part: Part::Switch(names.switch(lower)),
-                    port,
+                    port: port.clone(),
                 };
                 if let Some(Part::Switch(name)) = seen.far(&near).map(|far| &far.part) {
                     votes.add(upper, name);

@@ -51,7 +51,10 @@ fn hosts(case: &Case<'_>, out: &mut Vec<Finding>) {
                 evidence: vec![format!(
                     "{faster} of the {others} other cables of the host are faster"
                 )],
-                parts: vec![cable_at(&Socket { part: nic, port })],
+                parts: vec![cable_at(&Socket {
+                    part: nic,
+                    port: port.into(),
+                })],
             });
         }
     }
@@ -94,7 +97,7 @@ fn trunks(case: &Case<'_>, out: &mut Vec<Finding>) {
             };
             let socket = Socket {
                 part: Part::Switch(switch.name.clone()),
-                port: near.port,
+                port: case.fabric.port_name(switch.id, near.port),
             };
             out.push(Finding {
                 rule: &SLOW_CABLE,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use railscope_model::fabric::LinkKind;
-use railscope_model::identity::Part;
+use railscope_model::identity::{Part, PortName};
 use railscope_model::plan::Socket;
 
 use super::{
@@ -232,12 +232,14 @@ fn name(case: &Case<'_>, switch: usize) -> String {
 }
 
 /// Ports of a switch that lead to another.
-fn ports(case: &Case<'_>, switch: usize, peer: usize) -> Vec<u16> {
+fn ports(case: &Case<'_>, switch: usize, peer: usize) -> Vec<PortName> {
     let (own, peer) = (&case.survey.switches[switch], &case.survey.switches[peer]);
     let cables = case.fabric.neighbours(own.id);
     let cables = cables.filter(|near| near.peer == peer.id && near.link.kind == LinkKind::Cable);
-    let mut ports: Vec<u16> = cables.map(|near| near.port).collect();
-    ports.sort_unstable();
+    let mut ports: Vec<PortName> = cables
+        .map(|near| case.fabric.port_name(own.id, near.port))
+        .collect();
+    ports.sort();
     ports
 }
 
@@ -245,14 +247,14 @@ fn ports(case: &Case<'_>, switch: usize, peer: usize) -> Vec<u16> {
 fn odd_port(case: &Case<'_>, odd: Odd) -> Part {
     let part = Part::Switch(case.survey.switches[odd.switch].name.clone());
     let own = ports(case, odd.switch, odd.peer);
-    let used = |port: u16| {
+    let used = |port: &PortName| {
         let peers = (0..case.tiers.len())
             .filter(|peer| *peer != odd.switch && case.tiers[*peer] == case.tiers[odd.switch]);
         peers
-            .filter(|peer| ports(case, *peer, odd.peer).contains(&port))
+            .filter(|peer| ports(case, *peer, odd.peer).contains(port))
             .count()
     };
-    match own.into_iter().min_by_key(|port| used(*port)) {
+    match own.into_iter().min_by_key(&used) {
         Some(port) => cable_at(&Socket { part, port }),
         None => part,
     }
@@ -329,13 +331,16 @@ fn unexpected(case: &Case<'_>, extra: Odd, crosses: bool) -> Finding {
 fn missing(case: &Case<'_>, odd: Odd) -> Finding {
     let part = Part::Switch(case.survey.switches[odd.switch].name.clone());
     // Peers of its tier say which port leads there.
-    let own: BTreeSet<u16> = case
+    let own: BTreeSet<PortName> = case
         .fabric
         .neighbours(case.survey.switches[odd.switch].id)
         .filter(|near| near.link.kind == LinkKind::Cable)
-        .map(|near| near.port)
+        .map(|near| {
+            case.fabric
+                .port_name(case.survey.switches[odd.switch].id, near.port)
+        })
         .collect();
-    let mut votes: BTreeMap<u16, usize> = BTreeMap::new();
+    let mut votes: BTreeMap<PortName, usize> = BTreeMap::new();
     for peer in (0..case.tiers.len()).filter(|peer| case.tiers[*peer] == case.tiers[odd.switch]) {
         for port in ports(case, peer, odd.peer) {
             *votes.entry(port).or_default() += 1;
@@ -356,7 +361,8 @@ fn missing(case: &Case<'_>, odd: Odd) -> Finding {
             format!("{lacks} cables")
         },
         name(case, odd.peer),
-        dark.map(|(port, _)| format!(", by its peers at port {port}"))
+        dark.as_ref()
+            .map(|(port, _)| format!(", by its peers at port {port}"))
             .unwrap_or_default()
     );
     let part = match dark {
