@@ -139,7 +139,7 @@ fn every_slip_is_found_by_the_plan_as_what_it_is() {
     for (name, spec) in families() {
         let wiring = Wiring::plan(&spec).expect("a wiring");
         let plan = planned(&spec);
-        for seed in 0..24 {
+        for seed in 0..12 {
             let trunk = seed % 2 == 1;
             let one = some_cable(&wiring, trunk, seed, 1);
             let part = wiring.cable_part(one);
@@ -178,7 +178,7 @@ fn most_slips_are_found_without_a_plan_too() {
     let (mut found, mut all) = (0, 0);
     for (name, spec) in families() {
         let wiring = Wiring::plan(&spec).expect("a wiring");
-        for seed in 0..16 {
+        for seed in 0..12 {
             let trunk = seed % 2 == 1;
             let one = some_cable(&wiring, trunk, seed, 1);
             let part = wiring.cable_part(one);
@@ -209,4 +209,6 @@ fn most_slips_are_found_without_a_plan_too() {
         }
     }
     println!("{found} of {all} found");
+    // The rest cannot be told from a fabric that was meant so: docs/topology.md says which.
+    assert!(found * 100 >= all * 80, "{found} of {all}");
 }

@@ -15,13 +15,30 @@ struct Raw {
 #[serde(deny_unknown_fields)]
 struct RawCable {
     from: String,
-    from_port: u16,
+    from_port: Port,
     to: String,
-    to_port: u16,
+    to_port: Port,
     rail: Option<u16>,
     plane: Option<u16>,
     length_m: Option<f64>,
     serial: Option<String>,
+}
+
+/// A number, or a name.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Port {
+    Number(u16),
+    Name(String),
+}
+
+impl std::fmt::Display for Port {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Number(number) => number.fmt(f),
+            Self::Name(name) => f.write_str(name),
+        }
+    }
 }
 
 /// Reads the plan by way of its table, so that both forms mean the same; errors name the lines of the TOML.

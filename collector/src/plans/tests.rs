@@ -107,6 +107,15 @@ fn the_own_plan_means_the_same_as_a_table_and_as_toml() {
         other => panic!("{other:?}"),
     };
     assert_eq!(plan(table), plan(toml));
+    let named = |text: &str| {
+        text.replace("to_port = 1", "to_port = \"swp1s2\"")
+            .replace(",1,0\n", ",swp1s2,0\n")
+    };
+    assert_eq!(plan(&named(table)), plan(&named(toml)));
+    assert_eq!(
+        plan(&named(toml)).cables[0].ends[1].to_string(),
+        "switch/leaf-1 port swp1s2"
+    );
     refused(
         &format!("{toml}\n{}", toml.replace("n1", "n2")),
         &[
