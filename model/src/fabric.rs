@@ -231,6 +231,16 @@ impl Fabric {
             .map(|edge| (edge.id(), edge.source(), edge.target(), edge.weight()))
     }
 
+    /// Both ends of an edge, in the order of its ports; none where there is no such edge.
+    pub fn ends(&self, id: LinkId) -> Option<(PartId, PartId)> {
+        self.graph.edge_endpoints(id)
+    }
+
+    /// The edge behind a handle of this graph; none where there is no such edge.
+    pub fn link(&self, id: LinkId) -> Option<&Link> {
+        self.graph.edge_weight(id)
+    }
+
     /// Edges at one part. A cable from a switch to itself shows up once for each of its two ports.
     pub fn neighbours(&self, id: PartId) -> impl Iterator<Item = Neighbour<'_>> {
         self.graph.edges(id).flat_map(move |edge| {

@@ -12,7 +12,9 @@ use super::history::{History, Ingested};
 use super::incident::{Finding, Incident, Tracker};
 use super::inventory::merge_node;
 use crate::subnet::Subnet;
-use crate::topology::{SubnetMerge, Verdict, assign_rails, judge, merge_subnet};
+use crate::topology::{
+    Routes, SubnetMerge, Verdict, assign_rails, judge, merge_subnet, understand,
+};
 
 /// A cable that was lost so long ago is forgotten: it was taken out, not broken.
 const LOST_CABLE_KEPT_SECONDS: f64 = 7.0 * 86_400.0;
@@ -26,6 +28,8 @@ pub struct ClusterView {
     pub fabric: Arc<Fabric>,
     /// What the fabric is, and how its hosts are wired.
     pub verdict: Arc<Verdict>,
+    /// The shortest paths of the fabric, as the newest sweep shows it.
+    pub routes: Arc<Routes>,
     /// Open incidents, worst first.
     pub incidents: Vec<Incident>,
     /// When each target was last heard.
@@ -53,6 +57,7 @@ pub struct Analyzer {
     built_settled: bool,
     fabric: Arc<Fabric>,
     verdict: Arc<Verdict>,
+    routes: Arc<Routes>,
     detectors: Vec<Box<dyn Detector>>,
     tracker: Tracker,
 }
@@ -68,6 +73,7 @@ impl Default for Analyzer {
             built_settled: true,
             fabric: Arc::default(),
             verdict: Arc::new(judge(&Fabric::default(), &SubnetMerge::default())),
+            routes: Arc::default(),
             detectors: DETECTORS.iter().map(|build| build()).collect(),
             tracker: Tracker::default(),
         }
@@ -128,9 +134,10 @@ impl Analyzer {
         }
         ClusterView {
             now,
-            incidents: self.tracker.tick(&self.fabric, findings, now),
+            incidents: self.tracker.tick(&self.fabric, &self.routes, findings, now),
             fabric: Arc::clone(&self.fabric),
             verdict: Arc::clone(&self.verdict),
+            routes: Arc::clone(&self.routes),
             heard: self
                 .history
                 .nodes()
@@ -166,7 +173,7 @@ impl Analyzer {
             .map(|subnet| merge_subnet(&mut fabric, subnet, seen));
         assign_rails(&mut fabric);
         // Judged before lost cables come back: a verdict is about what is there.
-        let verdict = judge(&fabric, &merge.unwrap_or_default());
+        let (verdict, routes) = understand(&fabric, &merge.unwrap_or_default());
         // What only a partial sweep has shown is not missed: half of it may have been a mistake.
         if self.built_settled {
             keep_lost_cables(&mut fabric, &self.fabric, now);
@@ -174,6 +181,7 @@ impl Analyzer {
         self.built_settled = self.subnet.as_ref().is_none_or(Subnet::is_settled);
         self.fabric = Arc::new(fabric);
         self.verdict = Arc::new(verdict);
+        self.routes = Arc::new(routes);
         self.built_from = identities;
         self.subnet_changed = false;
     }

@@ -14,6 +14,7 @@ use super::groups::{Groups, dragonfly, dragonfly_plus};
 use super::names::is_unset_host_name;
 use super::networks::Networks;
 use super::rails::{Ground, Wiring};
+use super::routes::Routes;
 use super::shapes::{HostRole, Shapes};
 use super::structure::Split;
 use super::survey::Survey;
@@ -27,6 +28,11 @@ const UNNAMED_SHARE: f64 = 0.05;
 /// Judges a fabric. `sweep` is what [`super::merge_subnet`] returned for the last sweep in it; the
 /// default where no sweep was merged, and then what it would tell counts as unknown.
 pub fn judge(fabric: &Fabric, sweep: &SubnetMerge) -> Verdict {
+    understand(fabric, sweep).0
+}
+
+/// As [`judge`], with the paths of the fabric: both rest on one pass over the graph.
+pub fn understand(fabric: &Fabric, sweep: &SubnetMerge) -> (Verdict, Routes) {
     let survey = Survey::of(fabric);
     let shapes = Shapes::of(&survey);
     let dragonfly = dragonfly(&survey);
@@ -43,15 +49,18 @@ pub fn judge(fabric: &Fabric, sweep: &SubnetMerge) -> Verdict {
         sweep,
     };
     let mut verdict = court.verdict();
+    let graph = Graph::of(&survey);
     let switches: Vec<_> = survey.switches.iter().map(|switch| switch.id).collect();
-    verdict.structure.single_points = single_points(&Graph::of(&survey), fabric, &switches);
+    verdict.structure.single_points = single_points(&graph, fabric, &switches);
     verdict.structure.networks = networks;
     verdict.structure.split = split;
     verdict.evidence = court.evidence(&verdict);
     verdict.ruled_out = court.ruled_out(&verdict);
     verdict.doubts = doubts(&verdict, &court);
     verdict.confidence = confidence(&verdict);
-    verdict
+    let groups = court.dragonfly.as_ref().or(court.dragonfly_plus.as_ref());
+    let groups = groups.cloned();
+    (verdict, Routes::new(&survey, graph, tiers, groups.as_ref()))
 }
 
 /// All that the verdict is read from.

@@ -3,6 +3,7 @@
 mod build;
 mod capacity;
 mod cuts;
+mod diff;
 mod display;
 mod graph;
 mod groups;
@@ -11,6 +12,7 @@ mod kinds;
 mod names;
 mod networks;
 mod rails;
+mod routes;
 mod shapes;
 mod structure;
 mod survey;
@@ -19,9 +21,11 @@ mod units;
 mod verdict;
 
 pub use build::{Chassis, DuplicateName, SubnetMerge, merge_subnet};
-pub use judge::judge;
+pub use diff::{Change, Ends, Epoch, Socket, diff};
+pub use judge::{judge, understand};
 pub use names::{is_aggregation_node, is_unnamed_host};
 pub use rails::{AbsentLeaf, LeafRail, Misplaced, MissingRail, Wiring, assign_rails, wiring};
+pub use routes::{CableUse, PathSet, Routes};
 pub use shapes::{HostClass, HostRole};
 pub use structure::{
     Bisection, Group, LeafCapacity, MAX_SINGLE_POINTS, Network, SinglePoint, SinglePoints, Split,
