@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use railscope_model::fabric::Timestamp;
-use railscope_model::identity::NodeName;
+use railscope_model::identity::{NodeName, SwitchName};
+use railscope_model::reading::NodeReading;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
@@ -50,6 +51,13 @@ pub(crate) enum Event {
     Page {
         node: NodeName,
         page: String,
+        at: Timestamp,
+    },
+    /// What was read of a switch.
+    #[allow(dead_code)] // sources that know a switch by its name come one by one
+    Switch {
+        switch: SwitchName,
+        reading: Box<NodeReading>,
         at: Timestamp,
     },
     /// A sweep of the subnet.
@@ -216,6 +224,11 @@ fn analyse(mut inbox: mpsc::Receiver<Event>, state: &State) {
                 let ingested = analyzer.ingest(&node, &page, at);
                 note(state, &node, &ingested, at);
             }
+            Event::Switch {
+                switch,
+                reading,
+                at,
+            } => analyzer.ingest_switch(&switch, &reading, at),
             Event::Subnet { subnet, at } => analyzer.take_subnet(*subnet, at),
             Event::Tick => {
                 let begun = Instant::now();

@@ -6,7 +6,7 @@ mod net;
 
 use net::Net;
 use railscope_collector::subnet::parse_ibnetdiscover;
-use railscope_collector::topology::{Change, Ends, Epoch, diff, merge_subnet};
+use railscope_collector::topology::{Change, Ends, diff, merge_subnet};
 use railscope_model::fabric::{Fabric, Timestamp};
 
 fn fabric(text: &str) -> Fabric {
@@ -32,7 +32,7 @@ fn words(change: &Change) -> String {
 
 fn check(older: &str, newer: &str, expected: &[&str]) {
     let (older, newer) = (fabric(older), fabric(newer));
-    let changes = diff(Epoch::whole(&older), Epoch::whole(&newer));
+    let changes = diff(&older, &newer);
     assert_eq!(changes.iter().map(words).collect::<Vec<_>>(), expected);
 }
 

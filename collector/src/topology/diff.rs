@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use foldhash::fast::FixedState;
 use railscope_model::fabric::{Fabric, Link, LinkId, LinkKind, PartId};
-use railscope_model::identity::Part;
+use railscope_model::identity::{Part, PortName};
 use railscope_model::units::LinkSpeed;
 
 /// One end of a cable.
@@ -13,7 +13,7 @@ pub struct Socket {
     /// The NIC or switch.
     pub part: Part,
     /// Its port.
-    pub port: u16,
+    pub port: PortName,
 }
 
 /// A cable by its two ends: the NIC, or the lower one of two switches, first.
@@ -48,59 +48,38 @@ pub enum Change {
     },
 }
 
-/// A fabric at one time. Links from `links` on are remembered, not there: lost cables.
-#[derive(Debug, Clone, Copy)]
-pub struct Epoch<'a> {
-    /// The graph.
-    pub fabric: &'a Fabric,
-    /// How many of its links are there, in the order of the graph.
-    pub links: usize,
+/// Cables that somebody still shows.
+fn cables(fabric: &Fabric) -> impl Iterator<Item = (LinkId, PartId, PartId, &Link)> {
+    let all = fabric.links();
+    all.filter(|(.., link)| link.kind == LinkKind::Cable && link.is_present())
 }
 
-impl<'a> Epoch<'a> {
-    /// A fabric all of whose links are there.
-    pub fn whole(fabric: &'a Fabric) -> Self {
-        Self {
-            fabric,
-            links: usize::MAX,
-        }
-    }
+/// Whether any cable is there.
+pub fn has_cables(fabric: &Fabric) -> bool {
+    cables(fabric).next().is_some()
+}
 
-    fn cables(self) -> impl Iterator<Item = (LinkId, PartId, PartId, &'a Link)> {
-        let there = self
-            .fabric
-            .links()
-            .take_while(move |(id, ..)| id.index() < self.links);
-        there.filter(|(.., link)| link.kind == LinkKind::Cable)
-    }
-
-    /// Whether any cable is there.
-    pub fn has_cables(self) -> bool {
-        self.cables().next().is_some()
-    }
-
-    fn ends(self, id: LinkId) -> Option<Ends> {
-        let (a, b) = self.fabric.ends(id)?;
-        let link = self.fabric.link(id)?;
-        let socket = |end: PartId, port| Socket {
-            part: self.fabric.vertex(end).part.clone(),
-            port,
-        };
-        let mut ends = [socket(a, link.ports.0), socket(b, link.ports.1)];
-        ends.sort_by(|a, b| {
-            let is_switch = |end: &Socket| matches!(end.part, Part::Switch(_));
-            (is_switch(a), a).cmp(&(is_switch(b), b))
-        });
-        Some(ends)
-    }
+fn ends_of(fabric: &Fabric, id: LinkId) -> Option<Ends> {
+    let (link, [a, b]) = fabric.link(id)?;
+    let socket = |end: PartId, port| Socket {
+        part: fabric.vertex(end).part.clone(),
+        port: fabric.port_name(end, port),
+    };
+    let mut ends = [socket(a, link.ports.0), socket(b, link.ports.1)];
+    ends.sort_by(|a, b| {
+        let is_switch = |end: &Socket| matches!(end.part, Part::Switch(_));
+        (is_switch(a), a).cmp(&(is_switch(b), b))
+    });
+    Some(ends)
 }
 
 /// Everything that is otherwise in the newer fabric: parts first, each sort in the order of the graphs.
-/// Parts and cables are known by their names and ports, so what comes back after a flap is the same.
-pub fn diff(older: Epoch<'_>, newer: Epoch<'_>) -> Vec<Change> {
+/// Parts and cables are known by their names and ports, so what comes back after a flap is the same. Cables
+/// that nobody shows any more count as gone.
+pub fn diff(older: &Fabric, newer: &Fabric) -> Vec<Change> {
     let mut changes = Vec::new();
-    part_changes(older.fabric, newer.fabric, &mut changes, Change::PartWent);
-    part_changes(newer.fabric, older.fabric, &mut changes, Change::PartCame);
+    part_changes(older, newer, &mut changes, Change::PartWent);
+    part_changes(newer, older, &mut changes, Change::PartCame);
     cable_changes(older, newer, &mut changes);
     changes
 }
@@ -129,19 +108,19 @@ fn part_changes(
 /// A port of the newer fabric.
 type Port = (PartId, u16);
 
-fn cable_changes(older: Epoch<'_>, newer: Epoch<'_>, changes: &mut Vec<Change>) {
+fn cable_changes(older: &Fabric, newer: &Fabric, changes: &mut Vec<Change>) {
     let mut at: HashMap<Port, (Port, LinkId), FixedState> = HashMap::default();
-    for (id, a, b, link) in newer.cables() {
+    for (id, a, b, link) in cables(newer) {
         let (a, b) = ((a, link.ports.0), (b, link.ports.1));
         at.insert(a, (b, id));
         at.insert(b, (a, id));
     }
     let mut told: HashSet<LinkId, FixedState> = HashSet::default();
     let mut gone = Vec::new();
-    for (id, a, b, link) in older.cables() {
+    for (id, a, b, link) in cables(older) {
         let there = |end: PartId, port: u16| {
-            let id = newer.fabric.find(&older.fabric.vertex(end).part)?;
-            Some((id, port))
+            let id = newer.find(&older.vertex(end).part)?;
+            Some((id, newer.find_port(id, &older.port_name(end, port))?))
         };
         let ends = (there(a, link.ports.0), there(b, link.ports.1));
         let same = match ends {
@@ -155,11 +134,11 @@ fn cable_changes(older: Epoch<'_>, newer: Epoch<'_>, changes: &mut Vec<Change>) 
         told.insert(*now);
         let speeds = (
             link.speed,
-            newer.fabric.link(*now).and_then(|link| link.speed),
+            newer.link(*now).and_then(|(link, _)| link.speed),
         );
         if let (Some(from), Some(to)) = speeds
             && from != to
-            && let Some(cable) = newer.ends(*now)
+            && let Some(cable) = ends_of(newer, *now)
         {
             changes.push(Change::SpeedChanged { cable, from, to });
         }
@@ -167,30 +146,30 @@ fn cable_changes(older: Epoch<'_>, newer: Epoch<'_>, changes: &mut Vec<Change>) 
     for (id, ends) in gone {
         changes.extend(where_it_went(older, newer, id, ends, &at, &mut told));
     }
-    for (id, ..) in newer.cables().filter(|(id, ..)| !told.contains(id)) {
-        changes.extend(newer.ends(id).map(Change::CableCame));
+    for (id, ..) in cables(newer).filter(|(id, ..)| !told.contains(id)) {
+        changes.extend(ends_of(newer, id).map(Change::CableCame));
     }
 }
 
 /// A cable is where one of its ends is: that of the NIC, or of the lower of two switches, before the other.
 fn where_it_went(
-    older: Epoch<'_>,
-    newer: Epoch<'_>,
+    older: &Fabric,
+    newer: &Fabric,
     id: LinkId,
     ends: [Option<Port>; 2],
     at: &HashMap<Port, (Port, LinkId), FixedState>,
     told: &mut HashSet<LinkId, FixedState>,
 ) -> Option<Change> {
-    let mut from = older.ends(id)?;
-    let (first, _) = older.fabric.ends(id)?;
-    let turned = older.fabric.vertex(first).part != from[0].part;
+    let mut from = ends_of(older, id)?;
+    let (_, [first, _]) = older.link(id)?;
+    let turned = older.vertex(first).part != from[0].part;
     let in_order = if turned { [ends[1], ends[0]] } else { ends };
     for (place, end) in in_order.into_iter().enumerate() {
         let now = end.and_then(|end| at.get(&end));
         let Some((_, now)) = now.filter(|(_, now)| !told.contains(now)) else {
             continue;
         };
-        let mut to = newer.ends(*now)?;
+        let mut to = ends_of(newer, *now)?;
         told.insert(*now);
         if place == 1 {
             from.swap(0, 1);

@@ -21,7 +21,7 @@ mod units;
 mod verdict;
 
 pub use build::{Chassis, DuplicateName, SubnetMerge, merge_subnet};
-pub use diff::{Change, Ends, Epoch, Socket, diff};
+pub use diff::{Change, Ends, Socket, diff, has_cables};
 pub use judge::{judge, understand};
 pub use names::{is_aggregation_node, is_unnamed_host};
 pub use rails::{AbsentLeaf, LeafRail, Misplaced, MissingRail, Wiring, assign_rails, wiring};

@@ -146,12 +146,9 @@ impl Routes {
         let Part::SwitchLink(switch, port) = cable else {
             return None;
         };
-        let near = fabric
-            .neighbours(fabric.find(&Part::Switch(switch.clone()))?)
-            .find(|near| {
-                near.port == *port && fabric.cable_part(near.id).as_ref() == Some(cable)
-            })?;
         let own = fabric.find(&Part::Switch(switch.clone()))?;
+        let port = fabric.find_port(own, port)?;
+        let near = fabric.neighbours(own).find(|near| near.port == port)?;
         let a = *self.numbers.get(&own)?;
         let b = *self.numbers.get(&near.peer)?;
         let edge = self.graph.edge_at(a as usize, near.id);
