@@ -26,12 +26,24 @@ struct Dragonfly {
 }
 
 impl Dragonfly {
-    /// Hosts have two NICs on neighbouring routers; what `leave_out` names by group and routers stays unjoined.
+    /// As many dragonflies side by side, each with two NICs of every host.
+    fn planes(&self, planes: usize) -> Net {
+        let mut net = Net::default();
+        (0..planes).for_each(|plane| self.add(&mut net, plane, &|_, _, _| false));
+        net
+    }
+
     fn net(&self, leave_out: impl Fn(usize, usize, usize) -> bool) -> Net {
         let mut net = Net::default();
+        self.add(&mut net, 0, &leave_out);
+        net
+    }
+
+    /// Hosts have two NICs on neighbouring routers; what `leave_out` names by group and routers stays unjoined.
+    fn add(&self, net: &mut Net, plane: usize, leave_out: &dyn Fn(usize, usize, usize) -> bool) {
         let groups: Vec<Vec<usize>> = (0..self.groups)
             .map(|group| {
-                let name = |router| format!("r-{group}-{router}");
+                let name = |router| format!("r-{plane}-{group}-{router}");
                 (0..self.routers)
                     .map(|router| net.switch(&name(router)))
                     .collect()
@@ -41,7 +53,10 @@ impl Dragonfly {
             for host in 0..self.hosts {
                 for nic in 0..2 {
                     let router = routers[(2 * host + nic) % routers.len()];
-                    net.host(router, &format!("n{group:03}{host:02} mlx5_{nic}"));
+                    net.host(
+                        router,
+                        &format!("n{group:03}{host:02} mlx5_{}", 2 * plane + nic),
+                    );
                 }
             }
             for upper in 1..routers.len() {
@@ -63,7 +78,6 @@ impl Dragonfly {
                 }
             }
         }
-        net
     }
 }
 
@@ -131,6 +145,25 @@ fn routers_without_hosts_and_cables_that_are_out_leave_a_dragonfly_one() {
     check_dragonfly(full, |group, lower, upper| {
         group == 2 && (lower, upper) == (1, 4)
     });
+}
+
+#[test]
+fn planes_of_dragonflies_are_dragonflies() {
+    let dragonfly = Dragonfly {
+        groups: 5,
+        routers: 4,
+        hosts: 4,
+        local: 1,
+        global: 2,
+    };
+    let verdict = verdict(&dragonfly.planes(2));
+    assert_eq!(verdict.kind, Kind::Dragonfly, "{verdict}");
+    let structure = &verdict.structure;
+    assert_eq!(
+        (structure.planes(), structure.groups.len()),
+        (2, 10),
+        "{verdict}"
+    );
 }
 
 #[test]

@@ -4,7 +4,9 @@
 //! ISCA 2008 (routers of a group joined all to all); Shpiner et al., "Dragonfly+: Low Cost Topology for
 //! Scaling Datacenters", HiPINEB 2017 (each group a small leaf-spine, groups joined spine to spine).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
+
+use foldhash::fast::FixedState;
 
 use super::survey::Survey;
 use super::tiers::Sets;
@@ -23,7 +25,8 @@ const LOCAL_SHARE: f64 = 0.9;
 /// built, or has lost cables, some less.
 const PAIR_SHARE: f64 = 0.75;
 /// Where switches across two groups have at least this share of the common neighbours that switches of one
-/// group have, both directions are alike: a flattened butterfly or mesh, no dragonfly.
+/// group have, both directions are alike: a flattened butterfly or mesh, no dragonfly, unless the hosts say
+/// which switches are a group.
 const CROSS_SHARE: f64 = 0.5;
 /// Fewest groups of a dragonfly+: two are also two pods with cables between their spines.
 const MIN_PLUS_GROUPS: usize = 3;
@@ -66,9 +69,8 @@ impl Groups {
                 _ => {}
             }
         }
-        let groups = members.len();
         Self {
-            pairs: (pairs.len(), groups * groups.saturating_sub(1) / 2),
+            pairs: (pairs.len(), pairs_in_networks(members.len(), pairs.keys())),
             members,
             of,
             global,
@@ -80,6 +82,20 @@ impl Groups {
     fn pairs_are_joined(&self) -> bool {
         self.pairs.1 > 0 && self.pairs.0 as f64 >= PAIR_SHARE * self.pairs.1 as f64
     }
+}
+
+/// Pairs of groups that stand in one network: planes are not joined to each other.
+fn pairs_in_networks<'a>(groups: usize, joined: impl Iterator<Item = &'a (usize, usize)>) -> usize {
+    let mut sets = Sets::new(groups);
+    for (a, b) in joined {
+        sets.union(*a, *b);
+    }
+    let mut sizes = vec![0usize; groups];
+    (0..groups).for_each(|group| sizes[sets.find(group)] += 1);
+    sizes
+        .into_iter()
+        .map(|size| size * size.saturating_sub(1) / 2)
+        .sum()
 }
 
 /// The groups of a dragonfly; none where the fabric is not one.
@@ -98,17 +114,18 @@ pub(super) fn dragonfly(survey: &Survey<'_>) -> Option<Groups> {
             .iter()
             .map(super::survey::SwitchView::neighbours)
             .collect(),
+        sharing: sharing(survey),
     };
     let members = mesh.cliques();
     let placed: usize = members.iter().map(Vec::len).sum();
     let joined = mesh.joined_within(&members);
     let mut groups = Groups::of(survey, members);
     groups.joined = Some(joined);
-    let is_one = groups.members.len() > 1
+    let is_one = groups.pairs.1 > 0
         && placed as f64 >= MEMBER_SHARE * survey.switches.len() as f64
         && joined.0 as f64 >= LOCAL_SHARE * joined.1 as f64
         && groups.pairs_are_joined()
-        && mesh.is_denser_within(&groups);
+        && (mesh.share_hosts(&groups) || mesh.is_denser_within(&groups));
     is_one.then_some(groups)
 }
 
@@ -137,12 +154,61 @@ pub(super) fn dragonfly_plus(survey: &Survey<'_>, tiers: &[Option<u8>]) -> Optio
     is_one.then_some(groups)
 }
 
+/// Pairs of switches of one network with NICs of one host.
+fn sharing(survey: &Survey<'_>) -> HashSet<(usize, usize), FixedState> {
+    let mut sets = Sets::new(survey.switches.len());
+    for cable in &survey.trunks {
+        sets.union(cable.ends[0] as usize, cable.ends[1] as usize);
+    }
+    let mut pairs = HashSet::default();
+    for host in &survey.hosts {
+        let mut own: Vec<usize> = host
+            .nics
+            .iter()
+            .flat_map(|nic| nic.switches.iter().copied())
+            .collect();
+        own.sort_unstable();
+        own.dedup();
+        for (place, a) in own.iter().enumerate() {
+            let network = sets.find(*a);
+            for b in &own[place + 1..] {
+                if sets.find(*b) == network {
+                    pairs.insert((*a, *b));
+                }
+            }
+        }
+    }
+    pairs
+}
+
 /// Switches with their neighbours, each once and in order.
 struct Mesh {
     neighbours: Vec<Vec<usize>>,
+    /// Pairs of switches, the lower first, that share a host: hosts hang on one group.
+    sharing: HashSet<(usize, usize), FixedState>,
 }
 
 impl Mesh {
+    /// Pairs of some switches that share a host.
+    fn shared_pairs(&self, members: &[usize]) -> usize {
+        let pairs = members.iter().enumerate().map(|(place, a)| {
+            let others = members[place + 1..].iter();
+            let shares = |b: &&usize| self.sharing.contains(&(*a.min(b), *a.max(b)));
+            others.filter(|b| shares(b)).count()
+        });
+        pairs.sum()
+    }
+
+    /// Whether most pairs of switches that share a host stand in one group, and there are such pairs.
+    fn share_hosts(&self, groups: &Groups) -> bool {
+        let within: usize = groups
+            .members
+            .iter()
+            .map(|own| self.shared_pairs(own))
+            .sum();
+        within * 2 > self.sharing.len()
+    }
+
     fn are_joined(&self, a: usize, b: usize) -> bool {
         self.neighbours[a].binary_search(&b).is_ok()
     }
@@ -202,7 +268,9 @@ impl Mesh {
                     clique.push(*peer);
                 }
             }
-            if clique.len() > best.len() {
+            // Where rows and columns are joined alike, the group is where hosts have their NICs.
+            let rank = |clique: &[usize]| (self.shared_pairs(clique), clique.len());
+            if rank(&clique) > rank(&best) {
                 best = clique;
             }
         }
