@@ -11,3 +11,4 @@ pub mod history;
 pub mod incident;
 pub mod inventory;
 pub mod lost;
+pub mod neighbours;
