@@ -10,3 +10,4 @@ pub mod detectors;
 pub mod history;
 pub mod incident;
 pub mod inventory;
+pub mod speaker;

@@ -1,9 +1,11 @@
 //! What the API answers with: the only types of the collector that are serialised as JSON.
 
+use railscope_model::fabric::Timestamp;
 use serde::Serialize;
 
 use super::layout::{Condition, Health, Host, Layout, Switch, tier_name};
 use super::{runbook, words};
+use crate::config;
 use crate::core::analyzer::ClusterView;
 use crate::core::incident::{Finding, Incident as CoreIncident};
 use crate::state::{Snapshot, State, TargetState};
@@ -213,8 +215,8 @@ impl Fabric {
                 .map_or(0, |rail| usize::from(rail) + 1),
             incidents: view.incidents.len(),
             gpus_affected: gpus_affected(view),
-            targets: targets.by_node.len(),
-            targets_up: targets.by_node.values().filter(|target| target.up).count(),
+            targets: targets.count(),
+            targets_up: targets.up(),
             subnet_age_seconds: view.subnet_seen.map(|seen| now.seconds_since(seen)),
             tick_age_seconds: now.seconds_since(view.now),
         }
@@ -361,6 +363,9 @@ pub(super) struct Node {
     gpus: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     target: Option<Target>,
+    /// Other people's exporters that speak for the node too.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    more_targets: Vec<Target>,
     incidents: Vec<String>,
     nics: Vec<Nic>,
 }
@@ -368,6 +373,8 @@ pub(super) struct Node {
 /// How a node's exporter was last reached.
 #[derive(Debug, Serialize)]
 pub(super) struct Target {
+    /// Its kind, as in the configuration.
+    exporter: String,
     url: String,
     up: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -376,6 +383,19 @@ pub(super) struct Target {
     age_seconds: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     problem: Option<String>,
+}
+
+impl Target {
+    fn of(target: &config::Target, state: &TargetState, now: Timestamp) -> Self {
+        Self {
+            exporter: state.exporter(target).to_owned(),
+            url: target.url.clone(),
+            up: state.up,
+            last: state.last.map(crate::state::ScrapeResult::as_str),
+            age_seconds: state.last_ok.map(|at| now.seconds_since(at)),
+            problem: state.problem.clone(),
+        }
+    }
 }
 
 /// One RDMA device of a node.
@@ -406,11 +426,14 @@ impl Node {
     pub(super) fn of(
         host: &Host,
         snapshot: &Snapshot,
-        target: Option<&TargetState>,
+        targets: &[(config::Target, TargetState)],
         state: &State,
     ) -> Self {
         let (view, layout) = (&snapshot.view, &snapshot.layout);
         let now = state.now();
+        let mut targets = targets
+            .iter()
+            .map(|(target, state)| Target::of(target, state, now));
         let mut incidents: Vec<_> = host
             .nics
             .iter()
@@ -425,13 +448,8 @@ impl Node {
             state: host.worst().health.as_str(),
             su: host.unit.map(|unit| layout.units[unit].name.clone()),
             gpus: host.gpus,
-            target: target.map(|target| Target {
-                url: target.url.clone(),
-                up: target.up,
-                last: target.last.map(crate::state::ScrapeResult::as_str),
-                age_seconds: target.last_ok.map(|at| now.seconds_since(at)),
-                problem: target.problem.clone(),
-            }),
+            target: targets.next(),
+            more_targets: targets.collect(),
             incidents,
             nics: host
                 .nics
