@@ -6,6 +6,7 @@ pub mod layout;
 mod metrics;
 mod page;
 mod params;
+mod seen;
 mod wire;
 mod words;
 

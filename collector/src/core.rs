@@ -10,4 +10,5 @@ pub mod detectors;
 pub mod history;
 pub mod incident;
 pub mod inventory;
+pub mod lost;
 pub mod speaker;

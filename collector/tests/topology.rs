@@ -272,7 +272,7 @@ fn merging_the_same_sweep_again_changes_nothing() {
         .links()
         .filter(|(.., link)| link.kind == LinkKind::Cable);
     let again = cables
-        .filter(|(.., link)| link.seen == Timestamp(2))
+        .filter(|(.., link)| link.seen() == Timestamp(2))
         .count();
     assert_eq!(again, second.cables);
 }
@@ -295,13 +295,7 @@ fn gpus_are_counted_where_exporters_tell_of_them() {
             pci: None,
         },
     );
-    let inside = Link {
-        kind: LinkKind::Inside,
-        ports: (0, 0),
-        speed: None,
-        witness: Witness::Exporter,
-        seen: Timestamp(1),
-    };
+    let inside = Link::plain(LinkKind::Inside, Witness::Exporter, Timestamp(1));
     fabric.connect(host, gpu, inside);
     assert_eq!(judge(&fabric, &merge).gpus, Some(1));
 }

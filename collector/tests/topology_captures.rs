@@ -158,11 +158,11 @@ fn the_lab_has_self_loops_and_mixed_speeds() {
         let loops: Vec<_> = verdict
             .self_loops
             .iter()
-            .map(|l| (l.switch.as_str(), l.ports))
+            .map(|l| (l.switch.as_str(), l.ports.clone()))
             .collect();
         assert_eq!(
             loops,
-            [("r-ufm-sw226", (25, 26)), ("r-ufm-sw226", (28, 29))]
+            [(25, 26), (28, 29)].map(|(a, b)| ("r-ufm-sw226", (a.into(), b.into())))
         );
         assert!(verdict.speeds.are_mixed());
         assert!(matches!(verdict.kind, Kind::Unknown { .. }), "{verdict}");

@@ -133,7 +133,7 @@ fn self_loops_do_not_count() {
     check_tiers(&net, &[("leaf", 1), ("spine", 2)]);
     let verdict = verdict(&net.text());
     assert_eq!(verdict.self_loops.len(), 1);
-    assert_eq!(verdict.self_loops[0].ports, (11, 12));
+    assert_eq!(verdict.self_loops[0].ports, (11.into(), 12.into()));
 }
 
 fn check_kind(net: &Net, expected: &Kind) {

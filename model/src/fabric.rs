@@ -9,8 +9,14 @@ use petgraph::stable_graph::{EdgeIndex, NodeIndex, StableUnGraph};
 use petgraph::visit::{EdgeRef, IntoEdgeReferences};
 use serde::{Deserialize, Serialize};
 
-use crate::identity::{Guid, Part, PciAddress, RdmaPort};
-use crate::units::LinkSpeed;
+use crate::identity::{Guid, Part, PciAddress, PortName, RdmaPort};
+
+mod link;
+
+pub use link::{Link, LinkKind, Sighting, Sightings, Witness};
+
+/// Ports with names have handles from here on; numbers are below.
+const FIRST_HANDLE: u16 = 1 << 15;
 
 /// A moment: milliseconds of Unix time.
 #[derive(
@@ -71,45 +77,6 @@ pub enum Equipment {
     },
 }
 
-/// What kind of edge joins two parts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum LinkKind {
-    /// One sits inside the other: host and GPU, host and NIC.
-    Inside,
-    /// A PCIe link.
-    Pcie,
-    /// An NVLink, or several between the same two parts.
-    NvLink,
-    /// A network cable.
-    Cable,
-}
-
-/// Who saw an edge.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Witness {
-    /// The exporter of the node.
-    Exporter,
-    /// A sweep of the InfiniBand subnet.
-    Subnet,
-}
-
-/// An edge. Ports are those of the two ends in the order in which the edge was added.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Link {
-    /// What joins the ends.
-    pub kind: LinkKind,
-    /// Port numbers at both ends; zero where an end has no ports.
-    pub ports: (u16, u16),
-    /// Width and speed now, where somebody said.
-    pub speed: Option<LinkSpeed>,
-    /// Who saw it.
-    pub witness: Witness,
-    /// When it was last seen.
-    pub seen: Timestamp,
-}
-
 /// A vertex: a part with what it is.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Vertex {
@@ -145,6 +112,8 @@ pub struct Fabric {
     graph: StableUnGraph<Vertex, Link>,
     by_part: HashMap<Part, PartId>,
     by_guid: HashMap<Guid, PartId>,
+    /// Names of the ports of switches that have any, by handle from [`FIRST_HANDLE`] on.
+    port_names: HashMap<PartId, Vec<PortName>>,
 }
 
 impl Fabric {
@@ -174,8 +143,9 @@ impl Fabric {
         id
     }
 
-    /// Joins two parts. An edge of the same kind between the same ports is replaced; another cable
-    /// between the same two switches is another edge. A switch may be cabled to itself.
+    /// Joins two parts. An edge of the same kind between the same ports is the same edge: what the new
+    /// witness says is added. Another cable between the same two switches is another edge. A switch may be
+    /// cabled to itself.
     pub fn connect(&mut self, a: PartId, b: PartId, link: Link) -> LinkId {
         let twin = self.neighbours(a).find(|near| {
             near.peer == b
@@ -192,11 +162,52 @@ impl Fabric {
                 } else {
                     (link.ports.1, link.ports.0)
                 };
-                self.graph[id] = Link { ports, ..link };
+                let mut seen_by = self.graph[id].seen_by;
+                seen_by.merge(&link.seen_by);
+                let speed = link.speed.or(self.graph[id].speed);
+                self.graph[id] = Link {
+                    ports,
+                    speed,
+                    seen_by,
+                    ..link
+                };
                 id
             }
             None => self.graph.add_edge(a, b, link),
         }
+    }
+
+    /// What [`Link::ports`] calls a port of a part: its number, or a handle that holds as long as this
+    /// graph does. None for a switch with more than 32,768 names of ports: no switch has.
+    pub fn port_handle(&mut self, part: PartId, port: &PortName) -> Option<u16> {
+        if let Some(handle) = self.find_port(part, port) {
+            return Some(handle);
+        }
+        let names = self.port_names.entry(part).or_default();
+        let handle = u16::try_from(names.len()).ok()?.checked_add(FIRST_HANDLE)?;
+        names.push(port.clone());
+        Some(handle)
+    }
+
+    /// As [`Fabric::port_handle`]; none for a name that this graph has not heard of.
+    pub fn find_port(&self, part: PartId, port: &PortName) -> Option<u16> {
+        match port {
+            PortName::Number(number) if *number < FIRST_HANDLE => Some(*number),
+            _ => {
+                let names = self.port_names.get(&part)?;
+                let place = names.iter().position(|known| known == port)?;
+                u16::try_from(place).ok()?.checked_add(FIRST_HANDLE)
+            }
+        }
+    }
+
+    /// The port behind a number or handle of [`Link::ports`].
+    pub fn port_name(&self, part: PartId, port: u16) -> PortName {
+        let named = port.checked_sub(FIRST_HANDLE).and_then(|place| {
+            let names = self.port_names.get(&part)?;
+            names.get(usize::from(place)).cloned()
+        });
+        named.unwrap_or(PortName::Number(port))
     }
 
     /// The part with this name.
@@ -229,6 +240,12 @@ impl Fabric {
         self.graph
             .edge_references()
             .map(|edge| (edge.id(), edge.source(), edge.target(), edge.weight()))
+    }
+
+    /// An edge with its two ends, in the order of its ports.
+    pub fn link(&self, id: LinkId) -> Option<(&Link, [PartId; 2])> {
+        let (a, b) = self.graph.edge_endpoints(id)?;
+        Some((&self.graph[id], [a, b]))
     }
 
     /// Edges at one part. A cable from a switch to itself shows up once for each of its two ports.
@@ -277,10 +294,9 @@ impl Fabric {
         if link.kind != LinkKind::Cable {
             return None;
         }
-        let end = |id: PartId, port: u16| (&self.graph[id].part, port);
-        let (a, b) = (end(a, link.ports.0), end(b, link.ports.1));
-        for (part, port) in [a, b] {
-            if let Part::Nic(node, device) = part {
+        let ends = [(a, link.ports.0), (b, link.ports.1)];
+        for (id, port) in ends {
+            if let Part::Nic(node, device) = &self.graph[id].part {
                 let port = RdmaPort {
                     device: device.clone(),
                     port: u8::try_from(port).ok()?,
@@ -288,10 +304,14 @@ impl Fabric {
                 return Some(Part::HostLink(node.clone(), port));
             }
         }
-        let (Part::Switch(switch), port) = a.min(b) else {
-            return None;
-        };
-        Some(Part::SwitchLink(switch.clone(), port))
+        let lower = ends
+            .map(|(id, port)| (&self.graph[id].part, self.port_name(id, port)))
+            .into_iter()
+            .min()?;
+        match lower {
+            (Part::Switch(switch), port) => Some(Part::SwitchLink(switch.clone(), port)),
+            _ => None,
+        }
     }
 
     /// How many parts of each class there are.
@@ -321,13 +341,7 @@ mod tests {
     }
 
     fn cable(ports: (u16, u16)) -> Link {
-        Link {
-            kind: LinkKind::Cable,
-            ports,
-            speed: None,
-            witness: Witness::Subnet,
-            seen: Timestamp(0),
-        }
+        Link::cable(ports, None, Witness::Subnet, Timestamp(0))
     }
 
     fn ends(fabric: &Fabric, id: PartId) -> Vec<(u16, String, u16)> {
@@ -387,6 +401,28 @@ mod tests {
             [(25, "switch/a".into(), 26), (26, "switch/a".into(), 25)]
         );
         assert_eq!(fabric.links().count(), 1);
+    }
+
+    #[test]
+    fn a_cable_between_named_ports_is_named_by_the_name_however_the_graph_was_built() {
+        for names in [["swp10", "swp9"], ["swp9", "swp10"]] {
+            let mut fabric = Fabric::default();
+            let [a, b] = ["a", "b"]
+                .map(switch)
+                .map(|(part, equipment)| fabric.upsert(part, equipment));
+            for name in names {
+                let port: PortName = name.parse().expect(name);
+                let ports = [a, b].map(|id| fabric.port_handle(id, &port).expect("a handle"));
+                let id = fabric.connect(b, a, cable((ports[1], ports[0])));
+                let part = fabric.cable_part(id).expect("a cable");
+                assert_eq!(part.to_string(), format!("link/a[{name}]"));
+                assert_eq!(fabric.port_handle(a, &port), Some(ports[0]), "kept");
+                assert_eq!(fabric.port_name(a, ports[0]), port);
+            }
+            assert_eq!(fabric.links().count(), 2);
+            assert_eq!(fabric.port_handle(a, &33.into()), Some(33));
+            assert_eq!(fabric.port_name(a, 33), 33.into());
+        }
     }
 
     #[test]

@@ -8,6 +8,10 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+mod port;
+
+pub use port::{PortName, natural};
+
 /// Text that is not the identity it should be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{found:?} is not {expected}")]
@@ -267,7 +271,8 @@ impl fmt::Display for NvLink {
 /// A physical part with a stable name: what an incident is about, and what somebody can go and touch.
 ///
 /// Its text is the *fault domain* of an alert: `gpu/n7:3`, `nic/n7:mlx5_4`, `pcie/n7:0000:1a:00.0`,
-/// `link/n7:mlx5_4/1`, `link/leaf-03:33`, `switch/leaf-03`, `host/n7`, `nvlink/n7:3/17`.
+/// `link/n7:mlx5_4/1`, `link/leaf-03:33`, `link/leaf-03[swp33]`, `switch/leaf-03`, `host/n7`, `nvlink/n7:3/17`.
+/// A port with a name stands in brackets, as Batfish writes it: names hold colons and slashes themselves.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Part {
     /// A whole server.
@@ -283,7 +288,7 @@ pub enum Part {
     /// The cable at one host port, transceivers included. A cable with a host end is named by that end.
     HostLink(NodeName, RdmaPort),
     /// The cable between two switches, named by its lower end.
-    SwitchLink(SwitchName, u16),
+    SwitchLink(SwitchName, PortName),
     /// A whole switch.
     Switch(SwitchName),
 }
@@ -328,7 +333,8 @@ impl fmt::Display for Part {
             Self::PcieLink(node, pci) => write!(f, "{node}:{pci}"),
             Self::Nic(node, device) => write!(f, "{node}:{device}"),
             Self::HostLink(node, port) => write!(f, "{node}:{port}"),
-            Self::SwitchLink(switch, port) => write!(f, "{switch}:{port}"),
+            Self::SwitchLink(switch, PortName::Number(port)) => write!(f, "{switch}:{port}"),
+            Self::SwitchLink(switch, PortName::Name(port)) => write!(f, "{switch}[{port}]"),
             Self::Switch(switch) => write!(f, "{switch}"),
         }
     }
@@ -353,9 +359,13 @@ impl FromStr for Part {
             "pcie" => on_node().and_then(|(node, pci)| Ok(Self::PcieLink(node, pci.parse()?)))?,
             "nic" => on_node().and_then(|(node, device)| Ok(Self::Nic(node, device.parse()?)))?,
             "link" => {
+                let named = rest.strip_suffix(']');
+                if let Some((switch, port)) = named.and_then(|rest| rest.rsplit_once('[')) {
+                    return Ok(Self::SwitchLink(switch.parse()?, port.parse()?));
+                }
                 let (switch, port) = rest.rsplit_once(':').ok_or_else(bad)?;
                 match port.parse() {
-                    Ok(port) => Self::SwitchLink(switch.parse()?, port),
+                    Ok(port) => Self::SwitchLink(switch.parse()?, PortName::Number(port)),
                     Err(_) => on_node()
                         .and_then(|(node, port)| Ok(Self::HostLink(node, port.parse()?)))?,
                 }
@@ -371,6 +381,7 @@ serde_as_text!(RdmaPort);
 serde_as_text!(GpuIndex);
 serde_as_text!(NvLink);
 serde_as_text!(Part);
+serde_as_text!(PortName);
 
 #[cfg(test)]
 mod tests {
@@ -442,6 +453,8 @@ mod tests {
             "link/n7:mlx5_4/1",
             "link/leaf-03:33",
             "link/MF0;core:1:MQM8700/U1:40",
+            "link/leaf-03[swp1s2]",
+            "link/leaf:03[et-0/0/1:2]",
             "switch/MF0;core:1:MQM8700/U1",
         ] {
             reads_as::<Part>(text, text);
@@ -451,6 +464,8 @@ mod tests {
             "gpu/n7:x",
             "cable/n7:1",
             "link/",
+            "link/leaf[]",
+            "link/[swp1]",
             "host/",
             "nic/:mlx5_0",
         ] {

@@ -75,7 +75,8 @@ impl FromStr for PortRate {
     }
 }
 
-/// Gigabits per second and lane of each InfiniBand speed, as the kernel's `rate` file counts them.
+/// Gigabits per second and lane of each InfiniBand speed, as the kernel's `rate` file counts them, and of
+/// whole Ethernet links by their usual names (IEEE 802.3), which say nothing of lanes.
 const LANE_GBITS: &[(&str, f64)] = &[
     ("SDR", 2.5),
     ("DDR", 5.0),
@@ -86,18 +87,43 @@ const LANE_GBITS: &[(&str, f64)] = &[
     ("HDR", 50.0),
     ("NDR", 100.0),
     ("XDR", 200.0),
+    ("1G", 1.0),
+    ("2.5G", 2.5),
+    ("5G", 5.0),
+    ("10G", 10.0),
+    ("25G", 25.0),
+    ("40G", 40.0),
+    ("50G", 50.0),
+    ("100G", 100.0),
+    ("200G", 200.0),
+    ("400G", 400.0),
+    ("800G", 800.0),
+    ("1600G", 1600.0),
 ];
 
-/// Width and speed of a link as subnet tools print it: `4xHDR`, `4X NDR`, `12xFDR10`.
+/// Width and speed of a link as subnet tools print it: `4xHDR`, `4X NDR`, `12xFDR10`; of Ethernet, `400G`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkSpeed {
-    /// Lanes: 1, 2, 4, 8 or 12.
+    /// Lanes: 1, 2, 4, 8 or 12. Of Ethernet 1: the whole link.
     pub lanes: u8,
-    /// Name of the per-lane speed: `SDR` … `XDR`.
+    /// Name of the per-lane speed: `SDR` … `XDR`; `400G` of an Ethernet link.
     pub speed: &'static str,
 }
 
 impl LinkSpeed {
+    /// The Ethernet speed of this data rate, within 1 %; none if there is no such speed.
+    pub fn ethernet(bytes_per_second: f64) -> Option<Self> {
+        let gbit = bytes_per_second / BYTES_PER_SECOND_PER_GBIT;
+        let is_it =
+            |(name, rate): &&(&str, f64)| name.ends_with('G') && (gbit - rate).abs() <= 0.01 * rate;
+        let (speed, _) = LANE_GBITS.iter().find(is_it)?;
+        Some(Self { lanes: 1, speed })
+    }
+
+    fn is_ethernet(self) -> bool {
+        self.speed.ends_with('G')
+    }
+
     /// Data rate of the whole link.
     pub fn bytes_per_second(self) -> f64 {
         let lane = LANE_GBITS
@@ -110,7 +136,10 @@ impl LinkSpeed {
 
 impl std::fmt::Display for LinkSpeed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}x{}", self.lanes, self.speed)
+        match self.is_ethernet() {
+            true => f.write_str(self.speed),
+            false => write!(f, "{}x{}", self.lanes, self.speed),
+        }
     }
 }
 
@@ -122,7 +151,15 @@ impl FromStr for LinkSpeed {
             found: text.to_owned(),
             expected: "a link width and speed such as 4xNDR",
         };
-        let (lanes, speed) = text.trim().split_once(['x', 'X']).ok_or_else(bad)?;
+        let text = text.trim();
+        let ethernet = LANE_GBITS.iter().map(|(name, _)| *name);
+        if let Some(speed) = ethernet
+            .filter(|name| name.ends_with('G'))
+            .find(|name| *name == text)
+        {
+            return Ok(Self { lanes: 1, speed });
+        }
+        let (lanes, speed) = text.split_once(['x', 'X']).ok_or_else(bad)?;
         let lanes = lanes
             .parse()
             .ok()
@@ -130,7 +167,7 @@ impl FromStr for LinkSpeed {
             .ok_or_else(bad)?;
         let (speed, _) = LANE_GBITS
             .iter()
-            .find(|(name, _)| *name == speed.trim())
+            .find(|(name, _)| *name == speed.trim() && !name.ends_with('G'))
             .ok_or_else(bad)?;
         Ok(Self { lanes, speed })
     }
@@ -191,7 +228,14 @@ mod tests {
             (read.bytes_per_second(), read.to_string().as_str()),
             (25e9, "4xHDR")
         );
-        for text in ["", "???", "4x", "3xHDR", "4xZDR", "HDR"] {
+        let ethernet = LinkSpeed::ethernet(50e9).expect("400G");
+        assert_eq!("400G".parse(), Ok(ethernet));
+        assert_eq!(
+            (ethernet.bytes_per_second(), ethernet.to_string().as_str()),
+            (50e9, "400G")
+        );
+        assert_eq!(LinkSpeed::ethernet(51e9), None);
+        for text in ["", "???", "4x", "3xHDR", "4xZDR", "HDR", "1x400G", "3G"] {
             assert!(text.parse::<LinkSpeed>().is_err(), "{text}");
         }
     }

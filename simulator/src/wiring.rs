@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use petgraph::unionfind::UnionFind;
 use railscope_model::identity::{
-    Guid, IdentityError, NodeName, Part, PciAddress, RdmaDevice, RdmaPort, SwitchName,
+    Guid, IdentityError, NodeName, Part, PciAddress, PortName, RdmaDevice, RdmaPort, SwitchName,
 };
 use railscope_model::units::LinkSpeed;
 
@@ -368,7 +368,7 @@ impl Wiring {
     pub fn cable_named(&self, part: &Part) -> Option<usize> {
         match part {
             Part::HostLink(..) => self.nics.iter().position(|nic| nic.link_part() == *part),
-            Part::SwitchLink(name, port) => {
+            Part::SwitchLink(name, PortName::Number(port)) => {
                 let switch = self
                     .switches
                     .iter()
@@ -385,7 +385,7 @@ impl Wiring {
         match self.cables[cable].ends[0] {
             (Device::Nic(nic), _) => self.nics[nic].link_part(),
             (Device::Switch(switch), port) => {
-                Part::SwitchLink(self.switches[switch].name.clone(), port)
+                Part::SwitchLink(self.switches[switch].name.clone(), port.into())
             }
         }
     }

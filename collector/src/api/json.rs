@@ -102,7 +102,7 @@ pub(super) async fn topology(
         let new = || Tier::new(switch.tier, layout.levels());
         let tier = tiers.entry(switch.tier).or_insert_with(new);
         tier.switches
-            .push(SwitchWire::of(switch, layout, &snapshot.view));
+            .push(SwitchWire::of(switch, layout, &snapshot.view, state.now()));
     }
     let left = asked.limit().saturating_sub(switches.len());
     let node = |place: &usize| {

@@ -5,7 +5,10 @@ mod units;
 
 use std::collections::HashMap;
 
-use railscope_model::identity::{NodeName, Part, PciAddress, SwitchName};
+use railscope_model::fabric::Sightings;
+use railscope_model::identity::{NodeName, Part, PciAddress, PortName, SwitchName};
+
+use super::seen::SeenTogether;
 
 /// How a part fares. Ordered from well to ill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -69,10 +72,12 @@ pub struct Uplink {
     /// The switch, by its place in [`Layout::switches`].
     pub switch: usize,
     /// Port of the switch.
-    pub switch_port: u16,
+    pub switch_port: PortName,
     /// Width and speed, where somebody said.
     pub speed: Option<String>,
-    /// Whether the newest sweep of the subnet shows the cable.
+    /// Who saw the cable, and when.
+    pub seen_by: Sightings,
+    /// Whether anybody still shows the cable.
     pub present: bool,
 }
 
@@ -122,10 +127,12 @@ impl Host {
 pub struct Trunk {
     /// The other switch, by its place in [`Layout::switches`].
     pub switch: usize,
-    /// Cables that the newest sweep shows.
+    /// Cables that somebody shows.
     pub present: usize,
-    /// Cables that it does not show any more.
+    /// Cables that nobody shows any more.
     pub lost: usize,
+    /// Who saw them, and when.
+    pub seen_by: SeenTogether,
     /// The worst of them.
     pub condition: Condition,
 }
@@ -181,7 +188,7 @@ pub struct Layout {
     /// What sits at a PCIe function of a node: `NIC mlx5_3`, `GPU 3`.
     functions: HashMap<(usize, PciAddress), String>,
     /// Far ends of cables between switches.
-    far_ends: HashMap<(SwitchName, u16), (SwitchName, u16)>,
+    far_ends: HashMap<(SwitchName, PortName), (SwitchName, PortName)>,
     switch_places: HashMap<SwitchName, usize>,
 }
 
@@ -236,8 +243,8 @@ impl Layout {
     }
 
     /// The far end of a cable between two switches.
-    pub fn far_end(&self, switch: &SwitchName, port: u16) -> Option<&(SwitchName, u16)> {
-        self.far_ends.get(&(switch.clone(), port))
+    pub fn far_end(&self, switch: &SwitchName, port: &PortName) -> Option<&(SwitchName, PortName)> {
+        self.far_ends.get(&(switch.clone(), port.clone()))
     }
 
     /// The NIC behind a part, if it is one or its cable.

@@ -1,9 +1,11 @@
 //! What the API answers with: the only types of the collector that are serialised as JSON.
 
 use railscope_model::fabric::Timestamp;
+use railscope_model::identity::PortName;
 use serde::Serialize;
 
 use super::layout::{Condition, Health, Host, Layout, Switch, tier_name};
+use super::seen::{TogetherWire, WitnessWire, witnesses, witnesses_together};
 use super::{runbook, words};
 use crate::config;
 use crate::core::analyzer::ClusterView;
@@ -308,6 +310,7 @@ pub(super) struct Peer {
     #[serde(skip_serializing_if = "is_zero")]
     lost: usize,
     state: &'static str,
+    seen_by: Vec<TogetherWire>,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // serde's signature
@@ -316,12 +319,13 @@ fn is_zero(number: &usize) -> bool {
 }
 
 impl SwitchWire {
-    pub(super) fn of(switch: &Switch, layout: &Layout, view: &ClusterView) -> Self {
+    pub(super) fn of(switch: &Switch, layout: &Layout, view: &ClusterView, now: Timestamp) -> Self {
         let peers = switch.trunks.iter().map(|trunk| Peer {
             switch: layout.switches[trunk.switch].name.to_string(),
             cables: trunk.present,
             lost: trunk.lost,
             state: trunk.condition.health.as_str(),
+            seen_by: witnesses_together(&trunk.seen_by, now),
         });
         Self {
             name: switch.name.to_string(),
@@ -415,11 +419,12 @@ pub(super) struct Nic {
 pub(super) struct Cable {
     port: u16,
     leaf: String,
-    leaf_port: u16,
+    leaf_port: PortName,
     #[serde(skip_serializing_if = "Option::is_none")]
     speed: Option<String>,
-    /// Whether the newest sweep of the subnet shows it.
+    /// Whether anybody still shows it.
     present: bool,
+    seen_by: Vec<WitnessWire>,
 }
 
 impl Node {
@@ -454,20 +459,21 @@ impl Node {
             nics: host
                 .nics
                 .iter()
-                .map(|nic| Nic::of(nic, layout, view))
+                .map(|nic| Nic::of(nic, layout, view, now))
                 .collect(),
         }
     }
 }
 
 impl Nic {
-    fn of(nic: &super::layout::Nic, layout: &Layout, view: &ClusterView) -> Self {
+    fn of(nic: &super::layout::Nic, layout: &Layout, view: &ClusterView, now: Timestamp) -> Self {
         let cables = nic.uplinks.iter().map(|uplink| Cable {
             port: uplink.port,
             leaf: layout.switches[uplink.switch].name.to_string(),
-            leaf_port: uplink.switch_port,
+            leaf_port: uplink.switch_port.clone(),
             speed: uplink.speed.clone(),
             present: uplink.present,
+            seen_by: witnesses(&uplink.seen_by, now),
         });
         Self {
             device: nic.device.clone(),

@@ -1,8 +1,7 @@
 //! Parts, times and counts as people say them.
 
-use std::cmp::Ordering;
-
 use railscope_model::identity::Part;
+pub(crate) use railscope_model::identity::natural;
 
 use super::layout::Layout;
 
@@ -20,7 +19,7 @@ pub(crate) fn part(part: &Part, layout: &Layout) -> String {
         Part::HostLink(node, port) => {
             format!("Cable from {node} {port}{}", hangs(part, layout, "to"))
         }
-        Part::SwitchLink(switch, port) => match layout.far_end(switch, *port) {
+        Part::SwitchLink(switch, port) => match layout.far_end(switch, port) {
             Some((far, far_port)) => {
                 format!("Cable from {switch} port {port} to {far} port {far_port}")
             }
@@ -96,43 +95,6 @@ pub(crate) fn count(number: usize, noun: &str) -> String {
     } else {
         format!("{number} {many}")
     }
-}
-
-/// Compares text with its numbers by value: `n2` before `n10`.
-pub(crate) fn natural(a: &str, b: &str) -> Ordering {
-    let (mut left, mut right) = (a, b);
-    loop {
-        let (text_left, number_left) = split(&mut left);
-        let (text_right, number_right) = split(&mut right);
-        let digits = |number: &str| number.trim_start_matches('0').len();
-        let order = text_left.cmp(text_right).then_with(|| {
-            digits(number_left)
-                .cmp(&digits(number_right))
-                .then_with(|| {
-                    number_left
-                        .trim_start_matches('0')
-                        .cmp(number_right.trim_start_matches('0'))
-                })
-        });
-        if order != Ordering::Equal || left.is_empty() && right.is_empty() {
-            // Equal but for leading zeros: some order, always the same.
-            return order.then_with(|| a.cmp(b));
-        }
-    }
-}
-
-/// Takes text and the digits behind it off the front.
-fn split<'a>(rest: &mut &'a str) -> (&'a str, &'a str) {
-    let digits_at = rest
-        .find(|char: char| char.is_ascii_digit())
-        .unwrap_or(rest.len());
-    let (text, after) = rest.split_at(digits_at);
-    let end = after
-        .find(|char: char| !char.is_ascii_digit())
-        .unwrap_or(after.len());
-    let (number, after) = after.split_at(end);
-    *rest = after;
-    (text, number)
 }
 
 /// Unix time as `2026-11-20 14:03:07 UTC`: days by Howard Hinnant's `civil_from_days`

@@ -3,20 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use railscope_model::fabric::{Fabric, Link, LinkKind, PartId, Timestamp};
-use railscope_model::identity::{NodeName, Part, SwitchName};
+use railscope_model::fabric::{Fabric, LinkId, Sightings, Timestamp, Witness};
+use railscope_model::identity::{NodeName, SwitchName};
 use railscope_model::reading::NodeReading;
 
 use super::detector::{DETECTORS, Detector, Evidence, View};
 use super::history::{History, Ingested};
 use super::incident::{Finding, Incident, Tracker};
 use super::inventory::merge_node;
+use super::lost::keep_lost_cables;
 use super::speaker::{Speaker, Subject};
 use crate::subnet::Subnet;
 use crate::topology::{SubnetMerge, Verdict, assign_rails, judge, merge_subnet};
-
-/// A cable that was lost so long ago is forgotten: it was taken out, not broken.
-const LOST_CABLE_KEPT_SECONDS: f64 = 7.0 * 86_400.0;
 
 /// What the collector knows after one tick. Never changed once made: API and page read it while the next is made.
 #[derive(Debug, Clone)]
@@ -39,6 +37,28 @@ impl ClusterView {
     /// The incident with this id.
     pub fn incident(&self, id: &str) -> Option<&Incident> {
         self.incidents.iter().find(|incident| incident.id == id)
+    }
+
+    /// Who saw an edge and when. A witness that still shows it last saw it when it was last heard: the graph
+    /// is only built anew when somebody says something else.
+    pub fn sightings(&self, id: LinkId) -> Sightings {
+        let Some((link, ends)) = self.fabric.link(id) else {
+            return Sightings::default();
+        };
+        let mut seen_by = link.seen_by;
+        for (witness, said) in link.seen_by.iter().filter(|(_, said)| said.current) {
+            let heard = match witness {
+                Witness::Exporter => ends.iter().find_map(|end| {
+                    let node = self.fabric.vertex(*end).part.node()?;
+                    self.heard.get(node).copied().flatten()
+                }),
+                Witness::Subnet => self.subnet_seen,
+                Witness::Switch => None,
+            };
+            let at = heard.unwrap_or(said.at);
+            seen_by.merge(&Sightings::by(witness, at));
+        }
+        seen_by
     }
 }
 
@@ -239,61 +259,5 @@ impl Analyzer {
         self.verdict = Arc::new(verdict);
         self.built_from = identities;
         self.subnet_changed = false;
-    }
-}
-
-/// Carries over cables that the older fabric had and the newer has not, unless one of their ports is in use
-/// again: such a cable was moved. They keep the time at which they were last seen.
-fn keep_lost_cables(fabric: &mut Fabric, older: &Fabric, now: Timestamp) {
-    for (_, a, b, link) in older
-        .links()
-        .filter(|(.., link)| link.kind == LinkKind::Cable)
-    {
-        if now.seconds_since(link.seen) > LOST_CABLE_KEPT_SECONDS {
-            continue;
-        }
-        let in_use = |fabric: &Fabric, end: PartId, port: u16| {
-            let id = fabric.find(&older.vertex(end).part);
-            id.is_some_and(|id| {
-                fabric
-                    .neighbours(id)
-                    .any(|near| near.link.kind == LinkKind::Cable && near.port == port)
-            })
-        };
-        if in_use(fabric, a, link.ports.0) || in_use(fabric, b, link.ports.1) {
-            continue;
-        }
-        let [a, b] = [a, b].map(|end| {
-            let vertex = older.vertex(end);
-            fabric
-                .find(&vertex.part)
-                .unwrap_or_else(|| fabric.upsert(vertex.part.clone(), vertex.equipment.clone()))
-        });
-        fabric.connect(a, b, Link::clone(link));
-        restore_host(fabric, older, a);
-        restore_host(fabric, older, b);
-    }
-}
-
-/// A NIC that came back with its lost cable also gets its host back.
-fn restore_host(fabric: &mut Fabric, older: &Fabric, nic: PartId) {
-    let Part::Nic(node, _) = fabric.vertex(nic).part.clone() else {
-        return;
-    };
-    if fabric
-        .neighbours(nic)
-        .any(|near| near.link.kind == LinkKind::Inside)
-    {
-        return;
-    }
-    let host = Part::Host(node);
-    let Some(old) = older.find(&host) else { return };
-    let inside = older
-        .neighbours(old)
-        .find(|near| near.link.kind == LinkKind::Inside)
-        .map(|near| near.link.clone());
-    if let Some(link) = inside {
-        let host = fabric.upsert(host, older.vertex(old).equipment.clone());
-        fabric.connect(host, nic, link);
     }
 }

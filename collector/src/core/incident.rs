@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use railscope_model::fabric::{Fabric, LinkKind, Timestamp};
 use railscope_model::identity::Part;
 
-use super::classes::{Class, HOST_DOWN, PORT_DOWN, SWITCH_DOWN, Severity};
+use super::classes::{
+    Class, HOST_DOWN, PORT_DOWN, PORT_FLAPPING, SWITCH_DOWN, Severity, UPLINK_DOWN,
+};
 use super::detector::{Evidence, Explanation};
 use super::inventory::gpus_behind;
 
@@ -147,7 +149,7 @@ fn group(fabric: &Fabric, findings: Vec<Finding>) -> BTreeMap<Part, Vec<Finding>
 fn parents(fabric: &Fabric, findings: &[Finding]) -> BTreeMap<Part, Part> {
     let lost: BTreeSet<_> = findings
         .iter()
-        .filter(|f| f.evidence.class == &PORT_DOWN)
+        .filter(|f| is_lost_cable(f.evidence.class))
         .map(|f| &f.evidence.part)
         .collect();
     let mut cables: BTreeMap<&Part, Vec<Part>> = BTreeMap::new();
@@ -203,6 +205,11 @@ fn parents(fabric: &Fabric, findings: &[Finding]) -> BTreeMap<Part, Part> {
         .collect()
 }
 
+/// Whether a class says that a cable is gone, if only now and then.
+fn is_lost_cable(class: &Class) -> bool {
+    [&PORT_DOWN, &UPLINK_DOWN, &PORT_FLAPPING].contains(&class)
+}
+
 /// Parts that name each other as sharing one fault get one root: the first of them by name.
 fn shared_roots(findings: &[Finding]) -> BTreeMap<Part, Part> {
     let mut roots = BTreeMap::new();
@@ -237,8 +244,8 @@ fn describe(fabric: &Fabric, root: &Part, mut findings: Vec<Finding>, now: Times
         .first()
         .map_or(&PORT_DOWN, |finding| finding.evidence.class);
     let class = match root {
-        Part::Switch(_) if worst == &PORT_DOWN => &SWITCH_DOWN,
-        Part::Host(_) if worst == &PORT_DOWN => &HOST_DOWN,
+        Part::Switch(_) if is_lost_cable(worst) => &SWITCH_DOWN,
+        Part::Host(_) if is_lost_cable(worst) => &HOST_DOWN,
         _ => worst,
     };
     let of_parts = findings

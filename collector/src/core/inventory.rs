@@ -25,7 +25,11 @@ pub fn merge_node(fabric: &mut Fabric, node: &NodeName, history: &NodeHistory, n
     let host = fabric.upsert(Part::Host(node.clone()), Equipment::Host);
     for (part, equipment) in parts(node, history) {
         let id = fabric.upsert(part, equipment);
-        fabric.connect(host, id, edge(LinkKind::Inside, now));
+        fabric.connect(
+            host,
+            id,
+            Link::plain(LinkKind::Inside, Witness::Exporter, now),
+        );
     }
     for (labels, _) in history.series(&GPU_NIC) {
         let gpu = read(&GPU_NIC, labels, "gpu").map(|gpu| Part::Gpu(node.clone(), gpu));
@@ -36,18 +40,12 @@ pub fn merge_node(fabric: &mut Fabric, node: &NodeName, history: &NodeHistory, n
         );
         let nearest = label(&GPU_NIC, labels, "nearest") == Some("true");
         if let (true, (Some(gpu), Some(nic))) = (nearest, ids) {
-            fabric.connect(gpu, nic, edge(LinkKind::Pcie, now));
+            fabric.connect(
+                gpu,
+                nic,
+                Link::plain(LinkKind::Pcie, Witness::Exporter, now),
+            );
         }
-    }
-}
-
-fn edge(kind: LinkKind, now: Timestamp) -> Link {
-    Link {
-        kind,
-        ports: (0, 0),
-        speed: None,
-        witness: Witness::Exporter,
-        seen: now,
     }
 }
 

@@ -79,13 +79,7 @@ pub fn merge_subnet(fabric: &mut Fabric, subnet: &Subnet, now: Timestamp) -> Sub
         let [a, b] = cable.ends;
         // Ends that are aggregation nodes or routers have no part.
         if let (Some(a_part), Some(b_part)) = (parts.get(&a.guid), parts.get(&b.guid)) {
-            let link = Link {
-                kind: LinkKind::Cable,
-                ports: (a.port, b.port),
-                speed: cable.speed,
-                witness: Witness::Subnet,
-                seen: now,
-            };
+            let link = Link::cable((a.port, b.port), cable.speed, Witness::Subnet, now);
             fabric.connect(*a_part, *b_part, link);
             merge.cables += 1;
         }
@@ -212,13 +206,7 @@ fn add_nic(
             rail,
         },
     );
-    let inside = Link {
-        kind: LinkKind::Inside,
-        ports: (0, 0),
-        speed: None,
-        witness: Witness::Subnet,
-        seen: now,
-    };
+    let inside = Link::plain(LinkKind::Inside, Witness::Subnet, now);
     // Seen from the NIC, which has few neighbours.
     fabric.connect(nic_id, host_id, inside);
     nic_id

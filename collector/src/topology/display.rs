@@ -242,7 +242,7 @@ impl Verdict {
             )?;
         }
         for cable in &self.self_loops {
-            let (low, high) = cable.ports;
+            let (low, high) = &cable.ports;
             writeln!(
                 f,
                 "  self-loop  {} port {low} to its own port {high}{}",

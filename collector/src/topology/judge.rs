@@ -261,12 +261,12 @@ impl Court<'_> {
             let loops = switch.loops.iter();
             loops.map(|(ports, speed)| SelfLoop {
                 switch: switch.name.clone(),
-                ports: *ports,
+                ports: ports.clone(),
                 speed: *speed,
             })
         });
         let mut loops: Vec<_> = loops.collect();
-        loops.sort_by(|a, b| (&a.switch, a.ports).cmp(&(&b.switch, b.ports)));
+        loops.sort_by(|a, b| (&a.switch, &a.ports).cmp(&(&b.switch, &b.ports)));
         loops
     }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use foldhash::fast::FixedState;
 use railscope_model::fabric::{Equipment, Fabric, Link, LinkKind, PartId};
-use railscope_model::identity::{NodeName, Part, PciAddress, RdmaDevice, SwitchName};
+use railscope_model::identity::{NodeName, Part, PciAddress, PortName, RdmaDevice, SwitchName};
 use railscope_model::units::LinkSpeed;
 
 /// Index of no vertex.
@@ -20,7 +20,7 @@ pub(super) struct SwitchView<'a> {
     /// Cables to NICs: host, NIC of the host, speed.
     pub(super) nics: Vec<(usize, usize, Option<LinkSpeed>)>,
     /// Cables to itself: both ports, speed.
-    pub(super) loops: Vec<((u16, u16), Option<LinkSpeed>)>,
+    pub(super) loops: Vec<((PortName, PortName), Option<LinkSpeed>)>,
 }
 
 impl SwitchView<'_> {
@@ -81,7 +81,12 @@ impl<'a> Survey<'a> {
         for (_, a, b, link) in fabric.links() {
             if link.kind == LinkKind::Cable {
                 let slot = |id: PartId| slots.get(id.index()).copied().unwrap_or(Slot::Other);
-                survey.place_cable(slot(a), slot(b), link);
+                if a == b {
+                    let ends = [link.ports.0, link.ports.1].map(|port| fabric.port_name(a, port));
+                    survey.place_loop(slot(a), ends, link);
+                } else {
+                    survey.place_cable(slot(a), slot(b), link);
+                }
             }
         }
         survey
@@ -135,17 +140,17 @@ impl<'a> Survey<'a> {
         slots
     }
 
+    fn place_loop(&mut self, at: Slot, mut ends: [PortName; 2], link: &Link) {
+        if let Slot::Switch(switch) = at {
+            ends.sort();
+            self.switches[switch as usize]
+                .loops
+                .push((ends.into(), link.speed));
+        }
+    }
+
     fn place_cable(&mut self, a: Slot, b: Slot, link: &Link) {
         match (a, b) {
-            (Slot::Switch(a), Slot::Switch(b)) if a == b => {
-                let (low, high) = (
-                    link.ports.0.min(link.ports.1),
-                    link.ports.0.max(link.ports.1),
-                );
-                self.switches[a as usize]
-                    .loops
-                    .push(((low, high), link.speed));
-            }
             (Slot::Switch(a), Slot::Switch(b)) => {
                 self.switches[a as usize]
                     .trunks

@@ -1,6 +1,6 @@
 //! The verdict on a fabric: what it is, on what evidence, and what does not fit.
 
-use railscope_model::identity::{NodeName, SwitchName};
+use railscope_model::identity::{NodeName, PortName, SwitchName};
 use railscope_model::units::LinkSpeed;
 
 use super::build::SubnetMerge;
@@ -69,7 +69,7 @@ pub struct SelfLoop {
     /// The switch.
     pub switch: SwitchName,
     /// Its two ports, the lower one first.
-    pub ports: (u16, u16),
+    pub ports: (PortName, PortName),
     /// Width and speed, where known.
     pub speed: Option<LinkSpeed>,
 }

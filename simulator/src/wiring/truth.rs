@@ -11,13 +11,7 @@ impl Wiring {
     /// The truth as the graph that a collector should build: hosts, GPUs, NICs, switches and cables.
     pub fn fabric(&self, seen: Timestamp) -> Fabric {
         let mut fabric = Fabric::default();
-        let inside = Link {
-            kind: LinkKind::Inside,
-            ports: (0, 0),
-            speed: None,
-            witness: Witness::Exporter,
-            seen,
-        };
+        let inside = Link::plain(LinkKind::Inside, Witness::Exporter, seen);
         let mut nics = Vec::new();
         for nic in &self.nics {
             let host = fabric.upsert(Part::Host(nic.node_name.clone()), Equipment::Host);
@@ -58,13 +52,7 @@ impl Wiring {
                 Device::Switch(index) => switches[index],
             };
             let [a, b] = cable.ends;
-            let link = Link {
-                kind: LinkKind::Cable,
-                ports: (a.1, b.1),
-                speed: Some(cable.speed),
-                witness: Witness::Subnet,
-                seen,
-            };
+            let link = Link::cable((a.1, b.1), Some(cable.speed), Witness::Subnet, seen);
             fabric.connect(id(a), id(b), link);
         }
         fabric

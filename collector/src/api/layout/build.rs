@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use railscope_model::fabric::{Equipment, Fabric, LinkKind, PartId};
-use railscope_model::identity::{NodeName, Part, PciAddress};
+use railscope_model::fabric::{Equipment, Fabric, LinkKind, PartId, Sightings};
+use railscope_model::identity::{NodeName, Part, PciAddress, PortName};
 
 use super::{Condition, Health, Host, Layout, Nic, Switch, Trunk, Uplink, units};
+use crate::api::seen::SeenTogether;
 use crate::api::words::natural;
 use crate::core::analyzer::ClusterView;
 use crate::core::classes::{Class, HOST_DOWN, PORT_DOWN, SWITCH_DOWN};
@@ -159,17 +160,17 @@ impl Layout {
     }
 
     fn place_cables(&mut self, view: &ClusterView, places: &Places) {
-        for (_, a, b, link) in view
+        for (id, a, b, link) in view
             .fabric
             .links()
             .filter(|(.., link)| link.kind == LinkKind::Cable)
         {
-            let present = view.subnet_seen.is_none_or(|swept| link.seen >= swept);
+            let (present, seen_by) = (link.is_present(), view.sightings(id));
             let ends = [
                 (a, link.ports.0, b, link.ports.1),
                 (b, link.ports.1, a, link.ports.0),
             ];
-            for (near, port, far, far_port) in ends {
+            for (near, port_near, far, far_port) in ends {
                 let Some(switch) = places.switches.get(&far).copied() else {
                     continue;
                 };
@@ -177,32 +178,44 @@ impl Layout {
                     self.switches[switch].hosts.push((host, nic));
                     let speed = link.speed.map(|speed| speed.to_string());
                     self.hosts[host].nics[nic].uplinks.push(Uplink {
-                        port,
+                        port: port_near,
                         switch,
-                        switch_port: far_port,
+                        switch_port: view.fabric.port_name(far, far_port),
                         speed,
+                        seen_by,
                         present,
                     });
-                } else if let Some(near) = places
+                } else if let Some(place) = places
                     .switches
                     .get(&near)
                     .copied()
                     .filter(|near| *near != switch)
                 {
-                    self.place_trunk_end((near, port), (switch, far_port), present);
+                    let port = |id, port| view.fabric.port_name(id, port);
+                    let ends = [
+                        (place, port(near, port_near)),
+                        (switch, port(far, far_port)),
+                    ];
+                    self.place_trunk_end(ends, present, &seen_by);
                 }
             }
         }
     }
 
-    fn place_trunk_end(&mut self, near: (usize, u16), far: (usize, u16), present: bool) {
+    fn place_trunk_end(
+        &mut self,
+        [near, far]: [(usize, PortName); 2],
+        present: bool,
+        seen_by: &Sightings,
+    ) {
         let trunk = self.trunk(near.0, far.0);
+        trunk.seen_by.add(seen_by);
         if present {
             trunk.present += 1;
         } else {
             trunk.lost += 1;
         }
-        let end = |end: (usize, u16)| (self.switches[end.0].name.clone(), end.1);
+        let end = |end: (usize, PortName)| (self.switches[end.0].name.clone(), end.1);
         let (near, far) = (end(near), end(far));
         self.far_ends.insert(near, far);
     }
@@ -217,6 +230,7 @@ impl Layout {
                     switch: peer,
                     present: 0,
                     lost: 0,
+                    seen_by: SeenTogether::default(),
                     condition: Condition::plain(Health::Ok),
                 });
                 trunks.len() - 1
@@ -278,10 +292,13 @@ impl Layout {
                 let Some(near) = at(&Part::Switch(switch.clone())) else {
                     return;
                 };
+                let Some(port) = fabric.find_port(near, port) else {
+                    return;
+                };
                 let cables = fabric
                     .neighbours(near)
                     .filter(|far| far.link.kind == LinkKind::Cable);
-                for far in cables.filter(|far| far.port == *port) {
+                for far in cables.filter(|far| far.port == port) {
                     let ends = (places.switches.get(&near), places.switches.get(&far.peer));
                     if let (Some(a), Some(b)) = ends {
                         self.judge_trunk(*a, *b, condition);

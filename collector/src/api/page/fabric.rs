@@ -5,7 +5,7 @@ use std::fmt::{self, Write};
 use super::html::Esc;
 use super::{Look, matrix};
 use crate::api::layout::{Condition, Health, Layout, Switch, tier_name};
-use crate::api::words;
+use crate::api::{seen, words};
 
 /// Switches of one tier that still fit side by side.
 const MAX_DRAWN: usize = 40;
@@ -102,7 +102,7 @@ fn drawing(out: &mut String, look: &Look<'_>) -> fmt::Result {
         out,
         "<svg class=\"tiers\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"Tiers of switches and the cables between them\">"
     )?;
-    cables(out, layout, &spots)?;
+    cables(out, look, &spots)?;
     for tier in 1..=levels {
         let names: Vec<_> = layout
             .tier(tier)
@@ -133,7 +133,8 @@ struct Spot {
     width: f64,
 }
 
-fn cables(out: &mut String, layout: &Layout, spots: &[Option<Spot>]) -> fmt::Result {
+fn cables(out: &mut String, look: &Look<'_>, spots: &[Option<Spot>]) -> fmt::Result {
+    let (layout, now) = (&look.snapshot.layout, look.state.now());
     // Those that are well first, so that the others lie above them.
     for well in [true, false] {
         for (place, switch) in layout.switches.iter().enumerate() {
@@ -147,7 +148,7 @@ fn cables(out: &mut String, layout: &Layout, spots: &[Option<Spot>]) -> fmt::Res
                 let x = |spot: &Spot| spot.x + spot.width / 2.0;
                 write!(
                     out,
-                    "<line class=\"{}\" x1=\"{:.1}\" y1=\"{:.1}\" x2=\"{:.1}\" y2=\"{:.1}\"><title>{} – {}: {}{}</title></line>",
+                    "<line class=\"{}\" x1=\"{:.1}\" y1=\"{:.1}\" x2=\"{:.1}\" y2=\"{:.1}\"><title>{} – {}: {}{}, {}</title></line>",
                     trunk.condition.health.as_str(),
                     x(top),
                     top.y + BOX_HEIGHT,
@@ -161,6 +162,7 @@ fn cables(out: &mut String, layout: &Layout, spots: &[Option<Spot>]) -> fmt::Res
                     } else {
                         String::new()
                     },
+                    seen::together_in_words(&trunk.seen_by, now),
                 )?;
             }
         }

@@ -6,7 +6,7 @@ use super::Look;
 use super::fabric::{incident_link, mark, tile};
 use super::html::Esc;
 use crate::api::layout::{Condition, Health, Host, Layout, Nic, Unit};
-use crate::api::{wire, words};
+use crate::api::{seen, wire, words};
 
 /// Nodes that are shown one by one; beyond, leaves by rails, and the nodes of affected leaves.
 const MAX_ROWS: usize = 128;
@@ -198,7 +198,7 @@ fn row(out: &mut String, look: &Look<'_>, host: &Host) -> fmt::Result {
             .iter()
             .filter(|nic| nic.column == column)
             .collect();
-        let titles: Vec<_> = nics.iter().map(|nic| describe(host, nic, layout)).collect();
+        let titles: Vec<_> = nics.iter().map(|nic| describe(host, nic, look)).collect();
         let conditions: Vec<_> = nics.iter().map(|nic| nic.condition).collect();
         cell(out, look, &conditions, &titles.join("\n"))?;
     }
@@ -206,7 +206,8 @@ fn row(out: &mut String, look: &Look<'_>, host: &Host) -> fmt::Result {
     Ok(())
 }
 
-fn describe(host: &Host, nic: &Nic, layout: &Layout) -> String {
+fn describe(host: &Host, nic: &Nic, look: &Look<'_>) -> String {
+    let (layout, now) = (&look.snapshot.layout, look.state.now());
     let mut said = format!("{} {}", host.name, nic.device);
     for uplink in &nic.uplinks {
         let leaf = &layout.switches[uplink.switch].name;
@@ -215,6 +216,7 @@ fn describe(host: &Host, nic: &Nic, layout: &Layout) -> String {
         if let Some(speed) = &uplink.speed {
             said.push_str(&format!(", {speed}"));
         }
+        said.push_str(&format!(", {}", seen::in_words(&uplink.seen_by, now)));
     }
     format!("{said}: {}", nic.condition.health.as_str())
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use railscope_model::fabric::{LinkId, LinkKind, PartId};
+use railscope_model::fabric::{Link, LinkId, LinkKind, PartId, Witness};
 use railscope_model::identity::{NodeName, Part, PciAddress, RdmaPort};
 use railscope_model::metric::{
     GPU_UTILIZATION, Metric, PCIE_LINK_SPEED, PCIE_LINK_SPEED_MAX, PCIE_LINK_WIDTH,
@@ -11,7 +11,7 @@ use railscope_model::metric::{
 use railscope_model::units::BYTES_PER_SECOND_PER_GBIT;
 
 use super::peers::{MAJORITY, MIN_PEERS, norm};
-use crate::core::classes::{Class, PCIE_DEGRADED, PORT_DEGRADED, PORT_DOWN};
+use crate::core::classes::{Class, PCIE_DEGRADED, PORT_DEGRADED, PORT_DOWN, UPLINK_DOWN};
 use crate::core::detector::{Detector, Evidence, Explanation, View};
 use crate::core::history::NodeHistory;
 use crate::core::inventory::{endpoint, gpus_behind};
@@ -42,7 +42,7 @@ impl Detector for DegradedLink {
     }
 
     fn explain(&self, evidence: &Evidence) -> Explanation {
-        let (check, clears) = if evidence.class == &PORT_DOWN {
+        let (check, clears) = if [&PORT_DOWN, &UPLINK_DOWN].contains(&evidence.class) {
             (
                 "A port is not ACTIVE, or a cable is gone from the subnet, while it was there before or its peers are up.",
                 "The port is ACTIVE again and the subnet shows the cable.",
@@ -216,22 +216,31 @@ fn cables_lost(view: &View<'_>, out: &mut Vec<Evidence>) {
     let Some(swept) = view.subnet_seen else {
         return;
     };
-    let lost = view
-        .fabric
-        .links()
-        .filter(|(.., link)| link.kind == LinkKind::Cable && link.seen < swept);
+    let is_lost = |link: &Link| {
+        let by_subnet = link.seen_by.of(Witness::Subnet);
+        link.kind == LinkKind::Cable && by_subnet.is_some() && !link.is_present()
+    };
+    let lost = view.fabric.links().filter(|(.., link)| is_lost(link));
     for (id, a, b, link) in lost {
         let Some(part) = view.fabric.cable_part(id) else {
             continue;
         };
-        let end = |id, port: u16| format!("{} port {port}", view.fabric.vertex(id).part);
+        let end = |id, port: u16| {
+            let port = view.fabric.port_name(id, port);
+            format!("{} port {port}", view.fabric.vertex(id).part)
+        };
         let statement = format!(
             "The cable between {} and {} is gone from the subnet; it was last seen {:.0} s before the newest sweep.",
             end(a, link.ports.0),
             end(b, link.ports.1),
-            swept.seconds_since(link.seen)
+            swept.seconds_since(link.seen())
         );
-        out.push(evidence(view, part, &PORT_DOWN, "subnet", 1.0, statement));
+        let class = if matches!(part, Part::SwitchLink(..)) {
+            &UPLINK_DOWN
+        } else {
+            &PORT_DOWN
+        };
+        out.push(evidence(view, part, class, "subnet", 1.0, statement));
     }
 }
 
@@ -241,8 +250,8 @@ fn cables_slow(view: &View<'_>, out: &mut Vec<Evidence>) {
     let mut cohorts: BTreeMap<String, Vec<(LinkId, f64)>> = BTreeMap::new();
     for (id, a, b, link) in view.fabric.links() {
         // A lost cable's speed is of another day.
-        let lost = view.subnet_seen.is_some_and(|swept| link.seen < swept);
-        let (LinkKind::Cable, Some(speed), false) = (link.kind, link.speed, lost) else {
+        let (LinkKind::Cable, Some(speed), true) = (link.kind, link.speed, link.is_present())
+        else {
             continue;
         };
         let host_end = [a, b]

@@ -1,0 +1,187 @@
+//! What joins two parts, and who saw it when.
+
+use serde::Serialize;
+
+use super::Timestamp;
+use crate::units::LinkSpeed;
+
+/// What kind of edge joins two parts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LinkKind {
+    /// One sits inside the other: host and GPU, host and NIC.
+    Inside,
+    /// A PCIe link.
+    Pcie,
+    /// An NVLink, or several between the same two parts.
+    NvLink,
+    /// A network cable.
+    Cable,
+}
+
+/// Who saw an edge. A wiring plan is no witness: it says what should be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Witness {
+    /// The exporter of the node; of a cable, by the LLDP packets that the node hears.
+    Exporter,
+    /// A sweep of the InfiniBand subnet.
+    Subnet,
+    /// A switch, by the LLDP packets that it hears.
+    Switch,
+}
+
+impl Witness {
+    /// Every witness.
+    pub const ALL: [Self; 3] = [Self::Exporter, Self::Subnet, Self::Switch];
+
+    /// The witness as a word of the API.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Exporter => "exporter",
+            Self::Subnet => "subnet",
+            Self::Switch => "switch",
+        }
+    }
+}
+
+/// What one witness said of an edge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Sighting {
+    /// When the witness last saw it.
+    pub at: Timestamp,
+    /// Whether the newest word of the witness still shows it.
+    pub current: bool,
+}
+
+/// Everybody who saw an edge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Sightings([Option<Sighting>; Witness::ALL.len()]);
+
+impl Sightings {
+    /// Seen by one witness, whose newest word it is.
+    pub fn by(witness: Witness, at: Timestamp) -> Self {
+        let mut sightings = Self::default();
+        sightings.0[witness as usize] = Some(Sighting { at, current: true });
+        sightings
+    }
+
+    /// What one witness said; none if it never saw the edge.
+    pub fn of(&self, witness: Witness) -> Option<Sighting> {
+        self.0[witness as usize]
+    }
+
+    /// All witnesses with what they said.
+    pub fn iter(&self) -> impl Iterator<Item = (Witness, Sighting)> {
+        Witness::ALL
+            .into_iter()
+            .zip(self.0)
+            .filter_map(|(witness, sighting)| Some((witness, sighting?)))
+    }
+
+    /// Adds what others said; of one witness the newer word counts, and of equally old ones the one that
+    /// still shows the edge.
+    pub fn merge(&mut self, other: &Self) {
+        for (own, other) in self.0.iter_mut().zip(other.0) {
+            let rank = |said: &Option<Sighting>| said.map(|said| (said.at, said.current));
+            if rank(&other) > rank(own) {
+                *own = other;
+            }
+        }
+    }
+
+    /// Notes that no witness shows the edge any more; when each last saw it stays.
+    pub fn end(&mut self) {
+        self.0
+            .iter_mut()
+            .flatten()
+            .for_each(|said| said.current = false);
+    }
+}
+
+/// An edge. Ports are those of the two ends in the order in which the edge was added.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Link {
+    /// What joins the ends.
+    pub kind: LinkKind,
+    /// Ports at both ends, zero where an end has none: numbers, or handles of names, which
+    /// [`Fabric::port_name`](super::Fabric::port_name) tells apart.
+    pub ports: (u16, u16),
+    /// Width and speed now, where somebody said.
+    pub speed: Option<LinkSpeed>,
+    /// Who saw it, and when.
+    pub seen_by: Sightings,
+}
+
+impl Link {
+    /// A cable between two ports that a witness saw.
+    pub fn cable(
+        ports: (u16, u16),
+        speed: Option<LinkSpeed>,
+        witness: Witness,
+        at: Timestamp,
+    ) -> Self {
+        Self {
+            kind: LinkKind::Cable,
+            ports,
+            speed,
+            seen_by: Sightings::by(witness, at),
+        }
+    }
+
+    /// An edge without ports and speed that a witness saw: what sits inside a host.
+    pub fn plain(kind: LinkKind, witness: Witness, at: Timestamp) -> Self {
+        Self {
+            kind,
+            ports: (0, 0),
+            speed: None,
+            seen_by: Sightings::by(witness, at),
+        }
+    }
+
+    /// When anybody last saw it.
+    pub fn seen(&self) -> Timestamp {
+        self.seen_by
+            .iter()
+            .map(|(_, said)| said.at)
+            .max()
+            .unwrap_or_default()
+    }
+
+    /// Whether any witness still shows it. A cable that nobody shows any more was lost, or taken out.
+    pub fn is_present(&self) -> bool {
+        self.seen_by.iter().any(|(_, said)| said.current)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newer_word_of_a_witness_counts_and_witnesses_do_not_replace_each_other() {
+        let mut link = Link::cable((1, 2), None, Witness::Exporter, Timestamp(5));
+        link.seen_by
+            .merge(&Sightings::by(Witness::Switch, Timestamp(9)));
+        link.seen_by
+            .merge(&Sightings::by(Witness::Exporter, Timestamp(3)));
+        let said: Vec<_> = link
+            .seen_by
+            .iter()
+            .map(|(who, said)| (who, said.at))
+            .collect();
+        assert_eq!(
+            said,
+            [
+                (Witness::Exporter, Timestamp(5)),
+                (Witness::Switch, Timestamp(9))
+            ]
+        );
+        assert_eq!((link.seen(), link.is_present()), (Timestamp(9), true));
+        link.seen_by.end();
+        assert_eq!((link.seen(), link.is_present()), (Timestamp(9), false));
+        link.seen_by
+            .merge(&Sightings::by(Witness::Switch, Timestamp(9)));
+        assert!(link.is_present(), "the same word, taken up again");
+    }
+}
