@@ -4,10 +4,10 @@ use railscope_model::fabric::Timestamp;
 use railscope_model::identity::PortName;
 use serde::Serialize;
 
+use super::exporter::Target;
 use super::layout::{Condition, Health, Host, Layout, Switch, tier_name};
 use super::seen::{TogetherWire, WitnessWire, witnesses, witnesses_together};
 use super::{runbook, words};
-use crate::config;
 use crate::core::analyzer::ClusterView;
 use crate::core::incident::{Finding, Incident as CoreIncident};
 use crate::state::{Snapshot, State, TargetState};
@@ -374,34 +374,6 @@ pub(super) struct Node {
     nics: Vec<Nic>,
 }
 
-/// How a node's exporter was last reached.
-#[derive(Debug, Serialize)]
-pub(super) struct Target {
-    /// Its kind, as in the configuration.
-    exporter: String,
-    url: String,
-    up: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    last: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    age_seconds: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    problem: Option<String>,
-}
-
-impl Target {
-    fn of(target: &config::Target, state: &TargetState, now: Timestamp) -> Self {
-        Self {
-            exporter: state.exporter(target).to_owned(),
-            url: target.url.clone(),
-            up: state.up,
-            last: state.last.map(crate::state::ScrapeResult::as_str),
-            age_seconds: state.last_ok.map(|at| now.seconds_since(at)),
-            problem: state.problem.clone(),
-        }
-    }
-}
-
 /// One RDMA device of a node.
 #[derive(Debug, Serialize)]
 pub(super) struct Nic {
@@ -431,7 +403,7 @@ impl Node {
     pub(super) fn of(
         host: &Host,
         snapshot: &Snapshot,
-        targets: &[(config::Target, TargetState)],
+        targets: &[(crate::config::Target, TargetState)],
         state: &State,
     ) -> Self {
         let (view, layout) = (&snapshot.view, &snapshot.layout);
