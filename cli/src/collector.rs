@@ -92,7 +92,12 @@ pub(crate) fn check_config(args: &CheckConfigArgs) -> anyhow::Result<()> {
         config.cluster,
         config.targets.len(),
         config.file_sd.len(),
-        config.mappings.kinds().skip(1).collect::<Vec<_>>().join(" "),
+        config
+            .mappings
+            .kinds()
+            .skip(1)
+            .collect::<Vec<_>>()
+            .join(" "),
         if config.subnet.is_some() {
             "a subnet source"
         } else {

@@ -13,5 +13,6 @@ pub mod scrape;
 pub mod state;
 pub mod subnet;
 pub mod subnet_source;
+pub mod sweep;
 pub mod targets;
 pub mod topology;

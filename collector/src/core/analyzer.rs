@@ -4,16 +4,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use railscope_model::fabric::{Fabric, LinkId, Sightings, Timestamp, Witness};
-use railscope_model::identity::{NodeName, SwitchName};
+use railscope_model::identity::{NodeName, Part, SwitchName};
 use railscope_model::reading::NodeReading;
 
 use super::detector::{DETECTORS, Detector, Evidence, View};
-use super::history::{History, Ingested};
+use super::history::{History, Ingested, NodeHistory};
 use super::incident::{Finding, Incident, Tracker};
 use super::inventory::merge_node;
 use super::lost::keep_lost_cables;
 use super::speaker::{Speaker, Subject};
 use crate::subnet::Subnet;
+use crate::subnet::counters::DeviceReading;
 use crate::topology::{SubnetMerge, Verdict, assign_rails, judge, merge_subnet};
 
 /// What the collector knows after one tick. Never changed once made: API and page read it while the next is made.
@@ -74,6 +75,8 @@ pub struct Analyzer {
     /// Identity of each node when the fabric was last built.
     built_from: BTreeMap<NodeName, u64>,
     subnet_changed: bool,
+    /// Readings of devices that wait for their names: the fabric knows them by GUID.
+    unnamed: Vec<(DeviceReading, Timestamp)>,
     /// Whether the fabric was last built with a settled sweep, or none.
     built_settled: bool,
     fabric: Arc<Fabric>,
@@ -92,6 +95,7 @@ impl Default for Analyzer {
             subnet_seen: None,
             built_from: BTreeMap::new(),
             subnet_changed: true,
+            unnamed: Vec::new(),
             built_settled: true,
             fabric: Arc::default(),
             verdict: Arc::new(judge(&Fabric::default(), &SubnetMerge::default())),
@@ -188,11 +192,40 @@ impl Analyzer {
         }
     }
 
+    /// Takes up what the ports of a swept subnet have counted at `at`.
+    pub fn take_readings(&mut self, readings: Vec<DeviceReading>, at: Timestamp) {
+        let readings = readings.into_iter();
+        self.unnamed.extend(readings.map(|reading| (reading, at)));
+    }
+
+    /// Puts readings where their devices' names belong; of adapters only those whose host no exporter speaks for.
+    fn name_readings(&mut self, now: Timestamp) {
+        for (reading, at) in std::mem::take(&mut self.unnamed) {
+            let id = self.fabric.find_guid(reading.guid);
+            match id.map(|id| &self.fabric.vertex(id).part) {
+                Some(Part::Switch(switch)) => {
+                    let history = self.history.switch_mut(switch);
+                    history.ingest_reading(&reading.as_switch(), at);
+                }
+                Some(Part::Nic(node, device)) => {
+                    let speaks = |history: &NodeHistory| history.is_fresh(now);
+                    if !self.history.node(node).is_some_and(speaks) {
+                        let history = self.history.adapter_mut(node, device);
+                        history.ingest_reading(&reading.as_adapter(device), at);
+                    }
+                }
+                // Aggregation nodes and such have no part.
+                _ => {}
+            }
+        }
+        self.history.forget_silent(now);
+    }
+
     /// Judges the cluster at one moment.
     pub fn tick(&mut self, now: Timestamp) -> ClusterView {
         self.refresh_fabric(now);
-        self.history.forget_silent_switches(now);
         self.forget_unspoken(now);
+        self.name_readings(now);
         let view = View {
             fabric: &self.fabric,
             history: &self.history,
