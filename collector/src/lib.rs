@@ -7,6 +7,7 @@
 pub mod api;
 pub mod config;
 pub mod core;
+pub mod foreign;
 pub mod plans;
 pub mod run;
 pub mod scrape;

@@ -15,6 +15,7 @@ use railscope_model::fabric::Fabric;
 use railscope_model::identity::{Part, PortName, RdmaPort};
 use railscope_model::plan::{Socket, WiringPlan};
 
+use super::groups::dragonfly;
 use super::shapes::Shapes;
 use super::survey::Survey;
 use super::tiers::tier_numbers;
@@ -139,16 +140,26 @@ const CHECKS: &[fn(&Case<'_>, &mut Vec<Finding>)] = &[
 ///
 /// What the plan covers is judged by the plan and not by peers: a server with half of the rails may be meant so.
 pub fn lint(fabric: &Fabric, verdict: &Verdict, plan: Option<&WiringPlan>) -> Vec<Finding> {
+    lint_seen(fabric, verdict, plan, true)
+}
+
+/// As [`lint`]; nothing is called missing unless `whole` says that every switch could be asked for its cables.
+pub fn lint_seen(
+    fabric: &Fabric,
+    verdict: &Verdict,
+    plan: Option<&WiringPlan>,
+    whole: bool,
+) -> Vec<Finding> {
     let survey = Survey::of(fabric);
     let shapes = Shapes::of(&survey);
-    let tiers = tier_numbers(&survey, &shapes);
+    let tiers = tier_numbers(&survey, &shapes, dragonfly(&survey).as_ref());
     let case = Case {
         fabric,
         verdict,
         survey,
         shapes,
         tiers,
-        whole: verdict.sweep.gaps.is_empty(),
+        whole: whole && verdict.sweep.gaps.is_empty(),
     };
     let mut findings = Vec::new();
     for check in CHECKS {

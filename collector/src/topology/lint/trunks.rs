@@ -38,7 +38,7 @@ struct Odd {
 
 pub(super) fn check(case: &Case<'_>, out: &mut Vec<Finding>) {
     // A direct network has no tiers, and which of its switches are wired alike is a matter of its own design.
-    if case.verdict.kind == Kind::Direct {
+    if let Kind::Direct | Kind::Dragonfly | Kind::DragonflyPlus = case.verdict.kind {
         degrees(case, out);
         return;
     }
