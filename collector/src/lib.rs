@@ -7,10 +7,12 @@
 pub mod api;
 pub mod config;
 pub mod core;
+pub mod foreign;
 pub mod run;
 pub mod scrape;
 pub mod state;
 pub mod subnet;
 pub mod subnet_source;
+pub mod sweep;
 pub mod targets;
 pub mod topology;
