@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use railscope_model::identity::NodeName;
+use railscope_model::identity::{NodeName, SwitchName};
 
 pub use error::ConfigError;
 
@@ -28,6 +28,8 @@ pub struct Config {
     pub file_sd: Vec<PathBuf>,
     /// Where the InfiniBand subnet is read from, if anywhere.
     pub subnet: Option<SubnetSource>,
+    /// Switches that tell their LLDP neighbours.
+    pub switches: Vec<SwitchSource>,
     /// Time between two ticks of the analysis.
     pub analysis_interval: Duration,
 }
@@ -73,7 +75,7 @@ pub struct Target {
     pub url: String,
 }
 
-/// Where the InfiniBand subnet is read from.
+/// Where the InfiniBand subnet, or the neighbours of a switch, are read from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SubnetSource {
     /// File or command.
@@ -87,16 +89,25 @@ pub struct SubnetSource {
 /// File or command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SubnetFrom {
-    /// A file in `ibnetdiscover` format, read again whenever it has changed.
+    /// A file, read again whenever it has changed.
     File(PathBuf),
-    /// A program with its arguments that prints `ibnetdiscover` format.
+    /// A program with its arguments that prints what would stand in the file.
     Command(Vec<String>),
+}
+
+/// A switch that tells its LLDP neighbours.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SwitchSource {
+    /// Its name, as its neighbours hear it.
+    pub name: SwitchName,
+    /// Where its neighbours are read; none if it runs an exporter, as a target of its name.
+    pub source: Option<SubnetSource>,
 }
 
 impl Default for Config {
     /// What an empty file means.
     fn default() -> Self {
-        raw::File::default().config(Vec::new(), None, Path::new(""))
+        raw::File::default().config(Vec::new(), None, Vec::new(), Path::new(""))
     }
 }
 

@@ -7,6 +7,8 @@
 pub mod api;
 pub mod config;
 pub mod core;
+pub mod lldp;
+pub mod lldp_source;
 pub mod run;
 pub mod scrape;
 pub mod state;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use railscope_model::fabric::Timestamp;
-use railscope_model::identity::NodeName;
+use railscope_model::identity::{NodeName, SwitchName};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
@@ -16,6 +16,8 @@ use crate::api;
 use crate::config::Config;
 use crate::core::analyzer::Analyzer;
 use crate::core::history::Ingested;
+use crate::core::neighbours::Told;
+use crate::lldp_source;
 use crate::scrape::{Scraper, Scrapers};
 use crate::state::{ScrapeResult, Snapshot, State};
 use crate::subnet::Subnet;
@@ -54,6 +56,12 @@ pub(crate) enum Event {
     },
     /// A sweep of the subnet.
     Subnet { subnet: Box<Subnet>, at: Timestamp },
+    /// What a switch tells of its neighbours, or why it could not be read.
+    Switch {
+        switch: SwitchName,
+        told: Result<Told, String>,
+        at: Timestamp,
+    },
     /// Time to judge.
     Tick,
 }
@@ -98,7 +106,8 @@ pub async fn run_beside(
     let scraper = Scraper::new(config.scrape.clone())?;
     let analysis = {
         let state = Arc::clone(&state);
-        tokio::task::spawn_blocking(move || analyse(inbox, &state))
+        let switches: Vec<_> = config.switches.iter().map(|one| one.name.clone()).collect();
+        tokio::task::spawn_blocking(move || analyse(inbox, &switches, &state))
     };
     let mut tasks = JoinSet::new();
     let list = TargetList::new(config.targets, config.file_sd);
@@ -117,6 +126,10 @@ pub async fn run_beside(
             subnet_source::follow(subnet, events.clone(), Arc::clone(&state)),
         ));
     }
+    tasks.spawn(named(
+        "switches",
+        lldp_source::follow(config.switches, events.clone(), Arc::clone(&state)),
+    ));
     drop(events);
     let (asked, was_asked) = oneshot::channel::<()>();
     let routes = api::router(state).merge(beside.routes);
@@ -201,8 +214,9 @@ async fn follow_targets(
 }
 
 /// Takes up events until nobody can send any more. Runs on a thread of its own: a tick computes.
-fn analyse(mut inbox: mpsc::Receiver<Event>, state: &State) {
+fn analyse(mut inbox: mpsc::Receiver<Event>, switches: &[SwitchName], state: &State) {
     let mut analyzer = Analyzer::default();
+    analyzer.set_switches(switches);
     let mut nodes = BTreeSet::new();
     while let Some(event) = inbox.blocking_recv() {
         match event {
@@ -217,6 +231,7 @@ fn analyse(mut inbox: mpsc::Receiver<Event>, state: &State) {
                 note(state, &node, &ingested, at);
             }
             Event::Subnet { subnet, at } => analyzer.take_subnet(*subnet, at),
+            Event::Switch { switch, told, at } => analyzer.take_switch(&switch, told, at),
             Event::Tick => {
                 let begun = Instant::now();
                 let mut snapshot = Snapshot::new(analyzer.tick(state.now()));

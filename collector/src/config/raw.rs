@@ -7,12 +7,12 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use railscope_model::identity::NodeName;
+use railscope_model::identity::{NodeName, SwitchName};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, Visitor};
 use toml::Spanned;
 
-use super::{Config, ScrapeProfile, SubnetFrom, SubnetSource, Target, check_url};
+use super::{Config, ScrapeProfile, SubnetFrom, SubnetSource, SwitchSource, Target, check_url};
 
 /// Port of the collector where the file names none.
 const DEFAULT_PORT: u16 = 10661;
@@ -42,6 +42,8 @@ pub(super) struct File {
     #[serde(default)]
     file_sd: Vec<PathBuf>,
     subnet: Option<Spanned<Subnet>>,
+    #[serde(default)]
+    switches: Vec<Spanned<RawSwitch>>,
     #[serde(default)]
     analysis: Analysis,
 }
@@ -133,6 +135,18 @@ struct Subnet {
     timeout: Period,
 }
 
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawSwitch {
+    name: Spanned<SwitchName>,
+    lldp_file: Option<PathBuf>,
+    lldp_command: Option<Argv>,
+    #[serde(default = "Subnet::default_period")]
+    interval: Period,
+    #[serde(default = "Subnet::default_period")]
+    timeout: Period,
+}
+
 impl Subnet {
     fn default_period() -> Period {
         Period(Duration::from_secs(30))
@@ -174,7 +188,8 @@ impl File {
             .map(|subnet| check_subnet(subnet, beside))
             .transpose()?;
         let targets = check_targets(std::mem::take(&mut self.targets))?;
-        Ok(self.config(targets, subnet, beside))
+        let switches = check_switches(std::mem::take(&mut self.switches), beside)?;
+        Ok(self.config(targets, subnet, switches, beside))
     }
 
     /// The configuration with targets and subnet that were checked.
@@ -182,6 +197,7 @@ impl File {
         self,
         targets: Vec<Target>,
         subnet: Option<SubnetSource>,
+        switches: Vec<SwitchSource>,
         beside: &Path,
     ) -> Config {
         let file_sd = self.file_sd.into_iter();
@@ -193,6 +209,7 @@ impl File {
             targets,
             file_sd: file_sd.map(|path| beside.join(path)).collect(),
             subnet,
+            switches,
             analysis_interval: self.analysis.interval.0,
         }
     }
@@ -245,6 +262,43 @@ fn check_subnet(raw: Spanned<Subnet>, beside: &Path) -> Result<SubnetSource, Wro
         interval: raw.interval.0,
         timeout: raw.timeout.0,
     })
+}
+
+fn check_switches(raw: Vec<Spanned<RawSwitch>>, beside: &Path) -> Result<Vec<SwitchSource>, Wrong> {
+    let mut seen = BTreeMap::new();
+    let mut switches = Vec::with_capacity(raw.len());
+    for (index, switch) in raw.into_iter().enumerate() {
+        let (span, switch) = (switch.span(), switch.into_inner());
+        let wrong = |span, field: &str, message| Wrong {
+            span,
+            field: format!("switches[{index}]{field}"),
+            message,
+        };
+        let (name_span, name) = (switch.name.span(), switch.name.into_inner());
+        if let Some(first) = seen.insert(name.clone(), index) {
+            let message = format!(
+                "{:?} is already the name of switches[{first}]: expected each switch once",
+                name.as_str()
+            );
+            return Err(wrong(name_span, ".name", message));
+        }
+        let from = match (switch.lldp_file, switch.lldp_command) {
+            (Some(_), Some(_)) => {
+                let message = "both stand here: expected lldp_file, lldp_command or neither";
+                return Err(wrong(span, "", message.to_owned()));
+            }
+            (Some(file), None) => Some(SubnetFrom::File(beside.join(file))),
+            (None, Some(Argv(command))) => Some(SubnetFrom::Command(command)),
+            (None, None) => None,
+        };
+        let source = from.map(|from| SubnetSource {
+            from,
+            interval: switch.interval.0,
+            timeout: switch.timeout.0,
+        });
+        switches.push(SwitchSource { name, source });
+    }
+    Ok(switches)
 }
 
 /// A time as text with its unit: `"500ms"`, `"5s"`, `"2m"`, `"1h"`. Never zero.
