@@ -46,6 +46,7 @@ const PURE: &[&str] = &[
 const SERIALISES: &[&str] = &[
     "collector/src/api",
     "collector/src/config",
+    "collector/src/foreign/file.rs",
     "collector/src/lib.rs",
 ];
 
@@ -278,6 +279,12 @@ fn the_metric_reference_is_the_catalogue() {
             "One page for each node. Prometheus adds the label `node` as a target label.",
         ),
         (Writer::Collector, "Collector", "One page for each cluster."),
+        (
+            Writer::Switch,
+            "Switches",
+            "On no page: the words in which the collector keeps what it reads of switches, by its own sweep of the \
+             subnet or out of exporters that a site already runs. The switch is not a label: each has a history of its own.",
+        ),
     ];
     for (writer, title, said) in parts {
         page += &format!(

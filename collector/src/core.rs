@@ -12,3 +12,4 @@ pub mod incident;
 pub mod inventory;
 pub mod lost;
 pub mod neighbours;
+pub mod speaker;

@@ -7,6 +7,7 @@
 pub mod api;
 pub mod config;
 pub mod core;
+pub mod foreign;
 pub mod lldp;
 pub mod lldp_source;
 pub mod run;
@@ -14,5 +15,6 @@ pub mod scrape;
 pub mod state;
 pub mod subnet;
 pub mod subnet_source;
+pub mod sweep;
 pub mod targets;
 pub mod topology;

@@ -13,7 +13,7 @@ use crate::core::neighbours::Told;
 use crate::lldp::parse_neighbours;
 use crate::run::Event;
 use crate::state::State;
-use crate::subnet_source::Source;
+use crate::subnet_source::{Look, Source};
 
 /// Programs that run at the same time: each is a login to a switch, mostly by ssh.
 const MAX_PROGRAMS: usize = 8;
@@ -69,7 +69,7 @@ impl Follower {
             }
             problem = said;
             let switch = self.name.clone();
-            let event = Event::Switch { switch, told, at };
+            let event = Event::Neighbours { switch, told, at };
             if self.events.send(event).await.is_err() {
                 return;
             }
@@ -82,7 +82,9 @@ impl Follower {
         let now = self.state.now();
         match self.source.look(now).await {
             Ok(None) => None,
-            Ok(Some(sweep)) => Some((parse_neighbours(&sweep.text), sweep.at)),
+            Ok(Some(Look::Text(text))) => Some((parse_neighbours(&text.text), text.at)),
+            // The configuration of a switch names files and programs only.
+            Ok(Some(Look::Swept(..))) => None,
             Err(error) => Some((Err(error.to_string()), now)),
         }
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use railscope_model::fabric::Timestamp;
@@ -12,6 +13,8 @@ use crate::api::layout::Layout;
 use crate::config::{Config, Target};
 use crate::core::analyzer::ClusterView;
 use crate::core::history::Ingested;
+use crate::foreign::OWN_KIND;
+use crate::sweep::Stats;
 
 /// Reads the time. The process gives the system's clock, a test its own.
 pub type Clock = fn() -> Timestamp;
@@ -79,13 +82,23 @@ impl SweepResult {
 }
 
 /// What became of samples: the `result` label of the sample counter.
-pub const SAMPLE_RESULTS: [&str; 4] = ["kept", "unknown", "over_limit", "malformed"];
+pub const SAMPLE_RESULTS: [&str; 6] = [
+    "kept",
+    "unknown",
+    "over_limit",
+    "malformed",
+    "overruled",
+    "unfit",
+];
+
+/// What became of questions of an own sweep: the `result` label of their counter.
+pub const MAD_RESULTS: [&str; 5] = ["answered", "repeated", "unanswered", "refused", "not_asked"];
 
 /// One exporter and how it was last reached.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct TargetState {
-    /// Address of its metrics page.
-    pub url: String,
+    /// Which exporter its page was recognised to be, where the configuration does not say.
+    pub recognised: Option<Arc<str>>,
     /// What became of the last scrape; `None` before the first has ended.
     pub last: Option<ScrapeResult>,
     /// Whether the last scrape brought samples; a page with some bad lines still does.
@@ -96,13 +109,43 @@ pub struct TargetState {
     pub problem: Option<String>,
 }
 
+impl TargetState {
+    /// Kind of the exporter: what the configuration says, or what its page was recognised to be.
+    pub fn exporter<'a>(&'a self, target: &'a Target) -> &'a str {
+        let kind = target.kind.as_ref().or(self.recognised.as_ref());
+        kind.map_or(OWN_KIND, |kind| kind)
+    }
+}
+
 /// All exporters.
 #[derive(Debug, Clone, Default)]
 pub struct Targets {
     /// Whether every source of targets has been read once; before, the list is not to be trusted.
     pub known: bool,
-    /// By node.
-    pub by_node: BTreeMap<NodeName, TargetState>,
+    /// Each with its state; those of one part stand together.
+    pub all: BTreeMap<Target, TargetState>,
+}
+
+impl Targets {
+    /// Exporters of one node.
+    pub fn of_node(&self, node: &NodeName) -> Vec<(Target, TargetState)> {
+        let first = Target::of_node(node.clone(), String::new());
+        let from_there = self.all.range(&first..);
+        from_there
+            .take_while(|(target, _)| target.about == first.about)
+            .map(|(target, state)| (target.clone(), state.clone()))
+            .collect()
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.all.len()
+    }
+
+    /// How many answer.
+    pub fn up(&self) -> usize {
+        self.all.values().filter(|target| target.up).count()
+    }
 }
 
 /// One finished tick with what the API derives from it.
@@ -146,6 +189,24 @@ pub struct State {
     scrapes: [AtomicU64; ScrapeResult::ALL.len()],
     sweeps: [AtomicU64; SweepResult::ALL.len()],
     samples: [AtomicU64; SAMPLE_RESULTS.len()],
+    mads: Mutex<Mads>,
+}
+
+/// What own sweeps of the subnet cost.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Mads {
+    /// All sweeps added up; none before the first.
+    total: Option<[u64; MAD_RESULTS.len()]>,
+    /// Time of the last one, for shape and counters.
+    pub last: [Duration; 2],
+}
+
+impl Mads {
+    /// Questions by what became of them; nothing before the first sweep.
+    pub fn results(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let counts = self.total.into_iter().flatten();
+        MAD_RESULTS.into_iter().zip(counts)
+    }
 }
 
 impl State {
@@ -162,6 +223,7 @@ impl State {
             scrapes: Default::default(),
             sweeps: Default::default(),
             samples: Default::default(),
+            mads: Mutex::default(),
         }
     }
 
@@ -189,23 +251,11 @@ impl State {
     /// Replaces the list of targets; those that stay keep what is known of them.
     pub fn set_targets(&self, targets: &[Target], known: bool) {
         let mut guard = self.targets();
-        let mut old = std::mem::take(&mut guard.by_node);
+        let mut old = std::mem::take(&mut guard.all);
         guard.known |= known;
-        guard.by_node = targets
+        guard.all = targets
             .iter()
-            .map(|target| {
-                let fresh = || TargetState {
-                    url: target.url.clone(),
-                    last: None,
-                    up: false,
-                    last_ok: None,
-                    problem: None,
-                };
-                let state = old
-                    .remove(&target.node)
-                    .filter(|state| state.url == target.url);
-                (target.node.clone(), state.unwrap_or_else(fresh))
-            })
+            .map(|target| (target.clone(), old.remove(target).unwrap_or_default()))
             .collect();
     }
 
@@ -213,14 +263,14 @@ impl State {
     /// Returns whether its result is another than that of the scrape before.
     pub fn record_scrape(
         &self,
-        node: &NodeName,
+        target: &Target,
         result: ScrapeResult,
         taken_up: Option<Timestamp>,
         problem: Option<String>,
     ) -> bool {
         self.scrapes[result as usize].fetch_add(1, Ordering::Relaxed);
         let mut targets = self.targets();
-        let Some(state) = targets.by_node.get_mut(node) else {
+        let Some(state) = targets.all.get_mut(target) else {
             return false;
         };
         let before = state.last.replace(result);
@@ -230,6 +280,13 @@ impl State {
         before != Some(result)
     }
 
+    /// Notes which exporter a target was recognised to be.
+    pub fn record_kind(&self, target: &Target, kind: &Arc<str>) {
+        if let Some(state) = self.targets().all.get_mut(target) {
+            state.recognised = Some(Arc::clone(kind));
+        }
+    }
+
     /// Counts what became of the samples of a page.
     pub fn record_samples(&self, ingested: &Ingested) {
         let counts = [
@@ -237,6 +294,8 @@ impl State {
             ingested.unknown,
             ingested.over_limit,
             ingested.errors.len(),
+            ingested.overruled,
+            ingested.unfit,
         ];
         for (counter, count) in self.samples.iter().zip(counts) {
             counter.fetch_add(count as u64, Ordering::Relaxed);
@@ -246,6 +305,28 @@ impl State {
     /// Counts a read of the subnet.
     pub fn record_sweep(&self, result: SweepResult) {
         self.sweeps[result as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts what an own sweep cost.
+    pub fn record_mads(&self, stats: &Stats) {
+        let counts = [
+            stats.answered,
+            stats.repeated,
+            stats.unanswered,
+            stats.refused,
+            stats.not_asked,
+        ];
+        let mut mads = self.mads.lock().unwrap_or_else(PoisonError::into_inner);
+        let total = mads.total.get_or_insert_default();
+        for (sum, count) in total.iter_mut().zip(counts) {
+            *sum += count;
+        }
+        mads.last = [stats.discovery, stats.counters];
+    }
+
+    /// What own sweeps cost so far.
+    pub fn mads(&self) -> Mads {
+        *self.mads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Scrapes by result.

@@ -10,7 +10,7 @@ mod catalogue;
 
 pub use catalogue::{
     CATALOGUE, collector::*, ethernet::*, gpu::*, host::*, node::*, nvlink::*, pcie::*, rdma::*,
-    workload::*,
+    switch::*, workload::*,
 };
 
 /// What kind of series a metric is, in OpenMetrics' words.
@@ -73,8 +73,10 @@ pub enum Profile {
 pub enum Writer {
     /// The node exporter.
     Exporter,
-    /// The collector.
+    /// The collector, on its own page.
     Collector,
+    /// Nobody's page: what the collector reads of a switch, by its own sweep or out of another exporter.
+    Switch,
 }
 
 /// One row of the catalogue.

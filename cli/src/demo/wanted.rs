@@ -17,10 +17,20 @@ const NAMED: &[(&str, &str)] = &[
     ("port-degraded", "port-degraded"),
     ("link-errors", "link-errors"),
     ("miscabled-rail", "miscabled-rail"),
-    ("uplink-down", "port-down"),
+    ("uplink-down", "uplink-down"),
     ("switch-down", "switch-down"),
     ("gpu-thermal", "gpu-slow"),
     ("gpu-power-cap", "gpu-slow"),
+    ("gpu-power-brake", "host-power"),
+    ("gpu-slow", "gpu-slow"),
+    ("gpu-lost", "gpu-lost"),
+    ("gpu-memory", "gpu-memory"),
+    ("nvlink-down", "nvlink-down"),
+    ("host-stalls", "host-stalls"),
+    ("host-steal", "host-steal"),
+    ("pcie-errors", "pcie-errors"),
+    ("receiver-not-ready", "receiver-not-ready"),
+    ("storage-stall", "storage-stall"),
 ];
 
 /// The class by which the collector names a cause, if it does.

@@ -9,8 +9,8 @@ use railscope_model::exposition::{Format, Page, gzip};
 use railscope_model::metric::{
     COLLECTOR_BUILD, FABRIC_HOSTS_MISSING_RAIL, FABRIC_LEVELS, FABRIC_LINKS, FABRIC_PARTS,
     FABRIC_VERDICT, INCIDENT_ACTIVE, INCIDENT_GPUS, INCIDENT_SINCE, INGEST_SAMPLES, Metric,
-    PORT_TOPOLOGY, Profile, SCRAPES, SUBNET_AGE, SUBNET_SWEEPS, TARGET_AGE, TARGET_UP,
-    TICK_DURATION,
+    PORT_TOPOLOGY, Profile, SCRAPES, SUBNET_AGE, SUBNET_SWEEPS, SWEEP_DURATION, SWEEP_MADS,
+    TARGET_AGE, TARGET_UP, TICK_DURATION,
 };
 use railscope_model::reading::{Labels, NodeReading};
 
@@ -72,6 +72,14 @@ fn reading(state: &State) -> NodeReading {
     push_counters(&mut reading, &INGEST_SAMPLES, state.samples());
     if state.has_subnet {
         push_counters(&mut reading, &SUBNET_SWEEPS, state.sweeps());
+        let mads = state.mads();
+        push_counters(&mut reading, &SWEEP_MADS, mads.results());
+        if mads.results().next().is_some() {
+            for (phase, time) in ["topology", "counters"].into_iter().zip(mads.last) {
+                let labels = Labels::new([phase]);
+                reading.push(&SWEEP_DURATION, &labels, time.as_secs_f64());
+            }
+        }
     }
     if let Some(snapshot) = state.snapshot() {
         push_snapshot(&mut reading, &snapshot, state);
@@ -91,13 +99,13 @@ fn push_counters(
 
 fn push_targets(reading: &mut NodeReading, state: &State) {
     let now = state.now();
-    for (node, target) in &state.targets().by_node {
-        let labels = Labels::new([node]);
+    for (target, state) in &state.targets().all {
+        let labels = Labels::new([&*target.name(), state.exporter(target)]);
         // A target that nobody has tried yet is neither up nor down.
-        if target.last.is_some() {
-            reading.push(&TARGET_UP, &labels, target.up);
+        if state.last.is_some() {
+            reading.push(&TARGET_UP, &labels, state.up);
         }
-        if let Some(at) = target.last_ok {
+        if let Some(at) = state.last_ok {
             reading.push(&TARGET_AGE, &labels, now.seconds_since(at));
         }
     }

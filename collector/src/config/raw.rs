@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::num::NonZeroU32;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use railscope_model::identity::{NodeName, SwitchName};
@@ -12,7 +14,13 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, Visitor};
 use toml::Spanned;
 
-use super::{Config, ScrapeProfile, SubnetFrom, SubnetSource, SwitchSource, Target, check_url};
+use super::switches::{RawSwitch, check_switches};
+use super::{
+    Config, ConfigError, ScrapeProfile, SubnetFrom, SubnetSource, SwitchSource, Target, check_url,
+};
+use crate::core::speaker::Subject;
+use crate::foreign::{Mappings, OWN_KIND};
+use crate::sweep;
 
 /// Port of the collector where the file names none.
 const DEFAULT_PORT: u16 = 10661;
@@ -28,6 +36,20 @@ pub(super) struct Wrong {
     pub(super) message: String,
 }
 
+/// Why a configuration is none.
+pub(super) enum Stop {
+    /// Something in the file itself.
+    Wrong(Wrong),
+    /// Something in a file that it names.
+    Elsewhere(ConfigError),
+}
+
+impl From<Wrong> for Stop {
+    fn from(wrong: Wrong) -> Self {
+        Self::Wrong(wrong)
+    }
+}
+
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct File {
@@ -41,6 +63,8 @@ pub(super) struct File {
     targets: Vec<RawTarget>,
     #[serde(default)]
     file_sd: Vec<PathBuf>,
+    #[serde(default)]
+    mapping: Vec<RawMapping>,
     subnet: Option<Spanned<Subnet>>,
     #[serde(default)]
     switches: Vec<Spanned<RawSwitch>>,
@@ -120,27 +144,25 @@ impl Scrape {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawTarget {
-    node: Spanned<NodeName>,
-    url: Url,
+    node: Option<Spanned<NodeName>>,
+    switch: Option<Spanned<SwitchName>>,
+    kind: Option<Spanned<String>>,
+    url: Spanned<Url>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Subnet {
+struct RawMapping {
+    file: PathBuf,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Subnet {
     file: Option<PathBuf>,
     command: Option<Argv>,
-    #[serde(default = "Subnet::default_period")]
-    interval: Period,
-    #[serde(default = "Subnet::default_period")]
-    timeout: Period,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawSwitch {
-    name: Spanned<SwitchName>,
-    lldp_file: Option<PathBuf>,
-    lldp_command: Option<Argv>,
+    device: Option<Text>,
+    sweep: Option<Spanned<Sweep>>,
     #[serde(default = "Subnet::default_period")]
     interval: Period,
     #[serde(default = "Subnet::default_period")]
@@ -148,8 +170,57 @@ struct RawSwitch {
 }
 
 impl Subnet {
-    fn default_period() -> Period {
+    pub(super) fn default_period() -> Period {
         Period(Duration::from_secs(30))
+    }
+}
+
+/// How hard an own sweep may work; see [`crate::sweep::Settings`].
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Sweep {
+    counters: bool,
+    window: Spanned<Positive>,
+    per_switch: Positive,
+    mads_per_second: NonZeroU32,
+    timeout: Period,
+    retries: u32,
+}
+
+impl Default for Sweep {
+    fn default() -> Self {
+        let settings = sweep::Settings::default();
+        Self {
+            counters: settings.counters,
+            window: Spanned::new(0..0, Positive(settings.window)),
+            per_switch: Positive(settings.per_switch),
+            mads_per_second: settings.mads_per_second.unwrap_or(NonZeroU32::MAX),
+            timeout: Period(settings.timeout),
+            retries: settings.retries,
+        }
+    }
+}
+
+impl Sweep {
+    /// The settings of a sweep that may take so long.
+    fn check(self, limit: Duration) -> Result<sweep::Settings, Wrong> {
+        let (span, window) = (self.window.span(), self.window.into_inner().0);
+        if window > sweep::MAX_WINDOW {
+            return Err(Wrong {
+                span,
+                field: String::from("subnet.sweep.window"),
+                message: format!("expected 1 to {}", sweep::MAX_WINDOW),
+            });
+        }
+        Ok(sweep::Settings {
+            window,
+            per_switch: self.per_switch.0,
+            mads_per_second: Some(self.mads_per_second),
+            timeout: self.timeout.0,
+            retries: self.retries,
+            limit,
+            counters: self.counters,
+        })
     }
 }
 
@@ -167,9 +238,16 @@ impl Default for Analysis {
     }
 }
 
+/// What is read and checked beyond the file's own values.
+#[derive(Default)]
+pub(super) struct Read {
+    mappings: Mappings,
+    switches: Vec<SwitchSource>,
+}
+
 impl File {
     /// Checks what only several values together can get wrong.
-    pub(super) fn check(mut self, beside: &Path) -> Result<Config, Wrong> {
+    pub(super) fn check(mut self, beside: &Path) -> Result<Config, Stop> {
         if let Some(timeout) = &self.scrape.timeout
             && timeout.get_ref().0 > self.scrape.interval.0
         {
@@ -181,15 +259,19 @@ impl File {
                     timeout.get_ref().0,
                     self.scrape.interval.0
                 ),
-            });
+            }
+            .into());
         }
         let subnet = self.subnet.take();
         let subnet = subnet
             .map(|subnet| check_subnet(subnet, beside))
             .transpose()?;
-        let targets = check_targets(std::mem::take(&mut self.targets))?;
-        let switches = check_switches(std::mem::take(&mut self.switches), beside)?;
-        Ok(self.config(targets, subnet, switches, beside))
+        let read = Read {
+            mappings: read_mappings(&self.mapping, beside).map_err(Stop::Elsewhere)?,
+            switches: check_switches(std::mem::take(&mut self.switches), beside)?,
+        };
+        let targets = check_targets(std::mem::take(&mut self.targets), &read.mappings)?;
+        Ok(self.config(targets, subnet, read, beside))
     }
 
     /// The configuration with targets and subnet that were checked.
@@ -197,7 +279,7 @@ impl File {
         self,
         targets: Vec<Target>,
         subnet: Option<SubnetSource>,
-        switches: Vec<SwitchSource>,
+        read: Read,
         beside: &Path,
     ) -> Config {
         let file_sd = self.file_sd.into_iter();
@@ -209,30 +291,72 @@ impl File {
             targets,
             file_sd: file_sd.map(|path| beside.join(path)).collect(),
             subnet,
-            switches,
+            switches: read.switches,
+            mappings: read.mappings,
             analysis_interval: self.analysis.interval.0,
         }
     }
 }
 
-fn check_targets(raw: Vec<RawTarget>) -> Result<Vec<Target>, Wrong> {
+/// The mappings that come with Railscope, and those of files.
+fn read_mappings(files: &[RawMapping], beside: &Path) -> Result<Mappings, ConfigError> {
+    let mut mappings = Mappings::default();
+    for mapping in files {
+        let file = beside.join(&mapping.file);
+        match std::fs::read_to_string(&file) {
+            Ok(text) => mappings.add(&text, &file)?,
+            Err(source) => return Err(ConfigError::Unreadable { file, source }),
+        }
+    }
+    Ok(mappings)
+}
+
+fn check_targets(raw: Vec<RawTarget>, mappings: &Mappings) -> Result<Vec<Target>, Wrong> {
     let mut seen = BTreeMap::new();
     let mut targets = Vec::with_capacity(raw.len());
     for (index, target) in raw.into_iter().enumerate() {
-        let (span, node) = (target.node.span(), target.node.into_inner());
-        if let Some(first) = seen.insert(node.clone(), index) {
-            return Err(Wrong {
-                span,
-                field: format!("targets[{index}].node"),
-                message: format!(
-                    "{:?} is already the node of targets[{first}]: expected one target for each node",
-                    node.as_str()
-                ),
-            });
+        let at = |name: &str| format!("targets[{index}].{name}");
+        let wrong = |span, name: &str, message| Wrong {
+            span,
+            field: at(name),
+            message,
+        };
+        let kind = target.kind.as_ref();
+        if let Some(kind) = kind {
+            let known = mappings.check_kind(kind.get_ref());
+            known.map_err(|message| wrong(kind.span(), "kind", message))?;
+        }
+        let (about, span) = match (target.node, target.switch) {
+            (Some(node), None) => (Some(Subject::Node(node.get_ref().clone())), node.span()),
+            (None, Some(switch)) => (
+                Some(Subject::Switch(switch.get_ref().clone())),
+                switch.span(),
+            ),
+            (None, None) if kind.is_some_and(|kind| kind.get_ref() != OWN_KIND) => (None, 0..0),
+            (node, _) => {
+                let span = target.url.span();
+                let message = if node.is_some() {
+                    "node and switch: expected one of them"
+                } else {
+                    "missing field `node`: expected it, or switch, or the kind of an exporter that names its parts itself"
+                };
+                return Err(wrong(span, "node", message.to_owned()));
+            }
+        };
+        let kind = target.kind.map(|kind| Arc::from(kind.into_inner()));
+        if let Some(subject) = &about
+            && let Some(first) = seen.insert((subject.clone(), kind.clone()), index)
+        {
+            let message = format!(
+                "{:?} is already named by targets[{first}]: expected one target of each kind for each of them",
+                subject.to_string()
+            );
+            return Err(wrong(span, "node", message));
         }
         targets.push(Target {
-            node,
-            url: target.url.0,
+            about,
+            kind,
+            url: target.url.into_inner().0,
         });
     }
     Ok(targets)
@@ -241,69 +365,42 @@ fn check_targets(raw: Vec<RawTarget>) -> Result<Vec<Target>, Wrong> {
 fn check_subnet(raw: Spanned<Subnet>, beside: &Path) -> Result<SubnetSource, Wrong> {
     let span = raw.span();
     let raw = raw.into_inner();
-    let from = match (raw.file, raw.command) {
-        (Some(file), None) => SubnetFrom::File(beside.join(file)),
-        (None, Some(Argv(command))) => SubnetFrom::Command(command),
-        (file, _) => {
-            let found = if file.is_some() {
-                "both stand here"
-            } else {
-                "neither stands here"
-            };
-            return Err(Wrong {
-                span,
-                field: String::from("subnet"),
-                message: format!("{found}: expected either file or command"),
-            });
+    let timeout = raw.timeout.0;
+    if let (Some(settings), None) = (&raw.sweep, &raw.device) {
+        return Err(Wrong {
+            span: settings.span(),
+            field: String::from("subnet.sweep"),
+            message: String::from("only an own sweep is set here: expected device beside it"),
+        });
+    }
+    let from = match (raw.file, raw.command, raw.device) {
+        (Some(file), None, None) => SubnetFrom::File(beside.join(file)),
+        (None, Some(Argv(command)), None) => SubnetFrom::Command(command),
+        (None, None, Some(Text(device))) => {
+            let settings = raw.sweep.map(Spanned::into_inner).unwrap_or_default();
+            SubnetFrom::Device(device, settings.check(timeout)?)
         }
+        (None, None, None) => return Err(wrong_source(span, "none stands here")),
+        _ => return Err(wrong_source(span, "more than one stands here")),
     };
     Ok(SubnetSource {
         from,
         interval: raw.interval.0,
-        timeout: raw.timeout.0,
+        timeout,
     })
 }
 
-fn check_switches(raw: Vec<Spanned<RawSwitch>>, beside: &Path) -> Result<Vec<SwitchSource>, Wrong> {
-    let mut seen = BTreeMap::new();
-    let mut switches = Vec::with_capacity(raw.len());
-    for (index, switch) in raw.into_iter().enumerate() {
-        let (span, switch) = (switch.span(), switch.into_inner());
-        let wrong = |span, field: &str, message| Wrong {
-            span,
-            field: format!("switches[{index}]{field}"),
-            message,
-        };
-        let (name_span, name) = (switch.name.span(), switch.name.into_inner());
-        if let Some(first) = seen.insert(name.clone(), index) {
-            let message = format!(
-                "{:?} is already the name of switches[{first}]: expected each switch once",
-                name.as_str()
-            );
-            return Err(wrong(name_span, ".name", message));
-        }
-        let from = match (switch.lldp_file, switch.lldp_command) {
-            (Some(_), Some(_)) => {
-                let message = "both stand here: expected lldp_file, lldp_command or neither";
-                return Err(wrong(span, "", message.to_owned()));
-            }
-            (Some(file), None) => Some(SubnetFrom::File(beside.join(file))),
-            (None, Some(Argv(command))) => Some(SubnetFrom::Command(command)),
-            (None, None) => None,
-        };
-        let source = from.map(|from| SubnetSource {
-            from,
-            interval: switch.interval.0,
-            timeout: switch.timeout.0,
-        });
-        switches.push(SwitchSource { name, source });
+fn wrong_source(span: Range<usize>, found: &str) -> Wrong {
+    Wrong {
+        span,
+        field: String::from("subnet"),
+        message: format!("{found}: expected one of file, command and device"),
     }
-    Ok(switches)
 }
 
 /// A time as text with its unit: `"500ms"`, `"5s"`, `"2m"`, `"1h"`. Never zero.
 #[derive(Debug, Clone, Copy)]
-struct Period(Duration);
+pub(super) struct Period(pub(super) Duration);
 
 impl<'de> Deserialize<'de> for Period {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -379,7 +476,7 @@ impl<'de> Deserialize<'de> for Url {
 }
 
 /// A program and its arguments; no shell reads them.
-struct Argv(Vec<String>);
+pub(super) struct Argv(pub(super) Vec<String>);
 
 impl<'de> Deserialize<'de> for Argv {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

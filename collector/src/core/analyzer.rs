@@ -10,14 +10,17 @@ use railscope_model::identity::{NodeName, Part, SwitchName};
 use railscope_model::reading::NodeReading;
 
 use super::detector::{DETECTORS, Detector, Evidence, View};
-use super::history::{History, Ingested};
+use super::history::{History, Ingested, NodeHistory};
 use super::incident::{Finding, Incident, Tracker};
 use super::inventory::merge_node;
 use super::lost::Fate;
 use super::neighbours::{Switches, Told, switch_nodes, words};
+use super::speaker::{Speaker, Subject};
 use crate::subnet::Subnet;
+use crate::subnet::counters::DeviceReading;
 use crate::topology::{
-    LldpMerge, SubnetMerge, Verdict, assign_rails, judge, merge_lldp, merge_subnet,
+    LldpMerge, Routes, SubnetMerge, Verdict, assign_rails, judge, merge_lldp, merge_subnet,
+    understand,
 };
 
 /// What the collector knows after one tick. Never changed once made: API and page read it while the next is made.
@@ -29,6 +32,8 @@ pub struct ClusterView {
     pub fabric: Arc<Fabric>,
     /// What the fabric is, and how its hosts are wired.
     pub verdict: Arc<Verdict>,
+    /// The shortest paths of the fabric, as the newest sweep shows it.
+    pub routes: Arc<Routes>,
     /// Open incidents, worst first.
     pub incidents: Vec<Incident>,
     /// What LLDP brought into the fabric.
@@ -83,11 +88,17 @@ impl ClusterView {
 /// Keeps history and fabric, and judges them.
 pub struct Analyzer {
     history: History,
+    /// Nodes that exporters of their own were named for.
+    targets: BTreeSet<NodeName>,
+    /// Other nodes: those that an exporter of the whole subnet speaks of.
+    spoken_of: BTreeSet<NodeName>,
     subnet: Option<Subnet>,
     subnet_seen: Option<Timestamp>,
     /// Identity of each node when the fabric was last built.
     built_from: BTreeMap<NodeName, u64>,
     subnet_changed: bool,
+    /// Readings of devices that wait for their names: the fabric knows them by GUID.
+    unnamed: Vec<(DeviceReading, Timestamp)>,
     switches: Switches,
     switches_changed: bool,
     /// Targets that are switches.
@@ -99,6 +110,7 @@ pub struct Analyzer {
     fabric: Arc<Fabric>,
     verdict: Arc<Verdict>,
     lldp: Arc<LldpMerge>,
+    routes: Arc<Routes>,
     detectors: Vec<Box<dyn Detector>>,
     tracker: Tracker,
 }
@@ -107,10 +119,13 @@ impl Default for Analyzer {
     fn default() -> Self {
         Self {
             history: History::default(),
+            targets: BTreeSet::new(),
+            spoken_of: BTreeSet::new(),
             subnet: None,
             subnet_seen: None,
             built_from: BTreeMap::new(),
             subnet_changed: true,
+            unnamed: Vec::new(),
             switches: Switches::default(),
             switches_changed: false,
             switch_nodes: BTreeSet::new(),
@@ -119,6 +134,7 @@ impl Default for Analyzer {
             fabric: Arc::default(),
             verdict: Arc::new(judge(&Fabric::default(), &SubnetMerge::default())),
             lldp: Arc::default(),
+            routes: Arc::default(),
             detectors: DETECTORS.iter().map(|build| build()).collect(),
             tracker: Tracker::default(),
         }
@@ -128,8 +144,11 @@ impl Default for Analyzer {
 impl Analyzer {
     /// Says which nodes there are; the others are forgotten, new ones are awaited.
     pub fn set_targets(&mut self, nodes: &[NodeName]) {
-        let wanted: BTreeSet<_> = nodes.iter().collect();
-        self.history.retain(|node| wanted.contains(node));
+        self.targets = nodes.iter().cloned().collect();
+        self.spoken_of.retain(|node| !self.targets.contains(node));
+        let (targets, spoken_of) = (&self.targets, &self.spoken_of);
+        self.history
+            .retain(|node| targets.contains(node) || spoken_of.contains(node));
         nodes.iter().for_each(|node| {
             self.history.node_mut(node);
         });
@@ -145,6 +164,57 @@ impl Analyzer {
         self.history.node_mut(node).ingest_reading(reading, at);
     }
 
+    /// Takes up what was read of a switch at `at`: rows of the catalogue's switch table.
+    pub fn ingest_switch(&mut self, switch: &SwitchName, reading: &NodeReading, at: Timestamp) {
+        self.history.switch_mut(switch).ingest_reading(reading, at);
+    }
+
+    /// Takes up what one of several exporters says of a part, read at `at`. Those of a whole subnet
+    /// (`from_afar`) are not heard on nodes that have exporters of their own: they call devices by other names.
+    pub fn ingest_from(
+        &mut self,
+        speaker: &Speaker,
+        subject: &Subject,
+        reading: &NodeReading,
+        at: Timestamp,
+        from_afar: bool,
+    ) -> Ingested {
+        match subject {
+            Subject::Switch(switch) => self
+                .history
+                .switch_mut(switch)
+                .ingest_from(speaker, reading, at),
+            Subject::Node(node) if from_afar && self.targets.contains(node) => Ingested {
+                overruled: reading.samples().len(),
+                ..Ingested::default()
+            },
+            Subject::Node(node) => {
+                if from_afar {
+                    self.spoken_of.insert(node.clone());
+                }
+                self.history
+                    .node_mut(node)
+                    .ingest_from(speaker, reading, at)
+            }
+        }
+    }
+
+    /// Forgets nodes that no list names and nobody has spoken of for too long.
+    fn forget_unspoken(&mut self, now: Timestamp) {
+        let history = &self.history;
+        let silent = |node: &NodeName| history.node(node).is_none_or(|node| !node.is_fresh(now));
+        let silent: BTreeSet<_> = self
+            .spoken_of
+            .iter()
+            .filter(|node| silent(node))
+            .cloned()
+            .collect();
+        if !silent.is_empty() {
+            self.spoken_of.retain(|node| !silent.contains(node));
+            self.history.retain(|node| !silent.contains(node));
+        }
+    }
+
     /// Takes up a sweep of the subnet, read at `at`. A partial sweep never replaces a settled one: what it
     /// does not show is not gone. Nor is what is behind ports that were silent.
     pub fn take_subnet(&mut self, mut subnet: Subnet, at: Timestamp) {
@@ -156,6 +226,35 @@ impl Analyzer {
             self.subnet_changed = true;
             self.subnet_seen = settled.then_some(at);
         }
+    }
+
+    /// Takes up what the ports of a swept subnet have counted at `at`.
+    pub fn take_readings(&mut self, readings: Vec<DeviceReading>, at: Timestamp) {
+        let readings = readings.into_iter();
+        self.unnamed.extend(readings.map(|reading| (reading, at)));
+    }
+
+    /// Puts readings where their devices' names belong; of adapters only those whose host no exporter speaks for.
+    fn name_readings(&mut self, now: Timestamp) {
+        for (reading, at) in std::mem::take(&mut self.unnamed) {
+            let id = self.fabric.find_guid(reading.guid);
+            match id.map(|id| &self.fabric.vertex(id).part) {
+                Some(Part::Switch(switch)) => {
+                    let history = self.history.switch_mut(switch);
+                    history.ingest_reading(&reading.as_switch(), at);
+                }
+                Some(Part::Nic(node, device)) => {
+                    let speaks = |history: &NodeHistory| history.is_fresh(now);
+                    if !self.history.node(node).is_some_and(speaks) {
+                        let history = self.history.adapter_mut(node, device);
+                        history.ingest_reading(&reading.as_adapter(device), at);
+                    }
+                }
+                // Aggregation nodes and such have no part.
+                _ => {}
+            }
+        }
+        self.history.forget_silent(now);
     }
 
     /// Says which switches there are beside those that nodes and subnet tell of; what the others told is
@@ -195,6 +294,8 @@ impl Analyzer {
     /// Judges the cluster at one moment.
     pub fn tick(&mut self, now: Timestamp) -> ClusterView {
         self.refresh_fabric(now);
+        self.forget_unspoken(now);
+        self.name_readings(now);
         let view = View {
             fabric: &self.fabric,
             history: &self.history,
@@ -213,11 +314,12 @@ impl Analyzer {
         }
         ClusterView {
             now,
-            incidents: self.tracker.tick(&self.fabric, findings, now),
+            incidents: self.tracker.tick(&self.fabric, &self.routes, findings, now),
             fabric: Arc::clone(&self.fabric),
             verdict: Arc::clone(&self.verdict),
             lldp: Arc::clone(&self.lldp),
             switches_heard: self.switches_heard(),
+            routes: Arc::clone(&self.routes),
             heard: self
                 .history
                 .nodes()
@@ -275,13 +377,14 @@ impl Analyzer {
         });
         assign_rails(&mut fabric);
         // Judged before lost cables come back: a verdict is about what is there.
-        let mut verdict = judge(&fabric, &merge.unwrap_or_default());
+        let (mut verdict, routes) = understand(&fabric, &merge.unwrap_or_default());
         lldp.temper(&mut verdict);
         self.fate(now).keep(&mut fabric, Presence::Lost);
         self.built_settled = self.subnet.as_ref().is_none_or(Subnet::is_settled);
         self.fabric = Arc::new(fabric);
         self.verdict = Arc::new(verdict);
         self.lldp = Arc::new(lldp);
+        self.routes = Arc::new(routes);
         self.built_from = identities;
         (self.subnet_changed, self.switches_changed) = (false, false);
     }

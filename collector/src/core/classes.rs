@@ -37,12 +37,25 @@ pub struct Class {
 pub const CLASSES: &[&Class] = &[
     &SWITCH_DOWN,
     &HOST_DOWN,
+    &GPU_LOST,
+    &HOST_POWER,
+    &HOST_COOLING,
     &PCIE_DEGRADED,
+    &NVLINK_DOWN,
     &GPU_SLOW,
+    &PORT_FLAPPING,
+    &UPLINK_DOWN,
     &PORT_DOWN,
     &PORT_DEGRADED,
+    &HOST_STEAL,
+    &HOST_STALLS,
+    &RECEIVER_NOT_READY,
+    &PCIE_ERRORS,
+    &STORAGE_STALL,
+    &GPU_MEMORY,
     &MISCABLED_RAIL,
     &LINK_ERRORS,
+    &POWER_LIMIT,
 ];
 
 impl Class {
@@ -117,4 +130,108 @@ pub static HOST_DOWN: Class = Class {
     severity: Severity::Critical,
     title: "Host has lost all its fabric links",
     action: "Look at the host's power and console; its cables are well.",
+};
+
+/// A GPU does not answer its driver any more.
+pub static GPU_LOST: Class = Class {
+    name: "gpu-lost",
+    severity: Severity::Critical,
+    title: "GPU does not answer any more",
+    action: "Drain the node and power-cycle it; if the GPU stays away or goes again, have it replaced.",
+};
+
+/// A GPU's memory has a row that waits to be replaced, or cannot be.
+pub static GPU_MEMORY: Class = Class {
+    name: "gpu-memory",
+    severity: Severity::Warning,
+    title: "GPU memory waits for a repair",
+    action: "Reset the GPU when its job ends, so that the row is replaced; where that failed, have the GPU replaced.",
+};
+
+/// A GPU has lost some of its NVLinks.
+pub static NVLINK_DOWN: Class = Class {
+    name: "nvlink-down",
+    severity: Severity::Critical,
+    title: "NVLinks are down",
+    action: "Drain the node and reset its GPUs and NVSwitches; if the links stay away, have the GPU or the baseboard replaced.",
+};
+
+/// The power supply of a node makes its GPUs brake.
+pub static HOST_POWER: Class = Class {
+    name: "host-power",
+    severity: Severity::Critical,
+    title: "Power supply makes the GPUs brake",
+    action: "Look at the node's power supplies and its feed; a supply has failed or the rack is over its budget.",
+};
+
+/// Most GPUs of a node are held back by heat.
+pub static HOST_COOLING: Class = Class {
+    name: "host-cooling",
+    severity: Severity::Critical,
+    title: "Node is cooled too little",
+    action: "Look at the node's fans, filters and inlet air, or its coolant; its GPUs are well.",
+};
+
+/// Most GPUs of a node have a lower power limit than those of other nodes.
+pub static POWER_LIMIT: Class = Class {
+    name: "power-limit",
+    severity: Severity::Warning,
+    title: "Power limit below that of other nodes",
+    action: "Set the power limit of the node's GPUs to that of its peers, or keep jobs from mixing the two.",
+};
+
+/// A port loses its link again and again.
+pub static PORT_FLAPPING: Class = Class {
+    name: "port-flapping",
+    severity: Severity::Critical,
+    title: "Link goes down and comes back again and again",
+    action: "Reseat the cable at both ends; if it goes on, swap the transceiver, then the cable, then the switch port.",
+};
+
+/// A cable between two switches is gone.
+pub static UPLINK_DOWN: Class = Class {
+    name: "uplink-down",
+    severity: Severity::Critical,
+    title: "Cable between switches is down",
+    action: "Reseat the cable at both switches; if the link stays down, swap the transceivers, then the cable.",
+};
+
+/// The processors of a node stand still for moments.
+pub static HOST_STALLS: Class = Class {
+    name: "host-stalls",
+    severity: Severity::Warning,
+    title: "Processors stand still for moments",
+    action: "Look for interrupt storms, firmware (SMI), deep idle states and memory compaction on the node; compare its settings with a quiet one's.",
+};
+
+/// The hypervisor takes a node's processors away.
+pub static HOST_STEAL: Class = Class {
+    name: "host-steal",
+    severity: Severity::Warning,
+    title: "Hypervisor takes the processors away",
+    action: "Pin the virtual processors and give the machine a host of its own; until then keep it out of synchronous jobs.",
+};
+
+/// A node posts receive buffers too late.
+pub static RECEIVER_NOT_READY: Class = Class {
+    name: "receiver-not-ready",
+    severity: Severity::Warning,
+    title: "Receiver has no buffers ready",
+    action: "Look at the processes of the job on this node: those that post receives are starved of processor time or stuck.",
+};
+
+/// A PCIe link corrupts packets and sends them again.
+pub static PCIE_ERRORS: Class = Class {
+    name: "pcie-errors",
+    severity: Severity::Warning,
+    title: "PCIe link makes errors",
+    action: "Drain the node and reseat the card or its riser; if errors go on, have the card replaced.",
+};
+
+/// Many nodes wait for their storage at once.
+pub static STORAGE_STALL: Class = Class {
+    name: "storage-stall",
+    severity: Severity::Warning,
+    title: "Storage keeps many nodes waiting",
+    action: "Look at the storage behind checkpoints and data, and the network to it; no node by itself is to blame.",
 };

@@ -73,7 +73,12 @@ pub type Build = fn() -> Box<dyn Detector>;
 /// Every detector of the collector.
 pub const DETECTORS: &[Build] = &[
     detectors::degraded_link::build,
-    detectors::link_errors::build,
+    detectors::flapping_port::build,
+    detectors::error_counters::build,
     detectors::miscabled_rail::build,
+    detectors::gpu_health::build,
     detectors::slow_gpu::build,
+    detectors::gpu_work::build,
+    detectors::host_health::build,
+    detectors::storage_stall::build,
 ];

@@ -1,7 +1,13 @@
 //! Detectors: one file for each, listed in [`DETECTORS`](super::detector::DETECTORS).
 
 pub mod degraded_link;
-pub mod link_errors;
+pub mod error_counters;
+pub mod flapping_port;
+pub mod gpu_health;
+pub mod gpu_work;
+mod gpus;
+pub mod host_health;
 pub mod miscabled_rail;
 mod peers;
 pub mod slow_gpu;
+pub mod storage_stall;

@@ -5,9 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use railscope_model::fabric::{Fabric, Timestamp, Witness};
 use railscope_model::identity::Part;
 
-use super::classes::{Class, HOST_DOWN, PORT_DOWN, SWITCH_DOWN, Severity};
+use super::classes::{
+    Class, HOST_DOWN, PORT_DOWN, PORT_FLAPPING, SWITCH_DOWN, Severity, UPLINK_DOWN,
+};
 use super::detector::{Evidence, Explanation};
-use super::inventory::gpus_behind;
+use super::inventory::{gpus_behind, gpus_routed_over};
+use crate::topology::Routes;
 
 /// Ticks in a row with evidence before an incident opens, and without before it closes: one bad scrape
 /// pages nobody, and a fault that comes and goes stays one incident (detection method, section 3.8).
@@ -76,13 +79,15 @@ impl Tracker {
     pub fn tick(
         &mut self,
         fabric: &Fabric,
+        routes: &Routes,
         findings: Vec<Finding>,
         now: Timestamp,
     ) -> Vec<Incident> {
         let groups = group(fabric, findings);
         let named: BTreeSet<_> = groups.keys().cloned().collect();
         for (root, findings) in groups {
-            let incident = describe(fabric, &root, findings, now);
+            let mut incident = describe(fabric, &root, findings, now);
+            incident.add_routed(fabric, routes);
             // A part whose fault turns out to be another's is no suspect of its own any more, and what was
             // known of it goes over to the root.
             let of_parts = incident
@@ -147,7 +152,7 @@ fn group(fabric: &Fabric, findings: Vec<Finding>) -> BTreeMap<Part, Vec<Finding>
 fn parents(fabric: &Fabric, findings: &[Finding]) -> BTreeMap<Part, Part> {
     let lost: BTreeSet<_> = findings
         .iter()
-        .filter(|f| f.evidence.class == &PORT_DOWN)
+        .filter(|f| is_lost_cable(f.evidence.class))
         .map(|f| &f.evidence.part)
         .collect();
     let mut cables = cables_of_switches(fabric);
@@ -194,6 +199,11 @@ fn parents(fabric: &Fabric, findings: &[Finding]) -> BTreeMap<Part, Part> {
         .into_iter()
         .map(|(child, (_, parent))| (child, parent))
         .collect()
+}
+
+/// Whether a class says that a cable is gone, if only now and then.
+fn is_lost_cable(class: &Class) -> bool {
+    [&PORT_DOWN, &UPLINK_DOWN, &PORT_FLAPPING].contains(&class)
 }
 
 /// Cables of each switch, and whether the subnet shows them.
@@ -246,6 +256,24 @@ fn shared_roots(findings: &[Finding]) -> BTreeMap<Part, Part> {
     roots
 }
 
+impl Incident {
+    /// Of a cable between switches, the GPUs routed over it are victims too.
+    fn add_routed(&mut self, fabric: &Fabric, routes: &Routes) {
+        if !matches!(self.root, Part::SwitchLink(..)) {
+            return;
+        }
+        let routed = gpus_routed_over(fabric, routes, &self.root);
+        let own = std::mem::take(&mut self.victims);
+        let all: BTreeSet<_> = own
+            .into_iter()
+            .chain(routed.into_iter().map(|(gpu, _)| gpu))
+            .collect();
+        let gpus = all.iter().filter(|part| matches!(part, Part::Gpu(..)));
+        self.gpus_affected = gpus.count();
+        self.victims = all.into_iter().collect();
+    }
+}
+
 fn describe(fabric: &Fabric, root: &Part, mut findings: Vec<Finding>, now: Timestamp) -> Incident {
     findings.sort_by(|a, b| {
         let (a, b) = (&a.evidence, &b.evidence);
@@ -259,8 +287,8 @@ fn describe(fabric: &Fabric, root: &Part, mut findings: Vec<Finding>, now: Times
         .first()
         .map_or(&PORT_DOWN, |finding| finding.evidence.class);
     let class = match root {
-        Part::Switch(_) if worst == &PORT_DOWN => &SWITCH_DOWN,
-        Part::Host(_) if worst == &PORT_DOWN => &HOST_DOWN,
+        Part::Switch(_) if is_lost_cable(worst) => &SWITCH_DOWN,
+        Part::Host(_) if is_lost_cable(worst) => &HOST_DOWN,
         _ => worst,
     };
     let of_parts = findings

@@ -3,6 +3,7 @@
 #![allow(clippy::expect_used)] // what a test cannot set up fails it
 
 mod cluster;
+mod health;
 
 use cluster::{NODES, RAILS, as_planned, at, node, page, subnet};
 use railscope_collector::core::analyzer::{Analyzer, ClusterView};
@@ -229,18 +230,18 @@ fn a_node_that_falls_silent_says_nothing_about_its_parts() {
 
 #[test]
 fn one_bad_scrape_opens_nothing_and_a_closed_incident_waits_for_twelve_quiet_ticks() {
-    let down = set(
-        0,
-        r#"railscope_rdma_port_up{device="mlx5_2",port="1"}"#,
-        |_| 0.0,
-    );
+    let down = |port| set(0, port, |_| 0.0);
+    let once = down(r#"railscope_rdma_port_up{device="mlx5_1",port="1"}"#);
+    let twice = down(r#"railscope_rdma_port_up{device="mlx5_2",port="1"}"#);
     let mut analyzer = Analyzer::default();
     let mut open = Vec::new();
     for tick in 1..=24 {
         for index in 0..NODES {
             let mut text = page(index, 5 * tick);
-            if [2, 5, 6].contains(&tick) {
-                text = down(index, 5 * tick, text);
+            if tick == 2 {
+                text = once(index, 5 * tick, text);
+            } else if [5, 6].contains(&tick) {
+                text = twice(index, 5 * tick, text);
             }
             analyzer.ingest(&node(index), &text, at(5 * tick));
         }

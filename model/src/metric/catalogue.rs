@@ -10,6 +10,7 @@ pub(super) mod node;
 pub(super) mod nvlink;
 pub(super) mod pcie;
 pub(super) mod rdma;
+pub(super) mod switch;
 pub(super) mod workload;
 
 const TABLES: &[&[&Metric]] = &[
@@ -22,10 +23,11 @@ const TABLES: &[&[&Metric]] = &[
     workload::ROWS,
     host::ROWS,
     collector::ROWS,
+    switch::ROWS,
 ];
 
 /// Every metric that Railscope writes.
-pub static CATALOGUE: &[&Metric] = &joined::<{ collector::END as usize }>(TABLES);
+pub static CATALOGUE: &[&Metric] = &joined::<{ switch::END as usize }>(TABLES);
 
 const fn joined<const N: usize>(tables: &[&[&'static Metric]]) -> [&'static Metric; N] {
     let mut all = [tables[0][0]; N];

@@ -11,7 +11,7 @@ use railscope_model::metric::{
 use railscope_model::units::BYTES_PER_SECOND_PER_GBIT;
 
 use super::peers::{MAJORITY, MIN_PEERS, norm};
-use crate::core::classes::{Class, PCIE_DEGRADED, PORT_DEGRADED, PORT_DOWN};
+use crate::core::classes::{Class, PCIE_DEGRADED, PORT_DEGRADED, PORT_DOWN, UPLINK_DOWN};
 use crate::core::detector::{Detector, Evidence, Explanation, View};
 use crate::core::history::NodeHistory;
 use crate::core::inventory::{endpoint, gpus_behind};
@@ -42,7 +42,7 @@ impl Detector for DegradedLink {
     }
 
     fn explain(&self, evidence: &Evidence) -> Explanation {
-        let (check, clears) = if evidence.class == &PORT_DOWN {
+        let (check, clears) = if [&PORT_DOWN, &UPLINK_DOWN].contains(&evidence.class) {
             (
                 "A port is not ACTIVE, a cable is gone from the subnet, or its neighbour is silent and its port dark, while it was there before or its peers are up.",
                 "The port is ACTIVE again, and the subnet or LLDP shows the cable.",
@@ -246,7 +246,12 @@ fn cables_lost(view: &View<'_>, out: &mut Vec<Evidence>) {
             end(a, link.ports.0),
             end(b, link.ports.1),
         );
-        out.push(evidence(view, part, &PORT_DOWN, signal, 1.0, statement));
+        let class = if matches!(part, Part::SwitchLink(..)) {
+            &UPLINK_DOWN
+        } else {
+            &PORT_DOWN
+        };
+        out.push(evidence(view, part, class, signal, 1.0, statement));
     }
 }
 

@@ -1,32 +1,62 @@
-//! GPUs that their driver holds back while their peers run free.
+//! GPUs that their driver holds back while their peers run free, and nodes that hold back all of theirs.
 
-use railscope_model::identity::{GpuIndex, NodeName, Part};
-use railscope_model::metric::{
-    GPU, GPU_CLOCK, GPU_CLOCK_EVENT, GPU_CLOCK_EVENT_SECONDS, GPU_UTILIZATION,
-};
+use railscope_model::identity::Part;
+use railscope_model::metric::{GPU_CLOCK, GPU_CLOCK_EVENT, GPU_CLOCK_EVENT_SECONDS};
 
-use super::peers::{MIN_PEERS, median};
-use crate::core::classes::GPU_SLOW;
+use super::gpus::{Listed, by_node, listed};
+use super::peers::{MAJORITY, MIN_PEERS, median};
+use crate::core::classes::{Class, GPU_SLOW, HOST_COOLING, HOST_POWER, POWER_LIMIT};
 use crate::core::detector::{Detector, Evidence, Explanation, View};
-use crate::core::history::NodeHistory;
+use crate::core::inventory::gpus_behind;
 
-/// Smallest drop of the SM clock below the median peer that is a fault: below it, chips simply differ
-/// (detection method, section 3.2, D2: 5 % for compute).
-const MIN_DROP: f64 = 0.05;
-/// Utilisation from which a GPU counts as running a job: an idle GPU's clock is low by design.
-const BUSY_UTILIZATION: f64 = 0.5;
 /// The window over which clock events are summed.
 const WINDOW_SECONDS: f64 = 60.0;
 /// Share of that window in which an event must have been active.
 const MIN_EVENT_SHARE: f64 = 0.05;
-/// Events that slow a GPU down, worst first. `sw_power_cap` is normal under load, so it counts only
-/// together with the drop below peers, as all of them do.
-const SLOWDOWNS: &[&str] = &[
-    "hw_power_brake",
-    "hw_thermal",
-    "hw_slowdown",
-    "sw_thermal",
-    "sw_power_cap",
+
+/// Why a driver holds a clock down.
+struct Slowdown {
+    /// The event's name.
+    reason: &'static str,
+    /// Smallest drop of the SM clock below the median peer that is a fault.
+    min_drop: f64,
+    /// What is wrong with a node of which most GPUs are held back so.
+    of_node: &'static Class,
+}
+
+/// Two clock steps of an H100 are 1.5 %, and equal chips differ by that.
+const CHIPS_DIFFER: f64 = 0.02;
+/// Below it compute is not slow (detection method, section 3.2, D2).
+const SLOW_COMPUTE: f64 = 0.05;
+
+/// Events that slow a GPU down, worst first. No healthy GPU shows the first four, so that they count as soon as
+/// the clock is lower than chips differ by; a power cap is normal under load, and its drop alone tells.
+const SLOWDOWNS: &[Slowdown] = &[
+    Slowdown {
+        reason: "hw_power_brake",
+        min_drop: CHIPS_DIFFER,
+        of_node: &HOST_POWER,
+    },
+    Slowdown {
+        reason: "hw_thermal",
+        min_drop: CHIPS_DIFFER,
+        of_node: &HOST_COOLING,
+    },
+    Slowdown {
+        reason: "hw_slowdown",
+        min_drop: CHIPS_DIFFER,
+        of_node: &HOST_POWER,
+    },
+    Slowdown {
+        reason: "sw_thermal",
+        min_drop: CHIPS_DIFFER,
+        of_node: &HOST_COOLING,
+    },
+    Slowdown {
+        reason: "sw_power_cap",
+        min_drop: SLOW_COMPUTE,
+        of_node: &POWER_LIMIT,
+    },
 ];
 
 struct SlowGpu;
@@ -36,14 +66,22 @@ pub fn build() -> Box<dyn Detector> {
     Box::new(SlowGpu)
 }
 
-/// A busy GPU with its clock.
-struct BusyGpu<'a> {
-    node: &'a NodeName,
-    history: &'a NodeHistory,
-    gpu: GpuIndex,
-    /// Product name: only equal chips are peers.
-    product: &'a str,
+/// A GPU that is held back.
+struct Held<'a> {
+    gpu: &'a Listed<'a>,
     clock_hertz: f64,
+    /// Median clock of its peers, and how many they are.
+    norm_hertz: f64,
+    peers: usize,
+    why: &'static Slowdown,
+    /// For how long it was, in words.
+    words: String,
+}
+
+impl Held<'_> {
+    fn drop(&self) -> f64 {
+        1.0 - self.clock_hertz / self.norm_hertz
+    }
 }
 
 impl Detector for SlowGpu {
@@ -52,101 +90,154 @@ impl Detector for SlowGpu {
     }
 
     fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
-        let gpus = busy_gpus(view);
-        let mut products: Vec<_> = gpus.iter().map(|gpu| gpu.product).collect();
-        products.sort_unstable();
-        products.dedup();
-        for product in products {
-            let peers: Vec<_> = gpus.iter().filter(|gpu| gpu.product == product).collect();
-            let Some(norm) = median(peers.iter().map(|gpu| gpu.clock_hertz))
-                .filter(|_| peers.len() >= MIN_PEERS)
-            else {
-                continue;
-            };
-            for gpu in &peers {
-                let drop = 1.0 - gpu.clock_hertz / norm;
-                if let Some(event) = slowdown(gpu).filter(|_| drop >= MIN_DROP) {
-                    out.push(evidence(gpu, &event, drop, norm, peers.len() - 1));
-                }
+        let mut gpus = listed(view);
+        gpus.retain(Listed::is_busy);
+        let held = held_back(&gpus);
+        for node in by_node(&gpus) {
+            let of_node: Vec<_> = held
+                .iter()
+                .filter(|held| Some(held.gpu.node) == node.first().map(|gpu| gpu.node))
+                .collect();
+            match shared_cause(&of_node, node.len()) {
+                Some(class) => out.push(of_whole_node(class, &of_node, node.len(), view)),
+                None => out.extend(of_node.into_iter().map(of_one)),
             }
         }
     }
 
-    fn explain(&self, _evidence: &Evidence) -> Explanation {
+    fn explain(&self, evidence: &Evidence) -> Explanation {
         Explanation {
-            check: "A busy GPU's SM clock is below that of equal busy GPUs, and the driver names a reason for it.",
+            check: if evidence.class == &GPU_SLOW {
+                "A busy GPU's SM clock is below that of equal busy GPUs, and the driver names a reason for it."
+            } else {
+                "The SM clocks of most busy GPUs of a node are below those of equal busy GPUs, for one reason."
+            },
             threshold: format!(
-                "{:.0} % below the median of at least {MIN_PEERS} peers (chips differ by less), with a clock event for {:.0} % of {WINDOW_SECONDS:.0} s",
-                100.0 * MIN_DROP,
-                100.0 * MIN_EVENT_SHARE
+                "{:.0} % below the median of at least {MIN_PEERS} peers for heat and power brakes (chips differ by less), {:.0} % for a power cap, with a clock event for {:.0} % of {WINDOW_SECONDS:.0} s; {:.0} % of a node's GPUs make it the node's",
+                100.0 * CHIPS_DIFFER,
+                100.0 * SLOW_COMPUTE,
+                100.0 * MIN_EVENT_SHARE,
+                100.0 * MAJORITY
             ),
-            clears: "The clock is back within 5 % of the median, or the driver no longer holds it down.",
+            clears: "The clock is back at that of its peers, or the driver no longer holds it down.",
         }
     }
 }
 
-fn busy_gpus<'a>(view: &View<'a>) -> Vec<BusyGpu<'a>> {
-    let name = GPU.labels.iter().position(|label| *label == "name");
-    let mut gpus = Vec::new();
-    for (node, history) in view.history.fresh_nodes(view.now) {
-        for (labels, _) in history.series(&GPU) {
-            let index = labels.values().next().unwrap_or_default();
-            let product = name
-                .and_then(|name| labels.values().nth(name))
-                .unwrap_or_default();
-            let busy = history
-                .value(&GPU_UTILIZATION, &[index])
-                .is_some_and(|u| u >= BUSY_UTILIZATION);
-            let clock = history.value(&GPU_CLOCK, &[index, "sm"]);
-            if let (true, Some(clock_hertz), Ok(gpu)) = (busy, clock, index.parse()) {
-                gpus.push(BusyGpu {
-                    node,
-                    history,
+/// GPUs below their peers, with the driver's reason.
+fn held_back<'a>(gpus: &'a [Listed<'a>]) -> Vec<Held<'a>> {
+    let mut products: Vec<_> = gpus.iter().map(|gpu| gpu.product).collect();
+    products.sort_unstable();
+    products.dedup();
+    let mut all = Vec::new();
+    for product in products {
+        let peers: Vec<_> = gpus
+            .iter()
+            .filter(|gpu| gpu.product == product)
+            .filter_map(|gpu| Some((gpu, gpu.clock_hertz()?)))
+            .collect();
+        let norm = median(peers.iter().map(|(_, clock)| *clock));
+        let Some(norm_hertz) = norm.filter(|_| peers.len() >= MIN_PEERS) else {
+            continue;
+        };
+        for (gpu, clock_hertz) in &peers {
+            let drop = 1.0 - clock_hertz / norm_hertz;
+            if drop < CHIPS_DIFFER {
+                continue;
+            }
+            let mut reasons = SLOWDOWNS.iter().filter(|why| drop >= why.min_drop);
+            if let Some((why, words)) = reasons.find_map(|why| Some((why, active(gpu, why)?))) {
+                all.push(Held {
                     gpu,
-                    product,
-                    clock_hertz,
+                    clock_hertz: *clock_hertz,
+                    norm_hertz,
+                    peers: peers.len() - 1,
+                    why,
+                    words,
                 });
             }
         }
     }
-    gpus
+    all
 }
 
-/// The worst clock event of the GPU and how long it was active, in words.
-fn slowdown(gpu: &BusyGpu<'_>) -> Option<String> {
-    let index = gpu.gpu.to_string();
-    SLOWDOWNS.iter().find_map(|reason| {
-        let labels = [index.as_str(), reason];
-        let seconds = gpu.history.window(&GPU_CLOCK_EVENT_SECONDS, &labels);
-        match seconds.and_then(|window| window.increase(WINDOW_SECONDS)) {
-            // The duration is the better witness: it misses nothing between two samples.
-            Some(rise) => (rise.rate() >= MIN_EVENT_SHARE).then(|| {
-                format!(
-                    "{reason} held it down for {:.0} % of the last {:.0} s",
-                    100.0 * rise.rate(),
-                    rise.seconds
-                )
-            }),
-            None => (gpu.history.value(&GPU_CLOCK_EVENT, &labels) == Some(1.0))
-                .then(|| format!("{reason} holds it down")),
-        }
-    })
+/// For how long an event held the GPU back, in words; none if it did not.
+fn active(gpu: &Listed<'_>, why: &Slowdown) -> Option<String> {
+    let labels = [gpu.label, why.reason];
+    let seconds = gpu.history.window(&GPU_CLOCK_EVENT_SECONDS, &labels);
+    match seconds.and_then(|window| window.increase(WINDOW_SECONDS)) {
+        // The duration is the better witness: it misses nothing between two samples.
+        Some(rise) => (rise.rate() >= MIN_EVENT_SHARE).then(|| {
+            format!(
+                "{} held it down for {:.0} % of the last {:.0} s",
+                why.reason,
+                100.0 * rise.rate(),
+                rise.seconds
+            )
+        }),
+        None => (gpu.history.value(&GPU_CLOCK_EVENT, &labels) == Some(1.0))
+            .then(|| format!("{} holds it down", why.reason)),
+    }
 }
 
-fn evidence(gpu: &BusyGpu<'_>, event: &str, drop: f64, norm_hertz: f64, peers: usize) -> Evidence {
-    let part = Part::Gpu(gpu.node.clone(), gpu.gpu);
+/// What is wrong with a node, if it is what most of its busy GPUs are held back by.
+fn shared_cause(held: &[&Held<'_>], gpus: usize) -> Option<&'static Class> {
+    let first = held.first()?.why;
+    let alike = held
+        .iter()
+        .filter(|held| held.why.reason == first.reason)
+        .count();
+    let most = gpus >= MIN_PEERS && alike as f64 >= MAJORITY * gpus as f64;
+    most.then_some(first.of_node)
+}
+
+fn of_whole_node(
+    class: &'static Class,
+    held: &[&Held<'_>],
+    gpus: usize,
+    view: &View<'_>,
+) -> Evidence {
+    let mut held = held.to_vec();
+    held.sort_by(|a, b| b.drop().total_cmp(&a.drop()));
+    let worst = held[0];
+    let host = Part::Host(worst.gpu.node.clone());
+    Evidence {
+        detector: "slow-gpu",
+        signal: GPU_CLOCK_EVENT_SECONDS.name,
+        class,
+        effect: worst.drop(),
+        statement: format!(
+            "{} of {gpus} busy GPUs of {} run below their peers, the slowest at {:.0} MHz, {:.0} % below the median {:.0} MHz of {} peers; {}.",
+            held.len(),
+            worst.gpu.node,
+            worst.clock_hertz * 1e-6,
+            100.0 * worst.drop(),
+            worst.norm_hertz * 1e-6,
+            worst.peers,
+            worst.words
+        ),
+        victims: gpus_behind(view.fabric, &host),
+        related: Vec::new(),
+        part: host,
+    }
+}
+
+fn of_one(held: &Held<'_>) -> Evidence {
+    let part = held.gpu.part();
     Evidence {
         detector: "slow-gpu",
         signal: GPU_CLOCK.name,
         class: &GPU_SLOW,
-        effect: drop,
+        effect: held.drop(),
         statement: format!(
-            "GPU {} of {} runs at {:.0} MHz, {:.0} % below the median {:.0} MHz of {peers} busy peers; {event}.",
-            gpu.gpu,
-            gpu.node,
-            gpu.clock_hertz * 1e-6,
-            100.0 * drop,
-            norm_hertz * 1e-6
+            "GPU {} of {} runs at {:.0} MHz, {:.0} % below the median {:.0} MHz of {} busy peers; {}.",
+            held.gpu.index,
+            held.gpu.node,
+            held.clock_hertz * 1e-6,
+            100.0 * held.drop(),
+            held.norm_hertz * 1e-6,
+            held.peers,
+            held.words
         ),
         victims: vec![part.clone()],
         related: Vec::new(),

@@ -1,0 +1,255 @@
+//! Counters of errors that rise faster than their limit and their peers': of ports, PCIe links and nodes.
+
+use railscope_model::identity::{NodeName, Part, RdmaPort};
+use railscope_model::metric::{Metric, PCIE_ERRORS, RDMA_NO_BUFFER, RDMA_PORT_ERRORS};
+use railscope_model::reading::Labels;
+
+use super::peers::median;
+use crate::core::classes::{Class, LINK_ERRORS, PCIE_ERRORS as BAD_PCIE, RECEIVER_NOT_READY};
+use crate::core::detector::{Detector, Evidence, Explanation, View};
+use crate::core::history::NodeHistory;
+use crate::core::inventory::gpus_behind;
+
+/// What the labels of a counter name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Names {
+    /// `device` and `port`: the cable at it.
+    Cable,
+    /// `pci`: the link above it.
+    PcieLink,
+    /// Whatever they name, the node is to blame for it: all of its series together.
+    Node,
+}
+
+/// How much of an error is too much.
+struct Limit {
+    metric: &'static Metric,
+    /// The last label; empty for a metric that has none but those that name the part.
+    kind: &'static str,
+    names: Names,
+    class: &'static Class,
+    /// Most errors per hour.
+    per_hour: f64,
+    /// Fewest errors in the window that are looked at at all.
+    at_least: f64,
+    /// Where the number comes from.
+    source: &'static str,
+}
+
+impl Limit {
+    const fn of_cable(
+        kind: &'static str,
+        per_hour: f64,
+        at_least: f64,
+        source: &'static str,
+    ) -> Self {
+        Self {
+            metric: &RDMA_PORT_ERRORS,
+            kind,
+            names: Names::Cable,
+            class: &LINK_ERRORS,
+            per_hour,
+            at_least,
+            source,
+        }
+    }
+
+    const fn of_pcie(
+        kind: &'static str,
+        per_hour: f64,
+        at_least: f64,
+        source: &'static str,
+    ) -> Self {
+        Self {
+            metric: &PCIE_ERRORS,
+            kind,
+            names: Names::PcieLink,
+            class: &BAD_PCIE,
+            per_hour,
+            at_least,
+            source,
+        }
+    }
+
+    /// What evidence of it is called.
+    fn signal(&self) -> &'static str {
+        if self.names == Names::Cable {
+            self.kind
+        } else {
+            self.metric.name
+        }
+    }
+}
+
+const LIMITS: &[Limit] = &[
+    Limit::of_cable(
+        "symbol_error",
+        120.0,
+        5.0,
+        "NVSentinel: 120 an hour is a bit error rate of 1e-12",
+    ),
+    Limit::of_cable("link_error_recovery", 300.0, 2.0, "NVSentinel: 5 a minute"),
+    Limit::of_cable("link_downed", 0.0, 1.0, "NVSentinel: any"),
+    Limit::of_cable("local_link_integrity_errors", 0.0, 1.0, "NVSentinel: any"),
+    Limit::of_cable(
+        "excessive_buffer_overrun_errors",
+        0.0,
+        1.0,
+        "NVSentinel: any",
+    ),
+    Limit::of_cable("port_rcv_errors", 36_000.0, 10.0, "NVSentinel: 10 a second"),
+    Limit::of_pcie(
+        "correctable",
+        3_600.0,
+        10.0,
+        "one a second; a sound link has a few a day (an engineering choice)",
+    ),
+    Limit::of_pcie(
+        "nonfatal",
+        0.0,
+        1.0,
+        "any: a packet was lost (PCI Express Base Specification, section 6.2)",
+    ),
+    Limit {
+        metric: &RDMA_NO_BUFFER,
+        kind: "",
+        names: Names::Node,
+        class: &RECEIVER_NOT_READY,
+        per_hour: 36_000.0,
+        at_least: 100.0,
+        source: "10 a second: NCCL writes and needs no receive buffer, so that any rate is suspicious (an engineering choice)",
+    },
+];
+
+/// The window in which errors are counted: as long as the history reaches at 5 s scrapes.
+const WINDOW_SECONDS: f64 = 120.0;
+/// Errors that rise everywhere are the fabric's or the scheduler's doing: a part must stand out by this factor.
+const ABOVE_PEERS: f64 = 5.0;
+
+const NAME: &str = "error-counters";
+
+struct ErrorCounters;
+
+/// Builds the detector.
+pub fn build() -> Box<dyn Detector> {
+    Box::new(ErrorCounters)
+}
+
+/// How much a counter of one part rose.
+struct Rise {
+    part: Part,
+    amount: f64,
+    seconds: f64,
+}
+
+impl Rise {
+    fn per_hour(&self) -> f64 {
+        3600.0 * self.amount / self.seconds
+    }
+}
+
+impl Detector for ErrorCounters {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
+        for limit in LIMITS {
+            let mut rises = Vec::new();
+            for (node, history) in view.history.fresh_nodes(view.now) {
+                rises_of(node, history, limit, &mut rises);
+            }
+            let usual = median(rises.iter().map(Rise::per_hour)).unwrap_or(0.0);
+            for rise in rises {
+                // Judged over the whole window: two errors in the first five seconds are no rate.
+                let over_window = 3600.0 * rise.amount / rise.seconds.max(WINDOW_SECONDS);
+                let stands_out = rise.per_hour() > ABOVE_PEERS * usual;
+                if rise.amount >= limit.at_least && over_window > limit.per_hour && stands_out {
+                    out.push(evidence(view, rise, limit, usual));
+                }
+            }
+        }
+    }
+
+    fn explain(&self, evidence: &Evidence) -> Explanation {
+        let of_it =
+            |limit: &&Limit| (limit.signal(), limit.class) == (evidence.signal, evidence.class);
+        Explanation {
+            check: "An error counter rises faster than its limit, and faster than the same counter of others.",
+            threshold: LIMITS.iter().find(of_it).map_or_else(String::new, |limit| {
+                format!(
+                    "more than {} an hour and at least {} in {WINDOW_SECONDS} s ({}), and more than {ABOVE_PEERS} times the median",
+                    limit.per_hour, limit.at_least, limit.source
+                )
+            }),
+            clears: "The counter stays below its limit for the whole window.",
+        }
+    }
+}
+
+/// What a limit looks at on one node.
+fn rises_of(node: &NodeName, history: &NodeHistory, limit: &Limit, rises: &mut Vec<Rise>) {
+    let of_kind =
+        |labels: &Labels| limit.kind.is_empty() || labels.values().last() == Some(limit.kind);
+    let mut together: Option<Rise> = None;
+    for (labels, window) in history.series(limit.metric).filter(|(l, _)| of_kind(l)) {
+        let Some(rise) = window.increase(WINDOW_SECONDS) else {
+            continue;
+        };
+        let Some(part) = part(node, labels, limit.names) else {
+            continue;
+        };
+        let rise = Rise {
+            part,
+            amount: rise.amount,
+            seconds: rise.seconds,
+        };
+        match &mut together {
+            _ if limit.names != Names::Node => rises.push(rise),
+            Some(sum) => {
+                sum.amount += rise.amount;
+                sum.seconds = sum.seconds.max(rise.seconds);
+            }
+            None => together = Some(rise),
+        }
+    }
+    rises.extend(together);
+}
+
+/// The part that the labels of a counter name.
+fn part(node: &NodeName, labels: &Labels, names: Names) -> Option<Part> {
+    let mut labels = labels.values();
+    Some(match names {
+        Names::Node => Part::Host(node.clone()),
+        Names::PcieLink => Part::PcieLink(node.clone(), labels.next()?.parse().ok()?),
+        Names::Cable => {
+            let (device, port) = (labels.next()?.parse().ok()?, labels.next()?.parse().ok()?);
+            Part::HostLink(node.clone(), RdmaPort { device, port })
+        }
+    })
+}
+
+fn evidence(view: &View<'_>, rise: Rise, limit: &Limit, usual_per_hour: f64) -> Evidence {
+    let what = if limit.kind.is_empty() {
+        limit.metric.name
+    } else {
+        limit.kind
+    };
+    Evidence {
+        detector: NAME,
+        signal: limit.signal(),
+        class: limit.class,
+        // Errors slow nobody until retransmissions do; how much cannot be told from the counter alone.
+        effect: 0.0,
+        statement: format!(
+            "{what} of {} rose by {:.0} in {:.0} s ({:.0} an hour); for the median it rises by {usual_per_hour:.0} an hour.",
+            rise.part,
+            rise.amount,
+            rise.seconds,
+            rise.per_hour()
+        ),
+        victims: gpus_behind(view.fabric, &rise.part),
+        related: Vec::new(),
+        part: rise.part,
+    }
+}

@@ -1,0 +1,84 @@
+//! Ports that lose their link again and again.
+
+use railscope_model::identity::{NodeName, Part, RdmaPort};
+use railscope_model::metric::{RDMA_PORT_ERRORS, RDMA_PORT_UP};
+
+use crate::core::classes::PORT_FLAPPING;
+use crate::core::detector::{Detector, Evidence, Explanation, View};
+use crate::core::history::{NodeHistory, WINDOW_POINTS, Window};
+use crate::core::inventory::gpus_behind;
+
+/// Losses that make a port flap: one is a cable that was moved or a node that was restarted.
+const MIN_LOSSES: usize = 2;
+
+struct FlappingPort;
+
+/// Builds the detector.
+pub fn build() -> Box<dyn Detector> {
+    Box::new(FlappingPort)
+}
+
+impl Detector for FlappingPort {
+    fn name(&self) -> &'static str {
+        "flapping-port"
+    }
+
+    fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
+        for (node, history) in view.history.fresh_nodes(view.now) {
+            for (labels, up) in history.series(&RDMA_PORT_UP) {
+                let mut labels = labels.values();
+                let (Some(device), Some(port)) = (labels.next(), labels.next()) else {
+                    continue;
+                };
+                let losses = losses(history, up, [device, port]);
+                let name = (device.parse(), port.parse());
+                if let (true, (Ok(device), Ok(port))) = (losses >= MIN_LOSSES, name) {
+                    out.push(evidence(view, node, RdmaPort { device, port }, losses));
+                }
+            }
+        }
+    }
+
+    fn explain(&self, _evidence: &Evidence) -> Explanation {
+        Explanation {
+            check: "A port has lost its link several times within minutes, by its own counter or by what scrapes saw of it.",
+            threshold: format!(
+                "{MIN_LOSSES} losses in {WINDOW_POINTS} scrapes: one is a cable that was moved, or a restart"
+            ),
+            clears: "The link has held for the whole window.",
+        }
+    }
+}
+
+/// How often a port has lost its link: as it counts itself, and as scrapes have seen it, whichever is more. What
+/// it counts between two scrapes is one loss: a cable that is plugged in may bounce.
+fn losses(history: &NodeHistory, up: &Window, [device, port]: [&str; 2]) -> usize {
+    let pairs = |window: &Window, lost: fn(f64, f64) -> bool| {
+        let values: Vec<f64> = window.values().collect();
+        values
+            .windows(2)
+            .filter(|pair| lost(pair[0], pair[1]))
+            .count()
+    };
+    let counter = history.window(&RDMA_PORT_ERRORS, &[device, port, "link_downed"]);
+    let counted = counter.map_or(0, |window| pairs(window, |before, after| after > before));
+    counted.max(pairs(up, |before, after| before > after))
+}
+
+fn evidence(view: &View<'_>, node: &NodeName, port: RdmaPort, losses: usize) -> Evidence {
+    let statement = format!(
+        "Port {port} of {node} has lost its link {losses} times in the last {WINDOW_POINTS} scrapes."
+    );
+    let part = Part::HostLink(node.clone(), port);
+    Evidence {
+        detector: "flapping-port",
+        signal: RDMA_PORT_UP.name,
+        class: &PORT_FLAPPING,
+        // Each loss costs the job a stall or its life, whatever share of the time it takes.
+        effect: 1.0,
+        statement,
+        victims: gpus_behind(view.fabric, &part),
+        related: Vec::new(),
+        part,
+    }
+}

@@ -1,0 +1,236 @@
+//! GPUs that say of themselves, or by their silence, that they are broken: lost, with bad memory, with NVLinks down.
+
+use std::collections::BTreeMap;
+
+use railscope_model::identity::Part;
+use railscope_model::metric::{
+    GPU_ROW_REMAP_FAILED, GPU_ROW_REMAP_PENDING, GPU_TEMPERATURE, GPU_UTILIZATION, GPU_XID_EVENTS,
+    NVLINKS_ACTIVE,
+};
+
+use super::gpus::{Listed, by_node, listed};
+use super::peers::{MAJORITY, MIN_PEERS, norm};
+use crate::core::classes::{Class, GPU_LOST, GPU_MEMORY, NVLINK_DOWN};
+use crate::core::detector::{Detector, Evidence, Explanation, View};
+use crate::core::inventory::gpus_behind;
+
+/// XIDs after which a GPU does no more work until it is reset or its node restarted: fallen off the bus (79), its
+/// system processor does not answer or has failed (119, 120), contained so badly that it must be reset (95)
+/// (NVIDIA XID catalogue).
+const FATAL_XIDS: &[&str] = &["79", "95", "119", "120"];
+
+struct GpuHealth;
+
+/// Builds the detector.
+pub fn build() -> Box<dyn Detector> {
+    Box::new(GpuHealth)
+}
+
+impl Detector for GpuHealth {
+    fn name(&self) -> &'static str {
+        "gpu-health"
+    }
+
+    fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
+        let gpus = listed(view);
+        for node in by_node(&gpus) {
+            lost(node, view, out);
+        }
+        gpus.iter().for_each(|gpu| memory(gpu, out));
+        nvlinks(&gpus, view, out);
+    }
+
+    fn explain(&self, evidence: &Evidence) -> Explanation {
+        if evidence.class == &GPU_LOST {
+            Explanation {
+                check: "The driver lists the GPU and gets no value from it, while another GPU of the node answers.",
+                threshold: String::from("no value at all: a state, not a measurement"),
+                clears: "The GPU answers again.",
+            }
+        } else if evidence.class == &NVLINK_DOWN {
+            Explanation {
+                check: "Fewer of the GPU's NVLinks are active than of its peers.",
+                threshold: format!(
+                    "below what {:.0} % of at least {MIN_PEERS} GPUs of its kind have; a node of which as many lack links is named itself",
+                    100.0 * MAJORITY
+                ),
+                clears: "As many of its NVLinks are active as of its peers.",
+            }
+        } else {
+            Explanation {
+                check: "The GPU says that a row of its memory waits to be replaced, or that it could not be.",
+                threshold: String::from("any (NVIDIA GPU memory error management: row remapping)"),
+                clears: "The GPU has been reset and no row waits.",
+            }
+        }
+    }
+}
+
+fn evidence(
+    part: Part,
+    class: &'static Class,
+    signal: &'static str,
+    effect: f64,
+    statement: String,
+) -> Evidence {
+    Evidence {
+        detector: "gpu-health",
+        signal,
+        class,
+        effect,
+        statement,
+        victims: Vec::new(),
+        related: Vec::new(),
+        part,
+    }
+}
+
+/// GPUs that give no value, on a node whose driver answers for others.
+fn lost(node: &[Listed<'_>], view: &View<'_>, out: &mut Vec<Evidence>) {
+    let answers = |gpu: &Listed<'_>| {
+        gpu.value(&GPU_UTILIZATION).is_some()
+            || gpu
+                .history
+                .value(&GPU_TEMPERATURE, &[gpu.label, "gpu"])
+                .is_some()
+    };
+    let answering = node.iter().filter(|gpu| answers(gpu)).count();
+    if answering == 0 {
+        return;
+    }
+    for gpu in node.iter().filter(|gpu| !answers(gpu)) {
+        let why = fatal_xids(gpu);
+        let statement = format!(
+            "GPU {} of {} answers nothing; {answering} of the node's {} GPUs do.{why}",
+            gpu.index,
+            gpu.node,
+            node.len()
+        );
+        let mut lost = evidence(gpu.part(), &GPU_LOST, GPU_UTILIZATION.name, 1.0, statement);
+        lost.victims = gpus_behind(view.fabric, &Part::Host(gpu.node.clone()));
+        out.push(lost);
+    }
+}
+
+/// The XIDs that say that a GPU is gone, as a sentence.
+fn fatal_xids(gpu: &Listed<'_>) -> String {
+    let told = gpu.history.series(&GPU_XID_EVENTS);
+    let told = told.filter_map(|(labels, _)| {
+        let mut labels = labels.values();
+        let of_it = labels.next() == Some(gpu.label);
+        labels.next().filter(|_| of_it)
+    });
+    let mut fatal: Vec<_> = told.filter(|xid| FATAL_XIDS.contains(xid)).collect();
+    fatal.sort_unstable();
+    fatal.dedup();
+    match fatal[..] {
+        [] => String::new(),
+        _ => format!(" Its driver has told XID {}.", fatal.join(", ")),
+    }
+}
+
+fn memory(gpu: &Listed<'_>, out: &mut Vec<Evidence>) {
+    for (metric, what) in [
+        (
+            &GPU_ROW_REMAP_FAILED,
+            "could not replace a row of its memory",
+        ),
+        (
+            &GPU_ROW_REMAP_PENDING,
+            "waits for a reset to replace a row of its memory",
+        ),
+    ] {
+        if gpu.value(metric) == Some(1.0) {
+            let statement = format!("GPU {} of {} {what}.", gpu.index, gpu.node);
+            out.push(evidence(
+                gpu.part(),
+                &GPU_MEMORY,
+                metric.name,
+                0.0,
+                statement,
+            ));
+            return;
+        }
+    }
+}
+
+/// A GPU with fewer active NVLinks than its peers.
+struct Lacking<'a> {
+    gpu: &'a Listed<'a>,
+    active: f64,
+    norm: f64,
+}
+
+impl<'a> Lacking<'a> {
+    fn of(gpu: &'a Listed<'a>, norm: f64) -> Option<Self> {
+        let active = gpu.value(&NVLINKS_ACTIVE)?;
+        (active < norm).then_some(Self { gpu, active, norm })
+    }
+
+    fn share(&self) -> f64 {
+        1.0 - self.active / self.norm
+    }
+}
+
+/// NVLinks that are down: of single GPUs, or, where most GPUs of a node lack some, of what they all hang on.
+fn nvlinks(gpus: &[Listed<'_>], view: &View<'_>, out: &mut Vec<Evidence>) {
+    let mut active: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+    for gpu in gpus {
+        let links = gpu.value(&NVLINKS_ACTIVE);
+        active.entry(gpu.product).or_default().extend(links);
+    }
+    // A product may be sold without a bridge on some of its links, so the peers say how many there should be.
+    let norms: BTreeMap<_, _> = active
+        .into_iter()
+        .filter_map(|(product, links)| Some((product, norm(links)?)))
+        .collect();
+    for node in by_node(gpus) {
+        let lacking: Vec<_> = node
+            .iter()
+            .filter_map(|gpu| Lacking::of(gpu, *norms.get(gpu.product)?))
+            .collect();
+        let shared =
+            node.len() >= MIN_PEERS && lacking.len() as f64 >= MAJORITY * node.len() as f64;
+        match lacking.first() {
+            Some(first) if shared => out.push(node_lacks(first, lacking.len(), node.len(), view)),
+            _ => out.extend(lacking.iter().map(|lacking| gpu_lacks(lacking, view))),
+        }
+    }
+}
+
+fn node_lacks(first: &Lacking<'_>, lacking: usize, gpus: usize, view: &View<'_>) -> Evidence {
+    let Lacking { gpu, active, norm } = first;
+    let statement = format!(
+        "{lacking} of {gpus} GPUs of {} lack NVLinks (GPU {} has {active} of {norm}): what they share is broken, such as an NVSwitch.",
+        gpu.node, gpu.index
+    );
+    let host = Part::Host(gpu.node.clone());
+    Evidence {
+        victims: gpus_behind(view.fabric, &host),
+        ..evidence(
+            host,
+            &NVLINK_DOWN,
+            NVLINKS_ACTIVE.name,
+            first.share(),
+            statement,
+        )
+    }
+}
+
+fn gpu_lacks(lacking: &Lacking<'_>, view: &View<'_>) -> Evidence {
+    let Lacking { gpu, active, norm } = lacking;
+    let statement = format!(
+        "GPU {} of {} has {active} of {norm} NVLinks; most of its peers have all.",
+        gpu.index, gpu.node
+    );
+    Evidence {
+        victims: gpus_behind(view.fabric, &Part::Host(gpu.node.clone())),
+        ..evidence(
+            gpu.part(),
+            &NVLINK_DOWN,
+            NVLINKS_ACTIVE.name,
+            lacking.share(),
+            statement,
+        )
+    }
+}

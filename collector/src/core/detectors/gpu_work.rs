@@ -1,0 +1,125 @@
+//! GPUs that need longer for the work of their peers, although their clock is well.
+//!
+//! All GPUs of a synchronous job do the same work in a step, so that the one that is slow computes for longer
+//! and waits less: its tensor cores are active for more of the time, at the same clock. Time active times
+//! clock is the work that it does, and equal among equals (detection method, section 3.4, exporter only).
+
+use std::collections::BTreeMap;
+
+use railscope_model::metric::GPU_TENSOR_ACTIVE;
+
+use super::gpus::{Listed, by_node, listed};
+use super::peers::{MIN_PEERS, median};
+use crate::core::classes::GPU_SLOW;
+use crate::core::detector::{Detector, Evidence, Explanation, View};
+
+/// Excess over the node's median from which a GPU counts as slow. The driver tells activity in tenths of a
+/// per cent, and clocks in steps of three quarters of one.
+const MIN_EXCESS: f64 = 0.03;
+/// The newest points that are looked at: their median, so that one odd sample says nothing.
+const POINTS: usize = 3;
+/// A GPU that computes less than this of the time runs no step that could be compared.
+const MIN_ACTIVE: f64 = 0.05;
+
+struct GpuWork;
+
+/// Builds the detector.
+pub fn build() -> Box<dyn Detector> {
+    Box::new(GpuWork)
+}
+
+/// A busy GPU and what it does, as a multiple of what the others of its node do.
+struct Worker<'a> {
+    gpu: &'a Listed<'a>,
+    active: f64,
+    ratio: f64,
+}
+
+impl Detector for GpuWork {
+    fn name(&self) -> &'static str {
+        "gpu-work"
+    }
+
+    fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
+        let mut gpus = listed(view);
+        gpus.retain(Listed::is_busy);
+        let workers: Vec<_> = by_node(&gpus).flat_map(compare).collect();
+        // The same GPU of every node may have more to do by design: the first rank that also writes the log.
+        let mut roles: BTreeMap<_, Vec<f64>> = BTreeMap::new();
+        for worker in &workers {
+            let role = (worker.gpu.product, worker.gpu.index);
+            roles.entry(role).or_default().push(worker.ratio);
+        }
+        for worker in workers {
+            let role = &roles[&(worker.gpu.product, worker.gpu.index)];
+            let usual = if role.len() >= MIN_PEERS {
+                median(role.iter().copied()).unwrap_or(1.0)
+            } else {
+                1.0
+            };
+            let excess = worker.ratio / usual - 1.0;
+            if excess >= MIN_EXCESS {
+                out.push(evidence(&worker, excess));
+            }
+        }
+    }
+
+    fn explain(&self, _evidence: &Evidence) -> Explanation {
+        Explanation {
+            check: "A busy GPU's tensor cores are active for longer than those of its node at the same clock, and than those of the same GPU of other nodes.",
+            threshold: format!(
+                "{:.0} % above the median of at least {MIN_PEERS} GPUs of the node, in the median of {POINTS} samples (activity is told in tenths of a per cent, clocks in steps of 0.75 %)",
+                100.0 * MIN_EXCESS
+            ),
+            clears: "It needs no longer than its peers.",
+        }
+    }
+}
+
+/// What each GPU of a node does against the middle one of them.
+fn compare<'a>(node: &'a [Listed<'a>]) -> Vec<Worker<'a>> {
+    let work: Vec<_> = node
+        .iter()
+        .filter_map(|gpu| {
+            let active = gpu.history.window(&GPU_TENSOR_ACTIVE, &[gpu.label])?;
+            let newest: Vec<f64> = active.values().rev().take(POINTS).collect();
+            let active = median(newest.iter().copied()).filter(|_| newest.len() == POINTS)?;
+            let work = active * gpu.clock_hertz()?;
+            (active >= MIN_ACTIVE).then_some((gpu, active, work))
+        })
+        .collect();
+    let Some(middle) = median(work.iter().map(|(.., work)| *work)) else {
+        return Vec::new();
+    };
+    if work.len() < MIN_PEERS {
+        return Vec::new();
+    }
+    work.into_iter()
+        .map(|(gpu, active, work)| Worker {
+            gpu,
+            active,
+            ratio: work / middle,
+        })
+        .collect()
+}
+
+fn evidence(worker: &Worker<'_>, excess: f64) -> Evidence {
+    let part = worker.gpu.part();
+    Evidence {
+        detector: "gpu-work",
+        signal: GPU_TENSOR_ACTIVE.name,
+        class: &GPU_SLOW,
+        // What takes so much longer does so much less in a time.
+        effect: excess / (1.0 + excess),
+        statement: format!(
+            "GPU {} of {} needs {:.0} % longer than the others of its node for the same work at the same clock: its tensor cores are active {:.1} % of the time.",
+            worker.gpu.index,
+            worker.gpu.node,
+            100.0 * excess,
+            100.0 * worker.active
+        ),
+        victims: vec![part.clone()],
+        related: Vec::new(),
+        part,
+    }
+}

@@ -1,0 +1,141 @@
+//! Nodes whose processors stand still: by themselves, or because a hypervisor takes them.
+
+use railscope_model::identity::{NodeName, Part};
+use railscope_model::metric::{CPU_STEAL, HOST_STALLS, Metric};
+
+use super::peers::{MIN_PEERS, median};
+use crate::core::classes::{Class, HOST_STALLS as STALLS, HOST_STEAL as STEAL};
+use crate::core::detector::{Detector, Evidence, Explanation, View};
+use crate::core::history::{Increase, NodeHistory};
+use crate::core::inventory::gpus_behind;
+
+/// The window over which stalls and steal are counted.
+const WINDOW_SECONDS: f64 = 60.0;
+/// What rises on all nodes is how such machines are: a node must stand out by this factor.
+const ABOVE_PEERS: f64 = 5.0;
+
+/// A rate of a node that should be next to nothing.
+struct Limit {
+    metric: &'static Metric,
+    /// Value of the second label; none sums all of the series of the metric.
+    threshold: Option<&'static str>,
+    /// The rate that must be passed, in the metric's unit per second.
+    per_second: f64,
+    class: &'static Class,
+    what: &'static str,
+    source: &'static str,
+}
+
+const LIMITS: &[Limit] = &[
+    Limit {
+        metric: &CPU_STEAL,
+        threshold: None,
+        per_second: 0.01,
+        class: &STEAL,
+        what: "seconds stolen per second",
+        source: "1 % of a processor: the loss that a quiet virtual processor shows (detection method, section 2.1)",
+    },
+    Limit {
+        metric: &HOST_STALLS,
+        threshold: Some("1000us"),
+        per_second: 0.1,
+        class: &STALLS,
+        what: "stalls above 1 ms per second seen by the probe",
+        source: "a quiet virtual processor shows 0.7 above 0.5 ms in a second to a probe that always looks; ours looks a hundredth of the time",
+    },
+    Limit {
+        metric: &HOST_STALLS,
+        threshold: Some("200us"),
+        per_second: 0.5,
+        class: &STALLS,
+        what: "stalls above 200 us per second seen by the probe",
+        source: "as for 1 ms, with 3.7 above 131 us",
+    },
+];
+
+struct HostHealth;
+
+/// Builds the detector.
+pub fn build() -> Box<dyn Detector> {
+    Box::new(HostHealth)
+}
+
+impl Detector for HostHealth {
+    fn name(&self) -> &'static str {
+        "host-health"
+    }
+
+    fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
+        for limit in LIMITS {
+            let rates: Vec<_> = view
+                .history
+                .fresh_nodes(view.now)
+                .filter_map(|(node, history)| Some((node, rate(history, limit)?)))
+                .collect();
+            if rates.len() < MIN_PEERS {
+                continue;
+            }
+            let usual = median(rates.iter().map(|(_, rate)| *rate)).unwrap_or(0.0);
+            for (node, rate) in rates {
+                if rate > limit.per_second && rate > ABOVE_PEERS * usual {
+                    out.push(evidence(view, node, limit, rate, usual));
+                }
+            }
+        }
+    }
+
+    fn explain(&self, evidence: &Evidence) -> Explanation {
+        let of_class = |limit: &&Limit| limit.class == evidence.class;
+        let limits: Vec<_> = LIMITS
+            .iter()
+            .filter(of_class)
+            .map(|limit| {
+                format!(
+                    "more than {} {} ({})",
+                    limit.per_second, limit.what, limit.source
+                )
+            })
+            .collect();
+        Explanation {
+            check: "The processors of a node stand still more often than those of other nodes.",
+            threshold: format!(
+                "{}, over {WINDOW_SECONDS:.0} s, and more than {ABOVE_PEERS} times the median node",
+                limits.join(", or ")
+            ),
+            clears: "The rate stays below its limit for the whole window.",
+        }
+    }
+}
+
+/// A node's rate, over all of its NUMA nodes; none while it is not known.
+fn rate(history: &NodeHistory, limit: &Limit) -> Option<f64> {
+    let counted = history.series(limit.metric).filter(|(labels, _)| {
+        limit
+            .threshold
+            .is_none_or(|threshold| labels.values().nth(1) == Some(threshold))
+    });
+    let rates = counted.filter_map(|(_, window)| window.increase(WINDOW_SECONDS));
+    rates.map(Increase::rate).reduce(|sum, rate| sum + rate)
+}
+
+fn evidence(view: &View<'_>, node: &NodeName, limit: &Limit, rate: f64, usual: f64) -> Evidence {
+    let part = Part::Host(node.clone());
+    Evidence {
+        detector: "host-health",
+        signal: limit.metric.name,
+        class: limit.class,
+        // What a probe sees of it is a sample; how much of the time is gone, only steal tells.
+        effect: if limit.class == &STEAL {
+            rate.min(1.0)
+        } else {
+            0.0
+        },
+        statement: format!(
+            "{node} has {rate:.2} {}; the median node has {usual:.2}.",
+            limit.what
+        ),
+        victims: gpus_behind(view.fabric, &part),
+        related: Vec::new(),
+        part,
+    }
+}

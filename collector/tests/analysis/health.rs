@@ -1,0 +1,239 @@
+//! What nodes and GPUs say of their own health: each fault is named, and what all share is not.
+
+use super::cluster::RAILS;
+use super::{Fault, check};
+
+/// Adds lines to every page: `line` is given the node and the seconds since the start.
+fn with(line: impl Fn(usize, u64) -> String + 'static) -> Box<Fault> {
+    Box::new(move |node, seconds, page: String| page + &line(node, seconds))
+}
+
+/// A series of one node that rises by so much a second, and stands still on all others.
+fn rises(series: &'static str, culprits: &'static [usize], per_second: f64) -> Box<Fault> {
+    with(move |node, seconds| {
+        let rate = if culprits.contains(&node) {
+            per_second
+        } else {
+            0.0
+        };
+        format!("{series} {}\n", rate * seconds as f64)
+    })
+}
+
+/// One line for each GPU.
+fn of_gpus(line: impl Fn(usize) -> String) -> String {
+    (0..RAILS).map(line).collect()
+}
+
+#[test]
+fn a_gpu_that_answers_nothing_is_lost_and_holds_up_its_node() {
+    let silent = |node: usize, _: u64, page: String| {
+        let gone = |line: &&str| {
+            node == 3
+                && ["utilization_ratio", "clock_hertz", "clock_event"]
+                    .iter()
+                    .any(|name| line.starts_with(&format!("railscope_gpu_{name}")))
+                && line.contains("gpu=\"2\"")
+        };
+        let left = page.lines().filter(|line| !gone(line));
+        let mut page: String = left.map(|line| format!("{line}\n")).collect();
+        if node == 3 {
+            page += "railscope_gpu_xid_events_total{gpu=\"2\",xid=\"79\",source=\"nvml\"} 1\n";
+        }
+        page
+    };
+    check(
+        &silent,
+        &["gpu-lost gpu/n3:2 gpus=4 [gpu/n3:0 gpu/n3:1 gpu/n3:3]"],
+    );
+}
+
+#[test]
+fn a_node_whose_driver_answers_for_no_gpu_has_lost_none() {
+    let silent = |node: usize, _: u64, page: String| {
+        let gone = |line: &&str| {
+            node == 3
+                && ["utilization_ratio", "clock_hertz", "clock_event"]
+                    .iter()
+                    .any(|name| line.starts_with(&format!("railscope_gpu_{name}")))
+        };
+        let left = page.lines().filter(|line| !gone(line));
+        left.map(|line| format!("{line}\n")).collect()
+    };
+    check(&silent, &[]);
+}
+
+#[test]
+fn memory_that_waits_for_a_reset_is_named() {
+    let pending = with(|node, _| {
+        of_gpus(|gpu| {
+            let waits = u8::from((node, gpu) == (2, 1));
+            format!("railscope_gpu_row_remap_pending{{gpu=\"{gpu}\"}} {waits}\n")
+        })
+    });
+    check(&pending, &["gpu-memory gpu/n2:1 gpus=1 []"]);
+}
+
+#[test]
+fn nvlinks_that_one_gpu_lacks_are_its_own_and_those_that_most_lack_are_the_nodes() {
+    let links = |culprits: fn(usize, usize) -> bool| {
+        with(move |node, _| {
+            of_gpus(|gpu| {
+                let active = if culprits(node, gpu) { 12 } else { 18 };
+                format!("railscope_gpu_nvlinks_active{{gpu=\"{gpu}\"}} {active}\n")
+            })
+        })
+    };
+    check(
+        &links(|node, gpu| (node, gpu) == (6, 0)),
+        &["nvlink-down gpu/n6:0 gpus=4 [gpu/n6:1 gpu/n6:2 gpu/n6:3]"],
+    );
+    check(
+        &links(|node, _| node == 6),
+        &["nvlink-down host/n6 gpus=4 [gpu/n6:0 gpu/n6:1 gpu/n6:2 gpu/n6:3]"],
+    );
+    check(&links(|_, _| true), &[]);
+}
+
+/// The clock of some GPUs of a node falls to a half, for a reason.
+fn held(gpus: &'static [usize], reason: &'static str) -> Box<Fault> {
+    Box::new(move |node, seconds, page: String| {
+        if node != 4 {
+            return page;
+        }
+        gpus.iter().fold(page, |page, gpu| {
+            let clock = format!("railscope_gpu_clock_hertz{{gpu=\"{gpu}\",clock=\"sm\"}} ");
+            page.replace(&format!("{clock}1.98e9"), &format!("{clock}0.99e9"))
+                + &format!(
+                    "railscope_gpu_clock_event_seconds_total{{gpu=\"{gpu}\",reason=\"{reason}\"}} {seconds}\n"
+                )
+        })
+    })
+}
+
+#[test]
+fn a_brake_on_all_gpus_is_the_nodes_power_and_on_one_the_gpus_own() {
+    let all = "[gpu/n4:0 gpu/n4:1 gpu/n4:2 gpu/n4:3]";
+    for (gpus, reason, expected) in [
+        (
+            &[0, 1, 2, 3][..],
+            "hw_power_brake",
+            format!("host-power host/n4 gpus=4 {all}"),
+        ),
+        (
+            &[0, 1, 2, 3],
+            "sw_thermal",
+            format!("host-cooling host/n4 gpus=4 {all}"),
+        ),
+        (
+            &[1],
+            "hw_power_brake",
+            String::from("gpu-slow gpu/n4:1 gpus=1 []"),
+        ),
+    ] {
+        check(&held(gpus, reason), &[&expected]);
+    }
+}
+
+/// Tensor activity by node and GPU, in per cent.
+fn active(percent: fn(usize, usize) -> f64) -> Box<Fault> {
+    with(move |node, _| {
+        of_gpus(|gpu| {
+            format!(
+                "railscope_gpu_tensor_active_ratio{{gpu=\"{gpu}\"}} {}\n",
+                percent(node, gpu) / 100.0
+            )
+        })
+    })
+}
+
+#[test]
+fn a_gpu_that_needs_longer_at_its_full_clock_is_slow_unless_its_role_or_its_stage_is() {
+    check(
+        &active(|node, gpu| if (node, gpu) == (1, 2) { 44.0 } else { 40.0 }),
+        &["gpu-slow gpu/n1:2 gpus=1 []"],
+    );
+    check(&active(|_, gpu| if gpu == 0 { 44.0 } else { 40.0 }), &[]);
+    check(&active(|node, _| if node == 7 { 56.0 } else { 40.0 }), &[]);
+    check(
+        &active(|node, gpu| f64::from((node + gpu) as u32) * 0.1),
+        &[],
+    );
+}
+
+#[test]
+fn stalls_and_steal_are_named_on_the_node_that_has_more_than_others() {
+    for (series, per_second, expected) in [
+        (
+            "railscope_host_stalls_total{numa_node=\"0\",threshold=\"1000us\"}",
+            0.5,
+            "host-stalls",
+        ),
+        (
+            "railscope_cpu_steal_seconds_total{numa_node=\"0\"}",
+            0.05,
+            "host-steal",
+        ),
+    ] {
+        let named = format!("{expected} host/n5 gpus=4 [gpu/n5:0 gpu/n5:1 gpu/n5:2 gpu/n5:3]");
+        check(&rises(series, &[5], per_second), &[&named]);
+        check(&rises(series, &[0, 1, 2, 3, 4, 5, 6, 7], per_second), &[]);
+        check(&rises(series, &[5], per_second / 100.0), &[]);
+    }
+}
+
+#[test]
+fn storage_is_to_blame_when_many_nodes_wait_and_not_when_one_does() {
+    let series = "railscope_host_pressure_seconds_total{resource=\"io\",kind=\"full\"}";
+    check(
+        &rises(series, &[1, 3, 4, 6], 0.4),
+        &[
+            "storage-stall host/n1 gpus=4 [host/n3 host/n4 host/n6 gpu/n1:0 gpu/n1:1 gpu/n1:2 gpu/n1:3]",
+        ],
+    );
+    check(&rises(series, &[1], 0.4), &[]);
+    check(&rises(series, &[1, 3, 4, 6], 0.01), &[]);
+}
+
+#[test]
+fn errors_of_pcie_links_and_missing_buffers_are_named_by_what_makes_them() {
+    check(
+        &rises(
+            "railscope_pcie_errors_total{pci=\"0000:12:00.0\",severity=\"correctable\"}",
+            &[3],
+            5.0,
+        ),
+        &["pcie-errors pcie/n3:0000:12:00.0 gpus=1 [gpu/n3:2]"],
+    );
+    check(
+        &rises(
+            "railscope_rdma_no_buffer_total{device=\"mlx5_1\",port=\"1\"}",
+            &[2],
+            200.0,
+        ),
+        &["receiver-not-ready host/n2 gpus=4 [gpu/n2:0 gpu/n2:1 gpu/n2:2 gpu/n2:3]"],
+    );
+}
+
+#[test]
+fn a_port_that_loses_its_link_twice_flaps_and_once_it_does_not() {
+    let downs = |times: &'static [u64]| {
+        with(move |node, seconds| {
+            let count = times
+                .iter()
+                .filter(|at| node == 2 && seconds >= **at)
+                .count();
+            format!(
+                "railscope_rdma_port_errors_total{{device=\"mlx5_1\",port=\"1\",kind=\"link_downed\"}} {count}\n"
+            )
+        })
+    };
+    check(
+        &downs(&[80, 110]),
+        &["port-flapping link/n2:mlx5_1/1 gpus=1 [gpu/n2:1]"],
+    );
+    check(
+        &downs(&[80]),
+        &["link-errors link/n2:mlx5_1/1 gpus=1 [gpu/n2:1]"],
+    );
+}
