@@ -180,7 +180,11 @@ fn of_a_roce_cluster_lldp_gives_the_very_graph_that_the_simulator_wired() {
         };
         let cluster = Cluster::new(spec, 1).expect("a cluster");
         let truth = cluster.plan().fabric(NOW);
-        let names: Vec<_> = cluster.nodes().iter().map(|node| node.name.clone()).collect();
+        let names: Vec<_> = cluster
+            .nodes()
+            .iter()
+            .map(|node| node.name.clone())
+            .collect();
         let mut analyzer = Analyzer::default();
         analyzer.set_targets(&names);
         let readings = NodeRows::of(&cluster).into_iter().zip(cluster.nodes());
