@@ -11,4 +11,5 @@ pub mod history;
 pub mod incident;
 pub mod inventory;
 pub mod lost;
+pub mod neighbours;
 pub mod speaker;

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use railscope_model::fabric::{Fabric, LinkId, Sightings, Timestamp, Witness};
+use railscope_model::fabric::{
+    Fabric, LinkId, LinkKind, PartId, Presence, Sightings, Timestamp, Witness,
+};
 use railscope_model::identity::{NodeName, Part, SwitchName};
 use railscope_model::reading::NodeReading;
 
@@ -11,11 +13,14 @@ use super::detector::{DETECTORS, Detector, Evidence, View};
 use super::history::{History, Ingested, NodeHistory};
 use super::incident::{Finding, Incident, Tracker};
 use super::inventory::merge_node;
-use super::lost::keep_lost_cables;
+use super::lost::Fate;
+use super::neighbours::{Switches, Told, switch_nodes, words};
 use super::speaker::{Speaker, Subject};
 use crate::subnet::Subnet;
 use crate::subnet::counters::DeviceReading;
-use crate::topology::{SubnetMerge, Verdict, assign_rails, judge, merge_subnet};
+use crate::topology::{
+    LldpMerge, SubnetMerge, Verdict, assign_rails, judge, merge_lldp, merge_subnet,
+};
 
 /// What the collector knows after one tick. Never changed once made: API and page read it while the next is made.
 #[derive(Debug, Clone)]
@@ -28,7 +33,11 @@ pub struct ClusterView {
     pub verdict: Arc<Verdict>,
     /// Open incidents, worst first.
     pub incidents: Vec<Incident>,
-    /// When each target was last heard.
+    /// What LLDP brought into the fabric.
+    pub lldp: Arc<LldpMerge>,
+    /// When each switch that tells its neighbours was last heard.
+    pub switches_heard: BTreeMap<SwitchName, Timestamp>,
+    /// When each target that is a host was last heard.
     pub heard: BTreeMap<NodeName, Option<Timestamp>>,
     /// When the subnet was last read to the end.
     pub subnet_seen: Option<Timestamp>,
@@ -47,14 +56,24 @@ impl ClusterView {
             return Sightings::default();
         };
         let mut seen_by = link.seen_by;
-        for (witness, said) in link.seen_by.iter().filter(|(_, said)| said.current) {
+        for (witness, said) in link
+            .seen_by
+            .iter()
+            .filter(|(_, said)| said.says == Presence::Present)
+        {
             let heard = match witness {
                 Witness::Exporter => ends.iter().find_map(|end| {
                     let node = self.fabric.vertex(*end).part.node()?;
                     self.heard.get(node).copied().flatten()
                 }),
                 Witness::Subnet => self.subnet_seen,
-                Witness::Switch => None,
+                Witness::Switch => {
+                    let heard = |end: &PartId| match &self.fabric.vertex(*end).part {
+                        Part::Switch(switch) => self.switches_heard.get(switch).copied(),
+                        _ => None,
+                    };
+                    ends.iter().filter_map(heard).max()
+                }
             };
             let at = heard.unwrap_or(said.at);
             seen_by.merge(&Sightings::by(witness, at));
@@ -77,10 +96,17 @@ pub struct Analyzer {
     subnet_changed: bool,
     /// Readings of devices that wait for their names: the fabric knows them by GUID.
     unnamed: Vec<(DeviceReading, Timestamp)>,
+    switches: Switches,
+    switches_changed: bool,
+    /// Targets that are switches.
+    switch_nodes: BTreeSet<NodeName>,
+    /// Whether the fabric has cables of unknown fate.
+    has_unknown: bool,
     /// Whether the fabric was last built with a settled sweep, or none.
     built_settled: bool,
     fabric: Arc<Fabric>,
     verdict: Arc<Verdict>,
+    lldp: Arc<LldpMerge>,
     detectors: Vec<Box<dyn Detector>>,
     tracker: Tracker,
 }
@@ -96,9 +122,14 @@ impl Default for Analyzer {
             built_from: BTreeMap::new(),
             subnet_changed: true,
             unnamed: Vec::new(),
+            switches: Switches::default(),
+            switches_changed: false,
+            switch_nodes: BTreeSet::new(),
+            has_unknown: false,
             built_settled: true,
             fabric: Arc::default(),
             verdict: Arc::new(judge(&Fabric::default(), &SubnetMerge::default())),
+            lldp: Arc::default(),
             detectors: DETECTORS.iter().map(|build| build()).collect(),
             tracker: Tracker::default(),
         }
@@ -221,6 +252,40 @@ impl Analyzer {
         self.history.forget_silent(now);
     }
 
+    /// Says which switches there are beside those that nodes and subnet tell of; what the others told is
+    /// forgotten. One of them may be a target: then it is no host.
+    pub fn set_switches(&mut self, switches: &[SwitchName]) {
+        let old = std::mem::take(&mut self.switches);
+        for switch in switches {
+            let told = old.told.get(switch).cloned().flatten();
+            self.switches.told.insert(switch.clone(), told);
+        }
+        self.switches_changed = true;
+    }
+
+    /// Takes up what a switch told of its neighbours at `at`, or why it could not be read: then what it told
+    /// before stays.
+    pub fn take_switch(&mut self, switch: &SwitchName, told: Result<Told, String>, at: Timestamp) {
+        let known = self.switches.told.entry(switch.clone()).or_default();
+        let before = (
+            known.as_ref().map(|(told, _)| told),
+            self.switches.problems.get(switch),
+        );
+        self.switches_changed |= match &told {
+            Ok(told) => before != (Some(told), None),
+            Err(problem) => before.1 != Some(problem),
+        };
+        match told {
+            Ok(told) => {
+                *known = Some((told, at));
+                self.switches.problems.remove(switch);
+            }
+            Err(problem) => {
+                self.switches.problems.insert(switch.clone(), problem);
+            }
+        }
+    }
+
     /// Judges the cluster at one moment.
     pub fn tick(&mut self, now: Timestamp) -> ClusterView {
         self.refresh_fabric(now);
@@ -247,32 +312,49 @@ impl Analyzer {
             incidents: self.tracker.tick(&self.fabric, findings, now),
             fabric: Arc::clone(&self.fabric),
             verdict: Arc::clone(&self.verdict),
+            lldp: Arc::clone(&self.lldp),
+            switches_heard: self.switches_heard(),
             heard: self
                 .history
                 .nodes()
+                .filter(|(node, _)| !self.switch_nodes.contains(*node))
                 .map(|(node, history)| (node.clone(), history.heard()))
                 .collect(),
             subnet_seen: self.subnet_seen,
         }
     }
 
-    /// Builds the fabric anew if a node's parts or the subnet have changed since it was built.
+    fn switches_heard(&self) -> BTreeMap<SwitchName, Timestamp> {
+        let told = self.switches.told.iter();
+        let told = told.filter_map(|(switch, told)| Some((switch.clone(), told.as_ref()?.1)));
+        let nodes = self.switch_nodes.iter().filter_map(|node| {
+            let heard = self.history.node(node)?.heard()?;
+            Some((node.as_str().parse().ok()?, heard))
+        });
+        told.chain(nodes).collect()
+    }
+
+    /// Builds the fabric anew if a node's parts, a switch's words or the subnet have changed since it was
+    /// built, or the port of a cable of unknown fate.
     fn refresh_fabric(&mut self, now: Timestamp) {
         let identities: BTreeMap<_, _> = self
             .history
             .nodes()
             .map(|(node, history)| (node.clone(), history.identity()))
             .collect();
-        if identities == self.built_from && !self.subnet_changed {
+        let changed = self.subnet_changed || self.switches_changed;
+        if identities == self.built_from
+            && !changed
+            && !(self.has_unknown && self.fate(now).has_changed())
+        {
             return;
         }
+        self.switch_nodes = switch_nodes(&self.history, &self.switches);
         let mut fabric = Fabric::default();
         // Exporters first: they know a NIC's node and name for certain, the subnet only what was typed into it.
-        for (node, history) in self
-            .history
-            .nodes()
-            .filter(|(_, history)| history.heard().is_some())
-        {
+        for (node, history) in self.history.nodes().filter(|(node, history)| {
+            history.heard().is_some() && !self.switch_nodes.contains(*node)
+        }) {
             merge_node(&mut fabric, node, history, now);
         }
         let seen = self.subnet_seen.unwrap_or(now);
@@ -280,17 +362,33 @@ impl Analyzer {
             .subnet
             .as_ref()
             .map(|subnet| merge_subnet(&mut fabric, subnet, seen));
+        let words = words(&fabric, &self.history, &self.switches, &self.switch_nodes);
+        let lldp = merge_lldp(&mut fabric, &words);
+        // A neighbour that is silent while its port is up is no lost cable: the verdict counts it.
+        self.fate(now).keep(&mut fabric, Presence::Unknown);
+        self.has_unknown = fabric.links().any(|(.., link)| {
+            link.kind == LinkKind::Cable && link.seen_by.presence() == Presence::Unknown
+        });
         assign_rails(&mut fabric);
         // Judged before lost cables come back: a verdict is about what is there.
-        let verdict = judge(&fabric, &merge.unwrap_or_default());
-        // What only a partial sweep has shown is not missed: half of it may have been a mistake.
-        if self.built_settled {
-            keep_lost_cables(&mut fabric, &self.fabric, now);
-        }
+        let mut verdict = judge(&fabric, &merge.unwrap_or_default());
+        lldp.temper(&mut verdict);
+        self.fate(now).keep(&mut fabric, Presence::Lost);
         self.built_settled = self.subnet.as_ref().is_none_or(Subnet::is_settled);
         self.fabric = Arc::new(fabric);
         self.verdict = Arc::new(verdict);
+        self.lldp = Arc::new(lldp);
         self.built_from = identities;
-        self.subnet_changed = false;
+        (self.subnet_changed, self.switches_changed) = (false, false);
+    }
+
+    fn fate(&self, now: Timestamp) -> Fate<'_> {
+        Fate {
+            older: &self.fabric,
+            history: &self.history,
+            switches: &self.switches,
+            settled: self.built_settled,
+            now,
+        }
     }
 }

@@ -3,6 +3,7 @@
 mod build;
 mod display;
 mod judge;
+mod lldp;
 mod names;
 mod rails;
 mod shapes;
@@ -12,6 +13,7 @@ mod verdict;
 
 pub use build::{Chassis, DuplicateName, SubnetMerge, merge_subnet};
 pub use judge::judge;
+pub use lldp::{Contradiction, End, Heard, LldpMerge, Words, merge_lldp};
 pub use names::{is_aggregation_node, is_unnamed_host};
 pub use rails::{AbsentLeaf, LeafRail, Misplaced, MissingRail, Wiring, assign_rails, wiring};
 pub use shapes::{HostClass, HostRole};
