@@ -191,7 +191,10 @@ pub(super) fn kind_word(kind: &Kind) -> &'static str {
         Kind::FatTree => "fat-tree",
         Kind::HostGrouped => "host-grouped",
         Kind::SingleSwitch => "single-switch",
+        Kind::Dragonfly => "dragonfly",
+        Kind::DragonflyPlus => "dragonfly-plus",
         Kind::Direct => "direct",
+        Kind::Irregular => "irregular",
         Kind::Unknown { .. } => "unknown",
     }
 }

@@ -19,7 +19,8 @@ use super::speaker::{Speaker, Subject};
 use crate::subnet::Subnet;
 use crate::subnet::counters::DeviceReading;
 use crate::topology::{
-    LldpMerge, SubnetMerge, Verdict, assign_rails, judge, merge_lldp, merge_subnet,
+    LldpMerge, Routes, SubnetMerge, Verdict, assign_rails, judge, merge_lldp, merge_subnet,
+    understand,
 };
 
 /// What the collector knows after one tick. Never changed once made: API and page read it while the next is made.
@@ -31,6 +32,8 @@ pub struct ClusterView {
     pub fabric: Arc<Fabric>,
     /// What the fabric is, and how its hosts are wired.
     pub verdict: Arc<Verdict>,
+    /// The shortest paths of the fabric, as the newest sweep shows it.
+    pub routes: Arc<Routes>,
     /// Open incidents, worst first.
     pub incidents: Vec<Incident>,
     /// What LLDP brought into the fabric.
@@ -107,6 +110,7 @@ pub struct Analyzer {
     fabric: Arc<Fabric>,
     verdict: Arc<Verdict>,
     lldp: Arc<LldpMerge>,
+    routes: Arc<Routes>,
     detectors: Vec<Box<dyn Detector>>,
     tracker: Tracker,
 }
@@ -130,6 +134,7 @@ impl Default for Analyzer {
             fabric: Arc::default(),
             verdict: Arc::new(judge(&Fabric::default(), &SubnetMerge::default())),
             lldp: Arc::default(),
+            routes: Arc::default(),
             detectors: DETECTORS.iter().map(|build| build()).collect(),
             tracker: Tracker::default(),
         }
@@ -309,11 +314,12 @@ impl Analyzer {
         }
         ClusterView {
             now,
-            incidents: self.tracker.tick(&self.fabric, findings, now),
+            incidents: self.tracker.tick(&self.fabric, &self.routes, findings, now),
             fabric: Arc::clone(&self.fabric),
             verdict: Arc::clone(&self.verdict),
             lldp: Arc::clone(&self.lldp),
             switches_heard: self.switches_heard(),
+            routes: Arc::clone(&self.routes),
             heard: self
                 .history
                 .nodes()
@@ -371,13 +377,14 @@ impl Analyzer {
         });
         assign_rails(&mut fabric);
         // Judged before lost cables come back: a verdict is about what is there.
-        let mut verdict = judge(&fabric, &merge.unwrap_or_default());
+        let (mut verdict, routes) = understand(&fabric, &merge.unwrap_or_default());
         lldp.temper(&mut verdict);
         self.fate(now).keep(&mut fabric, Presence::Lost);
         self.built_settled = self.subnet.as_ref().is_none_or(Subnet::is_settled);
         self.fabric = Arc::new(fabric);
         self.verdict = Arc::new(verdict);
         self.lldp = Arc::new(lldp);
+        self.routes = Arc::new(routes);
         self.built_from = identities;
         (self.subnet_changed, self.switches_changed) = (false, false);
     }

@@ -9,7 +9,8 @@ use super::classes::{
     Class, HOST_DOWN, PORT_DOWN, PORT_FLAPPING, SWITCH_DOWN, Severity, UPLINK_DOWN,
 };
 use super::detector::{Evidence, Explanation};
-use super::inventory::gpus_behind;
+use super::inventory::{gpus_behind, gpus_routed_over};
+use crate::topology::Routes;
 
 /// Ticks in a row with evidence before an incident opens, and without before it closes: one bad scrape
 /// pages nobody, and a fault that comes and goes stays one incident (detection method, section 3.8).
@@ -78,13 +79,15 @@ impl Tracker {
     pub fn tick(
         &mut self,
         fabric: &Fabric,
+        routes: &Routes,
         findings: Vec<Finding>,
         now: Timestamp,
     ) -> Vec<Incident> {
         let groups = group(fabric, findings);
         let named: BTreeSet<_> = groups.keys().cloned().collect();
         for (root, findings) in groups {
-            let incident = describe(fabric, &root, findings, now);
+            let mut incident = describe(fabric, &root, findings, now);
+            incident.add_routed(fabric, routes);
             // A part whose fault turns out to be another's is no suspect of its own any more, and what was
             // known of it goes over to the root.
             let of_parts = incident
@@ -251,6 +254,24 @@ fn shared_roots(findings: &[Finding]) -> BTreeMap<Part, Part> {
         }
     }
     roots
+}
+
+impl Incident {
+    /// Of a cable between switches, the GPUs routed over it are victims too.
+    fn add_routed(&mut self, fabric: &Fabric, routes: &Routes) {
+        if !matches!(self.root, Part::SwitchLink(..)) {
+            return;
+        }
+        let routed = gpus_routed_over(fabric, routes, &self.root);
+        let own = std::mem::take(&mut self.victims);
+        let all: BTreeSet<_> = own
+            .into_iter()
+            .chain(routed.into_iter().map(|(gpu, _)| gpu))
+            .collect();
+        let gpus = all.iter().filter(|part| matches!(part, Part::Gpu(..)));
+        self.gpus_affected = gpus.count();
+        self.victims = all.into_iter().collect();
+    }
 }
 
 fn describe(fabric: &Fabric, root: &Part, mut findings: Vec<Finding>, now: Timestamp) -> Incident {
