@@ -40,6 +40,7 @@ const PURE: &[&str] = &[
     "collector/src/core",
     "collector/src/topology",
     "collector/src/subnet",
+    "collector/src/plans",
 ];
 
 /// Where the collector may know of wire formats: at its edges.
@@ -47,6 +48,7 @@ const SERIALISES: &[&str] = &[
     "collector/src/api",
     "collector/src/config",
     "collector/src/foreign/file.rs",
+    "collector/src/plans",
     "collector/src/lib.rs",
 ];
 
