@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use railscope_model::fabric::{Fabric, LinkId, Sightings, Timestamp, Witness};
-use railscope_model::identity::{NodeName, SwitchName};
+use railscope_model::identity::{NodeName, Part, SwitchName};
 use railscope_model::reading::NodeReading;
 
 use super::detector::{DETECTORS, Detector, Evidence, View};

@@ -168,7 +168,9 @@ impl Transport for Fake {
     fn send(&mut self, to: &Destination, mad: &Bytes) -> io::Result<()> {
         self.sent += 1;
         let (busy, mut answer) = self.answer(to, mad);
-        let lost = self.lose_each.filter(|(each, _)| self.sent.is_multiple_of(*each));
+        let lost = self
+            .lose_each
+            .filter(|(each, _)| self.sent.is_multiple_of(*each));
         if lost.is_some() {
             answer = None;
         }
