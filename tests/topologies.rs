@@ -48,7 +48,7 @@ fn the_collector_sees_what_the_simulator_wired() {
         ("fat-tree-oversubscribed", Kind::FatTree, 2),
         ("fat-tree-3tier", Kind::FatTree, 3),
         ("host-grouped", Kind::HostGrouped, 2),
-        ("dragonfly", Kind::Direct, 1),
+        ("dragonfly", Kind::Dragonfly, 1),
     ] {
         let verdict = verdict(&Wiring::plan(&spec(name)).expect(name));
         assert_eq!(

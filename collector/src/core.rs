@@ -11,3 +11,5 @@ pub mod history;
 pub mod incident;
 pub mod inventory;
 pub mod lost;
+pub mod neighbours;
+pub mod speaker;

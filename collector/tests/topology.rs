@@ -34,15 +34,19 @@ fn a_rail_optimised_fabric_is_seen_as_one() {
     check(
         "rail-2tier",
         &expect![[r#"
-        rail-optimised fat-tree, 2 levels (confidence high)
-          switches   6: 4 leaves, 2 spines; 6 aggregation nodes inside them
-          hosts      4; 16 NICs
-          evidence   4 of 4 host-bearing leaves carry one rail
-          evidence   1 scalable unit, groups of hosts behind the same leaves
-          evidence   4 of 4 hosts have all 4 NICs: mlx5_0 mlx5_1 mlx5_4 mlx5_5
-          leaves     1.00 / 1.00 / 1.00 bandwidth down to up (min / median / max of 4 leaves)
-          speeds     hosts 16 x 4xNDR; between switches 16 x 4xNDR
-    "#]],
+            rail-optimised fat-tree, 2 levels (confidence high)
+              switches   6: 4 leaves, 2 spines; 6 aggregation nodes inside them
+              hosts      4; 16 NICs
+              evidence   4 of 4 host-bearing leaves carry one rail
+              evidence   1 scalable unit, groups of hosts behind the same leaves
+              evidence   4 of 4 hosts have all 4 NICs: mlx5_0 mlx5_1 mlx5_4 mlx5_5
+              leaves     1.00 / 1.00 / 1.00 bandwidth down to up (min / median / max of 4 leaves)
+              bisection  3.2 Tb/s of 3.2 Tb/s that half of the hosts can send (100 %)
+              speeds     hosts 16 x 4xNDR; between switches 16 x 4xNDR
+              ruled out  rail-only: cables between switches join 4 rails
+              ruled out  host-grouped: 0 of 4 hosts have all their NICs on one switch, expected 90 %
+              ruled out  dragonfly: 0 of 16 cables between switches join two leaves
+        "#]],
     );
 }
 
@@ -51,13 +55,19 @@ fn a_fat_tree_is_no_rail_fabric() {
     check(
         "fat-tree-3tier",
         &expect![[r#"
-        fat-tree, 3 levels (confidence high)
-          switches   20: 8 leaves, 8 spines, 4 cores
-          hosts      16; 16 NICs
-          evidence   16 of 16 hosts have their NIC: HCA-1
-          leaves     1.00 / 1.00 / 1.00 bandwidth down to up (min / median / max of 8 leaves)
-          speeds     hosts 16 x 4xHDR; between switches 32 x 4xHDR
-    "#]],
+            fat-tree, 3 levels (confidence high)
+              switches   20: 8 leaves, 8 spines, 4 cores
+              hosts      16; 16 NICs
+              evidence   32 of 32 cables between switches join two tiers; 56 of 56 pairs of leaves tried are joined by a way up and down
+              evidence   16 of 16 hosts have their NIC: HCA-1
+              leaves     1.00 / 1.00 / 1.00 bandwidth down to up (min / median / max of 8 leaves)
+              tier 2     1.00 bandwidth down to up
+              bisection  1.6 Tb/s of 1.6 Tb/s that half of the hosts can send (100 %)
+              speeds     hosts 16 x 4xHDR; between switches 32 x 4xHDR
+              single     8 switches and 0 cables between switches cut off hosts: switch/edge-0-0 (2 hosts), switch/edge-0-1 (2 hosts), switch/edge-1-0 (2 hosts), switch/edge-1-1 (2 hosts) …
+              ruled out  rails: hosts have one NIC each
+              ruled out  dragonfly: 0 of 32 cables between switches join two leaves
+        "#]],
     );
 }
 
@@ -66,16 +76,20 @@ fn a_missing_rail_is_named_by_host_rail_and_device() {
     check(
         "rail-missing",
         &expect![[r#"
-        rail-optimised fat-tree, 2 levels (confidence high)
-          switches   6: 4 leaves, 2 spines; 6 aggregation nodes inside them
-          hosts      4; 15 NICs
-          evidence   4 of 4 host-bearing leaves carry one rail
-          evidence   1 scalable unit, groups of hosts behind the same leaves
-          evidence   3 of 4 hosts have all 4 NICs: mlx5_0 mlx5_1 mlx5_4 mlx5_5
-          leaves     0.75 / 1.00 / 1.00 bandwidth down to up (min / median / max of 4 leaves)
-          speeds     hosts 15 x 4xNDR; between switches 16 x 4xNDR
-          missing    rail 2 (mlx5_4) at 1 host: gpu-03
-    "#]],
+            rail-optimised fat-tree, 2 levels (confidence high)
+              switches   6: 4 leaves, 2 spines; 6 aggregation nodes inside them
+              hosts      4; 15 NICs
+              evidence   4 of 4 host-bearing leaves carry one rail
+              evidence   1 scalable unit, groups of hosts behind the same leaves
+              evidence   3 of 4 hosts have all 4 NICs: mlx5_0 mlx5_1 mlx5_4 mlx5_5
+              leaves     0.75 / 1.00 / 1.00 bandwidth down to up (min / median / max of 4 leaves)
+              bisection  3.0 Tb/s of 3.0 Tb/s that half of the hosts can send (100 %)
+              speeds     hosts 15 x 4xNDR; between switches 16 x 4xNDR
+              missing    rail 2 (mlx5_4) at 1 host: gpu-03
+              ruled out  rail-only: cables between switches join 4 rails
+              ruled out  host-grouped: 0 of 4 hosts have all their NICs on one switch, expected 90 %
+              ruled out  dragonfly: 0 of 16 cables between switches join two leaves
+        "#]],
     );
 }
 
@@ -84,17 +98,21 @@ fn crossed_cables_are_named_as_a_pair() {
     check(
         "rail-swapped",
         &expect![[r#"
-        rail-optimised fat-tree, 2 levels (confidence high)
-          switches   6: 4 leaves, 2 spines; 6 aggregation nodes inside them
-          hosts      4; 16 NICs
-          evidence   2 of 4 host-bearing leaves carry one rail; 2 carry one but for single cables
-          evidence   1 scalable unit, groups of hosts behind the same leaves
-          evidence   4 of 4 hosts have all 4 NICs: mlx5_0 mlx5_1 mlx5_4 mlx5_5
-          leaves     1.00 / 1.00 / 1.00 bandwidth down to up (min / median / max of 4 leaves)
-          speeds     hosts 16 x 4xNDR; between switches 16 x 4xNDR
-          misplaced  gpu-02 mlx5_0 of rail 0 hangs on leaf-r1 of rail 1, not on leaf-r0 (swapped with gpu-02 mlx5_1)
-          misplaced  gpu-02 mlx5_1 of rail 1 hangs on leaf-r0 of rail 0, not on leaf-r1 (swapped with gpu-02 mlx5_0)
-    "#]],
+            rail-optimised fat-tree, 2 levels (confidence high)
+              switches   6: 4 leaves, 2 spines; 6 aggregation nodes inside them
+              hosts      4; 16 NICs
+              evidence   2 of 4 host-bearing leaves carry one rail; 2 carry one but for single cables
+              evidence   1 scalable unit, groups of hosts behind the same leaves
+              evidence   4 of 4 hosts have all 4 NICs: mlx5_0 mlx5_1 mlx5_4 mlx5_5
+              leaves     1.00 / 1.00 / 1.00 bandwidth down to up (min / median / max of 4 leaves)
+              bisection  3.2 Tb/s of 3.2 Tb/s that half of the hosts can send (100 %)
+              speeds     hosts 16 x 4xNDR; between switches 16 x 4xNDR
+              misplaced  gpu-02 mlx5_0 of rail 0 hangs on leaf-r1 of rail 1, not on leaf-r0 (swapped with gpu-02 mlx5_1)
+              misplaced  gpu-02 mlx5_1 of rail 1 hangs on leaf-r0 of rail 0, not on leaf-r1 (swapped with gpu-02 mlx5_0)
+              ruled out  rail-only: cables between switches join 4 rails
+              ruled out  host-grouped: 0 of 4 hosts have all their NICs on one switch, expected 90 %
+              ruled out  dragonfly: 0 of 16 cables between switches join two leaves
+        "#]],
     );
 }
 
@@ -103,16 +121,21 @@ fn service_hosts_on_a_spine_and_a_management_leaf_bend_no_tier() {
     check(
         "rail-service",
         &expect![[r#"
-        rail-optimised fat-tree, 2 levels (confidence high)
-          switches   7: 5 leaves, 2 spines; 6 aggregation nodes inside them
-          hosts      8: 4 compute, 4 service; 20 NICs
-          service    few NICs by design: login-1 (1), login-2 (1), login-3 (1), ufm-01 (1)
-          evidence   4 of 5 host-bearing leaves carry one rail; the other 1 no rail, only service or unnamed hosts
-          evidence   1 scalable unit, groups of hosts behind the same leaves
-          evidence   4 of 4 hosts have all 4 NICs: mlx5_0 mlx5_1 mlx5_4 mlx5_5
-          leaves     1.00 / 1.00 / 1.00 bandwidth down to up (min / median / max of 4 leaves)
-          speeds     hosts 20 x 4xNDR; between switches 18 x 4xNDR
-    "#]],
+            rail-optimised fat-tree, 2 levels (confidence high)
+              switches   7: 5 leaves, 2 spines; 6 aggregation nodes inside them
+              hosts      8: 4 compute, 4 service; 20 NICs
+              service    few NICs by design: login-1 (1), login-2 (1), login-3 (1), ufm-01 (1)
+              evidence   4 of 5 host-bearing leaves carry one rail; the other 1 no rail, only service or unnamed hosts
+              evidence   1 scalable unit, groups of hosts behind the same leaves
+              evidence   4 of 4 hosts have all 4 NICs: mlx5_0 mlx5_1 mlx5_4 mlx5_5
+              leaves     1.00 / 1.00 / 1.00 bandwidth down to up (min / median / max of 4 leaves)
+              bisection  3.2 Tb/s of 3.2 Tb/s that half of the hosts can send (100 %)
+              speeds     hosts 20 x 4xNDR; between switches 18 x 4xNDR
+              single     2 switches and 0 cables between switches cut off hosts: switch/mgmt-leaf (3 hosts), switch/spine-01 (1 host)
+              ruled out  rail-only: cables between switches join 4 rails
+              ruled out  host-grouped: 0 of 4 hosts have all their NICs on one switch, expected 90 %
+              ruled out  dragonfly: 0 of 18 cables between switches join two leaves
+        "#]],
     );
 }
 
@@ -121,21 +144,25 @@ fn a_truncated_sweep_is_partial_and_never_trusted() {
     check(
         "truncated",
         &expect![[r#"
-        rail-optimised fat-tree, 2 levels (confidence low)
-        PARTIAL SWEEP: what follows is not the whole fabric
-          switches   6: 4 leaves, 2 spines; 6 aggregation nodes inside them
-          hosts      4; 16 NICs
-          evidence   4 of 4 host-bearing leaves carry one rail
-          evidence   1 scalable unit, groups of hosts behind the same leaves
-          evidence   4 of 4 hosts have all 4 NICs: mlx5_0 mlx5_1 mlx5_4 mlx5_5
-          leaves     1.00 / 1.00 / 1.00 bandwidth down to up (min / median / max of 4 leaves)
-          speeds     hosts 16 x 4xNDR; between switches 16 x 4xNDR
-          doubt      partial sweep: the text stops inside line 185
-          doubt      partial sweep: 1 line of nodes or cables could not be read
-          doubt      partial sweep: 9 nodes known only from the far end of a cable, such as "gpu-03 mlx5_0"
-          doubt      partial sweep: 1 cable shown by one end only, such as port 2 of 0xfc6a1c0300a00080
-          doubt      1 thing in the sweep's text could not be read or contradicts another
-    "#]],
+            rail-optimised fat-tree, 2 levels (confidence low)
+            PARTIAL SWEEP: what follows is not the whole fabric
+              switches   6: 4 leaves, 2 spines; 6 aggregation nodes inside them
+              hosts      4; 16 NICs
+              evidence   4 of 4 host-bearing leaves carry one rail
+              evidence   1 scalable unit, groups of hosts behind the same leaves
+              evidence   4 of 4 hosts have all 4 NICs: mlx5_0 mlx5_1 mlx5_4 mlx5_5
+              leaves     1.00 / 1.00 / 1.00 bandwidth down to up (min / median / max of 4 leaves)
+              bisection  3.2 Tb/s of 3.2 Tb/s that half of the hosts can send (100 %)
+              speeds     hosts 16 x 4xNDR; between switches 16 x 4xNDR
+              ruled out  rail-only: cables between switches join 4 rails
+              ruled out  host-grouped: 0 of 4 hosts have all their NICs on one switch, expected 90 %
+              ruled out  dragonfly: 0 of 16 cables between switches join two leaves
+              doubt      partial sweep: the text stops inside line 185
+              doubt      partial sweep: 1 line of nodes or cables could not be read
+              doubt      partial sweep: 9 nodes known only from the far end of a cable, such as "gpu-03 mlx5_0"
+              doubt      partial sweep: 1 cable shown by one end only, such as port 2 of 0xfc6a1c0300a00080
+              doubt      1 thing in the sweep's text could not be read or contradicts another
+        "#]],
     );
 }
 
@@ -144,20 +171,25 @@ fn debris_costs_nothing_but_trust() {
     check(
         "debris",
         &expect![[r#"
-        rail-optimised fat-tree, 2 levels (confidence low)
-        PARTIAL SWEEP: what follows is not the whole fabric
-          switches   6: 4 leaves, 2 spines; 6 aggregation nodes inside them
-          hosts      4; 16 NICs
-          evidence   4 of 4 host-bearing leaves carry one rail
-          evidence   1 scalable unit, groups of hosts behind the same leaves
-          evidence   3 of 4 hosts have all 4 NICs: mlx5_0 mlx5_1 mlx5_4 mlx5_5
-          leaves     1.00 / 1.00 / 1.00 bandwidth down to up (min / median / max of 4 leaves)
-          speeds     hosts 16 x 4xNDR; between switches 16 x 4xNDR
-          missing    rail 1 (mlx5_1) at 1 host: gpu-04; at 1 of them a NIC without a name hangs on that leaf
-          doubt      partial sweep: 1 warning of the sweeping tool
-          doubt      5 things in the sweep's text could not be read or contradict each other
-          doubt      1 NIC does not say which host it is in
-    "#]],
+            rail-optimised fat-tree, 2 levels (confidence low)
+            PARTIAL SWEEP: what follows is not the whole fabric
+              switches   6: 4 leaves, 2 spines; 6 aggregation nodes inside them
+              hosts      4; 16 NICs
+              evidence   4 of 4 host-bearing leaves carry one rail
+              evidence   1 scalable unit, groups of hosts behind the same leaves
+              evidence   3 of 4 hosts have all 4 NICs: mlx5_0 mlx5_1 mlx5_4 mlx5_5
+              leaves     1.00 / 1.00 / 1.00 bandwidth down to up (min / median / max of 4 leaves)
+              bisection  3.2 Tb/s of 3.2 Tb/s that half of the hosts can send (100 %)
+              speeds     hosts 16 x 4xNDR; between switches 16 x 4xNDR
+              single     1 switch and 0 cables between switches cut off hosts: switch/leaf-r1 (1 host)
+              missing    rail 1 (mlx5_1) at 1 host: gpu-04; at 1 of them a NIC without a name hangs on that leaf
+              ruled out  rail-only: cables between switches join 4 rails
+              ruled out  host-grouped: 0 of 4 hosts have all their NICs on one switch, expected 90 %
+              ruled out  dragonfly: 0 of 16 cables between switches join two leaves
+              doubt      partial sweep: 1 warning of the sweeping tool
+              doubt      5 things in the sweep's text could not be read or contradict each other
+              doubt      1 NIC does not say which host it is in
+        "#]],
     );
 }
 

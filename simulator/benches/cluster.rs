@@ -31,7 +31,7 @@ const KINDS: &[(&str, &str, &[u16], Option<u16>)] = &[
     ),
     (
         "efa",
-        "node = \"p5-48xlarge\"\ntransport = \"efa\"",
+        "node = \"efa-p5\"\ntransport = \"efa\"",
         &[128, 12_500],
         None,
     ),

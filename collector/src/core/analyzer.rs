@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use railscope_model::fabric::{Fabric, LinkId, Sightings, Timestamp, Witness};
+use railscope_model::fabric::{
+    Fabric, LinkId, LinkKind, PartId, Presence, Sightings, Timestamp, Witness,
+};
 use railscope_model::identity::{NodeName, Part, SwitchName};
 use railscope_model::reading::NodeReading;
 
@@ -11,10 +13,15 @@ use super::detector::{DETECTORS, Detector, Evidence, View};
 use super::history::{History, Ingested, NodeHistory};
 use super::incident::{Finding, Incident, Tracker};
 use super::inventory::merge_node;
-use super::lost::keep_lost_cables;
+use super::lost::Fate;
+use super::neighbours::{Switches, Told, switch_nodes, words};
+use super::speaker::{Speaker, Subject};
 use crate::subnet::Subnet;
 use crate::subnet::counters::DeviceReading;
-use crate::topology::{SubnetMerge, Verdict, assign_rails, judge, merge_subnet};
+use crate::topology::{
+    LldpMerge, Routes, SubnetMerge, Verdict, assign_rails, judge, merge_lldp, merge_subnet,
+    understand,
+};
 
 /// What the collector knows after one tick. Never changed once made: API and page read it while the next is made.
 #[derive(Debug, Clone)]
@@ -25,9 +32,15 @@ pub struct ClusterView {
     pub fabric: Arc<Fabric>,
     /// What the fabric is, and how its hosts are wired.
     pub verdict: Arc<Verdict>,
+    /// The shortest paths of the fabric, as the newest sweep shows it.
+    pub routes: Arc<Routes>,
     /// Open incidents, worst first.
     pub incidents: Vec<Incident>,
-    /// When each target was last heard.
+    /// What LLDP brought into the fabric.
+    pub lldp: Arc<LldpMerge>,
+    /// When each switch that tells its neighbours was last heard.
+    pub switches_heard: BTreeMap<SwitchName, Timestamp>,
+    /// When each target that is a host was last heard.
     pub heard: BTreeMap<NodeName, Option<Timestamp>>,
     /// When the subnet was last read to the end.
     pub subnet_seen: Option<Timestamp>,
@@ -46,14 +59,24 @@ impl ClusterView {
             return Sightings::default();
         };
         let mut seen_by = link.seen_by;
-        for (witness, said) in link.seen_by.iter().filter(|(_, said)| said.current) {
+        for (witness, said) in link
+            .seen_by
+            .iter()
+            .filter(|(_, said)| said.says == Presence::Present)
+        {
             let heard = match witness {
                 Witness::Exporter => ends.iter().find_map(|end| {
                     let node = self.fabric.vertex(*end).part.node()?;
                     self.heard.get(node).copied().flatten()
                 }),
                 Witness::Subnet => self.subnet_seen,
-                Witness::Switch => None,
+                Witness::Switch => {
+                    let heard = |end: &PartId| match &self.fabric.vertex(*end).part {
+                        Part::Switch(switch) => self.switches_heard.get(switch).copied(),
+                        _ => None,
+                    };
+                    ends.iter().filter_map(heard).max()
+                }
             };
             let at = heard.unwrap_or(said.at);
             seen_by.merge(&Sightings::by(witness, at));
@@ -65,6 +88,10 @@ impl ClusterView {
 /// Keeps history and fabric, and judges them.
 pub struct Analyzer {
     history: History,
+    /// Nodes that exporters of their own were named for.
+    targets: BTreeSet<NodeName>,
+    /// Other nodes: those that an exporter of the whole subnet speaks of.
+    spoken_of: BTreeSet<NodeName>,
     subnet: Option<Subnet>,
     subnet_seen: Option<Timestamp>,
     /// Identity of each node when the fabric was last built.
@@ -72,10 +99,18 @@ pub struct Analyzer {
     subnet_changed: bool,
     /// Readings of devices that wait for their names: the fabric knows them by GUID.
     unnamed: Vec<(DeviceReading, Timestamp)>,
+    switches: Switches,
+    switches_changed: bool,
+    /// Targets that are switches.
+    switch_nodes: BTreeSet<NodeName>,
+    /// Whether the fabric has cables of unknown fate.
+    has_unknown: bool,
     /// Whether the fabric was last built with a settled sweep, or none.
     built_settled: bool,
     fabric: Arc<Fabric>,
     verdict: Arc<Verdict>,
+    lldp: Arc<LldpMerge>,
+    routes: Arc<Routes>,
     detectors: Vec<Box<dyn Detector>>,
     tracker: Tracker,
 }
@@ -84,14 +119,22 @@ impl Default for Analyzer {
     fn default() -> Self {
         Self {
             history: History::default(),
+            targets: BTreeSet::new(),
+            spoken_of: BTreeSet::new(),
             subnet: None,
             subnet_seen: None,
             built_from: BTreeMap::new(),
             subnet_changed: true,
             unnamed: Vec::new(),
+            switches: Switches::default(),
+            switches_changed: false,
+            switch_nodes: BTreeSet::new(),
+            has_unknown: false,
             built_settled: true,
             fabric: Arc::default(),
             verdict: Arc::new(judge(&Fabric::default(), &SubnetMerge::default())),
+            lldp: Arc::default(),
+            routes: Arc::default(),
             detectors: DETECTORS.iter().map(|build| build()).collect(),
             tracker: Tracker::default(),
         }
@@ -101,8 +144,11 @@ impl Default for Analyzer {
 impl Analyzer {
     /// Says which nodes there are; the others are forgotten, new ones are awaited.
     pub fn set_targets(&mut self, nodes: &[NodeName]) {
-        let wanted: BTreeSet<_> = nodes.iter().collect();
-        self.history.retain(|node| wanted.contains(node));
+        self.targets = nodes.iter().cloned().collect();
+        self.spoken_of.retain(|node| !self.targets.contains(node));
+        let (targets, spoken_of) = (&self.targets, &self.spoken_of);
+        self.history
+            .retain(|node| targets.contains(node) || spoken_of.contains(node));
         nodes.iter().for_each(|node| {
             self.history.node_mut(node);
         });
@@ -121,6 +167,52 @@ impl Analyzer {
     /// Takes up what was read of a switch at `at`: rows of the catalogue's switch table.
     pub fn ingest_switch(&mut self, switch: &SwitchName, reading: &NodeReading, at: Timestamp) {
         self.history.switch_mut(switch).ingest_reading(reading, at);
+    }
+
+    /// Takes up what one of several exporters says of a part, read at `at`. Those of a whole subnet
+    /// (`from_afar`) are not heard on nodes that have exporters of their own: they call devices by other names.
+    pub fn ingest_from(
+        &mut self,
+        speaker: &Speaker,
+        subject: &Subject,
+        reading: &NodeReading,
+        at: Timestamp,
+        from_afar: bool,
+    ) -> Ingested {
+        match subject {
+            Subject::Switch(switch) => self
+                .history
+                .switch_mut(switch)
+                .ingest_from(speaker, reading, at),
+            Subject::Node(node) if from_afar && self.targets.contains(node) => Ingested {
+                overruled: reading.samples().len(),
+                ..Ingested::default()
+            },
+            Subject::Node(node) => {
+                if from_afar {
+                    self.spoken_of.insert(node.clone());
+                }
+                self.history
+                    .node_mut(node)
+                    .ingest_from(speaker, reading, at)
+            }
+        }
+    }
+
+    /// Forgets nodes that no list names and nobody has spoken of for too long.
+    fn forget_unspoken(&mut self, now: Timestamp) {
+        let history = &self.history;
+        let silent = |node: &NodeName| history.node(node).is_none_or(|node| !node.is_fresh(now));
+        let silent: BTreeSet<_> = self
+            .spoken_of
+            .iter()
+            .filter(|node| silent(node))
+            .cloned()
+            .collect();
+        if !silent.is_empty() {
+            self.spoken_of.retain(|node| !silent.contains(node));
+            self.history.retain(|node| !silent.contains(node));
+        }
     }
 
     /// Takes up a sweep of the subnet, read at `at`. A partial sweep never replaces a settled one: what it
@@ -165,9 +257,44 @@ impl Analyzer {
         self.history.forget_silent(now);
     }
 
+    /// Says which switches there are beside those that nodes and subnet tell of; what the others told is
+    /// forgotten. One of them may be a target: then it is no host.
+    pub fn set_switches(&mut self, switches: &[SwitchName]) {
+        let old = std::mem::take(&mut self.switches);
+        for switch in switches {
+            let told = old.told.get(switch).cloned().flatten();
+            self.switches.told.insert(switch.clone(), told);
+        }
+        self.switches_changed = true;
+    }
+
+    /// Takes up what a switch told of its neighbours at `at`, or why it could not be read: then what it told
+    /// before stays.
+    pub fn take_switch(&mut self, switch: &SwitchName, told: Result<Told, String>, at: Timestamp) {
+        let known = self.switches.told.entry(switch.clone()).or_default();
+        let before = (
+            known.as_ref().map(|(told, _)| told),
+            self.switches.problems.get(switch),
+        );
+        self.switches_changed |= match &told {
+            Ok(told) => before != (Some(told), None),
+            Err(problem) => before.1 != Some(problem),
+        };
+        match told {
+            Ok(told) => {
+                *known = Some((told, at));
+                self.switches.problems.remove(switch);
+            }
+            Err(problem) => {
+                self.switches.problems.insert(switch.clone(), problem);
+            }
+        }
+    }
+
     /// Judges the cluster at one moment.
     pub fn tick(&mut self, now: Timestamp) -> ClusterView {
         self.refresh_fabric(now);
+        self.forget_unspoken(now);
         self.name_readings(now);
         let view = View {
             fabric: &self.fabric,
@@ -187,35 +314,53 @@ impl Analyzer {
         }
         ClusterView {
             now,
-            incidents: self.tracker.tick(&self.fabric, findings, now),
+            incidents: self.tracker.tick(&self.fabric, &self.routes, findings, now),
             fabric: Arc::clone(&self.fabric),
             verdict: Arc::clone(&self.verdict),
+            lldp: Arc::clone(&self.lldp),
+            switches_heard: self.switches_heard(),
+            routes: Arc::clone(&self.routes),
             heard: self
                 .history
                 .nodes()
+                .filter(|(node, _)| !self.switch_nodes.contains(*node))
                 .map(|(node, history)| (node.clone(), history.heard()))
                 .collect(),
             subnet_seen: self.subnet_seen,
         }
     }
 
-    /// Builds the fabric anew if a node's parts or the subnet have changed since it was built.
+    fn switches_heard(&self) -> BTreeMap<SwitchName, Timestamp> {
+        let told = self.switches.told.iter();
+        let told = told.filter_map(|(switch, told)| Some((switch.clone(), told.as_ref()?.1)));
+        let nodes = self.switch_nodes.iter().filter_map(|node| {
+            let heard = self.history.node(node)?.heard()?;
+            Some((node.as_str().parse().ok()?, heard))
+        });
+        told.chain(nodes).collect()
+    }
+
+    /// Builds the fabric anew if a node's parts, a switch's words or the subnet have changed since it was
+    /// built, or the port of a cable of unknown fate.
     fn refresh_fabric(&mut self, now: Timestamp) {
         let identities: BTreeMap<_, _> = self
             .history
             .nodes()
             .map(|(node, history)| (node.clone(), history.identity()))
             .collect();
-        if identities == self.built_from && !self.subnet_changed {
+        let changed = self.subnet_changed || self.switches_changed;
+        if identities == self.built_from
+            && !changed
+            && !(self.has_unknown && self.fate(now).has_changed())
+        {
             return;
         }
+        self.switch_nodes = switch_nodes(&self.history, &self.switches);
         let mut fabric = Fabric::default();
         // Exporters first: they know a NIC's node and name for certain, the subnet only what was typed into it.
-        for (node, history) in self
-            .history
-            .nodes()
-            .filter(|(_, history)| history.heard().is_some())
-        {
+        for (node, history) in self.history.nodes().filter(|(node, history)| {
+            history.heard().is_some() && !self.switch_nodes.contains(*node)
+        }) {
             merge_node(&mut fabric, node, history, now);
         }
         let seen = self.subnet_seen.unwrap_or(now);
@@ -223,17 +368,34 @@ impl Analyzer {
             .subnet
             .as_ref()
             .map(|subnet| merge_subnet(&mut fabric, subnet, seen));
+        let words = words(&fabric, &self.history, &self.switches, &self.switch_nodes);
+        let lldp = merge_lldp(&mut fabric, &words);
+        // A neighbour that is silent while its port is up is no lost cable: the verdict counts it.
+        self.fate(now).keep(&mut fabric, Presence::Unknown);
+        self.has_unknown = fabric.links().any(|(.., link)| {
+            link.kind == LinkKind::Cable && link.seen_by.presence() == Presence::Unknown
+        });
         assign_rails(&mut fabric);
         // Judged before lost cables come back: a verdict is about what is there.
-        let verdict = judge(&fabric, &merge.unwrap_or_default());
-        // What only a partial sweep has shown is not missed: half of it may have been a mistake.
-        if self.built_settled {
-            keep_lost_cables(&mut fabric, &self.fabric, now);
-        }
+        let (mut verdict, routes) = understand(&fabric, &merge.unwrap_or_default());
+        lldp.temper(&mut verdict);
+        self.fate(now).keep(&mut fabric, Presence::Lost);
         self.built_settled = self.subnet.as_ref().is_none_or(Subnet::is_settled);
         self.fabric = Arc::new(fabric);
         self.verdict = Arc::new(verdict);
+        self.lldp = Arc::new(lldp);
+        self.routes = Arc::new(routes);
         self.built_from = identities;
-        self.subnet_changed = false;
+        (self.subnet_changed, self.switches_changed) = (false, false);
+    }
+
+    fn fate(&self, now: Timestamp) -> Fate<'_> {
+        Fate {
+            older: &self.fabric,
+            history: &self.history,
+            switches: &self.switches,
+            settled: self.built_settled,
+            now,
+        }
     }
 }

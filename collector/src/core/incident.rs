@@ -2,14 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use railscope_model::fabric::{Fabric, LinkKind, Timestamp};
+use railscope_model::fabric::{Fabric, Timestamp, Witness};
 use railscope_model::identity::Part;
 
 use super::classes::{
     Class, HOST_DOWN, PORT_DOWN, PORT_FLAPPING, SWITCH_DOWN, Severity, UPLINK_DOWN,
 };
 use super::detector::{Evidence, Explanation};
-use super::inventory::gpus_behind;
+use super::inventory::{gpus_behind, gpus_routed_over};
+use crate::topology::Routes;
 
 /// Ticks in a row with evidence before an incident opens, and without before it closes: one bad scrape
 /// pages nobody, and a fault that comes and goes stays one incident (detection method, section 3.8).
@@ -78,13 +79,15 @@ impl Tracker {
     pub fn tick(
         &mut self,
         fabric: &Fabric,
+        routes: &Routes,
         findings: Vec<Finding>,
         now: Timestamp,
     ) -> Vec<Incident> {
         let groups = group(fabric, findings);
         let named: BTreeSet<_> = groups.keys().cloned().collect();
         for (root, findings) in groups {
-            let incident = describe(fabric, &root, findings, now);
+            let mut incident = describe(fabric, &root, findings, now);
+            incident.add_routed(fabric, routes);
             // A part whose fault turns out to be another's is no suspect of its own any more, and what was
             // known of it goes over to the root.
             let of_parts = incident
@@ -152,21 +155,14 @@ fn parents(fabric: &Fabric, findings: &[Finding]) -> BTreeMap<Part, Part> {
         .filter(|f| is_lost_cable(f.evidence.class))
         .map(|f| &f.evidence.part)
         .collect();
-    let mut cables: BTreeMap<&Part, Vec<Part>> = BTreeMap::new();
-    for (id, a, b, _) in fabric
-        .links()
-        .filter(|(.., link)| link.kind == LinkKind::Cable)
-    {
-        let Some(cable) = fabric.cable_part(id) else {
-            continue;
-        };
-        for end in [a, b] {
-            let part = &fabric.vertex(end).part;
-            if matches!(part, Part::Switch(_)) {
-                cables.entry(part).or_default().push(cable.clone());
-            }
-        }
-    }
+    let mut cables = cables_of_switches(fabric);
+    cables
+        .values_mut()
+        .for_each(|cables| leave_out_mute(cables, &lost));
+    let cables: BTreeMap<&Part, Vec<Part>> = cables
+        .into_iter()
+        .map(|(switch, cables)| (switch, cables.into_iter().map(|(cable, _)| cable).collect()))
+        .collect();
     let mut hosts: BTreeMap<Part, Vec<Part>> = BTreeMap::new();
     for cable in cables.values().flatten() {
         if let Some(node) = cable.node() {
@@ -210,6 +206,35 @@ fn is_lost_cable(class: &Class) -> bool {
     [&PORT_DOWN, &UPLINK_DOWN, &PORT_FLAPPING].contains(&class)
 }
 
+/// Cables of each switch, and whether the subnet shows them.
+fn cables_of_switches(fabric: &Fabric) -> BTreeMap<&Part, Vec<(Part, bool)>> {
+    let mut cables: BTreeMap<&Part, Vec<(Part, bool)>> = BTreeMap::new();
+    for (id, a, b, link) in fabric.links() {
+        // Only a cable has a part.
+        let Some(cable) = fabric.cable_part(id) else {
+            continue;
+        };
+        let swept = link.seen_by.of(Witness::Subnet).is_some();
+        for end in [a, b] {
+            let part = &fabric.vertex(end).part;
+            if matches!(part, Part::Switch(_)) {
+                cables.entry(part).or_default().push((cable.clone(), swept));
+            }
+        }
+    }
+    cables
+}
+
+/// Leaves out the cables of a leaf to other switches of which only LLDP tells and that are not known to be
+/// lost: neighbours are forgotten minutes after a switch has died, while hosts say at once that their ports
+/// are down.
+fn leave_out_mute(cables: &mut Vec<(Part, bool)>, lost: &BTreeSet<&Part>) {
+    let to_hosts = cables.iter().filter(|(cable, _)| cable.node().is_some());
+    if to_hosts.count() >= PARENT_MIN_CHILDREN {
+        cables.retain(|(cable, swept)| *swept || cable.node().is_some() || lost.contains(cable));
+    }
+}
+
 /// Parts that name each other as sharing one fault get one root: the first of them by name.
 fn shared_roots(findings: &[Finding]) -> BTreeMap<Part, Part> {
     let mut roots = BTreeMap::new();
@@ -231,11 +256,28 @@ fn shared_roots(findings: &[Finding]) -> BTreeMap<Part, Part> {
     roots
 }
 
+impl Incident {
+    /// Of a cable between switches, the GPUs routed over it are victims too.
+    fn add_routed(&mut self, fabric: &Fabric, routes: &Routes) {
+        if !matches!(self.root, Part::SwitchLink(..)) {
+            return;
+        }
+        let routed = gpus_routed_over(fabric, routes, &self.root);
+        let own = std::mem::take(&mut self.victims);
+        let all: BTreeSet<_> = own
+            .into_iter()
+            .chain(routed.into_iter().map(|(gpu, _)| gpu))
+            .collect();
+        let gpus = all.iter().filter(|part| matches!(part, Part::Gpu(..)));
+        self.gpus_affected = gpus.count();
+        self.victims = all.into_iter().collect();
+    }
+}
+
 fn describe(fabric: &Fabric, root: &Part, mut findings: Vec<Finding>, now: Timestamp) -> Incident {
     findings.sort_by(|a, b| {
         let (a, b) = (&a.evidence, &b.evidence);
-        let by_class =
-            (b.class.severity, a.class.order()).cmp(&(a.class.severity, b.class.order()));
+        let by_class = a.class.order().cmp(&b.class.order());
         by_class
             .then_with(|| b.effect.total_cmp(&a.effect))
             .then_with(|| (&a.part, &a.statement).cmp(&(&b.part, &b.statement)))
@@ -267,7 +309,10 @@ fn describe(fabric: &Fabric, root: &Part, mut findings: Vec<Finding>, now: Times
         id: incident_id(root),
         root: root.clone(),
         class,
-        severity: class.severity,
+        severity: findings
+            .iter()
+            .map(|finding| finding.evidence.class.severity)
+            .fold(class.severity, Severity::max),
         since: now,
         last_seen: now,
         effect: findings

@@ -1,5 +1,6 @@
 //! What exporters say a node is made of, as parts of the fabric.
 
+use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use railscope_model::fabric::{Equipment, Fabric, Link, LinkKind, PartId, Timestamp, Witness};
@@ -8,15 +9,16 @@ use railscope_model::metric::{GPU, GPU_NIC, Metric, PCIE_PATH, RDMA_PORT};
 use railscope_model::reading::Labels;
 
 use super::history::NodeHistory;
+use crate::topology::Routes;
 
 /// A label of an info series by name; empty labels say "unknown" and read as none.
-fn label<'a>(metric: &Metric, labels: &'a Labels, name: &str) -> Option<&'a str> {
+pub(super) fn label<'a>(metric: &Metric, labels: &'a Labels, name: &str) -> Option<&'a str> {
     let place = metric.labels.iter().position(|label| *label == name)?;
     labels.values().nth(place).filter(|value| !value.is_empty())
 }
 
 /// A label of an info series by name, read as what it should be.
-fn read<T: FromStr>(metric: &Metric, labels: &Labels, name: &str) -> Option<T> {
+pub(super) fn read<T: FromStr>(metric: &Metric, labels: &Labels, name: &str) -> Option<T> {
     label(metric, labels, name)?.parse().ok()
 }
 
@@ -129,12 +131,26 @@ pub fn gpus_behind(fabric: &Fabric, part: &Part) -> Vec<Part> {
                 .flat_map(|id| gpus_near(fabric, id))
                 .collect()
         }
-        // A cable between switches slows whoever is routed over it; that takes paths, not neighbours.
+        // A cable between switches slows whoever is routed over it: see `gpus_routed_over`.
         Part::SwitchLink(..) => Vec::new(),
     };
     gpus.sort();
     gpus.dedup();
     gpus
+}
+
+/// GPUs whose NICs' traffic may go over a cable between switches, on the lower side of it, each with the
+/// share of its NICs' traffic to all other leaves that does: 1/64 where 64 ways are alike.
+pub fn gpus_routed_over(fabric: &Fabric, routes: &Routes, cable: &Part) -> Vec<(Part, f64)> {
+    let usage = routes.over(fabric, cable);
+    let mut shares: BTreeMap<Part, f64> = BTreeMap::new();
+    for (leaf, share) in &usage.leaves {
+        for gpu in gpus_near(fabric, *leaf) {
+            let known = shares.entry(gpu).or_default();
+            *known = known.max(*share);
+        }
+    }
+    shares.into_iter().collect()
 }
 
 fn gpus_near(fabric: &Fabric, id: PartId) -> Vec<Part> {

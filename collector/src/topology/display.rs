@@ -12,6 +12,8 @@ use crate::subnet::counted;
 
 /// Names printed in one list. A page of names is no answer; the rest is counted.
 const MAX_NAMES: usize = 24;
+/// Single points of failure printed; the API gives more.
+const MAX_POINTS: usize = 4;
 
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -22,8 +24,11 @@ impl fmt::Display for Kind {
             Self::HostGrouped => f.write_str("host-grouped fat-tree: each host on one switch"),
             Self::SingleSwitch => f.write_str("one switch"),
             Self::Direct => f.write_str(
-                "direct network: switches with hosts joined to each other (dragonfly or alike)",
+                "direct network: switches with hosts joined to each other (torus, mesh or alike)",
             ),
+            Self::Dragonfly => f.write_str("dragonfly"),
+            Self::DragonflyPlus => f.write_str("dragonfly+: groups of leaves and spines"),
+            Self::Irregular => f.write_str("irregular: switches joined in no known pattern"),
             Self::Unknown { why } => write!(f, "no verdict: {why}"),
         }
     }
@@ -113,7 +118,11 @@ impl fmt::Display for Verdict {
             writeln!(f, "  evidence   {sentence}")?;
         }
         self.write_capacity(f)?;
+        self.write_single_points(f)?;
         self.write_defects(f)?;
+        for sentence in &self.ruled_out {
+            writeln!(f, "  ruled out  {sentence}")?;
+        }
         for sentence in &self.doubts {
             writeln!(f, "  doubt      {sentence}")?;
         }
@@ -168,6 +177,31 @@ impl Verdict {
                 ratio.min, ratio.median, ratio.max, ratio.leaves
             )?;
         }
+        for tier in self.structure.tiers.iter().skip(1) {
+            if let Some(ratio) = tier.ratio() {
+                writeln!(
+                    f,
+                    "  tier {}     {ratio:.2} bandwidth down to up",
+                    tier.tier
+                )?;
+            }
+        }
+        if let Some(bisection) = &self.structure.bisection {
+            write!(
+                f,
+                "  bisection  {} of {} that half of the hosts can send ({:.0} %)",
+                terabits(bisection.bytes_per_second),
+                terabits(bisection.wanted),
+                100.0 * bisection.share()
+            )?;
+            match bisection.limited_by {
+                Some(_) if !self.structure.groups.is_empty() => {
+                    writeln!(f, ", limited by the cables between groups")?;
+                }
+                Some(tier) => writeln!(f, ", limited above tier {tier}")?,
+                None => writeln!(f)?,
+            }
+        }
         let Speeds {
             hosts,
             switches,
@@ -192,6 +226,31 @@ impl Verdict {
             writeln!(f, "  speeds     {unknown} cables without a known speed")?;
         }
         Ok(())
+    }
+
+    fn write_single_points(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let points = &self.structure.single_points;
+        if points.switches + points.trunks == 0 {
+            return Ok(());
+        }
+        let worst: Vec<_> = points
+            .worst
+            .iter()
+            .take(MAX_POINTS)
+            .map(|point| format!("{} ({})", point.part, counted(point.hosts, "host", "hosts")))
+            .collect();
+        writeln!(
+            f,
+            "  single     {} and {} between switches cut off hosts: {}",
+            counted(points.switches, "switch", "switches"),
+            counted(points.trunks, "cable", "cables"),
+            worst.join(", ")
+                + if points.worst.len() > MAX_POINTS {
+                    " …"
+                } else {
+                    ""
+                }
+        )
     }
 
     fn write_defects(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -259,6 +318,11 @@ impl Verdict {
         }
         Ok(())
     }
+}
+
+/// Bytes per second as the bits per second in which links are sold.
+fn terabits(bytes_per_second: f64) -> String {
+    format!("{:.1} Tb/s", bytes_per_second * 8.0 / 1e12)
 }
 
 fn tier_in_words(tier: usize, switches: usize) -> String {

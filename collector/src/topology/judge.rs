@@ -1,56 +1,78 @@
 //! How the verdict on a fabric is reached, from the graph alone.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use railscope_model::fabric::Fabric;
-use railscope_model::identity::{NodeName, RdmaDevice, SwitchName};
+use railscope_model::identity::{NodeName, RdmaDevice};
 use railscope_model::units::LinkSpeed;
 
 use super::build::SubnetMerge;
+use super::cuts::single_points;
+use super::graph::Graph;
+use super::groups::{Groups, dragonfly, dragonfly_plus};
 use super::names::is_unset_host_name;
+use super::networks::Networks;
 use super::rails::{Ground, Wiring};
+use super::routes::Routes;
 use super::shapes::{HostRole, Shapes};
+use super::structure::Split;
 use super::survey::Survey;
-use super::tiers::{Sets, tier_numbers};
-use super::verdict::{Confidence, Kind, Oversubscription, SelfLoop, ServiceHost, Speeds, Verdict};
+use super::tiers::tier_numbers;
+use super::verdict::{Confidence, Kind, SelfLoop, ServiceHost, Speeds, Verdict};
 use crate::subnet::counted;
 
-/// A pattern makes the kind of a fabric when at least this share of its hosts or cables follow it. In
-/// the captures it is all or none, some crossed cables aside.
-const PATTERN_SHARE: f64 = 0.9;
-/// Fewest leaves that can be told to be cabled to each other by design: two are also two switches with
-/// a cable between them.
-const MIN_DIRECT_LEAVES: usize = 3;
 /// Past this share of NICs whose host is unknown, statements about hosts are uncertain.
 const UNNAMED_SHARE: f64 = 0.05;
 
 /// Judges a fabric. `sweep` is what [`super::merge_subnet`] returned for the last sweep in it; the
 /// default where no sweep was merged, and then what it would tell counts as unknown.
 pub fn judge(fabric: &Fabric, sweep: &SubnetMerge) -> Verdict {
+    understand(fabric, sweep).0
+}
+
+/// As [`judge`], with the paths of the fabric: both rest on one pass over the graph.
+pub fn understand(fabric: &Fabric, sweep: &SubnetMerge) -> (Verdict, Routes) {
     let survey = Survey::of(fabric);
     let shapes = Shapes::of(&survey);
-    let tiers = tier_numbers(&survey, &shapes);
+    let dragonfly = dragonfly(&survey);
+    let tiers = tier_numbers(&survey, &shapes, dragonfly.as_ref());
+    let Networks { networks, split } = Networks::of(&survey, &shapes, &tiers);
     let court = Court {
         wiring: Ground::new(&survey, &shapes).wiring(),
+        dragonfly_plus: dragonfly_plus(&survey, &tiers),
+        dragonfly,
+        split,
         survey: &survey,
         shapes: &shapes,
         tiers: &tiers,
         sweep,
     };
     let mut verdict = court.verdict();
+    let graph = Graph::of(&survey);
+    let switches: Vec<_> = survey.switches.iter().map(|switch| switch.id).collect();
+    verdict.structure.single_points = single_points(&graph, fabric, &switches);
+    verdict.structure.networks = networks;
+    verdict.structure.split = split;
     verdict.evidence = court.evidence(&verdict);
+    verdict.ruled_out = court.ruled_out(&verdict);
     verdict.doubts = doubts(&verdict, &court);
     verdict.confidence = confidence(&verdict);
-    verdict
+    let groups = court.dragonfly.as_ref().or(court.dragonfly_plus.as_ref());
+    let groups = groups.cloned();
+    (verdict, Routes::new(&survey, graph, tiers, groups.as_ref()))
 }
 
-struct Court<'a> {
-    survey: &'a Survey<'a>,
-    shapes: &'a Shapes,
-    tiers: &'a [Option<u8>],
-    wiring: Wiring,
-    sweep: &'a SubnetMerge,
+/// All that the verdict is read from.
+pub(super) struct Court<'a> {
+    pub(super) survey: &'a Survey<'a>,
+    pub(super) shapes: &'a Shapes,
+    pub(super) tiers: &'a [Option<u8>],
+    pub(super) wiring: Wiring,
+    pub(super) split: Split,
+    pub(super) dragonfly: Option<Groups>,
+    pub(super) dragonfly_plus: Option<Groups>,
+    pub(super) sweep: &'a SubnetMerge,
 }
 
 impl Court<'_> {
@@ -81,11 +103,15 @@ impl Court<'_> {
                 .flatten()
                 .filter(move |own| usize::from(**own) == tier)
         };
+        let kind = self.kind(levels);
+        let structure = self.structure(&kind);
+        let oversubscription = self.oversubscription(levels, &structure.leaves);
         Verdict {
-            kind: self.kind(levels),
+            kind,
             levels,
             confidence: Confidence::Low,
             evidence: Vec::new(),
+            ruled_out: Vec::new(),
             doubts: Vec::new(),
             hosts: compute_hosts + service_hosts.len() + unlike_hosts.len(),
             compute_hosts,
@@ -103,157 +129,16 @@ impl Court<'_> {
                 .filter(|leaf| !self.survey.switches[*leaf].nics.is_empty())
                 .count(),
             wiring: self.wiring.clone(),
-            oversubscription: self.oversubscription(levels),
+            structure,
+            oversubscription,
             self_loops: self.self_loops(),
             speeds: self.speeds(),
             sweep: self.sweep.clone(),
         }
     }
 
-    fn leaves(&self) -> impl Iterator<Item = usize> {
+    pub(super) fn leaves(&self) -> impl Iterator<Item = usize> {
         (0..self.tiers.len()).filter(|switch| self.tiers[*switch] == Some(1))
-    }
-
-    fn kind(&self, levels: usize) -> Kind {
-        let (switches, hosts) = (self.survey.switches.len(), self.survey.hosts.len());
-        let nics: usize = self.survey.hosts.iter().map(|host| host.nics.len()).sum();
-        let unknown = |why: String| Kind::Unknown { why };
-        if switches == 0 {
-            return unknown(match nics {
-                0 => "no switch and no NIC seen".to_owned(),
-                1 => {
-                    "one CA and no switch seen: the sweep reached nothing beyond the port that it \
-                      started from (port down, no cable, or the switch did not answer)"
-                        .to_owned()
-                }
-                _ => format!("{nics} NICs and no switch seen"),
-            });
-        }
-        if !self.survey.has_cables {
-            return unknown(format!(
-                "{} and {} seen, and no cable between them",
-                counted(switches, "switch", "switches"),
-                counted(hosts, "host", "hosts")
-            ));
-        }
-        let leaves = self.leaves().count();
-        if self.direct_share() >= PATTERN_SHARE && leaves >= MIN_DIRECT_LEAVES {
-            return Kind::Direct;
-        }
-        if switches == 1 {
-            return Kind::SingleSwitch;
-        }
-        if self.wiring.is_rail_wired() {
-            return if self.joins_rails() {
-                Kind::RailOptimised
-            } else {
-                Kind::RailOnly
-            };
-        }
-        if levels < 2 {
-            return unknown(format!(
-                "{} with hosts and none above: too small to tell a topology",
-                counted(leaves, "switch", "switches")
-            ));
-        }
-        let (grouped, several) = self.grouped_hosts();
-        if several > 0 && grouped as f64 >= PATTERN_SHARE * several as f64 {
-            return Kind::HostGrouped;
-        }
-        Kind::FatTree
-    }
-
-    /// Share of the cables between switches that join two leaves.
-    fn direct_share(&self) -> f64 {
-        let is_leaf = |switch: usize| self.tiers[switch] == Some(1);
-        let (mut direct, mut all) = (0usize, 0usize);
-        for (index, switch) in self.survey.switches.iter().enumerate() {
-            all += switch.trunks.len();
-            direct += switch
-                .trunks
-                .iter()
-                .filter(|(peer, _)| is_leaf(index) && is_leaf(*peer))
-                .count();
-        }
-        if all == 0 {
-            0.0
-        } else {
-            direct as f64 / all as f64
-        }
-    }
-
-    /// Compute hosts with all their NICs on one switch, and compute hosts with several NICs.
-    fn grouped_hosts(&self) -> (usize, usize) {
-        let (mut grouped, mut several) = (0, 0);
-        for (host, role) in self.survey.hosts.iter().zip(&self.shapes.roles) {
-            if matches!(role, HostRole::Compute { .. }) && host.cabled().count() > 1 {
-                let switches: BTreeSet<usize> = host
-                    .cabled()
-                    .flat_map(|nic| nic.switches.iter().copied())
-                    .collect();
-                several += 1;
-                grouped += usize::from(switches.len() == 1);
-            }
-        }
-        (grouped, several)
-    }
-
-    /// Whether any switches joined by cables serve two rails.
-    fn joins_rails(&self) -> bool {
-        let mut sets = Sets::new(self.survey.switches.len());
-        for (index, switch) in self.survey.switches.iter().enumerate() {
-            for (peer, _) in &switch.trunks {
-                sets.union(index, *peer);
-            }
-        }
-        let rails: BTreeMap<&SwitchName, u16> = self
-            .wiring
-            .leaf_rails
-            .iter()
-            .map(|leaf| (&leaf.leaf, leaf.rail))
-            .collect();
-        let mut rail_of_set: BTreeMap<usize, u16> = BTreeMap::new();
-        self.survey
-            .switches
-            .iter()
-            .enumerate()
-            .any(|(index, switch)| {
-                rails.get(switch.name).is_some_and(|rail| {
-                    *rail_of_set.entry(sets.find(index)).or_insert(*rail) != *rail
-                })
-            })
-    }
-
-    fn oversubscription(&self, levels: usize) -> Option<Oversubscription> {
-        if levels < 2 {
-            return None;
-        }
-        let is_compute = |host: usize| self.shapes.roles[host] != HostRole::Service;
-        let (mut ratios, mut unknown) = (Vec::new(), 0);
-        for leaf in self.leaves() {
-            let switch = &self.survey.switches[leaf];
-            if !switch.nics.iter().any(|(host, ..)| is_compute(*host)) {
-                continue;
-            }
-            let down = bandwidth(switch.nics.iter().map(|(.., speed)| *speed));
-            let upwards = switch
-                .trunks
-                .iter()
-                .filter(|(peer, _)| self.tiers[*peer] > Some(1));
-            let up = bandwidth(upwards.map(|(_, speed)| *speed));
-            match (down, up) {
-                (Some(down), Some(up)) if up > 0.0 => ratios.push(down / up),
-                _ => unknown += 1,
-            }
-        }
-        ratios.sort_by(f64::total_cmp);
-        Some(Oversubscription {
-            min: *ratios.first()?,
-            median: ratios[ratios.len() / 2],
-            max: *ratios.last()?,
-            leaves: ratios.len(),
-            unknown,
-        })
     }
 
     fn self_loops(&self) -> Vec<SelfLoop> {
@@ -326,18 +211,7 @@ impl Court<'_> {
                 counted(wiring.units, "scalable unit", "scalable units")
             ));
         }
-        let (grouped, several) = self.grouped_hosts();
-        if several > 0 && !wiring.is_rail_wired() {
-            evidence.push(format!(
-                "{grouped} of {several} hosts with several NICs have them on one switch"
-            ));
-        }
-        if matches!(verdict.kind, Kind::Direct) {
-            let share = 100.0 * self.direct_share();
-            evidence.push(format!(
-                "{share:.0} % of the cables between switches join two switches with hosts"
-            ));
-        }
+        evidence.extend(self.evidence_of_kind(verdict));
         for class in &wiring.classes {
             let names: Vec<_> = class.devices.iter().map(RdmaDevice::as_str).collect();
             let nics = match names.len() {
@@ -360,13 +234,6 @@ impl Court<'_> {
         }
         evidence
     }
-}
-
-/// Bytes per second of some cables; none if the speed of one is not known.
-fn bandwidth(speeds: impl Iterator<Item = Option<LinkSpeed>>) -> Option<f64> {
-    speeds
-        .map(|speed| speed.map(LinkSpeed::bytes_per_second))
-        .sum()
 }
 
 fn doubts(verdict: &Verdict, court: &Court<'_>) -> Vec<String> {
@@ -405,6 +272,12 @@ fn doubts(verdict: &Verdict, court: &Court<'_>) -> Vec<String> {
         "node has no usable name",
         "nodes have no usable name",
     );
+    if court.split == Split::Apart {
+        let networks = verdict.structure.networks.len();
+        doubts.push(format!(
+            "{networks} networks of different hosts that no cable joins"
+        ));
+    }
     let hosts = court.survey.hosts.iter().map(|host| host.name);
     let mut unset: Vec<_> = hosts
         .filter(|name| is_unset_host_name(name))
@@ -429,6 +302,7 @@ fn confidence(verdict: &Verdict) -> Confidence {
     let amiss = verdict.sweep.problems > 0
         || !verdict.unlike_hosts.is_empty()
         || verdict.unplaced_switches > 0
+        || verdict.structure.split == Split::Apart
         || !verdict.wiring.absent_leaves.is_empty();
     if many_unnamed || amiss {
         Confidence::Medium

@@ -1,19 +1,38 @@
 //! From a subnet and exporters' readings to the fabric graph, its tiers and rails, and a first verdict on it.
 
 mod build;
+mod capacity;
+mod cuts;
+mod diff;
 mod display;
+mod graph;
+mod groups;
 mod judge;
+mod kinds;
+mod lldp;
 mod names;
+mod networks;
 mod rails;
+mod routes;
 mod shapes;
+mod structure;
 mod survey;
 mod tiers;
+mod units;
 mod verdict;
 
 pub use build::{Chassis, DuplicateName, SubnetMerge, merge_subnet};
-pub use judge::judge;
+pub use diff::{Change, Ends, Socket, diff, has_cables};
+pub use judge::{judge, understand};
+pub use lldp::{Contradiction, End, Heard, LldpMerge, Words, merge_lldp};
 pub use names::{is_aggregation_node, is_unnamed_host};
 pub use rails::{AbsentLeaf, LeafRail, Misplaced, MissingRail, Wiring, assign_rails, wiring};
+pub use routes::{CableUse, PathSet, Routes};
 pub use shapes::{HostClass, HostRole};
+pub use structure::{
+    Bisection, Group, LeafCapacity, MAX_SINGLE_POINTS, Network, SinglePoint, SinglePoints, Split,
+    Structure, TierCapacity, Unit,
+};
 pub use tiers::{Tiers, tiers};
+pub use units::{UnitMembers, units};
 pub use verdict::{Confidence, Kind, Oversubscription, SelfLoop, ServiceHost, Speeds, Verdict};

@@ -384,7 +384,7 @@ fn fill_renamed(
 }
 
 /// Compares names so that numbers in them count as numbers: `mlx5_2` before `mlx5_10`.
-fn natural(a: &str, b: &str) -> Ordering {
+pub(super) fn natural(a: &str, b: &str) -> Ordering {
     let (mut left, mut right) = (a, b);
     loop {
         let (a_text, a_rest) = split_at_digit(left);

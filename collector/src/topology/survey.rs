@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use foldhash::fast::FixedState;
-use railscope_model::fabric::{Equipment, Fabric, Link, LinkKind, PartId};
+use railscope_model::fabric::{Equipment, Fabric, Link, LinkId, LinkKind, PartId};
 use railscope_model::identity::{NodeName, Part, PciAddress, PortName, RdmaDevice, SwitchName};
 use railscope_model::units::LinkSpeed;
 
@@ -64,6 +64,18 @@ pub(super) struct Survey<'a> {
     pub(super) hosts: Vec<HostView<'a>>,
     /// Whether any NIC is cabled to a switch; if none is, cables are unknown, not absent.
     pub(super) has_cables: bool,
+    /// Every cable between two switches, in the order of the graph; those from a switch to itself are not in it.
+    pub(super) trunks: Vec<CableView>,
+    /// Every cable between a switch and a host, by the numbers of both.
+    pub(super) drops: Vec<CableView>,
+}
+
+/// A cable by the numbers of its ends.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct CableView {
+    pub(super) id: LinkId,
+    /// Two switches, or a switch and a host.
+    pub(super) ends: [u32; 2],
 }
 
 /// What a vertex number stands for.
@@ -78,14 +90,14 @@ impl<'a> Survey<'a> {
     pub(super) fn of(fabric: &'a Fabric) -> Self {
         let mut survey = Self::default();
         let slots = survey.place_vertices(fabric);
-        for (_, a, b, link) in fabric.links() {
+        for (id, a, b, link) in fabric.links() {
             if link.kind == LinkKind::Cable {
                 let slot = |id: PartId| slots.get(id.index()).copied().unwrap_or(Slot::Other);
                 if a == b {
                     let ends = [link.ports.0, link.ports.1].map(|port| fabric.port_name(a, port));
                     survey.place_loop(slot(a), ends, link);
                 } else {
-                    survey.place_cable(slot(a), slot(b), link);
+                    survey.place_cable(slot(a), slot(b), id, link);
                 }
             }
         }
@@ -149,9 +161,11 @@ impl<'a> Survey<'a> {
         }
     }
 
-    fn place_cable(&mut self, a: Slot, b: Slot, link: &Link) {
+    fn place_cable(&mut self, a: Slot, b: Slot, id: LinkId, link: &Link) {
         match (a, b) {
             (Slot::Switch(a), Slot::Switch(b)) => {
+                let ends = [a, b];
+                self.trunks.push(CableView { id, ends });
                 self.switches[a as usize]
                     .trunks
                     .push((b as usize, link.speed));
@@ -161,6 +175,8 @@ impl<'a> Survey<'a> {
             }
             (Slot::Switch(switch), Slot::Nic(host, nic))
             | (Slot::Nic(host, nic), Slot::Switch(switch)) => {
+                let ends = [switch, host];
+                self.drops.push(CableView { id, ends });
                 let (switch, host, nic) = (switch as usize, host as usize, nic as usize);
                 self.switches[switch].nics.push((host, nic, link.speed));
                 self.hosts[host].nics[nic].switches.push(switch);

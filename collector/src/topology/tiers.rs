@@ -5,6 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use foldhash::fast::FixedState;
 use railscope_model::fabric::{Fabric, PartId};
 
+use super::groups::{Groups, dragonfly};
 use super::shapes::{HostRole, Shapes};
 use super::survey::Survey;
 
@@ -37,7 +38,8 @@ impl Tiers {
 /// Computes the tier of every switch from the cables. Cables from a switch to itself do not count.
 pub fn tiers(fabric: &Fabric) -> Tiers {
     let survey = Survey::of(fabric);
-    let by_switch = tier_numbers(&survey, &Shapes::of(&survey));
+    let shapes = Shapes::of(&survey);
+    let by_switch = tier_numbers(&survey, &shapes, dragonfly(&survey).as_ref());
     Tiers {
         levels: by_switch.iter().flatten().copied().max().unwrap_or(0),
         by_switch: survey
@@ -49,8 +51,16 @@ pub fn tiers(fabric: &Fabric) -> Tiers {
     }
 }
 
-/// Tier by switch number.
-pub(super) fn tier_numbers(survey: &Survey<'_>, shapes: &Shapes) -> Vec<Option<u8>> {
+/// Tier by switch number. Routers of a dragonfly are one tier, whether they carry hosts or not.
+pub(super) fn tier_numbers(
+    survey: &Survey<'_>,
+    shapes: &Shapes,
+    dragonfly: Option<&Groups>,
+) -> Vec<Option<u8>> {
+    if let Some(groups) = dragonfly {
+        let tier = |group: &Option<usize>| group.map(|_| 1);
+        return groups.of.iter().map(tier).collect();
+    }
     let seeds = seeds(survey, shapes);
     let neighbours: Vec<Vec<usize>> = survey
         .switches

@@ -5,6 +5,7 @@ use railscope_model::units::LinkSpeed;
 
 use super::build::SubnetMerge;
 use super::rails::Wiring;
+use super::structure::Structure;
 
 /// What a fabric is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,8 +20,14 @@ pub enum Kind {
     HostGrouped,
     /// One switch with hosts.
     SingleSwitch,
-    /// Switches with hosts cabled to each other: dragonfly, torus and the like.
+    /// Groups of switches with hosts, joined all to all within a group and each group to each other.
+    Dragonfly,
+    /// Groups of leaves and spines, each group joined to each other from spine to spine.
+    DragonflyPlus,
+    /// Switches with hosts cabled to each other without groups: torus, mesh and the like.
     Direct,
+    /// Switches joined in no pattern that is known.
+    Irregular,
     /// No verdict.
     Unknown {
         /// Why there is none.
@@ -103,6 +110,8 @@ pub struct Verdict {
     pub confidence: Confidence,
     /// What it rests on, in sentences with numbers.
     pub evidence: Vec<String>,
+    /// Why it is no fabric of another kind, in sentences with numbers.
+    pub ruled_out: Vec<String>,
     /// What speaks against it or is missing, in sentences.
     pub doubts: Vec<String>,
     /// Named hosts with a NIC that counts.
@@ -127,6 +136,8 @@ pub struct Verdict {
     pub host_leaves: usize,
     /// How hosts are wired to leaves: rails, what misses one, what hangs elsewhere.
     pub wiring: Wiring,
+    /// What it is made of: networks and planes, units, groups, capacity, single points of failure.
+    pub structure: Structure,
     /// Bandwidth down over up at the leaves; none where nothing is above them.
     pub oversubscription: Option<Oversubscription>,
     /// Cables from a switch to itself.
