@@ -2,6 +2,7 @@
 //! nodes and cables as `ibnetdiscover`, the same counters as `perfquery`, and every change seen by the next sweep.
 
 #![allow(clippy::expect_used, clippy::panic)] // helpers of tests; clippy lets only the tests themselves
+#![allow(unsafe_code)] // the C library that the simulated kernel asks for the size of its header
 
 mod support;
 
@@ -12,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use railscope_collector::subnet::counters::{PortReading, counter_name};
 use railscope_collector::subnet::{End, Node, NodeKind, Subnet as Seen, parse_ibnetdiscover};
+use railscope_collector::sweep::umad::{Umad, UmadPort};
 use railscope_collector::sweep::{Settings, Sweeper, Swept, open};
 use railscope_simulator::spec::{ClusterSpec, Speed};
 use railscope_simulator::wiring::Wiring;
@@ -353,6 +355,88 @@ fn every_change_of_a_cable_is_seen_by_the_next_sweep() {
         let swept = sweeper.sweep().expect("a sweep");
         assert_eq!(speed_of(&swept), expected, "by the very next sweep");
     }
+}
+
+/// Names the simulated subnet to the process that has the kernel's stand-in preloaded.
+const UNDER_PRELOAD: &str = "RAILSCOPE_TEST_UNDER_UMAD2SIM";
+
+/// The stand-in asks libibumad whether headers name a P_Key, and libibumad knows that once it has opened a port itself.
+fn open_by_libibumad() {
+    // SAFETY: three functions of libibumad with their C signatures; the port is closed before anybody else uses it.
+    unsafe {
+        let library = libc::dlopen(
+            c"libibumad.so.3".as_ptr(),
+            libc::RTLD_NOW | libc::RTLD_GLOBAL,
+        );
+        assert!(!library.is_null(), "libibumad.so.3");
+        let find = |name: &std::ffi::CStr| {
+            let symbol = libc::dlsym(library, name.as_ptr());
+            assert!(!symbol.is_null(), "{name:?}");
+            symbol
+        };
+        let init: extern "C" fn() -> i32 = std::mem::transmute(find(c"umad_init"));
+        let open: extern "C" fn(*const libc::c_char, i32) -> i32 =
+            std::mem::transmute(find(c"umad_open_port"));
+        let close: extern "C" fn(i32) -> i32 = std::mem::transmute(find(c"umad_close_port"));
+        assert_eq!(init(), 0, "umad_init");
+        let port = open(c"ibsim0".as_ptr(), 1);
+        assert!(port >= 0, "umad_open_port: {port}");
+        assert_eq!(close(port), 0, "umad_close_port");
+    }
+}
+
+/// Not a test by itself: what [`the_kernels_interface_carries_the_same_sweep`] runs in another process.
+#[test]
+#[ignore = "runs inside another test"]
+fn sweep_through_umad() {
+    if std::env::var_os(UNDER_PRELOAD).is_none() {
+        return;
+    }
+    open_by_libibumad();
+    let port = UmadPort {
+        device: String::from("ibsim0"),
+        port: 1,
+        path: PathBuf::from("/dev/infiniband/umad0"),
+        active: true,
+        pkey_index: 0,
+    };
+    let timeout = Duration::from_secs(5);
+    let settings = Settings {
+        timeout,
+        ..Settings::default()
+    };
+    let umad = Umad::open(&port, timeout).expect("the device");
+    let swept = Sweeper::new(Box::new(umad), settings)
+        .sweep()
+        .expect("a sweep");
+    println!(
+        "SWEPT {:?} {:?}",
+        canonical(&swept.subnet),
+        swept.stats.refused
+    );
+}
+
+#[test]
+fn the_kernels_interface_carries_the_same_sweep() {
+    need!("ibsim", "opensm", "env", "mkfifo");
+    let Some(preload) = umad2sim() else {
+        skip!("not installed: umad2sim/libumad2sim.so of ibsim-utils")
+    };
+    let subnet = Subnet::start(&wiring(4), preload);
+    let swept = sweeper(&subnet).sweep().expect("a sweep");
+    assert_eq!(swept.subnet.completeness.gaps(), []);
+    let mut argv = subnet.tool("env");
+    argv.pop();
+    let mut command = Command::new(&argv[0]);
+    command
+        .args(&argv[1..])
+        .arg(format!("{UNDER_PRELOAD}=1"))
+        .arg(std::env::current_exe().expect("this program"))
+        .args(["--exact", "sweep_through_umad", "--ignored", "--nocapture"]);
+    let (well, said) = run(&mut command, PATIENCE);
+    assert!(well, "{said}");
+    let expected = format!("SWEPT {:?} 0", canonical(&swept.subnet));
+    assert!(said.contains(&expected), "{said}\nexpected: {expected}");
 }
 
 #[test]
