@@ -245,6 +245,7 @@ fn scripts_can_be_run_and_name_no_path_of_one_machine() {
         ".ci/run",
         "tests/qemu/build",
         "tests/bench/scrape_vs_node_exporter",
+        "tests/bench/sweep_vs_ibnetdiscover",
     ] {
         let path = root().join(script);
         let text =

@@ -8,6 +8,8 @@ pub mod api;
 pub mod config;
 pub mod core;
 pub mod foreign;
+pub mod lldp;
+pub mod lldp_source;
 pub mod plans;
 pub mod run;
 pub mod scrape;

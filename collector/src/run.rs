@@ -17,8 +17,10 @@ use crate::api;
 use crate::config::{Config, Target};
 use crate::core::analyzer::Analyzer;
 use crate::core::history::Ingested;
+use crate::core::neighbours::Told;
 use crate::core::speaker::{Speaker, Subject};
 use crate::foreign::Translation;
+use crate::lldp_source;
 use crate::scrape::{Scraper, Scrapers};
 use crate::state::{ScrapeResult, Snapshot, State};
 use crate::subnet::Subnet;
@@ -73,6 +75,12 @@ pub(crate) enum Event {
         reading: Box<NodeReading>,
         at: Timestamp,
     },
+    /// What a switch tells of its neighbours, or why it could not be read.
+    Neighbours {
+        switch: SwitchName,
+        told: Result<Told, String>,
+        at: Timestamp,
+    },
     /// A sweep of the subnet.
     Subnet {
         subnet: Box<Subnet>,
@@ -125,7 +133,8 @@ pub async fn run_beside(
     let scraper = Scraper::new(config.scrape.clone())?;
     let analysis = {
         let state = Arc::clone(&state);
-        tokio::task::spawn_blocking(move || analyse(inbox, &state, plan))
+        let switches: Vec<_> = config.switches.iter().map(|one| one.name.clone()).collect();
+        tokio::task::spawn_blocking(move || analyse(inbox, &switches, plan, &state))
     };
     let mut tasks = JoinSet::new();
     let mappings = config.mappings;
@@ -145,6 +154,10 @@ pub async fn run_beside(
             subnet_source::follow(subnet, events.clone(), Arc::clone(&state)),
         ));
     }
+    tasks.spawn(named(
+        "switches",
+        lldp_source::follow(config.switches, events.clone(), Arc::clone(&state)),
+    ));
     drop(events);
     let (asked, was_asked) = oneshot::channel::<()>();
     let routes = api::router(state).merge(beside.routes);
@@ -228,8 +241,14 @@ async fn follow_targets(
 }
 
 /// Takes up events until nobody can send any more. Runs on a thread of its own: a tick computes.
-fn analyse(mut inbox: mpsc::Receiver<Event>, state: &State, plan: Option<WiringPlan>) {
+fn analyse(
+    mut inbox: mpsc::Receiver<Event>,
+    switches: &[SwitchName],
+    plan: Option<WiringPlan>,
+    state: &State,
+) {
     let mut analyzer = Analyzer::default();
+    analyzer.set_switches(switches);
     analyzer.set_plan(plan);
     let mut targets = Vec::new();
     while let Some(event) = inbox.blocking_recv() {
@@ -278,6 +297,7 @@ fn analyse(mut inbox: mpsc::Receiver<Event>, state: &State, plan: Option<WiringP
                 analyzer.take_subnet(*subnet, at);
                 analyzer.take_readings(readings, at);
             }
+            Event::Neighbours { switch, told, at } => analyzer.take_switch(&switch, told, at),
             Event::Tick => {
                 let begun = Instant::now();
                 let mut snapshot = Snapshot::new(analyzer.tick(state.now()));
