@@ -30,6 +30,8 @@ pub struct Config {
     pub subnet: Option<SubnetSource>,
     /// Time between two ticks of the analysis.
     pub analysis_interval: Duration,
+    /// Folder for what outlives a restart; none keeps nothing.
+    pub state_dir: Option<PathBuf>,
 }
 
 /// How exporters are scraped.

@@ -7,9 +7,11 @@
 pub mod api;
 pub mod config;
 pub mod core;
+mod past;
 pub mod run;
 pub mod scrape;
 pub mod state;
+pub mod state_file;
 pub mod subnet;
 pub mod subnet_source;
 pub mod targets;

@@ -17,6 +17,7 @@ use crate::api;
 use crate::config::Config;
 use crate::core::analyzer::Analyzer;
 use crate::core::history::Ingested;
+use crate::past::Past;
 use crate::scrape::{Scraper, Scrapers};
 use crate::state::{ScrapeResult, Snapshot, State};
 use crate::subnet::Subnet;
@@ -106,7 +107,8 @@ pub async fn run_beside(
     let scraper = Scraper::new(config.scrape.clone())?;
     let analysis = {
         let state = Arc::clone(&state);
-        tokio::task::spawn_blocking(move || analyse(inbox, &state))
+        let past = Past::of(config.state_dir.clone());
+        tokio::task::spawn_blocking(move || analyse(inbox, &state, past))
     };
     let mut tasks = JoinSet::new();
     let list = TargetList::new(config.targets, config.file_sd);
@@ -209,8 +211,9 @@ async fn follow_targets(
 }
 
 /// Takes up events until nobody can send any more. Runs on a thread of its own: a tick computes.
-fn analyse(mut inbox: mpsc::Receiver<Event>, state: &State) {
+fn analyse(mut inbox: mpsc::Receiver<Event>, state: &State, mut past: Past) {
     let mut analyzer = Analyzer::default();
+    past.restore(&mut analyzer);
     let mut nodes = BTreeSet::new();
     while let Some(event) = inbox.blocking_recv() {
         match event {
@@ -234,6 +237,7 @@ fn analyse(mut inbox: mpsc::Receiver<Event>, state: &State) {
                 let begun = Instant::now();
                 let mut snapshot = Snapshot::new(analyzer.tick(state.now()));
                 snapshot.tick_seconds = begun.elapsed().as_secs_f64();
+                past.keep(&snapshot.view);
                 state.publish(snapshot);
             }
         }

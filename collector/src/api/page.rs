@@ -4,6 +4,7 @@ mod fabric;
 mod html;
 mod incidents;
 mod matrix;
+mod shape;
 mod summary;
 
 use std::fmt::{self, Write};
@@ -51,6 +52,7 @@ pub(super) async fn overview(Shared(state): App, _: Params<Nothing>) -> Response
         out.push_str("<section class=\"where\" aria-label=\"Fabric\">\n");
         fabric::tiers(out, &look)?;
         matrix::matrix(out, &look)?;
+        shape::shape(out, &look)?;
         out.push_str("</section>\n</div>\n");
         Ok(())
     })

@@ -143,12 +143,14 @@ impl Subnet {
 #[serde(deny_unknown_fields, default)]
 struct Analysis {
     interval: Period,
+    state_dir: Option<PathBuf>,
 }
 
 impl Default for Analysis {
     fn default() -> Self {
         Self {
             interval: Period(Duration::from_secs(5)),
+            state_dir: None,
         }
     }
 }
@@ -194,6 +196,7 @@ impl File {
             file_sd: file_sd.map(|path| beside.join(path)).collect(),
             subnet,
             analysis_interval: self.analysis.interval.0,
+            state_dir: self.analysis.state_dir.map(|path| beside.join(path)),
         }
     }
 }

@@ -7,6 +7,7 @@ use railscope_model::fabric::{Fabric, LinkId, Sightings, Timestamp, Witness};
 use railscope_model::identity::{NodeName, SwitchName};
 use railscope_model::reading::NodeReading;
 
+use super::changes::{ChangeLog, Watch};
 use super::detector::{DETECTORS, Detector, Evidence, View};
 use super::history::{History, Ingested};
 use super::incident::{Finding, Incident, Tracker};
@@ -14,7 +15,7 @@ use super::inventory::merge_node;
 use super::lost::keep_lost_cables;
 use crate::subnet::Subnet;
 use crate::topology::{
-    Routes, SubnetMerge, Verdict, assign_rails, judge, merge_subnet, understand,
+    Routes, SubnetMerge, Verdict, assign_rails, has_cables, judge, merge_subnet, understand,
 };
 
 /// What the collector knows after one tick. Never changed once made: API and page read it while the next is made.
@@ -28,6 +29,8 @@ pub struct ClusterView {
     pub verdict: Arc<Verdict>,
     /// The shortest paths of the fabric, as the newest sweep shows it.
     pub routes: Arc<Routes>,
+    /// What changed in the fabric lately.
+    pub changes: Arc<ChangeLog>,
     /// Open incidents, worst first.
     pub incidents: Vec<Incident>,
     /// When each target was last heard.
@@ -80,6 +83,9 @@ pub struct Analyzer {
     routes: Arc<Routes>,
     detectors: Vec<Box<dyn Detector>>,
     tracker: Tracker,
+    watch: Watch,
+    /// What an earlier run knew, until there is something to hold it against.
+    past: Option<Arc<Fabric>>,
 }
 
 impl Default for Analyzer {
@@ -96,11 +102,20 @@ impl Default for Analyzer {
             routes: Arc::default(),
             detectors: DETECTORS.iter().map(|build| build()).collect(),
             tracker: Tracker::default(),
+            watch: Watch::default(),
+            past: None,
         }
     }
 }
 
 impl Analyzer {
+    /// Starts with what an earlier run knew: cables that are not seen any more are lost, not forgotten.
+    pub fn restore(&mut self, fabric: Fabric, changes: ChangeLog) {
+        let fabric = Arc::new(fabric);
+        self.watch = Watch::since(Arc::clone(&fabric), changes);
+        self.past = Some(fabric);
+    }
+
     /// Says which nodes there are; the others are forgotten, new ones are awaited.
     pub fn set_targets(&mut self, nodes: &[NodeName]) {
         let wanted: BTreeSet<_> = nodes.iter().collect();
@@ -140,7 +155,10 @@ impl Analyzer {
 
     /// Judges the cluster at one moment.
     pub fn tick(&mut self, now: Timestamp) -> ClusterView {
-        self.refresh_fabric(now);
+        let all_heard = self.history.nodes().all(|(_, node)| node.heard().is_some());
+        let settled = self.watch.settle(all_heard, now);
+        self.refresh_fabric(now, settled);
+        self.watch.look(&self.fabric, now);
         self.history.forget_silent_switches(now);
         let view = View {
             fabric: &self.fabric,
@@ -164,6 +182,7 @@ impl Analyzer {
             fabric: Arc::clone(&self.fabric),
             verdict: Arc::clone(&self.verdict),
             routes: Arc::clone(&self.routes),
+            changes: self.watch.log(),
             heard: self
                 .history
                 .nodes()
@@ -174,13 +193,14 @@ impl Analyzer {
     }
 
     /// Builds the fabric anew if a node's parts or the subnet have changed since it was built.
-    fn refresh_fabric(&mut self, now: Timestamp) {
+    fn refresh_fabric(&mut self, now: Timestamp, settled: bool) {
         let identities: BTreeMap<_, _> = self
             .history
             .nodes()
             .map(|(node, history)| (node.clone(), history.identity()))
             .collect();
-        if identities == self.built_from && !self.subnet_changed {
+        let waits_for_past = self.past.is_some() && settled;
+        if identities == self.built_from && !self.subnet_changed && !waits_for_past {
             return;
         }
         let mut fabric = Fabric::default();
@@ -205,6 +225,14 @@ impl Analyzer {
             keep_lost_cables(&mut fabric, &self.fabric, now);
         }
         self.built_settled = self.subnet.as_ref().is_none_or(Subnet::is_settled);
+        // Before cables are seen at all, those of an earlier run are not missed.
+        if settled
+            && self.built_settled
+            && has_cables(&fabric)
+            && let Some(past) = self.past.take()
+        {
+            keep_lost_cables(&mut fabric, &past, now);
+        }
         self.fabric = Arc::new(fabric);
         self.verdict = Arc::new(verdict);
         self.routes = Arc::new(routes);

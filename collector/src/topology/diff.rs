@@ -92,7 +92,9 @@ fn part_changes(
     change: fn(Part) -> Change,
 ) {
     for (_, vertex) in one.vertices() {
-        if other.find(&vertex.part).is_some() {
+        // What sits in a host beside its NICs has detectors of its own.
+        let is_of_fabric = matches!(vertex.part, Part::Host(_) | Part::Nic(..) | Part::Switch(_));
+        if !is_of_fabric || other.find(&vertex.part).is_some() {
             continue;
         }
         let host = vertex.part.node().map(|node| Part::Host(node.clone()));
@@ -143,6 +145,13 @@ fn cable_changes(older: &Fabric, newer: &Fabric, changes: &mut Vec<Change>) {
             changes.push(Change::SpeedChanged { cable, from, to });
         }
     }
+    // A host's cable is where its NIC is; what is left may be a cable between switches that moved.
+    let is_trunk = |(id, _): &(LinkId, _)| {
+        let ends = older.link(*id).map(|(_, ends)| ends);
+        let is_switch = |end: PartId| matches!(older.vertex(end).part, Part::Switch(_));
+        ends.is_some_and(|ends| ends.into_iter().all(is_switch))
+    };
+    gone.sort_by_key(is_trunk);
     for (id, ends) in gone {
         changes.extend(where_it_went(older, newer, id, ends, &at, &mut told));
     }

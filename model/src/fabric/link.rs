@@ -61,8 +61,13 @@ pub struct Sightings([Option<Sighting>; Witness::ALL.len()]);
 impl Sightings {
     /// Seen by one witness, whose newest word it is.
     pub fn by(witness: Witness, at: Timestamp) -> Self {
+        Self::from_one(witness, Sighting { at, current: true })
+    }
+
+    /// What one witness said, as it was noted.
+    pub fn from_one(witness: Witness, said: Sighting) -> Self {
         let mut sightings = Self::default();
-        sightings.0[witness as usize] = Some(Sighting { at, current: true });
+        sightings.0[witness as usize] = Some(said);
         sightings
     }
 
