@@ -32,11 +32,10 @@ const KILL_EVERY: Duration = Duration::from_secs(65);
 /// Looks at memory, descriptors and threads in the whole run.
 const LOOKS: u64 = 200;
 
-/// The rule of flatness. The first half warms up: caches fill and allocators take what they keep. (Measured over
-/// a day with one arena for all threads: 17.5 MB after two minutes, 18.3 MB near the end.)
-/// Over the second half the straight line that fits best (least squares) rises by less than this: a leak of
-/// 12 bytes a sample is 512 kB in half a day, one descriptor an hour is 12. A run of less than five minutes is
-/// warming up all along (windows of 60 s fill): there memory may grow four times as much.
+/// The rule of flatness. The first third warms up: caches fill and allocators take what they keep. Over the rest
+/// [`growth`] stays below this: a leak of 12 bytes a sample, or of 9 descriptors in sixteen hours, does not. One step up is no leak: the heap ends where the last label above a
+/// freed block stands, and goes up and down by half a megabyte with each new NVML worker. A run of less
+/// than five minutes is warming up all along (windows of 60 s fill): there memory may grow four times as much.
 const MOST_GROWTH: [(&str, f64); 3] = [
     ("resident kB", 512.0),
     ("descriptors", 8.0),
@@ -89,29 +88,49 @@ fn usage(pid: u32) -> [f64; 3] {
     [number("VmRSS:"), open as f64, number("Threads:")]
 }
 
-/// By how much the straight line that fits the values best rises from the first to the last.
+/// By how much the values rise from the first to the last, by the slopes between any two of them (after Theil 1950
+/// and Sen 1968, who take the middle one). Two fifths are smaller than the one taken here: a single step, wherever
+/// it stands, parts at most half of all pairs and does not move it; a steady rise moves them all.
 fn growth(values: &[f64]) -> f64 {
-    let count = values.len() as f64;
-    let middle = (count - 1.0) / 2.0;
-    let mean = values.iter().sum::<f64>() / count;
-    let (mut up, mut along) = (0.0, 0.0);
-    for (place, value) in values.iter().enumerate() {
-        let from_middle = place as f64 - middle;
-        up += from_middle * (value - mean);
-        along += from_middle * from_middle;
-    }
-    up / along * (count - 1.0)
+    let later = |(place, value): (usize, &f64)| {
+        let (place, value) = (place + 1, *value);
+        let after = values[place..].iter().enumerate();
+        after
+            .map(move |(more, later)| (later - value) / (more + 1) as f64)
+            .collect::<Vec<_>>()
+    };
+    let mut slopes: Vec<_> = values.iter().enumerate().flat_map(later).collect();
+    slopes.sort_by(f64::total_cmp);
+    slopes[slopes.len() * 2 / 5] * (values.len() - 1) as f64
 }
 
 #[test]
-fn growth_is_that_of_the_line_whatever_the_noise() {
-    for (values, expected) in [
-        (vec![5.0; 10], 0.0),
-        (vec![0.0, 1.0, 2.0, 3.0], 3.0),
-        (vec![7.0, 5.0, 7.0, 5.0, 7.0], 0.0),
-        (vec![9.0, 6.0, 3.0], -6.0),
+fn growth_is_that_of_a_steady_rise_whatever_the_noise_and_the_steps() {
+    let leaking = |each: f64, noise: f64| -> Vec<f64> {
+        // 12 bytes a sample. The heap grows by 132 kB at a time, and its end goes up and down.
+        let look = |look: u32| {
+            let leaked = (f64::from(look) * each / 132.0).floor() * 132.0;
+            leaked + noise * f64::from(look * 7 % 5 % 2)
+        };
+        (0..134).map(look).collect()
+    };
+    let step = |at: usize| -> Vec<f64> {
+        let value = |place| if place < at { 19_330.0 } else { 19_890.0 };
+        (0..134).map(value).collect()
+    };
+    for (values, least, most) in [
+        (vec![5.0; 10], 0.0, 0.0),
+        (vec![0.0, 1.0, 2.0, 3.0], 3.0, 3.0),
+        (vec![9.0, 6.0, 3.0], -6.0, -6.0),
+        (vec![7.0, 5.0, 7.0, 5.0, 7.0], 0.0, 0.0),
+        (step(10), 0.0, 0.0),
+        (step(67), 0.0, 0.0),
+        (leaking(0.0, 612.0), 0.0, 0.0),
+        (leaking(5.2, 0.0), 520.0, 700.0),
+        (leaking(5.2, 612.0), 520.0, 700.0),
     ] {
-        assert!((growth(&values) - expected).abs() < 1e-9, "{values:?}");
+        let grown = growth(&values);
+        assert!((least..=most).contains(&grown), "{grown}: {values:?}");
     }
 }
 
@@ -133,10 +152,10 @@ fn move_counters(root: &Path, step: u64) {
     }
 }
 
-/// Fails where a line rises by more than [`MOST_GROWTH`] allows.
+/// Fails where one rises by more than [`MOST_GROWTH`] allows.
 fn assert_flat(seen: &[[f64; 3]], lasting: Duration) {
     let warming = lasting < Duration::from_secs(300);
-    let steady = &seen[seen.len() / 2..];
+    let steady = &seen[seen.len() / 3..];
     for (place, (what, most)) in MOST_GROWTH.into_iter().enumerate() {
         let of = |looks: &[[f64; 3]]| looks.iter().map(|look| look[place]).collect::<Vec<_>>();
         let (all, values) = (of(seen), of(steady));
@@ -152,7 +171,7 @@ fn assert_flat(seen: &[[f64; 3]], lasting: Duration) {
             most
         };
         println!(
-            "{what}: first {}, then {low} to {high}, last {}; line rises by {grown:.1}",
+            "{what}: first {}, then {low} to {high}, last {}; it rises by {grown:.1}",
             all[0],
             all[all.len() - 1]
         );

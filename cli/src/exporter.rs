@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::Args;
 use railscope_exporter::{
-    Config, Exporter, Limits, WebSecurity, run_worker, serve, serve_secured, share_one_arena,
+    Config, Exporter, Limits, WebSecurity, keep_memory_flat, run_worker, serve, serve_secured,
 };
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -60,7 +60,7 @@ pub(crate) struct WorkerArgs {
 
 /// Runs the exporter until Ctrl-C or SIGTERM.
 pub(crate) fn run(args: ExporterArgs) -> anyhow::Result<()> {
-    share_one_arena();
+    keep_memory_flat();
     let address = args.listen_address.clone();
     let security = args.web_config.as_deref().map(WebSecurity::load);
     let security = security.transpose().context("--web.config.file")?;

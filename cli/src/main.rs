@@ -1,4 +1,4 @@
-//! The one binary: `railscope exporter`, `collector`, `demo`, `check`, `check-config`, `topology`, `simulate`, `eval`.
+//! The one binary: `railscope exporter`, `collector`, `demo`, `check`, `check-config`, `topology`, `sweep`, `simulate`, `eval`.
 
 use std::io::{self, IsTerminal as _};
 use std::process::ExitCode;
@@ -14,6 +14,7 @@ mod eval;
 mod exporter;
 mod machine;
 mod simulate;
+mod sweep;
 
 /// Which part of a GPU cluster's fabric is slow, why, and whom it hurts.
 #[derive(Debug, Parser)]
@@ -33,6 +34,7 @@ enum Command {
     Collector(collector::CollectorArgs),
     CheckConfig(collector::CheckConfigArgs),
     Topology(collector::TopologyArgs),
+    Sweep(sweep::SweepArgs),
     Demo(demo::DemoArgs),
     Simulate(simulate::SimulateArgs),
     Eval(eval::EvalArgs),
@@ -69,6 +71,7 @@ fn main() -> ExitCode {
         Command::Collector(args) => collector::run(&args),
         Command::CheckConfig(args) => collector::check_config(&args),
         Command::Topology(args) => collector::topology(&args),
+        Command::Sweep(args) => sweep::run(&args),
         Command::Demo(args) => demo::run(&args, &log),
         Command::Simulate(args) => simulate::run(&args),
         Command::Eval(args) => eval::run(&args),

@@ -11,6 +11,8 @@ use railscope_model::identity::NodeName;
 
 pub use error::ConfigError;
 
+use crate::sweep;
+
 /// The configuration after all checks. Paths are relative to the process, no longer to the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
@@ -78,21 +80,23 @@ pub struct Target {
 /// Where the InfiniBand subnet is read from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SubnetSource {
-    /// File or command.
+    /// File, command, or a port of this host.
     pub from: SubnetFrom,
     /// Time between two looks.
     pub interval: Duration,
-    /// Longest time that a command may take.
+    /// Longest time that a command or an own sweep may take.
     pub timeout: Duration,
 }
 
-/// File or command.
+/// File, command, or a port of this host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SubnetFrom {
     /// A file in `ibnetdiscover` format, read again whenever it has changed.
     File(PathBuf),
     /// A program with its arguments that prints `ibnetdiscover` format.
     Command(Vec<String>),
+    /// An own sweep out of a port of this host; see [`crate::sweep::open`].
+    Device(String, sweep::Settings),
 }
 
 impl Default for Config {

@@ -12,3 +12,4 @@ pub mod history;
 pub mod incident;
 pub mod inventory;
 pub mod lost;
+pub mod neighbours;

@@ -14,5 +14,6 @@ pub mod state;
 pub mod state_file;
 pub mod subnet;
 pub mod subnet_source;
+pub mod sweep;
 pub mod targets;
 pub mod topology;

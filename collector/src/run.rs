@@ -21,6 +21,7 @@ use crate::past::Past;
 use crate::scrape::{Scraper, Scrapers};
 use crate::state::{ScrapeResult, Snapshot, State};
 use crate::subnet::Subnet;
+use crate::subnet::counters::DeviceReading;
 use crate::subnet_source;
 use crate::targets::{LOOK_INTERVAL, TargetList};
 
@@ -62,7 +63,12 @@ pub(crate) enum Event {
         at: Timestamp,
     },
     /// A sweep of the subnet.
-    Subnet { subnet: Box<Subnet>, at: Timestamp },
+    Subnet {
+        subnet: Box<Subnet>,
+        /// State and counters of ports, where the source has them.
+        readings: Vec<DeviceReading>,
+        at: Timestamp,
+    },
     /// Time to judge.
     Tick,
 }
@@ -232,7 +238,14 @@ fn analyse(mut inbox: mpsc::Receiver<Event>, state: &State, mut past: Past) {
                 reading,
                 at,
             } => analyzer.ingest_switch(&switch, &reading, at),
-            Event::Subnet { subnet, at } => analyzer.take_subnet(*subnet, at),
+            Event::Subnet {
+                subnet,
+                readings,
+                at,
+            } => {
+                analyzer.take_subnet(*subnet, at);
+                analyzer.take_readings(readings, at);
+            }
             Event::Tick => {
                 let begun = Instant::now();
                 let mut snapshot = Snapshot::new(analyzer.tick(state.now()));

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use railscope_model::fabric::Timestamp;
@@ -12,6 +13,7 @@ use crate::api::layout::Layout;
 use crate::config::{Config, Target};
 use crate::core::analyzer::ClusterView;
 use crate::core::history::Ingested;
+use crate::sweep::Stats;
 
 /// Reads the time. The process gives the system's clock, a test its own.
 pub type Clock = fn() -> Timestamp;
@@ -81,6 +83,9 @@ impl SweepResult {
 /// What became of samples: the `result` label of the sample counter.
 pub const SAMPLE_RESULTS: [&str; 4] = ["kept", "unknown", "over_limit", "malformed"];
 
+/// What became of questions of an own sweep: the `result` label of their counter.
+pub const MAD_RESULTS: [&str; 5] = ["answered", "repeated", "unanswered", "refused", "not_asked"];
+
 /// One exporter and how it was last reached.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TargetState {
@@ -146,6 +151,24 @@ pub struct State {
     scrapes: [AtomicU64; ScrapeResult::ALL.len()],
     sweeps: [AtomicU64; SweepResult::ALL.len()],
     samples: [AtomicU64; SAMPLE_RESULTS.len()],
+    mads: Mutex<Mads>,
+}
+
+/// What own sweeps of the subnet cost.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Mads {
+    /// All sweeps added up; none before the first.
+    total: Option<[u64; MAD_RESULTS.len()]>,
+    /// Time of the last one, for shape and counters.
+    pub last: [Duration; 2],
+}
+
+impl Mads {
+    /// Questions by what became of them; nothing before the first sweep.
+    pub fn results(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let counts = self.total.into_iter().flatten();
+        MAD_RESULTS.into_iter().zip(counts)
+    }
 }
 
 impl State {
@@ -162,6 +185,7 @@ impl State {
             scrapes: Default::default(),
             sweeps: Default::default(),
             samples: Default::default(),
+            mads: Mutex::default(),
         }
     }
 
@@ -246,6 +270,28 @@ impl State {
     /// Counts a read of the subnet.
     pub fn record_sweep(&self, result: SweepResult) {
         self.sweeps[result as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts what an own sweep cost.
+    pub fn record_mads(&self, stats: &Stats) {
+        let counts = [
+            stats.answered,
+            stats.repeated,
+            stats.unanswered,
+            stats.refused,
+            stats.not_asked,
+        ];
+        let mut mads = self.mads.lock().unwrap_or_else(PoisonError::into_inner);
+        let total = mads.total.get_or_insert_default();
+        for (sum, count) in total.iter_mut().zip(counts) {
+            *sum += count;
+        }
+        mads.last = [stats.discovery, stats.counters];
+    }
+
+    /// What own sweeps cost so far.
+    pub fn mads(&self) -> Mads {
+        *self.mads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Scrapes by result.

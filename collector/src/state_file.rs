@@ -5,7 +5,7 @@ use std::io::{self, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use railscope_model::fabric::{
-    Equipment, Fabric, Link, LinkKind, PartId, Sighting, Sightings, Timestamp, Witness,
+    Equipment, Fabric, Link, LinkKind, PartId, Presence, Sighting, Sightings, Timestamp, Witness,
 };
 use railscope_model::identity::{Part, PortName};
 use railscope_model::units::LinkSpeed;
@@ -98,8 +98,8 @@ struct LinkWire {
     ends: [u32; 2],
     ports: [String; 2],
     speed: Option<String>,
-    /// Witness, when it last saw the link, and whether its newest word still shows it.
-    seen: Vec<(String, Timestamp, bool)>,
+    /// Witness, when it last saw the link, and what its newest word is.
+    seen: Vec<(String, Timestamp, String)>,
 }
 
 type EndsWire = [(Part, String); 2];
@@ -200,7 +200,13 @@ impl Wire {
             seen: link
                 .seen_by
                 .iter()
-                .map(|(who, said)| (who.as_str().to_owned(), said.at, said.current))
+                .map(|(who, said)| {
+                    (
+                        who.as_str().to_owned(),
+                        said.at,
+                        said.says.as_str().to_owned(),
+                    )
+                })
                 .collect(),
         });
         Self {
@@ -317,12 +323,15 @@ impl LinkWire {
             .map(|speed| speed.parse().map_err(said))
             .transpose()?;
         let mut seen_by = Sightings::default();
-        for (who, at, current) in self.seen {
+        for (who, at, says) in self.seen {
             let who = Witness::ALL
                 .into_iter()
                 .find(|witness| witness.as_str() == who);
             let who = who.ok_or("a witness that is unknown")?;
-            seen_by.merge(&Sightings::from_one(who, Sighting { at, current }));
+            let all = [Presence::Lost, Presence::Unknown, Presence::Present];
+            let says = all.into_iter().find(|presence| presence.as_str() == says);
+            let says = says.ok_or("a presence that is unknown")?;
+            seen_by.set(who, Some(Sighting { at, says }));
         }
         let link = Link {
             kind: *kind,

@@ -1,4 +1,4 @@
-//! Reads the InfiniBand subnet, from a file that somebody writes or a program that prints it.
+//! Reads the InfiniBand subnet: from a file that somebody writes, a program that prints it, or by an own sweep.
 
 use std::io;
 use std::path::Path;
@@ -16,7 +16,9 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use crate::config::{SubnetFrom, SubnetSource};
 use crate::run::Event;
 use crate::state::{State, SweepResult};
+use crate::subnet::counters::DeviceReading;
 use crate::subnet::{Subnet, parse_ibnetdiscover};
+use crate::sweep::{Settings, SweepError, Sweeper, Swept, open};
 use crate::targets::stamp;
 
 /// Largest output that is read: the file of a 666-switch subnet has 2 MB.
@@ -53,12 +55,27 @@ pub enum SubnetError {
         /// The end of what it said.
         stderr: String,
     },
+    /// There is no own sweep.
+    #[error(transparent)]
+    Sweep(#[from] SweepError),
+    /// The sweeping thread ended: a defect of Railscope.
+    #[error("the sweep ended; this is a defect of Railscope")]
+    Defect,
     /// There is more text than a subnet can have.
     #[error("{what} gives more than {MAX_OUTPUT_BYTES} bytes")]
     TooLarge {
         /// File or program.
         what: String,
     },
+}
+
+/// What a look at the source has brought.
+#[derive(Debug, PartialEq)]
+pub enum Look {
+    /// Text that is still to be read.
+    Text(Sweep),
+    /// An own sweep, and the moment at which it began.
+    Swept(Box<Swept>, Timestamp),
 }
 
 /// Text of a sweep and the moment it is of.
@@ -73,10 +90,11 @@ pub struct Sweep {
 }
 
 /// A source of the subnet with what it remembers between two looks.
-#[derive(Debug)]
 pub struct Source {
     config: SubnetSource,
     stamp: Option<(SystemTime, u64)>,
+    /// The open port of an own sweep; opened anew after an error.
+    sweeper: Option<Sweeper>,
 }
 
 impl Source {
@@ -85,6 +103,7 @@ impl Source {
         Self {
             config,
             stamp: None,
+            sweeper: None,
         }
     }
 
@@ -92,7 +111,7 @@ impl Source {
     ///
     /// # Errors
     /// Why it could not be read.
-    pub async fn look(&mut self, now: Timestamp) -> Result<Option<Sweep>, SubnetError> {
+    pub async fn look(&mut self, now: Timestamp) -> Result<Option<Look>, SubnetError> {
         match &self.config.from {
             SubnetFrom::File(path) => {
                 let error = |source| SubnetError::Io {
@@ -105,21 +124,48 @@ impl Source {
                 }
                 let text = read_file(path, stamp.1).await?;
                 self.stamp = Some(stamp);
-                Ok(Some(Sweep {
+                Ok(Some(Look::Text(Sweep {
                     text,
                     complaints: String::new(),
                     at: unix(stamp.0).min(now),
-                }))
+                })))
             }
             SubnetFrom::Command(argv) => {
                 let (text, complaints) = run_program(argv, self.config.timeout).await?;
-                Ok(Some(Sweep {
+                Ok(Some(Look::Text(Sweep {
                     text,
                     complaints,
                     at: now,
-                }))
+                })))
+            }
+            SubnetFrom::Device(device, settings) => {
+                let (device, settings) = (device.clone(), settings.clone());
+                let sweeper = self.sweeper.take();
+                let (sweeper, swept) = sweep(sweeper, device, settings).await?;
+                self.sweeper = Some(sweeper);
+                Ok(Some(Look::Swept(Box::new(swept), now)))
             }
         }
+    }
+}
+
+/// Sweeps once, on a thread that may wait. The port comes back unless it broke.
+async fn sweep(
+    sweeper: Option<Sweeper>,
+    device: String,
+    settings: Settings,
+) -> Result<(Sweeper, Swept), SubnetError> {
+    let work = move || {
+        let mut sweeper = match sweeper {
+            Some(sweeper) => sweeper,
+            None => Sweeper::new(open(&device, settings.timeout)?, settings),
+        };
+        let swept = sweeper.sweep()?;
+        Ok((sweeper, swept))
+    };
+    match tokio::task::spawn_blocking(work).await {
+        Ok(swept) => swept.map_err(SubnetError::Sweep),
+        Err(_) => Err(SubnetError::Defect),
     }
 }
 
@@ -212,6 +258,42 @@ async fn read_at_most(pipe: Option<impl AsyncRead + Unpin>, limit: usize) -> io:
     Ok(kept)
 }
 
+/// A subnet as it is handed to the analysis.
+struct Taken {
+    subnet: Subnet,
+    readings: Vec<DeviceReading>,
+    complaints: String,
+    at: Timestamp,
+}
+
+/// Reads text; an own sweep needs no reading.
+async fn take(look: Look, state: &State) -> Option<Taken> {
+    match look {
+        Look::Swept(swept, at) => {
+            state.record_mads(&swept.stats);
+            Some(Taken {
+                subnet: swept.subnet,
+                readings: swept.readings,
+                complaints: String::new(),
+                at,
+            })
+        }
+        Look::Text(sweep) => {
+            let parsed = tokio::task::spawn_blocking(move || {
+                let mut subnet = parse_ibnetdiscover(&sweep.text);
+                subnet.hear_complaints(&sweep.complaints);
+                Taken {
+                    subnet,
+                    readings: Vec::new(),
+                    complaints: sweep.complaints,
+                    at: sweep.at,
+                }
+            });
+            parsed.await.ok()
+        }
+    }
+}
+
 /// Follows the subnet until the analysis is gone.
 pub(crate) async fn follow(config: SubnetSource, events: mpsc::Sender<Event>, state: Arc<State>) {
     let mut due = interval(config.interval);
@@ -220,8 +302,8 @@ pub(crate) async fn follow(config: SubnetSource, events: mpsc::Sender<Event>, st
     let (mut problem, mut complained) = (None, String::new());
     loop {
         due.tick().await;
-        let sweep = match source.look(state.now()).await {
-            Ok(Some(sweep)) => sweep,
+        let look = match source.look(state.now()).await {
+            Ok(Some(look)) => look,
             Ok(None) => continue,
             Err(error) => {
                 state.record_sweep(SweepResult::Failed);
@@ -234,27 +316,20 @@ pub(crate) async fn follow(config: SubnetSource, events: mpsc::Sender<Event>, st
             }
         };
         problem = None;
-        let parsed = tokio::task::spawn_blocking(move || {
-            let mut subnet = parse_ibnetdiscover(&sweep.text);
-            subnet.hear_complaints(&sweep.complaints);
-            (subnet, sweep.complaints, sweep.at)
-        });
-        let Ok((subnet, complaints, at)) = parsed.await else {
+        let Some(taken) = take(look, &state).await else {
             continue;
         };
-        if !complaints.is_empty() && complaints != complained {
-            tracing::warn!("subnet: {complaints}");
+        if !taken.complaints.is_empty() && taken.complaints != complained {
+            tracing::warn!("subnet: {}", taken.complaints);
         }
-        complained = complaints;
-        note(&subnet, &state);
-        if events
-            .send(Event::Subnet {
-                subnet: Box::new(subnet),
-                at,
-            })
-            .await
-            .is_err()
-        {
+        complained = taken.complaints;
+        note(&taken.subnet, &state);
+        let event = Event::Subnet {
+            subnet: Box::new(taken.subnet),
+            readings: taken.readings,
+            at: taken.at,
+        };
+        if events.send(event).await.is_err() {
             return;
         }
     }

@@ -46,6 +46,6 @@ pub use mig_devices::MigDevices;
 pub use runtime::{Config, Exporter, Limits};
 pub use sampler::{Machine, NvmlAccess, WorkloadAccess};
 pub use server::{WebSecurity, serve, serve_secured};
-pub use sources::allocator::share_one_arena;
+pub use sources::allocator::keep_memory_flat;
 pub use sources::ethtool::NetworkAccess;
 pub use sources::nvml::run_worker;

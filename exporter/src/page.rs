@@ -27,6 +27,11 @@ impl RenderedPage {
         }
     }
 
+    /// The page itself.
+    pub fn page(&self) -> &Page {
+        &self.page
+    }
+
     /// The page as bytes, compressed if `gzipped`. Cloning the result copies no text.
     pub fn body(&self, profile: Profile, format: Format, gzipped: bool) -> Bytes {
         let index = usize::from(profile == Profile::Full)

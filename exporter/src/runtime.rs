@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use railscope_model::exposition::Page;
 use railscope_model::metric::{EXPORTER_BUILD, EXPORTER_DROPPED, EXPORTER_SERIES, NODE, Profile};
-use railscope_model::reading::{Labels, NodeReading, PageOrder, Sample};
+use railscope_model::reading::{Labels, NodeReading};
 
 use self::slot::Slot;
 use crate::page::RenderedPage;
@@ -74,7 +74,7 @@ pub struct Exporter {
     slots: Vec<Arc<Slot>>,
     shared: Arc<Shared>,
     current: ArcSwap<Merged>,
-    merging: Mutex<PageOrder>,
+    merging: Mutex<()>,
     dropped: AtomicU64,
 }
 
@@ -130,16 +130,20 @@ impl Exporter {
         if let Some(page) = self.fresh_page() {
             return page;
         }
-        let mut order = lock(&self.merging); // One at a time.
+        let _one_at_a_time = lock(&self.merging);
         if let Some(page) = self.fresh_page() {
             return page;
         }
         // The generation is taken before the slots are read: what comes in between is merged twice, not lost.
         let generation = self.shared.generation.load(Ordering::Acquire);
-        let page = Arc::new(RenderedPage::new(self.merge(Instant::now(), &mut order)));
+        let last = self.current.load();
+        let last = last.page.as_ref().map(|(page, _)| page.page());
+        let now = Instant::now();
+        let page = self.merge(now, last.unwrap_or(&Page::default()));
+        let page = Arc::new(RenderedPage::new(page));
         self.current.store(Arc::new(Merged {
             generation,
-            page: Some((Arc::clone(&page), Instant::now())),
+            page: Some((Arc::clone(&page), now)),
         }));
         page
     }
@@ -165,30 +169,27 @@ impl Exporter {
         (unchanged && merged_at.elapsed() < MAX_PAGE_AGE).then(|| Arc::clone(page))
     }
 
-    fn merge(&self, now: Instant, order: &mut PageOrder) -> Page {
-        let mut reading = NodeReading::default();
+    /// Puts together what the sources last said, in the order of the last page where it still holds.
+    fn merge(&self, now: Instant, last: &Page) -> Page {
+        let mut own = NodeReading::default();
         let version = Labels::new([env!("CARGO_PKG_VERSION")]);
-        reading.push(&EXPORTER_BUILD, &version, true);
-        for slot in &self.slots {
-            slot.report(now, &mut reading);
-        }
+        own.push(&EXPORTER_BUILD, &version, true);
+        let slots = self.slots.iter();
+        let said: Vec<_> = slots.map(|slot| slot.report(now, &mut own)).collect();
         // What the page says of itself is known when it is complete; until then zeros stand there.
-        reading.push(&EXPORTER_DROPPED, &Labels::default(), 0_u64);
+        own.push(&EXPORTER_DROPPED, &Labels::default(), 0_u64);
         for (name, _) in PROFILES {
-            reading.push(&EXPORTER_SERIES, &Labels::new([name]), 0_u64);
+            own.push(&EXPORTER_SERIES, &Labels::new([name]), 0_u64);
         }
-        let dropped = order.normalise(&mut reading) as u64;
+        let mut page = last.after(said.into_iter().chain([Arc::new(own)]));
+        let dropped = page.dropped() as u64;
         let dropped = self.dropped.fetch_add(dropped, Ordering::Relaxed) + dropped;
-        let counts = PROFILES.map(|(name, profile)| {
-            let samples = reading.samples().iter();
-            let shown = samples.filter(|sample| sample.profile <= profile);
-            (name, shown.map(Sample::series).sum::<usize>() as u64)
-        });
-        reading.set(&EXPORTER_DROPPED, &Labels::default(), dropped);
-        for (name, count) in counts {
-            reading.set(&EXPORTER_SERIES, &Labels::new([name]), count);
+        page.set(&EXPORTER_DROPPED, &Labels::default(), dropped);
+        for (name, profile) in PROFILES {
+            let count = page.series(profile) as u64;
+            page.set(&EXPORTER_SERIES, &Labels::new([name]), count);
         }
-        Page::new(Arc::new(reading))
+        page
     }
 }
 

@@ -4,8 +4,10 @@
 //! because the collector reads the pages of a whole cluster.
 
 mod labels;
+mod page;
 mod parse;
 mod write;
 
+pub use page::Page;
 pub use parse::{Line, ParseError, Parser, Series, Type, parse};
-pub use write::{Format, Page, gzip};
+pub use write::{Format, gzip};

@@ -13,7 +13,7 @@ use crate::identity::{Guid, Part, PciAddress, PortName, RdmaPort};
 
 mod link;
 
-pub use link::{Link, LinkKind, Sighting, Sightings, Witness};
+pub use link::{Link, LinkKind, Presence, Sighting, Sightings, Witness};
 
 /// Ports with names have handles from here on; numbers are below.
 const FIRST_HANDLE: u16 = 1 << 15;
@@ -70,9 +70,9 @@ pub enum Equipment {
     Switch {
         /// Node GUID, for InfiniBand.
         guid: Option<Guid>,
-        /// Ports that it has.
+        /// Ports that it has; 0 where nobody said.
         ports: u16,
-        /// Description as the switch gives it.
+        /// Description as the switch gives it; empty where it gave none.
         description: String,
     },
 }

@@ -2,7 +2,6 @@
 
 mod changes;
 mod histogram;
-mod order;
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,13 +10,24 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use changes::{Changes, NotItsChanges};
 pub use histogram::{Histogram, HistogramError};
-pub use order::PageOrder;
 
 use crate::metric::{Kind, Metric, Profile, SOURCE_STATUS};
 
 /// Label values of one series, in the order of [`Metric::labels`]. Built once a series, then shared.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Debug, Clone, Eq, PartialOrd, Ord, Hash, Default)]
+#[allow(
+    clippy::derived_hash_with_manual_eq,
+    reason = "equal by address is equal by value"
+)]
 pub struct Labels(Arc<[Box<str>]>);
+
+/// Shared labels are mostly compared with themselves. `Arc` looks at addresses first only where what it holds has a
+/// fixed size, and text that nobody has touched for a second costs a wait for memory each.
+impl PartialEq for Labels {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.0 == other.0
+    }
+}
 
 impl Labels {
     /// Label values in the order of the metric's label names.
@@ -159,7 +169,7 @@ pub struct Sample {
 
 impl Sample {
     /// Its place on the page: what tells its series from every other.
-    fn key(&self) -> (u16, &Labels) {
+    pub(crate) fn key(&self) -> (u16, &Labels) {
         (self.metric.index, &self.labels)
     }
 
@@ -234,15 +244,9 @@ impl NodeReading {
             .collect()
     }
 
-    /// Gives a sample of a reading in page order another value; nothing where there is no such sample.
-    pub fn set(&mut self, metric: &'static Metric, labels: &Labels, value: impl Into<Value>) {
-        let key = (metric.index, labels);
-        let place = self
-            .samples
-            .binary_search_by(|sample| sample.key().cmp(&key));
-        if let Ok(place) = place {
-            self.samples[place].value = value.into();
-        }
+    /// Gives the sample at a place among [`Self::samples`] another value.
+    pub(crate) fn set(&mut self, place: usize, value: Value) {
+        self.samples[place].value = value;
     }
 
     /// The samples, in no particular order.

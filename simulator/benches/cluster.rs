@@ -1,55 +1,106 @@
-//! How long a cluster takes to be wired, to live through 10 seconds, and to feel a fault, by its size.
+//! How long a cluster takes to be wired, to live through 10 seconds, and to feel a fault, by its kind and size.
 #![allow(missing_docs, clippy::expect_used, reason = "a benchmark")]
 
+use std::cell::{LazyCell, RefCell};
 use std::time::Duration;
 
-use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
+use criterion::measurement::WallTime;
+use criterion::{BenchmarkGroup, BenchmarkId, Criterion, criterion_group, criterion_main};
 use railscope_simulator::cluster::Cluster;
 use railscope_simulator::examples;
-use railscope_simulator::spec::{ClusterSpec, Switches, WiringSpec};
+use railscope_simulator::spec::ClusterSpec;
+use railscope_simulator::workload::{Collective, JobSpec, Pattern};
 
 const TICK: Duration = Duration::from_secs(10);
 
-/// Eight rails that never meet, three tiers of 64-port switches: 8 GPUs and NICs on each node.
-fn spec(nodes: u16) -> ClusterSpec {
-    ClusterSpec {
-        nodes,
-        wiring: WiringSpec::RailOnly { nodes_per_su: 32 },
-        switches: Switches {
-            tiers: 3,
-            ..Switches::default()
-        },
-        ..ClusterSpec::demo(1).expect("a cluster")
+/// Kind, its fabric, nodes, and how many nodes exchange all to all beside the ring of the usual job, if any.
+/// Eight rails that never meet, three tiers of 64-port switches, where nothing else is said.
+const KINDS: &[(&str, &str, &[u16], Option<u16>)] = &[
+    ("infiniband", "", &[128, 1_250, 12_500], None),
+    (
+        "roce",
+        "transport = \"roce\"\nrouting = \"ecmp\"",
+        &[128, 12_500],
+        None,
+    ),
+    (
+        "roce-experts",
+        "transport = \"roce\"\nrouting = \"ecmp\"",
+        &[128, 12_500],
+        Some(8),
+    ),
+    (
+        "efa",
+        "node = \"efa-p5\"\ntransport = \"efa\"",
+        &[128, 12_500],
+        None,
+    ),
+    ("dgx-a100", "node = \"dgx-a100\"", &[12_500], None),
+    (
+        "gb200-nvl72",
+        "node = \"gb200-nvl72\"\nnics_per_node = 4",
+        &[25_000],
+        None,
+    ),
+];
+
+fn cluster(about: &str, nodes: u16, experts: Option<u16>) -> Cluster {
+    let text = format!(
+        "nodes = {nodes}\n{about}\nwiring = {{ kind = \"rail-only\", nodes_per_su = 32 }}\nswitches = {{ radix = 64, tiers = 3 }}\n"
+    );
+    let spec: ClusterSpec = toml::from_str(&text).expect("a description");
+    let mut job = JobSpec::on_first(nodes);
+    job.workload
+        .collectives
+        .extend(experts.map(|nodes| Collective {
+            pattern: Pattern::AllToAll { nodes },
+            bytes: 6e9,
+        }));
+    Cluster::with_jobs(spec, vec![job], 1).expect("a cluster")
+}
+
+fn bench_kind(group: &mut BenchmarkGroup<'_, WallTime>, kind: &str, build: impl Fn() -> Cluster) {
+    // Only what is asked for is built: the largest take gigabytes.
+    let cluster = LazyCell::new(|| RefCell::new(build()));
+    let id = |what| BenchmarkId::new(what, kind);
+    group.bench_function(id("build"), |bench| bench.iter(&build));
+    let mut now = Duration::ZERO;
+    group.bench_function(id("tick"), |bench| {
+        bench.iter(|| {
+            now += TICK;
+            cluster.borrow_mut().advance(now);
+        });
+    });
+    group.bench_function(id("rank_times"), |bench| {
+        let cluster = cluster.borrow();
+        let waits = || -> f64 {
+            let times = cluster.rank_times().flatten();
+            times.map(|times| times.wait_seconds).sum()
+        };
+        bench.iter(waits);
+    });
+    for cause in ["pcie-degraded", "port-down"] {
+        // EFA shows no ports that could be down.
+        let fault = |cluster: &Cluster| examples::fault(cluster, cause, 7, 1e9);
+        group.bench_function(id(cause), |bench| {
+            let mut cluster = cluster.borrow_mut();
+            if let Some(fault) = fault(&cluster) {
+                bench.iter(|| cluster.inject(fault.clone()).expect("a fault"));
+            } else {
+                bench.iter(|| ());
+            }
+        });
     }
 }
 
 fn bench(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("cluster");
     group.sample_size(10);
-    for nodes in [128, 1_250, 12_500] {
-        let gpus = usize::from(nodes) * 8;
-        group.bench_function(BenchmarkId::new("build", gpus), |bench| {
-            bench.iter(|| Cluster::new(spec(nodes), 1).expect("a cluster"));
-        });
-        let mut cluster = Cluster::new(spec(nodes), 1).expect("a cluster");
-        let mut now = Duration::ZERO;
-        group.bench_function(BenchmarkId::new("tick", gpus), |bench| {
-            bench.iter(|| {
-                now += TICK;
-                cluster.advance(now);
-            });
-        });
-        group.bench_function(BenchmarkId::new("rank_times", gpus), |bench| {
-            let waits = |cluster: &Cluster| -> f64 {
-                let times = cluster.rank_times().flatten();
-                times.map(|times| times.wait_seconds).sum()
-            };
-            bench.iter(|| waits(&cluster));
-        });
-        let fault = examples::fault(&cluster, "pcie-degraded", 7, 1e9).expect("a fault");
-        group.bench_function(BenchmarkId::new("fault", gpus), |bench| {
-            bench.iter(|| cluster.inject(fault.clone()).expect("a fault"));
-        });
+    for (kind, about, sizes, experts) in KINDS {
+        for nodes in *sizes {
+            let build = || cluster(about, *nodes, *experts);
+            bench_kind(&mut group, &format!("{kind}-{nodes}"), build);
+        }
     }
     group.finish();
 }

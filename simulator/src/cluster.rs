@@ -17,6 +17,7 @@ use crate::pause::Strains;
 use crate::place::{Place, Target};
 use crate::port::{Counter, Port, PortState};
 use crate::shape::NodeKind;
+use crate::site::{self as sites, Site};
 use crate::spec::{ClusterSpec, SpecError, Transport};
 use crate::wiring::{Device, Host, Nic, Wiring};
 use crate::workload::JobSpec;
@@ -24,10 +25,12 @@ use crate::workload::JobSpec;
 mod ethernet;
 mod faults;
 mod pacing;
+mod site;
 mod stretch;
 mod upsets;
 
 pub use pacing::RankTimes;
+pub use site::Maintenance;
 
 /// How long the job has run before the simulation starts: counters do not begin at zero.
 const HISTORY_SECONDS: f64 = 6.0 * 3600.0;
@@ -56,6 +59,8 @@ pub struct Node {
     pub stalls: [u64; 3],
     /// Time in which it waited for its storage and did nothing else.
     pub storage_seconds: f64,
+    /// Whether it is switched off: nobody on it says anything.
+    pub away: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -78,6 +83,8 @@ pub struct Cluster {
     work_of: Vec<Option<(usize, usize)>>,
     nodes: Vec<Node>,
     faults: Vec<Injected>,
+    site: Option<Site>,
+    site_now: sites::Now,
     conditions: Conditions,
     healthy: Conditions,
     chip_clock: Vec<f64>,
@@ -92,7 +99,16 @@ pub struct Cluster {
 /// A job and where it is.
 #[derive(Debug, Clone)]
 struct Job {
+    /// Its nodes are those that it has now.
     spec: JobSpec,
+    /// Nodes that it has while all of them are there.
+    all_nodes: Vec<u16>,
+    /// Whether it has none at all now.
+    stopped: bool,
+    /// How often it was launched on other nodes.
+    moves: u64,
+    /// End of the last such launch, seconds after the start of the simulation.
+    resumes_at: f64,
     clockwork: Clockwork,
     /// How often it has been launched again.
     launches: u64,
@@ -113,6 +129,10 @@ impl Job {
     fn new(spec: JobSpec) -> Self {
         let idle = Pace::new(0.0, [], 0.0);
         Self {
+            all_nodes: spec.nodes.clone(),
+            stopped: false,
+            moves: 0,
+            resumes_at: 0.0,
             spec,
             clockwork: Clockwork::default(),
             launches: 0,
@@ -146,7 +166,7 @@ impl Cluster {
         let built = Wiring::built(&spec)?;
         check_jobs(&spec, &jobs)?;
         let noise = Noise::new(seed);
-        let conditions = Conditions::of(&built, std::iter::empty());
+        let conditions = Conditions::of(&built, std::iter::empty(), &sites::Now::default());
         let fitted = |host: &Host| fitted(&spec, &plan, host, noise);
         let nodes: Vec<Node> = plan.hosts.iter().map(fitted).collect();
         let gpus = nodes.iter().flat_map(|node| &node.gpus);
@@ -171,6 +191,8 @@ impl Cluster {
             noise,
             nodes,
             faults: Vec::new(),
+            site: None,
+            site_now: sites::Now::default(),
             healthy: conditions.clone(),
             conditions: conditions.clone(),
             chip_clock,
@@ -246,9 +268,11 @@ impl Cluster {
         self.jobs.first()?.pace.step_seconds()
     }
 
-    /// Length of a step of each job, in the order in which they were given.
+    /// Length of a step of each job, in the order in which they were given; none of one that stands still or has
+    /// no nodes.
     pub fn steps_seconds(&self) -> impl Iterator<Item = Option<f64>> {
-        self.jobs.iter().map(|job| job.pace.step_seconds())
+        let running = |job: &Job| (!job.stopped).then(|| job.pace.step_seconds())?;
+        self.jobs.iter().map(running)
     }
 
     /// Bytes that have crossed each lane in the last tick, noise apart.
@@ -281,19 +305,22 @@ impl Cluster {
         let to = to.as_secs_f64();
         self.lane_bytes.fill(0.0);
         while self.seconds < to {
+            self.update_site();
             self.update_faults();
             self.relaunch();
             let faults = self.faults.iter();
             let faults = faults.filter_map(|injected| injected.fault.next_change(self.seconds));
-            let schedules = self.jobs.iter().map(|job| &job.spec.schedule);
-            let schedules = schedules.filter_map(|schedule| schedule.next_change(self.seconds));
-            let next = faults.chain(schedules).fold(to, f64::min);
+            let jobs = self.jobs.iter().map(|job| job.next_change(self.seconds));
+            let site = self.site.iter();
+            let site = site.map(|site| site.next_change(self.seconds, &self.plan));
+            let next = faults.chain(jobs).chain(site).fold(to, f64::min);
             self.stretch(next - self.seconds);
             for (tick, stretch) in self.lane_bytes.iter_mut().zip(&self.stretch_bytes) {
                 *tick += stretch;
             }
             self.seconds = next;
         }
+        self.update_site();
         self.update_faults();
     }
 
@@ -389,6 +416,7 @@ fn fitted(spec: &ClusterSpec, plan: &Wiring, host: &Host, noise: Noise) -> Node 
         stolen_seconds: 0.0,
         stalls: [0; 3],
         storage_seconds: 0.0,
+        away: false,
     }
 }
 
@@ -405,6 +433,7 @@ const STEPS: u64 = 9;
 const STRAINS: u64 = 11;
 const STORMS: u64 = 12;
 const PROBES: u64 = 13;
+const ROOMS: u64 = 14;
 
 /// The port of a NIC as it is at first.
 fn port(spec: &ClusterSpec, nic: &Nic, speed: LinkSpeed) -> Port {
@@ -441,24 +470,7 @@ fn check_jobs(spec: &ClusterSpec, jobs: &[JobSpec]) -> Result<(), SpecError> {
                 ));
             }
         }
-        if let Some(problem) = job.schedule.problem() {
-            return Err(SpecError::new(
-                "jobs.schedule",
-                format!("{}: {problem}", job.name),
-            ));
-        }
-        let stages = usize::from(job.workload.stages);
-        if stages == 0 || job.workload.microbatches == 0 || !job.nodes.len().is_multiple_of(stages)
-        {
-            return Err(SpecError::new(
-                "jobs.workload.stages",
-                format!(
-                    "found {stages} in {}, expected a divisor of its {} nodes, and at least one microbatch",
-                    job.name,
-                    job.nodes.len()
-                ),
-            ));
-        }
+        job.check()?;
     }
     Ok(())
 }

@@ -9,6 +9,7 @@ use crate::machine::layout::PcieGeneration;
 use crate::place::Target;
 use crate::route::Lane;
 use crate::shape::products::GpuModel;
+use crate::site;
 use crate::wiring::{Host, Wiring};
 use crate::workload::{Towards, Workload};
 
@@ -75,6 +76,10 @@ pub(crate) struct GpuCondition {
     pub(crate) clock: f64,
     /// Why it may run at no more.
     pub(crate) event: Option<ClockEvent>,
+    /// Power that it may draw, W.
+    pub(crate) limit_watts: f64,
+    /// Coolant above its mean, degrees.
+    pub(crate) coolant_celsius: f64,
     /// Work that it does at its full clock, as a share of what an H100 does.
     pub(crate) speed: f64,
     /// NVLinks that are up.
@@ -91,6 +96,8 @@ impl GpuCondition {
             model,
             clock: 1.0,
             event: None,
+            limit_watts: model.limit_watts,
+            coolant_celsius: 0.0,
             speed: model.relative_speed(),
             nvlinks: model.nvlinks,
             lost: false,
@@ -150,10 +157,11 @@ pub(crate) struct Conditions {
 }
 
 impl Conditions {
-    /// Conditions of a cluster with these faults.
+    /// Conditions of a cluster with these faults at such a site.
     pub(crate) fn of<'a>(
         built: &Wiring,
         faults: impl Iterator<Item = (&'a Effect, Target)>,
+        site: &site::Now,
     ) -> Self {
         let port = |nic: usize| PortCondition {
             pcie: built.nics[nic].kind.shape().pcie,
@@ -187,6 +195,7 @@ impl Conditions {
         for (effect, target) in faults {
             effect.kind().apply(target, &mut now);
         }
+        site.apply(&mut now);
         // Dark cables go last: those that are swapped must still be there.
         for (nic, port) in now.ports.iter().enumerate() {
             now.wiring.cables[nic].lit &= port.speed.is_some();

@@ -57,6 +57,8 @@ pub struct Gpu {
     pub utilization: f64,
     /// Power over the last tick, W.
     pub power_watts: f64,
+    /// Power that it may draw, W.
+    pub limit_watts: f64,
     /// Energy since the driver was loaded, J.
     pub energy_joules: f64,
     /// Temperature of the die.
@@ -84,6 +86,8 @@ pub(crate) struct Load {
     pub(crate) seconds: f64,
     /// Share of it in which this GPU computed and did not wait for others; none without a job.
     pub(crate) duty: Option<f64>,
+    /// Share of it in which no kernel ran although it has a job.
+    pub(crate) idle: f64,
     /// What it can do.
     pub(crate) condition: GpuCondition,
 }
@@ -101,6 +105,7 @@ impl Gpu {
             clock_mhz: model.full_clock_mhz,
             utilization: 1.0,
             power_watts: model.compute_watts,
+            limit_watts: model.limit_watts,
             energy_joules: 0.0,
             temperature_celsius: 0.0,
             event: None,
@@ -116,6 +121,13 @@ impl Gpu {
         gpu
     }
 
+    /// What a restart of its node leaves: counts and histories begin anew.
+    pub(crate) fn restart(&mut self) {
+        self.energy_joules = 0.0;
+        self.event_seconds = [0.0; 3];
+        self.xids.clear();
+    }
+
     fn steady_celsius(&self, watts: f64) -> f64 {
         COOLANT_CELSIUS + self.model.celsius_per_watt * watts + self.chip_celsius
     }
@@ -123,23 +135,23 @@ impl Gpu {
     /// Lives through a stretch of time. `jitter` is a standard normal number.
     pub(crate) fn advance(&mut self, load: Load, jitter: f64) {
         let clock = self.chip_clock * load.condition.clock;
-        // Dynamic power follows the clock; 40 % of the full draw is memory, leakage and fabric.
         let GpuModel {
             full_clock_mhz,
-            compute_watts,
             wait_watts,
             idle_watts,
             ..
         } = *self.model;
-        let compute = compute_watts * self.chip_watts * (0.4 + 0.6 * clock);
+        let compute = self.model.watts_at(clock) * self.chip_watts;
         self.clock_mhz = (full_clock_mhz * clock / CLOCK_STEP_MHZ).round() * CLOCK_STEP_MHZ;
         let watts = load.duty.map_or(idle_watts, |duty| {
-            wait_watts + (compute - wait_watts) * duty
+            let idle = (wait_watts - idle_watts) * load.idle;
+            wait_watts + (compute - wait_watts) * duty - idle
         });
         self.power_watts = watts * (1.0 + 0.004 * jitter);
-        self.utilization = if load.duty.is_some() { 1.0 } else { 0.0 };
+        self.utilization = load.duty.map_or(0.0, |_| 1.0 - load.idle);
         self.energy_joules += self.power_watts * load.seconds;
         self.tensor_active = TENSOR_SHARE * load.duty.unwrap_or(0.0);
+        self.limit_watts = load.condition.limit_watts;
         self.event = load.condition.event;
         for (event, seconds) in ClockEvent::ALL.into_iter().zip(&mut self.event_seconds) {
             if self.event == Some(event) {
@@ -154,7 +166,7 @@ impl Gpu {
             self.temperature_celsius = self.temperature_celsius.max(SLOWDOWN_CELSIUS - 1.0);
             SLOWDOWN_CELSIUS
         } else {
-            self.steady_celsius(self.power_watts)
+            self.steady_celsius(self.power_watts) + load.condition.coolant_celsius
         };
         let keep = 1.0 / (1.0 + load.seconds / HEAT_SECONDS);
         self.temperature_celsius = target + (self.temperature_celsius - target) * keep;

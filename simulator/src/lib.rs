@@ -31,6 +31,7 @@ pub mod readings;
 pub mod route;
 pub mod schedule;
 pub mod shape;
+pub mod site;
 pub mod spec;
 pub mod statistics;
 pub mod tree;

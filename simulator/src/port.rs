@@ -1,5 +1,7 @@
 //! What one RDMA port shows: state, rate and every counter with its width in hardware.
 
+use std::sync::Arc;
+
 use railscope_model::units::LinkSpeed;
 
 use crate::efa::Efa;
@@ -180,6 +182,8 @@ pub struct Port {
     pub speed: LinkSpeed,
     /// Local identifier; `0xffff` while the port is down, 0 on Ethernet.
     pub lid: u16,
+    /// Firmware of its NIC, if it is not what the product came with.
+    pub firmware: Option<Arc<str>>,
     /// The Ethernet interface of a RoCE port.
     pub netdev: Option<Box<Netdev>>,
     /// The counters of an EFA port, which has none of the others.
@@ -194,6 +198,7 @@ impl Port {
             state: PortState::Active,
             speed,
             lid,
+            firmware: None,
             netdev: None,
             efa: None,
             values: [0; COUNTERS.len()],

@@ -8,14 +8,14 @@ use std::collections::BTreeMap;
 use railscope_model::identity::{Guid, PciAddress};
 use railscope_model::metric::{
     CPU_STEAL, GPU, GPU_CLOCK, GPU_CLOCK_EVENT_SECONDS, GPU_ENERGY, GPU_FABRIC, GPU_NIC, GPU_POWER,
-    GPU_ROW_REMAP_PENDING, GPU_TEMPERATURE, GPU_TENSOR_ACTIVE, GPU_UTILIZATION, GPU_XID_EVENTS,
-    HOST_PRESSURE, HOST_STALLS, Metric, NVLINKS, NVLINKS_ACTIVE, PCIE_ERRORS, PCIE_LINK_SPEED,
-    PCIE_LINK_SPEED_MAX, PCIE_LINK_WIDTH, PCIE_LINK_WIDTH_MAX, PCIE_PATH, RDMA_DEVICE,
-    RDMA_ICRC_ERRORS, RDMA_NO_BUFFER, RDMA_PORT, RDMA_PORT_CAST_PACKETS, RDMA_PORT_ERROR_SATURATED,
-    RDMA_PORT_ERRORS, RDMA_PORT_PHYSICAL_STATE, RDMA_PORT_RECEIVE_BYTES, RDMA_PORT_RECEIVE_PACKETS,
-    RDMA_PORT_SPEED, RDMA_PORT_STATE, RDMA_PORT_TRANSMIT_BYTES, RDMA_PORT_TRANSMIT_PACKETS,
-    RDMA_PORT_TRANSMIT_WAIT, RDMA_PORT_UP, RDMA_PORT_WIDTH, RDMA_RECEIVER_NOT_READY,
-    RDMA_RETRANSMITS, RDMA_SEQUENCE_ERRORS, RDMA_TRANSPORT_EVENTS,
+    GPU_POWER_LIMIT, GPU_ROW_REMAP_PENDING, GPU_TEMPERATURE, GPU_TENSOR_ACTIVE, GPU_UTILIZATION,
+    GPU_XID_EVENTS, HOST_PRESSURE, HOST_STALLS, Metric, NVLINKS, NVLINKS_ACTIVE, PCIE_ERRORS,
+    PCIE_LINK_SPEED, PCIE_LINK_SPEED_MAX, PCIE_LINK_WIDTH, PCIE_LINK_WIDTH_MAX, PCIE_PATH,
+    RDMA_DEVICE, RDMA_ICRC_ERRORS, RDMA_NO_BUFFER, RDMA_PORT, RDMA_PORT_CAST_PACKETS,
+    RDMA_PORT_ERROR_SATURATED, RDMA_PORT_ERRORS, RDMA_PORT_PHYSICAL_STATE, RDMA_PORT_RECEIVE_BYTES,
+    RDMA_PORT_RECEIVE_PACKETS, RDMA_PORT_SPEED, RDMA_PORT_STATE, RDMA_PORT_TRANSMIT_BYTES,
+    RDMA_PORT_TRANSMIT_PACKETS, RDMA_PORT_TRANSMIT_WAIT, RDMA_PORT_UP, RDMA_PORT_WIDTH,
+    RDMA_RECEIVER_NOT_READY, RDMA_RETRANSMITS, RDMA_SEQUENCE_ERRORS, RDMA_TRANSPORT_EVENTS,
 };
 use railscope_model::reading::{Labels, NodeReading, Value};
 use railscope_model::units::{MICROS, MILLIS, NANOS};
@@ -32,6 +32,7 @@ use crate::port::{AtLimit, BYTES_PER_PORT_DATA_WORD, Counter, Port, PortState};
 use crate::shape::Shape;
 use crate::wiring::Nic;
 
+mod board;
 mod efa;
 mod ethernet;
 
@@ -49,6 +50,8 @@ enum From {
     /// Something that does not change; 1 for an info.
     Fixed(f64),
     Port(usize, OfPort),
+    /// 1; the firmware among the labels is that of now.
+    Firmware(usize),
     Count {
         port: usize,
         counter: Counter,
@@ -92,6 +95,9 @@ const GPU_VALUES: &[(&Metric, Option<&str>, OfGpu)] = &[
     }),
     (&GPU_POWER, None, |gpu| {
         ((gpu.power_watts * 1e3).trunc() / MILLIS).into()
+    }),
+    (&GPU_POWER_LIMIT, None, |gpu| {
+        ((gpu.limit_watts * 1e3).trunc() / MILLIS).into()
     }),
     (&GPU_ENERGY, None, |gpu| {
         ((gpu.energy_joules * 1e3).trunc() / MILLIS).into()
@@ -226,8 +232,16 @@ impl NodeRows {
         }
         ethernet::push_neighbors(&mut reading, node);
         for (metric, labels, from) in &self.rows {
-            if let Some(value) = from.value(node) {
-                reading.push(metric, labels, value);
+            let Some(value) = from.value(node) else {
+                continue;
+            };
+            match from {
+                From::Firmware(slot) => {
+                    let labels =
+                        board::with_firmware(labels, node.ports[*slot].firmware.as_deref());
+                    reading.push(metric, &labels, value);
+                }
+                _ => reading.push(metric, labels, value),
             }
         }
         reading
@@ -382,7 +396,7 @@ impl NodeRows {
         self.add(&RDMA_PORT, &Labels::new(about), INFO);
         let model = &nic.kind.shape().nic;
         let board = [device, model.board_id, model.firmware, model.hca_type];
-        self.add(&RDMA_DEVICE, &Labels::new(board), INFO);
+        self.add(&RDMA_DEVICE, &Labels::new(board), From::Firmware(slot));
         if port.efa.is_some() {
             self.add_efa(slot, device);
             return;
@@ -444,6 +458,7 @@ impl From {
     fn value(self, node: &Node) -> Option<Value> {
         Some(match self {
             Self::Fixed(value) => value.into(),
+            Self::Firmware(_) => true.into(),
             Self::Port(port, read) => read(&node.ports[port]),
             Self::Count {
                 port,

@@ -1,7 +1,7 @@
 //! How the steps of a job differ from each other: noise by step and by node, whatever the ticks of the simulation are.
 
 use crate::noise::Noise;
-use crate::workload::Workload;
+use crate::workload::{GarbageCollection, Workload};
 
 /// Standard deviation of what all ranks of a step have in common, as a share of its compute. The middle half of
 /// 2,400 logged steps is as wide as 1.4 thousandths (`docs/anchors.md`).
@@ -9,6 +9,8 @@ const STEP_NOISE: f64 = 1.2e-3;
 /// One step in so many is a long one, by two to four hundredths: of the logged steps 9 in 1,000 are.
 const LONG_STEP_CHANCE: f64 = 0.01;
 const LONG_STEP: (f64, f64) = (0.02, 0.04);
+/// Spread of the lengths of pauses: standard deviation of their logarithm (an engineering choice).
+const PAUSE_SPREAD: f64 = 0.5;
 /// Steps over which the usual length is a mean.
 const SAMPLED_STEPS: u64 = 32;
 
@@ -17,6 +19,7 @@ const SAMPLED_STEPS: u64 = 32;
 pub(crate) struct Unevenness {
     noise: Noise,
     imbalance: f64,
+    pauses: Option<GarbageCollection>,
 }
 
 impl Unevenness {
@@ -25,6 +28,7 @@ impl Unevenness {
         Self {
             noise,
             imbalance: workload.imbalance,
+            pauses: workload.garbage_collection,
         }
     }
 
@@ -52,9 +56,28 @@ impl Unevenness {
         (1.0 + self.imbalance * draw).max(0.05)
     }
 
-    /// Whether nodes differ at all.
+    /// Time for which the programs of the node at a place of the job collect garbage in a step.
+    pub(crate) fn pause_seconds(self, step: u64, place: usize) -> f64 {
+        let Some(pauses) = self.pauses else {
+            return 0.0;
+        };
+        let of_step = self.noise.part(4).part(step);
+        let own = of_step.part(place as u64);
+        let chance = if pauses.together { of_step } else { own };
+        if chance.uniform(0) * pauses.every_steps < 1.0 {
+            pauses.seconds * (PAUSE_SPREAD * own.normal(1)).exp()
+        } else {
+            0.0
+        }
+    }
+
+    /// Whether nodes differ in the work that they have.
     pub(crate) fn is_of_nodes(self) -> bool {
         self.imbalance > 0.0
+    }
+
+    fn varies(self) -> bool {
+        self.is_of_nodes() || self.pauses.is_some()
     }
 
     /// Time until the slowest rank has computed a step, given what each node needs on average.
@@ -68,12 +91,14 @@ impl Unevenness {
     }
 
     fn slowest_seconds(self, step: u64, workload: &Workload, node_seconds: &[f64]) -> f64 {
-        if !self.is_of_nodes() {
+        if !self.varies() {
             return workload.compute_seconds(node_seconds);
         }
         let own = (0..).zip(node_seconds);
         let own: Vec<f64> = own
-            .map(|(place, seconds)| seconds * self.of(step, place))
+            .map(|(place, seconds)| {
+                seconds * self.of(step, place) + self.pause_seconds(step, place)
+            })
             .collect();
         workload.compute_seconds(&own)
     }
@@ -81,7 +106,7 @@ impl Unevenness {
     /// The same on average over many steps. The draws are the same whatever the nodes need, so that what a fault
     /// costs does not depend on them.
     pub(crate) fn usual_compute_seconds(self, workload: &Workload, node_seconds: &[f64]) -> f64 {
-        if !self.is_of_nodes() {
+        if !self.varies() {
             return workload.compute_seconds(node_seconds);
         }
         // Of steps that no job comes to.

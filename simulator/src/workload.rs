@@ -6,6 +6,7 @@ use crate::fairness::Stream;
 use crate::fault::link::RETRANSMISSION_SECONDS;
 use crate::route::{Lane, Router, summed};
 use crate::schedule::Schedule;
+use crate::spec::SpecError;
 use crate::wiring::Wiring;
 
 /// One job: its nodes in the order of their ranks, and what it does on them.
@@ -37,6 +38,29 @@ impl JobSpec {
 }
 
 impl JobSpec {
+    /// What is wrong with its work and its schedule.
+    pub(crate) fn check(&self) -> Result<(), SpecError> {
+        let refuse =
+            |field, problem| Err(SpecError::new(field, format!("{}: {problem}", self.name)));
+        if let Some(problem) = self.schedule.problem() {
+            return refuse("jobs.schedule", problem);
+        }
+        let (stages, nodes) = (usize::from(self.workload.stages), self.nodes.len());
+        if stages == 0 || self.workload.microbatches == 0 || !nodes.is_multiple_of(stages) {
+            let expected = "a divisor of its nodes, and at least one microbatch";
+            let problem = format!("found {stages} for {nodes} nodes, expected {expected}");
+            return refuse("jobs.workload.stages", problem);
+        }
+        let pauses = self.workload.garbage_collection;
+        let is_sound = |it: &GarbageCollection| it.every_steps >= 1.0 && it.seconds > 0.0;
+        if let Some(found) = pauses.filter(|pauses| !is_sound(pauses)) {
+            let problem =
+                format!("found {found:?}, expected every_steps from 1 and seconds above 0");
+            return refuse("jobs.workload.garbage_collection", problem);
+        }
+        Ok(())
+    }
+
     /// The same job where the traffic of a GPU is spread over so many NICs.
     #[must_use]
     pub(crate) fn spread_over(mut self, nics: u8) -> Self {
@@ -69,6 +93,9 @@ pub struct Workload {
     /// as long as the most that any node has. Ranks of public traces vary by 0.3 to 2.5 % (`docs/anchors.md`).
     #[serde(default = "half_a_percent")]
     pub imbalance: f64,
+    /// Pauses in which the programs of a node collect garbage.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub garbage_collection: Option<GarbageCollection>,
     /// Share of each collective that moves while GPUs compute, as far as that lasts.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub overlap: f64,
@@ -81,6 +108,21 @@ pub struct Workload {
     pub microbatches: u16,
     /// Communication, in order.
     pub collectives: Vec<Collective>,
+}
+
+/// Now and then the interpreter of a rank stops to collect garbage: nothing is launched on its GPUs, and everybody
+/// waits for it in the next collective.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GarbageCollection {
+    /// Steps from one pause of a node to its next, on average; when, nobody can tell.
+    pub every_steps: f64,
+    /// Median length of a pause. They are log-normal: one in six is more than 1.6 times as long. Python's are 0.01 to
+    /// 1 s (detection method, section 2.2).
+    pub seconds: f64,
+    /// Whether all nodes pause in the same steps, as where a training program collects by hand.
+    #[serde(default)]
+    pub together: bool,
 }
 
 const fn one() -> u16 {
@@ -153,6 +195,7 @@ impl Default for Workload {
             stages: 1,
             stage_costs: Vec::new(),
             imbalance: half_a_percent(),
+            garbage_collection: None,
             overlap: 0.0,
             flows: four(),
             microbatches: 1,
@@ -370,6 +413,7 @@ mod tests {
             stages,
             stage_costs: Vec::new(),
             imbalance: 0.0,
+            garbage_collection: None,
             overlap: 0.0,
             flows: 1,
             microbatches,

@@ -192,7 +192,7 @@ fn jobs_that_cannot_run_are_refused_with_the_reason() {
         ),
         (
             vec![job("a", 0..6, pipeline(4))],
-            "jobs.workload.stages: found 4 in a, expected a divisor of its 6 nodes",
+            "jobs.workload.stages: a: found 4 for 6 nodes, expected a divisor of its nodes",
         ),
     ] {
         let found = refuse(jobs);

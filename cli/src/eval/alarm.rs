@@ -24,6 +24,8 @@ pub(super) struct Naming {
     pub(super) class: Option<&'static str>,
     /// Who hears of it.
     pub(super) level: Level,
+    /// How sure the detector is that this is a fault, 0 to 1, if it says so.
+    pub(super) posterior: Option<f64>,
     /// The higher, the surer or the worse: orders what one detector names at one time.
     pub(super) score: f64,
 }
@@ -35,6 +37,7 @@ impl Naming {
             part,
             class: None,
             level: Level::Page,
+            posterior: None,
             score,
         }
     }

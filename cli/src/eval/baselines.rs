@@ -78,7 +78,7 @@ pub(super) const BASELINES: &[Rule] = &[
     Rule {
         name: "Greyhound-like",
         names: Names::Part,
-        source: "step time 10 % longer over 10 steps, then the GPU whose GEMM takes 1.1 times the median; its link test is not simulated",
+        source: "step time 10 % longer over 10 steps, then the GPU whose GEMM takes 1.1 times the median, and the pairs of neighbours whose transfer does",
         build: |layout| Box::new(greyhound::GreyhoundLike::new(layout)),
     },
     Rule {
@@ -113,9 +113,8 @@ pub(super) const MISSING: &[(&str, &str)] = &[
         "R-Pingmesh-like, host half",
         "needs a published limit of processing delays",
     ),
-    ("Holmes-like", "needs times of communication operators"),
     (
-        "Greyhound-like, link half",
-        "needs its test transfers between pairs",
+        "Holmes-like",
+        "names operators by a model trained on its authors' traces, which are not published with it",
     ),
 ];

@@ -84,13 +84,16 @@ impl Plan<'_> {
     /// # Errors
     /// The scenario describes a cluster that cannot be.
     pub(super) fn cluster(&self) -> anyhow::Result<Cluster> {
-        let Scenario { fabric, jobs, .. } = self.scenario;
+        let Scenario {
+            fabric, jobs, site, ..
+        } = self.scenario;
         let jobs = if jobs.is_empty() {
             Ok(vec![JobSpec::on_first(fabric.nodes)])
         } else {
             Wiring::plan(fabric).and_then(|wiring| place(jobs, &wiring, self.seed))
         };
         jobs.and_then(|jobs| Cluster::with_jobs(fabric.clone(), jobs, self.seed))
+            .and_then(|cluster| cluster.with_site(site.clone()))
             .with_context(|| self.scenario.name.clone())
     }
 

@@ -5,6 +5,7 @@
 use std::cmp::Ordering;
 
 use railscope_model::identity::Part;
+use railscope_simulator::cluster::Maintenance;
 use railscope_simulator::fault::Truth;
 
 use super::alarm::{Alarm, Level};
@@ -83,12 +84,18 @@ pub(super) enum About {
 }
 
 /// What became of one alarm.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct AlarmVerdict {
     /// Who heard of it.
     pub(super) level: Level,
     /// What it was about.
     pub(super) about: About,
+    /// Whether the site's people worked on the part at its time.
+    pub(super) in_maintenance: bool,
+    /// Class that it named.
+    pub(super) class: Option<&'static str>,
+    /// How sure it was, 0 to 1.
+    pub(super) posterior: Option<f64>,
 }
 
 /// What became of everything in one run.
@@ -103,6 +110,7 @@ pub(super) struct Verdicts {
 /// Judges the alarms of one run. `tier` says what kind of part a part is.
 pub(super) fn judge(
     events: &[Event],
+    maintenance: &[Maintenance],
     alarms: &[Alarm],
     names: Names,
     tier: &dyn Fn(&Part) -> &'static str,
@@ -113,6 +121,9 @@ pub(super) fn judge(
     let alarms = alarms.iter().map(|alarm| AlarmVerdict {
         level: alarm.naming.level,
         about: about(alarm, events, names),
+        in_maintenance: maintenance.iter().any(|work| explains(work, alarm)),
+        class: alarm.naming.class,
+        posterior: alarm.naming.posterior,
     });
     Verdicts {
         faults: faults.collect(),
@@ -125,6 +136,16 @@ fn overlaps(alarm: &Alarm, event: &Event) -> bool {
         .closed
         .is_some_and(|closed| closed < event.onset - SLACK_SECONDS);
     !ended_before && alarm.opened <= event.end + SLACK_SECONDS
+}
+
+/// Whether an alarm is of what maintenance shows: of its parts, or of what is in a node of them, from its begin until
+/// a while after its end.
+fn explains(work: &Maintenance, alarm: &Alarm) -> bool {
+    let (begin, end) = work.seconds;
+    let part = &alarm.naming.part;
+    let node = part.node().map(|node| Part::Host(node.clone()));
+    let is_of = |of: &Part| of == part || Some(of) == node.as_ref();
+    (begin..=end + SLACK_SECONDS).contains(&alarm.opened) && work.parts.iter().any(is_of)
 }
 
 fn is_culprit(alarm: &Alarm, event: &Event, names: Names) -> bool {
@@ -242,7 +263,32 @@ mod tests {
     }
 
     fn check(events: &[Event], alarms: &[Alarm], names: Names) -> Verdicts {
-        judge(events, alarms, names, &tier)
+        judge(events, &[], alarms, names, &tier)
+    }
+
+    #[test]
+    fn maintenance_explains_alarms_of_its_parts_while_it_lasts_and_a_minute_longer() {
+        let work = Maintenance {
+            seconds: (100.0, 200.0),
+            parts: vec![part("host/n1"), part("switch/leaf-1")],
+        };
+        for (named, opened, explained) in [
+            ("link/n1:mlx5_0/1", 100.0, true),
+            ("host/n1", 260.0, true),
+            ("switch/leaf-1", 150.0, true),
+            ("host/n1", 99.0, false),
+            ("host/n1", 261.0, false),
+            ("link/n2:mlx5_0/1", 150.0, false),
+        ] {
+            let alarms = [alarm(named, 1.0, opened, None)];
+            let work = std::slice::from_ref(&work);
+            let verdicts = judge(&[], work, &alarms, Names::Part, &tier);
+            assert_eq!(
+                verdicts.alarms[0].in_maintenance, explained,
+                "{named} {opened}"
+            );
+            assert_eq!(verdicts.alarms[0].about, About::Nothing);
+        }
     }
 
     #[test]

@@ -150,6 +150,8 @@ impl Pinger {
                     Target::Nic(to) => Some(to),
                     Target::Switch(_) => None,
                 };
+                // Nobody probes from a node that is switched off.
+                let sent = if cluster.is_away(ask.from) { 0 } else { sent };
                 answer.sent = sent;
                 answer.lost = match way {
                     Some(way) => {

@@ -10,15 +10,13 @@ use super::baselines::{BASELINES, MISSING};
 use super::draw::Plan;
 use super::judge::{About, Names, judge};
 use super::scenario::Expect;
-use super::score::{FaultScore, Judged, Score};
+use super::score::{AlarmScore, Calibration, FaultScore, Judged, Score};
 use super::simulate::Outcome;
 use super::statistics::{Rate, Ratio};
 
 /// What every reader must know first.
 const NOTE: &str = "Everything here is simulated: fabrics, jobs, faults and their symptoms. \
                     A figure says how a rule does on this simulator, not on a cluster.";
-/// What is not scored, and why.
-const LEFT_OUT: &str = "Brier score: incidents carry no posterior yet.";
 
 /// The scores of one invocation.
 #[derive(Debug, Serialize)]
@@ -32,7 +30,6 @@ pub(super) struct Report {
     /// The collector first, then the baselines.
     pub(super) detectors: Vec<DetectorReport>,
     not_run: Vec<NotRun>,
-    left_out: &'static str,
 }
 
 /// A scenario and whether what it expects was said.
@@ -85,9 +82,13 @@ impl Report {
                 .map(|(plan, run)| Judged {
                     scenario: &plan.scenario.name,
                     seconds: run.seconds,
-                    verdicts: judge(&run.events, &run.alarms[number], names, &|part| {
-                        run.tier(part)
-                    }),
+                    verdicts: judge(
+                        &run.events,
+                        &run.maintenance,
+                        &run.alarms[number],
+                        names,
+                        &|part| run.tier(part),
+                    ),
                 })
                 .collect();
             if number == 0 {
@@ -111,7 +112,6 @@ impl Report {
                 .iter()
                 .map(|(name, needs)| NotRun { name, needs })
                 .collect(),
-            left_out: LEFT_OUT,
         }
     }
 
@@ -153,7 +153,7 @@ impl Report {
             out.push('\n');
             aligned(&mut out, &rows);
         }
-        let mut rows = vec![columns(&["scenario", "GPUs", "expects", "met", "about"])];
+        let mut rows = vec![columns(&SCENARIO_COLUMNS)];
         rows.extend(self.scenarios.iter().map(|scenario| {
             vec![
                 scenario.name.clone(),
@@ -165,6 +165,9 @@ impl Report {
                 }
                 .to_owned(),
                 counted(scenario.met),
+                own.by_scenario
+                    .get(&scenario.name)
+                    .map_or_else(String::new, false_pages),
                 scenario.about.clone(),
             ]
         }));
@@ -175,7 +178,6 @@ impl Report {
             // Writing to a String cannot fail.
             writeln!(out, "not run: {name} ({needs})").ok();
         }
-        writeln!(out, "left out: {}", self.left_out).ok();
         out
     }
 }
@@ -213,7 +215,15 @@ fn scenario_reports(plans: &[Plan<'_>], judged: &[Judged<'_>]) -> Vec<ScenarioRe
     reports
 }
 
-const DETECTOR_COLUMNS: [&str; 12] = [
+const SCENARIO_COLUMNS: [&str; 6] = [
+    "scenario",
+    "GPUs",
+    "expects",
+    "met",
+    "false pages (in maintenance)",
+    "about",
+];
+const DETECTOR_COLUMNS: [&str; 13] = [
     "detector",
     "names",
     "recall",
@@ -226,6 +236,7 @@ const DETECTOR_COLUMNS: [&str; 12] = [
     "detect p50/p90",
     "false pages a day",
     "blames victims",
+    "Brier",
 ];
 const FAULT_COLUMNS: [&str; 7] = [
     "recall",
@@ -258,6 +269,7 @@ fn detector_row(detector: &DetectorReport) -> Vec<String> {
         times(faults.detect_seconds.p50, faults.detect_seconds.p90),
         rate(alarms.false_pages),
         counted(alarms.victim_blame),
+        calibration(alarms.calibration),
     ]
 }
 
@@ -271,6 +283,25 @@ fn fault_cells(score: &FaultScore) -> Vec<String> {
         times(score.detect_seconds.p50, score.detect_seconds.p90),
         times(score.localise_seconds.p50, score.localise_seconds.p90),
     ]
+}
+
+/// `12 (9)`.
+fn false_pages(alarms: &AlarmScore) -> String {
+    let [all, announced] = [alarms.false_pages, alarms.maintenance_pages].map(|rate| rate.count);
+    if announced > 0 {
+        format!("{all} ({announced})")
+    } else {
+        all.to_string()
+    }
+}
+
+/// `0.120, said 0.80 of 0.750 6/8`; not available of a detector that never says how sure it is.
+fn calibration(of: Calibration) -> String {
+    let values = of.brier.zip(of.said);
+    values.map_or_else(
+        || "n/a".to_owned(),
+        |(brier, said)| format!("{brier:.3}, said {said:.2} of {}", counted(of.right)),
+    )
 }
 
 /// `0.97 [0.92, 0.99] 97/100`.

@@ -6,6 +6,7 @@ use anyhow::{Context as _, bail};
 use railscope_simulator::examples;
 use railscope_simulator::fault::Fault;
 use railscope_simulator::placement::JobRequest;
+use railscope_simulator::site::Site;
 use railscope_simulator::spec::ClusterSpec;
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use toml::Spanned;
@@ -49,6 +50,8 @@ struct File {
     draws: Vec<Spanned<Draw>>,
     #[serde(default = "all_in_time")]
     delivery: Spanned<Delivery>,
+    #[serde(default)]
+    site: Site,
 }
 
 /// A time with a unit: `10s`, `1440m`.
@@ -132,6 +135,8 @@ pub(super) struct Scenario {
     pub(super) tick_seconds: f64,
     /// Time between two sweeps of the subnet.
     pub(super) subnet_seconds: f64,
+    /// What the site does that is no fault.
+    pub(super) site: Site,
     /// How pages come.
     pub(super) delivery: Delivery,
     /// What must be said.
@@ -170,6 +175,7 @@ impl Scenario {
             tick_seconds: file.tick.get_ref().0,
             subnet_seconds: file.subnet.get_ref().0,
             delivery: *file.delivery.get_ref(),
+            site: file.site,
             expect: file.expect,
         })
     }

@@ -64,12 +64,47 @@ pub(super) struct AlarmScore {
     pub(super) precision: Ratio,
     /// Pages about no fault.
     pub(super) false_pages: Rate,
+    /// Those of them that maintenance explains: announced, had the detector been told.
+    pub(super) maintenance_pages: Rate,
     /// Tickets about no fault.
     pub(super) false_tickets: Rate,
     /// Pages in runs without any fault.
     pub(super) healthy_pages: Rate,
     /// Share of the alarms that blamed a victim.
     pub(super) victim_blame: Ratio,
+    /// How well the alarms that say how sure they are know it.
+    pub(super) calibration: Calibration,
+}
+
+/// How sure alarms were, and how often they were right. Only alarms that say how sure they are count.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(super) struct Calibration {
+    /// Mean of the squares of posterior less truth, which is 1 of an alarm about a fault and else 0: 0 is perfect, 0.25 is
+    /// what "one half" always gets (Brier, 1950). None of no alarms.
+    pub(super) brier: Option<f64>,
+    /// Mean posterior.
+    pub(super) said: Option<f64>,
+    /// Share that was about a fault.
+    pub(super) right: Ratio,
+}
+
+impl Calibration {
+    fn of<'a>(alarms: impl IntoIterator<Item = &'a AlarmVerdict>) -> Self {
+        let truth = |alarm: &AlarmVerdict| (alarm.posterior, alarm.about == About::Fault);
+        let pairs = alarms.into_iter().map(truth);
+        let pairs: Vec<(f64, bool)> = pairs
+            .filter_map(|(posterior, right)| Some((posterior?, right)))
+            .collect();
+        let mean = |value: &dyn Fn(f64, bool) -> f64| {
+            let sum: f64 = pairs.iter().map(|(said, right)| value(*said, *right)).sum();
+            (!pairs.is_empty()).then(|| sum / pairs.len() as f64)
+        };
+        Self {
+            brier: mean(&|said, right| (said - f64::from(u8::from(right))).powi(2)),
+            said: mean(&|said, _| said),
+            right: Ratio::count(pairs.iter().map(|(_, right)| *right)),
+        }
+    }
 }
 
 /// All figures of a detector.
@@ -85,6 +120,8 @@ pub(super) struct Score {
     pub(super) by_cause: BTreeMap<&'static str, FaultScore>,
     /// By how bad it was.
     pub(super) by_severity: BTreeMap<&'static str, FaultScore>,
+    /// By class that alarms named, of those that say how sure they are.
+    pub(super) calibration_by_class: BTreeMap<&'static str, Calibration>,
     /// Alarms by scenario.
     pub(super) by_scenario: BTreeMap<String, AlarmScore>,
 }
@@ -121,10 +158,10 @@ impl AlarmScore {
             let alarms = runs.iter().flat_map(|run| &run.verdicts.alarms);
             alarms.copied().collect()
         };
-        let rate = |runs: &[&Judged<'_>], level: Level| Rate {
+        let rate = |runs: &[&Judged<'_>], test: &dyn Fn(&AlarmVerdict) -> bool| Rate {
             count: alarms(runs)
                 .iter()
-                .filter(|alarm| alarm.level == level && alarm.about != About::Fault)
+                .filter(|alarm| alarm.about != About::Fault && test(alarm))
                 .count(),
             // An empty sum would be -0.
             days: runs.iter().fold(0.0, |sum, run| sum + run.seconds) / 86_400.0,
@@ -134,13 +171,16 @@ impl AlarmScore {
             .copied()
             .filter(|run| run.verdicts.faults.is_empty())
             .collect();
+        let is_page = |alarm: &AlarmVerdict| alarm.level == Level::Page;
         let of = |about: About| Ratio::count(alarms(runs).iter().map(|a| a.about == about));
         Self {
             precision: of(About::Fault),
-            false_pages: rate(runs, Level::Page),
-            false_tickets: rate(runs, Level::Ticket),
-            healthy_pages: rate(&healthy, Level::Page),
+            false_pages: rate(runs, &is_page),
+            maintenance_pages: rate(runs, &|alarm| is_page(alarm) && alarm.in_maintenance),
+            false_tickets: rate(runs, &|alarm| alarm.level == Level::Ticket),
+            healthy_pages: rate(&healthy, &is_page),
             victim_blame: of(About::Victim),
+            calibration: Calibration::of(&alarms(runs)),
         }
     }
 }
@@ -165,6 +205,12 @@ impl Score {
                 .or_default()
                 .push(run);
         }
+        let mut by_class: BTreeMap<_, Vec<&AlarmVerdict>> = BTreeMap::new();
+        for alarm in runs.iter().flat_map(|run| &run.verdicts.alarms) {
+            if let (Some(class), Some(_)) = (alarm.class, alarm.posterior) {
+                by_class.entry(class).or_default().push(alarm);
+            }
+        }
         let score = |(name, faults): (_, Vec<&FaultVerdict>)| (name, FaultScore::of(faults));
         let faults = FaultScore::of(all);
         let alarms = AlarmScore::of(&runs.iter().collect::<Vec<_>>());
@@ -185,6 +231,10 @@ impl Score {
             alarms,
             by_cause: by_cause.into_iter().map(score).collect(),
             by_severity: by_severity.into_iter().map(score).collect(),
+            calibration_by_class: by_class
+                .into_iter()
+                .map(|(class, alarms)| (class, Calibration::of(alarms)))
+                .collect(),
             by_scenario: by_scenario
                 .into_iter()
                 .map(|(name, runs)| (name, AlarmScore::of(&runs)))
@@ -218,6 +268,9 @@ mod tests {
         let alarms = alarms.iter().map(|(level, about)| AlarmVerdict {
             level: *level,
             about: *about,
+            in_maintenance: false,
+            class: Some("a-class"),
+            posterior: None,
         });
         Judged {
             scenario,
@@ -227,6 +280,34 @@ mod tests {
                 alarms: alarms.collect(),
             },
         }
+    }
+
+    #[test]
+    fn calibration_is_of_alarms_that_say_how_sure_they_are() {
+        let verdict = |posterior, about| AlarmVerdict {
+            level: Level::Page,
+            about,
+            in_maintenance: false,
+            class: Some("a-class"),
+            posterior,
+        };
+        let mut judged = run("broken", vec![fault("a", 0.5, None)], &[]);
+        judged.verdicts.alarms = vec![
+            verdict(Some(0.9), About::Fault),
+            verdict(Some(0.5), About::Victim),
+            verdict(Some(0.4), About::Fault),
+            verdict(None, About::Nothing),
+        ];
+        let score = Score::of(&[judged]);
+        let found = score.alarms.calibration;
+        // (0.01 + 0.25 + 0.36) / 3 and (0.9 + 0.5 + 0.4) / 3.
+        assert!((found.brier.expect("some") - 0.62 / 3.0).abs() < 1e-12);
+        assert!((found.said.expect("some") - 0.6).abs() < 1e-12);
+        assert_eq!(found.right, Ratio { hits: 2, of: 3 });
+        assert_eq!(score.calibration_by_class["a-class"], found);
+        let silent = Score::of(&[run("calm", vec![], &[(Level::Page, About::Nothing)])]);
+        assert_eq!(silent.alarms.calibration.brier, None);
+        assert!(silent.calibration_by_class.is_empty());
     }
 
     #[test]

@@ -12,7 +12,7 @@ use railscope_model::fabric::Timestamp;
 use railscope_model::identity::{NodeName, Part, SwitchName};
 use railscope_model::metric::Profile;
 use railscope_model::reading::NodeReading;
-use railscope_simulator::cluster::Cluster;
+use railscope_simulator::cluster::{Cluster, Maintenance};
 use railscope_simulator::ibnetdiscover::ibnetdiscover;
 use railscope_simulator::readings::NodeRows;
 use railscope_simulator::spec::Transport;
@@ -47,6 +47,8 @@ pub(super) struct Outcome {
     pub(super) seconds: f64,
     /// The truth.
     pub(super) events: Vec<Event>,
+    /// What the site's people worked on.
+    pub(super) maintenance: Vec<Maintenance>,
     /// Alarms of the collector, then of each baseline.
     pub(super) alarms: Vec<Vec<Alarm>>,
     /// Kinds of switches, by name.
@@ -126,6 +128,7 @@ pub(super) fn run(plan: &Plan<'_>, settings: Settings) -> anyhow::Result<Outcome
     Ok(Outcome {
         seconds: ticks as f64 * tick_seconds,
         events,
+        maintenance: cluster.maintenance(duration),
         tiers: tiers(cluster.plan()),
         spent: watch.spent,
         alarms: std::iter::once(watch.log)
@@ -199,7 +202,12 @@ impl Watch {
         spend(&mut self.spent.baselines, &mut since);
         for (number, node) in cluster.nodes().iter().enumerate() {
             let read = || self.rows[number].read(node);
-            let pages = self.post.pages(number, (tick, seconds), read);
+            // Nobody answers on a node that is switched off.
+            let pages = if node.away {
+                Vec::new()
+            } else {
+                self.post.pages(number, (tick, seconds), read)
+            };
             let stamp = self.post.stamp(number, seconds);
             let at = START.plus_seconds(stamp);
             spend(&mut self.spent.simulator, &mut since);
@@ -241,6 +249,8 @@ fn namings(view: &ClusterView) -> Vec<Naming> {
             Severity::Critical => Level::Page,
             Severity::Warning => Level::Ticket,
         },
+        // An incident does not say how sure it is.
+        posterior: None,
         // The order of the page: by severity, then by GPUs that it holds up.
         score: incident.gpus_affected as f64,
     };

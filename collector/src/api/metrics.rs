@@ -9,8 +9,8 @@ use railscope_model::exposition::{Format, Page, gzip};
 use railscope_model::metric::{
     COLLECTOR_BUILD, FABRIC_HOSTS_MISSING_RAIL, FABRIC_LEVELS, FABRIC_LINKS, FABRIC_PARTS,
     FABRIC_VERDICT, INCIDENT_ACTIVE, INCIDENT_GPUS, INCIDENT_SINCE, INGEST_SAMPLES, Metric,
-    PORT_TOPOLOGY, Profile, SCRAPES, SUBNET_AGE, SUBNET_SWEEPS, TARGET_AGE, TARGET_UP,
-    TICK_DURATION,
+    PORT_TOPOLOGY, Profile, SCRAPES, SUBNET_AGE, SUBNET_SWEEPS, SWEEP_DURATION, SWEEP_MADS,
+    TARGET_AGE, TARGET_UP, TICK_DURATION,
 };
 use railscope_model::reading::{Labels, NodeReading};
 
@@ -72,6 +72,14 @@ fn reading(state: &State) -> NodeReading {
     push_counters(&mut reading, &INGEST_SAMPLES, state.samples());
     if state.has_subnet {
         push_counters(&mut reading, &SUBNET_SWEEPS, state.sweeps());
+        let mads = state.mads();
+        push_counters(&mut reading, &SWEEP_MADS, mads.results());
+        if mads.results().next().is_some() {
+            for (phase, time) in ["topology", "counters"].into_iter().zip(mads.last) {
+                let labels = Labels::new([phase]);
+                reading.push(&SWEEP_DURATION, &labels, time.as_secs_f64());
+            }
+        }
     }
     if let Some(snapshot) = state.snapshot() {
         push_snapshot(&mut reading, &snapshot, state);

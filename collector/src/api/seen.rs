@@ -1,6 +1,6 @@
 //! Who saw a cable and how long ago: for the layout, the JSON and the page's tooltips.
 
-use railscope_model::fabric::{Sighting, Sightings, Timestamp, Witness};
+use railscope_model::fabric::{Presence, Sighting, Sightings, Timestamp, Witness};
 use serde::Serialize;
 
 use super::words;
@@ -26,7 +26,7 @@ impl SeenTogether {
                 cables: 0,
                 oldest: said.at,
             });
-            together.cables += usize::from(said.current);
+            together.cables += usize::from(said.says == Presence::Present);
             together.oldest = together.oldest.min(said.at);
         }
     }
@@ -43,16 +43,16 @@ pub(super) struct WitnessWire {
     witness: &'static str,
     /// How long ago it last saw the cable.
     age_seconds: f64,
-    /// Whether its newest word still shows the cable.
-    current: bool,
+    /// Its newest word: `present`, `unknown` or `lost`.
+    says: &'static str,
 }
 
 /// The witnesses of a cable.
 pub(super) fn witnesses(seen_by: &Sightings, now: Timestamp) -> Vec<WitnessWire> {
-    let wire = |(witness, Sighting { at, current }): (Witness, Sighting)| WitnessWire {
+    let wire = |(witness, Sighting { at, says }): (Witness, Sighting)| WitnessWire {
         witness: witness.as_str(),
         age_seconds: now.seconds_since(at),
-        current,
+        says: says.as_str(),
     };
     seen_by.iter().map(wire).collect()
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::num::NonZeroU32;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,6 +14,7 @@ use serde::de::{Deserializer, Error as _, Visitor};
 use toml::Spanned;
 
 use super::{Config, ScrapeProfile, SubnetFrom, SubnetSource, Target, check_url};
+use crate::sweep;
 
 /// Port of the collector where the file names none.
 const DEFAULT_PORT: u16 = 10661;
@@ -127,6 +129,8 @@ struct RawTarget {
 struct Subnet {
     file: Option<PathBuf>,
     command: Option<Argv>,
+    device: Option<Text>,
+    sweep: Option<Spanned<Sweep>>,
     #[serde(default = "Subnet::default_period")]
     interval: Period,
     #[serde(default = "Subnet::default_period")]
@@ -136,6 +140,55 @@ struct Subnet {
 impl Subnet {
     fn default_period() -> Period {
         Period(Duration::from_secs(30))
+    }
+}
+
+/// How hard an own sweep may work; see [`crate::sweep::Settings`].
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Sweep {
+    counters: bool,
+    window: Spanned<Positive>,
+    per_switch: Positive,
+    mads_per_second: NonZeroU32,
+    timeout: Period,
+    retries: u32,
+}
+
+impl Default for Sweep {
+    fn default() -> Self {
+        let settings = sweep::Settings::default();
+        Self {
+            counters: settings.counters,
+            window: Spanned::new(0..0, Positive(settings.window)),
+            per_switch: Positive(settings.per_switch),
+            mads_per_second: settings.mads_per_second.unwrap_or(NonZeroU32::MAX),
+            timeout: Period(settings.timeout),
+            retries: settings.retries,
+        }
+    }
+}
+
+impl Sweep {
+    /// The settings of a sweep that may take so long.
+    fn check(self, limit: Duration) -> Result<sweep::Settings, Wrong> {
+        let (span, window) = (self.window.span(), self.window.into_inner().0);
+        if window > sweep::MAX_WINDOW {
+            return Err(Wrong {
+                span,
+                field: String::from("subnet.sweep.window"),
+                message: format!("expected 1 to {}", sweep::MAX_WINDOW),
+            });
+        }
+        Ok(sweep::Settings {
+            window,
+            per_switch: self.per_switch.0,
+            mads_per_second: Some(self.mads_per_second),
+            timeout: self.timeout.0,
+            retries: self.retries,
+            limit,
+            counters: self.counters,
+        })
     }
 }
 
@@ -227,27 +280,37 @@ fn check_targets(raw: Vec<RawTarget>) -> Result<Vec<Target>, Wrong> {
 fn check_subnet(raw: Spanned<Subnet>, beside: &Path) -> Result<SubnetSource, Wrong> {
     let span = raw.span();
     let raw = raw.into_inner();
-    let from = match (raw.file, raw.command) {
-        (Some(file), None) => SubnetFrom::File(beside.join(file)),
-        (None, Some(Argv(command))) => SubnetFrom::Command(command),
-        (file, _) => {
-            let found = if file.is_some() {
-                "both stand here"
-            } else {
-                "neither stands here"
-            };
-            return Err(Wrong {
-                span,
-                field: String::from("subnet"),
-                message: format!("{found}: expected either file or command"),
-            });
+    let timeout = raw.timeout.0;
+    if let (Some(settings), None) = (&raw.sweep, &raw.device) {
+        return Err(Wrong {
+            span: settings.span(),
+            field: String::from("subnet.sweep"),
+            message: String::from("only an own sweep is set here: expected device beside it"),
+        });
+    }
+    let from = match (raw.file, raw.command, raw.device) {
+        (Some(file), None, None) => SubnetFrom::File(beside.join(file)),
+        (None, Some(Argv(command)), None) => SubnetFrom::Command(command),
+        (None, None, Some(Text(device))) => {
+            let settings = raw.sweep.map(Spanned::into_inner).unwrap_or_default();
+            SubnetFrom::Device(device, settings.check(timeout)?)
         }
+        (None, None, None) => return Err(wrong_source(span, "none stands here")),
+        _ => return Err(wrong_source(span, "more than one stands here")),
     };
     Ok(SubnetSource {
         from,
         interval: raw.interval.0,
-        timeout: raw.timeout.0,
+        timeout,
     })
+}
+
+fn wrong_source(span: Range<usize>, found: &str) -> Wrong {
+    Wrong {
+        span,
+        field: String::from("subnet"),
+        message: format!("{found}: expected one of file, command and device"),
+    }
 }
 
 /// A time as text with its unit: `"500ms"`, `"5s"`, `"2m"`, `"1h"`. Never zero.

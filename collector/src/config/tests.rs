@@ -30,6 +30,24 @@ fn paths_are_relative_to_the_file() {
 }
 
 #[test]
+fn an_own_sweep_has_the_settings_that_stand_there_and_defaults_for_the_rest() {
+    let text = "[subnet]\ndevice = \"mlx5_0:1\"\ntimeout = \"9s\"\n[subnet.sweep]\ncounters = false\nmads_per_second = 5000";
+    let subnet = parse(text).expect("valid").subnet.expect("subnet");
+    let expected = sweep::Settings {
+        counters: false,
+        mads_per_second: std::num::NonZeroU32::new(5000),
+        limit: Duration::from_secs(9),
+        ..sweep::Settings::default()
+    };
+    let expected = SubnetFrom::Device(String::from("mlx5_0:1"), expected);
+    assert_eq!(subnet.from, expected);
+    let plain = parse("[subnet]\ndevice = \"auto\"").expect("valid").subnet;
+    let plain = plain.expect("subnet").from;
+    let expected = SubnetFrom::Device(String::from("auto"), sweep::Settings::default());
+    assert_eq!(plain, expected);
+}
+
+#[test]
 fn the_shipped_example_is_valid() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/collector.toml");
     let config = Config::load(&path).expect("packaging/collector.toml");
@@ -105,11 +123,23 @@ const WRONG: &[(&str, &str)] = &[
     ),
     (
         "[subnet]\ninterval = \"5s\"",
-        "1:1: subnet: neither stands here: expected either file or command",
+        "1:1: subnet: none stands here: expected one of file, command and device",
     ),
     (
         "[subnet]\nfile = \"a\"\ncommand = [\"b\"]",
-        "1:1: subnet: both stand here: expected either file or command",
+        "1:1: subnet: more than one stands here: expected one of file, command and device",
+    ),
+    (
+        "[subnet]\ndevice = \"auto\"\n[subnet.sweep]\nwindow = 129",
+        "4:10: subnet.sweep.window: expected 1 to 128",
+    ),
+    (
+        "[subnet]\ndevice = \"auto\"\n[subnet.sweep]\nmads_per_second = 0",
+        "4:19: subnet.sweep.mads_per_second: invalid value: integer `0`, expected a nonzero u32",
+    ),
+    (
+        "[subnet]\nfile = \"a\"\n[subnet.sweep]\nwindow = 8",
+        "3:1: subnet.sweep: only an own sweep is set here: expected device beside it",
     ),
     (
         "[subnet]\ncommand = []",

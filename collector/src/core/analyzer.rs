@@ -3,19 +3,24 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use railscope_model::fabric::{Fabric, LinkId, Sightings, Timestamp, Witness};
-use railscope_model::identity::{NodeName, SwitchName};
+use railscope_model::fabric::{
+    Fabric, LinkId, LinkKind, PartId, Presence, Sightings, Timestamp, Witness,
+};
+use railscope_model::identity::{NodeName, Part, SwitchName};
 use railscope_model::reading::NodeReading;
 
 use super::changes::{ChangeLog, Watch};
 use super::detector::{DETECTORS, Detector, Evidence, View};
-use super::history::{History, Ingested};
+use super::history::{History, Ingested, NodeHistory};
 use super::incident::{Finding, Incident, Tracker};
 use super::inventory::merge_node;
-use super::lost::keep_lost_cables;
+use super::lost::Fate;
+use super::neighbours::{Switches, Told, switch_nodes, words};
 use crate::subnet::Subnet;
+use crate::subnet::counters::DeviceReading;
 use crate::topology::{
-    Routes, SubnetMerge, Verdict, assign_rails, has_cables, judge, merge_subnet, understand,
+    LldpMerge, Routes, SubnetMerge, Verdict, assign_rails, has_cables, judge, merge_lldp,
+    merge_subnet, understand,
 };
 
 /// What the collector knows after one tick. Never changed once made: API and page read it while the next is made.
@@ -33,7 +38,11 @@ pub struct ClusterView {
     pub changes: Arc<ChangeLog>,
     /// Open incidents, worst first.
     pub incidents: Vec<Incident>,
-    /// When each target was last heard.
+    /// What LLDP brought into the fabric.
+    pub lldp: Arc<LldpMerge>,
+    /// When each switch that tells its neighbours was last heard.
+    pub switches_heard: BTreeMap<SwitchName, Timestamp>,
+    /// When each target that is a host was last heard.
     pub heard: BTreeMap<NodeName, Option<Timestamp>>,
     /// When the subnet was last read to the end.
     pub subnet_seen: Option<Timestamp>,
@@ -52,14 +61,24 @@ impl ClusterView {
             return Sightings::default();
         };
         let mut seen_by = link.seen_by;
-        for (witness, said) in link.seen_by.iter().filter(|(_, said)| said.current) {
+        for (witness, said) in link
+            .seen_by
+            .iter()
+            .filter(|(_, said)| said.says == Presence::Present)
+        {
             let heard = match witness {
                 Witness::Exporter => ends.iter().find_map(|end| {
                     let node = self.fabric.vertex(*end).part.node()?;
                     self.heard.get(node).copied().flatten()
                 }),
                 Witness::Subnet => self.subnet_seen,
-                Witness::Switch => None,
+                Witness::Switch => {
+                    let heard = |end: &PartId| match &self.fabric.vertex(*end).part {
+                        Part::Switch(switch) => self.switches_heard.get(switch).copied(),
+                        _ => None,
+                    };
+                    ends.iter().filter_map(heard).max()
+                }
             };
             let at = heard.unwrap_or(said.at);
             seen_by.merge(&Sightings::by(witness, at));
@@ -76,10 +95,19 @@ pub struct Analyzer {
     /// Identity of each node when the fabric was last built.
     built_from: BTreeMap<NodeName, u64>,
     subnet_changed: bool,
+    /// Readings of devices that wait for their names: the fabric knows them by GUID.
+    unnamed: Vec<(DeviceReading, Timestamp)>,
+    switches: Switches,
+    switches_changed: bool,
+    /// Targets that are switches.
+    switch_nodes: BTreeSet<NodeName>,
+    /// Whether the fabric has cables of unknown fate.
+    has_unknown: bool,
     /// Whether the fabric was last built with a settled sweep, or none.
     built_settled: bool,
     fabric: Arc<Fabric>,
     verdict: Arc<Verdict>,
+    lldp: Arc<LldpMerge>,
     routes: Arc<Routes>,
     detectors: Vec<Box<dyn Detector>>,
     tracker: Tracker,
@@ -96,9 +124,15 @@ impl Default for Analyzer {
             subnet_seen: None,
             built_from: BTreeMap::new(),
             subnet_changed: true,
+            unnamed: Vec::new(),
+            switches: Switches::default(),
+            switches_changed: false,
+            switch_nodes: BTreeSet::new(),
+            has_unknown: false,
             built_settled: true,
             fabric: Arc::default(),
             verdict: Arc::new(judge(&Fabric::default(), &SubnetMerge::default())),
+            lldp: Arc::default(),
             routes: Arc::default(),
             detectors: DETECTORS.iter().map(|build| build()).collect(),
             tracker: Tracker::default(),
@@ -153,13 +187,76 @@ impl Analyzer {
         }
     }
 
+    /// Takes up what the ports of a swept subnet have counted at `at`.
+    pub fn take_readings(&mut self, readings: Vec<DeviceReading>, at: Timestamp) {
+        let readings = readings.into_iter();
+        self.unnamed.extend(readings.map(|reading| (reading, at)));
+    }
+
+    /// Puts readings where their devices' names belong; of adapters only those whose host no exporter speaks for.
+    fn name_readings(&mut self, now: Timestamp) {
+        for (reading, at) in std::mem::take(&mut self.unnamed) {
+            let id = self.fabric.find_guid(reading.guid);
+            match id.map(|id| &self.fabric.vertex(id).part) {
+                Some(Part::Switch(switch)) => {
+                    let history = self.history.switch_mut(switch);
+                    history.ingest_reading(&reading.as_switch(), at);
+                }
+                Some(Part::Nic(node, device)) => {
+                    let speaks = |history: &NodeHistory| history.is_fresh(now);
+                    if !self.history.node(node).is_some_and(speaks) {
+                        let history = self.history.adapter_mut(node, device);
+                        history.ingest_reading(&reading.as_adapter(device), at);
+                    }
+                }
+                // Aggregation nodes and such have no part.
+                _ => {}
+            }
+        }
+        self.history.forget_silent(now);
+    }
+
+    /// Says which switches there are beside those that nodes and subnet tell of; what the others told is
+    /// forgotten. One of them may be a target: then it is no host.
+    pub fn set_switches(&mut self, switches: &[SwitchName]) {
+        let old = std::mem::take(&mut self.switches);
+        for switch in switches {
+            let told = old.told.get(switch).cloned().flatten();
+            self.switches.told.insert(switch.clone(), told);
+        }
+        self.switches_changed = true;
+    }
+
+    /// Takes up what a switch told of its neighbours at `at`, or why it could not be read: then what it told
+    /// before stays.
+    pub fn take_switch(&mut self, switch: &SwitchName, told: Result<Told, String>, at: Timestamp) {
+        let known = self.switches.told.entry(switch.clone()).or_default();
+        let before = (
+            known.as_ref().map(|(told, _)| told),
+            self.switches.problems.get(switch),
+        );
+        self.switches_changed |= match &told {
+            Ok(told) => before != (Some(told), None),
+            Err(problem) => before.1 != Some(problem),
+        };
+        match told {
+            Ok(told) => {
+                *known = Some((told, at));
+                self.switches.problems.remove(switch);
+            }
+            Err(problem) => {
+                self.switches.problems.insert(switch.clone(), problem);
+            }
+        }
+    }
+
     /// Judges the cluster at one moment.
     pub fn tick(&mut self, now: Timestamp) -> ClusterView {
         let all_heard = self.history.nodes().all(|(_, node)| node.heard().is_some());
         let settled = self.watch.settle(all_heard, now);
         self.refresh_fabric(now, settled);
         self.watch.look(&self.fabric, now);
-        self.history.forget_silent_switches(now);
+        self.name_readings(now);
         let view = View {
             fabric: &self.fabric,
             history: &self.history,
@@ -181,18 +278,32 @@ impl Analyzer {
             incidents: self.tracker.tick(&self.fabric, &self.routes, findings, now),
             fabric: Arc::clone(&self.fabric),
             verdict: Arc::clone(&self.verdict),
+            lldp: Arc::clone(&self.lldp),
+            switches_heard: self.switches_heard(),
             routes: Arc::clone(&self.routes),
             changes: self.watch.log(),
             heard: self
                 .history
                 .nodes()
+                .filter(|(node, _)| !self.switch_nodes.contains(*node))
                 .map(|(node, history)| (node.clone(), history.heard()))
                 .collect(),
             subnet_seen: self.subnet_seen,
         }
     }
 
-    /// Builds the fabric anew if a node's parts or the subnet have changed since it was built.
+    fn switches_heard(&self) -> BTreeMap<SwitchName, Timestamp> {
+        let told = self.switches.told.iter();
+        let told = told.filter_map(|(switch, told)| Some((switch.clone(), told.as_ref()?.1)));
+        let nodes = self.switch_nodes.iter().filter_map(|node| {
+            let heard = self.history.node(node)?.heard()?;
+            Some((node.as_str().parse().ok()?, heard))
+        });
+        told.chain(nodes).collect()
+    }
+
+    /// Builds the fabric anew if a node's parts, a switch's words or the subnet have changed since it was
+    /// built, or the port of a cable of unknown fate.
     fn refresh_fabric(&mut self, now: Timestamp, settled: bool) {
         let identities: BTreeMap<_, _> = self
             .history
@@ -200,16 +311,19 @@ impl Analyzer {
             .map(|(node, history)| (node.clone(), history.identity()))
             .collect();
         let waits_for_past = self.past.is_some() && settled;
-        if identities == self.built_from && !self.subnet_changed && !waits_for_past {
+        let changed = self.subnet_changed || self.switches_changed || waits_for_past;
+        if identities == self.built_from
+            && !changed
+            && !(self.has_unknown && self.fate(now).has_changed())
+        {
             return;
         }
+        self.switch_nodes = switch_nodes(&self.history, &self.switches);
         let mut fabric = Fabric::default();
         // Exporters first: they know a NIC's node and name for certain, the subnet only what was typed into it.
-        for (node, history) in self
-            .history
-            .nodes()
-            .filter(|(_, history)| history.heard().is_some())
-        {
+        for (node, history) in self.history.nodes().filter(|(node, history)| {
+            history.heard().is_some() && !self.switch_nodes.contains(*node)
+        }) {
             merge_node(&mut fabric, node, history, now);
         }
         let seen = self.subnet_seen.unwrap_or(now);
@@ -217,26 +331,53 @@ impl Analyzer {
             .subnet
             .as_ref()
             .map(|subnet| merge_subnet(&mut fabric, subnet, seen));
+        let words = words(&fabric, &self.history, &self.switches, &self.switch_nodes);
+        let lldp = merge_lldp(&mut fabric, &words);
+        // A neighbour that is silent while its port is up is no lost cable: the verdict counts it.
+        self.fate(now).keep(&mut fabric, Presence::Unknown);
+        self.has_unknown = fabric.links().any(|(.., link)| {
+            link.kind == LinkKind::Cable && link.seen_by.presence() == Presence::Unknown
+        });
         assign_rails(&mut fabric);
         // Judged before lost cables come back: a verdict is about what is there.
-        let (verdict, routes) = understand(&fabric, &merge.unwrap_or_default());
-        // What only a partial sweep has shown is not missed: half of it may have been a mistake.
-        if self.built_settled {
-            keep_lost_cables(&mut fabric, &self.fabric, now);
-        }
+        let (mut verdict, routes) = understand(&fabric, &merge.unwrap_or_default());
+        lldp.temper(&mut verdict);
+        self.fate(now).keep(&mut fabric, Presence::Lost);
         self.built_settled = self.subnet.as_ref().is_none_or(Subnet::is_settled);
-        // Before cables are seen at all, those of an earlier run are not missed.
-        if settled
-            && self.built_settled
-            && has_cables(&fabric)
-            && let Some(past) = self.past.take()
-        {
-            keep_lost_cables(&mut fabric, &past, now);
-        }
+        self.take_up_past(&mut fabric, settled, now);
         self.fabric = Arc::new(fabric);
         self.verdict = Arc::new(verdict);
+        self.lldp = Arc::new(lldp);
         self.routes = Arc::new(routes);
         self.built_from = identities;
-        self.subnet_changed = false;
+        (self.subnet_changed, self.switches_changed) = (false, false);
+    }
+
+    /// What an earlier run saw last is lost, or of unknown fate, as if this run had seen it: once there are
+    /// cables to hold it against, and not while they are still being read.
+    fn take_up_past(&mut self, fabric: &mut Fabric, settled: bool, now: Timestamp) {
+        if !(settled && self.built_settled && has_cables(fabric)) {
+            return;
+        }
+        let Some(past) = self.past.take() else { return };
+        let fate = Fate {
+            older: &past,
+            ..self.fate(now)
+        };
+        fate.keep(fabric, Presence::Unknown);
+        fate.keep(fabric, Presence::Lost);
+        self.has_unknown = fabric.links().any(|(.., link)| {
+            link.kind == LinkKind::Cable && link.seen_by.presence() == Presence::Unknown
+        });
+    }
+
+    fn fate(&self, now: Timestamp) -> Fate<'_> {
+        Fate {
+            older: &self.fabric,
+            history: &self.history,
+            switches: &self.switches,
+            settled: self.built_settled,
+            now,
+        }
     }
 }

@@ -28,7 +28,7 @@ pub struct View<'a> {
 pub struct Evidence {
     /// Name of the detector.
     pub detector: &'static str,
-    /// The signal that it rests on: a metric's name, the kind of an error, or `subnet`.
+    /// The signal that it rests on: a metric's name, the kind of an error, `subnet` or `lldp`.
     pub signal: &'static str,
     /// The part that the evidence is about.
     pub part: Part,

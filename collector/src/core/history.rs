@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, Hasher};
 
 use railscope_model::exposition::{self, Line, ParseError, Series};
 use railscope_model::fabric::Timestamp;
-use railscope_model::identity::{NodeName, SwitchName};
+use railscope_model::identity::{NodeName, RdmaDevice, SwitchName};
 use railscope_model::metric::{HistogramPart, Kind, Metric, Writer};
 use railscope_model::reading::{Labels, NodeReading, Sample, Value};
 
@@ -319,6 +319,8 @@ fn part_label(part: HistogramPart, bound: Option<f64>) -> String {
 pub struct History {
     nodes: BTreeMap<NodeName, NodeHistory>,
     switches: BTreeMap<SwitchName, NodeHistory>,
+    /// Adapters of hosts without an exporter, as a sweep of the subnet reads them.
+    adapters: BTreeMap<(NodeName, RdmaDevice), NodeHistory>,
 }
 
 impl History {
@@ -369,9 +371,28 @@ impl History {
             .filter(move |(_, history)| history.is_fresh(now))
     }
 
-    /// Forgets switches that have been silent for too long: unlike nodes, no list says which there are.
-    pub fn forget_silent_switches(&mut self, now: Timestamp) {
+    /// The history of an adapter whose host has no exporter, begun if there is none.
+    pub fn adapter_mut(&mut self, node: &NodeName, device: &RdmaDevice) -> &mut NodeHistory {
+        self.adapters
+            .entry((node.clone(), device.clone()))
+            .or_default()
+    }
+
+    /// Adapters whose hosts have no exporter and that were heard lately: node and history.
+    pub fn fresh_adapters(
+        &self,
+        now: Timestamp,
+    ) -> impl Iterator<Item = (&NodeName, &NodeHistory)> {
+        self.adapters
+            .iter()
+            .filter(move |(_, history)| history.is_fresh(now))
+            .map(|((node, _), history)| (node, history))
+    }
+
+    /// Forgets switches and adapters that were silent for too long: unlike nodes, no list says which there are.
+    pub fn forget_silent(&mut self, now: Timestamp) {
         self.switches.retain(|_, history| history.is_fresh(now));
+        self.adapters.retain(|_, history| history.is_fresh(now));
     }
 }
 

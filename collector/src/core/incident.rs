@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use railscope_model::fabric::{Fabric, LinkKind, Timestamp};
+use railscope_model::fabric::{Fabric, Timestamp, Witness};
 use railscope_model::identity::Part;
 
 use super::classes::{
@@ -155,21 +155,14 @@ fn parents(fabric: &Fabric, findings: &[Finding]) -> BTreeMap<Part, Part> {
         .filter(|f| is_lost_cable(f.evidence.class))
         .map(|f| &f.evidence.part)
         .collect();
-    let mut cables: BTreeMap<&Part, Vec<Part>> = BTreeMap::new();
-    for (id, a, b, _) in fabric
-        .links()
-        .filter(|(.., link)| link.kind == LinkKind::Cable)
-    {
-        let Some(cable) = fabric.cable_part(id) else {
-            continue;
-        };
-        for end in [a, b] {
-            let part = &fabric.vertex(end).part;
-            if matches!(part, Part::Switch(_)) {
-                cables.entry(part).or_default().push(cable.clone());
-            }
-        }
-    }
+    let mut cables = cables_of_switches(fabric);
+    cables
+        .values_mut()
+        .for_each(|cables| leave_out_mute(cables, &lost));
+    let cables: BTreeMap<&Part, Vec<Part>> = cables
+        .into_iter()
+        .map(|(switch, cables)| (switch, cables.into_iter().map(|(cable, _)| cable).collect()))
+        .collect();
     let mut hosts: BTreeMap<Part, Vec<Part>> = BTreeMap::new();
     for cable in cables.values().flatten() {
         if let Some(node) = cable.node() {
@@ -211,6 +204,35 @@ fn parents(fabric: &Fabric, findings: &[Finding]) -> BTreeMap<Part, Part> {
 /// Whether a class says that a cable is gone, if only now and then.
 fn is_lost_cable(class: &Class) -> bool {
     [&PORT_DOWN, &UPLINK_DOWN, &PORT_FLAPPING].contains(&class)
+}
+
+/// Cables of each switch, and whether the subnet shows them.
+fn cables_of_switches(fabric: &Fabric) -> BTreeMap<&Part, Vec<(Part, bool)>> {
+    let mut cables: BTreeMap<&Part, Vec<(Part, bool)>> = BTreeMap::new();
+    for (id, a, b, link) in fabric.links() {
+        // Only a cable has a part.
+        let Some(cable) = fabric.cable_part(id) else {
+            continue;
+        };
+        let swept = link.seen_by.of(Witness::Subnet).is_some();
+        for end in [a, b] {
+            let part = &fabric.vertex(end).part;
+            if matches!(part, Part::Switch(_)) {
+                cables.entry(part).or_default().push((cable.clone(), swept));
+            }
+        }
+    }
+    cables
+}
+
+/// Leaves out the cables of a leaf to other switches of which only LLDP tells and that are not known to be
+/// lost: neighbours are forgotten minutes after a switch has died, while hosts say at once that their ports
+/// are down.
+fn leave_out_mute(cables: &mut Vec<(Part, bool)>, lost: &BTreeSet<&Part>) {
+    let to_hosts = cables.iter().filter(|(cable, _)| cable.node().is_some());
+    if to_hosts.count() >= PARENT_MIN_CHILDREN {
+        cables.retain(|(cable, swept)| *swept || cable.node().is_some() || lost.contains(cable));
+    }
 }
 
 /// Parts that name each other as sharing one fault get one root: the first of them by name.

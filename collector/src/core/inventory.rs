@@ -12,13 +12,13 @@ use super::history::NodeHistory;
 use crate::topology::Routes;
 
 /// A label of an info series by name; empty labels say "unknown" and read as none.
-fn label<'a>(metric: &Metric, labels: &'a Labels, name: &str) -> Option<&'a str> {
+pub(super) fn label<'a>(metric: &Metric, labels: &'a Labels, name: &str) -> Option<&'a str> {
     let place = metric.labels.iter().position(|label| *label == name)?;
     labels.values().nth(place).filter(|value| !value.is_empty())
 }
 
 /// A label of an info series by name, read as what it should be.
-fn read<T: FromStr>(metric: &Metric, labels: &Labels, name: &str) -> Option<T> {
+pub(super) fn read<T: FromStr>(metric: &Metric, labels: &Labels, name: &str) -> Option<T> {
     label(metric, labels, name)?.parse().ok()
 }
 

@@ -2,11 +2,13 @@
 //!
 //! [`parse_ibnetdiscover`] reads text; whoever sweeps by other means fills the same [`Subnet`].
 
+pub mod counters;
 mod cursor;
 mod join;
 mod line;
 mod parse;
 mod silence;
+mod survey;
 
 use std::fmt;
 
@@ -14,6 +16,7 @@ use railscope_model::identity::Guid;
 use railscope_model::units::LinkSpeed;
 
 pub use parse::parse_ibnetdiscover;
+pub use survey::{PortClaim, Survey};
 
 /// Problems kept with their text. More are only counted: a file of another kind has one in every line.
 pub const MAX_PROBLEMS: usize = 1000;
@@ -77,7 +80,7 @@ pub struct Cable {
 /// Something in the input that is not what it should be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// Line, from 1.
+    /// Line, from 1; 0 for an own sweep, which has no lines.
     pub line: usize,
     /// Byte in the line, from 1, where it is known.
     pub column: Option<usize>,
@@ -91,13 +94,16 @@ pub struct Problem {
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}", self.line)?;
-        if let Some(column) = self.column {
-            write!(f, ", column {column}")?;
+        if self.line > 0 {
+            write!(f, "line {}", self.line)?;
+            if let Some(column) = self.column {
+                write!(f, ", column {column}")?;
+            }
+            write!(f, ": ")?;
         }
         write!(
             f,
-            ": {}: expected {}, found {:?}",
+            "{}: expected {}, found {:?}",
             self.field, self.expected, self.found
         )
     }

@@ -19,25 +19,43 @@ fn program(script: &str) -> Source {
     ))
 }
 
+impl Source {
+    /// A look at a source of text.
+    async fn text(&mut self, now: Timestamp) -> Result<Option<Sweep>, SubnetError> {
+        Ok(self.look(now).await?.map(|look| match look {
+            Look::Text(sweep) => sweep,
+            Look::Swept(..) => panic!("an own sweep"),
+        }))
+    }
+}
+
+#[tokio::test]
+async fn a_port_that_is_not_there_is_an_error_that_says_so() {
+    let device = String::from("no_such_0");
+    let mut source = source(SubnetFrom::Device(device, Settings::default()));
+    let error = source.text(NOW).await.expect_err("no port").to_string();
+    assert!(error.contains("no InfiniBand port no_such_0"), "{error}");
+}
+
 #[tokio::test]
 async fn a_file_is_read_when_it_changed_and_is_as_old_as_it_was_written() {
     let folder = tempfile::tempdir().expect("folder");
     let path = folder.path().join("subnet.txt");
     let mut source = source(SubnetFrom::File(path.clone()));
-    let missing = source.look(NOW).await.expect_err("no file");
+    let missing = source.text(NOW).await.expect_err("no file");
     assert!(missing.to_string().contains("subnet.txt"), "{missing}");
     std::fs::write(&path, "one").expect("write");
-    let sweep = source.look(NOW).await.expect("file").expect("new");
+    let sweep = source.text(NOW).await.expect("file").expect("new");
     assert_eq!(sweep.text, "one");
     let written = std::fs::metadata(&path)
         .and_then(|data| data.modified())
         .expect("time");
     assert_eq!(sweep.at, unix(written));
-    assert_eq!(source.look(NOW).await.expect("file"), None, "unchanged");
+    assert_eq!(source.text(NOW).await.expect("file"), None, "unchanged");
     std::fs::write(&path, "two, changed").expect("write");
     assert_eq!(
         source
-            .look(NOW)
+            .text(NOW)
             .await
             .expect("file")
             .map(|sweep| sweep.text)
@@ -52,7 +70,7 @@ async fn a_file_from_the_future_is_of_now() {
     let path = folder.path().join("subnet.txt");
     std::fs::write(&path, "one").expect("write");
     let sweep = source(SubnetFrom::File(path))
-        .look(Timestamp(5))
+        .text(Timestamp(5))
         .await
         .expect("file")
         .expect("new");
@@ -63,7 +81,7 @@ async fn a_file_from_the_future_is_of_now() {
 async fn a_program_is_read_and_its_complaints_apart_from_it() {
     let mut source = program("echo warning >&2; printf 'a \\377 b'");
     let sweep = source
-        .look(Timestamp(7))
+        .text(Timestamp(7))
         .await
         .expect("output")
         .expect("always new");
@@ -76,7 +94,7 @@ async fn a_program_is_read_and_its_complaints_apart_from_it() {
 #[tokio::test]
 async fn a_program_that_fails_says_what_it_complained_of() {
     let error = program("echo half; echo no umad >&2; exit 3")
-        .look(NOW)
+        .text(NOW)
         .await
         .expect_err("rc 3");
     let said = error.to_string();
@@ -85,7 +103,7 @@ async fn a_program_that_fails_says_what_it_complained_of() {
         "{said}"
     );
     let error = source(SubnetFrom::Command(vec![String::from("no-such-program")]))
-        .look(NOW)
+        .text(NOW)
         .await;
     assert!(
         error
@@ -100,7 +118,7 @@ async fn a_program_that_hangs_is_killed_with_all_that_it_started() {
     let folder = tempfile::tempdir().expect("folder");
     let pid = folder.path().join("pid");
     let script = format!("sleep 600 & echo $! > {}; wait", pid.display());
-    let error = program(&script).look(NOW).await.expect_err("hangs");
+    let error = program(&script).text(NOW).await.expect_err("hangs");
     assert!(
         error.to_string().contains("did not end within 1s"),
         "{error}"

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use foldhash::fast::FixedState;
-use railscope_model::fabric::{Fabric, Link, LinkId, LinkKind, PartId};
+use railscope_model::fabric::{Fabric, Link, LinkId, LinkKind, PartId, Presence};
 use railscope_model::identity::{Part, PortName};
 use railscope_model::units::LinkSpeed;
 
@@ -48,10 +48,12 @@ pub enum Change {
     },
 }
 
-/// Cables that somebody still shows.
+/// Cables that nobody says are lost.
 fn cables(fabric: &Fabric) -> impl Iterator<Item = (LinkId, PartId, PartId, &Link)> {
     let all = fabric.links();
-    all.filter(|(.., link)| link.kind == LinkKind::Cable && link.is_present())
+    all.filter(|(.., link)| {
+        link.kind == LinkKind::Cable && link.seen_by.presence() != Presence::Lost
+    })
 }
 
 /// Whether any cable is there.
@@ -75,7 +77,7 @@ fn ends_of(fabric: &Fabric, id: LinkId) -> Option<Ends> {
 
 /// Everything that is otherwise in the newer fabric: parts first, each sort in the order of the graphs.
 /// Parts and cables are known by their names and ports, so what comes back after a flap is the same. Cables
-/// that nobody shows any more count as gone.
+/// that are lost count as gone.
 pub fn diff(older: &Fabric, newer: &Fabric) -> Vec<Change> {
     let mut changes = Vec::new();
     part_changes(older, newer, &mut changes, Change::PartWent);

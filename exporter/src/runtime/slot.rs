@@ -15,6 +15,8 @@ use crate::sampler::{Presence, SampleError, Sampler};
 /// One source: what its sampler last said.
 pub(super) struct Slot {
     pub(super) source: &'static str,
+    /// The source's name.
+    labels: Labels,
     stale_after: Duration,
     last: ArcSwap<Outcome>,
     reads: AtomicU64,
@@ -56,6 +58,7 @@ impl Slot {
         let periods = sampler.period().saturating_mul(limits.stale_periods);
         Self {
             source: sampler.name(),
+            labels: Labels::new([sampler.name()]),
             stale_after: periods.max(limits.stale_at_least),
             last: ArcSwap::from_pointee(Outcome {
                 status: None,
@@ -128,29 +131,31 @@ impl Slot {
         own
     }
 
-    /// Adds to a page what the source last said, unless it is too old, and how old it is.
-    pub(super) fn report(&self, now: Instant, page: &mut NodeReading) {
+    /// What the source last said, unless that is too old; how old it is, and how it was read, goes to `own`.
+    pub(super) fn report(&self, now: Instant, own: &mut NodeReading) -> Arc<NodeReading> {
         let last = self.last.load();
-        let labels = Labels::new([self.source]);
+        let labels = &self.labels;
         let hangs = now.saturating_duration_since(last.ended_at) > self.stale_after;
         if hangs {
-            page.push_status(self.source, "", Status::Timeout);
-        } else {
-            page.extend(&last.reading);
-            if let Some(status) = last.status {
-                page.push_status(self.source, "", status);
-            }
+            own.push_status(self.source, "", Status::Timeout);
+        } else if let Some(status) = last.status {
+            own.push_status(self.source, "", status);
         }
         let age = now
             .saturating_duration_since(last.complete_at)
             .as_secs_f64();
-        page.push(&SOURCE_AGE, &labels, age + last.own.age_seconds);
+        own.push(&SOURCE_AGE, labels, age + last.own.age_seconds);
         if let Some(seconds) = last.duration_seconds {
-            page.push(&SOURCE_DURATION, &labels, seconds);
+            own.push(&SOURCE_DURATION, labels, seconds);
         }
-        page.push(&SOURCE_READS, &labels, self.reads.load(Ordering::Relaxed));
+        own.push(&SOURCE_READS, labels, self.reads.load(Ordering::Relaxed));
         let errors = self.failed_reads.load(Ordering::Relaxed) + last.own.errors;
-        page.push(&SOURCE_ERRORS, &labels, errors);
+        own.push(&SOURCE_ERRORS, labels, errors);
+        if hangs {
+            Arc::default()
+        } else {
+            Arc::clone(&last.reading)
+        }
     }
 }
 

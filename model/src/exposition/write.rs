@@ -1,9 +1,8 @@
 //! Readings as OpenMetrics or Prometheus text, by `prometheus-client`.
 
 use std::cell::RefCell;
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::io;
-use std::sync::Arc;
 
 use flate2::{Compress, Compression, FlushCompress, Status};
 use prometheus_client::collector::Collector;
@@ -14,8 +13,9 @@ use prometheus_client::encoding::{
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 
+use super::Page;
 use crate::metric::{Kind, Metric, Profile};
-use crate::reading::{NodeReading, Sample, Value};
+use crate::reading::{Sample, Value};
 
 /// The text formats that Prometheus scrapes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -60,16 +60,10 @@ impl Format {
     }
 }
 
-/// A reading that is ready to be written: in page order, without duplicates.
-#[derive(Debug, Clone)]
-pub struct Page(Arc<NodeReading>);
+/// Bytes that a line of a page takes, headers included: enough for most pages.
+const BYTES_OF_A_SERIES: usize = 128;
 
 impl Page {
-    /// Takes a reading after [`NodeReading::normalise`].
-    pub fn new(reading: Arc<NodeReading>) -> Self {
-        Self(reading)
-    }
-
     /// Writes the page.
     pub fn write(&self, format: Format, profile: Profile) -> String {
         let mut registry = Registry::default();
@@ -77,7 +71,7 @@ impl Page {
             page: self.clone(),
             profile,
         }));
-        let mut text = String::with_capacity(128 * self.0.samples().len());
+        let mut text = String::with_capacity(BYTES_OF_A_SERIES * self.series(profile));
         // Writing to a String fails only where a value refuses to be encoded, and ours are all numbers.
         // Should it happen, a comment keeps the page readable and says what is wrong with it.
         if encode(&mut text, &registry).is_err() {
@@ -100,12 +94,9 @@ struct PageCollector {
 impl Collector for PageCollector {
     fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), fmt::Error> {
         let shown = |sample: &&Sample| sample.profile <= self.profile;
-        for family in self.page.0.samples().chunk_by(|a, b| a.metric == b.metric) {
-            let metric = family[0].metric;
-            let mut samples = family.iter().filter(shown).peekable();
-            if samples.peek().is_none() {
-                continue;
-            }
+        let mut samples = self.page.samples().filter(shown).peekable();
+        while let Some(first) = samples.next() {
+            let metric = first.metric;
             let unit = metric.unit.map(|unit| Unit::Other(unit.to_owned()));
             let name = descriptor_name(metric);
             let mut family = encoder.encode_descriptor(
@@ -114,7 +105,8 @@ impl Collector for PageCollector {
                 unit.as_ref(),
                 metric_type(metric.kind),
             )?;
-            for sample in samples {
+            encode_sample(&mut family, first)?;
+            while let Some(sample) = samples.next_if(|sample| sample.metric == metric) {
                 encode_sample(&mut family, sample)?;
             }
         }
@@ -192,26 +184,39 @@ impl EncodeLabelSet for LabelPairs<'_> {
 fn plain_text(open_metrics: &str) -> String {
     let mut text = String::with_capacity(open_metrics.len());
     let mut help = None;
-    for line in open_metrics.lines() {
-        if let Some(rest) = line.strip_prefix("# HELP ") {
-            help = rest.split_once(' ');
-        } else if let Some(rest) = line.strip_prefix("# TYPE ") {
-            let (family, kind) = rest.split_once(' ').unwrap_or((rest, "untyped"));
-            let (suffix, kind) = match kind {
-                "counter" => ("_total", "counter"),
-                "info" => ("_info", "gauge"),
-                other => ("", other),
-            };
-            if let Some((_, help)) = help.take() {
-                writeln!(text, "# HELP {family}{suffix} {help}").ok();
-            }
-            writeln!(text, "# TYPE {family}{suffix} {kind}").ok();
-        } else if !line.starts_with('#') {
-            text.push_str(line);
-            text.push('\n');
+    let mut rest = open_metrics;
+    // Only headers begin with a number sign, and a newline within a label is escaped.
+    while let Some(line) = rest.strip_prefix('#') {
+        let (header, behind) = line.split_once('\n').unwrap_or((line, ""));
+        if let Some(about) = header.strip_prefix(" HELP ") {
+            help = about.split_once(' ');
+        } else if let Some(about) = header.strip_prefix(" TYPE ") {
+            write_header(&mut text, help.take(), about);
         }
+        if behind.starts_with('#') {
+            rest = behind;
+            continue;
+        }
+        let last = memchr::memmem::find(behind.as_bytes(), b"\n#");
+        let (samples, headers) = behind.split_at(last.map_or(behind.len(), |newline| newline + 1));
+        text.push_str(samples);
+        rest = headers;
     }
     text
+}
+
+/// HELP and TYPE of a family as the text format has them.
+fn write_header(text: &mut String, help: Option<(&str, &str)>, about: &str) {
+    let (family, kind) = about.split_once(' ').unwrap_or((about, "untyped"));
+    let (suffix, kind) = match kind {
+        "counter" => ("_total", "counter"),
+        "info" => ("_info", "gauge"),
+        other => ("", other),
+    };
+    if let Some((_, help)) = help {
+        text.extend(["# HELP ", family, suffix, " ", help, "\n"]);
+    }
+    text.extend(["# TYPE ", family, suffix, " ", kind, "\n"]);
 }
 
 thread_local! {
@@ -246,8 +251,9 @@ pub fn gzip(page: &[u8]) -> io::Result<Vec<u8>> {
 mod tests {
     use super::*;
     use crate::metric::{GPU, GPU_ENERGY, GPU_POWER, GPU_TEMPERATURE_LIMIT};
-    use crate::reading::Labels;
+    use crate::reading::{Labels, NodeReading};
     use std::io::Read as _;
+    use std::sync::Arc;
 
     fn page() -> Page {
         let mut reading = NodeReading::default();

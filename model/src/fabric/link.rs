@@ -45,13 +45,36 @@ impl Witness {
     }
 }
 
+/// Whether an edge is there, as far as a witness, or all of them, can tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Presence {
+    /// It was there, and is gone: a whole sweep of the subnet does not show it, or its port is down.
+    Lost,
+    /// It was there, and nobody says that it is gone: its port is up, and its neighbour silent.
+    Unknown,
+    /// It is there.
+    Present,
+}
+
+impl Presence {
+    /// The word of the API.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Lost => "lost",
+            Self::Unknown => "unknown",
+            Self::Present => "present",
+        }
+    }
+}
+
 /// What one witness said of an edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Sighting {
     /// When the witness last saw it.
     pub at: Timestamp,
-    /// Whether the newest word of the witness still shows it.
-    pub current: bool,
+    /// What the newest word of the witness is.
+    pub says: Presence,
 }
 
 /// Everybody who saw an edge.
@@ -61,13 +84,9 @@ pub struct Sightings([Option<Sighting>; Witness::ALL.len()]);
 impl Sightings {
     /// Seen by one witness, whose newest word it is.
     pub fn by(witness: Witness, at: Timestamp) -> Self {
-        Self::from_one(witness, Sighting { at, current: true })
-    }
-
-    /// What one witness said, as it was noted.
-    pub fn from_one(witness: Witness, said: Sighting) -> Self {
         let mut sightings = Self::default();
-        sightings.0[witness as usize] = Some(said);
+        let says = Presence::Present;
+        sightings.0[witness as usize] = Some(Sighting { at, says });
         sightings
     }
 
@@ -84,23 +103,28 @@ impl Sightings {
             .filter_map(|(witness, sighting)| Some((witness, sighting?)))
     }
 
-    /// Adds what others said; of one witness the newer word counts, and of equally old ones the one that
-    /// still shows the edge.
+    /// Adds what others said; of one witness the newer word counts, and of equally old ones the better.
     pub fn merge(&mut self, other: &Self) {
         for (own, other) in self.0.iter_mut().zip(other.0) {
-            let rank = |said: &Option<Sighting>| said.map(|said| (said.at, said.current));
+            let rank = |said: &Option<Sighting>| said.map(|said| (said.at, said.says));
             if rank(&other) > rank(own) {
                 *own = other;
             }
         }
     }
 
-    /// Notes that no witness shows the edge any more; when each last saw it stays.
-    pub fn end(&mut self) {
-        self.0
-            .iter_mut()
-            .flatten()
-            .for_each(|said| said.current = false);
+    /// Replaces what one witness said; none strikes it out.
+    pub fn set(&mut self, witness: Witness, said: Option<Sighting>) {
+        self.0[witness as usize] = said;
+    }
+
+    /// Whether the edge is there: it is if any witness shows it, and it is lost only where one says so and
+    /// none shows it.
+    pub fn presence(&self) -> Presence {
+        let says = |wanted| self.0.iter().flatten().any(|said| said.says == wanted);
+        let order = [Presence::Present, Presence::Lost];
+        let found = order.into_iter().find(|wanted| says(*wanted));
+        found.unwrap_or(Presence::Unknown)
     }
 }
 
@@ -153,9 +177,9 @@ impl Link {
             .unwrap_or_default()
     }
 
-    /// Whether any witness still shows it. A cable that nobody shows any more was lost, or taken out.
+    /// Whether any witness still shows it.
     pub fn is_present(&self) -> bool {
-        self.seen_by.iter().any(|(_, said)| said.current)
+        self.seen_by.presence() == Presence::Present
     }
 }
 
@@ -182,11 +206,24 @@ mod tests {
                 (Witness::Switch, Timestamp(9))
             ]
         );
-        assert_eq!((link.seen(), link.is_present()), (Timestamp(9), true));
-        link.seen_by.end();
-        assert_eq!((link.seen(), link.is_present()), (Timestamp(9), false));
-        link.seen_by
-            .merge(&Sightings::by(Witness::Switch, Timestamp(9)));
-        assert!(link.is_present(), "the same word, taken up again");
+        assert_eq!(link.seen(), Timestamp(9));
+    }
+
+    #[test]
+    fn an_edge_is_there_if_anybody_shows_it_and_lost_only_if_somebody_says_so() {
+        use Presence::{Lost, Present, Unknown};
+        for (exporter, switch, expected) in [
+            (Some(Present), Some(Lost), Present),
+            (Some(Lost), Some(Unknown), Lost),
+            (Some(Unknown), None, Unknown),
+            (None, None, Unknown),
+        ] {
+            let mut seen_by = Sightings::default();
+            for (witness, says) in [(Witness::Exporter, exporter), (Witness::Switch, switch)] {
+                let at = Timestamp(2);
+                seen_by.set(witness, says.map(|says| Sighting { at, says }));
+            }
+            assert_eq!(seen_by.presence(), expected);
+        }
     }
 }

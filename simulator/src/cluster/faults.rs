@@ -8,6 +8,7 @@ use crate::conditions::Conditions;
 use crate::fault::{Fault, FaultError, Truth};
 use crate::place::{Target, nics_at};
 use crate::port::Counter;
+use crate::site as sites;
 use crate::spec::Transport;
 use crate::workload::JobSpec;
 
@@ -20,7 +21,11 @@ impl Cluster {
     pub fn inject(&mut self, fault: Fault) -> Result<Truth, FaultError> {
         let target = self.find(&fault)?;
         let kind = fault.effect.kind();
-        let alone = Conditions::of(&self.built, std::iter::once((&fault.effect, target)));
+        let alone = Conditions::of(
+            &self.built,
+            std::iter::once((&fault.effect, target)),
+            &sites::Now::default(),
+        );
         let under = self.under(&alone);
         let slowdowns = under.iter().zip(&self.jobs).map(|(under, job)| {
             let healthy = job.healthy.step_seconds();
@@ -186,12 +191,7 @@ impl Cluster {
         if changed.is_empty() {
             return;
         }
-        let active = self.faults.iter().filter(|injected| injected.active);
-        let conditions = Conditions::of(
-            &self.built,
-            active.map(|injected| (&injected.fault.effect, injected.target)),
-        );
-        self.change_to(conditions);
+        self.change_to(self.conditions_now());
         self.show_links();
         for (fault, target) in changed {
             // Not before the start of the simulation, and not when it is over.

@@ -181,7 +181,7 @@ impl Cluster {
     pub(super) fn relaunch(&mut self) {
         let mut launched = false;
         for job in &mut self.jobs {
-            let launches = job.spec.schedule.launches(self.seconds);
+            let launches = job.launches_at(self.seconds);
             launched |= launches != job.launches;
             job.launches = launches;
         }
@@ -220,7 +220,8 @@ impl Cluster {
                     .gpu_seconds(workload, self.chip_clock[gpu], gpu);
             let (compute_seconds, inside) = (work * compute, work * inside);
             let awake = self.conditions.hosts[host].awake();
-            let host_seconds = (compute_seconds + inside) * (1.0 / awake - 1.0);
+            let host_seconds = (compute_seconds + inside) * (1.0 / awake - 1.0)
+                + uneven.pause_seconds(*step, place);
             let communication_seconds = inside + pace.exposed_seconds();
             let busy = compute_seconds + communication_seconds + host_seconds;
             Some(RankTimes {

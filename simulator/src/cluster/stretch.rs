@@ -54,7 +54,7 @@ impl Cluster {
             let pace = |step| {
                 usual.with_compute(uneven.compute_seconds(step, workload, &job.node_seconds))
             };
-            let progress = match job.spec.schedule.at(self.seconds) {
+            let progress = match job.activity(self.seconds) {
                 Activity::Training => {
                     let progress = job.clockwork.advance(seconds, pace);
                     job.steps += progress.steps;
@@ -311,11 +311,31 @@ impl Cluster {
         work
     }
 
+    /// By the nodes of a job: time in which the programs of each collected garbage; nothing if they do not.
+    fn paused(&self, job: usize, progress: &Progress) -> Vec<f64> {
+        let own = &self.jobs[job].spec;
+        if own.workload.garbage_collection.is_none() {
+            return Vec::new();
+        }
+        let uneven = self.unevenness(job);
+        let of = |place: usize| {
+            let steps = progress.computed.iter();
+            steps
+                .map(|(step, share)| share * uneven.pause_seconds(*step, place))
+                .sum()
+        };
+        (0..own.nodes.len()).map(of).collect()
+    }
+
     fn work_gpus(&mut self, seconds: f64, done: &[Progress]) {
         let speeds: Vec<f64> = self.conditions.speeds(&self.chip_clock).collect();
         let work = done.iter().enumerate();
         let work: Vec<Vec<f64>> = work
             .map(|(job, progress)| self.work(job, progress))
+            .collect();
+        let paused = done.iter().enumerate();
+        let paused: Vec<Vec<f64>> = paused
+            .map(|(job, progress)| self.paused(job, progress))
             .collect();
         let gpus = self.nodes.iter_mut().enumerate();
         let gpus = gpus.flat_map(|(node, of)| of.gpus.iter_mut().map(move |gpu| (node, gpu)));
@@ -326,9 +346,13 @@ impl Cluster {
                 let own = workload.compute_seconds * workload.cost_of(place) / speed;
                 own * work[job][place] / seconds.max(f64::MIN_POSITIVE)
             });
+            let paused = self.work_of[node].and_then(|(job, place)| paused[job].get(place));
             let load = Load {
                 seconds,
                 duty,
+                idle: paused.map_or(0.0, |paused| {
+                    (paused / seconds.max(f64::MIN_POSITIVE)).min(1.0)
+                }),
                 condition: self.conditions.gpus[number],
             };
             let noise = self.noise.part(JITTER).part(number as u64);

@@ -78,6 +78,10 @@ impl<const BY_HEAT: bool> Kind for Held<BY_HEAT> {
             ClockEvent::SwPowerCap
         };
         hold(target, now, self.clock_ratio, event);
+        if let (false, Target::Gpu(gpu)) = (BY_HEAT, target) {
+            let gpu = &mut now.gpus[gpu];
+            gpu.limit_watts = gpu.limit_watts.min(gpu.model.watts_at(self.clock_ratio));
+        }
     }
 
     fn sentence(&self) -> String {

@@ -149,6 +149,11 @@ pub(super) fn show(state: &mut NodeGpus, gpus: &[Gpu]) {
         to.clock_graphics_mhz = clock;
         to.power_milliwatts = (watts * 1e3) as u32;
         to.power_instant_milliwatts = to.power_milliwatts;
+        let limit = (from.limit_watts * 1e3) as u32;
+        (
+            to.power_limit_milliwatts,
+            to.power_limit_enforced_milliwatts,
+        ) = (limit, limit);
         to.energy_millijoules = (from.energy_joules * 1e3) as u64;
         to.temperature_celsius = from.temperature_celsius.round() as u32;
         let nanoseconds = from.event_seconds.map(|seconds| (seconds * 1e9) as u64);

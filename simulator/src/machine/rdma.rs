@@ -11,6 +11,7 @@ use crate::wiring::Nic;
 /// Live files of one port.
 #[derive(Debug, Clone)]
 pub(super) struct PortFiles {
+    firmware: LiveFile,
     state: LiveFile,
     physical_state: LiveFile,
     rate: LiveFile,
@@ -20,6 +21,9 @@ pub(super) struct PortFiles {
 
 impl PortFiles {
     pub(super) fn set(&mut self, port: &Port) -> Result<(), TreeError> {
+        if let Some(version) = &port.firmware {
+            self.firmware.set(version)?;
+        }
         self.state.set(port.state.logical())?;
         self.physical_state.set(port.state.physical())?;
         self.rate.set(&port.rate())?;
@@ -64,8 +68,7 @@ pub(super) fn write(
     let model = &nic.kind.shape().nic;
     let guid = grouped(nic.guid);
     for (name, text) in [
-        ("fw_ver", model.firmware),
-        ("node_guid", &guid),
+        ("node_guid", guid.as_str()),
         // The driver answers from its cache for so many milliseconds.
         ("ports/1/hw_counters/lifespan", "10"),
     ] {
@@ -91,6 +94,7 @@ pub(super) fn write(
         files.map(|(folder, name, value)| live(&format!("{folder}/{name}"), &value.to_string()));
     let counters = files.collect::<Result<_, _>>()?;
     Ok(PortFiles {
+        firmware: tree.live(&format!("{folder}/fw_ver"), model.firmware)?,
         state: live("state", port.state.logical())?,
         physical_state: live("phys_state", port.state.physical())?,
         rate: live("rate", &port.rate())?,

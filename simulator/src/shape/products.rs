@@ -54,10 +54,27 @@ pub struct GpuModel {
     pub c2c: (u32, u32),
 }
 
+/// Share of the power at full clock that does not follow the clock.
+const STATIC_POWER: f64 = 0.4;
+/// The clock does not go below this share of the full one, whatever the limit.
+const LOWEST_CLOCK: f64 = 0.1;
+
 impl GpuModel {
     /// Work that it does in a time, as a share of what an H100 does: workloads are told for an H100.
     pub fn relative_speed(&self) -> f64 {
         self.teraflops / H100.teraflops
+    }
+
+    /// Power while it computes without a break at a clock, as a share of the full one, W. Dynamic power follows the
+    /// clock; 40 % of the full draw is memory, leakage and fabric (an engineering estimate).
+    pub(crate) fn watts_at(&self, clock: f64) -> f64 {
+        self.compute_watts * (STATIC_POWER + (1.0 - STATIC_POWER) * clock)
+    }
+
+    /// Clock, as a share of the full one, at which it computes within a power limit.
+    pub(crate) fn clock_at(&self, watts: f64) -> f64 {
+        let clock = (watts / self.compute_watts - STATIC_POWER) / (1.0 - STATIC_POWER);
+        clock.clamp(LOWEST_CLOCK, 1.0)
     }
 
     /// Bytes per second of so many of its NVLinks in each direction.

@@ -35,26 +35,26 @@ impl DelaysLike {
 
 /// What the matrix accuses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Suspect {
+pub(super) enum Suspect {
     /// A NIC, by index.
     Nic(usize),
     /// What is between two NICs.
     Between(usize, usize),
 }
 
-/// Cells of a matrix that take too long.
-fn slow_cells(messages: &[Message]) -> Vec<(usize, usize)> {
+/// Cells of a matrix that take so many times as long as the median.
+pub(super) fn slow_cells(messages: &[Message], times: f64) -> Vec<(usize, usize)> {
     let mut seconds: Vec<f64> = messages.iter().map(|message| message.seconds).collect();
     let Some(median) = median(&mut seconds) else {
         return Vec::new();
     };
-    let slow = messages.iter().filter(|m| m.seconds > SLOW * median);
+    let slow = messages.iter().filter(|m| m.seconds > times * median);
     slow.map(|message| (message.from, message.to)).collect()
 }
 
 /// Who is behind the slow cells of a matrix, all cells of which are `cells`: again and again the NIC that explains
 /// most of them, if all of its row or all of its column is slow and that is more than one cell.
-fn suspects(cells: &[(usize, usize)], slow: &[(usize, usize)]) -> Vec<Suspect> {
+pub(super) fn suspects(cells: &[(usize, usize)], slow: &[(usize, usize)]) -> Vec<Suspect> {
     let mut size: BTreeMap<(usize, bool), usize> = BTreeMap::new();
     for (from, to) in cells {
         *size.entry((*from, true)).or_default() += 1;
@@ -127,7 +127,7 @@ impl Baseline for DelaysLike {
         for of_one in messages.chunk_by(|a, b| a.collective == b.collective) {
             let collective = of_one[0].collective;
             let mut lasting = Vec::new();
-            for (from, to) in slow_cells(of_one) {
+            for (from, to) in slow_cells(of_one, SLOW) {
                 let key = (collective, from, to);
                 let ticks = before.remove(&key).unwrap_or(0) + 1;
                 self.slow.insert(key, ticks);
@@ -193,9 +193,9 @@ mod tests {
                 .chain([message(9, seconds)])
                 .collect::<Vec<_>>()
         };
-        assert_eq!(slow_cells(&all(1.19)), []);
-        assert_eq!(slow_cells(&all(1.21)), [(0, 9)]);
-        assert_eq!(slow_cells(&all(f64::INFINITY)), [(0, 9)]);
-        assert_eq!(slow_cells(&[]), []);
+        assert_eq!(slow_cells(&all(1.19), SLOW), []);
+        assert_eq!(slow_cells(&all(1.21), SLOW), [(0, 9)]);
+        assert_eq!(slow_cells(&all(f64::INFINITY), SLOW), [(0, 9)]);
+        assert_eq!(slow_cells(&[], SLOW), []);
     }
 }

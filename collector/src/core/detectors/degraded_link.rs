@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use railscope_model::fabric::{Link, LinkId, LinkKind, PartId, Witness};
+use railscope_model::fabric::{Link, LinkId, LinkKind, PartId, Presence, Witness};
 use railscope_model::identity::{NodeName, Part, PciAddress, RdmaPort};
 use railscope_model::metric::{
     GPU_UTILIZATION, Metric, PCIE_LINK_SPEED, PCIE_LINK_SPEED_MAX, PCIE_LINK_WIDTH,
@@ -44,8 +44,8 @@ impl Detector for DegradedLink {
     fn explain(&self, evidence: &Evidence) -> Explanation {
         let (check, clears) = if [&PORT_DOWN, &UPLINK_DOWN].contains(&evidence.class) {
             (
-                "A port is not ACTIVE, or a cable is gone from the subnet, while it was there before or its peers are up.",
-                "The port is ACTIVE again and the subnet shows the cable.",
+                "A port is not ACTIVE, a cable is gone from the subnet, or its neighbour is silent and its port dark, while it was there before or its peers are up.",
+                "The port is ACTIVE again, and the subnet or LLDP shows the cable.",
             )
         } else if evidence.class == &PCIE_DEGRADED {
             (
@@ -211,17 +211,12 @@ fn gigabits(bytes_per_second: f64) -> f64 {
     (bytes_per_second / BYTES_PER_SECOND_PER_GBIT * 10.0).round() / 10.0
 }
 
-/// Cables that an earlier sweep of the subnet saw and the last complete one did not.
+/// Cables that are lost: an earlier sweep of the subnet saw them and the last complete one did not, or a
+/// neighbour is silent and the port towards it down.
 fn cables_lost(view: &View<'_>, out: &mut Vec<Evidence>) {
-    let Some(swept) = view.subnet_seen else {
-        return;
-    };
-    let is_lost = |link: &Link| {
-        let by_subnet = link.seen_by.of(Witness::Subnet);
-        link.kind == LinkKind::Cable && by_subnet.is_some() && !link.is_present()
-    };
-    let lost = view.fabric.links().filter(|(.., link)| is_lost(link));
-    for (id, a, b, link) in lost {
+    let is_lost =
+        |link: &Link| link.kind == LinkKind::Cable && link.seen_by.presence() == Presence::Lost;
+    for (id, a, b, link) in view.fabric.links().filter(|(.., link)| is_lost(link)) {
         let Some(part) = view.fabric.cable_part(id) else {
             continue;
         };
@@ -229,18 +224,34 @@ fn cables_lost(view: &View<'_>, out: &mut Vec<Evidence>) {
             let port = view.fabric.port_name(id, port);
             format!("{} port {port}", view.fabric.vertex(id).part)
         };
+        let swept = link.seen_by.of(Witness::Subnet).and(view.subnet_seen);
+        let (signal, what) = match swept {
+            Some(swept) => (
+                "subnet",
+                format!(
+                    "is gone from the subnet; it was last seen {:.0} s before the newest sweep",
+                    swept.seconds_since(link.seen())
+                ),
+            ),
+            None => (
+                "lldp",
+                format!(
+                    "has no light; its ends last heard each other by LLDP {:.0} s ago",
+                    view.now.seconds_since(link.seen())
+                ),
+            ),
+        };
         let statement = format!(
-            "The cable between {} and {} is gone from the subnet; it was last seen {:.0} s before the newest sweep.",
+            "The cable between {} and {} {what}.",
             end(a, link.ports.0),
             end(b, link.ports.1),
-            swept.seconds_since(link.seen())
         );
         let class = if matches!(part, Part::SwitchLink(..)) {
             &UPLINK_DOWN
         } else {
             &PORT_DOWN
         };
-        out.push(evidence(view, part, class, "subnet", 1.0, statement));
+        out.push(evidence(view, part, class, signal, 1.0, statement));
     }
 }
 
@@ -250,8 +261,10 @@ fn cables_slow(view: &View<'_>, out: &mut Vec<Evidence>) {
     let mut cohorts: BTreeMap<String, Vec<(LinkId, f64)>> = BTreeMap::new();
     for (id, a, b, link) in view.fabric.links() {
         // A lost cable's speed is of another day.
-        let (LinkKind::Cable, Some(speed), true) = (link.kind, link.speed, link.is_present())
-        else {
+        // What exporters say of their ports is judged port by port.
+        let by_subnet = link.seen_by.of(Witness::Subnet);
+        let is_there = by_subnet.is_some_and(|said| said.says == Presence::Present);
+        let (LinkKind::Cable, Some(speed), true) = (link.kind, link.speed, is_there) else {
             continue;
         };
         let host_end = [a, b]

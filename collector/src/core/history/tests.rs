@@ -138,6 +138,6 @@ fn a_switch_is_kept_beside_the_nodes_and_forgotten_when_it_stays_silent() {
     let up = |(_, history): (_, &NodeHistory)| history.value(&SWITCH_PORT_UP, &["33"]);
     assert_eq!(history.fresh_switches(at(61)).find_map(up), Some(1.0));
     assert_eq!(history.fresh_switches(at(62)).count(), 0, "no longer heard");
-    history.forget_silent_switches(at(62));
+    history.forget_silent(at(62));
     assert!(history.switch(&leaf).is_none());
 }

@@ -35,6 +35,10 @@ catalogue! {
         "Time since the InfiniBand subnet was last read to the end. Absent without a subnet source.";
     Collector Default Counter SUBNET_SWEEPS = "railscope_collector_subnet_sweeps_total" (result)
         "Reads of the InfiniBand subnet by result: complete, partial, failed.";
+    Collector Default Counter SWEEP_MADS = "railscope_collector_sweep_mads_total" (result)
+        "Questions of the own sweep of the subnet (MADs) by what became of them: answered; repeated, sent again for want of an answer; unanswered, after all repetitions; refused, the device says that it does not do this; not_asked, no time was left. Absent without an own sweep.";
+    Collector Default Gauge SWEEP_DURATION = "railscope_collector_sweep_duration_seconds" ["seconds"] (phase)
+        "Time that the last own sweep of the subnet took: for its shape (topology) and for the counters of its ports (counters).";
     Collector Default Gauge TICK_DURATION = "railscope_collector_tick_duration_seconds" ["seconds"] ()
         "Time that the last analysis tick took.";
 }

@@ -1,0 +1,192 @@
+//! An own sweep of the InfiniBand subnet: its shape and the counters of every cabled port, question by question.
+//!
+//! `ibnetdiscover` and `ibqueryerrors` keep two questions under way; this keeps a window of them over all devices,
+//! and only few at any one device, because the management lane (VL15) has no flow control. Nothing is ever set.
+
+pub mod ibsim;
+pub mod mad;
+pub mod transport;
+pub mod umad;
+
+mod count;
+mod discover;
+mod flight;
+
+use std::io;
+use std::num::NonZeroU32;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::subnet::Subnet;
+use crate::subnet::counters::DeviceReading;
+use count::{Count, KnownAgents};
+use discover::Discovery;
+use flight::{Failure, Flight, Queue};
+use ibsim::Ibsim;
+use transport::Transport;
+use umad::{Umad, UmadError};
+
+/// Questions that may be under way at the most. Beyond it ibsim stops answering, and a real fabric gains nothing.
+pub const MAX_WINDOW: usize = 128;
+/// Questions to the performance agent of one device at a time.
+const PER_AGENT: usize = 1;
+
+/// How hard a sweep may work.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// Questions under way at a time, over all devices: 1 to [`MAX_WINDOW`].
+    pub window: usize,
+    /// Subnet management questions under way at a time to one switch, or out of its ports to what is behind them.
+    pub per_switch: usize,
+    /// Most questions a second; none for no limit but the window's.
+    pub mads_per_second: Option<NonZeroU32>,
+    /// How long an answer is waited for.
+    pub timeout: Duration,
+    /// How often a question without an answer is repeated.
+    pub retries: u32,
+    /// Longest time that a whole sweep may take; what is open then counts as unanswered.
+    pub limit: Duration,
+    /// Whether counters are read too.
+    pub counters: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            window: 64,
+            // opensm's max_wire_smps, for the same reason, but for each switch and not for the fabric.
+            per_switch: 4,
+            mads_per_second: NonZeroU32::new(100_000),
+            // opensm's transaction_timeout.
+            timeout: Duration::from_millis(200),
+            retries: 2,
+            limit: Duration::from_secs(30),
+            counters: true,
+        }
+    }
+}
+
+/// What a sweep cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Stats {
+    /// Questions sent, repeated ones included.
+    pub sent: u64,
+    /// Questions with an answer that says something.
+    pub answered: u64,
+    /// Questions that were sent again.
+    pub repeated: u64,
+    /// Questions without an answer after all repetitions.
+    pub unanswered: u64,
+    /// Questions that the device answered with an error.
+    pub refused: u64,
+    /// Questions that were not sent before the time was over.
+    pub not_asked: u64,
+    /// Answers that came too late, or were nobody's.
+    pub stray: u64,
+    /// Ports whose counters nobody can ask for, because no subnet manager gave their device a LID.
+    pub ports_without_lid: usize,
+    /// Time for the shape.
+    pub discovery: Duration,
+    /// Time for the counters.
+    pub counters: Duration,
+}
+
+/// What a sweep saw.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Swept {
+    /// The shape of the subnet.
+    pub subnet: Subnet,
+    /// State and counters of the ports of every device; empty where counters were not asked for.
+    pub readings: Vec<DeviceReading>,
+    /// What it cost.
+    pub stats: Stats,
+}
+
+/// Why there was no sweep.
+#[derive(Debug, thiserror::Error)]
+pub enum SweepError {
+    /// There is no such port, or it may not be used.
+    #[error(transparent)]
+    Port(#[from] UmadError),
+    /// The port of the sweeping host broke.
+    #[error("the port that the sweep goes through: {0}")]
+    Transport(#[from] io::Error),
+    /// The sweeping host's own adapter does not answer.
+    #[error("the adapter of this host does not answer the first question of a sweep ({0})")]
+    NoStart(&'static str),
+}
+
+/// Opens the port that a configuration names: `mlx5_0`, `mlx5_0:2`, `auto` for the first InfiniBand port that carries
+/// traffic, or `ibsim:SOCKET:HOST` for a simulated subnet.
+///
+/// # Errors
+/// Why it cannot be used, with what there is and what to do about it.
+pub fn open(device: &str, timeout: Duration) -> Result<Box<dyn Transport>, SweepError> {
+    let simulated = device
+        .strip_prefix("ibsim:")
+        .and_then(|rest| rest.split_once(':'));
+    if let Some((simulator, host)) = simulated {
+        return Ok(Box::new(Ibsim::connect(simulator, host)?));
+    }
+    let ports = umad::ports(Path::new("/sys"), Path::new("/dev"));
+    let port = umad::choose(&ports, device)?;
+    Ok(Box::new(Umad::open(&port, timeout)?))
+}
+
+/// Sweeps again and again through one port.
+pub struct Sweeper {
+    transport: Box<dyn Transport>,
+    settings: Settings,
+    known_agents: KnownAgents,
+}
+
+impl Sweeper {
+    /// Nothing is sent yet.
+    pub fn new(transport: Box<dyn Transport>, settings: Settings) -> Self {
+        Self {
+            transport,
+            settings,
+            known_agents: KnownAgents::default(),
+        }
+    }
+
+    /// Sweeps once. Blocks until all answers are in or given up, at most [`Settings::limit`] and a moment.
+    ///
+    /// # Errors
+    /// There is no sweep at all. A sweep with gaps is none: it says so itself.
+    pub fn sweep(&mut self) -> Result<Swept, SweepError> {
+        let begun = Instant::now();
+        let mut stats = Stats::default();
+        let mut discovery = Discovery::default();
+        let mut queue = Queue::new(self.settings.per_switch.max(1));
+        Discovery::begin(&mut queue);
+        let transport = &mut *self.transport;
+        Flight::new(transport, &self.settings, &mut stats, begun)
+            .run(&mut discovery, &mut queue)?;
+        if let Some(why) = discovery.start_failed {
+            return Err(SweepError::NoStart(match why {
+                Failure::Silent => "no answer",
+                Failure::Refused => "it refuses",
+            }));
+        }
+        stats.discovery = begun.elapsed();
+        let mut readings = Vec::new();
+        if self.settings.counters {
+            let mut queue = Queue::new(PER_AGENT);
+            let mut count = Count::begin(&discovery, &mut self.known_agents, &mut queue);
+            stats.ports_without_lid = count.without_lid;
+            Flight::new(transport, &self.settings, &mut stats, begun)
+                .run(&mut count, &mut queue)?;
+            readings = count.readings();
+            stats.counters = begun.elapsed() - stats.discovery;
+        }
+        Ok(Swept {
+            subnet: Subnet::from(discovery.survey()),
+            readings,
+            stats,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,225 @@
+//! Cables as pairs of ends: what both ends say is one cable, and an end has one cable only.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use foldhash::fast::FixedState;
+use railscope_model::fabric::{Sightings, Timestamp};
+use railscope_model::identity::SwitchName;
+use railscope_model::units::LinkSpeed;
+
+use super::resolve::Resolver;
+use super::{Contradiction, End, Heard};
+
+/// Of two cables in one port the one that was heard so much later is right: the other end has been silent
+/// since the cable was moved. As long as a node may be silent (`history::STALE_AFTER_SECONDS`).
+const NEWER_SECONDS: f64 = 60.0;
+
+/// One cable with those who said it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Pair {
+    pub(super) seen_by: Sightings,
+    pub(super) speed: Option<LinkSpeed>,
+    /// When each end said so, in the order of the ends.
+    said: [Option<Timestamp>; 2],
+}
+
+impl Pair {
+    fn is_confirmed(&self) -> bool {
+        self.said.iter().all(Option::is_some)
+    }
+
+    fn newest(&self) -> Timestamp {
+        self.said.into_iter().flatten().max().unwrap_or_default()
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.seen_by.merge(&other.seen_by);
+        self.speed = self.speed.or(other.speed);
+        for (own, other) in self.said.iter_mut().zip(other.said) {
+            *own = (*own).max(other);
+        }
+    }
+}
+
+/// All cables, by their ends in order.
+#[derive(Debug, Default)]
+pub(super) struct Pairs(BTreeMap<[End; 2], Pair>);
+
+/// An end that several cables claim.
+#[derive(Debug)]
+pub(super) struct Contest {
+    end: End,
+    /// The other end of each, and whether that cable was kept.
+    others: Vec<(End, bool)>,
+}
+
+impl Contest {
+    pub(super) fn in_words(&self, words: &impl Fn(&End) -> String) -> Contradiction {
+        let kept = self.others.iter().find(|(_, kept)| *kept);
+        Contradiction {
+            end: words(&self.end),
+            claims: self.others.iter().map(|(end, _)| words(end)).collect(),
+            kept: kept.map(|(end, _)| words(end)),
+        }
+    }
+}
+
+impl Pairs {
+    /// Adds what one end says.
+    pub(super) fn add(&mut self, heard: &Heard, far: End) {
+        let mut pair = Pair {
+            seen_by: Sightings::by(heard.witness(), heard.at),
+            speed: heard.speed,
+            said: [Some(heard.at), None],
+        };
+        let near = heard.near.clone();
+        let ends = if near <= far {
+            [near, far]
+        } else {
+            pair.said.reverse();
+            [far, near]
+        };
+        self.put(ends, &pair);
+    }
+
+    fn put(&mut self, ends: [End; 2], pair: &Pair) {
+        self.0.entry(ends).or_default().merge(pair);
+    }
+
+    pub(super) fn into_iter(self) -> impl Iterator<Item = ([End; 2], Pair)> {
+        self.0.into_iter()
+    }
+
+    /// Makes one cable of two where a switch calls its port otherwise than its neighbour was told: by an
+    /// alias, as SONiC does. Of a NIC that is certain: it has one cable. Between two switches it is only
+    /// where there is one such cable; of several the words of one side are kept, so that none counts twice.
+    pub(super) fn unify(&mut self, resolver: &Resolver<'_>) {
+        let mut joined = self.aliases(resolver);
+        let mut by_switches: BTreeMap<[&SwitchName; 2], [Vec<&[End; 2]>; 2]> = BTreeMap::new();
+        for (ends, pair) in &self.0 {
+            match ends {
+                [End::Switch(a, port_a), End::Switch(b, port_b)] if !pair.is_confirmed() => {
+                    // Said by one side, with a name of the other's port that the other does not use.
+                    let side = usize::from(pair.said[0].is_none());
+                    let (far, port) = [(b, port_b), (a, port_a)][side];
+                    if resolver.is_foreign(far, port) {
+                        by_switches.entry([a, b]).or_default()[side].push(ends);
+                    }
+                }
+                _ => {}
+            }
+        }
+        let mut dropped: Vec<[End; 2]> = Vec::new();
+        for [by_a, by_b] in by_switches.values() {
+            match (&by_a[..], &by_b[..]) {
+                ([one], [other]) => {
+                    // Each says its own port as it calls it.
+                    let ends = [one[0].clone(), other[1].clone()];
+                    joined.push([(*one).clone(), ends.clone()]);
+                    joined.push([(*other).clone(), ends]);
+                }
+                ([_, ..], [_, ..]) => dropped.extend(by_b.iter().map(|ends| (*ends).clone())),
+                _ => {}
+            }
+        }
+        for ends in dropped {
+            self.0.remove(&ends);
+        }
+        for [from, into] in joined {
+            if let Some(pair) = self.0.remove(&from) {
+                self.put(into, &pair);
+            }
+        }
+    }
+
+    /// Cables of a NIC of which one has an alias of the switch's port and the other its own name: alias
+    /// first.
+    fn aliases(&self, resolver: &Resolver<'_>) -> Vec<[[End; 2]; 2]> {
+        let keys: Vec<&[End; 2]> = self.0.keys().collect();
+        let same_switch = |a: &&[End; 2], b: &&[End; 2]| match (&a[1], &b[1]) {
+            (End::Switch(one, _), End::Switch(other, _)) => a[0] == b[0] && one == other,
+            _ => false,
+        };
+        let is_alias = |ends: &[End; 2]| match ends {
+            [End::Nic(..), End::Switch(switch, port)] => resolver.is_foreign(switch, port),
+            _ => false,
+        };
+        let of_one_nic = keys.chunk_by(same_switch);
+        of_one_nic
+            .filter_map(|claims| match claims {
+                [a @ [End::Nic(..), _], b] if is_alias(a) != is_alias(b) => {
+                    let (alias, own) = if is_alias(a) { (a, b) } else { (b, a) };
+                    Some([(*alias).clone(), (*own).clone()])
+                }
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// Leaves each end with one cable at most, and says where there were more.
+    pub(super) fn settle(&mut self) -> Vec<Contest> {
+        let mut contests = Vec::new();
+        let all = self.contested();
+        let mut lost: BTreeSet<[End; 2]> = BTreeSet::new();
+        // What both sides say goes first: that may leave another end with one cable.
+        for pairs in all.values() {
+            let confirmed: Vec<_> = pairs.iter().filter(|ends| self.confirms(ends)).collect();
+            if let [one] = confirmed[..] {
+                lost.extend(pairs.iter().filter(|ends| *ends != one).cloned());
+            }
+        }
+        for pairs in all.values() {
+            let left: Vec<_> = pairs.iter().filter(|ends| !lost.contains(*ends)).collect();
+            if left.len() > 1 {
+                let newest = self.newest(&left);
+                let drop = left
+                    .into_iter()
+                    .filter(|ends| Some(*ends) != newest.as_ref());
+                let drop: Vec<_> = drop.cloned().collect();
+                lost.extend(drop);
+            }
+        }
+        for (end, pairs) in all {
+            let other = |ends: &[End; 2]| {
+                let place = usize::from(ends[0] == end);
+                (ends[place].clone(), !lost.contains(ends))
+            };
+            let others = pairs.iter().map(other).collect();
+            contests.push(Contest { end, others });
+        }
+        self.0.retain(|ends, _| !lost.contains(ends));
+        contests
+    }
+
+    fn confirms(&self, ends: &[End; 2]) -> bool {
+        self.0.get(ends).is_some_and(Pair::is_confirmed)
+    }
+
+    /// The one of several that was heard much later than all others.
+    fn newest(&self, pairs: &[&[End; 2]]) -> Option<[End; 2]> {
+        let at = |ends: &[End; 2]| self.0.get(ends).map(Pair::newest).unwrap_or_default();
+        let mut sorted = pairs.to_vec();
+        sorted.sort_by_key(|ends| at(ends));
+        match &sorted[..] {
+            [.., before, last] if at(last).seconds_since(at(before)) > NEWER_SECONDS => {
+                Some((*last).clone())
+            }
+            _ => None,
+        }
+    }
+
+    /// Ends with more than one cable.
+    fn contested(&self) -> BTreeMap<End, Vec<[End; 2]>> {
+        let mut counts: HashMap<&End, usize, FixedState> = HashMap::default();
+        for end in self.0.keys().flatten() {
+            *counts.entry(end).or_default() += 1;
+        }
+        let mut contested: BTreeMap<End, Vec<[End; 2]>> = BTreeMap::new();
+        for ends in self.0.keys() {
+            for end in ends.iter().filter(|end| counts[end] > 1) {
+                contested.entry(end.clone()).or_default().push(ends.clone());
+            }
+        }
+        contested
+    }
+}
