@@ -46,6 +46,7 @@ const PURE: &[&str] = &[
 const SERIALISES: &[&str] = &[
     "collector/src/api",
     "collector/src/config",
+    "collector/src/foreign/file.rs",
     "collector/src/state_file.rs",
     "collector/src/lib.rs",
 ];

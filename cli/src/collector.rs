@@ -87,11 +87,17 @@ pub(crate) fn run(args: &CollectorArgs) -> anyhow::Result<()> {
 pub(crate) fn check_config(args: &CheckConfigArgs) -> anyhow::Result<()> {
     let config = Config::load(&args.file)?;
     println!(
-        "{}: OK: cluster {}, {} targets here, {} files of targets, {}",
+        "{}: OK: cluster {}, {} targets here, {} files of targets, mappings for {}, {}",
         args.file.display(),
         config.cluster,
         config.targets.len(),
         config.file_sd.len(),
+        config
+            .mappings
+            .kinds()
+            .skip(1)
+            .collect::<Vec<_>>()
+            .join(" "),
         if config.subnet.is_some() {
             "a subnet source"
         } else {

@@ -1,5 +1,6 @@
 //! The collector's HTTP side: JSON API, page, metrics and service discovery, all read from one snapshot.
 
+mod exporter;
 pub(crate) mod file_sd;
 mod json;
 pub mod layout;

@@ -5,16 +5,21 @@ mod raw;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use railscope_model::identity::NodeName;
 
 pub use error::ConfigError;
+pub(crate) use error::nearest;
+
+use crate::core::speaker::Subject;
+use crate::foreign::{Mappings, OWN_KIND};
 
 use crate::sweep;
 
 /// The configuration after all checks. Paths are relative to the process, no longer to the file.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Config {
     /// Name of the cluster, as the page and the API show it.
     pub cluster: String,
@@ -28,6 +33,8 @@ pub struct Config {
     pub targets: Vec<Target>,
     /// Files of Prometheus' file_sd format (JSON) that name more exporters.
     pub file_sd: Vec<PathBuf>,
+    /// How other people's exporters are read.
+    pub mappings: Mappings,
     /// Where the InfiniBand subnet is read from, if anywhere.
     pub subnet: Option<SubnetSource>,
     /// Time between two ticks of the analysis.
@@ -68,13 +75,43 @@ pub enum ScrapeProfile {
     Full,
 }
 
-/// One exporter.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+/// One exporter. A node may have several, of different kinds.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Target {
-    /// Name of the node, unique in the cluster.
-    pub node: NodeName,
+    /// Of whom it speaks; none where its series say that, as those of a whole subnet do.
+    pub about: Option<Subject>,
+    /// What it is; none where its page must tell.
+    pub kind: Option<Arc<str>>,
     /// Address of its metrics page, without a profile.
     pub url: String,
+}
+
+impl Target {
+    /// Railscope's own exporter of a node.
+    pub fn of_node(node: NodeName, url: String) -> Self {
+        Self {
+            about: Some(Subject::Node(node)),
+            kind: None,
+            url,
+        }
+    }
+
+    /// The node that it speaks for, if it is one.
+    pub fn node(&self) -> Option<&NodeName> {
+        self.about.as_ref()?.node()
+    }
+
+    /// Whether it is somebody else's exporter by its configuration.
+    pub fn is_foreign(&self) -> bool {
+        self.kind.as_ref().is_some_and(|kind| **kind != *OWN_KIND)
+    }
+
+    /// What to call it in logs and labels: the part that it speaks for, or its address.
+    pub fn name(&self) -> String {
+        self.about
+            .as_ref()
+            .map_or_else(|| self.url.clone(), Subject::to_string)
+    }
 }
 
 /// Where the InfiniBand subnet is read from.
@@ -102,7 +139,7 @@ pub enum SubnetFrom {
 impl Default for Config {
     /// What an empty file means.
     fn default() -> Self {
-        raw::File::default().config(Vec::new(), None, Path::new(""))
+        raw::File::default().config(Vec::new(), None, Mappings::default(), Path::new(""))
     }
 }
 
@@ -119,16 +156,21 @@ impl Config {
         Self::parse(&text, path)
     }
 
-    /// Checks the text of a file; `path` is named in errors, and relative paths start beside it.
+    /// Checks the text of a file, and the mapping files that it names; `path` is named in errors, and
+    /// relative paths start beside it.
     ///
     /// # Errors
-    /// The text says something wrong; the error says where and what was expected.
+    /// A text says something wrong; the error says where and what was expected.
     pub fn parse(text: &str, path: &Path) -> Result<Self, ConfigError> {
         let raw: raw::File =
             toml::from_str(text).map_err(|error| ConfigError::from_toml(text, path, error))?;
         let beside = path.parent().unwrap_or(Path::new(""));
-        raw.check(beside)
-            .map_err(|wrong| ConfigError::at(text, path, wrong.span, wrong.field, wrong.message))
+        raw.check(beside).map_err(|stop| match stop {
+            raw::Stop::Wrong(wrong) => {
+                ConfigError::at(text, path, wrong.span, wrong.field, wrong.message)
+            }
+            raw::Stop::Elsewhere(error) => error,
+        })
     }
 }
 

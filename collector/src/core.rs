@@ -13,3 +13,4 @@ pub mod incident;
 pub mod inventory;
 pub mod lost;
 pub mod neighbours;
+pub mod speaker;

@@ -7,6 +7,7 @@
 pub mod api;
 pub mod config;
 pub mod core;
+pub mod foreign;
 mod past;
 pub mod run;
 pub mod scrape;

@@ -1,12 +1,11 @@
 //! The collector as a running service: scrapers, subnet, analysis and server, until it is told to stop.
 
-use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use railscope_model::fabric::Timestamp;
-use railscope_model::identity::{NodeName, SwitchName};
+use railscope_model::identity::SwitchName;
 use railscope_model::reading::NodeReading;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
@@ -14,9 +13,11 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::api;
-use crate::config::Config;
+use crate::config::{Config, Target};
 use crate::core::analyzer::Analyzer;
 use crate::core::history::Ingested;
+use crate::core::speaker::{Speaker, Subject};
+use crate::foreign::Translation;
 use crate::past::Past;
 use crate::scrape::{Scraper, Scrapers};
 use crate::state::{ScrapeResult, Snapshot, State};
@@ -47,12 +48,19 @@ pub enum RunError {
 /// What the analysis takes up.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// These are the nodes.
-    Targets(BTreeSet<NodeName>),
-    /// A page of a node's exporter.
+    /// These are the exporters.
+    Targets(Vec<Target>),
+    /// A page of Railscope's own exporter.
     Page {
-        node: NodeName,
+        target: Arc<Target>,
         page: String,
+        at: Timestamp,
+    },
+    /// What a page of another exporter says.
+    Foreign {
+        target: Arc<Target>,
+        speaker: Speaker,
+        translation: Translation,
         at: Timestamp,
     },
     /// What was read of a switch.
@@ -117,8 +125,9 @@ pub async fn run_beside(
         tokio::task::spawn_blocking(move || analyse(inbox, &state, past))
     };
     let mut tasks = JoinSet::new();
-    let list = TargetList::new(config.targets, config.file_sd);
-    let scrapers = Scrapers::new(scraper, events.clone(), Arc::clone(&state));
+    let mappings = config.mappings;
+    let list = TargetList::new(config.targets, config.file_sd, mappings.clone());
+    let scrapers = Scrapers::new(scraper, events.clone(), Arc::clone(&state), mappings);
     tasks.spawn(named(
         "targets",
         follow_targets(list, scrapers, events.clone(), Arc::clone(&state)),
@@ -205,10 +214,9 @@ async fn follow_targets(
         }
         first = false;
         let targets = list.targets();
-        let nodes = targets.iter().map(|target| target.node.clone()).collect();
         state.set_targets(&targets, list.is_known());
         // The analysis hears of a node before its first page arrives.
-        if events.send(Event::Targets(nodes)).await.is_err() {
+        if events.send(Event::Targets(targets.clone())).await.is_err() {
             return;
         }
         scrapers.set_targets(&targets);
@@ -220,18 +228,39 @@ async fn follow_targets(
 fn analyse(mut inbox: mpsc::Receiver<Event>, state: &State, mut past: Past) {
     let mut analyzer = Analyzer::default();
     past.restore(&mut analyzer);
-    let mut nodes = BTreeSet::new();
+    let mut targets = Vec::new();
     while let Some(event) = inbox.blocking_recv() {
         match event {
             Event::Targets(new) => {
-                analyzer.set_targets(&new.iter().cloned().collect::<Vec<_>>());
-                nodes = new;
+                let nodes = new.iter().filter_map(Target::node).cloned();
+                analyzer.set_targets(&nodes.collect::<Vec<_>>());
+                targets = new;
             }
-            // A page of a node that is no target any more came too late.
-            Event::Page { node, .. } if !nodes.contains(&node) => {}
-            Event::Page { node, page, at } => {
-                let ingested = analyzer.ingest(&node, &page, at);
-                note(state, &node, &ingested, at);
+            // A page of what is no target any more came too late.
+            Event::Page { target, .. } | Event::Foreign { target, .. }
+                if targets.binary_search(&target).is_err() => {}
+            Event::Page { target, page, at } => {
+                let ingested = match &target.about {
+                    Some(Subject::Node(node)) => analyzer.ingest(node, &page, at),
+                    Some(Subject::Switch(_)) | None => Ingested::default(),
+                };
+                note(state, &target, &ingested, None, at);
+            }
+            Event::Foreign {
+                target,
+                speaker,
+                translation,
+                at,
+            } => {
+                let mut ingested = translation.counts;
+                for (subject, reading) in &translation.readings {
+                    let from_afar = target.about.is_none();
+                    let taken = analyzer.ingest_from(&speaker, subject, reading, at, from_afar);
+                    ingested.kept += taken.kept;
+                    ingested.overruled += taken.overruled;
+                    ingested.over_limit += taken.over_limit;
+                }
+                note(state, &target, &ingested, translation.unfit, at);
             }
             Event::Switch {
                 switch,
@@ -258,15 +287,19 @@ fn analyse(mut inbox: mpsc::Receiver<Event>, state: &State, mut past: Past) {
 }
 
 /// Counts what became of a page, and logs bad lines when they begin.
-fn note(state: &State, node: &NodeName, ingested: &Ingested, at: Timestamp) {
+fn note(state: &State, target: &Target, ingested: &Ingested, unfit: Option<String>, at: Timestamp) {
     state.record_samples(ingested);
-    let samples = ingested.kept + ingested.unknown + ingested.over_limit;
+    let understood = ingested.kept + ingested.overruled + ingested.over_limit;
+    let samples = understood + ingested.unknown + ingested.unfit;
     let problem = match ingested.errors.first() {
         Some(error) => Some(format!(
             "{} lines cannot be read, the first at {error}",
             ingested.errors.len()
         )),
         None if samples == 0 => Some(String::from("the page holds no samples")),
+        None if understood == 0 => Some(format!(
+            "none of the page's {samples} samples is known: is it another exporter (kind)?"
+        )),
         None => None,
     };
     let result = if problem.is_some() {
@@ -274,12 +307,24 @@ fn note(state: &State, node: &NodeName, ingested: &Ingested, at: Timestamp) {
     } else {
         ScrapeResult::Ok
     };
+    // Worth a look, but the page itself is sound.
+    let problem = problem.or_else(|| {
+        let why = unfit?;
+        Some(format!(
+            "{} samples do not fit their mapping, the first: {why}",
+            ingested.unfit
+        ))
+    });
     let said = problem.clone().unwrap_or_default();
     let taken_up = (samples > 0).then_some(at);
-    if state.record_scrape(node, result, taken_up, problem) && result != ScrapeResult::Ok {
-        tracing::warn!(%node, "{said}");
+    if state.record_scrape(target, result, taken_up, problem) && result != ScrapeResult::Ok {
+        tracing::warn!(target = target.name(), "{said}");
     }
     if ingested.over_limit > 0 {
-        tracing::debug!(%node, samples = ingested.over_limit, "samples beyond the limit of a node");
+        tracing::debug!(
+            target = target.name(),
+            samples = ingested.over_limit,
+            "samples beyond the limit of a node"
+        );
     }
 }

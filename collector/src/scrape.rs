@@ -6,7 +6,6 @@ use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::time::Duration;
 
-use railscope_model::identity::NodeName;
 use reqwest::header::ACCEPT;
 use reqwest::{Client, StatusCode, Url, redirect};
 use tokio::sync::{Semaphore, mpsc};
@@ -14,6 +13,7 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 
 use crate::config::{Scrape, ScrapeProfile, Target};
+use crate::foreign::{Mappings, Reader};
 use crate::run::Event;
 use crate::state::{ScrapeResult, State};
 
@@ -85,15 +85,15 @@ impl Scraper {
     ///
     /// # Errors
     /// Why there is none.
-    pub async fn scrape(&self, url: &str) -> Result<String, ScrapeError> {
+    pub async fn scrape(&self, target: &Target) -> Result<String, ScrapeError> {
         let limit = self.limits.timeout;
-        timeout(limit, self.fetch(url))
+        timeout(limit, self.fetch(target))
             .await
             .unwrap_or(Err(ScrapeError::Timeout(limit)))
     }
 
-    async fn fetch(&self, url: &str) -> Result<String, ScrapeError> {
-        let url = self.with_profile(url)?;
+    async fn fetch(&self, target: &Target) -> Result<String, ScrapeError> {
+        let url = self.address(target)?;
         let request = self.client.get(url).header(ACCEPT, ACCEPTED);
         let mut response = request.send().await.map_err(|error| unreachable(&error))?;
         if response.status() != StatusCode::OK {
@@ -115,10 +115,11 @@ impl Scraper {
             .map_err(|error| ScrapeError::Malformed(error.utf8_error().to_string()))
     }
 
-    fn with_profile(&self, url: &str) -> Result<Url, ScrapeError> {
+    /// Railscope's own exporter is asked for a profile; others do not know the word.
+    fn address(&self, target: &Target) -> Result<Url, ScrapeError> {
         let mut url =
-            Url::parse(url).map_err(|error| ScrapeError::Unreachable(error.to_string()))?;
-        if self.limits.profile == ScrapeProfile::Full {
+            Url::parse(&target.url).map_err(|error| ScrapeError::Unreachable(error.to_string()))?;
+        if self.limits.profile == ScrapeProfile::Full && !target.is_foreign() {
             url.query_pairs_mut().append_pair("profile", "full");
         }
         Ok(url)
@@ -154,12 +155,19 @@ pub(crate) struct Scrapers {
     scraper: Arc<Scraper>,
     events: mpsc::Sender<Event>,
     state: Arc<State>,
-    tasks: HashMap<NodeName, (Target, AbortHandle)>,
+    mappings: Mappings,
+    tasks: HashMap<Target, AbortHandle>,
 }
 
 impl Scrapers {
-    pub(crate) fn new(scraper: Scraper, events: mpsc::Sender<Event>, state: Arc<State>) -> Self {
+    pub(crate) fn new(
+        scraper: Scraper,
+        events: mpsc::Sender<Event>,
+        state: Arc<State>,
+        mappings: Mappings,
+    ) -> Self {
         Self {
+            mappings,
             scraper: Arc::new(scraper),
             events,
             state,
@@ -169,7 +177,7 @@ impl Scrapers {
 
     /// Starts tasks of new targets and ends those of targets that are gone.
     pub(crate) fn set_targets(&mut self, targets: &[Target]) {
-        self.tasks.retain(|_, (target, task)| {
+        self.tasks.retain(|target, task| {
             let stays = targets.binary_search(target).is_ok();
             if !stays {
                 task.abort();
@@ -177,16 +185,17 @@ impl Scrapers {
             stays
         });
         for target in targets {
-            if !self.tasks.contains_key(&target.node) {
+            if !self.tasks.contains_key(target) {
+                let target = Arc::new(target.clone());
                 let follow = follow(
-                    target.clone(),
+                    Reader::new(Arc::clone(&target), self.mappings.clone()),
+                    Arc::clone(&target),
                     Arc::clone(&self.scraper),
                     self.events.clone(),
                     Arc::clone(&self.state),
                 );
                 let task = tokio::spawn(follow).abort_handle();
-                self.tasks
-                    .insert(target.node.clone(), (target.clone(), task));
+                self.tasks.insert(Target::clone(&target), task);
             }
         }
     }
@@ -194,28 +203,40 @@ impl Scrapers {
 
 impl Drop for Scrapers {
     fn drop(&mut self) {
-        self.tasks.values().for_each(|(_, task)| task.abort());
+        self.tasks.values().for_each(AbortHandle::abort);
     }
 }
 
 /// Scrapes one target until the analysis is gone.
 async fn follow(
-    target: Target,
+    mut reader: Reader,
+    target: Arc<Target>,
     scraper: Arc<Scraper>,
     events: mpsc::Sender<Event>,
     state: Arc<State>,
 ) {
     let interval = scraper.limits.interval;
-    let mut due = interval_at(Instant::now() + offset(&target.node, interval), interval);
+    let mut due = interval_at(Instant::now() + offset(&target, interval), interval);
     due.set_missed_tick_behavior(MissedTickBehavior::Skip);
     loop {
         due.tick().await;
-        match scraper.scrape(&target.url).await {
+        match scraper.scrape(&target).await {
             Ok(page) => {
-                let event = Event::Page {
-                    node: target.node.clone(),
-                    page,
-                    at: state.now(),
+                let at = state.now();
+                let target = Arc::clone(&target);
+                let event = match reader.read(&page, at) {
+                    None => Event::Page { target, page, at },
+                    Some((speaker, translation)) => {
+                        if let (None, Some(kind)) = (&target.kind, reader.kind()) {
+                            state.record_kind(&target, kind);
+                        }
+                        Event::Foreign {
+                            target,
+                            speaker,
+                            translation,
+                            at,
+                        }
+                    }
                 };
                 if events.send(event).await.is_err() {
                     return;
@@ -223,17 +244,21 @@ async fn follow(
             }
             Err(error) => {
                 let said = Some(error.to_string());
-                if state.record_scrape(&target.node, error.result(), None, said) {
-                    tracing::warn!(node = %target.node, url = target.url, "scrape failed: {error}");
+                if state.record_scrape(&target, error.result(), None, said) {
+                    tracing::warn!(
+                        target = target.name(),
+                        url = target.url,
+                        "scrape failed: {error}"
+                    );
                 }
             }
         }
     }
 }
 
-/// When in the interval a node's turn is: spread evenly, and the same after a restart.
-fn offset(node: &NodeName, interval: Duration) -> Duration {
-    let hash = foldhash::fast::FixedState::default().hash_one(node.as_str());
+/// When in the interval a target's turn is: spread evenly, and the same after a restart.
+fn offset(target: &Target, interval: Duration) -> Duration {
+    let hash = foldhash::fast::FixedState::default().hash_one(target.name());
     interval.mul_f64((hash >> 11) as f64 / (1_u64 << 53) as f64)
 }
 

@@ -13,6 +13,7 @@ use crate::api::layout::Layout;
 use crate::config::{Config, Target};
 use crate::core::analyzer::ClusterView;
 use crate::core::history::Ingested;
+use crate::foreign::OWN_KIND;
 use crate::sweep::Stats;
 
 /// Reads the time. The process gives the system's clock, a test its own.
@@ -81,16 +82,23 @@ impl SweepResult {
 }
 
 /// What became of samples: the `result` label of the sample counter.
-pub const SAMPLE_RESULTS: [&str; 4] = ["kept", "unknown", "over_limit", "malformed"];
+pub const SAMPLE_RESULTS: [&str; 6] = [
+    "kept",
+    "unknown",
+    "over_limit",
+    "malformed",
+    "overruled",
+    "unfit",
+];
 
 /// What became of questions of an own sweep: the `result` label of their counter.
 pub const MAD_RESULTS: [&str; 5] = ["answered", "repeated", "unanswered", "refused", "not_asked"];
 
 /// One exporter and how it was last reached.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct TargetState {
-    /// Address of its metrics page.
-    pub url: String,
+    /// Which exporter its page was recognised to be, where the configuration does not say.
+    pub recognised: Option<Arc<str>>,
     /// What became of the last scrape; `None` before the first has ended.
     pub last: Option<ScrapeResult>,
     /// Whether the last scrape brought samples; a page with some bad lines still does.
@@ -101,13 +109,43 @@ pub struct TargetState {
     pub problem: Option<String>,
 }
 
+impl TargetState {
+    /// Kind of the exporter: what the configuration says, or what its page was recognised to be.
+    pub fn exporter<'a>(&'a self, target: &'a Target) -> &'a str {
+        let kind = target.kind.as_ref().or(self.recognised.as_ref());
+        kind.map_or(OWN_KIND, |kind| kind)
+    }
+}
+
 /// All exporters.
 #[derive(Debug, Clone, Default)]
 pub struct Targets {
     /// Whether every source of targets has been read once; before, the list is not to be trusted.
     pub known: bool,
-    /// By node.
-    pub by_node: BTreeMap<NodeName, TargetState>,
+    /// Each with its state; those of one part stand together.
+    pub all: BTreeMap<Target, TargetState>,
+}
+
+impl Targets {
+    /// Exporters of one node.
+    pub fn of_node(&self, node: &NodeName) -> Vec<(Target, TargetState)> {
+        let first = Target::of_node(node.clone(), String::new());
+        let from_there = self.all.range(&first..);
+        from_there
+            .take_while(|(target, _)| target.about == first.about)
+            .map(|(target, state)| (target.clone(), state.clone()))
+            .collect()
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.all.len()
+    }
+
+    /// How many answer.
+    pub fn up(&self) -> usize {
+        self.all.values().filter(|target| target.up).count()
+    }
 }
 
 /// One finished tick with what the API derives from it.
@@ -213,23 +251,11 @@ impl State {
     /// Replaces the list of targets; those that stay keep what is known of them.
     pub fn set_targets(&self, targets: &[Target], known: bool) {
         let mut guard = self.targets();
-        let mut old = std::mem::take(&mut guard.by_node);
+        let mut old = std::mem::take(&mut guard.all);
         guard.known |= known;
-        guard.by_node = targets
+        guard.all = targets
             .iter()
-            .map(|target| {
-                let fresh = || TargetState {
-                    url: target.url.clone(),
-                    last: None,
-                    up: false,
-                    last_ok: None,
-                    problem: None,
-                };
-                let state = old
-                    .remove(&target.node)
-                    .filter(|state| state.url == target.url);
-                (target.node.clone(), state.unwrap_or_else(fresh))
-            })
+            .map(|target| (target.clone(), old.remove(target).unwrap_or_default()))
             .collect();
     }
 
@@ -237,14 +263,14 @@ impl State {
     /// Returns whether its result is another than that of the scrape before.
     pub fn record_scrape(
         &self,
-        node: &NodeName,
+        target: &Target,
         result: ScrapeResult,
         taken_up: Option<Timestamp>,
         problem: Option<String>,
     ) -> bool {
         self.scrapes[result as usize].fetch_add(1, Ordering::Relaxed);
         let mut targets = self.targets();
-        let Some(state) = targets.by_node.get_mut(node) else {
+        let Some(state) = targets.all.get_mut(target) else {
             return false;
         };
         let before = state.last.replace(result);
@@ -254,6 +280,13 @@ impl State {
         before != Some(result)
     }
 
+    /// Notes which exporter a target was recognised to be.
+    pub fn record_kind(&self, target: &Target, kind: &Arc<str>) {
+        if let Some(state) = self.targets().all.get_mut(target) {
+            state.recognised = Some(Arc::clone(kind));
+        }
+    }
+
     /// Counts what became of the samples of a page.
     pub fn record_samples(&self, ingested: &Ingested) {
         let counts = [
@@ -261,6 +294,8 @@ impl State {
             ingested.unknown,
             ingested.over_limit,
             ingested.errors.len(),
+            ingested.overruled,
+            ingested.unfit,
         ];
         for (counter, count) in self.samples.iter().zip(counts) {
             counter.fetch_add(count as u64, Ordering::Relaxed);

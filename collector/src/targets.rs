@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::api::file_sd::parse_file_sd;
 use crate::config::Target;
+use crate::foreign::Mappings;
 
 /// How often file_sd files are looked at.
 pub const LOOK_INTERVAL: Duration = Duration::from_secs(5);
@@ -25,11 +26,12 @@ struct Source {
 pub struct TargetList {
     fixed: Vec<Target>,
     sources: Vec<Source>,
+    mappings: Mappings,
 }
 
 impl TargetList {
     /// Targets of the configuration, and files that name more.
-    pub fn new(fixed: Vec<Target>, files: Vec<PathBuf>) -> Self {
+    pub fn new(fixed: Vec<Target>, files: Vec<PathBuf>, mappings: Mappings) -> Self {
         let source = |path| Source {
             path,
             stamp: None,
@@ -39,6 +41,7 @@ impl TargetList {
         Self {
             fixed,
             sources: files.into_iter().map(source).collect(),
+            mappings,
         }
     }
 
@@ -52,7 +55,7 @@ impl TargetList {
     pub fn look(&mut self) -> bool {
         let mut changed = false;
         for source in &mut self.sources {
-            match source.look() {
+            match source.look(&self.mappings) {
                 Ok(read) => {
                     changed |= read;
                     source.problem = source.problem.take().filter(|_| !read);
@@ -68,34 +71,45 @@ impl TargetList {
         changed
     }
 
-    /// All targets, one for each node: the first one named wins, and the others are logged.
+    /// All targets in order, one of each kind for each part: the first one named wins, and the others are
+    /// logged.
     pub fn targets(&self) -> Vec<Target> {
-        let mut by_node = BTreeMap::new();
+        let mut targets = BTreeMap::new();
         let read = self
             .sources
             .iter()
             .filter_map(|source| source.targets.as_ref())
             .flatten();
         for target in self.fixed.iter().chain(read) {
-            let first = by_node.entry(&target.node).or_insert(target);
+            // Without a part to speak for, only the address tells targets apart.
+            let url = target.about.is_none().then_some(&target.url);
+            let key = (&target.about, &target.kind, url);
+            let first = targets.entry(key).or_insert(target);
             if first.url != target.url {
-                tracing::warn!(node = %target.node, url = target.url, "left out: the node is scraped at {} already", first.url);
+                tracing::warn!(
+                    target = target.name(),
+                    url = target.url,
+                    "left out: it is scraped at {} already; the kind of each tells several exporters apart",
+                    first.url
+                );
             }
         }
-        by_node.into_values().cloned().collect()
+        let mut targets: Vec<_> = targets.into_values().cloned().collect();
+        targets.sort();
+        targets
     }
 }
 
 impl Source {
     /// Reads the file if it changed; says whether it did.
-    fn look(&mut self) -> Result<bool, String> {
+    fn look(&mut self, mappings: &Mappings) -> Result<bool, String> {
         let stamp = stamp(&self.path).map_err(|error| error.to_string())?;
         if self.stamp == Some(stamp) {
             return Ok(false);
         }
         let text = std::fs::read_to_string(&self.path).map_err(|error| error.to_string())?;
         self.stamp = Some(stamp);
-        self.targets = Some(parse_file_sd(&text)?);
+        self.targets = Some(parse_file_sd(&text, mappings)?);
         Ok(true)
     }
 }
@@ -117,7 +131,7 @@ mod tests {
     fn a_file_that_breaks_keeps_its_targets_and_one_that_never_was_there_leaves_the_list_unknown() {
         let folder = tempfile::tempdir().expect("folder");
         let path = folder.path().join("targets.json");
-        let mut list = TargetList::new(Vec::new(), vec![path.clone()]);
+        let mut list = TargetList::new(Vec::new(), vec![path.clone()], Mappings::default());
         assert!(!list.look() && !list.is_known());
         std::fs::write(&path, "[{\"targets\": [\"n1:1\"]}]").expect("write");
         assert!(list.look() && list.is_known());

@@ -91,7 +91,7 @@ async fn the_service_scrapes_what_file_sd_names_judges_it_and_stops_when_told() 
         .await
         .expect("text");
     assert!(
-        metrics.contains("railscope_collector_target_up{node=\"good\"} 1"),
+        metrics.contains("railscope_collector_target_up{node=\"good\",exporter=\"railscope\"} 1"),
         "{metrics}"
     );
     let malformed = metrics.lines().find(|line| {

@@ -1,11 +1,19 @@
 //! Prometheus' file_sd, as the collector reads it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use railscope_model::identity::NodeName;
 use serde::Deserialize;
 
 use crate::config::{Target, check_url};
+use crate::core::speaker::Subject;
+use crate::foreign::Mappings;
+
+/// Label that says which exporter a target is, as `kind` does in the configuration.
+const KIND: &str = "__railscope_kind";
+/// Label that names the switch that a target speaks for.
+const SWITCH: &str = "__railscope_switch";
 
 /// One group of a file_sd file.
 #[derive(Deserialize)]
@@ -20,7 +28,7 @@ struct Group {
 ///
 /// # Errors
 /// What is wrong, with line and column where it is not JSON of that form, or the target it is about.
-pub(crate) fn parse_file_sd(text: &str) -> Result<Vec<Target>, String> {
+pub(crate) fn parse_file_sd(text: &str, mappings: &Mappings) -> Result<Vec<Target>, String> {
     let groups: Vec<Group> = serde_json::from_str(text).map_err(|error| {
         format!(
             "line {}, column {}: expected JSON like [{{\"targets\": [\"n1:10660\"], \"labels\": {{\"node\": \"n1\"}}}}]: {error}",
@@ -38,7 +46,7 @@ pub(crate) fn parse_file_sd(text: &str) -> Result<Vec<Target>, String> {
         }
         for address in &group.targets {
             targets.push(
-                target(address, &group.labels)
+                target(address, &group.labels, mappings)
                     .map_err(|why| format!("target {address:?}: {why}"))?,
             );
         }
@@ -46,7 +54,11 @@ pub(crate) fn parse_file_sd(text: &str) -> Result<Vec<Target>, String> {
     Ok(targets)
 }
 
-fn target(address: &str, labels: &BTreeMap<String, String>) -> Result<Target, String> {
+fn target(
+    address: &str,
+    labels: &BTreeMap<String, String>,
+    mappings: &Mappings,
+) -> Result<Target, String> {
     let label = |name, default| labels.get(name).map_or(default, String::as_str);
     let url = format!(
         "{}://{address}{}",
@@ -54,11 +66,22 @@ fn target(address: &str, labels: &BTreeMap<String, String>) -> Result<Target, St
         label("__metrics_path__", "/metrics")
     );
     check_url(&url)?;
+    let kind = labels.get(KIND);
+    if let Some(kind) = kind {
+        mappings
+            .check_kind(kind)
+            .map_err(|why| format!("{KIND}: {why}"))?;
+    }
     let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
-    let node: NodeName = label("node", host)
-        .parse()
-        .map_err(|error| format!("{error}"))?;
-    Ok(Target { node, url })
+    let about = match labels.get(SWITCH) {
+        Some(switch) => switch.parse().map(Subject::Switch),
+        None => label("node", host).parse::<NodeName>().map(Subject::Node),
+    };
+    Ok(Target {
+        about: Some(about.map_err(|error| error.to_string())?),
+        kind: kind.map(|kind| Arc::from(kind.as_str())),
+        url,
+    })
 }
 
 #[cfg(test)]
@@ -71,11 +94,9 @@ mod tests {
             {"targets": ["10.0.0.1:10660"], "labels": {"node": "n1", "rack": "r1"}},
             {"targets": ["n2:10660", "n3:10660"], "labels": {"__metrics_path__": "/m"}}
         ]"#;
-        let targets = parse_file_sd(text).expect("valid");
-        let names: Vec<_> = targets
-            .iter()
-            .map(|t| (t.node.as_str(), t.url.as_str()))
-            .collect();
+        let targets = parse_file_sd(text, &Mappings::default()).expect("valid");
+        let names: Vec<_> = targets.iter().map(|t| (t.name(), t.url.as_str())).collect();
+        let names: Vec<_> = names.iter().map(|(name, url)| (&**name, *url)).collect();
         assert_eq!(
             names,
             [
@@ -103,8 +124,12 @@ mod tests {
                 "[{\"targets\": [\"a b:1\"]}]",
                 "target \"a b:1\": expected an address such as",
             ),
+            (
+                "[{\"targets\": [\"a:1\"], \"labels\": {\"__railscope_kind\": \"dcgm\"}}]",
+                "target \"a:1\": __railscope_kind: no mapping for \"dcgm\": expected one of \"railscope\"",
+            ),
         ] {
-            let error = parse_file_sd(text).expect_err(text);
+            let error = parse_file_sd(text, &Mappings::default()).expect_err(text);
             assert!(error.contains(expected), "{text}: {error}");
         }
     }

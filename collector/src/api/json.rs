@@ -67,8 +67,8 @@ pub(super) async fn nodes(
         cluster: state.cluster.clone(),
         at: snapshot.view.now.as_seconds(),
         nodes: Listed::of(hosts, page.limit(), |host| {
-            let target = state.targets().by_node.get(&host.name).cloned();
-            Node::of(host, &snapshot, target.as_ref(), &state)
+            let targets = state.targets().of_node(&host.name);
+            Node::of(host, &snapshot, &targets, &state)
         }),
     }))
 }
@@ -84,8 +84,8 @@ pub(super) async fn node(
         .ok()
         .and_then(|name| snapshot.layout.host(&name));
     let host = host.ok_or_else(|| Refusal::not_found("node", &name, "/api/v1/nodes"))?;
-    let target = state.targets().by_node.get(&host.name).cloned();
-    Ok(Json(Node::of(host, &snapshot, target.as_ref(), &state)))
+    let targets = state.targets().of_node(&host.name);
+    Ok(Json(Node::of(host, &snapshot, &targets, &state)))
 }
 
 pub(super) async fn topology(
@@ -107,8 +107,8 @@ pub(super) async fn topology(
     let left = asked.limit().saturating_sub(switches.len());
     let node = |place: &usize| {
         let host = &layout.hosts[*place];
-        let target = state.targets().by_node.get(&host.name).cloned();
-        Node::of(host, &snapshot, target.as_ref(), &state)
+        let targets = state.targets().of_node(&host.name);
+        Node::of(host, &snapshot, &targets, &state)
     };
     Ok(Json(Topology {
         cluster: state.cluster.clone(),
@@ -178,7 +178,10 @@ pub(super) async fn service_discovery(
             String::from("a try again once every file_sd file has been read; /-/ready says when"),
         ));
     }
-    let groups = targets.by_node.iter().filter_map(|(node, target)| {
+    // Other people's exporters have a scrape job of their own already.
+    let own = targets.all.keys().filter(|target| !target.is_foreign());
+    let groups = own.filter_map(|target| {
+        let node = target.node()?;
         let url = reqwest::Url::parse(&target.url).ok()?;
         let address = format!("{}:{}", url.host_str()?, url.port_or_known_default()?);
         let mut labels = BTreeMap::from([

@@ -99,13 +99,13 @@ fn push_counters(
 
 fn push_targets(reading: &mut NodeReading, state: &State) {
     let now = state.now();
-    for (node, target) in &state.targets().by_node {
-        let labels = Labels::new([node]);
+    for (target, state) in &state.targets().all {
+        let labels = Labels::new([&*target.name(), state.exporter(target)]);
         // A target that nobody has tried yet is neither up nor down.
-        if target.last.is_some() {
-            reading.push(&TARGET_UP, &labels, target.up);
+        if state.last.is_some() {
+            reading.push(&TARGET_UP, &labels, state.up);
         }
-        if let Some(at) = target.last_ok {
+        if let Some(at) = state.last_ok {
             reading.push(&TARGET_AGE, &labels, now.seconds_since(at));
         }
     }

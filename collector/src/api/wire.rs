@@ -4,6 +4,7 @@ use railscope_model::fabric::Timestamp;
 use railscope_model::identity::PortName;
 use serde::Serialize;
 
+use super::exporter::Target;
 use super::layout::{Condition, Health, Host, Layout, Switch, tier_name};
 use super::seen::{TogetherWire, WitnessWire, witnesses, witnesses_together};
 use super::{runbook, words};
@@ -219,8 +220,8 @@ impl Fabric {
                 .map_or(0, |rail| usize::from(rail) + 1),
             incidents: view.incidents.len(),
             gpus_affected: gpus_affected(view),
-            targets: targets.by_node.len(),
-            targets_up: targets.by_node.values().filter(|target| target.up).count(),
+            targets: targets.count(),
+            targets_up: targets.up(),
             subnet_age_seconds: view.subnet_seen.map(|seen| now.seconds_since(seen)),
             tick_age_seconds: now.seconds_since(view.now),
         }
@@ -369,21 +370,11 @@ pub(super) struct Node {
     gpus: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     target: Option<Target>,
+    /// Other people's exporters that speak for the node too.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    more_targets: Vec<Target>,
     incidents: Vec<String>,
     nics: Vec<Nic>,
-}
-
-/// How a node's exporter was last reached.
-#[derive(Debug, Serialize)]
-pub(super) struct Target {
-    url: String,
-    up: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    last: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    age_seconds: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    problem: Option<String>,
 }
 
 /// One RDMA device of a node.
@@ -415,11 +406,14 @@ impl Node {
     pub(super) fn of(
         host: &Host,
         snapshot: &Snapshot,
-        target: Option<&TargetState>,
+        targets: &[(crate::config::Target, TargetState)],
         state: &State,
     ) -> Self {
         let (view, layout) = (&snapshot.view, &snapshot.layout);
         let now = state.now();
+        let mut targets = targets
+            .iter()
+            .map(|(target, state)| Target::of(target, state, now));
         let mut incidents: Vec<_> = host
             .nics
             .iter()
@@ -434,13 +428,8 @@ impl Node {
             state: host.worst().health.as_str(),
             su: host.unit.map(|unit| layout.units[unit].name.clone()),
             gpus: host.gpus,
-            target: target.map(|target| Target {
-                url: target.url.clone(),
-                up: target.up,
-                last: target.last.map(crate::state::ScrapeResult::as_str),
-                age_seconds: target.last_ok.map(|at| now.seconds_since(at)),
-                problem: target.problem.clone(),
-            }),
+            target: targets.next(),
+            more_targets: targets.collect(),
             incidents,
             nics: host
                 .nics

@@ -59,7 +59,7 @@ impl fmt::Display for Meant<'_> {
 }
 
 impl ConfigError {
-    pub(super) fn at(
+    pub(crate) fn at(
         text: &str,
         file: &Path,
         span: Range<usize>,
@@ -77,7 +77,16 @@ impl ConfigError {
         }
     }
 
-    pub(super) fn from_toml(text: &str, file: &Path, mut error: toml::de::Error) -> Self {
+    /// The same error with what was probably meant.
+    #[must_use]
+    pub(crate) fn meaning(mut self, probably: Option<String>) -> Self {
+        if let Self::Invalid { meant, .. } = &mut self {
+            *meant = probably;
+        }
+        self
+    }
+
+    pub(crate) fn from_toml(text: &str, file: &Path, mut error: toml::de::Error) -> Self {
         let (line, column) = place(text, error.span().map_or(0, |span| span.start));
         let message = error.message().to_owned();
         // Without the text, the error prints the path to the field in place of an excerpt.
@@ -124,7 +133,7 @@ fn place(text: &str, byte: usize) -> (usize, usize) {
 }
 
 /// The known key that an unknown one is most like, if it is alike at all.
-fn nearest<'a>(unknown: &str, known: &[&'a str]) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(unknown: &str, known: &[&'a str]) -> Option<&'a str> {
     let distance = |key: &&str| strsim::osa_distance(unknown, key);
     let best = known.iter().min_by_key(|key| distance(key))?;
     let longest = unknown.chars().count().max(best.chars().count());

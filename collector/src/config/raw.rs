@@ -6,14 +6,17 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-use railscope_model::identity::NodeName;
+use railscope_model::identity::{NodeName, SwitchName};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, Visitor};
 use toml::Spanned;
 
-use super::{Config, ScrapeProfile, SubnetFrom, SubnetSource, Target, check_url};
+use super::{Config, ConfigError, ScrapeProfile, SubnetFrom, SubnetSource, Target, check_url};
+use crate::core::speaker::Subject;
+use crate::foreign::{Mappings, OWN_KIND};
 use crate::sweep;
 
 /// Port of the collector where the file names none.
@@ -30,6 +33,20 @@ pub(super) struct Wrong {
     pub(super) message: String,
 }
 
+/// Why a configuration is none.
+pub(super) enum Stop {
+    /// Something in the file itself.
+    Wrong(Wrong),
+    /// Something in a file that it names.
+    Elsewhere(ConfigError),
+}
+
+impl From<Wrong> for Stop {
+    fn from(wrong: Wrong) -> Self {
+        Self::Wrong(wrong)
+    }
+}
+
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct File {
@@ -43,6 +60,8 @@ pub(super) struct File {
     targets: Vec<RawTarget>,
     #[serde(default)]
     file_sd: Vec<PathBuf>,
+    #[serde(default)]
+    mapping: Vec<RawMapping>,
     subnet: Option<Spanned<Subnet>>,
     #[serde(default)]
     analysis: Analysis,
@@ -120,8 +139,16 @@ impl Scrape {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawTarget {
-    node: Spanned<NodeName>,
-    url: Url,
+    node: Option<Spanned<NodeName>>,
+    switch: Option<Spanned<SwitchName>>,
+    kind: Option<Spanned<String>>,
+    url: Spanned<Url>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawMapping {
+    file: PathBuf,
 }
 
 #[derive(Deserialize)]
@@ -210,7 +237,7 @@ impl Default for Analysis {
 
 impl File {
     /// Checks what only several values together can get wrong.
-    pub(super) fn check(mut self, beside: &Path) -> Result<Config, Wrong> {
+    pub(super) fn check(mut self, beside: &Path) -> Result<Config, Stop> {
         if let Some(timeout) = &self.scrape.timeout
             && timeout.get_ref().0 > self.scrape.interval.0
         {
@@ -222,14 +249,16 @@ impl File {
                     timeout.get_ref().0,
                     self.scrape.interval.0
                 ),
-            });
+            }
+            .into());
         }
         let subnet = self.subnet.take();
         let subnet = subnet
             .map(|subnet| check_subnet(subnet, beside))
             .transpose()?;
-        let targets = check_targets(std::mem::take(&mut self.targets))?;
-        Ok(self.config(targets, subnet, beside))
+        let mappings = read_mappings(&self.mapping, beside).map_err(Stop::Elsewhere)?;
+        let targets = check_targets(std::mem::take(&mut self.targets), &mappings)?;
+        Ok(self.config(targets, subnet, mappings, beside))
     }
 
     /// The configuration with targets and subnet that were checked.
@@ -237,6 +266,7 @@ impl File {
         self,
         targets: Vec<Target>,
         subnet: Option<SubnetSource>,
+        mappings: Mappings,
         beside: &Path,
     ) -> Config {
         let file_sd = self.file_sd.into_iter();
@@ -248,30 +278,72 @@ impl File {
             targets,
             file_sd: file_sd.map(|path| beside.join(path)).collect(),
             subnet,
+            mappings,
             analysis_interval: self.analysis.interval.0,
             state_dir: self.analysis.state_dir.map(|path| beside.join(path)),
         }
     }
 }
 
-fn check_targets(raw: Vec<RawTarget>) -> Result<Vec<Target>, Wrong> {
+/// The mappings that come with Railscope, and those of files.
+fn read_mappings(files: &[RawMapping], beside: &Path) -> Result<Mappings, ConfigError> {
+    let mut mappings = Mappings::default();
+    for mapping in files {
+        let file = beside.join(&mapping.file);
+        match std::fs::read_to_string(&file) {
+            Ok(text) => mappings.add(&text, &file)?,
+            Err(source) => return Err(ConfigError::Unreadable { file, source }),
+        }
+    }
+    Ok(mappings)
+}
+
+fn check_targets(raw: Vec<RawTarget>, mappings: &Mappings) -> Result<Vec<Target>, Wrong> {
     let mut seen = BTreeMap::new();
     let mut targets = Vec::with_capacity(raw.len());
     for (index, target) in raw.into_iter().enumerate() {
-        let (span, node) = (target.node.span(), target.node.into_inner());
-        if let Some(first) = seen.insert(node.clone(), index) {
-            return Err(Wrong {
-                span,
-                field: format!("targets[{index}].node"),
-                message: format!(
-                    "{:?} is already the node of targets[{first}]: expected one target for each node",
-                    node.as_str()
-                ),
-            });
+        let at = |name: &str| format!("targets[{index}].{name}");
+        let wrong = |span, name: &str, message| Wrong {
+            span,
+            field: at(name),
+            message,
+        };
+        let kind = target.kind.as_ref();
+        if let Some(kind) = kind {
+            let known = mappings.check_kind(kind.get_ref());
+            known.map_err(|message| wrong(kind.span(), "kind", message))?;
+        }
+        let (about, span) = match (target.node, target.switch) {
+            (Some(node), None) => (Some(Subject::Node(node.get_ref().clone())), node.span()),
+            (None, Some(switch)) => (
+                Some(Subject::Switch(switch.get_ref().clone())),
+                switch.span(),
+            ),
+            (None, None) if kind.is_some_and(|kind| kind.get_ref() != OWN_KIND) => (None, 0..0),
+            (node, _) => {
+                let span = target.url.span();
+                let message = if node.is_some() {
+                    "node and switch: expected one of them"
+                } else {
+                    "missing field `node`: expected it, or switch, or the kind of an exporter that names its parts itself"
+                };
+                return Err(wrong(span, "node", message.to_owned()));
+            }
+        };
+        let kind = target.kind.map(|kind| Arc::from(kind.into_inner()));
+        if let Some(subject) = &about
+            && let Some(first) = seen.insert((subject.clone(), kind.clone()), index)
+        {
+            let message = format!(
+                "{:?} is already named by targets[{first}]: expected one target of each kind for each of them",
+                subject.to_string()
+            );
+            return Err(wrong(span, "node", message));
         }
         targets.push(Target {
-            node,
-            url: target.url.0,
+            about,
+            kind,
+            url: target.url.into_inner().0,
         });
     }
     Ok(targets)

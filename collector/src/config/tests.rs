@@ -64,7 +64,7 @@ const WRONG: &[(&str, &str)] = &[
     ),
     (
         "[scraep]\n",
-        "1:2: scraep: unknown field `scraep`, expected one of `cluster`, `web`, `scrape`, `targets`, `file_sd`, `subnet`, `analysis`; did you mean `scrape`?",
+        "1:2: scraep: unknown field `scraep`, expected one of `cluster`, `web`, `scrape`, `targets`, `file_sd`, `mapping`, `subnet`, `analysis`; did you mean `scrape`?",
     ),
     (
         "[cluster]\nname = \"a\"\ncolour = 1",
@@ -113,7 +113,19 @@ const WRONG: &[(&str, &str)] = &[
     ),
     (
         "[[targets]]\nnode = \"n1\"\nurl = \"http://a/metrics\"\n[[targets]]\nnode = \"n1\"\nurl = \"http://b/metrics\"",
-        "5:8: targets[1].node: \"n1\" is already the node of targets[0]: expected one target for each node",
+        "5:8: targets[1].node: \"n1\" is already named by targets[0]: expected one target of each kind for each of them",
+    ),
+    (
+        "[[targets]]\nurl = \"http://a/metrics\"",
+        "2:7: targets[0].node: missing field `node`: expected it, or switch, or the kind of an exporter that names its parts itself",
+    ),
+    (
+        "[[targets]]\nnode = \"n1\"\nswitch = \"s1\"\nurl = \"http://a/metrics\"",
+        "4:7: targets[0].node: node and switch: expected one of them",
+    ),
+    (
+        "[[targets]]\nnode = \"n1\"\nkind = \"dcgm\"\nurl = \"http://a/metrics\"",
+        "3:8: targets[0].kind: no mapping for \"dcgm\": expected one of \"railscope\", \"dcgm-exporter\", \"rdma_exporter\", \"node_exporter\", \"infiniband_exporter\", \"snmp_exporter\", \"gnmic\", \"sonic-exporter\"",
     ),
     (
         "[[targets]]\nnode = \"n1\"",

@@ -16,6 +16,7 @@ use super::incident::{Finding, Incident, Tracker};
 use super::inventory::merge_node;
 use super::lost::Fate;
 use super::neighbours::{Switches, Told, switch_nodes, words};
+use super::speaker::{Speaker, Subject};
 use crate::subnet::Subnet;
 use crate::subnet::counters::DeviceReading;
 use crate::topology::{
@@ -90,6 +91,10 @@ impl ClusterView {
 /// Keeps history and fabric, and judges them.
 pub struct Analyzer {
     history: History,
+    /// Nodes that exporters of their own were named for.
+    targets: BTreeSet<NodeName>,
+    /// Other nodes: those that an exporter of the whole subnet speaks of.
+    spoken_of: BTreeSet<NodeName>,
     subnet: Option<Subnet>,
     subnet_seen: Option<Timestamp>,
     /// Identity of each node when the fabric was last built.
@@ -120,6 +125,8 @@ impl Default for Analyzer {
     fn default() -> Self {
         Self {
             history: History::default(),
+            targets: BTreeSet::new(),
+            spoken_of: BTreeSet::new(),
             subnet: None,
             subnet_seen: None,
             built_from: BTreeMap::new(),
@@ -152,8 +159,11 @@ impl Analyzer {
 
     /// Says which nodes there are; the others are forgotten, new ones are awaited.
     pub fn set_targets(&mut self, nodes: &[NodeName]) {
-        let wanted: BTreeSet<_> = nodes.iter().collect();
-        self.history.retain(|node| wanted.contains(node));
+        self.targets = nodes.iter().cloned().collect();
+        self.spoken_of.retain(|node| !self.targets.contains(node));
+        let (targets, spoken_of) = (&self.targets, &self.spoken_of);
+        self.history
+            .retain(|node| targets.contains(node) || spoken_of.contains(node));
         nodes.iter().for_each(|node| {
             self.history.node_mut(node);
         });
@@ -172,6 +182,52 @@ impl Analyzer {
     /// Takes up what was read of a switch at `at`: rows of the catalogue's switch table.
     pub fn ingest_switch(&mut self, switch: &SwitchName, reading: &NodeReading, at: Timestamp) {
         self.history.switch_mut(switch).ingest_reading(reading, at);
+    }
+
+    /// Takes up what one of several exporters says of a part, read at `at`. Those of a whole subnet
+    /// (`from_afar`) are not heard on nodes that have exporters of their own: they call devices by other names.
+    pub fn ingest_from(
+        &mut self,
+        speaker: &Speaker,
+        subject: &Subject,
+        reading: &NodeReading,
+        at: Timestamp,
+        from_afar: bool,
+    ) -> Ingested {
+        match subject {
+            Subject::Switch(switch) => self
+                .history
+                .switch_mut(switch)
+                .ingest_from(speaker, reading, at),
+            Subject::Node(node) if from_afar && self.targets.contains(node) => Ingested {
+                overruled: reading.samples().len(),
+                ..Ingested::default()
+            },
+            Subject::Node(node) => {
+                if from_afar {
+                    self.spoken_of.insert(node.clone());
+                }
+                self.history
+                    .node_mut(node)
+                    .ingest_from(speaker, reading, at)
+            }
+        }
+    }
+
+    /// Forgets nodes that no list names and nobody has spoken of for too long.
+    fn forget_unspoken(&mut self, now: Timestamp) {
+        let history = &self.history;
+        let silent = |node: &NodeName| history.node(node).is_none_or(|node| !node.is_fresh(now));
+        let silent: BTreeSet<_> = self
+            .spoken_of
+            .iter()
+            .filter(|node| silent(node))
+            .cloned()
+            .collect();
+        if !silent.is_empty() {
+            self.spoken_of.retain(|node| !silent.contains(node));
+            self.history.retain(|node| !silent.contains(node));
+        }
     }
 
     /// Takes up a sweep of the subnet, read at `at`. A partial sweep never replaces a settled one: what it
@@ -256,6 +312,7 @@ impl Analyzer {
         let settled = self.watch.settle(all_heard, now);
         self.refresh_fabric(now, settled);
         self.watch.look(&self.fabric, now);
+        self.forget_unspoken(now);
         self.name_readings(now);
         let view = View {
             fabric: &self.fabric,

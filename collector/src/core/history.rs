@@ -9,6 +9,8 @@ use railscope_model::identity::{NodeName, RdmaDevice, SwitchName};
 use railscope_model::metric::{HistogramPart, Kind, Metric, Writer};
 use railscope_model::reading::{Labels, NodeReading, Sample, Value};
 
+use super::speaker::Speaker;
+
 /// Points kept for a series: at 5 s scrapes, two and a half minutes. Long queries are Prometheus' work.
 pub const WINDOW_POINTS: usize = 30;
 /// Series kept for one node. The full page of an 8-GPU, 8-NIC node has about 2,500; a page of more is
@@ -93,6 +95,17 @@ impl Increase {
 struct Slot {
     labels: Labels,
     window: Window,
+    /// Place in [`NodeHistory::voices`] of the one that tells it.
+    speaker: u16,
+}
+
+/// One exporter that speaks for a node.
+#[derive(Debug, Clone)]
+struct Voice {
+    speaker: Speaker,
+    heard: Timestamp,
+    /// Where the window of each sample of its last reading is, by its position in it.
+    positions: Vec<(u16, u32)>,
 }
 
 /// What one node said lately; a switch is kept in the same way.
@@ -100,12 +113,11 @@ struct Slot {
 pub struct NodeHistory {
     /// Hash of a line up to its value -> where its window is; `None` for names that no catalogue row has.
     lines: HashMap<u64, Option<(u16, u32)>, foldhash::fast::FixedState>,
-    /// Where the window of each sample of the last reading is, by its position in it.
-    positions: Vec<(u16, u32)>,
+    /// Those that speak for the node, in the order in which they were first heard.
+    voices: Vec<Voice>,
     /// Series by the metric's place in the catalogue.
     metrics: BTreeMap<u16, Vec<Slot>>,
     series: usize,
-    heard: Option<Timestamp>,
     /// Counted up when the node is first heard, a series of kind info appears or any series is forgotten:
     /// its parts may have changed.
     identity: u64,
@@ -120,6 +132,10 @@ pub struct Ingested {
     pub unknown: usize,
     /// Samples beyond [`NODE_SERIES_LIMIT`].
     pub over_limit: usize,
+    /// Samples of series that a speaker who is believed before this one tells too.
+    pub overruled: usize,
+    /// Samples of another exporter whose type, labels or value do not fit the metric that they are mapped to.
+    pub unfit: usize,
     /// Lines that could not be read.
     pub errors: Vec<ParseError>,
 }
@@ -127,59 +143,125 @@ pub struct Ingested {
 impl NodeHistory {
     /// Takes up a page of an exporter, read at `at`. Lines that cannot be read are returned; they hide no other line.
     pub fn ingest(&mut self, page: &str, at: Timestamp) -> Ingested {
+        let voice = self.voice(&Speaker::default(), at);
         let mut result = Ingested::default();
         for line in exposition::parse(page) {
             match line {
-                Ok(Line::Series(series)) => self.ingest_series(&series, at, &mut result),
+                Ok(Line::Series(series)) => self.ingest_series(voice, &series, at, &mut result),
                 Ok(Line::Type(..) | Line::End) => {}
                 Err(error) => result.errors.push(error),
             }
         }
-        self.finish(at);
+        self.finish(voice, at);
         result
     }
 
     /// Takes up a reading as it is, without the way through text.
     pub fn ingest_reading(&mut self, reading: &NodeReading, at: Timestamp) {
+        self.ingest_from(&Speaker::default(), reading, at);
+    }
+
+    /// Takes up what one of several speakers says of the node. Of each series one speaker is believed:
+    /// another takes its place if it has precedence, or once that one has not told the series for as long
+    /// as a node may be silent.
+    pub fn ingest_from(
+        &mut self,
+        speaker: &Speaker,
+        reading: &NodeReading,
+        at: Timestamp,
+    ) -> Ingested {
+        let voice = self.voice(speaker, at);
+        let mut result = Ingested::default();
         for (position, sample) in reading.samples().iter().enumerate() {
             if let Value::Histogram(histogram) = &sample.value {
                 for (part, bound, value) in histogram.series() {
                     let labels = sample.labels.with(part_label(part, bound));
-                    if let Some(index) = self.slot(sample.metric, &labels) {
-                        self.push((sample.metric.index, index), at, value);
-                    }
+                    let index = self.slot(voice, sample.metric, &labels);
+                    let place = index.map(|index| (sample.metric.index, index));
+                    self.push(voice, place, at, value, &mut result);
                 }
-            } else if let Some(place) = self.place_at(position, sample) {
-                self.push(place, at, sample.value.as_f64());
+            } else {
+                let place = self.place_at(voice, position, sample);
+                self.push(voice, place, at, sample.value.as_f64(), &mut result);
             }
         }
-        self.finish(at);
+        self.finish(voice, at);
+        result
     }
 
-    fn push(&mut self, (metric, index): (u16, u32), at: Timestamp, value: f64) {
-        if let Some(slots) = self.metrics.get_mut(&metric) {
-            slots[index as usize].window.push(at, value);
+    /// The place of a speaker among the voices.
+    fn voice(&mut self, speaker: &Speaker, at: Timestamp) -> u16 {
+        let known = self
+            .voices
+            .iter()
+            .position(|known| known.speaker == *speaker);
+        let place = known.unwrap_or_else(|| {
+            // A node that speaks for the first time is a part itself, whatever it says.
+            self.identity += u64::from(self.voices.is_empty());
+            self.voices.push(Voice {
+                speaker: speaker.clone(),
+                heard: at,
+                positions: Vec::new(),
+            });
+            self.voices.len() - 1
+        });
+        u16::try_from(place).unwrap_or(u16::MAX)
+    }
+
+    fn push(
+        &mut self,
+        voice: u16,
+        place: Option<(u16, u32)>,
+        at: Timestamp,
+        value: f64,
+        result: &mut Ingested,
+    ) {
+        let slot = place
+            .and_then(|(metric, index)| self.metrics.get_mut(&metric)?.get_mut(index as usize));
+        let Some(slot) = slot else {
+            result.over_limit += 1;
+            return;
+        };
+        if slot.speaker != voice {
+            let speaker = |place: u16| self.voices.get(usize::from(place)).map(|one| &one.speaker);
+            if speaker(voice) > speaker(slot.speaker) {
+                result.overruled += 1;
+                return;
+            }
+            // Another's count of the same thing began elsewhere.
+            slot.speaker = voice;
+            slot.window = Window::default();
         }
+        slot.window.push(at, value);
+        result.kept += 1;
     }
 
     /// The window of a sample: most often that of the same position in the reading before.
-    fn place_at(&mut self, position: usize, sample: &Sample) -> Option<(u16, u32)> {
+    fn place_at(&mut self, voice: u16, position: usize, sample: &Sample) -> Option<(u16, u32)> {
         let metric = sample.metric.index;
-        if let Some(known) = self.positions.get(position).filter(|(at, _)| *at == metric)
+        let positions = &self.voices.get(usize::from(voice))?.positions;
+        if let Some(known) = positions.get(position).filter(|(at, _)| *at == metric)
             && let Some(slot) = self.metrics.get(&metric)?.get(known.1 as usize)
             && slot.labels == sample.labels
         {
             return Some(*known);
         }
-        let place = (metric, self.slot(sample.metric, &sample.labels)?);
-        if position >= self.positions.len() {
-            self.positions.resize(position + 1, place);
+        let place = (metric, self.slot(voice, sample.metric, &sample.labels)?);
+        let positions = &mut self.voices.get_mut(usize::from(voice))?.positions;
+        if position >= positions.len() {
+            positions.resize(position + 1, place);
         }
-        self.positions[position] = place;
+        positions[position] = place;
         Some(place)
     }
 
-    fn ingest_series(&mut self, series: &Series<'_>, at: Timestamp, result: &mut Ingested) {
+    fn ingest_series(
+        &mut self,
+        voice: u16,
+        series: &Series<'_>,
+        at: Timestamp,
+        result: &mut Ingested,
+    ) {
         let mut hasher = foldhash::fast::FixedState::default().build_hasher();
         hasher.write(series.name.as_bytes());
         hasher.write(series.raw_labels().as_bytes());
@@ -191,24 +273,19 @@ impl NodeHistory {
                     result.over_limit += 1;
                     return;
                 }
-                let place = self.place(series);
+                let place = self.place(voice, series);
                 self.lines.insert(line, place);
                 place
             }
         };
-        let slot = place
-            .and_then(|(metric, index)| self.metrics.get_mut(&metric)?.get_mut(index as usize));
-        match slot {
-            Some(slot) => {
-                slot.window.push(at, series.value);
-                result.kept += 1;
-            }
+        match place {
+            Some(_) => self.push(voice, place, at, series.value, result),
             None => result.unknown += 1,
         }
     }
 
     /// Finds or makes the window of a series; `None` if no catalogue row of the exporter has its name.
-    fn place(&mut self, series: &Series<'_>) -> Option<(u16, u32)> {
+    fn place(&mut self, voice: u16, series: &Series<'_>) -> Option<(u16, u32)> {
         let (metric, part) = match Metric::by_name(series.name) {
             Some(metric) => (metric, None),
             None => Metric::of_part(series.name).map(|(metric, part)| (metric, Some(part)))?,
@@ -222,10 +299,10 @@ impl NodeHistory {
             let bound = series.label("le").and_then(|bound| bound.parse().ok());
             labels = labels.with(part_label(part, bound));
         }
-        Some((metric.index, self.slot(metric, &labels)?))
+        Some((metric.index, self.slot(voice, metric, &labels)?))
     }
 
-    fn slot(&mut self, metric: &'static Metric, labels: &Labels) -> Option<u32> {
+    fn slot(&mut self, voice: u16, metric: &'static Metric, labels: &Labels) -> Option<u32> {
         let slots = self.metrics.entry(metric.index).or_default();
         if let Some(index) = slots.iter().position(|slot| slot.labels == *labels) {
             return u32::try_from(index).ok();
@@ -238,15 +315,16 @@ impl NodeHistory {
         slots.push(Slot {
             labels: labels.clone(),
             window: Window::default(),
+            speaker: voice,
         });
         u32::try_from(slots.len() - 1).ok()
     }
 
     /// Ends one page: series that have been away for longer than a node may be silent are forgotten.
-    fn finish(&mut self, at: Timestamp) {
-        // A node that speaks for the first time is a part itself, whatever it says.
-        self.identity += u64::from(self.heard.is_none());
-        self.heard = self.heard.max(Some(at));
+    fn finish(&mut self, voice: u16, at: Timestamp) {
+        if let Some(voice) = self.voices.get_mut(usize::from(voice)) {
+            voice.heard = voice.heard.max(at);
+        }
         let gone = |slot: &Slot| {
             slot.window
                 .latest()
@@ -258,7 +336,9 @@ impl NodeHistory {
                 .for_each(|slots| slots.retain(|slot| !gone(slot)));
             self.series = self.metrics.values().map(Vec::len).sum();
             self.lines.clear(); // the places in it have moved
-            self.positions.clear();
+            self.voices
+                .iter_mut()
+                .for_each(|voice| voice.positions.clear());
             self.identity += 1;
         }
     }
@@ -270,23 +350,43 @@ impl NodeHistory {
 
     /// When the node was last heard.
     pub fn heard(&self) -> Option<Timestamp> {
-        self.heard
+        self.voices.iter().map(|voice| voice.heard).max()
     }
 
     /// Whether the node was heard lately enough to say something about now.
     pub fn is_fresh(&self, now: Timestamp) -> bool {
-        self.heard
+        self.heard()
             .is_some_and(|heard| now.seconds_since(heard) <= STALE_AFTER_SECONDS)
     }
 
-    /// Series of one metric that were on the node's last page: label values and window.
+    /// Series of one metric that were on their speaker's last page: label values and window. What a thing
+    /// is, one speaker says alone: two would name it twice, each with the labels that it knows.
     pub fn series(&self, metric: &'static Metric) -> impl Iterator<Item = (&Labels, &Window)> {
-        let current = |slot: &&Slot| slot.window.latest().map(|(at, _)| at) == self.heard;
-        self.metrics
+        let slots = self
+            .metrics
             .get(&metric.index)
-            .into_iter()
-            .flatten()
+            .map_or(&[][..], Vec::as_slice);
+        let voice = |slot: &Slot| self.voices.get(usize::from(slot.speaker));
+        let current = move |slot: &&Slot| {
+            slot.window.latest().map(|(at, _)| at) == voice(slot).map(|voice| voice.heard)
+        };
+        let first = (metric.kind == Kind::Info && self.voices.len() > 1)
+            .then(|| {
+                slots
+                    .iter()
+                    .filter(current)
+                    .filter_map(voice)
+                    .map(|voice| &voice.speaker)
+                    .min()
+            })
+            .flatten();
+        let told_by_first = move |slot: &&Slot| {
+            first.is_none_or(|first| voice(slot).is_some_and(|voice| voice.speaker == *first))
+        };
+        slots
+            .iter()
             .filter(current)
+            .filter(told_by_first)
             .map(|slot| (&slot.labels, &slot.window))
     }
 

@@ -64,6 +64,11 @@ async fn zipped(headers: HeaderMap) -> axum::response::Response {
     ([(header::CONTENT_ENCODING, "gzip")], page).into_response()
 }
 
+fn target(at: &str, path: &str) -> Target {
+    let node = "n1".parse().expect("name");
+    Target::of_node(node, format!("{at}/{path}"))
+}
+
 fn scraper(profile: ScrapeProfile) -> Scraper {
     let limits = Scrape {
         timeout: Duration::from_millis(500),
@@ -80,7 +85,7 @@ async fn a_page_is_read_plain_or_compressed() {
     let scraper = scraper(ScrapeProfile::Full);
     for path in ["good", "zipped"] {
         assert_eq!(
-            scraper.scrape(&format!("{at}/{path}")).await.as_deref(),
+            scraper.scrape(&target(&at, path)).await.as_deref(),
             Ok(PAGE),
             "{path}"
         );
@@ -95,9 +100,15 @@ async fn the_full_profile_is_asked_for_beside_the_query_of_the_target() {
         (ScrapeProfile::Full, "query?a=1", "a=1&profile=full"),
         (ScrapeProfile::Default, "query", ""),
     ] {
-        let page = scraper(profile).scrape(&format!("{at}/{path}")).await;
+        let page = scraper(profile).scrape(&target(&at, path)).await;
         assert_eq!(page.as_deref(), Ok(query), "{path}");
     }
+    let foreign = Target {
+        kind: Some("node_exporter".into()),
+        ..target(&at, "query")
+    };
+    let page = scraper(ScrapeProfile::Full).scrape(&foreign).await;
+    assert_eq!(page.as_deref(), Ok(""), "others do not know the word");
 }
 
 #[tokio::test]
@@ -117,15 +128,12 @@ async fn every_trouble_has_its_result_and_says_what_happened() {
         ("moved", ScrapeResult::Malformed, "answered 307"),
         ("nowhere", ScrapeResult::Malformed, "answered 404"),
     ] {
-        let error = scraper
-            .scrape(&format!("{at}/{path}"))
-            .await
-            .expect_err(path);
+        let error = scraper.scrape(&target(&at, path)).await.expect_err(path);
         assert_eq!(error.result(), result, "{path}: {error}");
         assert!(error.to_string().contains(said), "{path}: {error}");
     }
     let error = scraper
-        .scrape("http://127.0.0.1:9/metrics")
+        .scrape(&target("http://127.0.0.1:9", "metrics"))
         .await
         .expect_err("nobody listens");
     assert_eq!(error.result(), ScrapeResult::Unreachable, "{error}");
@@ -142,23 +150,24 @@ async fn nodes_that_hang_do_not_starve_the_others() {
     };
     let scraper = Arc::new(Scraper::new(limits).expect("client"));
     for _ in 0..8 {
-        let (scraper, url) = (Arc::clone(&scraper), format!("{at}/slow"));
-        tokio::spawn(async move { scraper.scrape(&url).await });
+        let (scraper, slow) = (Arc::clone(&scraper), target(&at, "slow"));
+        tokio::spawn(async move { scraper.scrape(&slow).await });
     }
     tokio::time::sleep(Duration::from_millis(100)).await;
-    let good = timeout(
-        Duration::from_secs(2),
-        scraper.scrape(&format!("{at}/good")),
-    )
-    .await;
+    let good = timeout(Duration::from_secs(2), scraper.scrape(&target(&at, "good"))).await;
     assert_eq!(good.expect("in time").as_deref(), Ok(PAGE));
+}
+
+fn named(number: usize) -> Target {
+    let node = format!("n{number}").parse().expect("name");
+    Target::of_node(node, String::from("http://n/metrics"))
 }
 
 #[test]
 fn turns_are_spread_over_the_interval_and_stay_the_same() {
     let interval = Duration::from_secs(5);
     let turns: Vec<_> = (0..1000)
-        .map(|number| offset(&format!("n{number}").parse().expect("name"), interval))
+        .map(|number| offset(&named(number), interval))
         .collect();
     for tenth in 0..10 {
         let from = interval * tenth / 10;
@@ -168,5 +177,5 @@ fn turns_are_spread_over_the_interval_and_stay_the_same() {
             .count();
         assert!((50..200).contains(&here), "{here} of 1000 in tenth {tenth}");
     }
-    assert_eq!(turns[7], offset(&"n7".parse().expect("name"), interval));
+    assert_eq!(turns[7], offset(&named(7), interval));
 }

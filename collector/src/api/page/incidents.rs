@@ -43,10 +43,7 @@ pub(super) fn list(out: &mut String, look: &Look<'_>) -> fmt::Result {
 fn calm(out: &mut String, look: &Look<'_>) -> fmt::Result {
     let (targets, up) = {
         let targets = look.state.targets();
-        (
-            targets.by_node.len(),
-            targets.by_node.values().filter(|target| target.up).count(),
-        )
+        (targets.count(), targets.up())
     };
     out.push_str(
         "<article class=\"calm\"><h2><span aria-hidden=\"true\">✓</span> No open incidents</h2><p>",

@@ -114,10 +114,7 @@ fn facts(out: &mut String, look: &Look<'_>) -> fmt::Result {
     let (critical, warning) = (of(Severity::Critical), of(Severity::Warning));
     let (targets, up) = {
         let targets = look.state.targets();
-        (
-            targets.by_node.len(),
-            targets.by_node.values().filter(|target| target.up).count(),
-        )
+        (targets.count(), targets.up())
     };
     let affected = wire::gpus_affected(view);
     out.push_str("<dl class=\"facts\">");

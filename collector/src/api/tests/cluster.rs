@@ -123,9 +123,9 @@ impl Cluster {
             },
             clock,
         );
-        let target = |index| Target {
-            node: Self::name(index),
-            url: format!("http://10.0.0.{index}:10660/metrics"),
+        let target = |index| {
+            let url = format!("http://10.0.0.{index}:10660/metrics");
+            Target::of_node(Self::name(index), url)
         };
         let targets: Vec<_> = (0..self.nodes).map(target).collect();
         state.set_targets(&targets, true);
@@ -154,11 +154,21 @@ impl Cluster {
                             "the catalogue's words"
                         );
                         state.record_samples(&ingested);
-                        state.record_scrape(node, ScrapeResult::Ok, Some(at(seconds)), None);
+                        state.record_scrape(
+                            &targets[index],
+                            ScrapeResult::Ok,
+                            Some(at(seconds)),
+                            None,
+                        );
                     }
                     None => {
                         let said = String::from("not reached: Connection refused (os error 111)");
-                        state.record_scrape(node, ScrapeResult::Unreachable, None, Some(said));
+                        state.record_scrape(
+                            &targets[index],
+                            ScrapeResult::Unreachable,
+                            None,
+                            Some(said),
+                        );
                     }
                 }
             }

@@ -6,7 +6,7 @@ use railscope_model::metric::{CPU_STEAL, HOST_STALLS, Metric};
 use super::peers::{MIN_PEERS, median};
 use crate::core::classes::{Class, HOST_STALLS as STALLS, HOST_STEAL as STEAL};
 use crate::core::detector::{Detector, Evidence, Explanation, View};
-use crate::core::history::NodeHistory;
+use crate::core::history::{Increase, NodeHistory};
 use crate::core::inventory::gpus_behind;
 
 /// The window over which stalls and steal are counted.
@@ -115,7 +115,7 @@ fn rate(history: &NodeHistory, limit: &Limit) -> Option<f64> {
             .is_none_or(|threshold| labels.values().nth(1) == Some(threshold))
     });
     let rates = counted.filter_map(|(_, window)| window.increase(WINDOW_SECONDS));
-    rates.map(|rise| rise.rate()).reduce(|sum, rate| sum + rate)
+    rates.map(Increase::rate).reduce(|sum, rate| sum + rate)
 }
 
 fn evidence(view: &View<'_>, node: &NodeName, limit: &Limit, rate: f64, usual: f64) -> Evidence {

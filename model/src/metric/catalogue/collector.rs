@@ -23,14 +23,14 @@ catalogue! {
         "What the fabric is judged to be.";
     Collector Default Info PORT_TOPOLOGY = "railscope_port_topology_info" (node, device, port, rail, leaf, leaf_port)
         "Where each host port hangs. Join on node, device and port.";
-    Collector Default Gauge TARGET_UP = "railscope_collector_target_up" (node)
-        "1 if the last scrape of the node's exporter succeeded.";
-    Collector Default Gauge TARGET_AGE = "railscope_collector_target_age_seconds" ["seconds"] (node)
-        "Time since the last successful scrape of the node's exporter.";
+    Collector Default Gauge TARGET_UP = "railscope_collector_target_up" (node, exporter)
+        "1 if the last scrape of the exporter succeeded. node is the node or switch that it speaks for, or its address if it speaks for many; exporter is its kind.";
+    Collector Default Gauge TARGET_AGE = "railscope_collector_target_age_seconds" ["seconds"] (node, exporter)
+        "Time since the last successful scrape of the exporter.";
     Collector Default Counter SCRAPES = "railscope_collector_scrapes_total" (result)
         "Scrapes of exporters by result: ok, unreachable, timeout, malformed, too_large.";
     Collector Default Counter INGEST_SAMPLES = "railscope_collector_ingested_samples_total" (result)
-        "Samples read from exporters by result: kept; unknown, because no catalogue row has the name; over_limit, beyond what one node may have; malformed, lines that could not be read.";
+        "Samples read from exporters by result: kept; unknown, because no catalogue row has the name; over_limit, beyond what one node may have; malformed, lines that could not be read; overruled, because an exporter that is believed first tells the series too; unfit, samples of other exporters whose type, labels or value do not fit their mapping.";
     Collector Default Gauge SUBNET_AGE = "railscope_collector_subnet_age_seconds" ["seconds"] ()
         "Time since the InfiniBand subnet was last read to the end. Absent without a subnet source.";
     Collector Default Counter SUBNET_SWEEPS = "railscope_collector_subnet_sweeps_total" (result)

@@ -1,0 +1,306 @@
+//! A mapping: which series of another exporter is which metric of ours, with which labels and in which unit.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use railscope_model::exposition::{Series, Type};
+use railscope_model::identity::{Guid, PciAddress};
+use railscope_model::metric::{Kind, Metric, Writer};
+use railscope_model::reading::Labels;
+use regex::Regex;
+
+use super::unit::Factor;
+use crate::core::speaker::Subject;
+
+/// How one exporter's pages become readings.
+#[derive(Debug)]
+pub struct Mapping {
+    /// Name of the exporter: `kind` of a target.
+    pub kind: Arc<str>,
+    /// Which exporter is believed where two say the same of one node; the lowest. Railscope's own has 0.
+    pub precedence: u8,
+    /// Names of series by one of which a page of this exporter is known.
+    pub(super) known_by: Vec<Regex>,
+    pub(super) joins: Vec<Join>,
+    pub(super) rows: Vec<Row>,
+}
+
+/// Labels that stand on another series of the page: of the one that has the same value of `on`.
+#[derive(Debug)]
+pub(super) struct Join {
+    pub(super) from: Regex,
+    pub(super) on: String,
+    pub(super) take: Vec<String>,
+}
+
+/// One series name, or several by a pattern, and what becomes of them.
+#[derive(Debug)]
+pub(super) struct Row {
+    /// The whole name. Its named groups are labels of the series.
+    pub(super) from: Regex,
+    pub(super) to: &'static Metric,
+    pub(super) factor: Factor,
+    /// In the order of the metric's label names.
+    pub(super) labels: Vec<LabelRule>,
+    /// Of whom the series speaks, where that is not the target itself.
+    pub(super) subject: Option<SubjectRule>,
+    /// Labels that a series must have for this row.
+    pub(super) when: Vec<(String, Regex)>,
+    /// Labels that a series must not have.
+    pub(super) unless: Vec<(String, Regex)>,
+    /// Type that the other exporter declares; none takes any.
+    pub(super) declared: Option<Type>,
+    pub(super) value: ValueRule,
+    /// Values that fall on one series of ours add up; otherwise the first one counts.
+    pub(super) sum: bool,
+}
+
+/// Where the value of one of our labels comes from.
+#[derive(Debug, Clone)]
+pub(super) enum LabelRule {
+    Constant(String),
+    /// The label of the series with this name; nothing to find is an empty value where that is allowed.
+    Copied {
+        label: String,
+        required: bool,
+    },
+    /// What a pattern makes of a label; a value that the pattern does not match is no row's.
+    Captured {
+        label: String,
+        regex: Regex,
+        value: String,
+    },
+    /// An identity in the spelling of Railscope.
+    Spelled {
+        label: String,
+        spelling: Spelling,
+        required: bool,
+    },
+    /// A word for a word; other words are no row's.
+    Mapped {
+        label: String,
+        words: HashMap<String, String>,
+    },
+}
+
+/// Identities that exporters spell in several ways.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Spelling {
+    Pci,
+    Guid,
+}
+
+impl Spelling {
+    fn apply(self, text: &str) -> Result<String, String> {
+        let spelled = match self {
+            Self::Pci => text.parse().map(|pci: PciAddress| pci.to_string()),
+            Self::Guid => text.parse().map(|guid: Guid| guid.to_string()),
+        };
+        spelled.map_err(|error| error.to_string())
+    }
+}
+
+/// Whose name a label holds.
+#[derive(Debug, Clone)]
+pub(super) enum SubjectRule {
+    Node(LabelRule),
+    Switch(LabelRule),
+}
+
+/// Where the value comes from.
+#[derive(Debug, Clone)]
+pub(super) enum ValueRule {
+    /// The value itself.
+    AsIs,
+    /// 1 if the value is this one.
+    Equals(f64),
+    /// 1 if this bit of the value is set.
+    Bit(u8),
+    /// A number for a number; others have none.
+    Numbers(Vec<(f64, f64)>),
+    /// The number in a label.
+    InLabel { label: String, regex: Regex },
+    /// 1 if a label matches.
+    LabelIs { label: String, regex: Regex },
+}
+
+/// Labels of one series: its own, those of its name's pattern, those of joined series.
+pub(super) struct Found<'a> {
+    pub(super) series: &'a Series<'a>,
+    pub(super) captured: &'a [(String, String)],
+    pub(super) joined: &'a [(String, String)],
+}
+
+impl Found<'_> {
+    fn label(&self, name: &str) -> Option<Cow<'_, str>> {
+        let beside = || {
+            let pairs = self.captured.iter().chain(self.joined);
+            pairs
+                .filter(|(found, _)| found == name)
+                .map(|(_, value)| Cow::Borrowed(value.as_str()))
+                .next()
+        };
+        self.series.label(name).or_else(beside)
+    }
+
+    /// As Prometheus sees it: a label that is not there is empty.
+    fn text(&self, name: &str) -> Cow<'_, str> {
+        self.label(name).unwrap_or_default()
+    }
+}
+
+/// What a row says to a series.
+pub(super) enum Answer {
+    /// It is this series of ours.
+    Taken {
+        /// Of whom it speaks, if it says so.
+        subject: Option<Subject>,
+        labels: Labels,
+        /// The value, where it stands in the labels.
+        fixed: Option<f64>,
+    },
+    /// It is not this row's.
+    NotMine,
+    /// It is this row's and cannot be read.
+    Unfit(String),
+}
+
+impl LabelRule {
+    /// The value of the label; `Ok(None)` if the series is not this row's.
+    fn apply(&self, found: &Found<'_>) -> Result<Option<String>, String> {
+        match self {
+            Self::Constant(text) => Ok(Some(text.clone())),
+            Self::Copied { label, required } => match found.text(label) {
+                text if text.is_empty() && *required => Err(format!("no label {label:?}")),
+                text => Ok(Some(text.into_owned())),
+            },
+            Self::Captured {
+                label,
+                regex,
+                value,
+            } => Ok(regex.captures(&found.text(label)).map(|captures| {
+                let mut text = String::new();
+                captures.expand(value, &mut text);
+                text
+            })),
+            Self::Spelled {
+                label,
+                spelling,
+                required,
+            } => match found.text(label) {
+                text if text.is_empty() && !required => Ok(Some(String::new())),
+                text => spelling.apply(&text).map(Some),
+            },
+            Self::Mapped { label, words } => Ok(words.get(&*found.text(label)).cloned()),
+        }
+    }
+}
+
+impl SubjectRule {
+    fn apply(&self, found: &Found<'_>) -> Result<Option<Subject>, String> {
+        let (Self::Node(rule) | Self::Switch(rule)) = self;
+        let Some(name) = rule.apply(found)? else {
+            return Ok(None);
+        };
+        let subject = match self {
+            Self::Node(_) => name.parse().map(Subject::Node),
+            Self::Switch(_) => name.parse().map(Subject::Switch),
+        };
+        subject.map(Some).map_err(|error| error.to_string())
+    }
+}
+
+impl Row {
+    /// Which series of ours this one is.
+    pub(super) fn translate(&self, found: &Found<'_>) -> Answer {
+        let fits = |(label, regex): &(String, Regex)| regex.is_match(&found.text(label));
+        if !self.when.iter().all(fits) || self.unless.iter().any(fits) {
+            return Answer::NotMine;
+        }
+        let subject = self.subject.as_ref().map(|rule| rule.apply(found));
+        let subject = match subject.transpose() {
+            Ok(Some(None)) => return Answer::NotMine,
+            Ok(subject) => subject.flatten(),
+            Err(why) => return Answer::Unfit(why),
+        };
+        let labels: Result<Option<Vec<String>>, String> =
+            self.labels.iter().map(|rule| rule.apply(found)).collect();
+        match (labels, self.fixed(found)) {
+            (Ok(Some(values)), Ok(fixed)) => Answer::Taken {
+                subject,
+                labels: Labels::new(values),
+                fixed,
+            },
+            (Ok(None), _) => Answer::NotMine,
+            (Err(why), _) | (_, Err(why)) => Answer::Unfit(why),
+        }
+    }
+
+    /// The value, where the labels hold it.
+    fn fixed(&self, found: &Found<'_>) -> Result<Option<f64>, String> {
+        if self.to.kind == Kind::Info {
+            return Ok(Some(1.0));
+        }
+        match &self.value {
+            ValueRule::InLabel { label, regex } => {
+                let text = found.text(label);
+                let number = regex.captures(&text).and_then(|found| found.get(1));
+                let number = number.and_then(|number| number.as_str().parse().ok());
+                let value = number.and_then(|number| self.possible(number));
+                value
+                    .map(Some)
+                    .ok_or_else(|| format!("label {label:?} holds {text:?}"))
+            }
+            ValueRule::LabelIs { label, regex } => {
+                Ok(Some(flag(regex.is_match(&found.text(label)))))
+            }
+            ValueRule::AsIs | ValueRule::Equals(_) | ValueRule::Bit(_) | ValueRule::Numbers(_) => {
+                Ok(None)
+            }
+        }
+    }
+
+    /// The value in our unit; `None` for what cannot be one.
+    pub(super) fn value(&self, raw: f64) -> Option<f64> {
+        match &self.value {
+            ValueRule::Equals(number) => Some(flag(raw == *number)),
+            ValueRule::Numbers(numbers) => {
+                let (_, number) = numbers.iter().find(|(from, _)| *from == raw)?;
+                self.possible(*number)
+            }
+            // Bit masks are whole and small; anything else is none.
+            ValueRule::Bit(bit) => (0.0..9e15)
+                .contains(&raw)
+                .then(|| flag((raw as u64 >> bit) & 1 == 1)),
+            _ => self.possible(raw),
+        }
+    }
+
+    /// A value in our unit, unless the metric cannot have it.
+    fn possible(&self, raw: f64) -> Option<f64> {
+        let value = self.factor.apply(raw);
+        // Only a temperature may be below zero; exporters say -1 for "unknown".
+        let sign_fits = value >= 0.0 || self.to.unit == Some("celsius");
+        (value.is_finite() && sign_fits).then_some(value)
+    }
+
+    /// Whether the row's metric can be said of a part.
+    pub(super) fn is_about(&self, subject: &Subject) -> bool {
+        match subject {
+            Subject::Node(_) => self.to.writer == Writer::Exporter,
+            Subject::Switch(_) => self.to.writer == Writer::Switch,
+        }
+    }
+}
+
+fn flag(is: bool) -> f64 {
+    f64::from(u8::from(is))
+}
+
+impl Mapping {
+    /// Whether a page that holds a series of this name is this exporter's.
+    pub fn knows(&self, name: &str) -> bool {
+        self.known_by.iter().any(|regex| regex.is_match(name))
+    }
+}

@@ -1,0 +1,235 @@
+//! What mapping files take and what they say about what they do not take; pages that change while they are read.
+
+use super::*;
+use railscope_model::fabric::Timestamp;
+use railscope_model::metric::{GPU_UTILIZATION, Metric, SOFTNET_DROPPED};
+
+use crate::config::Target;
+use crate::core::speaker::Subject;
+
+fn parse(text: &str) -> Result<Mapping, ConfigError> {
+    file::parse(text, Path::new("etc/site.toml"))
+}
+
+#[test]
+fn every_mapping_that_comes_with_railscope_can_be_read_and_keeps_its_place() {
+    for (name, text) in BUILT_IN {
+        let read = file::parse(text, Path::new(name));
+        assert!(read.is_ok(), "{}", read.expect_err("an error"));
+    }
+    let kinds: Vec<_> = Mappings::default().kinds().map(str::to_owned).collect();
+    assert_eq!(
+        kinds,
+        [
+            "railscope",
+            "dcgm-exporter",
+            "rdma_exporter",
+            "node_exporter",
+            "infiniband_exporter",
+            "snmp_exporter",
+            "gnmic",
+            "sonic-exporter"
+        ]
+    );
+}
+
+const HEAD: &str = "kind = \"site\"\n";
+
+/// Texts behind the kind, and what is said about them.
+const WRONG: &[(&str, &str)] = &[
+    ("", "1:1: missing field `row`"),
+    (
+        "[[row]]\nfrom = \"a\"\nto = \"railscope_gpu_clock_herz\"",
+        "4:6: row[0].to: no metric \"railscope_gpu_clock_herz\": expected one that METRICS.md lists for nodes or switches; did you mean `railscope_gpu_clock_hertz`?",
+    ),
+    (
+        "[[row]]\nfrom = \"a\"\nto = \"railscope_incident_active\"",
+        "4:6: row[0].to: railscope_incident_active is the collector's own: expected a metric of nodes or switches",
+    ),
+    (
+        "[[row]]\nfrom = \"a\"\nto = \"railscope_host_timer_delay_seconds\"",
+        "4:6: row[0].to: railscope_host_timer_delay_seconds is a histogram: expected a counter, gauge or info",
+    ),
+    (
+        "[[row]]\nfrom = \"a\"\nto = \"railscope_gpu_clock_hertz\"",
+        "4:6: row[0].unit: missing; railscope_gpu_clock_hertz counts hertz: expected \"Hz\", \"MHz\"",
+    ),
+    (
+        "[[row]]\nfrom = \"a\"\nto = \"railscope_gpu_clock_hertz\"\nunit = \"MiB\"",
+        "5:8: row[0].unit: \"MiB\" does not fit: railscope_gpu_clock_hertz counts hertz: expected \"Hz\", \"MHz\"",
+    ),
+    (
+        "[[row]]\nfrom = \"a(\"\nto = \"railscope_gpu_row_remap_failed\"",
+        "3:8: row[0].from: \"a(\" is no regular expression: unclosed group",
+    ),
+    (
+        "[[row]]\nfrom = \"a\"\nto = \"railscope_gpu_row_remap_failed\"\nlabels.gpus = \"0\"",
+        "5:8: row[0].labels.gpus: railscope_gpu_row_remap_failed has no such label: expected gpu; did you mean `gpu`?",
+    ),
+    (
+        "[[row]]\nfrom = \"a\"\nto = \"railscope_gpu_row_remap_failed\"\nlabels.gpu = { label = \"g\", value = \"$1\" }",
+        "5:14: row[0].labels.gpu: value without regex: expected the regex whose groups it uses",
+    ),
+    (
+        "[[row]]\nfrom = \"a\"\nto = \"railscope_gpu_row_remap_failed\"\nlabels.gpu = { label = \"g\", as = \"uuid\" }",
+        "5:14: row[0].labels.gpu: as = \"uuid\": expected \"pci\" or \"guid\"",
+    ),
+    (
+        "[[row]]\nfrom = \"a\"\nto = \"railscope_gpu_row_remap_failed\"\nequals = 1\nbit = 2",
+        "6:7: row[0].bit: a second rule for the value: expected one of equals, bit, numbers, in_label, label_is",
+    ),
+    (
+        "[[row]]\nfrom = \"a\"\nto = \"railscope_gpu_row_remap_failed\"\nbit = 60",
+        "5:7: row[0].bit: 60: expected 0 to 52, the bits that a value holds exactly",
+    ),
+    (
+        "[[row]]\nfrom = \"a\"\nto = \"railscope_gpu_row_remap_failed\"\ntype = \"summary\"",
+        "5:8: row[0].type: \"summary\": expected \"counter\", \"gauge\" or \"any\"",
+    ),
+    (
+        "precedence = 0\n[[row]]\nfrom = \"a\"\nto = \"railscope_gpu_row_remap_failed\"",
+        "2:14: precedence: 0 is Railscope's own exporter: expected 1 to 255",
+    ),
+    (
+        "[subject]\n[[row]]\nfrom = \"a\"\nto = \"railscope_gpu_row_remap_failed\"",
+        "2:1: subject: expected either node or switch",
+    ),
+];
+
+#[test]
+fn an_error_names_file_line_column_field_and_what_was_expected() {
+    for (text, expected) in WRONG {
+        let error = parse(&format!("{HEAD}{text}")).expect_err(text);
+        assert_eq!(
+            error.to_string(),
+            format!("etc/site.toml:{expected}"),
+            "{text}"
+        );
+    }
+}
+
+fn at(seconds: u64) -> Timestamp {
+    Timestamp(seconds * 1000)
+}
+
+fn node() -> Option<Subject> {
+    Some(Subject::Node("n1".parse().expect("name")))
+}
+
+/// The one value of one metric on a page.
+fn value(read: &Translation, metric: &'static Metric) -> Option<f64> {
+    let samples = read
+        .readings
+        .iter()
+        .flat_map(|(_, reading)| reading.samples());
+    let mut values = samples.filter(|sample| sample.metric == metric);
+    let value = values.next().map(|sample| sample.value.as_f64());
+    assert!(values.next().is_none(), "one series");
+    value
+}
+
+fn built_in(kind: &str) -> Translator {
+    let mapping = Mappings::default().by_kind(kind).cloned().expect(kind);
+    Translator::new(mapping, node())
+}
+
+#[test]
+fn a_sum_without_one_of_its_terms_is_no_sum() {
+    let mut translator = built_in("node_exporter");
+    let both = "node_softnet_dropped_total{cpu=\"0\"} 5\nnode_softnet_dropped_total{cpu=\"1\"} 7\n";
+    let one = "node_softnet_dropped_total{cpu=\"0\"} 5\n";
+    for (seconds, page, expected) in [
+        (0, both, Some(12.0)),
+        (5, one, None),
+        (10, both, Some(12.0)),
+        (15, one, None),
+        (100, one, None),
+        // The history has forgotten the larger sum.
+        (200, one, Some(5.0)),
+        (205, both, Some(12.0)),
+    ] {
+        let read = translator.translate(page, at(seconds));
+        assert_eq!(value(&read, &SOFTNET_DROPPED), expected, "at {seconds} s");
+    }
+}
+
+#[test]
+fn copies_of_a_value_for_several_containers_are_one_value() {
+    let page = "DCGM_FI_DEV_GPU_UTIL{gpu=\"0\",pod=\"a\"} 40\nDCGM_FI_DEV_GPU_UTIL{gpu=\"0\",pod=\"b\"} 40\n";
+    let read = built_in("dcgm-exporter").translate(page, at(0));
+    assert_eq!(value(&read, &GPU_UTILIZATION), Some(0.4));
+}
+
+#[test]
+fn what_does_not_fit_is_counted_and_said_and_what_nobody_knows_is_counted() {
+    for (kind, page, unknown, said) in [
+        (
+            "node_exporter",
+            "# TYPE node_infiniband_symbol_error_total gauge\nnode_infiniband_symbol_error_total{device=\"a\",port=\"1\"} 1\n",
+            0,
+            "node_infiniband_symbol_error_total: declared as gauge, the mapping expects counter",
+        ),
+        (
+            "node_exporter",
+            "node_network_speed_bytes{device=\"eth0\"} -125000\n",
+            0,
+            "node_network_speed_bytes has the value -125000",
+        ),
+        (
+            "node_exporter",
+            "node_infiniband_symbol_error_total{device=\"a\"} 1\nnode_load1 3\n",
+            1,
+            "node_infiniband_symbol_error_total: no label \"port\"",
+        ),
+        (
+            "rdma_exporter",
+            "rdma_port_info{device=\"a\",port=\"1\",link_speed=\"fast\"} 1\n",
+            0,
+            "rdma_port_info: label \"link_speed\" holds \"fast\"",
+        ),
+    ] {
+        let mut translator = built_in(kind);
+        for seconds in [0, 5] {
+            let read = translator.translate(page, at(seconds));
+            assert_eq!(read.unfit.as_deref(), Some(said), "{page}");
+            assert_eq!(
+                (read.counts.unfit, read.counts.unknown),
+                (1, unknown),
+                "{page}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_page_tells_whose_it_is_and_may_change_its_mind() {
+    let target = Target::of_node(
+        "n1".parse().expect("name"),
+        String::from("http://n1/metrics"),
+    );
+    let mut reader = Reader::new(Arc::new(target), Mappings::default());
+    for (page, expected) in [
+        ("railscope_rdma_port_up{device=\"a\",port=\"1\"} 1\n", None),
+        ("DCGM_FI_DEV_SM_CLOCK{gpu=\"0\"} 1\n", Some("dcgm-exporter")),
+        ("", Some("dcgm-exporter")),
+        ("node_exporter_build_info 1\n", Some("node_exporter")),
+        ("rdma_scrape_errors_total 0\n", Some("rdma_exporter")),
+        ("ifHighSpeed{ifName=\"a\"} 1\n", Some("snmp_exporter")),
+        (
+            "sonic_interface_info{device=\"a\"} 1\n",
+            Some("sonic-exporter"),
+        ),
+        (
+            "infiniband_switch_info{guid=\"0x1\"} 1\n",
+            Some("infiniband_exporter"),
+        ),
+        (
+            "gnmic_interfaces_interface_state_counters_in_octets 1\n",
+            Some("gnmic"),
+        ),
+        ("railscope_node_boot_time_seconds 1\n", None),
+    ] {
+        reader.read(page, at(0));
+        assert_eq!(reader.kind().map(|kind| &**kind), expected, "{page}");
+    }
+}

@@ -1,0 +1,120 @@
+//! What other exporters' pages become: whole pages held against golden files. `UPDATE_EXPECT=1` blesses them anew.
+
+#![allow(clippy::expect_used)] // helpers of tests; clippy lets only the tests themselves
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use expect_test::expect_file;
+use railscope_collector::core::speaker::Subject;
+use railscope_collector::foreign::{Mappings, Recognised, Translation, Translator};
+use railscope_model::fabric::Timestamp;
+
+/// The part that a target of each kind speaks for; none where its pages name their parts.
+fn about(kind: &str) -> Option<Subject> {
+    match kind {
+        "infiniband_exporter" | "gnmic" => None,
+        "snmp_exporter" | "sonic-exporter" => {
+            Some(Subject::Switch("leaf-01".parse().expect("name")))
+        }
+        _ => Some(Subject::Node("n1".parse().expect("name"))),
+    }
+}
+
+/// Readings as lines, sorted, with what became of the samples in front.
+fn show(read: &Translation) -> String {
+    let counts = &read.counts;
+    let mut text = format!(
+        "unknown {}, unfit {}{}, unreadable {}\n",
+        counts.unknown,
+        counts.unfit,
+        read.unfit
+            .as_ref()
+            .map_or(String::new(), |why| format!(" ({why})")),
+        counts.errors.len()
+    );
+    for (subject, reading) in &read.readings {
+        let part = match subject {
+            Subject::Node(_) => "node",
+            Subject::Switch(_) => "switch",
+        };
+        writeln!(text, "\n{part} {subject}").expect("a string");
+        let mut lines: Vec<_> = reading
+            .samples()
+            .iter()
+            .map(|sample| {
+                let names = sample.metric.labels.iter();
+                let labels: Vec<_> = names
+                    .zip(sample.labels.values())
+                    .filter(|(_, value)| !value.is_empty())
+                    .map(|(name, value)| format!("{name}={value:?}"))
+                    .collect();
+                let value = sample.value.as_f64();
+                format!("{}{{{}}} {value}\n", sample.metric.name, labels.join(","))
+            })
+            .collect();
+        lines.sort();
+        text.extend(lines);
+    }
+    text
+}
+
+fn page(kind: &str) -> String {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/foreign/{kind}.prom"));
+    fs::read_to_string(file).expect(kind)
+}
+
+#[test]
+fn every_exporter_s_page_is_recognised_and_becomes_the_readings_of_its_golden_file() {
+    let mappings = Mappings::default();
+    for kind in mappings.kinds().skip(1) {
+        let page = page(kind);
+        let recognised = mappings.recognise(&page);
+        let Some(Recognised::Foreign(mapping)) = recognised else {
+            unreachable!("{kind}: {recognised:?}");
+        };
+        assert_eq!(&*mapping.kind, kind);
+        let mut translator = Translator::new(mapping, about(kind));
+        let first = show(&translator.translate(&page, Timestamp(0)));
+        let again = show(&translator.translate(&page, Timestamp(5_000)));
+        assert_eq!(first, again, "{kind}: what is remembered is what was found");
+        expect_file![format!("foreign/{kind}.txt")].assert_eq(&first);
+    }
+}
+
+/// Lines of a real page of dcgm-exporter, of two GPU types of labels (with and without a container).
+#[test]
+fn a_page_that_was_recorded_on_h100s_is_read_whole() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/captures");
+    let file = root.join("dcgm/aicr-8xh100-dcgm-sampled.prom");
+    let Ok(page) = fs::read_to_string(&file) else {
+        println!("skipped: {} is not here", file.display());
+        return;
+    };
+    let mapping = Mappings::default().by_kind("dcgm-exporter").cloned();
+    let mut translator = Translator::new(mapping.expect("built in"), about("dcgm-exporter"));
+    let read = translator.translate(&page, Timestamp(0));
+    let text = show(&read);
+    assert_eq!(
+        (read.counts.unfit, read.counts.errors.len()),
+        (0, 0),
+        "{text}"
+    );
+    let count = |name: &str| text.lines().filter(|line| line.starts_with(name)).count();
+    for (metric, series) in [
+        ("railscope_gpu_info{", 8),
+        ("railscope_pcie_path_info{", 8),
+        ("railscope_gpu_temperature_celsius{", 8),
+        ("railscope_gpu_power_watts{", 8),
+        ("railscope_gpu_utilization_ratio{", 8),
+        ("railscope_gpu_memory_utilization_ratio{", 6),
+    ] {
+        assert_eq!(count(metric), series, "{metric}\n{text}");
+    }
+    assert!(
+        text.contains("railscope_gpu_power_watts{gpu=\"0\"} 113.611\n"),
+        "{text}"
+    );
+    assert!(text.contains("pci=\"0000:ca:00.0\""), "{text}");
+}
