@@ -49,6 +49,7 @@ const SERIALISES: &[&str] = &[
     "collector/src/config",
     "collector/src/foreign/file.rs",
     "collector/src/plans",
+    "collector/src/state_file.rs",
     "collector/src/lib.rs",
 ];
 
