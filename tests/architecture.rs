@@ -40,6 +40,7 @@ const PURE: &[&str] = &[
     "collector/src/core",
     "collector/src/topology",
     "collector/src/subnet",
+    "collector/src/plans",
 ];
 
 /// Where the collector may know of wire formats: at its edges.
@@ -47,6 +48,8 @@ const SERIALISES: &[&str] = &[
     "collector/src/api",
     "collector/src/config",
     "collector/src/foreign/file.rs",
+    "collector/src/plans",
+    "collector/src/state_file.rs",
     "collector/src/lib.rs",
 ];
 
@@ -243,6 +246,7 @@ fn scripts_can_be_run_and_name_no_path_of_one_machine() {
         ".ci/run",
         "tests/qemu/build",
         "tests/bench/scrape_vs_node_exporter",
+        "tests/bench/sweep_vs_ibnetdiscover",
     ] {
         let path = root().join(script);
         let text =

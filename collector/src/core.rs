@@ -5,6 +5,7 @@
 
 pub mod analyzer;
 pub mod belief;
+pub mod changes;
 pub mod classes;
 pub mod detector;
 pub mod detectors;

@@ -16,8 +16,11 @@ use crate::api;
 use crate::config::{Config, Target};
 use crate::core::analyzer::Analyzer;
 use crate::core::history::Ingested;
+use crate::core::neighbours::Told;
 use crate::core::speaker::{Speaker, Subject};
 use crate::foreign::Translation;
+use crate::lldp_source;
+use crate::past::Past;
 use crate::scrape::{Scraper, Scrapers};
 use crate::state::{ScrapeResult, Snapshot, State};
 use crate::subnet::Subnet;
@@ -36,6 +39,9 @@ pub enum RunError {
     /// The HTTP client cannot be set up.
     #[error("no HTTP client: {0}")]
     Client(#[from] reqwest::Error),
+    /// The wiring plan cannot be read.
+    #[error(transparent)]
+    Plan(#[from] crate::config::ConfigError),
     /// The server failed.
     #[error("server: {0}")]
     Server(#[from] io::Error),
@@ -67,6 +73,12 @@ pub(crate) enum Event {
     Switch {
         switch: SwitchName,
         reading: Box<NodeReading>,
+        at: Timestamp,
+    },
+    /// What a switch tells of its neighbours, or why it could not be read.
+    Neighbours {
+        switch: SwitchName,
+        told: Result<Told, String>,
         at: Timestamp,
     },
     /// A sweep of the subnet.
@@ -113,6 +125,7 @@ pub async fn run_beside(
     beside: Beside,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), RunError> {
+    let plan = config.read_plan()?;
     let mut state = State::new(&config, system_time);
     state.beside = beside.link;
     let state = Arc::new(state);
@@ -120,7 +133,12 @@ pub async fn run_beside(
     let scraper = Scraper::new(config.scrape.clone())?;
     let analysis = {
         let state = Arc::clone(&state);
-        tokio::task::spawn_blocking(move || analyse(inbox, &state))
+        let switches: Vec<_> = config.switches.iter().map(|one| one.name.clone()).collect();
+        let mut analyzer = Analyzer::default();
+        analyzer.set_switches(&switches);
+        analyzer.set_plan(plan);
+        let past = Past::of(config.state_dir.clone());
+        tokio::task::spawn_blocking(move || analyse(inbox, analyzer, past, &state))
     };
     let mut tasks = JoinSet::new();
     let mappings = config.mappings;
@@ -140,6 +158,10 @@ pub async fn run_beside(
             subnet_source::follow(subnet, events.clone(), Arc::clone(&state)),
         ));
     }
+    tasks.spawn(named(
+        "switches",
+        lldp_source::follow(config.switches, events.clone(), Arc::clone(&state)),
+    ));
     drop(events);
     let (asked, was_asked) = oneshot::channel::<()>();
     let routes = api::router(state).merge(beside.routes);
@@ -223,8 +245,13 @@ async fn follow_targets(
 }
 
 /// Takes up events until nobody can send any more. Runs on a thread of its own: a tick computes.
-fn analyse(mut inbox: mpsc::Receiver<Event>, state: &State) {
-    let mut analyzer = Analyzer::default();
+fn analyse(
+    mut inbox: mpsc::Receiver<Event>,
+    mut analyzer: Analyzer,
+    mut past: Past,
+    state: &State,
+) {
+    past.restore(&mut analyzer);
     let mut targets = Vec::new();
     while let Some(event) = inbox.blocking_recv() {
         match event {
@@ -272,10 +299,12 @@ fn analyse(mut inbox: mpsc::Receiver<Event>, state: &State) {
                 analyzer.take_subnet(*subnet, at);
                 analyzer.take_readings(readings, at);
             }
+            Event::Neighbours { switch, told, at } => analyzer.take_switch(&switch, told, at),
             Event::Tick => {
                 let begun = Instant::now();
                 let mut snapshot = Snapshot::new(analyzer.tick(state.now()));
                 snapshot.tick_seconds = begun.elapsed().as_secs_f64();
+                past.keep(&snapshot.view);
                 state.publish(snapshot);
             }
         }

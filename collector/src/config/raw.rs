@@ -14,7 +14,10 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, Visitor};
 use toml::Spanned;
 
-use super::{Config, ConfigError, ScrapeProfile, SubnetFrom, SubnetSource, Target, check_url};
+use super::switches::{RawSwitch, check_switches};
+use super::{
+    Config, ConfigError, ScrapeProfile, SubnetFrom, SubnetSource, SwitchSource, Target, check_url,
+};
 use crate::core::speaker::Subject;
 use crate::foreign::{Mappings, OWN_KIND};
 use crate::sweep;
@@ -63,6 +66,9 @@ pub(super) struct File {
     #[serde(default)]
     mapping: Vec<RawMapping>,
     subnet: Option<Spanned<Subnet>>,
+    plan: Option<Plan>,
+    #[serde(default)]
+    switches: Vec<Spanned<RawSwitch>>,
     #[serde(default)]
     analysis: Analysis,
 }
@@ -153,7 +159,7 @@ struct RawMapping {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Subnet {
+pub(super) struct Subnet {
     file: Option<PathBuf>,
     command: Option<Argv>,
     device: Option<Text>,
@@ -164,8 +170,14 @@ struct Subnet {
     timeout: Period,
 }
 
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Plan {
+    file: PathBuf,
+}
+
 impl Subnet {
-    fn default_period() -> Period {
+    pub(super) fn default_period() -> Period {
         Period(Duration::from_secs(30))
     }
 }
@@ -223,14 +235,23 @@ impl Sweep {
 #[serde(deny_unknown_fields, default)]
 struct Analysis {
     interval: Period,
+    state_dir: Option<PathBuf>,
 }
 
 impl Default for Analysis {
     fn default() -> Self {
         Self {
             interval: Period(Duration::from_secs(5)),
+            state_dir: None,
         }
     }
+}
+
+/// What is read and checked beyond the file's own values.
+#[derive(Default)]
+pub(super) struct Read {
+    mappings: Mappings,
+    switches: Vec<SwitchSource>,
 }
 
 impl File {
@@ -254,9 +275,12 @@ impl File {
         let subnet = subnet
             .map(|subnet| check_subnet(subnet, beside))
             .transpose()?;
-        let mappings = read_mappings(&self.mapping, beside).map_err(Stop::Elsewhere)?;
-        let targets = check_targets(std::mem::take(&mut self.targets), &mappings)?;
-        Ok(self.config(targets, subnet, mappings, beside))
+        let read = Read {
+            mappings: read_mappings(&self.mapping, beside).map_err(Stop::Elsewhere)?,
+            switches: check_switches(std::mem::take(&mut self.switches), beside)?,
+        };
+        let targets = check_targets(std::mem::take(&mut self.targets), &read.mappings)?;
+        Ok(self.config(targets, subnet, read, beside))
     }
 
     /// The configuration with targets and subnet that were checked.
@@ -264,7 +288,7 @@ impl File {
         self,
         targets: Vec<Target>,
         subnet: Option<SubnetSource>,
-        mappings: Mappings,
+        read: Read,
         beside: &Path,
     ) -> Config {
         let file_sd = self.file_sd.into_iter();
@@ -276,8 +300,11 @@ impl File {
             targets,
             file_sd: file_sd.map(|path| beside.join(path)).collect(),
             subnet,
-            mappings,
+            switches: read.switches,
+            mappings: read.mappings,
+            plan: self.plan.map(|plan| beside.join(plan.file)),
             analysis_interval: self.analysis.interval.0,
+            state_dir: self.analysis.state_dir.map(|path| beside.join(path)),
         }
     }
 }
@@ -384,7 +411,7 @@ fn wrong_source(span: Range<usize>, found: &str) -> Wrong {
 
 /// A time as text with its unit: `"500ms"`, `"5s"`, `"2m"`, `"1h"`. Never zero.
 #[derive(Debug, Clone, Copy)]
-struct Period(Duration);
+pub(super) struct Period(pub(super) Duration);
 
 impl<'de> Deserialize<'de> for Period {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -460,7 +487,7 @@ impl<'de> Deserialize<'de> for Url {
 }
 
 /// A program and its arguments; no shell reads them.
-struct Argv(Vec<String>);
+pub(super) struct Argv(pub(super) Vec<String>);
 
 impl<'de> Deserialize<'de> for Argv {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

@@ -7,20 +7,22 @@ use railscope_model::fabric::{
     Fabric, LinkId, LinkKind, PartId, Presence, Sightings, Timestamp, Witness,
 };
 use railscope_model::identity::{NodeName, Part, SwitchName};
-use railscope_model::reading::NodeReading;
+use railscope_model::plan::WiringPlan;
+use railscope_model::reading::{Labels, NodeReading};
 
+use super::changes::{ChangeLog, Watch};
 use super::detector::{DETECTORS, Detector, Evidence, View};
 use super::history::{History, Ingested, NodeHistory};
 use super::incident::{Finding, Incident, Tracker};
 use super::inventory::merge_node;
 use super::lost::Fate;
-use super::neighbours::{Switches, Told, switch_nodes, words};
+use super::neighbours::{Switches, Told, switch_nodes, told_by_others, words};
 use super::speaker::{Speaker, Subject};
 use crate::subnet::Subnet;
 use crate::subnet::counters::DeviceReading;
 use crate::topology::{
-    LldpMerge, Routes, SubnetMerge, Verdict, assign_rails, judge, merge_lldp, merge_subnet,
-    understand,
+    LldpMerge, Routes, SubnetMerge, Verdict, assign_rails, has_cables, judge, lint, merge_lldp,
+    merge_subnet, understand,
 };
 
 /// What the collector knows after one tick. Never changed once made: API and page read it while the next is made.
@@ -32,8 +34,12 @@ pub struct ClusterView {
     pub fabric: Arc<Fabric>,
     /// What the fabric is, and how its hosts are wired.
     pub verdict: Arc<Verdict>,
+    /// What is wrong with the wiring, worst first.
+    pub lint: Arc<Vec<lint::Finding>>,
     /// The shortest paths of the fabric, as the newest sweep shows it.
     pub routes: Arc<Routes>,
+    /// What changed in the fabric lately.
+    pub changes: Arc<ChangeLog>,
     /// Open incidents, worst first.
     pub incidents: Vec<Incident>,
     /// What LLDP brought into the fabric.
@@ -101,6 +107,8 @@ pub struct Analyzer {
     unnamed: Vec<(DeviceReading, Timestamp)>,
     switches: Switches,
     switches_changed: bool,
+    /// Neighbours of switches that others' exporters tell, when the fabric was last built.
+    told_by_others: Vec<(SwitchName, Labels)>,
     /// Targets that are switches.
     switch_nodes: BTreeSet<NodeName>,
     /// Whether the fabric has cables of unknown fate.
@@ -109,10 +117,15 @@ pub struct Analyzer {
     built_settled: bool,
     fabric: Arc<Fabric>,
     verdict: Arc<Verdict>,
+    plan: Option<WiringPlan>,
+    lint: Arc<Vec<lint::Finding>>,
     lldp: Arc<LldpMerge>,
     routes: Arc<Routes>,
     detectors: Vec<Box<dyn Detector>>,
     tracker: Tracker,
+    watch: Watch,
+    /// What an earlier run knew, until there is something to hold it against.
+    past: Option<Arc<Fabric>>,
 }
 
 impl Default for Analyzer {
@@ -128,20 +141,32 @@ impl Default for Analyzer {
             unnamed: Vec::new(),
             switches: Switches::default(),
             switches_changed: false,
+            told_by_others: Vec::new(),
             switch_nodes: BTreeSet::new(),
             has_unknown: false,
             built_settled: true,
             fabric: Arc::default(),
             verdict: Arc::new(judge(&Fabric::default(), &SubnetMerge::default())),
+            plan: None,
+            lint: Arc::default(),
             lldp: Arc::default(),
             routes: Arc::default(),
             detectors: DETECTORS.iter().map(|build| build()).collect(),
             tracker: Tracker::default(),
+            watch: Watch::default(),
+            past: None,
         }
     }
 }
 
 impl Analyzer {
+    /// Starts with what an earlier run knew: cables that are not seen any more are lost, not forgotten.
+    pub fn restore(&mut self, fabric: Fabric, changes: ChangeLog) {
+        let fabric = Arc::new(fabric);
+        self.watch = Watch::since(Arc::clone(&fabric), changes);
+        self.past = Some(fabric);
+    }
+
     /// Says which nodes there are; the others are forgotten, new ones are awaited.
     pub fn set_targets(&mut self, nodes: &[NodeName]) {
         self.targets = nodes.iter().cloned().collect();
@@ -152,6 +177,12 @@ impl Analyzer {
         nodes.iter().for_each(|node| {
             self.history.node_mut(node);
         });
+    }
+
+    /// Says which cables there should be; without a plan, only peers say what is usual.
+    pub fn set_plan(&mut self, plan: Option<WiringPlan>) {
+        self.plan = plan;
+        self.subnet_changed = true;
     }
 
     /// Takes up a page of a node's exporter, read at `at`.
@@ -293,7 +324,10 @@ impl Analyzer {
 
     /// Judges the cluster at one moment.
     pub fn tick(&mut self, now: Timestamp) -> ClusterView {
-        self.refresh_fabric(now);
+        let all_heard = self.history.nodes().all(|(_, node)| node.heard().is_some());
+        let settled = self.watch.settle(all_heard, now);
+        self.refresh_fabric(now, settled);
+        self.watch.look(&self.fabric, now);
         self.forget_unspoken(now);
         self.name_readings(now);
         let view = View {
@@ -317,9 +351,11 @@ impl Analyzer {
             incidents: self.tracker.tick(&self.fabric, &self.routes, findings, now),
             fabric: Arc::clone(&self.fabric),
             verdict: Arc::clone(&self.verdict),
+            lint: Arc::clone(&self.lint),
             lldp: Arc::clone(&self.lldp),
             switches_heard: self.switches_heard(),
             routes: Arc::clone(&self.routes),
+            changes: self.watch.log(),
             heard: self
                 .history
                 .nodes()
@@ -342,19 +378,25 @@ impl Analyzer {
 
     /// Builds the fabric anew if a node's parts, a switch's words or the subnet have changed since it was
     /// built, or the port of a cable of unknown fate.
-    fn refresh_fabric(&mut self, now: Timestamp) {
+    fn refresh_fabric(&mut self, now: Timestamp, settled: bool) {
         let identities: BTreeMap<_, _> = self
             .history
             .nodes()
             .map(|(node, history)| (node.clone(), history.identity()))
             .collect();
-        let changed = self.subnet_changed || self.switches_changed;
+        let told = told_by_others(&self.history, now);
+        let waits_for_past = self.past.is_some() && settled;
+        let changed = self.subnet_changed
+            || self.switches_changed
+            || waits_for_past
+            || told != self.told_by_others;
         if identities == self.built_from
             && !changed
             && !(self.has_unknown && self.fate(now).has_changed())
         {
             return;
         }
+        self.told_by_others = told;
         self.switch_nodes = switch_nodes(&self.history, &self.switches);
         let mut fabric = Fabric::default();
         // Exporters first: they know a NIC's node and name for certain, the subnet only what was typed into it.
@@ -368,7 +410,13 @@ impl Analyzer {
             .subnet
             .as_ref()
             .map(|subnet| merge_subnet(&mut fabric, subnet, seen));
-        let words = words(&fabric, &self.history, &self.switches, &self.switch_nodes);
+        let words = words(
+            &fabric,
+            &self.history,
+            &self.switches,
+            &self.switch_nodes,
+            now,
+        );
         let lldp = merge_lldp(&mut fabric, &words);
         // A neighbour that is silent while its port is up is no lost cable: the verdict counts it.
         self.fate(now).keep(&mut fabric, Presence::Unknown);
@@ -379,14 +427,40 @@ impl Analyzer {
         // Judged before lost cables come back: a verdict is about what is there.
         let (mut verdict, routes) = understand(&fabric, &merge.unwrap_or_default());
         lldp.temper(&mut verdict);
+        self.lint = Arc::new(lint::lint_seen(
+            &fabric,
+            &verdict,
+            self.plan.as_ref(),
+            // What is above a leaf that tells nobody its neighbours is not known.
+            lldp.speaking_leaves == lldp.leaves.len(),
+        ));
         self.fate(now).keep(&mut fabric, Presence::Lost);
         self.built_settled = self.subnet.as_ref().is_none_or(Subnet::is_settled);
+        self.take_up_past(&mut fabric, settled, now);
         self.fabric = Arc::new(fabric);
         self.verdict = Arc::new(verdict);
         self.lldp = Arc::new(lldp);
         self.routes = Arc::new(routes);
         self.built_from = identities;
         (self.subnet_changed, self.switches_changed) = (false, false);
+    }
+
+    /// What an earlier run saw last is lost, or of unknown fate, as if this run had seen it: once there are
+    /// cables to hold it against, and not while they are still being read.
+    fn take_up_past(&mut self, fabric: &mut Fabric, settled: bool, now: Timestamp) {
+        if !(settled && self.built_settled && has_cables(fabric)) {
+            return;
+        }
+        let Some(past) = self.past.take() else { return };
+        let fate = Fate {
+            older: &past,
+            ..self.fate(now)
+        };
+        fate.keep(fabric, Presence::Unknown);
+        fate.keep(fabric, Presence::Lost);
+        self.has_unknown = fabric.links().any(|(.., link)| {
+            link.kind == LinkKind::Cable && link.seen_by.presence() == Presence::Unknown
+        });
     }
 
     fn fate(&self, now: Timestamp) -> Fate<'_> {

@@ -164,7 +164,9 @@ fn in_pause<'a>(view: &View<'a>) -> Vec<Holds<'a>> {
             let [netdev, priority, "transmit"] = labels[..] else {
                 continue;
             };
-            let share = window.increase(WINDOW_SECONDS).map(|rise| rise.rate());
+            let share = window
+                .increase(WINDOW_SECONDS)
+                .map(crate::core::history::Increase::rate);
             let interface = interface(history, netdev);
             if let (Some(share), Some((pci, device))) = (share, interface) {
                 shares.push((node, history, netdev, priority, pci, device, share));

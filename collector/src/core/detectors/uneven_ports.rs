@@ -90,7 +90,9 @@ fn of_node<'a>(node: &'a NodeName, history: &'a NodeHistory) -> Vec<Moves<'a>> {
         let names: Vec<_> = labels.values().collect();
         let received = history.window(&RDMA_PORT_RECEIVE_BYTES, &names);
         let rate = |window: &crate::core::history::Window| {
-            window.increase(WINDOW_SECONDS).map(|rise| rise.rate())
+            window
+                .increase(WINDOW_SECONDS)
+                .map(crate::core::history::Increase::rate)
         };
         let both = rate(sent).zip(received.and_then(rate));
         if let ([device, port], Some((sent, received))) = (&names[..], both)
