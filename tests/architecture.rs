@@ -48,6 +48,7 @@ const SERIALISES: &[&str] = &[
     "collector/src/api",
     "collector/src/config",
     "collector/src/foreign/file.rs",
+    "collector/src/lldp",
     "collector/src/plans",
     "collector/src/state_file.rs",
     "collector/src/lib.rs",
