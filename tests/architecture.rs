@@ -40,6 +40,7 @@ const PURE: &[&str] = &[
     "collector/src/core",
     "collector/src/topology",
     "collector/src/subnet",
+    "collector/src/plans",
 ];
 
 /// Where the collector may know of wire formats: at its edges.
@@ -47,6 +48,7 @@ const SERIALISES: &[&str] = &[
     "collector/src/api",
     "collector/src/config",
     "collector/src/foreign/file.rs",
+    "collector/src/plans",
     "collector/src/lib.rs",
     "collector/src/lldp/json.rs",
     "collector/src/lldp/tests.rs",
@@ -245,6 +247,7 @@ fn scripts_can_be_run_and_name_no_path_of_one_machine() {
         ".ci/run",
         "tests/qemu/build",
         "tests/bench/scrape_vs_node_exporter",
+        "tests/bench/sweep_vs_ibnetdiscover",
     ] {
         let path = root().join(script);
         let text =

@@ -10,6 +10,7 @@ pub mod core;
 pub mod foreign;
 pub mod lldp;
 pub mod lldp_source;
+pub mod plans;
 pub mod run;
 pub mod scrape;
 pub mod state;

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use railscope_model::fabric::Timestamp;
 use railscope_model::identity::SwitchName;
+use railscope_model::plan::WiringPlan;
 use railscope_model::reading::NodeReading;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
@@ -38,6 +39,9 @@ pub enum RunError {
     /// The HTTP client cannot be set up.
     #[error("no HTTP client: {0}")]
     Client(#[from] reqwest::Error),
+    /// The wiring plan cannot be read.
+    #[error(transparent)]
+    Plan(#[from] crate::config::ConfigError),
     /// The server failed.
     #[error("server: {0}")]
     Server(#[from] io::Error),
@@ -121,6 +125,7 @@ pub async fn run_beside(
     beside: Beside,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), RunError> {
+    let plan = config.read_plan()?;
     let mut state = State::new(&config, system_time);
     state.beside = beside.link;
     let state = Arc::new(state);
@@ -129,7 +134,7 @@ pub async fn run_beside(
     let analysis = {
         let state = Arc::clone(&state);
         let switches: Vec<_> = config.switches.iter().map(|one| one.name.clone()).collect();
-        tokio::task::spawn_blocking(move || analyse(inbox, &switches, &state))
+        tokio::task::spawn_blocking(move || analyse(inbox, &switches, plan, &state))
     };
     let mut tasks = JoinSet::new();
     let mappings = config.mappings;
@@ -236,9 +241,15 @@ async fn follow_targets(
 }
 
 /// Takes up events until nobody can send any more. Runs on a thread of its own: a tick computes.
-fn analyse(mut inbox: mpsc::Receiver<Event>, switches: &[SwitchName], state: &State) {
+fn analyse(
+    mut inbox: mpsc::Receiver<Event>,
+    switches: &[SwitchName],
+    plan: Option<WiringPlan>,
+    state: &State,
+) {
     let mut analyzer = Analyzer::default();
     analyzer.set_switches(switches);
+    analyzer.set_plan(plan);
     let mut targets = Vec::new();
     while let Some(event) = inbox.blocking_recv() {
         match event {
