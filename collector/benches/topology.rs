@@ -11,12 +11,15 @@ mod net;
 
 use std::hint::black_box;
 
-use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use net::Net;
-use railscope_collector::subnet::parse_ibnetdiscover;
+use railscope_collector::subnet::{Subnet, parse_ibnetdiscover};
 use railscope_collector::topology::lint::lint;
-use railscope_collector::topology::{judge, merge_subnet};
-use railscope_model::fabric::{Fabric, Link, LinkKind, PartId, Timestamp};
+use railscope_collector::topology::{
+    SubnetMerge, assign_rails, diff, judge, merge_subnet, understand,
+};
+use railscope_model::fabric::{Equipment, Fabric, Link, LinkKind, PartId, Timestamp, Witness};
+use railscope_model::identity::{Part, SwitchName};
 use railscope_model::plan::{PlannedCable, Socket, WiringPlan};
 
 /// Hosts and rails of the synthetic fabric: the 100,000 GPUs that one collector is meant to carry.
@@ -93,12 +96,16 @@ fn selene(criterion: &mut Criterion) {
     }
 }
 
+fn hundred_thousand(criterion: &mut Criterion) {
+    bench_text(criterion, "100k NICs", &three_tiers(HOSTS).text());
+}
+
 /// Three tiers of 64-port switches without oversubscription: each rail of 32 units under 32 spines, each
 /// spine of one number under the cores of its plane.
-fn hundred_thousand(criterion: &mut Criterion) {
+fn three_tiers(hosts: usize) -> Net {
     const PLANE_CORES: usize = 52;
     let mut net = Net::default();
-    let (leaves, _) = net.rail_tree(HOSTS, RAILS, UNIT, 0);
+    let (leaves, _) = net.rail_tree(hosts, RAILS, UNIT, 0);
     let planes: Vec<Vec<usize>> = (0..UNIT)
         .map(|plane| {
             (0..PLANE_CORES)
@@ -121,8 +128,92 @@ fn hundred_thousand(criterion: &mut Criterion) {
             uplinks += UNIT;
         }
     }
-    bench_text(criterion, "100k NICs", &net.text());
+    net
 }
 
-criterion_group!(benches, selene, hundred_thousand);
+/// Hosts and GPUs as their exporters tell of them, each GPU with its NIC; then the sweep.
+fn whole_fabric(hosts: usize, subnet: &Subnet) -> (Fabric, SubnetMerge) {
+    let mut fabric = Fabric::default();
+    let inside = |kind| Link::plain(kind, Witness::Exporter, Timestamp(1));
+    for host in 0..hosts {
+        let part = |text: String| text.parse::<Part>().expect("a part");
+        let id = fabric.upsert(part(format!("host/gpu-{host:05}")), Equipment::Host);
+        for rail in 0..RAILS {
+            let (uuid, guid) = (None, None);
+            let gpu = part(format!("gpu/gpu-{host:05}:{rail}"));
+            let gpu = fabric.upsert(gpu, Equipment::Gpu { uuid, pci: None });
+            let nic = part(format!("nic/gpu-{host:05}:mlx5_{rail}"));
+            let (pci, rail) = (None, None);
+            let nic = fabric.upsert(nic, Equipment::Nic { guid, pci, rail });
+            fabric.connect(gpu, id, inside(LinkKind::Inside));
+            fabric.connect(nic, id, inside(LinkKind::Inside));
+            fabric.connect(gpu, nic, inside(LinkKind::Pcie));
+        }
+    }
+    let merge = merge_subnet(&mut fabric, subnet, Timestamp(1));
+    assign_rails(&mut fabric);
+    (fabric, merge)
+}
+
+/// What this process has in memory, and had at most, in MB.
+fn memory() -> String {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let lines = status.lines();
+    let wanted = lines.filter(|line| line.starts_with("VmRSS") || line.starts_with("VmHWM"));
+    wanted.collect::<Vec<_>>().join(", ")
+}
+
+/// Everything that is computed of a fabric, at 1,000, 10,000 and 100,000 GPUs.
+fn growth(criterion: &mut Criterion) {
+    for hosts in [HOSTS / 100, HOSTS / 10, HOSTS] {
+        let gpus = hosts * RAILS;
+        let mut group = criterion.benchmark_group(format!("{gpus} GPUs"));
+        group.sample_size(10);
+        let text = three_tiers(hosts).text();
+        let subnet = parse_ibnetdiscover(&text);
+        drop(text);
+        eprintln!("{gpus} GPUs: {} before", memory());
+        let (fabric, merge) = whole_fabric(hosts, &subnet);
+        eprintln!("{gpus} GPUs: {} with the fabric", memory());
+        let (_, routes) = understand(&fabric, &merge);
+        eprintln!("{gpus} GPUs: {} with verdict and routes", memory());
+        group.bench_function("fabric", |bench| {
+            bench.iter(|| whole_fabric(hosts, &subnet));
+        });
+        group.bench_function("verdict and structure", |bench| {
+            bench.iter(|| understand(&fabric, &merge));
+        });
+        let other = fabric.clone();
+        group.bench_function("difference", |bench| bench.iter(|| diff(&fabric, &other)));
+        drop(other);
+        let name = |text: &str| text.parse::<SwitchName>().expect("a name");
+        let (from, to) = (name("leaf-0-0"), name("leaf-2-1"));
+        // Each round a routes of its own: what was asked before is remembered.
+        group.bench_function("paths of a pair", |bench| {
+            bench.iter_batched(
+                || understand(&fabric, &merge).1,
+                |routes| routes.between(&fabric, &from, &to),
+                BatchSize::PerIteration,
+            );
+        });
+        let core = |link: &&Part| link.to_string().starts_with("link/core-0-0:");
+        let mut cables = fabric.links().filter_map(|(id, ..)| fabric.cable_part(id));
+        let core = cables.find(|link| core(&link)).expect("a cable to a core");
+        group.bench_function("traffic of a cable to a core", |bench| {
+            bench.iter_batched(
+                || understand(&fabric, &merge).1,
+                |routes| routes.over(&fabric, &core),
+                BatchSize::PerIteration,
+            );
+        });
+        eprintln!(
+            "{gpus} GPUs: {} in the end; {:?}",
+            memory(),
+            routes.over(&fabric, &core).leaves.first()
+        );
+        group.finish();
+    }
+}
+
+criterion_group!(benches, selene, hundred_thousand, growth);
 criterion_main!(benches);

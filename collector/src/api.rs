@@ -9,6 +9,7 @@ mod metrics;
 mod page;
 mod params;
 mod seen;
+mod shape;
 mod wire;
 mod words;
 
@@ -26,7 +27,7 @@ use params::Refusal;
 /// What every handler gets.
 type App = Shared<Arc<State>>;
 
-const ROUTES: &str = "/, /incidents/{id}, /metrics, /api/v1/{incidents, incidents/{id}, fabric, topology, topology/lint, nodes, nodes/{node}, sd}, /-/healthy or /-/ready";
+const ROUTES: &str = "/, /incidents/{id}, /metrics, /api/v1/{incidents, incidents/{id}, fabric, topology, topology/{structure, paths, traffic, changes, lint}, nodes, nodes/{node}, sd}, /-/healthy or /-/ready";
 
 /// All routes of the collector.
 pub fn router(state: Arc<State>) -> Router {
@@ -41,6 +42,10 @@ pub fn router(state: Arc<State>) -> Router {
         .route("/api/v1/fabric", get(json::fabric))
         .route("/api/v1/topology", get(json::topology))
         .route("/api/v1/topology/lint", get(lint::lint))
+        .route("/api/v1/topology/structure", get(shape::structure))
+        .route("/api/v1/topology/paths", get(shape::paths))
+        .route("/api/v1/topology/traffic", get(shape::traffic))
+        .route("/api/v1/topology/changes", get(shape::changes))
         .route("/api/v1/nodes", get(json::nodes))
         .route("/api/v1/nodes/{node}", get(json::node))
         .route("/api/v1/sd", get(json::service_discovery))

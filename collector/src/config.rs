@@ -47,6 +47,8 @@ pub struct Config {
     pub plan: Option<PathBuf>,
     /// Time between two ticks of the analysis.
     pub analysis_interval: Duration,
+    /// Folder for what outlives a restart; none keeps nothing.
+    pub state_dir: Option<PathBuf>,
 }
 
 /// How exporters are scraped.

@@ -6,7 +6,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use railscope_model::fabric::Timestamp;
 use railscope_model::identity::SwitchName;
-use railscope_model::plan::WiringPlan;
 use railscope_model::reading::NodeReading;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
@@ -21,6 +20,7 @@ use crate::core::neighbours::Told;
 use crate::core::speaker::{Speaker, Subject};
 use crate::foreign::Translation;
 use crate::lldp_source;
+use crate::past::Past;
 use crate::scrape::{Scraper, Scrapers};
 use crate::state::{ScrapeResult, Snapshot, State};
 use crate::subnet::Subnet;
@@ -134,7 +134,11 @@ pub async fn run_beside(
     let analysis = {
         let state = Arc::clone(&state);
         let switches: Vec<_> = config.switches.iter().map(|one| one.name.clone()).collect();
-        tokio::task::spawn_blocking(move || analyse(inbox, &switches, plan, &state))
+        let mut analyzer = Analyzer::default();
+        analyzer.set_switches(&switches);
+        analyzer.set_plan(plan);
+        let past = Past::of(config.state_dir.clone());
+        tokio::task::spawn_blocking(move || analyse(inbox, analyzer, past, &state))
     };
     let mut tasks = JoinSet::new();
     let mappings = config.mappings;
@@ -243,13 +247,11 @@ async fn follow_targets(
 /// Takes up events until nobody can send any more. Runs on a thread of its own: a tick computes.
 fn analyse(
     mut inbox: mpsc::Receiver<Event>,
-    switches: &[SwitchName],
-    plan: Option<WiringPlan>,
+    mut analyzer: Analyzer,
+    mut past: Past,
     state: &State,
 ) {
-    let mut analyzer = Analyzer::default();
-    analyzer.set_switches(switches);
-    analyzer.set_plan(plan);
+    past.restore(&mut analyzer);
     let mut targets = Vec::new();
     while let Some(event) = inbox.blocking_recv() {
         match event {
@@ -302,6 +304,7 @@ fn analyse(
                 let begun = Instant::now();
                 let mut snapshot = Snapshot::new(analyzer.tick(state.now()));
                 snapshot.tick_seconds = begun.elapsed().as_secs_f64();
+                past.keep(&snapshot.view);
                 state.publish(snapshot);
             }
         }

@@ -5,6 +5,7 @@ mod html;
 mod incidents;
 mod lint;
 mod matrix;
+mod shape;
 mod summary;
 
 use std::fmt::{self, Write};
@@ -53,6 +54,7 @@ pub(super) async fn overview(Shared(state): App, _: Params<Nothing>) -> Response
         fabric::tiers(out, &look)?;
         matrix::matrix(out, &look)?;
         lint::section(out, &look)?;
+        shape::shape(out, &look)?;
         out.push_str("</section>\n</div>\n");
         Ok(())
     })

@@ -140,8 +140,16 @@ impl Expected for Neighbourhood {
     const EXPECTED: &'static str = "leaf=SWITCH or node=NODE, and limit=N with N from 1 to 20000";
 }
 
+/// Most items of a list that an answer may hold.
 #[derive(Debug)]
-struct Limit(usize);
+pub(super) struct Limit(usize);
+
+impl Limit {
+    /// The number.
+    pub(super) fn get(&self) -> usize {
+        self.0
+    }
+}
 
 impl Default for Limit {
     fn default() -> Self {

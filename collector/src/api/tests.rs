@@ -145,6 +145,16 @@ async fn the_json_api_says_what_the_view_says() {
         ("incidents", expect_file!["tests/incidents.txt"]),
         ("fabric", expect_file!["tests/fabric.txt"]),
         ("topology", expect_file!["tests/topology.txt"]),
+        ("topology/structure", expect_file!["tests/structure.txt"]),
+        (
+            "topology/paths?from=leaf-01&to=leaf-02",
+            expect_file!["tests/paths.txt"],
+        ),
+        (
+            "topology/traffic?cable=link/leaf-01:41",
+            expect_file!["tests/traffic.txt"],
+        ),
+        ("topology/changes", expect_file!["tests/changes.txt"]),
         ("nodes/gpu-003", expect_file!["tests/node.txt"]),
         ("sd", expect_file!["tests/sd.txt"]),
     ] {
@@ -200,6 +210,30 @@ const WRONG: &[(&str, u16, &str, &str)] = &[
         400,
         "query: both leaf and node",
         "one of them",
+    ),
+    (
+        "/api/v1/topology/paths?from=leaf-01",
+        400,
+        "query: missing field `to`",
+        "from=SWITCH and to=SWITCH",
+    ),
+    (
+        "/api/v1/topology/paths?from=leaf-01&to=x",
+        404,
+        "no switch \"x\"",
+        "one that /api/v1/topology lists",
+    ),
+    (
+        "/api/v1/topology/traffic?cable=link/gpu-001:mlx5_0/1",
+        404,
+        "no traffic over \"link/gpu-001:mlx5_0/1\"",
+        "a cable between two switches",
+    ),
+    (
+        "/api/v1/topology/changes?since=yesterday",
+        400,
+        "query: invalid float literal",
+        "since=SECONDS",
     ),
     (
         "/api/v2/nodes",

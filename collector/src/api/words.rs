@@ -4,6 +4,7 @@ use railscope_model::identity::Part;
 pub(crate) use railscope_model::identity::natural;
 
 use super::layout::Layout;
+use crate::topology::{Change, Ends, Socket};
 
 /// A part in plain words, with where it hangs.
 pub(crate) fn part(part: &Part, layout: &Layout) -> String {
@@ -39,6 +40,58 @@ pub(crate) fn part(part: &Part, layout: &Layout) -> String {
             None => format!("Switch {switch}"),
         },
     }
+}
+
+/// The kind of a change as a word of the API.
+pub(crate) fn change_word(change: &Change) -> &'static str {
+    match change {
+        Change::PartCame(_) => "part_came",
+        Change::PartWent(_) => "part_went",
+        Change::CableCame(_) => "cable_came",
+        Change::CableWent(_) => "cable_went",
+        Change::CableMoved { .. } => "cable_moved",
+        Change::SpeedChanged { .. } => "speed_changed",
+    }
+}
+
+/// A change in a sentence.
+pub(crate) fn change(change: &Change) -> String {
+    let socket = |end: &Socket| format!("{} port {}", end.part, end.port);
+    let cable = |[a, b]: &Ends| format!("{} to {}", socket(a), socket(b));
+    match change {
+        Change::PartCame(part) => format!("{part} is there"),
+        Change::PartWent(part) => format!("{part} is gone"),
+        Change::CableCame(ends) => format!("Cable from {} is there", cable(ends)),
+        Change::CableWent(ends) => format!("Cable from {} is gone", cable(ends)),
+        Change::CableMoved { from, to } => format!(
+            "Cable from {} moved: from {} to {}",
+            socket(&to[0]),
+            socket(&from[1]),
+            socket(&to[1])
+        ),
+        Change::SpeedChanged {
+            cable: ends,
+            from,
+            to,
+        } => format!("Cable from {} runs at {to}, before at {from}", cable(ends)),
+    }
+}
+
+/// The parts that a change is about, each once.
+pub(crate) fn parts_of(change: &Change) -> Vec<String> {
+    let of = |ends: &Ends| ends.iter().map(|end| end.part.to_string()).collect();
+    let mut parts: Vec<String> = match change {
+        Change::PartCame(part) | Change::PartWent(part) => vec![part.to_string()],
+        Change::CableCame(ends) | Change::CableWent(ends) => of(ends),
+        Change::SpeedChanged { cable, .. } => of(cable),
+        Change::CableMoved { from, to } => {
+            let both: Vec<String> = of(from);
+            both.into_iter().chain(of(to)).collect()
+        }
+    };
+    parts.sort_unstable();
+    parts.dedup();
+    parts
 }
 
 fn hangs(part: &Part, layout: &Layout, word: &str) -> String {

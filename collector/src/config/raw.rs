@@ -235,12 +235,14 @@ impl Sweep {
 #[serde(deny_unknown_fields, default)]
 struct Analysis {
     interval: Period,
+    state_dir: Option<PathBuf>,
 }
 
 impl Default for Analysis {
     fn default() -> Self {
         Self {
             interval: Period(Duration::from_secs(5)),
+            state_dir: None,
         }
     }
 }
@@ -302,6 +304,7 @@ impl File {
             mappings: read.mappings,
             plan: self.plan.map(|plan| beside.join(plan.file)),
             analysis_interval: self.analysis.interval.0,
+            state_dir: self.analysis.state_dir.map(|path| beside.join(path)),
         }
     }
 }

@@ -18,13 +18,15 @@ fn an_empty_file_is_a_configuration() {
 
 #[test]
 fn paths_are_relative_to_the_file() {
-    let config =
-        parse("file_sd = [\"nodes.json\", \"/abs.json\"]\n[subnet]\nfile = \"subnet.txt\"");
+    let config = parse(
+        "file_sd = [\"nodes.json\", \"/abs.json\"]\n[subnet]\nfile = \"subnet.txt\"\n[analysis]\nstate_dir = \"state\"",
+    );
     let config = config.expect("valid");
     assert_eq!(
         config.file_sd,
         [Path::new("etc/nodes.json"), Path::new("/abs.json")]
     );
+    assert_eq!(config.state_dir, Some("etc/state".into()));
     let subnet = config.subnet.expect("subnet");
     assert_eq!(subnet.from, SubnetFrom::File("etc/subnet.txt".into()));
 }

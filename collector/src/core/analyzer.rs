@@ -10,6 +10,7 @@ use railscope_model::identity::{NodeName, Part, SwitchName};
 use railscope_model::plan::WiringPlan;
 use railscope_model::reading::{Labels, NodeReading};
 
+use super::changes::{ChangeLog, Watch};
 use super::detector::{DETECTORS, Detector, Evidence, View};
 use super::history::{History, Ingested, NodeHistory};
 use super::incident::{Finding, Incident, Tracker};
@@ -20,8 +21,8 @@ use super::speaker::{Speaker, Subject};
 use crate::subnet::Subnet;
 use crate::subnet::counters::DeviceReading;
 use crate::topology::{
-    LldpMerge, Routes, SubnetMerge, Verdict, assign_rails, judge, lint, merge_lldp, merge_subnet,
-    understand,
+    LldpMerge, Routes, SubnetMerge, Verdict, assign_rails, has_cables, judge, lint, merge_lldp,
+    merge_subnet, understand,
 };
 
 /// What the collector knows after one tick. Never changed once made: API and page read it while the next is made.
@@ -37,6 +38,8 @@ pub struct ClusterView {
     pub lint: Arc<Vec<lint::Finding>>,
     /// The shortest paths of the fabric, as the newest sweep shows it.
     pub routes: Arc<Routes>,
+    /// What changed in the fabric lately.
+    pub changes: Arc<ChangeLog>,
     /// Open incidents, worst first.
     pub incidents: Vec<Incident>,
     /// What LLDP brought into the fabric.
@@ -120,6 +123,9 @@ pub struct Analyzer {
     routes: Arc<Routes>,
     detectors: Vec<Box<dyn Detector>>,
     tracker: Tracker,
+    watch: Watch,
+    /// What an earlier run knew, until there is something to hold it against.
+    past: Option<Arc<Fabric>>,
 }
 
 impl Default for Analyzer {
@@ -147,11 +153,20 @@ impl Default for Analyzer {
             routes: Arc::default(),
             detectors: DETECTORS.iter().map(|build| build()).collect(),
             tracker: Tracker::default(),
+            watch: Watch::default(),
+            past: None,
         }
     }
 }
 
 impl Analyzer {
+    /// Starts with what an earlier run knew: cables that are not seen any more are lost, not forgotten.
+    pub fn restore(&mut self, fabric: Fabric, changes: ChangeLog) {
+        let fabric = Arc::new(fabric);
+        self.watch = Watch::since(Arc::clone(&fabric), changes);
+        self.past = Some(fabric);
+    }
+
     /// Says which nodes there are; the others are forgotten, new ones are awaited.
     pub fn set_targets(&mut self, nodes: &[NodeName]) {
         self.targets = nodes.iter().cloned().collect();
@@ -309,7 +324,10 @@ impl Analyzer {
 
     /// Judges the cluster at one moment.
     pub fn tick(&mut self, now: Timestamp) -> ClusterView {
-        self.refresh_fabric(now);
+        let all_heard = self.history.nodes().all(|(_, node)| node.heard().is_some());
+        let settled = self.watch.settle(all_heard, now);
+        self.refresh_fabric(now, settled);
+        self.watch.look(&self.fabric, now);
         self.forget_unspoken(now);
         self.name_readings(now);
         let view = View {
@@ -337,6 +355,7 @@ impl Analyzer {
             lldp: Arc::clone(&self.lldp),
             switches_heard: self.switches_heard(),
             routes: Arc::clone(&self.routes),
+            changes: self.watch.log(),
             heard: self
                 .history
                 .nodes()
@@ -359,14 +378,18 @@ impl Analyzer {
 
     /// Builds the fabric anew if a node's parts, a switch's words or the subnet have changed since it was
     /// built, or the port of a cable of unknown fate.
-    fn refresh_fabric(&mut self, now: Timestamp) {
+    fn refresh_fabric(&mut self, now: Timestamp, settled: bool) {
         let identities: BTreeMap<_, _> = self
             .history
             .nodes()
             .map(|(node, history)| (node.clone(), history.identity()))
             .collect();
         let told = told_by_others(&self.history, now);
-        let changed = self.subnet_changed || self.switches_changed || told != self.told_by_others;
+        let waits_for_past = self.past.is_some() && settled;
+        let changed = self.subnet_changed
+            || self.switches_changed
+            || waits_for_past
+            || told != self.told_by_others;
         if identities == self.built_from
             && !changed
             && !(self.has_unknown && self.fate(now).has_changed())
@@ -413,12 +436,31 @@ impl Analyzer {
         ));
         self.fate(now).keep(&mut fabric, Presence::Lost);
         self.built_settled = self.subnet.as_ref().is_none_or(Subnet::is_settled);
+        self.take_up_past(&mut fabric, settled, now);
         self.fabric = Arc::new(fabric);
         self.verdict = Arc::new(verdict);
         self.lldp = Arc::new(lldp);
         self.routes = Arc::new(routes);
         self.built_from = identities;
         (self.subnet_changed, self.switches_changed) = (false, false);
+    }
+
+    /// What an earlier run saw last is lost, or of unknown fate, as if this run had seen it: once there are
+    /// cables to hold it against, and not while they are still being read.
+    fn take_up_past(&mut self, fabric: &mut Fabric, settled: bool, now: Timestamp) {
+        if !(settled && self.built_settled && has_cables(fabric)) {
+            return;
+        }
+        let Some(past) = self.past.take() else { return };
+        let fate = Fate {
+            older: &past,
+            ..self.fate(now)
+        };
+        fate.keep(fabric, Presence::Unknown);
+        fate.keep(fabric, Presence::Lost);
+        self.has_unknown = fabric.links().any(|(.., link)| {
+            link.kind == LinkKind::Cable && link.seen_by.presence() == Presence::Unknown
+        });
     }
 
     fn fate(&self, now: Timestamp) -> Fate<'_> {

@@ -14,10 +14,11 @@ impl Court<'_> {
     pub(super) fn structure(&self, kind: &Kind) -> Structure {
         let leaves = self.leaf_capacities();
         let tiers = self.tier_capacities();
-        let groups = self.dragonfly.as_ref().or(self.dragonfly_plus.as_ref());
-        let groups = groups.map(|groups| self.groups(groups)).unwrap_or_default();
+        let found = self.dragonfly.as_ref().or(self.dragonfly_plus.as_ref());
+        let groups = found.map(|groups| self.groups(groups)).unwrap_or_default();
+        let pairs = found.map_or(0, |groups| groups.pairs.1);
         Structure {
-            bisection: bisection(kind, &leaves, &tiers, &groups),
+            bisection: bisection(kind, &leaves, &tiers, &groups, pairs),
             units: self.units(),
             leaves,
             tiers,
@@ -183,6 +184,7 @@ fn bisection(
     leaves: &[LeafCapacity],
     tiers: &[TierCapacity],
     groups: &[Group],
+    pairs: usize,
 ) -> Option<Bisection> {
     let down: Option<f64> = leaves.iter().map(|leaf| leaf.down).sum();
     let wanted = down? / 2.0;
@@ -213,7 +215,8 @@ fn bisection(
         }
         Kind::Dragonfly | Kind::DragonflyPlus => {
             let global: Option<f64> = groups.iter().map(|group| group.global).sum();
-            let count = groups.len() as f64;
+            // Groups of one network: n of them make n (n - 1) / 2 pairs.
+            let count = 2.0 * pairs as f64 / groups.len() as f64 + 1.0;
             let half = (count / 2.0).floor();
             // Each cable stands at both of its groups, and pairs across the cut are this share of all.
             let across = half * (count - half) / (count * (count - 1.0) / 2.0);

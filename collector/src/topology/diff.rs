@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use foldhash::fast::FixedState;
-use railscope_model::fabric::{Fabric, Link, LinkId, LinkKind, PartId};
+use railscope_model::fabric::{Fabric, Link, LinkId, LinkKind, PartId, Presence};
 use railscope_model::identity::{Part, PortName};
 use railscope_model::units::LinkSpeed;
 
@@ -48,10 +48,12 @@ pub enum Change {
     },
 }
 
-/// Cables that somebody still shows.
+/// Cables that nobody says are lost.
 fn cables(fabric: &Fabric) -> impl Iterator<Item = (LinkId, PartId, PartId, &Link)> {
     let all = fabric.links();
-    all.filter(|(.., link)| link.kind == LinkKind::Cable && link.is_present())
+    all.filter(|(.., link)| {
+        link.kind == LinkKind::Cable && link.seen_by.presence() != Presence::Lost
+    })
 }
 
 /// Whether any cable is there.
@@ -75,7 +77,7 @@ fn ends_of(fabric: &Fabric, id: LinkId) -> Option<Ends> {
 
 /// Everything that is otherwise in the newer fabric: parts first, each sort in the order of the graphs.
 /// Parts and cables are known by their names and ports, so what comes back after a flap is the same. Cables
-/// that nobody shows any more count as gone.
+/// that are lost count as gone.
 pub fn diff(older: &Fabric, newer: &Fabric) -> Vec<Change> {
     let mut changes = Vec::new();
     part_changes(older, newer, &mut changes, Change::PartWent);
@@ -92,7 +94,9 @@ fn part_changes(
     change: fn(Part) -> Change,
 ) {
     for (_, vertex) in one.vertices() {
-        if other.find(&vertex.part).is_some() {
+        // What sits in a host beside its NICs has detectors of its own.
+        let is_of_fabric = matches!(vertex.part, Part::Host(_) | Part::Nic(..) | Part::Switch(_));
+        if !is_of_fabric || other.find(&vertex.part).is_some() {
             continue;
         }
         let host = vertex.part.node().map(|node| Part::Host(node.clone()));
@@ -143,6 +147,13 @@ fn cable_changes(older: &Fabric, newer: &Fabric, changes: &mut Vec<Change>) {
             changes.push(Change::SpeedChanged { cable, from, to });
         }
     }
+    // A host's cable is where its NIC is; what is left may be a cable between switches that moved.
+    let is_trunk = |(id, _): &(LinkId, _)| {
+        let ends = older.link(*id).map(|(_, ends)| ends);
+        let is_switch = |end: PartId| matches!(older.vertex(end).part, Part::Switch(_));
+        ends.is_some_and(|ends| ends.into_iter().all(is_switch))
+    };
+    gone.sort_by_key(is_trunk);
     for (id, ends) in gone {
         changes.extend(where_it_went(older, newer, id, ends, &at, &mut told));
     }
