@@ -64,163 +64,166 @@ fn answer(file: &str, text: &str) -> String {
     format!("{format}: {verdict}{problems}")
 }
 
+/// Each file, and how its answer begins.
+const CAPTURES: &[(&str, &str)] = &[
+    (
+        "ib_topology/selene.compute.ibnetdiscover",
+        "ibnetdiscover: rail-optimised fat-tree, 3 levels (confidence high)",
+    ),
+    (
+        "ib_topology/topograph-dgx-ndr.ibnetdiscover",
+        "ibnetdiscover: rail-optimised fat-tree, 2 levels (confidence medium)",
+    ),
+    (
+        "ib_topology/topograph-single-ca-bad.ibnetdiscover",
+        "ibnetdiscover: no verdict: one CA and no switch seen",
+    ),
+    (
+        "ib_topology/ufm-lab-small.ibnetdiscover",
+        "ibnetdiscover: no verdict: 2 switches with hosts and none above: too small to tell a topology",
+    ),
+    (
+        "ib_topology/superbench/ib_traffic_topo_aware_ibnetdiscover.txt",
+        "ibnetdiscover: fat-tree, 3 levels (confidence low)",
+    ),
+    (
+        "ib_topology/superbench/ib_traffic_topo_aware_ibstat.txt",
+        "refused",
+    ),
+    (
+        "ib_topology/superbench/ib_traffic_topo_aware_hostfile",
+        "refused",
+    ),
+    (
+        "ib_topology/superbench/ib_traffic_topo_aware_expected_config",
+        "refused",
+    ),
+    (
+        "ib_topology/treydock-ibnetdiscover-p/test.out",
+        "ibnetdiscover: fat-tree, 2 levels (confidence low)",
+    ),
+    (
+        "ib_topology/treydock-ibnetdiscover-p/test2.out",
+        "ibnetdiscover: no verdict: 1 switch with hosts and none above: too small to tell a topology [1 problems]",
+    ),
+    (
+        "ib_topology/treydock-ibnetdiscover-p/test3.out",
+        "ibnetdiscover: no verdict: 1 switch and 0 hosts seen, and no cable between them [1 problems]",
+    ),
+    (
+        "ib_topology/ufm-ndt/switch_to_host_topo1.ndt",
+        "ndt: no verdict: 153 switches with hosts and none above: too small to tell a topology",
+    ),
+    (
+        "ib_topology/netq/topologyGraph.json",
+        "netq: host-grouped fat-tree: each host on one switch, 2 levels (confidence high)",
+    ),
+    (
+        "ib_topology/netq/computeNodes.json",
+        "netq: 2 nodes in 1 block",
+    ),
+    (
+        "nccl_topo/aws-g5.48xl-topo.xml",
+        "nccl: 0 GPUs, 0 NICs: no verdict: 9 PCI functions, and of none it says whether it is a GPU or a NIC",
+    ),
+    (
+        "nccl_topo/aws-p4d-24xl-topo.xml",
+        "nccl: 8 GPUs, 4 NICs: up to 2 GPUs are nearest to one NIC, reached without the CPU (PIX)",
+    ),
+    (
+        "nccl_topo/aws-p4de-24xl-topo.xml",
+        "nccl: 8 GPUs, 4 NICs: up to 2 GPUs are nearest to one NIC, reached without the CPU (PIX)",
+    ),
+    ("nccl_topo/azure-ncv4-graph.xml", "refused: NCCL's graph"),
+    (
+        "nccl_topo/azure-ncv4-topo.xml",
+        "nccl: 4 GPUs, 0 NICs: GPUs without any RDMA NIC: no GPUDirect path out of the node",
+    ),
+    (
+        "nccl_topo/azure-ndv2-topo.xml",
+        "nccl: 8 GPUs, 1 NICs: 8 of 8 GPUs reach their nearest NIC through the CPU (SYS)",
+    ),
+    (
+        "nccl_topo/azure-ndv4-topo.xml",
+        "nccl: 8 GPUs, 8 NICs: up to 2 GPUs are nearest to one NIC, reached without the CPU (PIX)",
+    ),
+    (
+        "nccl_topo/azure-ndv5-topo.xml",
+        "nccl: 8 GPUs, 8 NICs: each GPU has a NIC of its own, reached without the CPU (PIX)",
+    ),
+    (
+        "nccl_topo/hwloc-mpibind-coral-lassen.xml",
+        "hwloc: 4 GPUs, 4 NICs: 4 of 4 GPUs reach their nearest NIC through the CPU (NODE)",
+    ),
+    (
+        "nccl_topo/hwloc-mpibind-g4dnmetal.xml",
+        "hwloc: 8 GPUs, 1 NICs: 8 of 8 GPUs reach their nearest NIC through the CPU (SYS)",
+    ),
+    (
+        "nccl_topo/hwloc-nvidiaDGX2.xml",
+        "hwloc: 16 GPUs, 0 NICs: GPUs without any RDMA NIC: no GPUDirect path out of the node",
+    ),
+    (
+        "nccl_topo/hwloc-power8gpudistances.xml",
+        "hwloc: 4 GPUs, 0 NICs: GPUs without any RDMA NIC: no GPUDirect path out of the node",
+    ),
+    (
+        "nccl_topo/rccl-topo_4p4h.xml",
+        "nccl: 16 GPUs, 16 NICs: each GPU has a NIC of its own, reached without the CPU (PIX)",
+    ),
+    (
+        "nccl_topo/rccl-topo_8p_4nics.xml",
+        "nccl: 8 GPUs, 4 NICs: up to 2 GPUs are nearest to one NIC, reached without the CPU (PXB)",
+    ),
+    (
+        "nccl_topo/rccl-topo_8p_940.xml",
+        "nccl: 8 GPUs, 8 NICs: each GPU has a NIC of its own, reached without the CPU (PXB)",
+    ),
+    (
+        "switch/lldp/arista_eos_show_lldp_neighbors.raw",
+        "refused: the short list of LLDP neighbours",
+    ),
+    (
+        "switch/lldp/arista_eos_show_lldp_neighbors_detail.raw",
+        "lldp-neighbors: 20 cables of one device",
+    ),
+    (
+        "switch/lldp/cisco_nxos_show_lldp_neighbors_detail.raw",
+        "lldp-neighbors: 4 cables of one device",
+    ),
+    (
+        "switch/lldp/cisco_nxos_show_lldp_neighbors_detail2.raw",
+        "lldp-neighbors: 2 cables of one device",
+    ),
+    (
+        "switch/lldp/meta-gcm-eth_learn_good.json",
+        "lldpctl: 2 cables of one device",
+    ),
+    (
+        "gpu_smi/a100-sxm4-v12.nvidia-smi-qx.xml",
+        "refused: nvidia-smi -q -x",
+    ),
+    (
+        "gpu_smi/linux-x86_64__nvidia-h100-80gb-hbm3__590.48.01.txt",
+        "smi-topo: 1 GPUs, 0 NICs: GPUs without any RDMA NIC: no GPUDirect path out of the node",
+    ),
+    (
+        "gpu_smi/linux-x86_64__nvidia-h200__590.48.01.txt",
+        "smi-topo: 1 GPUs, 0 NICs: GPUs without any RDMA NIC: no GPUDirect path out of the node",
+    ),
+    (
+        "gpu_smi/nvidia-smi.nvlink.status.a10.txt",
+        "refused: an empty file",
+    ),
+    (
+        "gpu_smi/nvidia-smi.nvlink.status.a100.txt",
+        "smi-nvlink: 8 GPUs, 0 NICs: links between GPUs only: it says nothing of NICs",
+    ),
+];
+
 #[test]
 fn every_topology_file_is_read_with_its_verdict_or_refused_by_what_it_is() {
-    for (file, expected) in [
-        (
-            "ib_topology/selene.compute.ibnetdiscover",
-            "ibnetdiscover: rail-optimised fat-tree, 3 levels (confidence high)",
-        ),
-        (
-            "ib_topology/topograph-dgx-ndr.ibnetdiscover",
-            "ibnetdiscover: rail-optimised fat-tree, 2 levels (confidence medium)",
-        ),
-        (
-            "ib_topology/topograph-single-ca-bad.ibnetdiscover",
-            "ibnetdiscover: no verdict: one CA and no switch seen",
-        ),
-        (
-            "ib_topology/ufm-lab-small.ibnetdiscover",
-            "ibnetdiscover: no verdict: 2 switches with hosts and none above: too small to tell a topology",
-        ),
-        (
-            "ib_topology/superbench/ib_traffic_topo_aware_ibnetdiscover.txt",
-            "ibnetdiscover: fat-tree, 3 levels (confidence low)",
-        ),
-        (
-            "ib_topology/superbench/ib_traffic_topo_aware_ibstat.txt",
-            "refused",
-        ),
-        (
-            "ib_topology/superbench/ib_traffic_topo_aware_hostfile",
-            "refused",
-        ),
-        (
-            "ib_topology/superbench/ib_traffic_topo_aware_expected_config",
-            "refused",
-        ),
-        (
-            "ib_topology/treydock-ibnetdiscover-p/test.out",
-            "ibnetdiscover: fat-tree, 2 levels (confidence low)",
-        ),
-        (
-            "ib_topology/treydock-ibnetdiscover-p/test2.out",
-            "ibnetdiscover: no verdict: 1 switch with hosts and none above: too small to tell a topology [1 problems]",
-        ),
-        (
-            "ib_topology/treydock-ibnetdiscover-p/test3.out",
-            "ibnetdiscover: no verdict: 1 switch and 0 hosts seen, and no cable between them [1 problems]",
-        ),
-        (
-            "ib_topology/ufm-ndt/switch_to_host_topo1.ndt",
-            "ndt: no verdict: 153 switches with hosts and none above: too small to tell a topology",
-        ),
-        (
-            "ib_topology/netq/topologyGraph.json",
-            "netq: host-grouped fat-tree: each host on one switch, 2 levels (confidence high)",
-        ),
-        (
-            "ib_topology/netq/computeNodes.json",
-            "netq: 2 nodes in 1 block",
-        ),
-        (
-            "nccl_topo/aws-g5.48xl-topo.xml",
-            "nccl: 0 GPUs, 0 NICs: no verdict: 9 PCI functions, and of none it says whether it is a GPU or a NIC",
-        ),
-        (
-            "nccl_topo/aws-p4d-24xl-topo.xml",
-            "nccl: 8 GPUs, 4 NICs: up to 2 GPUs are nearest to one NIC, reached without the CPU (PIX)",
-        ),
-        (
-            "nccl_topo/aws-p4de-24xl-topo.xml",
-            "nccl: 8 GPUs, 4 NICs: up to 2 GPUs are nearest to one NIC, reached without the CPU (PIX)",
-        ),
-        ("nccl_topo/azure-ncv4-graph.xml", "refused: NCCL's graph"),
-        (
-            "nccl_topo/azure-ncv4-topo.xml",
-            "nccl: 4 GPUs, 0 NICs: GPUs without any RDMA NIC: no GPUDirect path out of the node",
-        ),
-        (
-            "nccl_topo/azure-ndv2-topo.xml",
-            "nccl: 8 GPUs, 1 NICs: 8 of 8 GPUs reach their nearest NIC through the CPU (SYS)",
-        ),
-        (
-            "nccl_topo/azure-ndv4-topo.xml",
-            "nccl: 8 GPUs, 8 NICs: up to 2 GPUs are nearest to one NIC, reached without the CPU (PIX)",
-        ),
-        (
-            "nccl_topo/azure-ndv5-topo.xml",
-            "nccl: 8 GPUs, 8 NICs: each GPU has a NIC of its own, reached without the CPU (PIX)",
-        ),
-        (
-            "nccl_topo/hwloc-mpibind-coral-lassen.xml",
-            "hwloc: 4 GPUs, 4 NICs: 4 of 4 GPUs reach their nearest NIC through the CPU (NODE)",
-        ),
-        (
-            "nccl_topo/hwloc-mpibind-g4dnmetal.xml",
-            "hwloc: 8 GPUs, 1 NICs: 8 of 8 GPUs reach their nearest NIC through the CPU (SYS)",
-        ),
-        (
-            "nccl_topo/hwloc-nvidiaDGX2.xml",
-            "hwloc: 16 GPUs, 0 NICs: GPUs without any RDMA NIC: no GPUDirect path out of the node",
-        ),
-        (
-            "nccl_topo/hwloc-power8gpudistances.xml",
-            "hwloc: 4 GPUs, 0 NICs: GPUs without any RDMA NIC: no GPUDirect path out of the node",
-        ),
-        (
-            "nccl_topo/rccl-topo_4p4h.xml",
-            "nccl: 16 GPUs, 16 NICs: each GPU has a NIC of its own, reached without the CPU (PIX)",
-        ),
-        (
-            "nccl_topo/rccl-topo_8p_4nics.xml",
-            "nccl: 8 GPUs, 4 NICs: up to 2 GPUs are nearest to one NIC, reached without the CPU (PXB)",
-        ),
-        (
-            "nccl_topo/rccl-topo_8p_940.xml",
-            "nccl: 8 GPUs, 8 NICs: each GPU has a NIC of its own, reached without the CPU (PXB)",
-        ),
-        (
-            "switch/lldp/arista_eos_show_lldp_neighbors.raw",
-            "refused: the short list of LLDP neighbours",
-        ),
-        (
-            "switch/lldp/arista_eos_show_lldp_neighbors_detail.raw",
-            "lldp-neighbors: 20 cables of one device",
-        ),
-        (
-            "switch/lldp/cisco_nxos_show_lldp_neighbors_detail.raw",
-            "lldp-neighbors: 4 cables of one device",
-        ),
-        (
-            "switch/lldp/cisco_nxos_show_lldp_neighbors_detail2.raw",
-            "lldp-neighbors: 2 cables of one device",
-        ),
-        (
-            "switch/lldp/meta-gcm-eth_learn_good.json",
-            "lldpctl: 2 cables of one device",
-        ),
-        (
-            "gpu_smi/a100-sxm4-v12.nvidia-smi-qx.xml",
-            "refused: nvidia-smi -q -x",
-        ),
-        (
-            "gpu_smi/linux-x86_64__nvidia-h100-80gb-hbm3__590.48.01.txt",
-            "smi-topo: 1 GPUs, 0 NICs: GPUs without any RDMA NIC: no GPUDirect path out of the node",
-        ),
-        (
-            "gpu_smi/linux-x86_64__nvidia-h200__590.48.01.txt",
-            "smi-topo: 1 GPUs, 0 NICs: GPUs without any RDMA NIC: no GPUDirect path out of the node",
-        ),
-        (
-            "gpu_smi/nvidia-smi.nvlink.status.a10.txt",
-            "refused: an empty file",
-        ),
-        (
-            "gpu_smi/nvidia-smi.nvlink.status.a100.txt",
-            "smi-nvlink: 8 GPUs, 0 NICs: links between GPUs only: it says nothing of NICs",
-        ),
-    ] {
+    for (file, expected) in CAPTURES {
         if let Some(text) = capture(file) {
             let answer = answer(file, &text);
             assert!(answer.starts_with(expected), "{file}: {answer}");

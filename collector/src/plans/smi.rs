@@ -77,12 +77,6 @@ pub(super) fn read_topo(source: &mut Source<'_>) -> Result<NodeTopology, Vec<Pla
         tells_nics: true,
         ..NodeTopology::default()
     };
-    let place = |name: &str, prefix_is_gpu: bool| {
-        let same = columns
-            .iter()
-            .filter(|column| column.starts_with("GPU") == prefix_is_gpu);
-        same.clone().position(|column| *column == name)
-    };
     for name in &columns {
         let list = if name.starts_with("GPU") {
             &mut topology.gpus
@@ -100,33 +94,7 @@ pub(super) fn read_topo(source: &mut Source<'_>) -> Result<NodeTopology, Vec<Pla
     let mut seen = 0;
     for (line, row) in rows {
         seen += 1;
-        let gpu = place(&row[0], true);
-        for (column, text) in columns.iter().zip(&row[1..]) {
-            let Some(cell) = Cell::read(text) else {
-                source.problem(
-                    *line,
-                    column,
-                    text,
-                    "X, NV with a number, PIX, PXB, PHB, NODE or SYS",
-                );
-                continue;
-            };
-            match (cell, gpu, place(column, true), place(column, false)) {
-                (Cell::NvLinks(links), Some(a), Some(b), _) => {
-                    topology.nvlinks.insert((a.min(b), a.max(b)), links);
-                }
-                (Cell::Far(distance), Some(gpu), _, Some(nic)) => {
-                    topology.distances.insert((gpu, nic), distance);
-                }
-                _ => {}
-            }
-        }
-        // CPU affinity stands behind the devices, then the NUMA node.
-        if let Some(gpu) = gpu {
-            topology.gpus[gpu].numa = row
-                .get(columns.len() + 2)
-                .and_then(|numa| numa.parse().ok());
-        }
+        read_row(source, *line, row, &columns, &mut topology);
     }
     if seen != columns.len() {
         let found = format!("{seen} rows under {} columns", columns.len());
@@ -135,6 +103,46 @@ pub(super) fn read_topo(source: &mut Source<'_>) -> Result<NodeTopology, Vec<Pla
     name_nics(&lines, &mut topology);
     fold_switched(&mut topology);
     Ok(topology)
+}
+
+/// Place of a device among those of its kind.
+fn place(columns: &[&str], name: &str, is_gpu: bool) -> Option<usize> {
+    let mut same = columns
+        .iter()
+        .filter(|column| column.starts_with("GPU") == is_gpu);
+    same.position(|column| *column == name)
+}
+
+fn read_row(
+    source: &mut Source<'_>,
+    line: usize,
+    row: &[String],
+    columns: &[&str],
+    topology: &mut NodeTopology,
+) {
+    let gpu = place(columns, &row[0], true);
+    for (column, text) in columns.iter().zip(&row[1..]) {
+        let Some(cell) = Cell::read(text) else {
+            let expected = "X, NV with a number, PIX, PXB, PHB, NODE or SYS";
+            source.problem(line, column, text, expected);
+            continue;
+        };
+        let peers = (place(columns, column, true), place(columns, column, false));
+        match (cell, gpu, peers) {
+            (Cell::NvLinks(links), Some(a), (Some(b), _)) => {
+                topology.nvlinks.insert((a.min(b), a.max(b)), links);
+            }
+            (Cell::Far(distance), Some(gpu), (_, Some(nic))) => {
+                topology.distances.insert((gpu, nic), distance);
+            }
+            _ => {}
+        }
+    }
+    // CPU affinity stands behind the devices, then the NUMA node.
+    if let Some(gpu) = gpu {
+        let numa = row.get(columns.len() + 2);
+        topology.gpus[gpu].numa = numa.and_then(|numa| numa.parse().ok());
+    }
 }
 
 /// The legend says which device `NIC3` is: `  NIC3: mlx5_3`.

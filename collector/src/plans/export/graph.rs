@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use railscope_model::fabric::{Equipment, Fabric, Link, LinkKind, PartId};
 use railscope_model::identity::Part;
+use railscope_model::units::LinkSpeed;
 use serde_json::{Value, json};
 
 use crate::topology::{Tiers, tiers};
@@ -54,7 +55,7 @@ pub fn json(fabric: &Fabric) -> Value {
                 one["from_port"] = json!(fabric.port_name(a, link.ports.0));
                 one["to_port"] = json!(fabric.port_name(b, link.ports.1));
                 one["speed"] = json!(link.speed.map(|speed| speed.to_string()));
-                one["bytes_per_second"] = json!(link.speed.map(|speed| speed.bytes_per_second()));
+                one["bytes_per_second"] = json!(link.speed.map(LinkSpeed::bytes_per_second));
             }
             one
         })

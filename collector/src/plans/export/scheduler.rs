@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use railscope_model::identity::NodeName;
+
 use super::super::{PlacedSwitch, Placement, compress_hosts};
 
 /// A name as Slurm takes it: its hostlists give brackets and commas another meaning, and `=` and space end a value.
@@ -30,10 +32,7 @@ pub fn slurm_tree(placement: &Placement) -> String {
         }
         write!(text, "SwitchName={}", slurm_name(&switch.name)).ok();
         if !switch.nodes.is_empty() {
-            let nodes = switch
-                .nodes
-                .iter()
-                .map(railscope_model::identity::NodeName::as_str);
+            let nodes = switch.nodes.iter().map(NodeName::as_str);
             write!(text, " Nodes={}", compress_hosts(nodes)).ok();
         }
         if !switch.switches.is_empty() {
@@ -61,7 +60,7 @@ pub fn slurm_block(placement: &Placement) -> String {
             .map(|leaf| {
                 (
                     leaf.name.clone(),
-                    leaf.nodes.iter().map(|node| node.as_str()).collect(),
+                    leaf.nodes.iter().map(NodeName::as_str).collect(),
                 )
             })
             .collect()
@@ -71,7 +70,7 @@ pub fn slurm_block(placement: &Placement) -> String {
             .map(|block| {
                 (
                     block.name.clone(),
-                    block.nodes.iter().map(|node| node.as_str()).collect(),
+                    block.nodes.iter().map(NodeName::as_str).collect(),
                 )
             })
             .collect()

@@ -104,12 +104,14 @@ struct Compare<'a> {
 }
 
 /// Rail and plane of each switch, by most of its planned cables.
-struct Rails(BTreeMap<Part, (Option<u16>, Option<u16>)>);
+struct Rails(BTreeMap<Part, Served>);
+
+/// Rail and plane.
+type Served = (Option<u16>, Option<u16>);
 
 impl Rails {
     fn of(plan: &WiringPlan) -> Self {
-        let mut votes: BTreeMap<Part, BTreeMap<(Option<u16>, Option<u16>), usize>> =
-            BTreeMap::new();
+        let mut votes: BTreeMap<Part, BTreeMap<Served, usize>> = BTreeMap::new();
         for cable in &plan.cables {
             for end in &cable.ends {
                 if matches!(end.part, Part::Switch(_)) && (cable.rail, cable.plane) != (None, None)
