@@ -25,9 +25,9 @@ use railscope_simulator::tree::ClusterTree;
 use support::{Http, Process, free_port, need, wait_for};
 
 const STARTED: Timestamp = Timestamp(1_800_000_000_000);
-const NODES: u16 = 6;
+const NODES: u16 = 4;
 const TICK_SECONDS: usize = 5;
-const ONSET_SECONDS: f64 = 60.0;
+const ONSET_SECONDS: f64 = 30.0;
 
 /// The exporters of one node, as the collector reads them.
 struct Site {
@@ -98,7 +98,7 @@ fn cluster() -> Cluster {
 
 #[test]
 fn a_healthy_site_is_a_graph_of_hosts_gpus_and_nics_and_raises_nothing() {
-    let (view, heard) = run(&mut cluster(), 180);
+    let (view, heard) = run(&mut cluster(), 120);
     assert_eq!(heard, BTreeSet::new());
     let parts = view.fabric.count_parts();
     let count = |class: &str| parts.get(class).copied();
@@ -123,7 +123,7 @@ fn a_fault_that_other_exporters_show_is_named_without_ours() {
         let mut cluster = cluster();
         let fault = examples::fault(&cluster, cause, seed, ONSET_SECONDS).expect(cause);
         let truth = cluster.inject(fault).expect(cause);
-        let (_, heard) = run(&mut cluster, 240);
+        let (_, heard) = run(&mut cluster, 140);
         let expected = (truth.class.to_owned(), truth.part.to_string());
         assert_eq!(heard, BTreeSet::from([expected]), "{cause}");
     }

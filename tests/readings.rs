@@ -19,6 +19,7 @@ use railscope_simulator::examples;
 use railscope_simulator::fault::Fault;
 use railscope_simulator::readings::NodeRows;
 use railscope_simulator::shape::NodeKind;
+use railscope_simulator::site::Site;
 use railscope_simulator::spec::{ClusterSpec, Group, Transport};
 use railscope_simulator::tree::ClusterTree;
 use railscope_simulator::wiring::Device;
@@ -167,6 +168,23 @@ fn the_exporter_reads_from_files_what_the_simulator_says_directly() {
     }
     cluster.advance(Duration::from_secs(60));
     check("twelve faults", &cluster);
+}
+
+#[test]
+fn power_caps_warm_rooms_and_new_firmware_read_as_the_site_has_them() {
+    // All of the first node's NICs have new firmware, and some of the second's.
+    let site: Site = toml::from_str(
+        "rooms = { nodes_per_row = 1 }\npower_caps = [{ share = 1.0, watts = 600 }]\n\
+         [nic_firmware]\nversion = '28.43.2026'\n\
+         turns = { first_seconds = 10, every_seconds = 80, seconds = 40, launch_seconds = 5 }",
+    )
+    .expect("a site");
+    let cluster = Cluster::new(ClusterSpec::demo(3).expect("a cluster"), 4).expect("a cluster");
+    let mut cluster = cluster.with_site(site).expect("a sound site");
+    cluster.advance(Duration::from_secs(107));
+    let version = |node: usize, port: usize| cluster.nodes()[node].ports[port].firmware.is_some();
+    assert!(version(0, 7) && version(1, 1) && !version(1, 5) && !version(2, 0));
+    check("a site at work", &cluster);
 }
 
 #[test]

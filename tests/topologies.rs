@@ -4,12 +4,15 @@
 
 mod support;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use railscope_collector::core::analyzer::Analyzer;
+use railscope_collector::core::neighbours::{Neighbour, Told};
 use railscope_collector::subnet::parse_ibnetdiscover;
 use railscope_collector::topology::{Confidence, Kind, Verdict, judge, merge_subnet};
-use railscope_model::fabric::{Fabric, Timestamp};
+use railscope_model::fabric::{Fabric, LinkKind, Timestamp};
+use railscope_model::identity::{Part, PortName, SwitchName};
 use railscope_simulator::cluster::Cluster;
 use railscope_simulator::ibnetdiscover::ibnetdiscover;
 use railscope_simulator::readings::NodeRows;
@@ -123,4 +126,90 @@ fn of_a_fabric_that_nobody_sees_the_collector_says_that_it_does_not_know_it() {
     assert!(verdict.switches_by_tier.is_empty(), "{verdict}");
     assert_eq!(view.incidents.len(), 0, "{:?}", view.incidents);
     println!("{verdict}");
+}
+
+/// Cables as `part port - part port`, ports of switches as their LLDP names them.
+fn cables(fabric: &Fabric) -> BTreeSet<String> {
+    let mut cables = BTreeSet::new();
+    for (_, a, b, link) in fabric.links() {
+        if link.kind == LinkKind::Cable {
+            let end = |id, port| {
+                let part = &fabric.vertex(id).part;
+                match (part, fabric.port_name(id, port)) {
+                    (Part::Switch(_), PortName::Number(number)) => format!("{part} swp{number}"),
+                    (_, port) => format!("{part} {port}"),
+                }
+            };
+            let mut ends = [end(a, link.ports.0), end(b, link.ports.1)];
+            ends.sort();
+            cables.insert(ends.join(" - "));
+        }
+    }
+    cables
+}
+
+/// What each switch hears of the others, as its LLDP tells it.
+fn told(fabric: &Fabric) -> BTreeMap<SwitchName, Told> {
+    let mut told: BTreeMap<SwitchName, Told> = BTreeMap::new();
+    for (id, vertex) in fabric.vertices() {
+        let Part::Switch(name) = &vertex.part else {
+            continue;
+        };
+        let own = told.entry(name.clone()).or_default();
+        for near in fabric.neighbours(id) {
+            if let Part::Switch(far) = &fabric.vertex(near.peer).part {
+                own.neighbours.push(Neighbour {
+                    local: format!("swp{}", near.port),
+                    chassis: format!("chassis of {far}"),
+                    port: format!("swp{}", near.peer_port),
+                    system: far.to_string(),
+                    ..Neighbour::default()
+                });
+            }
+        }
+    }
+    told
+}
+
+#[test]
+fn of_a_roce_cluster_lldp_gives_the_very_graph_that_the_simulator_wired() {
+    for name in ["rail-optimised-3tier", "rail-only", "host-grouped"] {
+        let spec = ClusterSpec {
+            transport: Transport::Roce,
+            ..spec(name)
+        };
+        let cluster = Cluster::new(spec, 1).expect("a cluster");
+        let truth = cluster.plan().fabric(NOW);
+        let names: Vec<_> = cluster
+            .nodes()
+            .iter()
+            .map(|node| node.name.clone())
+            .collect();
+        let mut analyzer = Analyzer::default();
+        analyzer.set_targets(&names);
+        let readings = NodeRows::of(&cluster).into_iter().zip(cluster.nodes());
+        for (name, (rows, node)) in names.iter().zip(readings) {
+            analyzer.ingest_reading(name, &rows.read(node), NOW);
+        }
+        let by_hosts = analyzer.tick(NOW);
+        assert!(
+            matches!(by_hosts.verdict.kind, Kind::Unknown { .. }),
+            "{name}: what is above the leaves nobody has told\n{}",
+            by_hosts.verdict
+        );
+        for (switch, told) in told(&truth) {
+            analyzer.take_switch(&switch, Ok(told), NOW);
+        }
+        let view = analyzer.tick(NOW.plus_seconds(5.0));
+        assert_eq!(cables(&view.fabric), cables(&truth), "{name}");
+        let swept = verdict(cluster.plan());
+        assert_eq!(
+            (&view.verdict.kind, view.verdict.levels),
+            (&swept.kind, swept.levels),
+            "{name}:\n{}",
+            view.verdict
+        );
+        assert_eq!(view.lldp.contradictions, [], "{name}");
+        println!("{name}: {} cables, {}", view.lldp.cables, view.verdict.kind);
+    }
 }

@@ -2,13 +2,14 @@
 
 mod error;
 mod raw;
+mod switches;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use railscope_model::identity::NodeName;
+use railscope_model::identity::{NodeName, SwitchName};
 
 pub use error::ConfigError;
 pub(crate) use error::nearest;
@@ -37,6 +38,8 @@ pub struct Config {
     pub mappings: Mappings,
     /// Where the InfiniBand subnet is read from, if anywhere.
     pub subnet: Option<SubnetSource>,
+    /// Switches that tell their LLDP neighbours.
+    pub switches: Vec<SwitchSource>,
     /// Time between two ticks of the analysis.
     pub analysis_interval: Duration,
     /// Folder for what outlives a restart; none keeps nothing.
@@ -114,7 +117,7 @@ impl Target {
     }
 }
 
-/// Where the InfiniBand subnet is read from.
+/// Where the InfiniBand subnet, or the neighbours of a switch, are read from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SubnetSource {
     /// File, command, or a port of this host.
@@ -128,18 +131,27 @@ pub struct SubnetSource {
 /// File, command, or a port of this host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SubnetFrom {
-    /// A file in `ibnetdiscover` format, read again whenever it has changed.
+    /// A file, read again whenever it has changed.
     File(PathBuf),
-    /// A program with its arguments that prints `ibnetdiscover` format.
+    /// A program with its arguments that prints what would stand in the file.
     Command(Vec<String>),
     /// An own sweep out of a port of this host; see [`crate::sweep::open`].
     Device(String, sweep::Settings),
 }
 
+/// A switch that tells its LLDP neighbours.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SwitchSource {
+    /// Its name, as its neighbours hear it.
+    pub name: SwitchName,
+    /// Where its neighbours are read; none if it runs an exporter, as a target of its name.
+    pub source: Option<SubnetSource>,
+}
+
 impl Default for Config {
     /// What an empty file means.
     fn default() -> Self {
-        raw::File::default().config(Vec::new(), None, Mappings::default(), Path::new(""))
+        raw::File::default().config(Vec::new(), None, raw::Read::default(), Path::new(""))
     }
 }
 

@@ -8,6 +8,8 @@ pub mod api;
 pub mod config;
 pub mod core;
 pub mod foreign;
+pub mod lldp;
+pub mod lldp_source;
 mod past;
 pub mod run;
 pub mod scrape;

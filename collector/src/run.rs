@@ -16,8 +16,10 @@ use crate::api;
 use crate::config::{Config, Target};
 use crate::core::analyzer::Analyzer;
 use crate::core::history::Ingested;
+use crate::core::neighbours::Told;
 use crate::core::speaker::{Speaker, Subject};
 use crate::foreign::Translation;
+use crate::lldp_source;
 use crate::past::Past;
 use crate::scrape::{Scraper, Scrapers};
 use crate::state::{ScrapeResult, Snapshot, State};
@@ -68,6 +70,12 @@ pub(crate) enum Event {
     Switch {
         switch: SwitchName,
         reading: Box<NodeReading>,
+        at: Timestamp,
+    },
+    /// What a switch tells of its neighbours, or why it could not be read.
+    Neighbours {
+        switch: SwitchName,
+        told: Result<Told, String>,
         at: Timestamp,
     },
     /// A sweep of the subnet.
@@ -121,8 +129,9 @@ pub async fn run_beside(
     let scraper = Scraper::new(config.scrape.clone())?;
     let analysis = {
         let state = Arc::clone(&state);
+        let switches: Vec<_> = config.switches.iter().map(|one| one.name.clone()).collect();
         let past = Past::of(config.state_dir.clone());
-        tokio::task::spawn_blocking(move || analyse(inbox, &state, past))
+        tokio::task::spawn_blocking(move || analyse(inbox, &switches, &state, past))
     };
     let mut tasks = JoinSet::new();
     let mappings = config.mappings;
@@ -142,6 +151,10 @@ pub async fn run_beside(
             subnet_source::follow(subnet, events.clone(), Arc::clone(&state)),
         ));
     }
+    tasks.spawn(named(
+        "switches",
+        lldp_source::follow(config.switches, events.clone(), Arc::clone(&state)),
+    ));
     drop(events);
     let (asked, was_asked) = oneshot::channel::<()>();
     let routes = api::router(state).merge(beside.routes);
@@ -225,9 +238,15 @@ async fn follow_targets(
 }
 
 /// Takes up events until nobody can send any more. Runs on a thread of its own: a tick computes.
-fn analyse(mut inbox: mpsc::Receiver<Event>, state: &State, mut past: Past) {
+fn analyse(
+    mut inbox: mpsc::Receiver<Event>,
+    switches: &[SwitchName],
+    state: &State,
+    mut past: Past,
+) {
     let mut analyzer = Analyzer::default();
     past.restore(&mut analyzer);
+    analyzer.set_switches(switches);
     let mut targets = Vec::new();
     while let Some(event) = inbox.blocking_recv() {
         match event {
@@ -275,6 +294,7 @@ fn analyse(mut inbox: mpsc::Receiver<Event>, state: &State, mut past: Past) {
                 analyzer.take_subnet(*subnet, at);
                 analyzer.take_readings(readings, at);
             }
+            Event::Neighbours { switch, told, at } => analyzer.take_switch(&switch, told, at),
             Event::Tick => {
                 let begun = Instant::now();
                 let mut snapshot = Snapshot::new(analyzer.tick(state.now()));

@@ -7,9 +7,10 @@ use std::fs;
 use std::path::Path;
 
 use expect_test::expect_file;
-use railscope_collector::core::speaker::Subject;
+use railscope_collector::core::analyzer::Analyzer;
+use railscope_collector::core::speaker::{Speaker, Subject};
 use railscope_collector::foreign::{Mappings, Recognised, Translation, Translator};
-use railscope_model::fabric::Timestamp;
+use railscope_model::fabric::{LinkKind, Timestamp};
 
 /// The part that a target of each kind speaks for; none where its pages name their parts.
 fn about(kind: &str) -> Option<Subject> {
@@ -117,4 +118,52 @@ fn a_page_that_was_recorded_on_h100s_is_read_whole() {
         "{text}"
     );
     assert!(text.contains("pci=\"0000:ca:00.0\""), "{text}");
+}
+
+/// LLDP-MIB of a switch of which one port has one neighbour.
+fn neighbour(port: &str, system: &str, their_port: &str) -> String {
+    let rem = "lldpRemIndex=\"1\",lldpRemLocalPortNum=\"5\",lldpRemTimeMark=\"0\"";
+    format!(
+        "ifHighSpeed{{ifName=\"{port}\"}} 400000\n\
+         lldpLocPortId{{lldpLocPortId=\"{port}\",lldpLocPortNum=\"5\"}} 1\n\
+         lldpRemChassisId{{lldpRemChassisId=\"{system}-id\",{rem}}} 1\n\
+         lldpRemPortId{{{rem},lldpRemPortId=\"{their_port}\"}} 1\n\
+         lldpRemSysName{{{rem},lldpRemSysName=\"{system}\"}} 1\n"
+    )
+}
+
+#[test]
+fn switches_that_hear_each_other_by_somebody_else_s_exporter_share_a_cable_and_a_moved_one_moves() {
+    let mapping = Mappings::default().by_kind("snmp_exporter").cloned();
+    let mapping = mapping.expect("built in");
+    let mut analyzer = Analyzer::default();
+    let mut cables = |seconds: u64, leaf: &str, spine: &str| {
+        let at = Timestamp(seconds * 1000);
+        for (switch, page) in [
+            ("leaf-01", neighbour(leaf, "spine-01", spine)),
+            ("spine-01", neighbour(spine, "leaf-01", leaf)),
+        ] {
+            let about = Subject::Switch(switch.parse().expect("name"));
+            let mut translator = Translator::new(mapping.clone(), Some(about));
+            for (subject, reading) in translator.translate(&page, at).readings {
+                analyzer.ingest_from(&Speaker::default(), &subject, &reading, at, false);
+            }
+        }
+        let view = analyzer.tick(at);
+        let links = view.fabric.links();
+        let cables: Vec<_> = links
+            .filter(|(.., link)| link.kind == LinkKind::Cable)
+            .filter_map(|(id, ..)| view.fabric.cable_part(id))
+            .map(|part| part.to_string())
+            .collect();
+        cables
+    };
+    assert_eq!(
+        cables(0, "Ethernet1/1", "Ethernet1/9"),
+        ["link/leaf-01[Ethernet1/1]"]
+    );
+    assert_eq!(
+        cables(5, "Ethernet1/2", "Ethernet1/10"),
+        ["link/leaf-01[Ethernet1/2]"]
+    );
 }

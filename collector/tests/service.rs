@@ -106,3 +106,89 @@ async fn the_service_scrapes_what_file_sd_names_judges_it_and_stops_when_told() 
     let ended = tokio::time::timeout(Duration::from_secs(5), service).await;
     assert!(matches!(ended, Ok(Ok(Ok(())))), "{ended:?}");
 }
+
+/// Pages of other exporters for one node, and of one that speaks of a subnet.
+async fn foreign_exporters() -> String {
+    let page = |Path(path): Path<String>| async move {
+        let page = match path.as_str() {
+            "dcgm" => include_str!("foreign/dcgm-exporter.prom"),
+            "node" => include_str!("foreign/node_exporter.prom"),
+            "ib" => include_str!("foreign/infiniband_exporter.prom"),
+            _ => "railscope_gpu_power_watts{gpu=\"0\"} 700\n",
+        };
+        page.to_owned()
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("port");
+    let address = listener.local_addr().expect("address");
+    let app = Router::new().route("/{path}", get(page));
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    address.to_string()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn several_exporters_speak_for_one_node_and_one_for_a_subnet() {
+    let exporters = foreign_exporters().await;
+    let config = format!(
+        "[scrape]\ninterval = \"100ms\"\n[analysis]\ninterval = \"50ms\"\n\
+         [[targets]]\nnode = \"n1\"\nkind = \"railscope\"\nurl = \"http://{exporters}/own\"\n\
+         [[targets]]\nnode = \"n1\"\nurl = \"http://{exporters}/dcgm\"\n\
+         [[targets]]\nnode = \"n1\"\nkind = \"node_exporter\"\nurl = \"http://{exporters}/node\"\n\
+         [[targets]]\nkind = \"infiniband_exporter\"\nurl = \"http://{exporters}/ib\"\n"
+    );
+    let config = Config::parse(&config, std::path::Path::new("c.toml")).expect("valid");
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("port");
+    let at = format!("http://{}", listener.local_addr().expect("address"));
+    let (stop, stopped) = oneshot::channel::<()>();
+    let service = tokio::spawn(run(config, listener, async move {
+        stopped.await.ok();
+    }));
+    let attempts = AtomicUsize::new(0);
+    let node = loop {
+        let nodes = json(&format!("{at}/api/v1/nodes")).await;
+        let node = nodes["items"][0].clone();
+        let all_up = |target: &Value| target["up"] == true;
+        let more = node["more_targets"].as_array().cloned().unwrap_or_default();
+        if all_up(&node["target"])
+            && more.len() == 2
+            && more.iter().all(all_up)
+            && node["gpus"] == 2
+        {
+            break node;
+        }
+        assert!(attempts.fetch_add(1, Ordering::Relaxed) < 200, "{nodes}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    };
+    assert_eq!(node["node"], "n1");
+    assert_eq!(node["nics"][0]["device"], "mlx5_0", "{node}");
+    let metrics = reqwest::get(format!("{at}/metrics")).await.expect("answer");
+    let metrics = metrics.text().await.expect("text");
+    let sd = json(&format!("{at}/api/v1/sd")).await;
+    for expected in [
+        "railscope_collector_target_up{node=\"n1\",exporter=\"dcgm-exporter\"} 1".to_owned(),
+        "railscope_collector_target_up{node=\"n1\",exporter=\"node_exporter\"} 1".to_owned(),
+        "railscope_collector_target_up{node=\"n1\",exporter=\"railscope\"} 1".to_owned(),
+        format!(
+            "railscope_collector_target_up{{node=\"http://{exporters}/ib\",exporter=\"infiniband_exporter\"}} 1"
+        ),
+    ] {
+        assert!(metrics.contains(&expected), "{expected}\n{metrics}");
+    }
+    let overruled = metrics
+        .lines()
+        .find(|line| line.contains("result=\"overruled\""));
+    assert!(
+        overruled.is_some_and(|line| !line.ends_with(" 0")),
+        "{metrics}"
+    );
+    let paths: Vec<_> = sd
+        .as_array()
+        .expect("groups")
+        .iter()
+        .map(|group| &group["labels"]["__metrics_path__"])
+        .collect();
+    assert_eq!(paths, ["/own"], "others have a job of their own: {sd}");
+
+    stop.send(()).expect("running");
+    let ended = tokio::time::timeout(Duration::from_secs(5), service).await;
+    assert!(matches!(ended, Ok(Ok(Ok(())))), "{ended:?}");
+}

@@ -27,10 +27,12 @@ mod faults;
 mod pacing;
 mod site;
 mod stretch;
+mod switches;
 mod upsets;
 
 pub use pacing::RankTimes;
 pub use site::Maintenance;
+pub use switches::{LaneCount, SwitchPort};
 
 /// How long the job has run before the simulation starts: counters do not begin at zero.
 const HISTORY_SECONDS: f64 = 6.0 * 3600.0;
@@ -92,6 +94,8 @@ pub struct Cluster {
     stretch_bytes: Vec<f64>,
     /// By lane: bytes of all stretches of the last tick.
     lane_bytes: Vec<f64>,
+    /// By lane: what the switch at its beginning has counted.
+    lane_counts: Vec<LaneCount>,
     seconds: f64,
     stretches: u64,
 }
@@ -186,6 +190,7 @@ impl Cluster {
             spec,
             stretch_bytes: vec![0.0; built.lanes()],
             lane_bytes: vec![0.0; built.lanes()],
+            lane_counts: vec![LaneCount::default(); built.lanes()],
             plan,
             built,
             noise,

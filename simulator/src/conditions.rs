@@ -148,6 +148,8 @@ pub(crate) struct Conditions {
     pub(crate) hosts: Vec<HostCondition>,
     /// Cables that lose packets without a word, and the share of packets that they lose.
     pub(crate) losses: Vec<(usize, f64)>,
+    /// Lanes at whose beginning a switch drops packets and counts them, and the share of packets.
+    pub(crate) discards: Vec<(Lane, f64)>,
     /// Switches whose hash uses only so many of the ports among which it should choose.
     pub(crate) polarised: Vec<(usize, usize)>,
     /// Lanes that wait for each other in a circle.
@@ -188,6 +190,7 @@ impl Conditions {
             gpus: built.hosts.iter().flat_map(gpus).collect(),
             hosts: vec![host; built.hosts.len()],
             losses: Vec::new(),
+            discards: Vec::new(),
             polarised: Vec::new(),
             deadlocked: Vec::new(),
             capacity: Vec::new(),
@@ -267,6 +270,13 @@ impl Conditions {
         let port = &self.ports[nic];
         let wire = port.speed.map_or(0.0, LinkSpeed::bytes_per_second);
         wire * WIRE_EFFICIENCY * port.neighbour
+    }
+
+    /// Whether what is behind a NIC takes less than its cable brings.
+    pub(crate) fn host_is_slower(&self, nic: usize) -> bool {
+        let wire = self.capacity[Lane::down(nic).index()];
+        let slot = self.capacity[self.wiring.pcie_lane(nic, Towards::Host).index()];
+        slot / (self.wiring.ports_of_adapter(nic).len() as f64) < wire
     }
 
     /// Bytes per second that a NIC can move in each direction.

@@ -35,8 +35,10 @@ use crate::wiring::Nic;
 mod board;
 mod efa;
 mod ethernet;
+mod switches;
 
 use ethernet::{OfNetdev, Unit};
+pub use switches::switches;
 
 /// The rows of a node's page: their names never change, their values are read each time.
 #[derive(Debug)]

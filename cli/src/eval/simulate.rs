@@ -14,7 +14,7 @@ use railscope_model::metric::Profile;
 use railscope_model::reading::NodeReading;
 use railscope_simulator::cluster::{Cluster, Maintenance};
 use railscope_simulator::ibnetdiscover::ibnetdiscover;
-use railscope_simulator::readings::NodeRows;
+use railscope_simulator::readings::{NodeRows, switches};
 use railscope_simulator::spec::Transport;
 use railscope_simulator::wiring::{Tier, Wiring};
 use rustix::time::{ClockId, clock_gettime};
@@ -224,6 +224,11 @@ impl Watch {
             }
         }
         let at = START.plus_seconds(seconds);
+        for (switch, reading) in switches(cluster) {
+            spend(&mut self.spent.simulator, &mut since);
+            self.analyzer.ingest_switch(&switch, &reading, at);
+            spend(&mut self.spent.ingest, &mut since);
+        }
         let named = namings(&self.analyzer.tick(at));
         self.log.tick(seconds, named);
         spend(&mut self.spent.analysis, &mut since);

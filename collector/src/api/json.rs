@@ -13,6 +13,7 @@ use super::wire::{
     SwitchWire, Tier, Topology,
 };
 use super::{App, snapshot};
+use crate::foreign::OWN_KIND;
 use crate::state::Snapshot;
 
 pub(super) async fn incidents(
@@ -179,8 +180,11 @@ pub(super) async fn service_discovery(
         ));
     }
     // Other people's exporters have a scrape job of their own already.
-    let own = targets.all.keys().filter(|target| !target.is_foreign());
-    let groups = own.filter_map(|target| {
+    let own = targets
+        .all
+        .iter()
+        .filter(|(target, state)| state.exporter(target) == OWN_KIND);
+    let groups = own.filter_map(|(target, _)| {
         let node = target.node()?;
         let url = reqwest::Url::parse(&target.url).ok()?;
         let address = format!("{}:{}", url.host_str()?, url.port_or_known_default()?);

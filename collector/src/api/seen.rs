@@ -1,9 +1,13 @@
 //! Who saw a cable and how long ago: for the layout, the JSON and the page's tooltips.
 
+use std::collections::BTreeMap;
+
 use railscope_model::fabric::{Presence, Sighting, Sightings, Timestamp, Witness};
 use serde::Serialize;
 
 use super::words;
+use crate::core::analyzer::ClusterView;
+use crate::topology::LldpMerge;
 
 /// What the witnesses say of all cables between two switches.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -55,6 +59,87 @@ pub(super) fn witnesses(seen_by: &Sightings, now: Timestamp) -> Vec<WitnessWire>
         says: says.as_str(),
     };
     seen_by.iter().map(wire).collect()
+}
+
+/// What LLDP gave, and what of it is not in the graph.
+#[derive(Debug, Serialize)]
+pub(super) struct Lldp {
+    cables: usize,
+    /// Switches that tell their neighbours.
+    switches: usize,
+    /// Time since the one was heard that has been silent for longest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    oldest_switch_age_seconds: Option<f64>,
+    leaves: usize,
+    /// Leaves that do not tell their neighbours: what is above them is not known.
+    mute_leaves: usize,
+    /// Ethernet ports that are up and hear nobody.
+    silent_ports: usize,
+    /// Neighbours left out, by the reason.
+    left_out: BTreeMap<&'static str, usize>,
+    unparsed: usize,
+    contradictions: Vec<Contradiction>,
+    shared_chassis: Vec<SharedChassis>,
+    unread: BTreeMap<String, String>,
+}
+
+/// An end of a cable that several others claim.
+#[derive(Debug, Serialize)]
+struct Contradiction {
+    end: String,
+    claims: Vec<String>,
+    /// The claim that is believed; absent where none is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kept: Option<String>,
+}
+
+/// A chassis id that several names share.
+#[derive(Debug, Serialize)]
+struct SharedChassis {
+    chassis: String,
+    names: Vec<String>,
+}
+
+impl Lldp {
+    /// None where nobody hears anybody by LLDP and no switch was asked.
+    pub(super) fn of(view: &ClusterView, now: Timestamp) -> Option<Self> {
+        let lldp = &*view.lldp;
+        if *lldp == LldpMerge::default() {
+            return None;
+        }
+        let oldest = view.switches_heard.values().min();
+        let contradictions = lldp.contradictions.iter().cloned();
+        let shared = lldp.shared_chassis.iter().cloned();
+        let unread = lldp.unread.iter();
+        Some(Self {
+            cables: lldp.cables,
+            switches: lldp.speakers,
+            oldest_switch_age_seconds: oldest.map(|at| now.seconds_since(*at)),
+            leaves: lldp.leaves.len(),
+            mute_leaves: lldp.leaves.len() - lldp.speaking_leaves,
+            silent_ports: lldp.silent,
+            left_out: BTreeMap::from([
+                ("host", lldp.host_neighbours),
+                ("management", lldp.management),
+                ("slow_port", lldp.slow),
+                ("stranger", lldp.strangers.len()),
+            ]),
+            unparsed: lldp.unparsed,
+            contradictions: contradictions
+                .map(|one| Contradiction {
+                    end: one.end,
+                    claims: one.claims,
+                    kept: one.kept,
+                })
+                .collect(),
+            shared_chassis: shared
+                .map(|(chassis, names)| SharedChassis { chassis, names })
+                .collect(),
+            unread: unread
+                .map(|(switch, why)| (switch.to_string(), why.clone()))
+                .collect(),
+        })
+    }
 }
 
 /// A witness of the cables between two switches.

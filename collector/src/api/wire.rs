@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::exporter::Target;
 use super::layout::{Condition, Health, Host, Layout, Switch, tier_name};
-use super::seen::{TogetherWire, WitnessWire, witnesses, witnesses_together};
+use super::seen::{Lldp, TogetherWire, WitnessWire, witnesses, witnesses_together};
 use super::{runbook, words};
 use crate::core::analyzer::ClusterView;
 use crate::core::incident::{Finding, Incident as CoreIncident};
@@ -156,6 +156,9 @@ pub(super) struct Fabric {
     /// Absent while the subnet has not been read to the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     subnet_age_seconds: Option<f64>,
+    /// Absent where nothing is known by LLDP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lldp: Option<Lldp>,
     tick_age_seconds: f64,
 }
 
@@ -223,6 +226,7 @@ impl Fabric {
             targets: targets.count(),
             targets_up: targets.up(),
             subnet_age_seconds: view.subnet_seen.map(|seen| now.seconds_since(seen)),
+            lldp: Lldp::of(view, now),
             tick_age_seconds: now.seconds_since(view.now),
         }
     }

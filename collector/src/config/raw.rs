@@ -14,7 +14,10 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, Visitor};
 use toml::Spanned;
 
-use super::{Config, ConfigError, ScrapeProfile, SubnetFrom, SubnetSource, Target, check_url};
+use super::switches::{RawSwitch, check_switches};
+use super::{
+    Config, ConfigError, ScrapeProfile, SubnetFrom, SubnetSource, SwitchSource, Target, check_url,
+};
 use crate::core::speaker::Subject;
 use crate::foreign::{Mappings, OWN_KIND};
 use crate::sweep;
@@ -63,6 +66,8 @@ pub(super) struct File {
     #[serde(default)]
     mapping: Vec<RawMapping>,
     subnet: Option<Spanned<Subnet>>,
+    #[serde(default)]
+    switches: Vec<Spanned<RawSwitch>>,
     #[serde(default)]
     analysis: Analysis,
 }
@@ -153,7 +158,7 @@ struct RawMapping {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Subnet {
+pub(super) struct Subnet {
     file: Option<PathBuf>,
     command: Option<Argv>,
     device: Option<Text>,
@@ -165,7 +170,7 @@ struct Subnet {
 }
 
 impl Subnet {
-    fn default_period() -> Period {
+    pub(super) fn default_period() -> Period {
         Period(Duration::from_secs(30))
     }
 }
@@ -235,6 +240,13 @@ impl Default for Analysis {
     }
 }
 
+/// What is read and checked beyond the file's own values.
+#[derive(Default)]
+pub(super) struct Read {
+    mappings: Mappings,
+    switches: Vec<SwitchSource>,
+}
+
 impl File {
     /// Checks what only several values together can get wrong.
     pub(super) fn check(mut self, beside: &Path) -> Result<Config, Stop> {
@@ -256,9 +268,12 @@ impl File {
         let subnet = subnet
             .map(|subnet| check_subnet(subnet, beside))
             .transpose()?;
-        let mappings = read_mappings(&self.mapping, beside).map_err(Stop::Elsewhere)?;
-        let targets = check_targets(std::mem::take(&mut self.targets), &mappings)?;
-        Ok(self.config(targets, subnet, mappings, beside))
+        let read = Read {
+            mappings: read_mappings(&self.mapping, beside).map_err(Stop::Elsewhere)?,
+            switches: check_switches(std::mem::take(&mut self.switches), beside)?,
+        };
+        let targets = check_targets(std::mem::take(&mut self.targets), &read.mappings)?;
+        Ok(self.config(targets, subnet, read, beside))
     }
 
     /// The configuration with targets and subnet that were checked.
@@ -266,7 +281,7 @@ impl File {
         self,
         targets: Vec<Target>,
         subnet: Option<SubnetSource>,
-        mappings: Mappings,
+        read: Read,
         beside: &Path,
     ) -> Config {
         let file_sd = self.file_sd.into_iter();
@@ -278,7 +293,8 @@ impl File {
             targets,
             file_sd: file_sd.map(|path| beside.join(path)).collect(),
             subnet,
-            mappings,
+            switches: read.switches,
+            mappings: read.mappings,
             analysis_interval: self.analysis.interval.0,
             state_dir: self.analysis.state_dir.map(|path| beside.join(path)),
         }
@@ -387,7 +403,7 @@ fn wrong_source(span: Range<usize>, found: &str) -> Wrong {
 
 /// A time as text with its unit: `"500ms"`, `"5s"`, `"2m"`, `"1h"`. Never zero.
 #[derive(Debug, Clone, Copy)]
-struct Period(Duration);
+pub(super) struct Period(pub(super) Duration);
 
 impl<'de> Deserialize<'de> for Period {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -463,7 +479,7 @@ impl<'de> Deserialize<'de> for Url {
 }
 
 /// A program and its arguments; no shell reads them.
-struct Argv(Vec<String>);
+pub(super) struct Argv(pub(super) Vec<String>);
 
 impl<'de> Deserialize<'de> for Argv {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

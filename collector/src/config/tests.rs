@@ -56,15 +56,45 @@ fn the_shipped_example_is_valid() {
     assert!(config.subnet.is_some() && !config.targets.is_empty());
 }
 
+#[test]
+fn a_switch_is_read_by_a_file_or_a_program_or_is_a_target() {
+    let config = parse(
+        "[[switches]]\nname = \"a\"\nlldp_file = \"a.json\"\n\
+         [[switches]]\nname = \"b\"\nlldp_command = [\"ssh\", \"b\", \"lldpctl -f json0\"]\n\
+         [[switches]]\nname = \"c\"",
+    );
+    let switches = config.expect("valid").switches.into_iter();
+    let from: Vec<_> = switches
+        .map(|one| one.source.map(|source| source.from))
+        .collect();
+    let program = ["ssh", "b", "lldpctl -f json0"].map(str::to_owned).to_vec();
+    assert_eq!(
+        from,
+        [
+            Some(SubnetFrom::File("etc/a.json".into())),
+            Some(SubnetFrom::Command(program)),
+            None
+        ]
+    );
+}
+
 /// Texts and what is said about them.
 const WRONG: &[(&str, &str)] = &[
+    (
+        "[[switches]]\nname = \"a\"\n[[switches]]\nname = \"a\"",
+        "4:8: switches[1].name: \"a\" is already the name of switches[0]: expected each switch once",
+    ),
+    (
+        "[[switches]]\nname = \"a\"\nlldp_file = \"a\"\nlldp_command = [\"a\"]",
+        "1:1: switches[0]: both stand here: expected lldp_file, lldp_command or neither",
+    ),
     (
         "[scrape]\nintervall = \"5s\"",
         "2:1: scrape.intervall: unknown field `intervall`, expected one of `interval`, `timeout`, `max_body_bytes`, `concurrency`, `profile`; did you mean `interval`?",
     ),
     (
         "[scraep]\n",
-        "1:2: scraep: unknown field `scraep`, expected one of `cluster`, `web`, `scrape`, `targets`, `file_sd`, `mapping`, `subnet`, `analysis`; did you mean `scrape`?",
+        "1:2: scraep: unknown field `scraep`, expected one of `cluster`, `web`, `scrape`, `targets`, `file_sd`, `mapping`, `subnet`, `switches`, `analysis`; did you mean `scrape`?",
     ),
     (
         "[cluster]\nname = \"a\"\ncolour = 1",

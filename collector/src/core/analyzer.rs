@@ -7,7 +7,7 @@ use railscope_model::fabric::{
     Fabric, LinkId, LinkKind, PartId, Presence, Sightings, Timestamp, Witness,
 };
 use railscope_model::identity::{NodeName, Part, SwitchName};
-use railscope_model::reading::NodeReading;
+use railscope_model::reading::{Labels, NodeReading};
 
 use super::changes::{ChangeLog, Watch};
 use super::detector::{DETECTORS, Detector, Evidence, View};
@@ -15,7 +15,7 @@ use super::history::{History, Ingested, NodeHistory};
 use super::incident::{Finding, Incident, Tracker};
 use super::inventory::merge_node;
 use super::lost::Fate;
-use super::neighbours::{Switches, Told, switch_nodes, words};
+use super::neighbours::{Switches, Told, switch_nodes, told_by_others, words};
 use super::speaker::{Speaker, Subject};
 use crate::subnet::Subnet;
 use crate::subnet::counters::DeviceReading;
@@ -104,6 +104,8 @@ pub struct Analyzer {
     unnamed: Vec<(DeviceReading, Timestamp)>,
     switches: Switches,
     switches_changed: bool,
+    /// Neighbours of switches that others' exporters tell, when the fabric was last built.
+    told_by_others: Vec<(SwitchName, Labels)>,
     /// Targets that are switches.
     switch_nodes: BTreeSet<NodeName>,
     /// Whether the fabric has cables of unknown fate.
@@ -134,6 +136,7 @@ impl Default for Analyzer {
             unnamed: Vec::new(),
             switches: Switches::default(),
             switches_changed: false,
+            told_by_others: Vec::new(),
             switch_nodes: BTreeSet::new(),
             has_unknown: false,
             built_settled: true,
@@ -367,14 +370,19 @@ impl Analyzer {
             .nodes()
             .map(|(node, history)| (node.clone(), history.identity()))
             .collect();
+        let told = told_by_others(&self.history, now);
         let waits_for_past = self.past.is_some() && settled;
-        let changed = self.subnet_changed || self.switches_changed || waits_for_past;
+        let changed = self.subnet_changed
+            || self.switches_changed
+            || waits_for_past
+            || told != self.told_by_others;
         if identities == self.built_from
             && !changed
             && !(self.has_unknown && self.fate(now).has_changed())
         {
             return;
         }
+        self.told_by_others = told;
         self.switch_nodes = switch_nodes(&self.history, &self.switches);
         let mut fabric = Fabric::default();
         // Exporters first: they know a NIC's node and name for certain, the subnet only what was typed into it.
@@ -388,7 +396,13 @@ impl Analyzer {
             .subnet
             .as_ref()
             .map(|subnet| merge_subnet(&mut fabric, subnet, seen));
-        let words = words(&fabric, &self.history, &self.switches, &self.switch_nodes);
+        let words = words(
+            &fabric,
+            &self.history,
+            &self.switches,
+            &self.switch_nodes,
+            now,
+        );
         let lldp = merge_lldp(&mut fabric, &words);
         // A neighbour that is silent while its port is up is no lost cable: the verdict counts it.
         self.fate(now).keep(&mut fabric, Presence::Unknown);

@@ -41,20 +41,29 @@ pub const CLASSES: &[&Class] = &[
     &HOST_POWER,
     &HOST_COOLING,
     &PCIE_DEGRADED,
+    &PCIE_ERRORS,
+    &PCIE_REDIRECTED,
+    &NUMA_AFFINITY,
     &NVLINK_DOWN,
     &GPU_SLOW,
     &PORT_FLAPPING,
     &UPLINK_DOWN,
     &PORT_DOWN,
     &PORT_DEGRADED,
+    &MTU_MISMATCH,
+    &PFC_MISMATCH,
+    &PFC_STORM,
     &HOST_STEAL,
     &HOST_STALLS,
     &RECEIVER_NOT_READY,
-    &PCIE_ERRORS,
+    &SLOW_RECEIVER,
     &STORAGE_STALL,
+    &SWITCH_QOS,
+    &ECMP_POLARISED,
     &GPU_MEMORY,
     &MISCABLED_RAIL,
     &LINK_ERRORS,
+    &NOISY_NEIGHBOUR,
     &POWER_LIMIT,
 ];
 
@@ -234,4 +243,76 @@ pub static STORAGE_STALL: Class = Class {
     severity: Severity::Warning,
     title: "Storage keeps many nodes waiting",
     action: "Look at the storage behind checkpoints and data, and the network to it; no node by itself is to blame.",
+};
+
+/// Packets between a NIC and its GPUs go up to the root complex.
+pub static PCIE_REDIRECTED: Class = Class {
+    name: "pcie-redirected",
+    severity: Severity::Critical,
+    title: "PCIe sends packets for GPUs over the root complex",
+    action: "Switch off access control (ACS) on the PCIe switches above the NIC, and the IOMMU's translation or switch on ATS; compare with a node that is well.",
+};
+
+/// A NIC takes a way to its GPUs that is too long.
+pub static NUMA_AFFINITY: Class = Class {
+    name: "numa-affinity",
+    severity: Severity::Critical,
+    title: "NIC reaches its GPUs too slowly",
+    action: "Look which GPU and socket the processes of the job use with this NIC, and bind them as on other nodes.",
+};
+
+/// A node takes what its NICs receive too slowly.
+pub static SLOW_RECEIVER: Class = Class {
+    name: "slow-receiver",
+    severity: Severity::Critical,
+    title: "Node takes too slowly what it receives",
+    action: "Look what loads the node's memory and sockets, and at its IOMMU and memory settings; compare with a node that is well.",
+};
+
+/// A NIC pauses its switch without end.
+pub static PFC_STORM: Class = Class {
+    name: "pfc-storm",
+    severity: Severity::Critical,
+    title: "NIC pauses its switch without end",
+    action: "Take the NIC's port down at once, so that others can send; then drain the node and reset the NIC.",
+};
+
+/// An interface's MTU is not that of its peers.
+pub static MTU_MISMATCH: Class = Class {
+    name: "mtu-mismatch",
+    severity: Severity::Critical,
+    title: "MTU is not that of other nodes",
+    action: "Set the MTU of the interface to that of its peers, and in the node's set-up.",
+};
+
+/// An interface's flow control is not that of its peers.
+pub static PFC_MISMATCH: Class = Class {
+    name: "pfc-mismatch",
+    severity: Severity::Warning,
+    title: "Priority flow control is not that of other nodes",
+    action: "Set PFC of the interface to that of its peers, and in the node's set-up.",
+};
+
+/// A switch drops packets that should be lossless.
+pub static SWITCH_QOS: Class = Class {
+    name: "switch-qos",
+    severity: Severity::Critical,
+    title: "Switch drops packets that should be lossless",
+    action: "Compare buffers, PFC and the mapping of priorities of the switch with one that is well.",
+};
+
+/// A switch uses only some of its uplinks.
+pub static ECMP_POLARISED: Class = Class {
+    name: "ecmp-polarised",
+    severity: Severity::Warning,
+    title: "Switch uses only some of its uplinks",
+    action: "Give the switch another hash seed or more fields to hash than the one before it; then launch the job again.",
+};
+
+/// Somebody else uses a NIC of a job.
+pub static NOISY_NEIGHBOUR: Class = Class {
+    name: "noisy-neighbour",
+    severity: Severity::Warning,
+    title: "Somebody else uses the NIC",
+    action: "Find who else has a function of the NIC (virtual functions, storage), and move it or limit its rate.",
 };

@@ -81,4 +81,8 @@ pub const DETECTORS: &[Build] = &[
     detectors::gpu_work::build,
     detectors::host_health::build,
     detectors::storage_stall::build,
+    detectors::slow_receiver::build,
+    detectors::switch_ports::build,
+    detectors::uneven_ports::build,
+    detectors::odd_config::build,
 ];

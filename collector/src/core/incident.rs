@@ -277,8 +277,7 @@ impl Incident {
 fn describe(fabric: &Fabric, root: &Part, mut findings: Vec<Finding>, now: Timestamp) -> Incident {
     findings.sort_by(|a, b| {
         let (a, b) = (&a.evidence, &b.evidence);
-        let by_class =
-            (b.class.severity, a.class.order()).cmp(&(a.class.severity, b.class.order()));
+        let by_class = a.class.order().cmp(&b.class.order());
         by_class
             .then_with(|| b.effect.total_cmp(&a.effect))
             .then_with(|| (&a.part, &a.statement).cmp(&(&b.part, &b.statement)))
@@ -310,7 +309,10 @@ fn describe(fabric: &Fabric, root: &Part, mut findings: Vec<Finding>, now: Times
         id: incident_id(root),
         root: root.clone(),
         class,
-        severity: class.severity,
+        severity: findings
+            .iter()
+            .map(|finding| finding.evidence.class.severity)
+            .fold(class.severity, Severity::max),
         since: now,
         last_seen: now,
         effect: findings

@@ -7,7 +7,7 @@ use railscope_model::identity::{
     Guid, NodeName, Part, PciAddress, PortName, RdmaDevice, SwitchName,
 };
 use railscope_model::metric::{
-    GPU, LLDP_NEIGHBOR, NIC, NIC_SPEED, PCIE_PATH, RDMA_PORT, RDMA_PORT_UP,
+    GPU, LLDP_NEIGHBOR, NIC, NIC_SPEED, PCIE_PATH, RDMA_PORT, RDMA_PORT_UP, SWITCH_PORT_SPEED,
 };
 use railscope_model::reading::Labels;
 use railscope_model::units::LinkSpeed;
@@ -85,12 +85,25 @@ pub fn switch_nodes(history: &History, switches: &Switches) -> BTreeSet<NodeName
         .collect()
 }
 
+/// What switches that others speak for tell of their neighbours, to see whether it has changed.
+pub fn told_by_others(history: &History, now: Timestamp) -> Vec<(SwitchName, Labels)> {
+    let series = |(switch, history): (&SwitchName, &NodeHistory)| {
+        let series = history.series(&LLDP_NEIGHBOR);
+        let told: Vec<_> = series
+            .map(|(labels, _)| (switch.clone(), labels.clone()))
+            .collect();
+        told
+    };
+    history.fresh_switches(now).flat_map(series).collect()
+}
+
 /// Everything that is heard. The fabric holds hosts and NICs already.
 pub fn words(
     fabric: &Fabric,
     history: &History,
     switches: &Switches,
     switch_nodes: &BTreeSet<NodeName>,
+    now: Timestamp,
 ) -> Words {
     let mut words = Words::default();
     let heard = |(node, history)| Some((node, history, NodeHistory::heard(history)?));
@@ -102,6 +115,12 @@ pub fn words(
         } else {
             words.hosts.insert(node.clone());
             host_words(&mut words, fabric, node, history, at);
+        }
+    }
+    // Switches whose neighbours somebody else's exporter tells.
+    for (switch, history) in history.fresh_switches(now) {
+        if let (Some(_), Some(at)) = (history.series(&LLDP_NEIGHBOR).next(), history.heard()) {
+            switch_words(&mut words, switch, history, at);
         }
     }
     for (switch, told) in &switches.told {
@@ -141,6 +160,7 @@ fn switch_words(words: &mut Words, switch: &SwitchName, history: &NodeHistory, a
             continue;
         };
         let speed = history.value(&NIC_SPEED, &[netdev]);
+        let speed = speed.or_else(|| history.value(&SWITCH_PORT_SPEED, &[netdev]));
         let near = End::Switch(switch.clone(), port);
         let speed = speed.and_then(LinkSpeed::ethernet);
         words.heard.push(heard(near, labels, speed, at));

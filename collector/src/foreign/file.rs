@@ -43,7 +43,7 @@ struct RawFile {
 #[serde(deny_unknown_fields)]
 struct RawJoin {
     from: Spanned<String>,
-    on: String,
+    on: BTreeMap<String, String>,
     take: Vec<String>,
 }
 

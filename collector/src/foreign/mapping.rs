@@ -1,12 +1,12 @@
 //! A mapping: which series of another exporter is which metric of ours, with which labels and in which unit.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use railscope_model::exposition::{Series, Type};
 use railscope_model::identity::{Guid, PciAddress};
-use railscope_model::metric::{Kind, Metric, Writer};
+use railscope_model::metric::{Kind, LLDP_NEIGHBOR, Metric, Writer};
 use railscope_model::reading::Labels;
 use regex::Regex;
 
@@ -26,11 +26,12 @@ pub struct Mapping {
     pub(super) rows: Vec<Row>,
 }
 
-/// Labels that stand on another series of the page: of the one that has the same value of `on`.
+/// Labels that stand on another series of the page.
 #[derive(Debug)]
 pub(super) struct Join {
     pub(super) from: Regex,
-    pub(super) on: String,
+    /// Label of that series -> the label of the same value here.
+    pub(super) on: BTreeMap<String, String>,
     pub(super) take: Vec<String>,
 }
 
@@ -289,7 +290,8 @@ impl Row {
     pub(super) fn is_about(&self, subject: &Subject) -> bool {
         match subject {
             Subject::Node(_) => self.to.writer == Writer::Exporter,
-            Subject::Switch(_) => self.to.writer == Writer::Switch,
+            // Neighbours are told of a port in the same words, whoever has the port.
+            Subject::Switch(_) => self.to.writer == Writer::Switch || self.to == &LLDP_NEIGHBOR,
         }
     }
 }

@@ -49,8 +49,18 @@ pub struct Translator {
     series_places: HashMap<(usize, u16, Labels), usize, Fixed>,
 }
 
-/// (join, value of its `on` label) -> labels.
-type Joined = HashMap<(usize, String), Pairs, Fixed>;
+/// (join, values of its `on` labels) -> labels.
+type Joined = HashMap<(usize, Vec<String>), Pairs, Fixed>;
+
+/// The values of these labels, if the series has them all.
+fn values<'a>(
+    series: &Series<'_>,
+    labels: impl Iterator<Item = &'a String>,
+) -> Option<Vec<String>> {
+    labels
+        .map(|label| series.label(label).map(Into::into))
+        .collect()
+}
 
 /// A row that takes a name.
 #[derive(Debug)]
@@ -164,12 +174,12 @@ impl Translator {
                 if !join.from.is_match(series.name) {
                     continue;
                 }
-                let Some(key) = series.label(&join.on) else {
+                let Some(key) = values(&series, join.on.keys()) else {
                     continue;
                 };
                 let value = |label: &String| Some((label.clone(), series.label(label)?.into()));
                 let pairs = join.take.iter().filter_map(value).collect();
-                joined.insert((index, key.into_owned()), pairs);
+                joined.insert((index, key), pairs);
             }
         }
         if joined != self.joined {
@@ -222,8 +232,7 @@ impl Translator {
 
     fn joined_labels(&self, series: &Series<'_>) -> Pairs {
         let found = |(index, join): (usize, &super::mapping::Join)| {
-            let key = (index, series.label(&join.on)?.into_owned());
-            self.joined.get(&key)
+            self.joined.get(&(index, values(series, join.on.values())?))
         };
         let joins = self.mapping.joins.iter().enumerate();
         joins.filter_map(found).flatten().cloned().collect()

@@ -1,6 +1,6 @@
 //! What nodes and GPUs say of their own health: each fault is named, and what all share is not.
 
-use super::cluster::RAILS;
+use super::cluster::{NODES, RAILS};
 use super::{Fault, check};
 
 /// Adds lines to every page: `line` is given the node and the seconds since the start.
@@ -236,4 +236,76 @@ fn a_port_that_loses_its_link_twice_flaps_and_once_it_does_not() {
         &downs(&[80]),
         &["link-errors link/n2:mlx5_1/1 gpus=1 [gpu/n2:1]"],
     );
+}
+
+#[test]
+fn an_interface_that_is_set_up_otherwise_than_most_is_named_unless_it_is_not_on_the_fabric() {
+    let mtu = |culprit: usize, device: &'static str| {
+        with(move |node, _| {
+            let bytes = if node == culprit { 1500 } else { 4200 };
+            format!(
+                "railscope_nic_info{{netdev=\"eth2\",pci=\"0000:12:00.0\",device=\"{device}\",driver=\"mlx5_core\",numa_node=\"0\"}} 1\n\
+                 railscope_nic_mtu_bytes{{netdev=\"eth2\"}} {bytes}\n"
+            )
+        })
+    };
+    check(
+        &mtu(3, "mlx5_2"),
+        &["mtu-mismatch nic/n3:mlx5_2 gpus=1 [gpu/n3:2]"],
+    );
+    check(&mtu(3, ""), &[]);
+    check(&mtu(NODES, "mlx5_2"), &[]);
+}
+
+/// Pause that interfaces send, as a share of the time, by node and rail.
+fn pause(share: fn(usize, usize) -> f64) -> Box<Fault> {
+    with(move |node, seconds| {
+        of_gpus(|rail| {
+            let (pci, paused) = (0x10 + rail, share(node, rail) * seconds as f64);
+            format!(
+                "railscope_nic_info{{netdev=\"eth{rail}\",pci=\"0000:{pci:02x}:00.0\",device=\"mlx5_{rail}\",driver=\"mlx5_core\",numa_node=\"0\"}} 1\n\
+                 railscope_nic_pfc_pause_seconds_total{{netdev=\"eth{rail}\",priority=\"3\",direction=\"transmit\"}} {paused}\n\
+                 railscope_nic_pfc_pause_seconds_total{{netdev=\"eth{rail}\",priority=\"3\",direction=\"receive\"}} {}\n",
+                0.4 * seconds as f64
+            )
+        })
+    })
+}
+
+#[test]
+fn who_sends_pause_is_the_root_by_slot_by_node_or_as_a_storm_and_who_is_paused_is_not() {
+    check(&pause(|_, _| 0.0), &[]);
+    check(
+        &pause(|node, rail| f64::from(u8::from((node, rail) == (5, 1))) * 0.3),
+        &["numa-affinity pcie/n5:0000:11:00.0 gpus=1 [gpu/n5:1]"],
+    );
+    check(
+        &pause(|node, rail| f64::from(u8::from((node, rail) == (5, 1)))),
+        &["pfc-storm nic/n5:mlx5_1 gpus=1 [gpu/n5:1]"],
+    );
+    check(&pause(|_, _| 0.3), &[]);
+}
+
+#[test]
+fn a_port_that_moves_more_than_the_nodes_others_has_a_neighbour_unless_its_rail_does_everywhere() {
+    let moves = |factor: fn(usize, usize) -> f64| {
+        with(move |node, seconds| {
+            of_gpus(|rail| {
+                let bytes = 1e9 * factor(node, rail) * seconds as f64;
+                ["transmit", "receive"]
+                    .map(|way| {
+                        format!(
+                            "railscope_rdma_port_{way}_bytes_total{{device=\"mlx5_{rail}\",port=\"1\"}} {bytes}\n"
+                        )
+                    })
+                    .concat()
+            })
+        })
+    };
+    check(
+        &moves(|node, rail| if (node, rail) == (4, 3) { 1.4 } else { 1.0 }),
+        &["noisy-neighbour link/n4:mlx5_3/1 gpus=1 [gpu/n4:3]"],
+    );
+    check(&moves(|_, rail| if rail == 0 { 1.4 } else { 1.0 }), &[]);
+    check(&moves(|node, _| if node == 4 { 1.4 } else { 1.0 }), &[]);
 }

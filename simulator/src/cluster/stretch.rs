@@ -15,7 +15,7 @@ use crate::workload::PACKET_BYTES;
 /// Bytes of one RDMA write: NCCL cuts its 4 MiB buffer into 8 slots.
 const WRITE_BYTES: f64 = 524_288.0;
 /// Ticks of `port_xmit_wait` in a second. Hardware has no fixed value; a choice of its order.
-const WAIT_TICKS_PER_SECOND: f64 = 15.625e6;
+pub(super) const WAIT_TICKS_PER_SECOND: f64 = 15.625e6;
 /// Share of the packets that come after their successors where switches choose the way of each (an engineering
 /// estimate; that they do come so, and that it is no fault, is the point).
 const REORDERED: f64 = 1e-3;
@@ -105,6 +105,7 @@ impl Cluster {
             self.count_strains(job, progress, seconds);
         }
         self.count_storms(seconds);
+        self.count_lanes(seconds);
         self.count_on_hosts(seconds);
         self.work_gpus(seconds, done);
     }
@@ -139,6 +140,7 @@ impl Cluster {
             let (sent, received) = (bytes(0), bytes(1));
             let wait = HEALTHY_WAIT * (1.0 + 0.2 * noise.normal(index + 2));
             let ticks = progress.moving_seconds() * wait * WAIT_TICKS_PER_SECOND;
+            self.count_wait(nic, progress.moving_seconds() * HEALTHY_WAIT);
             let port = self.port_mut(nic);
             count_bytes(port, [sent, received]);
             port.add(Counter::RxWriteRequests, (received / WRITE_BYTES) as u64);
@@ -157,6 +159,10 @@ impl Cluster {
             let not_ready = self.conditions.hosts[node].not_ready_per_second;
             if errors.is_none() && !dark && held.is_none() && not_ready == 0.0 {
                 continue;
+            }
+            if let Some(blocked) = held.filter(|_| self.conditions.host_is_slower(nic)) {
+                // The switch before it has what it may not send; a slow cable would be busy all the time instead.
+                self.count_wait(nic, progress.moving_seconds() * blocked);
             }
             let senders = self.senders_to(nic);
             let noise = self.noise.part(SYMPTOMS).part(nic as u64);

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::{Effect, Healthy, Kind, Pick};
 use crate::conditions::{Conditions, Receive};
 use crate::place::{Place, Target, cables_at};
-use crate::route::{Router, Routing};
+use crate::route::{Lane, Router, Routing};
 use crate::spec::Transport;
 use crate::wiring::{Device, Wiring};
 
@@ -219,6 +219,15 @@ impl Kind for SwitchQos {
             // A packet comes by one of its cables and goes by another: half of it at each.
             let cables = cables_at(&now.wiring, switch).map(|cable| (cable, self.loss_ratio / 2.0));
             let cables: Vec<_> = cables.collect();
+            for (cable, _) in &cables {
+                let lower = now.wiring.cables[*cable].ends[0].0 == Device::Switch(switch);
+                let sends = if lower {
+                    Lane::up(*cable)
+                } else {
+                    Lane::down(*cable)
+                };
+                now.discards.push((sends, self.loss_ratio));
+            }
             now.losses.extend(cables);
         }
     }

@@ -154,6 +154,9 @@ fn facts(out: &mut String, look: &Look<'_>) -> fmt::Result {
             fact(out, class, &words::span(age), "subnet age")?;
         }
         None if look.state.has_subnet => fact(out, "warn", &"none", "complete sweep")?,
+        None if view.lldp.cables > 0 => {
+            fact(out, "", &view.lldp.cables, "cables known by LLDP")?;
+        }
         None => fact(out, "", &"–", "no subnet source")?,
     }
     fact(out, "", &clock(view.now), "analysed, UTC")?;

@@ -93,15 +93,21 @@ impl Detector for SlowGpu {
         let mut gpus = listed(view);
         gpus.retain(Listed::is_busy);
         let held = held_back(&gpus);
+        let mut capped = Vec::new();
         for node in by_node(&gpus) {
             let of_node: Vec<_> = held
                 .iter()
                 .filter(|held| Some(held.gpu.node) == node.first().map(|gpu| gpu.node))
                 .collect();
             match shared_cause(&of_node, node.len()) {
+                Some(class) if class == &POWER_LIMIT => capped.push((of_node, node.len())),
                 Some(class) => out.push(of_whole_node(class, &of_node, node.len(), view)),
                 None => out.extend(of_node.into_iter().map(of_one)),
             }
+        }
+        // One node with a limit of its own was forgotten; several are what the site wants.
+        if let [(of_node, gpus)] = &capped[..] {
+            out.push(of_whole_node(&POWER_LIMIT, of_node, *gpus, view));
         }
     }
 
@@ -113,7 +119,7 @@ impl Detector for SlowGpu {
                 "The SM clocks of most busy GPUs of a node are below those of equal busy GPUs, for one reason."
             },
             threshold: format!(
-                "{:.0} % below the median of at least {MIN_PEERS} peers for heat and power brakes (chips differ by less), {:.0} % for a power cap, with a clock event for {:.0} % of {WINDOW_SECONDS:.0} s; {:.0} % of a node's GPUs make it the node's",
+                "{:.0} % below the median of at least {MIN_PEERS} peers for heat and power brakes (chips differ by less), {:.0} % for a power cap, with a clock event for {:.0} % of {WINDOW_SECONDS:.0} s; {:.0} % of a node's GPUs make it the node's; power limits of several nodes are the site's choice",
                 100.0 * CHIPS_DIFFER,
                 100.0 * SLOW_COMPUTE,
                 100.0 * MIN_EVENT_SHARE,

@@ -1,5 +1,7 @@
 //! Pages and readings that come late, twice, with resets, and go away.
 
+mod speakers;
+
 use super::*;
 use railscope_model::exposition::{Format, Page};
 use railscope_model::metric::{

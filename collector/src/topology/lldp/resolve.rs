@@ -120,10 +120,10 @@ impl<'a> Resolver<'a> {
 
     /// Chassis ids that several names share: a daemon that tells neighbours apart by it mixes them up.
     pub(super) fn shared_chassis(&self) -> Vec<(String, Vec<String>)> {
-        let mut names: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        let mut names: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
         for heard in &self.words.heard {
             if is_name(&heard.system) {
-                let names = names.entry(&heard.chassis).or_default();
+                let names = names.entry(chassis(heard)).or_default();
                 names.insert(&heard.system);
             }
         }
@@ -131,7 +131,7 @@ impl<'a> Resolver<'a> {
         shared
             .map(|(chassis, names)| {
                 let names = names.into_iter().map(str::to_owned);
-                (chassis.to_owned(), names.collect())
+                (chassis, names.collect())
             })
             .collect()
     }
@@ -146,7 +146,7 @@ impl<'a> Resolver<'a> {
             interface(&heard.port).or_else(|| interface(&heard.description))
         });
         by_interface.or_else(|| {
-            let address = heard.port.to_ascii_lowercase();
+            let address = mac(&heard.port)?;
             self.words.addresses.get(&address)
         })
     }
@@ -158,9 +158,9 @@ impl<'a> Resolver<'a> {
         }
         let system = heard.system.trim();
         let name = if !is_name(system) {
-            heard.chassis.clone()
+            chassis(heard)
         } else if self.ambiguous.contains(system) {
-            format!("{system}@{}", heard.chassis)
+            format!("{system}@{}", chassis(heard))
         } else {
             system.to_owned()
         };
@@ -182,7 +182,7 @@ impl<'a> Resolver<'a> {
             }
         }
         let has_space = heard.description.trim().contains(char::is_whitespace);
-        if (is_mac(&heard.port) || port.is_none()) && !has_space {
+        if (mac(&heard.port).is_some() || port.is_none()) && !has_space {
             return description.or(port);
         }
         port
@@ -229,27 +229,39 @@ fn is_name(system: &str) -> bool {
 /// Names under which one port is on several chassis. One switch may well have several chassis ids: NX-OS
 /// tells the MAC address of each port.
 fn ambiguous(words: &Words) -> BTreeSet<&str> {
-    let mut chassis: BTreeMap<(&str, &str), &str> = BTreeMap::new();
+    let mut first: BTreeMap<(&str, &str), String> = BTreeMap::new();
     let mut ambiguous = BTreeSet::new();
     for heard in &words.heard {
-        let system = heard.system.trim();
-        let first = chassis
+        let (system, chassis) = (heard.system.trim(), chassis(heard));
+        let first = first
             .entry((system, heard.port.as_str()))
-            .or_insert(heard.chassis.as_str());
-        if *first != heard.chassis && is_name(system) {
+            .or_insert_with(|| chassis.clone());
+        if *first != chassis && is_name(system) {
             ambiguous.insert(system);
         }
     }
     ambiguous
 }
 
-/// Six octets in one of the spellings of tools.
-fn is_mac(text: &str) -> bool {
-    let digits = text.bytes().filter(u8::is_ascii_hexdigit).count();
-    let others = text.len() - digits;
-    let is_mark = |byte: u8| matches!(byte, b':' | b'.' | b'-');
-    let has_marks = text.bytes().all(|b| b.is_ascii_hexdigit() || is_mark(b));
-    digits == 12 && has_marks && matches!(others, 2 | 5)
+/// The chassis id, MAC addresses in one spelling.
+fn chassis(heard: &Heard) -> String {
+    mac(&heard.chassis).unwrap_or_else(|| heard.chassis.trim().to_owned())
+}
+
+/// A MAC address, which tools write `7c:21:d8:00:00:0a`, `7c21.d800.000a` or with dashes, as the first.
+fn mac(text: &str) -> Option<String> {
+    let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
+    let marks = text
+        .chars()
+        .filter(|char| matches!(char, ':' | '.' | '-'))
+        .count();
+    if digits.len() != 12 || marks + 12 != text.len() || !matches!(marks, 2 | 5) {
+        return None;
+    }
+    let octets: Vec<_> = (0..6)
+        .map(|octet| &digits[2 * octet..2 * octet + 2])
+        .collect();
+    Some(octets.join(":").to_ascii_lowercase())
 }
 
 /// Whether a port is named as management ports are: one of these words, then a number.

@@ -1,0 +1,308 @@
+//! Hosts and slots that take what arrives more slowly than the fabric brings it: the root of back-pressure.
+//!
+//! On a lossless fabric who drains less than arrives holds its switch back: on InfiniBand the switch port before it
+//! has data and no credit, on Ethernet its NIC sends pause. Those that send to it wait too, but only the root holds
+//! its own switch back (detection method, sections 2.3 and 6: a host that sends pause means root).
+
+use std::collections::BTreeMap;
+
+use railscope_model::fabric::{Equipment, LinkKind, PartId};
+use railscope_model::identity::{NodeName, Part, PciAddress, RdmaDevice};
+use railscope_model::metric::{
+    Metric, NIC, NIC_PAUSE_STORMS, NIC_PFC_PAUSE_SECONDS, PCIE_ACS_ON_PATH,
+    SWITCH_PORT_TRANSMIT_WAIT,
+};
+
+use super::peers::{MAJORITY, MIN_PEERS, median};
+use crate::core::classes::{Class, NUMA_AFFINITY, PCIE_REDIRECTED, PFC_STORM, SLOW_RECEIVER};
+use crate::core::detector::{Detector, Evidence, Explanation, View};
+use crate::core::history::NodeHistory;
+use crate::core::inventory::gpus_behind;
+
+/// The window over which holding back is counted: three sweeps at 10 s.
+const WINDOW_SECONDS: f64 = 30.0;
+/// What every port does is the load: a port must stand out by this factor.
+const ABOVE_PEERS: f64 = 10.0;
+/// Share of the time in pause from which a NIC is a slow receiver (detection method, section 3.6).
+const MIN_PAUSE: f64 = 0.01;
+/// Share of the time in pause from which nothing gets through.
+const STORM: f64 = 0.9;
+/// Fewest ticks of waiting in a second that are looked at. A tick is no fixed time; the slowest counters known tick at
+/// some ten millions a second, of which this is a thousandth.
+const MIN_TICKS: f64 = 10_000.0;
+
+struct SlowReceiver;
+
+/// Builds the detector.
+pub fn build() -> Box<dyn Detector> {
+    Box::new(SlowReceiver)
+}
+
+/// A NIC that holds its switch back.
+struct Holds<'a> {
+    node: &'a NodeName,
+    device: RdmaDevice,
+    pci: Option<PciAddress>,
+    signal: &'static Metric,
+    /// Share of the time, where it is known.
+    share: Option<f64>,
+    /// Whether its receive pipe is stuck.
+    storm: bool,
+    /// What was seen, as the beginning of a sentence.
+    words: String,
+}
+
+impl Detector for SlowReceiver {
+    fn name(&self) -> &'static str {
+        "slow-receiver"
+    }
+
+    fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
+        let mut by_node: BTreeMap<&NodeName, Vec<Holds<'_>>> = BTreeMap::new();
+        for holds in without_credit(view).into_iter().chain(in_pause(view)) {
+            by_node.entry(holds.node).or_default().push(holds);
+        }
+        for (node, holding) in by_node {
+            let (stuck, slow): (Vec<_>, Vec<_>) = holding.into_iter().partition(|h| h.storm);
+            out.extend(stuck.iter().map(|holds| storm(view, holds)));
+            let nics = cabled_nics(view, node);
+            if slow.len() >= MIN_PEERS && slow.len() as f64 >= MAJORITY * nics as f64 {
+                out.push(of_node(view, &slow, nics));
+            } else {
+                out.extend(slow.iter().filter_map(|holds| of_slot(view, holds)));
+            }
+        }
+    }
+
+    fn explain(&self, evidence: &Evidence) -> Explanation {
+        Explanation {
+            check: if evidence.class == &PFC_STORM {
+                "A NIC pauses its switch all the time, or its driver counts a pause storm."
+            } else {
+                "A NIC holds its switch back: the switch port before it has data and no credit, or the NIC sends pause."
+            },
+            threshold: format!(
+                "{ABOVE_PEERS} times the median port, and {:.0} % of the time in pause or {MIN_TICKS} ticks of waiting in a second, over {WINDOW_SECONDS:.0} s; from {:.0} % on it is a storm; {:.0} % of a node's NICs make it the node's",
+                100.0 * MIN_PAUSE,
+                100.0 * STORM,
+                100.0 * MAJORITY
+            ),
+            clears: "It takes what arrives.",
+        }
+    }
+}
+
+/// InfiniBand: NICs for whose credit the switch port before them waits.
+fn without_credit<'a>(view: &View<'a>) -> Vec<Holds<'a>> {
+    let mut ports = Vec::new();
+    for (id, vertex) in view.fabric.vertices() {
+        let (Part::Nic(node, device), Equipment::Nic { pci, .. }) =
+            (&vertex.part, &vertex.equipment)
+        else {
+            continue;
+        };
+        for (switch, port, rate) in waits_before(view, id) {
+            ports.push((node, device, *pci, switch, port, rate));
+        }
+    }
+    let usual = median(ports.iter().map(|(.., rate)| *rate)).unwrap_or(0.0);
+    let enough = ports.len() >= MIN_PEERS;
+    let far = |rate: f64| enough && rate > MIN_TICKS && rate > ABOVE_PEERS * usual;
+    ports.retain(|(.., rate)| far(*rate));
+    let holds = |(node, device, pci, switch, port, rate): (
+        &'a NodeName,
+        &RdmaDevice,
+        _,
+        _,
+        _,
+        f64,
+    )| Holds {
+        node,
+        device: device.clone(),
+        pci,
+        signal: &SWITCH_PORT_TRANSMIT_WAIT,
+        share: None,
+        storm: false,
+        words: format!(
+            "Port {port} of {switch} waits for credit of {device} of {node}, {} times as much as the median port towards a host",
+            if usual > 0.0 {
+                format!("{:.0}", rate / usual)
+            } else {
+                "many".to_owned()
+            }
+        ),
+    };
+    ports.into_iter().map(holds).collect()
+}
+
+/// Ports of switches before a NIC: switch, port, ticks of waiting in a second.
+fn waits_before(view: &View<'_>, nic: PartId) -> Vec<(String, String, f64)> {
+    let cables = view.fabric.neighbours(nic);
+    let cables = cables.filter(|near| near.link.kind == LinkKind::Cable);
+    cables
+        .filter_map(|near| {
+            let Part::Switch(switch) = &view.fabric.vertex(near.peer).part else {
+                return None;
+            };
+            let history = view.history.switch(switch)?;
+            let port = view.fabric.port_name(near.peer, near.peer_port).to_string();
+            let wait = history.window(&SWITCH_PORT_TRANSMIT_WAIT, &[&port])?;
+            let rate = wait.increase(WINDOW_SECONDS)?.rate();
+            history
+                .is_fresh(view.now)
+                .then(|| (switch.to_string(), port, rate))
+        })
+        .collect()
+}
+
+/// Ethernet: NICs that send pause.
+fn in_pause<'a>(view: &View<'a>) -> Vec<Holds<'a>> {
+    let mut shares = Vec::new();
+    for (node, history) in view.history.fresh_nodes(view.now) {
+        for (labels, window) in history.series(&NIC_PFC_PAUSE_SECONDS) {
+            let labels: Vec<_> = labels.values().collect();
+            let [netdev, priority, "transmit"] = labels[..] else {
+                continue;
+            };
+            let share = window
+                .increase(WINDOW_SECONDS)
+                .map(crate::core::history::Increase::rate);
+            let interface = interface(history, netdev);
+            if let (Some(share), Some((pci, device))) = (share, interface) {
+                shares.push((node, history, netdev, priority, pci, device, share));
+            }
+        }
+    }
+    let usual = median(shares.iter().map(|(.., share)| *share)).unwrap_or(0.0);
+    let enough = shares.len() >= MIN_PEERS;
+    let mut holds = Vec::new();
+    for (node, history, netdev, priority, pci, device, share) in shares {
+        if !(enough && share > MIN_PAUSE && share > ABOVE_PEERS * usual) {
+            continue;
+        }
+        let storms = history.window(&NIC_PAUSE_STORMS, &[netdev, "warning"]);
+        let stormy = storms
+            .and_then(|window| window.increase(WINDOW_SECONDS))
+            .is_some_and(|rise| rise.amount > 0.0);
+        holds.push(Holds {
+            node,
+            words: format!(
+                "{device} of {node} pauses its switch {:.0} % of the time on priority {priority}; the median port does so {:.1} %",
+                100.0 * share,
+                100.0 * usual
+            ),
+            device,
+            pci,
+            signal: &NIC_PFC_PAUSE_SECONDS,
+            share: Some(share.min(1.0)),
+            storm: share > STORM || (stormy && share > STORM / 2.0),
+        });
+    }
+    holds
+}
+
+/// Address and RDMA device of a network interface.
+fn interface(history: &NodeHistory, netdev: &str) -> Option<(Option<PciAddress>, RdmaDevice)> {
+    history.series(&NIC).find_map(|(labels, _)| {
+        let labels: Vec<_> = labels.values().collect();
+        let [name, pci, device, ..] = labels[..] else {
+            return None;
+        };
+        (name == netdev).then_some((pci.parse().ok(), device.parse().ok()?))
+    })
+}
+
+/// NICs of a node that a switch is cabled to.
+fn cabled_nics(view: &View<'_>, node: &NodeName) -> usize {
+    let host = view.fabric.find(&Part::Host(node.clone()));
+    let inside = host
+        .into_iter()
+        .flat_map(|host| view.fabric.neighbours(host))
+        .filter(|near| matches!(view.fabric.vertex(near.peer).part, Part::Nic(..)));
+    inside
+        .filter(|near| {
+            let mut cables = view.fabric.neighbours(near.peer);
+            cables.any(|near| near.link.kind == LinkKind::Cable)
+        })
+        .count()
+}
+
+fn evidence(
+    view: &View<'_>,
+    part: Part,
+    class: &'static Class,
+    holds: &Holds<'_>,
+    statement: String,
+) -> Evidence {
+    Evidence {
+        detector: "slow-receiver",
+        signal: holds.signal.name,
+        class,
+        effect: holds.share.unwrap_or(0.0),
+        statement,
+        victims: gpus_behind(view.fabric, &part),
+        related: Vec::new(),
+        part,
+    }
+}
+
+fn storm(view: &View<'_>, holds: &Holds<'_>) -> Evidence {
+    let part = Part::Nic(holds.node.clone(), holds.device.clone());
+    let statement = format!("{}.", holds.words);
+    evidence(view, part, &PFC_STORM, holds, statement)
+}
+
+fn of_node(view: &View<'_>, slow: &[Holds<'_>], nics: usize) -> Evidence {
+    let first = &slow[0];
+    let statement = format!(
+        "{}, and so do {} of {nics} NICs of the node: what they share takes too little, such as its memory.",
+        first.words,
+        slow.len()
+    );
+    evidence(
+        view,
+        Part::Host(first.node.clone()),
+        &SLOW_RECEIVER,
+        first,
+        statement,
+    )
+}
+
+/// One NIC alone: what is between it and its GPUs is slow. Where the link itself is well, its way is too long.
+fn of_slot(view: &View<'_>, holds: &Holds<'_>) -> Option<Evidence> {
+    let pci = holds.pci?;
+    let redirected = view.history.node(holds.node).and_then(|history| {
+        let hops = history.value(&PCIE_ACS_ON_PATH, &[&pci.to_string()])?;
+        (hops > 0.0).then_some(hops)
+    });
+    let (class, why) = match redirected {
+        Some(hops) => (
+            &PCIE_REDIRECTED,
+            format!("{hops} ports above it send its packets for GPUs up to the root complex"),
+        ),
+        None => (
+            &NUMA_AFFINITY,
+            "if its PCIe link runs with all of its lanes and no errors, its packets take a way that is too long, such as over the other socket".to_owned(),
+        ),
+    };
+    let statement = format!("{}; {why}.", holds.words);
+    let part = Part::PcieLink(holds.node.clone(), card(view, holds.node, pci));
+    Some(evidence(view, part, class, holds, statement))
+}
+
+/// The lowest function of the card that a function is of: they share one link, named by it.
+fn card(view: &View<'_>, node: &NodeName, pci: PciAddress) -> PciAddress {
+    let host = view.fabric.find(&Part::Host(node.clone()));
+    let inside = host
+        .into_iter()
+        .flat_map(|host| view.fabric.neighbours(host));
+    let functions = inside.filter_map(|near| match view.fabric.vertex(near.peer).equipment {
+        Equipment::Nic { pci, .. } => pci,
+        _ => None,
+    });
+    let slot = |pci: &PciAddress| (pci.domain, pci.bus, pci.device);
+    functions
+        .filter(|other| slot(other) == slot(&pci))
+        .min()
+        .unwrap_or(pci)
+}

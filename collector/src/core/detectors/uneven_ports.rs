@@ -1,0 +1,139 @@
+//! Ports of a node that move more than its job gives them: somebody else uses the NIC.
+
+use std::collections::BTreeMap;
+
+use railscope_model::identity::{NodeName, Part, RdmaPort};
+use railscope_model::metric::{RDMA_PORT_RECEIVE_BYTES, RDMA_PORT_TRANSMIT_BYTES};
+
+use super::peers::{MIN_PEERS, median};
+use crate::core::classes::NOISY_NEIGHBOUR;
+use crate::core::detector::{Detector, Evidence, Explanation, View};
+use crate::core::history::NodeHistory;
+use crate::core::inventory::gpus_behind;
+
+/// The window over which bytes are compared.
+const WINDOW_SECONDS: f64 = 60.0;
+/// Excess over the node's median port, both ways, from which somebody else must be there (an engineering choice:
+/// the rails of a job differ by less than a hundredth over a minute).
+const MIN_EXCESS: f64 = 0.1;
+/// A node of which the median port moves less than this has no job to compare with, bytes per second.
+const MIN_RATE: f64 = 1e8;
+
+struct UnevenPorts;
+
+/// Builds the detector.
+pub fn build() -> Box<dyn Detector> {
+    Box::new(UnevenPorts)
+}
+
+/// A port and how much it moves, as a multiple of what the median port of its node does.
+struct Moves<'a> {
+    node: &'a NodeName,
+    port: RdmaPort,
+    bytes_per_second: f64,
+    /// Sent and received.
+    ratios: [f64; 2],
+}
+
+impl Detector for UnevenPorts {
+    fn name(&self) -> &'static str {
+        "uneven-ports"
+    }
+
+    fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
+        let nodes = view.history.fresh_nodes(view.now);
+        let all: Vec<_> = nodes
+            .flat_map(|(node, history)| of_node(node, history))
+            .collect();
+        // Rails that carry more on every node do so by design.
+        let mut roles: BTreeMap<&RdmaPort, [Vec<f64>; 2]> = BTreeMap::new();
+        for moves in &all {
+            let role = roles.entry(&moves.port).or_default();
+            for (ratios, ratio) in role.iter_mut().zip(moves.ratios) {
+                ratios.push(ratio);
+            }
+        }
+        let usual: BTreeMap<_, _> = roles
+            .into_iter()
+            .filter(|(_, [sent, _])| sent.len() >= MIN_PEERS)
+            .map(|(port, ratios)| (port, ratios.map(|ratios| median(ratios).unwrap_or(1.0))))
+            .collect();
+        for moves in &all {
+            let usual = usual.get(&moves.port).copied().unwrap_or([1.0; 2]);
+            let excess = moves
+                .ratios
+                .iter()
+                .zip(usual)
+                .map(|(ratio, usual)| ratio / usual - 1.0);
+            let excess = excess.fold(f64::INFINITY, f64::min);
+            if excess >= MIN_EXCESS {
+                out.push(evidence(view, moves, excess));
+            }
+        }
+    }
+
+    fn explain(&self, _evidence: &Evidence) -> Explanation {
+        Explanation {
+            check: "A port sends and receives more than the other ports of its node, and than the same port of other nodes.",
+            threshold: format!(
+                "{:.0} % above the median of at least {MIN_PEERS} ports of the node over {WINDOW_SECONDS:.0} s, both ways (the rails of a job differ by less than 1 %)",
+                100.0 * MIN_EXCESS
+            ),
+            clears: "It moves as much as its peers.",
+        }
+    }
+}
+
+fn of_node<'a>(node: &'a NodeName, history: &'a NodeHistory) -> Vec<Moves<'a>> {
+    let mut rates = Vec::new();
+    for (labels, sent) in history.series(&RDMA_PORT_TRANSMIT_BYTES) {
+        let names: Vec<_> = labels.values().collect();
+        let received = history.window(&RDMA_PORT_RECEIVE_BYTES, &names);
+        let rate = |window: &crate::core::history::Window| {
+            window
+                .increase(WINDOW_SECONDS)
+                .map(crate::core::history::Increase::rate)
+        };
+        let both = rate(sent).zip(received.and_then(rate));
+        if let ([device, port], Some((sent, received))) = (&names[..], both)
+            && let (Ok(device), Ok(port)) = (device.parse(), port.parse())
+        {
+            rates.push((RdmaPort { device, port }, [sent, received]));
+        }
+    }
+    let middle = |way: usize| median(rates.iter().map(|(_, rates)| rates[way])).unwrap_or(0.0);
+    let usual = [middle(0), middle(1)];
+    if rates.len() < MIN_PEERS || usual.iter().any(|rate| *rate < MIN_RATE) {
+        return Vec::new();
+    }
+    rates
+        .into_iter()
+        .map(|(port, rates)| Moves {
+            node,
+            port,
+            bytes_per_second: rates[0],
+            ratios: [rates[0] / usual[0], rates[1] / usual[1]],
+        })
+        .collect()
+}
+
+fn evidence(view: &View<'_>, moves: &Moves<'_>, excess: f64) -> Evidence {
+    let statement = format!(
+        "Port {} of {} sends {:.1} GB/s, and sends and receives {:.0} % more than the node's other ports: somebody else uses the NIC.",
+        moves.port,
+        moves.node,
+        moves.bytes_per_second * 1e-9,
+        100.0 * excess
+    );
+    let part = Part::HostLink(moves.node.clone(), moves.port.clone());
+    Evidence {
+        detector: "uneven-ports",
+        signal: RDMA_PORT_TRANSMIT_BYTES.name,
+        class: &NOISY_NEIGHBOUR,
+        effect: excess / (1.0 + excess),
+        statement,
+        victims: gpus_behind(view.fabric, &part),
+        related: Vec::new(),
+        part,
+    }
+}

@@ -1,0 +1,82 @@
+//! What the ports of switches count: bytes by direction, waits for credit, packets that they drop.
+
+use super::Cluster;
+use super::stretch::WAIT_TICKS_PER_SECOND;
+use crate::route::Lane;
+use crate::wiring::Device;
+use crate::workload::PACKET_BYTES;
+
+/// What has gone one way through one cable since the start of the simulation.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct LaneCount {
+    /// Bytes, noise apart.
+    pub bytes: f64,
+    /// Ticks in which the end that sends had data and no credit: of `PortXmitWait`.
+    pub wait_ticks: f64,
+    /// Packets that the end that sends has dropped.
+    pub discards: f64,
+}
+
+/// A port of a switch and its cable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SwitchPort {
+    /// Number, from 1.
+    pub port: u16,
+    /// The cable as an index into [`crate::wiring::Wiring::cables`].
+    pub cable: usize,
+    /// What the switch sends.
+    pub sends: Lane,
+}
+
+impl SwitchPort {
+    /// What the switch receives.
+    pub fn receives(self) -> Lane {
+        self.sends.back()
+    }
+}
+
+impl Cluster {
+    /// What has gone through a cable one way.
+    pub fn lane_count(&self, lane: Lane) -> LaneCount {
+        self.lane_counts[lane.index()]
+    }
+
+    /// By switch, in the order of the plan: its cabled ports, by the wiring of now.
+    pub fn switch_ports(&self) -> Vec<Vec<SwitchPort>> {
+        let mut ports = vec![Vec::new(); self.plan.switches.len()];
+        for (cable, link) in self.conditions.wiring.cables.iter().enumerate() {
+            let sends = [Lane::up(cable), Lane::down(cable)];
+            for ((device, port), sends) in link.ends.into_iter().zip(sends) {
+                if let Device::Switch(switch) = device {
+                    ports[switch].push(SwitchPort { port, cable, sends });
+                }
+            }
+        }
+        ports
+    }
+
+    /// Counts what a stretch has moved.
+    pub(super) fn count_lanes(&mut self, seconds: f64) {
+        for (count, bytes) in self.lane_counts.iter_mut().zip(&self.stretch_bytes) {
+            count.bytes += bytes;
+        }
+        for nic in 0..self.plan.nics.len() {
+            let neighbour = self.conditions.neighbour_of(nic) * seconds;
+            if neighbour > 0.0 {
+                for lane in [Lane::up(nic), Lane::down(nic)] {
+                    self.lane_counts[lane.index()].bytes += neighbour;
+                }
+            }
+        }
+        for (lane, loss) in &self.conditions.discards {
+            let packets = self.stretch_bytes[lane.index()] / PACKET_BYTES;
+            self.lane_counts[lane.index()].discards += packets * loss;
+        }
+    }
+
+    /// Counts that the switch before a NIC could not send to it for a time.
+    pub(super) fn count_wait(&mut self, nic: usize, seconds: f64) {
+        let lane = Lane::down(nic).index();
+        self.lane_counts[lane].wait_ticks += seconds * WAIT_TICKS_PER_SECOND;
+    }
+}
