@@ -57,7 +57,7 @@ fn a_cluster_is_written_once_and_whole() {
     let at_nics = plan.cables.iter().filter(|cable| cable.rail.is_some());
     assert_eq!(at_nics.count(), 12);
     let mut topology = Command::new(RAILSCOPE);
-    topology.args(["topology", "show", "--ibnetdiscover"]);
+    topology.args(["topology", "show"]);
     let (well, said) = run(topology.arg(out.join("subnet.ibnetdiscover")), LIMIT);
     assert!(
         well && said.contains("3; 11 NICs") && said.contains("missing    rail"),

@@ -1,19 +1,13 @@
-//! `railscope collector`, `railscope check-config` and `railscope topology`.
+//! `railscope collector` and `railscope check-config`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
-use clap::{Args, Subcommand};
+use anyhow::Context as _;
+use clap::Args;
 use railscope_collector::config::Config;
 use railscope_collector::run::run as run_collector;
-use railscope_collector::subnet::{Subnet, parse_ibnetdiscover};
-use railscope_collector::topology::{assign_rails, judge, merge_subnet};
-use railscope_model::fabric::{Fabric, Timestamp};
 use tokio::signal::unix::{SignalKind, signal};
-
-/// Problems of a file that are printed one by one.
-const SHOWN_PROBLEMS: usize = 10;
 
 /// Scrapes a cluster's exporters, reads its subnet, and serves incidents, API and page.
 #[derive(Debug, Args)]
@@ -31,23 +25,6 @@ pub(crate) struct CollectorArgs {
 pub(crate) struct CheckConfigArgs {
     /// The file.
     file: PathBuf,
-}
-
-/// Looks at the shape of a fabric.
-#[derive(Debug, Args)]
-pub(crate) struct TopologyArgs {
-    #[command(subcommand)]
-    command: TopologyCommand,
-}
-
-#[derive(Debug, Subcommand)]
-enum TopologyCommand {
-    /// Says what a fabric is, what that rests on, and what does not fit.
-    Show {
-        /// Output of ibnetdiscover.
-        #[arg(long, value_name = "FILE")]
-        ibnetdiscover: PathBuf,
-    },
 }
 
 /// Runs the collector until Ctrl-C or SIGTERM.
@@ -105,40 +82,4 @@ pub(crate) fn check_config(args: &CheckConfigArgs) -> anyhow::Result<()> {
         }
     );
     Ok(())
-}
-
-/// Prints the verdict on a fabric.
-pub(crate) fn topology(args: &TopologyArgs) -> anyhow::Result<()> {
-    let TopologyCommand::Show {
-        ibnetdiscover: file,
-    } = &args.command;
-    let text = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
-    let subnet = parse_ibnetdiscover(&String::from_utf8_lossy(&text));
-    report_problems(file, &subnet);
-    if subnet.nodes.is_empty() {
-        bail!(
-            "{}: no node in it: expected the output of ibnetdiscover (infiniband-diags)",
-            file.display()
-        );
-    }
-    let mut fabric = Fabric::default();
-    let merge = merge_subnet(&mut fabric, &subnet, Timestamp(0));
-    assign_rails(&mut fabric);
-    print!("{}", judge(&fabric, &merge));
-    Ok(())
-}
-
-/// Says on standard error which lines could not be read; nothing is skipped silently.
-fn report_problems(file: &Path, subnet: &Subnet) {
-    for problem in subnet.problems.iter().take(SHOWN_PROBLEMS) {
-        eprintln!("{}: {problem}", file.display());
-    }
-    let all = subnet.counts.problems;
-    if all > SHOWN_PROBLEMS {
-        eprintln!(
-            "{}: and {} more problems",
-            file.display(),
-            all - SHOWN_PROBLEMS
-        );
-    }
 }

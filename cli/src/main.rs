@@ -15,6 +15,7 @@ mod exporter;
 mod machine;
 mod simulate;
 mod sweep;
+mod topology;
 
 /// Which part of a GPU cluster's fabric is slow, why, and whom it hurts.
 #[derive(Debug, Parser)]
@@ -33,7 +34,7 @@ enum Command {
     Check(check::CheckArgs),
     Collector(collector::CollectorArgs),
     CheckConfig(collector::CheckConfigArgs),
-    Topology(collector::TopologyArgs),
+    Topology(topology::TopologyArgs),
     Sweep(sweep::SweepArgs),
     Demo(demo::DemoArgs),
     Simulate(simulate::SimulateArgs),
@@ -68,9 +69,9 @@ fn main() -> ExitCode {
         Command::Exporter(args) => exporter::run(args),
         // Its exit status says more than success or failure.
         Command::Check(args) => return check::run(args),
+        Command::Topology(args) => return topology::run(&args),
         Command::Collector(args) => collector::run(&args),
         Command::CheckConfig(args) => collector::check_config(&args),
-        Command::Topology(args) => collector::topology(&args),
         Command::Sweep(args) => sweep::run(&args),
         Command::Demo(args) => demo::run(&args, &log),
         Command::Simulate(args) => simulate::run(&args),

@@ -91,6 +91,6 @@ fn say(cluster: &Cluster, folder: &Path) {
         );
     }
     if cluster.spec().transport == Transport::Infiniband {
-        println!("  railscope topology show --ibnetdiscover {folder}/subnet.ibnetdiscover");
+        println!("  railscope topology show {folder}/subnet.ibnetdiscover");
     }
 }

@@ -14,17 +14,39 @@ use std::hint::black_box;
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use net::Net;
 use railscope_collector::subnet::{Subnet, parse_ibnetdiscover};
+use railscope_collector::topology::lint::lint;
 use railscope_collector::topology::{
     SubnetMerge, assign_rails, diff, judge, merge_subnet, understand,
 };
-use railscope_model::fabric::{Equipment, Fabric, Link, LinkKind, Timestamp, Witness};
+use railscope_model::fabric::{Equipment, Fabric, Link, LinkKind, PartId, Timestamp, Witness};
 use railscope_model::identity::{Part, SwitchName};
+use railscope_model::plan::{PlannedCable, Socket, WiringPlan};
 
 /// Hosts and rails of the synthetic fabric: the 100,000 GPUs that one collector is meant to carry.
 const HOSTS: usize = 12_500;
 const RAILS: usize = 8;
 /// Hosts of a unit fill half of a 64-port leaf.
 const UNIT: usize = 32;
+
+/// The plan of what is there.
+fn as_planned(fabric: &Fabric) -> WiringPlan {
+    let cables = fabric
+        .links()
+        .filter(|(.., link)| link.kind == LinkKind::Cable);
+    let cable = |(_, a, b, link): (_, PartId, PartId, &Link)| PlannedCable {
+        ends: [(a, link.ports.0), (b, link.ports.1)].map(|(id, port)| Socket {
+            part: fabric.vertex(id).part.clone(),
+            port: fabric.port_name(id, port),
+        }),
+        rail: None,
+        plane: None,
+        length_meters: None,
+        serial: None,
+    };
+    WiringPlan {
+        cables: cables.map(cable).collect(),
+    }
+}
 
 fn bench_text(criterion: &mut Criterion, name: &str, text: &str) {
     let mut group = criterion.benchmark_group(name);
@@ -44,6 +66,14 @@ fn bench_text(criterion: &mut Criterion, name: &str, text: &str) {
     let (fabric, merge) = build();
     eprintln!("{}", judge(&fabric, &merge));
     group.bench_function("verdict", |bench| bench.iter(|| judge(&fabric, &merge)));
+    let verdict = judge(&fabric, &merge);
+    group.bench_function("lint by peers", |bench| {
+        bench.iter(|| lint(&fabric, &verdict, None));
+    });
+    let plan = as_planned(&fabric);
+    group.bench_function("lint by a plan", |bench| {
+        bench.iter(|| lint(&fabric, &verdict, Some(&plan)));
+    });
     group.bench_function("text to verdict", |bench| {
         bench.iter(|| {
             let mut fabric = Fabric::default();

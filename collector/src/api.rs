@@ -4,6 +4,7 @@ mod exporter;
 pub(crate) mod file_sd;
 mod json;
 pub mod layout;
+mod lint;
 mod metrics;
 mod page;
 mod params;
@@ -26,7 +27,7 @@ use params::Refusal;
 /// What every handler gets.
 type App = Shared<Arc<State>>;
 
-const ROUTES: &str = "/, /incidents/{id}, /metrics, /api/v1/{incidents, incidents/{id}, fabric, topology, topology/{structure, paths, traffic, changes}, nodes, nodes/{node}, sd}, /-/healthy or /-/ready";
+const ROUTES: &str = "/, /incidents/{id}, /metrics, /api/v1/{incidents, incidents/{id}, fabric, topology, topology/{structure, paths, traffic, changes, lint}, nodes, nodes/{node}, sd}, /-/healthy or /-/ready";
 
 /// All routes of the collector.
 pub fn router(state: Arc<State>) -> Router {
@@ -40,6 +41,7 @@ pub fn router(state: Arc<State>) -> Router {
         .route("/api/v1/incidents/{id}", get(json::incident))
         .route("/api/v1/fabric", get(json::fabric))
         .route("/api/v1/topology", get(json::topology))
+        .route("/api/v1/topology/lint", get(lint::lint))
         .route("/api/v1/topology/structure", get(shape::structure))
         .route("/api/v1/topology/paths", get(shape::paths))
         .route("/api/v1/topology/traffic", get(shape::traffic))

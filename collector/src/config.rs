@@ -10,6 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use railscope_model::identity::{NodeName, SwitchName};
+use railscope_model::plan::WiringPlan;
+
+use crate::plans;
 
 pub use error::ConfigError;
 pub(crate) use error::nearest;
@@ -40,6 +43,8 @@ pub struct Config {
     pub subnet: Option<SubnetSource>,
     /// Switches that tell their LLDP neighbours.
     pub switches: Vec<SwitchSource>,
+    /// The wiring plan that the fabric is held against, if there is one.
+    pub plan: Option<PathBuf>,
     /// Time between two ticks of the analysis.
     pub analysis_interval: Duration,
     /// Folder for what outlives a restart; none keeps nothing.
@@ -166,6 +171,26 @@ impl Config {
             source,
         })?;
         Self::parse(&text, path)
+    }
+
+    /// Reads the wiring plan that it names.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is no plan: everything that is wrong with it.
+    pub fn read_plan(&self) -> Result<Option<WiringPlan>, ConfigError> {
+        let Some(file) = &self.plan else {
+            return Ok(None);
+        };
+        let text = std::fs::read_to_string(file).map_err(|source| ConfigError::Unreadable {
+            file: file.clone(),
+            source,
+        })?;
+        let opened =
+            plans::read(&file.to_string_lossy(), &text, None).map_err(ConfigError::Plan)?;
+        let site = plans::Site::of(vec![opened]);
+        site.plan
+            .map(Some)
+            .ok_or_else(|| ConfigError::NoPlan(file.clone()))
     }
 
     /// Checks the text of a file, and the mapping files that it names; `path` is named in errors, and

@@ -4,6 +4,7 @@
 //! and the same input gives the same output, byte for byte, so that an incident can be replayed.
 
 pub mod analyzer;
+pub mod belief;
 pub mod changes;
 pub mod classes;
 pub mod detector;

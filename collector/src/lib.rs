@@ -11,6 +11,7 @@ pub mod foreign;
 pub mod lldp;
 pub mod lldp_source;
 mod past;
+pub mod plans;
 pub mod run;
 pub mod scrape;
 pub mod state;

@@ -39,6 +39,9 @@ pub enum RunError {
     /// The HTTP client cannot be set up.
     #[error("no HTTP client: {0}")]
     Client(#[from] reqwest::Error),
+    /// The wiring plan cannot be read.
+    #[error(transparent)]
+    Plan(#[from] crate::config::ConfigError),
     /// The server failed.
     #[error("server: {0}")]
     Server(#[from] io::Error),
@@ -122,6 +125,7 @@ pub async fn run_beside(
     beside: Beside,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), RunError> {
+    let plan = config.read_plan()?;
     let mut state = State::new(&config, system_time);
     state.beside = beside.link;
     let state = Arc::new(state);
@@ -130,8 +134,11 @@ pub async fn run_beside(
     let analysis = {
         let state = Arc::clone(&state);
         let switches: Vec<_> = config.switches.iter().map(|one| one.name.clone()).collect();
+        let mut analyzer = Analyzer::default();
+        analyzer.set_switches(&switches);
+        analyzer.set_plan(plan);
         let past = Past::of(config.state_dir.clone());
-        tokio::task::spawn_blocking(move || analyse(inbox, &switches, &state, past))
+        tokio::task::spawn_blocking(move || analyse(inbox, analyzer, past, &state))
     };
     let mut tasks = JoinSet::new();
     let mappings = config.mappings;
@@ -240,13 +247,11 @@ async fn follow_targets(
 /// Takes up events until nobody can send any more. Runs on a thread of its own: a tick computes.
 fn analyse(
     mut inbox: mpsc::Receiver<Event>,
-    switches: &[SwitchName],
-    state: &State,
+    mut analyzer: Analyzer,
     mut past: Past,
+    state: &State,
 ) {
-    let mut analyzer = Analyzer::default();
     past.restore(&mut analyzer);
-    analyzer.set_switches(switches);
     let mut targets = Vec::new();
     while let Some(event) = inbox.blocking_recv() {
         match event {

@@ -180,6 +180,8 @@ pub struct State {
     pub runbook: String,
     /// Whether a source of the subnet is configured.
     pub has_subnet: bool,
+    /// Whether a wiring plan was configured.
+    pub has_plan: bool,
     /// The time.
     pub clock: Clock,
     /// A page of somebody else on the same server: what to call it, and its path without a slash in front.
@@ -216,6 +218,7 @@ impl State {
             cluster: config.cluster.clone(),
             runbook: config.runbook.clone(),
             has_subnet: config.subnet.is_some(),
+            has_plan: config.plan.is_some(),
             clock,
             beside: None,
             snapshot: ArcSwapOption::empty(),

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use crate::identity::Part;
+use crate::identity::{Part, PortName};
 
 /// All cables that there should be.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -28,12 +28,12 @@ pub struct PlannedCable {
 }
 
 /// A port of a NIC or a switch.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Socket {
     /// A [`Part::Nic`] or a [`Part::Switch`].
     pub part: Part,
-    /// From 1.
-    pub port: u16,
+    /// Its number from 1, or its name on a switch that names its ports.
+    pub port: PortName,
 }
 
 impl fmt::Display for Socket {
@@ -221,13 +221,22 @@ impl Reader<'_> {
                 None
             }
         };
-        let number = port.parse().ok().filter(|port| *port > 0);
-        if number.is_none() {
-            self.wrong(port_field, &format!("{port:?}"), "a port from 1 to 65535");
+        // Adapters number their ports; only switches name them.
+        let named = |port: &PortName| match port {
+            PortName::Number(number) => *number > 0,
+            PortName::Name(name) => matches!(found, Some(Part::Switch(_))) && !is_numeric(name),
+        };
+        let port_found = port.parse().ok().filter(named);
+        if port_found.is_none() {
+            let expected = match found {
+                Some(Part::Nic(..)) => "a port from 1 to 65535",
+                _ => "a port from 1 to 65535, or its name",
+            };
+            self.wrong(port_field, &format!("{port:?}"), expected);
         }
         Some(Socket {
             part: found?,
-            port: number?,
+            port: port_found?,
         })
     }
 
@@ -309,6 +318,13 @@ impl PlannedCable {
             text(self.serial.as_ref()),
         ]
     }
+}
+
+/// Whether a name is a number after all: too large a one, a negative one, one with leading zeros.
+fn is_numeric(name: &str) -> bool {
+    name.trim_start_matches(['+', '-'])
+        .bytes()
+        .all(|byte| byte.is_ascii_digit() || byte == b'.')
 }
 
 /// A field as it can stand between commas.

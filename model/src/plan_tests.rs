@@ -65,7 +65,15 @@ fn each_error_names_file_line_field_and_what_was_expected() {
         ),
         (
             "nic/n1:mlx5_1,1,switch/leaf,,,,,",
-            "plan.csv:3: to_port: found \"\", expected a port from 1 to 65535",
+            "plan.csv:3: to_port: found \"\", expected a port from 1 to 65535, or its name",
+        ),
+        (
+            "nic/n1:mlx5_1,swp1,switch/leaf,3,,,,",
+            "plan.csv:3: from_port: found \"swp1\", expected a port from 1 to 65535",
+        ),
+        (
+            "nic/n1:mlx5_1,1,switch/leaf,70000,,,,",
+            "plan.csv:3: to_port: found \"70000\", expected a port from 1 to 65535, or its name",
         ),
         (
             "nic/n1:mlx5_1,1,switch/leaf,3,first,,,",

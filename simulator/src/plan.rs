@@ -41,5 +41,8 @@ fn socket(wiring: &Wiring, (device, port): wiring::Socket) -> Socket {
         }
         Device::Switch(switch) => Part::Switch(wiring.switches[switch].name.clone()),
     };
-    Socket { part, port }
+    Socket {
+        part,
+        port: port.into(),
+    }
 }

@@ -255,7 +255,7 @@ fn namings(view: &ClusterView) -> Vec<Naming> {
             Severity::Warning => Level::Ticket,
         },
         // An incident does not say how sure it is.
-        posterior: None,
+        posterior: Some(incident.posterior),
         // The order of the page: by severity, then by GPUs that it holds up.
         score: incident.gpus_affected as f64,
     };

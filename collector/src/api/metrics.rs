@@ -10,7 +10,7 @@ use railscope_model::metric::{
     COLLECTOR_BUILD, FABRIC_HOSTS_MISSING_RAIL, FABRIC_LEVELS, FABRIC_LINKS, FABRIC_PARTS,
     FABRIC_VERDICT, INCIDENT_ACTIVE, INCIDENT_GPUS, INCIDENT_SINCE, INGEST_SAMPLES, Metric,
     PORT_TOPOLOGY, Profile, SCRAPES, SUBNET_AGE, SUBNET_SWEEPS, SWEEP_DURATION, SWEEP_MADS,
-    TARGET_AGE, TARGET_UP, TICK_DURATION,
+    TARGET_AGE, TARGET_UP, TICK_DURATION, TOPOLOGY_FINDINGS,
 };
 use railscope_model::reading::{Labels, NodeReading};
 
@@ -123,6 +123,9 @@ fn push_snapshot(reading: &mut NodeReading, snapshot: &Snapshot, state: &State) 
         reading.push(&FABRIC_LINKS, &Labels::new([kind]), count as u64);
     }
     push_verdict(reading, snapshot);
+    for (rule, count) in crate::topology::lint::count(&view.lint) {
+        reading.push(&TOPOLOGY_FINDINGS, &Labels::new([rule]), count as u64);
+    }
     push_ports(reading, snapshot);
     let none = Labels::default();
     if let Some(seen) = view.subnet_seen {

@@ -3,6 +3,7 @@
 mod fabric;
 mod html;
 mod incidents;
+mod lint;
 mod matrix;
 mod shape;
 mod summary;
@@ -52,6 +53,7 @@ pub(super) async fn overview(Shared(state): App, _: Params<Nothing>) -> Response
         out.push_str("<section class=\"where\" aria-label=\"Fabric\">\n");
         fabric::tiers(out, &look)?;
         matrix::matrix(out, &look)?;
+        lint::section(out, &look)?;
         shape::shape(out, &look)?;
         out.push_str("</section>\n</div>\n");
         Ok(())

@@ -64,6 +64,8 @@ pub(super) struct Incident {
     pub(super) severity: &'static str,
     pub(super) since: f64,
     pub(super) last_seen: f64,
+    /// Chance that the part is to blame.
+    pub(super) posterior: f64,
     pub(super) effect: f64,
     pub(super) gpus_affected: usize,
     pub(super) summary: String,
@@ -86,6 +88,7 @@ impl Incident {
             severity: incident.severity.as_str(),
             since: incident.since.as_seconds(),
             last_seen: incident.last_seen.as_seconds(),
+            posterior: incident.posterior,
             effect: incident.effect,
             gpus_affected: incident.gpus_affected,
             summary: summary.unwrap_or_default(),

@@ -5,6 +5,8 @@ use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use railscope_model::plan::PlanError;
+
 /// Keys further away than this share of their length are no typing mistakes.
 const MAX_DISTANCE_SHARE: f64 = 0.4;
 
@@ -19,6 +21,12 @@ pub enum ConfigError {
         /// Why.
         source: io::Error,
     },
+    /// The wiring plan is refused.
+    #[error("{}", Lines(.0))]
+    Plan(Vec<PlanError>),
+    /// The file of the plan is of a kind that says no cables.
+    #[error("{}: no wiring plan: expected a table or TOML of cables, or an NDT", .0.display())]
+    NoPlan(PathBuf),
     /// The file says something wrong.
     #[error("{}:{line}:{column}: {}{message}{}", file.display(), In(field), Meant(meant))]
     Invalid {
@@ -35,6 +43,18 @@ pub enum ConfigError {
         /// The known key that was probably meant.
         meant: Option<String>,
     },
+}
+
+struct Lines<'a>(&'a [PlanError]);
+
+impl fmt::Display for Lines<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (number, error) in self.0.iter().enumerate() {
+            let gap = if number == 0 { "" } else { "\n" };
+            write!(f, "{gap}{error}")?;
+        }
+        Ok(())
+    }
 }
 
 struct In<'a>(&'a str);

@@ -66,6 +66,7 @@ pub(super) struct File {
     #[serde(default)]
     mapping: Vec<RawMapping>,
     subnet: Option<Spanned<Subnet>>,
+    plan: Option<Plan>,
     #[serde(default)]
     switches: Vec<Spanned<RawSwitch>>,
     #[serde(default)]
@@ -167,6 +168,12 @@ pub(super) struct Subnet {
     interval: Period,
     #[serde(default = "Subnet::default_period")]
     timeout: Period,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Plan {
+    file: PathBuf,
 }
 
 impl Subnet {
@@ -295,6 +302,7 @@ impl File {
             subnet,
             switches: read.switches,
             mappings: read.mappings,
+            plan: self.plan.map(|plan| beside.join(plan.file)),
             analysis_interval: self.analysis.interval.0,
             state_dir: self.analysis.state_dir.map(|path| beside.join(path)),
         }

@@ -7,6 +7,7 @@ use railscope_model::fabric::{
     Fabric, LinkId, LinkKind, PartId, Presence, Sightings, Timestamp, Witness,
 };
 use railscope_model::identity::{NodeName, Part, SwitchName};
+use railscope_model::plan::WiringPlan;
 use railscope_model::reading::{Labels, NodeReading};
 
 use super::changes::{ChangeLog, Watch};
@@ -20,7 +21,7 @@ use super::speaker::{Speaker, Subject};
 use crate::subnet::Subnet;
 use crate::subnet::counters::DeviceReading;
 use crate::topology::{
-    LldpMerge, Routes, SubnetMerge, Verdict, assign_rails, has_cables, judge, merge_lldp,
+    LldpMerge, Routes, SubnetMerge, Verdict, assign_rails, has_cables, judge, lint, merge_lldp,
     merge_subnet, understand,
 };
 
@@ -33,6 +34,8 @@ pub struct ClusterView {
     pub fabric: Arc<Fabric>,
     /// What the fabric is, and how its hosts are wired.
     pub verdict: Arc<Verdict>,
+    /// What is wrong with the wiring, worst first.
+    pub lint: Arc<Vec<lint::Finding>>,
     /// The shortest paths of the fabric, as the newest sweep shows it.
     pub routes: Arc<Routes>,
     /// What changed in the fabric lately.
@@ -114,6 +117,8 @@ pub struct Analyzer {
     built_settled: bool,
     fabric: Arc<Fabric>,
     verdict: Arc<Verdict>,
+    plan: Option<WiringPlan>,
+    lint: Arc<Vec<lint::Finding>>,
     lldp: Arc<LldpMerge>,
     routes: Arc<Routes>,
     detectors: Vec<Box<dyn Detector>>,
@@ -142,6 +147,8 @@ impl Default for Analyzer {
             built_settled: true,
             fabric: Arc::default(),
             verdict: Arc::new(judge(&Fabric::default(), &SubnetMerge::default())),
+            plan: None,
+            lint: Arc::default(),
             lldp: Arc::default(),
             routes: Arc::default(),
             detectors: DETECTORS.iter().map(|build| build()).collect(),
@@ -170,6 +177,12 @@ impl Analyzer {
         nodes.iter().for_each(|node| {
             self.history.node_mut(node);
         });
+    }
+
+    /// Says which cables there should be; without a plan, only peers say what is usual.
+    pub fn set_plan(&mut self, plan: Option<WiringPlan>) {
+        self.plan = plan;
+        self.subnet_changed = true;
     }
 
     /// Takes up a page of a node's exporter, read at `at`.
@@ -338,6 +351,7 @@ impl Analyzer {
             incidents: self.tracker.tick(&self.fabric, &self.routes, findings, now),
             fabric: Arc::clone(&self.fabric),
             verdict: Arc::clone(&self.verdict),
+            lint: Arc::clone(&self.lint),
             lldp: Arc::clone(&self.lldp),
             switches_heard: self.switches_heard(),
             routes: Arc::clone(&self.routes),
@@ -413,6 +427,13 @@ impl Analyzer {
         // Judged before lost cables come back: a verdict is about what is there.
         let (mut verdict, routes) = understand(&fabric, &merge.unwrap_or_default());
         lldp.temper(&mut verdict);
+        self.lint = Arc::new(lint::lint_seen(
+            &fabric,
+            &verdict,
+            self.plan.as_ref(),
+            // What is above a leaf that tells nobody its neighbours is not known.
+            lldp.speaking_leaves == lldp.leaves.len(),
+        ));
         self.fate(now).keep(&mut fabric, Presence::Lost);
         self.built_settled = self.subnet.as_ref().is_none_or(Subnet::is_settled);
         self.take_up_past(&mut fabric, settled, now);

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use railscope_model::fabric::{Fabric, Timestamp, Witness};
 use railscope_model::identity::Part;
 
+use super::belief::{SURE_ENOUGH_TO_PAGE, posterior};
 use super::classes::{
     Class, HOST_DOWN, PORT_DOWN, PORT_FLAPPING, SWITCH_DOWN, Severity, UPLINK_DOWN,
 };
@@ -46,6 +47,8 @@ pub struct Incident {
     pub since: Timestamp,
     /// Newest evidence.
     pub last_seen: Timestamp,
+    /// Chance that the part is to blame, 0 to 1.
+    pub posterior: f64,
     /// Largest effect of its findings.
     pub effect: f64,
     /// Evidence with explanations, strongest first.
@@ -300,6 +303,17 @@ fn describe(fabric: &Fabric, root: &Part, mut findings: Vec<Finding>, now: Times
         .collect();
     victims.extend(gpus_behind(fabric, root));
     victims.remove(root);
+    let posterior = posterior(&findings);
+    let worst = findings
+        .iter()
+        .map(|finding| finding.evidence.class.severity)
+        .fold(class.severity, Severity::max);
+    // What may well be somebody else's fault wakes nobody up.
+    let severity = if posterior >= SURE_ENOUGH_TO_PAGE {
+        worst
+    } else {
+        Severity::Warning
+    };
     let gpus = victims
         .iter()
         .chain([root])
@@ -309,10 +323,8 @@ fn describe(fabric: &Fabric, root: &Part, mut findings: Vec<Finding>, now: Times
         id: incident_id(root),
         root: root.clone(),
         class,
-        severity: findings
-            .iter()
-            .map(|finding| finding.evidence.class.severity)
-            .fold(class.severity, Severity::max),
+        severity,
+        posterior,
         since: now,
         last_seen: now,
         effect: findings

@@ -9,6 +9,7 @@ mod graph;
 mod groups;
 mod judge;
 mod kinds;
+pub mod lint;
 mod lldp;
 mod names;
 mod networks;

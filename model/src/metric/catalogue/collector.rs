@@ -21,6 +21,8 @@ catalogue! {
         "Hosts that show fewer rails than their peers.";
     Collector Default Info FABRIC_VERDICT = "railscope_fabric_verdict_info" (kind, levels)
         "What the fabric is judged to be.";
+    Collector Default Gauge TOPOLOGY_FINDINGS = "railscope_topology_findings" (rule)
+        "Things that are wrong with the wiring, by rule: see /api/v1/topology/lint. Zero where nothing is.";
     Collector Default Info PORT_TOPOLOGY = "railscope_port_topology_info" (node, device, port, rail, leaf, leaf_port)
         "Where each host port hangs. Join on node, device and port.";
     Collector Default Gauge TARGET_UP = "railscope_collector_target_up" (node, exporter)

@@ -1,0 +1,191 @@
+//! The topology that NCCL and RCCL write and read (`NCCL_TOPO_FILE`): CPUs, PCIe below them, GPUs and NICs in it.
+
+use railscope_model::identity::PciAddress;
+use railscope_model::plan::PlanError;
+use roxmltree::{Document, Node, ParsingOptions};
+
+use super::node::Step;
+use super::{Endpoint, NodeTopology, Source};
+
+/// A text as XML. A document type is let through: hwloc names one, and entities of it are not fetched.
+pub(super) fn xml<'t>(source: &Source<'t>) -> Result<Document<'t>, Vec<PlanError>> {
+    let options = ParsingOptions {
+        allow_dtd: true,
+        ..ParsingOptions::default()
+    };
+    Document::parse_with_options(source.text, options).map_err(|error| {
+        let line = error.pos().row as usize;
+        vec![source.error(line, "text", &error.to_string(), "XML")]
+    })
+}
+
+/// Line of an element.
+pub(super) fn line(node: Node<'_, '_>) -> usize {
+    node.document().text_pos_at(node.range().start).row as usize
+}
+
+/// Reads the topology.
+pub(super) fn read(source: &mut Source<'_>) -> Result<NodeTopology, Vec<PlanError>> {
+    let document = xml(source)?;
+    let root = document.root_element();
+    if !root.has_tag_name("system") {
+        let found = root.tag_name().name();
+        return Err(vec![source.error(
+            line(root),
+            "root",
+            found,
+            "<system>, a topology of NCCL",
+        )]);
+    }
+    let mut walk = Walk::default();
+    for (place, cpu) in elements(root, "cpu").enumerate() {
+        let numa = cpu.attribute("numaid").and_then(|numa| numa.parse().ok());
+        walk.children(source, cpu, &[Step::Cpu(place)], numa);
+    }
+    walk.links(source);
+    walk.topology.tells_nics = true;
+    walk.topology.measure(&walk.gpus, &walk.nics, 0);
+    Ok(walk.topology)
+}
+
+fn elements<'a, 'i>(node: Node<'a, 'i>, name: &'static str) -> impl Iterator<Item = Node<'a, 'i>> {
+    node.children()
+        .filter(move |child| child.has_tag_name(name))
+}
+
+#[derive(Default)]
+struct Walk<'a> {
+    topology: NodeTopology,
+    gpus: Vec<Vec<Step>>,
+    nics: Vec<Vec<Step>>,
+    bridges: usize,
+    /// GPU by place, address and class of the far end, links.
+    links: Vec<(usize, &'a str, &'a str, u16)>,
+}
+
+impl<'a> Walk<'a> {
+    fn children(
+        &mut self,
+        source: &mut Source<'_>,
+        node: Node<'a, '_>,
+        way: &[Step],
+        numa: Option<u16>,
+    ) {
+        for child in node.children().filter(Node::is_element) {
+            match child.tag_name().name() {
+                "pci" => self.pci(source, child, way, numa),
+                "nic" => self.nic(child, None, way, numa),
+                "gpu" => {} // read with its PCI function
+                other => source.problem(line(child), "element", other, "pci, nic or gpu"),
+            }
+        }
+    }
+
+    fn pci(
+        &mut self,
+        source: &mut Source<'_>,
+        node: Node<'a, '_>,
+        way: &[Step],
+        numa: Option<u16>,
+    ) {
+        let address = node.attribute("busid").unwrap_or_default();
+        let pci: Option<PciAddress> = address.parse().ok();
+        if pci.is_none() && !address.starts_with("ffff") {
+            source.problem(
+                line(node),
+                "busid",
+                address,
+                "a PCI address such as 0000:8d:00.0",
+            );
+        }
+        let class = node.attribute("class").unwrap_or_default();
+        let endpoint = |name: String| Endpoint { name, pci, numa };
+        // PCI classes: display and processing accelerator (AMD's GPUs), network, bridge.
+        match class.get(..4) {
+            Some("0x03" | "0x12") => {
+                let gpu = self.topology.gpus.len();
+                self.topology.gpus.push(endpoint(format!("GPU{gpu}")));
+                self.gpus.push(way.to_vec());
+                for link in elements(node, "gpu").flat_map(|gpu| gpu.children()) {
+                    self.link(source, gpu, link);
+                }
+            }
+            Some("0x02") => match elements(node, "nic").next() {
+                Some(nic) => self.nic(nic, pci, way, numa),
+                None => {
+                    self.topology.nics.push(endpoint(address.to_owned()));
+                    self.nics.push(way.to_vec());
+                }
+            },
+            Some("0x06") => {
+                self.bridges += 1;
+                let mut way = way.to_vec();
+                way.push(Step::Bridge(self.bridges));
+                self.children(source, node, &way, numa);
+            }
+            _ => self.topology.unknown += 1,
+        }
+    }
+
+    /// The RDMA devices of a NIC. One that cannot do GPUDirect and stands outside of PCIe is a host's Ethernet.
+    fn nic(
+        &mut self,
+        node: Node<'_, '_>,
+        pci: Option<PciAddress>,
+        way: &[Step],
+        numa: Option<u16>,
+    ) {
+        for net in elements(node, "net") {
+            let name = net.attribute("name").unwrap_or_default().to_owned();
+            if pci.is_none() && net.attribute("gdr") != Some("1") {
+                continue;
+            }
+            self.topology.nics.push(Endpoint { name, pci, numa });
+            self.nics.push(way.to_vec());
+        }
+    }
+
+    fn link(&mut self, source: &mut Source<'_>, gpu: usize, node: Node<'a, '_>) {
+        if !["nvlink", "xgmi"].contains(&node.tag_name().name()) {
+            return;
+        }
+        let count = node.attribute("count").unwrap_or_default();
+        match (node.attribute("target"), count.parse()) {
+            (Some(target), Ok(links)) => {
+                let class = node.attribute("tclass").unwrap_or_default();
+                self.links.push((gpu, target, class, links));
+            }
+            _ => source.problem(
+                line(node),
+                "count",
+                count,
+                "a number of links and their target",
+            ),
+        }
+    }
+
+    /// Links once all GPUs are known: each stands at both of its ends.
+    fn links(&mut self, source: &mut Source<'_>) {
+        let pci: Vec<_> = self.topology.gpus.iter().map(|gpu| gpu.pci).collect();
+        for (gpu, target, class, links) in std::mem::take(&mut self.links) {
+            let target_pci: Option<PciAddress> = target.parse().ok();
+            let peer = pci
+                .iter()
+                .position(|own| own.is_some() && *own == target_pci);
+            match peer {
+                Some(peer) if peer != gpu => {
+                    self.topology
+                        .nvlinks
+                        .insert((gpu.min(peer), gpu.max(peer)), links);
+                }
+                // The class of a bridge is that of NVSwitch; a GPU of its own address stands for "some other end".
+                _ => {
+                    *self.topology.switched.entry(gpu).or_default() += links;
+                    if peer.is_none() && !class.starts_with("0x06") && target_pci.is_none() {
+                        source.problem(0, "target", target, "a PCI address");
+                    }
+                }
+            }
+        }
+    }
+}

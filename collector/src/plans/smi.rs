@@ -1,0 +1,195 @@
+//! Two tables of `nvidia-smi`: `topo -m`, how far GPUs and NICs are from each other; `nvlink -s`, the links of each GPU.
+
+use railscope_model::plan::PlanError;
+
+use super::{Distance, Endpoint, NodeTopology, Source};
+
+/// A cell of the matrix.
+enum Cell {
+    Itself,
+    Far(Distance),
+    NvLinks(u16),
+}
+
+impl Cell {
+    fn read(text: &str) -> Option<Self> {
+        if text == "X" {
+            return Some(Self::Itself);
+        }
+        if let Some(links) = text.strip_prefix("NV") {
+            return links.parse().ok().map(Self::NvLinks);
+        }
+        Distance::parse(text).map(Self::Far)
+    }
+}
+
+/// A line without the escapes that underline the header, cut at its tabs; spaces where it has none.
+fn cells(line: &str) -> Vec<String> {
+    let mut plain = String::with_capacity(line.len());
+    let mut rest = line.chars();
+    while let Some(sign) = rest.next() {
+        if sign == '\u{1b}' {
+            // An escape goes up to its letter.
+            rest.by_ref().find(char::is_ascii_alphabetic);
+        } else {
+            plain.push(sign);
+        }
+    }
+    if plain.contains('\t') {
+        plain
+            .split('\t')
+            .map(|cell| cell.trim().to_owned())
+            .collect()
+    } else {
+        plain.split_whitespace().map(str::to_owned).collect()
+    }
+}
+
+fn is_device(name: &str) -> bool {
+    let digits = name
+        .strip_prefix("GPU")
+        .or_else(|| name.strip_prefix("NIC"));
+    let named = digits.is_some_and(|digits| digits.parse::<u16>().is_ok());
+    named || name.starts_with("mlx")
+}
+
+/// Reads `nvidia-smi topo -m`, wherever in the text it stands.
+pub(super) fn read_topo(source: &mut Source<'_>) -> Result<NodeTopology, Vec<PlanError>> {
+    let lines: Vec<(usize, Vec<String>)> = (1..).zip(source.text.lines().map(cells)).collect();
+    let header = lines.iter().position(|(_, cells)| {
+        cells.iter().any(|cell| cell == "GPU0") && cells.iter().any(|cell| cell.starts_with("CPU"))
+    });
+    let Some(header) = header else {
+        return Err(vec![source.error(
+            1,
+            "text",
+            "no header",
+            "GPU0 … CPU Affinity, as nvidia-smi topo -m prints it",
+        )]);
+    };
+    let columns: Vec<&str> = lines[header]
+        .1
+        .iter()
+        .map(String::as_str)
+        .filter(|name| is_device(name))
+        .collect();
+    let mut topology = NodeTopology {
+        tells_nics: true,
+        ..NodeTopology::default()
+    };
+    let place = |name: &str, prefix_is_gpu: bool| {
+        let same = columns
+            .iter()
+            .filter(|column| column.starts_with("GPU") == prefix_is_gpu);
+        same.clone().position(|column| *column == name)
+    };
+    for name in &columns {
+        let list = if name.starts_with("GPU") {
+            &mut topology.gpus
+        } else {
+            &mut topology.nics
+        };
+        list.push(Endpoint {
+            name: (*name).to_owned(),
+            ..Endpoint::default()
+        });
+    }
+    let rows = lines[header + 1..]
+        .iter()
+        .take_while(|(_, cells)| cells.first().is_some_and(|name| is_device(name)));
+    let mut seen = 0;
+    for (line, row) in rows {
+        seen += 1;
+        let gpu = place(&row[0], true);
+        for (column, text) in columns.iter().zip(&row[1..]) {
+            let Some(cell) = Cell::read(text) else {
+                source.problem(
+                    *line,
+                    column,
+                    text,
+                    "X, NV with a number, PIX, PXB, PHB, NODE or SYS",
+                );
+                continue;
+            };
+            match (cell, gpu, place(column, true), place(column, false)) {
+                (Cell::NvLinks(links), Some(a), Some(b), _) => {
+                    topology.nvlinks.insert((a.min(b), a.max(b)), links);
+                }
+                (Cell::Far(distance), Some(gpu), _, Some(nic)) => {
+                    topology.distances.insert((gpu, nic), distance);
+                }
+                _ => {}
+            }
+        }
+        // CPU affinity stands behind the devices, then the NUMA node.
+        if let Some(gpu) = gpu {
+            topology.gpus[gpu].numa = row
+                .get(columns.len() + 2)
+                .and_then(|numa| numa.parse().ok());
+        }
+    }
+    if seen != columns.len() {
+        let found = format!("{seen} rows under {} columns", columns.len());
+        source.problem(header + 1, "table", &found, "a row for each column");
+    }
+    name_nics(&lines, &mut topology);
+    fold_switched(&mut topology);
+    Ok(topology)
+}
+
+/// The legend says which device `NIC3` is: `  NIC3: mlx5_3`.
+fn name_nics(lines: &[(usize, Vec<String>)], topology: &mut NodeTopology) {
+    for (_, cells) in lines {
+        let joined = cells.join(" ");
+        if let Some((name, device)) = joined.trim().split_once(": ")
+            && let Some(nic) = topology.nics.iter_mut().find(|nic| nic.name == name)
+        {
+            nic.name = device.trim().to_owned();
+        }
+    }
+}
+
+/// Behind NVSwitches every pair shows all links of the GPU; they are the same links, not so many times as many.
+fn fold_switched(topology: &mut NodeTopology) {
+    let gpus = topology.gpus.len();
+    let all = topology.nvlinks.len() == gpus * gpus.saturating_sub(1) / 2;
+    let first = topology.nvlinks.values().next().copied();
+    let alike = topology.nvlinks.values().all(|links| Some(*links) == first);
+    // Three GPUs of a mesh can be alike too, with so few links that they cannot be those of a switch.
+    if let (true, true, Some(links)) = (all && gpus > 2, alike, first)
+        && links >= 6
+    {
+        topology.nvlinks.clear();
+        topology.switched = (0..gpus).map(|gpu| (gpu, links)).collect();
+    }
+}
+
+/// Reads `nvidia-smi nvlink -s`: links that carry a speed are up.
+pub(super) fn read_nvlink(source: &mut Source<'_>) -> Result<NodeTopology, Vec<PlanError>> {
+    let mut topology = NodeTopology::default();
+    for (line, text) in (1..).zip(source.text.lines()) {
+        let text = text.trim();
+        if text.starts_with("GPU ") {
+            let gpu = topology.gpus.len();
+            topology.gpus.push(Endpoint {
+                name: format!("GPU{gpu}"),
+                ..Endpoint::default()
+            });
+            topology.switched.insert(gpu, 0);
+        } else if let Some((_, state)) = text
+            .strip_prefix("Link ")
+            .and_then(|rest| rest.split_once(':'))
+        {
+            let up = state.trim().ends_with("GB/s");
+            if !up && !state.contains("inactive") {
+                source.problem(line, "link", state.trim(), "a speed in GB/s, or <inactive>");
+            }
+            if let Some(mut last) = topology.switched.last_entry() {
+                *last.get_mut() += u16::from(up);
+            }
+        } else if !text.is_empty() {
+            source.problem(line, "line", text, "GPU n: or Link n:");
+        }
+    }
+    Ok(topology)
+}

@@ -1,0 +1,328 @@
+//! The plan against what was seen, cable by cable, once it is clear what the plan calls by other names.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use railscope_model::fabric::{Fabric, LinkKind};
+use railscope_model::identity::{Part, SwitchName};
+use railscope_model::plan::{PlannedCable, Socket, WiringPlan};
+
+use super::{
+    ABSENT_DEVICE, CROSS_PLANE, CROSS_RAIL, Case, Finding, MISSING_CABLE, MOVED_CABLE, OTHER_PORT,
+    SWAPPED_CABLES, UNEXPECTED_CABLE, UNPLANNED_DEVICE, cable_at, device, renamed,
+};
+use crate::subnet::counted;
+
+/// Cables as they were seen, from each of their ends.
+pub(super) struct Seen<'a> {
+    fabric: &'a Fabric,
+    far: HashMap<Socket, Socket, foldhash::fast::FixedState>,
+    /// Switches at the far ends of a switch's cables.
+    switches: BTreeMap<SwitchName, Vec<SwitchName>>,
+}
+
+impl<'a> Seen<'a> {
+    fn of(fabric: &'a Fabric) -> Self {
+        let mut seen = Self {
+            fabric,
+            far: HashMap::default(),
+            switches: BTreeMap::new(),
+        };
+        for (_, a, b, link) in fabric
+            .links()
+            .filter(|(.., link)| link.kind == LinkKind::Cable)
+        {
+            let socket = |id, port| Socket {
+                part: fabric.vertex(id).part.clone(),
+                port: fabric.port_name(id, port),
+            };
+            let (one, other) = (socket(a, link.ports.0), socket(b, link.ports.1));
+            for (near, far) in [(&one, &other), (&other, &one)] {
+                if let (Part::Switch(near), Part::Switch(far)) = (&near.part, &far.part) {
+                    seen.switches
+                        .entry(near.clone())
+                        .or_default()
+                        .push(far.clone());
+                }
+                seen.far.insert(near.clone(), far.clone());
+            }
+        }
+        seen
+    }
+
+    /// What hangs at the other end of the cable in a port.
+    pub(super) fn far(&self, socket: &Socket) -> Option<&Socket> {
+        self.far.get(socket)
+    }
+
+    /// Whether a part is in the fabric.
+    pub(super) fn has(&self, part: &Part) -> bool {
+        self.fabric.find(part).is_some()
+    }
+
+    /// Switches at the far ends of a switch's cables, one for each cable.
+    pub(super) fn switches_at(&self, switch: &SwitchName) -> &[SwitchName] {
+        self.switches.get(switch).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// A planned cable that is not as planned.
+struct Amiss {
+    cable: usize,
+    /// What hangs at each end instead.
+    found: [Option<Socket>; 2],
+}
+
+pub(super) fn check(case: &Case<'_>, plan: &WiringPlan, out: &mut Vec<Finding>) {
+    let seen = Seen::of(case.fabric);
+    let plan = renamed::find(plan, &seen, out).apply(plan);
+    let mut compare = Compare {
+        whole: case.whole,
+        seen: &seen,
+        by_socket: plan
+            .cables
+            .iter()
+            .enumerate()
+            .flat_map(|(index, cable)| cable.ends.iter().map(move |end| (end.clone(), index)))
+            .collect(),
+        plan: &plan,
+        rails: Rails::of(&plan),
+        told: BTreeSet::new(),
+    };
+    let amiss = compare.amiss(out);
+    compare.explain(&amiss, out);
+    compare.unplanned(out);
+}
+
+struct Compare<'a> {
+    whole: bool,
+    seen: &'a Seen<'a>,
+    plan: &'a WiringPlan,
+    by_socket: BTreeMap<Socket, usize>,
+    rails: Rails,
+    /// Sockets that a finding is already about.
+    told: BTreeSet<Socket>,
+}
+
+/// Rail and plane of each switch, by most of its planned cables.
+struct Rails(BTreeMap<Part, (Option<u16>, Option<u16>)>);
+
+impl Rails {
+    fn of(plan: &WiringPlan) -> Self {
+        let mut votes: BTreeMap<Part, BTreeMap<(Option<u16>, Option<u16>), usize>> =
+            BTreeMap::new();
+        for cable in &plan.cables {
+            for end in &cable.ends {
+                if matches!(end.part, Part::Switch(_)) && (cable.rail, cable.plane) != (None, None)
+                {
+                    *votes
+                        .entry(end.part.clone())
+                        .or_default()
+                        .entry((cable.rail, cable.plane))
+                        .or_default() += 1;
+                }
+            }
+        }
+        let most = |votes: BTreeMap<_, usize>| {
+            votes
+                .into_iter()
+                .max_by_key(|(_, votes)| *votes)
+                .map(|(key, _)| key)
+        };
+        Self(
+            votes
+                .into_iter()
+                .filter_map(|(part, votes)| Some((part, most(votes)?)))
+                .collect(),
+        )
+    }
+}
+
+impl Compare<'_> {
+    /// Planned cables that are not there; those of devices that are not there as one finding each.
+    fn amiss(&mut self, out: &mut Vec<Finding>) -> Vec<Amiss> {
+        let mut absent: BTreeMap<Part, Vec<Part>> = BTreeMap::new();
+        let mut amiss = Vec::new();
+        for (index, cable) in self.plan.cables.iter().enumerate() {
+            let found = cable.ends.each_ref().map(|end| self.seen.far(end).cloned());
+            if found[0].as_ref() == Some(&cable.ends[1]) {
+                continue;
+            }
+            let gone = cable
+                .ends
+                .iter()
+                .map(|end| device(&end.part))
+                .find(|part| !self.seen.has(part));
+            match gone {
+                Some(part) => absent
+                    .entry(part)
+                    .or_default()
+                    .push(cable_at(&cable.ends[0])),
+                None => amiss.push(Amiss {
+                    cable: index,
+                    found,
+                }),
+            }
+        }
+        if self.whole {
+            out.extend(absent.into_iter().map(|(part, cables)| Finding {
+                rule: &ABSENT_DEVICE,
+                sentence: format!("{part} is planned and not in the fabric."),
+                evidence: vec![format!(
+                    "{} planned to it",
+                    counted(cables.len(), "cable is", "cables are")
+                )],
+                parts: std::iter::once(part).chain(cables).collect(),
+            }));
+        }
+        amiss
+    }
+
+    fn explain(&mut self, amiss: &[Amiss], out: &mut Vec<Finding>) {
+        let by_cable: BTreeMap<usize, &Amiss> =
+            amiss.iter().map(|amiss| (amiss.cable, amiss)).collect();
+        let mut done: BTreeSet<usize> = BTreeSet::new();
+        for one in amiss {
+            if !done.insert(one.cable) {
+                continue;
+            }
+            let cable = &self.plan.cables[one.cable];
+            let twin = self.twin(one).and_then(|twin| by_cable.get(&twin));
+            let finding = match (twin, &one.found) {
+                (Some(twin), _) if !done.contains(&twin.cable) => {
+                    done.insert(twin.cable);
+                    Some(self.swapped(cable, &self.plan.cables[twin.cable]))
+                }
+                (_, [None, None]) => self.whole.then(|| missing(cable)),
+                (_, [Some(at), _]) => Some(self.moved(&cable.ends[0], &cable.ends[1], at, cable)),
+                (_, [None, Some(at)]) => {
+                    Some(self.moved(&cable.ends[1], &cable.ends[0], at, cable))
+                }
+            };
+            self.told.extend(cable.ends.iter().cloned());
+            self.told.extend(one.found.iter().flatten().cloned());
+            out.extend(finding);
+        }
+    }
+
+    /// The planned cable with which this one has exchanged an end.
+    fn twin(&self, amiss: &Amiss) -> Option<usize> {
+        let [a, b] = &self.plan.cables[amiss.cable].ends;
+        let one = self.by_socket.get(amiss.found[0].as_ref()?)?;
+        let other = self.by_socket.get(amiss.found[1].as_ref()?)?;
+        // What a leads to and what b leads to must be the two ends of one planned cable.
+        (one == other && self.seen.far(a) != Some(b)).then_some(*one)
+    }
+
+    fn swapped(&self, one: &PlannedCable, other: &PlannedCable) -> Finding {
+        let same_device = |a: usize| one.ends[a].part == other.ends[a].part;
+        let crosses = one.plane != other.plane || self.plane_of(one) != self.plane_of(other);
+        let rule = match () {
+            () if same_device(0) && same_device(1) => &OTHER_PORT,
+            () if same_device(1) && matches!(one.ends[1].part, Part::Switch(_)) => &OTHER_PORT,
+            () if crosses => &CROSS_PLANE,
+            () => &SWAPPED_CABLES,
+        };
+        Finding {
+            rule,
+            parts: vec![cable_at(&one.ends[0]), cable_at(&other.ends[0])],
+            sentence: format!(
+                "The cables of {} and {} have each other's place at {} and {}.",
+                one.ends[0], other.ends[0], one.ends[1], other.ends[1]
+            ),
+            evidence: rails_said(one, other).into_iter().collect(),
+        }
+    }
+
+    fn plane_of(&self, cable: &PlannedCable) -> Option<u16> {
+        let planes = cable
+            .ends
+            .iter()
+            .filter_map(|end| self.rails.0.get(&end.part)?.1);
+        cable.plane.or_else(|| planes.max())
+    }
+
+    fn moved(&self, end: &Socket, planned: &Socket, at: &Socket, cable: &PlannedCable) -> Finding {
+        let served = self.rails.0.get(&at.part).copied().unwrap_or_default();
+        let differs = |own: Option<u16>, theirs: Option<u16>| {
+            own.zip(theirs).is_some_and(|(own, theirs)| own != theirs)
+        };
+        let rule = match () {
+            () if at.part == planned.part => &OTHER_PORT,
+            () if differs(cable.plane, served.1) => &CROSS_PLANE,
+            () if differs(cable.rail, served.0) => &CROSS_RAIL,
+            () => &MOVED_CABLE,
+        };
+        let rails = differs(cable.rail, served.0).then(|| {
+            format!(
+                "it is of rail {}, and {} serves rail {}",
+                cable.rail.unwrap_or(0),
+                at.part,
+                served.0.unwrap_or(0)
+            )
+        });
+        Finding {
+            rule,
+            parts: vec![cable_at(end)],
+            sentence: format!("The cable of {end} leads to {at} and not to {planned}."),
+            evidence: rails.into_iter().collect(),
+        }
+    }
+
+    /// Cables that nobody planned, those of devices that nobody planned as one finding each.
+    fn unplanned(&mut self, out: &mut Vec<Finding>) {
+        let planned: BTreeSet<Part> = self.by_socket.keys().map(|end| device(&end.part)).collect();
+        let mut strangers: BTreeMap<Part, usize> = BTreeMap::new();
+        let mut cables: BTreeSet<(&Socket, &Socket)> = BTreeSet::new();
+        for (near, far) in &self.seen.far {
+            let known = |end: &Socket| self.by_socket.contains_key(end) || self.told.contains(end);
+            if near <= far && !known(near) && !known(far) {
+                cables.insert((near, far));
+            }
+        }
+        for (near, far) in cables {
+            let strange: Vec<Part> = [near, far]
+                .iter()
+                .map(|end| device(&end.part))
+                .filter(|part| !planned.contains(part))
+                .collect();
+            for part in &strange {
+                *strangers.entry(part.clone()).or_default() += 1;
+            }
+            if strange.is_empty() {
+                out.push(Finding {
+                    rule: &UNEXPECTED_CABLE,
+                    parts: vec![cable_at(if matches!(near.part, Part::Nic(..)) {
+                        near
+                    } else {
+                        far
+                    })],
+                    sentence: format!("The cable between {near} and {far} is in no plan."),
+                    evidence: Vec::new(),
+                });
+            }
+        }
+        out.extend(strangers.into_iter().map(|(part, cables)| Finding {
+            rule: &UNPLANNED_DEVICE,
+            sentence: format!("{part} is in no plan."),
+            evidence: vec![format!("it has {}", counted(cables, "cable", "cables"))],
+            parts: vec![part],
+        }));
+    }
+}
+
+fn missing(cable: &PlannedCable) -> Finding {
+    Finding {
+        rule: &MISSING_CABLE,
+        parts: vec![cable_at(&cable.ends[0])],
+        sentence: format!(
+            "The cable between {} and {} is not there.",
+            cable.ends[0], cable.ends[1]
+        ),
+        evidence: vec!["it is in the plan, and both its ports are dark".to_owned()],
+    }
+}
+
+fn rails_said(one: &PlannedCable, other: &PlannedCable) -> Option<String> {
+    let (one, other) = one.rail.zip(other.rail)?;
+    (one != other).then(|| format!("one is of rail {one}, the other of rail {other}"))
+}

@@ -1,0 +1,172 @@
+//! `railscope topology` on files: text, JSON, exit status, and what other tools make of its exports.
+
+#![allow(clippy::expect_used, clippy::panic)] // helpers of tests; clippy lets only the tests themselves
+
+mod support;
+
+use std::path::Path;
+use std::process::Command;
+
+use railscope_model::fabric::Timestamp;
+use railscope_simulator::ibnetdiscover::ibnetdiscover;
+use railscope_simulator::plan;
+use railscope_simulator::spec::{Change, ClusterSpec};
+use railscope_simulator::wiring::Wiring;
+use serde_json::Value;
+
+const NOW: Timestamp = Timestamp(1_754_493_083_000);
+
+/// Exit status, standard output, standard error.
+fn run(arguments: &[&str], files: &[&Path]) -> (Option<i32>, String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_railscope"))
+        .arg("topology")
+        .args(arguments)
+        .args(files)
+        .output()
+        .expect("railscope");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (
+        output.status.code(),
+        text(&output.stdout),
+        text(&output.stderr),
+    )
+}
+
+/// A cluster's plan and what was built, as files.
+fn files(folder: &Path, spec: &ClusterSpec) -> [std::path::PathBuf; 2] {
+    let paths = [folder.join("plan.csv"), folder.join("seen.txt")];
+    let planned = Wiring::plan(spec).expect("a plan");
+    let built = Wiring::built(spec).expect("a wiring");
+    std::fs::write(&paths[0], plan::write(&planned)).expect("a file");
+    std::fs::write(&paths[1], ibnetdiscover(&built, NOW)).expect("a file");
+    paths
+}
+
+fn swapped() -> ClusterSpec {
+    let part = |text: &str| text.parse().expect(text);
+    let changes = vec![Change::Swapped([
+        part("link/gpu-node-03:mlx5_2/1"),
+        part("link/gpu-node-05:mlx5_4/1"),
+    ])];
+    ClusterSpec {
+        changes,
+        ..ClusterSpec::demo(40).expect("a cluster")
+    }
+}
+
+#[test]
+fn lint_names_the_cable_and_says_it_by_its_exit_status() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [plan, seen] = files(folder.path(), &swapped());
+    let plan_flag = format!("--plan={}", plan.display());
+    for arguments in [vec!["lint"], vec!["lint", &plan_flag]] {
+        let (status, said, _) = run(&arguments, &[&seen]);
+        assert_eq!(status, Some(1), "{said}");
+        assert!(
+            said.contains("swapped-cables") && said.ends_with("1 finding\n"),
+            "{said}"
+        );
+        assert!(
+            said.contains("gpu-node-03") && said.contains("gpu-node-05"),
+            "{said}"
+        );
+    }
+    let (_, json, _) = run(&["lint", "--json"], &[&seen]);
+    let json: Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!(json["findings"][0]["rule"], "swapped-cables");
+    assert_eq!(json["findings"][0]["parts"][0], "link/gpu-node-03:mlx5_2/1");
+
+    let healthy = ClusterSpec::demo(40).expect("a cluster");
+    let [_, seen] = files(folder.path(), &healthy);
+    let (status, said, _) = run(&["lint", &plan_flag], &[&seen]);
+    assert_eq!((status, said.as_str()), (Some(0), "nothing found\n"));
+    let (status, said, error) = run(&["lint"], &[Path::new("/proc/version")]);
+    assert_eq!((status, said.as_str()), (Some(2), ""), "{error}");
+    assert!(
+        error.contains("/proc/version:1: text: found Linux"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_plan_and_a_sweep_differ_by_the_cables_that_differ() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [plan, seen] = files(folder.path(), &swapped());
+    let (status, said, _) = run(&["diff"], &[&plan, &seen]);
+    assert_eq!(status, Some(1));
+    let lines: Vec<_> = said.lines().collect();
+    assert_eq!(
+        lines,
+        [
+            "changed  cable of nic/gpu-node-03:mlx5_2 port 1: switch/leaf-su0-r2 port 4 -> switch/leaf-su0-r4 port 6",
+            "changed  cable of nic/gpu-node-05:mlx5_4 port 1: switch/leaf-su0-r4 port 6 -> switch/leaf-su0-r2 port 4",
+        ]
+    );
+    let (status, said, _) = run(&["diff"], &[&seen, &seen]);
+    assert_eq!((status, said.as_str()), (Some(0), "no difference\n"));
+}
+
+#[test]
+fn an_exported_tree_reads_back_as_the_same_placement() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [_, seen] = files(folder.path(), &ClusterSpec::demo(40).expect("a cluster"));
+    let (status, tree, _) = run(&["export", "--to", "slurm-tree"], &[&seen]);
+    assert_eq!(status, Some(0));
+    assert!(
+        tree.contains("SwitchName=unit-leaf-su0-r0 Nodes=gpu-node-[00-31]\n"),
+        "{tree}"
+    );
+    let conf = folder.path().join("topology.conf");
+    std::fs::write(&conf, &tree).expect("a file");
+    let (status, said, _) = run(&["diff"], &[&seen, &conf]);
+    assert_eq!(
+        (status, said.as_str()),
+        (Some(0), "no difference\n"),
+        "{tree}"
+    );
+    let (status, said, _) = run(&["lint"], &[&conf]);
+    assert_eq!((status, said.as_str()), (Some(0), "nothing found\n"));
+    let (_, labels, _) = run(&["export", "--to", "node-labels"], &[&seen]);
+    assert!(
+        labels.starts_with("gpu-node-00:\n  network.topology.nvidia.com/leaf: unit-leaf-su0-r0\n"),
+        "{labels}"
+    );
+    let (_, nccl, _) = run(&["export", "--to", "nccl"], &[&seen]);
+    assert!(
+        nccl.starts_with("# gpu-node-[00-39]\nNCCL_IB_HCA==mlx5_0:1,mlx5_1:1,"),
+        "{nccl}"
+    );
+    for (to, start) in [
+        ("json", "{"),
+        ("graphml", "<?xml"),
+        ("dot", "graph fabric {"),
+        ("slurm-block", "# topology/block"),
+    ] {
+        let (status, text, _) = run(&["export", "--to", to], &[&seen]);
+        assert_eq!(status, Some(0), "{to}");
+        assert!(text.starts_with(start), "{to}: {text}");
+    }
+}
+
+#[test]
+fn show_says_plans_and_seen_fabrics_apart() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [plan, seen] = files(folder.path(), &ClusterSpec::demo(40).expect("a cluster"));
+    let (status, said, _) = run(&["show"], &[&plan]);
+    assert_eq!(status, Some(0));
+    assert!(
+        said.starts_with("PLANNED, not seen: rail-optimised fat-tree, 2 levels"),
+        "{said}"
+    );
+    let (_, said, _) = run(&["show"], &[&seen]);
+    assert!(
+        said.starts_with("rail-optimised fat-tree, 2 levels (confidence high)"),
+        "{said}"
+    );
+    let (_, json, _) = run(&["show", "--json"], &[&seen]);
+    let json: Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!(
+        (&json["verdict"]["rails"], &json["verdict"]["hosts"]),
+        (&8.into(), &40.into())
+    );
+}
