@@ -15,3 +15,4 @@ pub mod inventory;
 pub mod lost;
 pub mod neighbours;
 pub mod speaker;
+pub mod wait;

@@ -5,6 +5,7 @@
 //! ```
 
 pub mod api;
+pub mod collectives;
 pub mod config;
 pub mod core;
 pub mod foreign;

@@ -1,0 +1,170 @@
+//! Dumps of PyTorch's NCCL flight recorder as JSON: one file a rank, written when a collective times out.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Deserialize;
+
+use super::CollectivesError;
+use crate::core::wait::{GroupState, RankState};
+
+#[derive(Deserialize)]
+struct RawDump {
+    pg_config: BTreeMap<String, RawGroup>,
+    /// By the number that the rank itself gives the group.
+    pg_status: BTreeMap<String, RawStatus>,
+    entries: Vec<RawEntry>,
+}
+
+#[derive(Deserialize)]
+struct RawGroup {
+    /// A list, as text.
+    ranks: String,
+}
+
+#[derive(Deserialize)]
+struct RawStatus {
+    last_enqueued_collective: i64,
+    last_completed_collective: i64,
+}
+
+#[derive(Deserialize)]
+struct RawEntry {
+    pg_id: i64,
+    /// Name and description.
+    process_group: (String, String),
+    collective_seq_id: i64,
+    profiling_name: String,
+    state: String,
+    is_p2p: bool,
+}
+
+/// What one rank wrote.
+pub struct Dump {
+    rank: u32,
+    raw: RawDump,
+    members: BTreeMap<String, BTreeSet<u32>>,
+}
+
+/// The rank that a dump is of: the number at the end of its file's stem, as PyTorch names it.
+///
+/// # Errors
+/// No number stands there.
+pub fn rank_of_file(file: &str) -> Result<u32, CollectivesError> {
+    let name = file.rsplit('/').next().unwrap_or(file);
+    let stem = name.strip_suffix(".json").unwrap_or(name);
+    let digits = stem.trim_end_matches(|c: char| c.is_ascii_digit()).len();
+    stem[digits..].parse().map_err(|_error| CollectivesError {
+        file: file.to_owned(),
+        line: 0,
+        field: "the file's name".to_owned(),
+        found: format!("{name:?}"),
+        expected: "a name that ends in the number of the rank".to_owned(),
+    })
+}
+
+/// Reads the dump of a rank.
+///
+/// # Errors
+/// No JSON, a field missing or of another type, or a list of ranks that is none.
+pub fn parse_dump(file: &str, rank: u32, text: &str) -> Result<Dump, CollectivesError> {
+    let raw: RawDump = serde_json::from_str(text).map_err(|error| CollectivesError {
+        file: file.to_owned(),
+        line: error.line(),
+        field: format!("column {}", error.column()),
+        found: error.to_string(),
+        expected: "a flight recorder's dump with pg_config, pg_status and entries".to_owned(),
+    })?;
+    let mut members = BTreeMap::new();
+    for (name, group) in &raw.pg_config {
+        let ranks = serde_json::from_str(&group.ranks).map_err(|_error| CollectivesError {
+            file: file.to_owned(),
+            line: 0,
+            field: format!("pg_config.{name}.ranks"),
+            found: format!("{:?}", group.ranks),
+            expected: "a list of ranks".to_owned(),
+        })?;
+        members.insert(name.clone(), ranks);
+    }
+    Ok(Dump { rank, raw, members })
+}
+
+/// What the dumps of one job say of each rank and group.
+///
+/// A rank's status knows groups by its own numbers, and only its entries tie these to names. A rank without entries is
+/// taken to number a group as its other members do, if those agree; else its status stays unknown.
+pub fn rank_states(dumps: &[Dump]) -> Vec<RankState> {
+    let mut numbers: BTreeMap<&str, BTreeSet<i64>> = BTreeMap::new();
+    for entry in dumps.iter().flat_map(|dump| &dump.raw.entries) {
+        numbers
+            .entry(&entry.process_group.0)
+            .or_default()
+            .insert(entry.pg_id);
+    }
+    dumps
+        .iter()
+        .map(|dump| rank_state(dump, &numbers))
+        .collect()
+}
+
+fn rank_state(dump: &Dump, numbers: &BTreeMap<&str, BTreeSet<i64>>) -> RankState {
+    let groups = dump.members.iter().map(|(name, members)| {
+        let entries = || {
+            dump.raw
+                .entries
+                .iter()
+                .filter(|entry| entry.process_group.0 == *name)
+        };
+        let agreed = || {
+            numbers
+                .get(name.as_str())
+                .filter(|all| all.len() == 1)?
+                .first()
+                .copied()
+        };
+        let number = entries().next().map(|entry| entry.pg_id).or_else(agreed);
+        let status = number.and_then(|number| dump.raw.pg_status.get(&number.to_string()));
+        let pending = || entries().filter(|entry| entry.state != "completed" && !entry.is_p2p);
+        let oldest = pending().min_by_key(|entry| entry.collective_seq_id);
+        let known = |value: i64| u64::try_from(value).ok();
+        let state = GroupState {
+            members: members.clone(),
+            description: entries().next().map(|entry| entry.process_group.1.clone()),
+            has_point_to_point: entries().any(|entry| entry.is_p2p),
+            last_enqueued: status.and_then(|status| known(status.last_enqueued_collective)),
+            last_completed: status.and_then(|status| known(status.last_completed_collective)),
+            oldest_pending: oldest.and_then(|entry| known(entry.collective_seq_id)),
+            operation: oldest.map(|entry| entry.profiling_name.clone()),
+        };
+        (name.clone(), state)
+    });
+    RankState {
+        rank: dump.rank,
+        groups: groups.collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bad_dumps_are_refused_with_file_and_field() {
+        let check = |text: &str, expected: &str| {
+            let error = parse_dump("dump_3.json", 3, text)
+                .map(|_dump| ())
+                .expect_err(text);
+            assert!(error.to_string().contains(expected), "{error}");
+        };
+        check("", "dump_3.json:1");
+        check("{\"pg_config\": {}}", "pg_status");
+        let ranks = r#"{"pg_config": {"7": {"ranks": "[0, x]"}}, "pg_status": {}, "entries": []}"#;
+        check(ranks, "pg_config.7.ranks");
+    }
+
+    #[test]
+    fn the_rank_is_the_number_at_the_end_of_the_name() {
+        assert_eq!(rank_of_file("/tmp/_dump_12.json").ok(), Some(12));
+        assert_eq!(rank_of_file("nccl_trace_rank_3").ok(), Some(3));
+        assert!(rank_of_file("dump.json").is_err());
+    }
+}

@@ -1,0 +1,111 @@
+//! What nccl-tests print: the nodes of a run and its bus bandwidth.
+
+use std::collections::BTreeSet;
+
+use super::CollectivesError;
+
+/// One test of one run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TestRun {
+    /// `alltoall_perf`, as the test says; none of versions that do not.
+    pub test: Option<String>,
+    /// Names of the nodes it ran on.
+    pub nodes: BTreeSet<String>,
+    /// How many GPUs took part.
+    pub ranks: usize,
+    /// Mean bus bandwidth over all sizes, as the test says, in bytes a second.
+    pub bandwidth: f64,
+}
+
+/// What a log holds.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Log {
+    /// Tests that ended.
+    pub runs: Vec<TestRun>,
+    /// Tests that began and never gave a bandwidth.
+    pub unfinished: usize,
+}
+
+/// Bytes a second in the unit that nccl-tests print.
+const GIGABYTE: f64 = 1e9;
+
+/// Reads a log, of one test or of several in a row.
+///
+/// # Errors
+/// A line names a rank or a bandwidth and cannot be read.
+pub fn parse_log(file: &str, text: &str) -> Result<Log, CollectivesError> {
+    let mut log = Log::default();
+    let mut test = None;
+    let mut hosts: Vec<String> = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        let wrong = |field: &str, expected: &str| CollectivesError {
+            file: file.to_owned(),
+            line: number + 1,
+            field: field.to_owned(),
+            found: format!("{line:?}"),
+            expected: expected.to_owned(),
+        };
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words[..] {
+            ["#", "Collective", "test", "starting:", name] => {
+                log.unfinished += usize::from(test.is_some() || !hosts.is_empty());
+                test = Some(name.to_owned());
+                hosts.clear();
+            }
+            ["#", "Rank", _, ref rest @ ..] => {
+                let on = rest.iter().position(|word| *word == "on");
+                let host = on.and_then(|on| rest.get(on + 1));
+                let host = host.ok_or_else(|| wrong("Rank", "`on` and the node's name"))?;
+                hosts.push((*host).to_owned());
+            }
+            ["#", "Avg", "bus", "bandwidth", ref rest @ ..] => {
+                let value: Option<f64> = rest.last().and_then(|value| value.parse().ok());
+                let value = value.filter(|value| value.is_finite() && *value >= 0.0);
+                let value =
+                    value.ok_or_else(|| wrong("Avg bus bandwidth", "gigabytes a second"))?;
+                log.runs.push(TestRun {
+                    test: test.take(),
+                    ranks: hosts.len(),
+                    nodes: hosts.drain(..).collect(),
+                    bandwidth: value * GIGABYTE,
+                });
+            }
+            _ => {}
+        }
+    }
+    log.unfinished += usize::from(test.is_some() || !hosts.is_empty());
+    Ok(log)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOG: &str = "\
+# Collective test starting: alltoall_perf
+#  Rank  0 Group  0 Pid 1 on n1 device  0 [0000:1b:00] NVIDIA
+#  Rank  1 Group  0 Pid 2 on n2 device  0 [0000:1b:00] NVIDIA
+# Avg bus bandwidth    : 72.5
+# Collective test starting: sendrecv_perf
+#  Rank  0 Group  0 Pid 1 on n1 device  0 [0000:1b:00] NVIDIA
+";
+
+    #[test]
+    fn a_test_without_a_bandwidth_is_counted() {
+        let log = parse_log("log", LOG).expect("a log");
+        assert_eq!((log.runs.len(), log.unfinished), (1, 1));
+        assert_eq!((log.runs[0].ranks, log.runs[0].bandwidth), (2, 72.5e9));
+        assert_eq!(log.runs[0].test.as_deref(), Some("alltoall_perf"));
+    }
+
+    #[test]
+    fn a_bad_line_is_named() {
+        let error = parse_log("log", &LOG.replace("72.5", "much")).expect_err("no number");
+        assert!(
+            error.to_string().starts_with("log:4: Avg bus bandwidth"),
+            "{error}"
+        );
+        let error = parse_log("log", "# Rank 0 Pid 1 at n1").expect_err("no node");
+        assert!(error.to_string().starts_with("log:1: Rank"), "{error}");
+    }
+}
