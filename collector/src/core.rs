@@ -13,5 +13,8 @@ pub mod history;
 pub mod incident;
 pub mod inventory;
 pub mod lost;
+pub mod maintenance;
 pub mod neighbours;
 pub mod speaker;
+pub mod storm;
+pub mod tracker;
