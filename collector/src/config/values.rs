@@ -1,4 +1,4 @@
-//! Values of the configuration: times, counts, texts, addresses, programs.
+//! Values of the file that are more than TOML's own: times, numbers above zero, text that is not empty, addresses, commands.
 
 use std::fmt;
 use std::time::Duration;
