@@ -251,7 +251,7 @@ mod tests {
             ),
             (
                 r#"[{"parts":["host/n7"],"until":"2026-11-22 05:00"}]"#,
-                "[0].until: \"2026-11-22 05:00\": expected a time",
+                "[0].until: 2026-11-22T05:00: expected a time with its offset",
             ),
             (
                 r#"[{"parts":["host/n7"],"until":"2026-11-22T05:00:00"}]"#,
