@@ -50,6 +50,8 @@ const SERIALISES: &[&str] = &[
     "collector/src/foreign/file.rs",
     "collector/src/lldp",
     "collector/src/plans",
+    "collector/src/incident_file.rs",
+    "collector/src/maintenance.rs",
     "collector/src/state_file.rs",
     "collector/src/lib.rs",
     "collector/src/lldp/json.rs",

@@ -86,6 +86,48 @@ fn a_hot_gpu_is_named() {
 }
 
 #[test]
+fn an_incident_is_explained_in_words_and_one_that_is_not_open_is_not() {
+    let (http, folder) = (Http::new(), tempfile::tempdir().expect("a folder"));
+    let fault = [
+        "--nodes",
+        "8",
+        "--fault",
+        "port-down",
+        "--fault-after",
+        "2s",
+    ];
+    let mut demo = Demo::start(folder.path(), &fault);
+    let incident = demo.wait_for_incident(&http, DETECTED_WITHIN);
+    let explain = |id: &str| {
+        let mut command = Command::new(RAILSCOPE);
+        command.args(["explain", id, "--collector", &demo.url]);
+        command.output().expect("railscope explain")
+    };
+    let told = explain(incident["id"].as_str().expect("an id"));
+    let text = String::from_utf8_lossy(&told.stdout);
+    assert!(told.status.success(), "{told:?}");
+    for field in [
+        "title",
+        "fault_domain",
+        "part",
+        "summary",
+        "action",
+        "runbook",
+    ] {
+        let said = incident[field].as_str().expect(field);
+        assert!(text.contains(said), "{field}: {said}\n{text}");
+    }
+    for said in ["How sure", "threshold   ", "clears when "] {
+        assert!(text.contains(said), "{said}\n{text}");
+    }
+    let unknown = explain("12345678");
+    let said = String::from_utf8_lossy(&unknown.stderr);
+    assert_eq!(unknown.status.code(), Some(1), "{said}");
+    assert!(said.contains("no open incident \"12345678\""), "{said}");
+    demo.stop();
+}
+
+#[test]
 fn a_healthy_cluster_is_silent() {
     let (http, folder) = (Http::new(), tempfile::tempdir().expect("a folder"));
     let mut demo = Demo::start(folder.path(), &["--nodes", "8", "--fault", "none"]);

@@ -1,4 +1,4 @@
-//! The one binary: `railscope exporter`, `collector`, `demo`, `check`, `check-config`, `topology`, `sweep`, `simulate`, `eval`.
+//! The one binary: `railscope exporter`, `collector`, `demo`, `check`, `check-config`, `explain`, `topology`, `sweep`, `simulate`, `eval`.
 
 use std::io::{self, IsTerminal as _};
 use std::process::ExitCode;
@@ -11,6 +11,7 @@ mod collector;
 mod demo;
 mod duration;
 mod eval;
+mod explain;
 mod exporter;
 mod machine;
 mod simulate;
@@ -34,6 +35,7 @@ enum Command {
     Check(check::CheckArgs),
     Collector(collector::CollectorArgs),
     CheckConfig(collector::CheckConfigArgs),
+    Explain(explain::ExplainArgs),
     Topology(topology::TopologyArgs),
     Sweep(sweep::SweepArgs),
     Demo(demo::DemoArgs),
@@ -70,6 +72,7 @@ fn main() -> ExitCode {
         // Its exit status says more than success or failure.
         Command::Check(args) => return check::run(args),
         Command::Topology(args) => return topology::run(&args),
+        Command::Explain(args) => explain::run(&args),
         Command::Collector(args) => collector::run(&args),
         Command::CheckConfig(args) => collector::check_config(&args),
         Command::Sweep(args) => sweep::run(&args),

@@ -5,6 +5,7 @@ pub(crate) mod file_sd;
 mod json;
 pub mod layout;
 mod lint;
+mod maintenance;
 mod metrics;
 mod page;
 mod params;
@@ -19,7 +20,7 @@ use axum::Router;
 use axum::extract::State as Shared;
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{delete, get};
 
 use crate::state::{Snapshot, State};
 use params::Refusal;
@@ -27,7 +28,7 @@ use params::Refusal;
 /// What every handler gets.
 type App = Shared<Arc<State>>;
 
-const ROUTES: &str = "/, /incidents/{id}, /metrics, /api/v1/{incidents, incidents/{id}, fabric, topology, topology/{structure, paths, traffic, changes, lint}, nodes, nodes/{node}, sd}, /-/healthy or /-/ready";
+const ROUTES: &str = "/, /incidents/{id}, /metrics, /api/v1/{incidents, incidents/{id}, maintenance, fabric, topology, topology/{structure, paths, traffic, changes, lint}, nodes, nodes/{node}, sd}, /-/healthy or /-/ready";
 
 /// All routes of the collector.
 pub fn router(state: Arc<State>) -> Router {
@@ -39,6 +40,11 @@ pub fn router(state: Arc<State>) -> Router {
         .route("/metrics", get(metrics::metrics))
         .route("/api/v1/incidents", get(json::incidents))
         .route("/api/v1/incidents/{id}", get(json::incident))
+        .route(
+            "/api/v1/maintenance",
+            get(maintenance::list).post(maintenance::announce),
+        )
+        .route("/api/v1/maintenance/{id}", delete(maintenance::withdraw))
         .route("/api/v1/fabric", get(json::fabric))
         .route("/api/v1/topology", get(json::topology))
         .route("/api/v1/topology/lint", get(lint::lint))

@@ -1,6 +1,7 @@
 //! The collector's configuration: one TOML file, checked to the end before anything starts.
 
 mod error;
+mod maintenance;
 mod raw;
 mod switches;
 mod values;
@@ -18,6 +19,7 @@ use crate::plans;
 pub use error::ConfigError;
 pub(crate) use error::nearest;
 
+use crate::core::maintenance::Window;
 use crate::core::speaker::Subject;
 use crate::foreign::{Mappings, OWN_KIND};
 
@@ -50,6 +52,12 @@ pub struct Config {
     pub analysis_interval: Duration,
     /// Folder for what outlives a restart; none keeps nothing.
     pub state_dir: Option<PathBuf>,
+    /// Work that is announced in the file itself.
+    pub maintenance: Vec<Window>,
+    /// A file of announced work, read again when it has changed.
+    pub maintenance_file: Option<PathBuf>,
+    /// The token that allows announcing work over the API; none allows nobody.
+    pub maintenance_token: Option<Arc<str>>,
 }
 
 /// How exporters are scraped.

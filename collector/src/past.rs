@@ -7,8 +7,9 @@ use railscope_model::fabric::{Fabric, Timestamp};
 
 use crate::core::analyzer::{Analyzer, ClusterView};
 use crate::core::changes::ChangeLog;
-use crate::state_file;
+use crate::state::State;
 use crate::topology::has_cables;
+use crate::{incident_file, state_file};
 
 /// Least time between two writes: of 100,000 GPUs the file has tens of megabytes.
 const WRITE_SECONDS: f64 = 60.0;
@@ -19,6 +20,7 @@ pub(crate) struct Past {
     written: Option<(Timestamp, Arc<Fabric>, Arc<ChangeLog>)>,
     /// Whether the file tells of cables.
     has_cables: bool,
+    incidents: Option<incident_file::Wire>,
     /// Whether the last write failed: said once, not every minute.
     failing: bool,
 }
@@ -29,8 +31,35 @@ impl Past {
             folder,
             written: None,
             has_cables: false,
+            incidents: None,
             failing: false,
         }
+    }
+
+    /// Takes up the incidents of an earlier run, and the work that was announced to it.
+    pub(crate) fn restore_incidents(&self, analyzer: &mut Analyzer, state: &State) {
+        let Some(folder) = &self.folder else { return };
+        match incident_file::load(folder) {
+            Ok(past) => {
+                analyzer.restore_incidents(past.open, past.closed);
+                state.posted().extend(past.announced);
+            }
+            Err(error) => tracing::error!("starting without the incidents of before: {error}"),
+        }
+    }
+
+    /// Writes down incidents and announced work, if they are other ones than before.
+    pub(crate) fn keep_incidents(&mut self, view: &ClusterView, state: &State) {
+        let Some(folder) = &self.folder else { return };
+        let wire = incident_file::Wire::of(view, &state.posted());
+        let is_like = |before: &incident_file::Wire| before.is_like(&wire);
+        if self.incidents.as_ref().is_some_and(is_like) {
+            return;
+        }
+        if let Err(error) = incident_file::save(folder, &wire) {
+            tracing::error!("incidents are not kept: {error}");
+        }
+        self.incidents = Some(wire);
     }
 
     /// Takes up what an earlier run knew. A file that cannot be read is an error in the log and no past.

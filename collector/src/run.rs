@@ -20,6 +20,7 @@ use crate::core::neighbours::Told;
 use crate::core::speaker::{Speaker, Subject};
 use crate::foreign::Translation;
 use crate::lldp_source;
+use crate::maintenance::Announced;
 use crate::past::Past;
 use crate::scrape::{Scraper, Scrapers};
 use crate::state::{ScrapeResult, Snapshot, State};
@@ -138,7 +139,8 @@ pub async fn run_beside(
         analyzer.set_switches(&switches);
         analyzer.set_plan(plan);
         let past = Past::of(config.state_dir.clone());
-        tokio::task::spawn_blocking(move || analyse(inbox, analyzer, past, &state))
+        let announced = Announced::new(config.maintenance, config.maintenance_file);
+        tokio::task::spawn_blocking(move || analyse(inbox, analyzer, past, announced, &state))
     };
     let mut tasks = JoinSet::new();
     let mappings = config.mappings;
@@ -249,9 +251,11 @@ fn analyse(
     mut inbox: mpsc::Receiver<Event>,
     mut analyzer: Analyzer,
     mut past: Past,
+    mut announced: Announced,
     state: &State,
 ) {
     past.restore(&mut analyzer);
+    past.restore_incidents(&mut analyzer, state);
     let mut targets = Vec::new();
     while let Some(event) = inbox.blocking_recv() {
         match event {
@@ -302,9 +306,11 @@ fn analyse(
             Event::Neighbours { switch, told, at } => analyzer.take_switch(&switch, told, at),
             Event::Tick => {
                 let begun = Instant::now();
+                analyzer.set_maintenance(announced.windows(state));
                 let mut snapshot = Snapshot::new(analyzer.tick(state.now()));
                 snapshot.tick_seconds = begun.elapsed().as_secs_f64();
                 past.keep(&snapshot.view);
+                past.keep_incidents(&snapshot.view, state);
                 state.publish(snapshot);
             }
         }

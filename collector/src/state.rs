@@ -13,6 +13,7 @@ use crate::api::layout::Layout;
 use crate::config::{Config, Target};
 use crate::core::analyzer::ClusterView;
 use crate::core::history::Ingested;
+use crate::core::maintenance::Window;
 use crate::foreign::OWN_KIND;
 use crate::sweep::Stats;
 
@@ -192,6 +193,9 @@ pub struct State {
     sweeps: [AtomicU64; SweepResult::ALL.len()],
     samples: [AtomicU64; SAMPLE_RESULTS.len()],
     mads: Mutex<Mads>,
+    /// The token that allows announcing work; none allows nobody.
+    pub maintenance_token: Option<Arc<str>>,
+    posted: Mutex<Vec<Arc<Window>>>,
 }
 
 /// What own sweeps of the subnet cost.
@@ -227,6 +231,8 @@ impl State {
             sweeps: Default::default(),
             samples: Default::default(),
             mads: Mutex::default(),
+            maintenance_token: config.maintenance_token.clone(),
+            posted: Mutex::default(),
         }
     }
 
@@ -238,6 +244,11 @@ impl State {
     /// The newest tick; `None` before the first has ended.
     pub fn snapshot(&self) -> Option<Arc<Snapshot>> {
         self.snapshot.load_full()
+    }
+
+    /// Work that was announced over the API.
+    pub fn posted(&self) -> MutexGuard<'_, Vec<Arc<Window>>> {
+        self.posted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Makes a tick the newest.

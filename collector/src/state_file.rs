@@ -9,6 +9,7 @@ use railscope_model::fabric::{
 };
 use railscope_model::identity::{Part, PortName};
 use railscope_model::units::LinkSpeed;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::core::analyzer::ClusterView;
@@ -143,15 +144,24 @@ enum ChangeWire {
 /// # Errors
 /// The folder or the file cannot be written; the old file is then still there.
 pub fn save(folder: &Path, view: &ClusterView) -> Result<(), StateError> {
-    let file = folder.join(FILE);
-    let beside = folder.join(format!("{FILE}.new"));
+    save_json(folder, FILE, &Wire::of(view))
+}
+
+/// Writes a file of a folder beside the old one and puts it in its place.
+pub(crate) fn save_json(
+    folder: &Path,
+    name: &str,
+    wire: &impl Serialize,
+) -> Result<(), StateError> {
+    let file = folder.join(name);
+    let beside = folder.join(format!("{name}.new"));
     let failed = |file: &Path| {
         let file = file.to_owned();
         move |source| StateError::Io { file, source }
     };
     fs::create_dir_all(folder).map_err(failed(folder))?;
     let mut out = BufWriter::new(File::create(&beside).map_err(failed(&beside))?);
-    let written = serde_json::to_writer(&mut out, &Wire::of(view)).map_err(io::Error::from);
+    let written = serde_json::to_writer(&mut out, wire).map_err(io::Error::from);
     written
         .and_then(|()| out.flush())
         .and_then(|()| out.get_ref().sync_all())
@@ -164,17 +174,30 @@ pub fn save(folder: &Path, view: &ClusterView) -> Result<(), StateError> {
 /// # Errors
 /// The file cannot be read, or says something that this version does not understand. Nothing of it is used.
 pub fn load(folder: &Path) -> Result<Option<Remembered>, StateError> {
-    let file = folder.join(FILE);
+    let wire: Option<Wire> = load_json(folder, FILE)?;
+    let read = wire.map(Wire::read).transpose();
+    read.map_err(|message| StateError::Content {
+        file: folder.join(FILE),
+        message,
+    })
+}
+
+/// Reads a file of a folder; none where it is not there.
+pub(crate) fn load_json<T: DeserializeOwned>(
+    folder: &Path,
+    name: &str,
+) -> Result<Option<T>, StateError> {
+    let file = folder.join(name);
     let open = match File::open(&file) {
         Ok(open) => open,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(source) => return Err(StateError::Io { file, source }),
     };
-    let wire: Result<Wire, String> =
-        serde_json::from_reader(BufReader::new(open)).map_err(|error| error.to_string());
-    wire.and_then(Wire::read)
-        .map(Some)
-        .map_err(|message| StateError::Content { file, message })
+    let wire = serde_json::from_reader(BufReader::new(open));
+    wire.map(Some).map_err(|error| StateError::Content {
+        file,
+        message: error.to_string(),
+    })
 }
 
 impl Wire {

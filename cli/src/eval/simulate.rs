@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use railscope_collector::core::analyzer::{Analyzer, ClusterView};
 use railscope_collector::core::classes::Severity;
+use railscope_collector::core::maintenance::Window;
 use railscope_collector::subnet::{Subnet, parse_ibnetdiscover};
 use railscope_model::exposition::{Format, Page};
 use railscope_model::fabric::Timestamp;
@@ -109,7 +110,9 @@ pub(super) fn run(plan: &Plan<'_>, settings: Settings) -> anyhow::Result<Outcome
     let ticks = (scenario.duration_seconds / tick_seconds).floor() as u64;
     let duration = scenario.duration_seconds;
     let post = Post::new(scenario.delivery, plan.seed, &mut cluster, duration);
+    let maintenance = cluster.maintenance(duration);
     let mut watch = Watch::new(&cluster, &layout, post);
+    watch.analyzer.set_maintenance(announced(&maintenance));
     let mut swept = f64::NEG_INFINITY;
     for tick in 0..=ticks {
         let seconds = tick as f64 * tick_seconds;
@@ -128,7 +131,7 @@ pub(super) fn run(plan: &Plan<'_>, settings: Settings) -> anyhow::Result<Outcome
     Ok(Outcome {
         seconds: ticks as f64 * tick_seconds,
         events,
-        maintenance: cluster.maintenance(duration),
+        maintenance,
         tiers: tiers(cluster.plan()),
         spent: watch.spent,
         alarms: std::iter::once(watch.log)
@@ -136,6 +139,17 @@ pub(super) fn run(plan: &Plan<'_>, settings: Settings) -> anyhow::Result<Outcome
             .map(AlarmLog::finish)
             .collect(),
     })
+}
+
+/// The site's work as the collector is told of it, before it begins.
+fn announced(maintenance: &[Maintenance]) -> Vec<Arc<Window>> {
+    let window = |work: &Maintenance| Window {
+        parts: work.parts.iter().cloned().map(Into::into).collect(),
+        from: START.plus_seconds(work.seconds.0),
+        until: START.plus_seconds(work.seconds.1),
+        why: String::from("work of the site"),
+    };
+    maintenance.iter().map(window).map(Arc::new).collect()
 }
 
 /// Everybody who watches the cluster.

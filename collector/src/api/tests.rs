@@ -1,6 +1,7 @@
 //! The API and the page on a fixed view.
 
 mod cluster;
+mod maintenance;
 
 use std::sync::Arc;
 

@@ -10,6 +10,7 @@ use super::seen::{Lldp, TogetherWire, WitnessWire, witnesses, witnesses_together
 use super::{runbook, words};
 use crate::core::analyzer::ClusterView;
 use crate::core::incident::{Finding, Incident as CoreIncident};
+use crate::maintenance::WindowWire;
 use crate::state::{Snapshot, State, TargetState};
 use crate::topology::{Kind, Verdict as CoreVerdict};
 
@@ -52,6 +53,10 @@ pub(super) struct Incidents {
     pub(super) incidents: Vec<Incident>,
 }
 
+/// What is said of an incident that an earlier run knew, until this one sees it.
+const UNSEEN: &str =
+    "Open before the collector was restarted; its evidence has not been seen again yet.";
+
 /// An incident in a list.
 #[derive(Debug, Serialize)]
 pub(super) struct Incident {
@@ -71,14 +76,22 @@ pub(super) struct Incident {
     pub(super) summary: String,
     pub(super) action: &'static str,
     pub(super) runbook: String,
+    /// How often it closed and came back.
+    pub(super) reopenings: u32,
+    /// Whether announced work explains it; then it pages nobody.
+    pub(super) in_maintenance: bool,
+    /// The work.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) maintenance: Option<WindowWire>,
 }
 
 impl Incident {
     pub(super) fn of(incident: &CoreIncident, layout: &Layout, state: &State) -> Self {
-        let summary = incident
-            .findings
-            .first()
-            .map(|finding| finding.evidence.statement.clone());
+        let summary = incident.findings.first().map_or_else(
+            || String::from(UNSEEN),
+            |finding| finding.evidence.statement.clone(),
+        );
+        let maintenance = incident.maintenance.as_ref();
         Self {
             id: incident.id.clone(),
             fault_domain: incident.root.to_string(),
@@ -91,9 +104,12 @@ impl Incident {
             posterior: (incident.posterior * 1e3).round() / 1e3,
             effect: incident.effect,
             gpus_affected: incident.gpus_affected,
-            summary: summary.unwrap_or_default(),
+            summary,
             action: incident.class.action,
             runbook: runbook(&state.runbook, incident.class.name),
+            reopenings: incident.reopenings,
+            in_maintenance: maintenance.is_some(),
+            maintenance: maintenance.map(|work| WindowWire::of(work, incident.last_seen)),
         }
     }
 }

@@ -12,11 +12,14 @@ use railscope_model::identity::{NodeName, SwitchName};
 use serde::Deserialize;
 use toml::Spanned;
 
+use super::maintenance::{check_maintenance, read_token};
 use super::switches::{RawSwitch, check_switches};
 use super::values::{Argv, Period, Positive, Text, Url};
 use super::{Config, ConfigError, ScrapeProfile, SubnetFrom, SubnetSource, SwitchSource, Target};
+use crate::core::maintenance::Window;
 use crate::core::speaker::Subject;
 use crate::foreign::{Mappings, OWN_KIND};
+use crate::maintenance::RawWindow;
 use crate::sweep;
 
 /// Port of the collector where the file names none.
@@ -68,6 +71,8 @@ pub(super) struct File {
     switches: Vec<Spanned<RawSwitch>>,
     #[serde(default)]
     analysis: Analysis,
+    #[serde(default)]
+    maintenance: Vec<Spanned<RawWindow>>,
 }
 
 #[derive(Deserialize)]
@@ -89,6 +94,7 @@ impl Default for Cluster {
 struct Web {
     listen: SocketAddr,
     runbook: Text,
+    maintenance_token_file: Option<PathBuf>,
 }
 
 impl Default for Web {
@@ -96,6 +102,7 @@ impl Default for Web {
         Self {
             listen: (Ipv4Addr::UNSPECIFIED, DEFAULT_PORT).into(),
             runbook: Text(RUNBOOK.to_owned()),
+            maintenance_token_file: None,
         }
     }
 }
@@ -233,6 +240,7 @@ impl Sweep {
 struct Analysis {
     interval: Period,
     state_dir: Option<PathBuf>,
+    maintenance_file: Option<PathBuf>,
 }
 
 impl Default for Analysis {
@@ -240,6 +248,7 @@ impl Default for Analysis {
         Self {
             interval: Period(Duration::from_secs(5)),
             state_dir: None,
+            maintenance_file: None,
         }
     }
 }
@@ -249,6 +258,8 @@ impl Default for Analysis {
 pub(super) struct Read {
     mappings: Mappings,
     switches: Vec<SwitchSource>,
+    maintenance: Vec<Window>,
+    token: Option<Arc<str>>,
 }
 
 impl File {
@@ -275,6 +286,9 @@ impl File {
         let read = Read {
             mappings: read_mappings(&self.mapping, beside).map_err(Stop::Elsewhere)?,
             switches: check_switches(std::mem::take(&mut self.switches), beside)?,
+            maintenance: check_maintenance(&self.maintenance)?,
+            token: read_token(self.web.maintenance_token_file.as_ref(), beside)
+                .map_err(Stop::Elsewhere)?,
         };
         let targets = check_targets(std::mem::take(&mut self.targets), &read.mappings)?;
         Ok(self.config(targets, subnet, read, beside))
@@ -302,6 +316,9 @@ impl File {
             plan: self.plan.map(|plan| beside.join(plan.file)),
             analysis_interval: self.analysis.interval.0,
             state_dir: self.analysis.state_dir.map(|path| beside.join(path)),
+            maintenance: read.maintenance,
+            maintenance_file: self.analysis.maintenance_file.map(|path| beside.join(path)),
+            maintenance_token: read.token,
         }
     }
 }

@@ -50,6 +50,26 @@ fn an_own_sweep_has_the_settings_that_stand_there_and_defaults_for_the_rest() {
 }
 
 #[test]
+fn announced_work_stands_in_the_file_with_tomls_own_times() {
+    let head = "[analysis]\nmaintenance_file = \"work.json\"\n[[maintenance]]\n";
+    let work = "parts = [\"host/n7\", \"switch/leaf-*\"]\nwhy = \"new PSU\"\n";
+    let text =
+        format!("{head}{work}from = 2023-11-14T22:13:20Z\nuntil = 2023-11-15T00:00:00+01:00");
+    let config = parse(&text).expect("valid");
+    let [window] = config.maintenance.as_slice() else {
+        panic!("one window: {:?}", config.maintenance);
+    };
+    assert_eq!(window.from.as_seconds(), 1_700_000_000.0);
+    assert_eq!(window.until.as_seconds(), 1_700_002_800.0);
+    assert_eq!(window.parts.len(), 2);
+    assert_eq!(config.maintenance_file, Some("etc/work.json".into()));
+    let wrong = parse(&format!("{head}{work}until = 2023-11-15T00:00:00"));
+    let error = wrong.expect_err("no offset").to_string();
+    assert!(error.contains("maintenance[0].until"), "{error}");
+    assert!(error.contains("expected a time with its offset"), "{error}");
+}
+
+#[test]
 fn the_shipped_example_is_valid() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/collector.toml");
     let config = Config::load(&path).expect("packaging/collector.toml");
@@ -94,7 +114,7 @@ const WRONG: &[(&str, &str)] = &[
     ),
     (
         "[scraep]\n",
-        "1:2: scraep: unknown field `scraep`, expected one of `cluster`, `web`, `scrape`, `targets`, `file_sd`, `mapping`, `subnet`, `plan`, `switches`, `analysis`; did you mean `scrape`?",
+        "1:2: scraep: unknown field `scraep`, expected one of `cluster`, `web`, `scrape`, `targets`, `file_sd`, `mapping`, `subnet`, `plan`, `switches`, `analysis`, `maintenance`; did you mean `scrape`?",
     ),
     (
         "[cluster]\nname = \"a\"\ncolour = 1",

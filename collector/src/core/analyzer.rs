@@ -13,11 +13,13 @@ use railscope_model::reading::{Labels, NodeReading};
 use super::changes::{ChangeLog, Watch};
 use super::detector::{DETECTORS, Detector, Evidence, View};
 use super::history::{History, Ingested, NodeHistory};
-use super::incident::{Finding, Incident, Tracker};
+use super::incident::{Finding, Incident};
 use super::inventory::merge_node;
 use super::lost::Fate;
+use super::maintenance::Window;
 use super::neighbours::{Switches, Told, switch_nodes, told_by_others, words};
 use super::speaker::{Speaker, Subject};
+use super::tracker::{Closed, Tracker};
 use crate::subnet::Subnet;
 use crate::subnet::counters::DeviceReading;
 use crate::topology::{
@@ -42,6 +44,10 @@ pub struct ClusterView {
     pub changes: Arc<ChangeLog>,
     /// Open incidents, worst first.
     pub incidents: Vec<Incident>,
+    /// Incidents that closed lately.
+    pub closed: Vec<Closed>,
+    /// Announced work that is not over.
+    pub maintenance: Vec<Arc<Window>>,
     /// What LLDP brought into the fabric.
     pub lldp: Arc<LldpMerge>,
     /// When each switch that tells its neighbours was last heard.
@@ -165,6 +171,16 @@ impl Analyzer {
         let fabric = Arc::new(fabric);
         self.watch = Watch::since(Arc::clone(&fabric), changes);
         self.past = Some(fabric);
+    }
+
+    /// Takes up the incidents that an earlier run knew.
+    pub fn restore_incidents(&mut self, open: Vec<Incident>, closed: Vec<Closed>) {
+        self.tracker.restore(open, closed);
+    }
+
+    /// Says which work is announced, in place of what was said before.
+    pub fn set_maintenance(&mut self, windows: Vec<Arc<Window>>) {
+        self.tracker.set_maintenance(windows);
     }
 
     /// Says which nodes there are; the others are forgotten, new ones are awaited.
@@ -346,9 +362,12 @@ impl Analyzer {
                 evidence,
             }));
         }
+        let tracker = &mut self.tracker;
         ClusterView {
             now,
-            incidents: self.tracker.tick(&self.fabric, &self.routes, findings, now),
+            incidents: tracker.tick(&self.fabric, &self.routes, findings, now),
+            closed: tracker.closed(),
+            maintenance: tracker.maintenance(now),
             fabric: Arc::clone(&self.fabric),
             verdict: Arc::clone(&self.verdict),
             lint: Arc::clone(&self.lint),

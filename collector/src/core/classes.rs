@@ -35,6 +35,7 @@ pub struct Class {
 /// Every class that an incident can have, causes before the symptoms that they bring: of two classes of one
 /// severity the earlier one names the incident. Moving a cable also takes its link down once.
 pub const CLASSES: &[&Class] = &[
+    &FABRIC_STORM,
     &SWITCH_DOWN,
     &HOST_DOWN,
     &GPU_LOST,
@@ -123,6 +124,14 @@ pub static GPU_SLOW: Class = Class {
     severity: Severity::Critical,
     title: "GPU runs slower than its peers",
     action: "Look at cooling and power of the node; if its neighbours are well, drain the node and have the GPU replaced.",
+};
+
+/// Cables of many switches or hosts were lost at one moment.
+pub static FABRIC_STORM: Class = Class {
+    name: "fabric-storm",
+    severity: Severity::Critical,
+    title: "Many cables were lost at once",
+    action: "Look for what they share: power, cooling, the fabric manager, or a change that was rolled out at that moment.",
 };
 
 /// A switch has lost a good share of its cables, or all.

@@ -1,6 +1,7 @@
-//! Root cause: evidence becomes findings about parts, and findings become incidents that live over ticks.
+//! Root cause: evidence becomes findings about parts, and those that one part explains become its incident.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use railscope_model::fabric::{Fabric, Timestamp, Witness};
 use railscope_model::identity::Part;
@@ -11,6 +12,7 @@ use super::classes::{
 };
 use super::detector::{Evidence, Explanation};
 use super::inventory::{gpus_behind, gpus_routed_over};
+use super::maintenance::Window;
 use crate::topology::Routes;
 
 /// Ticks in a row with evidence before an incident opens, and without before it closes: one bad scrape
@@ -59,83 +61,14 @@ pub struct Incident {
     pub victims: Vec<Part>,
     /// GPUs among the victims.
     pub gpus_affected: usize,
-}
-
-/// What is known of one suspected part between ticks.
-#[derive(Debug)]
-struct Suspect {
-    since: Timestamp,
-    seen_ticks: u32,
-    missed_ticks: u32,
-    open: bool,
-    incident: Incident,
-}
-
-/// Follows suspects over ticks and says which of them are incidents.
-#[derive(Debug, Default)]
-pub struct Tracker {
-    suspects: BTreeMap<Part, Suspect>,
-}
-
-impl Tracker {
-    /// Takes the findings of one tick and returns the open incidents, worst first.
-    pub fn tick(
-        &mut self,
-        fabric: &Fabric,
-        routes: &Routes,
-        findings: Vec<Finding>,
-        now: Timestamp,
-    ) -> Vec<Incident> {
-        let groups = group(fabric, findings);
-        let named: BTreeSet<_> = groups.keys().cloned().collect();
-        for (root, findings) in groups {
-            let mut incident = describe(fabric, &root, findings, now);
-            incident.add_routed(fabric, routes);
-            // A part whose fault turns out to be another's is no suspect of its own any more, and what was
-            // known of it goes over to the root.
-            let of_parts = incident
-                .related
-                .iter()
-                .filter_map(|part| self.suspects.remove(part));
-            let absorbed = of_parts.reduce(|a, b| if a.since <= b.since { a } else { b });
-            let suspect = self.suspects.entry(root).or_insert_with(|| Suspect {
-                since: now,
-                seen_ticks: 0,
-                missed_ticks: 0,
-                open: false,
-                incident: incident.clone(),
-            });
-            if let Some(absorbed) = absorbed {
-                suspect.since = suspect.since.min(absorbed.since);
-                suspect.seen_ticks = suspect.seen_ticks.max(absorbed.seen_ticks);
-                suspect.open |= absorbed.open;
-            }
-            suspect.seen_ticks += 1;
-            suspect.missed_ticks = 0;
-            suspect.open |= suspect.seen_ticks >= OPEN_AFTER_TICKS;
-            suspect.incident = Incident {
-                since: suspect.since,
-                ..incident
-            };
-        }
-        self.suspects.retain(|root, suspect| {
-            if !named.contains(root) {
-                suspect.missed_ticks += 1;
-                suspect.seen_ticks = 0;
-            }
-            // Evidence that is gone before it opened an incident was noise.
-            suspect.missed_ticks < if suspect.open { CLOSE_AFTER_TICKS } else { 1 }
-        });
-        let open = self.suspects.values().filter(|suspect| suspect.open);
-        let mut incidents: Vec<_> = open.map(|suspect| suspect.incident.clone()).collect();
-        let rank = |incident: &Incident| (incident.severity, incident.gpus_affected);
-        incidents.sort_by(|a, b| rank(b).cmp(&rank(a)).then_with(|| a.root.cmp(&b.root)));
-        incidents
-    }
+    /// How often it closed and came back; `since` is that of the first time.
+    pub reopenings: u32,
+    /// The announced work that explains it: then it pages nobody.
+    pub maintenance: Option<Arc<Window>>,
 }
 
 /// Findings by the part that explains them.
-fn group(fabric: &Fabric, findings: Vec<Finding>) -> BTreeMap<Part, Vec<Finding>> {
+pub(super) fn group(fabric: &Fabric, findings: Vec<Finding>) -> BTreeMap<Part, Vec<Finding>> {
     let parents = parents(fabric, &findings);
     let roots = shared_roots(&findings);
     let mut groups: BTreeMap<Part, Vec<Finding>> = BTreeMap::new();
@@ -205,7 +138,7 @@ fn parents(fabric: &Fabric, findings: &[Finding]) -> BTreeMap<Part, Part> {
 }
 
 /// Whether a class says that a cable is gone, if only now and then.
-fn is_lost_cable(class: &Class) -> bool {
+pub(super) fn is_lost_cable(class: &Class) -> bool {
     [&PORT_DOWN, &UPLINK_DOWN, &PORT_FLAPPING].contains(&class)
 }
 
@@ -261,7 +194,7 @@ fn shared_roots(findings: &[Finding]) -> BTreeMap<Part, Part> {
 
 impl Incident {
     /// Of a cable between switches, the GPUs routed over it are victims too.
-    fn add_routed(&mut self, fabric: &Fabric, routes: &Routes) {
+    pub(super) fn add_routed(&mut self, fabric: &Fabric, routes: &Routes) {
         if !matches!(self.root, Part::SwitchLink(..)) {
             return;
         }
@@ -277,7 +210,13 @@ impl Incident {
     }
 }
 
-fn describe(fabric: &Fabric, root: &Part, mut findings: Vec<Finding>, now: Timestamp) -> Incident {
+/// The incident of a part with such findings.
+pub(super) fn describe(
+    fabric: &Fabric,
+    root: &Part,
+    mut findings: Vec<Finding>,
+    now: Timestamp,
+) -> Incident {
     findings.sort_by(|a, b| {
         let (a, b) = (&a.evidence, &b.evidence);
         let by_class = a.class.order().cmp(&b.class.order());
@@ -308,12 +247,6 @@ fn describe(fabric: &Fabric, root: &Part, mut findings: Vec<Finding>, now: Times
         .iter()
         .map(|finding| finding.evidence.class.severity)
         .fold(class.severity, Severity::max);
-    // What may well be somebody else's fault wakes nobody up.
-    let severity = if posterior >= SURE_ENOUGH_TO_PAGE {
-        worst
-    } else {
-        Severity::Warning
-    };
     let gpus = victims
         .iter()
         .chain([root])
@@ -323,7 +256,7 @@ fn describe(fabric: &Fabric, root: &Part, mut findings: Vec<Finding>, now: Times
         id: incident_id(root),
         root: root.clone(),
         class,
-        severity,
+        severity: severity_of(worst, posterior),
         posterior,
         since: now,
         last_seen: now,
@@ -334,15 +267,31 @@ fn describe(fabric: &Fabric, root: &Part, mut findings: Vec<Finding>, now: Times
         related: related.into_iter().collect(),
         victims: victims.into_iter().collect(),
         gpus_affected: gpus,
+        reopenings: 0,
+        maintenance: None,
         findings,
+    }
+}
+
+/// How bad an incident is: what may well be somebody else's fault wakes nobody up.
+pub(super) fn severity_of(worst: Severity, posterior: f64) -> Severity {
+    if posterior >= SURE_ENOUGH_TO_PAGE {
+        worst
+    } else {
+        Severity::Warning
     }
 }
 
 /// Eight hex digits out of the fault domain: stable over restarts and equal on every replica.
 ///
 /// FNV-1a, 64 bits (Fowler, Noll, Vo; draft-eastlake-fnv), of which the upper half is kept.
-fn incident_id(root: &Part) -> String {
+pub(crate) fn incident_id(root: &Part) -> String {
+    short_id(&root.to_string())
+}
+
+/// Eight hex digits out of a text.
+pub(super) fn short_id(text: &str) -> String {
     let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-    let hash = root.to_string().bytes().fold(0xcbf2_9ce4_8422_2325, mix);
+    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325, mix);
     format!("{:08x}", hash >> 32)
 }

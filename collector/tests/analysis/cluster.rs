@@ -74,13 +74,19 @@ fn switch_head(guid: usize, name: &str, lid: usize) -> String {
 
 /// What `ibnetdiscover` prints of four leaves and two spines; node `n` uses port n+1 of its leaf.
 pub(crate) fn subnet(cabling: &Cabling) -> String {
+    subnet_of(NODES, cabling)
+}
+
+/// The same of so many nodes.
+pub(crate) fn subnet_of(nodes: usize, cabling: &Cabling) -> String {
+    let first_uplink = nodes.max(32) + 1;
     const SPINES: usize = 2;
     let mut text = String::from("#\n# Topology file: generated on Thu Nov 19 10:00:00 2026\n#\n");
     let (leaf_guid, spine_guid) = (|leaf: usize| 0xa000 + leaf, |spine: usize| 0xb000 + spine);
     let hca = |node: usize, rail: usize| 0x1000 + 16 * node + rail;
     for leaf in 0..RAILS {
         text += &switch_head(leaf_guid(leaf), &format!("leaf-{leaf}"), 10 + leaf);
-        for (node, rail) in (0..NODES).flat_map(|node| (0..RAILS).map(move |rail| (node, rail))) {
+        for (node, rail) in (0..nodes).flat_map(|node| (0..RAILS).map(move |rail| (node, rail))) {
             if cabling(node, rail) == Some(leaf) {
                 let (guid, name) = (hca(node, rail), format!("n{node} mlx5_{rail}"));
                 text += &format!(
@@ -93,7 +99,7 @@ pub(crate) fn subnet(cabling: &Cabling) -> String {
         for spine in 0..SPINES {
             let far = format!("S-{:016x}", spine_guid(spine));
             text += &switch_end(
-                33 + spine,
+                first_uplink + spine,
                 &far,
                 leaf + 1,
                 &format!("MF0;spine-{spine}:MQM9790/U1"),
@@ -108,13 +114,13 @@ pub(crate) fn subnet(cabling: &Cabling) -> String {
             text += &switch_end(
                 leaf + 1,
                 &far,
-                33 + spine,
+                first_uplink + spine,
                 &format!("MF0;leaf-{leaf}:MQM9790/U1"),
                 10 + leaf,
             );
         }
     }
-    for (node, rail) in (0..NODES).flat_map(|node| (0..RAILS).map(move |rail| (node, rail))) {
+    for (node, rail) in (0..nodes).flat_map(|node| (0..RAILS).map(move |rail| (node, rail))) {
         let Some(leaf) = cabling(node, rail) else {
             continue;
         };

@@ -9,6 +9,7 @@ use super::{Look, home, matrix};
 use crate::api::{runbook, words};
 use crate::core::classes::Severity;
 use crate::core::incident::Incident;
+use crate::core::maintenance::Window;
 
 /// Cards on the overview. More incidents than this are read as a list.
 const MAX_CARDS: usize = 50;
@@ -36,8 +37,42 @@ pub(super) fn list(out: &mut String, look: &Look<'_>) -> fmt::Result {
             look.root
         )?;
     }
+    announced(out, look)?;
     out.push_str("</section>\n");
     Ok(())
+}
+
+/// Work that is announced and not over.
+fn announced(out: &mut String, look: &Look<'_>) -> fmt::Result {
+    let windows = &look.snapshot.view.maintenance;
+    if windows.is_empty() {
+        return Ok(());
+    }
+    write!(
+        out,
+        "<details data-key=\"maintenance\"><summary>{} of announced work</summary><ul>",
+        words::count(windows.len(), "window")
+    )?;
+    for window in windows.iter().take(MAX_PARTS) {
+        write!(out, "<li>{}: ", work(window))?;
+        for part in window.parts.iter().take(MAX_PARTS) {
+            write!(out, "<code>{}</code> ", Esc(part))?;
+        }
+        out.push_str("</li>");
+    }
+    out.push_str("</ul></details>");
+    Ok(())
+}
+
+/// A window in words.
+fn work(window: &Window) -> String {
+    let until = words::utc(window.until.as_seconds());
+    let why = if window.why.is_empty() {
+        "maintenance"
+    } else {
+        window.why.as_str()
+    };
+    format!("{}, until {until}", Esc(why))
 }
 
 fn calm(out: &mut String, look: &Look<'_>) -> fmt::Result {
@@ -102,6 +137,9 @@ fn head(out: &mut String, look: &Look<'_>, incident: &Incident, link: bool) -> f
         "<header><span class=\"badge\"><span aria-hidden=\"true\">{mark}</span> {}</span>",
         incident.severity.as_str()
     )?;
+    if let Some(window) = &incident.maintenance {
+        write!(out, "<span class=\"aside\">{}</span>", work(window))?;
+    }
     let title = Esc(incident.class.title);
     if link {
         write!(

@@ -1,0 +1,227 @@
+//! `railscope explain`: an incident in words, as a collector knows it.
+
+use std::fmt::{self, Write as _};
+use std::io::Write as _;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use serde::Deserialize;
+
+/// Longest wait for the collector's answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Parts that are named one by one.
+const SHOWN_PARTS: usize = 20;
+
+/// Says in words what an incident is: which part, how sure, on what evidence, whom it slows, what would clear it and
+/// what to do. Exit status 1 if it is not open.
+#[derive(Debug, Args)]
+pub(crate) struct ExplainArgs {
+    /// Id of an open incident, as in alerts, API and page.
+    incident: String,
+    /// Address of the collector.
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:10661")]
+    collector: String,
+}
+
+/// What the API answers, as far as it is read here.
+#[derive(Debug, Deserialize)]
+struct Incident {
+    id: String,
+    fault_domain: String,
+    part: String,
+    class: String,
+    title: String,
+    severity: String,
+    at: f64,
+    since: f64,
+    last_seen: f64,
+    posterior: f64,
+    reopenings: u32,
+    gpus_affected: usize,
+    summary: String,
+    action: String,
+    runbook: String,
+    maintenance: Option<Maintenance>,
+    evidence: Vec<Evidence>,
+    related: Vec<String>,
+    victims: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Maintenance {
+    until: f64,
+    why: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct Evidence {
+    detector: String,
+    part: String,
+    statement: String,
+    check: String,
+    threshold: String,
+    clears: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct Refused {
+    error: String,
+    expected: String,
+}
+
+/// Asks the collector and prints its answer.
+pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    let incident = runtime.block_on(ask(args))?;
+    let mut text = String::new();
+    explain(&mut text, &incident)?;
+    std::io::stdout()
+        .write_all(text.as_bytes())
+        .context("cannot print")
+}
+
+async fn ask(args: &ExplainArgs) -> anyhow::Result<Incident> {
+    let mut url = reqwest::Url::parse(&args.collector).with_context(|| {
+        format!(
+            "--collector {}: expected an address such as http://127.0.0.1:10661",
+            args.collector
+        )
+    })?;
+    match url.path_segments_mut() {
+        Ok(mut path) => path
+            .pop_if_empty()
+            .extend(["api", "v1", "incidents", &args.incident]),
+        Err(()) => bail!("--collector {}: expected an http address", args.collector),
+    };
+    let client = reqwest::Client::builder().timeout(PATIENCE).build()?;
+    let answer = client.get(url.clone()).send().await;
+    let answer = answer.with_context(|| format!("no answer from {}", args.collector))?;
+    let status = answer.status();
+    let body = answer.bytes().await.with_context(|| format!("{url}"))?;
+    if status.is_success() {
+        return serde_json::from_slice(&body).with_context(|| format!("{url}: not an incident"));
+    }
+    match serde_json::from_slice::<Refused>(&body) {
+        Ok(refused) => bail!("{}: expected {}", refused.error, refused.expected),
+        Err(_) => bail!("{url}: {status}"),
+    }
+}
+
+/// The incident in words.
+fn explain(out: &mut String, incident: &Incident) -> fmt::Result {
+    writeln!(out, "{} ({})", incident.title, incident.severity)?;
+    writeln!(out, "{}\n", incident.part)?;
+    let age = incident.at - incident.since;
+    writeln!(out, "Incident     {}", incident.id)?;
+    writeln!(out, "Part         {}", incident.fault_domain)?;
+    writeln!(out, "Class        {}", incident.class)?;
+    write!(out, "Since        {} ago", span(age))?;
+    match incident.reopenings {
+        0 => writeln!(out)?,
+        1 => writeln!(out, "; it closed and came back once")?,
+        times => writeln!(out, "; it closed and came back {times} times")?,
+    }
+    writeln!(
+        out,
+        "Last seen    {} ago",
+        span(incident.at - incident.last_seen)
+    )?;
+    writeln!(
+        out,
+        "How sure     {:.1} %: the chance that this part is to blame, by what was seen of it",
+        100.0 * incident.posterior
+    )?;
+    if let Some(work) = &incident.maintenance {
+        let why = if work.why.is_empty() {
+            "no reason given"
+        } else {
+            &work.why
+        };
+        let left = work.until - incident.at;
+        let when = if left > 0.0 {
+            format!("for another {}", span(left))
+        } else {
+            format!("until {} ago", span(-left))
+        };
+        writeln!(out, "Maintenance  {why}, {when}: it pages nobody")?;
+    }
+    evidence(out, incident)?;
+    parts(out, "Shares the fault", &incident.related)?;
+    parts(out, "Slowed by it", &incident.victims)?;
+    writeln!(out, "\nGPUs affected: {}", incident.gpus_affected)?;
+    writeln!(out, "\nWhat to do\n  {}", incident.action)?;
+    writeln!(out, "  Runbook: {}", incident.runbook)
+}
+
+fn evidence(out: &mut String, incident: &Incident) -> fmt::Result {
+    out.push_str("\nEvidence\n");
+    if incident.evidence.is_empty() {
+        return writeln!(out, "  {}", incident.summary);
+    }
+    for (number, seen) in incident.evidence.iter().enumerate() {
+        let number = number + 1;
+        writeln!(out, "  {number}. {}", seen.statement)?;
+        writeln!(out, "     part        {}", seen.part)?;
+        writeln!(out, "     checked     {} ({})", seen.check, seen.detector)?;
+        writeln!(out, "     threshold   {}", seen.threshold)?;
+        writeln!(out, "     clears when {}", seen.clears)?;
+    }
+    Ok(())
+}
+
+fn parts(out: &mut String, title: &str, parts: &[String]) -> fmt::Result {
+    if parts.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\n{title} ({})", parts.len())?;
+    for part in parts.iter().take(SHOWN_PARTS) {
+        writeln!(out, "  {part}")?;
+    }
+    if parts.len() > SHOWN_PARTS {
+        writeln!(out, "  and {} more", parts.len() - SHOWN_PARTS)?;
+    }
+    Ok(())
+}
+
+/// A span of time in one unit.
+fn span(seconds: f64) -> String {
+    match seconds.max(0.0) {
+        seconds if seconds < 120.0 => format!("{seconds:.0} s"),
+        seconds if seconds < 7_200.0 => format!("{:.0} min", seconds / 60.0),
+        seconds if seconds < 172_800.0 => format!("{:.1} h", seconds / 3_600.0),
+        seconds => format!("{:.1} d", seconds / 86_400.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_incident_is_told_with_its_evidence_and_what_to_do() {
+        let answer = r#"{"id": "0a1b2c3d", "fault_domain": "link/n3:mlx5_2/1", "part": "Cable from n3 mlx5_2/1",
+            "class": "port-down", "title": "Link is down", "severity": "warning", "at": 1000, "since": 700,
+            "last_seen": 995, "posterior": 0.95, "reopenings": 1, "gpus_affected": 1, "summary": "down",
+            "action": "Reseat it.", "runbook": "/port-down.md", "maintenance": {"until": 1600, "why": "new cable"},
+            "evidence": [{"detector": "degraded-link", "part": "link/n3:mlx5_2/1", "statement": "It is down.",
+            "check": "Looked.", "threshold": "any", "clears": "It is up."}], "related": [], "victims": ["gpu/n3:2"]}"#;
+        let incident: Incident = serde_json::from_str(answer).expect("as the API answers");
+        let mut text = String::new();
+        explain(&mut text, &incident).expect("told");
+        for said in [
+            "Since        5 min ago; it closed and came back once",
+            "How sure     95.0 %",
+            "Maintenance  new cable, for another 10 min: it pages nobody",
+            "1. It is down.",
+            "threshold   any",
+            "Slowed by it (1)\n  gpu/n3:2",
+            "What to do\n  Reseat it.",
+        ] {
+            assert!(text.contains(said), "{said}\n{text}");
+        }
+    }
+}
