@@ -4,6 +4,7 @@
 
 mod cluster;
 mod health;
+mod parents;
 
 use cluster::{NODES, RAILS, as_planned, at, node, page, subnet};
 use railscope_collector::core::analyzer::{Analyzer, ClusterView};
