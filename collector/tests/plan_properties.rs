@@ -45,7 +45,7 @@ fn try_all(text: &str) {
                 }
             }
             Err(errors) => {
-                assert!(!errors.is_empty() && errors.iter().all(|error| error.file == "f"))
+                assert!(!errors.is_empty() && errors.iter().all(|error| error.file == "f"));
             }
         }
     }

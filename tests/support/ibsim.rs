@@ -76,36 +76,7 @@ impl Subnet {
         let mut ibsim = Process::start("ibsim", folder.path(), &mut ibsim);
         ibsim.wait_for_output("Network simulator ready", Duration::from_secs(20));
 
-        let settings = folder.path().join("opensm.conf");
-        std::fs::write(
-            &settings,
-            "force_log_flush TRUE\nmax_wire_smps 32\nsweep_interval 10\n",
-        )
-        .expect("settings");
-        let log = folder.path().join("opensm-messages");
-        let mut opensm = Command::new(which("opensm").expect("opensm"));
-        opensm
-            .arg("-F")
-            .arg(settings)
-            .arg("-f")
-            .arg(&log)
-            .args(["-s", "0"])
-            .stdin(Stdio::null());
-        for (name, value) in environment(&preload, &socket, "gpu-node-00-mlx5_0") {
-            opensm.env(name, value);
-        }
-        opensm
-            .env("OSM_TMP_DIR", folder.path())
-            .env("OSM_CACHE_DIR", folder.path());
-        let opensm = Process::start("opensm", folder.path(), &mut opensm);
-        wait_for("SUBNET UP", Duration::from_secs(30), || {
-            let said = std::fs::read_to_string(&log).unwrap_or_default();
-            if said.contains("SUBNET UP") {
-                Ok(())
-            } else {
-                Err(opensm.tail())
-            }
-        });
+        let opensm = manage(folder.path(), &preload, &socket);
         Self {
             opensm,
             ibsim,
@@ -313,4 +284,39 @@ impl Collector {
         });
         began.elapsed()
     }
+}
+
+/// Starts opensm on a simulated subnet and waits until it has given out the LIDs.
+fn manage(folder: &Path, preload: &Path, socket: &str) -> Process {
+    let settings = folder.join("opensm.conf");
+    std::fs::write(
+        &settings,
+        "force_log_flush TRUE\nmax_wire_smps 32\nsweep_interval 10\n",
+    )
+    .expect("settings");
+    let log = folder.join("opensm-messages");
+    let mut opensm = Command::new(which("opensm").expect("opensm"));
+    opensm
+        .arg("-F")
+        .arg(settings)
+        .arg("-f")
+        .arg(&log)
+        .args(["-s", "0"])
+        .stdin(Stdio::null());
+    for (name, value) in environment(preload, socket, "gpu-node-00-mlx5_0") {
+        opensm.env(name, value);
+    }
+    opensm
+        .env("OSM_TMP_DIR", folder)
+        .env("OSM_CACHE_DIR", folder);
+    let opensm = Process::start("opensm", folder, &mut opensm);
+    wait_for("SUBNET UP", Duration::from_secs(30), || {
+        let said = std::fs::read_to_string(&log).unwrap_or_default();
+        if said.contains("SUBNET UP") {
+            Ok(())
+        } else {
+            Err(opensm.tail())
+        }
+    });
+    opensm
 }

@@ -56,7 +56,7 @@ pub(super) fn site(site: &Site) -> Value {
             "gpu": gpu.name,
             "pci": gpu.pci.map(|pci| pci.to_string()),
             "numa": gpu.numa,
-            "distance": distance.map(|distance| distance.word()),
+            "distance": distance.map(railscope_collector::plans::Distance::word),
             "nics": nics,
         })).collect();
         json!({ "file": file, "verdict": node.verdict(), "gpus": affinity, "nics": node.nics.len() })

@@ -88,7 +88,7 @@ impl Incident {
             severity: incident.severity.as_str(),
             since: incident.since.as_seconds(),
             last_seen: incident.last_seen.as_seconds(),
-            posterior: incident.posterior,
+            posterior: (incident.posterior * 1e3).round() / 1e3,
             effect: incident.effect,
             gpus_affected: incident.gpus_affected,
             summary: summary.unwrap_or_default(),
