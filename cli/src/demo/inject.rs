@@ -77,8 +77,9 @@ fn list() -> anyhow::Result<String> {
             .collect();
         let named = |transport| named_as(cause, transport);
         let named = match (named(Transport::Infiniband), named(Transport::Roce)) {
-            (Some(class), _) => class.to_owned(),
-            (None, Some(class)) => format!("{class} on RoCE, on InfiniBand not named here"),
+            (Some(class), Some(_)) => class.to_owned(),
+            (Some(class), None) => format!("{class}; on RoCE not named here"),
+            (None, Some(class)) => format!("{class}; on InfiniBand not named here"),
             (None, None) => "not named yet".to_owned(),
         };
         let numbers = if numbers.is_empty() {

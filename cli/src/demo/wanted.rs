@@ -16,9 +16,7 @@ const NAMED: &[(&str, &str)] = &[
     ("port-down", "port-down"),
     ("port-flapping", "port-down"),
     ("port-degraded", "port-degraded"),
-    ("link-errors", "link-errors"),
     ("miscabled-rail", "miscabled-rail"),
-    ("uplink-down", "uplink-down"),
     ("switch-down", "switch-down"),
     ("gpu-thermal", "gpu-slow"),
     ("gpu-power-cap", "gpu-slow"),
@@ -37,6 +35,13 @@ const NAMED: &[(&str, &str)] = &[
     ("noisy-neighbour", "noisy-neighbour"),
 ];
 
+/// The same of what InfiniBand's counters and its sweep say. On Ethernet the switches would say it, and the demo's
+/// have no exporter.
+const NAMED_BY_SUBNET: &[(&str, &str)] = &[
+    ("link-errors", "link-errors"),
+    ("uplink-down", "uplink-down"),
+];
+
 /// The same of what a NIC says by its pause. On InfiniBand the port of the switch before it says so instead, and the
 /// demo's switches have no exporter.
 const NAMED_BY_PAUSE: &[(&str, &str)] = &[
@@ -47,9 +52,12 @@ const NAMED_BY_PAUSE: &[(&str, &str)] = &[
 
 /// The class by which the collector names a cause on such a fabric, if it does.
 pub(super) fn named_as(cause: &str, transport: Transport) -> Option<&'static str> {
-    let has_pause = transport == Transport::Roce;
-    let by_pause = NAMED_BY_PAUSE.iter().filter(|_| has_pause);
-    let mut rows = NAMED.iter().chain(by_pause);
+    let further = match transport {
+        Transport::Infiniband => NAMED_BY_SUBNET,
+        Transport::Roce => NAMED_BY_PAUSE,
+        Transport::Efa => &[],
+    };
+    let mut rows = NAMED.iter().chain(further);
     rows.find_map(|(known, class)| (*known == cause).then_some(*class))
 }
 
@@ -62,7 +70,9 @@ pub(super) fn possible(cluster: &Cluster) -> Vec<&'static str> {
 /// Whether an incident of this class about this part is what is true.
 pub(super) fn is_found(truth: &Truth, part: &str, class: &str) -> bool {
     let mut parts = std::iter::once(&truth.part).chain(&truth.accomplices);
-    let named = class == truth.class || named_as(truth.cause, Transport::Roce) == Some(class);
+    // Any fabric's word for it will do.
+    let row = (truth.cause, class);
+    let named = class == truth.class || NAMED.contains(&row);
     named && parts.any(|known| known.to_string() == part)
 }
 
