@@ -76,6 +76,8 @@ struct Suspect {
 #[derive(Debug, Default)]
 pub struct Tracker {
     suspects: BTreeMap<Part, Suspect>,
+    /// Lost cables of each switch at the last tick.
+    lost: BTreeMap<Part, usize>,
 }
 
 impl Tracker {
@@ -87,18 +89,18 @@ impl Tracker {
         findings: Vec<Finding>,
         now: Timestamp,
     ) -> Vec<Incident> {
+        let spreading = self.spreading(fabric, &findings);
         let groups = group(fabric, findings);
         let named: BTreeSet<_> = groups.keys().cloned().collect();
         for (root, findings) in groups {
             let mut incident = describe(fabric, &root, findings, now);
             incident.add_routed(fabric, routes);
-            // A part whose fault turns out to be another's is no suspect of its own any more, and what was
-            // known of it goes over to the root.
-            let of_parts = incident
-                .related
-                .iter()
-                .filter_map(|part| self.suspects.remove(part));
-            let absorbed = of_parts.reduce(|a, b| if a.since <= b.since { a } else { b });
+            let waits = !matches!(root, Part::Switch(_))
+                && [&root]
+                    .into_iter()
+                    .chain(&incident.related)
+                    .any(|part| spreading.contains(part));
+            let absorbed = self.absorb(&root, &incident, &named);
             let suspect = self.suspects.entry(root).or_insert_with(|| Suspect {
                 since: now,
                 seen_ticks: 0,
@@ -112,6 +114,9 @@ impl Tracker {
                 suspect.open |= absorbed.open;
             }
             suspect.seen_ticks += 1;
+            if waits {
+                suspect.seen_ticks = suspect.seen_ticks.min(OPEN_AFTER_TICKS - 1);
+            }
             suspect.missed_ticks = 0;
             suspect.open |= suspect.seen_ticks >= OPEN_AFTER_TICKS;
             suspect.incident = Incident {
@@ -132,6 +137,56 @@ impl Tracker {
         let rank = |incident: &Incident| (incident.severity, incident.gpus_affected);
         incidents.sort_by(|a, b| rank(b).cmp(&rank(a)).then_with(|| a.root.cmp(&b.root)));
         incidents
+    }
+}
+
+impl Tracker {
+    /// Lost cables of switches that lose more of them from tick to tick: exporters are read one after another, and
+    /// what each host says first is not yet whose fault it is.
+    fn spreading(&mut self, fabric: &Fabric, findings: &[Finding]) -> BTreeSet<Part> {
+        let lost: BTreeSet<_> = findings
+            .iter()
+            .filter(|found| is_lost_cable(found.evidence.class))
+            .map(|found| &found.evidence.part)
+            .collect();
+        let (mut counts, mut spreading) = (BTreeMap::new(), BTreeSet::new());
+        if !lost.is_empty() {
+            for (switch, cables) in cables_of_switches(fabric) {
+                let gone = cables.into_iter().map(|(cable, _)| cable);
+                let gone: Vec<_> = gone.filter(|cable| lost.contains(cable)).collect();
+                let before = self.lost.get(switch).copied().unwrap_or(0);
+                counts.insert(switch.clone(), gone.len());
+                if gone.len() >= PARENT_MIN_CHILDREN && gone.len() > before {
+                    spreading.extend(gone);
+                }
+            }
+        }
+        self.lost = counts;
+        spreading
+    }
+
+    /// Parts whose fault turns out to be another's are no suspects of their own any more, and what was known of them
+    /// goes over to the root: cables, and hosts of which all cables are the root's.
+    fn absorb(
+        &mut self,
+        root: &Part,
+        incident: &Incident,
+        named: &BTreeSet<Part>,
+    ) -> Option<Suspect> {
+        let related: BTreeSet<_> = incident.related.iter().collect();
+        let is_part = |part: &Part, suspect: &Suspect| {
+            let mut of = suspect.incident.related.iter();
+            let is_host = suspect.incident.class == &HOST_DOWN && !named.contains(part);
+            part != root
+                && (related.contains(part) || is_host && of.all(|part| related.contains(part)))
+        };
+        let parts = self
+            .suspects
+            .iter()
+            .filter(|(part, suspect)| is_part(part, suspect));
+        let parts: Vec<_> = parts.map(|(part, _)| part.clone()).collect();
+        let of_parts = parts.iter().filter_map(|part| self.suspects.remove(part));
+        of_parts.reduce(|a, b| if a.since <= b.since { a } else { b })
     }
 }
 

@@ -76,6 +76,35 @@ fn a_leaf_that_took_whole_hosts_with_it_is_one_fault() {
 }
 
 #[test]
+fn hosts_that_are_read_one_after_another_are_no_incidents_before_their_leaf_is() {
+    let mut analyzer = Analyzer::default();
+    let mut seen: Vec<String> = Vec::new();
+    for second in 1..=70 {
+        // One node of each leaf is read each second.
+        for index in (0..NODES).filter(|index| second <= 50 || index % 4 == second % 4) {
+            let text = page(index, second as u64);
+            let is_dark = second > 50 && index / 4 == 0;
+            let text = if is_dark {
+                text.replace("port=\"1\"} 1\n", "port=\"1\"} 0\n")
+            } else {
+                text
+            };
+            analyzer.ingest(&node(index), &text, at(second as u64));
+        }
+        let cabling: &Cabling = &|node, _| Some(node / 4);
+        let subnet = parse_ibnetdiscover(&subnet_of(MANY, cabling));
+        analyzer.take_subnet(subnet, at(second as u64));
+        for incident in incidents(&analyzer.tick(at(second as u64))) {
+            let words = incident.split(' ').take(2).collect::<Vec<_>>().join(" ");
+            if !seen.contains(&words) {
+                seen.push(words);
+            }
+        }
+    }
+    assert_eq!(seen, ["switch-down switch/leaf-0"]);
+}
+
+#[test]
 fn one_host_without_light_is_that_host() {
     let of_n2 = |node: usize, _: usize| node == 2;
     check(&by_rack, MANY, of_n2, &[], &["host-down host/n2"]);
