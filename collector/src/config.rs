@@ -3,6 +3,7 @@
 mod error;
 mod raw;
 mod switches;
+mod values;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

@@ -7,7 +7,8 @@ use railscope_model::identity::SwitchName;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::raw::{Argv, Period, Subnet, Wrong};
+use super::raw::{Subnet, Wrong};
+use super::values::{Argv, Period};
 use super::{SubnetFrom, SubnetSource, SwitchSource};
 
 #[derive(Deserialize)]
