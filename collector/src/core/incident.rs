@@ -90,7 +90,7 @@ impl Tracker {
         now: Timestamp,
     ) -> Vec<Incident> {
         let spreading = self.spreading(fabric, &findings);
-        let groups = group(fabric, findings);
+        let groups = group(fabric, findings, &self.switches_down());
         let named: BTreeSet<_> = groups.keys().cloned().collect();
         for (root, findings) in groups {
             let mut incident = describe(fabric, &root, findings, now);
@@ -141,6 +141,13 @@ impl Tracker {
 }
 
 impl Tracker {
+    /// Switches with an open incident: what is lost of them stays theirs, whoever is read late.
+    fn switches_down(&self) -> BTreeSet<Part> {
+        let open = self.suspects.iter().filter(|(_, suspect)| suspect.open);
+        let switches = open.filter(|(_, suspect)| suspect.incident.class == &SWITCH_DOWN);
+        switches.map(|(part, _)| part.clone()).collect()
+    }
+
     /// Lost cables of switches that lose more of them from tick to tick: exporters are read one after another, and
     /// what each host says first is not yet whose fault it is.
     fn spreading(&mut self, fabric: &Fabric, findings: &[Finding]) -> BTreeSet<Part> {
@@ -191,8 +198,12 @@ impl Tracker {
 }
 
 /// Findings by the part that explains them.
-fn group(fabric: &Fabric, findings: Vec<Finding>) -> BTreeMap<Part, Vec<Finding>> {
-    let parents = parents(fabric, &findings);
+fn group(
+    fabric: &Fabric,
+    findings: Vec<Finding>,
+    down: &BTreeSet<Part>,
+) -> BTreeMap<Part, Vec<Finding>> {
+    let parents = parents(fabric, &findings, down);
     let roots = shared_roots(&findings);
     let mut groups: BTreeMap<Part, Vec<Finding>> = BTreeMap::new();
     for finding in findings {
@@ -208,7 +219,7 @@ fn group(fabric: &Fabric, findings: Vec<Finding>) -> BTreeMap<Part, Vec<Finding>
 ///
 /// A switch swallows its cables when a good share of them is lost, a host only when all of its are:
 /// three dead rails of eight are three faults, or a card's, and not the host's.
-fn parents(fabric: &Fabric, findings: &[Finding]) -> BTreeMap<Part, Part> {
+fn parents(fabric: &Fabric, findings: &[Finding], down: &BTreeSet<Part>) -> BTreeMap<Part, Part> {
     let lost: BTreeSet<_> = findings
         .iter()
         .filter(|f| is_lost_cable(f.evidence.class))
@@ -239,30 +250,33 @@ fn parents(fabric: &Fabric, findings: &[Finding]) -> BTreeMap<Part, Part> {
     let switches = cables
         .into_iter()
         .map(|(part, cables)| (part.clone(), cables, PARENT_SHARE));
-    let mut parents: BTreeMap<Part, (f64, usize, Part)> = BTreeMap::new();
+    let mut parents: BTreeMap<Part, (bool, f64, usize, Part)> = BTreeMap::new();
     for (parent, children, needed) in hosts.chain(switches) {
         let gone: Vec<_> = children
             .iter()
             .filter(|child| lost.contains(child))
             .collect();
         let share = gone.len() as f64 / children.len() as f64;
-        if gone.len() < PARENT_MIN_CHILDREN || share < needed {
+        let known_down = down.contains(&parent);
+        if gone.len() < PARENT_MIN_CHILDREN || (share < needed && !known_down) {
             continue;
         }
+        let claim = (known_down, share, gone.len());
         for child in &gone {
             // Of the two ends of a cable the one that lost the greater share explains it: a dead leaf takes
             // a third of a small spine's cables with it. Where both lost all, one fault is likelier than
             // several: behind a dead leaf all cables of whole hosts may end.
             let known = parents.get(child);
-            let better = known.is_none_or(|(best, count, _)| (share, gone.len()) > (*best, *count));
+            let better = known.is_none_or(|known| claim > (known.0, known.1, known.2));
             if better {
-                parents.insert((*child).clone(), (share, gone.len(), parent.clone()));
+                let (down, share, count) = claim;
+                parents.insert((*child).clone(), (down, share, count, parent.clone()));
             }
         }
     }
     parents
         .into_iter()
-        .map(|(child, (_, _, parent))| (child, parent))
+        .map(|(child, (.., parent))| (child, parent))
         .collect()
 }
 
