@@ -5,14 +5,11 @@
 
 mod support;
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use support::{
-    Demo, Http, Process, Sink, encoded, free_port, need, root, run, run_with_input, wait_for, which,
-};
+use support::site::{Site, tool};
+use support::{Demo, Http, Sink, need, root, run, run_with_input};
 
 /// Long enough for a demo that shares two cores with the compiler of somebody else.
 const DETECTED_WITHIN: Duration = Duration::from_secs(60);
@@ -32,133 +29,12 @@ fn limit() -> Duration {
     Duration::from_secs(60)
 }
 
-/// A command by the name of a Debian package's program.
-fn tool(name: &str) -> Command {
-    Command::new(which(name).unwrap_or_else(|| PathBuf::from(name)))
-}
-
-/// A shipped file with other words in place of some, each of which must be there.
-fn adapted(file: &str, changes: &[(&str, &str)]) -> String {
-    let mut text = std::fs::read_to_string(root().join(file)).expect("a shipped file");
-    for (from, to) in changes {
-        assert!(text.contains(from), "{file} holds no {from:?} any more");
-        text = text.replace(from, to);
-    }
-    text
-}
-
-/// Demo, Prometheus and Alertmanager, each on a port of its own.
-struct Site {
-    demo: Demo,
-    prometheus: Process,
-    prometheus_url: String,
-    _alertmanager: Process,
-    http: Http,
-    _folder: tempfile::TempDir,
-}
-
-impl Site {
-    fn start(sink: &Sink) -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
-        let http = Http::new();
-        let [prometheus_at, alertmanager_at] =
-            [(); 2].map(|()| format!("127.0.0.1:{}", free_port()));
-        let demo = Demo::start(
-            folder.path(),
-            &[
-                "--nodes",
-                "8",
-                "--fault",
-                "pcie-degraded",
-                "--fault-after",
-                "5s",
-            ],
-        );
-        let demo_at = demo.url.trim_start_matches("http://");
-        wait_for("collector", limit(), || {
-            http.get(&format!("{}/-/ready", demo.url))
-        });
-
-        let alertmanager = alertmanager(folder.path(), &alertmanager_at, sink.port);
-        let prometheus = prometheus(folder.path(), &prometheus_at, &alertmanager_at, demo_at);
-        let prometheus_url = format!("http://{prometheus_at}");
-        wait_for("Prometheus", limit(), || {
-            http.get(&format!("{prometheus_url}/-/ready"))
-        });
-        Self {
-            demo,
-            prometheus,
-            prometheus_url,
-            _alertmanager: alertmanager,
-            http,
-            _folder: folder,
-        }
-    }
-
-    /// Samples of an instant query.
-    fn query(&self, expression: &str) -> Result<Vec<Value>, String> {
-        let answer = self.http.json(&format!(
-            "{}/api/v1/query?query={}",
-            self.prometheus_url,
-            encoded(expression)
-        ))?;
-        let samples = answer.pointer("/data/result").and_then(Value::as_array);
-        samples
-            .cloned()
-            .ok_or_else(|| format!("{expression}: {answer}"))
-    }
-}
-
-fn prometheus(folder: &Path, at: &str, alertmanager: &str, collector: &str) -> Process {
-    let rules = root()
-        .join("alerts/railscope.rules.yml")
-        .display()
-        .to_string();
-    let config = adapted(
-        "packaging/prometheus.example.yml",
-        &[
-            ("15s", "2s"),
-            ("60s", "2s"),
-            ("collector.example:10661", collector),
-            ("alertmanager.example:9093", alertmanager),
-            ("- railscope.rules.yml", &format!("- {rules}")),
-            ("my-cluster", "demo"),
-        ],
-    );
-    std::fs::write(folder.join("prometheus.yml"), config).expect("a configuration");
-    let mut command = tool("prometheus");
-    command
-        .arg("--config.file=prometheus.yml")
-        .arg("--storage.tsdb.path=prometheus-data")
-        .arg(format!("--web.listen-address={at}"));
-    Process::start("prometheus", folder, command.stdin(Stdio::null()))
-}
-
-fn alertmanager(folder: &Path, at: &str, sink: u16) -> Process {
-    let config = adapted(
-        "alerts/alertmanager.example.yml",
-        // Seconds, so that the test need not wait; what is grouped and inhibited stays.
-        &[
-            ("group_wait: 30s", "group_wait: 1s"),
-            ("group_interval: 5m", "group_interval: 2s"),
-            ("127.0.0.1:9095", &format!("127.0.0.1:{sink}")),
-        ],
-    );
-    std::fs::write(folder.join("alertmanager.yml"), config).expect("a configuration");
-    let mut command = tool("prometheus-alertmanager");
-    command
-        .arg("--config.file=alertmanager.yml")
-        .arg("--storage.path=alertmanager-data")
-        .arg(format!("--web.listen-address={at}"))
-        .arg("--cluster.listen-address=");
-    Process::start("alertmanager", folder, command.stdin(Stdio::null()))
-}
-
 #[test]
 fn one_fault_in_the_demo_is_one_page_and_every_panel_of_the_dashboards_answers() {
     need!("prometheus", "prometheus-alertmanager", "promtool");
     let sink = Sink::start();
-    let mut site = Site::start(&sink);
+    let fault = ["--fault", "pcie-degraded", "--fault-after", "5s"];
+    let mut site = Site::start(&sink, &[&["--nodes", "8"], &fault[..]].concat());
     let began = Instant::now();
     let incident = site.demo.wait_for_incident(&site.http, DETECTED_WITHIN);
     println!(

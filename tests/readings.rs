@@ -141,6 +141,7 @@ fn the_exporter_reads_from_files_what_the_simulator_says_directly() {
     for (seed, cause) in (0..).zip([
         "pcie-degraded",
         "pcie-errors",
+        "pcie-redirected",
         "link-errors",
         "port-down",
         "gpu-thermal",
@@ -167,7 +168,7 @@ fn the_exporter_reads_from_files_what_the_simulator_says_directly() {
         cluster.inject(fault).expect(part);
     }
     cluster.advance(Duration::from_secs(60));
-    check("twelve faults", &cluster);
+    check("thirteen faults", &cluster);
 }
 
 #[test]
@@ -225,6 +226,7 @@ fn every_shape_of_node_reads_as_it_says_and_keeps_to_the_budget() {
             "nvlink-down",
             "host-steal",
             "port-degraded",
+            "pcie-redirected",
         ]) {
             // The rate of an EFA device stays what its driver says.
             let Some(mut fault) = examples::fault(&cluster, cause, seed, 10.0) else {

@@ -198,8 +198,15 @@ async fn demo(
     let names = cluster.nodes().iter().map(|node| node.name.clone());
     let exporters: BTreeMap<_, _> = names.zip(nodes.urls.iter().cloned()).collect();
     let causes = wanted::possible(&cluster);
+    let transport = cluster.spec().transport;
     let clock = Clock::start(cluster, tree, args.speed)?;
-    let stage = Arc::new(Stage::new(clock.hand(), args.seed, exporters, causes));
+    let stage = Arc::new(Stage::new(
+        clock.hand(),
+        args.seed,
+        exporters,
+        causes,
+        transport,
+    ));
     let mut stopped = stop.subscribe();
     let mut collector = tokio::spawn(run_beside(
         config,

@@ -52,6 +52,8 @@ pub struct Node {
     pub nic_links: Vec<PcieLink>,
     /// Correctable errors of those links.
     pub nic_link_errors: Vec<u64>,
+    /// Whether the bridge above each NIC sends packets for its peers up to the root complex.
+    pub nic_redirected: Vec<bool>,
     /// GPUs by ordinal.
     pub gpus: Vec<Gpu>,
     /// Time that the hypervisor has taken from its processors.
@@ -352,7 +354,7 @@ impl Cluster {
         };
         for nic in 0..self.plan.nics.len() {
             let (condition, lid) = (self.conditions.ports[nic], self.plan.nics[nic].lid);
-            let (speed, link) = (condition.speed, condition.pcie);
+            let (speed, link, redirected) = (condition.speed, condition.pcie, condition.redirected);
             let neighbor = self.neighbor(nic);
             let port = self.port_mut(nic);
             if port.efa.is_some() {
@@ -376,6 +378,7 @@ impl Cluster {
             }
             let (node, slot) = self.port_at(nic);
             self.nodes[node].nic_links[slot] = link;
+            self.nodes[node].nic_redirected[slot] = redirected;
         }
     }
 
@@ -417,6 +420,7 @@ fn fitted(spec: &ClusterSpec, plan: &Wiring, host: &Host, noise: Noise) -> Node 
             .collect(),
         nic_links: vec![shape.pcie; nics.len()],
         nic_link_errors: vec![0; nics.len()],
+        nic_redirected: vec![false; nics.len()],
         gpus: host.gpus.clone().map(gpu).collect(),
         stolen_seconds: 0.0,
         stalls: [0; 3],

@@ -46,6 +46,8 @@ pub(crate) struct PortCondition {
     pub(crate) pcie_share: f64,
     /// Correctable errors of the PCIe link.
     pub(crate) pcie_errors_per_second: f64,
+    /// Whether the bridge above it sends packets for its peers up to the root complex.
+    pub(crate) redirected: bool,
     /// Width and speed; none while the port is down.
     pub(crate) speed: Option<LinkSpeed>,
     /// What the cable corrupts.
@@ -169,6 +171,7 @@ impl Conditions {
             pcie: built.nics[nic].kind.shape().pcie,
             pcie_share: 1.0,
             pcie_errors_per_second: 0.0,
+            redirected: false,
             speed: built.cable_of(nic).map(|cable| cable.speed),
             errors: None,
             receive: Receive::Works,

@@ -42,6 +42,7 @@ pub struct Machine {
     netdevs: Vec<ethernet::NetdevFiles>,
     neighbors: Option<LiveFile>,
     links: Vec<pci::LinkFiles>,
+    bridges: Vec<pci::config::Space>,
     gpus: NodeGpus,
     shape: &'static Shape,
     stat: LiveFile,
@@ -135,6 +136,7 @@ impl Machine {
             netdevs,
             neighbors,
             links: pci.nic_links,
+            bridges: pci.nic_bridges,
             gpus,
             shape,
             stat,
@@ -162,6 +164,9 @@ impl Machine {
         let links = node.nic_links.iter().zip(&node.nic_link_errors);
         for (files, (link, errors)) in self.links.iter_mut().zip(links) {
             files.set(*link, *errors)?;
+        }
+        for (bridge, redirected) in self.bridges.iter_mut().zip(&node.nic_redirected) {
+            bridge.redirect(*redirected)?;
         }
         self.stat
             .set(&stat(&self.shape.host, self.booted, stolen_ticks(node)))?;

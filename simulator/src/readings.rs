@@ -9,9 +9,9 @@ use railscope_model::identity::{Guid, PciAddress};
 use railscope_model::metric::{
     CPU_STEAL, GPU, GPU_CLOCK, GPU_CLOCK_EVENT_SECONDS, GPU_ENERGY, GPU_FABRIC, GPU_NIC, GPU_POWER,
     GPU_POWER_LIMIT, GPU_ROW_REMAP_PENDING, GPU_TEMPERATURE, GPU_TENSOR_ACTIVE, GPU_UTILIZATION,
-    GPU_XID_EVENTS, HOST_PRESSURE, HOST_STALLS, Metric, NVLINKS, NVLINKS_ACTIVE, PCIE_ERRORS,
-    PCIE_LINK_SPEED, PCIE_LINK_SPEED_MAX, PCIE_LINK_WIDTH, PCIE_LINK_WIDTH_MAX, PCIE_PATH,
-    RDMA_DEVICE, RDMA_ICRC_ERRORS, RDMA_NO_BUFFER, RDMA_PORT, RDMA_PORT_CAST_PACKETS,
+    GPU_XID_EVENTS, HOST_PRESSURE, HOST_STALLS, Metric, NVLINKS, NVLINKS_ACTIVE, PCIE_ACS_ON_PATH,
+    PCIE_ERRORS, PCIE_LINK_SPEED, PCIE_LINK_SPEED_MAX, PCIE_LINK_WIDTH, PCIE_LINK_WIDTH_MAX,
+    PCIE_PATH, RDMA_DEVICE, RDMA_ICRC_ERRORS, RDMA_NO_BUFFER, RDMA_PORT, RDMA_PORT_CAST_PACKETS,
     RDMA_PORT_ERROR_SATURATED, RDMA_PORT_ERRORS, RDMA_PORT_PHYSICAL_STATE, RDMA_PORT_RECEIVE_BYTES,
     RDMA_PORT_RECEIVE_PACKETS, RDMA_PORT_SPEED, RDMA_PORT_STATE, RDMA_PORT_TRANSMIT_BYTES,
     RDMA_PORT_TRANSMIT_PACKETS, RDMA_PORT_TRANSMIT_WAIT, RDMA_PORT_UP, RDMA_PORT_WIDTH,
@@ -70,6 +70,8 @@ enum From {
     Gpu(usize, OfGpu),
     /// Correctable errors of the link above a NIC.
     LinkErrors(usize),
+    /// Bridges above a NIC, or what shares its bridge, that send packets up.
+    Redirected(usize),
     Host(OfNode),
 }
 
@@ -346,6 +348,7 @@ impl NodeRows {
         let labels = Labels::new([function.pci]);
         let lanes = From::Fixed(function.lanes.into());
         let transfers = From::Fixed(function.generation.gigatransfers() * 1e9);
+        self.add(&PCIE_ACS_ON_PATH, &labels, board::redirected(function, all));
         self.add(&PCIE_LINK_WIDTH_MAX, &labels, lanes);
         self.add(&PCIE_LINK_SPEED_MAX, &labels, transfers);
         if let FunctionKind::Gpu(_) = function.kind {
@@ -473,6 +476,7 @@ impl From {
                 (!gpu.lost).then(|| read(gpu))?
             }
             Self::LinkErrors(nic) => node.nic_link_errors[nic].into(),
+            Self::Redirected(nic) => u64::from(node.nic_redirected[nic]).into(),
             Self::Host(read) => read(node),
             Self::Netdev(port, read) => {
                 let port = &node.ports[port];

@@ -4,6 +4,7 @@
 
 pub(crate) mod ibsim;
 pub(crate) mod node;
+pub(crate) mod site;
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};

@@ -17,7 +17,7 @@ use railscope_model::identity::Part;
 use serde_json::json;
 
 use super::stage::{Said, Stage};
-use super::wanted::{Wanted, named_as};
+use super::wanted::Wanted;
 
 /// Path of the page, without a slash in front.
 const PAGE: &str = "demo";
@@ -152,7 +152,7 @@ fn answer(headers: &HeaderMap, said: anyhow::Result<Said>) -> Response {
 async fn faults(State(desk): State<Desk>) -> Response {
     let causes = desk.stage.causes().iter();
     let causes: Vec<_> = causes
-        .map(|cause| json!({ "cause": cause, "named_as": named_as(cause) }))
+        .map(|cause| json!({ "cause": cause, "named_as": desk.stage.named_as(cause) }))
         .collect();
     Json(json!({ "injected": desk.stage.say(), "causes": causes })).into_response()
 }
@@ -168,7 +168,7 @@ async fn page(State(desk): State<Desk>) -> Response {
          <link rel=\"stylesheet\" href=\"assets/page.css\"><link rel=\"stylesheet\" href=\"demo/page.css\">\n",
     );
     // Writing into memory does not fail.
-    write_page(&mut out, &desk.stage.say(), desk.stage.causes()).ok();
+    write_page(&mut out, &desk.stage).ok();
     let headers = [
         (header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -179,7 +179,8 @@ async fn page(State(desk): State<Desk>) -> Response {
     (headers, Html(out)).into_response()
 }
 
-fn write_page(out: &mut String, acts: &[Said], causes: &[&str]) -> std::fmt::Result {
+fn write_page(out: &mut String, stage: &Stage) -> std::fmt::Result {
+    let acts = stage.say();
     write!(
         out,
         "<meta http-equiv=\"refresh\" content=\"{REFRESH_SECONDS}\">\n</head>\n<body>\n\
@@ -210,9 +211,9 @@ fn write_page(out: &mut String, acts: &[Said], causes: &[&str]) -> std::fmt::Res
         out.push_str("</table>\n");
     }
     out.push_str("</section>\n<section class=\"calm\"><h2>Faults</h2>\n<p>Each at a part that the demo picks; <code>railscope demo inject</code> takes a part and numbers of your own.</p>\n<table class=\"causes\">\n");
-    for cause in causes {
-        let named = named_as(cause).map_or_else(
-            || "no detector yet: only its symptoms can be seen".to_owned(),
+    for cause in stage.causes() {
+        let named = stage.named_as(cause).map_or_else(
+            || "not named here: only its symptoms can be seen".to_owned(),
             |class| format!("named as {class}"),
         );
         let button = button("inject", &format!("cause={cause}"), "Break");

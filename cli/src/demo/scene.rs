@@ -16,6 +16,7 @@ pub(super) const SCENES: &[(&str, &str)] = &[
     ("thermal", include_str!("scenes/thermal.toml")),
     ("slow-pcie", include_str!("scenes/slow-pcie.toml")),
     ("dead-rail", include_str!("scenes/dead-rail.toml")),
+    ("dead-leaf", include_str!("scenes/dead-leaf.toml")),
     ("miswired-cable", include_str!("scenes/miswired-cable.toml")),
     ("flapping-optic", include_str!("scenes/flapping-optic.toml")),
     ("noisy-vm-host", include_str!("scenes/noisy-vm-host.toml")),

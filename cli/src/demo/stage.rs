@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, bail};
 use railscope_model::identity::{NodeName, Part};
+use railscope_simulator::spec::Transport;
 use serde::Serialize;
 
 use super::clock::{Broken, Hand, Order};
@@ -17,6 +18,7 @@ pub(super) struct Stage {
     seed: u64,
     exporters: BTreeMap<NodeName, String>,
     causes: Vec<&'static str>,
+    transport: Transport,
     acts: Mutex<Vec<Act>>,
 }
 
@@ -24,6 +26,8 @@ pub(super) struct Stage {
 #[derive(Debug, Clone)]
 pub(super) struct Act {
     pub(super) broken: Broken,
+    /// Class by which the collector names it; none where it does not.
+    named_as: Option<&'static str>,
     pub(super) since: Instant,
     pub(super) ended: Option<Instant>,
     pub(super) found: Option<Found>,
@@ -46,7 +50,7 @@ pub(super) struct Said {
     cause: &'static str,
     part: String,
     what: String,
-    /// Class by which the collector names such a fault; none where it has no detector.
+    /// Class by which the collector names it; none where it does not.
     named_as: Option<&'static str>,
     broken_seconds_ago: f64,
     ended_seconds_ago: Option<f64>,
@@ -54,18 +58,20 @@ pub(super) struct Said {
 }
 
 impl Stage {
-    /// The stage of a cluster that can have these causes.
+    /// The stage of a cluster that can have these causes and speaks so.
     pub(super) fn new(
         hand: Hand,
         seed: u64,
         exporters: BTreeMap<NodeName, String>,
         causes: Vec<&'static str>,
+        transport: Transport,
     ) -> Self {
         Self {
             hand,
             seed,
             exporters,
             causes,
+            transport,
             acts: Mutex::default(),
         }
     }
@@ -73,6 +79,11 @@ impl Stage {
     /// What can break here.
     pub(super) fn causes(&self) -> &[&'static str] {
         &self.causes
+    }
+
+    /// Class by which the collector names a cause here, if it does.
+    pub(super) fn named_as(&self, cause: &str) -> Option<&'static str> {
+        named_as(cause, self.transport)
     }
 
     fn acts(&self) -> MutexGuard<'_, Vec<Act>> {
@@ -99,11 +110,13 @@ impl Stage {
         if let Some(url) = broken.truth.part.node().and_then(of_node) {
             println!("    The culprit's own exporter: {url}?profile=full");
         }
-        if named_as(broken.truth.cause).is_none() {
+        let named_as = self.named_as(broken.truth.cause);
+        if named_as.is_none() {
             println!("    Railscope does not name this yet: look for its symptoms.");
         }
         let act = Act {
             broken,
+            named_as,
             since: Instant::now(),
             ended: None,
             found: None,
@@ -190,7 +203,7 @@ impl Stage {
         let mut missed = Vec::new();
         for act in self.acts().iter_mut() {
             let truth = &act.broken.truth;
-            let due = named_as(truth.cause).is_some() && act.ended.is_none();
+            let due = act.named_as.is_some() && act.ended.is_none();
             if due && act.found.is_none() && !act.missed && act.since.elapsed() > patience {
                 act.missed = true;
                 missed.push(truth.part.clone());
@@ -213,7 +226,7 @@ impl Act {
             cause: truth.cause,
             part: truth.part.to_string(),
             what: self.broken.what.clone(),
-            named_as: named_as(truth.cause),
+            named_as: self.named_as,
             broken_seconds_ago: self.since.elapsed().as_secs_f64(),
             ended_seconds_ago: self.ended.map(|at| at.elapsed().as_secs_f64()),
             found: self.found.clone(),
@@ -226,7 +239,7 @@ impl Said {
     pub(super) fn verdict(&self) -> String {
         match (&self.found, self.named_as) {
             (Some(found), _) => format!("{}, after {:.1} s", found.title, found.after_seconds),
-            (None, None) => "not named: no detector yet".to_owned(),
+            (None, None) => "not named: only its symptoms show here".to_owned(),
             (None, Some(_)) if self.ended_seconds_ago.is_some() => "not found".to_owned(),
             (None, Some(_)) => "not found yet".to_owned(),
         }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use railscope_model::fabric::{Fabric, Timestamp, Witness};
 use railscope_model::identity::Part;
+use railscope_model::metric::RDMA_PORT_UP;
 
 use super::belief::{SURE_ENOUGH_TO_PAGE, posterior};
 use super::classes::{
@@ -68,8 +69,12 @@ pub struct Incident {
 }
 
 /// Findings by the part that explains them.
-pub(super) fn group(fabric: &Fabric, findings: Vec<Finding>) -> BTreeMap<Part, Vec<Finding>> {
-    let parents = parents(fabric, &findings);
+pub(super) fn group(
+    fabric: &Fabric,
+    findings: Vec<Finding>,
+    down: &BTreeSet<Part>,
+) -> BTreeMap<Part, Vec<Finding>> {
+    let parents = parents(fabric, &findings, down);
     let roots = shared_roots(&findings);
     let mut groups: BTreeMap<Part, Vec<Finding>> = BTreeMap::new();
     for finding in findings {
@@ -85,16 +90,20 @@ pub(super) fn group(fabric: &Fabric, findings: Vec<Finding>) -> BTreeMap<Part, V
 ///
 /// A switch swallows its cables when a good share of them is lost, a host only when all of its are:
 /// three dead rails of eight are three faults, or a card's, and not the host's.
-fn parents(fabric: &Fabric, findings: &[Finding]) -> BTreeMap<Part, Part> {
+fn parents(fabric: &Fabric, findings: &[Finding], down: &BTreeSet<Part>) -> BTreeMap<Part, Part> {
     let lost: BTreeSet<_> = findings
         .iter()
         .filter(|f| is_lost_cable(f.evidence.class))
         .map(|f| &f.evidence.part)
         .collect();
+    let said_by_hosts = findings
+        .iter()
+        .filter(|f| f.evidence.signal == RDMA_PORT_UP.name);
+    let dark: BTreeSet<_> = said_by_hosts.map(|f| &f.evidence.part).collect();
     let mut cables = cables_of_switches(fabric);
     cables
         .values_mut()
-        .for_each(|cables| leave_out_mute(cables, &lost));
+        .for_each(|cables| leave_out_unsaid(cables, &lost, &dark));
     let cables: BTreeMap<&Part, Vec<Part>> = cables
         .into_iter()
         .map(|(switch, cables)| (switch, cables.into_iter().map(|(cable, _)| cable).collect()))
@@ -112,28 +121,33 @@ fn parents(fabric: &Fabric, findings: &[Finding]) -> BTreeMap<Part, Part> {
     let switches = cables
         .into_iter()
         .map(|(part, cables)| (part.clone(), cables, PARENT_SHARE));
-    let mut parents: BTreeMap<Part, (f64, Part)> = BTreeMap::new();
+    let mut parents: BTreeMap<Part, (bool, f64, usize, Part)> = BTreeMap::new();
     for (parent, children, needed) in hosts.chain(switches) {
         let gone: Vec<_> = children
             .iter()
             .filter(|child| lost.contains(child))
             .collect();
         let share = gone.len() as f64 / children.len() as f64;
-        if gone.len() < PARENT_MIN_CHILDREN || share < needed {
+        let known_down = down.contains(&parent);
+        if gone.len() < PARENT_MIN_CHILDREN || (share < needed && !known_down) {
             continue;
         }
-        for child in gone {
+        let claim = (known_down, share, gone.len());
+        for child in &gone {
             // Of the two ends of a cable the one that lost the greater share explains it: a dead leaf takes
-            // a third of a small spine's cables with it.
-            let better = parents.get(child).is_none_or(|(best, _)| share > *best);
+            // a third of a small spine's cables with it. Where both lost all, one fault is likelier than
+            // several: behind a dead leaf all cables of whole hosts may end.
+            let known = parents.get(child);
+            let better = known.is_none_or(|known| claim > (known.0, known.1, known.2));
             if better {
-                parents.insert(child.clone(), (share, parent.clone()));
+                let (down, share, count) = claim;
+                parents.insert((*child).clone(), (down, share, count, parent.clone()));
             }
         }
     }
     parents
         .into_iter()
-        .map(|(child, (_, parent))| (child, parent))
+        .map(|(child, (.., parent))| (child, parent))
         .collect()
 }
 
@@ -143,7 +157,7 @@ pub(super) fn is_lost_cable(class: &Class) -> bool {
 }
 
 /// Cables of each switch, and whether the subnet shows them.
-fn cables_of_switches(fabric: &Fabric) -> BTreeMap<&Part, Vec<(Part, bool)>> {
+pub(super) fn cables_of_switches(fabric: &Fabric) -> BTreeMap<&Part, Vec<(Part, bool)>> {
     let mut cables: BTreeMap<&Part, Vec<(Part, bool)>> = BTreeMap::new();
     for (id, a, b, link) in fabric.links() {
         // Only a cable has a part.
@@ -161,14 +175,26 @@ fn cables_of_switches(fabric: &Fabric) -> BTreeMap<&Part, Vec<(Part, bool)>> {
     cables
 }
 
-/// Leaves out the cables of a leaf to other switches of which only LLDP tells and that are not known to be
-/// lost: neighbours are forgotten minutes after a switch has died, while hosts say at once that their ports
-/// are down.
-fn leave_out_mute(cables: &mut Vec<(Part, bool)>, lost: &BTreeSet<&Part>) {
-    let to_hosts = cables.iter().filter(|(cable, _)| cable.node().is_some());
-    if to_hosts.count() >= PARENT_MIN_CHILDREN {
-        cables.retain(|(cable, swept)| *swept || cable.node().is_some() || lost.contains(cable));
+/// Leaves out the cables of a leaf to other switches that nobody can have said yet are lost. Hosts say at once
+/// that their ports are down; the next sweep comes later, and LLDP forgets neighbours minutes after a switch has
+/// died.
+///
+/// Cables that a sweep shows are left out only where several hosts live and say that all of their ports there are
+/// down: what is left of such a leaf serves nobody.
+fn leave_out_unsaid(
+    cables: &mut Vec<(Part, bool)>,
+    lost: &BTreeSet<&Part>,
+    dark: &BTreeSet<&Part>,
+) {
+    let to_hosts = || cables.iter().filter(|(cable, _)| cable.node().is_some());
+    if to_hosts().count() < PARENT_MIN_CHILDREN {
+        return;
     }
+    let hosts: BTreeSet<_> = to_hosts().map(|(cable, _)| cable.node()).collect();
+    let serves_nobody = hosts.len() > 1 && to_hosts().all(|(cable, _)| dark.contains(cable));
+    cables.retain(|(cable, swept)| {
+        (*swept && !serves_nobody) || cable.node().is_some() || lost.contains(cable)
+    });
 }
 
 /// Parts that name each other as sharing one fault get one root: the first of them by name.

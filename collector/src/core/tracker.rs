@@ -6,8 +6,11 @@ use std::sync::Arc;
 use railscope_model::fabric::{Fabric, Timestamp};
 use railscope_model::identity::Part;
 
-use super::classes::FABRIC_STORM;
-use super::incident::{CLOSE_AFTER_TICKS, Finding, Incident, OPEN_AFTER_TICKS, describe, group};
+use super::classes::{FABRIC_STORM, HOST_DOWN, SWITCH_DOWN};
+use super::incident::{
+    CLOSE_AFTER_TICKS, Finding, Incident, OPEN_AFTER_TICKS, PARENT_MIN_CHILDREN,
+    cables_of_switches, describe, group, is_lost_cable,
+};
 use super::maintenance::{Window, mark};
 use super::storm::Storms;
 use crate::topology::Routes;
@@ -44,6 +47,8 @@ pub struct Tracker {
     suspects: BTreeMap<Part, Suspect>,
     /// Of the last half an hour.
     closed: BTreeMap<Part, Closed>,
+    /// Lost cables of each switch at the last tick.
+    lost: BTreeMap<Part, usize>,
     storms: Storms,
     windows: Vec<Arc<Window>>,
 }
@@ -91,7 +96,8 @@ impl Tracker {
         findings: Vec<Finding>,
         now: Timestamp,
     ) -> Vec<Incident> {
-        let mut groups = group(fabric, findings);
+        let spreading = self.spreading(fabric, &findings);
+        let mut groups = group(fabric, findings, &self.switches_down());
         let suspects = &self.suspects;
         let storm = self.storms.fold(fabric, &mut groups, || known(suspects));
         let named: BTreeSet<_> = groups.keys().cloned().collect();
@@ -103,7 +109,7 @@ impl Tracker {
                 incident.class = &FABRIC_STORM;
             }
             incident.add_routed(fabric, routes);
-            self.see(incident, now);
+            self.see(incident, (&named, &spreading), now);
         }
         self.miss(&named, now);
         let open = self.suspects.values().filter(|suspect| suspect.open);
@@ -114,15 +120,19 @@ impl Tracker {
         incidents
     }
 
-    /// A part is suspected in this tick.
-    fn see(&mut self, incident: Incident, now: Timestamp) {
-        // A part whose fault turns out to be another's is no suspect of its own any more, and what was
-        // known of it goes over to the root.
-        let of_parts = incident
-            .related
-            .iter()
-            .filter_map(|part| self.suspects.remove(part));
-        let absorbed = of_parts.reduce(|a, b| if a.since <= b.since { a } else { b });
+    /// A part is suspected in this tick, among all that are `named` and cables whose loss is still `spreading`.
+    fn see(
+        &mut self,
+        incident: Incident,
+        (named, spreading): (&BTreeSet<Part>, &BTreeSet<Part>),
+        now: Timestamp,
+    ) {
+        let waits = !matches!(incident.root, Part::Switch(_))
+            && [&incident.root]
+                .into_iter()
+                .chain(&incident.related)
+                .any(|part| spreading.contains(part));
+        let absorbed = self.absorb(&incident.root, &incident, named);
         let new = || Suspect {
             since: now,
             seen_ticks: 0,
@@ -140,6 +150,9 @@ impl Tracker {
             suspect.open |= absorbed.open;
         }
         suspect.seen_ticks += 1;
+        if waits {
+            suspect.seen_ticks = suspect.seen_ticks.min(OPEN_AFTER_TICKS - 1);
+        }
         suspect.missed_ticks = 0;
         suspect.open |= suspect.seen_ticks >= OPEN_AFTER_TICKS;
         let mut reopenings = suspect.incident.reopenings;
@@ -176,6 +189,61 @@ impl Tracker {
             }
             kept
         });
+    }
+
+    /// Switches with an open incident: what is lost of them stays theirs, whoever is read late.
+    fn switches_down(&self) -> BTreeSet<Part> {
+        let open = self.suspects.iter().filter(|(_, suspect)| suspect.open);
+        let switches = open.filter(|(_, suspect)| suspect.incident.class == &SWITCH_DOWN);
+        switches.map(|(part, _)| part.clone()).collect()
+    }
+
+    /// Lost cables of switches that lose more of them from tick to tick: exporters are read one after another, and
+    /// what each host says first is not yet whose fault it is.
+    fn spreading(&mut self, fabric: &Fabric, findings: &[Finding]) -> BTreeSet<Part> {
+        let lost: BTreeSet<_> = findings
+            .iter()
+            .filter(|found| is_lost_cable(found.evidence.class))
+            .map(|found| &found.evidence.part)
+            .collect();
+        let (mut counts, mut spreading) = (BTreeMap::new(), BTreeSet::new());
+        if !lost.is_empty() {
+            for (switch, cables) in cables_of_switches(fabric) {
+                let gone = cables.into_iter().map(|(cable, _)| cable);
+                let gone: Vec<_> = gone.filter(|cable| lost.contains(cable)).collect();
+                let before = self.lost.get(switch).copied().unwrap_or(0);
+                counts.insert(switch.clone(), gone.len());
+                if gone.len() >= PARENT_MIN_CHILDREN && gone.len() > before {
+                    spreading.extend(gone);
+                }
+            }
+        }
+        self.lost = counts;
+        spreading
+    }
+
+    /// Parts whose fault turns out to be another's are no suspects of their own any more, and what was known of them
+    /// goes over to the root: cables, and hosts of which all cables are the root's.
+    fn absorb(
+        &mut self,
+        root: &Part,
+        incident: &Incident,
+        named: &BTreeSet<Part>,
+    ) -> Option<Suspect> {
+        let related: BTreeSet<_> = incident.related.iter().collect();
+        let is_part = |part: &Part, suspect: &Suspect| {
+            let mut of = suspect.incident.related.iter();
+            let is_host = suspect.incident.class == &HOST_DOWN && !named.contains(part);
+            part != root
+                && (related.contains(part) || is_host && of.all(|part| related.contains(part)))
+        };
+        let parts = self
+            .suspects
+            .iter()
+            .filter(|(part, suspect)| is_part(part, suspect));
+        let parts: Vec<_> = parts.map(|(part, _)| part.clone()).collect();
+        let of_parts = parts.iter().filter_map(|part| self.suspects.remove(part));
+        of_parts.reduce(|a, b| if a.since <= b.since { a } else { b })
     }
 }
 

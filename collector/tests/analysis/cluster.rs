@@ -74,13 +74,14 @@ fn switch_head(guid: usize, name: &str, lid: usize) -> String {
 
 /// What `ibnetdiscover` prints of four leaves and two spines; node `n` uses port n+1 of its leaf.
 pub(crate) fn subnet(cabling: &Cabling) -> String {
-    subnet_of(NODES, cabling)
+    subnet_of(NODES, 2, cabling)
 }
 
-/// The same of so many nodes.
-pub(crate) fn subnet_of(nodes: usize, cabling: &Cabling) -> String {
+/// The same of so many nodes and spines. Rails that share a leaf have eight ports of it each.
+pub(crate) fn subnet_of(nodes: usize, spines: usize, cabling: &Cabling) -> String {
     let first_uplink = nodes.max(32) + 1;
-    const SPINES: usize = 2;
+    let shared = cabling(0, 0) == cabling(0, 1);
+    let port_of = |node: usize, rail: usize| node + 1 + if shared { NODES * rail } else { 0 };
     let mut text = String::from("#\n# Topology file: generated on Thu Nov 19 10:00:00 2026\n#\n");
     let (leaf_guid, spine_guid) = (|leaf: usize| 0xa000 + leaf, |spine: usize| 0xb000 + spine);
     let hca = |node: usize, rail: usize| 0x1000 + 16 * node + rail;
@@ -91,12 +92,12 @@ pub(crate) fn subnet_of(nodes: usize, cabling: &Cabling) -> String {
                 let (guid, name) = (hca(node, rail), format!("n{node} mlx5_{rail}"));
                 text += &format!(
                     "[{}]\t\"H-{guid:016x}\"[1]({guid:x}) \t\t# \"{name}\" lid {} 4xNDR\n",
-                    node + 1,
+                    port_of(node, rail),
                     100 + guid
                 );
             }
         }
-        for spine in 0..SPINES {
+        for spine in 0..spines {
             let far = format!("S-{:016x}", spine_guid(spine));
             text += &switch_end(
                 first_uplink + spine,
@@ -107,7 +108,7 @@ pub(crate) fn subnet_of(nodes: usize, cabling: &Cabling) -> String {
             );
         }
     }
-    for spine in 0..SPINES {
+    for spine in 0..spines {
         text += &switch_head(spine_guid(spine), &format!("spine-{spine}"), 20 + spine);
         for leaf in 0..RAILS {
             let far = format!("S-{:016x}", leaf_guid(leaf));
@@ -130,7 +131,7 @@ pub(crate) fn subnet_of(nodes: usize, cabling: &Cabling) -> String {
              Ca\t1 \"H-{guid:016x}\"\t\t# \"n{node} mlx5_{rail}\"\n\
              [1]({guid:x}) \t\"S-{:016x}\"[{}]\t\t# lid {} lmc 0 \"MF0;leaf-{leaf}:MQM9790/U1\" lid {} 4xNDR\n",
             leaf_guid(leaf),
-            node + 1,
+            port_of(node, rail),
             100 + guid,
             10 + leaf
         );

@@ -5,6 +5,7 @@
 mod cluster;
 mod health;
 mod maintenance;
+mod parents;
 
 use cluster::{NODES, RAILS, as_planned, at, node, page, subnet};
 use railscope_collector::core::analyzer::{Analyzer, ClusterView};

@@ -27,7 +27,7 @@ impl Run {
     fn of(nodes: usize) -> Self {
         let mut analyzer = Analyzer::default();
         analyzer.set_targets(&(0..nodes).map(node).collect::<Vec<_>>());
-        let subnet = parse_ibnetdiscover(&subnet_of(nodes, &as_planned));
+        let subnet = parse_ibnetdiscover(&subnet_of(nodes, 2, &as_planned));
         analyzer.take_subnet(subnet, at(0));
         Self {
             analyzer,

@@ -155,8 +155,8 @@ pub struct Detour<const BETWEEN_SOCKETS: bool> {
     pub bandwidth_ratio: f64,
 }
 
-/// Up to the root complex and through the IOMMU: access control on the switches, or no address translation
-/// service. 0.3 to 0.7 of the bandwidth are left, as studies of host congestion find it.
+/// Up to the root complex and through the IOMMU: access control is on at the bridge above the NIC, which its
+/// configuration space says. 0.3 to 0.7 of the bandwidth are left, as studies of host congestion find it.
 pub type PcieRedirected = Detour<false>;
 /// To a GPU of the other socket, because processes are bound wrongly. 0.5 to 0.8 of the bandwidth are left (an
 /// engineering estimate).
@@ -209,6 +209,7 @@ impl<const BETWEEN_SOCKETS: bool> Kind for Detour<BETWEEN_SOCKETS> {
     fn apply(&self, target: Target, now: &mut Conditions) {
         for port in ports_of(target, now) {
             now.ports[port].pcie_share *= self.bandwidth_ratio;
+            now.ports[port].redirected |= !BETWEEN_SOCKETS;
         }
     }
 

@@ -46,6 +46,14 @@ impl Tree {
         fs::write(&path, text).map_err(at(&path))
     }
 
+    /// A file of bytes of which some will change.
+    pub(crate) fn binary(&self, path: &str, bytes: &[u8]) -> Result<BinaryFile, TreeError> {
+        let path = self.parent_of(path)?;
+        fs::write(&path, bytes).map_err(at(&path))?;
+        let bytes = bytes.to_vec();
+        Ok(BinaryFile { path, bytes })
+    }
+
     /// A file with one line that will change.
     pub(crate) fn live(&self, path: &str, text: &str) -> Result<LiveFile, TreeError> {
         self.line(path, text)?;
@@ -107,5 +115,29 @@ impl LiveFile {
         }
         text.clone_into(&mut self.text);
         Ok(())
+    }
+}
+
+/// A file of bytes that change in place, as registers do.
+#[derive(Debug, Clone)]
+pub(crate) struct BinaryFile {
+    path: PathBuf,
+    bytes: Vec<u8>,
+}
+
+impl BinaryFile {
+    /// Gives the bytes at a place other values, if they differ from those that they have.
+    pub(crate) fn set(&mut self, place: usize, values: &[u8]) -> Result<(), TreeError> {
+        let known = &mut self.bytes[place..place + values.len()];
+        if known == values {
+            return Ok(());
+        }
+        known.copy_from_slice(values);
+        let file = OpenOptions::new()
+            .write(true)
+            .open(&self.path)
+            .map_err(at(&self.path))?;
+        let written = file.write_all_at(values, place as u64);
+        written.map_err(at(&self.path))
     }
 }

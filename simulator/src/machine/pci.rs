@@ -8,6 +8,8 @@ use super::files::{LiveFile, Tree, TreeError};
 use super::layout::{Function, FunctionKind, PcieGeneration};
 use crate::conditions::PcieLink;
 
+pub(super) mod config;
+
 /// Rows of a function's AER files, as the kernel's drivers/pci/pcie/aer.c names them.
 const CORRECTABLE: &[&str] = &[
     "RxErr",
@@ -80,6 +82,8 @@ pub(super) struct PciTree {
     pub(super) folders: HashMap<PciAddress, String>,
     /// By NIC ordinal: both ends of the link above it.
     pub(super) nic_links: Vec<LinkFiles>,
+    /// By NIC ordinal: the configuration space of the bridge above it.
+    pub(super) nic_bridges: Vec<config::Space>,
 }
 
 /// Writes all functions. `tree` is rooted at `sys`; `cpu_lists` are the processors of each NUMA node.
@@ -94,7 +98,8 @@ pub(super) fn write(
     }
     let mut folders: HashMap<PciAddress, String> = HashMap::new();
     let mut links: HashMap<PciAddress, (LiveFile, LiveFile)> = HashMap::new();
-    let mut nic_links = Vec::new();
+    let (mut nic_links, mut nic_bridges) = (Vec::new(), Vec::new());
+    let mut spaces: HashMap<PciAddress, config::Space> = HashMap::new();
     for function in functions {
         let pci = function.pci;
         let above = function
@@ -106,7 +111,10 @@ pub(super) fn write(
             );
         let folder = format!("{above}/{pci}");
         let (files, errors) = write_function(tree, &folder, function, cpu_lists)?;
+        spaces.insert(pci, config::Space::write(tree, &folder, function)?);
         if let FunctionKind::Nic(..) = function.kind {
+            let bridge = function.parent.and_then(|parent| spaces.get(&parent));
+            nic_bridges.extend(bridge.cloned());
             let upper = function.parent.and_then(|parent| links.get(&parent));
             nic_links.push(LinkFiles {
                 files: upper.cloned().into_iter().chain([files.clone()]).collect(),
@@ -116,7 +124,11 @@ pub(super) fn write(
         links.insert(pci, files);
         folders.insert(pci, folder);
     }
-    Ok(PciTree { folders, nic_links })
+    Ok(PciTree {
+        folders,
+        nic_links,
+        nic_bridges,
+    })
 }
 
 fn write_function(

@@ -16,7 +16,7 @@ use crate::core::detector::{Detector, Evidence, Explanation, View};
 /// Excess over the node's median from which a GPU counts as slow. The driver tells activity in tenths of a
 /// per cent, and clocks in steps of three quarters of one.
 const MIN_EXCESS: f64 = 0.03;
-/// The newest points that are looked at: their median, so that one odd sample says nothing.
+/// The newest points that are looked at: all of them must say so.
 const POINTS: usize = 3;
 /// A GPU that computes less than this of the time runs no step that could be compared.
 const MIN_ACTIVE: f64 = 0.05;
@@ -68,7 +68,7 @@ impl Detector for GpuWork {
         Explanation {
             check: "A busy GPU's tensor cores are active for longer than those of its node at the same clock, and than those of the same GPU of other nodes.",
             threshold: format!(
-                "{:.0} % above the median of at least {MIN_PEERS} GPUs of the node, in the median of {POINTS} samples (activity is told in tenths of a per cent, clocks in steps of 0.75 %)",
+                "{:.0} % above the median of at least {MIN_PEERS} GPUs of the node, in each of {POINTS} samples (activity is told in tenths of a per cent, clocks in steps of 0.75 %)",
                 100.0 * MIN_EXCESS
             ),
             clears: "It needs no longer than its peers.",
@@ -76,31 +76,45 @@ impl Detector for GpuWork {
     }
 }
 
-/// What each GPU of a node does against the middle one of them.
+/// What each GPU of a node does against the middle one of them: the least that it did in any of the newest
+/// samples, so that one that was taken while the job stopped or began says nothing.
 fn compare<'a>(node: &'a [Listed<'a>]) -> Vec<Worker<'a>> {
-    let work: Vec<_> = node
-        .iter()
-        .filter_map(|gpu| {
-            let active = gpu.history.window(&GPU_TENSOR_ACTIVE, &[gpu.label])?;
-            let newest: Vec<f64> = active.values().rev().take(POINTS).collect();
-            let active = median(newest.iter().copied()).filter(|_| newest.len() == POINTS)?;
-            let work = active * gpu.clock_hertz()?;
-            (active >= MIN_ACTIVE).then_some((gpu, active, work))
-        })
-        .collect();
-    let Some(middle) = median(work.iter().map(|(.., work)| *work)) else {
-        return Vec::new();
-    };
-    if work.len() < MIN_PEERS {
-        return Vec::new();
-    }
-    work.into_iter()
-        .map(|(gpu, active, work)| Worker {
+    let mut workers: Vec<Worker<'_>> = Vec::new();
+    for point in 0..POINTS {
+        let work: Vec<_> = node
+            .iter()
+            .filter_map(|gpu| {
+                let active = gpu.history.window(&GPU_TENSOR_ACTIVE, &[gpu.label])?;
+                let active = active.values().rev().nth(point)?;
+                Some((gpu, active, active * gpu.clock_hertz()?))
+            })
+            .collect();
+        let middle = median(work.iter().map(|(.., work)| *work)).unwrap_or(0.0);
+        let busy = median(work.iter().map(|(_, active, _)| *active)).unwrap_or(0.0);
+        if work.len() < MIN_PEERS || busy < MIN_ACTIVE {
+            return Vec::new();
+        }
+        let of_point = work.into_iter().map(|(gpu, active, work)| Worker {
             gpu,
             active,
             ratio: work / middle,
-        })
-        .collect()
+        });
+        if point == 0 {
+            workers = of_point.collect();
+            continue;
+        }
+        let of_point: Vec<_> = of_point.collect();
+        workers.retain_mut(|worker| {
+            let same = of_point
+                .iter()
+                .find(|other| other.gpu.index == worker.gpu.index);
+            if let Some(other) = same {
+                worker.ratio = worker.ratio.min(other.ratio);
+            }
+            same.is_some()
+        });
+    }
+    workers
 }
 
 fn evidence(worker: &Worker<'_>, excess: f64) -> Evidence {

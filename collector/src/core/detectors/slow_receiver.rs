@@ -16,7 +16,7 @@ use railscope_model::metric::{
 use super::peers::{MAJORITY, MIN_PEERS, median};
 use crate::core::classes::{Class, NUMA_AFFINITY, PCIE_REDIRECTED, PFC_STORM, SLOW_RECEIVER};
 use crate::core::detector::{Detector, Evidence, Explanation, View};
-use crate::core::history::NodeHistory;
+use crate::core::history::{Increase, NodeHistory, Window};
 use crate::core::inventory::gpus_behind;
 
 /// The window over which holding back is counted: three sweeps at 10 s.
@@ -25,8 +25,12 @@ const WINDOW_SECONDS: f64 = 30.0;
 const ABOVE_PEERS: f64 = 10.0;
 /// Share of the time in pause from which a NIC is a slow receiver (detection method, section 3.6).
 const MIN_PAUSE: f64 = 0.01;
-/// Share of the time in pause from which nothing gets through.
+/// Share of the time in pause from which nothing gets through, and the time that is looked at for it.
 const STORM: f64 = 0.9;
+const STORM_SECONDS: f64 = 10.0;
+/// A receiver is called slow for what it did longer ago than this: until then pause that has just begun may be a
+/// storm, whose part is another.
+const SETTLED_SECONDS: f64 = 15.0;
 /// Fewest ticks of waiting in a second that are looked at. A tick is no fixed time; the slowest counters known tick at
 /// some ten millions a second, of which this is a thousandth.
 const MIN_TICKS: f64 = 10_000.0;
@@ -82,7 +86,7 @@ impl Detector for SlowReceiver {
                 "A NIC holds its switch back: the switch port before it has data and no credit, or the NIC sends pause."
             },
             threshold: format!(
-                "{ABOVE_PEERS} times the median port, and {:.0} % of the time in pause or {MIN_TICKS} ticks of waiting in a second, over {WINDOW_SECONDS:.0} s; from {:.0} % on it is a storm; {:.0} % of a node's NICs make it the node's",
+                "{ABOVE_PEERS} times the median port, and {:.0} % of the time in pause or {MIN_TICKS} ticks of waiting in a second, over {WINDOW_SECONDS:.0} s, pause for at least {SETTLED_SECONDS:.0} s; from {:.0} % on over {STORM_SECONDS:.0} s it is a storm; {:.0} % of a node's NICs make it the node's",
                 100.0 * MIN_PAUSE,
                 100.0 * STORM,
                 100.0 * MAJORITY
@@ -164,19 +168,18 @@ fn in_pause<'a>(view: &View<'a>) -> Vec<Holds<'a>> {
             let [netdev, priority, "transmit"] = labels[..] else {
                 continue;
             };
-            let share = window
-                .increase(WINDOW_SECONDS)
-                .map(crate::core::history::Increase::rate);
+            let share = window.increase(WINDOW_SECONDS).map(Increase::rate);
             let interface = interface(history, netdev);
             if let (Some(share), Some((pci, device))) = (share, interface) {
-                shares.push((node, history, netdev, priority, pci, device, share));
+                let of = (history, netdev, priority, pci, device);
+                shares.push((node, of, window, share));
             }
         }
     }
     let usual = median(shares.iter().map(|(.., share)| *share)).unwrap_or(0.0);
     let enough = shares.len() >= MIN_PEERS;
     let mut holds = Vec::new();
-    for (node, history, netdev, priority, pci, device, share) in shares {
+    for (node, (history, netdev, priority, pci, device), window, share) in shares {
         if !(enough && share > MIN_PAUSE && share > ABOVE_PEERS * usual) {
             continue;
         }
@@ -184,6 +187,12 @@ fn in_pause<'a>(view: &View<'a>) -> Vec<Holds<'a>> {
         let stormy = storms
             .and_then(|window| window.increase(WINDOW_SECONDS))
             .is_some_and(|rise| rise.amount > 0.0);
+        let lately = window.increase(STORM_SECONDS).map_or(0.0, Increase::rate);
+        let storm = lately > STORM || (stormy && share > STORM / 2.0);
+        if !storm && !has_settled(window) {
+            continue;
+        }
+        let share = if storm { lately.max(share) } else { share };
         holds.push(Holds {
             node,
             words: format!(
@@ -195,10 +204,21 @@ fn in_pause<'a>(view: &View<'a>) -> Vec<Holds<'a>> {
             pci,
             signal: &NIC_PFC_PAUSE_SECONDS,
             share: Some(share.min(1.0)),
-            storm: share > STORM || (stormy && share > STORM / 2.0),
+            storm,
         });
     }
     holds
+}
+
+/// Whether a counter of pause rose before it could still be the beginning of a storm.
+fn has_settled(window: &Window) -> bool {
+    let of = |seconds| window.increase(seconds);
+    let (all, late) = (of(WINDOW_SECONDS), of(SETTLED_SECONDS));
+    let earlier = all.zip(late).map(|(all, late)| Increase {
+        amount: all.amount - late.amount,
+        seconds: all.seconds - late.seconds,
+    });
+    earlier.is_some_and(|earlier| earlier.seconds > 0.0 && earlier.rate() > MIN_PAUSE)
 }
 
 /// Address and RDMA device of a network interface.

@@ -1,0 +1,129 @@
+//! A demo under a real Prometheus and Alertmanager with the shipped rules.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::{Demo, Http, Process, Sink, encoded, free_port, root, wait_for, which};
+
+/// How long a server may take to start.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// A command by the name of a Debian package's program.
+pub(crate) fn tool(name: &str) -> Command {
+    Command::new(which(name).unwrap_or_else(|| PathBuf::from(name)))
+}
+
+/// A shipped file with other words in place of some, each of which must be there.
+fn adapted(file: &str, changes: &[(&str, &str)]) -> String {
+    let mut text = std::fs::read_to_string(root().join(file)).expect("a shipped file");
+    for (from, to) in changes {
+        assert!(text.contains(from), "{file} holds no {from:?} any more");
+        text = text.replace(from, to);
+    }
+    text
+}
+
+/// Demo, Prometheus and Alertmanager, each on a port of its own.
+pub(crate) struct Site {
+    /// The cluster, its exporters and the collector.
+    pub(crate) demo: Demo,
+    /// The server that scrapes them.
+    pub(crate) prometheus: Process,
+    /// Its address, without a slash at the end.
+    pub(crate) prometheus_url: String,
+    _alertmanager: Process,
+    /// What the test asks them with.
+    pub(crate) http: Http,
+    _folder: tempfile::TempDir,
+}
+
+impl Site {
+    /// Starts them; the demo with these arguments, and whom Alertmanager notifies.
+    pub(crate) fn start(sink: &Sink, arguments: &[&str]) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let http = Http::new();
+        let [prometheus_at, alertmanager_at] =
+            [(); 2].map(|()| format!("127.0.0.1:{}", free_port()));
+        let demo = Demo::start(folder.path(), arguments);
+        let demo_at = demo.url.trim_start_matches("http://");
+        wait_for("collector", LIMIT, || {
+            http.get(&format!("{}/-/ready", demo.url))
+        });
+
+        let alertmanager = alertmanager(folder.path(), &alertmanager_at, sink.port);
+        let prometheus = prometheus(folder.path(), &prometheus_at, &alertmanager_at, demo_at);
+        let prometheus_url = format!("http://{prometheus_at}");
+        wait_for("Prometheus", LIMIT, || {
+            http.get(&format!("{prometheus_url}/-/ready"))
+        });
+        Self {
+            demo,
+            prometheus,
+            prometheus_url,
+            _alertmanager: alertmanager,
+            http,
+            _folder: folder,
+        }
+    }
+
+    /// Samples of an instant query.
+    pub(crate) fn query(&self, expression: &str) -> Result<Vec<Value>, String> {
+        let answer = self.http.json(&format!(
+            "{}/api/v1/query?query={}",
+            self.prometheus_url,
+            encoded(expression)
+        ))?;
+        let samples = answer.pointer("/data/result").and_then(Value::as_array);
+        samples
+            .cloned()
+            .ok_or_else(|| format!("{expression}: {answer}"))
+    }
+}
+
+fn prometheus(folder: &Path, at: &str, alertmanager: &str, collector: &str) -> Process {
+    let rules = root()
+        .join("alerts/railscope.rules.yml")
+        .display()
+        .to_string();
+    let config = adapted(
+        "packaging/prometheus.example.yml",
+        &[
+            ("15s", "2s"),
+            ("60s", "2s"),
+            ("collector.example:10661", collector),
+            ("alertmanager.example:9093", alertmanager),
+            ("- railscope.rules.yml", &format!("- {rules}")),
+            ("my-cluster", "demo"),
+        ],
+    );
+    std::fs::write(folder.join("prometheus.yml"), config).expect("a configuration");
+    let mut command = tool("prometheus");
+    command
+        .arg("--config.file=prometheus.yml")
+        .arg("--storage.tsdb.path=prometheus-data")
+        .arg(format!("--web.listen-address={at}"));
+    Process::start("prometheus", folder, command.stdin(Stdio::null()))
+}
+
+fn alertmanager(folder: &Path, at: &str, sink: u16) -> Process {
+    let config = adapted(
+        "alerts/alertmanager.example.yml",
+        // Seconds, so that the test need not wait; what is grouped and inhibited stays.
+        &[
+            ("group_wait: 30s", "group_wait: 1s"),
+            ("group_interval: 5m", "group_interval: 2s"),
+            ("127.0.0.1:9095", &format!("127.0.0.1:{sink}")),
+        ],
+    );
+    std::fs::write(folder.join("alertmanager.yml"), config).expect("a configuration");
+    let mut command = tool("prometheus-alertmanager");
+    command
+        .arg("--config.file=alertmanager.yml")
+        .arg("--storage.path=alertmanager-data")
+        .arg(format!("--web.listen-address={at}"))
+        .arg("--cluster.listen-address=");
+    Process::start("alertmanager", folder, command.stdin(Stdio::null()))
+}
