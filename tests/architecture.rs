@@ -46,6 +46,7 @@ const PURE: &[&str] = &[
 /// Where the collector may know of wire formats: at its edges.
 const SERIALISES: &[&str] = &[
     "collector/src/api",
+    "collector/src/collectives",
     "collector/src/config",
     "collector/src/foreign/file.rs",
     "collector/src/lldp",
@@ -54,8 +55,6 @@ const SERIALISES: &[&str] = &[
     "collector/src/maintenance.rs",
     "collector/src/state_file.rs",
     "collector/src/lib.rs",
-    "collector/src/lldp/json.rs",
-    "collector/src/lldp/tests.rs",
 ];
 
 fn metadata() -> Value {
