@@ -67,7 +67,7 @@ fn a_cable_cut_on_a_real_subnet_is_named_that_one_alone_until_it_is_back() {
     );
 
     // A second cut while the first lasts: a leaf's uplink. Rerouting must not drag others along.
-    let uplink = ("link/leaf-su0-r2:33", "port-down");
+    let uplink = ("link/leaf-su0-r2:33", "uplink-down");
     subnet.command(r#"Unlink "leaf-su0-r2"[33]"#);
     wait_for("second incident", OPENS_WITHIN, || {
         let found = collector.incidents()?;
