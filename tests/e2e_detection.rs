@@ -68,8 +68,12 @@ fn one_page(scene: &str, nodes: &str, class: &str, alone_for: Duration) -> Optio
     assert_eq!(alerts.len(), 1, "{alerts:?}");
     assert_eq!(alerts[0]["labels"]["fault_domain"], *part, "{alerts:?}");
     assert_eq!(alerts[0]["labels"]["class"], class, "{alerts:?}");
-    let second = sink.next(alone_for);
-    assert!(second.is_none(), "a second notification: {second:?}");
+    // A ticket may follow, such as that a dead switch keeps the subnet from being read whole.
+    let quiet_until = Instant::now() + alone_for;
+    while let Some((path, more)) = sink.next(quiet_until.saturating_duration_since(Instant::now()))
+    {
+        assert_ne!(path, "/pager", "a second page: {more}");
+    }
     let open = site.demo.incidents(&site.http).expect("an answer");
     assert_eq!(domains(&open), [part.as_str()]);
     site.demo.stop();
