@@ -16,6 +16,7 @@ pub mod lost;
 pub mod maintenance;
 pub mod neighbours;
 pub mod speaker;
+mod spreading;
 pub mod storm;
 pub mod tracker;
 pub mod wait;

@@ -365,7 +365,7 @@ impl Analyzer {
         let tracker = &mut self.tracker;
         ClusterView {
             now,
-            incidents: tracker.tick(&self.fabric, &self.routes, findings, now),
+            incidents: tracker.tick(&self.fabric, (&self.routes, &self.history), findings, now),
             closed: tracker.closed(),
             maintenance: tracker.maintenance(now),
             fabric: Arc::clone(&self.fabric),
