@@ -9,7 +9,7 @@ use railscope_model::identity::Part;
 use super::classes::{FABRIC_STORM, HOST_DOWN, SWITCH_DOWN};
 use super::incident::{
     CLOSE_AFTER_TICKS, Finding, Incident, OPEN_AFTER_TICKS, PARENT_MIN_CHILDREN,
-    cables_of_switches, describe, group, is_lost_cable,
+    cables_of_switches, describe, group, is_lost_cable, worst_first,
 };
 use super::maintenance::{Window, mark};
 use super::storm::Storms;
@@ -115,8 +115,7 @@ impl Tracker {
         let open = self.suspects.values().filter(|suspect| suspect.open);
         let mut incidents: Vec<_> = open.map(|suspect| suspect.incident.clone()).collect();
         mark(&self.windows, fabric, &mut incidents);
-        let rank = |incident: &Incident| (incident.severity, incident.gpus_affected);
-        incidents.sort_by(|a, b| rank(b).cmp(&rank(a)).then_with(|| a.root.cmp(&b.root)));
+        worst_first(&mut incidents);
         incidents
     }
 
