@@ -8,7 +8,9 @@ use railscope_model::identity::Part;
 
 use super::classes::{FABRIC_STORM, HOST_DOWN, SWITCH_DOWN};
 use super::history::History;
-use super::incident::{CLOSE_AFTER_TICKS, Finding, Incident, OPEN_AFTER_TICKS, describe, group};
+use super::incident::{
+    CLOSE_AFTER_TICKS, Finding, Incident, OPEN_AFTER_TICKS, describe, group, worst_first,
+};
 use super::maintenance::{Window, mark};
 use super::spreading::Losses;
 use super::storm::Storms;
@@ -113,8 +115,7 @@ impl Tracker {
         let open = self.suspects.values().filter(|suspect| suspect.open);
         let mut incidents: Vec<_> = open.map(|suspect| suspect.incident.clone()).collect();
         mark(&self.windows, fabric, &mut incidents);
-        let rank = |incident: &Incident| (incident.severity, incident.gpus_affected);
-        incidents.sort_by(|a, b| rank(b).cmp(&rank(a)).then_with(|| a.root.cmp(&b.root)));
+        worst_first(&mut incidents);
         incidents
     }
 

@@ -4,6 +4,7 @@
 
 mod cluster;
 mod health;
+mod jobs;
 mod maintenance;
 mod parents;
 
