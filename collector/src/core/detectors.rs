@@ -8,6 +8,7 @@ pub mod gpu_work;
 mod gpus;
 pub mod host_health;
 pub mod miscabled_rail;
+mod netdev;
 pub mod odd_config;
 mod peers;
 pub mod slow_gpu;
