@@ -28,6 +28,7 @@ mod judge;
 mod markdown;
 mod probes;
 mod report;
+mod rounds;
 mod scenario;
 mod score;
 mod simulate;

@@ -16,7 +16,7 @@ use railscope_model::metric::Profile;
 use railscope_model::reading::NodeReading;
 use railscope_simulator::cluster::{Cluster, Maintenance};
 use railscope_simulator::ibnetdiscover::ibnetdiscover;
-use railscope_simulator::readings::{NodeRows, switches};
+use railscope_simulator::readings::NodeRows;
 use railscope_simulator::spec::Transport;
 use railscope_simulator::wiring::{Tier, Wiring};
 use rustix::time::{ClockId, clock_gettime};
@@ -28,6 +28,7 @@ use super::delivery::Post;
 use super::draw::Plan;
 use super::frame::{Frame, Layout};
 use super::judge::Event;
+use super::rounds::Rounds;
 
 /// The moment at which every run begins: any will do, and the same gives the same bytes.
 const START: Timestamp = Timestamp(1_800_000_000_000);
@@ -115,7 +116,8 @@ pub(super) fn run(plan: &Plan<'_>, settings: &Settings) -> anyhow::Result<Outcom
     let duration = scenario.duration_seconds;
     let post = Post::new(scenario.delivery, plan.seed, &mut cluster, duration);
     let maintenance = cluster.maintenance(duration);
-    let mut watch = Watch::new(&cluster, &layout, post, &settings.ablations);
+    let rounds = Rounds::new(plan.seed, scenario.delivery.switch_skew_seconds);
+    let mut watch = Watch::new(&cluster, &layout, (post, rounds), &settings.ablations);
     for (analyzer, _) in &mut watch.methods {
         analyzer.set_maintenance(announced(&maintenance));
     }
@@ -163,6 +165,7 @@ struct Watch {
     names: Vec<NodeName>,
     rows: Vec<NodeRows>,
     post: Post,
+    rounds: Rounds,
     /// The collector's own method first, then those without some of its steps.
     methods: Vec<(Analyzer, AlarmLog)>,
     subnet: Option<(Wiring, Subnet)>,
@@ -172,7 +175,12 @@ struct Watch {
 }
 
 impl Watch {
-    fn new(cluster: &Cluster, layout: &Arc<Layout>, post: Post, ablations: &[Ablation]) -> Self {
+    fn new(
+        cluster: &Cluster,
+        layout: &Arc<Layout>,
+        (post, rounds): (Post, Rounds),
+        ablations: &[Ablation],
+    ) -> Self {
         let nodes = cluster.nodes();
         let rows = NodeRows::of(cluster);
         let readings: Vec<_> = rows.iter().zip(nodes).map(|(r, n)| r.read(n)).collect();
@@ -195,6 +203,7 @@ impl Watch {
             names,
             rows,
             post,
+            rounds,
             methods,
             subnet: None,
             frame: Frame::new(layout, cluster, &readings),
@@ -257,7 +266,7 @@ impl Watch {
             }
         }
         let at = START.plus_seconds(seconds);
-        for (switch, reading) in switches(cluster) {
+        for (switch, reading) in self.rounds.read(cluster, seconds) {
             spend(&mut self.spent.simulator, &mut since);
             for (analyzer, _) in &mut self.methods {
                 analyzer.ingest_switch(&switch, &reading, at);
