@@ -168,7 +168,9 @@ fn every_slip_is_found_by_the_plan_as_what_it_is() {
                 Change::Swapped(_) => &["swapped-cables", "cross-plane", "other-port"],
             };
             assert!(expected.contains(&finding.rule.name), "{text}");
-            assert!(finding.parts.contains(&part), "{text}");
+            // A finding by a plan is named by the end that the plan writes first, the graph's by the first in order.
+            let is_it = |part| wiring.cable_named(part) == Some(one);
+            assert!(finding.parts.iter().any(is_it), "{text}");
         }
     }
 }

@@ -1,12 +1,14 @@
 //! One run: the simulated cluster, its pages, the collector's own analysis, and the baselines beside it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
 use railscope_collector::core::analyzer::{Analyzer, ClusterView};
 use railscope_collector::core::classes::Severity;
 use railscope_collector::core::maintenance::Window;
+use railscope_collector::core::neighbours::Told;
+use railscope_collector::lldp::parse_neighbours;
 use railscope_collector::subnet::{Subnet, parse_ibnetdiscover};
 use railscope_model::exposition::{Format, Page};
 use railscope_model::fabric::Timestamp;
@@ -15,6 +17,7 @@ use railscope_model::metric::Profile;
 use railscope_model::reading::NodeReading;
 use railscope_simulator::cluster::{Cluster, Maintenance};
 use railscope_simulator::ibnetdiscover::ibnetdiscover;
+use railscope_simulator::lldp;
 use railscope_simulator::readings::{NodeRows, switches};
 use railscope_simulator::spec::Transport;
 use railscope_simulator::wiring::{Tier, Wiring};
@@ -65,7 +68,7 @@ pub(super) struct Spent {
     pub(super) simulator: Duration,
     /// Writing pages, if there are any, and taking readings up.
     pub(super) ingest: Duration,
-    /// Writing and reading the subnet's text.
+    /// Writing and reading what the fabric tells of its cables.
     pub(super) subnet: Duration,
     /// Ticks of the analysis.
     pub(super) analysis: Duration,
@@ -152,6 +155,9 @@ fn announced(maintenance: &[Maintenance]) -> Vec<Arc<Window>> {
     maintenance.iter().map(window).map(Arc::new).collect()
 }
 
+/// What a switch tells of its neighbours, or why it does not.
+type Words = Result<Told, String>;
+
 /// Everybody who watches the cluster.
 struct Watch {
     names: Vec<NodeName>,
@@ -159,6 +165,7 @@ struct Watch {
     post: Post,
     analyzer: Analyzer,
     subnet: Option<(Wiring, Subnet)>,
+    told: Option<(Wiring, BTreeMap<SwitchName, Words>)>,
     frame: Frame,
     log: AlarmLog,
     baselines: Vec<(Box<dyn Baseline>, AlarmLog)>,
@@ -183,6 +190,7 @@ impl Watch {
             post,
             analyzer,
             subnet: None,
+            told: None,
             frame: Frame::new(layout, cluster, &readings),
             // The collector itself keeps incidents that come and go open.
             log: AlarmLog::new(1),
@@ -191,14 +199,38 @@ impl Watch {
         }
     }
 
-    /// Reads the subnet as production does: as text. Text of the same cables is not parsed twice.
+    /// Reads what the fabric tells of its cables as production does: as text. Text of the same cables is not
+    /// parsed twice.
     fn sweep(&mut self, cluster: &Cluster, seconds: f64) {
-        // Only InfiniBand has a subnet to sweep.
-        if cluster.spec().transport != Transport::Infiniband {
-            return;
-        }
         let mut since = processor_time();
         let at = START.plus_seconds(seconds);
+        match cluster.spec().transport {
+            Transport::Infiniband => self.sweep_subnet(cluster, at),
+            Transport::Roce => self.ask_switches(cluster, at),
+            // Its fabric shows itself to nobody.
+            Transport::Efa => {}
+        }
+        spend(&mut self.spent.subnet, &mut since);
+    }
+
+    /// What Ethernet switches hear by LLDP. One without light answers nobody.
+    fn ask_switches(&mut self, cluster: &Cluster, at: Timestamp) {
+        let wiring = cluster.wiring();
+        if self.told.as_ref().is_none_or(|(last, _)| last != wiring) {
+            let silent = |switch: &SwitchName| (switch.clone(), Err(String::from("no answer")));
+            let names = wiring.switches.iter().map(|switch| silent(&switch.name));
+            let mut told: BTreeMap<_, _> = names.collect();
+            for (switch, text) in lldp::switches(cluster) {
+                told.insert(switch, parse_neighbours(&text));
+            }
+            self.told = Some((wiring.clone(), told));
+        }
+        for (switch, told) in self.told.iter().flat_map(|(_, told)| told) {
+            self.analyzer.take_switch(switch, told.clone(), at);
+        }
+    }
+
+    fn sweep_subnet(&mut self, cluster: &Cluster, at: Timestamp) {
         let wiring = cluster.wiring();
         if self.subnet.as_ref().is_none_or(|(last, _)| last != wiring) {
             let subnet = parse_ibnetdiscover(&ibnetdiscover(wiring, at));
@@ -207,7 +239,6 @@ impl Watch {
         if let Some((_, subnet)) = &self.subnet {
             self.analyzer.take_subnet(subnet.clone(), at);
         }
-        spend(&mut self.spent.subnet, &mut since);
     }
 
     fn tick(&mut self, cluster: &Cluster, (tick, seconds): (u64, f64), through_text: bool) {
