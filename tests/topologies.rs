@@ -4,18 +4,20 @@
 
 mod support;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use railscope_collector::core::analyzer::Analyzer;
-use railscope_collector::core::neighbours::{Neighbour, Told};
+use railscope_collector::lldp::parse_neighbours;
 use railscope_collector::subnet::parse_ibnetdiscover;
 use railscope_collector::topology::{Confidence, Kind, Verdict, judge, merge_subnet};
 use railscope_model::fabric::{Fabric, LinkKind, Timestamp};
-use railscope_model::identity::{Part, PortName, SwitchName};
 use railscope_simulator::cluster::Cluster;
+use railscope_simulator::fault::fabric::{SwitchDown, UplinkDown};
+use railscope_simulator::fault::{Effect, Fault};
 use railscope_simulator::ibnetdiscover::ibnetdiscover;
-use railscope_simulator::readings::NodeRows;
+use railscope_simulator::lldp;
+use railscope_simulator::readings::{NodeRows, switches};
 use railscope_simulator::shape::NodeKind;
 use railscope_simulator::spec::{ClusterSpec, Group, Transport};
 use railscope_simulator::wiring::Wiring;
@@ -128,47 +130,19 @@ fn of_a_fabric_that_nobody_sees_the_collector_says_that_it_does_not_know_it() {
     println!("{verdict}");
 }
 
-/// Cables as `part port - part port`, ports of switches as their LLDP names them.
+/// Cables as `part port - part port`.
 fn cables(fabric: &Fabric) -> BTreeSet<String> {
     let mut cables = BTreeSet::new();
     for (_, a, b, link) in fabric.links() {
         if link.kind == LinkKind::Cable {
-            let end = |id, port| {
-                let part = &fabric.vertex(id).part;
-                match (part, fabric.port_name(id, port)) {
-                    (Part::Switch(_), PortName::Number(number)) => format!("{part} swp{number}"),
-                    (_, port) => format!("{part} {port}"),
-                }
-            };
+            let end =
+                |id, port| format!("{} {}", fabric.vertex(id).part, fabric.port_name(id, port));
             let mut ends = [end(a, link.ports.0), end(b, link.ports.1)];
             ends.sort();
             cables.insert(ends.join(" - "));
         }
     }
     cables
-}
-
-/// What each switch hears of the others, as its LLDP tells it.
-fn told(fabric: &Fabric) -> BTreeMap<SwitchName, Told> {
-    let mut told: BTreeMap<SwitchName, Told> = BTreeMap::new();
-    for (id, vertex) in fabric.vertices() {
-        let Part::Switch(name) = &vertex.part else {
-            continue;
-        };
-        let own = told.entry(name.clone()).or_default();
-        for near in fabric.neighbours(id) {
-            if let Part::Switch(far) = &fabric.vertex(near.peer).part {
-                own.neighbours.push(Neighbour {
-                    local: format!("swp{}", near.port),
-                    chassis: format!("chassis of {far}"),
-                    port: format!("swp{}", near.peer_port),
-                    system: far.to_string(),
-                    ..Neighbour::default()
-                });
-            }
-        }
-    }
-    told
 }
 
 #[test]
@@ -197,8 +171,8 @@ fn of_a_roce_cluster_lldp_gives_the_very_graph_that_the_simulator_wired() {
             "{name}: what is above the leaves nobody has told\n{}",
             by_hosts.verdict
         );
-        for (switch, told) in told(&truth) {
-            analyzer.take_switch(&switch, Ok(told), NOW);
+        for (switch, text) in lldp::switches(&cluster) {
+            analyzer.take_switch(&switch, parse_neighbours(&text), NOW);
         }
         let view = analyzer.tick(NOW.plus_seconds(5.0));
         assert_eq!(cables(&view.fabric), cables(&truth), "{name}");
@@ -211,5 +185,63 @@ fn of_a_roce_cluster_lldp_gives_the_very_graph_that_the_simulator_wired() {
         );
         assert_eq!(view.lldp.contradictions, [], "{name}");
         println!("{name}: {} cables, {}", view.lldp.cables, view.verdict.kind);
+    }
+}
+
+/// What breaks, and the one incident about it with the GPUs whose ways lead over the part.
+#[test]
+fn switches_of_a_roce_cluster_that_break_are_named_with_the_gpus_routed_over_them() {
+    let (uplink, spine) = ("link/leaf-su0-r2[swp57]", "switch/spine-1");
+    for (part, effect, class, gpus) in [
+        // Four nodes hang on the leaf, with a GPU each on its rail.
+        (uplink, Effect::UplinkDown(UplinkDown {}), "uplink-down", 4),
+        // Rails meet at the spines: every GPU's ways lead over each of them.
+        (spine, Effect::SwitchDown(SwitchDown {}), "switch-down", 64),
+    ] {
+        let fabric = "nodes = 8\ntransport = 'roce'\nswitches = { radix = 64, uplinks = 8 }\n\
+                      wiring = { kind = 'rail-optimised', nodes_per_su = 4 }";
+        let spec: ClusterSpec = toml::from_str(fabric).expect("a fabric");
+        let mut cluster = Cluster::new(spec, 1).expect("a cluster");
+        let fault = Fault {
+            part: part.parse().expect("a part"),
+            onset_seconds: 30.0,
+            end_seconds: None,
+            effect,
+        };
+        let truth = cluster.inject(fault).expect("a fault");
+        let rows = NodeRows::of(&cluster);
+        let nodes = cluster.nodes().iter();
+        let names: Vec<_> = nodes.map(|node| node.name.clone()).collect();
+        let mut analyzer = Analyzer::default();
+        analyzer.set_targets(&names);
+        let mut view = analyzer.tick(NOW);
+        for seconds in (5..=120).step_by(5) {
+            cluster.advance(Duration::from_secs(seconds));
+            let at = NOW.plus_seconds(seconds as f64);
+            for ((name, rows), node) in names.iter().zip(&rows).zip(cluster.nodes()) {
+                analyzer.ingest_reading(name, &rows.read(node), at);
+            }
+            for (switch, reading) in switches(&cluster) {
+                analyzer.ingest_switch(&switch, &reading, at);
+            }
+            // LLDP is asked for more seldom than counters, and says what was until then.
+            for (switch, text) in lldp::switches(&cluster) {
+                if seconds % 60 == 5 {
+                    analyzer.take_switch(&switch, parse_neighbours(&text), at);
+                }
+            }
+            view = analyzer.tick(at);
+        }
+        let incidents = view.incidents.iter();
+        let found: Vec<_> = incidents
+            .map(|one| {
+                (
+                    one.class.name,
+                    one.root.to_string(),
+                    one.gpus_behind().count(),
+                )
+            })
+            .collect();
+        assert_eq!(found, [(class, truth.part.to_string(), gpus)]);
     }
 }

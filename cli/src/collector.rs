@@ -83,3 +83,22 @@ pub(crate) fn check_config(args: &CheckConfigArgs) -> anyhow::Result<()> {
     );
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use railscope_collector::foreign::Mappings;
+
+    /// A mapping that cannot be read is left out: with the features of libraries as the binary is built, none is.
+    #[test]
+    fn this_binary_knows_every_exporter_that_has_a_mapping() {
+        let kinds = Mappings::default();
+        let kinds: Vec<_> = kinds.kinds().collect();
+        let documented = include_str!("../../docs/other-exporters.md");
+        for kind in &kinds {
+            assert!(documented.contains(&format!("| `{kind}`")), "{kind}");
+        }
+        let rows = documented.lines().filter(|line| line.starts_with("| `"));
+        // The first row is the table's heading.
+        assert_eq!(rows.count(), 1 + kinds.len(), "{kinds:?}");
+    }
+}

@@ -26,6 +26,7 @@ pub(crate) mod nodes;
 #[cfg(test)]
 mod rehearsal;
 mod scene;
+mod snmp;
 mod stage;
 mod wanted;
 mod watch;
@@ -194,7 +195,7 @@ async fn demo(
         anyhow::Ok((cluster, tree, nodes))
     });
     let (cluster, tree, nodes) = started.await??;
-    let config = collector_config(&cluster, &tree, &nodes)?;
+    let config = collector_config(&cluster, &tree, &nodes, &api.base)?;
     let names = cluster.nodes().iter().map(|node| node.name.clone());
     let exporters: BTreeMap<_, _> = names.zip(nodes.urls.iter().cloned()).collect();
     let causes = wanted::possible(&cluster);
@@ -207,16 +208,13 @@ async fn demo(
         causes,
         transport,
     ));
+    let mut beside = control::beside(Arc::clone(&stage), listening);
+    beside.routes = beside.routes.merge(snmp::routes(clock.hand()));
     let mut stopped = stop.subscribe();
-    let mut collector = tokio::spawn(run_beside(
-        config,
-        listener,
-        control::beside(Arc::clone(&stage), listening),
-        async move {
-            // An error means that the sender is gone, and with it the demo.
-            stopped.wait_for(|stop| *stop).await.ok();
-        },
-    ));
+    let mut collector = tokio::spawn(run_beside(config, listener, beside, async move {
+        // An error means that the sender is gone, and with it the demo.
+        stopped.wait_for(|stop| *stop).await.ok();
+    }));
 
     let mut stopped = stop.subscribe();
     let shown = tokio::select! {
@@ -262,18 +260,19 @@ async fn end_of(duration: Option<Duration>) {
     }
 }
 
-/// The collector's configuration, through the same file format that a user writes.
+/// The collector's configuration, through the same file format that a user writes. The demo listens at `base`.
 fn collector_config(
     cluster: &Cluster,
     tree: &ClusterTree,
     nodes: &Nodes,
+    base: &str,
 ) -> anyhow::Result<Config> {
     let mut text = format!(
         "cluster = {{ name = \"demo\" }}\n\
          scrape = {{ interval = \"{SCRAPE_INTERVAL}\" }}\n\
          analysis = {{ interval = \"{ANALYSIS_INTERVAL}\" }}\n"
     );
-    // Nobody sweeps an Ethernet.
+    // Nobody sweeps an Ethernet: its switches tell one by one.
     if cluster.spec().transport == Transport::Infiniband {
         let file = tree.subnet();
         text.push_str(&format!(
@@ -286,6 +285,16 @@ fn collector_config(
             "[[targets]]\nnode = \"{}\"\nurl = \"{url}\"\n",
             node.name
         ));
+    }
+    if cluster.spec().transport == Transport::Roce {
+        for switch in &cluster.plan().switches {
+            let (name, file) = (&switch.name, tree.lldp(&switch.name));
+            let url = snmp::url(base, name)?;
+            text.push_str(&format!(
+                "[[switches]]\nname = \"{name}\"\nlldp_file = {file:?}\ninterval = \"{SCRAPE_INTERVAL}\"\n\
+                 [[targets]]\nswitch = \"{name}\"\nkind = \"snmp_exporter\"\nurl = \"{url}\"\n"
+            ));
+        }
     }
     Config::parse(&text, &tree.path().join("collector.toml"))
         .context("the demo's own configuration")

@@ -90,7 +90,15 @@ fn say(cluster: &Cluster, folder: &Path) {
             "  railscope exporter --path.sysfs {node}/sys --path.procfs {node}/proc --nvml.library {node}/nvml/libnvidia-ml.so.1"
         );
     }
-    if cluster.spec().transport == Transport::Infiniband {
-        println!("  railscope topology show {folder}/subnet.ibnetdiscover");
+    match cluster.spec().transport {
+        Transport::Infiniband => {
+            println!("  railscope topology show {folder}/subnet.ibnetdiscover");
+        }
+        Transport::Roce => {
+            println!(
+                "\n{folder}/switches holds what each switch hears by LLDP: lldp_file of [[switches]] in the collector's configuration."
+            );
+        }
+        Transport::Efa => {}
     }
 }

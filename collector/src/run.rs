@@ -6,7 +6,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use railscope_model::fabric::Timestamp;
 use railscope_model::identity::SwitchName;
-use railscope_model::reading::NodeReading;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
@@ -27,7 +26,7 @@ use crate::state::{ScrapeResult, Snapshot, State};
 use crate::subnet::Subnet;
 use crate::subnet::counters::DeviceReading;
 use crate::subnet_source;
-use crate::targets::{LOOK_INTERVAL, TargetList};
+use crate::targets::{LOOK_INTERVAL, TargetList, own_on_switch};
 
 /// Pages that may wait for the analysis. When it falls behind, scrapers wait too, and nothing piles up.
 const WAITING_EVENTS: usize = 128;
@@ -67,13 +66,6 @@ pub(crate) enum Event {
         target: Arc<Target>,
         speaker: Speaker,
         translation: Translation,
-        at: Timestamp,
-    },
-    /// What was read of a switch.
-    #[allow(dead_code)] // sources that know a switch by its name come one by one
-    Switch {
-        switch: SwitchName,
-        reading: Box<NodeReading>,
         at: Timestamp,
     },
     /// What a switch tells of its neighbours, or why it could not be read.
@@ -267,13 +259,25 @@ fn analyse(
             // A page of what is no target any more came too late.
             Event::Page { target, .. } | Event::Foreign { target, .. }
                 if targets.binary_search(&target).is_err() => {}
-            Event::Page { target, page, at } => {
-                let ingested = match &target.about {
-                    Some(Subject::Node(node)) => analyzer.ingest(node, &page, at),
-                    Some(Subject::Switch(_)) | None => Ingested::default(),
-                };
-                note(state, &target, &ingested, None, at);
-            }
+            Event::Page { target, page, at } => match &target.about {
+                Some(Subject::Node(node)) => {
+                    let ingested = analyzer.ingest(node, &page, at);
+                    note(state, &target, &ingested, None, at);
+                }
+                Some(Subject::Switch(switch)) => {
+                    let said = own_on_switch(switch);
+                    if state.record_scrape(
+                        &target,
+                        ScrapeResult::Malformed,
+                        None,
+                        Some(said.clone()),
+                    ) {
+                        tracing::warn!(target = target.name(), "{said}");
+                    }
+                }
+                // The kind of such a target is told, and it is not ours.
+                None => {}
+            },
             Event::Foreign {
                 target,
                 speaker,
@@ -290,11 +294,6 @@ fn analyse(
                 }
                 note(state, &target, &ingested, translation.unfit, at);
             }
-            Event::Switch {
-                switch,
-                reading,
-                at,
-            } => analyzer.ingest_switch(&switch, &reading, at),
             Event::Subnet {
                 subnet,
                 readings,

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use railscope_model::identity::SwitchName;
+
 use crate::api::file_sd::parse_file_sd;
 use crate::config::Target;
 use crate::foreign::Mappings;
@@ -112,6 +114,15 @@ impl Source {
         self.targets = Some(parse_file_sd(&text, mappings)?);
         Ok(true)
     }
+}
+
+/// Why Railscope's own exporter, or a page that nobody knows, is none for a target `switch = …`: it speaks of the
+/// node that it runs on.
+pub(crate) fn own_on_switch(switch: &SwitchName) -> String {
+    format!(
+        "of a switch another exporter's page is expected; where Railscope's own runs on {switch}, expected \
+         node = \"{switch}\" here and name = \"{switch}\" under [[switches]]"
+    )
 }
 
 /// What changes when a file is written.

@@ -1,11 +1,15 @@
 //! Ethernet fabrics by LLDP: hosts' and switches' words become the graph, its lost cables and its contradictions.
 #![allow(clippy::expect_used, clippy::panic, reason = "tests")]
 
+use std::collections::BTreeMap;
+
 use railscope_collector::core::analyzer::{Analyzer, ClusterView};
 use railscope_collector::core::neighbours::{Neighbour, Told};
 use railscope_collector::topology::Kind;
 use railscope_model::fabric::{LinkKind, Presence, Timestamp, Witness};
 use railscope_model::identity::{NodeName, SwitchName};
+use railscope_model::metric::SWITCH_PORT_UP;
+use railscope_model::reading::{Labels, NodeReading};
 
 const NODES: usize = 8;
 const RAILS: usize = 2;
@@ -276,6 +280,57 @@ fn a_silent_neighbour_is_unknown_while_the_port_is_up_and_lost_when_it_goes_down
     let view = cluster.watch(15);
     assert!(of(&view).ends_with("leaf-1 swp3"), "{}", of(&view));
     assert_eq!(incidents(&view), [""; 0]);
+}
+
+/// What exporters of leaves and spines say of the light of their uplinks, but for the dark ones.
+fn lights(cluster: &mut Cluster, spines: usize, dark: &[(&str, &str)]) {
+    let mut readings: BTreeMap<String, NodeReading> = BTreeMap::new();
+    for (leaf, spine) in (0..RAILS).flat_map(|leaf| (0..spines).map(move |spine| (leaf, spine))) {
+        for (name, port) in [
+            (format!("leaf-{leaf}"), format!("swp{}", 49 + spine)),
+            (format!("spine-{spine}"), format!("swp{}", leaf + 1)),
+        ] {
+            let lit = !dark.contains(&(name.as_str(), port.as_str()));
+            let reading = readings.entry(name).or_default();
+            reading.push(&SWITCH_PORT_UP, &Labels::new([&port]), lit);
+        }
+    }
+    for (name, reading) in readings {
+        let now = at(cluster.seconds + 5);
+        cluster
+            .analyzer
+            .ingest_switch(&switch(&name), &reading, now);
+    }
+}
+
+#[test]
+fn an_uplink_without_light_is_lost_whatever_was_told_of_it_before_and_comes_back() {
+    for dark in [
+        &[("leaf-1", "swp50"), ("spine-1", "swp2")][..],
+        &[("spine-1", "swp2")],
+    ] {
+        let mut cluster = Cluster::new().with_spines(2);
+        lights(&mut cluster, 2, &[]);
+        cluster.watch(1);
+        for (ticks, dark, expected, presence) in [
+            (2, dark, &["uplink-down link/leaf-1[swp50]"][..], " lost"),
+            (20, dark, &["uplink-down link/leaf-1[swp50]"], " lost"),
+            (15, &[], &[], ""),
+        ] {
+            for _ in 0..ticks {
+                lights(&mut cluster, 2, dark);
+                cluster.watch(1);
+            }
+            let view = cluster.analyzer.tick(at(cluster.seconds));
+            let cables = cables(&view);
+            let mut cables = cables.iter();
+            let cable = cables.find(|cable| cable.starts_with("link/leaf-1[swp50]"));
+            let cable = cable.expect("kept");
+            assert!(cable.ends_with(&format!("swp2{presence}")), "{cable}");
+            assert_eq!(incidents(&view), expected, "{dark:?}, {ticks} ticks");
+            assert_eq!(view.lldp.dark, usize::from(!dark.is_empty()));
+        }
+    }
 }
 
 #[test]

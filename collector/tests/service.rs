@@ -133,7 +133,8 @@ async fn several_exporters_speak_for_one_node_and_one_for_a_subnet() {
          [[targets]]\nnode = \"n1\"\nkind = \"railscope\"\nurl = \"http://{exporters}/own\"\n\
          [[targets]]\nnode = \"n1\"\nurl = \"http://{exporters}/dcgm\"\n\
          [[targets]]\nnode = \"n1\"\nkind = \"node_exporter\"\nurl = \"http://{exporters}/node\"\n\
-         [[targets]]\nkind = \"infiniband_exporter\"\nurl = \"http://{exporters}/ib\"\n"
+         [[targets]]\nkind = \"infiniband_exporter\"\nurl = \"http://{exporters}/ib\"\n\
+         [[targets]]\nswitch = \"leaf-1\"\nurl = \"http://{exporters}/own\"\n"
     );
     let config = Config::parse(&config, std::path::Path::new("c.toml")).expect("valid");
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("port");
@@ -167,6 +168,8 @@ async fn several_exporters_speak_for_one_node_and_one_for_a_subnet() {
         "railscope_collector_target_up{node=\"n1\",exporter=\"dcgm-exporter\"} 1".to_owned(),
         "railscope_collector_target_up{node=\"n1\",exporter=\"node_exporter\"} 1".to_owned(),
         "railscope_collector_target_up{node=\"n1\",exporter=\"railscope\"} 1".to_owned(),
+        // What our own exporter says of the node that it runs on is nothing about a switch.
+        "railscope_collector_target_up{node=\"leaf-1\",exporter=\"railscope\"} 0".to_owned(),
         format!(
             "railscope_collector_target_up{{node=\"http://{exporters}/ib\",exporter=\"infiniband_exporter\"}} 1"
         ),

@@ -395,7 +395,7 @@ impl Cluster {
         Some(Neighbor {
             chassis: mac(switch.guid),
             system: switch.name.to_string(),
-            port: format!("swp{port}"),
+            port: wiring.port_name(port).to_string(),
         })
     }
 

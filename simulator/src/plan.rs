@@ -34,15 +34,17 @@ pub fn write(wiring: &Wiring) -> String {
 }
 
 fn socket(wiring: &Wiring, (device, port): wiring::Socket) -> Socket {
-    let part = match device {
+    match device {
         Device::Nic(nic) => {
             let nic = &wiring.nics[nic];
-            Part::Nic(nic.node_name.clone(), nic.device.clone())
+            Socket {
+                part: Part::Nic(nic.node_name.clone(), nic.device.clone()),
+                port: port.into(),
+            }
         }
-        Device::Switch(switch) => Part::Switch(wiring.switches[switch].name.clone()),
-    };
-    Socket {
-        part,
-        port: port.into(),
+        Device::Switch(switch) => Socket {
+            part: Part::Switch(wiring.switches[switch].name.clone()),
+            port: wiring.port_name(port),
+        },
     }
 }

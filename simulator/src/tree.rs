@@ -1,19 +1,23 @@
-//! The whole cluster on disk: every node's trees and NVML, the subnet as `ibnetdiscover` prints it, and the wiring plan.
+//! The whole cluster on disk: every node's trees and NVML, what switches tell of the fabric, and the wiring plan.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use railscope_model::fabric::Timestamp;
+use railscope_model::identity::SwitchName;
 use tempfile::TempDir;
 
 use crate::cluster::Cluster;
 use crate::ibnetdiscover::ibnetdiscover;
+use crate::lldp;
 use crate::machine::{Machine, MachineError, TreeError, at};
 use crate::plan;
 use crate::spec::Transport;
 use crate::wiring::Wiring;
 
+/// Folder of what Ethernet switches tell.
+const SWITCHES: &str = "switches";
 /// What the names of cluster folders begin with.
 pub const FOLDER_PREFIX: &str = "railscope-cluster-";
 /// Space that a node's files take: some 1,150 files, of which each takes at least a page, and the NVML
@@ -21,6 +25,9 @@ pub const FOLDER_PREFIX: &str = "railscope-cluster-";
 pub const BYTES_PER_NODE: u64 = 6 << 20;
 /// How long ago the nodes were booted when the simulation starts.
 const UPTIME_SECONDS: u64 = 3 * 86_400;
+/// Time between two looks of an Ethernet switch at its neighbours: their file is then written anew, whatever it
+/// says, as cron does that runs `lldpctl` there.
+const LLDP_SECONDS: f64 = 10.0;
 
 /// A cluster's files in a temporary folder, which goes when this is dropped.
 #[derive(Debug)]
@@ -29,7 +36,8 @@ pub struct ClusterTree {
     machines: Vec<Machine>,
     subnet: PathBuf,
     plan: PathBuf,
-    written: Option<Wiring>,
+    /// The wiring that was last told, and when.
+    written: Option<(Wiring, Timestamp)>,
 }
 
 impl ClusterTree {
@@ -66,7 +74,11 @@ impl ClusterTree {
             machines,
             written: None,
         };
-        tree.write_subnet(cluster, started)?;
+        if cluster.spec().transport == Transport::Roce {
+            let switches = tree.folder.path().join(SWITCHES);
+            fs::create_dir(&switches).map_err(at(&switches))?;
+        }
+        tree.write_fabric(cluster, started)?;
         // Whoever rents a cloud's nodes has no plan of its cables.
         if cluster.spec().transport != Transport::Efa {
             fs::write(&tree.plan, plan::write(cluster.plan())).map_err(at(&tree.plan))?;
@@ -74,7 +86,7 @@ impl ClusterTree {
         Ok(tree)
     }
 
-    /// Brings all files up to date with the cluster; `now` dates the subnet's text.
+    /// Brings all files up to date with the cluster; `now` dates what is told of the fabric.
     ///
     /// # Errors
     /// A file could not be written.
@@ -82,23 +94,29 @@ impl ClusterTree {
         for (machine, node) in self.machines.iter_mut().zip(cluster.nodes()) {
             machine.update(node)?;
         }
-        Ok(self.write_subnet(cluster, now)?)
+        Ok(self.write_fabric(cluster, now)?)
     }
 
-    /// Nobody keeps this file open, as nobody keeps the output of a command: it is replaced whole, so
-    /// that no reader sees half a sweep.
-    fn write_subnet(&mut self, cluster: &Cluster, now: Timestamp) -> Result<(), TreeError> {
-        // Nobody knows all cables of another fabric.
-        if cluster.spec().transport != Transport::Infiniband {
-            return Ok(());
+    /// Nobody knows all cables of a fabric that is neither InfiniBand nor Ethernet.
+    fn write_fabric(&mut self, cluster: &Cluster, now: Timestamp) -> Result<(), TreeError> {
+        let known = self.written.as_ref();
+        let age = known
+            .filter(|(wiring, _)| wiring == cluster.wiring())
+            .map(|(_, at)| now.seconds_since(*at));
+        match (cluster.spec().transport, age) {
+            (Transport::Efa, _) | (Transport::Infiniband, Some(_)) => return Ok(()),
+            (Transport::Roce, Some(age)) if age < LLDP_SECONDS => return Ok(()),
+            (Transport::Infiniband, None) => {
+                replace(&self.subnet, &ibnetdiscover(cluster.wiring(), now))?;
+            }
+            // A switch without light writes nothing any more.
+            (Transport::Roce, _) => {
+                for (switch, text) in lldp::switches(cluster) {
+                    replace(&self.lldp(&switch), &text)?;
+                }
+            }
         }
-        if self.written.as_ref() == Some(cluster.wiring()) {
-            return Ok(());
-        }
-        let beside = self.subnet.with_extension("tmp");
-        fs::write(&beside, ibnetdiscover(cluster.wiring(), now)).map_err(at(&beside))?;
-        fs::rename(&beside, &self.subnet).map_err(at(&self.subnet))?;
-        self.written = Some(cluster.wiring().clone());
+        self.written = Some((cluster.wiring().clone(), now));
         Ok(())
     }
 
@@ -115,6 +133,12 @@ impl ClusterTree {
     /// File with what `ibnetdiscover` prints now; there is none but of InfiniBand.
     pub fn subnet(&self) -> &Path {
         &self.subnet
+    }
+
+    /// File with what a switch hears by LLDP, as `lldpctl -f json0` prints it there; of Ethernet only.
+    pub fn lldp(&self, switch: &SwitchName) -> PathBuf {
+        let file = format!("{switch}.lldp.json");
+        self.folder.path().join(SWITCHES).join(file)
     }
 
     /// File with the wiring that was planned, whatever has become of it; there is none of a cloud.
@@ -144,4 +168,12 @@ impl ClusterTree {
         let path = self.folder.path().to_owned();
         self.folder.close().map_err(at(&path))
     }
+}
+
+/// Nobody keeps this file open, as nobody keeps the output of a command: it is replaced whole, so that no reader
+/// sees half of it.
+fn replace(file: &Path, text: &str) -> Result<(), TreeError> {
+    let beside = file.with_extension("tmp");
+    fs::write(&beside, text).map_err(at(&beside))?;
+    fs::rename(&beside, file).map_err(at(file))
 }

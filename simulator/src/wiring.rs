@@ -133,6 +133,7 @@ pub struct Wiring {
     /// Cables, dark ones too: that of each NIC in their order, then those between switches.
     pub cables: Vec<Cable>,
     planes: u8,
+    ethernet: bool,
 }
 
 /// GUIDs start with an OUI of NVIDIA (Mellanox) each, as on the captured NDR fabric.
@@ -162,6 +163,7 @@ impl Wiring {
             switches: Vec::new(),
             cables: Vec::new(),
             planes: spec.planes,
+            ethernet: spec.transport == Transport::Roce,
         };
         wiring
             .add_hosts(spec)
@@ -364,36 +366,45 @@ impl Wiring {
         self.cables.get(nic).filter(|cable| cable.lit)
     }
 
+    /// What a switch calls one of its ports: InfiniBand numbers them, an Ethernet switch of Cumulus names them.
+    pub fn port_name(&self, port: u16) -> PortName {
+        if self.ethernet {
+            PortName::Name(format!("swp{port}").into())
+        } else {
+            PortName::Number(port)
+        }
+    }
+
     /// Index of the cable that a part names, by either of its ends.
     pub fn cable_named(&self, part: &Part) -> Option<usize> {
         match part {
             Part::HostLink(..) => self.nics.iter().position(|nic| nic.link_part() == *part),
-            Part::SwitchLink(name, PortName::Number(port)) => {
-                let switch = self
-                    .switches
-                    .iter()
-                    .position(|switch| switch.name == *name)?;
-                let end = (Device::Switch(switch), *port);
+            Part::SwitchLink(name, port) => {
+                let mut switches = self.switches.iter();
+                let switch = Device::Switch(switches.position(|switch| switch.name == *name)?);
+                let is_it = |end: &Socket| end.0 == switch && self.port_name(end.1) == *port;
                 self.cables
                     .iter()
-                    .position(|cable| cable.ends.contains(&end))
+                    .position(|cable| cable.ends.iter().any(is_it))
             }
             _ => None,
         }
     }
 
-    /// The cable as a part: named by its host end, or by that of its switches which is first by name, as in a fabric.
+    /// The cable as a part: named by its NIC, or by the switch whose name comes first, as the fabric graph does.
     pub fn cable_part(&self, cable: usize) -> Part {
-        let name = |(end, port): &Socket| match *end {
+        let by_end = |(device, port): Socket| match device {
             Device::Nic(nic) => self.nics[nic].link_part(),
             Device::Switch(switch) => {
-                Part::SwitchLink(self.switches[switch].name.clone(), (*port).into())
+                Part::SwitchLink(self.switches[switch].name.clone(), self.port_name(port))
             }
         };
-        let [lower, upper] = &self.cables[cable].ends;
-        match lower.0 {
-            Device::Nic(_) => name(lower),
-            Device::Switch(_) => name(lower).min(name(upper)),
+        match self.cables[cable].ends {
+            [nic @ (Device::Nic(_), _), _] => by_end(nic),
+            ends => {
+                let [a, b] = ends.map(by_end);
+                a.min(b)
+            }
         }
     }
 

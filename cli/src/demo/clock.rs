@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use railscope_model::fabric::Timestamp;
-use railscope_model::identity::Part;
+use railscope_model::identity::{Part, SwitchName};
 use railscope_simulator::cluster::Cluster;
 use railscope_simulator::fault::Truth;
+use railscope_simulator::snmp::if_mib;
 use railscope_simulator::tree::ClusterTree;
 use tokio::sync::oneshot;
 
@@ -53,6 +54,8 @@ enum Command {
     Break(Box<Order>, oneshot::Sender<anyhow::Result<Broken>>),
     /// End a fault of this part and cause now, and say whether there was one.
     End(Part, &'static str, oneshot::Sender<bool>),
+    /// Say what an Ethernet switch counts now; none where it does not answer.
+    Count(SwitchName, oneshot::Sender<Option<String>>),
     Stop,
 }
 
@@ -82,6 +85,16 @@ impl Hand {
             .send(Command::End(part, cause, reply))
             .context(ENDED)?;
         ended.await.context(ENDED)
+    }
+
+    /// The counters of an Ethernet switch, as snmp_exporter shows them; none where it does not answer.
+    ///
+    /// # Errors
+    /// The cluster has ended.
+    pub(super) async fn count(&self, switch: SwitchName) -> anyhow::Result<Option<String>> {
+        let (reply, page) = oneshot::channel();
+        self.0.send(Command::Count(switch, reply)).context(ENDED)?;
+        page.await.context(ENDED)
     }
 }
 
@@ -161,6 +174,11 @@ fn run(
                 let ended = cluster.end(&part, cause);
                 tree.update(&cluster, now()).context(CANNOT_GO_ON)?;
                 reply.send(ended).ok();
+            }
+            Ok(Command::Count(switch, reply)) => {
+                // Fails only if nobody waits for it any more.
+                reply.send(if_mib(&cluster, &switch)).ok();
+                continue;
             }
             Ok(Command::Stop) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
         }

@@ -2,14 +2,21 @@
 
 use std::time::Duration;
 
+use railscope_collector::config::Target;
 use railscope_collector::core::analyzer::Analyzer;
 use railscope_collector::core::classes::Severity;
+use railscope_collector::core::speaker::Subject;
+use railscope_collector::foreign::{Mappings, Reader};
+use railscope_collector::lldp::parse_neighbours;
 use railscope_collector::subnet::parse_ibnetdiscover;
 use railscope_model::fabric::Timestamp;
+use railscope_model::identity::SwitchName;
 use railscope_simulator::cluster::Cluster;
 use railscope_simulator::fault::{Fault, Truth};
 use railscope_simulator::ibnetdiscover::ibnetdiscover;
+use railscope_simulator::lldp;
 use railscope_simulator::readings::NodeRows;
+use railscope_simulator::snmp::if_mib;
 use railscope_simulator::spec::Transport;
 
 /// The moment at which every run begins: any will do.
@@ -53,15 +60,30 @@ pub(super) fn rehearse(
         .collect();
     let mut analyzer = Analyzer::default();
     analyzer.set_targets(&names);
+    let mut switches = switches_of(&cluster);
     let (mut swept, mut heard) = (None, Vec::<Heard>::new());
     for second in (0..=seconds).step_by(TICK_SECONDS as usize) {
         let at = START.plus_seconds(second as f64);
         cluster.advance(Duration::from_secs(second));
-        let has_subnet = cluster.spec().transport == Transport::Infiniband;
-        if has_subnet && swept.as_ref() != Some(cluster.wiring()) {
-            let subnet = parse_ibnetdiscover(&ibnetdiscover(cluster.wiring(), at));
-            analyzer.take_subnet(subnet, at);
+        if swept.as_ref() != Some(cluster.wiring()) {
+            if cluster.spec().transport == Transport::Infiniband {
+                let subnet = parse_ibnetdiscover(&ibnetdiscover(cluster.wiring(), at));
+                analyzer.take_subnet(subnet, at);
+            }
+            // Only switches of an Ethernet tell any.
+            for (switch, text) in lldp::switches(&cluster) {
+                analyzer.take_switch(&switch, parse_neighbours(&text), at);
+            }
             swept = Some(cluster.wiring().clone());
+        }
+        for (switch, reader) in &mut switches {
+            let Some(page) = if_mib(&cluster, switch) else {
+                continue; // a switch without light
+            };
+            let (speaker, said) = reader.read(&page, at).expect("a page of snmp_exporter");
+            for (subject, reading) in &said.readings {
+                analyzer.ingest_from(&speaker, subject, reading, at, false);
+            }
         }
         for ((name, rows), node) in names.iter().zip(&rows).zip(cluster.nodes()) {
             analyzer.ingest_reading(name, &rows.read(node), at);
@@ -80,4 +102,20 @@ pub(super) fn rehearse(
         }
     }
     (truths, heard)
+}
+
+/// What reads the counters of each switch.
+fn switches_of(cluster: &Cluster) -> Vec<(SwitchName, Reader)> {
+    let reader = |switch: &SwitchName| {
+        let target = Target {
+            about: Some(Subject::Switch(switch.clone())),
+            kind: Some("snmp_exporter".into()),
+            url: format!("http://snmp/snmp?target={switch}"),
+        };
+        Reader::new(target.into(), Mappings::default())
+    };
+    let switches = cluster.plan().switches.iter();
+    switches
+        .map(|switch| (switch.name.clone(), reader(&switch.name)))
+        .collect()
 }

@@ -26,6 +26,8 @@ pub(super) const SCENES: &[(&str, &str)] = &[
     ),
     ("your-code", include_str!("scenes/your-code.toml")),
     ("pfc-storm", include_str!("scenes/pfc-storm.toml")),
+    ("dead-uplink", include_str!("scenes/dead-uplink.toml")),
+    ("calm-roce", include_str!("scenes/calm-roce.toml")),
 ];
 
 /// `--scene` that prints them all.

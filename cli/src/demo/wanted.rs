@@ -18,6 +18,7 @@ const NAMED: &[(&str, &str)] = &[
     ("port-degraded", "port-degraded"),
     ("miscabled-rail", "miscabled-rail"),
     ("switch-down", "switch-down"),
+    ("uplink-down", "uplink-down"),
     ("gpu-thermal", "gpu-slow"),
     ("gpu-power-cap", "gpu-slow"),
     ("gpu-power-brake", "host-power"),
@@ -35,26 +36,23 @@ const NAMED: &[(&str, &str)] = &[
     ("noisy-neighbour", "noisy-neighbour"),
 ];
 
-/// The same of what InfiniBand's counters and its sweep say. On Ethernet the switches would say it, and the demo's
-/// have no exporter.
-const NAMED_BY_SUBNET: &[(&str, &str)] = &[
-    ("link-errors", "link-errors"),
-    ("uplink-down", "uplink-down"),
-];
+/// The same of what InfiniBand's counters say and Ethernet's do not.
+const NAMED_ON_INFINIBAND: &[(&str, &str)] = &[("link-errors", "link-errors")];
 
-/// The same of what a NIC says by its pause. On InfiniBand the port of the switch before it says so instead, and the
-/// demo's switches have no exporter.
-const NAMED_BY_PAUSE: &[(&str, &str)] = &[
+/// The same of what a NIC says by its pause, or a switch by its counters. On InfiniBand the ports of switches would
+/// say it, and the demo's have no exporter there.
+const NAMED_ON_ETHERNET: &[(&str, &str)] = &[
     ("slow-receiver", "slow-receiver"),
     ("pcie-redirected", "pcie-redirected"),
     ("numa-affinity", "numa-affinity"),
+    ("switch-qos", "switch-qos"),
 ];
 
 /// The class by which the collector names a cause on such a fabric, if it does.
 pub(super) fn named_as(cause: &str, transport: Transport) -> Option<&'static str> {
     let further = match transport {
-        Transport::Infiniband => NAMED_BY_SUBNET,
-        Transport::Roce => NAMED_BY_PAUSE,
+        Transport::Infiniband => NAMED_ON_INFINIBAND,
+        Transport::Roce => NAMED_ON_ETHERNET,
         Transport::Efa => &[],
     };
     let mut rows = NAMED.iter().chain(further);

@@ -1,6 +1,6 @@
 //! One run: the simulated cluster, its pages, the collector's own analysis, and the baselines beside it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,6 +8,8 @@ use railscope_collector::core::ablation::LeftOut;
 use railscope_collector::core::analyzer::{Analyzer, ClusterView};
 use railscope_collector::core::classes::Severity;
 use railscope_collector::core::maintenance::Window;
+use railscope_collector::core::neighbours::Told;
+use railscope_collector::lldp::parse_neighbours;
 use railscope_collector::subnet::{Subnet, parse_ibnetdiscover};
 use railscope_model::exposition::{Format, Page};
 use railscope_model::fabric::Timestamp;
@@ -16,6 +18,7 @@ use railscope_model::metric::Profile;
 use railscope_model::reading::NodeReading;
 use railscope_simulator::cluster::{Cluster, Maintenance};
 use railscope_simulator::ibnetdiscover::ibnetdiscover;
+use railscope_simulator::lldp;
 use railscope_simulator::readings::NodeRows;
 use railscope_simulator::spec::Transport;
 use railscope_simulator::wiring::{Tier, Wiring};
@@ -70,7 +73,7 @@ pub(super) struct Spent {
     pub(super) simulator: Duration,
     /// Writing pages, if there are any, and taking readings up.
     pub(super) ingest: Duration,
-    /// Writing and reading the subnet's text.
+    /// Writing and reading what the fabric tells of its cables.
     pub(super) subnet: Duration,
     /// Ticks of the analysis.
     pub(super) analysis: Duration,
@@ -160,6 +163,9 @@ fn announced(maintenance: &[Maintenance]) -> Vec<Arc<Window>> {
     maintenance.iter().map(window).map(Arc::new).collect()
 }
 
+/// What a switch tells of its neighbours, or why it does not.
+type Words = Result<Told, String>;
+
 /// Everybody who watches the cluster.
 struct Watch {
     names: Vec<NodeName>,
@@ -169,6 +175,7 @@ struct Watch {
     /// The collector's own method first, then those without some of its steps.
     methods: Vec<(Analyzer, AlarmLog)>,
     subnet: Option<(Wiring, Subnet)>,
+    told: Option<(Wiring, BTreeMap<SwitchName, Words>)>,
     frame: Frame,
     baselines: Vec<(Box<dyn Baseline>, AlarmLog)>,
     spent: Spent,
@@ -206,20 +213,47 @@ impl Watch {
             rounds,
             methods,
             subnet: None,
+            told: None,
             frame: Frame::new(layout, cluster, &readings),
             baselines: BASELINES.iter().map(baseline).collect(),
             spent: Spent::default(),
         }
     }
 
-    /// Reads the subnet as production does: as text. Text of the same cables is not parsed twice.
+    /// Reads what the fabric tells of its cables as production does: as text. Text of the same cables is not
+    /// parsed twice.
     fn sweep(&mut self, cluster: &Cluster, seconds: f64) {
-        // Only InfiniBand has a subnet to sweep.
-        if cluster.spec().transport != Transport::Infiniband {
-            return;
-        }
         let mut since = processor_time();
         let at = START.plus_seconds(seconds);
+        match cluster.spec().transport {
+            Transport::Infiniband => self.sweep_subnet(cluster, at),
+            Transport::Roce => self.ask_switches(cluster, at),
+            // Its fabric shows itself to nobody.
+            Transport::Efa => {}
+        }
+        spend(&mut self.spent.subnet, &mut since);
+    }
+
+    /// What Ethernet switches hear by LLDP. One without light answers nobody.
+    fn ask_switches(&mut self, cluster: &Cluster, at: Timestamp) {
+        let wiring = cluster.wiring();
+        if self.told.as_ref().is_none_or(|(last, _)| last != wiring) {
+            let silent = |switch: &SwitchName| (switch.clone(), Err(String::from("no answer")));
+            let names = wiring.switches.iter().map(|switch| silent(&switch.name));
+            let mut told: BTreeMap<_, _> = names.collect();
+            for (switch, text) in lldp::switches(cluster) {
+                told.insert(switch, parse_neighbours(&text));
+            }
+            self.told = Some((wiring.clone(), told));
+        }
+        for (switch, told) in self.told.iter().flat_map(|(_, told)| told) {
+            for (analyzer, _) in &mut self.methods {
+                analyzer.take_switch(switch, told.clone(), at);
+            }
+        }
+    }
+
+    fn sweep_subnet(&mut self, cluster: &Cluster, at: Timestamp) {
         let wiring = cluster.wiring();
         if self.subnet.as_ref().is_none_or(|(last, _)| last != wiring) {
             let subnet = parse_ibnetdiscover(&ibnetdiscover(wiring, at));
@@ -230,7 +264,6 @@ impl Watch {
                 analyzer.take_subnet(subnet.clone(), at);
             }
         }
-        spend(&mut self.spent.subnet, &mut since);
     }
 
     fn tick(&mut self, cluster: &Cluster, (tick, seconds): (u64, f64), through_text: bool) {

@@ -8,7 +8,8 @@ use serde::Deserialize;
 
 use crate::config::{Target, check_url};
 use crate::core::speaker::Subject;
-use crate::foreign::Mappings;
+use crate::foreign::{Mappings, OWN_KIND};
+use crate::targets::own_on_switch;
 
 /// Label that says which exporter a target is, as `kind` does in the configuration.
 const KIND: &str = "__railscope_kind";
@@ -77,6 +78,9 @@ fn target(
         Some(switch) => switch.parse().map(Subject::Switch),
         None => label("node", host).parse::<NodeName>().map(Subject::Node),
     };
+    if let (Ok(Subject::Switch(switch)), Some(OWN_KIND)) = (&about, kind.map(String::as_str)) {
+        return Err(format!("{KIND}: {}", own_on_switch(switch)));
+    }
     Ok(Target {
         about: Some(about.map_err(|error| error.to_string())?),
         kind: kind.map(|kind| Arc::from(kind.as_str())),
@@ -127,6 +131,10 @@ mod tests {
             (
                 "[{\"targets\": [\"a:1\"], \"labels\": {\"__railscope_kind\": \"dcgm\"}}]",
                 "target \"a:1\": __railscope_kind: no mapping for \"dcgm\": expected one of \"railscope\"",
+            ),
+            (
+                "[{\"targets\": [\"a:1\"], \"labels\": {\"__railscope_kind\": \"railscope\", \"__railscope_switch\": \"leaf-1\"}}]",
+                "target \"a:1\": __railscope_kind: of a switch another exporter's page is expected",
             ),
         ] {
             let error = parse_file_sd(text, &Mappings::default()).expect_err(text);

@@ -119,6 +119,7 @@ impl Lldp {
             mute_leaves: lldp.leaves.len() - lldp.speaking_leaves,
             silent_ports: lldp.silent,
             left_out: BTreeMap::from([
+                ("dark_port", lldp.dark),
                 ("host", lldp.host_neighbours),
                 ("management", lldp.management),
                 ("slow_port", lldp.slow),

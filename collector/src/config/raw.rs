@@ -21,6 +21,7 @@ use crate::core::speaker::Subject;
 use crate::foreign::{Mappings, OWN_KIND};
 use crate::maintenance::RawWindow;
 use crate::sweep;
+use crate::targets::own_on_switch;
 
 /// Port of the collector where the file names none.
 const DEFAULT_PORT: u16 = 10661;
@@ -368,6 +369,11 @@ fn check_targets(raw: Vec<RawTarget>, mappings: &Mappings) -> Result<Vec<Target>
                 return Err(wrong(span, "node", message.to_owned()));
             }
         };
+        if let (Some(Subject::Switch(switch)), Some(kind)) = (&about, kind)
+            && kind.get_ref() == OWN_KIND
+        {
+            return Err(wrong(kind.span(), "kind", own_on_switch(switch)));
+        }
         let kind = target.kind.map(|kind| Arc::from(kind.into_inner()));
         if let Some(subject) = &about
             && let Some(first) = seen.insert((subject.clone(), kind.clone()), index)

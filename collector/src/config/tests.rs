@@ -109,6 +109,10 @@ const WRONG: &[(&str, &str)] = &[
         "1:1: switches[0]: both stand here: expected lldp_file, lldp_command or neither",
     ),
     (
+        "[[targets]]\nswitch = \"leaf-1\"\nkind = \"railscope\"\nurl = \"http://leaf-1:10660/metrics\"",
+        "3:8: targets[0].kind: of a switch another exporter's page is expected; where Railscope's own runs on leaf-1, expected node = \"leaf-1\" here and name = \"leaf-1\" under [[switches]]",
+    ),
+    (
         "[scrape]\nintervall = \"5s\"",
         "2:1: scrape.intervall: unknown field `intervall`, expected one of `interval`, `timeout`, `max_body_bytes`, `concurrency`, `profile`; did you mean `interval`?",
     ),

@@ -16,7 +16,7 @@ use super::inventory::merge_node;
 use super::jobs::JobTable;
 use super::lost::Fate;
 use super::maintenance::Window;
-use super::neighbours::{Switches, Told, switch_nodes, told_by_others, words};
+use super::neighbours::{DarkPorts, Switches, Told, switch_nodes, told_by_others, words};
 use super::speaker::{Speaker, Subject};
 use super::tracker::{Closed, Tracker};
 pub use super::view::ClusterView;
@@ -47,6 +47,7 @@ pub struct Analyzer {
     told_by_others: Vec<(SwitchName, Labels)>,
     /// Targets that are switches.
     switch_nodes: BTreeSet<NodeName>,
+    dark: DarkPorts,
     /// Whether the fabric has cables of unknown fate.
     has_unknown: bool,
     /// Whether the fabric was last built with a settled sweep, or none.
@@ -80,6 +81,7 @@ impl Default for Analyzer {
             switches_changed: false,
             told_by_others: Vec::new(),
             switch_nodes: BTreeSet::new(),
+            dark: DarkPorts::default(),
             has_unknown: false,
             built_settled: true,
             fabric: Arc::default(),
@@ -343,18 +345,19 @@ impl Analyzer {
             .map(|(node, history)| (node.clone(), history.identity()))
             .collect();
         let told = told_by_others(&self.history, now);
+        let dark = DarkPorts::of(&self.history, &self.switches, &self.switch_nodes, now);
         let waits_for_past = self.past.is_some() && settled;
         let changed = self.subnet_changed
             || self.switches_changed
             || waits_for_past
-            || told != self.told_by_others;
+            || (&told, &dark) != (&self.told_by_others, &self.dark);
         if identities == self.built_from
             && !changed
             && !(self.has_unknown && self.fate(now).has_changed())
         {
             return;
         }
-        self.told_by_others = told;
+        (self.told_by_others, self.dark) = (told, dark);
         self.switch_nodes = switch_nodes(&self.history, &self.switches);
         let mut fabric = Fabric::default();
         // Exporters first: they know a NIC's node and name for certain, the subnet only what was typed into it.
@@ -372,7 +375,7 @@ impl Analyzer {
             &fabric,
             &self.history,
             &self.switches,
-            &self.switch_nodes,
+            (&self.switch_nodes, &self.dark),
             now,
         );
         let lldp = merge_lldp(&mut fabric, &words);

@@ -13,7 +13,7 @@ use super::classes::{
     Class, HOST_DOWN, PORT_DOWN, PORT_FLAPPING, SWITCH_DOWN, Severity, UPLINK_DOWN,
 };
 use super::detector::{Evidence, Explanation};
-use super::inventory::{gpus_behind, gpus_routed_over};
+use super::inventory::{gpus_behind, gpus_below, gpus_routed_over};
 use super::jobs::JobName;
 use super::maintenance::Window;
 use crate::topology::Routes;
@@ -237,17 +237,18 @@ impl Incident {
         severities.fold(self.class.severity, Severity::max)
     }
 
-    /// Of a cable between switches, the GPUs routed over it are victims too.
+    /// Of a cable between switches, and of a switch without NICs, the GPUs routed over it are victims too.
     pub(super) fn add_routed(&mut self, fabric: &Fabric, routes: &Routes) {
-        if !matches!(self.root, Part::SwitchLink(..)) {
-            return;
-        }
-        let routed = gpus_routed_over(fabric, routes, &self.root);
+        let routed: Vec<Part> = match &self.root {
+            Part::SwitchLink(..) => {
+                let routed = gpus_routed_over(fabric, routes, &self.root);
+                routed.into_iter().map(|(gpu, _)| gpu).collect()
+            }
+            Part::Switch(_) => gpus_below(fabric, routes, &self.root),
+            _ => return,
+        };
         let own = std::mem::take(&mut self.victims);
-        let all: BTreeSet<_> = own
-            .into_iter()
-            .chain(routed.into_iter().map(|(gpu, _)| gpu))
-            .collect();
+        let all: BTreeSet<_> = own.into_iter().chain(routed).collect();
         self.victims = all.into_iter().collect();
         self.gpus_affected = self.gpus_behind().count();
     }

@@ -153,6 +153,13 @@ pub fn gpus_routed_over(fabric: &Fabric, routes: &Routes, cable: &Part) -> Vec<(
     shares.into_iter().collect()
 }
 
+/// GPUs whose NICs' traffic may go over a switch that has no NICs itself.
+pub fn gpus_below(fabric: &Fabric, routes: &Routes, switch: &Part) -> Vec<Part> {
+    let leaves = fabric.find(switch).map(|id| routes.below(fabric, id));
+    let leaves = leaves.into_iter().flatten();
+    leaves.flat_map(|leaf| gpus_near(fabric, leaf)).collect()
+}
+
 fn gpus_near(fabric: &Fabric, id: PartId) -> Vec<Part> {
     let vertex = fabric.vertex(id);
     let peers = |kind: LinkKind| {

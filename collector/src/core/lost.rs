@@ -3,8 +3,8 @@
 use railscope_model::fabric::{
     Fabric, Link, LinkKind, PartId, Presence, Sighting, Timestamp, Witness,
 };
-use railscope_model::identity::{NodeName, Part, PortName, RdmaDevice};
-use railscope_model::metric::{NIC_CARRIER, RDMA_PORT_UP};
+use railscope_model::identity::{NodeName, Part, RdmaDevice};
+use railscope_model::metric::{NIC_CARRIER, RDMA_PORT_UP, SWITCH_PORT_UP};
 
 use super::history::History;
 use super::neighbours::Switches;
@@ -86,16 +86,16 @@ impl Fate<'_> {
             let Part::Switch(name) = &self.older.vertex(end).part else {
                 continue;
             };
-            let Ok(node) = name.as_str().parse::<NodeName>() else {
-                continue;
-            };
-            let carrier = self.history.node(&node).map(|history| {
-                let port: PortName = self.older.port_name(end, port);
-                history.value(&NIC_CARRIER, &[&port.to_string()])
-            });
-            let said = match carrier {
-                Some(Some(0.0)) => Presence::Lost,
-                None if !self.switches.told.contains_key(name) => continue,
+            let port = self.older.port_name(end, port).to_string();
+            let node = name.as_str().parse::<NodeName>().ok();
+            let own = node.and_then(|node| self.history.node(&node));
+            let others = self.history.switch(name);
+            let light = own.and_then(|own| own.value(&NIC_CARRIER, &[&port]));
+            let light = light.or_else(|| others?.value(&SWITCH_PORT_UP, &[&port]));
+            let told = self.switches.told.contains_key(name);
+            let said = match light {
+                Some(0.0) => Presence::Lost,
+                None if own.is_none() && others.is_none() && !told => continue,
                 _ => Presence::Unknown,
             };
             // Light at one end tells of the other; none at either is enough.

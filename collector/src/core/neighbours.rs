@@ -7,7 +7,8 @@ use railscope_model::identity::{
     Guid, NodeName, Part, PciAddress, PortName, RdmaDevice, SwitchName,
 };
 use railscope_model::metric::{
-    GPU, LLDP_NEIGHBOR, NIC, NIC_SPEED, PCIE_PATH, RDMA_PORT, RDMA_PORT_UP, SWITCH_PORT_SPEED,
+    GPU, LLDP_NEIGHBOR, Metric, NIC, NIC_CARRIER, NIC_SPEED, PCIE_PATH, RDMA_PORT, RDMA_PORT_UP,
+    SWITCH_PORT_SPEED, SWITCH_PORT_UP,
 };
 use railscope_model::reading::Labels;
 use railscope_model::units::LinkSpeed;
@@ -97,15 +98,85 @@ pub fn told_by_others(history: &History, now: Timestamp) -> Vec<(SwitchName, Lab
     history.fresh_switches(now).flat_map(series).collect()
 }
 
+/// Ports that say that they have no light, by name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DarkPorts {
+    nics: BTreeSet<(NodeName, RdmaDevice, u8)>,
+    switches: BTreeSet<(SwitchName, PortName)>,
+}
+
+impl DarkPorts {
+    /// Those that nodes and switches tell. Without switches that tell their neighbours nobody can contradict a
+    /// port, and it is not asked.
+    pub fn of(
+        history: &History,
+        switches: &Switches,
+        switch_nodes: &BTreeSet<NodeName>,
+        now: Timestamp,
+    ) -> Self {
+        let mut dark = Self::default();
+        let mut by_others = history.fresh_switches(now);
+        let mut told_by_others =
+            || by_others.any(|(_, one)| one.series(&LLDP_NEIGHBOR).next().is_some());
+        if switches.told.is_empty() && switch_nodes.is_empty() && !told_by_others() {
+            return dark;
+        }
+        for (node, history) in history.fresh_nodes(now) {
+            if switch_nodes.contains(node) {
+                if let Ok(switch) = node.as_str().parse() {
+                    dark.add_switch(&switch, history, &NIC_CARRIER);
+                }
+                continue;
+            }
+            for (labels, window) in history.series(&RDMA_PORT_UP) {
+                let device = read(&RDMA_PORT_UP, labels, "device");
+                if let (Some(0.0), Some(device), Some(port)) =
+                    (window.value(), device, read(&RDMA_PORT_UP, labels, "port"))
+                {
+                    dark.nics.insert((node.clone(), device, port));
+                }
+            }
+        }
+        for (switch, history) in history.fresh_switches(now) {
+            dark.add_switch(switch, history, &SWITCH_PORT_UP);
+        }
+        dark
+    }
+
+    fn add_switch(&mut self, switch: &SwitchName, history: &NodeHistory, metric: &'static Metric) {
+        for (labels, window) in history.series(metric) {
+            if window.value() == Some(0.0)
+                && let Some(Ok(port)) = labels.values().next().map(str::parse)
+            {
+                self.switches.insert((switch.clone(), port));
+            }
+        }
+    }
+
+    /// The same as ends of cables of a fabric that holds hosts and NICs.
+    fn ends(&self, fabric: &Fabric) -> BTreeSet<End> {
+        let nic = |(node, device, port): &(NodeName, RdmaDevice, u8)| {
+            let nic = fabric.find(&Part::Nic(node.clone(), device.clone()))?;
+            Some(End::Nic(nic, *port))
+        };
+        let switches = self.switches.iter().cloned();
+        let switches = switches.map(|(switch, port)| End::Switch(switch, port));
+        self.nics.iter().filter_map(nic).chain(switches).collect()
+    }
+}
+
 /// Everything that is heard. The fabric holds hosts and NICs already.
 pub fn words(
     fabric: &Fabric,
     history: &History,
     switches: &Switches,
-    switch_nodes: &BTreeSet<NodeName>,
+    (switch_nodes, dark): (&BTreeSet<NodeName>, &DarkPorts),
     now: Timestamp,
 ) -> Words {
-    let mut words = Words::default();
+    let mut words = Words {
+        dark: dark.ends(fabric),
+        ..Words::default()
+    };
     let heard = |(node, history)| Some((node, history, NodeHistory::heard(history)?));
     for (node, history, at) in history.nodes().filter_map(heard) {
         if switch_nodes.contains(node) {

@@ -66,6 +66,8 @@ pub struct Words {
     pub interfaces: BTreeMap<(NodeName, String), End>,
     /// Ports of NICs by MAC address, lower case.
     pub addresses: BTreeMap<String, End>,
+    /// Ports that say themselves that they have no light: what others still tell of them is old.
+    pub dark: BTreeSet<End>,
     /// Interfaces of hosts that are far slower than the fastest: management, not fabric.
     pub slow: usize,
     /// Ethernet ports of NICs that are up and hear nobody.
@@ -112,6 +114,10 @@ pub fn merge_lldp(fabric: &mut Fabric, words: &Words) -> LldpMerge {
         .map(|contradiction| contradiction.in_words(&in_words))
         .collect();
     for (ends, pair) in pairs.into_iter() {
+        if ends.iter().any(|end| words.dark.contains(end)) {
+            report.dark += 1;
+            continue;
+        }
         let [a, b] = ends.map(|end| place(fabric, end));
         let (Some(a), Some(b)) = (a, b) else {
             report.unparsed += 1;

@@ -205,11 +205,43 @@ impl Routes {
             return switches.filter(is_of).filter(has_nics).collect();
         }
         let tier = |switch: u32| self.tiers[switch as usize];
-        let mut way = match tier(a).cmp(&tier(b)) {
+        self.leaves_at_or_below(match tier(a).cmp(&tier(b)) {
             std::cmp::Ordering::Less => vec![a],
             std::cmp::Ordering::Equal => vec![a, b],
             std::cmp::Ordering::Greater => vec![b],
-        };
+        })
+    }
+
+    /// Leaves whose traffic may go over a switch: those below it. Of one whose cables are all lost, those below its
+    /// lowest neighbours; none of a switch that has NICs itself.
+    pub fn below(&self, fabric: &Fabric, switch: PartId) -> Vec<PartId> {
+        let tier = |switch: u32| self.tiers[switch as usize];
+        let near = fabric.neighbours(switch).map(|near| near.peer);
+        let near: Vec<u32> = near
+            .filter_map(|peer| self.numbers.get(&peer).copied())
+            .collect();
+        let lowest = near.iter().filter_map(|peer| tier(*peer)).min();
+        let own = self.numbers.get(&switch).and_then(|own| tier(*own));
+        let mut peers = fabric
+            .neighbours(switch)
+            .map(|near| &fabric.vertex(near.peer).part);
+        let has_nics = peers.any(|peer| matches!(peer, Part::Nic(..)));
+        // Nothing is below one whose neighbours are all as high as it is, or higher.
+        let is_lowest = own.is_some_and(|own| lowest.is_some_and(|lowest| own <= lowest));
+        if has_nics || is_lowest || lowest.is_none() {
+            return Vec::new();
+        }
+        let lower = near.into_iter().filter(|peer| tier(*peer) == lowest);
+        let leaves = self.leaves_at_or_below(lower.collect());
+        leaves
+            .into_iter()
+            .map(|leaf| self.ids[leaf as usize])
+            .collect()
+    }
+
+    fn leaves_at_or_below(&self, mut way: Vec<u32>) -> Vec<u32> {
+        let has_nics = |switch: &u32| !self.graph.drops_of(*switch as usize).is_empty();
+        let tier = |switch: u32| self.tiers[switch as usize];
         let mut seen = vec![false; self.graph.switches];
         way.iter().for_each(|switch| seen[*switch as usize] = true);
         let mut leaves = Vec::new();

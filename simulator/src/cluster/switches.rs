@@ -60,6 +60,17 @@ impl Cluster {
         ports
     }
 
+    /// The cabled ports of one switch, by its place in the plan and the wiring of now.
+    pub fn ports_of_switch(&self, switch: usize) -> impl Iterator<Item = SwitchPort> + '_ {
+        let cables = self.conditions.wiring.cables.iter().enumerate();
+        cables.flat_map(move |(cable, link)| {
+            let sends = [Lane::up(cable), Lane::down(cable)];
+            let ends = link.ends.into_iter().zip(sends);
+            ends.filter(move |((device, _), _)| *device == Device::Switch(switch))
+                .map(move |((_, port), sends)| SwitchPort { port, cable, sends })
+        })
+    }
+
     /// Counts what a stretch has moved.
     pub(super) fn count_lanes(&mut self, seconds: f64) {
         for (count, bytes) in self.lane_counts.iter_mut().zip(&self.stretch_bytes) {

@@ -1,7 +1,8 @@
 //! Ethernet interfaces as sysfs shows them, and recordings of what `ethtool`, `dcb` and `lldpctl` print.
 
 use super::files::{LiveFile, Tree, TreeError};
-use crate::ethernet::{EthernetCounter, LOSSLESS, Netdev, PRIORITIES, Source};
+use crate::ethernet::{EthernetCounter, LOSSLESS, Neighbor, Netdev, PRIORITIES, Source};
+use crate::lldp::{Heard, json0};
 use crate::port::Port;
 use crate::wiring::Nic;
 
@@ -154,20 +155,21 @@ fn pfc(netdev: &Netdev) -> String {
 
 /// All neighbours as `lldpctl -f json0` prints them, without the last line end.
 pub(super) fn neighbors(ports: &[Port]) -> String {
-    let mut interfaces = Vec::new();
-    for netdev in ports.iter().filter_map(|port| port.netdev.as_deref()) {
-        let Some(neighbor) = &netdev.neighbor else {
-            continue;
-        };
-        interfaces.push(format!(
-            r#"{{"name":"{}","via":"LLDP","rid":"{}","age":"3 days, 00:00:00","chassis":[{{"id":[{{"type":"mac","value":"{}"}}],"name":[{{"value":"{}"}}],"descr":[{{"value":"Simulated Switch OS"}}]}}],"port":[{{"id":[{{"type":"ifname","value":"{}"}}],"descr":[{{"value":"{}"}}],"ttl":[{{"value":"120"}}]}}]}}"#,
-            netdev.name,
-            interfaces.len() + 1,
-            neighbor.chassis,
-            neighbor.system,
-            neighbor.port,
-            neighbor.port,
-        ));
-    }
-    format!(r#"{{"lldp":[{{"interface":[{}]}}]}}"#, interfaces.join(","))
+    let netdevs = ports.iter().filter_map(|port| port.netdev.as_deref());
+    let heard = netdevs.filter_map(|netdev| {
+        let Neighbor {
+            chassis,
+            system,
+            port,
+        } = netdev.neighbor.as_ref()?;
+        Some(Heard {
+            local: netdev.name.clone(),
+            chassis: chassis.clone(),
+            system: system.clone(),
+            port: ("ifname", port.clone()),
+            description: port.clone(),
+            forwards: true,
+        })
+    });
+    json0(heard)
 }

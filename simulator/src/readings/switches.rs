@@ -49,12 +49,7 @@ fn reading(cluster: &Cluster, ports: &[SwitchPort]) -> NodeReading {
     let is_ethernet = cluster.spec().transport == Transport::Roce;
     let mut reading = NodeReading::default();
     for port in ports {
-        let name = if is_ethernet {
-            format!("swp{}", port.port)
-        } else {
-            port.port.to_string()
-        };
-        let labels = Labels::new([name]);
+        let labels = Labels::new([cluster.wiring().port_name(port.port).to_string()]);
         let cable = &cluster.wiring().cables[port.cable];
         reading.push(&SWITCH_PORT_UP, &labels, cable.lit);
         if cable.lit {

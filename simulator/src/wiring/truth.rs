@@ -47,13 +47,17 @@ impl Wiring {
             switches.push(fabric.upsert(Part::Switch(switch.name.clone()), equipment));
         }
         for cable in self.lit() {
-            let id = |(device, _): Socket| match device {
-                Device::Nic(index) => nics[index],
-                Device::Switch(index) => switches[index],
-            };
-            let [a, b] = cable.ends;
+            let ends = cable.ends.map(|(device, port): Socket| match device {
+                Device::Nic(index) => (nics[index], port),
+                Device::Switch(index) => {
+                    let (id, name) = (switches[index], self.port_name(port));
+                    // More names than a graph has handles for no switch has.
+                    (id, fabric.port_handle(id, &name).unwrap_or(port))
+                }
+            });
+            let [a, b] = ends;
             let link = Link::cable((a.1, b.1), Some(cable.speed), Witness::Subnet, seen);
-            fabric.connect(id(a), id(b), link);
+            fabric.connect(a.0, b.0, link);
         }
         fabric
     }

@@ -38,6 +38,8 @@ pub struct LldpMerge {
     pub management: usize,
     /// NIC ports left out because they are far slower than the fastest of their node.
     pub slow: usize,
+    /// Cables that somebody still tells although the port at one of their ends says that it has no light.
+    pub dark: usize,
     /// Neighbours of switches that are neither a known host nor a switch, as they call themselves.
     pub strangers: BTreeSet<String>,
     /// Ethernet ports of NICs that are up and hear nobody.
