@@ -247,7 +247,9 @@ impl Watch {
             self.told = Some((wiring.clone(), told));
         }
         for (switch, told) in self.told.iter().flat_map(|(_, told)| told) {
-            self.analyzer.take_switch(switch, told.clone(), at);
+            for (analyzer, _) in &mut self.methods {
+                analyzer.take_switch(switch, told.clone(), at);
+            }
         }
     }
 
