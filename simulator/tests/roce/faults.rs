@@ -94,7 +94,7 @@ fn a_polarised_hash_crowds_a_few_uplinks_and_no_host_sends_pause() {
     let used = |cluster: &Cluster| {
         let plan = cluster.plan();
         let up = (plan.nics.len()..plan.cables.len())
-            .filter(|cable| plan.cable_part(*cable).to_string().contains("leaf-0:"));
+            .filter(|cable| plan.cable_part(*cable).to_string().contains("leaf-0["));
         up.filter(|cable| cluster.lane_bytes()[Lane::up(*cable).index()] > 0.0)
             .count()
     };
