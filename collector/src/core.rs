@@ -18,4 +18,5 @@ pub mod neighbours;
 pub mod speaker;
 pub mod storm;
 pub mod tracker;
+mod traffic;
 pub mod wait;
