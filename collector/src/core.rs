@@ -3,6 +3,7 @@
 //! Nothing below this module does IO, reads a clock, awaits or serialises: time comes in as an argument,
 //! and the same input gives the same output, byte for byte, so that an incident can be replayed.
 
+pub mod ablation;
 pub mod analyzer;
 pub mod belief;
 pub mod changes;
@@ -17,6 +18,7 @@ pub mod jobs;
 pub mod lost;
 pub mod maintenance;
 pub mod neighbours;
+pub mod pause_graph;
 pub mod speaker;
 mod spreading;
 pub mod storm;
@@ -24,3 +26,6 @@ pub mod tracker;
 mod traffic;
 pub mod view;
 pub mod wait;
+
+#[cfg(test)]
+mod switch_tests;

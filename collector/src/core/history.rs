@@ -11,6 +11,8 @@ use railscope_model::reading::{Labels, NodeReading, Sample, Value};
 
 use super::speaker::Speaker;
 
+mod points;
+
 /// Points kept for a series: at 5 s scrapes, two and a half minutes. Long queries are Prometheus' work.
 pub const WINDOW_POINTS: usize = 30;
 /// Series kept for one node. The full page of an 8-GPU, 8-NIC node has about 2,500; a page of more is
@@ -45,11 +47,6 @@ impl Window {
     /// The newest value.
     pub fn value(&self) -> Option<f64> {
         self.latest().map(|(_, value)| value)
-    }
-
-    /// Values, oldest first.
-    pub fn values(&self) -> impl DoubleEndedIterator<Item = f64> + '_ {
-        self.points.iter().map(|(_, value)| *value)
     }
 
     /// How much a counter rose within the last `seconds` before its newest point, and over how many

@@ -1,9 +1,13 @@
 //! Counters of errors that rise faster than their limit and their peers': of ports, PCIe links and nodes.
 
 use railscope_model::identity::{NodeName, Part, RdmaPort};
-use railscope_model::metric::{Metric, PCIE_ERRORS, RDMA_NO_BUFFER, RDMA_PORT_ERRORS};
+use railscope_model::metric::{
+    Metric, NIC_PHY_CRC_ERRORS, NIC_PHY_LINK_DOWN, NIC_PHY_SYMBOL_ERRORS, PCIE_ERRORS,
+    RDMA_NO_BUFFER, RDMA_PORT_ERRORS,
+};
 use railscope_model::reading::Labels;
 
+use super::netdev;
 use super::peers::median;
 use crate::core::classes::{Class, LINK_ERRORS, PCIE_ERRORS as BAD_PCIE, RECEIVER_NOT_READY};
 use crate::core::detector::{Detector, Evidence, Explanation, View};
@@ -15,6 +19,8 @@ use crate::core::inventory::gpus_behind;
 enum Names {
     /// `device` and `port`: the cable at it.
     Cable,
+    /// `netdev`: the cable at the RDMA port that it belongs to.
+    Netdev,
     /// `pci`: the link above it.
     PcieLink,
     /// Whatever they name, the node is to blame for it: all of its series together.
@@ -47,6 +53,24 @@ impl Limit {
             metric: &RDMA_PORT_ERRORS,
             kind,
             names: Names::Cable,
+            class: &LINK_ERRORS,
+            per_hour,
+            at_least,
+            source,
+        }
+    }
+
+    /// Of an Ethernet interface, as the port on InfiniBand counts it.
+    const fn of_netdev(
+        metric: &'static Metric,
+        per_hour: f64,
+        at_least: f64,
+        source: &'static str,
+    ) -> Self {
+        Self {
+            metric,
+            kind: "",
+            names: Names::Netdev,
             class: &LINK_ERRORS,
             per_hour,
             at_least,
@@ -98,6 +122,14 @@ const LIMITS: &[Limit] = &[
         "NVSentinel: any",
     ),
     Limit::of_cable("port_rcv_errors", 36_000.0, 10.0, "NVSentinel: 10 a second"),
+    Limit::of_netdev(
+        &NIC_PHY_SYMBOL_ERRORS,
+        120.0,
+        5.0,
+        "as of an InfiniBand port: symbols that error correction gave up on",
+    ),
+    Limit::of_netdev(&NIC_PHY_CRC_ERRORS, 36_000.0, 10.0, "as port_rcv_errors"),
+    Limit::of_netdev(&NIC_PHY_LINK_DOWN, 0.0, 1.0, "as link_downed"),
     Limit::of_pcie(
         "correctable",
         3_600.0,
@@ -196,7 +228,7 @@ fn rises_of(node: &NodeName, history: &NodeHistory, limit: &Limit, rises: &mut V
         let Some(rise) = window.increase(WINDOW_SECONDS) else {
             continue;
         };
-        let Some(part) = part(node, labels, limit.names) else {
+        let Some(part) = part(node, history, labels, limit.names) else {
             continue;
         };
         let rise = Rise {
@@ -217,11 +249,12 @@ fn rises_of(node: &NodeName, history: &NodeHistory, limit: &Limit, rises: &mut V
 }
 
 /// The part that the labels of a counter name.
-fn part(node: &NodeName, labels: &Labels, names: Names) -> Option<Part> {
+fn part(node: &NodeName, history: &NodeHistory, labels: &Labels, names: Names) -> Option<Part> {
     let mut labels = labels.values();
     Some(match names {
         Names::Node => Part::Host(node.clone()),
         Names::PcieLink => Part::PcieLink(node.clone(), labels.next()?.parse().ok()?),
+        Names::Netdev => Part::HostLink(node.clone(), netdev::port_of(history, labels.next()?)?),
         Names::Cable => {
             let (device, port) = (labels.next()?.parse().ok()?, labels.next()?.parse().ok()?);
             Part::HostLink(node.clone(), RdmaPort { device, port })

@@ -1,8 +1,9 @@
 //! Ports that lose their link again and again.
 
 use railscope_model::identity::{NodeName, Part, RdmaPort};
-use railscope_model::metric::{RDMA_PORT_ERRORS, RDMA_PORT_UP};
+use railscope_model::metric::{NIC_PHY_LINK_DOWN, RDMA_PORT_ERRORS, RDMA_PORT_UP};
 
+use super::netdev;
 use crate::core::classes::PORT_FLAPPING;
 use crate::core::detector::{Detector, Evidence, Explanation, View};
 use crate::core::history::{NodeHistory, WINDOW_POINTS, Window};
@@ -61,7 +62,11 @@ fn losses(history: &NodeHistory, up: &Window, [device, port]: [&str; 2]) -> usiz
             .count()
     };
     let counter = history.window(&RDMA_PORT_ERRORS, &[device, port, "link_downed"]);
-    let counted = counter.map_or(0, |window| pairs(window, |before, after| after > before));
+    let interface = netdev::of_port(history, [device, port]);
+    let of_interface = interface.and_then(|name| history.window(&NIC_PHY_LINK_DOWN, &[name]));
+    let counters = [counter, of_interface].into_iter().flatten();
+    let counted = counters.map(|window| pairs(window, |before, after| after > before));
+    let counted = counted.max().unwrap_or(0);
     counted.max(pairs(up, |before, after| before > after))
 }
 
