@@ -21,10 +21,14 @@ const SILENT_FOR: Duration = Duration::from_secs(15);
 const TEXT: &str = "text/plain; version=0.0.4";
 
 /// Panels that show nothing on the demo, and why that is right.
-const EMPTY_ON_DEMO: &[(&str, &str)] = &[(
-    "Exporters that the collector cannot read",
-    "all exporters of the demo answer",
-)];
+const EMPTY_ON_DEMO: &[(&str, &str)] = &[
+    (
+        "Exporters that the collector cannot read",
+        "all exporters of the demo answer",
+    ),
+    ("Lost cables", "the demo pulls none"),
+    ("Wiring findings", "the demo is wired right"),
+];
 
 fn limit() -> Duration {
     Duration::from_secs(60)

@@ -5,7 +5,8 @@
 mod support;
 
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use railscope_model::fabric::Timestamp;
 use railscope_simulator::ibnetdiscover::ibnetdiscover;
@@ -13,6 +14,8 @@ use railscope_simulator::plan;
 use railscope_simulator::spec::{Change, ClusterSpec};
 use railscope_simulator::wiring::Wiring;
 use serde_json::Value;
+
+use support::{Process, RAILSCOPE, free_port, wait_for};
 
 const NOW: Timestamp = Timestamp(1_754_493_083_000);
 
@@ -169,4 +172,113 @@ fn show_says_plans_and_seen_fabrics_apart() {
         (&json["verdict"]["rails"], &json["verdict"]["hosts"]),
         (&8.into(), &40.into())
     );
+}
+
+/// A collector that reads its subnet from a file, once a second.
+fn collector(folder: &Path, subnet: &Path) -> (Process, String) {
+    let address = format!("127.0.0.1:{}", free_port());
+    let config = format!(
+        "[cluster]\nname = \"here\"\n\n[web]\nlisten = \"{address}\"\n\n[subnet]\ncommand = [\"cat\", {subnet:?}]\n\
+         interval = \"1s\"\n\n[analysis]\ninterval = \"1s\"\n"
+    );
+    let file = folder.join("collector.toml");
+    std::fs::write(&file, config).expect("a configuration");
+    let mut command = Command::new(RAILSCOPE);
+    command.arg("collector").arg("--config").arg(file);
+    let process = Process::start("collector", folder, command.stdin(Stdio::null()));
+    (process, format!("--collector=http://{address}"))
+}
+
+#[test]
+fn a_running_collector_shows_lints_exports_and_tells_two_times_apart() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let here = folder.path();
+    let [_, wrong] = files(here, &swapped());
+    let wrong = std::fs::read_to_string(wrong).expect("a file");
+    let [_, seen] = files(here, &ClusterSpec::demo(40).expect("a cluster"));
+    let (_collector, url) = collector(here, &seen);
+    let url = url.as_str();
+    let patience = Duration::from_secs(60);
+    wait_for("a verdict", patience, || {
+        let (status, said, error) = run(&["show", url], &[]);
+        let known =
+            status == Some(0) && said.starts_with("here: rail-optimised fat-tree, 2 levels");
+        if known {
+            Ok(())
+        } else {
+            Err(format!("{said}{error}"))
+        }
+    });
+    let (status, said, _) = run(&["lint", url], &[]);
+    assert_eq!(
+        (status, said.as_str()),
+        (Some(0), "nothing found, by peers\n")
+    );
+    for to in [
+        "slurm-tree",
+        "slurm-block",
+        "node-labels",
+        "nccl",
+        "graphml",
+        "dot",
+        "json",
+    ] {
+        let (_, by_file, _) = run(&["export", "--to", to], &[&seen]);
+        let (status, said, error) = run(&["export", "--to", to, url], &[]);
+        assert_eq!((status, &said), (Some(0), &by_file), "{to}: {error}");
+    }
+
+    let (_, json, _) = run(&["show", "--json", url], &[]);
+    let json: Value = serde_json::from_str(&json).expect("JSON");
+    let before = json["at"].as_f64().expect("a time");
+    let replaced = here.join("replaced.txt");
+    std::fs::write(&replaced, wrong).expect("a file");
+    std::fs::rename(&replaced, &seen).expect("a file");
+    let from = format!("--from={before}");
+    wait_for("a difference", patience, || {
+        let (status, said, error) = run(&["diff", url, &from], &[]);
+        let both = ["gpu-node-03:mlx5_2", "gpu-node-05:mlx5_4"].map(|nic| said.contains(nic));
+        if status == Some(1) && both == [true; 2] {
+            Ok(())
+        } else {
+            Err(format!("{said}{error}"))
+        }
+    });
+    let (status, said, _) = run(&["lint", url], &[]);
+    assert_eq!(status, Some(1), "{said}");
+    assert!(
+        said.contains("swapped-cables") && said.ends_with("1 finding, by peers\n"),
+        "{said}"
+    );
+    let (status, said, _) = run(&["diff", url, "--from=0", &format!("--to={before}")], &[]);
+    assert_eq!((status, said.as_str()), (Some(0), "no difference\n"));
+    wrong_questions(url);
+}
+
+/// What a collector refuses, and what its command line does.
+fn wrong_questions(url: &str) {
+    for (arguments, expected) in [
+        (
+            vec!["diff", url, "--from=yesterday"],
+            "query: from: \"yesterday\": expected a time",
+        ),
+        (vec!["diff", url], "--from <TIME>"),
+        (
+            vec!["show", "--collector=nowhere"],
+            "expected an address such as http://127.0.0.1:10661",
+        ),
+        (
+            vec!["show", "--collector=http://127.0.0.1:1"],
+            "no answer from http://127.0.0.1:1",
+        ),
+        (vec!["lint", "--plan=plan.csv", url], "cannot be used with"),
+    ] {
+        let (status, said, error) = run(&arguments, &[]);
+        assert_eq!(
+            (status, said.as_str()),
+            (Some(2), ""),
+            "{arguments:?}: {error}"
+        );
+        assert!(error.contains(expected), "{arguments:?}: {error}");
+    }
 }

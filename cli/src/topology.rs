@@ -2,6 +2,7 @@
 
 mod diff;
 mod json;
+mod remote;
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -18,7 +19,7 @@ const SHOWN_PROBLEMS: usize = 10;
 
 /// Looks at the shape of a fabric, in files of many kinds: ibnetdiscover, saved pages of exporters (named by their
 /// node), wiring plans, NDT, NetQ, LLDP, Slurm's topology.conf, topograph models, NCCL's and hwloc's XML, nvidia-smi
-/// topo -m. Exit status: 0 nothing found, 1 findings, 2 unreadable.
+/// topo -m; or in a running collector. Exit status: 0 nothing found, 1 findings, 2 unreadable.
 #[derive(Debug, Args)]
 pub(crate) struct TopologyArgs {
     #[command(subcommand)]
@@ -39,23 +40,15 @@ enum TopologyCommand {
     Lint {
         #[command(flatten)]
         files: Files,
-        /// Wiring plan to hold it against; may be given several times.
-        #[arg(long, value_name = "FILE")]
+        /// Wiring plan to hold it against; may be given several times. A collector has its own.
+        #[arg(long, value_name = "FILE", conflicts_with = "collector")]
         plan: Vec<PathBuf>,
         /// Print JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Says what changed between two files, which may be of different kinds.
-    Diff {
-        /// Before.
-        old: PathBuf,
-        /// After.
-        new: PathBuf,
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
-    },
+    /// Says what changed between two files, which may be of different kinds, or between two times of a collector.
+    Diff(DiffArgs),
     /// Writes it as another tool reads it.
     Export {
         /// What to write.
@@ -67,10 +60,34 @@ enum TopologyCommand {
 }
 
 #[derive(Debug, Args)]
+struct DiffArgs {
+    /// Before.
+    #[arg(required_unless_present = "collector", requires = "new")]
+    old: Option<PathBuf>,
+    /// After.
+    new: Option<PathBuf>,
+    /// Address of a running collector, in place of files.
+    #[arg(long, value_name = "URL", conflicts_with_all = ["old", "new"], requires = "from")]
+    collector: Option<String>,
+    /// Before: 2026-11-22T05:00:00Z, or seconds of Unix time.
+    #[arg(long, value_name = "TIME", requires = "collector")]
+    from: Option<String>,
+    /// After; now if left out.
+    #[arg(long, value_name = "TIME", requires = "collector")]
+    to: Option<String>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
 struct Files {
     /// Files, or folders of files; together they are one site.
-    #[arg(required = true)]
+    #[arg(required_unless_present = "collector")]
     paths: Vec<PathBuf>,
+    /// Address of a running collector, in place of files.
+    #[arg(long, value_name = "URL", conflicts_with_all = ["paths", "format"])]
+    collector: Option<String>,
     /// What the files are, where their content does not say it.
     #[arg(long, value_parser = clap::builder::PossibleValuesParser::new(Format::names()))]
     format: Option<String>,
@@ -99,7 +116,7 @@ pub(crate) fn run(args: &TopologyArgs) -> ExitCode {
     let clean = match &args.command {
         TopologyCommand::Show { files, json } => show(files, *json),
         TopologyCommand::Lint { files, plan, json } => lint_files(files, plan, *json),
-        TopologyCommand::Diff { old, new, json } => diff_files(old, new, *json),
+        TopologyCommand::Diff(args) => diff_sites(args),
         TopologyCommand::Export { to, files } => export_files(*to, files),
     };
     match clean {
@@ -210,7 +227,16 @@ fn pretty(value: &serde_json::Value) -> anyhow::Result<bool> {
     print(&(serde_json::to_string_pretty(value).context("cannot write JSON")? + "\n"))
 }
 
+/// Prints what a collector said.
+fn told((text, nothing): remote::Said) -> anyhow::Result<bool> {
+    print(&text)?;
+    Ok(nothing)
+}
+
 fn show(files: &Files, as_json: bool) -> anyhow::Result<bool> {
+    if let Some(collector) = &files.collector {
+        return told(remote::show(collector, as_json)?);
+    }
     let site = files.site()?;
     if as_json {
         pretty(&json::site(&site))?;
@@ -244,6 +270,9 @@ fn said(site: &Site) -> String {
 }
 
 fn lint_files(files: &Files, plans: &[PathBuf], as_json: bool) -> anyhow::Result<bool> {
+    if let Some(collector) = &files.collector {
+        return told(remote::lint(collector, as_json)?);
+    }
     let site = files.site()?;
     let plan = if plans.is_empty() {
         site.plan.clone().filter(|_| site.seen)
@@ -290,6 +319,19 @@ fn lint_files(files: &Files, plans: &[PathBuf], as_json: bool) -> anyhow::Result
     Ok(findings.is_empty() && defects.is_empty())
 }
 
+fn diff_sites(args: &DiffArgs) -> anyhow::Result<bool> {
+    match (&args.collector, &args.from, &args.old, &args.new) {
+        (Some(collector), Some(from), ..) => told(remote::diff(
+            collector,
+            from,
+            args.to.as_deref(),
+            args.json,
+        )?),
+        (.., Some(old), Some(new)) => diff_files(old, new, args.json),
+        _ => bail!("expected two files, or --collector with --from"),
+    }
+}
+
 fn diff_files(old: &Path, new: &Path, as_json: bool) -> anyhow::Result<bool> {
     let [old, new] = [old, new].map(|path| load(&[path.to_owned()], None));
     let changes = diff::changes(&old?, &new?)?;
@@ -306,6 +348,11 @@ fn diff_files(old: &Path, new: &Path, as_json: bool) -> anyhow::Result<bool> {
 }
 
 fn export_files(to: Target, files: &Files) -> anyhow::Result<bool> {
+    if let Some(collector) = &files.collector {
+        let name = to.to_possible_value();
+        let name = name.as_ref().map_or("", |value| value.get_name());
+        return told(remote::export(collector, name)?);
+    }
     let site = files.site()?;
     let fabric = || match site.verdict {
         Some(_) => Ok(&site.fabric),

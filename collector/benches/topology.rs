@@ -11,7 +11,10 @@ mod net;
 
 use std::hint::black_box;
 
-use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
+use criterion::measurement::WallTime;
+use criterion::{
+    BatchSize, BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main,
+};
 use net::Net;
 use railscope_collector::subnet::{Subnet, parse_ibnetdiscover};
 use railscope_collector::topology::lint::lint;
@@ -163,6 +166,25 @@ fn memory() -> String {
     wanted.collect::<Vec<_>>().join(", ")
 }
 
+/// What is wrong with the wiring, by peers, by its plan, and by a plan with two rows exchanged: then the plan is drawn
+/// and judged too, to see which of the two is wrong.
+fn lints(group: &mut BenchmarkGroup<'_, WallTime>, fabric: &Fabric, merge: &SubnetMerge) {
+    let verdict = judge(fabric, merge);
+    let plan = as_planned(fabric);
+    let mut wrong = plan.clone();
+    let far = wrong.cables[0].ends[1].clone();
+    wrong.cables[0].ends[1] = std::mem::replace(&mut wrong.cables[RAILS + 1].ends[1], far);
+    for (name, plan) in [
+        ("lint by peers", None),
+        ("lint by its plan", Some(&plan)),
+        ("lint by a wrong plan", Some(&wrong)),
+    ] {
+        group.bench_function(name, |bench| {
+            bench.iter(|| lint(fabric, &verdict, plan));
+        });
+    }
+}
+
 /// Everything that is computed of a fabric, at 1,000, 10,000 and 100,000 GPUs.
 fn growth(criterion: &mut Criterion) {
     for hosts in [HOSTS / 100, HOSTS / 10, HOSTS] {
@@ -183,6 +205,7 @@ fn growth(criterion: &mut Criterion) {
         group.bench_function("verdict and structure", |bench| {
             bench.iter(|| understand(&fabric, &merge));
         });
+        lints(&mut group, &fabric, &merge);
         let other = fabric.clone();
         group.bench_function("difference", |bench| bench.iter(|| diff(&fabric, &other)));
         drop(other);

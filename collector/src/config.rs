@@ -34,6 +34,8 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Address of a runbook; `{class}` stands for the class of the incident.
     pub runbook: String,
+    /// Most series that the graph of the fabric may have on the collector's page of metrics; 0 leaves it out.
+    pub graph_series: usize,
     /// How exporters are scraped.
     pub scrape: Scrape,
     /// Exporters that stand in the file itself.

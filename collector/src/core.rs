@@ -23,6 +23,7 @@ pub mod speaker;
 mod spreading;
 pub mod storm;
 pub mod tracker;
+mod traffic;
 pub mod view;
 pub mod wait;
 

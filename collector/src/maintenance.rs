@@ -54,6 +54,14 @@ impl Moment {
     }
 }
 
+/// A moment as people write it, `2026-11-22T05:00:00Z` or seconds of Unix time; or what was expected.
+pub(crate) fn moment(text: &str) -> Result<Timestamp, String> {
+    let text = text.trim();
+    text.parse()
+        .map_or_else(|_| Moment::Text(text.to_owned()), Moment::Seconds)
+        .read()
+}
+
 /// Unix time of a date with time and offset; days by Howard Hinnant's `days_from_civil`
 /// (<https://howardhinnant.github.io/date_algorithms.html>).
 fn unix(native: &Datetime) -> Option<Timestamp> {

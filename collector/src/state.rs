@@ -183,6 +183,8 @@ pub struct State {
     pub has_subnet: bool,
     /// Whether a wiring plan was configured.
     pub has_plan: bool,
+    /// Most series that the graph of the fabric may have on the page of metrics.
+    pub graph_series: usize,
     /// The time.
     pub clock: Clock,
     /// A page of somebody else on the same server: what to call it, and its path without a slash in front.
@@ -223,6 +225,7 @@ impl State {
             runbook: config.runbook.clone(),
             has_subnet: config.subnet.is_some(),
             has_plan: config.plan.is_some(),
+            graph_series: config.graph_series,
             clock,
             beside: None,
             snapshot: ArcSwapOption::empty(),

@@ -177,6 +177,11 @@ impl Fabric {
         }
     }
 
+    /// Takes every edge out that is not to be kept; handles of the others stay.
+    pub fn retain_links(&mut self, keep: impl Fn(&Link) -> bool) {
+        self.graph.retain_edges(|graph, id| keep(&graph[id]));
+    }
+
     /// What [`Link::ports`] calls a port of a part: its number, or a handle that holds as long as this
     /// graph does. None for a switch with more than 32,768 names of ports: no switch has.
     pub fn port_handle(&mut self, part: PartId, port: &PortName) -> Option<u16> {

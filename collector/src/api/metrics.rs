@@ -15,7 +15,7 @@ use railscope_model::metric::{
 use railscope_model::reading::{Labels, NodeReading};
 
 use super::params::{Nothing, Params, Refusal};
-use super::{App, wire};
+use super::{App, graph, wire};
 use crate::core::incident::Incident;
 use crate::state::{Snapshot, State};
 
@@ -127,6 +127,7 @@ fn push_snapshot(reading: &mut NodeReading, snapshot: &Snapshot, state: &State) 
         reading.push(&TOPOLOGY_FINDINGS, &Labels::new([rule]), count as u64);
     }
     push_ports(reading, snapshot);
+    graph::push(reading, &snapshot.layout, state.graph_series);
     let none = Labels::default();
     if let Some(seen) = view.subnet_seen {
         reading.push(&SUBNET_AGE, &none, state.now().seconds_since(seen));

@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::State as Shared;
 use axum::http::StatusCode;
-use railscope_model::fabric::{Fabric, PartId};
+use railscope_model::fabric::{Fabric, PartId, Timestamp};
 use railscope_model::identity::{Part, SwitchName};
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +11,7 @@ use super::params::{Expected, Limit, Page, Params, Refusal};
 use super::wire::{Listed, kind_word};
 use super::{App, snapshot, words};
 use crate::core::inventory::gpus_routed_over;
-use crate::topology::{Bisection, Split, Structure as CoreStructure};
+use crate::topology::{Bisection, Change, Split, Structure as CoreStructure};
 
 /// `/api/v1/topology/structure`
 #[derive(Debug, Serialize)]
@@ -367,13 +367,25 @@ pub(super) struct Changes {
     changes: Listed<Changed>,
 }
 
+/// A change, or a difference between two times.
 #[derive(Debug, Serialize)]
-struct Changed {
+pub(super) struct Changed {
     at: f64,
     change: &'static str,
     statement: String,
     /// The parts that it is about.
     parts: Vec<String>,
+}
+
+impl Changed {
+    pub(super) fn of(at: Timestamp, change: &Change) -> Self {
+        Self {
+            at: at.as_seconds(),
+            change: words::change_word(change),
+            statement: words::change(change),
+            parts: words::parts_of(change),
+        }
+    }
 }
 
 pub(super) async fn changes(
@@ -390,11 +402,8 @@ pub(super) async fn changes(
         cluster: state.cluster.clone(),
         at: snapshot.view.now.as_seconds(),
         forgotten: log.forgotten,
-        changes: Listed::of(chosen.into_iter(), asked.limit.get(), |logged| Changed {
-            at: logged.at.as_seconds(),
-            change: words::change_word(&logged.change),
-            statement: words::change(&logged.change),
-            parts: words::parts_of(&logged.change),
+        changes: Listed::of(chosen.into_iter(), asked.limit.get(), |logged| {
+            Changed::of(logged.at, &logged.change)
         }),
     }))
 }

@@ -1,6 +1,7 @@
 //! The API and the page on a fixed view.
 
 mod cluster;
+mod graph;
 mod maintenance;
 
 use std::sync::Arc;
@@ -156,6 +157,10 @@ async fn the_json_api_says_what_the_view_says() {
             expect_file!["tests/traffic.txt"],
         ),
         ("topology/changes", expect_file!["tests/changes.txt"]),
+        (
+            "topology/diff?from=1700000599&to=2023-11-14T22:25:00Z",
+            expect_file!["tests/diff.txt"],
+        ),
         ("nodes/gpu-003", expect_file!["tests/node.txt"]),
         ("sd", expect_file!["tests/sd.txt"]),
     ] {
@@ -235,6 +240,24 @@ const WRONG: &[(&str, u16, &str, &str)] = &[
         400,
         "query: invalid float literal",
         "since=SECONDS",
+    ),
+    (
+        "/api/v1/topology/diff?from=yesterday",
+        400,
+        "query: from: \"yesterday\": expected a time with its offset such as 2026-11-22T05:00:00Z, or seconds of Unix time",
+        "from=TIME, to=TIME",
+    ),
+    (
+        "/api/v1/topology/diff?from=2&to=1",
+        400,
+        "query: to: it is before from",
+        "from=TIME, to=TIME",
+    ),
+    (
+        "/api/v1/topology/export?to=svg",
+        400,
+        "query: unknown variant `svg`",
+        "to=json, graphml",
     ),
     (
         "/api/v2/nodes",

@@ -25,6 +25,8 @@ use crate::targets::own_on_switch;
 
 /// Port of the collector where the file names none.
 const DEFAULT_PORT: u16 = 10661;
+/// Series of the fabric's graph: 1,000 GPUs switch by switch, 10,000 unit by unit. Grafana draws 1,500 vertices.
+const GRAPH_SERIES: usize = 2_000;
 const RUNBOOK: &str = concat!(
     env!("CARGO_PKG_REPOSITORY"),
     "/blob/main/alerts/runbooks/{class}.md"
@@ -96,6 +98,7 @@ struct Web {
     listen: SocketAddr,
     runbook: Text,
     maintenance_token_file: Option<PathBuf>,
+    graph_series: usize,
 }
 
 impl Default for Web {
@@ -104,6 +107,7 @@ impl Default for Web {
             listen: (Ipv4Addr::UNSPECIFIED, DEFAULT_PORT).into(),
             runbook: Text(RUNBOOK.to_owned()),
             maintenance_token_file: None,
+            graph_series: GRAPH_SERIES,
         }
     }
 }
@@ -308,6 +312,7 @@ impl File {
             cluster: self.cluster.name.0,
             listen: self.web.listen,
             runbook: self.web.runbook.0,
+            graph_series: self.web.graph_series,
             scrape: self.scrape.checked(),
             targets,
             file_sd: file_sd.map(|path| beside.join(path)).collect(),

@@ -19,6 +19,7 @@ use super::maintenance::Window;
 use super::neighbours::{DarkPorts, Switches, Told, switch_nodes, told_by_others, words};
 use super::speaker::{Speaker, Subject};
 use super::tracker::{Closed, Tracker};
+use super::traffic::weighed;
 pub use super::view::ClusterView;
 use crate::subnet::Subnet;
 use crate::subnet::counters::DeviceReading;
@@ -311,7 +312,7 @@ impl Analyzer {
             maintenance: tracker.maintenance(now),
             fabric: Arc::clone(&self.fabric),
             verdict: Arc::clone(&self.verdict),
-            lint: Arc::clone(&self.lint),
+            lint: weighed(&self.lint, &self.fabric, self.plan.as_ref(), &self.history),
             lldp: Arc::clone(&self.lldp),
             switches_heard: self.switches_heard(),
             routes: Arc::clone(&self.routes),

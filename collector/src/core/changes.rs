@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use railscope_model::fabric::{Fabric, Timestamp};
 
-use crate::topology::{Change, diff, has_cables};
+use crate::topology::{Change, diff, has_cables, net};
 
 /// Changes that are kept: a spine of 64 ports going and coming back, thirty times.
 pub const KEPT_CHANGES: usize = 4096;
@@ -39,6 +39,19 @@ impl ChangeLog {
             self.forgotten += 1;
         }
         self.entries.push_back(logged);
+    }
+
+    /// The moment from which on every change is kept; none if none was ever dropped.
+    pub fn kept_since(&self) -> Option<Timestamp> {
+        let oldest = self.entries.front().map(|logged| logged.at);
+        oldest.filter(|_| self.forgotten > 0)
+    }
+
+    /// What is otherwise at `to` than it was at `from`: what came and went again in between is no difference.
+    pub fn between(&self, from: Timestamp, to: Timestamp) -> Vec<Change> {
+        let logged = self.entries.iter();
+        let logged = logged.filter(|logged| from < logged.at && logged.at <= to);
+        net(logged.map(|logged| &logged.change))
     }
 }
 

@@ -19,7 +19,7 @@ mod smi;
 mod table;
 mod topograph;
 
-pub use cabling::plan_fabric;
+pub use crate::topology::plan_fabric;
 pub use hostlist::{compress as compress_hosts, expand as expand_hosts};
 pub use node::{Distance, Endpoint, NodeTopology};
 pub use placement::{Block, PlacedSwitch, Placement};

@@ -7,6 +7,10 @@ use railscope_model::fabric::{Fabric, Link, LinkId, LinkKind, PartId, Presence};
 use railscope_model::identity::{Part, PortName};
 use railscope_model::units::LinkSpeed;
 
+mod net;
+
+pub use net::net;
+
 /// One end of a cable.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Socket {

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use foldhash::fast::FixedState;
-use railscope_model::identity::RdmaDevice;
+use railscope_model::identity::{PciAddress, RdmaDevice};
 
 use super::names::is_unnamed_host;
 use super::survey::{HostView, NicView, Survey};
@@ -17,6 +17,10 @@ const ESTABLISHED_SHARE: f64 = 0.1;
 /// A host is set apart as service host at this share of the usual NIC count or less. A compute node
 /// that lost half of its rails is broken in ways that are seen otherwise; by name it is still found.
 const FEW_NICS_SHARE: f64 = 0.5;
+
+/// Most of a class have a device at the same address when this share of at least so many hosts do: as in the lint.
+const SAME_BOARD_SHARE: f64 = 0.75;
+const MIN_BOARDS: usize = 4;
 
 /// What a host is, judged by its NICs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -340,18 +344,61 @@ fn rails_of_nics(
         .iter()
         .map(|class| class.order.iter().copied().zip(0..).collect())
         .collect();
+    let slots: Vec<_> = classes
+        .iter()
+        .map(|class| usual_slots(survey, class, devices))
+        .collect();
     let mut rails = Vec::with_capacity(survey.hosts.len());
     for (host, role) in survey.hosts.iter().zip(roles) {
         let HostRole::Compute { class } = role else {
             rails.push(vec![None; host.nics.len()]);
             continue;
         };
-        let rail = |nic| tables[*class].get(&devices.number(nic)?).copied();
+        // Names are given by software, slots by the board: a host whose devices have each other's names is wired right.
+        let of_slot = |nic: &NicView<'_>| slots[*class].get(&nic.pci?).copied();
+        let same_board = host.nics.iter().all(|nic| {
+            devices
+                .number(nic)
+                .is_none_or(|own| !tables[*class].contains_key(&own))
+                || of_slot(nic).is_some()
+        });
+        let rail = |nic: &NicView<'_>| {
+            let by_slot = of_slot(nic).filter(|_| same_board);
+            tables[*class]
+                .get(&by_slot.or_else(|| devices.number(nic))?)
+                .copied()
+        };
         let mut own: Vec<Option<u16>> = host.nics.iter().map(rail).collect();
         fill_renamed(survey, host, devices, classes[*class].order.len(), &mut own);
         rails.push(own);
     }
     rails
+}
+
+/// Which device of a class is at which PCI address, where most of enough hosts agree.
+fn usual_slots(
+    survey: &Survey<'_>,
+    class: &Class,
+    devices: &Devices<'_>,
+) -> HashMap<PciAddress, u32, FixedState> {
+    let mut votes: HashMap<PciAddress, HashMap<u32, usize, FixedState>, FixedState> =
+        HashMap::default();
+    let members = class.members.iter();
+    for nic in members.flat_map(|host| &survey.hosts[*host].nics) {
+        if let (Some(pci), Some(number)) = (nic.pci, devices.number(nic))
+            && class.order.contains(&number)
+        {
+            *votes.entry(pci).or_default().entry(number).or_default() += 1;
+        }
+    }
+    let usual = votes.into_iter().filter_map(|(pci, votes)| {
+        let all: usize = votes.values().sum();
+        let (number, most) = votes
+            .into_iter()
+            .max_by_key(|(number, most)| (*most, *number))?;
+        (all >= MIN_BOARDS && most as f64 >= SAME_BOARD_SHARE * all as f64).then_some((pci, number))
+    });
+    usual.collect()
 }
 
 /// Where a host has as many NICs as its class and some go by other names, those take the rails that are

@@ -8,9 +8,10 @@ use railscope_model::plan::{PlannedCable, Socket, WiringPlan};
 
 use super::{
     ABSENT_DEVICE, CROSS_PLANE, CROSS_RAIL, Case, Finding, MISSING_CABLE, MOVED_CABLE, OTHER_PORT,
-    SWAPPED_CABLES, UNEXPECTED_CABLE, UNPLANNED_DEVICE, cable_at, device, renamed,
+    PEER_SHARE, SWAPPED_CABLES, UNEXPECTED_CABLE, UNPLANNED_DEVICE, cable_at, device, renamed,
 };
 use crate::subnet::counted;
+use crate::topology::tiers::Sets;
 
 /// Cables as they were seen, from each of their ends.
 pub(super) struct Seen<'a> {
@@ -72,7 +73,8 @@ struct Amiss {
     found: [Option<Socket>; 2],
 }
 
-pub(super) fn check(case: &Case<'_>, plan: &WiringPlan, out: &mut Vec<Finding>) {
+/// Holds what was seen against the plan, and gives the plan back in the names of what was seen.
+pub(super) fn check(case: &Case<'_>, plan: &WiringPlan, out: &mut Vec<Finding>) -> WiringPlan {
     let seen = Seen::of(case.fabric);
     let plan = renamed::find(plan, &seen, out).apply(plan);
     let mut compare = Compare {
@@ -86,11 +88,13 @@ pub(super) fn check(case: &Case<'_>, plan: &WiringPlan, out: &mut Vec<Finding>) 
             .collect(),
         plan: &plan,
         rails: Rails::of(&plan),
+        joined: Joined::of(&plan),
         told: BTreeSet::new(),
     };
     let amiss = compare.amiss(out);
     compare.explain(&amiss, out);
     compare.unplanned(out);
+    plan
 }
 
 struct Compare<'a> {
@@ -99,11 +103,13 @@ struct Compare<'a> {
     plan: &'a WiringPlan,
     by_socket: BTreeMap<Socket, usize>,
     rails: Rails,
+    joined: Joined,
     /// Sockets that a finding is already about.
     told: BTreeSet<Socket>,
 }
 
-/// Rail and plane of each switch, by most of its planned cables.
+/// Rail and plane of each switch, where enough of its planned cables are of one: the leaves of a plain tree have NICs of
+/// every rail, and serve none.
 struct Rails(BTreeMap<Part, Served>);
 
 /// Rail and plane.
@@ -111,32 +117,63 @@ type Served = (Option<u16>, Option<u16>);
 
 impl Rails {
     fn of(plan: &WiringPlan) -> Self {
-        let mut votes: BTreeMap<Part, BTreeMap<Served, usize>> = BTreeMap::new();
+        let mut votes: BTreeMap<&Part, [Vec<u16>; 2]> = BTreeMap::new();
         for cable in &plan.cables {
-            for end in &cable.ends {
-                if matches!(end.part, Part::Switch(_)) && (cable.rail, cable.plane) != (None, None)
-                {
-                    *votes
-                        .entry(end.part.clone())
-                        .or_default()
-                        .entry((cable.rail, cable.plane))
-                        .or_default() += 1;
-                }
+            let ends = cable.ends.iter().map(|end| &end.part);
+            for switch in ends.filter(|part| matches!(part, Part::Switch(_))) {
+                let [rails, planes] = votes.entry(switch).or_default();
+                rails.extend(cable.rail);
+                planes.extend(cable.plane);
             }
         }
-        let most = |votes: BTreeMap<_, usize>| {
-            votes
-                .into_iter()
-                .max_by_key(|(_, votes)| *votes)
-                .map(|(key, _)| key)
-        };
+        let served = votes.into_iter().map(|(switch, votes)| {
+            let [rail, plane] = votes.map(most);
+            (switch.clone(), (rail, plane))
+        });
+        Self(served.collect())
+    }
+}
+
+/// Which switches the planned cables between switches join, over however many.
+struct Joined(BTreeMap<Part, usize>);
+
+impl Joined {
+    fn of(plan: &WiringPlan) -> Self {
+        let is_switch = |end: &Socket| matches!(end.part, Part::Switch(_));
+        let trunks = plan
+            .cables
+            .iter()
+            .filter(|cable| cable.ends.iter().all(is_switch));
+        let trunks: Vec<_> = trunks
+            .map(|cable| cable.ends.each_ref().map(|end| &end.part))
+            .collect();
+        let switches: BTreeSet<&Part> = trunks.iter().flatten().copied().collect();
+        let numbers: BTreeMap<&Part, usize> = switches.into_iter().zip(0..).collect();
+        let mut sets = Sets::new(numbers.len());
+        for [one, other] in trunks {
+            sets.union(numbers[one], numbers[other]);
+        }
+        let roots = numbers.into_iter();
         Self(
-            votes
-                .into_iter()
-                .filter_map(|(part, votes)| Some((part, most(votes)?)))
+            roots
+                .map(|(part, number)| (part.clone(), sets.find(number)))
                 .collect(),
         )
     }
+
+    /// Whether both are joined to others by the plan, and not to each other.
+    fn apart(&self, one: &Part, other: &Part) -> bool {
+        let sets = (self.0.get(one), self.0.get(other));
+        matches!(sets, (Some(one), Some(other)) if one != other)
+    }
+}
+
+/// The number that enough of them are.
+fn most(mut votes: Vec<u16>) -> Option<u16> {
+    votes.sort_unstable();
+    let runs = votes.chunk_by(|a, b| a == b);
+    let longest = runs.max_by_key(|run| run.len())?;
+    (longest.len() as f64 >= PEER_SHARE * votes.len() as f64).then(|| longest[0])
 }
 
 impl Compare<'_> {
@@ -251,6 +288,7 @@ impl Compare<'_> {
         let rule = match () {
             () if at.part == planned.part => &OTHER_PORT,
             () if differs(cable.plane, served.1) => &CROSS_PLANE,
+            () if self.joined.apart(&end.part, &at.part) => &CROSS_PLANE,
             () if differs(cable.rail, served.0) => &CROSS_RAIL,
             () => &MOVED_CABLE,
         };
@@ -293,10 +331,11 @@ impl Compare<'_> {
             if strange.is_empty() {
                 out.push(Finding {
                     rule: &UNEXPECTED_CABLE,
-                    parts: vec![cable_at(if matches!(near.part, Part::Nic(..)) {
-                        near
-                    } else {
+                    // Named by the host, or by the first of two switches, as the fabric does.
+                    parts: vec![cable_at(if matches!(far.part, Part::Nic(..)) {
                         far
+                    } else {
+                        near
                     })],
                     sentence: format!("The cable between {near} and {far} is in no plan."),
                     evidence: Vec::new(),

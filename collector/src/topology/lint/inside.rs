@@ -17,43 +17,49 @@ fn classes<'a>(case: &'a Case<'_>) -> BTreeMap<super::super::shapes::HostRole, V
 }
 
 pub(super) fn check_affinity(case: &Case<'_>, out: &mut Vec<Finding>) {
-    // GPU ordinal to its nearest NICs, as exporters say it.
-    let mut pairs: BTreeMap<&NodeName, Vec<(String, String)>> = BTreeMap::new();
+    // GPU ordinal to its nearest NICs, as exporters say it. Where NICs sit says more than what they are called.
+    let mut pairs: BTreeMap<&NodeName, Vec<Pair>> = BTreeMap::new();
     for (_, a, b, _) in case
         .fabric
         .links()
         .filter(|(.., link)| link.kind == LinkKind::Pcie)
     {
-        let (a, b) = (&case.fabric.vertex(a).part, &case.fabric.vertex(b).part);
-        if let (Part::Gpu(node, gpu), Part::Nic(_, nic))
-        | (Part::Nic(_, nic), Part::Gpu(node, gpu)) = (a, b)
+        let (a, b) = (case.fabric.vertex(a), case.fabric.vertex(b));
+        let (gpu, nic) = match (&a.part, &b.part) {
+            (Part::Gpu(..), Part::Nic(..)) => (a, b),
+            _ => (b, a),
+        };
+        if let (Part::Gpu(node, gpu), Part::Nic(_, device), Equipment::Nic { pci, .. }) =
+            (&gpu.part, &nic.part, &nic.equipment)
         {
+            let name = device.to_string();
+            let slot = pci.map_or_else(|| name.clone(), |pci| pci.to_string());
             pairs
                 .entry(node)
                 .or_default()
-                .push((gpu.to_string(), nic.to_string()));
+                .push((gpu.to_string(), slot, name));
         }
     }
     pairs.values_mut().for_each(|own| own.sort());
+    let places = |own: &[Pair]| -> Vec<(String, String)> {
+        own.iter()
+            .map(|(gpu, slot, _)| (gpu.clone(), slot.clone()))
+            .collect()
+    };
     for hosts in classes(case).into_values() {
         let known: Vec<_> = hosts
             .iter()
             .filter_map(|host| Some((*host, pairs.get(host)?)))
             .collect();
-        let Some(peers) = usual(known.iter().map(|(_, own)| *own)) else {
+        let Some(common) = usual(known.iter().map(|(_, own)| places(own))) else {
             continue;
         };
-        for (host, own) in known.iter().filter(|(_, own)| *own != peers) {
-            let differing: Vec<String> = own
-                .iter()
-                .filter(|pair| !peers.contains(pair))
-                .map(|(gpu, nic)| format!("GPU {gpu} with {nic}"))
-                .collect();
-            let lost: Vec<String> = peers
-                .iter()
-                .filter(|pair| !own.contains(pair))
-                .map(|(gpu, nic)| format!("GPU {gpu} with {nic}"))
-                .collect();
+        let mut alike = known.iter().filter(|(_, own)| places(own) == common);
+        let Some((_, peers)) = alike.next() else {
+            continue;
+        };
+        for (host, own) in known.iter().filter(|(_, own)| places(own) != common) {
+            let (differing, lost) = (only_in(own, peers), only_in(peers, own));
             out.push(Finding {
                 rule: &GPU_NIC_AFFINITY,
                 parts: vec![Part::Host((*host).clone())],
@@ -67,6 +73,21 @@ pub(super) fn check_affinity(case: &Case<'_>, out: &mut Vec<Finding>) {
             });
         }
     }
+}
+
+/// A GPU's ordinal, where its NIC sits, and what that is called.
+type Pair = (String, String, String);
+
+/// Pairs that the other host has not, in words.
+fn only_in(one: &[Pair], other: &[Pair]) -> Vec<String> {
+    let has = |(gpu, slot, _): &&Pair| {
+        !other
+            .iter()
+            .any(|(other, there, _)| (other, there) == (gpu, slot))
+    };
+    let only = one.iter().filter(has);
+    only.map(|(gpu, _, name)| format!("GPU {gpu} with {name}"))
+        .collect()
 }
 
 fn list(items: &[String]) -> String {

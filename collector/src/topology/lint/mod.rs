@@ -4,9 +4,13 @@ mod compare;
 mod hosts;
 mod identity;
 mod inside;
+mod regular;
 mod renamed;
 mod speeds;
 mod trunks;
+mod weigh;
+
+pub use weigh::{Rates, weigh};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -125,6 +129,22 @@ pub(super) struct Case<'a> {
     whole: bool,
 }
 
+impl<'a> Case<'a> {
+    fn of(fabric: &'a Fabric, verdict: &'a Verdict, whole: bool) -> Self {
+        let survey = Survey::of(fabric);
+        let shapes = Shapes::of(&survey);
+        let tiers = tier_numbers(&survey, &shapes, dragonfly(&survey).as_ref());
+        Self {
+            fabric,
+            verdict,
+            survey,
+            shapes,
+            tiers,
+            whole: whole && verdict.sweep.gaps.is_empty(),
+        }
+    }
+}
+
 /// Checks over the graph alone.
 const CHECKS: &[fn(&Case<'_>, &mut Vec<Finding>)] = &[
     hosts::check,
@@ -150,26 +170,34 @@ pub fn lint_seen(
     plan: Option<&WiringPlan>,
     whole: bool,
 ) -> Vec<Finding> {
-    let survey = Survey::of(fabric);
-    let shapes = Shapes::of(&survey);
-    let tiers = tier_numbers(&survey, &shapes, dragonfly(&survey).as_ref());
-    let case = Case {
-        fabric,
-        verdict,
-        survey,
-        shapes,
-        tiers,
-        whole: whole && verdict.sweep.gaps.is_empty(),
-    };
-    let mut findings = Vec::new();
-    for check in CHECKS {
-        check(&case, &mut findings);
-    }
+    let case = Case::of(fabric, verdict, whole);
+    let mut findings = by_peers(&case);
     if let Some(plan) = plan {
         let covered = Covered::by(plan);
+        let cables = findings
+            .iter()
+            .filter(|finding| is_about_cables(finding.rule));
+        let odd: BTreeSet<Part> = cables.flat_map(|finding| finding.parts.clone()).collect();
         findings.retain(|finding| !is_about_cables(finding.rule) || !covered.has(&finding.parts));
-        compare::check(&case, plan, &mut findings);
+        let by_peers = findings.len();
+        let plan = compare::check(&case, plan, &mut findings);
+        regular::blame(&case, &plan, &odd, &mut findings[by_peers..]);
     }
+    sort(&mut findings);
+    findings
+}
+
+/// What differs from its peers.
+fn by_peers(case: &Case<'_>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for check in CHECKS {
+        check(case, &mut findings);
+    }
+    findings
+}
+
+/// The worst first.
+fn sort(findings: &mut [Finding]) {
     let place = |finding: &Finding| RULES.iter().position(|rule| *rule == finding.rule);
     findings.sort_by(|a, b| {
         let worst = b.rule.severity.cmp(&a.rule.severity);
@@ -177,7 +205,6 @@ pub fn lint_seen(
             .then(place(a).cmp(&place(b)))
             .then_with(|| a.parts.cmp(&b.parts))
     });
-    findings
 }
 
 /// How many findings of each rule there are, none left out.

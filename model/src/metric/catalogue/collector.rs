@@ -25,6 +25,14 @@ catalogue! {
         "Things that are wrong with the wiring, by rule: see /api/v1/topology/lint. Zero where nothing is.";
     Collector Default Info PORT_TOPOLOGY = "railscope_port_topology_info" (node, device, port, rail, leaf, leaf_port)
         "Where each host port hangs. Join on node, device and port.";
+    Collector Default Gauge GRAPH_VERTEX = "railscope_graph_vertex_parts" (id, title, tier)
+        "Vertices of the fabric as a graph for Grafana's node graph, with the parts that each stands for: one switch or the nodes of a unit; the leaves of a unit; or all of a tier, whichever is the finest within [web] graph_series.";
+    Collector Default Gauge GRAPH_VERTEX_FAULTY = "railscope_graph_vertex_faulty_parts" (id, title, tier)
+        "Parts of a vertex of railscope_graph_vertex_parts that work worse than they should, or not at all.";
+    Collector Default Gauge GRAPH_EDGE = "railscope_graph_edge_cables" (source, target)
+        "Cables between two vertices of railscope_graph_vertex_parts that somebody shows now; source is the lower tier. Those within one vertex are left out.";
+    Collector Default Gauge GRAPH_EDGE_LOST = "railscope_graph_edge_lost_cables" (source, target)
+        "Cables between the two vertices that nobody shows any more.";
     Collector Default Gauge TARGET_UP = "railscope_collector_target_up" (node, exporter)
         "1 if the last scrape of the exporter succeeded. node is the node or switch that it speaks for, or its address if it speaks for many; exporter is its kind.";
     Collector Default Gauge TARGET_AGE = "railscope_collector_target_age_seconds" ["seconds"] (node, exporter)

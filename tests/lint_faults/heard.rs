@@ -1,0 +1,221 @@
+//! Faults that only hosts and switches tell of: the inside of nodes, GUIDs, and the cables of a RoCE leaf-spine.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use railscope_collector::core::analyzer::Analyzer;
+use railscope_collector::core::neighbours::{Neighbour, Told};
+use railscope_collector::subnet::parse_ibnetdiscover;
+use railscope_collector::topology::lint::Finding;
+use railscope_model::exposition::{Format, Page};
+use railscope_model::fabric::Fabric;
+use railscope_model::identity::{Part, SwitchName};
+use railscope_model::metric::Profile;
+use railscope_model::plan::WiringPlan;
+use railscope_simulator::cluster::Cluster;
+use railscope_simulator::ibnetdiscover::ibnetdiscover;
+use railscope_simulator::plan;
+use railscope_simulator::readings::NodeRows;
+use railscope_simulator::spec::{Change, ClusterSpec, Transport};
+use railscope_simulator::wiring::Wiring;
+
+use super::{NOW, spec};
+
+/// Rules that are shown here.
+pub(super) const RULES: [&str; 3] = ["gpu-nic-affinity", "device-order", "duplicate-guid"];
+
+/// Every node's page and what the switches tell; `edit` is what somebody did to one node.
+fn heard(
+    spec: &ClusterSpec,
+    plan: Option<WiringPlan>,
+    edit: impl Fn(&str, String) -> String,
+) -> Vec<Finding> {
+    let cluster = Cluster::new(spec.clone(), 1).expect("a cluster");
+    let nodes = cluster.nodes();
+    let names: Vec<_> = nodes.iter().map(|node| node.name.clone()).collect();
+    let mut analyzer = Analyzer::default();
+    analyzer.set_targets(&names);
+    analyzer.set_plan(plan);
+    for ((name, rows), node) in names.iter().zip(NodeRows::of(&cluster)).zip(nodes) {
+        let page = Page::new(Arc::new(rows.read(node))).write(Format::Text, Profile::Full);
+        let ingested = analyzer.ingest(name, &edit(name.as_str(), page), NOW);
+        assert_eq!(ingested.errors.len(), 0, "{name}");
+    }
+    let built = Wiring::built(spec).expect("a wiring");
+    if spec.transport == Transport::Infiniband {
+        analyzer.take_subnet(parse_ibnetdiscover(&ibnetdiscover(&built, NOW)), NOW);
+    } else {
+        for (switch, told) in told(&built.fabric(NOW)) {
+            analyzer.take_switch(&switch, Ok(told), NOW);
+        }
+    }
+    analyzer.tick(NOW).lint.to_vec()
+}
+
+/// What each switch hears of the others, as its LLDP tells it.
+fn told(fabric: &Fabric) -> BTreeMap<SwitchName, Told> {
+    let mut told: BTreeMap<SwitchName, Told> = BTreeMap::new();
+    for (id, vertex) in fabric.vertices() {
+        let Part::Switch(name) = &vertex.part else {
+            continue;
+        };
+        let own = told.entry(name.clone()).or_default();
+        for near in fabric.neighbours(id) {
+            if let Part::Switch(far) = &fabric.vertex(near.peer).part {
+                own.neighbours.push(Neighbour {
+                    local: format!("swp{}", near.port),
+                    chassis: format!("chassis of {far}"),
+                    port: format!("swp{}", near.peer_port),
+                    system: far.to_string(),
+                    ..Neighbour::default()
+                });
+            }
+        }
+    }
+    told
+}
+
+fn said(findings: &[Finding]) -> String {
+    findings.iter().map(ToString::to_string).collect()
+}
+
+/// One finding: its rule and its parts.
+fn check(what: &str, findings: &[Finding], rule: &str, parts: &[&str]) {
+    let text = format!("{what}:\n{}", said(findings));
+    let [finding] = findings else {
+        panic!("not one finding: {text}")
+    };
+    assert_eq!(finding.rule.name, rule, "{text}");
+    let found: Vec<_> = finding.parts.iter().map(ToString::to_string).collect();
+    assert_eq!(&found[..parts.len().min(found.len())], parts, "{text}");
+}
+
+fn small(transport: Transport) -> ClusterSpec {
+    ClusterSpec {
+        transport,
+        ..ClusterSpec::demo(8).expect("a cluster")
+    }
+}
+
+/// A page with two words in each other's place.
+fn exchanged(page: &str, one: &str, other: &str) -> String {
+    page.replace(one, "\0")
+        .replace(other, one)
+        .replace('\0', other)
+}
+
+#[test]
+fn devices_with_each_others_names_are_named_and_their_cables_are_not() {
+    for transport in [Transport::Infiniband, Transport::Roce] {
+        let spec = small(transport);
+        assert_eq!(said(&heard(&spec, None, |_, page| page)), "", "healthy");
+        let findings = heard(&spec, None, |node, page| {
+            if node == "gpu-node-03" {
+                exchanged(&page, "\"mlx5_2\"", "\"mlx5_5\"")
+            } else {
+                page
+            }
+        });
+        let parts = ["nic/gpu-node-03:mlx5_2", "nic/gpu-node-03:mlx5_5"];
+        check(transport.name(), &findings, "device-order", &parts);
+    }
+}
+
+#[test]
+fn a_node_whose_gpus_are_nearest_to_other_nics_is_named() {
+    for transport in [Transport::Infiniband, Transport::Roce] {
+        let findings = heard(&small(transport), None, |node, page| {
+            let lines = page.lines().map(|line| {
+                let is_pair = node == "gpu-node-05" && line.starts_with("railscope_gpu_nic_info{");
+                // GPU 0 sits where GPU 1 sits on the peers, and the other way round.
+                if is_pair {
+                    exchanged(line, "gpu=\"0\"", "gpu=\"1\"") + "\n"
+                } else {
+                    format!("{line}\n")
+                }
+            });
+            lines.collect()
+        });
+        check(
+            transport.name(),
+            &findings,
+            "gpu-nic-affinity",
+            &["host/gpu-node-05"],
+        );
+    }
+}
+
+#[test]
+fn two_devices_of_one_guid_are_named() {
+    let spec = small(Transport::Roce);
+    let guids: Vec<String> = Wiring::plan(&spec)
+        .expect("a wiring")
+        .nics
+        .iter()
+        .map(|nic| nic.guid.to_string())
+        .collect();
+    let findings = heard(&spec, None, |node, page| {
+        // The first device of the seventh node has that of the first: an adapter's flash was cloned.
+        if node == "gpu-node-06" {
+            page.replace(&guids[6 * 8], &guids[0])
+        } else {
+            page
+        }
+    });
+    let parts = ["nic/gpu-node-00:mlx5_0", "nic/gpu-node-06:mlx5_0"];
+    check("RoCE", &findings, "duplicate-guid", &parts);
+}
+
+/// A plan of a RoCE fabric: switches name their ports.
+fn named(mut plan: WiringPlan) -> WiringPlan {
+    for end in plan.cables.iter_mut().flat_map(|cable| &mut cable.ends) {
+        if matches!(end.part, Part::Switch(_)) {
+            end.port = format!("swp{}", end.port).parse().expect("a port");
+        }
+    }
+    plan
+}
+
+#[test]
+fn in_a_roce_leaf_spine_each_slip_gives_its_finding_by_peers_and_by_the_plan() {
+    let part = |text: &str| text.parse::<Part>().expect(text);
+    let (one, other) = ("link/gpu-node-03:mlx5_2/1", "link/gpu-node-05:mlx5_4/1");
+    let uplink = "link/leaf-su1-r2:17";
+    let (rails, grouped) = ("rail-optimised-3tier", "host-grouped");
+    let missing = |cable: &str| vec![Change::Missing(part(cable))];
+    let exchanged = vec![Change::Swapped([part(one), part(other)])];
+    // Two units of two pods have no spines in common, so peers say how many uplinks there are, and not where to.
+    let (lacks, which): (_, &[&str]) = ("uneven-uplinks", &["switch/leaf-su1-r2"]);
+    for (fabric, changes, rule, parts, by_peers) in [
+        (rails, Vec::new(), "", [].as_slice(), None),
+        (rails, missing(one), "missing-cable", &[one], None),
+        (rails, exchanged, "swapped-cables", &[one, other], None),
+        (
+            rails,
+            missing(uplink),
+            "missing-cable",
+            &["link/leaf-su1-r2[swp17]"],
+            Some((lacks, which)),
+        ),
+        (grouped, Vec::new(), "", &[], None),
+        (grouped, missing(one), "missing-cable", &[one], None),
+    ] {
+        let spec = ClusterSpec {
+            nodes: 8,
+            transport: Transport::Roce,
+            changes,
+            ..spec(fabric)
+        };
+        let plan = named(plan::plan(&Wiring::plan(&spec).expect("a wiring")));
+        for plan in [None, Some(plan)] {
+            let what = format!("{fabric}, {:?}, plan {}", spec.changes, plan.is_some());
+            let (rule, parts) = by_peers.filter(|_| plan.is_none()).unwrap_or((rule, parts));
+            let findings = heard(&spec, plan, |_, page| page);
+            if rule.is_empty() {
+                assert_eq!(said(&findings), "", "{what}");
+            } else {
+                check(&what, &findings, rule, parts);
+            }
+        }
+    }
+}
