@@ -135,14 +135,15 @@ pub fn build() -> Box<dyn Detector> {
     Box::new(ErrorCounters)
 }
 
-/// How much a counter of one part rose.
-struct Rise {
-    part: Part,
+/// How much a counter of one part rose. Next to none is ever named, so parts get their names last.
+struct Rise<'a> {
+    node: &'a NodeName,
+    labels: &'a Labels,
     amount: f64,
     seconds: f64,
 }
 
-impl Rise {
+impl Rise<'_> {
     fn per_hour(&self) -> f64 {
         3600.0 * self.amount / self.seconds
     }
@@ -165,7 +166,7 @@ impl Detector for ErrorCounters {
                 let over_window = 3600.0 * rise.amount / rise.seconds.max(WINDOW_SECONDS);
                 let stands_out = rise.per_hour() > ABOVE_PEERS * usual;
                 if rise.amount >= limit.at_least && over_window > limit.per_hour && stands_out {
-                    out.push(evidence(view, rise, limit, usual));
+                    out.extend(evidence(view, &rise, limit, usual));
                 }
             }
         }
@@ -188,19 +189,22 @@ impl Detector for ErrorCounters {
 }
 
 /// What a limit looks at on one node.
-fn rises_of(node: &NodeName, history: &NodeHistory, limit: &Limit, rises: &mut Vec<Rise>) {
+fn rises_of<'a>(
+    node: &'a NodeName,
+    history: &'a NodeHistory,
+    limit: &Limit,
+    rises: &mut Vec<Rise<'a>>,
+) {
     let of_kind =
         |labels: &Labels| limit.kind.is_empty() || labels.values().last() == Some(limit.kind);
-    let mut together: Option<Rise> = None;
+    let mut together: Option<Rise<'_>> = None;
     for (labels, window) in history.series(limit.metric).filter(|(l, _)| of_kind(l)) {
         let Some(rise) = window.increase(WINDOW_SECONDS) else {
             continue;
         };
-        let Some(part) = part(node, labels, limit.names) else {
-            continue;
-        };
         let rise = Rise {
-            part,
+            node,
+            labels,
             amount: rise.amount,
             seconds: rise.seconds,
         };
@@ -229,27 +233,33 @@ fn part(node: &NodeName, labels: &Labels, names: Names) -> Option<Part> {
     })
 }
 
-fn evidence(view: &View<'_>, rise: Rise, limit: &Limit, usual_per_hour: f64) -> Evidence {
+/// None if the labels name nothing.
+fn evidence(
+    view: &View<'_>,
+    rise: &Rise<'_>,
+    limit: &Limit,
+    usual_per_hour: f64,
+) -> Option<Evidence> {
+    let part = part(rise.node, rise.labels, limit.names)?;
     let what = if limit.kind.is_empty() {
         limit.metric.name
     } else {
         limit.kind
     };
-    Evidence {
+    Some(Evidence {
         detector: NAME,
         signal: limit.signal(),
         class: limit.class,
         // Errors slow nobody until retransmissions do; how much cannot be told from the counter alone.
         effect: 0.0,
         statement: format!(
-            "{what} of {} rose by {:.0} in {:.0} s ({:.0} an hour); for the median it rises by {usual_per_hour:.0} an hour.",
-            rise.part,
+            "{what} of {part} rose by {:.0} in {:.0} s ({:.0} an hour); for the median it rises by {usual_per_hour:.0} an hour.",
             rise.amount,
             rise.seconds,
             rise.per_hour()
         ),
-        victims: gpus_behind(view.fabric, &rise.part),
+        victims: gpus_behind(view.fabric, &part),
         related: Vec::new(),
-        part: rise.part,
-    }
+        part,
+    })
 }
