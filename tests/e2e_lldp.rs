@@ -30,8 +30,9 @@ const SPINES: usize = 2;
 const UNITS: usize = 2;
 const RAILS: usize = 2;
 const HOSTS_OF_UNIT: usize = 4;
-/// lldpd sends when a link comes up, then every second.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// lldpd sends when a link comes up, then every second; a busy machine may need much longer, and what was
+/// lost on the way from one cabling to the next is a ticket until it has been well for a while.
+const PATIENCE: Duration = Duration::from_secs(90);
 
 /// A namespace with its lldpd, which ends with it.
 struct Device {
@@ -227,19 +228,24 @@ impl Site {
         analyzer.tick(at)
     }
 
-    /// Looks until the graph has these cables and no others, each seen from both of its ends.
-    fn watch(&self, analyzer: &mut Analyzer, tick: &mut u64) -> ClusterView {
+    /// Looks until the graph has these cables and no others, each seen from both of its ends, nobody
+    /// contradicts anybody, and these are the incidents.
+    fn watch(&self, analyzer: &mut Analyzer, tick: &mut u64, incidents: &[&str]) -> ClusterView {
         let (begun, expected) = (Instant::now(), self.expected());
         loop {
             *tick += 1;
             let view = self.look(analyzer, Timestamp(1_700_000_000_000 + *tick * 5_000));
-            let seen = cables(&view);
-            if seen == expected {
+            let (seen, open) = (cables(&view), named(&view));
+            if seen == expected && view.lldp.contradictions.is_empty() && open == incidents {
                 println!("{} cables after {:?}", seen.len(), begun.elapsed());
                 return view;
             }
             let wrong: Vec<_> = seen.symmetric_difference(&expected).collect();
-            assert!(begun.elapsed() < PATIENCE, "{wrong:#?}\n{:#?}", view.lldp);
+            assert!(
+                begun.elapsed() < PATIENCE,
+                "{wrong:#?}\n{open:#?}\n{:#?}",
+                view.lldp
+            );
             thread::sleep(Duration::from_millis(500));
         }
     }
@@ -265,6 +271,14 @@ fn cables(view: &ClusterView) -> BTreeSet<String> {
     cables
 }
 
+/// Incidents as `class part`.
+fn named(view: &ClusterView) -> Vec<String> {
+    let incidents = view.incidents.iter();
+    incidents
+        .map(|incident| format!("{} {}", incident.class.name, incident.root))
+        .collect()
+}
+
 #[test]
 fn a_leaf_spine_of_real_lldpd_is_read_cable_by_cable_and_a_moved_cable_is_seen() {
     let test = "a_leaf_spine_of_real_lldpd_is_read_cable_by_cable_and_a_moved_cable_is_seen";
@@ -284,7 +298,7 @@ fn a_leaf_spine_of_real_lldpd_is_read_cable_by_cable_and_a_moved_cable_is_seen()
         .collect();
     analyzer.set_targets(&nodes);
     let mut tick = 0;
-    let view = site.watch(&mut analyzer, &mut tick);
+    let view = site.watch(&mut analyzer, &mut tick, &[]);
     let verdict = &view.verdict;
     assert_eq!(
         (&verdict.kind, verdict.levels, &verdict.switches_by_tier[..]),
@@ -295,15 +309,14 @@ fn a_leaf_spine_of_real_lldpd_is_read_cable_by_cable_and_a_moved_cable_is_seen()
         (verdict.wiring.units, verdict.wiring.misplaced.len()),
         (UNITS, 0)
     );
-    assert_eq!(view.lldp.contradictions, []);
-    assert_eq!(view.incidents, []);
 
     // The two cables of one host, each in the other's leaf.
     site.pull("host1", "rail0");
     site.pull("host1", "rail1");
     site.wire(("host1", "rail0"), ("leaf0r1", "swp2"));
     site.wire(("host1", "rail1"), ("leaf0r0", "swp2"));
-    let mut view = site.watch(&mut analyzer, &mut tick);
+    let only = ["miscabled-rail link/host1:mlx5_0/1"];
+    let view = site.watch(&mut analyzer, &mut tick, &only);
     let misplaced: Vec<_> = view
         .verdict
         .wiring
@@ -318,13 +331,4 @@ fn a_leaf_spine_of_real_lldpd_is_read_cable_by_cable_and_a_moved_cable_is_seen()
             "host1 mlx5_1 of rail 1 hangs on leaf0r0 of rail 0, not on leaf0r1 (swapped with host1 mlx5_0)",
         ]
     );
-    for _ in 0..2 {
-        view = site.watch(&mut analyzer, &mut tick);
-    }
-    let incidents: Vec<_> = view
-        .incidents
-        .iter()
-        .map(|incident| format!("{} {}", incident.class.name, incident.root))
-        .collect();
-    assert_eq!(incidents, ["miscabled-rail link/host1:mlx5_0/1"]);
 }

@@ -39,6 +39,8 @@ struct Incident {
     posterior: f64,
     reopenings: u32,
     gpus_affected: usize,
+    gpus_behind: usize,
+    jobs: Vec<String>,
     summary: String,
     action: String,
     runbook: String,
@@ -152,7 +154,12 @@ fn explain(out: &mut String, incident: &Incident) -> fmt::Result {
     evidence(out, incident)?;
     parts(out, "Shares the fault", &incident.related)?;
     parts(out, "Slowed by it", &incident.victims)?;
-    writeln!(out, "\nGPUs affected: {}", incident.gpus_affected)?;
+    parts(out, "Jobs that wait for it", &incident.jobs)?;
+    writeln!(
+        out,
+        "\nGPUs affected: {}, of which {} are the part or behind it",
+        incident.gpus_affected, incident.gpus_behind
+    )?;
     writeln!(out, "\nWhat to do\n  {}", incident.action)?;
     writeln!(out, "  Runbook: {}", incident.runbook)
 }
@@ -205,7 +212,7 @@ mod tests {
     fn an_incident_is_told_with_its_evidence_and_what_to_do() {
         let answer = r#"{"id": "0a1b2c3d", "fault_domain": "link/n3:mlx5_2/1", "part": "Cable from n3 mlx5_2/1",
             "class": "port-down", "title": "Link is down", "severity": "warning", "at": 1000, "since": 700,
-            "last_seen": 995, "posterior": 0.95, "reopenings": 1, "gpus_affected": 1, "summary": "down",
+            "last_seen": 995, "posterior": 0.95, "reopenings": 1, "gpus_affected": 512, "gpus_behind": 1, "jobs": ["4711"], "summary": "down",
             "action": "Reseat it.", "runbook": "/port-down.md", "maintenance": {"until": 1600, "why": "new cable"},
             "evidence": [{"detector": "degraded-link", "part": "link/n3:mlx5_2/1", "statement": "It is down.",
             "check": "Looked.", "threshold": "any", "clears": "It is up."}], "related": [], "victims": ["gpu/n3:2"]}"#;
@@ -219,6 +226,8 @@ mod tests {
             "1. It is down.",
             "threshold   any",
             "Slowed by it (1)\n  gpu/n3:2",
+            "Jobs that wait for it (1)\n  4711",
+            "GPUs affected: 512, of which 1 are the part or behind it",
             "What to do\n  Reseat it.",
         ] {
             assert!(text.contains(said), "{said}\n{text}");

@@ -137,6 +137,7 @@ fn by_detector(analyzer: &Analyzer, view: &ClusterView, costs: &mut Costs) {
     let seen = View {
         fabric: &view.fabric,
         history: analyzer.history(),
+        jobs: &view.jobs,
         misplaced: &view.verdict.wiring.misplaced,
         subnet_seen: view.subnet_seen,
         now: view.now,

@@ -2,6 +2,7 @@
 
 mod exporter;
 pub(crate) mod file_sd;
+mod jobs;
 mod json;
 pub mod layout;
 mod lint;
@@ -28,7 +29,7 @@ use params::Refusal;
 /// What every handler gets.
 type App = Shared<Arc<State>>;
 
-const ROUTES: &str = "/, /incidents/{id}, /metrics, /api/v1/{incidents, incidents/{id}, maintenance, fabric, topology, topology/{structure, paths, traffic, changes, lint}, nodes, nodes/{node}, sd}, /-/healthy or /-/ready";
+const ROUTES: &str = "/, /incidents/{id}, /metrics, /api/v1/{incidents, incidents/{id}, maintenance, fabric, topology, topology/{structure, paths, traffic, changes, lint}, jobs, jobs/{name}, nodes, nodes/{node}, sd}, /-/healthy or /-/ready";
 
 /// All routes of the collector.
 pub fn router(state: Arc<State>) -> Router {
@@ -52,6 +53,8 @@ pub fn router(state: Arc<State>) -> Router {
         .route("/api/v1/topology/paths", get(shape::paths))
         .route("/api/v1/topology/traffic", get(shape::traffic))
         .route("/api/v1/topology/changes", get(shape::changes))
+        .route("/api/v1/jobs", get(jobs::list))
+        .route("/api/v1/jobs/{*name}", get(jobs::one))
         .route("/api/v1/nodes", get(json::nodes))
         .route("/api/v1/nodes/{node}", get(json::node))
         .route("/api/v1/sd", get(json::service_discovery))

@@ -81,7 +81,7 @@ impl Wire {
             effect: incident.effect,
             related: incident.related.clone(),
             victims: incident.victims.clone(),
-            gpus_affected: incident.gpus_affected,
+            gpus_affected: incident.gpus_behind().count(),
         });
         let closed = view.closed.iter().map(|closed| ClosedWire {
             root: closed.root.clone(),
@@ -173,6 +173,7 @@ impl OpenWire {
             related: self.related,
             victims: self.victims,
             gpus_affected: self.gpus_affected,
+            jobs: Vec::new(),
             reopenings: self.reopenings,
             maintenance: None,
         })

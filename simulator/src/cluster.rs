@@ -65,6 +65,8 @@ pub struct Node {
     pub storage_seconds: f64,
     /// Whether it is switched off: nobody on it says anything.
     pub away: bool,
+    /// Name of the job that runs on it.
+    pub job: Option<Arc<str>>,
 }
 
 #[derive(Debug, Clone)]
@@ -206,6 +208,7 @@ impl Cluster {
             seconds: 0.0,
             stretches: 0,
         };
+        cluster.show_jobs();
         cluster.find_ways();
         cluster.change_to(conditions);
         for job in &mut cluster.jobs {
@@ -426,6 +429,7 @@ fn fitted(spec: &ClusterSpec, plan: &Wiring, host: &Host, noise: Noise) -> Node 
         stalls: [0; 3],
         storage_seconds: 0.0,
         away: false,
+        job: None,
     }
 }
 

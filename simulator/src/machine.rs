@@ -44,6 +44,7 @@ pub struct Machine {
     links: Vec<pci::LinkFiles>,
     bridges: Vec<pci::config::Space>,
     gpus: NodeGpus,
+    jobs: Vec<LiveFile>,
     shape: &'static Shape,
     stat: LiveFile,
     io_pressure: LiveFile,
@@ -71,6 +72,11 @@ impl NodePaths {
     /// Recordings in place of what the node's network drivers and neighbours say; none but of RoCE.
     pub fn network(&self) -> PathBuf {
         self.root.join("network")
+    }
+
+    /// Where the prolog of a batch system says whose work runs on each GPU: a file a GPU, a job a line.
+    pub fn job_mapping(&self) -> PathBuf {
+        self.root.join("jobs")
     }
 
     /// The node's copy of the NVML library.
@@ -130,6 +136,9 @@ impl Machine {
         let nvml = paths.nvml();
         std::fs::create_dir_all(&nvml).map_err(at(&nvml))?;
         nvml::install(&nvml, &gpus)?;
+        let mapping = Tree::new(paths.job_mapping());
+        let jobs = (0..node.gpus.len()).map(|gpu| mapping.live(&gpu.to_string(), ""));
+        let jobs = jobs.collect::<Result<_, _>>()?;
         let mut machine = Self {
             paths,
             ports,
@@ -138,6 +147,7 @@ impl Machine {
             links: pci.nic_links,
             bridges: pci.nic_bridges,
             gpus,
+            jobs,
             shape,
             stat,
             io_pressure,
@@ -167,6 +177,9 @@ impl Machine {
         }
         for (bridge, redirected) in self.bridges.iter_mut().zip(&node.nic_redirected) {
             bridge.redirect(*redirected)?;
+        }
+        for file in &mut self.jobs {
+            file.set(node.job.as_deref().unwrap_or_default())?;
         }
         self.stat
             .set(&stat(&self.shape.host, self.booted, stolen_ticks(node)))?;

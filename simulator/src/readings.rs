@@ -35,15 +35,17 @@ use crate::wiring::Nic;
 mod board;
 mod efa;
 mod ethernet;
+mod jobs;
 mod switches;
 
 use ethernet::{OfNetdev, Unit};
 pub use switches::switches;
 
 /// The rows of a node's page: their names never change, their values are read each time.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct NodeRows {
     rows: Vec<(&'static Metric, Labels, From)>,
+    gpus: Vec<PciAddress>,
 }
 
 /// Where a row's value comes from: the part by its number in the node, and what of it.
@@ -204,7 +206,7 @@ impl NodeRows {
 
     /// The rows of a node with these NICs.
     pub fn new(node: &Node, nics: &[Nic]) -> Self {
-        let mut rows = Self { rows: Vec::new() };
+        let mut rows = Self::default();
         let ordinal = nics.first().map_or(0, |nic| nic.node);
         let adapters = nics.iter().filter(|nic| nic.plane == 0).count();
         let planes = nics.len() / adapters.max(1);
@@ -235,6 +237,7 @@ impl NodeRows {
             push_xids(&mut reading, gpu, &state.xids);
         }
         ethernet::push_neighbors(&mut reading, node);
+        jobs::push(&mut reading, node.job.as_deref(), &self.gpus);
         for (metric, labels, from) in &self.rows {
             let Some(value) = from.value(node) else {
                 continue;
@@ -287,6 +290,7 @@ impl NodeRows {
         (shape, state): (&Shape, &NodeGpus),
     ) {
         let (name, pci) = (gpu.to_string(), function.pci.to_string());
+        self.gpus.push(function.pci);
         self.add_function(function, all, "gpu", &name);
         let Some(about) = state.gpus.get(gpu) else {
             return;

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use railscope_exporter::{Exporter, Machine, NvmlAccess, serve};
+use railscope_exporter::{Exporter, Machine, NvmlAccess, WorkloadAccess, serve};
 use railscope_simulator::machine::NodePaths;
 use railscope_simulator::tree::{ClusterTree, FOLDER_PREFIX};
 use rustix::process::{Resource, getppid, getrlimit};
@@ -174,6 +174,10 @@ async fn serve_nodes(args: &NodesArgs) -> anyhow::Result<()> {
                 worker: vec![this_binary.clone(), WORKER_SUBCOMMAND.into()],
                 period: NVML_PERIOD,
             }),
+            workloads: WorkloadAccess {
+                job_mapping: Some(paths.job_mapping()),
+                ..WorkloadAccess::below(&paths.root)
+            },
             // Where else anything of a simulated node would stand: nothing of this machine is its own.
             ..Machine::below(&paths.root)
         });

@@ -37,6 +37,7 @@ struct Incident {
     summary: String,
     action: String,
     gpus_affected: usize,
+    gpus_behind: usize,
 }
 
 impl Api {
@@ -124,6 +125,7 @@ impl Api {
             summary,
             action,
             gpus_affected,
+            gpus_behind,
         } = incident;
         let heading = match after {
             Some(seconds) => {
@@ -134,7 +136,7 @@ impl Api {
         };
         println!("\n  {heading}");
         println!("    evidence    {summary}");
-        println!("    GPUs behind {gpus_affected}");
+        println!("    GPUs        {gpus_behind} behind it, {gpus_affected} wait");
         println!("    what to do  {action}");
         println!("    page        {}/incidents/{id}", self.base);
     }

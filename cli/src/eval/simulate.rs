@@ -270,8 +270,8 @@ fn namings(view: &ClusterView) -> Vec<Naming> {
         },
         // An incident does not say how sure it is.
         posterior: Some(incident.posterior),
-        // The order of the page: by severity, then by GPUs that it holds up.
-        score: incident.gpus_affected as f64,
+        // The order of the page: by severity, then by GPUs that it holds up, then by those behind the part.
+        score: incident.gpus_affected as f64 + 1e-6 * incident.gpus_behind().count() as f64,
     };
     view.incidents.iter().map(naming).collect()
 }

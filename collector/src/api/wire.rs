@@ -7,12 +7,14 @@ use serde::Serialize;
 use super::exporter::Target;
 use super::layout::{Condition, Health, Host, Layout, Switch, tier_name};
 use super::seen::{Lldp, TogetherWire, WitnessWire, witnesses, witnesses_together};
-use super::{runbook, words};
 use crate::core::analyzer::ClusterView;
-use crate::core::incident::{Finding, Incident as CoreIncident};
-use crate::maintenance::WindowWire;
+use crate::core::incident::Incident as IncidentOfCore;
 use crate::state::{Snapshot, State, TargetState};
 use crate::topology::{Kind, Verdict as CoreVerdict};
+
+mod incident;
+
+pub(super) use incident::{Evidence, Incident, IncidentDetail};
 
 /// An answer of which something is wrong.
 #[derive(Debug, Serialize)]
@@ -51,111 +53,6 @@ pub(super) struct Incidents {
     /// Unix time of the tick.
     pub(super) at: f64,
     pub(super) incidents: Vec<Incident>,
-}
-
-/// What is said of an incident that an earlier run knew, until this one sees it.
-const UNSEEN: &str =
-    "Open before the collector was restarted; its evidence has not been seen again yet.";
-
-/// An incident in a list.
-#[derive(Debug, Serialize)]
-pub(super) struct Incident {
-    pub(super) id: String,
-    pub(super) fault_domain: String,
-    /// The part in plain words.
-    pub(super) part: String,
-    pub(super) class: &'static str,
-    pub(super) title: &'static str,
-    pub(super) severity: &'static str,
-    pub(super) since: f64,
-    pub(super) last_seen: f64,
-    /// Chance that the part is to blame.
-    pub(super) posterior: f64,
-    pub(super) effect: f64,
-    pub(super) gpus_affected: usize,
-    pub(super) summary: String,
-    pub(super) action: &'static str,
-    pub(super) runbook: String,
-    /// How often it closed and came back.
-    pub(super) reopenings: u32,
-    /// Whether announced work explains it; then it pages nobody.
-    pub(super) in_maintenance: bool,
-    /// The work.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) maintenance: Option<WindowWire>,
-}
-
-impl Incident {
-    pub(super) fn of(incident: &CoreIncident, layout: &Layout, state: &State) -> Self {
-        let summary = incident.findings.first().map_or_else(
-            || String::from(UNSEEN),
-            |finding| finding.evidence.statement.clone(),
-        );
-        let maintenance = incident.maintenance.as_ref();
-        Self {
-            id: incident.id.clone(),
-            fault_domain: incident.root.to_string(),
-            part: words::part(&incident.root, layout),
-            class: incident.class.name,
-            title: incident.class.title,
-            severity: incident.severity.as_str(),
-            since: incident.since.as_seconds(),
-            last_seen: incident.last_seen.as_seconds(),
-            posterior: (incident.posterior * 1e3).round() / 1e3,
-            effect: incident.effect,
-            gpus_affected: incident.gpus_affected,
-            summary,
-            action: incident.class.action,
-            runbook: runbook(&state.runbook, incident.class.name),
-            reopenings: incident.reopenings,
-            in_maintenance: maintenance.is_some(),
-            maintenance: maintenance.map(|work| WindowWire::of(work, incident.last_seen)),
-        }
-    }
-}
-
-/// `/api/v1/incidents/{id}`
-#[derive(Debug, Serialize)]
-pub(super) struct IncidentDetail {
-    pub(super) cluster: String,
-    pub(super) at: f64,
-    #[serde(flatten)]
-    pub(super) incident: Incident,
-    pub(super) evidence: Vec<Evidence>,
-    pub(super) related: Vec<String>,
-    pub(super) victims: Vec<String>,
-}
-
-/// What a detector saw, and why that is a fault.
-#[derive(Debug, Serialize)]
-pub(super) struct Evidence {
-    detector: &'static str,
-    part: String,
-    class: &'static str,
-    effect: f64,
-    statement: String,
-    check: &'static str,
-    threshold: String,
-    clears: &'static str,
-}
-
-impl Evidence {
-    pub(super) fn of(finding: &Finding) -> Self {
-        let Finding {
-            evidence,
-            explanation,
-        } = finding;
-        Self {
-            detector: evidence.detector,
-            part: evidence.part.to_string(),
-            class: evidence.class.name,
-            effect: evidence.effect,
-            statement: evidence.statement.clone(),
-            check: explanation.check,
-            threshold: explanation.threshold.clone(),
-            clears: explanation.clears,
-        }
-    }
 }
 
 /// `/api/v1/fabric`
@@ -269,13 +166,17 @@ pub(super) fn links(view: &ClusterView) -> std::collections::BTreeMap<&'static s
 
 /// GPUs that any incident slows, each once.
 pub(super) fn gpus_affected(view: &ClusterView) -> usize {
-    use railscope_model::identity::Part;
-    let parts = view
-        .incidents
+    let incidents = &view.incidents;
+    let names: std::collections::BTreeSet<_> = incidents
         .iter()
-        .flat_map(|incident| incident.victims.iter().chain([&incident.root]));
-    let gpus: std::collections::BTreeSet<_> =
-        parts.filter(|part| matches!(part, Part::Gpu(..))).collect();
+        .flat_map(|incident| &incident.jobs)
+        .collect();
+    let jobs = names.into_iter().filter_map(|name| view.jobs.get(name));
+    let mut gpus: std::collections::BTreeSet<_> = jobs
+        .flat_map(|job| &job.nodes)
+        .flat_map(|(node, gpus)| gpus.iter().map(move |gpu| (node, *gpu)))
+        .collect();
+    gpus.extend(incidents.iter().flat_map(IncidentOfCore::gpus_behind));
     gpus.len()
 }
 

@@ -3,9 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use railscope_model::fabric::{
-    Fabric, LinkId, LinkKind, PartId, Presence, Sightings, Timestamp, Witness,
-};
+use railscope_model::fabric::{Fabric, LinkKind, Presence, Timestamp};
 use railscope_model::identity::{NodeName, Part, SwitchName};
 use railscope_model::plan::WiringPlan;
 use railscope_model::reading::{Labels, NodeReading};
@@ -15,87 +13,19 @@ use super::detector::{DETECTORS, Detector, Evidence, View};
 use super::history::{History, Ingested, NodeHistory};
 use super::incident::{Finding, Incident};
 use super::inventory::merge_node;
+use super::jobs::JobTable;
 use super::lost::Fate;
 use super::maintenance::Window;
 use super::neighbours::{Switches, Told, switch_nodes, told_by_others, words};
 use super::speaker::{Speaker, Subject};
 use super::tracker::{Closed, Tracker};
+pub use super::view::ClusterView;
 use crate::subnet::Subnet;
 use crate::subnet::counters::DeviceReading;
 use crate::topology::{
     LldpMerge, Routes, SubnetMerge, Verdict, assign_rails, has_cables, judge, lint, merge_lldp,
     merge_subnet, understand,
 };
-
-/// What the collector knows after one tick. Never changed once made: API and page read it while the next is made.
-#[derive(Debug, Clone)]
-pub struct ClusterView {
-    /// The moment of the tick.
-    pub now: Timestamp,
-    /// The graph of parts, lost cables included.
-    pub fabric: Arc<Fabric>,
-    /// What the fabric is, and how its hosts are wired.
-    pub verdict: Arc<Verdict>,
-    /// What is wrong with the wiring, worst first.
-    pub lint: Arc<Vec<lint::Finding>>,
-    /// The shortest paths of the fabric, as the newest sweep shows it.
-    pub routes: Arc<Routes>,
-    /// What changed in the fabric lately.
-    pub changes: Arc<ChangeLog>,
-    /// Open incidents, worst first.
-    pub incidents: Vec<Incident>,
-    /// Incidents that closed lately.
-    pub closed: Vec<Closed>,
-    /// Announced work that is not over.
-    pub maintenance: Vec<Arc<Window>>,
-    /// What LLDP brought into the fabric.
-    pub lldp: Arc<LldpMerge>,
-    /// When each switch that tells its neighbours was last heard.
-    pub switches_heard: BTreeMap<SwitchName, Timestamp>,
-    /// When each target that is a host was last heard.
-    pub heard: BTreeMap<NodeName, Option<Timestamp>>,
-    /// When the subnet was last read to the end.
-    pub subnet_seen: Option<Timestamp>,
-}
-
-impl ClusterView {
-    /// The incident with this id.
-    pub fn incident(&self, id: &str) -> Option<&Incident> {
-        self.incidents.iter().find(|incident| incident.id == id)
-    }
-
-    /// Who saw an edge and when. A witness that still shows it last saw it when it was last heard: the graph
-    /// is only built anew when somebody says something else.
-    pub fn sightings(&self, id: LinkId) -> Sightings {
-        let Some((link, ends)) = self.fabric.link(id) else {
-            return Sightings::default();
-        };
-        let mut seen_by = link.seen_by;
-        for (witness, said) in link
-            .seen_by
-            .iter()
-            .filter(|(_, said)| said.says == Presence::Present)
-        {
-            let heard = match witness {
-                Witness::Exporter => ends.iter().find_map(|end| {
-                    let node = self.fabric.vertex(*end).part.node()?;
-                    self.heard.get(node).copied().flatten()
-                }),
-                Witness::Subnet => self.subnet_seen,
-                Witness::Switch => {
-                    let heard = |end: &PartId| match &self.fabric.vertex(*end).part {
-                        Part::Switch(switch) => self.switches_heard.get(switch).copied(),
-                        _ => None,
-                    };
-                    ends.iter().filter_map(heard).max()
-                }
-            };
-            let at = heard.unwrap_or(said.at);
-            seen_by.merge(&Sightings::by(witness, at));
-        }
-        seen_by
-    }
-}
 
 /// Keeps history and fabric, and judges them.
 pub struct Analyzer {
@@ -127,6 +57,7 @@ pub struct Analyzer {
     lint: Arc<Vec<lint::Finding>>,
     lldp: Arc<LldpMerge>,
     routes: Arc<Routes>,
+    jobs: JobTable,
     detectors: Vec<Box<dyn Detector>>,
     tracker: Tracker,
     watch: Watch,
@@ -157,6 +88,7 @@ impl Default for Analyzer {
             lint: Arc::default(),
             lldp: Arc::default(),
             routes: Arc::default(),
+            jobs: JobTable::default(),
             detectors: DETECTORS.iter().map(|build| build()).collect(),
             tracker: Tracker::default(),
             watch: Watch::default(),
@@ -351,9 +283,11 @@ impl Analyzer {
         self.watch.look(&self.fabric, now);
         self.forget_unspoken(now);
         self.name_readings(now);
+        let jobs = self.jobs.refresh(&self.history, now);
         let view = View {
             fabric: &self.fabric,
             history: &self.history,
+            jobs: &jobs,
             misplaced: &self.verdict.wiring.misplaced,
             subnet_seen: self.subnet_seen,
             now,
@@ -368,9 +302,13 @@ impl Analyzer {
             }));
         }
         let tracker = &mut self.tracker;
+        let mut incidents =
+            tracker.tick(&self.fabric, (&self.routes, &self.history), findings, now);
+        self.jobs.hold_up(&mut incidents);
         ClusterView {
             now,
-            incidents: tracker.tick(&self.fabric, &self.routes, findings, now),
+            incidents,
+            jobs,
             closed: tracker.closed(),
             maintenance: tracker.maintenance(now),
             fabric: Arc::clone(&self.fabric),

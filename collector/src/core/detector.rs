@@ -6,6 +6,7 @@ use railscope_model::identity::Part;
 use super::classes::Class;
 use super::detectors;
 use super::history::History;
+use super::jobs::Jobs;
 use crate::topology::Misplaced;
 
 /// All that a detector may look at. Time is `now`, never a clock.
@@ -15,6 +16,8 @@ pub struct View<'a> {
     pub fabric: &'a Fabric,
     /// What the nodes said lately.
     pub history: &'a History,
+    /// Who runs on which GPUs.
+    pub jobs: &'a Jobs,
     /// Host ports that hang on a leaf of another rail.
     pub misplaced: &'a [Misplaced],
     /// When the subnet was last read to the end; a cable that was seen only before is lost.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use railscope_model::fabric::{Fabric, Timestamp, Witness};
-use railscope_model::identity::Part;
+use railscope_model::identity::{GpuIndex, NodeName, Part};
 use railscope_model::metric::RDMA_PORT_UP;
 
 use super::belief::{SURE_ENOUGH_TO_PAGE, posterior};
@@ -13,6 +13,7 @@ use super::classes::{
 };
 use super::detector::{Evidence, Explanation};
 use super::inventory::{gpus_behind, gpus_routed_over};
+use super::jobs::JobName;
 use super::maintenance::Window;
 use crate::topology::Routes;
 
@@ -60,8 +61,10 @@ pub struct Incident {
     pub related: Vec<Part>,
     /// Parts that wait because of it.
     pub victims: Vec<Part>,
-    /// GPUs among the victims.
+    /// GPUs that it slows or stops: the part's own and those behind it, and all of the jobs that wait for these.
     pub gpus_affected: usize,
+    /// Jobs that wait for the part.
+    pub jobs: Vec<JobName>,
     /// How often it closed and came back; `since` is that of the first time.
     pub reopenings: u32,
     /// The announced work that explains it: then it pages nobody.
@@ -230,10 +233,27 @@ impl Incident {
             .into_iter()
             .chain(routed.into_iter().map(|(gpu, _)| gpu))
             .collect();
-        let gpus = all.iter().filter(|part| matches!(part, Part::Gpu(..)));
-        self.gpus_affected = gpus.count();
         self.victims = all.into_iter().collect();
+        self.gpus_affected = self.gpus_behind().count();
     }
+
+    /// GPUs that are the part or behind it.
+    pub fn gpus_behind(&self) -> impl Iterator<Item = (&NodeName, GpuIndex)> {
+        let parts = self.victims.iter().chain([&self.root]);
+        parts.filter_map(|part| match part {
+            Part::Gpu(node, gpu) => Some((node, *gpu)),
+            _ => None,
+        })
+    }
+}
+
+/// Puts the worst first: by severity, then by how many GPUs wait, then by how many are behind the part.
+pub(super) fn worst_first(incidents: &mut [Incident]) {
+    let rank = |incident: &Incident| {
+        let behind = incident.gpus_behind().count();
+        (incident.severity, incident.gpus_affected, behind)
+    };
+    incidents.sort_by(|a, b| rank(b).cmp(&rank(a)).then_with(|| a.root.cmp(&b.root)));
 }
 
 /// The incident of a part with such findings.
@@ -273,12 +293,7 @@ pub(super) fn describe(
         .iter()
         .map(|finding| finding.evidence.class.severity)
         .fold(class.severity, Severity::max);
-    let gpus = victims
-        .iter()
-        .chain([root])
-        .filter(|part| matches!(part, Part::Gpu(..)))
-        .count();
-    Incident {
+    let mut incident = Incident {
         id: incident_id(root),
         root: root.clone(),
         class,
@@ -292,11 +307,14 @@ pub(super) fn describe(
             .fold(0.0, f64::max),
         related: related.into_iter().collect(),
         victims: victims.into_iter().collect(),
-        gpus_affected: gpus,
+        gpus_affected: 0,
+        jobs: Vec::new(),
         reopenings: 0,
         maintenance: None,
         findings,
-    }
+    };
+    incident.gpus_affected = incident.gpus_behind().count();
+    incident
 }
 
 /// How bad an incident is: what may well be somebody else's fault wakes nobody up.

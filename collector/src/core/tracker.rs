@@ -7,11 +7,12 @@ use railscope_model::fabric::{Fabric, Timestamp};
 use railscope_model::identity::Part;
 
 use super::classes::{FABRIC_STORM, HOST_DOWN, SWITCH_DOWN};
+use super::history::History;
 use super::incident::{
-    CLOSE_AFTER_TICKS, Finding, Incident, OPEN_AFTER_TICKS, PARENT_MIN_CHILDREN,
-    cables_of_switches, describe, group, is_lost_cable,
+    CLOSE_AFTER_TICKS, Finding, Incident, OPEN_AFTER_TICKS, describe, group, worst_first,
 };
 use super::maintenance::{Window, mark};
+use super::spreading::Losses;
 use super::storm::Storms;
 use crate::topology::Routes;
 
@@ -47,8 +48,7 @@ pub struct Tracker {
     suspects: BTreeMap<Part, Suspect>,
     /// Of the last half an hour.
     closed: BTreeMap<Part, Closed>,
-    /// Lost cables of each switch at the last tick.
-    lost: BTreeMap<Part, usize>,
+    losses: Losses,
     storms: Storms,
     windows: Vec<Arc<Window>>,
 }
@@ -92,11 +92,11 @@ impl Tracker {
     pub fn tick(
         &mut self,
         fabric: &Fabric,
-        routes: &Routes,
+        (routes, history): (&Routes, &History),
         findings: Vec<Finding>,
         now: Timestamp,
     ) -> Vec<Incident> {
-        let spreading = self.spreading(fabric, &findings);
+        let spreading = self.losses.spreading(fabric, history, &findings, now);
         let mut groups = group(fabric, findings, &self.switches_down());
         let suspects = &self.suspects;
         let storm = self.storms.fold(fabric, &mut groups, || known(suspects));
@@ -115,8 +115,7 @@ impl Tracker {
         let open = self.suspects.values().filter(|suspect| suspect.open);
         let mut incidents: Vec<_> = open.map(|suspect| suspect.incident.clone()).collect();
         mark(&self.windows, fabric, &mut incidents);
-        let rank = |incident: &Incident| (incident.severity, incident.gpus_affected);
-        incidents.sort_by(|a, b| rank(b).cmp(&rank(a)).then_with(|| a.root.cmp(&b.root)));
+        worst_first(&mut incidents);
         incidents
     }
 
@@ -196,30 +195,6 @@ impl Tracker {
         let open = self.suspects.iter().filter(|(_, suspect)| suspect.open);
         let switches = open.filter(|(_, suspect)| suspect.incident.class == &SWITCH_DOWN);
         switches.map(|(part, _)| part.clone()).collect()
-    }
-
-    /// Lost cables of switches that lose more of them from tick to tick: exporters are read one after another, and
-    /// what each host says first is not yet whose fault it is.
-    fn spreading(&mut self, fabric: &Fabric, findings: &[Finding]) -> BTreeSet<Part> {
-        let lost: BTreeSet<_> = findings
-            .iter()
-            .filter(|found| is_lost_cable(found.evidence.class))
-            .map(|found| &found.evidence.part)
-            .collect();
-        let (mut counts, mut spreading) = (BTreeMap::new(), BTreeSet::new());
-        if !lost.is_empty() {
-            for (switch, cables) in cables_of_switches(fabric) {
-                let gone = cables.into_iter().map(|(cable, _)| cable);
-                let gone: Vec<_> = gone.filter(|cable| lost.contains(cable)).collect();
-                let before = self.lost.get(switch).copied().unwrap_or(0);
-                counts.insert(switch.clone(), gone.len());
-                if gone.len() >= PARENT_MIN_CHILDREN && gone.len() > before {
-                    spreading.extend(gone);
-                }
-            }
-        }
-        self.lost = counts;
-        spreading
     }
 
     /// Parts whose fault turns out to be another's are no suspects of their own any more, and what was known of them

@@ -4,6 +4,7 @@
 
 mod cluster;
 mod health;
+mod jobs;
 mod maintenance;
 mod parents;
 
@@ -350,6 +351,29 @@ fn a_dead_leaf_is_one_incident_though_every_port_on_it_counts_errors_and_is_down
             "switch-down switch/leaf-1 gpus=8 [gpu/n0:1 gpu/n1:1 gpu/n2:1 gpu/n3:1 gpu/n4:1 gpu/n5:1 gpu/n6:1 gpu/n7:1]"
         ]
     );
+}
+
+#[test]
+fn a_rail_that_died_stays_an_incident_for_as_long_as_it_is_dead() {
+    let mut analyzer = Analyzer::default();
+    let up = r#"railscope_rdma_port_up{device="mlx5_1",port="1"}"#;
+    let mut ticks = |is_up: bool, ticks: std::ops::Range<u64>| {
+        let mut view = analyzer.tick(at(5 * ticks.start));
+        for seconds in ticks.map(|tick| 5 * (tick + 1)) {
+            for index in 0..NODES {
+                let text = page(index, seconds);
+                let down = text.replace(&format!("{up} 1"), &format!("{up} 0"));
+                analyzer.ingest(&node(index), if is_up { &text } else { &down }, at(seconds));
+            }
+            view = analyzer.tick(at(seconds));
+        }
+        incidents(&view).len()
+    };
+    assert_eq!(ticks(true, 0..5), 0);
+    let at_first = ticks(false, 5..10);
+    assert!(at_first > 0);
+    assert_eq!(ticks(false, 10..60), at_first);
+    assert_eq!(ticks(true, 60..80), 0);
 }
 
 #[test]

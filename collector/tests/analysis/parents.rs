@@ -1,5 +1,7 @@
 //! What is really lost where many cables are: the switch, or the hosts, whichever sweep or exporter says so first.
 
+use std::collections::BTreeSet;
+
 use railscope_collector::core::analyzer::Analyzer;
 use railscope_collector::subnet::parse_ibnetdiscover;
 
@@ -117,4 +119,46 @@ fn one_host_without_light_is_that_host() {
 fn hosts_that_are_gone_themselves_do_not_make_their_leaf_guilty() {
     let both = &["host-down host/n2", "host-down host/n3"];
     check(&by_rack, MANY, |_, _| false, &[2, 3], both);
+}
+
+/// Every node is read once in [`NODES`] ticks, one after another. All incidents that were ever open after such
+/// ports went dark.
+fn ever_open_with_slow_scrapes(dark: impl Fn(usize) -> bool) -> BTreeSet<String> {
+    let (mut analyzer, mut ever) = (Analyzer::default(), BTreeSet::new());
+    for tick in 1..=8 * NODES as u64 {
+        let seconds = 5 * tick;
+        for index in 0..NODES {
+            if tick > NODES as u64 && tick as usize % NODES != index {
+                continue;
+            }
+            let mut text = page(index, seconds);
+            if tick > 3 * NODES as u64 && dark(index) {
+                let up = r#"railscope_rdma_port_up{device="mlx5_1",port="1"}"#;
+                text = text.replace(&format!("{up} 1"), &format!("{up} 0"));
+            }
+            analyzer.ingest(&node(index), &text, at(seconds));
+        }
+        if tick == 1 {
+            let text = subnet_of(NODES, MANY, &as_planned);
+            analyzer.take_subnet(parse_ibnetdiscover(&text), at(seconds));
+        }
+        let view = analyzer.tick(at(seconds));
+        let named = |line: String| line.split(' ').take(2).collect::<Vec<_>>().join(" ");
+        ever.extend(incidents(&view).into_iter().map(named));
+    }
+    ever
+}
+
+#[test]
+fn what_the_first_hosts_say_of_a_dead_leaf_waits_for_the_others() {
+    let all = ever_open_with_slow_scrapes(|_| true);
+    assert_eq!(
+        all,
+        BTreeSet::from(["switch-down switch/leaf-1".to_owned()])
+    );
+    let one = ever_open_with_slow_scrapes(|node| node == 2);
+    assert_eq!(
+        one,
+        BTreeSet::from(["port-down link/n2:mlx5_1/1".to_owned()])
+    );
 }

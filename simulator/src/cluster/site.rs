@@ -118,8 +118,21 @@ impl Cluster {
                     self.work_of[usize::from(*node)] = Some((number, place));
                 }
             }
+            self.show_jobs();
         }
         moved
+    }
+
+    /// Lets nodes know whose work they do.
+    pub(super) fn show_jobs(&mut self) {
+        let names: Vec<Arc<str>> = self
+            .jobs
+            .iter()
+            .map(|job| job.spec.name.as_str().into())
+            .collect();
+        for (node, work) in self.nodes.iter_mut().zip(&self.work_of) {
+            node.job = work.map(|(job, _)| Arc::clone(&names[job]));
+        }
     }
 
     /// What work leaves on the parts that it was done on.

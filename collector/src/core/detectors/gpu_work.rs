@@ -4,13 +4,13 @@
 //! and waits less: its tensor cores are active for more of the time, at the same clock. Time active times
 //! clock is the work that it does, and equal among equals (detection method, section 3.4, exporter only).
 
-use std::collections::BTreeMap;
-
+use railscope_model::identity::GpuIndex;
 use railscope_model::metric::GPU_TENSOR_ACTIVE;
 
-use super::gpus::{Listed, by_node, listed};
+use super::gpus::{Listed, by_job, by_node, listed};
 use super::peers::{MIN_PEERS, median};
 use crate::core::classes::GPU_SLOW;
+use crate::core::cohort::Usual;
 use crate::core::detector::{Detector, Evidence, Explanation, View};
 
 /// Excess over the node's median from which a GPU counts as slow. The driver tells activity in tenths of a
@@ -30,9 +30,16 @@ pub fn build() -> Box<dyn Detector> {
 
 /// A busy GPU and what it does, as a multiple of what the others of its node do.
 struct Worker<'a> {
-    gpu: &'a Listed<'a>,
+    gpu: Listed<'a>,
     active: f64,
     ratio: f64,
+}
+
+impl<'a> Worker<'a> {
+    /// What it may be held against on other nodes.
+    fn role(&self) -> (&'a str, GpuIndex) {
+        (self.gpu.product, self.gpu.index)
+    }
 }
 
 impl Detector for GpuWork {
@@ -43,20 +50,16 @@ impl Detector for GpuWork {
     fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
         let mut gpus = listed(view);
         gpus.retain(Listed::is_busy);
-        let workers: Vec<_> = by_node(&gpus).flat_map(compare).collect();
+        let nodes = by_node(&gpus).flat_map(by_job);
+        let workers: Vec<_> = nodes.flat_map(|peers| compare(&peers)).collect();
         // The same GPU of every node may have more to do by design: the first rank that also writes the log.
-        let mut roles: BTreeMap<_, Vec<f64>> = BTreeMap::new();
-        for worker in &workers {
-            let role = (worker.gpu.product, worker.gpu.index);
-            roles.entry(role).or_default().push(worker.ratio);
-        }
+        let ratios = workers.iter();
+        let ratios = ratios.map(|worker| (worker.gpu.job, worker.role(), worker.ratio));
+        let usual = Usual::new(ratios, |ratios| {
+            (ratios.len() >= MIN_PEERS).then(|| median(ratios))?
+        });
         for worker in workers {
-            let role = &roles[&(worker.gpu.product, worker.gpu.index)];
-            let usual = if role.len() >= MIN_PEERS {
-                median(role.iter().copied()).unwrap_or(1.0)
-            } else {
-                1.0
-            };
+            let usual = usual.of(worker.gpu.job, &worker.role()).unwrap_or(1.0);
             let excess = worker.ratio / usual - 1.0;
             if excess >= MIN_EXCESS {
                 out.push(evidence(&worker, excess));
@@ -66,7 +69,7 @@ impl Detector for GpuWork {
 
     fn explain(&self, _evidence: &Evidence) -> Explanation {
         Explanation {
-            check: "A busy GPU's tensor cores are active for longer than those of its node at the same clock, and than those of the same GPU of other nodes.",
+            check: "A busy GPU's tensor cores are active for longer than those of its node and job at the same clock, and than those of the same GPU of other nodes of the job.",
             threshold: format!(
                 "{:.0} % above the median of at least {MIN_PEERS} GPUs of the node, in each of {POINTS} samples (activity is told in tenths of a per cent, clocks in steps of 0.75 %)",
                 100.0 * MIN_EXCESS
@@ -78,7 +81,7 @@ impl Detector for GpuWork {
 
 /// What each GPU of a node does against the middle one of them: the least that it did in any of the newest
 /// samples, so that one that was taken while the job stopped or began says nothing.
-fn compare<'a>(node: &'a [Listed<'a>]) -> Vec<Worker<'a>> {
+fn compare<'a>(node: &[Listed<'a>]) -> Vec<Worker<'a>> {
     let mut workers: Vec<Worker<'_>> = Vec::new();
     for point in 0..POINTS {
         let work: Vec<_> = node
@@ -86,7 +89,7 @@ fn compare<'a>(node: &'a [Listed<'a>]) -> Vec<Worker<'a>> {
             .filter_map(|gpu| {
                 let active = gpu.history.window(&GPU_TENSOR_ACTIVE, &[gpu.label])?;
                 let active = active.values().rev().nth(point)?;
-                Some((gpu, active, active * gpu.clock_hertz()?))
+                Some((*gpu, active, active * gpu.clock_hertz()?))
             })
             .collect();
         let middle = median(work.iter().map(|(.., work)| *work)).unwrap_or(0.0);

@@ -1,10 +1,13 @@
 //! GPUs as their exporters show them: what the detectors of GPUs begin with.
 
+use std::collections::BTreeMap;
+
 use railscope_model::identity::{GpuIndex, NodeName, Part};
 use railscope_model::metric::{GPU, GPU_CLOCK, GPU_UTILIZATION, Metric};
 
 use crate::core::detector::View;
 use crate::core::history::NodeHistory;
+use crate::core::jobs::{Job, JobName};
 
 /// Utilisation from which a GPU counts as running a job: an idle GPU's clock is low by design.
 const BUSY_UTILIZATION: f64 = 0.5;
@@ -19,6 +22,8 @@ pub(super) struct Listed<'a> {
     pub(super) index: GpuIndex,
     /// Product name: only equal chips are peers.
     pub(super) product: &'a str,
+    /// Who runs on it.
+    pub(super) job: Option<&'a Job>,
 }
 
 impl Listed<'_> {
@@ -48,6 +53,7 @@ pub(super) fn listed<'a>(view: &View<'a>) -> Vec<Listed<'a>> {
     let name = GPU.labels.iter().position(|label| *label == "name");
     let mut gpus = Vec::new();
     for (node, history) in view.history.fresh_nodes(view.now) {
+        let job_of = view.jobs.on(node);
         for (labels, _) in history.series(&GPU) {
             let label = labels.values().next().unwrap_or_default();
             let product = name.and_then(|name| labels.values().nth(name));
@@ -58,6 +64,7 @@ pub(super) fn listed<'a>(view: &View<'a>) -> Vec<Listed<'a>> {
                     label,
                     index,
                     product: product.unwrap_or_default(),
+                    job: job_of(index),
                 });
             }
         }
@@ -68,4 +75,14 @@ pub(super) fn listed<'a>(view: &View<'a>) -> Vec<Listed<'a>> {
 /// Runs of GPUs of one node.
 pub(super) fn by_node<'a, 'b>(gpus: &'b [Listed<'a>]) -> impl Iterator<Item = &'b [Listed<'a>]> {
     gpus.chunk_by(|a, b| a.node == b.node)
+}
+
+/// The GPUs of one node, by job: several may share a node.
+pub(super) fn by_job<'a>(node: &[Listed<'a>]) -> Vec<Vec<Listed<'a>>> {
+    let mut jobs: BTreeMap<Option<&JobName>, Vec<Listed<'a>>> = BTreeMap::new();
+    for gpu in node {
+        let name = gpu.job.map(|job| &job.name);
+        jobs.entry(name).or_default().push(*gpu);
+    }
+    jobs.into_values().collect()
 }

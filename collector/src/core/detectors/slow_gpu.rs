@@ -6,8 +6,10 @@ use railscope_model::metric::{GPU_CLOCK, GPU_CLOCK_EVENT, GPU_CLOCK_EVENT_SECOND
 use super::gpus::{Listed, by_node, listed};
 use super::peers::{MAJORITY, MIN_PEERS, median};
 use crate::core::classes::{Class, GPU_SLOW, HOST_COOLING, HOST_POWER, POWER_LIMIT};
+use crate::core::cohort::Usual;
 use crate::core::detector::{Detector, Evidence, Explanation, View};
 use crate::core::inventory::gpus_behind;
+use crate::core::jobs::Job;
 
 /// The window over which clock events are summed.
 const WINDOW_SECONDS: f64 = 60.0;
@@ -119,7 +121,7 @@ impl Detector for SlowGpu {
                 "The SM clocks of most busy GPUs of a node are below those of equal busy GPUs, for one reason."
             },
             threshold: format!(
-                "{:.0} % below the median of at least {MIN_PEERS} peers for heat and power brakes (chips differ by less), {:.0} % for a power cap, with a clock event for {:.0} % of {WINDOW_SECONDS:.0} s; {:.0} % of a node's GPUs make it the node's; power limits of several nodes are the site's choice",
+                "{:.0} % below the median of at least {MIN_PEERS} peers, of the GPU's job if that has {MIN_PEERS} nodes, for heat and power brakes (chips differ by less), {:.0} % for a power cap, with a clock event for {:.0} % of {WINDOW_SECONDS:.0} s; {:.0} % of a node's GPUs make it the node's; power limits of several nodes are the site's choice",
                 100.0 * CHIPS_DIFFER,
                 100.0 * SLOW_COMPUTE,
                 100.0 * MIN_EVENT_SHARE,
@@ -130,38 +132,44 @@ impl Detector for SlowGpu {
     }
 }
 
+/// The job in which a GPU's clock may be held against others: its own if that spans enough nodes to tell when one of them
+/// is held back as a whole. What a job does decides how far power limits hold clocks down.
+fn wide_job<'a>(gpu: &Listed<'a>) -> Option<&'a Job> {
+    gpu.job.filter(|job| job.nodes.len() >= MIN_PEERS)
+}
+
 /// GPUs below their peers, with the driver's reason.
 fn held_back<'a>(gpus: &'a [Listed<'a>]) -> Vec<Held<'a>> {
-    let mut products: Vec<_> = gpus.iter().map(|gpu| gpu.product).collect();
-    products.sort_unstable();
-    products.dedup();
+    let clocks: Vec<_> = gpus
+        .iter()
+        .filter_map(|gpu| Some((gpu, gpu.clock_hertz()?)))
+        .collect();
+    let peers = clocks
+        .iter()
+        .map(|(gpu, clock)| (wide_job(gpu), gpu.product, *clock));
+    let usual = Usual::new(peers, |clocks| {
+        let count = clocks.len();
+        (count >= MIN_PEERS).then(|| Some((median(clocks)?, count)))?
+    });
     let mut all = Vec::new();
-    for product in products {
-        let peers: Vec<_> = gpus
-            .iter()
-            .filter(|gpu| gpu.product == product)
-            .filter_map(|gpu| Some((gpu, gpu.clock_hertz()?)))
-            .collect();
-        let norm = median(peers.iter().map(|(_, clock)| *clock));
-        let Some(norm_hertz) = norm.filter(|_| peers.len() >= MIN_PEERS) else {
+    for (gpu, clock_hertz) in &clocks {
+        let Some((norm_hertz, peers)) = usual.of(wide_job(gpu), &gpu.product) else {
             continue;
         };
-        for (gpu, clock_hertz) in &peers {
-            let drop = 1.0 - clock_hertz / norm_hertz;
-            if drop < CHIPS_DIFFER {
-                continue;
-            }
-            let mut reasons = SLOWDOWNS.iter().filter(|why| drop >= why.min_drop);
-            if let Some((why, words)) = reasons.find_map(|why| Some((why, active(gpu, why)?))) {
-                all.push(Held {
-                    gpu,
-                    clock_hertz: *clock_hertz,
-                    norm_hertz,
-                    peers: peers.len() - 1,
-                    why,
-                    words,
-                });
-            }
+        let drop = 1.0 - clock_hertz / norm_hertz;
+        if drop < CHIPS_DIFFER {
+            continue;
+        }
+        let mut reasons = SLOWDOWNS.iter().filter(|why| drop >= why.min_drop);
+        if let Some((why, words)) = reasons.find_map(|why| Some((why, active(gpu, why)?))) {
+            all.push(Held {
+                gpu,
+                clock_hertz: *clock_hertz,
+                norm_hertz,
+                peers: peers - 1,
+                why,
+                words,
+            });
         }
     }
     all

@@ -1,12 +1,11 @@
 //! Ports of a node that move more than its job gives them: somebody else uses the NIC.
 
-use std::collections::BTreeMap;
-
 use railscope_model::identity::{NodeName, Part, RdmaPort};
 use railscope_model::metric::{RDMA_PORT_RECEIVE_BYTES, RDMA_PORT_TRANSMIT_BYTES};
 
 use super::peers::{MIN_PEERS, median};
 use crate::core::classes::NOISY_NEIGHBOUR;
+use crate::core::cohort::Usual;
 use crate::core::detector::{Detector, Evidence, Explanation, View};
 use crate::core::history::NodeHistory;
 use crate::core::inventory::gpus_behind;
@@ -45,26 +44,20 @@ impl Detector for UnevenPorts {
         let all: Vec<_> = nodes
             .flat_map(|(node, history)| of_node(node, history))
             .collect();
-        // Rails that carry more on every node do so by design.
-        let mut roles: BTreeMap<&RdmaPort, [Vec<f64>; 2]> = BTreeMap::new();
+        let job = |moves: &Moves<'_>| view.jobs.of_nic(moves.node, &moves.port.device);
+        // Rails that carry more on every node of a job do so by design.
+        let usual = [0, 1].map(|way| {
+            let ratios = all.iter();
+            let ratios = ratios.map(|moves| (job(moves), &moves.port, moves.ratios[way]));
+            Usual::new(ratios, |ratios| {
+                (ratios.len() >= MIN_PEERS).then(|| median(ratios))?
+            })
+        });
         for moves in &all {
-            let role = roles.entry(&moves.port).or_default();
-            for (ratios, ratio) in role.iter_mut().zip(moves.ratios) {
-                ratios.push(ratio);
-            }
-        }
-        let usual: BTreeMap<_, _> = roles
-            .into_iter()
-            .filter(|(_, [sent, _])| sent.len() >= MIN_PEERS)
-            .map(|(port, ratios)| (port, ratios.map(|ratios| median(ratios).unwrap_or(1.0))))
-            .collect();
-        for moves in &all {
-            let usual = usual.get(&moves.port).copied().unwrap_or([1.0; 2]);
-            let excess = moves
-                .ratios
-                .iter()
-                .zip(usual)
-                .map(|(ratio, usual)| ratio / usual - 1.0);
+            let excess = moves.ratios.iter().zip(&usual).map(|(ratio, usual)| {
+                let usual = usual.of(job(moves), &&moves.port).unwrap_or(1.0);
+                ratio / usual - 1.0
+            });
             let excess = excess.fold(f64::INFINITY, f64::min);
             if excess >= MIN_EXCESS {
                 out.push(evidence(view, moves, excess));
@@ -74,7 +67,7 @@ impl Detector for UnevenPorts {
 
     fn explain(&self, _evidence: &Evidence) -> Explanation {
         Explanation {
-            check: "A port sends and receives more than the other ports of its node, and than the same port of other nodes.",
+            check: "A port sends and receives more than the other ports of its node, and than the same port of other nodes of its job.",
             threshold: format!(
                 "{:.0} % above the median of at least {MIN_PEERS} ports of the node over {WINDOW_SECONDS:.0} s, both ways (the rails of a job differ by less than 1 %)",
                 100.0 * MIN_EXCESS

@@ -1,0 +1,83 @@
+//! Cables whose loss may turn out to be their switch's, once the others on it have been heard.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use railscope_model::fabric::{Fabric, Timestamp};
+use railscope_model::identity::Part;
+
+use super::history::History;
+use super::incident::{
+    Finding, PARENT_MIN_CHILDREN, PARENT_SHARE, cables_of_switches, is_lost_cable,
+};
+
+/// What is lost of each switch, from tick to tick.
+#[derive(Debug, Default)]
+pub(super) struct Losses(BTreeMap<Part, Loss>);
+
+/// Lost cables of one switch.
+#[derive(Debug, Clone, Copy)]
+struct Loss {
+    /// At the last tick.
+    cables: usize,
+    /// The tick that saw the first of them.
+    since: Timestamp,
+}
+
+impl Losses {
+    /// Lost cables that it is too early to name one by one: exporters are read one after another, and what each
+    /// host says first is not yet whose fault it is. Such is a cable of a switch that loses more from tick to tick,
+    /// or that enough hosts to make it the switch's fault have not been heard about since its first loss.
+    pub(super) fn spreading(
+        &mut self,
+        fabric: &Fabric,
+        history: &History,
+        findings: &[Finding],
+        now: Timestamp,
+    ) -> BTreeSet<Part> {
+        let lost: BTreeSet<_> = findings
+            .iter()
+            .filter(|found| is_lost_cable(found.evidence.class))
+            .map(|found| &found.evidence.part)
+            .collect();
+        let (mut losses, mut spreading) = (BTreeMap::new(), BTreeSet::new());
+        if !lost.is_empty() {
+            for (switch, cables) in cables_of_switches(fabric) {
+                let cables = cables.into_iter().map(|(cable, _)| cable);
+                let (gone, left): (Vec<_>, Vec<_>) = cables.partition(|part| lost.contains(part));
+                if gone.is_empty() {
+                    continue;
+                }
+                let before = self.0.get(switch);
+                let loss = Loss {
+                    cables: gone.len(),
+                    since: before.map_or(now, |before| before.since),
+                };
+                losses.insert(switch.clone(), loss);
+                let grows = gone.len() >= PARENT_MIN_CHILDREN
+                    && gone.len() > before.map_or(0, |before| before.cables);
+                if grows || may_be_the_switch(history, gone.len(), &left, (loss.since, now)) {
+                    spreading.extend(gone);
+                }
+            }
+        }
+        self.0 = losses;
+        spreading
+    }
+}
+
+/// Whether the hosts that were not heard `since` could make it the switch's fault.
+fn may_be_the_switch(
+    history: &History,
+    gone: usize,
+    left: &[Part],
+    (since, now): (Timestamp, Timestamp),
+) -> bool {
+    let hosts = || left.iter().filter_map(Part::node);
+    let unheard = hosts().filter(|node| {
+        let node = history.node(node).filter(|node| node.is_fresh(now));
+        node.is_some_and(|node| node.heard() <= Some(since))
+    });
+    let (unheard, all) = (unheard.count(), gone + hosts().count());
+    let possible = gone + unheard;
+    unheard > 0 && possible >= PARENT_MIN_CHILDREN && possible as f64 >= PARENT_SHARE * all as f64
+}
