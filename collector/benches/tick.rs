@@ -39,15 +39,18 @@ const MEASURED: usize = 4;
 const SIZES: &[usize] = &[125, 1_250, 12_500];
 
 fn main() {
-    // Cargo adds `--bench`.
-    let numbers: Vec<usize> = std::env::args()
-        .skip(1)
-        .filter_map(|text| text.parse().ok())
-        .collect();
     if let Ok(nodes) = std::env::var("RAILSCOPE_TICK_NODES") {
         measure(nodes.parse().expect("a number of nodes"));
         return;
     }
+    // Cargo adds it, unless it runs benchmarks as tests.
+    if !std::env::args().any(|text| text == "--bench") {
+        return;
+    }
+    let numbers: Vec<usize> = std::env::args()
+        .skip(1)
+        .filter_map(|text| text.parse().ok())
+        .collect();
     let sizes = if numbers.is_empty() { SIZES } else { &numbers };
     let this = std::env::current_exe().expect("this program");
     for nodes in sizes {

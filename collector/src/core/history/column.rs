@@ -284,5 +284,7 @@ impl Column {
         }
         self.cells = cells;
         self.free.clear();
+        // By now a node has told most of what it ever will.
+        self.rows.shrink_to_fit();
     }
 }
