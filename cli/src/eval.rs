@@ -25,6 +25,7 @@ mod html;
 mod judge;
 mod probes;
 mod report;
+mod rounds;
 mod scenario;
 mod score;
 mod simulate;

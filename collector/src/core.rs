@@ -17,9 +17,13 @@ pub mod jobs;
 pub mod lost;
 pub mod maintenance;
 pub mod neighbours;
+pub mod pause_graph;
 pub mod speaker;
 mod spreading;
 pub mod storm;
 pub mod tracker;
 pub mod view;
 pub mod wait;
+
+#[cfg(test)]
+mod switch_tests;

@@ -150,6 +150,9 @@ pub(crate) struct Conditions {
     pub(crate) hosts: Vec<HostCondition>,
     /// Cables that lose packets without a word, and the share of packets that they lose.
     pub(crate) losses: Vec<(usize, f64)>,
+    /// Cables on which packets vanish after the one end has counted them and before the other does, and the share
+    /// of packets.
+    pub(crate) vanishing: Vec<(usize, f64)>,
     /// Lanes at whose beginning a switch drops packets and counts them, and the share of packets.
     pub(crate) discards: Vec<(Lane, f64)>,
     /// Switches whose hash uses only so many of the ports among which it should choose.
@@ -193,6 +196,7 @@ impl Conditions {
             gpus: built.hosts.iter().flat_map(gpus).collect(),
             hosts: vec![host; built.hosts.len()],
             losses: Vec::new(),
+            vanishing: Vec::new(),
             discards: Vec::new(),
             polarised: Vec::new(),
             deadlocked: Vec::new(),

@@ -56,7 +56,7 @@ pub(crate) trait Kind {
     fn sentence(&self) -> String;
 
     /// Other parts that are as much the fault as the culprit.
-    fn accomplices(&self) -> Vec<Part> {
+    fn accomplices(&self, _target: Target, _place: &Place<'_>) -> Vec<Part> {
         Vec::new()
     }
 

@@ -48,8 +48,14 @@ pub(crate) struct Strain {
     pub(crate) time_outs: f64,
 }
 
-/// By NIC: what it shows.
-pub(crate) type Strains = BTreeMap<usize, Strain>;
+/// What a fabric shows while a collective runs.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Strains {
+    /// By NIC.
+    pub(crate) nics: BTreeMap<usize, Strain>,
+    /// By lane between switches: share of the time for which the far end pauses it.
+    pub(crate) paused: BTreeMap<Lane, f64>,
+}
 
 /// Pause frames of a second, and how often pause begins in it, at a share of the time in pause.
 pub(crate) fn frames(share: f64, wire_bytes_per_second: f64) -> (f64, f64) {
@@ -142,14 +148,20 @@ pub(crate) fn strain(jobs: &[Employer<'_>], ground: Ground<'_>) -> Vec<Vec<Strai
         let Some(strains) = longest[number].and_then(|longest| own.get_mut(longest)) else {
             continue;
         };
-        for strain in strains.values_mut() {
+        for strain in strains.nics.values_mut() {
             *strain = strain.times(undisturbed);
         }
-        for (nic, strain) in &together {
+        for (nic, strain) in &together.nics {
             if jobs[number].job.nodes.contains(&nics[*nic].node) {
-                let own = strains.entry(*nic).or_default();
+                let own = strains.nics.entry(*nic).or_default();
                 *own = own.and(strain.times(1.0 - undisturbed));
             }
+        }
+        for share in strains.paused.values_mut() {
+            *share *= undisturbed;
+        }
+        for (lane, share) in &together.paused {
+            *strains.paused.entry(*lane).or_default() += share * (1.0 - undisturbed);
         }
     }
     of_jobs
@@ -217,7 +229,7 @@ fn strains(running: &[Running<'_>], ground: Ground<'_>) -> Strains {
         add_flows(&mut flows, running, own, ground);
     }
     let lanes = Lanes::of(&flows, conditions);
-    let mut strains = Strains::new();
+    let mut strains: BTreeMap<usize, Strain> = BTreeMap::new();
     // By lane between switches: share of the time in pause.
     let mut paused: BTreeMap<Lane, f64> = BTreeMap::new();
     for flow in &flows {
@@ -268,12 +280,19 @@ fn strains(running: &[Running<'_>], ground: Ground<'_>) -> Strains {
         }
     }
     hold_bystanders(&flows, &paused, &mut strains);
-    strains
+    Strains {
+        nics: strains,
+        paused,
+    }
 }
 
 /// Flows wait behind others that are held up, where they share a cable that is paused. The bytes that this costs
 /// them are left out: the fair shares of the cable have them.
-fn hold_bystanders(flows: &[Flow], paused: &BTreeMap<Lane, f64>, strains: &mut Strains) {
+fn hold_bystanders(
+    flows: &[Flow],
+    paused: &BTreeMap<Lane, f64>,
+    strains: &mut BTreeMap<usize, Strain>,
+) {
     if paused.is_empty() {
         return;
     }

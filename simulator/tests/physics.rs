@@ -10,6 +10,7 @@ use railscope_simulator::examples;
 use railscope_simulator::fault::{CAUSES, Effect, Fault, Truth, gpu, link, pcie};
 use railscope_simulator::gpu::{ClockEvent, Gpu};
 use railscope_simulator::port::{COUNTERS, Counter, PortState};
+use railscope_simulator::route::Lane;
 use railscope_simulator::spec::ClusterSpec;
 
 const ONSET: f64 = 20.0;
@@ -357,6 +358,10 @@ fn a_lossy_uplink_is_noticed_by_those_who_send_over_it_and_by_nobody_else() {
     let truth = cluster.inject(fault).expect("fault");
     assert!(truth.slowdown.expect("slower") > 1.0);
     let before = cluster.nodes().to_vec();
+    let lanes = 0..2 * cluster.plan().cables.len();
+    let old: Vec<f64> = lanes
+        .map(|lane| cluster.lane_count(Lane(lane as u32)).bytes)
+        .collect();
     run(&mut cluster, 0, 30);
     let lost = growth(&before, cluster.nodes(), Counter::PacketSeqErr);
     let noticed: Vec<_> = (0..lost.len()).filter(|nic| lost[*nic] > 0).collect();
@@ -365,6 +370,16 @@ fn a_lossy_uplink_is_noticed_by_those_who_send_over_it_and_by_nobody_else() {
     // The last node of each unit sends to the other one, there and back over the same spines.
     let senders = [31, 39].map(|node| cluster.plan().nic_index(node, 3));
     assert_eq!(victims, senders);
+    // One end of the cable has counted what the other never saw; of no other cable.
+    let own = cluster.plan().cable_named(&truth.part).expect("a cable");
+    for cable in 0..cluster.plan().cables.len() {
+        for lane in [Lane::up(cable), Lane::down(cable)] {
+            let count = cluster.lane_count(lane);
+            let expected = if cable == own { 0.01 } else { 0.0 };
+            let share = count.vanished * 4096.0 / (count.bytes - old[lane.index()]).max(1.0);
+            assert!((share - expected).abs() < 1e-9, "{lane:?}: {share}");
+        }
+    }
 }
 
 #[test]

@@ -31,6 +31,9 @@ pub(super) struct Delivery {
     pub(super) away_seconds: f64,
     /// Most that the stamp of a node's pages is off, in either direction; each node has its own.
     pub(super) skew_seconds: f64,
+    /// Most by which one switch is read before another in the same round: a sweep asks one after another, and the
+    /// agent of each for one port after another.
+    pub(super) switch_skew_seconds: f64,
     /// Share of the NICs whose driver is reloaded once: all counters of the port begin at zero.
     pub(super) counter_resets: f64,
     /// Share of the NICs whose 32-bit counters stand shortly before their end when the run begins.
@@ -40,7 +43,8 @@ pub(super) struct Delivery {
 }
 
 impl Default for Delivery {
-    /// Every page comes, once and in time.
+    /// Every page comes, once and in time; switches are read within a fifth of a second, as a sweep does that has
+    /// hundreds of questions on the way.
     fn default() -> Self {
         Self {
             lost: 0.0,
@@ -50,6 +54,7 @@ impl Default for Delivery {
             dying: 0.0,
             away_seconds: 180.0,
             skew_seconds: 0.0,
+            switch_skew_seconds: 0.2,
             counter_resets: 0.0,
             counter_wraps: 0.0,
             restarts: 0.0,
@@ -84,6 +89,7 @@ impl Delivery {
         share
             .or_else(|| time("delivery.away_seconds", self.away_seconds))
             .or_else(|| time("delivery.skew_seconds", self.skew_seconds))
+            .or_else(|| time("delivery.switch_skew_seconds", self.switch_skew_seconds))
     }
 }
 

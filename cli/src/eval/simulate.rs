@@ -15,7 +15,7 @@ use railscope_model::metric::Profile;
 use railscope_model::reading::NodeReading;
 use railscope_simulator::cluster::{Cluster, Maintenance};
 use railscope_simulator::ibnetdiscover::ibnetdiscover;
-use railscope_simulator::readings::{NodeRows, switches};
+use railscope_simulator::readings::NodeRows;
 use railscope_simulator::spec::Transport;
 use railscope_simulator::wiring::{Tier, Wiring};
 use rustix::time::{ClockId, clock_gettime};
@@ -26,6 +26,7 @@ use super::delivery::Post;
 use super::draw::Plan;
 use super::frame::{Frame, Layout};
 use super::judge::Event;
+use super::rounds::Rounds;
 
 /// The moment at which every run begins: any will do, and the same gives the same bytes.
 const START: Timestamp = Timestamp(1_800_000_000_000);
@@ -111,7 +112,8 @@ pub(super) fn run(plan: &Plan<'_>, settings: Settings) -> anyhow::Result<Outcome
     let duration = scenario.duration_seconds;
     let post = Post::new(scenario.delivery, plan.seed, &mut cluster, duration);
     let maintenance = cluster.maintenance(duration);
-    let mut watch = Watch::new(&cluster, &layout, post);
+    let rounds = Rounds::new(plan.seed, scenario.delivery.switch_skew_seconds);
+    let mut watch = Watch::new(&cluster, &layout, (post, rounds));
     watch.analyzer.set_maintenance(announced(&maintenance));
     let mut swept = f64::NEG_INFINITY;
     for tick in 0..=ticks {
@@ -157,6 +159,7 @@ struct Watch {
     names: Vec<NodeName>,
     rows: Vec<NodeRows>,
     post: Post,
+    rounds: Rounds,
     analyzer: Analyzer,
     subnet: Option<(Wiring, Subnet)>,
     frame: Frame,
@@ -166,7 +169,7 @@ struct Watch {
 }
 
 impl Watch {
-    fn new(cluster: &Cluster, layout: &Arc<Layout>, post: Post) -> Self {
+    fn new(cluster: &Cluster, layout: &Arc<Layout>, (post, rounds): (Post, Rounds)) -> Self {
         let nodes = cluster.nodes();
         let rows = NodeRows::of(cluster);
         let readings: Vec<_> = rows.iter().zip(nodes).map(|(r, n)| r.read(n)).collect();
@@ -181,6 +184,7 @@ impl Watch {
             names,
             rows,
             post,
+            rounds,
             analyzer,
             subnet: None,
             frame: Frame::new(layout, cluster, &readings),
@@ -238,7 +242,7 @@ impl Watch {
             }
         }
         let at = START.plus_seconds(seconds);
-        for (switch, reading) in switches(cluster) {
+        for (switch, reading) in self.rounds.read(cluster, seconds) {
             spend(&mut self.spent.simulator, &mut since);
             self.analyzer.ingest_switch(&switch, &reading, at);
             spend(&mut self.spent.ingest, &mut since);

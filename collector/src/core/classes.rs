@@ -60,6 +60,8 @@ pub const CLASSES: &[&Class] = &[
     &SLOW_RECEIVER,
     &STORAGE_STALL,
     &SWITCH_QOS,
+    &PFC_DEADLOCK,
+    &UPLINK_LOSSY,
     &ECMP_POLARISED,
     &GPU_MEMORY,
     &MISCABLED_RAIL,
@@ -308,6 +310,22 @@ pub static SWITCH_QOS: Class = Class {
     severity: Severity::Critical,
     title: "Switch drops packets that should be lossless",
     action: "Compare buffers, PFC and the mapping of priorities of the switch with one that is well.",
+};
+
+/// Switches wait for each other in a circle.
+pub static PFC_DEADLOCK: Class = Class {
+    name: "pfc-deadlock",
+    severity: Severity::Critical,
+    title: "Switches pause each other in a circle",
+    action: "Take one cable of the circle down for a moment, so that its packets are thrown away; then look for the route that goes down and up again, and switch on the switches' PFC watchdog.",
+};
+
+/// Packets vanish between two switches, and no counter says where.
+pub static UPLINK_LOSSY: Class = Class {
+    name: "uplink-lossy",
+    severity: Severity::Critical,
+    title: "Packets vanish between switches",
+    action: "Take the cable out of service, so that its traffic goes over others; then clean and reseat it, and swap the transceivers, then the cable, then the switch port.",
 };
 
 /// A switch uses only some of its uplinks.

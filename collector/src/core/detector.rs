@@ -85,7 +85,9 @@ pub const DETECTORS: &[Build] = &[
     detectors::host_health::build,
     detectors::storage_stall::build,
     detectors::slow_receiver::build,
+    detectors::pause_circle::build,
     detectors::switch_ports::build,
+    detectors::lossy_cable::build,
     detectors::uneven_ports::build,
     detectors::odd_config::build,
 ];

@@ -1,5 +1,7 @@
 //! What Ethernet ports count in a stretch of time: pause, marks, storms, frames that are too long.
 
+use std::collections::BTreeMap;
+
 use super::{Cluster, STORMS, STRAINS};
 use crate::conditions::Receive;
 use crate::ethernet::EthernetCounter as To;
@@ -7,6 +9,8 @@ use crate::job::Progress;
 use crate::noise::Noise;
 use crate::pause::{Strain, frames};
 use crate::port::Port;
+use crate::route::Lane;
+use crate::spec::Transport;
 
 /// A NIC warns of a storm each time that it has paused its switch for so long without a break.
 const STORM_SECONDS: f64 = 0.1;
@@ -24,7 +28,7 @@ impl Cluster {
             .strains
             .iter()
             .zip(times)
-            .flat_map(|(strains, time)| strains.iter().map(move |(nic, s)| (*nic, *s, time)))
+            .flat_map(|(strains, time)| strains.nics.iter().map(move |(nic, s)| (*nic, *s, time)))
             .collect();
         for nic in self.nics_of(job) {
             if let Some(netdev) = &mut self.port_mut(nic).netdev {
@@ -35,6 +39,44 @@ impl Cluster {
             let noise = self.noise.part(STRAINS).part(number);
             let draws = self.stretches * 16;
             strain.count(self.port_mut(nic), (time, seconds), (noise, draws));
+        }
+    }
+
+    /// For how long the far end of each lane has paused it: what a job does to a lane at the time of another's
+    /// collectives, both see, so that the longer counts.
+    pub(super) fn count_pause(&mut self, done: &[Progress], seconds: f64) {
+        if self.spec.transport != Transport::Roce {
+            return;
+        }
+        let mut paused: BTreeMap<Lane, f64> = BTreeMap::new();
+        for (job, progress) in self.jobs.iter().zip(done) {
+            let mut own: BTreeMap<Lane, f64> = BTreeMap::new();
+            let times = seconds_in(progress, job.pace.collectives());
+            for (strains, time) in job.strains.iter().zip(times) {
+                let at_nics = strains.nics.iter().flat_map(|(nic, strain)| {
+                    [
+                        (Lane::up(*nic), strain.is_paused),
+                        (Lane::down(*nic), strain.sends_pause),
+                    ]
+                });
+                let between = strains.paused.iter().map(|(lane, share)| (*lane, *share));
+                for (lane, share) in at_nics.chain(between) {
+                    *own.entry(lane).or_default() += share * time;
+                }
+            }
+            for (lane, time) in own {
+                let longest = paused.entry(lane).or_default();
+                *longest = longest.max(time);
+            }
+        }
+        for lane in &self.conditions.deadlocked {
+            paused.insert(*lane, seconds);
+        }
+        let ports = self.conditions.ports.iter().enumerate();
+        let stuck = ports.filter(|(_, port)| port.receive == Receive::Stuck);
+        paused.extend(stuck.map(|(nic, _)| (Lane::down(nic), seconds)));
+        for (lane, time) in paused {
+            self.lane_counts[lane.index()].paused_seconds += time.min(seconds);
         }
     }
 

@@ -44,7 +44,7 @@ impl Cluster {
             slowdown,
             victims: self.victims(target, &under),
             accomplices: kind
-                .accomplices()
+                .accomplices(target, &self.place())
                 .into_iter()
                 .chain(self.others_of(target))
                 .collect(),
@@ -168,7 +168,7 @@ impl Cluster {
         let lossy = lossy.flat_map(|lossy| [lossy.sender, lossy.receiver]);
         let strained = under
             .iter()
-            .flat_map(|under| under.strains.iter().flatten());
+            .flat_map(|under| under.strains.iter().flat_map(|strains| &strains.nics));
         let is_own = |nic: usize| match target {
             Target::Host(node) => usize::from(self.plan.nics[nic].node) == node,
             _ => target.nics().contains(&nic),

@@ -105,6 +105,7 @@ impl Cluster {
             self.count_strains(job, progress, seconds);
         }
         self.count_storms(seconds);
+        self.count_pause(done, seconds);
         self.count_lanes(seconds);
         self.count_on_hosts(seconds);
         self.work_gpus(seconds, done);

@@ -1,4 +1,5 @@
-//! What the ports of switches count: bytes by direction, waits for credit, packets that they drop.
+//! What the ports of switches count: bytes by direction, waits for credit, pause, packets that they drop,
+//! and those that never arrive.
 
 use super::Cluster;
 use super::stretch::WAIT_TICKS_PER_SECOND;
@@ -15,6 +16,10 @@ pub struct LaneCount {
     pub wait_ticks: f64,
     /// Packets that the end that sends has dropped.
     pub discards: f64,
+    /// Packets that one end has sent and the other never saw.
+    pub vanished: f64,
+    /// Time for which the end that receives has paused the other.
+    pub paused_seconds: f64,
 }
 
 /// A port of a switch and its cable.
@@ -71,6 +76,12 @@ impl Cluster {
         for (lane, loss) in &self.conditions.discards {
             let packets = self.stretch_bytes[lane.index()] / PACKET_BYTES;
             self.lane_counts[lane.index()].discards += packets * loss;
+        }
+        for (cable, loss) in &self.conditions.vanishing {
+            for lane in [Lane::up(*cable), Lane::down(*cable)] {
+                let packets = self.stretch_bytes[lane.index()] / PACKET_BYTES;
+                self.lane_counts[lane.index()].vanished += packets * loss;
+            }
         }
     }
 

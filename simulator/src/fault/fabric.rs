@@ -79,6 +79,7 @@ impl Kind for UplinkLossy {
     fn apply(&self, target: Target, now: &mut Conditions) {
         if let Target::Cable(cable) = target {
             now.losses.push((cable, self.loss_ratio));
+            now.vanishing.push((cable, self.loss_ratio));
         }
     }
 

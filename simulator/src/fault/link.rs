@@ -312,7 +312,7 @@ impl Kind for Miscabled {
         format!("is exchanged with {}", self.with)
     }
 
-    fn accomplices(&self) -> Vec<Part> {
+    fn accomplices(&self, _: Target, _: &Place<'_>) -> Vec<Part> {
         vec![self.with.clone()]
     }
 

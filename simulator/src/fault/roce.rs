@@ -1,5 +1,7 @@
 //! Faults that only a lossless Ethernet has.
 
+use std::collections::BTreeSet;
+
 use railscope_model::identity::Part;
 use serde::{Deserialize, Serialize};
 
@@ -291,5 +293,28 @@ impl Kind for PfcDeadlock {
 
     fn sentence(&self) -> String {
         "is in a circle of switches that pause each other for ever".to_owned()
+    }
+
+    /// The other switches of the circle: none of them is more to blame than another.
+    fn accomplices(&self, target: Target, place: &Place<'_>) -> Vec<Part> {
+        let Target::Switch(own) = target else {
+            return Vec::new();
+        };
+        let circle = Router::new(place.plan, Routing::Adaptive).circle_through(own);
+        let ends = circle.unwrap_or_default().into_iter().flat_map(|lane| {
+            let ends = place.plan.cables[lane.cable()].ends;
+            ends.map(|(device, _)| device)
+        });
+        let switches: BTreeSet<usize> = ends
+            .filter_map(|device| match device {
+                Device::Switch(switch) if switch != own => Some(switch),
+                _ => None,
+            })
+            .collect();
+        let name = |switch: usize| place.plan.switches[switch].name.clone();
+        switches
+            .into_iter()
+            .map(|switch| Part::Switch(name(switch)))
+            .collect()
     }
 }

@@ -2,13 +2,14 @@
 
 use railscope_model::identity::SwitchName;
 use railscope_model::metric::{
-    Metric, SWITCH_PORT_DISCARDS, SWITCH_PORT_RECEIVE_BYTES, SWITCH_PORT_RECEIVE_PACKETS,
-    SWITCH_PORT_SPEED, SWITCH_PORT_TRANSMIT_BYTES, SWITCH_PORT_TRANSMIT_PACKETS,
-    SWITCH_PORT_TRANSMIT_WAIT, SWITCH_PORT_UP,
+    Metric, SWITCH_PORT_DISCARDS, SWITCH_PORT_PFC_PAUSE_SECONDS, SWITCH_PORT_RECEIVE_BYTES,
+    SWITCH_PORT_RECEIVE_PACKETS, SWITCH_PORT_SPEED, SWITCH_PORT_TRANSMIT_BYTES,
+    SWITCH_PORT_TRANSMIT_PACKETS, SWITCH_PORT_TRANSMIT_WAIT, SWITCH_PORT_UP,
 };
 use railscope_model::reading::{Labels, NodeReading};
 
 use crate::cluster::{Cluster, LaneCount, SwitchPort};
+use crate::ethernet::LOSSLESS;
 use crate::spec::Transport;
 use crate::workload::PACKET_BYTES;
 
@@ -22,10 +23,13 @@ const SENT: &[Row] = &[
     }),
     (&SWITCH_PORT_TRANSMIT_WAIT, |lane| lane.wait_ticks),
 ];
+/// What vanishes on the cable, the end that sends has counted and this one has not.
 const RECEIVED: &[Row] = &[
-    (&SWITCH_PORT_RECEIVE_BYTES, |lane| lane.bytes),
+    (&SWITCH_PORT_RECEIVE_BYTES, |lane| {
+        lane.bytes - lane.vanished * PACKET_BYTES
+    }),
     (&SWITCH_PORT_RECEIVE_PACKETS, |lane| {
-        lane.bytes / PACKET_BYTES
+        lane.bytes / PACKET_BYTES - lane.vanished
     }),
 ];
 
@@ -66,6 +70,17 @@ fn reading(cluster: &Cluster, ports: &[SwitchPort]) -> NodeReading {
                 if !(is_ethernet && std::ptr::eq(*metric, &SWITCH_PORT_TRANSMIT_WAIT)) {
                     reading.push(metric, &labels, value(count).floor());
                 }
+            }
+        }
+        if is_ethernet {
+            // A port is paused by its peer, or pauses it.
+            for (direction, count) in [("receive", sent), ("transmit", received)] {
+                let labels = labels.with(LOSSLESS).with(direction);
+                reading.push(
+                    &SWITCH_PORT_PFC_PAUSE_SECONDS,
+                    &labels,
+                    count.paused_seconds,
+                );
             }
         }
         let dropped = labels.with("transmit");

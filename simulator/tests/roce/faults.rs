@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use railscope_simulator::cluster::Cluster;
+use railscope_model::identity::Part;
+use railscope_simulator::cluster::{Cluster, SwitchPort};
 use railscope_simulator::ethernet::EthernetCounter::{self, *};
 use railscope_simulator::examples;
 use railscope_simulator::fault::CAUSES;
@@ -197,6 +198,23 @@ fn only_a_fabric_whose_paths_make_a_circle_can_lock_itself() {
     assert_eq!(some(&sent), Vec::<usize>::new(), "no host is the root");
     let full = received.iter().filter(|share| **share > 0.9).count();
     assert!(full > 0, "{received:?}");
+    // Each switch of the circle has a port that its peer pauses all of the time, and all of them are the fault.
+    let switches = &run.cluster.plan().switches;
+    let all = switches.iter().zip(run.cluster.switch_ports());
+    let circle = all.filter(|(_, ports)| {
+        let still = |port: &SwitchPort| {
+            run.cluster.lane_count(port.sends).paused_seconds >= END as f64 - ONSET
+        };
+        ports.iter().any(still)
+    });
+    let circle: Vec<_> = circle
+        .map(|(switch, _)| Part::Switch(switch.name.clone()))
+        .collect();
+    let culprits = || std::iter::once(&run.truth.part).chain(&run.truth.accomplices);
+    assert!(
+        culprits().count() > 2 && culprits().all(|part| circle.contains(part)),
+        "{circle:?}"
+    );
     let refused = hashed().inject(fault("switch/leaf-0", "cause = 'pfc-deadlock'"));
     let refused = refused.expect_err("a tree has no circle").to_string();
     assert!(refused.contains("up and then down have none"), "{refused}");

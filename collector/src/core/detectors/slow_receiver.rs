@@ -4,7 +4,7 @@
 //! has data and no credit, on Ethernet its NIC sends pause. Those that send to it wait too, but only the root holds
 //! its own switch back (detection method, sections 2.3 and 6: a host that sends pause means root).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use railscope_model::fabric::{Equipment, LinkKind, PartId};
 use railscope_model::identity::{NodeName, Part, PciAddress, RdmaDevice};
@@ -18,6 +18,7 @@ use crate::core::classes::{Class, NUMA_AFFINITY, PCIE_REDIRECTED, PFC_STORM, SLO
 use crate::core::detector::{Detector, Evidence, Explanation, View};
 use crate::core::history::{Increase, NodeHistory, Window};
 use crate::core::inventory::gpus_behind;
+use crate::core::pause_graph::PauseGraph;
 
 /// The window over which holding back is counted: three sweeps at 10 s.
 const WINDOW_SECONDS: f64 = 30.0;
@@ -66,6 +67,8 @@ impl Detector for SlowReceiver {
         for holds in without_credit(view).into_iter().chain(in_pause(view)) {
             by_node.entry(holds.node).or_default().push(holds);
         }
+        let graph = PauseGraph::of(view);
+        let first = out.len();
         for (node, holding) in by_node {
             let (stuck, slow): (Vec<_>, Vec<_>) = holding.into_iter().partition(|h| h.storm);
             out.extend(stuck.iter().map(|holds| storm(view, holds)));
@@ -76,6 +79,9 @@ impl Detector for SlowReceiver {
                 out.extend(slow.iter().filter_map(|holds| of_slot(view, holds)));
             }
         }
+        out[first..]
+            .iter_mut()
+            .for_each(|own| add_held(view, &graph, own));
     }
 
     fn explain(&self, evidence: &Evidence) -> Explanation {
@@ -263,6 +269,25 @@ fn evidence(
         victims: gpus_behind(view.fabric, &part),
         related: Vec::new(),
         part,
+    }
+}
+
+/// Hosts whose pause leads to a node's NICs are its victims, and no fault of their own.
+fn add_held(view: &View<'_>, graph: &PauseGraph<'_>, own: &mut Evidence) {
+    let Some(host) = own.part.node().cloned() else {
+        return;
+    };
+    let host = Part::Host(host);
+    let inside = view.fabric.find(&host).into_iter();
+    let inside = inside.flat_map(|id| view.fabric.neighbours(id).map(|near| near.peer));
+    let held: BTreeSet<PartId> = inside.flat_map(|nic| graph.held_by(nic)).collect();
+    let hosts = held
+        .into_iter()
+        .filter_map(|nic| view.fabric.vertex(nic).part.node());
+    let hosts: BTreeSet<Part> = hosts.map(|node| Part::Host(node.clone())).collect();
+    for held in hosts.into_iter().filter(|held| *held != host) {
+        own.victims.extend(gpus_behind(view.fabric, &held));
+        own.victims.push(held);
     }
 }
 

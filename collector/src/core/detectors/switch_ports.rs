@@ -30,6 +30,9 @@ const UNUSED: f64 = 0.05;
 const MIN_UNUSED: f64 = 0.5;
 /// Fewest uplinks that a hash chooses among.
 const MIN_UPLINKS: usize = 4;
+/// A leaf that sends less than this of what the median leaf sends upwards has fewer flows than its peers: few large
+/// flows leave uplinks unused by chance, and are no fault.
+const MIN_UPWARDS: f64 = 0.5;
 
 struct SwitchPorts;
 
@@ -62,9 +65,10 @@ impl Detector for SwitchPorts {
             Explanation {
                 check: "A leaf sends over some of its uplinks only, while other leaves use theirs.",
                 threshold: format!(
-                    "{:.0} % of at least {MIN_UPLINKS} uplinks carry less than {:.0} % of the mean over {WINDOW_SECONDS:.0} s, on the median leaf fewer than half as many",
+                    "{:.0} % of at least {MIN_UPLINKS} uplinks carry less than {:.0} % of the mean over {WINDOW_SECONDS:.0} s, on the median leaf fewer than half as many, and the leaf sends upwards at least {:.0} % of what the median leaf does",
                     100.0 * MIN_UNUSED,
-                    100.0 * UNUSED
+                    100.0 * UNUSED,
+                    100.0 * MIN_UPWARDS
                 ),
                 clears: "It uses its uplinks as other leaves do.",
             }
@@ -178,20 +182,26 @@ fn polarised(view: &View<'_>, out: &mut Vec<Evidence>) {
             .filter(|(port, _)| uplinks.iter().any(|uplink| uplink == port))
             .map(|(_, bytes)| bytes)
             .collect();
-        let mean = sent.iter().sum::<f64>() / sent.len().max(1) as f64;
+        let all: f64 = sent.iter().sum();
+        let mean = all / sent.len().max(1) as f64;
         if sent.len() >= MIN_UPLINKS && mean > 0.0 {
             let unused = sent.iter().filter(|bytes| **bytes < UNUSED * mean).count();
-            leaves.push((switch, unused, sent.len()));
+            leaves.push((switch, unused, sent.len(), all));
         }
     }
     if leaves.len() < MIN_PEERS {
         return;
     }
     let share = |unused: usize, all: usize| unused as f64 / all as f64;
-    let usual = median(leaves.iter().map(|(_, unused, all)| share(*unused, *all))).unwrap_or(1.0);
-    for (switch, unused, all) in leaves {
+    let shares = leaves
+        .iter()
+        .map(|(_, unused, all, _)| share(*unused, *all));
+    let usual = median(shares).unwrap_or(1.0);
+    let upwards = median(leaves.iter().map(|(.., bytes)| *bytes)).unwrap_or(0.0);
+    for (switch, unused, all, bytes) in leaves {
         let of_it = share(unused, all);
-        if of_it >= MIN_UNUSED && of_it >= 2.0 * usual {
+        let has_flows = bytes >= MIN_UPWARDS * upwards;
+        if of_it >= MIN_UNUSED && of_it >= 2.0 * usual && has_flows {
             let statement = format!(
                 "{switch} sends nothing over {unused} of its {all} uplinks; the median leaf leaves {:.0} % of its own unused.",
                 100.0 * usual

@@ -148,6 +148,35 @@ impl<'a> Window<'a> {
             .map(|cell| f64::from(cell.0))
     }
 
+    /// When pages told the series, oldest first.
+    pub fn moments(self) -> std::vec::IntoIter<Timestamp> {
+        let told = self.slots().filter(|(_, cell)| cell.is_told());
+        told.map(|(at, _)| at).collect::<Vec<_>>().into_iter()
+    }
+
+    /// What a counter stood at, as if it had risen evenly between two pages. `None` outside of the window, and
+    /// before a reset.
+    pub fn count_at(self, at: Timestamp) -> Option<f64> {
+        let mut count = self.value()?;
+        let mut later: Option<(Timestamp, Cell)> = None;
+        for (moment, cell) in self.slots().rev().filter(|(_, cell)| cell.is_told()) {
+            let rise = later.map_or(0.0, |(_, cell)| f64::from(cell.0));
+            if rise.is_sign_negative() {
+                return None;
+            }
+            count -= rise;
+            if moment <= at {
+                let Some((end, _)) = later else {
+                    return (moment == at).then_some(count);
+                };
+                let share = at.seconds_since(moment) / end.seconds_since(moment);
+                return Some(count + share * rise);
+            }
+            later = Some((moment, cell));
+        }
+        None
+    }
+
     /// How good each slot is, oldest first: of the time since the series was first told.
     pub fn quality(self) -> impl Iterator<Item = Quality> + 'a {
         let counts = self.counts;

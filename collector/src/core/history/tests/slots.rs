@@ -53,6 +53,26 @@ fn each_slot_says_whether_its_series_was_told_and_went_on_counting() {
 }
 
 #[test]
+fn a_count_between_two_pages_is_on_the_line_and_outside_or_before_a_reset_is_unknown() {
+    let node = counted(&[Some(90), Some(10), Some(30), None, Some(30)], 2.0);
+    let window = window(&node, &RDMA_PORT_ERRORS, &ERRORS);
+    for (second, expected) in [
+        (0.0, None),
+        (1.9, None),
+        (2.0, Some(10.0)),
+        (3.5, Some(25.0)),
+        (4.0, Some(30.0)),
+        (7.0, Some(30.0)),
+        (8.0, Some(30.0)),
+        (8.1, None),
+    ] {
+        assert_eq!(window.count_at(at(second)), expected, "at {second} s");
+    }
+    let moments: Vec<_> = window.moments().collect();
+    assert_eq!(moments, [0.0, 2.0, 4.0, 8.0].map(at));
+}
+
+#[test]
 fn a_window_is_bounded_by_time_however_often_pages_come() {
     for (every, points) in [(0.25, 151), (1.0, 151), (5.0, 31), (10.0, 16), (60.0, 3)] {
         let values: Vec<_> = (0..1000).map(Some).collect();
