@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use railscope_model::fabric::Timestamp;
 use railscope_model::identity::{NodeName, RdmaDevice, SwitchName};
 
-pub use axis::{MIN_STEP_SECONDS, WINDOW_SECONDS};
+pub use axis::{MIN_STEP_SECONDS, WINDOW_PAGES, WINDOW_SECONDS};
 use names::Shared;
 pub use node::{Ingested, NODE_SERIES_LIMIT, NodeHistory, STALE_AFTER_SECONDS};
 pub use window::{Increase, Quality, Window};

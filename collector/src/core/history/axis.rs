@@ -5,6 +5,9 @@ use railscope_model::fabric::Timestamp;
 /// How far back a window reaches: the longest question of a detector, 120 s, and some scrapes more. Long
 /// queries are Prometheus' work.
 pub const WINDOW_SECONDS: f64 = 150.0;
+/// Pages that it holds however slowly they come: switches are read more rarely than nodes, and comparing three
+/// times of nine readings takes 28.
+pub const WINDOW_PAGES: u32 = 30;
 /// Pages that come sooner one after the other share a slot: exporters sample once a second. With the window it
 /// bounds the memory of a series.
 pub const MIN_STEP_SECONDS: f64 = 1.0;
@@ -68,13 +71,19 @@ impl Axis {
         }
     }
 
-    /// How many slots there must be, so that a page read `at` drives none out that is younger than the window.
+    /// Whether a page that has a slot is within the window.
+    pub(super) fn is_within(&self, page: u32) -> bool {
+        self.newest - page < WINDOW_PAGES
+            || self.heard().seconds_since(self.time(page)) <= WINDOW_SECONDS
+    }
+
+    /// How many slots there must be, so that a page read `at` drives none out that is within the window.
     pub(super) fn slots_for(&self, at: Timestamp) -> u32 {
         let slots = self.times.len() as u32;
         let drives_out = self.newest + 1 - self.oldest() >= slots
             && at.seconds_since(self.begun) >= MIN_STEP_SECONDS;
         let young = at.seconds_since(self.time(self.oldest())) <= WINDOW_SECONDS;
-        if drives_out && young {
+        if drives_out && (young || slots < WINDOW_PAGES) {
             slots + FEWEST_SLOTS
         } else {
             slots

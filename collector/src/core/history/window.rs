@@ -2,7 +2,7 @@
 
 use railscope_model::fabric::Timestamp;
 
-use super::axis::{Axis, WINDOW_SECONDS};
+use super::axis::Axis;
 
 /// How good what a slot holds is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,7 +72,8 @@ pub(super) enum Seen<'a> {
     Cells(&'a [Cell]),
 }
 
-/// What was said of one series in the last [`WINDOW_SECONDS`]. It ends with its speaker's newest page.
+/// What was said of one series in the last [`WINDOW_SECONDS`](super::WINDOW_SECONDS), or on the last
+/// [`WINDOW_PAGES`](super::WINDOW_PAGES). It ends with its speaker's newest page.
 #[derive(Debug, Clone, Copy)]
 pub struct Window<'a> {
     axis: &'a Axis,
@@ -120,10 +121,9 @@ impl<'a> Window<'a> {
 
     /// Slots, oldest first: when the last page of each was read, and what it told.
     fn slots(self) -> impl DoubleEndedIterator<Item = (Timestamp, Cell)> {
-        let end = self.axis.heard();
         let pages = self.axis.oldest()..self.axis.newest() + 1;
-        let slots = pages.map(move |page| (self.axis.time(page), self.cell(page)));
-        slots.filter(move |(at, _)| end.seconds_since(*at) <= WINDOW_SECONDS)
+        let within = pages.filter(move |page| self.axis.is_within(*page));
+        within.map(move |page| (self.axis.time(page), self.cell(page)))
     }
 
     fn cell(self, page: u32) -> Cell {
@@ -190,9 +190,8 @@ impl<'a> Window<'a> {
             })
     }
 
-    /// How much a counter rose within the last `seconds` before its newest point, at most
-    /// [`WINDOW_SECONDS`], and over how many seconds that was seen. `None` with fewer than two points, and of
-    /// what is no counter.
+    /// How much a counter rose within the last `seconds` before its newest point, and over how many
+    /// seconds that was seen. `None` with fewer than two points, and of what is no counter.
     pub fn increase(self, seconds: f64) -> Option<Increase> {
         let end = self.axis.heard();
         let (mut since, mut amount, mut earliest) = (end, 0.0, Cell::value(0.0));
