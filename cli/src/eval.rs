@@ -16,13 +16,16 @@ use std::time::Instant;
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 
+mod ablations;
 mod alarm;
 mod baselines;
 mod delivery;
 mod draw;
 mod frame;
+mod goals;
 mod html;
 mod judge;
+mod markdown;
 mod probes;
 mod report;
 mod rounds;
@@ -30,7 +33,9 @@ mod scenario;
 mod score;
 mod simulate;
 mod statistics;
+mod wrong;
 
+use ablations::Ablations;
 use draw::plans;
 use report::Report;
 use simulate::{Outcome, Settings, Spent};
@@ -56,12 +61,23 @@ pub(crate) struct EvalArgs {
     /// Time between two scrapes and judgements, such as 1s, instead of the scenarios' own.
     #[arg(long, value_parser = tick)]
     tick: Option<f64>,
+    /// Lists what went wrong, run by run; JSON always has it.
+    #[arg(long)]
+    list_wrong: bool,
     /// How to print the scores.
     #[arg(long, value_enum, default_value_t = ReportFormat::Table)]
     format: ReportFormat,
     /// Also writes a page with plots.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    /// Also judges the collector without a step of its method, on the same runs, as a row of its own. Steps with commas between
+    /// them are left out together; `each` is every step, one after the other. May be given more than once.
+    #[arg(long, value_name = "STEP", value_parser = ablations::parse)]
+    without: Vec<Ablations>,
+    /// Also writes the tables into a Markdown page, between its marks `<!-- eval NAME -->` and `<!-- end -->`; a page of its
+    /// own if there is none.
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
     /// Writes each reading as a page and reads it again, as between exporter and collector. Slower, with the
     /// same results.
     #[arg(long)]
@@ -108,20 +124,29 @@ pub(crate) fn run(args: &EvalArgs) -> anyhow::Result<()> {
     let settings = Settings {
         tick_seconds: args.tick,
         through_text: args.through_text,
+        ablations: args.without.concat(),
     };
     let began = Instant::now();
     let runs = in_parallel(plans.len(), threads, |index| {
-        simulate::run(&plans[index], settings)
+        simulate::run(&plans[index], &settings)
             .with_context(|| format!("{}, seed {}", plans[index].name(), plans[index].seed))
     })?;
     tell_times(&runs, began);
-    let report = Report::of(&plans, &runs, args.seeds.clone());
+    let report = Report::of(&plans, &runs, args.seeds.clone(), &settings.ablations);
     match args.format {
-        ReportFormat::Table => print!("{}", report.table()),
+        ReportFormat::Table => {
+            print!("{}", report.table());
+            if args.list_wrong {
+                report.wrong.iter().for_each(|wrong| println!("{wrong}"));
+            }
+        }
         ReportFormat::Json => println!("{}", serde_json::to_string_pretty(&report)?),
     }
     if let Some(file) = &args.html {
         std::fs::write(file, html::page(&report)).with_context(|| file.display().to_string())?;
+    }
+    if let Some(file) = &args.markdown {
+        markdown::write(file, &report)?;
     }
     Ok(())
 }

@@ -3,6 +3,7 @@
 //! Nothing below this module does IO, reads a clock, awaits or serialises: time comes in as an argument,
 //! and the same input gives the same output, byte for byte, so that an incident can be replayed.
 
+pub mod ablation;
 pub mod analyzer;
 pub mod belief;
 pub mod changes;

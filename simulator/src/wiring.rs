@@ -364,7 +364,7 @@ impl Wiring {
         self.cables.get(nic).filter(|cable| cable.lit)
     }
 
-    /// Index of the cable that a part names.
+    /// Index of the cable that a part names, by either of its ends.
     pub fn cable_named(&self, part: &Part) -> Option<usize> {
         match part {
             Part::HostLink(..) => self.nics.iter().position(|nic| nic.link_part() == *part),
@@ -373,20 +373,27 @@ impl Wiring {
                     .switches
                     .iter()
                     .position(|switch| switch.name == *name)?;
-                let lower = (Device::Switch(switch), *port);
-                self.cables.iter().position(|cable| cable.ends[0] == lower)
+                let end = (Device::Switch(switch), *port);
+                self.cables
+                    .iter()
+                    .position(|cable| cable.ends.contains(&end))
             }
             _ => None,
         }
     }
 
-    /// The cable as a part.
+    /// The cable as a part: named by its host end, or by that of its switches which is first by name, as in a fabric.
     pub fn cable_part(&self, cable: usize) -> Part {
-        match self.cables[cable].ends[0] {
-            (Device::Nic(nic), _) => self.nics[nic].link_part(),
-            (Device::Switch(switch), port) => {
-                Part::SwitchLink(self.switches[switch].name.clone(), port.into())
+        let name = |(end, port): &Socket| match *end {
+            Device::Nic(nic) => self.nics[nic].link_part(),
+            Device::Switch(switch) => {
+                Part::SwitchLink(self.switches[switch].name.clone(), (*port).into())
             }
+        };
+        let [lower, upper] = &self.cables[cable].ends;
+        match lower.0 {
+            Device::Nic(_) => name(lower),
+            Device::Switch(_) => name(lower).min(name(upper)),
         }
     }
 

@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use railscope_model::fabric::{Fabric, LinkKind, Timestamp};
+use railscope_model::identity::Part;
 use railscope_model::plan::WiringPlan;
 use railscope_simulator::ibnetdiscover::{ibnetdiscover, ibsim_net};
 use railscope_simulator::plan;
@@ -462,4 +463,25 @@ fn what_cannot_be_wired_is_refused_with_the_field() {
         "wiring.nodes_per_su"
     );
     assert_eq!(ClusterSpec::demo(257).expect_err("too many").field, "nodes");
+}
+
+#[test]
+fn a_cable_between_switches_has_the_name_that_a_fabric_gives_it_and_is_found_by_either_end() {
+    for (name, _, wiring) in families() {
+        let trunks = wiring.nics.len()..wiring.cables.len();
+        for cable in trunks {
+            let ends = wiring.cables[cable].ends;
+            let by_end = ends.map(|(end, port)| match end {
+                Device::Switch(switch) => {
+                    Part::SwitchLink(wiring.switches[switch].name.clone(), port.into())
+                }
+                Device::Nic(_) => panic!("{name}: a trunk ends at switches"),
+            });
+            for part in &by_end {
+                assert_eq!(wiring.cable_named(part), Some(cable), "{name}: {part}");
+            }
+            let [one, other] = by_end;
+            assert_eq!(wiring.cable_part(cable), one.min(other), "{name}");
+        }
+    }
 }

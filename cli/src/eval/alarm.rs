@@ -26,6 +26,8 @@ pub(super) struct Naming {
     pub(super) level: Level,
     /// How sure the detector is that this is a fault, 0 to 1, if it says so.
     pub(super) posterior: Option<f64>,
+    /// Whether the detector says that announced work explains it.
+    pub(super) announced: bool,
     /// The higher, the surer or the worse: orders what one detector names at one time.
     pub(super) score: f64,
 }
@@ -38,6 +40,7 @@ impl Naming {
             class: None,
             level: Level::Page,
             posterior: None,
+            announced: false,
             score,
         }
     }

@@ -3,7 +3,7 @@
 use anyhow::{Context as _, anyhow};
 use railscope_simulator::cluster::Cluster;
 use railscope_simulator::examples;
-use railscope_simulator::fault::Fault;
+use railscope_simulator::fault::{Effect, Fault};
 use railscope_simulator::noise::Noise;
 use railscope_simulator::placement::place;
 use railscope_simulator::wiring::Wiring;
@@ -23,9 +23,17 @@ pub(super) struct Plan<'a> {
     /// The scenario.
     pub(super) scenario: &'a Scenario,
     /// What [`EACH`] stands for in this run.
-    pub(super) each: Option<&'static str>,
+    pub(super) each: Option<Variant<'a>>,
     /// The seed of cluster and faults.
     pub(super) seed: u64,
+}
+
+/// What [`EACH`] stands for in one run.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Variant<'a> {
+    cause: &'a str,
+    /// Place among the scenario's effects, and the effect, where it is not the typical one of its cause.
+    effect: Option<(usize, &'a Effect)>,
 }
 
 /// Every run of the scenarios with every seed. What takes longest is begun first.
@@ -51,8 +59,8 @@ pub(super) fn plans<'a>(
     Ok(plans)
 }
 
-/// What [`EACH`] stands for in a scenario, run by run: every cause that its fabric can have.
-fn causes(scenario: &Scenario) -> anyhow::Result<Vec<Option<&'static str>>> {
+/// What [`EACH`] stands for in a scenario, run by run: its effects, or every cause, that its fabric can have.
+fn causes(scenario: &Scenario) -> anyhow::Result<Vec<Option<Variant<'_>>>> {
     let Some(draw) = scenario.draws.iter().find(|draw| draw.cause == EACH) else {
         return Ok(vec![None]);
     };
@@ -62,19 +70,32 @@ fn causes(scenario: &Scenario) -> anyhow::Result<Vec<Option<&'static str>>> {
         seed: 0,
     };
     let cluster = plan.cluster()?;
-    let can_be = |cause: &&str| {
-        !draw.except.iter().any(|except| except == cause)
-            && examples::fault(&cluster, cause, 0, 0.0).is_some()
+    let can_be = |variant: &Variant<'_>| {
+        !draw.except.iter().any(|except| except == variant.cause)
+            && examples::fault(&cluster, variant.cause, 0, 0.0).is_some()
     };
-    let causes = examples::CAUSES.iter().copied();
-    Ok(causes.filter(can_be).map(Some).collect())
+    let given = (1..).zip(&draw.effects).map(|(number, effect)| Variant {
+        cause: effect.cause(),
+        effect: Some((number, effect)),
+    });
+    let typical = examples::CAUSES.iter().filter(|_| draw.effects.is_empty());
+    let typical = typical.map(|cause| Variant {
+        cause,
+        effect: None,
+    });
+    let all = given.chain(typical);
+    Ok(all.filter(can_be).map(Some).collect())
 }
 
 impl Plan<'_> {
     /// Name of scenario and cause, for people.
     pub(super) fn name(&self) -> String {
         match self.each {
-            Some(cause) => format!("{} ({cause})", self.scenario.name),
+            Some(Variant {
+                cause,
+                effect: Some((number, _)),
+            }) => format!("{} ({cause}, {number})", self.scenario.name),
+            Some(Variant { cause, .. }) => format!("{} ({cause})", self.scenario.name),
             None => self.scenario.name.clone(),
         }
     }
@@ -137,11 +158,8 @@ impl Plan<'_> {
         noise: Noise,
         before: &[Fault],
     ) -> anyhow::Result<Fault> {
-        let cause = if draw.cause == EACH {
-            self.each.unwrap_or(EACH)
-        } else {
-            &draw.cause
-        };
+        let variant = self.each.filter(|_| draw.cause == EACH);
+        let cause = variant.map_or(&*draw.cause, |variant| variant.cause);
         let [first, last] = draw.onset_seconds;
         // Not on a whole second: a fault does not wait for a scrape.
         let onset = first + (last - first) * noise.uniform(0);
@@ -154,6 +172,9 @@ impl Plan<'_> {
             let name = &self.scenario.name;
             anyhow!("{name}: its fabric has nothing for a draw of {cause:?}, or nothing more")
         })?;
+        if let Some((_, effect)) = variant.and_then(|variant| variant.effect) {
+            fault.effect = effect.clone();
+        }
         fault.end_seconds = draw.lasts_seconds.map(|lasts| onset + lasts);
         Ok(fault)
     }
@@ -164,5 +185,33 @@ fn shares_a_node(one: &Fault, other: &Fault) -> bool {
     match (one.part.node(), other.part.node()) {
         (Some(one), Some(other)) => one == other,
         _ => one.part == other.part,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::super::scenario::read_all;
+    use super::*;
+
+    #[test]
+    fn every_severity_is_a_run_of_its_own_that_the_fabric_can_have() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/scenarios/severity");
+        let scenarios = read_all(&[folder]).expect("sound");
+        for scenario in &scenarios {
+            let plans = plans(std::slice::from_ref(scenario), &(0..1)).expect("a cluster");
+            assert_eq!(
+                plans.len(),
+                scenario.draws[0].effects.len(),
+                "{}",
+                scenario.name
+            );
+            for plan in plans {
+                let mut cluster = plan.cluster().expect("a cluster");
+                let events = plan.inject(&mut cluster).expect("faults");
+                assert_eq!(events.len(), scenario.draws.len(), "{}", plan.name());
+            }
+        }
     }
 }

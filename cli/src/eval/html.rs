@@ -116,7 +116,7 @@ fn plot(
         let class = if row == 1 { "own" } else { "other" };
         svg += &format!(
             "<text x=\"0\" y=\"{text}\">{}</text>",
-            escaped(detector.name)
+            escaped(&detector.name)
         );
         let Some(bar) = bar(detector) else {
             svg += &format!("<text x=\"{LABEL_WIDTH}\" y=\"{text}\">-</text>");

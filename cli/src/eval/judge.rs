@@ -57,6 +57,10 @@ pub(super) struct FaultVerdict {
     pub(super) cause: &'static str,
     /// Share of the part's capability that was lost.
     pub(super) severity: f64,
+    /// Step time with the fault over step time without; none if the job stands still.
+    pub(super) slowdown: Option<f64>,
+    /// Whether the part is of the network: a cable, a switch, an adapter.
+    pub(super) is_network: bool,
     /// Whether an alarm named it.
     pub(super) found: bool,
     /// Whether the first, or one of the first three, of what was named at its time and is not another
@@ -79,6 +83,8 @@ pub(super) enum About {
     Fault,
     /// A part that only suffered from one.
     Victim,
+    /// Work of the site's people, and it says so: a ticket that is right, and about no fault.
+    Work,
     /// Nothing.
     Nothing,
 }
@@ -90,6 +96,8 @@ pub(super) struct AlarmVerdict {
     pub(super) level: Level,
     /// What it was about.
     pub(super) about: About,
+    /// Whether its part is of the network.
+    pub(super) is_network: bool,
     /// Whether the site's people worked on the part at its time.
     pub(super) in_maintenance: bool,
     /// Class that it named.
@@ -118,17 +126,33 @@ pub(super) fn judge(
     let faults = events
         .iter()
         .map(|event| judge_fault(event, events, alarms, names, tier));
-    let alarms = alarms.iter().map(|alarm| AlarmVerdict {
-        level: alarm.naming.level,
-        about: about(alarm, events, names),
-        in_maintenance: maintenance.iter().any(|work| explains(work, alarm)),
-        class: alarm.naming.class,
-        posterior: alarm.naming.posterior,
+    let alarms = alarms.iter().map(|alarm| {
+        let in_maintenance = maintenance.iter().any(|work| explains(work, alarm));
+        let ticket = alarm.naming.level == Level::Ticket;
+        let about = match about(alarm, events, names) {
+            About::Nothing if in_maintenance && ticket && alarm.naming.announced => About::Work,
+            about => about,
+        };
+        AlarmVerdict {
+            level: alarm.naming.level,
+            about,
+            is_network: is_network(&alarm.naming.part),
+            in_maintenance,
+            class: alarm.naming.class,
+            posterior: alarm.naming.posterior,
+        }
     });
     Verdicts {
         faults: faults.collect(),
         alarms: alarms.collect(),
     }
+}
+
+const fn is_network(part: &Part) -> bool {
+    matches!(
+        part,
+        Part::HostLink(..) | Part::SwitchLink(..) | Part::Switch(_) | Part::Nic(..)
+    )
 }
 
 fn overlaps(alarm: &Alarm, event: &Event) -> bool {
@@ -215,6 +239,8 @@ fn judge_fault(
     FaultVerdict {
         cause: event.truth.cause,
         severity: event.truth.severity,
+        slowdown: event.truth.slowdown,
+        is_network: is_network(&event.truth.part),
         found: finder.is_some(),
         top: within(&culprit),
         top_tier: within(&of_tier),
@@ -288,6 +314,14 @@ mod tests {
                 "{named} {opened}"
             );
             assert_eq!(verdicts.alarms[0].about, About::Nothing);
+            // A ticket that says so itself is right; a page never is.
+            for (level, about) in [(Level::Ticket, About::Work), (Level::Page, About::Nothing)] {
+                let mut said = alarms.clone();
+                (said[0].naming.level, said[0].naming.announced) = (level, true);
+                let verdicts = judge(&[], work, &said, Names::Part, &tier);
+                let about = if explained { about } else { About::Nothing };
+                assert_eq!(verdicts.alarms[0].about, about, "{named} {opened}");
+            }
         }
     }
 

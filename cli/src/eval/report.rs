@@ -1,18 +1,22 @@
 //! The scores as they leave: one structure for table, JSON and page.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::ops::Range;
 
 use serde::Serialize;
 
+use super::ablations::Ablation;
 use super::alarm::Level;
 use super::baselines::{BASELINES, MISSING};
 use super::draw::Plan;
+use super::goals::{self, Goal};
 use super::judge::{About, Names, judge};
 use super::scenario::Expect;
 use super::score::{AlarmScore, Calibration, FaultScore, Judged, Score};
 use super::simulate::Outcome;
 use super::statistics::{Rate, Ratio};
+use super::wrong::{Wrong, of_run};
 
 /// What every reader must know first.
 const NOTE: &str = "Everything here is simulated: fabrics, jobs, faults and their symptoms. \
@@ -29,7 +33,11 @@ pub(super) struct Report {
     scenarios: Vec<ScenarioReport>,
     /// The collector first, then the baselines.
     pub(super) detectors: Vec<DetectorReport>,
+    /// What the collector should reach, and does.
+    pub(super) goals: Vec<Goal>,
     not_run: Vec<NotRun>,
+    /// What the collector got wrong.
+    pub(super) wrong: Vec<Wrong>,
 }
 
 /// A scenario and whether what it expects was said.
@@ -48,10 +56,10 @@ struct ScenarioReport {
 #[derive(Debug, Serialize)]
 pub(super) struct DetectorReport {
     /// Name in tables.
-    pub(super) name: &'static str,
+    pub(super) name: String,
     /// `part`, or `node` for a rule that names machines and is judged by machines.
     names: &'static str,
-    source: &'static str,
+    source: String,
     /// All figures.
     pub(super) score: Score,
 }
@@ -64,23 +72,34 @@ struct NotRun {
 
 impl Report {
     /// Judges every run. Plans and outcomes are in the same order.
-    pub(super) fn of(plans: &[Plan<'_>], runs: &[Outcome], seeds: Range<u64>) -> Self {
-        let own = (
-            "railscope",
-            Names::Part,
-            "the collector's detectors and root cause",
-        );
+    pub(super) fn of(
+        plans: &[Plan<'_>],
+        runs: &[Outcome],
+        seeds: Range<u64>,
+        ablations: &[Ablation],
+    ) -> Self {
+        let own = String::from("railscope");
+        let own = std::iter::once(own).chain(ablations.iter().map(|one| one.name.clone()));
+        let own = own.map(|name| {
+            (
+                name,
+                Names::Part,
+                "the collector's detectors and root cause",
+            )
+        });
         let rules = BASELINES
             .iter()
-            .map(|rule| (rule.name, rule.names, rule.source));
+            .map(|rule| (rule.name.to_owned(), rule.names, rule.source));
         let mut scenarios: Vec<ScenarioReport> = Vec::new();
         let mut detectors = Vec::new();
-        for (number, (name, names, source)) in std::iter::once(own).chain(rules).enumerate() {
+        let (mut goals, mut wrong) = (Vec::new(), Vec::new());
+        for (number, (name, names, source)) in own.chain(rules).enumerate() {
             let judged: Vec<Judged<'_>> = plans
                 .iter()
                 .zip(runs)
                 .map(|(plan, run)| Judged {
                     scenario: &plan.scenario.name,
+                    gpus: plan.scenario.fabric.gpus(),
                     seconds: run.seconds,
                     verdicts: judge(
                         &run.events,
@@ -93,11 +112,17 @@ impl Report {
                 .collect();
             if number == 0 {
                 scenarios = scenario_reports(plans, &judged);
+                goals = goals::of(&judged);
+                let runs = plans.iter().zip(runs).zip(&judged);
+                let of_runs = runs.map(|((plan, run), judged)| {
+                    of_run(plan, run, &run.alarms[number], &judged.verdicts)
+                });
+                wrong = of_runs.flatten().collect();
             }
             detectors.push(DetectorReport {
                 name,
                 names: names.as_str(),
-                source,
+                source: source.to_owned(),
                 score: Score::of(&judged),
             });
         }
@@ -108,6 +133,8 @@ impl Report {
             simulated_days: runs.iter().map(|run| run.seconds).sum::<f64>() / 86_400.0,
             scenarios,
             detectors,
+            goals,
+            wrong,
             not_run: MISSING
                 .iter()
                 .map(|(name, needs)| NotRun { name, needs })
@@ -132,27 +159,54 @@ impl Report {
     /// The scores for a terminal.
     pub(super) fn table(&self) -> String {
         let mut out = format!("{}\n\n", self.headline());
-        let mut rows = vec![columns(&DETECTOR_COLUMNS)];
-        rows.extend(self.detectors.iter().map(detector_row));
-        aligned(&mut out, &rows);
+        for rows in [self.goal_rows(), self.detector_rows()] {
+            aligned(&mut out, &rows);
+            out.push('\n');
+        }
         let own = &self.detectors[0].score;
         for (title, groups) in [
             ("railscope by cause", &own.by_cause),
             ("railscope by severity", &own.by_severity),
+            ("railscope by slowdown of the job", &own.by_slowdown),
         ] {
-            if groups.is_empty() {
-                continue;
+            if !groups.is_empty() {
+                aligned(&mut out, &group_rows(title, groups));
+                out.push('\n');
             }
-            let mut rows = vec![columns(&FAULT_COLUMNS)];
-            rows[0].insert(0, title.to_owned());
-            for (name, score) in groups {
-                let mut row = vec![(*name).to_owned()];
-                row.extend(fault_cells(score));
-                rows.push(row);
-            }
-            out.push('\n');
-            aligned(&mut out, &rows);
         }
+        aligned(&mut out, &self.scenario_rows());
+        out.push('\n');
+        for NotRun { name, needs } in &self.not_run {
+            // Writing to a String cannot fail.
+            writeln!(out, "not run: {name} ({needs})").ok();
+        }
+        out
+    }
+
+    /// The goals and what was reached, with a heading.
+    pub(super) fn goal_rows(&self) -> Vec<Vec<String>> {
+        let mut rows = vec![columns(&["goal", "wanted", "reached", "judgement"])];
+        rows.extend(self.goals.iter().map(|goal| {
+            vec![
+                goal.what.to_owned(),
+                goal.wanted_text(),
+                goal.reached_text(),
+                goal.outcome_text(),
+            ]
+        }));
+        rows
+    }
+
+    /// One row for each detector, with a heading.
+    pub(super) fn detector_rows(&self) -> Vec<Vec<String>> {
+        let mut rows = vec![columns(&DETECTOR_COLUMNS)];
+        rows.extend(self.detectors.iter().map(detector_row));
+        rows
+    }
+
+    /// One row for each scenario, with a heading.
+    pub(super) fn scenario_rows(&self) -> Vec<Vec<String>> {
+        let own = &self.detectors[0].score;
         let mut rows = vec![columns(&SCENARIO_COLUMNS)];
         rows.extend(self.scenarios.iter().map(|scenario| {
             vec![
@@ -171,15 +225,23 @@ impl Report {
                 scenario.about.clone(),
             ]
         }));
-        out.push('\n');
-        aligned(&mut out, &rows);
-        out.push('\n');
-        for NotRun { name, needs } in &self.not_run {
-            // Writing to a String cannot fail.
-            writeln!(out, "not run: {name} ({needs})").ok();
-        }
-        out
+        rows
     }
+}
+
+/// One row for each group of faults, with a heading.
+pub(super) fn group_rows(
+    title: &str,
+    groups: &BTreeMap<&'static str, FaultScore>,
+) -> Vec<Vec<String>> {
+    let mut rows = vec![columns(&FAULT_COLUMNS)];
+    rows[0].insert(0, title.to_owned());
+    for (name, score) in groups {
+        let mut row = vec![(*name).to_owned()];
+        row.extend(fault_cells(score));
+        rows.push(row);
+    }
+    rows
 }
 
 fn scenario_reports(plans: &[Plan<'_>], judged: &[Judged<'_>]) -> Vec<ScenarioReport> {
@@ -248,7 +310,7 @@ const FAULT_COLUMNS: [&str; 7] = [
     "localise p50/p90",
 ];
 
-fn columns(names: &[&str]) -> Vec<String> {
+pub(super) fn columns(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
 }
 
@@ -257,7 +319,7 @@ fn detector_row(detector: &DetectorReport) -> Vec<String> {
         faults, alarms, f1, ..
     } = &detector.score;
     vec![
-        detector.name.to_owned(),
+        detector.name.clone(),
         detector.names.to_owned(),
         with_interval(faults.recall),
         with_interval(alarms.precision),
@@ -305,7 +367,7 @@ fn calibration(of: Calibration) -> String {
 }
 
 /// `0.97 [0.92, 0.99] 97/100`.
-fn with_interval(ratio: Ratio) -> String {
+pub(super) fn with_interval(ratio: Ratio) -> String {
     match (ratio.value(), ratio.interval()) {
         (Some(value), Some((low, high))) => {
             let Ratio { hits, of } = ratio;
@@ -315,7 +377,7 @@ fn with_interval(ratio: Ratio) -> String {
     }
 }
 
-fn counted(ratio: Ratio) -> String {
+pub(super) fn counted(ratio: Ratio) -> String {
     let Ratio { hits, of } = ratio;
     let value = ratio.value();
     value.map_or_else(|| "-".to_owned(), |value| format!("{value:.3} {hits}/{of}"))

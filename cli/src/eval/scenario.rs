@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use railscope_simulator::examples;
-use railscope_simulator::fault::Fault;
+use railscope_simulator::fault::{Effect, Fault};
 use railscope_simulator::placement::JobRequest;
 use railscope_simulator::site::Site;
 use railscope_simulator::spec::ClusterSpec;
@@ -97,6 +97,9 @@ pub(super) enum Expect {
 pub(super) struct Draw {
     /// A cause of [`examples::CAUSES`], or [`EACH`].
     pub(super) cause: String,
+    /// What [`EACH`] stands for, in place of the typical fault of every cause: one run for each, at parts that the seed picks.
+    #[serde(default)]
+    pub(super) effects: Vec<Effect>,
     /// Causes that [`EACH`] leaves out.
     #[serde(default)]
     pub(super) except: Vec<String>,
@@ -267,6 +270,13 @@ impl Check<'_> {
                 format!("found {cause:?}, expected {EACH} or one of {known}")
             })?;
         }
+        let sound = draw.effects.is_empty() || draw.cause == EACH;
+        self.that(at, "draws.effects", sound, || {
+            format!(
+                "found some for {:?}, expected cause = {EACH:?} beside them",
+                draw.cause
+            )
+        })?;
         self.that(at, "draws.count", draw.count > 0, || {
             "found 0, expected at least 1".into()
         })?;
@@ -373,6 +383,11 @@ mod tests {
                 "[60, 90]",
                 "[60, 600]",
                 "s.toml:7: draws.onset_seconds: found 60 to 600",
+            ),
+            (
+                "'each'",
+                "'gpu-slow'\neffects = [{ cause = 'gpu-slow', speed_ratio = 0.9 }]",
+                "s.toml:7: draws.effects: found some for \"gpu-slow\", expected cause",
             ),
             ("nodes = 4", "nodes = 'x'", "s.toml:5: invalid type"),
             (

@@ -9,18 +9,38 @@ use super::judge::{About, AlarmVerdict, FaultVerdict, Verdicts};
 use super::statistics::{Rate, Ratio, quantile};
 
 /// Where severities are cut: shares of the part's capability that are lost (detection method, section 4).
-const SEVERITIES: [(f64, &str); 4] = [
+pub(super) const SEVERITIES: [(f64, &str); 4] = [
     (0.05, "below 5 %"),
     (0.10, "5 to 10 %"),
     (0.30, "10 to 30 %"),
     (f64::INFINITY, "30 % and more"),
 ];
 
+/// Where slowdowns of jobs are cut, step time with the fault over that without (detection method, section 4).
+pub(super) const SLOWDOWNS: [(f64, &str); 6] = [
+    (1.005, "slows no job by 0.5 %"),
+    (1.02, "0.5 to 2 % slower"),
+    (1.05, "2 to 5 % slower"),
+    (1.10, "5 to 10 % slower"),
+    (1.30, "10 to 30 % slower"),
+    (f64::INFINITY, "30 % and more slower"),
+];
+/// Of a job that does not go on.
+pub(super) const STANDS_STILL: &str = "stands still";
+
+/// The name of the first of such cuts that a value is below.
+fn cut(cuts: &[(f64, &'static str)], value: f64) -> Option<&'static str> {
+    let class = cuts.iter().find(|(below, _)| value < *below);
+    class.map(|(_, name)| *name)
+}
+
 /// The verdicts on one detector in one run, and how long the run was.
 #[derive(Debug)]
 pub(super) struct Judged<'a> {
     /// The scenario.
     pub(super) scenario: &'a str,
+    /// GPUs of its fabric.
+    pub(super) gpus: u32,
     /// Simulated time.
     pub(super) seconds: f64,
     /// What became of faults and alarms.
@@ -60,7 +80,7 @@ pub(super) struct Quantiles {
 /// What is said of alarms.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct AlarmScore {
-    /// Share of the alarms, pages and tickets, that were about a fault.
+    /// Share of the alarms, pages and tickets, that were about a fault; tickets about announced work apart.
     pub(super) precision: Ratio,
     /// Pages about no fault.
     pub(super) false_pages: Rate,
@@ -70,6 +90,8 @@ pub(super) struct AlarmScore {
     pub(super) false_tickets: Rate,
     /// Pages in runs without any fault.
     pub(super) healthy_pages: Rate,
+    /// Tickets about announced work that say so: right, and about no fault.
+    pub(super) work_tickets: usize,
     /// Share of the alarms that blamed a victim.
     pub(super) victim_blame: Ratio,
     /// How well the alarms that say how sure they are know it.
@@ -82,6 +104,22 @@ pub(super) struct Calibration {
     /// Mean of the squares of posterior less truth, which is 1 of an alarm about a fault and else 0: 0 is perfect, 0.25 is
     /// what "one half" always gets (Brier, 1950). None of no alarms.
     pub(super) brier: Option<f64>,
+    /// Mean posterior.
+    pub(super) said: Option<f64>,
+    /// Share that was about a fault.
+    pub(super) right: Ratio,
+    /// By how sure they were.
+    pub(super) reliability: [Reliability; SURENESS.len()],
+}
+
+/// Upper ends of the ranges of posteriors that are held against what was right.
+const SURENESS: [f64; 5] = [0.7, 0.9, 0.95, 0.99, 1.0];
+
+/// Alarms of one range of posteriors: the nearer the two, the better they know how sure to be.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+pub(super) struct Reliability {
+    /// Upper end of the range, which begins where the one before ends.
+    pub(super) up_to: f64,
     /// Mean posterior.
     pub(super) said: Option<f64>,
     /// Share that was about a fault.
@@ -103,7 +141,25 @@ impl Calibration {
             brier: mean(&|said, right| (said - f64::from(u8::from(right))).powi(2)),
             said: mean(&|said, _| said),
             right: Ratio::count(pairs.iter().map(|(_, right)| *right)),
+            reliability: SURENESS.map(|up_to| reliability(&pairs, up_to)),
         }
+    }
+}
+
+fn reliability(pairs: &[(f64, bool)], up_to: f64) -> Reliability {
+    let from = SURENESS.iter().rev().find(|end| **end < up_to);
+    let from = from.copied().unwrap_or(f64::NEG_INFINITY);
+    let of_range = || {
+        pairs
+            .iter()
+            .filter(|(said, _)| *said > from && *said <= up_to)
+    };
+    let sum: f64 = of_range().map(|(said, _)| said).sum();
+    let right = Ratio::count(of_range().map(|(_, right)| *right));
+    Reliability {
+        up_to,
+        said: (right.of > 0).then(|| sum / right.of as f64),
+        right,
     }
 }
 
@@ -120,6 +176,10 @@ pub(super) struct Score {
     pub(super) by_cause: BTreeMap<&'static str, FaultScore>,
     /// By how bad it was.
     pub(super) by_severity: BTreeMap<&'static str, FaultScore>,
+    /// By how much slower the job is.
+    pub(super) by_slowdown: BTreeMap<&'static str, FaultScore>,
+    /// By what happened and how bad it was.
+    pub(super) by_cause_and_severity: BTreeMap<&'static str, BTreeMap<&'static str, FaultScore>>,
     /// By class that alarms named, of those that say how sure they are.
     pub(super) calibration_by_class: BTreeMap<&'static str, Calibration>,
     /// Alarms by scenario.
@@ -156,7 +216,8 @@ impl AlarmScore {
     fn of(runs: &[&Judged<'_>]) -> Self {
         let alarms = |runs: &[&Judged<'_>]| -> Vec<AlarmVerdict> {
             let alarms = runs.iter().flat_map(|run| &run.verdicts.alarms);
-            alarms.copied().collect()
+            let work = |alarm: &&AlarmVerdict| alarm.about == About::Work;
+            alarms.filter(|alarm| !work(alarm)).copied().collect()
         };
         let rate = |runs: &[&Judged<'_>], test: &dyn Fn(&AlarmVerdict) -> bool| Rate {
             count: alarms(runs)
@@ -179,25 +240,41 @@ impl AlarmScore {
             maintenance_pages: rate(runs, &|alarm| is_page(alarm) && alarm.in_maintenance),
             false_tickets: rate(runs, &|alarm| alarm.level == Level::Ticket),
             healthy_pages: rate(&healthy, &is_page),
+            work_tickets: (runs.iter().flat_map(|run| &run.verdicts.alarms))
+                .filter(|alarm| alarm.about == About::Work)
+                .count(),
             victim_blame: of(About::Victim),
             calibration: Calibration::of(&alarms(runs)),
         }
     }
 }
 
+/// Scores of faults by what is said of each.
+fn grouped<'a>(
+    faults: &[&'a FaultVerdict],
+    by: impl Fn(&FaultVerdict) -> Option<&'static str>,
+) -> BTreeMap<&'static str, FaultScore> {
+    let mut groups: BTreeMap<_, Vec<&'a FaultVerdict>> = BTreeMap::new();
+    for fault in faults {
+        if let Some(name) = by(fault) {
+            groups.entry(name).or_default().push(fault);
+        }
+    }
+    let score = |(name, faults): (_, Vec<_>)| (name, FaultScore::of(faults));
+    groups.into_iter().map(score).collect()
+}
+
 impl Score {
     /// Adds up the runs of one detector.
     pub(super) fn of(runs: &[Judged<'_>]) -> Self {
         let all: Vec<&FaultVerdict> = runs.iter().flat_map(|run| &run.verdicts.faults).collect();
-        let mut by_cause: BTreeMap<_, Vec<&FaultVerdict>> = BTreeMap::new();
-        let mut by_severity: BTreeMap<_, Vec<&FaultVerdict>> = BTreeMap::new();
-        for fault in &all {
-            by_cause.entry(fault.cause).or_default().push(fault);
-            let class = SEVERITIES.iter().find(|(below, _)| fault.severity < *below);
-            if let Some((_, name)) = class {
-                by_severity.entry(*name).or_default().push(fault);
-            }
-        }
+        let severity = |fault: &FaultVerdict| cut(&SEVERITIES, fault.severity);
+        let by_cause = grouped(&all, |fault| Some(fault.cause));
+        let of_cause = |cause: &&'static str| {
+            let of_it = |fault: &FaultVerdict| severity(fault).filter(|_| fault.cause == *cause);
+            (*cause, grouped(&all, of_it))
+        };
+        let by_cause_and_severity = by_cause.keys().map(of_cause).collect();
         let mut by_scenario: BTreeMap<String, Vec<&Judged<'_>>> = BTreeMap::new();
         for run in runs {
             by_scenario
@@ -207,30 +284,28 @@ impl Score {
         }
         let mut by_class: BTreeMap<_, Vec<&AlarmVerdict>> = BTreeMap::new();
         for alarm in runs.iter().flat_map(|run| &run.verdicts.alarms) {
-            if let (Some(class), Some(_)) = (alarm.class, alarm.posterior) {
+            if let (Some(class), Some(_)) = (alarm.class, alarm.posterior)
+                && alarm.about != About::Work
+            {
                 by_class.entry(class).or_default().push(alarm);
             }
         }
-        let score = |(name, faults): (_, Vec<&FaultVerdict>)| (name, FaultScore::of(faults));
+        let by_slowdown = grouped(&all, |fault| {
+            fault
+                .slowdown
+                .map_or(Some(STANDS_STILL), |slowdown| cut(&SLOWDOWNS, slowdown))
+        });
+        let by_severity = grouped(&all, severity);
         let faults = FaultScore::of(all);
         let alarms = AlarmScore::of(&runs.iter().collect::<Vec<_>>());
-        let f1 = alarms
-            .precision
-            .value()
-            .zip(faults.recall.value())
-            .map(|(p, r)| {
-                if p + r > 0.0 {
-                    2.0 * p * r / (p + r)
-                } else {
-                    0.0
-                }
-            });
         Self {
-            f1,
+            f1: f1(alarms.precision, faults.recall),
             faults,
             alarms,
-            by_cause: by_cause.into_iter().map(score).collect(),
-            by_severity: by_severity.into_iter().map(score).collect(),
+            by_cause,
+            by_severity,
+            by_slowdown,
+            by_cause_and_severity,
             calibration_by_class: by_class
                 .into_iter()
                 .map(|(class, alarms)| (class, Calibration::of(alarms)))
@@ -243,6 +318,16 @@ impl Score {
     }
 }
 
+/// Harmonic mean of precision and recall.
+fn f1(precision: Ratio, recall: Ratio) -> Option<f64> {
+    let (p, r) = precision.value().zip(recall.value())?;
+    Some(if p + r > 0.0 {
+        2.0 * p * r / (p + r)
+    } else {
+        0.0
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -251,6 +336,8 @@ mod tests {
         FaultVerdict {
             cause,
             severity,
+            slowdown: Some(1.5),
+            is_network: true,
             found: delay.is_some(),
             top: [delay.is_some(); 2],
             top_tier: [delay.is_some(); 2],
@@ -268,12 +355,14 @@ mod tests {
         let alarms = alarms.iter().map(|(level, about)| AlarmVerdict {
             level: *level,
             about: *about,
+            is_network: true,
             in_maintenance: false,
             class: Some("a-class"),
             posterior: None,
         });
         Judged {
             scenario,
+            gpus: 1000,
             seconds: 43_200.0,
             verdicts: Verdicts {
                 faults,
@@ -287,6 +376,7 @@ mod tests {
         let verdict = |posterior, about| AlarmVerdict {
             level: Level::Page,
             about,
+            is_network: true,
             in_maintenance: false,
             class: Some("a-class"),
             posterior,
@@ -305,6 +395,9 @@ mod tests {
         assert!((found.said.expect("some") - 0.6).abs() < 1e-12);
         assert_eq!(found.right, Ratio { hits: 2, of: 3 });
         assert_eq!(score.calibration_by_class["a-class"], found);
+        // 0.5 and 0.4 fall into the first range, of which one was right; 0.9 into the second.
+        let counted = found.reliability.map(|of| (of.right.hits, of.right.of));
+        assert_eq!(counted, [(1, 2), (1, 1), (0, 0), (0, 0), (0, 0)]);
         let silent = Score::of(&[run("calm", vec![], &[(Level::Page, About::Nothing)])]);
         assert_eq!(silent.alarms.calibration.brier, None);
         assert!(silent.calibration_by_class.is_empty());
@@ -334,6 +427,8 @@ mod tests {
         assert_eq!(score.by_cause["b"].recall, Ratio { hits: 0, of: 1 });
         assert_eq!(score.by_severity["5 to 10 %"].recall.of, 1);
         assert_eq!(score.by_severity["30 % and more"].recall.hits, 1);
+        assert_eq!(score.by_slowdown["30 % and more slower"].recall.of, 2);
+        assert_eq!(score.by_cause_and_severity["b"]["5 to 10 %"].recall.of, 1);
         assert_eq!(score.by_scenario["calm"].precision.of, 1);
         assert_eq!(score.faults.detect_seconds.p90, Some(10.0));
     }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use railscope_collector::core::ablation::LeftOut;
 use railscope_collector::core::analyzer::{Analyzer, ClusterView};
 use railscope_collector::core::classes::Severity;
 use railscope_collector::core::maintenance::Window;
@@ -20,6 +21,7 @@ use railscope_simulator::spec::Transport;
 use railscope_simulator::wiring::{Tier, Wiring};
 use rustix::time::{ClockId, clock_gettime};
 
+use super::ablations::Ablation;
 use super::alarm::{Alarm, AlarmLog, Level, Naming};
 use super::baselines::{BASELINES, Baseline};
 use super::delivery::Post;
@@ -34,12 +36,14 @@ const START: Timestamp = Timestamp(1_800_000_000_000);
 const BASELINE_HOLD_TICKS: u32 = railscope_collector::core::incident::CLOSE_AFTER_TICKS;
 
 /// What is the same in every run.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Settings {
     /// Time between two scrapes, if it is not the scenario's own.
     pub(super) tick_seconds: Option<f64>,
     /// Whether readings go to the collector as pages of text, as in production, or as they are.
     pub(super) through_text: bool,
+    /// Methods that are judged beside the collector's own.
+    pub(super) ablations: Vec<Ablation>,
 }
 
 /// What happened in a run and what was said about it.
@@ -51,7 +55,7 @@ pub(super) struct Outcome {
     pub(super) events: Vec<Event>,
     /// What the site's people worked on.
     pub(super) maintenance: Vec<Maintenance>,
-    /// Alarms of the collector, then of each baseline.
+    /// Alarms of the collector, then of it without steps of its method, then of each baseline.
     pub(super) alarms: Vec<Vec<Alarm>>,
     /// Kinds of switches, by name.
     pub(super) tiers: HashMap<SwitchName, &'static str>,
@@ -102,7 +106,7 @@ fn spend(into: &mut Duration, since: &mut Duration) {
 ///
 /// # Errors
 /// The scenario describes what cannot be.
-pub(super) fn run(plan: &Plan<'_>, settings: Settings) -> anyhow::Result<Outcome> {
+pub(super) fn run(plan: &Plan<'_>, settings: &Settings) -> anyhow::Result<Outcome> {
     let scenario = plan.scenario;
     let mut cluster = plan.cluster()?;
     let events = plan.inject(&mut cluster)?;
@@ -113,8 +117,10 @@ pub(super) fn run(plan: &Plan<'_>, settings: Settings) -> anyhow::Result<Outcome
     let post = Post::new(scenario.delivery, plan.seed, &mut cluster, duration);
     let maintenance = cluster.maintenance(duration);
     let rounds = Rounds::new(plan.seed, scenario.delivery.switch_skew_seconds);
-    let mut watch = Watch::new(&cluster, &layout, (post, rounds));
-    watch.analyzer.set_maintenance(announced(&maintenance));
+    let mut watch = Watch::new(&cluster, &layout, (post, rounds), &settings.ablations);
+    for (analyzer, _) in &mut watch.methods {
+        analyzer.set_maintenance(announced(&maintenance));
+    }
     let mut swept = f64::NEG_INFINITY;
     for tick in 0..=ticks {
         let seconds = tick as f64 * tick_seconds;
@@ -136,7 +142,7 @@ pub(super) fn run(plan: &Plan<'_>, settings: Settings) -> anyhow::Result<Outcome
         maintenance,
         tiers: tiers(cluster.plan()),
         spent: watch.spent,
-        alarms: std::iter::once(watch.log)
+        alarms: (watch.methods.into_iter().map(|(_, log)| log))
             .chain(watch.baselines.into_iter().map(|(_, log)| log))
             .map(AlarmLog::finish)
             .collect(),
@@ -160,22 +166,35 @@ struct Watch {
     rows: Vec<NodeRows>,
     post: Post,
     rounds: Rounds,
-    analyzer: Analyzer,
+    /// The collector's own method first, then those without some of its steps.
+    methods: Vec<(Analyzer, AlarmLog)>,
     subnet: Option<(Wiring, Subnet)>,
     frame: Frame,
-    log: AlarmLog,
     baselines: Vec<(Box<dyn Baseline>, AlarmLog)>,
     spent: Spent,
 }
 
 impl Watch {
-    fn new(cluster: &Cluster, layout: &Arc<Layout>, (post, rounds): (Post, Rounds)) -> Self {
+    fn new(
+        cluster: &Cluster,
+        layout: &Arc<Layout>,
+        (post, rounds): (Post, Rounds),
+        ablations: &[Ablation],
+    ) -> Self {
         let nodes = cluster.nodes();
         let rows = NodeRows::of(cluster);
         let readings: Vec<_> = rows.iter().zip(nodes).map(|(r, n)| r.read(n)).collect();
         let names: Vec<_> = nodes.iter().map(|node| node.name.clone()).collect();
-        let mut analyzer = Analyzer::default();
-        analyzer.set_targets(&names);
+        let method = |left_out: LeftOut| {
+            let mut analyzer = Analyzer::default();
+            analyzer.set_targets(&names);
+            analyzer.leave_out(left_out);
+            // The collector itself keeps incidents that come and go open.
+            (analyzer, AlarmLog::new(1))
+        };
+        let left_out = ablations.iter().map(|ablation| ablation.left_out);
+        let methods = std::iter::once(LeftOut::default()).chain(left_out);
+        let methods = methods.map(method).collect();
         let baseline = |rule: &super::baselines::Rule| {
             let log = AlarmLog::new(BASELINE_HOLD_TICKS);
             ((rule.build)(Arc::clone(layout)), log)
@@ -185,11 +204,9 @@ impl Watch {
             rows,
             post,
             rounds,
-            analyzer,
+            methods,
             subnet: None,
             frame: Frame::new(layout, cluster, &readings),
-            // The collector itself keeps incidents that come and go open.
-            log: AlarmLog::new(1),
             baselines: BASELINES.iter().map(baseline).collect(),
             spent: Spent::default(),
         }
@@ -209,7 +226,9 @@ impl Watch {
             self.subnet = Some((wiring.clone(), subnet));
         }
         if let Some((_, subnet)) = &self.subnet {
-            self.analyzer.take_subnet(subnet.clone(), at);
+            for (analyzer, _) in &mut self.methods {
+                analyzer.take_subnet(subnet.clone(), at);
+            }
         }
         spend(&mut self.spent.subnet, &mut since);
     }
@@ -234,9 +253,14 @@ impl Watch {
                 spend(&mut self.spent.baselines, &mut since);
                 let name = &self.names[number];
                 if through_text {
-                    self.analyzer.ingest(name, &page(reading), at);
+                    let page = page(reading);
+                    for (analyzer, _) in &mut self.methods {
+                        analyzer.ingest(name, &page, at);
+                    }
                 } else {
-                    self.analyzer.ingest_reading(name, &reading, at);
+                    for (analyzer, _) in &mut self.methods {
+                        analyzer.ingest_reading(name, &reading, at);
+                    }
                 }
                 spend(&mut self.spent.ingest, &mut since);
             }
@@ -244,11 +268,14 @@ impl Watch {
         let at = START.plus_seconds(seconds);
         for (switch, reading) in self.rounds.read(cluster, seconds) {
             spend(&mut self.spent.simulator, &mut since);
-            self.analyzer.ingest_switch(&switch, &reading, at);
+            for (analyzer, _) in &mut self.methods {
+                analyzer.ingest_switch(&switch, &reading, at);
+            }
             spend(&mut self.spent.ingest, &mut since);
         }
-        let named = namings(&self.analyzer.tick(at));
-        self.log.tick(seconds, named);
+        for (analyzer, log) in &mut self.methods {
+            log.tick(seconds, namings(&analyzer.tick(at)));
+        }
         spend(&mut self.spent.analysis, &mut since);
         for (baseline, log) in &mut self.baselines {
             log.tick(seconds, baseline.observe(&self.frame));
@@ -272,8 +299,8 @@ fn namings(view: &ClusterView) -> Vec<Naming> {
             Severity::Critical => Level::Page,
             Severity::Warning => Level::Ticket,
         },
-        // An incident does not say how sure it is.
         posterior: Some(incident.posterior),
+        announced: incident.maintenance.is_some(),
         // The order of the page: by severity, then by GPUs that it holds up, then by those behind the part.
         score: incident.gpus_affected as f64 + 1e-6 * incident.gpus_behind().count() as f64,
     };

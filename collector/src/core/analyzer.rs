@@ -59,7 +59,7 @@ pub struct Analyzer {
     routes: Arc<Routes>,
     jobs: JobTable,
     detectors: Vec<Box<dyn Detector>>,
-    tracker: Tracker,
+    pub(super) tracker: Tracker,
     watch: Watch,
     /// What an earlier run knew, until there is something to hold it against.
     past: Option<Arc<Fabric>>,
@@ -290,6 +290,7 @@ impl Analyzer {
             jobs: &jobs,
             misplaced: &self.verdict.wiring.misplaced,
             subnet_seen: self.subnet_seen,
+            left_out: self.tracker.left_out,
             now,
         };
         let mut findings = Vec::new();

@@ -3,6 +3,7 @@
 use railscope_model::fabric::{Fabric, Timestamp};
 use railscope_model::identity::Part;
 
+use super::ablation::LeftOut;
 use super::classes::Class;
 use super::detectors;
 use super::history::History;
@@ -22,6 +23,8 @@ pub struct View<'a> {
     pub misplaced: &'a [Misplaced],
     /// When the subnet was last read to the end; a cable that was seen only before is lost.
     pub subnet_seen: Option<Timestamp>,
+    /// Steps of the method that are left out, to see what they are worth.
+    pub left_out: LeftOut,
     /// The moment of this tick.
     pub now: Timestamp,
 }

@@ -9,6 +9,7 @@ mod gpus;
 pub mod host_health;
 pub mod lossy_cable;
 pub mod miscabled_rail;
+mod netdev;
 pub mod odd_config;
 pub mod pause_circle;
 mod peers;

@@ -7,6 +7,7 @@ use railscope_model::fabric::{Fabric, Timestamp, Witness};
 use railscope_model::identity::{GpuIndex, NodeName, Part};
 use railscope_model::metric::RDMA_PORT_UP;
 
+use super::ablation::{LeftOut, Step};
 use super::belief::{SURE_ENOUGH_TO_PAGE, posterior};
 use super::classes::{
     Class, HOST_DOWN, PORT_DOWN, PORT_FLAPPING, SWITCH_DOWN, Severity, UPLINK_DOWN,
@@ -76,9 +77,16 @@ pub(super) fn group(
     fabric: &Fabric,
     findings: Vec<Finding>,
     down: &BTreeSet<Part>,
+    left_out: LeftOut,
 ) -> BTreeMap<Part, Vec<Finding>> {
-    let parents = parents(fabric, &findings, down);
-    let roots = shared_roots(&findings);
+    let (mut parents, mut roots) = Default::default();
+    if !left_out.has(Step::Parents) {
+        parents = self::parents(fabric, &findings, down);
+        roots = shared_roots(&findings);
+    }
+    if left_out.has(Step::HostComponent) {
+        parents.retain(|_, parent| !matches!(parent, Part::Host(_)));
+    }
     let mut groups: BTreeMap<Part, Vec<Finding>> = BTreeMap::new();
     for finding in findings {
         let part = &finding.evidence.part;
@@ -222,6 +230,13 @@ fn shared_roots(findings: &[Finding]) -> BTreeMap<Part, Part> {
 }
 
 impl Incident {
+    /// How bad it is if it is what it seems to be.
+    pub(super) fn worst(&self) -> Severity {
+        let of_findings = self.findings.iter().map(|found| found.evidence.class);
+        let severities = of_findings.map(|class| class.severity);
+        severities.fold(self.class.severity, Severity::max)
+    }
+
     /// Of a cable between switches, the GPUs routed over it are victims too.
     pub(super) fn add_routed(&mut self, fabric: &Fabric, routes: &Routes) {
         if !matches!(self.root, Part::SwitchLink(..)) {
@@ -289,15 +304,11 @@ pub(super) fn describe(
     victims.extend(gpus_behind(fabric, root));
     victims.remove(root);
     let posterior = posterior(&findings);
-    let worst = findings
-        .iter()
-        .map(|finding| finding.evidence.class.severity)
-        .fold(class.severity, Severity::max);
     let mut incident = Incident {
         id: incident_id(root),
         root: root.clone(),
         class,
-        severity: severity_of(worst, posterior),
+        severity: class.severity,
         posterior,
         since: now,
         last_seen: now,
@@ -313,6 +324,7 @@ pub(super) fn describe(
         maintenance: None,
         findings,
     };
+    incident.severity = severity_of(incident.worst(), posterior);
     incident.gpus_affected = incident.gpus_behind().count();
     incident
 }

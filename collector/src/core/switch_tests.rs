@@ -109,6 +109,7 @@ impl Lab {
             misplaced: &[],
             subnet_seen: None,
             now: at(self.seconds),
+            left_out: crate::core::ablation::LeftOut::default(),
         }
     }
 

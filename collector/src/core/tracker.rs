@@ -6,6 +6,7 @@ use std::sync::Arc;
 use railscope_model::fabric::{Fabric, Timestamp};
 use railscope_model::identity::Part;
 
+use super::ablation::{LeftOut, Step};
 use super::classes::{FABRIC_STORM, HOST_DOWN, SWITCH_DOWN};
 use super::history::History;
 use super::incident::{
@@ -51,6 +52,8 @@ pub struct Tracker {
     losses: Losses,
     storms: Storms,
     windows: Vec<Arc<Window>>,
+    /// Steps that are left out, here and by detectors.
+    pub(super) left_out: LeftOut,
 }
 
 impl Tracker {
@@ -97,7 +100,7 @@ impl Tracker {
         now: Timestamp,
     ) -> Vec<Incident> {
         let spreading = self.losses.spreading(fabric, history, &findings, now);
-        let mut groups = group(fabric, findings, &self.switches_down());
+        let mut groups = group(fabric, findings, &self.switches_down(), self.left_out);
         let suspects = &self.suspects;
         let storm = self.storms.fold(fabric, &mut groups, || known(suspects));
         let named: BTreeSet<_> = groups.keys().cloned().collect();
@@ -108,13 +111,18 @@ impl Tracker {
             if storm.as_ref() == Some(&root) {
                 incident.class = &FABRIC_STORM;
             }
+            if self.left_out.has(Step::Belief) {
+                incident.severity = incident.worst();
+            }
             incident.add_routed(fabric, routes);
             self.see(incident, (&named, &spreading), now);
         }
         self.miss(&named, now);
         let open = self.suspects.values().filter(|suspect| suspect.open);
         let mut incidents: Vec<_> = open.map(|suspect| suspect.incident.clone()).collect();
-        mark(&self.windows, fabric, &mut incidents);
+        if !self.left_out.has(Step::Maintenance) {
+            mark(&self.windows, fabric, &mut incidents);
+        }
         worst_first(&mut incidents);
         incidents
     }
@@ -153,7 +161,8 @@ impl Tracker {
             suspect.seen_ticks = suspect.seen_ticks.min(OPEN_AFTER_TICKS - 1);
         }
         suspect.missed_ticks = 0;
-        suspect.open |= suspect.seen_ticks >= OPEN_AFTER_TICKS;
+        let enough = suspect.seen_ticks >= OPEN_AFTER_TICKS;
+        suspect.open |= enough || self.left_out.has(Step::Persistence);
         let mut reopenings = suspect.incident.reopenings;
         if suspect.open
             && let Some(closed) = self.closed.remove(&incident.root)

@@ -1,7 +1,7 @@
 //! What nodes and GPUs say of their own health: each fault is named, and what all share is not.
 
-use super::cluster::{NODES, RAILS};
-use super::{Fault, check};
+use super::cluster::{NODES, RAILS, at};
+use super::{Fault, check, run};
 
 /// Adds lines to every page: `line` is given the node and the seconds since the start.
 fn with(line: impl Fn(usize, u64) -> String + 'static) -> Box<Fault> {
@@ -159,6 +159,18 @@ fn a_gpu_that_needs_longer_at_its_full_clock_is_slow_unless_its_role_or_its_stag
         &active(|node, gpu| f64::from((node + gpu) as u32) * 0.1),
         &[],
     );
+}
+
+#[test]
+fn a_gpu_that_is_far_off_is_seen_a_sample_sooner() {
+    let first_seen = |percent: fn(usize, usize) -> f64| {
+        let view = run(&active(percent));
+        view.incidents.first().map(|incident| incident.since)
+    };
+    // The first sample is at 55 s, the next 5 s later.
+    let far = first_seen(|node, gpu| if (node, gpu) == (1, 2) { 46.0 } else { 40.0 });
+    let near = first_seen(|node, gpu| if (node, gpu) == (1, 2) { 42.0 } else { 40.0 });
+    assert_eq!((far, near), (Some(at(60)), Some(at(65))));
 }
 
 #[test]

@@ -2,7 +2,9 @@
 
 #![allow(clippy::expect_used)] // what a test cannot set up fails it
 
+mod ablation;
 mod cluster;
+mod ethernet;
 mod health;
 mod jobs;
 mod maintenance;

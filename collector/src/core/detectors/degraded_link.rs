@@ -10,6 +10,7 @@ use railscope_model::metric::{Metric, RDMA_PORT_SPEED, RDMA_PORT_UP};
 use railscope_model::units::BYTES_PER_SECOND_PER_GBIT;
 
 use super::peers::{MAJORITY, MIN_PEERS, norm};
+use crate::core::ablation::Step;
 use crate::core::classes::{Class, PCIE_DEGRADED, PORT_DEGRADED, PORT_DOWN, UPLINK_DOWN};
 use crate::core::detector::{Detector, Evidence, Explanation, View};
 use crate::core::inventory::gpus_behind;
@@ -126,15 +127,16 @@ fn by_port(view: &View<'_>, metric: &'static Metric) -> Vec<PortValue> {
 }
 
 /// The same port of all nodes of one shape.
-fn cohorts(values: &[PortValue]) -> BTreeMap<(usize, &RdmaPort), Vec<&PortValue>> {
+fn cohorts<'a>(view: &View<'_>, values: &'a [PortValue]) -> Vec<Vec<&'a PortValue>> {
     let mut cohorts: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    let has_role = !view.left_out.has(Step::RoleCohort);
     for value in values {
         cohorts
-            .entry((value.shape, &value.port))
+            .entry(has_role.then_some((value.shape, &value.port)))
             .or_default()
             .push(value);
     }
-    cohorts
+    cohorts.into_values().collect()
 }
 
 impl DegradedLink {
@@ -144,10 +146,13 @@ impl DegradedLink {
         self.fallen
             .retain(|_, since| view.now.seconds_since(*since) <= DOWN_KEPT_SECONDS);
         let ports = by_port(view, &RDMA_PORT_UP);
-        for ((_, port), peers) in cohorts(&ports) {
+        for peers in cohorts(view, &ports) {
             let peers_are_up = norm(peers.iter().map(|peer| peer.value)) == Some(1.0);
             let up = peers.iter().filter(|peer| peer.value == 1.0).count();
-            for PortValue { node, value, .. } in peers.iter().copied() {
+            for PortValue {
+                node, port, value, ..
+            } in peers.iter().copied()
+            {
                 let has_fallen = self.has_fallen(view, (node, port), *value);
                 if *value == 0.0 && (has_fallen || peers_are_up) {
                     let statement = format!(
@@ -208,12 +213,15 @@ fn ports_slow(view: &View<'_>, out: &mut Vec<Evidence>) {
     // A port that is down shows a rate that means nothing.
     let mut ports = by_port(view, &RDMA_PORT_SPEED);
     ports.retain(is_up);
-    for ((_, port), peers) in cohorts(&ports) {
+    for peers in cohorts(view, &ports) {
         let Some(norm) = norm(peers.iter().map(|peer| peer.value)) else {
             continue;
         };
         for PortValue {
-            node, value: rate, ..
+            node,
+            port,
+            value: rate,
+            ..
         } in peers.iter().filter(|peer| peer.value < TOLERANCE * norm)
         {
             let statement = format!(
@@ -300,6 +308,7 @@ fn cables_slow(view: &View<'_>, out: &mut Vec<Evidence>) {
             .into_iter()
             .find(|end| matches!(view.fabric.vertex(*end).part, Part::Nic(..)));
         let keys = match host_end {
+            Some(_) if view.left_out.has(Step::RoleCohort) => vec![String::from("nic")],
             Some(nic) => vec![host_cohort(view, nic)],
             None => [a, b]
                 .map(|end| view.fabric.vertex(end).part.to_string())

@@ -1,9 +1,13 @@
 //! Counters of errors that rise faster than their limit and their peers': of ports, PCIe links and nodes.
 
 use railscope_model::identity::{NodeName, Part, RdmaPort};
-use railscope_model::metric::{Metric, PCIE_ERRORS, RDMA_NO_BUFFER, RDMA_PORT_ERRORS};
+use railscope_model::metric::{
+    Metric, NIC_PHY_CRC_ERRORS, NIC_PHY_LINK_DOWN, NIC_PHY_SYMBOL_ERRORS, PCIE_ERRORS,
+    RDMA_NO_BUFFER, RDMA_PORT_ERRORS,
+};
 use railscope_model::reading::Labels;
 
+use super::netdev;
 use super::peers::median;
 use crate::core::classes::{Class, LINK_ERRORS, PCIE_ERRORS as BAD_PCIE, RECEIVER_NOT_READY};
 use crate::core::detector::{Detector, Evidence, Explanation, View};
@@ -15,6 +19,8 @@ use crate::core::inventory::gpus_behind;
 enum Names {
     /// `device` and `port`: the cable at it.
     Cable,
+    /// `netdev`: the cable at the RDMA port that it belongs to.
+    Netdev,
     /// `pci`: the link above it.
     PcieLink,
     /// Whatever they name, the node is to blame for it: all of its series together.
@@ -47,6 +53,24 @@ impl Limit {
             metric: &RDMA_PORT_ERRORS,
             kind,
             names: Names::Cable,
+            class: &LINK_ERRORS,
+            per_hour,
+            at_least,
+            source,
+        }
+    }
+
+    /// Of an Ethernet interface, as the port on InfiniBand counts it.
+    const fn of_netdev(
+        metric: &'static Metric,
+        per_hour: f64,
+        at_least: f64,
+        source: &'static str,
+    ) -> Self {
+        Self {
+            metric,
+            kind: "",
+            names: Names::Netdev,
             class: &LINK_ERRORS,
             per_hour,
             at_least,
@@ -98,6 +122,14 @@ const LIMITS: &[Limit] = &[
         "NVSentinel: any",
     ),
     Limit::of_cable("port_rcv_errors", 36_000.0, 10.0, "NVSentinel: 10 a second"),
+    Limit::of_netdev(
+        &NIC_PHY_SYMBOL_ERRORS,
+        120.0,
+        5.0,
+        "as of an InfiniBand port: symbols that error correction gave up on",
+    ),
+    Limit::of_netdev(&NIC_PHY_CRC_ERRORS, 36_000.0, 10.0, "as port_rcv_errors"),
+    Limit::of_netdev(&NIC_PHY_LINK_DOWN, 0.0, 1.0, "as link_downed"),
     Limit::of_pcie(
         "correctable",
         3_600.0,
@@ -135,15 +167,14 @@ pub fn build() -> Box<dyn Detector> {
     Box::new(ErrorCounters)
 }
 
-/// How much a counter of one part rose. Next to none is ever named, so parts get their names last.
-struct Rise<'a> {
-    node: &'a NodeName,
-    labels: &'a Labels,
+/// How much a counter of one part rose.
+struct Rise {
+    part: Part,
     amount: f64,
     seconds: f64,
 }
 
-impl Rise<'_> {
+impl Rise {
     fn per_hour(&self) -> f64 {
         3600.0 * self.amount / self.seconds
     }
@@ -166,7 +197,7 @@ impl Detector for ErrorCounters {
                 let over_window = 3600.0 * rise.amount / rise.seconds.max(WINDOW_SECONDS);
                 let stands_out = rise.per_hour() > ABOVE_PEERS * usual;
                 if rise.amount >= limit.at_least && over_window > limit.per_hour && stands_out {
-                    out.extend(evidence(view, &rise, limit, usual));
+                    out.push(evidence(view, rise, limit, usual));
                 }
             }
         }
@@ -189,22 +220,19 @@ impl Detector for ErrorCounters {
 }
 
 /// What a limit looks at on one node.
-fn rises_of<'a>(
-    node: &'a NodeName,
-    history: &'a NodeHistory,
-    limit: &Limit,
-    rises: &mut Vec<Rise<'a>>,
-) {
+fn rises_of(node: &NodeName, history: &NodeHistory, limit: &Limit, rises: &mut Vec<Rise>) {
     let of_kind =
         |labels: &Labels| limit.kind.is_empty() || labels.values().last() == Some(limit.kind);
-    let mut together: Option<Rise<'_>> = None;
+    let mut together: Option<Rise> = None;
     for (labels, window) in history.series(limit.metric).filter(|(l, _)| of_kind(l)) {
         let Some(rise) = window.increase(WINDOW_SECONDS) else {
             continue;
         };
+        let Some(part) = part(node, history, labels, limit.names) else {
+            continue;
+        };
         let rise = Rise {
-            node,
-            labels,
+            part,
             amount: rise.amount,
             seconds: rise.seconds,
         };
@@ -221,11 +249,12 @@ fn rises_of<'a>(
 }
 
 /// The part that the labels of a counter name.
-fn part(node: &NodeName, labels: &Labels, names: Names) -> Option<Part> {
+fn part(node: &NodeName, history: &NodeHistory, labels: &Labels, names: Names) -> Option<Part> {
     let mut labels = labels.values();
     Some(match names {
         Names::Node => Part::Host(node.clone()),
         Names::PcieLink => Part::PcieLink(node.clone(), labels.next()?.parse().ok()?),
+        Names::Netdev => Part::HostLink(node.clone(), netdev::port_of(history, labels.next()?)?),
         Names::Cable => {
             let (device, port) = (labels.next()?.parse().ok()?, labels.next()?.parse().ok()?);
             Part::HostLink(node.clone(), RdmaPort { device, port })
@@ -233,33 +262,27 @@ fn part(node: &NodeName, labels: &Labels, names: Names) -> Option<Part> {
     })
 }
 
-/// None if the labels name nothing.
-fn evidence(
-    view: &View<'_>,
-    rise: &Rise<'_>,
-    limit: &Limit,
-    usual_per_hour: f64,
-) -> Option<Evidence> {
-    let part = part(rise.node, rise.labels, limit.names)?;
+fn evidence(view: &View<'_>, rise: Rise, limit: &Limit, usual_per_hour: f64) -> Evidence {
     let what = if limit.kind.is_empty() {
         limit.metric.name
     } else {
         limit.kind
     };
-    Some(Evidence {
+    Evidence {
         detector: NAME,
         signal: limit.signal(),
         class: limit.class,
         // Errors slow nobody until retransmissions do; how much cannot be told from the counter alone.
         effect: 0.0,
         statement: format!(
-            "{what} of {part} rose by {:.0} in {:.0} s ({:.0} an hour); for the median it rises by {usual_per_hour:.0} an hour.",
+            "{what} of {} rose by {:.0} in {:.0} s ({:.0} an hour); for the median it rises by {usual_per_hour:.0} an hour.",
+            rise.part,
             rise.amount,
             rise.seconds,
             rise.per_hour()
         ),
-        victims: gpus_behind(view.fabric, &part),
+        victims: gpus_behind(view.fabric, &rise.part),
         related: Vec::new(),
-        part,
-    })
+        part: rise.part,
+    }
 }

@@ -9,15 +9,15 @@ use railscope_model::metric::GPU_TENSOR_ACTIVE;
 
 use super::gpus::{Listed, by_job, by_node, listed};
 use super::peers::{MIN_PEERS, median};
+use crate::core::ablation::Step;
 use crate::core::classes::GPU_SLOW;
 use crate::core::cohort::Usual;
 use crate::core::detector::{Detector, Evidence, Explanation, View};
 
-/// Excess over the node's median from which a GPU counts as slow. The driver tells activity in tenths of a
-/// per cent, and clocks in steps of three quarters of one.
-const MIN_EXCESS: f64 = 0.03;
-/// The newest points that are looked at: all of them must say so.
-const POINTS: usize = 3;
+/// Excess over the node's median from which a GPU counts as slow, and how many of the newest samples must all say so:
+/// what is far off needs fewer (the fast lane of the detection method, section 3.3). The driver tells activity in tenths
+/// of a per cent, and clocks in steps of three quarters of one.
+const LANES: [(f64, usize); 2] = [(0.08, 2), (0.03, 3)];
 /// A GPU that computes less than this of the time runs no step that could be compared.
 const MIN_ACTIVE: f64 = 0.05;
 
@@ -50,40 +50,54 @@ impl Detector for GpuWork {
     fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
         let mut gpus = listed(view);
         gpus.retain(Listed::is_busy);
-        let nodes = by_node(&gpus).flat_map(by_job);
-        let workers: Vec<_> = nodes.flat_map(|peers| compare(&peers)).collect();
-        // The same GPU of every node may have more to do by design: the first rank that also writes the log.
-        let ratios = workers.iter();
-        let ratios = ratios.map(|worker| (worker.gpu.job, worker.role(), worker.ratio));
-        let usual = Usual::new(ratios, |ratios| {
-            (ratios.len() >= MIN_PEERS).then(|| median(ratios))?
-        });
-        for worker in workers {
-            let usual = usual.of(worker.gpu.job, &worker.role()).unwrap_or(1.0);
-            let excess = worker.ratio / usual - 1.0;
-            if excess >= MIN_EXCESS {
-                out.push(evidence(&worker, excess));
-            }
+        for lane in LANES {
+            judge(view, &gpus, lane, out);
         }
     }
 
     fn explain(&self, _evidence: &Evidence) -> Explanation {
         Explanation {
             check: "A busy GPU's tensor cores are active for longer than those of its node and job at the same clock, and than those of the same GPU of other nodes of the job.",
-            threshold: format!(
-                "{:.0} % above the median of at least {MIN_PEERS} GPUs of the node, in each of {POINTS} samples (activity is told in tenths of a per cent, clocks in steps of 0.75 %)",
-                100.0 * MIN_EXCESS
-            ),
+            threshold: LANES.map(|(excess, points)| {
+                format!("{:.0} % above the median of at least {MIN_PEERS} GPUs of the node in each of {points} samples", 100.0 * excess)
+            }).join(", or ") + " (activity is told in tenths of a per cent, clocks in steps of 0.75 %)",
             clears: "It needs no longer than its peers.",
+        }
+    }
+}
+
+/// GPUs that are off by so much in so many samples, if a lane before has not named them.
+fn judge(
+    view: &View<'_>,
+    gpus: &[Listed<'_>],
+    (min_excess, points): (f64, usize),
+    out: &mut Vec<Evidence>,
+) {
+    let nodes = by_node(gpus).flat_map(by_job);
+    let workers: Vec<_> = nodes.flat_map(|peers| compare(&peers, points)).collect();
+    // The same GPU of every node may have more to do by design: the first rank that also writes the log.
+    let has_role = !view.left_out.has(Step::RoleCohort);
+    let ratios = workers.iter().filter(|_| has_role);
+    let ratios = ratios.map(|worker| (worker.gpu.job, worker.role(), worker.ratio));
+    let usual = Usual::new(ratios, |ratios| {
+        (ratios.len() >= MIN_PEERS).then(|| median(ratios))?
+    });
+    let named: Vec<_> = out.iter().map(|evidence| evidence.part.clone()).collect();
+    let is_named = |worker: &Worker<'_>| named.contains(&worker.gpu.part());
+    for worker in workers {
+        let usual = usual.of(worker.gpu.job, &worker.role()).unwrap_or(1.0);
+        let excess = worker.ratio / usual - 1.0;
+        if excess >= min_excess && !is_named(&worker) {
+            out.push(evidence(&worker, excess));
         }
     }
 }
 
 /// What each GPU of a node does against the middle one of them: the least that it did in any of the newest
 /// samples, so that one that was taken while the job stopped or began says nothing.
-fn compare<'a>(node: &[Listed<'a>]) -> Vec<Worker<'a>> {
+fn compare<'a>(node: &[Listed<'a>], points: usize) -> Vec<Worker<'a>> {
     let mut workers: Vec<Worker<'_>> = Vec::new();
-    for point in 0..POINTS {
+    for point in 0..points {
         let work: Vec<_> = node
             .iter()
             .filter_map(|gpu| {

@@ -5,6 +5,7 @@ use railscope_model::metric::{GPU_CLOCK, GPU_CLOCK_EVENT, GPU_CLOCK_EVENT_SECOND
 
 use super::gpus::{Listed, by_node, listed};
 use super::peers::{MAJORITY, MIN_PEERS, median};
+use crate::core::ablation::Step;
 use crate::core::classes::{Class, GPU_SLOW, HOST_COOLING, HOST_POWER, POWER_LIMIT};
 use crate::core::cohort::Usual;
 use crate::core::detector::{Detector, Evidence, Explanation, View};
@@ -94,6 +95,9 @@ impl Detector for SlowGpu {
     fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
         let mut gpus = listed(view);
         gpus.retain(Listed::is_busy);
+        if view.left_out.has(Step::RoleCohort) {
+            gpus.iter_mut().for_each(|gpu| gpu.product = "");
+        }
         let held = held_back(&gpus);
         let mut capped = Vec::new();
         for node in by_node(&gpus) {
@@ -101,7 +105,8 @@ impl Detector for SlowGpu {
                 .iter()
                 .filter(|held| Some(held.gpu.node) == node.first().map(|gpu| gpu.node))
                 .collect();
-            match shared_cause(&of_node, node.len()) {
+            let host_can_be = !view.left_out.has(Step::HostComponent);
+            match shared_cause(&of_node, node.len()).filter(|_| host_can_be) {
                 Some(class) if class == &POWER_LIMIT => capped.push((of_node, node.len())),
                 Some(class) => out.push(of_whole_node(class, &of_node, node.len(), view)),
                 None => out.extend(of_node.into_iter().map(of_one)),

@@ -14,6 +14,7 @@ use railscope_model::metric::{
 };
 
 use super::peers::{MAJORITY, MIN_PEERS, median};
+use crate::core::ablation::Step;
 use crate::core::classes::{Class, NUMA_AFFINITY, PCIE_REDIRECTED, PFC_STORM, SLOW_RECEIVER};
 use crate::core::detector::{Detector, Evidence, Explanation, View};
 use crate::core::history::{Increase, NodeHistory, Window};
@@ -73,7 +74,9 @@ impl Detector for SlowReceiver {
             let (stuck, slow): (Vec<_>, Vec<_>) = holding.into_iter().partition(|h| h.storm);
             out.extend(stuck.iter().map(|holds| storm(view, holds)));
             let nics = cabled_nics(view, node);
-            if slow.len() >= MIN_PEERS && slow.len() as f64 >= MAJORITY * nics as f64 {
+            let host_can_be = !view.left_out.has(Step::HostComponent);
+            let most = slow.len() >= MIN_PEERS && slow.len() as f64 >= MAJORITY * nics as f64;
+            if host_can_be && most {
                 out.push(of_node(view, &slow, nics));
             } else {
                 out.extend(slow.iter().filter_map(|holds| of_slot(view, holds)));

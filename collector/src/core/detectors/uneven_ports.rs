@@ -4,6 +4,7 @@ use railscope_model::identity::{NodeName, Part, RdmaPort};
 use railscope_model::metric::{RDMA_PORT_RECEIVE_BYTES, RDMA_PORT_TRANSMIT_BYTES};
 
 use super::peers::{MIN_PEERS, median};
+use crate::core::ablation::Step;
 use crate::core::classes::NOISY_NEIGHBOUR;
 use crate::core::cohort::Usual;
 use crate::core::detector::{Detector, Evidence, Explanation, View};
@@ -47,7 +48,7 @@ impl Detector for UnevenPorts {
         let job = |moves: &Moves<'_>| view.jobs.of_nic(moves.node, &moves.port.device);
         // Rails that carry more on every node of a job do so by design.
         let usual = [0, 1].map(|way| {
-            let ratios = all.iter();
+            let ratios = all.iter().filter(|_| !view.left_out.has(Step::RoleCohort));
             let ratios = ratios.map(|moves| (job(moves), &moves.port, moves.ratios[way]));
             Usual::new(ratios, |ratios| {
                 (ratios.len() >= MIN_PEERS).then(|| median(ratios))?

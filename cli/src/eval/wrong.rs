@@ -1,0 +1,143 @@
+//! What the collector got wrong, run by run: where to look next.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::alarm::{Alarm, Level};
+use super::draw::Plan;
+use super::judge::{About, Verdicts};
+use super::simulate::Outcome;
+
+/// Most alarms that are told beside what went wrong.
+const TOLD: usize = 4;
+
+/// How it went wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Kind {
+    /// A fault whose culprit nothing named.
+    Missed,
+    /// A fault whose culprit was named after another part.
+    NotFirst,
+    /// A fault that was named with another class.
+    WrongClass,
+    /// A page about no fault.
+    FalsePage,
+    /// A ticket about no fault.
+    FalseTicket,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Missed => "missed",
+            Self::NotFirst => "not first",
+            Self::WrongClass => "wrong class",
+            Self::FalsePage => "false page",
+            Self::FalseTicket => "false ticket",
+        })
+    }
+}
+
+/// One thing that went wrong.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(super) struct Wrong {
+    kind: Kind,
+    /// Scenario, with its cause where it draws each.
+    scenario: String,
+    seed: u64,
+    /// Cause and culprit of a fault, class and part of an alarm.
+    what: String,
+    part: String,
+    /// Seconds after the start of the run: onset, or when the alarm opened.
+    at_seconds: f64,
+    /// What was said of other parts then.
+    said: Vec<String>,
+}
+
+impl Wrong {
+    /// What it has in common with others: how, what and where.
+    pub(super) fn group(&self) -> (Kind, &str, &str) {
+        (self.kind, &self.what, &self.scenario)
+    }
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            kind,
+            scenario,
+            seed,
+            what,
+            part,
+            at_seconds,
+            said,
+        } = self;
+        write!(
+            f,
+            "{kind}: {what} {part} at {at_seconds:.0} s, {scenario}, seed {seed}"
+        )?;
+        if !said.is_empty() {
+            write!(f, "; said {}", said.join(", "))?;
+        }
+        Ok(())
+    }
+}
+
+/// All of a run. `alarms` are those that the verdicts are on.
+pub(super) fn of_run(
+    plan: &Plan<'_>,
+    run: &Outcome,
+    alarms: &[Alarm],
+    verdicts: &Verdicts,
+) -> Vec<Wrong> {
+    let wrong = |kind, what: &str, part: String, at_seconds, said| Wrong {
+        kind,
+        scenario: plan.name(),
+        seed: plan.seed,
+        what: what.to_owned(),
+        part,
+        at_seconds,
+        said,
+    };
+    let faults = run.events.iter().zip(&verdicts.faults);
+    let of_faults = faults.filter_map(|(event, verdict)| {
+        let kind = match (verdict.found, verdict.top[0], verdict.class_right) {
+            (false, ..) => Kind::Missed,
+            (_, false, _) => Kind::NotFirst,
+            (.., Some(false)) => Kind::WrongClass,
+            _ => return None,
+        };
+        let part = event.truth.part.to_string();
+        let told = alarms.iter().filter(|alarm| {
+            // Of a class that is wrong, what was said of the part itself.
+            (alarm.naming.part == event.truth.part) == (kind == Kind::WrongClass)
+        });
+        let told = told.take(TOLD).map(told_of).collect();
+        Some(wrong(kind, event.truth.cause, part, event.onset, told))
+    });
+    let of_alarms = alarms.iter().zip(&verdicts.alarms);
+    let of_alarms = of_alarms.filter(|(_, verdict)| {
+        // An alarm that names a victim is as wrong as one about nothing.
+        matches!(verdict.about, About::Victim | About::Nothing)
+    });
+    let of_alarms = of_alarms.map(|(alarm, verdict)| {
+        let kind = match verdict.level {
+            Level::Page => Kind::FalsePage,
+            Level::Ticket => Kind::FalseTicket,
+        };
+        let class = alarm.naming.class.unwrap_or("-");
+        let part = alarm.naming.part.to_string();
+        let truth = run.events.iter();
+        let truth = truth.map(|event| format!("truth {} {}", event.truth.cause, event.truth.part));
+        wrong(kind, class, part, alarm.opened, truth.collect())
+    });
+    of_faults.chain(of_alarms).collect()
+}
+
+/// `port-down link/n1:mlx5_0/1 at 120 s`.
+fn told_of(alarm: &Alarm) -> String {
+    let class = alarm.naming.class.unwrap_or("-");
+    format!("{class} {} at {:.0} s", alarm.naming.part, alarm.opened)
+}

@@ -1,0 +1,100 @@
+//! Steps of the method that can be left out: what each is worth is measured by its absence (`railscope eval --without`).
+
+use super::analyzer::Analyzer;
+
+/// A step of the method.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Step {
+    /// GPUs and ports are held against those of the same product, shape and place only.
+    RoleCohort,
+    /// What is lost with a switch or a host, and the other end of one fault, belongs to its root.
+    Parents,
+    /// A host can be the root of what many of its parts show.
+    HostComponent,
+    /// Nothing opens before a second tick in a row shows it.
+    Persistence,
+    /// Only what is sure enough pages.
+    Belief,
+    /// Announced work explains what is seen of its parts.
+    Maintenance,
+}
+
+impl Step {
+    /// Every step, with the name that options say and what it does.
+    pub const ALL: &'static [(Self, &'static str, &'static str)] = &[
+        (
+            Self::RoleCohort,
+            "role-cohort",
+            "peers are parts of the same product, shape and place",
+        ),
+        (
+            Self::Parents,
+            "parents",
+            "what is lost with a switch or a host belongs to it",
+        ),
+        (
+            Self::HostComponent,
+            "host-component",
+            "a host can be the root of what its parts show",
+        ),
+        (
+            Self::Persistence,
+            "persistence",
+            "an incident opens with the second tick in a row",
+        ),
+        (Self::Belief, "belief", "only what is sure enough pages"),
+        (
+            Self::Maintenance,
+            "maintenance",
+            "announced work explains its parts",
+        ),
+    ];
+
+    /// The step of a name.
+    pub fn named(name: &str) -> Option<Self> {
+        let row = Self::ALL.iter().find(|(_, known, _)| *known == name);
+        row.map(|(step, ..)| *step)
+    }
+}
+
+/// The steps that are left out: none, unless somebody measures.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LeftOut(u32);
+
+impl LeftOut {
+    /// Whether a step is left out.
+    pub const fn has(self, step: Step) -> bool {
+        self.0 & (1 << step as u32) != 0
+    }
+}
+
+impl FromIterator<Step> for LeftOut {
+    fn from_iter<I: IntoIterator<Item = Step>>(steps: I) -> Self {
+        let add = |sum: u32, step: Step| sum | (1 << step as u32);
+        Self(steps.into_iter().fold(0, add))
+    }
+}
+
+impl Analyzer {
+    /// Leaves steps of the method out, in place of those of before: for measuring, never for use.
+    pub const fn leave_out(&mut self, steps: LeftOut) {
+        self.tracker.left_out = steps;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_is_left_out_by_its_name_alone() {
+        for (step, name, _) in Step::ALL {
+            assert_eq!(Step::named(name), Some(*step));
+            let out: LeftOut = Step::named(name).into_iter().collect();
+            for (other, ..) in Step::ALL {
+                assert_eq!(out.has(*other), other == step, "{name}");
+            }
+        }
+        assert_eq!(Step::named("nothing"), None);
+    }
+}

@@ -1,0 +1,39 @@
+//! Cables of Ethernet ports: what goes wrong on them, the network interface counts.
+
+use super::cluster::RAILS;
+use super::{Fault, check};
+
+/// Every port has an interface, and that of rail 1 on node 2 counts so much.
+fn counted(metric: &'static str, count: fn(u64) -> f64) -> Box<Fault> {
+    Box::new(move |node, seconds, mut page: String| {
+        for rail in 0..RAILS {
+            let pci = format!("pci=\"0000:{:02x}:00.0\",netdev=\"", 0x10 + rail);
+            page = page.replace(&format!("{pci}\""), &format!("{pci}eth{rail}\""));
+            let is_culprit = (node, rail) == (2, 1);
+            let value = if is_culprit { count(seconds) } else { 0.0 };
+            page += &format!("{metric}{{netdev=\"eth{rail}\"}} {value}\n");
+        }
+        page
+    })
+}
+
+#[test]
+fn errors_that_an_interface_counts_are_those_of_the_cable_at_its_port() {
+    let errors = ["link-errors link/n2:mlx5_1/1 gpus=1 [gpu/n2:1]"];
+    let symbols = "railscope_nic_phy_symbol_errors_total";
+    check(&counted(symbols, |seconds| seconds as f64), &errors);
+    check(&counted(symbols, |seconds| 0.01 * seconds as f64), &[]);
+    let frames = "railscope_nic_phy_crc_errors_total";
+    check(&counted(frames, |seconds| 20.0 * seconds as f64), &errors);
+    check(&counted(frames, |seconds| seconds as f64), &[]);
+}
+
+#[test]
+fn an_interface_that_loses_its_link_twice_is_a_port_that_flaps() {
+    let downs = "railscope_nic_phy_link_down_events_total";
+    let twice = |seconds| f64::from(u8::from(seconds >= 80) + u8::from(seconds >= 110));
+    check(
+        &counted(downs, twice),
+        &["port-flapping link/n2:mlx5_1/1 gpus=1 [gpu/n2:1]"],
+    );
+}
