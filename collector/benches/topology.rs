@@ -15,7 +15,7 @@ use criterion::measurement::WallTime;
 use criterion::{
     BatchSize, BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main,
 };
-use net::Net;
+use net::three_tiers;
 use railscope_collector::subnet::{Subnet, parse_ibnetdiscover};
 use railscope_collector::topology::lint::lint;
 use railscope_collector::topology::{
@@ -28,8 +28,6 @@ use railscope_model::plan::{PlannedCable, Socket, WiringPlan};
 /// Hosts and rails of the synthetic fabric: the 100,000 GPUs that one collector is meant to carry.
 const HOSTS: usize = 12_500;
 const RAILS: usize = 8;
-/// Hosts of a unit fill half of a 64-port leaf.
-const UNIT: usize = 32;
 
 /// The plan of what is there.
 fn as_planned(fabric: &Fabric) -> WiringPlan {
@@ -100,38 +98,7 @@ fn selene(criterion: &mut Criterion) {
 }
 
 fn hundred_thousand(criterion: &mut Criterion) {
-    bench_text(criterion, "100k NICs", &three_tiers(HOSTS).text());
-}
-
-/// Three tiers of 64-port switches without oversubscription: each rail of 32 units under 32 spines, each
-/// spine of one number under the cores of its plane.
-fn three_tiers(hosts: usize) -> Net {
-    const PLANE_CORES: usize = 52;
-    let mut net = Net::default();
-    let (leaves, _) = net.rail_tree(hosts, RAILS, UNIT, 0);
-    let planes: Vec<Vec<usize>> = (0..UNIT)
-        .map(|plane| {
-            (0..PLANE_CORES)
-                .map(|n| net.switch(&format!("core-{plane}-{n}")))
-                .collect()
-        })
-        .collect();
-    let mut uplinks = 0;
-    for (group, units) in leaves.chunks(UNIT).enumerate() {
-        for rail in 0..RAILS {
-            for (number, plane) in planes.iter().enumerate() {
-                let spine = net.switch(&format!("spine-{group}-{rail}-{number}"));
-                for leaves in units {
-                    net.link(leaves[rail], spine);
-                }
-                for uplink in 0..UNIT {
-                    net.link(spine, plane[(uplinks + uplink) % PLANE_CORES]);
-                }
-            }
-            uplinks += UNIT;
-        }
-    }
-    net
+    bench_text(criterion, "100k NICs", &three_tiers(HOSTS, RAILS).text());
 }
 
 /// Hosts and GPUs as their exporters tell of them, each GPU with its NIC; then the sweep.
@@ -191,7 +158,7 @@ fn growth(criterion: &mut Criterion) {
         let gpus = hosts * RAILS;
         let mut group = criterion.benchmark_group(format!("{gpus} GPUs"));
         group.sample_size(10);
-        let text = three_tiers(hosts).text();
+        let text = three_tiers(hosts, RAILS).text();
         let subnet = parse_ibnetdiscover(&text);
         drop(text);
         eprintln!("{gpus} GPUs: {} before", memory());

@@ -289,6 +289,8 @@ fn analyse(
                     let from_afar = target.about.is_none();
                     let taken = analyzer.ingest_from(&speaker, subject, reading, at, from_afar);
                     ingested.kept += taken.kept;
+                    ingested.unread += taken.unread;
+                    ingested.late += taken.late;
                     ingested.overruled += taken.overruled;
                     ingested.over_limit += taken.over_limit;
                 }
@@ -319,7 +321,8 @@ fn analyse(
 /// Counts what became of a page, and logs bad lines when they begin.
 fn note(state: &State, target: &Target, ingested: &Ingested, unfit: Option<String>, at: Timestamp) {
     state.record_samples(ingested);
-    let understood = ingested.kept + ingested.overruled + ingested.over_limit;
+    let kept = ingested.kept + ingested.unread + ingested.late;
+    let understood = kept + ingested.overruled + ingested.over_limit;
     let samples = understood + ingested.unknown + ingested.unfit;
     let problem = match ingested.errors.first() {
         Some(error) => Some(format!(

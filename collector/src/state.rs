@@ -83,8 +83,10 @@ impl SweepResult {
 }
 
 /// What became of samples: the `result` label of the sample counter.
-pub const SAMPLE_RESULTS: [&str; 6] = [
+pub const SAMPLE_RESULTS: [&str; 8] = [
     "kept",
+    "unread",
+    "late",
     "unknown",
     "over_limit",
     "malformed",
@@ -308,6 +310,8 @@ impl State {
     pub fn record_samples(&self, ingested: &Ingested) {
         let counts = [
             ingested.kept,
+            ingested.unread,
+            ingested.late,
             ingested.unknown,
             ingested.over_limit,
             ingested.errors.len(),

@@ -47,6 +47,18 @@ impl Net {
         self.add(false, 1, description)
     }
 
+    /// Descriptions and GUIDs of all channel adapters.
+    pub(crate) fn adapters(&self) -> impl Iterator<Item = (&str, u64)> {
+        let adapters = self.nodes.iter().filter(|node| !node.is_switch);
+        adapters.map(|node| (node.description.as_str(), node.guid))
+    }
+
+    /// GUIDs of all switches, and how many of their ports are cabled.
+    pub(crate) fn switches(&self) -> impl Iterator<Item = (u64, usize)> {
+        let switches = self.nodes.iter().filter(|node| node.is_switch);
+        switches.map(|node| (node.guid, node.links.len()))
+    }
+
     /// The GUID of a node.
     pub(crate) fn guid(&self, node: usize) -> u64 {
         self.nodes[node].guid
@@ -159,4 +171,38 @@ impl Net {
         }
         (leaves, spines)
     }
+}
+
+/// Hosts of a unit of [`three_tiers`]: they fill half of a 64-port leaf.
+pub(crate) const UNIT: usize = 32;
+
+/// Three tiers of 64-port switches without oversubscription: each rail of 32 units under 32 spines, each
+/// spine of one number under the cores of its plane.
+pub(crate) fn three_tiers(hosts: usize, rails: usize) -> Net {
+    const PLANE_CORES: usize = 52;
+    let mut net = Net::default();
+    let (leaves, _) = net.rail_tree(hosts, rails, UNIT, 0);
+    let planes: Vec<Vec<usize>> = (0..UNIT)
+        .map(|plane| {
+            (0..PLANE_CORES)
+                .map(|n| net.switch(&format!("core-{plane}-{n}")))
+                .collect()
+        })
+        .collect();
+    let mut uplinks = 0;
+    for (group, units) in leaves.chunks(UNIT).enumerate() {
+        for rail in 0..rails {
+            for (number, plane) in planes.iter().enumerate() {
+                let spine = net.switch(&format!("spine-{group}-{rail}-{number}"));
+                for leaves in units {
+                    net.link(leaves[rail], spine);
+                }
+                for uplink in 0..UNIT {
+                    net.link(spine, plane[(uplinks + uplink) % PLANE_CORES]);
+                }
+            }
+            uplinks += UNIT;
+        }
+    }
+    net
 }

@@ -118,6 +118,11 @@ impl Analyzer {
         self.tracker.set_maintenance(windows);
     }
 
+    /// What nodes and switches said lately: for whoever measures the detectors one by one.
+    pub const fn history(&self) -> &History {
+        &self.history
+    }
+
     /// Says which nodes there are; the others are forgotten, new ones are awaited.
     pub fn set_targets(&mut self, nodes: &[NodeName]) {
         self.targets = nodes.iter().cloned().collect();

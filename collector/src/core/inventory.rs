@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use railscope_model::fabric::{Equipment, Fabric, Link, LinkKind, PartId, Timestamp, Witness};
-use railscope_model::identity::{NodeName, Part, PciAddress};
+use railscope_model::identity::{NodeName, Part};
 use railscope_model::metric::{GPU, GPU_NIC, Metric, PCIE_PATH, RDMA_PORT};
 use railscope_model::reading::Labels;
 
@@ -88,19 +88,16 @@ fn parts(node: &NodeName, history: &NodeHistory) -> Vec<(Part, Equipment)> {
     parts
 }
 
-/// Which GPU or NIC of a node sits at a PCI address.
-pub fn endpoint(history: &NodeHistory, pci: PciAddress) -> Option<(String, String)> {
-    let wanted = pci.to_string();
-    history.series(&PCIE_PATH).find_map(|(labels, _)| {
-        (label(&PCIE_PATH, labels, "pci")? == wanted).then(|| {
-            let text = |name| {
-                label(&PCIE_PATH, labels, name)
-                    .unwrap_or_default()
-                    .to_owned()
-            };
-            (text("kind"), text("name"))
+/// What sits at each PCI address of a node: kind, such as `gpu` or `nic`, and name.
+pub fn endpoints(history: &NodeHistory) -> BTreeMap<&str, (&str, &str)> {
+    let series = history.series(&PCIE_PATH);
+    series
+        .filter_map(|(labels, _)| {
+            let text = |name| label(&PCIE_PATH, labels, name);
+            let what = [text("kind"), text("name")].map(Option::unwrap_or_default);
+            Some((text("pci")?, what.into()))
         })
-    })
+        .collect()
 }
 
 /// GPUs that a fault of this part slows: those that use the NIC, sit in the host, or hang behind the switch.

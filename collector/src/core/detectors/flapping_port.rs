@@ -6,7 +6,7 @@ use railscope_model::metric::{NIC_PHY_LINK_DOWN, RDMA_PORT_ERRORS, RDMA_PORT_UP}
 use super::netdev;
 use crate::core::classes::PORT_FLAPPING;
 use crate::core::detector::{Detector, Evidence, Explanation, View};
-use crate::core::history::{NodeHistory, WINDOW_POINTS, Window};
+use crate::core::history::{NodeHistory, WINDOW_PAGES, Window};
 use crate::core::inventory::gpus_behind;
 
 /// Losses that make a port flap: one is a cable that was moved or a node that was restarted.
@@ -44,7 +44,7 @@ impl Detector for FlappingPort {
         Explanation {
             check: "A port has lost its link several times within minutes, by its own counter or by what scrapes saw of it.",
             threshold: format!(
-                "{MIN_LOSSES} losses in {WINDOW_POINTS} scrapes: one is a cable that was moved, or a restart"
+                "{MIN_LOSSES} losses in {WINDOW_PAGES} scrapes: one is a cable that was moved, or a restart"
             ),
             clears: "The link has held for the whole window.",
         }
@@ -53,26 +53,20 @@ impl Detector for FlappingPort {
 
 /// How often a port has lost its link: as it counts itself, and as scrapes have seen it, whichever is more. What
 /// it counts between two scrapes is one loss: a cable that is plugged in may bounce.
-fn losses(history: &NodeHistory, up: &Window, [device, port]: [&str; 2]) -> usize {
-    let pairs = |window: &Window, lost: fn(f64, f64) -> bool| {
-        let values: Vec<f64> = window.values().collect();
-        values
-            .windows(2)
-            .filter(|pair| lost(pair[0], pair[1]))
-            .count()
-    };
+fn losses(history: &NodeHistory, up: Window<'_>, [device, port]: [&str; 2]) -> usize {
     let counter = history.window(&RDMA_PORT_ERRORS, &[device, port, "link_downed"]);
     let interface = netdev::of_port(history, [device, port]);
     let of_interface = interface.and_then(|name| history.window(&NIC_PHY_LINK_DOWN, &[name]));
     let counters = [counter, of_interface].into_iter().flatten();
-    let counted = counters.map(|window| pairs(window, |before, after| after > before));
-    let counted = counted.max().unwrap_or(0);
-    counted.max(pairs(up, |before, after| before > after))
+    let counted = counters.map(|rises| rises.values().filter(|rise| *rise > 0.0).count());
+    let seen: Vec<f64> = up.values().collect();
+    let seen = seen.windows(2).filter(|pair| pair[0] > pair[1]).count();
+    counted.max().unwrap_or(0).max(seen)
 }
 
 fn evidence(view: &View<'_>, node: &NodeName, port: RdmaPort, losses: usize) -> Evidence {
     let statement = format!(
-        "Port {port} of {node} has lost its link {losses} times in the last {WINDOW_POINTS} scrapes."
+        "Port {port} of {node} has lost its link {losses} times within {WINDOW_PAGES} scrapes."
     );
     let part = Part::HostLink(node.clone(), port);
     Evidence {

@@ -57,9 +57,9 @@ const NAME: &str = "lossy-cable";
 /// What a port has counted.
 #[derive(Debug, Clone, Copy, Default)]
 struct Port<'a> {
-    sent: Option<&'a Window>,
-    received: Option<&'a Window>,
-    dropped: Option<&'a Window>,
+    sent: Option<Window<'a>>,
+    received: Option<Window<'a>>,
+    dropped: Option<Window<'a>>,
 }
 
 /// One direction of a cable over one span.
@@ -197,7 +197,7 @@ fn ports<'a>(view: &View<'a>) -> Ports<'a> {
         let Some(id) = view.fabric.find(&Part::Switch(switch.clone())) else {
             continue;
         };
-        let mut take = |metric: &'static Metric, set: fn(&mut Port<'a>, &'a Window)| {
+        let mut take = |metric: &'static Metric, set: fn(&mut Port<'a>, Window<'a>)| {
             for (labels, window) in history.series(metric) {
                 let mut labels = labels.values();
                 let port = labels.next().and_then(|name| name.parse::<PortName>().ok());
@@ -249,8 +249,8 @@ fn moments(one: &Port<'_>, other: &Port<'_>, scale: usize) -> Option<[Timestamp;
         return Some([a?, b?, c?, d?]);
     }
     let newest = newest.into_iter().min()??;
-    let within = |window: &Window| window.moments().filter(|at| *at <= newest).count();
-    let fewest = windows.into_iter().min_by_key(|window| within(window))?;
+    let within = |window: Window<'_>| window.moments().filter(|at| *at <= newest).count();
+    let fewest = windows.into_iter().min_by_key(|window| within(*window))?;
     let later = fewest.moments().len() - within(fewest);
     let [a, b, c, d] = parts.map(|back| fewest.moments().nth_back(later + back));
     Some([a?, b?, c?, d?])
@@ -259,7 +259,7 @@ fn moments(one: &Port<'_>, other: &Port<'_>, scale: usize) -> Option<[Timestamp;
 /// What went one way in each third; nothing of one in which next to nothing went. `None`: nobody can say, for a
 /// counter fell or does not reach back so far.
 fn flows(from: &Port<'_>, to: &Port<'_>, moments: [Timestamp; 4]) -> Option<[Option<Flow>; 3]> {
-    let rises = |window: &Window| {
+    let rises = |window: Window<'_>| {
         let [a, b, c, d] = moments.map(|at| window.count_at(at));
         let (a, b, c, d) = (a?, b?, c?, d?);
         let rises = [a - b, b - c, c - d];
@@ -317,11 +317,11 @@ fn own_error(ports: &Ports<'_>, own: &Balance, scale: usize) -> f64 {
         return f64::INFINITY;
     };
     let lost = |begin, end| -> Option<f64> {
-        let rise = |window: &Window| Some(window.count_at(end)? - window.count_at(begin)?);
+        let rise = |window: Window<'_>| Some(window.count_at(end)? - window.count_at(begin)?);
         let mut all = 0.0;
         for (sent, received, dropped, usual) in ways.iter().flatten() {
             let dropped = dropped.and_then(rise).unwrap_or(0.0);
-            all += (rise(sent)? - rise(received)? - dropped) / usual;
+            all += (rise(*sent)? - rise(*received)? - dropped) / usual;
         }
         Some(all)
     };

@@ -220,7 +220,7 @@ fn in_pause<'a>(view: &View<'a>) -> Vec<Holds<'a>> {
 }
 
 /// Whether a counter of pause rose before it could still be the beginning of a storm.
-fn has_settled(window: &Window) -> bool {
+fn has_settled(window: Window<'_>) -> bool {
     let of = |seconds| window.increase(seconds);
     let (all, late) = (of(WINDOW_SECONDS), of(SETTLED_SECONDS));
     let earlier = all.zip(late).map(|(all, late)| Increase {

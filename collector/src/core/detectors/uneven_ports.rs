@@ -83,7 +83,7 @@ fn of_node<'a>(node: &'a NodeName, history: &'a NodeHistory) -> Vec<Moves<'a>> {
     for (labels, sent) in history.series(&RDMA_PORT_TRANSMIT_BYTES) {
         let names: Vec<_> = labels.values().collect();
         let received = history.window(&RDMA_PORT_RECEIVE_BYTES, &names);
-        let rate = |window: &crate::core::history::Window| {
+        let rate = |window: crate::core::history::Window<'_>| {
             window
                 .increase(WINDOW_SECONDS)
                 .map(crate::core::history::Increase::rate)

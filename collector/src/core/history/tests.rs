@@ -1,13 +1,14 @@
 //! Pages and readings that come late, twice, with resets, and go away.
 
+mod slots;
 mod speakers;
 
 use super::*;
 use railscope_model::exposition::{Format, Page};
 use railscope_model::metric::{
-    HOST_TIMER_DELAY, Profile, RDMA_PORT_ERRORS, RDMA_PORT_UP, SWITCH_PORT_UP,
+    HOST_TIMER_DELAY, NVML_CALLS, Profile, RDMA_PORT_ERRORS, RDMA_PORT_UP, SWITCH_PORT_UP,
 };
-use railscope_model::reading::Histogram;
+use railscope_model::reading::{Histogram, Labels, NodeReading};
 
 fn at(seconds: u64) -> Timestamp {
     Timestamp(seconds * 1000)
@@ -16,11 +17,19 @@ fn at(seconds: u64) -> Timestamp {
 #[test]
 fn known_series_are_kept_foreign_ones_counted_and_bad_lines_returned() {
     let mut node = NodeHistory::default();
-    let page = "railscope_rdma_port_up{device=\"mlx5_0\",port=\"1\"} 1\nnode_load1 3\nbroken{\n";
-    let result = node.ingest(page, at(1));
+    let page = format!(
+        "railscope_rdma_port_up{{device=\"mlx5_0\",port=\"1\"}} 1\nnode_load1 3\nbroken{{\n{}{{call=\"a\"}} 3\n",
+        NVML_CALLS.name
+    );
+    let result = node.ingest(&page, at(1));
     assert_eq!(
-        (result.kept, result.unknown, result.errors.len()),
-        (1, 1, 1)
+        (
+            result.kept,
+            result.unread,
+            result.unknown,
+            result.errors.len()
+        ),
+        (1, 1, 1, 1)
     );
     assert_eq!(node.value(&RDMA_PORT_UP, &["mlx5_0", "1"]), Some(1.0));
 }

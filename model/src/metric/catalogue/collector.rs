@@ -40,7 +40,7 @@ catalogue! {
     Collector Default Counter SCRAPES = "railscope_collector_scrapes_total" (result)
         "Scrapes of exporters by result: ok, unreachable, timeout, malformed, too_large.";
     Collector Default Counter INGEST_SAMPLES = "railscope_collector_ingested_samples_total" (result)
-        "Samples read from exporters by result: kept; unknown, because no catalogue row has the name; over_limit, beyond what one node may have; malformed, lines that could not be read; overruled, because an exporter that is believed first tells the series too; unfit, samples of other exporters whose type, labels or value do not fit their mapping.";
+        "Samples read from exporters by result: kept; unread, because nothing in the collector reads the series; late, of pages older than one taken up before or twice on a page, so that what was judged is never rewritten; unknown, because no catalogue row has the name; over_limit, beyond what one node may have; malformed, lines that could not be read; overruled, because an exporter that is believed first tells the series too; unfit, samples of other exporters whose type, labels or value do not fit their mapping.";
     Collector Default Gauge SUBNET_AGE = "railscope_collector_subnet_age_seconds" ["seconds"] ()
         "Time since the InfiniBand subnet was last read to the end. Absent without a subnet source.";
     Collector Default Counter SUBNET_SWEEPS = "railscope_collector_subnet_sweeps_total" (result)

@@ -4,15 +4,17 @@ use std::collections::BTreeMap;
 
 use railscope_model::identity::{NodeName, Part, PciAddress};
 use railscope_model::metric::{
-    GPU_UTILIZATION, PCIE_LINK_SPEED, PCIE_LINK_SPEED_MAX, PCIE_LINK_WIDTH, PCIE_LINK_WIDTH_MAX,
+    GPU_UTILIZATION, Metric, PCIE_LINK_SPEED, PCIE_LINK_SPEED_MAX, PCIE_LINK_WIDTH,
+    PCIE_LINK_WIDTH_MAX,
 };
+use railscope_model::reading::Labels;
 
 use super::{TOLERANCE, evidence};
 use crate::core::classes::PCIE_DEGRADED;
 use crate::core::detector::{Evidence, View};
 use crate::core::detectors::peers::norm;
-use crate::core::history::NodeHistory;
-use crate::core::inventory::endpoint;
+use crate::core::history::{NodeHistory, Window};
+use crate::core::inventory::endpoints;
 
 /// A GPU below this utilisation may have trained its PCIe link down to save power.
 const BUSY_UTILIZATION: f64 = 0.5;
@@ -38,26 +40,29 @@ fn pcie_ends(view: &View<'_>) -> Vec<PcieEnd> {
     let mut ends = Vec::new();
     for (node, history) in view.history.fresh_nodes(view.now) {
         let mut of_node: BTreeMap<_, PcieEnd> = BTreeMap::new();
+        let endpoints = endpoints(history);
+        let [max_lanes, speed, max_speed] =
+            [&PCIE_LINK_WIDTH_MAX, &PCIE_LINK_SPEED, &PCIE_LINK_SPEED_MAX]
+                .map(|metric| by_address(history, metric));
         for (labels, width) in history.series(&PCIE_LINK_WIDTH) {
-            let Some(Ok(pci)) = labels.values().next().map(str::parse::<PciAddress>) else {
+            let at = labels.values().next().unwrap_or_default();
+            let judged = |(kind, _): &&(&str, &str)| matches!(*kind, "gpu" | "nic");
+            let Some((kind, name)) = endpoints.get(at).filter(judged) else {
                 continue;
             };
-            let judged = |(kind, _): &(String, String)| matches!(&**kind, "gpu" | "nic");
-            let Some((kind, name)) = endpoint(history, pci).filter(judged) else {
+            let Ok(pci) = at.parse::<PciAddress>() else {
                 continue;
             };
-            let at = pci.to_string();
-            let value = |metric| history.value(metric, &[&at]);
             let end = PcieEnd {
                 node: node.clone(),
                 pci,
-                busy: kind != "gpu" || is_busy(history, &name),
-                kind,
-                name,
+                busy: *kind != "gpu" || is_busy(history, name),
+                kind: (*kind).to_owned(),
+                name: (*name).to_owned(),
                 lanes: width.value(),
-                max_lanes: value(&PCIE_LINK_WIDTH_MAX),
-                speed: value(&PCIE_LINK_SPEED),
-                max_speed: value(&PCIE_LINK_SPEED_MAX),
+                max_lanes: max_lanes.get(at).copied(),
+                speed: speed.get(at).copied(),
+                max_speed: max_speed.get(at).copied(),
             };
             let card = (pci.domain, pci.bus, pci.device);
             let lower = of_node.get(&card).map(|other| other.pci.function);
@@ -68,6 +73,15 @@ fn pcie_ends(view: &View<'_>) -> Vec<PcieEnd> {
         ends.extend(of_node.into_values());
     }
     ends
+}
+
+/// Newest values of a metric by the PCI address that is its only label.
+fn by_address<'a>(history: &'a NodeHistory, metric: &'static Metric) -> BTreeMap<&'a str, f64> {
+    let series = history.series(metric);
+    let value = |(labels, window): (&'a Labels, Window<'a>)| {
+        Some((labels.values().next()?, window.value()?))
+    };
+    series.filter_map(value).collect()
 }
 
 fn is_busy(history: &NodeHistory, gpu: &str) -> bool {

@@ -1,7 +1,9 @@
 //! Several speakers for one node: who is believed, for how long, and what becomes of the others.
 
 use super::super::*;
+use crate::core::speaker::Speaker;
 use railscope_model::metric::{GPU, GPU_ENERGY, GPU_POWER};
+use railscope_model::reading::{Labels, NodeReading};
 
 fn at(seconds: u64) -> Timestamp {
     Timestamp(seconds * 1000)

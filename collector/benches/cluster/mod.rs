@@ -1,0 +1,329 @@
+//! A cluster that is as large as one likes: each node serves the page of a real exporter, and switches count.
+#![allow(
+    dead_code,
+    clippy::expect_used,
+    reason = "a benchmark, and each uses a part of it"
+)]
+
+#[path = "../../tests/topology_net.rs"]
+mod net;
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use net::{Net, three_tiers};
+use railscope_collector::subnet::NodeKind;
+use railscope_collector::subnet::counters::{COUNTERS, DeviceReading, PortCounters, PortReading};
+use railscope_model::identity::{Guid, NodeName};
+
+/// GPUs of a node, and NICs on rails.
+pub(crate) const GPUS_PER_NODE: usize = 8;
+/// The full page of an exporter on such a node, from files of a machine that was made up.
+const PAGE: &str = include_str!("../../../tests/golden/hgx-h100-ib.full.prom");
+/// What a node's port carries while a job runs: half of 400 Gb/s.
+const BYTES_PER_SECOND: f64 = 25e9;
+/// Counters that stand still on a healthy cluster, by words in their names.
+const STILL: &[&str] = &[
+    "error",
+    "replay",
+    "dropped",
+    "retransmit",
+    "steal",
+    "pressure",
+];
+/// Gauges that never stand still, by the beginnings of their series.
+const RESTLESS: &[&str] = &[
+    "railscope_gpu_power_watts",
+    "railscope_gpu_temperature_celsius",
+    "railscope_gpu_clock_hertz",
+    "railscope_gpu_tensor_active_ratio",
+    "railscope_gpu_sm_active_ratio",
+    "railscope_gpu_dram_bandwidth_ratio",
+    "railscope_gpu_memory_utilization_ratio",
+    "railscope_gpu_peak_power_watts",
+    "railscope_gpu_nvlink_peak",
+    "railscope_rdma_port_peak",
+    "railscope_source_age_seconds",
+    "railscope_source_duration_seconds",
+];
+
+/// How the value of a line comes about.
+#[derive(Debug, Clone, Copy)]
+enum Value {
+    Fixed(f64),
+    /// Rises by so much a second, on each node by a little more or less.
+    Rises {
+        from: f64,
+        per_second: f64,
+    },
+    /// Lies so far around a value.
+    Around {
+        value: f64,
+        by: f64,
+    },
+}
+
+/// One series of the page.
+#[derive(Debug)]
+struct Row {
+    series: String,
+    /// Rail of the NIC whose GUIDs stand among the labels.
+    guids_of: Option<usize>,
+    value: Value,
+}
+
+/// What is wrong with a series of one node.
+#[derive(Debug, Clone)]
+pub(crate) struct Fault {
+    pub(crate) node: usize,
+    /// What the series begins with, such as `railscope_rdma_port_up{device="mlx5_3"`.
+    pub(crate) series: &'static str,
+    pub(crate) wrong: Wrong,
+    /// Seconds after the start from which it is so.
+    pub(crate) since: f64,
+}
+
+/// How a series goes wrong.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Wrong {
+    /// It stands at a value.
+    Is(f64),
+    /// It is so much of what it would be: a gauge, or how fast a counter rises.
+    Times(f64),
+    /// It rises by so much a second more.
+    Rises(f64),
+}
+
+/// Nodes and switches.
+pub(crate) struct Cluster {
+    pub(crate) names: Vec<NodeName>,
+    net: Net,
+    rows: Vec<Row>,
+    /// By node and rail.
+    guids: Vec<[u64; GPUS_PER_NODE]>,
+    pub(crate) faults: Vec<Fault>,
+}
+
+impl Cluster {
+    /// A cluster of so many nodes, eight rails and three tiers of switches.
+    pub(crate) fn new(nodes: usize) -> Self {
+        let net = three_tiers(nodes, GPUS_PER_NODE);
+        let mut guids = vec![[0; GPUS_PER_NODE]; nodes];
+        for (description, guid) in net.adapters() {
+            let (host, device) = description.split_once(' ').expect("host and device");
+            let number = |text: &str, before| -> usize {
+                let text = text.strip_prefix(before).expect("its name");
+                text.parse().expect("a number")
+            };
+            guids[number(host, "gpu-")][number(device, "mlx5_")] = guid;
+        }
+        Self {
+            names: (0..nodes)
+                .map(|node| format!("gpu-{node:05}").parse().expect("a name"))
+                .collect(),
+            net,
+            rows: rows(),
+            guids,
+            faults: Vec::new(),
+        }
+    }
+
+    /// The subnet as `ibnetdiscover` prints it.
+    pub(crate) fn subnet(&self) -> String {
+        self.net.text()
+    }
+
+    /// Series of one node's page.
+    pub(crate) const fn series_per_node(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Writes the page that a node serves so many seconds after the start.
+    pub(crate) fn page(&self, node: usize, seconds: f64, page: &mut String) {
+        page.clear();
+        let faults: Vec<_> = self.faults_of(node, seconds).collect();
+        for (number, row) in self.rows.iter().enumerate() {
+            self.series(node, row, page);
+            let value = self.value(node, number, seconds, &faults);
+            writeln!(page, " {value}").expect("text");
+        }
+    }
+
+    /// Calls `each` with series and value of those series of a node that `wanted` names.
+    pub(crate) fn values(
+        &self,
+        node: usize,
+        seconds: f64,
+        wanted: &[&str],
+        mut each: impl FnMut(&str, f64),
+    ) {
+        let faults: Vec<_> = self.faults_of(node, seconds).collect();
+        let mut series = String::new();
+        for (number, row) in self.rows.iter().enumerate() {
+            let name = row.series.split('{').next().unwrap_or_default();
+            if wanted.contains(&name) {
+                series.clear();
+                self.series(node, row, &mut series);
+                each(&series, self.value(node, number, seconds, &faults));
+            }
+        }
+    }
+
+    fn faults_of(&self, node: usize, seconds: f64) -> impl Iterator<Item = &Fault> {
+        let faults = self.faults.iter();
+        faults.filter(move |fault| fault.node == node && fault.since <= seconds)
+    }
+
+    fn series(&self, node: usize, row: &Row, text: &mut String) {
+        let Some(rail) = row.guids_of else {
+            text.push_str(&row.series);
+            return;
+        };
+        let guid = self.guids[node][rail];
+        let mut parts = row.series.split("_guid=\"0x");
+        text.push_str(parts.next().unwrap_or_default());
+        for part in parts {
+            write!(text, "_guid=\"{guid:#018x}{}", &part[16..]).expect("text");
+        }
+    }
+
+    fn value(&self, node: usize, row: usize, seconds: f64, faults: &[&Fault]) -> f64 {
+        let Row { series, value, .. } = &self.rows[row];
+        let healthy = match *value {
+            Value::Fixed(value) => value,
+            Value::Rises { from, per_second } => {
+                let own = 1.0 + 0.002 * (noise(node, row, 0) - 0.5);
+                (from + own * per_second * seconds).floor()
+            }
+            Value::Around { value, by } => value + by * (noise(node, row, seconds as usize) - 0.5),
+        };
+        let of_it = faults.iter().find(|fault| series.starts_with(fault.series));
+        of_it.map_or(healthy, |fault| {
+            let since = seconds - fault.since;
+            match (fault.wrong, value) {
+                (Wrong::Is(value), _) => value,
+                (Wrong::Rises(per_second), _) => healthy + per_second * since,
+                (Wrong::Times(share), Value::Rises { per_second, .. }) => {
+                    healthy + (share - 1.0) * per_second * since
+                }
+                (Wrong::Times(share), _) => healthy * share,
+            }
+        })
+    }
+
+    /// What a sweep reads of all switches so many seconds after the start.
+    pub(crate) fn switches(&self, seconds: f64) -> Vec<DeviceReading> {
+        let switches = self.net.switches();
+        switches
+            .map(|(guid, ports)| DeviceReading {
+                guid: Guid(guid),
+                kind: NodeKind::Switch,
+                vendor: 0x2c9,
+                device: 0xd2f2,
+                ports: (1..=ports as u8)
+                    .map(|port| counted(port, seconds))
+                    .collect(),
+            })
+            .collect()
+    }
+}
+
+/// A port of a switch that carries what a node's port does. Its first four counters are of data and packets.
+fn counted(port: u8, seconds: f64) -> PortReading {
+    let mut counters = PortCounters::default();
+    for place in 0..COUNTERS {
+        let per_second = match place {
+            0 | 1 => BYTES_PER_SECOND / 4.0,
+            2 | 3 => BYTES_PER_SECOND / 4096.0,
+            _ => 0.0,
+        };
+        counters.set(place, (per_second * seconds) as u64, u64::BITS);
+    }
+    PortReading {
+        port,
+        active: true,
+        speed: "4xNDR".parse().ok(),
+        counters: Some(counters),
+    }
+}
+
+/// A number from 0 to 1 that looks like none in particular (splitmix64).
+fn noise(node: usize, row: usize, second: usize) -> f64 {
+    let mut state = (node as u64) << 40 ^ (row as u64) << 20 ^ second as u64;
+    state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    state = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    state = (state ^ state >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (state ^ state >> 31) as f64 / u64::MAX as f64
+}
+
+/// The rows of the page of a healthy node under load.
+fn rows() -> Vec<Row> {
+    let lines = PAGE.lines().filter(|line| !line.starts_with('#'));
+    let rows: Vec<_> = lines.map(row).collect();
+    let healthy = rows.into_iter().map(|row| Row {
+        value: healed(&row.series).unwrap_or(row.value),
+        ..row
+    });
+    healthy.collect()
+}
+
+/// The machine that was made up has broken parts. This one has none.
+fn healed(series: &str) -> Option<Value> {
+    let values: BTreeMap<_, _> = [
+        ("railscope_rdma_port_up", 1.0),
+        ("railscope_gpu_utilization_ratio", 1.0),
+        ("railscope_gpu_row_remap_pending", 0.0),
+        ("railscope_gpu_row_remap_failed", 0.0),
+        ("railscope_gpu_clock_event_active", 0.0),
+        ("railscope_gpu_clock_event_seconds_total", 0.0),
+        ("railscope_gpu_nvlinks_active", 18.0),
+        ("railscope_gpu_nvlinks", 18.0),
+        ("railscope_nvlink_up", 1.0),
+        ("railscope_gpu_xid_events_total", 0.0),
+    ]
+    .into();
+    let (name, labels) = series.split_once('{')?;
+    // One of its GPUs has half of its lanes.
+    let narrow = name == "railscope_pcie_link_width_lanes" && labels.contains("\"0000:9d:00.0\"");
+    let narrow = narrow.then_some(Value::Fixed(16.0));
+    let clock = name == "railscope_gpu_clock_hertz" && labels.contains("\"sm\"");
+    let clock = clock.then_some(Value::Around {
+        value: 1.7e9,
+        by: 2e7,
+    });
+    let fixed = values.get(name).map(|value| Value::Fixed(*value));
+    clock.or(narrow).or(fixed)
+}
+
+fn row(line: &str) -> Row {
+    let (series, value) = line.rsplit_once(' ').expect("a value");
+    let name = series.split('{').next().unwrap_or_default();
+    // Values that differ from run to run are hidden in the golden page.
+    let value = value.parse().unwrap_or(1e3);
+    let is = |words: &[&str]| words.iter().any(|word| name.contains(word));
+    let counts = name.ends_with("_total");
+    let value = if RESTLESS.iter().any(|begins| series.starts_with(begins)) {
+        let by = 0.02 * value;
+        Value::Around { value, by }
+    } else if !counts || value == 0.0 || is(STILL) {
+        Value::Fixed(value)
+    } else {
+        let bytes = name.starts_with("railscope_rdma_port_") && name.contains("_bytes");
+        let per_second = if bytes {
+            BYTES_PER_SECOND
+        } else {
+            1.0 + value * 1e-4
+        };
+        Value::Rises {
+            from: value,
+            per_second,
+        }
+    };
+    let device = series.split("device=\"mlx5_").nth(1);
+    let rail = device.and_then(|rest| rest.split('"').next()?.parse().ok());
+    Row {
+        guids_of: rail.filter(|_| series.contains("_guid=\"0x")),
+        series: series.to_owned(),
+        value,
+    }
+}

@@ -1,0 +1,120 @@
+//! When a speaker's pages were read: the slots of time that all of its series share.
+
+use railscope_model::fabric::Timestamp;
+
+/// How far back a window reaches: the longest question of a detector, 120 s, and some scrapes more. Long
+/// queries are Prometheus' work.
+pub const WINDOW_SECONDS: f64 = 150.0;
+/// Pages that it holds however slowly they come: switches are read more rarely than nodes, and comparing three
+/// times of nine readings takes 28.
+pub const WINDOW_PAGES: u32 = 30;
+/// Pages that come sooner one after the other share a slot: exporters sample once a second. With the window it
+/// bounds the memory of a series.
+pub const MIN_STEP_SECONDS: f64 = 1.0;
+/// How many slots a node's windows begin with, and by how many they grow until they hold all pages of
+/// [`WINDOW_SECONDS`].
+pub(super) const FEWEST_SLOTS: u32 = 8;
+
+/// Pages by number. The newest `slots` of them have a slot each.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Axis {
+    /// When a slot's last page was read, by page number modulo slots.
+    times: Vec<Timestamp>,
+    newest: u32,
+    /// When the first page of the newest slot was read.
+    begun: Timestamp,
+}
+
+impl Axis {
+    /// An axis that begins with a page.
+    pub(super) fn beginning(at: Timestamp, slots: u32) -> Self {
+        Self {
+            times: vec![at; slots as usize],
+            newest: 0,
+            begun: at,
+        }
+    }
+
+    /// Number of the newest page.
+    pub(super) const fn newest(&self) -> u32 {
+        self.newest
+    }
+
+    /// When the newest page was read.
+    pub(super) fn heard(&self) -> Timestamp {
+        self.time(self.newest)
+    }
+
+    /// The oldest page that has a slot.
+    pub(super) fn oldest(&self) -> u32 {
+        (self.newest + 1).saturating_sub(self.times.len() as u32)
+    }
+
+    /// When a page that has a slot was read.
+    pub(super) fn time(&self, page: u32) -> Timestamp {
+        let slots = self.times.len().max(1);
+        self.times
+            .get(page as usize % slots)
+            .copied()
+            .unwrap_or_default()
+    }
+
+    /// Takes up a page that is newer than all before.
+    pub(super) fn advance(&mut self, at: Timestamp) {
+        if at.seconds_since(self.begun) >= MIN_STEP_SECONDS {
+            self.newest += 1;
+            self.begun = at;
+        }
+        let slots = self.times.len().max(1);
+        if let Some(time) = self.times.get_mut(self.newest as usize % slots) {
+            *time = at;
+        }
+    }
+
+    /// Whether a page that has a slot is within the window.
+    pub(super) fn is_within(&self, page: u32) -> bool {
+        self.newest - page < WINDOW_PAGES
+            || self.heard().seconds_since(self.time(page)) <= WINDOW_SECONDS
+    }
+
+    /// How many slots there must be, so that a page read `at` drives none out that is within the window.
+    pub(super) fn slots_for(&self, at: Timestamp) -> u32 {
+        let slots = self.times.len() as u32;
+        let drives_out = self.newest + 1 - self.oldest() >= slots
+            && at.seconds_since(self.begun) >= MIN_STEP_SECONDS;
+        let young = at.seconds_since(self.time(self.oldest())) <= WINDOW_SECONDS;
+        if drives_out && (young || slots < WINDOW_PAGES) {
+            slots + FEWEST_SLOTS
+        } else {
+            slots
+        }
+    }
+
+    /// Makes room for more pages.
+    pub(super) fn resize(&mut self, slots: u32) {
+        self.times = moved(
+            &self.times,
+            self.oldest()..=self.newest,
+            slots,
+            self.heard(),
+        );
+    }
+}
+
+/// The slots of some pages in a longer ring.
+pub(super) fn moved<T: Copy>(
+    old: &[T],
+    pages: std::ops::RangeInclusive<u32>,
+    slots: u32,
+    empty: T,
+) -> Vec<T> {
+    let mut new = vec![empty; slots as usize];
+    for page in pages {
+        let from = old.get(page as usize % old.len().max(1));
+        let to = new.get_mut((page % slots.max(1)) as usize);
+        if let (Some(from), Some(to)) = (from, to) {
+            *to = *from;
+        }
+    }
+    new
+}

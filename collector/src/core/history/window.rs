@@ -1,0 +1,208 @@
+//! What was said of one series lately, slot by slot, and how good each word of it is.
+
+use railscope_model::fabric::Timestamp;
+
+use super::axis::Axis;
+
+/// How good what a slot holds is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Quality {
+    /// Told, and of a counter that it went on counting.
+    Ok,
+    /// Not told, although its speaker was heard.
+    Gap,
+    /// A counter fell. What it counted after its reset is known, what it counted before is not. A counter of
+    /// few bits that has wrapped looks alike here; exporters know the width and unwrap.
+    Reset,
+}
+
+/// One slot of a series, quality included: a gauge's value, or how much a counter rose. Rises keep seven digits.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Cell(f32);
+
+impl Cell {
+    /// Nothing was told.
+    pub(super) const GAP: Self = Self(f32::NAN);
+
+    pub(super) const fn value(value: f64) -> Self {
+        Self(value as f32)
+    }
+
+    /// A counter's rise. A fall is a reset: what was counted after it counts, as in Prometheus; its sign says so.
+    pub(super) fn rise(before: f64, after: f64) -> Self {
+        if after >= before {
+            Self((after - before) as f32)
+        } else {
+            Self(-(after.max(0.0) as f32))
+        }
+    }
+
+    /// What two pages told that share a slot.
+    pub(super) fn followed_by(self, next: Self, counts: bool) -> Self {
+        if !counts || !self.is_told() {
+            next
+        } else if self.0.is_sign_negative() || next.0.is_sign_negative() {
+            Self(-(self.0.abs() + next.0.abs()))
+        } else {
+            Self(self.0 + next.0)
+        }
+    }
+
+    pub(super) fn is_told(self) -> bool {
+        !self.0.is_nan()
+    }
+
+    /// Whether a series has told the same all the time.
+    pub(super) fn are_still(cells: &[Self], counts: bool) -> bool {
+        let bits = |cell: &Self| cell.0.to_bits();
+        let first = cells.first().filter(|cell| cell.is_told());
+        first.is_some_and(|first| {
+            cells.iter().all(|cell| bits(cell) == bits(first)) && (!counts || bits(first) == 0)
+        })
+    }
+}
+
+/// Where the slots of a window are.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Seen<'a> {
+    /// The same value on every page since this one.
+    Still {
+        since: u32,
+    },
+    Cells(&'a [Cell]),
+}
+
+/// What was said of one series in the last [`WINDOW_SECONDS`](super::WINDOW_SECONDS), or on the last
+/// [`WINDOW_PAGES`](super::WINDOW_PAGES). It ends with its speaker's newest page.
+#[derive(Debug, Clone, Copy)]
+pub struct Window<'a> {
+    axis: &'a Axis,
+    /// Whether the series only counts up.
+    counts: bool,
+    latest: f64,
+    seen: Seen<'a>,
+}
+
+/// How much a counter rose.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Increase {
+    /// The rise, in the counter's unit.
+    pub amount: f64,
+    /// The time over which it was seen.
+    pub seconds: f64,
+}
+
+impl Increase {
+    /// Rise per second.
+    pub fn rate(self) -> f64 {
+        self.amount / self.seconds
+    }
+}
+
+impl<'a> Window<'a> {
+    pub(super) const fn new(axis: &'a Axis, counts: bool, latest: f64, seen: Seen<'a>) -> Self {
+        Self {
+            axis,
+            counts,
+            latest,
+            seen,
+        }
+    }
+
+    /// The newest value, as exact as it was told; none if that is no number.
+    pub fn value(&self) -> Option<f64> {
+        (!self.latest.is_nan()).then_some(self.latest)
+    }
+
+    /// When the newest value was told, and that.
+    pub fn latest(&self) -> Option<(Timestamp, f64)> {
+        Some((self.axis.heard(), self.value()?))
+    }
+
+    /// Slots, oldest first: when the last page of each was read, and what it told.
+    fn slots(self) -> impl DoubleEndedIterator<Item = (Timestamp, Cell)> {
+        let pages = self.axis.oldest()..self.axis.newest() + 1;
+        let within = pages.filter(move |page| self.axis.is_within(*page));
+        within.map(move |page| (self.axis.time(page), self.cell(page)))
+    }
+
+    fn cell(self, page: u32) -> Cell {
+        match self.seen {
+            Seen::Still { since } if page < since => Cell::GAP,
+            Seen::Still { .. } if self.counts => Cell::value(0.0),
+            Seen::Still { .. } => Cell::value(self.latest),
+            Seen::Cells(cells) => {
+                let cell = cells.get(page as usize % cells.len().max(1));
+                cell.copied().unwrap_or(Cell::GAP)
+            }
+        }
+    }
+
+    /// What pages told of a gauge, oldest first, to seven digits; of a counter, how much it rose before each
+    /// of them. Resets and gaps are left out.
+    pub fn values(self) -> impl DoubleEndedIterator<Item = f64> + 'a {
+        let counts = self.counts;
+        self.slots()
+            .map(|(_, cell)| cell)
+            .filter(move |cell| cell.is_told() && !(counts && cell.0.is_sign_negative()))
+            .map(|cell| f64::from(cell.0))
+    }
+
+    /// When pages told the series, oldest first.
+    pub fn moments(self) -> std::vec::IntoIter<Timestamp> {
+        let told = self.slots().filter(|(_, cell)| cell.is_told());
+        told.map(|(at, _)| at).collect::<Vec<_>>().into_iter()
+    }
+
+    /// What a counter stood at, as if it had risen evenly between two pages. `None` outside of the window, and
+    /// before a reset.
+    pub fn count_at(self, at: Timestamp) -> Option<f64> {
+        let mut count = self.value()?;
+        let mut later: Option<(Timestamp, Cell)> = None;
+        for (moment, cell) in self.slots().rev().filter(|(_, cell)| cell.is_told()) {
+            let rise = later.map_or(0.0, |(_, cell)| f64::from(cell.0));
+            if rise.is_sign_negative() {
+                return None;
+            }
+            count -= rise;
+            if moment <= at {
+                let Some((end, _)) = later else {
+                    return (moment == at).then_some(count);
+                };
+                let share = at.seconds_since(moment) / end.seconds_since(moment);
+                return Some(count + share * rise);
+            }
+            later = Some((moment, cell));
+        }
+        None
+    }
+
+    /// How good each slot is, oldest first: of the time since the series was first told.
+    pub fn quality(self) -> impl Iterator<Item = Quality> + 'a {
+        let counts = self.counts;
+        let slots = self.slots().map(|(_, cell)| cell);
+        slots
+            .skip_while(|cell| !cell.is_told())
+            .map(move |cell| match cell {
+                cell if !cell.is_told() => Quality::Gap,
+                cell if counts && cell.0.is_sign_negative() => Quality::Reset,
+                _ => Quality::Ok,
+            })
+    }
+
+    /// How much a counter rose within the last `seconds` before its newest point, and over how many
+    /// seconds that was seen. `None` with fewer than two points, and of what is no counter.
+    pub fn increase(self, seconds: f64) -> Option<Increase> {
+        let end = self.axis.heard();
+        let (mut since, mut amount, mut earliest) = (end, 0.0, Cell::value(0.0));
+        let within = |(at, _): &(Timestamp, Cell)| end.seconds_since(*at) <= seconds;
+        let told = |(_, cell): &(Timestamp, Cell)| cell.is_told();
+        for (at, cell) in self.slots().rev().take_while(within).filter(told) {
+            // What rose before the earliest point rose outside.
+            amount += f64::from(earliest.0.abs());
+            (since, earliest) = (at, cell);
+        }
+        let seconds = end.seconds_since(since);
+        (self.counts && seconds > 0.0).then_some(Increase { amount, seconds })
+    }
+}
