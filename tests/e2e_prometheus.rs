@@ -21,10 +21,18 @@ const SILENT_FOR: Duration = Duration::from_secs(15);
 const TEXT: &str = "text/plain; version=0.0.4";
 
 /// Panels that show nothing on the demo, and why that is right.
-const EMPTY_ON_DEMO: &[(&str, &str)] = &[(
-    "Exporters that the collector cannot read",
-    "all exporters of the demo answer",
-)];
+const EMPTY_ON_DEMO: &[(&str, &str)] = &[
+    (
+        "Exporters that the collector cannot read",
+        "all exporters of the demo answer",
+    ),
+    (
+        "Pace against the usual",
+        "it takes five minutes to know what is usual",
+    ),
+    ("GPUs lost by job and class", "so does what is lost"),
+    ("What each part has cost", "so does what is lost"),
+];
 
 fn limit() -> Duration {
     Duration::from_secs(60)
@@ -140,7 +148,8 @@ fn ask_dashboards(site: &Site) -> Result<usize, String> {
             let expression = expression
                 .replace("$__rate_interval", "20s")
                 .replace("$cluster", ".*")
-                .replace("$node", ".*");
+                .replace("$node", ".*")
+                .replace("$hpc_job", ".*");
             asked += 1;
             let may_be_empty = EMPTY_ON_DEMO.iter().any(|(empty, _)| *empty == title);
             match site.query(&expression) {

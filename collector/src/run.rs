@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::api;
+use crate::collectives::watch::{self, Found};
 use crate::config::{Config, Target};
 use crate::core::analyzer::Analyzer;
 use crate::core::history::Ingested;
@@ -89,6 +90,8 @@ pub(crate) enum Event {
         readings: Vec<DeviceReading>,
         at: Timestamp,
     },
+    /// What jobs wrote of their collectives.
+    Collectives { found: Found, at: Timestamp },
     /// Time to judge.
     Tick,
 }
@@ -163,6 +166,10 @@ pub async fn run_beside(
     tasks.spawn(named(
         "switches",
         lldp_source::follow(config.switches, events.clone(), Arc::clone(&state)),
+    ));
+    tasks.spawn(named(
+        "collectives",
+        watch::follow(config.collectives, events.clone(), Arc::clone(&state)),
     ));
     drop(events);
     let (asked, was_asked) = oneshot::channel::<()>();
@@ -302,6 +309,9 @@ fn analyse(
             } => {
                 analyzer.take_subnet(*subnet, at);
                 analyzer.take_readings(readings, at);
+            }
+            Event::Collectives { found, at } => {
+                analyzer.take_collectives(found.operations, found.stuck, at);
             }
             Event::Neighbours { switch, told, at } => analyzer.take_switch(&switch, told, at),
             Event::Tick => {
