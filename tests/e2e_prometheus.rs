@@ -28,6 +28,12 @@ const EMPTY_ON_DEMO: &[(&str, &str)] = &[
     ),
     ("Lost cables", "the demo pulls none"),
     ("Wiring findings", "the demo is wired right"),
+    (
+        "Pace against the usual",
+        "it takes five minutes to know what is usual",
+    ),
+    ("GPUs lost by job and class", "so does what is lost"),
+    ("What each part has cost", "so does what is lost"),
 ];
 
 fn limit() -> Duration {
@@ -144,7 +150,8 @@ fn ask_dashboards(site: &Site) -> Result<usize, String> {
             let expression = expression
                 .replace("$__rate_interval", "20s")
                 .replace("$cluster", ".*")
-                .replace("$node", ".*");
+                .replace("$node", ".*")
+                .replace("$hpc_job", ".*");
             asked += 1;
             let may_be_empty = EMPTY_ON_DEMO.iter().any(|(empty, _)| *empty == title);
             match site.query(&expression) {

@@ -9,13 +9,12 @@ use railscope_collector::subnet::parse_ibnetdiscover;
 use railscope_collector::topology::lint::{self, Finding};
 use railscope_collector::topology::{Kind, assign_rails, judge, merge_subnet};
 use railscope_model::fabric::{Fabric, Timestamp};
-use railscope_model::identity::Part;
 use railscope_model::plan::WiringPlan;
 use railscope_simulator::ibnetdiscover::ibnetdiscover;
 use railscope_simulator::plan;
 use railscope_simulator::shape::NodeKind;
 use railscope_simulator::spec::{Change, ClusterSpec, Group};
-use railscope_simulator::wiring::{Device, Socket, Wiring};
+use railscope_simulator::wiring::Wiring;
 
 use support::root;
 

@@ -41,6 +41,7 @@ struct Incident {
     gpus_affected: usize,
     gpus_behind: usize,
     jobs: Vec<String>,
+    slowdown: Option<f64>,
     summary: String,
     action: String,
     runbook: String,
@@ -155,6 +156,13 @@ fn explain(out: &mut String, incident: &Incident) -> fmt::Result {
     parts(out, "Shares the fault", &incident.related)?;
     parts(out, "Slowed by it", &incident.victims)?;
     parts(out, "Jobs that wait for it", &incident.jobs)?;
+    if let Some(slowdown) = incident.slowdown {
+        let share = 100.0 * slowdown;
+        writeln!(
+            out,
+            "  The slowest goes {share:.0} % slower than it usually does."
+        )?;
+    }
     writeln!(
         out,
         "\nGPUs affected: {}, of which {} are the part or behind it",
@@ -212,7 +220,7 @@ mod tests {
     fn an_incident_is_told_with_its_evidence_and_what_to_do() {
         let answer = r#"{"id": "0a1b2c3d", "fault_domain": "link/n3:mlx5_2/1", "part": "Cable from n3 mlx5_2/1",
             "class": "port-down", "title": "Link is down", "severity": "warning", "at": 1000, "since": 700,
-            "last_seen": 995, "posterior": 0.95, "reopenings": 1, "gpus_affected": 512, "gpus_behind": 1, "jobs": ["4711"], "summary": "down",
+            "last_seen": 995, "posterior": 0.95, "reopenings": 1, "gpus_affected": 512, "gpus_behind": 1, "jobs": ["4711"], "slowdown": 0.12, "summary": "down",
             "action": "Reseat it.", "runbook": "/port-down.md", "maintenance": {"until": 1600, "why": "new cable"},
             "evidence": [{"detector": "degraded-link", "part": "link/n3:mlx5_2/1", "statement": "It is down.",
             "check": "Looked.", "threshold": "any", "clears": "It is up."}], "related": [], "victims": ["gpu/n3:2"]}"#;
@@ -227,6 +235,7 @@ mod tests {
             "threshold   any",
             "Slowed by it (1)\n  gpu/n3:2",
             "Jobs that wait for it (1)\n  4711",
+            "The slowest goes 12 % slower than it usually does.",
             "GPUs affected: 512, of which 1 are the part or behind it",
             "What to do\n  Reseat it.",
         ] {

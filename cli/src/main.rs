@@ -1,4 +1,4 @@
-//! The one binary: `railscope exporter`, `collector`, `demo`, `check`, `check-config`, `explain`, `topology`, `sweep`, `simulate`, `eval`.
+//! The one binary: `railscope exporter`, `collector`, `demo`, `check`, `check-config`, `explain`, `collectives`, `topology`, `sweep`, `simulate`, `eval`.
 
 use std::io::{self, IsTerminal as _};
 use std::process::ExitCode;
@@ -7,6 +7,7 @@ use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
 mod check;
+mod collectives;
 mod collector;
 mod demo;
 mod duration;
@@ -36,6 +37,7 @@ enum Command {
     Collector(collector::CollectorArgs),
     CheckConfig(collector::CheckConfigArgs),
     Explain(explain::ExplainArgs),
+    Collectives(collectives::CollectivesArgs),
     Topology(topology::TopologyArgs),
     Sweep(sweep::SweepArgs),
     Demo(demo::DemoArgs),
@@ -75,6 +77,7 @@ fn main() -> ExitCode {
         Command::Explain(args) => explain::run(&args),
         Command::Collector(args) => collector::run(&args),
         Command::CheckConfig(args) => collector::check_config(&args),
+        Command::Collectives(args) => collectives::run(&args),
         Command::Sweep(args) => sweep::run(&args),
         Command::Demo(args) => demo::run(&args, &log),
         Command::Simulate(args) => simulate::run(&args),

@@ -22,6 +22,7 @@ use cluster::{Cluster, GPUS_PER_NODE};
 use measure::{megabytes, processor_time};
 use railscope_collector::api::router;
 use railscope_collector::config::{Config, Target};
+use railscope_collector::core::ablation::LeftOut;
 use railscope_collector::core::analyzer::{Analyzer, ClusterView};
 use railscope_collector::core::detector::{DETECTORS, View};
 use railscope_collector::state::{Snapshot, State};
@@ -141,8 +142,10 @@ fn by_detector(analyzer: &Analyzer, view: &ClusterView, costs: &mut Costs) {
         fabric: &view.fabric,
         history: analyzer.history(),
         jobs: &view.jobs,
+        waiting: &view.waiting,
         misplaced: &view.verdict.wiring.misplaced,
         subnet_seen: view.subnet_seen,
+        left_out: LeftOut::default(),
         now: view.now,
     };
     for build in DETECTORS {

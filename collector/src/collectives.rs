@@ -1,7 +1,9 @@
 //! What collective libraries and their tests leave in files: read here, judged in `core/wait`.
 
 pub mod flight_recorder;
+pub mod inspector;
 pub mod nccl_tests;
+pub mod watch;
 
 /// What is wrong with a file, and where.
 #[derive(Debug, thiserror::Error)]

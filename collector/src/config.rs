@@ -54,6 +54,8 @@ pub struct Config {
     pub analysis_interval: Duration,
     /// Folder for what outlives a restart; none keeps nothing.
     pub state_dir: Option<PathBuf>,
+    /// Folder into which jobs write dumps of their collectives; none reads none.
+    pub collectives: Option<PathBuf>,
     /// Work that is announced in the file itself.
     pub maintenance: Vec<Window>,
     /// A file of announced work, read again when it has changed.

@@ -12,6 +12,7 @@ pub mod cohort;
 pub mod detector;
 pub mod detectors;
 pub mod history;
+pub mod impact;
 pub mod incident;
 pub mod inventory;
 pub mod jobs;

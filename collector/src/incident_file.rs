@@ -174,6 +174,7 @@ impl OpenWire {
             victims: self.victims,
             gpus_affected: self.gpus_affected,
             jobs: Vec::new(),
+            slowdown: None,
             reopenings: self.reopenings,
             maintenance: None,
         })

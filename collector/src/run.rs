@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::api;
+use crate::collectives::watch::{self, Found};
 use crate::config::{Config, Target};
 use crate::core::analyzer::Analyzer;
 use crate::core::history::Ingested;
@@ -81,6 +82,8 @@ pub(crate) enum Event {
         readings: Vec<DeviceReading>,
         at: Timestamp,
     },
+    /// What jobs wrote of their collectives.
+    Collectives { found: Found, at: Timestamp },
     /// Time to judge.
     Tick,
 }
@@ -155,6 +158,10 @@ pub async fn run_beside(
     tasks.spawn(named(
         "switches",
         lldp_source::follow(config.switches, events.clone(), Arc::clone(&state)),
+    ));
+    tasks.spawn(named(
+        "collectives",
+        watch::follow(config.collectives, events.clone(), Arc::clone(&state)),
     ));
     drop(events);
     let (asked, was_asked) = oneshot::channel::<()>();
@@ -238,6 +245,13 @@ async fn follow_targets(
     }
 }
 
+/// Counts a page that cannot be taken up, and says why if that is new.
+fn refuse(state: &State, target: &Target, why: &str) {
+    if state.record_scrape(target, ScrapeResult::Malformed, None, Some(why.to_owned())) {
+        tracing::warn!(target = target.name(), "{why}");
+    }
+}
+
 /// Takes up events until nobody can send any more. Runs on a thread of its own: a tick computes.
 fn analyse(
     mut inbox: mpsc::Receiver<Event>,
@@ -264,17 +278,7 @@ fn analyse(
                     let ingested = analyzer.ingest(node, &page, at);
                     note(state, &target, &ingested, None, at);
                 }
-                Some(Subject::Switch(switch)) => {
-                    let said = own_on_switch(switch);
-                    if state.record_scrape(
-                        &target,
-                        ScrapeResult::Malformed,
-                        None,
-                        Some(said.clone()),
-                    ) {
-                        tracing::warn!(target = target.name(), "{said}");
-                    }
-                }
+                Some(Subject::Switch(switch)) => refuse(state, &target, &own_on_switch(switch)),
                 // The kind of such a target is told, and it is not ours.
                 None => {}
             },
@@ -303,6 +307,9 @@ fn analyse(
             } => {
                 analyzer.take_subnet(*subnet, at);
                 analyzer.take_readings(readings, at);
+            }
+            Event::Collectives { found, at } => {
+                analyzer.take_collectives(found.operations, found.stuck, at);
             }
             Event::Neighbours { switch, told, at } => analyzer.take_switch(&switch, told, at),
             Event::Tick => {

@@ -10,6 +10,7 @@ use railscope_model::fabric::Timestamp;
 use railscope_model::identity::NodeName;
 
 use crate::api::layout::Layout;
+use crate::collectives::watch::Counts;
 use crate::config::{Config, Target};
 use crate::core::analyzer::ClusterView;
 use crate::core::history::Ingested;
@@ -197,6 +198,7 @@ pub struct State {
     sweeps: [AtomicU64; SweepResult::ALL.len()],
     samples: [AtomicU64; SAMPLE_RESULTS.len()],
     mads: Mutex<Mads>,
+    dumps: Mutex<Option<Counts>>,
     /// The token that allows announcing work; none allows nobody.
     pub maintenance_token: Option<Arc<str>>,
     posted: Mutex<Vec<Arc<Window>>>,
@@ -236,6 +238,7 @@ impl State {
             sweeps: Default::default(),
             samples: Default::default(),
             mads: Mutex::default(),
+            dumps: Mutex::default(),
             maintenance_token: config.maintenance_token.clone(),
             posted: Mutex::default(),
         }
@@ -348,6 +351,19 @@ impl State {
     /// What own sweeps cost so far.
     pub fn mads(&self) -> Mads {
         *self.mads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes what was read of the folder of dumps so far.
+    pub fn record_dumps(&self, counts: Counts) {
+        *self.dumps.lock().unwrap_or_else(PoisonError::into_inner) = Some(counts);
+    }
+
+    /// What was read of the folder of dumps so far; none without a folder.
+    pub fn dumps(&self) -> Option<Counts> {
+        self.dumps
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Scrapes by result.

@@ -285,6 +285,11 @@ impl Cluster {
         self.jobs.iter().map(running)
     }
 
+    /// Number of the step that each job is in, in the order in which they were given.
+    pub fn current_steps(&self) -> impl Iterator<Item = u64> {
+        self.jobs.iter().map(|job| job.clockwork.step())
+    }
+
     /// Bytes that have crossed each lane in the last tick, noise apart.
     pub fn lane_bytes(&self) -> &[f64] {
         &self.lane_bytes

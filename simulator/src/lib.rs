@@ -17,6 +17,7 @@ pub mod fairness;
 pub mod fault;
 pub mod gpu;
 pub mod ibnetdiscover;
+pub mod inspector;
 pub mod job;
 pub mod lldp;
 pub mod machine;

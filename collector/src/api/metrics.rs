@@ -7,12 +7,14 @@ use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use railscope_model::exposition::{Format, Page, gzip};
 use railscope_model::metric::{
-    COLLECTOR_BUILD, FABRIC_HOSTS_MISSING_RAIL, FABRIC_LEVELS, FABRIC_LINKS, FABRIC_PARTS,
-    FABRIC_VERDICT, INCIDENT_ACTIVE, INCIDENT_GPUS, INCIDENT_SINCE, INGEST_SAMPLES, Metric,
-    PORT_TOPOLOGY, Profile, SCRAPES, SUBNET_AGE, SUBNET_SWEEPS, SWEEP_DURATION, SWEEP_MADS,
+    COLLECTIVE_OPERATIONS, COLLECTOR_BUILD, FABRIC_HOSTS_MISSING_RAIL, FABRIC_LEVELS, FABRIC_LINKS,
+    FABRIC_PARTS, FABRIC_VERDICT, INCIDENT_ACTIVE, INCIDENT_GPUS, INCIDENT_SINCE, INGEST_SAMPLES,
+    Metric, PORT_TOPOLOGY, Profile, SCRAPES, SUBNET_AGE, SUBNET_SWEEPS, SWEEP_DURATION, SWEEP_MADS,
     TARGET_AGE, TARGET_UP, TICK_DURATION, TOPOLOGY_FINDINGS,
 };
 use railscope_model::reading::{Labels, NodeReading};
+
+mod jobs;
 
 use super::params::{Nothing, Params, Refusal};
 use super::{App, graph, wire};
@@ -81,6 +83,10 @@ fn reading(state: &State) -> NodeReading {
             }
         }
     }
+    if let Some(dumps) = state.dumps() {
+        let counts = [("read", dumps.operations), ("malformed", dumps.malformed)];
+        push_counters(&mut reading, &COLLECTIVE_OPERATIONS, counts.into_iter());
+    }
     if let Some(snapshot) = state.snapshot() {
         push_snapshot(&mut reading, &snapshot, state);
     }
@@ -122,6 +128,7 @@ fn push_snapshot(reading: &mut NodeReading, snapshot: &Snapshot, state: &State) 
     for (kind, count) in wire::links(view) {
         reading.push(&FABRIC_LINKS, &Labels::new([kind]), count as u64);
     }
+    jobs::push(reading, view);
     push_verdict(reading, snapshot);
     for (rule, count) in crate::topology::lint::count(&view.lint) {
         reading.push(&TOPOLOGY_FINDINGS, &Labels::new([rule]), count as u64);

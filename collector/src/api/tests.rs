@@ -161,6 +161,8 @@ async fn the_json_api_says_what_the_view_says() {
             "topology/diff?from=1700000599&to=2023-11-14T22:25:00Z",
             expect_file!["tests/diff.txt"],
         ),
+        ("jobs", expect_file!["tests/jobs.txt"]),
+        ("jobs/4711", expect_file!["tests/job.txt"]),
         ("nodes/gpu-003", expect_file!["tests/node.txt"]),
         ("sd", expect_file!["tests/sd.txt"]),
     ] {
@@ -186,6 +188,12 @@ const WRONG: &[(&str, u16, &str, &str)] = &[
         404,
         "no open incident \"12345678\"",
         "one that /api/v1/incidents lists",
+    ),
+    (
+        "/api/v1/jobs/4712",
+        404,
+        "no job \"4712\"",
+        "one that /api/v1/jobs lists",
     ),
     (
         "/api/v1/nodes?limit=0",

@@ -167,17 +167,9 @@ pub(super) fn links(view: &ClusterView) -> std::collections::BTreeMap<&'static s
 /// GPUs that any incident slows, each once.
 pub(super) fn gpus_affected(view: &ClusterView) -> usize {
     let incidents = &view.incidents;
-    let names: std::collections::BTreeSet<_> = incidents
-        .iter()
-        .flat_map(|incident| &incident.jobs)
-        .collect();
-    let jobs = names.into_iter().filter_map(|name| view.jobs.get(name));
-    let mut gpus: std::collections::BTreeSet<_> = jobs
-        .flat_map(|job| &job.nodes)
-        .flat_map(|(node, gpus)| gpus.iter().map(move |gpu| (node, *gpu)))
-        .collect();
-    gpus.extend(incidents.iter().flat_map(IncidentOfCore::gpus_behind));
-    gpus.len()
+    let jobs = incidents.iter().flat_map(|incident| &incident.jobs);
+    let behind = incidents.iter().flat_map(IncidentOfCore::gpus_behind);
+    view.jobs.gpus_of(jobs, behind)
 }
 
 /// `/api/v1/topology`

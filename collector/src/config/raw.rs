@@ -74,6 +74,7 @@ pub(super) struct File {
     switches: Vec<Spanned<RawSwitch>>,
     #[serde(default)]
     analysis: Analysis,
+    collectives: Option<Collectives>,
     #[serde(default)]
     maintenance: Vec<Spanned<RawWindow>>,
 }
@@ -258,6 +259,12 @@ impl Default for Analysis {
     }
 }
 
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Collectives {
+    dir: PathBuf,
+}
+
 /// What is read and checked beyond the file's own values.
 #[derive(Default)]
 pub(super) struct Read {
@@ -322,6 +329,7 @@ impl File {
             plan: self.plan.map(|plan| beside.join(plan.file)),
             analysis_interval: self.analysis.interval.0,
             state_dir: self.analysis.state_dir.map(|path| beside.join(path)),
+            collectives: self.collectives.map(|read| beside.join(read.dir)),
             maintenance: read.maintenance,
             maintenance_file: self.analysis.maintenance_file.map(|path| beside.join(path)),
             maintenance_token: read.token,

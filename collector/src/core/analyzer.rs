@@ -11,6 +11,7 @@ use railscope_model::reading::{Labels, NodeReading};
 use super::changes::{ChangeLog, Watch};
 use super::detector::{DETECTORS, Detector, Evidence, View};
 use super::history::{History, Ingested, NodeHistory};
+use super::impact::Impact;
 use super::incident::{Finding, Incident};
 use super::inventory::merge_node;
 use super::jobs::JobTable;
@@ -21,12 +22,16 @@ use super::speaker::{Speaker, Subject};
 use super::tracker::{Closed, Tracker};
 use super::traffic::weighed;
 pub use super::view::ClusterView;
+use super::wait::{Operation, Stuck, Waits};
 use crate::subnet::Subnet;
 use crate::subnet::counters::DeviceReading;
 use crate::topology::{
     LldpMerge, Routes, SubnetMerge, Verdict, assign_rails, has_cables, judge, lint, merge_lldp,
     merge_subnet, understand,
 };
+
+/// How long what dumps said of a job that stood still is shown: until somebody has looked.
+const STUCK_KEPT_SECONDS: f64 = 86_400.0;
 
 /// Keeps history and fabric, and judges them.
 pub struct Analyzer {
@@ -60,6 +65,9 @@ pub struct Analyzer {
     lldp: Arc<LldpMerge>,
     routes: Arc<Routes>,
     jobs: JobTable,
+    waits: Waits,
+    impact: Impact,
+    stuck: BTreeMap<String, (Stuck, Timestamp)>,
     detectors: Vec<Box<dyn Detector>>,
     pub(super) tracker: Tracker,
     watch: Watch,
@@ -92,6 +100,9 @@ impl Default for Analyzer {
             lldp: Arc::default(),
             routes: Arc::default(),
             jobs: JobTable::default(),
+            waits: Waits::default(),
+            impact: Impact::default(),
+            stuck: BTreeMap::new(),
             detectors: DETECTORS.iter().map(|build| build()).collect(),
             tracker: Tracker::default(),
             watch: Watch::default(),
@@ -221,6 +232,19 @@ impl Analyzer {
         self.unnamed.extend(readings.map(|reading| (reading, at)));
     }
 
+    /// Takes up timings of collectives, and what dumps say of jobs that stand still, read at `at`.
+    pub fn take_collectives(
+        &mut self,
+        operations: Vec<Operation>,
+        stuck: Vec<Stuck>,
+        at: Timestamp,
+    ) {
+        self.waits.take(operations, at);
+        for stuck in stuck {
+            self.stuck.insert(stuck.folder.clone(), (stuck, at));
+        }
+    }
+
     /// Puts readings where their devices' names belong; of adapters only those whose host no exporter speaks for.
     fn name_readings(&mut self, now: Timestamp) {
         for (reading, at) in std::mem::take(&mut self.unnamed) {
@@ -287,10 +311,14 @@ impl Analyzer {
         self.forget_unspoken(now);
         self.name_readings(now);
         let jobs = self.jobs.refresh(&self.history, now);
+        let waiting = Arc::new(self.waits.tick(&self.history, &jobs, now));
+        self.stuck
+            .retain(|_, (_, at)| now.seconds_since(*at) <= STUCK_KEPT_SECONDS);
         let view = View {
             fabric: &self.fabric,
             history: &self.history,
             jobs: &jobs,
+            waiting: &waiting,
             misplaced: &self.verdict.wiring.misplaced,
             subnet_seen: self.subnet_seen,
             left_out: self.tracker.left_out,
@@ -309,10 +337,14 @@ impl Analyzer {
         let mut incidents =
             tracker.tick(&self.fabric, (&self.routes, &self.history), findings, now);
         self.jobs.hold_up(&mut incidents);
+        let costs = self.impact.tick(&self.history, &jobs, &mut incidents, now);
         ClusterView {
             now,
             incidents,
             jobs,
+            waiting,
+            costs,
+            stuck: self.stuck.clone(),
             closed: tracker.closed(),
             maintenance: tracker.maintenance(now),
             fabric: Arc::clone(&self.fabric),

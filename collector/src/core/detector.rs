@@ -8,6 +8,7 @@ use super::classes::Class;
 use super::detectors;
 use super::history::History;
 use super::jobs::Jobs;
+use super::wait::Waiting;
 use crate::topology::Misplaced;
 
 /// All that a detector may look at. Time is `now`, never a clock.
@@ -19,6 +20,8 @@ pub struct View<'a> {
     pub history: &'a History,
     /// Who runs on which GPUs.
     pub jobs: &'a Jobs,
+    /// Whom the ranks of each job wait for.
+    pub waiting: &'a [Waiting],
     /// Host ports that hang on a leaf of another rail.
     pub misplaced: &'a [Misplaced],
     /// When the subnet was last read to the end; a cable that was seen only before is lost.
@@ -85,6 +88,7 @@ pub const DETECTORS: &[Build] = &[
     detectors::gpu_health::build,
     detectors::slow_gpu::build,
     detectors::gpu_work::build,
+    detectors::late_rank::build,
     detectors::host_health::build,
     detectors::storage_stall::build,
     detectors::slow_receiver::build,

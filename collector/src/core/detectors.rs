@@ -7,6 +7,7 @@ pub mod gpu_health;
 pub mod gpu_work;
 mod gpus;
 pub mod host_health;
+pub mod late_rank;
 pub mod lossy_cable;
 pub mod miscabled_rail;
 mod netdev;

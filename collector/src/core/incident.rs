@@ -66,6 +66,8 @@ pub struct Incident {
     pub gpus_affected: usize,
     /// Jobs that wait for the part.
     pub jobs: Vec<JobName>,
+    /// By which share the slowest of these goes slower than it usually does; none if that is not known.
+    pub slowdown: Option<f64>,
     /// How often it closed and came back; `since` is that of the first time.
     pub reopenings: u32,
     /// The announced work that explains it: then it pages nobody.
@@ -321,6 +323,7 @@ pub(super) fn describe(
         victims: victims.into_iter().collect(),
         gpus_affected: 0,
         jobs: Vec::new(),
+        slowdown: None,
         reopenings: 0,
         maintenance: None,
         findings,

@@ -97,6 +97,24 @@ impl Jobs {
         jobs.next().is_none().then(|| self.jobs.get(job))?
     }
 
+    /// How many GPUs these jobs hold together with others, each once; one that several of the jobs share counts for each.
+    pub fn gpus_of<'a>(
+        &self,
+        names: impl Iterator<Item = &'a JobName>,
+        others: impl Iterator<Item = (&'a NodeName, GpuIndex)>,
+    ) -> usize {
+        let jobs: BTreeMap<&JobName, &Job> = names
+            .filter_map(|name| Some((name, self.get(name)?)))
+            .collect();
+        let is_of_none = |(node, gpu): &(&NodeName, GpuIndex)| {
+            let held = self.held.get(*node).into_iter().flat_map(|held| &held.gpus);
+            let mut holders = held.filter(|(held, _)| held == gpu);
+            !holders.any(|(_, job)| jobs.contains_key(job))
+        };
+        let others: BTreeSet<_> = others.filter(is_of_none).collect();
+        jobs.values().map(|job| job.gpus()).sum::<usize>() + others.len()
+    }
+
     /// Jobs that wait for an incident's part: those on its GPUs, or on the node of a part that no GPU is behind.
     fn waiting(&self, incident: &Incident) -> BTreeSet<JobName> {
         let mut jobs = BTreeSet::new();
@@ -200,16 +218,11 @@ impl JobTable {
                 let gpus = self.jobs.get(&name).map_or(0, Job::gpus);
                 jobs.insert(name, gpus);
             }
-            let of_jobs = jobs.keys().filter_map(|name| self.jobs.get(name));
-            let mut gpus: BTreeSet<(&NodeName, GpuIndex)> = of_jobs
-                .flat_map(|job| &job.nodes)
-                .flat_map(|(node, gpus)| gpus.iter().map(move |gpu| (node, *gpu)))
-                .collect();
-            gpus.extend(incident.gpus_behind());
             let ended = jobs
                 .iter()
                 .filter(|(name, _)| self.jobs.get(name).is_none());
-            let affected = gpus.len() + ended.map(|(_, gpus)| gpus).sum::<usize>();
+            let ended = ended.map(|(_, gpus)| gpus).sum::<usize>();
+            let affected = ended + self.jobs.gpus_of(jobs.keys(), incident.gpus_behind());
             incident.gpus_affected = affected;
             incident.jobs = jobs.keys().cloned().collect();
             waited.insert(incident.id.clone(), jobs);

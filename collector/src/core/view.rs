@@ -7,10 +7,12 @@ use railscope_model::fabric::{Fabric, LinkId, PartId, Presence, Sightings, Times
 use railscope_model::identity::{NodeName, Part, SwitchName};
 
 use super::changes::ChangeLog;
+use super::impact::Costs;
 use super::incident::Incident;
 use super::jobs::Jobs;
 use super::maintenance::Window;
 use super::tracker::Closed;
+use super::wait::{Stuck, Waiting};
 use crate::topology::{LldpMerge, Routes, Verdict, lint};
 
 /// What the collector knows after one tick. Never changed once made: API and page read it while the next is made.
@@ -30,6 +32,12 @@ pub struct ClusterView {
     pub changes: Arc<ChangeLog>,
     /// Who runs on which GPUs.
     pub jobs: Arc<Jobs>,
+    /// Whom the ranks of each job wait for.
+    pub waiting: Arc<Vec<Waiting>>,
+    /// What faults cost jobs.
+    pub costs: Costs,
+    /// Jobs that stood still, by the folder of their dumps.
+    pub stuck: BTreeMap<String, (Stuck, Timestamp)>,
     /// Open incidents, worst first.
     pub incidents: Vec<Incident>,
     /// Incidents that closed lately.

@@ -5,17 +5,24 @@
 //! largest `dW` of its cohort, and pays it back as compute, is hit; a bet on each rank that grows by hits and shrinks
 //! by misses (an e-process) turns hits into a verdict whose rate of false alarms is bounded whatever the noise is.
 
+mod activity;
 mod cohort;
 mod edge;
+mod live;
+mod operation;
 mod pairs;
+mod rounds;
 mod stall;
 #[cfg(test)]
 mod tests;
 
 pub use cohort::{Rank, cohorts};
 pub use edge::{EdgeTimes, EdgeVerdict};
+pub use live::{Answer, Basis, Ranked, Waiting, Waits};
+pub use operation::{Membership, Operation, Process};
 pub use pairs::{Pair, Unevenness, judge_pairs};
-pub use stall::{GroupState, Late, RankState, Side, late_ranks};
+pub use rounds::{Round, Rounds};
+pub use stall::{GroupState, Late, RankState, Side, Stuck, late_ranks};
 
 /// Least share of a step by which a culprit waits less than its cohort's median: below it, ranks of one role
 /// differ in public traces of healthy parts (ByteDance ST: less than 1 %; the gate leaves a factor of three).

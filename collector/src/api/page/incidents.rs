@@ -10,11 +10,14 @@ use crate::api::{runbook, words};
 use crate::core::classes::Severity;
 use crate::core::incident::Incident;
 use crate::core::maintenance::Window;
+use crate::core::wait::Answer;
 
 /// Cards on the overview. More incidents than this are read as a list.
 const MAX_CARDS: usize = 50;
 /// Sentences of evidence on a card.
 const CARD_EVIDENCE: usize = 2;
+/// Jobs named in one place.
+const SHOWN_JOBS: usize = 5;
 /// Parts named in one list.
 const MAX_PARTS: usize = 256;
 /// Nodes shown on the page of an incident.
@@ -90,7 +93,19 @@ fn calm(out: &mut String, look: &Look<'_>) -> fmt::Result {
         }
         _ => out.push_str("No hardware cause for a slow job was found. If one is slow, look at its code, its input or its schedule next."),
     }
+    uneven_jobs(out, look)?;
     out.push_str("</p></article>\n");
+    Ok(())
+}
+
+/// Jobs that wait for what is no part: an answer to who looks here because a job is slow.
+fn uneven_jobs(out: &mut String, look: &Look<'_>) -> fmt::Result {
+    let waiting = look.snapshot.view.waiting.iter();
+    let uneven = waiting.filter(|one| one.answer == Answer::SoftwareImbalance);
+    for waiting in uneven.take(SHOWN_JOBS) {
+        let job = waiting.job.as_deref().unwrap_or("of unknown name");
+        write!(out, "<br>Job {}: {}", Esc(job), Esc(&waiting.sentence))?;
+    }
     Ok(())
 }
 
@@ -114,6 +129,7 @@ fn card(out: &mut String, look: &Look<'_>, incident: &Incident) -> fmt::Result {
         write!(out, "<li>{}</li>", Esc(&finding.evidence.statement))?;
     }
     out.push_str("</ul>");
+    jobs(out, incident)?;
     action(out, look, incident)?;
     write!(
         out,
@@ -123,6 +139,35 @@ fn card(out: &mut String, look: &Look<'_>, incident: &Incident) -> fmt::Result {
     related_and_victims(out, incident, false)?;
     out.push_str("</div>");
     out.push_str("</article>\n");
+    Ok(())
+}
+
+/// Who waits for the part.
+fn jobs(out: &mut String, incident: &Incident) -> fmt::Result {
+    let names: Vec<&str> = incident
+        .jobs
+        .iter()
+        .take(SHOWN_JOBS)
+        .map(|job| &**job)
+        .collect();
+    if names.is_empty() {
+        return Ok(());
+    }
+    write!(
+        out,
+        "<p class=\"jobs\">{} waiting: {}{}",
+        words::count(incident.jobs.len(), "job"),
+        Esc(names.join(", ")),
+        if incident.jobs.len() > SHOWN_JOBS {
+            " …"
+        } else {
+            ""
+        },
+    )?;
+    if let Some(slowdown) = incident.slowdown {
+        write!(out, "; {:.0} % slower than usual", 100.0 * slowdown)?;
+    }
+    out.push_str("</p>");
     Ok(())
 }
 

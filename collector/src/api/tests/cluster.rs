@@ -97,6 +97,12 @@ impl Cluster {
                  gpu_clock_event_seconds_total{{gpu=\"{rail}\",reason=\"hw_thermal\"}} 0\n\
                  gpu_energy_joules_total{{gpu=\"{rail}\"}} {seconds}\n"
             );
+            // Two nodes have a job.
+            if (2..4).contains(&index) {
+                page += &format!(
+                    "railscope_workload_info{{gpu=\"{rail}\",mig=\"\",device=\"\",pci=\"{gpu}\",claim=\"\",namespace=\"\",workload=\"\",container=\"\",hpc_job=\"4711\"}} 1\n"
+                );
+            }
             lines
                 .lines()
                 .for_each(|line| page += &format!("railscope_{line}\n"));

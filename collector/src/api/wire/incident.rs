@@ -33,6 +33,9 @@ pub(in crate::api) struct Incident {
     pub(in crate::api) gpus_behind: usize,
     /// Jobs that wait for the part.
     pub(in crate::api) jobs: Vec<String>,
+    /// By which share the slowest of these goes slower than it usually does; absent if that is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(in crate::api) slowdown: Option<f64>,
     pub(in crate::api) summary: String,
     pub(in crate::api) action: &'static str,
     pub(in crate::api) runbook: String,
@@ -65,6 +68,7 @@ impl Incident {
             effect: incident.effect,
             gpus_affected: incident.gpus_affected,
             gpus_behind: incident.gpus_behind().count(),
+            slowdown: incident.slowdown,
             jobs: incident.jobs.iter().map(ToString::to_string).collect(),
             summary,
             action: incident.class.action,

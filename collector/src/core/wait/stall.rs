@@ -21,6 +21,17 @@ pub struct GroupState {
     pub operation: Option<String>,
 }
 
+/// What the dumps of one folder say of a job that stands still.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stuck {
+    /// The folder, below that of all dumps.
+    pub folder: String,
+    /// Ranks whose dumps were read.
+    pub ranks: usize,
+    /// Those that the others wait for.
+    pub late: Vec<Late>,
+}
+
 /// What one rank knows, by the name of the group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RankState {

@@ -11,6 +11,18 @@ catalogue! {
         "GPUs that the incident slows or stops.";
     Collector Default Gauge INCIDENT_SINCE = "railscope_incident_start_time_seconds" ["seconds"] (fault_domain, incident)
         "When the first evidence of the incident was seen, Unix time.";
+    Collector Default Info INCIDENT_JOB = "railscope_incident_job_info" (fault_domain, incident, hpc_job)
+        "Jobs that wait for the part of an open incident. hpc_job is the batch system's id, or namespace and name that the pods of a job share.";
+    Collector Default Gauge JOB_GPUS = "railscope_job_gpus" (hpc_job)
+        "GPUs that the job holds, of the 1,000 jobs that hold most, as all series of jobs.";
+    Collector Default Gauge JOB_SPEED = "railscope_job_speed_ratio" ["ratio"] (hpc_job)
+        "Pace of the job now as a share of its own median over 30 minutes: by bytes that its ports send, or by the work of its tensor cores where they send few. Absent in its first 5 minutes.";
+    Collector Default Counter JOB_LOST = "railscope_job_lost_gpu_seconds_total" ["seconds"] (hpc_job, fault_domain, class)
+        "GPU-seconds that the job lost while it was at least 5 % slower than usual, by the part and class of the worst incident that it waited for. fault_domain is empty and class unexplained where there was none: a checkpoint, another phase of the job, or a fault that nobody named.";
+    Collector Default Info JOB_WAITING = "railscope_job_waiting_info" (hpc_job, answer, basis)
+        "Whom the ranks of the job wait for: balanced, straggler, software-imbalance (uneven work, and no hardware cause) or unknown; by timings of collectives or, a hint only, by activity of GPUs.";
+    Collector Default Gauge JOB_RANK_EXCESS = "railscope_job_rank_excess_ratio" ["ratio"] (hpc_job, fault_domain)
+        "Of the 8 ranks for which others wait the longest: share of a step by which one waits less (collectives) or computes longer (activity) than the median.";
     Collector Default Gauge FABRIC_PARTS = "railscope_fabric_parts" (class)
         "Parts in the fabric graph, by class.";
     Collector Default Gauge FABRIC_LINKS = "railscope_fabric_links" (kind)
@@ -49,6 +61,8 @@ catalogue! {
         "Questions of the own sweep of the subnet (MADs) by what became of them: answered; repeated, sent again for want of an answer; unanswered, after all repetitions; refused, the device says that it does not do this; not_asked, no time was left. Absent without an own sweep.";
     Collector Default Gauge SWEEP_DURATION = "railscope_collector_sweep_duration_seconds" ["seconds"] (phase)
         "Time that the last own sweep of the subnet took: for its shape (topology) and for the counters of its ports (counters).";
+    Collector Default Counter COLLECTIVE_OPERATIONS = "railscope_collector_collective_operations_total" (result)
+        "Operations in dumps of collective libraries by result: read, malformed (lines or files that cannot be read). Absent without a folder of dumps.";
     Collector Default Gauge TICK_DURATION = "railscope_collector_tick_duration_seconds" ["seconds"] ()
         "Time that the last analysis tick took.";
 }

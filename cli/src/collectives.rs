@@ -1,0 +1,414 @@
+//! `railscope collectives`: what dumps of collective libraries and logs of their tests say, in words or as JSON.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Write as _};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use railscope_collector::collectives::flight_recorder::{
+    Dump, parse_dump, rank_of_file, rank_states,
+};
+use railscope_collector::collectives::inspector::{is_dump, parse_line};
+use railscope_collector::collectives::nccl_tests::{TestRun, parse_log};
+use railscope_collector::core::history::History;
+use railscope_collector::core::jobs::Jobs;
+use railscope_collector::core::wait::{
+    Late, Operation, Pair, Side, Unevenness, Waiting, Waits, judge_pairs, late_ranks,
+};
+use railscope_model::fabric::Timestamp;
+use serde::Serialize;
+
+/// Says whom the ranks of a job wait for, from dumps of NCCL's Inspector plugin (JSON), dumps of PyTorch's flight recorder
+/// (JSON), and which nodes or groups of nodes are slow, from logs of nccl-tests over pairs of nodes.
+#[derive(Debug, Args)]
+pub(crate) struct CollectivesArgs {
+    /// Files, or folders with all that is below them.
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
+    /// Prints JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// All that was read.
+#[derive(Default)]
+struct Read {
+    operations: Vec<Operation>,
+    dumps: BTreeMap<PathBuf, Vec<Dump>>,
+    runs: Vec<TestRun>,
+    unfinished: usize,
+    /// Files of another kind.
+    others: usize,
+    /// What is wrong, line by line.
+    problems: Vec<String>,
+}
+
+/// What it says.
+#[derive(Debug, Default, Serialize)]
+struct Report {
+    /// Of jobs with timings.
+    jobs: Vec<JobReport>,
+    /// Of jobs that stand still, by folder.
+    stuck: Vec<StuckReport>,
+    /// Of pairs of nodes, by test and GPUs.
+    pairs: Vec<PairsReport>,
+    /// Tests that gave a bandwidth, and tests that did not.
+    tests: usize,
+    unfinished_tests: usize,
+    /// Files of another kind.
+    other_files: usize,
+    /// Lines or files that cannot be read.
+    malformed: usize,
+}
+
+#[derive(Debug, Serialize)]
+struct JobReport {
+    answer: &'static str,
+    sentence: String,
+    processes: usize,
+    rounds: u64,
+    ranking: Vec<RankReport>,
+}
+
+#[derive(Debug, Serialize)]
+struct RankReport {
+    host: String,
+    pid: u64,
+    /// Share of a step by which it waits less than the median.
+    missing_wait: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct StuckReport {
+    folder: String,
+    ranks: usize,
+    late: Vec<LateReport>,
+}
+
+#[derive(Debug, Serialize)]
+struct LateReport {
+    rank: u32,
+    side: &'static str,
+    group: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    operation: Option<String>,
+    waiting: usize,
+}
+
+#[derive(Debug, Serialize)]
+struct PairsReport {
+    test: String,
+    ranks: usize,
+    pairs: usize,
+    verdict: String,
+}
+
+/// Reads all files and prints what they say.
+pub(crate) fn run(args: &CollectivesArgs) -> anyhow::Result<()> {
+    let mut files = Vec::new();
+    for path in &args.files {
+        list(path, &mut files).with_context(|| format!("cannot read {}", path.display()))?;
+    }
+    let mut read = Read::default();
+    for file in &files {
+        let text =
+            std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+        read.take(file, &String::from_utf8_lossy(&text));
+    }
+    for problem in read.problems.iter().take(20) {
+        eprintln!("railscope: {problem}");
+    }
+    if read.operations.is_empty() && read.dumps.is_empty() && read.runs.is_empty() {
+        bail!(
+            "{} files, and none is a dump of NCCL's Inspector, of a flight recorder, or a log of nccl-tests with a bandwidth",
+            files.len()
+        );
+    }
+    let report = read.report();
+    let text = if args.json {
+        serde_json::to_string_pretty(&report)? + "\n"
+    } else {
+        let mut text = String::new();
+        tell(&mut text, &report)?;
+        text
+    };
+    std::io::stdout()
+        .write_all(text.as_bytes())
+        .context("cannot print")
+}
+
+fn list(path: &Path, into: &mut Vec<PathBuf>) -> std::io::Result<()> {
+    if !path.is_dir() {
+        into.push(path.to_owned());
+        return Ok(());
+    }
+    let mut below = Vec::new();
+    for entry in std::fs::read_dir(path)? {
+        below.push(entry?.path());
+    }
+    below.sort();
+    below.iter().try_for_each(|path| list(path, into))
+}
+
+impl Read {
+    fn take(&mut self, file: &Path, text: &str) {
+        let name = file.display().to_string();
+        if is_dump(text) {
+            for (number, line) in text.lines().enumerate() {
+                match parse_line(&name, number + 1, line) {
+                    Ok(operation) => self.operations.extend(operation),
+                    Err(error) => self.problems.push(error.to_string()),
+                }
+            }
+        } else if text.contains("\"pg_config\"") {
+            let dump = rank_of_file(&name).and_then(|rank| parse_dump(&name, rank, text));
+            let folder = file.parent().unwrap_or(Path::new("")).to_owned();
+            match dump {
+                Ok(dump) => self.dumps.entry(folder).or_default().push(dump),
+                Err(error) => self.problems.push(error.to_string()),
+            }
+        } else {
+            match parse_log(&name, text) {
+                Ok(log) if log.runs.is_empty() && log.unfinished == 0 => self.others += 1,
+                Ok(log) => {
+                    self.runs.extend(log.runs);
+                    self.unfinished += log.unfinished;
+                }
+                Err(error) => self.problems.push(error.to_string()),
+            }
+        }
+    }
+
+    fn report(self) -> Report {
+        let (tests, malformed) = (self.runs.len(), self.problems.len());
+        let stuck = self.dumps.into_iter().map(|(folder, dumps)| StuckReport {
+            folder: folder.display().to_string(),
+            ranks: dumps.len(),
+            late: late_ranks(&rank_states(&dumps))
+                .into_iter()
+                .map(late)
+                .collect(),
+        });
+        let mut operations = self.operations;
+        // Files come one after another; time tells what happened together.
+        operations.sort_by(|a, b| a.end.total_cmp(&b.end));
+        let mut waits = Waits::default();
+        waits.take(operations, Timestamp(0));
+        let jobs = waits.tick(&History::default(), &Jobs::default(), Timestamp(0));
+        Report {
+            jobs: jobs.into_iter().map(job).collect(),
+            stuck: stuck.collect(),
+            pairs: pairs(&self.runs),
+            tests,
+            unfinished_tests: self.unfinished,
+            other_files: self.others,
+            malformed,
+        }
+    }
+}
+
+fn job(waiting: Waiting) -> JobReport {
+    let ranking = waiting.ranking.into_iter().filter_map(|rank| {
+        let process = rank.process?;
+        Some(RankReport {
+            host: process.host.to_string(),
+            pid: process.pid,
+            missing_wait: rank.excess,
+        })
+    });
+    JobReport {
+        answer: waiting.answer.as_str(),
+        sentence: waiting.sentence,
+        processes: waiting.ranks,
+        rounds: waiting.rounds,
+        ranking: ranking.collect(),
+    }
+}
+
+fn late(late: Late) -> LateReport {
+    LateReport {
+        rank: late.rank,
+        side: match late.side {
+            Side::Gpu => "gpu",
+            Side::Host => "host",
+        },
+        group: late.description.unwrap_or(late.group),
+        operation: late.operation,
+        waiting: late.waiting,
+    }
+}
+
+/// Runs of two nodes, by test and number of GPUs: only these may be held against each other.
+fn pairs(runs: &[TestRun]) -> Vec<PairsReport> {
+    let mut tests: BTreeMap<(&str, usize), Vec<Pair>> = BTreeMap::new();
+    for run in runs {
+        let mut nodes = run.nodes.iter().cloned();
+        if let (Some(a), Some(b), None) = (nodes.next(), nodes.next(), nodes.next()) {
+            let test = run.test.as_deref().unwrap_or("unnamed");
+            tests.entry((test, run.ranks)).or_default().push(Pair {
+                nodes: [a, b],
+                bandwidth: run.bandwidth,
+            });
+        }
+    }
+    let report = |((test, ranks), pairs): ((&str, usize), Vec<Pair>)| PairsReport {
+        test: test.to_owned(),
+        ranks,
+        pairs: pairs.len(),
+        verdict: verdict(&judge_pairs(&pairs)),
+    };
+    tests.into_iter().map(report).collect()
+}
+
+fn verdict(unevenness: &Unevenness) -> String {
+    match unevenness {
+        Unevenness::Undecided => "fewer than four nodes, or not every pair was measured".to_owned(),
+        Unevenness::Even => "no pair is slow".to_owned(),
+        Unevenness::Nodes(nodes) => format!("slow with nearly everybody: {}", nodes.join(", ")),
+        Unevenness::Between(groups) => {
+            let groups: Vec<String> = groups.iter().map(|group| group.join(", ")).collect();
+            format!(
+                "slow between groups, fast within: {{{}}}",
+                groups.join("} {")
+            )
+        }
+        Unevenness::Pairs(pairs) => {
+            let pairs: Vec<String> = pairs.iter().map(|pair| pair.join(" and ")).collect();
+            format!("slow pairs: {}", pairs.join("; "))
+        }
+    }
+}
+
+/// The report in words.
+fn tell(out: &mut String, report: &Report) -> fmt::Result {
+    for job in &report.jobs {
+        writeln!(
+            out,
+            "Job of {} processes, {} rounds: {}",
+            job.processes, job.rounds, job.answer
+        )?;
+        writeln!(out, "  {}", job.sentence)?;
+        if job.answer == "straggler" {
+            writeln!(out, "  waits less than the median, of a step")?;
+            for rank in &job.ranking {
+                writeln!(
+                    out,
+                    "    {:5.1} %  {} process {}",
+                    100.0 * rank.missing_wait,
+                    rank.host,
+                    rank.pid
+                )?;
+            }
+        }
+    }
+    for stuck in &report.stuck {
+        writeln!(
+            out,
+            "Flight recorders of {} ranks in {}",
+            stuck.ranks, stuck.folder
+        )?;
+        if stuck.late.is_empty() {
+            writeln!(out, "  nobody waits for one rank alone")?;
+        }
+        for late in &stuck.late {
+            let operation = late.operation.as_deref().unwrap_or("a collective");
+            writeln!(
+                out,
+                "  rank {} is late, its {}: {} ranks wait in {operation} of {}",
+                late.rank, late.side, late.waiting, late.group
+            )?;
+        }
+    }
+    if report.tests + report.unfinished_tests > 0 {
+        let unfinished = report.unfinished_tests;
+        writeln!(
+            out,
+            "nccl-tests: {} runs, {unfinished} more without a bandwidth",
+            report.tests
+        )?;
+    }
+    for pairs in &report.pairs {
+        writeln!(
+            out,
+            "  {} on {} GPUs, {} pairs of nodes: {}",
+            pairs.test, pairs.ranks, pairs.pairs, pairs.verdict
+        )?;
+    }
+    if report.malformed + report.other_files > 0 {
+        writeln!(
+            out,
+            "{} lines or files cannot be read, {} files are of another kind",
+            report.malformed, report.other_files
+        )?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(files: &[(&str, String)]) -> String {
+        let mut read = Read::default();
+        for (name, text) in files {
+            read.take(Path::new(name), text);
+        }
+        let mut text = String::new();
+        tell(&mut text, &read.report()).expect("told");
+        text
+    }
+
+    /// A minute of collectives of one process, a second each.
+    fn dump(rank: u64) -> String {
+        let line = |second: u64| {
+            let waited = if rank == 5 {
+                200_000
+            } else {
+                400_000 + 1000 * ((second * 7 + rank) % 5)
+            };
+            format!(
+                "{{\"header\":{{\"id\":\"0x1\",\"rank\":{rank},\"n_ranks\":8,\"nnodes\":1}},\"metadata\":{{\"dump_timestamp_us\":{second}000000,\"hostname\":\"n1\",\"pid\":{}}},\"coll_perf\":{{\"coll\":\"AllReduce\",\"coll_sn\":{second},\"coll_msg_size_bytes\":1,\"coll_exec_time_us\":{waited}}}}}\n",
+                100 + rank
+            )
+        };
+        (1..300).map(line).collect()
+    }
+
+    #[test]
+    fn dumps_of_the_inspector_name_who_waits_least_and_say_what_they_do_not_tell() {
+        let files: Vec<_> = (0..8).map(|rank| ("f.log", dump(rank))).collect();
+        let text = told(&files);
+        for said in [
+            "Job of 8 processes",
+            "straggler",
+            "n1 process 105 waits 20 % of a step less",
+            "it may be GPU or host",
+        ] {
+            assert!(text.contains(said), "{said}\n{text}");
+        }
+    }
+
+    #[test]
+    fn a_log_over_pairs_of_nodes_names_the_slow_node_and_what_is_bad_is_counted() {
+        let run = |a: u8, b: u8| {
+            let bandwidth = if a == 2 || b == 2 { 20 } else { 40 };
+            format!(
+                "# Collective test starting: alltoall_perf\n#  Rank  0 Pid 1 on n{a} device 0\n#  Rank  1 Pid 1 on n{b} device 0\n# Avg bus bandwidth : {bandwidth}\n"
+            )
+        };
+        let log = (0..5).flat_map(|a| (a + 1..5).map(move |b| run(a, b)));
+        let text = told(&[
+            ("log", log.collect()),
+            ("notes", "nothing\n".to_owned()),
+            ("dump_x.json", "{\"pg_config\"".to_owned()),
+        ]);
+        for said in [
+            "alltoall_perf on 2 GPUs, 10 pairs of nodes: slow with nearly everybody: n2",
+            "1 lines or files cannot be read, 1 files are of another kind",
+        ] {
+            assert!(text.contains(said), "{said}\n{text}");
+        }
+    }
+}
