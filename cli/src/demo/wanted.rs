@@ -36,12 +36,13 @@ const NAMED: &[(&str, &str)] = &[
     ("noisy-neighbour", "noisy-neighbour"),
 ];
 
-/// The same of what InfiniBand's counters say and Ethernet's do not.
+/// The same of what InfiniBand's counters say.
 const NAMED_ON_INFINIBAND: &[(&str, &str)] = &[("link-errors", "link-errors")];
 
-/// The same of what a NIC says by its pause, or a switch by its counters. On InfiniBand the ports of switches would
-/// say it, and the demo's have no exporter there.
+/// The same of what an Ethernet interface counts, a NIC says by its pause, or a switch by its counters. On InfiniBand
+/// the ports of switches would say most of it, and the demo's have no exporter there.
 const NAMED_ON_ETHERNET: &[(&str, &str)] = &[
+    ("link-errors", "link-errors"),
     ("slow-receiver", "slow-receiver"),
     ("pcie-redirected", "pcie-redirected"),
     ("numa-affinity", "numa-affinity"),
