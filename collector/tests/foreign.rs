@@ -152,7 +152,7 @@ fn switches_that_hear_each_other_by_somebody_else_s_exporter_share_a_cable_and_a
         let view = analyzer.tick(at);
         let links = view.fabric.links();
         let cables: Vec<_> = links
-            .filter(|(.., link)| link.kind == LinkKind::Cable)
+            .filter(|(.., link)| link.kind == LinkKind::Cable && link.is_present())
             .filter_map(|(id, ..)| view.fabric.cable_part(id))
             .map(|part| part.to_string())
             .collect();

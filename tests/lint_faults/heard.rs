@@ -1,23 +1,21 @@
 //! Faults that only hosts and switches tell of: the inside of nodes, GUIDs, and the cables of a RoCE leaf-spine.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use railscope_collector::core::analyzer::Analyzer;
-use railscope_collector::core::neighbours::{Neighbour, Told};
+use railscope_collector::lldp::parse_neighbours;
 use railscope_collector::subnet::parse_ibnetdiscover;
 use railscope_collector::topology::lint::Finding;
 use railscope_model::exposition::{Format, Page};
-use railscope_model::fabric::Fabric;
-use railscope_model::identity::{Part, SwitchName};
+use railscope_model::identity::Part;
 use railscope_model::metric::Profile;
 use railscope_model::plan::WiringPlan;
 use railscope_simulator::cluster::Cluster;
 use railscope_simulator::ibnetdiscover::ibnetdiscover;
-use railscope_simulator::plan;
 use railscope_simulator::readings::NodeRows;
 use railscope_simulator::spec::{Change, ClusterSpec, Transport};
 use railscope_simulator::wiring::Wiring;
+use railscope_simulator::{lldp, plan};
 
 use super::{NOW, spec};
 
@@ -41,38 +39,15 @@ fn heard(
         let ingested = analyzer.ingest(name, &edit(name.as_str(), page), NOW);
         assert_eq!(ingested.errors.len(), 0, "{name}");
     }
-    let built = Wiring::built(spec).expect("a wiring");
     if spec.transport == Transport::Infiniband {
-        analyzer.take_subnet(parse_ibnetdiscover(&ibnetdiscover(&built, NOW)), NOW);
+        let subnet = ibnetdiscover(cluster.wiring(), NOW);
+        analyzer.take_subnet(parse_ibnetdiscover(&subnet), NOW);
     } else {
-        for (switch, told) in told(&built.fabric(NOW)) {
-            analyzer.take_switch(&switch, Ok(told), NOW);
+        for (switch, text) in lldp::switches(&cluster) {
+            analyzer.take_switch(&switch, parse_neighbours(&text), NOW);
         }
     }
     analyzer.tick(NOW).lint.to_vec()
-}
-
-/// What each switch hears of the others, as its LLDP tells it.
-fn told(fabric: &Fabric) -> BTreeMap<SwitchName, Told> {
-    let mut told: BTreeMap<SwitchName, Told> = BTreeMap::new();
-    for (id, vertex) in fabric.vertices() {
-        let Part::Switch(name) = &vertex.part else {
-            continue;
-        };
-        let own = told.entry(name.clone()).or_default();
-        for near in fabric.neighbours(id) {
-            if let Part::Switch(far) = &fabric.vertex(near.peer).part {
-                own.neighbours.push(Neighbour {
-                    local: format!("swp{}", near.port),
-                    chassis: format!("chassis of {far}"),
-                    port: format!("swp{}", near.peer_port),
-                    system: far.to_string(),
-                    ..Neighbour::default()
-                });
-            }
-        }
-    }
-    told
 }
 
 fn said(findings: &[Finding]) -> String {
@@ -166,21 +141,11 @@ fn two_devices_of_one_guid_are_named() {
     check("RoCE", &findings, "duplicate-guid", &parts);
 }
 
-/// A plan of a RoCE fabric: switches name their ports.
-fn named(mut plan: WiringPlan) -> WiringPlan {
-    for end in plan.cables.iter_mut().flat_map(|cable| &mut cable.ends) {
-        if matches!(end.part, Part::Switch(_)) {
-            end.port = format!("swp{}", end.port).parse().expect("a port");
-        }
-    }
-    plan
-}
-
 #[test]
 fn in_a_roce_leaf_spine_each_slip_gives_its_finding_by_peers_and_by_the_plan() {
     let part = |text: &str| text.parse::<Part>().expect(text);
     let (one, other) = ("link/gpu-node-03:mlx5_2/1", "link/gpu-node-05:mlx5_4/1");
-    let uplink = "link/leaf-su1-r2:17";
+    let uplink = "link/leaf-su1-r2[swp17]";
     let (rails, grouped) = ("rail-optimised-3tier", "host-grouped");
     let missing = |cable: &str| vec![Change::Missing(part(cable))];
     let exchanged = vec![Change::Swapped([part(one), part(other)])];
@@ -194,7 +159,7 @@ fn in_a_roce_leaf_spine_each_slip_gives_its_finding_by_peers_and_by_the_plan() {
             rails,
             missing(uplink),
             "missing-cable",
-            &["link/leaf-su1-r2[swp17]"],
+            &[uplink],
             Some((lacks, which)),
         ),
         (grouped, Vec::new(), "", &[], None),
@@ -206,7 +171,7 @@ fn in_a_roce_leaf_spine_each_slip_gives_its_finding_by_peers_and_by_the_plan() {
             changes,
             ..spec(fabric)
         };
-        let plan = named(plan::plan(&Wiring::plan(&spec).expect("a wiring")));
+        let plan = plan::plan(&Wiring::plan(&spec).expect("a wiring"));
         for plan in [None, Some(plan)] {
             let what = format!("{fabric}, {:?}, plan {}", spec.changes, plan.is_some());
             let (rule, parts) = by_peers.filter(|_| plan.is_none()).unwrap_or((rule, parts));
