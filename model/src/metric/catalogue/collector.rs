@@ -38,7 +38,7 @@ catalogue! {
     Collector Default Info PORT_TOPOLOGY = "railscope_port_topology_info" (node, device, port, rail, leaf, leaf_port)
         "Where each host port hangs. Join on node, device and port.";
     Collector Default Gauge GRAPH_VERTEX = "railscope_graph_vertex_parts" (id, title, tier)
-        "Vertices of the fabric as a graph for Grafana's node graph, with the parts that each stands for: one switch or the nodes of a unit; the leaves of a unit; or all of a tier, whichever is the finest within [web] graph_series.";
+        "Vertices of the fabric as a graph for Grafana's node graph, with the parts that each stands for: one switch or the nodes of a unit; the leaves of a unit; or all of a tier, whichever is the finest within web.graph_series of the configuration.";
     Collector Default Gauge GRAPH_VERTEX_FAULTY = "railscope_graph_vertex_faulty_parts" (id, title, tier)
         "Parts of a vertex of railscope_graph_vertex_parts that work worse than they should, or not at all.";
     Collector Default Gauge GRAPH_EDGE = "railscope_graph_edge_cables" (source, target)
