@@ -84,7 +84,8 @@ fn exporter(machine: &railscope_simulator::machine::NodePaths, empty: &Path) -> 
     Exporter::start(machine).expect("threads start")
 }
 
-/// Series of the default page of one node, whose work runs on it apart: one for each GPU that a job holds.
+/// Series of the default page of one node with its work. An EFA node has 32 NICs where the budget is for 8, and is held
+/// to it without the series of each GPU that a job holds.
 const BUDGET: usize = 600;
 
 /// Holds every node of a cluster against the exporter on its files.
@@ -113,7 +114,9 @@ fn check(name_of_case: &str, cluster: &Cluster) {
         });
         let body = exporter.page().body(Profile::Default, Format::Text, false);
         let mut shown = series(std::str::from_utf8(&body).expect("UTF-8"));
-        shown.retain(|series, _| name(series) != WORKLOAD.name);
+        if cluster.spec().transport == Transport::Efa {
+            shown.retain(|series, _| name(series) != WORKLOAD.name);
+        }
         let shown = shown.len();
         println!("{case}: {shown} series by default");
         assert!(shown <= BUDGET, "{case}: {shown} series by default");
