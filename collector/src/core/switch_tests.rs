@@ -11,6 +11,7 @@ use railscope_model::metric::{
 };
 use railscope_model::reading::{Labels, NodeReading};
 
+use super::ablation::{LeftOut, Step};
 use super::detector::{Build, View};
 use super::detectors::{lossy_cable, pause_circle, switch_ports};
 use super::history::History;
@@ -32,6 +33,7 @@ struct Lab {
     /// Counters by switch: metric, labels, value.
     said: BTreeMap<String, Vec<Counter>>,
     seconds: f64,
+    left_out: LeftOut,
 }
 
 impl Lab {
@@ -110,7 +112,7 @@ impl Lab {
             misplaced: &[],
             subnet_seen: None,
             now: at(self.seconds),
-            left_out: crate::core::ablation::LeftOut::default(),
+            left_out: self.left_out,
         }
     }
 
@@ -364,6 +366,9 @@ fn switches_that_wait_for_each_other_in_a_circle_are_a_deadlock_unless_something
         let lab = paused(ring(), &ports);
         assert_eq!(lab.said_by(pause_circle::build), expected, "{ports:?}");
     }
+    let mut lab = paused(ring(), &circle(1.0, 0.0));
+    lab.left_out = [Step::PauseWalk].into_iter().collect();
+    assert!(lab.said_by(pause_circle::build).is_empty(), "nobody walks");
 }
 
 #[test]

@@ -174,13 +174,17 @@ fn in_pause<'a>(view: &View<'a>) -> Vec<Holds<'a>> {
     for (node, history) in view.history.fresh_nodes(view.now) {
         for (labels, window) in history.series(&NIC_PFC_PAUSE_SECONDS) {
             let labels: Vec<_> = labels.values().collect();
-            let [netdev, priority, "transmit"] = labels[..] else {
+            let [netdev, priority, direction] = labels[..] else {
                 continue;
             };
+            // Who is paused waits for somebody else.
+            if direction != "transmit" && !view.left_out.has(Step::PauseWalk) {
+                continue;
+            }
             let share = window.increase(WINDOW_SECONDS).map(Increase::rate);
             let interface = interface(history, netdev);
             if let (Some(share), Some((pci, device))) = (share, interface) {
-                let of = (history, netdev, priority, pci, device);
+                let of = (history, (netdev, direction), priority, pci, device);
                 shares.push((node, of, window, share));
             }
         }
@@ -188,7 +192,7 @@ fn in_pause<'a>(view: &View<'a>) -> Vec<Holds<'a>> {
     let usual = median(shares.iter().map(|(.., share)| *share)).unwrap_or(0.0);
     let enough = shares.len() >= MIN_PEERS;
     let mut holds = Vec::new();
-    for (node, (history, netdev, priority, pci, device), window, share) in shares {
+    for (node, (history, (netdev, direction), priority, pci, device), window, share) in shares {
         if !(enough && share > MIN_PAUSE && share > ABOVE_PEERS * usual) {
             continue;
         }
@@ -205,7 +209,12 @@ fn in_pause<'a>(view: &View<'a>) -> Vec<Holds<'a>> {
         holds.push(Holds {
             node,
             words: format!(
-                "{device} of {node} pauses its switch {:.0} % of the time on priority {priority}; the median port does so {:.1} %",
+                "{device} of {node} {} {:.0} % of the time on priority {priority}; the median port does so {:.1} %",
+                if direction == "transmit" {
+                    "pauses its switch"
+                } else {
+                    "is paused by its switch"
+                },
                 100.0 * share,
                 100.0 * usual
             ),
