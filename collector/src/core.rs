@@ -20,6 +20,7 @@ pub mod lost;
 pub mod maintenance;
 pub mod neighbours;
 pub mod pause_graph;
+pub mod rules;
 pub mod speaker;
 mod spreading;
 pub mod storm;

@@ -329,7 +329,7 @@ impl Analyzer {
             let mut out: Vec<Evidence> = Vec::new();
             detector.observe(&view, &mut out);
             findings.extend(out.into_iter().map(|evidence| Finding {
-                explanation: detector.explain(&evidence),
+                explanation: detector.explain(evidence.class, evidence.signal),
                 evidence,
             }));
         }

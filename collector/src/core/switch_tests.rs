@@ -123,7 +123,7 @@ impl Lab {
         detector.observe(&self.view(), &mut out);
         assert!(
             out.iter()
-                .all(|own| !detector.explain(own).threshold.is_empty())
+                .all(|own| !detector.explain(own.class, own.signal).threshold.is_empty())
         );
         let mut said: Vec<String> = out
             .iter()

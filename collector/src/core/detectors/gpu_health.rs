@@ -9,10 +9,11 @@ use railscope_model::metric::{
 };
 
 use super::gpus::{Listed, by_node, listed};
-use super::peers::{MAJORITY, MIN_PEERS, norm};
+use super::peers::{self, MAJORITY, MIN_PEERS, norm};
 use crate::core::classes::{Class, GPU_LOST, GPU_MEMORY, NVLINK_DOWN};
 use crate::core::detector::{Detector, Evidence, Explanation, View};
 use crate::core::inventory::gpus_behind;
+use crate::core::rules::Rule;
 
 /// XIDs after which a GPU does no more work until it is reset or its node restarted: fallen off the bus (79), its
 /// system processor does not answer or has failed (119, 120), contained so badly that it must be reset (95)
@@ -40,14 +41,14 @@ impl Detector for GpuHealth {
         nvlinks(&gpus, view, out);
     }
 
-    fn explain(&self, evidence: &Evidence) -> Explanation {
-        if evidence.class == &GPU_LOST {
+    fn explain(&self, class: &Class, _: &str) -> Explanation {
+        if class == &GPU_LOST {
             Explanation {
                 check: "The driver lists the GPU and gets no value from it, while another GPU of the node answers.",
                 threshold: String::from("no value at all: a state, not a measurement"),
                 clears: "The GPU answers again.",
             }
-        } else if evidence.class == &NVLINK_DOWN {
+        } else if class == &NVLINK_DOWN {
             Explanation {
                 check: "Fewer of the GPU's NVLinks are active than of its peers.",
                 threshold: format!(
@@ -63,6 +64,14 @@ impl Detector for GpuHealth {
                 clears: "The GPU has been reset and no row waits.",
             }
         }
+    }
+
+    fn rules(&self) -> Vec<Rule> {
+        vec![
+            Rule::new(&GPU_LOST, Vec::new()),
+            Rule::new(&GPU_MEMORY, Vec::new()),
+            Rule::new(&NVLINK_DOWN, peers::thresholds()),
+        ]
     }
 }
 
