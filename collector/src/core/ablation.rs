@@ -13,6 +13,8 @@ pub enum Step {
     HostComponent,
     /// Nothing opens before a second tick in a row shows it.
     Persistence,
+    /// What proves itself opens an incident at its first tick.
+    Proof,
     /// Only what is sure enough pages.
     Belief,
     /// Announced work explains what is seen of its parts.
@@ -48,6 +50,11 @@ impl Step {
             Self::Persistence,
             "persistence",
             "an incident opens with the second tick in a row",
+        ),
+        (
+            Self::Proof,
+            "proof",
+            "what proves itself opens at its first tick",
         ),
         (Self::Belief, "belief", "only what is sure enough pages"),
         (

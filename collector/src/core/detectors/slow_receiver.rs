@@ -257,7 +257,7 @@ fn in_pause<'a>(view: &View<'a>) -> Vec<Holds<'a>> {
             .and_then(|window| window.increase(WINDOW_SECONDS))
             .is_some_and(|rise| rise.amount > 0.0);
         let lately = window.increase(STORM_SECONDS).map_or(0.0, Increase::rate);
-        let storm = lately > STORM || (stormy && share > STORM / 2.0);
+        let storm = lately > STORM || (stormy && lately.max(share) > STORM / 2.0);
         if !storm && !has_settled(window) {
             continue;
         }
@@ -276,7 +276,12 @@ fn in_pause<'a>(view: &View<'a>) -> Vec<Holds<'a>> {
             ),
             device,
             pci,
-            signal: &NIC_PFC_PAUSE_SECONDS,
+            // The NIC's watchdog has counted an event of its own.
+            signal: if storm && stormy {
+                &NIC_PAUSE_STORMS
+            } else {
+                &NIC_PFC_PAUSE_SECONDS
+            },
             share: Some(share.min(1.0)),
             storm,
         });
