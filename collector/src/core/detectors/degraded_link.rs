@@ -1,5 +1,6 @@
 //! Links that are down, or run slower or narrower than their peers: cables and PCIe.
 
+mod dark;
 mod pcie;
 
 use std::collections::BTreeMap;
@@ -42,6 +43,7 @@ impl Detector for DegradedLink {
         self.ports_down(view, out);
         ports_slow(view, out);
         cables_lost(view, out);
+        dark::cables_without_light(view, out);
         cables_slow(view, out);
         pcie::narrow_or_slow(view, out);
     }
@@ -49,7 +51,7 @@ impl Detector for DegradedLink {
     fn explain(&self, class: &Class, _: &str) -> Explanation {
         let (check, clears) = if [&PORT_DOWN, &UPLINK_DOWN].contains(&class) {
             (
-                "A port is not ACTIVE, a cable is gone from the subnet, or its neighbour is silent and its port dark, while it was there before or its peers are up.",
+                "A port is not ACTIVE, a cable is gone from the subnet or without light at both of its switches, or its neighbour is silent and its port dark, while it was there before or its peers are up.",
                 "The port is ACTIVE again, and the subnet or LLDP shows the cable.",
             )
         } else if class == &PCIE_DEGRADED {
