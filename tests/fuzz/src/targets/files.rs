@@ -1,24 +1,34 @@
 //! Files of people and of other programs that the collector reads.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use railscope_collector::collectives::flight_recorder::{parse_dump, rank_states};
 use railscope_collector::collectives::nccl_tests::parse_log;
 use railscope_collector::config::{Config, Target};
+use railscope_collector::core::analyzer::Analyzer;
 use railscope_collector::foreign::{Mappings, Reader};
+use railscope_collector::incident_file;
 use railscope_collector::maintenance::RawWindow;
 use railscope_collector::state_file;
 use railscope_collector::targets::TargetList;
 use railscope_model::fabric::Timestamp;
 
+use super::web::NOW;
+
 fn text(bytes: &[u8]) -> std::borrow::Cow<'_, str> {
     String::from_utf8_lossy(bytes)
 }
 
-/// A folder of this process in memory, for what is only read from a file.
+/// Those that come with Railscope, read once.
+fn mappings() -> &'static Mappings {
+    static MAPPINGS: OnceLock<Mappings> = OnceLock::new();
+    MAPPINGS.get_or_init(Mappings::default)
+}
+
+/// A folder of this process for what is only read from a file.
 pub(crate) fn folder() -> PathBuf {
-    let folder = Path::new("/dev/shm").join(format!("railscope-fuzz-{}", std::process::id()));
+    let folder = std::env::temp_dir().join(format!("railscope-fuzz-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
     folder
 }
@@ -34,7 +44,7 @@ pub(crate) fn collector_config(bytes: &[u8]) {
 pub(crate) fn file_sd(bytes: &[u8]) {
     let file = folder().join("targets.json");
     std::fs::write(&file, bytes).expect("a file");
-    let mut list = TargetList::new(Vec::new(), vec![file], Mappings::default());
+    let mut list = TargetList::new(Vec::new(), vec![file], mappings().clone());
     list.look();
     list.targets();
 }
@@ -55,7 +65,10 @@ pub(crate) fn nccl_tests(bytes: &[u8]) {
 
 /// A site's own mapping of another exporter.
 pub(crate) fn foreign_mapping(bytes: &[u8]) {
-    if let Err(error) = Mappings::default().add(&text(bytes), Path::new("mapping.toml")) {
+    if let Err(error) = mappings()
+        .clone()
+        .add(&text(bytes), Path::new("mapping.toml"))
+    {
         assert!(!error.to_string().is_empty());
     }
 }
@@ -67,18 +80,20 @@ pub(crate) fn foreign_page(bytes: &[u8]) {
         kind: None,
         url: String::from("http://there:9100/metrics"),
     };
-    let mut reader = Reader::new(Arc::new(target), Mappings::default());
+    let mut reader = Reader::new(Arc::new(target), mappings().clone());
     for at in [1_000, 6_000] {
         reader.read(&text(bytes), Timestamp(at));
     }
 }
 
-/// Work that is announced over the API.
+/// Work that is announced over the API, and the file with a list of it.
 pub(crate) fn maintenance(bytes: &[u8]) {
-    if let Ok(window) = serde_json::from_slice::<RawWindow>(bytes)
-        && let Err(error) = window.check(Timestamp(1_754_493_083_000))
-    {
-        assert!(!error.is_empty());
+    let one = serde_json::from_slice::<RawWindow>(bytes).ok();
+    let list = serde_json::from_slice::<Vec<RawWindow>>(bytes).unwrap_or_default();
+    for window in one.iter().chain(&list) {
+        if let Err(error) = window.check(NOW) {
+            assert!(!error.is_empty());
+        }
     }
 }
 
@@ -86,7 +101,28 @@ pub(crate) fn maintenance(bytes: &[u8]) {
 pub(crate) fn state_file(bytes: &[u8]) {
     let folder = folder();
     std::fs::write(folder.join("topology.json"), bytes).expect("a file");
-    if let Err(error) = state_file::load(&folder) {
-        assert!(error.to_string().contains("topology.json"));
+    match state_file::load(&folder) {
+        Ok(Some(past)) => {
+            let mut analyzer = Analyzer::default();
+            analyzer.restore(past.fabric, past.changes);
+            analyzer.tick(NOW);
+        }
+        Ok(None) => {}
+        Err(error) => assert!(error.to_string().contains("topology.json")),
+    }
+}
+
+/// What an earlier run knew of incidents.
+pub(crate) fn incident_file(bytes: &[u8]) {
+    let folder = folder();
+    std::fs::write(folder.join("incidents.json"), bytes).expect("a file");
+    match incident_file::load(&folder) {
+        Ok(past) => {
+            let mut analyzer = Analyzer::default();
+            analyzer.restore_incidents(past.open, past.closed);
+            analyzer.set_maintenance(past.announced);
+            analyzer.tick(NOW);
+        }
+        Err(error) => assert!(error.to_string().contains("incidents.json")),
     }
 }

@@ -14,10 +14,14 @@ use railscope_model::fabric::Timestamp;
 use tokio::runtime::{Builder, Runtime};
 use tower::ServiceExt as _;
 
-const FABRIC: &str = include_str!("../../fabrics/rail-2tier.ibnetdiscover");
+/// A small fabric: hosts `gpu-01` and more on four rails.
+pub(crate) const FABRIC: &str = include_str!("../../../fabrics/rail-2tier.ibnetdiscover");
+
+/// When everything is read.
+pub(crate) const NOW: Timestamp = Timestamp(1_754_493_083_000);
 
 fn now() -> Timestamp {
-    Timestamp(1_754_493_083_000)
+    NOW
 }
 
 /// A collector that knows a small fabric.
@@ -25,10 +29,10 @@ fn collector() -> &'static (Runtime, Router) {
     static COLLECTOR: OnceLock<(Runtime, Router)> = OnceLock::new();
     COLLECTOR.get_or_init(|| {
         let mut analyzer = Analyzer::default();
-        analyzer.take_subnet(parse_ibnetdiscover(FABRIC), now());
+        analyzer.take_subnet(parse_ibnetdiscover(FABRIC), NOW);
         let mut state = State::new(&Config::default(), now);
         state.maintenance_token = Some("token".into());
-        state.publish(Snapshot::new(analyzer.tick(now())));
+        state.publish(Snapshot::new(analyzer.tick(NOW)));
         let runtime = Builder::new_current_thread().enable_all().build();
         (runtime.expect("a runtime"), router(Arc::new(state)))
     })

@@ -5,9 +5,9 @@ use railscope_collector::plans::{Format, Placement, Site, export, read};
 use railscope_collector::subnet::parse_ibnetdiscover;
 use railscope_collector::topology::lint::lint;
 use railscope_collector::topology::{assign_rails, diff, merge_subnet, understand};
-use railscope_model::fabric::{Fabric, Timestamp};
+use railscope_model::fabric::Fabric;
 
-const NOW: Timestamp = Timestamp(1_754_493_083_000);
+use super::web::NOW;
 
 /// A sweep's text, then everything that is computed of it.
 pub(crate) fn ibnetdiscover(bytes: &[u8]) {
@@ -17,7 +17,11 @@ pub(crate) fn ibnetdiscover(bytes: &[u8]) {
     assign_rails(&mut fabric);
     let (verdict, _) = understand(&fabric, &merge);
     let findings = lint(&fabric, &verdict, None);
-    assert!(findings.iter().all(|finding| !finding.to_string().is_empty()));
+    assert!(
+        findings
+            .iter()
+            .all(|finding| !finding.to_string().is_empty())
+    );
     assert!(diff(&fabric, &fabric.clone()).is_empty());
 }
 

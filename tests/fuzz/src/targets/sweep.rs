@@ -8,8 +8,8 @@ use railscope_collector::sweep::mad::{Bytes, Destination};
 use railscope_collector::sweep::transport::{Received, Transport};
 use railscope_collector::sweep::{Settings, Sweeper};
 
-/// Where an answer's own content begins: behind what must fit its question.
-const CONTENT: usize = 24;
+/// Where the attribute of an answer begins, behind what must fit its question.
+const DATA: usize = 64;
 const GET_RESPONSE: u8 = 0x81;
 /// Answers of one sweep; a fabric that goes on for ever is cut off there.
 const MOST: usize = 4_096;
@@ -41,11 +41,10 @@ impl Transport for Anything {
             // The status, or something else that must fit, is wrong.
             0..8 => mad[usize::from(how)] ^= self.bytes.pop_front().unwrap_or(0),
             8 => return Ok(Received::TimedOut),
-            // As many bytes of content as that, at the beginning of where an attribute's stands.
+            // As many bytes of the attribute as that, from its beginning.
             _ => {
-                let class = if mad[1] == 0x04 { CONTENT } else { 64 };
-                let count = usize::from(how).min(mad.len() - class);
-                for byte in &mut mad[class..class + count] {
+                let count = usize::from(how).min(mad.len() - DATA);
+                for byte in &mut mad[DATA..DATA + count] {
                     *byte = self.bytes.pop_front().unwrap_or(0);
                 }
             }
