@@ -6,7 +6,7 @@ use railscope_collector::subnet::parse_ibnetdiscover;
 use railscope_model::fabric::Timestamp;
 use railscope_model::identity::NodeName;
 
-use super::web::{FABRIC, NOW};
+use super::web::{FABRIC, NOW, show};
 
 /// Between one page and the next.
 const BETWEEN: &str = "\n--\n";
@@ -40,6 +40,9 @@ pub(crate) fn own_page(bytes: &[u8]) {
         }
         let view = analyzer.tick(at(step));
         assert!(view.incidents.iter().all(|one| one.posterior.is_finite()));
+        if step + 1 == STEPS {
+            show(view);
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Texts that tell of a fabric, up to the verdict and the lint.
 
+use railscope_collector::core::analyzer::Analyzer;
 use railscope_collector::lldp::parse_neighbours;
 use railscope_collector::plans::{Format, Placement, Site, export, read};
 use railscope_collector::subnet::parse_ibnetdiscover;
@@ -7,7 +8,7 @@ use railscope_collector::topology::lint::lint;
 use railscope_collector::topology::{assign_rails, diff, merge_subnet, understand};
 use railscope_model::fabric::Fabric;
 
-use super::web::NOW;
+use super::web::{NOW, show};
 
 /// A sweep's text, then everything that is computed of it.
 pub(crate) fn ibnetdiscover(bytes: &[u8]) {
@@ -22,7 +23,11 @@ pub(crate) fn ibnetdiscover(bytes: &[u8]) {
             .iter()
             .all(|finding| !finding.to_string().is_empty())
     );
+    assert!(!verdict.to_string().is_empty());
     assert!(diff(&fabric, &fabric.clone()).is_empty());
+    let mut analyzer = Analyzer::default();
+    analyzer.take_subnet(subnet, NOW);
+    show(analyzer.tick(NOW));
 }
 
 /// What a switch prints of its neighbours.
@@ -54,10 +59,11 @@ fn file(bytes: &[u8], format: Option<Format>) {
         export::nccl_hints(&site.fabric);
     }
     for (_, placement) in &site.placements {
-        placement.defects();
+        assert!(!placement.to_string().is_empty());
         export::slurm_block(placement);
     }
     for (_, node) in &site.nodes {
-        node.verdict();
+        assert!(!node.to_string().is_empty());
+        node.affinity();
     }
 }

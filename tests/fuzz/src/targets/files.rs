@@ -14,7 +14,7 @@ use railscope_collector::state_file;
 use railscope_collector::targets::TargetList;
 use railscope_model::fabric::Timestamp;
 
-use super::web::NOW;
+use super::web::{NOW, show};
 
 fn text(bytes: &[u8]) -> std::borrow::Cow<'_, str> {
     String::from_utf8_lossy(bytes)
@@ -105,7 +105,7 @@ pub(crate) fn state_file(bytes: &[u8]) {
         Ok(Some(past)) => {
             let mut analyzer = Analyzer::default();
             analyzer.restore(past.fabric, past.changes);
-            analyzer.tick(NOW);
+            show(analyzer.tick(NOW));
         }
         Ok(None) => {}
         Err(error) => assert!(error.to_string().contains("topology.json")),
@@ -121,7 +121,7 @@ pub(crate) fn incident_file(bytes: &[u8]) {
             let mut analyzer = Analyzer::default();
             analyzer.restore_incidents(past.open, past.closed);
             analyzer.set_maintenance(past.announced);
-            analyzer.tick(NOW);
+            show(analyzer.tick(NOW));
         }
         Err(error) => assert!(error.to_string().contains("incidents.json")),
     }
