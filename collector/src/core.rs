@@ -20,6 +20,8 @@ pub mod lost;
 pub mod maintenance;
 pub mod neighbours;
 pub mod pause_graph;
+mod proof;
+pub mod rules;
 pub mod speaker;
 mod spreading;
 pub mod storm;

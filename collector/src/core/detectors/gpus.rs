@@ -8,9 +8,20 @@ use railscope_model::metric::{GPU, GPU_CLOCK, GPU_UTILIZATION, Metric};
 use crate::core::detector::View;
 use crate::core::history::NodeHistory;
 use crate::core::jobs::{Job, JobName};
+use crate::core::rules::Threshold;
 
 /// Utilisation from which a GPU counts as running a job: an idle GPU's clock is low by design.
 const BUSY_UTILIZATION: f64 = 0.5;
+
+/// From when on a GPU is judged.
+pub(super) fn busy() -> Threshold {
+    Threshold::new(
+        "utilisation from which a GPU is judged",
+        BUSY_UTILIZATION,
+        "ratio",
+        "an idle GPU's clock is low by design (a choice)",
+    )
+}
 
 /// A GPU that its node's driver lists.
 #[derive(Debug, Clone, Copy)]

@@ -5,6 +5,8 @@
 //! added, over longer and longer times. What is left of the error shows on every cable, and as often as a surplus,
 //! which no loss can make: cables that seem to gain packets say how far readings can be trusted.
 
+mod rules;
+
 use std::collections::HashMap;
 
 use foldhash::fast::FixedState;
@@ -20,6 +22,7 @@ use crate::core::classes::{Class, LINK_ERRORS, UPLINK_LOSSY};
 use crate::core::detector::{Detector, Evidence, Explanation, View};
 use crate::core::history::Window;
 use crate::core::inventory::gpus_behind;
+use crate::core::rules::Rule;
 
 /// Share of its packets that a cable may lose: what lossless traffic bears before collectives feel it (detection
 /// method, section 3.5: p0 is 1e-4, and go-back-N at 400 Gb/s costs a quarter of a percent at 1e-5).
@@ -177,7 +180,7 @@ impl Detector for LossyCable {
         );
     }
 
-    fn explain(&self, _: &Evidence) -> Explanation {
+    fn explain(&self, _: &Class, _: &str) -> Explanation {
         Explanation {
             check: "One end of a cable between switches has sent packets that the other has neither received nor dropped.",
             threshold: format!(
@@ -185,6 +188,10 @@ impl Detector for LossyCable {
             ),
             clears: "As many packets arrive as are sent.",
         }
+    }
+
+    fn rules(&self) -> Vec<Rule> {
+        rules::rules()
     }
 }
 
