@@ -18,7 +18,7 @@ use railscope_collector::foreign::{Mappings, Reader};
 use railscope_model::fabric::Timestamp;
 use railscope_simulator::cluster::Cluster;
 use railscope_simulator::examples;
-use railscope_simulator::readings::NodeRows;
+use railscope_simulator::readings::Exporters;
 use railscope_simulator::spec::ClusterSpec;
 use railscope_simulator::tree::ClusterTree;
 
@@ -55,22 +55,16 @@ impl Site {
 /// Runs a cluster before the collector's analysis, through other exporters' text alone; the last view, and
 /// all incidents as class and part.
 fn run(cluster: &mut Cluster, seconds: usize) -> (ClusterView, BTreeSet<(String, String)>) {
-    let rows = NodeRows::of(cluster);
-    let names: Vec<_> = cluster
-        .nodes()
-        .iter()
-        .map(|node| node.name.clone())
-        .collect();
-    let mut sites: Vec<_> = names.iter().map(Site::new).collect();
+    let exporters = Exporters::of(cluster);
+    let mut sites: Vec<_> = exporters.names().iter().map(Site::new).collect();
     let mut analyzer = Analyzer::default();
-    analyzer.set_targets(&names);
+    analyzer.set_targets(exporters.names());
     let mut view = analyzer.tick(STARTED);
     let mut heard = BTreeSet::new();
     for second in (0..=seconds).step_by(TICK_SECONDS) {
         cluster.advance(Duration::from_secs(second as u64));
         let at = STARTED.plus_seconds(second as f64);
-        for ((site, rows), node) in sites.iter_mut().zip(&rows).zip(cluster.nodes()) {
-            let reading = rows.read(node);
+        for (site, (_, reading)) in sites.iter_mut().zip(exporters.read(cluster)) {
             let pages = [site.dcgm.page(&reading), node_exporter(&reading)];
             for (reader, page) in site.readers.iter_mut().zip(&pages) {
                 let (speaker, said) = reader.read(page, at).expect("a page of theirs");
@@ -139,14 +133,9 @@ fn the_real_node_exporter_says_of_a_simulated_node_what_the_converter_says() {
     cluster.advance(Duration::from_secs(60));
     let tree = ClusterTree::create(&cluster, STARTED, &std::env::temp_dir()).expect("a tree");
     let (http, folder) = (Http::new(), tempfile::tempdir().expect("a folder"));
-    let rows = NodeRows::of(&cluster);
-    for ((machine, rows), node) in tree
-        .machines()
-        .iter()
-        .zip(&rows)
-        .zip(cluster.nodes())
-        .take(2)
-    {
+    let exporters = Exporters::of(&cluster);
+    let readings = exporters.read(&cluster);
+    for (machine, (name, reading)) in tree.machines().iter().zip(readings).take(2) {
         let port = free_port();
         let mut command = Command::new("prometheus-node-exporter");
         command
@@ -171,9 +160,9 @@ fn the_real_node_exporter_says_of_a_simulated_node_what_the_converter_says() {
             };
             lines.map(number).collect()
         };
-        let (theirs, ours) = (lines(&page), lines(&node_exporter(&rows.read(node))));
+        let (theirs, ours) = (lines(&page), lines(&node_exporter(&reading)));
         let differ: Vec<_> = theirs.symmetric_difference(&ours).take(20).collect();
-        assert!(differ.is_empty(), "{}: {differ:#?}", node.name);
+        assert!(differ.is_empty(), "{name}: {differ:#?}");
         assert!(ours.len() > 100, "{}", ours.len());
     }
 }

@@ -12,7 +12,7 @@ use railscope_model::fabric::Timestamp;
 use railscope_simulator::cluster::Cluster;
 use railscope_simulator::examples;
 use railscope_simulator::inspector::Inspector;
-use railscope_simulator::readings::NodeRows;
+use railscope_simulator::readings::Exporters;
 use railscope_simulator::spec::ClusterSpec;
 use railscope_simulator::workload::JobSpec;
 
@@ -49,14 +49,9 @@ fn watch(
     dumps: bool,
     mut seen: impl FnMut(u64, &ClusterView),
 ) -> ClusterView {
-    let rows = NodeRows::of(&cluster);
-    let names: Vec<_> = cluster
-        .nodes()
-        .iter()
-        .map(|node| node.name.clone())
-        .collect();
+    let exporters = Exporters::of(&cluster);
     let mut analyzer = Analyzer::default();
-    analyzer.set_targets(&names);
+    analyzer.set_targets(exporters.names());
     let (mut inspector, mut last) = (Inspector::default(), None);
     for tick in 0..=seconds / TICK_SECONDS {
         let mut operations = Vec::new();
@@ -74,8 +69,8 @@ fn watch(
         }
         let at = START.plus_seconds(((tick + 1) * TICK_SECONDS) as f64);
         analyzer.take_collectives(operations, Vec::new(), at);
-        for ((name, rows), node) in names.iter().zip(&rows).zip(cluster.nodes()) {
-            analyzer.ingest_reading(name, &rows.read(node), at);
+        for (name, reading) in exporters.read(&cluster) {
+            analyzer.ingest_reading(name, &reading, at);
         }
         let view = analyzer.tick(at);
         seen((tick + 1) * TICK_SECONDS, &view);

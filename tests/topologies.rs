@@ -17,7 +17,7 @@ use railscope_simulator::fault::fabric::{SwitchDown, UplinkDown};
 use railscope_simulator::fault::{Effect, Fault};
 use railscope_simulator::ibnetdiscover::ibnetdiscover;
 use railscope_simulator::lldp;
-use railscope_simulator::readings::{NodeRows, switches};
+use railscope_simulator::readings::{Exporters, switches};
 use railscope_simulator::shape::NodeKind;
 use railscope_simulator::spec::{ClusterSpec, Group, Transport};
 use railscope_simulator::wiring::Wiring;
@@ -102,19 +102,14 @@ fn of_a_fabric_that_nobody_sees_the_collector_says_that_it_does_not_know_it() {
     };
     let mut cluster = Cluster::new(spec, 1).expect("a cluster");
     let mut analyzer = Analyzer::default();
-    let names: Vec<_> = cluster
-        .nodes()
-        .iter()
-        .map(|node| node.name.clone())
-        .collect();
-    analyzer.set_targets(&names);
-    let rows = NodeRows::of(&cluster);
+    let exporters = Exporters::of(&cluster);
+    analyzer.set_targets(exporters.names());
     let mut view = analyzer.tick(NOW);
     for seconds in (5..=120).step_by(5) {
         cluster.advance(Duration::from_secs(seconds));
         let at = NOW.plus_seconds(seconds as f64);
-        for ((name, rows), node) in names.iter().zip(&rows).zip(cluster.nodes()) {
-            analyzer.ingest_reading(name, &rows.read(node), at);
+        for (name, reading) in exporters.read(&cluster) {
+            analyzer.ingest_reading(name, &reading, at);
         }
         view = analyzer.tick(at);
     }
@@ -154,16 +149,11 @@ fn of_a_roce_cluster_lldp_gives_the_very_graph_that_the_simulator_wired() {
         };
         let cluster = Cluster::new(spec, 1).expect("a cluster");
         let truth = cluster.plan().fabric(NOW);
-        let names: Vec<_> = cluster
-            .nodes()
-            .iter()
-            .map(|node| node.name.clone())
-            .collect();
+        let exporters = Exporters::of(&cluster);
         let mut analyzer = Analyzer::default();
-        analyzer.set_targets(&names);
-        let readings = NodeRows::of(&cluster).into_iter().zip(cluster.nodes());
-        for (name, (rows, node)) in names.iter().zip(readings) {
-            analyzer.ingest_reading(name, &rows.read(node), NOW);
+        analyzer.set_targets(exporters.names());
+        for (name, reading) in exporters.read(&cluster) {
+            analyzer.ingest_reading(name, &reading, NOW);
         }
         let by_hosts = analyzer.tick(NOW);
         assert!(
@@ -209,17 +199,15 @@ fn switches_of_a_roce_cluster_that_break_are_named_with_the_gpus_routed_over_the
             effect,
         };
         let truth = cluster.inject(fault).expect("a fault");
-        let rows = NodeRows::of(&cluster);
-        let nodes = cluster.nodes().iter();
-        let names: Vec<_> = nodes.map(|node| node.name.clone()).collect();
+        let exporters = Exporters::of(&cluster);
         let mut analyzer = Analyzer::default();
-        analyzer.set_targets(&names);
+        analyzer.set_targets(exporters.names());
         let mut view = analyzer.tick(NOW);
         for seconds in (5..=120).step_by(5) {
             cluster.advance(Duration::from_secs(seconds));
             let at = NOW.plus_seconds(seconds as f64);
-            for ((name, rows), node) in names.iter().zip(&rows).zip(cluster.nodes()) {
-                analyzer.ingest_reading(name, &rows.read(node), at);
+            for (name, reading) in exporters.read(&cluster) {
+                analyzer.ingest_reading(name, &reading, at);
             }
             for (switch, reading) in switches(&cluster) {
                 analyzer.ingest_switch(&switch, &reading, at);

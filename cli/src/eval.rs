@@ -1,7 +1,7 @@
 //! `railscope eval`: judges the collector's detectors, and rules from the literature, on simulated faults.
 //!
 //! ```text
-//! scenario + seed -> Cluster -> NodeRows -> readings -> Analyzer -> incidents -+
+//! scenario + seed -> Cluster -> Exporters -> readings -> Analyzer -> incidents -+
 //!                                              |                               +-> judge -> score -> report
 //!                                              +-> Frame -> baselines ---------+
 //! ```

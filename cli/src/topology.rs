@@ -9,8 +9,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, anyhow, bail};
-use clap::{Args, Subcommand, ValueEnum};
-use railscope_collector::plans::{Format, Opened, Placement, Site, export, read};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{Args, Subcommand};
+use railscope_collector::plans::export::Target;
+use railscope_collector::plans::{Format, Opened, Placement, Site, read};
 use railscope_collector::topology::Kind;
 use railscope_collector::topology::lint::{Finding, lint};
 
@@ -52,7 +54,7 @@ enum TopologyCommand {
     /// Writes it as another tool reads it.
     Export {
         /// What to write.
-        #[arg(long, value_enum)]
+        #[arg(long, value_parser = targets())]
         to: Target,
         #[command(flatten)]
         files: Files,
@@ -89,26 +91,8 @@ struct Files {
     #[arg(long, value_name = "URL", conflicts_with_all = ["paths", "format"])]
     collector: Option<String>,
     /// What the files are, where their content does not say it.
-    #[arg(long, value_parser = clap::builder::PossibleValuesParser::new(Format::names()))]
+    #[arg(long, value_parser = PossibleValuesParser::new(Format::names()))]
     format: Option<String>,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Target {
-    /// Every part and link.
-    Json,
-    /// GraphML, for yEd, Gephi, NetworkX.
-    Graphml,
-    /// DOT: `dot -Tsvg` draws it.
-    Dot,
-    /// Slurm's topology.conf for topology/tree.
-    SlurmTree,
-    /// Slurm's topology.conf for topology/block.
-    SlurmBlock,
-    /// Labels of Kubernetes nodes, as topograph sets them.
-    NodeLabels,
-    /// Environment of NCCL: each node's NICs in the order of rails.
-    Nccl,
 }
 
 /// Runs a subcommand; its exit status says more than success or failure.
@@ -349,9 +333,7 @@ fn diff_files(old: &Path, new: &Path, as_json: bool) -> anyhow::Result<bool> {
 
 fn export_files(to: Target, files: &Files) -> anyhow::Result<bool> {
     if let Some(collector) = &files.collector {
-        let name = to.to_possible_value();
-        let name = name.as_ref().map_or("", |value| value.get_name());
-        return told(remote::export(collector, name)?);
+        return told(remote::export(collector, to.name())?);
     }
     let site = files.site()?;
     let fabric = || match site.verdict {
@@ -368,13 +350,10 @@ fn export_files(to: Target, files: &Files) -> anyhow::Result<bool> {
             "two placements, {one} and {other}: name one of them"
         )),
     };
-    match to {
-        Target::Json => pretty(&export::json(fabric()?)),
-        Target::Graphml => print(&export::graphml(fabric()?)),
-        Target::Dot => print(&export::dot(fabric()?)),
-        Target::SlurmTree => print(&export::slurm_tree(&placement()?)),
-        Target::SlurmBlock => print(&export::slurm_block(&placement()?)),
-        Target::NodeLabels => print(&export::node_labels(&placement()?)),
-        Target::Nccl => print(&export::nccl_hints(fabric()?)),
-    }
+    print(&to.write(fabric, placement)?)
+}
+
+fn targets() -> impl TypedValueParser<Value = Target> {
+    let values = Target::ALL.map(|(_, name, about)| PossibleValue::new(name).help(about));
+    PossibleValuesParser::new(values).try_map(|name| name.parse::<Target>())
 }

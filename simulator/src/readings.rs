@@ -20,7 +20,7 @@ use railscope_model::metric::{
 use railscope_model::reading::{Labels, NodeReading, Value};
 use railscope_model::units::{MICROS, MILLIS, NANOS};
 
-use crate::cluster::{Cluster, Node};
+use crate::cluster::Node;
 use crate::conditions::PcieLink;
 use crate::efa::{EfaCounter, port_guid as efa_port_guid};
 use crate::ethernet::{EthernetCounter, interface_id};
@@ -35,10 +35,12 @@ use crate::wiring::Nic;
 mod board;
 mod efa;
 mod ethernet;
+mod exporters;
 mod jobs;
 mod switches;
 
 use ethernet::{OfNetdev, Unit};
+pub use exporters::Exporters;
 pub use switches::switches;
 
 /// The rows of a node's page: their names never change, their values are read each time.
@@ -195,15 +197,6 @@ fn push_xids(reading: &mut NodeReading, gpu: usize, xids: &[u16]) {
 }
 
 impl NodeRows {
-    /// The rows of every node of a cluster, in its order.
-    pub fn of(cluster: &Cluster) -> Vec<Self> {
-        let plan = cluster.plan();
-        let nodes = cluster.nodes().iter().zip(&plan.hosts);
-        nodes
-            .map(|(node, host)| Self::new(node, &plan.nics[host.nics.clone()]))
-            .collect()
-    }
-
     /// The rows of a node with these NICs.
     pub fn new(node: &Node, nics: &[Nic]) -> Self {
         let mut rows = Self::default();

@@ -9,7 +9,7 @@ use railscope_model::metric::{RDMA_DEVICE, RDMA_PORT_TRANSMIT_BYTES};
 use railscope_simulator::cluster::{Cluster, Node};
 use railscope_simulator::gpu::{ClockEvent, Gpu};
 use railscope_simulator::port::{Counter, PortState};
-use railscope_simulator::readings::NodeRows;
+use railscope_simulator::readings::Exporters;
 use railscope_simulator::site::Site;
 use railscope_simulator::spec::ClusterSpec;
 use railscope_simulator::workload::{GarbageCollection, JobSpec};
@@ -268,7 +268,7 @@ fn a_rebooted_node_is_gone_while_its_job_goes_on_and_comes_back_with_counters_at
 
 /// Firmware of each NIC of a node as its page says it.
 fn firmware(cluster: &Cluster, node: usize) -> Vec<String> {
-    let reading = NodeRows::of(cluster)[node].read(&cluster.nodes()[node]);
+    let reading = Exporters::of(cluster).read_one(node, cluster);
     let samples = reading.samples().iter();
     let devices = samples.filter(|sample| std::ptr::eq(sample.metric, &RDMA_DEVICE));
     devices
@@ -299,7 +299,7 @@ fn new_firmware_takes_one_nic_after_the_other_off_its_cable_and_shows_on_its_pag
     assert_eq!(firmware(&cluster, 0), ["28.43.2026"; 8]);
     assert_eq!(firmware(&cluster, 2), ["28.41.1000"; 8]);
     let sends = |node: usize| {
-        let reading = NodeRows::of(&cluster)[node].read(&cluster.nodes()[node]);
+        let reading = Exporters::of(&cluster).read_one(node, &cluster);
         let samples = reading.samples().iter();
         let bytes = samples.filter(|sample| std::ptr::eq(sample.metric, &RDMA_PORT_TRANSMIT_BYTES));
         bytes.map(|sample| sample.value.as_f64()).sum::<f64>()

@@ -18,7 +18,7 @@ use railscope_collector::lldp::parse_neighbours;
 use railscope_collector::state::{Snapshot, State};
 use railscope_model::fabric::Timestamp;
 use railscope_simulator::cluster::Cluster;
-use railscope_simulator::readings::{NodeRows, switches};
+use railscope_simulator::readings::{Exporters, switches};
 use railscope_simulator::spec::ClusterSpec;
 use railscope_simulator::{examples, lldp};
 
@@ -88,14 +88,9 @@ fn watched(nodes: u16) -> State {
         let fault = examples::fault(&cluster, cause, seed, 1.0).expect(cause);
         cluster.inject(fault).expect(cause);
     }
-    let names: Vec<_> = cluster
-        .nodes()
-        .iter()
-        .map(|node| node.name.clone())
-        .collect();
-    let rows = NodeRows::of(&cluster);
+    let exporters = Exporters::of(&cluster);
     let mut analyzer = Analyzer::default();
-    analyzer.set_targets(&names);
+    analyzer.set_targets(exporters.names());
     let config = Config::parse("", std::path::Path::new("bench.toml")).expect("valid");
     let now = || START.plus_seconds(10.0 * TICKS as f64);
     let state = State::new(&config, now);
@@ -103,8 +98,8 @@ fn watched(nodes: u16) -> State {
         let seconds = 10 * tick;
         let at = START.plus_seconds(seconds as f64);
         cluster.advance(Duration::from_secs(seconds));
-        for ((name, rows), node) in names.iter().zip(&rows).zip(cluster.nodes()) {
-            analyzer.ingest_reading(name, &rows.read(node), at);
+        for (name, reading) in exporters.read(&cluster) {
+            analyzer.ingest_reading(name, &reading, at);
         }
         for (switch, reading) in switches(&cluster) {
             analyzer.ingest_switch(&switch, &reading, at);

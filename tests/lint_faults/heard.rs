@@ -12,7 +12,7 @@ use railscope_model::metric::Profile;
 use railscope_model::plan::WiringPlan;
 use railscope_simulator::cluster::Cluster;
 use railscope_simulator::ibnetdiscover::ibnetdiscover;
-use railscope_simulator::readings::NodeRows;
+use railscope_simulator::readings::Exporters;
 use railscope_simulator::spec::{Change, ClusterSpec, Transport};
 use railscope_simulator::wiring::Wiring;
 use railscope_simulator::{lldp, plan};
@@ -29,13 +29,12 @@ fn heard(
     edit: impl Fn(&str, String) -> String,
 ) -> Vec<Finding> {
     let cluster = Cluster::new(spec.clone(), 1).expect("a cluster");
-    let nodes = cluster.nodes();
-    let names: Vec<_> = nodes.iter().map(|node| node.name.clone()).collect();
+    let exporters = Exporters::of(&cluster);
     let mut analyzer = Analyzer::default();
-    analyzer.set_targets(&names);
+    analyzer.set_targets(exporters.names());
     analyzer.set_plan(plan);
-    for ((name, rows), node) in names.iter().zip(NodeRows::of(&cluster)).zip(nodes) {
-        let page = Page::new(Arc::new(rows.read(node))).write(Format::Text, Profile::Full);
+    for (name, reading) in exporters.read(&cluster) {
+        let page = Page::new(Arc::new(reading)).write(Format::Text, Profile::Full);
         let ingested = analyzer.ingest(name, &edit(name.as_str(), page), NOW);
         assert_eq!(ingested.errors.len(), 0, "{name}");
     }

@@ -161,6 +161,12 @@ fn move_to(wiring: &mut Wiring, part: &str, name: &str) {
     cable(wiring, part).ends[1] = port;
 }
 
+/// Exchanges the upper ends of two cables.
+fn swap(wiring: &mut Wiring, one: &str, other: &str) {
+    let [one, other] = [one, other].map(|part| wiring.cable_named(&part.parse().expect("a part")));
+    wiring.swap(one.expect("one"), other.expect("another"));
+}
+
 /// One more cable between two switches, or of a switch with itself.
 fn add(wiring: &mut Wiring, lower: &str, upper: &str) {
     let speed = wiring.cables[0].speed;
@@ -259,9 +265,11 @@ const CABLES: &[Fault] = &[
         "swapped-cables",
         &["link/gpu-node-03:mlx5_2/1", "link/gpu-node-05:mlx5_4/1"],
         |wiring, _| {
-            let one = wiring.cable_named(&"link/gpu-node-03:mlx5_2/1".parse().expect("a part"));
-            let other = wiring.cable_named(&"link/gpu-node-05:mlx5_4/1".parse().expect("a part"));
-            wiring.swap(one.expect("one"), other.expect("another"));
+            swap(
+                wiring,
+                "link/gpu-node-03:mlx5_2/1",
+                "link/gpu-node-05:mlx5_4/1",
+            );
         },
     ),
     fault(
@@ -295,9 +303,11 @@ const CABLES: &[Fault] = &[
         "cross-plane",
         &["link/gpu-node-03:mlx5_0/1", "link/gpu-node-03:mlx5_1/1"],
         |wiring, _| {
-            let one = wiring.cable_named(&"link/gpu-node-03:mlx5_0/1".parse().expect("a part"));
-            let other = wiring.cable_named(&"link/gpu-node-03:mlx5_1/1".parse().expect("a part"));
-            wiring.swap(one.expect("one"), other.expect("another"));
+            swap(
+                wiring,
+                "link/gpu-node-03:mlx5_0/1",
+                "link/gpu-node-03:mlx5_1/1",
+            );
         },
     ),
     fault(

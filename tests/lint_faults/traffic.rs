@@ -9,7 +9,7 @@ use railscope_model::plan::{Socket, WiringPlan};
 use railscope_simulator::cluster::Cluster;
 use railscope_simulator::ibnetdiscover::ibnetdiscover;
 use railscope_simulator::plan;
-use railscope_simulator::readings::{NodeRows, switches};
+use railscope_simulator::readings::{Exporters, switches};
 use railscope_simulator::spec::ClusterSpec;
 use railscope_simulator::wiring::Wiring;
 
@@ -24,14 +24,9 @@ fn after_a_minute(spec: &ClusterSpec, plan: WiringPlan, busy: bool) -> Vec<Findi
     } else {
         Cluster::with_jobs(spec.clone(), Vec::new(), 1).expect("a cluster")
     };
-    let names: Vec<_> = cluster
-        .nodes()
-        .iter()
-        .map(|node| node.name.clone())
-        .collect();
-    let rows = NodeRows::of(&cluster);
+    let exporters = Exporters::of(&cluster);
     let mut analyzer = Analyzer::default();
-    analyzer.set_targets(&names);
+    analyzer.set_targets(exporters.names());
     analyzer.set_plan(Some(plan));
     let built = Wiring::built(spec).expect("a wiring");
     analyzer.take_subnet(parse_ibnetdiscover(&ibnetdiscover(&built, NOW)), NOW);
@@ -39,8 +34,8 @@ fn after_a_minute(spec: &ClusterSpec, plan: WiringPlan, busy: bool) -> Vec<Findi
     for seconds in (10..=60).step_by(10) {
         cluster.advance(Duration::from_secs(seconds));
         let at = NOW.plus_seconds(seconds as f64);
-        for ((name, rows), node) in names.iter().zip(&rows).zip(cluster.nodes()) {
-            analyzer.ingest_reading(name, &rows.read(node), at);
+        for (name, reading) in exporters.read(&cluster) {
+            analyzer.ingest_reading(name, &reading, at);
         }
         for (switch, reading) in switches(&cluster) {
             analyzer.ingest_switch(&switch, &reading, at);

@@ -15,7 +15,7 @@ use railscope_simulator::cluster::Cluster;
 use railscope_simulator::fault::{Fault, Truth};
 use railscope_simulator::ibnetdiscover::ibnetdiscover;
 use railscope_simulator::lldp;
-use railscope_simulator::readings::NodeRows;
+use railscope_simulator::readings::Exporters;
 use railscope_simulator::snmp::if_mib;
 use railscope_simulator::spec::Transport;
 
@@ -52,14 +52,9 @@ pub(super) fn rehearse(
                 .expect("a fault that the cluster can have")
         })
         .collect();
-    let rows = NodeRows::of(&cluster);
-    let names: Vec<_> = cluster
-        .nodes()
-        .iter()
-        .map(|node| node.name.clone())
-        .collect();
+    let exporters = Exporters::of(&cluster);
     let mut analyzer = Analyzer::default();
-    analyzer.set_targets(&names);
+    analyzer.set_targets(exporters.names());
     let mut switches = switches_of(&cluster);
     let (mut swept, mut heard) = (None, Vec::<Heard>::new());
     for second in (0..=seconds).step_by(TICK_SECONDS as usize) {
@@ -85,8 +80,8 @@ pub(super) fn rehearse(
                 analyzer.ingest_from(&speaker, subject, reading, at, false);
             }
         }
-        for ((name, rows), node) in names.iter().zip(&rows).zip(cluster.nodes()) {
-            analyzer.ingest_reading(name, &rows.read(node), at);
+        for (name, reading) in exporters.read(&cluster) {
+            analyzer.ingest_reading(name, &reading, at);
         }
         for incident in analyzer.tick(at).incidents {
             let now = Heard {

@@ -13,13 +13,13 @@ use railscope_collector::lldp::parse_neighbours;
 use railscope_collector::subnet::{Subnet, parse_ibnetdiscover};
 use railscope_model::exposition::{Format, Page};
 use railscope_model::fabric::Timestamp;
-use railscope_model::identity::{NodeName, Part, SwitchName};
+use railscope_model::identity::{Part, SwitchName};
 use railscope_model::metric::Profile;
 use railscope_model::reading::NodeReading;
 use railscope_simulator::cluster::{Cluster, Maintenance};
 use railscope_simulator::ibnetdiscover::ibnetdiscover;
 use railscope_simulator::lldp;
-use railscope_simulator::readings::NodeRows;
+use railscope_simulator::readings::Exporters;
 use railscope_simulator::spec::Transport;
 use railscope_simulator::wiring::{Tier, Wiring};
 use rustix::time::{ClockId, clock_gettime};
@@ -168,8 +168,7 @@ type Words = Result<Told, String>;
 
 /// Everybody who watches the cluster.
 struct Watch {
-    names: Vec<NodeName>,
-    rows: Vec<NodeRows>,
+    exporters: Exporters,
     post: Post,
     rounds: Rounds,
     /// The collector's own method first, then those without some of its steps.
@@ -188,13 +187,12 @@ impl Watch {
         (post, rounds): (Post, Rounds),
         ablations: &[Ablation],
     ) -> Self {
-        let nodes = cluster.nodes();
-        let rows = NodeRows::of(cluster);
-        let readings: Vec<_> = rows.iter().zip(nodes).map(|(r, n)| r.read(n)).collect();
-        let names: Vec<_> = nodes.iter().map(|node| node.name.clone()).collect();
+        let exporters = Exporters::of(cluster);
+        let readings = exporters.read(cluster).map(|(_, reading)| reading);
+        let readings: Vec<_> = readings.collect();
         let method = |left_out: LeftOut| {
             let mut analyzer = Analyzer::default();
-            analyzer.set_targets(&names);
+            analyzer.set_targets(exporters.names());
             analyzer.leave_out(left_out);
             // The collector itself keeps incidents that come and go open.
             (analyzer, AlarmLog::new(1))
@@ -207,8 +205,7 @@ impl Watch {
             ((rule.build)(Arc::clone(layout)), log)
         };
         Self {
-            names,
-            rows,
+            exporters,
             post,
             rounds,
             methods,
@@ -271,7 +268,7 @@ impl Watch {
         self.frame.begin(seconds, cluster);
         spend(&mut self.spent.baselines, &mut since);
         for (number, node) in cluster.nodes().iter().enumerate() {
-            let read = || self.rows[number].read(node);
+            let read = || self.exporters.read_one(number, cluster);
             // Nobody answers on a node that is switched off.
             let pages = if node.away {
                 Vec::new()
@@ -284,7 +281,7 @@ impl Watch {
             for reading in pages {
                 self.frame.take(number, &reading, stamp);
                 spend(&mut self.spent.baselines, &mut since);
-                let name = &self.names[number];
+                let name = &self.exporters.names()[number];
                 if through_text {
                     let page = page(reading);
                     for (analyzer, _) in &mut self.methods {

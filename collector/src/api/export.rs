@@ -1,42 +1,40 @@
 //! `/api/v1/topology/export`: the fabric as other tools read it.
 
+use std::convert::Infallible;
+
 use axum::extract::State as Shared;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use railscope_model::fabric::{Fabric, LinkKind, Presence};
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 
 use super::params::{Expected, Params, Refusal};
 use super::{App, snapshot};
-use crate::plans::{Placement, export};
+use crate::plans::Placement;
+use crate::plans::export::Target;
 
 /// `to`
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Target {
-    to: To,
+pub(super) struct Asked {
+    #[serde(deserialize_with = "named")]
+    to: Target,
 }
 
-impl Expected for Target {
+impl Expected for Asked {
     const EXPECTED: &'static str =
         "to=json, graphml, dot, slurm-tree, slurm-block, node-labels or nccl";
 }
 
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum To {
-    Json,
-    Graphml,
-    Dot,
-    SlurmTree,
-    SlurmBlock,
-    NodeLabels,
-    Nccl,
+fn named<'de, D: Deserializer<'de>>(input: D) -> Result<Target, D::Error> {
+    let name = String::deserialize(input)?;
+    name.parse().map_err(D::Error::custom)
 }
 
 pub(super) async fn export(
     Shared(state): App,
-    Params(asked): Params<Target>,
+    Params(asked): Params<Asked>,
 ) -> Result<Response, Refusal> {
     let snapshot = snapshot(&state)?;
     // Of 100,000 GPUs that is a second's work and tens of megabytes.
@@ -50,23 +48,16 @@ pub(super) async fn export(
         )
     })?;
     let kind = match asked.to {
-        To::Json => "application/json",
-        To::Graphml => "application/xml",
+        Target::Json => "application/json",
+        Target::Graphml => "application/xml",
         _ => "text/plain; charset=utf-8",
     };
     Ok(([(header::CONTENT_TYPE, kind)], text).into_response())
 }
 
-fn write(fabric: &Fabric, to: To) -> String {
-    match to {
-        To::Json => export::json(fabric).to_string(),
-        To::Graphml => export::graphml(fabric),
-        To::Dot => export::dot(fabric),
-        To::SlurmTree => export::slurm_tree(&Placement::of(fabric)),
-        To::SlurmBlock => export::slurm_block(&Placement::of(fabric)),
-        To::NodeLabels => export::node_labels(&Placement::of(fabric)),
-        To::Nccl => export::nccl_hints(fabric),
-    }
+fn write(fabric: &Fabric, to: Target) -> String {
+    let Ok(text) = to.write(|| Ok::<_, Infallible>(fabric), || Ok(Placement::of(fabric)));
+    text
 }
 
 /// The fabric without the cables that are lost: other tools plan with what is there.

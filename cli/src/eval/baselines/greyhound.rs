@@ -117,7 +117,7 @@ mod tests {
 
     use railscope_simulator::cluster::Cluster;
     use railscope_simulator::examples;
-    use railscope_simulator::readings::NodeRows;
+    use railscope_simulator::readings::Exporters;
     use railscope_simulator::spec::ClusterSpec;
 
     use super::*;
@@ -129,13 +129,10 @@ mod tests {
         let fault = cause.map(|cause| examples::fault(&cluster, cause, 7, 60.0).expect(cause));
         let culprit = fault.map(|fault| cluster.inject(fault).expect("a fault").part.to_string());
         let layout = Arc::new(Layout::of(&cluster));
-        let rows = NodeRows::of(&cluster);
+        let exporters = Exporters::of(&cluster);
         let read = |cluster: &Cluster| -> Vec<_> {
-            let nodes = cluster.nodes().iter();
-            rows.iter()
-                .zip(nodes)
-                .map(|(row, node)| row.read(node))
-                .collect()
+            let readings = exporters.read(cluster);
+            readings.map(|(_, reading)| reading).collect()
         };
         let mut frame = Frame::new(&layout, &cluster, &read(&cluster));
         let mut rule = GreyhoundLike::new(layout);

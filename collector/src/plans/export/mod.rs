@@ -4,6 +4,103 @@ mod graph;
 mod nccl;
 mod scheduler;
 
+use std::str::FromStr;
+
+use railscope_model::fabric::Fabric;
+
+use super::Placement;
+
 pub use graph::{dot, graphml, json};
 pub use nccl::nccl_hints;
 pub use scheduler::{node_labels, slurm_block, slurm_tree};
+
+/// What a fabric can be written as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target {
+    /// Every part and link.
+    Json,
+    /// GraphML.
+    Graphml,
+    /// DOT, of Graphviz.
+    Dot,
+    /// Slurm's `topology.conf` for topology/tree.
+    SlurmTree,
+    /// Slurm's `topology.conf` for topology/block.
+    SlurmBlock,
+    /// Labels of Kubernetes nodes.
+    NodeLabels,
+    /// Environment of NCCL.
+    Nccl,
+}
+
+impl Target {
+    /// Every target, with the name that options and requests say and what it is for.
+    pub const ALL: [(Self, &'static str, &'static str); 7] = [
+        (Self::Json, "json", "Every part and link"),
+        (
+            Self::Graphml,
+            "graphml",
+            "GraphML, for yEd, Gephi, NetworkX",
+        ),
+        (Self::Dot, "dot", "DOT: `dot -Tsvg` draws it"),
+        (
+            Self::SlurmTree,
+            "slurm-tree",
+            "Slurm's topology.conf for topology/tree",
+        ),
+        (
+            Self::SlurmBlock,
+            "slurm-block",
+            "Slurm's topology.conf for topology/block",
+        ),
+        (
+            Self::NodeLabels,
+            "node-labels",
+            "Labels of Kubernetes nodes, as topograph sets them",
+        ),
+        (
+            Self::Nccl,
+            "nccl",
+            "Environment of NCCL: each node's NICs in the order of rails",
+        ),
+    ];
+
+    /// The name that options and requests say.
+    pub fn name(self) -> &'static str {
+        let row = Self::ALL.iter().find(|(target, ..)| *target == self);
+        row.map_or("", |(_, name, _)| name)
+    }
+
+    /// The text for other tools. What schedulers read needs the placement only, all else the fabric only: neither is
+    /// asked for in vain.
+    ///
+    /// # Errors
+    /// What `fabric` or `placement` says.
+    pub fn write<'a, E>(
+        self,
+        fabric: impl FnOnce() -> Result<&'a Fabric, E>,
+        placement: impl FnOnce() -> Result<Placement, E>,
+    ) -> Result<String, E> {
+        Ok(match self {
+            Self::Json => format!("{:#}\n", json(fabric()?)),
+            Self::Graphml => graphml(fabric()?),
+            Self::Dot => dot(fabric()?),
+            Self::SlurmTree => slurm_tree(&placement()?),
+            Self::SlurmBlock => slurm_block(&placement()?),
+            Self::NodeLabels => node_labels(&placement()?),
+            Self::Nccl => nccl_hints(fabric()?),
+        })
+    }
+}
+
+impl FromStr for Target {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let row = Self::ALL.iter().find(|(_, name, _)| *name == text);
+        row.map(|(target, ..)| *target).ok_or_else(|| {
+            let names = Self::ALL.map(|(_, name, _)| name);
+            format!("expected one of {}", names.join(", "))
+        })
+    }
+}
