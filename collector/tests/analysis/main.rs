@@ -8,6 +8,7 @@ mod ethernet;
 mod health;
 mod jobs;
 mod maintenance;
+mod memory;
 mod parents;
 
 use cluster::{NODES, RAILS, as_planned, at, node, page, subnet};
@@ -22,6 +23,7 @@ fn run(fault: &Fault) -> ClusterView {
     let mut analyzer = Analyzer::default();
     analyzer.set_targets(&(0..NODES).map(node).collect::<Vec<_>>());
     let mut view = analyzer.tick(at(0));
+    let mut memory = memory::Memory::new();
     for tick in 1..=30 {
         let seconds = 5 * tick;
         for index in 0..NODES {
@@ -37,6 +39,7 @@ fn run(fault: &Fault) -> ClusterView {
             );
         }
         view = analyzer.tick(at(seconds));
+        memory.look(&analyzer, &view);
     }
     view
 }
@@ -328,6 +331,7 @@ fn a_dead_leaf_is_one_incident_though_every_port_on_it_counts_errors_and_is_down
     };
     let mut analyzer = Analyzer::default();
     let mut view = analyzer.tick(at(0));
+    let mut memory = memory::Memory::new();
     for tick in 1..=20 {
         let seconds = 5 * tick;
         for index in 0..NODES {
@@ -346,6 +350,7 @@ fn a_dead_leaf_is_one_incident_though_every_port_on_it_counts_errors_and_is_down
         let cabling = move |_, rail| (tick <= 10 || rail != 1).then_some(rail);
         analyzer.take_subnet(parse_ibnetdiscover(&subnet(&cabling)), at(seconds));
         view = analyzer.tick(at(seconds));
+        memory.look(&analyzer, &view);
     }
     assert_eq!(
         incidents(&view),
