@@ -26,8 +26,8 @@ pub(crate) mod nodes;
 #[cfg(test)]
 mod rehearsal;
 mod scene;
-mod snmp;
 mod stage;
+mod switches;
 mod wanted;
 mod watch;
 
@@ -35,6 +35,7 @@ use clock::{Clock, now};
 use nodes::Nodes;
 use scene::{SCENES, Scene};
 use stage::Stage;
+use switches::Counted;
 use watch::Api;
 
 /// How often the collector scrapes exporters and looks at the subnet, and how often it judges: faster than
@@ -199,17 +200,10 @@ async fn demo(
     let names = cluster.nodes().iter().map(|node| node.name.clone());
     let exporters: BTreeMap<_, _> = names.zip(nodes.urls.iter().cloned()).collect();
     let causes = wanted::possible(&cluster);
-    let transport = cluster.spec().transport;
     let clock = Clock::start(cluster, tree, args.speed)?;
-    let stage = Arc::new(Stage::new(
-        clock.hand(),
-        args.seed,
-        exporters,
-        causes,
-        transport,
-    ));
+    let stage = Arc::new(Stage::new(clock.hand(), args.seed, exporters, causes));
     let mut beside = control::beside(Arc::clone(&stage), listening);
-    beside.routes = beside.routes.merge(snmp::routes(clock.hand()));
+    beside.routes = beside.routes.merge(switches::routes(clock.hand()));
     let mut stopped = stop.subscribe();
     let mut collector = tokio::spawn(run_beside(config, listener, beside, async move {
         // An error means that the sender is gone, and with it the demo.
@@ -286,15 +280,18 @@ fn collector_config(
             node.name
         ));
     }
-    if cluster.spec().transport == Transport::Roce {
-        for switch in &cluster.plan().switches {
-            let (name, file) = (&switch.name, tree.lldp(&switch.name));
-            let url = snmp::url(base, name)?;
-            text.push_str(&format!(
-                "[[switches]]\nname = \"{name}\"\nlldp_file = {file:?}\ninterval = \"{SCRAPE_INTERVAL}\"\n\
-                 [[targets]]\nswitch = \"{name}\"\nkind = \"snmp_exporter\"\nurl = \"{url}\"\n"
-            ));
-        }
+    for counted in Counted::all(cluster) {
+        let url = counted.url(base)?;
+        text.push_str(&match &counted {
+            Counted::Subnet => format!("[[targets]]\nkind = \"{}\"\n", counted.kind()),
+            Counted::Switch(name) => format!(
+                "[[switches]]\nname = \"{name}\"\nlldp_file = {:?}\ninterval = \"{SCRAPE_INTERVAL}\"\n\
+                 [[targets]]\nswitch = \"{name}\"\nkind = \"{}\"\n",
+                tree.lldp(name),
+                counted.kind()
+            ),
+        });
+        text.push_str(&format!("url = \"{url}\"\n"));
     }
     Config::parse(&text, &tree.path().join("collector.toml"))
         .context("the demo's own configuration")

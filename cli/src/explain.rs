@@ -1,11 +1,13 @@
-//! `railscope explain`: an incident in words, as a collector knows it.
+//! `railscope explain`: an incident in words, as a collector knows it, or what the detectors check.
+
+mod detectors;
 
 use std::fmt::{self, Write as _};
 use std::io::Write as _;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde::Deserialize;
 
 /// Longest wait for the collector's answer.
@@ -14,14 +16,28 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const SHOWN_PARTS: usize = 20;
 
 /// Says in words what an incident is: which part, how sure, on what evidence, whom it slows, what would clear it and
-/// what to do. Exit status 1 if it is not open.
+/// what to do. Exit status 1 if it is not open. Or says what the detectors check, without a collector.
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
     /// Id of an open incident, as in alerts, API and page.
-    incident: String,
+    #[arg(required_unless_present = "detectors", conflicts_with = "detectors")]
+    incident: Option<String>,
+    /// Says what every detector checks, each threshold with its source, what would clear it and its runbook; with a name
+    /// that detector, or those that name the class of this name.
+    #[arg(long, value_name = "NAME", num_args = 0..=1)]
+    detectors: Option<Option<String>>,
+    /// How to print the detectors.
+    #[arg(long, value_enum, default_value_t = Format::Text, requires = "detectors")]
+    format: Format,
     /// Address of the collector.
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:10661")]
     collector: String,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Format {
+    Text,
+    Json,
 }
 
 /// What the API answers, as far as it is read here.
@@ -73,21 +89,30 @@ struct Refused {
     expected: String,
 }
 
-/// Asks the collector and prints its answer.
+/// Asks the collector, or itself about the detectors, and prints the answer.
 pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("cannot start the runtime")?;
-    let incident = runtime.block_on(ask(args))?;
-    let mut text = String::new();
-    explain(&mut text, &incident)?;
+    let text = match (&args.detectors, &args.incident) {
+        (Some(name), _) => detectors::tell(name.as_deref(), args.format)?,
+        (None, Some(incident)) => of_incident(args, incident)?,
+        (None, None) => bail!("an incident or --detectors: expected one of them"),
+    };
     std::io::stdout()
         .write_all(text.as_bytes())
         .context("cannot print")
 }
 
-async fn ask(args: &ExplainArgs) -> anyhow::Result<Incident> {
+fn of_incident(args: &ExplainArgs, incident: &str) -> anyhow::Result<String> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    let incident = runtime.block_on(ask(args, incident))?;
+    let mut text = String::new();
+    explain(&mut text, &incident)?;
+    Ok(text)
+}
+
+async fn ask(args: &ExplainArgs, incident: &str) -> anyhow::Result<Incident> {
     let mut url = reqwest::Url::parse(&args.collector).with_context(|| {
         format!(
             "--collector {}: expected an address such as http://127.0.0.1:10661",
@@ -97,7 +122,7 @@ async fn ask(args: &ExplainArgs) -> anyhow::Result<Incident> {
     match url.path_segments_mut() {
         Ok(mut path) => path
             .pop_if_empty()
-            .extend(["api", "v1", "incidents", &args.incident]),
+            .extend(["api", "v1", "incidents", incident]),
         Err(()) => bail!("--collector {}: expected an http address", args.collector),
     };
     let client = reqwest::Client::builder().timeout(PATIENCE).build()?;

@@ -1,5 +1,6 @@
 //! The collector's HTTP side: JSON API, page, metrics and service discovery, all read from one snapshot.
 
+pub mod detectors;
 mod difference;
 mod export;
 mod exporter;
@@ -32,7 +33,7 @@ use params::Refusal;
 /// What every handler gets.
 type App = Shared<Arc<State>>;
 
-const ROUTES: &str = "/, /incidents/{id}, /metrics, /api/v1/{incidents, incidents/{id}, maintenance, fabric, topology, topology/{structure, paths, traffic, changes, diff, lint, export}, jobs, jobs/{name}, nodes, nodes/{node}, sd}, /-/healthy or /-/ready";
+const ROUTES: &str = "/, /incidents/{id}, /metrics, /api/v1/{incidents, incidents/{id}, maintenance, fabric, topology, topology/{structure, paths, traffic, changes, diff, lint, export}, detectors, detectors/{name}, jobs, jobs/{name}, nodes, nodes/{node}, sd}, /-/healthy or /-/ready";
 
 /// All routes of the collector.
 pub fn router(state: Arc<State>) -> Router {
@@ -58,6 +59,8 @@ pub fn router(state: Arc<State>) -> Router {
         .route("/api/v1/topology/changes", get(shape::changes))
         .route("/api/v1/topology/diff", get(difference::diff))
         .route("/api/v1/topology/export", get(export::export))
+        .route("/api/v1/detectors", get(detectors::list))
+        .route("/api/v1/detectors/{name}", get(detectors::one))
         .route("/api/v1/jobs", get(jobs::list))
         .route("/api/v1/jobs/{*name}", get(jobs::one))
         .route("/api/v1/nodes", get(json::nodes))

@@ -22,6 +22,8 @@ pub mod maintenance;
 pub mod neighbours;
 pub mod pause_graph;
 pub mod port_series;
+mod proof;
+pub mod rules;
 pub mod speaker;
 mod spreading;
 pub mod storm;

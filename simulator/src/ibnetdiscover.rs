@@ -82,7 +82,8 @@ impl Dialect {
     }
 }
 
-fn describe(wiring: &Wiring, device: Device) -> (String, u16, Guid) {
+/// Node description, LID and GUID.
+pub(crate) fn describe(wiring: &Wiring, device: Device) -> (String, u16, Guid) {
     match device {
         Device::Nic(index) => {
             let nic = &wiring.nics[index];

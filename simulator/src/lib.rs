@@ -17,6 +17,7 @@ pub mod fairness;
 pub mod fault;
 pub mod gpu;
 pub mod ibnetdiscover;
+pub mod infiniband_exporter;
 pub mod inspector;
 pub mod job;
 pub mod lldp;

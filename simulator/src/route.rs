@@ -40,6 +40,11 @@ impl Lane {
         Self(self.0 ^ 1)
     }
 
+    /// The end of its cable that receives, as an index into [`crate::wiring::Cable::ends`].
+    pub(crate) const fn far_end(self) -> usize {
+        1 - self.0 as usize % 2
+    }
+
     /// The cable.
     pub const fn cable(self) -> usize {
         self.0 as usize / 2

@@ -4,7 +4,6 @@ use railscope_model::identity::SwitchName;
 
 use crate::cluster::{Cluster, LaneCount};
 use crate::spec::Transport;
-use crate::workload::PACKET_BYTES;
 
 /// Object of IF-MIB (RFC 2863), its type in the module, and its value of a port.
 type Object = (&'static str, &'static str, fn(&Port) -> f64);
@@ -28,14 +27,14 @@ const OBJECTS: &[Object] = &[
     ("ifHighSpeed", "gauge", |port| {
         port.rate.unwrap_or_default() / 1e6
     }),
-    ("ifHCInOctets", "counter", |port| port.received.bytes),
+    ("ifHCInOctets", "counter", |port| {
+        port.received.bytes_arrived()
+    }),
     ("ifHCOutOctets", "counter", |port| port.sent.bytes),
     ("ifHCInUcastPkts", "counter", |port| {
-        port.received.bytes / PACKET_BYTES
+        port.received.packets_arrived()
     }),
-    ("ifHCOutUcastPkts", "counter", |port| {
-        port.sent.bytes / PACKET_BYTES
-    }),
+    ("ifHCOutUcastPkts", "counter", |port| port.sent.packets()),
     ("ifOutDiscards", "counter", |port| port.sent.discards),
 ];
 

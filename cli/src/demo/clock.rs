@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use railscope_model::fabric::Timestamp;
-use railscope_model::identity::{Part, SwitchName};
+use railscope_model::identity::Part;
 use railscope_simulator::cluster::Cluster;
 use railscope_simulator::fault::Truth;
-use railscope_simulator::snmp::if_mib;
 use railscope_simulator::tree::ClusterTree;
 use tokio::sync::oneshot;
 
+use super::switches::Counted;
 use super::wanted::Wanted;
 
 /// Time between two steps of the simulation.
@@ -54,8 +54,8 @@ enum Command {
     Break(Box<Order>, oneshot::Sender<anyhow::Result<Broken>>),
     /// End a fault of this part and cause now, and say whether there was one.
     End(Part, &'static str, oneshot::Sender<bool>),
-    /// Say what an Ethernet switch counts now; none where it does not answer.
-    Count(SwitchName, oneshot::Sender<Option<String>>),
+    /// Say what switches count now; none where nobody answers.
+    Count(Counted, oneshot::Sender<Option<String>>),
     Stop,
 }
 
@@ -87,13 +87,13 @@ impl Hand {
         ended.await.context(ENDED)
     }
 
-    /// The counters of an Ethernet switch, as snmp_exporter shows them; none where it does not answer.
+    /// The counters of switches, as an exporter shows them; none where nobody answers.
     ///
     /// # Errors
     /// The cluster has ended.
-    pub(super) async fn count(&self, switch: SwitchName) -> anyhow::Result<Option<String>> {
+    pub(super) async fn count(&self, counted: Counted) -> anyhow::Result<Option<String>> {
         let (reply, page) = oneshot::channel();
-        self.0.send(Command::Count(switch, reply)).context(ENDED)?;
+        self.0.send(Command::Count(counted, reply)).context(ENDED)?;
         page.await.context(ENDED)
     }
 }
@@ -175,9 +175,9 @@ fn run(
                 tree.update(&cluster, now()).context(CANNOT_GO_ON)?;
                 reply.send(ended).ok();
             }
-            Ok(Command::Count(switch, reply)) => {
+            Ok(Command::Count(counted, reply)) => {
                 // Fails only if nobody waits for it any more.
-                reply.send(if_mib(&cluster, &switch)).ok();
+                reply.send(counted.page(&cluster)).ok();
                 continue;
             }
             Ok(Command::Stop) | Err(RecvTimeoutError::Disconnected) => return Ok(()),

@@ -75,13 +75,7 @@ fn list() -> anyhow::Result<String> {
             .iter()
             .map(|(name, value)| format!("{name}={value}"))
             .collect();
-        let named = |transport| named_as(cause, transport);
-        let named = match (named(Transport::Infiniband), named(Transport::Roce)) {
-            (Some(class), Some(_)) => class.to_owned(),
-            (Some(class), None) => format!("{class}; on RoCE not named here"),
-            (None, Some(class)) => format!("{class}; on InfiniBand not named here"),
-            (None, None) => "not named yet".to_owned(),
-        };
+        let named = named_as(cause).unwrap_or("not named yet");
         let numbers = if numbers.is_empty() {
             "none".to_owned()
         } else {

@@ -10,14 +10,14 @@ use railscope_collector::foreign::{Mappings, Reader};
 use railscope_collector::lldp::parse_neighbours;
 use railscope_collector::subnet::parse_ibnetdiscover;
 use railscope_model::fabric::Timestamp;
-use railscope_model::identity::SwitchName;
 use railscope_simulator::cluster::Cluster;
 use railscope_simulator::fault::{Fault, Truth};
 use railscope_simulator::ibnetdiscover::ibnetdiscover;
 use railscope_simulator::lldp;
 use railscope_simulator::readings::Exporters;
-use railscope_simulator::snmp::if_mib;
 use railscope_simulator::spec::Transport;
+
+use super::switches::Counted;
 
 /// The moment at which every run begins: any will do.
 const START: Timestamp = Timestamp(1_800_000_000_000);
@@ -55,7 +55,19 @@ pub(super) fn rehearse(
     let exporters = Exporters::of(&cluster);
     let mut analyzer = Analyzer::default();
     analyzer.set_targets(exporters.names());
-    let mut switches = switches_of(&cluster);
+    let reader = |counted: Counted| {
+        let about = match &counted {
+            Counted::Switch(name) => Some(Subject::Switch(name.clone())),
+            Counted::Subnet => None,
+        };
+        let target = Target {
+            about,
+            kind: Some(counted.kind().into()),
+            url: counted.url("http://demo").expect("an address").into(),
+        };
+        (counted, Reader::new(target.into(), Mappings::default()))
+    };
+    let mut switches: Vec<_> = Counted::all(&cluster).into_iter().map(reader).collect();
     let (mut swept, mut heard) = (None, Vec::<Heard>::new());
     for second in (0..=seconds).step_by(TICK_SECONDS as usize) {
         let at = START.plus_seconds(second as f64);
@@ -71,11 +83,11 @@ pub(super) fn rehearse(
             }
             swept = Some(cluster.wiring().clone());
         }
-        for (switch, reader) in &mut switches {
-            let Some(page) = if_mib(&cluster, switch) else {
+        for (counted, reader) in &mut switches {
+            let Some(page) = counted.page(&cluster) else {
                 continue; // a switch without light
             };
-            let (speaker, said) = reader.read(&page, at).expect("a page of snmp_exporter");
+            let (speaker, said) = reader.read(&page, at).expect("a page of theirs");
             for (subject, reading) in &said.readings {
                 analyzer.ingest_from(&speaker, subject, reading, at, false);
             }
@@ -97,20 +109,4 @@ pub(super) fn rehearse(
         }
     }
     (truths, heard)
-}
-
-/// What reads the counters of each switch.
-fn switches_of(cluster: &Cluster) -> Vec<(SwitchName, Reader)> {
-    let reader = |switch: &SwitchName| {
-        let target = Target {
-            about: Some(Subject::Switch(switch.clone())),
-            kind: Some("snmp_exporter".into()),
-            url: format!("http://snmp/snmp?target={switch}"),
-        };
-        Reader::new(target.into(), Mappings::default())
-    };
-    let switches = cluster.plan().switches.iter();
-    switches
-        .map(|switch| (switch.name.clone(), reader(&switch.name)))
-        .collect()
 }

@@ -233,7 +233,7 @@ mod tests {
                 let cluster = scene.cluster(Some(8), seed).expect(name);
                 let faults = scene.faults(&cluster, seed).expect(name);
                 let faults = faults.into_iter().map(|fault| (fault, 10.0));
-                let (truths, heard) = rehearse(cluster, faults, 40);
+                let (truths, heard) = rehearse(cluster, faults, 60);
                 let named = |class: &str| {
                     let mut truths = truths.iter();
                     truths.all(|truth| {

@@ -6,7 +6,6 @@ use std::time::Instant;
 
 use anyhow::{Context as _, bail};
 use railscope_model::identity::{NodeName, Part};
-use railscope_simulator::spec::Transport;
 use serde::Serialize;
 
 use super::clock::{Broken, Hand, Order};
@@ -18,7 +17,6 @@ pub(super) struct Stage {
     seed: u64,
     exporters: BTreeMap<NodeName, String>,
     causes: Vec<&'static str>,
-    transport: Transport,
     acts: Mutex<Vec<Act>>,
 }
 
@@ -58,20 +56,18 @@ pub(super) struct Said {
 }
 
 impl Stage {
-    /// The stage of a cluster that can have these causes and speaks so.
+    /// The stage of a cluster that can have these causes.
     pub(super) fn new(
         hand: Hand,
         seed: u64,
         exporters: BTreeMap<NodeName, String>,
         causes: Vec<&'static str>,
-        transport: Transport,
     ) -> Self {
         Self {
             hand,
             seed,
             exporters,
             causes,
-            transport,
             acts: Mutex::default(),
         }
     }
@@ -79,11 +75,6 @@ impl Stage {
     /// What can break here.
     pub(super) fn causes(&self) -> &[&'static str] {
         &self.causes
-    }
-
-    /// Class by which the collector names a cause here, if it does.
-    pub(super) fn named_as(&self, cause: &str) -> Option<&'static str> {
-        named_as(cause, self.transport)
     }
 
     fn acts(&self) -> MutexGuard<'_, Vec<Act>> {
@@ -110,7 +101,7 @@ impl Stage {
         if let Some(url) = broken.truth.part.node().and_then(of_node) {
             println!("    The culprit's own exporter: {url}?profile=full");
         }
-        let named_as = self.named_as(broken.truth.cause);
+        let named_as = named_as(broken.truth.cause);
         if named_as.is_none() {
             println!("    Railscope does not name this yet: look for its symptoms.");
         }

@@ -268,6 +268,12 @@ const WRONG: &[(&str, u16, &str, &str)] = &[
         "to=json, graphml",
     ),
     (
+        "/api/v1/detectors/slow",
+        404,
+        "no detector or class \"slow\"",
+        "one that /api/v1/detectors lists",
+    ),
+    (
         "/api/v2/nodes",
         404,
         "no page \"/api/v2/nodes\"",
@@ -280,6 +286,30 @@ const WRONG: &[(&str, u16, &str, &str)] = &[
         "no query parameters",
     ),
 ];
+
+#[tokio::test]
+async fn a_detector_is_asked_for_by_its_name_or_by_a_class_that_it_names() {
+    let at = serve(small()).await;
+    for (name, detectors, class) in [
+        ("slow-gpu", 1, "gpu-slow"),
+        ("gpu-slow", 3, "gpu-slow"),
+        ("fabric-storm", 1, "fabric-storm"),
+    ] {
+        let (_, text) = get_text(format!("{at}/api/v1/detectors/{name}")).await;
+        let said: serde_json::Value = serde_json::from_str(&text).expect(name);
+        let all = said["detectors"].as_array().expect(name);
+        assert_eq!(all.len(), detectors, "{text}");
+        let rule = &all[0]["rules"][0];
+        assert_eq!(rule["class"], class);
+        assert!(rule["thresholds"][0]["source"].is_string(), "{text}");
+        let page = format!("/{class}.md");
+        assert!(
+            rule["runbook"]
+                .as_str()
+                .is_some_and(|at| at.ends_with(&page))
+        );
+    }
+}
 
 #[tokio::test]
 async fn wrong_questions_get_a_sentence_in_json() {

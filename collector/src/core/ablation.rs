@@ -13,10 +13,19 @@ pub enum Step {
     HostComponent,
     /// Nothing opens before a second tick in a row shows it.
     Persistence,
+    /// What proves itself opens an incident at its first tick.
+    Proof,
     /// Only what is sure enough pages.
     Belief,
     /// Announced work explains what is seen of its parts.
     Maintenance,
+    /// A rank is named only for missing wait that it spends computing, or else gets no more than a hint: a step is
+    /// waiting, compute and the rest, and nothing of it is lost.
+    Conservation,
+    /// Pause is followed to who does not drain, along the lanes that wait for each other.
+    PauseWalk,
+    /// Parts that go on slower than they could page only if they hold a job up, and nothing does on idle nodes.
+    ImpactGate,
 }
 
 impl Step {
@@ -42,11 +51,31 @@ impl Step {
             "persistence",
             "an incident opens with the second tick in a row",
         ),
+        (
+            Self::Proof,
+            "proof",
+            "what proves itself opens at its first tick",
+        ),
         (Self::Belief, "belief", "only what is sure enough pages"),
         (
             Self::Maintenance,
             "maintenance",
             "announced work explains its parts",
+        ),
+        (
+            Self::Conservation,
+            "conservation",
+            "wait that a rank misses is repaid as compute",
+        ),
+        (
+            Self::PauseWalk,
+            "pause-walk",
+            "pause is followed to who does not drain",
+        ),
+        (
+            Self::ImpactGate,
+            "impact-gate",
+            "what holds no job up pages nobody",
         ),
     ];
 
@@ -79,6 +108,8 @@ impl Analyzer {
     /// Leaves steps of the method out, in place of those of before: for measuring, never for use.
     pub const fn leave_out(&mut self, steps: LeftOut) {
         self.tracker.left_out = steps;
+        self.waits.left_out = steps;
+        self.impact.left_out = steps;
     }
 }
 

@@ -67,8 +67,8 @@ pub struct Analyzer {
     lldp: Arc<LldpMerge>,
     routes: Arc<Routes>,
     jobs: JobTable,
-    waits: Waits,
-    impact: Impact,
+    pub(super) waits: Waits,
+    pub(super) impact: Impact,
     stuck: BTreeMap<String, (Stuck, Timestamp)>,
     detectors: Vec<Box<dyn Detector>>,
     pub(super) tracker: Tracker,
@@ -337,7 +337,7 @@ impl Analyzer {
             let mut out: Vec<Evidence> = Vec::new();
             detector.observe(&view, &mut out);
             findings.extend(out.into_iter().map(|evidence| Finding {
-                explanation: detector.explain(&evidence),
+                explanation: detector.explain(evidence.class, evidence.signal),
                 evidence,
             }));
         }

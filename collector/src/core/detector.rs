@@ -8,6 +8,7 @@ use super::classes::Class;
 use super::detectors;
 use super::history::History;
 use super::jobs::Jobs;
+use super::rules::Rule;
 use super::wait::Waiting;
 use crate::topology::Misplaced;
 
@@ -74,8 +75,11 @@ pub trait Detector: Send {
     /// Looks at one tick. Pure but for the detector's own memory.
     fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>);
 
-    /// Explains a piece of its own evidence.
-    fn explain(&self, evidence: &Evidence) -> Explanation;
+    /// Explains evidence of its own: of a class, by a signal.
+    fn explain(&self, class: &Class, signal: &str) -> Explanation;
+
+    /// The classes that it names, each with every number that this takes.
+    fn rules(&self) -> Vec<Rule>;
 }
 
 /// Builds a detector.

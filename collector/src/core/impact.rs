@@ -8,6 +8,7 @@ use railscope_model::metric::{
     GPU_CLOCK, GPU_TENSOR_ACTIVE, RDMA_PORT_TRANSMIT_BYTES, WORKLOAD_DEVICES,
 };
 
+use super::ablation::{LeftOut, Step};
 use super::classes::{
     Class, GPU_SLOW, HOST_COOLING, HOST_POWER, NUMA_AFFINITY, PCIE_REDIRECTED, SLOW_RECEIVER,
     SWITCH_QOS, Severity,
@@ -188,6 +189,8 @@ pub struct Impact {
     /// Incidents that have paged: what woke somebody up stays a page until it is over.
     paged: BTreeSet<String>,
     last: Option<Timestamp>,
+    /// Steps that are left out.
+    pub(super) left_out: LeftOut,
 }
 
 impl Impact {
@@ -242,7 +245,11 @@ impl Impact {
             let known = incident.jobs.iter().filter_map(|job| speeds.get(job));
             let slowdown = known.map(|speed| (1.0 - speed).max(0.0)).reduce(f64::max);
             incident.slowdown = slowdown;
-            if incident.severity != Severity::Critical || self.paged.contains(&incident.id) {
+            let judged = !self.left_out.has(Step::ImpactGate);
+            if !judged
+                || incident.severity != Severity::Critical
+                || self.paged.contains(&incident.id)
+            {
                 continue;
             }
             let all_known = incident.jobs.iter().all(|job| speeds.contains_key(job));

@@ -15,6 +15,7 @@ use railscope_model::metric::{
     SWITCH_PORT_PFC_PAUSE_SECONDS, SWITCH_PORT_SPEED, SWITCH_PORT_TRANSMIT_BYTES,
 };
 
+use super::ablation::Step;
 use super::detector::View;
 use super::history::{Increase, NodeHistory};
 
@@ -54,6 +55,9 @@ impl<'a> PauseGraph<'a> {
     /// The graph of what switches say now. Empty where none of them tells how long it was paused.
     pub fn of(view: &View<'a>) -> Self {
         let mut graph = Self::default();
+        if view.left_out.has(Step::PauseWalk) {
+            return graph;
+        }
         for (switch, history) in view.history.fresh_switches(view.now) {
             graph.add_switch(view, switch, history);
         }

@@ -12,7 +12,7 @@ use super::maintenance::ends_of_cables;
 /// Cables lost at one moment from which it is a storm (detection method, section 3.8).
 pub const STORM_CABLES: usize = 50;
 /// Lost cables below which it is over: half, so that it does not come and go.
-const STILL_A_STORM: usize = STORM_CABLES / 2;
+pub(super) const STILL_A_STORM: usize = STORM_CABLES / 2;
 
 /// A storm that lasts.
 #[derive(Debug)]

@@ -7,12 +7,13 @@ use railscope_model::identity::{Part, PortName, SwitchName};
 use railscope_model::metric::{
     Metric, SWITCH_PORT_DISCARDS, SWITCH_PORT_ERRORS, SWITCH_PORT_PFC_PAUSE_SECONDS,
     SWITCH_PORT_RECEIVE_PACKETS, SWITCH_PORT_SATURATED, SWITCH_PORT_SPEED,
-    SWITCH_PORT_TRANSMIT_BYTES, SWITCH_PORT_TRANSMIT_PACKETS,
+    SWITCH_PORT_TRANSMIT_BYTES, SWITCH_PORT_TRANSMIT_PACKETS, SWITCH_PORT_UP,
 };
 use railscope_model::reading::{Labels, NodeReading};
 
+use super::ablation::{LeftOut, Step};
 use super::detector::{Build, View};
-use super::detectors::{lossy_cable, pause_circle, switch_ports};
+use super::detectors::{degraded_link, lossy_cable, pause_circle, switch_ports};
 use super::history::History;
 use super::jobs::Jobs;
 use super::pause_graph::PauseGraph;
@@ -32,6 +33,8 @@ struct Lab {
     /// Counters by switch: metric, labels, value.
     said: BTreeMap<String, Vec<Counter>>,
     seconds: f64,
+    swept: Option<Timestamp>,
+    left_out: LeftOut,
 }
 
 impl Lab {
@@ -109,9 +112,9 @@ impl Lab {
             history: &self.history,
             jobs: &self.jobs,
             misplaced: &[],
-            subnet_seen: None,
+            subnet_seen: self.swept,
             now: at(self.seconds),
-            left_out: crate::core::ablation::LeftOut::default(),
+            left_out: self.left_out,
         }
     }
 
@@ -122,7 +125,7 @@ impl Lab {
         detector.observe(&self.view(), &mut out);
         assert!(
             out.iter()
-                .all(|own| !detector.explain(own).threshold.is_empty())
+                .all(|own| !detector.explain(own.class, own.signal).threshold.is_empty())
         );
         let mut said: Vec<String> = out
             .iter()
@@ -365,6 +368,9 @@ fn switches_that_wait_for_each_other_in_a_circle_are_a_deadlock_unless_something
         let lab = paused(ring(), &ports);
         assert_eq!(lab.said_by(pause_circle::build), expected, "{ports:?}");
     }
+    let mut lab = paused(ring(), &circle(1.0, 0.0));
+    lab.left_out = [Step::PauseWalk].into_iter().collect();
+    assert!(lab.said_by(pause_circle::build).is_empty(), "nobody walks");
 }
 
 #[test]
@@ -451,4 +457,33 @@ fn a_leaf_that_uses_few_uplinks_is_polarised_unless_its_flows_are_few_or_all_lea
     assert!(uplinks(few).is_empty());
     assert!(uplinks(|_, up| if up < 2 { 4e9 } else { 0.0 }).is_empty());
     assert!(uplinks(|_, _| 1e9).is_empty());
+}
+
+#[test]
+fn a_cable_without_light_at_both_of_its_switches_is_down_before_the_next_sweep() {
+    for (dark, swept, expected) in [
+        (
+            &[("a", "1"), ("s", "1")][..],
+            5.0,
+            &["uplink-down link/a:1"][..],
+        ),
+        // The sweep is as new, and shows it.
+        (&[("a", "1"), ("s", "1")], 10.0, &[]),
+        // One end, which may be the dying one, and ends of two cables.
+        (&[("a", "1")], 5.0, &[]),
+        (&[("a", "1"), ("s", "2")], 5.0, &[]),
+        (&[("a", "9"), ("s", "9")], 5.0, &[]),
+    ] {
+        let mut lab = leaves();
+        for (switch, port) in dark {
+            lab.add(switch, &SWITCH_PORT_UP, &[port], 0.0);
+        }
+        lab.read();
+        lab.swept = Some(at(swept));
+        assert_eq!(
+            lab.said_by(degraded_link::build),
+            expected,
+            "{dark:?} {swept}"
+        );
+    }
 }

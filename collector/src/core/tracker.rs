@@ -13,6 +13,7 @@ use super::incident::{
     CLOSE_AFTER_TICKS, Finding, Incident, OPEN_AFTER_TICKS, describe, group, worst_first,
 };
 use super::maintenance::{Window, mark};
+use super::proof::proven;
 use super::spreading::Losses;
 use super::storm::Storms;
 use crate::topology::Routes;
@@ -104,6 +105,10 @@ impl Tracker {
         let suspects = &self.suspects;
         let storm = self.storms.fold(fabric, &mut groups, || known(suspects));
         let named: BTreeSet<_> = groups.keys().cloned().collect();
+        let mut certain = proven(fabric, &groups);
+        if self.left_out.has(Step::Proof) {
+            certain.clear();
+        }
         self.closed
             .retain(|_, closed| now.seconds_since(closed.at) <= REOPEN_SECONDS);
         for (root, findings) in groups {
@@ -115,7 +120,8 @@ impl Tracker {
                 incident.severity = incident.worst();
             }
             incident.add_routed(fabric, routes);
-            self.see(incident, (&named, &spreading), now);
+            let is_certain = certain.contains(&root);
+            self.see(incident, is_certain, (&named, &spreading), now);
         }
         self.miss(&named, now);
         let open = self.suspects.values().filter(|suspect| suspect.open);
@@ -127,10 +133,12 @@ impl Tracker {
         incidents
     }
 
-    /// A part is suspected in this tick, among all that are `named` and cables whose loss is still `spreading`.
+    /// A part is suspected in this tick, or known for certain, among all that are `named` and cables whose loss is
+    /// still `spreading`.
     fn see(
         &mut self,
         incident: Incident,
+        is_certain: bool,
         (named, spreading): (&BTreeSet<Part>, &BTreeSet<Part>),
         now: Timestamp,
     ) {
@@ -161,7 +169,7 @@ impl Tracker {
             suspect.seen_ticks = suspect.seen_ticks.min(OPEN_AFTER_TICKS - 1);
         }
         suspect.missed_ticks = 0;
-        let enough = suspect.seen_ticks >= OPEN_AFTER_TICKS;
+        let enough = is_certain || suspect.seen_ticks >= OPEN_AFTER_TICKS;
         suspect.open |= enough || self.left_out.has(Step::Persistence);
         let mut reopenings = suspect.incident.reopenings;
         if suspect.open

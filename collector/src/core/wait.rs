@@ -158,6 +158,7 @@ pub struct WaitWatch {
     judged: Vec<u64>,
     ln_alarm: f64,
     step: u64,
+    conserves: bool,
 }
 
 impl WaitWatch {
@@ -177,7 +178,14 @@ impl WaitWatch {
             stages: std::collections::BTreeMap::new(),
             ln_alarm: alarm.max(1.0).ln(),
             step: 0,
+            conserves: true,
         }
+    }
+
+    /// Whether it asks what a rank does instead of waiting. If not it calls it the GPU: to see what asking is worth.
+    pub const fn conserving(mut self, conserves: bool) -> Self {
+        self.conserves = conserves;
+        self
     }
 
     /// Takes one step of all ranks, in their order; `None`, or numbers that no step has, of one that did not report.
@@ -210,7 +218,7 @@ impl WaitWatch {
     }
 
     fn judge(&mut self, present: &[(usize, StepTimes)]) {
-        let hit = hit(present);
+        let hit = hit(present, self.conserves);
         for (rank, _) in present {
             let of = |cause: Cause| {
                 let hit = hit.filter(|hit| hit.rank == *rank && hit.cause == cause)?;
@@ -292,8 +300,9 @@ struct Hit {
     missing_wait: f64,
 }
 
-/// The rank that waited least of its cohort, if it did so by enough and what it did instead is known.
-fn hit(present: &[(usize, StepTimes)]) -> Option<Hit> {
+/// The rank that waited least of its cohort, if it did so by enough and, where a step `conserves` its time, what it
+/// did instead is known.
+fn hit(present: &[(usize, StepTimes)], conserves: bool) -> Option<Hit> {
     let wait = median(present.iter().map(|(_, times)| times.wait_seconds))?;
     let compute = median(present.iter().map(|(_, times)| times.compute_seconds))?;
     let unaccounted = median(present.iter().map(|(_, times)| times.unaccounted_seconds()))?;
@@ -311,7 +320,7 @@ fn hit(present: &[(usize, StepTimes)]) -> Option<Hit> {
         return None;
     }
     let repaid = |seconds: f64| seconds / times.step_seconds > REPAID * missing_wait;
-    let cause = if repaid(times.compute_seconds - compute) {
+    let cause = if !conserves || repaid(times.compute_seconds - compute) {
         Cause::Gpu
     } else if repaid(times.unaccounted_seconds() - unaccounted) {
         Cause::HostHint

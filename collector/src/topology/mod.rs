@@ -29,7 +29,10 @@ pub use judge::{judge, understand};
 pub use lldp::{Contradiction, End, Heard, LldpMerge, Words, merge_lldp};
 pub use names::{is_aggregation_node, is_unnamed_host};
 pub use planned::plan_fabric;
-pub use rails::{AbsentLeaf, LeafRail, Misplaced, MissingRail, Wiring, assign_rails, wiring};
+pub use rails::{
+    AbsentLeaf, FABRIC_SHARE, LeafRail, MISPLACED_LIMIT, Misplaced, MissingRail, Wiring,
+    assign_rails, wiring,
+};
 pub use routes::{CableUse, PathSet, Routes};
 pub use shapes::{HostClass, HostRole};
 pub use structure::{

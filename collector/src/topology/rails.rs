@@ -16,13 +16,13 @@ use super::tiers::Sets;
 const LEAF_SHARE: f64 = 2.0 / 3.0;
 /// Leaves that serve a rail make the fabric rail-wired at this share of the leaves with rail NICs.
 /// Selene: 200 of 200; the NDR capture with one crossed pair: 31 of 31.
-const FABRIC_SHARE: f64 = 0.9;
+pub const FABRIC_SHARE: f64 = 0.9;
 /// Two leaves are of one unit when more than this share of the smaller one's hosts hang on both. In the
 /// captures it is all of them or none; a cable in another unit's leaf is one of 4 to 32.
 const UNIT_SHARE: f64 = 0.25;
 /// Past this share of misplaced NICs in a class of hosts, the numbering of its devices is another one,
 /// not its cables.
-const MISPLACED_LIMIT: f64 = 0.25;
+pub const MISPLACED_LIMIT: f64 = 0.25;
 
 /// The rail that most NICs of a leaf are of.
 #[derive(Debug, Clone, PartialEq, Eq)]

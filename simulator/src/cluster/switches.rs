@@ -22,6 +22,23 @@ pub struct LaneCount {
     pub paused_seconds: f64,
 }
 
+impl LaneCount {
+    /// Packets that one end has sent.
+    pub fn packets(&self) -> f64 {
+        self.bytes / PACKET_BYTES
+    }
+
+    /// Those that the other has received.
+    pub fn packets_arrived(&self) -> f64 {
+        self.packets() - self.vanished
+    }
+
+    /// Bytes that the other has received.
+    pub fn bytes_arrived(&self) -> f64 {
+        self.bytes - self.vanished * PACKET_BYTES
+    }
+}
+
 /// A port of a switch and its cable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SwitchPort {

@@ -11,26 +11,19 @@ use railscope_model::reading::{Labels, NodeReading};
 use crate::cluster::{Cluster, LaneCount, SwitchPort};
 use crate::ethernet::LOSSLESS;
 use crate::spec::Transport;
-use crate::workload::PACKET_BYTES;
 
 /// Counters of what a port sends and of what it receives.
 type Row = (&'static Metric, fn(LaneCount) -> f64);
 
 const SENT: &[Row] = &[
     (&SWITCH_PORT_TRANSMIT_BYTES, |lane| lane.bytes),
-    (&SWITCH_PORT_TRANSMIT_PACKETS, |lane| {
-        lane.bytes / PACKET_BYTES
-    }),
+    (&SWITCH_PORT_TRANSMIT_PACKETS, |lane| lane.packets()),
     (&SWITCH_PORT_TRANSMIT_WAIT, |lane| lane.wait_ticks),
 ];
 /// What vanishes on the cable, the end that sends has counted and this one has not.
 const RECEIVED: &[Row] = &[
-    (&SWITCH_PORT_RECEIVE_BYTES, |lane| {
-        lane.bytes - lane.vanished * PACKET_BYTES
-    }),
-    (&SWITCH_PORT_RECEIVE_PACKETS, |lane| {
-        lane.bytes / PACKET_BYTES - lane.vanished
-    }),
+    (&SWITCH_PORT_RECEIVE_BYTES, |lane| lane.bytes_arrived()),
+    (&SWITCH_PORT_RECEIVE_PACKETS, |lane| lane.packets_arrived()),
 ];
 
 /// What each switch that is lit says now, by name. EFA shows its switches to nobody.

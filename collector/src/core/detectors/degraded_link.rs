@@ -1,6 +1,7 @@
 //! Links that are down, or run slower or narrower than their peers: cables and PCIe.
 
 mod cables;
+mod dark;
 mod pcie;
 
 use std::collections::{BTreeMap, HashMap};
@@ -13,13 +14,14 @@ use railscope_model::metric::{Metric, RDMA_PORT_SPEED, RDMA_PORT_UP};
 use railscope_model::reading::Labels;
 use railscope_model::units::BYTES_PER_SECOND_PER_GBIT;
 
-use super::peers::{MAJORITY, MIN_PEERS, norm};
+use super::peers::{self, MAJORITY, MIN_PEERS, norm};
 use crate::core::ablation::Step;
 use crate::core::classes::{Class, PCIE_DEGRADED, PORT_DEGRADED, PORT_DOWN, UPLINK_DOWN};
 use crate::core::detector::{Detector, Evidence, Explanation, View};
 use crate::core::history::{NodeHistory, Window};
 use crate::core::inventory::gpus_behind;
 use crate::core::kept::Kept;
+use crate::core::rules::{Rule, Threshold};
 
 /// A rate this far below the norm counts as below it: rates are exact, this only absorbs rounding.
 const TOLERANCE: f64 = 0.99;
@@ -60,17 +62,18 @@ impl Detector for DegradedLink {
         ports_slow(view, &ports, out);
         self.cables.refresh(view);
         self.cables.lost(view, out);
+        dark::cables_without_light(view, out);
         out.extend(self.cables.slow.iter().cloned());
         self.pcie.narrow_or_slow(view, out);
     }
 
-    fn explain(&self, evidence: &Evidence) -> Explanation {
-        let (check, clears) = if [&PORT_DOWN, &UPLINK_DOWN].contains(&evidence.class) {
+    fn explain(&self, class: &Class, _: &str) -> Explanation {
+        let (check, clears) = if [&PORT_DOWN, &UPLINK_DOWN].contains(&class) {
             (
-                "A port is not ACTIVE, a cable is gone from the subnet, or its neighbour is silent and its port dark, while it was there before or its peers are up.",
+                "A port is not ACTIVE, a cable is gone from the subnet or without light at both of its switches, or its neighbour is silent and its port dark, while it was there before or its peers are up.",
                 "The port is ACTIVE again, and the subnet or LLDP shows the cable.",
             )
-        } else if evidence.class == &PCIE_DEGRADED {
+        } else if class == &PCIE_DEGRADED {
             (
                 "A PCIe link runs with fewer lanes, or under load at a lower speed, than it could and than its peers do.",
                 "The link trains to what its peers run with.",
@@ -90,6 +93,30 @@ impl Detector for DegradedLink {
             threshold,
             clears,
         }
+    }
+
+    fn rules(&self) -> Vec<Rule> {
+        let kept = Threshold::new(
+            "how long a port that fell is remembered",
+            DOWN_KEPT_SECONDS,
+            "s",
+            "what is down for longer was switched off, not broken (a choice)",
+        );
+        let rounding = Threshold::new(
+            "share of the norm that still counts as the norm",
+            TOLERANCE,
+            "ratio",
+            "rates are exact, this absorbs rounding",
+        );
+        let down = || [peers::thresholds(), vec![kept.clone()]].concat();
+        let slow = [peers::thresholds(), vec![rounding]].concat();
+        let pcie = [slow.clone(), vec![pcie::busy()]].concat();
+        vec![
+            Rule::new(&PORT_DOWN, down()),
+            Rule::new(&UPLINK_DOWN, Vec::new()),
+            Rule::new(&PORT_DEGRADED, slow),
+            Rule::new(&PCIE_DEGRADED, pcie),
+        ]
     }
 }
 

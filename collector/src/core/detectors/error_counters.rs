@@ -13,6 +13,7 @@ use crate::core::classes::{Class, LINK_ERRORS, PCIE_ERRORS as BAD_PCIE, RECEIVER
 use crate::core::detector::{Detector, Evidence, Explanation, View};
 use crate::core::history::NodeHistory;
 use crate::core::inventory::gpus_behind;
+use crate::core::rules::{Rule, Threshold};
 
 /// What the labels of a counter name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,10 +104,10 @@ impl Limit {
 
     /// What evidence of it is called.
     fn signal(&self) -> &'static str {
-        if self.names == Names::Cable {
-            self.kind
-        } else {
+        if self.kind.is_empty() {
             self.metric.name
+        } else {
+            self.kind
         }
     }
 }
@@ -211,9 +212,8 @@ impl Detector for ErrorCounters {
         }
     }
 
-    fn explain(&self, evidence: &Evidence) -> Explanation {
-        let of_it =
-            |limit: &&Limit| (limit.signal(), limit.class) == (evidence.signal, evidence.class);
+    fn explain(&self, class: &Class, signal: &str) -> Explanation {
+        let of_it = |limit: &&Limit| (limit.signal(), limit.class) == (signal, class);
         Explanation {
             check: "An error counter rises faster than its limit, and faster than the same counter of others.",
             threshold: LIMITS.iter().find(of_it).map_or_else(String::new, |limit| {
@@ -224,6 +224,35 @@ impl Detector for ErrorCounters {
             }),
             clears: "The counter stays below its limit for the whole window.",
         }
+    }
+
+    fn rules(&self) -> Vec<Rule> {
+        let rule = |limit: &Limit| Rule {
+            class: limit.class,
+            signal: limit.signal(),
+            thresholds: vec![
+                Threshold::new("errors", limit.per_hour, "1/h", limit.source),
+                Threshold::new(
+                    "fewest in the window",
+                    limit.at_least,
+                    "errors",
+                    limit.source,
+                ),
+                Threshold::new(
+                    "window",
+                    WINDOW_SECONDS,
+                    "s",
+                    "as long as the history reaches at 5 s scrapes",
+                ),
+                Threshold::new(
+                    "above the median",
+                    ABOVE_PEERS,
+                    "times",
+                    "what rises everywhere is the fabric's or the scheduler's doing (a choice)",
+                ),
+            ],
+        };
+        LIMITS.iter().map(rule).collect()
     }
 }
 

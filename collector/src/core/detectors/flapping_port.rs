@@ -4,10 +4,11 @@ use railscope_model::identity::{NodeName, Part, RdmaPort};
 use railscope_model::metric::{NIC_PHY_LINK_DOWN, RDMA_PORT_ERRORS, RDMA_PORT_UP};
 
 use super::netdev;
-use crate::core::classes::PORT_FLAPPING;
+use crate::core::classes::{Class, PORT_FLAPPING};
 use crate::core::detector::{Detector, Evidence, Explanation, View};
 use crate::core::history::{NodeHistory, WINDOW_PAGES, Window};
 use crate::core::inventory::gpus_behind;
+use crate::core::rules::{Rule, Threshold};
 
 /// Losses that make a port flap: one is a cable that was moved or a node that was restarted.
 const MIN_LOSSES: usize = 2;
@@ -48,7 +49,7 @@ impl Detector for FlappingPort {
         }
     }
 
-    fn explain(&self, _evidence: &Evidence) -> Explanation {
+    fn explain(&self, _: &Class, _: &str) -> Explanation {
         Explanation {
             check: "A port has lost its link several times within minutes, by its own counter or by what scrapes saw of it.",
             threshold: format!(
@@ -56,6 +57,24 @@ impl Detector for FlappingPort {
             ),
             clears: "The link has held for the whole window.",
         }
+    }
+
+    fn rules(&self) -> Vec<Rule> {
+        let thresholds = vec![
+            Threshold::new(
+                "losses of the link",
+                MIN_LOSSES as f64,
+                "losses",
+                "one is a cable that was moved or a node that was restarted",
+            ),
+            Threshold::new(
+                "window",
+                f64::from(WINDOW_PAGES),
+                "scrapes",
+                "as long as the history reaches",
+            ),
+        ];
+        vec![Rule::new(&PORT_FLAPPING, thresholds)]
     }
 }
 

@@ -9,16 +9,20 @@ use railscope_model::metric::{
 };
 
 use super::gpus::{Gpus, Listed};
-use super::peers::{MAJORITY, MIN_PEERS, norm};
+use super::peers::{self, MAJORITY, MIN_PEERS, norm};
 use crate::core::classes::{Class, GPU_LOST, GPU_MEMORY, NVLINK_DOWN};
 use crate::core::detector::{Detector, Evidence, Explanation, View};
 use crate::core::inventory::gpus_behind;
 use crate::core::kept::Kept;
+use crate::core::rules::{Rule, Threshold};
 
 /// XIDs after which a GPU does no more work until it is reset or its node restarted: fallen off the bus (79), its
 /// system processor does not answer or has failed (119, 120), contained so badly that it must be reset (95)
 /// (NVIDIA XID catalogue).
 const FATAL_XIDS: &[&str] = &["79", "95", "119", "120"];
+
+/// Newest pages on which such an XID must be new: then the silence is its doing, and no page that came out short.
+const NEW_PAGES: usize = 2;
 
 #[derive(Default)]
 struct GpuHealth {
@@ -104,14 +108,16 @@ impl Detector for GpuHealth {
         }
     }
 
-    fn explain(&self, evidence: &Evidence) -> Explanation {
-        if evidence.class == &GPU_LOST {
+    fn explain(&self, class: &Class, _: &str) -> Explanation {
+        if class == &GPU_LOST {
             Explanation {
                 check: "The driver lists the GPU and gets no value from it, while another GPU of the node answers.",
-                threshold: String::from("no value at all: a state, not a measurement"),
+                threshold: String::from(
+                    "no value at all: a state, not a measurement; at once if a fatal XID was just told",
+                ),
                 clears: "The GPU answers again.",
             }
-        } else if evidence.class == &NVLINK_DOWN {
+        } else if class == &NVLINK_DOWN {
             Explanation {
                 check: "Fewer of the GPU's NVLinks are active than of its peers.",
                 threshold: format!(
@@ -127,6 +133,22 @@ impl Detector for GpuHealth {
                 clears: "The GPU has been reset and no row waits.",
             }
         }
+    }
+
+    fn rules(&self) -> Vec<Rule> {
+        vec![
+            Rule::new(
+                &GPU_LOST,
+                vec![Threshold::new(
+                    "newest pages on which a fatal XID is new: then the first tick opens",
+                    NEW_PAGES as f64,
+                    "pages",
+                    "XID and silence may come a page apart (a choice)",
+                )],
+            ),
+            Rule::new(&GPU_MEMORY, Vec::new()),
+            Rule::new(&NVLINK_DOWN, peers::thresholds()),
+        ]
     }
 }
 
@@ -161,34 +183,46 @@ fn lost(node: &[Listed<'_>], view: &View<'_>, out: &mut Vec<Evidence>) {
         return;
     }
     for gpu in node.iter().filter(|gpu| !answers(gpu)) {
-        let why = fatal_xids(gpu);
+        let (why, is_new) = fatal_xids(gpu);
         let statement = format!(
             "GPU {} of {} answers nothing; {answering} of the node's {} GPUs do.{why}",
             gpu.index,
             gpu.node,
             node.len()
         );
-        let mut lost = evidence(gpu.part(), &GPU_LOST, GPU_UTILIZATION.name, 1.0, statement);
+        let signal = if is_new {
+            GPU_XID_EVENTS.name
+        } else {
+            GPU_UTILIZATION.name
+        };
+        let mut lost = evidence(gpu.part(), &GPU_LOST, signal, 1.0, statement);
         lost.victims = gpus_behind(view.fabric, &Part::Host(gpu.node.clone()));
         out.push(lost);
     }
 }
 
-/// The XIDs that say that a GPU is gone, as a sentence.
-fn fatal_xids(gpu: &Listed<'_>) -> String {
+/// The XIDs that say that a GPU is gone, as a sentence, and whether one of them is new.
+fn fatal_xids(gpu: &Listed<'_>) -> (String, bool) {
     let told = gpu.history.series(&GPU_XID_EVENTS);
-    let told = told.filter_map(|(labels, _)| {
+    let told = told.filter_map(|(labels, window)| {
         let mut labels = labels.values();
         let of_it = labels.next() == Some(gpu.label);
-        labels.next().filter(|_| of_it)
+        Some((labels.next().filter(|_| of_it)?, window))
     });
-    let mut fatal: Vec<_> = told.filter(|xid| FATAL_XIDS.contains(xid)).collect();
+    let fatal: Vec<_> = told.filter(|(xid, _)| FATAL_XIDS.contains(xid)).collect();
+    // A first event has no zero before it.
+    let is_new = fatal.iter().any(|(_, window)| {
+        let mut newest = window.values().rev().take(NEW_PAGES);
+        window.counts().count() <= NEW_PAGES || newest.any(|rise| rise > 0.0)
+    });
+    let mut fatal: Vec<_> = fatal.into_iter().map(|(xid, _)| xid).collect();
     fatal.sort_unstable();
     fatal.dedup();
-    match fatal[..] {
+    let said = match fatal[..] {
         [] => String::new(),
         _ => format!(" Its driver has told XID {}.", fatal.join(", ")),
-    }
+    };
+    (said, is_new)
 }
 
 /// What a GPU says of rows of its memory that wait to be replaced, or could not be.

@@ -8,11 +8,12 @@ use railscope_model::identity::GpuIndex;
 use railscope_model::metric::GPU_TENSOR_ACTIVE;
 
 use super::gpus::{Gpus, Listed, by_job, by_node};
-use super::peers::{MIN_PEERS, median};
+use super::peers::{self, MIN_PEERS, median};
 use crate::core::ablation::Step;
-use crate::core::classes::GPU_SLOW;
+use crate::core::classes::{Class, GPU_SLOW};
 use crate::core::cohort::Usual;
 use crate::core::detector::{Detector, Evidence, Explanation, View};
+use crate::core::rules::{Rule, Threshold};
 
 /// Excess over the node's median from which a GPU counts as slow, and how many of the newest samples must all say so:
 /// what is far off needs fewer (the fast lane of the detection method, section 3.3). The driver tells activity in tenths
@@ -62,7 +63,7 @@ impl Detector for GpuWork {
         }
     }
 
-    fn explain(&self, _evidence: &Evidence) -> Explanation {
+    fn explain(&self, _: &Class, _: &str) -> Explanation {
         Explanation {
             check: "A busy GPU's tensor cores are active for longer than those of its node and job at the same clock, and than those of the same GPU of other nodes of the job.",
             threshold: LANES.map(|(excess, points)| {
@@ -70,6 +71,25 @@ impl Detector for GpuWork {
             }).join(", or ") + " (activity is told in tenths of a per cent, clocks in steps of 0.75 %)",
             clears: "It needs no longer than its peers.",
         }
+    }
+
+    fn rules(&self) -> Vec<Rule> {
+        let mut thresholds = peers::thresholds();
+        for (excess, samples) in LANES {
+            thresholds.push(Threshold::new(
+                format!("work above the median in each of {samples} samples"),
+                excess,
+                "ratio",
+                "fast lane of the detection method, section 3.3; activity is told in tenths of a per cent, clocks in steps of 0.75 %",
+            ));
+        }
+        thresholds.push(Threshold::new(
+            "activity of the median GPU of the node",
+            MIN_ACTIVE,
+            "ratio",
+            "a GPU that computes less runs no step that could be compared (a choice)",
+        ));
+        vec![Rule::new(&GPU_SLOW, thresholds)]
     }
 }
 

@@ -10,9 +10,20 @@ use crate::core::detector::View;
 use crate::core::history::{NodeHistory, Rows, Window};
 use crate::core::jobs::{Job, JobName};
 use crate::core::kept::Kept;
+use crate::core::rules::Threshold;
 
 /// Utilisation from which a GPU counts as running a job: an idle GPU's clock is low by design.
 const BUSY_UTILIZATION: f64 = 0.5;
+
+/// From when on a GPU is judged.
+pub(super) fn busy() -> Threshold {
+    Threshold::new(
+        "utilisation from which a GPU is judged",
+        BUSY_UTILIZATION,
+        "ratio",
+        "an idle GPU's clock is low by design (a choice)",
+    )
+}
 
 /// Series that the detectors of work and clocks read of every GPU, and the label behind the GPU where there is one.
 const READ: [(&Metric, Option<&str>); 3] = [

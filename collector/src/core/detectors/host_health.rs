@@ -3,11 +3,12 @@
 use railscope_model::identity::{NodeName, Part};
 use railscope_model::metric::{CPU_STEAL, HOST_STALLS, Metric};
 
-use super::peers::{MIN_PEERS, median};
+use super::peers::{self, MIN_PEERS, median};
 use crate::core::classes::{Class, HOST_STALLS as STALLS, HOST_STEAL as STEAL};
 use crate::core::detector::{Detector, Evidence, Explanation, View};
 use crate::core::history::{Increase, NodeHistory};
 use crate::core::inventory::gpus_behind;
+use crate::core::rules::{Rule, Threshold};
 
 /// The window over which stalls and steal are counted.
 const WINDOW_SECONDS: f64 = 60.0;
@@ -84,8 +85,8 @@ impl Detector for HostHealth {
         }
     }
 
-    fn explain(&self, evidence: &Evidence) -> Explanation {
-        let of_class = |limit: &&Limit| limit.class == evidence.class;
+    fn explain(&self, class: &Class, _: &str) -> Explanation {
+        let of_class = |limit: &&Limit| limit.class == class;
         let limits: Vec<_> = LIMITS
             .iter()
             .filter(of_class)
@@ -104,6 +105,31 @@ impl Detector for HostHealth {
             ),
             clears: "The rate stays below its limit for the whole window.",
         }
+    }
+
+    fn rules(&self) -> Vec<Rule> {
+        let of = |class: &'static Class| {
+            let limits = LIMITS.iter().filter(|limit| limit.class == class);
+            let limits = limits
+                .map(|limit| Threshold::new(limit.what, limit.per_second, "1/s", limit.source));
+            let peers = [
+                Threshold::new(
+                    "above the median node",
+                    ABOVE_PEERS,
+                    "times",
+                    "what rises on all nodes is how such machines are (a choice)",
+                ),
+                Threshold::new(
+                    "window",
+                    WINDOW_SECONDS,
+                    "s",
+                    "several scrapes, so that one burst says little (a choice)",
+                ),
+            ];
+            let fewest = peers::thresholds().into_iter().take(1);
+            Rule::new(class, limits.chain(peers).chain(fewest).collect())
+        };
+        vec![of(&STALLS), of(&STEAL)]
     }
 }
 

@@ -5,9 +5,12 @@
 
 use railscope_model::identity::Part;
 
-use crate::core::classes::GPU_SLOW;
+use crate::core::classes::{Class, GPU_SLOW};
 use crate::core::detector::{Detector, Evidence, Explanation, View};
-use crate::core::wait::{ALARM, Basis, Cause, MIN_MISSING_WAIT, Ranked, Waiting};
+use crate::core::rules::{Rule, Threshold};
+use crate::core::wait::{
+    ALARM, Basis, Cause, MIN_MISSING_WAIT, MIN_PRESENT, MIN_RANKS, REPAID, Ranked, Waiting,
+};
 
 struct LateRank;
 
@@ -33,7 +36,7 @@ impl Detector for LateRank {
         }
     }
 
-    fn explain(&self, _evidence: &Evidence) -> Explanation {
+    fn explain(&self, _: &Class, _: &str) -> Explanation {
         Explanation {
             check: "A rank waits less in collectives than those of its role, round after round, and its GPU's tensor cores are active longer.",
             threshold: format!(
@@ -42,6 +45,42 @@ impl Detector for LateRank {
             ),
             clears: "About thirty rounds in which it is not the one.",
         }
+    }
+
+    fn rules(&self) -> Vec<Rule> {
+        let thresholds = vec![
+            Threshold::new(
+                "missing wait, as a share of a step",
+                MIN_MISSING_WAIT,
+                "ratio",
+                "detection method, section 3.4: healthy ranks of public traces differ by less than a third of it",
+            ),
+            Threshold::new(
+                "share of the missing wait that is spent computing",
+                REPAID,
+                "ratio",
+                "more than half, so that both causes cannot be said of one step",
+            ),
+            Threshold::new(
+                "evidence, as the odds against equal ranks",
+                ALARM,
+                "times",
+                "one false name a day among 100,000 ranks of 8,640 steps a day (detection method, section 3.4)",
+            ),
+            Threshold::new(
+                "fewest ranks of a role",
+                MIN_RANKS as f64,
+                "ranks",
+                "detection method, section 3.1",
+            ),
+            Threshold::new(
+                "share of the ranks that must report a step",
+                MIN_PRESENT,
+                "ratio",
+                "detection method, section 3.0",
+            ),
+        ];
+        vec![Rule::new(&GPU_SLOW, thresholds)]
     }
 }
 

@@ -6,6 +6,7 @@
 //! which no loss can make: cables that seem to gain packets say how far readings can be trusted.
 
 mod balance;
+mod rules;
 
 use std::collections::HashMap;
 
@@ -25,6 +26,7 @@ use crate::core::detector::{Detector, Evidence, Explanation, View};
 use crate::core::history::Window;
 use crate::core::inventory::gpus_behind;
 use crate::core::port_series::{PortSeries, SwitchSeries};
+use crate::core::rules::Rule;
 
 /// Share of its packets that a cable may lose: what lossless traffic bears before collectives feel it (detection
 /// method, section 3.5: p0 is 1e-4, and go-back-N at 400 Gb/s costs a quarter of a percent at 1e-5).
@@ -134,7 +136,7 @@ impl Detector for LossyCable {
         );
     }
 
-    fn explain(&self, _: &Evidence) -> Explanation {
+    fn explain(&self, _: &Class, _: &str) -> Explanation {
         Explanation {
             check: "One end of a cable between switches has sent packets that the other has neither received nor dropped.",
             threshold: format!(
@@ -142,6 +144,10 @@ impl Detector for LossyCable {
             ),
             clears: "As many packets arrive as are sent.",
         }
+    }
+
+    fn rules(&self) -> Vec<Rule> {
+        rules::rules()
     }
 }
 

@@ -3,10 +3,11 @@
 use railscope_model::fabric::LinkKind;
 use railscope_model::identity::{NodeName, Part, RdmaDevice, RdmaPort};
 
-use crate::core::classes::MISCABLED_RAIL;
+use crate::core::classes::{Class, MISCABLED_RAIL};
 use crate::core::detector::{Detector, Evidence, Explanation, View};
 use crate::core::inventory::gpus_behind;
-use crate::topology::Misplaced;
+use crate::core::rules::{Rule, Threshold};
+use crate::topology::{FABRIC_SHARE, MISPLACED_LIMIT, Misplaced};
 
 struct MiscabledRail;
 
@@ -26,7 +27,7 @@ impl Detector for MiscabledRail {
         }
     }
 
-    fn explain(&self, _evidence: &Evidence) -> Explanation {
+    fn explain(&self, _: &Class, _: &str) -> Explanation {
         Explanation {
             check: "A host port hangs on a leaf whose other ports belong to another rail.",
             threshold: String::from(
@@ -34,6 +35,24 @@ impl Detector for MiscabledRail {
             ),
             clears: "The subnet shows the cable at a leaf of its own rail.",
         }
+    }
+
+    fn rules(&self) -> Vec<Rule> {
+        let thresholds = vec![
+            Threshold::new(
+                "share of the NICs on a leaf that are of its rail",
+                FABRIC_SHARE,
+                "ratio",
+                "two recorded fabrics: 200 of 200, and 31 of 31 beside one crossed pair",
+            ),
+            Threshold::new(
+                "misplaced NICs from which the hosts' numbering is another one",
+                MISPLACED_LIMIT,
+                "ratio",
+                "so many cables are not laid wrong (a choice)",
+            ),
+        ];
+        vec![Rule::new(&MISCABLED_RAIL, thresholds)]
     }
 }
 

@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use railscope_model::identity::{NodeName, Part};
 use railscope_model::metric::{Metric, NIC, NIC_MTU, NIC_PFC_ENABLED};
 
-use super::peers::{MAJORITY, MIN_PEERS, norm};
+use super::peers::{self, MAJORITY, MIN_PEERS, norm};
 use crate::core::classes::{Class, MTU_MISMATCH, PFC_MISMATCH};
 use crate::core::detector::{Detector, Evidence, Explanation, View};
 use crate::core::history::NodeHistory;
 use crate::core::inventory::gpus_behind;
+use crate::core::rules::Rule;
 
 /// A setting that must be alike: its value on the same interface of most nodes is what it should be.
 struct Setting {
@@ -62,7 +63,7 @@ impl Detector for OddConfig {
         }
     }
 
-    fn explain(&self, _evidence: &Evidence) -> Explanation {
+    fn explain(&self, _: &Class, _: &str) -> Explanation {
         Explanation {
             check: "A setting of a network interface is not that of the same interface of other nodes, where both ends must agree.",
             threshold: format!(
@@ -71,6 +72,11 @@ impl Detector for OddConfig {
             ),
             clears: "The setting is that of its peers.",
         }
+    }
+
+    fn rules(&self) -> Vec<Rule> {
+        let rule = |setting: &Setting| Rule::new(setting.class, peers::thresholds());
+        SETTINGS.iter().map(rule).collect()
     }
 }
 

@@ -3,10 +3,11 @@
 use railscope_model::identity::Part;
 use railscope_model::metric::SWITCH_PORT_PFC_PAUSE_SECONDS;
 
-use crate::core::classes::PFC_DEADLOCK;
+use crate::core::classes::{Class, PFC_DEADLOCK};
 use crate::core::detector::{Detector, Evidence, Explanation, View};
 use crate::core::inventory::gpus_behind;
 use crate::core::pause_graph::{DEAD, DEAD_SECONDS, MOST_CARRIED, PauseGraph};
+use crate::core::rules::{Rule, Threshold};
 
 struct PauseCircle;
 
@@ -52,7 +53,7 @@ impl Detector for PauseCircle {
         }
     }
 
-    fn explain(&self, _: &Evidence) -> Explanation {
+    fn explain(&self, _: &Class, _: &str) -> Explanation {
         Explanation {
             check: "Ports between switches stand still, each because of the next, and the last because of the first.",
             threshold: format!(
@@ -62,5 +63,25 @@ impl Detector for PauseCircle {
             ),
             clears: "A port of the circle carries traffic again.",
         }
+    }
+
+    fn rules(&self) -> Vec<Rule> {
+        let source = "detection method, section 3.6";
+        let thresholds = vec![
+            Threshold::new("share of the time in pause", DEAD, "ratio", source),
+            Threshold::new(
+                "the time that is looked at",
+                DEAD_SECONDS,
+                "s",
+                "two ticks at 10 s (detection method, section 3.6)",
+            ),
+            Threshold::new(
+                "share of the port's speed on it",
+                MOST_CARRIED,
+                "ratio",
+                source,
+            ),
+        ];
+        vec![Rule::new(&PFC_DEADLOCK, thresholds)]
     }
 }

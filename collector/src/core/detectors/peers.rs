@@ -1,9 +1,29 @@
 //! Peers: what most of those that should behave alike do.
 
+use crate::core::rules::Threshold;
+
 /// Fewest peers that make a judgement: with three, one bad part is a third of the truth.
 pub(super) const MIN_PEERS: usize = 4;
 /// Share of the peers that must agree before the rest is called odd.
 pub(super) const MAJORITY: f64 = 0.7;
+
+/// These two, as thresholds.
+pub(super) fn thresholds() -> Vec<Threshold> {
+    vec![
+        Threshold::new(
+            "fewest peers",
+            MIN_PEERS as f64,
+            "parts",
+            "with three, one bad part is a third of the truth (a choice)",
+        ),
+        Threshold::new(
+            "share of the peers that must agree",
+            MAJORITY,
+            "ratio",
+            "a clear majority: half against half is no norm (a choice)",
+        ),
+    ]
+}
 
 /// The middle value; `None` of nothing. Values that are no numbers sort last.
 pub(super) fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {

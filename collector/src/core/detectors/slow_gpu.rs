@@ -3,14 +3,15 @@
 use railscope_model::identity::Part;
 use railscope_model::metric::{GPU_CLOCK, GPU_CLOCK_EVENT, GPU_CLOCK_EVENT_SECONDS};
 
-use super::gpus::{Gpus, Listed, by_node};
-use super::peers::{MAJORITY, MIN_PEERS, median};
+use super::gpus::{self, Gpus, Listed, by_node};
+use super::peers::{self, MAJORITY, MIN_PEERS, median};
 use crate::core::ablation::Step;
 use crate::core::classes::{Class, GPU_SLOW, HOST_COOLING, HOST_POWER, POWER_LIMIT};
 use crate::core::cohort::Usual;
 use crate::core::detector::{Detector, Evidence, Explanation, View};
 use crate::core::inventory::gpus_behind;
 use crate::core::jobs::Job;
+use crate::core::rules::{Rule, Threshold};
 
 /// The window over which clock events are summed.
 const WINDOW_SECONDS: f64 = 60.0;
@@ -122,9 +123,9 @@ impl Detector for SlowGpu {
         }
     }
 
-    fn explain(&self, evidence: &Evidence) -> Explanation {
+    fn explain(&self, class: &Class, _: &str) -> Explanation {
         Explanation {
-            check: if evidence.class == &GPU_SLOW {
+            check: if class == &GPU_SLOW {
                 "A busy GPU's SM clock is below that of equal busy GPUs, and the driver names a reason for it."
             } else {
                 "The SM clocks of most busy GPUs of a node are below those of equal busy GPUs, for one reason."
@@ -138,6 +139,51 @@ impl Detector for SlowGpu {
             ),
             clears: "The clock is back at that of its peers, or the driver no longer holds it down.",
         }
+    }
+
+    fn rules(&self) -> Vec<Rule> {
+        let of = |class: &'static Class, reasons: &[&str], drop: f64, source| {
+            let mut thresholds = peers::thresholds();
+            thresholds.extend([
+                Threshold::new(
+                    format!(
+                        "SM clock below the median peer, for {}",
+                        reasons.join(" or ")
+                    ),
+                    drop,
+                    "ratio",
+                    source,
+                ),
+                Threshold::new(
+                    "share of the window with the clock event",
+                    MIN_EVENT_SHARE,
+                    "ratio",
+                    "an event that slows nobody down comes and goes (a choice)",
+                ),
+                Threshold::new(
+                    "window",
+                    WINDOW_SECONDS,
+                    "s",
+                    "several scrapes, so that one says little (a choice)",
+                ),
+                gpus::busy(),
+            ]);
+            Rule::new(class, thresholds)
+        };
+        let chips = "two clock steps of an H100 are 1.5 %, and equal chips differ by that";
+        let slow = "detection method, section 3.2, D2";
+        let reasons = |of: &dyn Fn(&Slowdown) -> bool| -> Vec<&str> {
+            let rows = SLOWDOWNS.iter().filter(|row| of(row));
+            rows.map(|row| row.reason).collect()
+        };
+        let by_node = |class| reasons(&|row: &Slowdown| row.of_node == class);
+        let sharp = reasons(&|row: &Slowdown| row.min_drop <= CHIPS_DIFFER);
+        vec![
+            of(&GPU_SLOW, &sharp, CHIPS_DIFFER, chips),
+            of(&HOST_POWER, &by_node(&HOST_POWER), CHIPS_DIFFER, chips),
+            of(&HOST_COOLING, &by_node(&HOST_COOLING), CHIPS_DIFFER, chips),
+            of(&POWER_LIMIT, &by_node(&POWER_LIMIT), SLOW_COMPUTE, slow),
+        ]
     }
 }
 

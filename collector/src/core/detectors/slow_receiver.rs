@@ -14,7 +14,7 @@ use railscope_model::metric::{
 };
 use railscope_model::reading::Labels;
 
-use super::peers::{MAJORITY, MIN_PEERS, median};
+use super::peers::{self, MAJORITY, MIN_PEERS, median};
 use crate::core::ablation::Step;
 use crate::core::classes::{Class, NUMA_AFFINITY, PCIE_REDIRECTED, PFC_STORM, SLOW_RECEIVER};
 use crate::core::detector::{Detector, Evidence, Explanation, View};
@@ -22,6 +22,7 @@ use crate::core::history::{Increase, NodeHistory, Window};
 use crate::core::inventory::gpus_behind;
 use crate::core::pause_graph::PauseGraph;
 use crate::core::port_series::PortSeries;
+use crate::core::rules::{Rule, Threshold};
 
 /// The window over which holding back is counted: three sweeps at 10 s.
 const WINDOW_SECONDS: f64 = 30.0;
@@ -98,9 +99,9 @@ impl Detector for SlowReceiver {
             .for_each(|own| add_held(view, &graph, own));
     }
 
-    fn explain(&self, evidence: &Evidence) -> Explanation {
+    fn explain(&self, class: &Class, _: &str) -> Explanation {
         Explanation {
-            check: if evidence.class == &PFC_STORM {
+            check: if class == &PFC_STORM {
                 "A NIC pauses its switch all the time, or its driver counts a pause storm."
             } else {
                 "A NIC holds its switch back: the switch port before it has data and no credit, or the NIC sends pause."
@@ -113,6 +114,61 @@ impl Detector for SlowReceiver {
             ),
             clears: "It takes what arrives.",
         }
+    }
+
+    fn rules(&self) -> Vec<Rule> {
+        let peers = || {
+            let own = Threshold::new(
+                "above the median port",
+                ABOVE_PEERS,
+                "times",
+                "what every port does is the load (a choice)",
+            );
+            peers::thresholds().into_iter().chain([own])
+        };
+        let slow = || {
+            let own = [
+                Threshold::new(
+                    "share of the time in pause",
+                    MIN_PAUSE,
+                    "ratio",
+                    "detection method, section 3.6",
+                ),
+                Threshold::new(
+                    "ticks of waiting of the switch port, of InfiniBand",
+                    MIN_TICKS,
+                    "1/s",
+                    "a thousandth of what the slowest counters known can count",
+                ),
+                Threshold::new("window", WINDOW_SECONDS, "s", "three sweeps at 10 s"),
+                Threshold::new(
+                    "time in which pause that has just begun may be a storm",
+                    SETTLED_SECONDS,
+                    "s",
+                    "a storm is another part's (a choice)",
+                ),
+            ];
+            peers().chain(own).collect()
+        };
+        let stuck = [
+            Threshold::new(
+                "share of the time in pause",
+                STORM,
+                "ratio",
+                "detection method, section 3.6: nothing gets through",
+            ),
+            Threshold::new(
+                "the time that is looked at",
+                STORM_SECONDS,
+                "s",
+                "two scrapes at 5 s (a choice)",
+            ),
+        ];
+        let slow = [&SLOW_RECEIVER, &PCIE_REDIRECTED, &NUMA_AFFINITY]
+            .into_iter()
+            .map(|class| Rule::new(class, slow()));
+        let storm = Rule::new(&PFC_STORM, peers().chain(stuck).collect());
+        slow.chain([storm]).collect()
     }
 }
 
@@ -201,6 +257,7 @@ fn without_credit<'a>(
 /// Ethernet: NICs that send pause.
 fn in_pause<'a>(view: &View<'a>) -> Vec<Holds<'a>> {
     let mut nodes = view.history.fresh_nodes(view.now);
+    let pauses = |series| pauses(view, series);
     if !nodes.any(|(_, history)| history.moving(&NIC_PFC_PAUSE_SECONDS).any(pauses)) {
         return Vec::new();
     }
@@ -208,13 +265,17 @@ fn in_pause<'a>(view: &View<'a>) -> Vec<Holds<'a>> {
     for (node, history) in view.history.fresh_nodes(view.now) {
         for (labels, window) in history.series(&NIC_PFC_PAUSE_SECONDS) {
             let labels: Vec<_> = labels.values().collect();
-            let [netdev, priority, "transmit"] = labels[..] else {
+            let [netdev, priority, direction] = labels[..] else {
                 continue;
             };
+            // Who is paused waits for somebody else.
+            if direction != "transmit" && !view.left_out.has(Step::PauseWalk) {
+                continue;
+            }
             let share = window.increase(WINDOW_SECONDS).map(Increase::rate);
             let interface = interface(history, netdev);
             if let (Some(share), Some((pci, device))) = (share, interface) {
-                let of = (history, netdev, priority, pci, device);
+                let of = (history, (netdev, direction), priority, pci, device);
                 shares.push((node, of, window, share));
             }
         }
@@ -222,7 +283,7 @@ fn in_pause<'a>(view: &View<'a>) -> Vec<Holds<'a>> {
     let usual = median(shares.iter().map(|(.., share)| *share)).unwrap_or(0.0);
     let enough = shares.len() >= MIN_PEERS;
     let mut holds = Vec::new();
-    for (node, (history, netdev, priority, pci, device), window, share) in shares {
+    for (node, (history, (netdev, direction), priority, pci, device), window, share) in shares {
         if !(enough && share > MIN_PAUSE && share > ABOVE_PEERS * usual) {
             continue;
         }
@@ -231,7 +292,7 @@ fn in_pause<'a>(view: &View<'a>) -> Vec<Holds<'a>> {
             .and_then(|window| window.increase(WINDOW_SECONDS))
             .is_some_and(|rise| rise.amount > 0.0);
         let lately = window.increase(STORM_SECONDS).map_or(0.0, Increase::rate);
-        let storm = lately > STORM || (stormy && share > STORM / 2.0);
+        let storm = lately > STORM || (stormy && lately.max(share) > STORM / 2.0);
         if !storm && !has_settled(window) {
             continue;
         }
@@ -239,13 +300,23 @@ fn in_pause<'a>(view: &View<'a>) -> Vec<Holds<'a>> {
         holds.push(Holds {
             node,
             words: format!(
-                "{device} of {node} pauses its switch {:.0} % of the time on priority {priority}; the median port does so {:.1} %",
+                "{device} of {node} {} {:.0} % of the time on priority {priority}; the median port does so {:.1} %",
+                if direction == "transmit" {
+                    "pauses its switch"
+                } else {
+                    "is paused by its switch"
+                },
                 100.0 * share,
                 100.0 * usual
             ),
             device,
             pci,
-            signal: &NIC_PFC_PAUSE_SECONDS,
+            // The NIC's watchdog has counted an event of its own.
+            signal: if storm && stormy {
+                &NIC_PAUSE_STORMS
+            } else {
+                &NIC_PFC_PAUSE_SECONDS
+            },
             share: Some(share.min(1.0)),
             storm,
         });
@@ -254,9 +325,10 @@ fn in_pause<'a>(view: &View<'a>) -> Vec<Holds<'a>> {
 }
 
 /// Whether a NIC sends so much pause that its peers need be asked whether they do.
-fn pauses((labels, window): (&Labels, Window<'_>)) -> bool {
+fn pauses(view: &View<'_>, (labels, window): (&Labels, Window<'_>)) -> bool {
     let share = || window.increase(WINDOW_SECONDS).map(Increase::rate);
-    labels.values().nth(2) == Some("transmit") && share().is_some_and(|share| share > MIN_PAUSE)
+    let sends = labels.values().nth(2) == Some("transmit");
+    (sends || view.left_out.has(Step::PauseWalk)) && share().is_some_and(|share| share > MIN_PAUSE)
 }
 
 /// Whether a counter of pause rose before it could still be the beginning of a storm.

@@ -3,9 +3,10 @@
 use railscope_model::identity::Part;
 use railscope_model::metric::HOST_PRESSURE;
 
-use super::peers::MIN_PEERS;
-use crate::core::classes::STORAGE_STALL;
+use super::peers::{self, MIN_PEERS};
+use crate::core::classes::{Class, STORAGE_STALL};
 use crate::core::detector::{Detector, Evidence, Explanation, View};
+use crate::core::rules::{Rule, Threshold};
 
 /// The window over which waiting is counted.
 const WINDOW_SECONDS: f64 = 120.0;
@@ -68,7 +69,7 @@ impl Detector for StorageStall {
         });
     }
 
-    fn explain(&self, _evidence: &Evidence) -> Explanation {
+    fn explain(&self, _: &Class, _: &str) -> Explanation {
         Explanation {
             check: "All processes of many nodes waited for input and output in the same minutes.",
             threshold: format!(
@@ -78,5 +79,33 @@ impl Detector for StorageStall {
             ),
             clears: "Fewer nodes wait, or each for less.",
         }
+    }
+
+    fn rules(&self) -> Vec<Rule> {
+        let thresholds = vec![
+            Threshold::new(
+                "share of the window in which all processes of a node wait",
+                MIN_SHARE,
+                "ratio",
+                "a healthy checkpoint takes seconds every half an hour (detection method, section 4)",
+            ),
+            Threshold::new(
+                "window",
+                WINDOW_SECONDS,
+                "s",
+                "longer than a checkpoint to healthy storage (a choice)",
+            ),
+            Threshold::new(
+                "share of the nodes that wait together",
+                MIN_NODES,
+                "ratio",
+                "one alone has a disk of its own that is slow (a choice)",
+            ),
+        ];
+        let fewest = peers::thresholds().into_iter().take(1);
+        vec![Rule::new(
+            &STORAGE_STALL,
+            thresholds.into_iter().chain(fewest).collect(),
+        )]
     }
 }

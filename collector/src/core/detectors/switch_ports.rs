@@ -15,6 +15,7 @@ use crate::core::detector::{Detector, Evidence, Explanation, View};
 use crate::core::history::Window;
 use crate::core::inventory::gpus_behind;
 use crate::core::port_series::PortSeries;
+use crate::core::rules::{Rule, Threshold};
 
 /// The window over which ports are compared.
 const WINDOW_SECONDS: f64 = 60.0;
@@ -63,8 +64,8 @@ impl Detector for SwitchPorts {
         polarised(view, &self.leaves, &self.sent, out);
     }
 
-    fn explain(&self, evidence: &Evidence) -> Explanation {
-        if evidence.class == &SWITCH_QOS {
+    fn explain(&self, class: &Class, _: &str) -> Explanation {
+        if class == &SWITCH_QOS {
             Explanation {
                 check: "A switch drops packets at many of its ports.",
                 threshold: format!(
@@ -85,6 +86,71 @@ impl Detector for SwitchPorts {
                 clears: "It uses its uplinks as other leaves do.",
             }
         }
+    }
+
+    fn rules(&self) -> Vec<Rule> {
+        let window = || {
+            Threshold::new(
+                "window",
+                WINDOW_SECONDS,
+                "s",
+                "several readings of every switch (a choice)",
+            )
+        };
+        let drops = vec![
+            Threshold::new(
+                "share of its packets that a switch drops",
+                MAX_DROPPED,
+                "ratio",
+                "what lossless traffic bears before collectives feel it (detection method, section 3.5)",
+            ),
+            Threshold::new(
+                "fewest dropped packets",
+                MIN_DROPPED,
+                "packets",
+                "fewer are a moment, not a setting (a choice)",
+            ),
+            Threshold::new(
+                "share of its busy ports that drop",
+                MIN_DROPPING,
+                "ratio",
+                "fewer are what is behind a port (a choice)",
+            ),
+            Threshold::new(
+                "above the median switch",
+                ABOVE_PEERS,
+                "times",
+                "what every switch does is the load (a choice)",
+            ),
+            window(),
+        ];
+        let hash = "few large flows leave uplinks unused by chance (a choice)";
+        let uplinks = vec![
+            Threshold::new(
+                "share of the mean below which an uplink is not used",
+                UNUSED,
+                "ratio",
+                hash,
+            ),
+            Threshold::new(
+                "share of the uplinks that are not used",
+                MIN_UNUSED,
+                "ratio",
+                hash,
+            ),
+            Threshold::new("fewest uplinks", MIN_UPLINKS as f64, "uplinks", hash),
+            Threshold::new(
+                "bytes upwards, as a share of the median leaf's",
+                MIN_UPWARDS,
+                "ratio",
+                hash,
+            ),
+            window(),
+        ];
+        vec![
+            Rule::new(&SWITCH_QOS, drops),
+            Rule::new(&ECMP_POLARISED, uplinks),
+        ]
     }
 }
 

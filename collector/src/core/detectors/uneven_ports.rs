@@ -4,14 +4,15 @@ use railscope_model::identity::{NodeName, Part, RdmaPort};
 use railscope_model::metric::{Metric, RDMA_PORT_RECEIVE_BYTES, RDMA_PORT_TRANSMIT_BYTES};
 use railscope_model::reading::Labels;
 
-use super::peers::{MIN_PEERS, median};
+use super::peers::{self, MIN_PEERS, median};
 use crate::core::ablation::Step;
-use crate::core::classes::NOISY_NEIGHBOUR;
+use crate::core::classes::{Class, NOISY_NEIGHBOUR};
 use crate::core::cohort::Usual;
 use crate::core::detector::{Detector, Evidence, Explanation, View};
 use crate::core::history::{Increase, NodeHistory, Rows};
 use crate::core::inventory::gpus_behind;
 use crate::core::kept::Kept;
+use crate::core::rules::{Rule, Threshold};
 
 const BYTES: [&Metric; 2] = [&RDMA_PORT_TRANSMIT_BYTES, &RDMA_PORT_RECEIVE_BYTES];
 /// The window over which bytes are compared.
@@ -82,7 +83,7 @@ impl Detector for UnevenPorts {
         }
     }
 
-    fn explain(&self, _evidence: &Evidence) -> Explanation {
+    fn explain(&self, _: &Class, _: &str) -> Explanation {
         Explanation {
             check: "A port sends and receives more than the other ports of its node, and than the same port of other nodes of its job.",
             threshold: format!(
@@ -91,6 +92,32 @@ impl Detector for UnevenPorts {
             ),
             clears: "It moves as much as its peers.",
         }
+    }
+
+    fn rules(&self) -> Vec<Rule> {
+        let mut thresholds = peers::thresholds();
+        thresholds.truncate(1);
+        thresholds.extend([
+            Threshold::new(
+                "bytes above the median, both ways",
+                MIN_EXCESS,
+                "ratio",
+                "the rails of a job differ by less than a hundredth over a minute (a choice)",
+            ),
+            Threshold::new(
+                "window",
+                WINDOW_SECONDS,
+                "s",
+                "several steps of a job (a choice)",
+            ),
+            Threshold::new(
+                "bytes of the node's median port",
+                MIN_RATE,
+                "B/s",
+                "with less there is no job to compare with (a choice)",
+            ),
+        ]);
+        vec![Rule::new(&NOISY_NEIGHBOUR, thresholds)]
     }
 }
 

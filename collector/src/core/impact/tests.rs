@@ -61,13 +61,16 @@ fn incident(class: &'static Class, part: &str) -> Incident {
 /// Twenty minutes, of which the last ten have an incident on n0 and a job `a` of n0 to n3 that goes at `speed` of its
 /// usual pace from then on; `b` has n4 and nobody n5. What is paged, and what is lost.
 fn run(
-    usual_minutes: u64,
+    (usual_minutes, left_out): (u64, LeftOut),
     speed: f64,
     class: &'static Class,
     part: &str,
 ) -> (Vec<Severity>, Vec<Lost>) {
-    let (mut history, mut table, mut impact) =
-        (History::default(), JobTable::default(), Impact::default());
+    let (mut history, mut table) = (History::default(), JobTable::default());
+    let mut impact = Impact {
+        left_out,
+        ..Impact::default()
+    };
     let (mut paged, mut costs) = (Vec::new(), Costs::default());
     let fault = 60 * usual_minutes;
     for seconds in (0..=fault + 600).step_by(10) {
@@ -102,7 +105,7 @@ fn check(
     part: &str,
     pages: &[Severity],
 ) -> Vec<Lost> {
-    let (paged, lost) = run(usual_minutes, speed, class, part);
+    let (paged, lost) = run((usual_minutes, LeftOut::default()), speed, class, part);
     assert_eq!(
         paged, pages,
         "{} at {speed} of the pace, {part}",
@@ -130,6 +133,15 @@ fn what_is_not_known_takes_no_page_away_and_a_node_that_is_known_to_be_idle_page
     // Nobody has heard of this node, and a switch has none.
     check(10, 1.0, &PORT_DOWN, "link/n9:mlx5_0/1", &[PAGE]);
     check(10, 1.0, &SWITCH_QOS, "switch/leaf-1", &[PAGE]);
+}
+
+#[test]
+fn without_the_gate_what_holds_no_job_up_pages_too() {
+    let without = || [Step::ImpactGate].into_iter().collect();
+    for (class, part) in [(&GPU_SLOW, "gpu/n0:0"), (&PORT_DOWN, "link/n5:mlx5_0/1")] {
+        check(10, 1.0, class, part, &[TICKET]);
+        assert_eq!(run((10, without()), 1.0, class, part).0, [PAGE], "{part}");
+    }
 }
 
 #[test]

@@ -12,6 +12,7 @@ use super::rounds::{Round, Rounds};
 use super::{
     ALARM, Cause, Conclusion, MIN_MISSING_WAIT, Operation, Process, StepTimes, WaitWatch, median,
 };
+use crate::core::ablation::{LeftOut, Step};
 use crate::core::history::{History, NodeHistory};
 use crate::core::inventory::{label, read};
 use crate::core::jobs::{Job, JobName, Jobs};
@@ -118,6 +119,8 @@ pub struct Waits {
     group_of_process: BTreeMap<Process, u64>,
     group_of_communicator: BTreeMap<Arc<str>, u64>,
     activity: BTreeMap<JobName, Activity>,
+    /// Steps that are left out.
+    pub(in crate::core) left_out: LeftOut,
 }
 
 impl Waits {
@@ -175,10 +178,11 @@ impl Waits {
             .retain(|_, group| groups.contains_key(group));
         self.group_of_communicator
             .retain(|_, group| groups.contains_key(group));
+        let conserves = !self.left_out.has(Step::Conservation);
         let mut all: Vec<Waiting> = self
             .groups
             .values_mut()
-            .map(|group| group.tick(history, jobs))
+            .map(|group| group.tick(history, jobs, conserves))
             .collect();
         let told: BTreeSet<JobName> = all.iter().filter_map(|one| one.job.clone()).collect();
         self.activity
@@ -193,10 +197,10 @@ impl Waits {
 }
 
 impl Group {
-    fn tick(&mut self, history: &History, jobs: &Jobs) -> Waiting {
+    fn tick(&mut self, history: &History, jobs: &Jobs, conserves: bool) -> Waiting {
         let places = places(&self.rounds, history, jobs);
         while let Some(round) = self.rounds.next_round() {
-            self.judge(&round, &places, history);
+            self.judge(&round, &places, (history, conserves));
         }
         let hosts: BTreeSet<NodeName> = places.values().map(|place| place.node.clone()).collect();
         let on_all = |job: &&Job| hosts.iter().all(|host| job.nodes.contains_key(host));
@@ -240,7 +244,12 @@ impl Group {
         named
     }
 
-    fn judge(&mut self, round: &Round, places: &BTreeMap<Process, Place>, history: &History) {
+    fn judge(
+        &mut self,
+        round: &Round,
+        places: &BTreeMap<Process, Place>,
+        (history, conserves): (&History, bool),
+    ) {
         let Some(usual) = median(round.waited.values().copied()) else {
             return;
         };
@@ -263,7 +272,8 @@ impl Group {
             let ranks = self
                 .rounds
                 .ranks(|process| kinds.get(process).copied().unwrap_or(0));
-            self.watch = Some((processes.clone(), WaitWatch::new(ranks, ALARM)));
+            let watch = WaitWatch::new(ranks, ALARM).conserving(conserves);
+            self.watch = Some((processes.clone(), watch));
         }
         let active: BTreeMap<&Process, f64> = processes
             .iter()

@@ -16,6 +16,7 @@ use crate::core::detectors::peers::norm;
 use crate::core::history::{NodeHistory, Window};
 use crate::core::inventory::endpoints;
 use crate::core::kept::Kept;
+use crate::core::rules::Threshold;
 
 /// What [`pcie_ends`] reads.
 const RESTS_ON: [&Metric; 5] = [
@@ -27,6 +28,16 @@ const RESTS_ON: [&Metric; 5] = [
 ];
 /// A GPU below this utilisation may have trained its PCIe link down to save power.
 const BUSY_UTILIZATION: f64 = 0.5;
+
+/// From when on a GPU's PCIe link must run at full speed.
+pub(super) fn busy() -> Threshold {
+    Threshold::new(
+        "utilisation from which a GPU's link must run at full speed",
+        BUSY_UTILIZATION,
+        "ratio",
+        "an idle GPU trains its link down to save power (a choice)",
+    )
+}
 
 /// One endpoint's PCIe link: what it runs with against what it could.
 #[derive(Debug)]

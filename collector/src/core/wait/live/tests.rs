@@ -53,10 +53,11 @@ fn operation(rank: u64, second: u64, waited: f64) -> Operation {
     }
 }
 
-/// The answer after five minutes.
-fn run(does: &Does, tells_activity: bool) -> Waiting {
+/// The answer after five minutes, without some steps of the method.
+fn run(does: &Does, tells_activity: bool, left_out: LeftOut) -> Waiting {
     let (mut history, mut waits, mut table) =
         (History::default(), Waits::default(), JobTable::default());
+    waits.left_out = left_out;
     let mut last = Vec::new();
     for tick in 1..=60 {
         for host in 0..HOSTS {
@@ -78,7 +79,7 @@ fn run(does: &Does, tells_activity: bool) -> Waiting {
 }
 
 fn check(does: &Does, tells_activity: bool, answer: &Answer, first: Option<(&str, Cause)>) {
-    let waiting = run(does, tells_activity);
+    let waiting = run(does, tells_activity, LeftOut::default());
     assert_eq!(waiting.answer, *answer, "{waiting:#?}");
     assert_eq!(
         (waiting.basis, waiting.job.as_deref()),
@@ -128,6 +129,23 @@ fn one_that_does_not_compute_meanwhile_or_of_which_nobody_knows_is_a_hint() {
         &Answer::Stragglers,
         hint,
     );
+}
+
+#[test]
+fn without_conservation_of_its_step_a_late_host_is_called_a_slow_gpu() {
+    let late_host = |second: u64, rank: u64| late(second, rank, 11, false);
+    for (without, cause) in [
+        (None, Cause::HostHint),
+        (Some(Step::Conservation), Cause::Gpu),
+    ] {
+        let waiting = run(&late_host, true, without.into_iter().collect());
+        let causes: Vec<_> = waiting
+            .ranking
+            .iter()
+            .filter_map(|rank| rank.cause)
+            .collect();
+        assert_eq!(causes, [cause], "without {without:?}");
+    }
 }
 
 #[test]

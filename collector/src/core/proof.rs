@@ -1,0 +1,67 @@
+//! What opens an incident at its first tick: readings that neither one bad scrape nor a passing state can make.
+//!
+//! A port that is down, links that train, values that are missing: each of them may be over at the next look, and
+//! waits for it. What a device has counted as an event of its own, or many hosts say independently, does not.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use railscope_model::fabric::Fabric;
+use railscope_model::identity::{NodeName, Part};
+use railscope_model::metric::{GPU_XID_EVENTS, NIC_PAUSE_STORMS, RDMA_PORT_UP};
+
+use super::classes::{Class, GPU_LOST, PFC_STORM};
+use super::incident::{Finding, PARENT_MIN_CHILDREN, cables_of_switches, is_lost_cable};
+
+/// Classes that a counter of events proves: the driver has told of a fatal XID and the GPU is silent; the watchdog
+/// of a NIC has counted a storm and the NIC pauses its switch.
+const COUNTED: [(&Class, &str); 2] = [
+    (&GPU_LOST, GPU_XID_EVENTS.name),
+    (&PFC_STORM, NIC_PAUSE_STORMS.name),
+];
+/// Fewest hosts that prove a switch to be down by losing their light together: each is a reading of its own, and as
+/// many as make a parent are more than a second look at one.
+const MIN_HOSTS: usize = PARENT_MIN_CHILDREN;
+
+/// The parts of which the findings of one tick are proof.
+pub(super) fn proven(fabric: &Fabric, groups: &BTreeMap<Part, Vec<Finding>>) -> BTreeSet<Part> {
+    let dark: Vec<&Part> = dark_switches(fabric, groups);
+    // Several switches at one moment are no switch's fault, but a fabric's that begins anew.
+    let switch = dark.first().filter(|_| dark.len() == 1).copied();
+    let counted = groups.iter().filter(|(_, findings)| {
+        let all = findings.iter().map(|found| &found.evidence);
+        let keys = all.map(|evidence| (evidence.class, evidence.signal));
+        keys.into_iter().any(|key| COUNTED.contains(&key))
+    });
+    let counted = counted.map(|(part, _)| part);
+    counted.chain(switch).cloned().collect()
+}
+
+/// Switches of which all hosts, and enough of them, say that their ports there are down.
+fn dark_switches<'a>(fabric: &Fabric, groups: &'a BTreeMap<Part, Vec<Finding>>) -> Vec<&'a Part> {
+    let said = |findings: &'a [Finding]| -> BTreeSet<&'a Part> {
+        let by_host = findings
+            .iter()
+            .map(|found| &found.evidence)
+            .filter(|evidence| {
+                is_lost_cable(evidence.class) && evidence.signal == RDMA_PORT_UP.name
+            });
+        by_host.map(|evidence| &evidence.part).collect()
+    };
+    let switches = groups.iter().filter_map(|(part, findings)| {
+        let dark = said(findings);
+        let hosts: BTreeSet<&NodeName> = dark.iter().filter_map(|cable| cable.node()).collect();
+        let enough = matches!(part, Part::Switch(_)) && hosts.len() >= MIN_HOSTS;
+        enough.then_some((part, dark))
+    });
+    let mut switches: Vec<_> = switches.collect();
+    if switches.is_empty() {
+        return Vec::new();
+    }
+    let cables = cables_of_switches(fabric);
+    switches.retain(|(switch, dark)| {
+        let own = cables.get(*switch).into_iter().flatten();
+        let mut of_hosts = own.filter(|(cable, _)| cable.node().is_some());
+        of_hosts.all(|(cable, _)| dark.contains(cable))
+    });
+    switches.into_iter().map(|(switch, _)| switch).collect()
+}
