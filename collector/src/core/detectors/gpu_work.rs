@@ -18,8 +18,7 @@ use crate::core::rules::{Rule, Threshold};
 /// Excess over the node's median from which a GPU counts as slow, and how many of the newest samples must all say so:
 /// what is far off needs fewer (the fast lane of the detection method, section 3.3). The driver tells activity in tenths
 /// of a per cent, and clocks in steps of three quarters of one.
-const LANES: [(f64, usize); 2] = [(0.08, 2), (0.03, MOST_POINTS)];
-const MOST_POINTS: usize = 3;
+const LANES: [(f64, usize); 2] = [(0.08, 2), (0.03, 3)];
 /// A GPU that computes less than this of the time runs no step that could be compared.
 const MIN_ACTIVE: f64 = 0.05;
 
@@ -125,8 +124,8 @@ fn judge(
 /// What a GPU has told of its work.
 struct Told<'a> {
     gpu: Listed<'a>,
-    /// The newest first.
-    active: [Option<f64>; MOST_POINTS],
+    /// The newest first, as many as a lane looks at.
+    active: [Option<f64>; LANES[1].1],
     clock: f64,
 }
 
