@@ -264,7 +264,7 @@ const WRONG: &[(&str, u16, &str, &str)] = &[
     (
         "/api/v1/topology/export?to=svg",
         400,
-        "query: expected one of json, graphml, dot, slurm-tree, slurm-block, node-labels, nccl",
+        "query: unknown variant `svg`",
         "to=json, graphml",
     ),
     (
