@@ -233,6 +233,8 @@ fn every_source_file_belongs_to_a_crate() {
         .collect();
     // Compiled by simulator/build.rs.
     roots.push(root().join("simulator/nvml-mock/src/lib.rs"));
+    // A workspace of its own, built by tests/fuzz/run.
+    roots.push(root().join("tests/fuzz/src/main.rs"));
     let reached: BTreeSet<_> = roots.iter().flat_map(|path| reached(path)).collect();
     for Source { path, .. } in sources() {
         let file = root().join(&path).canonicalize().expect("exists");
@@ -251,6 +253,7 @@ fn scripts_can_be_run_and_name_no_path_of_one_machine() {
         "tests/qemu/build",
         "tests/bench/scrape_vs_node_exporter",
         "tests/bench/sweep_vs_ibnetdiscover",
+        "tests/fuzz/run",
     ] {
         let path = root().join(script);
         let text =

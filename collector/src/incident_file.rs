@@ -63,10 +63,13 @@ struct WindowWire {
 
 /// What an earlier run knew.
 #[derive(Debug, Default)]
-pub(crate) struct Remembered {
-    pub(crate) open: Vec<Incident>,
-    pub(crate) closed: Vec<Closed>,
-    pub(crate) announced: Vec<Arc<Window>>,
+pub struct Remembered {
+    /// Those that were open, without their findings.
+    pub open: Vec<Incident>,
+    /// Those that closed lately.
+    pub closed: Vec<Closed>,
+    /// Work that was announced over the API.
+    pub announced: Vec<Arc<Window>>,
 }
 
 impl Wire {
@@ -193,7 +196,7 @@ pub(crate) fn save(folder: &Path, wire: &Wire) -> Result<(), StateError> {
 ///
 /// # Errors
 /// The file cannot be read, or says something that this version does not understand. Nothing of it is used.
-pub(crate) fn load(folder: &Path) -> Result<Remembered, StateError> {
+pub fn load(folder: &Path) -> Result<Remembered, StateError> {
     let wire: Option<Wire> = load_json(folder, FILE)?;
     wire.map_or_else(
         || Ok(Remembered::default()),

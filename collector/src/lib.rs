@@ -9,7 +9,7 @@ pub mod collectives;
 pub mod config;
 pub mod core;
 pub mod foreign;
-mod incident_file;
+pub mod incident_file;
 pub mod lldp;
 pub mod lldp_source;
 pub mod maintenance;

@@ -29,7 +29,9 @@ impl Expected for Asked {
 
 fn named<'de, D: Deserializer<'de>>(input: D) -> Result<Target, D::Error> {
     let name = String::deserialize(input)?;
-    name.parse().map_err(D::Error::custom)
+    let wrong =
+        |expected: String| D::Error::custom(format!("unknown variant `{name}`, {expected}"));
+    name.parse().map_err(wrong)
 }
 
 pub(super) async fn export(

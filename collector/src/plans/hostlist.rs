@@ -2,29 +2,51 @@
 
 use std::collections::BTreeMap;
 
-/// Names that one expression may stand for. Slurm refuses more than 65,536 by default; this carries a larger cluster.
-const MOST_NAMES: usize = 1 << 20;
+/// Names that the lists of one file may stand for. Slurm refuses more than 65,536 by default; this carries a larger cluster.
+const MOST_NAMES: usize = 1 << 18;
+/// Bytes of a name with a range in it: host names have no more (RFC 1035, 2.3.4).
+const LONGEST_NAME: usize = 253;
 /// Digits of a number in brackets: more do not count anything that exists.
 const MOST_DIGITS: usize = 9;
 
-/// Every name that a list stands for, in its order.
+/// The lists of one file: few bytes stand for many names, so there is an end to what they all stand for.
+#[derive(Debug)]
+pub(super) struct Hostlists {
+    left: usize,
+}
+
+impl Default for Hostlists {
+    fn default() -> Self {
+        Self { left: MOST_NAMES }
+    }
+}
+
+impl Hostlists {
+    /// Every name that a list stands for, in its order.
+    ///
+    /// # Errors
+    /// What stands there, and what should: an open bracket, a range that runs backwards, too many names.
+    pub(super) fn expand(&mut self, list: &str) -> Result<Vec<String>, (String, &'static str)> {
+        let mut names = Vec::new();
+        for item in split(list)? {
+            let item = item.trim();
+            if item.is_empty() {
+                continue;
+            }
+            let grown = expand_one(item, self.left)?;
+            self.left = self.left.saturating_sub(grown.len());
+            names.extend(grown);
+        }
+        Ok(names)
+    }
+}
+
+/// Every name that a list stands for that is alone.
 ///
 /// # Errors
-/// What stands there, and what should: an open bracket, a range that runs backwards, too many names.
+/// As of a file's.
 pub fn expand(list: &str) -> Result<Vec<String>, (String, &'static str)> {
-    let mut names = Vec::new();
-    for item in split(list)? {
-        let item = item.trim();
-        if item.is_empty() {
-            continue;
-        }
-        let grown = expand_one(item)?;
-        if names.len() + grown.len() > MOST_NAMES {
-            return Err((item.to_owned(), "at most 1048576 names"));
-        }
-        names.extend(grown);
-    }
-    Ok(names)
+    Hostlists::default().expand(list)
 }
 
 /// Cuts a list at the commas outside of brackets.
@@ -50,14 +72,19 @@ fn split(list: &str) -> Result<Vec<&str>, (String, &'static str)> {
     Ok(items)
 }
 
-fn expand_one(item: &str) -> Result<Vec<String>, (String, &'static str)> {
+fn expand_one(item: &str, most: usize) -> Result<Vec<String>, (String, &'static str)> {
+    let too_many = || (item.to_owned(), "at most 262144 names in a file");
     let mut names = vec![String::new()];
     let mut rest = item;
     while let Some((before, after)) = rest.split_once('[') {
         let (inside, behind) = after.split_once(']').unwrap_or((after, ""));
-        let numbers = numbers(inside)?;
-        if names.len().saturating_mul(numbers.len()) > MOST_NAMES {
-            return Err((item.to_owned(), "at most 1048576 names"));
+        let longest = names.last().map_or(0, String::len) + before.len() + MOST_DIGITS;
+        if longest + behind.find('[').unwrap_or(behind.len()) > LONGEST_NAME {
+            return Err((item.to_owned(), "names of at most 253 bytes"));
+        }
+        let numbers = numbers(inside, most)?;
+        if names.len().saturating_mul(numbers.len()) > most {
+            return Err(too_many());
         }
         names = names
             .iter()
@@ -69,14 +96,17 @@ fn expand_one(item: &str) -> Result<Vec<String>, (String, &'static str)> {
             .collect();
         rest = behind;
     }
+    if names.len() > most {
+        return Err(too_many());
+    }
     for name in &mut names {
         name.push_str(rest);
     }
     Ok(names)
 }
 
-/// The numbers of a bracket with their leading zeros.
-fn numbers(inside: &str) -> Result<Vec<String>, (String, &'static str)> {
+/// The numbers of a bracket with their leading zeros, at most so many.
+fn numbers(inside: &str, most: usize) -> Result<Vec<String>, (String, &'static str)> {
     let mut numbers = Vec::new();
     for range in inside.split(',') {
         let range = range.trim();
@@ -91,8 +121,8 @@ fn numbers(inside: &str) -> Result<Vec<String>, (String, &'static str)> {
         if from > to {
             return Err((range.to_owned(), "a range that runs upwards"));
         }
-        if to - from >= MOST_NAMES - numbers.len().min(MOST_NAMES) {
-            return Err((range.to_owned(), "at most 1048576 names"));
+        if to - from >= most.saturating_sub(numbers.len()) {
+            return Err((range.to_owned(), "at most 262144 names in a file"));
         }
         let width = first.len();
         numbers.extend((from..=to).map(|number| format!("{number:0width$}")));

@@ -17,9 +17,9 @@ pub(super) fn read(source: &mut Source<'_>) -> Result<NodeTopology, Vec<PlanErro
     let document = xml(source)?;
     let root = document.root_element();
     if !root.has_tag_name("topology") {
-        let found = root.tag_name().name();
+        let (line, found) = (line(source, root), root.tag_name().name());
         return Err(vec![source.error(
-            line(root),
+            line,
             "root",
             found,
             "<topology>, of hwloc",
@@ -34,6 +34,7 @@ pub(super) fn read(source: &mut Source<'_>) -> Result<NodeTopology, Vec<PlanErro
         ..Walk::default()
     };
     walk.children(source, root, &mut Vec::new(), None);
+    walk.topology.fits(source)?;
     walk.topology.tells_nics = true;
     walk.topology.measure(&walk.gpus, &walk.nics, PORTS);
     Ok(walk.topology)
@@ -92,8 +93,9 @@ impl Walk {
         let address = node.attribute("pci_busid").unwrap_or_default();
         let pci = address.parse().ok();
         if pci.is_none() {
+            let line = line(source, node);
             source.problem(
-                line(node),
+                line,
                 "pci_busid",
                 address,
                 "a PCI address such as 0000:8d:00.0",

@@ -134,6 +134,8 @@ pub(crate) struct Source<'a> {
     file: &'a str,
     text: &'a str,
     problems: Vec<PlanError>,
+    /// Where lines end, once somebody has asked.
+    ends: Option<Vec<usize>>,
 }
 
 /// Characters of a text that an error repeats.
@@ -145,7 +147,15 @@ impl<'a> Source<'a> {
             file,
             text,
             problems: Vec::new(),
+            ends: None,
         }
+    }
+
+    /// The line of a byte.
+    fn line_of(&mut self, at: usize) -> usize {
+        let ends = || self.text.match_indices('\n').map(|(end, _)| end).collect();
+        let ends: &Vec<usize> = self.ends.get_or_insert_with(ends);
+        ends.partition_point(|end| *end < at) + 1
     }
 
     /// The name of the file without folders and endings: what a text that does not say whose it is calls its device.

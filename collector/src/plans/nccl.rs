@@ -1,5 +1,7 @@
 //! The topology that NCCL and RCCL write and read (`NCCL_TOPO_FILE`): CPUs, PCIe below them, GPUs and NICs in it.
 
+use std::collections::BTreeMap;
+
 use railscope_model::identity::PciAddress;
 use railscope_model::plan::PlanError;
 use roxmltree::{Document, Node, ParsingOptions};
@@ -7,21 +9,39 @@ use roxmltree::{Document, Node, ParsingOptions};
 use super::node::Step;
 use super::{Endpoint, NodeTopology, Source};
 
+/// Elements inside of each other; the readers call themselves for each.
+const DEEPEST: usize = 64;
+
 /// A text as XML. A document type is let through: hwloc names one, and entities of it are not fetched.
-pub(super) fn xml<'t>(source: &Source<'t>) -> Result<Document<'t>, Vec<PlanError>> {
+pub(super) fn xml<'t>(source: &mut Source<'t>) -> Result<Document<'t>, Vec<PlanError>> {
     let options = ParsingOptions {
         allow_dtd: true,
         ..ParsingOptions::default()
     };
-    Document::parse_with_options(source.text, options).map_err(|error| {
+    let document = Document::parse_with_options(source.text, options).map_err(|error| {
         let line = error.pos().row as usize;
         vec![source.error(line, "text", &error.to_string(), "XML")]
-    })
+    })?;
+    // In the order of the text: a parent comes before its children.
+    let mut depths: BTreeMap<usize, usize> = BTreeMap::new();
+    for node in document.descendants().filter(Node::is_element) {
+        let parent = node
+            .parent()
+            .and_then(|parent| depths.get(&parent.id().get_usize()));
+        let depth = parent.map_or(1, |depth| depth + 1);
+        if depth > DEEPEST {
+            let line = line(source, node);
+            let error = source.error(line, "text", "too much nesting", "at most 64 levels");
+            return Err(vec![error]);
+        }
+        depths.insert(node.id().get_usize(), depth);
+    }
+    Ok(document)
 }
 
 /// Line of an element.
-pub(super) fn line(node: Node<'_, '_>) -> usize {
-    node.document().text_pos_at(node.range().start).row as usize
+pub(super) fn line(source: &mut Source<'_>, node: Node<'_, '_>) -> usize {
+    source.line_of(node.range().start)
 }
 
 /// Reads the topology.
@@ -29,9 +49,9 @@ pub(super) fn read(source: &mut Source<'_>) -> Result<NodeTopology, Vec<PlanErro
     let document = xml(source)?;
     let root = document.root_element();
     if !root.has_tag_name("system") {
-        let found = root.tag_name().name();
+        let (line, found) = (line(source, root), root.tag_name().name());
         return Err(vec![source.error(
-            line(root),
+            line,
             "root",
             found,
             "<system>, a topology of NCCL",
@@ -42,6 +62,7 @@ pub(super) fn read(source: &mut Source<'_>) -> Result<NodeTopology, Vec<PlanErro
         let numa = cpu.attribute("numaid").and_then(|numa| numa.parse().ok());
         walk.children(source, cpu, &[Step::Cpu(place)], numa);
     }
+    walk.topology.fits(source)?;
     walk.links(source);
     walk.topology.tells_nics = true;
     walk.topology.measure(&walk.gpus, &walk.nics, 0);
@@ -76,7 +97,10 @@ impl<'a> Walk<'a> {
                 "pci" => self.pci(source, child, way, numa),
                 "nic" => self.nic(child, None, way, numa),
                 "gpu" => {} // read with its PCI function
-                other => source.problem(line(child), "element", other, "pci, nic or gpu"),
+                other => {
+                    let line = line(source, child);
+                    source.problem(line, "element", other, "pci, nic or gpu");
+                }
             }
         }
     }
@@ -91,12 +115,8 @@ impl<'a> Walk<'a> {
         let address = node.attribute("busid").unwrap_or_default();
         let pci: Option<PciAddress> = address.parse().ok();
         if pci.is_none() && !address.starts_with("ffff") {
-            source.problem(
-                line(node),
-                "busid",
-                address,
-                "a PCI address such as 0000:8d:00.0",
-            );
+            let line = line(source, node);
+            source.problem(line, "busid", address, "a PCI address such as 0000:8d:00.0");
         }
         let class = node.attribute("class").unwrap_or_default();
         let endpoint = |name: String| Endpoint { name, pci, numa };
@@ -155,12 +175,11 @@ impl<'a> Walk<'a> {
                 let class = node.attribute("tclass").unwrap_or_default();
                 self.links.push((gpu, target, class, links));
             }
-            _ => source.problem(
-                line(node),
-                "count",
-                count,
-                "a number of links and their target",
-            ),
+            _ => {
+                let line = line(source, node);
+                let expected = "a number of links and their target";
+                source.problem(line, "count", count, expected);
+            }
         }
     }
 
@@ -180,7 +199,8 @@ impl<'a> Walk<'a> {
                 }
                 // The class of a bridge is that of NVSwitch; a GPU of its own address stands for "some other end".
                 _ => {
-                    *self.topology.switched.entry(gpu).or_default() += links;
+                    let all = self.topology.switched.entry(gpu).or_default();
+                    *all = all.saturating_add(links);
                     if peer.is_none() && !class.starts_with("0x06") && target_pci.is_none() {
                         source.problem(0, "target", target, "a PCI address");
                     }

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use railscope_model::identity::PciAddress;
+use railscope_model::plan::PlanError;
 
+use super::Source;
 use crate::subnet::counted;
 
 /// How far two devices are from each other on PCIe, in `nvidia-smi`'s words, nearest first.
@@ -109,7 +111,26 @@ pub(super) fn distance(a: &[Step], b: &[Step], ports: usize) -> Distance {
     }
 }
 
+/// GPUs, and NICs, of one node; every GPU is held against every NIC. The largest servers have 16 of each, virtual
+/// functions come on top.
+const MOST_DEVICES: usize = 512;
+
 impl NodeTopology {
+    /// Refuses more devices than a node has.
+    pub(super) fn fits(&self, source: &Source<'_>) -> Result<(), Vec<PlanError>> {
+        let (gpus, nics) = (self.gpus.len(), self.nics.len());
+        if gpus.max(nics) <= MOST_DEVICES {
+            return Ok(());
+        }
+        let found = format!("{gpus} GPUs and {nics} NICs");
+        Err(vec![source.error(
+            1,
+            "text",
+            &found,
+            "at most 512 of each in a node",
+        )])
+    }
+
     /// Fills in all distances from the ways to GPUs and NICs.
     pub(super) fn measure(&mut self, gpus: &[Vec<Step>], nics: &[Vec<Step>], ports: usize) {
         for (gpu, way) in gpus.iter().enumerate() {
@@ -149,7 +170,10 @@ impl NodeTopology {
             .nvlinks
             .iter()
             .filter(|((a, b), _)| *a == gpu || *b == gpu);
-        direct.map(|(_, links)| *links).sum::<u16>() + self.switched.get(&gpu).copied().unwrap_or(0)
+        let all = direct
+            .map(|(_, links)| links)
+            .chain(self.switched.get(&gpu));
+        all.fold(0, |sum: u16, links| sum.saturating_add(*links))
     }
 
     /// The answer in one sentence: how GPUs get to the fabric.

@@ -66,15 +66,14 @@ impl Placement {
     pub fn levels(&self) -> usize {
         let by_name: BTreeMap<&str, &PlacedSwitch> = self.by_name();
         let mut tier: Vec<&str> = self.roots();
+        // Rings are not walked again: each switch counts once, where it is met first.
+        let mut met: BTreeSet<&str> = tier.iter().copied().collect();
         let mut levels = 0;
-        // A ring has no root, and no walk is longer than there are switches.
-        while !tier.is_empty() && levels < self.switches.len() {
+        while !tier.is_empty() {
             levels += 1;
             let known = tier.iter().filter_map(|name| by_name.get(name));
-            let next: BTreeSet<&str> = known
-                .flat_map(|switch| switch.switches.iter().map(String::as_str))
-                .collect();
-            tier = next.into_iter().collect();
+            let below = known.flat_map(|switch| switch.switches.iter().map(String::as_str));
+            tier = below.filter(|name| met.insert(name)).collect();
         }
         levels
     }

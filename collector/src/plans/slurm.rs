@@ -1,17 +1,20 @@
 //! Slurm's `topology.conf`: switches with their nodes (topology/tree) or blocks of nodes (topology/block).
 
+use std::collections::BTreeSet;
+
 use railscope_model::identity::NodeName;
 use railscope_model::plan::PlanError;
 
-use super::hostlist::expand;
+use super::hostlist::Hostlists;
 use super::{Block, PlacedSwitch, Placement, Source};
 
 /// Reads the file; every error that is in it is found.
 pub(super) fn read(source: &mut Source<'_>) -> Result<Placement, Vec<PlanError>> {
     let mut placement = Placement::default();
+    let mut known = Known::default();
     let mut errors = Vec::new();
     for (line, text) in logical_lines(source.text) {
-        if let Err(error) = read_line(source, line, &text, &mut placement) {
+        if let Err(error) = read_line(source, line, &text, &mut known, &mut placement) {
             errors.push(error);
         }
     }
@@ -45,10 +48,18 @@ fn logical_lines(text: &str) -> Vec<(usize, String)> {
     lines
 }
 
+/// What the lines before have used up.
+#[derive(Default)]
+struct Known {
+    lists: Hostlists,
+    switches: BTreeSet<String>,
+}
+
 fn read_line(
     source: &Source<'_>,
     line: usize,
     text: &str,
+    known: &mut Known,
     placement: &mut Placement,
 ) -> Result<(), PlanError> {
     let mut switch: Option<PlacedSwitch> = None;
@@ -57,10 +68,11 @@ fn read_line(
         let Some((key, value)) = pair.split_once('=') else {
             return Err(source.error(line, "line", pair, "key=value"));
         };
-        let list = |field: &str| {
-            expand(value).map_err(|(found, expected)| source.error(line, field, &found, expected))
+        let mut list = |field: &str| {
+            let names = known.lists.expand(value);
+            names.map_err(|(found, expected)| source.error(line, field, &found, expected))
         };
-        let nodes = || -> Result<Vec<NodeName>, PlanError> {
+        let mut nodes = || -> Result<Vec<NodeName>, PlanError> {
             let names = list("Nodes")?.into_iter();
             let read = |name: String| {
                 name.parse()
@@ -102,11 +114,7 @@ fn read_line(
         }
     }
     if let Some(switch) = switch {
-        if placement
-            .switches
-            .iter()
-            .any(|other| other.name == switch.name)
-        {
+        if !known.switches.insert(switch.name.clone()) {
             let found = format!("{} a second time", switch.name);
             return Err(source.error(line, "SwitchName", &found, "a name of its own"));
         }

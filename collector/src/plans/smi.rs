@@ -88,13 +88,18 @@ pub(super) fn read_topo(source: &mut Source<'_>) -> Result<NodeTopology, Vec<Pla
             ..Endpoint::default()
         });
     }
+    topology.fits(source)?;
+    let places: Vec<_> = columns
+        .iter()
+        .map(|name| (place(&columns, name, true), place(&columns, name, false)))
+        .collect();
     let rows = lines[header + 1..]
         .iter()
         .take_while(|(_, cells)| cells.first().is_some_and(|name| is_device(name)));
     let mut seen = 0;
     for (line, row) in rows {
         seen += 1;
-        read_row(source, *line, row, &columns, &mut topology);
+        read_row(source, *line, row, (&columns, &places), &mut topology);
     }
     if seen != columns.len() {
         let found = format!("{seen} rows under {} columns", columns.len());
@@ -113,22 +118,24 @@ fn place(columns: &[&str], name: &str, is_gpu: bool) -> Option<usize> {
     same.position(|column| *column == name)
 }
 
+/// Place of a device among the GPUs, and among the NICs.
+type Places = (Option<usize>, Option<usize>);
+
 fn read_row(
     source: &mut Source<'_>,
     line: usize,
     row: &[String],
-    columns: &[&str],
+    (columns, places): (&[&str], &[Places]),
     topology: &mut NodeTopology,
 ) {
     let gpu = place(columns, &row[0], true);
-    for (column, text) in columns.iter().zip(&row[1..]) {
+    for ((column, peers), text) in columns.iter().zip(places).zip(&row[1..]) {
         let Some(cell) = Cell::read(text) else {
             let expected = "X, NV with a number, PIX, PXB, PHB, NODE or SYS";
             source.problem(line, column, text, expected);
             continue;
         };
-        let peers = (place(columns, column, true), place(columns, column, false));
-        match (cell, gpu, peers) {
+        match (cell, gpu, *peers) {
             (Cell::NvLinks(links), Some(a), (Some(b), _)) => {
                 topology.nvlinks.insert((a.min(b), a.max(b)), links);
             }
@@ -193,7 +200,8 @@ pub(super) fn read_nvlink(source: &mut Source<'_>) -> Result<NodeTopology, Vec<P
                 source.problem(line, "link", state.trim(), "a speed in GB/s, or <inactive>");
             }
             if let Some(mut last) = topology.switched.last_entry() {
-                *last.get_mut() += u16::from(up);
+                let links = last.get_mut();
+                *links = links.saturating_add(u16::from(up));
             }
         } else if !text.is_empty() {
             source.problem(line, "line", text, "GPU n: or Link n:");

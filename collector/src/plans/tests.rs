@@ -52,8 +52,17 @@ fn a_hostlist_stands_for_its_names_and_comes_back_short() {
         ("n1]", "an opening bracket before this one"),
         ("n[3-1]", "a range that runs upwards"),
         ("n[x]", "a number, or a range such as 0-3"),
-        ("n[0-99999999]", "at most 1048576 names"),
-        ("n[0-9999][0-9999]", "at most 1048576 names"),
+        ("n[0-99999999]", "at most 262144 names in a file"),
+        ("n[0-9999][0-9999]", "at most 262144 names in a file"),
+        ("n[0-199999],m[0-199999]", "at most 262144 names in a file"),
+        (
+            &format!("{}[0-1]", "n".repeat(245)),
+            "names of at most 253 bytes",
+        ),
+        (
+            &format!("n[0-1]{}", "n".repeat(245)),
+            "names of at most 253 bytes",
+        ),
     ] {
         assert_eq!(expand_hosts(list).expect_err(list).1, found);
     }
@@ -255,6 +264,56 @@ const NCCL: &str = r#"<system version="1">
     </pci>
   </cpu>
 </system>"#;
+
+#[test]
+fn few_bytes_of_a_placement_never_take_much_memory_or_stack() {
+    let lines = "SwitchName=a Nodes=n[0-199999]\nSwitchName=b Nodes=m[0-199999]\n";
+    refused(
+        lines,
+        &["f:2: Nodes: found 0-199999, expected at most 262144 names in a file"],
+    );
+    refused(
+        &format!("switches:\n  {}", "- ".repeat(30_000)),
+        &["f:2: text: found too much nesting, expected at most 64 levels"],
+    );
+    // A node that stands in its block already is found without a walk over all others.
+    let model = "capacity_blocks:\n  a:\n    nodes: ['n[0-199999]', 'n[0-9]']\n";
+    assert_eq!(placement(model).blocks[0].nodes.len(), 200_000);
+}
+
+#[test]
+fn a_node_of_a_text_has_no_more_than_a_node_can_have() {
+    let deep = "<pci class=\"0x06\">".repeat(3_000);
+    for (text, expected) in [
+        (
+            format!(
+                "<system version=\"1\"><cpu>{deep}{}</cpu></system>",
+                "</pci>".repeat(3_000)
+            ),
+            "f:1: text: found too much nesting, expected at most 64 levels",
+        ),
+        (
+            format!(
+                "<system version=\"1\"><cpu>{}</cpu></system>",
+                "<pci class=\"0x03\"/>".repeat(600)
+            ),
+            "f:1: text: found 600 GPUs and 0 NICs, expected at most 512 of each in a node",
+        ),
+        (
+            format!("\tGPU0{}\tCPU Affinity\n", "\tmlx5_0".repeat(600)),
+            "f:1: text: found 1 GPUs and 600 NICs, expected at most 512 of each in a node",
+        ),
+    ] {
+        refused(&text, &[expected]);
+    }
+    let links = "<nvlink target=\"x\" count=\"65535\" tclass=\"0x06\"/>".repeat(2);
+    let text = format!(
+        "<system version=\"1\"><cpu><pci busid=\"0000:1b:00.0\" class=\"0x030200\"><gpu>{links}</gpu></pci></cpu></system>"
+    );
+    assert_eq!(node(&text).links_of(0), u16::MAX);
+    let matrix = "\tGPU0\tGPU1\tGPU2\tCPU Affinity\nGPU0\tX\tNV65535\tNV65535\nGPU1\tX\tX\tX\nGPU2\tX\tX\tX\n";
+    assert_eq!(node(matrix).links_of(0), u16::MAX);
+}
 
 #[test]
 fn nccls_topology_says_which_nic_is_nearest_to_which_gpu() {

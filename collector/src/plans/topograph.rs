@@ -1,14 +1,25 @@
 //! The model of NVIDIA topograph, YAML or JSON: `switches`, `nodes`, `capacity_blocks`, each a map by name.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use railscope_model::identity::NodeName;
 use railscope_model::plan::PlanError;
 use saphyr::{LoadableYamlNode as _, MarkedYaml, Scalar, YamlData};
+use saphyr_parser::{Event, Parser};
 
-use super::hostlist::expand;
+use super::hostlist::Hostlists;
 use super::{Block, PlacedSwitch, Placement, Source};
 
 /// Reads the model. Metadata and attributes say nothing of what hangs where; the NVLink domain is the capacity block.
 pub(super) fn read(source: &mut Source<'_>) -> Result<Placement, Vec<PlanError>> {
+    if let Some(line) = too_deep(source.text) {
+        return Err(vec![source.error(
+            line,
+            "text",
+            "too much nesting",
+            "at most 64 levels",
+        )]);
+    }
     let documents = MarkedYaml::load_from_str(source.text).map_err(|error| {
         vec![source.error(error.marker().line(), "text", error.info(), "YAML or JSON")]
     })?;
@@ -16,6 +27,8 @@ pub(super) fn read(source: &mut Source<'_>) -> Result<Placement, Vec<PlanError>>
         source,
         errors: Vec::new(),
         placement: Placement::default(),
+        lists: Hostlists::default(),
+        blocks: BTreeMap::new(),
     };
     let Some(document) = documents.first() else {
         return Err(vec![source.error(
@@ -45,10 +58,31 @@ pub(super) fn read(source: &mut Source<'_>) -> Result<Placement, Vec<PlanError>>
     }
 }
 
+/// The line in which lists and maps stand too deep inside of each other: the loader calls itself for each, to the end of the
+/// stack. Events come without that; where they end with an error, the loader says which.
+fn too_deep(text: &str) -> Option<usize> {
+    const DEEPEST: usize = 64;
+    let mut depth = 0_usize;
+    for (event, span) in Parser::new_from_str(text).map_while(Result::ok) {
+        match event {
+            Event::SequenceStart(..) | Event::MappingStart(..) => depth += 1,
+            Event::SequenceEnd | Event::MappingEnd => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth > DEEPEST {
+            return Some(span.start.line());
+        }
+    }
+    None
+}
+
 struct Model<'a, 's> {
     source: &'a Source<'s>,
     errors: Vec<PlanError>,
     placement: Placement,
+    lists: Hostlists,
+    /// Where in the placement a block stands, and its nodes.
+    blocks: BTreeMap<String, (usize, BTreeSet<NodeName>)>,
 }
 
 impl Model<'_, '_> {
@@ -87,7 +121,7 @@ impl Model<'_, '_> {
         };
         let mut names = Vec::new();
         for item in items {
-            match text(item).map(|text| expand(&text)) {
+            match text(item).map(|text| self.lists.expand(&text)) {
                 Some(Ok(grown)) => names.extend(grown),
                 Some(Err((found, expected))) => self.wrong(item, field, &found, expected),
                 None => self.wrong(item, field, "no text", "a name"),
@@ -149,14 +183,15 @@ impl Model<'_, '_> {
 
     fn put(&mut self, block: &str, node: NodeName) {
         let blocks = &mut self.placement.blocks;
-        let known = blocks.iter_mut().find(|known| known.name == block);
-        match known {
-            Some(known) if known.nodes.contains(&node) => {}
-            Some(known) => known.nodes.push(node),
-            None => blocks.push(Block {
+        let (place, known) = self.blocks.entry(block.to_owned()).or_insert_with(|| {
+            blocks.push(Block {
                 name: block.to_owned(),
-                nodes: vec![node],
-            }),
+                nodes: Vec::new(),
+            });
+            (blocks.len() - 1, BTreeSet::new())
+        });
+        if known.insert(node.clone()) {
+            blocks[*place].nodes.push(node);
         }
     }
 }

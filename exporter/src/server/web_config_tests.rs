@@ -164,3 +164,14 @@ fn what_a_template_leaves_empty_is_not_set() {
         assert_eq!(config, Ok(WebConfig::default()), "{text:?}");
     }
 }
+
+#[test]
+fn lists_in_lists_without_end_are_refused_and_not_followed_to_the_end_of_the_stack() {
+    for text in ["- ".repeat(30_000), "? ".repeat(30_000)] {
+        let error = parse("web.yml".as_ref(), &text)
+            .err()
+            .map(|error| error.to_string());
+        let expected = "web.yml:1: too much nesting: expected at most 64 levels";
+        assert_eq!(error.as_deref(), Some(expected), "{}", &text[..2]);
+    }
+}

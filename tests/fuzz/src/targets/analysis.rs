@@ -1,0 +1,78 @@
+//! What exporters and jobs say, up to incidents and what the API shows of them.
+
+use railscope_collector::collectives::inspector::{is_dump, parse_line};
+use railscope_collector::core::analyzer::Analyzer;
+use railscope_collector::subnet::parse_ibnetdiscover;
+use railscope_model::fabric::Timestamp;
+use railscope_model::identity::NodeName;
+
+use super::web::{FABRIC, NOW, show};
+
+/// Between one page and the next.
+const BETWEEN: &str = "\n--\n";
+/// Hosts of the fabric; each says the pages in turn, begun at another one.
+const HOSTS: [&str; 3] = ["gpu-01", "gpu-02", "gpu-03"];
+/// Seconds between two pages of a host, and how many of them: more than a detector's window of minutes.
+const STEP: u64 = 30;
+const STEPS: u64 = 8;
+
+fn at(step: u64) -> Timestamp {
+    Timestamp(NOW.0 + step * STEP * 1_000)
+}
+
+fn analyzer() -> Analyzer {
+    let mut analyzer = Analyzer::default();
+    analyzer.take_subnet(parse_ibnetdiscover(FABRIC), NOW);
+    analyzer
+}
+
+/// Pages of our own exporter: identity, counters, ages, jobs.
+pub(crate) fn own_page(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let pages: Vec<_> = text.split(BETWEEN).collect();
+    let hosts: Vec<NodeName> = HOSTS.iter().filter_map(|name| name.parse().ok()).collect();
+    let mut analyzer = analyzer();
+    analyzer.set_targets(&hosts);
+    for step in 0..STEPS {
+        for (place, host) in hosts.iter().enumerate() {
+            let page = pages[(place + step as usize) % pages.len()];
+            analyzer.ingest(host, page, at(step));
+        }
+        let view = analyzer.tick(at(step));
+        assert!(view.incidents.iter().all(|one| one.posterior.is_finite()));
+        if step + 1 == STEPS {
+            show(view);
+        }
+    }
+}
+
+/// Lines of NCCL's Inspector, then who waits for whom.
+pub(crate) fn inspector(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    is_dump(&text);
+    let mut operations = Vec::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        match parse_line("rank0.log", number, line) {
+            Ok(operation) => operations.extend(operation),
+            Err(error) => assert!(!error.to_string().is_empty()),
+        }
+    }
+    let mut analyzer = analyzer();
+    let half = operations.split_off(operations.len() / 2);
+    for (step, operations) in (0..).zip([operations, half]) {
+        analyzer.take_collectives(operations, Vec::new(), at(step));
+        analyzer.tick(at(step));
+    }
+}
+
+/// What `ibnetdiscover` says on standard error, with the sweep before it still known.
+pub(crate) fn complaints(bytes: &[u8]) {
+    let older = parse_ibnetdiscover(FABRIC);
+    let mut subnet = older.clone();
+    subnet.hear_complaints(&String::from_utf8_lossy(bytes));
+    subnet.recall(Some(&older));
+    subnet.is_settled();
+    let mut analyzer = analyzer();
+    analyzer.take_subnet(subnet, at(1));
+    analyzer.tick(at(1));
+}

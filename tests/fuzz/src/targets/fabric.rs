@@ -1,0 +1,69 @@
+//! Texts that tell of a fabric, up to the verdict and the lint.
+
+use railscope_collector::core::analyzer::Analyzer;
+use railscope_collector::lldp::parse_neighbours;
+use railscope_collector::plans::{Format, Placement, Site, export, read};
+use railscope_collector::subnet::parse_ibnetdiscover;
+use railscope_collector::topology::lint::lint;
+use railscope_collector::topology::{assign_rails, diff, merge_subnet, understand};
+use railscope_model::fabric::Fabric;
+
+use super::web::{NOW, show};
+
+/// A sweep's text, then everything that is computed of it.
+pub(crate) fn ibnetdiscover(bytes: &[u8]) {
+    let subnet = parse_ibnetdiscover(&String::from_utf8_lossy(bytes));
+    let mut fabric = Fabric::default();
+    let merge = merge_subnet(&mut fabric, &subnet, NOW);
+    assign_rails(&mut fabric);
+    let (verdict, _) = understand(&fabric, &merge);
+    let findings = lint(&fabric, &verdict, None);
+    assert!(
+        findings
+            .iter()
+            .all(|finding| !finding.to_string().is_empty())
+    );
+    assert!(!verdict.to_string().is_empty());
+    assert!(diff(&fabric, &fabric.clone()).is_empty());
+    let mut analyzer = Analyzer::default();
+    analyzer.take_subnet(subnet, NOW);
+    show(analyzer.tick(NOW));
+}
+
+/// What a switch prints of its neighbours.
+pub(crate) fn lldp_switch(bytes: &[u8]) {
+    if let Err(error) = parse_neighbours(&String::from_utf8_lossy(bytes)) {
+        assert!(error.contains("expected"), "{error}");
+    }
+}
+
+/// One format of topology file.
+pub(crate) fn plan(bytes: &[u8], format: &str) {
+    file(bytes, format.parse().ok());
+}
+
+/// A file that has to say itself what it is.
+pub(crate) fn any_file(bytes: &[u8]) {
+    file(bytes, None);
+}
+
+fn file(bytes: &[u8], format: Option<Format>) {
+    let Ok(opened) = read("node-1.txt", &String::from_utf8_lossy(bytes), format) else {
+        return;
+    };
+    let site = Site::of(vec![opened]);
+    if let Some(verdict) = &site.verdict {
+        lint(&site.fabric, verdict, site.plan.as_ref());
+        export::graphml(&site.fabric);
+        export::slurm_tree(&Placement::of(&site.fabric));
+        export::nccl_hints(&site.fabric);
+    }
+    for (_, placement) in &site.placements {
+        assert!(!placement.to_string().is_empty());
+        export::slurm_block(placement);
+    }
+    for (_, node) in &site.nodes {
+        assert!(!node.to_string().is_empty());
+        node.affinity();
+    }
+}
