@@ -16,15 +16,12 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 
-use cluster::{Cluster, Fault, GPUS_PER_NODE, Wrong};
+use cluster::{Cluster, EVERY_SECONDS, FULL, Fault, GPUS_PER_NODE, Wrong};
 use measure::{megabytes, processor_time};
-use railscope_collector::core::analyzer::Analyzer;
-use railscope_collector::subnet::parse_ibnetdiscover;
 use railscope_model::fabric::Timestamp;
 use serde_json::json;
 
-/// Time between two scrapes and two ticks, and how many there are.
-const EVERY_SECONDS: f64 = 10.0;
+/// Scrapes and ticks.
 const TICKS: u32 = 16;
 /// When the faults begin.
 const BEGINS: f64 = 30.0;
@@ -93,7 +90,7 @@ fn main() {
         println!("nothing to do: run tests/bench/detect_vs_promql");
         return;
     };
-    let mut cluster = Cluster::new(nodes.parse().expect("a number of nodes"));
+    let mut cluster = Cluster::new(nodes.parse().expect("a number of nodes"), FULL);
     cluster.faults = faults();
     let end: f64 = end.parse().expect("seconds");
     let begin = Timestamp(((end - EVERY_SECONDS * f64::from(TICKS - 1)) * 1e3) as u64);
@@ -147,24 +144,14 @@ fn write(cluster: &Cluster, folder: &std::path::Path, begin: Timestamp) -> std::
 
 /// Takes the same pages up, all of their series, and judges them.
 fn judge(cluster: &Cluster, begin: Timestamp, samples: u64) {
-    let mut analyzer = Analyzer::default();
-    analyzer.set_targets(&cluster.names);
-    analyzer.take_subnet(parse_ibnetdiscover(&cluster.subnet()), begin);
+    let mut analyzer = cluster.watched(begin);
     let before = megabytes("VmRSS");
     let (mut ingest, mut ticks) = (Vec::new(), Vec::new());
     let mut named = Vec::new();
-    let mut page = String::new();
     for tick in 0..TICKS {
         let seconds = EVERY_SECONDS * f64::from(tick);
         let at = begin.plus_seconds(seconds);
-        let mut spent = 0.0;
-        for (node, name) in cluster.names.iter().enumerate() {
-            cluster.page(node, seconds, &mut page);
-            let began = processor_time();
-            analyzer.ingest(name, &page, at);
-            spent += (processor_time() - began).as_secs_f64();
-        }
-        ingest.push(spent);
+        ingest.push(cluster.take_up(&mut analyzer, seconds, at, |_| {}));
         let began = processor_time();
         let view = analyzer.tick(at);
         ticks.push((processor_time() - began).as_secs_f64());

@@ -1,7 +1,8 @@
 //! What one tick costs at 1,000, 10,000 and 100,000 GPUs: pages taken up, switches read, judged, shown; and memory.
 //!
 //! Processor time of the one thread that does it, so that other programs on the machine count little. Each size
-//! runs in a process of its own. `cargo bench -p railscope-collector --bench tick -- [NODES...]`.
+//! runs in a process of its own, once with the full page of each node and once, behind the word `default`, with the
+//! default one. `cargo bench -p railscope-collector --bench tick -- [NODES... [default NODES...]]`.
 #![allow(
     missing_docs,
     clippy::expect_used,
@@ -18,59 +19,60 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::http::Request;
-use cluster::{Cluster, GPUS_PER_NODE};
+use cluster::{Cluster, DEFAULT, EVERY_SECONDS, FULL, GPUS_PER_NODE};
 use measure::{megabytes, processor_time};
 use railscope_collector::api::router;
 use railscope_collector::config::{Config, Target};
 use railscope_collector::core::ablation::LeftOut;
 use railscope_collector::core::analyzer::{Analyzer, ClusterView};
-use railscope_collector::core::detector::{DETECTORS, View};
+use railscope_collector::core::detector::{DETECTORS, Detector, View};
 use railscope_collector::state::{Snapshot, State};
-use railscope_collector::subnet::parse_ibnetdiscover;
 use railscope_model::fabric::Timestamp;
 use tower::ServiceExt as _;
 
-/// Time between two scrapes of a node, two reads of all switches, and two ticks.
-const EVERY_SECONDS: f64 = 10.0;
 /// Until windows are full and the allocator has settled.
 const TICKS: usize = 20;
 /// Ticks at the end whose mean is told.
 const MEASURED: usize = 4;
-/// Nodes of 8 GPUs.
-const SIZES: &[usize] = &[125, 1_250, 12_500];
+/// Nodes of 8 GPUs, and once more with the default page.
+const SIZES: &str = "125 1250 12500 default 1250";
 
 fn main() {
     if let Ok(nodes) = std::env::var("RAILSCOPE_TICK_NODES") {
-        measure(nodes.parse().expect("a number of nodes"));
+        let page = std::env::var("RAILSCOPE_TICK_PAGE").unwrap_or_default();
+        measure(nodes.parse().expect("a number of nodes"), &page);
         return;
     }
     // Cargo adds it, unless it runs benchmarks as tests.
     if !std::env::args().any(|text| text == "--bench") {
         return;
     }
-    let numbers: Vec<usize> = std::env::args()
-        .skip(1)
-        .filter_map(|text| text.parse().ok())
-        .collect();
-    let sizes = if numbers.is_empty() { SIZES } else { &numbers };
+    let wanted = std::env::args().skip(1).filter(|text| text != "--bench");
+    let mut wanted: Vec<String> = wanted.collect();
+    if wanted.is_empty() {
+        wanted = SIZES.split(' ').map(str::to_owned).collect();
+    }
     let this = std::env::current_exe().expect("this program");
-    for nodes in sizes {
+    let mut page = "full";
+    for word in &wanted {
+        if word == "default" {
+            page = "default";
+            continue;
+        }
         let child = Command::new(&this)
-            .env("RAILSCOPE_TICK_NODES", nodes.to_string())
+            .env("RAILSCOPE_TICK_NODES", word)
+            .env("RAILSCOPE_TICK_PAGE", page)
             .status();
-        assert!(child.expect("a process").success(), "{nodes} nodes");
+        assert!(child.expect("a process").success(), "{word} nodes");
     }
 }
 
 /// Seconds by stage, in the order of their names.
 type Costs = BTreeMap<&'static str, f64>;
 
-fn measure(nodes: usize) {
-    let cluster = Cluster::new(nodes);
+fn measure(nodes: usize, page: &str) {
+    let cluster = Cluster::new(nodes, if page == "default" { DEFAULT } else { FULL });
     let at = |seconds: f64| Timestamp(1_800_000_000_000).plus_seconds(seconds);
-    let mut analyzer = Analyzer::default();
-    analyzer.set_targets(&cluster.names);
-    let subnet = parse_ibnetdiscover(&cluster.subnet());
     let state = Arc::new(State::new(&Config::default(), || {
         Timestamp(1_800_000_000_000)
     }));
@@ -80,29 +82,26 @@ fn measure(nodes: usize) {
         .collect();
     state.set_targets(&targets, true);
     println!(
-        "\n{} GPUs: {nodes} nodes of {} series; {} MB before",
+        "\n{} GPUs: {nodes} nodes of {} series ({page}); {} MB before",
         nodes * GPUS_PER_NODE,
         cluster.series_per_node(),
         megabytes("VmRSS")
     );
-    analyzer.take_subnet(subnet, at(0.0));
-    let (mut page, mut sum) = (String::new(), Costs::new());
-    let mut samples = 0;
+    let mut analyzer = cluster.watched(at(0.0));
+    let mut detectors: Vec<_> = DETECTORS.iter().map(|build| build()).collect();
+    let (mut samples, mut sum) = (0, Costs::new());
     for tick in 0..TICKS {
         let seconds = tick as f64 * EVERY_SECONDS;
         let mut costs = Costs::new();
-        for (node, name) in cluster.names.iter().enumerate() {
-            cluster.page(node, seconds, &mut page);
-            let taken = timed(&mut costs, "1 pages", || {
-                analyzer.ingest(name, &page, at(seconds))
-            });
+        let pages = cluster.take_up(&mut analyzer, seconds, at(seconds), |taken| {
             samples += taken.kept;
             assert!(taken.errors.is_empty(), "{:?}", taken.errors);
-        }
+        });
+        costs.insert("1 pages", pages);
         analyzer.take_readings(cluster.switches(seconds), at(seconds));
         let view = timed(&mut costs, "2 tick", || analyzer.tick(at(seconds)));
-        if tick + MEASURED >= TICKS {
-            by_detector(&analyzer, &view, &mut costs);
+        if tick + MEASURED + 1 >= TICKS {
+            by_detector(&mut detectors, &analyzer, &view, &mut costs);
         }
         let incidents = view.incidents.len();
         if let (true, Some(first)) = (tick + 1 == TICKS, view.incidents.first()) {
@@ -136,10 +135,16 @@ fn measure(nodes: usize) {
     }
 }
 
-/// Each detector once more, alone and without memory of earlier ticks.
-fn by_detector(analyzer: &Analyzer, view: &ClusterView, costs: &mut Costs) {
+/// Each detector once more, alone.
+fn by_detector(
+    detectors: &mut [Box<dyn Detector>],
+    analyzer: &Analyzer,
+    view: &ClusterView,
+    costs: &mut Costs,
+) {
     let seen = View {
         fabric: &view.fabric,
+        epoch: analyzer.epoch(),
         history: analyzer.history(),
         jobs: &view.jobs,
         waiting: &view.waiting,
@@ -148,8 +153,7 @@ fn by_detector(analyzer: &Analyzer, view: &ClusterView, costs: &mut Costs) {
         left_out: LeftOut::default(),
         now: view.now,
     };
-    for build in DETECTORS {
-        let mut detector = build();
+    for detector in detectors {
         let mut out = Vec::new();
         timed(costs, detector.name(), || detector.observe(&seen, &mut out));
     }

@@ -24,6 +24,7 @@ pub struct Labels(Arc<[Box<str>]>);
 /// Shared labels are mostly compared with themselves. `Arc` looks at addresses first only where what it holds has a
 /// fixed size, and text that nobody has touched for a second costs a wait for memory each.
 impl PartialEq for Labels {
+    #[inline]
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0) || self.0 == other.0
     }

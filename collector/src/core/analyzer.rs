@@ -59,6 +59,8 @@ pub struct Analyzer {
     /// Whether the fabric was last built with a settled sweep, or none.
     built_settled: bool,
     fabric: Arc<Fabric>,
+    /// How often the fabric was built.
+    epoch: u64,
     verdict: Arc<Verdict>,
     plan: Option<WiringPlan>,
     lint: Arc<Vec<lint::Finding>>,
@@ -94,6 +96,7 @@ impl Default for Analyzer {
             has_unknown: false,
             built_settled: true,
             fabric: Arc::default(),
+            epoch: 0,
             verdict: Arc::new(judge(&Fabric::default(), &SubnetMerge::default())),
             plan: None,
             lint: Arc::default(),
@@ -132,6 +135,11 @@ impl Analyzer {
     /// What nodes and switches said lately: for whoever measures the detectors one by one.
     pub const fn history(&self) -> &History {
         &self.history
+    }
+
+    /// How often the fabric was built so far.
+    pub const fn epoch(&self) -> u64 {
+        self.epoch
     }
 
     /// Says which nodes there are; the others are forgotten, new ones are awaited.
@@ -251,8 +259,7 @@ impl Analyzer {
             let id = self.fabric.find_guid(reading.guid);
             match id.map(|id| &self.fabric.vertex(id).part) {
                 Some(Part::Switch(switch)) => {
-                    let history = self.history.switch_mut(switch);
-                    history.ingest_reading(&reading.as_switch(), at);
+                    self.history.switch_mut(switch).ingest_switch(&reading, at);
                 }
                 Some(Part::Nic(node, device)) => {
                     let speaks = |history: &NodeHistory| history.is_fresh(now);
@@ -316,6 +323,7 @@ impl Analyzer {
             .retain(|_, (_, at)| now.seconds_since(*at) <= STUCK_KEPT_SECONDS);
         let view = View {
             fabric: &self.fabric,
+            epoch: self.epoch,
             history: &self.history,
             jobs: &jobs,
             waiting: &waiting,
@@ -437,6 +445,7 @@ impl Analyzer {
         self.built_settled = self.subnet.as_ref().is_none_or(Subnet::is_settled);
         self.take_up_past(&mut fabric, settled, now);
         self.fabric = Arc::new(fabric);
+        self.epoch += 1;
         self.verdict = Arc::new(verdict);
         self.lldp = Arc::new(lldp);
         self.routes = Arc::new(routes);

@@ -1,6 +1,9 @@
 //! Cohorts: the peers that a part is held against, those of its own job first.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
+use std::hash::Hash;
+
+use foldhash::fast::FixedState;
 
 use super::jobs::{Job, JobName};
 
@@ -9,18 +12,18 @@ use super::jobs::{Job, JobName};
 /// stand in for it; where there are too few of these, nothing is usual (detection method, section 3.1).
 #[derive(Debug)]
 pub struct Usual<R, V = f64> {
-    of_job: BTreeMap<(JobName, R), V>,
-    of_all: BTreeMap<R, V>,
+    of_job: HashMap<(JobName, R), V, FixedState>,
+    of_all: HashMap<R, V, FixedState>,
 }
 
-impl<R: Ord + Clone, V: Copy> Usual<R, V> {
+impl<R: Hash + Eq + Clone, V: Copy> Usual<R, V> {
     /// Takes job, role and value of each part; `usual` makes one value of many, or of too few none.
     pub fn new<'a>(
         parts: impl IntoIterator<Item = (Option<&'a Job>, R, f64)>,
         usual: impl Fn(Vec<f64>) -> Option<V>,
     ) -> Self {
-        let mut of_job: BTreeMap<(JobName, R), Vec<f64>> = BTreeMap::new();
-        let mut of_all: BTreeMap<R, Vec<f64>> = BTreeMap::new();
+        let mut of_job: HashMap<(JobName, R), Vec<f64>, FixedState> = HashMap::default();
+        let mut of_all: HashMap<R, Vec<f64>, FixedState> = HashMap::default();
         for (job, role, value) in parts {
             if let Some(job) = job.filter(|job| job.is_heard) {
                 let key = (JobName::clone(&job.name), role.clone());
@@ -45,10 +48,10 @@ impl<R: Ord + Clone, V: Copy> Usual<R, V> {
     }
 }
 
-fn kept<K: Ord, V>(
-    cohorts: BTreeMap<K, Vec<f64>>,
+fn kept<K: Hash + Eq, V>(
+    cohorts: HashMap<K, Vec<f64>, FixedState>,
     usual: impl Fn(Vec<f64>) -> Option<V>,
-) -> BTreeMap<K, V> {
+) -> HashMap<K, V, FixedState> {
     let cohorts = cohorts.into_iter();
     cohorts
         .filter_map(|(key, values)| Some((key, usual(values)?)))
@@ -57,6 +60,8 @@ fn kept<K: Ord, V>(
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
     fn job(name: &str, is_heard: bool) -> Job {

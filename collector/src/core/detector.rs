@@ -17,6 +17,8 @@ use crate::topology::Misplaced;
 pub struct View<'a> {
     /// The graph of parts.
     pub fabric: &'a Fabric,
+    /// Another number whenever the fabric was built anew: what was found in it may be kept as long as it is the same.
+    pub epoch: u64,
     /// What the nodes said lately.
     pub history: &'a History,
     /// Who runs on which GPUs.

@@ -4,6 +4,7 @@ mod axis;
 mod column;
 mod names;
 mod node;
+mod template;
 mod window;
 
 use std::collections::BTreeMap;
@@ -13,8 +14,8 @@ use railscope_model::identity::{NodeName, RdmaDevice, SwitchName};
 
 pub use axis::{MIN_STEP_SECONDS, WINDOW_PAGES, WINDOW_SECONDS};
 use names::Shared;
-pub use node::{Ingested, NODE_SERIES_LIMIT, NodeHistory, STALE_AFTER_SECONDS};
-pub use window::{Increase, Quality, Window};
+pub use node::{Ingested, NODE_SERIES_LIMIT, NodeHistory, Rows, STALE_AFTER_SECONDS};
+pub use window::{Count, Increase, Quality, Window};
 
 /// What all nodes and switches said lately.
 #[derive(Debug, Clone, Default)]
@@ -24,12 +25,14 @@ pub struct History {
     switches: BTreeMap<SwitchName, NodeHistory>,
     /// Adapters of hosts without an exporter, as a sweep of the subnet reads them.
     adapters: BTreeMap<(NodeName, RdmaDevice), NodeHistory>,
+    /// Histories that were ever begun.
+    born: u64,
 }
 
 impl History {
     /// The history of one node, begun if there is none.
     pub fn node_mut(&mut self, node: &NodeName) -> &mut NodeHistory {
-        let new = || NodeHistory::sharing(&self.shared);
+        let new = || begin(&self.shared, &mut self.born);
         self.nodes.entry(node.clone()).or_insert_with(new)
     }
 
@@ -57,7 +60,8 @@ impl History {
 
     /// The history of one switch, begun if there is none.
     pub fn switch_mut(&mut self, switch: &SwitchName) -> &mut NodeHistory {
-        self.switches.entry(switch.clone()).or_default()
+        let new = || begin(&Shared::default(), &mut self.born);
+        self.switches.entry(switch.clone()).or_insert_with(new)
     }
 
     /// The history of one switch.
@@ -77,9 +81,9 @@ impl History {
 
     /// The history of an adapter whose host has no exporter, begun if there is none.
     pub fn adapter_mut(&mut self, node: &NodeName, device: &RdmaDevice) -> &mut NodeHistory {
-        self.adapters
-            .entry((node.clone(), device.clone()))
-            .or_default()
+        let new = || begin(&Shared::default(), &mut self.born);
+        let name = (node.clone(), device.clone());
+        self.adapters.entry(name).or_insert_with(new)
     }
 
     /// Adapters whose hosts have no exporter and that were heard lately: node and history.
@@ -98,6 +102,11 @@ impl History {
         self.switches.retain(|_, history| history.is_fresh(now));
         self.adapters.retain(|_, history| history.is_fresh(now));
     }
+}
+
+fn begin(shared: &Shared, born: &mut u64) -> NodeHistory {
+    *born += 1;
+    NodeHistory::sharing(shared, *born)
 }
 
 #[cfg(test)]

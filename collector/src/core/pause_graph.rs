@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use petgraph::algo::kosaraju_scc;
 use petgraph::graph::{DiGraph, NodeIndex};
 use railscope_model::fabric::{Fabric, LinkKind, PartId};
-use railscope_model::identity::{Part, PortName};
+use railscope_model::identity::{Part, PortName, SwitchName};
 use railscope_model::metric::{
     SWITCH_PORT_PFC_PAUSE_SECONDS, SWITCH_PORT_SPEED, SWITCH_PORT_TRANSMIT_BYTES,
 };
@@ -59,10 +59,7 @@ impl<'a> PauseGraph<'a> {
             return graph;
         }
         for (switch, history) in view.history.fresh_switches(view.now) {
-            let Some(id) = view.fabric.find(&Part::Switch(switch.clone())) else {
-                continue;
-            };
-            graph.add_switch(view, id, history);
+            graph.add_switch(view, switch, history);
         }
         for (place, lane) in graph.lanes.iter().enumerate() {
             let of_part = graph.from.entry((lane.from, lane.priority)).or_default();
@@ -71,11 +68,15 @@ impl<'a> PauseGraph<'a> {
         graph
     }
 
-    fn add_switch(&mut self, view: &View<'a>, id: PartId, history: &'a NodeHistory) {
-        let mut pauses = history.series(&SWITCH_PORT_PFC_PAUSE_SECONDS).peekable();
+    fn add_switch(&mut self, view: &View<'a>, switch: &SwitchName, history: &'a NodeHistory) {
+        // What has stood still is not paused.
+        let mut pauses = history.moving(&SWITCH_PORT_PFC_PAUSE_SECONDS).peekable();
         if pauses.peek().is_none() {
             return;
         }
+        let Some(id) = view.fabric.find(&Part::Switch(switch.clone())) else {
+            return;
+        };
         let cables = view.fabric.neighbours(id);
         let cables = cables.filter(|near| near.link.kind == LinkKind::Cable);
         let peers: HashMap<u16, PartId> = cables.map(|near| (near.port, near.peer)).collect();

@@ -107,6 +107,7 @@ impl Lab {
     fn view(&self) -> View<'_> {
         View {
             fabric: &self.fabric,
+            epoch: 0,
             waiting: &[],
             history: &self.history,
             jobs: &self.jobs,

@@ -203,30 +203,45 @@ static SWITCH_LABELS: LazyLock<Vec<PortLabels>> = LazyLock::new(|| {
 });
 
 impl DeviceReading {
-    /// The rows of the catalogue's switch table for this device.
-    pub fn as_switch(&self) -> NodeReading {
-        let mut reading = NodeReading::default();
+    /// Calls `each` with the series of the catalogue's switch table for this device, those of one metric together.
+    pub fn for_switch(&self, mut each: impl FnMut(&'static Metric, &Labels, f64)) {
         let ids = [
             format!("{:#x}", self.vendor),
             format!("{:#x}", self.device),
             String::new(),
         ];
-        reading.push(&SWITCH, &Labels::new(ids), true);
+        each(&SWITCH, &Labels::new(ids), 1.0);
+        let named = |port: &PortReading| &SWITCH_LABELS[usize::from(port.port)];
         for port in &self.ports {
-            let labels = &SWITCH_LABELS[usize::from(port.port)];
-            reading.push(&SWITCH_PORT_UP, &labels.port, port.active);
-            if let Some(speed) = port.speed {
-                reading.push(&SWITCH_PORT_SPEED, &labels.port, speed.bytes_per_second());
-                reading.push(&SWITCH_PORT_WIDTH, &labels.port, u32::from(speed.lanes));
-            }
-            for (place, row, value, stopped) in counted(port) {
-                reading.push(row.switch, &labels.counters[place], value);
-                if stopped {
-                    reading.push(&SWITCH_PORT_SATURATED, &labels.saturated[place], true);
+            let is_up = f64::from(u8::from(port.active));
+            each(&SWITCH_PORT_UP, &named(port).port, is_up);
+        }
+        let speeds = || {
+            self.ports
+                .iter()
+                .filter_map(|port| Some((port, port.speed?)))
+        };
+        for (port, speed) in speeds() {
+            let rate = speed.bytes_per_second();
+            each(&SWITCH_PORT_SPEED, &named(port).port, rate);
+        }
+        for (port, speed) in speeds() {
+            let lanes = f64::from(speed.lanes);
+            each(&SWITCH_PORT_WIDTH, &named(port).port, lanes);
+        }
+        for (place, row) in ROWS.iter().enumerate() {
+            for port in &self.ports {
+                if let Some((value, _)) = counted(port, place) {
+                    each(row.switch, &named(port).counters[place], value as f64);
                 }
             }
         }
-        reading
+        for port in &self.ports {
+            let stopped = |place| counted(port, place).is_some_and(|(_, stopped)| stopped);
+            for place in (0..COUNTERS).filter(|place| stopped(*place)) {
+                each(&SWITCH_PORT_SATURATED, &named(port).saturated[place], 1.0);
+            }
+        }
     }
 
     /// What an exporter on the host would say of these ports, under the device's name there.
@@ -239,7 +254,10 @@ impl DeviceReading {
                 reading.push(&RDMA_PORT_SPEED, &labels, speed.bytes_per_second());
                 reading.push(&RDMA_PORT_WIDTH, &labels, u32::from(speed.lanes));
             }
-            for (_, row, value, stopped) in counted(port) {
+            for (place, row) in ROWS.iter().enumerate() {
+                let Some((value, stopped)) = counted(port, place) else {
+                    continue;
+                };
                 if *row.host == RDMA_PORT_ERRORS {
                     reading.push(row.host, &labels.with(row.name), value);
                 } else {
@@ -254,13 +272,11 @@ impl DeviceReading {
     }
 }
 
-/// Place, row, value in the row's unit, and whether it has stopped.
-fn counted(port: &PortReading) -> impl Iterator<Item = (usize, &'static Row, u64, bool)> {
-    let counters = port.counters.unwrap_or_default();
-    ROWS.iter().enumerate().filter_map(move |(place, row)| {
-        let value = counters.get(place)?.saturating_mul(row.unit);
-        Some((place, row, value, counters.is_saturated(place)))
-    })
+/// A counter by its place: value in the row's unit, and whether it has stopped.
+fn counted(port: &PortReading, place: usize) -> Option<(u64, bool)> {
+    let counters = port.counters.as_ref()?;
+    let value = counters.get(place)?.saturating_mul(ROWS[place].unit);
+    Some((value, counters.is_saturated(place)))
 }
 
 #[cfg(test)]
@@ -306,7 +322,8 @@ mod tests {
 
     #[test]
     fn a_switch_says_every_counter_once_and_nothing_of_a_port_without_a_link() {
-        let mut reading = device().as_switch();
+        let mut reading = NodeReading::default();
+        device().for_switch(|metric, labels, value| reading.push(metric, labels, value));
         for (metric, labels, expected) in [
             (&SWITCH, &["0x2c9", "0xd2f0", ""][..], Some(1.0)),
             (&SWITCH_PORT_UP, &["33"], Some(1.0)),

@@ -32,6 +32,8 @@ fn numbers(source: &str) -> Vec<&str> {
         ["f64", "usize", "u32", "[", "("]
             .iter()
             .any(|of| kind.starts_with(of))
+            // Lists of metrics.
+            && !["[&", "[(&"].iter().any(|of| kind.starts_with(of))
     };
     constants
         .filter(|(_, kind)| is_number(kind))

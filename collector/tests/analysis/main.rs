@@ -9,6 +9,7 @@ mod ethernet;
 mod health;
 mod jobs;
 mod maintenance;
+mod memory;
 mod parents;
 
 use cluster::{NODES, RAILS, as_planned, at, node, page, subnet};
@@ -23,6 +24,7 @@ fn run(fault: &Fault) -> ClusterView {
     let mut analyzer = Analyzer::default();
     analyzer.set_targets(&(0..NODES).map(node).collect::<Vec<_>>());
     let mut view = analyzer.tick(at(0));
+    let mut memory = memory::Memory::new();
     for tick in 1..=30 {
         let seconds = 5 * tick;
         for index in 0..NODES {
@@ -38,6 +40,7 @@ fn run(fault: &Fault) -> ClusterView {
             );
         }
         view = analyzer.tick(at(seconds));
+        memory.look(&analyzer, &view);
     }
     view
 }
@@ -329,6 +332,7 @@ fn a_dead_leaf_is_one_incident_though_every_port_on_it_counts_errors_and_is_down
     };
     let mut analyzer = Analyzer::default();
     let mut view = analyzer.tick(at(0));
+    let mut memory = memory::Memory::new();
     for tick in 1..=20 {
         let seconds = 5 * tick;
         for index in 0..NODES {
@@ -347,6 +351,7 @@ fn a_dead_leaf_is_one_incident_though_every_port_on_it_counts_errors_and_is_down
         let cabling = move |_, rail| (tick <= 10 || rail != 1).then_some(rail);
         analyzer.take_subnet(parse_ibnetdiscover(&subnet(&cabling)), at(seconds));
         view = analyzer.tick(at(seconds));
+        memory.look(&analyzer, &view);
     }
     assert_eq!(
         incidents(&view),

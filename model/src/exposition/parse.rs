@@ -48,6 +48,8 @@ pub struct Series<'a> {
     pub name: &'a str,
     /// What stands between the braces, unread: see [`Series::labels`].
     labels: &'a str,
+    /// Name and labels as they stand on the line.
+    head: &'a str,
     /// The value. NaN and infinities are values.
     pub value: f64,
     /// Time stamp as written: milliseconds in the text format, seconds in OpenMetrics.
@@ -77,6 +79,11 @@ impl<'a> Series<'a> {
     pub fn raw_labels(&self) -> &'a str {
         self.labels
     }
+
+    /// Name and labels as they stand on the line, with their braces: a key for equal lines, see [`Parser::next_behind`].
+    pub fn head(&self) -> &'a str {
+        self.head
+    }
 }
 
 /// One line that says something.
@@ -102,6 +109,23 @@ pub fn parse(page: &str) -> Parser<'_> {
     Parser {
         rest: page,
         line: 0,
+    }
+}
+
+impl Parser<'_> {
+    /// The value of the next line, if that line begins with what was the [`Series::head`] of another: name and labels need
+    /// not be read again. `None` reads nothing: the line is another, or cannot be read.
+    pub fn next_behind(&mut self, head: &str) -> Option<f64> {
+        let behind = self.rest.strip_prefix(head)?;
+        if behind.as_bytes().first() != Some(&b' ') {
+            return None;
+        }
+        let end = memchr(b'\n', behind.as_bytes());
+        let (value, rest) = end.map_or((behind, ""), |end| (&behind[..end], &behind[end + 1..]));
+        let (value, _) = read_value(value.strip_suffix('\r').unwrap_or(value)).ok()?;
+        self.rest = rest;
+        self.line += 1;
+        Some(value)
     }
 }
 
@@ -218,6 +242,7 @@ fn read_series(line: &str) -> Read<'_, Series<'_>> {
     Ok(Series {
         name,
         labels,
+        head: &line[..line.len() - after.len()],
         value,
         timestamp,
     })

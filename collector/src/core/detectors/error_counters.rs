@@ -96,6 +96,12 @@ impl Limit {
         }
     }
 
+    fn is_passed_by(&self, rise: &Rise) -> bool {
+        // Judged over the whole window: two errors in the first five seconds are no rate.
+        let per_hour = 3600.0 * rise.amount / rise.seconds.max(WINDOW_SECONDS);
+        rise.amount >= self.at_least && per_hour > self.per_hour
+    }
+
     /// What evidence of it is called.
     fn signal(&self) -> &'static str {
         if self.kind.is_empty() {
@@ -188,19 +194,21 @@ impl Detector for ErrorCounters {
 
     fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
         for limit in LIMITS {
-            let mut rises = Vec::new();
+            let mut high = Vec::new();
             for (node, history) in view.history.fresh_nodes(view.now) {
-                rises_of(node, history, limit, &mut rises);
-            }
-            let usual = median(rises.iter().map(Rise::per_hour)).unwrap_or(0.0);
-            for rise in rises {
-                // Judged over the whole window: two errors in the first five seconds are no rate.
-                let over_window = 3600.0 * rise.amount / rise.seconds.max(WINDOW_SECONDS);
-                let stands_out = rise.per_hour() > ABOVE_PEERS * usual;
-                if rise.amount >= limit.at_least && over_window > limit.per_hour && stands_out {
-                    out.push(evidence(view, rise, limit, usual));
+                // Errors that have not risen for the whole window are of no interest, and on most nodes none have.
+                if history.moving(limit.metric).next().is_some() {
+                    rises_of((node, history), limit, limit.at_least, &mut high);
                 }
             }
+            high.retain(|rise| limit.is_passed_by(rise));
+            if high.is_empty() {
+                continue;
+            }
+            let usual = usual_per_hour(view, limit);
+            let stands_out = |rise: &Rise| rise.per_hour() > ABOVE_PEERS * usual;
+            let high = high.into_iter().filter(stands_out);
+            out.extend(high.map(|rise| evidence(view, rise, limit, usual)));
         }
     }
 
@@ -248,8 +256,22 @@ impl Detector for ErrorCounters {
     }
 }
 
-/// What a limit looks at on one node.
-fn rises_of(node: &NodeName, history: &NodeHistory, limit: &Limit, rises: &mut Vec<Rise>) {
+/// What the counter of a limit does on the median part of all.
+fn usual_per_hour(view: &View<'_>, limit: &Limit) -> f64 {
+    let mut rises = Vec::new();
+    for (node, history) in view.history.fresh_nodes(view.now) {
+        rises_of((node, history), limit, 0.0, &mut rises);
+    }
+    median(rises.iter().map(Rise::per_hour)).unwrap_or(0.0)
+}
+
+/// What a limit looks at on one node, of single parts those that rose by `least`.
+fn rises_of(
+    (node, history): (&NodeName, &NodeHistory),
+    limit: &Limit,
+    least: f64,
+    rises: &mut Vec<Rise>,
+) {
     let of_kind =
         |labels: &Labels| limit.kind.is_empty() || labels.values().last() == Some(limit.kind);
     let mut together: Option<Rise> = None;
@@ -257,6 +279,9 @@ fn rises_of(node: &NodeName, history: &NodeHistory, limit: &Limit, rises: &mut V
         let Some(rise) = window.increase(WINDOW_SECONDS) else {
             continue;
         };
+        if limit.names != Names::Node && rise.amount < least {
+            continue;
+        }
         let Some(part) = part(node, history, labels, limit.names) else {
             continue;
         };

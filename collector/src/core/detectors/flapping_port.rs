@@ -27,6 +27,14 @@ impl Detector for FlappingPort {
 
     fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
         for (node, history) in view.history.fresh_nodes(view.now) {
+            // Where nothing has moved for the whole window, no link was lost.
+            let moves = |metric| history.moving(metric).next().is_some();
+            if ![&RDMA_PORT_UP, &RDMA_PORT_ERRORS, &NIC_PHY_LINK_DOWN]
+                .into_iter()
+                .any(moves)
+            {
+                continue;
+            }
             for (labels, up) in history.series(&RDMA_PORT_UP) {
                 let mut labels = labels.values();
                 let (Some(device), Some(port)) = (labels.next(), labels.next()) else {

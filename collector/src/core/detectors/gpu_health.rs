@@ -4,15 +4,16 @@ use std::collections::BTreeMap;
 
 use railscope_model::identity::Part;
 use railscope_model::metric::{
-    GPU_ROW_REMAP_FAILED, GPU_ROW_REMAP_PENDING, GPU_TEMPERATURE, GPU_UTILIZATION, GPU_XID_EVENTS,
-    NVLINKS_ACTIVE,
+    GPU, GPU_ROW_REMAP_FAILED, GPU_ROW_REMAP_PENDING, GPU_TEMPERATURE, GPU_UTILIZATION,
+    GPU_XID_EVENTS, Metric, NVLINKS_ACTIVE,
 };
 
-use super::gpus::{Listed, by_node, listed};
+use super::gpus::{Gpus, Listed};
 use super::peers::{self, MAJORITY, MIN_PEERS, norm};
 use crate::core::classes::{Class, GPU_LOST, GPU_MEMORY, NVLINK_DOWN};
 use crate::core::detector::{Detector, Evidence, Explanation, View};
 use crate::core::inventory::gpus_behind;
+use crate::core::kept::Kept;
 use crate::core::rules::{Rule, Threshold};
 
 /// XIDs after which a GPU does no more work until it is reset or its node restarted: fallen off the bus (79), its
@@ -23,11 +24,40 @@ const FATAL_XIDS: &[&str] = &["79", "95", "119", "120"];
 /// Newest pages on which such an XID must be new: then the silence is its doing, and no page that came out short.
 const NEW_PAGES: usize = 2;
 
-struct GpuHealth;
+#[derive(Default)]
+struct GpuHealth {
+    gpus: Gpus,
+    /// Rests on the GPUs that are listed, on which of them tell anything, and on what they tell of memory and links.
+    kept: Kept<[u64; 6], Health>,
+}
 
 /// Builds the detector.
 pub fn build() -> Box<dyn Detector> {
-    Box::new(GpuHealth)
+    Box::<GpuHealth>::default()
+}
+
+/// What the GPUs of a node say of themselves.
+#[derive(Debug, Default)]
+struct Health {
+    /// Whether any does not answer, or has bad memory.
+    is_bad: bool,
+    /// Active NVLinks, by product.
+    links: BTreeMap<String, Vec<f64>>,
+}
+
+impl Health {
+    fn of(node: &[Listed<'_>]) -> Self {
+        let bad = |gpu: &Listed<'_>| !answers(gpu) || bad_memory(gpu).is_some();
+        let mut links: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+        for gpu in node {
+            let of_product = links.entry(gpu.product.to_owned()).or_default();
+            of_product.extend(gpu.value(&NVLINKS_ACTIVE));
+        }
+        Self {
+            is_bad: node.iter().any(bad),
+            links,
+        }
+    }
 }
 
 impl Detector for GpuHealth {
@@ -36,12 +66,46 @@ impl Detector for GpuHealth {
     }
 
     fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
-        let gpus = listed(view);
-        for node in by_node(&gpus) {
-            lost(node, view, out);
+        self.gpus.refresh(view);
+        self.kept.begin();
+        let gpus = &self.gpus;
+        for (node, history) in view.history.fresh_nodes(view.now) {
+            let [util, temperature] =
+                [&GPU_UTILIZATION, &GPU_TEMPERATURE].map(|one| history.presence_since(one));
+            let [gpu, failed, pending, links] = [
+                &GPU,
+                &GPU_ROW_REMAP_FAILED,
+                &GPU_ROW_REMAP_PENDING,
+                &NVLINKS_ACTIVE,
+            ]
+            .map(|one| history.values_since(one));
+            let rests_on = [gpu, util, temperature, failed, pending, links];
+            self.kept.refresh(history, rests_on, || {
+                let node: Vec<_> = gpus.of_node(view, node, history).collect();
+                Health::of(&node)
+            });
         }
-        gpus.iter().for_each(|gpu| memory(gpu, out));
-        nvlinks(&gpus, view, out);
+        let nodes = view.history.fresh_nodes(view.now);
+        let health = |(node, history)| Some((node, history, self.kept.of(history)?));
+        let nodes: Vec<_> = nodes.filter_map(health).collect();
+        let listed = |node, history| gpus.of_node(view, node, history).collect::<Vec<_>>();
+        let bad = nodes.iter().filter(|(.., health)| health.is_bad);
+        let bad: Vec<_> = bad
+            .map(|(node, history, _)| listed(node, history))
+            .collect();
+        bad.iter().for_each(|node| lost(node, view, out));
+        bad.iter().flatten().for_each(|gpu| memory(gpu, out));
+        let norms = norms(nodes.iter().map(|(.., health)| *health));
+        let lacks = |health: &Health| {
+            let mut links = health.links.iter();
+            links.any(|(product, links)| {
+                let norm = norms.get(product.as_str());
+                norm.is_some_and(|norm| links.iter().any(|links| links < norm))
+            })
+        };
+        for (node, history, _) in nodes.iter().filter(|(.., health)| lacks(health)) {
+            nvlinks(&listed(node, history), &norms, view, out);
+        }
     }
 
     fn explain(&self, class: &Class, _: &str) -> Explanation {
@@ -107,15 +171,13 @@ fn evidence(
     }
 }
 
+fn answers(gpu: &Listed<'_>) -> bool {
+    let temperature = || gpu.history.value(&GPU_TEMPERATURE, &[gpu.label, "gpu"]);
+    gpu.value(&GPU_UTILIZATION).or_else(temperature).is_some()
+}
+
 /// GPUs that give no value, on a node whose driver answers for others.
 fn lost(node: &[Listed<'_>], view: &View<'_>, out: &mut Vec<Evidence>) {
-    let answers = |gpu: &Listed<'_>| {
-        gpu.value(&GPU_UTILIZATION).is_some()
-            || gpu
-                .history
-                .value(&GPU_TEMPERATURE, &[gpu.label, "gpu"])
-                .is_some()
-    };
     let answering = node.iter().filter(|gpu| answers(gpu)).count();
     if answering == 0 {
         return;
@@ -151,7 +213,7 @@ fn fatal_xids(gpu: &Listed<'_>) -> (String, bool) {
     // A first event has no zero before it.
     let is_new = fatal.iter().any(|(_, window)| {
         let mut newest = window.values().rev().take(NEW_PAGES);
-        window.moments().len() <= NEW_PAGES || newest.any(|rise| rise > 0.0)
+        window.counts().count() <= NEW_PAGES || newest.any(|rise| rise > 0.0)
     });
     let mut fatal: Vec<_> = fatal.into_iter().map(|(xid, _)| xid).collect();
     fatal.sort_unstable();
@@ -163,8 +225,9 @@ fn fatal_xids(gpu: &Listed<'_>) -> (String, bool) {
     (said, is_new)
 }
 
-fn memory(gpu: &Listed<'_>, out: &mut Vec<Evidence>) {
-    for (metric, what) in [
+/// What a GPU says of rows of its memory that wait to be replaced, or could not be.
+fn bad_memory(gpu: &Listed<'_>) -> Option<(&'static Metric, &'static str)> {
+    [
         (
             &GPU_ROW_REMAP_FAILED,
             "could not replace a row of its memory",
@@ -173,18 +236,21 @@ fn memory(gpu: &Listed<'_>, out: &mut Vec<Evidence>) {
             &GPU_ROW_REMAP_PENDING,
             "waits for a reset to replace a row of its memory",
         ),
-    ] {
-        if gpu.value(metric) == Some(1.0) {
-            let statement = format!("GPU {} of {} {what}.", gpu.index, gpu.node);
-            out.push(evidence(
-                gpu.part(),
-                &GPU_MEMORY,
-                metric.name,
-                0.0,
-                statement,
-            ));
-            return;
-        }
+    ]
+    .into_iter()
+    .find(|(metric, _)| gpu.value(metric) == Some(1.0))
+}
+
+fn memory(gpu: &Listed<'_>, out: &mut Vec<Evidence>) {
+    if let Some((metric, what)) = bad_memory(gpu) {
+        let statement = format!("GPU {} of {} {what}.", gpu.index, gpu.node);
+        out.push(evidence(
+            gpu.part(),
+            &GPU_MEMORY,
+            metric.name,
+            0.0,
+            statement,
+        ));
     }
 }
 
@@ -206,29 +272,34 @@ impl<'a> Lacking<'a> {
     }
 }
 
-/// NVLinks that are down: of single GPUs, or, where most GPUs of a node lack some, of what they all hang on.
-fn nvlinks(gpus: &[Listed<'_>], view: &View<'_>, out: &mut Vec<Evidence>) {
+/// How many NVLinks GPUs have, by product: one may be sold without a bridge on some of them, so the peers say how many
+/// there should be.
+fn norms<'a>(nodes: impl Iterator<Item = &'a Health>) -> BTreeMap<&'a str, f64> {
     let mut active: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
-    for gpu in gpus {
-        let links = gpu.value(&NVLINKS_ACTIVE);
-        active.entry(gpu.product).or_default().extend(links);
+    for (product, links) in nodes.flat_map(|health| &health.links) {
+        active.entry(product).or_default().extend(links);
     }
-    // A product may be sold without a bridge on some of its links, so the peers say how many there should be.
-    let norms: BTreeMap<_, _> = active
-        .into_iter()
+    let active = active.into_iter();
+    active
         .filter_map(|(product, links)| Some((product, norm(links)?)))
+        .collect()
+}
+
+/// NVLinks of a node that are down: of single GPUs, or, where most GPUs lack some, of what they all hang on.
+fn nvlinks(
+    node: &[Listed<'_>],
+    norms: &BTreeMap<&str, f64>,
+    view: &View<'_>,
+    out: &mut Vec<Evidence>,
+) {
+    let lacking: Vec<_> = node
+        .iter()
+        .filter_map(|gpu| Lacking::of(gpu, *norms.get(gpu.product)?))
         .collect();
-    for node in by_node(gpus) {
-        let lacking: Vec<_> = node
-            .iter()
-            .filter_map(|gpu| Lacking::of(gpu, *norms.get(gpu.product)?))
-            .collect();
-        let shared =
-            node.len() >= MIN_PEERS && lacking.len() as f64 >= MAJORITY * node.len() as f64;
-        match lacking.first() {
-            Some(first) if shared => out.push(node_lacks(first, lacking.len(), node.len(), view)),
-            _ => out.extend(lacking.iter().map(|lacking| gpu_lacks(lacking, view))),
-        }
+    let shared = node.len() >= MIN_PEERS && lacking.len() as f64 >= MAJORITY * node.len() as f64;
+    match lacking.first() {
+        Some(first) if shared => out.push(node_lacks(first, lacking.len(), node.len(), view)),
+        _ => out.extend(lacking.iter().map(|lacking| gpu_lacks(lacking, view))),
     }
 }
 

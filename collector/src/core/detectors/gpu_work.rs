@@ -7,7 +7,7 @@
 use railscope_model::identity::GpuIndex;
 use railscope_model::metric::GPU_TENSOR_ACTIVE;
 
-use super::gpus::{Listed, by_job, by_node, listed};
+use super::gpus::{Gpus, Listed, by_job, by_node};
 use super::peers::{self, MIN_PEERS, median};
 use crate::core::ablation::Step;
 use crate::core::classes::{Class, GPU_SLOW};
@@ -22,11 +22,14 @@ const LANES: [(f64, usize); 2] = [(0.08, 2), (0.03, 3)];
 /// A GPU that computes less than this of the time runs no step that could be compared.
 const MIN_ACTIVE: f64 = 0.05;
 
-struct GpuWork;
+#[derive(Default)]
+struct GpuWork {
+    gpus: Gpus,
+}
 
 /// Builds the detector.
 pub fn build() -> Box<dyn Detector> {
-    Box::new(GpuWork)
+    Box::<GpuWork>::default()
 }
 
 /// A busy GPU and what it does, as a multiple of what the others of its node do.
@@ -49,10 +52,13 @@ impl Detector for GpuWork {
     }
 
     fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
-        let mut gpus = listed(view);
+        self.gpus.refresh(view);
+        let mut gpus = self.gpus.listed(view);
         gpus.retain(Listed::is_busy);
+        let nodes = by_node(&gpus).flat_map(by_job);
+        let nodes: Vec<_> = nodes.map(|peers| told(&peers)).collect();
         for lane in LANES {
-            judge(view, &gpus, lane, out);
+            judge(view, &nodes, lane, out);
         }
     }
 
@@ -89,12 +95,14 @@ impl Detector for GpuWork {
 /// GPUs that are off by so much in so many samples, if a lane before has not named them.
 fn judge(
     view: &View<'_>,
-    gpus: &[Listed<'_>],
+    nodes: &[Vec<Told<'_>>],
     (min_excess, points): (f64, usize),
     out: &mut Vec<Evidence>,
 ) {
-    let nodes = by_node(gpus).flat_map(by_job);
-    let workers: Vec<_> = nodes.flat_map(|peers| compare(&peers, points)).collect();
+    let workers: Vec<_> = nodes
+        .iter()
+        .flat_map(|told| compare(told, points))
+        .collect();
     // The same GPU of every node may have more to do by design: the first rank that also writes the log.
     let has_role = !view.left_out.has(Step::RoleCohort);
     let ratios = workers.iter().filter(|_| has_role);
@@ -113,45 +121,55 @@ fn judge(
     }
 }
 
+/// What a GPU has told of its work.
+struct Told<'a> {
+    gpu: Listed<'a>,
+    /// The newest first, as many as a lane looks at.
+    active: [Option<f64>; LANES[1].1],
+    clock: f64,
+}
+
+/// Of the GPUs of a node, those that tell activity and clock.
+fn told<'a>(node: &[Listed<'a>]) -> Vec<Told<'a>> {
+    let told = |gpu: &Listed<'a>| {
+        let mut newest = gpu.tensor_active()?.values().rev();
+        Some(Told {
+            gpu: *gpu,
+            active: std::array::from_fn(|_| newest.next()),
+            clock: gpu.clock_hertz()?,
+        })
+    };
+    node.iter().filter_map(told).collect()
+}
+
 /// What each GPU of a node does against the middle one of them: the least that it did in any of the newest
 /// samples, so that one that was taken while the job stopped or began says nothing.
-fn compare<'a>(node: &[Listed<'a>], points: usize) -> Vec<Worker<'a>> {
-    let mut workers: Vec<Worker<'_>> = Vec::new();
+fn compare<'a>(node: &[Told<'a>], points: usize) -> Vec<Worker<'a>> {
+    let mut ratios = vec![Some(f64::INFINITY); node.len()];
     for point in 0..points {
-        let work: Vec<_> = node
-            .iter()
-            .filter_map(|gpu| {
-                let active = gpu.history.window(&GPU_TENSOR_ACTIVE, &[gpu.label])?;
-                let active = active.values().rev().nth(point)?;
-                Some((*gpu, active, active * gpu.clock_hertz()?))
-            })
-            .collect();
-        let middle = median(work.iter().map(|(.., work)| *work)).unwrap_or(0.0);
-        let busy = median(work.iter().map(|(_, active, _)| *active)).unwrap_or(0.0);
-        if work.len() < MIN_PEERS || busy < MIN_ACTIVE {
+        let active = |told: &Told<'_>| told.active.get(point).copied().flatten();
+        let work = |told: &Told<'_>| Some(active(told)? * told.clock);
+        let middle = median(node.iter().filter_map(work)).unwrap_or(0.0);
+        let busy = median(node.iter().filter_map(active)).unwrap_or(0.0);
+        if node.iter().filter_map(active).count() < MIN_PEERS || busy < MIN_ACTIVE {
             return Vec::new();
         }
-        let of_point = work.into_iter().map(|(gpu, active, work)| Worker {
-            gpu,
-            active,
-            ratio: work / middle,
-        });
-        if point == 0 {
-            workers = of_point.collect();
-            continue;
+        for (ratio, told) in ratios.iter_mut().zip(node) {
+            *ratio = ratio
+                .zip(work(told))
+                .map(|(least, work)| least.min(work / middle));
         }
-        let of_point: Vec<_> = of_point.collect();
-        workers.retain_mut(|worker| {
-            let same = of_point
-                .iter()
-                .find(|other| other.gpu.index == worker.gpu.index);
-            if let Some(other) = same {
-                worker.ratio = worker.ratio.min(other.ratio);
-            }
-            same.is_some()
-        });
     }
+    let workers = node.iter().zip(ratios);
     workers
+        .filter_map(|(told, ratio)| {
+            Some(Worker {
+                gpu: told.gpu,
+                active: told.active[0]?,
+                ratio: ratio?,
+            })
+        })
+        .collect()
 }
 
 fn evidence(worker: &Worker<'_>, excess: f64) -> Evidence {

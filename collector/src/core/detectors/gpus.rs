@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 
 use railscope_model::identity::{GpuIndex, NodeName, Part};
-use railscope_model::metric::{GPU, GPU_CLOCK, GPU_UTILIZATION, Metric};
+use railscope_model::metric::{GPU, GPU_CLOCK, GPU_TENSOR_ACTIVE, GPU_UTILIZATION, Metric};
+use railscope_model::reading::Labels;
 
 use crate::core::detector::View;
-use crate::core::history::NodeHistory;
+use crate::core::history::{NodeHistory, Rows, Window};
 use crate::core::jobs::{Job, JobName};
+use crate::core::kept::Kept;
 use crate::core::rules::Threshold;
 
 /// Utilisation from which a GPU counts as running a job: an idle GPU's clock is low by design.
@@ -23,6 +25,96 @@ pub(super) fn busy() -> Threshold {
     )
 }
 
+/// Series that the detectors of work and clocks read of every GPU, and the label behind the GPU where there is one.
+const READ: [(&Metric, Option<&str>); 3] = [
+    (&GPU_UTILIZATION, None),
+    (&GPU_CLOCK, Some("sm")),
+    (&GPU_TENSOR_ACTIVE, None),
+];
+
+/// A GPU that a node lists, and the rows of [`READ`].
+#[derive(Debug)]
+struct Known {
+    labels: Labels,
+    index: GpuIndex,
+    rows: [Option<u32>; READ.len()],
+}
+
+/// The GPUs of all nodes: looked up once, for what a node lists stands still.
+#[derive(Debug, Default)]
+pub(super) struct Gpus {
+    /// Rests on the GPUs that are listed, and on rows.
+    kept: Kept<(u64, [u64; READ.len()]), Vec<Known>>,
+}
+
+impl Gpus {
+    /// Begins a tick.
+    pub(super) fn refresh(&mut self, view: &View<'_>) {
+        self.kept.begin();
+        for (_, history) in view.history.fresh_nodes(view.now) {
+            let rows = READ.map(|(metric, _)| history.rows_since(metric));
+            let rests_on = (history.values_since(&GPU), rows);
+            self.kept.refresh(history, rests_on, || known(history));
+        }
+    }
+
+    /// Every GPU of every node that was heard lately, by node.
+    pub(super) fn listed<'a>(&'a self, view: &View<'a>) -> Vec<Listed<'a>> {
+        let nodes = view.history.fresh_nodes(view.now);
+        nodes
+            .flat_map(|(node, history)| self.of_node(view, node, history))
+            .collect()
+    }
+
+    /// Those of one node.
+    pub(super) fn of_node<'a>(
+        &'a self,
+        view: &View<'a>,
+        node: &'a NodeName,
+        history: &'a NodeHistory,
+    ) -> impl Iterator<Item = Listed<'a>> + use<'a> {
+        let name = GPU.labels.iter().position(|label| *label == "name");
+        let rows = READ.map(|(metric, _)| history.rows(metric));
+        let job_of = view.jobs.on(node);
+        let known = self.kept.of(history).into_iter().flatten();
+        known.map(move |known| {
+            let product = name.and_then(|name| known.labels.values().nth(name));
+            Listed {
+                node,
+                history,
+                label: known.labels.values().next().unwrap_or_default(),
+                index: known.index,
+                product: product.unwrap_or_default(),
+                job: job_of(known.index),
+                rows,
+                places: &known.rows,
+            }
+        })
+    }
+}
+
+fn known(history: &NodeHistory) -> Vec<Known> {
+    let row = |label: &str, (metric, behind): (&'static Metric, Option<&str>)| {
+        let wanted = [Some(label), behind];
+        let rows = history.rows(metric).into_iter().flat_map(Rows::labels);
+        (0..).zip(rows).find_map(|(row, labels)| {
+            let wanted = wanted.into_iter().flatten();
+            labels.values().eq(wanted).then_some(row)
+        })
+    };
+    let series = history.series(&GPU);
+    series
+        .filter_map(|(labels, _)| {
+            let label = labels.values().next().unwrap_or_default();
+            Some(Known {
+                labels: labels.clone(),
+                index: label.parse().ok()?,
+                rows: READ.map(|read| row(label, read)),
+            })
+        })
+        .collect()
+}
+
 /// A GPU that its node's driver lists.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Listed<'a> {
@@ -35,52 +127,40 @@ pub(super) struct Listed<'a> {
     pub(super) product: &'a str,
     /// Who runs on it.
     pub(super) job: Option<&'a Job>,
+    rows: [Option<Rows<'a>>; READ.len()],
+    places: &'a [Option<u32>; READ.len()],
 }
 
-impl Listed<'_> {
+impl<'a> Listed<'a> {
     /// The newest value of a series that has no label but the GPU.
     pub(super) fn value(&self, metric: &'static Metric) -> Option<f64> {
         self.history.value(metric, &[self.label])
     }
 
+    fn read(&self, place: usize) -> Option<Window<'a>> {
+        self.rows[place]?.window(self.places[place]?)
+    }
+
     /// Whether it runs a job.
     pub(super) fn is_busy(&self) -> bool {
-        self.value(&GPU_UTILIZATION)
+        self.read(0)
+            .and_then(|utilization| utilization.value())
             .is_some_and(|utilization| utilization >= BUSY_UTILIZATION)
     }
 
     /// The clock of its SMs, Hz.
     pub(super) fn clock_hertz(&self) -> Option<f64> {
-        self.history.value(&GPU_CLOCK, &[self.label, "sm"])
+        self.read(1)?.value()
+    }
+
+    /// Share of the time in which its tensor cores were active.
+    pub(super) fn tensor_active(&self) -> Option<Window<'a>> {
+        self.read(2)
     }
 
     pub(super) fn part(&self) -> Part {
         Part::Gpu(self.node.clone(), self.index)
     }
-}
-
-/// Every GPU of every node that was heard lately, by node.
-pub(super) fn listed<'a>(view: &View<'a>) -> Vec<Listed<'a>> {
-    let name = GPU.labels.iter().position(|label| *label == "name");
-    let mut gpus = Vec::new();
-    for (node, history) in view.history.fresh_nodes(view.now) {
-        let job_of = view.jobs.on(node);
-        for (labels, _) in history.series(&GPU) {
-            let label = labels.values().next().unwrap_or_default();
-            let product = name.and_then(|name| labels.values().nth(name));
-            if let Ok(index) = label.parse() {
-                gpus.push(Listed {
-                    node,
-                    history,
-                    label,
-                    index,
-                    product: product.unwrap_or_default(),
-                    job: job_of(index),
-                });
-            }
-        }
-    }
-    gpus
 }
 
 /// Runs of GPUs of one node.
@@ -90,10 +170,13 @@ pub(super) fn by_node<'a, 'b>(gpus: &'b [Listed<'a>]) -> impl Iterator<Item = &'
 
 /// The GPUs of one node, by job: several may share a node.
 pub(super) fn by_job<'a>(node: &[Listed<'a>]) -> Vec<Vec<Listed<'a>>> {
+    let name = |gpu: &Listed<'a>| gpu.job.map(|job| &job.name);
+    if node.iter().all(|gpu| name(gpu) == name(&node[0])) {
+        return vec![node.to_vec()];
+    }
     let mut jobs: BTreeMap<Option<&JobName>, Vec<Listed<'a>>> = BTreeMap::new();
     for gpu in node {
-        let name = gpu.job.map(|job| &job.name);
-        jobs.entry(name).or_default().push(*gpu);
+        jobs.entry(name(gpu)).or_default().push(*gpu);
     }
     jobs.into_values().collect()
 }

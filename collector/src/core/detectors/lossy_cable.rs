@@ -5,23 +5,27 @@
 //! added, over longer and longer times. What is left of the error shows on every cable, and as often as a surplus,
 //! which no loss can make: cables that seem to gain packets say how far readings can be trusted.
 
+mod balance;
 mod rules;
 
 use std::collections::HashMap;
 
 use foldhash::fast::FixedState;
-use railscope_model::fabric::{LinkId, LinkKind, PartId, Timestamp};
-use railscope_model::identity::{Part, PortName};
+use railscope_model::fabric::{LinkKind, PartId};
+use railscope_model::identity::{Part, SwitchName};
 use railscope_model::metric::{
-    Metric, SWITCH_PORT_DISCARDS, SWITCH_PORT_ERRORS, SWITCH_PORT_RECEIVE_PACKETS,
-    SWITCH_PORT_SATURATED, SWITCH_PORT_TRANSMIT_PACKETS,
+    SWITCH_PORT_DISCARDS, SWITCH_PORT_ERRORS, SWITCH_PORT_RECEIVE_PACKETS, SWITCH_PORT_SATURATED,
+    SWITCH_PORT_TRANSMIT_PACKETS,
 };
+
+use balance::{Balance, Cable, Flow, Port, Sheets, missing};
 
 use super::peers::{MIN_PEERS, median};
 use crate::core::classes::{Class, LINK_ERRORS, UPLINK_LOSSY};
 use crate::core::detector::{Detector, Evidence, Explanation, View};
 use crate::core::history::Window;
 use crate::core::inventory::gpus_behind;
+use crate::core::port_series::{PortSeries, SwitchSeries};
 use crate::core::rules::Rule;
 
 /// Share of its packets that a cable may lose: what lossless traffic bears before collectives feel it (detection
@@ -48,86 +52,40 @@ const ABOVE_PEERS: f64 = 10.0;
 /// Share of a switch's cables that lose from which it is the switch, and fewest of them.
 const OF_SWITCH: (f64, usize) = (0.5, 3);
 
-struct LossyCable;
+struct LossyCable {
+    series: PortSeries<3>,
+    cables: Cables,
+}
 
 /// Builds the detector.
 pub fn build() -> Box<dyn Detector> {
-    Box::new(LossyCable)
+    Box::new(LossyCable {
+        series: PortSeries::new([
+            (&SWITCH_PORT_TRANSMIT_PACKETS, None),
+            (&SWITCH_PORT_RECEIVE_PACKETS, None),
+            (&SWITCH_PORT_DISCARDS, Some("receive")),
+        ]),
+        cables: Cables::default(),
+    })
 }
 
 const NAME: &str = "lossy-cable";
 
-/// What a port has counted.
-#[derive(Debug, Clone, Copy, Default)]
-struct Port<'a> {
-    sent: Option<Window<'a>>,
-    received: Option<Window<'a>>,
-    dropped: Option<Window<'a>>,
+/// Share of the packets that is missing on a cable, by way that is busy.
+#[derive(Debug, Clone, Copy)]
+struct Missing {
+    /// Among the cables.
+    place: usize,
+    shares: [Option<f64>; 2],
 }
 
-/// One direction of a cable over one span.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-struct Flow {
-    sent: f64,
-    lost: f64,
-}
-
-/// A cable over some time, in thirds, the newest first.
-#[derive(Debug, Clone)]
-struct Balance {
-    cable: LinkId,
-    /// Switches and their ports.
-    ends: [(PartId, u16); 2],
-    /// By third: from the first end and from the second, where they carry something.
-    thirds: [[Option<Flow>; 2]; 3],
-    seconds: f64,
-}
-
-impl Balance {
-    /// Ways that carry something in all thirds: from the first end, and from the second.
-    fn busy(&self) -> [bool; 2] {
-        [0, 1].map(|way| self.thirds.iter().all(|flows| flows[way].is_some()))
+impl Missing {
+    fn ways(&self) -> usize {
+        self.shares.iter().flatten().count()
     }
 
-    /// Share of the packets that is missing, of both ways that are busy together.
     fn share(&self) -> f64 {
-        let busy = self.busy();
-        let ways = (0..2).filter(|way| busy[*way]);
-        ways.map(|way| self.total(way).share()).sum()
-    }
-
-    fn loses(&self, limit: f64) -> bool {
-        let (busy, all) = (self.busy(), self.share());
-        let lost: f64 = (0..2)
-            .filter(|way| busy[*way])
-            .map(|way| self.total(way).lost)
-            .sum();
-        let steady = self.thirds.iter().all(|flows| {
-            let ways = flows.iter().zip(busy).filter(|(_, busy)| *busy);
-            let share: f64 = ways.filter_map(|(flow, _)| *flow).map(Flow::share).sum();
-            share > OF_EACH_THIRD * all
-        });
-        all > limit && lost >= MIN_PACKETS_LOST && steady
-    }
-
-    /// All of the time.
-    fn total(&self, way: usize) -> Flow {
-        self.thirds.iter().filter_map(|flows| flows[way]).sum()
-    }
-}
-
-impl Flow {
-    fn share(self) -> f64 {
-        self.lost / self.sent.max(1.0)
-    }
-}
-
-impl std::iter::Sum for Flow {
-    fn sum<I: Iterator<Item = Self>>(flows: I) -> Self {
-        flows.fold(Self::default(), |sum, flow| Self {
-            sent: sum.sent + flow.sent,
-            lost: sum.lost + flow.lost,
-        })
+        missing(self.shares)
     }
 }
 
@@ -137,32 +95,30 @@ impl Detector for LossyCable {
     }
 
     fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
-        let ports = ports(view);
-        let mut accused: Vec<(Balance, f64)> = Vec::new();
+        self.series.refresh(view);
+        self.cables.refresh(view);
+        let ports = Ports::of(view, &self.series, &self.cables);
+        let mut sheets = Sheets::default();
+        let mut accused: Accused = Vec::new();
         let mut judged: HashMap<PartId, usize, FixedState> = HashMap::default();
-        for scale in SCALES {
-            let balances = balances(view, &ports, scale);
+        for (scale, balances) in SCALES.into_iter().zip(balances(&ports, &mut sheets)) {
             for ways in [1, 2] {
-                let count = |own: &&Balance| own.busy().into_iter().filter(|b| *b).count();
-                let own: Vec<&Balance> = balances.iter().filter(|own| count(own) == ways).collect();
-                let Some(limit) = limit(&balances, &own) else {
+                let Some(limit) = limit(&balances, ways) else {
                     continue;
                 };
-                for balance in own {
+                for own in balances.iter().filter(|own| own.ways() == ways) {
+                    let cable = ports.cables[own.place].0;
                     if scale == SCALES[0] {
-                        for (switch, _) in balance.ends {
+                        for (switch, _) in cable.ends {
                             *judged.entry(switch).or_default() += 1;
                         }
                     }
-                    let known = accused
-                        .iter()
-                        .any(|(other, _)| other.cable == balance.cable);
-                    if known || !balance.loses(limit) {
-                        continue;
-                    }
-                    let error = ABOVE_OWN * own_error(&ports, balance, scale);
-                    if balance.share() > error {
-                        accused.push((balance.clone(), limit.max(error)));
+                    let known = |(other, _): &(Balance, f64)| other.cable.id == cable.id;
+                    if own.share() > limit
+                        && !accused.iter().any(known)
+                        && let Some(found) = ports.accuse(&mut sheets, own.place, scale, limit)
+                    {
+                        accused.push(found);
                     }
                 }
             }
@@ -195,110 +151,120 @@ impl Detector for LossyCable {
     }
 }
 
-/// By switch and port: its counters.
-type Ports<'a> = HashMap<(PartId, u16), Port<'a>, FixedState>;
-
-fn ports<'a>(view: &View<'a>) -> Ports<'a> {
-    let mut ports = Ports::default();
-    for (switch, history) in view.history.fresh_switches(view.now) {
-        let Some(id) = view.fabric.find(&Part::Switch(switch.clone())) else {
-            continue;
-        };
-        let mut take = |metric: &'static Metric, set: fn(&mut Port<'a>, Window<'a>)| {
-            for (labels, window) in history.series(metric) {
-                let mut labels = labels.values();
-                let port = labels.next().and_then(|name| name.parse::<PortName>().ok());
-                let port = port.and_then(|port| view.fabric.find_port(id, &port));
-                if let (Some(port), None | Some("receive")) = (port, labels.next()) {
-                    set(ports.entry((id, port)).or_default(), window);
-                }
-            }
-        };
-        take(&SWITCH_PORT_TRANSMIT_PACKETS, |port, w| port.sent = Some(w));
-        take(&SWITCH_PORT_RECEIVE_PACKETS, |port, w| {
-            port.received = Some(w);
-        });
-        take(&SWITCH_PORT_DISCARDS, |port, w| port.dropped = Some(w));
-    }
-    ports
+/// Every cable between switches that is there, as the fabric shows it.
+#[derive(Debug, Default)]
+struct Cables {
+    epoch: Option<u64>,
+    switches: Vec<SwitchName>,
+    /// Each with the places of the switches at its ends.
+    cables: Vec<(Cable, [usize; 2])>,
 }
 
-/// Every cable between switches that is there and whose ends count packets.
-fn balances(view: &View<'_>, ports: &Ports<'_>, scale: usize) -> Vec<Balance> {
-    let links = view.fabric.links();
-    let cables = links.filter(|(.., link)| link.kind == LinkKind::Cable && link.is_present());
-    cables
-        .filter_map(|(cable, a, b, link)| {
+impl Cables {
+    fn refresh(&mut self, view: &View<'_>) {
+        if self.epoch.replace(view.epoch) == Some(view.epoch) {
+            return;
+        }
+        let mut places: HashMap<PartId, usize, FixedState> = HashMap::default();
+        self.switches.clear();
+        self.cables.clear();
+        for (id, a, b, link) in view.fabric.links() {
+            let parts = [a, b].map(|end| &view.fabric.vertex(end).part);
+            let ([Part::Switch(one), Part::Switch(other)], LinkKind::Cable, true) =
+                (parts, link.kind, link.is_present())
+            else {
+                continue;
+            };
+            let mut place = |end: PartId, name: &SwitchName| {
+                *places.entry(end).or_insert_with(|| {
+                    self.switches.push(name.clone());
+                    self.switches.len() - 1
+                })
+            };
+            let switches = [place(a, one), place(b, other)];
             let ends = [(a, link.ports.0), (b, link.ports.1)];
-            let [one, other] = [ports.get(&ends[0])?, ports.get(&ends[1])?];
-            let moments = moments(one, other, scale)?;
-            let (there, back) = (flows(one, other, moments)?, flows(other, one, moments)?);
-            Some(Balance {
-                cable,
-                ends,
-                thirds: [0, 1, 2].map(|third| [there[third], back[third]]),
-                seconds: moments[0].seconds_since(moments[3]),
-            })
-        })
-        .collect()
-}
-
-/// Four moments that part three times of so many readings, the newest first, by the end that is read more rarely.
-fn moments(one: &Port<'_>, other: &Port<'_>, scale: usize) -> Option<[Timestamp; 4]> {
-    let windows = [one.sent?, one.received?, other.sent?, other.received?];
-    let newest = windows.map(|window| window.moments().next_back());
-    let parts = [0, scale, 2 * scale, 3 * scale];
-    if newest.iter().all(|at| *at == newest[0]) {
-        let fewest = windows
-            .into_iter()
-            .min_by_key(|window| window.moments().len())?;
-        let [a, b, c, d] = parts.map(|back| fewest.moments().nth_back(back));
-        return Some([a?, b?, c?, d?]);
+            self.cables.push((Cable { id, ends }, switches));
+        }
     }
-    let newest = newest.into_iter().min()??;
-    let within = |window: Window<'_>| window.moments().filter(|at| *at <= newest).count();
-    let fewest = windows.into_iter().min_by_key(|window| within(*window))?;
-    let later = fewest.moments().len() - within(fewest);
-    let [a, b, c, d] = parts.map(|back| fewest.moments().nth_back(later + back));
-    Some([a?, b?, c?, d?])
 }
 
-/// What went one way in each third; nothing of one in which next to nothing went. `None`: nobody can say, for a
-/// counter fell or does not reach back so far.
-fn flows(from: &Port<'_>, to: &Port<'_>, moments: [Timestamp; 4]) -> Option<[Option<Flow>; 3]> {
-    let rises = |window: Window<'_>| {
-        let [a, b, c, d] = moments.map(|at| window.count_at(at));
-        let (a, b, c, d) = (a?, b?, c?, d?);
-        let rises = [a - b, b - c, c - d];
-        rises.iter().all(|rise| *rise >= 0.0).then_some(rises)
-    };
-    let (sent, received) = (rises(from.sent?)?, rises(to.received?)?);
-    // Who tells no drops has none that could be told.
-    let dropped = to.dropped.and_then(rises).unwrap_or_default();
-    Some([0, 1, 2].map(|third| {
-        let flow = Flow {
-            sent: sent[third],
-            lost: sent[third] - received[third] - dropped[third],
-        };
-        (flow.sent >= MIN_PACKETS).then_some(flow)
-    }))
+/// The same with what their ends say now.
+struct Ports<'a> {
+    cables: &'a [(Cable, [usize; 2])],
+    switches: Vec<Option<SwitchSeries<'a, 3>>>,
 }
 
-/// Share beyond which cables with as many busy ways as these lose packets; none if they are too few to tell.
-fn limit(all: &[Balance], alike: &[&Balance]) -> Option<f64> {
-    if alike.len() < MIN_PEERS {
+impl<'a> Ports<'a> {
+    fn of(view: &View<'a>, series: &'a PortSeries<3>, cables: &'a Cables) -> Self {
+        let switches = cables.switches.iter();
+        Self {
+            cables: &cables.cables,
+            switches: switches.map(|switch| series.of(view, switch)).collect(),
+        }
+    }
+
+    fn ends(&self, place: usize) -> [Port<'a>; 2] {
+        let (cable, switches) = &self.cables[place];
+        [0, 1].map(|end| {
+            let series = self.switches[switches[end]];
+            let windows = series.map_or([None; 3], |series| series.of(cable.ends[end].1));
+            let [sent, received, dropped] = windows;
+            Port {
+                sent,
+                received,
+                dropped,
+            }
+        })
+    }
+
+    /// A cable that loses more than the limit and than its own readings are off, with how far readings may be off.
+    fn accuse(
+        &self,
+        sheets: &mut Sheets,
+        place: usize,
+        scale: usize,
+        limit: f64,
+    ) -> Option<(Balance, f64)> {
+        let [one, other] = self.ends(place);
+        sheets.read([&one, &other])?;
+        let balance = sheets.balance(self.cables[place].0, scale)?;
+        let loses = balance.loses(limit).then_some(balance)?;
+        let error = ABOVE_OWN * own_error([&one, &other], &loses, scale);
+        (missing(loses.shares()) > error).then(|| (loses, limit.max(error)))
+    }
+}
+
+/// By scale: what is missing on every cable whose ends count packets.
+fn balances(ports: &Ports<'_>, sheets: &mut Sheets) -> [Vec<Missing>; SCALES.len()] {
+    let mut all = SCALES.map(|_| Vec::new());
+    for (place, (cable, _)) in ports.cables.iter().enumerate() {
+        let [one, other] = ports.ends(place);
+        if sheets.read([&one, &other]).is_none() {
+            continue;
+        }
+        for (scale, all) in SCALES.into_iter().zip(&mut all) {
+            let Some(balance) = sheets.balance(*cable, scale) else {
+                continue;
+            };
+            let shares = balance.shares();
+            all.push(Missing { place, shares });
+        }
+    }
+    all
+}
+
+/// Share beyond which cables with so many busy ways lose packets; none if they are too few to tell.
+fn limit(all: &[Missing], ways: usize) -> Option<f64> {
+    let alike = || all.iter().filter(|own| own.ways() == ways);
+    let shares: Vec<f64> = alike().map(Missing::share).collect();
+    if shares.len() < MIN_PEERS {
         return None;
     }
-    let usual = median(alike.iter().map(|own| own.share()))?;
-    let one_way = alike.iter().all(|own| own.busy() != [true, true]);
-    let mut shares: Vec<f64> = if one_way {
-        let ways = all.iter().flat_map(|own| {
-            let busy = own.busy();
-            [0, 1].map(|way| busy[way].then(|| own.total(way).share()))
-        });
-        ways.flatten().collect()
+    let usual = median(shares.iter().copied())?;
+    let mut shares = if ways == 1 {
+        all.iter().flat_map(|own| own.shares).flatten().collect()
     } else {
-        alike.iter().map(|own| own.share()).collect()
+        shares
     };
     let broken = (shares.len() as f64 * BROKEN) as usize;
     let surplus = -*shares.select_nth_unstable_by(broken, f64::total_cmp).1;
@@ -311,16 +277,13 @@ fn limit(all: &[Balance], alike: &[&Balance]) -> Option<f64> {
 
 /// By how much the share that a cable seems to lose is off, by how much it changes from each reading to the next: what is
 /// off at the beginning and at the end of the time is off once, however many readings lie between.
-fn own_error(ports: &Ports<'_>, own: &Balance, scale: usize) -> f64 {
-    let [Some(one), Some(other)] = own.ends.map(|end| ports.get(&end)) else {
-        return f64::INFINITY;
-    };
+fn own_error([one, other]: [&Port<'_>; 2], own: &Balance, scale: usize) -> f64 {
     let steps = (3 * scale) as f64;
     let ways = [(0, one, other), (1, other, one)].map(|(way, from, to)| {
         let sent = own.busy()[way].then(|| own.total(way).sent / steps)?;
         Some((from.sent?, to.received?, to.dropped, sent))
     });
-    let Some(moments) = one.sent.map(|window| window.moments().collect::<Vec<_>>()) else {
+    let Some(sent) = one.sent else {
         return f64::INFINITY;
     };
     let lost = |begin, end| -> Option<f64> {
@@ -332,6 +295,8 @@ fn own_error(ports: &Ports<'_>, own: &Balance, scale: usize) -> f64 {
         }
         Some(all)
     };
+    let mut moments: Vec<_> = sent.counts().map(|count| count.at).collect();
+    moments.reverse();
     let steps_lost = moments.windows(2).filter_map(|step| lost(step[0], step[1]));
     let steps_lost: Vec<f64> = steps_lost.collect();
     let count = steps_lost.len().max(1) as f64;
@@ -353,7 +318,7 @@ fn by_switch(
     let mut switches = Vec::new();
     loop {
         let mut counts: HashMap<PartId, usize, FixedState> = HashMap::default();
-        for (switch, _) in rest.iter().flat_map(|(own, _)| own.ends) {
+        for (switch, _) in rest.iter().flat_map(|(own, _)| own.cable.ends) {
             *counts.entry(switch).or_default() += 1;
         }
         let is_most = |(switch, count): &(PartId, usize)| {
@@ -366,7 +331,8 @@ fn by_switch(
         let Some((switch, _)) = worst else {
             return (switches, rest);
         };
-        let at_it = |(own, _): &(Balance, f64)| own.ends.iter().any(|(end, _)| *end == switch);
+        let at_it =
+            |(own, _): &(Balance, f64)| own.cable.ends.iter().any(|(end, _)| *end == switch);
         let (own, others) = rest.into_iter().partition(at_it);
         rest = others;
         switches.push((switch, own));
@@ -401,7 +367,8 @@ fn evidence(
 fn one(view: &View<'_>, own: &Balance, limit: f64) -> Option<Evidence> {
     let mut ways = Vec::new();
     let (mut lossy, mut counted) = (Vec::new(), 0.0);
-    for (way, [from, to]) in [(0, own.ends), (1, [own.ends[1], own.ends[0]])] {
+    let ends = own.cable.ends;
+    for (way, [from, to]) in [(0, ends), (1, [ends[1], ends[0]])] {
         let flow = own.total(way);
         if !(own.busy()[way] && flow.share() > MIN_LOST) {
             continue;
@@ -435,7 +402,7 @@ fn one(view: &View<'_>, own: &Balance, limit: f64) -> Option<Evidence> {
     (share > 0.0).then_some(())?;
     Some(evidence(
         view,
-        view.fabric.cable_part(own.cable)?,
+        view.fabric.cable_part(own.cable.id)?,
         class,
         share,
         statement,

@@ -3,7 +3,7 @@
 use railscope_model::identity::Part;
 use railscope_model::metric::{GPU_CLOCK, GPU_CLOCK_EVENT, GPU_CLOCK_EVENT_SECONDS};
 
-use super::gpus::{self, Listed, by_node, listed};
+use super::gpus::{self, Gpus, Listed, by_node};
 use super::peers::{self, MAJORITY, MIN_PEERS, median};
 use crate::core::ablation::Step;
 use crate::core::classes::{Class, GPU_SLOW, HOST_COOLING, HOST_POWER, POWER_LIMIT};
@@ -63,11 +63,14 @@ const SLOWDOWNS: &[Slowdown] = &[
     },
 ];
 
-struct SlowGpu;
+#[derive(Default)]
+struct SlowGpu {
+    gpus: Gpus,
+}
 
 /// Builds the detector.
 pub fn build() -> Box<dyn Detector> {
-    Box::new(SlowGpu)
+    Box::<SlowGpu>::default()
 }
 
 /// A GPU that is held back.
@@ -94,7 +97,8 @@ impl Detector for SlowGpu {
     }
 
     fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
-        let mut gpus = listed(view);
+        self.gpus.refresh(view);
+        let mut gpus = self.gpus.listed(view);
         gpus.retain(Listed::is_busy);
         if view.left_out.has(Step::RoleCohort) {
             gpus.iter_mut().for_each(|gpu| gpu.product = "");

@@ -7,11 +7,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use railscope_model::fabric::{Equipment, LinkKind, PartId};
-use railscope_model::identity::{NodeName, Part, PciAddress, RdmaDevice};
+use railscope_model::identity::{NodeName, Part, PciAddress, RdmaDevice, SwitchName};
 use railscope_model::metric::{
     Metric, NIC, NIC_PAUSE_STORMS, NIC_PFC_PAUSE_SECONDS, PCIE_ACS_ON_PATH,
     SWITCH_PORT_TRANSMIT_WAIT,
 };
+use railscope_model::reading::Labels;
 
 use super::peers::{self, MAJORITY, MIN_PEERS, median};
 use crate::core::ablation::Step;
@@ -20,6 +21,7 @@ use crate::core::detector::{Detector, Evidence, Explanation, View};
 use crate::core::history::{Increase, NodeHistory, Window};
 use crate::core::inventory::gpus_behind;
 use crate::core::pause_graph::PauseGraph;
+use crate::core::port_series::PortSeries;
 use crate::core::rules::{Rule, Threshold};
 
 /// The window over which holding back is counted: three sweeps at 10 s.
@@ -38,11 +40,17 @@ const SETTLED_SECONDS: f64 = 15.0;
 /// some ten millions a second, of which this is a thousandth.
 const MIN_TICKS: f64 = 10_000.0;
 
-struct SlowReceiver;
+struct SlowReceiver {
+    waits: PortSeries<1>,
+    before: BeforeNics,
+}
 
 /// Builds the detector.
 pub fn build() -> Box<dyn Detector> {
-    Box::new(SlowReceiver)
+    Box::new(SlowReceiver {
+        waits: PortSeries::new([(&SWITCH_PORT_TRANSMIT_WAIT, None)]),
+        before: BeforeNics::default(),
+    })
 }
 
 /// A NIC that holds its switch back.
@@ -66,7 +74,10 @@ impl Detector for SlowReceiver {
 
     fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
         let mut by_node: BTreeMap<&NodeName, Vec<Holds<'_>>> = BTreeMap::new();
-        for holds in without_credit(view).into_iter().chain(in_pause(view)) {
+        self.waits.refresh(view);
+        self.before.refresh(view);
+        let without_credit = without_credit(view, &self.before, &self.waits);
+        for holds in without_credit.into_iter().chain(in_pause(view)) {
             by_node.entry(holds.node).or_default().push(holds);
         }
         let graph = PauseGraph::of(view);
@@ -161,71 +172,95 @@ impl Detector for SlowReceiver {
     }
 }
 
+/// Ports of switches before NICs, as the fabric shows them.
+#[derive(Debug, Default)]
+struct BeforeNics {
+    epoch: Option<u64>,
+    switches: Vec<SwitchName>,
+    /// NIC, place of its switch, and the switch's port.
+    ports: Vec<(PartId, usize, u16)>,
+}
+
+impl BeforeNics {
+    fn refresh(&mut self, view: &View<'_>) {
+        if self.epoch.replace(view.epoch) == Some(view.epoch) {
+            return;
+        }
+        let mut places: BTreeMap<PartId, usize> = BTreeMap::new();
+        self.switches.clear();
+        self.ports.clear();
+        let nics = view.fabric.vertices();
+        for (nic, _) in nics.filter(|(_, vertex)| matches!(vertex.part, Part::Nic(..))) {
+            let cables = view.fabric.neighbours(nic);
+            for near in cables.filter(|near| near.link.kind == LinkKind::Cable) {
+                if let Part::Switch(switch) = &view.fabric.vertex(near.peer).part {
+                    let place = *places.entry(near.peer).or_insert_with(|| {
+                        self.switches.push(switch.clone());
+                        self.switches.len() - 1
+                    });
+                    self.ports.push((nic, place, near.peer_port));
+                }
+            }
+        }
+    }
+}
+
 /// InfiniBand: NICs for whose credit the switch port before them waits.
-fn without_credit<'a>(view: &View<'a>) -> Vec<Holds<'a>> {
-    let mut ports = Vec::new();
-    for (id, vertex) in view.fabric.vertices() {
+fn without_credit<'a>(
+    view: &View<'a>,
+    before: &BeforeNics,
+    waits: &PortSeries<1>,
+) -> Vec<Holds<'a>> {
+    let switches = before.switches.iter();
+    let switches: Vec<_> = switches.map(|switch| waits.of(view, switch)).collect();
+    let rates = before.ports.iter().filter_map(|port| {
+        let [wait] = switches[port.1]?.of(port.2);
+        Some((port, wait?.increase(WINDOW_SECONDS)?.rate()))
+    });
+    let mut ports: Vec<_> = rates.collect();
+    let usual = median(ports.iter().map(|(_, rate)| *rate)).unwrap_or(0.0);
+    let enough = ports.len() >= MIN_PEERS;
+    let far = |rate: f64| enough && rate > MIN_TICKS && rate > ABOVE_PEERS * usual;
+    ports.retain(|(_, rate)| far(*rate));
+    let holds = |((nic, place, port), rate): (&(PartId, usize, u16), f64)| {
+        let vertex = view.fabric.vertex(*nic);
         let (Part::Nic(node, device), Equipment::Nic { pci, .. }) =
             (&vertex.part, &vertex.equipment)
         else {
-            continue;
+            return None;
         };
-        for (switch, port, rate) in waits_before(view, id) {
-            ports.push((node, device, *pci, switch, port, rate));
-        }
-    }
-    let usual = median(ports.iter().map(|(.., rate)| *rate)).unwrap_or(0.0);
-    let enough = ports.len() >= MIN_PEERS;
-    let far = |rate: f64| enough && rate > MIN_TICKS && rate > ABOVE_PEERS * usual;
-    ports.retain(|(.., rate)| far(*rate));
-    let holds = |(node, device, pci, switch, port, rate): (
-        &'a NodeName,
-        &RdmaDevice,
-        _,
-        _,
-        _,
-        f64,
-    )| Holds {
-        node,
-        device: device.clone(),
-        pci,
-        signal: &SWITCH_PORT_TRANSMIT_WAIT,
-        share: None,
-        storm: false,
-        words: format!(
-            "Port {port} of {switch} waits for credit of {device} of {node}, {} times as much as the median port towards a host",
-            if usual > 0.0 {
-                format!("{:.0}", rate / usual)
-            } else {
-                "many".to_owned()
-            }
-        ),
-    };
-    ports.into_iter().map(holds).collect()
-}
-
-/// Ports of switches before a NIC: switch, port, ticks of waiting in a second.
-fn waits_before(view: &View<'_>, nic: PartId) -> Vec<(String, String, f64)> {
-    let cables = view.fabric.neighbours(nic);
-    let cables = cables.filter(|near| near.link.kind == LinkKind::Cable);
-    cables
-        .filter_map(|near| {
-            let Part::Switch(switch) = &view.fabric.vertex(near.peer).part else {
-                return None;
-            };
-            let history = view.history.switch(switch)?;
-            let port = view.fabric.port_name(near.peer, near.peer_port).to_string();
-            let wait = history.window(&SWITCH_PORT_TRANSMIT_WAIT, &[&port])?;
-            let rate = wait.increase(WINDOW_SECONDS)?.rate();
-            history
-                .is_fresh(view.now)
-                .then(|| (switch.to_string(), port, rate))
+        let switch = view
+            .fabric
+            .find(&Part::Switch(before.switches[*place].clone()))?;
+        let times = if usual > 0.0 {
+            format!("{:.0}", rate / usual)
+        } else {
+            "many".to_owned()
+        };
+        Some(Holds {
+            node,
+            device: device.clone(),
+            pci: *pci,
+            signal: &SWITCH_PORT_TRANSMIT_WAIT,
+            share: None,
+            storm: false,
+            words: format!(
+                "Port {} of {} waits for credit of {device} of {node}, {times} times as much as the median port towards a host",
+                view.fabric.port_name(switch, *port),
+                before.switches[*place],
+            ),
         })
-        .collect()
+    };
+    ports.into_iter().filter_map(holds).collect()
 }
 
 /// Ethernet: NICs that send pause.
 fn in_pause<'a>(view: &View<'a>) -> Vec<Holds<'a>> {
+    let mut nodes = view.history.fresh_nodes(view.now);
+    let pauses = |series| pauses(view, series);
+    if !nodes.any(|(_, history)| history.moving(&NIC_PFC_PAUSE_SECONDS).any(pauses)) {
+        return Vec::new();
+    }
     let mut shares = Vec::new();
     for (node, history) in view.history.fresh_nodes(view.now) {
         for (labels, window) in history.series(&NIC_PFC_PAUSE_SECONDS) {
@@ -287,6 +322,13 @@ fn in_pause<'a>(view: &View<'a>) -> Vec<Holds<'a>> {
         });
     }
     holds
+}
+
+/// Whether a NIC sends so much pause that its peers need be asked whether they do.
+fn pauses(view: &View<'_>, (labels, window): (&Labels, Window<'_>)) -> bool {
+    let share = || window.increase(WINDOW_SECONDS).map(Increase::rate);
+    let sends = labels.values().nth(2) == Some("transmit");
+    (sends || view.left_out.has(Step::PauseWalk)) && share().is_some_and(|share| share > MIN_PAUSE)
 }
 
 /// Whether a counter of pause rose before it could still be the beginning of a storm.

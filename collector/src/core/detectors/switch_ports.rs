@@ -1,16 +1,20 @@
 //! What ports of switches tell of the switch: packets that it drops, and uplinks of which it uses only some.
 
+use std::collections::BTreeMap;
+
 use railscope_model::fabric::LinkKind;
 use railscope_model::identity::{Part, SwitchName};
 use railscope_model::metric::{
     Metric, SWITCH_PORT_DISCARDS, SWITCH_PORT_TRANSMIT_BYTES, SWITCH_PORT_TRANSMIT_PACKETS,
 };
+use railscope_model::reading::Labels;
 
 use super::peers::{MIN_PEERS, median};
 use crate::core::classes::{Class, ECMP_POLARISED, SWITCH_QOS};
 use crate::core::detector::{Detector, Evidence, Explanation, View};
-use crate::core::history::NodeHistory;
+use crate::core::history::Window;
 use crate::core::inventory::gpus_behind;
+use crate::core::port_series::PortSeries;
 use crate::core::rules::{Rule, Threshold};
 
 /// The window over which ports are compared.
@@ -35,11 +39,17 @@ const MIN_UPLINKS: usize = 4;
 /// flows leave uplinks unused by chance, and are no fault.
 const MIN_UPWARDS: f64 = 0.5;
 
-struct SwitchPorts;
+struct SwitchPorts {
+    sent: PortSeries<1>,
+    leaves: Leaves,
+}
 
 /// Builds the detector.
 pub fn build() -> Box<dyn Detector> {
-    Box::new(SwitchPorts)
+    Box::new(SwitchPorts {
+        sent: PortSeries::new([(&SWITCH_PORT_TRANSMIT_BYTES, None)]),
+        leaves: Leaves::default(),
+    })
 }
 
 impl Detector for SwitchPorts {
@@ -49,7 +59,9 @@ impl Detector for SwitchPorts {
 
     fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
         dropping(view, out);
-        polarised(view, out);
+        self.sent.refresh(view);
+        self.leaves.refresh(view);
+        polarised(view, &self.leaves, &self.sent, out);
     }
 
     fn explain(&self, class: &Class, _: &str) -> Explanation {
@@ -163,21 +175,6 @@ fn evidence(
     }
 }
 
-/// By port: how much a counter rose, of series whose other labels are these.
-fn rises<'a>(
-    history: &'a NodeHistory,
-    metric: &'static Metric,
-    rest: &'a [&'a str],
-) -> impl Iterator<Item = (&'a str, f64)> + 'a {
-    history.series(metric).filter_map(move |(labels, window)| {
-        let mut labels = labels.values();
-        let port = labels.next()?;
-        let alike = labels.eq(rest.iter().copied());
-        let rise = window.increase(WINDOW_SECONDS).filter(|_| alike)?;
-        Some((port, rise.amount))
-    })
-}
-
 /// What a switch has dropped.
 struct Drops<'a> {
     switch: &'a SwitchName,
@@ -193,15 +190,24 @@ impl Drops<'_> {
     }
 }
 
+/// How much a counter rose lately.
+fn rise((_, window): (&Labels, Window<'_>)) -> Option<f64> {
+    Some(window.increase(WINDOW_SECONDS)?.amount)
+}
+
 fn dropping(view: &View<'_>, out: &mut Vec<Evidence>) {
     let all: Vec<_> = view
         .history
         .fresh_switches(view.now)
         .map(|(switch, history)| {
-            let dropped = rises(history, &SWITCH_PORT_DISCARDS, &["transmit"]);
-            let dropped: Vec<f64> = dropped.map(|(_, amount)| amount).collect();
-            let sent = rises(history, &SWITCH_PORT_TRANSMIT_PACKETS, &[]);
-            let sent: Vec<f64> = sent.map(|(_, amount)| amount).collect();
+            // What stands still has dropped nothing.
+            let dropped = history.moving(&SWITCH_PORT_DISCARDS);
+            let dropped = dropped.filter(|(labels, _)| labels.values().nth(1) == Some("transmit"));
+            let dropped: Vec<f64> = dropped.filter_map(rise).collect();
+            // Who drops nothing drops no share of whatever it sends.
+            let sent = dropped.iter().any(|packets| *packets > 0.0);
+            let sent = sent.then(|| history.series(&SWITCH_PORT_TRANSMIT_PACKETS));
+            let sent: Vec<f64> = sent.into_iter().flatten().filter_map(rise).collect();
             let some = |values: &[f64]| values.iter().filter(|value| **value > 0.0).count();
             Drops {
                 switch,
@@ -240,14 +246,17 @@ fn dropping(view: &View<'_>, out: &mut Vec<Evidence>) {
 }
 
 /// Leaves that leave most of their uplinks unused while others use theirs.
-fn polarised(view: &View<'_>, out: &mut Vec<Evidence>) {
+fn polarised(view: &View<'_>, all: &Leaves, series: &PortSeries<1>, out: &mut Vec<Evidence>) {
     let mut leaves = Vec::new();
-    for (switch, history) in view.history.fresh_switches(view.now) {
-        let uplinks = uplinks_of_leaf(view, switch);
-        let sent: Vec<f64> = rises(history, &SWITCH_PORT_TRANSMIT_BYTES, &[])
-            .filter(|(port, _)| uplinks.iter().any(|uplink| uplink == port))
-            .map(|(_, bytes)| bytes)
-            .collect();
+    for (switch, uplinks) in &all.uplinks {
+        let Some(series) = series.of(view, switch) else {
+            continue;
+        };
+        let sent = uplinks.iter().filter_map(|port| {
+            let [window] = series.of(*port);
+            Some(window?.increase(WINDOW_SECONDS)?.amount)
+        });
+        let sent: Vec<f64> = sent.collect();
         let all: f64 = sent.iter().sum();
         let mean = all / sent.len().max(1) as f64;
         if sent.len() >= MIN_UPLINKS && mean > 0.0 {
@@ -284,23 +293,34 @@ fn polarised(view: &View<'_>, out: &mut Vec<Evidence>) {
     }
 }
 
-/// Names of the ports of a switch that lead to other switches, if it has ports that lead to hosts.
-fn uplinks_of_leaf(view: &View<'_>, switch: &SwitchName) -> Vec<String> {
-    let Some(id) = view.fabric.find(&Part::Switch(switch.clone())) else {
-        return Vec::new();
-    };
-    let cables: Vec<_> = view
-        .fabric
-        .neighbours(id)
-        .filter(|near| near.link.kind == LinkKind::Cable)
-        .collect();
-    let leads_to_switch = |peer| matches!(view.fabric.vertex(peer).part, Part::Switch(_));
-    if cables.iter().all(|near| leads_to_switch(near.peer)) {
-        return Vec::new();
+/// Switches that have ports towards hosts and towards other switches, by name, as the fabric shows them.
+#[derive(Debug, Default)]
+struct Leaves {
+    epoch: Option<u64>,
+    /// Ports that lead to other switches.
+    uplinks: BTreeMap<SwitchName, Vec<u16>>,
+}
+
+impl Leaves {
+    fn refresh(&mut self, view: &View<'_>) {
+        if self.epoch.replace(view.epoch) == Some(view.epoch) {
+            return;
+        }
+        self.uplinks.clear();
+        for (id, vertex) in view.fabric.vertices() {
+            let Part::Switch(switch) = &vertex.part else {
+                continue;
+            };
+            let leads_up = |peer| matches!(view.fabric.vertex(peer).part, Part::Switch(_));
+            let cables = view.fabric.neighbours(id);
+            let cables = cables.filter(|near| near.link.kind == LinkKind::Cable);
+            let (up, down): (Vec<_>, Vec<_>) = cables.partition(|near| leads_up(near.peer));
+            if !up.is_empty() && !down.is_empty() {
+                let mut ports: Vec<u16> = up.iter().map(|near| near.port).collect();
+                ports.sort_unstable();
+                ports.dedup();
+                self.uplinks.insert(switch.clone(), ports);
+            }
+        }
     }
-    cables
-        .iter()
-        .filter(|near| leads_to_switch(near.peer))
-        .map(|near| view.fabric.port_name(id, near.port).to_string())
-        .collect()
 }

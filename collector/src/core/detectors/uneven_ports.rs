@@ -1,17 +1,20 @@
 //! Ports of a node that move more than its job gives them: somebody else uses the NIC.
 
 use railscope_model::identity::{NodeName, Part, RdmaPort};
-use railscope_model::metric::{RDMA_PORT_RECEIVE_BYTES, RDMA_PORT_TRANSMIT_BYTES};
+use railscope_model::metric::{Metric, RDMA_PORT_RECEIVE_BYTES, RDMA_PORT_TRANSMIT_BYTES};
+use railscope_model::reading::Labels;
 
 use super::peers::{self, MIN_PEERS, median};
 use crate::core::ablation::Step;
 use crate::core::classes::{Class, NOISY_NEIGHBOUR};
 use crate::core::cohort::Usual;
 use crate::core::detector::{Detector, Evidence, Explanation, View};
-use crate::core::history::NodeHistory;
+use crate::core::history::{Increase, NodeHistory, Rows};
 use crate::core::inventory::gpus_behind;
+use crate::core::kept::Kept;
 use crate::core::rules::{Rule, Threshold};
 
+const BYTES: [&Metric; 2] = [&RDMA_PORT_TRANSMIT_BYTES, &RDMA_PORT_RECEIVE_BYTES];
 /// The window over which bytes are compared.
 const WINDOW_SECONDS: f64 = 60.0;
 /// Excess over the node's median port, both ways, from which somebody else must be there (an engineering choice:
@@ -20,17 +23,24 @@ const MIN_EXCESS: f64 = 0.1;
 /// A node of which the median port moves less than this has no job to compare with, bytes per second.
 const MIN_RATE: f64 = 1e8;
 
-struct UnevenPorts;
+#[derive(Default)]
+struct UnevenPorts {
+    /// Rests on the rows of bytes.
+    kept: Kept<[u64; 2], Vec<PortRows>>,
+}
+
+/// A port, and the rows of what it sends and receives.
+type PortRows = (RdmaPort, [Option<u32>; 2]);
 
 /// Builds the detector.
 pub fn build() -> Box<dyn Detector> {
-    Box::new(UnevenPorts)
+    Box::<UnevenPorts>::default()
 }
 
 /// A port and how much it moves, as a multiple of what the median port of its node does.
 struct Moves<'a> {
     node: &'a NodeName,
-    port: RdmaPort,
+    port: &'a RdmaPort,
     bytes_per_second: f64,
     /// Sent and received.
     ratios: [f64; 2],
@@ -42,22 +52,28 @@ impl Detector for UnevenPorts {
     }
 
     fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
+        self.kept.begin();
+        for (_, history) in view.history.fresh_nodes(view.now) {
+            let rests_on = BYTES.map(|metric| history.rows_since(metric));
+            self.kept.refresh(history, rests_on, || rows(history));
+        }
         let nodes = view.history.fresh_nodes(view.now);
+        let ports = |history| self.kept.of(history).map_or(&[][..], Vec::as_slice);
         let all: Vec<_> = nodes
-            .flat_map(|(node, history)| of_node(node, history))
+            .flat_map(|(node, history)| of_node(node, history, ports(history)))
             .collect();
         let job = |moves: &Moves<'_>| view.jobs.of_nic(moves.node, &moves.port.device);
         // Rails that carry more on every node of a job do so by design.
         let usual = [0, 1].map(|way| {
             let ratios = all.iter().filter(|_| !view.left_out.has(Step::RoleCohort));
-            let ratios = ratios.map(|moves| (job(moves), &moves.port, moves.ratios[way]));
+            let ratios = ratios.map(|moves| (job(moves), moves.port, moves.ratios[way]));
             Usual::new(ratios, |ratios| {
                 (ratios.len() >= MIN_PEERS).then(|| median(ratios))?
             })
         });
         for moves in &all {
             let excess = moves.ratios.iter().zip(&usual).map(|(ratio, usual)| {
-                let usual = usual.of(job(moves), &&moves.port).unwrap_or(1.0);
+                let usual = usual.of(job(moves), &moves.port).unwrap_or(1.0);
                 ratio / usual - 1.0
             });
             let excess = excess.fold(f64::INFINITY, f64::min);
@@ -105,21 +121,37 @@ impl Detector for UnevenPorts {
     }
 }
 
-fn of_node<'a>(node: &'a NodeName, history: &'a NodeHistory) -> Vec<Moves<'a>> {
-    let mut rates = Vec::new();
-    for (labels, sent) in history.series(&RDMA_PORT_TRANSMIT_BYTES) {
-        let names: Vec<_> = labels.values().collect();
-        let received = history.window(&RDMA_PORT_RECEIVE_BYTES, &names);
-        let rate = |window: crate::core::history::Window<'_>| {
-            window
-                .increase(WINDOW_SECONDS)
-                .map(crate::core::history::Increase::rate)
+/// The ports of a node.
+fn rows(history: &NodeHistory) -> Vec<PortRows> {
+    let [sent, received] = BYTES.map(|metric| {
+        let rows = history.rows(metric);
+        let labels = rows.into_iter().flat_map(Rows::labels);
+        (0..).zip(labels).collect::<Vec<(u32, _)>>()
+    });
+    let port = |(row, labels): &(u32, &Labels)| {
+        let mut names = labels.values();
+        let (device, port) = (names.next()?.parse().ok()?, names.next()?.parse().ok()?);
+        let twin = received.iter().find(|(_, other)| other == labels);
+        let rows = [Some(*row), twin.map(|(row, _)| *row)];
+        Some((RdmaPort { device, port }, rows))
+    };
+    sent.iter().filter_map(port).collect()
+}
+
+fn of_node<'a>(
+    node: &'a NodeName,
+    history: &'a NodeHistory,
+    ports: &'a [PortRows],
+) -> Vec<Moves<'a>> {
+    let series = BYTES.map(|metric| history.rows(metric));
+    let mut rates = Vec::with_capacity(ports.len());
+    for (port, rows) in ports {
+        let rate = |way: usize| {
+            let window = series[way]?.window(rows[way]?)?;
+            window.increase(WINDOW_SECONDS).map(Increase::rate)
         };
-        let both = rate(sent).zip(received.and_then(rate));
-        if let ([device, port], Some((sent, received))) = (&names[..], both)
-            && let (Ok(device), Ok(port)) = (device.parse(), port.parse())
-        {
-            rates.push((RdmaPort { device, port }, [sent, received]));
+        if let (Some(sent), Some(received)) = (rate(0), rate(1)) {
+            rates.push((port, [sent, received]));
         }
     }
     let middle = |way: usize| median(rates.iter().map(|(_, rates)| rates[way])).unwrap_or(0.0);

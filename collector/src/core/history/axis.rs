@@ -21,6 +21,10 @@ pub(super) struct Axis {
     /// When a slot's last page was read, by page number modulo slots.
     times: Vec<Timestamp>,
     newest: u32,
+    /// When it was read.
+    heard: Timestamp,
+    /// The oldest page within the window.
+    first: u32,
     /// When the first page of the newest slot was read.
     begun: Timestamp,
 }
@@ -31,18 +35,22 @@ impl Axis {
         Self {
             times: vec![at; slots as usize],
             newest: 0,
+            heard: at,
+            first: 0,
             begun: at,
         }
     }
 
     /// Number of the newest page.
+    #[inline]
     pub(super) const fn newest(&self) -> u32 {
         self.newest
     }
 
     /// When the newest page was read.
-    pub(super) fn heard(&self) -> Timestamp {
-        self.time(self.newest)
+    #[inline]
+    pub(super) const fn heard(&self) -> Timestamp {
+        self.heard
     }
 
     /// The oldest page that has a slot.
@@ -51,6 +59,7 @@ impl Axis {
     }
 
     /// When a page that has a slot was read.
+    #[inline]
     pub(super) fn time(&self, page: u32) -> Timestamp {
         let slots = self.times.len().max(1);
         self.times
@@ -69,10 +78,26 @@ impl Axis {
         if let Some(time) = self.times.get_mut(self.newest as usize % slots) {
             *time = at;
         }
+        self.heard = at;
+        self.first = self.first.max(self.oldest());
+        while !self.is_within(self.first) {
+            self.first += 1;
+        }
     }
 
-    /// Whether a page that has a slot is within the window.
-    pub(super) fn is_within(&self, page: u32) -> bool {
+    /// The oldest page within the window.
+    #[inline]
+    pub(super) const fn first(&self) -> u32 {
+        self.first
+    }
+
+    /// When pages were read, by page number modulo slots.
+    #[inline]
+    pub(super) fn times(&self) -> &[Timestamp] {
+        &self.times
+    }
+
+    fn is_within(&self, page: u32) -> bool {
         self.newest - page < WINDOW_PAGES
             || self.heard().seconds_since(self.time(page)) <= WINDOW_SECONDS
     }

@@ -40,6 +40,28 @@ pub(super) struct Column {
     free: Vec<u32>,
     /// The row after that which was found last: pages keep their order.
     next: usize,
+    /// The arrivals that last changed what may be kept of the column.
+    changes: Changes,
+    told: Told,
+}
+
+/// The node's arrivals, by number, that last changed a column.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Changes {
+    /// What its series tell, or which of them tell anything.
+    pub(super) values: u64,
+    /// Which of them tell anything, or that this is no number.
+    pub(super) presence: u64,
+    /// Which rows it has.
+    pub(super) rows: u64,
+}
+
+/// How many rows one page has told.
+#[derive(Debug, Clone, Copy, Default)]
+struct Told {
+    speaker: u16,
+    page: u32,
+    rows: usize,
 }
 
 /// A page that is being taken up.
@@ -50,16 +72,52 @@ pub(super) struct Turn<'a> {
     pub(super) slots: u32,
     /// Whether a page of the very same time was taken up before: what that one told stands.
     pub(super) again: bool,
+    /// Number of the arrival among all of the node.
+    pub(super) number: u64,
+    /// The speaker's newest page when it came: several arrivals may share one.
+    pub(super) before: u32,
 }
 
 impl Column {
-    pub(super) const fn new(metric: &'static Metric) -> Self {
+    pub(super) fn new(metric: &'static Metric) -> Self {
         Self {
             metric,
             rows: Vec::new(),
             cells: Vec::new(),
             free: Vec::new(),
             next: 0,
+            changes: Changes::default(),
+            told: Told::default(),
+        }
+    }
+
+    pub(super) const fn changes(&self) -> Changes {
+        self.changes
+    }
+
+    /// Whether any row has slots: none that stands still has.
+    pub(super) fn moves(&self, slots: u32) -> bool {
+        self.cells.len() > self.free.len() * slots as usize
+    }
+
+    /// A row is told by a page for the first time.
+    #[inline]
+    fn count(&mut self, turn: Turn<'_>) {
+        let page = turn.axis.newest();
+        if (self.told.speaker, self.told.page) != (turn.speaker, page) {
+            self.told = Told {
+                speaker: turn.speaker,
+                page,
+                rows: 0,
+            };
+        }
+        self.told.rows += 1;
+    }
+
+    fn tells_otherwise(&mut self, turn: Turn<'_>, presence: bool) {
+        self.changes.values = turn.number;
+        if presence {
+            self.changes.presence = turn.number;
         }
     }
 
@@ -72,15 +130,18 @@ impl Column {
     }
 
     /// The row of a line whose hash is known.
+    #[inline]
     pub(super) fn by_line(&mut self, line: u64) -> Option<usize> {
         self.find(|row| row.line == line)
     }
 
     /// The row with these labels.
+    #[inline]
     pub(super) fn by_labels(&mut self, labels: &Labels) -> Option<usize> {
         self.find(|row| row.labels == *labels)
     }
 
+    #[inline]
     fn find(&mut self, is_it: impl Fn(&Row) -> bool) -> Option<usize> {
         let next = self.rows.get(self.next).is_some_and(&is_it);
         let found = if next {
@@ -103,6 +164,9 @@ impl Column {
             track: Track::Still { since: page },
             speaker: turn.speaker,
         });
+        self.count(turn);
+        self.tells_otherwise(turn, true);
+        self.changes.rows = turn.number;
         self.rows.len() - 1
     }
 
@@ -112,6 +176,7 @@ impl Column {
         }
     }
 
+    #[inline]
     pub(super) fn speaker(&self, row: usize) -> Option<u16> {
         self.rows.get(row).map(|row| row.speaker)
     }
@@ -126,6 +191,8 @@ impl Column {
             row.track = Track::Still { since: page };
             row.latest = f64::NAN;
         }
+        self.count(turn);
+        self.tells_otherwise(turn, true);
     }
 
     fn release(&mut self, row: usize) {
@@ -135,6 +202,7 @@ impl Column {
     }
 
     /// Takes up what a page tells of a row; `false` if that page told it already.
+    #[inline]
     pub(super) fn push(&mut self, row: usize, turn: Turn<'_>, value: f64) -> bool {
         let (page, counts) = (turn.axis.newest(), self.counts());
         let Some(known) = self.rows.get_mut(row) else {
@@ -145,16 +213,25 @@ impl Column {
             return false;
         }
         let unbroken = page - known.told <= 1;
+        let is_first = known.told != page;
+        let was_told = known.told == turn.before;
         let before = std::mem::replace(&mut known.latest, value);
+        let still = matches!(known.track, Track::Still { .. }) && unbroken;
+        known.told = if begins { page } else { known.told };
+        if is_first {
+            self.count(turn);
+        }
+        if begins || !was_told || before != value {
+            self.tells_otherwise(turn, begins || !was_told || value.is_nan());
+        }
+        let known = &mut self.rows[row];
         if begins {
             // Nothing was told of it before that a value could be held against.
             let since = page;
-            known.told = page;
             self.release(row);
             self.rows[row].track = Track::Still { since };
             return true;
         }
-        let still = matches!(known.track, Track::Still { .. }) && unbroken;
         if still && before == value {
             known.told = page;
             return true;
@@ -229,27 +306,88 @@ impl Column {
         axis_of: impl Fn(u16) -> Option<&'a Axis> + 'a,
         slots: u32,
     ) -> impl Iterator<Item = (&'a Labels, Window<'a>, u16)> {
-        let (counts, slots) = (self.counts(), slots as usize);
         self.rows.iter().filter_map(move |row| {
-            let axis = axis_of(row.speaker).filter(|axis| axis.newest() == row.told)?;
-            let seen = match row.track {
-                Track::Still { since } => Seen::Still { since },
-                Track::Moves { line } => {
-                    let first = line as usize * slots;
-                    Seen::Cells(self.cells.get(first..first + slots)?)
-                }
-            };
-            let window = Window::new(axis, counts, row.latest, seen);
+            let window = self.window_of(row, &axis_of, slots)?;
             Some((&row.labels, window, row.speaker))
         })
     }
 
-    /// Forgets rows; whether there were any of them.
-    pub(super) fn forget(&mut self, gone: impl Fn(u16, u32) -> bool) -> bool {
-        // Of nearly every page the answer is no.
-        if !self.rows.iter().any(|row| gone(row.speaker, row.told)) {
+    /// The window of a row that was on its speaker's last page.
+    pub(super) fn window<'a>(
+        &'a self,
+        row: usize,
+        axis_of: impl Fn(u16) -> Option<&'a Axis>,
+        slots: u32,
+    ) -> Option<Window<'a>> {
+        self.window_of(self.rows.get(row)?, &axis_of, slots)
+    }
+
+    /// Labels of all rows, told or not.
+    pub(super) fn labels(&self) -> impl Iterator<Item = &Labels> {
+        self.rows.iter().map(|row| &row.labels)
+    }
+
+    fn window_of<'a>(
+        &'a self,
+        row: &Row,
+        axis_of: &impl Fn(u16) -> Option<&'a Axis>,
+        slots: u32,
+    ) -> Option<Window<'a>> {
+        let axis = axis_of(row.speaker).filter(|axis| axis.newest() == row.told)?;
+        let seen = match row.track {
+            Track::Still { since } => Seen::Still { since },
+            Track::Moves { line } => {
+                let first = line as usize * slots as usize;
+                Seen::Cells(self.cells.get(first..first + slots as usize)?)
+            }
+        };
+        Some(Window::new(axis, self.counts(), row.latest, seen))
+    }
+
+    /// Ends a page; whether rows were forgotten. `newest` is the page, `gone` tells of a speaker's page whether it is
+    /// too long ago.
+    pub(super) fn finish(
+        &mut self,
+        (speaker, newest): (u16, u32),
+        number: u64,
+        gone: impl Fn(u16, u32) -> bool,
+    ) -> bool {
+        if self.rows.is_empty() {
             return false;
         }
+        // Of nearly every page all rows of a column are told, and no more need be asked.
+        let Told { page, .. } = self.told;
+        let (is_whole, own) = (
+            self.told.rows == self.rows.len(),
+            self.told.speaker == speaker,
+        );
+        if is_whole && own && page == newest {
+            return false;
+        }
+        if own || !is_whole {
+            (self.changes.values, self.changes.presence) = (number, number);
+        }
+        let any = if is_whole {
+            gone(self.told.speaker, page)
+        } else {
+            self.rows.iter().any(|row| gone(row.speaker, row.told))
+        };
+        if any {
+            self.forget(gone);
+            // As if no page had told any: the next to come is counted from its beginning.
+            self.told = Told {
+                speaker: u16::MAX,
+                rows: usize::MAX,
+                ..self.told
+            };
+            (self.changes.values, self.changes.presence) = (number, number);
+            self.changes.rows = number;
+        }
+        any
+    }
+
+    /// Forgets rows.
+    fn forget(&mut self, gone: impl Fn(u16, u32) -> bool) {
         let free = &mut self.free;
         self.rows.retain(|row| {
             let gone = gone(row.speaker, row.told);
@@ -259,7 +397,6 @@ impl Column {
             !gone
         });
         self.next = 0;
-        true
     }
 
     /// Makes room for more pages.

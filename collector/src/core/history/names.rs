@@ -12,6 +12,8 @@ use railscope_model::metric::{
 };
 use railscope_model::reading::Labels;
 
+use super::template::Templates;
+
 /// Series that no detector reads, of which a node has dozens or hundreds: half of its full page. They are
 /// for Prometheus and for people, and are counted but not kept. Whoever wants to read one takes it out.
 static UNREAD: &[&Metric] = &[
@@ -86,7 +88,10 @@ pub(super) fn is_unread(metric: &Metric) -> bool {
 /// Label values that many nodes have alike, kept once: a cluster has millions of series, and most nodes'
 /// ports have the same names.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Shared(Arc<Mutex<BTreeSet<Labels>>>);
+pub(super) struct Shared {
+    labels: Arc<Mutex<BTreeSet<Labels>>>,
+    templates: Templates,
+}
 
 impl Shared {
     /// These label values, as another node has them if one does.
@@ -95,7 +100,7 @@ impl Shared {
         if metric.kind == Kind::Info {
             return labels;
         }
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.labels.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = known.get(&labels) {
             return known.clone();
         }
@@ -103,6 +108,10 @@ impl Shared {
             known.insert(labels.clone());
         }
         labels
+    }
+
+    pub(super) const fn templates(&self) -> &Templates {
+        &self.templates
     }
 }
 

@@ -1,17 +1,21 @@
 //! What one node or switch said lately: pages and readings taken up, each series from one speaker.
 
-use std::hash::{BuildHasher, Hasher};
+mod read;
 
-use railscope_model::exposition::{self, Line, ParseError, Series};
+use std::sync::Arc;
+
+use railscope_model::exposition::ParseError;
 use railscope_model::fabric::Timestamp;
-use railscope_model::metric::{HistogramPart, Kind, Metric};
+use railscope_model::metric::{Kind, Metric};
 use railscope_model::reading::{Labels, NodeReading, Value};
 
 use super::axis::{Axis, FEWEST_SLOTS};
 use super::column::{Column, Turn};
-use super::names::{Meaning, Shared, is_unread, meaning};
-use super::window::Window;
+use super::names::{Meaning, Shared, is_unread};
+use super::template::{Reader, Template, Told, part_label};
 use crate::core::speaker::Speaker;
+use crate::subnet::counters::DeviceReading;
+pub use read::Rows;
 
 /// Series kept for one node. The full page of an 8-GPU, 8-NIC node has 4,000 to 5,000; a page of more is
 /// some other exporter's or broken, and must not eat the collector's memory.
@@ -41,7 +45,13 @@ pub struct NodeHistory {
     /// Counted up when the node is first heard, a series of kind info appears or any series is forgotten:
     /// its parts may have changed.
     identity: u64,
-    shared: Shared,
+    /// Pages and readings that came so far.
+    arrivals: u64,
+    /// Number among all histories that there ever were.
+    born: u64,
+    pub(super) shared: Shared,
+    /// What its last page has followed.
+    pub(super) template: Option<Arc<Template>>,
 }
 
 /// What became of the samples of one page.
@@ -70,6 +80,10 @@ pub struct Ingested {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Arrival {
     voice: u16,
+    /// Among all of the node.
+    number: u64,
+    /// The voice's newest page before.
+    before: u32,
     order: Order,
 }
 
@@ -83,8 +97,9 @@ enum Order {
 }
 
 impl NodeHistory {
-    pub(super) fn sharing(shared: &Shared) -> Self {
+    pub(super) fn sharing(shared: &Shared, born: u64) -> Self {
         Self {
+            born,
             shared: shared.clone(),
             ..Self::default()
         }
@@ -94,28 +109,22 @@ impl NodeHistory {
     pub fn ingest(&mut self, page: &str, at: Timestamp) -> Ingested {
         let arrival = self.arrive(&Speaker::default(), at);
         let mut result = Ingested::default();
-        let mut name = "";
-        let mut means = Meaning::Unknown;
-        for line in exposition::parse(page) {
-            match line {
-                Ok(Line::Series(series)) => {
-                    // The series of one metric stand together.
-                    if series.name != name {
-                        (name, means) = (series.name, meaning(series.name));
+        let shared = self.shared.clone();
+        let mut reader = Reader::new(page, self.template.take(), &shared);
+        while let Some(read) = reader.next(&shared) {
+            match read {
+                Ok(told) => match told.means {
+                    Meaning::Kept(metric, _) => {
+                        self.ingest_told(arrival, &told, metric, &mut result);
                     }
-                    match means {
-                        Meaning::Kept(metric, part) => {
-                            self.ingest_series(arrival, &series, (metric, part), &mut result);
-                        }
-                        Meaning::Unread => result.unread += 1,
-                        Meaning::Unknown => result.unknown += 1,
-                    }
-                }
-                Ok(Line::Type(..) | Line::End) => {}
+                    Meaning::Unread => result.unread += 1,
+                    Meaning::Unknown => result.unknown += 1,
+                },
                 Err(error) => result.errors.push(error),
             }
         }
-        self.finish(at);
+        self.template = reader.end(&shared);
+        self.finish(arrival, at);
         result
     }
 
@@ -136,30 +145,54 @@ impl NodeHistory {
         let arrival = self.arrive(speaker, at);
         let mut result = Ingested::default();
         for sample in reading.samples() {
-            let metric = sample.metric;
             if let Value::Histogram(histogram) = &sample.value {
                 for (part, bound, value) in histogram.series() {
                     let labels = sample.labels.with(part_label(part, bound));
-                    let row = self.row(arrival, metric, &labels);
+                    let row = self.row(arrival, sample.metric, &labels);
                     self.push(arrival, row, value, &mut result);
                 }
-            } else if !self.stands_at(metric) && is_unread(metric) {
-                result.unread += 1;
             } else {
-                let row = self.row(arrival, metric, &sample.labels);
-                self.push(arrival, row, sample.value.as_f64(), &mut result);
+                let value = sample.value.as_f64();
+                self.ingest_sample(arrival, (sample.metric, &sample.labels), value, &mut result);
             }
         }
-        self.finish(at);
+        self.finish(arrival, at);
         result
+    }
+
+    /// Takes up what a sweep has read of a switch at `at`.
+    pub fn ingest_switch(&mut self, reading: &DeviceReading, at: Timestamp) {
+        let arrival = self.arrive(&Speaker::default(), at);
+        let mut result = Ingested::default();
+        reading.for_switch(|metric, labels, value| {
+            self.ingest_sample(arrival, (metric, labels), value, &mut result);
+        });
+        self.finish(arrival, at);
+    }
+
+    fn ingest_sample(
+        &mut self,
+        arrival: Arrival,
+        (metric, labels): (&'static Metric, &Labels),
+        value: f64,
+        result: &mut Ingested,
+    ) {
+        if !self.stands_at(metric) && is_unread(metric) {
+            result.unread += 1;
+        } else {
+            let row = self.row(arrival, metric, labels);
+            self.push(arrival, row, value, result);
+        }
     }
 
     /// Begins a page: finds the speaker's place among the voices, and a slot for the page.
     fn arrive(&mut self, speaker: &Speaker, at: Timestamp) -> Arrival {
+        self.arrivals += 1;
         let known = self.voices.iter().position(|one| one.speaker == *speaker);
-        let mut order = Order::Newer;
+        let (mut order, mut before) = (Order::Newer, 0);
         if let Some(known) = known {
             let axis = &self.voices[known].axis;
+            before = axis.newest();
             order = match at.cmp(&axis.heard()) {
                 std::cmp::Ordering::Greater => Order::Newer,
                 std::cmp::Ordering::Equal => Order::Same,
@@ -182,6 +215,8 @@ impl NodeHistory {
         let place = known.unwrap_or(self.voices.len() - 1);
         Arrival {
             voice: u16::try_from(place).unwrap_or(u16::MAX),
+            number: self.arrivals,
+            before,
             order,
         }
     }
@@ -203,6 +238,7 @@ impl NodeHistory {
     }
 
     /// Whether the newest sample's column is this metric's.
+    #[inline]
     fn stands_at(&self, metric: &Metric) -> bool {
         let column = self.columns.get(self.at_column);
         column.is_some_and(|column| column.metric.index == metric.index)
@@ -221,6 +257,7 @@ impl NodeHistory {
         }
     }
 
+    #[inline]
     fn push(&mut self, arrival: Arrival, row: Option<usize>, value: f64, result: &mut Ingested) {
         if arrival.order == Order::Late {
             result.late += 1;
@@ -247,34 +284,22 @@ impl NodeHistory {
         }
     }
 
-    fn ingest_series(
+    fn ingest_told(
         &mut self,
         arrival: Arrival,
-        series: &Series<'_>,
-        (metric, part): (&'static Metric, Option<HistogramPart>),
+        told: &Told<'_, '_>,
+        metric: &'static Metric,
         result: &mut Ingested,
     ) {
-        let mut hasher = foldhash::fast::FixedState::default().build_hasher();
-        if part.is_some() {
-            hasher.write(series.name.as_bytes());
-        }
-        hasher.write(series.raw_labels().as_bytes());
-        let line = hasher.finish();
         self.go_to(metric);
         let column = &mut self.columns[self.at_column];
-        let row = column.by_line(line).or_else(|| {
-            let value = |name: &&str| series.label(name).unwrap_or_default();
-            let mut labels = Labels::new(metric.labels.iter().map(value));
-            if let Some(part) = part {
-                let bound = series.label("le").and_then(|bound| bound.parse().ok());
-                labels = labels.with(part_label(part, bound));
-            }
-            let labels = self.shared.of(metric, labels);
+        let row = column.by_line(told.line).or_else(|| {
+            let labels = told.labels(&self.shared);
             let row = self.row(arrival, metric, &labels)?;
-            self.columns[self.at_column].set_line(row, line);
+            self.columns[self.at_column].set_line(row, told.line);
             Some(row)
         });
-        self.push(arrival, row, series.value, result);
+        self.push(arrival, row, told.value, result);
     }
 
     /// The row of a series in its column, made if there is none and room for it.
@@ -294,17 +319,18 @@ impl NodeHistory {
     }
 
     /// Ends one page: series that have been away for longer than a node may be silent are forgotten.
-    fn finish(&mut self, at: Timestamp) {
+    fn finish(&mut self, arrival: Arrival, at: Timestamp) {
         let voices = &self.voices;
+        let axis = |speaker: u16| voices.get(usize::from(speaker)).map(|voice| &voice.axis);
         let gone = |speaker: u16, told: u32| {
-            let axis = voices.get(usize::from(speaker)).map(|voice| &voice.axis);
-            axis.is_none_or(|axis| {
+            axis(speaker).is_none_or(|axis| {
                 told < axis.oldest() || at.seconds_since(axis.time(told)) > STALE_AFTER_SECONDS
             })
         };
+        let newest = axis(arrival.voice).map_or(0, Axis::newest);
         let mut any = false;
         for column in &mut self.columns {
-            any |= column.forget(gone);
+            any |= column.finish((arrival.voice, newest), arrival.number, gone);
         }
         if any {
             self.columns.retain(|column| column.len() > 0);
@@ -312,67 +338,6 @@ impl NodeHistory {
             self.series = self.columns.iter().map(Column::len).sum();
             self.identity += 1;
         }
-    }
-
-    /// Changes whenever what the node says it is made of changes.
-    pub fn identity(&self) -> u64 {
-        self.identity
-    }
-
-    /// When the node was last heard.
-    pub fn heard(&self) -> Option<Timestamp> {
-        self.voices.iter().map(|voice| voice.axis.heard()).max()
-    }
-
-    /// Whether the node was heard lately enough to say something about now.
-    pub fn is_fresh(&self, now: Timestamp) -> bool {
-        self.heard()
-            .is_some_and(|heard| now.seconds_since(heard) <= STALE_AFTER_SECONDS)
-    }
-
-    /// Series of one metric that were on their speaker's last page: label values and window. What a thing
-    /// is, one speaker says alone: two would name it twice, each with the labels that it knows.
-    pub fn series(&self, metric: &'static Metric) -> impl Iterator<Item = (&Labels, Window<'_>)> {
-        debug_assert!(!is_unread(metric), "{} is not kept", metric.name);
-        let first = (metric.kind == Kind::Info && self.voices.len() > 1)
-            .then(|| {
-                let told = self.told(metric);
-                told.filter_map(|(.., voice)| self.speaker(voice)).min()
-            })
-            .flatten();
-        self.told(metric)
-            .filter(move |(.., voice)| {
-                first.is_none_or(|first| self.speaker(*voice) == Some(first))
-            })
-            .map(|(labels, window, _)| (labels, window))
-    }
-
-    /// Series that were on their speaker's last page, with its place among the voices.
-    fn told(&self, metric: &Metric) -> impl Iterator<Item = (&Labels, Window<'_>, u16)> {
-        let column = self
-            .columns
-            .binary_search_by_key(&metric.index, |column| column.metric.index);
-        let column = column.ok().and_then(|place| self.columns.get(place));
-        let axis = |voice: u16| self.voices.get(usize::from(voice)).map(|one| &one.axis);
-        column
-            .into_iter()
-            .flat_map(move |column| column.current(axis, self.slots))
-    }
-
-    fn speaker(&self, voice: u16) -> Option<&Speaker> {
-        self.voices.get(usize::from(voice)).map(|one| &one.speaker)
-    }
-
-    /// The window of one series that was on the node's last page.
-    pub fn window(&self, metric: &'static Metric, labels: &[&str]) -> Option<Window<'_>> {
-        self.series(metric)
-            .find(|(found, _)| found.values().eq(labels.iter().copied()))
-            .map(|(_, window)| window)
-    }
-
-    /// The newest value of one series that was on the node's last page.
-    pub fn value(&self, metric: &'static Metric, labels: &[&str]) -> Option<f64> {
-        self.window(metric, labels)?.value()
     }
 }
 
@@ -383,16 +348,7 @@ fn turn(voices: &[Voice], slots: u32, arrival: Arrival) -> Option<Turn<'_>> {
         axis: &voices.get(usize::from(arrival.voice))?.axis,
         slots,
         again: arrival.order == Order::Same,
+        number: arrival.number,
+        before: arrival.before,
     })
-}
-
-/// The series of a histogram are kept under its metric with one more label value: `sum`, `count`, or for a
-/// bucket its bound in the metric's unit, `0.0002` or `inf`. What counts up to it is a counter like others.
-fn part_label(part: HistogramPart, bound: Option<f64>) -> String {
-    match (part, bound) {
-        (HistogramPart::Bucket, Some(bound)) => bound.to_string(),
-        (HistogramPart::Bucket, None) => "bucket".to_owned(),
-        (HistogramPart::Sum, _) => "sum".to_owned(),
-        (HistogramPart::Count, _) => "count".to_owned(),
-    }
 }

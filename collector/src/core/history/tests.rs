@@ -1,7 +1,9 @@
 //! Pages and readings that come late, twice, with resets, and go away.
 
+mod since;
 mod slots;
 mod speakers;
+mod templates;
 
 use super::*;
 use railscope_model::exposition::{Format, Page};

@@ -48,6 +48,7 @@ impl Cell {
         }
     }
 
+    #[inline]
     pub(super) fn is_told(self) -> bool {
         !self.0.is_nan()
     }
@@ -72,6 +73,65 @@ pub(super) enum Seen<'a> {
     Cells(&'a [Cell]),
 }
 
+/// Slots of a window, oldest first.
+#[derive(Debug, Clone)]
+struct Slots<'a> {
+    times: &'a [Timestamp],
+    seen: Seen<'a>,
+    /// What a series tells that stands still.
+    still: Cell,
+    /// Pages that are left, and their places in the ring.
+    front: u32,
+    end: u32,
+    at_front: usize,
+    at_end: usize,
+}
+
+impl Slots<'_> {
+    #[inline]
+    fn slot(&self, page: u32, place: usize) -> Option<(Timestamp, Cell)> {
+        let cell = match self.seen {
+            Seen::Still { since } if page < since => Cell::GAP,
+            Seen::Still { .. } => self.still,
+            Seen::Cells(cells) => cells.get(place).copied().unwrap_or(Cell::GAP),
+        };
+        Some((*self.times.get(place)?, cell))
+    }
+}
+
+impl Iterator for Slots<'_> {
+    type Item = (Timestamp, Cell);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.front >= self.end {
+            return None;
+        }
+        let slot = self.slot(self.front, self.at_front);
+        self.front += 1;
+        self.at_front += 1;
+        if self.at_front >= self.times.len() {
+            self.at_front = 0;
+        }
+        slot
+    }
+}
+
+impl DoubleEndedIterator for Slots<'_> {
+    #[inline]
+    fn next_back(&mut self) -> Option<Self::Item> {
+        if self.front >= self.end {
+            return None;
+        }
+        self.end -= 1;
+        self.at_end = self
+            .at_end
+            .checked_sub(1)
+            .unwrap_or(self.times.len().saturating_sub(1));
+        self.slot(self.end, self.at_end)
+    }
+}
+
 /// What was said of one series in the last [`WINDOW_SECONDS`](super::WINDOW_SECONDS), or on the last
 /// [`WINDOW_PAGES`](super::WINDOW_PAGES). It ends with its speaker's newest page.
 #[derive(Debug, Clone, Copy)]
@@ -90,6 +150,32 @@ pub struct Increase {
     pub amount: f64,
     /// The time over which it was seen.
     pub seconds: f64,
+}
+
+/// What a counter stood at on one page.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Count {
+    /// When the page was read.
+    pub at: Timestamp,
+    /// What it stood at; no number before a reset.
+    pub count: f64,
+    /// How much it has risen from then to the next page that told it.
+    rise: f64,
+}
+
+impl Count {
+    /// What the counter stood at on this page or after it, `later` being the next that told it. `None` after the
+    /// newest page, and before a reset.
+    pub fn until(self, later: Option<Self>, at: Timestamp) -> Option<f64> {
+        if self.count.is_nan() {
+            return None;
+        }
+        let Some(later) = later else {
+            return (self.at == at).then_some(self.count);
+        };
+        let share = at.seconds_since(self.at) / later.at.seconds_since(self.at);
+        Some(self.count + share * self.rise)
+    }
 }
 
 impl Increase {
@@ -119,22 +205,26 @@ impl<'a> Window<'a> {
         Some((self.axis.heard(), self.value()?))
     }
 
-    /// Slots, oldest first: when the last page of each was read, and what it told.
-    fn slots(self) -> impl DoubleEndedIterator<Item = (Timestamp, Cell)> {
-        let pages = self.axis.oldest()..self.axis.newest() + 1;
-        let within = pages.filter(move |page| self.axis.is_within(*page));
-        within.map(move |page| (self.axis.time(page), self.cell(page)))
+    /// Whether the series has told anything but one value since it was first told, or since the window began.
+    #[inline]
+    pub fn moves(self) -> bool {
+        matches!(self.seen, Seen::Cells(_))
     }
 
-    fn cell(self, page: u32) -> Cell {
-        match self.seen {
-            Seen::Still { since } if page < since => Cell::GAP,
-            Seen::Still { .. } if self.counts => Cell::value(0.0),
-            Seen::Still { .. } => Cell::value(self.latest),
-            Seen::Cells(cells) => {
-                let cell = cells.get(page as usize % cells.len().max(1));
-                cell.copied().unwrap_or(Cell::GAP)
-            }
+    /// Slots, oldest first: when the last page of each was read, and what it told.
+    #[inline]
+    fn slots(self) -> Slots<'a> {
+        let times = self.axis.times();
+        let (first, end) = (self.axis.first(), self.axis.newest() + 1);
+        let slots = times.len().max(1);
+        Slots {
+            times,
+            seen: self.seen,
+            still: Cell::value(if self.counts { 0.0 } else { self.latest }),
+            front: first,
+            end,
+            at_front: first as usize % slots,
+            at_end: end as usize % slots,
         }
     }
 
@@ -148,31 +238,32 @@ impl<'a> Window<'a> {
             .map(|cell| f64::from(cell.0))
     }
 
-    /// When pages told the series, oldest first.
-    pub fn moments(self) -> std::vec::IntoIter<Timestamp> {
-        let told = self.slots().filter(|(_, cell)| cell.is_told());
-        told.map(|(at, _)| at).collect::<Vec<_>>().into_iter()
+    /// What a counter stood at on each page that told it, newest first.
+    pub fn counts(self) -> impl Iterator<Item = Count> + 'a {
+        let mut later: Option<(f64, Cell)> = None;
+        let newest = self.latest;
+        let told = self.slots().rev().filter(|(_, cell)| cell.is_told());
+        told.map(move |(at, cell)| {
+            let (count, rise) = later.map_or((newest, 0.0), |(count, rise)| {
+                // What it stood at before it fell is not known, nor anything earlier.
+                let is_reset = rise.0.is_sign_negative();
+                let rise = f64::from(rise.0);
+                (if is_reset { f64::NAN } else { count - rise }, rise)
+            });
+            later = Some((count, cell));
+            Count { at, count, rise }
+        })
     }
 
     /// What a counter stood at, as if it had risen evenly between two pages. `None` outside of the window, and
     /// before a reset.
     pub fn count_at(self, at: Timestamp) -> Option<f64> {
-        let mut count = self.value()?;
-        let mut later: Option<(Timestamp, Cell)> = None;
-        for (moment, cell) in self.slots().rev().filter(|(_, cell)| cell.is_told()) {
-            let rise = later.map_or(0.0, |(_, cell)| f64::from(cell.0));
-            if rise.is_sign_negative() {
-                return None;
+        let mut later: Option<Count> = None;
+        for told in self.counts() {
+            if told.at <= at {
+                return told.until(later, at);
             }
-            count -= rise;
-            if moment <= at {
-                let Some((end, _)) = later else {
-                    return (moment == at).then_some(count);
-                };
-                let share = at.seconds_since(moment) / end.seconds_since(moment);
-                return Some(count + share * rise);
-            }
-            later = Some((moment, cell));
+            later = Some(told);
         }
         None
     }
@@ -192,6 +283,7 @@ impl<'a> Window<'a> {
 
     /// How much a counter rose within the last `seconds` before its newest point, and over how many
     /// seconds that was seen. `None` with fewer than two points, and of what is no counter.
+    #[inline]
     pub fn increase(self, seconds: f64) -> Option<Increase> {
         let end = self.axis.heard();
         let (mut since, mut amount, mut earliest) = (end, 0.0, Cell::value(0.0));

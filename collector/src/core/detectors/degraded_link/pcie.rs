@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use railscope_model::identity::{NodeName, Part, PciAddress};
 use railscope_model::metric::{
     GPU_UTILIZATION, Metric, PCIE_LINK_SPEED, PCIE_LINK_SPEED_MAX, PCIE_LINK_WIDTH,
-    PCIE_LINK_WIDTH_MAX,
+    PCIE_LINK_WIDTH_MAX, PCIE_PATH,
 };
 use railscope_model::reading::Labels;
 
@@ -15,8 +15,17 @@ use crate::core::detector::{Evidence, View};
 use crate::core::detectors::peers::norm;
 use crate::core::history::{NodeHistory, Window};
 use crate::core::inventory::endpoints;
+use crate::core::kept::Kept;
 use crate::core::rules::Threshold;
 
+/// What [`pcie_ends`] reads.
+const RESTS_ON: [&Metric; 5] = [
+    &PCIE_PATH,
+    &PCIE_LINK_WIDTH,
+    &PCIE_LINK_WIDTH_MAX,
+    &PCIE_LINK_SPEED,
+    &PCIE_LINK_SPEED_MAX,
+];
 /// A GPU below this utilisation may have trained its PCIe link down to save power.
 const BUSY_UTILIZATION: f64 = 0.5;
 
@@ -31,8 +40,8 @@ pub(super) fn busy() -> Threshold {
 }
 
 /// One endpoint's PCIe link: what it runs with against what it could.
+#[derive(Debug)]
 struct PcieEnd {
-    node: NodeName,
     pci: PciAddress,
     /// `gpu` or `nic`: the cohort.
     kind: String,
@@ -42,48 +51,68 @@ struct PcieEnd {
     max_lanes: Option<f64>,
     speed: Option<f64>,
     max_speed: Option<f64>,
+}
+
+impl PcieEnd {
     /// Whether its speed may be judged: an idle GPU trains down.
-    busy: bool,
+    fn is_busy(&self, history: &NodeHistory) -> bool {
+        self.kind != "gpu" || is_busy(history, &self.name)
+    }
+
+    /// Whether it could do better: without a maximum of its own (a hypervisor hides it) the peers alone decide.
+    fn falls_short(&self) -> bool {
+        let short = |value: Option<f64>, max: Option<f64>| {
+            value.is_some_and(|value| max.is_none_or(|max| value < TOLERANCE * max))
+        };
+        short(self.lanes, self.max_lanes) || short(self.speed, self.max_speed)
+    }
+}
+
+/// What decides who a link's peers are: those that could do as much.
+type Cohort = (String, Option<u64>);
+
+/// What a cohort's links run with, and how many of them do.
+type Norms = BTreeMap<Cohort, Option<(f64, usize)>>;
+
+/// The links of all nodes.
+#[derive(Debug, Default)]
+pub(super) struct Links {
+    /// Rests on what is where, and what it runs with and could.
+    kept: Kept<[u64; 5], Vec<PcieEnd>>,
 }
 
 /// The functions of a card share one link, which is judged and named by the lowest.
-fn pcie_ends(view: &View<'_>) -> Vec<PcieEnd> {
-    let mut ends = Vec::new();
-    for (node, history) in view.history.fresh_nodes(view.now) {
-        let mut of_node: BTreeMap<_, PcieEnd> = BTreeMap::new();
-        let endpoints = endpoints(history);
-        let [max_lanes, speed, max_speed] =
-            [&PCIE_LINK_WIDTH_MAX, &PCIE_LINK_SPEED, &PCIE_LINK_SPEED_MAX]
-                .map(|metric| by_address(history, metric));
-        for (labels, width) in history.series(&PCIE_LINK_WIDTH) {
-            let at = labels.values().next().unwrap_or_default();
-            let judged = |(kind, _): &&(&str, &str)| matches!(*kind, "gpu" | "nic");
-            let Some((kind, name)) = endpoints.get(at).filter(judged) else {
-                continue;
-            };
-            let Ok(pci) = at.parse::<PciAddress>() else {
-                continue;
-            };
-            let end = PcieEnd {
-                node: node.clone(),
-                pci,
-                busy: *kind != "gpu" || is_busy(history, name),
-                kind: (*kind).to_owned(),
-                name: (*name).to_owned(),
-                lanes: width.value(),
-                max_lanes: max_lanes.get(at).copied(),
-                speed: speed.get(at).copied(),
-                max_speed: max_speed.get(at).copied(),
-            };
-            let card = (pci.domain, pci.bus, pci.device);
-            let lower = of_node.get(&card).map(|other| other.pci.function);
-            if lower.is_none_or(|lower| pci.function < lower) {
-                of_node.insert(card, end);
-            }
+fn pcie_ends(history: &NodeHistory) -> Vec<PcieEnd> {
+    let mut ends: BTreeMap<_, PcieEnd> = BTreeMap::new();
+    let endpoints = endpoints(history);
+    let [max_lanes, speed, max_speed] =
+        [&PCIE_LINK_WIDTH_MAX, &PCIE_LINK_SPEED, &PCIE_LINK_SPEED_MAX]
+            .map(|metric| by_address(history, metric));
+    for (labels, width) in history.series(&PCIE_LINK_WIDTH) {
+        let at = labels.values().next().unwrap_or_default();
+        let judged = |(kind, _): &&(&str, &str)| matches!(*kind, "gpu" | "nic");
+        let Some((kind, name)) = endpoints.get(at).filter(judged) else {
+            continue;
+        };
+        let Ok(pci) = at.parse::<PciAddress>() else {
+            continue;
+        };
+        let end = PcieEnd {
+            pci,
+            kind: (*kind).to_owned(),
+            name: (*name).to_owned(),
+            lanes: width.value(),
+            max_lanes: max_lanes.get(at).copied(),
+            speed: speed.get(at).copied(),
+            max_speed: max_speed.get(at).copied(),
+        };
+        let card = (pci.domain, pci.bus, pci.device);
+        let lower = ends.get(&card).map(|other| other.pci.function);
+        if lower.is_none_or(|lower| pci.function < lower) {
+            ends.insert(card, end);
         }
-        ends.extend(of_node.into_values());
     }
-    ends
+    ends.into_values().collect()
 }
 
 /// Newest values of a metric by the PCI address that is its only label.
@@ -101,67 +130,107 @@ fn is_busy(history: &NodeHistory, gpu: &str) -> bool {
         .is_some_and(|utilization| utilization >= BUSY_UTILIZATION)
 }
 
-/// PCIe links of GPUs and NICs below what they could and their peers do.
-pub(super) fn narrow_or_slow(view: &View<'_>, out: &mut Vec<Evidence>) {
-    let ends = pcie_ends(view);
-    for end in &ends {
-        // A slot may be narrow by design, so a link is held against peers that could do as much.
-        let peers = || ends.iter().filter(|peer| peer.kind == end.kind);
-        let lanes = below(end.lanes, end.max_lanes, || {
-            peers()
-                .filter(|peer| peer.max_lanes == end.max_lanes)
-                .filter_map(|peer| peer.lanes)
-                .collect()
-        });
-        let speed = below(end.speed.filter(|_| end.busy), end.max_speed, || {
-            let alike = |peer: &&PcieEnd| peer.busy && peer.max_speed == end.max_speed;
-            peers()
-                .filter(alike)
-                .filter_map(|peer| peer.speed)
-                .collect()
-        });
-        let narrow = lanes.is_some();
-        let shortfalls = [lanes, speed];
-        let mut what = shortfalls
-            .iter()
-            .zip([("lanes", 1.0), ("GT/s", 1e-9)])
-            .filter_map(|(shortfall, (unit, scale))| {
-                shortfall
-                    .as_ref()
-                    .map(|s| format!("{:.0} of {:.0} {unit}", s.value * scale, s.norm * scale))
-            });
-        let Some(first) = what.next() else { continue };
-        let what = what.fold(first, |all, more| format!("{all} and {more}"));
-        let left: f64 = shortfalls
-            .iter()
-            .flatten()
-            .map(|s| s.value / s.norm)
-            .product();
-        let at_norm = shortfalls
-            .iter()
-            .flatten()
-            .map(|s| s.at_norm)
-            .min()
-            .unwrap_or(0);
-        let statement = format!(
-            "The PCIe link of {} {} ({}) in {} runs with {what}; {at_norm} peers run with all of it.",
-            end.kind, end.name, end.pci, end.node
-        );
-        let signal = if narrow {
-            PCIE_LINK_WIDTH.name
-        } else {
-            PCIE_LINK_SPEED.name
-        };
-        let part = Part::PcieLink(end.node.clone(), end.pci);
-        out.push(evidence(
-            view,
-            part,
-            &PCIE_DEGRADED,
-            signal,
-            1.0 - left,
-            statement,
-        ));
+impl Links {
+    /// PCIe links of GPUs and NICs below what they could and their peers do.
+    pub(super) fn narrow_or_slow(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
+        self.kept.begin();
+        let mut short = Vec::new();
+        for (_, history) in view.history.fresh_nodes(view.now) {
+            let rests_on = RESTS_ON.map(|metric| history.values_since(metric));
+            self.kept.refresh(history, rests_on, || pcie_ends(history));
+        }
+        for (node, history) in view.history.fresh_nodes(view.now) {
+            let ends = self.kept.of(history).into_iter().flatten();
+            let ends = ends.filter(|end| end.falls_short());
+            short.extend(ends.map(|end| (node, history, end)));
+        }
+        let (mut lanes, mut speeds) = (Norms::new(), Norms::new());
+        for (node, history, end) in short {
+            let shortfalls = [
+                below(end.lanes, end.max_lanes, || {
+                    let cohort = (end.kind.clone(), end.max_lanes.map(f64::to_bits));
+                    *lanes.entry(cohort).or_insert_with(|| {
+                        let alike = |peer: &PcieEnd| peer.max_lanes == end.max_lanes;
+                        self.norm(view, end, |_, peer| peer.lanes.filter(|_| alike(peer)))
+                    })
+                }),
+                below(
+                    end.speed.filter(|_| end.is_busy(history)),
+                    end.max_speed,
+                    || {
+                        let cohort = (end.kind.clone(), end.max_speed.map(f64::to_bits));
+                        *speeds.entry(cohort).or_insert_with(|| {
+                            self.norm(view, end, |history, peer| {
+                                let alike = peer.max_speed == end.max_speed;
+                                peer.speed.filter(|_| alike && peer.is_busy(history))
+                            })
+                        })
+                    },
+                ),
+            ];
+            out.extend(found(view, node, end, &shortfalls));
+        }
     }
+
+    /// What the peers of a link run with, and how many of them do.
+    fn norm(
+        &self,
+        view: &View<'_>,
+        of: &PcieEnd,
+        value: impl Fn(&NodeHistory, &PcieEnd) -> Option<f64>,
+    ) -> Option<(f64, usize)> {
+        let mut values = Vec::new();
+        for (_, history) in view.history.fresh_nodes(view.now) {
+            let ends = self.kept.of(history).into_iter().flatten();
+            let peers = ends.filter(|peer| peer.kind == of.kind);
+            values.extend(peers.filter_map(|peer| value(history, peer)));
+        }
+        let norm = norm(values.iter().copied())?;
+        let reach = values.iter().filter(|value| **value >= TOLERANCE * norm);
+        Some((norm, reach.count()))
+    }
+}
+
+/// Evidence on a link, if it falls short of anything.
+fn found(
+    view: &View<'_>,
+    node: &NodeName,
+    end: &PcieEnd,
+    [lanes, speed]: &[Option<Shortfall>; 2],
+) -> Option<Evidence> {
+    let shortfalls = || [lanes, speed].into_iter().flatten();
+    let words = |shortfall: &Option<Shortfall>, unit: &str, scale: f64| {
+        let s = shortfall.as_ref()?;
+        Some(format!(
+            "{:.0} of {:.0} {unit}",
+            s.value * scale,
+            s.norm * scale
+        ))
+    };
+    let what = [words(lanes, "lanes", 1.0), words(speed, "GT/s", 1e-9)];
+    let mut what = what.into_iter().flatten();
+    let first = what.next()?;
+    let what = what.fold(first, |all, more| format!("{all} and {more}"));
+    let left: f64 = shortfalls().map(|s| s.value / s.norm).product();
+    let at_norm = shortfalls().map(|s| s.at_norm).min().unwrap_or(0);
+    let statement = format!(
+        "The PCIe link of {} {} ({}) in {node} runs with {what}; {at_norm} peers run with all of it.",
+        end.kind, end.name, end.pci
+    );
+    let signal = if lanes.is_some() {
+        PCIE_LINK_WIDTH.name
+    } else {
+        PCIE_LINK_SPEED.name
+    };
+    let part = Part::PcieLink(node.clone(), end.pci);
+    Some(evidence(
+        view,
+        part,
+        &PCIE_DEGRADED,
+        signal,
+        1.0 - left,
+        statement,
+    ))
 }
 
 /// How far a value is below what peers reach.
@@ -176,19 +245,13 @@ struct Shortfall {
 fn below(
     value: Option<f64>,
     max: Option<f64>,
-    peers: impl FnOnce() -> Vec<f64>,
+    norm: impl FnOnce() -> Option<(f64, usize)>,
 ) -> Option<Shortfall> {
     let value = value?;
-    // Without a maximum of its own (a hypervisor hides it) the peers alone decide.
     if max.is_some_and(|max| value >= TOLERANCE * max) {
         return None;
     }
-    let peers = peers();
-    let norm = norm(peers.iter().copied())?;
-    let at_norm = peers
-        .iter()
-        .filter(|peer| **peer >= TOLERANCE * norm)
-        .count();
+    let (norm, at_norm) = norm()?;
     (value < TOLERANCE * norm).then_some(Shortfall {
         value,
         norm,

@@ -68,8 +68,8 @@ fn a_count_between_two_pages_is_on_the_line_and_outside_or_before_a_reset_is_unk
     ] {
         assert_eq!(window.count_at(at(second)), expected, "at {second} s");
     }
-    let moments: Vec<_> = window.moments().collect();
-    assert_eq!(moments, [0.0, 2.0, 4.0, 8.0].map(at));
+    let moments: Vec<_> = window.counts().map(|count| count.at).collect();
+    assert_eq!(moments, [8.0, 4.0, 2.0, 0.0].map(at));
 }
 
 #[test]
