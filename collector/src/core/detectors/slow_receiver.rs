@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use railscope_model::fabric::{Equipment, LinkKind, PartId};
+use railscope_model::fabric::{Equipment, LinkKind, PartId, Timestamp};
 use railscope_model::identity::{NodeName, Part, PciAddress, RdmaDevice, SwitchName};
 use railscope_model::metric::{
     Metric, NIC, NIC_PAUSE_STORMS, NIC_PFC_PAUSE_SECONDS, PCIE_ACS_ON_PATH,
@@ -18,7 +18,7 @@ use super::peers::{self, MAJORITY, MIN_PEERS, median};
 use crate::core::ablation::Step;
 use crate::core::classes::{Class, NUMA_AFFINITY, PCIE_REDIRECTED, PFC_STORM, SLOW_RECEIVER};
 use crate::core::detector::{Detector, Evidence, Explanation, View};
-use crate::core::history::{Increase, NodeHistory, Window};
+use crate::core::history::{Count, Increase, NodeHistory, Window};
 use crate::core::inventory::gpus_behind;
 use crate::core::pause_graph::PauseGraph;
 use crate::core::port_series::PortSeries;
@@ -39,6 +39,10 @@ const SETTLED_SECONDS: f64 = 15.0;
 /// Fewest ticks of waiting in a second that are looked at. A tick is no fixed time; the slowest counters known tick at
 /// some ten millions a second, of which this is a thousandth.
 const MIN_TICKS: f64 = 10_000.0;
+
+/// Time for which a switch must have waited: by then its node's own pages say whether the PCIe link or a memory is to
+/// blame, which come later than the switch's where they are scraped more slowly than judged.
+const HEARD_SECONDS: f64 = 8.0;
 
 struct SlowReceiver {
     waits: PortSeries<1>,
@@ -142,6 +146,12 @@ impl Detector for SlowReceiver {
                 ),
                 Threshold::new("window", WINDOW_SECONDS, "s", "three sweeps at 10 s"),
                 Threshold::new(
+                    "time for which the switch port waits, of InfiniBand",
+                    HEARD_SECONDS,
+                    "s",
+                    "until the node's own pages were heard (a choice)",
+                ),
+                Threshold::new(
                     "time in which pause that has just begun may be a storm",
                     SETTLED_SECONDS,
                     "s",
@@ -215,7 +225,10 @@ fn without_credit<'a>(
     let switches: Vec<_> = switches.map(|switch| waits.of(view, switch)).collect();
     let rates = before.ports.iter().filter_map(|port| {
         let [wait] = switches[port.1]?.of(port.2);
-        Some((port, wait?.increase(WINDOW_SECONDS)?.rate()))
+        let wait = wait?;
+        let rate = wait.increase(WINDOW_SECONDS)?.rate();
+        let heard = rate <= MIN_TICKS || lasts(wait, view.now) >= HEARD_SECONDS;
+        heard.then_some((port, rate))
     });
     let mut ports: Vec<_> = rates.collect();
     let usual = median(ports.iter().map(|(_, rate)| *rate)).unwrap_or(0.0);
@@ -252,6 +265,18 @@ fn without_credit<'a>(
         })
     };
     ports.into_iter().filter_map(holds).collect()
+}
+
+/// For how long a switch has waited without an end, in seconds.
+fn lasts(wait: Window<'_>, now: Timestamp) -> f64 {
+    let counts: Vec<_> = wait.counts().collect();
+    let waits = |pair: &&[Count]| {
+        let rise = pair[1].count - pair[0].count;
+        rise > MIN_TICKS * pair[1].at.seconds_since(pair[0].at)
+    };
+    let all = counts.windows(2).rev().take_while(waits);
+    all.last()
+        .map_or(0.0, |first| now.seconds_since(first[0].at))
 }
 
 /// Ethernet: NICs that send pause.

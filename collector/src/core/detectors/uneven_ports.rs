@@ -9,7 +9,7 @@ use crate::core::ablation::Step;
 use crate::core::classes::{Class, NOISY_NEIGHBOUR};
 use crate::core::cohort::Usual;
 use crate::core::detector::{Detector, Evidence, Explanation, View};
-use crate::core::history::{Increase, NodeHistory, Rows};
+use crate::core::history::{NodeHistory, Rows};
 use crate::core::inventory::gpus_behind;
 use crate::core::kept::Kept;
 use crate::core::rules::{Rule, Threshold};
@@ -17,6 +17,9 @@ use crate::core::rules::{Rule, Threshold};
 const BYTES: [&Metric; 2] = [&RDMA_PORT_TRANSMIT_BYTES, &RDMA_PORT_RECEIVE_BYTES];
 /// The window over which bytes are compared.
 const WINDOW_SECONDS: f64 = 60.0;
+/// Shortest time over which they are: the ports of one page are sampled up to a second apart, which is less than half
+/// of [`MIN_EXCESS`] then.
+const MIN_SECONDS: f64 = 20.0;
 /// Excess over the node's median port, both ways, from which somebody else must be there (an engineering choice:
 /// the rails of a job differ by less than a hundredth over a minute).
 const MIN_EXCESS: f64 = 0.1;
@@ -111,6 +114,12 @@ impl Detector for UnevenPorts {
                 "several steps of a job (a choice)",
             ),
             Threshold::new(
+                "shortest time of bytes",
+                MIN_SECONDS,
+                "s",
+                "ports of one page are sampled up to a second apart",
+            ),
+            Threshold::new(
                 "bytes of the node's median port",
                 MIN_RATE,
                 "B/s",
@@ -148,7 +157,8 @@ fn of_node<'a>(
     for (port, rows) in ports {
         let rate = |way: usize| {
             let window = series[way]?.window(rows[way]?)?;
-            window.increase(WINDOW_SECONDS).map(Increase::rate)
+            let rise = window.increase(WINDOW_SECONDS)?;
+            (rise.seconds >= MIN_SECONDS).then(|| rise.rate())
         };
         if let (Some(sent), Some(received)) = (rate(0), rate(1)) {
             rates.push((port, [sent, received]));
