@@ -267,16 +267,18 @@ fn without_credit<'a>(
     ports.into_iter().filter_map(holds).collect()
 }
 
-/// For how long a switch has waited without an end, in seconds.
+/// How long ago a switch began to wait, in seconds: not every page need show more of it.
 fn lasts(wait: Window<'_>, now: Timestamp) -> f64 {
+    // Newest first.
     let counts: Vec<_> = wait.counts().collect();
+    let ago = |count: &Count| now.seconds_since(count.at);
     let waits = |pair: &&[Count]| {
-        let rise = pair[1].count - pair[0].count;
-        rise > MIN_TICKS * pair[1].at.seconds_since(pair[0].at)
+        let rise = pair[0].count - pair[1].count;
+        let seconds = pair[0].at.seconds_since(pair[1].at);
+        ago(&pair[0]) <= WINDOW_SECONDS && rise > MIN_TICKS * seconds
     };
-    let all = counts.windows(2).rev().take_while(waits);
-    all.last()
-        .map_or(0.0, |first| now.seconds_since(first[0].at))
+    let first = counts.windows(2).rev().find(waits);
+    first.map_or(0.0, |first| ago(&first[1]))
 }
 
 /// Ethernet: NICs that send pause.
