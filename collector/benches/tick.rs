@@ -23,9 +23,8 @@ use cluster::{Cluster, DEFAULT, EVERY_SECONDS, FULL, GPUS_PER_NODE};
 use measure::{megabytes, processor_time};
 use railscope_collector::api::router;
 use railscope_collector::config::{Config, Target};
-use railscope_collector::core::ablation::LeftOut;
 use railscope_collector::core::analyzer::{Analyzer, ClusterView};
-use railscope_collector::core::detector::{DETECTORS, Detector, View};
+use railscope_collector::core::detector::{DETECTORS, Detector};
 use railscope_collector::state::{Snapshot, State};
 use railscope_model::fabric::Timestamp;
 use tower::ServiceExt as _;
@@ -142,17 +141,7 @@ fn by_detector(
     view: &ClusterView,
     costs: &mut Costs,
 ) {
-    let seen = View {
-        fabric: &view.fabric,
-        epoch: analyzer.epoch(),
-        history: analyzer.history(),
-        jobs: &view.jobs,
-        waiting: &view.waiting,
-        misplaced: &view.verdict.wiring.misplaced,
-        subnet_seen: view.subnet_seen,
-        left_out: LeftOut::default(),
-        now: view.now,
-    };
+    let seen = analyzer.seen(view);
     for detector in detectors {
         let mut out = Vec::new();
         timed(costs, detector.name(), || detector.observe(&seen, &mut out));

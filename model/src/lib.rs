@@ -19,3 +19,4 @@ pub mod metric;
 pub mod plan;
 pub mod reading;
 pub mod units;
+pub mod yaml;

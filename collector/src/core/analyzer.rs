@@ -137,11 +137,6 @@ impl Analyzer {
         &self.history
     }
 
-    /// How often the fabric was built so far.
-    pub const fn epoch(&self) -> u64 {
-        self.epoch
-    }
-
     /// Says which nodes there are; the others are forgotten, new ones are awaited.
     pub fn set_targets(&mut self, nodes: &[NodeName]) {
         self.targets = nodes.iter().cloned().collect();
@@ -306,6 +301,21 @@ impl Analyzer {
             Err(problem) => {
                 self.switches.problems.insert(switch.clone(), problem);
             }
+        }
+    }
+
+    /// What detectors saw at the tick that this is the view of, until something more is taken up.
+    pub fn seen<'a>(&'a self, view: &'a ClusterView) -> View<'a> {
+        View {
+            fabric: &view.fabric,
+            epoch: self.epoch,
+            history: &self.history,
+            jobs: &view.jobs,
+            waiting: &view.waiting,
+            misplaced: &view.verdict.wiring.misplaced,
+            subnet_seen: view.subnet_seen,
+            left_out: self.tracker.left_out,
+            now: view.now,
         }
     }
 

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use railscope_model::identity::NodeName;
 use railscope_model::plan::PlanError;
+use railscope_model::yaml::too_deep;
 use saphyr::{LoadableYamlNode as _, MarkedYaml, Scalar, YamlData};
-use saphyr_parser::{Event, Parser};
 
 use super::hostlist::Hostlists;
 use super::{Block, PlacedSwitch, Placement, Source};
@@ -56,24 +56,6 @@ pub(super) fn read(source: &mut Source<'_>) -> Result<Placement, Vec<PlanError>>
     } else {
         Err(model.errors)
     }
-}
-
-/// The line in which lists and maps stand too deep inside of each other: the loader calls itself for each, to the end of the
-/// stack. Events come without that; where they end with an error, the loader says which.
-fn too_deep(text: &str) -> Option<usize> {
-    const DEEPEST: usize = 64;
-    let mut depth = 0_usize;
-    for (event, span) in Parser::new_from_str(text).map_while(Result::ok) {
-        match event {
-            Event::SequenceStart(..) | Event::MappingStart(..) => depth += 1,
-            Event::SequenceEnd | Event::MappingEnd => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        if depth > DEEPEST {
-            return Some(span.start.line());
-        }
-    }
-    None
 }
 
 struct Model<'a, 's> {

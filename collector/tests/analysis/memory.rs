@@ -1,8 +1,7 @@
 //! What detectors keep between ticks: it may change what a tick costs, and never what they say.
 
-use railscope_collector::core::ablation::LeftOut;
 use railscope_collector::core::analyzer::{Analyzer, ClusterView};
-use railscope_collector::core::detector::{DETECTORS, Detector, View};
+use railscope_collector::core::detector::{DETECTORS, Detector};
 
 /// Detectors that have seen every tick.
 pub(crate) struct Memory(Vec<Box<dyn Detector>>);
@@ -14,17 +13,7 @@ impl Memory {
 
     /// Shows them a tick; they say what those say that have never seen one.
     pub(crate) fn look(&mut self, analyzer: &Analyzer, view: &ClusterView) {
-        let seen = View {
-            fabric: &view.fabric,
-            epoch: analyzer.epoch(),
-            history: analyzer.history(),
-            jobs: &view.jobs,
-            waiting: &view.waiting,
-            misplaced: &view.verdict.wiring.misplaced,
-            subnet_seen: view.subnet_seen,
-            left_out: LeftOut::default(),
-            now: view.now,
-        };
+        let seen = analyzer.seen(view);
         for (detector, build) in self.0.iter_mut().zip(DETECTORS) {
             let (mut said, mut expected) = (Vec::new(), Vec::new());
             detector.observe(&seen, &mut said);

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr as _;
 
 use bcrypt::HashParts;
+use railscope_model::yaml::too_deep;
 use saphyr::{LoadableYamlNode as _, MarkedYaml, Scalar, YamlData};
-use saphyr_parser::{Event, Parser};
 
 /// What the file says.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -160,24 +160,6 @@ pub(super) fn parse(file: &Path, text: &str) -> Found<WebConfig> {
         }
     }
     Ok(config)
-}
-
-/// The line in which lists and maps stand too deep inside of each other: the loader calls itself for each, to the end of
-/// the stack. Events come without that; where they end with an error, the loader says which.
-fn too_deep(text: &str) -> Option<usize> {
-    const DEEPEST: usize = 64;
-    let mut depth = 0_usize;
-    for (event, span) in Parser::new_from_str(text).map_while(Result::ok) {
-        match event {
-            Event::SequenceStart(..) | Event::MappingStart(..) => depth += 1,
-            Event::SequenceEnd | Event::MappingEnd => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        if depth > DEEPEST {
-            return Some(span.start.line());
-        }
-    }
-    None
 }
 
 /// One key with its value.
