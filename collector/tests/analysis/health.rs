@@ -1,7 +1,11 @@
 //! What nodes and GPUs say of their own health: each fault is named, and what all share is not.
 
-use super::cluster::{NODES, RAILS, at};
-use super::{Fault, check, run};
+use std::collections::BTreeSet;
+
+use railscope_collector::core::analyzer::Analyzer;
+
+use super::cluster::{NODES, RAILS, at, node, page};
+use super::{Fault, check, incidents, run};
 
 /// Adds lines to every page: `line` is given the node and the seconds since the start.
 fn with(line: impl Fn(usize, u64) -> String + 'static) -> Box<Fault> {
@@ -135,16 +139,52 @@ fn a_brake_on_all_gpus_is_the_nodes_power_and_on_one_the_gpus_own() {
     }
 }
 
+/// Tensor activity of the GPUs of a node, by GPU, in per cent.
+fn activity(percent: impl Fn(usize) -> f64) -> String {
+    of_gpus(|gpu| {
+        format!(
+            "railscope_gpu_tensor_active_ratio{{gpu=\"{gpu}\"}} {}\n",
+            percent(gpu) / 100.0
+        )
+    })
+}
+
 /// Tensor activity by node and GPU, in per cent.
 fn active(percent: fn(usize, usize) -> f64) -> Box<Fault> {
-    with(move |node, _| {
-        of_gpus(|gpu| {
-            format!(
-                "railscope_gpu_tensor_active_ratio{{gpu=\"{gpu}\"}} {}\n",
-                percent(node, gpu) / 100.0
-            )
-        })
-    })
+    with(move |node, _| activity(|gpu| percent(node, gpu)))
+}
+
+/// Everything that is ever named while pages come every second, with activity by node, GPU and second.
+fn ever_named(percent: impl Fn(usize, usize, u64) -> f64) -> BTreeSet<String> {
+    let mut analyzer = Analyzer::default();
+    analyzer.set_targets(&(0..NODES).map(node).collect::<Vec<_>>());
+    let mut named = BTreeSet::new();
+    for seconds in 0..60 {
+        for index in 0..NODES {
+            let text = page(index, seconds) + &activity(|gpu| percent(index, gpu, seconds));
+            analyzer.ingest(&node(index), &text, at(seconds));
+        }
+        named.extend(incidents(&analyzer.tick(at(seconds))));
+    }
+    named
+}
+
+#[test]
+fn activity_that_was_read_at_other_moments_accuses_no_gpu() {
+    let slow = |node, gpu, _| if (node, gpu) == (1, 2) { 44.0 } else { 40.0 };
+    assert!(ever_named(slow).contains("gpu-slow gpu/n1:2 gpus=1 []"));
+    // All of a job computes less from the 30th second on, and what two GPUs told is older than what the others did.
+    let late = |node: usize, gpu: usize, seconds| {
+        let told = if node == 2 && gpu < 2 { 3 } else { 0 };
+        if seconds < 30 + told { 40.0 } else { 33.0 }
+    };
+    assert_eq!(ever_named(late), BTreeSet::new());
+    // Windows of a second, anywhere in steps of several.
+    let short = |node: usize, gpu: usize, seconds: u64| {
+        let draw = (7919 * node + 104_729 * gpu) as u64 + 1_299_709 * seconds;
+        25.0 + (draw % 101) as f64 / 2.0
+    };
+    assert_eq!(ever_named(short), BTreeSet::new());
 }
 
 #[test]

@@ -19,6 +19,16 @@ use crate::core::rules::{Rule, Threshold};
 /// what is far off needs fewer (the fast lane of the detection method, section 3.3). The driver tells activity in tenths
 /// of a per cent, and clocks in steps of three quarters of one.
 const LANES: [(f64, usize); 2] = [(0.08, 2), (0.03, 3)];
+/// Time that the samples must reach back, if that takes more of them. An exporter reads each GPU by itself, once a
+/// second, and later where it is busy: for seconds after work has changed, a page has some GPUs as they were before.
+const MIN_SECONDS: f64 = 4.5;
+/// Samples that are looked at, at most: those of [`MIN_SECONDS`] at one a second, and some more.
+const MOST_SAMPLES: usize = 8;
+/// How far beyond what the GPUs of its node differ by in these samples, in standard deviations: short windows that
+/// begin at different moments of a step differ, whatever the GPUs do.
+const ABOVE_SPREAD: f64 = 3.0;
+/// Standard deviation of normal values, in median absolute deviations.
+const STANDARD: f64 = 1.4826;
 /// A GPU that computes less than this of the time runs no step that could be compared.
 const MIN_ACTIVE: f64 = 0.05;
 
@@ -37,6 +47,8 @@ struct Worker<'a> {
     gpu: Listed<'a>,
     active: f64,
     ratio: f64,
+    /// By how much the ratios of all GPUs of the node differ from 1, as a standard deviation.
+    spread: f64,
 }
 
 impl<'a> Worker<'a> {
@@ -56,7 +68,8 @@ impl Detector for GpuWork {
         let mut gpus = self.gpus.listed(view);
         gpus.retain(Listed::is_busy);
         let nodes = by_node(&gpus).flat_map(by_job);
-        let nodes: Vec<_> = nodes.map(|peers| told(&peers)).collect();
+        let nodes = nodes.map(|peers| peers.iter().filter_map(Told::by).collect());
+        let nodes: Vec<Vec<_>> = nodes.collect();
         for lane in LANES {
             judge(view, &nodes, lane, out);
         }
@@ -67,7 +80,7 @@ impl Detector for GpuWork {
             check: "A busy GPU's tensor cores are active for longer than those of its node and job at the same clock, and than those of the same GPU of other nodes of the job.",
             threshold: LANES.map(|(excess, points)| {
                 format!("{:.0} % above the median of at least {MIN_PEERS} GPUs of the node in each of {points} samples", 100.0 * excess)
-            }).join(", or ") + " (activity is told in tenths of a per cent, clocks in steps of 0.75 %)",
+            }).join(", or ") + &format!(", in all samples of {MIN_SECONDS} s, and {ABOVE_SPREAD:.0} standard deviations of what the node's GPUs differ by (activity is told in tenths of a per cent, clocks in steps of 0.75 %)"),
             clears: "It needs no longer than its peers.",
         }
     }
@@ -82,6 +95,32 @@ impl Detector for GpuWork {
                 "fast lane of the detection method, section 3.3; activity is told in tenths of a per cent, clocks in steps of 0.75 %",
             ));
         }
+        thresholds.extend([
+            Threshold::new(
+                "time that the samples must reach back",
+                MIN_SECONDS,
+                "s",
+                "exporters read GPUs one by one, so that for seconds after a change some are told as they were (seen on a busy machine)",
+            ),
+            Threshold::new(
+                "samples that are looked at, at most",
+                MOST_SAMPLES as f64,
+                "samples",
+                "those of that time at one a second, and some more",
+            ),
+            Threshold::new(
+                "beyond what the GPUs of the node differ by",
+                ABOVE_SPREAD,
+                "standard deviations",
+                "short windows begin at different moments of a step (a choice)",
+            ),
+            Threshold::new(
+                "standard deviation",
+                STANDARD,
+                "median absolute deviations",
+                "that of normal values",
+            ),
+        ]);
         thresholds.push(Threshold::new(
             "activity of the median GPU of the node",
             MIN_ACTIVE,
@@ -113,9 +152,12 @@ fn judge(
     let named: Vec<_> = out.iter().map(|evidence| evidence.part.clone()).collect();
     let is_named = |worker: &Worker<'_>| named.contains(&worker.gpu.part());
     for worker in workers {
-        let usual = usual.of(worker.gpu.job, &worker.role()).unwrap_or(1.0);
+        // The least of several samples is below 1 for most, the more so the less their windows agree.
+        let usual = usual.of(worker.gpu.job, &worker.role());
+        let usual = usual.unwrap_or(1.0).max(1.0);
         let excess = worker.ratio / usual - 1.0;
-        if excess >= min_excess && !is_named(&worker) {
+        let least = min_excess.max(ABOVE_SPREAD * worker.spread);
+        if excess >= least && !is_named(&worker) {
             out.push(evidence(&worker, excess));
         }
     }
@@ -124,49 +166,71 @@ fn judge(
 /// What a GPU has told of its work.
 struct Told<'a> {
     gpu: Listed<'a>,
-    /// The newest first, as many as a lane looks at.
-    active: [Option<f64>; LANES[1].1],
+    /// The newest first.
+    active: [Option<f64>; MOST_SAMPLES],
+    /// How many of them reach back [`MIN_SECONDS`]; none if they do not.
+    needed: Option<usize>,
     clock: f64,
 }
 
-/// Of the GPUs of a node, those that tell activity and clock.
-fn told<'a>(node: &[Listed<'a>]) -> Vec<Told<'a>> {
-    let told = |gpu: &Listed<'a>| {
-        let mut newest = gpu.tensor_active()?.values().rev();
-        Some(Told {
+impl<'a> Told<'a> {
+    /// `None` of a GPU that does not tell its activity or its clock.
+    fn by(gpu: &Listed<'a>) -> Option<Self> {
+        let told = gpu.tensor_active()?.told();
+        let (mut active, mut needed) = ([None; MOST_SAMPLES], None);
+        let mut newest = None;
+        for (number, ((at, value), place)) in (1..).zip(told.zip(&mut active)) {
+            let newest = *newest.get_or_insert(at);
+            if newest.seconds_since(at) >= MIN_SECONDS {
+                needed.get_or_insert(number);
+            }
+            *place = Some(value);
+        }
+        Some(Self {
             gpu: *gpu,
-            active: std::array::from_fn(|_| newest.next()),
+            active,
+            needed,
             clock: gpu.clock_hertz()?,
         })
-    };
-    node.iter().filter_map(told).collect()
+    }
+
+    fn work(&self, sample: usize) -> Option<f64> {
+        Some(self.active[sample]? * self.clock)
+    }
 }
 
 /// What each GPU of a node does against the middle one of them: the least that it did in any of the newest
 /// samples, so that one that was taken while the job stopped or began says nothing.
-fn compare<'a>(node: &[Told<'a>], points: usize) -> Vec<Worker<'a>> {
-    let mut ratios = vec![Some(f64::INFINITY); node.len()];
-    for point in 0..points {
-        let active = |told: &Told<'_>| told.active.get(point).copied().flatten();
-        let work = |told: &Told<'_>| Some(active(told)? * told.clock);
-        let middle = median(node.iter().filter_map(work)).unwrap_or(0.0);
-        let busy = median(node.iter().filter_map(active)).unwrap_or(0.0);
-        if node.iter().filter_map(active).count() < MIN_PEERS || busy < MIN_ACTIVE {
+fn compare<'a>(node: &[Told<'a>], samples: usize) -> Vec<Worker<'a>> {
+    let needed = node.iter().filter_map(|told| told.needed).max();
+    let Some(needed) = needed else {
+        return Vec::new();
+    };
+    let mut least = vec![Some(f64::INFINITY); node.len()];
+    let mut off = Vec::new();
+    for sample in 0..samples.max(needed) {
+        let active = || node.iter().filter_map(|told| told.active[sample]);
+        let busy = median(active()).unwrap_or(0.0);
+        if active().count() < MIN_PEERS || busy < MIN_ACTIVE {
             return Vec::new();
         }
-        for (ratio, told) in ratios.iter_mut().zip(node) {
-            *ratio = ratio
-                .zip(work(told))
-                .map(|(least, work)| least.min(work / middle));
+        let work = node.iter().filter_map(|told| told.work(sample));
+        let middle = median(work).unwrap_or(0.0);
+        for (least, told) in least.iter_mut().zip(node) {
+            let ratio = told.work(sample).map(|work| work / middle);
+            off.extend(ratio.map(|ratio| (ratio - 1.0).abs()));
+            *least = least.zip(ratio).map(|(least, ratio)| least.min(ratio));
         }
     }
-    let workers = node.iter().zip(ratios);
+    let spread = STANDARD * median(off).unwrap_or(0.0);
+    let workers = node.iter().zip(least);
     workers
         .filter_map(|(told, ratio)| {
             Some(Worker {
                 gpu: told.gpu,
                 active: told.active[0]?,
                 ratio: ratio?,
+                spread,
             })
         })
         .collect()
