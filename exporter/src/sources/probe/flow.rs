@@ -278,6 +278,16 @@ mod tests {
         assert_eq!(second, Some(Outcome::Answered(Some(37 * US))));
     }
 
+    #[test]
+    fn a_departure_before_it_was_sent_is_anothers() {
+        let mut flow = Flow::default();
+        flow.asked(at(100 * MS), 0);
+        flow.left(0, EPOCH + 99 * MS);
+        let arrived = Some(EPOCH + 100 * MS + 40 * US);
+        let outcome = flow.answered(0, arrived, Some(0), at(110 * MS), LIMITS);
+        assert_eq!(outcome, Some(Outcome::Answered(Some(40 * US))));
+    }
+
     proptest! {
         /// Whatever arrives in whatever order: every probe is counted once, and none is forgotten.
         #[test]

@@ -59,7 +59,7 @@ pub struct DeviceReport {
     pub longest_nanos: Option<u64>,
     /// All round trips.
     pub round_trips: Times,
-    /// Why some of its probes could not be sent in the last second.
+    /// Why some of its probes cannot be sent.
     pub misses: BTreeSet<Miss>,
 }
 
@@ -138,7 +138,6 @@ struct Device {
     lost: u64,
     recent: Recent,
     round_trips: Times,
-    misses: BTreeSet<Miss>,
 }
 
 struct Worker {
@@ -260,13 +259,17 @@ impl Worker {
     }
 
     fn say(&mut self, now: u64) {
+        let misses = |name: &str| {
+            let ways = self.ways.iter().filter(|way| way.key.device == name);
+            ways.filter_map(|way| way.miss).collect()
+        };
         let devices = self.devices.iter_mut().map(|(name, device)| DeviceReport {
             device: name.clone(),
+            misses: misses(name),
             sent: device.sent,
             lost: device.lost,
             longest_nanos: device.recent.longest(now),
             round_trips: device.round_trips,
-            misses: std::mem::take(&mut device.misses),
         });
         let flows = self.ways.iter().map(|way| FlowReport {
             key: Arc::clone(&way.key),
@@ -300,7 +303,6 @@ impl Device {
             self.round_trips.note(nanos);
             self.recent.note(now, nanos);
         }
-        self.misses.extend(visit.miss);
     }
 }
 

@@ -383,6 +383,30 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_goes_in_the_class_of_its_question() {
+        let asking = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        let free = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        let peer = free.local_addr().expect("an address");
+        drop(free);
+        let answering = Socket::answering(peer, Duration::from_secs(20)).expect("a socket");
+        asking.connect(peer).expect("connected");
+        sockopt::set_ip_tos(&asking, 26 << 2).expect("a class");
+        sockopt::set_ip_recvtos(&asking, true).expect("its class");
+        let asking = Socket {
+            descriptor: asking.into(),
+            v6: false,
+        };
+        asking.send(b"what?", None).expect("sent");
+        let mut inbox = Inbox::new();
+        wait(&answering, Queue::Arrived, &mut inbox);
+        let question = inbox.datagrams().next().expect("a question");
+        answering.answer(b"that", &question).expect("answered");
+        wait(&asking, Queue::Arrived, &mut inbox);
+        let answer = inbox.datagrams().next().expect("an answer");
+        assert_eq!(answer.told.class, Some(26 << 2));
+    }
+
+    #[test]
     fn the_kernel_says_when_a_datagram_left_and_when_it_arrived() {
         check("127.0.0.1:0");
         check("[::1]:0");

@@ -73,7 +73,6 @@ pub(super) struct Visit {
     pub lost: u64,
     pub answered: Vec<Option<u64>>,
     pub unparsed: u64,
-    pub miss: Option<Miss>,
 }
 
 /// A flow and its socket.
@@ -81,6 +80,8 @@ pub(super) struct Visit {
 pub(super) struct Way {
     pub(super) key: Arc<FlowKey>,
     pub(super) hops: Arc<[(u8, IpAddr)]>,
+    /// Why it could not send, or has no socket, when it was last visited.
+    pub(super) miss: Option<Miss>,
     ends: Result<Ends, Miss>,
     flow: Flow,
     socket: Option<Socket>,
@@ -105,6 +106,7 @@ impl Way {
         Self {
             key: Arc::new(key),
             hops: Arc::default(),
+            miss: ends.as_ref().err().copied(),
             ends,
             flow: Flow::default(),
             socket: None,
@@ -135,6 +137,7 @@ impl Way {
     /// Takes other ends, if they are others. What is on its way between the old ones is not counted.
     pub(super) fn join(&mut self, ends: Result<Ends, Miss>, now: u64) {
         if self.ends != ends {
+            self.miss = ends.as_ref().err().copied();
             self.ends = ends;
             self.socket = None;
             self.flow.forget();
@@ -147,9 +150,8 @@ impl Way {
     /// Takes in what came, gives up what is late, sends what is due.
     pub(super) fn visit(&mut self, common: &mut Common<'_>) -> Visit {
         let mut visit = Visit::default();
-        if let Err(miss) = self.reopen(common) {
-            visit.miss = Some(miss);
-        }
+        let opened = self.reopen(common);
+        self.miss = opened.err();
         if let Some(socket) = self.socket.take() {
             self.take_in(&socket, Queue::Errors, common, &mut visit);
             self.take_in(&socket, Queue::Arrived, common, &mut visit);
@@ -157,12 +159,12 @@ impl Way {
         }
         visit.lost += self.flow.give_up(common.now, common.limits);
         if common.now.steady >= self.due {
-            self.ask(common, &mut visit);
+            self.ask(common);
             // A tenth more or less, so that flows of many nodes do not march in step.
             let interval = common.interval as f64 * (0.9 + 0.2 * common.random);
             self.due = (self.due + interval as u64).max(common.now.steady);
         }
-        self.look(common, &mut visit);
+        self.look(common);
         self.wake = self.due;
         if let Some(deadline) = self.flow.deadline(common.limits) {
             self.wake = self.wake.min(deadline + 1);
@@ -298,7 +300,7 @@ impl Way {
         }
     }
 
-    fn ask(&mut self, common: &mut Common<'_>, visit: &mut Visit) {
+    fn ask(&mut self, common: &Common<'_>) {
         let question = Question {
             token: common.token,
             sequence: self.flow.next(),
@@ -306,13 +308,13 @@ impl Way {
         };
         match self.send(question, None) {
             Some(Ok((at, number))) => self.flow.asked(at, number),
-            Some(Err(miss)) => visit.miss = Some(miss),
+            Some(Err(miss)) => self.miss = Some(miss),
             None => {}
         }
     }
 
     /// One packet further in the look for hops.
-    fn look(&mut self, common: &mut Common<'_>, visit: &mut Visit) {
+    fn look(&mut self, common: &mut Common<'_>) {
         let now = common.now.steady;
         if self.socket.is_none() {
             self.trace = None;
@@ -334,7 +336,7 @@ impl Way {
                 hop,
             };
             if let Some(Err(miss)) = self.send(question, Some(hop)) {
-                visit.miss = Some(miss);
+                self.miss = Some(miss);
             }
         }
         if let Some(found) = self.trace.as_ref().and_then(Trace::outcome) {
