@@ -29,7 +29,7 @@ pub(crate) struct Cable {
 #[derive(Default)]
 struct Shared {
     stop: AtomicBool,
-    /// UDP packets of every hundred that are lost on the way from the first end to the second.
+    /// Probes of every hundred that are lost on the way from the first end to the second.
     percent: AtomicU64,
     lost: AtomicU64,
 }
@@ -60,12 +60,12 @@ impl Cable {
         })
     }
 
-    /// Loses so many of every hundred UDP packets from the first end to the second, at random.
+    /// Loses so many of every hundred probes from the first end to the second, at random.
     pub(crate) fn lose(&self, percent: u64) {
         self.shared.percent.store(percent, Ordering::Relaxed);
     }
 
-    /// How many packets it has lost.
+    /// How many probes it has lost.
     pub(crate) fn lost(&self) -> u64 {
         self.shared.lost.load(Ordering::Relaxed)
     }
@@ -119,7 +119,7 @@ fn carry(ends: &[File; 2], shared: &Shared) {
                 dice ^= dice << 17;
                 let percent = shared.percent.load(Ordering::Relaxed);
                 let unlucky = from == 0 && (dice >> 11) % 100 < percent;
-                if unlucky && is_udp(&frame[..length]) {
+                if unlucky && is_probe(&frame[..length]) {
                     shared.lost.fetch_add(1, Ordering::Relaxed);
                 } else {
                     // An interface that was switched off takes none.
@@ -130,7 +130,8 @@ fn carry(ends: &[File; 2], shared: &Shared) {
     }
 }
 
-/// Whether an Ethernet frame is UDP over IPv4.
-fn is_udp(frame: &[u8]) -> bool {
-    frame.get(12..14) == Some(&[8, 0]) && frame.get(23) == Some(&UDP)
+/// Whether an Ethernet frame is a probe that counts: UDP over IPv4 from `RSPB`, not a look for a hop.
+fn is_probe(frame: &[u8]) -> bool {
+    let udp = frame.get(12..14) == Some(&[8, 0]) && frame.get(23) == Some(&UDP);
+    udp && frame.get(42..46) == Some(b"RSPB") && frame.get(48) == Some(&0)
 }

@@ -21,6 +21,8 @@ pub(super) struct Trace {
     silent: u8,
     asked_at: Option<u64>,
     found: Vec<(u8, IpAddr)>,
+    /// The time to live with which the other node was reached.
+    length: Option<u8>,
     over: bool,
 }
 
@@ -33,6 +35,7 @@ impl Trace {
             silent: 0,
             asked_at: None,
             found: Vec::new(),
+            length: None,
             over: false,
         }
     }
@@ -74,13 +77,23 @@ impl Trace {
     pub(super) fn reached(&mut self, hop: u8) {
         if hop <= self.hop {
             self.found.retain(|(found, _)| *found < hop);
+            self.length = Some(hop);
             self.over = true;
         }
     }
 
-    /// The routers that were found, by hop, once it is over.
-    pub(super) fn outcome(&self) -> Option<&[(u8, IpAddr)]> {
-        self.over.then_some(self.found.as_slice())
+    /// The routers on the way, by hop, once it is over. One that says nothing this time stays as it was `before` if all
+    /// that do are as they were: on a way that loses packets some are lost of these, too, and a dead way says nothing.
+    pub(super) fn outcome(&self, before: &[(u8, IpAddr)]) -> Option<Vec<(u8, IpAddr)>> {
+        if !self.over {
+            return None;
+        }
+        let same = self.found.iter().all(|hop| before.contains(hop));
+        if !same {
+            return Some(self.found.clone());
+        }
+        let within = |(hop, _): &&(u8, IpAddr)| self.length.is_none_or(|length| *hop < length);
+        Some(before.iter().filter(within).copied().collect())
     }
 
     fn go_on(&mut self) {
@@ -104,7 +117,7 @@ mod tests {
     /// found and how many packets it took.
     fn look(routers: u8, silent: &[u8], quotes: bool, answers: bool) -> (Vec<(u8, IpAddr)>, usize) {
         let (mut trace, mut now, mut sent) = (Trace::new(), 0, 0);
-        while trace.outcome().is_none() {
+        while trace.outcome(&[]).is_none() {
             now += PATIENCE_NANOS / 4;
             let Some(hop) = trace.next(now) else {
                 continue;
@@ -118,7 +131,7 @@ mod tests {
                 trace.expired(quotes.then_some(hop), router(hop));
             }
         }
-        (trace.outcome().unwrap_or_default().to_vec(), sent)
+        (trace.outcome(&[]).unwrap_or_default(), sent)
     }
 
     #[test]
@@ -155,7 +168,10 @@ mod tests {
         // Nobody is asked now: a word that quotes nothing is nobody's.
         trace.expired(None, router(9));
         trace.reached(3);
-        assert_eq!(trace.outcome(), Some(&[(1, router(1)), (2, router(2))][..]));
+        assert_eq!(
+            trace.outcome(&[]),
+            Some(vec![(1, router(1)), (2, router(2))])
+        );
     }
 
     #[test]
@@ -168,6 +184,31 @@ mod tests {
             trace.expired(Some(hop), router(hop));
         }
         trace.reached(3);
-        assert_eq!(trace.outcome(), Some(&[(1, router(1)), (2, router(2))][..]));
+        assert_eq!(
+            trace.outcome(&[]),
+            Some(vec![(1, router(1)), (2, router(2))])
+        );
+    }
+
+    #[test]
+    fn a_router_that_says_nothing_this_time_stays_unless_the_way_is_another() {
+        let all = [1, 2, 3].map(|hop| (hop, router(hop)));
+        let look = |found: &[(u8, IpAddr)], length: Option<u8>| {
+            let trace = Trace {
+                found: found.to_vec(),
+                length,
+                over: true,
+                ..Trace::new()
+            };
+            trace.outcome(&all)
+        };
+        let other = (2, router(9));
+        assert_eq!(look(&[all[0], all[2]], Some(4)), Some(all.to_vec()));
+        assert_eq!(look(&[all[0]], None), Some(all.to_vec()));
+        assert_eq!(look(&[all[0]], Some(3)), Some(all[..2].to_vec()));
+        let changed = [all[0], other];
+        assert_eq!(look(&changed, Some(4)), Some(changed.to_vec()));
+        assert_eq!(look(&[], None), Some(all.to_vec()));
+        assert_eq!(look(&[], Some(1)), Some(Vec::new()));
     }
 }

@@ -19,6 +19,8 @@ use crate::sources::sysfs::Miss;
 /// How often to look for the hops of a flow again: ways change when links do, and each look costs routers an answer of
 /// their slow path.
 const TRACE_AGAIN: u64 = 300 * SECOND;
+/// The same after it lost a probe: that may be because its way is another now.
+const TRACE_AFTER_LOSS: u64 = 60 * SECOND;
 /// How often to visit a flow whose hops are looked for.
 const TRACE_VISIT: u64 = SECOND / 10;
 /// How long to wait before a socket is opened again.
@@ -93,6 +95,8 @@ pub(super) struct Way {
     due: u64,
     trace: Option<Trace>,
     trace_at: u64,
+    /// When its hops were last looked for.
+    traced_at: u64,
     /// When to visit it next, steady clock.
     pub(super) wake: u64,
 }
@@ -117,6 +121,7 @@ impl Way {
             due,
             trace: None,
             trace_at: now,
+            traced_at: now,
             wake: due,
         }
     }
@@ -158,6 +163,9 @@ impl Way {
             self.socket = Some(socket);
         }
         visit.lost += self.flow.give_up(common.now, common.limits);
+        if visit.lost > 0 {
+            self.trace_at = self.trace_at.min(self.traced_at + TRACE_AFTER_LOSS);
+        }
         if common.now.steady >= self.due {
             self.ask(common);
             // A tenth more or less, so that flows of many nodes do not march in step.
@@ -339,12 +347,14 @@ impl Way {
                 self.miss = Some(miss);
             }
         }
-        if let Some(found) = self.trace.as_ref().and_then(Trace::outcome) {
+        let trace = self.trace.as_ref();
+        if let Some(found) = trace.and_then(|trace| trace.outcome(&self.hops)) {
             if *self.hops != *found {
                 self.hops = found.into();
             }
-            self.trace = None;
             let jitter = common.random * (TRACE_AGAIN / 10) as f64;
+            self.trace = None;
+            self.traced_at = now;
             self.trace_at = now + TRACE_AGAIN + jitter as u64;
         }
     }
