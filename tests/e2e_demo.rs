@@ -17,13 +17,16 @@ const DETECTED_WITHIN: Duration = Duration::from_secs(30);
 const ALONE_FOR: Duration = Duration::from_secs(8);
 const SILENT_FOR: Duration = Duration::from_secs(30);
 
-/// The demo with this fault has one incident of the class, about the part that it says it broke.
+/// The demo of eight nodes with this fault has one incident of the class, about the part that it says it broke.
 fn names(fault: &str, class: &str) {
+    let few = ["--nodes", "8", "--fault", fault, "--fault-after", "2s"];
+    plays(&few, class);
+}
+
+/// The demo with these arguments has one incident of the class, about the part that it says it broke, and never another.
+fn plays(arguments: &[&str], class: &str) {
     let (http, folder) = (Http::new(), tempfile::tempdir().expect("a folder"));
-    let mut demo = Demo::start(
-        folder.path(),
-        &["--nodes", "8", "--fault", fault, "--fault-after", "2s"],
-    );
+    let mut demo = Demo::start(folder.path(), arguments);
     demo.process
         .wait_for_output("BROKEN: ", Duration::from_secs(30));
     let incident = demo.wait_for_incident(&http, DETECTED_WITHIN);
@@ -39,6 +42,10 @@ fn names(fault: &str, class: &str) {
     demo.process
         .wait_for_output("FOUND", Duration::from_secs(5));
     demo.stop();
+    let output = demo.process.output();
+    for other in ["Another incident", "FALSE ALARM"] {
+        assert!(!output.contains(other), "{output}");
+    }
 }
 
 /// Open incidents are about these parts and no others, all the time.
@@ -53,6 +60,11 @@ fn stays(demo: &Demo, http: &Http, lasting: Duration, parts: &[&str]) {
         assert_eq!(found, parts, "after {:?}: {incidents:?}", began.elapsed());
         thread::sleep(Duration::from_millis(500));
     }
+}
+
+#[test]
+fn the_demo_as_readme_runs_it_names_its_part_and_no_other() {
+    plays(&[], "pcie-degraded");
 }
 
 #[test]

@@ -19,6 +19,19 @@ use crate::core::rules::{Rule, Threshold};
 /// what is far off needs fewer (the fast lane of the detection method, section 3.3). The driver tells activity in tenths
 /// of a per cent, and clocks in steps of three quarters of one.
 const LANES: [(f64, usize); 2] = [(0.08, 2), (0.03, 3)];
+/// Time that the samples must reach back, if that takes more of them. An exporter reads each GPU by itself, once a
+/// second, and later where it is busy: for seconds after work has changed, a page has some GPUs as they were before.
+const MIN_SECONDS: f64 = 4.5;
+/// Samples that are looked at to see what the GPUs of a node differ by, at most, and the fewest that tell.
+const SAMPLES: (usize, usize) = (8, 4);
+/// Time over which cycles of tensor cores are compared in place of samples, where the driver counts them, and the least of
+/// it that must have been seen. Nothing falls between two counts, so that it matters little when in a step they are read.
+const COUNTED_SECONDS: (f64, f64) = (30.0, 20.0);
+/// How far beyond what the GPUs of its node differ by in all samples, in standard deviations: short windows that
+/// begin at different moments of a step differ, whatever the GPUs do.
+const ABOVE_SPREAD: f64 = 3.0;
+/// Standard deviation of normal values, in median absolute deviations.
+const STANDARD: f64 = 1.4826;
 /// A GPU that computes less than this of the time runs no step that could be compared.
 const MIN_ACTIVE: f64 = 0.05;
 
@@ -37,6 +50,8 @@ struct Worker<'a> {
     gpu: Listed<'a>,
     active: f64,
     ratio: f64,
+    /// By how much the ratios of all GPUs of the node differ from 1, as a standard deviation.
+    spread: f64,
 }
 
 impl<'a> Worker<'a> {
@@ -56,7 +71,7 @@ impl Detector for GpuWork {
         let mut gpus = self.gpus.listed(view);
         gpus.retain(Listed::is_busy);
         let nodes = by_node(&gpus).flat_map(by_job);
-        let nodes: Vec<_> = nodes.map(|peers| told(&peers)).collect();
+        let nodes: Vec<_> = nodes.map(|peers| Node::of(&peers)).collect();
         for lane in LANES {
             judge(view, &nodes, lane, out);
         }
@@ -67,7 +82,7 @@ impl Detector for GpuWork {
             check: "A busy GPU's tensor cores are active for longer than those of its node and job at the same clock, and than those of the same GPU of other nodes of the job.",
             threshold: LANES.map(|(excess, points)| {
                 format!("{:.0} % above the median of at least {MIN_PEERS} GPUs of the node in each of {points} samples", 100.0 * excess)
-            }).join(", or ") + " (activity is told in tenths of a per cent, clocks in steps of 0.75 %)",
+            }).join(", or ") + &format!(", in all samples of {MIN_SECONDS} s, or as much by cycles over {:.0} s where the driver counts them, and {ABOVE_SPREAD:.0} standard deviations of what the node's GPUs differ by (activity is told in tenths of a per cent, clocks in steps of 0.75 %)", COUNTED_SECONDS.0),
             clears: "It needs no longer than its peers.",
         }
     }
@@ -82,6 +97,50 @@ impl Detector for GpuWork {
                 "fast lane of the detection method, section 3.3; activity is told in tenths of a per cent, clocks in steps of 0.75 %",
             ));
         }
+        thresholds.extend([
+            Threshold::new(
+                "time that the samples must reach back",
+                MIN_SECONDS,
+                "s",
+                "exporters read GPUs one by one, so that for seconds after a change some are told as they were (seen on a busy machine)",
+            ),
+            Threshold::new(
+                "samples that tell what GPUs of a node differ by, at most",
+                SAMPLES.0 as f64,
+                "samples",
+                "of eight GPUs 64 values (a choice)",
+            ),
+            Threshold::new(
+                "fewest of them",
+                SAMPLES.1 as f64,
+                "samples",
+                "of fewer values a median is an accident (a choice)",
+            ),
+            Threshold::new(
+                "time over which cycles of tensor cores are compared, where they are counted",
+                COUNTED_SECONDS.0,
+                "s",
+                "ten times what GPUs are read apart, so that a change of a tenth between two reads shows as 1 % (a choice)",
+            ),
+            Threshold::new(
+                "least of it that must have been seen",
+                COUNTED_SECONDS.1,
+                "s",
+                "for the same reason",
+            ),
+            Threshold::new(
+                "beyond what the GPUs of the node differ by",
+                ABOVE_SPREAD,
+                "standard deviations",
+                "short windows begin at different moments of a step (a choice)",
+            ),
+            Threshold::new(
+                "standard deviation",
+                STANDARD,
+                "median absolute deviations",
+                "that of normal values",
+            ),
+        ]);
         thresholds.push(Threshold::new(
             "activity of the median GPU of the node",
             MIN_ACTIVE,
@@ -95,14 +154,12 @@ impl Detector for GpuWork {
 /// GPUs that are off by so much in so many samples, if a lane before has not named them.
 fn judge(
     view: &View<'_>,
-    nodes: &[Vec<Told<'_>>],
-    (min_excess, points): (f64, usize),
+    nodes: &[Node<'_>],
+    (min_excess, samples): (f64, usize),
     out: &mut Vec<Evidence>,
 ) {
-    let workers: Vec<_> = nodes
-        .iter()
-        .flat_map(|told| compare(told, points))
-        .collect();
+    let workers = nodes.iter().filter_map(|node| node.workers(samples));
+    let workers: Vec<_> = workers.flatten().collect();
     // The same GPU of every node may have more to do by design: the first rank that also writes the log.
     let has_role = !view.left_out.has(Step::RoleCohort);
     let ratios = workers.iter().filter(|_| has_role);
@@ -113,9 +170,12 @@ fn judge(
     let named: Vec<_> = out.iter().map(|evidence| evidence.part.clone()).collect();
     let is_named = |worker: &Worker<'_>| named.contains(&worker.gpu.part());
     for worker in workers {
-        let usual = usual.of(worker.gpu.job, &worker.role()).unwrap_or(1.0);
+        // The least of several samples is below 1 for most, the more so the less their windows agree.
+        let usual = usual.of(worker.gpu.job, &worker.role());
+        let usual = usual.unwrap_or(1.0).max(1.0);
         let excess = worker.ratio / usual - 1.0;
-        if excess >= min_excess && !is_named(&worker) {
+        let least = min_excess.max(ABOVE_SPREAD * worker.spread);
+        if excess >= least && !is_named(&worker) {
             out.push(evidence(&worker, excess));
         }
     }
@@ -124,52 +184,132 @@ fn judge(
 /// What a GPU has told of its work.
 struct Told<'a> {
     gpu: Listed<'a>,
-    /// The newest first, as many as a lane looks at.
-    active: [Option<f64>; LANES[1].1],
+    /// The newest first.
+    active: [Option<f64>; SAMPLES.0],
+    /// How many of them reach back [`MIN_SECONDS`]; none if they do not.
+    needed: Option<usize>,
+    /// Cycles of its tensor cores a second, where they are counted.
+    cycles: Option<f64>,
     clock: f64,
 }
 
-/// Of the GPUs of a node, those that tell activity and clock.
-fn told<'a>(node: &[Listed<'a>]) -> Vec<Told<'a>> {
-    let told = |gpu: &Listed<'a>| {
-        let mut newest = gpu.tensor_active()?.values().rev();
-        Some(Told {
+impl<'a> Told<'a> {
+    /// `None` of a GPU that does not tell its activity or its clock.
+    fn by(gpu: &Listed<'a>) -> Option<Self> {
+        let told = gpu.tensor_active()?.told();
+        let (mut active, mut needed) = ([None; SAMPLES.0], None);
+        let mut newest = None;
+        for (number, ((at, value), place)) in (1..).zip(told.zip(&mut active)) {
+            let newest = *newest.get_or_insert(at);
+            if newest.seconds_since(at) >= MIN_SECONDS {
+                needed.get_or_insert(number);
+            }
+            *place = Some(value);
+        }
+        Some(Self {
             gpu: *gpu,
-            active: std::array::from_fn(|_| newest.next()),
+            active,
+            needed,
+            cycles: cycles(gpu),
             clock: gpu.clock_hertz()?,
         })
-    };
-    node.iter().filter_map(told).collect()
+    }
+
+    fn work(&self, sample: usize) -> Option<f64> {
+        Some(self.active[sample]? * self.clock)
+    }
 }
 
-/// What each GPU of a node does against the middle one of them: the least that it did in any of the newest
-/// samples, so that one that was taken while the job stopped or began says nothing.
-fn compare<'a>(node: &[Told<'a>], points: usize) -> Vec<Worker<'a>> {
-    let mut ratios = vec![Some(f64::INFINITY); node.len()];
-    for point in 0..points {
-        let active = |told: &Told<'_>| told.active.get(point).copied().flatten();
-        let work = |told: &Told<'_>| Some(active(told)? * told.clock);
-        let middle = median(node.iter().filter_map(work)).unwrap_or(0.0);
-        let busy = median(node.iter().filter_map(active)).unwrap_or(0.0);
-        if node.iter().filter_map(active).count() < MIN_PEERS || busy < MIN_ACTIVE {
-            return Vec::new();
-        }
-        for (ratio, told) in ratios.iter_mut().zip(node) {
-            *ratio = ratio
-                .zip(work(told))
-                .map(|(least, work)| least.min(work / middle));
+/// Cycles a second in which the tensor cores of a GPU were active, over [`COUNTED_SECONDS`].
+fn cycles(gpu: &Listed<'_>) -> Option<f64> {
+    let (seconds, least) = COUNTED_SECONDS;
+    let rise = gpu.tensor_cycles()?.increase(seconds)?;
+    (rise.seconds >= least).then(|| rise.rate())
+}
+
+/// What the GPUs of a node, or those that one job has there, do against the middle one of them.
+struct Node<'a> {
+    told: Vec<Told<'a>>,
+    /// By cycles, where all count them.
+    by_cycles: Option<Vec<f64>>,
+    /// By sample, the newest first; none where they did too little.
+    by_sample: Vec<Option<Vec<Option<f64>>>>,
+    /// By how much they differ from 1, as a standard deviation.
+    spread: f64,
+}
+
+impl<'a> Node<'a> {
+    fn of(gpus: &[Listed<'a>]) -> Self {
+        let told: Vec<_> = gpus.iter().filter_map(Told::by).collect();
+        let by_cycles = by_cycles(&told);
+        let samples = if by_cycles.is_some() { 0 } else { SAMPLES.0 };
+        let by_sample: Vec<_> = (0..samples)
+            .map(|sample| by_sample(&told, sample))
+            .collect();
+        let samples = by_sample.iter().flatten().flatten().flatten();
+        let ratios = samples.chain(by_cycles.iter().flatten());
+        let off = median(ratios.map(|ratio| (ratio - 1.0).abs()));
+        Self {
+            told,
+            by_cycles,
+            by_sample,
+            spread: STANDARD * off.unwrap_or(0.0),
         }
     }
-    let workers = node.iter().zip(ratios);
-    workers
-        .filter_map(|(told, ratio)| {
+
+    /// What each GPU does: by cycles, else the least that it did in any of the newest samples, so that one that was
+    /// taken while the job stopped or began says nothing.
+    fn workers(&self, samples: usize) -> Option<Vec<Worker<'a>>> {
+        let ratios = match &self.by_cycles {
+            Some(ratios) => ratios.iter().copied().map(Some).collect(),
+            None => self.least(samples)?,
+        };
+        let workers = self.told.iter().zip(ratios).filter_map(|(told, ratio)| {
             Some(Worker {
                 gpu: told.gpu,
                 active: told.active[0]?,
                 ratio: ratio?,
+                spread: self.spread,
             })
-        })
-        .collect()
+        });
+        Some(workers.collect())
+    }
+
+    fn least(&self, samples: usize) -> Option<Vec<Option<f64>>> {
+        if self.by_sample.iter().flatten().count() < SAMPLES.1 {
+            return None;
+        }
+        let needed = self.told.iter().filter_map(|told| told.needed).max()?;
+        let mut least = vec![Some(f64::INFINITY); self.told.len()];
+        for ratios in self.by_sample.get(..samples.max(needed))? {
+            for (least, ratio) in least.iter_mut().zip(ratios.as_ref()?) {
+                *least = least.zip(*ratio).map(|(least, ratio)| least.min(ratio));
+            }
+        }
+        Some(least)
+    }
+}
+
+/// Cycles of each GPU against those of the middle one; none unless all of them count cycles.
+fn by_cycles(node: &[Told<'_>]) -> Option<Vec<f64>> {
+    let cycles: Vec<f64> = node.iter().map(|told| told.cycles).collect::<Option<_>>()?;
+    let middle = median(cycles.iter().copied())?;
+    let busy = median(node.iter().filter_map(|told| told.active[0]))?;
+    if node.len() < MIN_PEERS || middle <= 0.0 || busy < MIN_ACTIVE {
+        return None;
+    }
+    Some(cycles.into_iter().map(|cycles| cycles / middle).collect())
+}
+
+/// Work of each GPU against that of the middle one, in one sample; none if they did too little.
+fn by_sample(node: &[Told<'_>], sample: usize) -> Option<Vec<Option<f64>>> {
+    let active = || node.iter().filter_map(|told| told.active[sample]);
+    if active().count() < MIN_PEERS || median(active())? < MIN_ACTIVE {
+        return None;
+    }
+    let middle = median(node.iter().filter_map(|told| told.work(sample)))?;
+    let ratios = node.iter().map(|told| Some(told.work(sample)? / middle));
+    Some(ratios.collect())
 }
 
 fn evidence(worker: &Worker<'_>, excess: f64) -> Evidence {

@@ -130,6 +130,35 @@ impl DoubleEndedIterator for Slots<'_> {
             .unwrap_or(self.times.len().saturating_sub(1));
         self.slot(self.end, self.at_end)
     }
+
+    /// The ring in its two pieces, so that no slot asks where the ring ends.
+    #[inline]
+    fn rfold<B, F: FnMut(B, Self::Item) -> B>(self, init: B, mut each: F) -> B {
+        let pages = (self.end - self.front) as usize;
+        let newer = pages.min(self.at_end);
+        let slots = self.times.len();
+        let pieces = [
+            self.at_end - newer..self.at_end,
+            slots.saturating_sub(pages - newer)..slots,
+        ];
+        let places = pieces.into_iter().flat_map(Iterator::rev);
+        match self.seen {
+            Seen::Cells(cells) => {
+                let slot = |place: usize| Some((*self.times.get(place)?, *cells.get(place)?));
+                places.filter_map(slot).fold(init, each)
+            }
+            Seen::Still { since } => {
+                let pages = (self.front..self.end).rev().zip(places);
+                pages.fold(init, |folded, (page, place)| {
+                    let cell = if page < since { Cell::GAP } else { self.still };
+                    match self.times.get(place) {
+                        Some(time) => each(folded, (*time, cell)),
+                        None => folded,
+                    }
+                })
+            }
+        }
+    }
 }
 
 /// What was said of one series in the last [`WINDOW_SECONDS`](super::WINDOW_SECONDS), or on the last
@@ -170,9 +199,10 @@ impl Count {
         if self.count.is_nan() {
             return None;
         }
-        let Some(later) = later else {
-            return (self.at == at).then_some(self.count);
-        };
+        if self.at == at {
+            return Some(self.count);
+        }
+        let later = later?;
         let share = at.seconds_since(self.at) / later.at.seconds_since(self.at);
         Some(self.count + share * self.rise)
     }
@@ -236,6 +266,12 @@ impl<'a> Window<'a> {
             .map(|(_, cell)| cell)
             .filter(move |cell| cell.is_told() && !(counts && cell.0.is_sign_negative()))
             .map(|cell| f64::from(cell.0))
+    }
+
+    /// What pages told of a gauge and when, newest first, to seven digits.
+    pub fn told(self) -> impl Iterator<Item = (Timestamp, f64)> + 'a {
+        let told = self.slots().rev().filter(|(_, cell)| cell.is_told());
+        told.map(|(at, cell)| (at, f64::from(cell.0)))
     }
 
     /// What a counter stood at on each page that told it, newest first.

@@ -2,7 +2,7 @@
 
 use railscope_model::fabric::{LinkId, PartId, Timestamp};
 
-use super::{MIN_PACKETS, MIN_PACKETS_LOST, OF_EACH_THIRD};
+use super::{MIN_PACKETS, MIN_PACKETS_LOST, OF_EACH_THIRD, SCALES};
 use crate::core::history::{Count, Window};
 
 /// What a port has counted.
@@ -89,52 +89,82 @@ pub(super) fn missing(shares: [Option<f64>; 2]) -> f64 {
     shares.into_iter().flatten().sum()
 }
 
-/// What the two ends of one cable have counted, page by page: read once, and balanced over several times. Made once, for
-/// its room is used again for the next cable.
-#[derive(Debug, Default)]
+/// What the two ends of one cable have counted: read once, and balanced over several times. Made once, for its room is
+/// used again for the next cable.
+#[derive(Debug)]
 pub(super) struct Sheets {
-    /// Sent and received by one end, and by the other: newest first.
-    traffic: [Vec<Count>; 4],
-    /// Dropped by each. Who tells no drops has none that could be told.
-    dropped: [Vec<Count>; 2],
-    /// The series that was told most rarely, and how many of its pages are newer than the newest of all four.
-    rarest: usize,
-    newer: usize,
+    /// Page by page, newest first: sent and received by one end and by the other, and dropped by each.
+    pages: [Vec<Count>; 6],
+    /// Where spans of [`SCALES`] and their thirds begin and end, in pages of the series that was told most rarely: the
+    /// newest first.
+    places: Vec<usize>,
+    /// When those were read, as far as there are so many.
+    moments: Vec<Timestamp>,
+    /// What each series stood at then; no number where nobody knows.
+    stood: [Vec<f64>; 6],
+    /// Who tells no drops has none that could be told.
+    drops: [bool; 2],
+}
+
+impl Default for Sheets {
+    fn default() -> Self {
+        let mut places: Vec<usize> = SCALES
+            .iter()
+            .flat_map(|scale| [0, 1, 2, 3].map(|third| third * scale))
+            .collect();
+        places.sort_unstable();
+        places.dedup();
+        Self {
+            pages: Default::default(),
+            places,
+            moments: Vec::new(),
+            stood: Default::default(),
+            drops: [false; 2],
+        }
+    }
 }
 
 impl Sheets {
     /// Takes up another cable. `None` if one of its ends does not count packets.
     pub(super) fn read(&mut self, [one, other]: [&Port<'_>; 2]) -> Option<()> {
-        let windows = [one.sent?, one.received?, other.sent?, other.received?];
-        for (sheet, window) in self.traffic.iter_mut().zip(windows) {
-            sheet.clear();
-            sheet.extend(window.counts());
+        // What stands still has dropped nothing.
+        let dropped = [one, other].map(|port| port.dropped.filter(|window| window.moves()));
+        self.drops = dropped.map(|window| window.is_some());
+        let traffic = [one.sent?, one.received?, other.sent?, other.received?].map(Some);
+        let windows = traffic.into_iter().chain(dropped);
+        for (pages, window) in self.pages.iter_mut().zip(windows) {
+            pages.clear();
+            if let Some(window) = window {
+                window.counts().for_each(|count| pages.push(count));
+            }
         }
-        for (sheet, port) in self.dropped.iter_mut().zip([one, other]) {
-            sheet.clear();
-            // What stands still has dropped nothing.
-            let dropped = port.dropped.filter(|window| window.moves());
-            sheet.extend(dropped.into_iter().flat_map(Window::counts));
-        }
-        let newest = self.traffic.iter().map(|sheet| sheet.first());
+        let traffic = &self.pages[..4];
+        let newest = traffic.iter().map(|pages| pages.first());
         let newest = newest.map(|count| count.map(|count| count.at)).min()??;
-        let newer = |sheet: &Vec<Count>| sheet.iter().take_while(|one| one.at > newest).count();
-        let told = |place: &usize| self.traffic[*place].len() - newer(&self.traffic[*place]);
-        self.rarest = (0..self.traffic.len()).min_by_key(told)?;
-        self.newer = newer(&self.traffic[self.rarest]);
+        let newer = |pages: &Vec<Count>| pages.iter().take_while(|one| one.at > newest).count();
+        let rarest = traffic
+            .iter()
+            .min_by_key(|pages| pages.len() - newer(pages))?;
+        let told = &rarest[newer(rarest)..];
+        self.moments.clear();
+        let counts = self.places.iter().map_while(|place| told.get(*place));
+        self.moments.extend(counts.map(|count| count.at));
+        for (stood, pages) in self.stood.iter_mut().zip(&self.pages) {
+            stand_at(pages, &self.moments, stood);
+        }
         Some(())
     }
 
     /// Three times of so many readings. `None`: nobody can say, for a counter fell or does not reach back so far.
     pub(super) fn balance(&self, cable: Cable, scale: usize) -> Option<Balance> {
-        let places = [0, scale, 2 * scale, 3 * scale].map(|back| self.newer + back);
-        let [a, b, c, d] = places.map(|place| self.traffic[self.rarest].get(place));
-        let moments = [a?.at, b?.at, c?.at, d?.at];
-        let rises = |sheet: &[Count]| rises(sheet, moments, places);
+        let place = |third: usize| self.places.binary_search(&(third * scale)).ok();
+        let places = [place(0)?, place(1)?, place(2)?, place(3)?];
+        let (begin, end) = (self.moments.get(places[3])?, self.moments.get(places[0])?);
+        let rises = |series: usize| rises(&self.stood[series], places);
         let flows = |from: usize, to: usize| -> Option<[Option<Flow>; 3]> {
-            let sent = rises(&self.traffic[2 * from])?;
-            let received = rises(&self.traffic[2 * to + 1])?;
-            let dropped = rises(&self.dropped[to]).unwrap_or_default();
+            let (sent, received) = (rises(2 * from)?, rises(2 * to + 1)?);
+            let dropped = self.drops[to].then(|| rises(4 + to)).flatten();
+            let dropped = dropped.unwrap_or_default();
             Some([0, 1, 2].map(|third| {
                 let flow = Flow {
                     sent: sent[third],
@@ -148,21 +178,29 @@ impl Sheets {
         Some(Balance {
             cable,
             thirds: [0, 1, 2].map(|third| [there[third], back[third]]),
-            seconds: moments[0].seconds_since(moments[3]),
+            seconds: end.seconds_since(*begin),
         })
     }
 }
 
-/// How much a counter rose in each third between four moments, which are likely those of its pages at these places.
-fn rises(sheet: &[Count], moments: [Timestamp; 4], places: [usize; 4]) -> Option<[f64; 3]> {
-    let count = |third: usize| {
-        let (at, place) = (moments[third], places[third]);
-        let likely = sheet.get(place).filter(|count| count.at == at);
-        let place = likely.map_or_else(|| sheet.partition_point(|one| one.at > at), |_| place);
-        let later = place.checked_sub(1).and_then(|later| sheet.get(later));
-        sheet.get(place)?.until(later.copied(), at)
-    };
-    let (a, b, c, d) = (count(0)?, count(1)?, count(2)?, count(3)?);
+/// What a series stood at at each of these moments, the newest first.
+fn stand_at(pages: &[Count], moments: &[Timestamp], stood: &mut Vec<f64>) {
+    stood.clear();
+    let mut place = 0;
+    for at in moments {
+        while pages.get(place).is_some_and(|page| page.at > *at) {
+            place += 1;
+        }
+        let later = place.checked_sub(1).and_then(|later| pages.get(later));
+        let page = pages.get(place);
+        let count = page.and_then(|page| page.until(later.copied(), *at));
+        stood.push(count.unwrap_or(f64::NAN));
+    }
+}
+
+/// How much a counter rose in each third between four places, the newest first. `None` if it fell, or nobody knows.
+fn rises(stood: &[f64], places: [usize; 4]) -> Option<[f64; 3]> {
+    let [a, b, c, d] = places.map(|place| stood.get(place).copied().unwrap_or(f64::NAN));
     let rises = [a - b, b - c, c - d];
     rises.iter().all(|rise| *rise >= 0.0).then_some(rises)
 }
