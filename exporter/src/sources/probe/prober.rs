@@ -21,9 +21,10 @@ use super::way::{Common, Ends, FlowKey, Visit, Way};
 use crate::sources::ethtool::NetworkAccess;
 use crate::sources::sysfs::{Miss, Root};
 
-/// Shortest sleep: what falls due meanwhile is done in one go. A wake-up costs as much as several probes, and as the
-/// kernel stamps what arrives, nothing is measured worse for being looked at later.
-const SHORTEST_SLEEP: Duration = Duration::from_millis(20);
+/// Shortest and longest sleep, nanoseconds; between them half an interval of the flows. What falls due meanwhile is done
+/// in one go: a wake-up costs as much as several probes (100 us in a virtual machine), and as the kernel stamps what
+/// arrives, nothing is measured worse for being looked at later.
+const SLEEP: (u64, u64) = (20_000_000, 200_000_000);
 /// How often to say what became of the probes.
 const REPORT_EVERY: u64 = SECOND;
 /// Packets that look for hops, of the whole node, a second: routers answer them by their slow path, and limit that.
@@ -189,8 +190,14 @@ impl Worker {
             let wakes = self.ways.iter().map(|way| way.wake);
             let wake = wakes.fold(report_at, u64::min);
             let sleep = Duration::from_nanos(wake.saturating_sub(now));
-            thread::park_timeout(sleep.max(SHORTEST_SLEEP));
+            thread::park_timeout(sleep.max(self.shortest_sleep()));
         }
+    }
+
+    fn shortest_sleep(&self) -> Duration {
+        let list = self.plan.list.as_ref();
+        let half = list.map_or(u64::MAX, |list| nanos(list.interval) / 2);
+        Duration::from_nanos(half.clamp(SLEEP.0, SLEEP.1))
     }
 
     fn visit_all(&mut self, inbox: &mut Inbox) {
