@@ -9,8 +9,8 @@ mod table;
 mod catalogue;
 
 pub use catalogue::{
-    CATALOGUE, collector::*, ethernet::*, gpu::*, host::*, node::*, nvlink::*, pcie::*, rdma::*,
-    switch::*, workload::*,
+    CATALOGUE, collector::*, ethernet::*, gpu::*, host::*, node::*, nvlink::*, pcie::*, probe::*,
+    rdma::*, switch::*, workload::*,
 };
 
 /// What kind of series a metric is, in OpenMetrics' words.

@@ -9,6 +9,7 @@ pub(super) mod host;
 pub(super) mod node;
 pub(super) mod nvlink;
 pub(super) mod pcie;
+pub(super) mod probe;
 pub(super) mod rdma;
 pub(super) mod switch;
 pub(super) mod workload;
@@ -22,6 +23,7 @@ const TABLES: &[&[&Metric]] = &[
     ethernet::ROWS,
     workload::ROWS,
     host::ROWS,
+    probe::ROWS,
     collector::ROWS,
     switch::ROWS,
 ];

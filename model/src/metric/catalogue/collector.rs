@@ -1,7 +1,7 @@
 //! The collector.
 
 catalogue! {
-    after host;
+    after probe;
 
     Collector Default Info COLLECTOR_BUILD = "railscope_collector_build_info" (version)
         "Version of the collector.";

@@ -93,6 +93,8 @@ catalogue! {
         "1 if RoCE congestion control is enabled on the priority, at the notification point (np) or the reaction point (rp).";
     Exporter Full Gauge NIC_DCQCN_SETTING = "railscope_nic_dcqcn_setting" (netdev, point, setting)
         "A setting of RoCE congestion control, under the driver's name and in its unit. Peers must agree.";
+    Exporter Full Info NETDEV_ADDRESS = "railscope_netdev_address_info" (netdev, address)
+        "IP address of the interface of an RDMA port, or of its bond, at which probes of other nodes are answered; only where the exporter answers them. No link-local ones.";
     Exporter Default Info LLDP_NEIGHBOR = "railscope_lldp_neighbor_info" (netdev, chassis, port, system, description)
         "What stands at the other end of the cable, as it says by LLDP: chassis id, port id, system name, port description.";
 }

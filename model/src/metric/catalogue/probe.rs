@@ -1,0 +1,24 @@
+//! Probes: small packets between NICs of different nodes, each on a way that is pinned by its source port.
+
+catalogue! {
+    after host;
+
+    Exporter Default Counter PROBES_SENT = "railscope_probes_sent_total" (device)
+        "Probes that the NIC has sent to the NICs of other nodes on its list and that were answered or given up.";
+    Exporter Default Counter PROBES_LOST = "railscope_probes_lost_total" (device)
+        "Probes that no answer came to in time.";
+    Exporter Default Gauge PROBE_RTT_MAX = "railscope_probe_rtt_max_seconds" ["seconds"] (device)
+        "Longest round trip of an answered probe in the last minute, without the time it took in the node that answered.";
+    Exporter Full Histogram PROBE_RTT = "railscope_probe_rtt_seconds" ["seconds"] (device)
+        "Round trips of answered probes, without the time they took in the node that answered.";
+    Exporter Full Histogram PROBE_RESPONDER = "railscope_probe_responder_seconds" ["seconds"] (device)
+        "Time that probes of others spent in this node, from the kernel's receive timestamp to the answer: what its software and its host add.";
+    Exporter Full Counter PROBE_FLOW_SENT = "railscope_probe_flow_sent_total" (device, peer_node, peer_device, flow)
+        "Probes of one flow (a source port of its own, numbered from 0) that were answered or given up.";
+    Exporter Full Counter PROBE_FLOW_LOST = "railscope_probe_flow_lost_total" (device, peer_node, peer_device, flow)
+        "Probes of one flow that no answer came to in time.";
+    Exporter Full Counter PROBE_FLOW_SLOW = "railscope_probe_flow_slow_total" (device, peer_node, peer_device, flow)
+        "Answered probes of one flow whose round trip, without the time in the node that answered, was beyond the threshold of the list (100 us where it names none).";
+    Exporter Full Info PROBE_HOP = "railscope_probe_hop_info" (device, peer_node, peer_device, flow, hop, address)
+        "Address of the router that probes of this flow pass as their hop-th, by time to live; absent where it does not answer.";
+}
