@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use railscope_model::exposition::ParseError;
 use railscope_model::fabric::Timestamp;
-use railscope_model::metric::{Kind, Metric};
+use railscope_model::metric::{Kind, Metric, PROBE_HOP};
 use railscope_model::reading::{Labels, NodeReading, Value};
 
 use super::axis::{Axis, FEWEST_SLOTS};
@@ -323,7 +323,9 @@ impl NodeHistory {
             return None;
         }
         self.series += 1;
-        self.identity += u64::from(metric.kind == Kind::Info);
+        // Which routers probes pass is no part of the node.
+        let is_part = metric.kind == Kind::Info && metric != &PROBE_HOP;
+        self.identity += u64::from(is_part);
         Some(column.add(labels.clone(), turn))
     }
 
