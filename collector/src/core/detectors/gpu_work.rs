@@ -46,15 +46,14 @@ pub fn build() -> Box<dyn Detector> {
 }
 
 /// A busy GPU and what it does, as a multiple of what the others of its node do.
-struct Worker<'a> {
+struct Worker<'a, 'b> {
     gpu: Listed<'a>,
     active: f64,
     ratio: f64,
-    /// By how much the ratios of all GPUs of the node differ from 1, as a standard deviation.
-    spread: f64,
+    node: &'b Node<'a>,
 }
 
-impl<'a> Worker<'a> {
+impl<'a> Worker<'a, '_> {
     /// What it may be held against on other nodes.
     fn role(&self) -> (&'a str, GpuIndex) {
         (self.gpu.product, self.gpu.index)
@@ -168,14 +167,15 @@ fn judge(
         (ratios.len() >= MIN_PEERS).then(|| median(ratios))?
     });
     let named: Vec<_> = out.iter().map(|evidence| evidence.part.clone()).collect();
-    let is_named = |worker: &Worker<'_>| named.contains(&worker.gpu.part());
+    let is_named = |worker: &Worker<'_, '_>| named.contains(&worker.gpu.part());
     for worker in workers {
         // The least of several samples is below 1 for most, the more so the less their windows agree.
         let usual = usual.of(worker.gpu.job, &worker.role());
         let usual = usual.unwrap_or(1.0).max(1.0);
         let excess = worker.ratio / usual - 1.0;
-        let least = min_excess.max(ABOVE_SPREAD * worker.spread);
-        if excess >= least && !is_named(&worker) {
+        let is_beyond = |spread| excess >= ABOVE_SPREAD * spread;
+        let stands_out = excess >= min_excess && worker.node.spread().is_some_and(is_beyond);
+        if stands_out && !is_named(&worker) {
             out.push(evidence(&worker, excess));
         }
     }
@@ -233,54 +233,45 @@ struct Node<'a> {
     told: Vec<Told<'a>>,
     /// By cycles, where all count them.
     by_cycles: Option<Vec<f64>>,
-    /// By sample, the newest first, and GPU; no number of one that did not tell. None where they did too little.
+    /// Else by sample, the newest first, and GPU; no number of one that did not tell. None where they did too little.
     by_sample: Vec<Option<Vec<f64>>>,
-    /// By how much they differ from 1, as a standard deviation.
-    spread: f64,
 }
 
 impl<'a> Node<'a> {
     fn of(gpus: &[Listed<'a>]) -> Self {
         let told: Vec<_> = gpus.iter().filter_map(Told::by).collect();
         let by_cycles = by_cycles(&told);
-        let samples = if by_cycles.is_some() { 0 } else { SAMPLES.0 };
-        let by_sample: Vec<_> = (0..samples)
-            .map(|sample| by_sample(&told, sample))
-            .collect();
-        let samples = by_sample.iter().flatten().flatten();
-        let ratios = samples.chain(by_cycles.iter().flatten());
-        let ratios = ratios.filter(|ratio| !ratio.is_nan());
-        let off = median(ratios.map(|ratio| (ratio - 1.0).abs()));
+        let needed = told.iter().filter_map(|told| told.needed).max();
+        // Without enough of them nothing is judged.
+        let needed = needed.filter(|_| by_cycles.is_none());
+        let samples = needed.map_or(0, |needed| needed.max(LANES[1].1));
+        let by_sample = (0..samples).map(|sample| by_sample(&told, sample));
         Self {
-            told,
+            by_sample: by_sample.collect(),
             by_cycles,
-            by_sample,
-            spread: STANDARD * off.unwrap_or(0.0),
+            told,
         }
     }
 
     /// What each GPU does: by cycles, else the least that it did in any of the newest samples, so that one that was
     /// taken while the job stopped or began says nothing.
-    fn workers(&self, samples: usize) -> Option<Vec<Worker<'a>>> {
+    fn workers(&self, samples: usize) -> Option<impl Iterator<Item = Worker<'a, '_>>> {
         let ratios = match &self.by_cycles {
             Some(ratios) => ratios.clone(),
             None => self.least(samples)?,
         };
-        let workers = self.told.iter().zip(ratios).filter_map(|(told, ratio)| {
+        let workers = self.told.iter().zip(ratios);
+        Some(workers.filter_map(|(told, ratio)| {
             Some(Worker {
                 gpu: told.gpu,
                 active: told.active[0]?,
                 ratio: (!ratio.is_nan()).then_some(ratio)?,
-                spread: self.spread,
+                node: self,
             })
-        });
-        Some(workers.collect())
+        }))
     }
 
     fn least(&self, samples: usize) -> Option<Vec<f64>> {
-        if self.by_sample.iter().flatten().count() < SAMPLES.1 {
-            return None;
-        }
         let needed = self.told.iter().filter_map(|told| told.needed).max()?;
         let mut least = vec![f64::INFINITY; self.told.len()];
         for ratios in self.by_sample.get(..samples.max(needed))? {
@@ -291,6 +282,20 @@ impl<'a> Node<'a> {
             }
         }
         Some(least)
+    }
+
+    /// By how much its GPUs differ from the middle one, as a standard deviation; none of too few samples. Only asked
+    /// where one stands out.
+    fn spread(&self) -> Option<f64> {
+        let mut ratios = self.by_cycles.clone().unwrap_or_default();
+        if self.by_cycles.is_none() {
+            let samples = (0..SAMPLES.0).filter_map(|sample| by_sample(&self.told, sample));
+            let samples: Vec<_> = samples.collect();
+            (samples.len() >= SAMPLES.1).then_some(())?;
+            ratios.extend(samples.into_iter().flatten());
+        }
+        let told = ratios.into_iter().filter(|ratio| !ratio.is_nan());
+        Some(STANDARD * median(told.map(|ratio| (ratio - 1.0).abs()))?)
     }
 }
 
@@ -317,7 +322,7 @@ fn by_sample(node: &[Told<'_>], sample: usize) -> Option<Vec<f64>> {
     Some(ratios)
 }
 
-fn evidence(worker: &Worker<'_>, excess: f64) -> Evidence {
+fn evidence(worker: &Worker<'_, '_>, excess: f64) -> Evidence {
     let part = worker.gpu.part();
     Evidence {
         detector: "gpu-work",

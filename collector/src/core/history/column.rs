@@ -89,7 +89,11 @@ impl Column {
             free: Vec::new(),
             next: 0,
             changes: Changes::default(),
-            told: Told::default(),
+            // Nobody, so that the first page begins anew.
+            told: Told {
+                speaker: u16::MAX,
+                ..Told::default()
+            },
         }
     }
 
