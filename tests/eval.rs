@@ -36,10 +36,15 @@ fn eval(folder: &Path, arguments: &[&str]) -> Output {
 
 /// The report on one scenario, as JSON.
 fn report(scenario: &str, arguments: &[&str]) -> (String, Value) {
+    report_on(FABRIC, scenario, arguments)
+}
+
+/// The same on another fabric.
+fn report_on(fabric: &str, scenario: &str, arguments: &[&str]) -> (String, Value) {
     let folder = tempfile::tempdir().expect("a folder");
     // Top-level keys stand before tables.
     let (keys, tables) = scenario.split_at(scenario.find("[[").unwrap_or(scenario.len()));
-    let text = format!("about = 'a test'\n{keys}\n{FABRIC}\n{tables}");
+    let text = format!("about = 'a test'\n{keys}\n{fabric}\n{tables}");
     std::fs::write(folder.path().join("scenario.toml"), text).expect("written");
     let mut all = vec!["--format", "json"];
     all.extend(arguments);
@@ -99,6 +104,35 @@ fn rules_that_probe_name_a_dark_port_and_nobody_where_nothing_is_broken() {
         let lacks = |what: &str| left.iter().any(|rule| rule["name"] == what);
         assert!(lacks("Holmes-like") && !lacks("C4D-like"));
     }
+}
+
+/// The same units on an Ethernet whose switches nobody reads, and whose exporters probe each other.
+const PROBED: &str = "[fabric]\nnodes = 8\nnics_per_node = 2\ngpus_per_node = 2\ntransport = 'roce'\n\
+    routing = 'ecmp'\nwiring = { kind = 'rail-optimised', nodes_per_su = 4 }\n\
+    switches = { radix = 8 }\n[probes]\n";
+
+#[test]
+fn what_nothing_counts_is_found_by_probes_and_only_by_them() {
+    let gray = "duration = '6m'\nexpect = 'alarm'\nswitch_counters = false\n[[draws]]\ncause = 'each'\n\
+        onset_seconds = [60, 90]\neffects = [{ cause = 'uplink-lossy', loss_ratio = 0.05 }, \
+        { cause = 'edge-lossy', loss_ratio = 0.05 }, \
+        { cause = 'uplink-jitter', packet_ratio = 0.3, seconds = 1e-3 }]\n";
+    let arguments = ["--seeds", "1000..1001", "--without", "probes"];
+    let (_, report) = report_on(PROBED, gray, &arguments);
+    for (name, found) in [("railscope", 1), ("without probes", 0)] {
+        let rules = report["detectors"].as_array().expect("a list");
+        let rule = rules.iter().find(|rule| rule["name"] == name).expect(name);
+        for cause in ["uplink-lossy", "edge-lossy", "uplink-jitter"] {
+            let named = &rule["score"]["by_cause"][cause]["top1"];
+            assert_eq!(hits(named), (found, 1), "{name}: {cause}");
+        }
+    }
+    let site = "[delivery]\nlost = 0.05\nrestarts = 0.5\n\
+        [site]\nreboots = { first_seconds = 60, every_seconds = 120, seconds = 100 }\n";
+    let calm = "duration = '10m'\nexpect = 'no-page'\n";
+    let (_, report) = report_on(&format!("{PROBED}{site}"), calm, &arguments[..2]);
+    let alarms = &report["detectors"][0]["score"]["alarms"];
+    assert_eq!(alarms["healthy_pages"]["count"], 0);
 }
 
 /// Everything that can go wrong between nodes and collector, at a dose that leaves no node silent for long.

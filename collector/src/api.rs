@@ -14,6 +14,7 @@ mod maintenance;
 mod metrics;
 mod page;
 mod params;
+mod probes;
 mod seen;
 mod shape;
 mod wire;
@@ -33,7 +34,7 @@ use params::Refusal;
 /// What every handler gets.
 type App = Shared<Arc<State>>;
 
-const ROUTES: &str = "/, /incidents/{id}, /metrics, /api/v1/{incidents, incidents/{id}, maintenance, fabric, topology, topology/{structure, paths, traffic, changes, diff, lint, export}, detectors, detectors/{name}, jobs, jobs/{name}, nodes, nodes/{node}, sd}, /-/healthy or /-/ready";
+const ROUTES: &str = "/, /incidents/{id}, /metrics, /api/v1/{incidents, incidents/{id}, maintenance, fabric, topology, topology/{structure, paths, traffic, changes, diff, lint, export}, detectors, detectors/{name}, jobs, jobs/{name}, nodes, nodes/{node}, probes, sd}, /-/healthy or /-/ready";
 
 /// All routes of the collector.
 pub fn router(state: Arc<State>) -> Router {
@@ -65,6 +66,7 @@ pub fn router(state: Arc<State>) -> Router {
         .route("/api/v1/jobs/{*name}", get(jobs::one))
         .route("/api/v1/nodes", get(json::nodes))
         .route("/api/v1/nodes/{node}", get(json::node))
+        .route("/api/v1/probes", get(probes::list))
         .route("/api/v1/sd", get(json::service_discovery))
         .route(
             "/-/healthy",

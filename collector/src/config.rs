@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use railscope_model::identity::{NodeName, SwitchName};
+use railscope_model::identity::{NodeName, PortName, SwitchName};
 use railscope_model::plan::WiringPlan;
 
 use crate::plans;
@@ -164,6 +164,8 @@ pub struct SwitchSource {
     pub name: SwitchName,
     /// Where its neighbours are read; none if it runs an exporter, as a target of its name.
     pub source: Option<SubnetSource>,
+    /// Addresses by which it answers probes, as exporters print them; those of a port with the port.
+    pub addresses: Vec<(String, Option<PortName>)>,
 }
 
 impl Default for Config {

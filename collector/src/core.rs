@@ -4,8 +4,10 @@
 //! and the same input gives the same output, byte for byte, so that an incident can be replayed.
 
 pub mod ablation;
+pub mod addresses;
 pub mod analyzer;
 pub mod belief;
+mod blame;
 pub mod changes;
 pub mod classes;
 pub mod cohort;
@@ -22,15 +24,19 @@ pub mod maintenance;
 pub mod neighbours;
 pub mod pause_graph;
 pub mod port_series;
+pub mod probing;
 mod proof;
 pub mod rules;
 pub mod speaker;
 mod spreading;
 pub mod storm;
+pub mod tomography;
 pub mod tracker;
 mod traffic;
 pub mod view;
 pub mod wait;
 
+#[cfg(test)]
+mod probe_tests;
 #[cfg(test)]
 mod switch_tests;

@@ -13,7 +13,8 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::api;
 use crate::collectives::watch::{self, Found};
-use crate::config::{Config, Target};
+use crate::config::{Config, SwitchSource, Target};
+use crate::core::addresses::Addresses;
 use crate::core::analyzer::Analyzer;
 use crate::core::history::Ingested;
 use crate::core::neighbours::Told;
@@ -109,6 +110,16 @@ pub async fn run(
     run_beside(config, listener, Beside::default(), shutdown).await
 }
 
+/// Who has which address, as the configuration says.
+fn addresses(switches: &[SwitchSource]) -> Addresses {
+    let of = |switch: &SwitchSource| {
+        let name = switch.name.clone();
+        let all = switch.addresses.clone().into_iter();
+        all.map(move |(address, port)| (address, (name.clone(), port)))
+    };
+    switches.iter().flat_map(of).collect()
+}
+
 /// As [`run`], with more on the same address.
 ///
 /// Requests in flight then get a moment to end; connections that a client keeps open do not hold it up.
@@ -133,6 +144,7 @@ pub async fn run_beside(
         let mut analyzer = Analyzer::default();
         analyzer.set_switches(&switches);
         analyzer.set_plan(plan);
+        analyzer.set_addresses(addresses(&config.switches));
         let past = Past::of(config.state_dir.clone());
         let announced = Announced::new(config.maintenance, config.maintenance_file);
         tokio::task::spawn_blocking(move || analyse(inbox, analyzer, past, announced, &state))

@@ -65,6 +65,8 @@ pub struct Node {
     pub storage_seconds: f64,
     /// Whether it is switched off: nobody on it says anything.
     pub away: bool,
+    /// How often its exporter was restarted.
+    pub exporter_restarts: u32,
     /// Name of the job that runs on it.
     pub job: Option<Arc<str>>,
 }
@@ -434,6 +436,7 @@ fn fitted(spec: &ClusterSpec, plan: &Wiring, host: &Host, noise: Noise) -> Node 
         stalls: [0; 3],
         storage_seconds: 0.0,
         away: false,
+        exporter_restarts: 0,
         job: None,
     }
 }

@@ -153,6 +153,8 @@ pub(crate) struct Conditions {
     /// Cables on which packets vanish after the one end has counted them and before the other does, and the share
     /// of packets.
     pub(crate) vanishing: Vec<(usize, f64)>,
+    /// Cables that hold packets up: the share of packets, and for how many seconds.
+    pub(crate) delays: Vec<(usize, f64, f64)>,
     /// Lanes at whose beginning a switch drops packets and counts them, and the share of packets.
     pub(crate) discards: Vec<(Lane, f64)>,
     /// Switches whose hash uses only so many of the ports among which it should choose.
@@ -197,6 +199,7 @@ impl Conditions {
             hosts: vec![host; built.hosts.len()],
             losses: Vec::new(),
             vanishing: Vec::new(),
+            delays: Vec::new(),
             discards: Vec::new(),
             polarised: Vec::new(),
             deadlocked: Vec::new(),

@@ -144,11 +144,13 @@ effects! {
     "port-down" PortDown in link: "The port of a NIC loses its link.";
     "port-flapping" PortFlapping in link: "The port of a NIC loses its link again and again.";
     "port-degraded" PortDegraded in link: "The link of a NIC's port comes up narrower or slower.";
+    "edge-lossy" EdgeLossy in link: "The cable at a NIC's port loses packets, and no counter of it tells.";
     "link-errors" LinkErrors in link: "The cable at a NIC's port corrupts data.";
     "noisy-neighbour" NoisyNeighbour in link: "Another virtual function of a NIC moves bytes through its port.";
     "miscabled-rail" Miscabled in link: "Two cables of different rails are in each other's leaf.";
     "uplink-down" UplinkDown in fabric: "The cable between two switches goes dark.";
     "uplink-lossy" UplinkLossy in fabric: "The cable between two switches loses packets, and no counter of it tells.";
+    "uplink-jitter" UplinkJitter in fabric: "The cable between two switches holds some packets up.";
     "switch-down" SwitchDown in fabric: "A switch goes away with all of its links.";
     "gpu-thermal" Thermal in gpu: "A GPU overheats and its hardware slows the clock.";
     "gpu-power-cap" PowerCap in gpu: "A GPU has a lower power limit than its peers.";

@@ -14,7 +14,7 @@ use crate::fault::link::{RECOVERY_SECONDS, RETRANSMISSION_SECONDS};
 use crate::noise::Noise;
 use crate::route::{Lane, Path, Router};
 use crate::spec::Transport;
-use crate::wiring::{Tier, Wiring};
+use crate::wiring::{Device, Tier, Wiring};
 use crate::workload::{PACKET_BYTES, Towards};
 
 /// Time in a NIC in one direction (an engineering estimate: two NICs back to back take a little more than 1 us).
@@ -188,6 +188,35 @@ impl Prober {
         binomial(sent, 1.0 - answered, way.noise(cluster).part(index))
     }
 
+    /// How many of so many probes that are answered come back later than after so many seconds, the time in the node that
+    /// answers left out. What switches queue is too little for that. `index` tells the times of asking apart.
+    pub fn slow(
+        &self,
+        cluster: &Cluster,
+        way: &Way,
+        (answered, seconds): (u32, f64),
+        index: u64,
+    ) -> u32 {
+        let now = cluster.conditions();
+        let beyond = |longest: f64| (1.0 - seconds / longest).max(0.0);
+        let held_up = |(lane, share): &(Lane, f64)| {
+            let delays = now.delays.iter();
+            let delays =
+                delays.filter(|(cable, _, delay)| *cable == lane.cable() && *delay > seconds);
+            let delayed: f64 = delays.map(|(_, share, _)| share).sum();
+            share * (delayed + retraining(now, *lane) * beyond(RECOVERY_SECONDS)).min(1.0)
+        };
+        let on_the_way = way.out.iter().chain(&way.back);
+        let in_time: f64 = on_the_way.map(|lane| 1.0 - held_up(lane)).product();
+        let host = usize::from(self.wiring.nics[way.from].node);
+        let standstills = now.hosts[host].standstills.iter();
+        let awake: f64 = standstills
+            .map(|one| 1.0 - one.per_second * one.seconds * beyond(one.seconds))
+            .product();
+        let noise = way.noise(cluster).part(index).part(2);
+        binomial(answered, 1.0 - in_time * awake.max(0.0), noise)
+    }
+
     /// The timestamps of one probe that is answered. `index` tells the times of asking apart.
     pub fn times(&self, cluster: &Cluster, way: &Way, index: u64) -> Times {
         let noise = way.noise(cluster).part(index).part(1);
@@ -255,10 +284,20 @@ impl Prober {
         if used.is_finite() && noise.uniform(0) < used {
             seconds += noise.uniform(1) * QUEUE_BYTES / capacity;
         }
-        let errors = now.ports.get(lane.cable()).and_then(|port| port.errors);
-        let retraining = errors.map_or(0.0, |errors| errors.recoveries * RECOVERY_SECONDS);
-        if noise.uniform(2) < retraining {
+        if noise.uniform(2) < retraining(now, lane) {
             seconds += noise.uniform(3) * RECOVERY_SECONDS;
+        }
+        let delays = (4..).zip(
+            now.delays
+                .iter()
+                .filter(|(cable, ..)| *cable == lane.cable()),
+        );
+        for (draw, (_, share, delay)) in delays {
+            seconds += if noise.uniform(draw) < *share {
+                *delay
+            } else {
+                0.0
+            };
         }
         seconds
     }
@@ -298,6 +337,22 @@ impl Prober {
 }
 
 impl Way {
+    /// Switches on the way out, by index, with the port by which each is entered; none if switches spray packets, so that
+    /// nobody can tell.
+    pub(crate) fn routers(&self, wiring: &Wiring) -> Option<Vec<(usize, u16)>> {
+        if self.out.iter().any(|(_, share)| *share < 0.999) {
+            return None;
+        }
+        let entered = self.out.iter().map(|(lane, _)| {
+            let (device, port) = wiring.cables[lane.cable()].ends[lane.far_end()];
+            match device {
+                Device::Switch(switch) => Some((switch, port)),
+                Device::Nic(_) => None,
+            }
+        });
+        Some(entered.flatten().collect())
+    }
+
     /// Cables that it crosses there and back, in order of their numbers; none if switches spray packets, so that
     /// nobody can tell.
     pub fn cables(&self) -> Option<Vec<usize>> {
@@ -344,6 +399,12 @@ impl Talk {
         let seconds = (self.bytes / rate + again) / awake[0].min(awake[1]);
         seconds * (1.0 + MESSAGE_NOISE * noise.part(self.collective as u64).normal(index))
     }
+}
+
+/// Share of the time in which a lane trains again.
+fn retraining(now: &Conditions, lane: Lane) -> f64 {
+    let errors = now.ports.get(lane.cable()).and_then(|port| port.errors);
+    errors.map_or(0.0, |errors| errors.recoveries * RECOVERY_SECONDS)
 }
 
 /// Share of the packets that a cable loses without a word.

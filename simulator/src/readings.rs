@@ -37,10 +37,12 @@ mod efa;
 mod ethernet;
 mod exporters;
 mod jobs;
+mod probes;
 mod switches;
 
 use ethernet::{OfNetdev, Unit};
 pub use exporters::Exporters;
+pub use probes::{Probing, addresses};
 pub use switches::switches;
 
 /// The rows of a node's page: their names never change, their values are read each time.

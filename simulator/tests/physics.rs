@@ -311,6 +311,8 @@ fn slowdowns_of_the_examples_are_those_of_their_classes() {
     within("receiver-not-ready", 1.005, 1.1);
     within("uplink-down", 1.0, 1.1);
     within("uplink-lossy", 1.0, 2.0);
+    within("edge-lossy", 1.001, 4.0);
+    assert_eq!(slowdown("uplink-jitter"), Some(1.0));
     assert_eq!(slowdown("gpu-memory"), Some(1.0));
     for stops in [
         "port-down",

@@ -2,12 +2,17 @@
 
 #![allow(clippy::expect_used, clippy::panic)] // helpers of tests; clippy lets only the tests themselves
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use railscope_model::metric::{
+    Metric, PROBE_FLOW_LOST, PROBE_FLOW_SENT, PROBE_FLOW_SLOW, PROBE_HOP, PROBES_LOST, PROBES_SENT,
+};
 use railscope_simulator::cluster::Cluster;
 use railscope_simulator::examples;
 use railscope_simulator::fault::Fault;
 use railscope_simulator::probe::{Prober, Times, Way};
+use railscope_simulator::readings::{Exporters, Probing, addresses};
 use railscope_simulator::spec::ClusterSpec;
 
 const ETHERNET: &str = "nodes = 8\nnics_per_node = 2\ngpus_per_node = 2\ntransport = 'roce'\nrouting = 'ecmp'\n\
@@ -158,4 +163,134 @@ fn probes_to_a_dark_port_have_no_way_until_it_is_lit_again() {
         assert_eq!(prober.follow(&cluster), changed, "{second}");
         assert_eq!(prober.way(0, to, 0).is_some(), lit, "{second}");
     }
+}
+
+/// Labels and values of a metric on the pages of all nodes, the node first.
+fn series(exporters: &Exporters, cluster: &Cluster, metric: &Metric) -> BTreeMap<Vec<String>, f64> {
+    let mut all = BTreeMap::new();
+    for (node, reading) in exporters.read(cluster) {
+        for sample in reading
+            .samples()
+            .iter()
+            .filter(|sample| sample.metric == metric)
+        {
+            let labels = sample.labels.values().map(str::to_owned);
+            let labels = std::iter::once(node.to_string()).chain(labels);
+            all.insert(labels.collect(), sample.value.as_f64());
+        }
+    }
+    all
+}
+
+/// Some seconds of probes after a fault began.
+fn probed(mut cluster: Cluster, fault: Option<Fault>, probing: Probing) -> (Cluster, Exporters) {
+    let mut exporters = Exporters::of(&cluster).probing(&cluster, probing);
+    if let Some(fault) = fault {
+        cluster.inject(fault).expect("fault");
+    }
+    for second in (10..=200).step_by(10) {
+        cluster.advance(Duration::from_secs(second));
+        exporters.probe(&cluster);
+    }
+    (cluster, exporters)
+}
+
+#[test]
+fn exporters_count_every_probe_and_lose_none_on_a_healthy_fabric() {
+    let (cluster, exporters) = probed(ethernet(), None, Probing::default());
+    let sent = series(&exporters, &cluster, &PROBE_FLOW_SENT);
+    // Three neighbours on the leaf, four NICs behind the other with four flows each.
+    assert_eq!(sent.len(), 16 * (3 + 4 * 4));
+    assert!(sent.values().all(|sent| *sent == 200.0));
+    for metric in [&PROBE_FLOW_LOST, &PROBE_FLOW_SLOW] {
+        let hits = series(&exporters, &cluster, metric);
+        assert!(hits.keys().eq(sent.keys()));
+        // A hundred thousandth gets lost.
+        assert!(hits.values().sum::<f64>() < 10.0, "{}", metric.name);
+    }
+    let by_device = series(&exporters, &cluster, &PROBES_SENT);
+    assert_eq!(by_device.len(), 16);
+    assert_eq!(by_device.values().sum::<f64>(), sent.values().sum::<f64>());
+    let known: BTreeSet<String> = addresses(cluster.plan()).map(|(at, ..)| at).collect();
+    assert_eq!(known.len(), addresses(cluster.plan()).count(), "each once");
+    let hops = series(&exporters, &cluster, &PROBE_HOP);
+    // One switch within a leaf, three between leaves.
+    assert_eq!(hops.len(), 16 * (3 + 3 * 4 * 4));
+    assert!(hops.keys().all(|labels| known.contains(&labels[6])));
+    let none = Probing {
+        hops: false,
+        ..Probing::default()
+    };
+    let (cluster, exporters) = probed(ethernet(), None, none);
+    assert!(series(&exporters, &cluster, &PROBE_HOP).is_empty());
+}
+
+#[test]
+fn what_a_cable_loses_or_holds_up_is_counted_by_the_flows_over_it() {
+    for (effect, metric) in [
+        (
+            "cause = 'uplink-lossy'\nloss_ratio = 0.05",
+            &PROBE_FLOW_LOST,
+        ),
+        (
+            "cause = 'uplink-jitter'\npacket_ratio = 0.05\nseconds = 1e-3",
+            &PROBE_FLOW_SLOW,
+        ),
+    ] {
+        let cluster = ethernet();
+        let uplink = cluster.plan().nics.len();
+        let (leaf, part) = (
+            cluster.plan().cables[uplink].ends[0],
+            cluster.plan().cable_part(uplink),
+        );
+        let (cluster, exporters) = probed(
+            cluster,
+            Some(fault(&part.to_string(), effect)),
+            Probing::default(),
+        );
+        let prober = Prober::new(&cluster);
+        let hits = series(&exporters, &cluster, metric);
+        let nic = |node: &str, device: &str| {
+            let mut nics = cluster.plan().nics.iter();
+            let own = |nic: &railscope_simulator::wiring::Nic| {
+                (nic.node_name.as_str(), nic.device.as_str()) == (node, device)
+            };
+            nics.position(own).expect("a NIC")
+        };
+        let mut seen = [0, 0];
+        for (labels, hits) in hits {
+            let (from, to) = (nic(&labels[0], &labels[1]), nic(&labels[2], &labels[3]));
+            let flow = labels[4].parse().expect("a number");
+            let way = prober.way(from, to, flow).expect("a way");
+            let over = way.cables().expect("a known way").contains(&uplink);
+            // 5 % of 200, there, back or both.
+            assert_eq!(over, hits > 1.0, "{labels:?}: {hits}, {leaf:?}");
+            seen[usize::from(over)] += 1;
+        }
+        assert!(seen[0] > 0 && seen[1] > 0, "{seen:?}");
+    }
+}
+
+#[test]
+fn a_lossy_edge_loses_to_and_from_its_nic_and_a_restarted_exporter_begins_at_zero() {
+    let cluster = ethernet();
+    let part = cluster.plan().nics[3].link_part().to_string();
+    let lossy = fault(&part, "cause = 'edge-lossy'\nloss_ratio = 0.05");
+    let (mut cluster, mut exporters) = probed(cluster, Some(lossy), Probing::default());
+    let (node, device) = (cluster.plan().nics[3].node_name.to_string(), "mlx5_1");
+    for (labels, lost) in series(&exporters, &cluster, &PROBE_FLOW_LOST) {
+        let own = |at: usize| labels[at] == node && labels[at + 1] == device;
+        assert_eq!(own(0) || own(2), lost > 2.0, "{labels:?}: {lost}");
+    }
+    let restarted = usize::from(cluster.plan().nics[3].node);
+    cluster.restart_exporter(restarted);
+    for (second, least) in [(210, 0.0), (220, 10.0)] {
+        cluster.advance(Duration::from_secs(second));
+        exporters.probe(&cluster);
+        let sent = series(&exporters, &cluster, &PROBE_FLOW_SENT);
+        let own = sent.iter().filter(|(labels, _)| labels[0] == node);
+        assert!(own.into_iter().all(|(_, sent)| *sent == least), "{second}");
+    }
+    let lost = series(&exporters, &cluster, &PROBES_LOST);
+    assert!(lost[&vec![node, device.to_owned()]] < 30.0);
 }

@@ -14,6 +14,8 @@ use super::scenario::{Draw, EACH, Scenario};
 
 /// The stream of noise that faults are drawn from: not the cluster's own.
 const DRAWS: u64 = 0xfa17;
+/// Causes that only probes tell of: [`EACH`] draws them where exporters probe.
+const NEED_PROBES: [&str; 2] = ["edge-lossy", "uplink-jitter"];
 /// Parts that are tried before two faults may not be told apart.
 const TRIES: u64 = 64;
 
@@ -72,6 +74,7 @@ fn causes(scenario: &Scenario) -> anyhow::Result<Vec<Option<Variant<'_>>>> {
     let cluster = plan.cluster()?;
     let can_be = |variant: &Variant<'_>| {
         !draw.except.iter().any(|except| except == variant.cause)
+            && (scenario.probes.is_some() || !NEED_PROBES.contains(&variant.cause))
             && examples::fault(&cluster, variant.cause, 0, 0.0).is_some()
     };
     let given = (1..).zip(&draw.effects).map(|(number, effect)| Variant {

@@ -6,6 +6,7 @@ use anyhow::{Context as _, bail};
 use railscope_simulator::examples;
 use railscope_simulator::fault::{Effect, Fault};
 use railscope_simulator::placement::JobRequest;
+use railscope_simulator::readings::Probing;
 use railscope_simulator::site::Site;
 use railscope_simulator::spec::ClusterSpec;
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
@@ -52,6 +53,13 @@ struct File {
     delivery: Spanned<Delivery>,
     #[serde(default)]
     site: Site,
+    probes: Option<Probing>,
+    #[serde(default = "yes")]
+    switch_counters: bool,
+}
+
+const fn yes() -> bool {
+    true
 }
 
 /// A time with a unit: `10s`, `1440m`.
@@ -142,6 +150,10 @@ pub(super) struct Scenario {
     pub(super) site: Site,
     /// How pages come.
     pub(super) delivery: Delivery,
+    /// Probes that exporters send, if they do.
+    pub(super) probes: Option<Probing>,
+    /// Whether anybody reads the counters of switches.
+    pub(super) switch_counters: bool,
     /// What must be said.
     pub(super) expect: Expect,
 }
@@ -179,6 +191,8 @@ impl Scenario {
             subnet_seconds: file.subnet.get_ref().0,
             delivery: *file.delivery.get_ref(),
             site: file.site,
+            probes: file.probes,
+            switch_counters: file.switch_counters,
             expect: file.expect,
         })
     }

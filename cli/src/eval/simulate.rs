@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use railscope_collector::core::ablation::LeftOut;
+use railscope_collector::core::addresses::Addresses;
 use railscope_collector::core::analyzer::{Analyzer, ClusterView};
 use railscope_collector::core::classes::Severity;
 use railscope_collector::core::maintenance::Window;
@@ -19,7 +20,7 @@ use railscope_model::reading::NodeReading;
 use railscope_simulator::cluster::{Cluster, Maintenance};
 use railscope_simulator::ibnetdiscover::ibnetdiscover;
 use railscope_simulator::lldp;
-use railscope_simulator::readings::Exporters;
+use railscope_simulator::readings::{Exporters, addresses};
 use railscope_simulator::spec::Transport;
 use railscope_simulator::wiring::{Tier, Wiring};
 use rustix::time::{ClockId, clock_gettime};
@@ -121,8 +122,12 @@ pub(super) fn run(plan: &Plan<'_>, settings: &Settings) -> anyhow::Result<Outcom
     let maintenance = cluster.maintenance(duration);
     let rounds = Rounds::new(plan.seed, scenario.delivery.switch_skew_seconds);
     let mut watch = Watch::new(&cluster, &layout, (post, rounds), &settings.ablations);
+    if let Some(probing) = scenario.probes {
+        watch.exporters = watch.exporters.probing(&cluster, probing);
+    }
     for (analyzer, _) in &mut watch.methods {
         analyzer.set_maintenance(announced(&maintenance));
+        analyzer.set_addresses(known_addresses(cluster.plan()));
     }
     let mut swept = f64::NEG_INFINITY;
     for tick in 0..=ticks {
@@ -132,12 +137,17 @@ pub(super) fn run(plan: &Plan<'_>, settings: &Settings) -> anyhow::Result<Outcom
         watch
             .post
             .upset(&mut cluster, seconds - tick_seconds, seconds);
+        watch.exporters.probe(&cluster);
         spend(&mut watch.spent.simulator, &mut since);
         if seconds - swept >= scenario.subnet_seconds {
             swept = seconds;
             watch.sweep(&cluster, seconds);
         }
         watch.tick(&cluster, (tick, seconds), settings.through_text);
+        if scenario.switch_counters {
+            watch.read_switches(&cluster, seconds);
+        }
+        watch.judge(seconds);
     }
     Ok(Outcome {
         seconds: ticks as f64 * tick_seconds,
@@ -150,6 +160,13 @@ pub(super) fn run(plan: &Plan<'_>, settings: &Settings) -> anyhow::Result<Outcom
             .map(AlarmLog::finish)
             .collect(),
     })
+}
+
+/// What a site writes into its configuration of its switches' addresses.
+fn known_addresses(plan: &Wiring) -> Addresses {
+    let all = addresses(plan);
+    all.map(|(address, switch, port)| (address, (switch, Some(port))))
+        .collect()
 }
 
 /// The site's work as the collector is told of it, before it begins.
@@ -295,6 +312,11 @@ impl Watch {
                 spend(&mut self.spent.ingest, &mut since);
             }
         }
+    }
+
+    /// Takes up what switches have counted.
+    fn read_switches(&mut self, cluster: &Cluster, seconds: f64) {
+        let mut since = processor_time();
         let at = START.plus_seconds(seconds);
         for (switch, reading) in self.rounds.read(cluster, seconds) {
             spend(&mut self.spent.simulator, &mut since);
@@ -303,6 +325,12 @@ impl Watch {
             }
             spend(&mut self.spent.ingest, &mut since);
         }
+    }
+
+    /// Lets everybody judge what was taken up.
+    fn judge(&mut self, seconds: f64) {
+        let mut since = processor_time();
+        let at = START.plus_seconds(seconds);
         for (analyzer, log) in &mut self.methods {
             log.tick(seconds, namings(&analyzer.tick(at)));
         }

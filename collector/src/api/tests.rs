@@ -3,6 +3,7 @@
 mod cluster;
 mod graph;
 mod maintenance;
+mod probes;
 
 use std::sync::Arc;
 

@@ -1,9 +1,10 @@
 //! `[[switches]]`: which switches tell their LLDP neighbours, and where that is read.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use railscope_model::identity::SwitchName;
+use railscope_model::identity::{PortName, SwitchName};
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -17,6 +18,10 @@ pub(super) struct RawSwitch {
     name: Spanned<SwitchName>,
     lldp_file: Option<PathBuf>,
     lldp_command: Option<Argv>,
+    #[serde(default)]
+    addresses: Vec<Spanned<IpAddr>>,
+    #[serde(default)]
+    port_addresses: BTreeMap<PortName, Spanned<IpAddr>>,
     #[serde(default = "Subnet::default_period")]
     interval: Period,
     #[serde(default = "Subnet::default_period")]
@@ -27,7 +32,7 @@ pub(super) fn check_switches(
     raw: Vec<Spanned<RawSwitch>>,
     beside: &Path,
 ) -> Result<Vec<SwitchSource>, Wrong> {
-    let mut seen = BTreeMap::new();
+    let (mut seen, mut owners) = (BTreeMap::new(), BTreeMap::new());
     let mut switches = Vec::with_capacity(raw.len());
     for (index, switch) in raw.into_iter().enumerate() {
         let (span, switch) = (switch.span(), switch.into_inner());
@@ -53,12 +58,29 @@ pub(super) fn check_switches(
             (None, Some(Argv(command))) => Some(SubnetFrom::Command(command)),
             (None, None) => None,
         };
+        let own = switch.addresses.into_iter().map(|address| (address, None));
+        let of_ports = switch.port_addresses.into_iter();
+        let of_ports = of_ports.map(|(port, address)| (address, Some(port)));
+        let mut addresses = Vec::new();
+        for (address, port) in own.chain(of_ports) {
+            let (span, address) = (address.span(), address.into_inner());
+            if let Some(other) = owners.insert(address, name.clone()) {
+                let message =
+                    format!("{address} is already an address of {other}: expected each once");
+                return Err(wrong(span, ".addresses", message));
+            }
+            addresses.push((address.to_string(), port));
+        }
         let source = from.map(|from| SubnetSource {
             from,
             interval: switch.interval.0,
             timeout: switch.timeout.0,
         });
-        switches.push(SwitchSource { name, source });
+        switches.push(SwitchSource {
+            name,
+            source,
+            addresses,
+        });
     }
     Ok(switches)
 }

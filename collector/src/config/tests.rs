@@ -98,6 +98,26 @@ fn a_switch_is_read_by_a_file_or_a_program_or_is_a_target() {
     );
 }
 
+#[test]
+fn switches_and_their_ports_have_addresses() {
+    let config = parse(
+        "[[switches]]\nname = \"a\"\naddresses = [\"10.0.0.1\", \"fd00:0::1\"]\n\
+         port_addresses = { swp1 = \"10.1.0.0\", 33 = \"10.1.0.2\" }",
+    );
+    let switches = config.expect("valid").switches;
+    let told = switches[0].addresses.iter();
+    let told: Vec<String> = told
+        .map(|(address, port)| match port {
+            Some(port) => format!("{address} {port}"),
+            None => address.clone(),
+        })
+        .collect();
+    assert_eq!(
+        told,
+        ["10.0.0.1", "fd00::1", "10.1.0.2 33", "10.1.0.0 swp1"]
+    );
+}
+
 /// Texts and what is said about them.
 const WRONG: &[(&str, &str)] = &[
     (
@@ -107,6 +127,10 @@ const WRONG: &[(&str, &str)] = &[
     (
         "[[switches]]\nname = \"a\"\nlldp_file = \"a\"\nlldp_command = [\"a\"]",
         "1:1: switches[0]: both stand here: expected lldp_file, lldp_command or neither",
+    ),
+    (
+        "[[switches]]\nname = \"a\"\naddresses = [\"10.0.0.1\"]\n[[switches]]\nname = \"b\"\naddresses = [\"10.0.0.1\"]",
+        "6:14: switches[1].addresses: 10.0.0.1 is already an address of a: expected each once",
     ),
     (
         "[[targets]]\nswitch = \"leaf-1\"\nkind = \"railscope\"\nurl = \"http://leaf-1:10660/metrics\"",

@@ -26,6 +26,8 @@ pub enum Step {
     PauseWalk,
     /// Parts that go on slower than they could page only if they hold a job up, and nothing does on idle nodes.
     ImpactGate,
+    /// Probes between NICs say which part loses them.
+    Probes,
 }
 
 impl Step {
@@ -76,6 +78,11 @@ impl Step {
             Self::ImpactGate,
             "impact-gate",
             "what holds no job up pages nobody",
+        ),
+        (
+            Self::Probes,
+            "probes",
+            "probes between NICs say which part loses them",
         ),
     ];
 

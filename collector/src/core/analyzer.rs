@@ -8,6 +8,9 @@ use railscope_model::identity::{NodeName, Part, SwitchName};
 use railscope_model::plan::WiringPlan;
 use railscope_model::reading::{Labels, NodeReading};
 
+mod heard;
+
+use super::addresses::Addresses;
 use super::changes::{ChangeLog, Watch};
 use super::detector::{DETECTORS, Detector, Evidence, View};
 use super::history::{History, Ingested, NodeHistory};
@@ -18,6 +21,7 @@ use super::jobs::JobTable;
 use super::lost::Fate;
 use super::maintenance::Window;
 use super::neighbours::{DarkPorts, Switches, Told, switch_nodes, told_by_others, words};
+use super::probing::Probing;
 use super::speaker::{Speaker, Subject};
 use super::tracker::{Closed, Tracker};
 use super::traffic::weighed;
@@ -60,12 +64,14 @@ pub struct Analyzer {
     built_settled: bool,
     fabric: Arc<Fabric>,
     /// How often the fabric was built.
-    epoch: u64,
+    pub(super) epoch: u64,
     verdict: Arc<Verdict>,
     plan: Option<WiringPlan>,
     lint: Arc<Vec<lint::Finding>>,
     lldp: Arc<LldpMerge>,
     routes: Arc<Routes>,
+    probing: Arc<Probing>,
+    pub(super) addresses: Addresses,
     jobs: JobTable,
     pub(super) waits: Waits,
     pub(super) impact: Impact,
@@ -102,6 +108,8 @@ impl Default for Analyzer {
             lint: Arc::default(),
             lldp: Arc::default(),
             routes: Arc::default(),
+            probing: Arc::default(),
+            addresses: Addresses::default(),
             jobs: JobTable::default(),
             waits: Waits::default(),
             impact: Impact::default(),
@@ -200,22 +208,6 @@ impl Analyzer {
         }
     }
 
-    /// Forgets nodes that no list names and nobody has spoken of for too long.
-    fn forget_unspoken(&mut self, now: Timestamp) {
-        let history = &self.history;
-        let silent = |node: &NodeName| history.node(node).is_none_or(|node| !node.is_fresh(now));
-        let silent: BTreeSet<_> = self
-            .spoken_of
-            .iter()
-            .filter(|node| silent(node))
-            .cloned()
-            .collect();
-        if !silent.is_empty() {
-            self.spoken_of.retain(|node| !silent.contains(node));
-            self.history.retain(|node| !silent.contains(node));
-        }
-    }
-
     /// Takes up a sweep of the subnet, read at `at`. A partial sweep never replaces a settled one: what it
     /// does not show is not gone. Nor is what is behind ports that were silent.
     pub fn take_subnet(&mut self, mut subnet: Subnet, at: Timestamp) {
@@ -309,6 +301,8 @@ impl Analyzer {
         View {
             fabric: &view.fabric,
             epoch: self.epoch,
+            routes: &view.routes,
+            addresses: &self.addresses,
             history: &self.history,
             jobs: &view.jobs,
             waiting: &view.waiting,
@@ -334,6 +328,8 @@ impl Analyzer {
         let view = View {
             fabric: &self.fabric,
             epoch: self.epoch,
+            routes: &self.routes,
+            addresses: &self.addresses,
             history: &self.history,
             jobs: &jobs,
             waiting: &waiting,
@@ -371,6 +367,7 @@ impl Analyzer {
             lldp: Arc::clone(&self.lldp),
             switches_heard: self.switches_heard(),
             routes: Arc::clone(&self.routes),
+            probing: Arc::clone(&self.probing),
             changes: self.watch.log(),
             heard: self
                 .history
@@ -380,16 +377,6 @@ impl Analyzer {
                 .collect(),
             subnet_seen: self.subnet_seen,
         }
-    }
-
-    fn switches_heard(&self) -> BTreeMap<SwitchName, Timestamp> {
-        let told = self.switches.told.iter();
-        let told = told.filter_map(|(switch, told)| Some((switch.clone(), told.as_ref()?.1)));
-        let nodes = self.switch_nodes.iter().filter_map(|node| {
-            let heard = self.history.node(node)?.heard()?;
-            Some((node.as_str().parse().ok()?, heard))
-        });
-        told.chain(nodes).collect()
     }
 
     /// Builds the fabric anew if a node's parts, a switch's words or the subnet have changed since it was
@@ -454,6 +441,7 @@ impl Analyzer {
         self.fate(now).keep(&mut fabric, Presence::Lost);
         self.built_settled = self.subnet.as_ref().is_none_or(Subnet::is_settled);
         self.take_up_past(&mut fabric, settled, now);
+        self.probing = Arc::new(Probing::of(&fabric, &self.history));
         self.fabric = Arc::new(fabric);
         self.epoch += 1;
         self.verdict = Arc::new(verdict);

@@ -62,10 +62,12 @@ pub const CLASSES: &[&Class] = &[
     &SWITCH_QOS,
     &PFC_DEADLOCK,
     &UPLINK_LOSSY,
+    &EDGE_LOSSY,
     &ECMP_POLARISED,
     &GPU_MEMORY,
     &MISCABLED_RAIL,
     &LINK_ERRORS,
+    &PATH_SLOW,
     &NOISY_NEIGHBOUR,
     &POWER_LIMIT,
 ];
@@ -326,6 +328,22 @@ pub static UPLINK_LOSSY: Class = Class {
     severity: Severity::Critical,
     title: "Packets vanish between switches",
     action: "Take the cable out of service, so that its traffic goes over others; then clean and reseat it, and swap the transceivers, then the cable, then the switch port.",
+};
+
+/// Probes to and from a NIC vanish, and no counter says where.
+pub static EDGE_LOSSY: Class = Class {
+    name: "edge-lossy",
+    severity: Severity::Critical,
+    title: "Packets vanish at a NIC",
+    action: "Look at the counters of the NIC, of its PCIe link and of the switch port; then clean and reseat the cable, swap the transceivers, then the cable, then the NIC.",
+};
+
+/// Probes over a link or switch are slow.
+pub static PATH_SLOW: Class = Class {
+    name: "path-slow",
+    severity: Severity::Warning,
+    title: "Packets are held up on the way",
+    action: "Look for a link that trains again and again and for queues that stand at the port; then clean and reseat the cable, and swap the transceivers.",
 };
 
 /// A switch uses only some of its uplinks.

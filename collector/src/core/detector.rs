@@ -4,13 +4,14 @@ use railscope_model::fabric::{Fabric, Timestamp};
 use railscope_model::identity::Part;
 
 use super::ablation::LeftOut;
+use super::addresses::Addresses;
 use super::classes::Class;
 use super::detectors;
 use super::history::History;
 use super::jobs::Jobs;
 use super::rules::Rule;
 use super::wait::Waiting;
-use crate::topology::Misplaced;
+use crate::topology::{Misplaced, Routes};
 
 /// All that a detector may look at. Time is `now`, never a clock.
 #[derive(Debug, Clone, Copy)]
@@ -19,6 +20,10 @@ pub struct View<'a> {
     pub fabric: &'a Fabric,
     /// Another number whenever the fabric was built anew: what was found in it may be kept as long as it is the same.
     pub epoch: u64,
+    /// The shortest paths between its leaves.
+    pub routes: &'a Routes,
+    /// Who has which address.
+    pub addresses: &'a Addresses,
     /// What the nodes said lately.
     pub history: &'a History,
     /// Who runs on which GPUs.
@@ -101,6 +106,7 @@ pub const DETECTORS: &[Build] = &[
     detectors::pause_circle::build,
     detectors::switch_ports::build,
     detectors::lossy_cable::build,
+    detectors::probe_paths::build,
     detectors::uneven_ports::build,
     detectors::odd_config::build,
 ];

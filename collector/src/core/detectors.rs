@@ -14,6 +14,7 @@ mod netdev;
 pub mod odd_config;
 pub mod pause_circle;
 mod peers;
+pub mod probe_paths;
 pub mod slow_gpu;
 pub mod slow_receiver;
 pub mod storage_stall;

@@ -9,6 +9,7 @@ use railscope_model::metric::RDMA_PORT_UP;
 
 use super::ablation::{LeftOut, Step};
 use super::belief::{SURE_ENOUGH_TO_PAGE, posterior};
+use super::blame::explained_by_others;
 use super::classes::{
     Class, HOST_DOWN, PORT_DOWN, PORT_FLAPPING, SWITCH_DOWN, Severity, UPLINK_DOWN,
 };
@@ -81,10 +82,11 @@ pub(super) fn group(
     down: &BTreeSet<Part>,
     left_out: LeftOut,
 ) -> BTreeMap<Part, Vec<Finding>> {
-    let (mut parents, mut roots) = Default::default();
+    let (mut parents, mut roots, mut explained) = Default::default();
     if !left_out.has(Step::Parents) {
         parents = self::parents(fabric, &findings, down);
         roots = shared_roots(&findings);
+        explained = explained_by_others(fabric, &findings);
     }
     if left_out.has(Step::HostComponent) {
         parents.retain(|_, parent| !matches!(parent, Part::Host(_)));
@@ -92,6 +94,7 @@ pub(super) fn group(
     let mut groups: BTreeMap<Part, Vec<Finding>> = BTreeMap::new();
     for finding in findings {
         let part = &finding.evidence.part;
+        let part = explained.get(part).unwrap_or(part);
         let parent = parents.get(part);
         let root = parent.or_else(|| roots.get(part)).unwrap_or(part).clone();
         groups.entry(root).or_default().push(finding);

@@ -12,11 +12,13 @@ use railscope_model::metric::{
 use railscope_model::reading::{Labels, NodeReading};
 
 use super::ablation::{LeftOut, Step};
+use super::addresses::Addresses;
 use super::detector::{Build, View};
 use super::detectors::{degraded_link, lossy_cable, pause_circle, switch_ports};
 use super::history::History;
 use super::jobs::Jobs;
 use super::pause_graph::PauseGraph;
+use crate::topology::Routes;
 
 fn at(seconds: f64) -> Timestamp {
     Timestamp(1_700_000_000_000).plus_seconds(seconds)
@@ -28,6 +30,8 @@ type Counter = (&'static Metric, Vec<String>, f64);
 #[derive(Default)]
 struct Lab {
     fabric: Fabric,
+    routes: Routes,
+    addresses: Addresses,
     history: History,
     jobs: Jobs,
     /// Counters by switch: metric, labels, value.
@@ -108,6 +112,8 @@ impl Lab {
         View {
             fabric: &self.fabric,
             epoch: 0,
+            routes: &self.routes,
+            addresses: &self.addresses,
             waiting: &[],
             history: &self.history,
             jobs: &self.jobs,

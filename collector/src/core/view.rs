@@ -11,6 +11,7 @@ use super::impact::Costs;
 use super::incident::Incident;
 use super::jobs::Jobs;
 use super::maintenance::Window;
+use super::probing::Probing;
 use super::tracker::Closed;
 use super::wait::{Stuck, Waiting};
 use crate::topology::{LldpMerge, Routes, Verdict, lint};
@@ -28,6 +29,8 @@ pub struct ClusterView {
     pub lint: Arc<Vec<lint::Finding>>,
     /// The shortest paths of the fabric, as the newest sweep shows it.
     pub routes: Arc<Routes>,
+    /// Which NICs answer probes, and where.
+    pub probing: Arc<Probing>,
     /// What changed in the fabric lately.
     pub changes: Arc<ChangeLog>,
     /// Who runs on which GPUs.

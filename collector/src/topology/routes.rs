@@ -125,6 +125,16 @@ impl Routes {
         })
     }
 
+    /// Whether any path leads from one switch of the fabric to another.
+    pub fn reaches(&self, fabric: &Fabric, a: &SwitchName, b: &SwitchName) -> bool {
+        let number = |name: &SwitchName| {
+            let id = fabric.find(&Part::Switch(name.clone()))?;
+            self.numbers.get(&id).copied()
+        };
+        let ends = number(a).zip(number(b));
+        ends.is_some_and(|(from, to)| self.tree(from).cost[to as usize] != NONE)
+    }
+
     /// Who is routed over a cable between switches, one that is lost included: then as if it were there.
     /// Nobody where the part is no such cable of the fabric.
     pub fn over(&self, fabric: &Fabric, cable: &Part) -> Arc<CableUse> {

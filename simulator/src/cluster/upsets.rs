@@ -35,6 +35,7 @@ impl Cluster {
     pub fn restart_exporter(&mut self, node: usize) {
         if let Some(node) = self.nodes.get_mut(node) {
             node.stalls = [0; 3];
+            node.exporter_restarts += 1;
             node.gpus.iter_mut().for_each(|gpu| gpu.xids.clear());
         }
     }

@@ -88,6 +88,64 @@ impl Kind for UplinkLossy {
     }
 }
 
+/// The cable between two switches holds some packets up: its link trains again for moments, or a queue stands before it. Few
+/// packets are delayed, so that no bandwidth is lost.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UplinkJitter {
+    /// Share of the packets that are held up, up to 0.5.
+    pub packet_ratio: f64,
+    /// For how long.
+    pub seconds: f64,
+}
+
+impl UplinkJitter {
+    pub(crate) fn example(place: &Place<'_>, pick: Pick) -> Option<(Part, Effect)> {
+        let jitter = Self {
+            packet_ratio: 0.1,
+            seconds: 1e-3,
+        };
+        Some((place.uplink(pick)?, Effect::UplinkJitter(jitter)))
+    }
+}
+
+impl Kind for UplinkJitter {
+    fn class(&self) -> &'static str {
+        "path-slow"
+    }
+
+    fn target(&self, part: &Part, place: &Place<'_>) -> Result<Target, String> {
+        let Self {
+            packet_ratio,
+            seconds,
+        } = *self;
+        if !(packet_ratio > 0.0 && packet_ratio <= 0.5 && seconds > 0.0 && seconds < 0.1) {
+            return Err(format!(
+                "found {seconds} s for {packet_ratio} of the packets, expected at most 0.5 of them and less than 0.1 s"
+            ));
+        }
+        place.uplink_named(part)
+    }
+
+    fn severity(&self, _: &Healthy) -> f64 {
+        self.packet_ratio
+    }
+
+    fn apply(&self, target: Target, now: &mut Conditions) {
+        if let Target::Cable(cable) = target {
+            now.delays.push((cable, self.packet_ratio, self.seconds));
+        }
+    }
+
+    fn sentence(&self) -> String {
+        format!(
+            "holds {} % of its packets up for {} ms",
+            self.packet_ratio * 100.0,
+            self.seconds * 1e3
+        )
+    }
+}
+
 /// A switch goes away with all of its links.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

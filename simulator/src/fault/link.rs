@@ -220,6 +220,52 @@ impl Kind for LinkErrors {
     }
 }
 
+/// The cable at a NIC's port loses packets, and no counter of it tells: a gray failure.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EdgeLossy {
+    /// Share of the packets that are lost, up to 0.5.
+    pub loss_ratio: f64,
+}
+
+impl EdgeLossy {
+    pub(crate) fn example(place: &Place<'_>, pick: Pick) -> Option<(Part, Effect)> {
+        let lossy = Self { loss_ratio: 0.01 };
+        Some((place.nic(pick)?.link_part(), Effect::EdgeLossy(lossy)))
+    }
+}
+
+impl Kind for EdgeLossy {
+    fn class(&self) -> &'static str {
+        "edge-lossy"
+    }
+
+    fn target(&self, part: &Part, place: &Place<'_>) -> Result<Target, String> {
+        if !(self.loss_ratio > 0.0 && self.loss_ratio <= 0.5) {
+            return Err(format!(
+                "found loss_ratio {}, expected more than 0 and at most 0.5",
+                self.loss_ratio
+            ));
+        }
+        place.host_cable(part).map(Target::Nic)
+    }
+
+    fn severity(&self, _: &Healthy) -> f64 {
+        self.loss_ratio
+    }
+
+    fn apply(&self, target: Target, now: &mut Conditions) {
+        for nic in target.nics() {
+            now.losses.push((nic, self.loss_ratio));
+            now.vanishing.push((nic, self.loss_ratio));
+        }
+    }
+
+    fn sentence(&self) -> String {
+        format!("loses {} % of its packets", self.loss_ratio * 100.0)
+    }
+}
+
 /// Longest step of a link error recovery: retraining of the lanes (an engineering estimate).
 pub(crate) const RECOVERY_SECONDS: f64 = 5e-3;
 /// Cost of one lost packet: one window of go-back-N at 400 Gb/s (an engineering estimate; the round

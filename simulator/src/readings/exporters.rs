@@ -4,6 +4,7 @@ use railscope_model::identity::NodeName;
 use railscope_model::reading::NodeReading;
 
 use super::NodeRows;
+use super::probes::{Probes, Probing};
 use crate::cluster::Cluster;
 
 /// The rows of every node of a cluster, in its order.
@@ -11,6 +12,7 @@ use crate::cluster::Cluster;
 pub struct Exporters {
     names: Vec<NodeName>,
     rows: Vec<NodeRows>,
+    probes: Option<Probes>,
 }
 
 impl Exporters {
@@ -21,11 +23,26 @@ impl Exporters {
         let rows = nodes.map(|(node, host)| NodeRows::new(node, &plan.nics[host.nics.clone()]));
         Self {
             rows: rows.collect(),
+            probes: None,
             names: cluster
                 .nodes()
                 .iter()
                 .map(|node| node.name.clone())
                 .collect(),
+        }
+    }
+
+    /// The same, and all of them probe each other.
+    #[must_use]
+    pub fn probing(mut self, cluster: &Cluster, probing: Probing) -> Self {
+        self.probes = Some(Probes::new(cluster, probing));
+        self
+    }
+
+    /// Sends the probes of the time since this was called last: to be called each time the cluster has moved.
+    pub fn probe(&mut self, cluster: &Cluster) {
+        if let Some(probes) = &mut self.probes {
+            probes.follow(cluster);
         }
     }
 
@@ -36,7 +53,11 @@ impl Exporters {
 
     /// What one of them says now.
     pub fn read_one(&self, node: usize, cluster: &Cluster) -> NodeReading {
-        self.rows[node].read(&cluster.nodes()[node])
+        let mut reading = self.rows[node].read(&cluster.nodes()[node]);
+        if let Some(probes) = &self.probes {
+            probes.push(&mut reading, node);
+        }
+        reading
     }
 
     /// What each of them says now, those of nodes that are switched off too.

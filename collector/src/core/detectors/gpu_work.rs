@@ -215,8 +215,9 @@ impl<'a> Told<'a> {
         })
     }
 
-    fn work(&self, sample: usize) -> Option<f64> {
-        Some(self.active[sample]? * self.clock)
+    /// What it did in a sample; no number if it did not tell.
+    fn work(&self, sample: usize) -> f64 {
+        self.active[sample].map_or(f64::NAN, |active| active * self.clock)
     }
 }
 
@@ -232,8 +233,8 @@ struct Node<'a> {
     told: Vec<Told<'a>>,
     /// By cycles, where all count them.
     by_cycles: Option<Vec<f64>>,
-    /// By sample, the newest first; none where they did too little.
-    by_sample: Vec<Option<Vec<Option<f64>>>>,
+    /// By sample, the newest first, and GPU; no number of one that did not tell. None where they did too little.
+    by_sample: Vec<Option<Vec<f64>>>,
     /// By how much they differ from 1, as a standard deviation.
     spread: f64,
 }
@@ -246,8 +247,9 @@ impl<'a> Node<'a> {
         let by_sample: Vec<_> = (0..samples)
             .map(|sample| by_sample(&told, sample))
             .collect();
-        let samples = by_sample.iter().flatten().flatten().flatten();
+        let samples = by_sample.iter().flatten().flatten();
         let ratios = samples.chain(by_cycles.iter().flatten());
+        let ratios = ratios.filter(|ratio| !ratio.is_nan());
         let off = median(ratios.map(|ratio| (ratio - 1.0).abs()));
         Self {
             told,
@@ -261,29 +263,31 @@ impl<'a> Node<'a> {
     /// taken while the job stopped or began says nothing.
     fn workers(&self, samples: usize) -> Option<Vec<Worker<'a>>> {
         let ratios = match &self.by_cycles {
-            Some(ratios) => ratios.iter().copied().map(Some).collect(),
+            Some(ratios) => ratios.clone(),
             None => self.least(samples)?,
         };
         let workers = self.told.iter().zip(ratios).filter_map(|(told, ratio)| {
             Some(Worker {
                 gpu: told.gpu,
                 active: told.active[0]?,
-                ratio: ratio?,
+                ratio: (!ratio.is_nan()).then_some(ratio)?,
                 spread: self.spread,
             })
         });
         Some(workers.collect())
     }
 
-    fn least(&self, samples: usize) -> Option<Vec<Option<f64>>> {
+    fn least(&self, samples: usize) -> Option<Vec<f64>> {
         if self.by_sample.iter().flatten().count() < SAMPLES.1 {
             return None;
         }
         let needed = self.told.iter().filter_map(|told| told.needed).max()?;
-        let mut least = vec![Some(f64::INFINITY); self.told.len()];
+        let mut least = vec![f64::INFINITY; self.told.len()];
         for ratios in self.by_sample.get(..samples.max(needed))? {
             for (least, ratio) in least.iter_mut().zip(ratios.as_ref()?) {
-                *least = least.zip(*ratio).map(|(least, ratio)| least.min(ratio));
+                // Of who has not told one of them nothing is known.
+                let known = !least.is_nan() && !ratio.is_nan();
+                *least = if known { least.min(*ratio) } else { f64::NAN };
             }
         }
         Some(least)
@@ -302,14 +306,15 @@ fn by_cycles(node: &[Told<'_>]) -> Option<Vec<f64>> {
 }
 
 /// Work of each GPU against that of the middle one, in one sample; none if they did too little.
-fn by_sample(node: &[Told<'_>], sample: usize) -> Option<Vec<Option<f64>>> {
+fn by_sample(node: &[Told<'_>], sample: usize) -> Option<Vec<f64>> {
     let active = || node.iter().filter_map(|told| told.active[sample]);
     if active().count() < MIN_PEERS || median(active())? < MIN_ACTIVE {
         return None;
     }
-    let middle = median(node.iter().filter_map(|told| told.work(sample)))?;
-    let ratios = node.iter().map(|told| Some(told.work(sample)? / middle));
-    Some(ratios.collect())
+    let mut ratios: Vec<f64> = node.iter().map(|told| told.work(sample)).collect();
+    let middle = median(ratios.iter().copied().filter(|work| !work.is_nan()))?;
+    ratios.iter_mut().for_each(|ratio| *ratio /= middle);
+    Some(ratios)
 }
 
 fn evidence(worker: &Worker<'_>, excess: f64) -> Evidence {
