@@ -35,7 +35,7 @@ const PATIENCE: Duration = Duration::from_secs(90);
 const HOSTS: usize = 3;
 const FLOWS: u8 = 8;
 /// Long, so that a machine that stops for a second loses nothing.
-const TIMEOUT_SECONDS: f64 = 2.0;
+const TIMEOUT_SECONDS: f64 = 3.0;
 
 /// Hosts 0 on the first leaf, 1 and 2 on the second; two spines; the cable from the first leaf to the second spine is
 /// one that may lose packets on the way up.
@@ -326,7 +326,7 @@ fn write_list(path: &Path, peers: &[usize]) {
     let v6 = r#"{"device":"rail0","peer_node":"host2v6","peer_device":"rail0","address":"[fd00:0:0:3::2]:10661","flows":1}"#;
     let targets: Vec<_> = targets.chain([v6.to_owned()]).collect();
     let text = format!(
-        r#"{{"interval_seconds":0.05,"timeout_seconds":{TIMEOUT_SECONDS},"slow_seconds":0.2,"dscp":26,"targets":[{}]}}"#,
+        r#"{{"interval_seconds":0.05,"timeout_seconds":{TIMEOUT_SECONDS},"slow_seconds":0.4,"dscp":26,"targets":[{}]}}"#,
         targets.join(",")
     );
     fs::write(path, text).expect("write");
@@ -388,16 +388,14 @@ fn lossy_cable(site: &Site, prober: &Exporter<'_>) {
         since(&before, flows).values().all(|(sent, _)| *sent >= 120)
     });
     site.lossy.lose(0);
-    let dropped = site.lossy.lost();
     let lost = |flows: &Flows| {
-        since(&before, flows)
-            .values()
-            .map(|(_, lost)| lost)
-            .sum::<u64>()
+        let since = since(&before, flows);
+        since.values().map(|(_, lost)| lost).sum::<u64>()
     };
     let after = wait(prober, "what was lost is told", |flows| {
-        lost(flows) >= dropped
+        lost(flows) >= site.lossy.lost()
     });
+    let dropped = site.lossy.lost();
     assert_eq!(lost(&after), dropped, "each lost packet is one lost probe");
     for (flow, (sent, lost)) in since(&before, &after) {
         let share = lost as f64 / sent as f64;
@@ -417,7 +415,7 @@ fn slow_host(prober: &Exporter<'_>, others: &[Exporter<'_>]) {
     let quiet = stays(1);
     for _ in 0..4 {
         others[0].signal("-STOP");
-        thread::sleep(Duration::from_millis(500));
+        thread::sleep(Duration::from_millis(600));
         others[0].signal("-CONT");
         thread::sleep(Duration::from_millis(100));
     }

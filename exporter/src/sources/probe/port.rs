@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-/// Ports that Linux hands out to nobody by itself (`net.ipv4.ip_local_port_range` ends at 60999). RoCE v2 takes its own
+/// Ports that Linux by default hands out to nobody (`net.ipv4.ip_local_port_range` ends at 60999). RoCE v2 takes its own
 /// from 49152 to 65535; a switch that hashes five-tuples makes no difference between them.
 const FIRST: u16 = 61_000;
 const COUNT: u16 = u16::MAX - FIRST + 1;
