@@ -251,6 +251,7 @@ fn scripts_can_be_run_and_name_no_path_of_one_machine() {
         "tests/run",
         ".ci/run",
         "tests/qemu/build",
+        "tests/bench/probe_cost",
         "tests/bench/scrape_vs_node_exporter",
         "tests/bench/sweep_vs_ibnetdiscover",
         "tests/fuzz/run",

@@ -8,12 +8,14 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::Args;
 use railscope_exporter::{
-    Config, Exporter, Limits, WebSecurity, keep_memory_flat, run_worker, serve, serve_secured,
+    Config, Exporter, Limits, Machine, WebSecurity, keep_memory_flat, run_worker, serve,
+    serve_secured,
 };
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::machine::MachineArgs;
+use crate::probing::{Fetcher, ProbeArgs};
 
 /// Reads this node's GPUs, PCIe links and RDMA ports and serves them to Prometheus.
 #[derive(Debug, Args)]
@@ -34,6 +36,8 @@ pub(crate) struct ExporterArgs {
     web_config: Option<PathBuf>,
     #[command(flatten)]
     machine: MachineArgs,
+    #[command(flatten)]
+    probes: ProbeArgs,
     /// Name of the node, in place of its host name.
     #[arg(long = "node.name", env = "RAILSCOPE_NODE_NAME")]
     node_name: Option<String>,
@@ -64,7 +68,8 @@ pub(crate) fn run(args: ExporterArgs) -> anyhow::Result<()> {
     let address = args.listen_address.clone();
     let security = args.web_config.as_deref().map(WebSecurity::load);
     let security = security.transpose().context("--web.config.file")?;
-    let exporter = Arc::new(Exporter::start(config(args)?).context("cannot start the exporter")?);
+    let (config, fetcher) = config(args)?;
+    let exporter = Arc::new(Exporter::start(config).context("cannot start the exporter")?);
     // Samplers have threads of their own; one more is enough to answer scrapes.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -85,6 +90,9 @@ pub(crate) fn run(args: ExporterArgs) -> anyhow::Result<()> {
             }
             tracing::info!("stopping");
         };
+        if let Some(fetcher) = fetcher {
+            tokio::spawn(fetcher.run());
+        }
         let exporter = Arc::clone(&exporter);
         let served = match security {
             Some(security) => serve_secured(exporter, listener, Arc::new(security), shutdown).await,
@@ -104,13 +112,19 @@ pub(crate) fn run_nvml_worker(args: &WorkerArgs) -> anyhow::Result<()> {
     Ok(run_worker(&args.library, period)?)
 }
 
-fn config(args: ExporterArgs) -> anyhow::Result<Config> {
-    Ok(Config {
-        machine: args.machine.machine()?,
+/// What the exporter is to do, and who fetches the list of probes for it.
+fn config(args: ExporterArgs) -> anyhow::Result<(Config, Option<Fetcher>)> {
+    let (probes, fetcher) = args.probes.access()?;
+    let config = Config {
+        machine: Machine {
+            probes,
+            ..args.machine.machine()?
+        },
         node_name: args.node_name,
         limits: Limits::default(),
         hurry: args.hurry,
-    })
+    };
+    Ok((config, fetcher))
 }
 
 /// Listens on `host:port`, or on every address for `:port`.

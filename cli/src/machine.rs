@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
-use railscope_exporter::{Machine, MigDevices, NetworkAccess, NvmlAccess, WorkloadAccess};
+use railscope_exporter::{
+    Machine, MigDevices, NetworkAccess, NvmlAccess, ProbeAccess, WorkloadAccess,
+};
 
 /// Name of the NVML worker's subcommand, which is in no help text.
 pub(crate) const WORKER_SUBCOMMAND: &str = "nvml-worker";
@@ -119,6 +121,7 @@ impl MachineArgs {
                 job_mapping: self.job_mapping,
             },
             mig_devices: MigDevices::default(),
+            probes: ProbeAccess::default(),
         })
     }
 }

@@ -15,6 +15,7 @@ mod eval;
 mod explain;
 mod exporter;
 mod machine;
+mod probing;
 mod simulate;
 mod sweep;
 mod topology;

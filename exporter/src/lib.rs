@@ -49,3 +49,4 @@ pub use server::{WebSecurity, serve, serve_secured};
 pub use sources::allocator::keep_memory_flat;
 pub use sources::ethtool::NetworkAccess;
 pub use sources::nvml::run_worker;
+pub use sources::probe::ProbeAccess;

@@ -15,7 +15,7 @@ use railscope_model::reading::{Labels, NodeReading};
 
 use self::slot::Slot;
 use crate::page::RenderedPage;
-use crate::sampler::{Machine, Presence, SAMPLERS, SampleError, Sampler};
+use crate::sampler::{Machine, ON_DEMAND, Presence, SAMPLERS, SampleError, Sampler};
 
 /// A page is merged anew after this time even if no source said anything, so that ages grow.
 const MAX_PAGE_AGE: Duration = Duration::from_secs(1);
@@ -79,14 +79,15 @@ pub struct Exporter {
 }
 
 impl Exporter {
-    /// Starts every sampler of [`SAMPLERS`] on the machine.
+    /// Starts every sampler of [`SAMPLERS`] on the machine, and those of [`ON_DEMAND`] that it asks for.
     ///
     /// # Errors
     /// A thread could not be started.
     pub fn start(config: impl Into<Config>) -> io::Result<Self> {
         let config = config.into();
-        let samplers = SAMPLERS.iter().map(|build| {
-            let sampler = build(&config.machine);
+        let always = SAMPLERS.iter().map(|build| build(&config.machine));
+        let on_demand = ON_DEMAND.iter().filter_map(|build| build(&config.machine));
+        let samplers = always.chain(on_demand).map(|sampler| {
             let times = config.hurry.max(1);
             Box::new(Hurried { sampler, times }) as Box<dyn Sampler>
         });

@@ -8,6 +8,7 @@ use railscope_model::reading::{NodeReading, Status};
 use crate::mig_devices::MigDevices;
 use crate::samplers;
 use crate::sources::ethtool::NetworkAccess;
+use crate::sources::probe::ProbeAccess;
 
 /// Where the machine is: every root can be moved, for containers and for tests.
 #[derive(Debug, Clone)]
@@ -31,6 +32,8 @@ pub struct Machine {
     pub workloads: WorkloadAccess,
     /// What NVML says of MIG devices, for samplers that ask others than NVML.
     pub mig_devices: MigDevices,
+    /// Whether to answer probes of other nodes, and whom to probe.
+    pub probes: ProbeAccess,
 }
 
 impl Machine {
@@ -47,6 +50,7 @@ impl Machine {
             rootfs: root.to_owned(),
             workloads: WorkloadAccess::below(root),
             mig_devices: MigDevices::default(),
+            probes: ProbeAccess::default(),
         }
     }
 }
@@ -140,10 +144,17 @@ pub const SAMPLERS: &[Build] = &[
     samplers::workload::build,
 ];
 
+/// Builds a sampler for a machine that asks for it.
+pub type BuildOnDemand = fn(&Machine) -> Option<Box<dyn Sampler>>;
+
+/// Samplers that send packets, or answer them: they run where the machine asks for them, and else no page names them.
+pub const ON_DEMAND: &[BuildOnDemand] = &[samplers::prober::build, samplers::responder::build];
+
 /// Samples every source of a machine once, in this thread, and puts the samples in page order: what
 /// `railscope check` and the golden files look at. A source that hangs hangs the caller.
 pub fn sample_once(machine: &Machine) -> NodeReading {
     let mut all = NodeReading::default();
+    // Those on demand have nothing to say of one instant.
     for build in SAMPLERS {
         let mut sampler = build(machine);
         let mut reading = NodeReading::default();

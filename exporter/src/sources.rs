@@ -16,6 +16,7 @@ pub mod pci_settings;
 pub mod platform;
 #[cfg(feature = "kubernetes")]
 pub mod podresources;
+pub mod probe;
 pub mod rdma;
 pub mod rdma_netlink;
 pub mod setup;

@@ -63,6 +63,34 @@ fn a_veth_counts_what_ethtool_prints() {
 }
 
 #[test]
+fn addresses_are_those_that_ip_prints() {
+    let test = "addresses_are_those_that_ip_prints";
+    let Some(namespace) = Namespace::new(test, "addr") else {
+        return;
+    };
+    namespace.ip("link add left type veth peer name right");
+    namespace.ip("link set left up");
+    namespace.ip("link set right up");
+    for address in ["10.0.1.7/24", "10.0.1.8/24", "10.0.9.1/32"] {
+        namespace.ip(&format!("addr add {address} dev left"));
+    }
+    namespace.ip("addr add 10.0.2.7/24 dev right");
+    namespace.ip("addr add 10.0.3.7/24 scope link dev left");
+    namespace.ip("-6 addr add fd00::7/64 dev left nodad");
+    let left = nic("left", &namespace.output("cat /sys/class/net/left/ifindex"));
+    let answered = namespace.inside(|| Kernel::default().addresses(&left));
+    let found: Vec<_> = answered.iter().flatten().map(ToString::to_string).collect();
+    assert_eq!(found, ["10.0.1.7", "10.0.1.8", "10.0.9.1", "fd00::7"]);
+
+    let recordings = tempfile::tempdir().expect("a temporary directory");
+    fs::create_dir(recordings.path().join("left")).expect("mkdir");
+    let printed = namespace.output("ip -j addr show dev left");
+    fs::write(recordings.path().join("left/addr"), printed).expect("write");
+    let mut recorded = Recorded::new(recordings.path());
+    assert_eq!(recorded.addresses(&left), answered);
+}
+
+#[test]
 fn what_a_driver_lacks_is_unsupported_and_what_is_not_there_is_absent() {
     let test = "what_a_driver_lacks_is_unsupported_and_what_is_not_there_is_absent";
     let Some(namespace) = Namespace::new(test, "lacks") else {

@@ -60,6 +60,13 @@ pub struct SwitchSeries<'a, const N: usize> {
 }
 
 impl<'a, const N: usize> SwitchSeries<'a, N> {
+    /// The same without those at this place among the wanted, if none of them has moved lately.
+    #[must_use]
+    pub fn moving(mut self, place: usize) -> Self {
+        self.rows[place] = self.rows[place].filter(Rows::any_moves);
+        self
+    }
+
     /// The series of a port, in the order in which they are wanted.
     pub fn of(&self, port: u16) -> [Option<Window<'a>>; N] {
         let place = self.ports.binary_search_by_key(&port, |(port, _)| *port);

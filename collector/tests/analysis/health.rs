@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use railscope_collector::core::analyzer::Analyzer;
 
 use super::cluster::{NODES, RAILS, at, node, page};
-use super::{Fault, check, incidents, run};
+use super::{Fault, check, incidents};
 
 /// Adds lines to every page: `line` is given the node and the seconds since the start.
 fn with(line: impl Fn(usize, u64) -> String + 'static) -> Box<Fault> {
@@ -154,37 +154,54 @@ fn active(percent: fn(usize, usize) -> f64) -> Box<Fault> {
     with(move |node, _| activity(|gpu| percent(node, gpu)))
 }
 
-/// Everything that is ever named while pages come every second, with activity by node, GPU and second.
-fn ever_named(percent: impl Fn(usize, usize, u64) -> f64) -> BTreeSet<String> {
+/// What is named at each page, with activity by node, GPU and second.
+fn by_the_page(
+    every: usize,
+    until: u64,
+    percent: impl Fn(usize, usize, u64) -> f64,
+) -> Vec<(u64, Vec<String>)> {
     let mut analyzer = Analyzer::default();
     analyzer.set_targets(&(0..NODES).map(node).collect::<Vec<_>>());
-    let mut named = BTreeSet::new();
-    for seconds in 0..60 {
+    let pages = (0..until).step_by(every);
+    let named = pages.map(|seconds| {
         for index in 0..NODES {
             let text = page(index, seconds) + &activity(|gpu| percent(index, gpu, seconds));
             analyzer.ingest(&node(index), &text, at(seconds));
         }
-        named.extend(incidents(&analyzer.tick(at(seconds))));
+        (seconds, incidents(&analyzer.tick(at(seconds))))
+    });
+    named.collect()
+}
+
+/// Everything that is ever named.
+fn ever_named(every: usize, percent: impl Fn(usize, usize, u64) -> f64) -> BTreeSet<String> {
+    let named = by_the_page(every, 120, percent);
+    named.into_iter().flat_map(|(_, named)| named).collect()
+}
+
+/// Activity in a window of a second, anywhere in a step of several: any of 25 to 75 %.
+fn window_of_a_step(node: usize, gpu: usize, seconds: u64) -> f64 {
+    let mut draw = (1 + node as u64) << 40 | (1 + gpu as u64) << 32 | seconds;
+    for _ in 0..3 {
+        draw = (draw ^ draw >> 29).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
-    named
+    25.0 + (draw >> 32) as f64 / f64::from(u32::MAX) * 50.0
 }
 
 #[test]
 fn activity_that_was_read_at_other_moments_accuses_no_gpu() {
     let slow = |node, gpu, _| if (node, gpu) == (1, 2) { 44.0 } else { 40.0 };
-    assert!(ever_named(slow).contains("gpu-slow gpu/n1:2 gpus=1 []"));
+    assert!(ever_named(1, slow).contains("gpu-slow gpu/n1:2 gpus=1 []"));
     // All of a job computes less from the 30th second on, and what two GPUs told is older than what the others did.
     let late = |node: usize, gpu: usize, seconds| {
         let told = if node == 2 && gpu < 2 { 3 } else { 0 };
         if seconds < 30 + told { 40.0 } else { 33.0 }
     };
-    assert_eq!(ever_named(late), BTreeSet::new());
-    // Windows of a second, anywhere in steps of several.
-    let short = |node: usize, gpu: usize, seconds: u64| {
-        let draw = (7919 * node + 104_729 * gpu) as u64 + 1_299_709 * seconds;
-        25.0 + (draw % 101) as f64 / 2.0
-    };
-    assert_eq!(ever_named(short), BTreeSet::new());
+    assert_eq!(ever_named(1, late), BTreeSet::new());
+    for every in [1, 5, 10] {
+        let named = ever_named(every, window_of_a_step);
+        assert_eq!(named, BTreeSet::new(), "a page every {every} s");
+    }
 }
 
 #[test]
@@ -201,16 +218,42 @@ fn a_gpu_that_needs_longer_at_its_full_clock_is_slow_unless_its_role_or_its_stag
     );
 }
 
+/// Windows of activity that say nothing, and cycles of tensor cores that tell of the same time who works more.
+fn counted(more: fn(usize, usize) -> f64) -> Box<Fault> {
+    with(move |node, seconds| {
+        let cycles = of_gpus(|gpu| {
+            let count = 7e8 * more(node, gpu) * seconds as f64;
+            format!("railscope_gpu_tensor_active_cycles_total{{gpu=\"{gpu}\"}} {count}\n")
+        });
+        activity(|gpu| window_of_a_step(node, gpu, seconds)) + &cycles
+    })
+}
+
+#[test]
+fn cycles_tell_who_works_more_where_windows_of_activity_do_not() {
+    check(
+        &counted(|node, gpu| if (node, gpu) == (1, 2) { 1.05 } else { 1.0 }),
+        &["gpu-slow gpu/n1:2 gpus=1 []"],
+    );
+    check(&counted(|_, gpu| if gpu == 0 { 1.1 } else { 1.0 }), &[]);
+    check(&counted(|node, _| if node == 7 { 1.4 } else { 1.0 }), &[]);
+    check(&counted(|_, _| 0.0), &[]);
+}
+
 #[test]
 fn a_gpu_that_is_far_off_is_seen_a_sample_sooner() {
-    let first_seen = |percent: fn(usize, usize) -> f64| {
-        let view = run(&active(percent));
-        view.incidents.first().map(|incident| incident.since)
+    let first_seen = |percent: f64| {
+        let slow = move |node, gpu, seconds| match (node, gpu) {
+            (1, 2) if seconds >= 55 => percent,
+            _ => 40.0,
+        };
+        let seen = by_the_page(5, 100, slow);
+        seen.into_iter().find(|(_, named)| !named.is_empty())
     };
     // The first sample is at 55 s, the next 5 s later.
-    let far = first_seen(|node, gpu| if (node, gpu) == (1, 2) { 46.0 } else { 40.0 });
-    let near = first_seen(|node, gpu| if (node, gpu) == (1, 2) { 42.0 } else { 40.0 });
-    assert_eq!((far, near), (Some(at(60)), Some(at(65))));
+    let (far, near) = (first_seen(46.0), first_seen(42.0));
+    let at = |seen: Option<(u64, Vec<String>)>| seen.map(|(seconds, _)| seconds);
+    assert_eq!((at(far), at(near)), (Some(65), Some(70)));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! What the driver of a network interface says of it: counters, pause, PFC, FEC and why a link is down.
 
+mod addresses;
 mod ioctl;
 mod kernel;
 mod recorded;
@@ -9,6 +10,7 @@ pub use kernel::Kernel;
 pub use recorded::Recorded;
 pub use vf::{Counts, VirtualFunction, counted};
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use super::sysfs::Miss;
@@ -151,4 +153,10 @@ pub trait NicSource: Send {
     /// # Errors
     /// The kernel did not answer, or with something else.
     fn virtual_functions(&mut self, nic: &Nic) -> Result<Vec<VirtualFunction>, Miss>;
+
+    /// IP addresses by which others may reach the interface: no link-local, temporary or unusable ones.
+    ///
+    /// # Errors
+    /// The kernel did not answer, or with something else.
+    fn addresses(&mut self, nic: &Nic) -> Result<Vec<IpAddr>, Miss>;
 }

@@ -122,6 +122,14 @@ impl Device {
         text.parse().ok()
     }
 
+    /// The network interface of a port, whose directory this is: that of its own address, which is entry 0 of its GIDs,
+    /// else as [`Self::netdev`] tells it.
+    pub fn netdev_of_port(&self, port: u8, dir: &Dir, buffer: &mut Buffer) -> Option<String> {
+        let named = dir.dir("gid_attrs/ndevs");
+        let named = named.and_then(|named| named.text("0", buffer)).ok();
+        named.or_else(|| self.netdev(port, buffer))
+    }
+
     /// The network interface of a port that has no address to tell it by: the one whose `dev_port`
     /// is the port's, the only one of the hardware, or a software device's parent.
     pub fn netdev(&self, port: u8, buffer: &mut Buffer) -> Option<String> {

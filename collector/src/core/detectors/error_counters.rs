@@ -193,14 +193,17 @@ impl Detector for ErrorCounters {
     }
 
     fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
-        for limit in LIMITS {
-            let mut high = Vec::new();
-            for (node, history) in view.history.fresh_nodes(view.now) {
+        let mut all: [Vec<Rise>; LIMITS.len()] = Default::default();
+        // Node by node: what is known of one is in the processor's cache for all limits.
+        for (node, history) in view.history.fresh_nodes(view.now) {
+            for (limit, high) in LIMITS.iter().zip(&mut all) {
                 // Errors that have not risen for the whole window are of no interest, and on most nodes none have.
                 if history.moving(limit.metric).next().is_some() {
-                    rises_of((node, history), limit, limit.at_least, &mut high);
+                    rises_of((node, history), limit, limit.at_least, high);
                 }
             }
+        }
+        for (limit, mut high) in LIMITS.iter().zip(all) {
             high.retain(|rise| limit.is_passed_by(rise));
             if high.is_empty() {
                 continue;

@@ -22,9 +22,12 @@ const LANES: [(f64, usize); 2] = [(0.08, 2), (0.03, 3)];
 /// Time that the samples must reach back, if that takes more of them. An exporter reads each GPU by itself, once a
 /// second, and later where it is busy: for seconds after work has changed, a page has some GPUs as they were before.
 const MIN_SECONDS: f64 = 4.5;
-/// Samples that are looked at, at most: those of [`MIN_SECONDS`] at one a second, and some more.
-const MOST_SAMPLES: usize = 8;
-/// How far beyond what the GPUs of its node differ by in these samples, in standard deviations: short windows that
+/// Samples that are looked at to see what the GPUs of a node differ by, at most, and the fewest that tell.
+const SAMPLES: (usize, usize) = (8, 4);
+/// Time over which cycles of tensor cores are compared in place of samples, where the driver counts them, and the least of
+/// it that must have been seen. Nothing falls between two counts, so that it matters little when in a step they are read.
+const COUNTED_SECONDS: (f64, f64) = (30.0, 20.0);
+/// How far beyond what the GPUs of its node differ by in all samples, in standard deviations: short windows that
 /// begin at different moments of a step differ, whatever the GPUs do.
 const ABOVE_SPREAD: f64 = 3.0;
 /// Standard deviation of normal values, in median absolute deviations.
@@ -43,15 +46,14 @@ pub fn build() -> Box<dyn Detector> {
 }
 
 /// A busy GPU and what it does, as a multiple of what the others of its node do.
-struct Worker<'a> {
+struct Worker<'a, 'b> {
     gpu: Listed<'a>,
     active: f64,
     ratio: f64,
-    /// By how much the ratios of all GPUs of the node differ from 1, as a standard deviation.
-    spread: f64,
+    node: &'b Node<'a>,
 }
 
-impl<'a> Worker<'a> {
+impl<'a> Worker<'a, '_> {
     /// What it may be held against on other nodes.
     fn role(&self) -> (&'a str, GpuIndex) {
         (self.gpu.product, self.gpu.index)
@@ -68,8 +70,7 @@ impl Detector for GpuWork {
         let mut gpus = self.gpus.listed(view);
         gpus.retain(Listed::is_busy);
         let nodes = by_node(&gpus).flat_map(by_job);
-        let nodes = nodes.map(|peers| peers.iter().filter_map(Told::by).collect());
-        let nodes: Vec<Vec<_>> = nodes.collect();
+        let nodes: Vec<_> = nodes.map(|peers| Node::of(&peers)).collect();
         for lane in LANES {
             judge(view, &nodes, lane, out);
         }
@@ -80,7 +81,7 @@ impl Detector for GpuWork {
             check: "A busy GPU's tensor cores are active for longer than those of its node and job at the same clock, and than those of the same GPU of other nodes of the job.",
             threshold: LANES.map(|(excess, points)| {
                 format!("{:.0} % above the median of at least {MIN_PEERS} GPUs of the node in each of {points} samples", 100.0 * excess)
-            }).join(", or ") + &format!(", in all samples of {MIN_SECONDS} s, and {ABOVE_SPREAD:.0} standard deviations of what the node's GPUs differ by (activity is told in tenths of a per cent, clocks in steps of 0.75 %)"),
+            }).join(", or ") + &format!(", in all samples of {MIN_SECONDS} s, or as much by cycles over {:.0} s where the driver counts them, and {ABOVE_SPREAD:.0} standard deviations of what the node's GPUs differ by (activity is told in tenths of a per cent, clocks in steps of 0.75 %)", COUNTED_SECONDS.0),
             clears: "It needs no longer than its peers.",
         }
     }
@@ -103,10 +104,28 @@ impl Detector for GpuWork {
                 "exporters read GPUs one by one, so that for seconds after a change some are told as they were (seen on a busy machine)",
             ),
             Threshold::new(
-                "samples that are looked at, at most",
-                MOST_SAMPLES as f64,
+                "samples that tell what GPUs of a node differ by, at most",
+                SAMPLES.0 as f64,
                 "samples",
-                "those of that time at one a second, and some more",
+                "of eight GPUs 64 values (a choice)",
+            ),
+            Threshold::new(
+                "fewest of them",
+                SAMPLES.1 as f64,
+                "samples",
+                "of fewer values a median is an accident (a choice)",
+            ),
+            Threshold::new(
+                "time over which cycles of tensor cores are compared, where they are counted",
+                COUNTED_SECONDS.0,
+                "s",
+                "ten times what GPUs are read apart, so that a change of a tenth between two reads shows as 1 % (a choice)",
+            ),
+            Threshold::new(
+                "least of it that must have been seen",
+                COUNTED_SECONDS.1,
+                "s",
+                "for the same reason",
             ),
             Threshold::new(
                 "beyond what the GPUs of the node differ by",
@@ -134,14 +153,12 @@ impl Detector for GpuWork {
 /// GPUs that are off by so much in so many samples, if a lane before has not named them.
 fn judge(
     view: &View<'_>,
-    nodes: &[Vec<Told<'_>>],
-    (min_excess, points): (f64, usize),
+    nodes: &[Node<'_>],
+    (min_excess, samples): (f64, usize),
     out: &mut Vec<Evidence>,
 ) {
-    let workers: Vec<_> = nodes
-        .iter()
-        .flat_map(|told| compare(told, points))
-        .collect();
+    let workers = nodes.iter().filter_map(|node| node.workers(samples));
+    let workers: Vec<_> = workers.flatten().collect();
     // The same GPU of every node may have more to do by design: the first rank that also writes the log.
     let has_role = !view.left_out.has(Step::RoleCohort);
     let ratios = workers.iter().filter(|_| has_role);
@@ -150,14 +167,15 @@ fn judge(
         (ratios.len() >= MIN_PEERS).then(|| median(ratios))?
     });
     let named: Vec<_> = out.iter().map(|evidence| evidence.part.clone()).collect();
-    let is_named = |worker: &Worker<'_>| named.contains(&worker.gpu.part());
+    let is_named = |worker: &Worker<'_, '_>| named.contains(&worker.gpu.part());
     for worker in workers {
         // The least of several samples is below 1 for most, the more so the less their windows agree.
         let usual = usual.of(worker.gpu.job, &worker.role());
         let usual = usual.unwrap_or(1.0).max(1.0);
         let excess = worker.ratio / usual - 1.0;
-        let least = min_excess.max(ABOVE_SPREAD * worker.spread);
-        if excess >= least && !is_named(&worker) {
+        let is_beyond = |spread| excess >= ABOVE_SPREAD * spread;
+        let stands_out = excess >= min_excess && worker.node.spread().is_some_and(is_beyond);
+        if stands_out && !is_named(&worker) {
             out.push(evidence(&worker, excess));
         }
     }
@@ -167,9 +185,11 @@ fn judge(
 struct Told<'a> {
     gpu: Listed<'a>,
     /// The newest first.
-    active: [Option<f64>; MOST_SAMPLES],
+    active: [Option<f64>; SAMPLES.0],
     /// How many of them reach back [`MIN_SECONDS`]; none if they do not.
     needed: Option<usize>,
+    /// Cycles of its tensor cores a second, where they are counted.
+    cycles: Option<f64>,
     clock: f64,
 }
 
@@ -177,7 +197,7 @@ impl<'a> Told<'a> {
     /// `None` of a GPU that does not tell its activity or its clock.
     fn by(gpu: &Listed<'a>) -> Option<Self> {
         let told = gpu.tensor_active()?.told();
-        let (mut active, mut needed) = ([None; MOST_SAMPLES], None);
+        let (mut active, mut needed) = ([None; SAMPLES.0], None);
         let mut newest = None;
         for (number, ((at, value), place)) in (1..).zip(told.zip(&mut active)) {
             let newest = *newest.get_or_insert(at);
@@ -190,53 +210,119 @@ impl<'a> Told<'a> {
             gpu: *gpu,
             active,
             needed,
+            cycles: cycles(gpu),
             clock: gpu.clock_hertz()?,
         })
     }
 
-    fn work(&self, sample: usize) -> Option<f64> {
-        Some(self.active[sample]? * self.clock)
+    /// What it did in a sample; no number if it did not tell.
+    fn work(&self, sample: usize) -> f64 {
+        self.active[sample].map_or(f64::NAN, |active| active * self.clock)
     }
 }
 
-/// What each GPU of a node does against the middle one of them: the least that it did in any of the newest
-/// samples, so that one that was taken while the job stopped or began says nothing.
-fn compare<'a>(node: &[Told<'a>], samples: usize) -> Vec<Worker<'a>> {
-    let needed = node.iter().filter_map(|told| told.needed).max();
-    let Some(needed) = needed else {
-        return Vec::new();
-    };
-    let mut least = vec![Some(f64::INFINITY); node.len()];
-    let mut off = Vec::new();
-    for sample in 0..samples.max(needed) {
-        let active = || node.iter().filter_map(|told| told.active[sample]);
-        let busy = median(active()).unwrap_or(0.0);
-        if active().count() < MIN_PEERS || busy < MIN_ACTIVE {
-            return Vec::new();
-        }
-        let work = node.iter().filter_map(|told| told.work(sample));
-        let middle = median(work).unwrap_or(0.0);
-        for (least, told) in least.iter_mut().zip(node) {
-            let ratio = told.work(sample).map(|work| work / middle);
-            off.extend(ratio.map(|ratio| (ratio - 1.0).abs()));
-            *least = least.zip(ratio).map(|(least, ratio)| least.min(ratio));
+/// Cycles a second in which the tensor cores of a GPU were active, over [`COUNTED_SECONDS`].
+fn cycles(gpu: &Listed<'_>) -> Option<f64> {
+    let (seconds, least) = COUNTED_SECONDS;
+    let rise = gpu.tensor_cycles()?.increase(seconds)?;
+    (rise.seconds >= least).then(|| rise.rate())
+}
+
+/// What the GPUs of a node, or those that one job has there, do against the middle one of them.
+struct Node<'a> {
+    told: Vec<Told<'a>>,
+    /// By cycles, where all count them.
+    by_cycles: Option<Vec<f64>>,
+    /// Else by sample, the newest first, and GPU; no number of one that did not tell. None where they did too little.
+    by_sample: Vec<Option<Vec<f64>>>,
+}
+
+impl<'a> Node<'a> {
+    fn of(gpus: &[Listed<'a>]) -> Self {
+        let told: Vec<_> = gpus.iter().filter_map(Told::by).collect();
+        let by_cycles = by_cycles(&told);
+        let needed = told.iter().filter_map(|told| told.needed).max();
+        // Without enough of them nothing is judged.
+        let needed = needed.filter(|_| by_cycles.is_none());
+        let samples = needed.map_or(0, |needed| needed.max(LANES[1].1));
+        let by_sample = (0..samples).map(|sample| by_sample(&told, sample));
+        Self {
+            by_sample: by_sample.collect(),
+            by_cycles,
+            told,
         }
     }
-    let spread = STANDARD * median(off).unwrap_or(0.0);
-    let workers = node.iter().zip(least);
-    workers
-        .filter_map(|(told, ratio)| {
+
+    /// What each GPU does: by cycles, else the least that it did in any of the newest samples, so that one that was
+    /// taken while the job stopped or began says nothing.
+    fn workers(&self, samples: usize) -> Option<impl Iterator<Item = Worker<'a, '_>>> {
+        let ratios = match &self.by_cycles {
+            Some(ratios) => ratios.clone(),
+            None => self.least(samples)?,
+        };
+        let workers = self.told.iter().zip(ratios);
+        Some(workers.filter_map(|(told, ratio)| {
             Some(Worker {
                 gpu: told.gpu,
                 active: told.active[0]?,
-                ratio: ratio?,
-                spread,
+                ratio: (!ratio.is_nan()).then_some(ratio)?,
+                node: self,
             })
-        })
-        .collect()
+        }))
+    }
+
+    fn least(&self, samples: usize) -> Option<Vec<f64>> {
+        let needed = self.told.iter().filter_map(|told| told.needed).max()?;
+        let mut least = vec![f64::INFINITY; self.told.len()];
+        for ratios in self.by_sample.get(..samples.max(needed))? {
+            for (least, ratio) in least.iter_mut().zip(ratios.as_ref()?) {
+                // Of who has not told one of them nothing is known.
+                let known = !least.is_nan() && !ratio.is_nan();
+                *least = if known { least.min(*ratio) } else { f64::NAN };
+            }
+        }
+        Some(least)
+    }
+
+    /// By how much its GPUs differ from the middle one, as a standard deviation; none of too few samples. Only asked
+    /// where one stands out.
+    fn spread(&self) -> Option<f64> {
+        let mut ratios = self.by_cycles.clone().unwrap_or_default();
+        if self.by_cycles.is_none() {
+            let samples = (0..SAMPLES.0).filter_map(|sample| by_sample(&self.told, sample));
+            let samples: Vec<_> = samples.collect();
+            (samples.len() >= SAMPLES.1).then_some(())?;
+            ratios.extend(samples.into_iter().flatten());
+        }
+        let told = ratios.into_iter().filter(|ratio| !ratio.is_nan());
+        Some(STANDARD * median(told.map(|ratio| (ratio - 1.0).abs()))?)
+    }
 }
 
-fn evidence(worker: &Worker<'_>, excess: f64) -> Evidence {
+/// Cycles of each GPU against those of the middle one; none unless all of them count cycles.
+fn by_cycles(node: &[Told<'_>]) -> Option<Vec<f64>> {
+    let cycles: Vec<f64> = node.iter().map(|told| told.cycles).collect::<Option<_>>()?;
+    let middle = median(cycles.iter().copied())?;
+    let busy = median(node.iter().filter_map(|told| told.active[0]))?;
+    if node.len() < MIN_PEERS || middle <= 0.0 || busy < MIN_ACTIVE {
+        return None;
+    }
+    Some(cycles.into_iter().map(|cycles| cycles / middle).collect())
+}
+
+/// Work of each GPU against that of the middle one, in one sample; none if they did too little.
+fn by_sample(node: &[Told<'_>], sample: usize) -> Option<Vec<f64>> {
+    let active = || node.iter().filter_map(|told| told.active[sample]);
+    if active().count() < MIN_PEERS || median(active())? < MIN_ACTIVE {
+        return None;
+    }
+    let mut ratios: Vec<f64> = node.iter().map(|told| told.work(sample)).collect();
+    let middle = median(ratios.iter().copied().filter(|work| !work.is_nan()))?;
+    ratios.iter_mut().for_each(|ratio| *ratio /= middle);
+    Some(ratios)
+}
+
+fn evidence(worker: &Worker<'_, '_>, excess: f64) -> Evidence {
     let part = worker.gpu.part();
     Evidence {
         detector: "gpu-work",

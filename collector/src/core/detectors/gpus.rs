@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use railscope_model::identity::{GpuIndex, NodeName, Part};
-use railscope_model::metric::{GPU, GPU_CLOCK, GPU_TENSOR_ACTIVE, GPU_UTILIZATION, Metric};
+use railscope_model::metric::{
+    GPU, GPU_CLOCK, GPU_TENSOR_ACTIVE, GPU_TENSOR_ACTIVE_CYCLES, GPU_UTILIZATION, Metric,
+};
 use railscope_model::reading::Labels;
 
 use crate::core::detector::View;
@@ -26,10 +28,11 @@ pub(super) fn busy() -> Threshold {
 }
 
 /// Series that the detectors of work and clocks read of every GPU, and the label behind the GPU where there is one.
-const READ: [(&Metric, Option<&str>); 3] = [
+const READ: [(&Metric, Option<&str>); 4] = [
     (&GPU_UTILIZATION, None),
     (&GPU_CLOCK, Some("sm")),
     (&GPU_TENSOR_ACTIVE, None),
+    (&GPU_TENSOR_ACTIVE_CYCLES, None),
 ];
 
 /// A GPU that a node lists, and the rows of [`READ`].
@@ -156,6 +159,11 @@ impl<'a> Listed<'a> {
     /// Share of the time in which its tensor cores were active.
     pub(super) fn tensor_active(&self) -> Option<Window<'a>> {
         self.read(2)
+    }
+
+    /// Cycles in which they were, where the driver counts them.
+    pub(super) fn tensor_cycles(&self) -> Option<Window<'a>> {
+        self.read(3)
     }
 
     pub(super) fn part(&self) -> Part {

@@ -197,9 +197,12 @@ struct Ports<'a> {
 impl<'a> Ports<'a> {
     fn of(view: &View<'a>, series: &'a PortSeries<3>, cables: &'a Cables) -> Self {
         let switches = cables.switches.iter();
+        // On most switches nothing is ever dropped.
+        let dropped = 2;
+        let of = |switch: &SwitchName| Some(series.of(view, switch)?.moving(dropped));
         Self {
             cables: &cables.cables,
-            switches: switches.map(|switch| series.of(view, switch)).collect(),
+            switches: switches.map(of).collect(),
         }
     }
 

@@ -62,6 +62,8 @@ struct Told {
     speaker: u16,
     page: u32,
     rows: usize,
+    /// Number of the arrival that began to tell the page.
+    arrival: u64,
 }
 
 /// A page that is being taken up.
@@ -87,7 +89,11 @@ impl Column {
             free: Vec::new(),
             next: 0,
             changes: Changes::default(),
-            told: Told::default(),
+            // Nobody, so that the first page begins anew.
+            told: Told {
+                speaker: u16::MAX,
+                ..Told::default()
+            },
         }
     }
 
@@ -109,6 +115,7 @@ impl Column {
                 speaker: turn.speaker,
                 page,
                 rows: 0,
+                arrival: turn.number,
             };
         }
         self.told.rows += 1;
@@ -151,6 +158,12 @@ impl Column {
         };
         self.next = (found + 1) % self.rows.len();
         Some(found)
+    }
+
+    /// Whether the arrival that is being taken up has told every row already.
+    #[inline]
+    pub(super) fn is_told_whole(&self, turn: Turn<'_>) -> bool {
+        self.told.arrival == turn.number && self.told.rows == self.rows.len()
     }
 
     /// Adds a row, which is told nothing yet.

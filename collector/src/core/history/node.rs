@@ -85,6 +85,8 @@ struct Arrival {
     /// The voice's newest page before.
     before: u32,
     order: Order,
+    /// Whether it is known to tell no series twice.
+    distinct: bool,
 }
 
 /// How a page stands to that which the speaker told before.
@@ -162,7 +164,10 @@ impl NodeHistory {
 
     /// Takes up what a sweep has read of a switch at `at`.
     pub fn ingest_switch(&mut self, reading: &DeviceReading, at: Timestamp) {
-        let arrival = self.arrive(&Speaker::default(), at);
+        let arrival = Arrival {
+            distinct: true,
+            ..self.arrive(&Speaker::default(), at)
+        };
         let mut result = Ingested::default();
         reading.for_switch(|metric, labels, value| {
             self.ingest_sample(arrival, (metric, labels), value, &mut result);
@@ -218,6 +223,7 @@ impl NodeHistory {
             number: self.arrivals,
             before,
             order,
+            distinct: false,
         }
     }
 
@@ -305,9 +311,13 @@ impl NodeHistory {
     /// The row of a series in its column, made if there is none and room for it.
     fn row(&mut self, arrival: Arrival, metric: &'static Metric, labels: &Labels) -> Option<usize> {
         self.go_to(metric);
+        let turn = turn(&self.voices, self.slots, arrival)?;
         let column = self.columns.get_mut(self.at_column)?;
-        if let Some(row) = column.by_labels(labels) {
-            return Some(row);
+        // After all that there are, what tells none twice tells another: no need to look for it.
+        let is_another = arrival.distinct && column.is_told_whole(turn);
+        let known = (!is_another).then(|| column.by_labels(labels)).flatten();
+        if known.is_some() {
+            return known;
         }
         if self.series >= NODE_SERIES_LIMIT || arrival.order == Order::Late {
             return None;
@@ -316,7 +326,6 @@ impl NodeHistory {
         // Which routers probes pass is no part of the node.
         let is_part = metric.kind == Kind::Info && metric != &PROBE_HOP;
         self.identity += u64::from(is_part);
-        let turn = turn(&self.voices, self.slots, arrival)?;
         Some(column.add(labels.clone(), turn))
     }
 

@@ -1,5 +1,8 @@
 //! The kernel's answers: ethtool by ioctl and netlink, data centre bridging by its own netlink.
 
+use std::net::IpAddr;
+
+use super::addresses;
 use super::ioctl::Ioctl;
 use super::vf::{self, VirtualFunction};
 use super::{Bridging, Fec, Nic, NicSource, PRIORITIES, Pause, TrafficClasses};
@@ -160,6 +163,18 @@ impl NicSource for Kernel {
             Ok(())
         })?;
         functions
+    }
+
+    fn addresses(&mut self, nic: &Nic) -> Result<Vec<IpAddr>, Miss> {
+        self.ioctl(nic)?;
+        let index = nic.index.ok_or(Miss::Absent)?;
+        let mut found = Vec::new();
+        self.route()?.ask(addresses::question(), |message| {
+            found.extend(addresses::answered(message, index)?);
+            Ok(())
+        })?;
+        found.sort_unstable();
+        Ok(found)
     }
 }
 

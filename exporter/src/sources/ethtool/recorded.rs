@@ -1,7 +1,9 @@
 //! Recordings of what `ethtool` and `dcb` print, in place of a kernel.
 
+use std::net::IpAddr;
 use std::path::Path;
 
+use super::addresses;
 use super::vf::{self, VirtualFunction};
 use super::{Bridging, Fec, Nic, NicSource, PRIORITIES, Pause, TrafficClasses};
 use crate::sources::sysfs::{Miss, Root};
@@ -17,6 +19,7 @@ use crate::sources::sysfs::{Miss, Root};
 /// | `app` | `dcb app show dev IF` |
 /// | `ets` | `dcb ets show dev IF` |
 /// | `link` | `ip -s -j -d link show dev IF` |
+/// | `addr` | `ip -j addr show dev IF` |
 pub struct Recorded(Root);
 
 impl Recorded {
@@ -127,6 +130,10 @@ impl NicSource for Recorded {
 
     fn virtual_functions(&mut self, nic: &Nic) -> Result<Vec<VirtualFunction>, Miss> {
         vf::printed(&self.text(nic, "link")?).ok_or(Miss::Unparsed)
+    }
+
+    fn addresses(&mut self, nic: &Nic) -> Result<Vec<IpAddr>, Miss> {
+        addresses::printed(&self.text(nic, "addr")?).ok_or(Miss::Unparsed)
     }
 }
 

@@ -7,6 +7,8 @@ use railscope_exporter::WebSecurity;
 use railscope_exporter::sources::kmsg::KernelLog;
 use railscope_exporter::sources::lldp::{parse_frame, parse_json0};
 use railscope_exporter::sources::netlink::{Attributes, Socket};
+use railscope_exporter::sources::probe::wire::{LENGTH, Packet, quoted_hop};
+use railscope_exporter::sources::probe::{MOST_FLOWS, ProbeList};
 use railscope_exporter::sources::rdma_netlink::Nldev;
 use railscope_model::exposition::parse;
 
@@ -113,6 +115,27 @@ fn message([kind, flags]: [u8; 2], sequence: u32, payload: &[u8]) -> Vec<u8> {
     message.extend([0; 4]);
     message.extend(payload);
     message
+}
+
+/// A datagram that came to the responder or to the prober, and what a router quotes of one.
+pub(crate) fn probe_packet(bytes: &[u8]) {
+    quoted_hop(bytes);
+    if let Some(packet) = Packet::read(bytes) {
+        let written = packet.write();
+        assert_eq!(Packet::read(&written), Some(packet));
+        assert!(bytes.len() >= LENGTH, "an answer longer than its question");
+    }
+}
+
+/// Whom to probe.
+pub(crate) fn probe_list(bytes: &[u8]) {
+    match ProbeList::parse("list", &String::from_utf8_lossy(bytes)) {
+        Ok(list) => {
+            let flows = list.targets.iter().map(|target| usize::from(target.flows));
+            assert!(flows.sum::<usize>() <= MOST_FLOWS);
+        }
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
 }
 
 /// Records of the kernel's log.

@@ -63,6 +63,8 @@ pub(crate) const TARGETS: &[(&str, Run, usize)] = &[
     ("own-page", analysis::own_page, 15),
     ("plan", |bytes| fabric::plan(bytes, "plan"), 1000),
     ("plan-toml", |bytes| fabric::plan(bytes, "plan-toml"), 1000),
+    ("probe-list", hosts::probe_list, 1000),
+    ("probe-packet", hosts::probe_packet, 1000),
     ("rdma-netlink", hosts::rdma_netlink, 1000),
     ("slurm", |bytes| fabric::plan(bytes, "slurm"), 1000),
     (

@@ -98,6 +98,8 @@ pub(super) struct Sheets {
     /// Where spans of [`SCALES`] and their thirds begin and end, in pages of the series that was told most rarely: the
     /// newest first.
     places: Vec<usize>,
+    /// By scale: where among the places its thirds begin and end.
+    spans: [[usize; 4]; SCALES.len()],
     /// When those were read, as far as there are so many.
     moments: Vec<Timestamp>,
     /// What each series stood at then; no number where nobody knows.
@@ -114,9 +116,14 @@ impl Default for Sheets {
             .collect();
         places.sort_unstable();
         places.dedup();
+        let spans = SCALES.map(|scale| {
+            let place = |third: usize| places.partition_point(|place| *place < third * scale);
+            [place(0), place(1), place(2), place(3)]
+        });
         Self {
             pages: Default::default(),
             places,
+            spans,
             moments: Vec::new(),
             stood: Default::default(),
             drops: [false; 2],
@@ -157,8 +164,7 @@ impl Sheets {
 
     /// Three times of so many readings. `None`: nobody can say, for a counter fell or does not reach back so far.
     pub(super) fn balance(&self, cable: Cable, scale: usize) -> Option<Balance> {
-        let place = |third: usize| self.places.binary_search(&(third * scale)).ok();
-        let places = [place(0)?, place(1)?, place(2)?, place(3)?];
+        let places = self.spans[SCALES.iter().position(|known| *known == scale)?];
         let (begin, end) = (self.moments.get(places[3])?, self.moments.get(places[0])?);
         let rises = |series: usize| rises(&self.stood[series], places);
         let flows = |from: usize, to: usize| -> Option<[Option<Flow>; 3]> {

@@ -141,6 +141,11 @@ impl<'a> Rows<'a> {
         self.column.labels()
     }
 
+    /// Whether any of them has not stood still for the whole window.
+    pub fn any_moves(&self) -> bool {
+        self.column.moves(self.node.slots)
+    }
+
     /// The window of one, if it was on its speaker's last page.
     pub fn window(self, row: u32) -> Option<Window<'a>> {
         let node = self.node;

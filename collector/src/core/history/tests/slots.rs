@@ -2,8 +2,12 @@
 
 use super::super::*;
 use proptest::prelude::*;
-use railscope_model::metric::{GPU_POWER, Metric, RDMA_PORT_ERRORS, RDMA_PORT_UP};
+use railscope_model::identity::Guid;
+use railscope_model::metric::{GPU_POWER, Metric, RDMA_PORT_ERRORS, RDMA_PORT_UP, SWITCH_PORT_UP};
 use railscope_model::reading::{Labels, NodeReading};
+
+use crate::subnet::NodeKind;
+use crate::subnet::counters::{DeviceReading, PortReading};
 
 fn at(seconds: f64) -> Timestamp {
     Timestamp::default().plus_seconds(seconds)
@@ -199,5 +203,38 @@ proptest! {
                 }
             }
         }
+    }
+}
+
+#[test]
+fn a_switch_has_each_port_once_however_often_it_is_read_and_whichever_ports_come_first() {
+    let reading = |ports: &[u8]| DeviceReading {
+        guid: Guid(1),
+        kind: NodeKind::Switch,
+        vendor: 0x2c9,
+        device: 0xd2f2,
+        ports: ports
+            .iter()
+            .map(|port| PortReading {
+                port: *port,
+                active: true,
+                speed: None,
+                counters: None,
+            })
+            .collect(),
+    };
+    let mut switch = NodeHistory::default();
+    // Twice within a slot, at the very same time, and later in another order.
+    for (seconds, ports, expected) in [
+        (0.0, &[1, 2][..], &["1", "2"][..]),
+        (0.3, &[1, 2, 3], &["1", "2", "3"]),
+        (0.3, &[3, 4], &["1", "2", "3", "4"]),
+        (5.0, &[4, 3, 2, 1, 5], &["1", "2", "3", "4", "5"]),
+    ] {
+        switch.ingest_switch(&reading(ports), at(seconds));
+        let told = switch.series(&SWITCH_PORT_UP);
+        let mut told: Vec<&str> = told.filter_map(|(of, _)| of.values().next()).collect();
+        told.sort_unstable();
+        assert_eq!(told, expected, "at {seconds} s");
     }
 }

@@ -1,0 +1,299 @@
+//! Probes of other nodes' NICs: what became of them, by NIC and by flow. Only where a list is given.
+
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use railscope_model::metric::{
+    PROBE_FLOW_LOST, PROBE_FLOW_SENT, PROBE_FLOW_SLOW, PROBE_HOP, PROBE_RTT, PROBE_RTT_MAX,
+    PROBES_LOST, PROBES_SENT,
+};
+use railscope_model::reading::{Histogram, HistogramError, Labels, NodeReading, Status};
+
+use super::discovery::Misses;
+use crate::sampler::{Machine, Presence, SampleError, Sampler};
+use crate::sources::ethtool::NetworkAccess;
+use crate::sources::probe::{
+    BOUNDS_NANOS, DeviceReport, FlowKey, FlowReport, ListAccess, Prober, Report, Times,
+};
+use crate::sources::sysfs::{Miss, Root};
+
+/// Source label.
+const NAME: &str = "prober";
+/// Device label of the status that says how the list was read.
+const LIST: &str = "list";
+/// A report is a second old; one that is older than this comes from a thread that hangs.
+const HANGS_AFTER: Duration = Duration::from_secs(10);
+
+struct ProbeSampler {
+    list: ListAccess,
+    sysfs: Root,
+    network: NetworkAccess,
+    prober: Option<Prober>,
+    named: Vec<Named>,
+    unparsed: u64,
+    misses: Misses,
+}
+
+/// A flow and its labels, which are long and stay the same.
+struct Named {
+    key: Arc<FlowKey>,
+    hops: Arc<[(u8, IpAddr)]>,
+    labels: Labels,
+    hop_labels: Vec<Labels>,
+}
+
+/// Builds the sampler where there is a list.
+pub fn build(machine: &Machine) -> Option<Box<dyn Sampler>> {
+    let list = machine.probes.list.clone()?;
+    Some(Box::new(ProbeSampler {
+        list,
+        sysfs: Root::new(&machine.sysfs),
+        network: machine.network.clone(),
+        prober: None,
+        named: Vec::new(),
+        unparsed: 0,
+        misses: Misses::new(NAME),
+    }))
+}
+
+impl Sampler for ProbeSampler {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    /// The prober runs by itself; this only takes what it has counted.
+    fn period(&self) -> Duration {
+        Duration::from_secs(1)
+    }
+
+    fn sample(&mut self, reading: &mut NodeReading) -> Result<Presence, SampleError> {
+        let failed = |cause| SampleError {
+            what: "probing".to_owned(),
+            cause,
+        };
+        let prober = match self.prober.take() {
+            Some(prober) => prober,
+            None => Prober::start(self.list.clone(), self.sysfs.clone(), &self.network)
+                .map_err(failed)?,
+        };
+        let report = self.prober.insert(prober).report();
+        if report.at.elapsed() > HANGS_AFTER {
+            return Err(failed(io::ErrorKind::TimedOut.into()));
+        }
+        if let Some(miss) = report.list_miss {
+            self.misses.note(miss);
+            self.misses.end_device(reading, LIST);
+        }
+        if !report.has_list {
+            let status = report.list_miss.map_or(Status::Absent, Status::from);
+            return Ok(Presence::Absent(status));
+        }
+        self.push(reading, &report);
+        self.misses.end_source(reading);
+        Ok(Presence::Present)
+    }
+}
+
+impl ProbeSampler {
+    fn push(&mut self, reading: &mut NodeReading, report: &Report) {
+        for device in &report.devices {
+            let pushed = push_device(reading, device);
+            self.misses.keep(pushed.map_err(|_| Miss::Failed));
+            for miss in &device.misses {
+                // Of a NIC that is not there, or has no address, nothing else would say so.
+                match miss {
+                    Miss::Absent => reading.push_status(NAME, &device.device, Status::Absent),
+                    other => self.misses.note(*other),
+                }
+            }
+            self.misses.end_device(reading, &device.device);
+        }
+        self.named.truncate(report.flows.len());
+        for (place, flow) in report.flows.iter().enumerate() {
+            let known = self.named.get(place).is_some_and(|named| named.is(flow));
+            if !known {
+                let named = Named::new(flow);
+                match self.named.get_mut(place) {
+                    Some(other) => *other = named,
+                    None => self.named.push(named),
+                }
+            }
+            if let Some(named) = self.named.get(place) {
+                named.push(reading, flow);
+            }
+        }
+        for _ in self.unparsed..report.unparsed {
+            self.misses.note(Miss::Unparsed);
+        }
+        self.unparsed = report.unparsed;
+        self.misses.end_device(reading, "answers");
+    }
+}
+
+impl Named {
+    fn new(flow: &FlowReport) -> Self {
+        let FlowKey {
+            device,
+            peer_node,
+            peer_device,
+            flow: number,
+        } = &*flow.key;
+        let number = number.to_string();
+        let labels = Labels::new([device, peer_node, peer_device, &number]);
+        let hops = flow.hops.iter();
+        Self {
+            key: Arc::clone(&flow.key),
+            hops: Arc::clone(&flow.hops),
+            hop_labels: hops.map(|(hop, by)| labels.with(hop).with(by)).collect(),
+            labels,
+        }
+    }
+
+    fn is(&self, flow: &FlowReport) -> bool {
+        Arc::ptr_eq(&self.key, &flow.key) && Arc::ptr_eq(&self.hops, &flow.hops)
+    }
+
+    fn push(&self, reading: &mut NodeReading, flow: &FlowReport) {
+        for (metric, count) in [
+            (&PROBE_FLOW_SENT, flow.counts.sent),
+            (&PROBE_FLOW_LOST, flow.counts.lost),
+            (&PROBE_FLOW_SLOW, flow.counts.slow),
+        ] {
+            reading.push(metric, &self.labels, count);
+        }
+        for labels in &self.hop_labels {
+            reading.push(&PROBE_HOP, labels, true);
+        }
+    }
+}
+
+fn push_device(reading: &mut NodeReading, device: &DeviceReport) -> Result<(), HistogramError> {
+    let labels = Labels::new([&device.device]);
+    reading.push(&PROBES_SENT, &labels, device.sent);
+    reading.push(&PROBES_LOST, &labels, device.lost);
+    if let Some(nanos) = device.longest_nanos {
+        reading.push(&PROBE_RTT_MAX, &labels, nanos as f64 / 1e9);
+    }
+    reading.push(&PROBE_RTT, &labels, histogram(&device.round_trips)?);
+    Ok(())
+}
+
+/// Times as a histogram of seconds.
+pub(super) fn histogram(times: &Times) -> Result<Histogram, HistogramError> {
+    let bounds = BOUNDS_NANOS.map(|nanos| nanos as f64 / 1e9);
+    let sum = times.sum_nanos as f64 / 1e9;
+    Histogram::new(&bounds, times.counts.to_vec(), sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sources::probe::Counts;
+    use railscope_model::exposition::{Format, Page};
+    use railscope_model::metric::Profile;
+    use std::collections::BTreeSet;
+    use std::time::Instant;
+
+    fn report() -> Report {
+        let mut round_trips = Times::default();
+        round_trips.note(12_000);
+        round_trips.note(30_000);
+        let key = |flow| FlowKey {
+            device: "mlx5_0".to_owned(),
+            peer_node: "gpu-2".to_owned(),
+            peer_device: "mlx5_1".to_owned(),
+            flow,
+        };
+        let flow = |number, sent, lost, hops: &[(u8, IpAddr)]| FlowReport {
+            key: Arc::new(key(number)),
+            counts: Counts {
+                sent,
+                lost,
+                slow: 0,
+            },
+            hops: hops.into(),
+        };
+        let router = |last| IpAddr::from([10, 0, 0, last]);
+        Report {
+            at: Instant::now(),
+            has_list: true,
+            list_miss: None,
+            devices: vec![DeviceReport {
+                device: "mlx5_0".to_owned(),
+                sent: 5,
+                lost: 3,
+                longest_nanos: Some(30_000),
+                round_trips,
+                misses: BTreeSet::from([Miss::Denied]),
+            }],
+            flows: vec![
+                flow(0, 2, 0, &[(1, router(1)), (3, router(3))]),
+                flow(1, 3, 3, &[]),
+            ],
+            unparsed: 2,
+        }
+    }
+
+    fn lines(report: &Report, profile: Profile, sampler: &mut ProbeSampler) -> Vec<String> {
+        let mut reading = NodeReading::default();
+        sampler.push(&mut reading, report);
+        reading.normalise();
+        let page = Page::new(Arc::new(reading)).write(Format::Text, profile);
+        let lines = page.lines().filter(|line| !line.starts_with('#'));
+        lines.map(str::to_owned).collect()
+    }
+
+    fn sampler() -> ProbeSampler {
+        ProbeSampler {
+            list: ListAccess::Told(Default::default()),
+            sysfs: Root::new("/nowhere".as_ref()),
+            network: NetworkAccess::kernel(),
+            prober: None,
+            named: Vec::new(),
+            unparsed: 0,
+            misses: Misses::new(NAME),
+        }
+    }
+
+    #[test]
+    fn nics_are_on_the_default_page_and_flows_on_the_full_one() {
+        let (report, mut sampler) = (report(), sampler());
+        assert_eq!(
+            lines(&report, Profile::Default, &mut sampler),
+            [
+                r#"railscope_source_status{source="prober",device="answers",status="unparsed"} 1"#,
+                r#"railscope_source_status{source="prober",device="mlx5_0",status="denied"} 1"#,
+                r#"railscope_probes_sent_total{device="mlx5_0"} 5"#,
+                r#"railscope_probes_lost_total{device="mlx5_0"} 3"#,
+                r#"railscope_probe_rtt_max_seconds{device="mlx5_0"} 0.00003"#,
+            ]
+        );
+        let full = lines(&report, Profile::Full, &mut sampler);
+        let of = r#"device="mlx5_0",peer_node="gpu-2",peer_device="mlx5_1",flow="0""#;
+        for line in [
+            format!("railscope_probe_flow_sent_total{{{of}}} 2"),
+            format!("railscope_probe_flow_lost_total{{{of}}} 0"),
+            format!("railscope_probe_flow_slow_total{{{of}}} 0"),
+            format!(r#"railscope_probe_hop_info{{{of},hop="3",address="10.0.0.3"}} 1"#),
+            r#"railscope_probe_rtt_seconds_count{device="mlx5_0"} 2"#.to_owned(),
+        ] {
+            assert!(full.contains(&line), "{line}\n{full:#?}");
+        }
+        // What came before is said no more.
+        assert!(!full.iter().any(|line| line.contains("answers")));
+    }
+
+    #[test]
+    fn a_flow_that_leaves_the_list_leaves_the_page_and_another_hop_takes_the_place_of_the_first() {
+        let (mut report, mut sampler) = (report(), sampler());
+        lines(&report, Profile::Full, &mut sampler);
+        report.flows.remove(1);
+        report.flows[0].hops = [(1, IpAddr::from([10, 0, 0, 9]))].into();
+        let full = lines(&report, Profile::Full, &mut sampler);
+        let flows = |word: &str| full.iter().filter(|line| line.contains(word)).count();
+        assert_eq!((flows("flow_sent"), flows("probe_hop_info")), (1, 1));
+        assert_eq!(flows("10.0.0.9"), 1);
+    }
+}

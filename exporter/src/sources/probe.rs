@@ -1,0 +1,42 @@
+//! Probes between NICs of different nodes: who asks, who answers, and what the kernel's timestamps make of it.
+//!
+//! A probe is a UDP datagram of 64 bytes ([`wire`]). It has the kernel's word on when it left, when it reached the other
+//! node, and when the answer arrived; the other node says how long it took it. So a round trip needs no common clock and
+//! holds neither node's software. Each *flow* has a source port for good, so that switches that hash five-tuples (ECMP)
+//! send all of its probes the same way.
+
+mod clock;
+mod control;
+mod flow;
+mod list;
+mod nics;
+mod planner;
+mod port;
+mod prober;
+mod responder;
+mod socket;
+mod tally;
+mod trace;
+mod way;
+pub mod wire;
+
+use std::net::SocketAddr;
+
+pub use flow::Counts;
+pub use list::{
+    ListAccess, ListError, MOST_FLOWS, MOST_PROBES_PER_SECOND, ProbeList, Target, Told,
+};
+pub use nics::{LocalNic, interface_name, of_rdma};
+pub use prober::{DeviceReport, FlowReport, Prober, Report};
+pub use responder::{Answered, MOST_ANSWERS_PER_SECOND, Responder};
+pub use tally::{BOUNDS_NANOS, Times};
+pub use way::FlowKey;
+
+/// Whether to answer probes, and whom to probe. By default neither.
+#[derive(Debug, Clone, Default)]
+pub struct ProbeAccess {
+    /// Where to answer; empty answers nobody.
+    pub listen: Vec<SocketAddr>,
+    /// Where the list of those to probe is from; none probes nobody.
+    pub list: Option<ListAccess>,
+}

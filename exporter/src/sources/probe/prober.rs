@@ -1,0 +1,346 @@
+//! Probes the NICs of a list, on a thread of its own, and says every second what became of it.
+
+use std::collections::hash_map::RandomState;
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{BuildHasher as _, Hasher as _};
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+
+use super::clock::{self, SECOND};
+use super::flow::{Counts, Limits};
+use super::list::{ListAccess, ProbeList};
+use super::planner::{Plan, Planner, Shared};
+use super::socket::Inbox;
+use super::tally::{Bucket, Recent, Times};
+use super::way::{Common, Ends, FlowKey, Visit, Way};
+use crate::sources::ethtool::NetworkAccess;
+use crate::sources::sysfs::{Miss, Root};
+
+/// Shortest and longest sleep, nanoseconds; between them half an interval of the flows. What falls due meanwhile is done
+/// in one go: a wake-up costs as much as several probes (100 us in a virtual machine), and as the kernel stamps what
+/// arrives, nothing is measured worse for being looked at later.
+const SLEEP: (u64, u64) = (20_000_000, 200_000_000);
+/// How often to say what became of the probes.
+const REPORT_EVERY: u64 = SECOND;
+/// Packets that look for hops, of the whole node, a second: routers answer them by their slow path, and limit that.
+const HOPS_PER_SECOND: u64 = 20;
+
+/// What became of the probes so far.
+#[derive(Debug, Clone)]
+pub struct Report {
+    /// When it was said.
+    pub at: Instant,
+    /// Whether there is a list.
+    pub has_list: bool,
+    /// Why the newest list could not be read.
+    pub list_miss: Option<Miss>,
+    /// Our NICs that stand on the list, by name.
+    pub devices: Vec<DeviceReport>,
+    /// Every flow of the list.
+    pub flows: Vec<FlowReport>,
+    /// Datagrams that came to a probing socket and are no answer, since the start.
+    pub unparsed: u64,
+}
+
+/// What became of the probes of one of our NICs.
+#[derive(Debug, Clone)]
+pub struct DeviceReport {
+    /// As the list names it.
+    pub device: String,
+    /// Answered or given up.
+    pub sent: u64,
+    /// Not answered in time.
+    pub lost: u64,
+    /// Longest round trip of the last minute, nanoseconds; none without one.
+    pub longest_nanos: Option<u64>,
+    /// All round trips.
+    pub round_trips: Times,
+    /// Why some of its probes cannot be sent.
+    pub misses: BTreeSet<Miss>,
+}
+
+/// What became of the probes of one flow.
+#[derive(Debug, Clone)]
+pub struct FlowReport {
+    /// Which.
+    pub key: Arc<FlowKey>,
+    /// How many.
+    pub counts: Counts,
+    /// Routers on its way that answer, by hop.
+    pub hops: Arc<[(u8, IpAddr)]>,
+}
+
+/// The prober: its threads end with it.
+#[derive(Debug)]
+pub struct Prober {
+    shared: Arc<Shared>,
+    report: Arc<ArcSwap<Report>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Prober {
+    /// Begins to probe whom the list names, by the NICs below a sysfs.
+    ///
+    /// # Errors
+    /// A thread could not be started.
+    pub fn start(list: ListAccess, sysfs: Root, network: &NetworkAccess) -> io::Result<Self> {
+        let shared = Arc::new(Shared::default());
+        let report = Arc::new(ArcSwap::from_pointee(Report {
+            at: Instant::now(),
+            has_list: false,
+            list_miss: None,
+            devices: Vec::new(),
+            flows: Vec::new(),
+            unparsed: 0,
+        }));
+        let planner = Planner {
+            list,
+            sysfs,
+            network: network.nics(),
+            shared: Arc::clone(&shared),
+        };
+        let named = |name: &str| thread::Builder::new().name(name.to_owned());
+        named("probe-list").spawn(move || planner.run())?;
+        let worker = Worker::new(Arc::clone(&shared), Arc::clone(&report));
+        let thread = named("probe").spawn(move || worker.run())?;
+        Ok(Self {
+            shared,
+            report,
+            thread: Some(thread),
+        })
+    }
+
+    /// What became of the probes, as of about a second ago.
+    pub fn report(&self) -> Arc<Report> {
+        self.report.load_full()
+    }
+}
+
+impl Drop for Prober {
+    fn drop(&mut self) {
+        self.shared.stop();
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            // It waits for nothing but the clock. That it panicked has been said on stderr.
+            thread.join().ok();
+        }
+    }
+}
+
+/// One of our NICs.
+#[derive(Debug, Default)]
+struct Device {
+    sent: u64,
+    lost: u64,
+    recent: Recent,
+    round_trips: Times,
+}
+
+struct Worker {
+    shared: Arc<Shared>,
+    report: Arc<ArcSwap<Report>>,
+    generation: u64,
+    plan: Arc<Plan>,
+    ways: Vec<Way>,
+    devices: BTreeMap<String, Device>,
+    ports: BTreeSet<u16>,
+    token: u64,
+    dice: u64,
+    hops: Bucket,
+    unparsed: u64,
+}
+
+impl Worker {
+    fn new(shared: Arc<Shared>, report: Arc<ArcSwap<Report>>) -> Self {
+        // The standard library's only source of numbers that nobody else can know.
+        let token = RandomState::new().build_hasher().finish();
+        Self {
+            shared,
+            report,
+            generation: 0,
+            plan: Arc::default(),
+            ways: Vec::new(),
+            devices: BTreeMap::new(),
+            ports: BTreeSet::new(),
+            token,
+            dice: token | 1,
+            hops: Bucket::new(HOPS_PER_SECOND, clock::now().steady),
+            unparsed: 0,
+        }
+    }
+
+    fn run(mut self) {
+        let mut inbox = Inbox::new();
+        let mut report_at = 0;
+        while !self.shared.is_stopped() {
+            if let Some(plan) = self.shared.newer(&mut self.generation) {
+                self.follow(plan);
+            }
+            self.visit_all(&mut inbox);
+            let now = clock::now().steady;
+            if now >= report_at {
+                self.say(now);
+                report_at = now + REPORT_EVERY;
+            }
+            let wakes = self.ways.iter().map(|way| way.wake);
+            let wake = wakes.fold(report_at, u64::min);
+            let sleep = Duration::from_nanos(wake.saturating_sub(now));
+            thread::park_timeout(sleep.max(self.shortest_sleep()));
+        }
+    }
+
+    fn shortest_sleep(&self) -> Duration {
+        let list = self.plan.list.as_ref();
+        let half = list.map_or(u64::MAX, |list| nanos(list.interval) / 2);
+        Duration::from_nanos(half.clamp(SLEEP.0, SLEEP.1))
+    }
+
+    fn visit_all(&mut self, inbox: &mut Inbox) {
+        let Some(list) = self.plan.list.clone() else {
+            return;
+        };
+        let limits = Limits {
+            timeout_nanos: nanos(list.timeout),
+            slow_nanos: nanos(list.slow),
+        };
+        let interval = nanos(list.interval);
+        let begun = clock::now().steady;
+        for place in 0..self.ways.len() {
+            if self.ways[place].wake > begun {
+                continue;
+            }
+            let random = self.roll();
+            let way = &mut self.ways[place];
+            let mut common = Common {
+                now: clock::now(),
+                token: self.token,
+                limits,
+                interval,
+                random,
+                inbox: &mut *inbox,
+                hops: &mut self.hops,
+                ports: &mut self.ports,
+            };
+            let visit = way.visit(&mut common);
+            let now = common.now.steady;
+            self.unparsed += visit.unparsed;
+            if let Some(device) = self.devices.get_mut(&way.key.device) {
+                device.take(now, visit);
+            }
+        }
+    }
+
+    /// Takes up another plan. Flows that stay keep their counts, and their sockets unless their ends are others.
+    fn follow(&mut self, plan: Arc<Plan>) {
+        let now = clock::now().steady;
+        let mut before: BTreeMap<Arc<FlowKey>, Way> = BTreeMap::new();
+        for way in self.ways.drain(..) {
+            before.insert(Arc::clone(&way.key), way);
+        }
+        if let Some(list) = &plan.list {
+            for (key, ends) in wanted(list, &plan) {
+                let way = match before.remove(&key) {
+                    Some(mut way) => {
+                        way.join(ends, now);
+                        way
+                    }
+                    None => Way::new(key, ends, now, nanos(list.interval)),
+                };
+                self.ways.push(way);
+            }
+        }
+        for mut gone in before.into_values() {
+            gone.leave(&mut self.ports);
+        }
+        self.devices
+            .retain(|device, _| plan.nics.contains_key(device));
+        for device in plan.nics.keys() {
+            self.devices.entry(device.clone()).or_default();
+        }
+        self.plan = plan;
+    }
+
+    fn say(&mut self, now: u64) {
+        let misses = |name: &str| {
+            let ways = self.ways.iter().filter(|way| way.key.device == name);
+            ways.filter_map(|way| way.miss).collect()
+        };
+        let devices = self.devices.iter_mut().map(|(name, device)| DeviceReport {
+            device: name.clone(),
+            misses: misses(name),
+            sent: device.sent,
+            lost: device.lost,
+            longest_nanos: device.recent.longest(now),
+            round_trips: device.round_trips,
+        });
+        let flows = self.ways.iter().map(|way| FlowReport {
+            key: Arc::clone(&way.key),
+            counts: way.counts(),
+            hops: Arc::clone(&way.hops),
+        });
+        self.report.store(Arc::new(Report {
+            at: Instant::now(),
+            has_list: self.plan.list.is_some(),
+            list_miss: self.plan.miss,
+            devices: devices.collect(),
+            flows: flows.collect(),
+            unparsed: self.unparsed,
+        }));
+    }
+
+    /// A number between 0 and 1: xorshift64.
+    fn roll(&mut self) -> f64 {
+        self.dice ^= self.dice << 13;
+        self.dice ^= self.dice >> 7;
+        self.dice ^= self.dice << 17;
+        (self.dice >> 11) as f64 / (1_u64 << 53) as f64
+    }
+}
+
+impl Device {
+    fn take(&mut self, now: u64, visit: Visit) {
+        self.sent += visit.lost + visit.answered.len() as u64;
+        self.lost += visit.lost;
+        for nanos in visit.answered.into_iter().flatten() {
+            self.round_trips.note(nanos);
+            self.recent.note(now, nanos);
+        }
+    }
+}
+
+/// The flows of a list, and from where to where each goes.
+fn wanted(list: &ProbeList, plan: &Plan) -> Vec<(FlowKey, Result<Ends, Miss>)> {
+    let mut wanted = Vec::new();
+    for target in &list.targets {
+        let nic = plan.nics.get(&target.device);
+        let nic = nic.map_or(Err(Miss::Absent), |nic| nic.as_ref().map_err(|miss| *miss));
+        let ends = nic.and_then(|nic| {
+            Ok(Ends {
+                interface: nic.interface.clone(),
+                local: nic.towards(target.address.ip())?,
+                peer: target.address,
+                dscp: list.dscp,
+            })
+        });
+        for flow in 0..target.flows {
+            let key = FlowKey {
+                device: target.device.clone(),
+                peer_node: target.peer_node.clone(),
+                peer_device: target.peer_device.clone(),
+                flow,
+            };
+            wanted.push((key, ends.clone()));
+        }
+    }
+    wanted
+}
+
+/// Of at most a minute.
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,457 @@
+//! A leaf-spine of network namespaces with ECMP, real exporters that probe across it: loss shows on the flows that
+//! cross the lossy cable and on no others, a slow host as the host's, a dead one as its own.
+
+#![allow(clippy::expect_used, clippy::panic)] // helpers of tests; clippy lets only the tests themselves
+
+#[path = "../exporter/tests/common/namespace.rs"]
+#[allow(
+    dead_code,
+    reason = "the exporter's tests use more of it than this one"
+)]
+mod namespace;
+
+#[path = "support/cable.rs"]
+mod cable;
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use cable::Cable;
+use namespace::Namespace;
+use railscope_model::exposition::{Line, parse};
+
+const RAILSCOPE: &str = env!("CARGO_BIN_EXE_railscope");
+const TEST: &str = "probes_tell_a_lossy_way_from_a_slow_host_and_from_a_dead_one";
+/// For anything that is waited for; a busy machine may need long.
+const PATIENCE: Duration = Duration::from_secs(90);
+const HOSTS: usize = 3;
+const FLOWS: u8 = 8;
+/// Long, so that a machine that stops for a second loses nothing.
+const TIMEOUT_SECONDS: f64 = 3.0;
+
+/// Hosts 0 on the first leaf, 1 and 2 on the second; two spines; the cable from the first leaf to the second spine is
+/// one that may lose packets on the way up.
+struct Site {
+    hosts: Vec<Namespace>,
+    _switches: Vec<Namespace>,
+    lossy: Cable,
+}
+
+fn host_address(host: usize) -> String {
+    format!("10.{}.0.2", host + 1)
+}
+
+/// The spine's end of its cable to the first leaf: by this address it answers host 0.
+fn spine_address(spine: usize) -> String {
+    format!("10.9.{spine}.2")
+}
+
+impl Site {
+    fn build() -> Option<Self> {
+        let space = |name: &str| Namespace::new(TEST, &format!("p{name}"));
+        let hosts: Vec<_> = (0..HOSTS)
+            .map(|host| space(&format!("host{host}")))
+            .collect::<Option<_>>()?;
+        let leaves = [space("leaf0")?, space("leaf1")?];
+        let spines = [space("spine0")?, space("spine1")?];
+        for host in 0..HOSTS {
+            let (leaf, port) = (&leaves[usize::from(host > 0)], format!("down{host}"));
+            veth((&hosts[host], "rail0"), (leaf, &port));
+            let gateway = format!("10.{}.0.1", host + 1);
+            hosts[host].ip(&format!("addr add {}/24 dev rail0", host_address(host)));
+            leaf.ip(&format!("addr add {gateway}/24 dev {port}"));
+            hosts[host].ip(&format!("route add default via {gateway}"));
+            let net = format!("fd00:0:0:{}:", host + 1);
+            hosts[host].ip(&format!("-6 addr add {net}:2/64 dev rail0 nodad"));
+            leaf.ip(&format!("-6 addr add {net}:1/64 dev {port} nodad"));
+            hosts[host].ip(&format!("-6 route add default via {net}:1"));
+        }
+        let lossy = Cable::join(TEST, (&leaves[0], "up1"), (&spines[1], "down0"))?;
+        for (leaf, spine) in [(0, 0), (1, 0), (1, 1)] {
+            let (up, down) = (format!("up{spine}"), format!("down{leaf}"));
+            veth((&leaves[leaf], &up), (&spines[spine], &down));
+        }
+        for switch in leaves.iter().chain(&spines) {
+            switch.output(
+                "cd /proc/sys/net/ipv4; echo 1 >ip_forward; echo 1 >fib_multipath_hash_policy; \
+                 echo 0 >icmp_ratelimit; echo 0 >../ipv6/icmp/ratelimit; echo 1 >../ipv6/conf/all/forwarding; \
+                 for file in conf/*/rp_filter; do echo 0 >$file; done",
+            );
+        }
+        route(&leaves, &spines);
+        route_v6(&leaves, &spines[0]);
+        Some(Self {
+            hosts,
+            _switches: leaves.into_iter().chain(spines).collect(),
+            lossy,
+        })
+    }
+}
+
+/// Addresses of the cables between leaves and spines, and ways over both spines.
+fn route(leaves: &[Namespace; 2], spines: &[Namespace; 2]) {
+    for (leaf, near) in leaves.iter().enumerate() {
+        let mut ways = String::new();
+        for (spine, far) in spines.iter().enumerate() {
+            let net = format!("10.{}.{spine}", 9 + leaf);
+            near.ip(&format!("addr add {net}.1/30 dev up{spine}"));
+            far.ip(&format!("addr add {net}.2/30 dev down{leaf}"));
+            let below: &[usize] = if leaf == 0 { &[1] } else { &[2, 3] };
+            for host in below {
+                far.ip(&format!("route add 10.{host}.0.0/24 via {net}.1"));
+            }
+            ways += &format!(" nexthop via {net}.2");
+        }
+        let beyond: &[usize] = if leaf == 0 { &[2, 3] } else { &[1] };
+        for host in beyond {
+            near.ip(&format!("route add 10.{host}.0.0/24{ways}"));
+        }
+    }
+}
+
+/// The same for IPv6, by the first spine only.
+fn route_v6(leaves: &[Namespace; 2], spine: &Namespace) {
+    for (leaf, near) in leaves.iter().enumerate() {
+        let net = format!("fd00:0:0:9{leaf}:");
+        near.ip(&format!("-6 addr add {net}:1/64 dev up0 nodad"));
+        spine.ip(&format!("-6 addr add {net}:2/64 dev down{leaf} nodad"));
+        let (below, beyond): (&[usize], &[usize]) = match leaf {
+            0 => (&[1], &[2, 3]),
+            _ => (&[2, 3], &[1]),
+        };
+        for host in below {
+            spine.ip(&format!("-6 route add fd00:0:0:{host}::/64 via {net}:1"));
+        }
+        for host in beyond {
+            near.ip(&format!("-6 route add fd00:0:0:{host}::/64 via {net}:2"));
+        }
+    }
+}
+
+fn veth(a: (&Namespace, &str), b: (&Namespace, &str)) {
+    a.0.ip(&format!(
+        "link add {} type veth peer name {} netns {}",
+        a.1, b.1, b.0.0
+    ));
+    a.0.ip(&format!("link set {} up", a.1));
+    b.0.ip(&format!("link set {} up", b.1));
+}
+
+/// Runs what follows as nobody and with no capability: that is all that an exporter needs.
+const AS_NOBODY: &[&str] = &[
+    "setpriv",
+    "--reuid=65534",
+    "--regid=65534",
+    "--clear-groups",
+    "--inh-caps=-all",
+    "--bounding-set=-all",
+    "--no-new-privs",
+];
+
+/// As nobody, where nobody may read the program.
+fn as_nobody() -> &'static [&'static str] {
+    let mut version = Command::new(AS_NOBODY[0]);
+    version.args(&AS_NOBODY[1..]).args([RAILSCOPE, "--version"]);
+    if version.output().is_ok_and(|run| run.status.success()) {
+        return AS_NOBODY;
+    }
+    println!("as root: {RAILSCOPE} is not for everybody");
+    &[]
+}
+
+/// A real exporter in a namespace; killed with it.
+struct Exporter<'a> {
+    process: Child,
+    namespace: &'a Namespace,
+}
+
+impl<'a> Exporter<'a> {
+    fn start(namespace: &'a Namespace, folder: &Path, arguments: &[&str]) -> Self {
+        namespace.ip("link set lo up");
+        let log = fs::File::create(folder.join(format!("{}.log", namespace.0))).expect("a log");
+        let process = Command::new("ip")
+            .args(["netns", "exec", &namespace.0])
+            .args(as_nobody())
+            .args([RAILSCOPE, "exporter"])
+            .args(["--no-nvml", "--no-jitter-probe", "--probe.listen", ":10661"])
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn();
+        Self {
+            process: process.expect("ip netns exec"),
+            namespace,
+        }
+    }
+
+    /// The full page; none while it is not up yet.
+    fn page(&self) -> Option<String> {
+        let answer = self.namespace.inside(|| {
+            let mut stream = TcpStream::connect("127.0.0.1:10660")?;
+            let question =
+                "GET /metrics?profile=full HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+            stream.write_all(question.as_bytes())?;
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).map(|_| answer)
+        });
+        let answer = answer.ok()?;
+        let (_, body) = answer.split_once("\r\n\r\n")?;
+        Some(body.to_owned())
+    }
+
+    fn signal(&self, name: &str) {
+        let pid = self.process.id().to_string();
+        let sent = Command::new("kill").args([name, &pid]).status();
+        assert!(sent.expect("kill").success());
+    }
+}
+
+impl Drop for Exporter<'_> {
+    fn drop(&mut self) {
+        self.process.kill().ok();
+        self.process.wait().ok();
+    }
+}
+
+/// What host 0 says of one flow.
+#[derive(Debug, Clone, Default)]
+struct Flow {
+    sent: u64,
+    lost: u64,
+    slow: u64,
+    hops: BTreeMap<u8, String>,
+}
+
+impl Flow {
+    fn crosses(&self, spine: usize) -> bool {
+        self.hops.get(&2) == Some(&spine_address(spine))
+    }
+}
+
+/// What host 0 says of its flows, by peer and number.
+type Flows = BTreeMap<(String, u8), Flow>;
+
+fn flows(page: &str) -> Flows {
+    let mut flows = Flows::new();
+    for line in parse(page) {
+        let Ok(Line::Series(series)) = line else {
+            continue;
+        };
+        let label = |name| series.label(name).map(Cow::into_owned);
+        let (Some(peer), Some(number)) = (label("peer_node"), label("flow")) else {
+            continue;
+        };
+        let number = number.parse().expect("a number");
+        let flow = flows.entry((peer, number)).or_default();
+        match series.name {
+            "railscope_probe_flow_sent_total" => flow.sent = series.value as u64,
+            "railscope_probe_flow_lost_total" => flow.lost = series.value as u64,
+            "railscope_probe_flow_slow_total" => flow.slow = series.value as u64,
+            "railscope_probe_hop_info" => {
+                let hop = label("hop").expect("a hop").parse().expect("a number");
+                flow.hops.insert(hop, label("address").expect("an address"));
+            }
+            other => panic!("{other}"),
+        }
+    }
+    flows
+}
+
+/// The values of series of this name, by their labels as they stand there.
+fn values(page: &str, name: &str) -> BTreeMap<String, f64> {
+    let series = parse(page).filter_map(|line| match line {
+        Ok(Line::Series(series)) if series.name == name => {
+            Some((series.raw_labels().to_owned(), series.value))
+        }
+        _ => None,
+    });
+    series.collect()
+}
+
+/// Probes of a peer that spent more than a tenth of a second in the node that answers.
+fn long_stays(page: &str) -> f64 {
+    let of = |word: &str| {
+        let name = format!("railscope_probe_responder_seconds_{word}");
+        values(page, &name)
+    };
+    let below = of("bucket");
+    let below = below
+        .iter()
+        .find(|(labels, _)| labels.contains("le=\"0.1\""));
+    of("count").values().sum::<f64>() - below.map_or(0.0, |(_, value)| *value)
+}
+
+/// Asks until the flows are as they should be.
+fn wait(from: &Exporter<'_>, what: &str, done: impl Fn(&Flows) -> bool) -> Flows {
+    let begun = Instant::now();
+    loop {
+        let flows = from.page().map(|page| flows(&page)).unwrap_or_default();
+        if done(&flows) {
+            println!("{what} after {:?}", begun.elapsed());
+            return flows;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{what}: {flows:#?}");
+        thread::sleep(Duration::from_millis(300));
+    }
+}
+
+/// How much each flow has sent and lost since.
+fn since(before: &Flows, now: &Flows) -> BTreeMap<(String, u8), (u64, u64)> {
+    let risen = now.iter().filter_map(|(flow, now)| {
+        let before = before.get(flow)?;
+        Some((
+            flow.clone(),
+            (now.sent - before.sent, now.lost - before.lost),
+        ))
+    });
+    risen.collect()
+}
+
+fn write_list(path: &Path, peers: &[usize]) {
+    let targets = peers.iter().map(|peer| {
+        format!(
+            r#"{{"device":"rail0","peer_node":"host{peer}","peer_device":"rail0","address":"{}:10661","flows":{FLOWS}}}"#,
+            host_address(*peer)
+        )
+    });
+    let v6 = r#"{"device":"rail0","peer_node":"host2v6","peer_device":"rail0","address":"[fd00:0:0:3::2]:10661","flows":1}"#;
+    let targets: Vec<_> = targets.chain([v6.to_owned()]).collect();
+    let text = format!(
+        r#"{{"interval_seconds":0.05,"timeout_seconds":{TIMEOUT_SECONDS},"slow_seconds":0.4,"dscp":26,"targets":[{}]}}"#,
+        targets.join(",")
+    );
+    fs::write(path, text).expect("write");
+}
+
+#[test]
+fn probes_tell_a_lossy_way_from_a_slow_host_and_from_a_dead_one() {
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let Some(site) = Site::build() else {
+        return;
+    };
+    let list: PathBuf = folder.path().join("list.json");
+    write_list(&list, &[1, 2]);
+    let place = list.display().to_string();
+    let everybody = fs::Permissions::from_mode(0o755);
+    fs::set_permissions(folder.path(), everybody).expect("chmod");
+    let mut others: Vec<_> = site.hosts[1..]
+        .iter()
+        .map(|host| Exporter::start(host, folder.path(), &[]))
+        .collect();
+    let prober = Exporter::start(&site.hosts[0], folder.path(), &["--probe.list", &place]);
+    let all = 2 * usize::from(FLOWS) + 1;
+    let start = wait(&prober, "hops of all flows", |flows| {
+        let known = flows.values().filter(|flow| flow.hops.len() == 3);
+        known.count() == all && flows.values().all(|flow| flow.sent > 0)
+    });
+    let page = prober.page().expect("a page");
+    let status = values(&page, "railscope_source_status");
+    assert!(
+        status.contains_key(r#"source="prober",device="",status="ok""#),
+        "{status:#?}"
+    );
+    let spines: BTreeSet<_> = start.values().map(|flow| flow.crosses(1)).collect();
+    assert_eq!(spines.len(), 2, "flows take both spines: {start:#?}");
+
+    let v6 = &start[&("host2v6".to_owned(), 0)].hops;
+    let v6: Vec<_> = v6.values().map(String::as_str).collect();
+    assert_eq!(v6, ["fd00:0:0:1::1", "fd00:0:0:90::2", "fd00:0:0:91::1"]);
+
+    lossy_cable(&site, &prober);
+    slow_host(&prober, &others);
+    dead_host(&prober, &mut others);
+
+    let before = wait(&prober, "a page", |flows| flows.len() == all);
+    write_list(&list, &[2]);
+    let left = wait(&prober, "a shorter list", |flows| {
+        flows.len() == usize::from(FLOWS) + 1
+    });
+    for (flow, now) in &left {
+        assert!(now.sent >= before[flow].sent, "{flow:?} began anew");
+    }
+}
+
+/// Flows that cross the lossy cable lose what it loses, and no others lose anything.
+fn lossy_cable(site: &Site, prober: &Exporter<'_>) {
+    let before = wait(prober, "a page", |flows| !flows.is_empty());
+    site.lossy.lose(20);
+    wait(prober, "120 probes of each flow", |flows| {
+        since(&before, flows).values().all(|(sent, _)| *sent >= 120)
+    });
+    site.lossy.lose(0);
+    let lost = |flows: &Flows| {
+        let since = since(&before, flows);
+        since.values().map(|(_, lost)| lost).sum::<u64>()
+    };
+    let after = wait(prober, "what was lost is told", |flows| {
+        lost(flows) >= site.lossy.lost()
+    });
+    let dropped = site.lossy.lost();
+    assert_eq!(lost(&after), dropped, "each lost packet is one lost probe");
+    for (flow, (sent, lost)) in since(&before, &after) {
+        let share = lost as f64 / sent as f64;
+        let expected = if before[&flow].crosses(1) {
+            0.05..0.4
+        } else {
+            0.0..f64::MIN_POSITIVE
+        };
+        assert!(expected.contains(&share), "{flow:?}: {lost} of {sent}");
+    }
+}
+
+/// A host that stops for a while shows in its own time, and neither as loss nor as a slow way.
+fn slow_host(prober: &Exporter<'_>, others: &[Exporter<'_>]) {
+    let before = wait(prober, "a page", |flows| !flows.is_empty());
+    let stays = |host: usize| others[host].page().map_or(0.0, |page| long_stays(&page));
+    let quiet = stays(1);
+    for _ in 0..4 {
+        others[0].signal("-STOP");
+        thread::sleep(Duration::from_millis(600));
+        others[0].signal("-CONT");
+        thread::sleep(Duration::from_millis(100));
+    }
+    let begun = Instant::now();
+    while stays(0) < 20.0 {
+        assert!(begun.elapsed() < PATIENCE, "{} long stays", stays(0));
+        thread::sleep(Duration::from_millis(300));
+    }
+    println!(
+        "long stays: {} in the slow host, {} in the other",
+        stays(0),
+        stays(1) - quiet
+    );
+    let after = wait(prober, "more probes", |flows| {
+        since(&before, flows).values().all(|(sent, _)| *sent >= 60)
+    });
+    for (flow, now) in &after {
+        assert_eq!(now.lost, before[flow].lost, "{flow:?}");
+        assert_eq!(now.slow, before[flow].slow, "{flow:?}");
+    }
+}
+
+/// All flows to a host that is dead are lost, and no others.
+fn dead_host(prober: &Exporter<'_>, others: &mut Vec<Exporter<'_>>) {
+    let before = wait(prober, "a page", |flows| !flows.is_empty());
+    drop(others.remove(0));
+    let to = |flow: &(String, u8)| flow.0 == "host1";
+    let after = wait(prober, "a dead host", |flows| {
+        let since = since(&before, flows);
+        since
+            .iter()
+            .all(|(flow, (_, lost))| !to(flow) || *lost >= 20)
+    });
+    for (flow, (sent, lost)) in since(&before, &after) {
+        if !to(&flow) {
+            assert_eq!(lost, 0, "{flow:?} of {sent}");
+        }
+    }
+}
