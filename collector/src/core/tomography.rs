@@ -23,6 +23,8 @@ pub const RATES: [f64; 4] = [1e-3, 5e-3, 0.05, 0.5];
 pub const MIN_HITS: f64 = 3.0;
 /// Parts that explain as much, give or take so many nats, cannot be told apart: odds of 20 to 1 are what is usual.
 pub const ALIKE_NATS: f64 = 3.0;
+/// Of parts that the very same flows cross only the order of sums differs.
+const SAME_NATS: f64 = 1e-3;
 /// Most parts that may be broken at once. Twice as many as hosts are expected to be noisy (a cap of 20 made the prototype of
 /// section 3.5 miss links): half a percent of the hosts of 100,000 GPUs are 63.
 pub const MOST_BROKEN: usize = 256;
@@ -93,6 +95,8 @@ pub struct Broken {
     pub score: f64,
     /// Parts that explain as much, and nothing more beside it: it may be one of these as well.
     pub alike: Vec<u32>,
+    /// Whether those are crossed by the very same flows, so that more probes will not tell them apart either.
+    pub same: bool,
 }
 
 /// Share of the probes that is hit on flows of one kind while nothing is broken: that of the middle one of their sources,
@@ -184,7 +188,11 @@ impl Search<'_> {
             };
             let explained = scores.remove(&part).unwrap_or_default();
             let near = |(_, score): &(&u32, &f64)| **score >= explained - ALIKE_NATS;
-            let near: Vec<u32> = scores.iter().filter(near).map(|(part, _)| *part).collect();
+            let near = scores
+                .iter()
+                .filter(near)
+                .map(|(part, score)| (*part, *score));
+            let near: Vec<(u32, f64)> = near.collect();
             let over = &index.over[&part];
             let rate = state.rate(over);
             let changed = state.add(over, rate);
@@ -194,12 +202,14 @@ impl Search<'_> {
                     *score = state.score(over, self.problem.kind(*other));
                 }
             }
-            let gone = |other: &u32| scores[other] <= 0.0;
+            let gone = |(other, _): &(u32, f64)| scores[other] <= 0.0;
+            let near: Vec<(u32, f64)> = near.into_iter().filter(gone).collect();
             broken.push(Broken {
                 part,
                 rate,
                 score: explained,
-                alike: near.into_iter().filter(gone).collect(),
+                same: (near.iter()).all(|(_, score)| explained - score <= SAME_NATS),
+                alike: near.into_iter().map(|(other, _)| other).collect(),
             });
         }
         broken

@@ -161,7 +161,10 @@ fn named(
             or,
         });
     }
-    // One of several cables of a switch: the switch is where to look.
+    // One of several cables of a switch: the switch is where to look, unless more probes will tell which.
+    if !broken.same {
+        return None;
+    }
     let switch = common_switch(view, &cables)?;
     Some(Named {
         part: view.fabric.vertex(switch).part.clone(),
