@@ -9,14 +9,16 @@
 //! After Flock (CoNEXT 2023; detection method, section 3.5). A *hit* is a probe that was lost, or slow. Parts are
 //! numbers: what they are, the caller knows. Pure and deterministic: of two parts that explain as much the lower number is taken.
 
+mod index;
+mod state;
+
 use std::collections::{BTreeMap, BTreeSet};
+
+use index::Index;
+use state::State;
 
 /// Shares of its probes that a broken part may spoil: all of them are taken to be as likely (detection method, section 3.5).
 pub const RATES: [f64; 4] = [1e-3, 5e-3, 0.05, 0.5];
-/// Once a part is taken: the shares among which its own is sought, from this one on, each so many times the one before.
-const FINEST: (f64, f64) = (2e-4, 1.25);
-/// Most that a part is taken to spoil: nothing is certain.
-const MOST: f64 = 0.999;
 /// Fewest hits on the flows over a part that are looked at: no prior is passed by two at p0 of 1e-4.
 pub const MIN_HITS: f64 = 3.0;
 /// Parts that explain as much, give or take so many nats, cannot be told apart: odds of 20 to 1 are what is usual.
@@ -27,10 +29,6 @@ pub const MOST_BROKEN: usize = 256;
 
 /// Switches and hosts that are tried to be done without: more are broken at once only where a fabric is.
 const MOST_TRIED: usize = 16;
-
-/// How much it counts against a part that its flows do not suffer alike: the power of the share that it explains (a choice: with 2
-/// two cables of a switch are taken before it).
-const FIT: i32 = 3;
 
 /// What a part is, as far as it matters how rarely it breaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -192,7 +190,7 @@ impl Search<'_> {
             let changed = state.add(over, rate);
             for (other, score) in &mut scores {
                 let over = &index.over[other];
-                if over.iter().any(|meets| changed[meets.flow]) {
+                if over.meets.iter().any(|meets| changed[meets.flow]) {
                     *score = state.score(over, self.problem.kind(*other));
                 }
             }
@@ -248,230 +246,6 @@ impl Search<'_> {
 impl Problem {
     fn kind(&self, part: u32) -> Kind {
         self.parts[part as usize]
-    }
-}
-
-/// How a flow meets a part.
-#[derive(Debug, Clone, Copy)]
-struct Meets {
-    flow: usize,
-    /// Whether every probe crosses it.
-    always: bool,
-    /// Chance that the flow's unknown way crosses it too.
-    maybe: f64,
-}
-
-/// By part that may be broken: the flows that meet it.
-struct Index {
-    over: BTreeMap<u32, Vec<Meets>>,
-}
-
-impl Index {
-    fn of(problem: &Problem) -> Self {
-        let hits = hits_near(problem);
-        let suspected = |part: u32| hits[part as usize] >= MIN_HITS;
-        let sets = problem.sets.iter().map(|set| {
-            let suspects = set.iter().copied().filter(|(part, _)| suspected(*part));
-            suspects.collect::<Vec<(u32, f64)>>()
-        });
-        let sets: Vec<Vec<(u32, f64)>> = sets.collect();
-        let mut over: BTreeMap<u32, Vec<Meets>> = BTreeMap::new();
-        for (number, flow) in problem.flows.iter().enumerate() {
-            // Chance that no unknown way of the flow leads over a part.
-            let mut past: BTreeMap<u32, f64> = BTreeMap::new();
-            for (set, times) in &flow.within {
-                for (part, share) in &sets[*set as usize] {
-                    *past.entry(*part).or_insert(1.0) *=
-                        (1.0 - share.min(1.0)).powi(i32::from(*times));
-                }
-            }
-            let certain = flow.over.iter().copied().filter(|part| suspected(*part));
-            for part in certain {
-                over.entry(part).or_default().push(Meets {
-                    flow: number,
-                    always: true,
-                    maybe: past.remove(&part).map_or(0.0, |past| 1.0 - past),
-                });
-            }
-            for (part, past) in past {
-                over.entry(part).or_default().push(Meets {
-                    flow: number,
-                    always: false,
-                    maybe: 1.0 - past,
-                });
-            }
-        }
-        Self { over }
-    }
-
-    /// By part: how much it explains while nothing else is broken, beyond what it costs.
-    fn scores(&self, problem: &Problem) -> BTreeMap<u32, f64> {
-        let state = State::new(problem);
-        let all = self.over.iter();
-        all.map(|(part, over)| (*part, state.score(over, problem.kind(*part))))
-            .collect()
-    }
-}
-
-/// By part: hits of the flows that cross it, or may.
-fn hits_near(problem: &Problem) -> Vec<f64> {
-    let mut hits = vec![0.0; problem.parts.len()];
-    let mut of_sets = vec![0.0; problem.sets.len()];
-    for flow in problem.flows.iter().filter(|flow| flow.hits > 0.0) {
-        for part in &flow.over {
-            hits[*part as usize] += flow.hits;
-        }
-        for (set, _) in &flow.within {
-            of_sets[*set as usize] += flow.hits;
-        }
-    }
-    for (set, of_set) in problem.sets.iter().zip(of_sets) {
-        for (part, _) in set {
-            hits[*part as usize] += of_set;
-        }
-    }
-    hits
-}
-
-/// Chances of a flow's way, each with the share of its probes that is hit then.
-type Chances = Vec<(f64, f64)>;
-
-/// What flows are expected to suffer, given the parts that are taken to be broken.
-struct State<'a> {
-    flows: &'a [Flow],
-    /// Of flows that meet none of them nothing is kept.
-    chances: Vec<Option<Chances>>,
-    /// Logarithms of the likelihood of what each flow met.
-    likely: Vec<f64>,
-}
-
-impl<'a> State<'a> {
-    fn new(problem: &'a Problem) -> Self {
-        Self {
-            flows: &problem.flows,
-            chances: vec![None; problem.flows.len()],
-            likely: (problem.flows.iter())
-                .map(|flow| flow.log_likelihood(flow.base))
-                .collect(),
-        }
-    }
-
-    /// Logarithm of the likelihood of what a flow met, if one more part spoils this share of its probes.
-    fn with(&self, meets: Meets, rate: f64) -> f64 {
-        let flow = &self.flows[meets.flow];
-        let known = [(1.0, flow.base)];
-        let known = self.chances[meets.flow].as_deref().unwrap_or(&known);
-        let crossed = known.iter().flat_map(|one| crossed(*one, meets, rate));
-        flow.likelihood(crossed)
-    }
-
-    /// How much more likely everything is if a part spoils this share of the probes over it, in nats.
-    fn gain(&self, over: &[Meets], rate: f64) -> f64 {
-        let gain = |meets: &Meets| self.with(*meets, rate) - self.likely[meets.flow];
-        over.iter().map(gain).sum()
-    }
-
-    /// The same whatever share it is, less how rarely such parts break.
-    fn score(&self, over: &[Meets], kind: Kind) -> f64 {
-        let mut sum = Sum::default();
-        for rate in RATES {
-            sum.add(self.gain(over, rate));
-        }
-        sum.logarithm() - (RATES.len() as f64).ln() - kind.prior_nats()
-    }
-
-    /// By what parts are compared: how much one explains, the less the more it leaves of the same flows. What a few cables do
-    /// their switch explains, too, more than each of them, but badly: some of its flows suffer more than it says, and others
-    /// nothing.
-    fn rank(&self, over: &[Meets], score: f64) -> f64 {
-        let mut left = -score;
-        for meets in over {
-            let weight = if meets.always { 1.0 } else { meets.maybe };
-            let flow = &self.flows[meets.flow];
-            // The best that one more share can do is off by half a nat by chance alone.
-            let most = flow.log_likelihood(flow.hits / flow.probes) - 0.5;
-            left += weight * (most - self.likely[meets.flow]).max(0.0);
-        }
-        score * (score / (score + left.max(0.0))).powi(FIT)
-    }
-
-    /// The share that fits best.
-    fn rate(&self, over: &[Meets]) -> f64 {
-        let (first, step) = FINEST;
-        let rates = std::iter::successors(Some(first), |rate| Some(rate * step));
-        let rates = rates.take_while(|rate| *rate < MOST).chain([MOST]);
-        let gains = rates.map(|rate| (self.gain(over, rate), rate));
-        let best = gains.max_by(|a, b| a.0.total_cmp(&b.0));
-        best.map_or(first, |(_, rate)| rate)
-    }
-
-    /// How much more likely everything is than if nothing were broken, in nats.
-    fn gained(&self) -> f64 {
-        let flows = self.flows.iter().zip(&self.likely);
-        flows
-            .map(|(flow, now)| now - flow.log_likelihood(flow.base))
-            .sum()
-    }
-
-    /// Takes a part to be broken; says of which flows more is expected now.
-    fn add(&mut self, over: &[Meets], rate: f64) -> Vec<bool> {
-        let mut changed = vec![false; self.flows.len()];
-        for meets in over {
-            let known = self.chances[meets.flow].take();
-            let known = known.unwrap_or_else(|| vec![(1.0, self.flows[meets.flow].base)]);
-            let all = known.into_iter().flat_map(|one| crossed(one, *meets, rate));
-            let known: Chances = all.filter(|(chance, _)| *chance > 0.0).collect();
-            self.likely[meets.flow] = self.flows[meets.flow].likelihood(known.iter().copied());
-            self.chances[meets.flow] = Some(known);
-            changed[meets.flow] = true;
-        }
-        changed
-    }
-}
-
-/// What becomes of a chance if a part is broken: the flow's unknown way leads past it, or over it.
-fn crossed((chance, hit): (f64, f64), meets: Meets, rate: f64) -> [(f64, f64); 2] {
-    let spoil = |hit: f64| 1.0 - (1.0 - hit) * (1.0 - rate);
-    let past = if meets.always { spoil(hit) } else { hit };
-    [
-        (chance * (1.0 - meets.maybe), past),
-        (chance * meets.maybe, spoil(past)),
-    ]
-}
-
-impl Flow {
-    /// The same where the share is known by chance only.
-    fn likelihood(&self, chances: impl Iterator<Item = (f64, f64)>) -> f64 {
-        let mut sum = Sum::default();
-        for (chance, hit) in chances.filter(|(chance, _)| *chance > 0.0) {
-            sum.add(chance.ln() + self.log_likelihood(hit));
-        }
-        sum.logarithm()
-    }
-
-    /// Logarithm of the likelihood of its hits if this share of its probes is hit, but for what is the same of every share.
-    fn log_likelihood(&self, share: f64) -> f64 {
-        let share = share.clamp(1e-9, MOST);
-        self.hits * share.ln() + (self.probes - self.hits) * (-share).ln_1p()
-    }
-}
-
-/// The logarithm of a sum of numbers that are given by their logarithms.
-#[derive(Debug, Default)]
-struct Sum(Option<(f64, f64)>);
-
-impl Sum {
-    fn add(&mut self, logarithm: f64) {
-        self.0 = Some(match self.0 {
-            None => (logarithm, 1.0),
-            Some((most, sum)) if logarithm <= most => (most, sum + (logarithm - most).exp()),
-            Some((most, sum)) => (logarithm, sum * (most - logarithm).exp() + 1.0),
-        });
-    }
-
-    fn logarithm(&self) -> f64 {
-        self.0
-            .map_or(f64::NEG_INFINITY, |(most, sum)| most + sum.ln())
     }
 }
 

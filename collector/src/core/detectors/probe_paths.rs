@@ -17,7 +17,7 @@ use crate::core::rules::Rule;
 use crate::core::tomography::explain;
 use evidence::evidence;
 use flows::Flows;
-use problem::{Signal, pose};
+use problem::{Signal, may_be_wrong, pose};
 use ways::Ways;
 
 /// Time over which probes are counted: as far back as the history reaches.
@@ -56,14 +56,14 @@ impl Detector for ProbePaths {
 
     fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
         self.ways.refresh(view);
-        self.flows.refresh(view);
+        self.flows.refresh(view, &mut self.ways);
         if view.left_out.has(Step::Probes) {
             return;
         }
         let counted = self.flows.count(view);
         for signal in [Signal::Loss, Signal::Tail] {
             // Mostly there is nothing to explain.
-            if counted.iter().all(|one| signal.hits(one).count <= 0.0) {
+            if !may_be_wrong(view, &mut self.ways, &counted, signal) {
                 continue;
             }
             let posed = pose(view, &mut self.ways, &counted, signal);

@@ -7,6 +7,7 @@ use railscope_model::identity::{NodeName, Part};
 use railscope_model::metric::{PROBE_FLOW_LOST, PROBE_FLOW_SENT, PROBE_FLOW_SLOW, PROBE_HOP};
 use railscope_model::reading::Labels;
 
+use super::ways::{Step, Ways};
 use super::{SETTLE_SECONDS, WINDOW_SECONDS};
 use crate::core::detector::View;
 use crate::core::history::{NodeHistory, Rows, Window};
@@ -19,8 +20,8 @@ pub(super) struct Row {
     /// NICs: who asks, and who answers.
     pub(super) ends: [PartId; 2],
     peer: NodeName,
-    /// Routers on the way out that have told who they are, by number from 1.
-    pub(super) hops: Vec<Hop>,
+    /// The way out between the leaves of the two, where its routers have told who they are.
+    pub(super) way: Option<Vec<Step>>,
     sent: u32,
     lost: Option<u32>,
     slow: Option<u32>,
@@ -64,7 +65,7 @@ pub(super) struct Flows {
 
 impl Flows {
     /// Begins a tick.
-    pub(super) fn refresh(&mut self, view: &View<'_>) {
+    pub(super) fn refresh(&mut self, view: &View<'_>, ways: &mut Ways) {
         self.kept.begin();
         for (node, history) in view.history.fresh_nodes(view.now) {
             let rows = [&PROBE_FLOW_SENT, &PROBE_FLOW_LOST, &PROBE_FLOW_SLOW];
@@ -73,7 +74,7 @@ impl Flows {
                 continue;
             }
             let rests_on = [sent, lost, slow, history.presence_since(&PROBE_HOP)];
-            let found = || found(view, node, history);
+            let found = || found(view, ways, (node, history));
             self.kept.refresh(history, (view.epoch, rests_on), found);
         }
     }
@@ -181,7 +182,7 @@ fn rise(window: Window<'_>, is_in: &impl Fn(Timestamp) -> bool, until: Timestamp
 }
 
 /// The flows of one node whose ends the fabric knows.
-fn found(view: &View<'_>, node: &NodeName, history: &NodeHistory) -> Vec<Row> {
+fn found(view: &View<'_>, ways: &mut Ways, (node, history): (&NodeName, &NodeHistory)) -> Vec<Row> {
     let places = |metric| -> BTreeMap<&Labels, u32> {
         let labels = history.rows(metric).into_iter().flat_map(Rows::labels);
         labels.zip(0..).collect()
@@ -206,7 +207,7 @@ fn found(view: &View<'_>, node: &NodeName, history: &NodeHistory) -> Vec<Row> {
         rows.push(Row {
             ends: [from, to],
             peer,
-            hops: hops.remove(&flow).unwrap_or_default(),
+            way: (hops.remove(&flow)).and_then(|hops| ways.known(view, [from, to], &hops)),
             sent,
             lost: lost.get(labels).copied(),
             slow: slow.get(labels).copied(),

@@ -1,14 +1,15 @@
 //! Flows and ways -> the parts that tomography tells apart, with numbers.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use foldhash::fast::FixedState;
 use railscope_model::fabric::{LinkId, PartId};
 
 use super::flows::{Counted, Hits};
-use super::ways::{End, Ways, known_way};
+use super::ways::{End, Ways};
 use super::{LEAST_LOSS, LEAST_TAIL, MOST_USUAL};
 use crate::core::detector::View;
-use crate::core::tomography::{Flow, Kind, Problem, base_rate};
+use crate::core::tomography::{Flow, Kind, MIN_HITS, Problem, base_rate};
 
 /// What probes suffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,7 +21,7 @@ pub(super) enum Signal {
 }
 
 /// What tomography tells apart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Suspect {
     /// A NIC, its cable and what is behind it.
     Edge(PartId),
@@ -84,10 +85,31 @@ struct Poser<'a, 'b> {
     signal: Signal,
     /// Hosts of which several NICs are probed: others are their NIC's edge.
     hosts: BTreeSet<PartId>,
-    numbers: BTreeMap<Suspect, u32>,
+    numbers: HashMap<Suspect, u32, FixedState>,
     suspects: Vec<Suspect>,
     sets: Vec<Vec<(u32, f64)>>,
-    by_pair: BTreeMap<(PartId, PartId), u32>,
+    by_pair: HashMap<(PartId, PartId), u32, FixedState>,
+}
+
+/// Whether any edge or leaf has as many hits as any part must have: then something may be wrong. What is wrong with a part between
+/// leaves shows at them.
+pub(super) fn may_be_wrong(
+    view: &View<'_>,
+    ways: &mut Ways,
+    counted: &[Counted<'_>],
+    signal: Signal,
+) -> bool {
+    let mut hits: BTreeMap<PartId, f64> = BTreeMap::new();
+    for one in counted {
+        let count = signal.hits(one).count;
+        if count > 0.0 {
+            let leaves = one.row.ends.map(|nic| ways.end(view.fabric, nic).leaf);
+            for part in one.row.ends.into_iter().chain(leaves.into_iter().flatten()) {
+                *hits.entry(part).or_default() += count;
+            }
+        }
+    }
+    hits.into_values().any(|hits| hits >= MIN_HITS)
 }
 
 /// What all flows say of a signal. Flows of a kind most of which suffer say nothing of single parts, and are left out.
@@ -103,10 +125,10 @@ pub(super) fn pose<'a>(
         hosts: hosts(view, ways, counted),
         ways,
         signal,
-        numbers: BTreeMap::new(),
+        numbers: HashMap::default(),
         suspects: Vec::new(),
         sets: Vec::new(),
-        by_pair: BTreeMap::new(),
+        by_pair: HashMap::default(),
     };
     let mut posed = (Vec::new(), Vec::new());
     for one in counted {
@@ -211,12 +233,11 @@ impl Poser<'_, '_> {
         over: &mut Vec<Suspect>,
     ) -> Vec<(u32, u8)> {
         let view = self.view;
-        let Some(set) = self.ways.between(view, leaves[0], leaves[1]) else {
+        if self.ways.between(view, leaves[0], leaves[1]).is_none() {
             return Vec::new();
-        };
-        let way = known_way(view.fabric, set, leaves, &one.row.hops);
+        }
         let all = self.set(leaves);
-        let Some(steps) = way else {
+        let Some(steps) = &one.row.way else {
             // Out and back.
             return vec![(all, 2)];
         };
@@ -227,8 +248,8 @@ impl Poser<'_, '_> {
                 over.push(Suspect::Cable(cable));
             } else {
                 let share = 1.0 / step.cables.len() as f64;
-                let cables = step.cables.into_iter();
-                let cables = cables.map(|cable| (self.number(Suspect::Cable(cable)), share));
+                let cables = step.cables.iter();
+                let cables = cables.map(|cable| (self.number(Suspect::Cable(*cable)), share));
                 let cables = cables.collect();
                 self.sets.push(cables);
                 within.push((self.sets.len() as u32 - 1, 1));

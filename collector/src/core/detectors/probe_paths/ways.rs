@@ -58,6 +58,22 @@ impl Ways {
         self.ends.get(&nic).copied()
     }
 
+    /// The way from one NIC to another over these routers; none unless all between their leaves have told who they are and stand
+    /// on a shortest way.
+    pub(super) fn known(
+        &mut self,
+        view: &View<'_>,
+        nics: [PartId; 2],
+        hops: &[Hop],
+    ) -> Option<Vec<Step>> {
+        let leaves = nics.map(|nic| self.end(view.fabric, nic).leaf);
+        let [Some(from), Some(to)] = leaves else {
+            return None;
+        };
+        let set = self.between(view, from, to).filter(|_| from != to)?;
+        known_way(view.fabric, set, [from, to], hops)
+    }
+
     /// All shortest ways between two leaves, in either direction; none if there are none.
     pub(super) fn between(&mut self, view: &View<'_>, a: PartId, b: PartId) -> Option<&PathSet> {
         let pair = (a.min(b), a.max(b));
@@ -87,9 +103,7 @@ fn find_end(fabric: &Fabric, nic: PartId) -> End {
     end
 }
 
-/// The way between two leaves over these routers; none unless all between the two have told who they are and stand
-/// on a shortest way.
-pub(super) fn known_way(
+fn known_way(
     fabric: &Fabric,
     set: &PathSet,
     [from, to]: [PartId; 2],

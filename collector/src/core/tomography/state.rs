@@ -1,0 +1,169 @@
+//! What flows are expected to suffer, given the parts that are taken to be broken, and how likely what they met is then.
+
+use super::index::{Meets, Over};
+use super::{Flow, Kind, Problem, RATES};
+
+/// Once a part is taken, its own share is sought from here on, each so many times the one before, and then more finely about the
+/// best.
+const LEAST: f64 = 2e-4;
+/// See [`LEAST`].
+const COARSE: f64 = 2.5;
+/// See [`LEAST`].
+const FINE: f64 = 1.2;
+/// Most that a part is taken to spoil: nothing is certain.
+const MOST: f64 = 0.999;
+/// How much it counts against a part that its flows do not suffer alike: the power of the share that it explains (a choice: with 2
+/// two cables of a switch are taken before it).
+const FIT: i32 = 3;
+
+/// Chances of a flow's way, each with the share of its probes that is hit then.
+type Chances = Vec<(f64, f64)>;
+
+/// What flows are expected to suffer, given the parts that are taken to be broken.
+pub(super) struct State<'a> {
+    flows: &'a [Flow],
+    /// Of flows that meet none of them nothing is kept.
+    chances: Vec<Option<Chances>>,
+    /// Logarithms of the likelihood of what each flow met.
+    likely: Vec<f64>,
+    /// How much less likely broken parts make what flows without a hit met that may cross them, nats.
+    unhit: f64,
+}
+
+impl<'a> State<'a> {
+    pub(super) fn new(problem: &'a Problem) -> Self {
+        Self {
+            flows: &problem.flows,
+            chances: vec![None; problem.flows.len()],
+            likely: (problem.flows.iter())
+                .map(|flow| flow.log_likelihood(flow.base))
+                .collect(),
+            unhit: 0.0,
+        }
+    }
+
+    /// Logarithm of the likelihood of what a flow met, if one more part spoils this share of its probes.
+    fn with(&self, meets: Meets, rate: f64) -> f64 {
+        let flow = &self.flows[meets.flow];
+        let known = [(1.0, flow.base)];
+        let known = self.chances[meets.flow].as_deref().unwrap_or(&known);
+        let crossed = known.iter().flat_map(|one| crossed(*one, meets, rate));
+        flow.likelihood(crossed)
+    }
+
+    /// How much more likely everything is if a part spoils this share of the probes over it, in nats.
+    fn gain(&self, over: &Over, rate: f64) -> f64 {
+        let gain = |meets: &Meets| self.with(*meets, rate) - self.likely[meets.flow];
+        let unhit = over.unhit.iter().map(|unhit| unhit.gain(rate));
+        over.meets.iter().map(gain).chain(unhit).sum()
+    }
+
+    /// The same whatever share it is, less how rarely such parts break.
+    pub(super) fn score(&self, over: &Over, kind: Kind) -> f64 {
+        let mut sum = Sum::default();
+        for rate in RATES {
+            sum.add(self.gain(over, rate));
+        }
+        sum.logarithm() - (RATES.len() as f64).ln() - kind.prior_nats()
+    }
+
+    /// By what parts are compared: how much one explains, the less the more it leaves of the same flows. What a few cables do
+    /// their switch explains, too, more than each of them, but badly: some of its flows suffer more than it says, and others
+    /// nothing.
+    pub(super) fn rank(&self, over: &Over, score: f64) -> f64 {
+        let mut left = -score;
+        for meets in &over.meets {
+            let weight = if meets.always { 1.0 } else { meets.maybe };
+            let flow = &self.flows[meets.flow];
+            // The best that one more share can do is off by half a nat by chance alone.
+            let most = flow.log_likelihood(flow.hits / flow.probes) - 0.5;
+            left += weight * (most - self.likely[meets.flow]).max(0.0);
+        }
+        score * (score / (score + left.max(0.0))).powi(FIT)
+    }
+
+    /// The share that fits best.
+    pub(super) fn rate(&self, over: &Over) -> f64 {
+        let best = |rates: &mut dyn Iterator<Item = f64>| {
+            let gains = rates.map(|rate| (self.gain(over, rate), rate));
+            let best = gains.max_by(|a, b| a.0.total_cmp(&b.0));
+            best.map_or(LEAST, |(_, rate)| rate)
+        };
+        let steps = |from: f64, step: f64, to: f64| {
+            let rates = std::iter::successors(Some(from), move |rate| Some(rate * step));
+            rates.take_while(move |rate| *rate < to).chain([to])
+        };
+        let near = best(&mut steps(LEAST, COARSE, MOST));
+        best(&mut steps(near / COARSE, FINE, (near * COARSE).min(MOST)))
+    }
+
+    /// How much more likely everything is than if nothing were broken, in nats.
+    pub(super) fn gained(&self) -> f64 {
+        let flows = self.flows.iter().zip(&self.likely);
+        let gained = flows.map(|(flow, now)| now - flow.log_likelihood(flow.base));
+        gained.sum::<f64>() + self.unhit
+    }
+
+    /// Takes a part to be broken; says of which flows more is expected now.
+    pub(super) fn add(&mut self, over: &Over, rate: f64) -> Vec<bool> {
+        let mut changed = vec![false; self.flows.len()];
+        let unhit = over.unhit.iter().map(|unhit| unhit.gain(rate));
+        self.unhit += unhit.sum::<f64>();
+        for meets in &over.meets {
+            let known = self.chances[meets.flow].take();
+            let known = known.unwrap_or_else(|| vec![(1.0, self.flows[meets.flow].base)]);
+            let all = known.into_iter().flat_map(|one| crossed(one, *meets, rate));
+            let known: Chances = all.filter(|(chance, _)| *chance > 0.0).collect();
+            self.likely[meets.flow] = self.flows[meets.flow].likelihood(known.iter().copied());
+            self.chances[meets.flow] = Some(known);
+            changed[meets.flow] = true;
+        }
+        changed
+    }
+}
+
+/// What becomes of a chance if a part is broken: the flow's unknown way leads past it, or over it.
+fn crossed((chance, hit): (f64, f64), meets: Meets, rate: f64) -> [(f64, f64); 2] {
+    let spoil = |hit: f64| 1.0 - (1.0 - hit) * (1.0 - rate);
+    let past = if meets.always { spoil(hit) } else { hit };
+    [
+        (chance * (1.0 - meets.maybe), past),
+        (chance * meets.maybe, spoil(past)),
+    ]
+}
+
+impl Flow {
+    /// The same where the share is known by chance only.
+    fn likelihood(&self, chances: impl Iterator<Item = (f64, f64)>) -> f64 {
+        let mut sum = Sum::default();
+        for (chance, hit) in chances.filter(|(chance, _)| *chance > 0.0) {
+            sum.add(chance.ln() + self.log_likelihood(hit));
+        }
+        sum.logarithm()
+    }
+
+    /// Logarithm of the likelihood of its hits if this share of its probes is hit, but for what is the same of every share.
+    fn log_likelihood(&self, share: f64) -> f64 {
+        let share = share.clamp(1e-9, MOST);
+        self.hits * share.ln() + (self.probes - self.hits) * (-share).ln_1p()
+    }
+}
+
+/// The logarithm of a sum of numbers that are given by their logarithms.
+#[derive(Debug, Default)]
+struct Sum(Option<(f64, f64)>);
+
+impl Sum {
+    fn add(&mut self, logarithm: f64) {
+        self.0 = Some(match self.0 {
+            None => (logarithm, 1.0),
+            Some((most, sum)) if logarithm <= most => (most, sum + (logarithm - most).exp()),
+            Some((most, sum)) => (logarithm, sum * (most - logarithm).exp() + 1.0),
+        });
+    }
+
+    fn logarithm(&self) -> f64 {
+        self.0
+            .map_or(f64::NEG_INFINITY, |(most, sum)| most + sum.ln())
+    }
+}
