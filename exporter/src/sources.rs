@@ -2,6 +2,7 @@
 
 pub mod addresses;
 pub mod allocator;
+mod clock;
 pub mod ethtool;
 pub mod kmsg;
 pub mod lldp;

@@ -319,6 +319,23 @@ impl Fabric {
         }
     }
 
+    /// Where a cable of this name is plugged in: the part that names it, and what it joins that with.
+    pub fn find_cable(&self, cable: &Part) -> Option<(PartId, Neighbour<'_>)> {
+        let (near, port) = match cable {
+            Part::HostLink(node, port) => {
+                let nic = Part::Nic(node.clone(), port.device.clone());
+                (self.find(&nic)?, port.port.into())
+            }
+            Part::SwitchLink(switch, port) => {
+                let switch = self.find(&Part::Switch(switch.clone()))?;
+                (switch, self.find_port(switch, port)?)
+            }
+            _ => return None,
+        };
+        let is_it = |far: &Neighbour<'_>| far.link.kind == LinkKind::Cable && far.port == port;
+        Some((near, self.neighbours(near).find(is_it)?))
+    }
+
     /// How many parts of each class there are.
     pub fn count_parts(&self) -> BTreeMap<&'static str, usize> {
         let mut counts = BTreeMap::new();
@@ -421,6 +438,8 @@ mod tests {
                 let id = fabric.connect(b, a, cable((ports[1], ports[0])));
                 let part = fabric.cable_part(id).expect("a cable");
                 assert_eq!(part.to_string(), format!("link/a[{name}]"));
+                let (near, far) = fabric.find_cable(&part).expect("found");
+                assert_eq!((near, far.id, far.peer), (a, id, b));
                 assert_eq!(fabric.port_handle(a, &port), Some(ports[0]), "kept");
                 assert_eq!(fabric.port_name(a, ports[0]), port);
             }
@@ -445,13 +464,12 @@ mod tests {
             },
         );
         let id = fabric.connect(leaf, nic, cable((7, 1)));
-        assert_eq!(
-            fabric
-                .cable_part(id)
-                .map(|part| part.to_string())
-                .as_deref(),
-            Some("link/n7:mlx5_4/1")
-        );
+        let part = fabric.cable_part(id).expect("a cable");
+        assert_eq!(part.to_string(), "link/n7:mlx5_4/1");
+        let (near, far) = fabric.find_cable(&part).expect("found");
+        assert_eq!((near, far.peer, far.peer_port), (nic, leaf, 7));
+        let absent = "link/n7:mlx5_4/2".parse().expect("a cable");
+        assert!(fabric.find_cable(&absent).is_none());
         assert_eq!(fabric.find_guid(Guid(7)), Some(nic));
     }
 }

@@ -39,17 +39,11 @@ pub(super) fn explained_by_others(fabric: &Fabric, findings: &[Finding]) -> BTre
 
 /// Whether what probes see of a part may be another's doing.
 fn is_in(fabric: &Fabric, probed: &Part, other: &Part) -> bool {
-    let is_switch = |id: PartId| fabric.vertex(id).part == *other;
     match probed {
         Part::HostLink(node, port) => is_at_nic(fabric, (node, &port.device), other),
         Part::Nic(node, device) => is_at_nic(fabric, (node, device), other),
-        Part::SwitchLink(..) => {
-            ends(fabric, probed).is_some_and(|ends| ends.into_iter().any(is_switch))
-        }
-        Part::Switch(_) => ends(fabric, other).is_some_and(|ends| {
-            let is_end = |id: PartId| fabric.vertex(id).part == *probed;
-            ends.into_iter().any(is_end)
-        }),
+        Part::SwitchLink(..) => joins(fabric, probed, other),
+        Part::Switch(_) => joins(fabric, other, probed),
         _ => false,
     }
 }
@@ -72,15 +66,12 @@ fn is_at_nic(fabric: &Fabric, (node, device): (&NodeName, &RdmaDevice), other: &
     }
 }
 
-/// The switches that a cable joins.
-fn ends(fabric: &Fabric, cable: &Part) -> Option<[PartId; 2]> {
-    let Part::SwitchLink(switch, port) = cable else {
-        return None;
-    };
-    let own = fabric.find(&Part::Switch(switch.clone()))?;
-    let port = fabric.find_port(own, port)?;
-    let near = fabric.neighbours(own).find(|near| near.port == port)?;
-    Some([own, near.peer])
+/// Whether a cable between switches has this one at an end.
+fn joins(fabric: &Fabric, cable: &Part, switch: &Part) -> bool {
+    let is_switch = |id: PartId| fabric.vertex(id).part == *switch;
+    let is_trunk = matches!(cable, Part::SwitchLink(..));
+    let ends = fabric.find_cable(cable).filter(|_| is_trunk);
+    ends.is_some_and(|(near, far)| is_switch(near) || is_switch(far.peer))
 }
 
 #[cfg(test)]

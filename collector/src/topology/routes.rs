@@ -153,15 +153,10 @@ impl Routes {
     }
 
     fn find_use(&self, fabric: &Fabric, cable: &Part) -> Option<CableUse> {
-        let Part::SwitchLink(switch, port) = cable else {
-            return None;
-        };
-        let own = fabric.find(&Part::Switch(switch.clone()))?;
-        let port = fabric.find_port(own, port)?;
-        let near = fabric.neighbours(own).find(|near| near.port == port)?;
-        let a = *self.numbers.get(&own)?;
-        let b = *self.numbers.get(&near.peer)?;
-        let edge = self.graph.edge_at(a as usize, near.id);
+        let (near, far) = fabric.find_cable(cable)?;
+        let a = *self.numbers.get(&near)?;
+        let b = *self.numbers.get(&far.peer)?;
+        let edge = self.graph.edge_at(a as usize, far.id);
         let lost = if edge.is_some() { None } else { Some([a, b]) };
         let weights = self.weights();
         let all: f64 = weights.iter().sum();

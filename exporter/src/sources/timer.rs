@@ -10,8 +10,9 @@ use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
 use rustix::thread::{CpuSet, clock_nanosleep_absolute, sched_setaffinity};
-use rustix::time::{ClockId, Timespec, clock_gettime};
+use rustix::time::{ClockId, Timespec};
 
+use super::clock::{SECOND, nanos};
 use super::sysfs::Miss;
 
 /// Upper bounds of the delays that are told apart, nanoseconds: 1 us to 100 ms in steps of 1-2-5. What
@@ -124,27 +125,21 @@ struct KernelClock;
 
 impl Clock for KernelClock {
     fn now(&self) -> u64 {
-        nanos(clock_gettime(ClockId::Monotonic))
+        nanos(ClockId::Monotonic)
     }
 
     fn used(&self) -> u64 {
-        nanos(clock_gettime(ClockId::ThreadCPUTime))
+        nanos(ClockId::ThreadCPUTime)
     }
 
     fn sleep_until(&self, wake: u64) {
-        let second = 1_000_000_000;
         let wake = Timespec {
-            tv_sec: (wake / second) as _,
-            tv_nsec: (wake % second) as _,
+            tv_sec: (wake / SECOND) as _,
+            tv_nsec: (wake % SECOND) as _,
         };
         // A signal ends the sleep early; the same instant is then slept for once more.
         while clock_nanosleep_absolute(ClockId::Monotonic, &wake) == Err(rustix::io::Errno::INTR) {}
     }
-}
-
-/// Nanoseconds of a time since the kernel booted: in 64 bits for 584 years.
-fn nanos(time: Timespec) -> u64 {
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 /// Sleeps and tallies until told to stop.

@@ -288,21 +288,12 @@ impl Layout {
                     self.switches[*switch].condition.worsen(condition);
                 }
             }
-            Part::SwitchLink(switch, port) => {
-                let Some(near) = at(&Part::Switch(switch.clone())) else {
-                    return;
-                };
-                let Some(port) = fabric.find_port(near, port) else {
-                    return;
-                };
-                let cables = fabric
-                    .neighbours(near)
-                    .filter(|far| far.link.kind == LinkKind::Cable);
-                for far in cables.filter(|far| far.port == port) {
-                    let ends = (places.switches.get(&near), places.switches.get(&far.peer));
-                    if let (Some(a), Some(b)) = ends {
-                        self.judge_trunk(*a, *b, condition);
-                    }
+            Part::SwitchLink(..) => {
+                let place = |id| places.switches.get(&id).copied();
+                let ends = fabric.find_cable(part);
+                let ends = ends.and_then(|(near, far)| Some((place(near)?, place(far.peer)?)));
+                if let Some((a, b)) = ends {
+                    self.judge_trunk(a, b, condition);
                 }
             }
             Part::HostLink(node, port) => {

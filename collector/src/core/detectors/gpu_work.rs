@@ -231,6 +231,8 @@ fn cycles(gpu: &Listed<'_>) -> Option<f64> {
 /// What the GPUs of a node, or those that one job has there, do against the middle one of them.
 struct Node<'a> {
     told: Vec<Told<'a>>,
+    /// The newest samples that reach back [`MIN_SECONDS`] on each of them.
+    needed: Option<usize>,
     /// By cycles, where all count them.
     by_cycles: Option<Vec<f64>>,
     /// Else by sample, the newest first, and GPU; no number of one that did not tell. None where they did too little.
@@ -243,11 +245,14 @@ impl<'a> Node<'a> {
         let by_cycles = by_cycles(&told);
         let needed = told.iter().filter_map(|told| told.needed).max();
         // Without enough of them nothing is judged.
-        let needed = needed.filter(|_| by_cycles.is_none());
-        let samples = needed.map_or(0, |needed| needed.max(LANES[1].1));
+        let samples = match (&by_cycles, needed) {
+            (None, Some(needed)) => needed.max(LANES[1].1),
+            _ => 0,
+        };
         let by_sample = (0..samples).map(|sample| by_sample(&told, sample));
         Self {
             by_sample: by_sample.collect(),
+            needed,
             by_cycles,
             told,
         }
@@ -272,9 +277,8 @@ impl<'a> Node<'a> {
     }
 
     fn least(&self, samples: usize) -> Option<Vec<f64>> {
-        let needed = self.told.iter().filter_map(|told| told.needed).max()?;
         let mut least = vec![f64::INFINITY; self.told.len()];
-        for ratios in self.by_sample.get(..samples.max(needed))? {
+        for ratios in self.by_sample.get(..samples.max(self.needed?))? {
             for (least, ratio) in least.iter_mut().zip(ratios.as_ref()?) {
                 // Of who has not told one of them nothing is known.
                 let known = !least.is_nan() && !ratio.is_nan();

@@ -1,8 +1,10 @@
 //! The plan against what was seen, cable by cable, once it is clear what the plan calls by other names.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use railscope_model::fabric::{Fabric, LinkKind};
+use foldhash::fast::FixedState;
+use railscope_model::fabric::{Fabric, LinkKind, PartId};
 use railscope_model::identity::{Part, SwitchName};
 use railscope_model::plan::{PlannedCable, Socket, WiringPlan};
 
@@ -13,46 +15,50 @@ use super::{
 use crate::subnet::counted;
 use crate::topology::tiers::Sets;
 
+/// A part and its port, as the fabric counts both.
+type Place = (PartId, u16);
+
 /// Cables as they were seen, from each of their ends.
 pub(super) struct Seen<'a> {
     fabric: &'a Fabric,
-    far: HashMap<Socket, Socket, foldhash::fast::FixedState>,
-    /// Switches at the far ends of a switch's cables.
-    switches: BTreeMap<SwitchName, Vec<SwitchName>>,
+    far: HashMap<Place, Place, FixedState>,
 }
 
 impl<'a> Seen<'a> {
     fn of(fabric: &'a Fabric) -> Self {
-        let mut seen = Self {
-            fabric,
-            far: HashMap::default(),
-            switches: BTreeMap::new(),
-        };
-        for (_, a, b, link) in fabric
+        let cables = fabric
             .links()
-            .filter(|(.., link)| link.kind == LinkKind::Cable)
-        {
-            let socket = |id, port| Socket {
-                part: fabric.vertex(id).part.clone(),
-                port: fabric.port_name(id, port),
-            };
-            let (one, other) = (socket(a, link.ports.0), socket(b, link.ports.1));
-            for (near, far) in [(&one, &other), (&other, &one)] {
-                if let (Part::Switch(near), Part::Switch(far)) = (&near.part, &far.part) {
-                    seen.switches
-                        .entry(near.clone())
-                        .or_default()
-                        .push(far.clone());
-                }
-                seen.far.insert(near.clone(), far.clone());
-            }
+            .filter(|(.., link)| link.kind == LinkKind::Cable);
+        let far = cables.flat_map(|(_, a, b, link)| {
+            let (one, other) = ((a, link.ports.0), (b, link.ports.1));
+            [(one, other), (other, one)]
+        });
+        Self {
+            fabric,
+            far: far.collect(),
         }
-        seen
     }
 
-    /// What hangs at the other end of the cable in a port.
-    pub(super) fn far(&self, socket: &Socket) -> Option<&Socket> {
-        self.far.get(socket)
+    fn place(&self, socket: &Socket) -> Option<Place> {
+        let part = self.fabric.find(&socket.part)?;
+        Some((part, self.fabric.find_port(part, &socket.port)?))
+    }
+
+    fn socket(&self, (part, port): Place) -> Socket {
+        Socket {
+            part: self.fabric.vertex(part).part.clone(),
+            port: self.fabric.port_name(part, port),
+        }
+    }
+
+    fn far(&self, socket: &Socket) -> Option<Place> {
+        self.far.get(&self.place(socket)?).copied()
+    }
+
+    /// What the cable in a port leads to.
+    pub(super) fn far_part(&self, socket: &Socket) -> Option<&'a Part> {
+        let (part, _) = self.far(socket)?;
+        Some(&self.fabric.vertex(part).part)
     }
 
     /// Whether a part is in the fabric.
@@ -61,8 +67,18 @@ impl<'a> Seen<'a> {
     }
 
     /// Switches at the far ends of a switch's cables, one for each cable.
-    pub(super) fn switches_at(&self, switch: &SwitchName) -> &[SwitchName] {
-        self.switches.get(switch).map_or(&[], Vec::as_slice)
+    pub(super) fn switches_at(
+        &self,
+        switch: &SwitchName,
+    ) -> impl Iterator<Item = &'a SwitchName> + use<'a> {
+        let fabric = self.fabric;
+        let switch = fabric.find(&Part::Switch(switch.clone()));
+        let near = switch.into_iter().flat_map(|id| fabric.neighbours(id));
+        let cables = near.filter(|near| near.link.kind == LinkKind::Cable);
+        cables.filter_map(|near| match &fabric.vertex(near.peer).part {
+            Part::Switch(name) => Some(name),
+            _ => None,
+        })
     }
 }
 
@@ -70,26 +86,31 @@ impl<'a> Seen<'a> {
 struct Amiss {
     cable: usize,
     /// What hangs at each end instead.
-    found: [Option<Socket>; 2],
+    found: [Option<Place>; 2],
 }
 
 /// Holds what was seen against the plan, and gives the plan back in the names of what was seen.
-pub(super) fn check(case: &Case<'_>, plan: &WiringPlan, out: &mut Vec<Finding>) -> WiringPlan {
+pub(super) fn check<'a>(
+    case: &Case<'_>,
+    plan: &'a WiringPlan,
+    out: &mut Vec<Finding>,
+) -> Cow<'a, WiringPlan> {
     let seen = Seen::of(case.fabric);
     let plan = renamed::find(plan, &seen, out).apply(plan);
     let mut compare = Compare {
         whole: case.whole,
         seen: &seen,
-        by_socket: plan
+        planned: plan
             .cables
             .iter()
             .enumerate()
-            .flat_map(|(index, cable)| cable.ends.iter().map(move |end| (end.clone(), index)))
+            .flat_map(|(index, cable)| cable.ends.iter().map(move |end| (end, index)))
+            .filter_map(|(end, index)| Some((seen.place(end)?, index)))
             .collect(),
         plan: &plan,
         rails: Rails::of(&plan),
         joined: Joined::of(&plan),
-        told: BTreeSet::new(),
+        told: HashSet::default(),
     };
     let amiss = compare.amiss(out);
     compare.explain(&amiss, out);
@@ -101,23 +122,24 @@ struct Compare<'a> {
     whole: bool,
     seen: &'a Seen<'a>,
     plan: &'a WiringPlan,
-    by_socket: BTreeMap<Socket, usize>,
-    rails: Rails,
-    joined: Joined,
-    /// Sockets that a finding is already about.
-    told: BTreeSet<Socket>,
+    /// Which planned cable is to be in a port.
+    planned: HashMap<Place, usize, FixedState>,
+    rails: Rails<'a>,
+    joined: Joined<'a>,
+    /// Ports that a finding is already about.
+    told: HashSet<Place, FixedState>,
 }
 
 /// Rail and plane of each switch, where enough of its planned cables are of one: the leaves of a plain tree have NICs of
 /// every rail, and serve none.
-struct Rails(BTreeMap<Part, Served>);
+struct Rails<'a>(HashMap<&'a Part, Served, FixedState>);
 
 /// Rail and plane.
 type Served = (Option<u16>, Option<u16>);
 
-impl Rails {
-    fn of(plan: &WiringPlan) -> Self {
-        let mut votes: BTreeMap<&Part, [Vec<u16>; 2]> = BTreeMap::new();
+impl<'a> Rails<'a> {
+    fn of(plan: &'a WiringPlan) -> Self {
+        let mut votes: HashMap<&Part, [Vec<u16>; 2], FixedState> = HashMap::default();
         for cable in &plan.cables {
             let ends = cable.ends.iter().map(|end| &end.part);
             for switch in ends.filter(|part| matches!(part, Part::Switch(_))) {
@@ -128,17 +150,17 @@ impl Rails {
         }
         let served = votes.into_iter().map(|(switch, votes)| {
             let [rail, plane] = votes.map(most);
-            (switch.clone(), (rail, plane))
+            (switch, (rail, plane))
         });
         Self(served.collect())
     }
 }
 
 /// Which switches the planned cables between switches join, over however many.
-struct Joined(BTreeMap<Part, usize>);
+struct Joined<'a>(HashMap<&'a Part, usize, FixedState>);
 
-impl Joined {
-    fn of(plan: &WiringPlan) -> Self {
+impl<'a> Joined<'a> {
+    fn of(plan: &'a WiringPlan) -> Self {
         let is_switch = |end: &Socket| matches!(end.part, Part::Switch(_));
         let trunks = plan
             .cables
@@ -147,18 +169,19 @@ impl Joined {
         let trunks: Vec<_> = trunks
             .map(|cable| cable.ends.each_ref().map(|end| &end.part))
             .collect();
-        let switches: BTreeSet<&Part> = trunks.iter().flatten().copied().collect();
-        let numbers: BTreeMap<&Part, usize> = switches.into_iter().zip(0..).collect();
-        let mut sets = Sets::new(numbers.len());
-        for [one, other] in trunks {
-            sets.union(numbers[one], numbers[other]);
+        let mut sets_of: HashMap<&Part, usize, FixedState> = HashMap::default();
+        for switch in trunks.iter().flatten() {
+            let number = sets_of.len();
+            sets_of.entry(switch).or_insert(number);
         }
-        let roots = numbers.into_iter();
-        Self(
-            roots
-                .map(|(part, number)| (part.clone(), sets.find(number)))
-                .collect(),
-        )
+        let mut sets = Sets::new(sets_of.len());
+        for [one, other] in trunks {
+            sets.union(sets_of[one], sets_of[other]);
+        }
+        for set in sets_of.values_mut() {
+            *set = sets.find(*set);
+        }
+        Self(sets_of)
     }
 
     /// Whether both are joined to others by the plan, and not to each other.
@@ -182,8 +205,8 @@ impl Compare<'_> {
         let mut absent: BTreeMap<Part, Vec<Part>> = BTreeMap::new();
         let mut amiss = Vec::new();
         for (index, cable) in self.plan.cables.iter().enumerate() {
-            let found = cable.ends.each_ref().map(|end| self.seen.far(end).cloned());
-            if found[0].as_ref() == Some(&cable.ends[1]) {
+            let found = cable.ends.each_ref().map(|end| self.seen.far(end));
+            if found[0].is_some() && found[0] == self.seen.place(&cable.ends[1]) {
                 continue;
             }
             let gone = cable
@@ -232,13 +255,12 @@ impl Compare<'_> {
                     Some(self.swapped(cable, &self.plan.cables[twin.cable]))
                 }
                 (_, [None, None]) => self.whole.then(|| missing(cable)),
-                (_, [Some(at), _]) => Some(self.moved(&cable.ends[0], &cable.ends[1], at, cable)),
-                (_, [None, Some(at)]) => {
-                    Some(self.moved(&cable.ends[1], &cable.ends[0], at, cable))
-                }
+                (_, [Some(at), _]) => Some(self.moved(cable, (0, 1), *at)),
+                (_, [None, Some(at)]) => Some(self.moved(cable, (1, 0), *at)),
             };
-            self.told.extend(cable.ends.iter().cloned());
-            self.told.extend(one.found.iter().flatten().cloned());
+            let ends = cable.ends.iter().filter_map(|end| self.seen.place(end));
+            self.told.extend(ends);
+            self.told.extend(one.found.iter().flatten());
             out.extend(finding);
         }
     }
@@ -246,10 +268,10 @@ impl Compare<'_> {
     /// The planned cable with which this one has exchanged an end.
     fn twin(&self, amiss: &Amiss) -> Option<usize> {
         let [a, b] = &self.plan.cables[amiss.cable].ends;
-        let one = self.by_socket.get(amiss.found[0].as_ref()?)?;
-        let other = self.by_socket.get(amiss.found[1].as_ref()?)?;
+        let one = self.planned.get(&amiss.found[0]?)?;
+        let other = self.planned.get(&amiss.found[1]?)?;
         // What a leads to and what b leads to must be the two ends of one planned cable.
-        (one == other && self.seen.far(a) != Some(b)).then_some(*one)
+        (one == other && self.seen.far(a) != self.seen.place(b)).then_some(*one)
     }
 
     fn swapped(&self, one: &PlannedCable, other: &PlannedCable) -> Finding {
@@ -280,7 +302,9 @@ impl Compare<'_> {
         cable.plane.or_else(|| planes.max())
     }
 
-    fn moved(&self, end: &Socket, planned: &Socket, at: &Socket, cable: &PlannedCable) -> Finding {
+    /// A cable of which one end is where it should be, and the other is not.
+    fn moved(&self, cable: &PlannedCable, (end, other): (usize, usize), at: Place) -> Finding {
+        let (end, planned, at) = (&cable.ends[end], &cable.ends[other], self.seen.socket(at));
         let served = self.rails.0.get(&at.part).copied().unwrap_or_default();
         let differs = |own: Option<u16>, theirs: Option<u16>| {
             own.zip(theirs).is_some_and(|(own, theirs)| own != theirs)
@@ -310,17 +334,20 @@ impl Compare<'_> {
 
     /// Cables that nobody planned, those of devices that nobody planned as one finding each.
     fn unplanned(&mut self, out: &mut Vec<Finding>) {
-        let planned: BTreeSet<Part> = self.by_socket.keys().map(|end| device(&end.part)).collect();
+        let ends = self.plan.cables.iter().flat_map(|cable| &cable.ends);
+        let planned: HashSet<Part, FixedState> = ends.map(|end| device(&end.part)).collect();
         let mut strangers: BTreeMap<Part, usize> = BTreeMap::new();
-        let mut cables: BTreeSet<(&Socket, &Socket)> = BTreeSet::new();
-        for (near, far) in &self.seen.far {
-            let known = |end: &Socket| self.by_socket.contains_key(end) || self.told.contains(end);
-            if near <= far && !known(near) && !known(far) {
-                cables.insert((near, far));
-            }
-        }
+        let known = |end: &Place| self.planned.contains_key(end) || self.told.contains(end);
+        let unknown = self.seen.far.iter();
+        let unknown = unknown.filter(|(near, far)| near <= far && !known(near) && !known(far));
+        let cables: BTreeSet<_> = unknown
+            .map(|(near, far)| {
+                let (a, b) = (self.seen.socket(*near), self.seen.socket(*far));
+                if a <= b { (a, b) } else { (b, a) }
+            })
+            .collect();
         for (near, far) in cables {
-            let strange: Vec<Part> = [near, far]
+            let strange: Vec<Part> = [&near, &far]
                 .iter()
                 .map(|end| device(&end.part))
                 .filter(|part| !planned.contains(part))
@@ -333,9 +360,9 @@ impl Compare<'_> {
                     rule: &UNEXPECTED_CABLE,
                     // Named by the host, or by the first of two switches, as the fabric does.
                     parts: vec![cable_at(if matches!(far.part, Part::Nic(..)) {
-                        far
+                        &far
                     } else {
-                        near
+                        &near
                     })],
                     sentence: format!("The cable between {near} and {far} is in no plan."),
                     evidence: Vec::new(),

@@ -12,9 +12,10 @@ mod weigh;
 
 pub use weigh::{Rates, weigh};
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
 
+use foldhash::fast::FixedState;
 use railscope_model::fabric::Fabric;
 use railscope_model::identity::{Part, PortName, RdmaPort};
 use railscope_model::plan::{Socket, WiringPlan};
@@ -233,7 +234,7 @@ fn is_about_cables(rule: &Rule) -> bool {
 }
 
 /// Hosts and switches that a plan has.
-struct Covered(BTreeSet<Part>);
+struct Covered(HashSet<Part, FixedState>);
 
 impl Covered {
     fn by(plan: &WiringPlan) -> Self {

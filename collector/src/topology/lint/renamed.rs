@@ -1,7 +1,10 @@
 //! Where a plan differs from what was built in the same way over and over: it calls devices by other names.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::hash::Hash;
 
+use foldhash::fast::FixedState;
 use railscope_model::identity::{NodeName, Part, PortName, RdmaDevice, SwitchName};
 use railscope_model::plan::{Socket, WiringPlan};
 
@@ -43,31 +46,34 @@ impl Names {
     }
 
     /// The plan in the names of what was seen.
-    pub(super) fn apply(&self, plan: &WiringPlan) -> WiringPlan {
+    pub(super) fn apply<'a>(&self, plan: &'a WiringPlan) -> Cow<'a, WiringPlan> {
+        if self.switches.is_empty() && self.hosts.is_empty() && self.devices.is_empty() {
+            return Cow::Borrowed(plan);
+        }
         let mut plan = plan.clone();
         for cable in &mut plan.cables {
             cable.ends = cable.ends.each_ref().map(|end| self.socket(end));
         }
-        plan
+        Cow::Owned(plan)
     }
 }
 
 /// Votes for what each planned name is really called.
-struct Votes<T>(BTreeMap<T, BTreeMap<T, usize>>);
+struct Votes<'a, T>(HashMap<&'a T, BTreeMap<&'a T, usize>, FixedState>);
 
-impl<T: Ord + Clone> Votes<T> {
+impl<'a, T: Ord + Hash + Clone> Votes<'a, T> {
     fn new() -> Self {
-        Self(BTreeMap::new())
+        Self(HashMap::default())
     }
 
-    fn add(&mut self, planned: &T, seen: &T) {
-        let votes = self.0.entry(planned.clone()).or_default();
-        *votes.entry(seen.clone()).or_default() += 1;
+    fn add(&mut self, planned: &'a T, seen: &'a T) {
+        let votes = self.0.entry(planned).or_default();
+        *votes.entry(seen).or_default() += 1;
     }
 
     /// Names that enough of enough votes give another name. Each seen name is given once, and never one that the
     /// plan has for a thing that keeps its own: that would be two things of one name.
-    fn renamed(self, fewest: usize, planned: &BTreeSet<T>) -> BTreeMap<T, T> {
+    fn renamed(self, fewest: usize, planned: &HashSet<&T, FixedState>) -> BTreeMap<T, T> {
         let mut renamed: BTreeMap<T, T> = BTreeMap::new();
         for (name, votes) in self.0 {
             let all: usize = votes.values().sum();
@@ -77,7 +83,7 @@ impl<T: Ord + Clone> Votes<T> {
                 && most >= fewest
                 && most as f64 >= PEER_SHARE * all as f64
             {
-                renamed.insert(name, seen);
+                renamed.insert(name.clone(), seen.clone());
             }
         }
         loop {
@@ -86,7 +92,7 @@ impl<T: Ord + Clone> Votes<T> {
                 *users.entry(seen).or_default() += 1;
             }
             let bad = renamed.iter().find(|(_, seen)| {
-                users[seen] > 1 || planned.contains(*seen) && !renamed.contains_key(*seen)
+                users[seen] > 1 || planned.contains(seen) && !renamed.contains_key(*seen)
             });
             let Some(bad) = bad.map(|(name, _)| name.clone()) else {
                 return renamed;
@@ -148,10 +154,10 @@ fn trunks(
     })
 }
 
-fn planned_switches(plan: &WiringPlan) -> BTreeSet<SwitchName> {
+fn planned_switches(plan: &WiringPlan) -> HashSet<&SwitchName, FixedState> {
     let ends = plan.cables.iter().flat_map(|cable| &cable.ends);
     let switches = ends.filter_map(|end| match &end.part {
-        Part::Switch(name) => Some(name.clone()),
+        Part::Switch(name) => Some(name),
         _ => None,
     });
     switches.collect()
@@ -161,8 +167,7 @@ fn planned_switches(plan: &WiringPlan) -> BTreeSet<SwitchName> {
 fn leaves(plan: &WiringPlan, seen: &Seen<'_>, names: &mut Names) {
     let mut votes = Votes::new();
     for (nic, leaf) in host_cables(plan) {
-        if let (Part::Switch(planned), Some(far)) = (&leaf.part, seen.far(nic))
-            && let Part::Switch(name) = &far.part
+        if let (Part::Switch(planned), Some(Part::Switch(name))) = (&leaf.part, seen.far_part(nic))
         {
             votes.add(planned, name);
         }
@@ -172,9 +177,9 @@ fn leaves(plan: &WiringPlan, seen: &Seen<'_>, names: &mut Names) {
 
 /// Switches above, by where the cables of those below really lead; tier by tier.
 fn uppers(plan: &WiringPlan, seen: &Seen<'_>, names: &mut Names) {
-    let mut settled: BTreeSet<SwitchName> = host_cables(plan)
+    let mut settled: HashSet<&SwitchName, FixedState> = host_cables(plan)
         .filter_map(|(_, leaf)| match &leaf.part {
-            Part::Switch(name) => Some(name.clone()),
+            Part::Switch(name) => Some(name),
             _ => None,
         })
         .collect();
@@ -186,7 +191,7 @@ fn uppers(plan: &WiringPlan, seen: &Seen<'_>, names: &mut Names) {
                     part: Part::Switch(names.switch(lower)),
                     port: port.clone(),
                 };
-                if let Some(Part::Switch(name)) = seen.far(&near).map(|far| &far.part) {
+                if let Some(Part::Switch(name)) = seen.far_part(&near) {
                     votes.add(upper, name);
                 }
             }
@@ -194,7 +199,7 @@ fn uppers(plan: &WiringPlan, seen: &Seen<'_>, names: &mut Names) {
         if votes.0.is_empty() {
             return;
         }
-        settled.extend(votes.0.keys().cloned());
+        settled.extend(votes.0.keys());
         names
             .switches
             .extend(votes.renamed(MIN_PEERS, &planned_switches(plan)));
@@ -204,13 +209,13 @@ fn uppers(plan: &WiringPlan, seen: &Seen<'_>, names: &mut Names) {
 /// Hosts in each other's place: at their ports hangs another host by the same devices.
 fn hosts(plan: &WiringPlan, seen: &Seen<'_>, names: &mut Names, out: &mut Vec<Finding>) {
     let mut votes = Votes::new();
-    let mut planned = BTreeSet::new();
+    let mut planned = HashSet::default();
     for (nic, leaf) in host_cables(plan) {
         let Part::Nic(host, device) = &nic.part else {
             continue;
         };
-        planned.insert(host.clone());
-        if let Some(Part::Nic(other, found)) = seen.far(&names.socket(leaf)).map(|far| &far.part)
+        planned.insert(host);
+        if let Some(Part::Nic(other, found)) = seen.far_part(&names.socket(leaf))
             && found == device
         {
             votes.add(host, other);
@@ -247,13 +252,13 @@ fn devices(plan: &WiringPlan, seen: &Seen<'_>, names: &mut Names, out: &mut Vec<
         if seen.has(&near.part) {
             continue;
         }
-        if let Some(Part::Nic(other, found)) = seen.far(&names.socket(leaf)).map(|far| &far.part)
+        if let Some(Part::Nic(other, found)) = seen.far_part(&names.socket(leaf))
             && other == host
         {
             votes.add(device, found);
         }
     }
-    names.devices = votes.renamed(MIN_PEERS, &BTreeSet::new());
+    names.devices = votes.renamed(MIN_PEERS, &HashSet::default());
     if names.devices.is_empty() {
         return;
     }

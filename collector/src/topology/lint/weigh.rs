@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use railscope_model::fabric::{Fabric, LinkKind};
-use railscope_model::identity::{NodeName, Part, PortName, RdmaDevice};
+use railscope_model::fabric::Fabric;
+use railscope_model::identity::{NodeName, Part, RdmaDevice};
 use railscope_model::plan::{Socket, WiringPlan};
 
 use super::{Finding, MIN_PEERS, MISSING_CABLE, PEER_SHARE, WRONG_PLAN, cable_at, sort};
@@ -65,24 +65,12 @@ fn along(fabric: &Fabric, cable: &Part, rates: &Rates<'_>) -> Option<String> {
 
 /// The two ports of a cable that is there.
 fn ends(fabric: &Fabric, cable: &Part) -> Option<(Socket, Socket)> {
-    let (part, port) = match cable {
-        Part::HostLink(node, port) => (
-            Part::Nic(node.clone(), port.device.clone()),
-            PortName::Number(port.port.into()),
-        ),
-        Part::SwitchLink(switch, port) => (Part::Switch(switch.clone()), port.clone()),
-        _ => return None,
+    let (near, far) = fabric.find_cable(cable)?;
+    let socket = |id, port| Socket {
+        part: fabric.vertex(id).part.clone(),
+        port: fabric.port_name(id, port),
     };
-    let id = fabric.find(&part)?;
-    let mut near = fabric.neighbours(id);
-    let near = near.find(|near| {
-        near.link.kind == LinkKind::Cable && fabric.port_name(id, near.port) == port
-    })?;
-    let far = Socket {
-        part: fabric.vertex(near.peer).part.clone(),
-        port: fabric.port_name(near.peer, near.peer_port),
-    };
-    Some((Socket { part, port }, far))
+    Some((socket(near, far.port), socket(far.peer, far.peer_port)))
 }
 
 /// Devices whose planned cables are missing on most hosts while those hosts' other cables carry traffic.

@@ -11,13 +11,14 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 
-use super::clock::{self, SECOND};
+use super::clock;
 use super::flow::{Counts, Limits};
 use super::list::{ListAccess, ProbeList};
 use super::planner::{Plan, Planner, Shared};
 use super::socket::Inbox;
 use super::tally::{Bucket, Recent, Times};
 use super::way::{Common, Ends, FlowKey, Visit, Way};
+use crate::sources::clock::SECOND;
 use crate::sources::ethtool::NetworkAccess;
 use crate::sources::sysfs::{Miss, Root};
 

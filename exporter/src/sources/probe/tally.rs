@@ -2,13 +2,14 @@
 
 use std::collections::VecDeque;
 
+use crate::sources::clock::SECOND;
+
 /// Upper bounds of the times that are told apart, nanoseconds: 1 us to 100 ms in steps of 1-2-5. A round trip in an
 /// idle fabric takes 5 to 50 us with the software timestamps of both ends, a full switch buffer of 64 MB at 400 Gb/s
 /// takes 1.3 ms, and a path that is paused any time.
 pub const BOUNDS_NANOS: [u64; 16] = crate::sources::timer::BOUNDS_NANOS;
 /// How long the longest time is kept: a minute, so that no usual scrape misses it.
 const KEPT_SECONDS: u64 = 60;
-const SECOND: u64 = 1_000_000_000;
 
 /// How many took how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use super::clock::SECOND;
 use super::control::Report;
 use super::flow::{Counts, Flow, Limits, Now, Outcome};
 use super::port;
@@ -14,6 +13,7 @@ use super::socket::{BATCH, Datagram, Inbox, Queue, Socket};
 use super::tally::Bucket;
 use super::trace::Trace;
 use super::wire::{Packet, Question, quoted_hop};
+use crate::sources::clock::SECOND;
 use crate::sources::sysfs::Miss;
 
 /// How often to look for the hops of a flow again: ways change when links do, and each look costs routers an answer of

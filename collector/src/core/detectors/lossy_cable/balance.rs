@@ -104,8 +104,6 @@ pub(super) struct Sheets {
     moments: Vec<Timestamp>,
     /// What each series stood at then; no number where nobody knows.
     stood: [Vec<f64>; 6],
-    /// Who tells no drops has none that could be told.
-    drops: [bool; 2],
 }
 
 impl Default for Sheets {
@@ -126,7 +124,6 @@ impl Default for Sheets {
             spans,
             moments: Vec::new(),
             stood: Default::default(),
-            drops: [false; 2],
         }
     }
 }
@@ -136,7 +133,6 @@ impl Sheets {
     pub(super) fn read(&mut self, [one, other]: [&Port<'_>; 2]) -> Option<()> {
         // What stands still has dropped nothing.
         let dropped = [one, other].map(|port| port.dropped.filter(|window| window.moves()));
-        self.drops = dropped.map(|window| window.is_some());
         let traffic = [one.sent?, one.received?, other.sent?, other.received?].map(Some);
         let windows = traffic.into_iter().chain(dropped);
         for (pages, window) in self.pages.iter_mut().zip(windows) {
@@ -169,8 +165,8 @@ impl Sheets {
         let rises = |series: usize| rises(&self.stood[series], places);
         let flows = |from: usize, to: usize| -> Option<[Option<Flow>; 3]> {
             let (sent, received) = (rises(2 * from)?, rises(2 * to + 1)?);
-            let dropped = self.drops[to].then(|| rises(4 + to)).flatten();
-            let dropped = dropped.unwrap_or_default();
+            // Who tells no drops has none that could be told.
+            let dropped = rises(4 + to).unwrap_or_default();
             Some([0, 1, 2].map(|third| {
                 let flow = Flow {
                     sent: sent[third],
