@@ -47,6 +47,7 @@ impl<const N: usize> PortSeries<N> {
         let history = view.history.switch(switch)?;
         Some(SwitchSeries {
             ports: self.kept.of(history)?,
+            wanted: self.wanted,
             rows: self.wanted.map(|(metric, _)| history.rows(metric)),
         })
     }
@@ -56,14 +57,17 @@ impl<const N: usize> PortSeries<N> {
 #[derive(Debug, Clone, Copy)]
 pub struct SwitchSeries<'a, const N: usize> {
     ports: &'a [(u16, [Option<u32>; N])],
+    wanted: [OfPort; N],
     rows: [Option<Rows<'a>>; N],
 }
 
 impl<'a, const N: usize> SwitchSeries<'a, N> {
-    /// The same without those at this place among the wanted, if none of them has moved lately.
+    /// The same without those of a metric, if none of them has moved lately.
     #[must_use]
-    pub fn moving(mut self, place: usize) -> Self {
-        self.rows[place] = self.rows[place].filter(Rows::any_moves);
+    pub fn moving(mut self, metric: &Metric) -> Self {
+        for (rows, (of, _)) in self.rows.iter_mut().zip(self.wanted) {
+            *rows = rows.filter(|rows| *of != *metric || rows.any_moves());
+        }
         self
     }
 

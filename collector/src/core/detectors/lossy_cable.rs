@@ -25,7 +25,7 @@ use crate::core::classes::{Class, LINK_ERRORS, UPLINK_LOSSY};
 use crate::core::detector::{Detector, Evidence, Explanation, View};
 use crate::core::history::Window;
 use crate::core::inventory::gpus_behind;
-use crate::core::port_series::{OfPort, PortSeries, SwitchSeries};
+use crate::core::port_series::{PortSeries, SwitchSeries};
 use crate::core::rules::Rule;
 
 /// Share of its packets that a cable may lose: what lossless traffic bears before collectives feel it (detection
@@ -52,15 +52,6 @@ const ABOVE_PEERS: f64 = 10.0;
 /// Share of a switch's cables that lose from which it is the switch, and fewest of them.
 const OF_SWITCH: (f64, usize) = (0.5, 3);
 
-/// What is read of a port.
-const SERIES: [OfPort; 3] = [
-    (&SWITCH_PORT_TRANSMIT_PACKETS, None),
-    (&SWITCH_PORT_RECEIVE_PACKETS, None),
-    (&SWITCH_PORT_DISCARDS, Some("receive")),
-];
-/// Its place of drops.
-const DROPPED: usize = 2;
-
 struct LossyCable {
     series: PortSeries<3>,
     cables: Cables,
@@ -69,7 +60,11 @@ struct LossyCable {
 /// Builds the detector.
 pub fn build() -> Box<dyn Detector> {
     Box::new(LossyCable {
-        series: PortSeries::new(SERIES),
+        series: PortSeries::new([
+            (&SWITCH_PORT_TRANSMIT_PACKETS, None),
+            (&SWITCH_PORT_RECEIVE_PACKETS, None),
+            (&SWITCH_PORT_DISCARDS, Some("receive")),
+        ]),
         cables: Cables::default(),
     })
 }
@@ -203,7 +198,8 @@ impl<'a> Ports<'a> {
     fn of(view: &View<'a>, series: &'a PortSeries<3>, cables: &'a Cables) -> Self {
         let switches = cables.switches.iter();
         // On most switches nothing is ever dropped.
-        let of = |switch: &SwitchName| Some(series.of(view, switch)?.moving(DROPPED));
+        let moving = |series: SwitchSeries<'a, 3>| series.moving(&SWITCH_PORT_DISCARDS);
+        let of = |switch: &SwitchName| series.of(view, switch).map(moving);
         Self {
             cables: &cables.cables,
             switches: switches.map(of).collect(),
