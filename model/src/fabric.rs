@@ -321,19 +321,33 @@ impl Fabric {
 
     /// Where a cable of this name is plugged in: the part that names it, and what it joins that with.
     pub fn find_cable(&self, cable: &Part) -> Option<(PartId, Neighbour<'_>)> {
-        let (near, port) = match cable {
+        self.cables_named(cable).next()
+    }
+
+    /// As [`Fabric::find_cable`]: a port from which a cable was moved has, as long as that is remembered, two of a name.
+    pub fn cables_named(&self, cable: &Part) -> impl Iterator<Item = (PartId, Neighbour<'_>)> {
+        let end = self.naming_end(cable);
+        end.into_iter().flat_map(|(near, port)| {
+            let cables = self
+                .neighbours(near)
+                .filter(move |far| far.link.kind == LinkKind::Cable && far.port == port);
+            cables.map(move |far| (near, far))
+        })
+    }
+
+    /// The part and its port by which a cable is named.
+    fn naming_end(&self, cable: &Part) -> Option<(PartId, u16)> {
+        match cable {
             Part::HostLink(node, port) => {
                 let nic = Part::Nic(node.clone(), port.device.clone());
-                (self.find(&nic)?, port.port.into())
+                Some((self.find(&nic)?, port.port.into()))
             }
             Part::SwitchLink(switch, port) => {
                 let switch = self.find(&Part::Switch(switch.clone()))?;
-                (switch, self.find_port(switch, port)?)
+                Some((switch, self.find_port(switch, port)?))
             }
-            _ => return None,
-        };
-        let is_it = |far: &Neighbour<'_>| far.link.kind == LinkKind::Cable && far.port == port;
-        Some((near, self.neighbours(near).find(is_it)?))
+            _ => None,
+        }
     }
 
     /// How many parts of each class there are.

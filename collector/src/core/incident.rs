@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use railscope_model::fabric::{Fabric, Timestamp, Witness};
+use railscope_model::fabric::{Fabric, PartId, Timestamp, Witness};
 use railscope_model::identity::{GpuIndex, NodeName, Part};
 use railscope_model::metric::RDMA_PORT_UP;
 
@@ -116,24 +116,16 @@ fn parents(fabric: &Fabric, findings: &[Finding], down: &BTreeSet<Part>) -> BTre
         .iter()
         .filter(|f| f.evidence.signal == RDMA_PORT_UP.name);
     let dark: BTreeSet<_> = said_by_hosts.map(|f| &f.evidence.part).collect();
-    let mut cables = cables_of_switches(fabric);
+    let mut cables = cables_of_switches(fabric, &lost);
     cables
         .values_mut()
         .for_each(|cables| leave_out_unsaid(cables, &lost, &dark));
-    let cables: BTreeMap<&Part, Vec<Part>> = cables
-        .into_iter()
-        .map(|(switch, cables)| (switch, cables.into_iter().map(|(cable, _)| cable).collect()))
-        .collect();
-    let mut hosts: BTreeMap<Part, Vec<Part>> = BTreeMap::new();
-    for cable in cables.values().flatten() {
-        if let Some(node) = cable.node() {
-            hosts
-                .entry(Part::Host(node.clone()))
-                .or_default()
-                .push(cable.clone());
-        }
-    }
-    let hosts = hosts.into_iter().map(|(host, cables)| (host, cables, 1.0));
+    let cables = cables.into_iter().map(|(switch, cables)| {
+        let cables: Vec<Part> = cables.into_iter().map(|(cable, _)| cable).collect();
+        (switch, cables)
+    });
+    let hosts = cables_of_hosts(fabric, &lost).into_iter();
+    let hosts = hosts.map(|(host, cables)| (host, cables, 1.0));
     let switches = cables
         .into_iter()
         .map(|(part, cables)| (part.clone(), cables, PARENT_SHARE));
@@ -172,20 +164,49 @@ pub(super) fn is_lost_cable(class: &Class) -> bool {
     [&PORT_DOWN, &UPLINK_DOWN, &PORT_FLAPPING].contains(&class)
 }
 
-/// Cables of each switch, and whether the subnet shows them.
-pub(super) fn cables_of_switches(fabric: &Fabric) -> BTreeMap<&Part, Vec<(Part, bool)>> {
-    let mut cables: BTreeMap<&Part, Vec<(Part, bool)>> = BTreeMap::new();
-    for (id, a, b, link) in fabric.links() {
+/// Cables of the switches that have one of these, and whether the subnet shows them.
+pub(super) fn cables_of_switches<'a>(
+    fabric: &'a Fabric,
+    lost: &BTreeSet<&Part>,
+) -> BTreeMap<&'a Part, Vec<(Part, bool)>> {
+    let found = lost.iter().flat_map(|cable| fabric.cables_named(cable));
+    let ends: BTreeSet<PartId> = found.flat_map(|(near, far)| [near, far.peer]).collect();
+    let ends = ends.into_iter().map(|id| (id, &fabric.vertex(id).part));
+    let switches = ends.filter(|(_, part)| matches!(part, Part::Switch(_)));
+    switches
+        .map(|(id, switch)| (switch, cables_of(fabric, id)))
+        .collect()
+}
+
+/// Cables of a part, and whether the subnet shows them.
+pub(super) fn cables_of(fabric: &Fabric, id: PartId) -> Vec<(Part, bool)> {
+    let cables = fabric.neighbours(id).filter_map(|near| {
+        let swept = near.link.seen_by.of(Witness::Subnet).is_some();
         // Only a cable has a part.
-        let Some(cable) = fabric.cable_part(id) else {
-            continue;
+        Some((fabric.cable_part(near.id)?, swept))
+    });
+    cables.collect()
+}
+
+/// Cables to switches of the hosts that have lost enough of them to be what is lost.
+fn cables_of_hosts(fabric: &Fabric, lost: &BTreeSet<&Part>) -> BTreeMap<Part, Vec<Part>> {
+    let mut counts: BTreeMap<&NodeName, usize> = BTreeMap::new();
+    for node in lost.iter().filter_map(|cable| cable.node()) {
+        *counts.entry(node).or_default() += 1;
+    }
+    counts.retain(|_, count| *count >= PARENT_MIN_CHILDREN);
+    let mut cables: BTreeMap<Part, Vec<Part>> = BTreeMap::new();
+    if counts.is_empty() {
+        return cables;
+    }
+    for (id, a, b, _) in fabric.links() {
+        let node = match [a, b].map(|end| &fabric.vertex(end).part) {
+            [Part::Nic(node, _), Part::Switch(_)] | [Part::Switch(_), Part::Nic(node, _)] => node,
+            _ => continue,
         };
-        let swept = link.seen_by.of(Witness::Subnet).is_some();
-        for end in [a, b] {
-            let part = &fabric.vertex(end).part;
-            if matches!(part, Part::Switch(_)) {
-                cables.entry(part).or_default().push((cable.clone(), swept));
-            }
+        if let Some(cable) = fabric.cable_part(id).filter(|_| counts.contains_key(node)) {
+            let host = Part::Host(node.clone());
+            cables.entry(host).or_default().push(cable);
         }
     }
     cables

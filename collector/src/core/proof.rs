@@ -10,7 +10,7 @@ use railscope_model::identity::{NodeName, Part};
 use railscope_model::metric::{GPU_XID_EVENTS, NIC_PAUSE_STORMS, RDMA_PORT_UP};
 
 use super::classes::{Class, GPU_LOST, PFC_STORM};
-use super::incident::{Finding, PARENT_MIN_CHILDREN, cables_of_switches, is_lost_cable};
+use super::incident::{Finding, PARENT_MIN_CHILDREN, cables_of, is_lost_cable};
 
 /// Classes that a counter of events proves: the driver has told of a fatal XID and the GPU is silent; the watchdog
 /// of a NIC has counted a storm and the NIC pauses its switch.
@@ -54,14 +54,10 @@ fn dark_switches<'a>(fabric: &Fabric, groups: &'a BTreeMap<Part, Vec<Finding>>) 
         enough.then_some((part, dark))
     });
     let mut switches: Vec<_> = switches.collect();
-    if switches.is_empty() {
-        return Vec::new();
-    }
-    let cables = cables_of_switches(fabric);
     switches.retain(|(switch, dark)| {
-        let own = cables.get(*switch).into_iter().flatten();
-        let mut of_hosts = own.filter(|(cable, _)| cable.node().is_some());
-        of_hosts.all(|(cable, _)| dark.contains(cable))
+        let own = fabric.find(switch).map(|id| cables_of(fabric, id));
+        let mut of_hosts = own.into_iter().flatten();
+        of_hosts.all(|(cable, _)| cable.node().is_none() || dark.contains(&cable))
     });
     switches.into_iter().map(|(switch, _)| switch).collect()
 }

@@ -41,7 +41,7 @@ impl Losses {
             .collect();
         let (mut losses, mut spreading) = (BTreeMap::new(), BTreeSet::new());
         if !lost.is_empty() {
-            for (switch, cables) in cables_of_switches(fabric) {
+            for (switch, cables) in cables_of_switches(fabric, &lost) {
                 let cables = cables.into_iter().map(|(cable, _)| cable);
                 let (gone, left): (Vec<_>, Vec<_>) = cables.partition(|part| lost.contains(part));
                 if gone.is_empty() {

@@ -4,8 +4,9 @@ mod pairs;
 mod report;
 mod resolve;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
+use foldhash::fast::FixedState;
 use railscope_model::fabric::{Equipment, Fabric, Link, PartId, Timestamp, Witness};
 use railscope_model::identity::{NodeName, Part, PortName, SwitchName};
 use railscope_model::units::LinkSpeed;
@@ -63,9 +64,9 @@ pub struct Words {
     /// Nodes that are hosts.
     pub hosts: BTreeSet<NodeName>,
     /// Ports of NICs by host and network interface.
-    pub interfaces: BTreeMap<(NodeName, String), End>,
+    pub interfaces: HashMap<(NodeName, String), End, FixedState>,
     /// Ports of NICs by MAC address, lower case.
-    pub addresses: BTreeMap<String, End>,
+    pub addresses: HashMap<String, End, FixedState>,
     /// Ports that say themselves that they have no light: what others still tell of them is old.
     pub dark: BTreeSet<End>,
     /// Interfaces of hosts that are far slower than the fastest: management, not fabric.
@@ -158,14 +159,14 @@ fn place(fabric: &mut Fabric, end: End) -> Option<(PartId, u16)> {
 
 /// Switches that a NIC is cabled to by LLDP alone.
 fn leaves(fabric: &Fabric) -> BTreeSet<SwitchName> {
-    let mut leaves = BTreeSet::new();
+    let mut leaves: HashSet<&SwitchName, FixedState> = HashSet::default();
     for (_, a, b, link) in fabric.links() {
         let parts = [a, b].map(|end| &fabric.vertex(end).part);
         if link.seen_by.of(Witness::Subnet).is_none()
             && let [Part::Nic(..), Part::Switch(leaf)] | [Part::Switch(leaf), Part::Nic(..)] = parts
         {
-            leaves.insert(leaf.clone());
+            leaves.insert(leaf);
         }
     }
-    leaves
+    leaves.into_iter().cloned().collect()
 }

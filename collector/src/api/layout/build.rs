@@ -290,10 +290,10 @@ impl Layout {
             }
             Part::SwitchLink(..) => {
                 let place = |id| places.switches.get(&id).copied();
-                let ends = fabric.find_cable(part);
-                let ends = ends.and_then(|(near, far)| Some((place(near)?, place(far.peer)?)));
-                if let Some((a, b)) = ends {
-                    self.judge_trunk(a, b, condition);
+                for (near, far) in fabric.cables_named(part) {
+                    if let (Some(a), Some(b)) = (place(near), place(far.peer)) {
+                        self.judge_trunk(a, b, condition);
+                    }
                 }
             }
             Part::HostLink(node, port) => {

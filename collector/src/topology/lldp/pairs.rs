@@ -1,8 +1,9 @@
 //! Cables as pairs of ends: what both ends say is one cable, and an end has one cable only.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use foldhash::fast::FixedState;
+use indexmap::IndexMap;
 use railscope_model::fabric::{Sightings, Timestamp};
 use railscope_model::identity::SwitchName;
 use railscope_model::units::LinkSpeed;
@@ -41,9 +42,9 @@ impl Pair {
     }
 }
 
-/// All cables, by their ends in order.
+/// All cables by their ends, of which the lesser is the first; as they were first heard of.
 #[derive(Debug, Default)]
-pub(super) struct Pairs(BTreeMap<[End; 2], Pair>);
+pub(super) struct Pairs(IndexMap<[End; 2], Pair, FixedState>);
 
 /// An end that several cables claim.
 #[derive(Debug)]
@@ -123,10 +124,10 @@ impl Pairs {
             }
         }
         for ends in dropped {
-            self.0.remove(&ends);
+            self.0.swap_remove(&ends);
         }
         for [from, into] in joined {
-            if let Some(pair) = self.0.remove(&from) {
+            if let Some(pair) = self.0.swap_remove(&from) {
                 self.put(into, &pair);
             }
         }
@@ -135,21 +136,25 @@ impl Pairs {
     /// Cables of a NIC of which one has an alias of the switch's port and the other its own name: alias
     /// first.
     fn aliases(&self, resolver: &Resolver<'_>) -> Vec<[[End; 2]; 2]> {
-        let keys: Vec<&[End; 2]> = self.0.keys().collect();
-        let same_switch = |a: &&[End; 2], b: &&[End; 2]| match (&a[1], &b[1]) {
-            (End::Switch(one, _), End::Switch(other, _)) => a[0] == b[0] && one == other,
-            _ => false,
-        };
+        let several = self.with_several();
+        let mut claims: BTreeMap<(&End, &SwitchName), Vec<&[End; 2]>> = BTreeMap::new();
+        for ends in self.0.keys() {
+            if let [nic @ End::Nic(..), End::Switch(switch, _)] = ends
+                && several.contains(nic)
+            {
+                claims.entry((nic, switch)).or_default().push(ends);
+            }
+        }
         let is_alias = |ends: &[End; 2]| match ends {
             [End::Nic(..), End::Switch(switch, port)] => resolver.is_foreign(switch, port),
             _ => false,
         };
-        let of_one_nic = keys.chunk_by(same_switch);
-        of_one_nic
-            .filter_map(|claims| match claims {
-                [a @ [End::Nic(..), _], b] if is_alias(a) != is_alias(b) => {
+        claims
+            .into_values()
+            .filter_map(|claims| match claims[..] {
+                [a, b] if is_alias(a) != is_alias(b) => {
                     let (alias, own) = if is_alias(a) { (a, b) } else { (b, a) };
-                    Some([(*alias).clone(), (*own).clone()])
+                    Some([alias.clone(), own.clone()])
                 }
                 _ => None,
             })
@@ -208,18 +213,23 @@ impl Pairs {
         }
     }
 
-    /// Ends with more than one cable.
+    /// Ends with more than one cable, and those in order.
     fn contested(&self) -> BTreeMap<End, Vec<[End; 2]>> {
-        let mut counts: HashMap<&End, usize, FixedState> = HashMap::default();
-        for end in self.0.keys().flatten() {
-            *counts.entry(end).or_default() += 1;
-        }
+        let several = self.with_several();
         let mut contested: BTreeMap<End, Vec<[End; 2]>> = BTreeMap::new();
         for ends in self.0.keys() {
-            for end in ends.iter().filter(|end| counts[end] > 1) {
+            for end in ends.iter().filter(|end| several.contains(end)) {
                 contested.entry(end.clone()).or_default().push(ends.clone());
             }
         }
+        contested.values_mut().for_each(|cables| cables.sort());
         contested
+    }
+
+    /// Ends with more than one cable.
+    fn with_several(&self) -> HashSet<&End, FixedState> {
+        let mut seen: HashSet<&End, FixedState> = HashSet::default();
+        let ends = self.0.keys().flatten();
+        ends.filter(|end| !seen.insert(end)).collect()
     }
 }

@@ -1,6 +1,7 @@
 //! Who the far end of a cable is, by the names and addresses that LLDP tells of it.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use foldhash::fast::FixedState;
 use railscope_model::identity::{NodeName, PortName, SwitchName};
@@ -38,11 +39,11 @@ pub(super) struct Resolver<'a> {
     words: &'a Words,
     hosts: Names<'a, NodeName>,
     speakers: Names<'a, SwitchName>,
-    local_ports: HashMap<&'a SwitchName, BTreeSet<&'a PortName>, FixedState>,
+    local_ports: HashMap<&'a SwitchName, HashSet<&'a PortName, FixedState>, FixedState>,
     /// Names that several switches have: one port of that name is on several chassis.
     ambiguous: BTreeSet<&'a str>,
     /// Switches by the words of NICs.
-    leaves: BTreeSet<SwitchName>,
+    leaves: HashSet<SwitchName, FixedState>,
 }
 
 impl<'a> Resolver<'a> {
@@ -53,7 +54,7 @@ impl<'a> Resolver<'a> {
             speakers: names(words.speakers.iter().map(|name| (name.as_str(), name))),
             local_ports: HashMap::default(),
             ambiguous: ambiguous(words),
-            leaves: BTreeSet::new(),
+            leaves: HashSet::default(),
         };
         for heard in &words.heard {
             if let End::Switch(switch, port) = &heard.near {
@@ -120,18 +121,20 @@ impl<'a> Resolver<'a> {
 
     /// Chassis ids that several names share: a daemon that tells neighbours apart by it mixes them up.
     pub(super) fn shared_chassis(&self) -> Vec<(String, Vec<String>)> {
-        let mut names: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
-        for heard in &self.words.heard {
-            if is_name(&heard.system) {
-                let names = names.entry(chassis(heard)).or_default();
-                names.insert(&heard.system);
-            }
+        let heard = self.words.heard.iter();
+        let named = heard.filter(|heard| is_name(&heard.system));
+        let told: HashSet<(&str, &str), FixedState> = named
+            .map(|heard| (heard.chassis.as_str(), heard.system.as_str()))
+            .collect();
+        let mut names: BTreeMap<Cow<'_, str>, BTreeSet<&str>> = BTreeMap::new();
+        for (chassis, system) in told {
+            names.entry(spelled(chassis)).or_default().insert(system);
         }
         let shared = names.into_iter().filter(|(_, names)| names.len() > 1);
         shared
             .map(|(chassis, names)| {
                 let names = names.into_iter().map(str::to_owned);
-                (chassis, names.collect())
+                (chassis.into_owned(), names.collect())
             })
             .collect()
     }
@@ -158,9 +161,9 @@ impl<'a> Resolver<'a> {
         }
         let system = heard.system.trim();
         let name = if !is_name(system) {
-            chassis(heard)
+            spelled(&heard.chassis).into_owned()
         } else if self.ambiguous.contains(system) {
-            format!("{system}@{}", chassis(heard))
+            format!("{system}@{}", spelled(&heard.chassis))
         } else {
             system.to_owned()
         };
@@ -170,16 +173,15 @@ impl<'a> Resolver<'a> {
     /// The far port as its switch calls it, as far as that is known. Many daemons give a MAC address as port
     /// id and the interface as description, lldpd among them; SONiC gives an alias and the interface.
     fn port_of(&self, switch: &SwitchName, heard: &Heard) -> Option<PortName> {
+        let own = self.local_ports.get(switch);
+        let is_own = |port: &PortName| own.is_some_and(|own| own.contains(port));
         let port = heard.port.parse::<PortName>().ok();
+        if port.as_ref().is_some_and(is_own) {
+            return port;
+        }
         let description = heard.description.parse::<PortName>().ok();
-        if let Some(own) = self.local_ports.get(switch) {
-            let known = [&port, &description]
-                .into_iter()
-                .flatten()
-                .find(|port| own.contains(port));
-            if known.is_some() {
-                return known.cloned();
-            }
+        if description.as_ref().is_some_and(is_own) {
+            return description;
         }
         let has_space = heard.description.trim().contains(char::is_whitespace);
         if (mac(&heard.port).is_some() || port.is_none()) && !has_space {
@@ -209,12 +211,21 @@ fn names<'a, T: Ord>(all: impl Iterator<Item = (&'a str, &'a T)>) -> Names<'a, T
 }
 
 fn find<'a, T>(names: &Names<'a, T>, name: &str) -> Option<&'a T> {
-    let name = name.trim().to_ascii_lowercase();
+    let name = lower(name.trim());
     if !is_name(&name) {
         return None;
     }
-    let found = names.get(&name).or_else(|| names.get(short(&name)));
+    let found = names.get(&*name).or_else(|| names.get(short(&name)));
     found.copied().flatten()
+}
+
+/// In small letters, as most names are anyway.
+fn lower(text: &str) -> Cow<'_, str> {
+    if text.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        Cow::Owned(text.to_ascii_lowercase())
+    } else {
+        Cow::Borrowed(text)
+    }
 }
 
 /// The first label of a domain name.
@@ -223,45 +234,51 @@ fn short(name: &str) -> &str {
 }
 
 fn is_name(system: &str) -> bool {
-    !system.is_empty() && !NO_NAMES.contains(&system.to_ascii_lowercase().as_str())
+    !system.is_empty() && !NO_NAMES.iter().any(|no| no.eq_ignore_ascii_case(system))
 }
 
 /// Names under which one port is on several chassis. One switch may well have several chassis ids: NX-OS
 /// tells the MAC address of each port.
 fn ambiguous(words: &Words) -> BTreeSet<&str> {
-    let mut first: BTreeMap<(&str, &str), String> = BTreeMap::new();
+    let mut first: HashMap<(&str, &str), &str, FixedState> = HashMap::default();
     let mut ambiguous = BTreeSet::new();
     for heard in &words.heard {
-        let (system, chassis) = (heard.system.trim(), chassis(heard));
-        let first = first
+        let (system, chassis) = (heard.system.trim(), heard.chassis.as_str());
+        let first = *first
             .entry((system, heard.port.as_str()))
-            .or_insert_with(|| chassis.clone());
-        if *first != chassis && is_name(system) {
+            .or_insert(chassis);
+        if first != chassis && spelled(first) != spelled(chassis) && is_name(system) {
             ambiguous.insert(system);
         }
     }
     ambiguous
 }
 
-/// The chassis id, MAC addresses in one spelling.
-fn chassis(heard: &Heard) -> String {
-    mac(&heard.chassis).unwrap_or_else(|| heard.chassis.trim().to_owned())
+/// A chassis id, MAC addresses in one spelling.
+fn spelled(chassis: &str) -> Cow<'_, str> {
+    mac(chassis).map_or(Cow::Borrowed(chassis.trim()), Cow::Owned)
 }
 
 /// A MAC address, which tools write `7c:21:d8:00:00:0a`, `7c21.d800.000a` or with dashes, as the first.
 fn mac(text: &str) -> Option<String> {
-    let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
-    let marks = text
-        .chars()
-        .filter(|char| matches!(char, ':' | '.' | '-'))
-        .count();
-    if digits.len() != 12 || marks + 12 != text.len() || !matches!(marks, 2 | 5) {
+    // Twelve digits with two marks or five.
+    if !matches!(text.len(), 14 | 17) {
         return None;
     }
-    let octets: Vec<_> = (0..6)
-        .map(|octet| &digits[2 * octet..2 * octet + 2])
-        .collect();
-    Some(octets.join(":").to_ascii_lowercase())
+    let is_mark = |char: &char| matches!(char, ':' | '.' | '-');
+    let mut address = String::with_capacity(17);
+    let mut digits = 0;
+    for char in text.chars().filter(|char| !is_mark(char)) {
+        if !char.is_ascii_hexdigit() {
+            return None;
+        }
+        if digits > 0 && digits % 2 == 0 {
+            address.push(':');
+        }
+        address.push(char.to_ascii_lowercase());
+        digits += 1;
+    }
+    (digits == 12).then_some(address)
 }
 
 /// Whether a port is named as management ports are: one of these words, then a number.
@@ -269,10 +286,10 @@ fn is_management(port: &PortName, words: &[&[&str]]) -> bool {
     let PortName::Name(name) = port else {
         return false;
     };
-    let name = name.to_ascii_lowercase();
     let digits_at = name.find(|char: char| char.is_ascii_digit());
     let stem = digits_at.map_or("", |at| &name[..at]);
-    words.iter().any(|words| words.contains(&stem))
+    let is_word = |word: &&str| word.eq_ignore_ascii_case(stem);
+    words.iter().any(|words| words.iter().any(is_word))
 }
 
 /// Names that mlx5 gives to representors of a host's functions on a DPU: `pf0hpf`.
