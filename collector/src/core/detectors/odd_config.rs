@@ -1,7 +1,8 @@
 //! Interfaces that are set up otherwise than their peers, where peers must agree.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
+use foldhash::fast::FixedState;
 use railscope_model::identity::{NodeName, Part};
 use railscope_model::metric::{Metric, NIC, NIC_MTU, NIC_PFC_ENABLED};
 
@@ -46,19 +47,20 @@ impl Detector for OddConfig {
 
     fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
         for setting in SETTINGS {
-            let mut cohorts: BTreeMap<_, Vec<(&NodeName, f64)>> = BTreeMap::new();
+            let mut cohorts: HashMap<_, Vec<(&NodeName, f64)>, FixedState> = HashMap::default();
             for (node, history) in view.history.fresh_nodes(view.now) {
                 let shape = history.series(&NIC).count();
                 for (labels, window) in history.series(setting.metric) {
                     if let Some(value) = window.value() {
-                        let cohort = cohorts.entry((shape, labels.clone())).or_default();
+                        let cohort = cohorts.entry((shape, labels)).or_default();
                         cohort.push((node, value));
                     }
                 }
             }
-            for ((_, labels), members) in &cohorts {
+            let cohorts: BTreeMap<_, _> = cohorts.into_iter().collect();
+            for ((_, labels), members) in cohorts {
                 let labels: Vec<_> = labels.values().collect();
-                odd_ones(view, setting, &labels, members, out);
+                odd_ones(view, setting, &labels, &members, out);
             }
         }
     }

@@ -240,7 +240,8 @@ fn is_name(system: &str) -> bool {
 /// Names under which one port is on several chassis. One switch may well have several chassis ids: NX-OS
 /// tells the MAC address of each port.
 fn ambiguous(words: &Words) -> BTreeSet<&str> {
-    let mut first: HashMap<(&str, &str), &str, FixedState> = HashMap::default();
+    let mut first: HashMap<(&str, &str), &str, FixedState> =
+        HashMap::with_capacity_and_hasher(words.heard.len(), FixedState::default());
     let mut ambiguous = BTreeSet::new();
     for heard in &words.heard {
         let (system, chassis) = (heard.system.trim(), heard.chassis.as_str());
