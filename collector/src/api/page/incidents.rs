@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Write};
 
+use railscope_model::fabric::Timestamp;
 use railscope_model::identity::Part;
 
 use super::html::Esc;
@@ -57,7 +58,7 @@ fn announced(out: &mut String, look: &Look<'_>) -> fmt::Result {
         words::count(windows.len(), "window")
     )?;
     for window in windows.iter().take(MAX_PARTS) {
-        write!(out, "<li>{}: ", work(window))?;
+        write!(out, "<li>{}: ", work(window, look.snapshot.view.now))?;
         for part in window.parts.iter().take(MAX_PARTS) {
             write!(out, "<code>{}</code> ", Esc(part))?;
         }
@@ -67,15 +68,20 @@ fn announced(out: &mut String, look: &Look<'_>) -> fmt::Result {
     Ok(())
 }
 
-/// A window in words.
-fn work(window: &Window) -> String {
-    let until = words::utc(window.until.as_seconds());
+/// A window in words; when it begins, if it has not yet.
+fn work(window: &Window, now: Timestamp) -> String {
+    let [from, until] = [window.from, window.until].map(|at| words::utc(at.as_seconds()));
+    let from = if window.from > now {
+        format!("from {from} ")
+    } else {
+        String::new()
+    };
     let why = if window.why.is_empty() {
         "maintenance"
     } else {
         window.why.as_str()
     };
-    format!("{}, until {until}", Esc(why))
+    format!("{}, {from}until {until}", Esc(why))
 }
 
 fn calm(out: &mut String, look: &Look<'_>) -> fmt::Result {
@@ -183,7 +189,8 @@ fn head(out: &mut String, look: &Look<'_>, incident: &Incident, link: bool) -> f
         incident.severity.as_str()
     )?;
     if let Some(window) = &incident.maintenance {
-        write!(out, "<span class=\"aside\">{}</span>", work(window))?;
+        let work = work(window, look.snapshot.view.now);
+        write!(out, "<span class=\"aside\">{work}</span>")?;
     }
     let title = Esc(incident.class.title);
     if link {
@@ -337,4 +344,26 @@ fn touched(look: &Look<'_>, incident: &Incident) -> Vec<usize> {
     places.sort_unstable();
     places.dedup();
     places
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn announced_work_says_when_it_ends_and_before_it_begins_when_that_is() {
+        let raw = r#"{"parts": ["host/n1"], "from": 100, "until": 200, "why": "<new> fan"}"#;
+        let raw: crate::maintenance::RawWindow = serde_json::from_str(raw).expect("JSON");
+        let window = raw.check(Timestamp(0)).expect("a window");
+        let until = "until 1970-01-01 00:03:20 UTC";
+        for (now, said) in [
+            (
+                99_999,
+                format!("&lt;new&gt; fan, from 1970-01-01 00:01:40 UTC {until}"),
+            ),
+            (100_000, format!("&lt;new&gt; fan, {until}")),
+        ] {
+            assert_eq!(work(&window, Timestamp(now)), said);
+        }
+    }
 }
