@@ -200,9 +200,10 @@ fn cables_of_hosts(fabric: &Fabric, lost: &BTreeSet<&Part>) -> BTreeMap<Part, Ve
         return cables;
     }
     for (id, a, b, _) in fabric.links() {
-        let node = match [a, b].map(|end| &fabric.vertex(end).part) {
-            [Part::Nic(node, _), Part::Switch(_)] | [Part::Switch(_), Part::Nic(node, _)] => node,
-            _ => continue,
+        let ends = [a, b].map(|end| &fabric.vertex(end).part);
+        let ([Part::Nic(node, _), Part::Switch(_)] | [Part::Switch(_), Part::Nic(node, _)]) = ends
+        else {
+            continue;
         };
         if let Some(cable) = fabric.cable_part(id).filter(|_| counts.contains_key(node)) {
             let host = Part::Host(node.clone());
