@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use railscope_simulator::cluster::Cluster;
+use railscope_simulator::fault::Fault;
+use railscope_simulator::port::Counter;
 use railscope_simulator::route::Lane;
 use railscope_simulator::schedule::{Interval, Schedule};
 use railscope_simulator::spec::ClusterSpec;
@@ -51,6 +53,19 @@ fn pipeline(stages: u16) -> Workload {
         microbatches: 8,
         collectives: vec![activations, ring().collectives[0]],
         ..ring()
+    }
+}
+
+/// Ten symbols a second on the cable of a node's first NIC, from the first second on.
+fn corrupting(node: u16) -> Fault {
+    let effect = "cause = 'link-errors'\nsymbol_errors_per_second = 10.0";
+    Fault {
+        part: format!("link/gpu-node-{node:02}:mlx5_0/1")
+            .parse()
+            .expect("a cable"),
+        onset_seconds: 1.0,
+        end_seconds: None,
+        effect: toml::from_str(effect).expect("an effect"),
     }
 }
 
@@ -173,6 +188,24 @@ fn nodes_without_a_job_are_idle() {
             assert_eq!(gpu.power_watts > 200.0, busy, "node {number}: {gpu:?}");
         }
     }
+}
+
+#[test]
+fn a_cable_without_a_job_corrupts_symbols_and_no_packets() {
+    let jobs = vec![job("a", 0..12, ring())];
+    let mut cluster = Cluster::with_jobs(spec(SMALL), jobs, 1).expect("a cluster");
+    for node in [3, 20] {
+        cluster.inject(corrupting(node)).expect("a fault");
+    }
+    cluster.advance(Duration::from_secs(121));
+    let count = |node: usize, counter| cluster.nodes()[node].ports[0].get(counter);
+    for node in [3, 20] {
+        assert_eq!(count(node, Counter::SymbolError), 1200, "node {node}");
+        assert_eq!(count(node, Counter::LinkErrorRecovery), 12, "node {node}");
+    }
+    assert_eq!(count(3, Counter::PortRcvErrors), 240);
+    assert_eq!(count(20, Counter::PortRcvErrors), 0);
+    assert_eq!(count(21, Counter::SymbolError), 0);
 }
 
 #[test]
