@@ -48,14 +48,9 @@ const NAMES: [(&str, &str); 13] = [
 
 fn wiring(nodes: u16) -> Wiring {
     // More than 256 nodes take a third tier.
-    let mut spec = ClusterSpec {
-        nodes,
-        speed: Some(Speed::Hdr),
-        ..ClusterSpec::demo(nodes.min(256)).expect("a cluster")
-    };
-    if nodes > 256 {
-        spec.switches.tiers = 3;
-    }
+    let mut spec = ClusterSpec::demo(nodes.min(256)).expect("a cluster");
+    (spec.nodes, spec.speed) = (nodes, Some(Speed::Hdr));
+    spec.switches.tiers = if nodes > 256 { 3 } else { 2 };
     Wiring::plan(&spec).expect("a wiring")
 }
 
@@ -121,12 +116,10 @@ fn port_of<'a>(swept: &'a Swept, name: &str, port: u8) -> &'a PortReading {
         .expect("the port")
 }
 
-/// Nodes that one shell asks for: what it is to do is an argument, and those may not be long.
-const NODES_A_SHELL: usize = 256;
-
 /// Counters by LID and port, as `perfquery` prints them for every port of these LIDs: of a switch all, of others the first.
 fn perfquery(subnet: &Subnet, nodes: &[Node]) -> BTreeMap<(u16, u8), BTreeMap<String, u64>> {
-    let some = nodes.chunks(NODES_A_SHELL);
+    // A shell is told what to do by an argument, and those may not be long.
+    let some = nodes.chunks(256);
     some.flat_map(|nodes| perfquery_some(subnet, nodes))
         .collect()
 }
