@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use railscope_model::fabric::{Equipment, Fabric, LinkKind, PartId};
+use railscope_model::fabric::{Equipment, Fabric, LinkKind, Neighbour, PartId};
 use railscope_model::identity::{NodeName, Part, RdmaDevice};
 
 use super::detectors::probe_paths;
@@ -69,9 +69,8 @@ fn is_at_nic(fabric: &Fabric, (node, device): (&NodeName, &RdmaDevice), other: &
 /// Whether a cable between switches has this one at an end.
 fn joins(fabric: &Fabric, cable: &Part, switch: &Part) -> bool {
     let is_switch = |id: PartId| fabric.vertex(id).part == *switch;
-    let is_trunk = matches!(cable, Part::SwitchLink(..));
-    let ends = fabric.find_cable(cable).filter(|_| is_trunk);
-    ends.is_some_and(|(near, far)| is_switch(near) || is_switch(far.peer))
+    let has_it = |(near, far): (PartId, Neighbour<'_>)| is_switch(near) || is_switch(far.peer);
+    matches!(cable, Part::SwitchLink(..)) && fabric.find_cable(cable).is_some_and(has_it)
 }
 
 #[cfg(test)]

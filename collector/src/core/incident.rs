@@ -205,9 +205,12 @@ fn cables_of_hosts(fabric: &Fabric, lost: &BTreeSet<&Part>) -> BTreeMap<Part, Ve
         else {
             continue;
         };
-        if let Some(cable) = fabric.cable_part(id).filter(|_| counts.contains_key(node)) {
+        if counts.contains_key(node) {
             let host = Part::Host(node.clone());
-            cables.entry(host).or_default().push(cable);
+            cables
+                .entry(host)
+                .or_default()
+                .extend(fabric.cable_part(id));
         }
     }
     cables

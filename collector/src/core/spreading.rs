@@ -40,24 +40,22 @@ impl Losses {
             .map(|found| &found.evidence.part)
             .collect();
         let (mut losses, mut spreading) = (BTreeMap::new(), BTreeSet::new());
-        if !lost.is_empty() {
-            for (switch, cables) in cables_of_switches(fabric, &lost) {
-                let cables = cables.into_iter().map(|(cable, _)| cable);
-                let (gone, left): (Vec<_>, Vec<_>) = cables.partition(|part| lost.contains(part));
-                if gone.is_empty() {
-                    continue;
-                }
-                let before = self.0.get(switch);
-                let loss = Loss {
-                    cables: gone.len(),
-                    since: before.map_or(now, |before| before.since),
-                };
-                losses.insert(switch.clone(), loss);
-                let grows = gone.len() >= PARENT_MIN_CHILDREN
-                    && gone.len() > before.map_or(0, |before| before.cables);
-                if grows || may_be_the_switch(history, gone.len(), &left, (loss.since, now)) {
-                    spreading.extend(gone);
-                }
+        for (switch, cables) in cables_of_switches(fabric, &lost) {
+            let cables = cables.into_iter().map(|(cable, _)| cable);
+            let (gone, left): (Vec<_>, Vec<_>) = cables.partition(|part| lost.contains(part));
+            if gone.is_empty() {
+                continue;
+            }
+            let before = self.0.get(switch);
+            let loss = Loss {
+                cables: gone.len(),
+                since: before.map_or(now, |before| before.since),
+            };
+            losses.insert(switch.clone(), loss);
+            let grows = gone.len() >= PARENT_MIN_CHILDREN
+                && gone.len() > before.map_or(0, |before| before.cables);
+            if grows || may_be_the_switch(history, gone.len(), &left, (loss.since, now)) {
+                spreading.extend(gone);
             }
         }
         self.0 = losses;

@@ -29,11 +29,6 @@ const PROBE_PERIOD_SECONDS: f64 = 0.02;
 /// Stalls longer than this are counted, in the order of [`super::Node::stalls`].
 const STALL_SECONDS: [f64; 3] = [50e-6, 200e-6, 1e-3];
 
-/// A whole number of events: up or down at random, so that slow rates do not vanish in short ticks.
-fn rounded(events: f64, uniform: f64) -> u64 {
-    (events + uniform).floor() as u64
-}
-
 /// Counts what a port has sent and received.
 fn count_bytes(port: &mut Port, [sent, received]: [f64; 2]) {
     let words = |bytes: f64| (bytes / BYTES_PER_PORT_DATA_WORD as f64) as u64;
@@ -172,10 +167,7 @@ impl Cluster {
                 self.count_wait(nic, progress.moving_seconds() * blocked);
             }
             let senders = self.senders_to(nic);
-            let seconds = progress.seconds();
-            let noise = self.noise.part(SYMPTOMS).part(nic as u64);
-            let index = self.stretches * 8;
-            let count = |rate, draw| rounded(rate * seconds, noise.uniform(index + draw));
+            let count = self.events_at(nic, progress.seconds());
             if let Some(errors) = errors {
                 let port = self.port_mut(nic);
                 port.add(Counter::PortRcvErrors, count(errors.receive_errors, 1));
@@ -209,6 +201,14 @@ impl Cluster {
         }
     }
 
+    /// How many events of a rate, and of a number of their own, a port counts in some time. Rounds up or down at random,
+    /// so that slow rates do not vanish in short ticks.
+    fn events_at(&self, nic: usize, seconds: f64) -> impl Fn(f64, u64) -> u64 + use<> {
+        let noise = self.noise.part(SYMPTOMS).part(nic as u64);
+        let index = self.stretches * 8;
+        move |rate, draw| (rate * seconds + noise.uniform(index + draw)).floor() as u64
+    }
+
     /// What cables that corrupt data make ports count whatever they carry: an idle link sends symbols too, and trains
     /// again as a busy one does.
     fn count_corruption(&mut self, seconds: f64) {
@@ -216,9 +216,7 @@ impl Cluster {
             let Some(errors) = self.conditions.ports[nic].errors else {
                 continue;
             };
-            let noise = self.noise.part(SYMPTOMS).part(nic as u64);
-            let index = self.stretches * 8;
-            let count = |rate, draw| rounded(rate * seconds, noise.uniform(index + draw));
+            let count = self.events_at(nic, seconds);
             let port = self.port_mut(nic);
             port.add(Counter::SymbolError, count(errors.symbol_errors, 0));
             port.add(Counter::LinkErrorRecovery, count(errors.recoveries, 2));

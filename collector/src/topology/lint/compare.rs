@@ -4,19 +4,17 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use foldhash::fast::FixedState;
-use railscope_model::fabric::{Fabric, LinkKind, PartId};
+use railscope_model::fabric::{Fabric, LinkKind};
 use railscope_model::identity::{Part, SwitchName};
 use railscope_model::plan::{PlannedCable, Socket, WiringPlan};
 
 use super::{
-    ABSENT_DEVICE, CROSS_PLANE, CROSS_RAIL, Case, Finding, MISSING_CABLE, MOVED_CABLE, OTHER_PORT,
-    PEER_SHARE, SWAPPED_CABLES, UNEXPECTED_CABLE, UNPLANNED_DEVICE, cable_at, device, renamed,
+    ABSENT_DEVICE, CROSS_PLANE, CROSS_RAIL, Case, Covered, Finding, MISSING_CABLE, MOVED_CABLE,
+    OTHER_PORT, PEER_SHARE, Place, SWAPPED_CABLES, UNEXPECTED_CABLE, UNPLANNED_DEVICE, cable_at,
+    device, renamed, socket,
 };
 use crate::subnet::counted;
 use crate::topology::tiers::Sets;
-
-/// A part and its port, as the fabric counts both.
-type Place = (PartId, u16);
 
 /// Cables as they were seen, from each of their ends.
 pub(super) struct Seen<'a> {
@@ -42,13 +40,6 @@ impl<'a> Seen<'a> {
     fn place(&self, socket: &Socket) -> Option<Place> {
         let part = self.fabric.find(&socket.part)?;
         Some((part, self.fabric.find_port(part, &socket.port)?))
-    }
-
-    fn socket(&self, (part, port): Place) -> Socket {
-        Socket {
-            part: self.fabric.vertex(part).part.clone(),
-            port: self.fabric.port_name(part, port),
-        }
     }
 
     fn far(&self, socket: &Socket) -> Option<Place> {
@@ -304,7 +295,11 @@ impl Compare<'_> {
 
     /// A cable of which one end is where it should be, and the other is not.
     fn moved(&self, cable: &PlannedCable, (end, other): (usize, usize), at: Place) -> Finding {
-        let (end, planned, at) = (&cable.ends[end], &cable.ends[other], self.seen.socket(at));
+        let (end, planned, at) = (
+            &cable.ends[end],
+            &cable.ends[other],
+            socket(self.seen.fabric, at),
+        );
         let served = self.rails.0.get(&at.part).copied().unwrap_or_default();
         let differs = |own: Option<u16>, theirs: Option<u16>| {
             own.zip(theirs).is_some_and(|(own, theirs)| own != theirs)
@@ -334,15 +329,15 @@ impl Compare<'_> {
 
     /// Cables that nobody planned, those of devices that nobody planned as one finding each.
     fn unplanned(&mut self, out: &mut Vec<Finding>) {
-        let ends = self.plan.cables.iter().flat_map(|cable| &cable.ends);
-        let planned: HashSet<Part, FixedState> = ends.map(|end| device(&end.part)).collect();
+        let planned = Covered::by(self.plan);
         let mut strangers: BTreeMap<Part, usize> = BTreeMap::new();
         let known = |end: &Place| self.planned.contains_key(end) || self.told.contains(end);
         let unknown = self.seen.far.iter();
         let unknown = unknown.filter(|(near, far)| near <= far && !known(near) && !known(far));
+        let fabric = self.seen.fabric;
         let cables: BTreeSet<_> = unknown
             .map(|(near, far)| {
-                let (a, b) = (self.seen.socket(*near), self.seen.socket(*far));
+                let (a, b) = (socket(fabric, *near), socket(fabric, *far));
                 if a <= b { (a, b) } else { (b, a) }
             })
             .collect();
@@ -350,7 +345,7 @@ impl Compare<'_> {
             let strange: Vec<Part> = [&near, &far]
                 .iter()
                 .map(|end| device(&end.part))
-                .filter(|part| !planned.contains(part))
+                .filter(|part| !planned.0.contains(part))
                 .collect();
             for part in &strange {
                 *strangers.entry(part.clone()).or_default() += 1;

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
 
 use foldhash::fast::FixedState;
-use railscope_model::fabric::Fabric;
+use railscope_model::fabric::{Fabric, PartId};
 use railscope_model::identity::{Part, PortName, RdmaPort};
 use railscope_model::plan::{Socket, WiringPlan};
 
@@ -254,6 +254,17 @@ fn device(part: &Part) -> Part {
         other => other
             .node()
             .map_or_else(|| other.clone(), |node| Part::Host(node.clone())),
+    }
+}
+
+/// A part and its port, as the fabric counts both.
+type Place = (PartId, u16);
+
+/// The same by name.
+fn socket(fabric: &Fabric, (part, port): Place) -> Socket {
+    Socket {
+        part: fabric.vertex(part).part.clone(),
+        port: fabric.port_name(part, port),
     }
 }
 

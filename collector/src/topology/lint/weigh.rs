@@ -7,7 +7,7 @@ use railscope_model::fabric::Fabric;
 use railscope_model::identity::{NodeName, Part, RdmaDevice};
 use railscope_model::plan::{Socket, WiringPlan};
 
-use super::{Finding, MIN_PEERS, MISSING_CABLE, PEER_SHARE, WRONG_PLAN, cable_at, sort};
+use super::{Finding, MIN_PEERS, MISSING_CABLE, PEER_SHARE, WRONG_PLAN, cable_at, socket, sort};
 
 /// A port that moves less is idle: management, ARP and LLDP are some kilobytes a second, an NDR port carries 50 GB.
 const IDLE_BYTES_PER_SECOND: f64 = 1e6;
@@ -66,11 +66,10 @@ fn along(fabric: &Fabric, cable: &Part, rates: &Rates<'_>) -> Option<String> {
 /// The two ports of a cable that is there.
 fn ends(fabric: &Fabric, cable: &Part) -> Option<(Socket, Socket)> {
     let (near, far) = fabric.find_cable(cable)?;
-    let socket = |id, port| Socket {
-        part: fabric.vertex(id).part.clone(),
-        port: fabric.port_name(id, port),
-    };
-    Some((socket(near, far.port), socket(far.peer, far.peer_port)))
+    Some((
+        socket(fabric, (near, far.port)),
+        socket(fabric, (far.peer, far.peer_port)),
+    ))
 }
 
 /// Devices whose planned cables are missing on most hosts while those hosts' other cables carry traffic.
