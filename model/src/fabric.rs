@@ -5,6 +5,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use foldhash::fast::FixedState;
+use indexmap::IndexSet;
 use petgraph::stable_graph::{EdgeIndex, NodeIndex, StableUnGraph};
 use petgraph::visit::{EdgeRef, IntoEdgeReferences};
 use serde::{Deserialize, Serialize};
@@ -17,6 +19,11 @@ pub use link::{Link, LinkKind, Presence, Sighting, Sightings, Witness};
 
 /// Ports with names have handles from here on; numbers are below.
 const FIRST_HANDLE: u16 = 1 << 15;
+
+/// The handle of a port by the place of its name.
+fn handle_of(place: usize) -> Option<u16> {
+    u16::try_from(place).ok()?.checked_add(FIRST_HANDLE)
+}
 
 /// A moment: milliseconds of Unix time.
 #[derive(
@@ -110,10 +117,10 @@ pub struct Neighbour<'a> {
 #[derive(Debug, Clone, Default)]
 pub struct Fabric {
     graph: StableUnGraph<Vertex, Link>,
-    by_part: HashMap<Part, PartId>,
-    by_guid: HashMap<Guid, PartId>,
+    by_part: HashMap<Part, PartId, FixedState>,
+    by_guid: HashMap<Guid, PartId, FixedState>,
     /// Names of the ports of switches that have any, by handle from [`FIRST_HANDLE`] on.
-    port_names: HashMap<PartId, Vec<PortName>>,
+    port_names: HashMap<PartId, IndexSet<PortName, FixedState>, FixedState>,
 }
 
 impl Fabric {
@@ -189,8 +196,8 @@ impl Fabric {
             return Some(handle);
         }
         let names = self.port_names.entry(part).or_default();
-        let handle = u16::try_from(names.len()).ok()?.checked_add(FIRST_HANDLE)?;
-        names.push(port.clone());
+        let handle = handle_of(names.len())?;
+        names.insert(port.clone());
         Some(handle)
     }
 
@@ -198,11 +205,7 @@ impl Fabric {
     pub fn find_port(&self, part: PartId, port: &PortName) -> Option<u16> {
         match port {
             PortName::Number(number) if *number < FIRST_HANDLE => Some(*number),
-            _ => {
-                let names = self.port_names.get(&part)?;
-                let place = names.iter().position(|known| known == port)?;
-                u16::try_from(place).ok()?.checked_add(FIRST_HANDLE)
-            }
+            _ => handle_of(self.port_names.get(&part)?.get_index_of(port)?),
         }
     }
 
@@ -210,7 +213,7 @@ impl Fabric {
     pub fn port_name(&self, part: PartId, port: u16) -> PortName {
         let named = port.checked_sub(FIRST_HANDLE).and_then(|place| {
             let names = self.port_names.get(&part)?;
-            names.get(usize::from(place)).cloned()
+            names.get_index(usize::from(place)).cloned()
         });
         named.unwrap_or(PortName::Number(port))
     }

@@ -2,6 +2,7 @@
 //!
 //! Every type parses the spellings that kernels, drivers and tools use, and prints one.
 
+use std::borrow::Borrow;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 mod port;
 
-pub use port::{PortName, natural};
+pub use port::{PortName, PortWord, natural};
 
 /// Text that is not the identity it should be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -152,6 +153,13 @@ macro_rules! name {
         impl $type {
             /// The name as text.
             pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        /// A name is equal to another, and hashes, as its text does.
+        impl Borrow<str> for $type {
+            fn borrow(&self) -> &str {
                 &self.0
             }
         }

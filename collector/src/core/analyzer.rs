@@ -421,7 +421,7 @@ impl Analyzer {
             (&self.switch_nodes, &self.dark),
             now,
         );
-        let lldp = merge_lldp(&mut fabric, &words);
+        let lldp = merge_lldp(&mut fabric, words);
         // A neighbour that is silent while its port is up is no lost cable: the verdict counts it.
         self.fate(now).keep(&mut fabric, Presence::Unknown);
         self.has_unknown = fabric.links().any(|(.., link)| {

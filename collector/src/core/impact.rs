@@ -126,12 +126,8 @@ fn measured(job: &Job, history: &History, measure: Measure) -> Option<f64> {
             Measure::Ports => {
                 let nics = job.nics.get(node);
                 for (labels, sent) in said.series(&RDMA_PORT_TRANSMIT_BYTES) {
-                    let device = labels
-                        .values()
-                        .next()
-                        .and_then(|device| device.parse().ok());
-                    if device.is_some_and(|device| nics.is_some_and(|nics| nics.contains(&device)))
-                    {
+                    let device = labels.values().next();
+                    if device.is_some_and(|device| nics.is_some_and(|nics| nics.contains(device))) {
                         values.extend(sent.increase(NOW_SECONDS).map(Increase::rate));
                     }
                 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use railscope_model::fabric::{Fabric, Timestamp};
 use railscope_model::identity::{
-    Guid, NodeName, Part, PciAddress, PortName, RdmaDevice, SwitchName,
+    NodeName, Part, PciAddress, PortName, PortWord, RdmaDevice, SwitchName,
 };
 use railscope_model::metric::{
     GPU, LLDP_NEIGHBOR, Metric, NIC, NIC_CARRIER, NIC_SPEED, PCIE_PATH, RDMA_PORT, RDMA_PORT_UP,
@@ -15,7 +15,7 @@ use railscope_model::units::LinkSpeed;
 
 use super::history::{History, NodeHistory};
 use super::inventory::{label, read};
-use crate::topology::{End, Heard, Words};
+use crate::topology::{End, Heard, Interfaces, Mac, Words};
 
 /// A port this much slower than the fastest of its node is no port of the fabric: 25 of 400 Gb/s, 10 of
 /// 100. A port of the fabric that fell back to one lane of eight still is one.
@@ -153,30 +153,29 @@ impl DarkPorts {
         }
     }
 
-    /// The same as ends of cables of a fabric that holds hosts and NICs.
-    fn ends(&self, fabric: &Fabric) -> BTreeSet<End> {
-        let nic = |(node, device, port): &(NodeName, RdmaDevice, u8)| {
-            let nic = fabric.find(&Part::Nic(node.clone(), device.clone()))?;
-            Some(End::Nic(nic, *port))
-        };
-        let switches = self.switches.iter().cloned();
-        let switches = switches.map(|(switch, port)| End::Switch(switch, port));
-        self.nics.iter().filter_map(nic).chain(switches).collect()
+    /// Says them of a fabric that holds hosts and NICs.
+    fn tell(&self, words: &mut Words<'_>, fabric: &Fabric) {
+        for (node, device, port) in &self.nics {
+            let nic = fabric.find(&Part::Nic(node.clone(), device.clone()));
+            words.dark.extend(nic.map(|nic| End::Nic(nic, *port)));
+        }
+        for (switch, port) in &self.switches {
+            let switch = words.ports.switch(switch);
+            let port = words.ports.port(switch, port.as_word());
+            words.dark.insert(End::Switch(port));
+        }
     }
 }
 
 /// Everything that is heard. The fabric holds hosts and NICs already.
-pub fn words(
+pub fn words<'a>(
     fabric: &Fabric,
-    history: &History,
-    switches: &Switches,
+    history: &'a History,
+    switches: &'a Switches,
     (switch_nodes, dark): (&BTreeSet<NodeName>, &DarkPorts),
     now: Timestamp,
-) -> Words {
-    let mut words = Words {
-        dark: dark.ends(fabric),
-        ..Words::default()
-    };
+) -> Words<'a> {
+    let mut words = Words::default();
     let heard = |(node, history)| Some((node, history, NodeHistory::heard(history)?));
     for (node, history, at) in history.nodes().filter_map(heard) {
         if switch_nodes.contains(node) {
@@ -184,7 +183,6 @@ pub fn words(
                 switch_words(&mut words, &switch, history, at);
             }
         } else {
-            words.hosts.insert(node.clone());
             host_words(&mut words, fabric, node, history, at);
         }
     }
@@ -202,14 +200,13 @@ pub fn words(
             words.unread.push((switch.clone(), problem.clone()));
         }
     }
+    // Last, as a port may be dark that its switch tells nothing else of.
+    dark.tell(&mut words, fabric);
     words
 }
 
-fn heard(near: End, labels: &Labels, speed: Option<LinkSpeed>, at: Timestamp) -> Heard {
-    let text = |name| {
-        let text = label(&LLDP_NEIGHBOR, labels, name);
-        text.unwrap_or_default().to_owned()
-    };
+fn heard(near: End, labels: &Labels, speed: Option<LinkSpeed>, at: Timestamp) -> Heard<'_> {
+    let text = |name| label(&LLDP_NEIGHBOR, labels, name).unwrap_or_default();
     Heard {
         near,
         chassis: text("chassis"),
@@ -222,36 +219,41 @@ fn heard(near: End, labels: &Labels, speed: Option<LinkSpeed>, at: Timestamp) ->
     }
 }
 
-fn switch_words(words: &mut Words, switch: &SwitchName, history: &NodeHistory, at: Timestamp) {
-    words.speakers.insert(switch.clone());
+fn switch_words<'a>(
+    words: &mut Words<'a>,
+    name: &SwitchName,
+    history: &'a NodeHistory,
+    at: Timestamp,
+) {
+    let switch = words.ports.speaker(name);
     for (labels, _) in history.series(&LLDP_NEIGHBOR) {
         let netdev = label(&LLDP_NEIGHBOR, labels, "netdev").unwrap_or_default();
-        let Ok(port) = netdev.parse::<PortName>() else {
+        let Ok(port) = PortWord::read(netdev) else {
             words.unparsed += 1;
             continue;
         };
         let speed = history.value(&NIC_SPEED, &[netdev]);
         let speed = speed.or_else(|| history.value(&SWITCH_PORT_SPEED, &[netdev]));
-        let near = End::Switch(switch.clone(), port);
+        let near = words.ports.own_port(switch, port);
         let speed = speed.and_then(LinkSpeed::ethernet);
         words.heard.push(heard(near, labels, speed, at));
     }
 }
 
-fn told_words(words: &mut Words, switch: &SwitchName, told: &Told, at: Timestamp) {
-    words.speakers.insert(switch.clone());
+fn told_words<'a>(words: &mut Words<'a>, name: &SwitchName, told: &'a Told, at: Timestamp) {
+    let switch = words.ports.speaker(name);
     words.unparsed += told.unparsed;
     for neighbour in &told.neighbours {
-        let Ok(port) = neighbour.local.parse() else {
+        let Ok(port) = PortWord::read(&neighbour.local) else {
             words.unparsed += 1;
             continue;
         };
         words.heard.push(Heard {
-            near: End::Switch(switch.clone(), port),
-            chassis: neighbour.chassis.clone(),
-            port: neighbour.port.clone(),
-            system: neighbour.system.clone(),
-            description: neighbour.description.clone(),
+            near: words.ports.own_port(switch, port),
+            chassis: &neighbour.chassis,
+            port: &neighbour.port,
+            system: &neighbour.system,
+            description: &neighbour.description,
             forwards: neighbour.forwards,
             speed: None,
             at,
@@ -260,40 +262,38 @@ fn told_words(words: &mut Words, switch: &SwitchName, told: &Told, at: Timestamp
 }
 
 /// One port of one RDMA device of a node.
-struct Port {
-    device: RdmaDevice,
+struct Port<'a> {
+    device: &'a str,
     port: u8,
     pci: Option<PciAddress>,
-    netdev: Option<String>,
+    netdev: Option<&'a str>,
+    is_ethernet: bool,
     end: End,
 }
 
-fn host_words(
-    words: &mut Words,
+fn host_words<'a>(
+    words: &mut Words<'a>,
     fabric: &Fabric,
-    node: &NodeName,
-    history: &NodeHistory,
+    node: &'a NodeName,
+    history: &'a NodeHistory,
     at: Timestamp,
 ) {
     let ports = ports(fabric, node, history);
     for (labels, _) in history.series(&RDMA_PORT) {
-        let device = read::<RdmaDevice>(&RDMA_PORT, labels, "device");
-        let port = ports
-            .iter()
-            .find(|port| Some(&port.device) == device.as_ref());
+        let device = label(&RDMA_PORT, labels, "device");
+        let Some(port) = ports.iter().find(|port| Some(port.device) == device) else {
+            continue;
+        };
         let guids = ["node_guid", "port_guid"].map(|name| read(&RDMA_PORT, labels, name));
-        for address in guids.into_iter().flatten().filter_map(mac_of) {
-            if let Some(port) = port {
-                words.addresses.insert(address, port.end.clone());
-            }
-        }
+        let addresses = guids.into_iter().flatten().filter_map(Mac::of);
+        words
+            .addresses
+            .extend(addresses.map(|address| (address, port.end)));
     }
     let interfaces = interfaces(history, &ports);
     let speed = |netdev: &str| history.value(&NIC_SPEED, &[netdev]);
-    let fastest = interfaces
-        .keys()
-        .filter_map(|netdev| speed(netdev))
-        .fold(0.0, f64::max);
+    let speeds = interfaces.keys().filter_map(|netdev| speed(netdev));
+    let fastest = speeds.fold(0.0, f64::max);
     let mut hearing: BTreeSet<End> = BTreeSet::new();
     for (labels, _) in history.series(&LLDP_NEIGHBOR) {
         let netdev = label(&LLDP_NEIGHBOR, labels, "netdev").unwrap_or_default();
@@ -301,31 +301,31 @@ fn host_words(
         let Some(end) = interfaces.get(netdev) else {
             continue;
         };
-        hearing.insert(end.clone());
+        hearing.insert(*end);
         let rate = speed(netdev);
         if rate.is_some_and(|rate| rate < FABRIC_SHARE * fastest) {
             words.slow += 1;
             continue;
         }
         let rate = rate.and_then(LinkSpeed::ethernet);
-        words.heard.push(heard(end.clone(), labels, rate, at));
+        words.heard.push(heard(*end, labels, rate, at));
     }
     words.silent += silent(history, &ports, &hearing);
-    for (netdev, end) in interfaces {
-        words.interfaces.insert((node.clone(), netdev), end);
-    }
+    words.hosts.insert(node, interfaces);
 }
 
-fn ports(fabric: &Fabric, node: &NodeName, history: &NodeHistory) -> Vec<Port> {
-    let port = |labels: &Labels| {
-        let device: RdmaDevice = read(&RDMA_PORT, labels, "device")?;
+fn ports<'a>(fabric: &Fabric, node: &NodeName, history: &'a NodeHistory) -> Vec<Port<'a>> {
+    let port = |labels: &'a Labels| {
+        let device = label(&RDMA_PORT, labels, "device")?;
+        let name: RdmaDevice = device.parse().ok()?;
         let port = read(&RDMA_PORT, labels, "port")?;
-        let nic = fabric.find(&Part::Nic(node.clone(), device.clone()))?;
+        let nic = fabric.find(&Part::Nic(node.clone(), name))?;
         Some(Port {
             device,
             port,
             pci: read(&RDMA_PORT, labels, "pci"),
-            netdev: label(&RDMA_PORT, labels, "netdev").map(str::to_owned),
+            netdev: label(&RDMA_PORT, labels, "netdev"),
+            is_ethernet: label(&RDMA_PORT, labels, "link_layer") == Some("Ethernet"),
             end: End::Nic(nic, port),
         })
     };
@@ -334,34 +334,28 @@ fn ports(fabric: &Fabric, node: &NodeName, history: &NodeHistory) -> Vec<Port> {
 }
 
 /// Which network interface is which port of a NIC.
-fn interfaces(history: &NodeHistory, ports: &[Port]) -> BTreeMap<String, End> {
-    let mut interfaces = BTreeMap::new();
+fn interfaces<'a>(history: &'a NodeHistory, ports: &[Port<'a>]) -> Interfaces<'a> {
+    let mut interfaces = Interfaces::new();
     for (labels, _) in history.series(&NIC) {
         let Some(netdev) = label(&NIC, labels, "netdev") else {
             continue;
         };
         let device = label(&NIC, labels, "device");
-        let own = ports
-            .iter()
-            .find(|port| device == Some(port.device.as_str()));
+        let own = ports.iter().find(|port| device == Some(port.device));
         let end = own
-            .map(|port| port.end.clone())
+            .map(|port| port.end)
             .or_else(|| bonded(read(&NIC, labels, "pci")?, ports));
-        if let Some(end) = end {
-            interfaces.insert(netdev.to_owned(), end);
-        }
+        interfaces.extend(end.map(|end| (netdev, end)));
     }
     for port in ports {
-        if let Some(netdev) = &port.netdev {
-            interfaces.insert(netdev.clone(), port.end.clone());
-        }
+        interfaces.extend(port.netdev.map(|netdev| (netdev, port.end)));
     }
     interfaces
 }
 
 /// The port of a function that has no RDMA device of its own: under RoCE LAG the card's functions share
 /// one, `mlx5_bond_0`, and the function's number is that of the port, from 0.
-fn bonded(pci: PciAddress, ports: &[Port]) -> Option<End> {
+fn bonded(pci: PciAddress, ports: &[Port<'_>]) -> Option<End> {
     let card = |pci: PciAddress| (pci.domain, pci.bus, pci.device);
     let mut of_card = ports
         .iter()
@@ -376,32 +370,11 @@ fn bonded(pci: PciAddress, ports: &[Port]) -> Option<End> {
 }
 
 /// Ethernet ports that are up and hear nobody.
-fn silent(history: &NodeHistory, ports: &[Port], hearing: &BTreeSet<End>) -> usize {
-    let is_ethernet = |port: &&Port| {
-        let mut rows = history.series(&RDMA_PORT);
-        rows.any(|(labels, _)| {
-            label(&RDMA_PORT, labels, "device") == Some(port.device.as_str())
-                && label(&RDMA_PORT, labels, "link_layer") == Some("Ethernet")
-        })
-    };
-    let is_up = |port: &&Port| {
-        let labels = [port.device.as_str(), &port.port.to_string()];
+fn silent(history: &NodeHistory, ports: &[Port<'_>], hearing: &BTreeSet<End>) -> usize {
+    let is_up = |port: &&Port<'_>| {
+        let labels = [port.device, &port.port.to_string()];
         history.value(&RDMA_PORT_UP, &labels) == Some(1.0)
     };
     let silent = ports.iter().filter(|port| !hearing.contains(&port.end));
-    silent.filter(is_ethernet).filter(is_up).count()
-}
-
-/// The MAC address in a GUID: an EUI-64 with `fffe` in its middle (RFC 4291, A: the universal bit turned),
-/// or NVIDIA's node GUIDs with `0300` there.
-fn mac_of(guid: Guid) -> Option<String> {
-    let [a, b, c, d, e, f, g, h] = guid.0.to_be_bytes();
-    let first = match (d, e) {
-        (0xff, 0xfe) => a ^ 2,
-        (0x03, 0x00) => a,
-        _ => return None,
-    };
-    Some(format!(
-        "{first:02x}:{b:02x}:{c:02x}:{f:02x}:{g:02x}:{h:02x}"
-    ))
+    silent.filter(|port| port.is_ethernet).filter(is_up).count()
 }

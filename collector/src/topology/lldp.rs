@@ -1,42 +1,38 @@
 //! What hosts and switches hear by LLDP, merged into the fabric graph: switches, and cables with their witnesses.
 
+mod ends;
+mod mac;
 mod pairs;
 mod report;
 mod resolve;
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::mem;
 
 use foldhash::fast::FixedState;
 use railscope_model::fabric::{Equipment, Fabric, Link, PartId, Timestamp, Witness};
-use railscope_model::identity::{NodeName, Part, PortName, SwitchName};
+use railscope_model::identity::{NodeName, Part, SwitchName, natural};
 use railscope_model::units::LinkSpeed;
 
+pub use ends::{End, SwitchPort, SwitchPorts};
+pub use mac::Mac;
 use pairs::Pairs;
 pub use report::{Contradiction, LldpMerge};
 use resolve::{Far, Resolver};
 
-/// Who hears.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum End {
-    /// A port of a NIC.
-    Nic(PartId, u8),
-    /// A port of a switch.
-    Switch(SwitchName, PortName),
-}
-
 /// What one end of a cable hears from the other, word by word.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Heard {
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Heard<'a> {
     /// Who hears.
     pub near: End,
     /// Chassis id of the other end, mostly a MAC address.
-    pub chassis: String,
+    pub chassis: &'a str,
     /// Port id of the other end.
-    pub port: String,
+    pub port: &'a str,
     /// System name of the other end; may be empty.
-    pub system: String,
+    pub system: &'a str,
     /// Port description of the other end; may be empty.
-    pub description: String,
+    pub description: &'a str,
     /// Whether the other end says that it forwards packets; none where nobody told.
     pub forwards: Option<bool>,
     /// Speed of the near port, where it is known.
@@ -45,7 +41,7 @@ pub struct Heard {
     pub at: Timestamp,
 }
 
-impl Heard {
+impl Heard<'_> {
     fn witness(&self) -> Witness {
         match self.near {
             End::Nic(..) => Witness::Exporter,
@@ -54,21 +50,22 @@ impl Heard {
     }
 }
 
+/// Ports of a host's NICs by network interface.
+pub type Interfaces<'a> = BTreeMap<&'a str, End>;
+
 /// Everything that is heard by LLDP in one cluster, with the names by which far ends are found.
 #[derive(Debug, Default)]
-pub struct Words {
+pub struct Words<'a> {
     /// What each end hears.
-    pub heard: Vec<Heard>,
-    /// Switches that tell their neighbours.
-    pub speakers: BTreeSet<SwitchName>,
-    /// Nodes that are hosts.
-    pub hosts: BTreeSet<NodeName>,
-    /// Ports of NICs by host and network interface.
-    pub interfaces: HashMap<(NodeName, String), End, FixedState>,
-    /// Ports of NICs by MAC address, lower case.
-    pub addresses: HashMap<String, End, FixedState>,
+    pub heard: Vec<Heard<'a>>,
+    /// Switches that tell their neighbours, and their ports that do.
+    pub ports: SwitchPorts,
+    /// Hosts.
+    pub hosts: BTreeMap<&'a NodeName, Interfaces<'a>>,
+    /// Ports of NICs by MAC address.
+    pub addresses: HashMap<Mac, End, FixedState>,
     /// Ports that say themselves that they have no light: what others still tell of them is old.
-    pub dark: BTreeSet<End>,
+    pub dark: HashSet<End, FixedState>,
     /// Interfaces of hosts that are far slower than the fastest: management, not fabric.
     pub slow: usize,
     /// Ethernet ports of NICs that are up and hear nobody.
@@ -81,10 +78,11 @@ pub struct Words {
 
 /// Puts what is heard into the fabric. Ends that two cables claim are left out unless one of them is
 /// confirmed from both sides, or much newer; the report names them.
-pub fn merge_lldp(fabric: &mut Fabric, words: &Words) -> LldpMerge {
-    let resolver = Resolver::of(words);
+pub fn merge_lldp(fabric: &mut Fabric, mut words: Words<'_>) -> LldpMerge {
+    let ports = mem::take(&mut words.ports);
+    let mut resolver = Resolver::of(&words, ports);
     let mut report = LldpMerge {
-        speakers: words.speakers.len(),
+        speakers: resolver.ports.speakers().count(),
         slow: words.slow,
         silent: words.silent,
         unread: words.unread.clone(),
@@ -92,34 +90,15 @@ pub fn merge_lldp(fabric: &mut Fabric, words: &Words) -> LldpMerge {
         shared_chassis: resolver.shared_chassis(),
         ..LldpMerge::default()
     };
-    let mut pairs = Pairs::default();
-    for heard in &words.heard {
-        match resolver.far(heard) {
-            Far::End(far) => pairs.add(heard, far),
-            Far::Host => report.host_neighbours += 1,
-            Far::Management => report.management += 1,
-            Far::Stranger(name) => {
-                report.strangers.insert(name);
-            }
-            Far::Unreadable => report.unparsed += 1,
-        }
-    }
-    pairs.unify(&resolver);
-    let contradictions = pairs.settle();
-    let in_words = |end: &End| match end {
-        End::Nic(nic, port) => format!("{} port {port}", fabric.vertex(*nic).part),
-        End::Switch(switch, port) => format!("switch/{switch} port {port}"),
-    };
-    report.contradictions = contradictions
-        .iter()
-        .map(|contradiction| contradiction.in_words(&in_words))
-        .collect();
+    let pairs = pairs(fabric, &words.heard, &mut resolver, &mut report);
+    let ports = resolver.ports;
+    let mut vertices: Vec<Option<PartId>> = vec![None; ports.len()];
     for (ends, pair) in pairs.into_iter() {
         if ends.iter().any(|end| words.dark.contains(end)) {
             report.dark += 1;
             continue;
         }
-        let [a, b] = ends.map(|end| place(fabric, end));
+        let [a, b] = ends.map(|end| place(fabric, &ports, &mut vertices, end));
         let (Some(a), Some(b)) = (a, b) else {
             report.unparsed += 1;
             continue;
@@ -130,43 +109,95 @@ pub fn merge_lldp(fabric: &mut Fabric, words: &Words) -> LldpMerge {
         report.cables += 1;
     }
     report.leaves = leaves(fabric);
-    report.speaking_leaves = report
-        .leaves
-        .iter()
-        .filter(|leaf| words.speakers.contains(*leaf))
-        .count();
+    let leaves = report.leaves.iter();
+    report.speaking_leaves = leaves.filter(|leaf| ports.speaks(leaf)).count();
     report
 }
 
-/// The vertex and port of an end; a switch that is not there yet is added.
-fn place(fabric: &mut Fabric, end: End) -> Option<(PartId, u16)> {
-    match end {
-        End::Nic(nic, port) => Some((nic, port.into())),
-        End::Switch(name, port) => {
-            let part = Part::Switch(name.clone());
-            let id = fabric.find(&part).unwrap_or_else(|| {
-                let equipment = Equipment::Switch {
-                    guid: None,
-                    ports: 0,
-                    description: String::new(),
-                };
-                fabric.upsert(part, equipment)
-            });
-            Some((id, fabric.port_handle(id, &port)?))
+/// Cables of which each end has one, by what NICs hear and what switches hear.
+fn pairs<'a>(
+    fabric: &Fabric,
+    heard: &[Heard<'a>],
+    resolver: &mut Resolver<'a>,
+    report: &mut LldpMerge,
+) -> Pairs {
+    let mut pairs = Pairs::default();
+    let of_nics = heard
+        .iter()
+        .filter(|heard| matches!(heard.near, End::Nic(..)));
+    let of_switches = heard
+        .iter()
+        .filter(|heard| matches!(heard.near, End::Switch(_)));
+    for heard in of_nics.chain(of_switches) {
+        match resolver.far(heard) {
+            Far::End(far) => pairs.add(heard, far),
+            Far::Host => report.host_neighbours += 1,
+            Far::Management => report.management += 1,
+            Far::Stranger(name) => {
+                report.strangers.insert(name);
+            }
+            Far::Unreadable => report.unparsed += 1,
         }
     }
+    pairs.unify(&resolver.ports);
+    let contests = pairs.settle();
+    let in_words = |end: End| match end {
+        End::Nic(nic, port) => format!("{} port {port}", fabric.vertex(nic).part),
+        End::Switch(port) => {
+            let (switch, port) = resolver.ports.names(port);
+            format!("switch/{switch} port {port}")
+        }
+    };
+    let contests = contests.iter().map(|contest| contest.in_words(&in_words));
+    report.contradictions = contests.collect();
+    report
+        .contradictions
+        .sort_by(|a, b| natural(&a.end, &b.end));
+    pairs
+}
+
+/// The vertex and port of an end; a switch that is not there yet is added.
+fn place(
+    fabric: &mut Fabric,
+    ports: &SwitchPorts,
+    vertices: &mut [Option<PartId>],
+    end: End,
+) -> Option<(PartId, u16)> {
+    let port = match end {
+        End::Nic(nic, port) => return Some((nic, port.into())),
+        End::Switch(port) => port,
+    };
+    let (switch, name) = ports.names(port);
+    let vertex = *vertices[port.switch].get_or_insert_with(|| {
+        let part = Part::Switch(switch.clone());
+        fabric.find(&part).unwrap_or_else(|| {
+            let equipment = Equipment::Switch {
+                guid: None,
+                ports: 0,
+                description: String::new(),
+            };
+            fabric.upsert(part, equipment)
+        })
+    });
+    Some((vertex, fabric.port_handle(vertex, name)?))
 }
 
 /// Switches that a NIC is cabled to by LLDP alone.
 fn leaves(fabric: &Fabric) -> BTreeSet<SwitchName> {
-    let mut leaves: HashSet<&SwitchName, FixedState> = HashSet::default();
+    let mut leaves: HashSet<PartId, FixedState> = HashSet::default();
     for (_, a, b, link) in fabric.links() {
         let parts = [a, b].map(|end| &fabric.vertex(end).part);
-        if link.seen_by.of(Witness::Subnet).is_none()
-            && let [Part::Nic(..), Part::Switch(leaf)] | [Part::Switch(leaf), Part::Nic(..)] = parts
-        {
-            leaves.insert(leaf);
+        if link.seen_by.of(Witness::Subnet).is_none() {
+            match parts {
+                [Part::Nic(..), Part::Switch(_)] => leaves.insert(b),
+                [Part::Switch(_), Part::Nic(..)] => leaves.insert(a),
+                _ => false,
+            };
         }
     }
-    leaves.into_iter().cloned().collect()
+    let name = |leaf| match &fabric.vertex(leaf).part {
+        Part::Switch(name) => Some(name.clone()),
+        _ => None,
+    };
+    leaves.into_iter().filter_map(name).collect()
 }

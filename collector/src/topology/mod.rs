@@ -26,7 +26,10 @@ mod verdict;
 pub use build::{Chassis, DuplicateName, SubnetMerge, merge_subnet};
 pub use diff::{Change, Ends, Socket, diff, has_cables, net};
 pub use judge::{judge, understand};
-pub use lldp::{Contradiction, End, Heard, LldpMerge, Words, merge_lldp};
+pub use lldp::{
+    Contradiction, End, Heard, Interfaces, LldpMerge, Mac, SwitchPort, SwitchPorts, Words,
+    merge_lldp,
+};
 pub use names::{is_aggregation_node, is_unnamed_host};
 pub use planned::plan_fabric;
 pub use rails::{

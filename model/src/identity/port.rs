@@ -5,6 +5,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use indexmap::Equivalent;
+
 use super::IdentityError;
 
 /// A port of a switch as the switch itself calls it: `33` on InfiniBand, `Ethernet48`, `swp1s2` or
@@ -17,27 +19,72 @@ pub enum PortName {
     Name(Arc<str>),
 }
 
+impl PortName {
+    /// The same without a copy.
+    pub fn as_word(&self) -> PortWord<'_> {
+        match self {
+            Self::Number(number) => PortWord::Number(*number),
+            Self::Name(name) => PortWord::Name(name),
+        }
+    }
+}
+
 impl From<u16> for PortName {
     fn from(number: u16) -> Self {
         Self::Number(number)
     }
 }
 
-impl FromStr for PortName {
-    type Err = IdentityError;
+/// A [`PortName`] within somebody's text: looks one up in a set without a copy of the name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum PortWord<'a> {
+    /// A number.
+    Number(u16),
+    /// A name that is no number.
+    Name(&'a str),
+}
 
+impl<'a> PortWord<'a> {
     /// Trims white space; refuses an empty name, control characters, and brackets, in which a part's text
     /// has the name. A number with leading zeros is a name: somebody wrote it so.
-    fn from_str(text: &str) -> Result<Self, IdentityError> {
+    ///
+    /// # Errors
+    /// The text, if it cannot be a port's name.
+    pub fn read(text: &'a str) -> Result<Self, IdentityError> {
         let text = text.trim();
         let is_out = |char: char| char.is_control() || matches!(char, '[' | ']');
         if text.is_empty() || text.chars().any(is_out) {
             let expected = "a port number or name such as 33, swp1s2 or et-0/0/1:2";
             return Err(IdentityError::new(text, expected));
         }
-        let number = text.parse::<u16>().ok();
-        let number = number.filter(|number| number.to_string() == text);
-        Ok(number.map_or_else(|| Self::Name(text.into()), Self::Number))
+        let is_plain = text == "0" || text.starts_with(|first| matches!(first, '1'..='9'));
+        let number = text.parse().ok().filter(|_| is_plain);
+        Ok(number.map_or(Self::Name(text), Self::Number))
+    }
+}
+
+impl From<PortWord<'_>> for PortName {
+    fn from(word: PortWord<'_>) -> Self {
+        match word {
+            PortWord::Number(number) => Self::Number(number),
+            PortWord::Name(name) => Self::Name(name.into()),
+        }
+    }
+}
+
+// Both derive `Hash` from the same variants in the same order, and `Arc<str>` hashes as its text.
+impl Equivalent<PortName> for PortWord<'_> {
+    fn equivalent(&self, port: &PortName) -> bool {
+        *self == port.as_word()
+    }
+}
+
+impl FromStr for PortName {
+    type Err = IdentityError;
+
+    /// As [`PortWord::read`].
+    fn from_str(text: &str) -> Result<Self, IdentityError> {
+        PortWord::read(text).map(Self::from)
     }
 }
 
@@ -106,6 +153,9 @@ fn split<'a>(rest: &mut &'a str) -> (&'a str, &'a str) {
 
 #[cfg(test)]
 mod tests {
+    use foldhash::fast::FixedState;
+    use indexmap::IndexSet;
+
     use super::*;
 
     #[test]
@@ -154,6 +204,21 @@ mod tests {
             ("a\u{7}", None),
         ] {
             assert_eq!(text.parse().ok(), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_word_finds_its_port_in_a_set() {
+        let ports = ["swp1", "33", "033"].map(|text| text.parse().expect(text));
+        let ports: IndexSet<PortName, FixedState> = ports.into_iter().collect();
+        for (text, place) in [
+            ("swp1", Some(0)),
+            ("33", Some(1)),
+            (" 033", Some(2)),
+            ("34", None),
+        ] {
+            let word = PortWord::read(text).expect(text);
+            assert_eq!(ports.get_index_of(&word), place, "{text:?}");
         }
     }
 }

@@ -5,11 +5,10 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use foldhash::fast::FixedState;
 use indexmap::IndexMap;
 use railscope_model::fabric::{Sightings, Timestamp};
-use railscope_model::identity::SwitchName;
+use railscope_model::identity::natural;
 use railscope_model::units::LinkSpeed;
 
-use super::resolve::Resolver;
-use super::{Contradiction, End, Heard};
+use super::{Contradiction, End, Heard, SwitchPorts};
 
 /// Of two cables in one port the one that was heard so much later is right: the other end has been silent
 /// since the cable was moved. As long as a node may be silent (`history::STALE_AFTER_SECONDS`).
@@ -55,25 +54,27 @@ pub(super) struct Contest {
 }
 
 impl Contest {
-    pub(super) fn in_words(&self, words: &impl Fn(&End) -> String) -> Contradiction {
+    pub(super) fn in_words(&self, words: &impl Fn(End) -> String) -> Contradiction {
         let kept = self.others.iter().find(|(_, kept)| *kept);
+        let mut claims: Vec<_> = self.others.iter().map(|(end, _)| words(*end)).collect();
+        claims.sort_by(|a, b| natural(a, b));
         Contradiction {
-            end: words(&self.end),
-            claims: self.others.iter().map(|(end, _)| words(end)).collect(),
-            kept: kept.map(|(end, _)| words(end)),
+            end: words(self.end),
+            claims,
+            kept: kept.map(|(end, _)| words(*end)),
         }
     }
 }
 
 impl Pairs {
     /// Adds what one end says.
-    pub(super) fn add(&mut self, heard: &Heard, far: End) {
+    pub(super) fn add(&mut self, heard: &Heard<'_>, far: End) {
         let mut pair = Pair {
             seen_by: Sightings::by(heard.witness(), heard.at),
             speed: heard.speed,
             said: [Some(heard.at), None],
         };
-        let near = heard.near.clone();
+        let near = heard.near;
         let ends = if near <= far {
             [near, far]
         } else {
@@ -94,17 +95,17 @@ impl Pairs {
     /// Makes one cable of two where a switch calls its port otherwise than its neighbour was told: by an
     /// alias, as SONiC does. Of a NIC that is certain: it has one cable. Between two switches it is only
     /// where there is one such cable; of several the words of one side are kept, so that none counts twice.
-    pub(super) fn unify(&mut self, resolver: &Resolver<'_>) {
-        let mut joined = self.aliases(resolver);
-        let mut by_switches: BTreeMap<[&SwitchName; 2], [Vec<&[End; 2]>; 2]> = BTreeMap::new();
+    pub(super) fn unify(&mut self, ports: &SwitchPorts) {
+        let mut joined = self.aliases(ports);
+        let mut by_switches: BTreeMap<[usize; 2], [Vec<[End; 2]>; 2]> = BTreeMap::new();
         for (ends, pair) in &self.0 {
             match ends {
-                [End::Switch(a, port_a), End::Switch(b, port_b)] if !pair.is_confirmed() => {
+                [End::Switch(a), End::Switch(b)] if !pair.is_confirmed() => {
                     // Said by one side, with a name of the other's port that the other does not use.
                     let side = usize::from(pair.said[0].is_none());
-                    let (far, port) = [(b, port_b), (a, port_a)][side];
-                    if resolver.is_foreign(far, port) {
-                        by_switches.entry([a, b]).or_default()[side].push(ends);
+                    if ports.is_foreign([*b, *a][side]) {
+                        let between = by_switches.entry([a.switch, b.switch]).or_default();
+                        between[side].push(*ends);
                     }
                 }
                 _ => {}
@@ -115,11 +116,10 @@ impl Pairs {
             match (&by_a[..], &by_b[..]) {
                 ([one], [other]) => {
                     // Each says its own port as it calls it.
-                    let ends = [one[0].clone(), other[1].clone()];
-                    joined.push([(*one).clone(), ends.clone()]);
-                    joined.push([(*other).clone(), ends]);
+                    let ends = [one[0], other[1]];
+                    joined.extend([[*one, ends], [*other, ends]]);
                 }
-                ([_, ..], [_, ..]) => dropped.extend(by_b.iter().map(|ends| (*ends).clone())),
+                ([_, ..], [_, ..]) => dropped.extend(by_b),
                 _ => {}
             }
         }
@@ -135,26 +135,25 @@ impl Pairs {
 
     /// Cables of a NIC of which one has an alias of the switch's port and the other its own name: alias
     /// first.
-    fn aliases(&self, resolver: &Resolver<'_>) -> Vec<[[End; 2]; 2]> {
+    fn aliases(&self, ports: &SwitchPorts) -> Vec<[[End; 2]; 2]> {
         let several = self.with_several();
-        let mut claims: BTreeMap<(&End, &SwitchName), Vec<&[End; 2]>> = BTreeMap::new();
+        let mut claims: BTreeMap<(End, usize), Vec<[End; 2]>> = BTreeMap::new();
         for ends in self.0.keys() {
-            if let [nic @ End::Nic(..), End::Switch(switch, _)] = ends
+            if let [nic @ End::Nic(..), End::Switch(port)] = ends
                 && several.contains(nic)
             {
-                claims.entry((nic, switch)).or_default().push(ends);
+                claims.entry((*nic, port.switch)).or_default().push(*ends);
             }
         }
         let is_alias = |ends: &[End; 2]| match ends {
-            [End::Nic(..), End::Switch(switch, port)] => resolver.is_foreign(switch, port),
+            [End::Nic(..), End::Switch(port)] => ports.is_foreign(*port),
             _ => false,
         };
         claims
             .into_values()
             .filter_map(|claims| match claims[..] {
-                [a, b] if is_alias(a) != is_alias(b) => {
-                    let (alias, own) = if is_alias(a) { (a, b) } else { (b, a) };
-                    Some([alias.clone(), own.clone()])
+                [a, b] if is_alias(&a) != is_alias(&b) => {
+                    Some(if is_alias(&a) { [a, b] } else { [b, a] })
                 }
                 _ => None,
             })
@@ -170,24 +169,24 @@ impl Pairs {
         for pairs in all.values() {
             let confirmed: Vec<_> = pairs.iter().filter(|ends| self.confirms(ends)).collect();
             if let [one] = confirmed[..] {
-                lost.extend(pairs.iter().filter(|ends| *ends != one).cloned());
+                lost.extend(pairs.iter().filter(|ends| *ends != one));
             }
         }
         for pairs in all.values() {
             let left: Vec<_> = pairs.iter().filter(|ends| !lost.contains(*ends)).collect();
             if left.len() > 1 {
                 let newest = self.newest(&left);
-                let drop = left
+                let drop: Vec<_> = left
                     .into_iter()
-                    .filter(|ends| Some(*ends) != newest.as_ref());
-                let drop: Vec<_> = drop.cloned().collect();
+                    .filter(|ends| Some(**ends) != newest)
+                    .collect();
                 lost.extend(drop);
             }
         }
         for (end, pairs) in all {
             let other = |ends: &[End; 2]| {
                 let place = usize::from(ends[0] == end);
-                (ends[place].clone(), !lost.contains(ends))
+                (ends[place], !lost.contains(ends))
             };
             let others = pairs.iter().map(other).collect();
             contests.push(Contest { end, others });
@@ -207,7 +206,7 @@ impl Pairs {
         sorted.sort_by_key(|ends| at(ends));
         match &sorted[..] {
             [.., before, last] if at(last).seconds_since(at(before)) > NEWER_SECONDS => {
-                Some((*last).clone())
+                Some(**last)
             }
             _ => None,
         }
@@ -219,7 +218,7 @@ impl Pairs {
         let mut contested: BTreeMap<End, Vec<[End; 2]>> = BTreeMap::new();
         for ends in self.0.keys() {
             for end in ends.iter().filter(|end| several.contains(end)) {
-                contested.entry(end.clone()).or_default().push(ends.clone());
+                contested.entry(*end).or_default().push(*ends);
             }
         }
         contested.values_mut().for_each(|cables| cables.sort());
@@ -227,9 +226,9 @@ impl Pairs {
     }
 
     /// Ends with more than one cable.
-    fn with_several(&self) -> HashSet<&End, FixedState> {
-        let mut seen: HashSet<&End, FixedState> = HashSet::default();
-        let ends = self.0.keys().flatten();
-        ends.filter(|end| !seen.insert(end)).collect()
+    fn with_several(&self) -> HashSet<End, FixedState> {
+        let mut seen: HashSet<End, FixedState> = HashSet::default();
+        let ends = self.0.keys().flatten().copied();
+        ends.filter(|end| !seen.insert(*end)).collect()
     }
 }

@@ -1,12 +1,14 @@
 //! Who the far end of a cable is, by the names and addresses that LLDP tells of it.
 
 use std::borrow::Cow;
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::fmt;
 
 use foldhash::fast::FixedState;
-use railscope_model::identity::{NodeName, PortName, SwitchName};
+use railscope_model::identity::{PortWord, SwitchName};
 
-use super::{End, Heard, Words};
+use super::{End, Heard, Interfaces, Mac, SwitchPorts, Words};
 
 /// System names that say nothing: those of a machine that nobody has named.
 const NO_NAMES: [&str; 4] = ["localhost", "localhost.localdomain", "(none)", "switch"];
@@ -31,168 +33,187 @@ pub(super) enum Far {
 }
 
 /// Names by which far ends are found: the whole one, and the first label where only one has it.
-type Names<'a, T> = HashMap<String, Option<&'a T>, FixedState>;
+type Names<T> = HashMap<String, Option<T>, FixedState>;
 
 /// Everything that is known of names.
 #[derive(Debug)]
 pub(super) struct Resolver<'a> {
-    words: &'a Words,
-    hosts: Names<'a, NodeName>,
-    speakers: Names<'a, SwitchName>,
-    local_ports: HashMap<&'a SwitchName, HashSet<&'a PortName, FixedState>, FixedState>,
-    /// Names that several switches have: one port of that name is on several chassis.
-    ambiguous: BTreeSet<&'a str>,
+    words: &'a Words<'a>,
+    /// Switches and ports, more of them with every far end.
+    pub(super) ports: SwitchPorts,
+    hosts: Names<&'a Interfaces<'a>>,
+    speakers: Names<usize>,
+    /// Names that several switches have: one port of that name is on several chassis. Not asked where all switches tell
+    /// their neighbours.
+    ambiguous: OnceCell<HashSet<&'a str, FixedState>>,
     /// Switches by the words of NICs.
-    leaves: HashSet<SwitchName, FixedState>,
+    leaves: HashSet<usize, FixedState>,
 }
 
 impl<'a> Resolver<'a> {
-    pub(super) fn of(words: &'a Words) -> Self {
-        let mut resolver = Self {
+    pub(super) fn of(words: &'a Words<'a>, ports: SwitchPorts) -> Self {
+        let hosts = words.hosts.iter();
+        let speakers = ports.speakers();
+        Self {
             words,
-            hosts: names(words.hosts.iter().map(|name| (name.as_str(), name))),
-            speakers: names(words.speakers.iter().map(|name| (name.as_str(), name))),
-            local_ports: HashMap::default(),
-            ambiguous: ambiguous(words),
+            hosts: names(hosts.map(|(name, interfaces)| (name.as_str(), interfaces))),
+            speakers: names(speakers.map(|(switch, name)| (name.as_str(), switch))),
+            ports,
+            ambiguous: OnceCell::new(),
             leaves: HashSet::default(),
-        };
-        for heard in &words.heard {
-            if let End::Switch(switch, port) = &heard.near {
-                let ports = resolver.local_ports.entry(switch).or_default();
-                ports.insert(port);
-            }
         }
-        for heard in &words.heard {
-            if let (End::Nic(..), Far::End(End::Switch(switch, _))) =
-                (&heard.near, resolver.far(heard))
-            {
-                resolver.leaves.insert(switch);
-            }
-        }
-        resolver
     }
 
-    /// Who is at the other end.
-    pub(super) fn far(&self, heard: &Heard) -> Far {
-        let (of_nic, port) = match &heard.near {
-            End::Nic(..) => (true, None),
-            End::Switch(_, port) => (false, Some(port)),
+    /// Who is at the other end. NICs are asked before switches: whom they hear is a switch, whatever else is known of it.
+    pub(super) fn far(&mut self, heard: &Heard<'a>) -> Far {
+        let near = match heard.near {
+            End::Nic(..) => None,
+            End::Switch(near) => Some(near),
         };
         // A DPU tells its name to its own host through the representor of the host's function.
-        if is_representor(&heard.port) || is_representor(&heard.description) {
+        if is_representor(heard.port) || is_representor(heard.description) {
             return Far::Host;
         }
-        let own = |port: &PortName| is_management(port, &[&MANAGEMENT[..], &OWN_MANAGEMENT]);
-        if port.is_some_and(own) {
+        let own = |port: PortWord<'_>| is_management(port, &[&MANAGEMENT[..], &OWN_MANAGEMENT]);
+        if near.is_some_and(|near| own(self.ports.names(near).1.as_word())) {
             return Far::Management;
         }
-        let speaker = find(&self.speakers, &heard.system);
+        let speaker = find(&self.speakers, heard.system);
         if speaker.is_none() {
-            let host = find(&self.hosts, &heard.system);
-            let nic = self.nic(host, heard);
-            match (host, nic) {
-                (_, Some(nic)) if !of_nic => return Far::End(nic.clone()),
+            let host = find(&self.hosts, heard.system);
+            match (host, self.nic(host, heard)) {
+                (_, Some(nic)) if near.is_some() => return Far::End(nic),
                 (None, None) => {}
                 _ => return Far::Host,
             }
         }
-        let Some(name) = self.switch_name(heard) else {
-            return Far::Unreadable;
+        let switch = match speaker {
+            Some(speaker) => speaker,
+            None => match self.silent_switch(heard) {
+                Ok(switch) => switch,
+                Err(far) => return far,
+            },
         };
-        let is_switch = of_nic
-            || speaker.is_some()
-            || heard.forwards == Some(true)
-            || self.leaves.contains(&name);
-        if !is_switch {
-            return Far::Stranger(name.to_string());
-        }
-        match self.port_of(&name, heard) {
-            Some(port) if is_management(&port, &[&MANAGEMENT[..]]) => Far::Management,
-            Some(port) => Far::End(End::Switch(name, port)),
+        match self.port_of(switch, heard) {
+            Some(port) if is_management(port, &[&MANAGEMENT[..]]) => Far::Management,
+            Some(port) => {
+                if near.is_none() {
+                    self.leaves.insert(switch);
+                }
+                Far::End(End::Switch(self.ports.port(switch, port)))
+            }
             None => Far::Unreadable,
         }
     }
 
-    /// Whether a switch that tells its own ports knows none of this name.
-    pub(super) fn is_foreign(&self, switch: &SwitchName, port: &PortName) -> bool {
-        let own = self.local_ports.get(switch);
-        own.is_some_and(|own| !own.contains(port))
+    /// A switch that tells nobody its neighbours. By its system name; where several switches have it, with the chassis
+    /// id; where there is none, by that.
+    fn silent_switch(&mut self, heard: &Heard<'a>) -> Result<usize, Far> {
+        let system = heard.system.trim();
+        let chassis = Chassis::of(heard);
+        let ambiguous = self.ambiguous.get_or_init(|| ambiguous(self.words));
+        let name = if !is_name(system) {
+            Cow::Owned(chassis.to_string())
+        } else if ambiguous.contains(system) {
+            Cow::Owned(format!("{system}@{chassis}"))
+        } else {
+            Cow::Borrowed(system)
+        };
+        let known = self.ports.find(&name);
+        let is_switch = matches!(heard.near, End::Nic(..))
+            || heard.forwards == Some(true)
+            || known.is_some_and(|switch| self.leaves.contains(&switch));
+        if let Some(known) = known.filter(|_| is_switch) {
+            return Ok(known);
+        }
+        match name.parse::<SwitchName>() {
+            Ok(name) if is_switch => Ok(self.ports.switch(&name)),
+            Ok(name) => Err(Far::Stranger(name.to_string())),
+            Err(_) => Err(Far::Unreadable),
+        }
     }
 
     /// Chassis ids that several names share: a daemon that tells neighbours apart by it mixes them up.
     pub(super) fn shared_chassis(&self) -> Vec<(String, Vec<String>)> {
-        let heard = self.words.heard.iter();
-        let named = heard.filter(|heard| is_name(&heard.system));
-        let told: HashSet<(&str, &str), FixedState> = named
-            .map(|heard| (heard.chassis.as_str(), heard.system.as_str()))
-            .collect();
-        let mut names: BTreeMap<Cow<'_, str>, BTreeSet<&str>> = BTreeMap::new();
-        for (chassis, system) in told {
-            names.entry(spelled(chassis)).or_default().insert(system);
+        let mut first: HashMap<Chassis<'_>, &str, FixedState> = HashMap::default();
+        let mut shared: BTreeMap<Chassis<'_>, BTreeSet<&str>> = BTreeMap::new();
+        for heard in self
+            .words
+            .heard
+            .iter()
+            .filter(|heard| is_name(heard.system))
+        {
+            let chassis = Chassis::of(heard);
+            let first = *first.entry(chassis).or_insert(heard.system);
+            if first != heard.system {
+                shared
+                    .entry(chassis)
+                    .or_default()
+                    .extend([first, heard.system]);
+            }
         }
-        let shared = names.into_iter().filter(|(_, names)| names.len() > 1);
+        let owned = |names: BTreeSet<&str>| names.into_iter().map(str::to_owned).collect();
         shared
-            .map(|(chassis, names)| {
-                let names = names.into_iter().map(str::to_owned);
-                (chassis.into_owned(), names.collect())
-            })
+            .into_iter()
+            .map(|(chassis, names)| (chassis.to_string(), owned(names)))
             .collect()
     }
 
     /// The port of a NIC that the far end calls by the host's interface or by its MAC address.
-    fn nic(&self, host: Option<&NodeName>, heard: &Heard) -> Option<&'a End> {
+    fn nic(&self, host: Option<&Interfaces<'_>>, heard: &Heard<'_>) -> Option<End> {
         let by_interface = host.and_then(|host| {
-            let interface = |name: &String| {
-                let key = (host.clone(), name.clone());
-                self.words.interfaces.get(&key)
-            };
-            interface(&heard.port).or_else(|| interface(&heard.description))
+            let port = host.get(heard.port);
+            port.or_else(|| host.get(heard.description))
         });
-        by_interface.or_else(|| {
-            let address = mac(&heard.port)?;
-            self.words.addresses.get(&address)
-        })
-    }
-
-    /// By its system name; where several switches have it, with the chassis id; where there is none, by that.
-    fn switch_name(&self, heard: &Heard) -> Option<SwitchName> {
-        if let Some(speaker) = find(&self.speakers, &heard.system) {
-            return Some(speaker.clone());
-        }
-        let system = heard.system.trim();
-        let name = if !is_name(system) {
-            spelled(&heard.chassis).into_owned()
-        } else if self.ambiguous.contains(system) {
-            format!("{system}@{}", spelled(&heard.chassis))
-        } else {
-            system.to_owned()
-        };
-        name.parse().ok()
+        let by_address = || self.words.addresses.get(&Mac::read(heard.port)?);
+        by_interface.or_else(by_address).copied()
     }
 
     /// The far port as its switch calls it, as far as that is known. Many daemons give a MAC address as port
     /// id and the interface as description, lldpd among them; SONiC gives an alias and the interface.
-    fn port_of(&self, switch: &SwitchName, heard: &Heard) -> Option<PortName> {
-        let own = self.local_ports.get(switch);
-        let is_own = |port: &PortName| own.is_some_and(|own| own.contains(port));
-        let port = heard.port.parse::<PortName>().ok();
+    fn port_of(&self, switch: usize, heard: &Heard<'a>) -> Option<PortWord<'a>> {
+        let is_own = |port: &PortWord<'_>| self.ports.is_own(switch, *port);
+        let port = PortWord::read(heard.port).ok();
         if port.as_ref().is_some_and(is_own) {
             return port;
         }
-        let description = heard.description.parse::<PortName>().ok();
+        let description = PortWord::read(heard.description).ok();
         if description.as_ref().is_some_and(is_own) {
             return description;
         }
         let has_space = heard.description.trim().contains(char::is_whitespace);
-        if (mac(&heard.port).is_some() || port.is_none()) && !has_space {
+        if (port.is_none() || Mac::read(heard.port).is_some()) && !has_space {
             return description.or(port);
         }
         port
     }
 }
 
-fn names<'a, T: Ord>(all: impl Iterator<Item = (&'a str, &'a T)>) -> Names<'a, T> {
-    let mut names: Names<'a, T> = HashMap::default();
+/// A chassis id, MAC addresses in one spelling.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Chassis<'a> {
+    Mac(Mac),
+    Text(&'a str),
+}
+
+impl<'a> Chassis<'a> {
+    fn of(heard: &Heard<'a>) -> Self {
+        let text = heard.chassis.trim();
+        Mac::read(text).map_or(Self::Text(text), Self::Mac)
+    }
+}
+
+impl fmt::Display for Chassis<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Mac(address) => address.fmt(f),
+            Self::Text(text) => f.write_str(text),
+        }
+    }
+}
+
+fn names<'a, T: Copy>(all: impl Iterator<Item = (&'a str, T)>) -> Names<T> {
+    let mut names: Names<T> = HashMap::default();
     let all: Vec<_> = all.collect();
     for (name, value) in &all {
         let short = short(name);
@@ -210,7 +231,7 @@ fn names<'a, T: Ord>(all: impl Iterator<Item = (&'a str, &'a T)>) -> Names<'a, T
     names
 }
 
-fn find<'a, T>(names: &Names<'a, T>, name: &str) -> Option<&'a T> {
+fn find<T: Copy>(names: &Names<T>, name: &str) -> Option<T> {
     let name = lower(name.trim());
     if !is_name(&name) {
         return None;
@@ -239,52 +260,25 @@ fn is_name(system: &str) -> bool {
 
 /// Names under which one port is on several chassis. One switch may well have several chassis ids: NX-OS
 /// tells the MAC address of each port.
-fn ambiguous(words: &Words) -> BTreeSet<&str> {
-    let mut first: HashMap<(&str, &str), &str, FixedState> =
-        HashMap::with_capacity_and_hasher(words.heard.len(), FixedState::default());
-    let mut ambiguous = BTreeSet::new();
-    for heard in &words.heard {
-        let (system, chassis) = (heard.system.trim(), heard.chassis.as_str());
-        let first = *first
-            .entry((system, heard.port.as_str()))
-            .or_insert(chassis);
-        if first != chassis && spelled(first) != spelled(chassis) && is_name(system) {
+fn ambiguous<'a>(words: &'a Words<'a>) -> HashSet<&'a str, FixedState> {
+    let mut first: HashMap<(&str, &str), Chassis<'_>, FixedState> = HashMap::default();
+    let mut ambiguous = HashSet::default();
+    for heard in words
+        .heard
+        .iter()
+        .filter(|heard| is_name(heard.system.trim()))
+    {
+        let (system, chassis) = (heard.system.trim(), Chassis::of(heard));
+        if *first.entry((system, heard.port)).or_insert(chassis) != chassis {
             ambiguous.insert(system);
         }
     }
     ambiguous
 }
 
-/// A chassis id, MAC addresses in one spelling.
-fn spelled(chassis: &str) -> Cow<'_, str> {
-    mac(chassis).map_or(Cow::Borrowed(chassis.trim()), Cow::Owned)
-}
-
-/// A MAC address, which tools write `7c:21:d8:00:00:0a`, `7c21.d800.000a` or with dashes, as the first.
-fn mac(text: &str) -> Option<String> {
-    // Twelve digits with two marks or five.
-    if !matches!(text.len(), 14 | 17) {
-        return None;
-    }
-    let is_mark = |char: &char| matches!(char, ':' | '.' | '-');
-    let mut address = String::with_capacity(17);
-    let mut digits = 0;
-    for char in text.chars().filter(|char| !is_mark(char)) {
-        if !char.is_ascii_hexdigit() {
-            return None;
-        }
-        if digits > 0 && digits % 2 == 0 {
-            address.push(':');
-        }
-        address.push(char.to_ascii_lowercase());
-        digits += 1;
-    }
-    (digits == 12).then_some(address)
-}
-
 /// Whether a port is named as management ports are: one of these words, then a number.
-fn is_management(port: &PortName, words: &[&[&str]]) -> bool {
-    let PortName::Name(name) = port else {
+fn is_management(port: PortWord<'_>, words: &[&[&str]]) -> bool {
+    let PortWord::Name(name) = port else {
         return false;
     };
     let digits_at = name.find(|char: char| char.is_ascii_digit());
