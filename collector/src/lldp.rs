@@ -5,7 +5,7 @@
 mod blocks;
 mod json;
 
-use crate::core::neighbours::Told;
+use crate::topology::Told;
 
 /// Forms of text that are read, for errors.
 const EXPECTED: &str = "the output of \"lldpctl -f json0\", \"lldpctl -f json\", or \"show lldp neighbors detail\" of Arista EOS or Cisco NX-OS";

@@ -17,7 +17,6 @@ use crate::config::{Config, SwitchSource, Target};
 use crate::core::addresses::Addresses;
 use crate::core::analyzer::Analyzer;
 use crate::core::history::Ingested;
-use crate::core::neighbours::Told;
 use crate::core::speaker::{Speaker, Subject};
 use crate::foreign::Translation;
 use crate::lldp_source;
@@ -29,6 +28,7 @@ use crate::subnet::Subnet;
 use crate::subnet::counters::DeviceReading;
 use crate::subnet_source;
 use crate::targets::{LOOK_INTERVAL, TargetList, own_on_switch};
+use crate::topology::Told;
 
 /// Pages that may wait for the analysis. When it falls behind, scrapers wait too, and nothing piles up.
 const WAITING_EVENTS: usize = 128;

@@ -53,6 +53,13 @@ impl Labels {
         )
     }
 
+    /// One of them by the name that the metric gives it; empty labels say "unknown" and are none.
+    pub fn get(&self, metric: &Metric, name: &str) -> Option<&str> {
+        let place = metric.labels.iter().position(|label| *label == name)?;
+        let value: &str = self.0.get(place)?;
+        (!value.is_empty()).then_some(value)
+    }
+
     /// The values in order.
     pub fn values(&self) -> impl ExactSizeIterator<Item = &str> {
         self.0.iter().map(|value| &**value)

@@ -20,7 +20,7 @@ use super::inventory::merge_node;
 use super::jobs::JobTable;
 use super::lost::Fate;
 use super::maintenance::Window;
-use super::neighbours::{DarkPorts, Switches, Told, switch_nodes, told_by_others, words};
+use super::neighbours::{DarkPorts, Switches, switch_nodes, told_by_others, words};
 use super::probing::Probing;
 use super::speaker::{Speaker, Subject};
 use super::tracker::{Closed, Tracker};
@@ -30,8 +30,8 @@ use super::wait::{Operation, Stuck, Waits};
 use crate::subnet::Subnet;
 use crate::subnet::counters::DeviceReading;
 use crate::topology::{
-    LldpMerge, Routes, SubnetMerge, Verdict, assign_rails, has_cables, judge, lint, merge_lldp,
-    merge_subnet, understand,
+    LldpMerge, Routes, SubnetMerge, Told, Verdict, assign_rails, has_cables, judge, lint,
+    merge_lldp, merge_subnet, understand,
 };
 
 /// How long what dumps said of a job that stood still is shown: until somebody has looked.

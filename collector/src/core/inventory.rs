@@ -11,15 +11,9 @@ use railscope_model::reading::Labels;
 use super::history::NodeHistory;
 use crate::topology::Routes;
 
-/// A label of an info series by name; empty labels say "unknown" and read as none.
-pub(super) fn label<'a>(metric: &Metric, labels: &'a Labels, name: &str) -> Option<&'a str> {
-    let place = metric.labels.iter().position(|label| *label == name)?;
-    labels.values().nth(place).filter(|value| !value.is_empty())
-}
-
 /// A label of an info series by name, read as what it should be.
 pub(super) fn read<T: FromStr>(metric: &Metric, labels: &Labels, name: &str) -> Option<T> {
-    label(metric, labels, name)?.parse().ok()
+    labels.get(metric, name)?.parse().ok()
 }
 
 /// Adds host, GPUs and NICs of a node, and which NIC each GPU uses.
@@ -40,7 +34,7 @@ pub fn merge_node(fabric: &mut Fabric, node: &NodeName, history: &NodeHistory, n
             gpu.and_then(|gpu| fabric.find(&gpu)),
             nic.and_then(|nic| fabric.find(&nic)),
         );
-        let nearest = label(&GPU_NIC, labels, "nearest") == Some("true");
+        let nearest = labels.get(&GPU_NIC, "nearest") == Some("true");
         if let (true, (Some(gpu), Some(nic))) = (nearest, ids) {
             fabric.connect(
                 gpu,
@@ -55,7 +49,7 @@ pub fn merge_node(fabric: &mut Fabric, node: &NodeName, history: &NodeHistory, n
 fn parts(node: &NodeName, history: &NodeHistory) -> Vec<(Part, Equipment)> {
     let mut parts = Vec::new();
     for (labels, _) in history.series(&PCIE_PATH) {
-        if label(&PCIE_PATH, labels, "kind") == Some("gpu")
+        if labels.get(&PCIE_PATH, "kind") == Some("gpu")
             && let Some(gpu) = read(&PCIE_PATH, labels, "name")
         {
             let equipment = Equipment::Gpu {
@@ -67,7 +61,7 @@ fn parts(node: &NodeName, history: &NodeHistory) -> Vec<(Part, Equipment)> {
     }
     for (labels, _) in history.series(&GPU) {
         if let Some(gpu) = read(&GPU, labels, "gpu") {
-            let uuid = label(&GPU, labels, "uuid").map(str::to_owned);
+            let uuid = labels.get(&GPU, "uuid").map(str::to_owned);
             let equipment = Equipment::Gpu {
                 uuid,
                 pci: read(&GPU, labels, "pci"),
@@ -93,7 +87,7 @@ pub fn endpoints(history: &NodeHistory) -> BTreeMap<&str, (&str, &str)> {
     let series = history.series(&PCIE_PATH);
     series
         .filter_map(|(labels, _)| {
-            let text = |name| label(&PCIE_PATH, labels, name);
+            let text = |name| labels.get(&PCIE_PATH, name);
             let what = [text("kind"), text("name")].map(Option::unwrap_or_default);
             Some((text("pci")?, what.into()))
         })

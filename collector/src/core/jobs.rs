@@ -10,7 +10,7 @@ use railscope_model::reading::Labels;
 
 use super::history::{History, NodeHistory};
 use super::incident::{Incident, worst_first};
-use super::inventory::{label, read};
+use super::inventory::read;
 
 /// Share of a job's nodes that must have been heard lately before its parts are held against each other
 /// (detection method, section 3.0).
@@ -255,7 +255,7 @@ fn held(said: &NodeHistory) -> Held {
     held.gpus.dedup();
     for (labels, _) in said.series(&GPU_NIC) {
         let pair = read(&GPU_NIC, labels, "gpu").zip(read(&GPU_NIC, labels, "device"));
-        if let (Some((gpu, device)), Some("true")) = (pair, label(&GPU_NIC, labels, "nearest")) {
+        if let (Some((gpu, device)), Some("true")) = (pair, labels.get(&GPU_NIC, "nearest")) {
             let (gpu, device): (GpuIndex, RdmaDevice) = (gpu, device);
             let of_gpu = held.gpus.iter().filter(|(held, _)| *held == gpu);
             let nics = of_gpu.map(|(_, job)| (device.clone(), Arc::clone(job)));
@@ -267,11 +267,11 @@ fn held(said: &NodeHistory) -> Held {
 
 /// The job of a series: the batch system's, or what is left of a pod's name without what tells it from others of its job.
 fn job_of(labels: &Labels) -> Option<JobName> {
-    if let Some(job) = label(&WORKLOAD, labels, "hpc_job") {
+    if let Some(job) = labels.get(&WORKLOAD, "hpc_job") {
         return Some(job.into());
     }
-    let pod = label(&WORKLOAD, labels, "workload")?;
-    let namespace = label(&WORKLOAD, labels, "namespace").unwrap_or_default();
+    let pod = labels.get(&WORKLOAD, "workload")?;
+    let namespace = labels.get(&WORKLOAD, "namespace").unwrap_or_default();
     Some(format!("{namespace}/{}", shared_name(pod)).into())
 }
 

@@ -3,9 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use railscope_model::fabric::{Fabric, Timestamp};
-use railscope_model::identity::{
-    NodeName, Part, PciAddress, PortName, PortWord, RdmaDevice, SwitchName,
-};
+use railscope_model::identity::{NodeName, Part, PciAddress, PortName, RdmaDevice, SwitchName};
 use railscope_model::metric::{
     GPU, LLDP_NEIGHBOR, Metric, NIC, NIC_CARRIER, NIC_SPEED, PCIE_PATH, RDMA_PORT, RDMA_PORT_UP,
     SWITCH_PORT_SPEED, SWITCH_PORT_UP,
@@ -14,38 +12,12 @@ use railscope_model::reading::Labels;
 use railscope_model::units::LinkSpeed;
 
 use super::history::{History, NodeHistory};
-use super::inventory::{label, read};
-use crate::topology::{End, Heard, Interfaces, Mac, Words};
+use super::inventory::read;
+use crate::topology::{End, Heard, Interfaces, Mac, Said, Told, Words};
 
 /// A port this much slower than the fastest of its node is no port of the fabric: 25 of 400 Gb/s, 10 of
 /// 100. A port of the fabric that fell back to one lane of eight still is one.
 const FABRIC_SHARE: f64 = 1.0 / 8.0;
-
-/// What a switch told of its neighbours, in a file or as a program's output.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Told {
-    /// Neighbours, each with the switch's own port.
-    pub neighbours: Vec<Neighbour>,
-    /// Neighbours that could not be read.
-    pub unparsed: usize,
-}
-
-/// One neighbour of a switch, word by word.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Neighbour {
-    /// The switch's own port.
-    pub local: String,
-    /// Chassis id of the neighbour.
-    pub chassis: String,
-    /// Port id of the neighbour.
-    pub port: String,
-    /// System name of the neighbour; may be empty.
-    pub system: String,
-    /// Port description of the neighbour; may be empty.
-    pub description: String,
-    /// Whether the neighbour says that it bridges or routes; none where nobody told.
-    pub forwards: Option<bool>,
-}
 
 /// The newest words of the switches that are read by themselves.
 #[derive(Debug, Clone, Default)]
@@ -63,12 +35,12 @@ pub fn switch_nodes(history: &History, switches: &Switches) -> BTreeSet<NodeName
         let mut gpus = history.series(&PCIE_PATH);
         history.series(&RDMA_PORT).next().is_some()
             || history.series(&GPU).next().is_some()
-            || gpus.any(|(labels, _)| label(&PCIE_PATH, labels, "kind") == Some("gpu"))
+            || gpus.any(|(labels, _)| labels.get(&PCIE_PATH, "kind") == Some("gpu"))
     };
     let mut named: BTreeSet<&str> = BTreeSet::new();
     for (_, history) in history.nodes().filter(|(_, history)| is_host(history)) {
         for (labels, _) in history.series(&LLDP_NEIGHBOR) {
-            named.extend(label(&LLDP_NEIGHBOR, labels, "system"));
+            named.extend(labels.get(&LLDP_NEIGHBOR, "system"));
         }
     }
     let configured = |node: &NodeName| {
@@ -162,7 +134,7 @@ impl DarkPorts {
         for (switch, port) in &self.switches {
             let switch = words.ports.switch(switch);
             let port = words.ports.port(switch, port.as_word());
-            words.dark.insert(End::Switch(port));
+            words.dark.extend(port);
         }
     }
 }
@@ -205,20 +177,6 @@ pub fn words<'a>(
     words
 }
 
-fn heard(near: End, labels: &Labels, speed: Option<LinkSpeed>, at: Timestamp) -> Heard<'_> {
-    let text = |name| label(&LLDP_NEIGHBOR, labels, name).unwrap_or_default();
-    Heard {
-        near,
-        chassis: text("chassis"),
-        port: text("port"),
-        system: text("system"),
-        description: text("description"),
-        forwards: None,
-        speed,
-        at,
-    }
-}
-
 fn switch_words<'a>(
     words: &mut Words<'a>,
     name: &SwitchName,
@@ -227,16 +185,20 @@ fn switch_words<'a>(
 ) {
     let switch = words.ports.speaker(name);
     for (labels, _) in history.series(&LLDP_NEIGHBOR) {
-        let netdev = label(&LLDP_NEIGHBOR, labels, "netdev").unwrap_or_default();
-        let Ok(port) = PortWord::read(netdev) else {
+        let netdev = labels.get(&LLDP_NEIGHBOR, "netdev").unwrap_or_default();
+        let Some(near) = words.ports.own_port(switch, netdev) else {
             words.unparsed += 1;
             continue;
         };
         let speed = history.value(&NIC_SPEED, &[netdev]);
         let speed = speed.or_else(|| history.value(&SWITCH_PORT_SPEED, &[netdev]));
-        let near = words.ports.own_port(switch, port);
         let speed = speed.and_then(LinkSpeed::ethernet);
-        words.heard.push(heard(near, labels, speed, at));
+        words.heard.push(Heard {
+            near,
+            said: Said::Exporter(labels),
+            speed,
+            at,
+        });
     }
 }
 
@@ -244,17 +206,13 @@ fn told_words<'a>(words: &mut Words<'a>, name: &SwitchName, told: &'a Told, at: 
     let switch = words.ports.speaker(name);
     words.unparsed += told.unparsed;
     for neighbour in &told.neighbours {
-        let Ok(port) = PortWord::read(&neighbour.local) else {
+        let Some(near) = words.ports.own_port(switch, &neighbour.local) else {
             words.unparsed += 1;
             continue;
         };
         words.heard.push(Heard {
-            near: words.ports.own_port(switch, port),
-            chassis: &neighbour.chassis,
-            port: &neighbour.port,
-            system: &neighbour.system,
-            description: &neighbour.description,
-            forwards: neighbour.forwards,
+            near,
+            said: Said::Switch(neighbour),
             speed: None,
             at,
         });
@@ -280,7 +238,7 @@ fn host_words<'a>(
 ) {
     let ports = ports(fabric, node, history);
     for (labels, _) in history.series(&RDMA_PORT) {
-        let device = label(&RDMA_PORT, labels, "device");
+        let device = labels.get(&RDMA_PORT, "device");
         let Some(port) = ports.iter().find(|port| Some(port.device) == device) else {
             continue;
         };
@@ -296,7 +254,7 @@ fn host_words<'a>(
     let fastest = speeds.fold(0.0, f64::max);
     let mut hearing: BTreeSet<End> = BTreeSet::new();
     for (labels, _) in history.series(&LLDP_NEIGHBOR) {
-        let netdev = label(&LLDP_NEIGHBOR, labels, "netdev").unwrap_or_default();
+        let netdev = labels.get(&LLDP_NEIGHBOR, "netdev").unwrap_or_default();
         // Interfaces without an RDMA device are not of the fabric.
         let Some(end) = interfaces.get(netdev) else {
             continue;
@@ -307,8 +265,12 @@ fn host_words<'a>(
             words.slow += 1;
             continue;
         }
-        let rate = rate.and_then(LinkSpeed::ethernet);
-        words.heard.push(heard(*end, labels, rate, at));
+        words.heard.push(Heard {
+            near: *end,
+            said: Said::Exporter(labels),
+            speed: rate.and_then(LinkSpeed::ethernet),
+            at,
+        });
     }
     words.silent += silent(history, &ports, &hearing);
     words.hosts.insert(node, interfaces);
@@ -316,7 +278,7 @@ fn host_words<'a>(
 
 fn ports<'a>(fabric: &Fabric, node: &NodeName, history: &'a NodeHistory) -> Vec<Port<'a>> {
     let port = |labels: &'a Labels| {
-        let device = label(&RDMA_PORT, labels, "device")?;
+        let device = labels.get(&RDMA_PORT, "device")?;
         let name: RdmaDevice = device.parse().ok()?;
         let port = read(&RDMA_PORT, labels, "port")?;
         let nic = fabric.find(&Part::Nic(node.clone(), name))?;
@@ -324,8 +286,8 @@ fn ports<'a>(fabric: &Fabric, node: &NodeName, history: &'a NodeHistory) -> Vec<
             device,
             port,
             pci: read(&RDMA_PORT, labels, "pci"),
-            netdev: label(&RDMA_PORT, labels, "netdev"),
-            is_ethernet: label(&RDMA_PORT, labels, "link_layer") == Some("Ethernet"),
+            netdev: labels.get(&RDMA_PORT, "netdev"),
+            is_ethernet: labels.get(&RDMA_PORT, "link_layer") == Some("Ethernet"),
             end: End::Nic(nic, port),
         })
     };
@@ -337,10 +299,10 @@ fn ports<'a>(fabric: &Fabric, node: &NodeName, history: &'a NodeHistory) -> Vec<
 fn interfaces<'a>(history: &'a NodeHistory, ports: &[Port<'a>]) -> Interfaces<'a> {
     let mut interfaces = Interfaces::new();
     for (labels, _) in history.series(&NIC) {
-        let Some(netdev) = label(&NIC, labels, "netdev") else {
+        let Some(netdev) = labels.get(&NIC, "netdev") else {
             continue;
         };
-        let device = label(&NIC, labels, "device");
+        let device = labels.get(&NIC, "device");
         let own = ports.iter().find(|port| device == Some(port.device));
         let end = own
             .map(|port| port.end)

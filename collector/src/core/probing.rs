@@ -6,9 +6,10 @@ use std::collections::BTreeMap;
 use railscope_model::fabric::{Equipment, Fabric, LinkKind, PartId};
 use railscope_model::identity::{NodeName, Part, RdmaDevice};
 use railscope_model::metric::{NETDEV_ADDRESS, RDMA_PORT};
+use railscope_model::reading::Labels;
 
 use super::history::{History, NodeHistory};
-use super::inventory::{label, read};
+use super::inventory::read;
 use crate::topology::Routes;
 
 /// NICs of its leaf that a NIC probes: enough to tell a bad one from its neighbours (a choice; with four, R-Pingmesh's rule for
@@ -181,7 +182,7 @@ fn addresses(history: &NodeHistory) -> BTreeMap<RdmaDevice, String> {
     let rank = |address: &str| (address.contains(':'), address.to_owned());
     let mut known: BTreeMap<&str, (bool, String)> = BTreeMap::new();
     for (labels, _) in history.series(&NETDEV_ADDRESS) {
-        let told = |name| label(&NETDEV_ADDRESS, labels, name);
+        let told = |name| labels.get(&NETDEV_ADDRESS, name);
         if let (Some(netdev), Some(address)) = (told("netdev"), told("address")) {
             let best = known.entry(netdev).or_insert_with(|| rank(address));
             if rank(address) < *best {
@@ -189,8 +190,8 @@ fn addresses(history: &NodeHistory) -> BTreeMap<RdmaDevice, String> {
             }
         }
     }
-    let of_port = |(labels, _)| {
-        let netdev = label(&RDMA_PORT, labels, "netdev")?;
+    let of_port = |(labels, _): (&Labels, _)| {
+        let netdev = labels.get(&RDMA_PORT, "netdev")?;
         let (_, address) = known.get(netdev)?;
         Some((read(&RDMA_PORT, labels, "device")?, address.clone()))
     };

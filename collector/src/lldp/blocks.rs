@@ -1,6 +1,6 @@
 //! `show lldp neighbors detail` of Arista EOS and Cisco NX-OS: blocks of `name: value`, one for each neighbour.
 
-use crate::core::neighbours::{Neighbour, Told};
+use crate::topology::{Neighbour, Told};
 
 /// What switches print where a neighbour has told nothing.
 const NOT_TOLD: [&str; 4] = ["", "not advertised", "null", "n/a"];

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::core::neighbours::{Neighbour, Told};
+use crate::topology::{Neighbour, Told};
 
 /// Reads either form.
 ///

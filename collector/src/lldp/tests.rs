@@ -1,7 +1,7 @@
 //! Switches' words in every form, made up; and the recorded ones, where they are at hand.
 
 use super::*;
-use crate::core::neighbours::Neighbour;
+use crate::topology::Neighbour;
 
 /// `local: system port, chassis, forwards` of each neighbour, and how many could not be read.
 fn read(text: &str) -> Result<(Vec<String>, usize), String> {

@@ -5,49 +5,34 @@ mod mac;
 mod pairs;
 mod report;
 mod resolve;
+mod said;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::mem;
 
 use foldhash::fast::FixedState;
-use railscope_model::fabric::{Equipment, Fabric, Link, PartId, Timestamp, Witness};
+use railscope_model::fabric::{Equipment, Fabric, Link, LinkKind, PartId, Timestamp, Witness};
 use railscope_model::identity::{NodeName, Part, SwitchName, natural};
 use railscope_model::units::LinkSpeed;
 
-pub use ends::{End, SwitchPort, SwitchPorts};
+pub use ends::{End, PortNumber, SwitchNumber, SwitchPorts};
 pub use mac::Mac;
 use pairs::Pairs;
 pub use report::{Contradiction, LldpMerge};
 use resolve::{Far, Resolver};
+pub use said::{Neighbour, Said, Told};
 
-/// What one end of a cable hears from the other, word by word.
+/// What one end of a cable hears from the other.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Heard<'a> {
     /// Who hears.
     pub near: End,
-    /// Chassis id of the other end, mostly a MAC address.
-    pub chassis: &'a str,
-    /// Port id of the other end.
-    pub port: &'a str,
-    /// System name of the other end; may be empty.
-    pub system: &'a str,
-    /// Port description of the other end; may be empty.
-    pub description: &'a str,
-    /// Whether the other end says that it forwards packets; none where nobody told.
-    pub forwards: Option<bool>,
+    /// What the other end says, word by word.
+    pub said: Said<'a>,
     /// Speed of the near port, where it is known.
     pub speed: Option<LinkSpeed>,
     /// When the near end was last heard to say so.
     pub at: Timestamp,
-}
-
-impl Heard<'_> {
-    fn witness(&self) -> Witness {
-        match self.near {
-            End::Nic(..) => Witness::Exporter,
-            End::Switch(..) => Witness::Switch,
-        }
-    }
 }
 
 /// Ports of a host's NICs by network interface.
@@ -103,8 +88,12 @@ pub fn merge_lldp(fabric: &mut Fabric, mut words: Words<'_>) -> LldpMerge {
             report.unparsed += 1;
             continue;
         };
-        let mut link = Link::cable((a.1, b.1), pair.speed, Witness::Exporter, Timestamp(0));
-        link.seen_by = pair.seen_by;
+        let link = Link {
+            kind: LinkKind::Cable,
+            ports: (a.1, b.1),
+            speed: pair.speed,
+            seen_by: pair.seen_by(ends),
+        };
         fabric.connect(a.0, b.0, link);
         report.cables += 1;
     }
@@ -121,13 +110,13 @@ fn pairs<'a>(
     resolver: &mut Resolver<'a>,
     report: &mut LldpMerge,
 ) -> Pairs {
-    let mut pairs = Pairs::default();
+    let mut pairs = Pairs::for_words(heard.len());
     let of_nics = heard
         .iter()
         .filter(|heard| matches!(heard.near, End::Nic(..)));
     let of_switches = heard
         .iter()
-        .filter(|heard| matches!(heard.near, End::Switch(_)));
+        .filter(|heard| matches!(heard.near, End::Switch(..)));
     for heard in of_nics.chain(of_switches) {
         match resolver.far(heard) {
             Far::End(far) => pairs.add(heard, far),
@@ -143,8 +132,8 @@ fn pairs<'a>(
     let contests = pairs.settle();
     let in_words = |end: End| match end {
         End::Nic(nic, port) => format!("{} port {port}", fabric.vertex(nic).part),
-        End::Switch(port) => {
-            let (switch, port) = resolver.ports.names(port);
+        End::Switch(switch, port) => {
+            let (switch, port) = resolver.ports.names(switch, port);
             format!("switch/{switch} port {port}")
         }
     };
@@ -163,13 +152,13 @@ fn place(
     vertices: &mut [Option<PartId>],
     end: End,
 ) -> Option<(PartId, u16)> {
-    let port = match end {
+    let (switch, port) = match end {
         End::Nic(nic, port) => return Some((nic, port.into())),
-        End::Switch(port) => port,
+        End::Switch(switch, port) => (switch, port),
     };
-    let (switch, name) = ports.names(port);
-    let vertex = *vertices[port.switch].get_or_insert_with(|| {
-        let part = Part::Switch(switch.clone());
+    let (name, port) = ports.names(switch, port);
+    let vertex = *vertices[switch.0 as usize].get_or_insert_with(|| {
+        let part = Part::Switch(name.clone());
         fabric.find(&part).unwrap_or_else(|| {
             let equipment = Equipment::Switch {
                 guid: None,
@@ -179,7 +168,7 @@ fn place(
             fabric.upsert(part, equipment)
         })
     });
-    Some((vertex, fabric.port_handle(vertex, name)?))
+    Some((vertex, fabric.port_handle(vertex, port)?))
 }
 
 /// Switches that a NIC is cabled to by LLDP alone.

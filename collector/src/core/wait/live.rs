@@ -14,7 +14,7 @@ use super::{
 };
 use crate::core::ablation::{LeftOut, Step};
 use crate::core::history::{History, NodeHistory};
-use crate::core::inventory::{label, read};
+use crate::core::inventory::read;
 use crate::core::jobs::{Job, JobName, Jobs};
 
 /// A job of which no operation was seen for so long has ended, seconds.
@@ -418,7 +418,7 @@ fn places(rounds: &Rounds, history: &History, jobs: &Jobs) -> BTreeMap<Process, 
         let products: BTreeMap<GpuIndex, String> = said
             .series(&GPU)
             .filter_map(|(labels, _)| {
-                let name = label(&GPU, labels, "name").unwrap_or_default();
+                let name = labels.get(&GPU, "name").unwrap_or_default();
                 Some((read(&GPU, labels, "gpu")?, name.to_owned()))
             })
             .collect();

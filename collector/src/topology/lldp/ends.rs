@@ -11,16 +11,16 @@ pub enum End {
     /// A port of a NIC.
     Nic(PartId, u8),
     /// A port of a switch.
-    Switch(SwitchPort),
+    Switch(SwitchNumber, PortNumber),
 }
+
+/// A switch of [`SwitchPorts`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SwitchNumber(pub u32);
 
 /// A port of a switch of [`SwitchPorts`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SwitchPort {
-    /// The switch, as [`SwitchPorts::switch`] counts.
-    pub switch: usize,
-    port: u32,
-}
+pub struct PortNumber(u16);
 
 /// Switches and their ports, each counted from 0 as it is first heard of.
 #[derive(Debug, Default)]
@@ -39,15 +39,15 @@ struct Ports {
 
 impl SwitchPorts {
     /// A switch that tells its neighbours.
-    pub fn speaker(&mut self, name: &SwitchName) -> usize {
+    pub fn speaker(&mut self, name: &SwitchName) -> SwitchNumber {
         let switch = self.switch(name);
-        self.0[switch].speaks = true;
+        self.of_mut(switch).speaks = true;
         switch
     }
 
     /// A switch that somebody speaks of.
-    pub fn switch(&mut self, name: &SwitchName) -> usize {
-        if let Some(known) = self.0.get_index_of(name) {
+    pub fn switch(&mut self, name: &SwitchName) -> SwitchNumber {
+        if let Some(known) = self.find(name.as_str()) {
             return known;
         }
         let ports = Ports {
@@ -56,29 +56,29 @@ impl SwitchPorts {
             names: IndexSet::default(),
             own: 0,
         };
-        self.0.insert_full(name.clone(), ports).0
+        SwitchNumber(self.0.insert_full(name.clone(), ports).0 as u32)
     }
 
-    /// A port that the switch itself tells of. All of these are told before [`SwitchPorts::port`] is asked.
-    pub fn own_port(&mut self, switch: usize, word: PortWord<'_>) -> End {
-        let port = self.port(switch, word);
-        let ports = &mut self.0[switch];
+    /// A port that the switch itself tells of. All of these are told before [`SwitchPorts::port`] is asked. None for a
+    /// text that cannot be a port's name, and for a switch with more than 65,536 of them: no switch has.
+    pub fn own_port(&mut self, switch: SwitchNumber, text: &str) -> Option<End> {
+        let end = self.port(switch, PortWord::read(text).ok()?)?;
+        let ports = self.of_mut(switch);
         ports.own = ports.names.len();
-        End::Switch(port)
+        Some(end)
     }
 
-    /// A port of a switch as somebody calls it.
-    pub fn port(&mut self, switch: usize, word: PortWord<'_>) -> SwitchPort {
-        let names = &mut self.0[switch].names;
+    /// A port of a switch as somebody calls it; none as [`SwitchPorts::own_port`].
+    pub fn port(&mut self, switch: SwitchNumber, word: PortWord<'_>) -> Option<End> {
+        let names = &mut self.of_mut(switch).names;
         let known = names.get_index_of(&word);
         let place = known.unwrap_or_else(|| names.insert_full(word.into()).0);
-        let port = place as u32;
-        SwitchPort { switch, port }
+        Some(End::Switch(switch, PortNumber(u16::try_from(place).ok()?)))
     }
 
-    /// Switches that tell their neighbours, with their numbers.
-    pub(super) fn speakers(&self) -> impl Iterator<Item = (usize, &SwitchName)> {
-        let all = self.0.values().enumerate();
+    /// Switches that tell their neighbours.
+    pub(super) fn speakers(&self) -> impl Iterator<Item = (SwitchNumber, &SwitchName)> {
+        let all = (0..).map(SwitchNumber).zip(self.0.values());
         all.filter(|(_, ports)| ports.speaks)
             .map(|(switch, ports)| (switch, &ports.switch))
     }
@@ -88,32 +88,70 @@ impl SwitchPorts {
         self.0.get(name).is_some_and(|ports| ports.speaks)
     }
 
-    /// The number of a switch by its name.
-    pub(super) fn find(&self, name: &str) -> Option<usize> {
-        self.0.get_index_of(name)
+    /// A switch by its name.
+    pub(super) fn find(&self, name: &str) -> Option<SwitchNumber> {
+        let place = self.0.get_index_of(name)?;
+        Some(SwitchNumber(place as u32))
     }
 
     /// Whether the switch itself tells of a port of this name.
-    pub(super) fn is_own(&self, switch: usize, word: PortWord<'_>) -> bool {
-        let ports = &self.0[switch];
+    pub(super) fn is_own(&self, switch: SwitchNumber, word: PortWord<'_>) -> bool {
+        let ports = self.of(switch);
         let place = ports.names.get_index_of(&word);
         place.is_some_and(|place| place < ports.own)
     }
 
     /// Whether a switch that tells its own ports knows none of this name.
-    pub(super) fn is_foreign(&self, end: SwitchPort) -> bool {
-        let own = self.0[end.switch].own;
-        own > 0 && end.port as usize >= own
+    pub(super) fn is_foreign(&self, switch: SwitchNumber, port: PortNumber) -> bool {
+        let own = self.of(switch).own;
+        own > 0 && usize::from(port.0) >= own
     }
 
     /// Names of a switch and of its port.
-    pub(super) fn names(&self, end: SwitchPort) -> (&SwitchName, &PortName) {
-        let ports = &self.0[end.switch];
-        (&ports.switch, &ports.names[end.port as usize])
+    pub(super) fn names(&self, switch: SwitchNumber, port: PortNumber) -> (&SwitchName, &PortName) {
+        let ports = self.of(switch);
+        (&ports.switch, &ports.names[usize::from(port.0)])
     }
 
     /// How many switches there are.
     pub(super) fn len(&self) -> usize {
         self.0.len()
+    }
+
+    fn of(&self, switch: SwitchNumber) -> &Ports {
+        &self.0[switch.0 as usize]
+    }
+
+    fn of_mut(&mut self, switch: SwitchNumber) -> &mut Ports {
+        &mut self.0[switch.0 as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_takes_eight_bytes_as_there_are_hundreds_of_thousands() {
+        assert_eq!(size_of::<End>(), 8);
+    }
+
+    #[test]
+    fn ports_that_others_name_are_foreign_to_a_switch_that_tells_its_own() {
+        let mut ports = SwitchPorts::default();
+        let name = |text: &str| text.parse::<SwitchName>().expect(text);
+        let (leaf, quiet) = (ports.speaker(&name("leaf")), ports.switch(&name("quiet")));
+        let own = ports.own_port(leaf, "swp1");
+        assert_eq!(ports.port(leaf, PortWord::Name("swp1")), own);
+        for (switch, word, foreign) in [
+            (leaf, "swp1", false),
+            (leaf, "Eth1", true),
+            (quiet, "Eth1", false),
+        ] {
+            let Some(End::Switch(_, port)) = ports.port(switch, PortWord::Name(word)) else {
+                panic!("{word}")
+            };
+            assert_eq!(ports.is_foreign(switch, port), foreign, "{word}");
+        }
     }
 }

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use foldhash::fast::FixedState;
 use indexmap::IndexMap;
-use railscope_model::fabric::{Sightings, Timestamp};
+use railscope_model::fabric::{Sightings, Timestamp, Witness};
 use railscope_model::identity::natural;
 use railscope_model::units::LinkSpeed;
 
-use super::{Contradiction, End, Heard, SwitchPorts};
+use super::{Contradiction, End, Heard, SwitchNumber, SwitchPorts};
 
 /// Of two cables in one port the one that was heard so much later is right: the other end has been silent
 /// since the cable was moved. As long as a node may be silent (`history::STALE_AFTER_SECONDS`).
@@ -17,7 +17,6 @@ const NEWER_SECONDS: f64 = 60.0;
 /// One cable with those who said it.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Pair {
-    pub(super) seen_by: Sightings,
     pub(super) speed: Option<LinkSpeed>,
     /// When each end said so, in the order of the ends.
     said: [Option<Timestamp>; 2],
@@ -33,16 +32,30 @@ impl Pair {
     }
 
     fn merge(&mut self, other: &Self) {
-        self.seen_by.merge(&other.seen_by);
         self.speed = self.speed.or(other.speed);
         for (own, other) in self.said.iter_mut().zip(other.said) {
             *own = (*own).max(other);
         }
     }
+
+    /// Who saw the cable between these ends, and when.
+    pub(super) fn seen_by(&self, ends: [End; 2]) -> Sightings {
+        let mut seen_by = Sightings::default();
+        for (end, at) in ends.into_iter().zip(self.said) {
+            let witness = match end {
+                End::Nic(..) => Witness::Exporter,
+                End::Switch(..) => Witness::Switch,
+            };
+            if let Some(at) = at {
+                seen_by.merge(&Sightings::by(witness, at));
+            }
+        }
+        seen_by
+    }
 }
 
 /// All cables by their ends, of which the lesser is the first; as they were first heard of.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Pairs(IndexMap<[End; 2], Pair, FixedState>);
 
 /// An end that several cables claim.
@@ -67,10 +80,17 @@ impl Contest {
 }
 
 impl Pairs {
+    /// Room for the cables of so many words, mostly two of each cable.
+    pub(super) fn for_words(words: usize) -> Self {
+        Self(IndexMap::with_capacity_and_hasher(
+            words / 2,
+            FixedState::default(),
+        ))
+    }
+
     /// Adds what one end says.
     pub(super) fn add(&mut self, heard: &Heard<'_>, far: End) {
         let mut pair = Pair {
-            seen_by: Sightings::by(heard.witness(), heard.at),
             speed: heard.speed,
             said: [Some(heard.at), None],
         };
@@ -97,15 +117,15 @@ impl Pairs {
     /// where there is one such cable; of several the words of one side are kept, so that none counts twice.
     pub(super) fn unify(&mut self, ports: &SwitchPorts) {
         let mut joined = self.aliases(ports);
-        let mut by_switches: BTreeMap<[usize; 2], [Vec<[End; 2]>; 2]> = BTreeMap::new();
+        let mut by_switches: BTreeMap<[SwitchNumber; 2], [Vec<[End; 2]>; 2]> = BTreeMap::new();
         for (ends, pair) in &self.0 {
             match ends {
-                [End::Switch(a), End::Switch(b)] if !pair.is_confirmed() => {
+                [End::Switch(a, port_a), End::Switch(b, port_b)] if !pair.is_confirmed() => {
                     // Said by one side, with a name of the other's port that the other does not use.
                     let side = usize::from(pair.said[0].is_none());
-                    if ports.is_foreign([*b, *a][side]) {
-                        let between = by_switches.entry([a.switch, b.switch]).or_default();
-                        between[side].push(*ends);
+                    let (far, port) = [(*b, *port_b), (*a, *port_a)][side];
+                    if ports.is_foreign(far, port) {
+                        by_switches.entry([*a, *b]).or_default()[side].push(*ends);
                     }
                 }
                 _ => {}
@@ -137,16 +157,16 @@ impl Pairs {
     /// first.
     fn aliases(&self, ports: &SwitchPorts) -> Vec<[[End; 2]; 2]> {
         let several = self.with_several();
-        let mut claims: BTreeMap<(End, usize), Vec<[End; 2]>> = BTreeMap::new();
+        let mut claims: BTreeMap<(End, SwitchNumber), Vec<[End; 2]>> = BTreeMap::new();
         for ends in self.0.keys() {
-            if let [nic @ End::Nic(..), End::Switch(port)] = ends
+            if let [nic @ End::Nic(..), End::Switch(switch, _)] = ends
                 && several.contains(nic)
             {
-                claims.entry((*nic, port.switch)).or_default().push(*ends);
+                claims.entry((*nic, *switch)).or_default().push(*ends);
             }
         }
         let is_alias = |ends: &[End; 2]| match ends {
-            [End::Nic(..), End::Switch(port)] => ports.is_foreign(*port),
+            [End::Nic(..), End::Switch(switch, port)] => ports.is_foreign(*switch, *port),
             _ => false,
         };
         claims

@@ -8,7 +8,7 @@ use std::fmt;
 use foldhash::fast::FixedState;
 use railscope_model::identity::{PortWord, SwitchName};
 
-use super::{End, Heard, Interfaces, Mac, SwitchPorts, Words};
+use super::{End, Heard, Interfaces, Mac, SwitchNumber, SwitchPorts, Words};
 
 /// System names that say nothing: those of a machine that nobody has named.
 const NO_NAMES: [&str; 4] = ["localhost", "localhost.localdomain", "(none)", "switch"];
@@ -42,12 +42,12 @@ pub(super) struct Resolver<'a> {
     /// Switches and ports, more of them with every far end.
     pub(super) ports: SwitchPorts,
     hosts: Names<&'a Interfaces<'a>>,
-    speakers: Names<usize>,
+    speakers: Names<SwitchNumber>,
     /// Names that several switches have: one port of that name is on several chassis. Not asked where all switches tell
     /// their neighbours.
     ambiguous: OnceCell<HashSet<&'a str, FixedState>>,
     /// Switches by the words of NICs.
-    leaves: HashSet<usize, FixedState>,
+    leaves: HashSet<SwitchNumber, FixedState>,
 }
 
 impl<'a> Resolver<'a> {
@@ -66,23 +66,24 @@ impl<'a> Resolver<'a> {
 
     /// Who is at the other end. NICs are asked before switches: whom they hear is a switch, whatever else is known of it.
     pub(super) fn far(&mut self, heard: &Heard<'a>) -> Far {
+        let of_nic = matches!(heard.near, End::Nic(..));
         let near = match heard.near {
             End::Nic(..) => None,
-            End::Switch(near) => Some(near),
+            End::Switch(switch, port) => Some(self.ports.names(switch, port).1),
         };
         // A DPU tells its name to its own host through the representor of the host's function.
-        if is_representor(heard.port) || is_representor(heard.description) {
+        if is_representor(heard.said.port()) || is_representor(heard.said.description()) {
             return Far::Host;
         }
         let own = |port: PortWord<'_>| is_management(port, &[&MANAGEMENT[..], &OWN_MANAGEMENT]);
-        if near.is_some_and(|near| own(self.ports.names(near).1.as_word())) {
+        if near.is_some_and(|port| own(port.as_word())) {
             return Far::Management;
         }
-        let speaker = find(&self.speakers, heard.system);
+        let speaker = find(&self.speakers, heard.said.system());
         if speaker.is_none() {
-            let host = find(&self.hosts, heard.system);
+            let host = find(&self.hosts, heard.said.system());
             match (host, self.nic(host, heard)) {
-                (_, Some(nic)) if near.is_some() => return Far::End(nic),
+                (_, Some(nic)) if !of_nic => return Far::End(nic),
                 (None, None) => {}
                 _ => return Far::Host,
             }
@@ -97,10 +98,11 @@ impl<'a> Resolver<'a> {
         match self.port_of(switch, heard) {
             Some(port) if is_management(port, &[&MANAGEMENT[..]]) => Far::Management,
             Some(port) => {
-                if near.is_none() {
+                if of_nic {
                     self.leaves.insert(switch);
                 }
-                Far::End(End::Switch(self.ports.port(switch, port)))
+                let end = self.ports.port(switch, port);
+                end.map_or(Far::Unreadable, Far::End)
             }
             None => Far::Unreadable,
         }
@@ -108,8 +110,8 @@ impl<'a> Resolver<'a> {
 
     /// A switch that tells nobody its neighbours. By its system name; where several switches have it, with the chassis
     /// id; where there is none, by that.
-    fn silent_switch(&mut self, heard: &Heard<'a>) -> Result<usize, Far> {
-        let system = heard.system.trim();
+    fn silent_switch(&mut self, heard: &Heard<'a>) -> Result<SwitchNumber, Far> {
+        let system = heard.said.system().trim();
         let chassis = Chassis::of(heard);
         let ambiguous = self.ambiguous.get_or_init(|| ambiguous(self.words));
         let name = if !is_name(system) {
@@ -121,7 +123,7 @@ impl<'a> Resolver<'a> {
         };
         let known = self.ports.find(&name);
         let is_switch = matches!(heard.near, End::Nic(..))
-            || heard.forwards == Some(true)
+            || heard.said.forwards() == Some(true)
             || known.is_some_and(|switch| self.leaves.contains(&switch));
         if let Some(known) = known.filter(|_| is_switch) {
             return Ok(known);
@@ -141,15 +143,15 @@ impl<'a> Resolver<'a> {
             .words
             .heard
             .iter()
-            .filter(|heard| is_name(heard.system))
+            .filter(|heard| is_name(heard.said.system()))
         {
             let chassis = Chassis::of(heard);
-            let first = *first.entry(chassis).or_insert(heard.system);
-            if first != heard.system {
+            let first = *first.entry(chassis).or_insert(heard.said.system());
+            if first != heard.said.system() {
                 shared
                     .entry(chassis)
                     .or_default()
-                    .extend([first, heard.system]);
+                    .extend([first, heard.said.system()]);
             }
         }
         let owned = |names: BTreeSet<&str>| names.into_iter().map(str::to_owned).collect();
@@ -162,27 +164,31 @@ impl<'a> Resolver<'a> {
     /// The port of a NIC that the far end calls by the host's interface or by its MAC address.
     fn nic(&self, host: Option<&Interfaces<'_>>, heard: &Heard<'_>) -> Option<End> {
         let by_interface = host.and_then(|host| {
-            let port = host.get(heard.port);
-            port.or_else(|| host.get(heard.description))
+            let port = host.get(heard.said.port());
+            port.or_else(|| host.get(heard.said.description()))
         });
-        let by_address = || self.words.addresses.get(&Mac::read(heard.port)?);
+        let by_address = || self.words.addresses.get(&Mac::read(heard.said.port())?);
         by_interface.or_else(by_address).copied()
     }
 
     /// The far port as its switch calls it, as far as that is known. Many daemons give a MAC address as port
     /// id and the interface as description, lldpd among them; SONiC gives an alias and the interface.
-    fn port_of(&self, switch: usize, heard: &Heard<'a>) -> Option<PortWord<'a>> {
+    fn port_of(&self, switch: SwitchNumber, heard: &Heard<'a>) -> Option<PortWord<'a>> {
         let is_own = |port: &PortWord<'_>| self.ports.is_own(switch, *port);
-        let port = PortWord::read(heard.port).ok();
+        let port = PortWord::read(heard.said.port()).ok();
         if port.as_ref().is_some_and(is_own) {
             return port;
         }
-        let description = PortWord::read(heard.description).ok();
+        let description = PortWord::read(heard.said.description()).ok();
         if description.as_ref().is_some_and(is_own) {
             return description;
         }
-        let has_space = heard.description.trim().contains(char::is_whitespace);
-        if (port.is_none() || Mac::read(heard.port).is_some()) && !has_space {
+        let has_space = heard
+            .said
+            .description()
+            .trim()
+            .contains(char::is_whitespace);
+        if (port.is_none() || Mac::read(heard.said.port()).is_some()) && !has_space {
             return description.or(port);
         }
         port
@@ -198,7 +204,7 @@ enum Chassis<'a> {
 
 impl<'a> Chassis<'a> {
     fn of(heard: &Heard<'a>) -> Self {
-        let text = heard.chassis.trim();
+        let text = heard.said.chassis().trim();
         Mac::read(text).map_or(Self::Text(text), Self::Mac)
     }
 }
@@ -266,10 +272,10 @@ fn ambiguous<'a>(words: &'a Words<'a>) -> HashSet<&'a str, FixedState> {
     for heard in words
         .heard
         .iter()
-        .filter(|heard| is_name(heard.system.trim()))
+        .filter(|heard| is_name(heard.said.system().trim()))
     {
-        let (system, chassis) = (heard.system.trim(), Chassis::of(heard));
-        if *first.entry((system, heard.port)).or_insert(chassis) != chassis {
+        let (system, chassis) = (heard.said.system().trim(), Chassis::of(heard));
+        if *first.entry((system, heard.said.port())).or_insert(chassis) != chassis {
             ambiguous.insert(system);
         }
     }

@@ -11,7 +11,7 @@ use super::ways::{Step, Ways};
 use super::{SETTLE_SECONDS, WINDOW_SECONDS};
 use crate::core::detector::View;
 use crate::core::history::{NodeHistory, Rows, Window};
-use crate::core::inventory::{label, read};
+use crate::core::inventory::read;
 use crate::core::kept::Kept;
 
 /// One flow, and where its counters stand.
@@ -221,7 +221,7 @@ fn hops<'a>(view: &View<'_>, history: &'a NodeHistory) -> BTreeMap<Vec<&'a str>,
     let mut hops: BTreeMap<Vec<&str>, Vec<Hop>> = BTreeMap::new();
     for (labels, _) in history.series(&PROBE_HOP) {
         let hop = || {
-            let (switch, port) = view.addresses.of(label(&PROBE_HOP, labels, "address")?)?;
+            let (switch, port) = view.addresses.of(labels.get(&PROBE_HOP, "address")?)?;
             let switch = view.fabric.find(&Part::Switch(switch.clone()))?;
             Some(Hop {
                 number: read(&PROBE_HOP, labels, "hop")?,
