@@ -27,6 +27,7 @@ pub mod port_series;
 pub mod probing;
 mod proof;
 pub mod rules;
+pub mod sources;
 pub mod speaker;
 mod spreading;
 pub mod storm;

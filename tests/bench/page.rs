@@ -5,6 +5,7 @@
 #![allow(clippy::expect_used, clippy::print_stdout, reason = "a benchmark")]
 
 use std::collections::BTreeMap;
+use std::hint::black_box;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Command, Stdio};
@@ -29,6 +30,8 @@ const TICKS: u64 = 4;
 /// Faults that give the page something to show.
 const CAUSES: [&str; 4] = ["gpu-thermal", "port-down", "uplink-down", "switch-down"];
 const REQUESTS: usize = 200;
+/// How often the fabric is built from readings.
+const BUILT: usize = 5;
 /// How often a browser draws the page.
 const DRAWN: usize = 5;
 const PATHS: [&str; 6] = [
@@ -116,6 +119,19 @@ fn watched(nodes: u16) -> State {
         );
         state.publish(Snapshot::new(view));
     }
+    let times = (0..BUILT).map(|_| {
+        let begun = Instant::now();
+        let built = black_box(analyzer.built(now()));
+        let took = begun.elapsed();
+        drop(built);
+        took
+    });
+    let mut times: Vec<_> = times.collect();
+    times.sort();
+    println!(
+        "fabric from readings, with LLDP, the middle of {BUILT}: {:.2?}",
+        times[BUILT / 2]
+    );
     state
 }
 

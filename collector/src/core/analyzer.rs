@@ -16,12 +16,12 @@ use super::detector::{DETECTORS, Detector, Evidence, View};
 use super::history::{History, Ingested, NodeHistory};
 use super::impact::Impact;
 use super::incident::{Finding, Incident};
-use super::inventory::merge_node;
 use super::jobs::JobTable;
 use super::lost::Fate;
 use super::maintenance::Window;
-use super::neighbours::{DarkPorts, Switches, switch_nodes, told_by_others, words};
+use super::neighbours::{DarkPorts, Switches, switch_nodes, told_by_others};
 use super::probing::Probing;
+use super::sources::{Built, Sources};
 use super::speaker::{Speaker, Subject};
 use super::tracker::{Closed, Tracker};
 use super::traffic::weighed;
@@ -31,7 +31,7 @@ use crate::subnet::Subnet;
 use crate::subnet::counters::DeviceReading;
 use crate::topology::{
     LldpMerge, Routes, SubnetMerge, Told, Verdict, assign_rails, has_cables, judge, lint,
-    merge_lldp, merge_subnet, understand,
+    understand,
 };
 
 /// How long what dumps said of a job that stood still is shown: until somebody has looked.
@@ -402,26 +402,11 @@ impl Analyzer {
         }
         (self.told_by_others, self.dark) = (told, dark);
         self.switch_nodes = switch_nodes(&self.history, &self.switches);
-        let mut fabric = Fabric::default();
-        // Exporters first: they know a NIC's node and name for certain, the subnet only what was typed into it.
-        for (node, history) in self.history.nodes().filter(|(node, history)| {
-            history.heard().is_some() && !self.switch_nodes.contains(*node)
-        }) {
-            merge_node(&mut fabric, node, history, now);
-        }
-        let seen = self.subnet_seen.unwrap_or(now);
-        let merge = self
-            .subnet
-            .as_ref()
-            .map(|subnet| merge_subnet(&mut fabric, subnet, seen));
-        let words = words(
-            &fabric,
-            &self.history,
-            &self.switches,
-            (&self.switch_nodes, &self.dark),
-            now,
-        );
-        let lldp = merge_lldp(&mut fabric, words);
+        let Built {
+            mut fabric,
+            subnet,
+            lldp,
+        } = self.built(now);
         // A neighbour that is silent while its port is up is no lost cable: the verdict counts it.
         self.fate(now).keep(&mut fabric, Presence::Unknown);
         self.has_unknown = fabric.links().any(|(.., link)| {
@@ -429,7 +414,7 @@ impl Analyzer {
         });
         assign_rails(&mut fabric);
         // Judged before lost cables come back: a verdict is about what is there.
-        let (mut verdict, routes) = understand(&fabric, &merge.unwrap_or_default());
+        let (mut verdict, routes) = understand(&fabric, &subnet);
         lldp.temper(&mut verdict);
         self.lint = Arc::new(lint::lint_seen(
             &fabric,
@@ -449,6 +434,20 @@ impl Analyzer {
         self.routes = Arc::new(routes);
         self.built_from = identities;
         (self.subnet_changed, self.switches_changed) = (false, false);
+    }
+
+    /// The fabric as its sources have it now, anew.
+    pub fn built(&self, now: Timestamp) -> Built {
+        let seen = self.subnet_seen.unwrap_or(now);
+        let sources = Sources {
+            history: &self.history,
+            subnet: self.subnet.as_ref().map(|subnet| (subnet, seen)),
+            switches: &self.switches,
+            switch_nodes: &self.switch_nodes,
+            dark: &self.dark,
+            now,
+        };
+        sources.fabric()
     }
 
     /// What an earlier run saw last is lost, or of unknown fate, as if this run had seen it: once there are

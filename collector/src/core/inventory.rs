@@ -16,36 +16,47 @@ pub(super) fn read<T: FromStr>(metric: &Metric, labels: &Labels, name: &str) -> 
     labels.get(metric, name)?.parse().ok()
 }
 
-/// Adds host, GPUs and NICs of a node, and which NIC each GPU uses.
-pub fn merge_node(fabric: &mut Fabric, node: &NodeName, history: &NodeHistory, now: Timestamp) {
-    let host = fabric.upsert(Part::Host(node.clone()), Equipment::Host);
-    for (part, equipment) in parts(node, history) {
-        let id = fabric.upsert(part, equipment);
-        fabric.connect(
-            host,
-            id,
-            Link::plain(LinkKind::Inside, Witness::Exporter, now),
-        );
+/// What exporters say that a node is made of.
+#[derive(Debug)]
+pub struct NodeParts {
+    host: NodeName,
+    /// GPUs and NICs. A GPU that PCIe and NVML both know comes twice, NVML's word last.
+    parts: Vec<(Part, Equipment)>,
+    /// Which NIC each GPU uses.
+    nearest: Vec<(Part, Part)>,
+}
+
+impl NodeParts {
+    /// Reads them.
+    pub fn of(node: &NodeName, history: &NodeHistory) -> Self {
+        let nearest = |(labels, _): (&Labels, _)| {
+            let gpu = Part::Gpu(node.clone(), read(&GPU_NIC, labels, "gpu")?);
+            let nic = Part::Nic(node.clone(), read(&GPU_NIC, labels, "device")?);
+            (labels.get(&GPU_NIC, "nearest") == Some("true")).then_some((gpu, nic))
+        };
+        Self {
+            host: node.clone(),
+            parts: parts(node, history),
+            nearest: history.series(&GPU_NIC).filter_map(nearest).collect(),
+        }
     }
-    for (labels, _) in history.series(&GPU_NIC) {
-        let gpu = read(&GPU_NIC, labels, "gpu").map(|gpu| Part::Gpu(node.clone(), gpu));
-        let nic = read(&GPU_NIC, labels, "device").map(|device| Part::Nic(node.clone(), device));
-        let ids = (
-            gpu.and_then(|gpu| fabric.find(&gpu)),
-            nic.and_then(|nic| fabric.find(&nic)),
-        );
-        let nearest = labels.get(&GPU_NIC, "nearest") == Some("true");
-        if let (true, (Some(gpu), Some(nic))) = (nearest, ids) {
-            fabric.connect(
-                gpu,
-                nic,
-                Link::plain(LinkKind::Pcie, Witness::Exporter, now),
-            );
+
+    /// Adds them to a fabric.
+    pub fn merge(self, fabric: &mut Fabric, now: Timestamp) {
+        let plain = |kind| Link::plain(kind, Witness::Exporter, now);
+        let host = fabric.upsert(Part::Host(self.host), Equipment::Host);
+        for (part, equipment) in self.parts {
+            let id = fabric.upsert(part, equipment);
+            fabric.connect(host, id, plain(LinkKind::Inside));
+        }
+        for (gpu, nic) in self.nearest {
+            if let (Some(gpu), Some(nic)) = (fabric.find(&gpu), fabric.find(&nic)) {
+                fabric.connect(gpu, nic, plain(LinkKind::Pcie));
+            }
         }
     }
 }
 
-/// GPUs and NICs of a node. A GPU that PCIe and NVML both know comes twice, NVML's word last.
 fn parts(node: &NodeName, history: &NodeHistory) -> Vec<(Part, Equipment)> {
     let mut parts = Vec::new();
     for (labels, _) in history.series(&PCIE_PATH) {

@@ -10,10 +10,11 @@ use railscope_model::metric::{
 };
 use railscope_model::reading::Labels;
 use railscope_model::units::LinkSpeed;
+use rayon::prelude::*;
 
 use super::history::{History, NodeHistory};
 use super::inventory::read;
-use crate::topology::{End, Heard, Interfaces, Mac, Said, Told, Words};
+use crate::topology::{End, Heard, HostWords, Interfaces, Mac, Said, SwitchWords, Told, Words};
 
 /// A port this much slower than the fastest of its node is no port of the fabric: 25 of 400 Gb/s, 10 of
 /// 100. A port of the fabric that fell back to one lane of eight still is one.
@@ -125,37 +126,48 @@ impl DarkPorts {
         }
     }
 
-    /// Says them of a fabric that holds hosts and NICs.
-    fn tell(&self, words: &mut Words<'_>, fabric: &Fabric) {
+    /// Says them of a fabric that holds hosts and NICs. Last of all words: a port may be dark of which its switch tells
+    /// nothing else.
+    pub fn tell(&self, words: &mut Words<'_>, fabric: &Fabric) {
         for (node, device, port) in &self.nics {
             let nic = fabric.find(&Part::Nic(node.clone(), device.clone()));
             words.dark.extend(nic.map(|nic| End::Nic(nic, *port)));
         }
         for (switch, port) in &self.switches {
-            let switch = words.ports.switch(switch);
-            let port = words.ports.port(switch, port.as_word());
+            let switch = words.switches.ports.switch(switch);
+            let port = words.switches.ports.port(switch, port.as_word());
             words.dark.extend(port);
         }
     }
 }
 
-/// Everything that is heard. The fabric holds hosts and NICs already.
-pub fn words<'a>(
+/// What hosts hear. The fabric holds them and their NICs already.
+pub fn words_of_hosts<'a>(
     fabric: &Fabric,
     history: &'a History,
+    switch_nodes: &BTreeSet<NodeName>,
+) -> Vec<HostWords<'a>> {
+    let nodes = history.nodes();
+    let hosts: Vec<_> = nodes
+        .filter(|(node, _)| !switch_nodes.contains(*node))
+        .collect();
+    let words = |(node, history)| host_words(fabric, node, history);
+    hosts.into_par_iter().filter_map(words).collect()
+}
+
+/// What switches hear.
+pub fn words_of_switches<'a>(
+    history: &'a History,
     switches: &'a Switches,
-    (switch_nodes, dark): (&BTreeSet<NodeName>, &DarkPorts),
+    switch_nodes: &BTreeSet<NodeName>,
     now: Timestamp,
-) -> Words<'a> {
-    let mut words = Words::default();
-    let heard = |(node, history)| Some((node, history, NodeHistory::heard(history)?));
-    for (node, history, at) in history.nodes().filter_map(heard) {
-        if switch_nodes.contains(node) {
-            if let Ok(switch) = node.as_str().parse() {
-                switch_words(&mut words, &switch, history, at);
-            }
-        } else {
-            host_words(&mut words, fabric, node, history, at);
+) -> SwitchWords<'a> {
+    let mut words = SwitchWords::default();
+    for node in switch_nodes {
+        if let Some(history) = history.node(node)
+            && let (Ok(switch), Some(at)) = (node.as_str().parse(), history.heard())
+        {
+            switch_words(&mut words, &switch, history, at);
         }
     }
     // Switches whose neighbours somebody else's exporter tells.
@@ -172,13 +184,11 @@ pub fn words<'a>(
             words.unread.push((switch.clone(), problem.clone()));
         }
     }
-    // Last, as a port may be dark that its switch tells nothing else of.
-    dark.tell(&mut words, fabric);
     words
 }
 
 fn switch_words<'a>(
-    words: &mut Words<'a>,
+    words: &mut SwitchWords<'a>,
     name: &SwitchName,
     history: &'a NodeHistory,
     at: Timestamp,
@@ -202,7 +212,7 @@ fn switch_words<'a>(
     }
 }
 
-fn told_words<'a>(words: &mut Words<'a>, name: &SwitchName, told: &'a Told, at: Timestamp) {
+fn told_words<'a>(words: &mut SwitchWords<'a>, name: &SwitchName, told: &'a Told, at: Timestamp) {
     let switch = words.ports.speaker(name);
     words.unparsed += told.unparsed;
     for neighbour in &told.neighbours {
@@ -230,33 +240,28 @@ struct Port<'a> {
 }
 
 fn host_words<'a>(
-    words: &mut Words<'a>,
     fabric: &Fabric,
-    node: &'a NodeName,
+    host: &'a NodeName,
     history: &'a NodeHistory,
-    at: Timestamp,
-) {
-    let ports = ports(fabric, node, history);
-    for (labels, _) in history.series(&RDMA_PORT) {
-        let device = labels.get(&RDMA_PORT, "device");
-        let Some(port) = ports.iter().find(|port| Some(port.device) == device) else {
-            continue;
-        };
-        let guids = ["node_guid", "port_guid"].map(|name| read(&RDMA_PORT, labels, name));
-        let addresses = guids.into_iter().flatten().filter_map(Mac::of);
-        words
-            .addresses
-            .extend(addresses.map(|address| (address, port.end)));
-    }
-    let interfaces = interfaces(history, &ports);
+) -> Option<HostWords<'a>> {
+    let at = history.heard()?;
+    let ports = ports(fabric, host, history);
+    let mut words = HostWords {
+        host,
+        heard: Vec::new(),
+        interfaces: interfaces(history, &ports),
+        addresses: addresses(history, &ports),
+        slow: 0,
+        silent: 0,
+    };
     let speed = |netdev: &str| history.value(&NIC_SPEED, &[netdev]);
-    let speeds = interfaces.keys().filter_map(|netdev| speed(netdev));
+    let speeds = words.interfaces.keys().filter_map(|netdev| speed(netdev));
     let fastest = speeds.fold(0.0, f64::max);
     let mut hearing: BTreeSet<End> = BTreeSet::new();
     for (labels, _) in history.series(&LLDP_NEIGHBOR) {
         let netdev = labels.get(&LLDP_NEIGHBOR, "netdev").unwrap_or_default();
         // Interfaces without an RDMA device are not of the fabric.
-        let Some(end) = interfaces.get(netdev) else {
+        let Some(end) = words.interfaces.get(netdev) else {
             continue;
         };
         hearing.insert(*end);
@@ -272,8 +277,22 @@ fn host_words<'a>(
             at,
         });
     }
-    words.silent += silent(history, &ports, &hearing);
-    words.hosts.insert(node, interfaces);
+    words.silent = silent(history, &ports, &hearing);
+    Some(words)
+}
+
+/// MAC addresses in the GUIDs of ports.
+fn addresses(history: &NodeHistory, ports: &[Port<'_>]) -> Vec<(Mac, End)> {
+    let mut addresses = Vec::new();
+    for (labels, _) in history.series(&RDMA_PORT) {
+        let device = labels.get(&RDMA_PORT, "device");
+        if let Some(port) = ports.iter().find(|port| Some(port.device) == device) {
+            let guids = ["node_guid", "port_guid"].map(|name| read(&RDMA_PORT, labels, name));
+            let of_port = guids.into_iter().flatten().filter_map(Mac::of);
+            addresses.extend(of_port.map(|address| (address, port.end)));
+        }
+    }
+    addresses
 }
 
 fn ports<'a>(fabric: &Fabric, node: &NodeName, history: &'a NodeHistory) -> Vec<Port<'a>> {

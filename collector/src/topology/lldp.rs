@@ -7,7 +7,7 @@ mod report;
 mod resolve;
 mod said;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::mem;
 
 use foldhash::fast::FixedState;
@@ -41,41 +41,67 @@ pub type Interfaces<'a> = BTreeMap<&'a str, End>;
 /// Everything that is heard by LLDP in one cluster, with the names by which far ends are found.
 #[derive(Debug, Default)]
 pub struct Words<'a> {
-    /// What each end hears.
+    /// What hosts hear.
+    pub hosts: Vec<HostWords<'a>>,
+    /// What switches hear.
+    pub switches: SwitchWords<'a>,
+    /// Ports that say themselves that they have no light: what others still tell of them is old.
+    pub dark: HashSet<End, FixedState>,
+}
+
+/// What one host hears.
+#[derive(Debug)]
+pub struct HostWords<'a> {
+    /// Its name.
+    pub host: &'a NodeName,
+    /// What each port of its NICs hears.
+    pub heard: Vec<Heard<'a>>,
+    /// Ports by network interface.
+    pub interfaces: Interfaces<'a>,
+    /// Ports by MAC address.
+    pub addresses: Vec<(Mac, End)>,
+    /// Interfaces that are far slower than the fastest: management, not fabric.
+    pub slow: usize,
+    /// Ethernet ports that are up and hear nobody.
+    pub silent: usize,
+}
+
+/// What switches hear.
+#[derive(Debug, Default)]
+pub struct SwitchWords<'a> {
+    /// What each port hears.
     pub heard: Vec<Heard<'a>>,
     /// Switches that tell their neighbours, and their ports that do.
     pub ports: SwitchPorts,
-    /// Hosts.
-    pub hosts: BTreeMap<&'a NodeName, Interfaces<'a>>,
-    /// Ports of NICs by MAC address.
-    pub addresses: HashMap<Mac, End, FixedState>,
-    /// Ports that say themselves that they have no light: what others still tell of them is old.
-    pub dark: HashSet<End, FixedState>,
-    /// Interfaces of hosts that are far slower than the fastest: management, not fabric.
-    pub slow: usize,
-    /// Ethernet ports of NICs that are up and hear nobody.
-    pub silent: usize,
     /// Switches whose neighbours could not be read, with the reason.
     pub unread: Vec<(SwitchName, String)>,
-    /// Neighbours in switches' words that could not be read.
+    /// Neighbours that could not be read.
     pub unparsed: usize,
+}
+
+impl<'a> Words<'a> {
+    /// All that is heard, by NICs first.
+    fn heard(&self) -> impl Iterator<Item = &Heard<'a>> {
+        let hosts = self.hosts.iter().flat_map(|host| &host.heard);
+        hosts.chain(&self.switches.heard)
+    }
 }
 
 /// Puts what is heard into the fabric. Ends that two cables claim are left out unless one of them is
 /// confirmed from both sides, or much newer; the report names them.
 pub fn merge_lldp(fabric: &mut Fabric, mut words: Words<'_>) -> LldpMerge {
-    let ports = mem::take(&mut words.ports);
+    let ports = mem::take(&mut words.switches.ports);
     let mut resolver = Resolver::of(&words, ports);
     let mut report = LldpMerge {
         speakers: resolver.ports.speakers().count(),
-        slow: words.slow,
-        silent: words.silent,
-        unread: words.unread.clone(),
-        unparsed: words.unparsed,
+        slow: words.hosts.iter().map(|host| host.slow).sum(),
+        silent: words.hosts.iter().map(|host| host.silent).sum(),
+        unread: words.switches.unread.clone(),
+        unparsed: words.switches.unparsed,
         shared_chassis: resolver.shared_chassis(),
         ..LldpMerge::default()
     };
-    let pairs = pairs(fabric, &words.heard, &mut resolver, &mut report);
+    let pairs = pairs(fabric, &words, &mut resolver, &mut report);
     let ports = resolver.ports;
     let mut vertices: Vec<Option<PartId>> = vec![None; ports.len()];
     for (ends, pair) in pairs.into_iter() {
@@ -106,18 +132,12 @@ pub fn merge_lldp(fabric: &mut Fabric, mut words: Words<'_>) -> LldpMerge {
 /// Cables of which each end has one, by what NICs hear and what switches hear.
 fn pairs<'a>(
     fabric: &Fabric,
-    heard: &[Heard<'a>],
+    words: &'a Words<'a>,
     resolver: &mut Resolver<'a>,
     report: &mut LldpMerge,
 ) -> Pairs {
-    let mut pairs = Pairs::for_words(heard.len());
-    let of_nics = heard
-        .iter()
-        .filter(|heard| matches!(heard.near, End::Nic(..)));
-    let of_switches = heard
-        .iter()
-        .filter(|heard| matches!(heard.near, End::Switch(..)));
-    for heard in of_nics.chain(of_switches) {
+    let mut pairs = Pairs::for_words(words.heard().count());
+    for heard in words.heard() {
         match resolver.far(heard) {
             Far::End(far) => pairs.add(heard, far),
             Far::Host => report.host_neighbours += 1,

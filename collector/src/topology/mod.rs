@@ -27,8 +27,8 @@ pub use build::{Chassis, DuplicateName, SubnetMerge, merge_subnet};
 pub use diff::{Change, Ends, Socket, diff, has_cables, net};
 pub use judge::{judge, understand};
 pub use lldp::{
-    Contradiction, End, Heard, Interfaces, LldpMerge, Mac, Neighbour, PortNumber, Said,
-    SwitchNumber, SwitchPorts, Told, Words, merge_lldp,
+    Contradiction, End, Heard, HostWords, Interfaces, LldpMerge, Mac, Neighbour, PortNumber, Said,
+    SwitchNumber, SwitchPorts, SwitchWords, Told, Words, merge_lldp,
 };
 pub use names::{is_aggregation_node, is_unnamed_host};
 pub use planned::plan_fabric;

@@ -42,6 +42,7 @@ pub(super) struct Resolver<'a> {
     /// Switches and ports, more of them with every far end.
     pub(super) ports: SwitchPorts,
     hosts: Names<&'a Interfaces<'a>>,
+    addresses: HashMap<Mac, End, FixedState>,
     speakers: Names<SwitchNumber>,
     /// Names that several switches have: one port of that name is on several chassis. Not asked where all switches tell
     /// their neighbours.
@@ -53,10 +54,12 @@ pub(super) struct Resolver<'a> {
 impl<'a> Resolver<'a> {
     pub(super) fn of(words: &'a Words<'a>, ports: SwitchPorts) -> Self {
         let hosts = words.hosts.iter();
+        let addresses = hosts.clone().flat_map(|host| &host.addresses);
         let speakers = ports.speakers();
         Self {
             words,
-            hosts: names(hosts.map(|(name, interfaces)| (name.as_str(), interfaces))),
+            addresses: addresses.copied().collect(),
+            hosts: names(hosts.map(|host| (host.host.as_str(), &host.interfaces))),
             speakers: names(speakers.map(|(switch, name)| (name.as_str(), switch))),
             ports,
             ambiguous: OnceCell::new(),
@@ -141,8 +144,7 @@ impl<'a> Resolver<'a> {
         let mut shared: BTreeMap<Chassis<'_>, BTreeSet<&str>> = BTreeMap::new();
         for heard in self
             .words
-            .heard
-            .iter()
+            .heard()
             .filter(|heard| is_name(heard.said.system()))
         {
             let chassis = Chassis::of(heard);
@@ -167,7 +169,7 @@ impl<'a> Resolver<'a> {
             let port = host.get(heard.said.port());
             port.or_else(|| host.get(heard.said.description()))
         });
-        let by_address = || self.words.addresses.get(&Mac::read(heard.said.port())?);
+        let by_address = || self.addresses.get(&Mac::read(heard.said.port())?);
         by_interface.or_else(by_address).copied()
     }
 
@@ -270,8 +272,7 @@ fn ambiguous<'a>(words: &'a Words<'a>) -> HashSet<&'a str, FixedState> {
     let mut first: HashMap<(&str, &str), Chassis<'_>, FixedState> = HashMap::default();
     let mut ambiguous = HashSet::default();
     for heard in words
-        .heard
-        .iter()
+        .heard()
         .filter(|heard| is_name(heard.said.system().trim()))
     {
         let (system, chassis) = (heard.said.system().trim(), Chassis::of(heard));
