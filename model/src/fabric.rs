@@ -3,6 +3,7 @@
 //! Vertices are what one can put a label on: hosts, GPUs, NICs, PCIe bridges, switches. Edges are
 //! what one can unplug, and what sits inside a host. Every edge says who saw it and when.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 
 use foldhash::fast::FixedState;
@@ -130,18 +131,15 @@ impl Fabric {
             Equipment::Nic { guid, .. } | Equipment::Switch { guid, .. } => *guid,
             _ => None,
         };
-        let id = match self.by_part.get(&part) {
-            Some(id) => {
-                self.graph[*id].equipment = equipment;
-                *id
-            }
-            None => {
-                let id = self.graph.add_node(Vertex {
-                    part: part.clone(),
-                    equipment,
-                });
-                self.by_part.insert(part, id);
+        let id = match self.by_part.entry(part) {
+            Entry::Occupied(known) => {
+                let id = *known.get();
+                self.graph[id].equipment = equipment;
                 id
+            }
+            Entry::Vacant(new) => {
+                let part = new.key().clone();
+                *new.insert(self.graph.add_node(Vertex { part, equipment }))
             }
         };
         if let Some(guid) = guid {
@@ -154,13 +152,7 @@ impl Fabric {
     /// witness says is added. Another cable between the same two switches is another edge. A switch may be
     /// cabled to itself.
     pub fn connect(&mut self, a: PartId, b: PartId, link: Link) -> LinkId {
-        let twin = self.neighbours(a).find(|near| {
-            near.peer == b
-                && near.link.kind == link.kind
-                && (near.port, near.peer_port) == link.ports
-                || a == b && near.peer == b && (near.peer_port, near.port) == link.ports
-        });
-        match twin.map(|near| near.id) {
+        match self.twin(a, b, &link) {
             Some(id) => {
                 // The stored ends may stand the other way round.
                 let (first, _) = self.graph.edge_endpoints(id).unwrap_or((a, b));
@@ -182,6 +174,29 @@ impl Fabric {
             }
             None => self.graph.add_edge(a, b, link),
         }
+    }
+
+    /// As [`Fabric::connect`] for an edge that is known not to be there yet.
+    pub fn add_link(&mut self, a: PartId, b: PartId, link: Link) -> LinkId {
+        self.graph.add_edge(a, b, link)
+    }
+
+    /// The edge of the same kind between the same ports. It is looked for from both ends at once: one of them may have
+    /// many edges.
+    fn twin(&self, a: PartId, b: PartId, link: &Link) -> Option<LinkId> {
+        let joins = |near: &Neighbour<'_>, peer, ports| {
+            near.peer == peer && near.link.kind == link.kind && ports == link.ports
+        };
+        let mut ends = self.neighbours(a).zip(self.neighbours(b));
+        ends.find_map(|(at_a, at_b)| {
+            if joins(&at_a, b, (at_a.port, at_a.peer_port)) {
+                Some(at_a.id)
+            } else if joins(&at_b, a, (at_b.peer_port, at_b.port)) {
+                Some(at_b.id)
+            } else {
+                None
+            }
+        })
     }
 
     /// Takes every edge out that is not to be kept; handles of the others stay.

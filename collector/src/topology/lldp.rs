@@ -14,13 +14,18 @@ use foldhash::fast::FixedState;
 use railscope_model::fabric::{Equipment, Fabric, Link, LinkKind, PartId, Timestamp, Witness};
 use railscope_model::identity::{NodeName, Part, SwitchName, natural};
 use railscope_model::units::LinkSpeed;
+use rayon::prelude::*;
 
+use super::diff::has_cables;
 pub use ends::{End, PortNumber, SwitchNumber, SwitchPorts};
 pub use mac::Mac;
 use pairs::Pairs;
 pub use report::{Contradiction, LldpMerge};
-use resolve::{Far, Resolver};
+use resolve::{Far, Resolver, shared_chassis};
 pub use said::{Neighbour, Said, Told};
+
+/// Words that are looked up at once, before their cables are put together one by one.
+const WORDS_AT_ONCE: usize = 1 << 14;
 
 /// What one end of a cable hears from the other.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -91,41 +96,22 @@ impl<'a> Words<'a> {
 /// confirmed from both sides, or much newer; the report names them.
 pub fn merge_lldp(fabric: &mut Fabric, mut words: Words<'_>) -> LldpMerge {
     let ports = mem::take(&mut words.switches.ports);
-    let mut resolver = Resolver::of(&words, ports);
     let mut report = LldpMerge {
-        speakers: resolver.ports.speakers().count(),
+        speakers: ports.speakers().count(),
         slow: words.hosts.iter().map(|host| host.slow).sum(),
         silent: words.hosts.iter().map(|host| host.silent).sum(),
         unread: words.switches.unread.clone(),
         unparsed: words.switches.unparsed,
-        shared_chassis: resolver.shared_chassis(),
         ..LldpMerge::default()
     };
-    let pairs = pairs(fabric, &words, &mut resolver, &mut report);
-    let ports = resolver.ports;
-    let mut vertices: Vec<Option<PartId>> = vec![None; ports.len()];
-    for (ends, pair) in pairs.into_iter() {
-        if ends.iter().any(|end| words.dark.contains(end)) {
-            report.dark += 1;
-            continue;
-        }
-        let [a, b] = ends.map(|end| place(fabric, &ports, &mut vertices, end));
-        let (Some(a), Some(b)) = (a, b) else {
-            report.unparsed += 1;
-            continue;
-        };
-        let link = Link {
-            kind: LinkKind::Cable,
-            ports: (a.1, b.1),
-            speed: pair.speed,
-            seen_by: pair.seen_by(ends),
-        };
-        fabric.connect(a.0, b.0, link);
-        report.cables += 1;
-    }
+    let mut resolver = Resolver::of(&words, ports);
+    let pairs = || pairs(fabric, &words, &mut resolver, &mut report);
+    let (pairs, shared_chassis) = rayon::join(pairs, || shared_chassis(&words));
+    report.shared_chassis = shared_chassis;
+    place(fabric, pairs, (&resolver.ports, &words.dark), &mut report);
     report.leaves = leaves(fabric);
     let leaves = report.leaves.iter();
-    report.speaking_leaves = leaves.filter(|leaf| ports.speaks(leaf)).count();
+    report.speaking_leaves = leaves.filter(|leaf| resolver.ports.speaks(leaf)).count();
     report
 }
 
@@ -136,16 +122,20 @@ fn pairs<'a>(
     resolver: &mut Resolver<'a>,
     report: &mut LldpMerge,
 ) -> Pairs {
-    let mut pairs = Pairs::for_words(words.heard().count());
-    for heard in words.heard() {
-        match resolver.far(heard) {
-            Far::End(far) => pairs.add(heard, far),
-            Far::Host => report.host_neighbours += 1,
-            Far::Management => report.management += 1,
-            Far::Stranger(name) => {
-                report.strangers.insert(name);
+    let heard: Vec<_> = words.heard().collect();
+    let mut pairs = Pairs::for_words(heard.len());
+    for heard in heard.chunks(WORDS_AT_ONCE) {
+        let known = heard.par_iter().map(|heard| resolver.known(heard));
+        for (heard, known) in heard.iter().zip(known.collect::<Vec<_>>()) {
+            match resolver.far(heard, known) {
+                Far::End(far) => pairs.add(heard, far),
+                Far::Host => report.host_neighbours += 1,
+                Far::Management => report.management += 1,
+                Far::Stranger(name) => {
+                    report.strangers.insert(name);
+                }
+                Far::Unreadable => report.unparsed += 1,
             }
-            Far::Unreadable => report.unparsed += 1,
         }
     }
     pairs.unify(&resolver.ports);
@@ -159,14 +149,48 @@ fn pairs<'a>(
     };
     let contests = contests.iter().map(|contest| contest.in_words(&in_words));
     report.contradictions = contests.collect();
-    report
-        .contradictions
-        .sort_by(|a, b| natural(&a.end, &b.end));
+    let contradictions = &mut report.contradictions;
+    contradictions.sort_by(|a, b| natural(&a.end, &b.end));
     pairs
 }
 
-/// The vertex and port of an end; a switch that is not there yet is added.
+/// Puts cables into the fabric, but for those of ports without light.
 fn place(
+    fabric: &mut Fabric,
+    pairs: Pairs,
+    (ports, dark): (&SwitchPorts, &HashSet<End, FixedState>),
+    report: &mut LldpMerge,
+) {
+    // A sweep may have told of the same cables.
+    let join = if has_cables(fabric) {
+        Fabric::connect
+    } else {
+        Fabric::add_link
+    };
+    let mut vertices: Vec<Option<PartId>> = vec![None; ports.len()];
+    for (ends, pair) in pairs.into_iter() {
+        if ends.iter().any(|end| dark.contains(end)) {
+            report.dark += 1;
+            continue;
+        }
+        let [a, b] = ends.map(|end| vertex_and_port(fabric, ports, &mut vertices, end));
+        let (Some(a), Some(b)) = (a, b) else {
+            report.unparsed += 1;
+            continue;
+        };
+        let link = Link {
+            kind: LinkKind::Cable,
+            ports: (a.1, b.1),
+            speed: pair.speed,
+            seen_by: pair.seen_by(ends),
+        };
+        join(fabric, a.0, b.0, link);
+        report.cables += 1;
+    }
+}
+
+/// The vertex and port of an end; a switch that is not there yet is added.
+fn vertex_and_port(
     fabric: &mut Fabric,
     ports: &SwitchPorts,
     vertices: &mut [Option<PartId>],

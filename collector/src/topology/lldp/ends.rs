@@ -94,11 +94,11 @@ impl SwitchPorts {
         Some(SwitchNumber(place as u32))
     }
 
-    /// Whether the switch itself tells of a port of this name.
-    pub(super) fn is_own(&self, switch: SwitchNumber, word: PortWord<'_>) -> bool {
+    /// A port of this name of which the switch itself tells.
+    pub(super) fn own(&self, switch: SwitchNumber, word: PortWord<'_>) -> Option<End> {
         let ports = self.of(switch);
-        let place = ports.names.get_index_of(&word);
-        place.is_some_and(|place| place < ports.own)
+        let place = ports.names.get_index_of(&word)?;
+        (place < ports.own).then_some(End::Switch(switch, PortNumber(place as u16)))
     }
 
     /// Whether a switch that tells its own ports knows none of this name.

@@ -1,9 +1,9 @@
 //! Who the far end of a cable is, by the names and addresses that LLDP tells of it.
 
 use std::borrow::Cow;
-use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
+use std::sync::OnceLock;
 
 use foldhash::fast::FixedState;
 use railscope_model::identity::{PortWord, SwitchName};
@@ -32,6 +32,15 @@ pub(super) enum Far {
     Unreadable,
 }
 
+/// What is known of the far end by names that were told beforehand.
+#[derive(Debug)]
+pub(super) enum Known<'a> {
+    /// All of it.
+    Far(Far),
+    /// The switch, and what a port of it is called that the switch itself does not tell of.
+    Port(SwitchNumber, PortWord<'a>),
+}
+
 /// Names by which far ends are found: the whole one, and the first label where only one has it.
 type Names<T> = HashMap<String, Option<T>, FixedState>;
 
@@ -46,7 +55,7 @@ pub(super) struct Resolver<'a> {
     speakers: Names<SwitchNumber>,
     /// Names that several switches have: one port of that name is on several chassis. Not asked where all switches tell
     /// their neighbours.
-    ambiguous: OnceCell<HashSet<&'a str, FixedState>>,
+    ambiguous: OnceLock<HashSet<&'a str, FixedState>>,
     /// Switches by the words of NICs.
     leaves: HashSet<SwitchNumber, FixedState>,
 }
@@ -62,53 +71,58 @@ impl<'a> Resolver<'a> {
             hosts: names(hosts.map(|host| (host.host.as_str(), &host.interfaces))),
             speakers: names(speakers.map(|(switch, name)| (name.as_str(), switch))),
             ports,
-            ambiguous: OnceCell::new(),
+            ambiguous: OnceLock::new(),
             leaves: HashSet::default(),
         }
     }
 
-    /// Who is at the other end. NICs are asked before switches: whom they hear is a switch, whatever else is known of it.
-    pub(super) fn far(&mut self, heard: &Heard<'a>) -> Far {
-        let of_nic = matches!(heard.near, End::Nic(..));
+    /// Who is at the other end, by the names of those who speak themselves. None of one who does not.
+    pub(super) fn known(&self, heard: &Heard<'a>) -> Option<Known<'a>> {
         let near = match heard.near {
             End::Nic(..) => None,
             End::Switch(switch, port) => Some(self.ports.names(switch, port).1),
         };
         // A DPU tells its name to its own host through the representor of the host's function.
         if is_representor(heard.said.port()) || is_representor(heard.said.description()) {
-            return Far::Host;
+            return Some(Known::Far(Far::Host));
         }
         let own = |port: PortWord<'_>| is_management(port, &[&MANAGEMENT[..], &OWN_MANAGEMENT]);
         if near.is_some_and(|port| own(port.as_word())) {
-            return Far::Management;
+            return Some(Known::Far(Far::Management));
         }
-        let speaker = find(&self.speakers, heard.said.system());
-        if speaker.is_none() {
-            let host = find(&self.hosts, heard.said.system());
-            match (host, self.nic(host, heard)) {
-                (_, Some(nic)) if !of_nic => return Far::End(nic),
-                (None, None) => {}
-                _ => return Far::Host,
-            }
+        if let Some(speaker) = find(&self.speakers, heard.said.system()) {
+            return Some(self.port_of(speaker, heard));
         }
-        let switch = match speaker {
-            Some(speaker) => speaker,
-            None => match self.silent_switch(heard) {
-                Ok(switch) => switch,
-                Err(far) => return far,
-            },
-        };
-        match self.port_of(switch, heard) {
-            Some(port) if is_management(port, &[&MANAGEMENT[..]]) => Far::Management,
-            Some(port) => {
-                if of_nic {
-                    self.leaves.insert(switch);
-                }
+        let host = find(&self.hosts, heard.said.system());
+        match (host, self.nic(host, heard)) {
+            (_, Some(nic)) if near.is_some() => Some(Known::Far(Far::End(nic))),
+            (None, None) => None,
+            _ => Some(Known::Far(Far::Host)),
+        }
+    }
+
+    /// The same to the end. NICs are asked before switches: whom they hear is a switch, whatever else is known of it.
+    pub(super) fn far(&mut self, heard: &Heard<'a>, known: Option<Known<'a>>) -> Far {
+        match known.unwrap_or_else(|| self.silent(heard)) {
+            Known::Far(far) => far,
+            Known::Port(switch, port) => {
                 let end = self.ports.port(switch, port);
                 end.map_or(Far::Unreadable, Far::End)
             }
-            None => Far::Unreadable,
         }
+    }
+
+    /// Somebody who tells nobody its neighbours.
+    fn silent(&mut self, heard: &Heard<'a>) -> Known<'a> {
+        let switch = match self.silent_switch(heard) {
+            Ok(switch) => switch,
+            Err(far) => return Known::Far(far),
+        };
+        let port = self.port_of(switch, heard);
+        if let (End::Nic(..), Known::Port(..)) = (heard.near, &port) {
+            self.leaves.insert(switch);
+        }
+        port
     }
 
     /// A switch that tells nobody its neighbours. By its system name; where several switches have it, with the chassis
@@ -138,31 +152,6 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// Chassis ids that several names share: a daemon that tells neighbours apart by it mixes them up.
-    pub(super) fn shared_chassis(&self) -> Vec<(String, Vec<String>)> {
-        let mut first: HashMap<Chassis<'_>, &str, FixedState> = HashMap::default();
-        let mut shared: BTreeMap<Chassis<'_>, BTreeSet<&str>> = BTreeMap::new();
-        for heard in self
-            .words
-            .heard()
-            .filter(|heard| is_name(heard.said.system()))
-        {
-            let chassis = Chassis::of(heard);
-            let first = *first.entry(chassis).or_insert(heard.said.system());
-            if first != heard.said.system() {
-                shared
-                    .entry(chassis)
-                    .or_default()
-                    .extend([first, heard.said.system()]);
-            }
-        }
-        let owned = |names: BTreeSet<&str>| names.into_iter().map(str::to_owned).collect();
-        shared
-            .into_iter()
-            .map(|(chassis, names)| (chassis.to_string(), owned(names)))
-            .collect()
-    }
-
     /// The port of a NIC that the far end calls by the host's interface or by its MAC address.
     fn nic(&self, host: Option<&Interfaces<'_>>, heard: &Heard<'_>) -> Option<End> {
         let by_interface = host.and_then(|host| {
@@ -175,26 +164,57 @@ impl<'a> Resolver<'a> {
 
     /// The far port as its switch calls it, as far as that is known. Many daemons give a MAC address as port
     /// id and the interface as description, lldpd among them; SONiC gives an alias and the interface.
-    fn port_of(&self, switch: SwitchNumber, heard: &Heard<'a>) -> Option<PortWord<'a>> {
-        let is_own = |port: &PortWord<'_>| self.ports.is_own(switch, *port);
+    fn port_of(&self, switch: SwitchNumber, heard: &Heard<'a>) -> Known<'a> {
         let port = PortWord::read(heard.said.port()).ok();
-        if port.as_ref().is_some_and(is_own) {
-            return port;
-        }
         let description = PortWord::read(heard.said.description()).ok();
-        if description.as_ref().is_some_and(is_own) {
-            return description;
+        let own = |word: Option<PortWord<'a>>| Some((word?, self.ports.own(switch, word?)?));
+        let management = |word| is_management(word, &[&MANAGEMENT[..]]);
+        if let Some((word, end)) = own(port).or_else(|| own(description)) {
+            let far = if management(word) {
+                Far::Management
+            } else {
+                Far::End(end)
+            };
+            return Known::Far(far);
         }
         let has_space = heard
             .said
             .description()
             .trim()
             .contains(char::is_whitespace);
-        if (port.is_none() || Mac::read(heard.said.port()).is_some()) && !has_space {
-            return description.or(port);
+        let is_described = (port.is_none() || Mac::read(heard.said.port()).is_some()) && !has_space;
+        let word = if is_described {
+            description.or(port)
+        } else {
+            port
+        };
+        match word {
+            Some(word) if management(word) => Known::Far(Far::Management),
+            Some(word) => Known::Port(switch, word),
+            None => Known::Far(Far::Unreadable),
         }
-        port
     }
+}
+
+/// Chassis ids that several names share: a daemon that tells neighbours apart by it mixes them up.
+pub(super) fn shared_chassis(words: &Words<'_>) -> Vec<(String, Vec<String>)> {
+    let mut first: HashMap<Chassis<'_>, &str, FixedState> = HashMap::default();
+    let mut shared: BTreeMap<Chassis<'_>, BTreeSet<&str>> = BTreeMap::new();
+    for heard in words.heard() {
+        let (chassis, system) = (Chassis::of(heard), heard.said.system());
+        if !is_name(system) {
+            continue;
+        }
+        let first = *first.entry(chassis).or_insert(system);
+        if first != system {
+            shared.entry(chassis).or_default().extend([first, system]);
+        }
+    }
+    let owned = |names: BTreeSet<&str>| names.into_iter().map(str::to_owned).collect();
+    shared
+        .into_iter()
+        .map(|(chassis, names)| (chassis.to_string(), owned(names)))
+        .collect()
 }
 
 /// A chassis id, MAC addresses in one spelling.
