@@ -10,7 +10,6 @@ use railscope_model::metric::{
 };
 use railscope_model::reading::Labels;
 use railscope_model::units::LinkSpeed;
-use rayon::prelude::*;
 
 use super::history::{History, NodeHistory};
 use super::inventory::read;
@@ -141,20 +140,6 @@ impl DarkPorts {
     }
 }
 
-/// What hosts hear. The fabric holds them and their NICs already.
-pub fn words_of_hosts<'a>(
-    fabric: &Fabric,
-    history: &'a History,
-    switch_nodes: &BTreeSet<NodeName>,
-) -> Vec<HostWords<'a>> {
-    let nodes = history.nodes();
-    let hosts: Vec<_> = nodes
-        .filter(|(node, _)| !switch_nodes.contains(*node))
-        .collect();
-    let words = |(node, history)| host_words(fabric, node, history);
-    hosts.into_par_iter().filter_map(words).collect()
-}
-
 /// What switches hear.
 pub fn words_of_switches<'a>(
     history: &'a History,
@@ -239,7 +224,8 @@ struct Port<'a> {
     end: End,
 }
 
-fn host_words<'a>(
+/// What a host hears. The fabric holds it and its NICs already. None of one that was never heard.
+pub fn host_words<'a>(
     fabric: &Fabric,
     host: &'a NodeName,
     history: &'a NodeHistory,

@@ -6,14 +6,15 @@ use railscope_model::fabric::{Fabric, Timestamp};
 use railscope_model::identity::NodeName;
 use rayon::prelude::*;
 
-use super::history::History;
+use super::history::{History, NodeHistory};
 use super::inventory::NodeParts;
-use super::neighbours::{DarkPorts, Switches, words_of_hosts, words_of_switches};
+use super::neighbours::{DarkPorts, Switches, host_words, words_of_switches};
 use crate::subnet::Subnet;
-use crate::topology::{LldpMerge, SubnetMerge, Words, merge_lldp, merge_subnet};
+use crate::topology::{HostWords, LldpMerge, SubnetMerge, Words, merge_lldp, merge_subnet};
 
-/// Nodes that are read at once, before they go into the fabric one by one.
-const NODES_AT_ONCE: usize = 512;
+/// Hosts that are read at once, before they go into the fabric one by one: so many that all processors have work, and so
+/// few that what was read is still in their caches when it is asked for once more.
+const HOSTS_AT_ONCE: usize = 128;
 
 /// What the fabric is built from.
 #[derive(Debug, Clone, Copy)]
@@ -55,12 +56,12 @@ impl Sources<'_> {
             } = self;
             words_of_switches(history, switches, switch_nodes, self.now)
         };
-        let (mut fabric, switches) = rayon::join(|| self.nodes(), switches);
+        let ((mut fabric, hosts), switches) = rayon::join(|| self.hosts(), switches);
         let subnet = self
             .subnet
             .map(|(subnet, seen)| merge_subnet(&mut fabric, subnet, seen));
         let mut words = Words {
-            hosts: words_of_hosts(&fabric, self.history, self.switch_nodes),
+            hosts,
             switches,
             ..Words::default()
         };
@@ -73,25 +74,29 @@ impl Sources<'_> {
         }
     }
 
-    /// Hosts with what is in them. Exporters first: they know a NIC's node and name for certain, the subnet only what was
-    /// typed into it.
-    fn nodes(&self) -> Fabric {
-        let mut fabric = Fabric::default();
-        let nodes: Vec<_> = self
-            .history
-            .nodes()
-            .filter(|(node, history)| {
-                history.heard().is_some() && !self.switch_nodes.contains(*node)
-            })
+    /// Hosts with what is in them, and what they hear. Exporters first: they know a NIC's node and name for certain, the
+    /// subnet only what was typed into it.
+    fn hosts(&self) -> (Fabric, Vec<HostWords<'_>>) {
+        let (mut fabric, mut words) = (Fabric::default(), Vec::new());
+        let is_host = |node: &NodeName, history: &NodeHistory| {
+            history.heard().is_some() && !self.switch_nodes.contains(node)
+        };
+        let nodes = self.history.nodes();
+        let hosts: Vec<_> = nodes
+            .filter(|(node, history)| is_host(node, history))
             .collect();
-        for nodes in nodes.chunks(NODES_AT_ONCE) {
-            let read = nodes
+        for hosts in hosts.chunks(HOSTS_AT_ONCE) {
+            let parts = hosts
                 .par_iter()
                 .map(|(node, history)| NodeParts::of(node, history));
-            for parts in read.collect::<Vec<_>>() {
+            for parts in parts.collect::<Vec<_>>() {
                 parts.merge(&mut fabric, self.now);
             }
+            let heard = hosts
+                .par_iter()
+                .filter_map(|(node, history)| host_words(&fabric, node, history));
+            words.par_extend(heard);
         }
-        fabric
+        (fabric, words)
     }
 }
