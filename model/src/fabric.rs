@@ -10,46 +10,17 @@ use foldhash::fast::FixedState;
 use indexmap::IndexSet;
 use petgraph::stable_graph::{EdgeIndex, NodeIndex, StableUnGraph};
 use petgraph::visit::{EdgeRef, IntoEdgeReferences};
-use serde::{Deserialize, Serialize};
 
 use crate::identity::{Guid, Part, PciAddress, PortName, RdmaPort};
 
 mod link;
+mod time;
 
 pub use link::{Link, LinkKind, Presence, Sighting, Sightings, Witness};
+pub use time::Timestamp;
 
 /// Ports with names have handles from here on; numbers are below.
 const FIRST_HANDLE: u16 = 1 << 15;
-
-/// The handle of a port by the place of its name.
-fn handle_of(place: usize) -> Option<u16> {
-    u16::try_from(place).ok()?.checked_add(FIRST_HANDLE)
-}
-
-/// A moment: milliseconds of Unix time.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
-)]
-#[serde(transparent)]
-pub struct Timestamp(pub u64);
-
-impl Timestamp {
-    /// Seconds from an earlier moment to this one; zero if it is not earlier.
-    pub fn seconds_since(self, earlier: Self) -> f64 {
-        self.0.saturating_sub(earlier.0) as f64 / 1e3
-    }
-
-    /// The moment so many seconds later.
-    #[must_use]
-    pub fn plus_seconds(self, seconds: f64) -> Self {
-        Self(self.0 + (seconds * 1e3) as u64)
-    }
-
-    /// Seconds of Unix time.
-    pub fn as_seconds(self) -> f64 {
-        self.0 as f64 / 1e3
-    }
-}
 
 /// What a vertex of the graph is, beyond its name.
 #[derive(Debug, Clone, PartialEq)]
@@ -376,6 +347,11 @@ impl Fabric {
         }
         counts
     }
+}
+
+/// The handle of a port by the place of its name.
+fn handle_of(place: usize) -> Option<u16> {
+    u16::try_from(place).ok()?.checked_add(FIRST_HANDLE)
 }
 
 #[cfg(test)]
