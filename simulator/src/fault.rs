@@ -216,6 +216,14 @@ pub struct Truth {
     pub accomplices: Vec<Part>,
 }
 
+impl Truth {
+    /// Whether anything but the culprit's own counters can show it: a job is slower by it, or other parts have symptoms. A
+    /// cable that loses packets and carries none is not felt.
+    pub fn is_felt(&self) -> bool {
+        !self.victims.is_empty() || self.slowdown.is_none_or(|slowdown| slowdown > 1.0)
+    }
+}
+
 impl Effect {
     /// Class that an incident about it has.
     pub fn class(&self) -> &'static str {

@@ -52,6 +52,8 @@ pub(super) struct Wrong {
     part: String,
     /// Seconds after the start of the run: onset, or when the alarm opened.
     at_seconds: f64,
+    /// A fault that no job and no other part felt.
+    unfelt: bool,
     /// What was said of other parts then.
     said: Vec<String>,
 }
@@ -72,12 +74,16 @@ impl fmt::Display for Wrong {
             what,
             part,
             at_seconds,
+            unfelt,
             said,
         } = self;
         write!(
             f,
             "{kind}: {what} {part} at {at_seconds:.0} s, {scenario}, seed {seed}"
         )?;
+        if *unfelt {
+            f.write_str("; nobody felt it")?;
+        }
         if !said.is_empty() {
             write!(f, "; said {}", said.join(", "))?;
         }
@@ -99,6 +105,7 @@ pub(super) fn of_run(
         what: what.to_owned(),
         part,
         at_seconds,
+        unfelt: false,
         said,
     };
     let faults = run.events.iter().zip(&verdicts.faults);
@@ -115,7 +122,10 @@ pub(super) fn of_run(
             (alarm.naming.part == event.truth.part) == (kind == Kind::WrongClass)
         });
         let told = told.take(TOLD).map(told_of).collect();
-        Some(wrong(kind, event.truth.cause, part, event.onset, told))
+        Some(Wrong {
+            unfelt: !event.truth.is_felt(),
+            ..wrong(kind, event.truth.cause, part, event.onset, told)
+        })
     });
     let of_alarms = alarms.iter().zip(&verdicts.alarms);
     let of_alarms = of_alarms.filter(|(_, verdict)| {
