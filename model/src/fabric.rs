@@ -187,6 +187,16 @@ impl Fabric {
         Some(handle)
     }
 
+    /// Gives handles to all of these names of a part's ports, as [`Fabric::port_handle`] does to one.
+    pub fn name_ports(&mut self, part: PartId, names: &IndexSet<PortName, FixedState>) {
+        match self.port_names.entry(part) {
+            Entry::Vacant(new) => {
+                new.insert(names.clone());
+            }
+            Entry::Occupied(known) => known.into_mut().extend(names.iter().cloned()),
+        }
+    }
+
     /// As [`Fabric::port_handle`]; none for a name that this graph has not heard of.
     pub fn find_port(&self, part: PartId, port: &PortName) -> Option<u16> {
         match port {

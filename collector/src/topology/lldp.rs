@@ -203,16 +203,18 @@ fn vertex_and_port(
     let (name, port) = ports.names(switch, port);
     let vertex = *vertices[switch.0 as usize].get_or_insert_with(|| {
         let part = Part::Switch(name.clone());
-        fabric.find(&part).unwrap_or_else(|| {
+        let vertex = fabric.find(&part).unwrap_or_else(|| {
             let equipment = Equipment::Switch {
                 guid: None,
                 ports: 0,
                 description: String::new(),
             };
             fabric.upsert(part, equipment)
-        })
+        });
+        fabric.name_ports(vertex, ports.all(switch));
+        vertex
     });
-    Some((vertex, fabric.port_handle(vertex, port)?))
+    Some((vertex, fabric.find_port(vertex, port)?))
 }
 
 /// Switches that a NIC is cabled to by LLDP alone.

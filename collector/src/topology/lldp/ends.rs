@@ -113,6 +113,11 @@ impl SwitchPorts {
         (&ports.switch, &ports.names[usize::from(port.0)])
     }
 
+    /// Names of all ports of a switch that somebody spoke of.
+    pub(super) fn all(&self, switch: SwitchNumber) -> &IndexSet<PortName, FixedState> {
+        &self.of(switch).names
+    }
+
     /// How many switches there are.
     pub(super) fn len(&self) -> usize {
         self.0.len()

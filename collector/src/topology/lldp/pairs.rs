@@ -1,12 +1,13 @@
 //! Cables as pairs of ends: what both ends say is one cable, and an end has one cable only.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
 use foldhash::fast::FixedState;
 use indexmap::IndexMap;
 use railscope_model::fabric::{Sightings, Timestamp, Witness};
 use railscope_model::identity::natural;
 use railscope_model::units::LinkSpeed;
+use rayon::prelude::*;
 
 use super::{Contradiction, End, Heard, SwitchNumber, SwitchPorts};
 
@@ -245,10 +246,11 @@ impl Pairs {
         contested
     }
 
-    /// Ends with more than one cable.
-    fn with_several(&self) -> HashSet<End, FixedState> {
-        let mut seen: HashSet<End, FixedState> = HashSet::default();
-        let ends = self.0.keys().flatten().copied();
-        ends.filter(|end| !seen.insert(*end)).collect()
+    /// Ends with more than one cable: few, found by sorting all.
+    fn with_several(&self) -> BTreeSet<End> {
+        let mut ends: Vec<End> = self.0.keys().flatten().copied().collect();
+        ends.par_sort_unstable();
+        let several = ends.chunk_by(PartialEq::eq).filter(|same| same.len() > 1);
+        several.map(|same| same[0]).collect()
     }
 }
