@@ -47,15 +47,8 @@ pub struct Built {
 impl Sources<'_> {
     /// Builds it, on as many processors as there are.
     pub fn fabric(&self) -> Built {
-        let switches = || {
-            let Self {
-                history,
-                switches,
-                switch_nodes,
-                ..
-            } = self;
-            words_of_switches(history, switches, switch_nodes, self.now)
-        };
+        let switches =
+            || words_of_switches(self.history, self.switches, self.switch_nodes, self.now);
         let ((mut fabric, hosts), switches) = rayon::join(|| self.hosts(), switches);
         let subnet = self
             .subnet

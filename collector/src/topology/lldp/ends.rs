@@ -1,7 +1,7 @@
 //! Ends of cables in numbers: there are two for each of hundreds of thousands of cables, and each is named four times.
 
 use foldhash::fast::FixedState;
-use indexmap::{IndexMap, IndexSet};
+use indexmap::IndexSet;
 use railscope_model::fabric::PartId;
 use railscope_model::identity::{PortName, PortWord, SwitchName};
 
@@ -24,12 +24,15 @@ pub struct PortNumber(u16);
 
 /// Switches and their ports, each counted from 0 as it is first heard of.
 #[derive(Debug, Default)]
-pub struct SwitchPorts(IndexMap<SwitchName, Ports, FixedState>);
+pub struct SwitchPorts {
+    switches: IndexSet<SwitchName, FixedState>,
+    /// By number of the switch.
+    ports: Vec<Ports>,
+}
 
 /// Ports of one switch.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Ports {
-    switch: SwitchName,
     /// Whether it tells its neighbours.
     speaks: bool,
     names: IndexSet<PortName, FixedState>,
@@ -47,16 +50,11 @@ impl SwitchPorts {
 
     /// A switch that somebody speaks of.
     pub fn switch(&mut self, name: &SwitchName) -> SwitchNumber {
-        if let Some(known) = self.find(name.as_str()) {
-            return known;
+        let (place, is_new) = self.switches.insert_full(name.clone());
+        if is_new {
+            self.ports.push(Ports::default());
         }
-        let ports = Ports {
-            switch: name.clone(),
-            speaks: false,
-            names: IndexSet::default(),
-            own: 0,
-        };
-        SwitchNumber(self.0.insert_full(name.clone(), ports).0 as u32)
+        SwitchNumber(place as u32)
     }
 
     /// A port that the switch itself tells of. All of these are told before [`SwitchPorts::port`] is asked. None for a
@@ -78,19 +76,19 @@ impl SwitchPorts {
 
     /// Switches that tell their neighbours.
     pub(super) fn speakers(&self) -> impl Iterator<Item = (SwitchNumber, &SwitchName)> {
-        let all = (0..).map(SwitchNumber).zip(self.0.values());
-        all.filter(|(_, ports)| ports.speaks)
-            .map(|(switch, ports)| (switch, &ports.switch))
+        let all = (0..).map(SwitchNumber).zip(&self.switches);
+        all.filter(|(switch, _)| self.of(*switch).speaks)
     }
 
     /// Whether a switch tells its neighbours.
     pub(super) fn speaks(&self, name: &SwitchName) -> bool {
-        self.0.get(name).is_some_and(|ports| ports.speaks)
+        let switch = self.find(name.as_str());
+        switch.is_some_and(|switch| self.of(switch).speaks)
     }
 
     /// A switch by its name.
     pub(super) fn find(&self, name: &str) -> Option<SwitchNumber> {
-        let place = self.0.get_index_of(name)?;
+        let place = self.switches.get_index_of(name)?;
         Some(SwitchNumber(place as u32))
     }
 
@@ -109,8 +107,8 @@ impl SwitchPorts {
 
     /// Names of a switch and of its port.
     pub(super) fn names(&self, switch: SwitchNumber, port: PortNumber) -> (&SwitchName, &PortName) {
-        let ports = self.of(switch);
-        (&ports.switch, &ports.names[usize::from(port.0)])
+        let name = &self.switches[switch.0 as usize];
+        (name, &self.of(switch).names[usize::from(port.0)])
     }
 
     /// Names of all ports of a switch that somebody spoke of.
@@ -120,15 +118,15 @@ impl SwitchPorts {
 
     /// How many switches there are.
     pub(super) fn len(&self) -> usize {
-        self.0.len()
+        self.ports.len()
     }
 
     fn of(&self, switch: SwitchNumber) -> &Ports {
-        &self.0[switch.0 as usize]
+        &self.ports[switch.0 as usize]
     }
 
     fn of_mut(&mut self, switch: SwitchNumber) -> &mut Ports {
-        &mut self.0[switch.0 as usize]
+        &mut self.ports[switch.0 as usize]
     }
 }
 
