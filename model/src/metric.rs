@@ -100,7 +100,45 @@ pub struct Metric {
     pub help: &'static str,
 }
 
+/// Where a label stands among those of its metric.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Label(usize);
+
+impl Label {
+    /// Its place, from 0.
+    pub const fn place(self) -> usize {
+        self.0
+    }
+}
+
+/// A label of a metric by its name; a name that the metric does not have does not compile.
+///
+/// ```
+/// use railscope_model::{label, metric::GPU, reading::Labels};
+///
+/// let labels = Labels::new(["0", "GPU-1"]);
+/// assert_eq!(labels.get(label!(GPU, "uuid")), Some("GPU-1"));
+/// ```
+#[macro_export]
+macro_rules! label {
+    ($metric:ident, $name:literal) => {
+        const { $metric.label($name).expect("a label of the metric") }
+    };
+}
+
 impl Metric {
+    /// One of its labels by name, if it has it.
+    pub const fn label(&self, name: &str) -> Option<Label> {
+        let mut place = 0;
+        while place < self.labels.len() {
+            if is_same(self.labels[place].as_bytes(), name.as_bytes()) {
+                return Some(Label(place));
+            }
+            place += 1;
+        }
+        None
+    }
+
     /// The row with this series name.
     pub fn by_name(name: &str) -> Option<&'static Self> {
         // The catalogue is small and this runs once a series, not once a sample.
@@ -124,6 +162,15 @@ impl Metric {
             Kind::Info => self.name.strip_suffix("_info").unwrap_or(self.name),
             Kind::Gauge | Kind::Histogram => self.name,
         }
+    }
+}
+
+/// Whether two texts are equal: `==` cannot be asked in constants yet.
+const fn is_same(a: &[u8], b: &[u8]) -> bool {
+    match (a, b) {
+        ([], []) => true,
+        ([a, rest @ ..], [b, others @ ..]) => *a == *b && is_same(rest, others),
+        _ => false,
     }
 }
 

@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub use changes::{Changes, NotItsChanges};
 pub use histogram::{Histogram, HistogramError};
 
-use crate::metric::{Kind, Metric, Profile, SOURCE_STATUS};
+use crate::metric::{Kind, Label, Metric, Profile, SOURCE_STATUS};
 
 /// Label values of one series, in the order of [`Metric::labels`]. Built once a series, then shared.
 #[derive(Debug, Clone, Eq, PartialOrd, Ord, Hash, Default)]
@@ -53,10 +53,10 @@ impl Labels {
         )
     }
 
-    /// One of them by the name that the metric gives it; empty labels say "unknown" and are none.
-    pub fn get(&self, metric: &Metric, name: &str) -> Option<&str> {
-        let place = metric.labels.iter().position(|label| *label == name)?;
-        let value: &str = self.0.get(place)?;
+    /// One of them; empty labels say "unknown" and are none.
+    #[inline]
+    pub fn get(&self, label: Label) -> Option<&str> {
+        let value: &str = self.0.get(label.place())?;
         (!value.is_empty()).then_some(value)
     }
 

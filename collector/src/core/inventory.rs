@@ -5,15 +5,16 @@ use std::str::FromStr;
 
 use railscope_model::fabric::{Equipment, Fabric, Link, LinkKind, PartId, Timestamp, Witness};
 use railscope_model::identity::{NodeName, Part};
-use railscope_model::metric::{GPU, GPU_NIC, Metric, PCIE_PATH, RDMA_PORT};
+use railscope_model::label;
+use railscope_model::metric::{GPU, GPU_NIC, Label, PCIE_PATH, RDMA_PORT};
 use railscope_model::reading::Labels;
 
 use super::history::NodeHistory;
 use crate::topology::Routes;
 
-/// A label of an info series by name, read as what it should be.
-pub(super) fn read<T: FromStr>(metric: &Metric, labels: &Labels, name: &str) -> Option<T> {
-    labels.get(metric, name)?.parse().ok()
+/// A label of a series, read as what it should be.
+pub(super) fn read<T: FromStr>(labels: &Labels, label: Label) -> Option<T> {
+    labels.get(label)?.parse().ok()
 }
 
 /// What exporters say that a node is made of.
@@ -30,9 +31,9 @@ impl NodeParts {
     /// Reads them.
     pub fn of(node: &NodeName, history: &NodeHistory) -> Self {
         let nearest = |(labels, _): (&Labels, _)| {
-            let gpu = Part::Gpu(node.clone(), read(&GPU_NIC, labels, "gpu")?);
-            let nic = Part::Nic(node.clone(), read(&GPU_NIC, labels, "device")?);
-            (labels.get(&GPU_NIC, "nearest") == Some("true")).then_some((gpu, nic))
+            let gpu = Part::Gpu(node.clone(), read(labels, label!(GPU_NIC, "gpu"))?);
+            let nic = Part::Nic(node.clone(), read(labels, label!(GPU_NIC, "device"))?);
+            (labels.get(label!(GPU_NIC, "nearest")) == Some("true")).then_some((gpu, nic))
         };
         Self {
             host: node.clone(),
@@ -60,31 +61,31 @@ impl NodeParts {
 fn parts(node: &NodeName, history: &NodeHistory) -> Vec<(Part, Equipment)> {
     let mut parts = Vec::new();
     for (labels, _) in history.series(&PCIE_PATH) {
-        if labels.get(&PCIE_PATH, "kind") == Some("gpu")
-            && let Some(gpu) = read(&PCIE_PATH, labels, "name")
+        if labels.get(label!(PCIE_PATH, "kind")) == Some("gpu")
+            && let Some(gpu) = read(labels, label!(PCIE_PATH, "name"))
         {
             let equipment = Equipment::Gpu {
                 uuid: None,
-                pci: read(&PCIE_PATH, labels, "pci"),
+                pci: read(labels, label!(PCIE_PATH, "pci")),
             };
             parts.push((Part::Gpu(node.clone(), gpu), equipment));
         }
     }
     for (labels, _) in history.series(&GPU) {
-        if let Some(gpu) = read(&GPU, labels, "gpu") {
-            let uuid = labels.get(&GPU, "uuid").map(str::to_owned);
+        if let Some(gpu) = read(labels, label!(GPU, "gpu")) {
+            let uuid = labels.get(label!(GPU, "uuid")).map(str::to_owned);
             let equipment = Equipment::Gpu {
                 uuid,
-                pci: read(&GPU, labels, "pci"),
+                pci: read(labels, label!(GPU, "pci")),
             };
             parts.push((Part::Gpu(node.clone(), gpu), equipment));
         }
     }
     for (labels, _) in history.series(&RDMA_PORT) {
-        if let Some(device) = read(&RDMA_PORT, labels, "device") {
+        if let Some(device) = read(labels, label!(RDMA_PORT, "device")) {
             let equipment = Equipment::Nic {
-                guid: read(&RDMA_PORT, labels, "node_guid"),
-                pci: read(&RDMA_PORT, labels, "pci"),
+                guid: read(labels, label!(RDMA_PORT, "node_guid")),
+                pci: read(labels, label!(RDMA_PORT, "pci")),
                 rail: None,
             };
             parts.push((Part::Nic(node.clone(), device), equipment));
@@ -98,9 +99,9 @@ pub fn endpoints(history: &NodeHistory) -> BTreeMap<&str, (&str, &str)> {
     let series = history.series(&PCIE_PATH);
     series
         .filter_map(|(labels, _)| {
-            let text = |name| labels.get(&PCIE_PATH, name);
-            let what = [text("kind"), text("name")].map(Option::unwrap_or_default);
-            Some((text("pci")?, what.into()))
+            let [kind, name] = [label!(PCIE_PATH, "kind"), label!(PCIE_PATH, "name")];
+            let what = [kind, name].map(|label| labels.get(label).unwrap_or_default());
+            Some((labels.get(label!(PCIE_PATH, "pci"))?, what.into()))
         })
         .collect()
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use railscope_model::fabric::Timestamp;
 use railscope_model::identity::{GpuIndex, NodeName, Part, RdmaDevice};
+use railscope_model::label;
 use railscope_model::metric::{GPU, GPU_NIC, WORKLOAD};
 use railscope_model::reading::Labels;
 
@@ -237,10 +238,10 @@ fn held(said: &NodeHistory) -> Held {
     let mut held = Held::default();
     for (labels, _) in said.series(&WORKLOAD) {
         let Some(job) = job_of(labels) else { continue };
-        if let Some(gpu) = read(&WORKLOAD, labels, "gpu") {
+        if let Some(gpu) = read(labels, label!(WORKLOAD, "gpu")) {
             held.gpus.push((gpu, Arc::clone(&job)));
         }
-        if let Some(device) = read(&WORKLOAD, labels, "device") {
+        if let Some(device) = read(labels, label!(WORKLOAD, "device")) {
             held.nics.insert((device, Arc::clone(&job)));
         }
         held.jobs.insert(job);
@@ -248,14 +249,16 @@ fn held(said: &NodeHistory) -> Held {
     if let (1, Some(only), true) = (held.jobs.len(), held.jobs.first(), held.gpus.is_empty()) {
         let gpus = said
             .series(&GPU)
-            .filter_map(|(labels, _)| read(&GPU, labels, "gpu"));
+            .filter_map(|(labels, _)| read(labels, label!(GPU, "gpu")));
         held.gpus = gpus.map(|gpu| (gpu, Arc::clone(only))).collect();
     }
     held.gpus.sort();
     held.gpus.dedup();
     for (labels, _) in said.series(&GPU_NIC) {
-        let pair = read(&GPU_NIC, labels, "gpu").zip(read(&GPU_NIC, labels, "device"));
-        if let (Some((gpu, device)), Some("true")) = (pair, labels.get(&GPU_NIC, "nearest")) {
+        let pair =
+            read(labels, label!(GPU_NIC, "gpu")).zip(read(labels, label!(GPU_NIC, "device")));
+        if let (Some((gpu, device)), Some("true")) = (pair, labels.get(label!(GPU_NIC, "nearest")))
+        {
             let (gpu, device): (GpuIndex, RdmaDevice) = (gpu, device);
             let of_gpu = held.gpus.iter().filter(|(held, _)| *held == gpu);
             let nics = of_gpu.map(|(_, job)| (device.clone(), Arc::clone(job)));
@@ -267,11 +270,13 @@ fn held(said: &NodeHistory) -> Held {
 
 /// The job of a series: the batch system's, or what is left of a pod's name without what tells it from others of its job.
 fn job_of(labels: &Labels) -> Option<JobName> {
-    if let Some(job) = labels.get(&WORKLOAD, "hpc_job") {
+    if let Some(job) = labels.get(label!(WORKLOAD, "hpc_job")) {
         return Some(job.into());
     }
-    let pod = labels.get(&WORKLOAD, "workload")?;
-    let namespace = labels.get(&WORKLOAD, "namespace").unwrap_or_default();
+    let pod = labels.get(label!(WORKLOAD, "workload"))?;
+    let namespace = labels
+        .get(label!(WORKLOAD, "namespace"))
+        .unwrap_or_default();
     Some(format!("{namespace}/{}", shared_name(pod)).into())
 }
 

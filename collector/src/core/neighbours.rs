@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use railscope_model::fabric::{Fabric, Timestamp};
 use railscope_model::identity::{NodeName, Part, PciAddress, PortName, RdmaDevice, SwitchName};
+use railscope_model::label;
 use railscope_model::metric::{
     GPU, LLDP_NEIGHBOR, Metric, NIC, NIC_CARRIER, NIC_SPEED, PCIE_PATH, RDMA_PORT, RDMA_PORT_UP,
     SWITCH_PORT_SPEED, SWITCH_PORT_UP,
@@ -35,12 +36,12 @@ pub fn switch_nodes(history: &History, switches: &Switches) -> BTreeSet<NodeName
         let mut gpus = history.series(&PCIE_PATH);
         history.series(&RDMA_PORT).next().is_some()
             || history.series(&GPU).next().is_some()
-            || gpus.any(|(labels, _)| labels.get(&PCIE_PATH, "kind") == Some("gpu"))
+            || gpus.any(|(labels, _)| labels.get(label!(PCIE_PATH, "kind")) == Some("gpu"))
     };
     let mut named: BTreeSet<&str> = BTreeSet::new();
     for (_, history) in history.nodes().filter(|(_, history)| is_host(history)) {
         for (labels, _) in history.series(&LLDP_NEIGHBOR) {
-            named.extend(labels.get(&LLDP_NEIGHBOR, "system"));
+            named.extend(labels.get(label!(LLDP_NEIGHBOR, "system")));
         }
     }
     let configured = |node: &NodeName| {
@@ -101,10 +102,12 @@ impl DarkPorts {
                 continue;
             }
             for (labels, window) in history.series(&RDMA_PORT_UP) {
-                let device = read(&RDMA_PORT_UP, labels, "device");
-                if let (Some(0.0), Some(device), Some(port)) =
-                    (window.value(), device, read(&RDMA_PORT_UP, labels, "port"))
-                {
+                let device = read(labels, label!(RDMA_PORT_UP, "device"));
+                if let (Some(0.0), Some(device), Some(port)) = (
+                    window.value(),
+                    device,
+                    read(labels, label!(RDMA_PORT_UP, "port")),
+                ) {
                     dark.nics.insert((node.clone(), device, port));
                 }
             }
@@ -180,7 +183,9 @@ fn switch_words<'a>(
 ) {
     let switch = words.ports.speaker(name);
     for (labels, _) in history.series(&LLDP_NEIGHBOR) {
-        let netdev = labels.get(&LLDP_NEIGHBOR, "netdev").unwrap_or_default();
+        let netdev = labels
+            .get(label!(LLDP_NEIGHBOR, "netdev"))
+            .unwrap_or_default();
         let Some(near) = words.ports.own_port(switch, netdev) else {
             words.unparsed += 1;
             continue;
@@ -245,7 +250,9 @@ pub fn host_words<'a>(
     let fastest = speeds.fold(0.0, f64::max);
     let mut hearing: BTreeSet<End> = BTreeSet::new();
     for (labels, _) in history.series(&LLDP_NEIGHBOR) {
-        let netdev = labels.get(&LLDP_NEIGHBOR, "netdev").unwrap_or_default();
+        let netdev = labels
+            .get(label!(LLDP_NEIGHBOR, "netdev"))
+            .unwrap_or_default();
         // Interfaces without an RDMA device are not of the fabric.
         let Some(end) = words.interfaces.get(netdev) else {
             continue;
@@ -271,9 +278,13 @@ pub fn host_words<'a>(
 fn addresses(history: &NodeHistory, ports: &[Port<'_>]) -> Vec<(Mac, End)> {
     let mut addresses = Vec::new();
     for (labels, _) in history.series(&RDMA_PORT) {
-        let device = labels.get(&RDMA_PORT, "device");
+        let device = labels.get(label!(RDMA_PORT, "device"));
         if let Some(port) = ports.iter().find(|port| Some(port.device) == device) {
-            let guids = ["node_guid", "port_guid"].map(|name| read(&RDMA_PORT, labels, name));
+            let [node, port_guid] = [
+                label!(RDMA_PORT, "node_guid"),
+                label!(RDMA_PORT, "port_guid"),
+            ];
+            let guids = [node, port_guid].map(|label| read(labels, label));
             let of_port = guids.into_iter().flatten().filter_map(Mac::of);
             addresses.extend(of_port.map(|address| (address, port.end)));
         }
@@ -283,16 +294,16 @@ fn addresses(history: &NodeHistory, ports: &[Port<'_>]) -> Vec<(Mac, End)> {
 
 fn ports<'a>(fabric: &Fabric, node: &NodeName, history: &'a NodeHistory) -> Vec<Port<'a>> {
     let port = |labels: &'a Labels| {
-        let device = labels.get(&RDMA_PORT, "device")?;
+        let device = labels.get(label!(RDMA_PORT, "device"))?;
         let name: RdmaDevice = device.parse().ok()?;
-        let port = read(&RDMA_PORT, labels, "port")?;
+        let port = read(labels, label!(RDMA_PORT, "port"))?;
         let nic = fabric.find(&Part::Nic(node.clone(), name))?;
         Some(Port {
             device,
             port,
-            pci: read(&RDMA_PORT, labels, "pci"),
-            netdev: labels.get(&RDMA_PORT, "netdev"),
-            is_ethernet: labels.get(&RDMA_PORT, "link_layer") == Some("Ethernet"),
+            pci: read(labels, label!(RDMA_PORT, "pci")),
+            netdev: labels.get(label!(RDMA_PORT, "netdev")),
+            is_ethernet: labels.get(label!(RDMA_PORT, "link_layer")) == Some("Ethernet"),
             end: End::Nic(nic, port),
         })
     };
@@ -304,14 +315,14 @@ fn ports<'a>(fabric: &Fabric, node: &NodeName, history: &'a NodeHistory) -> Vec<
 fn interfaces<'a>(history: &'a NodeHistory, ports: &[Port<'a>]) -> Interfaces<'a> {
     let mut interfaces = Interfaces::new();
     for (labels, _) in history.series(&NIC) {
-        let Some(netdev) = labels.get(&NIC, "netdev") else {
+        let Some(netdev) = labels.get(label!(NIC, "netdev")) else {
             continue;
         };
-        let device = labels.get(&NIC, "device");
+        let device = labels.get(label!(NIC, "device"));
         let own = ports.iter().find(|port| device == Some(port.device));
         let end = own
             .map(|port| port.end)
-            .or_else(|| bonded(read(&NIC, labels, "pci")?, ports));
+            .or_else(|| bonded(read(labels, label!(NIC, "pci"))?, ports));
         interfaces.extend(end.map(|end| (netdev, end)));
     }
     for port in ports {

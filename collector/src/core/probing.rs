@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use railscope_model::fabric::{Equipment, Fabric, LinkKind, PartId};
 use railscope_model::identity::{NodeName, Part, RdmaDevice};
+use railscope_model::label;
 use railscope_model::metric::{NETDEV_ADDRESS, RDMA_PORT};
 use railscope_model::reading::Labels;
 
@@ -182,8 +183,9 @@ fn addresses(history: &NodeHistory) -> BTreeMap<RdmaDevice, String> {
     let rank = |address: &str| (address.contains(':'), address.to_owned());
     let mut known: BTreeMap<&str, (bool, String)> = BTreeMap::new();
     for (labels, _) in history.series(&NETDEV_ADDRESS) {
-        let told = |name| labels.get(&NETDEV_ADDRESS, name);
-        if let (Some(netdev), Some(address)) = (told("netdev"), told("address")) {
+        let netdev = labels.get(label!(NETDEV_ADDRESS, "netdev"));
+        let address = labels.get(label!(NETDEV_ADDRESS, "address"));
+        if let (Some(netdev), Some(address)) = (netdev, address) {
             let best = known.entry(netdev).or_insert_with(|| rank(address));
             if rank(address) < *best {
                 *best = rank(address);
@@ -191,9 +193,9 @@ fn addresses(history: &NodeHistory) -> BTreeMap<RdmaDevice, String> {
         }
     }
     let of_port = |(labels, _): (&Labels, _)| {
-        let netdev = labels.get(&RDMA_PORT, "netdev")?;
+        let netdev = labels.get(label!(RDMA_PORT, "netdev"))?;
         let (_, address) = known.get(netdev)?;
-        Some((read(&RDMA_PORT, labels, "device")?, address.clone()))
+        Some((read(labels, label!(RDMA_PORT, "device"))?, address.clone()))
     };
     history.series(&RDMA_PORT).filter_map(of_port).collect()
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use railscope_model::fabric::Timestamp;
 use railscope_model::identity::{GpuIndex, NodeName, Part};
+use railscope_model::label;
 use railscope_model::metric::{GPU, GPU_TENSOR_ACTIVE};
 
 use super::activity::{Activity, Balance, RANKED};
@@ -411,15 +412,15 @@ fn places(rounds: &Rounds, history: &History, jobs: &Jobs) -> BTreeMap<Process, 
         let listed = || -> Vec<GpuIndex> {
             let gpus = said
                 .series(&GPU)
-                .filter_map(|(labels, _)| read(&GPU, labels, "gpu"));
+                .filter_map(|(labels, _)| read(labels, label!(GPU, "gpu")));
             gpus.collect::<BTreeSet<_>>().into_iter().collect()
         };
         let gpus = own.cloned().unwrap_or_else(listed);
         let products: BTreeMap<GpuIndex, String> = said
             .series(&GPU)
             .filter_map(|(labels, _)| {
-                let name = labels.get(&GPU, "name").unwrap_or_default();
-                Some((read(&GPU, labels, "gpu")?, name.to_owned()))
+                let name = labels.get(label!(GPU, "name")).unwrap_or_default();
+                Some((read(labels, label!(GPU, "gpu"))?, name.to_owned()))
             })
             .collect();
         for (number, process) in processes.iter().enumerate() {

@@ -1,6 +1,7 @@
 //! The words of LLDP as an exporter has them in labels, and as a switch has them in a table of neighbours.
 
-use railscope_model::metric::LLDP_NEIGHBOR;
+use railscope_model::label;
+use railscope_model::metric::{LLDP_NEIGHBOR, Label};
 use railscope_model::reading::Labels;
 
 /// What a switch told of its neighbours, in a file or as a program's output.
@@ -41,22 +42,28 @@ pub enum Said<'a> {
 impl<'a> Said<'a> {
     /// Chassis id, mostly a MAC address.
     pub fn chassis(self) -> &'a str {
-        self.word("chassis", |neighbour| &neighbour.chassis)
+        self.word(label!(LLDP_NEIGHBOR, "chassis"), |neighbour| {
+            &neighbour.chassis
+        })
     }
 
     /// Port id.
     pub fn port(self) -> &'a str {
-        self.word("port", |neighbour| &neighbour.port)
+        self.word(label!(LLDP_NEIGHBOR, "port"), |neighbour| &neighbour.port)
     }
 
     /// System name; may be empty.
     pub fn system(self) -> &'a str {
-        self.word("system", |neighbour| &neighbour.system)
+        self.word(label!(LLDP_NEIGHBOR, "system"), |neighbour| {
+            &neighbour.system
+        })
     }
 
     /// Port description; may be empty.
     pub fn description(self) -> &'a str {
-        self.word("description", |neighbour| &neighbour.description)
+        self.word(label!(LLDP_NEIGHBOR, "description"), |neighbour| {
+            &neighbour.description
+        })
     }
 
     /// Whether it says that it forwards packets; none where nobody told.
@@ -67,9 +74,9 @@ impl<'a> Said<'a> {
         }
     }
 
-    fn word(self, label: &str, field: impl Fn(&'a Neighbour) -> &'a String) -> &'a str {
+    fn word(self, label: Label, field: impl Fn(&'a Neighbour) -> &'a String) -> &'a str {
         match self {
-            Self::Exporter(labels) => labels.get(&LLDP_NEIGHBOR, label).unwrap_or_default(),
+            Self::Exporter(labels) => labels.get(label).unwrap_or_default(),
             Self::Switch(neighbour) => field(neighbour),
         }
     }

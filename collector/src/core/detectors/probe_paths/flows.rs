@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use railscope_model::fabric::{PartId, Timestamp};
 use railscope_model::identity::{NodeName, Part};
+use railscope_model::label;
 use railscope_model::metric::{PROBE_FLOW_LOST, PROBE_FLOW_SENT, PROBE_FLOW_SLOW, PROBE_HOP};
 use railscope_model::reading::Labels;
 
@@ -191,15 +192,17 @@ fn found(view: &View<'_>, ways: &mut Ways, (node, history): (&NodeName, &NodeHis
     let mut hops = hops(view, history);
     let mut rows = Vec::new();
     for (labels, sent) in places(&PROBE_FLOW_SENT) {
-        let metric = &PROBE_FLOW_SENT;
-        let Some(peer) = read::<NodeName>(metric, labels, "peer_node") else {
+        let Some(peer) = read::<NodeName>(labels, label!(PROBE_FLOW_SENT, "peer_node")) else {
             continue;
         };
-        let nic = |node: &NodeName, name| {
-            let device = read(metric, labels, name)?;
+        let nic = |node: &NodeName, device| {
+            let device = read(labels, device)?;
             view.fabric.find(&Part::Nic(node.clone(), device))
         };
-        let ends = (nic(node, "device"), nic(&peer, "peer_device"));
+        let ends = (
+            nic(node, label!(PROBE_FLOW_SENT, "device")),
+            nic(&peer, label!(PROBE_FLOW_SENT, "peer_device")),
+        );
         let (Some(from), Some(to)) = ends else {
             continue;
         };
@@ -221,10 +224,12 @@ fn hops<'a>(view: &View<'_>, history: &'a NodeHistory) -> BTreeMap<Vec<&'a str>,
     let mut hops: BTreeMap<Vec<&str>, Vec<Hop>> = BTreeMap::new();
     for (labels, _) in history.series(&PROBE_HOP) {
         let hop = || {
-            let (switch, port) = view.addresses.of(labels.get(&PROBE_HOP, "address")?)?;
+            let (switch, port) = view
+                .addresses
+                .of(labels.get(label!(PROBE_HOP, "address"))?)?;
             let switch = view.fabric.find(&Part::Switch(switch.clone()))?;
             Some(Hop {
-                number: read(&PROBE_HOP, labels, "hop")?,
+                number: read(labels, label!(PROBE_HOP, "hop"))?,
                 switch,
                 port: (port.as_ref()).and_then(|port| view.fabric.find_port(switch, port)),
             })
