@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use railscope_model::fabric::{Equipment, Fabric, Link, LinkKind, PartId, Timestamp, Witness};
-use railscope_model::identity::{NodeName, Part};
+use railscope_model::identity::{NodeName, Part, RdmaDevice};
 use railscope_model::label;
 use railscope_model::metric::{GPU, GPU_NIC, Label, PCIE_PATH, RDMA_PORT};
 use railscope_model::reading::Labels;
@@ -17,37 +17,56 @@ pub(super) fn read<T: FromStr>(labels: &Labels, label: Label) -> Option<T> {
     labels.get(label)?.parse().ok()
 }
 
+/// A node and what exporters say of it.
+pub type Known<'a> = (&'a NodeName, &'a NodeHistory);
+
 /// What exporters say that a node is made of.
 #[derive(Debug)]
-pub struct NodeParts {
-    host: NodeName,
+pub struct NodeParts<'a> {
+    node: Known<'a>,
     /// GPUs and NICs. A GPU that PCIe and NVML both know comes twice, NVML's word last.
     parts: Vec<(Part, Equipment)>,
     /// Which NIC each GPU uses.
     nearest: Vec<(Part, Part)>,
 }
 
-impl NodeParts {
+/// A node whose parts are in the fabric.
+#[derive(Debug)]
+pub struct Placed<'a> {
+    /// Which one it is.
+    pub node: Known<'a>,
+    /// Where its NICs are in the fabric.
+    pub nics: Vec<(RdmaDevice, PartId)>,
+}
+
+impl<'a> NodeParts<'a> {
     /// Reads them.
-    pub fn of(node: &NodeName, history: &NodeHistory) -> Self {
+    pub fn of((node, history): Known<'a>) -> Self {
         let nearest = |(labels, _): (&Labels, _)| {
             let gpu = Part::Gpu(node.clone(), read(labels, label!(GPU_NIC, "gpu"))?);
             let nic = Part::Nic(node.clone(), read(labels, label!(GPU_NIC, "device"))?);
             (labels.get(label!(GPU_NIC, "nearest")) == Some("true")).then_some((gpu, nic))
         };
         Self {
-            host: node.clone(),
+            node: (node, history),
             parts: parts(node, history),
             nearest: history.series(&GPU_NIC).filter_map(nearest).collect(),
         }
     }
 
     /// Adds them to a fabric.
-    pub fn merge(self, fabric: &mut Fabric, now: Timestamp) {
+    pub fn merge(self, fabric: &mut Fabric, now: Timestamp) -> Placed<'a> {
+        let (host, _) = self.node;
+        let mut nics = Vec::new();
         let plain = |kind| Link::plain(kind, Witness::Exporter, now);
-        let host = fabric.upsert(Part::Host(self.host), Equipment::Host);
+        let host = fabric.upsert(Part::Host(host.clone()), Equipment::Host);
         for (part, equipment) in self.parts {
+            let device = match &part {
+                Part::Nic(_, device) => Some(device.clone()),
+                _ => None,
+            };
             let id = fabric.upsert(part, equipment);
+            nics.extend(device.map(|device| (device, id)));
             fabric.connect(host, id, plain(LinkKind::Inside));
         }
         for (gpu, nic) in self.nearest {
@@ -55,6 +74,8 @@ impl NodeParts {
                 fabric.connect(gpu, nic, plain(LinkKind::Pcie));
             }
         }
+        let node = self.node;
+        Placed { node, nics }
     }
 }
 

@@ -13,7 +13,7 @@ use railscope_model::reading::Labels;
 use railscope_model::units::LinkSpeed;
 
 use super::history::{History, NodeHistory};
-use super::inventory::read;
+use super::inventory::{Placed, read};
 use crate::topology::{End, Heard, HostWords, Interfaces, Mac, Said, SwitchWords, Told, Words};
 
 /// A port this much slower than the fastest of its node is no port of the fabric: 25 of 400 Gb/s, 10 of
@@ -229,14 +229,11 @@ struct Port<'a> {
     end: End,
 }
 
-/// What a host hears. The fabric holds it and its NICs already. None of one that was never heard.
-pub fn host_words<'a>(
-    fabric: &Fabric,
-    host: &'a NodeName,
-    history: &'a NodeHistory,
-) -> Option<HostWords<'a>> {
+/// What a host hears. None of one that was never heard.
+pub fn host_words<'a>(placed: &Placed<'a>) -> Option<HostWords<'a>> {
+    let (host, history) = placed.node;
     let at = history.heard()?;
-    let ports = ports(fabric, host, history);
+    let ports = ports(placed);
     let mut words = HostWords {
         host,
         heard: Vec::new(),
@@ -292,12 +289,13 @@ fn addresses(history: &NodeHistory, ports: &[Port<'_>]) -> Vec<(Mac, End)> {
     addresses
 }
 
-fn ports<'a>(fabric: &Fabric, node: &NodeName, history: &'a NodeHistory) -> Vec<Port<'a>> {
+fn ports<'a>(placed: &Placed<'a>) -> Vec<Port<'a>> {
+    let (_, history) = placed.node;
     let port = |labels: &'a Labels| {
         let device = labels.get(label!(RDMA_PORT, "device"))?;
-        let name: RdmaDevice = device.parse().ok()?;
         let port = read(labels, label!(RDMA_PORT, "port"))?;
-        let nic = fabric.find(&Part::Nic(node.clone(), name))?;
+        let mut nics = placed.nics.iter();
+        let (_, nic) = *nics.find(|(name, _)| name.as_str() == device)?;
         Some(Port {
             device,
             port,

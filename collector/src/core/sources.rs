@@ -12,7 +12,7 @@ use super::neighbours::{DarkPorts, Switches, host_words, words_of_switches};
 use crate::subnet::Subnet;
 use crate::topology::{HostWords, LldpMerge, SubnetMerge, Words, merge_lldp, merge_subnet};
 
-/// Hosts that are read at once, before they go into the fabric one by one: so many that all processors have work, and so
+/// Hosts that are read at once, while those before them go into the fabric: so many that all processors have work, and so
 /// few that what was read is still in their caches when it is asked for once more.
 const HOSTS_AT_ONCE: usize = 128;
 
@@ -44,7 +44,7 @@ pub struct Built {
     pub lldp: LldpMerge,
 }
 
-impl Sources<'_> {
+impl<'a> Sources<'a> {
     /// Builds it, on as many processors as there are.
     pub fn fabric(&self) -> Built {
         let switches =
@@ -69,7 +69,7 @@ impl Sources<'_> {
 
     /// Hosts with what is in them, and what they hear. Exporters first: they know a NIC's node and name for certain, the
     /// subnet only what was typed into it.
-    fn hosts(&self) -> (Fabric, Vec<HostWords<'_>>) {
+    fn hosts(&self) -> (Fabric, Vec<HostWords<'a>>) {
         let (mut fabric, mut words) = (Fabric::default(), Vec::new());
         let is_host = |node: &NodeName, history: &NodeHistory| {
             history.heard().is_some() && !self.switch_nodes.contains(node)
@@ -78,18 +78,24 @@ impl Sources<'_> {
         let hosts: Vec<_> = nodes
             .filter(|(node, history)| is_host(node, history))
             .collect();
-        for hosts in hosts.chunks(HOSTS_AT_ONCE) {
-            let parts = hosts
-                .par_iter()
-                .map(|(node, history)| NodeParts::of(node, history));
-            for parts in parts.collect::<Vec<_>>() {
-                parts.merge(&mut fabric, self.now);
+        // Three steps for each, of which one is one host after the other: meanwhile others are read.
+        let mut chunks = hosts.chunks(HOSTS_AT_ONCE);
+        let (mut read, mut placed) = (Vec::new(), Vec::new());
+        loop {
+            let unread = chunks.next().unwrap_or_default();
+            if unread.is_empty() && read.is_empty() && placed.is_empty() {
+                return (fabric, words);
             }
-            let heard = hosts
-                .par_iter()
-                .filter_map(|(node, history)| host_words(&fabric, node, history));
-            words.par_extend(heard);
+            let place = |parts: NodeParts<'a>| parts.merge(&mut fabric, self.now);
+            let place = || read.into_iter().map(place).collect();
+            let others = || {
+                words.par_extend(placed.par_iter().filter_map(host_words));
+                unread
+                    .par_iter()
+                    .map(|known| NodeParts::of(*known))
+                    .collect()
+            };
+            (placed, read) = rayon::join(place, others);
         }
-        (fabric, words)
     }
 }
