@@ -6,6 +6,7 @@ mod histogram;
 use std::fmt;
 use std::sync::Arc;
 
+use compact_str::{CompactString, ToCompactString as _};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use changes::{Changes, NotItsChanges};
@@ -13,13 +14,14 @@ pub use histogram::{Histogram, HistogramError};
 
 use crate::metric::{Kind, Label, Metric, Profile, SOURCE_STATUS};
 
-/// Label values of one series, in the order of [`Metric::labels`]. Built once a series, then shared.
+/// Label values of one series, in the order of [`Metric::labels`]. Built once a series, then shared; values of up to 24
+/// bytes, which most are, stand side by side.
 #[derive(Debug, Clone, Eq, PartialOrd, Ord, Hash, Default)]
 #[allow(
     clippy::derived_hash_with_manual_eq,
     reason = "equal by address is equal by value"
 )]
-pub struct Labels(Arc<[Box<str>]>);
+pub struct Labels(Arc<[CompactString]>);
 
 /// Shared labels are mostly compared with themselves. `Arc` looks at addresses first only where what it holds has a
 /// fixed size, and text that nobody has touched for a second costs a wait for memory each.
@@ -36,7 +38,7 @@ impl Labels {
         Self(
             values
                 .into_iter()
-                .map(|value| value.to_string().into_boxed_str())
+                .map(|value| value.to_compact_string())
                 .collect(),
         )
     }
@@ -48,7 +50,7 @@ impl Labels {
             self.0
                 .iter()
                 .cloned()
-                .chain([value.to_string().into_boxed_str()])
+                .chain([value.to_compact_string()])
                 .collect(),
         )
     }

@@ -12,7 +12,7 @@ use railscope_model::metric::{
 use railscope_model::reading::Labels;
 use railscope_model::units::LinkSpeed;
 
-use super::history::{History, NodeHistory};
+use super::history::{History, NodeHistory, Window};
 use super::inventory::{Placed, read};
 use crate::topology::{End, Heard, HostWords, Interfaces, Mac, Said, SwitchWords, Told, Words};
 
@@ -182,6 +182,7 @@ fn switch_words<'a>(
     at: Timestamp,
 ) {
     let switch = words.ports.speaker(name);
+    let speeds = [&NIC_SPEED, &SWITCH_PORT_SPEED].map(|metric| speeds(history, metric));
     for (labels, _) in history.series(&LLDP_NEIGHBOR) {
         let netdev = labels
             .get(label!(LLDP_NEIGHBOR, "netdev"))
@@ -190,9 +191,8 @@ fn switch_words<'a>(
             words.unparsed += 1;
             continue;
         };
-        let speed = history.value(&NIC_SPEED, &[netdev]);
-        let speed = speed.or_else(|| history.value(&SWITCH_PORT_SPEED, &[netdev]));
-        let speed = speed.and_then(LinkSpeed::ethernet);
+        let speed = speeds.iter().find_map(|speeds| speeds.get(netdev));
+        let speed = speed.copied().and_then(LinkSpeed::ethernet);
         words.heard.push(Heard {
             near,
             said: Said::Exporter(labels),
@@ -200,6 +200,14 @@ fn switch_words<'a>(
             at,
         });
     }
+}
+
+/// Speeds by port, whose name is the only label of the metric.
+fn speeds<'a>(history: &'a NodeHistory, metric: &'static Metric) -> BTreeMap<&'a str, f64> {
+    let of_port = |(labels, window): (&'a Labels, Window<'_>)| {
+        Some((labels.values().next()?, window.value()?))
+    };
+    history.series(metric).filter_map(of_port).collect()
 }
 
 fn told_words<'a>(words: &mut SwitchWords<'a>, name: &SwitchName, told: &'a Told, at: Timestamp) {
@@ -242,9 +250,11 @@ pub fn host_words<'a>(placed: &Placed<'a>) -> Option<HostWords<'a>> {
         slow: 0,
         silent: 0,
     };
-    let speed = |netdev: &str| history.value(&NIC_SPEED, &[netdev]);
-    let speeds = words.interfaces.keys().filter_map(|netdev| speed(netdev));
-    let fastest = speeds.fold(0.0, f64::max);
+    let speeds = speeds(history, &NIC_SPEED);
+    let of_fabric = speeds
+        .iter()
+        .filter(|(netdev, _)| words.interfaces.contains_key(*netdev));
+    let fastest = of_fabric.fold(0.0, |fastest, (_, speed)| speed.max(fastest));
     let mut hearing: BTreeSet<End> = BTreeSet::new();
     for (labels, _) in history.series(&LLDP_NEIGHBOR) {
         let netdev = labels
@@ -255,7 +265,7 @@ pub fn host_words<'a>(placed: &Placed<'a>) -> Option<HostWords<'a>> {
             continue;
         };
         hearing.insert(*end);
-        let rate = speed(netdev);
+        let rate = speeds.get(netdev).copied();
         if rate.is_some_and(|rate| rate < FABRIC_SHARE * fastest) {
             words.slow += 1;
             continue;

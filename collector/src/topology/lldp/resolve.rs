@@ -166,10 +166,10 @@ impl<'a> Resolver<'a> {
     /// id and the interface as description, lldpd among them; SONiC gives an alias and the interface.
     fn port_of(&self, switch: SwitchNumber, heard: &Heard<'a>) -> Known<'a> {
         let port = PortWord::read(heard.said.port()).ok();
-        let description = PortWord::read(heard.said.description()).ok();
+        let description = || PortWord::read(heard.said.description()).ok();
         let own = |word: Option<PortWord<'a>>| Some((word?, self.ports.own(switch, word?)?));
         let management = |word| is_management(word, &[&MANAGEMENT[..]]);
-        if let Some((word, end)) = own(port).or_else(|| own(description)) {
+        if let Some((word, end)) = own(port).or_else(|| own(description())) {
             let far = if management(word) {
                 Far::Management
             } else {
@@ -184,7 +184,7 @@ impl<'a> Resolver<'a> {
             .contains(char::is_whitespace);
         let is_described = (port.is_none() || Mac::read(heard.said.port()).is_some()) && !has_space;
         let word = if is_described {
-            description.or(port)
+            description().or(port)
         } else {
             port
         };
