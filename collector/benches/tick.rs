@@ -1,6 +1,6 @@
 //! What one tick costs at 1,000, 10,000 and 100,000 GPUs: pages taken up, switches read, judged, shown; and memory.
 //!
-//! Processor time of the one thread that does it, so that other programs on the machine count little. Each size
+//! Processor time of all threads, so that other programs on the machine count little. Each size
 //! runs in a process of its own, once with the full page of each node and once, behind the word `default`, with the
 //! default one. `cargo bench -p railscope-collector --bench tick -- [NODES... [default NODES...]]`.
 #![allow(

@@ -92,7 +92,8 @@ impl std::ops::AddAssign for Spent {
     }
 }
 
-/// Processor time of this thread so far: what other programs take of the machine does not count.
+/// Processor time of this thread so far: what other programs take of the machine does not count, and neither does what
+/// other threads do where a fabric is built.
 fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     let (seconds, nanoseconds) = (time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs());

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Processor time of this thread so far: what other programs take of the machine does not count.
+/// Processor time of all threads of this program so far, for a fabric is built by several: what other programs take of
+/// the machine does not count.
 pub(crate) fn processor_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
+    let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
 }
 
