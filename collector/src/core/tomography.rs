@@ -208,7 +208,7 @@ impl Search<'_> {
                 part,
                 rate,
                 score: explained,
-                same: (near.iter()).all(|(_, score)| explained - score <= SAME_NATS),
+                same: (near.iter()).all(|(_, score)| (explained - score).abs() <= SAME_NATS),
                 alike: near.into_iter().map(|(other, _)| other).collect(),
             });
         }

@@ -298,6 +298,30 @@ fn what_cannot_be_told_apart_is_said_so() {
 }
 
 #[test]
+fn a_cable_of_most_of_the_same_flows_is_told_apart_by_more_probes() {
+    let flow = |over: &[u32], hits: usize| Flow {
+        probes: 150.0,
+        hits: hits as f64,
+        base: 1e-4,
+        over: over.to_vec(),
+        within: Vec::new(),
+    };
+    // 25 flows cross both, seven the second only.
+    for (of_both, of_second) in (4..20).flat_map(|both| (0..6).map(move |second| (both, second))) {
+        let both = (0..25).map(|place| flow(&[0, 1], usize::from(place < of_both)));
+        let second = (0..7).map(|place| flow(&[1], usize::from(place < of_second)));
+        let problem = Problem {
+            parts: vec![Kind::Cable; 2],
+            sets: Vec::new(),
+            flows: both.chain(second).collect(),
+        };
+        for one in explain(&problem).iter().filter(|one| !one.alike.is_empty()) {
+            assert!(!one.same, "{of_both} and {of_second} hits: {one:?}");
+        }
+    }
+}
+
+#[test]
 fn an_edge_behind_a_host_of_one_nic_is_as_likely_the_host() {
     let flow = |from: u32, to: u32, hits: f64| Flow {
         probes: 1000.0,
