@@ -93,9 +93,9 @@ pub struct Broken {
     pub rate: f64,
     /// How much more it explains than it costs, in nats.
     pub score: f64,
-    /// Parts that explain as much, and nothing more beside it: it may be one of these as well.
+    /// Parts that explain as much, and nothing more beside it, or the very same: it may be one of these as well.
     pub alike: Vec<u32>,
-    /// Whether those are crossed by the very same flows, so that more probes will not tell them apart either.
+    /// Whether those explain the very same, so that more probes will not tell them apart either.
     pub same: bool,
 }
 
@@ -202,13 +202,16 @@ impl Search<'_> {
                     *score = state.score(over, self.problem.kind(*other));
                 }
             }
-            let gone = |(other, _): &(u32, f64)| scores[other] <= 0.0;
-            let near: Vec<(u32, f64)> = near.into_iter().filter(gone).collect();
+            // What explains the very same is as good, even if one alone is not enough: on ways that nobody knows, a cable
+            // leaves much for the next.
+            let is_twin = |score: f64| (explained - score).abs() <= SAME_NATS;
+            let alike = |(other, score): &(u32, f64)| scores[other] <= 0.0 || is_twin(*score);
+            let near: Vec<(u32, f64)> = near.into_iter().filter(alike).collect();
             broken.push(Broken {
                 part,
                 rate,
                 score: explained,
-                same: (near.iter()).all(|(_, score)| (explained - score).abs() <= SAME_NATS),
+                same: near.iter().all(|(_, score)| is_twin(*score)),
                 alike: near.into_iter().map(|(other, _)| other).collect(),
             });
         }

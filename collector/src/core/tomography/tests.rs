@@ -298,6 +298,31 @@ fn what_cannot_be_told_apart_is_said_so() {
 }
 
 #[test]
+fn of_cables_that_packets_are_sprayed_over_none_is_named_before_the_others() {
+    // Every flow loses the same, as each probe takes another way: no single cable explains that.
+    let cables: Vec<(u32, f64)> = (0..8).map(|cable| (cable, 1.0 / 8.0)).collect();
+    let flow = Flow {
+        probes: 1000.0,
+        hits: 6.0,
+        base: 1e-4,
+        over: Vec::new(),
+        within: vec![(0, 2)],
+    };
+    let problem = Problem {
+        parts: vec![Kind::Cable; 8],
+        sets: vec![cables],
+        flows: vec![flow; 40],
+    };
+    let found = explain(&problem);
+    assert!(found.len() > 1, "{found:?}");
+    for (at, one) in found.iter().enumerate() {
+        // Those that were taken before it are taken.
+        assert_eq!(one.alike.len(), 7 - at, "{one:?}");
+        assert!(one.same, "{one:?}");
+    }
+}
+
+#[test]
 fn a_cable_of_most_of_the_same_flows_is_told_apart_by_more_probes() {
     let flow = |over: &[u32], hits: usize| Flow {
         probes: 150.0,
