@@ -62,6 +62,8 @@ struct Incident {
     action: String,
     runbook: String,
     maintenance: Option<Maintenance>,
+    candidates: Vec<Candidate>,
+    no_part: Option<f64>,
     evidence: Vec<Evidence>,
     related: Vec<String>,
     victims: Vec<String>,
@@ -71,6 +73,14 @@ struct Incident {
 struct Maintenance {
     until: f64,
     why: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct Candidate {
+    fault_domain: String,
+    part: String,
+    posterior: f64,
+    nats: Vec<f64>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -177,6 +187,7 @@ fn explain(out: &mut String, incident: &Incident) -> fmt::Result {
         };
         writeln!(out, "Maintenance  {why}, {when}: it pages nobody")?;
     }
+    candidates(out, incident)?;
     evidence(out, incident)?;
     parts(out, "Shares the fault", &incident.related)?;
     parts(out, "Slowed by it", &incident.victims)?;
@@ -195,6 +206,32 @@ fn explain(out: &mut String, incident: &Incident) -> fmt::Result {
     )?;
     writeln!(out, "\nWhat to do\n  {}", incident.action)?;
     writeln!(out, "  Runbook: {}", incident.runbook)
+}
+
+/// The part and what it may be instead, each with what speaks for it.
+fn candidates(out: &mut String, incident: &Incident) -> fmt::Result {
+    let Some(no_part) = incident.no_part else {
+        return Ok(());
+    };
+    out.push_str("\nWhich part\n");
+    for one in &incident.candidates {
+        writeln!(
+            out,
+            "  {:>5.1} %  {} ({})",
+            100.0 * one.posterior,
+            one.part,
+            one.fault_domain
+        )?;
+        let weighed = one.nats.iter().enumerate();
+        let speaks = weighed.map(|(place, nats)| format!("{}: {nats:+.1}", place + 1));
+        let speaks: Vec<String> = speaks.take(SHOWN_PARTS).collect();
+        writeln!(out, "           evidence {} nats", speaks.join(", "))?;
+    }
+    writeln!(
+        out,
+        "  {:>5.1} %  no part: software, or a moment's state",
+        100.0 * no_part
+    )
 }
 
 fn evidence(out: &mut String, incident: &Incident) -> fmt::Result {
@@ -247,6 +284,8 @@ mod tests {
             "class": "port-down", "title": "Link is down", "severity": "warning", "at": 1000, "since": 700,
             "last_seen": 995, "posterior": 0.95, "reopenings": 1, "gpus_affected": 512, "gpus_behind": 1, "jobs": ["4711"], "slowdown": 0.12, "summary": "down",
             "action": "Reseat it.", "runbook": "/port-down.md", "maintenance": {"until": 1600, "why": "new cable"},
+            "candidates": [{"fault_domain": "link/n3:mlx5_2/1", "part": "Cable from n3 mlx5_2/1", "posterior": 0.95, "nats": [5.0]},
+            {"fault_domain": "nic/n3:mlx5_2", "part": "NIC mlx5_2 of n3", "posterior": 0.02, "nats": [1.0]}], "no_part": 0.01,
             "evidence": [{"detector": "degraded-link", "part": "link/n3:mlx5_2/1", "statement": "It is down.",
             "check": "Looked.", "threshold": "any", "clears": "It is up."}], "related": [], "victims": ["gpu/n3:2"]}"#;
         let incident: Incident = serde_json::from_str(answer).expect("as the API answers");
@@ -256,6 +295,9 @@ mod tests {
             "Since        5 min ago; it closed and came back once",
             "How sure     95.0 %",
             "Maintenance  new cable, for another 10 min: it pages nobody",
+            "   95.0 %  Cable from n3 mlx5_2/1 (link/n3:mlx5_2/1)\n           evidence 1: +5.0 nats",
+            "    2.0 %  NIC mlx5_2 of n3",
+            "    1.0 %  no part",
             "1. It is down.",
             "threshold   any",
             "Slowed by it (1)\n  gpu/n3:2",

@@ -171,6 +171,7 @@ impl OpenWire {
             since: self.since,
             last_seen: self.since,
             posterior: self.posterior,
+            weighed: None,
             effect: self.effect,
             findings: Vec::new(),
             related: self.related,

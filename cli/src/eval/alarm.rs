@@ -20,6 +20,8 @@ pub(super) enum Level {
 pub(super) struct Naming {
     /// The part to blame.
     pub(super) part: Part,
+    /// What it may be instead, the likeliest first, of detectors that say so.
+    pub(super) instead: Vec<Part>,
     /// What is wrong with it, of detectors that say so.
     pub(super) class: Option<&'static str>,
     /// Who hears of it.
@@ -37,6 +39,7 @@ impl Naming {
     pub(super) fn page(part: Part, score: f64) -> Self {
         Self {
             part,
+            instead: Vec::new(),
             class: None,
             level: Level::Page,
             posterior: None,

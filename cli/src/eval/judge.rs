@@ -172,9 +172,9 @@ fn explains(work: &Maintenance, alarm: &Alarm) -> bool {
     (begin..=end + SLACK_SECONDS).contains(&alarm.opened) && work.parts.iter().any(is_of)
 }
 
-fn is_culprit(alarm: &Alarm, event: &Event, names: Names) -> bool {
+fn is_culprit(named: &Part, event: &Event, names: Names) -> bool {
     let mut culprits = std::iter::once(&event.truth.part).chain(&event.truth.accomplices);
-    culprits.any(|part| names.same(part, &alarm.naming.part))
+    culprits.any(|part| names.same(part, named))
 }
 
 fn is_victim(alarm: &Alarm, event: &Event, names: Names) -> bool {
@@ -183,7 +183,7 @@ fn is_victim(alarm: &Alarm, event: &Event, names: Names) -> bool {
 }
 
 fn finds(alarm: &Alarm, event: &Event, names: Names) -> bool {
-    overlaps(alarm, event) && is_culprit(alarm, event, names)
+    overlaps(alarm, event) && is_culprit(&alarm.naming.part, event, names)
 }
 
 fn about(alarm: &Alarm, events: &[Event], names: Names) -> About {
@@ -223,8 +223,7 @@ fn judge_fault(
         .filter(|alarm| overlaps(alarm, event) && !of_another(alarm))
         .collect();
     named.sort_by(|a, b| rank(a, b));
-    let culprit = |alarm: &&Alarm| is_culprit(alarm, event, names);
-    let of_tier = |alarm: &&Alarm| tier(&alarm.naming.part) == tier(&event.truth.part);
+    let culprit = |alarm: &&Alarm| is_culprit(&alarm.naming.part, event, names);
     let first = |alarms: &mut dyn Iterator<Item = &&Alarm>| {
         let after = alarms.map(|alarm| (alarm.opened - event.onset).max(0.0));
         after.min_by(f64::total_cmp)
@@ -235,15 +234,20 @@ fn judge_fault(
             || Names::Node.same(&alarm.naming.part, &event.truth.part)
     };
     let finder = named.iter().copied().find(culprit);
-    let within = |test: &dyn Fn(&&Alarm) -> bool| [1, 3].map(|k| named.iter().take(k).any(test));
+    // Who names few says of the first what it may be instead.
+    let instead = named.iter().take(1).flat_map(|alarm| &alarm.naming.instead);
+    let parts = named.iter().map(|alarm| &alarm.naming.part).chain(instead);
+    let parts: Vec<&Part> = parts.collect();
+    let within =
+        |test: &dyn Fn(&Part) -> bool| [1, 3].map(|k| parts.iter().take(k).any(|part| test(part)));
     FaultVerdict {
         cause: event.truth.cause,
         severity: event.truth.severity,
         slowdown: event.truth.slowdown,
         is_network: is_network(&event.truth.part),
         found: finder.is_some(),
-        top: within(&culprit),
-        top_tier: within(&of_tier),
+        top: within(&|part| is_culprit(part, event, names)),
+        top_tier: within(&|part| tier(part) == tier(&event.truth.part)),
         class_right: finder
             .and_then(|alarm| alarm.naming.class)
             .map(|class| class == event.truth.class),
@@ -396,6 +400,23 @@ mod tests {
             (Some(10.0), Some(20.0))
         );
         assert_eq!(verdicts.alarms[0].about, About::Victim);
+    }
+
+    #[test]
+    fn what_the_first_alarm_may_be_instead_is_in_the_first_three_and_no_finding() {
+        let events = [event("link/n1:mlx5_0/1", &[], 0.0, 100.0)];
+        let mut leaf = alarm("switch/leaf-1", 9.0, 10.0, None);
+        leaf.naming.instead = vec![part("link/n2:mlx5_0/1"), part("link/n1:mlx5_0/1")];
+        let verdicts = check(&events, &[leaf.clone()], Names::Part);
+        let fault = &verdicts.faults[0];
+        assert_eq!((fault.top, fault.found), ([false, true], false));
+        // Two more alarms come before what it may be instead.
+        let more = [
+            leaf,
+            alarm("gpu/n1:3", 2.0, 10.0, None),
+            alarm("gpu/n1:4", 1.0, 10.0, None),
+        ];
+        assert_eq!(check(&events, &more, Names::Part).faults[0].top, [false; 2]);
     }
 
     #[test]

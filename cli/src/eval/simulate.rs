@@ -8,6 +8,7 @@ use railscope_collector::core::ablation::LeftOut;
 use railscope_collector::core::addresses::Addresses;
 use railscope_collector::core::analyzer::{Analyzer, ClusterView};
 use railscope_collector::core::classes::Severity;
+use railscope_collector::core::incident::Incident;
 use railscope_collector::core::maintenance::Window;
 use railscope_collector::lldp::parse_neighbours;
 use railscope_collector::subnet::{Subnet, parse_ibnetdiscover};
@@ -351,8 +352,9 @@ fn page(mut reading: NodeReading) -> String {
 
 /// The collector's incidents. Alertmanager's example pages the critical ones.
 fn namings(view: &ClusterView) -> Vec<Naming> {
-    let naming = |incident: &railscope_collector::core::incident::Incident| Naming {
+    let naming = |incident: &Incident| Naming {
         part: incident.root.clone(),
+        instead: instead(incident),
         class: Some(incident.class.name),
         level: match incident.severity {
             Severity::Critical => Level::Page,
@@ -364,6 +366,13 @@ fn namings(view: &ClusterView) -> Vec<Naming> {
         score: incident.gpus_affected as f64 + 1e-6 * incident.gpus_behind().count() as f64,
     };
     view.incidents.iter().map(naming).collect()
+}
+
+/// The parts that it may be instead of the one that it names.
+fn instead(incident: &Incident) -> Vec<Part> {
+    let others = incident.weighed.iter().flat_map(|one| &one.candidates);
+    let others = others.map(|one| one.part.clone());
+    others.filter(|part| *part != incident.root).collect()
 }
 
 fn tiers(plan: &Wiring) -> HashMap<SwitchName, &'static str> {

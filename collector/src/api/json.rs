@@ -9,8 +9,8 @@ use axum::http::StatusCode;
 use super::layout::Layout;
 use super::params::{Neighbourhood, Nothing, Page, Params, Refusal};
 use super::wire::{
-    Evidence, Fabric, Incident, IncidentDetail, Incidents, Listed, Node, Nodes, SdGroup,
-    SwitchWire, Tier, Topology,
+    Candidate, Evidence, Fabric, Incident, IncidentDetail, Incidents, Listed, Node, Nodes, SdGroup,
+    SwitchWire, Tier, Topology, thousandths,
 };
 use super::{App, snapshot};
 use crate::foreign::OWN_KIND;
@@ -45,6 +45,11 @@ pub(super) async fn incident(
         cluster: state.cluster.clone(),
         at: view.now.as_seconds(),
         incident: Incident::of(incident, &snapshot.layout, &state),
+        candidates: Candidate::all(incident, &snapshot.layout),
+        no_part: incident
+            .weighed
+            .as_ref()
+            .map(|one| thousandths(one.no_part)),
         evidence: incident.findings.iter().map(Evidence::of).collect(),
         related: incident.related.iter().map(ToString::to_string).collect(),
         victims: incident.victims.iter().map(ToString::to_string).collect(),

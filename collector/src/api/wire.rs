@@ -14,7 +14,7 @@ use crate::topology::{Kind, Verdict as CoreVerdict};
 
 mod incident;
 
-pub(super) use incident::{Evidence, Incident, IncidentDetail};
+pub(super) use incident::{Candidate, Evidence, Incident, IncidentDetail, thousandths};
 
 /// An answer of which something is wrong.
 #[derive(Debug, Serialize)]

@@ -1,4 +1,4 @@
-//! How sure an incident is: the chance that its part is to blame, given what was seen of it.
+//! How sure evidence of a class is: how often it is right about its part. [`fusion`](super::fusion) makes of it how sure an incident is.
 
 use super::classes::{
     Class, ECMP_POLARISED, EDGE_LOSSY, GPU_LOST, GPU_MEMORY, GPU_SLOW, HOST_COOLING, HOST_POWER,
@@ -8,15 +8,9 @@ use super::classes::{
     RECEIVER_NOT_READY, SLOW_RECEIVER, STORAGE_STALL, SWITCH_DOWN, SWITCH_QOS, UPLINK_DOWN,
     UPLINK_LOSSY,
 };
-use super::incident::Finding;
 
 /// Chance from which somebody may be woken up (detection method, section 3.8).
 pub const SURE_ENOUGH_TO_PAGE: f64 = 0.9;
-/// What a further kind of evidence of the same part adds of its own odds: half, as the two may have one cause
-/// (detection method, section 3.7).
-const FURTHER: f64 = 0.5;
-/// No evidence is certain.
-const AT_MOST: f64 = 0.999;
 /// Chance of what has never been measured: as good as a coin.
 const UNKNOWN: f64 = 0.5;
 
@@ -61,30 +55,7 @@ const BELIEFS: &[(&Class, f64)] = &[
 ];
 
 /// The chance that evidence of a class alone is right.
-fn belief(class: &Class) -> f64 {
+pub(super) fn belief(class: &Class) -> f64 {
     let row = BELIEFS.iter().find(|(known, _)| *known == class);
     row.map_or(UNKNOWN, |(_, chance)| *chance)
-}
-
-/// Natural logarithm of the odds of a chance.
-fn log_odds(chance: f64) -> f64 {
-    (chance / (1.0 - chance)).ln()
-}
-
-/// The chance that a part is to blame, 0 to 1, given the findings about it: the best of them, and half of the log odds
-/// of each further class.
-pub fn posterior(findings: &[Finding]) -> f64 {
-    let mut classes: Vec<&Class> = findings.iter().map(|found| found.evidence.class).collect();
-    classes.sort_by_key(|class| class.order());
-    classes.dedup();
-    let mut odds: Vec<f64> = classes
-        .into_iter()
-        .map(|class| log_odds(belief(class)))
-        .collect();
-    odds.sort_by(|a, b| b.total_cmp(a));
-    let Some((best, further)) = odds.split_first() else {
-        return 0.0;
-    };
-    let sum = best + FURTHER * further.iter().map(|odds| odds.max(0.0)).sum::<f64>();
-    (1.0 / (1.0 + (-sum).exp())).min(AT_MOST)
 }

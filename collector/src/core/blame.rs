@@ -120,6 +120,7 @@ mod tests {
                 statement: String::new(),
                 victims: Vec::new(),
                 related: Vec::new(),
+                alike: Vec::new(),
             },
             explanation: Explanation {
                 check: "",

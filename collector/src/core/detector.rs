@@ -59,6 +59,8 @@ pub struct Evidence {
     pub victims: Vec<Part>,
     /// Parts that share this very fault, such as the other end of two swapped cables.
     pub related: Vec<Part>,
+    /// Parts that it may be as well as `part`, and as likely: the evidence cannot tell them apart.
+    pub alike: Vec<Part>,
 }
 
 /// Why a detector says what it says.

@@ -8,12 +8,13 @@ use railscope_model::identity::{GpuIndex, NodeName, Part};
 use railscope_model::metric::RDMA_PORT_UP;
 
 use super::ablation::{LeftOut, Step};
-use super::belief::{SURE_ENOUGH_TO_PAGE, posterior};
+use super::belief::SURE_ENOUGH_TO_PAGE;
 use super::blame::explained_by_others;
 use super::classes::{
     Class, HOST_DOWN, PORT_DOWN, PORT_FLAPPING, SWITCH_DOWN, Severity, UPLINK_DOWN,
 };
 use super::detector::{Evidence, Explanation};
+use super::fusion::{Weighed, weigh};
 use super::inventory::{gpus_behind, gpus_below, gpus_routed_over};
 use super::jobs::JobName;
 use super::maintenance::Window;
@@ -55,6 +56,8 @@ pub struct Incident {
     pub last_seen: Timestamp,
     /// Chance that the part is to blame, 0 to 1.
     pub posterior: f64,
+    /// The part and those that it may be instead; none of an incident of an earlier run that was not seen again yet.
+    pub weighed: Option<Weighed>,
     /// Largest effect of its findings.
     pub effect: f64,
     /// Evidence with explanations, strongest first.
@@ -334,13 +337,15 @@ pub(super) fn describe(
         .collect();
     victims.extend(gpus_behind(fabric, root));
     victims.remove(root);
-    let posterior = posterior(&findings);
+    let weighed = weigh(fabric, root, &findings, &related);
+    let posterior = weighed.posterior();
     let mut incident = Incident {
         id: incident_id(root),
         root: root.clone(),
         class,
         severity: class.severity,
         posterior,
+        weighed: Some(weighed),
         since: now,
         last_seen: now,
         effect: findings

@@ -286,6 +286,7 @@ pub(super) fn page(out: &mut String, look: &Look<'_>, incident: &Incident) -> fm
     )?;
     action(out, look, incident)?;
     facts(out, incident)?;
+    candidates(out, look, incident)?;
     out.push_str("<h2>Evidence</h2><ol class=\"findings\">");
     for finding in &incident.findings {
         let (evidence, why) = (&finding.evidence, &finding.explanation);
@@ -309,6 +310,29 @@ pub(super) fn page(out: &mut String, look: &Look<'_>, incident: &Incident) -> fm
         out.push_str("</section>\n");
     }
     Ok(())
+}
+
+/// What it may be instead, where that is worth a second look.
+fn candidates(out: &mut String, look: &Look<'_>, incident: &Incident) -> fmt::Result {
+    let Some(weighed) = &incident.weighed else {
+        return Ok(());
+    };
+    out.push_str("<h2>How sure</h2><table class=\"chances\"><tbody>");
+    let percent = |chance: f64| format!("{:.1} %", 100.0 * chance);
+    for one in &weighed.candidates {
+        write!(
+            out,
+            "<tr><td>{}</td><td>{}</td><td><code>{}</code></td></tr>",
+            percent(one.posterior),
+            Esc(words::part(&one.part, &look.snapshot.layout)),
+            Esc(&one.part)
+        )?;
+    }
+    write!(
+        out,
+        "<tr><td>{}</td><td>No part: software, or a moment's state</td><td></td></tr></tbody></table>",
+        percent(weighed.no_part)
+    )
 }
 
 fn facts(out: &mut String, incident: &Incident) -> fmt::Result {

@@ -64,7 +64,7 @@ impl Incident {
             severity: incident.severity.as_str(),
             since: incident.since.as_seconds(),
             last_seen: incident.last_seen.as_seconds(),
-            posterior: (incident.posterior * 1e3).round() / 1e3,
+            posterior: thousandths(incident.posterior),
             effect: incident.effect,
             gpus_affected: incident.gpus_affected,
             gpus_behind: incident.gpus_behind().count(),
@@ -87,9 +87,44 @@ pub(in crate::api) struct IncidentDetail {
     pub(in crate::api) at: f64,
     #[serde(flatten)]
     pub(in crate::api) incident: Incident,
+    /// The part and those that it may be instead, the likeliest first: three at most, the part itself first.
+    pub(in crate::api) candidates: Vec<Candidate>,
+    /// Chance that no part is to blame: software, a moment's state, a counter that lies.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(in crate::api) no_part: Option<f64>,
     pub(in crate::api) evidence: Vec<Evidence>,
     pub(in crate::api) related: Vec<String>,
     pub(in crate::api) victims: Vec<String>,
+}
+
+/// A part that may be to blame.
+#[derive(Debug, Serialize)]
+pub(in crate::api) struct Candidate {
+    fault_domain: String,
+    /// The part in plain words.
+    part: String,
+    /// Chance that it is to blame.
+    posterior: f64,
+    /// By piece of evidence, in its order: how much that speaks for this part, nats above no part being to blame.
+    nats: Vec<f64>,
+}
+
+impl Candidate {
+    pub(in crate::api) fn all(incident: &CoreIncident, layout: &Layout) -> Vec<Self> {
+        let all = incident.weighed.iter().flat_map(|one| &one.candidates);
+        all.map(|one| Self {
+            fault_domain: one.part.to_string(),
+            part: words::part(&one.part, layout),
+            posterior: thousandths(one.posterior),
+            nats: one.nats.iter().copied().map(thousandths).collect(),
+        })
+        .collect()
+    }
+}
+
+/// As many digits as a chance bears.
+pub(in crate::api) fn thousandths(value: f64) -> f64 {
+    (value * 1e3).round() / 1e3
 }
 
 /// What a detector saw, and why that is a fault.

@@ -138,6 +138,7 @@ fn evidence(
         statement,
         victims,
         related: Vec::new(),
+        alike: Vec::new(),
     }
 }
 

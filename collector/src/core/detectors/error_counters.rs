@@ -340,6 +340,7 @@ fn evidence(view: &View<'_>, rise: Rise, limit: &Limit, usual_per_hour: f64) -> 
         ),
         victims: gpus_behind(view.fabric, &rise.part),
         related: Vec::new(),
+        alike: Vec::new(),
         part: rise.part,
     }
 }

@@ -105,6 +105,7 @@ fn evidence(view: &View<'_>, node: &NodeName, port: RdmaPort, losses: usize) -> 
         statement,
         victims: gpus_behind(view.fabric, &part),
         related: Vec::new(),
+        alike: Vec::new(),
         part,
     }
 }

@@ -167,6 +167,7 @@ fn evidence(
         statement,
         victims: Vec::new(),
         related: Vec::new(),
+        alike: Vec::new(),
         part,
     }
 }

@@ -343,6 +343,7 @@ fn evidence(worker: &Worker<'_, '_>, excess: f64) -> Evidence {
         ),
         victims: vec![part.clone()],
         related: Vec::new(),
+        alike: Vec::new(),
         part,
     }
 }

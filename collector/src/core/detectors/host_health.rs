@@ -162,6 +162,7 @@ fn evidence(view: &View<'_>, node: &NodeName, limit: &Limit, rate: f64, usual: f
         ),
         victims: gpus_behind(view.fabric, &part),
         related: Vec::new(),
+        alike: Vec::new(),
         part,
     }
 }

@@ -100,6 +100,7 @@ fn evidence(waiting: &Waiting, rank: &Ranked) -> Option<Evidence> {
         ),
         victims: vec![part.clone()],
         related: Vec::new(),
+        alike: Vec::new(),
         part: part.clone(),
     })
 }

@@ -362,6 +362,7 @@ fn evidence(
         statement,
         victims: gpus_behind(view.fabric, &part),
         related: Vec::new(),
+        alike: Vec::new(),
         part,
     }
 }

@@ -86,6 +86,7 @@ fn evidence(view: &View<'_>, wrong: &Misplaced) -> Evidence {
             .iter()
             .map(|(host, device)| link(host, device))
             .collect(),
+        alike: Vec::new(),
         part,
     }
 }

@@ -129,6 +129,7 @@ fn odd_ones(
             ),
             victims: gpus_behind(view.fabric, &part),
             related: Vec::new(),
+            alike: Vec::new(),
             part,
         });
     }

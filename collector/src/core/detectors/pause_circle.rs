@@ -49,6 +49,7 @@ impl Detector for PauseCircle {
                 ),
                 victims,
                 related: others,
+                alike: Vec::new(),
             });
         }
     }

@@ -287,6 +287,7 @@ fn of_whole_node(
         ),
         victims: gpus_behind(view.fabric, &host),
         related: Vec::new(),
+        alike: Vec::new(),
         part: host,
     }
 }
@@ -310,6 +311,7 @@ fn of_one(held: &Held<'_>) -> Evidence {
         ),
         victims: vec![part.clone()],
         related: Vec::new(),
+        alike: Vec::new(),
         part,
     }
 }

@@ -65,6 +65,7 @@ impl Detector for StorageStall {
                 .map(|(node, _)| Part::Host((*node).clone()))
                 .collect(),
             related: Vec::new(),
+            alike: Vec::new(),
             part: Part::Host((*first).clone()),
         });
     }

@@ -197,6 +197,7 @@ fn evidence(view: &View<'_>, moves: &Moves<'_>, excess: f64) -> Evidence {
         statement,
         victims: gpus_behind(view.fabric, &part),
         related: Vec::new(),
+        alike: Vec::new(),
         part,
     }
 }

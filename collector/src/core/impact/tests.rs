@@ -39,6 +39,7 @@ fn incident(class: &'static Class, part: &str) -> Incident {
         statement: String::new(),
         victims: Vec::new(),
         related: Vec::new(),
+        alike: Vec::new(),
         part: part.clone(),
     };
     let explanation = Explanation {

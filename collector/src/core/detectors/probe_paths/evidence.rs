@@ -93,6 +93,7 @@ pub(super) fn evidence(
         statement,
         victims: gpus_behind(view.fabric, &part),
         related: Vec::new(),
+        alike: or,
         part,
     })
 }
