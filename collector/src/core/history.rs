@@ -12,7 +12,8 @@ use std::collections::BTreeMap;
 use railscope_model::fabric::Timestamp;
 use railscope_model::identity::{NodeName, RdmaDevice, SwitchName};
 
-pub use axis::{MIN_STEP_SECONDS, WINDOW_PAGES, WINDOW_SECONDS};
+use axis::Reach;
+pub use axis::{MIN_STEP_SECONDS, SWITCH_WINDOW_SECONDS, WINDOW_PAGES, WINDOW_SECONDS};
 use names::Shared;
 pub use node::{Ingested, NODE_SERIES_LIMIT, NodeHistory, Rows, STALE_AFTER_SECONDS};
 pub use window::{Count, Increase, Quality, Window};
@@ -32,7 +33,7 @@ pub struct History {
 impl History {
     /// The history of one node, begun if there is none.
     pub fn node_mut(&mut self, node: &NodeName) -> &mut NodeHistory {
-        let new = || begin(&self.shared, &mut self.born);
+        let new = || begin(&self.shared, Reach::default(), &mut self.born);
         self.nodes.entry(node.clone()).or_insert_with(new)
     }
 
@@ -60,7 +61,8 @@ impl History {
 
     /// The history of one switch, begun if there is none.
     pub fn switch_mut(&mut self, switch: &SwitchName) -> &mut NodeHistory {
-        let new = || begin(&Shared::default(), &mut self.born);
+        let reach = Reach(SWITCH_WINDOW_SECONDS);
+        let new = || begin(&Shared::default(), reach, &mut self.born);
         self.switches.entry(switch.clone()).or_insert_with(new)
     }
 
@@ -81,7 +83,7 @@ impl History {
 
     /// The history of an adapter whose host has no exporter, begun if there is none.
     pub fn adapter_mut(&mut self, node: &NodeName, device: &RdmaDevice) -> &mut NodeHistory {
-        let new = || begin(&Shared::default(), &mut self.born);
+        let new = || begin(&Shared::default(), Reach::default(), &mut self.born);
         let name = (node.clone(), device.clone());
         self.adapters.entry(name).or_insert_with(new)
     }
@@ -104,9 +106,9 @@ impl History {
     }
 }
 
-fn begin(shared: &Shared, born: &mut u64) -> NodeHistory {
+fn begin(shared: &Shared, reach: Reach, born: &mut u64) -> NodeHistory {
     *born += 1;
-    NodeHistory::sharing(shared, *born)
+    NodeHistory::sharing(shared, reach, *born)
 }
 
 #[cfg(test)]

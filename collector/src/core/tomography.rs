@@ -73,6 +73,15 @@ pub struct Flow {
     pub within: Vec<(u32, u8)>,
 }
 
+/// What takes one way out of a set of them that nobody knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Each {
+    /// All packets of a flow take the same, as switches that hash headers have it.
+    Flow,
+    /// Each packet takes one of its own: switches spray them.
+    Packet,
+}
+
 /// Everything that is known.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Problem {
@@ -113,56 +122,79 @@ pub fn base_rate(sources: impl Iterator<Item = (f64, f64)>, least: f64) -> f64 {
 
 /// The parts that are taken to be broken, those that explain most first.
 ///
-/// What a few cables of a switch do, the switch explains badly, but better than each of them alone. So each switch and host that is
-/// taken must stand against the best that is found without it.
+/// Where nobody knows the way of any flow, switches may as well spray packets over all of them: whichever explains more.
 pub fn explain(problem: &Problem) -> Vec<Broken> {
-    let index = Index::of(problem);
-    let search = Search {
-        problem,
-        scores: index.scores(problem),
-        index,
-    };
-    let is_switch = |part: u32| problem.kind(part) == Kind::Switch;
-    let (mut acquitted, mut tried) = (BTreeSet::new(), BTreeSet::new());
-    let (mut best, mut worth) = search.without(&acquitted);
-    if best.iter().any(|one| is_switch(one.part)) {
-        let parts = search.scores.keys().copied();
-        let switches = parts.filter(|part| is_switch(*part)).collect();
-        let (other, other_worth) = search.without(&switches);
-        if other_worth > worth {
-            (best, worth, acquitted) = (other, other_worth, switches);
-        }
+    let by_flow = Search::new(problem, Each::Flow).best();
+    let is_cable = |part: &u32| problem.kind(*part) == Kind::Cable;
+    let knows_ways = |flow: &Flow| flow.over.iter().any(is_cable);
+    if problem.flows.iter().any(knows_ways) {
+        return by_flow.0;
     }
-    while let Some(coarse) = best.iter().map(|one| one.part).find(|part| {
-        let is_coarse = matches!(problem.kind(*part), Kind::Switch | Kind::Host);
-        is_coarse && !tried.contains(part)
-    }) {
-        tried.insert(coarse);
-        acquitted.insert(coarse);
-        let (other, other_worth) = search.without(&acquitted);
-        if other_worth > worth {
-            (best, worth) = (other, other_worth);
-        } else {
-            acquitted.remove(&coarse);
-        }
-        if tried.len() >= MOST_TRIED {
-            break;
-        }
-    }
-    best
+    let by_packet = Search::new(problem, Each::Packet).best();
+    let sprays = by_packet.1 > by_flow.1 + ALIKE_NATS;
+    if sprays { by_packet.0 } else { by_flow.0 }
 }
 
 /// What all searches of one problem begin with.
 struct Search<'a> {
     problem: &'a Problem,
+    each: Each,
     index: Index,
     /// By part, while nothing is taken to be broken.
     scores: BTreeMap<u32, f64>,
 }
 
-impl Search<'_> {
+/// Parts that are taken to be broken, and how much more likely everything is than with nothing broken, in nats.
+type Found = (Vec<Broken>, f64);
+
+impl<'a> Search<'a> {
+    fn new(problem: &'a Problem, each: Each) -> Self {
+        let index = Index::of(problem);
+        Self {
+            problem,
+            each,
+            scores: index.scores(problem, each),
+            index,
+        }
+    }
+
+    /// The best explanation.
+    ///
+    /// What a few cables of a switch do, the switch explains badly, but better than each of them alone. So each switch and
+    /// host that is taken must stand against the best that is found without it.
+    fn best(&self) -> Found {
+        let kind = |part: u32| self.problem.kind(part);
+        let (mut acquitted, mut tried) = (BTreeSet::new(), BTreeSet::new());
+        let (mut best, mut worth) = self.without(&acquitted);
+        if best.iter().any(|one| kind(one.part) == Kind::Switch) {
+            let parts = self.scores.keys().copied();
+            let switches = parts.filter(|part| kind(*part) == Kind::Switch).collect();
+            let (other, other_worth) = self.without(&switches);
+            if other_worth > worth {
+                (best, worth, acquitted) = (other, other_worth, switches);
+            }
+        }
+        while let Some(coarse) = best.iter().map(|one| one.part).find(|part| {
+            let is_coarse = matches!(kind(*part), Kind::Switch | Kind::Host);
+            is_coarse && !tried.contains(part)
+        }) {
+            tried.insert(coarse);
+            acquitted.insert(coarse);
+            let (other, other_worth) = self.without(&acquitted);
+            if other_worth > worth {
+                (best, worth) = (other, other_worth);
+            } else {
+                acquitted.remove(&coarse);
+            }
+            if tried.len() >= MOST_TRIED {
+                break;
+            }
+        }
+        (best, worth)
+    }
+
     /// The parts that explain everything best if these are sound, and how much more likely they are than nothing, in nats.
-    fn without(&self, acquitted: &BTreeSet<u32>) -> (Vec<Broken>, f64) {
+    fn without(&self, acquitted: &BTreeSet<u32>) -> Found {
         let broken = self.greedy(acquitted);
         let mut broken = self.without_needless(broken);
         self.refit(&mut broken);
@@ -173,7 +205,7 @@ impl Search<'_> {
 
     fn greedy(&self, acquitted: &BTreeSet<u32>) -> Vec<Broken> {
         let index = &self.index;
-        let mut state = State::new(self.problem);
+        let mut state = State::new(self.problem, self.each);
         let mut scores = self.scores.clone();
         scores.retain(|part, _| !acquitted.contains(part));
         let mut broken: Vec<Broken> = Vec::new();
@@ -220,7 +252,7 @@ impl Search<'_> {
 
     /// Everything with these parts broken, but for one of them.
     fn state(&self, broken: &[Broken], but: Option<usize>) -> State<'_> {
-        let mut state = State::new(self.problem);
+        let mut state = State::new(self.problem, self.each);
         let others = broken.iter().enumerate();
         for (_, one) in others.filter(|(place, _)| Some(*place) != but) {
             state.add(&self.index.over[&one.part], one.rate);

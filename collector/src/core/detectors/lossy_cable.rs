@@ -35,8 +35,9 @@ const MIN_LOST: f64 = 1e-5;
 const MIN_PACKETS_LOST: f64 = 100.0;
 /// A direction with fewer packets in a third of the time is idle: keep-alives say nothing.
 const MIN_PACKETS: f64 = 10_000.0;
-/// Readings in a third of the time that is looked at; the shortest time that shows a loss is told.
-const SCALES: [usize; 5] = [1, 2, 4, 6, 9];
+/// Readings in a third of the time that is looked at; the shortest time that shows a loss is told. The longest are for
+/// readings 5 s apart: those 10 s and more apart are not kept for so many.
+const SCALES: [usize; 7] = [1, 2, 4, 6, 9, 12, 18];
 /// How far a loss must be beyond the largest surplus of any cable. Of a hundred normal errors the largest is 2.5
 /// standard deviations, so that a loss is beyond five.
 const ABOVE_SURPLUS: f64 = 2.0;

@@ -2,17 +2,18 @@
 
 use railscope_model::fabric::Timestamp;
 
-/// How far back a window reaches: the longest question of a detector, 120 s, and some scrapes more. Long
+/// How far back a window of a node reaches: the longest question of a detector, 120 s, and some scrapes more. Long
 /// queries are Prometheus' work.
 pub const WINDOW_SECONDS: f64 = 150.0;
+/// The same of a switch: what a cable loses shows the finer the longer both of its ends are counted.
+pub const SWITCH_WINDOW_SECONDS: f64 = 290.0;
 /// Pages that it holds however slowly they come: switches are read more rarely than nodes, and comparing three
 /// times of nine readings takes 28.
 pub const WINDOW_PAGES: u32 = 30;
 /// Pages that come sooner one after the other share a slot: exporters sample once a second. With the window it
 /// bounds the memory of a series.
 pub const MIN_STEP_SECONDS: f64 = 1.0;
-/// How many slots a node's windows begin with, and by how many they grow until they hold all pages of
-/// [`WINDOW_SECONDS`].
+/// How many slots windows begin with, and by how many they grow until they hold all pages that they reach back to.
 pub(super) const FEWEST_SLOTS: u32 = 8;
 
 /// Pages by number. The newest `slots` of them have a slot each.
@@ -27,12 +28,25 @@ pub(super) struct Axis {
     first: u32,
     /// When the first page of the newest slot was read.
     begun: Timestamp,
+    /// How far back windows reach.
+    reach: Reach,
+}
+
+/// How far back windows reach, seconds.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Reach(pub(super) f64);
+
+impl Default for Reach {
+    fn default() -> Self {
+        Self(WINDOW_SECONDS)
+    }
 }
 
 impl Axis {
     /// An axis that begins with a page.
-    pub(super) fn beginning(at: Timestamp, slots: u32) -> Self {
+    pub(super) fn beginning(at: Timestamp, slots: u32, reach: Reach) -> Self {
         Self {
+            reach,
             times: vec![at; slots as usize],
             newest: 0,
             heard: at,
@@ -99,7 +113,7 @@ impl Axis {
 
     fn is_within(&self, page: u32) -> bool {
         self.newest - page < WINDOW_PAGES
-            || self.heard().seconds_since(self.time(page)) <= WINDOW_SECONDS
+            || self.heard().seconds_since(self.time(page)) <= self.reach.0
     }
 
     /// How many slots there must be, so that a page read `at` drives none out that is within the window.
@@ -107,7 +121,7 @@ impl Axis {
         let slots = self.times.len() as u32;
         let drives_out = self.newest + 1 - self.oldest() >= slots
             && at.seconds_since(self.begun) >= MIN_STEP_SECONDS;
-        let young = at.seconds_since(self.time(self.oldest())) <= WINDOW_SECONDS;
+        let young = at.seconds_since(self.time(self.oldest())) <= self.reach.0;
         if drives_out && (young || slots < WINDOW_PAGES) {
             slots + FEWEST_SLOTS
         } else {

@@ -9,7 +9,7 @@ use railscope_model::fabric::Timestamp;
 use railscope_model::metric::{Kind, Metric, PROBE_HOP};
 use railscope_model::reading::{Labels, NodeReading, Value};
 
-use super::axis::{Axis, FEWEST_SLOTS};
+use super::axis::{Axis, FEWEST_SLOTS, Reach};
 use super::column::{Column, Turn};
 use super::names::{Meaning, Shared, is_unread};
 use super::template::{Reader, Template, Told, part_label};
@@ -41,6 +41,7 @@ pub struct NodeHistory {
     at_column: usize,
     /// Pages that a window holds.
     slots: u32,
+    reach: Reach,
     pub(super) series: usize,
     /// Counted up when the node is first heard, a series of kind info appears or any series is forgotten:
     /// its parts may have changed.
@@ -99,9 +100,10 @@ enum Order {
 }
 
 impl NodeHistory {
-    pub(super) fn sharing(shared: &Shared, born: u64) -> Self {
+    pub(super) fn sharing(shared: &Shared, reach: Reach, born: u64) -> Self {
         Self {
             born,
+            reach,
             shared: shared.clone(),
             ..Self::default()
         }
@@ -214,7 +216,7 @@ impl NodeHistory {
             self.slots = self.slots.max(FEWEST_SLOTS);
             self.voices.push(Voice {
                 speaker: speaker.clone(),
-                axis: Axis::beginning(at, self.slots),
+                axis: Axis::beginning(at, self.slots, self.reach),
             });
         }
         let place = known.unwrap_or(self.voices.len() - 1);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::state::State;
-use super::{MIN_HITS, Problem};
+use super::{Each, MIN_HITS, Problem};
 
 /// How a flow meets a part.
 #[derive(Debug, Clone, Copy)]
@@ -41,9 +41,13 @@ type Alike<'a> = (&'a [(u32, u8)], u64);
 
 impl Unhit {
     /// How much more likely it is that none of them was hit if a part spoils this share of the probes over it, in nats: less.
-    pub(super) fn gain(&self, rate: f64) -> f64 {
+    pub(super) fn gain(&self, each: Each, rate: f64) -> f64 {
         let spared = (self.probes * (-rate).ln_1p()).exp();
-        self.flows * (-self.maybe * (1.0 - spared)).ln_1p()
+        self.flows
+            * match each {
+                Each::Flow => (-self.maybe * (1.0 - spared)).ln_1p(),
+                Each::Packet => self.probes * (-self.maybe * rate).ln_1p(),
+            }
     }
 }
 
@@ -101,8 +105,8 @@ impl Index {
     }
 
     /// By part: how much it explains while nothing else is broken, beyond what it costs.
-    pub(super) fn scores(&self, problem: &Problem) -> BTreeMap<u32, f64> {
-        let state = State::new(problem);
+    pub(super) fn scores(&self, problem: &Problem, each: Each) -> BTreeMap<u32, f64> {
+        let state = State::new(problem, each);
         let all = self.over.iter();
         all.map(|(part, over)| (*part, state.score(over, problem.kind(*part))))
             .collect()

@@ -1,7 +1,7 @@
 //! What flows are expected to suffer, given the parts that are taken to be broken, and how likely what they met is then.
 
 use super::index::{Meets, Over};
-use super::{Flow, Kind, Problem, RATES};
+use super::{Each, Flow, Kind, Problem, RATES};
 
 /// Once a part is taken, its own share is sought from here on, each so many times the one before, and then more finely about the
 /// best.
@@ -22,6 +22,7 @@ type Chances = Vec<(f64, f64)>;
 /// What flows are expected to suffer, given the parts that are taken to be broken.
 pub(super) struct State<'a> {
     flows: &'a [Flow],
+    each: Each,
     /// Of flows that meet none of them nothing is kept.
     chances: Vec<Option<Chances>>,
     /// Logarithms of the likelihood of what each flow met.
@@ -31,9 +32,10 @@ pub(super) struct State<'a> {
 }
 
 impl<'a> State<'a> {
-    pub(super) fn new(problem: &'a Problem) -> Self {
+    pub(super) fn new(problem: &'a Problem, each: Each) -> Self {
         Self {
             flows: &problem.flows,
+            each,
             chances: vec![None; problem.flows.len()],
             likely: (problem.flows.iter())
                 .map(|flow| flow.log_likelihood(flow.base))
@@ -47,14 +49,16 @@ impl<'a> State<'a> {
         let flow = &self.flows[meets.flow];
         let known = [(1.0, flow.base)];
         let known = self.chances[meets.flow].as_deref().unwrap_or(&known);
-        let crossed = known.iter().flat_map(|one| crossed(*one, meets, rate));
+        let crossed = known
+            .iter()
+            .flat_map(|one| self.each.crossed(*one, meets, rate));
         flow.likelihood(crossed)
     }
 
     /// How much more likely everything is if a part spoils this share of the probes over it, in nats.
     fn gain(&self, over: &Over, rate: f64) -> f64 {
         let gain = |meets: &Meets| self.with(*meets, rate) - self.likely[meets.flow];
-        let unhit = over.unhit.iter().map(|unhit| unhit.gain(rate));
+        let unhit = over.unhit.iter().map(|unhit| unhit.gain(self.each, rate));
         over.meets.iter().map(gain).chain(unhit).sum()
     }
 
@@ -107,12 +111,14 @@ impl<'a> State<'a> {
     /// Takes a part to be broken; says of which flows more is expected now.
     pub(super) fn add(&mut self, over: &Over, rate: f64) -> Vec<bool> {
         let mut changed = vec![false; self.flows.len()];
-        let unhit = over.unhit.iter().map(|unhit| unhit.gain(rate));
+        let unhit = over.unhit.iter().map(|unhit| unhit.gain(self.each, rate));
         self.unhit += unhit.sum::<f64>();
         for meets in &over.meets {
             let known = self.chances[meets.flow].take();
             let known = known.unwrap_or_else(|| vec![(1.0, self.flows[meets.flow].base)]);
-            let all = known.into_iter().flat_map(|one| crossed(one, *meets, rate));
+            let all = known
+                .into_iter()
+                .flat_map(|one| self.each.crossed(one, *meets, rate));
             let known: Chances = all.filter(|(chance, _)| *chance > 0.0).collect();
             self.likely[meets.flow] = self.flows[meets.flow].likelihood(known.iter().copied());
             self.chances[meets.flow] = Some(known);
@@ -122,14 +128,20 @@ impl<'a> State<'a> {
     }
 }
 
-/// What becomes of a chance if a part is broken: the flow's unknown way leads past it, or over it.
-fn crossed((chance, hit): (f64, f64), meets: Meets, rate: f64) -> [(f64, f64); 2] {
-    let spoil = |hit: f64| 1.0 - (1.0 - hit) * (1.0 - rate);
-    let past = if meets.always { spoil(hit) } else { hit };
-    [
-        (chance * (1.0 - meets.maybe), past),
-        (chance * meets.maybe, spoil(past)),
-    ]
+impl Each {
+    /// What becomes of a chance if a part is broken: the flow's unknown way leads past it, or over it; or some of its
+    /// packets do.
+    fn crossed(self, (chance, hit): (f64, f64), meets: Meets, rate: f64) -> [(f64, f64); 2] {
+        let spoil = |hit: f64, rate: f64| 1.0 - (1.0 - hit) * (1.0 - rate);
+        let past = if meets.always { spoil(hit, rate) } else { hit };
+        match self {
+            Self::Flow => [
+                (chance * (1.0 - meets.maybe), past),
+                (chance * meets.maybe, spoil(past, rate)),
+            ],
+            Self::Packet => [(chance, spoil(past, rate * meets.maybe)), (0.0, past)],
+        }
+    }
 }
 
 impl Flow {

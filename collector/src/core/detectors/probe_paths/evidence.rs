@@ -1,5 +1,7 @@
 //! What tomography found -> evidence about a part, with the flows that it rests on.
 
+use std::collections::BTreeMap;
+
 use railscope_model::fabric::{LinkId, PartId, Timestamp};
 use railscope_model::identity::Part;
 use railscope_model::metric::{PROBE_FLOW_LOST, PROBE_FLOW_SLOW};
@@ -11,6 +13,9 @@ use crate::core::classes::{Class, EDGE_LOSSY, HOST_STALLS, PATH_SLOW, UPLINK_LOS
 use crate::core::detector::{Evidence, View};
 use crate::core::inventory::gpus_behind;
 use crate::core::tomography::{Broken, Flow};
+
+/// Parts that a sentence tells one by one.
+const TOLD: usize = 4;
 
 /// Flows over a part, or past it.
 #[derive(Debug, Default)]
@@ -79,8 +84,12 @@ pub(super) fn evidence(
         past.flows,
     );
     if !or.is_empty() {
-        let or: Vec<String> = or.iter().map(ToString::to_string).collect();
-        statement += &format!(" Probes cannot tell it from {}.", or.join(", "));
+        let told: Vec<String> = or.iter().take(TOLD).map(ToString::to_string).collect();
+        let more = match or.len().saturating_sub(TOLD) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        statement += &format!(" Probes cannot tell it from {}{more}.", told.join(", "));
     }
     Some(Evidence {
         detector: NAME,
@@ -174,17 +183,24 @@ fn named(
     })
 }
 
-/// The one switch at which all of these cables end.
+/// The switch at which all of these cables end; of two leaves between which all of them lead the first, where one may look
+/// as well as at the other.
 fn common_switch(view: &View<'_>, cables: &[LinkId]) -> Option<PartId> {
     let ends = |cable: &LinkId| view.fabric.link(*cable).map(|(_, ends)| ends);
-    let (first, others) = cables.split_first()?;
-    let is_common = |switch: &PartId| {
-        let has = |cable| ends(cable).is_some_and(|ends| ends.contains(switch));
-        others.iter().all(has)
+    let mut counts: BTreeMap<PartId, usize> = BTreeMap::new();
+    for end in cables.iter().filter_map(ends).flatten() {
+        *counts.entry(end).or_default() += 1;
+    }
+    let name = |switch: PartId| &view.fabric.vertex(switch).part;
+    let mut switches: Vec<(usize, PartId)> = counts.into_iter().map(|(one, n)| (n, one)).collect();
+    switches.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| name(a.1).cmp(name(b.1))));
+    let is_between = |leaves: &[(usize, PartId)]| {
+        let has = |ends: [PartId; 2]| leaves.iter().any(|(_, leaf)| ends.contains(leaf));
+        cables.iter().filter_map(ends).all(has)
     };
-    let mut common = ends(first)?.into_iter().filter(is_common);
-    let switch = common.next()?;
-    common.next().is_none().then_some(switch)
+    let (first, second) = (switches.first()?, switches.get(1)?);
+    let is_one = first.0 == cables.len() && second.0 < first.0;
+    (is_one || first.0 < cables.len() && is_between(&[*first, *second])).then_some(first.1)
 }
 
 /// A suspect as a part of the fabric.
