@@ -63,6 +63,18 @@ pub struct Evidence {
     pub alike: Vec<Part>,
 }
 
+/// Parts that a sentence tells one by one.
+const TOLD: usize = 4;
+
+/// Parts in a sentence: the first of many, and how many more there are.
+pub(super) fn list(parts: &[Part]) -> String {
+    let told: Vec<String> = parts.iter().take(TOLD).map(ToString::to_string).collect();
+    match parts.len().saturating_sub(TOLD) {
+        0 => told.join(", "),
+        more => format!("{} and {more} more", told.join(", ")),
+    }
+}
+
 /// Why a detector says what it says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Explanation {

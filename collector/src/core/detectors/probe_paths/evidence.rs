@@ -10,12 +10,9 @@ use super::problem::{Posed, Signal, Suspect};
 use super::ways::Ways;
 use super::{APART_SECONDS, NAME, OVER_SECONDS};
 use crate::core::classes::{Class, EDGE_LOSSY, HOST_STALLS, PATH_SLOW, UPLINK_LOSSY};
-use crate::core::detector::{Evidence, View};
+use crate::core::detector::{Evidence, View, list};
 use crate::core::inventory::gpus_behind;
 use crate::core::tomography::{Broken, Flow};
-
-/// Parts that a sentence tells one by one.
-const TOLD: usize = 4;
 
 /// Flows over a part, or past it.
 #[derive(Debug, Default)]
@@ -84,12 +81,7 @@ pub(super) fn evidence(
         past.flows,
     );
     if !or.is_empty() {
-        let told: Vec<String> = or.iter().take(TOLD).map(ToString::to_string).collect();
-        let more = match or.len().saturating_sub(TOLD) {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
-        statement += &format!(" Probes cannot tell it from {}{more}.", told.join(", "));
+        statement += &format!(" Probes cannot tell it from {}.", list(&or));
     }
     Some(Evidence {
         detector: NAME,
