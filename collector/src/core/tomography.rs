@@ -219,12 +219,7 @@ impl<'a> Search<'a> {
                 break;
             };
             let explained = scores.remove(&part).unwrap_or_default();
-            let near = |(_, score): &(&u32, &f64)| **score >= explained - ALIKE_NATS;
-            let near = scores
-                .iter()
-                .filter(near)
-                .map(|(part, score)| (*part, *score));
-            let near: Vec<(u32, f64)> = near.collect();
+            let near = self.near(&state, &scores, (part, explained));
             let over = &index.over[&part];
             let rate = state.rate(over);
             let changed = state.add(over, rate);
@@ -248,6 +243,23 @@ impl<'a> Search<'a> {
             });
         }
         broken
+    }
+
+    /// Parts that explain as much as this one does, each by the share that fits it best: the few shares of the score may lie
+    /// nearer to one than to another.
+    fn near(
+        &self,
+        state: &State<'_>,
+        scores: &BTreeMap<u32, f64>,
+        (part, explained): (u32, f64),
+    ) -> Vec<(u32, f64)> {
+        let fits = |part: u32| {
+            state.best_gain(&self.index.over[&part]) - self.problem.kind(part).prior_nats()
+        };
+        let least = fits(part) - ALIKE_NATS;
+        let near = scores.iter().map(|(part, score)| (*part, *score));
+        let near = near.filter(|(_, score)| *score >= explained - 2.0 * ALIKE_NATS);
+        near.filter(|(other, _)| fits(*other) >= least).collect()
     }
 
     /// Everything with these parts broken, but for one of them.

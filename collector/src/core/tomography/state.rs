@@ -86,6 +86,11 @@ impl<'a> State<'a> {
         score * (score / (score + left.max(0.0))).powi(FIT)
     }
 
+    /// How much more likely everything is with the share that fits best, in nats.
+    pub(super) fn best_gain(&self, over: &Over) -> f64 {
+        self.gain(over, self.rate(over))
+    }
+
     /// The share that fits best.
     pub(super) fn rate(&self, over: &Over) -> f64 {
         let best = |rates: &mut dyn Iterator<Item = f64>| {

@@ -372,3 +372,29 @@ fn what_most_sources_show_is_usual() {
     assert_eq!(rate(&[0.0, 0.0, 50.0]), 1e-3);
     assert_eq!(rate(&[1.0, 1.0, 1.0, 50.0, 50.0]), 0.01);
 }
+
+#[test]
+fn a_share_between_those_that_are_tried_first_tells_no_parts_apart() {
+    // 20 flows cross both cables, seven the second only: of 8 hits at 0.3 %, none on those seven is no wonder.
+    let flow = |over: &[u32], hits: usize| Flow {
+        probes: 110.0,
+        hits: hits as f64,
+        base: 1e-4,
+        over: over.to_vec(),
+        within: Vec::new(),
+    };
+    let both = (0..20).map(|place| flow(&[0, 1], usize::from(place < 8)));
+    let problem = Problem {
+        parts: vec![Kind::Cable; 2],
+        sets: Vec::new(),
+        flows: both.chain((0..7).map(|_| flow(&[1], 0))).collect(),
+    };
+    let found = explain(&problem);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(
+        (found[0].part, &found[0].alike[..]),
+        (0, &[1][..]),
+        "{found:?}"
+    );
+    assert!(!found[0].same, "{found:?}");
+}
