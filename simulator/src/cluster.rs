@@ -100,6 +100,8 @@ pub struct Cluster {
     stretch_bytes: Vec<f64>,
     /// By lane: bytes of all stretches of the last tick.
     lane_bytes: Vec<f64>,
+    /// The time that they took.
+    lane_seconds: f64,
     /// By lane: what the switch at its beginning has counted.
     lane_counts: Vec<LaneCount>,
     seconds: f64,
@@ -196,6 +198,7 @@ impl Cluster {
             spec,
             stretch_bytes: vec![0.0; built.lanes()],
             lane_bytes: vec![0.0; built.lanes()],
+            lane_seconds: 0.0,
             lane_counts: vec![LaneCount::default(); built.lanes()],
             plan,
             built,
@@ -292,9 +295,14 @@ impl Cluster {
         self.jobs.iter().map(|job| job.clockwork.step())
     }
 
-    /// Bytes that have crossed each lane in the last tick, noise apart.
+    /// Bytes that have crossed each lane since the move before the last, noise apart.
     pub fn lane_bytes(&self) -> &[f64] {
         &self.lane_bytes
+    }
+
+    /// The time that they took: by how much the cluster moved on last.
+    pub(crate) const fn lane_seconds(&self) -> f64 {
+        self.lane_seconds
     }
 
     /// What holds now.
@@ -321,6 +329,7 @@ impl Cluster {
     pub fn advance(&mut self, to: Duration) {
         let to = to.as_secs_f64();
         self.lane_bytes.fill(0.0);
+        self.lane_seconds = to - self.seconds;
         while self.seconds < to {
             self.update_site();
             self.update_faults();

@@ -42,9 +42,6 @@ pub struct Prober {
     wiring: Wiring,
     polarised: Vec<(usize, usize)>,
     launches: Vec<u64>,
-    /// When it looked last, and the time that passed before.
-    seconds: f64,
-    interval: f64,
 }
 
 /// There and back again.
@@ -117,8 +114,6 @@ impl Prober {
             wiring: now.wiring.clone(),
             polarised: now.polarised.clone(),
             launches: cluster.launches().collect(),
-            seconds: cluster.seconds(),
-            interval: 0.0,
         }
     }
 
@@ -126,15 +121,12 @@ impl Prober {
     /// those found before are old.
     pub fn follow(&mut self, cluster: &Cluster) -> bool {
         let now = cluster.conditions();
-        let interval = cluster.seconds() - self.seconds;
         let same = self.wiring == now.wiring
             && self.polarised == now.polarised
             && cluster.launches().eq(self.launches.iter().copied());
         if !same {
             *self = Self::new(cluster);
         }
-        self.seconds = cluster.seconds();
-        self.interval = interval;
         !same
     }
 
@@ -278,7 +270,7 @@ impl Prober {
     /// Time for which a packet waits to get onto a lane.
     fn wait_on(&self, cluster: &Cluster, now: &Conditions, lane: Lane, noise: Noise) -> f64 {
         let capacity = now.capacity[lane.index()];
-        let used = cluster.lane_bytes()[lane.index()] / (capacity * self.interval);
+        let used = cluster.lane_bytes()[lane.index()] / (capacity * cluster.lane_seconds());
         let mut seconds = 0.0;
         // In steps a lane is full or empty: its use is the chance to find it full.
         if used.is_finite() && noise.uniform(0) < used {

@@ -11,6 +11,8 @@ use serde::Deserialize;
 const DELIVERY: u64 = 0x1057;
 /// A late page comes at most so many ticks after it was asked for.
 const LATEST_TICKS: u64 = 2;
+/// Moments of an interval at which nodes are scraped: the collector spreads its scrapes over it.
+pub(super) const TURNS: u64 = 5;
 
 /// `[delivery]` of a scenario. All shares are from 0 to less than 1, and 0 if left out.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
@@ -96,6 +98,8 @@ impl Delivery {
 /// The agent of a node, and what of its pages is on the way.
 #[derive(Debug)]
 struct Agent {
+    /// At which of the [`TURNS`] it is scraped.
+    turn: u64,
     /// From when to when it says nothing.
     away: Option<(f64, f64)>,
     restart: Option<f64>,
@@ -136,6 +140,7 @@ impl Post {
             let dies = once(noise, 2, delivery.dying).map(|at| (at, at + delivery.away_seconds));
             let missing = (noise.uniform(0) < delivery.missing).then_some((0.0, f64::INFINITY));
             Agent {
+                turn: noise.bits(7) % TURNS,
                 away: missing.or(dies),
                 restart: once(noise, 4, delivery.restarts),
                 skew: delivery.skew_seconds * (2.0 * noise.uniform(6) - 1.0),
@@ -173,6 +178,13 @@ impl Post {
                 cluster.restart_exporter(node);
             }
         }
+    }
+
+    /// Nodes that are scraped at a turn.
+    pub(super) fn nodes_of(&self, turn: u64) -> Vec<usize> {
+        let agents = self.agents.iter().enumerate();
+        let at_turn = agents.filter(|(_, agent)| agent.turn == turn);
+        at_turn.map(|(node, _)| node).collect()
     }
 
     /// The moment that the pages of a node are stamped with.

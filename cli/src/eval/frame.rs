@@ -268,13 +268,17 @@ impl Frame {
     }
 
     /// Begins a tick: nothing is known of it yet but what is asked of the fabric itself.
-    pub(super) fn begin(&mut self, seconds: f64, cluster: &Cluster) {
+    pub(super) fn begin(&mut self, seconds: f64) {
         self.seconds = seconds;
-        self.step_seconds = cluster.steps_seconds().collect();
         for column in &mut self.columns {
             column.fill(f64::NAN);
         }
-        self.pinger.ask(cluster, seconds, &mut self.probes);
+    }
+
+    /// Takes up what is not on pages: the paces of jobs, and the baselines' own probes.
+    pub(super) fn finish(&mut self, cluster: &Cluster) {
+        self.step_seconds = cluster.steps_seconds().collect();
+        self.pinger.ask(cluster, self.seconds, &mut self.probes);
     }
 
     /// Takes up what a node said at a moment; what is no newer than what it said before is not.

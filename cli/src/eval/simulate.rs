@@ -29,7 +29,7 @@ use rustix::time::{ClockId, clock_gettime};
 use super::ablations::Ablation;
 use super::alarm::{Alarm, AlarmLog, Level, Naming};
 use super::baselines::{BASELINES, Baseline};
-use super::delivery::Post;
+use super::delivery::{Post, TURNS};
 use super::draw::Plan;
 use super::frame::{Frame, Layout};
 use super::judge::Event;
@@ -134,18 +134,22 @@ pub(super) fn run(plan: &Plan<'_>, settings: &Settings) -> anyhow::Result<Outcom
     let mut swept = f64::NEG_INFINITY;
     for tick in 0..=ticks {
         let seconds = tick as f64 * tick_seconds;
-        let mut since = processor_time();
-        cluster.advance(Duration::from_secs_f64(seconds));
-        watch
-            .post
-            .upset(&mut cluster, seconds - tick_seconds, seconds);
-        watch.exporters.probe(&cluster);
-        spend(&mut watch.spent.simulator, &mut since);
+        watch.frame.begin(seconds);
+        let turn_seconds = tick_seconds / TURNS as f64;
+        for turn in 0..TURNS {
+            let at = seconds - (TURNS - 1 - turn) as f64 * turn_seconds;
+            let mut since = processor_time();
+            cluster.advance(Duration::from_secs_f64(at.max(0.0)));
+            watch.post.upset(&mut cluster, at - turn_seconds, at);
+            watch.exporters.probe(&cluster);
+            spend(&mut watch.spent.simulator, &mut since);
+            watch.scrape(&cluster, (tick, turn, at.max(0.0)), settings.through_text);
+        }
+        watch.finish(&cluster);
         if seconds - swept >= scenario.subnet_seconds {
             swept = seconds;
             watch.sweep(&cluster, seconds);
         }
-        watch.tick(&cluster, (tick, seconds), settings.through_text);
         if scenario.switch_counters {
             watch.read_switches(&cluster, seconds);
         }
@@ -282,14 +286,18 @@ impl Watch {
         }
     }
 
-    fn tick(&mut self, cluster: &Cluster, (tick, seconds): (u64, f64), through_text: bool) {
+    /// Scrapes the nodes whose turn it is.
+    fn scrape(
+        &mut self,
+        cluster: &Cluster,
+        (tick, turn, seconds): (u64, u64, f64),
+        through_text: bool,
+    ) {
         let mut since = processor_time();
-        self.frame.begin(seconds, cluster);
-        spend(&mut self.spent.baselines, &mut since);
-        for (number, node) in cluster.nodes().iter().enumerate() {
+        for number in self.post.nodes_of(turn) {
             let read = || self.exporters.read_one(number, cluster);
             // Nobody answers on a node that is switched off.
-            let pages = if node.away {
+            let pages = if cluster.nodes()[number].away {
                 Vec::new()
             } else {
                 self.post.pages(number, (tick, seconds), read)
@@ -314,6 +322,13 @@ impl Watch {
                 spend(&mut self.spent.ingest, &mut since);
             }
         }
+    }
+
+    /// What the baselines see beside pages.
+    fn finish(&mut self, cluster: &Cluster) {
+        let mut since = processor_time();
+        self.frame.finish(cluster);
+        spend(&mut self.spent.baselines, &mut since);
     }
 
     /// Takes up what switches have counted.

@@ -278,6 +278,32 @@ fn stalls_and_steal_are_named_on_the_node_that_has_more_than_others() {
 }
 
 #[test]
+fn stalls_are_the_hypervisors_where_stolen_time_explains_them() {
+    let stalls_and = |stolen: f64| {
+        with(move |node, seconds| {
+            let of = |rate: f64| {
+                if node == 5 {
+                    rate * seconds as f64
+                } else {
+                    0.0
+                }
+            };
+            format!(
+                "railscope_host_stalls_total{{numa_node=\"0\",threshold=\"200us\"}} {}\n\
+                 railscope_cpu_steal_seconds_total{{numa_node=\"0\"}} {}\n",
+                of(2.0),
+                of(stolen)
+            )
+        })
+    };
+    // Too little to be told by itself, and next to nothing.
+    for (stolen, expected) in [(0.004, "host-steal"), (0.0004, "host-stalls")] {
+        let named = format!("{expected} host/n5 gpus=4 [gpu/n5:0 gpu/n5:1 gpu/n5:2 gpu/n5:3]");
+        check(&stalls_and(stolen), &[&named]);
+    }
+}
+
+#[test]
 fn storage_is_to_blame_when_many_nodes_wait_and_not_when_one_does() {
     let series = "railscope_host_pressure_seconds_total{resource=\"io\",kind=\"full\"}";
     check(

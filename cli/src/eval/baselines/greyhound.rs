@@ -140,10 +140,11 @@ mod tests {
         for tick in 0..24_u32 {
             let seconds = 10.0 * f64::from(tick);
             cluster.advance(Duration::from_secs_f64(seconds));
-            frame.begin(seconds, &cluster);
+            frame.begin(seconds);
             for (node, reading) in read(&cluster).iter().enumerate() {
                 frame.take(node, reading, seconds);
             }
+            frame.finish(&cluster);
             named = rule.observe(&frame);
         }
         named.sort_by(|a, b| b.score.total_cmp(&a.score));

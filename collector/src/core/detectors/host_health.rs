@@ -1,5 +1,7 @@
 //! Nodes whose processors stand still: by themselves, or because a hypervisor takes them.
 
+use std::collections::BTreeSet;
+
 use railscope_model::identity::{NodeName, Part};
 use railscope_model::metric::{CPU_STEAL, HOST_STALLS, Metric};
 
@@ -15,7 +17,7 @@ const WINDOW_SECONDS: f64 = 60.0;
 /// What rises on all nodes is how such machines are: a node must stand out by this factor.
 const ABOVE_PEERS: f64 = 5.0;
 
-/// A rate of a node that should be next to nothing.
+/// A rate of a node that should be next to nothing; stolen time first, as it explains stalls.
 struct Limit {
     metric: &'static Metric,
     /// Value of the second label; none sums all of the series of the metric.
@@ -54,6 +56,9 @@ const LIMITS: &[Limit] = &[
     },
 ];
 
+/// Stolen time that explains the stalls of a node, and is too little to be told by itself: a tenth of its limit (a choice).
+const EXPLAINS_STALLS: f64 = 1e-3;
+
 struct HostHealth;
 
 /// Builds the detector.
@@ -67,6 +72,7 @@ impl Detector for HostHealth {
     }
 
     fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
+        let mut stolen: BTreeSet<&NodeName> = BTreeSet::new();
         for limit in LIMITS {
             let rates: Vec<_> = view
                 .history
@@ -77,9 +83,20 @@ impl Detector for HostHealth {
                 continue;
             }
             let usual = median(rates.iter().map(|(_, rate)| *rate)).unwrap_or(0.0);
-            for (node, rate) in rates {
-                if rate > limit.per_second && rate > ABOVE_PEERS * usual {
-                    out.push(evidence(view, node, limit, rate, usual));
+            for (node, rate) in rates
+                .into_iter()
+                .filter(|(_, rate)| *rate > ABOVE_PEERS * usual)
+            {
+                if limit.class == &STEAL && rate > EXPLAINS_STALLS {
+                    stolen.insert(node);
+                }
+                if rate > limit.per_second {
+                    let class = if stolen.contains(node) {
+                        &STEAL
+                    } else {
+                        limit.class
+                    };
+                    out.push(evidence(view, node, (limit, class), (rate, usual)));
                 }
             }
         }
@@ -100,7 +117,7 @@ impl Detector for HostHealth {
         Explanation {
             check: "The processors of a node stand still more often than those of other nodes.",
             threshold: format!(
-                "{}, over {WINDOW_SECONDS:.0} s, and more than {ABOVE_PEERS} times the median node",
+                "{}, over {WINDOW_SECONDS:.0} s, and more than {ABOVE_PEERS} times the median node; stalls are the hypervisor's where more than {EXPLAINS_STALLS} seconds a second are stolen",
                 limits.join(", or ")
             ),
             clears: "The rate stays below its limit for the whole window.",
@@ -127,7 +144,14 @@ impl Detector for HostHealth {
                 ),
             ];
             let fewest = peers::thresholds().into_iter().take(1);
-            Rule::new(class, limits.chain(peers).chain(fewest).collect())
+            let explains = Threshold::new(
+                "seconds stolen per second that explain stalls",
+                EXPLAINS_STALLS,
+                "1/s",
+                "a tenth of the limit: the hypervisor says who took the processor (a choice)",
+            );
+            let all = limits.chain(peers).chain(fewest).chain([explains]);
+            Rule::new(class, all.collect())
         };
         vec![of(&STALLS), of(&STEAL)]
     }
@@ -144,12 +168,22 @@ fn rate(history: &NodeHistory, limit: &Limit) -> Option<f64> {
     rates.map(Increase::rate).reduce(|sum, rate| sum + rate)
 }
 
-fn evidence(view: &View<'_>, node: &NodeName, limit: &Limit, rate: f64, usual: f64) -> Evidence {
+fn evidence(
+    view: &View<'_>,
+    node: &NodeName,
+    (limit, class): (&Limit, &'static Class),
+    (rate, usual): (f64, f64),
+) -> Evidence {
     let part = Part::Host(node.clone());
+    let by_whom = if class == limit.class {
+        ""
+    } else {
+        " Its hypervisor has taken processors from it in that time."
+    };
     Evidence {
         detector: "host-health",
         signal: limit.metric.name,
-        class: limit.class,
+        class,
         // What a probe sees of it is a sample; how much of the time is gone, only steal tells.
         effect: if limit.class == &STEAL {
             rate.min(1.0)
@@ -157,7 +191,7 @@ fn evidence(view: &View<'_>, node: &NodeName, limit: &Limit, rate: f64, usual: f
             0.0
         },
         statement: format!(
-            "{node} has {rate:.2} {}; the median node has {usual:.2}.",
+            "{node} has {rate:.2} {}; the median node has {usual:.2}.{by_whom}",
             limit.what
         ),
         victims: gpus_behind(view.fabric, &part),
