@@ -162,3 +162,66 @@ fn what_the_first_hosts_say_of_a_dead_leaf_waits_for_the_others() {
         BTreeSet::from(["port-down link/n2:mlx5_1/1".to_owned()])
     );
 }
+
+/// Rounds of scrapes, with a tick at the end of each, until there is an incident about ports of rail 1 that go dark at these
+/// hosts, which are read at the beginning of a round or at its end, and count the loss themselves or do not.
+fn rounds_to_an_incident(
+    dark: &[usize],
+    read_last: bool,
+    counts: bool,
+) -> (usize, BTreeSet<String>) {
+    const HEALTHY: usize = 4;
+    let mut analyzer = Analyzer::default();
+    let text = subnet_of(NODES, MANY, &as_planned);
+    analyzer.take_subnet(parse_ibnetdiscover(&text), at(0));
+    let others = (0..NODES).filter(|node| !dark.contains(node));
+    let order: Vec<usize> = match read_last {
+        false => dark.iter().copied().chain(others).collect(),
+        true => others.chain(dark.iter().copied()).collect(),
+    };
+    for round in 0..HEALTHY + 4 {
+        let end = 20 * (round as u64 + 1);
+        for (turn, index) in order.iter().copied().enumerate() {
+            let seconds = end - NODES as u64 + turn as u64;
+            let is_dark = round >= HEALTHY && dark.contains(&index);
+            let mut text = page(index, seconds);
+            if is_dark {
+                let up = r#"railscope_rdma_port_up{device="mlx5_1",port="1"}"#;
+                text = text.replace(&format!("{up} 1"), &format!("{up} 0"));
+            }
+            if counts {
+                let labels = r#"{device="mlx5_1",port="1",kind="link_downed"}"#;
+                let losses = u32::from(is_dark);
+                text += &format!("railscope_rdma_port_errors_total{labels} {losses}\n");
+            }
+            analyzer.ingest(&node(index), &text, at(seconds));
+        }
+        let open = incidents(&analyzer.tick(at(end)));
+        let named = |line: String| line.split(' ').take(2).collect::<Vec<_>>().join(" ");
+        let open: BTreeSet<String> = open.into_iter().map(named).collect();
+        if !open.is_empty() {
+            return (round + 1 - HEALTHY, open);
+        }
+    }
+    (usize::MAX, BTreeSet::new())
+}
+
+#[test]
+fn a_port_that_counts_its_loss_waits_only_for_what_others_on_its_leaf_say() {
+    let port = BTreeSet::from(["port-down link/n2:mlx5_1/1".to_owned()]);
+    for (read_last, counts, rounds) in [
+        (false, true, 1),
+        // The others were heard before it was lost: its leaf may be dead.
+        (true, true, 2),
+        (false, false, 2),
+    ] {
+        let found = rounds_to_an_incident(&[2], read_last, counts);
+        assert_eq!(found, (rounds, port.clone()), "{read_last} {counts}");
+    }
+    let all: Vec<usize> = (0..NODES).collect();
+    for counts in [false, true] {
+        let (_, named) = rounds_to_an_incident(&all, false, counts);
+        let leaf = BTreeSet::from(["switch-down switch/leaf-1".to_owned()]);
+        assert_eq!(named, leaf, "{counts}");
+    }
+}
