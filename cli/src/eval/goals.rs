@@ -124,6 +124,15 @@ impl Goal {
     }
 }
 
+/// Causes by which something is gone (detection method, section 3.2: D0).
+const HARD: [&str; 5] = [
+    "gpu-lost",
+    "nvlink-down",
+    "port-down",
+    "switch-down",
+    "uplink-down",
+];
+
 /// All goals, held against what became of every fault and alarm of the collector.
 pub(super) fn of(runs: &[Judged<'_>]) -> Vec<Goal> {
     let faults: Vec<&FaultVerdict> = runs.iter().flat_map(|run| &run.verdicts.faults).collect();
@@ -159,6 +168,11 @@ pub(super) fn of(runs: &[Judged<'_>]) -> Vec<Goal> {
             of(&slow(1.02, 1.05), &|f| f.top[0]),
         ),
         Goal::share("class, from counters alone", 0.93, class),
+        Goal::seconds(
+            "hard faults, a device, link or switch is gone: seconds to the culprit, p90",
+            10.0,
+            &times(&|fault| HARD.contains(&fault.cause)),
+        ),
         Goal::seconds(
             "jobs that stand still: seconds to the culprit, p90",
             10.0,
