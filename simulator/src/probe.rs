@@ -270,7 +270,7 @@ impl Prober {
     /// Time for which a packet waits to get onto a lane.
     fn wait_on(&self, cluster: &Cluster, now: &Conditions, lane: Lane, noise: Noise) -> f64 {
         let capacity = now.capacity[lane.index()];
-        let used = cluster.lane_bytes()[lane.index()] / (capacity * cluster.lane_seconds());
+        let used = cluster.lane_pace(lane.index()) / capacity;
         let mut seconds = 0.0;
         // In steps a lane is full or empty: its use is the chance to find it full.
         if used.is_finite() && noise.uniform(0) < used {

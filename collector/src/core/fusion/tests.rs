@@ -1,3 +1,5 @@
+//! Who is blamed by one finding, by several, and by findings that cannot tell parts apart.
+
 use railscope_model::fabric::{Link, Timestamp, Witness};
 
 use super::*;
