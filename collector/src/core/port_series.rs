@@ -72,6 +72,7 @@ impl<'a, const N: usize> SwitchSeries<'a, N> {
     }
 
     /// The series of a port, in the order in which they are wanted.
+    #[inline]
     pub fn of(&self, port: u16) -> [Option<Window<'a>>; N] {
         let place = self.ports.binary_search_by_key(&port, |(port, _)| *port);
         let mut windows = [None; N];

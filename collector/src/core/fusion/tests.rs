@@ -5,7 +5,8 @@ use railscope_model::fabric::{Link, Timestamp, Witness};
 use super::*;
 use crate::core::belief::SURE_ENOUGH_TO_PAGE;
 use crate::core::classes::{
-    Class, EDGE_LOSSY, GPU_SLOW, LINK_ERRORS, PCIE_DEGRADED, PORT_DOWN, SLOW_RECEIVER, UPLINK_LOSSY,
+    Class, EDGE_LOSSY, GPU_SLOW, LINK_ERRORS, PCIE_DEGRADED, PORT_DOWN, PORT_FLAPPING,
+    SLOW_RECEIVER, UPLINK_LOSSY,
 };
 use crate::core::detector::{Evidence, Explanation};
 
@@ -100,7 +101,7 @@ fn a_second_detector_makes_surer_than_a_second_finding_of_the_same() {
     let sure = |detectors: &[&'static str]| {
         let findings = detectors
             .iter()
-            .map(|name| found(name, &LINK_ERRORS, CABLE, &[]));
+            .map(|name| found(name, &PORT_FLAPPING, CABLE, &[]));
         weighed(CABLE, &findings.collect::<Vec<_>>(), &[]).posterior()
     };
     let (alone, again, other) = (sure(&["a"]), sure(&["a", "a"]), sure(&["a", "b"]));

@@ -326,6 +326,7 @@ impl Column {
     }
 
     /// The window of a row that was on its speaker's last page.
+    #[inline]
     pub(super) fn window<'a>(
         &'a self,
         row: usize,
@@ -340,6 +341,7 @@ impl Column {
         self.rows.iter().map(|row| &row.labels)
     }
 
+    #[inline]
     fn window_of<'a>(
         &'a self,
         row: &Row,

@@ -147,6 +147,7 @@ impl<'a> Rows<'a> {
     }
 
     /// The window of one, if it was on its speaker's last page.
+    #[inline]
     pub fn window(self, row: u32) -> Option<Window<'a>> {
         let node = self.node;
         self.column
