@@ -208,6 +208,14 @@ fn explain(out: &mut String, incident: &Incident) -> fmt::Result {
     writeln!(out, "  Runbook: {}", incident.runbook)
 }
 
+/// A chance in as many places as it bears: ` 99.0 %`, `< 0.1 %`.
+fn percent(chance: f64) -> String {
+    match 100.0 * chance {
+        little if little < 0.1 => String::from("< 0.1 %"),
+        share => format!("{share:>5.1} %"),
+    }
+}
+
 /// The part and what it may be instead, each with what speaks for it.
 fn candidates(out: &mut String, incident: &Incident) -> fmt::Result {
     let Some(no_part) = incident.no_part else {
@@ -215,23 +223,15 @@ fn candidates(out: &mut String, incident: &Incident) -> fmt::Result {
     };
     out.push_str("\nWhich part\n");
     for one in &incident.candidates {
-        writeln!(
-            out,
-            "  {:>5.1} %  {} ({})",
-            100.0 * one.posterior,
-            one.part,
-            one.fault_domain
-        )?;
+        let chance = percent(one.posterior);
+        writeln!(out, "  {chance}  {} ({})", one.part, one.fault_domain)?;
         let weighed = one.nats.iter().enumerate();
         let speaks = weighed.map(|(place, nats)| format!("{}: {nats:+.1}", place + 1));
         let speaks: Vec<String> = speaks.take(SHOWN_PARTS).collect();
         writeln!(out, "           evidence {} nats", speaks.join(", "))?;
     }
-    writeln!(
-        out,
-        "  {:>5.1} %  no part: software, or a moment's state",
-        100.0 * no_part
-    )
+    let chance = percent(no_part);
+    writeln!(out, "  {chance}  no part: software, or a moment's state")
 }
 
 fn evidence(out: &mut String, incident: &Incident) -> fmt::Result {

@@ -318,7 +318,10 @@ fn candidates(out: &mut String, look: &Look<'_>, incident: &Incident) -> fmt::Re
         return Ok(());
     };
     out.push_str("<h2>How sure</h2><table class=\"chances\"><tbody>");
-    let percent = |chance: f64| format!("{:.1} %", 100.0 * chance);
+    let percent = |chance: f64| match 100.0 * chance {
+        little if little < 0.1 => String::from("&lt; 0.1 %"),
+        share => format!("{share:.1} %"),
+    };
     for one in &weighed.candidates {
         write!(
             out,
