@@ -2,6 +2,7 @@
 
 use railscope_collector::collectives::inspector::{is_dump, parse_line};
 use railscope_collector::core::analyzer::Analyzer;
+use railscope_collector::core::incident::Incident;
 use railscope_collector::subnet::parse_ibnetdiscover;
 use railscope_model::fabric::Timestamp;
 use railscope_model::identity::NodeName;
@@ -39,11 +40,24 @@ pub(crate) fn own_page(bytes: &[u8]) {
             analyzer.ingest(host, page, at(step));
         }
         let view = analyzer.tick(at(step));
-        assert!(view.incidents.iter().all(|one| one.posterior.is_finite()));
+        view.incidents.iter().for_each(shares_the_blame);
         if step + 1 == STEPS {
             show(view);
         }
     }
+}
+
+/// The root first, and no more than all of the blame.
+fn shares_the_blame(incident: &Incident) {
+    let weighed = incident.weighed.as_ref().expect("it was seen in this tick");
+    assert_eq!(weighed.candidates[0].part, incident.root);
+    let chances = weighed.candidates.iter().map(|one| one.posterior);
+    let chances: Vec<f64> = chances.chain([weighed.no_part]).collect();
+    assert!(
+        chances.iter().all(|chance| (0.0..=1.0).contains(chance)),
+        "{weighed:?}"
+    );
+    assert!(chances.iter().sum::<f64>() <= 1.0 + 1e-9, "{weighed:?}");
 }
 
 /// Lines of NCCL's Inspector, then who waits for whom.
