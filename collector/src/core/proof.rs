@@ -1,26 +1,22 @@
 //! What opens an incident at its first tick: readings that neither one bad scrape nor a passing state can make.
 //!
-//! Links that train, values that are missing: each of them may be over at the next look, and waits for it. What a device
-//! has counted as an event of its own, or many hosts say independently, does not.
+//! A port that is down, links that train, values that are missing: each of them may be over at the next look, and
+//! waits for it. What a device has counted as an event of its own, or many hosts say independently, does not.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use railscope_model::fabric::Fabric;
 use railscope_model::identity::{NodeName, Part};
-use railscope_model::metric::{
-    GPU_XID_EVENTS, NIC_PAUSE_STORMS, NIC_PHY_LINK_DOWN, RDMA_PORT_ERRORS, RDMA_PORT_UP,
-};
+use railscope_model::metric::{GPU_XID_EVENTS, NIC_PAUSE_STORMS, RDMA_PORT_UP};
 
-use super::classes::{Class, GPU_LOST, PFC_STORM, PORT_DOWN};
+use super::classes::{Class, GPU_LOST, PFC_STORM};
 use super::incident::{Finding, PARENT_MIN_CHILDREN, cables_of, is_lost_cable};
 
 /// Classes that a counter of events proves: the driver has told of a fatal XID and the GPU is silent; the watchdog
-/// of a NIC has counted a storm and the NIC pauses its switch; a port has counted that its link went down, and is down.
-const COUNTED: [(&Class, &str); 4] = [
+/// of a NIC has counted a storm and the NIC pauses its switch.
+const COUNTED: [(&Class, &str); 2] = [
     (&GPU_LOST, GPU_XID_EVENTS.name),
     (&PFC_STORM, NIC_PAUSE_STORMS.name),
-    (&PORT_DOWN, RDMA_PORT_ERRORS.name),
-    (&PORT_DOWN, NIC_PHY_LINK_DOWN.name),
 ];
 /// Fewest hosts that prove a switch to be down by losing their light together: each is a reading of its own, and as
 /// many as make a parent are more than a second look at one.
@@ -31,10 +27,8 @@ pub(super) fn proven(fabric: &Fabric, groups: &BTreeMap<Part, Vec<Finding>>) -> 
     let dark: Vec<&Part> = dark_switches(fabric, groups);
     // Several switches at one moment are no switch's fault, but a fabric's that begins anew.
     let switch = dark.first().filter(|_| dark.len() == 1).copied();
-    let counted = groups.iter().filter(|(part, findings)| {
-        // What its cables have counted proves no switch to be down.
+    let counted = groups.iter().filter(|(_, findings)| {
         let all = findings.iter().map(|found| &found.evidence);
-        let all = all.filter(|evidence| evidence.part == **part);
         let keys = all.map(|evidence| (evidence.class, evidence.signal));
         keys.into_iter().any(|key| COUNTED.contains(&key))
     });

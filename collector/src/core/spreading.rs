@@ -19,7 +19,7 @@ pub(super) struct Losses(BTreeMap<Part, Loss>);
 struct Loss {
     /// At the last tick.
     cables: usize,
-    /// When the host was heard that said so first: who was heard later and says nothing of the kind is well.
+    /// The tick that saw the first of them.
     since: Timestamp,
 }
 
@@ -49,8 +49,7 @@ impl Losses {
             let before = self.0.get(switch);
             let loss = Loss {
                 cables: gone.len(),
-                since: before
-                    .map_or_else(|| first_said(history, &gone, now), |before| before.since),
+                since: before.map_or(now, |before| before.since),
             };
             losses.insert(switch.clone(), loss);
             let grows = gone.len() >= PARENT_MIN_CHILDREN
@@ -62,13 +61,6 @@ impl Losses {
         self.0 = losses;
         spreading
     }
-}
-
-/// When the first of the hosts of lost cables was heard; cables between switches are seen at a tick.
-fn first_said(history: &History, gone: &[Part], now: Timestamp) -> Timestamp {
-    let hosts = gone.iter().filter_map(Part::node);
-    let heard = hosts.filter_map(|node| history.node(node)?.heard());
-    heard.min().unwrap_or(now).min(now)
 }
 
 /// Whether the hosts that were not heard `since` could make it the switch's fault.

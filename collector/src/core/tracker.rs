@@ -169,7 +169,7 @@ impl Tracker {
             suspect.seen_ticks = suspect.seen_ticks.min(OPEN_AFTER_TICKS - 1);
         }
         suspect.missed_ticks = 0;
-        let enough = (is_certain && !waits) || suspect.seen_ticks >= OPEN_AFTER_TICKS;
+        let enough = is_certain || suspect.seen_ticks >= OPEN_AFTER_TICKS;
         suspect.open |= enough || self.left_out.has(Step::Persistence);
         let mut reopenings = suspect.incident.reopenings;
         if suspect.open
