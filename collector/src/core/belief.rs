@@ -14,10 +14,10 @@ pub const SURE_ENOUGH_TO_PAGE: f64 = 0.9;
 /// Chance of what has never been measured: as good as a coin.
 const UNKNOWN: f64 = 0.5;
 
-/// How often incidents of a class were about a part to blame, in `railscope eval --scenario tests/scenarios
-/// tests/scenarios/severity --seeds 0..2 --tick 5s`, announced work apart: 1,064 alarms, all right; by Laplace's rule, (right +
-/// 1) / (all + 2). What says 0.95 is a choice: too rarely seen (storms, settings, drops, what only probes see, cooling,
-/// limits).
+/// How often incidents of a class were about a part to blame, announced work apart: 1,064 alarms, all right. Counted by
+/// `railscope eval --scenario tests/scenarios tests/scenarios/severity --seeds 0..2 --tick 5s`, and by Laplace's rule one
+/// right and one wrong more of each. What says 0.95 is a choice: too rarely seen (storms, settings, drops, what only probes
+/// see, cooling, limits).
 const BELIEFS: &[(&Class, f64)] = &[
     (&SWITCH_DOWN, 0.94),
     (&GPU_LOST, 0.94),
