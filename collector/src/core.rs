@@ -40,6 +40,8 @@ pub mod view;
 pub mod wait;
 
 #[cfg(test)]
+mod found;
+#[cfg(test)]
 mod probe_tests;
 #[cfg(test)]
 mod switch_tests;

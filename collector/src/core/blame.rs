@@ -78,14 +78,8 @@ mod tests {
     use railscope_model::fabric::{Link, Timestamp, Witness};
 
     use super::*;
-    use crate::core::classes::{
-        Class, EDGE_LOSSY, LINK_ERRORS, PCIE_ERRORS, PFC_STORM, UPLINK_LOSSY,
-    };
-    use crate::core::detector::{Evidence, Explanation};
-
-    fn part(text: &str) -> Part {
-        text.parse().expect(text)
-    }
+    use crate::core::classes::{EDGE_LOSSY, LINK_ERRORS, PCIE_ERRORS, PFC_STORM, UPLINK_LOSSY};
+    use crate::core::found::{found, part};
 
     /// A node with a NIC on a leaf, and a spine above it.
     fn fabric() -> Fabric {
@@ -107,27 +101,6 @@ mod tests {
         fabric.connect(nic, leaf, cable((1, 1)));
         fabric.connect(leaf, spine, cable((33, 1)));
         fabric
-    }
-
-    fn found(detector: &'static str, class: &'static Class, named: &str) -> Finding {
-        Finding {
-            evidence: Evidence {
-                detector,
-                signal: "",
-                part: part(named),
-                class,
-                effect: 0.1,
-                statement: String::new(),
-                victims: Vec::new(),
-                related: Vec::new(),
-                alike: Vec::new(),
-            },
-            explanation: Explanation {
-                check: "",
-                threshold: String::new(),
-                clears: "",
-            },
-        }
     }
 
     #[test]
@@ -175,11 +148,11 @@ mod tests {
             ),
             (&UPLINK_LOSSY, "switch/leaf", &[(&LINK_ERRORS, edge)], None),
         ] {
-            let mut findings = vec![found(probe_paths::NAME, class, probed)];
+            let mut findings = vec![found(probe_paths::NAME, class, probed, &[])];
             findings.extend(
                 others
                     .iter()
-                    .map(|(class, named)| found("other", class, named)),
+                    .map(|(class, named)| found("other", class, named, &[])),
             );
             let explained = explained_by_others(&fabric(), &findings);
             let expected = expected.map(|by| (part(probed), part(by)));

@@ -124,13 +124,14 @@ pub fn base_rate(sources: impl Iterator<Item = (f64, f64)>, least: f64) -> f64 {
 ///
 /// Where nobody knows the way of any flow, switches may as well spray packets over all of them: whichever explains more.
 pub fn explain(problem: &Problem) -> Vec<Broken> {
-    let by_flow = Search::new(problem, Each::Flow).best();
+    let index = Index::of(problem);
+    let by_flow = Search::new(problem, &index, Each::Flow).best();
     let is_cable = |part: &u32| problem.kind(*part) == Kind::Cable;
     let knows_ways = |flow: &Flow| flow.over.iter().any(is_cable);
     if problem.flows.iter().any(knows_ways) {
         return by_flow.0;
     }
-    let by_packet = Search::new(problem, Each::Packet).best();
+    let by_packet = Search::new(problem, &index, Each::Packet).best();
     let sprays = by_packet.1 > by_flow.1 + ALIKE_NATS;
     if sprays { by_packet.0 } else { by_flow.0 }
 }
@@ -139,7 +140,7 @@ pub fn explain(problem: &Problem) -> Vec<Broken> {
 struct Search<'a> {
     problem: &'a Problem,
     each: Each,
-    index: Index,
+    index: &'a Index,
     /// By part, while nothing is taken to be broken.
     scores: BTreeMap<u32, f64>,
 }
@@ -148,8 +149,7 @@ struct Search<'a> {
 type Found = (Vec<Broken>, f64);
 
 impl<'a> Search<'a> {
-    fn new(problem: &'a Problem, each: Each) -> Self {
-        let index = Index::of(problem);
+    fn new(problem: &'a Problem, index: &'a Index, each: Each) -> Self {
         Self {
             problem,
             each,
@@ -204,7 +204,7 @@ impl<'a> Search<'a> {
     }
 
     fn greedy(&self, acquitted: &BTreeSet<u32>) -> Vec<Broken> {
-        let index = &self.index;
+        let index = self.index;
         let mut state = State::new(self.problem, self.each);
         let mut scores = self.scores.clone();
         scores.retain(|part, _| !acquitted.contains(part));

@@ -5,18 +5,14 @@ use railscope_model::fabric::{Link, Timestamp, Witness};
 use super::*;
 use crate::core::belief::SURE_ENOUGH_TO_PAGE;
 use crate::core::classes::{
-    Class, EDGE_LOSSY, GPU_SLOW, LINK_ERRORS, PCIE_DEGRADED, PORT_DOWN, PORT_FLAPPING,
-    SLOW_RECEIVER, UPLINK_LOSSY,
+    EDGE_LOSSY, GPU_SLOW, LINK_ERRORS, PCIE_DEGRADED, PORT_DOWN, PORT_FLAPPING, SLOW_RECEIVER,
+    UPLINK_LOSSY,
 };
-use crate::core::detector::{Evidence, Explanation};
+use crate::core::found::{found, part};
 
 const CABLE: &str = "link/n1:mlx5_0/1";
 const NIC: &str = "nic/n1:mlx5_0";
 const PCIE: &str = "pcie/n1:0000:10:00.0";
-
-fn part(text: &str) -> Part {
-    text.parse().expect(text)
-}
 
 /// A host whose NIC hangs on a leaf that has three cables to one spine.
 fn fabric() -> Fabric {
@@ -46,27 +42,6 @@ fn fabric() -> Fabric {
         fabric.add_link(leaf, spine, cable((port, port - 32)));
     }
     fabric
-}
-
-fn found(detector: &'static str, class: &'static Class, named: &str, alike: &[&str]) -> Finding {
-    Finding {
-        evidence: Evidence {
-            detector,
-            signal: "",
-            part: part(named),
-            class,
-            effect: 0.1,
-            statement: String::new(),
-            victims: Vec::new(),
-            related: Vec::new(),
-            alike: alike.iter().map(|text| part(text)).collect(),
-        },
-        explanation: Explanation {
-            check: "",
-            threshold: String::new(),
-            clears: "",
-        },
-    }
 }
 
 fn weighed(root: &str, findings: &[Finding], related: &[&str]) -> Weighed {
