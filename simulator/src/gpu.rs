@@ -69,6 +69,10 @@ pub struct Gpu {
     pub event_seconds: [f64; 3],
     /// Share of the last tick in which tensor cores were active.
     pub tensor_active: f64,
+    /// Time in which they were, s.
+    pub tensor_seconds: f64,
+    /// Time that it is of, s.
+    pub monitored_seconds: f64,
     /// NVLinks that are up.
     pub nvlinks: u8,
     /// Whether it has fallen off its bus: it answers nothing any more.
@@ -111,6 +115,8 @@ impl Gpu {
             event: None,
             event_seconds: [0.0; 3],
             tensor_active: 0.0,
+            tensor_seconds: 0.0,
+            monitored_seconds: 0.0,
             nvlinks: model.nvlinks,
             lost: false,
             row_remap_pending: false,
@@ -125,6 +131,7 @@ impl Gpu {
     pub(crate) fn restart(&mut self) {
         self.energy_joules = 0.0;
         self.event_seconds = [0.0; 3];
+        (self.tensor_seconds, self.monitored_seconds) = (0.0, 0.0);
         self.xids.clear();
     }
 
@@ -151,6 +158,8 @@ impl Gpu {
         self.utilization = load.duty.map_or(0.0, |_| 1.0 - load.idle);
         self.energy_joules += self.power_watts * load.seconds;
         self.tensor_active = TENSOR_SHARE * load.duty.unwrap_or(0.0);
+        self.tensor_seconds += self.tensor_active * load.seconds;
+        self.monitored_seconds += load.seconds;
         self.limit_watts = load.condition.limit_watts;
         self.event = load.condition.event;
         for (event, seconds) in ClockEvent::ALL.into_iter().zip(&mut self.event_seconds) {

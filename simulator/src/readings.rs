@@ -7,11 +7,12 @@ use std::collections::BTreeMap;
 
 use railscope_model::identity::{Guid, PciAddress};
 use railscope_model::metric::{
-    CPU_STEAL, GPU, GPU_CLOCK, GPU_CLOCK_EVENT_SECONDS, GPU_ENERGY, GPU_FABRIC, GPU_NIC, GPU_POWER,
-    GPU_POWER_LIMIT, GPU_ROW_REMAP_PENDING, GPU_TEMPERATURE, GPU_TENSOR_ACTIVE, GPU_UTILIZATION,
-    GPU_XID_EVENTS, HOST_PRESSURE, HOST_STALLS, Metric, NVLINKS, NVLINKS_ACTIVE, PCIE_ACS_ON_PATH,
-    PCIE_ERRORS, PCIE_LINK_SPEED, PCIE_LINK_SPEED_MAX, PCIE_LINK_WIDTH, PCIE_LINK_WIDTH_MAX,
-    PCIE_PATH, RDMA_DEVICE, RDMA_ICRC_ERRORS, RDMA_NO_BUFFER, RDMA_PORT, RDMA_PORT_CAST_PACKETS,
+    CPU_STEAL, GPU, GPU_CLOCK, GPU_CLOCK_EVENT_SECONDS, GPU_ENERGY, GPU_FABRIC,
+    GPU_MONITORED_SECONDS, GPU_NIC, GPU_POWER, GPU_POWER_LIMIT, GPU_ROW_REMAP_PENDING,
+    GPU_TEMPERATURE, GPU_TENSOR_ACTIVE, GPU_TENSOR_ACTIVE_SECONDS, GPU_UTILIZATION, GPU_XID_EVENTS,
+    HOST_PRESSURE, HOST_STALLS, Metric, NVLINKS, NVLINKS_ACTIVE, PCIE_ACS_ON_PATH, PCIE_ERRORS,
+    PCIE_LINK_SPEED, PCIE_LINK_SPEED_MAX, PCIE_LINK_WIDTH, PCIE_LINK_WIDTH_MAX, PCIE_PATH,
+    RDMA_DEVICE, RDMA_ICRC_ERRORS, RDMA_NO_BUFFER, RDMA_PORT, RDMA_PORT_CAST_PACKETS,
     RDMA_PORT_ERROR_SATURATED, RDMA_PORT_ERRORS, RDMA_PORT_PHYSICAL_STATE, RDMA_PORT_RECEIVE_BYTES,
     RDMA_PORT_RECEIVE_PACKETS, RDMA_PORT_SPEED, RDMA_PORT_STATE, RDMA_PORT_TRANSMIT_BYTES,
     RDMA_PORT_TRANSMIT_PACKETS, RDMA_PORT_TRANSMIT_WAIT, RDMA_PORT_UP, RDMA_PORT_WIDTH,
@@ -132,8 +133,21 @@ const GPU_VALUES: &[(&Metric, Option<&str>, OfGpu)] = &[
     (&GPU_TENSOR_ACTIVE, None, |gpu| {
         ((gpu.tensor_active * 1e3).round() / 10.0 / 100.0).into()
     }),
+    (&GPU_TENSOR_ACTIVE_SECONDS, None, |gpu| {
+        gpu.tensor_seconds.into()
+    }),
+    (&GPU_MONITORED_SECONDS, None, |gpu| {
+        gpu.monitored_seconds.into()
+    }),
     (&NVLINKS, None, |gpu| u64::from(gpu.model.nvlinks).into()),
     (&NVLINKS_ACTIVE, None, |gpu| u64::from(gpu.nvlinks).into()),
+];
+
+/// Those that performance monitoring tells.
+const GPM_VALUES: [&Metric; 3] = [
+    &GPU_TENSOR_ACTIVE,
+    &GPU_TENSOR_ACTIVE_SECONDS,
+    &GPU_MONITORED_SECONDS,
 ];
 
 fn whole_nanoseconds(seconds: f64) -> Value {
@@ -310,7 +324,7 @@ impl NodeRows {
             self.add(&GPU_FABRIC, &domain, INFO);
         }
         for (metric, second, read) in GPU_VALUES {
-            if !shape.gpu.has_gpm && std::ptr::eq(*metric, &GPU_TENSOR_ACTIVE) {
+            if !shape.gpu.has_gpm && GPM_VALUES.contains(metric) {
                 continue;
             }
             let labels = second.map_or_else(|| labels.clone(), |second| labels.with(second));

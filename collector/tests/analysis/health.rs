@@ -218,26 +218,92 @@ fn a_gpu_that_needs_longer_at_its_full_clock_is_slow_unless_its_role_or_its_stag
     );
 }
 
-/// Windows of activity that say nothing, and cycles of tensor cores that tell of the same time who works more.
-fn counted(more: fn(usize, usize) -> f64) -> Box<Fault> {
+/// What an exporter has summed up of a GPU: the time that it has watched, and that with tensor operations.
+fn sums(gpu: usize, monitored: f64, active: f64) -> String {
+    format!(
+        "railscope_gpu_monitored_seconds_total{{gpu=\"{gpu}\"}} {monitored}\n\
+         railscope_gpu_tensor_active_seconds_total{{gpu=\"{gpu}\"}} {active}\n"
+    )
+}
+
+/// Windows of activity that say nothing, and sums that tell of the same time who works more; cycles of tensor cores too.
+fn counted(more: fn(usize, usize) -> f64, with_cycles: bool) -> Box<Fault> {
     with(move |node, seconds| {
-        let cycles = of_gpus(|gpu| {
-            let count = 7e8 * more(node, gpu) * seconds as f64;
-            format!("railscope_gpu_tensor_active_cycles_total{{gpu=\"{gpu}\"}} {count}\n")
+        let sums = of_gpus(|gpu| {
+            let monitored = 100.0 + seconds as f64;
+            let (share, cycles) = if with_cycles {
+                // The share falls with the work where the clock rises.
+                (0.4, 7e8 * more(node, gpu) * monitored)
+            } else {
+                (0.4 * more(node, gpu), f64::NAN)
+            };
+            let cycles =
+                format!("railscope_gpu_tensor_active_cycles_total{{gpu=\"{gpu}\"}} {cycles}\n");
+            let cycles = if with_cycles { cycles } else { String::new() };
+            sums(gpu, monitored, share * monitored) + &cycles
         });
-        activity(|gpu| window_of_a_step(node, gpu, seconds)) + &cycles
+        activity(|gpu| window_of_a_step(node, gpu, seconds)) + &sums
     })
 }
 
 #[test]
-fn cycles_tell_who_works_more_where_windows_of_activity_do_not() {
-    check(
-        &counted(|node, gpu| if (node, gpu) == (1, 2) { 1.05 } else { 1.0 }),
-        &["gpu-slow gpu/n1:2 gpus=1 []"],
-    );
-    check(&counted(|_, gpu| if gpu == 0 { 1.1 } else { 1.0 }), &[]);
-    check(&counted(|node, _| if node == 7 { 1.4 } else { 1.0 }), &[]);
-    check(&counted(|_, _| 0.0), &[]);
+fn sums_tell_who_works_more_where_windows_of_activity_do_not() {
+    for with_cycles in [false, true] {
+        let slow = |node, gpu| if (node, gpu) == (1, 2) { 1.05 } else { 1.0 };
+        check(
+            &counted(slow, with_cycles),
+            &["gpu-slow gpu/n1:2 gpus=1 []"],
+        );
+        let role = |_, gpu| if gpu == 0 { 1.1 } else { 1.0 };
+        check(&counted(role, with_cycles), &[]);
+        let stage = |node, _| if node == 7 { 1.4 } else { 1.0 };
+        check(&counted(stage, with_cycles), &[]);
+        check(&counted(|_, _| 0.0, with_cycles), &[]);
+    }
+}
+
+/// Work of a job: the share of each moment with tensor operations, and so that of a time that ends now.
+fn done(until: f64, share: impl Fn(f64) -> f64) -> f64 {
+    let steps = (until * 100.0) as usize;
+    (0..steps)
+        .map(|step| share(step as f64 / 100.0) / 100.0)
+        .sum()
+}
+
+#[test]
+fn a_gpu_that_is_read_at_other_moments_is_not_slow_by_its_sums() {
+    // Steps of 2.5 s of which 1 s is communication, scraped at each second one: whoever is read half a second later than
+    // the others has more of the computing in its last second, always.
+    let steps = |at: f64| if at % 2.5 < 1.5 { 0.6 } else { 0.0 };
+    let starts = |at: f64| if at < 31.3 { 0.0 } else { 0.4 };
+    let slows = |at: f64| if at < 31.3 { 0.4 } else { 0.3 };
+    let jobs: [(&str, &dyn Fn(f64) -> f64); 3] =
+        [("steps", &steps), ("starts", &starts), ("slows", &slows)];
+    for (job, share) in jobs {
+        let mut analyzer = Analyzer::default();
+        analyzer.set_targets(&(0..NODES).map(node).collect::<Vec<_>>());
+        let mut named = BTreeSet::new();
+        for seconds in (0..120).step_by(5) {
+            for index in 0..NODES {
+                let told = of_gpus(|gpu| {
+                    // One GPU is read late, another ever later, until it is read anew.
+                    let late = match (index, gpu) {
+                        (1, 2) => 0.9,
+                        (2, 1) => 0.05 * (seconds % 60) as f64,
+                        _ => 1.9,
+                    };
+                    let until = 10.0 + seconds as f64 - late;
+                    let active = done(until, |at| share(at - 10.0));
+                    let window = active - done(until - 1.0, |at| share(at - 10.0));
+                    sums(gpu, until, active)
+                        + &format!("railscope_gpu_tensor_active_ratio{{gpu=\"{gpu}\"}} {window}\n")
+                });
+                analyzer.ingest(&node(index), &(page(index, seconds) + &told), at(seconds));
+            }
+            named.extend(incidents(&analyzer.tick(at(seconds))));
+        }
+        assert_eq!(named, BTreeSet::new(), "a job that {job}");
+    }
 }
 
 #[test]

@@ -17,8 +17,15 @@ const METRICS_VERSION: u32 = 1;
 pub(crate) const MOST_METRICS: usize = 210;
 const MOST_METRICS_OF_NEWER_DRIVERS: usize = 333;
 
-/// What a sample holds: the GPU, its GPU instance, and the time.
-type Held = (usize, Option<u32>, Instant);
+/// What a sample holds.
+#[derive(Clone, Copy)]
+struct Held {
+    gpu: usize,
+    instance: Option<u32>,
+    at: Instant,
+    /// Nanoseconds that have gone by, and those of them with tensor operations.
+    tensor: [u64; 2],
+}
 
 /// Samples handed out and not yet freed, with what they hold; the next one is one more than the highest.
 static SAMPLES: Mutex<BTreeMap<usize, Option<Held>>> = Mutex::new(BTreeMap::new());
@@ -84,7 +91,12 @@ fn fill(gpu: &Gpu, instance: Option<u32>, sample: Handle) -> Result<(), Code> {
     let held = samples
         .get_mut(&sample.addr())
         .ok_or(code::INVALID_ARGUMENT)?;
-    *held = Some((gpu.index, instance, Instant::now()));
+    *held = Some(Held {
+        gpu: gpu.index,
+        instance,
+        at: Instant::now(),
+        tensor: [gpu.gpm_nanoseconds, gpu.gpm_tensor_active_nanoseconds],
+    });
     Ok(())
 }
 
@@ -130,16 +142,14 @@ unsafe fn metrics(request: *mut MetricsGet) -> Result<(), Code> {
     // SAFETY: not null, as `version` has checked, and whole by this function's contract.
     let request = unsafe { &mut *request };
     let held = |sample: Handle| lock(&SAMPLES).get(&sample.addr()).copied().flatten();
-    let (Some((gpu, instance, begin)), Some((other, of_other, end))) =
-        (held(request.sample1), held(request.sample2))
-    else {
+    let (Some(begin), Some(end)) = (held(request.sample1), held(request.sample2)) else {
         return Err(code::INVALID_ARGUMENT);
     };
-    if (gpu, instance) != (other, of_other) || end <= begin {
+    if (begin.gpu, begin.instance) != (end.gpu, end.instance) || end.at <= begin.at {
         return Err(code::INVALID_ARGUMENT);
     }
-    let node = pass("nvmlGpmMetricsGet", Some(gpu))?;
-    let gpu = node.gpus.get(gpu).ok_or(code::INVALID_ARGUMENT)?;
+    let node = pass("nvmlGpmMetricsGet", Some(end.gpu))?;
+    let gpu = node.gpus.get(end.gpu).ok_or(code::INVALID_ARGUMENT)?;
     let count = usize::try_from(request.num_metrics).map_err(|_| code::INVALID_ARGUMENT)?;
     let asked = request
         .metrics
@@ -150,9 +160,10 @@ unsafe fn metrics(request: *mut MetricsGet) -> Result<(), Code> {
         return Err(code::INVALID_ARGUMENT);
     }
     for metric in asked {
-        let value = match instance {
-            Some(id) => value_of_instance(gpu, id, metric.metric_id),
-            None => value(gpu, metric.metric_id),
+        let value = match (end.instance, metric.metric_id) {
+            (Some(id), metric) => value_of_instance(gpu, id, metric),
+            (None, TENSOR_ACTIVE) => Ok(tensor_percent(gpu, begin, end)),
+            (None, metric) => value(gpu, metric),
         };
         metric.nvml_return = value.err().unwrap_or(code::SUCCESS);
         metric.value = value.unwrap_or(0.0);
@@ -166,6 +177,19 @@ unsafe fn metrics(request: *mut MetricsGet) -> Result<(), Code> {
         }
     }
     Ok(())
+}
+
+/// `NVML_GPM_METRIC_ANY_TENSOR_UTIL`.
+const TENSOR_ACTIVE: u32 = 5;
+
+/// Share of the time between two samples with tensor operations.
+fn tensor_percent(gpu: &GpuState, begin: Held, end: Held) -> f64 {
+    let [elapsed, active] = [0, 1].map(|of| end.tensor[of].saturating_sub(begin.tensor[of]) as f64);
+    if elapsed > 0.0 {
+        100.0 * active / elapsed
+    } else {
+        f64::from(gpu.gpm_tensor_active_permille) / 10.0
+    }
 }
 
 /// `NVML_GPM_METRIC_SM_CYCLES_ELAPSED`, the first of the counters since the reboot.
@@ -187,7 +211,6 @@ fn value(gpu: &GpuState, id: u32) -> Result<f64, Code> {
     match id {
         2 => percent(gpu.gpm_sm_active_permille),
         3 => percent(gpu.gpm_sm_occupancy_permille),
-        5 => percent(gpu.gpm_tensor_active_permille),
         10 => percent(gpu.gpm_dram_bandwidth_permille),
         20 => Ok(gpu.gpm_pcie_transmit_mebibytes_per_second.into()),
         21 => Ok(gpu.gpm_pcie_receive_mebibytes_per_second.into()),

@@ -164,6 +164,8 @@ pub(super) fn show(state: &mut NodeGpus, gpus: &[Gpu]) {
         ] = nanoseconds;
         to.clocks_event_reasons = from.event.map_or(0, ClockEvent::bits);
         to.gpm_tensor_active_permille = (from.tensor_active * 1e3).round() as u32;
+        to.gpm_tensor_active_nanoseconds = (from.tensor_seconds * 1e9) as u64;
+        to.gpm_nanoseconds = (from.monitored_seconds * 1e9) as u64;
         to.remapped_rows_pending = from.row_remap_pending;
         for (number, link) in (0..).zip(&mut to.links) {
             link.state = u32::from(number < from.nvlinks);

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use railscope_model::identity::{GpuIndex, NodeName, Part};
 use railscope_model::metric::{
-    GPU, GPU_CLOCK, GPU_TENSOR_ACTIVE, GPU_TENSOR_ACTIVE_CYCLES, GPU_UTILIZATION, Metric,
+    GPU, GPU_CLOCK, GPU_MONITORED_SECONDS, GPU_TENSOR_ACTIVE, GPU_TENSOR_ACTIVE_CYCLES,
+    GPU_TENSOR_ACTIVE_SECONDS, GPU_UTILIZATION, Metric,
 };
 use railscope_model::reading::Labels;
 
@@ -28,11 +29,13 @@ pub(super) fn busy() -> Threshold {
 }
 
 /// Series that the detectors of work and clocks read of every GPU, and the label behind the GPU where there is one.
-const READ: [(&Metric, Option<&str>); 4] = [
+const READ: [(&Metric, Option<&str>); 6] = [
     (&GPU_UTILIZATION, None),
     (&GPU_CLOCK, Some("sm")),
     (&GPU_TENSOR_ACTIVE, None),
     (&GPU_TENSOR_ACTIVE_CYCLES, None),
+    (&GPU_TENSOR_ACTIVE_SECONDS, None),
+    (&GPU_MONITORED_SECONDS, None),
 ];
 
 /// A GPU that a node lists, and the rows of [`READ`].
@@ -140,30 +143,27 @@ impl<'a> Listed<'a> {
         self.history.value(metric, &[self.label])
     }
 
-    fn read(&self, place: usize) -> Option<Window<'a>> {
+    /// What it said of a metric of [`READ`].
+    pub(super) fn window(&self, metric: &'static Metric) -> Option<Window<'a>> {
+        let place = READ.iter().position(|(read, _)| *read == metric)?;
         self.rows[place]?.window(self.places[place]?)
     }
 
     /// Whether it runs a job.
     pub(super) fn is_busy(&self) -> bool {
-        self.read(0)
+        self.window(&GPU_UTILIZATION)
             .and_then(|utilization| utilization.value())
             .is_some_and(|utilization| utilization >= BUSY_UTILIZATION)
     }
 
     /// The clock of its SMs, Hz.
+    pub(super) fn clock(&self) -> Option<Window<'a>> {
+        self.window(&GPU_CLOCK)
+    }
+
+    /// The newest of it.
     pub(super) fn clock_hertz(&self) -> Option<f64> {
-        self.read(1)?.value()
-    }
-
-    /// Share of the time in which its tensor cores were active.
-    pub(super) fn tensor_active(&self) -> Option<Window<'a>> {
-        self.read(2)
-    }
-
-    /// Cycles in which they were, where the driver counts them.
-    pub(super) fn tensor_cycles(&self) -> Option<Window<'a>> {
-        self.read(3)
+        self.clock()?.value()
     }
 
     pub(super) fn part(&self) -> Part {

@@ -89,6 +89,7 @@ pub(super) enum Counter {
 pub(super) struct Gpm {
     supported: bool,
     whole: Monitor,
+    tensor: Tensor,
     /// Whether anybody wants to know the links' counters.
     wants_links: bool,
     /// What was answered last; before the first answer nothing, and so again while none comes.
@@ -103,6 +104,42 @@ struct Monitor {
     values: Vec<(&'static Metric, f64)>,
 }
 
+/// Two samples and when they were taken.
+struct Window<'a> {
+    before: GpmSample<'static>,
+    after: &'a GpmSample<'static>,
+    begun: Instant,
+    ended: Instant,
+}
+
+/// Activity of tensor cores, summed: windows follow each other without a gap.
+#[derive(Default)]
+struct Tensor {
+    /// When the newest window that was summed ended; the beginning of the first before that.
+    until: Option<Instant>,
+    monitored_seconds: f64,
+    active_seconds: f64,
+}
+
+impl Tensor {
+    /// Adds a window with this share of activity. Time since the last one, for which no sample could be had, is taken to
+    /// have been like it, so that cycles that were counted meanwhile stand against all of their time.
+    fn add(&mut self, begun: Instant, ended: Instant, active: f64) {
+        let since = self.until.unwrap_or(begun).min(begun);
+        let gap = begun.duration_since(since);
+        let since = if gap <= LONGEST_WINDOW { since } else { begun };
+        let seconds = ended.duration_since(since).as_secs_f64();
+        self.monitored_seconds += seconds;
+        self.active_seconds += active * seconds;
+        self.until = Some(ended);
+    }
+
+    fn push(&self, gpu: &Labels, reading: &mut NodeReading) {
+        reading.push(&m::GPU_MONITORED_SECONDS, gpu, self.monitored_seconds);
+        reading.push(&m::GPU_TENSOR_ACTIVE_SECONDS, gpu, self.active_seconds);
+    }
+}
+
 impl Monitor {
     fn is_due(&self, shortest: Duration) -> bool {
         let before = self.before.as_ref();
@@ -110,16 +147,26 @@ impl Monitor {
     }
 
     /// Takes up a sample. Gives the one before with it, unless they are too far apart.
-    fn advance(
-        &mut self,
-        sample: Option<GpmSample<'static>>,
-    ) -> Option<(GpmSample<'static>, &GpmSample<'static>)> {
+    fn advance(&mut self, sample: Option<GpmSample<'static>>) -> Option<Window<'_>> {
         self.values.clear();
         let now = Instant::now();
         let before = mem::replace(&mut self.before, sample.map(|sample| (sample, now)));
         let (before, begun) = before?;
-        let (after, _) = self.before.as_ref()?;
-        (now.duration_since(begun) <= LONGEST_WINDOW).then_some((before, after))
+        let (after, ended) = self.before.as_ref()?;
+        let window = Window {
+            before,
+            after,
+            begun,
+            ended: *ended,
+        };
+        (now.duration_since(begun) <= LONGEST_WINDOW).then_some(window)
+    }
+
+    /// Activity of tensor cores, if the last answers told it.
+    fn tensor_active(&self) -> Option<f64> {
+        let mut values = self.values.iter();
+        let told = values.find(|(metric, _)| std::ptr::eq(*metric, &m::GPU_TENSOR_ACTIVE));
+        told.map(|(_, share)| *share)
     }
 
     fn keep(
@@ -167,6 +214,9 @@ impl Gpm {
             self.advance(device, calls);
         }
         self.whole.push(gpu, reading);
+        if self.whole.tensor_active().is_some() {
+            self.tensor.push(gpu, reading);
+        }
         for (id, metric) in CYCLES {
             if let Counter::Count(cycles) = self.counter(id, calls) {
                 reading.push(metric, gpu, cycles);
@@ -198,9 +248,10 @@ impl Gpm {
         let useful = calls.wants(RATES);
         let sample = useful.then(|| calls.ask(SAMPLE, || device.gpm_sample()));
         let sample = sample.flatten();
-        let Some((before, after)) = self.whole.advance(sample) else {
+        let Some(window) = self.whole.advance(sample) else {
             return;
         };
+        let (begun, ended) = (window.begun, window.ended);
         let rates = METRICS.map(|(id, ..)| id);
         let mut counters = Vec::new();
         if calls.wants(COUNTERS) {
@@ -211,7 +262,7 @@ impl Gpm {
             }
         }
         let all: Vec<u32> = rates.into_iter().chain(counters.iter().copied()).collect();
-        let ask = |ids: &[u32]| gpm_metrics(device.nvml(), &before, after, ids);
+        let ask = |ids: &[u32]| gpm_metrics(device.nvml(), &window.before, window.after, ids);
         let mut answer = calls.timed(|| ask(&all));
         if answer.is_err() && !counters.is_empty() {
             // A driver that knows no such numbers may refuse them all.
@@ -224,6 +275,9 @@ impl Gpm {
         let mut answers = calls.note(RATES, answer).unwrap_or_default();
         let counted = answers.split_off(rates.len().min(answers.len()));
         self.whole.keep(&METRICS, answers, calls);
+        if let Some(active) = self.whole.tensor_active() {
+            self.tensor.add(begun, ended, active);
+        }
         self.count(counters.into_iter().zip(counted), calls);
     }
 
@@ -286,12 +340,12 @@ fn advance_instance(monitor: &mut Monitor, device: &Device<'static>, id: u32, ca
         Err(NvmlError::NotFound | NvmlError::InvalidArg) => None,
         answer => calls.note(INSTANCE_SAMPLE, answer),
     };
-    let Some((before, after)) = monitor.advance(sample) else {
+    let Some(window) = monitor.advance(sample) else {
         return;
     };
     let ids = INSTANCE_METRICS.map(|(id, ..)| id);
     let answers = calls.ask(INSTANCE_RATES, || {
-        gpm_metrics(device.nvml(), &before, after, &ids)
+        gpm_metrics(device.nvml(), &window.before, window.after, &ids)
     });
     monitor.keep(&INSTANCE_METRICS, answers.unwrap_or_default(), calls);
 }
@@ -311,6 +365,23 @@ mod tests {
             (u32::MAX, None),
         ] {
             assert_eq!(link_counters(link), expected, "{link}");
+        }
+    }
+
+    #[test]
+    fn activity_is_summed_over_gaps_but_not_over_long_ones() {
+        let (mut tensor, start) = (Tensor::default(), Instant::now());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        for (begun, ended, active, expected) in [
+            (0, 2, 0.5, (2.0, 1.0)),
+            (2, 3, 1.0, (3.0, 2.0)),
+            // A sample at 4 s failed.
+            (5, 6, 0.5, (6.0, 3.5)),
+            (1000, 1001, 1.0, (7.0, 4.5)),
+        ] {
+            tensor.add(at(begun), at(ended), active);
+            let sums = (tensor.monitored_seconds, tensor.active_seconds);
+            assert_eq!(sums, expected, "{begun} s to {ended} s");
         }
     }
 

@@ -133,6 +133,10 @@ catalogue! {
         "Warps that were resident, of the most that could be. Hopper and later.";
     Exporter Full Gauge GPU_TENSOR_ACTIVE = "railscope_gpu_tensor_active_ratio" ["ratio"] (gpu)
         "Share of time in which SMs did tensor operations. Hopper and later.";
+    Exporter Full Counter GPU_TENSOR_ACTIVE_SECONDS = "railscope_gpu_tensor_active_seconds_total" ["seconds"] (gpu)
+        "The same share times the time that it is of, summed: nothing falls between two scrapes. Divide its rate by that of gpu_monitored_seconds. Hopper and later.";
+    Exporter Full Counter GPU_MONITORED_SECONDS = "railscope_gpu_monitored_seconds_total" ["seconds"] (gpu)
+        "Time for which performance monitoring has watched the GPU up to the values told, by the worker's clock: what was counted meanwhile, cycles as well, is of so much time, however late the GPU was read. Hopper and later.";
     Exporter Full Gauge GPU_DRAM_BANDWIDTH = "railscope_gpu_dram_bandwidth_ratio" ["ratio"] (gpu)
         "Memory bandwidth in use, of the most there is. Hopper and later.";
     Exporter Full Counter GPU_SM_ELAPSED_CYCLES = "railscope_gpu_sm_elapsed_cycles_total" (gpu)

@@ -265,8 +265,12 @@ keyed_struct! {
         gpm_sm_active_permille: u32 = 0,
         /// Resident warps, thousandths.
         gpm_sm_occupancy_permille: u32 = 0,
-        /// Tensor operations, thousandths of the time.
+        /// Tensor operations, thousandths of the time; over windows in which the two below stand still.
         gpm_tensor_active_permille: u32 = 0,
+        /// Time with tensor operations since some moment: over any other window, against the next.
+        gpm_tensor_active_nanoseconds: u64 = 0,
+        /// Time since that moment.
+        gpm_nanoseconds: u64 = 0,
         /// Memory bandwidth, thousandths.
         gpm_dram_bandwidth_permille: u32 = 0,
         /// From GPU to host.

@@ -1,0 +1,177 @@
+//! Work by sums of activity: nothing falls between two scrapes, and each GPU tells how much time its sums are of.
+//!
+//! A sample is of about a second, and shows where in a step it fell as much as what the GPU does: a GPU that is read
+//! half a second after the others, at a scrape interval of whole steps, differs from them for ever. Sums over
+//! [`SECONDS`] of different GPUs are of the same time but for their ends. What those can make of a job whose
+//! work changes is measured by how much it did change ([`Counted::misread`]).
+
+use railscope_model::metric::{
+    GPU_MONITORED_SECONDS, GPU_TENSOR_ACTIVE_CYCLES, GPU_TENSOR_ACTIVE_SECONDS,
+};
+
+use super::Worker;
+use super::rules::{LEAST_SECONDS, MIN_ACTIVE, PIECES, READ_APART, SECONDS};
+use crate::core::detectors::gpus::Listed;
+use crate::core::detectors::peers::{MIN_PEERS, median};
+
+/// What a GPU has told of its work.
+struct Told<'a> {
+    gpu: Listed<'a>,
+    /// Time over which the pages tell it, s.
+    paged: f64,
+    sums: Sums,
+    /// Cycles a second in which its tensor cores were active, where the driver counts them.
+    cycles: Option<f64>,
+}
+
+/// Of the newest part of the pages, s.
+#[derive(Clone, Copy)]
+struct Sums {
+    monitored: f64,
+    active: f64,
+}
+
+impl Sums {
+    /// `None` if it was not watched over so much time.
+    fn of(gpu: &Listed<'_>, seconds: f64) -> Option<Self> {
+        let rise = |metric| Some(gpu.window(metric)?.increase(seconds)?.amount);
+        let monitored = rise(&GPU_MONITORED_SECONDS)?;
+        (monitored > 0.0).then_some(Self {
+            monitored,
+            active: rise(&GPU_TENSOR_ACTIVE_SECONDS)?,
+        })
+    }
+
+    fn share(self) -> f64 {
+        self.active / self.monitored
+    }
+}
+
+impl<'a> Told<'a> {
+    /// `None` of a GPU that has not told enough.
+    fn by(gpu: &Listed<'a>) -> Option<Self> {
+        let monitored = gpu.window(&GPU_MONITORED_SECONDS)?;
+        // Where pages are rare, the shorter time holds too few of them.
+        let paged = |seconds| Some(monitored.increase(seconds)?.seconds);
+        let enough = |seconds: &f64| *seconds >= LEAST_SECONDS;
+        let paged = SECONDS
+            .into_iter()
+            .find_map(|seconds| paged(seconds).filter(enough))?;
+        let sums = Sums::of(gpu, paged)?;
+        let cycles = gpu.window(&GPU_TENSOR_ACTIVE_CYCLES);
+        let cycles = cycles.and_then(|cycles| cycles.increase(paged));
+        Some(Self {
+            gpu: *gpu,
+            paged,
+            sums,
+            cycles: cycles.map(|rise| rise.amount / sums.monitored),
+        })
+    }
+
+    /// Seconds by which its sums may begin or end elsewhere than those of others.
+    fn is_off_by(&self) -> f64 {
+        READ_APART + (self.sums.monitored - self.paged).abs()
+    }
+
+    /// Activity times clock, which is told on each page.
+    fn work(&self) -> Option<f64> {
+        let clock = self.gpu.clock()?;
+        let newest = clock.latest()?.0;
+        let clocks = clock.told();
+        let clocks = clocks.take_while(|(at, _)| newest.seconds_since(*at) <= self.paged);
+        let (sum, count) = clocks.fold((0.0, 0.0), |(sum, count), (_, clock)| {
+            (sum + clock, count + 1.0)
+        });
+        (count > 0.0).then(|| self.sums.share() * sum / count)
+    }
+}
+
+/// Sums of the GPUs of a node, and what each does against the middle one.
+pub(super) struct Counted<'a> {
+    told: Vec<Told<'a>>,
+    ratios: Vec<f64>,
+}
+
+impl<'a> Counted<'a> {
+    /// Whether the exporter sums up what this GPU does.
+    pub(super) fn is_told_by(gpu: &Listed<'_>) -> bool {
+        gpu.window(&GPU_MONITORED_SECONDS).is_some()
+    }
+
+    /// `None` of GPUs that have told or done too little.
+    pub(super) fn of(gpus: &[Listed<'a>]) -> Option<Self> {
+        let told: Vec<_> = gpus.iter().filter_map(Told::by).collect();
+        let shares = told.iter().map(|told| told.sums.share());
+        if told.len() < MIN_PEERS || median(shares)? < MIN_ACTIVE {
+            return None;
+        }
+        let cycles: Option<Vec<_>> = told.iter().map(|told| told.cycles).collect();
+        let work: Vec<_> = match cycles {
+            Some(cycles) => cycles,
+            None => told.iter().map(Told::work).collect::<Option<_>>()?,
+        };
+        let middle = median(work.iter().copied()).filter(|middle| *middle > 0.0)?;
+        Some(Self {
+            ratios: work.into_iter().map(|work| work / middle).collect(),
+            told,
+        })
+    }
+
+    pub(super) fn workers(&self) -> Vec<Worker<'a>> {
+        let workers = self.told.iter().zip(&self.ratios);
+        let workers = workers.map(|(told, ratio)| Worker {
+            gpu: told.gpu,
+            active: told.sums.share(),
+            ratio: *ratio,
+        });
+        workers.collect()
+    }
+
+    pub(super) fn ratios(&self) -> Vec<f64> {
+        self.ratios.clone()
+    }
+
+    /// The excess that a GPU shows if it does what the others do, and its sums are of a time that begins or ends
+    /// elsewhere: what was done in the seconds between, at most the difference of the busiest and the idlest of
+    /// [`PIECES`] of the time, as a share of all. `None` of another node's GPU.
+    pub(super) fn misread(&self, gpu: &Listed<'_>) -> Option<f64> {
+        let mut told = self.told.iter();
+        let told = told.find(|told| told.gpu.index == gpu.index)?;
+        Some(told.is_off_by() * self.unsteadiness(told.paged) / told.sums.monitored)
+    }
+
+    /// How much the busiest piece of the time is above the idlest, as a share of the mean.
+    fn unsteadiness(&self, paged: f64) -> f64 {
+        let pieces = (0..PIECES).filter_map(|piece| self.share_in(piece, paged));
+        let pieces: Vec<_> = pieces.collect();
+        let shares = self.told.iter().map(|told| told.sums.share());
+        let (idlest, busiest) = pieces
+            .iter()
+            .fold((f64::INFINITY, 0.0_f64), |(low, high), share| {
+                (low.min(*share), high.max(*share))
+            });
+        match median(shares) {
+            Some(mean) if pieces.len() > 1 => (busiest - idlest) / mean,
+            // Pages are too rare to tell.
+            _ => 1.0,
+        }
+    }
+
+    /// Activity of the middle GPU in a piece of the time, the newest first.
+    fn share_in(&self, piece: usize, paged: f64) -> Option<f64> {
+        let until = |pieces: usize, told: &Told<'_>| {
+            let seconds = paged * pieces as f64 / PIECES as f64;
+            Sums::of(&told.gpu, seconds)
+        };
+        let share = |told: &Told<'_>| {
+            let whole = until(piece + 1, told)?;
+            let newer = until(piece, told).unwrap_or(Sums {
+                monitored: 0.0,
+                active: 0.0,
+            });
+            let monitored = whole.monitored - newer.monitored;
+            (monitored > 0.0).then(|| (whole.active - newer.active) / monitored)
+        };
+        median(self.told.iter().filter_map(share))
+    }
+}
