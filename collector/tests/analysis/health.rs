@@ -249,11 +249,13 @@ fn counted(more: fn(usize, usize) -> f64, with_cycles: bool) -> Box<Fault> {
 #[test]
 fn sums_tell_who_works_more_where_windows_of_activity_do_not() {
     for with_cycles in [false, true] {
-        let slow = |node, gpu| if (node, gpu) == (1, 2) { 1.05 } else { 1.0 };
-        check(
-            &counted(slow, with_cycles),
-            &["gpu-slow gpu/n1:2 gpus=1 []"],
-        );
+        let named: &[&str] = &["gpu-slow gpu/n1:2 gpus=1 []"];
+        let much = |node, gpu| if (node, gpu) == (1, 2) { 1.05 } else { 1.0 };
+        check(&counted(much, with_cycles), named);
+        let little = |node, gpu| if (node, gpu) == (1, 2) { 1.02 } else { 1.0 };
+        check(&counted(little, with_cycles), named);
+        let nothing = |node, gpu| if (node, gpu) == (1, 2) { 1.01 } else { 1.0 };
+        check(&counted(nothing, with_cycles), &[]);
         let role = |_, gpu| if gpu == 0 { 1.1 } else { 1.0 };
         check(&counted(role, with_cycles), &[]);
         let stage = |node, _| if node == 7 { 1.4 } else { 1.0 };

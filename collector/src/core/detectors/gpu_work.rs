@@ -14,7 +14,7 @@ use railscope_model::identity::GpuIndex;
 use railscope_model::metric::GPU_TENSOR_ACTIVE;
 
 use self::counted::Counted;
-use self::rules::{ABOVE_SPREAD, LANES, STANDARD, rules, threshold};
+use self::rules::{ABOVE_SPREAD, LANES, SAMPLED, STANDARD, SUMS, rules, threshold};
 use self::sampled::Sampled;
 use super::gpus::{Gpus, Listed, by_job, by_node};
 use super::peers::{MIN_PEERS, median};
@@ -45,7 +45,7 @@ impl Detector for GpuWork {
         gpus.retain(Listed::is_busy);
         let nodes = by_node(&gpus).flat_map(by_job);
         let nodes: Vec<_> = nodes.filter_map(|peers| Node::of(&peers)).collect();
-        for lane in LANES {
+        for lane in 0..LANES {
             judge(view, &nodes, lane, out);
         }
     }
@@ -65,7 +65,8 @@ impl Detector for GpuWork {
 
 /// What the GPUs of a node, or those that one job has there, have told of their work.
 enum Node<'a> {
-    Counted(Counted<'a>),
+    /// By lane; none of one that they have not told enough for.
+    Counted([Option<Counted<'a>>; LANES]),
     Sampled(Sampled<'a>),
 }
 
@@ -88,24 +89,35 @@ impl<'a> Node<'a> {
     /// `None` of GPUs that tell nothing that could be compared.
     fn of(gpus: &[Listed<'a>]) -> Option<Self> {
         if gpus.iter().any(Counted::is_told_by) {
-            return Counted::of(gpus).map(Self::Counted);
+            let lanes = SUMS.map(|(_, seconds)| Counted::of(gpus, seconds));
+            return Some(Self::Counted(lanes));
         }
         Sampled::of(gpus).map(Self::Sampled)
     }
 
-    /// The GPUs, judged by so many of the newest samples if they tell no sums.
-    fn workers(&self, samples: usize) -> Vec<Worker<'a>> {
+    /// The excess from which a GPU is slow.
+    fn least_excess(&self, lane: usize) -> f64 {
         match self {
-            Self::Counted(node) => node.workers(),
-            Self::Sampled(node) => node.workers(samples),
+            Self::Counted(_) => SUMS[lane].0,
+            Self::Sampled(_) => SAMPLED[lane].0,
+        }
+    }
+
+    fn workers(&self, lane: usize) -> Vec<Worker<'a>> {
+        match self {
+            Self::Counted(lanes) => lanes[lane].as_ref().map_or(vec![], Counted::workers),
+            Self::Sampled(node) => node.workers(SAMPLED[lane].1),
         }
     }
 
     /// The excess that may be nothing but when and how this GPU was read; none if that cannot be told. Only asked where
     /// one stands out.
-    fn doubt(&self, gpu: &Listed<'_>) -> Option<f64> {
+    fn doubt(&self, lane: usize, gpu: &Listed<'_>) -> Option<f64> {
         let (ratios, misread) = match self {
-            Self::Counted(node) => (node.ratios(), node.misread(gpu)?),
+            Self::Counted(lanes) => {
+                let node = lanes[lane].as_ref()?;
+                (node.ratios(), node.misread(gpu)?)
+            }
             Self::Sampled(node) => (node.ratios()?, 0.0),
         };
         let spread = median(ratios.into_iter().map(|ratio| (ratio - 1.0).abs()))?;
@@ -113,15 +125,10 @@ impl<'a> Node<'a> {
     }
 }
 
-/// GPUs that are off by so much in so many samples, if a lane before has not named them.
-fn judge(
-    view: &View<'_>,
-    nodes: &[Node<'_>],
-    (min_excess, samples): (f64, usize),
-    out: &mut Vec<Evidence>,
-) {
+/// GPUs that are off by as much as the lane asks for, if one before has not named them.
+fn judge(view: &View<'_>, nodes: &[Node<'_>], lane: usize, out: &mut Vec<Evidence>) {
     let workers = nodes.iter().flat_map(|node| {
-        let workers = node.workers(samples).into_iter();
+        let workers = node.workers(lane).into_iter();
         workers.map(move |worker| (worker, node))
     });
     let workers: Vec<_> = workers.collect();
@@ -139,9 +146,10 @@ fn judge(
         let usual = usual.of(worker.gpu.job, &worker.role());
         let usual = usual.unwrap_or(1.0).max(1.0);
         let excess = worker.ratio / usual - 1.0;
+        let stands_out = excess >= node.least_excess(lane);
         let is_beyond = |doubt: f64| excess >= doubt;
-        let stands_out = excess >= min_excess && node.doubt(&worker.gpu).is_some_and(is_beyond);
-        if stands_out && !is_named(&worker) {
+        if stands_out && node.doubt(lane, &worker.gpu).is_some_and(is_beyond) && !is_named(&worker)
+        {
             out.push(evidence(&worker, excess));
         }
     }

@@ -2,15 +2,15 @@
 //!
 //! A sample is of about a second, and shows where in a step it fell as much as what the GPU does: a GPU that is read
 //! half a second after the others, at a scrape interval of whole steps, differs from them for ever. Sums over
-//! [`SECONDS`] of different GPUs are of the same time but for their ends. What those can make of a job whose
-//! work changes is measured by how much it did change ([`Counted::misread`]).
+//! half a minute ([`SUMS`](super::rules::SUMS)) of different GPUs are of the same time but for their ends. What those can make
+//! of a job whose work changes is measured by how much it did change ([`Counted::misread`]).
 
 use railscope_model::metric::{
     GPU_MONITORED_SECONDS, GPU_TENSOR_ACTIVE_CYCLES, GPU_TENSOR_ACTIVE_SECONDS,
 };
 
 use super::Worker;
-use super::rules::{LEAST_SECONDS, MIN_ACTIVE, PIECES, READ_APART, SECONDS};
+use super::rules::{MIN_ACTIVE, MIN_SEEN, PIECES, READ_APART};
 use crate::core::detectors::gpus::Listed;
 use crate::core::detectors::peers::{MIN_PEERS, median};
 
@@ -49,14 +49,12 @@ impl Sums {
 
 impl<'a> Told<'a> {
     /// `None` of a GPU that has not told enough.
-    fn by(gpu: &Listed<'a>) -> Option<Self> {
-        let monitored = gpu.window(&GPU_MONITORED_SECONDS)?;
-        // Where pages are rare, the shorter time holds too few of them.
-        let paged = |seconds| Some(monitored.increase(seconds)?.seconds);
-        let enough = |seconds: &f64| *seconds >= LEAST_SECONDS;
-        let paged = SECONDS
-            .into_iter()
-            .find_map(|seconds| paged(seconds).filter(enough))?;
+    fn by(gpu: &Listed<'a>, seconds: f64) -> Option<Self> {
+        let paged = gpu.window(&GPU_MONITORED_SECONDS)?.increase(seconds)?;
+        let paged = paged.seconds;
+        if paged < MIN_SEEN * seconds {
+            return None;
+        }
         let sums = Sums::of(gpu, paged)?;
         let cycles = gpu.window(&GPU_TENSOR_ACTIVE_CYCLES);
         let cycles = cycles.and_then(|cycles| cycles.increase(paged));
@@ -98,9 +96,10 @@ impl<'a> Counted<'a> {
         gpu.window(&GPU_MONITORED_SECONDS).is_some()
     }
 
-    /// `None` of GPUs that have told or done too little.
-    pub(super) fn of(gpus: &[Listed<'a>]) -> Option<Self> {
-        let told: Vec<_> = gpus.iter().filter_map(Told::by).collect();
+    /// Over the newest `seconds`. `None` of GPUs that have told or done too little.
+    pub(super) fn of(gpus: &[Listed<'a>], seconds: f64) -> Option<Self> {
+        let told = gpus.iter().filter_map(|gpu| Told::by(gpu, seconds));
+        let told: Vec<_> = told.collect();
         let shares = told.iter().map(|told| told.sums.share());
         if told.len() < MIN_PEERS || median(shares)? < MIN_ACTIVE {
             return None;

@@ -3,7 +3,7 @@
 use railscope_model::metric::GPU_TENSOR_ACTIVE;
 
 use super::Worker;
-use super::rules::{LANES, MIN_ACTIVE, MIN_SECONDS, SAMPLES};
+use super::rules::{MIN_ACTIVE, MIN_SECONDS, SAMPLED, SAMPLES};
 use crate::core::detectors::gpus::Listed;
 use crate::core::detectors::peers::{MIN_PEERS, median};
 
@@ -58,7 +58,7 @@ impl<'a> Sampled<'a> {
     pub(super) fn of(gpus: &[Listed<'a>]) -> Option<Self> {
         let told: Vec<_> = gpus.iter().filter_map(Told::by).collect();
         let needed = told.iter().filter_map(|told| told.needed).max()?;
-        let samples = 0..needed.max(LANES[1].1);
+        let samples = 0..needed.max(SAMPLED[1].1);
         Some(Self {
             ratios: samples.map(|sample| ratios(&told, sample)).collect(),
             needed,
