@@ -28,13 +28,15 @@ const PEAK_OF_0: &str =
     r#"railscope_gpu_nvlink_peak_receive_bytes_per_second{gpu="0",window="60s"}"#;
 
 /// Families that differ from run to run.
-const VOLATILE: [&str; 6] = [
+const VOLATILE: [&str; 8] = [
     "railscope_source_reads",
     "railscope_exporter_series",
     "railscope_source_age_seconds",
     "railscope_source_duration_seconds",
     "railscope_nvml_calls",
     "railscope_nvml_call_seconds",
+    "railscope_gpu_monitored_seconds",
+    "railscope_gpu_tensor_active_seconds",
 ];
 
 fn check(name: &str, node: &Node) {

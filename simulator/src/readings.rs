@@ -7,25 +7,22 @@ use std::collections::BTreeMap;
 
 use railscope_model::identity::{Guid, PciAddress};
 use railscope_model::metric::{
-    CPU_STEAL, GPU, GPU_CLOCK, GPU_CLOCK_EVENT_SECONDS, GPU_ENERGY, GPU_FABRIC,
-    GPU_MONITORED_SECONDS, GPU_NIC, GPU_POWER, GPU_POWER_LIMIT, GPU_ROW_REMAP_PENDING,
-    GPU_TEMPERATURE, GPU_TENSOR_ACTIVE, GPU_TENSOR_ACTIVE_SECONDS, GPU_UTILIZATION, GPU_XID_EVENTS,
-    HOST_PRESSURE, HOST_STALLS, Metric, NVLINKS, NVLINKS_ACTIVE, PCIE_ACS_ON_PATH, PCIE_ERRORS,
-    PCIE_LINK_SPEED, PCIE_LINK_SPEED_MAX, PCIE_LINK_WIDTH, PCIE_LINK_WIDTH_MAX, PCIE_PATH,
-    RDMA_DEVICE, RDMA_ICRC_ERRORS, RDMA_NO_BUFFER, RDMA_PORT, RDMA_PORT_CAST_PACKETS,
-    RDMA_PORT_ERROR_SATURATED, RDMA_PORT_ERRORS, RDMA_PORT_PHYSICAL_STATE, RDMA_PORT_RECEIVE_BYTES,
-    RDMA_PORT_RECEIVE_PACKETS, RDMA_PORT_SPEED, RDMA_PORT_STATE, RDMA_PORT_TRANSMIT_BYTES,
-    RDMA_PORT_TRANSMIT_PACKETS, RDMA_PORT_TRANSMIT_WAIT, RDMA_PORT_UP, RDMA_PORT_WIDTH,
-    RDMA_RECEIVER_NOT_READY, RDMA_RETRANSMITS, RDMA_SEQUENCE_ERRORS, RDMA_TRANSPORT_EVENTS,
+    CPU_STEAL, GPU, GPU_FABRIC, GPU_NIC, GPU_XID_EVENTS, HOST_PRESSURE, HOST_STALLS, Metric,
+    PCIE_ACS_ON_PATH, PCIE_ERRORS, PCIE_LINK_SPEED, PCIE_LINK_SPEED_MAX, PCIE_LINK_WIDTH,
+    PCIE_LINK_WIDTH_MAX, PCIE_PATH, RDMA_DEVICE, RDMA_ICRC_ERRORS, RDMA_NO_BUFFER, RDMA_PORT,
+    RDMA_PORT_CAST_PACKETS, RDMA_PORT_ERROR_SATURATED, RDMA_PORT_ERRORS, RDMA_PORT_PHYSICAL_STATE,
+    RDMA_PORT_RECEIVE_BYTES, RDMA_PORT_RECEIVE_PACKETS, RDMA_PORT_SPEED, RDMA_PORT_STATE,
+    RDMA_PORT_TRANSMIT_BYTES, RDMA_PORT_TRANSMIT_PACKETS, RDMA_PORT_TRANSMIT_WAIT, RDMA_PORT_UP,
+    RDMA_PORT_WIDTH, RDMA_RECEIVER_NOT_READY, RDMA_RETRANSMITS, RDMA_SEQUENCE_ERRORS,
+    RDMA_TRANSPORT_EVENTS,
 };
 use railscope_model::reading::{Labels, NodeReading, Value};
-use railscope_model::units::{MICROS, MILLIS, NANOS};
+use railscope_model::units::MICROS;
 
 use crate::cluster::Node;
 use crate::conditions::PcieLink;
 use crate::efa::{EfaCounter, port_guid as efa_port_guid};
 use crate::ethernet::{EthernetCounter, interface_id};
-use crate::gpu::Gpu;
 use crate::machine::layout::{self, Function, FunctionKind};
 use crate::machine::{TICK_SECONDS, gpus, stolen_ticks, storage_micros};
 use crate::nvml::NodeGpus;
@@ -37,12 +34,14 @@ mod board;
 mod efa;
 mod ethernet;
 mod exporters;
+mod gpu;
 mod jobs;
 mod probes;
 mod switches;
 
 use ethernet::{OfNetdev, Unit};
 pub use exporters::Exporters;
+use gpu::{GPM_VALUES, GPU_VALUES, OfGpu};
 pub use probes::{Probing, addresses};
 pub use switches::switches;
 
@@ -84,7 +83,6 @@ enum From {
 
 const INFO: From = From::Fixed(1.0);
 
-type OfGpu = fn(&Gpu) -> Value;
 type OfPort = fn(&Port) -> Value;
 type OfNode = fn(&Node) -> Value;
 
@@ -94,65 +92,6 @@ const STALLS: &[(&str, OfNode)] = &[
     ("200us", |node| node.stalls[1].into()),
     ("1000us", |node| node.stalls[2].into()),
 ];
-
-/// Metric, second label if it has one, value. The driver tells whole percents, megahertz and degrees,
-/// milliwatts and millijoules.
-const GPU_VALUES: &[(&Metric, Option<&str>, OfGpu)] = &[
-    (&GPU_UTILIZATION, None, |gpu| {
-        ((gpu.utilization * 100.0).round() / 100.0).into()
-    }),
-    (&GPU_CLOCK, Some("sm"), |gpu| {
-        (gpu.clock_mhz.round() as u64 * 1_000_000).into()
-    }),
-    (&GPU_POWER, None, |gpu| {
-        ((gpu.power_watts * 1e3).trunc() / MILLIS).into()
-    }),
-    (&GPU_POWER_LIMIT, None, |gpu| {
-        ((gpu.limit_watts * 1e3).trunc() / MILLIS).into()
-    }),
-    (&GPU_ENERGY, None, |gpu| {
-        ((gpu.energy_joules * 1e3).trunc() / MILLIS).into()
-    }),
-    (&GPU_TEMPERATURE, Some("gpu"), |gpu| {
-        (gpu.temperature_celsius.round() as u64).into()
-    }),
-    (&GPU_CLOCK_EVENT_SECONDS, Some("sw_power_cap"), |gpu| {
-        whole_nanoseconds(gpu.event_seconds[0])
-    }),
-    (&GPU_CLOCK_EVENT_SECONDS, Some("hw_thermal"), |gpu| {
-        whole_nanoseconds(gpu.event_seconds[1])
-    }),
-    (&GPU_CLOCK_EVENT_SECONDS, Some("hw_power_brake"), |gpu| {
-        whole_nanoseconds(gpu.event_seconds[2])
-    }),
-    (&GPU_CLOCK_EVENT_SECONDS, Some("sw_thermal"), |_| 0.0.into()),
-    (&GPU_CLOCK_EVENT_SECONDS, Some("sync_boost"), |_| 0.0.into()),
-    (&GPU_ROW_REMAP_PENDING, None, |gpu| {
-        gpu.row_remap_pending.into()
-    }),
-    (&GPU_TENSOR_ACTIVE, None, |gpu| {
-        ((gpu.tensor_active * 1e3).round() / 10.0 / 100.0).into()
-    }),
-    (&GPU_TENSOR_ACTIVE_SECONDS, None, |gpu| {
-        gpu.tensor_seconds.into()
-    }),
-    (&GPU_MONITORED_SECONDS, None, |gpu| {
-        gpu.monitored_seconds.into()
-    }),
-    (&NVLINKS, None, |gpu| u64::from(gpu.model.nvlinks).into()),
-    (&NVLINKS_ACTIVE, None, |gpu| u64::from(gpu.nvlinks).into()),
-];
-
-/// Those that performance monitoring tells.
-const GPM_VALUES: [&Metric; 3] = [
-    &GPU_TENSOR_ACTIVE,
-    &GPU_TENSOR_ACTIVE_SECONDS,
-    &GPU_MONITORED_SECONDS,
-];
-
-fn whole_nanoseconds(seconds: f64) -> Value {
-    ((seconds * 1e9).trunc() / NANOS).into()
-}
 
 const PORT_VALUES: &[(&Metric, OfPort)] = &[
     (&RDMA_PORT_UP, |port| {

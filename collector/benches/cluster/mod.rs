@@ -33,6 +33,8 @@ pub(crate) const DEFAULT: &str = include_str!("../../../tests/golden/hgx-h100-ib
 const ALIKE: usize = 32;
 /// What a node's port carries while a job runs: half of 400 Gb/s.
 const BYTES_PER_SECOND: f64 = 25e9;
+/// Share of the time in which tensor cores are active.
+const TENSOR_ACTIVE: f64 = 0.4;
 /// Counters that stand still on a healthy cluster, by words in their names.
 const STILL: &[&str] = &[
     "error",
@@ -269,7 +271,12 @@ impl Cluster {
             Value::Fixed(value) => value,
             Value::Rises { from, per_second } => {
                 let own = 1.0 + 0.002 * (noise(node, row, 0) - 0.5);
-                (from + own * per_second * seconds).floor()
+                let count = from + own * per_second * seconds;
+                if series.contains("_seconds_total") {
+                    count
+                } else {
+                    count.floor()
+                }
             }
             Value::Around { value, by } => value + by * (noise(node, row, seconds as usize) - 0.5),
         };
@@ -343,7 +350,7 @@ fn rows(page: &str) -> Vec<Row> {
     healthy.collect()
 }
 
-/// The machine that was made up has broken parts. This one has none.
+/// The machine that was made up has broken parts, and does nothing. This one has none, and works.
 fn healed(series: &str) -> Option<Value> {
     let values: BTreeMap<_, _> = [
         ("railscope_rdma_port_up", 1.0),
@@ -367,8 +374,21 @@ fn healed(series: &str) -> Option<Value> {
         value: 1.7e9,
         by: 2e7,
     });
+    let rises = |per_second| Value::Rises {
+        from: 1e3,
+        per_second,
+    };
+    let work = match name {
+        "railscope_gpu_tensor_active_ratio" => Some(Value::Around {
+            value: TENSOR_ACTIVE,
+            by: 0.02 * TENSOR_ACTIVE,
+        }),
+        "railscope_gpu_tensor_active_seconds_total" => Some(rises(TENSOR_ACTIVE)),
+        "railscope_gpu_monitored_seconds_total" => Some(rises(1.0)),
+        _ => None,
+    };
     let fixed = values.get(name).map(|value| Value::Fixed(*value));
-    clock.or(narrow).or(fixed)
+    clock.or(narrow).or(work).or(fixed)
 }
 
 fn row(line: &str) -> Row {

@@ -14,7 +14,7 @@ use railscope_model::identity::GpuIndex;
 use railscope_model::metric::GPU_TENSOR_ACTIVE;
 
 use self::counted::Counted;
-use self::rules::{ABOVE_SPREAD, LANES, SAMPLED, STANDARD, SUMS, rules, threshold};
+use self::rules::{rules, threshold};
 use self::sampled::Sampled;
 use super::gpus::{Gpus, Listed, by_job, by_node};
 use super::peers::{MIN_PEERS, median};
@@ -23,6 +23,32 @@ use crate::core::classes::{Class, GPU_SLOW};
 use crate::core::cohort::Usual;
 use crate::core::detector::{Detector, Evidence, Explanation, View};
 use crate::core::rules::Rule;
+
+/// Excess over the node's median from which a GPU is slow, and seconds over which sums must show it: far off for a short
+/// time, or less for longer (the lanes of the detection method, section 3.3).
+const SUMS: [(f64, f64); 2] = [(0.03, 30.0), (0.015, 90.0)];
+/// Share of those seconds that pages must tell.
+const MIN_SEEN: f64 = 2.0 / 3.0;
+/// Excess where there are only samples, and how many of the newest must all show it. The driver tells activity in tenths of
+/// a per cent, and clocks in steps of three quarters of one.
+const SAMPLED: [(f64, usize); 2] = [(0.08, 2), (0.03, 3)];
+/// Time that the samples must reach back, if that takes more of them. An exporter reads each GPU by itself, once a
+/// second, and later where it is busy: for seconds after work has changed, a page has some GPUs as they were before.
+const MIN_SECONDS: f64 = 4.5;
+/// Samples that are looked at to see what the GPUs of a node differ by, at most, and the fewest that tell.
+const SAMPLES: (usize, usize) = (8, 4);
+/// Seconds by which the sums of two GPUs on a page may end apart: the exporter's worker reads each once a second, and the
+/// exporter takes up what it read once a second.
+const READ_APART: f64 = 2.0;
+/// Pieces of the time that tell how steady work is.
+const PIECES: usize = 3;
+/// How far beyond what the GPUs of its node differ by, in standard deviations: short windows that begin at different
+/// moments of a step differ, whatever the GPUs do.
+const ABOVE_SPREAD: f64 = 3.0;
+/// Standard deviation of normal values, in median absolute deviations.
+const STANDARD: f64 = 1.4826;
+/// A GPU that computes less than this of the time runs no step that could be compared.
+const MIN_ACTIVE: f64 = 0.05;
 
 #[derive(Default)]
 struct GpuWork {
@@ -45,7 +71,7 @@ impl Detector for GpuWork {
         gpus.retain(Listed::is_busy);
         let nodes = by_node(&gpus).flat_map(by_job);
         let nodes: Vec<_> = nodes.filter_map(|peers| Node::of(&peers)).collect();
-        for lane in 0..LANES {
+        for lane in 0..SUMS.len() {
             judge(view, &nodes, lane, out);
         }
     }
@@ -66,7 +92,7 @@ impl Detector for GpuWork {
 /// What the GPUs of a node, or those that one job has there, have told of their work.
 enum Node<'a> {
     /// By lane; none of one that they have not told enough for.
-    Counted([Option<Counted<'a>>; LANES]),
+    Counted([Option<Counted<'a>>; SUMS.len()]),
     Sampled(Sampled<'a>),
 }
 

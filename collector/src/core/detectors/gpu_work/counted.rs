@@ -2,15 +2,14 @@
 //!
 //! A sample is of about a second, and shows where in a step it fell as much as what the GPU does: a GPU that is read
 //! half a second after the others, at a scrape interval of whole steps, differs from them for ever. Sums over
-//! half a minute ([`SUMS`](super::rules::SUMS)) of different GPUs are of the same time but for their ends. What those can make
+//! half a minute ([`SUMS`](super::SUMS)) of different GPUs are of the same time but for their ends. What those can make
 //! of a job whose work changes is measured by how much it did change ([`Counted::misread`]).
 
 use railscope_model::metric::{
     GPU_MONITORED_SECONDS, GPU_TENSOR_ACTIVE_CYCLES, GPU_TENSOR_ACTIVE_SECONDS,
 };
 
-use super::Worker;
-use super::rules::{MIN_ACTIVE, MIN_SEEN, PIECES, READ_APART};
+use super::{MIN_ACTIVE, MIN_SEEN, PIECES, READ_APART, Worker};
 use crate::core::detectors::gpus::Listed;
 use crate::core::detectors::peers::{MIN_PEERS, median};
 

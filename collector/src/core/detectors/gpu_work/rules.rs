@@ -1,35 +1,12 @@
 //! The numbers of the comparison of work.
 
+use super::{
+    ABOVE_SPREAD, MIN_ACTIVE, MIN_SECONDS, MIN_SEEN, PIECES, READ_APART, SAMPLED, SAMPLES,
+    STANDARD, SUMS,
+};
 use crate::core::classes::GPU_SLOW;
 use crate::core::detectors::peers::{self, MIN_PEERS};
 use crate::core::rules::{Rule, Threshold};
-
-/// Ways to be called slow: far off for a short time, or less for longer (the lanes of the detection method, section 3.3).
-pub(super) const LANES: usize = 2;
-/// Excess over the node's median, and seconds over which sums must show it.
-pub(super) const SUMS: [(f64, f64); LANES] = [(0.03, 30.0), (0.015, 90.0)];
-/// Share of those seconds that pages must tell.
-pub(super) const MIN_SEEN: f64 = 2.0 / 3.0;
-/// Excess where there are only samples, and how many of the newest must all show it. The driver tells activity in tenths of
-/// a per cent, and clocks in steps of three quarters of one.
-pub(super) const SAMPLED: [(f64, usize); LANES] = [(0.08, 2), (0.03, 3)];
-/// Time that the samples must reach back, if that takes more of them. An exporter reads each GPU by itself, once a
-/// second, and later where it is busy: for seconds after work has changed, a page has some GPUs as they were before.
-pub(super) const MIN_SECONDS: f64 = 4.5;
-/// Samples that are looked at to see what the GPUs of a node differ by, at most, and the fewest that tell.
-pub(super) const SAMPLES: (usize, usize) = (8, 4);
-/// Seconds by which the sums of two GPUs on a page may end apart: the exporter's worker reads each once a second, and the
-/// exporter takes up what it read once a second.
-pub(super) const READ_APART: f64 = 2.0;
-/// Pieces of the time that tell how steady work is.
-pub(super) const PIECES: usize = 3;
-/// How far beyond what the GPUs of its node differ by, in standard deviations: short windows that begin at different
-/// moments of a step differ, whatever the GPUs do.
-pub(super) const ABOVE_SPREAD: f64 = 3.0;
-/// Standard deviation of normal values, in median absolute deviations.
-pub(super) const STANDARD: f64 = 1.4826;
-/// A GPU that computes less than this of the time runs no step that could be compared.
-pub(super) const MIN_ACTIVE: f64 = 0.05;
 
 /// The numbers in words.
 pub(super) fn threshold() -> String {

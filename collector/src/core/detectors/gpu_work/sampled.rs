@@ -2,8 +2,7 @@
 
 use railscope_model::metric::GPU_TENSOR_ACTIVE;
 
-use super::Worker;
-use super::rules::{MIN_ACTIVE, MIN_SECONDS, SAMPLED, SAMPLES};
+use super::{MIN_ACTIVE, MIN_SECONDS, SAMPLED, SAMPLES, Worker};
 use crate::core::detectors::gpus::Listed;
 use crate::core::detectors::peers::{MIN_PEERS, median};
 
