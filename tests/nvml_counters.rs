@@ -76,6 +76,36 @@ fn pcie_bytes_come_from_one_counter_and_never_jump_to_the_other() {
 }
 
 #[test]
+fn activity_of_tensor_cores_is_that_between_two_samples_and_is_summed_up() {
+    const RATIO: &str = r#"railscope_gpu_tensor_active_ratio{gpu="0"}"#;
+    const MONITORED: &str = r#"railscope_gpu_monitored_seconds_total{gpu="0"}"#;
+    const ACTIVE: &str = r#"railscope_gpu_tensor_active_seconds_total{gpu="0"}"#;
+    let mut state = monitored(false);
+    state.gpus[0].gpm_tensor_active_permille = 500;
+    let mut node = Node::start(state);
+    node.shows(RATIO, 0.5);
+    let share = || {
+        let page = node.series(Profile::Full);
+        page[ACTIVE] / page[MONITORED]
+    };
+    assert!((share() - 0.5).abs() < 1e-9, "{}", share());
+    let before = node.series(Profile::Full);
+    // Four seconds go by at the GPU, in one of which it did tensor operations.
+    node.change(|node| {
+        let gpu = &mut node.gpus[0];
+        gpu.gpm_nanoseconds = 4_000_000_000;
+        gpu.gpm_tensor_active_nanoseconds = 1_000_000_000;
+    });
+    // The windows before and after are as the GPU says where no time goes by: one of a quarter is less by a fourth of a second.
+    let counted = eventually(|| {
+        let page = node.series(Profile::Full);
+        let [active, monitored] = [ACTIVE, MONITORED].map(|series| page[series] - before[series]);
+        active < 0.5 * monitored - 0.2
+    });
+    assert!(counted, "{:?}", node.series(Profile::Full));
+}
+
+#[test]
 fn a_driver_that_knows_no_counters_costs_only_them() {
     for refuses_the_call in [false, true] {
         let mut state = monitored(false);
