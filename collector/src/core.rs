@@ -33,6 +33,7 @@ pub mod sources;
 pub mod speaker;
 mod spreading;
 pub mod storm;
+mod tensor;
 pub mod tomography;
 pub mod tracker;
 mod traffic;

@@ -4,9 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use railscope_model::fabric::Timestamp;
-use railscope_model::metric::{
-    GPU_CLOCK, GPU_TENSOR_ACTIVE, RDMA_PORT_TRANSMIT_BYTES, WORKLOAD_DEVICES,
-};
+use railscope_model::metric::{GPU_CLOCK, RDMA_PORT_TRANSMIT_BYTES, WORKLOAD_DEVICES};
 
 use super::ablation::{LeftOut, Step};
 use super::classes::{
@@ -16,6 +14,7 @@ use super::classes::{
 use super::history::{History, Increase, NodeHistory};
 use super::incident::{Incident, worst_first};
 use super::jobs::{Job, JobName, Jobs};
+use super::tensor::active_share;
 
 /// Slowdown from which a job is held up: its steps are so much longer than usual (detection method, section 3.8).
 pub const MIN_SLOWDOWN: f64 = 0.05;
@@ -145,10 +144,8 @@ fn measured(job: &Job, history: &History, measure: Measure) -> Option<f64> {
 
 /// What a GPU's tensor cores did lately.
 fn work(said: &NodeHistory, gpu: &str) -> Option<f64> {
-    let active = said.window(&GPU_TENSOR_ACTIVE, &[gpu])?;
-    let newest: Vec<f64> = active.values().rev().take(3).collect();
-    let mean = newest.iter().sum::<f64>() / newest.len() as f64;
-    let work = mean * said.value(&GPU_CLOCK, &[gpu, "sm"])?;
+    let active = active_share(said, gpu, NOW_SECONDS)?;
+    let work = active * said.value(&GPU_CLOCK, &[gpu, "sm"])?;
     work.is_finite().then_some(work)
 }
 

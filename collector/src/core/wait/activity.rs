@@ -8,16 +8,14 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use railscope_model::fabric::Timestamp;
 use railscope_model::identity::{GpuIndex, NodeName, Part};
-use railscope_model::metric::GPU_TENSOR_ACTIVE;
 
 use super::median;
 use crate::core::history::History;
 use crate::core::jobs::Job;
+use crate::core::tensor::active_share;
 
 /// Time between two rounds: half of what GPUs of a step of seconds need to show their mean.
-const ROUND_SECONDS: f64 = 10.0;
-/// Newest points of which a round takes the mean: what scrapes bring in that time.
-const POINTS: usize = 2;
+pub(super) const ROUND_SECONDS: f64 = 10.0;
 /// Rounds that are judged together: two minutes.
 const ROUNDS: usize = 12;
 /// Rounds of these in which the same GPU must lead before it is a hint: others lead now and then by chance.
@@ -173,14 +171,9 @@ fn active(job: &Job, history: &History, now: Timestamp) -> BTreeMap<Gpu, f64> {
         let Some(said) = history.node(node).filter(|said| said.is_fresh(now)) else {
             continue;
         };
-        for (labels, window) in said.series(&GPU_TENSOR_ACTIVE) {
-            let gpu = labels.values().next().and_then(|gpu| gpu.parse().ok());
-            let gpu = gpu.filter(|gpu| gpus.binary_search(gpu).is_ok());
-            let newest: Vec<f64> = window.values().rev().take(POINTS).collect();
-            if let (Some(gpu), false) = (gpu, newest.is_empty()) {
-                let mean = newest.iter().sum::<f64>() / newest.len() as f64;
-                found.insert((node.clone(), gpu), mean);
-            }
+        for gpu in gpus {
+            let active = active_share(said, &gpu.to_string(), ROUND_SECONDS);
+            found.extend(active.map(|active| ((node.clone(), *gpu), active)));
         }
     }
     found

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use railscope_model::fabric::Timestamp;
 use railscope_model::identity::{GpuIndex, NodeName, Part};
 use railscope_model::label;
-use railscope_model::metric::{GPU, GPU_TENSOR_ACTIVE};
+use railscope_model::metric::GPU;
 
-use super::activity::{Activity, Balance, RANKED};
+use super::activity::{Activity, Balance, RANKED, ROUND_SECONDS};
 use super::rounds::{Round, Rounds};
 use super::{
     ALARM, Cause, Conclusion, MIN_MISSING_WAIT, Operation, Process, StepTimes, WaitWatch, median,
@@ -17,6 +17,7 @@ use crate::core::ablation::{LeftOut, Step};
 use crate::core::history::{History, NodeHistory};
 use crate::core::inventory::read;
 use crate::core::jobs::{Job, JobName, Jobs};
+use crate::core::tensor::active_share;
 
 /// A job of which no operation was seen for so long has ended, seconds.
 const FORGOTTEN_SECONDS: f64 = 600.0;
@@ -389,12 +390,8 @@ impl Place {
 
     /// Mean share of the time in which its GPU's tensor cores were active lately.
     fn active(&self, history: &History) -> Option<f64> {
-        let gpu = self.gpu?.to_string();
-        let window = history
-            .node(&self.node)?
-            .window(&GPU_TENSOR_ACTIVE, &[&gpu])?;
-        let values: Vec<f64> = window.values().rev().take(2).collect();
-        (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+        let said = history.node(&self.node)?;
+        active_share(said, &self.gpu?.to_string(), ROUND_SECONDS)
     }
 }
 
