@@ -49,14 +49,17 @@ impl Sums {
 impl<'a> Told<'a> {
     /// `None` of a GPU that has not told enough.
     fn by(gpu: &Listed<'a>, seconds: f64) -> Option<Self> {
-        let paged = gpu.window(&GPU_MONITORED_SECONDS)?.increase(seconds)?;
-        let paged = paged.seconds;
-        if paged < MIN_SEEN * seconds {
+        let rise = |metric| gpu.window(metric)?.increase(seconds);
+        let monitored = rise(&GPU_MONITORED_SECONDS)?;
+        let paged = monitored.seconds;
+        if paged < MIN_SEEN * seconds || monitored.amount <= 0.0 {
             return None;
         }
-        let sums = Sums::of(gpu, paged)?;
-        let cycles = gpu.window(&GPU_TENSOR_ACTIVE_CYCLES);
-        let cycles = cycles.and_then(|cycles| cycles.increase(paged));
+        let sums = Sums {
+            monitored: monitored.amount,
+            active: rise(&GPU_TENSOR_ACTIVE_SECONDS)?.amount,
+        };
+        let cycles = rise(&GPU_TENSOR_ACTIVE_CYCLES);
         Some(Self {
             gpu: *gpu,
             paged,
