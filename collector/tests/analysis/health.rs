@@ -279,8 +279,13 @@ fn a_gpu_that_is_read_at_other_moments_is_not_slow_by_its_sums() {
     let steps = |at: f64| if at % 2.5 < 1.5 { 0.6 } else { 0.0 };
     let starts = |at: f64| if at < 31.3 { 0.0 } else { 0.4 };
     let slows = |at: f64| if at < 31.3 { 0.4 } else { 0.3 };
-    let jobs: [(&str, &dyn Fn(f64) -> f64); 3] =
-        [("steps", &steps), ("starts", &starts), ("slows", &slows)];
+    let stops = |at: f64| if at < 71.3 { 0.4 } else { 0.0 };
+    let jobs: [(&str, &dyn Fn(f64) -> f64); 4] = [
+        ("steps", &steps),
+        ("starts", &starts),
+        ("slows", &slows),
+        ("stops", &stops),
+    ];
     for (job, share) in jobs {
         let mut analyzer = Analyzer::default();
         analyzer.set_targets(&(0..NODES).map(node).collect::<Vec<_>>());
@@ -288,10 +293,11 @@ fn a_gpu_that_is_read_at_other_moments_is_not_slow_by_its_sums() {
         for seconds in (0..120).step_by(5) {
             for index in 0..NODES {
                 let told = of_gpus(|gpu| {
-                    // One GPU is read late, another ever later, until it is read anew.
+                    // One GPU is read late, another ever later, until it is read anew; on one node all but one hang a little.
                     let late = match (index, gpu) {
-                        (1, 2) => 0.9,
+                        (1, 2) | (3, 3) => 0.9,
                         (2, 1) => 0.05 * (seconds % 60) as f64,
+                        (3, _) => 4.4,
                         _ => 1.9,
                     };
                     let until = 10.0 + seconds as f64 - late;
@@ -300,7 +306,10 @@ fn a_gpu_that_is_read_at_other_moments_is_not_slow_by_its_sums() {
                     sums(gpu, until, active)
                         + &format!("railscope_gpu_tensor_active_ratio{{gpu=\"{gpu}\"}} {window}\n")
                 });
-                analyzer.ingest(&node(index), &(page(index, seconds) + &told), at(seconds));
+                let age = if index == 3 { 4.4 } else { 1.9 };
+                let age = format!("railscope_source_age_seconds{{source=\"gpu\"}} {age}\n");
+                let page = page(index, seconds) + &told + &age;
+                analyzer.ingest(&node(index), &page, at(seconds));
             }
             named.extend(incidents(&analyzer.tick(at(seconds))));
         }

@@ -19,6 +19,7 @@ pub(crate) mod code {
     pub(crate) const INSUFFICIENT_SIZE: Code = 7;
     pub(crate) const DRIVER_NOT_LOADED: Code = 9;
     pub(crate) const TIMEOUT: Code = 10;
+    pub(crate) const NO_DATA: Code = 21;
     pub(crate) const ARGUMENT_VERSION_MISMATCH: Code = 25;
 }
 

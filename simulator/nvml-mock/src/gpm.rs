@@ -162,7 +162,7 @@ unsafe fn metrics(request: *mut MetricsGet) -> Result<(), Code> {
     for metric in asked {
         let value = match (end.instance, metric.metric_id) {
             (Some(id), metric) => value_of_instance(gpu, id, metric),
-            (None, TENSOR_ACTIVE) => Ok(tensor_percent(gpu, begin, end)),
+            (None, TENSOR_ACTIVE) => tensor_percent(gpu, begin, end),
             (None, metric) => value(gpu, metric),
         };
         metric.nvml_return = value.err().unwrap_or(code::SUCCESS);
@@ -182,13 +182,15 @@ unsafe fn metrics(request: *mut MetricsGet) -> Result<(), Code> {
 /// `NVML_GPM_METRIC_ANY_TENSOR_UTIL`.
 const TENSOR_ACTIVE: u32 = 5;
 
-/// Share of the time between two samples with tensor operations.
-fn tensor_percent(gpu: &GpuState, begin: Held, end: Held) -> f64 {
+/// Share of the time between two samples with tensor operations, where the state counts them.
+fn tensor_percent(gpu: &GpuState, begin: Held, end: Held) -> Result<f64, Code> {
     let [elapsed, active] = [0, 1].map(|of| end.tensor[of].saturating_sub(begin.tensor[of]) as f64);
-    if elapsed > 0.0 {
-        100.0 * active / elapsed
+    if end.tensor[0] == 0 {
+        Ok(f64::from(gpu.gpm_tensor_active_permille) / 10.0)
+    } else if elapsed > 0.0 {
+        Ok(100.0 * active / elapsed)
     } else {
-        f64::from(gpu.gpm_tensor_active_permille) / 10.0
+        Err(code::NO_DATA)
     }
 }
 

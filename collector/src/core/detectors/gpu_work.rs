@@ -37,11 +37,11 @@ const SAMPLED: [(f64, usize); 2] = [(0.08, 2), (0.03, 3)];
 const MIN_SECONDS: f64 = 4.5;
 /// Samples that are looked at to see what the GPUs of a node differ by, at most, and the fewest that tell.
 const SAMPLES: (usize, usize) = (8, 4);
-/// Seconds by which the sums of two GPUs on a page may end apart: the exporter's worker reads each once a second, and the
-/// exporter takes up what it read once a second.
+/// Seconds by which the sums of two GPUs on a page may end apart, at least: the exporter's worker reads each once a second,
+/// and the exporter takes up what it read once a second.
 const READ_APART: f64 = 2.0;
-/// Pieces of the time that tell how steady work is.
-const PIECES: usize = 3;
+/// Length of the pieces of the time that tell how steady work is: long enough for a few steps.
+const PIECE_SECONDS: f64 = 5.0;
 /// How far beyond what the GPUs of its node differ by, in standard deviations: short windows that begin at different
 /// moments of a step differ, whatever the GPUs do.
 const ABOVE_SPREAD: f64 = 3.0;

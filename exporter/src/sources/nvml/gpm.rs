@@ -122,8 +122,8 @@ struct Tensor {
 }
 
 impl Tensor {
-    /// Adds a window with this share of activity. Time since the last one, for which no sample could be had, is taken to
-    /// have been like it, so that cycles that were counted meanwhile stand against all of their time.
+    /// Adds a window with this share of activity. Time since the last one, for which there was no sample or no data, is taken
+    /// to have been like it, so that cycles that were counted meanwhile stand against all of their time.
     fn add(&mut self, begun: Instant, ended: Instant, active: f64) {
         let since = self.until.unwrap_or(begun).min(begun);
         let gap = begun.duration_since(since);
@@ -214,7 +214,7 @@ impl Gpm {
             self.advance(device, calls);
         }
         self.whole.push(gpu, reading);
-        if self.whole.tensor_active().is_some() {
+        if self.whole.before.is_some() && self.tensor.until.is_some() {
             self.tensor.push(gpu, reading);
         }
         for (id, metric) in CYCLES {

@@ -265,11 +265,11 @@ keyed_struct! {
         gpm_sm_active_permille: u32 = 0,
         /// Resident warps, thousandths.
         gpm_sm_occupancy_permille: u32 = 0,
-        /// Tensor operations, thousandths of the time; over windows in which the two below stand still.
+        /// Tensor operations, thousandths of the time, over any window; the two below tell it unless they are zero.
         gpm_tensor_active_permille: u32 = 0,
-        /// Time with tensor operations since some moment: over any other window, against the next.
+        /// Time with tensor operations since some moment.
         gpm_tensor_active_nanoseconds: u64 = 0,
-        /// Time since that moment.
+        /// Time since that moment. A window in which none goes by holds no data.
         gpm_nanoseconds: u64 = 0,
         /// Memory bandwidth, thousandths.
         gpm_dram_bandwidth_permille: u32 = 0,

@@ -6,12 +6,16 @@
 //! of a job whose work changes is measured by how much it did change ([`Counted::misread`]).
 
 use railscope_model::metric::{
-    GPU_MONITORED_SECONDS, GPU_TENSOR_ACTIVE_CYCLES, GPU_TENSOR_ACTIVE_SECONDS,
+    GPU_MONITORED_SECONDS, GPU_TENSOR_ACTIVE_CYCLES, GPU_TENSOR_ACTIVE_SECONDS, SOURCE_AGE,
 };
 
-use super::{MIN_ACTIVE, MIN_SEEN, PIECES, READ_APART, Worker};
+use super::{MIN_ACTIVE, MIN_SEEN, PIECE_SECONDS, READ_APART, Worker};
 use crate::core::detectors::gpus::Listed;
 use crate::core::detectors::peers::{MIN_PEERS, median};
+use crate::core::history::Window;
+
+/// The exporter's source that reads GPUs.
+const SOURCE: &str = "gpu";
 
 /// What a GPU has told of its work.
 struct Told<'a> {
@@ -68,9 +72,12 @@ impl<'a> Told<'a> {
         })
     }
 
-    /// Seconds by which its sums may begin or end elsewhere than those of others.
+    /// Seconds by which its sums may begin or end elsewhere than those of others: as old as what the exporter read of GPUs
+    /// has been at most, and by as much as they are not of the time that the pages are of.
     fn is_off_by(&self) -> f64 {
-        READ_APART + (self.sums.monitored - self.paged).abs()
+        let ages = self.gpu.history.window(&SOURCE_AGE, &[SOURCE]);
+        let ages = ages.into_iter().flat_map(Window::values);
+        ages.fold(READ_APART, f64::max) + (self.sums.monitored - self.paged).abs()
     }
 
     /// Activity times clock, which is told on each page.
@@ -133,8 +140,8 @@ impl<'a> Counted<'a> {
     }
 
     /// The excess that a GPU shows if it does what the others do, and its sums are of a time that begins or ends
-    /// elsewhere: what was done in the seconds between, at most the difference of the busiest and the idlest of
-    /// [`PIECES`] of the time, as a share of all. `None` of another node's GPU.
+    /// elsewhere: what was done in the seconds between, at most the difference of the busiest and the idlest
+    /// [`PIECE_SECONDS`], as a share of all. `None` of another node's GPU.
     pub(super) fn misread(&self, gpu: &Listed<'_>) -> Option<f64> {
         let mut told = self.told.iter();
         let told = told.find(|told| told.gpu.index == gpu.index)?;
@@ -143,7 +150,9 @@ impl<'a> Counted<'a> {
 
     /// How much the busiest piece of the time is above the idlest, as a share of the mean.
     fn unsteadiness(&self, paged: f64) -> f64 {
-        let pieces = (0..PIECES).filter_map(|piece| self.share_in(piece, paged));
+        let count = (paged / PIECE_SECONDS).floor().max(1.0);
+        let length = paged / count;
+        let pieces = (0..count as u32).filter_map(|piece| self.share_in(piece, length));
         let pieces: Vec<_> = pieces.collect();
         let shares = self.told.iter().map(|told| told.sums.share());
         let (idlest, busiest) = pieces
@@ -159,11 +168,8 @@ impl<'a> Counted<'a> {
     }
 
     /// Activity of the middle GPU in a piece of the time, the newest first.
-    fn share_in(&self, piece: usize, paged: f64) -> Option<f64> {
-        let until = |pieces: usize, told: &Told<'_>| {
-            let seconds = paged * pieces as f64 / PIECES as f64;
-            Sums::of(&told.gpu, seconds)
-        };
+    fn share_in(&self, piece: u32, length: f64) -> Option<f64> {
+        let until = |pieces: u32, told: &Told<'_>| Sums::of(&told.gpu, length * f64::from(pieces));
         let share = |told: &Told<'_>| {
             let whole = until(piece + 1, told)?;
             let newer = until(piece, told).unwrap_or(Sums {

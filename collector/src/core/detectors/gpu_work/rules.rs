@@ -1,7 +1,7 @@
 //! The numbers of the comparison of work.
 
 use super::{
-    ABOVE_SPREAD, MIN_ACTIVE, MIN_SECONDS, MIN_SEEN, PIECES, READ_APART, SAMPLED, SAMPLES,
+    ABOVE_SPREAD, MIN_ACTIVE, MIN_SECONDS, MIN_SEEN, PIECE_SECONDS, READ_APART, SAMPLED, SAMPLES,
     STANDARD, SUMS,
 };
 use crate::core::classes::GPU_SLOW;
@@ -64,16 +64,16 @@ fn of_sums() -> Vec<Threshold> {
             "a scrape may fail (a choice)",
         ),
         Threshold::new(
-            "what sums of two GPUs may end apart",
+            "what sums of two GPUs may end apart, at least",
             READ_APART,
             "s",
-            "the exporter's worker reads each GPU once a second, and the exporter takes it up once a second",
+            "the exporter's worker reads each GPU once a second, and the exporter takes it up once a second; more where the exporter says so",
         ),
         Threshold::new(
             "pieces of the time that tell how steady work is",
-            PIECES as f64,
-            "pieces",
-            "two scrapes each, at 5 s (a choice)",
+            PIECE_SECONDS,
+            "s",
+            "a few steps, and a scrape (a choice)",
         ),
     ];
     lanes.into_iter().chain(others).collect()
