@@ -318,6 +318,24 @@ fn a_gpu_that_is_read_at_other_moments_is_not_slow_by_its_sums() {
 }
 
 #[test]
+fn a_job_that_stands_still_is_not_judged_by_what_it_did_before() {
+    // One GPU did half as much again in its last seconds, for whatever reason.
+    let stopped = |stops: f64| {
+        with(move |node, seconds| {
+            let until = seconds as f64;
+            of_gpus(|gpu| {
+                let more = if (node, gpu) == (1, 2) { 1.5 } else { 1.0 };
+                let late = (until.min(stops) - 60.0).max(0.0);
+                let active = 0.4 * (until.min(60.0) + more * late);
+                sums(gpu, 1.0 + until, active)
+            })
+        })
+    };
+    check(&stopped(65.0), &[]);
+    check(&stopped(1e9), &["gpu-slow gpu/n1:2 gpus=1 []"]);
+}
+
+#[test]
 fn a_gpu_that_is_far_off_is_seen_a_sample_sooner() {
     let first_seen = |percent: f64| {
         let slow = move |node, gpu, seconds| match (node, gpu) {

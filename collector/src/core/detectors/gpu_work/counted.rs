@@ -141,33 +141,43 @@ impl<'a> Counted<'a> {
 
     /// The excess that a GPU shows if it does what the others do, and its sums are of a time that begins or ends
     /// elsewhere: what was done in the seconds between, at most the difference of the busiest and the idlest
-    /// [`PIECE_SECONDS`], as a share of all. `None` of another node's GPU.
+    /// [`PIECE_SECONDS`], as a share of all. `None` of another node's GPU, and where nobody works any more: what was done
+    /// before a job stopped is not what there is to find.
     pub(super) fn misread(&self, gpu: &Listed<'_>) -> Option<f64> {
         let mut told = self.told.iter();
         let told = told.find(|told| told.gpu.index == gpu.index)?;
-        Some(told.is_off_by() * self.unsteadiness(told.paged) / told.sums.monitored)
+        let pieces = self.pieces(told.paged);
+        // A page that comes a little late is in the second.
+        let newest = pieces.iter().take(2).flatten().next()?;
+        if *newest < MIN_ACTIVE {
+            return None;
+        }
+        Some(told.is_off_by() * self.unsteadiness(&pieces)? / told.sums.monitored)
     }
 
     /// How much the busiest piece of the time is above the idlest, as a share of the mean.
-    fn unsteadiness(&self, paged: f64) -> f64 {
-        let count = (paged / PIECE_SECONDS).floor().max(1.0);
-        let length = paged / count;
-        let pieces = (0..count as u32).filter_map(|piece| self.share_in(piece, length));
-        let pieces: Vec<_> = pieces.collect();
-        let shares = self.told.iter().map(|told| told.sums.share());
-        let (idlest, busiest) = pieces
-            .iter()
-            .fold((f64::INFINITY, 0.0_f64), |(low, high), share| {
-                (low.min(*share), high.max(*share))
-            });
-        match median(shares) {
-            Some(mean) if pieces.len() > 1 => (busiest - idlest) / mean,
-            // Pages are too rare to tell.
-            _ => 1.0,
-        }
+    fn unsteadiness(&self, pieces: &[Option<f64>]) -> Option<f64> {
+        let told = || pieces.iter().flatten().copied();
+        let (idlest, busiest) = told().fold((f64::INFINITY, 0.0_f64), |(low, high), share| {
+            (low.min(share), high.max(share))
+        });
+        let mean = median(self.told.iter().map(|told| told.sums.share()))?;
+        // One page is too few to tell.
+        let is_known = told().count() > 1;
+        Some(if is_known {
+            (busiest - idlest) / mean
+        } else {
+            1.0
+        })
     }
 
-    /// Activity of the middle GPU in a piece of the time, the newest first.
+    /// Activity of the middle GPU in each piece of the time, the newest first.
+    fn pieces(&self, paged: f64) -> Vec<Option<f64>> {
+        let count = (paged / PIECE_SECONDS).floor().max(1.0);
+        let pieces = (0..count as u32).map(|piece| self.share_in(piece, paged / count));
+        pieces.collect()
+    }
+
     fn share_in(&self, piece: u32, length: f64) -> Option<f64> {
         let until = |pieces: u32, told: &Told<'_>| Sums::of(&told.gpu, length * f64::from(pieces));
         let share = |told: &Told<'_>| {
