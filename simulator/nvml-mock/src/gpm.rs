@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::c_char;
 use std::ptr::without_provenance_mut;
 use std::sync::Mutex;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::ffi::{Code, GpmSupport, Handle, code, store, version};
 use crate::live::{Gpu, answer, lock, on_gpu, pass, peek};
@@ -182,16 +182,33 @@ unsafe fn metrics(request: *mut MetricsGet) -> Result<(), Code> {
 /// `NVML_GPM_METRIC_ANY_TENSOR_UTIL`.
 const TENSOR_ACTIVE: u32 = 5;
 
-/// Share of the time between two samples with tensor operations, where the state counts them.
+/// A state that has been the same for so long stands still: it is of a test, and not of a simulation that is late.
+const STANDS_STILL: Duration = Duration::from_secs(3);
+
+/// Share of the time between two samples with tensor operations: what the state has counted, and a share that it names where
+/// it does not count.
 fn tensor_percent(gpu: &GpuState, begin: Held, end: Held) -> Result<f64, Code> {
     let [elapsed, active] = [0, 1].map(|of| end.tensor[of].saturating_sub(begin.tensor[of]) as f64);
-    if end.tensor[0] == 0 {
-        Ok(f64::from(gpu.gpm_tensor_active_permille) / 10.0)
-    } else if elapsed > 0.0 {
+    if elapsed > 0.0 {
         Ok(100.0 * active / elapsed)
+    } else if end.tensor[0] == 0 || same_for(&end) >= STANDS_STILL {
+        Ok(f64::from(gpu.gpm_tensor_active_permille) / 10.0)
     } else {
         Err(code::NO_DATA)
     }
+}
+
+/// How long before this sample its GPU's time was the same already.
+fn same_for(sample: &Held) -> Duration {
+    /// By GPU: time that has gone by, and the first sample that showed it.
+    static FIRST: Mutex<BTreeMap<usize, (u64, Instant)>> = Mutex::new(BTreeMap::new());
+    let mut first = lock(&FIRST);
+    let now = (sample.tensor[0], sample.at);
+    let seen = first.entry(sample.gpu).or_insert(now);
+    if seen.0 != sample.tensor[0] {
+        *seen = now;
+    }
+    sample.at.saturating_duration_since(seen.1)
 }
 
 /// `NVML_GPM_METRIC_SM_CYCLES_ELAPSED`, the first of the counters since the reboot.

@@ -1,0 +1,222 @@
+//! GPUs that need longer than their peers at the same clock: the slow one is named, and who was only read at another moment
+//! is not.
+
+use std::collections::BTreeSet;
+
+use railscope_collector::core::analyzer::Analyzer;
+
+use super::cluster::{NODES, at, node, page};
+use super::health::{of_gpus, with};
+use super::{Fault, check, incidents};
+
+/// Tensor activity of the GPUs of a node, by GPU, in per cent.
+fn activity(percent: impl Fn(usize) -> f64) -> String {
+    of_gpus(|gpu| {
+        format!(
+            "railscope_gpu_tensor_active_ratio{{gpu=\"{gpu}\"}} {}\n",
+            percent(gpu) / 100.0
+        )
+    })
+}
+
+/// Tensor activity by node and GPU, in per cent.
+fn active(percent: fn(usize, usize) -> f64) -> Box<Fault> {
+    with(move |node, _| activity(|gpu| percent(node, gpu)))
+}
+
+/// What is named at each page, with activity by node, GPU and second.
+fn by_the_page(
+    every: usize,
+    until: u64,
+    percent: impl Fn(usize, usize, u64) -> f64,
+) -> Vec<(u64, Vec<String>)> {
+    let mut analyzer = Analyzer::default();
+    analyzer.set_targets(&(0..NODES).map(node).collect::<Vec<_>>());
+    let pages = (0..until).step_by(every);
+    let named = pages.map(|seconds| {
+        for index in 0..NODES {
+            let text = page(index, seconds) + &activity(|gpu| percent(index, gpu, seconds));
+            analyzer.ingest(&node(index), &text, at(seconds));
+        }
+        (seconds, incidents(&analyzer.tick(at(seconds))))
+    });
+    named.collect()
+}
+
+/// Everything that is ever named.
+fn ever_named(every: usize, percent: impl Fn(usize, usize, u64) -> f64) -> BTreeSet<String> {
+    let named = by_the_page(every, 120, percent);
+    named.into_iter().flat_map(|(_, named)| named).collect()
+}
+
+/// Activity in a window of a second, anywhere in a step of several: any of 25 to 75 %.
+fn window_of_a_step(node: usize, gpu: usize, seconds: u64) -> f64 {
+    let mut draw = (1 + node as u64) << 40 | (1 + gpu as u64) << 32 | seconds;
+    for _ in 0..3 {
+        draw = (draw ^ draw >> 29).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+    25.0 + (draw >> 32) as f64 / f64::from(u32::MAX) * 50.0
+}
+
+#[test]
+fn activity_that_was_read_at_other_moments_accuses_no_gpu() {
+    let slow = |node, gpu, _| if (node, gpu) == (1, 2) { 44.0 } else { 40.0 };
+    assert!(ever_named(1, slow).contains("gpu-slow gpu/n1:2 gpus=1 []"));
+    // All of a job computes less from the 30th second on, and what two GPUs told is older than what the others did.
+    let late = |node: usize, gpu: usize, seconds| {
+        let told = if node == 2 && gpu < 2 { 3 } else { 0 };
+        if seconds < 30 + told { 40.0 } else { 33.0 }
+    };
+    assert_eq!(ever_named(1, late), BTreeSet::new());
+    for every in [1, 5, 10] {
+        let named = ever_named(every, window_of_a_step);
+        assert_eq!(named, BTreeSet::new(), "a page every {every} s");
+    }
+}
+
+#[test]
+fn a_gpu_that_needs_longer_at_its_full_clock_is_slow_unless_its_role_or_its_stage_is() {
+    check(
+        &active(|node, gpu| if (node, gpu) == (1, 2) { 44.0 } else { 40.0 }),
+        &["gpu-slow gpu/n1:2 gpus=1 []"],
+    );
+    check(&active(|_, gpu| if gpu == 0 { 44.0 } else { 40.0 }), &[]);
+    check(&active(|node, _| if node == 7 { 56.0 } else { 40.0 }), &[]);
+    check(
+        &active(|node, gpu| f64::from((node + gpu) as u32) * 0.1),
+        &[],
+    );
+}
+
+/// What an exporter has summed up of a GPU: the time that it has watched, and that with tensor operations.
+fn sums(gpu: usize, monitored: f64, active: f64) -> String {
+    format!(
+        "railscope_gpu_monitored_seconds_total{{gpu=\"{gpu}\"}} {monitored}\n\
+         railscope_gpu_tensor_active_seconds_total{{gpu=\"{gpu}\"}} {active}\n"
+    )
+}
+
+/// Windows of activity that say nothing, and sums that tell of the same time who works more; cycles of tensor cores too.
+fn counted(more: fn(usize, usize) -> f64, with_cycles: bool) -> Box<Fault> {
+    with(move |node, seconds| {
+        let sums = of_gpus(|gpu| {
+            let monitored = 100.0 + seconds as f64;
+            let (share, cycles) = if with_cycles {
+                // The share falls with the work where the clock rises.
+                (0.4, 7e8 * more(node, gpu) * monitored)
+            } else {
+                (0.4 * more(node, gpu), f64::NAN)
+            };
+            let cycles =
+                format!("railscope_gpu_tensor_active_cycles_total{{gpu=\"{gpu}\"}} {cycles}\n");
+            let cycles = if with_cycles { cycles } else { String::new() };
+            sums(gpu, monitored, share * monitored) + &cycles
+        });
+        activity(|gpu| window_of_a_step(node, gpu, seconds)) + &sums
+    })
+}
+
+#[test]
+fn sums_tell_who_works_more_where_windows_of_activity_do_not() {
+    for with_cycles in [false, true] {
+        let named: &[&str] = &["gpu-slow gpu/n1:2 gpus=1 []"];
+        let much = |node, gpu| if (node, gpu) == (1, 2) { 1.05 } else { 1.0 };
+        check(&counted(much, with_cycles), named);
+        let little = |node, gpu| if (node, gpu) == (1, 2) { 1.02 } else { 1.0 };
+        check(&counted(little, with_cycles), named);
+        let nothing = |node, gpu| if (node, gpu) == (1, 2) { 1.01 } else { 1.0 };
+        check(&counted(nothing, with_cycles), &[]);
+        let role = |_, gpu| if gpu == 0 { 1.1 } else { 1.0 };
+        check(&counted(role, with_cycles), &[]);
+        let stage = |node, _| if node == 7 { 1.4 } else { 1.0 };
+        check(&counted(stage, with_cycles), &[]);
+        check(&counted(|_, _| 0.0, with_cycles), &[]);
+    }
+}
+
+/// Work of a job: the share of each moment with tensor operations, and so that of a time that ends now.
+fn done(until: f64, share: impl Fn(f64) -> f64) -> f64 {
+    let steps = (until * 100.0) as usize;
+    (0..steps)
+        .map(|step| share(step as f64 / 100.0) / 100.0)
+        .sum()
+}
+
+#[test]
+fn a_gpu_that_is_read_at_other_moments_is_not_slow_by_its_sums() {
+    // Steps of 2.5 s of which 1 s is communication, scraped at each second one: whoever is read half a second later than
+    // the others has more of the computing in its last second, always.
+    let steps = |at: f64| if at % 2.5 < 1.5 { 0.6 } else { 0.0 };
+    let starts = |at: f64| if at < 31.3 { 0.0 } else { 0.4 };
+    let slows = |at: f64| if at < 31.3 { 0.4 } else { 0.3 };
+    let stops = |at: f64| if at < 71.3 { 0.4 } else { 0.0 };
+    let jobs: [(&str, &dyn Fn(f64) -> f64); 4] = [
+        ("steps", &steps),
+        ("starts", &starts),
+        ("slows", &slows),
+        ("stops", &stops),
+    ];
+    for (job, share) in jobs {
+        let mut analyzer = Analyzer::default();
+        analyzer.set_targets(&(0..NODES).map(node).collect::<Vec<_>>());
+        let mut named = BTreeSet::new();
+        for seconds in (0..120).step_by(5) {
+            for index in 0..NODES {
+                let told = of_gpus(|gpu| {
+                    // One GPU is read late, another ever later, until it is read anew; on one node all but one hang a little.
+                    let late = match (index, gpu) {
+                        (1, 2) | (3, 3) => 0.9,
+                        (2, 1) => 0.05 * (seconds % 60) as f64,
+                        (3, _) => 4.4,
+                        _ => 1.9,
+                    };
+                    let until = 10.0 + seconds as f64 - late;
+                    let active = done(until, |at| share(at - 10.0));
+                    let window = active - done(until - 1.0, |at| share(at - 10.0));
+                    sums(gpu, until, active)
+                        + &format!("railscope_gpu_tensor_active_ratio{{gpu=\"{gpu}\"}} {window}\n")
+                });
+                let age = if index == 3 { 4.4 } else { 1.9 };
+                let age = format!("railscope_source_age_seconds{{source=\"gpu\"}} {age}\n");
+                let page = page(index, seconds) + &told + &age;
+                analyzer.ingest(&node(index), &page, at(seconds));
+            }
+            named.extend(incidents(&analyzer.tick(at(seconds))));
+        }
+        assert_eq!(named, BTreeSet::new(), "a job that {job}");
+    }
+}
+
+#[test]
+fn a_job_that_stands_still_is_not_judged_by_what_it_did_before() {
+    // One GPU did half as much again in its last seconds, for whatever reason.
+    let stopped = |stops: f64| {
+        with(move |node, seconds| {
+            let until = seconds as f64;
+            of_gpus(|gpu| {
+                let more = if (node, gpu) == (1, 2) { 1.5 } else { 1.0 };
+                let late = (until.min(stops) - 60.0).max(0.0);
+                let active = 0.4 * (until.min(60.0) + more * late);
+                sums(gpu, 1.0 + until, active)
+            })
+        })
+    };
+    check(&stopped(65.0), &[]);
+    check(&stopped(1e9), &["gpu-slow gpu/n1:2 gpus=1 []"]);
+}
+
+#[test]
+fn a_gpu_that_is_far_off_is_seen_a_sample_sooner() {
+    let first_seen = |percent: f64| {
+        let slow = move |node, gpu, seconds| match (node, gpu) {
+            (1, 2) if seconds >= 55 => percent,
+            _ => 40.0,
+        };
+        let seen = by_the_page(5, 100, slow);
+        seen.into_iter().find(|(_, named)| !named.is_empty())
+    };
+    // The first sample is at 55 s, the next 5 s later.
+    let (far, near) = (first_seen(46.0), first_seen(42.0));
+    let at = |seen: Option<(u64, Vec<String>)>| seen.map(|(seconds, _)| seconds);
+    assert_eq!((at(far), at(near)), (Some(65), Some(70)));
+}
