@@ -206,6 +206,30 @@ fn a_job_that_stands_still_is_not_judged_by_what_it_did_before() {
 }
 
 #[test]
+fn a_gpu_that_was_held_back_for_a_while_does_not_need_longer_at_its_clock() {
+    // At half of its clock it was active for longer, and all others waited; that is over.
+    check(
+        &|node, seconds, page: String| {
+            let hot = seconds.clamp(55, 95) as f64 - 55.0;
+            let well = seconds as f64 - hot;
+            let told = of_gpus(|gpu| {
+                let share = if (node, gpu) == (1, 2) { 0.6 } else { 0.3 };
+                sums(gpu, 1.0 + seconds as f64, 0.4 * well + share * hot)
+            });
+            let clock = "railscope_gpu_clock_hertz{gpu=\"2\",clock=\"sm\"} ";
+            let is_held = node == 1 && (55..95).contains(&seconds);
+            let page = if is_held {
+                page.replace(&format!("{clock}1.98e9"), &format!("{clock}0.99e9"))
+            } else {
+                page
+            };
+            page + &told
+        },
+        &[],
+    );
+}
+
+#[test]
 fn a_gpu_that_is_far_off_is_seen_a_sample_sooner() {
     let first_seen = |percent: f64| {
         let slow = move |node, gpu, seconds| match (node, gpu) {

@@ -5,6 +5,7 @@
 //! half a minute ([`SUMS`](super::SUMS)) of different GPUs are of the same time but for their ends. What those can make
 //! of a job whose work changes is measured by how much it did change ([`Counted::misread`]).
 
+use railscope_model::fabric::Timestamp;
 use railscope_model::metric::{
     GPU_MONITORED_SECONDS, GPU_TENSOR_ACTIVE_CYCLES, GPU_TENSOR_ACTIVE_SECONDS, SOURCE_AGE,
 };
@@ -80,16 +81,33 @@ impl<'a> Told<'a> {
         ages.fold(READ_APART, f64::max) + (self.sums.monitored - self.paged).abs()
     }
 
-    /// Activity times clock, which is told on each page.
+    /// Clocks of the time that the pages are of.
+    fn clocks(&self) -> impl Iterator<Item = f64> {
+        let newest = self.gpu.clock().and_then(|clock| Some(clock.latest()?.0));
+        let told = self.gpu.clock().into_iter().flat_map(Window::told);
+        let is_of_it = move |(at, _): &(Timestamp, f64)| {
+            newest.is_some_and(|newest| newest.seconds_since(*at) <= self.paged)
+        };
+        told.take_while(is_of_it).map(|(_, clock)| clock)
+    }
+
+    /// Activity times the mean clock.
     fn work(&self) -> Option<f64> {
-        let clock = self.gpu.clock()?;
-        let newest = clock.latest()?.0;
-        let clocks = clock.told();
-        let clocks = clocks.take_while(|(at, _)| newest.seconds_since(*at) <= self.paged);
-        let (sum, count) = clocks.fold((0.0, 0.0), |(sum, count), (_, clock)| {
-            (sum + clock, count + 1.0)
-        });
+        let (sum, count) = self
+            .clocks()
+            .fold((0.0, 0.0), |(sum, count), clock| (sum + clock, count + 1.0));
         (count > 0.0).then(|| self.sums.share() * sum / count)
+    }
+
+    /// By how much its clock has changed, as a share of the highest: activity is not that of the mean clock then, for who is held
+    /// back is active longer while it is.
+    fn clock_change(&self) -> f64 {
+        let (low, high) = self
+            .clocks()
+            .fold((f64::INFINITY, 0.0_f64), |(low, high), clock| {
+                (low.min(clock), high.max(clock))
+            });
+        (high - low) / high
     }
 }
 
@@ -141,7 +159,7 @@ impl<'a> Counted<'a> {
 
     /// The excess that a GPU shows if it does what the others do, and its sums are of a time that begins or ends
     /// elsewhere: what was done in the seconds between, at most the difference of the busiest and the idlest
-    /// [`PIECE_SECONDS`], as a share of all. `None` of another node's GPU, and where nobody works any more: what was done
+    /// [`PIECE_SECONDS`], as a share of all; and what its clock has changed by, unless cycles are counted. `None` of another node's GPU, and where nobody works any more: what was done
     /// before a job stopped is not what there is to find.
     pub(super) fn misread(&self, gpu: &Listed<'_>) -> Option<f64> {
         let mut told = self.told.iter();
@@ -152,7 +170,9 @@ impl<'a> Counted<'a> {
         if *newest < MIN_ACTIVE {
             return None;
         }
-        Some(told.is_off_by() * self.unsteadiness(&pieces)? / told.sums.monitored)
+        let by_clock = self.told.iter().any(|told| told.cycles.is_none());
+        let clock = if by_clock { told.clock_change() } else { 0.0 };
+        Some(clock + told.is_off_by() * self.unsteadiness(&pieces)? / told.sums.monitored)
     }
 
     /// How much the busiest piece of the time is above the idlest, as a share of the mean.
