@@ -14,7 +14,7 @@ pub(super) fn threshold() -> String {
     let samples = SAMPLED
         .map(|(excess, samples)| format!("{:.0} % in each of {samples} samples", 100.0 * excess));
     format!(
-        "above the median of at least {MIN_PEERS} GPUs of the node by {}, by what the exporter sums up, and by more than being read {READ_APART} s apart can make of work that is not steady; where nobody sums up by {}, and in all of {MIN_SECONDS} s; and by {ABOVE_SPREAD:.0} standard deviations of what the node's GPUs differ by",
+        "above the median of at least {MIN_PEERS} GPUs of the node by {}, by what the exporter sums up, and by more than being read {READ_APART} s apart can make of work that is not steady, and by more than its clock has changed unless cycles are counted; where nobody sums up by {}, and in all of {MIN_SECONDS} s; and by {ABOVE_SPREAD:.0} standard deviations of what the node's GPUs differ by",
         sums.join(" or "),
         samples.join(" or ")
     )
