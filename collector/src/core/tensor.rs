@@ -1,10 +1,10 @@
 //! How much of the time the tensor cores of a GPU were active lately.
 
 use railscope_model::metric::{
-    GPU_MONITORED_SECONDS, GPU_TENSOR_ACTIVE, GPU_TENSOR_ACTIVE_SECONDS,
+    GPU_MONITORED_SECONDS, GPU_TENSOR_ACTIVE, GPU_TENSOR_ACTIVE_SECONDS, Metric,
 };
 
-use crate::core::history::NodeHistory;
+use crate::core::history::{NodeHistory, Window};
 
 /// Samples of which the mean stands for the time where nobody sums them up.
 const SAMPLES: usize = 2;
@@ -12,7 +12,8 @@ const SAMPLES: usize = 2;
 /// Share of the newest `seconds`, by what the exporter has summed up of them: a sample of a second shows where in a step
 /// it fell as much as what the GPU does. Else the mean of the newest [`SAMPLES`]. `None` of a GPU that tells neither.
 pub(super) fn active_share(said: &NodeHistory, gpu: &str, seconds: f64) -> Option<f64> {
-    summed(said, gpu, seconds).or_else(|| {
+    let sums = Sums::of(|metric| said.window(metric, &[gpu]), seconds);
+    sums.map(Sums::share).or_else(|| {
         let samples = said.window(&GPU_TENSOR_ACTIVE, &[gpu])?;
         let newest = samples.values().rev().take(SAMPLES);
         let (sum, count) =
@@ -21,10 +22,36 @@ pub(super) fn active_share(said: &NodeHistory, gpu: &str, seconds: f64) -> Optio
     })
 }
 
-fn summed(said: &NodeHistory, gpu: &str, seconds: f64) -> Option<f64> {
-    let rise = |metric| Some(said.window(metric, &[gpu])?.increase(seconds)?.amount);
-    let monitored = rise(&GPU_MONITORED_SECONDS).filter(|monitored| *monitored > 0.0)?;
-    Some(rise(&GPU_TENSOR_ACTIVE_SECONDS)? / monitored)
+/// What an exporter has summed up of a GPU in the newest part of its pages.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sums {
+    /// Time that the pages are of, s.
+    pub(super) paged: f64,
+    /// Time for which the GPU was watched, s.
+    pub(super) monitored: f64,
+    /// Of that, time in which its tensor cores were active, s.
+    pub(super) active: f64,
+}
+
+impl Sums {
+    /// Over the newest `seconds`, by what the GPU's `window` of a metric is. `None` if it was not watched over so much time.
+    pub(super) fn of<'a>(
+        window: impl Fn(&'static Metric) -> Option<Window<'a>>,
+        seconds: f64,
+    ) -> Option<Self> {
+        let rise = |metric| window(metric)?.increase(seconds);
+        let monitored = rise(&GPU_MONITORED_SECONDS).filter(|rise| rise.amount > 0.0)?;
+        Some(Self {
+            paged: monitored.seconds,
+            monitored: monitored.amount,
+            active: rise(&GPU_TENSOR_ACTIVE_SECONDS)?.amount,
+        })
+    }
+
+    /// Share of the time in which its tensor cores were active.
+    pub(super) fn share(self) -> f64 {
+        self.active / self.monitored
+    }
 }
 
 #[cfg(test)]

@@ -1,12 +1,7 @@
 //! What nodes and GPUs say of their own health: each fault is named, and what all share is not.
 
-use super::cluster::{NODES, RAILS};
-use super::{Fault, check};
-
-/// Adds lines to every page: `line` is given the node and the seconds since the start.
-pub(crate) fn with(line: impl Fn(usize, u64) -> String + 'static) -> Box<Fault> {
-    Box::new(move |node, seconds, page: String| page + &line(node, seconds))
-}
+use super::cluster::NODES;
+use super::{Fault, check, of_gpus, with};
 
 /// A series of one node that rises by so much a second, and stands still on all others.
 fn rises(series: &'static str, culprits: &'static [usize], per_second: f64) -> Box<Fault> {
@@ -18,11 +13,6 @@ fn rises(series: &'static str, culprits: &'static [usize], per_second: f64) -> B
         };
         format!("{series} {}\n", rate * seconds as f64)
     })
-}
-
-/// One line for each GPU.
-pub(crate) fn of_gpus(line: impl Fn(usize) -> String) -> String {
-    (0..RAILS).map(line).collect()
 }
 
 #[test]

@@ -72,6 +72,16 @@ fn check(fault: &Fault, expected: &[&str]) {
     assert_eq!(incidents(&view), expected, "{:#?}", view.incidents);
 }
 
+/// Adds lines to every page: `line` is given the node and the seconds since the start.
+fn with(line: impl Fn(usize, u64) -> String + 'static) -> Box<Fault> {
+    Box::new(move |node, seconds, page: String| page + &line(node, seconds))
+}
+
+/// One line for each GPU.
+fn of_gpus(line: impl Fn(usize) -> String) -> String {
+    (0..RAILS).map(line).collect()
+}
+
 /// Replaces the value of one series on one node.
 fn set(node: usize, series: &'static str, value: impl Fn(u64) -> f64 + 'static) -> Box<Fault> {
     Box::new(move |index, seconds, page: String| {

@@ -6,8 +6,7 @@ use std::collections::BTreeSet;
 use railscope_collector::core::analyzer::Analyzer;
 
 use super::cluster::{NODES, at, node, page};
-use super::health::{of_gpus, with};
-use super::{Fault, check, incidents};
+use super::{Fault, check, incidents, of_gpus, with};
 
 /// Tensor activity of the GPUs of a node, by GPU, in per cent.
 fn activity(percent: impl Fn(usize) -> f64) -> String {
@@ -24,18 +23,18 @@ fn active(percent: fn(usize, usize) -> f64) -> Box<Fault> {
     with(move |node, _| activity(|gpu| percent(node, gpu)))
 }
 
-/// What is named at each page, with activity by node, GPU and second.
+/// What is named at each page, with these lines by node and second.
 fn by_the_page(
     every: usize,
     until: u64,
-    percent: impl Fn(usize, usize, u64) -> f64,
+    told: impl Fn(usize, u64) -> String,
 ) -> Vec<(u64, Vec<String>)> {
     let mut analyzer = Analyzer::default();
     analyzer.set_targets(&(0..NODES).map(node).collect::<Vec<_>>());
     let pages = (0..until).step_by(every);
     let named = pages.map(|seconds| {
         for index in 0..NODES {
-            let text = page(index, seconds) + &activity(|gpu| percent(index, gpu, seconds));
+            let text = page(index, seconds) + &told(index, seconds);
             analyzer.ingest(&node(index), &text, at(seconds));
         }
         (seconds, incidents(&analyzer.tick(at(seconds))))
@@ -43,10 +42,15 @@ fn by_the_page(
     named.collect()
 }
 
-/// Everything that is ever named.
-fn ever_named(every: usize, percent: impl Fn(usize, usize, u64) -> f64) -> BTreeSet<String> {
-    let named = by_the_page(every, 120, percent);
+/// Everything that is ever named in two minutes.
+fn ever_named(every: usize, told: impl Fn(usize, u64) -> String) -> BTreeSet<String> {
+    let named = by_the_page(every, 120, told);
     named.into_iter().flat_map(|(_, named)| named).collect()
+}
+
+/// Tensor activity by node, GPU and second, in per cent.
+fn sampled(percent: impl Fn(usize, usize, u64) -> f64) -> impl Fn(usize, u64) -> String {
+    move |node, seconds| activity(|gpu| percent(node, gpu, seconds))
 }
 
 /// Activity in a window of a second, anywhere in a step of several: any of 25 to 75 %.
@@ -61,15 +65,15 @@ fn window_of_a_step(node: usize, gpu: usize, seconds: u64) -> f64 {
 #[test]
 fn activity_that_was_read_at_other_moments_accuses_no_gpu() {
     let slow = |node, gpu, _| if (node, gpu) == (1, 2) { 44.0 } else { 40.0 };
-    assert!(ever_named(1, slow).contains("gpu-slow gpu/n1:2 gpus=1 []"));
+    assert!(ever_named(1, sampled(slow)).contains("gpu-slow gpu/n1:2 gpus=1 []"));
     // All of a job computes less from the 30th second on, and what two GPUs told is older than what the others did.
     let late = |node: usize, gpu: usize, seconds| {
         let told = if node == 2 && gpu < 2 { 3 } else { 0 };
         if seconds < 30 + told { 40.0 } else { 33.0 }
     };
-    assert_eq!(ever_named(1, late), BTreeSet::new());
+    assert_eq!(ever_named(1, sampled(late)), BTreeSet::new());
     for every in [1, 5, 10] {
-        let named = ever_named(every, window_of_a_step);
+        let named = ever_named(every, sampled(window_of_a_step));
         assert_eq!(named, BTreeSet::new(), "a page every {every} s");
     }
 }
@@ -101,16 +105,14 @@ fn counted(more: fn(usize, usize) -> f64, with_cycles: bool) -> Box<Fault> {
     with(move |node, seconds| {
         let sums = of_gpus(|gpu| {
             let monitored = 100.0 + seconds as f64;
-            let (share, cycles) = if with_cycles {
-                // The share falls with the work where the clock rises.
-                (0.4, 7e8 * more(node, gpu) * monitored)
-            } else {
-                (0.4 * more(node, gpu), f64::NAN)
-            };
-            let cycles =
-                format!("railscope_gpu_tensor_active_cycles_total{{gpu=\"{gpu}\"}} {cycles}\n");
-            let cycles = if with_cycles { cycles } else { String::new() };
-            sums(gpu, monitored, share * monitored) + &cycles
+            let more = more(node, gpu);
+            // The share stays where the clock rises with the work.
+            let share = if with_cycles { 0.4 } else { 0.4 * more };
+            let cycles = with_cycles.then(|| {
+                let count = 7e8 * more * monitored;
+                format!("railscope_gpu_tensor_active_cycles_total{{gpu=\"{gpu}\"}} {count}\n")
+            });
+            sums(gpu, monitored, share * monitored) + &cycles.unwrap_or_default()
         });
         activity(|gpu| window_of_a_step(node, gpu, seconds)) + &sums
     })
@@ -157,32 +159,24 @@ fn a_gpu_that_is_read_at_other_moments_is_not_slow_by_its_sums() {
         ("stops", &stops),
     ];
     for (job, share) in jobs {
-        let mut analyzer = Analyzer::default();
-        analyzer.set_targets(&(0..NODES).map(node).collect::<Vec<_>>());
-        let mut named = BTreeSet::new();
-        for seconds in (0..120).step_by(5) {
-            for index in 0..NODES {
-                let told = of_gpus(|gpu| {
-                    // One GPU is read late, another ever later, until it is read anew; on one node all but one hang a little.
-                    let late = match (index, gpu) {
-                        (1, 2) | (3, 3) => 0.9,
-                        (2, 1) => 0.05 * (seconds % 60) as f64,
-                        (3, _) => 4.4,
-                        _ => 1.9,
-                    };
-                    let until = 10.0 + seconds as f64 - late;
-                    let active = done(until, |at| share(at - 10.0));
-                    let window = active - done(until - 1.0, |at| share(at - 10.0));
-                    sums(gpu, until, active)
-                        + &format!("railscope_gpu_tensor_active_ratio{{gpu=\"{gpu}\"}} {window}\n")
-                });
-                let age = if index == 3 { 4.4 } else { 1.9 };
-                let age = format!("railscope_source_age_seconds{{source=\"gpu\"}} {age}\n");
-                let page = page(index, seconds) + &told + &age;
-                analyzer.ingest(&node(index), &page, at(seconds));
-            }
-            named.extend(incidents(&analyzer.tick(at(seconds))));
-        }
+        let named = ever_named(5, |index, seconds| {
+            let told = of_gpus(|gpu| {
+                // One GPU is read late, another ever later, until it is read anew; on one node all but one hang a little.
+                let late = match (index, gpu) {
+                    (1, 2) | (3, 3) => 0.9,
+                    (2, 1) => 0.05 * (seconds % 60) as f64,
+                    (3, _) => 4.4,
+                    _ => 1.9,
+                };
+                let until = 10.0 + seconds as f64 - late;
+                let active = done(until, |at| share(at - 10.0));
+                let window = active - done(until - 1.0, |at| share(at - 10.0));
+                sums(gpu, until, active)
+                    + &format!("railscope_gpu_tensor_active_ratio{{gpu=\"{gpu}\"}} {window}\n")
+            });
+            let age = if index == 3 { 4.4 } else { 1.9 };
+            told + &format!("railscope_source_age_seconds{{source=\"gpu\"}} {age}\n")
+        });
         assert_eq!(named, BTreeSet::new(), "a job that {job}");
     }
 }
@@ -236,7 +230,7 @@ fn a_gpu_that_is_far_off_is_seen_a_sample_sooner() {
             (1, 2) if seconds >= 55 => percent,
             _ => 40.0,
         };
-        let seen = by_the_page(5, 100, slow);
+        let seen = by_the_page(5, 100, sampled(slow));
         seen.into_iter().find(|(_, named)| !named.is_empty())
     };
     // The first sample is at 55 s, the next 5 s later.

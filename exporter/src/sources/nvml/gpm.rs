@@ -115,7 +115,7 @@ struct Window<'a> {
 /// Activity of tensor cores, summed: windows follow each other without a gap.
 #[derive(Default)]
 struct Tensor {
-    /// When the newest window that was summed ended; the beginning of the first before that.
+    /// When the newest window that was summed ended; none before the first.
     until: Option<Instant>,
     monitored_seconds: f64,
     active_seconds: f64,
@@ -125,7 +125,7 @@ impl Tensor {
     /// Adds a window with this share of activity. Time since the last one, for which there was no sample or no data, is taken
     /// to have been like it, so that cycles that were counted meanwhile stand against all of their time.
     fn add(&mut self, begun: Instant, ended: Instant, active: f64) {
-        let since = self.until.unwrap_or(begun).min(begun);
+        let since = self.until.unwrap_or(begun);
         let gap = begun.duration_since(since);
         let since = if gap <= LONGEST_WINDOW { since } else { begun };
         let seconds = ended.duration_since(since).as_secs_f64();
@@ -165,7 +165,7 @@ impl Monitor {
     /// Activity of tensor cores, if the last answers told it.
     fn tensor_active(&self) -> Option<f64> {
         let mut values = self.values.iter();
-        let told = values.find(|(metric, _)| std::ptr::eq(*metric, &m::GPU_TENSOR_ACTIVE));
+        let told = values.find(|(metric, _)| *metric == &m::GPU_TENSOR_ACTIVE);
         told.map(|(_, share)| *share)
     }
 

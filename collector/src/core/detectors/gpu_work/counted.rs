@@ -6,14 +6,13 @@
 //! of a job whose work changes is measured by how much it did change ([`Counted::misread`]).
 
 use railscope_model::fabric::Timestamp;
-use railscope_model::metric::{
-    GPU_MONITORED_SECONDS, GPU_TENSOR_ACTIVE_CYCLES, GPU_TENSOR_ACTIVE_SECONDS, SOURCE_AGE,
-};
+use railscope_model::metric::{GPU_MONITORED_SECONDS, GPU_TENSOR_ACTIVE_CYCLES, SOURCE_AGE};
 
 use super::{MIN_ACTIVE, MIN_SEEN, PIECE_SECONDS, READ_APART, Worker};
 use crate::core::detectors::gpus::Listed;
 use crate::core::detectors::peers::{MIN_PEERS, median};
 use crate::core::history::Window;
+use crate::core::tensor::Sums;
 
 /// The exporter's source that reads GPUs.
 const SOURCE: &str = "gpu";
@@ -21,53 +20,19 @@ const SOURCE: &str = "gpu";
 /// What a GPU has told of its work.
 struct Told<'a> {
     gpu: Listed<'a>,
-    /// Time over which the pages tell it, s.
-    paged: f64,
     sums: Sums,
     /// Cycles a second in which its tensor cores were active, where the driver counts them.
     cycles: Option<f64>,
 }
 
-/// Of the newest part of the pages, s.
-#[derive(Clone, Copy)]
-struct Sums {
-    monitored: f64,
-    active: f64,
-}
-
-impl Sums {
-    /// `None` if it was not watched over so much time.
-    fn of(gpu: &Listed<'_>, seconds: f64) -> Option<Self> {
-        let rise = |metric| Some(gpu.window(metric)?.increase(seconds)?.amount);
-        let monitored = rise(&GPU_MONITORED_SECONDS)?;
-        (monitored > 0.0).then_some(Self {
-            monitored,
-            active: rise(&GPU_TENSOR_ACTIVE_SECONDS)?,
-        })
-    }
-
-    fn share(self) -> f64 {
-        self.active / self.monitored
-    }
-}
-
 impl<'a> Told<'a> {
     /// `None` of a GPU that has not told enough.
     fn by(gpu: &Listed<'a>, seconds: f64) -> Option<Self> {
-        let rise = |metric| gpu.window(metric)?.increase(seconds);
-        let monitored = rise(&GPU_MONITORED_SECONDS)?;
-        let paged = monitored.seconds;
-        if paged < MIN_SEEN * seconds || monitored.amount <= 0.0 {
-            return None;
-        }
-        let sums = Sums {
-            monitored: monitored.amount,
-            active: rise(&GPU_TENSOR_ACTIVE_SECONDS)?.amount,
-        };
-        let cycles = rise(&GPU_TENSOR_ACTIVE_CYCLES);
+        let sums = sums(gpu, seconds).filter(|sums| sums.paged >= MIN_SEEN * seconds)?;
+        let cycles = gpu.window(&GPU_TENSOR_ACTIVE_CYCLES);
+        let cycles = cycles.and_then(|cycles| cycles.increase(seconds));
         Some(Self {
             gpu: *gpu,
-            paged,
             sums,
             cycles: cycles.map(|rise| rise.amount / sums.monitored),
         })
@@ -78,7 +43,7 @@ impl<'a> Told<'a> {
     fn is_off_by(&self) -> f64 {
         let ages = self.gpu.history.window(&SOURCE_AGE, &[SOURCE]);
         let ages = ages.into_iter().flat_map(Window::values);
-        ages.fold(READ_APART, f64::max) + (self.sums.monitored - self.paged).abs()
+        ages.fold(READ_APART, f64::max) + (self.sums.monitored - self.sums.paged).abs()
     }
 
     /// Clocks of the time that the pages are of.
@@ -86,7 +51,7 @@ impl<'a> Told<'a> {
         let newest = self.gpu.clock().and_then(|clock| Some(clock.latest()?.0));
         let told = self.gpu.clock().into_iter().flat_map(Window::told);
         let is_of_it = move |(at, _): &(Timestamp, f64)| {
-            newest.is_some_and(|newest| newest.seconds_since(*at) <= self.paged)
+            newest.is_some_and(|newest| newest.seconds_since(*at) <= self.sums.paged)
         };
         told.take_while(is_of_it).map(|(_, clock)| clock)
     }
@@ -109,6 +74,11 @@ impl<'a> Told<'a> {
             });
         (high - low) / high
     }
+}
+
+/// What the exporter has summed up of a GPU.
+fn sums(gpu: &Listed<'_>, seconds: f64) -> Option<Sums> {
+    Sums::of(|metric| gpu.window(metric), seconds)
 }
 
 /// Sums of the GPUs of a node, and what each does against the middle one.
@@ -164,7 +134,7 @@ impl<'a> Counted<'a> {
     pub(super) fn misread(&self, gpu: &Listed<'_>) -> Option<f64> {
         let mut told = self.told.iter();
         let told = told.find(|told| told.gpu.index == gpu.index)?;
-        let pieces = self.pieces(told.paged);
+        let pieces = self.pieces(told.sums.paged);
         // A page that comes a little late is in the second.
         let newest = pieces.iter().take(2).flatten().next()?;
         if *newest < MIN_ACTIVE {
@@ -199,15 +169,13 @@ impl<'a> Counted<'a> {
     }
 
     fn share_in(&self, piece: u32, length: f64) -> Option<f64> {
-        let until = |pieces: u32, told: &Told<'_>| Sums::of(&told.gpu, length * f64::from(pieces));
+        let until = |pieces: u32, told: &Told<'_>| sums(&told.gpu, length * f64::from(pieces));
         let share = |told: &Told<'_>| {
             let whole = until(piece + 1, told)?;
-            let newer = until(piece, told).unwrap_or(Sums {
-                monitored: 0.0,
-                active: 0.0,
-            });
-            let monitored = whole.monitored - newer.monitored;
-            (monitored > 0.0).then(|| (whole.active - newer.active) / monitored)
+            let newer = until(piece, told);
+            let newer = newer.map_or((0.0, 0.0), |newer| (newer.monitored, newer.active));
+            let monitored = whole.monitored - newer.0;
+            (monitored > 0.0).then(|| (whole.active - newer.1) / monitored)
         };
         median(self.told.iter().filter_map(share))
     }
