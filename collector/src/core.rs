@@ -28,6 +28,7 @@ pub mod port_series;
 pub mod probing;
 mod proof;
 pub mod rules;
+pub mod second_look;
 mod signs;
 pub mod sources;
 pub mod speaker;

@@ -22,7 +22,7 @@ use crate::foreign::Translation;
 use crate::lldp_source;
 use crate::maintenance::Announced;
 use crate::past::Past;
-use crate::scrape::{Scraper, Scrapers};
+use crate::scrape::{Bells, Scraper, Scrapers};
 use crate::state::{ScrapeResult, Snapshot, State};
 use crate::subnet::Subnet;
 use crate::subnet::counters::DeviceReading;
@@ -138,8 +138,9 @@ pub async fn run_beside(
     let state = Arc::new(state);
     let (events, inbox) = mpsc::channel(WAITING_EVENTS);
     let scraper = Scraper::new(config.scrape.clone())?;
+    let bells = Arc::new(Bells::default());
     let analysis = {
-        let state = Arc::clone(&state);
+        let (state, bells) = (Arc::clone(&state), Arc::clone(&bells));
         let switches: Vec<_> = config.switches.iter().map(|one| one.name.clone()).collect();
         let mut analyzer = Analyzer::default();
         analyzer.set_switches(&switches);
@@ -147,12 +148,14 @@ pub async fn run_beside(
         analyzer.set_addresses(addresses(&config.switches));
         let past = Past::of(config.state_dir.clone());
         let announced = Announced::new(config.maintenance, config.maintenance_file);
-        tokio::task::spawn_blocking(move || analyse(inbox, analyzer, past, announced, &state))
+        tokio::task::spawn_blocking(move || {
+            analyse(inbox, analyzer, (past, announced), &bells, &state);
+        })
     };
     let mut tasks = JoinSet::new();
     let mappings = config.mappings;
     let list = TargetList::new(config.targets, config.file_sd, mappings.clone());
-    let scrapers = Scrapers::new(scraper, events.clone(), Arc::clone(&state), mappings);
+    let scrapers = Scrapers::new(scraper, events.clone(), Arc::clone(&state), mappings, bells);
     tasks.spawn(named(
         "targets",
         follow_targets(list, scrapers, events.clone(), Arc::clone(&state)),
@@ -268,8 +271,8 @@ fn refuse(state: &State, target: &Target, why: &str) {
 fn analyse(
     mut inbox: mpsc::Receiver<Event>,
     mut analyzer: Analyzer,
-    mut past: Past,
-    mut announced: Announced,
+    (mut past, mut announced): (Past, Announced),
+    bells: &Bells,
     state: &State,
 ) {
     past.restore(&mut analyzer);
@@ -288,6 +291,7 @@ fn analyse(
             Event::Page { target, page, at } => match &target.about {
                 Some(Subject::Node(node)) => {
                     let ingested = analyzer.ingest(node, &page, at);
+                    bells.ring(&analyzer.second_look(node));
                     note(state, &target, &ingested, None, at);
                 }
                 Some(Subject::Switch(switch)) => refuse(state, &target, &own_on_switch(switch)),
@@ -309,6 +313,9 @@ fn analyse(
                     ingested.late += taken.late;
                     ingested.overruled += taken.overruled;
                     ingested.over_limit += taken.over_limit;
+                    if let Subject::Node(node) = subject {
+                        bells.ring(&analyzer.second_look(node));
+                    }
                 }
                 note(state, &target, &ingested, translation.unfit, at);
             }

@@ -2,20 +2,24 @@
 
 use std::collections::HashMap;
 use std::error::Error;
-use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::header::ACCEPT;
 use reqwest::{Client, StatusCode, Url, redirect};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::task::AbortHandle;
-use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
+use tokio::time::timeout;
 
 use crate::config::{Scrape, ScrapeProfile, Target};
 use crate::foreign::{Mappings, Reader};
 use crate::run::Event;
 use crate::state::{ScrapeResult, State};
+
+mod turns;
+
+pub(crate) use turns::Bells;
+use turns::Turns;
 
 /// The parser reads both formats; the plain one is the shorter.
 const ACCEPTED: &str = "text/plain;version=0.0.4,application/openmetrics-text;version=1.0.0;q=0.5";
@@ -156,7 +160,8 @@ pub(crate) struct Scrapers {
     events: mpsc::Sender<Event>,
     state: Arc<State>,
     mappings: Mappings,
-    tasks: HashMap<Target, AbortHandle>,
+    bells: Arc<Bells>,
+    tasks: HashMap<Target, (AbortHandle, Arc<Notify>)>,
 }
 
 impl Scrapers {
@@ -165,9 +170,11 @@ impl Scrapers {
         events: mpsc::Sender<Event>,
         state: Arc<State>,
         mappings: Mappings,
+        bells: Arc<Bells>,
     ) -> Self {
         Self {
             mappings,
+            bells,
             scraper: Arc::new(scraper),
             events,
             state,
@@ -177,7 +184,7 @@ impl Scrapers {
 
     /// Starts tasks of new targets and ends those of targets that are gone.
     pub(crate) fn set_targets(&mut self, targets: &[Target]) {
-        self.tasks.retain(|target, task| {
+        self.tasks.retain(|target, (task, _)| {
             let stays = targets.binary_search(target).is_ok();
             if !stays {
                 task.abort();
@@ -186,8 +193,10 @@ impl Scrapers {
         });
         for target in targets {
             if !self.tasks.contains_key(target) {
-                let target = Arc::new(target.clone());
+                let (target, bell) = (Arc::new(target.clone()), Arc::new(Notify::new()));
+                let interval = self.scraper.limits.interval;
                 let follow = follow(
+                    Turns::of(&target, interval, Arc::clone(&bell)),
                     Reader::new(Arc::clone(&target), self.mappings.clone()),
                     Arc::clone(&target),
                     Arc::clone(&self.scraper),
@@ -195,31 +204,32 @@ impl Scrapers {
                     Arc::clone(&self.state),
                 );
                 let task = tokio::spawn(follow).abort_handle();
-                self.tasks.insert(Target::clone(&target), task);
+                self.tasks.insert(Target::clone(&target), (task, bell));
             }
         }
+        let bells = self.tasks.iter();
+        self.bells
+            .hang(bells.filter_map(|(target, (_, bell))| Some((target.node()?, bell))));
     }
 }
 
 impl Drop for Scrapers {
     fn drop(&mut self) {
-        self.tasks.values().for_each(AbortHandle::abort);
+        self.tasks.values().for_each(|(task, _)| task.abort());
     }
 }
 
 /// Scrapes one target until the analysis is gone.
 async fn follow(
+    mut turns: Turns,
     mut reader: Reader,
     target: Arc<Target>,
     scraper: Arc<Scraper>,
     events: mpsc::Sender<Event>,
     state: Arc<State>,
 ) {
-    let interval = scraper.limits.interval;
-    let mut due = interval_at(Instant::now() + offset(&target, interval), interval);
-    due.set_missed_tick_behavior(MissedTickBehavior::Skip);
     loop {
-        due.tick().await;
+        turns.next().await;
         match scraper.scrape(&target).await {
             Ok(page) => {
                 let at = state.now();
@@ -254,12 +264,6 @@ async fn follow(
             }
         }
     }
-}
-
-/// When in the interval a target's turn is: spread evenly, and the same after a restart.
-fn offset(target: &Target, interval: Duration) -> Duration {
-    let hash = foldhash::fast::FixedState::default().hash_one(target.name());
-    interval.mul_f64((hash >> 11) as f64 / (1_u64 << 53) as f64)
 }
 
 #[cfg(test)]

@@ -2,8 +2,9 @@
 
 #![allow(clippy::expect_used)] // what a test cannot set up fails it
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::extract::Path;
@@ -12,7 +13,7 @@ use railscope_collector::config::Config;
 use railscope_collector::run::run;
 use serde_json::Value;
 use tokio::net::TcpListener;
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
 /// Serves a page for each node; `bad` has a line that cannot be read.
 async fn exporters() -> String {
@@ -105,6 +106,39 @@ async fn the_service_scrapes_what_file_sd_names_judges_it_and_stops_when_told() 
     stop.send(()).expect("running");
     let ended = tokio::time::timeout(Duration::from_secs(5), service).await;
     assert!(matches!(ended, Ok(Ok(Ok(())))), "{ended:?}");
+}
+
+/// A node that is asked for its page when it says that a port has lost its link is asked again before its next turn.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_has_lost_a_port_is_asked_again_between_two_turns() {
+    let (asked, mut was_asked) = mpsc::unbounded_channel();
+    let scrapes = Arc::new(AtomicUsize::new(0));
+    let page = move || {
+        asked.send(Instant::now()).ok();
+        let up = usize::from(scrapes.fetch_add(1, Ordering::Relaxed) == 0);
+        async move { format!("railscope_rdma_port_up{{device=\"mlx5_0\",port=\"1\"}} {up}\n") }
+    };
+    let exporter = TcpListener::bind("127.0.0.1:0").await.expect("port");
+    let address = exporter.local_addr().expect("address");
+    let app = Router::new().route("/metrics", get(page));
+    tokio::spawn(async move { axum::serve(exporter, app).await });
+    let config = format!(
+        "[scrape]\ninterval = \"6s\"\n[[targets]]\nnode = \"n1\"\nurl = \"http://{address}/metrics\"\n"
+    );
+    let config = Config::parse(&config, std::path::Path::new("c.toml")).expect("valid");
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("port");
+    let (stop, stopped) = oneshot::channel::<()>();
+    let service = tokio::spawn(run(config, listener, async move {
+        stopped.await.ok();
+    }));
+    let mut times = Vec::new();
+    while times.len() < 3 {
+        times.push(was_asked.recv().await.expect("a scrape"));
+    }
+    let (turn, second_look) = (times[1] - times[0], times[2] - times[1]);
+    assert!(second_look < turn / 2, "{turn:?} {second_look:?}");
+    stop.send(()).expect("running");
+    service.await.expect("ends").expect("well");
 }
 
 /// Pages of other exporters for one node, and of one that speaks of a subnet.

@@ -100,6 +100,8 @@ impl Delivery {
 struct Agent {
     /// At which of the [`TURNS`] it is scraped.
     turn: u64,
+    /// The newest moment at which it was, or is to be, looked at a second time.
+    again: Option<u64>,
     /// From when to when it says nothing.
     away: Option<(f64, f64)>,
     restart: Option<f64>,
@@ -141,6 +143,7 @@ impl Post {
             let missing = (noise.uniform(0) < delivery.missing).then_some((0.0, f64::INFINITY));
             Agent {
                 turn: noise.bits(7) % TURNS,
+                again: None,
                 away: missing.or(dies),
                 restart: once(noise, 4, delivery.restarts),
                 skew: delivery.skew_seconds * (2.0 * noise.uniform(6) - 1.0),
@@ -180,11 +183,20 @@ impl Post {
         }
     }
 
-    /// Nodes that are scraped at a turn.
-    pub(super) fn nodes_of(&self, turn: u64) -> Vec<usize> {
+    /// Nodes that are scraped at a moment, in turns since the run began.
+    pub(super) fn nodes_at(&self, moment: u64) -> Vec<usize> {
         let agents = self.agents.iter().enumerate();
-        let at_turn = agents.filter(|(_, agent)| agent.turn == turn);
-        at_turn.map(|(node, _)| node).collect()
+        let at_moment =
+            agents.filter(|(_, agent)| agent.turn == moment % TURNS || agent.again == Some(moment));
+        at_moment.map(|(node, _)| node).collect()
+    }
+
+    /// Lets a node be scraped once more at a moment, as the collector does: once between two turns of it.
+    pub(super) fn ask_again(&mut self, node: usize, moment: u64) {
+        let agent = &mut self.agents[node];
+        if agent.again.is_none_or(|before| moment >= before + TURNS) {
+            agent.again = Some(moment);
+        }
     }
 
     /// The moment that the pages of a node are stamped with.

@@ -1,6 +1,6 @@
 //! One run: the simulated cluster, its pages, the collector's own analysis, and the baselines beside it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,12 +10,13 @@ use railscope_collector::core::analyzer::{Analyzer, ClusterView};
 use railscope_collector::core::classes::Severity;
 use railscope_collector::core::incident::Incident;
 use railscope_collector::core::maintenance::Window;
+use railscope_collector::core::second_look::SECOND_LOOK_SECONDS;
 use railscope_collector::lldp::parse_neighbours;
 use railscope_collector::subnet::{Subnet, parse_ibnetdiscover};
 use railscope_collector::topology::Told;
 use railscope_model::exposition::{Format, Page};
 use railscope_model::fabric::Timestamp;
-use railscope_model::identity::{Part, SwitchName};
+use railscope_model::identity::{NodeName, Part, SwitchName};
 use railscope_model::metric::Profile;
 use railscope_model::reading::NodeReading;
 use railscope_simulator::cluster::{Cluster, Maintenance};
@@ -143,7 +144,9 @@ pub(super) fn run(plan: &Plan<'_>, settings: &Settings) -> anyhow::Result<Outcom
             watch.post.upset(&mut cluster, at - turn_seconds, at);
             watch.exporters.probe(&cluster);
             spend(&mut watch.spent.simulator, &mut since);
-            watch.scrape(&cluster, (tick, turn, at.max(0.0)), settings.through_text);
+            let again = watch.scrape(&cluster, (tick, turn, at.max(0.0)), settings.through_text);
+            let wait = (SECOND_LOOK_SECONDS / turn_seconds).ceil() as u64;
+            watch.ask_again(&again, TURNS * tick + turn + wait);
         }
         watch.finish(&cluster);
         if seconds - swept >= scenario.subnet_seconds {
@@ -286,15 +289,16 @@ impl Watch {
         }
     }
 
-    /// Scrapes the nodes whose turn it is.
+    /// Scrapes the nodes whose turn it is, and says at which the collector wants a second look.
     fn scrape(
         &mut self,
         cluster: &Cluster,
         (tick, turn, seconds): (u64, u64, f64),
         through_text: bool,
-    ) {
+    ) -> BTreeSet<NodeName> {
         let mut since = processor_time();
-        for number in self.post.nodes_of(turn) {
+        let mut again = BTreeSet::new();
+        for number in self.post.nodes_at(TURNS * tick + turn) {
             let read = || self.exporters.read_one(number, cluster);
             // Nobody answers on a node that is switched off.
             let pages = if cluster.nodes()[number].away {
@@ -319,8 +323,19 @@ impl Watch {
                         analyzer.ingest_reading(name, &reading, at);
                     }
                 }
+                let own = self.methods.first_mut();
+                again.extend(own.into_iter().flat_map(|(one, _)| one.second_look(name)));
                 spend(&mut self.spent.ingest, &mut since);
             }
+        }
+        again
+    }
+
+    /// Lets nodes be scraped once more at a moment.
+    fn ask_again(&mut self, nodes: &BTreeSet<NodeName>, moment: u64) {
+        let names = self.exporters.names().iter().enumerate();
+        for (number, _) in names.filter(|(_, name)| nodes.contains(*name)) {
+            self.post.ask_again(number, moment);
         }
     }
 

@@ -21,6 +21,7 @@ use super::lost::Fate;
 use super::maintenance::Window;
 use super::neighbours::{DarkPorts, Switches, switch_nodes, told_by_others};
 use super::probing::Probing;
+use super::second_look::SecondLooks;
 use super::sources::{Built, Sources};
 use super::speaker::{Speaker, Subject};
 use super::tracker::{Closed, Tracker};
@@ -58,6 +59,7 @@ pub struct Analyzer {
     /// Targets that are switches.
     switch_nodes: BTreeSet<NodeName>,
     dark: DarkPorts,
+    second_looks: SecondLooks,
     /// Whether the fabric has cables of unknown fate.
     has_unknown: bool,
     /// Whether the fabric was last built with a settled sweep, or none.
@@ -99,6 +101,7 @@ impl Default for Analyzer {
             told_by_others: Vec::new(),
             switch_nodes: BTreeSet::new(),
             dark: DarkPorts::default(),
+            second_looks: SecondLooks::default(),
             has_unknown: false,
             built_settled: true,
             fabric: Arc::default(),
@@ -171,6 +174,15 @@ impl Analyzer {
     /// Takes up a node's reading as it is, without the way through text: for simulations that have no page.
     pub fn ingest_reading(&mut self, node: &NodeName, reading: &NodeReading, at: Timestamp) {
         self.history.node_mut(node).ingest_reading(reading, at);
+    }
+
+    /// Nodes to be asked again [`SECOND_LOOK_SECONDS`](super::second_look::SECOND_LOOK_SECONDS) after the page of `node`
+    /// that was just taken up: none, unless it says that a port has lost its link.
+    pub fn second_look(&mut self, node: &NodeName) -> BTreeSet<NodeName> {
+        let said = self.history.node(node).map(|said| (node, said));
+        said.map_or_else(BTreeSet::new, |said| {
+            self.second_looks.after(&self.fabric, said)
+        })
     }
 
     /// Takes up what was read of a switch at `at`: rows of the catalogue's switch table.

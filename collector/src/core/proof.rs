@@ -1,7 +1,8 @@
 //! What opens an incident at its first tick: readings that neither one bad scrape nor a passing state can make.
 //!
 //! A port that is down, links that train, values that are missing: each of them may be over at the next look, and
-//! waits for it. What a device has counted as an event of its own, or many hosts say independently, does not.
+//! waits for it. What a device has counted as an event of its own, many hosts say independently, or a host has said at
+//! two looks before the tick, does not.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,8 +10,10 @@ use railscope_model::fabric::Fabric;
 use railscope_model::identity::{NodeName, Part};
 use railscope_model::metric::{GPU_XID_EVENTS, NIC_PAUSE_STORMS, RDMA_PORT_UP};
 
-use super::classes::{Class, GPU_LOST, PFC_STORM};
+use super::classes::{Class, GPU_LOST, NVLINK_DOWN, PFC_STORM, PORT_DOWN};
+use super::history::History;
 use super::incident::{Finding, PARENT_MIN_CHILDREN, cables_of, is_lost_cable};
+use super::second_look::Told;
 
 /// Classes that a counter of events proves: the driver has told of a fatal XID and the GPU is silent; the watchdog
 /// of a NIC has counted a storm and the NIC pauses its switch.
@@ -18,22 +21,32 @@ const COUNTED: [(&Class, &str); 2] = [
     (&GPU_LOST, GPU_XID_EVENTS.name),
     (&PFC_STORM, NIC_PAUSE_STORMS.name),
 ];
+/// Classes of which two looks at the host are proof.
+const LOST: [&Class; 2] = [&PORT_DOWN, &NVLINK_DOWN];
 /// Fewest hosts that prove a switch to be down by losing their light together: each is a reading of its own, and as
 /// many as make a parent are more than a second look at one.
 const MIN_HOSTS: usize = PARENT_MIN_CHILDREN;
 
 /// The parts of which the findings of one tick are proof.
-pub(super) fn proven(fabric: &Fabric, groups: &BTreeMap<Part, Vec<Finding>>) -> BTreeSet<Part> {
+pub(super) fn proven(
+    fabric: &Fabric,
+    history: &History,
+    groups: &BTreeMap<Part, Vec<Finding>>,
+) -> BTreeSet<Part> {
     let dark: Vec<&Part> = dark_switches(fabric, groups);
     // Several switches at one moment are no switch's fault, but a fabric's that begins anew.
     let switch = dark.first().filter(|_| dark.len() == 1).copied();
-    let counted = groups.iter().filter(|(_, findings)| {
-        let all = findings.iter().map(|found| &found.evidence);
-        let keys = all.map(|evidence| (evidence.class, evidence.signal));
-        keys.into_iter().any(|key| COUNTED.contains(&key))
-    });
-    let counted = counted.map(|(part, _)| part);
-    counted.chain(switch).cloned().collect()
+    let proves = |part: &Part, found: &Finding| {
+        let evidence = &found.evidence;
+        let is_lost = LOST.contains(&evidence.class) && evidence.part == *part;
+        COUNTED.contains(&(evidence.class, evidence.signal))
+            || is_lost && Told::of(history, part).is_some_and(Told::is_twice)
+    };
+    let alone = groups
+        .iter()
+        .filter(|(part, findings)| findings.iter().any(|found| proves(part, found)));
+    let alone = alone.map(|(part, _)| part);
+    alone.chain(switch).cloned().collect()
 }
 
 /// Switches of which all hosts, and enough of them, say that their ports there are down.

@@ -157,25 +157,3 @@ async fn nodes_that_hang_do_not_starve_the_others() {
     let good = timeout(Duration::from_secs(2), scraper.scrape(&target(&at, "good"))).await;
     assert_eq!(good.expect("in time").as_deref(), Ok(PAGE));
 }
-
-fn named(number: usize) -> Target {
-    let node = format!("n{number}").parse().expect("name");
-    Target::of_node(node, String::from("http://n/metrics"))
-}
-
-#[test]
-fn turns_are_spread_over_the_interval_and_stay_the_same() {
-    let interval = Duration::from_secs(5);
-    let turns: Vec<_> = (0..1000)
-        .map(|number| offset(&named(number), interval))
-        .collect();
-    for tenth in 0..10 {
-        let from = interval * tenth / 10;
-        let here = turns
-            .iter()
-            .filter(|turn| **turn >= from && **turn < from + interval / 10)
-            .count();
-        assert!((50..200).contains(&here), "{here} of 1000 in tenth {tenth}");
-    }
-    assert_eq!(turns[7], offset(&named(7), interval));
-}

@@ -11,6 +11,7 @@ mod jobs;
 mod maintenance;
 mod memory;
 mod parents;
+mod second_look;
 mod work;
 
 use cluster::{NODES, RAILS, as_planned, at, node, page, subnet};

@@ -1,6 +1,6 @@
 //! What is really lost where many cables are: the switch, or the hosts, whichever sweep or exporter says so first.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use railscope_collector::core::analyzer::Analyzer;
 use railscope_collector::subnet::parse_ibnetdiscover;
@@ -163,38 +163,43 @@ fn what_the_first_hosts_say_of_a_dead_leaf_waits_for_the_others() {
     );
 }
 
-/// Rounds of scrapes, with a tick at the end of each, until there is an incident about ports of rail 1 that go dark at these
-/// hosts, which are read at the beginning of a round or at its end, and count the loss themselves or do not.
-fn rounds_to_an_incident(
-    dark: &[usize],
+/// How ports of rail 1 go dark, and how that is looked at.
+#[derive(Debug, Default, Clone, Copy)]
+struct Dark<'a> {
+    hosts: &'a [usize],
+    /// Hosts that go dark are read at the end of a round, not at its beginning.
     read_last: bool,
+    /// They count the loss themselves.
     counts: bool,
-) -> (usize, BTreeSet<String>) {
+    /// Whoever is to be looked at again is, as soon as that tells anything new.
+    looked_at_again: bool,
+}
+
+/// Rounds of scrapes, with a tick at the end of each, until there is an incident.
+fn rounds_to_an_incident(dark: Dark<'_>) -> (usize, BTreeSet<String>) {
     const HEALTHY: usize = 4;
     let mut analyzer = Analyzer::default();
     let text = subnet_of(NODES, MANY, &as_planned);
     analyzer.take_subnet(parse_ibnetdiscover(&text), at(0));
-    let others = (0..NODES).filter(|node| !dark.contains(node));
-    let order: Vec<usize> = match read_last {
-        false => dark.iter().copied().chain(others).collect(),
-        true => others.chain(dark.iter().copied()).collect(),
-    };
+    let mut order: Vec<usize> = (0..NODES).collect();
+    order.sort_by_key(|node| dark.hosts.contains(node) == dark.read_last);
+    let mut due: BTreeMap<u64, BTreeSet<usize>> = BTreeMap::new();
     for round in 0..HEALTHY + 4 {
         let end = 20 * (round as u64 + 1);
-        for (turn, index) in order.iter().copied().enumerate() {
-            let seconds = end - NODES as u64 + turn as u64;
-            let is_dark = round >= HEALTHY && dark.contains(&index);
-            let mut text = page(index, seconds);
-            if is_dark {
-                let up = r#"railscope_rdma_port_up{device="mlx5_1",port="1"}"#;
-                text = text.replace(&format!("{up} 1"), &format!("{up} 0"));
+        for (turn, index) in (end - NODES as u64..).zip(&order) {
+            due.entry(turn).or_default().insert(*index);
+        }
+        while let Some(seconds) = due.keys().next().copied().filter(|next| *next < end) {
+            for index in due.remove(&seconds).expect("it is there") {
+                let is_dark = round >= HEALTHY && dark.hosts.contains(&index);
+                let text = rail_1(index, seconds, is_dark, dark.counts);
+                analyzer.ingest(&node(index), &text, at(seconds));
+                let again = analyzer.second_look(&node(index));
+                let again = (0..NODES).filter(|other| again.contains(&node(*other)));
+                if dark.looked_at_again {
+                    due.entry(seconds + 2).or_default().extend(again);
+                }
             }
-            if counts {
-                let labels = r#"{device="mlx5_1",port="1",kind="link_downed"}"#;
-                let losses = u32::from(is_dark);
-                text += &format!("railscope_rdma_port_errors_total{labels} {losses}\n");
-            }
-            analyzer.ingest(&node(index), &text, at(seconds));
         }
         let open = incidents(&analyzer.tick(at(end)));
         let named = |line: String| line.split(' ').take(2).collect::<Vec<_>>().join(" ");
@@ -206,18 +211,61 @@ fn rounds_to_an_incident(
     (usize::MAX, BTreeSet::new())
 }
 
+/// The page of a host whose port of rail 1 is down, and may count that, or is not.
+fn rail_1(index: usize, seconds: u64, is_dark: bool, counts: bool) -> String {
+    let mut text = page(index, seconds);
+    if is_dark {
+        let up = r#"railscope_rdma_port_up{device="mlx5_1",port="1"}"#;
+        text = text.replace(&format!("{up} 1"), &format!("{up} 0"));
+    }
+    if counts {
+        let labels = r#"{device="mlx5_1",port="1",kind="link_downed"}"#;
+        let losses = u32::from(is_dark);
+        text += &format!("railscope_rdma_port_errors_total{labels} {losses}\n");
+    }
+    text
+}
+
 #[test]
 fn a_port_that_has_counted_its_loss_waits_for_a_second_look_too() {
     let port = BTreeSet::from(["port-down link/n2:mlx5_1/1".to_owned()]);
     // Pages are as old as the last sample: that others are up was perhaps true before the loss.
     for (read_last, counts) in [(false, true), (true, true), (false, false)] {
-        let found = rounds_to_an_incident(&[2], read_last, counts);
-        assert_eq!(found, (2, port.clone()), "{read_last} {counts}");
+        let dark = Dark {
+            hosts: &[2],
+            read_last,
+            counts,
+            ..Dark::default()
+        };
+        let found = rounds_to_an_incident(dark);
+        assert_eq!(found, (2, port.clone()), "{dark:?}");
     }
     let all: Vec<usize> = (0..NODES).collect();
-    for counts in [false, true] {
-        let (_, named) = rounds_to_an_incident(&all, false, counts);
+    for (counts, looked_at_again) in [(false, false), (true, false), (false, true)] {
+        let dark = Dark {
+            hosts: &all,
+            counts,
+            looked_at_again,
+            ..Dark::default()
+        };
+        let (_, named) = rounds_to_an_incident(dark);
         let leaf = BTreeSet::from(["switch-down switch/leaf-1".to_owned()]);
-        assert_eq!(named, leaf, "{counts}");
+        assert_eq!(named, leaf, "{dark:?}");
+    }
+}
+
+#[test]
+fn a_port_that_was_looked_at_again_before_the_tick_waits_for_no_other() {
+    let port = BTreeSet::from(["port-down link/n2:mlx5_1/1".to_owned()]);
+    // Read last, its second look comes after the tick.
+    for (read_last, rounds) in [(false, 1), (true, 2)] {
+        let dark = Dark {
+            hosts: &[2],
+            read_last,
+            looked_at_again: true,
+            ..Dark::default()
+        };
+        let found = rounds_to_an_incident(dark);
+        assert_eq!(found, (rounds, port.clone()), "{dark:?}");
     }
 }
