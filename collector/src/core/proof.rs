@@ -6,14 +6,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use railscope_model::fabric::Fabric;
+use railscope_model::fabric::{Fabric, Timestamp};
 use railscope_model::identity::{NodeName, Part};
 use railscope_model::metric::{GPU_XID_EVENTS, NIC_PAUSE_STORMS, RDMA_PORT_UP};
 
 use super::classes::{Class, GPU_LOST, NVLINK_DOWN, PFC_STORM, PORT_DOWN};
+use super::detector::Evidence;
 use super::history::History;
 use super::incident::{Finding, PARENT_MIN_CHILDREN, cables_of, is_lost_cable};
-use super::second_look::Told;
+use super::second_look::{SECOND_LOOK_SECONDS, Told};
+use super::spreading::is_its_own;
 
 /// Classes that a counter of events proves: the driver has told of a fatal XID and the GPU is silent; the watchdog
 /// of a NIC has counted a storm and the NIC pauses its switch.
@@ -30,21 +32,30 @@ const MIN_HOSTS: usize = PARENT_MIN_CHILDREN;
 /// The parts of which the findings of one tick are proof.
 pub(super) fn proven(
     fabric: &Fabric,
-    history: &History,
+    (history, now): (&History, Timestamp),
     groups: &BTreeMap<Part, Vec<Finding>>,
 ) -> BTreeSet<Part> {
     let dark: Vec<&Part> = dark_switches(fabric, groups);
     // Several switches at one moment are no switch's fault, but a fabric's that begins anew.
     let switch = dark.first().filter(|_| dark.len() == 1).copied();
-    let proves = |part: &Part, found: &Finding| {
-        let evidence = &found.evidence;
-        let is_lost = LOST.contains(&evidence.class) && evidence.part == *part;
-        COUNTED.contains(&(evidence.class, evidence.signal))
-            || is_lost && Told::of(history, part).is_some_and(Told::is_twice)
+    let all = groups.values().flatten().map(|found| &found.evidence);
+    let cables = all.filter(|evidence| is_lost_cable(evidence.class));
+    let cables: BTreeSet<&Part> = cables.map(|evidence| &evidence.part).collect();
+    let is_seen_twice = |part: &Part| {
+        let told = Told::of(history, part).filter(|told| told.is_twice());
+        told.is_some_and(|told| {
+            let heard_by = told.since.plus_seconds(SECOND_LOOK_SECONDS);
+            is_its_own(fabric, history, (part, &cables), (heard_by, now))
+        })
     };
-    let alone = groups
-        .iter()
-        .filter(|(part, findings)| findings.iter().any(|found| proves(part, found)));
+    let proves = |part: &Part, evidence: &Evidence| {
+        let is_lost = LOST.contains(&evidence.class) && evidence.part == *part;
+        COUNTED.contains(&(evidence.class, evidence.signal)) || is_lost && is_seen_twice(part)
+    };
+    let alone = groups.iter().filter(|(part, findings)| {
+        let mut findings = findings.iter();
+        findings.any(|found| proves(part, &found.evidence))
+    });
     let alone = alone.map(|(part, _)| part);
     alone.chain(switch).cloned().collect()
 }

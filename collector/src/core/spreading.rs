@@ -9,7 +9,6 @@ use super::history::History;
 use super::incident::{
     Finding, PARENT_MIN_CHILDREN, PARENT_SHARE, cables_of_switches, is_lost_cable,
 };
-use super::second_look::{SECOND_LOOK_SECONDS, Told};
 
 /// What is lost of each switch, from tick to tick.
 #[derive(Debug, Default)]
@@ -22,15 +21,12 @@ struct Loss {
     cables: usize,
     /// The tick that saw the first of them.
     since: Timestamp,
-    /// The first page that told of one; none if no host did.
-    told: Option<Timestamp>,
 }
 
 impl Losses {
     /// Lost cables that it is too early to name one by one: exporters are read one after another, and what each
     /// host says first is not yet whose fault it is. Such is a cable of a switch that loses more from tick to tick,
-    /// or that enough hosts to make it the switch's fault have not been heard about since its first loss: since the tick
-    /// that saw it, or long enough after the page that told of it.
+    /// or that enough hosts to make it the switch's fault have not been heard about since its first loss.
     pub(super) fn spreading(
         &mut self,
         fabric: &Fabric,
@@ -51,16 +47,15 @@ impl Losses {
                 continue;
             }
             let before = self.0.get(switch);
-            let told = || gone.iter().filter_map(|cable| Told::of(history, cable));
             let loss = Loss {
                 cables: gone.len(),
                 since: before.map_or(now, |before| before.since),
-                told: before.map_or_else(|| told().map(|told| told.since).min(), |one| one.told),
             };
             losses.insert(switch.clone(), loss);
             let grows = gone.len() >= PARENT_MIN_CHILDREN
                 && gone.len() > before.map_or(0, |before| before.cables);
-            if grows || may_be_the_switch(history, &loss, &left, now) {
+            let since = |heard: Timestamp| heard > loss.since;
+            if grows || may_be_the_switch(history, gone.len(), &left, (since, now)) {
                 spreading.extend(gone);
             }
         }
@@ -69,18 +64,35 @@ impl Losses {
     }
 }
 
-/// Whether the hosts that were not heard since the loss could make it the switch's fault.
-fn may_be_the_switch(history: &History, loss: &Loss, left: &[Part], now: Timestamp) -> bool {
+/// Whether the loss of a cable cannot be its switch's any more: enough others on it were heard at this moment or later.
+pub(super) fn is_its_own(
+    fabric: &Fabric,
+    history: &History,
+    (cable, lost): (&Part, &BTreeSet<&Part>),
+    (heard_by, now): (Timestamp, Timestamp),
+) -> bool {
+    let switches = cables_of_switches(fabric, &BTreeSet::from([cable]));
+    switches.into_values().all(|cables| {
+        let cables = cables.into_iter().map(|(cable, _)| cable);
+        let (gone, left): (Vec<_>, Vec<_>) = cables.partition(|part| lost.contains(part));
+        let since = |heard: Timestamp| heard >= heard_by;
+        !may_be_the_switch(history, gone.len(), &left, (since, now))
+    })
+}
+
+/// Whether the hosts that were not heard `since` could make it the switch's fault.
+fn may_be_the_switch(
+    history: &History,
+    gone: usize,
+    left: &[Part],
+    (since, now): (impl Fn(Timestamp) -> bool, Timestamp),
+) -> bool {
     let hosts = || left.iter().filter_map(Part::node);
-    let is_after = |heard: Timestamp| {
-        let told = |told| heard.seconds_since(told) >= SECOND_LOOK_SECONDS;
-        heard > loss.since || loss.told.is_some_and(told)
-    };
     let unheard = hosts().filter(|node| {
         let node = history.node(node).filter(|node| node.is_fresh(now));
-        node.is_some_and(|node| !node.heard().is_some_and(is_after))
+        node.is_some_and(|node| !node.heard().is_some_and(&since))
     });
-    let (unheard, all) = (unheard.count(), loss.cables + hosts().count());
-    let possible = loss.cables + unheard;
+    let (unheard, all) = (unheard.count(), gone + hosts().count());
+    let possible = gone + unheard;
     unheard > 0 && possible >= PARENT_MIN_CHILDREN && possible as f64 >= PARENT_SHARE * all as f64
 }

@@ -105,7 +105,7 @@ impl Tracker {
         let suspects = &self.suspects;
         let storm = self.storms.fold(fabric, &mut groups, || known(suspects));
         let named: BTreeSet<_> = groups.keys().cloned().collect();
-        let mut certain = proven(fabric, history, &groups);
+        let mut certain = proven(fabric, (history, now), &groups);
         if self.left_out.has(Step::Proof) {
             certain.clear();
         }
@@ -169,7 +169,7 @@ impl Tracker {
             suspect.seen_ticks = suspect.seen_ticks.min(OPEN_AFTER_TICKS - 1);
         }
         suspect.missed_ticks = 0;
-        let enough = (is_certain && !waits) || suspect.seen_ticks >= OPEN_AFTER_TICKS;
+        let enough = is_certain || suspect.seen_ticks >= OPEN_AFTER_TICKS;
         suspect.open |= enough || self.left_out.has(Step::Persistence);
         let mut reopenings = suspect.incident.reopenings;
         if suspect.open

@@ -269,3 +269,39 @@ fn a_port_that_was_looked_at_again_before_the_tick_waits_for_no_other() {
         assert_eq!(found, (rounds, port.clone()), "{dark:?}");
     }
 }
+
+#[test]
+fn a_port_is_no_sooner_named_because_another_on_its_leaf_has_long_been_down() {
+    let mut analyzer = Analyzer::default();
+    let text = subnet_of(NODES, MANY, &as_planned);
+    analyzer.take_subnet(parse_ibnetdiscover(&text), at(0));
+    let mut take = |seconds: u64, index: usize, is_dark: bool| {
+        let page = rail_1(index, seconds, is_dark, false);
+        analyzer.ingest(&node(index), &page, at(seconds));
+        incidents(&analyzer.tick(at(seconds)))
+    };
+    for round in 1..10 {
+        for index in 0..NODES {
+            take(20 * round, index, round > 4 && index == 5);
+        }
+    }
+    let long = ["port-down link/n5:mlx5_1/1 gpus=1 [gpu/n5:1]"];
+    assert_eq!(take(200, 5, true), long);
+    // Two looks at one host say nothing of the others yet: they may be as dark.
+    let (page, again) = (rail_1(2, 206, true, false), rail_1(2, 208, true, false));
+    analyzer.ingest(&node(2), &page, at(206));
+    analyzer.ingest(&node(2), &again, at(208));
+    assert_eq!(incidents(&analyzer.tick(at(209))), long);
+    for index in (0..NODES).filter(|index| ![2, 5].contains(index)) {
+        let page = rail_1(index, 210, true, false);
+        analyzer.ingest(&node(index), &page, at(210));
+    }
+    let open = incidents(&analyzer.tick(at(211)));
+    assert!(
+        !open.is_empty()
+            && open
+                .iter()
+                .all(|line| line.starts_with("switch-down switch/leaf-1 ")),
+        "{open:?}"
+    );
+}
