@@ -6,7 +6,7 @@ use railscope_collector::core::analyzer::Analyzer;
 use railscope_collector::subnet::parse_ibnetdiscover;
 
 use crate::cluster::{Cabling, NODES, RAILS, as_planned, at, node, page, subnet_of};
-use crate::incidents;
+use crate::{incidents, of_gpus};
 
 /// Enough for the cables of hosts to be less than 30 % of a leaf's.
 const MANY: usize = 24;
@@ -304,4 +304,48 @@ fn a_port_is_no_sooner_named_because_another_on_its_leaf_has_long_been_down() {
                 .all(|line| line.starts_with("switch-down switch/leaf-1 ")),
         "{open:?}"
     );
+}
+
+/// Every incident that is ever open while all ports on a leaf are dark for so many seconds, and their hosts count that.
+fn ever_open_of_a_restarted_leaf(dark_seconds: u64) -> BTreeSet<String> {
+    let mut analyzer = Analyzer::default();
+    let text = subnet_of(NODES, MANY, &as_planned);
+    let mut ever = BTreeSet::new();
+    for seconds in (0..400).step_by(5) {
+        let (is_dark, counts) = ((100..100 + dark_seconds).contains(&seconds), seconds >= 100);
+        for index in 0..NODES {
+            let up = r#"railscope_rdma_port_up{device="mlx5_1",port="1"}"#;
+            let text = page(index, seconds);
+            let text = match is_dark {
+                true => text.replace(&format!("{up} 1"), &format!("{up} 0")),
+                false => text,
+            };
+            let losses = of_gpus(|rail| {
+                let labels = format!(r#"{{device="mlx5_{rail}",port="1",kind="link_downed"}}"#);
+                let losses = u32::from(counts && rail == 1);
+                format!("railscope_rdma_port_errors_total{labels} {losses}\n")
+            });
+            analyzer.ingest(&node(index), &(text + &losses), at(seconds));
+        }
+        analyzer.take_subnet(parse_ibnetdiscover(&text), at(seconds));
+        let named = |line: String| line.split(' ').take(2).collect::<Vec<_>>().join(" ");
+        ever.extend(
+            incidents(&analyzer.tick(at(seconds)))
+                .into_iter()
+                .map(named),
+        );
+    }
+    ever
+}
+
+#[test]
+fn links_that_were_lost_with_their_leaf_are_no_errors_of_their_own() {
+    for dark_seconds in [20, 60, 100] {
+        let leaf = BTreeSet::from([String::from("switch-down switch/leaf-1")]);
+        assert_eq!(
+            ever_open_of_a_restarted_leaf(dark_seconds),
+            leaf,
+            "{dark_seconds} s"
+        );
+    }
 }

@@ -1,5 +1,8 @@
 //! Counters of errors that rise faster than their limit and their peers': of ports, PCIe links and nodes.
 
+use std::collections::BTreeSet;
+
+use railscope_model::fabric::Fabric;
 use railscope_model::identity::{NodeName, Part, RdmaPort};
 use railscope_model::metric::{
     Metric, NIC_PHY_CRC_ERRORS, NIC_PHY_LINK_DOWN, NIC_PHY_SYMBOL_ERRORS, PCIE_ERRORS,
@@ -12,6 +15,7 @@ use super::peers::median;
 use crate::core::classes::{Class, LINK_ERRORS, PCIE_ERRORS as BAD_PCIE, RECEIVER_NOT_READY};
 use crate::core::detector::{Detector, Evidence, Explanation, View};
 use crate::core::history::NodeHistory;
+use crate::core::incident::{PARENT_MIN_CHILDREN, PARENT_SHARE, cables_of_switches};
 use crate::core::inventory::gpus_behind;
 use crate::core::rules::{Rule, Threshold};
 
@@ -39,6 +43,8 @@ struct Limit {
     per_hour: f64,
     /// Fewest errors in the window that are looked at at all.
     at_least: f64,
+    /// Time for which errors wait, s: something else may explain them by then.
+    wait_seconds: f64,
     /// Where the number comes from.
     source: &'static str,
 }
@@ -57,6 +63,7 @@ impl Limit {
             class: &LINK_ERRORS,
             per_hour,
             at_least,
+            wait_seconds: 0.0,
             source,
         }
     }
@@ -75,6 +82,7 @@ impl Limit {
             class: &LINK_ERRORS,
             per_hour,
             at_least,
+            wait_seconds: 0.0,
             source,
         }
     }
@@ -92,7 +100,16 @@ impl Limit {
             class: &BAD_PCIE,
             per_hour,
             at_least,
+            wait_seconds: 0.0,
             source,
+        }
+    }
+
+    /// Of counters of lost links.
+    const fn of_losses(self) -> Self {
+        Self {
+            wait_seconds: LOSS_WAIT_SECONDS,
+            ..self
         }
     }
 
@@ -120,7 +137,7 @@ const LIMITS: &[Limit] = &[
         "NVSentinel: 120 an hour is a bit error rate of 1e-12",
     ),
     Limit::of_cable("link_error_recovery", 300.0, 2.0, "NVSentinel: 5 a minute"),
-    Limit::of_cable("link_downed", 0.0, 1.0, "NVSentinel: any"),
+    Limit::of_cable("link_downed", 0.0, 1.0, "NVSentinel: any").of_losses(),
     Limit::of_cable("local_link_integrity_errors", 0.0, 1.0, "NVSentinel: any"),
     Limit::of_cable(
         "excessive_buffer_overrun_errors",
@@ -136,7 +153,7 @@ const LIMITS: &[Limit] = &[
         "as of an InfiniBand port: symbols that error correction gave up on",
     ),
     Limit::of_netdev(&NIC_PHY_CRC_ERRORS, 36_000.0, 10.0, "as port_rcv_errors"),
-    Limit::of_netdev(&NIC_PHY_LINK_DOWN, 0.0, 1.0, "as link_downed"),
+    Limit::of_netdev(&NIC_PHY_LINK_DOWN, 0.0, 1.0, "as link_downed").of_losses(),
     Limit::of_pcie(
         "correctable",
         3_600.0,
@@ -156,12 +173,17 @@ const LIMITS: &[Limit] = &[
         class: &RECEIVER_NOT_READY,
         per_hour: 36_000.0,
         at_least: 100.0,
+        wait_seconds: 0.0,
         source: "10 a second: NCCL writes and needs no receive buffer, so that any rate is suspicious (an engineering choice)",
     },
 ];
 
 /// The window in which errors are counted: as long as the history reaches at 5 s scrapes.
 const WINDOW_SECONDS: f64 = 120.0;
+/// A cable that is moved loses its link once, and so does a port whose switch is restarted: within a minute the next sweep, or
+/// what LLDP hears, says where it hangs, and the switch's loss is known. A port that stays down, or loses its link again, is
+/// named by others at once.
+const LOSS_WAIT_SECONDS: f64 = 60.0;
 /// Errors that rise everywhere are the fabric's or the scheduler's doing: a part must stand out by this factor.
 const ABOVE_PEERS: f64 = 5.0;
 
@@ -205,6 +227,9 @@ impl Detector for ErrorCounters {
         }
         for (limit, mut high) in LIMITS.iter().zip(all) {
             high.retain(|rise| limit.is_passed_by(rise));
+            if limit.wait_seconds > 0.0 {
+                leave_out_shared(view.fabric, &mut high);
+            }
             if high.is_empty() {
                 continue;
             }
@@ -220,8 +245,12 @@ impl Detector for ErrorCounters {
         Explanation {
             check: "An error counter rises faster than its limit, and faster than the same counter of others.",
             threshold: LIMITS.iter().find(of_it).map_or_else(String::new, |limit| {
+                let wait = match limit.wait_seconds {
+                    0.0 => String::new(),
+                    wait => format!(", {wait} s ago or longer and not with its switch"),
+                };
                 format!(
-                    "more than {} an hour and at least {} in {WINDOW_SECONDS} s ({}), and more than {ABOVE_PEERS} times the median",
+                    "more than {} an hour and at least {} in {WINDOW_SECONDS} s{wait} ({}), and more than {ABOVE_PEERS} times the median",
                     limit.per_hour, limit.at_least, limit.source
                 )
             }),
@@ -230,10 +259,8 @@ impl Detector for ErrorCounters {
     }
 
     fn rules(&self) -> Vec<Rule> {
-        let rule = |limit: &Limit| Rule {
-            class: limit.class,
-            signal: limit.signal(),
-            thresholds: vec![
+        let rule = |limit: &Limit| {
+            let mut thresholds = vec![
                 Threshold::new("errors", limit.per_hour, "1/h", limit.source),
                 Threshold::new(
                     "fewest in the window",
@@ -253,10 +280,45 @@ impl Detector for ErrorCounters {
                     "times",
                     "what rises everywhere is the fabric's or the scheduler's doing (a choice)",
                 ),
-            ],
+            ];
+            if limit.wait_seconds > 0.0 {
+                thresholds.push(Threshold::new(
+                    "how long ago",
+                    LOSS_WAIT_SECONDS,
+                    "s",
+                    "by then two sweeps have said whether the cable was moved (a choice)",
+                ));
+                thresholds.push(Threshold::new(
+                    "hosts of the switch that lost theirs too, less than",
+                    PARENT_SHARE,
+                    "of all",
+                    "else the switch was lost (detection method, section 3.8)",
+                ));
+            }
+            Rule {
+                class: limit.class,
+                signal: limit.signal(),
+                thresholds,
+            }
         };
         LIMITS.iter().map(rule).collect()
     }
+}
+
+/// Leaves out cables that lost their links with so many others of a switch that it was restarted, or was down.
+fn leave_out_shared(fabric: &Fabric, losses: &mut Vec<Rise>) {
+    let lost: BTreeSet<&Part> = losses.iter().map(|loss| &loss.part).collect();
+    let switches = cables_of_switches(fabric, &lost).into_values();
+    let shared = switches.filter_map(|cables| {
+        let cables = cables.into_iter().map(|(cable, _)| cable);
+        let of_hosts: Vec<Part> = cables.filter(|cable| cable.node().is_some()).collect();
+        let gone = of_hosts.iter().filter(|cable| lost.contains(cable)).count();
+        let is_shared =
+            gone >= PARENT_MIN_CHILDREN && gone as f64 >= PARENT_SHARE * of_hosts.len() as f64;
+        is_shared.then_some(of_hosts)
+    });
+    let shared: BTreeSet<Part> = shared.flatten().collect();
+    losses.retain(|loss| !shared.contains(&loss.part));
 }
 
 /// What the counter of a limit does on the median part of all.
@@ -279,9 +341,11 @@ fn rises_of(
         |labels: &Labels| limit.kind.is_empty() || labels.values().last() == Some(limit.kind);
     let mut together: Option<Rise> = None;
     for (labels, window) in history.series(limit.metric).filter(|(l, _)| of_kind(l)) {
-        let Some(rise) = window.increase(WINDOW_SECONDS) else {
+        let Some(mut rise) = window.increase(WINDOW_SECONDS) else {
             continue;
         };
+        let newest = window.increase(limit.wait_seconds);
+        rise.amount -= newest.map_or(0.0, |newest| newest.amount);
         if limit.names != Names::Node && rise.amount < least {
             continue;
         }
