@@ -396,9 +396,9 @@ fn a_rail_that_died_stays_an_incident_for_as_long_as_it_is_dead() {
     assert_eq!(ticks(true, 60..80), 0);
 }
 
-/// What is named, one after the other, of two cables that are exchanged, where the subnet is read later than counters of this
-/// kind.
-fn named_of_moved_cables(kind: &str) -> Vec<Vec<String>> {
+/// What is named, one after the other, of two cables that are exchanged, where counters of this kind have risen after ten
+/// ticks and the subnet shows it after so many.
+fn named_of_moved_cables(kind: &str, swept_after: u64) -> Vec<Vec<String>> {
     let moved = |node: usize, seconds: u64| {
         let count = if node == 5 && seconds > 50 { 2 } else { 0 };
         let line = |rail| {
@@ -416,8 +416,8 @@ fn named_of_moved_cables(kind: &str) -> Vec<Vec<String>> {
             analyzer.ingest(&node(index), &moved(index, seconds), at(seconds));
         }
         let swapped = move |node, rail| match (node, rail) {
-            (5, 1) if tick > 15 => Some(2),
-            (5, 2) if tick > 15 => Some(1),
+            (5, 1) if tick > swept_after => Some(2),
+            (5, 2) if tick > swept_after => Some(1),
             _ => Some(rail),
         };
         analyzer.take_subnet(parse_ibnetdiscover(&subnet(&swapped)), at(seconds));
@@ -435,22 +435,19 @@ fn named_of_moved_cables(kind: &str) -> Vec<Vec<String>> {
 
 #[test]
 fn errors_of_moved_cables_become_one_miscabling() {
-    assert_eq!(
-        named_of_moved_cables("local_link_integrity_errors"),
-        [
-            vec![],
-            vec![
-                "link-errors link/n5:mlx5_1/1",
-                "link-errors link/n5:mlx5_2/1"
-            ],
-            vec!["miscabled-rail link/n5:mlx5_1/1"],
-        ]
+    let (errors, moved) = (
+        vec![
+            "link-errors link/n5:mlx5_1/1",
+            "link-errors link/n5:mlx5_2/1",
+        ],
+        vec!["miscabled-rail link/n5:mlx5_1/1"],
     );
-    // A cable that is moved loses its link: that says nothing before it was seen where it hangs.
-    assert_eq!(
-        named_of_moved_cables("link_downed"),
-        [vec![], vec!["miscabled-rail link/n5:mlx5_1/1"]]
-    );
+    for (kind, swept_after) in [("local_link_integrity_errors", 13), ("link_downed", 16)] {
+        let named = named_of_moved_cables(kind, swept_after);
+        assert_eq!(named, [vec![], errors.clone(), moved.clone()], "{kind}");
+    }
+    // A cable that is moved loses its link: that says nothing until it should have been seen where it hangs.
+    assert_eq!(named_of_moved_cables("link_downed", 13), [vec![], moved]);
 }
 
 #[test]

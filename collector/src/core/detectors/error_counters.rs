@@ -180,10 +180,9 @@ const LIMITS: &[Limit] = &[
 
 /// The window in which errors are counted: as long as the history reaches at 5 s scrapes.
 const WINDOW_SECONDS: f64 = 120.0;
-/// A cable that is moved loses its link once, and so does a port whose switch is restarted: within a minute the next sweep, or
-/// what LLDP hears, says where it hangs, and the switch's loss is known. A port that stays down, or loses its link again, is
-/// named by others at once.
-const LOSS_WAIT_SECONDS: f64 = 60.0;
+/// A cable that is moved loses its link once, and a sweep or LLDP soon says where it hangs. To wait longer would be to say
+/// nothing of a port that flaps, and holds its job up each time, before its second loss.
+const LOSS_WAIT_SECONDS: f64 = 15.0;
 /// Errors that rise everywhere are the fabric's or the scheduler's doing: a part must stand out by this factor.
 const ABOVE_PEERS: f64 = 5.0;
 
@@ -286,7 +285,7 @@ impl Detector for ErrorCounters {
                     "how long ago",
                     LOSS_WAIT_SECONDS,
                     "s",
-                    "by then two sweeps have said whether the cable was moved (a choice)",
+                    "a cable that was moved loses its link, too, until it is seen where it hangs (a choice)",
                 ));
                 thresholds.push(Threshold::new(
                     "hosts of the switch that lost theirs too, less than",
