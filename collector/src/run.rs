@@ -149,7 +149,7 @@ pub async fn run_beside(
         let past = Past::of(config.state_dir.clone());
         let announced = Announced::new(config.maintenance, config.maintenance_file);
         tokio::task::spawn_blocking(move || {
-            analyse(inbox, analyzer, (past, announced), &bells, &state);
+            analyse(inbox, analyzer, past, announced, &bells, &state);
         })
     };
     let mut tasks = JoinSet::new();
@@ -271,7 +271,8 @@ fn refuse(state: &State, target: &Target, why: &str) {
 fn analyse(
     mut inbox: mpsc::Receiver<Event>,
     mut analyzer: Analyzer,
-    (mut past, mut announced): (Past, Announced),
+    mut past: Past,
+    mut announced: Announced,
     bells: &Bells,
     state: &State,
 ) {

@@ -167,6 +167,11 @@ pub(super) fn is_lost_cable(class: &Class) -> bool {
     [&PORT_DOWN, &UPLINK_DOWN, &PORT_FLAPPING].contains(&class)
 }
 
+/// Whether so many lost cables, of all that there are, are enough to be their switch's fault.
+pub(super) fn are_the_switchs(lost: usize, all: usize) -> bool {
+    lost >= PARENT_MIN_CHILDREN && lost as f64 >= PARENT_SHARE * all as f64
+}
+
 /// Cables of the switches that have one of these, and whether the subnet shows them.
 pub(super) fn cables_of_switches<'a>(
     fabric: &'a Fabric,

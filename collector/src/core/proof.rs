@@ -14,7 +14,7 @@ use super::classes::{Class, GPU_LOST, NVLINK_DOWN, PFC_STORM, PORT_DOWN};
 use super::detector::Evidence;
 use super::history::History;
 use super::incident::{Finding, PARENT_MIN_CHILDREN, cables_of, is_lost_cable};
-use super::second_look::{SECOND_LOOK_SECONDS, Told};
+use super::second_look::second_look_at;
 use super::spreading::is_its_own;
 
 /// Classes that a counter of events proves: the driver has told of a fatal XID and the GPU is silent; the watchdog
@@ -42,10 +42,8 @@ pub(super) fn proven(
     let cables = all.filter(|evidence| is_lost_cable(evidence.class));
     let cables: BTreeSet<&Part> = cables.map(|evidence| &evidence.part).collect();
     let is_seen_twice = |part: &Part| {
-        let told = Told::of(history, part).filter(|told| told.is_twice());
-        told.is_some_and(|told| {
-            let heard_by = told.since.plus_seconds(SECOND_LOOK_SECONDS);
-            is_its_own(fabric, history, (part, &cables), (heard_by, now))
+        second_look_at(history, part).is_some_and(|second_look| {
+            is_its_own(fabric, history, (part, &cables), (second_look, now))
         })
     };
     let proves = |part: &Part, evidence: &Evidence| {

@@ -30,7 +30,7 @@ impl SecondLooks {
     ) -> BTreeSet<NodeName> {
         let lost = lost_cables(node, said);
         let loses_nvlinks = || {
-            said.series(&NVLINKS_ACTIVE)
+            said.moving(&NVLINKS_ACTIVE)
                 .any(|(_, active)| falls(active))
         };
         let Some(at) = said.heard().filter(|_| !lost.is_empty() || loses_nvlinks()) else {
@@ -50,7 +50,7 @@ impl SecondLooks {
 
 /// Cables of the ports that have just lost their link.
 fn lost_cables(node: &NodeName, said: &NodeHistory) -> BTreeSet<Part> {
-    let ports = said.series(&RDMA_PORT_UP).filter_map(|(labels, up)| {
+    let ports = said.moving(&RDMA_PORT_UP).filter_map(|(labels, up)| {
         if !falls(up) {
             return None;
         }
@@ -69,43 +69,29 @@ fn falls(told: Window<'_>) -> bool {
         .is_some_and(|(now, before)| now < before)
 }
 
-/// What a host has said of a loss.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Told {
-    /// The first page that told of it.
-    pub(super) since: Timestamp,
-    /// The newest page, which still does.
-    until: Timestamp,
-}
-
-impl Told {
-    /// Of a port that is down, or of a GPU that has fewer NVLinks than it had. `None` of one of which no page told more.
-    pub(super) fn of(history: &History, part: &Part) -> Option<Self> {
-        let window = match part {
-            Part::HostLink(node, RdmaPort { device, port }) => {
-                let labels = [device.as_str(), &port.to_string()];
-                history.node(node)?.window(&RDMA_PORT_UP, &labels)?
-            }
-            Part::Gpu(node, gpu) => {
-                let labels = [&*gpu.to_string()];
-                history.node(node)?.window(&NVLINKS_ACTIVE, &labels)?
-            }
-            _ => return None,
-        };
-        let mut told = window.told();
-        let (until, now) = told.next()?;
-        let mut since = until;
-        for (at, before) in told {
-            if before != now {
-                return (before > now).then_some(Self { since, until });
-            }
-            since = at;
+/// The moment from which on a look at a part was a second one, if its host was looked at since and still tells the loss: of a
+/// port that is down, or of a GPU that has fewer NVLinks than it had. `None` of a part of which no page told more.
+pub(super) fn second_look_at(history: &History, part: &Part) -> Option<Timestamp> {
+    let window = match part {
+        Part::HostLink(node, RdmaPort { device, port }) => {
+            let labels = [device.as_str(), &port.to_string()];
+            history.node(node)?.window(&RDMA_PORT_UP, &labels)?
         }
-        None
+        Part::Gpu(node, gpu) => {
+            let labels = [&*gpu.to_string()];
+            history.node(node)?.window(&NVLINKS_ACTIVE, &labels)?
+        }
+        _ => return None,
+    };
+    let mut told = window.told();
+    let (newest, now) = told.next()?;
+    let mut since = newest;
+    for (at, before) in told {
+        if before != now {
+            let second = since.plus_seconds(SECOND_LOOK_SECONDS);
+            return (before > now && newest >= second).then_some(second);
+        }
+        since = at;
     }
-
-    /// Whether it was said twice, and not of one moment.
-    pub(super) fn is_twice(self) -> bool {
-        self.until.seconds_since(self.since) >= SECOND_LOOK_SECONDS
-    }
+    None
 }

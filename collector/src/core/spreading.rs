@@ -7,7 +7,7 @@ use railscope_model::identity::Part;
 
 use super::history::History;
 use super::incident::{
-    Finding, PARENT_MIN_CHILDREN, PARENT_SHARE, cables_of_switches, is_lost_cable,
+    Finding, PARENT_MIN_CHILDREN, are_the_switchs, cables_of_switches, is_lost_cable,
 };
 
 /// What is lost of each switch, from tick to tick.
@@ -93,6 +93,5 @@ fn may_be_the_switch(
         node.is_some_and(|node| !node.heard().is_some_and(&since))
     });
     let (unheard, all) = (unheard.count(), gone + hosts().count());
-    let possible = gone + unheard;
-    unheard > 0 && possible >= PARENT_MIN_CHILDREN && possible as f64 >= PARENT_SHARE * all as f64
+    unheard > 0 && are_the_switchs(gone + unheard, all)
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use railscope_collector::core::analyzer::Analyzer;
+use railscope_collector::core::analyzer::{Analyzer, ClusterView};
 use railscope_collector::subnet::parse_ibnetdiscover;
 
 use crate::cluster::{Cabling, NODES, RAILS, as_planned, at, node, page, subnet_of};
@@ -10,6 +10,12 @@ use crate::{incidents, of_gpus};
 
 /// Enough for the cables of hosts to be less than 30 % of a leaf's.
 const MANY: usize = 24;
+
+/// Class and part of each open incident.
+fn named(view: &ClusterView) -> Vec<String> {
+    let words = |line: String| line.split(' ').take(2).collect::<Vec<_>>().join(" ");
+    incidents(view).into_iter().map(words).collect()
+}
 
 /// All rails of a node on one leaf, two nodes on each.
 fn by_rack(node: usize, _: usize) -> Option<usize> {
@@ -46,10 +52,7 @@ fn check(
         );
         let view = analyzer.tick(at(seconds));
         if tick == 15 || tick == 20 {
-            let found = incidents(&view);
-            let words = |text: &String| text.split(' ').take(2).collect::<Vec<_>>().join(" ");
-            let found: Vec<_> = found.iter().map(words).collect();
-            assert_eq!(found, expected, "at {seconds} s");
+            assert_eq!(named(&view), expected, "at {seconds} s");
         }
     }
 }
@@ -99,8 +102,7 @@ fn hosts_that_are_read_one_after_another_are_no_incidents_before_their_leaf_is()
         let cabling: &Cabling = &|node, _| Some(node / 4);
         let subnet = parse_ibnetdiscover(&subnet_of(NODES, MANY, cabling));
         analyzer.take_subnet(subnet, at(second as u64));
-        for incident in incidents(&analyzer.tick(at(second as u64))) {
-            let words = incident.split(' ').take(2).collect::<Vec<_>>().join(" ");
+        for words in named(&analyzer.tick(at(second as u64))) {
             if !seen.contains(&words) {
                 seen.push(words);
             }
@@ -143,8 +145,7 @@ fn ever_open_with_slow_scrapes(dark: impl Fn(usize) -> bool) -> BTreeSet<String>
             analyzer.take_subnet(parse_ibnetdiscover(&text), at(seconds));
         }
         let view = analyzer.tick(at(seconds));
-        let named = |line: String| line.split(' ').take(2).collect::<Vec<_>>().join(" ");
-        ever.extend(incidents(&view).into_iter().map(named));
+        ever.extend(named(&view));
     }
     ever
 }
@@ -201,9 +202,7 @@ fn rounds_to_an_incident(dark: Dark<'_>) -> (usize, BTreeSet<String>) {
                 }
             }
         }
-        let open = incidents(&analyzer.tick(at(end)));
-        let named = |line: String| line.split(' ').take(2).collect::<Vec<_>>().join(" ");
-        let open: BTreeSet<String> = open.into_iter().map(named).collect();
+        let open: BTreeSet<String> = named(&analyzer.tick(at(end))).into_iter().collect();
         if !open.is_empty() {
             return (round + 1 - HEALTHY, open);
         }
@@ -314,26 +313,16 @@ fn ever_open_of_a_restarted_leaf(dark_seconds: u64) -> BTreeSet<String> {
     for seconds in (0..400).step_by(5) {
         let (is_dark, counts) = ((100..100 + dark_seconds).contains(&seconds), seconds >= 100);
         for index in 0..NODES {
-            let up = r#"railscope_rdma_port_up{device="mlx5_1",port="1"}"#;
-            let text = page(index, seconds);
-            let text = match is_dark {
-                true => text.replace(&format!("{up} 1"), &format!("{up} 0")),
-                false => text,
-            };
+            let page = rail_1(index, seconds, is_dark, false);
             let losses = of_gpus(|rail| {
                 let labels = format!(r#"{{device="mlx5_{rail}",port="1",kind="link_downed"}}"#);
                 let losses = u32::from(counts && rail == 1);
                 format!("railscope_rdma_port_errors_total{labels} {losses}\n")
             });
-            analyzer.ingest(&node(index), &(text + &losses), at(seconds));
+            analyzer.ingest(&node(index), &(page + &losses), at(seconds));
         }
         analyzer.take_subnet(parse_ibnetdiscover(&text), at(seconds));
-        let named = |line: String| line.split(' ').take(2).collect::<Vec<_>>().join(" ");
-        ever.extend(
-            incidents(&analyzer.tick(at(seconds)))
-                .into_iter()
-                .map(named),
-        );
+        ever.extend(named(&analyzer.tick(at(seconds))));
     }
     ever
 }

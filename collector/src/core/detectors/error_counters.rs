@@ -15,7 +15,7 @@ use super::peers::median;
 use crate::core::classes::{Class, LINK_ERRORS, PCIE_ERRORS as BAD_PCIE, RECEIVER_NOT_READY};
 use crate::core::detector::{Detector, Evidence, Explanation, View};
 use crate::core::history::NodeHistory;
-use crate::core::incident::{PARENT_MIN_CHILDREN, PARENT_SHARE, cables_of_switches};
+use crate::core::incident::{PARENT_SHARE, are_the_switchs, cables_of_switches};
 use crate::core::inventory::gpus_behind;
 use crate::core::rules::{Rule, Threshold};
 
@@ -43,8 +43,8 @@ struct Limit {
     per_hour: f64,
     /// Fewest errors in the window that are looked at at all.
     at_least: f64,
-    /// Time for which errors wait, s: something else may explain them by then.
-    wait_seconds: f64,
+    /// Whether it counts lost links: those wait, and are not told where the switch was lost.
+    of_losses: bool,
     /// Where the number comes from.
     source: &'static str,
 }
@@ -63,7 +63,7 @@ impl Limit {
             class: &LINK_ERRORS,
             per_hour,
             at_least,
-            wait_seconds: 0.0,
+            of_losses: false,
             source,
         }
     }
@@ -82,7 +82,7 @@ impl Limit {
             class: &LINK_ERRORS,
             per_hour,
             at_least,
-            wait_seconds: 0.0,
+            of_losses: false,
             source,
         }
     }
@@ -100,15 +100,15 @@ impl Limit {
             class: &BAD_PCIE,
             per_hour,
             at_least,
-            wait_seconds: 0.0,
+            of_losses: false,
             source,
         }
     }
 
-    /// Of counters of lost links.
+    /// The same of a counter of lost links.
     const fn of_losses(self) -> Self {
         Self {
-            wait_seconds: LOSS_WAIT_SECONDS,
+            of_losses: true,
             ..self
         }
     }
@@ -173,7 +173,7 @@ const LIMITS: &[Limit] = &[
         class: &RECEIVER_NOT_READY,
         per_hour: 36_000.0,
         at_least: 100.0,
-        wait_seconds: 0.0,
+        of_losses: false,
         source: "10 a second: NCCL writes and needs no receive buffer, so that any rate is suspicious (an engineering choice)",
     },
 ];
@@ -226,7 +226,7 @@ impl Detector for ErrorCounters {
         }
         for (limit, mut high) in LIMITS.iter().zip(all) {
             high.retain(|rise| limit.is_passed_by(rise));
-            if limit.wait_seconds > 0.0 {
+            if limit.of_losses {
                 leave_out_shared(view.fabric, &mut high);
             }
             if high.is_empty() {
@@ -244,9 +244,10 @@ impl Detector for ErrorCounters {
         Explanation {
             check: "An error counter rises faster than its limit, and faster than the same counter of others.",
             threshold: LIMITS.iter().find(of_it).map_or_else(String::new, |limit| {
-                let wait = match limit.wait_seconds {
-                    0.0 => String::new(),
-                    wait => format!(", {wait} s ago or longer and not with its switch"),
+                let wait = if limit.of_losses {
+                    format!(", {LOSS_WAIT_SECONDS} s ago or longer and not with its switch")
+                } else {
+                    String::new()
                 };
                 format!(
                     "more than {} an hour and at least {} in {WINDOW_SECONDS} s{wait} ({}), and more than {ABOVE_PEERS} times the median",
@@ -280,7 +281,7 @@ impl Detector for ErrorCounters {
                     "what rises everywhere is the fabric's or the scheduler's doing (a choice)",
                 ),
             ];
-            if limit.wait_seconds > 0.0 {
+            if limit.of_losses {
                 thresholds.push(Threshold::new(
                     "how long ago",
                     LOSS_WAIT_SECONDS,
@@ -312,9 +313,7 @@ fn leave_out_shared(fabric: &Fabric, losses: &mut Vec<Rise>) {
         let cables = cables.into_iter().map(|(cable, _)| cable);
         let of_hosts: Vec<Part> = cables.filter(|cable| cable.node().is_some()).collect();
         let gone = of_hosts.iter().filter(|cable| lost.contains(cable)).count();
-        let is_shared =
-            gone >= PARENT_MIN_CHILDREN && gone as f64 >= PARENT_SHARE * of_hosts.len() as f64;
-        is_shared.then_some(of_hosts)
+        are_the_switchs(gone, of_hosts.len()).then_some(of_hosts)
     });
     let shared: BTreeSet<Part> = shared.flatten().collect();
     losses.retain(|loss| !shared.contains(&loss.part));
@@ -343,8 +342,10 @@ fn rises_of(
         let Some(mut rise) = window.increase(WINDOW_SECONDS) else {
             continue;
         };
-        let newest = window.increase(limit.wait_seconds);
-        rise.amount -= newest.map_or(0.0, |newest| newest.amount);
+        if limit.of_losses {
+            let newest = window.increase(LOSS_WAIT_SECONDS);
+            rise.amount -= newest.map_or(0.0, |newest| newest.amount);
+        }
         if limit.names != Names::Node && rise.amount < least {
             continue;
         }
