@@ -23,6 +23,7 @@ pub mod kept;
 pub mod lost;
 pub mod maintenance;
 pub mod neighbours;
+pub mod observer;
 pub mod pause_graph;
 pub mod port_series;
 pub mod probing;

@@ -336,12 +336,30 @@ fn analyse(
                 let begun = Instant::now();
                 analyzer.set_maintenance(announced.windows(state));
                 let mut snapshot = Snapshot::new(analyzer.tick(state.now()));
+                log_suspension(state.snapshot().as_deref(), &snapshot);
                 snapshot.tick_seconds = begun.elapsed().as_secs_f64();
                 past.keep(&snapshot.view);
                 past.keep_incidents(&snapshot.view, state);
                 state.publish(snapshot);
             }
         }
+    }
+}
+
+/// Logs when the opening of incidents is suspended, and when that ends.
+fn log_suspension(before: Option<&Snapshot>, now: &Snapshot) {
+    let suspension = |snapshot: &Snapshot| snapshot.view.observation.suspension;
+    match (before.and_then(suspension), suspension(now)) {
+        (None, Some(new)) => tracing::warn!(
+            cause = new.late.as_str(),
+            late_targets = now.view.observation.late_targets,
+            "observation is late: no new incident opens until two intervals are complete"
+        ),
+        (Some(old), None) => tracing::info!(
+            seconds = now.view.now.seconds_since(old.since),
+            "observation is complete again: incidents open"
+        ),
+        _ => {}
     }
 }
 

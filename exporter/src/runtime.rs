@@ -270,6 +270,7 @@ fn run(mut sampler: Box<dyn Sampler>, running: &Running) {
     let mut next = Instant::now();
     loop {
         let begun = Instant::now();
+        slot.begin(begun.saturating_duration_since(next));
         let mut reading = NodeReading::default();
         match sampler.sample(&mut reading) {
             Ok(presence) => {

@@ -16,6 +16,7 @@ use railscope_exporter::{Exporter, Limits, serve};
 use railscope_model::exposition::Format;
 use railscope_model::metric::{
     GPU_PERFORMANCE_STATE, NODE, NODE_CPUS, NODE_NUMA_NODES, Profile, SOURCE_AGE, SOURCE_DURATION,
+    SOURCE_LATE,
 };
 use railscope_model::reading::{Labels, NodeReading, Status};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
@@ -108,6 +109,7 @@ impl Sampler for Relayed {
         let labels = Labels::new([self.name()]);
         reading.push(&SOURCE_AGE, &labels, 100.0);
         reading.push(&SOURCE_DURATION, &labels, 7.0);
+        reading.push(&SOURCE_LATE, &labels, 50.0);
         reading.push_status(self.name(), "3", Status::Timeout);
         Ok(Presence::Present)
     }
@@ -249,6 +251,8 @@ fn a_sampler_that_knows_the_age_of_its_values_is_believed() {
     assert!(age(&exporter, "relayed") >= 100.0);
     let duration = r#"railscope_source_duration_seconds{source="relayed"}"#;
     assert_eq!(full_value(&exporter, duration), Some(7.0));
+    let late = r#"railscope_source_late_seconds_total{source="relayed"}"#;
+    assert!(full_value(&exporter, late).is_some_and(|late| (50.0..100.0).contains(&late)));
     assert!(status(&exporter, "relayed", "3", "timeout"));
     assert_eq!(
         value(&exporter, "railscope_exporter_dropped_samples_total"),

@@ -9,8 +9,9 @@ use railscope_model::exposition::{Format, Page, gzip};
 use railscope_model::metric::{
     COLLECTIVE_OPERATIONS, COLLECTOR_BUILD, FABRIC_HOSTS_MISSING_RAIL, FABRIC_LEVELS, FABRIC_LINKS,
     FABRIC_PARTS, FABRIC_VERDICT, INCIDENT_ACTIVE, INCIDENT_GPUS, INCIDENT_SINCE, INGEST_SAMPLES,
-    Metric, PORT_TOPOLOGY, Profile, SCRAPES, SUBNET_AGE, SUBNET_SWEEPS, SWEEP_DURATION, SWEEP_MADS,
-    TARGET_AGE, TARGET_UP, TICK_DURATION, TOPOLOGY_FINDINGS,
+    LATE_TARGETS, Metric, OPENING_SUSPENDED, PORT_TOPOLOGY, Profile, SCRAPES, SUBNET_AGE,
+    SUBNET_SWEEPS, SWEEP_DURATION, SWEEP_MADS, TARGET_AGE, TARGET_UP, TICK_DURATION,
+    TOPOLOGY_FINDINGS,
 };
 use railscope_model::reading::{Labels, NodeReading};
 
@@ -19,6 +20,7 @@ mod jobs;
 use super::params::{Nothing, Params, Refusal};
 use super::{App, graph, wire};
 use crate::core::incident::Incident;
+use crate::core::observer::Late;
 use crate::state::{Snapshot, State};
 
 pub(super) async fn metrics(
@@ -140,6 +142,13 @@ fn push_snapshot(reading: &mut NodeReading, snapshot: &Snapshot, state: &State) 
         reading.push(&SUBNET_AGE, &none, state.now().seconds_since(seen));
     }
     reading.push(&TICK_DURATION, &none, snapshot.tick_seconds);
+    let late = view.observation.late_targets as u64;
+    reading.push(&LATE_TARGETS, &none, late);
+    let suspended = view.observation.suspension.map(|open| open.late);
+    for cause in Late::ALL {
+        let labels = Labels::new([cause.as_str()]);
+        reading.push(&OPENING_SUSPENDED, &labels, suspended == Some(cause));
+    }
 }
 
 fn push_incident(reading: &mut NodeReading, incident: &Incident) {

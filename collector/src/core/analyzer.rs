@@ -20,6 +20,7 @@ use super::jobs::JobTable;
 use super::lost::Fate;
 use super::maintenance::Window;
 use super::neighbours::{DarkPorts, Switches, switch_nodes, told_by_others};
+use super::observer::Observer;
 use super::probing::Probing;
 use super::second_look::SecondLooks;
 use super::sources::{Built, Sources};
@@ -60,6 +61,7 @@ pub struct Analyzer {
     switch_nodes: BTreeSet<NodeName>,
     dark: DarkPorts,
     second_looks: SecondLooks,
+    observer: Observer,
     /// Whether the fabric has cables of unknown fate.
     has_unknown: bool,
     /// Whether the fabric was last built with a settled sweep, or none.
@@ -102,6 +104,7 @@ impl Default for Analyzer {
             switch_nodes: BTreeSet::new(),
             dark: DarkPorts::default(),
             second_looks: SecondLooks::default(),
+            observer: Observer::default(),
             has_unknown: false,
             built_settled: true,
             fabric: Arc::default(),
@@ -327,6 +330,7 @@ impl Analyzer {
 
     /// Judges the cluster at one moment.
     pub fn tick(&mut self, now: Timestamp) -> ClusterView {
+        let observation = self.observer.observe(&self.history, now);
         let all_heard = self.history.nodes().all(|(_, node)| node.heard().is_some());
         let settled = self.watch.settle(all_heard, now);
         self.refresh_fabric(now, settled);
@@ -360,12 +364,14 @@ impl Analyzer {
             }));
         }
         let tracker = &mut self.tracker;
-        let mut incidents =
-            tracker.tick(&self.fabric, (&self.routes, &self.history), findings, now);
+        let may_open = observation.suspension.is_none();
+        let seen = (self.routes.as_ref(), &self.history);
+        let mut incidents = tracker.tick(&self.fabric, seen, findings, may_open, now);
         self.jobs.hold_up(&mut incidents);
         let costs = self.impact.tick(&self.history, &jobs, &mut incidents, now);
         ClusterView {
             now,
+            observation,
             incidents,
             jobs,
             waiting,

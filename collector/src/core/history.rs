@@ -16,7 +16,7 @@ use axis::Reach;
 pub use axis::{MIN_STEP_SECONDS, SWITCH_WINDOW_SECONDS, WINDOW_PAGES, WINDOW_SECONDS};
 use names::Shared;
 pub use node::{Ingested, NODE_SERIES_LIMIT, NodeHistory, Rows, STALE_AFTER_SECONDS};
-pub use window::{Count, Increase, Quality, Window};
+pub use window::{Count, Increase, MAX_STEP, Quality, Window};
 
 /// What all nodes and switches said lately.
 #[derive(Debug, Clone, Default)]

@@ -92,21 +92,26 @@ impl Tracker {
         self.closed.values().cloned().collect()
     }
 
-    /// Takes the findings of one tick and returns the open incidents, worst first.
+    /// Takes the findings of one tick and returns the open incidents, worst first. Unless incidents may open, what is
+    /// open stays open, and what is seen for the first time has to be seen again later.
     pub fn tick(
         &mut self,
         fabric: &Fabric,
         (routes, history): (&Routes, &History),
         findings: Vec<Finding>,
+        may_open: bool,
         now: Timestamp,
     ) -> Vec<Incident> {
+        if !may_open {
+            self.suspects.retain(|_, suspect| suspect.open);
+        }
         let spreading = self.losses.spreading(fabric, history, &findings, now);
         let mut groups = group(fabric, findings, &self.switches_down(), self.left_out);
         let suspects = &self.suspects;
         let storm = self.storms.fold(fabric, &mut groups, || known(suspects));
         let named: BTreeSet<_> = groups.keys().cloned().collect();
         let mut certain = proven(fabric, (history, now), &groups);
-        if self.left_out.has(Step::Proof) {
+        if self.left_out.has(Step::Proof) || !may_open {
             certain.clear();
         }
         self.closed
@@ -123,7 +128,9 @@ impl Tracker {
             let is_certain = certain.contains(&root);
             self.see(incident, is_certain, (&named, &spreading), now);
         }
-        self.miss(&named, now);
+        if may_open {
+            self.miss(&named, now);
+        }
         let open = self.suspects.values().filter(|suspect| suspect.open);
         let mut incidents: Vec<_> = open.map(|suspect| suspect.incident.clone()).collect();
         if !self.left_out.has(Step::Maintenance) {

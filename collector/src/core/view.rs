@@ -11,6 +11,7 @@ use super::impact::Costs;
 use super::incident::Incident;
 use super::jobs::Jobs;
 use super::maintenance::Window;
+use super::observer::Observation;
 use super::probing::Probing;
 use super::tracker::Closed;
 use super::wait::{Stuck, Waiting};
@@ -21,6 +22,8 @@ use crate::topology::{LldpMerge, Routes, Verdict, lint};
 pub struct ClusterView {
     /// The moment of the tick.
     pub now: Timestamp,
+    /// How well the cluster was observed.
+    pub observation: Observation,
     /// The graph of parts, lost cables included.
     pub fabric: Arc<Fabric>,
     /// What the fabric is, and how its hosts are wired.

@@ -335,7 +335,7 @@ fn hit(present: &[(usize, StepTimes)], conserves: bool) -> Option<Hit> {
 }
 
 /// The middle value, of an even number the mean of the middle two; `None` of nothing.
-fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
+pub(super) fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     let mut values: Vec<f64> = values.into_iter().collect();
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;

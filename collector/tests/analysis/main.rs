@@ -12,6 +12,7 @@ mod maintenance;
 mod memory;
 mod parents;
 mod second_look;
+mod starved;
 mod work;
 
 use cluster::{NODES, RAILS, as_planned, at, node, page, subnet};

@@ -89,7 +89,7 @@ fn hosts_that_are_read_one_after_another_are_no_incidents_before_their_leaf_is()
     let mut seen: Vec<String> = Vec::new();
     for second in 1..=70 {
         // One node of each leaf is read each second.
-        for index in (0..NODES).filter(|index| second <= 50 || index % 4 == second % 4) {
+        for index in (0..NODES).filter(|index| second == 1 || index % 4 == second % 4) {
             let text = page(index, second as u64);
             let is_dark = second > 50 && index / 4 == 0;
             let text = if is_dark {
@@ -130,7 +130,7 @@ fn ever_open_with_slow_scrapes(dark: impl Fn(usize) -> bool) -> BTreeSet<String>
     for tick in 1..=8 * NODES as u64 {
         let seconds = 5 * tick;
         for index in 0..NODES {
-            if tick > NODES as u64 && tick as usize % NODES != index {
+            if tick > 1 && tick as usize % NODES != index {
                 continue;
             }
             let mut text = page(index, seconds);

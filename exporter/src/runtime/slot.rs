@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use railscope_model::metric::{SOURCE_AGE, SOURCE_DURATION, SOURCE_ERRORS, SOURCE_READS};
+use railscope_model::metric::{
+    SOURCE_AGE, SOURCE_DURATION, SOURCE_ERRORS, SOURCE_LATE, SOURCE_READS,
+};
 use railscope_model::reading::{Labels, NodeReading, Sample, Status};
 
 use super::Limits;
@@ -21,6 +23,8 @@ pub(super) struct Slot {
     last: ArcSwap<Outcome>,
     reads: AtomicU64,
     failed_reads: AtomicU64,
+    /// Time by which reads began after they were due, ns.
+    late: AtomicU64,
 }
 
 /// How the last read of a source ended.
@@ -50,6 +54,8 @@ struct OwnWord {
     duration_seconds: Option<f64>,
     /// `SOURCE_ERRORS`: single values that failed since the start.
     errors: u64,
+    /// `SOURCE_LATE`: time by which reads began late since the start, seconds.
+    late_seconds: f64,
 }
 
 impl Slot {
@@ -70,7 +76,14 @@ impl Slot {
             }),
             reads: AtomicU64::new(0),
             failed_reads: AtomicU64::new(0),
+            late: AtomicU64::new(0),
         }
+    }
+
+    /// A read begins, so long after it was due.
+    pub(super) fn begin(&self, late: Duration) {
+        let late = u64::try_from(late.as_nanos()).unwrap_or(u64::MAX);
+        self.late.fetch_add(late, Ordering::Relaxed);
     }
 
     pub(super) fn publish(&self, presence: Presence, mut reading: NodeReading, begun: Instant) {
@@ -114,7 +127,7 @@ impl Slot {
     /// Takes out of a reading what its sampler says of the read itself.
     fn take_own_word(&self, reading: &mut NodeReading) -> OwnWord {
         let mut own = OwnWord::default();
-        let own_metrics = [&SOURCE_AGE, &SOURCE_DURATION, &SOURCE_ERRORS];
+        let own_metrics = [&SOURCE_AGE, &SOURCE_DURATION, &SOURCE_ERRORS, &SOURCE_LATE];
         let is_own = |sample: &Sample| {
             own_metrics.contains(&sample.metric) && sample.labels.values().eq([self.source])
         };
@@ -124,6 +137,8 @@ impl Slot {
                 own.age_seconds = value;
             } else if sample.metric == &SOURCE_DURATION {
                 own.duration_seconds = Some(value);
+            } else if sample.metric == &SOURCE_LATE {
+                own.late_seconds = value;
             } else {
                 own.errors = value as u64;
             }
@@ -151,6 +166,8 @@ impl Slot {
         own.push(&SOURCE_READS, labels, self.reads.load(Ordering::Relaxed));
         let errors = self.failed_reads.load(Ordering::Relaxed) + last.own.errors;
         own.push(&SOURCE_ERRORS, labels, errors);
+        let late = Duration::from_nanos(self.late.load(Ordering::Relaxed)).as_secs_f64();
+        own.push(&SOURCE_LATE, labels, late + last.own.late_seconds);
         if hangs {
             Arc::default()
         } else {

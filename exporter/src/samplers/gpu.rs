@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use railscope_model::metric::{SOURCE_AGE, SOURCE_DURATION, SOURCE_ERRORS, SOURCE_STATUS};
+use railscope_model::metric::{
+    SOURCE_AGE, SOURCE_DURATION, SOURCE_ERRORS, SOURCE_LATE, SOURCE_STATUS,
+};
 use railscope_model::reading::{Labels, NodeReading, Status};
 
 use crate::mig_devices::MigDevices;
@@ -106,6 +108,8 @@ fn merge(view: &View, stale_after: Duration, reading: &mut NodeReading) -> Prese
     }
     // What the thread sees (this function) is always fast and fresh; the worker's lines tell more.
     reading.push(&SOURCE_AGE, &labels, oldest.as_secs_f64());
+    let late = view.gpus.values().map(|gpu| gpu.late_seconds);
+    reading.push(&SOURCE_LATE, &labels, late.sum::<f64>());
     if answering > 0 {
         reading.push(&SOURCE_DURATION, &labels, slowest);
     }

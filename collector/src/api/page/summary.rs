@@ -8,6 +8,7 @@ use super::Look;
 use super::html::Esc;
 use crate::api::{wire, words};
 use crate::core::classes::Severity;
+use crate::core::observer::Late;
 
 /// An analysis older than this is not "now": several ticks were missed.
 const TICK_STALE_SECONDS: f64 = 30.0;
@@ -22,6 +23,20 @@ pub(super) fn header(out: &mut String, look: &Look<'_>) -> fmt::Result {
             out,
             "<p class=\"banner\" role=\"alert\">The analysis last ran {} ago: what follows is old.</p>",
             words::span(age)
+        )?;
+    }
+    if let Some(open) = view.observation.suspension {
+        let cause = match open.late {
+            Late::Targets => format!(
+                "Samples of many nodes are late ({} now)",
+                view.observation.late_targets
+            ),
+            Late::Analysis => String::from("The collector itself is late"),
+        };
+        writeln!(
+            out,
+            "<p class=\"banner\" role=\"alert\">{cause}: since {} no new incident opens, until two intervals are complete.</p>",
+            words::span(view.now.seconds_since(open.since))
         )?;
     }
     out.push_str("<section class=\"top\" aria-label=\"Summary\">\n");

@@ -116,6 +116,19 @@ impl Axis {
             || self.heard().seconds_since(self.time(page)) <= self.reach.0
     }
 
+    /// When the pages within the window were read, the newest first.
+    pub(super) fn scrapes(&self) -> impl Iterator<Item = Timestamp> {
+        let pages = (self.first..=self.newest).rev();
+        pages.map(|page| self.time(page))
+    }
+
+    /// Mean time between two pages within the window, seconds; none before the third.
+    pub(super) fn usual_step(&self) -> Option<f64> {
+        let steps = self.newest - self.first;
+        let seconds = self.heard.seconds_since(self.time(self.first));
+        (steps >= 2).then(|| seconds / f64::from(steps))
+    }
+
     /// How many slots there must be, so that a page read `at` drives none out that is within the window.
     pub(super) fn slots_for(&self, at: Timestamp) -> u32 {
         let slots = self.times.len() as u32;

@@ -4,6 +4,9 @@ use railscope_model::fabric::Timestamp;
 
 use super::axis::Axis;
 
+/// A longer step between two samples of a series, in usual ones of its source, is a gap: two scrapes in a row that failed.
+pub const MAX_STEP: f64 = 2.5;
+
 /// How good what a slot holds is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Quality {
@@ -272,6 +275,29 @@ impl<'a> Window<'a> {
     pub fn told(self) -> impl Iterator<Item = (Timestamp, f64)> + 'a {
         let told = self.slots().rev().filter(|(_, cell)| cell.is_told());
         told.map(|(at, cell)| (at, f64::from(cell.0)))
+    }
+
+    /// As [`Self::told`], up to the first gap: a step between two samples of more than [`MAX_STEP`] usual ones.
+    pub fn unbroken(self) -> impl Iterator<Item = (Timestamp, f64)> + 'a {
+        let longest = self
+            .axis
+            .usual_step()
+            .map_or(f64::INFINITY, |step| MAX_STEP * step);
+        let mut later: Option<Timestamp> = None;
+        self.told().take_while(move |(at, _)| {
+            let step = later
+                .replace(*at)
+                .map_or(0.0, |later| later.seconds_since(*at));
+            step <= longest
+        })
+    }
+
+    /// Whether samples reach back at least so many seconds from the newest, or as far as the window does, without a gap.
+    pub fn is_unbroken(self, seconds: f64) -> bool {
+        let newest = self.axis.heard();
+        let reached = self.unbroken().last().map(|(at, _)| at);
+        let oldest = self.told().last().map(|(at, _)| at);
+        reached == oldest || reached.is_some_and(|at| newest.seconds_since(at) >= seconds)
     }
 
     /// What a counter stood at on each page that told it, newest first.

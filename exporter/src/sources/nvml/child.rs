@@ -57,6 +57,8 @@ pub struct LastWord {
     number: Option<u64>,
     /// Time that the read took, seconds.
     pub seconds: f64,
+    /// Time by which its samples began late since the worker started, seconds.
+    pub late_seconds: f64,
 }
 
 /// All that is known of the GPUs at one instant.
@@ -351,6 +353,7 @@ impl View {
                 word.at = now;
                 word.number = Some(line.number);
                 word.seconds = line.seconds;
+                word.late_seconds = line.late_seconds;
             }
         }
     }
@@ -366,6 +369,7 @@ impl LastWord {
             at: now,
             number: None,
             seconds: 0.0,
+            late_seconds: 0.0,
         }
     }
 

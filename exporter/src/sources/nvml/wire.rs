@@ -78,6 +78,9 @@ pub struct Line {
     /// Time that the sample took, seconds.
     #[serde(default)]
     pub seconds: f64,
+    /// Time by which samples of the scope began late since the worker started, seconds.
+    #[serde(default)]
+    pub late_seconds: f64,
     /// Place of the line among those of its scope.
     #[serde(default)]
     pub number: u64,
@@ -138,6 +141,7 @@ impl Line {
             missing: Vec::new(),
             errors: 0,
             seconds: 0.0,
+            late_seconds: 0.0,
             number: 0,
             values: Values::default(),
         }

@@ -112,8 +112,10 @@ fn watch_gpu(
     out: &Output,
 ) -> Result<(), WorkerError> {
     let (mut next, mut teller) = (Instant::now(), Teller::default());
+    let mut late = Duration::ZERO;
     loop {
         let begun = Instant::now();
+        late += begun.saturating_duration_since(next);
         let mut reading = NodeReading::default();
         gpu.sample(&mut reading);
         let lost = gpu.calls.lost();
@@ -125,6 +127,7 @@ fn watch_gpu(
             missing: gpu.calls.missing_features(),
             errors: gpu.calls.failures(),
             seconds: begun.elapsed().as_secs_f64(),
+            late_seconds: late.as_secs_f64(),
             ..Line::new(Scope::Gpu(ordinal), gpu.calls.status())
         };
         teller.tell(reading, &mut line);

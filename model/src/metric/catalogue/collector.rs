@@ -65,4 +65,8 @@ catalogue! {
         "Operations in dumps of collective libraries by result: read, malformed (lines or files that cannot be read). Absent without a folder of dumps.";
     Collector Default Gauge TICK_DURATION = "railscope_collector_tick_duration_seconds" ["seconds"] ()
         "Time that the last analysis tick took.";
+    Collector Default Gauge LATE_TARGETS = "railscope_collector_late_targets" ()
+        "Nodes whose newest sample is older than 1.5 scrape intervals, but not older than 4.";
+    Collector Default Gauge OPENING_SUSPENDED = "railscope_collector_incident_opening_suspended" (cause)
+        "1 while no new incident opens, by what was late: targets, many at once; analysis, the collector itself. Ends once two intervals are complete.";
 }

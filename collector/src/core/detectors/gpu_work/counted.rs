@@ -6,9 +6,11 @@
 //! of a job whose work changes is measured by how much it did change ([`Counted::misread`]).
 
 use railscope_model::fabric::Timestamp;
-use railscope_model::metric::{GPU_MONITORED_SECONDS, GPU_TENSOR_ACTIVE_CYCLES, SOURCE_AGE};
+use railscope_model::metric::{
+    GPU_MONITORED_SECONDS, GPU_TENSOR_ACTIVE_CYCLES, SOURCE_AGE, SOURCE_LATE,
+};
 
-use super::{MIN_ACTIVE, MIN_SEEN, PIECE_SECONDS, READ_APART, Worker};
+use super::{MAX_LATE, MIN_ACTIVE, MIN_SEEN, PIECE_SECONDS, READ_APART, Worker};
 use crate::core::detectors::gpus::Listed;
 use crate::core::detectors::peers::{MIN_PEERS, median};
 use crate::core::history::Window;
@@ -26,8 +28,10 @@ struct Told<'a> {
 }
 
 impl<'a> Told<'a> {
-    /// `None` of a GPU that has not told enough.
+    /// `None` of a GPU that has not told enough, or with a gap.
     fn by(gpu: &Listed<'a>, seconds: f64) -> Option<Self> {
+        gpu.window(&GPU_MONITORED_SECONDS)
+            .filter(|monitored| monitored.is_unbroken(seconds))?;
         let sums = sums(gpu, seconds).filter(|sums| sums.paged >= MIN_SEEN * seconds)?;
         let cycles = gpu.window(&GPU_TENSOR_ACTIVE_CYCLES);
         let cycles = cycles.and_then(|cycles| cycles.increase(seconds));
@@ -76,6 +80,14 @@ impl<'a> Told<'a> {
     }
 }
 
+/// Whether the exporter has read the GPUs of this one's node later than it wanted to in the newest `seconds`. Others'
+/// exporters do not tell.
+fn is_read_late(gpu: &Listed<'_>, seconds: f64) -> bool {
+    let late = gpu.history.window(&SOURCE_LATE, &[SOURCE]);
+    let late = late.and_then(|late| late.increase(seconds));
+    late.is_some_and(|late| late.amount > MAX_LATE * seconds)
+}
+
 /// What the exporter has summed up of a GPU.
 fn sums(gpu: &Listed<'_>, seconds: f64) -> Option<Sums> {
     Sums::of(|metric| gpu.window(metric), seconds)
@@ -93,8 +105,11 @@ impl<'a> Counted<'a> {
         gpu.window(&GPU_MONITORED_SECONDS).is_some()
     }
 
-    /// Over the newest `seconds`. `None` of GPUs that have told or done too little.
+    /// Over the newest `seconds`. `None` of GPUs that have told or done too little, or that were read late.
     pub(super) fn of(gpus: &[Listed<'a>], seconds: f64) -> Option<Self> {
+        if gpus.first().is_none_or(|gpu| is_read_late(gpu, seconds)) {
+            return None;
+        }
         let told = gpus.iter().filter_map(|gpu| Told::by(gpu, seconds));
         let told: Vec<_> = told.collect();
         let shares = told.iter().map(|told| told.sums.share());

@@ -1,11 +1,12 @@
 //! The numbers of the comparison of work.
 
 use super::{
-    ABOVE_SPREAD, MIN_ACTIVE, MIN_SECONDS, MIN_SEEN, PIECE_SECONDS, READ_APART, SAMPLED, SAMPLES,
-    STANDARD, SUMS,
+    ABOVE_SPREAD, MAX_LATE, MIN_ACTIVE, MIN_SECONDS, MIN_SEEN, PIECE_SECONDS, READ_APART, SAMPLED,
+    SAMPLES, STANDARD, SUMS,
 };
 use crate::core::classes::GPU_SLOW;
 use crate::core::detectors::peers::{self, MIN_PEERS};
+use crate::core::history::MAX_STEP;
 use crate::core::rules::{Rule, Threshold};
 
 /// The numbers in words.
@@ -57,6 +58,18 @@ fn of_sums() -> Vec<Threshold> {
         )
     });
     let others = [
+        Threshold::new(
+            "share of that time by which reads of the node's GPUs may begin late, summed",
+            MAX_LATE,
+            "ratio",
+            "an exporter that waits for a CPU reads each GPU at another moment; one that does not is late by 1 ms a read (a choice)",
+        ),
+        Threshold::new(
+            "longest step between two scrapes",
+            MAX_STEP,
+            "usual steps",
+            "one scrape may fail, two in a row are a gap (a choice)",
+        ),
         Threshold::new(
             "share of that time that pages must tell",
             MIN_SEEN,

@@ -19,7 +19,7 @@ struct Told<'a> {
 impl<'a> Told<'a> {
     /// `None` of a GPU that does not tell its activity or its clock.
     fn by(gpu: &Listed<'a>) -> Option<Self> {
-        let told = gpu.window(&GPU_TENSOR_ACTIVE)?.told();
+        let told = gpu.window(&GPU_TENSOR_ACTIVE)?.unbroken();
         let (mut active, mut needed) = ([None; SAMPLES.0], None);
         let mut newest = None;
         for (number, ((at, value), place)) in (1..).zip(told.zip(&mut active)) {

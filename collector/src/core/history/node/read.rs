@@ -51,6 +51,15 @@ impl NodeHistory {
             .is_some_and(|heard| now.seconds_since(heard) <= STALE_AFTER_SECONDS)
     }
 
+    /// Mean time between two scrapes, seconds, and when they were, the newest first: of the source that is scraped most
+    /// often. None before the third.
+    pub fn scrapes(&self) -> Option<(f64, impl Iterator<Item = Timestamp>)> {
+        let axes = self.voices.iter().map(|voice| &voice.axis);
+        let axes = axes.filter_map(|axis| Some((axis.usual_step()?, axis)));
+        let (interval, axis) = axes.min_by(|a, b| a.0.total_cmp(&b.0))?;
+        Some((interval, axis.scrapes()))
+    }
+
     /// Series of one metric that were on their speaker's last page: label values and window. What a thing
     /// is, one speaker says alone: two would name it twice, each with the labels that it knows.
     pub fn series(&self, metric: &'static Metric) -> impl Iterator<Item = (&Labels, Window<'_>)> {
