@@ -161,10 +161,13 @@ fn whole_file(file: &str) -> &str {
 /// A tree that was copied without links has files in their places that hold where they led.
 fn restore_links(folder: &Path) {
     for entry in fs::read_dir(folder).expect("a directory") {
-        let path = entry.expect("an entry").path();
-        if path.is_dir() {
+        let entry = entry.expect("an entry");
+        let (path, kind) = (entry.path(), entry.file_type().expect("a type"));
+        if kind.is_dir() {
             restore_links(&path);
-        } else if let Ok(text) = fs::read_to_string(&path)
+        // The directory may list a link that was just restored: it is followed no further.
+        } else if kind.is_file()
+            && let Ok(text) = fs::read_to_string(&path)
             && text.starts_with("../")
             && !text.contains('\n')
         {

@@ -11,6 +11,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -69,10 +70,22 @@ pub(crate) fn root() -> PathBuf {
         .to_owned()
 }
 
-/// A port of the loopback address that nobody listens on now.
+/// A free port of the loopback address, for a program that takes none itself. It is below the range that Linux gives to
+/// outgoing connections (32768 and up), so that none of those takes it before the program does; processes that run
+/// beside each other begin in different places, and no process gives out a port twice.
 pub(crate) fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a loopback port");
-    listener.local_addr().expect("its address").port()
+    const PORTS: std::ops::Range<u32> = 11_000..32_000;
+    static GIVEN: AtomicU32 = AtomicU32::new(0);
+    let count = PORTS.len() as u32;
+    (0..count)
+        .map(|_| {
+            std::process::id()
+                .wrapping_mul(101)
+                .wrapping_add(GIVEN.fetch_add(1, Ordering::Relaxed))
+        })
+        .map(|place| (PORTS.start + place % count) as u16)
+        .find(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok())
+        .expect("a free loopback port")
 }
 
 /// A child process with its output in a file; ended when dropped.
