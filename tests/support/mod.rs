@@ -235,6 +235,22 @@ impl Demo {
         })
     }
 
+    /// Waits until its only incident is about this part and of this class.
+    pub(crate) fn wait_until_only(
+        &self,
+        http: &Http,
+        (part, class): (&str, &str),
+        limit: Duration,
+    ) {
+        wait_for(&format!("only {class} {part}"), limit, || {
+            match self.incidents(http)?.as_slice() {
+                [] => Err(self.process.tail()),
+                [only] if only["fault_domain"] == part && only["class"] == class => Ok(()),
+                other => Err(format!("{other:?}")),
+            }
+        });
+    }
+
     /// Ends it as Ctrl-C does, and fails if it does not end well.
     pub(crate) fn stop(&mut self) {
         let ended = self.process.stop();
