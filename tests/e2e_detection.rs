@@ -102,21 +102,21 @@ fn a_pause_storm_is_one_page_that_names_the_nic_and_none_of_those_that_it_pauses
 
 #[test]
 #[ignore = "slow: two minutes and 16 nodes"]
-fn a_dead_leaf_with_64_ports_is_one_page_that_names_the_switch() {
+fn slow_a_dead_leaf_with_64_ports_is_one_page_that_names_the_switch() {
     need!("prometheus", "prometheus-alertmanager");
     one_page("dead-leaf", "16", "switch-down", ALONE_FOR_LONG).expect("a broken part");
 }
 
 #[test]
 #[ignore = "slow: two minutes and 32 nodes"]
-fn a_dead_rail_is_one_page_that_names_the_switch() {
+fn slow_a_dead_rail_is_one_page_that_names_the_switch() {
     need!("prometheus", "prometheus-alertmanager");
     one_page("dead-rail", "32", "switch-down", ALONE_FOR_LONG).expect("a broken part");
 }
 
 #[test]
 #[ignore = "slow: two minutes of silence"]
-fn ranks_with_unequal_work_are_no_page() {
+fn slow_ranks_with_unequal_work_are_no_page() {
     need!("prometheus", "prometheus-alertmanager");
     let sink = Sink::start();
     let mut site = Site::start(&sink, &["--scene", "your-code", "--nodes", "8"]);

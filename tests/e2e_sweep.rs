@@ -278,7 +278,7 @@ fn own_sweep_equals_ibnetdiscover_and_perfquery_port_by_port() {
 /// `RAILSCOPE_SWEEP_NODES` says how many nodes of eight adapters.
 #[test]
 #[ignore = "slow: a minute, most of it perfquery's"]
-fn own_sweep_of_1024_adapters_equals_the_tools() {
+fn slow_own_sweep_of_1024_adapters_equals_the_tools() {
     need!(
         "ibsim",
         "opensm",

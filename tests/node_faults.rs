@@ -28,7 +28,30 @@ fn counter(root: &Path) -> PathBuf {
 }
 
 #[test]
-fn a_counter_that_blocks_for_ever_costs_its_source_and_comes_back_without_a_restart() {
+fn a_counter_that_blocks_costs_its_source_and_comes_back_without_a_restart() {
+    a_counter_blocks(|_| {});
+}
+
+#[test]
+#[ignore = "slow: a source times out after 30 s"]
+fn slow_a_counter_that_blocks_for_ever_takes_the_values_of_its_source_away() {
+    a_counter_blocks(|node| {
+        node.eventually("the hung source times out", |node| {
+            node.has_status("rdma", "", "timeout")
+        });
+        assert!(node.has_status("ethernet", "", "ok"));
+        assert_eq!(
+            node.value(PORT_UP),
+            None,
+            "nothing that hangs is shown as if it were fresh"
+        );
+    });
+}
+
+const PORT_UP: &str = r#"railscope_rdma_port_up{device="mlx5_2",port="1"}"#;
+
+/// A counter blocks until this has been seen, and then can be read again.
+fn a_counter_blocks(while_it_blocks: impl FnOnce(&Node)) {
     let mut before = String::new();
     let node = Node::start_with(
         "hgx-h200-roce",
@@ -52,16 +75,7 @@ fn a_counter_that_blocks_for_ever_costs_its_source_and_comes_back_without_a_rest
             node.age(source)
         );
     }
-    node.eventually("the hung source times out", |node| {
-        node.has_status("rdma", "", "timeout")
-    });
-    assert!(node.has_status("ethernet", "", "ok"));
-    let up = r#"railscope_rdma_port_up{device="mlx5_2",port="1"}"#;
-    assert_eq!(
-        node.value(up),
-        None,
-        "nothing that hangs is shown as if it were fresh"
-    );
+    while_it_blocks(&node);
 
     // The driver answers at last.
     let fifo = fs::OpenOptions::new()
@@ -74,7 +88,7 @@ fn a_counter_that_blocks_for_ever_costs_its_source_and_comes_back_without_a_rest
     node.eventually("the source is fresh again", |node| {
         node.has_status("rdma", "", "ok")
             && node.age("rdma") < FRESH_SECONDS
-            && node.value(up) == Some(1.0)
+            && node.value(PORT_UP) == Some(1.0)
     });
     let errors =
         r#"railscope_rdma_port_errors_total{device="mlx5_2",port="1",kind="symbol_error"}"#;

@@ -24,6 +24,16 @@ const START: Timestamp = Timestamp(1_800_000_000_000);
 /// Seconds between two scrapes and judgements, as in the demo.
 const TICK_SECONDS: u64 = 2;
 
+/// A seed that is another in every run, printed so that a failure can be repeated: `RAILSCOPE_SEED` sets it.
+pub(super) fn drawn_seed() -> u64 {
+    let given = std::env::var("RAILSCOPE_SEED");
+    let seed = given.map_or(super::clock::now().0 % 1_000_000, |seed| {
+        seed.parse().expect("RAILSCOPE_SEED is a number")
+    });
+    println!("drawn seed: RAILSCOPE_SEED={seed}");
+    seed
+}
+
 /// An incident that opened.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Heard {

@@ -183,7 +183,7 @@ pub(super) fn list() -> anyhow::Result<String> {
 mod tests {
     use railscope_simulator::fault::{CAUSES, Truth};
 
-    use super::super::rehearsal::{Heard, rehearse};
+    use super::super::rehearsal::{Heard, drawn_seed, rehearse};
     use super::super::wanted::is_found;
     use super::*;
 
@@ -223,41 +223,50 @@ mod tests {
         assert!(readme.contains(&format!("# {} faults,", CAUSES.len())));
     }
 
-    /// The expectation of each scene is what the collector does, on two seeds: a detector that comes later makes this
-    /// fail, and then the scene is to be written anew.
+    /// The expectation of each scene is what the collector does: a detector that comes later makes this fail, and then the
+    /// scene is to be written again.
+    fn ends_as_it_says(name: &str, seed: u64) {
+        let scene = Scene::named(name).expect(name);
+        let cluster = scene.cluster(Some(8), seed).expect(name);
+        let faults = scene.faults(&cluster, seed).expect(name);
+        let faults = faults.into_iter().map(|fault| (fault, 10.0));
+        let (truths, heard) = rehearse(cluster, faults, 60);
+        let named = |class: &str| {
+            let mut truths = truths.iter();
+            truths.all(|truth| {
+                let mut heard = heard.iter();
+                heard.any(|heard| heard.class == class && is_found(truth, &heard.part, class))
+            })
+        };
+        // Whatever else is said, it is said of the part that broke.
+        let culprits = |heard: &Heard| {
+            let of = |truth: &Truth| is_found(truth, &heard.part, truth.class);
+            truths.iter().any(of)
+        };
+        let well = match &scene.expect {
+            Expect::Named(class) => named(class) && heard.iter().all(culprits),
+            Expect::Silence => truths.is_empty() && heard.is_empty(),
+            // A fault that nobody feels would be none to be named; some let the job stand still.
+            Expect::NotYet(_) => {
+                let felt = |truth: &Truth| truth.slowdown.is_none_or(|times| times > 1.0);
+                heard.is_empty() && truths.iter().all(felt)
+            }
+        };
+        assert!(well, "{name}, seed {seed}: {truths:?} {heard:?}");
+    }
+
     #[test]
-    fn each_scene_ends_as_it_says() {
-        for (name, _) in SCENES {
-            let scene = Scene::named(name).expect(name);
-            for seed in [1, 2] {
-                let cluster = scene.cluster(Some(8), seed).expect(name);
-                let faults = scene.faults(&cluster, seed).expect(name);
-                let faults = faults.into_iter().map(|fault| (fault, 10.0));
-                let (truths, heard) = rehearse(cluster, faults, 60);
-                let named = |class: &str| {
-                    let mut truths = truths.iter();
-                    truths.all(|truth| {
-                        let mut heard = heard.iter();
-                        heard.any(|heard| {
-                            heard.class == class && is_found(truth, &heard.part, class)
-                        })
-                    })
-                };
-                // Whatever else is said, it is said of the part that broke.
-                let culprits = |heard: &Heard| {
-                    let of = |truth: &Truth| is_found(truth, &heard.part, truth.class);
-                    truths.iter().any(of)
-                };
-                let well = match &scene.expect {
-                    Expect::Named(class) => named(class) && heard.iter().all(culprits),
-                    Expect::Silence => truths.is_empty() && heard.is_empty(),
-                    // A fault that nobody feels would be none to be named; some let the job stand still.
-                    Expect::NotYet(_) => {
-                        let felt = |truth: &Truth| truth.slowdown.is_none_or(|times| times > 1.0);
-                        heard.is_empty() && truths.iter().all(felt)
-                    }
-                };
-                assert!(well, "{name}, seed {seed}: {truths:?} {heard:?}");
+    fn a_sample_of_the_scenes_ends_as_it_says() {
+        let third = SCENES.iter().step_by(3);
+        third.for_each(|(name, _)| ends_as_it_says(name, 1));
+    }
+
+    #[test]
+    #[ignore = "slow: every scene on two fixed seeds and on one that is drawn"]
+    fn slow_each_scene_ends_as_it_says() {
+        for seed in [1, 2, drawn_seed()] {
+            for (name, _) in SCENES {
+                ends_as_it_says(name, seed);
             }
         }
     }
