@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use railscope_collector::core::classes::CLASSES;
+use railscope_collector::classes::CLASSES;
 use railscope_model::metric::Metric;
 
 const HEADINGS: &[&str] = &["## Meaning", "## Impact", "## Diagnosis", "## Mitigation"];

@@ -17,7 +17,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use namespace::Namespace;
-use railscope_collector::core::analyzer::{Analyzer, ClusterView};
+use railscope_collector::analyzer::{Analyzer, ClusterView};
 use railscope_collector::lldp::parse_neighbours;
 use railscope_collector::topology::Kind;
 use railscope_exporter::sources::lldp::parse_json0;

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use foreign::{Dcgm, node_exporter};
+use railscope_collector::analyzer::{Analyzer, ClusterView};
 use railscope_collector::config::Target;
-use railscope_collector::core::analyzer::{Analyzer, ClusterView};
 use railscope_collector::foreign::{Mappings, Reader};
 use railscope_model::fabric::Timestamp;
 use railscope_simulator::cluster::Cluster;

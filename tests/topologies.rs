@@ -7,7 +7,7 @@ mod support;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use railscope_collector::core::analyzer::Analyzer;
+use railscope_collector::analyzer::Analyzer;
 use railscope_collector::lldp::parse_neighbours;
 use railscope_collector::subnet::parse_ibnetdiscover;
 use railscope_collector::topology::{Confidence, Kind, Verdict, judge, merge_subnet};

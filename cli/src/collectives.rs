@@ -12,11 +12,11 @@ use railscope_collector::collectives::flight_recorder::{
 };
 use railscope_collector::collectives::inspector::{is_dump, parse_line};
 use railscope_collector::collectives::nccl_tests::{TestRun, parse_log};
-use railscope_collector::core::history::History;
-use railscope_collector::core::jobs::Jobs;
-use railscope_collector::core::wait::{
+use railscope_collector::jobs::job::Jobs;
+use railscope_collector::jobs::straggler::{
     Late, Operation, Pair, Side, Unevenness, Waiting, Waits, judge_pairs, late_ranks,
 };
+use railscope_collector::store::History;
 use railscope_model::fabric::Timestamp;
 use serde::Serialize;
 

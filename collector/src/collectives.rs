@@ -1,4 +1,4 @@
-//! What collective libraries and their tests leave in files: read here, judged in `core/wait`.
+//! What collective libraries and their tests leave in files: read here, judged in `jobs/straggler`.
 
 pub mod flight_recorder;
 pub mod inspector;

@@ -19,9 +19,9 @@ use crate::plans;
 pub use error::ConfigError;
 pub(crate) use error::nearest;
 
-use crate::core::maintenance::Window;
-use crate::core::speaker::Subject;
+use crate::diagnose::stages::maintenance::Window;
 use crate::foreign::{Mappings, OWN_KIND};
+use crate::store::source_id::Subject;
 
 use crate::sweep;
 

@@ -7,12 +7,12 @@ use railscope_model::fabric::Timestamp;
 use railscope_model::identity::Part;
 use serde::{Deserialize, Serialize};
 
-use crate::core::analyzer::ClusterView;
-use crate::core::belief::SURE_ENOUGH_TO_PAGE;
-use crate::core::classes::{CLASSES, Severity};
-use crate::core::incident::{Incident, incident_id};
-use crate::core::maintenance::Window;
-use crate::core::tracker::Closed;
+use crate::analyzer::ClusterView;
+use crate::classes::belief::SURE_ENOUGH_TO_PAGE;
+use crate::classes::{CLASSES, Severity};
+use crate::diagnose::incident::{Incident, incident_id};
+use crate::diagnose::pipeline::Closed;
+use crate::diagnose::stages::maintenance::Window;
 use crate::state_file::{StateError, load_json, save_json};
 
 /// Version of the file. Another one is not read: the collector then knows no incident of before.

@@ -4,12 +4,18 @@
 //! GET /metrics, subnet sweep -> ingest -> Fabric + History -> detectors -> root cause -> ClusterView -> API, page
 //! ```
 
+pub mod analyzer;
 pub mod api;
+pub mod assemble;
+pub mod classes;
+pub mod cluster_view;
 pub mod collectives;
 pub mod config;
-pub mod core;
+pub mod detect;
+pub mod diagnose;
 pub mod foreign;
 pub mod incident_file;
+pub mod jobs;
 pub mod lldp;
 pub mod lldp_source;
 pub mod maintenance;
@@ -17,8 +23,10 @@ mod past;
 pub mod plans;
 pub mod run;
 pub mod scrape;
+pub mod stages;
 pub mod state;
 pub mod state_file;
+pub mod store;
 pub mod subnet;
 pub mod subnet_source;
 pub mod sweep;

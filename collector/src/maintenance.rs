@@ -8,7 +8,7 @@ use railscope_model::fabric::Timestamp;
 use serde::{Deserialize, Serialize};
 use toml::value::{Date, Datetime, Offset, Time};
 
-use crate::core::maintenance::{PartPattern, Window};
+use crate::diagnose::stages::maintenance::{PartPattern, Window};
 use crate::state::State;
 
 /// Most parts of one window, and most windows that the API keeps: a bound for who posts in a loop.

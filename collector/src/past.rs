@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use railscope_model::fabric::{Fabric, Timestamp};
 
-use crate::core::analyzer::{Analyzer, ClusterView};
-use crate::core::changes::ChangeLog;
+use crate::analyzer::{Analyzer, ClusterView};
+use crate::assemble::changes::ChangeLog;
 use crate::state::State;
 use crate::topology::has_cables;
 use crate::{incident_file, state_file};

@@ -9,13 +9,13 @@ use arc_swap::ArcSwapOption;
 use railscope_model::fabric::Timestamp;
 use railscope_model::identity::NodeName;
 
+use crate::analyzer::ClusterView;
 use crate::api::layout::Layout;
 use crate::collectives::watch::Counts;
 use crate::config::{Config, Target};
-use crate::core::analyzer::ClusterView;
-use crate::core::history::Ingested;
-use crate::core::maintenance::Window;
+use crate::diagnose::stages::maintenance::Window;
 use crate::foreign::OWN_KIND;
+use crate::store::Ingested;
 use crate::sweep::Stats;
 
 /// Reads the time. The process gives the system's clock, a test its own.

@@ -12,8 +12,8 @@ use railscope_model::units::LinkSpeed;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::core::analyzer::ClusterView;
-use crate::core::changes::{ChangeLog, Logged};
+use crate::analyzer::ClusterView;
+use crate::assemble::changes::{ChangeLog, Logged};
 use crate::topology::{Change, Ends, Socket};
 
 /// Version of the file. Another one is not read: the collector then starts without a past.

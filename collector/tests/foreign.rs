@@ -7,9 +7,9 @@ use std::fs;
 use std::path::Path;
 
 use expect_test::expect_file;
-use railscope_collector::core::analyzer::Analyzer;
-use railscope_collector::core::speaker::{Speaker, Subject};
+use railscope_collector::analyzer::Analyzer;
 use railscope_collector::foreign::{Mappings, Recognised, Translation, Translator};
+use railscope_collector::store::source_id::{Speaker, Subject};
 use railscope_model::fabric::{LinkKind, Timestamp};
 
 /// The part that a target of each kind speaks for; none where its pages name their parts.

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use railscope_collector::core::analyzer::{Analyzer, ClusterView};
+use railscope_collector::analyzer::{Analyzer, ClusterView};
 use railscope_collector::topology::Kind;
 use railscope_collector::topology::{Neighbour, Told};
 use railscope_model::fabric::{LinkKind, Presence, Timestamp, Witness};

@@ -7,8 +7,8 @@ mod net;
 use std::fs;
 
 use net::Net;
-use railscope_collector::core::analyzer::{Analyzer, ClusterView};
-use railscope_collector::core::changes::{ChangeLog, KEPT_CHANGES, Logged};
+use railscope_collector::analyzer::{Analyzer, ClusterView};
+use railscope_collector::assemble::changes::{ChangeLog, KEPT_CHANGES, Logged};
 use railscope_collector::state_file::{StateError, load, save};
 use railscope_collector::subnet::parse_ibnetdiscover;
 use railscope_collector::topology::Change;

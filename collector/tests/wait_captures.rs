@@ -15,10 +15,10 @@ use railscope_collector::collectives::flight_recorder::{
     Dump, parse_dump, rank_of_file, rank_states,
 };
 use railscope_collector::collectives::nccl_tests::parse_log;
-use railscope_collector::core::history::NodeHistory;
-use railscope_collector::core::wait::{
+use railscope_collector::jobs::straggler::{
     ALARM, Cause, Conclusion, Pair, Rank, Side, Unevenness, WaitWatch, judge_pairs, late_ranks,
 };
+use railscope_collector::store::NodeHistory;
 use railscope_model::fabric::Timestamp;
 use railscope_model::metric::SWITCH_PORT_TRANSMIT_BYTES;
 use railscope_model::reading::{Labels, NodeReading};

@@ -12,9 +12,9 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use railscope_collector::analyzer::Analyzer;
 use railscope_collector::api::router;
 use railscope_collector::config::Config;
-use railscope_collector::core::analyzer::Analyzer;
 use railscope_collector::lldp::parse_neighbours;
 use railscope_collector::state::{Snapshot, State};
 use railscope_model::fabric::Timestamp;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use railscope_collector::core::analyzer::Analyzer;
+use railscope_collector::analyzer::Analyzer;
 use railscope_collector::lldp::parse_neighbours;
 use railscope_collector::subnet::parse_ibnetdiscover;
 use railscope_collector::topology::lint::Finding;

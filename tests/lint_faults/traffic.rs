@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use railscope_collector::core::analyzer::Analyzer;
+use railscope_collector::analyzer::Analyzer;
 use railscope_collector::subnet::parse_ibnetdiscover;
 use railscope_collector::topology::lint::Finding;
 use railscope_model::plan::{Socket, WiringPlan};

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use railscope_collector::analyzer::Analyzer;
+use railscope_collector::classes::Severity;
 use railscope_collector::config::Target;
-use railscope_collector::core::analyzer::Analyzer;
-use railscope_collector::core::classes::Severity;
-use railscope_collector::core::speaker::Subject;
 use railscope_collector::foreign::{Mappings, Reader};
 use railscope_collector::lldp::parse_neighbours;
+use railscope_collector::store::source_id::Subject;
 use railscope_collector::subnet::parse_ibnetdiscover;
 use railscope_model::fabric::Timestamp;
 use railscope_simulator::cluster::Cluster;

@@ -1,6 +1,6 @@
 //! What of the collector's method is left out beside the whole of it: `--without`.
 
-use railscope_collector::core::ablation::{LeftOut, Step};
+use railscope_collector::stages::{LeftOut, Step};
 
 /// The name that stands for every step, one after the other.
 const EACH: &str = "each";

@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use railscope_collector::core::ablation::LeftOut;
-use railscope_collector::core::addresses::Addresses;
-use railscope_collector::core::analyzer::{Analyzer, ClusterView};
-use railscope_collector::core::classes::Severity;
-use railscope_collector::core::incident::Incident;
-use railscope_collector::core::maintenance::Window;
-use railscope_collector::core::second_look::SECOND_LOOK_SECONDS;
+use railscope_collector::analyzer::{Analyzer, ClusterView};
+use railscope_collector::assemble::addresses::Addresses;
+use railscope_collector::classes::Severity;
+use railscope_collector::detect::confirmation::SECOND_LOOK_SECONDS;
+use railscope_collector::diagnose::incident::Incident;
+use railscope_collector::diagnose::stages::maintenance::Window;
 use railscope_collector::lldp::parse_neighbours;
+use railscope_collector::stages::LeftOut;
 use railscope_collector::subnet::{Subnet, parse_ibnetdiscover};
 use railscope_collector::topology::Told;
 use railscope_model::exposition::{Format, Page};
@@ -39,7 +39,7 @@ use super::rounds::Rounds;
 /// The moment at which every run begins: any will do, and the same gives the same bytes.
 const START: Timestamp = Timestamp(1_800_000_000_000);
 /// Ticks without a word after which a baseline's alarm is over: as the collector's own.
-const BASELINE_HOLD_TICKS: u32 = railscope_collector::core::incident::CLOSE_AFTER_TICKS;
+const BASELINE_HOLD_TICKS: u32 = railscope_collector::diagnose::incident::CLOSE_AFTER_TICKS;
 
 /// What is the same in every run.
 #[derive(Debug, Clone)]

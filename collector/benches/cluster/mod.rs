@@ -13,8 +13,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use net::{Net, three_tiers};
-use railscope_collector::core::analyzer::Analyzer;
-use railscope_collector::core::history::Ingested;
+use railscope_collector::analyzer::Analyzer;
+use railscope_collector::store::Ingested;
 use railscope_collector::subnet::NodeKind;
 use railscope_collector::subnet::counters::{COUNTERS, DeviceReading, PortCounters, PortReading};
 use railscope_collector::subnet::parse_ibnetdiscover;

@@ -6,8 +6,8 @@ use serde::Serialize;
 
 use super::params::{Nothing, Params, Refusal};
 use super::{App, runbook};
-use crate::core::classes::CLASSES;
-use crate::core::rules::{Described, describe};
+use crate::classes::CLASSES;
+use crate::detect::registry::{Described, describe};
 
 /// The answer.
 #[derive(Debug, Serialize)]

@@ -7,8 +7,8 @@ use railscope_model::identity::NodeName;
 use serde::Deserialize;
 
 use crate::config::{Target, check_url};
-use crate::core::speaker::Subject;
 use crate::foreign::{Mappings, OWN_KIND};
+use crate::store::source_id::Subject;
 use crate::targets::own_on_switch;
 
 /// Label that says which exporter a target is, as `kind` does in the configuration.

@@ -10,11 +10,11 @@ use serde::Serialize;
 use super::params::{Nothing, Page, Params, Refusal};
 use super::wire::Listed;
 use super::{App, snapshot};
+use crate::analyzer::ClusterView;
 use crate::collectives::watch::Counts;
-use crate::core::analyzer::ClusterView;
-use crate::core::impact::Lost;
-use crate::core::jobs::Job;
-use crate::core::wait::{Cause, Ranked, Side, Stuck, Waiting};
+use crate::diagnose::stages::job_impact::Lost;
+use crate::jobs::job::Job;
+use crate::jobs::straggler::{Cause, Ranked, Side, Stuck, Waiting};
 
 /// `/api/v1/jobs`
 #[derive(Debug, Serialize)]

@@ -19,8 +19,8 @@ mod jobs;
 
 use super::params::{Nothing, Params, Refusal};
 use super::{App, graph, wire};
-use crate::core::incident::Incident;
-use crate::core::observer::Late;
+use crate::diagnose::incident::Incident;
+use crate::diagnose::observer::Late;
 use crate::state::{Snapshot, State};
 
 pub(super) async fn metrics(

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::params::{Expected, Params, Refusal};
 use super::{App, snapshot};
-use crate::core::probing::Target;
+use crate::assemble::probe_targets::Target;
 
 /// Time between two probes of a flow: with 20 flows a NIC sends twice as many probes as R-Pingmesh's do (SIGCOMM 2024), and
 /// little more than a packet in a million of what it can.

@@ -6,7 +6,7 @@ use railscope_model::fabric::{Presence, Sighting, Sightings, Timestamp, Witness}
 use serde::Serialize;
 
 use super::words;
-use crate::core::analyzer::ClusterView;
+use crate::analyzer::ClusterView;
 use crate::topology::LldpMerge;
 
 /// What the witnesses say of all cables between two switches.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::params::{Expected, Limit, Page, Params, Refusal};
 use super::wire::{Listed, kind_word};
 use super::{App, snapshot, words};
-use crate::core::inventory::gpus_routed_over;
+use crate::assemble::node_parts::gpus_routed_over;
 use crate::topology::{Bisection, Change, Split, Structure as CoreStructure};
 
 /// `/api/v1/topology/structure`

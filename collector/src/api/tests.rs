@@ -466,7 +466,7 @@ async fn a_name_from_the_network_cannot_become_markup() {
     let state = State::new(&config, now);
     let name = "<script>alert('1')</script>";
     let node: railscope_model::identity::NodeName = name.parse().expect("names may hold anything");
-    let mut analyzer = crate::core::analyzer::Analyzer::default();
+    let mut analyzer = crate::analyzer::Analyzer::default();
     analyzer.set_targets(std::slice::from_ref(&node));
     let page = "railscope_rdma_port_info{device=\"\\\"><b>\",port=\"1\",pci=\"\",netdev=\"\",node_guid=\"\",port_guid=\"\",link_layer=\"\",driver=\"\",numa_node=\"\"} 1\n";
     analyzer.ingest(&node, page, now());

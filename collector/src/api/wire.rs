@@ -7,8 +7,8 @@ use serde::Serialize;
 use super::exporter::Target;
 use super::layout::{Condition, Health, Host, Layout, Switch, tier_name};
 use super::seen::{Lldp, TogetherWire, WitnessWire, witnesses, witnesses_together};
-use crate::core::analyzer::ClusterView;
-use crate::core::incident::Incident as IncidentOfCore;
+use crate::analyzer::ClusterView;
+use crate::diagnose::incident::Incident as IncidentOfCore;
 use crate::state::{Snapshot, State, TargetState};
 use crate::topology::{Kind, Verdict as CoreVerdict};
 

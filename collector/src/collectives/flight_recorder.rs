@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Deserialize;
 
 use super::CollectivesError;
-use crate::core::wait::{GroupState, RankState};
+use crate::jobs::straggler::{GroupState, RankState};
 
 #[derive(Deserialize)]
 struct RawDump {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 use super::CollectivesError;
-use crate::core::wait::{Membership, Operation, Process};
+use crate::jobs::straggler::{Membership, Operation, Process};
 
 /// Seconds in the plugin's unit of time.
 const MICROSECOND: f64 = 1e-6;

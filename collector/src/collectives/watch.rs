@@ -12,7 +12,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::flight_recorder::{Dump, parse_dump, rank_of_file, rank_states};
 use super::inspector::{is_dump, parse_line};
-use crate::core::wait::{Operation, Stuck, late_ranks};
+use crate::jobs::straggler::{Operation, Stuck, late_ranks};
 use crate::run::Event;
 use crate::state::State;
 

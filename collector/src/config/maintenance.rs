@@ -8,7 +8,7 @@ use toml::Spanned;
 
 use super::ConfigError;
 use super::raw::Wrong;
-use crate::core::maintenance::Window;
+use crate::diagnose::stages::maintenance::Window;
 use crate::maintenance::RawWindow;
 
 /// The windows of the file. One without a begin has always been open.

@@ -16,10 +16,10 @@ use super::maintenance::{check_maintenance, read_token};
 use super::switches::{RawSwitch, check_switches};
 use super::values::{Argv, Period, Positive, Text, Url};
 use super::{Config, ConfigError, ScrapeProfile, SubnetFrom, SubnetSource, SwitchSource, Target};
-use crate::core::maintenance::Window;
-use crate::core::speaker::Subject;
+use crate::diagnose::stages::maintenance::Window;
 use crate::foreign::{Mappings, OWN_KIND};
 use crate::maintenance::RawWindow;
+use crate::store::source_id::Subject;
 use crate::sweep;
 use crate::targets::own_on_switch;
 

@@ -11,7 +11,7 @@ use railscope_model::reading::Labels;
 use regex::Regex;
 
 use super::unit::Factor;
-use crate::core::speaker::Subject;
+use crate::store::source_id::Subject;
 
 /// How one exporter's pages become readings.
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use railscope_model::fabric::Timestamp;
 
 use super::{Mapping, Mappings, OWN_KIND, Recognised, Translation, Translator};
 use crate::config::Target;
-use crate::core::speaker::Speaker;
+use crate::store::source_id::Speaker;
 
 /// Reads the pages of one target.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use railscope_model::fabric::Timestamp;
 use railscope_model::metric::{GPU_UTILIZATION, Metric, SOFTNET_DROPPED};
 
 use crate::config::Target;
-use crate::core::speaker::Subject;
+use crate::store::source_id::Subject;
 
 fn parse(text: &str) -> Result<Mapping, ConfigError> {
     file::parse(text, Path::new("etc/site.toml"))

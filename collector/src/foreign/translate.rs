@@ -10,8 +10,8 @@ use railscope_model::metric::{Kind, Metric};
 use railscope_model::reading::{Labels, NodeReading};
 
 use super::mapping::{Answer, Found, Mapping, Row};
-use crate::core::history::{Ingested, STALE_AFTER_SECONDS};
-use crate::core::speaker::Subject;
+use crate::store::source_id::Subject;
+use crate::store::{Ingested, STALE_AFTER_SECONDS};
 
 /// Keys are hashes already, or short: one fixed hasher, so that equal input gives equal output.
 type Fixed = foldhash::fast::FixedState;

@@ -8,7 +8,7 @@ use railscope_model::plan::{PlanError, WiringPlan};
 
 use super::cabling::once;
 use super::{Document, NodeTopology, Opened, Placement, Told, plan_fabric};
-use crate::core::analyzer::Analyzer;
+use crate::analyzer::Analyzer;
 use crate::subnet::Gap;
 use crate::topology::{SubnetMerge, Verdict, assign_rails, judge};
 

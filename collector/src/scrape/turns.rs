@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep_until};
 
 use crate::config::Target;
-use crate::core::second_look::SECOND_LOOK_SECONDS;
+use crate::detect::confirmation::SECOND_LOOK_SECONDS;
 
 /// The turns of one target.
 #[derive(Debug)]

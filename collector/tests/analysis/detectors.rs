@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use expect_test::expect_file;
-use railscope_collector::core::rules::{Described, describe};
+use railscope_collector::detect::registry::{Described, describe};
 
 fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).expect("a folder of sources");
@@ -52,7 +52,7 @@ fn explained(source: &str) -> String {
 
 #[test]
 fn every_number_that_a_detector_takes_is_among_its_thresholds() {
-    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src/core/detectors"));
+    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src/detect/rules"));
     let mut seen = 0;
     for file in files(folder) {
         let source = fs::read_to_string(&file).expect("a source");

@@ -1,6 +1,6 @@
 //! Jobs: a fault holds up all of the jobs on the part, and parts are held against those of their own job.
 
-use railscope_collector::core::analyzer::ClusterView;
+use railscope_collector::analyzer::ClusterView;
 
 use super::cluster::{NODES, RAILS};
 use super::run;
@@ -17,7 +17,7 @@ fn held(page: String, job: &str) -> String {
 
 /// Each incident with the GPUs that wait, those behind its part, and jobs.
 fn waiting(view: &ClusterView) -> Vec<String> {
-    let line = |incident: &railscope_collector::core::incident::Incident| {
+    let line = |incident: &railscope_collector::diagnose::incident::Incident| {
         format!(
             "{} {} of {} wait for {}: {}",
             incident.root,

@@ -16,7 +16,7 @@ mod starved;
 mod work;
 
 use cluster::{NODES, RAILS, as_planned, at, node, page, subnet};
-use railscope_collector::core::analyzer::{Analyzer, ClusterView};
+use railscope_collector::analyzer::{Analyzer, ClusterView};
 use railscope_collector::subnet::parse_ibnetdiscover;
 
 /// How a fault changes a node's page: node, seconds since the start, page.
@@ -57,7 +57,7 @@ fn incidents(view: &ClusterView) -> Vec<String> {
             .collect::<Vec<_>>()
             .join(" ")
     };
-    let line = |i: &railscope_collector::core::incident::Incident| {
+    let line = |i: &railscope_collector::diagnose::incident::Incident| {
         format!(
             "{} {} gpus={} [{}]",
             i.class.name,

@@ -1,7 +1,7 @@
 //! What detectors keep between ticks: it may change what a tick costs, and never what they say.
 
-use railscope_collector::core::analyzer::{Analyzer, ClusterView};
-use railscope_collector::core::detector::{DETECTORS, Detector};
+use railscope_collector::analyzer::{Analyzer, ClusterView};
+use railscope_collector::detect::detector::{DETECTORS, Detector};
 
 /// Detectors that have seen every tick.
 pub(crate) struct Memory(Vec<Box<dyn Detector>>);

@@ -1,7 +1,7 @@
 //! A collector, nodes or exporters that are short of CPU: late samples accuse no component, and what was open stays open.
 
-use railscope_collector::core::analyzer::{Analyzer, ClusterView};
-use railscope_collector::core::observer::Late;
+use railscope_collector::analyzer::{Analyzer, ClusterView};
+use railscope_collector::diagnose::observer::Late;
 
 use super::cluster::{NODES, at, node, page};
 use super::{incidents, of_gpus};

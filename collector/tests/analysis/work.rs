@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use railscope_collector::core::analyzer::Analyzer;
+use railscope_collector::analyzer::Analyzer;
 
 use super::cluster::{NODES, at, node, page};
 use super::{Fault, check, incidents, of_gpus, with};

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::RowAccessor;
-use railscope_collector::core::wait::{Rank, StepTimes, union};
+use railscope_collector::jobs::straggler::{Rank, StepTimes, union};
 
 pub(crate) struct Job {
     pub(crate) ranks: Vec<Rank>,

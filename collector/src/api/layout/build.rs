@@ -6,11 +6,11 @@ use railscope_model::fabric::{Equipment, Fabric, LinkKind, PartId, Sightings};
 use railscope_model::identity::{NodeName, Part, PciAddress, PortName};
 
 use super::{Condition, Health, Host, Layout, Nic, Switch, Trunk, Uplink, units};
+use crate::analyzer::ClusterView;
 use crate::api::seen::SeenTogether;
 use crate::api::words::natural;
-use crate::core::analyzer::ClusterView;
-use crate::core::classes::{Class, HOST_DOWN, PORT_DOWN, SWITCH_DOWN};
-use crate::core::history::STALE_AFTER_SECONDS;
+use crate::classes::{Class, HOST_DOWN, PORT_DOWN, SWITCH_DOWN};
+use crate::store::STALE_AFTER_SECONDS;
 use crate::topology;
 
 /// Where vertices of the graph stand in the layout.

@@ -8,8 +8,8 @@ use railscope_model::metric::{
 };
 use railscope_model::reading::{Labels, NodeReading};
 
-use crate::core::analyzer::ClusterView;
-use crate::core::jobs::Job;
+use crate::analyzer::ClusterView;
+use crate::jobs::job::Job;
 
 /// Jobs that have series: ids of jobs come and go, and each leaves series behind in Prometheus.
 const MOST_JOBS: usize = 1_000;

@@ -8,10 +8,10 @@ use railscope_model::identity::Part;
 use super::html::Esc;
 use super::{Look, home, matrix};
 use crate::api::{runbook, words};
-use crate::core::classes::Severity;
-use crate::core::incident::Incident;
-use crate::core::maintenance::Window;
-use crate::core::wait::Answer;
+use crate::classes::Severity;
+use crate::diagnose::incident::Incident;
+use crate::diagnose::stages::maintenance::Window;
+use crate::jobs::straggler::Answer;
 
 /// Cards on the overview. More incidents than this are read as a list.
 const MAX_CARDS: usize = 50;

@@ -7,8 +7,8 @@ use railscope_model::fabric::Timestamp;
 use super::Look;
 use super::html::Esc;
 use crate::api::{wire, words};
-use crate::core::classes::Severity;
-use crate::core::observer::Late;
+use crate::classes::Severity;
+use crate::diagnose::observer::Late;
 
 /// An analysis older than this is not "now": several ticks were missed.
 const TICK_STALE_SECONDS: f64 = 30.0;

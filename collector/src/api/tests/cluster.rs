@@ -5,8 +5,8 @@ use std::fmt::Write;
 use railscope_model::fabric::Timestamp;
 use railscope_model::identity::NodeName;
 
+use crate::analyzer::Analyzer;
 use crate::config::{Config, Target};
-use crate::core::analyzer::Analyzer;
 use crate::state::{Clock, ScrapeResult, Snapshot, State};
 use crate::subnet::parse_ibnetdiscover;
 

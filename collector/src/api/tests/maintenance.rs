@@ -92,7 +92,7 @@ fn incidents_and_announced_work_outlive_a_restart_and_a_broken_file_is_an_error(
     crate::incident_file::save(folder.path(), &wire).expect("saved");
     let past = crate::incident_file::load(folder.path()).expect("loaded");
     assert_eq!(past.announced, [work]);
-    let known = |incidents: &[crate::core::incident::Incident]| -> Vec<_> {
+    let known = |incidents: &[crate::diagnose::incident::Incident]| -> Vec<_> {
         let known = incidents.iter();
         known
             .map(|one| (one.id.clone(), one.since, one.class.name, one.severity))

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::api::layout::Layout;
 use crate::api::{runbook, words};
-use crate::core::incident::{Finding, Incident as CoreIncident};
+use crate::diagnose::incident::{Finding, Incident as CoreIncident};
 use crate::maintenance::WindowWire;
 use crate::state::State;
 

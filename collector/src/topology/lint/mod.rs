@@ -26,7 +26,7 @@ use super::survey::Survey;
 use super::tiers::tier_numbers;
 use super::verdict::Verdict;
 
-/// Peers say what is usual when at least this share of them agrees ([`crate::core`] judges cohorts at 70 %; wiring is
+/// Peers say what is usual when at least this share of them agrees (detectors compare cohorts at 70 %; wiring is
 /// laid by rule, so it may ask for more).
 const PEER_SHARE: f64 = 0.75;
 /// Fewest peers that can agree on anything: of three, one that differs and two that agree are no majority worth a page.

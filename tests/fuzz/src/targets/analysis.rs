@@ -1,8 +1,8 @@
 //! What exporters and jobs say, up to incidents and what the API shows of them.
 
+use railscope_collector::analyzer::Analyzer;
 use railscope_collector::collectives::inspector::{is_dump, parse_line};
-use railscope_collector::core::analyzer::Analyzer;
-use railscope_collector::core::incident::Incident;
+use railscope_collector::diagnose::incident::Incident;
 use railscope_collector::subnet::parse_ibnetdiscover;
 use railscope_model::fabric::Timestamp;
 use railscope_model::identity::NodeName;

@@ -1,6 +1,6 @@
 //! Texts that tell of a fabric, up to the verdict and the lint.
 
-use railscope_collector::core::analyzer::Analyzer;
+use railscope_collector::analyzer::Analyzer;
 use railscope_collector::lldp::parse_neighbours;
 use railscope_collector::plans::{Format, Placement, Site, export, read};
 use railscope_collector::subnet::parse_ibnetdiscover;

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use railscope_collector::analyzer::Analyzer;
 use railscope_collector::collectives::flight_recorder::{parse_dump, rank_states};
 use railscope_collector::collectives::nccl_tests::parse_log;
 use railscope_collector::config::{Config, Target};
-use railscope_collector::core::analyzer::Analyzer;
 use railscope_collector::foreign::{Mappings, Reader};
 use railscope_collector::incident_file;
 use railscope_collector::maintenance::RawWindow;

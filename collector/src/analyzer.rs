@@ -1,0 +1,470 @@
+//! The analysis as a whole: takes up pages and sweeps, keeps the fabric, and judges it once a tick.
+
+pub(crate) mod ingest;
+#[cfg(test)]
+pub(crate) mod probe_tests;
+#[cfg(test)]
+pub(crate) mod switch_tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use railscope_model::fabric::{Fabric, LinkKind, Presence, Timestamp};
+use railscope_model::identity::{NodeName, Part, SwitchName};
+use railscope_model::plan::WiringPlan;
+use railscope_model::reading::{Labels, NodeReading};
+
+use crate::assemble::addresses::Addresses;
+use crate::assemble::build::{Built, Sources};
+use crate::assemble::cable_traffic::weighed;
+use crate::assemble::changes::{ChangeLog, Watch};
+use crate::assemble::lldp::{DarkPorts, Switches, switch_nodes, told_by_others};
+use crate::assemble::probe_targets::Probing;
+use crate::assemble::retention::Fate;
+pub use crate::cluster_view::ClusterView;
+use crate::detect::confirmation::SecondLooks;
+use crate::detect::detector::{DETECTORS, Detector, Evidence, View};
+use crate::diagnose::incident::{Finding, Incident};
+use crate::diagnose::observer::Observer;
+use crate::diagnose::pipeline::{Closed, Tracker};
+use crate::diagnose::stages::job_impact::Impact;
+use crate::diagnose::stages::maintenance::Window;
+use crate::jobs::job::JobTable;
+use crate::jobs::straggler::{Operation, Stuck, Waits};
+use crate::store::source_id::{Speaker, Subject};
+use crate::store::{History, Ingested, NodeHistory};
+use crate::subnet::Subnet;
+use crate::subnet::counters::DeviceReading;
+use crate::topology::{
+    LldpMerge, Routes, SubnetMerge, Verdict, assign_rails, has_cables, judge, lint, understand,
+};
+
+/// How long what dumps said of a job that stood still is shown: until somebody has looked.
+const STUCK_KEPT_SECONDS: f64 = 86_400.0;
+
+/// Keeps history and fabric, and judges them.
+pub struct Analyzer {
+    history: History,
+    /// Nodes that exporters of their own were named for.
+    targets: BTreeSet<NodeName>,
+    /// Other nodes: those that an exporter of the whole subnet speaks of.
+    spoken_of: BTreeSet<NodeName>,
+    subnet: Option<Subnet>,
+    subnet_seen: Option<Timestamp>,
+    /// Identity of each node when the fabric was last built.
+    built_from: BTreeMap<NodeName, u64>,
+    subnet_changed: bool,
+    /// Readings of devices that wait for their names: the fabric knows them by GUID.
+    unnamed: Vec<(DeviceReading, Timestamp)>,
+    switches: Switches,
+    switches_changed: bool,
+    /// Neighbours of switches that others' exporters tell, when the fabric was last built.
+    told_by_others: Vec<(SwitchName, Labels)>,
+    /// Targets that are switches.
+    switch_nodes: BTreeSet<NodeName>,
+    dark: DarkPorts,
+    second_looks: SecondLooks,
+    observer: Observer,
+    /// Whether the fabric has cables of unknown fate.
+    has_unknown: bool,
+    /// Whether the fabric was last built with a settled sweep, or none.
+    built_settled: bool,
+    fabric: Arc<Fabric>,
+    /// How often the fabric was built.
+    pub(crate) epoch: u64,
+    verdict: Arc<Verdict>,
+    plan: Option<WiringPlan>,
+    lint: Arc<Vec<lint::Finding>>,
+    lldp: Arc<LldpMerge>,
+    routes: Arc<Routes>,
+    probing: Arc<Probing>,
+    pub(crate) addresses: Addresses,
+    jobs: JobTable,
+    pub(crate) waits: Waits,
+    pub(crate) impact: Impact,
+    stuck: BTreeMap<String, (Stuck, Timestamp)>,
+    detectors: Vec<Box<dyn Detector>>,
+    pub(crate) tracker: Tracker,
+    watch: Watch,
+    /// What an earlier run knew, until there is something to hold it against.
+    past: Option<Arc<Fabric>>,
+}
+
+impl Default for Analyzer {
+    fn default() -> Self {
+        Self {
+            history: History::default(),
+            targets: BTreeSet::new(),
+            spoken_of: BTreeSet::new(),
+            subnet: None,
+            subnet_seen: None,
+            built_from: BTreeMap::new(),
+            subnet_changed: true,
+            unnamed: Vec::new(),
+            switches: Switches::default(),
+            switches_changed: false,
+            told_by_others: Vec::new(),
+            switch_nodes: BTreeSet::new(),
+            dark: DarkPorts::default(),
+            second_looks: SecondLooks::default(),
+            observer: Observer::default(),
+            has_unknown: false,
+            built_settled: true,
+            fabric: Arc::default(),
+            epoch: 0,
+            verdict: Arc::new(judge(&Fabric::default(), &SubnetMerge::default())),
+            plan: None,
+            lint: Arc::default(),
+            lldp: Arc::default(),
+            routes: Arc::default(),
+            probing: Arc::default(),
+            addresses: Addresses::default(),
+            jobs: JobTable::default(),
+            waits: Waits::default(),
+            impact: Impact::default(),
+            stuck: BTreeMap::new(),
+            detectors: DETECTORS.iter().map(|build| build()).collect(),
+            tracker: Tracker::default(),
+            watch: Watch::default(),
+            past: None,
+        }
+    }
+}
+
+impl Analyzer {
+    /// Starts with what an earlier run knew: cables that are not seen any more are lost, not forgotten.
+    pub fn restore(&mut self, fabric: Fabric, changes: ChangeLog) {
+        let fabric = Arc::new(fabric);
+        self.watch = Watch::since(Arc::clone(&fabric), changes);
+        self.past = Some(fabric);
+    }
+
+    /// Takes up the incidents that an earlier run knew.
+    pub fn restore_incidents(&mut self, open: Vec<Incident>, closed: Vec<Closed>) {
+        self.tracker.restore(open, closed);
+    }
+
+    /// Says which work is announced, in place of what was said before.
+    pub fn set_maintenance(&mut self, windows: Vec<Arc<Window>>) {
+        self.tracker.set_maintenance(windows);
+    }
+
+    /// What nodes and switches said lately: for whoever measures the detectors one by one.
+    pub const fn history(&self) -> &History {
+        &self.history
+    }
+
+    /// Says which nodes there are; the others are forgotten, new ones are awaited.
+    pub fn set_targets(&mut self, nodes: &[NodeName]) {
+        self.targets = nodes.iter().cloned().collect();
+        self.spoken_of.retain(|node| !self.targets.contains(node));
+        let (targets, spoken_of) = (&self.targets, &self.spoken_of);
+        self.history
+            .retain(|node| targets.contains(node) || spoken_of.contains(node));
+        nodes.iter().for_each(|node| {
+            self.history.node_mut(node);
+        });
+    }
+
+    /// Says which cables there should be; without a plan, only peers say what is usual.
+    pub fn set_plan(&mut self, plan: Option<WiringPlan>) {
+        self.plan = plan;
+        self.subnet_changed = true;
+    }
+
+    /// Takes up a page of a node's exporter, read at `at`.
+    pub fn ingest(&mut self, node: &NodeName, page: &str, at: Timestamp) -> Ingested {
+        self.history.node_mut(node).ingest(page, at)
+    }
+
+    /// Takes up a node's reading as it is, without the way through text: for simulations that have no page.
+    pub fn ingest_reading(&mut self, node: &NodeName, reading: &NodeReading, at: Timestamp) {
+        self.history.node_mut(node).ingest_reading(reading, at);
+    }
+
+    /// Nodes to be asked again [`SECOND_LOOK_SECONDS`](crate::detect::confirmation::SECOND_LOOK_SECONDS) after the page of `node`
+    /// that was just taken up: none, unless it says that a port has lost its link.
+    pub fn second_look(&mut self, node: &NodeName) -> BTreeSet<NodeName> {
+        let said = self.history.node(node).map(|said| (node, said));
+        said.map_or_else(BTreeSet::new, |said| {
+            self.second_looks.after(&self.fabric, said)
+        })
+    }
+
+    /// Takes up what was read of a switch at `at`: rows of the catalogue's switch table.
+    pub fn ingest_switch(&mut self, switch: &SwitchName, reading: &NodeReading, at: Timestamp) {
+        self.history.switch_mut(switch).ingest_reading(reading, at);
+    }
+
+    /// Takes up what one of several exporters says of a part, read at `at`. Those of a whole subnet
+    /// (`from_afar`) are not heard on nodes that have exporters of their own: they call devices by other names.
+    pub fn ingest_from(
+        &mut self,
+        speaker: &Speaker,
+        subject: &Subject,
+        reading: &NodeReading,
+        at: Timestamp,
+        from_afar: bool,
+    ) -> Ingested {
+        match subject {
+            Subject::Switch(switch) => self
+                .history
+                .switch_mut(switch)
+                .ingest_from(speaker, reading, at),
+            Subject::Node(node) if from_afar && self.targets.contains(node) => Ingested {
+                overruled: reading.samples().len(),
+                ..Ingested::default()
+            },
+            Subject::Node(node) => {
+                if from_afar {
+                    self.spoken_of.insert(node.clone());
+                }
+                self.history
+                    .node_mut(node)
+                    .ingest_from(speaker, reading, at)
+            }
+        }
+    }
+
+    /// Takes up a sweep of the subnet, read at `at`. A partial sweep never replaces a settled one: what it
+    /// does not show is not gone. Nor is what is behind ports that were silent.
+    pub fn take_subnet(&mut self, mut subnet: Subnet, at: Timestamp) {
+        let settled = subnet.is_settled();
+        if settled || self.subnet_seen.is_none() {
+            let older = self.subnet.as_ref().filter(|_| self.subnet_seen.is_some());
+            subnet.recall(older);
+            self.subnet = Some(subnet);
+            self.subnet_changed = true;
+            self.subnet_seen = settled.then_some(at);
+        }
+    }
+
+    /// Takes up what the ports of a swept subnet have counted at `at`.
+    pub fn take_readings(&mut self, readings: Vec<DeviceReading>, at: Timestamp) {
+        let readings = readings.into_iter();
+        self.unnamed.extend(readings.map(|reading| (reading, at)));
+    }
+
+    /// Takes up timings of collectives, and what dumps say of jobs that stand still, read at `at`.
+    pub fn take_collectives(
+        &mut self,
+        operations: Vec<Operation>,
+        stuck: Vec<Stuck>,
+        at: Timestamp,
+    ) {
+        self.waits.take(operations, at);
+        for stuck in stuck {
+            self.stuck.insert(stuck.folder.clone(), (stuck, at));
+        }
+    }
+
+    /// Puts readings where their devices' names belong; of adapters only those whose host no exporter speaks for.
+    fn name_readings(&mut self, now: Timestamp) {
+        for (reading, at) in std::mem::take(&mut self.unnamed) {
+            let id = self.fabric.find_guid(reading.guid);
+            match id.map(|id| &self.fabric.vertex(id).part) {
+                Some(Part::Switch(switch)) => {
+                    self.history.switch_mut(switch).ingest_switch(&reading, at);
+                }
+                Some(Part::Nic(node, device)) => {
+                    let speaks = |history: &NodeHistory| history.is_fresh(now);
+                    if !self.history.node(node).is_some_and(speaks) {
+                        let history = self.history.adapter_mut(node, device);
+                        history.ingest_reading(&reading.as_adapter(device), at);
+                    }
+                }
+                // Aggregation nodes and such have no part.
+                _ => {}
+            }
+        }
+        self.history.forget_silent(now);
+    }
+
+    /// What detectors saw at the tick that this is the view of, until something more is taken up.
+    pub fn seen<'a>(&'a self, view: &'a ClusterView) -> View<'a> {
+        View {
+            fabric: &view.fabric,
+            epoch: self.epoch,
+            routes: &view.routes,
+            addresses: &self.addresses,
+            history: &self.history,
+            jobs: &view.jobs,
+            waiting: &view.waiting,
+            misplaced: &view.verdict.wiring.misplaced,
+            subnet_seen: view.subnet_seen,
+            left_out: self.tracker.left_out,
+            now: view.now,
+        }
+    }
+
+    /// Judges the cluster at one moment.
+    pub fn tick(&mut self, now: Timestamp) -> ClusterView {
+        let observation = self.observer.observe(&self.history, now);
+        let all_heard = self.history.nodes().all(|(_, node)| node.heard().is_some());
+        let settled = self.watch.settle(all_heard, now);
+        self.refresh_fabric(now, settled);
+        self.watch.look(&self.fabric, now);
+        self.forget_unspoken(now);
+        self.name_readings(now);
+        let jobs = self.jobs.refresh(&self.history, now);
+        let waiting = Arc::new(self.waits.tick(&self.history, &jobs, now));
+        self.stuck
+            .retain(|_, (_, at)| now.seconds_since(*at) <= STUCK_KEPT_SECONDS);
+        let view = View {
+            fabric: &self.fabric,
+            epoch: self.epoch,
+            routes: &self.routes,
+            addresses: &self.addresses,
+            history: &self.history,
+            jobs: &jobs,
+            waiting: &waiting,
+            misplaced: &self.verdict.wiring.misplaced,
+            subnet_seen: self.subnet_seen,
+            left_out: self.tracker.left_out,
+            now,
+        };
+        let mut findings = Vec::new();
+        for detector in &mut self.detectors {
+            let mut out: Vec<Evidence> = Vec::new();
+            detector.observe(&view, &mut out);
+            findings.extend(out.into_iter().map(|evidence| Finding {
+                explanation: detector.explain(evidence.class, evidence.signal),
+                evidence,
+            }));
+        }
+        let tracker = &mut self.tracker;
+        let may_open = observation.suspension.is_none();
+        let seen = (self.routes.as_ref(), &self.history);
+        let mut incidents = tracker.tick(&self.fabric, seen, findings, may_open, now);
+        self.jobs.hold_up(&mut incidents);
+        let costs = self.impact.tick(&self.history, &jobs, &mut incidents, now);
+        ClusterView {
+            now,
+            observation,
+            incidents,
+            jobs,
+            waiting,
+            costs,
+            stuck: self.stuck.clone(),
+            closed: tracker.closed(),
+            maintenance: tracker.maintenance(now),
+            fabric: Arc::clone(&self.fabric),
+            verdict: Arc::clone(&self.verdict),
+            lint: weighed(&self.lint, &self.fabric, self.plan.as_ref(), &self.history),
+            lldp: Arc::clone(&self.lldp),
+            switches_heard: self.switches_heard(),
+            routes: Arc::clone(&self.routes),
+            probing: Arc::clone(&self.probing),
+            changes: self.watch.log(),
+            heard: self
+                .history
+                .nodes()
+                .filter(|(node, _)| !self.switch_nodes.contains(*node))
+                .map(|(node, history)| (node.clone(), history.heard()))
+                .collect(),
+            subnet_seen: self.subnet_seen,
+        }
+    }
+
+    /// Builds the fabric anew if a node's parts, a switch's words or the subnet have changed since it was
+    /// built, or the port of a cable of unknown fate.
+    fn refresh_fabric(&mut self, now: Timestamp, settled: bool) {
+        let identities: BTreeMap<_, _> = self
+            .history
+            .nodes()
+            .map(|(node, history)| (node.clone(), history.identity()))
+            .collect();
+        let told = told_by_others(&self.history, now);
+        let dark = DarkPorts::of(&self.history, &self.switches, &self.switch_nodes, now);
+        let waits_for_past = self.past.is_some() && settled;
+        let changed = self.subnet_changed
+            || self.switches_changed
+            || waits_for_past
+            || (&told, &dark) != (&self.told_by_others, &self.dark);
+        if identities == self.built_from
+            && !changed
+            && !(self.has_unknown && self.fate(now).has_changed())
+        {
+            return;
+        }
+        (self.told_by_others, self.dark) = (told, dark);
+        self.switch_nodes = switch_nodes(&self.history, &self.switches);
+        let Built {
+            mut fabric,
+            subnet,
+            lldp,
+        } = self.built(now);
+        // A neighbour that is silent while its port is up is no lost cable: the verdict counts it.
+        self.fate(now).keep(&mut fabric, Presence::Unknown);
+        self.has_unknown = has_cables_of_unknown_fate(&fabric);
+        assign_rails(&mut fabric);
+        // Judged before lost cables come back: a verdict is about what is there.
+        let (mut verdict, routes) = understand(&fabric, &subnet);
+        lldp.temper(&mut verdict);
+        self.lint = Arc::new(lint::lint_seen(
+            &fabric,
+            &verdict,
+            self.plan.as_ref(),
+            // What is above a leaf that tells nobody its neighbours is not known.
+            lldp.speaking_leaves == lldp.leaves.len(),
+        ));
+        self.fate(now).keep(&mut fabric, Presence::Lost);
+        self.built_settled = self.subnet.as_ref().is_none_or(Subnet::is_settled);
+        self.take_up_past(&mut fabric, settled, now);
+        self.probing = Arc::new(Probing::of(&fabric, &self.history));
+        self.fabric = Arc::new(fabric);
+        self.epoch += 1;
+        self.verdict = Arc::new(verdict);
+        self.lldp = Arc::new(lldp);
+        self.routes = Arc::new(routes);
+        self.built_from = identities;
+        (self.subnet_changed, self.switches_changed) = (false, false);
+    }
+
+    /// The fabric as its sources have it now, anew.
+    pub fn built(&self, now: Timestamp) -> Built {
+        let seen = self.subnet_seen.unwrap_or(now);
+        let sources = Sources {
+            history: &self.history,
+            subnet: self.subnet.as_ref().map(|subnet| (subnet, seen)),
+            switches: &self.switches,
+            switch_nodes: &self.switch_nodes,
+            dark: &self.dark,
+            now,
+        };
+        sources.fabric()
+    }
+
+    /// What an earlier run saw last is lost, or of unknown fate, as if this run had seen it: once there are
+    /// cables to hold it against, and not while they are still being read.
+    fn take_up_past(&mut self, fabric: &mut Fabric, settled: bool, now: Timestamp) {
+        if !(settled && self.built_settled && has_cables(fabric)) {
+            return;
+        }
+        let Some(past) = self.past.take() else { return };
+        let fate = Fate {
+            older: &past,
+            ..self.fate(now)
+        };
+        fate.keep(fabric, Presence::Unknown);
+        fate.keep(fabric, Presence::Lost);
+        self.has_unknown = has_cables_of_unknown_fate(fabric);
+    }
+
+    fn fate(&self, now: Timestamp) -> Fate<'_> {
+        Fate {
+            older: &self.fabric,
+            history: &self.history,
+            switches: &self.switches,
+            settled: self.built_settled,
+            now,
+        }
+    }
+}
+
+fn has_cables_of_unknown_fate(fabric: &Fabric) -> bool {
+    let mut links = fabric.links();
+    links.any(|(.., link)| {
+        link.kind == LinkKind::Cable && link.seen_by.presence() == Presence::Unknown
+    })
+}

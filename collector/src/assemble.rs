@@ -1,0 +1,10 @@
+//! What the sources say, put together: one fabric, and what is kept and known of its parts.
+
+pub mod addresses;
+pub mod build;
+pub(crate) mod cable_traffic;
+pub mod changes;
+pub mod lldp;
+pub mod node_parts;
+pub mod probe_targets;
+pub mod retention;

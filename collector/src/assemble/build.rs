@@ -1,0 +1,101 @@
+//! Everything that is known of the fabric, put together: what exporters, the subnet and LLDP say of it now.
+
+use std::collections::BTreeSet;
+
+use railscope_model::fabric::{Fabric, Timestamp};
+use railscope_model::identity::NodeName;
+use rayon::prelude::*;
+
+use crate::assemble::lldp::{DarkPorts, Switches, host_words, words_of_switches};
+use crate::assemble::node_parts::NodeParts;
+use crate::store::{History, NodeHistory};
+use crate::subnet::Subnet;
+use crate::topology::{HostWords, LldpMerge, SubnetMerge, Words, merge_lldp, merge_subnet};
+
+/// Hosts that are read at once, while those before them go into the fabric: so many that all processors have work, and so
+/// few that what was read is still in their caches when it is asked for once more.
+const HOSTS_AT_ONCE: usize = 128;
+
+/// What the fabric is built from.
+#[derive(Debug, Clone, Copy)]
+pub struct Sources<'a> {
+    /// What exporters told.
+    pub history: &'a History,
+    /// The last sweep, and when it was.
+    pub subnet: Option<(&'a Subnet, Timestamp)>,
+    /// Switches that are read by themselves.
+    pub switches: &'a Switches,
+    /// Targets that are switches.
+    pub switch_nodes: &'a BTreeSet<NodeName>,
+    /// Ports without light.
+    pub dark: &'a DarkPorts,
+    /// When the fabric is built.
+    pub now: Timestamp,
+}
+
+/// A fabric as its sources have it now, before anything of an older one is kept.
+#[derive(Debug)]
+pub struct Built {
+    /// Parts and cables.
+    pub fabric: Fabric,
+    /// What the sweep brought.
+    pub subnet: SubnetMerge,
+    /// What LLDP brought.
+    pub lldp: LldpMerge,
+}
+
+impl<'a> Sources<'a> {
+    /// Builds it, on as many processors as there are.
+    pub fn fabric(&self) -> Built {
+        let switches =
+            || words_of_switches(self.history, self.switches, self.switch_nodes, self.now);
+        let ((mut fabric, hosts), switches) = rayon::join(|| self.hosts(), switches);
+        let subnet = self
+            .subnet
+            .map(|(subnet, seen)| merge_subnet(&mut fabric, subnet, seen));
+        let mut words = Words {
+            hosts,
+            switches,
+            ..Words::default()
+        };
+        self.dark.tell(&mut words, &fabric);
+        let lldp = merge_lldp(&mut fabric, words);
+        Built {
+            fabric,
+            subnet: subnet.unwrap_or_default(),
+            lldp,
+        }
+    }
+
+    /// Hosts with what is in them, and what they hear. Exporters first: they know a NIC's node and name for certain, the
+    /// subnet only what was typed into it.
+    fn hosts(&self) -> (Fabric, Vec<HostWords<'a>>) {
+        let (mut fabric, mut words) = (Fabric::default(), Vec::new());
+        let is_host = |node: &NodeName, history: &NodeHistory| {
+            history.heard().is_some() && !self.switch_nodes.contains(node)
+        };
+        let nodes = self.history.nodes();
+        let hosts: Vec<_> = nodes
+            .filter(|(node, history)| is_host(node, history))
+            .collect();
+        // Three steps for each, of which one is one host after the other: meanwhile others are read.
+        let mut chunks = hosts.chunks(HOSTS_AT_ONCE);
+        let (mut read, mut placed) = (Vec::new(), Vec::new());
+        loop {
+            let unread = chunks.next().unwrap_or_default();
+            if unread.is_empty() && read.is_empty() && placed.is_empty() {
+                return (fabric, words);
+            }
+            let place = |parts: NodeParts<'a>| parts.merge(&mut fabric, self.now);
+            let place = || read.into_iter().map(place).collect();
+            let others = || {
+                words.par_extend(placed.par_iter().filter_map(host_words));
+                unread
+                    .par_iter()
+                    .map(|known| NodeParts::of(*known))
+                    .collect()
+            };
+            (placed, read) = rayon::join(place, others);
+        }
+    }
+}

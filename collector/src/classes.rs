@@ -1,0 +1,366 @@
+//! Classes of fault: the names in labels, API and runbooks, and what to do about each.
+
+pub mod belief;
+pub(crate) mod signs;
+
+/// How bad a fault is for those who run jobs on the part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Severity {
+    /// To be mended in working hours.
+    Warning,
+    /// Stops or badly slows a job now.
+    Critical,
+}
+
+impl Severity {
+    /// The severity as a label value, in Alertmanager's usual words.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Warning => "warning",
+            Self::Critical => "critical",
+        }
+    }
+}
+
+/// A class of fault: its name in labels, API and runbooks, and what to do about it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Class {
+    /// `port-down`, `pcie-degraded` …
+    pub name: &'static str,
+    /// How bad it is as a rule.
+    pub severity: Severity,
+    /// What is wrong, in a few words.
+    pub title: &'static str,
+    /// What to do, in one sentence.
+    pub action: &'static str,
+}
+
+/// Every class that an incident can have, causes before the symptoms that they bring: of two classes of one
+/// severity the earlier one names the incident. Moving a cable also takes its link down once.
+pub const CLASSES: &[&Class] = &[
+    &FABRIC_STORM,
+    &SWITCH_DOWN,
+    &HOST_DOWN,
+    &GPU_LOST,
+    &HOST_POWER,
+    &HOST_COOLING,
+    &PCIE_DEGRADED,
+    &PCIE_ERRORS,
+    &PCIE_REDIRECTED,
+    &NUMA_AFFINITY,
+    &NVLINK_DOWN,
+    &GPU_SLOW,
+    &PORT_FLAPPING,
+    &UPLINK_DOWN,
+    &PORT_DOWN,
+    &PORT_DEGRADED,
+    &MTU_MISMATCH,
+    &PFC_MISMATCH,
+    &PFC_STORM,
+    &HOST_STEAL,
+    &HOST_STALLS,
+    &RECEIVER_NOT_READY,
+    &SLOW_RECEIVER,
+    &STORAGE_STALL,
+    &SWITCH_QOS,
+    &PFC_DEADLOCK,
+    &UPLINK_LOSSY,
+    &EDGE_LOSSY,
+    &ECMP_POLARISED,
+    &GPU_MEMORY,
+    &MISCABLED_RAIL,
+    &LINK_ERRORS,
+    &PATH_SLOW,
+    &NOISY_NEIGHBOUR,
+    &POWER_LIMIT,
+];
+
+impl Class {
+    /// Place in [`CLASSES`]: the lower, the nearer to the cause.
+    pub fn order(&self) -> usize {
+        CLASSES
+            .iter()
+            .position(|class| *class == self)
+            .unwrap_or(CLASSES.len())
+    }
+}
+
+/// A link that should be there is not.
+pub static PORT_DOWN: Class = Class {
+    name: "port-down",
+    severity: Severity::Critical,
+    title: "Link is down",
+    action: "Reseat the cable at both ends; if the link stays down, swap the transceiver, then the cable.",
+};
+
+/// A link runs slower or narrower than its peers.
+pub static PORT_DEGRADED: Class = Class {
+    name: "port-degraded",
+    severity: Severity::Critical,
+    title: "Link runs below its rate",
+    action: "Reseat the cable so that the link trains again; if it stays slow, swap the cable or transceiver.",
+};
+
+/// A PCIe link runs slower or narrower than it could and its peers do.
+pub static PCIE_DEGRADED: Class = Class {
+    name: "pcie-degraded",
+    severity: Severity::Critical,
+    title: "PCIe link runs below its rate",
+    action: "Drain the node and power-cycle it so that the link trains again; if it stays degraded, reseat the card or riser.",
+};
+
+/// A link corrupts what it carries.
+pub static LINK_ERRORS: Class = Class {
+    name: "link-errors",
+    severity: Severity::Warning,
+    title: "Link makes errors",
+    action: "Clean and reseat the cable; if errors go on, swap the transceiver, then the cable.",
+};
+
+/// A host port hangs on a leaf of another rail.
+pub static MISCABLED_RAIL: Class = Class {
+    name: "miscabled-rail",
+    severity: Severity::Warning,
+    title: "Cable goes to the wrong rail",
+    action: "Move the cable to the leaf of its own rail; if two are swapped, exchange them.",
+};
+
+/// A GPU is held back by its own clock.
+pub static GPU_SLOW: Class = Class {
+    name: "gpu-slow",
+    severity: Severity::Critical,
+    title: "GPU runs slower than its peers",
+    action: "Look at cooling and power of the node; if its neighbours are well, drain the node and have the GPU replaced.",
+};
+
+/// Cables of many switches or hosts were lost at one moment.
+pub static FABRIC_STORM: Class = Class {
+    name: "fabric-storm",
+    severity: Severity::Critical,
+    title: "Many cables were lost at once",
+    action: "Look for what they share: power, cooling, the fabric manager, or a change that was rolled out at that moment.",
+};
+
+/// A switch has lost a good share of its cables, or all.
+pub static SWITCH_DOWN: Class = Class {
+    name: "switch-down",
+    severity: Severity::Critical,
+    title: "Switch has lost its links",
+    action: "Look at the switch's power, console and fabric manager; its cables are well.",
+};
+
+/// A host has lost every fabric link.
+pub static HOST_DOWN: Class = Class {
+    name: "host-down",
+    severity: Severity::Critical,
+    title: "Host has lost all its fabric links",
+    action: "Look at the host's power and console; its cables are well.",
+};
+
+/// A GPU does not answer its driver any more.
+pub static GPU_LOST: Class = Class {
+    name: "gpu-lost",
+    severity: Severity::Critical,
+    title: "GPU does not answer any more",
+    action: "Drain the node and power-cycle it; if the GPU stays away or goes again, have it replaced.",
+};
+
+/// A GPU's memory has a row that waits to be replaced, or cannot be.
+pub static GPU_MEMORY: Class = Class {
+    name: "gpu-memory",
+    severity: Severity::Warning,
+    title: "GPU memory waits for a repair",
+    action: "Reset the GPU when its job ends, so that the row is replaced; where that failed, have the GPU replaced.",
+};
+
+/// A GPU has lost some of its NVLinks.
+pub static NVLINK_DOWN: Class = Class {
+    name: "nvlink-down",
+    severity: Severity::Critical,
+    title: "NVLinks are down",
+    action: "Drain the node and reset its GPUs and NVSwitches; if the links stay away, have the GPU or the baseboard replaced.",
+};
+
+/// The power supply of a node makes its GPUs brake.
+pub static HOST_POWER: Class = Class {
+    name: "host-power",
+    severity: Severity::Critical,
+    title: "Power supply makes the GPUs brake",
+    action: "Look at the node's power supplies and its feed; a supply has failed or the rack is over its budget.",
+};
+
+/// Most GPUs of a node are held back by heat.
+pub static HOST_COOLING: Class = Class {
+    name: "host-cooling",
+    severity: Severity::Critical,
+    title: "Node is cooled too little",
+    action: "Look at the node's fans, filters and inlet air, or its coolant; its GPUs are well.",
+};
+
+/// Most GPUs of a node have a lower power limit than those of other nodes.
+pub static POWER_LIMIT: Class = Class {
+    name: "power-limit",
+    severity: Severity::Warning,
+    title: "Power limit below that of other nodes",
+    action: "Set the power limit of the node's GPUs to that of its peers, or keep jobs from mixing the two.",
+};
+
+/// A port loses its link again and again.
+pub static PORT_FLAPPING: Class = Class {
+    name: "port-flapping",
+    severity: Severity::Critical,
+    title: "Link goes down and comes back again and again",
+    action: "Reseat the cable at both ends; if it goes on, swap the transceiver, then the cable, then the switch port.",
+};
+
+/// A cable between two switches is gone.
+pub static UPLINK_DOWN: Class = Class {
+    name: "uplink-down",
+    severity: Severity::Critical,
+    title: "Cable between switches is down",
+    action: "Reseat the cable at both switches; if the link stays down, swap the transceivers, then the cable.",
+};
+
+/// The processors of a node stand still for moments.
+pub static HOST_STALLS: Class = Class {
+    name: "host-stalls",
+    severity: Severity::Warning,
+    title: "Processors stand still for moments",
+    action: "Look for interrupt storms, firmware (SMI), deep idle states and memory compaction on the node; compare its settings with a quiet one's.",
+};
+
+/// The hypervisor takes a node's processors away.
+pub static HOST_STEAL: Class = Class {
+    name: "host-steal",
+    severity: Severity::Warning,
+    title: "Hypervisor takes the processors away",
+    action: "Pin the virtual processors and give the machine a host of its own; until then keep it out of synchronous jobs.",
+};
+
+/// A node posts receive buffers too late.
+pub static RECEIVER_NOT_READY: Class = Class {
+    name: "receiver-not-ready",
+    severity: Severity::Warning,
+    title: "Receiver has no buffers ready",
+    action: "Look at the processes of the job on this node: those that post receives are starved of processor time or stuck.",
+};
+
+/// A PCIe link corrupts packets and sends them again.
+pub static PCIE_ERRORS: Class = Class {
+    name: "pcie-errors",
+    severity: Severity::Warning,
+    title: "PCIe link makes errors",
+    action: "Drain the node and reseat the card or its riser; if errors go on, have the card replaced.",
+};
+
+/// Many nodes wait for their storage at once.
+pub static STORAGE_STALL: Class = Class {
+    name: "storage-stall",
+    severity: Severity::Warning,
+    title: "Storage keeps many nodes waiting",
+    action: "Look at the storage behind checkpoints and data, and the network to it; no node by itself is to blame.",
+};
+
+/// Packets between a NIC and its GPUs go up to the root complex.
+pub static PCIE_REDIRECTED: Class = Class {
+    name: "pcie-redirected",
+    severity: Severity::Critical,
+    title: "PCIe sends packets for GPUs over the root complex",
+    action: "Switch off access control (ACS) on the PCIe switches above the NIC, and the IOMMU's translation or switch on ATS; compare with a node that is well.",
+};
+
+/// A NIC takes a way to its GPUs that is too long.
+pub static NUMA_AFFINITY: Class = Class {
+    name: "numa-affinity",
+    severity: Severity::Critical,
+    title: "NIC reaches its GPUs too slowly",
+    action: "Look which GPU and socket the processes of the job use with this NIC, and bind them as on other nodes.",
+};
+
+/// A node takes what its NICs receive too slowly.
+pub static SLOW_RECEIVER: Class = Class {
+    name: "slow-receiver",
+    severity: Severity::Critical,
+    title: "Node takes too slowly what it receives",
+    action: "Look what loads the node's memory and sockets, and at its IOMMU and memory settings; compare with a node that is well.",
+};
+
+/// A NIC pauses its switch without end.
+pub static PFC_STORM: Class = Class {
+    name: "pfc-storm",
+    severity: Severity::Critical,
+    title: "NIC pauses its switch without end",
+    action: "Take the NIC's port down at once, so that others can send; then drain the node and reset the NIC.",
+};
+
+/// An interface's MTU is not that of its peers.
+pub static MTU_MISMATCH: Class = Class {
+    name: "mtu-mismatch",
+    severity: Severity::Critical,
+    title: "MTU is not that of other nodes",
+    action: "Set the MTU of the interface to that of its peers, and in the node's set-up.",
+};
+
+/// An interface's flow control is not that of its peers.
+pub static PFC_MISMATCH: Class = Class {
+    name: "pfc-mismatch",
+    severity: Severity::Warning,
+    title: "Priority flow control is not that of other nodes",
+    action: "Set PFC of the interface to that of its peers, and in the node's set-up.",
+};
+
+/// A switch drops packets that should be lossless.
+pub static SWITCH_QOS: Class = Class {
+    name: "switch-qos",
+    severity: Severity::Critical,
+    title: "Switch drops packets that should be lossless",
+    action: "Compare buffers, PFC and the mapping of priorities of the switch with one that is well.",
+};
+
+/// Switches wait for each other in a circle.
+pub static PFC_DEADLOCK: Class = Class {
+    name: "pfc-deadlock",
+    severity: Severity::Critical,
+    title: "Switches pause each other in a circle",
+    action: "Take one cable of the circle down for a moment, so that its packets are thrown away; then look for the route that goes down and up again, and switch on the switches' PFC watchdog.",
+};
+
+/// Packets vanish between two switches, and no counter says where.
+pub static UPLINK_LOSSY: Class = Class {
+    name: "uplink-lossy",
+    severity: Severity::Critical,
+    title: "Packets vanish between switches",
+    action: "Take the cable out of service, so that its traffic goes over others; then clean and reseat it, and swap the transceivers, then the cable, then the switch port.",
+};
+
+/// Probes to and from a NIC vanish, and no counter says where.
+pub static EDGE_LOSSY: Class = Class {
+    name: "edge-lossy",
+    severity: Severity::Critical,
+    title: "Packets vanish at a NIC",
+    action: "Look at the counters of the NIC, of its PCIe link and of the switch port; then clean and reseat the cable, swap the transceivers, then the cable, then the NIC.",
+};
+
+/// Probes over a link or switch are slow.
+pub static PATH_SLOW: Class = Class {
+    name: "path-slow",
+    severity: Severity::Warning,
+    title: "Packets are held up on the way",
+    action: "Look for a link that trains again and again and for queues that stand at the port; then clean and reseat the cable, and swap the transceivers.",
+};
+
+/// A switch uses only some of its uplinks.
+pub static ECMP_POLARISED: Class = Class {
+    name: "ecmp-polarised",
+    severity: Severity::Warning,
+    title: "Switch uses only some of its uplinks",
+    action: "Give the switch another hash seed or more fields to hash than the one before it; then launch the job again.",
+};
+
+/// Somebody else uses a NIC of a job.
+pub static NOISY_NEIGHBOUR: Class = Class {
+    name: "noisy-neighbour",
+    severity: Severity::Warning,
+    title: "Somebody else uses the NIC",
+    action: "Find who else has a function of the NIC (virtual functions, storage), and move it or limit its rate.",
+};

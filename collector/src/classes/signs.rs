@@ -1,0 +1,181 @@
+//! Signs: what else than the part that it names may bring a finding forth, in nats by kind of part.
+//!
+//! The start values of the detection method, section 3.7; where its table is silent, 0. Only differences within a row
+//! count: how sure the named part is stands in [`belief`](super::belief).
+
+use railscope_model::identity::Part;
+use railscope_model::metric::{GPU_CLOCK, GPU_CLOCK_EVENT_SECONDS};
+
+use crate::classes::{
+    Class, EDGE_LOSSY, GPU_LOST, GPU_MEMORY, GPU_SLOW, HOST_COOLING, HOST_POWER, HOST_STALLS,
+    HOST_STEAL, LINK_ERRORS, NOISY_NEIGHBOUR, NUMA_AFFINITY, NVLINK_DOWN, PATH_SLOW, PCIE_DEGRADED,
+    PCIE_ERRORS, PCIE_REDIRECTED, PFC_STORM, PORT_DEGRADED, PORT_DOWN, PORT_FLAPPING, POWER_LIMIT,
+    RECEIVER_NOT_READY, SLOW_RECEIVER, STORAGE_STALL, UPLINK_DOWN, UPLINK_LOSSY,
+};
+use crate::detect::detector::Evidence;
+
+/// How much a kind of finding speaks for parts of each kind, nats.
+#[derive(Debug)]
+pub(crate) struct Signs {
+    gpu: f64,
+    nvlink: f64,
+    pcie: f64,
+    nic: f64,
+    cable: f64,
+    switch: f64,
+    host: f64,
+    /// For no part at all: work that is uneven, a moment's state.
+    pub(crate) no_part: f64,
+}
+
+impl Signs {
+    const SILENT: Self = Self {
+        gpu: 0.0,
+        nvlink: 0.0,
+        pcie: 0.0,
+        nic: 0.0,
+        cable: 0.0,
+        switch: 0.0,
+        host: 0.0,
+        no_part: 0.0,
+    };
+
+    /// How much it speaks for this part.
+    pub(crate) const fn of(&self, part: &Part) -> f64 {
+        match part {
+            Part::Gpu(..) => self.gpu,
+            Part::NvLink(..) => self.nvlink,
+            Part::PcieLink(..) => self.pcie,
+            Part::Nic(..) => self.nic,
+            Part::HostLink(..) | Part::SwitchLink(..) => self.cable,
+            Part::Switch(_) => self.switch,
+            Part::Host(_) => self.host,
+        }
+    }
+}
+
+/// A GPU computes longer than others with as much to do.
+const COMPUTES: Signs = Signs {
+    gpu: 4.0,
+    nic: -2.0,
+    cable: -2.0,
+    switch: -3.0,
+    host: -1.0,
+    no_part: 1.0,
+    ..Signs::SILENT
+};
+/// A GPU's clock is held down.
+const CLOCK: Signs = Signs {
+    gpu: 6.0,
+    no_part: -1.0,
+    ..Signs::SILENT
+};
+const NVLINK: Signs = Signs {
+    nvlink: 6.0,
+    ..Signs::SILENT
+};
+/// Width, speed, stalls and replays of a PCIe link.
+const PCIE: Signs = Signs {
+    pcie: 6.0,
+    nic: 1.0,
+    ..Signs::SILENT
+};
+/// Pause begins at a host.
+const PAUSE: Signs = Signs {
+    pcie: 3.0,
+    nic: 3.0,
+    cable: -1.0,
+    switch: -3.0,
+    host: 1.0,
+    no_part: 1.0,
+    ..Signs::SILENT
+};
+/// Errors by bit, light that is lost.
+const LIGHT: Signs = Signs {
+    nic: 1.0,
+    cable: 5.0,
+    switch: 1.0,
+    ..Signs::SILENT
+};
+/// Tomography names an edge, a cable between switches, a switch.
+const PROBED_EDGE: Signs = Signs {
+    gpu: -2.0,
+    nvlink: -1.0,
+    pcie: 1.0,
+    nic: 3.0,
+    cable: 3.0,
+    switch: -2.0,
+    host: 1.0,
+    no_part: 0.0,
+};
+/// See [`PROBED_EDGE`].
+const PROBED_CABLE: Signs = Signs {
+    nic: -2.0,
+    cable: 4.0,
+    switch: 3.0,
+    host: -3.0,
+    ..PROBED_EDGE
+};
+/// See [`PROBED_EDGE`].
+const PROBED_SWITCH: Signs = Signs {
+    nic: -2.0,
+    cable: 0.0,
+    switch: 6.0,
+    host: -3.0,
+    ..PROBED_EDGE
+};
+/// A host stands still for moments.
+const STALLS: Signs = Signs {
+    nic: -1.0,
+    cable: -2.0,
+    switch: -3.0,
+    host: 5.0,
+    ..Signs::SILENT
+};
+
+/// By class; settings and what only one part can show are silent about others.
+const BY_CLASS: &[(&Class, &Signs)] = &[
+    (&GPU_SLOW, &COMPUTES),
+    (&GPU_LOST, &CLOCK),
+    (&GPU_MEMORY, &CLOCK),
+    (&HOST_POWER, &CLOCK),
+    (&HOST_COOLING, &CLOCK),
+    (&POWER_LIMIT, &CLOCK),
+    (&NVLINK_DOWN, &NVLINK),
+    (&PCIE_DEGRADED, &PCIE),
+    (&PCIE_ERRORS, &PCIE),
+    (&PCIE_REDIRECTED, &PCIE),
+    (&NUMA_AFFINITY, &PCIE),
+    (&PFC_STORM, &PAUSE),
+    (&SLOW_RECEIVER, &PAUSE),
+    (&RECEIVER_NOT_READY, &PAUSE),
+    (&NOISY_NEIGHBOUR, &PAUSE),
+    (&PORT_DOWN, &LIGHT),
+    (&PORT_DEGRADED, &LIGHT),
+    (&PORT_FLAPPING, &LIGHT),
+    (&UPLINK_DOWN, &LIGHT),
+    (&LINK_ERRORS, &LIGHT),
+    (&EDGE_LOSSY, &PROBED_EDGE),
+    (&HOST_STALLS, &STALLS),
+    (&HOST_STEAL, &STALLS),
+    (&STORAGE_STALL, &STALLS),
+];
+
+/// What a finding says of parts that it does not name.
+pub(crate) fn signs_of(evidence: &Evidence) -> &'static Signs {
+    let class = evidence.class;
+    let of_clock = [GPU_CLOCK.name, GPU_CLOCK_EVENT_SECONDS.name];
+    if class == &GPU_SLOW && of_clock.contains(&evidence.signal) {
+        return &CLOCK;
+    }
+    // Of what is lost or late on the way it matters which part is named.
+    if [&UPLINK_LOSSY, &PATH_SLOW].contains(&class) {
+        return match evidence.part {
+            Part::Switch(_) => &PROBED_SWITCH,
+            Part::SwitchLink(..) => &PROBED_CABLE,
+            _ => &PROBED_EDGE,
+        };
+    }
+    let row = BY_CLASS.iter().find(|(known, _)| *known == class);
+    row.map_or(&Signs::SILENT, |(_, signs)| *signs)
+}

@@ -1,0 +1,100 @@
+//! What one tick of the analysis leaves for API and page.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use railscope_model::fabric::{Fabric, LinkId, PartId, Presence, Sightings, Timestamp, Witness};
+use railscope_model::identity::{NodeName, Part, SwitchName};
+
+use crate::assemble::changes::ChangeLog;
+use crate::assemble::probe_targets::Probing;
+use crate::diagnose::incident::Incident;
+use crate::diagnose::observer::Observation;
+use crate::diagnose::pipeline::Closed;
+use crate::diagnose::stages::job_impact::Costs;
+use crate::diagnose::stages::maintenance::Window;
+use crate::jobs::job::Jobs;
+use crate::jobs::straggler::{Stuck, Waiting};
+use crate::topology::{LldpMerge, Routes, Verdict, lint};
+
+/// What the collector knows after one tick. Never changed once made: API and page read it while the next is made.
+#[derive(Debug, Clone)]
+pub struct ClusterView {
+    /// The moment of the tick.
+    pub now: Timestamp,
+    /// How well the cluster was observed.
+    pub observation: Observation,
+    /// The graph of parts, lost cables included.
+    pub fabric: Arc<Fabric>,
+    /// What the fabric is, and how its hosts are wired.
+    pub verdict: Arc<Verdict>,
+    /// What is wrong with the wiring, worst first.
+    pub lint: Arc<Vec<lint::Finding>>,
+    /// The shortest paths of the fabric, as the newest sweep shows it.
+    pub routes: Arc<Routes>,
+    /// Which NICs answer probes, and where.
+    pub probing: Arc<Probing>,
+    /// What changed in the fabric lately.
+    pub changes: Arc<ChangeLog>,
+    /// Who runs on which GPUs.
+    pub jobs: Arc<Jobs>,
+    /// Whom the ranks of each job wait for.
+    pub waiting: Arc<Vec<Waiting>>,
+    /// What faults cost jobs.
+    pub costs: Costs,
+    /// Jobs that stood still, by the folder of their dumps.
+    pub stuck: BTreeMap<String, (Stuck, Timestamp)>,
+    /// Open incidents, worst first.
+    pub incidents: Vec<Incident>,
+    /// Incidents that closed lately.
+    pub closed: Vec<Closed>,
+    /// Announced work that is not over.
+    pub maintenance: Vec<Arc<Window>>,
+    /// What LLDP brought into the fabric.
+    pub lldp: Arc<LldpMerge>,
+    /// When each switch that tells its neighbours was last heard.
+    pub switches_heard: BTreeMap<SwitchName, Timestamp>,
+    /// When each target that is a host was last heard.
+    pub heard: BTreeMap<NodeName, Option<Timestamp>>,
+    /// When the subnet was last read to the end.
+    pub subnet_seen: Option<Timestamp>,
+}
+
+impl ClusterView {
+    /// The incident with this id.
+    pub fn incident(&self, id: &str) -> Option<&Incident> {
+        self.incidents.iter().find(|incident| incident.id == id)
+    }
+
+    /// Who saw an edge and when. A witness that still shows it last saw it when it was last heard: the graph
+    /// is only built anew when somebody says something else.
+    pub fn sightings(&self, id: LinkId) -> Sightings {
+        let Some((link, ends)) = self.fabric.link(id) else {
+            return Sightings::default();
+        };
+        let mut seen_by = link.seen_by;
+        for (witness, said) in link
+            .seen_by
+            .iter()
+            .filter(|(_, said)| said.says == Presence::Present)
+        {
+            let heard = match witness {
+                Witness::Exporter => ends.iter().find_map(|end| {
+                    let node = self.fabric.vertex(*end).part.node()?;
+                    self.heard.get(node).copied().flatten()
+                }),
+                Witness::Subnet => self.subnet_seen,
+                Witness::Switch => {
+                    let heard = |end: &PartId| match &self.fabric.vertex(*end).part {
+                        Part::Switch(switch) => self.switches_heard.get(switch).copied(),
+                        _ => None,
+                    };
+                    ends.iter().filter_map(heard).max()
+                }
+            };
+            let at = heard.unwrap_or(said.at);
+            seen_by.merge(&Sightings::by(witness, at));
+        }
+        seen_by
+    }
+}

@@ -1,0 +1,15 @@
+//! What is wrong, and by which rule.
+
+pub mod cohort;
+pub mod confirmation;
+pub mod detector;
+#[cfg(test)]
+pub(crate) mod found;
+pub(crate) mod gpus;
+pub(crate) mod netdev;
+pub mod pause_graph;
+pub(crate) mod peers;
+pub mod port_series;
+pub mod registry;
+pub mod rules;
+pub mod tomography;

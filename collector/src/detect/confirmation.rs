@@ -1,0 +1,97 @@
+//! The second look: a node of which a port or an NVLink was just lost is asked again at once, and so is whoever else hangs
+//! on the port's switch, so that the next tick knows already whether it is the port, its switch, or over.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use railscope_model::fabric::{Fabric, Timestamp};
+use railscope_model::identity::{NodeName, Part, RdmaPort};
+use railscope_model::label;
+use railscope_model::metric::{NVLINKS_ACTIVE, RDMA_PORT_UP};
+
+use crate::assemble::node_parts::read;
+use crate::diagnose::incident::cables_of_switches;
+use crate::store::{History, NodeHistory, Window};
+
+/// Time after which a page tells of another moment than the one before, s: exporters sample ports once a second, and one
+/// that has much to do may miss a turn.
+pub const SECOND_LOOK_SECONDS: f64 = 2.0;
+
+/// Switches whose hosts were asked to be looked at again, and when.
+#[derive(Debug, Default)]
+pub(crate) struct SecondLooks(BTreeMap<Part, Timestamp>);
+
+impl SecondLooks {
+    /// Whom to ask again after a page of a node: nobody, unless it is the first to say that a port is down, or NVLinks of a
+    /// GPU are. Hosts of one switch are not asked more often than that brings something new.
+    pub(crate) fn after(
+        &mut self,
+        fabric: &Fabric,
+        (node, said): (&NodeName, &NodeHistory),
+    ) -> BTreeSet<NodeName> {
+        let lost = lost_cables(node, said);
+        let loses_nvlinks = || {
+            said.moving(&NVLINKS_ACTIVE)
+                .any(|(_, active)| falls(active))
+        };
+        let Some(at) = said.heard().filter(|_| !lost.is_empty() || loses_nvlinks()) else {
+            return BTreeSet::new();
+        };
+        self.0
+            .retain(|_, asked| at.seconds_since(*asked) < SECOND_LOOK_SECONDS);
+        let mut hosts = BTreeSet::from([node.clone()]);
+        for (switch, cables) in cables_of_switches(fabric, &lost.iter().collect()) {
+            if self.0.insert(switch.clone(), at).is_none() {
+                hosts.extend(cables.iter().filter_map(|(cable, _)| cable.node().cloned()));
+            }
+        }
+        hosts
+    }
+}
+
+/// Cables of the ports that have just lost their link.
+fn lost_cables(node: &NodeName, said: &NodeHistory) -> BTreeSet<Part> {
+    let ports = said.moving(&RDMA_PORT_UP).filter_map(|(labels, up)| {
+        if !falls(up) {
+            return None;
+        }
+        let device = read(labels, label!(RDMA_PORT_UP, "device"))?;
+        let port = read(labels, label!(RDMA_PORT_UP, "port"))?;
+        Some(Part::HostLink(node.clone(), RdmaPort { device, port }))
+    });
+    ports.collect()
+}
+
+/// Whether the newest page told less than the one before.
+fn falls(told: Window<'_>) -> bool {
+    let mut told = told.told().map(|(_, value)| value);
+    told.next()
+        .zip(told.next())
+        .is_some_and(|(now, before)| now < before)
+}
+
+/// The moment from which on a look at a part was a second one, if its host was looked at since and still tells the loss: of a
+/// port that is down, or of a GPU that has fewer NVLinks than it had. `None` of a part of which no page told more.
+pub(crate) fn second_look_at(history: &History, part: &Part) -> Option<Timestamp> {
+    let window = match part {
+        Part::HostLink(node, RdmaPort { device, port }) => {
+            let labels = [device.as_str(), &port.to_string()];
+            history.node(node)?.window(&RDMA_PORT_UP, &labels)?
+        }
+        Part::Gpu(node, gpu) => {
+            let labels = [&*gpu.to_string()];
+            history.node(node)?.window(&NVLINKS_ACTIVE, &labels)?
+        }
+        _ => return None,
+    };
+    let mut told = window.told();
+    let (newest, now) = told.next()?;
+    let mut since = newest;
+    for (at, before) in told {
+        if before != now {
+            let second = since.plus_seconds(SECOND_LOOK_SECONDS);
+            return (before > now && newest >= second).then_some(second);
+        }
+        since = at;
+    }
+    None
+}

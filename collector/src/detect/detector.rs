@@ -1,0 +1,126 @@
+//! The one kind of plug of the collector: a detector reads fabric and history and emits evidence.
+
+use railscope_model::fabric::{Fabric, Timestamp};
+use railscope_model::identity::Part;
+
+use crate::assemble::addresses::Addresses;
+use crate::classes::Class;
+use crate::detect::registry::Rule;
+use crate::detect::rules;
+use crate::jobs::job::Jobs;
+use crate::jobs::straggler::Waiting;
+use crate::stages::LeftOut;
+use crate::store::History;
+use crate::topology::{Misplaced, Routes};
+
+/// All that a detector may look at. Time is `now`, never a clock.
+#[derive(Debug, Clone, Copy)]
+pub struct View<'a> {
+    /// The graph of parts.
+    pub fabric: &'a Fabric,
+    /// Another number whenever the fabric was built anew: what was found in it may be kept as long as it is the same.
+    pub epoch: u64,
+    /// The shortest paths between its leaves.
+    pub routes: &'a Routes,
+    /// Who has which address.
+    pub addresses: &'a Addresses,
+    /// What the nodes said lately.
+    pub history: &'a History,
+    /// Who runs on which GPUs.
+    pub jobs: &'a Jobs,
+    /// Whom the ranks of each job wait for.
+    pub waiting: &'a [Waiting],
+    /// Host ports that hang on a leaf of another rail.
+    pub misplaced: &'a [Misplaced],
+    /// When the subnet was last read to the end; a cable that was seen only before is lost.
+    pub subnet_seen: Option<Timestamp>,
+    /// Steps of the method that are left out, to see what they are worth.
+    pub left_out: LeftOut,
+    /// The moment of this tick.
+    pub now: Timestamp,
+}
+
+/// What one detector saw about one part in one tick.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Evidence {
+    /// Name of the detector.
+    pub detector: &'static str,
+    /// The signal that it rests on: a metric's name, the kind of an error, `subnet` or `lldp`.
+    pub signal: &'static str,
+    /// The part that the evidence is about.
+    pub part: Part,
+    /// What the evidence says is wrong with it.
+    pub class: &'static Class,
+    /// How far off the part is: 0.5 is half of what its peers give or twice what they suffer; 1 is all of it.
+    pub effect: f64,
+    /// One sentence with the values that were seen and those that were expected.
+    pub statement: String,
+    /// Parts that the fault slows, as far as topology tells.
+    pub victims: Vec<Part>,
+    /// Parts that share this very fault, such as the other end of two swapped cables.
+    pub related: Vec<Part>,
+    /// Parts that it may be as well as `part`, and as likely: the evidence cannot tell them apart.
+    pub alike: Vec<Part>,
+}
+
+/// Parts that a sentence tells one by one.
+const TOLD: usize = 4;
+
+/// Parts in a sentence: the first of many, and how many more there are.
+pub(crate) fn list(parts: &[Part]) -> String {
+    let told: Vec<String> = parts.iter().take(TOLD).map(ToString::to_string).collect();
+    match parts.len().saturating_sub(TOLD) {
+        0 => told.join(", "),
+        more => format!("{} and {more} more", told.join(", ")),
+    }
+}
+
+/// Why a detector says what it says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Explanation {
+    /// What was checked.
+    pub check: &'static str,
+    /// The threshold and where its number comes from.
+    pub threshold: String,
+    /// What would clear the evidence.
+    pub clears: &'static str,
+}
+
+/// Reads fabric and history, emits evidence.
+pub trait Detector: Send {
+    /// Name in API, docs and runbooks.
+    fn name(&self) -> &'static str;
+
+    /// Looks at one tick. Pure but for the detector's own memory.
+    fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>);
+
+    /// Explains evidence of its own: of a class, by a signal.
+    fn explain(&self, class: &Class, signal: &str) -> Explanation;
+
+    /// The classes that it names, each with every number that this takes.
+    fn rules(&self) -> Vec<Rule>;
+}
+
+/// Builds a detector.
+pub type Build = fn() -> Box<dyn Detector>;
+
+/// Every detector of the collector.
+pub const DETECTORS: &[Build] = &[
+    rules::degraded_link::build,
+    rules::flapping_port::build,
+    rules::error_counters::build,
+    rules::miscabled_rail::build,
+    rules::gpu_health::build,
+    rules::slow_gpu::build,
+    rules::gpu_work::build,
+    rules::late_rank::build,
+    rules::host_health::build,
+    rules::storage_stall::build,
+    rules::slow_receiver::build,
+    rules::pause_circle::build,
+    rules::switch_ports::build,
+    rules::lossy_cable::build,
+    rules::probe_paths::build,
+    rules::uneven_ports::build,
+    rules::odd_config::build,
+];

@@ -1,0 +1,190 @@
+//! GPUs as their exporters show them: what the detectors of GPUs begin with.
+
+use std::collections::BTreeMap;
+
+use railscope_model::identity::{GpuIndex, NodeName, Part};
+use railscope_model::metric::{
+    GPU, GPU_CLOCK, GPU_MONITORED_SECONDS, GPU_TENSOR_ACTIVE, GPU_TENSOR_ACTIVE_CYCLES,
+    GPU_TENSOR_ACTIVE_SECONDS, GPU_UTILIZATION, Metric,
+};
+use railscope_model::reading::Labels;
+
+use crate::detect::detector::View;
+use crate::detect::registry::Threshold;
+use crate::jobs::job::{Job, JobName};
+use crate::store::per_node_cache::Kept;
+use crate::store::{NodeHistory, Rows, Window};
+
+/// Utilisation from which a GPU counts as running a job: an idle GPU's clock is low by design.
+const BUSY_UTILIZATION: f64 = 0.5;
+
+/// From when on a GPU is judged.
+pub(crate) fn busy() -> Threshold {
+    Threshold::new(
+        "utilisation from which a GPU is judged",
+        BUSY_UTILIZATION,
+        "ratio",
+        "an idle GPU's clock is low by design (a choice)",
+    )
+}
+
+/// Series that the detectors of work and clocks read of every GPU, and the label behind the GPU where there is one.
+const READ: [(&Metric, Option<&str>); 6] = [
+    (&GPU_UTILIZATION, None),
+    (&GPU_CLOCK, Some("sm")),
+    (&GPU_TENSOR_ACTIVE, None),
+    (&GPU_TENSOR_ACTIVE_CYCLES, None),
+    (&GPU_TENSOR_ACTIVE_SECONDS, None),
+    (&GPU_MONITORED_SECONDS, None),
+];
+
+/// A GPU that a node lists, and the rows of [`READ`].
+#[derive(Debug)]
+struct Known {
+    labels: Labels,
+    index: GpuIndex,
+    rows: [Option<u32>; READ.len()],
+}
+
+/// The GPUs of all nodes: looked up once, for what a node lists stands still.
+#[derive(Debug, Default)]
+pub(crate) struct Gpus {
+    /// Rests on the GPUs that are listed, and on rows.
+    kept: Kept<(u64, [u64; READ.len()]), Vec<Known>>,
+}
+
+impl Gpus {
+    /// Begins a tick.
+    pub(crate) fn refresh(&mut self, view: &View<'_>) {
+        self.kept.begin();
+        for (_, history) in view.history.fresh_nodes(view.now) {
+            let rows = READ.map(|(metric, _)| history.rows_since(metric));
+            let rests_on = (history.values_since(&GPU), rows);
+            self.kept.refresh(history, rests_on, || known(history));
+        }
+    }
+
+    /// Every GPU of every node that was heard lately, by node.
+    pub(crate) fn listed<'a>(&'a self, view: &View<'a>) -> Vec<Listed<'a>> {
+        let nodes = view.history.fresh_nodes(view.now);
+        nodes
+            .flat_map(|(node, history)| self.of_node(view, node, history))
+            .collect()
+    }
+
+    /// Those of one node.
+    pub(crate) fn of_node<'a>(
+        &'a self,
+        view: &View<'a>,
+        node: &'a NodeName,
+        history: &'a NodeHistory,
+    ) -> impl Iterator<Item = Listed<'a>> + use<'a> {
+        let name = GPU.labels.iter().position(|label| *label == "name");
+        let rows = READ.map(|(metric, _)| history.rows(metric));
+        let job_of = view.jobs.on(node);
+        let known = self.kept.of(history).into_iter().flatten();
+        known.map(move |known| {
+            let product = name.and_then(|name| known.labels.values().nth(name));
+            Listed {
+                node,
+                history,
+                label: known.labels.values().next().unwrap_or_default(),
+                index: known.index,
+                product: product.unwrap_or_default(),
+                job: job_of(known.index),
+                rows,
+                places: &known.rows,
+            }
+        })
+    }
+}
+
+fn known(history: &NodeHistory) -> Vec<Known> {
+    let row = |label: &str, (metric, behind): (&'static Metric, Option<&str>)| {
+        let wanted = [Some(label), behind];
+        let rows = history.rows(metric).into_iter().flat_map(Rows::labels);
+        (0..).zip(rows).find_map(|(row, labels)| {
+            let wanted = wanted.into_iter().flatten();
+            labels.values().eq(wanted).then_some(row)
+        })
+    };
+    let series = history.series(&GPU);
+    series
+        .filter_map(|(labels, _)| {
+            let label = labels.values().next().unwrap_or_default();
+            Some(Known {
+                labels: labels.clone(),
+                index: label.parse().ok()?,
+                rows: READ.map(|read| row(label, read)),
+            })
+        })
+        .collect()
+}
+
+/// A GPU that its node's driver lists.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Listed<'a> {
+    pub(crate) node: &'a NodeName,
+    pub(crate) history: &'a NodeHistory,
+    /// Its number as label value and as identity.
+    pub(crate) label: &'a str,
+    pub(crate) index: GpuIndex,
+    /// Product name: only equal chips are peers.
+    pub(crate) product: &'a str,
+    /// Who runs on it.
+    pub(crate) job: Option<&'a Job>,
+    rows: [Option<Rows<'a>>; READ.len()],
+    places: &'a [Option<u32>; READ.len()],
+}
+
+impl<'a> Listed<'a> {
+    /// The newest value of a series that has no label but the GPU.
+    pub(crate) fn value(&self, metric: &'static Metric) -> Option<f64> {
+        self.history.value(metric, &[self.label])
+    }
+
+    /// What it said of a metric of [`READ`].
+    pub(crate) fn window(&self, metric: &'static Metric) -> Option<Window<'a>> {
+        let place = READ.iter().position(|(read, _)| *read == metric)?;
+        self.rows[place]?.window(self.places[place]?)
+    }
+
+    /// Whether it runs a job.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.window(&GPU_UTILIZATION)
+            .and_then(|utilization| utilization.value())
+            .is_some_and(|utilization| utilization >= BUSY_UTILIZATION)
+    }
+
+    /// The clock of its SMs, Hz.
+    pub(crate) fn clock(&self) -> Option<Window<'a>> {
+        self.window(&GPU_CLOCK)
+    }
+
+    /// The newest of it.
+    pub(crate) fn clock_hertz(&self) -> Option<f64> {
+        self.clock()?.value()
+    }
+
+    pub(crate) fn part(&self) -> Part {
+        Part::Gpu(self.node.clone(), self.index)
+    }
+}
+
+/// Runs of GPUs of one node.
+pub(crate) fn by_node<'a, 'b>(gpus: &'b [Listed<'a>]) -> impl Iterator<Item = &'b [Listed<'a>]> {
+    gpus.chunk_by(|a, b| a.node == b.node)
+}
+
+/// The GPUs of one node, by job: several may share a node.
+pub(crate) fn by_job<'a>(node: &[Listed<'a>]) -> Vec<Vec<Listed<'a>>> {
+    let name = |gpu: &Listed<'a>| gpu.job.map(|job| &job.name);
+    if node.iter().all(|gpu| name(gpu) == name(&node[0])) {
+        return vec![node.to_vec()];
+    }
+    let mut jobs: BTreeMap<Option<&JobName>, Vec<Listed<'a>>> = BTreeMap::new();
+    for gpu in node {
+        jobs.entry(name(gpu)).or_default().push(*gpu);
+    }
+    jobs.into_values().collect()
+}

@@ -1,0 +1,195 @@
+//! What every detector checks, with its thresholds, whether it has seen something or not: the same for API, command line and docs.
+
+use super::detector::{DETECTORS, Detector, Explanation};
+use crate::classes::{Class, FABRIC_STORM, HOST_DOWN, SWITCH_DOWN};
+use crate::diagnose::incident::{PARENT_MIN_CHILDREN, PARENT_SHARE};
+use crate::diagnose::stages::mass_link_loss::{STILL_A_STORM, STORM_CABLES};
+
+/// A number that a detector holds something against.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Threshold {
+    /// What it limits, in a few words.
+    pub what: String,
+    /// The number.
+    pub value: f64,
+    /// Its unit: `s`, `1/s`, `ratio`, `times`, or of what it is a count.
+    pub unit: &'static str,
+    /// Where the number comes from.
+    pub source: &'static str,
+}
+
+impl Threshold {
+    /// A threshold.
+    pub fn new(
+        what: impl Into<String>,
+        value: f64,
+        unit: &'static str,
+        source: &'static str,
+    ) -> Self {
+        Self {
+            what: what.into(),
+            value,
+            unit,
+            source,
+        }
+    }
+}
+
+/// One class that a detector names, by one signal.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rule {
+    /// The class.
+    pub class: &'static Class,
+    /// The signal of its evidence where the explanation depends on it; else nothing.
+    pub signal: &'static str,
+    /// Every number that it takes.
+    pub thresholds: Vec<Threshold>,
+}
+
+impl Rule {
+    /// A rule whose explanation depends on its class alone.
+    pub fn new(class: &'static Class, thresholds: Vec<Threshold>) -> Self {
+        Self {
+            class,
+            signal: "",
+            thresholds,
+        }
+    }
+}
+
+/// A rule with who has it and in words.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Described {
+    /// The detector, or the step of the root cause.
+    pub detector: &'static str,
+    /// The rule.
+    pub rule: Rule,
+    /// What is checked, the threshold in words, what would clear it.
+    pub explanation: Explanation,
+}
+
+/// Name of what no detector says but the root cause: whose fault many findings are.
+pub const ROOT_CAUSE: &str = "root-cause";
+
+/// Every rule of every detector, in the order of [`DETECTORS`], then those of the root cause.
+pub fn describe() -> Vec<Described> {
+    let detectors: Vec<Box<dyn Detector>> = DETECTORS.iter().map(|build| build()).collect();
+    let of_detectors = detectors.iter().flat_map(|detector| {
+        detector.rules().into_iter().map(|rule| Described {
+            detector: detector.name(),
+            explanation: detector.explain(rule.class, rule.signal),
+            rule,
+        })
+    });
+    of_detectors.chain(of_root_cause()).collect()
+}
+
+/// What becomes of many lost cables.
+fn of_root_cause() -> Vec<Described> {
+    let fewest = || {
+        Threshold::new(
+            "fewest lost cables",
+            PARENT_MIN_CHILDREN as f64,
+            "cables",
+            "one cable is a cable, and two may be a card's (a choice)",
+        )
+    };
+    let of = |class, check, thresholds, clears| Described {
+        detector: ROOT_CAUSE,
+        explanation: Explanation {
+            check,
+            threshold: String::from(
+                "see the numbers; docs/incidents.md says which of two ends it is",
+            ),
+            clears,
+        },
+        rule: Rule::new(class, thresholds),
+    };
+    vec![
+        of(
+            &FABRIC_STORM,
+            "Cables of many switches or hosts were lost within two ticks.",
+            vec![
+                Threshold::new(
+                    "cables that are lost at once",
+                    STORM_CABLES as f64,
+                    "cables",
+                    "detection method, section 3.8",
+                ),
+                Threshold::new(
+                    "cables that must still be lost for it to last",
+                    STILL_A_STORM as f64,
+                    "cables",
+                    "half of those that began it, so that it does not come and go (a choice)",
+                ),
+            ],
+            "Fewer than half of the cables that make a storm are still lost.",
+        ),
+        of(
+            &SWITCH_DOWN,
+            "A good share of a switch's cables is lost.",
+            vec![
+                fewest(),
+                Threshold::new(
+                    "share of the switch's cables",
+                    PARENT_SHARE,
+                    "ratio",
+                    "detection method, section 3.8",
+                ),
+            ],
+            "Its cables are there again.",
+        ),
+        of(
+            &HOST_DOWN,
+            "All cables of a host are lost.",
+            vec![
+                fewest(),
+                Threshold::new(
+                    "share of the host's cables",
+                    1.0,
+                    "ratio",
+                    "some of several rails are several faults, or a card's (a choice)",
+                ),
+            ],
+            "Its cables are there again.",
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::classes::CLASSES;
+
+    #[test]
+    fn every_class_is_explained_and_every_threshold_has_a_source() {
+        let all = describe();
+        let named: BTreeSet<&str> = all.iter().map(|one| one.rule.class.name).collect();
+        let known: BTreeSet<&str> = CLASSES.iter().map(|class| class.name).collect();
+        assert_eq!(named, known);
+        let names: BTreeSet<&str> = all.iter().map(|one| one.detector).collect();
+        assert_eq!(names.len(), DETECTORS.len() + 1, "and the root cause");
+        let keys: BTreeSet<_> = all
+            .iter()
+            .map(|one| (one.detector, one.rule.class.name, one.rule.signal))
+            .collect();
+        assert_eq!(keys.len(), all.len(), "none is explained as another");
+        for one in &all {
+            let Explanation {
+                check,
+                threshold,
+                clears,
+            } = &one.explanation;
+            for said in [check, threshold.as_str(), clears] {
+                assert!(!said.is_empty(), "{one:?}");
+            }
+            for threshold in &one.rule.thresholds {
+                assert!(threshold.value.is_finite(), "{one:?}");
+                let words = [&*threshold.what, threshold.unit, threshold.source];
+                assert!(words.iter().all(|word| !word.is_empty()), "{threshold:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! Links that are down, or run slower or narrower than their peers: cables and PCIe.
+
+mod cables;
+mod dark;
+mod pcie;
+
+use std::collections::{BTreeMap, HashMap};
+
+use cables::Cables;
+use foldhash::fast::FixedState;
+use railscope_model::fabric::Timestamp;
+use railscope_model::identity::{NodeName, Part, RdmaPort};
+use railscope_model::metric::{Metric, RDMA_PORT_SPEED, RDMA_PORT_UP};
+use railscope_model::reading::Labels;
+use railscope_model::units::BYTES_PER_SECOND_PER_GBIT;
+
+use crate::assemble::node_parts::gpus_behind;
+use crate::classes::{Class, PCIE_DEGRADED, PORT_DEGRADED, PORT_DOWN, UPLINK_DOWN};
+use crate::detect::detector::{Detector, Evidence, Explanation, View};
+use crate::detect::peers;
+use crate::detect::peers::{MAJORITY, MIN_PEERS, norm};
+use crate::detect::registry::{Rule, Threshold};
+use crate::stages::Step;
+use crate::store::per_node_cache::Kept;
+use crate::store::{NodeHistory, Window};
+
+/// A rate this far below the norm counts as below it: rates are exact, this only absorbs rounding.
+const TOLERANCE: f64 = 0.99;
+
+/// A port that has been down for so long was switched off, not broken.
+const DOWN_KEPT_SECONDS: f64 = 7.0 * 86_400.0;
+
+#[derive(Default)]
+struct DegradedLink {
+    /// Ports that were up and fell, and when. History is minutes long, a dead switch may stay dead for days.
+    fallen: BTreeMap<(NodeName, RdmaPort), Timestamp>,
+    /// Rests on what ports say of being up, and of their rate.
+    ports: Kept<[u64; 2], Ports>,
+    pcie: pcie::Links,
+    cables: Cables,
+}
+
+/// Builds the detector.
+pub fn build() -> Box<dyn Detector> {
+    Box::<DegradedLink>::default()
+}
+
+impl Detector for DegradedLink {
+    fn name(&self) -> &'static str {
+        "degraded-link"
+    }
+
+    fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
+        self.ports.begin();
+        for (_, history) in view.history.fresh_nodes(view.now) {
+            let rests_on = [&RDMA_PORT_UP, &RDMA_PORT_SPEED].map(|one| history.values_since(one));
+            self.ports.refresh(history, rests_on, || Ports::of(history));
+        }
+        let nodes = view.history.fresh_nodes(view.now);
+        let ports = |(node, history)| Some((node, self.ports.of(history)?));
+        let ports: Vec<(&NodeName, &Ports)> = nodes.filter_map(ports).collect();
+        ports_down(&mut self.fallen, view, &ports, out);
+        ports_slow(view, &ports, out);
+        self.cables.refresh(view);
+        self.cables.lost(view, out);
+        dark::cables_without_light(view, out);
+        out.extend(self.cables.slow.iter().cloned());
+        self.pcie.narrow_or_slow(view, out);
+    }
+
+    fn explain(&self, class: &Class, _: &str) -> Explanation {
+        let (check, clears) = if [&PORT_DOWN, &UPLINK_DOWN].contains(&class) {
+            (
+                "A port is not ACTIVE, a cable is gone from the subnet or without light at both of its switches, or its neighbour is silent and its port dark, while it was there before or its peers are up.",
+                "The port is ACTIVE again, and the subnet or LLDP shows the cable.",
+            )
+        } else if class == &PCIE_DEGRADED {
+            (
+                "A PCIe link runs with fewer lanes, or under load at a lower speed, than it could and than its peers do.",
+                "The link trains to what its peers run with.",
+            )
+        } else {
+            (
+                "A link runs below the rate of its peers.",
+                "The link trains to the rate of its peers.",
+            )
+        };
+        let threshold = format!(
+            "below what {:.0} % of at least {MIN_PEERS} peers reach; link rates are exact, so any step below counts",
+            100.0 * MAJORITY
+        );
+        Explanation {
+            check,
+            threshold,
+            clears,
+        }
+    }
+
+    fn rules(&self) -> Vec<Rule> {
+        let kept = Threshold::new(
+            "how long a port that fell is remembered",
+            DOWN_KEPT_SECONDS,
+            "s",
+            "what is down for longer was switched off, not broken (a choice)",
+        );
+        let rounding = Threshold::new(
+            "share of the norm that still counts as the norm",
+            TOLERANCE,
+            "ratio",
+            "rates are exact, this absorbs rounding",
+        );
+        let down = || [peers::thresholds(), vec![kept.clone()]].concat();
+        let slow = [peers::thresholds(), vec![rounding]].concat();
+        let pcie = [slow.clone(), vec![pcie::busy()]].concat();
+        vec![
+            Rule::new(&PORT_DOWN, down()),
+            Rule::new(&UPLINK_DOWN, Vec::new()),
+            Rule::new(&PORT_DEGRADED, slow),
+            Rule::new(&PCIE_DEGRADED, pcie),
+        ]
+    }
+}
+
+fn evidence(
+    view: &View<'_>,
+    part: Part,
+    class: &'static Class,
+    signal: &'static str,
+    effect: f64,
+    statement: String,
+) -> Evidence {
+    let victims = gpus_behind(view.fabric, &part);
+    Evidence {
+        detector: "degraded-link",
+        signal,
+        part,
+        class,
+        effect,
+        statement,
+        victims,
+        related: Vec::new(),
+        alike: Vec::new(),
+    }
+}
+
+/// One value of one port.
+#[derive(Debug)]
+struct PortValue {
+    port: RdmaPort,
+    value: f64,
+}
+
+/// What the ports of one node say.
+#[derive(Debug)]
+struct Ports {
+    /// How many ports the node has: a login server with one NIC is no peer of a GPU server with eight.
+    shape: usize,
+    up: Vec<PortValue>,
+    /// A port that is down shows a rate that means nothing, and is left out.
+    rates: Vec<PortValue>,
+}
+
+impl Ports {
+    fn of(history: &NodeHistory) -> Self {
+        let is_up = |rate: &PortValue| {
+            let labels = [rate.port.device.as_str(), &rate.port.port.to_string()];
+            // Where nobody says whether the port is up, its rate still speaks.
+            let up = history.value(&RDMA_PORT_UP, &labels);
+            up.is_none_or(|up| up == 1.0)
+        };
+        let mut rates = by_port(history, &RDMA_PORT_SPEED);
+        rates.retain(is_up);
+        Self {
+            shape: history.series(&RDMA_PORT_UP).count(),
+            up: by_port(history, &RDMA_PORT_UP),
+            rates,
+        }
+    }
+}
+
+/// One value of every port of a node.
+fn by_port(history: &NodeHistory, metric: &'static Metric) -> Vec<PortValue> {
+    let value = |(labels, window): (&Labels, Window<'_>)| {
+        let mut labels = labels.values();
+        let (device, port) = (labels.next()?.parse().ok()?, labels.next()?.parse().ok()?);
+        Some(PortValue {
+            port: RdmaPort { device, port },
+            value: window.value()?,
+        })
+    };
+    history.series(metric).filter_map(value).collect()
+}
+
+type Peer<'a> = (&'a NodeName, &'a PortValue);
+
+/// The same port of all nodes of one shape.
+fn cohorts<'a>(
+    view: &View<'_>,
+    nodes: &[(&'a NodeName, &'a Ports)],
+    of: impl Fn(&'a Ports) -> &'a [PortValue],
+) -> Vec<Vec<Peer<'a>>> {
+    let mut cohorts: HashMap<_, Vec<Peer<'_>>, FixedState> = HashMap::default();
+    let has_role = !view.left_out.has(Step::RoleCohort);
+    for (node, ports) in nodes {
+        for value in of(ports) {
+            let role = has_role.then_some((ports.shape, &value.port));
+            cohorts.entry(role).or_default().push((node, value));
+        }
+    }
+    let mut cohorts: Vec<_> = cohorts.into_iter().collect();
+    cohorts.sort_by_key(|(role, _)| *role);
+    cohorts.into_iter().map(|(_, peers)| peers).collect()
+}
+
+/// Ports that are not ACTIVE although most peers are, or although they were themselves. A port that was
+/// never up on a cluster where its peers are down too is simply not used.
+fn ports_down(
+    fallen: &mut BTreeMap<(NodeName, RdmaPort), Timestamp>,
+    view: &View<'_>,
+    nodes: &[(&NodeName, &Ports)],
+    out: &mut Vec<Evidence>,
+) {
+    fallen.retain(|_, since| view.now.seconds_since(*since) <= DOWN_KEPT_SECONDS);
+    let down = |(_, ports): &(&NodeName, &Ports)| ports.up.iter().any(|port| port.value == 0.0);
+    if fallen.is_empty() && !nodes.iter().any(down) {
+        return;
+    }
+    for peers in cohorts(view, nodes, |ports| &ports.up) {
+        let peers_are_up = norm(peers.iter().map(|(_, peer)| peer.value)) == Some(1.0);
+        let up = peers.iter().filter(|(_, peer)| peer.value == 1.0).count();
+        for (node, PortValue { port, value }) in peers.iter().copied() {
+            let has_fallen = has_fallen(fallen, view, (node, port), *value);
+            if *value == 0.0 && (has_fallen || peers_are_up) {
+                let statement = format!(
+                    "Port {port} of {node} is down; {up} of {} nodes have it up.",
+                    peers.len()
+                );
+                out.push(evidence(
+                    view,
+                    Part::HostLink(node.clone(), port.clone()),
+                    &PORT_DOWN,
+                    RDMA_PORT_UP.name,
+                    1.0,
+                    statement,
+                ));
+            }
+        }
+    }
+}
+
+/// Whether a port is down now and was up before; it is remembered until it is up again.
+fn has_fallen(
+    fallen: &mut BTreeMap<(NodeName, RdmaPort), Timestamp>,
+    view: &View<'_>,
+    (node, port): (&NodeName, &RdmaPort),
+    up: f64,
+) -> bool {
+    if up != 0.0 {
+        if !fallen.is_empty() {
+            fallen.remove(&(node.clone(), port.clone()));
+        }
+        return false;
+    }
+    let key = (node.clone(), port.clone());
+    if fallen.contains_key(&key) {
+        return true;
+    }
+    let labels = [port.device.as_str(), &port.port.to_string()];
+    let history = view.history.node(node);
+    let window = history.and_then(|history| history.window(&RDMA_PORT_UP, &labels));
+    let was_up = window.is_some_and(|window| window.values().any(|up| up == 1.0));
+    if was_up {
+        fallen.insert(key, view.now);
+    }
+    was_up
+}
+
+/// Ports that run below the rate of the same port on other nodes.
+fn ports_slow(view: &View<'_>, nodes: &[(&NodeName, &Ports)], out: &mut Vec<Evidence>) {
+    for peers in cohorts(view, nodes, |ports| &ports.rates) {
+        let Some(norm) = norm(peers.iter().map(|(_, peer)| peer.value)) else {
+            continue;
+        };
+        let slow = |(_, peer): &&Peer<'_>| peer.value < TOLERANCE * norm;
+        for (node, PortValue { port, value: rate }) in peers.iter().filter(slow) {
+            let statement = format!(
+                "Port {port} of {node} runs at {} Gb/s; its peers on {} nodes run at {} Gb/s.",
+                gigabits(*rate),
+                peers.len() - 1,
+                gigabits(norm)
+            );
+            let part = Part::HostLink((*node).clone(), port.clone());
+            out.push(evidence(
+                view,
+                part,
+                &PORT_DEGRADED,
+                RDMA_PORT_SPEED.name,
+                1.0 - rate / norm,
+                statement,
+            ));
+        }
+    }
+}
+
+/// Network people speak of gigabits.
+fn gigabits(bytes_per_second: f64) -> f64 {
+    (bytes_per_second / BYTES_PER_SECOND_PER_GBIT * 10.0).round() / 10.0
+}

@@ -1,0 +1,152 @@
+//! Cables that the fabric shows as lost, or slower than those laid with them. A fabric that was not built anew shows the same.
+
+use std::collections::BTreeMap;
+
+use railscope_model::fabric::{Link, LinkId, LinkKind, PartId, Presence, Witness};
+use railscope_model::identity::Part;
+
+use super::{TOLERANCE, evidence, gigabits, norm};
+use crate::classes::{PORT_DEGRADED, PORT_DOWN, UPLINK_DOWN};
+use crate::detect::detector::{Evidence, View};
+use crate::stages::Step;
+
+/// What the fabric shows.
+#[derive(Debug, Default)]
+pub(super) struct Cables {
+    epoch: Option<u64>,
+    lost: Vec<LinkId>,
+    pub(super) slow: Vec<Evidence>,
+}
+
+impl Cables {
+    /// Looks at the fabric, if it is another.
+    pub(super) fn refresh(&mut self, view: &View<'_>) {
+        if self.epoch.replace(view.epoch) == Some(view.epoch) {
+            return;
+        }
+        let is_lost =
+            |link: &Link| link.kind == LinkKind::Cable && link.seen_by.presence() == Presence::Lost;
+        let lost = view.fabric.links().filter(|(.., link)| is_lost(link));
+        self.lost = lost.map(|(id, ..)| id).collect();
+        self.slow = slow(view);
+    }
+
+    /// Those that are lost: how long ago is another with each tick.
+    pub(super) fn lost(&self, view: &View<'_>, out: &mut Vec<Evidence>) {
+        out.extend(self.lost.iter().filter_map(|id| one_lost(view, *id)));
+    }
+}
+
+/// Cables that are lost: an earlier sweep of the subnet saw them and the last complete one did not, or a
+/// neighbour is silent and the port towards it down.
+fn one_lost(view: &View<'_>, id: LinkId) -> Option<Evidence> {
+    let part = view.fabric.cable_part(id)?;
+    let (link, [a, b]) = view.fabric.link(id)?;
+    let end = |id, port: u16| {
+        let port = view.fabric.port_name(id, port);
+        format!("{} port {port}", view.fabric.vertex(id).part)
+    };
+    let swept = link.seen_by.of(Witness::Subnet).and(view.subnet_seen);
+    let (signal, what) = match swept {
+        Some(swept) => (
+            "subnet",
+            format!(
+                "is gone from the subnet; it was last seen {:.0} s before the newest sweep",
+                swept.seconds_since(link.seen())
+            ),
+        ),
+        None => (
+            "lldp",
+            format!(
+                "has no light; its ends last heard each other by LLDP {:.0} s ago",
+                view.now.seconds_since(link.seen())
+            ),
+        ),
+    };
+    let statement = format!(
+        "The cable between {} and {} {what}.",
+        end(a, link.ports.0),
+        end(b, link.ports.1),
+    );
+    let class = if matches!(part, Part::SwitchLink(..)) {
+        &UPLINK_DOWN
+    } else {
+        &PORT_DOWN
+    };
+    Some(evidence(view, part, class, signal, 1.0, statement))
+}
+
+/// Cables that the subnet shows slower than those bought and laid with them: for a host port the same
+/// device of hosts of the same shape, for a cable between switches the other such cables of either switch.
+fn slow(view: &View<'_>) -> Vec<Evidence> {
+    let mut cohorts: BTreeMap<String, Vec<(LinkId, f64)>> = BTreeMap::new();
+    for (id, a, b, link) in view.fabric.links() {
+        // A lost cable's speed is of another day.
+        // What exporters say of their ports is judged port by port.
+        let by_subnet = link.seen_by.of(Witness::Subnet);
+        let is_there = by_subnet.is_some_and(|said| said.says == Presence::Present);
+        let (LinkKind::Cable, Some(speed), true) = (link.kind, link.speed, is_there) else {
+            continue;
+        };
+        let host_end = [a, b]
+            .into_iter()
+            .find(|end| matches!(view.fabric.vertex(*end).part, Part::Nic(..)));
+        let keys = match host_end {
+            Some(_) if view.left_out.has(Step::RoleCohort) => vec![String::from("nic")],
+            Some(nic) => vec![host_cohort(view, nic)],
+            None => [a, b]
+                .map(|end| view.fabric.vertex(end).part.to_string())
+                .to_vec(),
+        };
+        for key in keys {
+            cohorts
+                .entry(key)
+                .or_default()
+                .push((id, speed.bytes_per_second()));
+        }
+    }
+    let mut slow = BTreeMap::new();
+    for members in cohorts.values() {
+        let Some(norm) = norm(members.iter().map(|(_, rate)| *rate)) else {
+            continue;
+        };
+        for (id, rate) in members.iter().filter(|(_, rate)| *rate < TOLERANCE * norm) {
+            slow.insert(*id, (*rate, norm, members.len() - 1));
+        }
+    }
+    let found = |(id, (rate, norm, peers)): (LinkId, (f64, f64, usize))| {
+        let part = view.fabric.cable_part(id)?;
+        let statement = format!(
+            "The subnet shows {part} at {} Gb/s; {peers} cables of its kind run at {} Gb/s.",
+            gigabits(rate),
+            gigabits(norm)
+        );
+        let effect = 1.0 - rate / norm;
+        Some(evidence(
+            view,
+            part,
+            &PORT_DEGRADED,
+            "subnet",
+            effect,
+            statement,
+        ))
+    };
+    slow.into_iter().filter_map(found).collect()
+}
+
+/// Hosts with as many NICs, and the same device of each.
+fn host_cohort(view: &View<'_>, nic: PartId) -> String {
+    let Part::Nic(node, device) = &view.fabric.vertex(nic).part else {
+        return String::new();
+    };
+    let host = view.fabric.find(&Part::Host(node.clone()));
+    let is_nic = |part: &Part| matches!(part, Part::Nic(..));
+    let inside = host
+        .into_iter()
+        .flat_map(|host| view.fabric.neighbours(host))
+        .map(|near| near.peer);
+    let shape = inside
+        .filter(|peer| is_nic(&view.fabric.vertex(*peer).part))
+        .count();
+    format!("nic {device} of {shape}")
+}

@@ -1,0 +1,71 @@
+//! Cables between switches that both ends say have no light, before a sweep comes by and misses them.
+
+use std::collections::BTreeSet;
+
+use railscope_model::fabric::{LinkKind, PartId, Presence};
+use railscope_model::identity::{Part, PortName};
+use railscope_model::metric::SWITCH_PORT_UP;
+
+use super::evidence;
+use crate::classes::UPLINK_DOWN;
+use crate::detect::detector::{Evidence, View};
+
+/// A port of a switch.
+type Port = (PartId, u16);
+
+/// Ports of switches that are down, as their switches say since the newest sweep. What a sweep says later, or at the
+/// same moment, is the newer word.
+fn dark_ports(view: &View<'_>) -> BTreeSet<Port> {
+    let mut dark = BTreeSet::new();
+    for (switch, history) in view.history.fresh_switches(view.now) {
+        let Some(id) = view.fabric.find(&Part::Switch(switch.clone())) else {
+            continue;
+        };
+        for (labels, window) in history.series(&SWITCH_PORT_UP) {
+            let Some((at, 0.0)) = window.latest() else {
+                continue;
+            };
+            let port = labels.values().next().map(str::parse::<PortName>);
+            if let Some(Ok(port)) = port
+                && view.subnet_seen.is_none_or(|swept| at > swept)
+                && let Some(port) = view.fabric.find_port(id, &port)
+            {
+                dark.insert((id, port));
+            }
+        }
+    }
+    dark
+}
+
+/// Such cables. One end alone may be a switch that dies, and waits for the sweep.
+pub(super) fn cables_without_light(view: &View<'_>, out: &mut Vec<Evidence>) {
+    let dark = dark_ports(view);
+    for (id, port) in &dark {
+        for near in view
+            .fabric
+            .neighbours(*id)
+            .filter(|near| near.port == *port)
+        {
+            let far = (near.peer, near.peer_port);
+            let is_new =
+                near.link.kind == LinkKind::Cable && near.link.seen_by.presence() != Presence::Lost;
+            if !is_new || far < (*id, *port) || !dark.contains(&far) {
+                continue;
+            }
+            let Some(part) = view.fabric.cable_part(near.id) else {
+                continue;
+            };
+            let end = |(id, port): Port| {
+                let port = view.fabric.port_name(id, port);
+                format!("{} port {port}", view.fabric.vertex(id).part)
+            };
+            let statement = format!(
+                "The cable between {} and {} has no light: both switches say so.",
+                end((*id, *port)),
+                end(far)
+            );
+            let signal = SWITCH_PORT_UP.name;
+            out.push(evidence(view, part, &UPLINK_DOWN, signal, 1.0, statement));
+        }
+    }
+}

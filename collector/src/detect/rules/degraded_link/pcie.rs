@@ -1,0 +1,260 @@
+//! PCIe links of GPUs and NICs that run with fewer lanes or slower than they could and their peers do.
+
+use std::collections::BTreeMap;
+
+use railscope_model::identity::{NodeName, Part, PciAddress};
+use railscope_model::metric::{
+    GPU_UTILIZATION, Metric, PCIE_LINK_SPEED, PCIE_LINK_SPEED_MAX, PCIE_LINK_WIDTH,
+    PCIE_LINK_WIDTH_MAX, PCIE_PATH,
+};
+use railscope_model::reading::Labels;
+
+use super::{TOLERANCE, evidence};
+use crate::assemble::node_parts::endpoints;
+use crate::classes::PCIE_DEGRADED;
+use crate::detect::detector::{Evidence, View};
+use crate::detect::peers::norm;
+use crate::detect::registry::Threshold;
+use crate::store::per_node_cache::Kept;
+use crate::store::{NodeHistory, Window};
+
+/// What [`pcie_ends`] reads.
+const RESTS_ON: [&Metric; 5] = [
+    &PCIE_PATH,
+    &PCIE_LINK_WIDTH,
+    &PCIE_LINK_WIDTH_MAX,
+    &PCIE_LINK_SPEED,
+    &PCIE_LINK_SPEED_MAX,
+];
+/// A GPU below this utilisation may have trained its PCIe link down to save power.
+const BUSY_UTILIZATION: f64 = 0.5;
+
+/// From when on a GPU's PCIe link must run at full speed.
+pub(super) fn busy() -> Threshold {
+    Threshold::new(
+        "utilisation from which a GPU's link must run at full speed",
+        BUSY_UTILIZATION,
+        "ratio",
+        "an idle GPU trains its link down to save power (a choice)",
+    )
+}
+
+/// One endpoint's PCIe link: what it runs with against what it could.
+#[derive(Debug)]
+struct PcieEnd {
+    pci: PciAddress,
+    /// `gpu` or `nic`: the cohort.
+    kind: String,
+    /// GPU ordinal or RDMA device.
+    name: String,
+    lanes: Option<f64>,
+    max_lanes: Option<f64>,
+    speed: Option<f64>,
+    max_speed: Option<f64>,
+}
+
+impl PcieEnd {
+    /// Whether its speed may be judged: an idle GPU trains down.
+    fn is_busy(&self, history: &NodeHistory) -> bool {
+        self.kind != "gpu" || is_busy(history, &self.name)
+    }
+
+    /// Whether it could do better: without a maximum of its own (a hypervisor hides it) the peers alone decide.
+    fn falls_short(&self) -> bool {
+        let short = |value: Option<f64>, max: Option<f64>| {
+            value.is_some_and(|value| max.is_none_or(|max| value < TOLERANCE * max))
+        };
+        short(self.lanes, self.max_lanes) || short(self.speed, self.max_speed)
+    }
+}
+
+/// What decides who a link's peers are: those that could do as much.
+type Cohort = (String, Option<u64>);
+
+/// What a cohort's links run with, and how many of them do.
+type Norms = BTreeMap<Cohort, Option<(f64, usize)>>;
+
+/// The links of all nodes.
+#[derive(Debug, Default)]
+pub(super) struct Links {
+    /// Rests on what is where, and what it runs with and could.
+    kept: Kept<[u64; 5], Vec<PcieEnd>>,
+}
+
+/// The functions of a card share one link, which is judged and named by the lowest.
+fn pcie_ends(history: &NodeHistory) -> Vec<PcieEnd> {
+    let mut ends: BTreeMap<_, PcieEnd> = BTreeMap::new();
+    let endpoints = endpoints(history);
+    let [max_lanes, speed, max_speed] =
+        [&PCIE_LINK_WIDTH_MAX, &PCIE_LINK_SPEED, &PCIE_LINK_SPEED_MAX]
+            .map(|metric| by_address(history, metric));
+    for (labels, width) in history.series(&PCIE_LINK_WIDTH) {
+        let at = labels.values().next().unwrap_or_default();
+        let judged = |(kind, _): &&(&str, &str)| matches!(*kind, "gpu" | "nic");
+        let Some((kind, name)) = endpoints.get(at).filter(judged) else {
+            continue;
+        };
+        let Ok(pci) = at.parse::<PciAddress>() else {
+            continue;
+        };
+        let end = PcieEnd {
+            pci,
+            kind: (*kind).to_owned(),
+            name: (*name).to_owned(),
+            lanes: width.value(),
+            max_lanes: max_lanes.get(at).copied(),
+            speed: speed.get(at).copied(),
+            max_speed: max_speed.get(at).copied(),
+        };
+        let card = (pci.domain, pci.bus, pci.device);
+        let lower = ends.get(&card).map(|other| other.pci.function);
+        if lower.is_none_or(|lower| pci.function < lower) {
+            ends.insert(card, end);
+        }
+    }
+    ends.into_values().collect()
+}
+
+/// Newest values of a metric by the PCI address that is its only label.
+fn by_address<'a>(history: &'a NodeHistory, metric: &'static Metric) -> BTreeMap<&'a str, f64> {
+    let series = history.series(metric);
+    let value = |(labels, window): (&'a Labels, Window<'a>)| {
+        Some((labels.values().next()?, window.value()?))
+    };
+    series.filter_map(value).collect()
+}
+
+fn is_busy(history: &NodeHistory, gpu: &str) -> bool {
+    history
+        .value(&GPU_UTILIZATION, &[gpu])
+        .is_some_and(|utilization| utilization >= BUSY_UTILIZATION)
+}
+
+impl Links {
+    /// PCIe links of GPUs and NICs below what they could and their peers do.
+    pub(super) fn narrow_or_slow(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
+        self.kept.begin();
+        let mut short = Vec::new();
+        for (_, history) in view.history.fresh_nodes(view.now) {
+            let rests_on = RESTS_ON.map(|metric| history.values_since(metric));
+            self.kept.refresh(history, rests_on, || pcie_ends(history));
+        }
+        for (node, history) in view.history.fresh_nodes(view.now) {
+            let ends = self.kept.of(history).into_iter().flatten();
+            let ends = ends.filter(|end| end.falls_short());
+            short.extend(ends.map(|end| (node, history, end)));
+        }
+        let (mut lanes, mut speeds) = (Norms::new(), Norms::new());
+        for (node, history, end) in short {
+            let shortfalls = [
+                below(end.lanes, end.max_lanes, || {
+                    let cohort = (end.kind.clone(), end.max_lanes.map(f64::to_bits));
+                    *lanes.entry(cohort).or_insert_with(|| {
+                        let alike = |peer: &PcieEnd| peer.max_lanes == end.max_lanes;
+                        self.norm(view, end, |_, peer| peer.lanes.filter(|_| alike(peer)))
+                    })
+                }),
+                below(
+                    end.speed.filter(|_| end.is_busy(history)),
+                    end.max_speed,
+                    || {
+                        let cohort = (end.kind.clone(), end.max_speed.map(f64::to_bits));
+                        *speeds.entry(cohort).or_insert_with(|| {
+                            self.norm(view, end, |history, peer| {
+                                let alike = peer.max_speed == end.max_speed;
+                                peer.speed.filter(|_| alike && peer.is_busy(history))
+                            })
+                        })
+                    },
+                ),
+            ];
+            out.extend(found(view, node, end, &shortfalls));
+        }
+    }
+
+    /// What the peers of a link run with, and how many of them do.
+    fn norm(
+        &self,
+        view: &View<'_>,
+        of: &PcieEnd,
+        value: impl Fn(&NodeHistory, &PcieEnd) -> Option<f64>,
+    ) -> Option<(f64, usize)> {
+        let mut values = Vec::new();
+        for (_, history) in view.history.fresh_nodes(view.now) {
+            let ends = self.kept.of(history).into_iter().flatten();
+            let peers = ends.filter(|peer| peer.kind == of.kind);
+            values.extend(peers.filter_map(|peer| value(history, peer)));
+        }
+        let norm = norm(values.iter().copied())?;
+        let reach = values.iter().filter(|value| **value >= TOLERANCE * norm);
+        Some((norm, reach.count()))
+    }
+}
+
+/// Evidence on a link, if it falls short of anything.
+fn found(
+    view: &View<'_>,
+    node: &NodeName,
+    end: &PcieEnd,
+    [lanes, speed]: &[Option<Shortfall>; 2],
+) -> Option<Evidence> {
+    let shortfalls = || [lanes, speed].into_iter().flatten();
+    let words = |shortfall: &Option<Shortfall>, unit: &str, scale: f64| {
+        let s = shortfall.as_ref()?;
+        Some(format!(
+            "{:.0} of {:.0} {unit}",
+            s.value * scale,
+            s.norm * scale
+        ))
+    };
+    let what = [words(lanes, "lanes", 1.0), words(speed, "GT/s", 1e-9)];
+    let mut what = what.into_iter().flatten();
+    let first = what.next()?;
+    let what = what.fold(first, |all, more| format!("{all} and {more}"));
+    let left: f64 = shortfalls().map(|s| s.value / s.norm).product();
+    let at_norm = shortfalls().map(|s| s.at_norm).min().unwrap_or(0);
+    let statement = format!(
+        "The PCIe link of {} {} ({}) in {node} runs with {what}; {at_norm} peers run with all of it.",
+        end.kind, end.name, end.pci
+    );
+    let signal = if lanes.is_some() {
+        PCIE_LINK_WIDTH.name
+    } else {
+        PCIE_LINK_SPEED.name
+    };
+    let part = Part::PcieLink(node.clone(), end.pci);
+    Some(evidence(
+        view,
+        part,
+        &PCIE_DEGRADED,
+        signal,
+        1.0 - left,
+        statement,
+    ))
+}
+
+/// How far a value is below what peers reach.
+struct Shortfall {
+    value: f64,
+    norm: f64,
+    /// Peers that reach the norm.
+    at_norm: usize,
+}
+
+/// The shortfall of a value that is below both what it could be and the norm of its peers.
+fn below(
+    value: Option<f64>,
+    max: Option<f64>,
+    norm: impl FnOnce() -> Option<(f64, usize)>,
+) -> Option<Shortfall> {
+    let value = value?;
+    if max.is_some_and(|max| value >= TOLERANCE * max) {
+        return None;
+    }
+    let (norm, at_norm) = norm()?;
+    (value < TOLERANCE * norm).then_some(Shortfall {
+        value,
+        norm,
+        at_norm,
+    })
+}

@@ -1,0 +1,410 @@
+//! Counters of errors that rise faster than their limit and their peers': of ports, PCIe links and nodes.
+
+use std::collections::BTreeSet;
+
+use railscope_model::fabric::Fabric;
+use railscope_model::identity::{NodeName, Part, RdmaPort};
+use railscope_model::metric::{
+    Metric, NIC_PHY_CRC_ERRORS, NIC_PHY_LINK_DOWN, NIC_PHY_SYMBOL_ERRORS, PCIE_ERRORS,
+    RDMA_NO_BUFFER, RDMA_PORT_ERRORS,
+};
+use railscope_model::reading::Labels;
+
+use crate::assemble::node_parts::gpus_behind;
+use crate::classes::{Class, LINK_ERRORS, PCIE_ERRORS as BAD_PCIE, RECEIVER_NOT_READY};
+use crate::detect::detector::{Detector, Evidence, Explanation, View};
+use crate::detect::netdev;
+use crate::detect::peers::median;
+use crate::detect::registry::{Rule, Threshold};
+use crate::diagnose::incident::{PARENT_SHARE, are_the_switchs, cables_of_switches};
+use crate::store::NodeHistory;
+
+/// What the labels of a counter name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Names {
+    /// `device` and `port`: the cable at it.
+    Cable,
+    /// `netdev`: the cable at the RDMA port that it belongs to.
+    Netdev,
+    /// `pci`: the link above it.
+    PcieLink,
+    /// Whatever they name, the node is to blame for it: all of its series together.
+    Node,
+}
+
+/// How much of an error is too much.
+struct Limit {
+    metric: &'static Metric,
+    /// The last label; empty for a metric that has none but those that name the part.
+    kind: &'static str,
+    names: Names,
+    class: &'static Class,
+    /// Most errors per hour.
+    per_hour: f64,
+    /// Fewest errors in the window that are looked at at all.
+    at_least: f64,
+    /// Whether it counts lost links: those wait, and are not told where the switch was lost.
+    of_losses: bool,
+    /// Where the number comes from.
+    source: &'static str,
+}
+
+impl Limit {
+    const fn of_cable(
+        kind: &'static str,
+        per_hour: f64,
+        at_least: f64,
+        source: &'static str,
+    ) -> Self {
+        Self {
+            metric: &RDMA_PORT_ERRORS,
+            kind,
+            names: Names::Cable,
+            class: &LINK_ERRORS,
+            per_hour,
+            at_least,
+            of_losses: false,
+            source,
+        }
+    }
+
+    /// Of an Ethernet interface, as the port on InfiniBand counts it.
+    const fn of_netdev(
+        metric: &'static Metric,
+        per_hour: f64,
+        at_least: f64,
+        source: &'static str,
+    ) -> Self {
+        Self {
+            metric,
+            kind: "",
+            names: Names::Netdev,
+            class: &LINK_ERRORS,
+            per_hour,
+            at_least,
+            of_losses: false,
+            source,
+        }
+    }
+
+    const fn of_pcie(
+        kind: &'static str,
+        per_hour: f64,
+        at_least: f64,
+        source: &'static str,
+    ) -> Self {
+        Self {
+            metric: &PCIE_ERRORS,
+            kind,
+            names: Names::PcieLink,
+            class: &BAD_PCIE,
+            per_hour,
+            at_least,
+            of_losses: false,
+            source,
+        }
+    }
+
+    /// The same of a counter of lost links.
+    const fn of_losses(self) -> Self {
+        Self {
+            of_losses: true,
+            ..self
+        }
+    }
+
+    fn is_passed_by(&self, rise: &Rise) -> bool {
+        // Judged over the whole window: two errors in the first five seconds are no rate.
+        let per_hour = 3600.0 * rise.amount / rise.seconds.max(WINDOW_SECONDS);
+        rise.amount >= self.at_least && per_hour > self.per_hour
+    }
+
+    /// What evidence of it is called.
+    fn signal(&self) -> &'static str {
+        if self.kind.is_empty() {
+            self.metric.name
+        } else {
+            self.kind
+        }
+    }
+}
+
+const LIMITS: &[Limit] = &[
+    Limit::of_cable(
+        "symbol_error",
+        120.0,
+        5.0,
+        "NVSentinel: 120 an hour is a bit error rate of 1e-12",
+    ),
+    Limit::of_cable("link_error_recovery", 300.0, 2.0, "NVSentinel: 5 a minute"),
+    Limit::of_cable("link_downed", 0.0, 1.0, "NVSentinel: any").of_losses(),
+    Limit::of_cable("local_link_integrity_errors", 0.0, 1.0, "NVSentinel: any"),
+    Limit::of_cable(
+        "excessive_buffer_overrun_errors",
+        0.0,
+        1.0,
+        "NVSentinel: any",
+    ),
+    Limit::of_cable("port_rcv_errors", 36_000.0, 10.0, "NVSentinel: 10 a second"),
+    Limit::of_netdev(
+        &NIC_PHY_SYMBOL_ERRORS,
+        120.0,
+        5.0,
+        "as of an InfiniBand port: symbols that error correction gave up on",
+    ),
+    Limit::of_netdev(&NIC_PHY_CRC_ERRORS, 36_000.0, 10.0, "as port_rcv_errors"),
+    Limit::of_netdev(&NIC_PHY_LINK_DOWN, 0.0, 1.0, "as link_downed").of_losses(),
+    Limit::of_pcie(
+        "correctable",
+        3_600.0,
+        10.0,
+        "one a second; a sound link has a few a day (an engineering choice)",
+    ),
+    Limit::of_pcie(
+        "nonfatal",
+        0.0,
+        1.0,
+        "any: a packet was lost (PCI Express Base Specification, section 6.2)",
+    ),
+    Limit {
+        metric: &RDMA_NO_BUFFER,
+        kind: "",
+        names: Names::Node,
+        class: &RECEIVER_NOT_READY,
+        per_hour: 36_000.0,
+        at_least: 100.0,
+        of_losses: false,
+        source: "10 a second: NCCL writes and needs no receive buffer, so that any rate is suspicious (an engineering choice)",
+    },
+];
+
+/// The window in which errors are counted: as long as the history reaches at 5 s scrapes.
+const WINDOW_SECONDS: f64 = 120.0;
+/// A cable that is moved loses its link once, and a sweep or LLDP soon says where it hangs. To wait longer would be to say
+/// nothing of a port that flaps, and holds its job up each time, before its second loss.
+const LOSS_WAIT_SECONDS: f64 = 15.0;
+/// Errors that rise everywhere are the fabric's or the scheduler's doing: a part must stand out by this factor.
+const ABOVE_PEERS: f64 = 5.0;
+
+const NAME: &str = "error-counters";
+
+struct ErrorCounters;
+
+/// Builds the detector.
+pub fn build() -> Box<dyn Detector> {
+    Box::new(ErrorCounters)
+}
+
+/// How much a counter of one part rose.
+struct Rise {
+    part: Part,
+    amount: f64,
+    seconds: f64,
+}
+
+impl Rise {
+    fn per_hour(&self) -> f64 {
+        3600.0 * self.amount / self.seconds
+    }
+}
+
+impl Detector for ErrorCounters {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
+        let mut all: [Vec<Rise>; LIMITS.len()] = Default::default();
+        // Node by node: what is known of one is in the processor's cache for all limits.
+        for (node, history) in view.history.fresh_nodes(view.now) {
+            for (limit, high) in LIMITS.iter().zip(&mut all) {
+                // Errors that have not risen for the whole window are of no interest, and on most nodes none have.
+                if history.moving(limit.metric).next().is_some() {
+                    rises_of((node, history), limit, limit.at_least, high);
+                }
+            }
+        }
+        for (limit, mut high) in LIMITS.iter().zip(all) {
+            high.retain(|rise| limit.is_passed_by(rise));
+            if limit.of_losses {
+                leave_out_shared(view.fabric, &mut high);
+            }
+            if high.is_empty() {
+                continue;
+            }
+            let usual = usual_per_hour(view, limit);
+            let stands_out = |rise: &Rise| rise.per_hour() > ABOVE_PEERS * usual;
+            let high = high.into_iter().filter(stands_out);
+            out.extend(high.map(|rise| evidence(view, rise, limit, usual)));
+        }
+    }
+
+    fn explain(&self, class: &Class, signal: &str) -> Explanation {
+        let of_it = |limit: &&Limit| (limit.signal(), limit.class) == (signal, class);
+        Explanation {
+            check: "An error counter rises faster than its limit, and faster than the same counter of others.",
+            threshold: LIMITS.iter().find(of_it).map_or_else(String::new, |limit| {
+                let wait = if limit.of_losses {
+                    format!(", {LOSS_WAIT_SECONDS} s ago or longer and not with its switch")
+                } else {
+                    String::new()
+                };
+                format!(
+                    "more than {} an hour and at least {} in {WINDOW_SECONDS} s{wait} ({}), and more than {ABOVE_PEERS} times the median",
+                    limit.per_hour, limit.at_least, limit.source
+                )
+            }),
+            clears: "The counter stays below its limit for the whole window.",
+        }
+    }
+
+    fn rules(&self) -> Vec<Rule> {
+        let rule = |limit: &Limit| {
+            let mut thresholds = vec![
+                Threshold::new("errors", limit.per_hour, "1/h", limit.source),
+                Threshold::new(
+                    "fewest in the window",
+                    limit.at_least,
+                    "errors",
+                    limit.source,
+                ),
+                Threshold::new(
+                    "window",
+                    WINDOW_SECONDS,
+                    "s",
+                    "as long as the history reaches at 5 s scrapes",
+                ),
+                Threshold::new(
+                    "above the median",
+                    ABOVE_PEERS,
+                    "times",
+                    "what rises everywhere is the fabric's or the scheduler's doing (a choice)",
+                ),
+            ];
+            if limit.of_losses {
+                thresholds.push(Threshold::new(
+                    "how long ago",
+                    LOSS_WAIT_SECONDS,
+                    "s",
+                    "a cable that was moved loses its link, too, until it is seen where it hangs (a choice)",
+                ));
+                thresholds.push(Threshold::new(
+                    "hosts of the switch that lost theirs too, less than",
+                    PARENT_SHARE,
+                    "of all",
+                    "else the switch was lost (detection method, section 3.8)",
+                ));
+            }
+            Rule {
+                class: limit.class,
+                signal: limit.signal(),
+                thresholds,
+            }
+        };
+        LIMITS.iter().map(rule).collect()
+    }
+}
+
+/// Leaves out cables that lost their links with so many others of a switch that it was restarted, or was down.
+fn leave_out_shared(fabric: &Fabric, losses: &mut Vec<Rise>) {
+    let lost: BTreeSet<&Part> = losses.iter().map(|loss| &loss.part).collect();
+    let switches = cables_of_switches(fabric, &lost).into_values();
+    let shared = switches.filter_map(|cables| {
+        let cables = cables.into_iter().map(|(cable, _)| cable);
+        let of_hosts: Vec<Part> = cables.filter(|cable| cable.node().is_some()).collect();
+        let gone = of_hosts.iter().filter(|cable| lost.contains(cable)).count();
+        are_the_switchs(gone, of_hosts.len()).then_some(of_hosts)
+    });
+    let shared: BTreeSet<Part> = shared.flatten().collect();
+    losses.retain(|loss| !shared.contains(&loss.part));
+}
+
+/// What the counter of a limit does on the median part of all.
+fn usual_per_hour(view: &View<'_>, limit: &Limit) -> f64 {
+    let mut rises = Vec::new();
+    for (node, history) in view.history.fresh_nodes(view.now) {
+        rises_of((node, history), limit, 0.0, &mut rises);
+    }
+    median(rises.iter().map(Rise::per_hour)).unwrap_or(0.0)
+}
+
+/// What a limit looks at on one node, of single parts those that rose by `least`.
+fn rises_of(
+    (node, history): (&NodeName, &NodeHistory),
+    limit: &Limit,
+    least: f64,
+    rises: &mut Vec<Rise>,
+) {
+    let of_kind =
+        |labels: &Labels| limit.kind.is_empty() || labels.values().last() == Some(limit.kind);
+    let mut together: Option<Rise> = None;
+    for (labels, window) in history.series(limit.metric).filter(|(l, _)| of_kind(l)) {
+        let Some(mut rise) = window.increase(WINDOW_SECONDS) else {
+            continue;
+        };
+        if limit.of_losses {
+            let newest = window.increase(LOSS_WAIT_SECONDS);
+            rise.amount -= newest.map_or(0.0, |newest| newest.amount);
+        }
+        if limit.names != Names::Node && rise.amount < least {
+            continue;
+        }
+        let Some(part) = part(node, history, labels, limit.names) else {
+            continue;
+        };
+        let rise = Rise {
+            part,
+            amount: rise.amount,
+            seconds: rise.seconds,
+        };
+        match &mut together {
+            _ if limit.names != Names::Node => rises.push(rise),
+            Some(sum) => {
+                sum.amount += rise.amount;
+                sum.seconds = sum.seconds.max(rise.seconds);
+            }
+            None => together = Some(rise),
+        }
+    }
+    rises.extend(together);
+}
+
+/// The part that the labels of a counter name.
+fn part(node: &NodeName, history: &NodeHistory, labels: &Labels, names: Names) -> Option<Part> {
+    let mut labels = labels.values();
+    Some(match names {
+        Names::Node => Part::Host(node.clone()),
+        Names::PcieLink => Part::PcieLink(node.clone(), labels.next()?.parse().ok()?),
+        Names::Netdev => Part::HostLink(node.clone(), netdev::port_of(history, labels.next()?)?),
+        Names::Cable => {
+            let (device, port) = (labels.next()?.parse().ok()?, labels.next()?.parse().ok()?);
+            Part::HostLink(node.clone(), RdmaPort { device, port })
+        }
+    })
+}
+
+fn evidence(view: &View<'_>, rise: Rise, limit: &Limit, usual_per_hour: f64) -> Evidence {
+    let what = if limit.kind.is_empty() {
+        limit.metric.name
+    } else {
+        limit.kind
+    };
+    Evidence {
+        detector: NAME,
+        signal: limit.signal(),
+        class: limit.class,
+        // Errors slow nobody until retransmissions do; how much cannot be told from the counter alone.
+        effect: 0.0,
+        statement: format!(
+            "{what} of {} rose by {:.0} in {:.0} s ({:.0} an hour); for the median it rises by {usual_per_hour:.0} an hour.",
+            rise.part,
+            rise.amount,
+            rise.seconds,
+            rise.per_hour()
+        ),
+        victims: gpus_behind(view.fabric, &rise.part),
+        related: Vec::new(),
+        alike: Vec::new(),
+        part: rise.part,
+    }
+}

@@ -1,0 +1,343 @@
+//! GPUs that say of themselves, or by their silence, that they are broken: lost, with bad memory, with NVLinks down.
+
+use std::collections::BTreeMap;
+
+use railscope_model::identity::Part;
+use railscope_model::metric::{
+    GPU, GPU_ROW_REMAP_FAILED, GPU_ROW_REMAP_PENDING, GPU_TEMPERATURE, GPU_UTILIZATION,
+    GPU_XID_EVENTS, Metric, NVLINKS_ACTIVE,
+};
+
+use crate::assemble::node_parts::gpus_behind;
+use crate::classes::{Class, GPU_LOST, GPU_MEMORY, NVLINK_DOWN};
+use crate::detect::detector::{Detector, Evidence, Explanation, View};
+use crate::detect::gpus::{Gpus, Listed};
+use crate::detect::peers;
+use crate::detect::peers::{MAJORITY, MIN_PEERS, norm};
+use crate::detect::registry::{Rule, Threshold};
+use crate::store::per_node_cache::Kept;
+
+/// XIDs after which a GPU does no more work until it is reset or its node restarted: fallen off the bus (79), its
+/// system processor does not answer or has failed (119, 120), contained so badly that it must be reset (95)
+/// (NVIDIA XID catalogue).
+const FATAL_XIDS: &[&str] = &["79", "95", "119", "120"];
+
+/// Newest pages on which such an XID must be new: then the silence is its doing, and no page that came out short.
+const NEW_PAGES: usize = 2;
+
+#[derive(Default)]
+struct GpuHealth {
+    gpus: Gpus,
+    /// Rests on the GPUs that are listed, on which of them tell anything, and on what they tell of memory and links.
+    kept: Kept<[u64; 6], Health>,
+}
+
+/// Builds the detector.
+pub fn build() -> Box<dyn Detector> {
+    Box::<GpuHealth>::default()
+}
+
+/// What the GPUs of a node say of themselves.
+#[derive(Debug, Default)]
+struct Health {
+    /// Whether any does not answer, or has bad memory.
+    is_bad: bool,
+    /// Active NVLinks, by product.
+    links: BTreeMap<String, Vec<f64>>,
+}
+
+impl Health {
+    fn of(node: &[Listed<'_>]) -> Self {
+        let bad = |gpu: &Listed<'_>| !answers(gpu) || bad_memory(gpu).is_some();
+        let mut links: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+        for gpu in node {
+            let of_product = links.entry(gpu.product.to_owned()).or_default();
+            of_product.extend(gpu.value(&NVLINKS_ACTIVE));
+        }
+        Self {
+            is_bad: node.iter().any(bad),
+            links,
+        }
+    }
+}
+
+impl Detector for GpuHealth {
+    fn name(&self) -> &'static str {
+        "gpu-health"
+    }
+
+    fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
+        self.gpus.refresh(view);
+        self.kept.begin();
+        let gpus = &self.gpus;
+        for (node, history) in view.history.fresh_nodes(view.now) {
+            let [util, temperature] =
+                [&GPU_UTILIZATION, &GPU_TEMPERATURE].map(|one| history.presence_since(one));
+            let [gpu, failed, pending, links] = [
+                &GPU,
+                &GPU_ROW_REMAP_FAILED,
+                &GPU_ROW_REMAP_PENDING,
+                &NVLINKS_ACTIVE,
+            ]
+            .map(|one| history.values_since(one));
+            let rests_on = [gpu, util, temperature, failed, pending, links];
+            self.kept.refresh(history, rests_on, || {
+                let node: Vec<_> = gpus.of_node(view, node, history).collect();
+                Health::of(&node)
+            });
+        }
+        let nodes = view.history.fresh_nodes(view.now);
+        let health = |(node, history)| Some((node, history, self.kept.of(history)?));
+        let nodes: Vec<_> = nodes.filter_map(health).collect();
+        let listed = |node, history| gpus.of_node(view, node, history).collect::<Vec<_>>();
+        let bad = nodes.iter().filter(|(.., health)| health.is_bad);
+        let bad: Vec<_> = bad
+            .map(|(node, history, _)| listed(node, history))
+            .collect();
+        bad.iter().for_each(|node| lost(node, view, out));
+        bad.iter().flatten().for_each(|gpu| memory(gpu, out));
+        let norms = norms(nodes.iter().map(|(.., health)| *health));
+        let lacks = |health: &Health| {
+            let mut links = health.links.iter();
+            links.any(|(product, links)| {
+                let norm = norms.get(product.as_str());
+                norm.is_some_and(|norm| links.iter().any(|links| links < norm))
+            })
+        };
+        for (node, history, _) in nodes.iter().filter(|(.., health)| lacks(health)) {
+            nvlinks(&listed(node, history), &norms, view, out);
+        }
+    }
+
+    fn explain(&self, class: &Class, _: &str) -> Explanation {
+        if class == &GPU_LOST {
+            Explanation {
+                check: "The driver lists the GPU and gets no value from it, while another GPU of the node answers.",
+                threshold: String::from(
+                    "no value at all: a state, not a measurement; at once if a fatal XID was just told",
+                ),
+                clears: "The GPU answers again.",
+            }
+        } else if class == &NVLINK_DOWN {
+            Explanation {
+                check: "Fewer of the GPU's NVLinks are active than of its peers.",
+                threshold: format!(
+                    "below what {:.0} % of at least {MIN_PEERS} GPUs of its kind have; a node of which as many lack links is named itself",
+                    100.0 * MAJORITY
+                ),
+                clears: "As many of its NVLinks are active as of its peers.",
+            }
+        } else {
+            Explanation {
+                check: "The GPU says that a row of its memory waits to be replaced, or that it could not be.",
+                threshold: String::from("any (NVIDIA GPU memory error management: row remapping)"),
+                clears: "The GPU has been reset and no row waits.",
+            }
+        }
+    }
+
+    fn rules(&self) -> Vec<Rule> {
+        vec![
+            Rule::new(
+                &GPU_LOST,
+                vec![Threshold::new(
+                    "newest pages on which a fatal XID is new: then the first tick opens",
+                    NEW_PAGES as f64,
+                    "pages",
+                    "XID and silence may come a page apart (a choice)",
+                )],
+            ),
+            Rule::new(&GPU_MEMORY, Vec::new()),
+            Rule::new(&NVLINK_DOWN, peers::thresholds()),
+        ]
+    }
+}
+
+fn evidence(
+    part: Part,
+    class: &'static Class,
+    signal: &'static str,
+    effect: f64,
+    statement: String,
+) -> Evidence {
+    Evidence {
+        detector: "gpu-health",
+        signal,
+        class,
+        effect,
+        statement,
+        victims: Vec::new(),
+        related: Vec::new(),
+        alike: Vec::new(),
+        part,
+    }
+}
+
+fn answers(gpu: &Listed<'_>) -> bool {
+    let temperature = || gpu.history.value(&GPU_TEMPERATURE, &[gpu.label, "gpu"]);
+    gpu.value(&GPU_UTILIZATION).or_else(temperature).is_some()
+}
+
+/// GPUs that give no value, on a node whose driver answers for others.
+fn lost(node: &[Listed<'_>], view: &View<'_>, out: &mut Vec<Evidence>) {
+    let answering = node.iter().filter(|gpu| answers(gpu)).count();
+    if answering == 0 {
+        return;
+    }
+    for gpu in node.iter().filter(|gpu| !answers(gpu)) {
+        let (why, is_new) = fatal_xids(gpu);
+        let statement = format!(
+            "GPU {} of {} answers nothing; {answering} of the node's {} GPUs do.{why}",
+            gpu.index,
+            gpu.node,
+            node.len()
+        );
+        let signal = if is_new {
+            GPU_XID_EVENTS.name
+        } else {
+            GPU_UTILIZATION.name
+        };
+        let mut lost = evidence(gpu.part(), &GPU_LOST, signal, 1.0, statement);
+        lost.victims = gpus_behind(view.fabric, &Part::Host(gpu.node.clone()));
+        out.push(lost);
+    }
+}
+
+/// The XIDs that say that a GPU is gone, as a sentence, and whether one of them is new.
+fn fatal_xids(gpu: &Listed<'_>) -> (String, bool) {
+    let told = gpu.history.series(&GPU_XID_EVENTS);
+    let told = told.filter_map(|(labels, window)| {
+        let mut labels = labels.values();
+        let of_it = labels.next() == Some(gpu.label);
+        Some((labels.next().filter(|_| of_it)?, window))
+    });
+    let fatal: Vec<_> = told.filter(|(xid, _)| FATAL_XIDS.contains(xid)).collect();
+    // A first event has no zero before it.
+    let is_new = fatal.iter().any(|(_, window)| {
+        let mut newest = window.values().rev().take(NEW_PAGES);
+        window.counts().count() <= NEW_PAGES || newest.any(|rise| rise > 0.0)
+    });
+    let mut fatal: Vec<_> = fatal.into_iter().map(|(xid, _)| xid).collect();
+    fatal.sort_unstable();
+    fatal.dedup();
+    let said = match fatal[..] {
+        [] => String::new(),
+        _ => format!(" Its driver has told XID {}.", fatal.join(", ")),
+    };
+    (said, is_new)
+}
+
+/// What a GPU says of rows of its memory that wait to be replaced, or could not be.
+fn bad_memory(gpu: &Listed<'_>) -> Option<(&'static Metric, &'static str)> {
+    [
+        (
+            &GPU_ROW_REMAP_FAILED,
+            "could not replace a row of its memory",
+        ),
+        (
+            &GPU_ROW_REMAP_PENDING,
+            "waits for a reset to replace a row of its memory",
+        ),
+    ]
+    .into_iter()
+    .find(|(metric, _)| gpu.value(metric) == Some(1.0))
+}
+
+fn memory(gpu: &Listed<'_>, out: &mut Vec<Evidence>) {
+    if let Some((metric, what)) = bad_memory(gpu) {
+        let statement = format!("GPU {} of {} {what}.", gpu.index, gpu.node);
+        out.push(evidence(
+            gpu.part(),
+            &GPU_MEMORY,
+            metric.name,
+            0.0,
+            statement,
+        ));
+    }
+}
+
+/// A GPU with fewer active NVLinks than its peers.
+struct Lacking<'a> {
+    gpu: &'a Listed<'a>,
+    active: f64,
+    norm: f64,
+}
+
+impl<'a> Lacking<'a> {
+    fn of(gpu: &'a Listed<'a>, norm: f64) -> Option<Self> {
+        let active = gpu.value(&NVLINKS_ACTIVE)?;
+        (active < norm).then_some(Self { gpu, active, norm })
+    }
+
+    fn share(&self) -> f64 {
+        1.0 - self.active / self.norm
+    }
+}
+
+/// How many NVLinks GPUs have, by product: one may be sold without a bridge on some of them, so the peers say how many
+/// there should be.
+fn norms<'a>(nodes: impl Iterator<Item = &'a Health>) -> BTreeMap<&'a str, f64> {
+    let mut active: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+    for (product, links) in nodes.flat_map(|health| &health.links) {
+        active.entry(product).or_default().extend(links);
+    }
+    let active = active.into_iter();
+    active
+        .filter_map(|(product, links)| Some((product, norm(links)?)))
+        .collect()
+}
+
+/// NVLinks of a node that are down: of single GPUs, or, where most GPUs lack some, of what they all hang on.
+fn nvlinks(
+    node: &[Listed<'_>],
+    norms: &BTreeMap<&str, f64>,
+    view: &View<'_>,
+    out: &mut Vec<Evidence>,
+) {
+    let lacking: Vec<_> = node
+        .iter()
+        .filter_map(|gpu| Lacking::of(gpu, *norms.get(gpu.product)?))
+        .collect();
+    let shared = node.len() >= MIN_PEERS && lacking.len() as f64 >= MAJORITY * node.len() as f64;
+    match lacking.first() {
+        Some(first) if shared => out.push(node_lacks(first, lacking.len(), node.len(), view)),
+        _ => out.extend(lacking.iter().map(|lacking| gpu_lacks(lacking, view))),
+    }
+}
+
+fn node_lacks(first: &Lacking<'_>, lacking: usize, gpus: usize, view: &View<'_>) -> Evidence {
+    let Lacking { gpu, active, norm } = first;
+    let statement = format!(
+        "{lacking} of {gpus} GPUs of {} lack NVLinks (GPU {} has {active} of {norm}): what they share is broken, such as an NVSwitch.",
+        gpu.node, gpu.index
+    );
+    let host = Part::Host(gpu.node.clone());
+    Evidence {
+        victims: gpus_behind(view.fabric, &host),
+        ..evidence(
+            host,
+            &NVLINK_DOWN,
+            NVLINKS_ACTIVE.name,
+            first.share(),
+            statement,
+        )
+    }
+}
+
+fn gpu_lacks(lacking: &Lacking<'_>, view: &View<'_>) -> Evidence {
+    let Lacking { gpu, active, norm } = lacking;
+    let statement = format!(
+        "GPU {} of {} has {active} of {norm} NVLinks; most of its peers have all.",
+        gpu.index, gpu.node
+    );
+    Evidence {
+        victims: gpus_behind(view.fabric, &Part::Host(gpu.node.clone())),
+        ..evidence(
+            gpu.part(),
+            &NVLINK_DOWN,
+            NVLINKS_ACTIVE.name,
+            lacking.share(),
+            statement,
+        )
+    }
+}

@@ -1,0 +1,197 @@
+//! Work by sums of activity: nothing falls between two scrapes, and each GPU tells how much time its sums are of.
+//!
+//! A sample is of about a second, and shows where in a step it fell as much as what the GPU does: a GPU that is read
+//! half a second after the others, at a scrape interval of whole steps, differs from them for ever. Sums over
+//! half a minute ([`SUMS`](super::SUMS)) of different GPUs are of the same time but for their ends. What those can make
+//! of a job whose work changes is measured by how much it did change ([`Counted::misread`]).
+
+use railscope_model::fabric::Timestamp;
+use railscope_model::metric::{
+    GPU_MONITORED_SECONDS, GPU_TENSOR_ACTIVE_CYCLES, SOURCE_AGE, SOURCE_LATE,
+};
+
+use super::{MAX_LATE, MIN_ACTIVE, MIN_SEEN, PIECE_SECONDS, READ_APART, Worker};
+use crate::detect::gpus::Listed;
+use crate::detect::peers::{MIN_PEERS, median};
+use crate::jobs::tensor_activity::Sums;
+use crate::store::Window;
+
+/// The exporter's source that reads GPUs.
+const SOURCE: &str = "gpu";
+
+/// What a GPU has told of its work.
+struct Told<'a> {
+    gpu: Listed<'a>,
+    sums: Sums,
+    /// Cycles a second in which its tensor cores were active, where the driver counts them.
+    cycles: Option<f64>,
+}
+
+impl<'a> Told<'a> {
+    /// `None` of a GPU that has not told enough, or with a gap.
+    fn by(gpu: &Listed<'a>, seconds: f64) -> Option<Self> {
+        gpu.window(&GPU_MONITORED_SECONDS)
+            .filter(|monitored| monitored.is_unbroken(seconds))?;
+        let sums = sums(gpu, seconds).filter(|sums| sums.paged >= MIN_SEEN * seconds)?;
+        let cycles = gpu.window(&GPU_TENSOR_ACTIVE_CYCLES);
+        let cycles = cycles.and_then(|cycles| cycles.increase(seconds));
+        Some(Self {
+            gpu: *gpu,
+            sums,
+            cycles: cycles.map(|rise| rise.amount / sums.monitored),
+        })
+    }
+
+    /// Seconds by which its sums may begin or end elsewhere than those of others: as old as what the exporter read of GPUs
+    /// has been at most, and by as much as they are not of the time that the pages are of.
+    fn is_off_by(&self) -> f64 {
+        let ages = self.gpu.history.window(&SOURCE_AGE, &[SOURCE]);
+        let ages = ages.into_iter().flat_map(Window::values);
+        ages.fold(READ_APART, f64::max) + (self.sums.monitored - self.sums.paged).abs()
+    }
+
+    /// Clocks of the time that the pages are of.
+    fn clocks(&self) -> impl Iterator<Item = f64> {
+        let newest = self.gpu.clock().and_then(|clock| Some(clock.latest()?.0));
+        let told = self.gpu.clock().into_iter().flat_map(Window::told);
+        let is_of_it = move |(at, _): &(Timestamp, f64)| {
+            newest.is_some_and(|newest| newest.seconds_since(*at) <= self.sums.paged)
+        };
+        told.take_while(is_of_it).map(|(_, clock)| clock)
+    }
+
+    /// Activity times the mean clock.
+    fn work(&self) -> Option<f64> {
+        let (sum, count) = self
+            .clocks()
+            .fold((0.0, 0.0), |(sum, count), clock| (sum + clock, count + 1.0));
+        (count > 0.0).then(|| self.sums.share() * sum / count)
+    }
+
+    /// By how much its clock has changed, as a share of the highest: activity is not that of the mean clock then, for who is held
+    /// back is active longer while it is.
+    fn clock_change(&self) -> f64 {
+        let (low, high) = self
+            .clocks()
+            .fold((f64::INFINITY, 0.0_f64), |(low, high), clock| {
+                (low.min(clock), high.max(clock))
+            });
+        (high - low) / high
+    }
+}
+
+/// Whether the exporter has read the GPUs of this one's node later than it wanted to in the newest `seconds`. Others'
+/// exporters do not tell.
+fn is_read_late(gpu: &Listed<'_>, seconds: f64) -> bool {
+    let late = gpu.history.window(&SOURCE_LATE, &[SOURCE]);
+    let late = late.and_then(|late| late.increase(seconds));
+    late.is_some_and(|late| late.amount > MAX_LATE * seconds)
+}
+
+/// What the exporter has summed up of a GPU.
+fn sums(gpu: &Listed<'_>, seconds: f64) -> Option<Sums> {
+    Sums::of(|metric| gpu.window(metric), seconds)
+}
+
+/// Sums of the GPUs of a node, and what each does against the middle one.
+pub(super) struct Counted<'a> {
+    told: Vec<Told<'a>>,
+    ratios: Vec<f64>,
+}
+
+impl<'a> Counted<'a> {
+    /// Whether the exporter sums up what this GPU does.
+    pub(super) fn is_told_by(gpu: &Listed<'_>) -> bool {
+        gpu.window(&GPU_MONITORED_SECONDS).is_some()
+    }
+
+    /// Over the newest `seconds`. `None` of GPUs that have told or done too little, or that were read late.
+    pub(super) fn of(gpus: &[Listed<'a>], seconds: f64) -> Option<Self> {
+        if gpus.first().is_none_or(|gpu| is_read_late(gpu, seconds)) {
+            return None;
+        }
+        let told = gpus.iter().filter_map(|gpu| Told::by(gpu, seconds));
+        let told: Vec<_> = told.collect();
+        let shares = told.iter().map(|told| told.sums.share());
+        if told.len() < MIN_PEERS || median(shares)? < MIN_ACTIVE {
+            return None;
+        }
+        let cycles: Option<Vec<_>> = told.iter().map(|told| told.cycles).collect();
+        let work: Vec<_> = match cycles {
+            Some(cycles) => cycles,
+            None => told.iter().map(Told::work).collect::<Option<_>>()?,
+        };
+        let middle = median(work.iter().copied()).filter(|middle| *middle > 0.0)?;
+        Some(Self {
+            ratios: work.into_iter().map(|work| work / middle).collect(),
+            told,
+        })
+    }
+
+    pub(super) fn workers(&self) -> Vec<Worker<'a>> {
+        let workers = self.told.iter().zip(&self.ratios);
+        let workers = workers.map(|(told, ratio)| Worker {
+            gpu: told.gpu,
+            active: told.sums.share(),
+            ratio: *ratio,
+        });
+        workers.collect()
+    }
+
+    pub(super) fn ratios(&self) -> Vec<f64> {
+        self.ratios.clone()
+    }
+
+    /// The excess that a GPU shows if it does what the others do, and its sums are of a time that begins or ends
+    /// elsewhere: what was done in the seconds between, at most the difference of the busiest and the idlest
+    /// [`PIECE_SECONDS`], as a share of all; and what its clock has changed by, unless cycles are counted. `None` of another node's GPU, and where nobody works any more: what was done
+    /// before a job stopped is not what there is to find.
+    pub(super) fn misread(&self, gpu: &Listed<'_>) -> Option<f64> {
+        let mut told = self.told.iter();
+        let told = told.find(|told| told.gpu.index == gpu.index)?;
+        let pieces = self.pieces(told.sums.paged);
+        // A page that comes a little late is in the second.
+        let newest = pieces.iter().take(2).flatten().next()?;
+        if *newest < MIN_ACTIVE {
+            return None;
+        }
+        let by_clock = self.told.iter().any(|told| told.cycles.is_none());
+        let clock = if by_clock { told.clock_change() } else { 0.0 };
+        Some(clock + told.is_off_by() * self.unsteadiness(&pieces)? / told.sums.monitored)
+    }
+
+    /// How much the busiest piece of the time is above the idlest, as a share of the mean.
+    fn unsteadiness(&self, pieces: &[Option<f64>]) -> Option<f64> {
+        let told = || pieces.iter().flatten().copied();
+        let (idlest, busiest) = told().fold((f64::INFINITY, 0.0_f64), |(low, high), share| {
+            (low.min(share), high.max(share))
+        });
+        let mean = median(self.told.iter().map(|told| told.sums.share()))?;
+        // One page is too few to tell.
+        let is_known = told().count() > 1;
+        Some(if is_known {
+            (busiest - idlest) / mean
+        } else {
+            1.0
+        })
+    }
+
+    /// Activity of the middle GPU in each piece of the time, the newest first.
+    fn pieces(&self, paged: f64) -> Vec<Option<f64>> {
+        let count = (paged / PIECE_SECONDS).floor().max(1.0);
+        let pieces = (0..count as u32).map(|piece| self.share_in(piece, paged / count));
+        pieces.collect()
+    }
+
+    fn share_in(&self, piece: u32, length: f64) -> Option<f64> {
+        let until = |pieces: u32, told: &Told<'_>| sums(&told.gpu, length * f64::from(pieces));
+        let share = |told: &Told<'_>| {
+            let whole = until(piece + 1, told)?;
+            let newer = until(piece, told);
+            let newer = newer.map_or((0.0, 0.0), |newer| (newer.monitored, newer.active));
+            let monitored = whole.monitored - newer.0;
+            (monitored > 0.0).then(|| (whole.active - newer.1) / monitored)
+        };
+        median(self.told.iter().filter_map(share))
+    }
+}

@@ -1,0 +1,203 @@
+//! Nodes whose processors stand still: by themselves, or because a hypervisor takes them.
+
+use std::collections::BTreeSet;
+
+use railscope_model::identity::{NodeName, Part};
+use railscope_model::metric::{CPU_STEAL, HOST_STALLS, Metric};
+
+use crate::assemble::node_parts::gpus_behind;
+use crate::classes::{Class, HOST_STALLS as STALLS, HOST_STEAL as STEAL};
+use crate::detect::detector::{Detector, Evidence, Explanation, View};
+use crate::detect::peers;
+use crate::detect::peers::{MIN_PEERS, median};
+use crate::detect::registry::{Rule, Threshold};
+use crate::store::{Increase, NodeHistory};
+
+/// The window over which stalls and steal are counted.
+const WINDOW_SECONDS: f64 = 60.0;
+/// What rises on all nodes is how such machines are: a node must stand out by this factor.
+const ABOVE_PEERS: f64 = 5.0;
+
+/// A rate of a node that should be next to nothing; stolen time first, as it explains stalls.
+struct Limit {
+    metric: &'static Metric,
+    /// Value of the second label; none sums all of the series of the metric.
+    threshold: Option<&'static str>,
+    /// The rate that must be passed, in the metric's unit per second.
+    per_second: f64,
+    class: &'static Class,
+    what: &'static str,
+    source: &'static str,
+}
+
+const LIMITS: &[Limit] = &[
+    Limit {
+        metric: &CPU_STEAL,
+        threshold: None,
+        per_second: 0.01,
+        class: &STEAL,
+        what: "seconds stolen per second",
+        source: "1 % of a processor: the loss that a quiet virtual processor shows (detection method, section 2.1)",
+    },
+    Limit {
+        metric: &HOST_STALLS,
+        threshold: Some("1000us"),
+        per_second: 0.1,
+        class: &STALLS,
+        what: "stalls above 1 ms per second seen by the probe",
+        source: "a quiet virtual processor shows 0.7 above 0.5 ms in a second to a probe that always looks; ours looks a hundredth of the time",
+    },
+    Limit {
+        metric: &HOST_STALLS,
+        threshold: Some("200us"),
+        per_second: 0.5,
+        class: &STALLS,
+        what: "stalls above 200 us per second seen by the probe",
+        source: "as for 1 ms, with 3.7 above 131 us",
+    },
+];
+
+/// Stolen time that explains the stalls of a node, and is too little to be told by itself: a tenth of its limit (a choice).
+const EXPLAINS_STALLS: f64 = 1e-3;
+
+struct HostHealth;
+
+/// Builds the detector.
+pub fn build() -> Box<dyn Detector> {
+    Box::new(HostHealth)
+}
+
+impl Detector for HostHealth {
+    fn name(&self) -> &'static str {
+        "host-health"
+    }
+
+    fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
+        let mut stolen: BTreeSet<&NodeName> = BTreeSet::new();
+        for limit in LIMITS {
+            let rates: Vec<_> = view
+                .history
+                .fresh_nodes(view.now)
+                .filter_map(|(node, history)| Some((node, rate(history, limit)?)))
+                .collect();
+            if rates.len() < MIN_PEERS {
+                continue;
+            }
+            let usual = median(rates.iter().map(|(_, rate)| *rate)).unwrap_or(0.0);
+            for (node, rate) in rates
+                .into_iter()
+                .filter(|(_, rate)| *rate > ABOVE_PEERS * usual)
+            {
+                if limit.class == &STEAL && rate > EXPLAINS_STALLS {
+                    stolen.insert(node);
+                }
+                if rate > limit.per_second {
+                    let class = if stolen.contains(node) {
+                        &STEAL
+                    } else {
+                        limit.class
+                    };
+                    out.push(evidence(view, node, (limit, class), (rate, usual)));
+                }
+            }
+        }
+    }
+
+    fn explain(&self, class: &Class, _: &str) -> Explanation {
+        let of_class = |limit: &&Limit| limit.class == class;
+        let limits: Vec<_> = LIMITS
+            .iter()
+            .filter(of_class)
+            .map(|limit| {
+                format!(
+                    "more than {} {} ({})",
+                    limit.per_second, limit.what, limit.source
+                )
+            })
+            .collect();
+        Explanation {
+            check: "The processors of a node stand still more often than those of other nodes.",
+            threshold: format!(
+                "{}, over {WINDOW_SECONDS:.0} s, and more than {ABOVE_PEERS} times the median node; stalls are the hypervisor's where more than {EXPLAINS_STALLS} seconds a second are stolen",
+                limits.join(", or ")
+            ),
+            clears: "The rate stays below its limit for the whole window.",
+        }
+    }
+
+    fn rules(&self) -> Vec<Rule> {
+        let of = |class: &'static Class| {
+            let limits = LIMITS.iter().filter(|limit| limit.class == class);
+            let limits = limits
+                .map(|limit| Threshold::new(limit.what, limit.per_second, "1/s", limit.source));
+            let peers = [
+                Threshold::new(
+                    "above the median node",
+                    ABOVE_PEERS,
+                    "times",
+                    "what rises on all nodes is how such machines are (a choice)",
+                ),
+                Threshold::new(
+                    "window",
+                    WINDOW_SECONDS,
+                    "s",
+                    "several scrapes, so that one burst says little (a choice)",
+                ),
+            ];
+            let fewest = peers::thresholds().into_iter().take(1);
+            let explains = Threshold::new(
+                "seconds stolen per second that explain stalls",
+                EXPLAINS_STALLS,
+                "1/s",
+                "a tenth of the limit: the hypervisor says who took the processor (a choice)",
+            );
+            let all = limits.chain(peers).chain(fewest).chain([explains]);
+            Rule::new(class, all.collect())
+        };
+        vec![of(&STALLS), of(&STEAL)]
+    }
+}
+
+/// A node's rate, over all of its NUMA nodes; none while it is not known.
+fn rate(history: &NodeHistory, limit: &Limit) -> Option<f64> {
+    let counted = history.series(limit.metric).filter(|(labels, _)| {
+        limit
+            .threshold
+            .is_none_or(|threshold| labels.values().nth(1) == Some(threshold))
+    });
+    let rates = counted.filter_map(|(_, window)| window.increase(WINDOW_SECONDS));
+    rates.map(Increase::rate).reduce(|sum, rate| sum + rate)
+}
+
+fn evidence(
+    view: &View<'_>,
+    node: &NodeName,
+    (limit, class): (&Limit, &'static Class),
+    (rate, usual): (f64, f64),
+) -> Evidence {
+    let part = Part::Host(node.clone());
+    let by_whom = if class == limit.class {
+        ""
+    } else {
+        " Its hypervisor has taken processors from it in that time."
+    };
+    Evidence {
+        detector: "host-health",
+        signal: limit.metric.name,
+        class,
+        // What a probe sees of it is a sample; how much of the time is gone, only steal tells.
+        effect: if limit.class == &STEAL {
+            rate.min(1.0)
+        } else {
+            0.0
+        },
+        statement: format!(
+            "{node} has {rate:.2} {}; the median node has {usual:.2}.{by_whom}",
+            limit.what
+        ),
+        victims: gpus_behind(view.fabric, &part),
+        related: Vec::new(),
+        alike: Vec::new(),
+        part,
+    }
+}

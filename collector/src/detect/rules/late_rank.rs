@@ -1,0 +1,106 @@
+//! Ranks that the others of their role wait for, by timings of collectives, and that compute meanwhile: a slow GPU.
+//!
+//! The judgement is made in `jobs/straggler`. A rank that is late and does not compute is a hint on the job, not evidence: on
+//! public traces such rules have named victims.
+
+use railscope_model::identity::Part;
+
+use crate::classes::{Class, GPU_SLOW};
+use crate::detect::detector::{Detector, Evidence, Explanation, View};
+use crate::detect::registry::{Rule, Threshold};
+use crate::jobs::straggler::{
+    ALARM, Basis, Cause, MIN_MISSING_WAIT, MIN_PRESENT, MIN_RANKS, REPAID, Ranked, Waiting,
+};
+
+struct LateRank;
+
+/// Builds the detector.
+pub fn build() -> Box<dyn Detector> {
+    Box::new(LateRank)
+}
+
+impl Detector for LateRank {
+    fn name(&self) -> &'static str {
+        "late-rank"
+    }
+
+    fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
+        let timed = view.waiting.iter();
+        for waiting in timed.filter(|one| one.basis == Basis::Collectives) {
+            out.extend(
+                waiting
+                    .ranking
+                    .iter()
+                    .filter_map(|rank| evidence(waiting, rank)),
+            );
+        }
+    }
+
+    fn explain(&self, _: &Class, _: &str) -> Explanation {
+        Explanation {
+            check: "A rank waits less in collectives than those of its role, round after round, and its GPU's tensor cores are active longer.",
+            threshold: format!(
+                "the least of its cohort by {:.0} % of a round, more than half of it spent computing, in so many rounds that among equal ranks one of {ALARM:.0e} would be named (docs/collectives.md)",
+                100.0 * MIN_MISSING_WAIT
+            ),
+            clears: "About thirty rounds in which it is not the one.",
+        }
+    }
+
+    fn rules(&self) -> Vec<Rule> {
+        let thresholds = vec![
+            Threshold::new(
+                "missing wait, as a share of a step",
+                MIN_MISSING_WAIT,
+                "ratio",
+                "detection method, section 3.4: healthy ranks of public traces differ by less than a third of it",
+            ),
+            Threshold::new(
+                "share of the missing wait that is spent computing",
+                REPAID,
+                "ratio",
+                "more than half, so that both causes cannot be said of one step",
+            ),
+            Threshold::new(
+                "evidence, as the odds against equal ranks",
+                ALARM,
+                "times",
+                "one false name a day among 100,000 ranks of 8,640 steps a day (detection method, section 3.4)",
+            ),
+            Threshold::new(
+                "fewest ranks of a role",
+                MIN_RANKS as f64,
+                "ranks",
+                "detection method, section 3.1",
+            ),
+            Threshold::new(
+                "share of the ranks that must report a step",
+                MIN_PRESENT,
+                "ratio",
+                "detection method, section 3.0",
+            ),
+        ];
+        vec![Rule::new(&GPU_SLOW, thresholds)]
+    }
+}
+
+fn evidence(waiting: &Waiting, rank: &Ranked) -> Option<Evidence> {
+    let (Some(part @ Part::Gpu(..)), Some(Cause::Gpu)) = (&rank.part, rank.cause) else {
+        return None;
+    };
+    Some(Evidence {
+        detector: "late-rank",
+        signal: "collectives",
+        class: &GPU_SLOW,
+        effect: rank.excess.clamp(0.0, 1.0),
+        statement: format!(
+            "{part} waits {:.0} % of a step less in collectives than the {} ranks of its job do, and computes meanwhile.",
+            100.0 * rank.excess,
+            waiting.ranks
+        ),
+        victims: vec![part.clone()],
+        related: Vec::new(),
+        alike: Vec::new(),
+        part: part.clone(),
+    })
+}

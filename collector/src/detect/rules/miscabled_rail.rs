@@ -1,0 +1,105 @@
+//! Host ports that hang on a leaf of another rail.
+
+use railscope_model::fabric::LinkKind;
+use railscope_model::identity::{NodeName, Part, RdmaDevice, RdmaPort};
+
+use crate::assemble::node_parts::gpus_behind;
+use crate::classes::{Class, MISCABLED_RAIL};
+use crate::detect::detector::{Detector, Evidence, Explanation, View};
+use crate::detect::registry::{Rule, Threshold};
+use crate::topology::{FABRIC_SHARE, MISPLACED_LIMIT, Misplaced};
+
+struct MiscabledRail;
+
+/// Builds the detector.
+pub fn build() -> Box<dyn Detector> {
+    Box::new(MiscabledRail)
+}
+
+impl Detector for MiscabledRail {
+    fn name(&self) -> &'static str {
+        "miscabled-rail"
+    }
+
+    fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
+        for wrong in view.misplaced {
+            out.push(evidence(view, wrong));
+        }
+    }
+
+    fn explain(&self, _: &Class, _: &str) -> Explanation {
+        Explanation {
+            check: "A host port hangs on a leaf whose other ports belong to another rail.",
+            threshold: String::from(
+                "the fabric is rail-optimised by the great majority of its leaves, and this cable is not",
+            ),
+            clears: "The subnet shows the cable at a leaf of its own rail.",
+        }
+    }
+
+    fn rules(&self) -> Vec<Rule> {
+        let thresholds = vec![
+            Threshold::new(
+                "share of the NICs on a leaf that are of its rail",
+                FABRIC_SHARE,
+                "ratio",
+                "two recorded fabrics: 200 of 200, and 31 of 31 beside one crossed pair",
+            ),
+            Threshold::new(
+                "misplaced NICs from which the hosts' numbering is another one",
+                MISPLACED_LIMIT,
+                "ratio",
+                "so many cables are not laid wrong (a choice)",
+            ),
+        ];
+        vec![Rule::new(&MISCABLED_RAIL, thresholds)]
+    }
+}
+
+fn evidence(view: &View<'_>, wrong: &Misplaced) -> Evidence {
+    let link = |host: &NodeName, device: &RdmaDevice| {
+        let part = Part::Nic(host.clone(), device.clone());
+        Part::HostLink(host.clone(), cabled_port(view, &part, device))
+    };
+    let part = link(&wrong.host, &wrong.device);
+    let mut statement = format!(
+        "{} of {} belongs to rail {} and hangs on {} of rail {}",
+        wrong.device, wrong.host, wrong.rail, wrong.leaf, wrong.leaf_rail
+    );
+    if let Some(expected) = &wrong.expected_leaf {
+        statement += &format!("; its place is {expected}");
+    }
+    if let Some((host, device)) = &wrong.swapped_with {
+        statement += &format!("; it is swapped with {device} of {host}");
+    }
+    statement.push('.');
+    Evidence {
+        detector: "miscabled-rail",
+        signal: "subnet",
+        class: &MISCABLED_RAIL,
+        // One or two hops more for this NIC's traffic; what that costs depends on the load of the spines.
+        effect: 0.0,
+        statement,
+        victims: gpus_behind(view.fabric, &part),
+        related: wrong
+            .swapped_with
+            .iter()
+            .map(|(host, device)| link(host, device))
+            .collect(),
+        alike: Vec::new(),
+        part,
+    }
+}
+
+/// The port of a device that has a cable, which the fabric knows; port 1 where it does not.
+fn cabled_port(view: &View<'_>, nic: &Part, device: &RdmaDevice) -> RdmaPort {
+    let id = view.fabric.find(nic);
+    let cables = id.into_iter().flat_map(|id| view.fabric.neighbours(id));
+    let port = cables
+        .filter(|near| near.link.kind == LinkKind::Cable)
+        .find_map(|near| u8::try_from(near.port).ok());
+    RdmaPort {
+        device: device.clone(),
+        port: port.unwrap_or(1),
+    }
+}

@@ -1,0 +1,146 @@
+//! Interfaces that are set up otherwise than their peers, where peers must agree.
+
+use std::collections::{BTreeMap, HashMap};
+
+use foldhash::fast::FixedState;
+use railscope_model::identity::{NodeName, Part};
+use railscope_model::metric::{Metric, NIC, NIC_MTU, NIC_PFC_ENABLED};
+
+use crate::assemble::node_parts::gpus_behind;
+use crate::classes::{Class, MTU_MISMATCH, PFC_MISMATCH};
+use crate::detect::detector::{Detector, Evidence, Explanation, View};
+use crate::detect::peers;
+use crate::detect::peers::{MAJORITY, MIN_PEERS, norm};
+use crate::detect::registry::Rule;
+use crate::store::NodeHistory;
+
+/// A setting that must be alike: its value on the same interface of most nodes is what it should be.
+struct Setting {
+    metric: &'static Metric,
+    class: &'static Class,
+    what: &'static str,
+}
+
+const SETTINGS: &[Setting] = &[
+    Setting {
+        metric: &NIC_MTU,
+        class: &MTU_MISMATCH,
+        what: "an MTU of",
+    },
+    Setting {
+        metric: &NIC_PFC_ENABLED,
+        class: &PFC_MISMATCH,
+        what: "PFC on priority",
+    },
+];
+
+struct OddConfig;
+
+/// Builds the detector.
+pub fn build() -> Box<dyn Detector> {
+    Box::new(OddConfig)
+}
+
+impl Detector for OddConfig {
+    fn name(&self) -> &'static str {
+        "odd-config"
+    }
+
+    fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
+        for setting in SETTINGS {
+            let mut cohorts: HashMap<_, Vec<(&NodeName, f64)>, FixedState> = HashMap::default();
+            for (node, history) in view.history.fresh_nodes(view.now) {
+                let shape = history.series(&NIC).count();
+                for (labels, window) in history.series(setting.metric) {
+                    if let Some(value) = window.value() {
+                        let cohort = cohorts.entry((shape, labels)).or_default();
+                        cohort.push((node, value));
+                    }
+                }
+            }
+            let cohorts: BTreeMap<_, _> = cohorts.into_iter().collect();
+            for ((_, labels), members) in cohorts {
+                let labels: Vec<_> = labels.values().collect();
+                odd_ones(view, setting, &labels, &members, out);
+            }
+        }
+    }
+
+    fn explain(&self, _: &Class, _: &str) -> Explanation {
+        Explanation {
+            check: "A setting of a network interface is not that of the same interface of other nodes, where both ends must agree.",
+            threshold: format!(
+                "any difference from what {:.0} % of at least {MIN_PEERS} nodes of the same shape have",
+                100.0 * MAJORITY
+            ),
+            clears: "The setting is that of its peers.",
+        }
+    }
+
+    fn rules(&self) -> Vec<Rule> {
+        let rule = |setting: &Setting| Rule::new(setting.class, peers::thresholds());
+        SETTINGS.iter().map(rule).collect()
+    }
+}
+
+/// Members of a cohort that are set otherwise than most of it.
+fn odd_ones(
+    view: &View<'_>,
+    setting: &Setting,
+    labels: &[&str],
+    members: &[(&NodeName, f64)],
+    out: &mut Vec<Evidence>,
+) {
+    // What most reach from below and from above is what most have.
+    let reached = norm(members.iter().map(|(_, value)| *value));
+    let kept_below = norm(members.iter().map(|(_, value)| -*value));
+    let Some(usual) = reached.filter(|usual| kept_below == Some(-usual)) else {
+        return;
+    };
+    let Some((netdev, rest)) = labels.split_first() else {
+        return;
+    };
+    for (node, value) in members.iter().filter(|(_, value)| *value != usual) {
+        let history = view.history.node(node);
+        let Some(device) = history.and_then(|history| rdma_device(history, netdev)) else {
+            continue; // not on the fabric
+        };
+        let Ok(device) = device.parse() else { continue };
+        let part = Part::Nic((*node).clone(), device);
+        let said = |value: f64| match rest {
+            [] => format!("{} {value}", setting.what),
+            _ => format!(
+                "{} {} {}",
+                setting.what,
+                rest.join(" "),
+                if value == 0.0 { "off" } else { "on" }
+            ),
+        };
+        out.push(Evidence {
+            detector: "odd-config",
+            signal: setting.metric.name,
+            class: setting.class,
+            effect: 0.0,
+            statement: format!(
+                "{netdev} of {node} has {}; {} of {} nodes have {}.",
+                said(*value),
+                members.iter().filter(|(_, v)| *v == usual).count(),
+                members.len(),
+                said(usual)
+            ),
+            victims: gpus_behind(view.fabric, &part),
+            related: Vec::new(),
+            alike: Vec::new(),
+            part,
+        });
+    }
+}
+
+/// The RDMA device of an interface, if it has one.
+fn rdma_device<'a>(history: &'a NodeHistory, netdev: &str) -> Option<&'a str> {
+    history.series(&NIC).find_map(|(labels, _)| {
+        let mut labels = labels.values();
+        let of_it = labels.next() == Some(netdev);
+        labels.nth(1).filter(|device| of_it && !device.is_empty())
+    })
+}

@@ -1,0 +1,88 @@
+//! Switches that pause each other in a circle: none of them sends again before another does.
+
+use railscope_model::identity::Part;
+use railscope_model::metric::SWITCH_PORT_PFC_PAUSE_SECONDS;
+
+use crate::assemble::node_parts::gpus_behind;
+use crate::classes::{Class, PFC_DEADLOCK};
+use crate::detect::detector::{Detector, Evidence, Explanation, View};
+use crate::detect::pause_graph::{DEAD, DEAD_SECONDS, MOST_CARRIED, PauseGraph};
+use crate::detect::registry::{Rule, Threshold};
+
+struct PauseCircle;
+
+/// Builds the detector.
+pub fn build() -> Box<dyn Detector> {
+    Box::new(PauseCircle)
+}
+
+const NAME: &str = "pause-circle";
+
+impl Detector for PauseCircle {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
+        for circle in PauseGraph::of(view).circles(view.fabric) {
+            let parts = circle
+                .into_iter()
+                .map(|id| view.fabric.vertex(id).part.clone());
+            let mut parts: Vec<Part> = parts.collect();
+            // None of them is more to blame: the first by name stands for all, in every tick.
+            parts.sort();
+            let names: Vec<String> = parts.iter().map(ToString::to_string).collect();
+            let behind = parts.iter().flat_map(|part| gpus_behind(view.fabric, part));
+            let victims = behind.collect();
+            let others = parts.split_off(1);
+            let Some(part) = parts.pop() else { continue };
+            out.push(Evidence {
+                detector: NAME,
+                signal: SWITCH_PORT_PFC_PAUSE_SECONDS.name,
+                part,
+                class: &PFC_DEADLOCK,
+                effect: 1.0,
+                statement: format!(
+                    "{} pause each other in a circle: for {DEAD_SECONDS:.0} s their ports to each other were paused more than {:.0} % of the time and carried next to nothing.",
+                    names.join(", "),
+                    100.0 * DEAD
+                ),
+                victims,
+                related: others,
+                alike: Vec::new(),
+            });
+        }
+    }
+
+    fn explain(&self, _: &Class, _: &str) -> Explanation {
+        Explanation {
+            check: "Ports between switches stand still, each because of the next, and the last because of the first.",
+            threshold: format!(
+                "more than {:.0} % of {DEAD_SECONDS:.0} s in pause and less than {:.0} % of the port's speed on it (detection method, section 3.6), along ways that shortest paths take; a circle that also waits for a NIC is the NIC's doing",
+                100.0 * DEAD,
+                100.0 * MOST_CARRIED
+            ),
+            clears: "A port of the circle carries traffic again.",
+        }
+    }
+
+    fn rules(&self) -> Vec<Rule> {
+        let source = "detection method, section 3.6";
+        let thresholds = vec![
+            Threshold::new("share of the time in pause", DEAD, "ratio", source),
+            Threshold::new(
+                "the time that is looked at",
+                DEAD_SECONDS,
+                "s",
+                "two ticks at 10 s (detection method, section 3.6)",
+            ),
+            Threshold::new(
+                "share of the port's speed on it",
+                MOST_CARRIED,
+                "ratio",
+                source,
+            ),
+        ];
+        vec![Rule::new(&PFC_DEADLOCK, thresholds)]
+    }
+}

@@ -1,0 +1,101 @@
+//! What probes say of the ways that they take: which edge, cable, switch or host loses them, or holds them up.
+//!
+//! Probes are few, and a way has many parts: what is said rests on all flows together ([`tomography`](crate::detect::tomography)).
+//! Loss below a percent on one of many cables is found sooner by switches that count packets; probes find it where
+//! nothing counts, and on ways that no job uses.
+
+mod evidence;
+mod flows;
+pub(crate) mod paths;
+mod problem;
+mod rules;
+
+use crate::classes::{Class, EDGE_LOSSY};
+use crate::detect::detector::{Detector, Evidence, Explanation, View};
+use crate::detect::registry::Rule;
+use crate::detect::rules::probe_paths::paths::Ways;
+use crate::detect::tomography::explain;
+use crate::stages::Step;
+use evidence::evidence;
+use flows::Flows;
+use problem::{Signal, may_be_wrong, pose};
+
+/// Time over which probes are counted: as far back as the history reaches.
+const WINDOW_SECONDS: f64 = 150.0;
+/// How long an exporter must run before it counts that nobody was answered: that it was away shows on others' pages one scrape later.
+const SETTLE_SECONDS: f64 = 20.0;
+/// Share of its probes that a flow may lose while nothing is broken (detection method, section 3.5).
+const LEAST_LOSS: f64 = 1e-4;
+/// Share of its probes that may be slow while nothing is broken (detection method, section 3.5).
+const LEAST_TAIL: f64 = 1e-2;
+/// Where most flows suffer more than this, they say nothing of single parts.
+const MOST_USUAL: f64 = 0.1;
+/// Hits must lie so far apart: when a fabric finds other ways, it loses for a moment, and scrapes see that at different times.
+const APART_SECONDS: f64 = 15.0;
+/// What was not seen again for so long is over.
+const OVER_SECONDS: f64 = 60.0;
+
+/// Name of the detector.
+pub const NAME: &str = "probe-paths";
+
+#[derive(Default)]
+struct ProbePaths {
+    flows: Flows,
+    ways: Ways,
+}
+
+/// Builds the detector.
+pub fn build() -> Box<dyn Detector> {
+    Box::new(ProbePaths::default())
+}
+
+impl Detector for ProbePaths {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
+        self.ways.refresh(view);
+        self.flows.refresh(view, &mut self.ways);
+        if view.left_out.has(Step::Probes) {
+            return;
+        }
+        let counted = self.flows.count(view);
+        for signal in [Signal::Loss, Signal::Tail] {
+            // Mostly there is nothing to explain.
+            if !may_be_wrong(view, &mut self.ways, &counted, signal) {
+                continue;
+            }
+            let posed = pose(view, &mut self.ways, &counted, signal);
+            let broken = explain(&posed.problem);
+            let said = broken.iter();
+            out.extend(said.filter_map(|one| evidence(view, &self.ways, &posed, one, signal)));
+        }
+    }
+
+    fn explain(&self, class: &Class, _: &str) -> Explanation {
+        let tails = !rules::is_loss(class);
+        let (what, least) = if tails {
+            ("slow", LEAST_TAIL)
+        } else {
+            ("lost", LEAST_LOSS)
+        };
+        Explanation {
+            check: if tails {
+                "Probes over a part are slow, and those that pass it by are not."
+            } else if class == &EDGE_LOSSY {
+                "Probes to and from a NIC are lost, and those of others are not."
+            } else {
+                "Probes over a part between NICs are lost, and those that pass it by are not."
+            },
+            threshold: format!(
+                "more than {least} of the probes, or than the middle source has, are {what}, and the part explains more of that than how rarely such parts break: 11 nats of an edge, 12 of a cable, 13 of a host, 16 of a switch (detection method, section 3.5); hits lie {APART_SECONDS} s apart, the newest within {OVER_SECONDS} s"
+            ),
+            clears: "No probe over it is hit for a minute.",
+        }
+    }
+
+    fn rules(&self) -> Vec<Rule> {
+        rules::rules()
+    }
+}

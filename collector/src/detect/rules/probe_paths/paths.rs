@@ -1,0 +1,142 @@
+//! Where probes go: the leaves of their NICs, all shortest ways between these, and the one that routers on it have told.
+
+use std::collections::{BTreeMap, HashMap};
+
+use foldhash::fast::FixedState;
+use railscope_model::fabric::{Fabric, LinkId, LinkKind, PartId};
+use railscope_model::identity::Part;
+
+use super::flows::Hop;
+use crate::detect::detector::View;
+use crate::topology::PathSet;
+
+/// Where a NIC is.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct End {
+    pub(super) host: Option<PartId>,
+    pub(super) cable: Option<LinkId>,
+    pub(super) leaf: Option<PartId>,
+}
+
+/// What was found of the fabric, for as long as it is the same.
+#[derive(Debug, Default)]
+pub(super) struct Ways {
+    epoch: Option<u64>,
+    ends: HashMap<PartId, End, FixedState>,
+    /// By two leaves, the lower first.
+    sets: BTreeMap<(PartId, PartId), Option<PathSet>>,
+}
+
+/// One cable of a way and the switch behind it.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Step {
+    /// None behind the last cable: that is the leaf of the other end.
+    pub(super) switch: Option<PartId>,
+    /// The cable, or all of those among which it is.
+    pub(super) cables: Vec<LinkId>,
+}
+
+impl Ways {
+    /// Begins a tick.
+    pub(super) fn refresh(&mut self, view: &View<'_>) {
+        if self.epoch.replace(view.epoch) != Some(view.epoch) {
+            self.ends.clear();
+            self.sets.clear();
+        }
+    }
+
+    /// Where a NIC is.
+    pub(super) fn end(&mut self, fabric: &Fabric, nic: PartId) -> End {
+        *self
+            .ends
+            .entry(nic)
+            .or_insert_with(|| find_end(fabric, nic))
+    }
+
+    /// Where a NIC is that was asked for before.
+    pub(super) fn known_end(&self, nic: PartId) -> Option<End> {
+        self.ends.get(&nic).copied()
+    }
+
+    /// The way from one NIC to another over these routers; none unless all between their leaves have told who they are and stand
+    /// on a shortest way.
+    pub(super) fn known(
+        &mut self,
+        view: &View<'_>,
+        nics: [PartId; 2],
+        hops: &[Hop],
+    ) -> Option<Vec<Step>> {
+        let leaves = nics.map(|nic| self.end(view.fabric, nic).leaf);
+        let [Some(from), Some(to)] = leaves else {
+            return None;
+        };
+        let set = self.between(view, from, to).filter(|_| from != to)?;
+        known_way(view.fabric, set, [from, to], hops)
+    }
+
+    /// All shortest ways between two leaves, in either direction; none if there are none.
+    pub(super) fn between(&mut self, view: &View<'_>, a: PartId, b: PartId) -> Option<&PathSet> {
+        let pair = (a.min(b), a.max(b));
+        let find = || {
+            let name = |leaf: PartId| match &view.fabric.vertex(leaf).part {
+                Part::Switch(name) => Some(name),
+                _ => None,
+            };
+            let (a, b) = (name(pair.0)?, name(pair.1)?);
+            view.routes.between(view.fabric, a, b)
+        };
+        self.sets.entry(pair).or_insert_with(find).as_ref()
+    }
+}
+
+fn find_end(fabric: &Fabric, nic: PartId) -> End {
+    let mut end = End::default();
+    for near in fabric.neighbours(nic) {
+        match (&fabric.vertex(near.peer).part, near.link.kind) {
+            (Part::Host(_), LinkKind::Inside) => end.host = Some(near.peer),
+            (Part::Switch(_), LinkKind::Cable) if near.link.is_present() && end.leaf.is_none() => {
+                (end.cable, end.leaf) = (Some(near.id), Some(near.peer));
+            }
+            _ => {}
+        }
+    }
+    end
+}
+
+fn known_way(
+    fabric: &Fabric,
+    set: &PathSet,
+    [from, to]: [PartId; 2],
+    hops: &[Hop],
+) -> Option<Vec<Step>> {
+    let hop = |number: usize| hops.iter().find(|hop| usize::from(hop.number) == number);
+    let mut steps = Vec::with_capacity(set.hops);
+    let mut near = from;
+    // The first router is the leaf itself.
+    for number in 2..=set.hops + 1 {
+        let told = hop(number);
+        let is_last = number == set.hops + 1;
+        let far = if is_last { to } else { told?.switch };
+        let port = told
+            .filter(|told| told.switch == far)
+            .and_then(|told| told.port);
+        let joins = |cable: &LinkId| {
+            fabric.link(*cable).is_some_and(|(link, [a, b])| {
+                let into = if b == far { link.ports.1 } else { link.ports.0 };
+                let ends = (a, b) == (near, far) || (a, b) == (far, near);
+                ends && port.is_none_or(|port| port == into)
+            })
+        };
+        let cables = set.cables.iter().map(|(cable, _)| *cable);
+        let cables: Vec<LinkId> = cables.filter(joins).collect();
+        if cables.is_empty() {
+            return None;
+        }
+        steps.push(Step {
+            switch: (!is_last).then_some(far),
+            cables,
+        });
+        near = far;
+    }
+    Some(steps)
+}

@@ -1,0 +1,284 @@
+//! Flows and ways -> the parts that tomography tells apart, with numbers.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use foldhash::fast::FixedState;
+use railscope_model::fabric::{LinkId, PartId};
+
+use super::flows::{Counted, Hits};
+use super::{LEAST_LOSS, LEAST_TAIL, MOST_USUAL};
+use crate::detect::detector::View;
+use crate::detect::rules::probe_paths::paths::{End, Ways};
+use crate::detect::tomography::{Flow, Kind, MIN_HITS, Problem, base_rate};
+
+/// What probes suffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Signal {
+    /// No answer comes in time.
+    Loss,
+    /// An answer comes late.
+    Tail,
+}
+
+/// What tomography tells apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Suspect {
+    /// A NIC, its cable and what is behind it.
+    Edge(PartId),
+    /// A host, with what comes to it and what goes out.
+    Host(PartId),
+    /// A host, with the probes that it sends itself: what it adds to them is its own time. Of those that it answers its time
+    /// is left out.
+    Prober(PartId),
+    /// A cable between switches.
+    Cable(LinkId),
+    /// A switch.
+    Switch(PartId),
+}
+
+impl Suspect {
+    const fn kind(self) -> Kind {
+        match self {
+            Self::Edge(_) => Kind::Edge,
+            Self::Host(_) | Self::Prober(_) => Kind::Host,
+            Self::Cable(_) => Kind::Cable,
+            Self::Switch(_) => Kind::Switch,
+        }
+    }
+}
+
+/// Everything that probes say of one signal.
+pub(super) struct Posed<'a> {
+    pub(super) problem: Problem,
+    pub(super) suspects: Vec<Suspect>,
+    /// By flow of the problem.
+    pub(super) counted: Vec<&'a Counted<'a>>,
+}
+
+impl Signal {
+    pub(super) const fn hits(self, counted: &Counted<'_>) -> Hits {
+        match self {
+            Self::Loss => counted.lost,
+            Self::Tail => counted.slow,
+        }
+    }
+
+    fn probes(self, counted: &Counted<'_>) -> f64 {
+        match self {
+            Self::Loss => counted.probes,
+            Self::Tail => counted.probes - counted.lost.count,
+        }
+    }
+
+    const fn least(self) -> f64 {
+        match self {
+            Self::Loss => LEAST_LOSS,
+            Self::Tail => LEAST_TAIL,
+        }
+    }
+}
+
+/// Numbers of suspects and of sets of ways.
+struct Poser<'a, 'b> {
+    view: &'a View<'a>,
+    ways: &'b mut Ways,
+    signal: Signal,
+    /// Hosts of which several NICs are probed: others are their NIC's edge.
+    hosts: BTreeSet<PartId>,
+    numbers: HashMap<Suspect, u32, FixedState>,
+    suspects: Vec<Suspect>,
+    sets: Vec<Vec<(u32, f64)>>,
+    by_pair: HashMap<(PartId, PartId), u32, FixedState>,
+}
+
+/// Whether any edge or leaf has as many hits as any part must have: then something may be wrong. What is wrong with a part between
+/// leaves shows at them.
+pub(super) fn may_be_wrong(
+    view: &View<'_>,
+    ways: &mut Ways,
+    counted: &[Counted<'_>],
+    signal: Signal,
+) -> bool {
+    let mut hits: BTreeMap<PartId, f64> = BTreeMap::new();
+    for one in counted {
+        let count = signal.hits(one).count;
+        if count > 0.0 {
+            let leaves = one.row.ends.map(|nic| ways.end(view.fabric, nic).leaf);
+            for part in one.row.ends.into_iter().chain(leaves.into_iter().flatten()) {
+                *hits.entry(part).or_default() += count;
+            }
+        }
+    }
+    hits.into_values().any(|hits| hits >= MIN_HITS)
+}
+
+/// What all flows say of a signal. Flows of a kind most of which suffer say nothing of single parts, and are left out.
+pub(super) fn pose<'a>(
+    view: &'a View<'a>,
+    ways: &mut Ways,
+    counted: &'a [Counted<'a>],
+    signal: Signal,
+) -> Posed<'a> {
+    let usual = usual(view, ways, counted, signal);
+    let mut poser = Poser {
+        view,
+        hosts: hosts(view, ways, counted),
+        ways,
+        signal,
+        numbers: HashMap::default(),
+        suspects: Vec::new(),
+        sets: Vec::new(),
+        by_pair: HashMap::default(),
+    };
+    let mut posed = (Vec::new(), Vec::new());
+    for one in counted {
+        let ends = one.row.ends.map(|nic| poser.ways.end(view.fabric, nic));
+        let base = usual[usize::from(is_far(&ends))];
+        if base <= MOST_USUAL && signal.probes(one) > 0.0 {
+            posed.0.push(poser.flow(one, ends, base));
+            posed.1.push(one);
+        }
+    }
+    let (flows, counted) = posed;
+    Posed {
+        problem: Problem {
+            parts: poser
+                .suspects
+                .iter()
+                .map(|suspect| suspect.kind())
+                .collect(),
+            sets: poser.sets,
+            flows,
+        },
+        suspects: poser.suspects,
+        counted,
+    }
+}
+
+fn is_far(ends: &[End; 2]) -> bool {
+    ends[0].leaf != ends[1].leaf || ends[0].leaf.is_none()
+}
+
+/// Share of the probes that suffers while nothing is broken: of flows within a leaf, and of others.
+fn usual(view: &View<'_>, ways: &mut Ways, counted: &[Counted<'_>], signal: Signal) -> [f64; 2] {
+    let mut sources: [BTreeMap<PartId, (f64, f64)>; 2] = Default::default();
+    for one in counted {
+        let ends = one.row.ends.map(|nic| ways.end(view.fabric, nic));
+        let of_source = &mut sources[usize::from(is_far(&ends))];
+        let sums = of_source.entry(one.row.ends[0]).or_default();
+        sums.0 += signal.probes(one);
+        sums.1 += signal.hits(one).count;
+    }
+    sources.map(|sources| base_rate(sources.into_values(), signal.least()))
+}
+
+/// Hosts of which several NICs are probed.
+fn hosts(view: &View<'_>, ways: &mut Ways, counted: &[Counted<'_>]) -> BTreeSet<PartId> {
+    let mut nics: BTreeMap<PartId, BTreeSet<PartId>> = BTreeMap::new();
+    for nic in counted.iter().flat_map(|one| one.row.ends) {
+        if let Some(host) = ways.end(view.fabric, nic).host {
+            nics.entry(host).or_default().insert(nic);
+        }
+    }
+    let several = nics.into_iter().filter(|(_, nics)| nics.len() > 1);
+    several.map(|(host, _)| host).collect()
+}
+
+impl Poser<'_, '_> {
+    fn number(&mut self, suspect: Suspect) -> u32 {
+        let next = self.suspects.len() as u32;
+        let number = *self.numbers.entry(suspect).or_insert(next);
+        if number == next {
+            self.suspects.push(suspect);
+        }
+        number
+    }
+
+    fn flow(&mut self, one: &Counted<'_>, ends: [End; 2], base: f64) -> Flow {
+        let mut over: Vec<Suspect> = one.row.ends.map(Suspect::Edge).into();
+        match self.signal {
+            Signal::Loss => {
+                let hosts = ends.iter().filter_map(|end| end.host);
+                let several = hosts.filter(|host| self.hosts.contains(host));
+                over.extend(several.map(Suspect::Host));
+            }
+            Signal::Tail => over.extend(ends[0].host.map(Suspect::Prober)),
+        }
+        over.extend(ends.iter().filter_map(|end| end.leaf).map(Suspect::Switch));
+        let mut within = Vec::new();
+        if let [Some(a), Some(b)] = ends.map(|end| end.leaf)
+            && a != b
+        {
+            within = self.far(one, [a, b], &mut over);
+        }
+        over.sort_unstable();
+        over.dedup();
+        Flow {
+            probes: self.signal.probes(one),
+            hits: self.signal.hits(one).count,
+            base,
+            over: over
+                .into_iter()
+                .map(|suspect| self.number(suspect))
+                .collect(),
+            within,
+        }
+    }
+
+    /// Takes up the way between two leaves: parts that it is known to lead over, and sets of those that it may.
+    fn far(
+        &mut self,
+        one: &Counted<'_>,
+        leaves: [PartId; 2],
+        over: &mut Vec<Suspect>,
+    ) -> Vec<(u32, u8)> {
+        let view = self.view;
+        if self.ways.between(view, leaves[0], leaves[1]).is_none() {
+            return Vec::new();
+        }
+        let all = self.set(leaves);
+        let Some(steps) = &one.row.way else {
+            // Out and back.
+            return vec![(all, 2)];
+        };
+        let mut within = vec![(all, 1)];
+        for step in steps {
+            over.extend(step.switch.map(Suspect::Switch));
+            if let [cable] = step.cables[..] {
+                over.push(Suspect::Cable(cable));
+            } else {
+                let share = 1.0 / step.cables.len() as f64;
+                let cables = step.cables.iter();
+                let cables = cables.map(|cable| (self.number(Suspect::Cable(*cable)), share));
+                let cables = cables.collect();
+                self.sets.push(cables);
+                within.push((self.sets.len() as u32 - 1, 1));
+            }
+        }
+        within
+    }
+
+    /// The set of all ways between two leaves.
+    fn set(&mut self, [a, b]: [PartId; 2]) -> u32 {
+        let pair = (a.min(b), a.max(b));
+        if let Some(known) = self.by_pair.get(&pair) {
+            return *known;
+        }
+        let set = self.ways.between(self.view, a, b).cloned();
+        let parts: Vec<(Suspect, f64)> = set.map_or_else(Vec::new, |set| {
+            let cables = set.cables.into_iter();
+            let cables = cables.map(|(cable, share)| (Suspect::Cable(cable), share));
+            let switches = set.switches.into_iter();
+            let switches = switches.map(|(switch, share)| (Suspect::Switch(switch), share));
+            cables.chain(switches).collect()
+        });
+        let parts = parts
+            .into_iter()
+            .map(|(part, share)| (self.number(part), share));
+        let parts = parts.collect();
+        self.sets.push(parts);
+        let number = self.sets.len() as u32 - 1;
+        self.by_pair.insert(pair, number);
+        number
+    }
+}

@@ -1,0 +1,319 @@
+//! GPUs that their driver holds back while their peers run free, and nodes that hold back all of theirs.
+
+use railscope_model::identity::Part;
+use railscope_model::metric::{GPU_CLOCK, GPU_CLOCK_EVENT, GPU_CLOCK_EVENT_SECONDS};
+
+use crate::assemble::node_parts::gpus_behind;
+use crate::classes::{Class, GPU_SLOW, HOST_COOLING, HOST_POWER, POWER_LIMIT};
+use crate::detect::cohort::Usual;
+use crate::detect::detector::{Detector, Evidence, Explanation, View};
+use crate::detect::gpus;
+use crate::detect::gpus::{Gpus, Listed, by_node};
+use crate::detect::peers;
+use crate::detect::peers::{MAJORITY, MIN_PEERS, median};
+use crate::detect::registry::{Rule, Threshold};
+use crate::jobs::job::Job;
+use crate::stages::Step;
+
+/// The window over which clock events are summed.
+const WINDOW_SECONDS: f64 = 60.0;
+/// Share of that window in which an event must have been active.
+const MIN_EVENT_SHARE: f64 = 0.05;
+
+/// Why a driver holds a clock down.
+struct Slowdown {
+    /// The event's name.
+    reason: &'static str,
+    /// Smallest drop of the SM clock below the median peer that is a fault.
+    min_drop: f64,
+    /// What is wrong with a node of which most GPUs are held back so.
+    of_node: &'static Class,
+}
+
+/// Two clock steps of an H100 are 1.5 %, and equal chips differ by that.
+const CHIPS_DIFFER: f64 = 0.02;
+/// Below it compute is not slow (detection method, section 3.2, D2).
+const SLOW_COMPUTE: f64 = 0.05;
+
+/// Events that slow a GPU down, worst first. No healthy GPU shows the first four, so that they count as soon as
+/// the clock is lower than chips differ by; a power cap is normal under load, and its drop alone tells.
+const SLOWDOWNS: &[Slowdown] = &[
+    Slowdown {
+        reason: "hw_power_brake",
+        min_drop: CHIPS_DIFFER,
+        of_node: &HOST_POWER,
+    },
+    Slowdown {
+        reason: "hw_thermal",
+        min_drop: CHIPS_DIFFER,
+        of_node: &HOST_COOLING,
+    },
+    Slowdown {
+        reason: "hw_slowdown",
+        min_drop: CHIPS_DIFFER,
+        of_node: &HOST_POWER,
+    },
+    Slowdown {
+        reason: "sw_thermal",
+        min_drop: CHIPS_DIFFER,
+        of_node: &HOST_COOLING,
+    },
+    Slowdown {
+        reason: "sw_power_cap",
+        min_drop: SLOW_COMPUTE,
+        of_node: &POWER_LIMIT,
+    },
+];
+
+#[derive(Default)]
+struct SlowGpu {
+    gpus: Gpus,
+}
+
+/// Builds the detector.
+pub fn build() -> Box<dyn Detector> {
+    Box::<SlowGpu>::default()
+}
+
+/// A GPU that is held back.
+struct Held<'a> {
+    gpu: &'a Listed<'a>,
+    clock_hertz: f64,
+    /// Median clock of its peers, and how many they are.
+    norm_hertz: f64,
+    peers: usize,
+    why: &'static Slowdown,
+    /// For how long it was, in words.
+    words: String,
+}
+
+impl Held<'_> {
+    fn drop(&self) -> f64 {
+        1.0 - self.clock_hertz / self.norm_hertz
+    }
+}
+
+impl Detector for SlowGpu {
+    fn name(&self) -> &'static str {
+        "slow-gpu"
+    }
+
+    fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
+        self.gpus.refresh(view);
+        let mut gpus = self.gpus.listed(view);
+        gpus.retain(Listed::is_busy);
+        if view.left_out.has(Step::RoleCohort) {
+            gpus.iter_mut().for_each(|gpu| gpu.product = "");
+        }
+        let held = held_back(&gpus);
+        let mut capped = Vec::new();
+        for node in by_node(&gpus) {
+            let of_node: Vec<_> = held
+                .iter()
+                .filter(|held| Some(held.gpu.node) == node.first().map(|gpu| gpu.node))
+                .collect();
+            let host_can_be = !view.left_out.has(Step::HostComponent);
+            match shared_cause(&of_node, node.len()).filter(|_| host_can_be) {
+                Some(class) if class == &POWER_LIMIT => capped.push((of_node, node.len())),
+                Some(class) => out.push(of_whole_node(class, &of_node, node.len(), view)),
+                None => out.extend(of_node.into_iter().map(of_one)),
+            }
+        }
+        // One node with a limit of its own was forgotten; several are what the site wants.
+        if let [(of_node, gpus)] = &capped[..] {
+            out.push(of_whole_node(&POWER_LIMIT, of_node, *gpus, view));
+        }
+    }
+
+    fn explain(&self, class: &Class, _: &str) -> Explanation {
+        Explanation {
+            check: if class == &GPU_SLOW {
+                "A busy GPU's SM clock is below that of equal busy GPUs, and the driver names a reason for it."
+            } else {
+                "The SM clocks of most busy GPUs of a node are below those of equal busy GPUs, for one reason."
+            },
+            threshold: format!(
+                "{:.0} % below the median of at least {MIN_PEERS} peers, of the GPU's job if that has {MIN_PEERS} nodes, for heat and power brakes (chips differ by less), {:.0} % for a power cap, with a clock event for {:.0} % of {WINDOW_SECONDS:.0} s; {:.0} % of a node's GPUs make it the node's; power limits of several nodes are the site's choice",
+                100.0 * CHIPS_DIFFER,
+                100.0 * SLOW_COMPUTE,
+                100.0 * MIN_EVENT_SHARE,
+                100.0 * MAJORITY
+            ),
+            clears: "The clock is back at that of its peers, or the driver no longer holds it down.",
+        }
+    }
+
+    fn rules(&self) -> Vec<Rule> {
+        let of = |class: &'static Class, reasons: &[&str], drop: f64, source| {
+            let mut thresholds = peers::thresholds();
+            thresholds.extend([
+                Threshold::new(
+                    format!(
+                        "SM clock below the median peer, for {}",
+                        reasons.join(" or ")
+                    ),
+                    drop,
+                    "ratio",
+                    source,
+                ),
+                Threshold::new(
+                    "share of the window with the clock event",
+                    MIN_EVENT_SHARE,
+                    "ratio",
+                    "an event that slows nobody down comes and goes (a choice)",
+                ),
+                Threshold::new(
+                    "window",
+                    WINDOW_SECONDS,
+                    "s",
+                    "several scrapes, so that one says little (a choice)",
+                ),
+                gpus::busy(),
+            ]);
+            Rule::new(class, thresholds)
+        };
+        let chips = "two clock steps of an H100 are 1.5 %, and equal chips differ by that";
+        let slow = "detection method, section 3.2, D2";
+        let reasons = |of: &dyn Fn(&Slowdown) -> bool| -> Vec<&str> {
+            let rows = SLOWDOWNS.iter().filter(|row| of(row));
+            rows.map(|row| row.reason).collect()
+        };
+        let by_node = |class| reasons(&|row: &Slowdown| row.of_node == class);
+        let sharp = reasons(&|row: &Slowdown| row.min_drop <= CHIPS_DIFFER);
+        vec![
+            of(&GPU_SLOW, &sharp, CHIPS_DIFFER, chips),
+            of(&HOST_POWER, &by_node(&HOST_POWER), CHIPS_DIFFER, chips),
+            of(&HOST_COOLING, &by_node(&HOST_COOLING), CHIPS_DIFFER, chips),
+            of(&POWER_LIMIT, &by_node(&POWER_LIMIT), SLOW_COMPUTE, slow),
+        ]
+    }
+}
+
+/// The job in which a GPU's clock may be held against others: its own if that spans enough nodes to tell when one of them
+/// is held back as a whole. What a job does decides how far power limits hold clocks down.
+fn wide_job<'a>(gpu: &Listed<'a>) -> Option<&'a Job> {
+    gpu.job.filter(|job| job.nodes.len() >= MIN_PEERS)
+}
+
+/// GPUs below their peers, with the driver's reason.
+fn held_back<'a>(gpus: &'a [Listed<'a>]) -> Vec<Held<'a>> {
+    let clocks: Vec<_> = gpus
+        .iter()
+        .filter_map(|gpu| Some((gpu, gpu.clock_hertz()?)))
+        .collect();
+    let peers = clocks
+        .iter()
+        .map(|(gpu, clock)| (wide_job(gpu), gpu.product, *clock));
+    let usual = Usual::new(peers, |clocks| {
+        let count = clocks.len();
+        (count >= MIN_PEERS).then(|| Some((median(clocks)?, count)))?
+    });
+    let mut all = Vec::new();
+    for (gpu, clock_hertz) in &clocks {
+        let Some((norm_hertz, peers)) = usual.of(wide_job(gpu), &gpu.product) else {
+            continue;
+        };
+        let drop = 1.0 - clock_hertz / norm_hertz;
+        if drop < CHIPS_DIFFER {
+            continue;
+        }
+        let mut reasons = SLOWDOWNS.iter().filter(|why| drop >= why.min_drop);
+        if let Some((why, words)) = reasons.find_map(|why| Some((why, active(gpu, why)?))) {
+            all.push(Held {
+                gpu,
+                clock_hertz: *clock_hertz,
+                norm_hertz,
+                peers: peers - 1,
+                why,
+                words,
+            });
+        }
+    }
+    all
+}
+
+/// For how long an event held the GPU back, in words; none if it did not.
+fn active(gpu: &Listed<'_>, why: &Slowdown) -> Option<String> {
+    let labels = [gpu.label, why.reason];
+    let seconds = gpu.history.window(&GPU_CLOCK_EVENT_SECONDS, &labels);
+    match seconds.and_then(|window| window.increase(WINDOW_SECONDS)) {
+        // The duration is the better witness: it misses nothing between two samples.
+        Some(rise) => (rise.rate() >= MIN_EVENT_SHARE).then(|| {
+            format!(
+                "{} held it down for {:.0} % of the last {:.0} s",
+                why.reason,
+                100.0 * rise.rate(),
+                rise.seconds
+            )
+        }),
+        None => (gpu.history.value(&GPU_CLOCK_EVENT, &labels) == Some(1.0))
+            .then(|| format!("{} holds it down", why.reason)),
+    }
+}
+
+/// What is wrong with a node, if it is what most of its busy GPUs are held back by.
+fn shared_cause(held: &[&Held<'_>], gpus: usize) -> Option<&'static Class> {
+    let first = held.first()?.why;
+    let alike = held
+        .iter()
+        .filter(|held| held.why.reason == first.reason)
+        .count();
+    let most = gpus >= MIN_PEERS && alike as f64 >= MAJORITY * gpus as f64;
+    most.then_some(first.of_node)
+}
+
+fn of_whole_node(
+    class: &'static Class,
+    held: &[&Held<'_>],
+    gpus: usize,
+    view: &View<'_>,
+) -> Evidence {
+    let mut held = held.to_vec();
+    held.sort_by(|a, b| b.drop().total_cmp(&a.drop()));
+    let worst = held[0];
+    let host = Part::Host(worst.gpu.node.clone());
+    Evidence {
+        detector: "slow-gpu",
+        signal: GPU_CLOCK_EVENT_SECONDS.name,
+        class,
+        effect: worst.drop(),
+        statement: format!(
+            "{} of {gpus} busy GPUs of {} run below their peers, the slowest at {:.0} MHz, {:.0} % below the median {:.0} MHz of {} peers; {}.",
+            held.len(),
+            worst.gpu.node,
+            worst.clock_hertz * 1e-6,
+            100.0 * worst.drop(),
+            worst.norm_hertz * 1e-6,
+            worst.peers,
+            worst.words
+        ),
+        victims: gpus_behind(view.fabric, &host),
+        related: Vec::new(),
+        alike: Vec::new(),
+        part: host,
+    }
+}
+
+fn of_one(held: &Held<'_>) -> Evidence {
+    let part = held.gpu.part();
+    Evidence {
+        detector: "slow-gpu",
+        signal: GPU_CLOCK.name,
+        class: &GPU_SLOW,
+        effect: held.drop(),
+        statement: format!(
+            "GPU {} of {} runs at {:.0} MHz, {:.0} % below the median {:.0} MHz of {} busy peers; {}.",
+            held.gpu.index,
+            held.gpu.node,
+            held.clock_hertz * 1e-6,
+            100.0 * held.drop(),
+            held.norm_hertz * 1e-6,
+            held.peers,
+            held.words
+        ),
+        victims: vec![part.clone()],
+        related: Vec::new(),
+        alike: Vec::new(),
+        part,
+    }
+}

@@ -1,0 +1,497 @@
+//! Hosts and slots that take what arrives more slowly than the fabric brings it: the root of back-pressure.
+//!
+//! On a lossless fabric who drains less than arrives holds its switch back: on InfiniBand the switch port before it
+//! has data and no credit, on Ethernet its NIC sends pause. Those that send to it wait too, but only the root holds
+//! its own switch back (detection method, sections 2.3 and 6: a host that sends pause means root).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use railscope_model::fabric::{Equipment, LinkKind, PartId, Timestamp};
+use railscope_model::identity::{NodeName, Part, PciAddress, RdmaDevice, SwitchName};
+use railscope_model::metric::{
+    Metric, NIC, NIC_PAUSE_STORMS, NIC_PFC_PAUSE_SECONDS, PCIE_ACS_ON_PATH,
+    SWITCH_PORT_TRANSMIT_WAIT,
+};
+use railscope_model::reading::Labels;
+
+use crate::assemble::node_parts::gpus_behind;
+use crate::classes::{Class, NUMA_AFFINITY, PCIE_REDIRECTED, PFC_STORM, SLOW_RECEIVER};
+use crate::detect::detector::{Detector, Evidence, Explanation, View};
+use crate::detect::pause_graph::PauseGraph;
+use crate::detect::peers;
+use crate::detect::peers::{MAJORITY, MIN_PEERS, median};
+use crate::detect::port_series::PortSeries;
+use crate::detect::registry::{Rule, Threshold};
+use crate::stages::Step;
+use crate::store::{Count, Increase, NodeHistory, Window};
+
+/// The window over which holding back is counted: three sweeps at 10 s.
+const WINDOW_SECONDS: f64 = 30.0;
+/// What every port does is the load: a port must stand out by this factor.
+const ABOVE_PEERS: f64 = 10.0;
+/// Share of the time in pause from which a NIC is a slow receiver (detection method, section 3.6).
+const MIN_PAUSE: f64 = 0.01;
+/// Share of the time in pause from which nothing gets through, and the time that is looked at for it.
+const STORM: f64 = 0.9;
+const STORM_SECONDS: f64 = 10.0;
+/// A receiver is called slow for what it did longer ago than this: until then pause that has just begun may be a
+/// storm, whose part is another.
+const SETTLED_SECONDS: f64 = 15.0;
+/// Fewest ticks of waiting in a second that are looked at. A tick is no fixed time; the slowest counters known tick at
+/// some ten millions a second, of which this is a thousandth.
+const MIN_TICKS: f64 = 10_000.0;
+
+/// Time for which a switch must have waited: by then its node's own pages say whether the PCIe link or a memory is to
+/// blame, which come later than the switch's where they are scraped more slowly than judged.
+const HEARD_SECONDS: f64 = 8.0;
+
+struct SlowReceiver {
+    waits: PortSeries<1>,
+    before: BeforeNics,
+}
+
+/// Builds the detector.
+pub fn build() -> Box<dyn Detector> {
+    Box::new(SlowReceiver {
+        waits: PortSeries::new([(&SWITCH_PORT_TRANSMIT_WAIT, None)]),
+        before: BeforeNics::default(),
+    })
+}
+
+/// A NIC that holds its switch back.
+struct Holds<'a> {
+    node: &'a NodeName,
+    device: RdmaDevice,
+    pci: Option<PciAddress>,
+    signal: &'static Metric,
+    /// Share of the time, where it is known.
+    share: Option<f64>,
+    /// Whether its receive pipe is stuck.
+    storm: bool,
+    /// What was seen, as the beginning of a sentence.
+    words: String,
+}
+
+impl Detector for SlowReceiver {
+    fn name(&self) -> &'static str {
+        "slow-receiver"
+    }
+
+    fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
+        let mut by_node: BTreeMap<&NodeName, Vec<Holds<'_>>> = BTreeMap::new();
+        self.waits.refresh(view);
+        self.before.refresh(view);
+        let without_credit = without_credit(view, &self.before, &self.waits);
+        for holds in without_credit.into_iter().chain(in_pause(view)) {
+            by_node.entry(holds.node).or_default().push(holds);
+        }
+        let graph = PauseGraph::of(view);
+        let first = out.len();
+        for (node, holding) in by_node {
+            let (stuck, slow): (Vec<_>, Vec<_>) = holding.into_iter().partition(|h| h.storm);
+            out.extend(stuck.iter().map(|holds| storm(view, holds)));
+            let nics = cabled_nics(view, node);
+            let host_can_be = !view.left_out.has(Step::HostComponent);
+            let most = slow.len() >= MIN_PEERS && slow.len() as f64 >= MAJORITY * nics as f64;
+            if host_can_be && most {
+                out.push(of_node(view, &slow, nics));
+            } else {
+                out.extend(slow.iter().filter_map(|holds| of_slot(view, holds)));
+            }
+        }
+        out[first..]
+            .iter_mut()
+            .for_each(|own| add_held(view, &graph, own));
+    }
+
+    fn explain(&self, class: &Class, _: &str) -> Explanation {
+        Explanation {
+            check: if class == &PFC_STORM {
+                "A NIC pauses its switch all the time, or its driver counts a pause storm."
+            } else {
+                "A NIC holds its switch back: the switch port before it has data and no credit, or the NIC sends pause."
+            },
+            threshold: format!(
+                "{ABOVE_PEERS} times the median port, and {:.0} % of the time in pause or {MIN_TICKS} ticks of waiting in a second, over {WINDOW_SECONDS:.0} s, pause for at least {SETTLED_SECONDS:.0} s; from {:.0} % on over {STORM_SECONDS:.0} s it is a storm; {:.0} % of a node's NICs make it the node's",
+                100.0 * MIN_PAUSE,
+                100.0 * STORM,
+                100.0 * MAJORITY
+            ),
+            clears: "It takes what arrives.",
+        }
+    }
+
+    fn rules(&self) -> Vec<Rule> {
+        let peers = || {
+            let own = Threshold::new(
+                "above the median port",
+                ABOVE_PEERS,
+                "times",
+                "what every port does is the load (a choice)",
+            );
+            peers::thresholds().into_iter().chain([own])
+        };
+        let slow = || {
+            let own = [
+                Threshold::new(
+                    "share of the time in pause",
+                    MIN_PAUSE,
+                    "ratio",
+                    "detection method, section 3.6",
+                ),
+                Threshold::new(
+                    "ticks of waiting of the switch port, of InfiniBand",
+                    MIN_TICKS,
+                    "1/s",
+                    "a thousandth of what the slowest counters known can count",
+                ),
+                Threshold::new("window", WINDOW_SECONDS, "s", "three sweeps at 10 s"),
+                Threshold::new(
+                    "time for which the switch port waits, of InfiniBand",
+                    HEARD_SECONDS,
+                    "s",
+                    "until the node's own pages were heard (a choice)",
+                ),
+                Threshold::new(
+                    "time in which pause that has just begun may be a storm",
+                    SETTLED_SECONDS,
+                    "s",
+                    "a storm is another part's (a choice)",
+                ),
+            ];
+            peers().chain(own).collect()
+        };
+        let stuck = [
+            Threshold::new(
+                "share of the time in pause",
+                STORM,
+                "ratio",
+                "detection method, section 3.6: nothing gets through",
+            ),
+            Threshold::new(
+                "the time that is looked at",
+                STORM_SECONDS,
+                "s",
+                "two scrapes at 5 s (a choice)",
+            ),
+        ];
+        let slow = [&SLOW_RECEIVER, &PCIE_REDIRECTED, &NUMA_AFFINITY]
+            .into_iter()
+            .map(|class| Rule::new(class, slow()));
+        let storm = Rule::new(&PFC_STORM, peers().chain(stuck).collect());
+        slow.chain([storm]).collect()
+    }
+}
+
+/// Ports of switches before NICs, as the fabric shows them.
+#[derive(Debug, Default)]
+struct BeforeNics {
+    epoch: Option<u64>,
+    switches: Vec<SwitchName>,
+    /// NIC, place of its switch, and the switch's port.
+    ports: Vec<(PartId, usize, u16)>,
+}
+
+impl BeforeNics {
+    fn refresh(&mut self, view: &View<'_>) {
+        if self.epoch.replace(view.epoch) == Some(view.epoch) {
+            return;
+        }
+        let mut places: BTreeMap<PartId, usize> = BTreeMap::new();
+        self.switches.clear();
+        self.ports.clear();
+        let nics = view.fabric.vertices();
+        for (nic, _) in nics.filter(|(_, vertex)| matches!(vertex.part, Part::Nic(..))) {
+            let cables = view.fabric.neighbours(nic);
+            for near in cables.filter(|near| near.link.kind == LinkKind::Cable) {
+                if let Part::Switch(switch) = &view.fabric.vertex(near.peer).part {
+                    let place = *places.entry(near.peer).or_insert_with(|| {
+                        self.switches.push(switch.clone());
+                        self.switches.len() - 1
+                    });
+                    self.ports.push((nic, place, near.peer_port));
+                }
+            }
+        }
+    }
+}
+
+/// InfiniBand: NICs for whose credit the switch port before them waits.
+fn without_credit<'a>(
+    view: &View<'a>,
+    before: &BeforeNics,
+    waits: &PortSeries<1>,
+) -> Vec<Holds<'a>> {
+    let switches = before.switches.iter();
+    let switches: Vec<_> = switches.map(|switch| waits.of(view, switch)).collect();
+    let rates = before.ports.iter().filter_map(|port| {
+        let [wait] = switches[port.1]?.of(port.2);
+        let wait = wait?;
+        let rate = wait.increase(WINDOW_SECONDS)?.rate();
+        let heard = rate <= MIN_TICKS || lasts(wait, view.now) >= HEARD_SECONDS;
+        heard.then_some((port, rate))
+    });
+    let mut ports: Vec<_> = rates.collect();
+    let usual = median(ports.iter().map(|(_, rate)| *rate)).unwrap_or(0.0);
+    let enough = ports.len() >= MIN_PEERS;
+    let far = |rate: f64| enough && rate > MIN_TICKS && rate > ABOVE_PEERS * usual;
+    ports.retain(|(_, rate)| far(*rate));
+    let holds = |((nic, place, port), rate): (&(PartId, usize, u16), f64)| {
+        let vertex = view.fabric.vertex(*nic);
+        let (Part::Nic(node, device), Equipment::Nic { pci, .. }) =
+            (&vertex.part, &vertex.equipment)
+        else {
+            return None;
+        };
+        let switch = view
+            .fabric
+            .find(&Part::Switch(before.switches[*place].clone()))?;
+        let times = if usual > 0.0 {
+            format!("{:.0}", rate / usual)
+        } else {
+            "many".to_owned()
+        };
+        Some(Holds {
+            node,
+            device: device.clone(),
+            pci: *pci,
+            signal: &SWITCH_PORT_TRANSMIT_WAIT,
+            share: None,
+            storm: false,
+            words: format!(
+                "Port {} of {} waits for credit of {device} of {node}, {times} times as much as the median port towards a host",
+                view.fabric.port_name(switch, *port),
+                before.switches[*place],
+            ),
+        })
+    };
+    ports.into_iter().filter_map(holds).collect()
+}
+
+/// How long ago a switch began to wait, in seconds: not every page need show more of it.
+fn lasts(wait: Window<'_>, now: Timestamp) -> f64 {
+    // Newest first.
+    let counts: Vec<_> = wait.counts().collect();
+    let ago = |count: &Count| now.seconds_since(count.at);
+    let waits = |pair: &&[Count]| {
+        let rise = pair[0].count - pair[1].count;
+        let seconds = pair[0].at.seconds_since(pair[1].at);
+        ago(&pair[0]) <= WINDOW_SECONDS && rise > MIN_TICKS * seconds
+    };
+    let first = counts.windows(2).rev().find(waits);
+    first.map_or(0.0, |first| ago(&first[1]))
+}
+
+/// Ethernet: NICs that send pause.
+fn in_pause<'a>(view: &View<'a>) -> Vec<Holds<'a>> {
+    let mut nodes = view.history.fresh_nodes(view.now);
+    let pauses = |series| pauses(view, series);
+    if !nodes.any(|(_, history)| history.moving(&NIC_PFC_PAUSE_SECONDS).any(pauses)) {
+        return Vec::new();
+    }
+    let mut shares = Vec::new();
+    for (node, history) in view.history.fresh_nodes(view.now) {
+        for (labels, window) in history.series(&NIC_PFC_PAUSE_SECONDS) {
+            let labels: Vec<_> = labels.values().collect();
+            let [netdev, priority, direction] = labels[..] else {
+                continue;
+            };
+            // Who is paused waits for somebody else.
+            if direction != "transmit" && !view.left_out.has(Step::PauseWalk) {
+                continue;
+            }
+            let share = window.increase(WINDOW_SECONDS).map(Increase::rate);
+            let interface = interface(history, netdev);
+            if let (Some(share), Some((pci, device))) = (share, interface) {
+                let of = (history, (netdev, direction), priority, pci, device);
+                shares.push((node, of, window, share));
+            }
+        }
+    }
+    let usual = median(shares.iter().map(|(.., share)| *share)).unwrap_or(0.0);
+    let enough = shares.len() >= MIN_PEERS;
+    let mut holds = Vec::new();
+    for (node, (history, (netdev, direction), priority, pci, device), window, share) in shares {
+        if !(enough && share > MIN_PAUSE && share > ABOVE_PEERS * usual) {
+            continue;
+        }
+        let storms = history.window(&NIC_PAUSE_STORMS, &[netdev, "warning"]);
+        let stormy = storms
+            .and_then(|window| window.increase(WINDOW_SECONDS))
+            .is_some_and(|rise| rise.amount > 0.0);
+        let lately = window.increase(STORM_SECONDS).map_or(0.0, Increase::rate);
+        let storm = lately > STORM || (stormy && lately.max(share) > STORM / 2.0);
+        if !storm && !has_settled(window) {
+            continue;
+        }
+        let share = if storm { lately.max(share) } else { share };
+        holds.push(Holds {
+            node,
+            words: format!(
+                "{device} of {node} {} {:.0} % of the time on priority {priority}; the median port does so {:.1} %",
+                if direction == "transmit" {
+                    "pauses its switch"
+                } else {
+                    "is paused by its switch"
+                },
+                100.0 * share,
+                100.0 * usual
+            ),
+            device,
+            pci,
+            // The NIC's watchdog has counted an event of its own.
+            signal: if storm && stormy {
+                &NIC_PAUSE_STORMS
+            } else {
+                &NIC_PFC_PAUSE_SECONDS
+            },
+            share: Some(share.min(1.0)),
+            storm,
+        });
+    }
+    holds
+}
+
+/// Whether a NIC sends so much pause that its peers need be asked whether they do.
+fn pauses(view: &View<'_>, (labels, window): (&Labels, Window<'_>)) -> bool {
+    let share = || window.increase(WINDOW_SECONDS).map(Increase::rate);
+    let sends = labels.values().nth(2) == Some("transmit");
+    (sends || view.left_out.has(Step::PauseWalk)) && share().is_some_and(|share| share > MIN_PAUSE)
+}
+
+/// Whether a counter of pause rose before it could still be the beginning of a storm.
+fn has_settled(window: Window<'_>) -> bool {
+    let of = |seconds| window.increase(seconds);
+    let (all, late) = (of(WINDOW_SECONDS), of(SETTLED_SECONDS));
+    let earlier = all.zip(late).map(|(all, late)| Increase {
+        amount: all.amount - late.amount,
+        seconds: all.seconds - late.seconds,
+    });
+    earlier.is_some_and(|earlier| earlier.seconds > 0.0 && earlier.rate() > MIN_PAUSE)
+}
+
+/// Address and RDMA device of a network interface.
+fn interface(history: &NodeHistory, netdev: &str) -> Option<(Option<PciAddress>, RdmaDevice)> {
+    history.series(&NIC).find_map(|(labels, _)| {
+        let labels: Vec<_> = labels.values().collect();
+        let [name, pci, device, ..] = labels[..] else {
+            return None;
+        };
+        (name == netdev).then_some((pci.parse().ok(), device.parse().ok()?))
+    })
+}
+
+/// NICs of a node that a switch is cabled to.
+fn cabled_nics(view: &View<'_>, node: &NodeName) -> usize {
+    let host = view.fabric.find(&Part::Host(node.clone()));
+    let inside = host
+        .into_iter()
+        .flat_map(|host| view.fabric.neighbours(host))
+        .filter(|near| matches!(view.fabric.vertex(near.peer).part, Part::Nic(..)));
+    inside
+        .filter(|near| {
+            let mut cables = view.fabric.neighbours(near.peer);
+            cables.any(|near| near.link.kind == LinkKind::Cable)
+        })
+        .count()
+}
+
+fn evidence(
+    view: &View<'_>,
+    part: Part,
+    class: &'static Class,
+    holds: &Holds<'_>,
+    statement: String,
+) -> Evidence {
+    Evidence {
+        detector: "slow-receiver",
+        signal: holds.signal.name,
+        class,
+        effect: holds.share.unwrap_or(0.0),
+        statement,
+        victims: gpus_behind(view.fabric, &part),
+        related: Vec::new(),
+        alike: Vec::new(),
+        part,
+    }
+}
+
+/// Hosts whose pause leads to a node's NICs are its victims, and no fault of their own.
+fn add_held(view: &View<'_>, graph: &PauseGraph<'_>, own: &mut Evidence) {
+    let Some(host) = own.part.node().cloned() else {
+        return;
+    };
+    let host = Part::Host(host);
+    let inside = view.fabric.find(&host).into_iter();
+    let inside = inside.flat_map(|id| view.fabric.neighbours(id).map(|near| near.peer));
+    let held: BTreeSet<PartId> = inside.flat_map(|nic| graph.held_by(nic)).collect();
+    let hosts = held
+        .into_iter()
+        .filter_map(|nic| view.fabric.vertex(nic).part.node());
+    let hosts: BTreeSet<Part> = hosts.map(|node| Part::Host(node.clone())).collect();
+    for held in hosts.into_iter().filter(|held| *held != host) {
+        own.victims.extend(gpus_behind(view.fabric, &held));
+        own.victims.push(held);
+    }
+}
+
+fn storm(view: &View<'_>, holds: &Holds<'_>) -> Evidence {
+    let part = Part::Nic(holds.node.clone(), holds.device.clone());
+    let statement = format!("{}.", holds.words);
+    evidence(view, part, &PFC_STORM, holds, statement)
+}
+
+fn of_node(view: &View<'_>, slow: &[Holds<'_>], nics: usize) -> Evidence {
+    let first = &slow[0];
+    let statement = format!(
+        "{}, and so do {} of {nics} NICs of the node: what they share takes too little, such as its memory.",
+        first.words,
+        slow.len()
+    );
+    evidence(
+        view,
+        Part::Host(first.node.clone()),
+        &SLOW_RECEIVER,
+        first,
+        statement,
+    )
+}
+
+/// One NIC alone: what is between it and its GPUs is slow. Where the link itself is well, its way is too long.
+fn of_slot(view: &View<'_>, holds: &Holds<'_>) -> Option<Evidence> {
+    let pci = holds.pci?;
+    let redirected = view.history.node(holds.node).and_then(|history| {
+        let hops = history.value(&PCIE_ACS_ON_PATH, &[&pci.to_string()])?;
+        (hops > 0.0).then_some(hops)
+    });
+    let (class, why) = match redirected {
+        Some(hops) => (
+            &PCIE_REDIRECTED,
+            format!("{hops} ports above it send its packets for GPUs up to the root complex"),
+        ),
+        None => (
+            &NUMA_AFFINITY,
+            "if its PCIe link runs with all of its lanes and no errors, its packets take a way that is too long, such as over the other socket".to_owned(),
+        ),
+    };
+    let statement = format!("{}; {why}.", holds.words);
+    let part = Part::PcieLink(holds.node.clone(), card(view, holds.node, pci));
+    Some(evidence(view, part, class, holds, statement))
+}
+
+/// The lowest function of the card that a function is of: they share one link, named by it.
+fn card(view: &View<'_>, node: &NodeName, pci: PciAddress) -> PciAddress {
+    let host = view.fabric.find(&Part::Host(node.clone()));
+    let inside = host
+        .into_iter()
+        .flat_map(|host| view.fabric.neighbours(host));
+    let functions = inside.filter_map(|near| match view.fabric.vertex(near.peer).equipment {
+        Equipment::Nic { pci, .. } => pci,
+        _ => None,
+    });
+    let slot = |pci: &PciAddress| (pci.domain, pci.bus, pci.device);
+    functions
+        .filter(|other| slot(other) == slot(&pci))
+        .min()
+        .unwrap_or(pci)
+}

@@ -1,0 +1,327 @@
+//! What ports of switches tell of the switch: packets that it drops, and uplinks of which it uses only some.
+
+use std::collections::BTreeMap;
+
+use railscope_model::fabric::LinkKind;
+use railscope_model::identity::{Part, SwitchName};
+use railscope_model::metric::{
+    Metric, SWITCH_PORT_DISCARDS, SWITCH_PORT_TRANSMIT_BYTES, SWITCH_PORT_TRANSMIT_PACKETS,
+};
+use railscope_model::reading::Labels;
+
+use crate::assemble::node_parts::gpus_behind;
+use crate::classes::{Class, ECMP_POLARISED, SWITCH_QOS};
+use crate::detect::detector::{Detector, Evidence, Explanation, View};
+use crate::detect::peers::{MIN_PEERS, median};
+use crate::detect::port_series::PortSeries;
+use crate::detect::registry::{Rule, Threshold};
+use crate::store::Window;
+
+/// The window over which ports are compared.
+const WINDOW_SECONDS: f64 = 60.0;
+/// Share of its packets that a switch may drop: what lossless traffic bears before collectives feel it (detection
+/// method, section 3.5: p0).
+const MAX_DROPPED: f64 = 1e-5;
+/// Fewest dropped packets that are looked at.
+const MIN_DROPPED: f64 = 100.0;
+/// Share of a switch's busy ports that drop, from which it is the switch and not what is behind a port.
+const MIN_DROPPING: f64 = 0.3;
+/// What every switch does is the load: one must stand out by this factor.
+const ABOVE_PEERS: f64 = 10.0;
+/// An uplink with less than this of the mean of its switch's uplinks is not used.
+const UNUSED: f64 = 0.05;
+/// Share of a switch's uplinks that are not used from which its hash is at fault, and most of its peers' that
+/// may be.
+const MIN_UNUSED: f64 = 0.5;
+/// Fewest uplinks that a hash chooses among.
+const MIN_UPLINKS: usize = 4;
+/// A leaf that sends less than this of what the median leaf sends upwards has fewer flows than its peers: few large
+/// flows leave uplinks unused by chance, and are no fault.
+const MIN_UPWARDS: f64 = 0.5;
+
+struct SwitchPorts {
+    sent: PortSeries<1>,
+    leaves: Leaves,
+}
+
+/// Builds the detector.
+pub fn build() -> Box<dyn Detector> {
+    Box::new(SwitchPorts {
+        sent: PortSeries::new([(&SWITCH_PORT_TRANSMIT_BYTES, None)]),
+        leaves: Leaves::default(),
+    })
+}
+
+impl Detector for SwitchPorts {
+    fn name(&self) -> &'static str {
+        "switch-ports"
+    }
+
+    fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
+        dropping(view, out);
+        self.sent.refresh(view);
+        self.leaves.refresh(view);
+        polarised(view, &self.leaves, &self.sent, out);
+    }
+
+    fn explain(&self, class: &Class, _: &str) -> Explanation {
+        if class == &SWITCH_QOS {
+            Explanation {
+                check: "A switch drops packets at many of its ports.",
+                threshold: format!(
+                    "more than {MAX_DROPPED} of its packets and {MIN_DROPPED} in {WINDOW_SECONDS:.0} s, at {:.0} % of its busy ports, and {ABOVE_PEERS} times the median switch",
+                    100.0 * MIN_DROPPING
+                ),
+                clears: "It drops no more than other switches.",
+            }
+        } else {
+            Explanation {
+                check: "A leaf sends over some of its uplinks only, while other leaves use theirs.",
+                threshold: format!(
+                    "{:.0} % of at least {MIN_UPLINKS} uplinks carry less than {:.0} % of the mean over {WINDOW_SECONDS:.0} s, on the median leaf fewer than half as many, and the leaf sends upwards at least {:.0} % of what the median leaf does",
+                    100.0 * MIN_UNUSED,
+                    100.0 * UNUSED,
+                    100.0 * MIN_UPWARDS
+                ),
+                clears: "It uses its uplinks as other leaves do.",
+            }
+        }
+    }
+
+    fn rules(&self) -> Vec<Rule> {
+        let window = || {
+            Threshold::new(
+                "window",
+                WINDOW_SECONDS,
+                "s",
+                "several readings of every switch (a choice)",
+            )
+        };
+        let drops = vec![
+            Threshold::new(
+                "share of its packets that a switch drops",
+                MAX_DROPPED,
+                "ratio",
+                "what lossless traffic bears before collectives feel it (detection method, section 3.5)",
+            ),
+            Threshold::new(
+                "fewest dropped packets",
+                MIN_DROPPED,
+                "packets",
+                "fewer are a moment, not a setting (a choice)",
+            ),
+            Threshold::new(
+                "share of its busy ports that drop",
+                MIN_DROPPING,
+                "ratio",
+                "fewer are what is behind a port (a choice)",
+            ),
+            Threshold::new(
+                "above the median switch",
+                ABOVE_PEERS,
+                "times",
+                "what every switch does is the load (a choice)",
+            ),
+            window(),
+        ];
+        let hash = "few large flows leave uplinks unused by chance (a choice)";
+        let uplinks = vec![
+            Threshold::new(
+                "share of the mean below which an uplink is not used",
+                UNUSED,
+                "ratio",
+                hash,
+            ),
+            Threshold::new(
+                "share of the uplinks that are not used",
+                MIN_UNUSED,
+                "ratio",
+                hash,
+            ),
+            Threshold::new("fewest uplinks", MIN_UPLINKS as f64, "uplinks", hash),
+            Threshold::new(
+                "bytes upwards, as a share of the median leaf's",
+                MIN_UPWARDS,
+                "ratio",
+                hash,
+            ),
+            window(),
+        ];
+        vec![
+            Rule::new(&SWITCH_QOS, drops),
+            Rule::new(&ECMP_POLARISED, uplinks),
+        ]
+    }
+}
+
+fn evidence(
+    view: &View<'_>,
+    switch: &SwitchName,
+    class: &'static Class,
+    signal: &'static Metric,
+    effect: f64,
+    statement: String,
+) -> Evidence {
+    let part = Part::Switch(switch.clone());
+    Evidence {
+        detector: "switch-ports",
+        signal: signal.name,
+        class,
+        effect,
+        statement,
+        victims: gpus_behind(view.fabric, &part),
+        related: Vec::new(),
+        alike: Vec::new(),
+        part,
+    }
+}
+
+/// What a switch has dropped.
+struct Drops<'a> {
+    switch: &'a SwitchName,
+    dropped: f64,
+    sent: f64,
+    /// Ports that dropped, of those that sent.
+    ports: (usize, usize),
+}
+
+impl Drops<'_> {
+    fn share(&self) -> f64 {
+        self.dropped / (self.sent + self.dropped).max(1.0)
+    }
+}
+
+/// How much a counter rose lately.
+fn rise((_, window): (&Labels, Window<'_>)) -> Option<f64> {
+    Some(window.increase(WINDOW_SECONDS)?.amount)
+}
+
+fn dropping(view: &View<'_>, out: &mut Vec<Evidence>) {
+    let all: Vec<_> = view
+        .history
+        .fresh_switches(view.now)
+        .map(|(switch, history)| {
+            // What stands still has dropped nothing.
+            let dropped = history.moving(&SWITCH_PORT_DISCARDS);
+            let dropped = dropped.filter(|(labels, _)| labels.values().nth(1) == Some("transmit"));
+            let dropped: Vec<f64> = dropped.filter_map(rise).collect();
+            // Who drops nothing drops no share of whatever it sends.
+            let sent = dropped.iter().any(|packets| *packets > 0.0);
+            let sent = sent.then(|| history.series(&SWITCH_PORT_TRANSMIT_PACKETS));
+            let sent: Vec<f64> = sent.into_iter().flatten().filter_map(rise).collect();
+            let some = |values: &[f64]| values.iter().filter(|value| **value > 0.0).count();
+            Drops {
+                switch,
+                ports: (some(&dropped), some(&sent)),
+                dropped: dropped.iter().sum(),
+                sent: sent.iter().sum(),
+            }
+        })
+        .collect();
+    let usual = median(all.iter().map(Drops::share)).unwrap_or(0.0);
+    for drops in all {
+        let (dropping, busy) = drops.ports;
+        let many = dropping > 2 && dropping as f64 >= MIN_DROPPING * busy as f64;
+        let share = drops.share();
+        if many
+            && drops.dropped >= MIN_DROPPED
+            && share > MAX_DROPPED
+            && share > ABOVE_PEERS * usual
+        {
+            let statement = format!(
+                "{} has dropped {:.0} packets in {WINDOW_SECONDS:.0} s, one in {:.0}, at {dropping} of its {busy} busy ports.",
+                drops.switch,
+                drops.dropped,
+                1.0 / share
+            );
+            out.push(evidence(
+                view,
+                drops.switch,
+                &SWITCH_QOS,
+                &SWITCH_PORT_DISCARDS,
+                share,
+                statement,
+            ));
+        }
+    }
+}
+
+/// Leaves that leave most of their uplinks unused while others use theirs.
+fn polarised(view: &View<'_>, all: &Leaves, series: &PortSeries<1>, out: &mut Vec<Evidence>) {
+    let mut leaves = Vec::new();
+    for (switch, uplinks) in &all.uplinks {
+        let Some(series) = series.of(view, switch) else {
+            continue;
+        };
+        let sent = uplinks.iter().filter_map(|port| {
+            let [window] = series.of(*port);
+            Some(window?.increase(WINDOW_SECONDS)?.amount)
+        });
+        let sent: Vec<f64> = sent.collect();
+        let all: f64 = sent.iter().sum();
+        let mean = all / sent.len().max(1) as f64;
+        if sent.len() >= MIN_UPLINKS && mean > 0.0 {
+            let unused = sent.iter().filter(|bytes| **bytes < UNUSED * mean).count();
+            leaves.push((switch, unused, sent.len(), all));
+        }
+    }
+    if leaves.len() < MIN_PEERS {
+        return;
+    }
+    let share = |unused: usize, all: usize| unused as f64 / all as f64;
+    let shares = leaves
+        .iter()
+        .map(|(_, unused, all, _)| share(*unused, *all));
+    let usual = median(shares).unwrap_or(1.0);
+    let upwards = median(leaves.iter().map(|(.., bytes)| *bytes)).unwrap_or(0.0);
+    for (switch, unused, all, bytes) in leaves {
+        let of_it = share(unused, all);
+        let has_flows = bytes >= MIN_UPWARDS * upwards;
+        if of_it >= MIN_UNUSED && of_it >= 2.0 * usual && has_flows {
+            let statement = format!(
+                "{switch} sends nothing over {unused} of its {all} uplinks; the median leaf leaves {:.0} % of its own unused.",
+                100.0 * usual
+            );
+            out.push(evidence(
+                view,
+                switch,
+                &ECMP_POLARISED,
+                &SWITCH_PORT_TRANSMIT_BYTES,
+                of_it,
+                statement,
+            ));
+        }
+    }
+}
+
+/// Switches that have ports towards hosts and towards other switches, by name, as the fabric shows them.
+#[derive(Debug, Default)]
+struct Leaves {
+    epoch: Option<u64>,
+    /// Ports that lead to other switches.
+    uplinks: BTreeMap<SwitchName, Vec<u16>>,
+}
+
+impl Leaves {
+    fn refresh(&mut self, view: &View<'_>) {
+        if self.epoch.replace(view.epoch) == Some(view.epoch) {
+            return;
+        }
+        self.uplinks.clear();
+        for (id, vertex) in view.fabric.vertices() {
+            let Part::Switch(switch) = &vertex.part else {
+                continue;
+            };
+            let leads_up = |peer| matches!(view.fabric.vertex(peer).part, Part::Switch(_));
+            let cables = view.fabric.neighbours(id);
+            let cables = cables.filter(|near| near.link.kind == LinkKind::Cable);
+            let (up, down): (Vec<_>, Vec<_>) = cables.partition(|near| leads_up(near.peer));
+            if !up.is_empty() && !down.is_empty() {
+                let mut ports: Vec<u16> = up.iter().map(|near| near.port).collect();
+                ports.sort_unstable();
+                ports.dedup();
+                self.uplinks.insert(switch.clone(), ports);
+            }
+        }
+    }
+}

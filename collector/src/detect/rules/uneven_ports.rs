@@ -1,0 +1,204 @@
+//! Ports of a node that move more than its job gives them: somebody else uses the NIC.
+
+use railscope_model::identity::{NodeName, Part, RdmaPort};
+use railscope_model::metric::{Metric, RDMA_PORT_RECEIVE_BYTES, RDMA_PORT_TRANSMIT_BYTES};
+use railscope_model::reading::Labels;
+
+use crate::assemble::node_parts::gpus_behind;
+use crate::classes::{Class, NOISY_NEIGHBOUR};
+use crate::detect::cohort::Usual;
+use crate::detect::detector::{Detector, Evidence, Explanation, View};
+use crate::detect::peers;
+use crate::detect::peers::{MIN_PEERS, median};
+use crate::detect::registry::{Rule, Threshold};
+use crate::stages::Step;
+use crate::store::per_node_cache::Kept;
+use crate::store::{NodeHistory, Rows};
+
+const BYTES: [&Metric; 2] = [&RDMA_PORT_TRANSMIT_BYTES, &RDMA_PORT_RECEIVE_BYTES];
+/// The window over which bytes are compared.
+const WINDOW_SECONDS: f64 = 60.0;
+/// Shortest time over which they are: the ports of one page are sampled up to a second apart, which is less than half
+/// of [`MIN_EXCESS`] then.
+const MIN_SECONDS: f64 = 20.0;
+/// Excess over the node's median port, both ways, from which somebody else must be there (an engineering choice:
+/// the rails of a job differ by less than a hundredth over a minute).
+const MIN_EXCESS: f64 = 0.1;
+/// A node of which the median port moves less than this has no job to compare with, bytes per second.
+const MIN_RATE: f64 = 1e8;
+
+#[derive(Default)]
+struct UnevenPorts {
+    /// Rests on the rows of bytes.
+    kept: Kept<[u64; 2], Vec<PortRows>>,
+}
+
+/// A port, and the rows of what it sends and receives.
+type PortRows = (RdmaPort, [Option<u32>; 2]);
+
+/// Builds the detector.
+pub fn build() -> Box<dyn Detector> {
+    Box::<UnevenPorts>::default()
+}
+
+/// A port and how much it moves, as a multiple of what the median port of its node does.
+struct Moves<'a> {
+    node: &'a NodeName,
+    port: &'a RdmaPort,
+    bytes_per_second: f64,
+    /// Sent and received.
+    ratios: [f64; 2],
+}
+
+impl Detector for UnevenPorts {
+    fn name(&self) -> &'static str {
+        "uneven-ports"
+    }
+
+    fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
+        self.kept.begin();
+        for (_, history) in view.history.fresh_nodes(view.now) {
+            let rests_on = BYTES.map(|metric| history.rows_since(metric));
+            self.kept.refresh(history, rests_on, || rows(history));
+        }
+        let nodes = view.history.fresh_nodes(view.now);
+        let ports = |history| self.kept.of(history).map_or(&[][..], Vec::as_slice);
+        let all: Vec<_> = nodes
+            .flat_map(|(node, history)| of_node(node, history, ports(history)))
+            .collect();
+        let job = |moves: &Moves<'_>| view.jobs.of_nic(moves.node, &moves.port.device);
+        // Rails that carry more on every node of a job do so by design.
+        let usual = [0, 1].map(|way| {
+            let ratios = all.iter().filter(|_| !view.left_out.has(Step::RoleCohort));
+            let ratios = ratios.map(|moves| (job(moves), moves.port, moves.ratios[way]));
+            Usual::new(ratios, |ratios| {
+                (ratios.len() >= MIN_PEERS).then(|| median(ratios))?
+            })
+        });
+        for moves in &all {
+            let excess = moves.ratios.iter().zip(&usual).map(|(ratio, usual)| {
+                let usual = usual.of(job(moves), &moves.port).unwrap_or(1.0);
+                ratio / usual - 1.0
+            });
+            let excess = excess.fold(f64::INFINITY, f64::min);
+            if excess >= MIN_EXCESS {
+                out.push(evidence(view, moves, excess));
+            }
+        }
+    }
+
+    fn explain(&self, _: &Class, _: &str) -> Explanation {
+        Explanation {
+            check: "A port sends and receives more than the other ports of its node, and than the same port of other nodes of its job.",
+            threshold: format!(
+                "{:.0} % above the median of at least {MIN_PEERS} ports of the node over {WINDOW_SECONDS:.0} s, both ways (the rails of a job differ by less than 1 %)",
+                100.0 * MIN_EXCESS
+            ),
+            clears: "It moves as much as its peers.",
+        }
+    }
+
+    fn rules(&self) -> Vec<Rule> {
+        let mut thresholds = peers::thresholds();
+        thresholds.truncate(1);
+        thresholds.extend([
+            Threshold::new(
+                "bytes above the median, both ways",
+                MIN_EXCESS,
+                "ratio",
+                "the rails of a job differ by less than a hundredth over a minute (a choice)",
+            ),
+            Threshold::new(
+                "window",
+                WINDOW_SECONDS,
+                "s",
+                "several steps of a job (a choice)",
+            ),
+            Threshold::new(
+                "shortest time of bytes",
+                MIN_SECONDS,
+                "s",
+                "ports of one page are sampled up to a second apart",
+            ),
+            Threshold::new(
+                "bytes of the node's median port",
+                MIN_RATE,
+                "B/s",
+                "with less there is no job to compare with (a choice)",
+            ),
+        ]);
+        vec![Rule::new(&NOISY_NEIGHBOUR, thresholds)]
+    }
+}
+
+/// The ports of a node.
+fn rows(history: &NodeHistory) -> Vec<PortRows> {
+    let [sent, received] = BYTES.map(|metric| {
+        let rows = history.rows(metric);
+        let labels = rows.into_iter().flat_map(Rows::labels);
+        (0..).zip(labels).collect::<Vec<(u32, _)>>()
+    });
+    let port = |(row, labels): &(u32, &Labels)| {
+        let mut names = labels.values();
+        let (device, port) = (names.next()?.parse().ok()?, names.next()?.parse().ok()?);
+        let twin = received.iter().find(|(_, other)| other == labels);
+        let rows = [Some(*row), twin.map(|(row, _)| *row)];
+        Some((RdmaPort { device, port }, rows))
+    };
+    sent.iter().filter_map(port).collect()
+}
+
+fn of_node<'a>(
+    node: &'a NodeName,
+    history: &'a NodeHistory,
+    ports: &'a [PortRows],
+) -> Vec<Moves<'a>> {
+    let series = BYTES.map(|metric| history.rows(metric));
+    let mut rates = Vec::with_capacity(ports.len());
+    for (port, rows) in ports {
+        let rate = |way: usize| {
+            let window = series[way]?.window(rows[way]?)?;
+            let rise = window.increase(WINDOW_SECONDS)?;
+            (rise.seconds >= MIN_SECONDS).then(|| rise.rate())
+        };
+        if let (Some(sent), Some(received)) = (rate(0), rate(1)) {
+            rates.push((port, [sent, received]));
+        }
+    }
+    let middle = |way: usize| median(rates.iter().map(|(_, rates)| rates[way])).unwrap_or(0.0);
+    let usual = [middle(0), middle(1)];
+    if rates.len() < MIN_PEERS || usual.iter().any(|rate| *rate < MIN_RATE) {
+        return Vec::new();
+    }
+    rates
+        .into_iter()
+        .map(|(port, rates)| Moves {
+            node,
+            port,
+            bytes_per_second: rates[0],
+            ratios: [rates[0] / usual[0], rates[1] / usual[1]],
+        })
+        .collect()
+}
+
+fn evidence(view: &View<'_>, moves: &Moves<'_>, excess: f64) -> Evidence {
+    let statement = format!(
+        "Port {} of {} sends {:.1} GB/s, and sends and receives {:.0} % more than the node's other ports: somebody else uses the NIC.",
+        moves.port,
+        moves.node,
+        moves.bytes_per_second * 1e-9,
+        100.0 * excess
+    );
+    let part = Part::HostLink(moves.node.clone(), moves.port.clone());
+    Evidence {
+        detector: "uneven-ports",
+        signal: RDMA_PORT_TRANSMIT_BYTES.name,
+        class: &NOISY_NEIGHBOUR,
+        effect: excess / (1.0 + excess),
+        statement,
+        victims: gpus_behind(view.fabric, &part),
+        related: Vec::new(),
+        alike: Vec::new(),
+        part,
+    }
+}

@@ -1,0 +1,260 @@
+//! Incidents over ticks: when they open and close, what closed and came back, and what an earlier run knew.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use railscope_model::fabric::{Fabric, Timestamp};
+use railscope_model::identity::Part;
+
+use super::incident::{
+    CLOSE_AFTER_TICKS, Finding, Incident, OPEN_AFTER_TICKS, describe, group, worst_first,
+};
+use crate::classes::{FABRIC_STORM, HOST_DOWN, SWITCH_DOWN};
+use crate::diagnose::stages::hold_down::Losses;
+use crate::diagnose::stages::immediate_open::proven;
+use crate::diagnose::stages::maintenance::{Window, mark};
+use crate::diagnose::stages::mass_link_loss::Storms;
+use crate::stages::{LeftOut, Step};
+use crate::store::History;
+use crate::topology::Routes;
+
+/// How long after it closed an incident that comes back is still the same (detection method, section 3.8).
+pub const REOPEN_SECONDS: f64 = 30.0 * 60.0;
+
+/// What is known of one suspected part between ticks.
+#[derive(Debug)]
+struct Suspect {
+    since: Timestamp,
+    seen_ticks: u32,
+    missed_ticks: u32,
+    open: bool,
+    incident: Incident,
+}
+
+/// An incident that is over.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Closed {
+    /// Its part.
+    pub root: Part,
+    /// When it first opened.
+    pub since: Timestamp,
+    /// When it closed.
+    pub at: Timestamp,
+    /// How often it had come back before.
+    pub reopenings: u32,
+}
+
+/// Follows suspects over ticks and says which of them are incidents.
+#[derive(Debug, Default)]
+pub struct Tracker {
+    suspects: BTreeMap<Part, Suspect>,
+    /// Of the last half an hour.
+    closed: BTreeMap<Part, Closed>,
+    losses: Losses,
+    storms: Storms,
+    windows: Vec<Arc<Window>>,
+    /// Steps that are left out, here and by detectors.
+    pub(crate) left_out: LeftOut,
+}
+
+impl Tracker {
+    /// Says which work is announced.
+    pub fn set_maintenance(&mut self, windows: Vec<Arc<Window>>) {
+        self.windows = windows;
+    }
+
+    /// Announced work that is not over yet.
+    pub fn maintenance(&self, now: Timestamp) -> Vec<Arc<Window>> {
+        let ahead = self.windows.iter().filter(|window| !window.is_over(now));
+        ahead.cloned().collect()
+    }
+
+    /// Takes up what an earlier run knew: its open incidents are open, without evidence until there is some again.
+    pub fn restore(&mut self, open: Vec<Incident>, closed: Vec<Closed>) {
+        for incident in open {
+            let suspect = Suspect {
+                since: incident.since,
+                seen_ticks: OPEN_AFTER_TICKS,
+                missed_ticks: 0,
+                open: true,
+                incident,
+            };
+            self.suspects.insert(suspect.incident.root.clone(), suspect);
+        }
+        let closed = closed
+            .into_iter()
+            .map(|closed| (closed.root.clone(), closed));
+        self.closed.extend(closed);
+    }
+
+    /// Incidents that closed in the last half an hour.
+    pub fn closed(&self) -> Vec<Closed> {
+        self.closed.values().cloned().collect()
+    }
+
+    /// Takes the findings of one tick and returns the open incidents, worst first. Unless incidents may open, what is
+    /// open stays open, and what is seen for the first time has to be seen again later.
+    pub fn tick(
+        &mut self,
+        fabric: &Fabric,
+        (routes, history): (&Routes, &History),
+        findings: Vec<Finding>,
+        may_open: bool,
+        now: Timestamp,
+    ) -> Vec<Incident> {
+        if !may_open {
+            self.suspects.retain(|_, suspect| suspect.open);
+        }
+        let spreading = self.losses.spreading(fabric, history, &findings, now);
+        let mut groups = group(fabric, findings, &self.switches_down(), self.left_out);
+        let suspects = &self.suspects;
+        let storm = self.storms.fold(fabric, &mut groups, || known(suspects));
+        let named: BTreeSet<_> = groups.keys().cloned().collect();
+        let mut certain = proven(fabric, (history, now), &groups);
+        if self.left_out.has(Step::Proof) || !may_open {
+            certain.clear();
+        }
+        self.closed
+            .retain(|_, closed| now.seconds_since(closed.at) <= REOPEN_SECONDS);
+        for (root, findings) in groups {
+            let mut incident = describe(fabric, &root, findings, now);
+            if storm.as_ref() == Some(&root) {
+                incident.class = &FABRIC_STORM;
+            }
+            if self.left_out.has(Step::Belief) {
+                incident.severity = incident.worst();
+            }
+            incident.add_routed(fabric, routes);
+            let is_certain = certain.contains(&root);
+            self.see(incident, is_certain, (&named, &spreading), now);
+        }
+        if may_open {
+            self.miss(&named, now);
+        }
+        let open = self.suspects.values().filter(|suspect| suspect.open);
+        let mut incidents: Vec<_> = open.map(|suspect| suspect.incident.clone()).collect();
+        if !self.left_out.has(Step::Maintenance) {
+            mark(&self.windows, fabric, &mut incidents);
+        }
+        worst_first(&mut incidents);
+        incidents
+    }
+
+    /// A part is suspected in this tick, or known for certain, among all that are `named` and cables whose loss is
+    /// still `spreading`.
+    fn see(
+        &mut self,
+        incident: Incident,
+        is_certain: bool,
+        (named, spreading): (&BTreeSet<Part>, &BTreeSet<Part>),
+        now: Timestamp,
+    ) {
+        let waits = !matches!(incident.root, Part::Switch(_))
+            && [&incident.root]
+                .into_iter()
+                .chain(&incident.related)
+                .any(|part| spreading.contains(part));
+        let absorbed = self.absorb(&incident.root, &incident, named);
+        let new = || Suspect {
+            since: now,
+            seen_ticks: 0,
+            missed_ticks: 0,
+            open: false,
+            incident: incident.clone(),
+        };
+        let suspect = self
+            .suspects
+            .entry(incident.root.clone())
+            .or_insert_with(new);
+        if let Some(absorbed) = absorbed {
+            suspect.since = suspect.since.min(absorbed.since);
+            suspect.seen_ticks = suspect.seen_ticks.max(absorbed.seen_ticks);
+            suspect.open |= absorbed.open;
+        }
+        suspect.seen_ticks += 1;
+        if waits {
+            suspect.seen_ticks = suspect.seen_ticks.min(OPEN_AFTER_TICKS - 1);
+        }
+        suspect.missed_ticks = 0;
+        let enough = is_certain || suspect.seen_ticks >= OPEN_AFTER_TICKS;
+        suspect.open |= enough || self.left_out.has(Step::Persistence);
+        let mut reopenings = suspect.incident.reopenings;
+        if suspect.open
+            && let Some(closed) = self.closed.remove(&incident.root)
+        {
+            suspect.since = closed.since;
+            reopenings = closed.reopenings + 1;
+        }
+        suspect.incident = Incident {
+            since: suspect.since,
+            reopenings,
+            ..incident
+        };
+    }
+
+    /// All others are not: those that were noise are forgotten, those that are over closed.
+    fn miss(&mut self, named: &BTreeSet<Part>, now: Timestamp) {
+        self.suspects.retain(|root, suspect| {
+            if !named.contains(root) {
+                suspect.missed_ticks += 1;
+                suspect.seen_ticks = 0;
+            }
+            // Evidence that is gone before it opened an incident was noise.
+            let kept = suspect.missed_ticks < if suspect.open { CLOSE_AFTER_TICKS } else { 1 };
+            if suspect.open && !kept {
+                let closed = Closed {
+                    root: root.clone(),
+                    since: suspect.since,
+                    at: now,
+                    reopenings: suspect.incident.reopenings,
+                };
+                self.closed.insert(root.clone(), closed);
+            }
+            kept
+        });
+    }
+
+    /// Switches with an open incident: what is lost of them stays theirs, whoever is read late.
+    fn switches_down(&self) -> BTreeSet<Part> {
+        let open = self.suspects.iter().filter(|(_, suspect)| suspect.open);
+        let switches = open.filter(|(_, suspect)| suspect.incident.class == &SWITCH_DOWN);
+        switches.map(|(part, _)| part.clone()).collect()
+    }
+
+    /// Parts whose fault turns out to be another's are no suspects of their own any more, and what was known of them
+    /// goes over to the root: cables, and hosts of which all cables are the root's.
+    fn absorb(
+        &mut self,
+        root: &Part,
+        incident: &Incident,
+        named: &BTreeSet<Part>,
+    ) -> Option<Suspect> {
+        let related: BTreeSet<_> = incident.related.iter().collect();
+        let is_part = |part: &Part, suspect: &Suspect| {
+            let mut of = suspect.incident.related.iter();
+            let is_host = suspect.incident.class == &HOST_DOWN && !named.contains(part);
+            part != root
+                && (related.contains(part) || is_host && of.all(|part| related.contains(part)))
+        };
+        let parts = self
+            .suspects
+            .iter()
+            .filter(|(part, suspect)| is_part(part, suspect));
+        let parts: Vec<_> = parts.map(|(part, _)| part.clone()).collect();
+        let of_parts = parts.iter().filter_map(|part| self.suspects.remove(part));
+        of_parts.reduce(|a, b| if a.since <= b.since { a } else { b })
+    }
+}
+
+/// Parts of incidents that are open, and of what was seen often enough to be.
+fn known(suspects: &BTreeMap<Part, Suspect>) -> BTreeSet<&Part> {
+    let old = suspects
+        .values()
+        .filter(|suspect| suspect.open || suspect.seen_ticks >= OPEN_AFTER_TICKS);
+    old.flat_map(|suspect| {
+        [&suspect.incident.root]
+            .into_iter()
+            .chain(&suspect.incident.related)
+    })
+    .collect()
+}

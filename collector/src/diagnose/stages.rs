@@ -1,0 +1,9 @@
+//! The stages of the pipeline, one file each.
+
+pub(crate) mod hold_down;
+pub(crate) mod immediate_open;
+pub mod job_impact;
+pub mod maintenance;
+pub mod mass_link_loss;
+pub mod posterior;
+pub(crate) mod reattribute;

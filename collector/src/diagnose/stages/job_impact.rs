@@ -1,0 +1,310 @@
+//! What faults cost jobs: how fast each goes against its own usual pace, and GPU-seconds that it loses by part and class.
+//! And whom that wakes up: what slows no job can wait for working hours.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use railscope_model::fabric::Timestamp;
+use railscope_model::metric::{GPU_CLOCK, RDMA_PORT_TRANSMIT_BYTES, WORKLOAD_DEVICES};
+
+use crate::classes::{
+    Class, GPU_SLOW, HOST_COOLING, HOST_POWER, NUMA_AFFINITY, PCIE_REDIRECTED, SLOW_RECEIVER,
+    SWITCH_QOS, Severity,
+};
+use crate::diagnose::incident::{Incident, worst_first};
+use crate::jobs::job::{Job, JobName, Jobs};
+use crate::jobs::tensor_activity::active_share;
+use crate::stages::{LeftOut, Step};
+use crate::store::{History, Increase, NodeHistory};
+
+/// Slowdown from which a job is held up: its steps are so much longer than usual (detection method, section 3.8).
+pub const MIN_SLOWDOWN: f64 = 0.05;
+/// Time over which the usual pace is a median (section 3.8).
+const USUAL_SECONDS: f64 = 30.0 * 60.0;
+/// A job that was watched for less has no usual pace yet: it is launched, loads its data, and warms up.
+const MIN_USUAL_SECONDS: f64 = 5.0 * 60.0;
+/// Time over which the pace of now is measured, seconds: several steps, and not half a checkpoint.
+const NOW_SECONDS: f64 = 30.0;
+/// Time between two points of a pace.
+const POINT_SECONDS: f64 = 10.0;
+/// Nodes of a job that are looked at, evenly spread: its ranks go in step.
+const SAMPLED_NODES: usize = 64;
+/// Bytes a second from which the ports of a job tell its pace; with less its GPUs do.
+const MIN_RATE: f64 = 1e8;
+/// Longest time between two ticks that counts as lost: what was longer, nobody watched.
+const MOST_SECONDS: f64 = 60.0;
+/// How long what a job has lost is told after its end: long enough for every scrape.
+const ENDED_SECONDS: f64 = 3600.0;
+
+/// Classes of parts that go on slower than they could. They page if a job is held up; all others are hard: what is gone,
+/// or runs at a lower rate or width, pages at once (section 3.8).
+const SOFT: [&Class; 7] = [
+    &GPU_SLOW,
+    &HOST_POWER,
+    &HOST_COOLING,
+    &PCIE_REDIRECTED,
+    &NUMA_AFFINITY,
+    &SLOW_RECEIVER,
+    &SWITCH_QOS,
+];
+
+/// What tells how fast a job goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Measure {
+    /// Bytes that its ports send.
+    Ports,
+    /// Work of its GPUs' tensor cores: time active, times clock.
+    Gpus,
+}
+
+/// How fast one job goes.
+#[derive(Debug, Default)]
+struct Pace {
+    measure: Option<Measure>,
+    points: VecDeque<(Timestamp, f64)>,
+    now: Option<f64>,
+}
+
+impl Pace {
+    /// Measures the pace of now; it becomes part of what is usual unless the job is held up.
+    fn look(&mut self, job: &Job, history: &History, now: Timestamp, held_up: bool) {
+        let newest = match self.measure {
+            Some(measure) => measured(job, history, measure),
+            None => {
+                let ports = measured(job, history, Measure::Ports).filter(|rate| *rate >= MIN_RATE);
+                self.measure = Some(ports.map_or(Measure::Gpus, |_| Measure::Ports));
+                ports.or_else(|| measured(job, history, Measure::Gpus))
+            }
+        };
+        self.now = newest;
+        if self.points.is_empty() && newest.is_none_or(|pace| pace <= 0.0) {
+            // It has not begun: another measure may tell more when it does.
+            self.measure = None;
+            return;
+        }
+        let due = |(at, _): &(Timestamp, f64)| now.seconds_since(*at) >= POINT_SECONDS;
+        if let Some(pace) = newest
+            && self.points.back().is_none_or(due)
+            && !(held_up && self.is_slow())
+        {
+            self.points.push_back((now, pace));
+        }
+        let old = |(at, _): &(Timestamp, f64)| now.seconds_since(*at) > USUAL_SECONDS;
+        // While it is held up nothing new comes, and what was usual stays.
+        while self.points.len() > 1 && !held_up && self.points.front().is_some_and(old) {
+            self.points.pop_front();
+        }
+    }
+
+    /// The pace of now as a share of the usual one; none while that is not known.
+    fn speed(&self) -> Option<f64> {
+        let (first, last) = (self.points.front()?.0, self.points.back()?.0);
+        let mut paces: Vec<f64> = self.points.iter().map(|(_, pace)| *pace).collect();
+        if last.seconds_since(first) < MIN_USUAL_SECONDS {
+            return None;
+        }
+        let middle = paces.len() / 2;
+        let usual = *paces.select_nth_unstable_by(middle, f64::total_cmp).1;
+        (usual > 0.0).then(|| Some(self.now? / usual))?
+    }
+
+    fn is_slow(&self) -> bool {
+        self.speed()
+            .is_some_and(|speed| speed <= 1.0 - MIN_SLOWDOWN)
+    }
+}
+
+/// Median over what is sampled of a job; none if nothing is told.
+fn measured(job: &Job, history: &History, measure: Measure) -> Option<f64> {
+    let step = job.nodes.len().div_ceil(SAMPLED_NODES).max(1);
+    let mut values = Vec::new();
+    for node in job.nodes.keys().step_by(step) {
+        let Some(said) = history.node(node) else {
+            continue;
+        };
+        match measure {
+            Measure::Ports => {
+                let nics = job.nics.get(node);
+                for (labels, sent) in said.series(&RDMA_PORT_TRANSMIT_BYTES) {
+                    let device = labels.values().next();
+                    if device.is_some_and(|device| nics.is_some_and(|nics| nics.contains(device))) {
+                        values.extend(sent.increase(NOW_SECONDS).map(Increase::rate));
+                    }
+                }
+            }
+            Measure::Gpus => {
+                for gpu in job.nodes.get(node).into_iter().flatten() {
+                    values.extend(work(said, &gpu.to_string()));
+                }
+            }
+        }
+    }
+    let middle = values.len().checked_sub(1)? / 2;
+    Some(*values.select_nth_unstable_by(middle, f64::total_cmp).1)
+}
+
+/// What a GPU's tensor cores did lately.
+fn work(said: &NodeHistory, gpu: &str) -> Option<f64> {
+    let active = active_share(said, gpu, NOW_SECONDS)?;
+    let work = active * said.value(&GPU_CLOCK, &[gpu, "sm"])?;
+    work.is_finite().then_some(work)
+}
+
+/// GPU-seconds that a job has lost to one part.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Lost {
+    /// The job.
+    pub job: JobName,
+    /// The fault domain; empty where no incident explains that the job is slower than usual.
+    pub fault_domain: String,
+    /// The class; `unexplained` where no incident does.
+    pub class: &'static str,
+    /// How many since the collector was started.
+    pub gpu_seconds: f64,
+}
+
+/// What a moment costs.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Costs {
+    /// By job: its pace as a share of its usual one, of those that are known.
+    pub speeds: BTreeMap<JobName, f64>,
+    /// What has been lost so far, by job, fault domain and class.
+    pub lost: Vec<Lost>,
+}
+
+/// Class of what no incident explains.
+const UNEXPLAINED: &str = "unexplained";
+
+/// Follows what faults cost.
+#[derive(Debug, Default)]
+pub struct Impact {
+    paces: BTreeMap<JobName, Pace>,
+    lost: BTreeMap<(JobName, String, &'static str), (f64, Timestamp)>,
+    /// Incidents that have paged: what woke somebody up stays a page until it is over.
+    paged: BTreeSet<String>,
+    last: Option<Timestamp>,
+    /// Steps that are left out.
+    pub(crate) left_out: LeftOut,
+}
+
+impl Impact {
+    /// Measures all jobs, takes the pages of incidents away that hold nobody up, and counts what is lost.
+    pub fn tick(
+        &mut self,
+        history: &History,
+        jobs: &Jobs,
+        incidents: &mut [Incident],
+        now: Timestamp,
+    ) -> Costs {
+        self.paces.retain(|job, _| jobs.get(job).is_some());
+        let held: BTreeSet<&JobName> = incidents.iter().flat_map(|one| &one.jobs).collect();
+        for job in jobs.iter() {
+            let pace = self.paces.entry(JobName::clone(&job.name)).or_default();
+            pace.look(job, history, now, held.contains(&job.name));
+        }
+        let speeds: BTreeMap<JobName, f64> = self
+            .paces
+            .iter()
+            .filter_map(|(job, pace)| Some((JobName::clone(job), pace.speed()?)))
+            .collect();
+        self.gate(history, jobs, &speeds, incidents);
+        self.count(jobs, &speeds, incidents, now);
+        Costs {
+            speeds,
+            lost: self
+                .lost
+                .iter()
+                .map(|((job, fault_domain, class), (gpu_seconds, _))| Lost {
+                    job: JobName::clone(job),
+                    fault_domain: fault_domain.clone(),
+                    class,
+                    gpu_seconds: *gpu_seconds,
+                })
+                .collect(),
+        }
+    }
+
+    /// Says of each incident how much it holds jobs up, and leaves a page only where that must not wait. What is not
+    /// known takes no page away.
+    fn gate(
+        &mut self,
+        history: &History,
+        jobs: &Jobs,
+        speeds: &BTreeMap<JobName, f64>,
+        incidents: &mut [Incident],
+    ) {
+        let open: BTreeSet<&String> = incidents.iter().map(|incident| &incident.id).collect();
+        self.paged.retain(|id| open.contains(id));
+        for incident in &mut *incidents {
+            let known = incident.jobs.iter().filter_map(|job| speeds.get(job));
+            let slowdown = known.map(|speed| (1.0 - speed).max(0.0)).reduce(f64::max);
+            incident.slowdown = slowdown;
+            let judged = !self.left_out.has(Step::ImpactGate);
+            if !judged
+                || incident.severity != Severity::Critical
+                || self.paged.contains(&incident.id)
+            {
+                continue;
+            }
+            let all_known = incident.jobs.iter().all(|job| speeds.contains_key(job));
+            let holds_up = slowdown.is_none_or(|slowdown| slowdown >= MIN_SLOWDOWN) || !all_known;
+            let hurts = if incident.jobs.is_empty() {
+                !is_idle(incident, history, jobs)
+            } else {
+                !SOFT.contains(&incident.class) || holds_up
+            };
+            if hurts {
+                self.paged.insert(incident.id.clone());
+            } else {
+                incident.severity = Severity::Warning;
+            }
+        }
+        worst_first(incidents);
+    }
+
+    /// Adds what jobs have lost since the last tick, each to the worst incident that it waits for.
+    fn count(
+        &mut self,
+        jobs: &Jobs,
+        speeds: &BTreeMap<JobName, f64>,
+        incidents: &[Incident],
+        now: Timestamp,
+    ) {
+        let since = self
+            .last
+            .replace(now)
+            .map_or(0.0, |last| now.seconds_since(last));
+        let seconds = since.clamp(0.0, MOST_SECONDS);
+        for (name, speed) in speeds {
+            if *speed > 1.0 - MIN_SLOWDOWN {
+                continue;
+            }
+            let gpus = jobs.get(name).map_or(0, Job::gpus) as f64;
+            let cause = incidents
+                .iter()
+                .find(|incident| incident.jobs.contains(name));
+            let key = cause.map_or((String::new(), UNEXPLAINED), |incident| {
+                (incident.root.to_string(), incident.class.name)
+            });
+            let key = (JobName::clone(name), key.0, key.1);
+            let (lost, at) = self.lost.entry(key).or_insert((0.0, now));
+            *lost += (1.0 - speed).max(0.0) * gpus * seconds;
+            *at = now;
+        }
+        self.lost.retain(|(job, ..), (_, at)| {
+            jobs.get(job).is_some() || now.seconds_since(*at) <= ENDED_SECONDS
+        });
+    }
+}
+
+/// Whether it is known that nobody runs on the node of an incident's part.
+fn is_idle(incident: &Incident, history: &History, jobs: &Jobs) -> bool {
+    let Some(node) = incident.root.node() else {
+        return false;
+    };
+    let said = history.node(node);
+    let tells = said.is_some_and(|said| said.series(&WORKLOAD_DEVICES).next().is_some());
+    tells && !jobs.iter().any(|job| job.nodes.contains_key(node))
+}
+
+#[cfg(test)]
+mod tests;

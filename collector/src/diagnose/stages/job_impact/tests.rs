@@ -1,0 +1,161 @@
+//! Two jobs that send a gigabyte a second, and a fault on one of them: who pages, and what it costs.
+
+use railscope_model::identity::{NodeName, Part};
+
+use super::*;
+use crate::classes::PORT_DOWN;
+use crate::detect::detector::{Evidence, Explanation};
+use crate::diagnose::incident::{Finding, describe};
+use crate::jobs::job::JobTable;
+
+const RATE: f64 = 1e9;
+
+fn at(seconds: u64) -> Timestamp {
+    Timestamp(1_700_000_000_000 + seconds * 1000)
+}
+
+fn page(job: &str, bytes: f64) -> String {
+    let held = if job.is_empty() {
+        String::new()
+    } else {
+        format!(
+            "railscope_workload_info{{gpu=\"0\",mig=\"\",device=\"\",pci=\"\",claim=\"\",namespace=\"\",workload=\"\",container=\"\",hpc_job=\"{job}\"}} 1\n"
+        )
+    };
+    format!(
+        "{held}railscope_workload_devices{{state=\"named\"}} 1\n\
+         railscope_gpu_nic_info{{gpu=\"0\",device=\"mlx5_0\",hop=\"PIX\",nearest=\"true\"}} 1\n\
+         railscope_rdma_port_transmit_bytes_total{{device=\"mlx5_0\",port=\"1\"}} {bytes}\n"
+    )
+}
+
+fn incident(class: &'static Class, part: &str) -> Incident {
+    let part: Part = part.parse().expect(part);
+    let evidence = Evidence {
+        detector: "test",
+        signal: "test",
+        class,
+        effect: 0.5,
+        statement: String::new(),
+        victims: Vec::new(),
+        related: Vec::new(),
+        alike: Vec::new(),
+        part: part.clone(),
+    };
+    let explanation = Explanation {
+        check: "",
+        threshold: String::new(),
+        clears: "",
+    };
+    let finding = Finding {
+        evidence,
+        explanation,
+    };
+    describe(
+        &railscope_model::fabric::Fabric::default(),
+        &part,
+        vec![finding],
+        at(0),
+    )
+}
+
+/// Twenty minutes, of which the last ten have an incident on n0 and a job `a` of n0 to n3 that goes at `speed` of its
+/// usual pace from then on; `b` has n4 and nobody n5. What is paged, and what is lost.
+fn run(
+    (usual_minutes, left_out): (u64, LeftOut),
+    speed: f64,
+    class: &'static Class,
+    part: &str,
+) -> (Vec<Severity>, Vec<Lost>) {
+    let (mut history, mut table) = (History::default(), JobTable::default());
+    let mut impact = Impact {
+        left_out,
+        ..Impact::default()
+    };
+    let (mut paged, mut costs) = (Vec::new(), Costs::default());
+    let fault = 60 * usual_minutes;
+    for seconds in (0..=fault + 600).step_by(10) {
+        let after = seconds.saturating_sub(fault) as f64;
+        for number in 0..6 {
+            let job = ["a", "a", "a", "a", "b", ""][number];
+            let own = if job == "a" { speed } else { 1.0 };
+            let bytes = RATE * (seconds.min(fault) as f64 + own * after);
+            let node: NodeName = format!("n{number}").parse().expect("a name");
+            let said = history
+                .node_mut(&node)
+                .ingest(&page(job, bytes), at(seconds));
+            assert_eq!((said.unknown, said.errors), (0, vec![]));
+        }
+        let jobs = table.refresh(&history, at(seconds));
+        let mut incidents = Vec::new();
+        if seconds > fault {
+            incidents.push(incident(class, part));
+        }
+        table.hold_up(&mut incidents);
+        costs = impact.tick(&history, &jobs, &mut incidents, at(seconds));
+        paged.extend(incidents.iter().map(|incident| incident.severity));
+    }
+    paged.dedup();
+    (paged, costs.lost)
+}
+
+fn check(
+    usual_minutes: u64,
+    speed: f64,
+    class: &'static Class,
+    part: &str,
+    pages: &[Severity],
+) -> Vec<Lost> {
+    let (paged, lost) = run((usual_minutes, LeftOut::default()), speed, class, part);
+    assert_eq!(
+        paged, pages,
+        "{} at {speed} of the pace, {part}",
+        class.name
+    );
+    lost
+}
+
+const TICKET: Severity = Severity::Warning;
+const PAGE: Severity = Severity::Critical;
+
+#[test]
+fn a_soft_fault_pages_once_its_job_is_held_up_and_a_hard_one_at_once() {
+    check(10, 1.0, &GPU_SLOW, "gpu/n0:0", &[TICKET]);
+    check(10, 0.97, &GPU_SLOW, "gpu/n0:0", &[TICKET]);
+    check(10, 0.9, &GPU_SLOW, "gpu/n0:0", &[TICKET, PAGE]);
+    check(10, 1.0, &PORT_DOWN, "link/n0:mlx5_0/1", &[PAGE]);
+}
+
+#[test]
+fn what_is_not_known_takes_no_page_away_and_a_node_that_is_known_to_be_idle_pages_nobody() {
+    // The job was watched for too short a time to have a usual pace.
+    check(2, 1.0, &GPU_SLOW, "gpu/n0:0", &[PAGE]);
+    check(10, 1.0, &PORT_DOWN, "link/n5:mlx5_0/1", &[TICKET]);
+    // Nobody has heard of this node, and a switch has none.
+    check(10, 1.0, &PORT_DOWN, "link/n9:mlx5_0/1", &[PAGE]);
+    check(10, 1.0, &SWITCH_QOS, "switch/leaf-1", &[PAGE]);
+}
+
+#[test]
+fn without_the_gate_what_holds_no_job_up_pages_too() {
+    let without = || [Step::ImpactGate].into_iter().collect();
+    for (class, part) in [(&GPU_SLOW, "gpu/n0:0"), (&PORT_DOWN, "link/n5:mlx5_0/1")] {
+        check(10, 1.0, class, part, &[TICKET]);
+        assert_eq!(run((10, without()), 1.0, class, part).0, [PAGE], "{part}");
+    }
+}
+
+#[test]
+fn what_a_job_loses_is_counted_to_the_part_that_it_waits_for() {
+    let lost = check(10, 0.75, &GPU_SLOW, "gpu/n0:0", &[PAGE]);
+    assert_eq!(lost.len(), 1, "{lost:?}");
+    let lost = &lost[0];
+    assert_eq!(
+        (&*lost.job, &*lost.fault_domain, lost.class),
+        ("a", "gpu/n0:0", "gpu-slow")
+    );
+    // A quarter of four GPUs for ten minutes, less what the measurement lags behind.
+    assert!((570.0..=600.0).contains(&lost.gpu_seconds), "{lost:?}");
+    let lost = check(10, 0.75, &GPU_SLOW, "gpu/n4:0", &[TICKET]);
+    assert_eq!((&*lost[0].fault_domain, lost[0].class), ("", "unexplained"));
+}

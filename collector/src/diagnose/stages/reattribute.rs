@@ -1,0 +1,166 @@
+//! Probes say where, counters say what: what probes say of an edge or a cable belongs to the part of it that another
+//! detector names.
+//!
+//! To probes a NIC, its cable and its PCIe link are one, and a switch whose packets get lost on one of its cables may be
+//! all that they can tell.
+
+use std::collections::BTreeMap;
+
+use railscope_model::fabric::{Equipment, Fabric, LinkKind, Neighbour, PartId};
+use railscope_model::identity::{NodeName, Part, RdmaDevice};
+
+use crate::detect::rules::probe_paths;
+use crate::diagnose::incident::Finding;
+
+/// Parts that only probes name, each with the part that others name in its place.
+pub(crate) fn explained_by_others(fabric: &Fabric, findings: &[Finding]) -> BTreeMap<Part, Part> {
+    let is_probe = |found: &&Finding| found.evidence.detector == probe_paths::NAME;
+    let others: Vec<&Finding> = findings.iter().filter(|found| !is_probe(found)).collect();
+    let mut explained = BTreeMap::new();
+    if others.is_empty() {
+        return explained;
+    }
+    for found in findings.iter().filter(is_probe) {
+        let part = &found.evidence.part;
+        let of_it = others.iter().map(|other| &other.evidence);
+        // What is named itself needs nobody else, and of several that explain it the nearest to a cause does.
+        let best = of_it
+            .filter(|other| {
+                let shares = other.part == *part || other.related.contains(part);
+                shares || is_in(fabric, part, &other.part)
+            })
+            .min_by_key(|other| (other.part != *part, other.class.order(), other.part.clone()));
+        if let Some(best) = best.filter(|best| best.part != *part) {
+            explained.insert(part.clone(), best.part.clone());
+        }
+    }
+    explained
+}
+
+/// Whether what probes see of a part may be another's doing.
+fn is_in(fabric: &Fabric, probed: &Part, other: &Part) -> bool {
+    match probed {
+        Part::HostLink(node, port) => is_at_nic(fabric, (node, &port.device), other),
+        Part::Nic(node, device) => is_at_nic(fabric, (node, device), other),
+        Part::SwitchLink(..) => joins(fabric, probed, other),
+        Part::Switch(_) => joins(fabric, other, probed),
+        _ => false,
+    }
+}
+
+/// Whether a part is a NIC, its cable, its PCIe link, or the switch that it hangs on.
+fn is_at_nic(fabric: &Fabric, (node, device): (&NodeName, &RdmaDevice), other: &Part) -> bool {
+    let nic = fabric.find(&Part::Nic(node.clone(), device.clone()));
+    match other {
+        Part::Nic(of, own) => (of, own) == (node, device),
+        Part::HostLink(of, port) => (of, &port.device) == (node, device),
+        Part::PcieLink(of, own) => nic.is_some_and(|nic| {
+            let sits_there = matches!(&fabric.vertex(nic).equipment, Equipment::Nic { pci, .. } if *pci == Some(*own));
+            of == node && sits_there
+        }),
+        Part::Switch(_) => nic.is_some_and(|nic| {
+            let mut near = fabric.neighbours(nic);
+            near.any(|near| near.link.kind == LinkKind::Cable && fabric.vertex(near.peer).part == *other)
+        }),
+        _ => false,
+    }
+}
+
+/// Whether a cable between switches has this one at an end.
+fn joins(fabric: &Fabric, cable: &Part, switch: &Part) -> bool {
+    let is_switch = |id: PartId| fabric.vertex(id).part == *switch;
+    let has_it = |(near, far): (PartId, Neighbour<'_>)| is_switch(near) || is_switch(far.peer);
+    matches!(cable, Part::SwitchLink(..)) && fabric.find_cable(cable).is_some_and(has_it)
+}
+
+#[cfg(test)]
+mod tests {
+    use railscope_model::fabric::{Link, Timestamp, Witness};
+
+    use super::*;
+    use crate::classes::{EDGE_LOSSY, LINK_ERRORS, PCIE_ERRORS, PFC_STORM, UPLINK_LOSSY};
+    use crate::detect::found::{found, part};
+
+    /// A node with a NIC on a leaf, and a spine above it.
+    fn fabric() -> Fabric {
+        let mut fabric = Fabric::default();
+        let switch = |name: &str| Equipment::Switch {
+            guid: None,
+            ports: 0,
+            description: name.to_owned(),
+        };
+        let [leaf, spine] = ["leaf", "spine"]
+            .map(|name| fabric.upsert(part(&format!("switch/{name}")), switch(name)));
+        let nic = Equipment::Nic {
+            guid: None,
+            pci: Some("0000:10:00.0".parse().expect("an address")),
+            rail: None,
+        };
+        let nic = fabric.upsert(part("nic/n1:mlx5_0"), nic);
+        let cable = |ports| Link::cable(ports, None, Witness::Subnet, Timestamp(0));
+        fabric.connect(nic, leaf, cable((1, 1)));
+        fabric.connect(leaf, spine, cable((33, 1)));
+        fabric
+    }
+
+    #[test]
+    fn what_probes_see_belongs_to_the_part_that_counters_name() {
+        let edge = "link/n1:mlx5_0/1";
+        for (class, probed, others, expected) in [
+            (&EDGE_LOSSY, edge, &[][..], None),
+            (
+                &EDGE_LOSSY,
+                edge,
+                &[(&PFC_STORM, "nic/n1:mlx5_0")],
+                Some("nic/n1:mlx5_0"),
+            ),
+            (
+                &EDGE_LOSSY,
+                edge,
+                &[(&PCIE_ERRORS, "pcie/n1:0000:10:00.0")],
+                Some("pcie/n1:0000:10:00.0"),
+            ),
+            (
+                &EDGE_LOSSY,
+                edge,
+                &[(&PCIE_ERRORS, "pcie/n1:0000:20:00.0")],
+                None,
+            ),
+            (&EDGE_LOSSY, edge, &[(&PFC_STORM, "nic/n2:mlx5_0")], None),
+            // What counters name, too, needs nobody else.
+            (
+                &EDGE_LOSSY,
+                edge,
+                &[(&PFC_STORM, "nic/n1:mlx5_0"), (&LINK_ERRORS, edge)],
+                None,
+            ),
+            (
+                &UPLINK_LOSSY,
+                "link/leaf:33",
+                &[(&UPLINK_LOSSY, "switch/spine")],
+                Some("switch/spine"),
+            ),
+            (
+                &UPLINK_LOSSY,
+                "switch/leaf",
+                &[(&UPLINK_LOSSY, "link/leaf:33")],
+                Some("link/leaf:33"),
+            ),
+            (&UPLINK_LOSSY, "switch/leaf", &[(&LINK_ERRORS, edge)], None),
+        ] {
+            let mut findings = vec![found(probe_paths::NAME, class, probed, &[])];
+            findings.extend(
+                others
+                    .iter()
+                    .map(|(class, named)| found("other", class, named, &[])),
+            );
+            let explained = explained_by_others(&fabric(), &findings);
+            let expected = expected.map(|by| (part(probed), part(by)));
+            assert_eq!(
+                explained,
+                expected.into_iter().collect(),
+                "{probed} {others:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! What every node and every switch said lately: by speaker and metric, columns of series by slots of time.
+
+mod column;
+mod node;
+mod window;
+
+use std::collections::BTreeMap;
+
+use railscope_model::fabric::Timestamp;
+use railscope_model::identity::{NodeName, RdmaDevice, SwitchName};
+
+use crate::store::series_names::Shared;
+use crate::store::time_axis::Reach;
+pub use crate::store::time_axis::{
+    MIN_STEP_SECONDS, SWITCH_WINDOW_SECONDS, WINDOW_PAGES, WINDOW_SECONDS,
+};
+pub use node::{Ingested, NODE_SERIES_LIMIT, NodeHistory, Rows, STALE_AFTER_SECONDS};
+pub use window::{Count, Increase, MAX_STEP, Quality, Window};
+
+/// What all nodes and switches said lately.
+#[derive(Debug, Clone, Default)]
+pub struct History {
+    shared: Shared,
+    nodes: BTreeMap<NodeName, NodeHistory>,
+    switches: BTreeMap<SwitchName, NodeHistory>,
+    /// Adapters of hosts without an exporter, as a sweep of the subnet reads them.
+    adapters: BTreeMap<(NodeName, RdmaDevice), NodeHistory>,
+    /// Histories that were ever begun.
+    born: u64,
+}
+
+impl History {
+    /// The history of one node, begun if there is none.
+    pub fn node_mut(&mut self, node: &NodeName) -> &mut NodeHistory {
+        let new = || begin(&self.shared, Reach::default(), &mut self.born);
+        self.nodes.entry(node.clone()).or_insert_with(new)
+    }
+
+    /// Forgets nodes that are no longer targets.
+    pub fn retain(&mut self, keep: impl Fn(&NodeName) -> bool) {
+        self.nodes.retain(|node, _| keep(node));
+    }
+
+    /// The history of one node.
+    pub fn node(&self, node: &NodeName) -> Option<&NodeHistory> {
+        self.nodes.get(node)
+    }
+
+    /// All nodes by name.
+    pub fn nodes(&self) -> impl Iterator<Item = (&NodeName, &NodeHistory)> {
+        self.nodes.iter()
+    }
+
+    /// Nodes that were heard lately enough to say something about now.
+    pub fn fresh_nodes(&self, now: Timestamp) -> impl Iterator<Item = (&NodeName, &NodeHistory)> {
+        self.nodes
+            .iter()
+            .filter(move |(_, history)| history.is_fresh(now))
+    }
+
+    /// The history of one switch, begun if there is none.
+    pub fn switch_mut(&mut self, switch: &SwitchName) -> &mut NodeHistory {
+        let reach = Reach(SWITCH_WINDOW_SECONDS);
+        let new = || begin(&Shared::default(), reach, &mut self.born);
+        self.switches.entry(switch.clone()).or_insert_with(new)
+    }
+
+    /// The history of one switch.
+    pub fn switch(&self, switch: &SwitchName) -> Option<&NodeHistory> {
+        self.switches.get(switch)
+    }
+
+    /// Switches that were heard lately enough to say something about now.
+    pub fn fresh_switches(
+        &self,
+        now: Timestamp,
+    ) -> impl Iterator<Item = (&SwitchName, &NodeHistory)> {
+        self.switches
+            .iter()
+            .filter(move |(_, history)| history.is_fresh(now))
+    }
+
+    /// The history of an adapter whose host has no exporter, begun if there is none.
+    pub fn adapter_mut(&mut self, node: &NodeName, device: &RdmaDevice) -> &mut NodeHistory {
+        let new = || begin(&Shared::default(), Reach::default(), &mut self.born);
+        let name = (node.clone(), device.clone());
+        self.adapters.entry(name).or_insert_with(new)
+    }
+
+    /// Adapters whose hosts have no exporter and that were heard lately: node and history.
+    pub fn fresh_adapters(
+        &self,
+        now: Timestamp,
+    ) -> impl Iterator<Item = (&NodeName, &NodeHistory)> {
+        self.adapters
+            .iter()
+            .filter(move |(_, history)| history.is_fresh(now))
+            .map(|((node, _), history)| (node, history))
+    }
+
+    /// Forgets switches and adapters that were silent for too long: unlike nodes, no list says which there are.
+    pub fn forget_silent(&mut self, now: Timestamp) {
+        self.switches.retain(|_, history| history.is_fresh(now));
+        self.adapters.retain(|_, history| history.is_fresh(now));
+    }
+}
+
+fn begin(shared: &Shared, reach: Reach, born: &mut u64) -> NodeHistory {
+    *born += 1;
+    NodeHistory::sharing(shared, reach, *born)
+}
+
+pub(crate) mod page_cache;
+pub mod per_node_cache;
+pub(crate) mod series_names;
+pub mod source_id;
+#[cfg(test)]
+mod tests;
+pub(crate) mod time_axis;

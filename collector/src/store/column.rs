@@ -1,0 +1,442 @@
+//! The series of one metric of one node as a column: rows of labels, and a matrix of row by slot of time.
+
+use railscope_model::metric::{Kind, Metric};
+use railscope_model::reading::Labels;
+
+use super::window::{Cell, Seen, Window};
+use crate::store::time_axis::{Axis, moved};
+
+/// Where a row's slots are.
+#[derive(Debug, Clone, Copy)]
+enum Track {
+    /// Nowhere: the value has been the same on every page since this one. Most series of a healthy node.
+    Still { since: u32 },
+    /// In this line of the matrix.
+    Moves { line: u32 },
+}
+
+/// One series.
+#[derive(Debug, Clone)]
+struct Row {
+    labels: Labels,
+    /// Hash of its line up to the value; 0 if it came otherwise.
+    line: u64,
+    latest: f64,
+    /// Its speaker's page that told it last.
+    told: u32,
+    track: Track,
+    /// Place of the one that tells it among the node's voices.
+    speaker: u16,
+}
+
+/// All series of one metric.
+#[derive(Debug, Clone)]
+pub(super) struct Column {
+    pub(super) metric: &'static Metric,
+    rows: Vec<Row>,
+    /// Lines of as many cells as there are slots, one behind the other.
+    cells: Vec<Cell>,
+    /// Lines of no row.
+    free: Vec<u32>,
+    /// The row after that which was found last: pages keep their order.
+    next: usize,
+    /// The arrivals that last changed what may be kept of the column.
+    changes: Changes,
+    told: Told,
+}
+
+/// The node's arrivals, by number, that last changed a column.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Changes {
+    /// What its series tell, or which of them tell anything.
+    pub(super) values: u64,
+    /// Which of them tell anything, or that this is no number.
+    pub(super) presence: u64,
+    /// Which rows it has.
+    pub(super) rows: u64,
+}
+
+/// How many rows one page has told.
+#[derive(Debug, Clone, Copy, Default)]
+struct Told {
+    speaker: u16,
+    page: u32,
+    rows: usize,
+    /// Number of the arrival that began to tell the page.
+    arrival: u64,
+}
+
+/// A page that is being taken up.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Turn<'a> {
+    pub(super) speaker: u16,
+    pub(super) axis: &'a Axis,
+    pub(super) slots: u32,
+    /// Whether a page of the very same time was taken up before: what that one told stands.
+    pub(super) again: bool,
+    /// Number of the arrival among all of the node.
+    pub(super) number: u64,
+    /// The speaker's newest page when it came: several arrivals may share one.
+    pub(super) before: u32,
+}
+
+impl Column {
+    pub(super) fn new(metric: &'static Metric) -> Self {
+        Self {
+            metric,
+            rows: Vec::new(),
+            cells: Vec::new(),
+            free: Vec::new(),
+            next: 0,
+            changes: Changes::default(),
+            // Nobody, so that the first page begins anew.
+            told: Told {
+                speaker: u16::MAX,
+                ..Told::default()
+            },
+        }
+    }
+
+    pub(super) const fn changes(&self) -> Changes {
+        self.changes
+    }
+
+    /// Whether any row has slots: none that stands still has.
+    pub(super) fn moves(&self, slots: u32) -> bool {
+        self.cells.len() > self.free.len() * slots as usize
+    }
+
+    /// A row is told by a page for the first time.
+    #[inline]
+    fn count(&mut self, turn: Turn<'_>) {
+        let page = turn.axis.newest();
+        if (self.told.speaker, self.told.page) != (turn.speaker, page) {
+            self.told = Told {
+                speaker: turn.speaker,
+                page,
+                rows: 0,
+                arrival: turn.number,
+            };
+        }
+        self.told.rows += 1;
+    }
+
+    fn tells_otherwise(&mut self, turn: Turn<'_>, presence: bool) {
+        self.changes.values = turn.number;
+        if presence {
+            self.changes.presence = turn.number;
+        }
+    }
+
+    fn counts(&self) -> bool {
+        matches!(self.metric.kind, Kind::Counter | Kind::Histogram)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// The row of a line whose hash is known.
+    #[inline]
+    pub(super) fn by_line(&mut self, line: u64) -> Option<usize> {
+        self.find(|row| row.line == line)
+    }
+
+    /// The row with these labels.
+    #[inline]
+    pub(super) fn by_labels(&mut self, labels: &Labels) -> Option<usize> {
+        self.find(|row| row.labels == *labels)
+    }
+
+    #[inline]
+    fn find(&mut self, is_it: impl Fn(&Row) -> bool) -> Option<usize> {
+        let next = self.rows.get(self.next).is_some_and(&is_it);
+        let found = if next {
+            self.next
+        } else {
+            self.rows.iter().position(is_it)?
+        };
+        self.next = (found + 1) % self.rows.len();
+        Some(found)
+    }
+
+    /// Whether the arrival that is being taken up has told every row already.
+    #[inline]
+    pub(super) fn is_told_whole(&self, turn: Turn<'_>) -> bool {
+        self.told.arrival == turn.number && self.told.rows == self.rows.len()
+    }
+
+    /// Adds a row, which is told nothing yet.
+    pub(super) fn add(&mut self, labels: Labels, turn: Turn<'_>) -> usize {
+        let page = turn.axis.newest();
+        self.rows.push(Row {
+            labels,
+            line: 0,
+            latest: f64::NAN,
+            told: page,
+            track: Track::Still { since: page },
+            speaker: turn.speaker,
+        });
+        self.count(turn);
+        self.tells_otherwise(turn, true);
+        self.changes.rows = turn.number;
+        self.rows.len() - 1
+    }
+
+    pub(super) fn set_line(&mut self, row: usize, line: u64) {
+        if let Some(row) = self.rows.get_mut(row) {
+            row.line = line;
+        }
+    }
+
+    #[inline]
+    pub(super) fn speaker(&self, row: usize) -> Option<u16> {
+        self.rows.get(row).map(|row| row.speaker)
+    }
+
+    /// Begins a row anew with another speaker: its count of the same thing began elsewhere.
+    pub(super) fn hand_over(&mut self, row: usize, turn: Turn<'_>) {
+        self.release(row);
+        if let Some(row) = self.rows.get_mut(row) {
+            let page = turn.axis.newest();
+            row.speaker = turn.speaker;
+            row.told = page;
+            row.track = Track::Still { since: page };
+            row.latest = f64::NAN;
+        }
+        self.count(turn);
+        self.tells_otherwise(turn, true);
+    }
+
+    fn release(&mut self, row: usize) {
+        if let Some(Track::Moves { line }) = self.rows.get(row).map(|row| row.track) {
+            self.free.push(line);
+        }
+    }
+
+    /// Takes up what a page tells of a row; `false` if that page told it already.
+    #[inline]
+    pub(super) fn push(&mut self, row: usize, turn: Turn<'_>, value: f64) -> bool {
+        let (page, counts) = (turn.axis.newest(), self.counts());
+        let Some(known) = self.rows.get_mut(row) else {
+            return false;
+        };
+        let begins = known.latest.is_nan();
+        if known.told == page && turn.again && !begins {
+            return false;
+        }
+        let unbroken = page - known.told <= 1;
+        let is_first = known.told != page;
+        let was_told = known.told == turn.before;
+        let before = std::mem::replace(&mut known.latest, value);
+        let still = matches!(known.track, Track::Still { .. }) && unbroken;
+        known.told = if begins { page } else { known.told };
+        if is_first {
+            self.count(turn);
+        }
+        if begins || !was_told || before != value {
+            self.tells_otherwise(turn, begins || !was_told || value.is_nan());
+        }
+        let known = &mut self.rows[row];
+        if begins {
+            // Nothing was told of it before that a value could be held against.
+            let since = page;
+            self.release(row);
+            self.rows[row].track = Track::Still { since };
+            return true;
+        }
+        if still && before == value {
+            known.told = page;
+            return true;
+        }
+        let cell = if counts {
+            Cell::rise(before, value)
+        } else {
+            Cell::value(value)
+        };
+        self.write(row, turn, before, cell);
+        true
+    }
+
+    /// Writes the newest cell of a row, and gaps for the pages since it was told last.
+    fn write(&mut self, row: usize, turn: Turn<'_>, before: f64, cell: Cell) {
+        let (page, slots, counts) = (turn.axis.newest(), turn.slots as usize, self.counts());
+        let first = self.line(row, turn, before) as usize * slots;
+        let known = &mut self.rows[row];
+        let Some(cells) = self.cells.get_mut(first..first + slots) else {
+            return;
+        };
+        for missed in (known.told + 1).max(turn.axis.oldest())..page {
+            cells[missed as usize % slots] = Cell::GAP;
+        }
+        let newest = &mut cells[page as usize % slots];
+        *newest = if known.told == page {
+            newest.followed_by(cell, counts)
+        } else {
+            cell
+        };
+        known.told = page;
+        // Once a turn of the ring, a row that has come to rest gives its line back.
+        let turned = page % turn.slots == 0 && page >= turn.slots;
+        if turned && Cell::are_still(cells, counts) {
+            let since = turn.axis.oldest();
+            self.release(row);
+            self.rows[row].track = Track::Still { since };
+        }
+    }
+
+    /// The line of a row; a new one is filled with what was still until now.
+    fn line(&mut self, row: usize, turn: Turn<'_>, before: f64) -> u32 {
+        let slots = turn.slots as usize;
+        let since = match self.rows[row].track {
+            Track::Moves { line } => return line,
+            Track::Still { since } => since,
+        };
+        let line = self.free.pop().unwrap_or_else(|| {
+            let lines = self.cells.len() / slots.max(1);
+            self.cells.resize((lines + 1) * slots, Cell::GAP);
+            lines as u32
+        });
+        let still = if self.counts() {
+            Cell::rise(before, before)
+        } else {
+            Cell::value(before)
+        };
+        let first = line as usize * slots;
+        if let Some(cells) = self.cells.get_mut(first..first + slots) {
+            cells.fill(Cell::GAP);
+            for page in since.max(turn.axis.oldest())..=self.rows[row].told {
+                cells[page as usize % slots] = still;
+            }
+        }
+        self.rows[row].track = Track::Moves { line };
+        line
+    }
+
+    /// The series of the newest pages: labels, window and speaker.
+    pub(super) fn current<'a>(
+        &'a self,
+        axis_of: impl Fn(u16) -> Option<&'a Axis> + 'a,
+        slots: u32,
+    ) -> impl Iterator<Item = (&'a Labels, Window<'a>, u16)> {
+        self.rows.iter().filter_map(move |row| {
+            let window = self.window_of(row, &axis_of, slots)?;
+            Some((&row.labels, window, row.speaker))
+        })
+    }
+
+    /// The window of a row that was on its speaker's last page.
+    #[inline]
+    pub(super) fn window<'a>(
+        &'a self,
+        row: usize,
+        axis_of: impl Fn(u16) -> Option<&'a Axis>,
+        slots: u32,
+    ) -> Option<Window<'a>> {
+        self.window_of(self.rows.get(row)?, &axis_of, slots)
+    }
+
+    /// Labels of all rows, told or not.
+    pub(super) fn labels(&self) -> impl Iterator<Item = &Labels> {
+        self.rows.iter().map(|row| &row.labels)
+    }
+
+    #[inline]
+    fn window_of<'a>(
+        &'a self,
+        row: &Row,
+        axis_of: &impl Fn(u16) -> Option<&'a Axis>,
+        slots: u32,
+    ) -> Option<Window<'a>> {
+        let axis = axis_of(row.speaker).filter(|axis| axis.newest() == row.told)?;
+        let seen = match row.track {
+            Track::Still { since } => Seen::Still { since },
+            Track::Moves { line } => {
+                let first = line as usize * slots as usize;
+                Seen::Cells(self.cells.get(first..first + slots as usize)?)
+            }
+        };
+        Some(Window::new(axis, self.counts(), row.latest, seen))
+    }
+
+    /// Ends a page; whether rows were forgotten. `newest` is the page, `gone` tells of a speaker's page whether it is
+    /// too long ago.
+    pub(super) fn finish(
+        &mut self,
+        (speaker, newest): (u16, u32),
+        number: u64,
+        gone: impl Fn(u16, u32) -> bool,
+    ) -> bool {
+        if self.rows.is_empty() {
+            return false;
+        }
+        // Of nearly every page all rows of a column are told, and no more need be asked.
+        let Told { page, .. } = self.told;
+        let (is_whole, own) = (
+            self.told.rows == self.rows.len(),
+            self.told.speaker == speaker,
+        );
+        if is_whole && own && page == newest {
+            return false;
+        }
+        if own || !is_whole {
+            (self.changes.values, self.changes.presence) = (number, number);
+        }
+        let any = if is_whole {
+            gone(self.told.speaker, page)
+        } else {
+            self.rows.iter().any(|row| gone(row.speaker, row.told))
+        };
+        if any {
+            self.forget(gone);
+            // As if no page had told any: the next to come is counted from its beginning.
+            self.told = Told {
+                speaker: u16::MAX,
+                rows: usize::MAX,
+                ..self.told
+            };
+            (self.changes.values, self.changes.presence) = (number, number);
+            self.changes.rows = number;
+        }
+        any
+    }
+
+    /// Forgets rows.
+    fn forget(&mut self, gone: impl Fn(u16, u32) -> bool) {
+        let free = &mut self.free;
+        self.rows.retain(|row| {
+            let gone = gone(row.speaker, row.told);
+            if let (true, Track::Moves { line }) = (gone, row.track) {
+                free.push(line);
+            }
+            !gone
+        });
+        self.next = 0;
+    }
+
+    /// Makes room for more pages.
+    pub(super) fn resize<'a>(
+        &mut self,
+        axis_of: impl Fn(u16) -> Option<&'a Axis>,
+        (old, new): (u32, u32),
+    ) {
+        let mut cells = Vec::with_capacity(self.cells.len() / old.max(1) as usize * new as usize);
+        for row in &mut self.rows {
+            let Track::Moves { line } = row.track else {
+                continue;
+            };
+            let first = line as usize * old as usize;
+            let own = self.cells.get(first..first + old as usize);
+            if let (Some(own), Some(axis)) = (own, axis_of(row.speaker)) {
+                let line = (cells.len() / new.max(1) as usize) as u32;
+                let pages = axis.oldest()..=row.told;
+                cells.extend(moved(own, pages, new, Cell::GAP));
+                row.track = Track::Moves { line };
+            }
+        }
+        self.cells = cells;
+        self.free.clear();
+        // By now a node has told most of what it ever will.
+        self.rows.shrink_to_fit();
+    }
+}

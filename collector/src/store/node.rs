@@ -1,0 +1,367 @@
+//! What one node or switch said lately: pages and readings taken up, each series from one speaker.
+
+mod read;
+
+use std::sync::Arc;
+
+use railscope_model::exposition::ParseError;
+use railscope_model::fabric::Timestamp;
+use railscope_model::metric::{Kind, Metric, PROBE_HOP};
+use railscope_model::reading::{Labels, NodeReading, Value};
+
+use super::column::{Column, Turn};
+use crate::store::page_cache::{Reader, Template, Told, part_label};
+use crate::store::series_names::{Meaning, Shared, is_unread};
+use crate::store::source_id::Speaker;
+use crate::store::time_axis::{Axis, FEWEST_SLOTS, Reach};
+use crate::subnet::counters::DeviceReading;
+pub use read::Rows;
+
+/// Series kept for one node. The full page of an 8-GPU, 8-NIC node has 4,000 to 5,000; a page of more is
+/// some other exporter's or broken, and must not eat the collector's memory.
+pub const NODE_SERIES_LIMIT: usize = 20_000;
+/// A node that was not heard for so long says nothing about now.
+pub const STALE_AFTER_SECONDS: f64 = 60.0;
+
+/// One exporter that speaks for a node.
+#[derive(Debug, Clone)]
+struct Voice {
+    speaker: Speaker,
+    axis: Axis,
+}
+
+/// What one node said lately; a switch is kept in the same way.
+#[derive(Debug, Clone, Default)]
+pub struct NodeHistory {
+    /// Those that speak for the node, in the order in which they were first heard.
+    voices: Vec<Voice>,
+    /// Series by the metric's place in the catalogue.
+    columns: Vec<Column>,
+    /// The column of the newest sample: samples of one metric stand together.
+    at_column: usize,
+    /// Pages that a window holds.
+    slots: u32,
+    reach: Reach,
+    pub(super) series: usize,
+    /// Counted up when the node is first heard, a series of kind info appears or any series is forgotten:
+    /// its parts may have changed.
+    identity: u64,
+    /// Pages and readings that came so far.
+    arrivals: u64,
+    /// Number among all histories that there ever were.
+    born: u64,
+    pub(super) shared: Shared,
+    /// What its last page has followed.
+    pub(super) template: Option<Arc<Template>>,
+}
+
+/// What became of the samples of one page.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Ingested {
+    /// Samples taken up.
+    pub kept: usize,
+    /// Samples of series that nothing in the collector reads.
+    pub unread: usize,
+    /// Samples of series that Railscope does not know.
+    pub unknown: usize,
+    /// Samples beyond [`NODE_SERIES_LIMIT`].
+    pub over_limit: usize,
+    /// Samples of series that a speaker who is believed before this one tells too.
+    pub overruled: usize,
+    /// Samples of pages older than one that was taken up before, or that a page tells twice. What was judged
+    /// already is never rewritten.
+    pub late: usize,
+    /// Samples of another exporter whose type, labels or value do not fit the metric that they are mapped to.
+    pub unfit: usize,
+    /// Lines that could not be read.
+    pub errors: Vec<ParseError>,
+}
+
+/// The page that is being taken up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Arrival {
+    voice: u16,
+    /// Among all of the node.
+    number: u64,
+    /// The voice's newest page before.
+    before: u32,
+    order: Order,
+    /// Whether it is known to tell no series twice.
+    distinct: bool,
+}
+
+/// How a page stands to that which the speaker told before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Order {
+    Newer,
+    /// Of the very same time.
+    Same,
+    Late,
+}
+
+impl NodeHistory {
+    pub(super) fn sharing(shared: &Shared, reach: Reach, born: u64) -> Self {
+        Self {
+            born,
+            reach,
+            shared: shared.clone(),
+            ..Self::default()
+        }
+    }
+
+    /// Takes up a page of an exporter, read at `at`. Lines that cannot be read are returned; they hide no other line.
+    pub fn ingest(&mut self, page: &str, at: Timestamp) -> Ingested {
+        let arrival = self.arrive(&Speaker::default(), at);
+        let mut result = Ingested::default();
+        let shared = self.shared.clone();
+        let mut reader = Reader::new(page, self.template.take(), &shared);
+        while let Some(read) = reader.next(&shared) {
+            match read {
+                Ok(told) => match told.means {
+                    Meaning::Kept(metric, _) => {
+                        self.ingest_told(arrival, &told, metric, &mut result);
+                    }
+                    Meaning::Unread => result.unread += 1,
+                    Meaning::Unknown => result.unknown += 1,
+                },
+                Err(error) => result.errors.push(error),
+            }
+        }
+        self.template = reader.end(&shared);
+        self.finish(arrival, at);
+        result
+    }
+
+    /// Takes up a reading as it is, without the way through text.
+    pub fn ingest_reading(&mut self, reading: &NodeReading, at: Timestamp) {
+        self.ingest_from(&Speaker::default(), reading, at);
+    }
+
+    /// Takes up what one of several speakers says of the node. Of each series one speaker is believed:
+    /// another takes its place if it has precedence, or once that one has not told the series for as long
+    /// as a node may be silent.
+    pub fn ingest_from(
+        &mut self,
+        speaker: &Speaker,
+        reading: &NodeReading,
+        at: Timestamp,
+    ) -> Ingested {
+        let arrival = self.arrive(speaker, at);
+        let mut result = Ingested::default();
+        for sample in reading.samples() {
+            if let Value::Histogram(histogram) = &sample.value {
+                for (part, bound, value) in histogram.series() {
+                    let labels = sample.labels.with(part_label(part, bound));
+                    let row = self.row(arrival, sample.metric, &labels);
+                    self.push(arrival, row, value, &mut result);
+                }
+            } else {
+                let value = sample.value.as_f64();
+                self.ingest_sample(arrival, (sample.metric, &sample.labels), value, &mut result);
+            }
+        }
+        self.finish(arrival, at);
+        result
+    }
+
+    /// Takes up what a sweep has read of a switch at `at`.
+    pub fn ingest_switch(&mut self, reading: &DeviceReading, at: Timestamp) {
+        let arrival = Arrival {
+            distinct: true,
+            ..self.arrive(&Speaker::default(), at)
+        };
+        let mut result = Ingested::default();
+        reading.for_switch(|metric, labels, value| {
+            self.ingest_sample(arrival, (metric, labels), value, &mut result);
+        });
+        self.finish(arrival, at);
+    }
+
+    fn ingest_sample(
+        &mut self,
+        arrival: Arrival,
+        (metric, labels): (&'static Metric, &Labels),
+        value: f64,
+        result: &mut Ingested,
+    ) {
+        if !self.stands_at(metric) && is_unread(metric) {
+            result.unread += 1;
+        } else {
+            let row = self.row(arrival, metric, labels);
+            self.push(arrival, row, value, result);
+        }
+    }
+
+    /// Begins a page: finds the speaker's place among the voices, and a slot for the page.
+    fn arrive(&mut self, speaker: &Speaker, at: Timestamp) -> Arrival {
+        self.arrivals += 1;
+        let known = self.voices.iter().position(|one| one.speaker == *speaker);
+        let (mut order, mut before) = (Order::Newer, 0);
+        if let Some(known) = known {
+            let axis = &self.voices[known].axis;
+            before = axis.newest();
+            order = match at.cmp(&axis.heard()) {
+                std::cmp::Ordering::Greater => Order::Newer,
+                std::cmp::Ordering::Equal => Order::Same,
+                std::cmp::Ordering::Less => Order::Late,
+            };
+            if order == Order::Newer {
+                let slots = axis.slots_for(at);
+                self.widen(slots);
+                self.voices[known].axis.advance(at);
+            }
+        } else {
+            // A node that speaks for the first time is a part itself, whatever it says.
+            self.identity += u64::from(self.voices.is_empty());
+            self.slots = self.slots.max(FEWEST_SLOTS);
+            self.voices.push(Voice {
+                speaker: speaker.clone(),
+                axis: Axis::beginning(at, self.slots, self.reach),
+            });
+        }
+        let place = known.unwrap_or(self.voices.len() - 1);
+        Arrival {
+            voice: u16::try_from(place).unwrap_or(u16::MAX),
+            number: self.arrivals,
+            before,
+            order,
+            distinct: false,
+        }
+    }
+
+    /// Makes room for more pages in all windows.
+    fn widen(&mut self, slots: u32) {
+        if slots <= self.slots {
+            return;
+        }
+        let voices = &self.voices;
+        let axis = |voice: u16| voices.get(usize::from(voice)).map(|voice| &voice.axis);
+        for column in &mut self.columns {
+            column.resize(axis, (self.slots, slots));
+        }
+        for voice in &mut self.voices {
+            voice.axis.resize(slots);
+        }
+        self.slots = slots;
+    }
+
+    /// Whether the newest sample's column is this metric's.
+    #[inline]
+    fn stands_at(&self, metric: &Metric) -> bool {
+        let column = self.columns.get(self.at_column);
+        column.is_some_and(|column| column.metric.index == metric.index)
+    }
+
+    /// Goes to the column of a metric, begun if there is none.
+    fn go_to(&mut self, metric: &'static Metric) {
+        if !self.stands_at(metric) {
+            let place = self
+                .columns
+                .binary_search_by_key(&metric.index, |column| column.metric.index);
+            self.at_column = place.unwrap_or_else(|place| {
+                self.columns.insert(place, Column::new(metric));
+                place
+            });
+        }
+    }
+
+    #[inline]
+    fn push(&mut self, arrival: Arrival, row: Option<usize>, value: f64, result: &mut Ingested) {
+        if arrival.order == Order::Late {
+            result.late += 1;
+            return;
+        }
+        let turn = turn(&self.voices, self.slots, arrival);
+        let column = self.columns.get_mut(self.at_column);
+        let (Some(row), Some(turn), Some(column)) = (row, turn, column) else {
+            result.over_limit += 1;
+            return;
+        };
+        if let Some(other) = column.speaker(row).filter(|other| *other != arrival.voice) {
+            let speaker = |place: u16| self.voices.get(usize::from(place)).map(|one| &one.speaker);
+            if speaker(arrival.voice) > speaker(other) {
+                result.overruled += 1;
+                return;
+            }
+            column.hand_over(row, turn);
+        }
+        if column.push(row, turn, value) {
+            result.kept += 1;
+        } else {
+            result.late += 1;
+        }
+    }
+
+    fn ingest_told(
+        &mut self,
+        arrival: Arrival,
+        told: &Told<'_, '_>,
+        metric: &'static Metric,
+        result: &mut Ingested,
+    ) {
+        self.go_to(metric);
+        let column = &mut self.columns[self.at_column];
+        let row = column.by_line(told.line).or_else(|| {
+            let labels = told.labels(&self.shared);
+            let row = self.row(arrival, metric, &labels)?;
+            self.columns[self.at_column].set_line(row, told.line);
+            Some(row)
+        });
+        self.push(arrival, row, told.value, result);
+    }
+
+    /// The row of a series in its column, made if there is none and room for it.
+    fn row(&mut self, arrival: Arrival, metric: &'static Metric, labels: &Labels) -> Option<usize> {
+        self.go_to(metric);
+        let turn = turn(&self.voices, self.slots, arrival)?;
+        let column = self.columns.get_mut(self.at_column)?;
+        // After all that there are, what tells none twice tells another: no need to look for it.
+        let is_another = arrival.distinct && column.is_told_whole(turn);
+        let known = (!is_another).then(|| column.by_labels(labels)).flatten();
+        if known.is_some() {
+            return known;
+        }
+        if self.series >= NODE_SERIES_LIMIT || arrival.order == Order::Late {
+            return None;
+        }
+        self.series += 1;
+        // Which routers probes pass is no part of the node.
+        let is_part = metric.kind == Kind::Info && metric != &PROBE_HOP;
+        self.identity += u64::from(is_part);
+        Some(column.add(labels.clone(), turn))
+    }
+
+    /// Ends one page: series that have been away for longer than a node may be silent are forgotten.
+    fn finish(&mut self, arrival: Arrival, at: Timestamp) {
+        let voices = &self.voices;
+        let axis = |speaker: u16| voices.get(usize::from(speaker)).map(|voice| &voice.axis);
+        let gone = |speaker: u16, told: u32| {
+            axis(speaker).is_none_or(|axis| {
+                told < axis.oldest() || at.seconds_since(axis.time(told)) > STALE_AFTER_SECONDS
+            })
+        };
+        let newest = axis(arrival.voice).map_or(0, Axis::newest);
+        let mut any = false;
+        for column in &mut self.columns {
+            any |= column.finish((arrival.voice, newest), arrival.number, gone);
+        }
+        if any {
+            self.columns.retain(|column| column.len() > 0);
+            self.at_column = 0;
+            self.series = self.columns.iter().map(Column::len).sum();
+            self.identity += 1;
+        }
+    }
+}
+
+/// The page that is being taken up, as columns see it.
+fn turn(voices: &[Voice], slots: u32, arrival: Arrival) -> Option<Turn<'_>> {
+    Some(Turn {
+        speaker: arrival.voice,
+        axis: &voices.get(usize::from(arrival.voice))?.axis,
+        slots,
+        again: arrival.order == Order::Same,
+        number: arrival.number,
+        before: arrival.before,
+    })
+}

@@ -1,0 +1,165 @@
+//! What is asked of a node's history: series with their windows, and whether anything is new since it was asked last.
+
+use railscope_model::fabric::Timestamp;
+use railscope_model::metric::{Kind, Metric};
+use railscope_model::reading::Labels;
+
+use super::super::column::Column;
+use super::super::window::Window;
+use super::{NodeHistory, STALE_AFTER_SECONDS};
+use crate::store::series_names::is_unread;
+use crate::store::source_id::Speaker;
+use crate::store::time_axis::Axis;
+
+impl NodeHistory {
+    /// Tells the history from every other that there ever was in the same collector.
+    pub fn born(&self) -> u64 {
+        self.born
+    }
+
+    /// Is another number whenever the newest values of a metric's series, or which of them there are, may be others.
+    pub fn values_since(&self, metric: &'static Metric) -> u64 {
+        self.column(metric)
+            .map_or(0, |column| column.changes().values)
+    }
+
+    /// As [`Self::values_since`], but only of which series there are, and whether they tell a number.
+    pub fn presence_since(&self, metric: &'static Metric) -> u64 {
+        self.column(metric)
+            .map_or(0, |column| column.changes().presence)
+    }
+
+    /// Is another number whenever [`Rows`] may stand otherwise.
+    pub fn rows_since(&self, metric: &'static Metric) -> u64 {
+        self.column(metric)
+            .map_or(0, |column| column.changes().rows)
+    }
+
+    /// Changes whenever what the node says it is made of changes.
+    pub fn identity(&self) -> u64 {
+        self.identity
+    }
+
+    /// When the node was last heard.
+    pub fn heard(&self) -> Option<Timestamp> {
+        self.voices.iter().map(|voice| voice.axis.heard()).max()
+    }
+
+    /// Whether the node was heard lately enough to say something about now.
+    pub fn is_fresh(&self, now: Timestamp) -> bool {
+        self.heard()
+            .is_some_and(|heard| now.seconds_since(heard) <= STALE_AFTER_SECONDS)
+    }
+
+    /// Mean time between two scrapes, seconds, and when they were, the newest first: of the source that is scraped most
+    /// often. None before the third.
+    pub fn scrapes(&self) -> Option<(f64, impl Iterator<Item = Timestamp>)> {
+        let axes = self.voices.iter().map(|voice| &voice.axis);
+        let axes = axes.filter_map(|axis| Some((axis.usual_step()?, axis)));
+        let (interval, axis) = axes.min_by(|a, b| a.0.total_cmp(&b.0))?;
+        Some((interval, axis.scrapes()))
+    }
+
+    /// Series of one metric that were on their speaker's last page: label values and window. What a thing
+    /// is, one speaker says alone: two would name it twice, each with the labels that it knows.
+    pub fn series(&self, metric: &'static Metric) -> impl Iterator<Item = (&Labels, Window<'_>)> {
+        debug_assert!(!is_unread(metric), "{} is not kept", metric.name);
+        let first = (metric.kind == Kind::Info && self.voices.len() > 1)
+            .then(|| {
+                let told = self.told(metric);
+                told.filter_map(|(.., voice)| self.speaker(voice)).min()
+            })
+            .flatten();
+        self.told(metric)
+            .filter(move |(.., voice)| {
+                first.is_none_or(|first| self.speaker(*voice) == Some(first))
+            })
+            .map(|(labels, window, _)| (labels, window))
+    }
+
+    /// Those of [`Self::series`] that have not stood still for the whole window. Not for metrics of kind info.
+    pub fn moving(&self, metric: &'static Metric) -> impl Iterator<Item = (&Labels, Window<'_>)> {
+        let column = self.column(metric);
+        let column = column.filter(|column| column.moves(self.slots));
+        self.current(column)
+            .filter(|(_, window, _)| window.moves())
+            .map(|(labels, window, _)| (labels, window))
+    }
+
+    /// The rows of a metric, for those who know which they want.
+    pub fn rows(&self, metric: &'static Metric) -> Option<Rows<'_>> {
+        debug_assert!(!is_unread(metric), "{} is not kept", metric.name);
+        let column = self.column(metric)?;
+        Some(Rows { node: self, column })
+    }
+
+    #[inline]
+    fn column(&self, metric: &Metric) -> Option<&Column> {
+        let column = self
+            .columns
+            .binary_search_by_key(&metric.index, |column| column.metric.index);
+        self.columns.get(column.ok()?)
+    }
+
+    /// Series that were on their speaker's last page, with its place among the voices.
+    fn told(&self, metric: &Metric) -> impl Iterator<Item = (&Labels, Window<'_>, u16)> {
+        self.current(self.column(metric))
+    }
+
+    fn current<'a>(
+        &'a self,
+        column: Option<&'a Column>,
+    ) -> impl Iterator<Item = (&'a Labels, Window<'a>, u16)> {
+        let columns = column.into_iter();
+        columns.flat_map(move |column| column.current(|voice| self.axis(voice), self.slots))
+    }
+
+    #[inline]
+    fn axis(&self, voice: u16) -> Option<&Axis> {
+        self.voices.get(usize::from(voice)).map(|one| &one.axis)
+    }
+
+    fn speaker(&self, voice: u16) -> Option<&Speaker> {
+        self.voices.get(usize::from(voice)).map(|one| &one.speaker)
+    }
+
+    /// The window of one series that was on the node's last page.
+    #[inline]
+    pub fn window(&self, metric: &'static Metric, labels: &[&str]) -> Option<Window<'_>> {
+        self.series(metric)
+            .find(|(found, _)| found.values().eq(labels.iter().copied()))
+            .map(|(_, window)| window)
+    }
+
+    /// The newest value of one series that was on the node's last page.
+    pub fn value(&self, metric: &'static Metric, labels: &[&str]) -> Option<f64> {
+        self.window(metric, labels)?.value()
+    }
+}
+
+/// Series of one metric by number. They stand where they stand as long as [`NodeHistory::rows_since`] is the same.
+#[derive(Debug, Clone, Copy)]
+pub struct Rows<'a> {
+    node: &'a NodeHistory,
+    column: &'a Column,
+}
+
+impl<'a> Rows<'a> {
+    /// Label values of all of them, in order.
+    pub fn labels(self) -> impl Iterator<Item = &'a Labels> {
+        self.column.labels()
+    }
+
+    /// Whether any of them has not stood still for the whole window.
+    pub fn any_moves(&self) -> bool {
+        self.column.moves(self.node.slots)
+    }
+
+    /// The window of one, if it was on its speaker's last page.
+    #[inline]
+    pub fn window(self, row: u32) -> Option<Window<'a>> {
+        let node = self.node;
+        self.column
+            .window(row as usize, |voice| node.axis(voice), node.slots)
+    }
+}

@@ -1,0 +1,362 @@
+//! What was said of one series lately, slot by slot, and how good each word of it is.
+
+use railscope_model::fabric::Timestamp;
+
+use crate::store::time_axis::Axis;
+
+/// A longer step between two samples of a series, in usual ones of its source, is a gap: two scrapes in a row that failed.
+pub const MAX_STEP: f64 = 2.5;
+
+/// How good what a slot holds is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Quality {
+    /// Told, and of a counter that it went on counting.
+    Ok,
+    /// Not told, although its speaker was heard.
+    Gap,
+    /// A counter fell. What it counted after its reset is known, what it counted before is not. A counter of
+    /// few bits that has wrapped looks alike here; exporters know the width and unwrap.
+    Reset,
+}
+
+/// One slot of a series, quality included: a gauge's value, or how much a counter rose. Rises keep seven digits.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Cell(f32);
+
+impl Cell {
+    /// Nothing was told.
+    pub(super) const GAP: Self = Self(f32::NAN);
+
+    pub(super) const fn value(value: f64) -> Self {
+        Self(value as f32)
+    }
+
+    /// A counter's rise. A fall is a reset: what was counted after it counts, as in Prometheus; its sign says so.
+    pub(super) fn rise(before: f64, after: f64) -> Self {
+        if after >= before {
+            Self((after - before) as f32)
+        } else {
+            Self(-(after.max(0.0) as f32))
+        }
+    }
+
+    /// What two pages told that share a slot.
+    pub(super) fn followed_by(self, next: Self, counts: bool) -> Self {
+        if !counts || !self.is_told() {
+            next
+        } else if self.0.is_sign_negative() || next.0.is_sign_negative() {
+            Self(-(self.0.abs() + next.0.abs()))
+        } else {
+            Self(self.0 + next.0)
+        }
+    }
+
+    #[inline]
+    pub(super) fn is_told(self) -> bool {
+        !self.0.is_nan()
+    }
+
+    /// Whether a series has told the same all the time.
+    pub(super) fn are_still(cells: &[Self], counts: bool) -> bool {
+        let bits = |cell: &Self| cell.0.to_bits();
+        let first = cells.first().filter(|cell| cell.is_told());
+        first.is_some_and(|first| {
+            cells.iter().all(|cell| bits(cell) == bits(first)) && (!counts || bits(first) == 0)
+        })
+    }
+}
+
+/// Where the slots of a window are.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Seen<'a> {
+    /// The same value on every page since this one.
+    Still {
+        since: u32,
+    },
+    Cells(&'a [Cell]),
+}
+
+/// Slots of a window, oldest first.
+#[derive(Debug, Clone)]
+struct Slots<'a> {
+    times: &'a [Timestamp],
+    seen: Seen<'a>,
+    /// What a series tells that stands still.
+    still: Cell,
+    /// Pages that are left, and their places in the ring.
+    front: u32,
+    end: u32,
+    at_front: usize,
+    at_end: usize,
+}
+
+impl Slots<'_> {
+    #[inline]
+    fn slot(&self, page: u32, place: usize) -> Option<(Timestamp, Cell)> {
+        let cell = match self.seen {
+            Seen::Still { since } if page < since => Cell::GAP,
+            Seen::Still { .. } => self.still,
+            Seen::Cells(cells) => cells.get(place).copied().unwrap_or(Cell::GAP),
+        };
+        Some((*self.times.get(place)?, cell))
+    }
+}
+
+impl Iterator for Slots<'_> {
+    type Item = (Timestamp, Cell);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.front >= self.end {
+            return None;
+        }
+        let slot = self.slot(self.front, self.at_front);
+        self.front += 1;
+        self.at_front += 1;
+        if self.at_front >= self.times.len() {
+            self.at_front = 0;
+        }
+        slot
+    }
+}
+
+impl DoubleEndedIterator for Slots<'_> {
+    #[inline]
+    fn next_back(&mut self) -> Option<Self::Item> {
+        if self.front >= self.end {
+            return None;
+        }
+        self.end -= 1;
+        self.at_end = self
+            .at_end
+            .checked_sub(1)
+            .unwrap_or(self.times.len().saturating_sub(1));
+        self.slot(self.end, self.at_end)
+    }
+
+    /// The ring in its two pieces, so that no slot asks where the ring ends.
+    #[inline]
+    fn rfold<B, F: FnMut(B, Self::Item) -> B>(self, init: B, mut each: F) -> B {
+        let pages = (self.end - self.front) as usize;
+        let newer = pages.min(self.at_end);
+        let slots = self.times.len();
+        let pieces = [
+            self.at_end - newer..self.at_end,
+            slots.saturating_sub(pages - newer)..slots,
+        ];
+        let places = pieces.into_iter().flat_map(Iterator::rev);
+        match self.seen {
+            Seen::Cells(cells) => {
+                let slot = |place: usize| Some((*self.times.get(place)?, *cells.get(place)?));
+                places.filter_map(slot).fold(init, each)
+            }
+            Seen::Still { since } => {
+                let pages = (self.front..self.end).rev().zip(places);
+                pages.fold(init, |folded, (page, place)| {
+                    let cell = if page < since { Cell::GAP } else { self.still };
+                    match self.times.get(place) {
+                        Some(time) => each(folded, (*time, cell)),
+                        None => folded,
+                    }
+                })
+            }
+        }
+    }
+}
+
+/// What was said of one series in the last [`WINDOW_SECONDS`](super::WINDOW_SECONDS), or on the last
+/// [`WINDOW_PAGES`](super::WINDOW_PAGES). It ends with its speaker's newest page.
+#[derive(Debug, Clone, Copy)]
+pub struct Window<'a> {
+    axis: &'a Axis,
+    /// Whether the series only counts up.
+    counts: bool,
+    latest: f64,
+    seen: Seen<'a>,
+}
+
+/// How much a counter rose.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Increase {
+    /// The rise, in the counter's unit.
+    pub amount: f64,
+    /// The time over which it was seen.
+    pub seconds: f64,
+}
+
+/// What a counter stood at on one page.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Count {
+    /// When the page was read.
+    pub at: Timestamp,
+    /// What it stood at; no number before a reset.
+    pub count: f64,
+    /// How much it has risen from then to the next page that told it.
+    rise: f64,
+}
+
+impl Count {
+    /// What the counter stood at on this page or after it, `later` being the next that told it. `None` after the
+    /// newest page, and before a reset.
+    pub fn until(self, later: Option<Self>, at: Timestamp) -> Option<f64> {
+        if self.count.is_nan() {
+            return None;
+        }
+        if self.at == at {
+            return Some(self.count);
+        }
+        let later = later?;
+        let share = at.seconds_since(self.at) / later.at.seconds_since(self.at);
+        Some(self.count + share * self.rise)
+    }
+}
+
+impl Increase {
+    /// Rise per second.
+    pub fn rate(self) -> f64 {
+        self.amount / self.seconds
+    }
+}
+
+impl<'a> Window<'a> {
+    pub(super) const fn new(axis: &'a Axis, counts: bool, latest: f64, seen: Seen<'a>) -> Self {
+        Self {
+            axis,
+            counts,
+            latest,
+            seen,
+        }
+    }
+
+    /// The newest value, as exact as it was told; none if that is no number.
+    pub fn value(&self) -> Option<f64> {
+        (!self.latest.is_nan()).then_some(self.latest)
+    }
+
+    /// When the newest value was told, and that.
+    pub fn latest(&self) -> Option<(Timestamp, f64)> {
+        Some((self.axis.heard(), self.value()?))
+    }
+
+    /// Whether the series has told anything but one value since it was first told, or since the window began.
+    #[inline]
+    pub fn moves(self) -> bool {
+        matches!(self.seen, Seen::Cells(_))
+    }
+
+    /// Slots, oldest first: when the last page of each was read, and what it told.
+    #[inline]
+    fn slots(self) -> Slots<'a> {
+        let times = self.axis.times();
+        let (first, end) = (self.axis.first(), self.axis.newest() + 1);
+        let slots = times.len().max(1);
+        Slots {
+            times,
+            seen: self.seen,
+            still: Cell::value(if self.counts { 0.0 } else { self.latest }),
+            front: first,
+            end,
+            at_front: first as usize % slots,
+            at_end: end as usize % slots,
+        }
+    }
+
+    /// What pages told of a gauge, oldest first, to seven digits; of a counter, how much it rose before each
+    /// of them. Resets and gaps are left out.
+    pub fn values(self) -> impl DoubleEndedIterator<Item = f64> + 'a {
+        let counts = self.counts;
+        self.slots()
+            .map(|(_, cell)| cell)
+            .filter(move |cell| cell.is_told() && !(counts && cell.0.is_sign_negative()))
+            .map(|cell| f64::from(cell.0))
+    }
+
+    /// What pages told of a gauge and when, newest first, to seven digits.
+    pub fn told(self) -> impl Iterator<Item = (Timestamp, f64)> + 'a {
+        let told = self.slots().rev().filter(|(_, cell)| cell.is_told());
+        told.map(|(at, cell)| (at, f64::from(cell.0)))
+    }
+
+    /// As [`Self::told`], up to the first gap: a step between two samples of more than [`MAX_STEP`] usual ones.
+    pub fn unbroken(self) -> impl Iterator<Item = (Timestamp, f64)> + 'a {
+        let longest = self
+            .axis
+            .usual_step()
+            .map_or(f64::INFINITY, |step| MAX_STEP * step);
+        let mut later: Option<Timestamp> = None;
+        self.told().take_while(move |(at, _)| {
+            let step = later
+                .replace(*at)
+                .map_or(0.0, |later| later.seconds_since(*at));
+            step <= longest
+        })
+    }
+
+    /// Whether samples reach back at least so many seconds from the newest, or as far as the window does, without a gap.
+    pub fn is_unbroken(self, seconds: f64) -> bool {
+        let newest = self.axis.heard();
+        let reached = self.unbroken().last().map(|(at, _)| at);
+        let oldest = self.told().last().map(|(at, _)| at);
+        reached == oldest || reached.is_some_and(|at| newest.seconds_since(at) >= seconds)
+    }
+
+    /// What a counter stood at on each page that told it, newest first.
+    pub fn counts(self) -> impl Iterator<Item = Count> + 'a {
+        let mut later: Option<(f64, Cell)> = None;
+        let newest = self.latest;
+        let told = self.slots().rev().filter(|(_, cell)| cell.is_told());
+        told.map(move |(at, cell)| {
+            let (count, rise) = later.map_or((newest, 0.0), |(count, rise)| {
+                // What it stood at before it fell is not known, nor anything earlier.
+                let is_reset = rise.0.is_sign_negative();
+                let rise = f64::from(rise.0);
+                (if is_reset { f64::NAN } else { count - rise }, rise)
+            });
+            later = Some((count, cell));
+            Count { at, count, rise }
+        })
+    }
+
+    /// What a counter stood at, as if it had risen evenly between two pages. `None` outside of the window, and
+    /// before a reset.
+    pub fn count_at(self, at: Timestamp) -> Option<f64> {
+        let mut later: Option<Count> = None;
+        for told in self.counts() {
+            if told.at <= at {
+                return told.until(later, at);
+            }
+            later = Some(told);
+        }
+        None
+    }
+
+    /// How good each slot is, oldest first: of the time since the series was first told.
+    pub fn quality(self) -> impl Iterator<Item = Quality> + 'a {
+        let counts = self.counts;
+        let slots = self.slots().map(|(_, cell)| cell);
+        slots
+            .skip_while(|cell| !cell.is_told())
+            .map(move |cell| match cell {
+                cell if !cell.is_told() => Quality::Gap,
+                cell if counts && cell.0.is_sign_negative() => Quality::Reset,
+                _ => Quality::Ok,
+            })
+    }
+
+    /// How much a counter rose within the last `seconds` before its newest point, and over how many
+    /// seconds that was seen. `None` with fewer than two points, and of what is no counter.
+    #[inline]
+    pub fn increase(self, seconds: f64) -> Option<Increase> {
+        let end = self.axis.heard();
+        let (mut since, mut amount, mut earliest) = (end, 0.0, Cell::value(0.0));
+        let within = |(at, _): &(Timestamp, Cell)| end.seconds_since(*at) <= seconds;
+        let told = |(_, cell): &(Timestamp, Cell)| cell.is_told();
+        for (at, cell) in self.slots().rev().take_while(within).filter(told) {
+            // What rose before the earliest point rose outside.
+            amount += f64::from(earliest.0.abs());
+            (since, earliest) = (at, cell);
+        }
+        let seconds = end.seconds_since(since);
+        (self.counts && seconds > 0.0).then_some(Increase { amount, seconds })
+    }
+}
