@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 use std::process::Command;
 use std::time::Duration;
 
-use railscope_collector::subnet::parse_ibnetdiscover;
-use railscope_collector::topology::merge_subnet;
+use railscope_collector::fabric::merge_subnet;
+use railscope_collector::fabric::subnet::parse_ibnetdiscover;
 use railscope_model::fabric::{Fabric, LinkKind, Timestamp};
 use railscope_simulator::spec::{ClusterSpec, Speed};
 use railscope_simulator::wiring::Wiring;

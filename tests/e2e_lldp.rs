@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 
 use namespace::Namespace;
 use railscope_collector::analyzer::{Analyzer, ClusterView};
-use railscope_collector::lldp::parse_neighbours;
-use railscope_collector::topology::Kind;
+use railscope_collector::fabric::Kind;
+use railscope_collector::fabric::lldp::text::parse_neighbours;
 use railscope_exporter::sources::lldp::parse_json0;
 use railscope_model::fabric::{LinkKind, Timestamp, Witness};
 use railscope_model::identity::NodeName;

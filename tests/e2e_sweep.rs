@@ -11,8 +11,10 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use railscope_collector::subnet::counters::{PortReading, counter_name};
-use railscope_collector::subnet::{End, Node, NodeKind, Subnet as Seen, parse_ibnetdiscover};
+use railscope_collector::fabric::subnet::counters::{PortReading, counter_name};
+use railscope_collector::fabric::subnet::{
+    End, Node, NodeKind, Subnet as Seen, parse_ibnetdiscover,
+};
 use railscope_collector::sweep::umad::{Umad, UmadPort};
 use railscope_collector::sweep::{Settings, Sweeper, Swept, open};
 use railscope_simulator::spec::{ClusterSpec, Speed};

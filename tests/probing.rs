@@ -10,7 +10,7 @@ use axum::http::{Request, StatusCode};
 use railscope_collector::analyzer::Analyzer;
 use railscope_collector::api::router;
 use railscope_collector::config::Config;
-use railscope_collector::lldp::parse_neighbours;
+use railscope_collector::fabric::lldp::text::parse_neighbours;
 use railscope_collector::state::{Snapshot, State};
 use railscope_exporter::sources::probe::{MOST_FLOWS, ProbeList};
 use railscope_model::fabric::Timestamp;

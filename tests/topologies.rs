@@ -8,9 +8,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use railscope_collector::analyzer::Analyzer;
-use railscope_collector::lldp::parse_neighbours;
-use railscope_collector::subnet::parse_ibnetdiscover;
-use railscope_collector::topology::{Confidence, Kind, Verdict, judge, merge_subnet};
+use railscope_collector::fabric::lldp::text::parse_neighbours;
+use railscope_collector::fabric::subnet::parse_ibnetdiscover;
+use railscope_collector::fabric::{Confidence, Kind, Verdict, judge, merge_subnet};
 use railscope_model::fabric::{Fabric, LinkKind, Timestamp};
 use railscope_simulator::cluster::Cluster;
 use railscope_simulator::fault::fabric::{SwitchDown, UplinkDown};

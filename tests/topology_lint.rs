@@ -4,10 +4,11 @@
 
 mod support;
 
-use railscope_collector::plans::plan_fabric;
-use railscope_collector::subnet::parse_ibnetdiscover;
-use railscope_collector::topology::lint::{self, Finding};
-use railscope_collector::topology::{Kind, assign_rails, judge, merge_subnet};
+use railscope_collector::fabric::lint;
+use railscope_collector::fabric::lint::Finding;
+use railscope_collector::fabric::plans::plan_fabric;
+use railscope_collector::fabric::subnet::parse_ibnetdiscover;
+use railscope_collector::fabric::{Kind, assign_rails, judge, merge_subnet};
 use railscope_model::fabric::{Fabric, Timestamp};
 use railscope_model::plan::WiringPlan;
 use railscope_simulator::ibnetdiscover::ibnetdiscover;

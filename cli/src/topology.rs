@@ -11,10 +11,10 @@ use std::process::ExitCode;
 use anyhow::{Context as _, anyhow, bail};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
-use railscope_collector::plans::export::Target;
-use railscope_collector::plans::{Format, Opened, Placement, Site, read};
-use railscope_collector::topology::Kind;
-use railscope_collector::topology::lint::{Finding, lint};
+use railscope_collector::fabric::Kind;
+use railscope_collector::fabric::lint::{Finding, lint};
+use railscope_collector::fabric::plans::export::Target;
+use railscope_collector::fabric::plans::{Format, Opened, Placement, Site, read};
 
 /// Problems of a file that are printed one by one.
 const SHOWN_PROBLEMS: usize = 10;

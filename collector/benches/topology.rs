@@ -16,9 +16,9 @@ use criterion::{
     BatchSize, BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main,
 };
 use net::three_tiers;
-use railscope_collector::subnet::{Subnet, parse_ibnetdiscover};
-use railscope_collector::topology::lint::lint;
-use railscope_collector::topology::{
+use railscope_collector::fabric::lint::lint;
+use railscope_collector::fabric::subnet::{Subnet, parse_ibnetdiscover};
+use railscope_collector::fabric::{
     SubnetMerge, assign_rails, diff, judge, merge_subnet, understand,
 };
 use railscope_model::fabric::{Equipment, Fabric, Link, LinkKind, PartId, Timestamp, Witness};

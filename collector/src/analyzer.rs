@@ -14,7 +14,6 @@ use railscope_model::identity::{NodeName, Part, SwitchName};
 use railscope_model::plan::WiringPlan;
 use railscope_model::reading::{Labels, NodeReading};
 
-use crate::assemble::addresses::Addresses;
 use crate::assemble::build::{Built, Sources};
 use crate::assemble::cable_traffic::weighed;
 use crate::assemble::changes::{ChangeLog, Watch};
@@ -29,15 +28,16 @@ use crate::diagnose::observer::Observer;
 use crate::diagnose::pipeline::{Closed, Tracker};
 use crate::diagnose::stages::job_impact::Impact;
 use crate::diagnose::stages::maintenance::Window;
+use crate::fabric::addresses::Addresses;
+use crate::fabric::subnet::Subnet;
+use crate::fabric::subnet::counters::DeviceReading;
+use crate::fabric::{
+    LldpMerge, Routes, SubnetMerge, Verdict, assign_rails, has_cables, judge, lint, understand,
+};
 use crate::jobs::job::JobTable;
 use crate::jobs::straggler::{Operation, Stuck, Waits};
 use crate::store::source_id::{Speaker, Subject};
 use crate::store::{History, Ingested, NodeHistory};
-use crate::subnet::Subnet;
-use crate::subnet::counters::DeviceReading;
-use crate::topology::{
-    LldpMerge, Routes, SubnetMerge, Verdict, assign_rails, has_cables, judge, lint, understand,
-};
 
 /// How long what dumps said of a job that stood still is shown: until somebody has looked.
 const STUCK_KEPT_SECONDS: f64 = 86_400.0;

@@ -1,6 +1,5 @@
 //! What the sources say, put together: one fabric, and what is kept and known of its parts.
 
-pub mod addresses;
 pub mod build;
 pub(crate) mod cable_traffic;
 pub mod changes;

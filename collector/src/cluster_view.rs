@@ -13,9 +13,9 @@ use crate::diagnose::observer::Observation;
 use crate::diagnose::pipeline::Closed;
 use crate::diagnose::stages::job_impact::Costs;
 use crate::diagnose::stages::maintenance::Window;
+use crate::fabric::{LldpMerge, Routes, Verdict, lint};
 use crate::jobs::job::Jobs;
 use crate::jobs::straggler::{Stuck, Waiting};
-use crate::topology::{LldpMerge, Routes, Verdict, lint};
 
 /// What the collector knows after one tick. Never changed once made: API and page read it while the next is made.
 #[derive(Debug, Clone)]

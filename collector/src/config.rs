@@ -14,7 +14,7 @@ use std::time::Duration;
 use railscope_model::identity::{NodeName, PortName, SwitchName};
 use railscope_model::plan::WiringPlan;
 
-use crate::plans;
+use crate::fabric::plans;
 
 pub use error::ConfigError;
 pub(crate) use error::nearest;

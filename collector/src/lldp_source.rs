@@ -9,11 +9,11 @@ use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::config::SwitchSource;
-use crate::lldp::parse_neighbours;
+use crate::fabric::Told;
+use crate::fabric::lldp::text::parse_neighbours;
 use crate::run::Event;
 use crate::state::State;
 use crate::subnet_source::{Look, Source};
-use crate::topology::Told;
 
 /// Programs that run at the same time: each is a login to a switch, mostly by ssh.
 const MAX_PROGRAMS: usize = 8;

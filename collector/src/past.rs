@@ -7,8 +7,8 @@ use railscope_model::fabric::{Fabric, Timestamp};
 
 use crate::analyzer::{Analyzer, ClusterView};
 use crate::assemble::changes::ChangeLog;
+use crate::fabric::has_cables;
 use crate::state::State;
-use crate::topology::has_cables;
 use crate::{incident_file, state_file};
 
 /// Least time between two writes: of 100,000 GPUs the file has tens of megabytes.

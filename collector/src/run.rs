@@ -13,9 +13,12 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::analyzer::Analyzer;
 use crate::api;
-use crate::assemble::addresses::Addresses;
 use crate::collectives::watch::{self, Found};
 use crate::config::{Config, SwitchSource, Target};
+use crate::fabric::Told;
+use crate::fabric::addresses::Addresses;
+use crate::fabric::subnet::Subnet;
+use crate::fabric::subnet::counters::DeviceReading;
 use crate::foreign::Translation;
 use crate::lldp_source;
 use crate::maintenance::Announced;
@@ -24,11 +27,8 @@ use crate::scrape::{Bells, Scraper, Scrapers};
 use crate::state::{ScrapeResult, Snapshot, State};
 use crate::store::Ingested;
 use crate::store::source_id::{Speaker, Subject};
-use crate::subnet::Subnet;
-use crate::subnet::counters::DeviceReading;
 use crate::subnet_source;
 use crate::targets::{LOOK_INTERVAL, TargetList, own_on_switch};
-use crate::topology::Told;
 
 /// Pages that may wait for the analysis. When it falls behind, scrapers wait too, and nothing piles up.
 const WAITING_EVENTS: usize = 128;

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::analyzer::ClusterView;
 use crate::assemble::changes::{ChangeLog, Logged};
-use crate::topology::{Change, Ends, Socket};
+use crate::fabric::{Change, Ends, Socket};
 
 /// Version of the file. Another one is not read: the collector then starts without a past.
 const VERSION: u32 = 1;

@@ -14,10 +14,10 @@ use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::config::{SubnetFrom, SubnetSource};
+use crate::fabric::subnet::counters::DeviceReading;
+use crate::fabric::subnet::{Subnet, parse_ibnetdiscover};
 use crate::run::Event;
 use crate::state::{State, SweepResult};
-use crate::subnet::counters::DeviceReading;
-use crate::subnet::{Subnet, parse_ibnetdiscover};
 use crate::sweep::{Settings, SweepError, Sweeper, Swept, open};
 use crate::targets::stamp;
 

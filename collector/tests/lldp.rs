@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use railscope_collector::analyzer::{Analyzer, ClusterView};
-use railscope_collector::topology::Kind;
-use railscope_collector::topology::{Neighbour, Told};
+use railscope_collector::fabric::Kind;
+use railscope_collector::fabric::{Neighbour, Told};
 use railscope_model::fabric::{LinkKind, Presence, Timestamp, Witness};
 use railscope_model::identity::{NodeName, SwitchName};
 use railscope_model::metric::SWITCH_PORT_UP;

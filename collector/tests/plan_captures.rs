@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
 
 use calamine::{Reader as _, Xlsx, open_workbook};
-use railscope_collector::plans::{Site, read};
+use railscope_collector::fabric::plans::{Site, read};
 use railscope_model::fabric::LinkKind;
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/captures/");

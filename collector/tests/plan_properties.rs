@@ -1,10 +1,10 @@
 //! No bytes make a reader of topology files panic, and what is damaged is either read or refused with its place.
 
 use proptest::prelude::*;
-use railscope_collector::plans::{
+use railscope_collector::fabric::lint::lint;
+use railscope_collector::fabric::plans::{
     Format, Placement, Site, compress_hosts, expand_hosts, export, read,
 };
-use railscope_collector::topology::lint::lint;
 
 /// A text of every format, to damage.
 const SEEDS: [&str; 11] = [

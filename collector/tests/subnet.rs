@@ -1,7 +1,9 @@
 //! What the reader of `ibnetdiscover` text makes of the dialects and the debris that it is given.
 #![allow(clippy::expect_used, reason = "helpers of tests")]
 
-use railscope_collector::subnet::{Completeness, Gap, MAX_PROBLEMS, Subnet, parse_ibnetdiscover};
+use railscope_collector::fabric::subnet::{
+    Completeness, Gap, MAX_PROBLEMS, Subnet, parse_ibnetdiscover,
+};
 
 /// Every line is accounted for, and every one that was not understood has a problem.
 fn parse(text: &str) -> Subnet {

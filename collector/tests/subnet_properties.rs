@@ -5,7 +5,7 @@ mod net;
 
 use net::Net;
 use proptest::prelude::*;
-use railscope_collector::subnet::{Completeness, Subnet, parse_ibnetdiscover};
+use railscope_collector::fabric::subnet::{Completeness, Subnet, parse_ibnetdiscover};
 
 const FIXTURES: [&str; 3] = [
     include_str!("../../tests/fabrics/rail-2tier.ibnetdiscover"),

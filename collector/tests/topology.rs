@@ -6,8 +6,8 @@ mod net;
 
 use expect_test::{Expect, expect};
 use net::Net;
-use railscope_collector::subnet::parse_ibnetdiscover;
-use railscope_collector::topology::{Confidence, Kind, SubnetMerge, Verdict, judge, merge_subnet};
+use railscope_collector::fabric::subnet::parse_ibnetdiscover;
+use railscope_collector::fabric::{Confidence, Kind, SubnetMerge, Verdict, judge, merge_subnet};
 use railscope_model::fabric::{Equipment, Fabric, Link, LinkKind, Timestamp, Witness};
 use railscope_model::identity::{Guid, Part};
 

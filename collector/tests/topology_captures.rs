@@ -1,8 +1,8 @@
 //! What real sweeps give, where the recordings of real hardware are at hand.
 #![allow(clippy::expect_used, clippy::print_stderr, reason = "helpers of tests")]
 
-use railscope_collector::subnet::{Subnet, parse_ibnetdiscover};
-use railscope_collector::topology::{Confidence, Kind, Verdict, judge, merge_subnet};
+use railscope_collector::fabric::subnet::{Subnet, parse_ibnetdiscover};
+use railscope_collector::fabric::{Confidence, Kind, Verdict, judge, merge_subnet};
 use railscope_model::fabric::{Fabric, Timestamp};
 
 /// Reads a capture and hands it to the test; says so where there is none.

@@ -5,8 +5,8 @@
 mod net;
 
 use net::Net;
-use railscope_collector::subnet::parse_ibnetdiscover;
-use railscope_collector::topology::{Change, Ends, diff, merge_subnet};
+use railscope_collector::fabric::subnet::parse_ibnetdiscover;
+use railscope_collector::fabric::{Change, Ends, diff, merge_subnet};
 use railscope_model::fabric::{Fabric, Timestamp};
 
 fn fabric(text: &str) -> Fabric {

@@ -5,8 +5,8 @@
 mod net;
 
 use net::Net;
-use railscope_collector::subnet::parse_ibnetdiscover;
-use railscope_collector::topology::{Kind, Split, Verdict, judge, merge_subnet};
+use railscope_collector::fabric::subnet::parse_ibnetdiscover;
+use railscope_collector::fabric::{Kind, Split, Verdict, judge, merge_subnet};
 use railscope_model::fabric::{Fabric, Timestamp};
 
 fn verdict(net: &Net) -> Verdict {

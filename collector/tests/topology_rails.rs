@@ -5,8 +5,8 @@
 mod net;
 
 use net::Net;
-use railscope_collector::subnet::parse_ibnetdiscover;
-use railscope_collector::topology::{
+use railscope_collector::fabric::subnet::parse_ibnetdiscover;
+use railscope_collector::fabric::{
     SubnetMerge, Verdict, assign_rails, judge, merge_subnet, wiring,
 };
 use railscope_model::fabric::{Equipment, Fabric, Timestamp};

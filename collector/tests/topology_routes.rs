@@ -5,8 +5,8 @@
 mod net;
 
 use net::Net;
-use railscope_collector::subnet::parse_ibnetdiscover;
-use railscope_collector::topology::{PathSet, Routes, merge_subnet, understand};
+use railscope_collector::fabric::subnet::parse_ibnetdiscover;
+use railscope_collector::fabric::{PathSet, Routes, merge_subnet, understand};
 use railscope_model::fabric::{Fabric, Timestamp};
 
 struct Seen {

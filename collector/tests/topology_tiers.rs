@@ -5,8 +5,8 @@
 mod net;
 
 use net::Net;
-use railscope_collector::subnet::parse_ibnetdiscover;
-use railscope_collector::topology::{Kind, SubnetMerge, Verdict, judge, merge_subnet, tiers};
+use railscope_collector::fabric::subnet::parse_ibnetdiscover;
+use railscope_collector::fabric::{Kind, SubnetMerge, Verdict, judge, merge_subnet, tiers};
 use railscope_model::fabric::{Fabric, Timestamp};
 use railscope_model::identity::Part;
 

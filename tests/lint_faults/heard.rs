@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use railscope_collector::analyzer::Analyzer;
-use railscope_collector::lldp::parse_neighbours;
-use railscope_collector::subnet::parse_ibnetdiscover;
-use railscope_collector::topology::lint::Finding;
+use railscope_collector::fabric::lint::Finding;
+use railscope_collector::fabric::lldp::text::parse_neighbours;
+use railscope_collector::fabric::subnet::parse_ibnetdiscover;
 use railscope_model::exposition::{Format, Page};
 use railscope_model::identity::Part;
 use railscope_model::metric::Profile;

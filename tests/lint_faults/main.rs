@@ -9,9 +9,9 @@ mod heard;
 mod plans;
 mod traffic;
 
-use railscope_collector::subnet::parse_ibnetdiscover;
-use railscope_collector::topology::lint::{Finding, RULES, lint};
-use railscope_collector::topology::{assign_rails, judge, merge_subnet};
+use railscope_collector::fabric::lint::{Finding, RULES, lint};
+use railscope_collector::fabric::subnet::parse_ibnetdiscover;
+use railscope_collector::fabric::{assign_rails, judge, merge_subnet};
 use railscope_model::fabric::{Fabric, Timestamp};
 use railscope_model::plan::{PlannedCable, WiringPlan};
 use railscope_simulator::ibnetdiscover::ibnetdiscover;

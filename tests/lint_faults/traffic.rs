@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use railscope_collector::analyzer::Analyzer;
-use railscope_collector::subnet::parse_ibnetdiscover;
-use railscope_collector::topology::lint::Finding;
+use railscope_collector::fabric::lint::Finding;
+use railscope_collector::fabric::subnet::parse_ibnetdiscover;
 use railscope_model::plan::{Socket, WiringPlan};
 use railscope_simulator::cluster::Cluster;
 use railscope_simulator::ibnetdiscover::ibnetdiscover;

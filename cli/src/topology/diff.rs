@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use anyhow::bail;
-use railscope_collector::plans::{NodeTopology, Placement, Site};
+use railscope_collector::fabric::plans::{NodeTopology, Placement, Site};
 use railscope_model::fabric::{Fabric, LinkKind};
 use railscope_model::identity::{NodeName, Part};
 

@@ -1,7 +1,7 @@
 //! The answers of `railscope topology` as JSON.
 
-use railscope_collector::plans::Site;
-use railscope_collector::topology::lint::Finding;
+use railscope_collector::fabric::lint::Finding;
+use railscope_collector::fabric::plans::Site;
 use serde_json::{Value, json};
 
 use super::diff::Change;
@@ -56,7 +56,7 @@ pub(super) fn site(site: &Site) -> Value {
             "gpu": gpu.name,
             "pci": gpu.pci.map(|pci| pci.to_string()),
             "numa": gpu.numa,
-            "distance": distance.map(railscope_collector::plans::Distance::word),
+            "distance": distance.map(railscope_collector::fabric::plans::Distance::word),
             "nics": nics,
         })).collect();
         json!({ "file": file, "verdict": node.verdict(), "gpus": affinity, "nics": node.nics.len() })

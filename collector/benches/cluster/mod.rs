@@ -14,10 +14,12 @@ use std::fmt::Write as _;
 
 use net::{Net, three_tiers};
 use railscope_collector::analyzer::Analyzer;
+use railscope_collector::fabric::subnet::NodeKind;
+use railscope_collector::fabric::subnet::counters::{
+    COUNTERS, DeviceReading, PortCounters, PortReading,
+};
+use railscope_collector::fabric::subnet::parse_ibnetdiscover;
 use railscope_collector::store::Ingested;
-use railscope_collector::subnet::NodeKind;
-use railscope_collector::subnet::counters::{COUNTERS, DeviceReading, PortCounters, PortReading};
-use railscope_collector::subnet::parse_ibnetdiscover;
 use railscope_model::fabric::Timestamp;
 use railscope_model::identity::{Guid, NodeName};
 

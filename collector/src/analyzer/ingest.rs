@@ -6,7 +6,7 @@ use railscope_model::fabric::Timestamp;
 use railscope_model::identity::{NodeName, SwitchName};
 
 use super::Analyzer;
-use crate::topology::Told;
+use crate::fabric::Told;
 
 impl Analyzer {
     /// Says which switches there are beside those that nodes and subnet tell of; what the others told is

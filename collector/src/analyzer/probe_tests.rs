@@ -7,13 +7,13 @@ use railscope_model::identity::{NodeName, Part};
 use railscope_model::metric::{PROBE_FLOW_LOST, PROBE_FLOW_SENT, PROBE_FLOW_SLOW, PROBE_HOP};
 use railscope_model::reading::{Labels, NodeReading};
 
-use crate::assemble::addresses::Addresses;
 use crate::detect::detector::{Evidence, View};
 use crate::detect::rules::probe_paths::build;
+use crate::fabric::addresses::Addresses;
+use crate::fabric::{Routes, SubnetMerge, understand};
 use crate::jobs::job::Jobs;
 use crate::stages::{LeftOut, Step};
 use crate::store::History;
-use crate::topology::{Routes, SubnetMerge, understand};
 
 const SPINES: usize = 4;
 const LEAVES: usize = 3;

@@ -11,14 +11,14 @@ use railscope_model::metric::{
 };
 use railscope_model::reading::{Labels, NodeReading};
 
-use crate::assemble::addresses::Addresses;
 use crate::detect::detector::{Build, View};
 use crate::detect::pause_graph::PauseGraph;
 use crate::detect::rules::{degraded_link, lossy_cable, pause_circle, switch_ports};
+use crate::fabric::Routes;
+use crate::fabric::addresses::Addresses;
 use crate::jobs::job::Jobs;
 use crate::stages::{LeftOut, Step};
 use crate::store::History;
-use crate::topology::Routes;
 
 fn at(seconds: f64) -> Timestamp {
     Timestamp(1_700_000_000_000).plus_seconds(seconds)

@@ -11,8 +11,8 @@ use serde::{Deserialize, Deserializer};
 
 use super::params::{Expected, Params, Refusal};
 use super::{App, snapshot};
-use crate::plans::Placement;
-use crate::plans::export::Target;
+use crate::fabric::plans::Placement;
+use crate::fabric::plans::export::Target;
 
 /// `to`
 #[derive(Debug, Deserialize)]

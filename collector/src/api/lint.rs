@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::params::{Page, Params, Refusal};
 use super::wire::Listed;
 use super::{App, snapshot};
-use crate::topology::lint::Finding;
+use crate::fabric::lint::Finding;
 
 /// The answer.
 #[derive(Debug, Serialize)]

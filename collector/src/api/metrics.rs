@@ -132,7 +132,7 @@ fn push_snapshot(reading: &mut NodeReading, snapshot: &Snapshot, state: &State) 
     }
     jobs::push(reading, view);
     push_verdict(reading, snapshot);
-    for (rule, count) in crate::topology::lint::count(&view.lint) {
+    for (rule, count) in crate::fabric::lint::count(&view.lint) {
         reading.push(&TOPOLOGY_FINDINGS, &Labels::new([rule]), count as u64);
     }
     push_ports(reading, snapshot);

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::words;
 use crate::analyzer::ClusterView;
-use crate::topology::LldpMerge;
+use crate::fabric::LldpMerge;
 
 /// What the witnesses say of all cables between two switches.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

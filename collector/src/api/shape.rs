@@ -11,7 +11,7 @@ use super::params::{Expected, Limit, Page, Params, Refusal};
 use super::wire::{Listed, kind_word};
 use super::{App, snapshot, words};
 use crate::assemble::node_parts::gpus_routed_over;
-use crate::topology::{Bisection, Change, Split, Structure as CoreStructure};
+use crate::fabric::{Bisection, Change, Split, Structure as CoreStructure};
 
 /// `/api/v1/topology/structure`
 #[derive(Debug, Serialize)]

@@ -9,8 +9,8 @@ use super::layout::{Condition, Health, Host, Layout, Switch, tier_name};
 use super::seen::{Lldp, TogetherWire, WitnessWire, witnesses, witnesses_together};
 use crate::analyzer::ClusterView;
 use crate::diagnose::incident::Incident as IncidentOfCore;
+use crate::fabric::{Kind, Verdict as CoreVerdict};
 use crate::state::{Snapshot, State, TargetState};
-use crate::topology::{Kind, Verdict as CoreVerdict};
 
 mod incident;
 

@@ -4,7 +4,7 @@ use railscope_model::identity::Part;
 pub(crate) use railscope_model::identity::natural;
 
 use super::layout::Layout;
-use crate::topology::{Change, Ends, Socket};
+use crate::fabric::{Change, Ends, Socket};
 
 /// A part in plain words, with where it hangs.
 pub(crate) fn part(part: &Part, layout: &Layout) -> String {

@@ -8,9 +8,9 @@ use rayon::prelude::*;
 
 use crate::assemble::lldp::{DarkPorts, Switches, host_words, words_of_switches};
 use crate::assemble::node_parts::NodeParts;
+use crate::fabric::subnet::Subnet;
+use crate::fabric::{HostWords, LldpMerge, SubnetMerge, Words, merge_lldp, merge_subnet};
 use crate::store::{History, NodeHistory};
-use crate::subnet::Subnet;
-use crate::topology::{HostWords, LldpMerge, SubnetMerge, Words, merge_lldp, merge_subnet};
 
 /// Hosts that are read at once, while those before them go into the fabric: so many that all processors have work, and so
 /// few that what was read is still in their caches when it is asked for once more.

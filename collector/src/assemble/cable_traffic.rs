@@ -10,8 +10,8 @@ use railscope_model::metric::{
 };
 use railscope_model::plan::{Socket, WiringPlan};
 
+use crate::fabric::lint::{Finding, weigh};
 use crate::store::History;
-use crate::topology::lint::{Finding, weigh};
 
 /// Time over which bytes are counted: several steps of a training job, so that both ends of a cable saw the same ones.
 const SECONDS: f64 = 60.0;

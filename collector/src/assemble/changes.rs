@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use railscope_model::fabric::{Fabric, Timestamp};
 
-use crate::topology::{Change, diff, has_cables, net};
+use crate::fabric::{Change, diff, has_cables, net};
 
 /// Changes that are kept: a spine of 64 ports going and coming back, thirty times.
 pub const KEPT_CHANGES: usize = 4096;

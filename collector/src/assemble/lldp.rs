@@ -13,8 +13,8 @@ use railscope_model::reading::Labels;
 use railscope_model::units::LinkSpeed;
 
 use crate::assemble::node_parts::{Placed, read};
+use crate::fabric::{End, Heard, HostWords, Interfaces, Mac, Said, SwitchWords, Told, Words};
 use crate::store::{History, NodeHistory, Window};
-use crate::topology::{End, Heard, HostWords, Interfaces, Mac, Said, SwitchWords, Told, Words};
 
 /// A port this much slower than the fastest of its node is no port of the fabric: 25 of 400 Gb/s, 10 of
 /// 100. A port of the fabric that fell back to one lane of eight still is one.

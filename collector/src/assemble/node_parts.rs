@@ -9,8 +9,8 @@ use railscope_model::label;
 use railscope_model::metric::{GPU, GPU_NIC, Label, PCIE_PATH, RDMA_PORT};
 use railscope_model::reading::Labels;
 
+use crate::fabric::Routes;
 use crate::store::NodeHistory;
-use crate::topology::Routes;
 
 /// A label of a series, read as what it should be.
 pub(crate) fn read<T: FromStr>(labels: &Labels, label: Label) -> Option<T> {

@@ -10,8 +10,8 @@ use railscope_model::metric::{NETDEV_ADDRESS, RDMA_PORT};
 use railscope_model::reading::Labels;
 
 use crate::assemble::node_parts::read;
+use crate::fabric::Routes;
 use crate::store::{History, NodeHistory};
-use crate::topology::Routes;
 
 /// NICs of its leaf that a NIC probes: enough to tell a bad one from its neighbours (a choice; with four, R-Pingmesh's rule for
 /// NICs in a mesh has eight ways to look at each).

@@ -3,15 +3,15 @@
 use railscope_model::fabric::{Fabric, Timestamp};
 use railscope_model::identity::Part;
 
-use crate::assemble::addresses::Addresses;
 use crate::classes::Class;
 use crate::detect::registry::Rule;
 use crate::detect::rules;
+use crate::fabric::addresses::Addresses;
+use crate::fabric::{Misplaced, Routes};
 use crate::jobs::job::Jobs;
 use crate::jobs::straggler::Waiting;
 use crate::stages::LeftOut;
 use crate::store::History;
-use crate::topology::{Misplaced, Routes};
 
 /// All that a detector may look at. Time is `now`, never a clock.
 #[derive(Debug, Clone, Copy)]

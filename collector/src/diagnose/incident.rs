@@ -16,9 +16,9 @@ use crate::detect::detector::{Evidence, Explanation};
 use crate::diagnose::stages::maintenance::Window;
 use crate::diagnose::stages::posterior::{Weighed, weigh};
 use crate::diagnose::stages::reattribute::explained_by_others;
+use crate::fabric::Routes;
 use crate::jobs::job::JobName;
 use crate::stages::{LeftOut, Step};
-use crate::topology::Routes;
 
 /// Ticks in a row with evidence before an incident opens, and without before it closes: one bad scrape
 /// pages nobody, and a fault that comes and goes stays one incident (detection method, section 3.8).

@@ -14,9 +14,9 @@ use crate::diagnose::stages::hold_down::Losses;
 use crate::diagnose::stages::immediate_open::proven;
 use crate::diagnose::stages::maintenance::{Window, mark};
 use crate::diagnose::stages::mass_link_loss::Storms;
+use crate::fabric::Routes;
 use crate::stages::{LeftOut, Step};
 use crate::store::History;
-use crate::topology::Routes;
 
 /// How long after it closed an incident that comes back is still the same (detection method, section 3.8).
 pub const REOPEN_SECONDS: f64 = 30.0 * 60.0;

@@ -10,11 +10,11 @@ use railscope_model::metric::{Kind, Metric, PROBE_HOP};
 use railscope_model::reading::{Labels, NodeReading, Value};
 
 use super::column::{Column, Turn};
+use crate::fabric::subnet::counters::DeviceReading;
 use crate::store::page_cache::{Reader, Template, Told, part_label};
 use crate::store::series_names::{Meaning, Shared, is_unread};
 use crate::store::source_id::Speaker;
 use crate::store::time_axis::{Axis, FEWEST_SLOTS, Reach};
-use crate::subnet::counters::DeviceReading;
 pub use read::Rows;
 
 /// Series kept for one node. The full page of an 8-GPU, 8-NIC node has 4,000 to 5,000; a page of more is

@@ -8,8 +8,8 @@ use railscope_model::identity::Guid;
 use super::discover::{Discovery, Found};
 use super::flight::{Failure, Job, Queue, Work};
 use super::mad::{ALL_PORTS, Attribute, Bytes, Capabilities, Destination, Field};
-use crate::subnet::NodeKind;
-use crate::subnet::counters::{COUNTERS, DeviceReading, PortCounters, PortReading};
+use crate::fabric::subnet::NodeKind;
+use crate::fabric::subnet::counters::{COUNTERS, DeviceReading, PortCounters, PortReading};
 
 /// Where each of the [`PortCounters`] stands (InfiniBand Architecture Specification, volume 1, 16.1.3.5 and 16.1.4.11).
 pub(super) const FIELDS: [Field; COUNTERS] = [

@@ -8,7 +8,7 @@ use railscope_model::units::LinkSpeed;
 
 use super::flight::{Failure, Job, Queue, Work};
 use super::mad::{self, Attribute, Bytes, Destination, NodeInfo, Path, PortInfo};
-use crate::subnet::{End, Node, NodeKind, PortClaim, Survey};
+use crate::fabric::subnet::{End, Node, NodeKind, PortClaim, Survey};
 
 /// Place of the sweeping host among the nodes, once it has answered; before, the question that finds it.
 const START: u32 = 0;

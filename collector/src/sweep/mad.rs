@@ -7,7 +7,7 @@
 use railscope_model::identity::Guid;
 use railscope_model::units::LinkSpeed;
 
-use crate::subnet::NodeKind;
+use crate::fabric::subnet::NodeKind;
 
 /// Bytes of every MAD.
 pub const MAD_BYTES: usize = 256;

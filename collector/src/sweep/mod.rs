@@ -17,8 +17,8 @@ use std::num::NonZeroU32;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::subnet::Subnet;
-use crate::subnet::counters::DeviceReading;
+use crate::fabric::subnet::Subnet;
+use crate::fabric::subnet::counters::DeviceReading;
 use count::{Count, KnownAgents};
 use discover::Discovery;
 use flight::{Failure, Flight, Queue};

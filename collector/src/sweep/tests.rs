@@ -8,7 +8,7 @@ use std::time::Duration;
 use railscope_model::identity::Guid;
 
 use super::*;
-use crate::subnet::{End, Gap, NodeKind};
+use crate::fabric::subnet::{End, Gap, NodeKind};
 use fake::{Device, Fake};
 
 const ALL_CAPABILITIES: (u16, u32) = (1 << 8 | 1 << 9 | 1 << 12, 0);

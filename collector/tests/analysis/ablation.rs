@@ -1,8 +1,8 @@
 //! A step that is left out is out: what it does, nobody does.
 
 use railscope_collector::analyzer::Analyzer;
+use railscope_collector::fabric::subnet::parse_ibnetdiscover;
 use railscope_collector::stages::Step;
-use railscope_collector::subnet::parse_ibnetdiscover;
 
 use crate::cluster::{NODES, RAILS, as_planned, at, node, page, subnet, subnet_of};
 use crate::{Fault, incidents};

@@ -17,7 +17,7 @@ mod work;
 
 use cluster::{NODES, RAILS, as_planned, at, node, page, subnet};
 use railscope_collector::analyzer::{Analyzer, ClusterView};
-use railscope_collector::subnet::parse_ibnetdiscover;
+use railscope_collector::fabric::subnet::parse_ibnetdiscover;
 
 /// How a fault changes a node's page: node, seconds since the start, page.
 type Fault = dyn Fn(usize, u64, String) -> String;

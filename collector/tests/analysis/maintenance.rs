@@ -5,7 +5,7 @@ use std::sync::Arc;
 use railscope_collector::analyzer::{Analyzer, ClusterView};
 use railscope_collector::diagnose::incident::{CLOSE_AFTER_TICKS, Incident};
 use railscope_collector::diagnose::stages::maintenance::Window;
-use railscope_collector::subnet::parse_ibnetdiscover;
+use railscope_collector::fabric::subnet::parse_ibnetdiscover;
 
 use crate::cluster::{as_planned, at, node, page, subnet_of};
 

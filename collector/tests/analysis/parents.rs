@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use railscope_collector::analyzer::{Analyzer, ClusterView};
-use railscope_collector::subnet::parse_ibnetdiscover;
+use railscope_collector::fabric::subnet::parse_ibnetdiscover;
 
 use crate::cluster::{Cabling, NODES, RAILS, as_planned, at, node, page, subnet_of};
 use crate::{incidents, of_gpus};

@@ -10,8 +10,8 @@ use crate::analyzer::ClusterView;
 use crate::api::seen::SeenTogether;
 use crate::api::words::natural;
 use crate::classes::{Class, HOST_DOWN, PORT_DOWN, SWITCH_DOWN};
+use crate::fabric;
 use crate::store::STALE_AFTER_SECONDS;
-use crate::topology;
 
 /// Where vertices of the graph stand in the layout.
 #[derive(Default)]
@@ -138,7 +138,7 @@ impl Layout {
     }
 
     fn place_switches(&mut self, view: &ClusterView, places: &mut Places) {
-        let tiers = topology::tiers(&view.fabric);
+        let tiers = fabric::tiers(&view.fabric);
         for (id, vertex) in view.fabric.vertices() {
             if let (Part::Switch(name), Equipment::Switch { guid, ports, .. }) =
                 (&vertex.part, &vertex.equipment)

@@ -1,7 +1,7 @@
 //! Units of the layout: nodes behind the same leaves, named in the order of their first node.
 
 use super::{Host, Unit};
-use crate::topology;
+use crate::fabric;
 
 /// Groups nodes by the leaves behind them and tells each node its unit.
 pub(super) fn assign(hosts: &mut [Host]) -> Vec<Unit> {
@@ -10,7 +10,7 @@ pub(super) fn assign(hosts: &mut [Host]) -> Vec<Unit> {
         uplinks.map(|uplink| uplink.switch).collect()
     };
     let leaves_of: Vec<Vec<usize>> = hosts.iter().map(leaves).collect();
-    let units = topology::units(&leaves_of);
+    let units = fabric::units(&leaves_of);
     for (number, unit) in units.iter().enumerate() {
         for host in &unit.hosts {
             hosts[*host].unit = Some(number);

@@ -5,7 +5,7 @@ use std::fmt::{self, Write};
 use super::Look;
 use super::html::Esc;
 use crate::api::words;
-use crate::topology::{LeafCapacity, Structure};
+use crate::fabric::{LeafCapacity, Structure};
 
 /// Changes and single points that the page shows; the API gives more.
 const SHOWN: usize = 8;

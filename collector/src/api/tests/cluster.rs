@@ -7,8 +7,8 @@ use railscope_model::identity::NodeName;
 
 use crate::analyzer::Analyzer;
 use crate::config::{Config, Target};
+use crate::fabric::subnet::parse_ibnetdiscover;
 use crate::state::{Clock, ScrapeResult, Snapshot, State};
-use crate::subnet::parse_ibnetdiscover;
 
 /// When the cluster was begun to be watched.
 pub(super) const START: u64 = 1_700_000_000;

@@ -6,7 +6,7 @@ use railscope_model::fabric::{Link, Timestamp, Witness};
 use railscope_model::reading::{Labels, NodeReading};
 
 use super::*;
-use crate::topology::{SubnetMerge, understand};
+use crate::fabric::{SubnetMerge, understand};
 
 const RAILS: usize = 2;
 

@@ -7,7 +7,7 @@ use crate::assemble::node_parts::gpus_behind;
 use crate::classes::{Class, MISCABLED_RAIL};
 use crate::detect::detector::{Detector, Evidence, Explanation, View};
 use crate::detect::registry::{Rule, Threshold};
-use crate::topology::{FABRIC_SHARE, MISPLACED_LIMIT, Misplaced};
+use crate::fabric::{FABRIC_SHARE, MISPLACED_LIMIT, Misplaced};
 
 struct MiscabledRail;
 

@@ -6,9 +6,9 @@ use railscope_model::identity::Guid;
 use railscope_model::metric::{GPU_POWER, Metric, RDMA_PORT_ERRORS, RDMA_PORT_UP, SWITCH_PORT_UP};
 use railscope_model::reading::{Labels, NodeReading};
 
+use crate::fabric::subnet::NodeKind;
+use crate::fabric::subnet::counters::{DeviceReading, PortReading};
 use crate::store::source_id::Speaker;
-use crate::subnet::NodeKind;
-use crate::subnet::counters::{DeviceReading, PortReading};
 
 fn at(seconds: f64) -> Timestamp {
     Timestamp::default().plus_seconds(seconds)

@@ -3,7 +3,7 @@
 use railscope_collector::analyzer::Analyzer;
 use railscope_collector::collectives::inspector::{is_dump, parse_line};
 use railscope_collector::diagnose::incident::Incident;
-use railscope_collector::subnet::parse_ibnetdiscover;
+use railscope_collector::fabric::subnet::parse_ibnetdiscover;
 use railscope_model::fabric::Timestamp;
 use railscope_model::identity::NodeName;
 

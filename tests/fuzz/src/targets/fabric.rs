@@ -1,11 +1,11 @@
 //! Texts that tell of a fabric, up to the verdict and the lint.
 
 use railscope_collector::analyzer::Analyzer;
-use railscope_collector::lldp::parse_neighbours;
-use railscope_collector::plans::{Format, Placement, Site, export, read};
-use railscope_collector::subnet::parse_ibnetdiscover;
-use railscope_collector::topology::lint::lint;
-use railscope_collector::topology::{assign_rails, diff, merge_subnet, understand};
+use railscope_collector::fabric::lint::lint;
+use railscope_collector::fabric::lldp::text::parse_neighbours;
+use railscope_collector::fabric::plans::{Format, Placement, Site, export, read};
+use railscope_collector::fabric::subnet::parse_ibnetdiscover;
+use railscope_collector::fabric::{assign_rails, diff, merge_subnet, understand};
 use railscope_model::fabric::Fabric;
 
 use super::web::{NOW, show};

@@ -8,7 +8,7 @@ use railscope_model::identity::Part;
 
 use super::flows::Hop;
 use crate::detect::detector::View;
-use crate::topology::PathSet;
+use crate::fabric::PathSet;
 
 /// Where a NIC is.
 #[derive(Debug, Clone, Copy, Default)]

@@ -1,0 +1,157 @@
+//! Switches' words in every form, made up; and the recorded ones, where they are at hand.
+
+use super::*;
+use crate::fabric::Neighbour;
+
+/// `local: system port, chassis, forwards` of each neighbour, and how many could not be read.
+fn read(text: &str) -> Result<(Vec<String>, usize), String> {
+    let told = parse_neighbours(text)?;
+    let line = |one: &Neighbour| {
+        let Neighbour {
+            local,
+            chassis,
+            port,
+            system,
+            forwards,
+            ..
+        } = one;
+        format!("{local}: {system} {port}, {chassis}, {forwards:?}")
+    };
+    Ok((told.neighbours.iter().map(line).collect(), told.unparsed))
+}
+
+#[test]
+fn both_forms_of_lldpd_say_the_same() {
+    let capability =
+        r#""capability":[{"type":"Bridge","enabled":true},{"type":"Wlan","enabled":false}]"#;
+    let json0 = |id: &str| {
+        format!(
+            r#"{{"name":"swp1","chassis":[{{"id":[{{"type":"mac","value":"7c:21:d8:00:00:0a"}}],"name":[{{"value":"spine-0"}}],{capability}}}],"port":[{{{id}"descr":[{{"value":"x"}}]}}]}}"#
+        )
+    };
+    let with_id = json0(r#""id":[{"type":"ifname","value":"swp3"}],"#);
+    let json = format!(
+        r#"{{"swp1":{{"chassis":{{"spine-0":{{"id":{{"type":"mac","value":"7c:21:d8:00:00:0a"}},{capability}}}}},"port":{{"id":{{"type":"ifname","value":"swp3"}},"descr":"x"}}}}}}"#
+    );
+    let one = vec![String::from(
+        "swp1: spine-0 swp3, 7c:21:d8:00:00:0a, Some(true)",
+    )];
+    let nameless = r#"{"swp1":{"chassis":{"id":{"type":"mac","value":"c"}},"port":{"id":{"type":"ifname","value":"p"}}}}"#;
+    for (text, expected) in [
+        (
+            format!(r#"{{"lldp":[{{"interface":[{with_id}]}}]}}"#),
+            (one.clone(), 0),
+        ),
+        (
+            format!(r#"{{"lldp":[{{"interface":[{with_id},{}]}}]}}"#, json0("")),
+            (one.clone(), 1),
+        ),
+        (r#"{"lldp":[{}]}"#.to_owned(), (vec![], 0)),
+        (
+            format!(r#"{{"lldp":{{"interface":[{json}]}}}}"#),
+            (one.clone(), 0),
+        ),
+        (format!(r#"{{"lldp":{{"interface":{json}}}}}"#), (one, 0)),
+        (
+            format!(r#"{{"lldp":{{"interface":{nameless}}}}}"#),
+            (vec![String::from("swp1:  p, c, None")], 0),
+        ),
+        (r#"{"lldp":{}}"#.to_owned(), (vec![], 0)),
+    ] {
+        assert_eq!(read(&text), Ok(expected), "{text}");
+    }
+}
+
+#[test]
+fn the_details_of_eos_and_nx_os_are_read_by_their_blocks() {
+    let eos = "Interface Ethernet49/1 detected 1 LLDP neighbors:\n\n  Neighbor 7c21.d800.000a/\"Ethernet1/1\", age 12 seconds\n  - Chassis ID type: MAC address (4)\n    Chassis ID     : 7c21.d800.000a\n  - Port ID type: Interface name (5)\n    Port ID     : \"Ethernet1/1\"\n  - System Name: \"spine-0\"\n    Enabled Capabilities: Bridge, Router\n    Link Aggregation Status: Capable\n    Port ID                : 0\nInterface Ethernet50/1 detected 0 LLDP neighbors:\n\nInterface Ethernet3 detected 2 LLDP neighbors:\n  Neighbor x/y, age 1 seconds\n    Chassis ID     : x\n  Neighbor a/b, age 1 seconds\n    Chassis ID     : a\n    Port ID     : b\n";
+    let nxos = "Device ID            Local Intf      Hold-time  Capability  Port ID  \n\nChassis id: 7c21.d800.000a\nPort id: Ethernet1/1\nLocal Port id: Eth1/49\nPort Description: to n1\nSystem Name: spine-0\nEnabled Capabilities: B, R\n\nChassis id: c\nPort id: p\nLocal Port id: mgmt0\nSystem Name: not advertised\nEnabled Capabilities: S\n\nChassis id: d\nTotal entries displayed: 3\n";
+    for (text, expected) in [
+        (
+            eos,
+            vec![
+                "Ethernet49/1: spine-0 Ethernet1/1, 7c21.d800.000a, Some(true)",
+                "Ethernet3:  b, a, None",
+            ],
+        ),
+        (
+            nxos,
+            vec![
+                "Ethernet1/49: spine-0 Ethernet1/1, 7c21.d800.000a, Some(true)",
+                "mgmt0:  p, c, Some(false)",
+            ],
+        ),
+    ] {
+        let expected: Vec<_> = expected.into_iter().map(str::to_owned).collect();
+        assert_eq!(read(text), Ok((expected, 1)), "{text}");
+    }
+}
+
+#[test]
+fn what_is_none_of_these_is_refused_with_what_was_expected() {
+    for (text, begins) in [
+        ("", "line 1: no text: expected the output of \"lldpctl"),
+        (
+            "% Invalid input detected\n",
+            "line 1: \"% Invalid input detected\": expected",
+        ),
+        (
+            "{\"lldp\":[",
+            "EOF while parsing a list at line 1 column 9: expected",
+        ),
+        ("{}", "JSON without \"lldp\": expected"),
+    ] {
+        let said = read(text).expect_err(text);
+        assert!(said.starts_with(begins), "{said}");
+    }
+}
+
+#[test]
+fn the_recorded_words_of_switches_and_of_a_host_are_read_whole() {
+    let folder = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../shared/captures/switch/lldp/"
+    );
+    // Neighbours, own ports with any, neighbours with a name, those that forward.
+    for (file, expected) in [
+        (
+            "arista_eos_show_lldp_neighbors_detail.raw",
+            [20, 13, 20, 20],
+        ),
+        ("cisco_nxos_show_lldp_neighbors_detail.raw", [4, 4, 4, 4]),
+        ("cisco_nxos_show_lldp_neighbors_detail2.raw", [2, 2, 2, 2]),
+        // Under the key of its own two leaves of one redacted chassis id and port id.
+        ("meta-gcm-eth_learn_good.json", [2, 2, 2, 2]),
+    ] {
+        let Ok(mut text) = std::fs::read_to_string(format!("{folder}{file}")) else {
+            eprintln!("SKIPPED: no capture {file}");
+            continue;
+        };
+        if file.ends_with("json") {
+            let whole: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+            text = whole["lldp_status"].to_string();
+        }
+        let told = parse_neighbours(&text).expect(file);
+        let all = &told.neighbours;
+        let locals: std::collections::BTreeSet<_> = all.iter().map(|one| &one.local).collect();
+        let named = all.iter().filter(|one| !one.system.is_empty()).count();
+        let forward = all.iter().filter(|one| one.forwards == Some(true)).count();
+        assert_eq!(
+            ([all.len(), locals.len(), named, forward], told.unparsed),
+            (expected, 0),
+            "{file}: {all:#?}"
+        );
+    }
+}
+
+proptest::proptest! {
+    #[test]
+    fn no_text_makes_it_panic(text in "(Interface E detected 1 LLDP neighbors:\n|Neighbor |Chassis id: |Port id: |Chassis ID: |[a-z0-9:/\"\n ]{0,12}){0,12}") {
+        parse_neighbours(&text).ok();
+    }
+
+    #[test]
+    fn no_json_makes_it_panic(text in r#"\{"lldp":[\{\}\[\]",:a-z0-9]{0,60}"#) {
+        parse_neighbours(&text).ok();
+    }
+}

@@ -1,0 +1,183 @@
+//! Topology files of other tools, each read into what it says: cables, placement of nodes, or the inside of one node.
+//!
+//! Readers take text and give a [`Document`] or every [`PlanError`] that they found; nothing here touches files.
+
+pub(crate) mod cabling;
+pub mod export;
+mod hostlist;
+mod hwloc;
+mod lldp;
+mod nccl;
+mod ndt;
+mod netq;
+mod node;
+mod placement;
+mod recognise;
+mod slurm;
+mod smi;
+mod table;
+mod topograph;
+
+pub use crate::fabric::plan_fabric;
+pub use crate::offline::Site;
+pub use hostlist::{compress as compress_hosts, expand as expand_hosts};
+pub use node::{Distance, Endpoint, NodeTopology};
+pub use placement::{Block, PlacedSwitch, Placement};
+pub use recognise::Format;
+
+use railscope_model::plan::{PlanError, WiringPlan};
+
+use crate::fabric::subnet::Subnet;
+
+/// What one file says.
+#[derive(Debug, Clone)]
+pub enum Document {
+    /// A sweep of an InfiniBand subnet.
+    Subnet(Box<Subnet>),
+    /// The page of one node's exporter.
+    Page(String),
+    /// Cables, and who tells of them.
+    Cables(WiringPlan, Told),
+    /// Which nodes hang behind which switch, without ports.
+    Placement(Placement),
+    /// GPUs and NICs inside one node.
+    Node(NodeTopology),
+}
+
+/// Who tells of cables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Told {
+    /// A plan: what should be.
+    Planned,
+    /// Somebody who sees all of a fabric.
+    Whole,
+    /// One device, of its own ports.
+    ByOneEnd,
+}
+
+/// A file that was read.
+#[derive(Debug, Clone)]
+pub struct Opened {
+    /// As the caller named it.
+    pub file: String,
+    /// What it was read as.
+    pub format: Format,
+    /// What it says.
+    pub document: Document,
+    /// What of it could not be read, where the rest is of use all the same: the output of a tool. A plan with an
+    /// error is refused whole.
+    pub problems: Vec<PlanError>,
+}
+
+/// Reads one file. `file` is what errors call it; without a `format` the content decides.
+///
+/// # Errors
+/// Everything that is wrong with it, or one error that says what it is instead of a topology.
+pub fn read(file: &str, text: &str, format: Option<Format>) -> Result<Opened, Vec<PlanError>> {
+    let text = text.trim_start_matches('\u{feff}');
+    let mut source = Source::new(file, text);
+    let format = match format {
+        Some(format) => format,
+        None => recognise::recognise(&source).map_err(|error| vec![error])?,
+    };
+    let planned = |plan| Document::Cables(plan, Told::Planned);
+    let document = match format {
+        Format::Ibnetdiscover => subnet(&mut source).map(Document::Subnet),
+        Format::Page => Ok(Document::Page(text.to_owned())),
+        Format::Plan => WiringPlan::parse(file, text).map(planned),
+        Format::PlanToml => table::read_toml(&source).map(planned),
+        Format::Ndt => ndt::read(&mut source).map(planned),
+        Format::Netq => netq::read(&mut source),
+        Format::LldpJson => {
+            lldp::read_json(&mut source).map(|c| Document::Cables(c, Told::ByOneEnd))
+        }
+        Format::LldpText => {
+            lldp::read_text(&mut source).map(|c| Document::Cables(c, Told::ByOneEnd))
+        }
+        Format::Slurm => slurm::read(&mut source).map(Document::Placement),
+        Format::Topograph => topograph::read(&mut source).map(Document::Placement),
+        Format::Nccl => nccl::read(&mut source).map(Document::Node),
+        Format::Hwloc => hwloc::read(&mut source).map(Document::Node),
+        Format::SmiTopo => smi::read_topo(&mut source).map(Document::Node),
+        Format::SmiNvlink => smi::read_nvlink(&mut source).map(Document::Node),
+    }?;
+    Ok(Opened {
+        file: file.to_owned(),
+        format,
+        document,
+        problems: source.problems,
+    })
+}
+
+/// A sweep; its own account of problems stays with it.
+fn subnet(source: &mut Source<'_>) -> Result<Box<Subnet>, Vec<PlanError>> {
+    let subnet = crate::fabric::subnet::parse_ibnetdiscover(source.text);
+    if subnet.nodes.is_empty() {
+        let expected = "the output of ibnetdiscover (infiniband-diags)";
+        return Err(vec![source.error(1, "text", "no node in it", expected)]);
+    }
+    for problem in &subnet.problems {
+        source.problem(
+            problem.line,
+            problem.field,
+            &problem.found,
+            problem.expected,
+        );
+    }
+    Ok(Box::new(subnet))
+}
+
+/// A text with its name, and what of it could not be read.
+#[derive(Debug)]
+pub(crate) struct Source<'a> {
+    file: &'a str,
+    text: &'a str,
+    problems: Vec<PlanError>,
+    /// Where lines end, once somebody has asked.
+    ends: Option<Vec<usize>>,
+}
+
+/// Characters of a text that an error repeats.
+const SHOWN: usize = 80;
+
+impl<'a> Source<'a> {
+    fn new(file: &'a str, text: &'a str) -> Self {
+        Self {
+            file,
+            text,
+            problems: Vec::new(),
+            ends: None,
+        }
+    }
+
+    /// The line of a byte.
+    fn line_of(&mut self, at: usize) -> usize {
+        let ends = || self.text.match_indices('\n').map(|(end, _)| end).collect();
+        let ends: &Vec<usize> = self.ends.get_or_insert_with(ends);
+        ends.partition_point(|end| *end < at) + 1
+    }
+
+    /// The name of the file without folders and endings: what a text that does not say whose it is calls its device.
+    fn stem(&self) -> &'a str {
+        let name = self.file.rsplit('/').next().unwrap_or(self.file);
+        name.split('.').next().unwrap_or(name)
+    }
+
+    fn error(&self, line: usize, field: &str, found: &str, expected: &str) -> PlanError {
+        PlanError {
+            file: self.file.to_owned(),
+            line,
+            field: field.to_owned(),
+            found: found.chars().take(SHOWN).collect(),
+            expected: expected.to_owned(),
+        }
+    }
+
+    fn problem(&mut self, line: usize, field: &str, found: &str, expected: &str) {
+        let problem = self.error(line, field, found, expected);
+        self.problems.push(problem);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,278 @@
+//! GPUs and NICs inside one node, and how far they are from each other.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use railscope_model::identity::PciAddress;
+use railscope_model::plan::PlanError;
+
+use super::Source;
+use crate::fabric::subnet::counted;
+
+/// How far two devices are from each other on PCIe, in `nvidia-smi`'s words, nearest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Distance {
+    /// Behind one PCIe switch.
+    Pix,
+    /// Over several PCIe switches, without the CPU.
+    Pxb,
+    /// Over the host bridge of one CPU.
+    Phb,
+    /// Over several host bridges of one NUMA node.
+    Node,
+    /// Over the link between NUMA nodes.
+    Sys,
+}
+
+impl Distance {
+    /// The word for it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Pix => "PIX",
+            Self::Pxb => "PXB",
+            Self::Phb => "PHB",
+            Self::Node => "NODE",
+            Self::Sys => "SYS",
+        }
+    }
+
+    pub(super) fn parse(word: &str) -> Option<Self> {
+        [Self::Pix, Self::Pxb, Self::Phb, Self::Node, Self::Sys]
+            .into_iter()
+            .find(|distance| distance.word() == word)
+    }
+}
+
+/// A GPU or a NIC.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Endpoint {
+    /// Its name: `GPU0`, `mlx5_0`; its PCI address where it has no other.
+    pub name: String,
+    /// Where it sits.
+    pub pci: Option<PciAddress>,
+    /// NUMA node.
+    pub numa: Option<u16>,
+}
+
+/// The inside of one node.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct NodeTopology {
+    /// GPUs, in the order of the text.
+    pub gpus: Vec<Endpoint>,
+    /// RDMA NICs, in the order of the text.
+    pub nics: Vec<Endpoint>,
+    /// Distance of a GPU from a NIC, both by place.
+    pub distances: BTreeMap<(usize, usize), Distance>,
+    /// NVLinks between two GPUs, both by place, the lower first.
+    pub nvlinks: BTreeMap<(usize, usize), u16>,
+    /// NVLinks of each GPU whose far end is an NVSwitch or is not said, by place.
+    pub switched: BTreeMap<usize, u16>,
+    /// Whether the text would have said so if there were a NIC.
+    pub tells_nics: bool,
+    /// PCI functions of which the text does not say what they are.
+    pub unknown: usize,
+}
+
+/// One step on the way from the root of PCIe to a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    /// A CPU package or NUMA node, by its place in the text.
+    Cpu(usize),
+    /// A host bridge.
+    HostBridge(usize),
+    /// A bridge within PCIe: a switch, or one port of it.
+    Bridge(usize),
+}
+
+/// Distance between the devices at the end of two ways. `ports`: how many bridges of one PCIe switch stand between it
+/// and a device (hwloc shows each port of a switch, NCCL the switch only).
+pub(super) fn distance(a: &[Step], b: &[Step], ports: usize) -> Distance {
+    let common = a.iter().zip(b).take_while(|(a, b)| a == b).count();
+    let last = common.checked_sub(1).map(|last| a[last]);
+    match last {
+        Some(Step::Bridge(_)) if a.len() - common <= ports && b.len() - common <= ports => {
+            Distance::Pix
+        }
+        Some(Step::Bridge(_)) => Distance::Pxb,
+        Some(Step::HostBridge(_)) => Distance::Phb,
+        Some(Step::Cpu(_)) => {
+            let bridged = |way: &[Step]| {
+                way[common..]
+                    .iter()
+                    .any(|step| matches!(step, Step::HostBridge(_)))
+            };
+            if bridged(a) || bridged(b) {
+                Distance::Node
+            } else {
+                Distance::Phb
+            }
+        }
+        None => Distance::Sys,
+    }
+}
+
+/// GPUs, and NICs, of one node; every GPU is held against every NIC. The largest servers have 16 of each, virtual
+/// functions come on top.
+const MOST_DEVICES: usize = 512;
+
+impl NodeTopology {
+    /// Refuses more devices than a node has.
+    pub(super) fn fits(&self, source: &Source<'_>) -> Result<(), Vec<PlanError>> {
+        let (gpus, nics) = (self.gpus.len(), self.nics.len());
+        if gpus.max(nics) <= MOST_DEVICES {
+            return Ok(());
+        }
+        let found = format!("{gpus} GPUs and {nics} NICs");
+        Err(vec![source.error(
+            1,
+            "text",
+            &found,
+            "at most 512 of each in a node",
+        )])
+    }
+
+    /// Fills in all distances from the ways to GPUs and NICs.
+    pub(super) fn measure(&mut self, gpus: &[Vec<Step>], nics: &[Vec<Step>], ports: usize) {
+        for (gpu, way) in gpus.iter().enumerate() {
+            for (nic, other) in nics.iter().enumerate() {
+                self.distances
+                    .insert((gpu, nic), distance(way, other, ports));
+            }
+        }
+    }
+
+    /// NICs at the least distance of a GPU, and that distance.
+    pub fn nearest(&self, gpu: usize) -> Option<(Distance, Vec<usize>)> {
+        let own =
+            (0..self.nics.len()).filter_map(|nic| Some((*self.distances.get(&(gpu, nic))?, nic)));
+        let own: Vec<_> = own.collect();
+        let least = own.iter().map(|(distance, _)| *distance).min()?;
+        let nics = own.into_iter().filter(|(distance, _)| *distance == least);
+        Some((least, nics.map(|(_, nic)| nic).collect()))
+    }
+
+    /// For each GPU its nearest NICs by name, as two nodes are compared by it.
+    pub fn affinity(&self) -> Vec<(Option<Distance>, Vec<&str>)> {
+        let near = |gpu| self.nearest(gpu);
+        let one = |near: Option<(Distance, Vec<usize>)>| match near {
+            Some((distance, nics)) => {
+                let names = nics.iter().map(|nic| self.nics[*nic].name.as_str());
+                (Some(distance), names.collect())
+            }
+            None => (None, Vec::new()),
+        };
+        (0..self.gpus.len()).map(|gpu| one(near(gpu))).collect()
+    }
+
+    /// NVLinks of a GPU, wherever they lead.
+    pub fn links_of(&self, gpu: usize) -> u16 {
+        let direct = self
+            .nvlinks
+            .iter()
+            .filter(|((a, b), _)| *a == gpu || *b == gpu);
+        let all = direct
+            .map(|(_, links)| links)
+            .chain(self.switched.get(&gpu));
+        all.fold(0, |sum: u16, links| sum.saturating_add(*links))
+    }
+
+    /// The answer in one sentence: how GPUs get to the fabric.
+    pub fn verdict(&self) -> String {
+        if self.gpus.is_empty() {
+            return match self.unknown {
+                0 => "no GPU in it".to_owned(),
+                many => format!(
+                    "no verdict: {many} PCI functions, and of none it says whether it is a GPU or a NIC"
+                ),
+            };
+        }
+        if !self.tells_nics {
+            return "links between GPUs only: it says nothing of NICs".to_owned();
+        }
+        if self.nics.is_empty() {
+            return "GPUs without any RDMA NIC: no GPUDirect path out of the node".to_owned();
+        }
+        let near: Vec<_> = (0..self.gpus.len())
+            .filter_map(|gpu| self.nearest(gpu))
+            .collect();
+        let worst = near
+            .iter()
+            .map(|(distance, _)| *distance)
+            .max()
+            .unwrap_or(Distance::Sys);
+        if worst > Distance::Pxb {
+            let far = near
+                .iter()
+                .filter(|(distance, _)| *distance > Distance::Pxb)
+                .count();
+            return format!(
+                "{far} of {} GPUs reach their nearest NIC through the CPU ({})",
+                self.gpus.len(),
+                worst.word()
+            );
+        }
+        let mut users = vec![0usize; self.nics.len()];
+        for (_, nics) in &near {
+            nics.iter().for_each(|nic| users[*nic] += 1);
+        }
+        let idle = users.iter().filter(|users| **users == 0).count();
+        let most = users.iter().copied().max().unwrap_or(0);
+        let mut verdict = if near.iter().all(|(_, nics)| nics.len() == 1) && most == 1 {
+            "each GPU has a NIC of its own".to_owned()
+        } else {
+            format!("up to {most} GPUs are nearest to one NIC")
+        };
+        verdict += &format!(", reached without the CPU ({})", worst.word());
+        if idle > 0 {
+            verdict += &format!("; {idle} NICs are nearest to no GPU");
+        }
+        verdict
+    }
+}
+
+impl fmt::Display for NodeTopology {
+    /// Several lines, the first of which is the answer.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.verdict())?;
+        writeln!(
+            f,
+            "  devices    {}, {}",
+            counted(self.gpus.len(), "GPU", "GPUs"),
+            counted(self.nics.len(), "RDMA NIC", "RDMA NICs")
+        )?;
+        if self.unknown > 0 {
+            writeln!(
+                f,
+                "  unknown    {} PCI functions of no said kind",
+                self.unknown
+            )?;
+        }
+        for (gpu, endpoint) in self.gpus.iter().enumerate() {
+            let Some((distance, nics)) = self.nearest(gpu) else {
+                continue;
+            };
+            let names: Vec<_> = nics
+                .iter()
+                .map(|nic| self.nics[*nic].name.as_str())
+                .collect();
+            writeln!(
+                f,
+                "  nearest    {} {} {}",
+                endpoint.name,
+                distance.word(),
+                names.join(" ")
+            )?;
+        }
+        let links: Vec<u16> = (0..self.gpus.len()).map(|gpu| self.links_of(gpu)).collect();
+        match (links.iter().min(), links.iter().max()) {
+            (Some(0), Some(0)) | (None, _) | (_, None) => Ok(()),
+            (Some(least), Some(most)) if least == most => {
+                writeln!(f, "  nvlink     {most} at each GPU")
+            }
+            (Some(least), Some(most)) => writeln!(
+                f,
+                "  nvlink     {least} to {most} at a GPU: not all have the same"
+            ),
+        }
+    }
+}

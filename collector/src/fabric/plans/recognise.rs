@@ -1,0 +1,211 @@
+//! What kind of topology file a text is, by its content.
+
+use std::fmt;
+use std::str::FromStr;
+
+use railscope_model::plan::PlanError;
+
+use super::Source;
+
+/// A format that is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Format {
+    /// `ibnetdiscover`, in any of its forms.
+    Ibnetdiscover,
+    /// The metrics page of Railscope's exporter.
+    Page,
+    /// Railscope's wiring plan as a table.
+    Plan,
+    /// Railscope's wiring plan as TOML.
+    PlanToml,
+    /// The cabling plan of NVIDIA's UFM: a table with `StartDevice`.
+    Ndt,
+    /// JSON of NVIDIA NetQ: its topology graph, or the compute nodes of an NVLink domain.
+    Netq,
+    /// `lldpctl -f json` of one host.
+    LldpJson,
+    /// `show lldp neighbors detail` of one switch (Arista EOS, Cisco NX-OS).
+    LldpText,
+    /// Slurm's `topology.conf`.
+    Slurm,
+    /// The model of NVIDIA topograph, YAML or JSON.
+    Topograph,
+    /// The topology of NCCL or RCCL, XML.
+    Nccl,
+    /// The topology of hwloc, XML.
+    Hwloc,
+    /// `nvidia-smi topo -m`, also amid other text.
+    SmiTopo,
+    /// `nvidia-smi nvlink -s`.
+    SmiNvlink,
+}
+
+/// Names of the formats, as `--format` takes them.
+const NAMES: [(Format, &str); 14] = [
+    (Format::Ibnetdiscover, "ibnetdiscover"),
+    (Format::Page, "metrics"),
+    (Format::Plan, "plan"),
+    (Format::PlanToml, "plan-toml"),
+    (Format::Ndt, "ndt"),
+    (Format::Netq, "netq"),
+    (Format::LldpJson, "lldpctl"),
+    (Format::LldpText, "lldp-neighbors"),
+    (Format::Slurm, "slurm"),
+    (Format::Topograph, "topograph"),
+    (Format::Nccl, "nccl"),
+    (Format::Hwloc, "hwloc"),
+    (Format::SmiTopo, "smi-topo"),
+    (Format::SmiNvlink, "smi-nvlink"),
+];
+
+impl Format {
+    /// Names of all formats, in order.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        NAMES.iter().map(|(_, name)| *name)
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let named = NAMES.iter().find(|(format, _)| format == self);
+        f.write_str(named.map_or("", |(_, name)| name))
+    }
+}
+
+impl FromStr for Format {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let named = NAMES.iter().find(|(_, name)| *name == text);
+        named.map(|(format, _)| *format).ok_or_else(|| {
+            let names: Vec<_> = Self::names().collect();
+            format!("expected one of {}", names.join(", "))
+        })
+    }
+}
+
+const EXPECTED: &str = "a topology: ibnetdiscover, a metrics page, a wiring plan, NDT, NetQ, LLDP, Slurm's topology.conf, \
+     a topograph model, NCCL's or hwloc's XML, or nvidia-smi topo -m";
+
+/// Texts that look like a topology to people, and why they are none.
+const OTHERS: [(&str, &str); 4] = [
+    (
+        "<graphs",
+        "NCCL's graph (rings and trees that it chose), not the topology that it chose them on",
+    ),
+    (
+        "<nvidia_smi_log",
+        "nvidia-smi -q -x: it says nothing of links between devices; nvidia-smi topo -m does",
+    ),
+    (
+        "Neighbor Device ID",
+        "the short list of LLDP neighbours, which does not say what a neighbour is; \"show lldp neighbors detail\" does",
+    ),
+    (
+        "CA type:",
+        "ibstat: the ports of one host without what they are cabled to; ibnetdiscover says that",
+    ),
+];
+
+/// Says what a text is.
+pub(super) fn recognise(source: &Source<'_>) -> Result<Format, PlanError> {
+    let text = source.text;
+    if text.trim().is_empty() {
+        return Err(source.error(1, "text", "an empty file", EXPECTED));
+    }
+    for (mark, what) in OTHERS {
+        if let Some(line) = text.lines().position(|line| line.contains(mark)) {
+            return Err(source.error(line + 1, "text", what, EXPECTED));
+        }
+    }
+    let first = text.trim_start().chars().next();
+    let found = match first {
+        Some('<') => xml(text),
+        Some('{' | '[') if !text.contains("[[cables]]") => json(text),
+        _ => plain(text),
+    };
+    found.ok_or_else(|| {
+        let line = text.lines().find(|line| !line.trim().is_empty());
+        source.error(1, "text", line.unwrap_or_default().trim(), EXPECTED)
+    })
+}
+
+fn xml(text: &str) -> Option<Format> {
+    let has = |mark: &str| text.contains(mark);
+    match () {
+        () if has("<system") => Some(Format::Nccl),
+        () if has("<topology") && has("<object") => Some(Format::Hwloc),
+        () => None,
+    }
+}
+
+fn json(text: &str) -> Option<Format> {
+    let has = |key: &str| text.contains(&format!("\"{key}\""));
+    match () {
+        () if has("lldp") || has("lldp_status") => Some(Format::LldpJson),
+        () if has("compounded_links") || has("GpuIDList") => Some(Format::Netq),
+        () if has("switches") || has("capacity_blocks") => Some(Format::Topograph),
+        () => None,
+    }
+}
+
+fn plain(text: &str) -> Option<Format> {
+    let line = |is: &dyn Fn(&str) -> bool| text.lines().any(|line| is(line.trim_end()));
+    let key = |line: &str, names: &[&str]| {
+        let (name, _) = line.split_once('=').unwrap_or_default();
+        names
+            .iter()
+            .any(|wanted| name.trim().eq_ignore_ascii_case(wanted))
+    };
+    let table = |line: &str, columns: &[&str]| {
+        let fields: Vec<_> = line
+            .split(',')
+            .map(|field| field.trim().trim_matches('"'))
+            .collect();
+        columns.iter().all(|column| fields.contains(column))
+    };
+    match () {
+        () if line(&|line| key(line, &["SwitchName", "BlockName", "BlockSizes"])) => {
+            Some(Format::Slurm)
+        }
+        () if line(&|line| {
+            line.trim_start_matches('#')
+                .trim()
+                .starts_with("StartDevice,")
+        }) =>
+        {
+            Some(Format::Ndt)
+        }
+        () if line(&|line| table(line, &["from", "to"]) || table(line, &["from_port"])) => {
+            Some(Format::Plan)
+        }
+        () if line(&|line| line == "[[cables]]") => Some(Format::PlanToml),
+        () if line(&|line| {
+            line.starts_with("railscope_") || line.starts_with("# TYPE railscope_")
+        }) =>
+        {
+            Some(Format::Page)
+        }
+        () if line(&|line| line.contains("GPU0") && line.contains("CPU Affinity")) => {
+            Some(Format::SmiTopo)
+        }
+        () if line(&|line| line.trim_start().starts_with("Link 0:")) && text.contains("GPU 0:") => {
+            Some(Format::SmiNvlink)
+        }
+        () if line(&|line| line.contains(" detected ") && line.contains(" LLDP neighbors"))
+            || line(&|line| line.starts_with("Local Port id:")) =>
+        {
+            Some(Format::LldpText)
+        }
+        () if line(&|line| ["switches:", "capacity_blocks:", "nodes:"].contains(&line)) => {
+            Some(Format::Topograph)
+        }
+        () if !crate::fabric::subnet::parse_ibnetdiscover(text)
+            .nodes
+            .is_empty() =>
+        {
+            Some(Format::Ibnetdiscover)
+        }
+        () => None,
+    }
+}

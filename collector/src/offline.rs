@@ -1,0 +1,138 @@
+//! Several files as one site: their cables in one fabric with its verdict, plans and placements beside it.
+
+use std::collections::BTreeSet;
+
+use railscope_model::fabric::{Fabric, Timestamp};
+use railscope_model::identity::{NodeName, Part};
+use railscope_model::plan::{PlanError, WiringPlan};
+
+use crate::analyzer::Analyzer;
+use crate::fabric::plans::cabling::once;
+use crate::fabric::plans::{Document, NodeTopology, Opened, Placement, Told, plan_fabric};
+use crate::fabric::subnet::Gap;
+use crate::fabric::{SubnetMerge, Verdict, assign_rails, judge};
+
+/// What all files together say.
+#[derive(Debug)]
+pub struct Site {
+    /// Everything with a cable: from what was seen, or from plans where nothing was seen.
+    pub fabric: Fabric,
+    /// The verdict on it; none where no file told of a fabric.
+    pub verdict: Option<Verdict>,
+    /// Whether the fabric was seen, and not only planned.
+    pub seen: bool,
+    /// Cables as planned, of all plans.
+    pub plan: Option<WiringPlan>,
+    /// Whether cables were told by single devices of their own ports; then those of others are not known.
+    pub neighbours: bool,
+    /// The devices that told: nodes and switches.
+    pub tellers: BTreeSet<Part>,
+    /// Placements by file.
+    pub placements: Vec<(String, Placement)>,
+    /// Insides of nodes by file.
+    pub nodes: Vec<(String, NodeTopology)>,
+    /// What could not be read.
+    pub problems: Vec<PlanError>,
+}
+
+impl Site {
+    /// Puts files together. Pages go in before sweeps, as in the running collector; cables that only tools other than
+    /// those saw make a fabric of their own where there is neither.
+    pub fn of(files: Vec<Opened>) -> Self {
+        let now = Timestamp(0);
+        let mut analyzer = Analyzer::default();
+        let (mut pages, mut subnets) = (Vec::new(), Vec::new());
+        let (mut seen, mut planned) = (WiringPlan::default(), Vec::new());
+        let mut site = Self {
+            fabric: Fabric::default(),
+            verdict: None,
+            seen: true,
+            plan: None,
+            neighbours: false,
+            tellers: BTreeSet::new(),
+            placements: Vec::new(),
+            nodes: Vec::new(),
+            problems: Vec::new(),
+        };
+        for opened in files {
+            site.problems.extend(opened.problems);
+            match opened.document {
+                Document::Subnet(subnet) => subnets.push(*subnet),
+                Document::Page(page) => pages.push((node_name(&opened.file), page)),
+                Document::Cables(plan, Told::Planned) => planned.push(plan),
+                Document::Cables(cabling, told) => {
+                    site.neighbours |= told == Told::ByOneEnd;
+                    // Whoever tells stands first.
+                    let tellers = cabling
+                        .cables
+                        .iter()
+                        .map(|cable| whose(&cable.ends[0].part));
+                    site.tellers.extend(tellers);
+                    seen.cables.extend(cabling.cables);
+                }
+                Document::Placement(placement) => site.placements.push((opened.file, placement)),
+                Document::Node(node) => site.nodes.push((opened.file, node)),
+            }
+        }
+        if !planned.is_empty() {
+            let cables = planned.into_iter().flat_map(|plan| plan.cables).collect();
+            site.plan = Some(WiringPlan { cables });
+        }
+        if !pages.is_empty() || !subnets.is_empty() {
+            let names: Vec<NodeName> = pages.iter().filter_map(|(name, _)| name.clone()).collect();
+            analyzer.set_targets(&names);
+            for (name, page) in &pages {
+                if let Some(name) = name {
+                    analyzer.ingest(name, page, now);
+                }
+            }
+            for subnet in subnets {
+                analyzer.take_subnet(subnet, now);
+            }
+            let view = analyzer.tick(now);
+            site.fabric = Fabric::clone(&view.fabric);
+            site.verdict = Some(Verdict::clone(&view.verdict));
+        } else if !seen.cables.is_empty() {
+            site.draw(&once(seen), now);
+        } else if let Some(plan) = site.plan.clone() {
+            site.seen = false;
+            site.draw(&plan, now);
+        }
+        site
+    }
+
+    fn draw(&mut self, plan: &WiringPlan, now: Timestamp) {
+        self.fabric = plan_fabric(plan, now, None);
+        assign_rails(&mut self.fabric);
+        let mut sweep = SubnetMerge::default();
+        if self.neighbours {
+            let parts = self.fabric.vertices().map(|(_, vertex)| &vertex.part);
+            let silent = parts.filter(|part| matches!(part, Part::Host(_) | Part::Switch(_)));
+            let silent: Vec<_> = silent.filter(|part| !self.tellers.contains(part)).collect();
+            if let Some(example) = silent.first() {
+                sweep.gaps.push(Gap::NotSwept {
+                    nodes: silent.len(),
+                    example: example.to_string(),
+                });
+            }
+        }
+        // The view of one device is no fabric.
+        if !self.neighbours || self.tellers.len() > 1 {
+            self.verdict = Some(judge(&self.fabric, &sweep));
+        }
+    }
+}
+
+/// The device that a port is of: the host of a NIC, or the switch itself.
+fn whose(part: &Part) -> Part {
+    match part {
+        Part::Nic(node, _) => Part::Host(node.clone()),
+        other => other.clone(),
+    }
+}
+
+/// A page does not say its node: that is the name of its file.
+fn node_name(file: &str) -> Option<NodeName> {
+    let name = file.rsplit('/').next()?;
+    name.split('.').next()?.parse().ok()
+}
