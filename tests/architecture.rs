@@ -51,15 +51,15 @@ const PURE: &[&str] = &[
 
 /// Where the collector may know of wire formats: at its edges.
 const SERIALISES: &[&str] = &[
-    "collector/src/api",
-    "collector/src/collectives",
+    "collector/src/serve",
+    "collector/src/sources/collectives",
     "collector/src/config",
-    "collector/src/foreign/file.rs",
+    "collector/src/mapping/file.rs",
     "collector/src/fabric/lldp/text",
     "collector/src/fabric/plans",
-    "collector/src/incident_file.rs",
+    "collector/src/persist/incidents_file.rs",
     "collector/src/maintenance.rs",
-    "collector/src/state_file.rs",
+    "collector/src/persist/fabric_file.rs",
     "collector/src/lib.rs",
 ];
 

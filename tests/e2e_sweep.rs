@@ -15,8 +15,8 @@ use railscope_collector::fabric::subnet::counters::{PortReading, counter_name};
 use railscope_collector::fabric::subnet::{
     End, Node, NodeKind, Subnet as Seen, parse_ibnetdiscover,
 };
-use railscope_collector::sweep::umad::{Umad, UmadPort};
-use railscope_collector::sweep::{Settings, Sweeper, Swept, open};
+use railscope_collector::sources::mad_sweep::umad::{Umad, UmadPort};
+use railscope_collector::sources::mad_sweep::{Settings, Sweeper, Swept, open};
 use railscope_simulator::spec::{ClusterSpec, Speed};
 use railscope_simulator::wiring::Wiring;
 use support::ibsim::{Collector, OPENS_WITHIN, Subnet, umad2sim};

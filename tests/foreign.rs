@@ -14,7 +14,7 @@ use std::time::Duration;
 use foreign::{Dcgm, node_exporter};
 use railscope_collector::analyzer::{Analyzer, ClusterView};
 use railscope_collector::config::Target;
-use railscope_collector::foreign::{Mappings, Reader};
+use railscope_collector::mapping::{Mappings, Reader};
 use railscope_model::fabric::Timestamp;
 use railscope_simulator::cluster::Cluster;
 use railscope_simulator::examples;

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use railscope_collector::analyzer::{Analyzer, ClusterView};
 use railscope_collector::classes::Severity;
-use railscope_collector::collectives::inspector::parse_line;
 use railscope_collector::jobs::straggler::{Answer, Basis, Cause, Waiting};
+use railscope_collector::sources::collectives::inspector::parse_line;
 use railscope_model::fabric::Timestamp;
 use railscope_simulator::cluster::Cluster;
 use railscope_simulator::examples;

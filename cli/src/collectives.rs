@@ -7,15 +7,15 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use railscope_collector::collectives::flight_recorder::{
-    Dump, parse_dump, rank_of_file, rank_states,
-};
-use railscope_collector::collectives::inspector::{is_dump, parse_line};
-use railscope_collector::collectives::nccl_tests::{TestRun, parse_log};
 use railscope_collector::jobs::job::Jobs;
 use railscope_collector::jobs::straggler::{
     Late, Operation, Pair, Side, Unevenness, Waiting, Waits, judge_pairs, late_ranks,
 };
+use railscope_collector::sources::collectives::flight_recorder::{
+    Dump, parse_dump, rank_of_file, rank_states,
+};
+use railscope_collector::sources::collectives::inspector::{is_dump, parse_line};
+use railscope_collector::sources::collectives::nccl_tests::{TestRun, parse_log};
 use railscope_collector::store::History;
 use railscope_model::fabric::Timestamp;
 use serde::Serialize;

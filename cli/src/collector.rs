@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::Args;
 use railscope_collector::config::Config;
-use railscope_collector::run::run as run_collector;
+use railscope_collector::service::run as run_collector;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Scrapes a cluster's exporters, reads its subnet, and serves incidents, API and page.
@@ -86,7 +86,7 @@ pub(crate) fn check_config(args: &CheckConfigArgs) -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use railscope_collector::foreign::Mappings;
+    use railscope_collector::mapping::Mappings;
 
     /// A mapping that cannot be read is left out: with the features of libraries as the binary is built, none is.
     #[test]

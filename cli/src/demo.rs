@@ -10,7 +10,7 @@ use anyhow::{Context as _, anyhow};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use railscope_collector::config::Config;
-use railscope_collector::run::run_beside;
+use railscope_collector::service::run_beside;
 use railscope_simulator::cluster::Cluster;
 use railscope_simulator::fault::CAUSES;
 use railscope_simulator::spec::Transport;

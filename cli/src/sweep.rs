@@ -11,7 +11,7 @@ use railscope_collector::fabric::subnet::counters::{
     COUNTERS, DeviceReading, PortReading, counter_name,
 };
 use railscope_collector::fabric::subnet::{NodeKind, Subnet};
-use railscope_collector::sweep::{MAX_WINDOW, Settings, Stats, Sweeper, open};
+use railscope_collector::sources::mad_sweep::{MAX_WINDOW, Settings, Stats, Sweeper, open};
 
 /// Sweeps the InfiniBand subnet once, as the collector would, and says what it saw and what that cost.
 ///

@@ -22,10 +22,10 @@ use axum::http::Request;
 use cluster::{Cluster, DEFAULT, EVERY_SECONDS, FULL, GPUS_PER_NODE};
 use measure::{megabytes, processor_time};
 use railscope_collector::analyzer::{Analyzer, ClusterView};
-use railscope_collector::api::router;
 use railscope_collector::config::{Config, Target};
 use railscope_collector::detect::detector::{DETECTORS, Detector};
-use railscope_collector::state::{Snapshot, State};
+use railscope_collector::serve::router::router;
+use railscope_collector::status::{Snapshot, State};
 use railscope_model::fabric::Timestamp;
 use tower::ServiceExt as _;
 

@@ -1,6 +1,5 @@
 //! The collector's configuration: one TOML file, checked to the end before anything starts.
 
-mod error;
 mod maintenance;
 mod raw;
 mod switches;
@@ -16,14 +15,14 @@ use railscope_model::plan::WiringPlan;
 
 use crate::fabric::plans;
 
-pub use error::ConfigError;
-pub(crate) use error::nearest;
+pub use crate::file_error::ConfigError;
+pub(crate) use crate::file_error::nearest;
 
 use crate::diagnose::stages::maintenance::Window;
-use crate::foreign::{Mappings, OWN_KIND};
+use crate::mapping::{Mappings, OWN_KIND};
 use crate::store::source_id::Subject;
 
-use crate::sweep;
+use crate::sources::mad_sweep;
 
 /// The configuration after all checks. Paths are relative to the process, no longer to the file.
 #[derive(Debug, Clone)]
@@ -153,8 +152,8 @@ pub enum SubnetFrom {
     File(PathBuf),
     /// A program with its arguments that prints what would stand in the file.
     Command(Vec<String>),
-    /// An own sweep out of a port of this host; see [`crate::sweep::open`].
-    Device(String, sweep::Settings),
+    /// An own sweep out of a port of this host; see [`crate::sources::mad_sweep::open`].
+    Device(String, mad_sweep::Settings),
 }
 
 /// A switch that tells its LLDP neighbours.
@@ -240,5 +239,6 @@ pub fn check_url(url: &str) -> Result<(), String> {
     }
 }
 
+pub(crate) mod file_sd;
 #[cfg(test)]
 mod tests;

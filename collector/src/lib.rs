@@ -5,28 +5,22 @@
 //! ```
 
 pub mod analyzer;
-pub mod api;
 pub mod assemble;
 pub mod classes;
 pub mod cluster_view;
-pub mod collectives;
 pub mod config;
 pub mod detect;
 pub mod diagnose;
 pub mod fabric;
-pub mod foreign;
-pub mod incident_file;
+pub(crate) mod file_error;
 pub mod jobs;
-pub mod lldp_source;
 pub mod maintenance;
+pub mod mapping;
 pub(crate) mod offline;
-mod past;
-pub mod run;
-pub mod scrape;
+pub mod persist;
+pub mod serve;
+pub mod service;
+pub mod sources;
 pub mod stages;
-pub mod state;
-pub mod state_file;
+pub mod status;
 pub mod store;
-pub mod subnet_source;
-pub mod sweep;
-pub mod targets;

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use toml::value::{Date, Datetime, Offset, Time};
 
 use crate::diagnose::stages::maintenance::{PartPattern, Window};
-use crate::state::State;
+use crate::status::State;
 
 /// Most parts of one window, and most windows that the API keeps: a bound for who posts in a loop.
 pub const MOST: usize = 10_000;

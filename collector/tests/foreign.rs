@@ -8,7 +8,7 @@ use std::path::Path;
 
 use expect_test::expect_file;
 use railscope_collector::analyzer::Analyzer;
-use railscope_collector::foreign::{Mappings, Recognised, Translation, Translator};
+use railscope_collector::mapping::{Mappings, Recognised, Translation, Translator};
 use railscope_collector::store::source_id::{Speaker, Subject};
 use railscope_model::fabric::{LinkKind, Timestamp};
 

@@ -10,7 +10,7 @@ use axum::Router;
 use axum::extract::Path;
 use axum::routing::get;
 use railscope_collector::config::Config;
-use railscope_collector::run::run;
+use railscope_collector::service::run;
 use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};

@@ -11,7 +11,7 @@ use railscope_collector::analyzer::{Analyzer, ClusterView};
 use railscope_collector::assemble::changes::{ChangeLog, KEPT_CHANGES, Logged};
 use railscope_collector::fabric::Change;
 use railscope_collector::fabric::subnet::parse_ibnetdiscover;
-use railscope_collector::state_file::{StateError, load, save};
+use railscope_collector::persist::fabric_file::{StateError, load, save};
 use railscope_model::fabric::Timestamp;
 
 /// Two leaves of four hosts each under two spines, but for one cable: leaf, spine.

@@ -11,13 +11,13 @@ mod zhejiang;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use railscope_collector::collectives::flight_recorder::{
-    Dump, parse_dump, rank_of_file, rank_states,
-};
-use railscope_collector::collectives::nccl_tests::parse_log;
 use railscope_collector::jobs::straggler::{
     ALARM, Cause, Conclusion, Pair, Rank, Side, Unevenness, WaitWatch, judge_pairs, late_ranks,
 };
+use railscope_collector::sources::collectives::flight_recorder::{
+    Dump, parse_dump, rank_of_file, rank_states,
+};
+use railscope_collector::sources::collectives::nccl_tests::parse_log;
 use railscope_collector::store::NodeHistory;
 use railscope_model::fabric::Timestamp;
 use railscope_model::metric::SWITCH_PORT_TRANSMIT_BYTES;

@@ -13,10 +13,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use railscope_collector::analyzer::Analyzer;
-use railscope_collector::api::router;
 use railscope_collector::config::Config;
 use railscope_collector::fabric::lldp::text::parse_neighbours;
-use railscope_collector::state::{Snapshot, State};
+use railscope_collector::serve::router::router;
+use railscope_collector::status::{Snapshot, State};
 use railscope_model::fabric::Timestamp;
 use railscope_simulator::cluster::Cluster;
 use railscope_simulator::readings::{Exporters, switches};

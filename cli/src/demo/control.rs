@@ -12,7 +12,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use railscope_collector::run::Beside;
+use railscope_collector::service::Beside;
 use railscope_model::identity::Part;
 use serde_json::json;
 

@@ -7,7 +7,7 @@ use railscope_collector::classes::Severity;
 use railscope_collector::config::Target;
 use railscope_collector::fabric::lldp::text::parse_neighbours;
 use railscope_collector::fabric::subnet::parse_ibnetdiscover;
-use railscope_collector::foreign::{Mappings, Reader};
+use railscope_collector::mapping::{Mappings, Reader};
 use railscope_collector::store::source_id::Subject;
 use railscope_model::fabric::Timestamp;
 use railscope_simulator::cluster::Cluster;

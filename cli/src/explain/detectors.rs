@@ -3,8 +3,8 @@
 use std::fmt::{self, Write as _};
 
 use anyhow::{Context as _, bail};
-use railscope_collector::api::detectors::{Detectors, Rule};
 use railscope_collector::config::Config;
+use railscope_collector::serve::api::detectors::{Detectors, Rule};
 
 use super::Format;
 

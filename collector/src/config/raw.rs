@@ -17,11 +17,11 @@ use super::switches::{RawSwitch, check_switches};
 use super::values::{Argv, Period, Positive, Text, Url};
 use super::{Config, ConfigError, ScrapeProfile, SubnetFrom, SubnetSource, SwitchSource, Target};
 use crate::diagnose::stages::maintenance::Window;
-use crate::foreign::{Mappings, OWN_KIND};
 use crate::maintenance::RawWindow;
+use crate::mapping::{Mappings, OWN_KIND};
+use crate::sources::mad_sweep;
+use crate::sources::targets::own_on_switch;
 use crate::store::source_id::Subject;
-use crate::sweep;
-use crate::targets::own_on_switch;
 
 /// Port of the collector where the file names none.
 const DEFAULT_PORT: u16 = 10661;
@@ -192,7 +192,7 @@ impl Subnet {
     }
 }
 
-/// How hard an own sweep may work; see [`crate::sweep::Settings`].
+/// How hard an own sweep may work; see [`crate::sources::mad_sweep::Settings`].
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Sweep {
@@ -206,7 +206,7 @@ struct Sweep {
 
 impl Default for Sweep {
     fn default() -> Self {
-        let settings = sweep::Settings::default();
+        let settings = mad_sweep::Settings::default();
         Self {
             counters: settings.counters,
             window: Spanned::new(0..0, Positive(settings.window)),
@@ -220,16 +220,16 @@ impl Default for Sweep {
 
 impl Sweep {
     /// The settings of a sweep that may take so long.
-    fn check(self, limit: Duration) -> Result<sweep::Settings, Wrong> {
+    fn check(self, limit: Duration) -> Result<mad_sweep::Settings, Wrong> {
         let (span, window) = (self.window.span(), self.window.into_inner().0);
-        if window > sweep::MAX_WINDOW {
+        if window > mad_sweep::MAX_WINDOW {
             return Err(Wrong {
                 span,
                 field: String::from("subnet.sweep.window"),
-                message: format!("expected 1 to {}", sweep::MAX_WINDOW),
+                message: format!("expected 1 to {}", mad_sweep::MAX_WINDOW),
             });
         }
-        Ok(sweep::Settings {
+        Ok(mad_sweep::Settings {
             window,
             per_switch: self.per_switch.0,
             mads_per_second: Some(self.mads_per_second),

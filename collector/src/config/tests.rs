@@ -35,17 +35,17 @@ fn paths_are_relative_to_the_file() {
 fn an_own_sweep_has_the_settings_that_stand_there_and_defaults_for_the_rest() {
     let text = "[subnet]\ndevice = \"mlx5_0:1\"\ntimeout = \"9s\"\n[subnet.sweep]\ncounters = false\nmads_per_second = 5000";
     let subnet = parse(text).expect("valid").subnet.expect("subnet");
-    let expected = sweep::Settings {
+    let expected = mad_sweep::Settings {
         counters: false,
         mads_per_second: std::num::NonZeroU32::new(5000),
         limit: Duration::from_secs(9),
-        ..sweep::Settings::default()
+        ..mad_sweep::Settings::default()
     };
     let expected = SubnetFrom::Device(String::from("mlx5_0:1"), expected);
     assert_eq!(subnet.from, expected);
     let plain = parse("[subnet]\ndevice = \"auto\"").expect("valid").subnet;
     let plain = plain.expect("subnet").from;
-    let expected = SubnetFrom::Device(String::from("auto"), sweep::Settings::default());
+    let expected = SubnetFrom::Device(String::from("auto"), mad_sweep::Settings::default());
     assert_eq!(plain, expected);
 }
 

@@ -1,9 +1,9 @@
 //! What exporters and jobs say, up to incidents and what the API shows of them.
 
 use railscope_collector::analyzer::Analyzer;
-use railscope_collector::collectives::inspector::{is_dump, parse_line};
 use railscope_collector::diagnose::incident::Incident;
 use railscope_collector::fabric::subnet::parse_ibnetdiscover;
+use railscope_collector::sources::collectives::inspector::{is_dump, parse_line};
 use railscope_model::fabric::Timestamp;
 use railscope_model::identity::NodeName;
 

@@ -4,14 +4,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use railscope_collector::analyzer::Analyzer;
-use railscope_collector::collectives::flight_recorder::{parse_dump, rank_states};
-use railscope_collector::collectives::nccl_tests::parse_log;
 use railscope_collector::config::{Config, Target};
-use railscope_collector::foreign::{Mappings, Reader};
-use railscope_collector::incident_file;
 use railscope_collector::maintenance::RawWindow;
-use railscope_collector::state_file;
-use railscope_collector::targets::TargetList;
+use railscope_collector::mapping::{Mappings, Reader};
+use railscope_collector::persist::fabric_file;
+use railscope_collector::persist::incidents_file;
+use railscope_collector::sources::collectives::flight_recorder::{parse_dump, rank_states};
+use railscope_collector::sources::collectives::nccl_tests::parse_log;
+use railscope_collector::sources::targets::TargetList;
 use railscope_model::fabric::Timestamp;
 
 use super::web::{NOW, show};
@@ -101,7 +101,7 @@ pub(crate) fn maintenance(bytes: &[u8]) {
 pub(crate) fn state_file(bytes: &[u8]) {
     let folder = folder();
     std::fs::write(folder.join("topology.json"), bytes).expect("a file");
-    match state_file::load(&folder) {
+    match fabric_file::load(&folder) {
         Ok(Some(past)) => {
             let mut analyzer = Analyzer::default();
             analyzer.restore(past.fabric, past.changes);
@@ -116,7 +116,7 @@ pub(crate) fn state_file(bytes: &[u8]) {
 pub(crate) fn incident_file(bytes: &[u8]) {
     let folder = folder();
     std::fs::write(folder.join("incidents.json"), bytes).expect("a file");
-    match incident_file::load(&folder) {
+    match incidents_file::load(&folder) {
         Ok(past) => {
             let mut analyzer = Analyzer::default();
             analyzer.restore_incidents(past.open, past.closed);

@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
 
-use railscope_collector::sweep::mad::{Bytes, Destination};
-use railscope_collector::sweep::transport::{Received, Transport};
-use railscope_collector::sweep::{Settings, Sweeper};
+use railscope_collector::sources::mad_sweep::mad::{Bytes, Destination};
+use railscope_collector::sources::mad_sweep::transport::{Received, Transport};
+use railscope_collector::sources::mad_sweep::{Settings, Sweeper};
 
 /// Where the attribute of an answer begins, behind what must fit its question.
 const DATA: usize = 64;

@@ -1,0 +1,144 @@
+//! Prometheus' file_sd, as the collector reads it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use railscope_model::identity::NodeName;
+use serde::Deserialize;
+
+use crate::config::{Target, check_url};
+use crate::mapping::{Mappings, OWN_KIND};
+use crate::sources::targets::own_on_switch;
+use crate::store::source_id::Subject;
+
+/// Label that says which exporter a target is, as `kind` does in the configuration.
+const KIND: &str = "__railscope_kind";
+/// Label that names the switch that a target speaks for.
+const SWITCH: &str = "__railscope_switch";
+
+/// One group of a file_sd file.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Group {
+    targets: Vec<String>,
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+}
+
+/// Reads the text of a file_sd file.
+///
+/// # Errors
+/// What is wrong, with line and column where it is not JSON of that form, or the target it is about.
+pub(crate) fn parse_file_sd(text: &str, mappings: &Mappings) -> Result<Vec<Target>, String> {
+    let groups: Vec<Group> = serde_json::from_str(text).map_err(|error| {
+        format!(
+            "line {}, column {}: expected JSON like [{{\"targets\": [\"n1:10660\"], \"labels\": {{\"node\": \"n1\"}}}}]: {error}",
+            error.line(),
+            error.column()
+        )
+    })?;
+    let mut targets = Vec::new();
+    for group in &groups {
+        if group.labels.contains_key("node") && group.targets.len() > 1 {
+            return Err(format!(
+                "targets {:?} share one node label: expected a group for each node",
+                group.targets
+            ));
+        }
+        for address in &group.targets {
+            targets.push(
+                target(address, &group.labels, mappings)
+                    .map_err(|why| format!("target {address:?}: {why}"))?,
+            );
+        }
+    }
+    Ok(targets)
+}
+
+fn target(
+    address: &str,
+    labels: &BTreeMap<String, String>,
+    mappings: &Mappings,
+) -> Result<Target, String> {
+    let label = |name, default| labels.get(name).map_or(default, String::as_str);
+    let url = format!(
+        "{}://{address}{}",
+        label("__scheme__", "http"),
+        label("__metrics_path__", "/metrics")
+    );
+    check_url(&url)?;
+    let kind = labels.get(KIND);
+    if let Some(kind) = kind {
+        mappings
+            .check_kind(kind)
+            .map_err(|why| format!("{KIND}: {why}"))?;
+    }
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    let about = match labels.get(SWITCH) {
+        Some(switch) => switch.parse().map(Subject::Switch),
+        None => label("node", host).parse::<NodeName>().map(Subject::Node),
+    };
+    if let (Ok(Subject::Switch(switch)), Some(OWN_KIND)) = (&about, kind.map(String::as_str)) {
+        return Err(format!("{KIND}: {}", own_on_switch(switch)));
+    }
+    Ok(Target {
+        about: Some(about.map_err(|error| error.to_string())?),
+        kind: kind.map(|kind| Arc::from(kind.as_str())),
+        url,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_sd_names_nodes_by_label_or_by_host() {
+        let text = r#"[
+            {"targets": ["10.0.0.1:10660"], "labels": {"node": "n1", "rack": "r1"}},
+            {"targets": ["n2:10660", "n3:10660"], "labels": {"__metrics_path__": "/m"}}
+        ]"#;
+        let targets = parse_file_sd(text, &Mappings::default()).expect("valid");
+        let names: Vec<_> = targets.iter().map(|t| (t.name(), t.url.as_str())).collect();
+        let names: Vec<_> = names.iter().map(|(name, url)| (&**name, *url)).collect();
+        assert_eq!(
+            names,
+            [
+                ("n1", "http://10.0.0.1:10660/metrics"),
+                ("n2", "http://n2:10660/m"),
+                ("n3", "http://n3:10660/m")
+            ]
+        );
+    }
+
+    #[test]
+    fn a_wrong_file_sd_says_where_and_what_was_expected() {
+        for (text, expected) in [
+            ("", "line 1, column 0: expected JSON like ["),
+            ("{}", "line 1, column 0: expected JSON like ["),
+            (
+                "[{\"target\": []}]",
+                "unknown field `target`, expected `targets` or `labels`",
+            ),
+            (
+                "[{\"targets\": [\"a:1\", \"b:1\"], \"labels\": {\"node\": \"n\"}}]",
+                "expected a group for each node",
+            ),
+            (
+                "[{\"targets\": [\"a b:1\"]}]",
+                "target \"a b:1\": expected an address such as",
+            ),
+            (
+                "[{\"targets\": [\"a:1\"], \"labels\": {\"__railscope_kind\": \"dcgm\"}}]",
+                "target \"a:1\": __railscope_kind: no mapping for \"dcgm\": expected one of \"railscope\"",
+            ),
+            (
+                "[{\"targets\": [\"a:1\"], \"labels\": {\"__railscope_kind\": \"railscope\", \"__railscope_switch\": \"leaf-1\"}}]",
+                "target \"a:1\": __railscope_kind: of a switch another exporter's page is expected",
+            ),
+        ] {
+            let error = parse_file_sd(text, &Mappings::default()).expect_err(text);
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Other people's exporters as sources: mappings from their series to ours, as data.
+
+mod file;
+mod translate;
+mod unit;
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::Arc;
+
+use railscope_model::exposition::{self, Line};
+
+pub use crate::mapping::rows::Mapping;
+pub use crate::sources::scrape::reader::Reader;
+pub use translate::{Translation, Translator};
+
+use crate::config::ConfigError;
+
+/// `kind` of a target that is Railscope's own exporter.
+pub const OWN_KIND: &str = "railscope";
+
+/// Mappings that come with Railscope: file name and text.
+const BUILT_IN: &[(&str, &str)] = &[
+    (
+        "dcgm-exporter.toml",
+        include_str!("mapping/built_in/dcgm-exporter.toml"),
+    ),
+    (
+        "rdma_exporter.toml",
+        include_str!("mapping/built_in/rdma_exporter.toml"),
+    ),
+    (
+        "node_exporter.toml",
+        include_str!("mapping/built_in/node_exporter.toml"),
+    ),
+    (
+        "infiniband_exporter.toml",
+        include_str!("mapping/built_in/infiniband_exporter.toml"),
+    ),
+    (
+        "snmp_exporter.toml",
+        include_str!("mapping/built_in/snmp_exporter.toml"),
+    ),
+    ("gnmic.toml", include_str!("mapping/built_in/gnmic.toml")),
+    (
+        "sonic-exporter.toml",
+        include_str!("mapping/built_in/sonic-exporter.toml"),
+    ),
+];
+
+/// All mappings, those that are believed first in front.
+#[derive(Debug, Clone)]
+pub struct Mappings(Vec<Arc<Mapping>>);
+
+impl Default for Mappings {
+    /// Those that come with Railscope. A test sees to it that each can be read.
+    fn default() -> Self {
+        let read = |(name, text): &(&str, &str)| file::parse(text, Path::new(name)).ok();
+        let mut all = Self(Vec::new());
+        BUILT_IN
+            .iter()
+            .filter_map(read)
+            .for_each(|mapping| all.push(mapping));
+        all
+    }
+}
+
+/// What a page is.
+#[derive(Debug, Clone)]
+pub enum Recognised {
+    /// Railscope's own.
+    Own,
+    /// Another exporter's.
+    Foreign(Arc<Mapping>),
+}
+
+impl Mappings {
+    /// Adds the mapping in a file's text; one of the same kind that comes with Railscope is replaced.
+    ///
+    /// # Errors
+    /// The text says something wrong; the error says where and what was expected.
+    pub fn add(&mut self, text: &str, path: &Path) -> Result<(), ConfigError> {
+        self.push(file::parse(text, path)?);
+        Ok(())
+    }
+
+    fn push(&mut self, mapping: Mapping) {
+        self.0.retain(|other| other.kind != mapping.kind);
+        let place = self
+            .0
+            .partition_point(|other| other.precedence <= mapping.precedence);
+        self.0.insert(place, Arc::new(mapping));
+    }
+
+    /// The mapping of one kind of exporter.
+    pub fn by_kind(&self, kind: &str) -> Option<&Arc<Mapping>> {
+        self.0.iter().find(|mapping| &*mapping.kind == kind)
+    }
+
+    /// Every `kind` that a target can have.
+    pub fn kinds(&self) -> impl Iterator<Item = &str> {
+        let foreign = self.0.iter().map(|mapping| &*mapping.kind);
+        std::iter::once(OWN_KIND).chain(foreign)
+    }
+
+    /// Whether a target can be of this kind, or the sentence that says why not.
+    ///
+    /// # Errors
+    /// What was expected instead.
+    pub fn check_kind(&self, kind: &str) -> Result<(), String> {
+        if self.kinds().any(|known| known == kind) {
+            return Ok(());
+        }
+        let known: Vec<_> = self.kinds().map(|kind| format!("{kind:?}")).collect();
+        Err(format!(
+            "no mapping for {kind:?}: expected one of {}",
+            known.join(", ")
+        ))
+    }
+
+    /// Whose page this is, by the names on it; `None` where no mapping knows any of them.
+    pub fn recognise(&self, page: &str) -> Option<Recognised> {
+        let names: HashSet<&str> = exposition::parse(page)
+            .filter_map(|line| match line {
+                Ok(Line::Series(series)) => Some(series.name),
+                _ => None,
+            })
+            .collect();
+        if names.iter().any(|name| name.starts_with("railscope_")) {
+            return Some(Recognised::Own);
+        }
+        let known = |mapping: &&Arc<Mapping>| names.iter().any(|name| mapping.knows(name));
+        self.0.iter().find(known).cloned().map(Recognised::Foreign)
+    }
+}
+
+pub(crate) mod rows;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,405 @@
+//! Turns the pages of one target into readings of ours. Which series is which is found once, then remembered.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
+
+use railscope_model::exposition::{self, Line, Series, Type};
+use railscope_model::fabric::Timestamp;
+use railscope_model::metric::{Kind, Metric};
+use railscope_model::reading::{Labels, NodeReading};
+
+use crate::mapping::rows::{Answer, Found, Mapping, Row};
+use crate::store::source_id::Subject;
+use crate::store::{Ingested, STALE_AFTER_SECONDS};
+
+/// Keys are hashes already, or short: one fixed hasher, so that equal input gives equal output.
+type Fixed = foldhash::fast::FixedState;
+
+/// Labels of a series that stand elsewhere: in its name, or on a joined series.
+type Pairs = Vec<(String, String)>;
+
+/// What a page said, by whom it spoke of.
+#[derive(Debug, Default)]
+pub struct Translation {
+    /// Readings, in the order in which their subjects were first met.
+    pub readings: Vec<(Subject, NodeReading)>,
+    /// What became of the samples; those that are kept are counted where they are taken up.
+    pub counts: Ingested,
+    /// Why the first sample that a row wanted could not be taken.
+    pub unfit: Option<String>,
+}
+
+/// Translates the pages of one target.
+#[derive(Debug)]
+pub struct Translator {
+    mapping: Arc<Mapping>,
+    /// Of whom the target speaks; none where every series must say it.
+    about: Option<Subject>,
+    /// Hash of a name -> the rows that take it.
+    names: HashMap<u64, Arc<[Candidate]>, Fixed>,
+    /// Hash of a line up to its value -> where it goes.
+    lines: HashMap<u64, Arc<Placed>, Fixed>,
+    /// Labels that joins found on the page before: if they change, lines mean something else.
+    joined: Joined,
+    subjects: Vec<Subject>,
+    series: Vec<Ours>,
+    /// Where subjects and series are in these two.
+    subject_places: HashMap<Subject, usize, Fixed>,
+    series_places: HashMap<(usize, u16, Labels), usize, Fixed>,
+}
+
+/// (join, values of its `on` labels) -> labels.
+type Joined = HashMap<(usize, Vec<String>), Pairs, Fixed>;
+
+/// The values of these labels, if the series has them all.
+fn values<'a>(
+    series: &Series<'_>,
+    labels: impl Iterator<Item = &'a String>,
+) -> Option<Vec<String>> {
+    labels
+        .map(|label| series.label(label).map(Into::into))
+        .collect()
+}
+
+/// A row that takes a name.
+#[derive(Debug)]
+struct Candidate {
+    row: usize,
+    captured: Pairs,
+    /// Why none of its samples can be taken.
+    unfit: Option<String>,
+}
+
+/// Where a line goes.
+#[derive(Debug, Default)]
+struct Placed {
+    places: Vec<Place>,
+    /// Why a row that wanted it cannot take it.
+    unfit: Option<String>,
+}
+
+/// One series of ours that a line gives.
+#[derive(Debug)]
+struct Place {
+    row: usize,
+    series: usize,
+    /// The value, where it stands in the labels.
+    fixed: Option<f64>,
+}
+
+/// One series of ours.
+#[derive(Debug)]
+struct Ours {
+    subject: usize,
+    metric: &'static Metric,
+    labels: Labels,
+    sum: bool,
+    value: f64,
+    /// Samples that came together in the value on this page, and how many there should be.
+    terms: usize,
+    expected: usize,
+    /// When a sum lost a term. It is left out then: a sum without a term is not a smaller sum.
+    torn: Option<Timestamp>,
+}
+
+impl Translator {
+    /// Translates pages of a target that speaks of `about`, or of whom its series name.
+    pub fn new(mapping: Arc<Mapping>, about: Option<Subject>) -> Self {
+        Self {
+            mapping,
+            about,
+            names: HashMap::default(),
+            lines: HashMap::default(),
+            joined: Joined::default(),
+            subjects: Vec::new(),
+            series: Vec::new(),
+            subject_places: HashMap::default(),
+            series_places: HashMap::default(),
+        }
+    }
+
+    /// The mapping.
+    pub fn mapping(&self) -> &Arc<Mapping> {
+        &self.mapping
+    }
+
+    /// Reads a page that was fetched at `at`.
+    pub fn translate(&mut self, page: &str, at: Timestamp) -> Translation {
+        let mut out = Translation::default();
+        self.join(page);
+        let mut types = HashMap::new();
+        let mut samples = 0;
+        for line in exposition::parse(page) {
+            match line {
+                Ok(Line::Series(series)) => {
+                    samples += 1;
+                    self.take(&series, &types, &mut out);
+                }
+                Ok(Line::Type(family, kind)) => {
+                    types.insert(family, kind);
+                }
+                Ok(Line::End) => {}
+                Err(error) => out.counts.errors.push(error),
+            }
+        }
+        out.readings = self.readings(at);
+        // Series that come and go under ever new labels must not pile up.
+        if self.lines.len() > 4 * samples + 64 {
+            self.forget();
+        }
+        out
+    }
+
+    fn forget(&mut self) {
+        self.names.clear();
+        self.lines.clear();
+        self.series.clear();
+        self.series_places.clear();
+        self.subjects.clear();
+        self.subject_places.clear();
+    }
+
+    /// Collects what joined series say, before any line needs it.
+    fn join(&mut self, page: &str) {
+        if self.mapping.joins.is_empty() {
+            return;
+        }
+        let mut joined = Joined::default();
+        for line in exposition::parse(page) {
+            let Ok(Line::Series(series)) = line else {
+                continue;
+            };
+            for (index, join) in self.mapping.joins.iter().enumerate() {
+                if !join.from.is_match(series.name) {
+                    continue;
+                }
+                let Some(key) = values(&series, join.on.keys()) else {
+                    continue;
+                };
+                let value = |label: &String| Some((label.clone(), series.label(label)?.into()));
+                let pairs = join.take.iter().filter_map(value).collect();
+                joined.insert((index, key), pairs);
+            }
+        }
+        if joined != self.joined {
+            self.forget();
+            self.joined = joined;
+        }
+    }
+
+    fn take(&mut self, series: &Series<'_>, types: &HashMap<&str, Type>, out: &mut Translation) {
+        let hash = |text: &[&str]| {
+            let mut hasher = Fixed::default().build_hasher();
+            text.iter().for_each(|text| hasher.write(text.as_bytes()));
+            hasher.finish()
+        };
+        let name = hash(&[series.name]);
+        let candidates = match self.names.get(&name) {
+            Some(candidates) => Arc::clone(candidates),
+            None => {
+                let candidates = self.candidates(series.name, types);
+                self.names.insert(name, Arc::clone(&candidates));
+                candidates
+            }
+        };
+        if candidates.is_empty() {
+            out.counts.unknown += 1;
+            return;
+        }
+        let line = hash(&[series.name, "{", series.raw_labels()]);
+        let placed = match self.lines.get(&line) {
+            Some(placed) => Arc::clone(placed),
+            None => {
+                let placed = Arc::new(self.place(series, &candidates));
+                self.lines.insert(line, Arc::clone(&placed));
+                placed
+            }
+        };
+        match &placed.unfit {
+            Some(why) => out.refuse(|| why.clone()),
+            None if placed.places.is_empty() => out.counts.unknown += 1,
+            None => {}
+        }
+        for place in &placed.places {
+            let row = &self.mapping.rows[place.row];
+            match place.fixed.or_else(|| row.value(series.value)) {
+                Some(value) => self.series[place.series].add(value),
+                None => out.refuse(|| format!("{} has the value {}", series.name, series.value)),
+            }
+        }
+    }
+
+    fn joined_labels(&self, series: &Series<'_>) -> Pairs {
+        let found = |(index, join): (usize, &crate::mapping::rows::Join)| {
+            self.joined.get(&(index, values(series, join.on.values())?))
+        };
+        let joins = self.mapping.joins.iter().enumerate();
+        joins.filter_map(found).flatten().cloned().collect()
+    }
+
+    /// Rows that take this name.
+    fn candidates(&self, name: &str, types: &HashMap<&str, Type>) -> Arc<[Candidate]> {
+        let declared = types
+            .get(name)
+            .or_else(|| types.get(name.strip_suffix("_total")?));
+        let rows = self.mapping.rows.iter().enumerate();
+        rows.filter_map(|(index, row)| {
+            let captures = row.from.captures(name)?;
+            let groups = row.from.capture_names().flatten();
+            let pair =
+                |group: &str| Some((group.to_owned(), captures.name(group)?.as_str().into()));
+            Some(Candidate {
+                row: index,
+                captured: groups.filter_map(pair).collect(),
+                unfit: mistyped(row, declared.copied()),
+            })
+        })
+        .collect()
+    }
+
+    /// Finds where a line goes.
+    fn place(&mut self, series: &Series<'_>, candidates: &[Candidate]) -> Placed {
+        let joined = self.joined_labels(series);
+        let mapping = Arc::clone(&self.mapping);
+        let mut placed = Placed::default();
+        for candidate in candidates {
+            let row = &mapping.rows[candidate.row];
+            let found = Found {
+                series,
+                captured: &candidate.captured,
+                joined: &joined,
+            };
+            let answer = match &candidate.unfit {
+                Some(why) => Answer::Unfit(why.clone()),
+                None => row.translate(&found),
+            };
+            match answer {
+                Answer::Taken {
+                    subject,
+                    labels,
+                    fixed,
+                } => {
+                    let subject = subject.or_else(|| self.about.clone());
+                    match subject.filter(|subject| row.is_about(subject)) {
+                        Some(subject) => placed.places.push(Place {
+                            row: candidate.row,
+                            series: self.ours(subject, row, labels),
+                            fixed,
+                        }),
+                        None => {
+                            let name = row.to.name;
+                            placed.refuse(|| {
+                                format!(
+                                    "{name} is said of neither a node nor a switch that can have it"
+                                )
+                            });
+                        }
+                    }
+                }
+                Answer::NotMine => {}
+                Answer::Unfit(why) => placed.refuse(|| format!("{}: {why}", series.name)),
+            }
+        }
+        placed
+    }
+
+    /// Finds or makes a series of ours.
+    fn ours(&mut self, subject: Subject, row: &Row, labels: Labels) -> usize {
+        let next = self.subjects.len();
+        let place = *self
+            .subject_places
+            .entry(subject)
+            .or_insert_with_key(|subject| {
+                self.subjects.push(subject.clone());
+                next
+            });
+        let next = self.series.len();
+        let key = (place, row.to.index, labels);
+        *self
+            .series_places
+            .entry(key)
+            .or_insert_with_key(|(_, _, labels)| {
+                self.series.push(Ours {
+                    subject: place,
+                    metric: row.to,
+                    labels: labels.clone(),
+                    sum: row.sum,
+                    value: 0.0,
+                    terms: 0,
+                    expected: 0,
+                    torn: None,
+                });
+                next
+            })
+    }
+
+    /// Ends a page: the readings of what it said.
+    fn readings(&mut self, at: Timestamp) -> Vec<(Subject, NodeReading)> {
+        let mut readings: Vec<_> = self
+            .subjects
+            .iter()
+            .map(|subject| (subject.clone(), NodeReading::default()))
+            .collect();
+        for ours in &mut self.series {
+            let terms = std::mem::take(&mut ours.terms);
+            if terms > 0 && (!ours.sum || ours.is_whole(terms, at)) {
+                readings[ours.subject]
+                    .1
+                    .push(ours.metric, &ours.labels, ours.value);
+            }
+        }
+        readings.retain(|(_, reading)| !reading.samples().is_empty());
+        readings
+    }
+}
+
+impl Placed {
+    fn refuse(&mut self, why: impl FnOnce() -> String) {
+        self.unfit.get_or_insert_with(why);
+    }
+}
+
+impl Ours {
+    fn add(&mut self, value: f64) {
+        match (self.terms, self.sum) {
+            (0, _) => self.value = value,
+            (_, true) => self.value += value,
+            // Copies of one value, such as a GPU's for each of its containers.
+            (_, false) => {}
+        }
+        self.terms += 1;
+    }
+
+    /// Whether a sum has all its terms. After a term has been away for so long that the history has
+    /// forgotten the sum, it begins anew without it.
+    fn is_whole(&mut self, terms: usize, at: Timestamp) -> bool {
+        if terms < self.expected {
+            let since = *self.torn.get_or_insert(at);
+            if at.seconds_since(since) <= 2.0 * STALE_AFTER_SECONDS {
+                return false;
+            }
+        }
+        self.torn = None;
+        self.expected = terms;
+        true
+    }
+}
+
+impl Translation {
+    fn refuse(&mut self, why: impl FnOnce() -> String) {
+        self.counts.unfit += 1;
+        self.unfit.get_or_insert_with(why);
+    }
+}
+
+/// Why a name cannot be taken: the page declares another type than the mapping expects.
+fn mistyped(row: &Row, declared: Option<Type>) -> Option<String> {
+    let (Some(expected), Some(declared)) = (row.declared, declared) else {
+        return None;
+    };
+    let same = declared == expected || declared == Type::Unknown || row.to.kind == Kind::Info;
+    (!same).then(|| {
+        format!("declared as {declared:?}, the mapping expects {expected:?}").to_lowercase()
+    })
+}

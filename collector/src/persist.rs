@@ -1,0 +1,112 @@
+//! When the analysis takes up what an earlier run left, and when it writes down what it knows.
+
+pub mod fabric_file;
+pub mod incidents_file;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use railscope_model::fabric::{Fabric, Timestamp};
+
+use crate::analyzer::{Analyzer, ClusterView};
+use crate::assemble::changes::ChangeLog;
+use crate::fabric::has_cables;
+use crate::status::State;
+
+/// Least time between two writes: of 100,000 GPUs the file has tens of megabytes.
+const WRITE_SECONDS: f64 = 60.0;
+
+/// The state file, if one is configured, and what stands in it.
+pub(crate) struct Past {
+    folder: Option<PathBuf>,
+    written: Option<(Timestamp, Arc<Fabric>, Arc<ChangeLog>)>,
+    /// Whether the file tells of cables.
+    has_cables: bool,
+    incidents: Option<incidents_file::Wire>,
+    /// Whether the last write failed: said once, not every minute.
+    failing: bool,
+}
+
+impl Past {
+    pub(crate) fn of(folder: Option<PathBuf>) -> Self {
+        Self {
+            folder,
+            written: None,
+            has_cables: false,
+            incidents: None,
+            failing: false,
+        }
+    }
+
+    /// Takes up the incidents of an earlier run, and the work that was announced to it.
+    pub(crate) fn restore_incidents(&self, analyzer: &mut Analyzer, state: &State) {
+        let Some(folder) = &self.folder else { return };
+        match incidents_file::load(folder) {
+            Ok(past) => {
+                analyzer.restore_incidents(past.open, past.closed);
+                state.posted().extend(past.announced);
+            }
+            Err(error) => tracing::error!("starting without the incidents of before: {error}"),
+        }
+    }
+
+    /// Writes down incidents and announced work, if they are other ones than before.
+    pub(crate) fn keep_incidents(&mut self, view: &ClusterView, state: &State) {
+        let Some(folder) = &self.folder else { return };
+        let wire = incidents_file::Wire::of(view, &state.posted());
+        let is_like = |before: &incidents_file::Wire| before.is_like(&wire);
+        if self.incidents.as_ref().is_some_and(is_like) {
+            return;
+        }
+        if let Err(error) = incidents_file::save(folder, &wire) {
+            tracing::error!("incidents are not kept: {error}");
+        }
+        self.incidents = Some(wire);
+    }
+
+    /// Takes up what an earlier run knew. A file that cannot be read is an error in the log and no past.
+    pub(crate) fn restore(&mut self, analyzer: &mut Analyzer) {
+        let Some(folder) = &self.folder else { return };
+        match fabric_file::load(folder) {
+            Ok(Some(past)) => {
+                tracing::info!(
+                    written = past.at.as_seconds(),
+                    "took up the fabric of an earlier run"
+                );
+                self.has_cables = has_cables(&past.fabric);
+                analyzer.restore(past.fabric, past.changes);
+            }
+            Ok(None) => {}
+            Err(error) => tracing::error!("starting without a past: {error}"),
+        }
+    }
+
+    /// Writes down what a tick knows, if it is other than what was written and that is a while ago.
+    pub(crate) fn keep(&mut self, view: &ClusterView) {
+        let Some(folder) = &self.folder else { return };
+        // A subnet that was not read yet shows nothing; what is remembered of it stays.
+        if self.has_cables && !has_cables(&view.fabric) {
+            return;
+        }
+        let is_due = match &self.written {
+            None => view.fabric.links().next().is_some(),
+            Some((at, fabric, changes)) => {
+                view.now.seconds_since(*at) >= WRITE_SECONDS
+                    && !(Arc::ptr_eq(fabric, &view.fabric) && Arc::ptr_eq(changes, &view.changes))
+            }
+        };
+        if !is_due {
+            return;
+        }
+        let failed = fabric_file::save(folder, view);
+        if let Err(error) = &failed
+            && !self.failing
+        {
+            tracing::error!("what is known of the fabric is not kept: {error}");
+        }
+        self.failing = failed.is_err();
+        self.has_cables = has_cables(&view.fabric);
+        let (fabric, changes) = (Arc::clone(&view.fabric), Arc::clone(&view.changes));
+        self.written = Some((view.now, fabric, changes));
+    }
+}

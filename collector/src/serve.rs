@@ -1,0 +1,9 @@
+//! What people and programs are given: API, page, metrics.
+
+pub mod api;
+pub mod layout;
+pub(crate) mod metrics;
+pub(crate) mod phrases;
+pub mod router;
+pub(crate) mod web;
+pub(crate) mod wire;

@@ -1,0 +1,13 @@
+//! Answers of the API, one file a subject.
+
+pub mod detectors;
+pub(crate) mod export;
+pub(crate) mod exporter;
+pub(crate) mod jobs;
+pub(crate) mod lint;
+pub(crate) mod listings;
+pub(crate) mod maintenance;
+pub(crate) mod params;
+pub(crate) mod plan_diff;
+pub(crate) mod probes;
+pub(crate) mod structure;

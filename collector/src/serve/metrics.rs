@@ -1,0 +1,223 @@
+//! The collector's own `/metrics`: incidents, fabric, targets, and how the collector itself does.
+
+use std::sync::Arc;
+
+use axum::extract::State as Shared;
+use axum::http::{HeaderMap, header};
+use axum::response::{IntoResponse, Response};
+use railscope_model::exposition::{Format, Page, gzip};
+use railscope_model::metric::{
+    COLLECTIVE_OPERATIONS, COLLECTOR_BUILD, FABRIC_HOSTS_MISSING_RAIL, FABRIC_LEVELS, FABRIC_LINKS,
+    FABRIC_PARTS, FABRIC_VERDICT, INCIDENT_ACTIVE, INCIDENT_GPUS, INCIDENT_SINCE, INGEST_SAMPLES,
+    LATE_TARGETS, Metric, OPENING_SUSPENDED, PORT_TOPOLOGY, Profile, SCRAPES, SUBNET_AGE,
+    SUBNET_SWEEPS, SWEEP_DURATION, SWEEP_MADS, TARGET_AGE, TARGET_UP, TICK_DURATION,
+    TOPOLOGY_FINDINGS,
+};
+use railscope_model::reading::{Labels, NodeReading};
+
+pub(crate) mod graph;
+mod jobs;
+
+use super::wire;
+use crate::diagnose::incident::Incident;
+use crate::diagnose::observer::Late;
+use crate::serve::api::params::{Nothing, Params, Refusal};
+use crate::serve::router::App;
+use crate::status::{Snapshot, State};
+
+pub(crate) async fn metrics(
+    Shared(state): App,
+    headers: HeaderMap,
+    _: Params<Nothing>,
+) -> Result<Response, Refusal> {
+    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+    let format = Format::negotiate(text(header::ACCEPT));
+    let mut reading = reading(&state);
+    let doubles = reading.normalise();
+    if doubles > 0 {
+        tracing::error!(
+            doubles,
+            "series stand twice on the page of metrics: a defect of Railscope"
+        );
+    }
+    let body = Page::new(Arc::new(reading)).write(format, Profile::Full);
+    let described = [
+        (header::CONTENT_TYPE, format.content_type()),
+        (header::VARY, "Accept, Accept-Encoding"),
+    ];
+    let zipped = accepts_gzip(text(header::ACCEPT_ENCODING).unwrap_or_default())
+        .then(|| gzip(body.as_bytes()).ok());
+    Ok(match zipped.flatten() {
+        Some(zipped) => (described, [(header::CONTENT_ENCODING, "gzip")], zipped).into_response(),
+        None => (described, body).into_response(),
+    })
+}
+
+/// Whether an `Accept-Encoding` header names gzip and does not refuse it (`gzip;q=0`).
+fn accepts_gzip(accept_encoding: &str) -> bool {
+    accept_encoding.split(',').any(|coding| {
+        let mut parts = coding.split(';').map(str::trim);
+        let gzip = parts
+            .next()
+            .is_some_and(|name| name.eq_ignore_ascii_case("gzip"));
+        gzip && !parts
+            .filter_map(|part| part.strip_prefix("q="))
+            .any(|q| q.parse() == Ok(0.0))
+    })
+}
+
+fn reading(state: &State) -> NodeReading {
+    let mut reading = NodeReading::default();
+    reading.push(
+        &COLLECTOR_BUILD,
+        &Labels::new([env!("CARGO_PKG_VERSION")]),
+        true,
+    );
+    push_targets(&mut reading, state);
+    push_counters(&mut reading, &SCRAPES, state.scrapes());
+    push_counters(&mut reading, &INGEST_SAMPLES, state.samples());
+    if state.has_subnet {
+        push_counters(&mut reading, &SUBNET_SWEEPS, state.sweeps());
+        let mads = state.mads();
+        push_counters(&mut reading, &SWEEP_MADS, mads.results());
+        if mads.results().next().is_some() {
+            for (phase, time) in ["topology", "counters"].into_iter().zip(mads.last) {
+                let labels = Labels::new([phase]);
+                reading.push(&SWEEP_DURATION, &labels, time.as_secs_f64());
+            }
+        }
+    }
+    if let Some(dumps) = state.dumps() {
+        let counts = [("read", dumps.operations), ("malformed", dumps.malformed)];
+        push_counters(&mut reading, &COLLECTIVE_OPERATIONS, counts.into_iter());
+    }
+    if let Some(snapshot) = state.snapshot() {
+        push_snapshot(&mut reading, &snapshot, state);
+    }
+    reading
+}
+
+fn push_counters(
+    reading: &mut NodeReading,
+    metric: &'static Metric,
+    counts: impl Iterator<Item = (&'static str, u64)>,
+) {
+    for (result, count) in counts {
+        reading.push(metric, &Labels::new([result]), count);
+    }
+}
+
+fn push_targets(reading: &mut NodeReading, state: &State) {
+    let now = state.now();
+    for (target, state) in &state.targets().all {
+        let labels = Labels::new([&*target.name(), state.exporter(target)]);
+        // A target that nobody has tried yet is neither up nor down.
+        if state.last.is_some() {
+            reading.push(&TARGET_UP, &labels, state.up);
+        }
+        if let Some(at) = state.last_ok {
+            reading.push(&TARGET_AGE, &labels, now.seconds_since(at));
+        }
+    }
+}
+
+fn push_snapshot(reading: &mut NodeReading, snapshot: &Snapshot, state: &State) {
+    let view = &snapshot.view;
+    view.incidents
+        .iter()
+        .for_each(|incident| push_incident(reading, incident));
+    for (class, count) in view.fabric.count_parts() {
+        reading.push(&FABRIC_PARTS, &Labels::new([class]), count as u64);
+    }
+    for (kind, count) in wire::links(view) {
+        reading.push(&FABRIC_LINKS, &Labels::new([kind]), count as u64);
+    }
+    jobs::push(reading, view);
+    push_verdict(reading, snapshot);
+    for (rule, count) in crate::fabric::lint::count(&view.lint) {
+        reading.push(&TOPOLOGY_FINDINGS, &Labels::new([rule]), count as u64);
+    }
+    push_ports(reading, snapshot);
+    graph::push(reading, &snapshot.layout, state.graph_series);
+    let none = Labels::default();
+    if let Some(seen) = view.subnet_seen {
+        reading.push(&SUBNET_AGE, &none, state.now().seconds_since(seen));
+    }
+    reading.push(&TICK_DURATION, &none, snapshot.tick_seconds);
+    let late = view.observation.late_targets as u64;
+    reading.push(&LATE_TARGETS, &none, late);
+    let suspended = view.observation.suspension.map(|open| open.late);
+    for cause in Late::ALL {
+        let labels = Labels::new([cause.as_str()]);
+        reading.push(&OPENING_SUSPENDED, &labels, suspended == Some(cause));
+    }
+}
+
+fn push_incident(reading: &mut NodeReading, incident: &Incident) {
+    let domain = incident.root.to_string();
+    let node = incident
+        .root
+        .node()
+        .map(ToString::to_string)
+        .unwrap_or_default();
+    let class = [&domain, incident.class.name, incident.severity.as_str()];
+    let place = [node.as_str(), &incident.id];
+    reading.push(
+        &INCIDENT_ACTIVE,
+        &Labels::new(class.into_iter().chain(place)),
+        true,
+    );
+    let labels = Labels::new([&domain, &incident.id]);
+    reading.push(&INCIDENT_GPUS, &labels, incident.gpus_affected as u64);
+    reading.push(&INCIDENT_SINCE, &labels, incident.since.as_seconds());
+}
+
+fn push_verdict(reading: &mut NodeReading, snapshot: &Snapshot) {
+    let verdict = &snapshot.view.verdict;
+    let labels = [
+        wire::kind_word(&verdict.kind).to_owned(),
+        verdict.levels.to_string(),
+    ];
+    reading.push(&FABRIC_VERDICT, &Labels::new(labels), true);
+    if verdict.levels > 0 {
+        let none = Labels::default();
+        reading.push(&FABRIC_LEVELS, &none, verdict.levels as u64);
+        let hosts: std::collections::BTreeSet<_> = verdict
+            .wiring
+            .missing
+            .iter()
+            .map(|missing| &missing.host)
+            .collect();
+        reading.push(&FABRIC_HOSTS_MISSING_RAIL, &none, hosts.len() as u64);
+    }
+}
+
+fn push_ports(reading: &mut NodeReading, snapshot: &Snapshot) {
+    let layout = &snapshot.layout;
+    for host in &layout.hosts {
+        for nic in &host.nics {
+            // The newest cable of a port: a lost one may stand beside it until it is forgotten.
+            let mut ports = std::collections::BTreeMap::new();
+            for uplink in &nic.uplinks {
+                let newest = ports.entry(uplink.port).or_insert(uplink);
+                if uplink.present && !newest.present {
+                    *newest = uplink;
+                }
+            }
+            for (port, uplink) in ports {
+                let rail = nic.rail.map(|rail| rail.to_string()).unwrap_or_default();
+                let (port, leaf_port) = (port.to_string(), uplink.switch_port.to_string());
+                let leaf = layout.switches[uplink.switch].name.as_str();
+                let labels = [
+                    host.name.as_str(),
+                    &nic.device,
+                    &port,
+                    &rail,
+                    leaf,
+                    &leaf_port,
+                ];
+                reading.push(&PORT_TOPOLOGY, &Labels::new(labels), true);
+            }
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Incidents and their evidence as JSON.
+
+use serde::Serialize;
+
+use crate::diagnose::incident::{Finding, Incident as CoreIncident};
+use crate::maintenance::WindowWire;
+use crate::serve::layout::Layout;
+use crate::serve::phrases;
+use crate::serve::router::runbook;
+use crate::status::State;
+
+/// What is said of an incident that an earlier run knew, until this one sees it.
+const UNSEEN: &str =
+    "Open before the collector was restarted; its evidence has not been seen again yet.";
+
+/// An incident in a list.
+#[derive(Debug, Serialize)]
+pub(crate) struct Incident {
+    pub(crate) id: String,
+    pub(crate) fault_domain: String,
+    /// The part in plain words.
+    pub(crate) part: String,
+    pub(crate) class: &'static str,
+    pub(crate) title: &'static str,
+    pub(crate) severity: &'static str,
+    pub(crate) since: f64,
+    pub(crate) last_seen: f64,
+    /// Chance that the part is to blame.
+    pub(crate) posterior: f64,
+    pub(crate) effect: f64,
+    /// GPUs that it slows or stops: those behind the part, and all of the jobs that wait for them.
+    pub(crate) gpus_affected: usize,
+    /// GPUs that are the part or behind it.
+    pub(crate) gpus_behind: usize,
+    /// Jobs that wait for the part.
+    pub(crate) jobs: Vec<String>,
+    /// By which share the slowest of these goes slower than it usually does; absent if that is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) slowdown: Option<f64>,
+    pub(crate) summary: String,
+    pub(crate) action: &'static str,
+    pub(crate) runbook: String,
+    /// How often it closed and came back.
+    pub(crate) reopenings: u32,
+    /// Whether announced work explains it; then it pages nobody.
+    pub(crate) in_maintenance: bool,
+    /// The work.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) maintenance: Option<WindowWire>,
+}
+
+impl Incident {
+    pub(crate) fn of(incident: &CoreIncident, layout: &Layout, state: &State) -> Self {
+        let summary = incident.findings.first().map_or_else(
+            || String::from(UNSEEN),
+            |finding| finding.evidence.statement.clone(),
+        );
+        let maintenance = incident.maintenance.as_ref();
+        Self {
+            id: incident.id.clone(),
+            fault_domain: incident.root.to_string(),
+            part: phrases::part(&incident.root, layout),
+            class: incident.class.name,
+            title: incident.class.title,
+            severity: incident.severity.as_str(),
+            since: incident.since.as_seconds(),
+            last_seen: incident.last_seen.as_seconds(),
+            posterior: thousandths(incident.posterior),
+            effect: incident.effect,
+            gpus_affected: incident.gpus_affected,
+            gpus_behind: incident.gpus_behind().count(),
+            slowdown: incident.slowdown,
+            jobs: incident.jobs.iter().map(ToString::to_string).collect(),
+            summary,
+            action: incident.class.action,
+            runbook: runbook(&state.runbook, incident.class.name),
+            reopenings: incident.reopenings,
+            in_maintenance: maintenance.is_some(),
+            maintenance: maintenance.map(|work| WindowWire::of(work, incident.last_seen)),
+        }
+    }
+}
+
+/// `/api/v1/incidents/{id}`
+#[derive(Debug, Serialize)]
+pub(crate) struct IncidentDetail {
+    pub(crate) cluster: String,
+    pub(crate) at: f64,
+    #[serde(flatten)]
+    pub(crate) incident: Incident,
+    /// The part and those that it may be instead, the likeliest first: three at most, the part itself first.
+    pub(crate) candidates: Vec<Candidate>,
+    /// Chance that no part is to blame: software, a moment's state, a counter that lies.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) no_part: Option<f64>,
+    pub(crate) evidence: Vec<Evidence>,
+    pub(crate) related: Vec<String>,
+    pub(crate) victims: Vec<String>,
+}
+
+/// A part that may be to blame.
+#[derive(Debug, Serialize)]
+pub(crate) struct Candidate {
+    fault_domain: String,
+    /// The part in plain words.
+    part: String,
+    /// Chance that it is to blame.
+    posterior: f64,
+    /// By piece of evidence, in its order: how much that speaks for this part, nats above no part being to blame.
+    nats: Vec<f64>,
+}
+
+impl Candidate {
+    pub(crate) fn all(incident: &CoreIncident, layout: &Layout) -> Vec<Self> {
+        let all = incident.weighed.iter().flat_map(|one| &one.candidates);
+        all.map(|one| Self {
+            fault_domain: one.part.to_string(),
+            part: phrases::part(&one.part, layout),
+            posterior: thousandths(one.posterior),
+            nats: one.nats.iter().copied().map(thousandths).collect(),
+        })
+        .collect()
+    }
+}
+
+/// As many digits as a chance bears.
+pub(crate) fn thousandths(value: f64) -> f64 {
+    (value * 1e3).round() / 1e3
+}
+
+/// What a detector saw, and why that is a fault.
+#[derive(Debug, Serialize)]
+pub(crate) struct Evidence {
+    detector: &'static str,
+    part: String,
+    class: &'static str,
+    effect: f64,
+    statement: String,
+    check: &'static str,
+    threshold: String,
+    clears: &'static str,
+}
+
+impl Evidence {
+    pub(crate) fn of(finding: &Finding) -> Self {
+        let Finding {
+            evidence,
+            explanation,
+        } = finding;
+        Self {
+            detector: evidence.detector,
+            part: evidence.part.to_string(),
+            class: evidence.class.name,
+            effect: evidence.effect,
+            statement: evidence.statement.clone(),
+            check: explanation.check,
+            threshold: explanation.threshold.clone(),
+            clears: explanation.clears,
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! Everything that fetches.
+
+pub mod collectives;
+pub mod mad_sweep;
+pub mod scrape;
+pub mod subnet;
+pub mod switch_lldp;
+pub mod targets;

@@ -1,0 +1,270 @@
+//! Fetches the pages of exporters over HTTP, within limits of time, size and number.
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::header::ACCEPT;
+use reqwest::{Client, StatusCode, Url, redirect};
+use tokio::sync::{Notify, Semaphore, mpsc};
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
+
+use crate::config::{Scrape, ScrapeProfile, Target};
+use crate::mapping::{Mappings, Reader};
+use crate::service::Event;
+use crate::status::{ScrapeResult, State};
+
+pub(crate) use crate::sources::scrape::schedule::Bells;
+use crate::sources::scrape::schedule::Turns;
+
+/// The parser reads both formats; the plain one is the shorter.
+const ACCEPTED: &str = "text/plain;version=0.0.4,application/openmetrics-text;version=1.0.0;q=0.5";
+
+/// Why a scrape brought no page.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ScrapeError {
+    /// No connection, or it broke.
+    #[error("not reached: {0}")]
+    Unreachable(String),
+    /// No whole page in time.
+    #[error("no whole page within {0:?}")]
+    Timeout(Duration),
+    /// An answer that is no page.
+    #[error("not a metrics page: {0}")]
+    Malformed(String),
+    /// A page beyond the limit.
+    #[error("the page has more than {0} bytes (scrape.max_body_bytes)")]
+    TooLarge(usize),
+}
+
+impl ScrapeError {
+    /// The error as a counted result.
+    pub fn result(&self) -> ScrapeResult {
+        match self {
+            Self::Unreachable(_) => ScrapeResult::Unreachable,
+            Self::Timeout(_) => ScrapeResult::Timeout,
+            Self::Malformed(_) => ScrapeResult::Malformed,
+            Self::TooLarge(_) => ScrapeResult::TooLarge,
+        }
+    }
+}
+
+/// Fetches pages. Connections are kept open between scrapes.
+#[derive(Debug)]
+pub struct Scraper {
+    client: Client,
+    limits: Scrape,
+    /// One for each page that is being read. Waiting for a node that does not answer takes none: a dead
+    /// rack must not starve the others.
+    reading: Semaphore,
+}
+
+impl Scraper {
+    /// A scraper with these limits.
+    ///
+    /// # Errors
+    /// The HTTP client cannot be set up.
+    pub fn new(limits: Scrape) -> Result<Self, reqwest::Error> {
+        let client = Client::builder()
+            .user_agent(concat!("railscope-collector/", env!("CARGO_PKG_VERSION")))
+            // Nodes are near; a proxy of the environment is meant for the world outside.
+            .no_proxy()
+            .redirect(redirect::Policy::none())
+            .pool_max_idle_per_host(1)
+            .pool_idle_timeout(limits.interval * 3)
+            .build()?;
+        let reading = Semaphore::new(limits.concurrency.min(Semaphore::MAX_PERMITS));
+        Ok(Self {
+            client,
+            limits,
+            reading,
+        })
+    }
+
+    /// Fetches one page.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub async fn scrape(&self, target: &Target) -> Result<String, ScrapeError> {
+        let limit = self.limits.timeout;
+        timeout(limit, self.fetch(target))
+            .await
+            .unwrap_or(Err(ScrapeError::Timeout(limit)))
+    }
+
+    async fn fetch(&self, target: &Target) -> Result<String, ScrapeError> {
+        let url = self.address(target)?;
+        let request = self.client.get(url).header(ACCEPT, ACCEPTED);
+        let mut response = request.send().await.map_err(|error| unreachable(&error))?;
+        if response.status() != StatusCode::OK {
+            return Err(ScrapeError::Malformed(format!(
+                "answered {}",
+                response.status()
+            )));
+        }
+        // Only closing the semaphore could fail this, and nobody does.
+        let _permit = self.reading.acquire().await.ok();
+        let mut body = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(|error| broken(&error))? {
+            if body.len() + chunk.len() > self.limits.max_body_bytes {
+                return Err(ScrapeError::TooLarge(self.limits.max_body_bytes));
+            }
+            body.extend_from_slice(&chunk);
+        }
+        String::from_utf8(body)
+            .map_err(|error| ScrapeError::Malformed(error.utf8_error().to_string()))
+    }
+
+    /// Railscope's own exporter is asked for a profile; others do not know the word.
+    fn address(&self, target: &Target) -> Result<Url, ScrapeError> {
+        let mut url =
+            Url::parse(&target.url).map_err(|error| ScrapeError::Unreachable(error.to_string()))?;
+        if self.limits.profile == ScrapeProfile::Full && !target.is_foreign() {
+            url.query_pairs_mut().append_pair("profile", "full");
+        }
+        Ok(url)
+    }
+}
+
+fn unreachable(error: &reqwest::Error) -> ScrapeError {
+    ScrapeError::Unreachable(innermost(error))
+}
+
+/// A body that ends early is the connection's fault, one that does not decompress the server's.
+fn broken(error: &reqwest::Error) -> ScrapeError {
+    let why = innermost(error);
+    if error.is_decode() {
+        ScrapeError::Malformed(why)
+    } else {
+        ScrapeError::Unreachable(why)
+    }
+}
+
+/// What really happened: `connection refused`, not `error sending request`.
+fn innermost(error: &(dyn Error + 'static)) -> String {
+    let mut innermost = error;
+    while let Some(source) = innermost.source() {
+        innermost = source;
+    }
+    innermost.to_string()
+}
+
+/// Keeps one task for each target, as the list of targets changes.
+#[derive(Debug)]
+pub(crate) struct Scrapers {
+    scraper: Arc<Scraper>,
+    events: mpsc::Sender<Event>,
+    state: Arc<State>,
+    mappings: Mappings,
+    bells: Arc<Bells>,
+    tasks: HashMap<Target, (AbortHandle, Arc<Notify>)>,
+}
+
+impl Scrapers {
+    pub(crate) fn new(
+        scraper: Scraper,
+        events: mpsc::Sender<Event>,
+        state: Arc<State>,
+        mappings: Mappings,
+        bells: Arc<Bells>,
+    ) -> Self {
+        Self {
+            mappings,
+            bells,
+            scraper: Arc::new(scraper),
+            events,
+            state,
+            tasks: HashMap::new(),
+        }
+    }
+
+    /// Starts tasks of new targets and ends those of targets that are gone.
+    pub(crate) fn set_targets(&mut self, targets: &[Target]) {
+        self.tasks.retain(|target, (task, _)| {
+            let stays = targets.binary_search(target).is_ok();
+            if !stays {
+                task.abort();
+            }
+            stays
+        });
+        for target in targets {
+            if !self.tasks.contains_key(target) {
+                let (target, bell) = (Arc::new(target.clone()), Arc::new(Notify::new()));
+                let interval = self.scraper.limits.interval;
+                let follow = follow(
+                    Turns::of(&target, interval, Arc::clone(&bell)),
+                    Reader::new(Arc::clone(&target), self.mappings.clone()),
+                    Arc::clone(&target),
+                    Arc::clone(&self.scraper),
+                    self.events.clone(),
+                    Arc::clone(&self.state),
+                );
+                let task = tokio::spawn(follow).abort_handle();
+                self.tasks.insert(Target::clone(&target), (task, bell));
+            }
+        }
+        let bells = self.tasks.iter();
+        self.bells
+            .hang(bells.filter_map(|(target, (_, bell))| Some((target.node()?, bell))));
+    }
+}
+
+impl Drop for Scrapers {
+    fn drop(&mut self) {
+        self.tasks.values().for_each(|(task, _)| task.abort());
+    }
+}
+
+/// Scrapes one target until the analysis is gone.
+async fn follow(
+    mut turns: Turns,
+    mut reader: Reader,
+    target: Arc<Target>,
+    scraper: Arc<Scraper>,
+    events: mpsc::Sender<Event>,
+    state: Arc<State>,
+) {
+    loop {
+        turns.next().await;
+        match scraper.scrape(&target).await {
+            Ok(page) => {
+                let at = state.now();
+                let target = Arc::clone(&target);
+                let event = match reader.read(&page, at) {
+                    None => Event::Page { target, page, at },
+                    Some((speaker, translation)) => {
+                        if let (None, Some(kind)) = (&target.kind, reader.kind()) {
+                            state.record_kind(&target, kind);
+                        }
+                        Event::Foreign {
+                            target,
+                            speaker,
+                            translation,
+                            at,
+                        }
+                    }
+                };
+                if events.send(event).await.is_err() {
+                    return;
+                }
+            }
+            Err(error) => {
+                let said = Some(error.to_string());
+                if state.record_scrape(&target, error.result(), None, said) {
+                    tracing::warn!(
+                        target = target.name(),
+                        url = target.url,
+                        "scrape failed: {error}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+pub(crate) mod reader;
+pub(crate) mod schedule;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,355 @@
+//! Reads the InfiniBand subnet: from a file that somebody writes, a program that prints it, or by an own sweep.
+
+use std::io;
+use std::path::Path;
+use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use railscope_model::fabric::Timestamp;
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::process::{Child, Command};
+use tokio::sync::mpsc;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+use crate::config::{SubnetFrom, SubnetSource};
+use crate::fabric::subnet::counters::DeviceReading;
+use crate::fabric::subnet::{Subnet, parse_ibnetdiscover};
+use crate::service::Event;
+use crate::sources::mad_sweep::{Settings, SweepError, Sweeper, Swept, open};
+use crate::sources::targets::stamp;
+use crate::status::{State, SweepResult};
+
+/// Largest output that is read: the file of a 666-switch subnet has 2 MB.
+const MAX_OUTPUT_BYTES: usize = 512 << 20;
+/// What is kept of a program's complaints.
+const MAX_STDERR_BYTES: usize = 1 << 20;
+
+/// Why the subnet was not read.
+#[derive(Debug, thiserror::Error)]
+pub enum SubnetError {
+    /// The file cannot be read, or the program cannot be started.
+    #[error("{what}: {source}")]
+    Io {
+        /// File or program.
+        what: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The program took too long and was killed, with all that it had started.
+    #[error("{program} did not end within {limit:?} (subnet.timeout) and was killed")]
+    Hung {
+        /// The program.
+        program: String,
+        /// The limit.
+        limit: Duration,
+    },
+    /// The program failed; what it printed is not to be trusted.
+    #[error("{program}: {status}: {stderr}")]
+    Failed {
+        /// The program.
+        program: String,
+        /// How it ended.
+        status: ExitStatus,
+        /// The end of what it said.
+        stderr: String,
+    },
+    /// There is no own sweep.
+    #[error(transparent)]
+    Sweep(#[from] SweepError),
+    /// The sweeping thread ended: a defect of Railscope.
+    #[error("the sweep ended; this is a defect of Railscope")]
+    Defect,
+    /// There is more text than a subnet can have.
+    #[error("{what} gives more than {MAX_OUTPUT_BYTES} bytes")]
+    TooLarge {
+        /// File or program.
+        what: String,
+    },
+}
+
+/// What a look at the source has brought.
+#[derive(Debug, PartialEq)]
+pub enum Look {
+    /// Text that is still to be read.
+    Text(Sweep),
+    /// An own sweep, and the moment at which it began.
+    Swept(Box<Swept>, Timestamp),
+}
+
+/// Text of a sweep and the moment it is of.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Sweep {
+    /// What `ibnetdiscover` printed.
+    pub text: String,
+    /// What it complained of beside that; of a file, nothing.
+    pub complaints: String,
+    /// When the file was written, or the program started.
+    pub at: Timestamp,
+}
+
+/// A source of the subnet with what it remembers between two looks.
+pub struct Source {
+    config: SubnetSource,
+    stamp: Option<(SystemTime, u64)>,
+    /// The open port of an own sweep; opened anew after an error.
+    sweeper: Option<Sweeper>,
+}
+
+impl Source {
+    /// A source that has not been looked at.
+    pub fn new(config: SubnetSource) -> Self {
+        Self {
+            config,
+            stamp: None,
+            sweeper: None,
+        }
+    }
+
+    /// Reads the subnet; `None` if it is a file that has not changed since.
+    ///
+    /// # Errors
+    /// Why it could not be read.
+    pub async fn look(&mut self, now: Timestamp) -> Result<Option<Look>, SubnetError> {
+        match &self.config.from {
+            SubnetFrom::File(path) => {
+                let error = |source| SubnetError::Io {
+                    what: path.display().to_string(),
+                    source,
+                };
+                let stamp = stamp(path).map_err(error)?;
+                if self.stamp == Some(stamp) {
+                    return Ok(None);
+                }
+                let text = read_file(path, stamp.1).await?;
+                self.stamp = Some(stamp);
+                Ok(Some(Look::Text(Sweep {
+                    text,
+                    complaints: String::new(),
+                    at: unix(stamp.0).min(now),
+                })))
+            }
+            SubnetFrom::Command(argv) => {
+                let (text, complaints) = run_program(argv, self.config.timeout).await?;
+                Ok(Some(Look::Text(Sweep {
+                    text,
+                    complaints,
+                    at: now,
+                })))
+            }
+            SubnetFrom::Device(device, settings) => {
+                let (device, settings) = (device.clone(), settings.clone());
+                let sweeper = self.sweeper.take();
+                let (sweeper, swept) = sweep(sweeper, device, settings).await?;
+                self.sweeper = Some(sweeper);
+                Ok(Some(Look::Swept(Box::new(swept), now)))
+            }
+        }
+    }
+}
+
+/// Sweeps once, on a thread that may wait. The port comes back unless it broke.
+async fn sweep(
+    sweeper: Option<Sweeper>,
+    device: String,
+    settings: Settings,
+) -> Result<(Sweeper, Swept), SubnetError> {
+    let work = move || {
+        let mut sweeper = match sweeper {
+            Some(sweeper) => sweeper,
+            None => Sweeper::new(open(&device, settings.timeout)?, settings),
+        };
+        let swept = sweeper.sweep()?;
+        Ok((sweeper, swept))
+    };
+    match tokio::task::spawn_blocking(work).await {
+        Ok(swept) => swept.map_err(SubnetError::Sweep),
+        Err(_) => Err(SubnetError::Defect),
+    }
+}
+
+fn unix(time: SystemTime) -> Timestamp {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+async fn read_file(path: &Path, bytes: u64) -> Result<String, SubnetError> {
+    let what = path.display().to_string();
+    if bytes > MAX_OUTPUT_BYTES as u64 {
+        return Err(SubnetError::TooLarge { what });
+    }
+    let text = tokio::fs::read(path)
+        .await
+        .map_err(|source| SubnetError::Io { what, source })?;
+    Ok(to_text(text))
+}
+
+/// Descriptions of nodes may hold any bytes; a wrong one costs its own characters only.
+fn to_text(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes)
+        .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+}
+
+/// Output and complaints of a program that ends well.
+async fn run_program(argv: &[String], limit: Duration) -> Result<(String, String), SubnetError> {
+    let program = argv.first().cloned().unwrap_or_default();
+    let io = |source| SubnetError::Io {
+        what: program.clone(),
+        source,
+    };
+    let mut child = Command::new(&program)
+        .args(argv.get(1..).unwrap_or_default())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        // A group of its own, so that what it starts can be killed with it.
+        .process_group(0)
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(io)?;
+    let group = child
+        .id()
+        .and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+    let ended = timeout(limit, output(&mut child)).await;
+    if !matches!(ended, Ok(Ok(_)))
+        && let Some(group) = group
+        && let Err(error) = kill_process_group(group, Signal::KILL)
+    {
+        tracing::debug!(program, "not killed: {error}");
+    }
+    let (status, stdout, stderr) = match ended {
+        Ok(ended) => ended.map_err(io)?,
+        Err(_) => return Err(SubnetError::Hung { program, limit }),
+    };
+    let stderr = to_text(stderr).trim().to_owned();
+    if !status.success() {
+        return Err(SubnetError::Failed {
+            program,
+            status,
+            stderr,
+        });
+    }
+    if stdout.len() > MAX_OUTPUT_BYTES {
+        return Err(SubnetError::TooLarge { what: program });
+    }
+    Ok((to_text(stdout), stderr))
+}
+
+async fn output(child: &mut Child) -> io::Result<(ExitStatus, Vec<u8>, Vec<u8>)> {
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let (stdout, stderr) = tokio::try_join!(
+        read_at_most(stdout, MAX_OUTPUT_BYTES + 1),
+        read_at_most(stderr, MAX_STDERR_BYTES)
+    )?;
+    Ok((child.wait().await?, stdout, stderr))
+}
+
+/// Reads all and keeps the beginning: a pipe that nobody empties would stop the program.
+async fn read_at_most(pipe: Option<impl AsyncRead + Unpin>, limit: usize) -> io::Result<Vec<u8>> {
+    let mut kept = Vec::new();
+    if let Some(mut pipe) = pipe {
+        (&mut pipe)
+            .take(limit as u64)
+            .read_to_end(&mut kept)
+            .await?;
+        tokio::io::copy(&mut pipe, &mut tokio::io::sink()).await?;
+    }
+    Ok(kept)
+}
+
+/// A subnet as it is handed to the analysis.
+struct Taken {
+    subnet: Subnet,
+    readings: Vec<DeviceReading>,
+    complaints: String,
+    at: Timestamp,
+}
+
+/// Reads text; an own sweep needs no reading.
+async fn take(look: Look, state: &State) -> Option<Taken> {
+    match look {
+        Look::Swept(swept, at) => {
+            state.record_mads(&swept.stats);
+            Some(Taken {
+                subnet: swept.subnet,
+                readings: swept.readings,
+                complaints: String::new(),
+                at,
+            })
+        }
+        Look::Text(sweep) => {
+            let parsed = tokio::task::spawn_blocking(move || {
+                let mut subnet = parse_ibnetdiscover(&sweep.text);
+                subnet.hear_complaints(&sweep.complaints);
+                Taken {
+                    subnet,
+                    readings: Vec::new(),
+                    complaints: sweep.complaints,
+                    at: sweep.at,
+                }
+            });
+            parsed.await.ok()
+        }
+    }
+}
+
+/// Follows the subnet until the analysis is gone.
+pub(crate) async fn follow(config: SubnetSource, events: mpsc::Sender<Event>, state: Arc<State>) {
+    let mut due = interval(config.interval);
+    due.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut source = Source::new(config);
+    let (mut problem, mut complained) = (None, String::new());
+    loop {
+        due.tick().await;
+        let look = match source.look(state.now()).await {
+            Ok(Some(look)) => look,
+            Ok(None) => continue,
+            Err(error) => {
+                state.record_sweep(SweepResult::Failed);
+                let said = error.to_string();
+                if problem.as_ref() != Some(&said) {
+                    tracing::error!("subnet not read: {said}");
+                }
+                problem = Some(said);
+                continue;
+            }
+        };
+        problem = None;
+        let Some(taken) = take(look, &state).await else {
+            continue;
+        };
+        if !taken.complaints.is_empty() && taken.complaints != complained {
+            tracing::warn!("subnet: {}", taken.complaints);
+        }
+        complained = taken.complaints;
+        note(&taken.subnet, &state);
+        let event = Event::Subnet {
+            subnet: Box::new(taken.subnet),
+            readings: taken.readings,
+            at: taken.at,
+        };
+        if events.send(event).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Counts a sweep and says what is wrong with it.
+fn note(subnet: &Subnet, state: &State) {
+    for problem in subnet.problems.iter().take(3) {
+        tracing::warn!(all = subnet.counts.problems, "subnet: {problem}");
+    }
+    let gaps = subnet.completeness.gaps();
+    if gaps.is_empty() {
+        state.record_sweep(SweepResult::Complete);
+        return;
+    }
+    state.record_sweep(SweepResult::Partial);
+    for gap in gaps {
+        tracing::warn!("subnet is not whole: {gap}");
+    }
+}
+
+#[cfg(test)]
+mod tests;

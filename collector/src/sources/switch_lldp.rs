@@ -1,0 +1,91 @@
+//! Reads what switches print of their LLDP neighbours, from files or programs, each switch by itself.
+
+use std::sync::Arc;
+
+use railscope_model::fabric::Timestamp;
+use railscope_model::identity::SwitchName;
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::JoinSet;
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::config::SwitchSource;
+use crate::fabric::Told;
+use crate::fabric::lldp::text::parse_neighbours;
+use crate::service::Event;
+use crate::sources::subnet::{Look, Source};
+use crate::status::State;
+
+/// Programs that run at the same time: each is a login to a switch, mostly by ssh.
+const MAX_PROGRAMS: usize = 8;
+
+/// Follows all switches until the analysis is gone.
+pub(crate) async fn follow(
+    switches: Vec<SwitchSource>,
+    events: mpsc::Sender<Event>,
+    state: Arc<State>,
+) {
+    let programs = Arc::new(Semaphore::new(MAX_PROGRAMS));
+    let mut tasks = JoinSet::new();
+    for switch in switches {
+        let Some(source) = switch.source else {
+            continue; // a target: its exporter tells
+        };
+        let one = Follower {
+            name: switch.name,
+            source: Source::new(source.clone()),
+            programs: Arc::clone(&programs),
+            events: events.clone(),
+            state: Arc::clone(&state),
+        };
+        tasks.spawn(one.follow(source.interval));
+    }
+    drop(events);
+    while tasks.join_next().await.is_some() {}
+    // Without a switch to follow there is nothing to do, and nothing wrong.
+    std::future::pending::<()>().await;
+}
+
+struct Follower {
+    name: SwitchName,
+    source: Source,
+    programs: Arc<Semaphore>,
+    events: mpsc::Sender<Event>,
+    state: Arc<State>,
+}
+
+impl Follower {
+    async fn follow(mut self, period: std::time::Duration) {
+        let mut due = interval(period);
+        due.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut problem: Option<String> = None;
+        loop {
+            due.tick().await;
+            let Some((told, at)) = self.look().await else {
+                continue;
+            };
+            let said = told.as_ref().err().cloned();
+            if let Some(said) = said.as_ref().filter(|said| problem.as_ref() != Some(said)) {
+                tracing::error!(switch = %self.name, "neighbours not read: {said}");
+            }
+            problem = said;
+            let switch = self.name.clone();
+            let event = Event::Neighbours { switch, told, at };
+            if self.events.send(event).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// What the switch tells and when it did; none if it is a file that has not changed.
+    async fn look(&mut self) -> Option<(Result<Told, String>, Timestamp)> {
+        let _one = self.programs.acquire().await.ok()?;
+        let now = self.state.now();
+        match self.source.look(now).await {
+            Ok(None) => None,
+            Ok(Some(Look::Text(text))) => Some((parse_neighbours(&text.text), text.at)),
+            // The configuration of a switch names files and programs only.
+            Ok(Some(Look::Swept(..))) => None,
+            Err(error) => Some((Err(error.to_string()), now)),
+        }
+    }
+}

@@ -1,0 +1,391 @@
+//! What scrapers, analysis and API share: the newest view, the state of every target, counters of it all.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use railscope_model::fabric::Timestamp;
+use railscope_model::identity::NodeName;
+
+use crate::analyzer::ClusterView;
+use crate::config::{Config, Target};
+use crate::diagnose::stages::maintenance::Window;
+use crate::mapping::OWN_KIND;
+use crate::serve::layout::Layout;
+use crate::sources::collectives::watch::Counts;
+use crate::sources::mad_sweep::Stats;
+use crate::store::Ingested;
+
+/// Reads the time. The process gives the system's clock, a test its own.
+pub type Clock = fn() -> Timestamp;
+
+/// What became of one scrape: the `result` label of the scrape counter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ScrapeResult {
+    /// The page was read, every line of it.
+    Ok,
+    /// No connection, or it broke.
+    Unreachable,
+    /// No whole page in time.
+    Timeout,
+    /// An answer that is no page, or a page with lines that cannot be read.
+    Malformed,
+    /// A page beyond the configured size.
+    TooLarge,
+}
+
+impl ScrapeResult {
+    /// Every result, in the order of the page.
+    pub const ALL: [Self; 5] = [
+        Self::Ok,
+        Self::Unreachable,
+        Self::Timeout,
+        Self::Malformed,
+        Self::TooLarge,
+    ];
+
+    /// The result as a label value.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Unreachable => "unreachable",
+            Self::Timeout => "timeout",
+            Self::Malformed => "malformed",
+            Self::TooLarge => "too_large",
+        }
+    }
+}
+
+/// What became of one read of the subnet: the `result` label of the sweep counter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SweepResult {
+    /// All of it was read.
+    Complete,
+    /// Something is missing from it.
+    Partial,
+    /// Nothing was read.
+    Failed,
+}
+
+impl SweepResult {
+    /// Every result, in the order of the page.
+    pub const ALL: [Self; 3] = [Self::Complete, Self::Partial, Self::Failed];
+
+    /// The result as a label value.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Complete => "complete",
+            Self::Partial => "partial",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// What became of samples: the `result` label of the sample counter.
+pub const SAMPLE_RESULTS: [&str; 8] = [
+    "kept",
+    "unread",
+    "late",
+    "unknown",
+    "over_limit",
+    "malformed",
+    "overruled",
+    "unfit",
+];
+
+/// What became of questions of an own sweep: the `result` label of their counter.
+pub const MAD_RESULTS: [&str; 5] = ["answered", "repeated", "unanswered", "refused", "not_asked"];
+
+/// One exporter and how it was last reached.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct TargetState {
+    /// Which exporter its page was recognised to be, where the configuration does not say.
+    pub recognised: Option<Arc<str>>,
+    /// What became of the last scrape; `None` before the first has ended.
+    pub last: Option<ScrapeResult>,
+    /// Whether the last scrape brought samples; a page with some bad lines still does.
+    pub up: bool,
+    /// When a page was last taken up.
+    pub last_ok: Option<Timestamp>,
+    /// What was wrong with the last scrape.
+    pub problem: Option<String>,
+}
+
+impl TargetState {
+    /// Kind of the exporter: what the configuration says, or what its page was recognised to be.
+    pub fn exporter<'a>(&'a self, target: &'a Target) -> &'a str {
+        let kind = target.kind.as_ref().or(self.recognised.as_ref());
+        kind.map_or(OWN_KIND, |kind| kind)
+    }
+}
+
+/// All exporters.
+#[derive(Debug, Clone, Default)]
+pub struct Targets {
+    /// Whether every source of targets has been read once; before, the list is not to be trusted.
+    pub known: bool,
+    /// Each with its state; those of one part stand together.
+    pub all: BTreeMap<Target, TargetState>,
+}
+
+impl Targets {
+    /// Exporters of one node.
+    pub fn of_node(&self, node: &NodeName) -> Vec<(Target, TargetState)> {
+        let first = Target::of_node(node.clone(), String::new());
+        let from_there = self.all.range(&first..);
+        from_there
+            .take_while(|(target, _)| target.about == first.about)
+            .map(|(target, state)| (target.clone(), state.clone()))
+            .collect()
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.all.len()
+    }
+
+    /// How many answer.
+    pub fn up(&self) -> usize {
+        self.all.values().filter(|target| target.up).count()
+    }
+}
+
+/// One finished tick with what the API derives from it.
+#[derive(Debug)]
+pub struct Snapshot {
+    /// What the analysis says.
+    pub view: ClusterView,
+    /// The fabric as people look at it: made with the tick, so that no request waits for it.
+    pub layout: Layout,
+    /// How long the tick took.
+    pub tick_seconds: f64,
+}
+
+impl Snapshot {
+    /// A tick that has just ended.
+    pub fn new(view: ClusterView) -> Self {
+        let layout = Layout::of(&view);
+        Self {
+            view,
+            layout,
+            tick_seconds: 0.0,
+        }
+    }
+}
+
+/// What scrapers, analysis and API share.
+#[derive(Debug)]
+pub struct State {
+    /// Name of the cluster.
+    pub cluster: String,
+    /// Address of a runbook, with `{class}`.
+    pub runbook: String,
+    /// Whether a source of the subnet is configured.
+    pub has_subnet: bool,
+    /// Whether a wiring plan was configured.
+    pub has_plan: bool,
+    /// Most series that the graph of the fabric may have on the page of metrics.
+    pub graph_series: usize,
+    /// The time.
+    pub clock: Clock,
+    /// A page of somebody else on the same server: what to call it, and its path without a slash in front.
+    pub beside: Option<(&'static str, &'static str)>,
+    snapshot: ArcSwapOption<Snapshot>,
+    targets: Mutex<Targets>,
+    scrapes: [AtomicU64; ScrapeResult::ALL.len()],
+    sweeps: [AtomicU64; SweepResult::ALL.len()],
+    samples: [AtomicU64; SAMPLE_RESULTS.len()],
+    mads: Mutex<Mads>,
+    dumps: Mutex<Option<Counts>>,
+    /// The token that allows announcing work; none allows nobody.
+    pub maintenance_token: Option<Arc<str>>,
+    posted: Mutex<Vec<Arc<Window>>>,
+}
+
+/// What own sweeps of the subnet cost.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Mads {
+    /// All sweeps added up; none before the first.
+    total: Option<[u64; MAD_RESULTS.len()]>,
+    /// Time of the last one, for shape and counters.
+    pub last: [Duration; 2],
+}
+
+impl Mads {
+    /// Questions by what became of them; nothing before the first sweep.
+    pub fn results(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let counts = self.total.into_iter().flatten();
+        MAD_RESULTS.into_iter().zip(counts)
+    }
+}
+
+impl State {
+    /// The state before anything has happened.
+    pub fn new(config: &Config, clock: Clock) -> Self {
+        Self {
+            cluster: config.cluster.clone(),
+            runbook: config.runbook.clone(),
+            has_subnet: config.subnet.is_some(),
+            has_plan: config.plan.is_some(),
+            graph_series: config.graph_series,
+            clock,
+            beside: None,
+            snapshot: ArcSwapOption::empty(),
+            targets: Mutex::default(),
+            scrapes: Default::default(),
+            sweeps: Default::default(),
+            samples: Default::default(),
+            mads: Mutex::default(),
+            dumps: Mutex::default(),
+            maintenance_token: config.maintenance_token.clone(),
+            posted: Mutex::default(),
+        }
+    }
+
+    /// The moment.
+    pub fn now(&self) -> Timestamp {
+        (self.clock)()
+    }
+
+    /// The newest tick; `None` before the first has ended.
+    pub fn snapshot(&self) -> Option<Arc<Snapshot>> {
+        self.snapshot.load_full()
+    }
+
+    /// Work that was announced over the API.
+    pub fn posted(&self) -> MutexGuard<'_, Vec<Arc<Window>>> {
+        self.posted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes a tick the newest.
+    pub fn publish(&self, snapshot: Snapshot) {
+        self.snapshot.store(Some(Arc::new(snapshot)));
+    }
+
+    /// All targets. Hold it briefly: scrapers wait for it.
+    pub fn targets(&self) -> MutexGuard<'_, Targets> {
+        // A panic elsewhere leaves whole entries behind, so the list is still right.
+        self.targets.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Replaces the list of targets; those that stay keep what is known of them.
+    pub fn set_targets(&self, targets: &[Target], known: bool) {
+        let mut guard = self.targets();
+        let mut old = std::mem::take(&mut guard.all);
+        guard.known |= known;
+        guard.all = targets
+            .iter()
+            .map(|target| (target.clone(), old.remove(target).unwrap_or_default()))
+            .collect();
+    }
+
+    /// Counts a scrape and notes it at its target. `taken_up` says that samples came out of it.
+    /// Returns whether its result is another than that of the scrape before.
+    pub fn record_scrape(
+        &self,
+        target: &Target,
+        result: ScrapeResult,
+        taken_up: Option<Timestamp>,
+        problem: Option<String>,
+    ) -> bool {
+        self.scrapes[result as usize].fetch_add(1, Ordering::Relaxed);
+        let mut targets = self.targets();
+        let Some(state) = targets.all.get_mut(target) else {
+            return false;
+        };
+        let before = state.last.replace(result);
+        state.up = taken_up.is_some();
+        state.last_ok = taken_up.max(state.last_ok);
+        state.problem = problem;
+        before != Some(result)
+    }
+
+    /// Notes which exporter a target was recognised to be.
+    pub fn record_kind(&self, target: &Target, kind: &Arc<str>) {
+        if let Some(state) = self.targets().all.get_mut(target) {
+            state.recognised = Some(Arc::clone(kind));
+        }
+    }
+
+    /// Counts what became of the samples of a page.
+    pub fn record_samples(&self, ingested: &Ingested) {
+        let counts = [
+            ingested.kept,
+            ingested.unread,
+            ingested.late,
+            ingested.unknown,
+            ingested.over_limit,
+            ingested.errors.len(),
+            ingested.overruled,
+            ingested.unfit,
+        ];
+        for (counter, count) in self.samples.iter().zip(counts) {
+            counter.fetch_add(count as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts a read of the subnet.
+    pub fn record_sweep(&self, result: SweepResult) {
+        self.sweeps[result as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts what an own sweep cost.
+    pub fn record_mads(&self, stats: &Stats) {
+        let counts = [
+            stats.answered,
+            stats.repeated,
+            stats.unanswered,
+            stats.refused,
+            stats.not_asked,
+        ];
+        let mut mads = self.mads.lock().unwrap_or_else(PoisonError::into_inner);
+        let total = mads.total.get_or_insert_default();
+        for (sum, count) in total.iter_mut().zip(counts) {
+            *sum += count;
+        }
+        mads.last = [stats.discovery, stats.counters];
+    }
+
+    /// What own sweeps cost so far.
+    pub fn mads(&self) -> Mads {
+        *self.mads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes what was read of the folder of dumps so far.
+    pub fn record_dumps(&self, counts: Counts) {
+        *self.dumps.lock().unwrap_or_else(PoisonError::into_inner) = Some(counts);
+    }
+
+    /// What was read of the folder of dumps so far; none without a folder.
+    pub fn dumps(&self) -> Option<Counts> {
+        self.dumps
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Scrapes by result.
+    pub fn scrapes(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let labels = ScrapeResult::ALL.map(ScrapeResult::as_str);
+        labels.into_iter().zip(self.scrapes.iter().map(read))
+    }
+
+    /// Reads of the subnet by result.
+    pub fn sweeps(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let labels = SweepResult::ALL.map(SweepResult::as_str);
+        labels.into_iter().zip(self.sweeps.iter().map(read))
+    }
+
+    /// Samples by result.
+    pub fn samples(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        SAMPLE_RESULTS
+            .into_iter()
+            .zip(self.samples.iter().map(read))
+    }
+}
+
+fn read(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}
