@@ -11,7 +11,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use railscope_simulator::nvml::{NodeGpus, install};
+use railscope_simulator::show::nvml::{NodeGpus, install};
 use service::{Exporter, RAILSCOPE};
 
 #[track_caller]

@@ -18,9 +18,9 @@ use railscope_collector::mapping::{Mappings, Reader};
 use railscope_model::fabric::Timestamp;
 use railscope_simulator::cluster::Cluster;
 use railscope_simulator::examples;
-use railscope_simulator::readings::Exporters;
+use railscope_simulator::show::readings::Exporters;
+use railscope_simulator::show::tree::ClusterTree;
 use railscope_simulator::spec::ClusterSpec;
-use railscope_simulator::tree::ClusterTree;
 
 use support::{Http, Process, free_port, need, wait_for};
 

@@ -11,10 +11,10 @@ use railscope_collector::sources::collectives::inspector::parse_line;
 use railscope_model::fabric::Timestamp;
 use railscope_simulator::cluster::Cluster;
 use railscope_simulator::examples;
-use railscope_simulator::inspector::Inspector;
-use railscope_simulator::readings::Exporters;
+use railscope_simulator::show::inspector::Inspector;
+use railscope_simulator::show::readings::Exporters;
 use railscope_simulator::spec::ClusterSpec;
-use railscope_simulator::workload::JobSpec;
+use railscope_simulator::work::workload::JobSpec;
 
 const START: Timestamp = Timestamp(1_800_000_000_000);
 /// Nodes of the cluster, with eight GPUs each; all but the last run the job.

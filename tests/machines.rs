@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use expect_test::expect_file;
-use railscope_simulator::nvml::{NodeGpus, STATE_FILE, install};
+use railscope_simulator::show::nvml::{NodeGpus, STATE_FILE, install};
 use service::Exporter;
 
 /// Series of the default page of one node.

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use railscope_simulator::nvml::{Fault, NodeGpus};
+use railscope_simulator::show::nvml::{Fault, NodeGpus};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use support::node::Node;
 

@@ -13,7 +13,7 @@ use railscope_exporter::samplers::gpu;
 use railscope_exporter::{Exporter, Limits};
 use railscope_model::exposition::Format;
 use railscope_model::metric::Profile;
-use railscope_simulator::nvml::{
+use railscope_simulator::show::nvml::{
     Fault, NodeGpus, install, install_old_driver, unload_driver, update_state,
 };
 

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use gpus::Node;
 use railscope_model::metric::Profile;
-use railscope_simulator::nvml::{Fault, GpuState, MigDevice, NodeGpus, Process, ProcessKind};
+use railscope_simulator::show::nvml::{Fault, GpuState, MigDevice, NodeGpus, Process, ProcessKind};
 use smi::{LEFT_OUT, LEFT_OUT_XML, NOT_SAID, SECTIONS, Said, capture, number, read_text, read_xml};
 use smi_rows::{MIB, ROWS, bytes, feed, feed_words};
 

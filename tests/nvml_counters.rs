@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use gpus::{Node, eventually};
 use railscope_model::metric::Profile;
-use railscope_simulator::nvml::{Fault, MigDevice, NodeGpus, Vgpu, install_old_driver};
+use railscope_simulator::show::nvml::{Fault, MigDevice, NodeGpus, Vgpu, install_old_driver};
 
 /// `NVML_ERROR_NOT_SUPPORTED` and `NVML_ERROR_NO_PERMISSION`.
 const NOT_SUPPORTED: u32 = 3;

@@ -11,7 +11,7 @@ use expect_test::expect_file;
 use gpus::{Node, eventually};
 use railscope_model::exposition::Format;
 use railscope_model::metric::Profile;
-use railscope_simulator::nvml::{Event, Fault, MigDevice, NodeGpus, Process, ProcessKind};
+use railscope_simulator::show::nvml::{Event, Fault, MigDevice, NodeGpus, Process, ProcessKind};
 
 const GPUS: usize = 8;
 /// Series of one GPU on the default page: the budget of 600 a node leaves no more.

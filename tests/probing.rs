@@ -17,8 +17,8 @@ use railscope_model::fabric::Timestamp;
 use railscope_model::metric::{NETDEV_ADDRESS, RDMA_PORT};
 use railscope_model::reading::{Labels, NodeReading};
 use railscope_simulator::cluster::Cluster;
-use railscope_simulator::lldp;
-use railscope_simulator::readings::Exporters;
+use railscope_simulator::show::lldp;
+use railscope_simulator::show::readings::Exporters;
 use railscope_simulator::spec::{ClusterSpec, Transport};
 use tower::ServiceExt as _;
 

@@ -14,14 +14,14 @@ use railscope_model::exposition::{Format, Page};
 use railscope_model::fabric::Timestamp;
 use railscope_model::metric::Profile;
 use railscope_simulator::cluster::Cluster;
-use railscope_simulator::efa::EfaCounter;
 use railscope_simulator::examples;
-use railscope_simulator::fault::Fault;
-use railscope_simulator::readings::NodeRows;
-use railscope_simulator::shape::NodeKind;
-use railscope_simulator::site::Site;
+use railscope_simulator::faults::Fault;
+use railscope_simulator::faults::site::Site;
+use railscope_simulator::parts::efa::EfaCounter;
+use railscope_simulator::show::readings::NodeRows;
+use railscope_simulator::show::tree::ClusterTree;
+use railscope_simulator::spec::shape::NodeKind;
 use railscope_simulator::spec::{ClusterSpec, Group, Transport};
-use railscope_simulator::tree::ClusterTree;
 use railscope_simulator::wiring::Device;
 
 use support::wait_for;
@@ -71,7 +71,7 @@ fn left_out(series: &str, bridges: &[String]) -> bool {
         || series.starts_with("railscope_pcie_errors")
 }
 
-fn exporter(machine: &railscope_simulator::machine::NodePaths, empty: &Path) -> Exporter {
+fn exporter(machine: &railscope_simulator::show::machine::NodePaths, empty: &Path) -> Exporter {
     let machine = Machine {
         sysfs: machine.sysfs(),
         procfs: machine.procfs(),

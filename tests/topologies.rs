@@ -13,12 +13,12 @@ use railscope_collector::fabric::subnet::parse_ibnetdiscover;
 use railscope_collector::fabric::{Confidence, Kind, Verdict, judge, merge_subnet};
 use railscope_model::fabric::{Fabric, LinkKind, Timestamp};
 use railscope_simulator::cluster::Cluster;
-use railscope_simulator::fault::fabric::{SwitchDown, UplinkDown};
-use railscope_simulator::fault::{Effect, Fault};
-use railscope_simulator::ibnetdiscover::ibnetdiscover;
-use railscope_simulator::lldp;
-use railscope_simulator::readings::{Exporters, switches};
-use railscope_simulator::shape::NodeKind;
+use railscope_simulator::faults::fabric::{SwitchDown, UplinkDown};
+use railscope_simulator::faults::{Effect, Fault};
+use railscope_simulator::show::ibnetdiscover::ibnetdiscover;
+use railscope_simulator::show::lldp;
+use railscope_simulator::show::readings::{Exporters, switches};
+use railscope_simulator::spec::shape::NodeKind;
 use railscope_simulator::spec::{ClusterSpec, Group, Transport};
 use railscope_simulator::wiring::Wiring;
 

@@ -9,8 +9,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use railscope_model::fabric::Timestamp;
-use railscope_simulator::ibnetdiscover::ibnetdiscover;
-use railscope_simulator::plan;
+use railscope_simulator::show::ibnetdiscover::ibnetdiscover;
+use railscope_simulator::show::plan;
 use railscope_simulator::spec::{Change, ClusterSpec};
 use railscope_simulator::wiring::Wiring;
 use serde_json::Value;

@@ -11,9 +11,9 @@ use railscope_collector::fabric::subnet::parse_ibnetdiscover;
 use railscope_collector::fabric::{Kind, assign_rails, judge, merge_subnet};
 use railscope_model::fabric::{Fabric, Timestamp};
 use railscope_model::plan::WiringPlan;
-use railscope_simulator::ibnetdiscover::ibnetdiscover;
-use railscope_simulator::plan;
-use railscope_simulator::shape::NodeKind;
+use railscope_simulator::show::ibnetdiscover::ibnetdiscover;
+use railscope_simulator::show::plan;
+use railscope_simulator::spec::shape::NodeKind;
 use railscope_simulator::spec::{Change, ClusterSpec, Group};
 use railscope_simulator::wiring::Wiring;
 

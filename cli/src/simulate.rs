@@ -10,10 +10,10 @@ use clap::builder::PossibleValuesParser;
 use railscope_model::fabric::Timestamp;
 use railscope_simulator::cluster::Cluster;
 use railscope_simulator::examples;
-use railscope_simulator::fault::CAUSES;
-use railscope_simulator::ibnetdiscover::ibsim_net;
+use railscope_simulator::faults::CAUSES;
+use railscope_simulator::show::ibnetdiscover::ibsim_net;
+use railscope_simulator::show::tree::ClusterTree;
 use railscope_simulator::spec::{ClusterSpec, Transport};
-use railscope_simulator::tree::ClusterTree;
 
 /// Writes a simulated cluster into a folder: /sys, /proc and NVML of every node, its InfiniBand subnet as
 /// ibnetdiscover prints it and as ibsim loads it, and the wiring plan. 6 MB a node.

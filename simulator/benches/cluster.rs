@@ -9,7 +9,7 @@ use criterion::{BenchmarkGroup, BenchmarkId, Criterion, criterion_group, criteri
 use railscope_simulator::cluster::Cluster;
 use railscope_simulator::examples;
 use railscope_simulator::spec::ClusterSpec;
-use railscope_simulator::workload::{Collective, JobSpec, Pattern};
+use railscope_simulator::work::workload::{Collective, JobSpec, Pattern};
 
 const TICK: Duration = Duration::from_secs(10);
 

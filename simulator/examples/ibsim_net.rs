@@ -4,7 +4,7 @@
 
 use std::io::Write as _;
 
-use railscope_simulator::ibnetdiscover::ibsim_net;
+use railscope_simulator::show::ibnetdiscover::ibsim_net;
 use railscope_simulator::spec::ClusterSpec;
 use railscope_simulator::wiring::Wiring;
 

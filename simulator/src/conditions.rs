@@ -2,16 +2,16 @@
 
 use railscope_model::units::LinkSpeed;
 
-use crate::fault::Effect;
-use crate::fault::link::ErrorRates;
-use crate::gpu::ClockEvent;
-use crate::machine::layout::PcieGeneration;
-use crate::place::Target;
-use crate::route::Lane;
-use crate::shape::products::GpuModel;
-use crate::site;
+use crate::faults::Effect;
+use crate::faults::link::ErrorRates;
+use crate::faults::place::Target;
+use crate::faults::site;
+use crate::parts::gpu::ClockEvent;
+use crate::spec::pci_layout::PcieGeneration;
+use crate::spec::products::GpuModel;
+use crate::traffic::router::Lane;
 use crate::wiring::{Host, Wiring};
-use crate::workload::{Towards, Workload};
+use crate::work::workload::{Towards, Workload};
 
 /// Share of a link's data rate that RDMA moves as payload: 49 of 50 GB/s at 400 Gb/s (headers of 4 KiB
 /// packets; `ib_write_bw` on NDR shows the same).

@@ -1,10 +1,10 @@
 //! A typical fault of each kind, at a part that the seed picks: for demos and tests.
 
 use crate::cluster::Cluster;
-use crate::fault::{Fault, Pick, example};
+use crate::faults::{Fault, Pick, example};
 use crate::noise::Noise;
 
-pub use crate::fault::CAUSES;
+pub use crate::faults::CAUSES;
 
 /// A typical fault, at a part that the seed picks. None if there is no such cause, or if the
 /// cluster has nothing that could fail so: cables of one rail alone cannot be mixed up.

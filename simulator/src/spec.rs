@@ -4,10 +4,13 @@ use railscope_model::identity::Part;
 use railscope_model::units::LinkSpeed;
 use serde::{Deserialize, Serialize};
 
-use crate::route::Routing;
-use crate::shape::NodeKind;
+use crate::spec::shape::NodeKind;
+use crate::traffic::router::Routing;
 
 mod nodes;
+pub mod pci_layout;
+pub mod products;
+pub mod shape;
 
 pub use nodes::Group;
 

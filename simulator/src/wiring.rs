@@ -9,13 +9,13 @@ use railscope_model::identity::{
 };
 use railscope_model::units::LinkSpeed;
 
-use crate::efa;
-use crate::machine::layout::nic_address;
-use crate::route::Lane;
-use crate::shape::NodeKind;
-use crate::shape::products::NicDriver;
+use crate::parts::efa;
+use crate::spec::pci_layout::nic_address;
+use crate::spec::products::NicDriver;
+use crate::spec::shape::NodeKind;
 use crate::spec::{Change, ClusterSpec, SpecError, Transport, WiringSpec};
-use crate::workload::Towards;
+use crate::traffic::router::Lane;
+use crate::work::workload::Towards;
 
 mod clos;
 mod dragonfly;

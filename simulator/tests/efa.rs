@@ -5,11 +5,11 @@
 use std::time::Duration;
 
 use railscope_simulator::cluster::{Cluster, Node};
-use railscope_simulator::efa::EfaCounter;
 use railscope_simulator::examples;
-use railscope_simulator::fault::{CAUSES, Fault, Truth};
-use railscope_simulator::port::PortState;
-use railscope_simulator::shape::NodeKind;
+use railscope_simulator::faults::{CAUSES, Fault, Truth};
+use railscope_simulator::parts::efa::EfaCounter;
+use railscope_simulator::parts::port::PortState;
+use railscope_simulator::spec::shape::NodeKind;
 use railscope_simulator::spec::{ClusterSpec, RailsMeet, Transport, WiringSpec};
 
 const NODES: u16 = 4;

@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use railscope_simulator::cluster::Cluster;
-use railscope_simulator::fault::Fault;
-use railscope_simulator::port::Counter;
-use railscope_simulator::route::Lane;
-use railscope_simulator::schedule::{Interval, Schedule};
+use railscope_simulator::faults::Fault;
+use railscope_simulator::parts::port::Counter;
 use railscope_simulator::spec::ClusterSpec;
 use railscope_simulator::statistics::Balance;
+use railscope_simulator::traffic::router::Lane;
 use railscope_simulator::wiring::Device;
-use railscope_simulator::workload::{Collective, JobSpec, Pattern, Workload};
+use railscope_simulator::work::schedule::{Interval, Schedule};
+use railscope_simulator::work::workload::{Collective, JobSpec, Pattern, Workload};
 
 /// A cluster of small switches; the rest of the description is TOML.
 fn spec(text: &str) -> ClusterSpec {

@@ -7,11 +7,11 @@ use std::time::Duration;
 use railscope_model::identity::Part;
 use railscope_simulator::cluster::{Cluster, Node};
 use railscope_simulator::examples;
-use railscope_simulator::fault::{CAUSES, Effect, Fault, Truth, gpu, link, pcie};
-use railscope_simulator::gpu::{ClockEvent, Gpu};
-use railscope_simulator::port::{COUNTERS, Counter, PortState};
-use railscope_simulator::route::Lane;
+use railscope_simulator::faults::{CAUSES, Effect, Fault, Truth, gpu, link, pcie};
+use railscope_simulator::parts::gpu::{ClockEvent, Gpu};
+use railscope_simulator::parts::port::{COUNTERS, Counter, PortState};
 use railscope_simulator::spec::ClusterSpec;
+use railscope_simulator::traffic::router::Lane;
 
 const ONSET: f64 = 20.0;
 const END: u64 = 120;

@@ -10,9 +10,9 @@ use railscope_model::metric::{
 };
 use railscope_simulator::cluster::Cluster;
 use railscope_simulator::examples;
-use railscope_simulator::fault::Fault;
-use railscope_simulator::probe::{Prober, Times, Way};
-use railscope_simulator::readings::{Exporters, Probing, addresses};
+use railscope_simulator::faults::Fault;
+use railscope_simulator::show::probe::{Prober, Times, Way};
+use railscope_simulator::show::readings::{Exporters, Probing, addresses};
 use railscope_simulator::spec::ClusterSpec;
 
 const ETHERNET: &str = "nodes = 8\nnics_per_node = 2\ngpus_per_node = 2\ntransport = 'roce'\nrouting = 'ecmp'\n\

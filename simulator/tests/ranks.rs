@@ -7,9 +7,9 @@ use std::time::Duration;
 use railscope_model::identity::Part;
 use railscope_simulator::cluster::{Cluster, RankTimes};
 use railscope_simulator::examples;
-use railscope_simulator::fault::Truth;
+use railscope_simulator::faults::Truth;
 use railscope_simulator::spec::ClusterSpec;
-use railscope_simulator::workload::JobSpec;
+use railscope_simulator::work::workload::JobSpec;
 
 const GPUS: usize = 8;
 const MOMENTS: u64 = 100;

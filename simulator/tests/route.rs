@@ -4,8 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use railscope_simulator::route::{Lane, Path, Router, Routing};
 use railscope_simulator::spec::ClusterSpec;
+use railscope_simulator::traffic::router::{Lane, Path, Router, Routing};
 use railscope_simulator::wiring::{Device, Wiring};
 
 const ALL: [Routing; 3] = [Routing::Adaptive, Routing::Static, Routing::Ecmp];

@@ -7,8 +7,8 @@ use std::time::Duration;
 use railscope_model::units::LinkSpeed;
 use railscope_simulator::cluster::{Cluster, Node};
 use railscope_simulator::examples;
-use railscope_simulator::fault::{CAUSES, Fault, Truth};
-use railscope_simulator::shape::NodeKind;
+use railscope_simulator::faults::{CAUSES, Fault, Truth};
+use railscope_simulator::spec::shape::NodeKind;
 use railscope_simulator::spec::{ClusterSpec, Group, Speed};
 use railscope_simulator::wiring::Wiring;
 
@@ -181,7 +181,7 @@ fn a_job_uses_the_nics_that_all_of_its_nodes_have() {
     let before = cluster.nodes().to_vec();
     cluster.advance(Duration::from_secs(11));
     let sent = |nodes: &[Node], slot: usize| {
-        nodes[5].ports[slot].get(railscope_simulator::port::Counter::PortXmitData)
+        nodes[5].ports[slot].get(railscope_simulator::parts::port::Counter::PortXmitData)
     };
     assert!(sent(cluster.nodes(), 3) > sent(&before, 3));
     assert_eq!(sent(cluster.nodes(), 4), sent(&before, 4));

@@ -7,8 +7,8 @@ use std::time::Duration;
 use railscope_model::identity::Part;
 use railscope_simulator::cluster::{Cluster, Node};
 use railscope_simulator::examples;
-use railscope_simulator::fault::{Fault, Truth};
-use railscope_simulator::port::Counter;
+use railscope_simulator::faults::{Fault, Truth};
+use railscope_simulator::parts::port::Counter;
 use railscope_simulator::spec::ClusterSpec;
 
 const PORTS: usize = 8;

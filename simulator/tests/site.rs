@@ -7,12 +7,12 @@ use std::time::Duration;
 use railscope_model::identity::Part;
 use railscope_model::metric::{RDMA_DEVICE, RDMA_PORT_TRANSMIT_BYTES};
 use railscope_simulator::cluster::{Cluster, Node};
-use railscope_simulator::gpu::{ClockEvent, Gpu};
-use railscope_simulator::port::{Counter, PortState};
-use railscope_simulator::readings::Exporters;
-use railscope_simulator::site::Site;
+use railscope_simulator::faults::site::Site;
+use railscope_simulator::parts::gpu::{ClockEvent, Gpu};
+use railscope_simulator::parts::port::{Counter, PortState};
+use railscope_simulator::show::readings::Exporters;
 use railscope_simulator::spec::ClusterSpec;
-use railscope_simulator::workload::{GarbageCollection, JobSpec};
+use railscope_simulator::work::workload::{GarbageCollection, JobSpec};
 
 const NODES: u16 = 8;
 
@@ -40,7 +40,7 @@ fn errors(nodes: &[Node]) -> u64 {
 }
 
 fn sent(node: &Node) -> u64 {
-    let of = |port: &railscope_simulator::port::Port| port.get(Counter::PortXmitData);
+    let of = |port: &railscope_simulator::parts::port::Port| port.get(Counter::PortXmitData);
     node.ports.iter().map(of).sum()
 }
 

@@ -14,9 +14,9 @@ use railscope_model::plan::WiringPlan;
 use railscope_model::units::{PortRate, pcie_transfers_per_second};
 use railscope_simulator::cluster::Cluster;
 use railscope_simulator::examples;
-use railscope_simulator::plan;
+use railscope_simulator::show::plan;
+use railscope_simulator::show::tree::ClusterTree;
 use railscope_simulator::spec::{Change, ClusterSpec, Transport};
-use railscope_simulator::tree::ClusterTree;
 use railscope_simulator::wiring::Wiring;
 
 const STARTED: Timestamp = Timestamp(1_754_493_083_000);

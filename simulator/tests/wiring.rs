@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use railscope_model::fabric::{Fabric, LinkKind, Timestamp};
 use railscope_model::identity::Part;
 use railscope_model::plan::WiringPlan;
-use railscope_simulator::ibnetdiscover::{ibnetdiscover, ibsim_net};
-use railscope_simulator::plan;
+use railscope_simulator::show::ibnetdiscover::{ibnetdiscover, ibsim_net};
+use railscope_simulator::show::plan;
 use railscope_simulator::spec::{Change, ClusterSpec, RailsMeet, SpecError, Switches, WiringSpec};
 use railscope_simulator::wiring::{Device, Tier, Wiring};
 

@@ -19,9 +19,10 @@ use railscope_collector::serve::router::router;
 use railscope_collector::status::{Snapshot, State};
 use railscope_model::fabric::Timestamp;
 use railscope_simulator::cluster::Cluster;
-use railscope_simulator::readings::{Exporters, switches};
+use railscope_simulator::examples;
+use railscope_simulator::show::lldp;
+use railscope_simulator::show::readings::{Exporters, switches};
 use railscope_simulator::spec::ClusterSpec;
-use railscope_simulator::{examples, lldp};
 
 const NODES: u16 = 12_500;
 const START: Timestamp = Timestamp(1_800_000_000_000);

@@ -11,11 +11,11 @@ use railscope_model::identity::Part;
 use railscope_model::metric::Profile;
 use railscope_model::plan::WiringPlan;
 use railscope_simulator::cluster::Cluster;
-use railscope_simulator::ibnetdiscover::ibnetdiscover;
-use railscope_simulator::readings::Exporters;
+use railscope_simulator::show::ibnetdiscover::ibnetdiscover;
+use railscope_simulator::show::readings::Exporters;
+use railscope_simulator::show::{lldp, plan};
 use railscope_simulator::spec::{Change, ClusterSpec, Transport};
 use railscope_simulator::wiring::Wiring;
-use railscope_simulator::{lldp, plan};
 
 use super::{NOW, spec};
 

@@ -14,8 +14,8 @@ use railscope_collector::fabric::subnet::parse_ibnetdiscover;
 use railscope_collector::fabric::{assign_rails, judge, merge_subnet};
 use railscope_model::fabric::{Fabric, Timestamp};
 use railscope_model::plan::{PlannedCable, WiringPlan};
-use railscope_simulator::ibnetdiscover::ibnetdiscover;
-use railscope_simulator::plan;
+use railscope_simulator::show::ibnetdiscover::ibnetdiscover;
+use railscope_simulator::show::plan;
 use railscope_simulator::spec::{ClusterSpec, Speed};
 use railscope_simulator::wiring::{Cable, Device, Wiring};
 

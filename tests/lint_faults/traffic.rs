@@ -7,9 +7,9 @@ use railscope_collector::fabric::lint::Finding;
 use railscope_collector::fabric::subnet::parse_ibnetdiscover;
 use railscope_model::plan::{Socket, WiringPlan};
 use railscope_simulator::cluster::Cluster;
-use railscope_simulator::ibnetdiscover::ibnetdiscover;
-use railscope_simulator::plan;
-use railscope_simulator::readings::{Exporters, switches};
+use railscope_simulator::show::ibnetdiscover::ibnetdiscover;
+use railscope_simulator::show::plan;
+use railscope_simulator::show::readings::{Exporters, switches};
 use railscope_simulator::spec::ClusterSpec;
 use railscope_simulator::wiring::Wiring;
 

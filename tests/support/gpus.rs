@@ -11,7 +11,7 @@ use railscope_exporter::samplers::gpu;
 use railscope_exporter::{Exporter, Limits, MigDevices};
 use railscope_model::exposition::Format;
 use railscope_model::metric::Profile;
-use railscope_simulator::nvml::{InstallError, NodeGpus, install, update_state};
+use railscope_simulator::show::nvml::{InstallError, NodeGpus, install, update_state};
 
 pub(crate) struct Node {
     exporter: Exporter,

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use railscope_simulator::ibnetdiscover::ibsim_net;
+use railscope_simulator::show::ibnetdiscover::ibsim_net;
 use railscope_simulator::wiring::Wiring;
 use serde_json::Value;
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use railscope_simulator::nvml::{NodeGpus, install, update_state};
+use railscope_simulator::show::nvml::{NodeGpus, install, update_state};
 
 use super::{Process, RAILSCOPE, root, wait_for};
 

@@ -1,6 +1,6 @@
 //! What `nvidia-smi` prints, the key of the mock NVML that it feeds, and the series that it has to become.
 
-use railscope_simulator::nvml::GpuState;
+use railscope_simulator::show::nvml::GpuState;
 
 use super::smi::{Said, number};
 

@@ -8,8 +8,8 @@ use anyhow::{Context as _, bail};
 use railscope_model::fabric::Timestamp;
 use railscope_model::identity::Part;
 use railscope_simulator::cluster::Cluster;
-use railscope_simulator::fault::Truth;
-use railscope_simulator::tree::ClusterTree;
+use railscope_simulator::faults::Truth;
+use railscope_simulator::show::tree::ClusterTree;
 use tokio::sync::oneshot;
 
 use super::switches::Counted;

@@ -6,7 +6,7 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use railscope_model::identity::Part;
-use railscope_simulator::fault::CAUSES;
+use railscope_simulator::faults::CAUSES;
 use railscope_simulator::spec::Transport;
 use reqwest::{StatusCode, Url};
 use serde::Deserialize;

@@ -11,10 +11,10 @@ use railscope_collector::mapping::{Mappings, Reader};
 use railscope_collector::store::source_id::Subject;
 use railscope_model::fabric::Timestamp;
 use railscope_simulator::cluster::Cluster;
-use railscope_simulator::fault::{Fault, Truth};
-use railscope_simulator::ibnetdiscover::ibnetdiscover;
-use railscope_simulator::lldp;
-use railscope_simulator::readings::Exporters;
+use railscope_simulator::faults::{Fault, Truth};
+use railscope_simulator::show::ibnetdiscover::ibnetdiscover;
+use railscope_simulator::show::lldp;
+use railscope_simulator::show::readings::Exporters;
 use railscope_simulator::spec::Transport;
 
 use super::switches::Counted;

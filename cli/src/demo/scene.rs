@@ -3,9 +3,9 @@
 use anyhow::{Context as _, anyhow};
 use railscope_simulator::cluster::Cluster;
 use railscope_simulator::examples;
-use railscope_simulator::fault::Fault;
+use railscope_simulator::faults::Fault;
 use railscope_simulator::spec::ClusterSpec;
-use railscope_simulator::workload::{JobSpec, Workload};
+use railscope_simulator::work::workload::{JobSpec, Workload};
 use serde::Deserialize;
 
 use super::wanted::Wanted;
@@ -181,7 +181,7 @@ pub(super) fn list() -> anyhow::Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use railscope_simulator::fault::{CAUSES, Truth};
+    use railscope_simulator::faults::{CAUSES, Truth};
 
     use super::super::rehearsal::{Heard, drawn_seed, rehearse};
     use super::super::wanted::is_found;

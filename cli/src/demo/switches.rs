@@ -10,8 +10,8 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use railscope_model::identity::SwitchName;
 use railscope_simulator::cluster::Cluster;
-use railscope_simulator::infiniband_exporter::infiniband_exporter;
-use railscope_simulator::snmp::if_mib;
+use railscope_simulator::show::infiniband_exporter::infiniband_exporter;
+use railscope_simulator::show::snmp::if_mib;
 use railscope_simulator::spec::Transport;
 use reqwest::Url;
 

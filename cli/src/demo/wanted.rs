@@ -4,7 +4,7 @@ use anyhow::{Context as _, anyhow, bail};
 use railscope_model::identity::Part;
 use railscope_simulator::cluster::Cluster;
 use railscope_simulator::examples;
-use railscope_simulator::fault::{CAUSES, Effect, Fault, Truth};
+use railscope_simulator::faults::{CAUSES, Effect, Fault, Truth};
 use serde::Deserialize;
 
 /// Causes whose part the collector names, each with the class that it gives them, on every fabric that can have them;

@@ -258,7 +258,7 @@ impl Post {
 mod tests {
     use railscope_model::metric::RDMA_PORT_UP;
     use railscope_model::reading::Labels;
-    use railscope_simulator::port::Counter;
+    use railscope_simulator::parts::port::Counter;
     use railscope_simulator::spec::ClusterSpec;
 
     use super::*;

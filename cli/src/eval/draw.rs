@@ -3,11 +3,11 @@
 use anyhow::{Context as _, anyhow};
 use railscope_simulator::cluster::Cluster;
 use railscope_simulator::examples;
-use railscope_simulator::fault::{Effect, Fault};
+use railscope_simulator::faults::{Effect, Fault};
 use railscope_simulator::noise::Noise;
-use railscope_simulator::placement::place;
 use railscope_simulator::wiring::Wiring;
-use railscope_simulator::workload::JobSpec;
+use railscope_simulator::work::placement::place;
+use railscope_simulator::work::workload::JobSpec;
 
 use super::judge::Event;
 use super::scenario::{Draw, EACH, Scenario};

@@ -11,7 +11,7 @@ use railscope_model::metric::{
 };
 use railscope_model::reading::{Labels, NodeReading};
 use railscope_simulator::cluster::{Cluster, Node};
-use railscope_simulator::route::{Router, Routing};
+use railscope_simulator::traffic::router::{Router, Routing};
 use railscope_simulator::wiring::{Device, Host, Nic};
 
 use super::probes::{Pinger, Probes};

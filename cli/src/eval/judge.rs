@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 
 use railscope_model::identity::Part;
 use railscope_simulator::cluster::Maintenance;
-use railscope_simulator::fault::Truth;
+use railscope_simulator::faults::Truth;
 
 use super::alarm::{Alarm, Level};
 

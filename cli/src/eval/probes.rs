@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use railscope_simulator::cluster::Cluster;
-use railscope_simulator::probe::{Prober, Talk, Way};
+use railscope_simulator::show::probe::{Prober, Talk, Way};
 use railscope_simulator::wiring::{Device, Wiring};
 
 /// Probes that each NIC sends per second on each list (R-Pingmesh, SIGCOMM 2024: 10 in the mesh of a leaf).

@@ -7,7 +7,7 @@ use railscope_model::metric::Kind;
 use railscope_model::reading::NodeReading;
 use railscope_simulator::cluster::Cluster;
 use railscope_simulator::noise::Noise;
-use railscope_simulator::readings::switches;
+use railscope_simulator::show::readings::switches;
 
 /// The stream of noise of these moments: not the cluster's own.
 const ROUNDS: u64 = 0x5eed;

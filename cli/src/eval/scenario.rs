@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use railscope_simulator::examples;
-use railscope_simulator::fault::{Effect, Fault};
-use railscope_simulator::placement::JobRequest;
-use railscope_simulator::readings::Probing;
-use railscope_simulator::site::Site;
+use railscope_simulator::faults::site::Site;
+use railscope_simulator::faults::{Effect, Fault};
+use railscope_simulator::show::readings::Probing;
 use railscope_simulator::spec::ClusterSpec;
+use railscope_simulator::work::placement::JobRequest;
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use toml::Spanned;
 

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use railscope_simulator::route::Routing;
 use railscope_simulator::statistics::{
     Balance, Runs, autocorrelation, mean, median, quantile, rates, variation,
 };
+use railscope_simulator::traffic::router::Routing;
 
 use crate::simulated::{Leaf, SEEN, leaf};
 use crate::svg::{COLOURS, Chart, Line};

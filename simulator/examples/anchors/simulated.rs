@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use railscope_simulator::cluster::Cluster;
-use railscope_simulator::fault::gpu::Slow;
-use railscope_simulator::fault::{Effect, Fault};
-use railscope_simulator::route::{Lane, Routing};
-use railscope_simulator::schedule::{Interval, Schedule};
-use railscope_simulator::shape::NodeKind;
+use railscope_simulator::faults::gpu::Slow;
+use railscope_simulator::faults::{Effect, Fault};
+use railscope_simulator::spec::shape::NodeKind;
 use railscope_simulator::spec::{ClusterSpec, RailsMeet, Speed, Switches, Transport, WiringSpec};
 use railscope_simulator::statistics::{median, variation};
+use railscope_simulator::traffic::router::{Lane, Routing};
 use railscope_simulator::wiring::Device;
-use railscope_simulator::workload::{Collective, JobSpec, Pattern, Workload};
+use railscope_simulator::work::schedule::{Interval, Schedule};
+use railscope_simulator::work::workload::{Collective, JobSpec, Pattern, Workload};
 
 use crate::traces::{Counter, Failure};
 

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use super::{Cluster, STORMS, STRAINS};
 use crate::conditions::Receive;
-use crate::ethernet::EthernetCounter as To;
-use crate::job::Progress;
 use crate::noise::Noise;
-use crate::pause::{Strain, frames};
-use crate::port::Port;
-use crate::route::Lane;
+use crate::parts::ethernet::EthernetCounter as To;
+use crate::parts::port::Port;
 use crate::spec::Transport;
+use crate::traffic::pfc::{Strain, frames};
+use crate::traffic::router::Lane;
+use crate::work::job::Progress;
 
 /// A NIC warns of a storm each time that it has paused its switch for so long without a break.
 const STORM_SECONDS: f64 = 0.1;
@@ -107,7 +107,8 @@ impl Cluster {
                 }
                 _ => {
                     // What is under way is sent once more after each time-out.
-                    let packets = senders * PACKETS_UNDER_WAY / crate::pause::ACK_TIMEOUT_SECONDS;
+                    let packets =
+                        senders * PACKETS_UNDER_WAY / crate::traffic::pfc::ACK_TIMEOUT_SECONDS;
                     netdev.add(To::RxOversizePktsPhy, count(packets, 0));
                 }
             }

@@ -5,12 +5,12 @@ use railscope_model::identity::Part;
 use super::pacing::Under;
 use super::{Cluster, Injected};
 use crate::conditions::Conditions;
-use crate::fault::{Fault, FaultError, Truth};
-use crate::place::{Target, nics_at};
-use crate::port::Counter;
-use crate::site as sites;
+use crate::faults::place::{Target, nics_at};
+use crate::faults::site as sites;
+use crate::faults::{Fault, FaultError, Truth};
+use crate::parts::port::Counter;
 use crate::spec::Transport;
-use crate::workload::JobSpec;
+use crate::work::workload::JobSpec;
 
 impl Cluster {
     /// Lets a fault happen when its time comes, and says what will be true then. Each truth is that of

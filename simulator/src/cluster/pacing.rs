@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use super::{Cluster, FLOWS, STEPS};
 use crate::conditions::Conditions;
-use crate::contention::{Contender, Traffic, paces};
-use crate::job::Pace;
-use crate::pause::{Employer, Ground, Strains, strain};
-use crate::route::{Router, Routing};
 use crate::spec::Transport;
-use crate::unevenness::Unevenness;
-use crate::workload::{Carrier, JobSpec};
+use crate::traffic::contention::{Contender, Traffic, paces};
+use crate::traffic::pfc::{Employer, Ground, Strains, strain};
+use crate::traffic::router::{Router, Routing};
+use crate::work::job::Pace;
+use crate::work::unevenness::Unevenness;
+use crate::work::workload::{Carrier, JobSpec};
 
 /// A job under some conditions.
 pub(super) struct Under {

@@ -6,11 +6,12 @@ use railscope_model::identity::Part;
 
 use super::{Cluster, Job, Node, ROOMS};
 use crate::conditions::Conditions;
-use crate::place::{cables_at, nics_at};
-use crate::port::Counter;
-use crate::schedule::Activity;
-use crate::site::{self, Site, Work};
+use crate::faults::place::{cables_at, nics_at};
+use crate::faults::site;
+use crate::faults::site::{Site, Work};
+use crate::parts::port::Counter;
 use crate::spec::SpecError;
+use crate::work::schedule::Activity;
 
 /// Work of the site's people on some parts: whatever these show meanwhile was announced.
 #[derive(Debug, Clone, PartialEq)]
@@ -170,8 +171,12 @@ impl Cluster {
 impl Node {
     /// A restart of the node: whatever counted, counts from zero.
     fn restart(&mut self) {
-        self.ports.iter_mut().for_each(crate::port::Port::reset);
-        self.gpus.iter_mut().for_each(crate::gpu::Gpu::restart);
+        self.ports
+            .iter_mut()
+            .for_each(crate::parts::port::Port::reset);
+        self.gpus
+            .iter_mut()
+            .for_each(crate::parts::gpu::Gpu::restart);
         self.nic_link_errors.fill(0);
         self.stalls = [0; 3];
         (self.stolen_seconds, self.storage_seconds) = (0.0, 0.0);

@@ -3,14 +3,14 @@
 use railscope_model::units::BYTES_PER_PORT_DATA_WORD;
 
 use super::{Cluster, HOSTS, JITTER, LOSSES, PORTS, SYMPTOMS};
-use crate::efa::UNRESPONSIVE_SECONDS;
-use crate::gpu::Load;
-use crate::job::Progress;
-use crate::pause::ACK_TIMEOUT_SECONDS;
-use crate::port::{Counter, Port};
-use crate::route::{Lane, Routing};
-use crate::schedule::Activity;
-use crate::workload::PACKET_BYTES;
+use crate::parts::efa::UNRESPONSIVE_SECONDS;
+use crate::parts::gpu::Load;
+use crate::parts::port::{Counter, Port};
+use crate::traffic::pfc::ACK_TIMEOUT_SECONDS;
+use crate::traffic::router::{Lane, Routing};
+use crate::work::job::Progress;
+use crate::work::schedule::Activity;
+use crate::work::workload::PACKET_BYTES;
 
 /// Bytes of one RDMA write: NCCL cuts its 4 MiB buffer into 8 slots.
 const WRITE_BYTES: f64 = 524_288.0;

@@ -3,9 +3,9 @@
 
 use super::Cluster;
 use super::stretch::WAIT_TICKS_PER_SECOND;
-use crate::route::Lane;
+use crate::traffic::router::Lane;
 use crate::wiring::Device;
-use crate::workload::PACKET_BYTES;
+use crate::work::workload::PACKET_BYTES;
 
 /// What has gone one way through one cable since the start of the simulation.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]

@@ -2,7 +2,7 @@
 
 use super::Cluster;
 use crate::noise::Noise;
-use crate::port::{AtLimit, COUNTERS, Counter};
+use crate::parts::port::{AtLimit, COUNTERS, Counter};
 
 /// Most that a counter which only errors move has left before it runs over.
 const ERRORS_LEFT: u64 = 100;

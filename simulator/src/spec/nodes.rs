@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{ClusterSpec, SpecError, Speed, within};
-use crate::shape::NodeKind;
+use crate::spec::shape::NodeKind;
 
 /// Nodes of one kind in a cluster of several.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

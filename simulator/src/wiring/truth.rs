@@ -4,8 +4,8 @@ use railscope_model::fabric::{Equipment, Fabric, Link, LinkKind, Timestamp, Witn
 use railscope_model::identity::{GpuIndex, Part};
 
 use super::{Device, Socket, Wiring};
-use crate::machine::gpus::uuid;
-use crate::machine::layout::gpu_address;
+use crate::show::machine::gpus::uuid;
+use crate::spec::pci_layout::gpu_address;
 
 impl Wiring {
     /// The truth as the graph that a collector should build: hosts, GPUs, NICs, switches and cables.

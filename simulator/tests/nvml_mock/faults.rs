@@ -9,7 +9,7 @@ use nvml_wrapper::bitmasks::event::EventTypes;
 use nvml_wrapper::enum_wrappers::device::TemperatureSensor;
 use nvml_wrapper::enums::event::XidError;
 use nvml_wrapper::error::NvmlError;
-use railscope_simulator::nvml::{
+use railscope_simulator::show::nvml::{
     Event, Fault, LIBRARY_FILE, NodeGpus, install, install_old_driver, unload_driver, update_state,
 };
 

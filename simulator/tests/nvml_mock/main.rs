@@ -20,7 +20,7 @@ use std::time::Duration;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device, Nvml};
 use nvml_wrapper_sys::bindings as sys;
-use railscope_simulator::nvml::{NodeGpus, install, update_state};
+use railscope_simulator::show::nvml::{NodeGpus, install, update_state};
 use tempfile::TempDir;
 
 /// One simulated node: a folder with its own copy of the library.

@@ -2,7 +2,7 @@
 
 use nvml_wrapper::enum_wrappers::nv_link::ErrorCounter;
 use nvml_wrapper_sys::bindings as sys;
-use railscope_simulator::nvml::{Fault, NodeGpus};
+use railscope_simulator::show::nvml::{Fault, NodeGpus};
 
 use crate::{Node, field};
 

@@ -11,7 +11,9 @@ use nvml_wrapper::enum_wrappers::device::{
 use nvml_wrapper::enum_wrappers::nv_link::Capability;
 use nvml_wrapper::enums::device::{DeviceArchitecture, UsedGpuMemory};
 use nvml_wrapper::error::NvmlError;
-use railscope_simulator::nvml::{GpuState, NodeGpus, PciAddress, Process, ProcessKind, STATE_FILE};
+use railscope_simulator::show::nvml::{
+    GpuState, NodeGpus, PciAddress, Process, ProcessKind, STATE_FILE,
+};
 
 use crate::{Node, field, remote_device_type};
 

@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use railscope_model::identity::Part;
 use railscope_simulator::cluster::{Cluster, SwitchPort};
-use railscope_simulator::ethernet::EthernetCounter::{self, *};
 use railscope_simulator::examples;
-use railscope_simulator::fault::CAUSES;
-use railscope_simulator::port::Counter;
-use railscope_simulator::route::{Lane, Routing};
+use railscope_simulator::faults::CAUSES;
+use railscope_simulator::parts::ethernet::EthernetCounter;
+use railscope_simulator::parts::ethernet::EthernetCounter::*;
+use railscope_simulator::parts::port::Counter;
 use railscope_simulator::spec::{ClusterSpec, WiringSpec};
-use railscope_simulator::workload::{JobSpec, Pattern};
+use railscope_simulator::traffic::router::{Lane, Routing};
+use railscope_simulator::work::workload::{JobSpec, Pattern};
 
 use super::{END, ONSET, Run, fault, growth, run, some, spec, victims};
 

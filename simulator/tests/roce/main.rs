@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use railscope_model::identity::Part;
 use railscope_simulator::cluster::{Cluster, Node};
-use railscope_simulator::ethernet::EthernetCounter::{self, *};
-use railscope_simulator::fault::{Fault, Truth};
-use railscope_simulator::port::Counter;
+use railscope_simulator::faults::{Fault, Truth};
+use railscope_simulator::parts::ethernet::EthernetCounter;
+use railscope_simulator::parts::ethernet::EthernetCounter::*;
+use railscope_simulator::parts::port::Counter;
 use railscope_simulator::spec::{ClusterSpec, Transport};
-use railscope_simulator::workload::{Collective, JobSpec, Pattern};
+use railscope_simulator::work::workload::{Collective, JobSpec, Pattern};
 
 const ONSET: f64 = 20.0;
 const END: u64 = 120;

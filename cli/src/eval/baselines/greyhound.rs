@@ -117,7 +117,7 @@ mod tests {
 
     use railscope_simulator::cluster::Cluster;
     use railscope_simulator::examples;
-    use railscope_simulator::readings::Exporters;
+    use railscope_simulator::show::readings::Exporters;
     use railscope_simulator::spec::ClusterSpec;
 
     use super::*;

@@ -1,0 +1,13 @@
+//! The cluster in other people's words: files, pages, calls.
+
+pub mod ibnetdiscover;
+pub mod infiniband_exporter;
+pub mod inspector;
+pub mod lldp;
+pub mod machine;
+pub mod nvml;
+pub mod plan;
+pub mod probe;
+pub mod readings;
+pub mod snmp;
+pub mod tree;

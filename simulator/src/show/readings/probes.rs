@@ -1,0 +1,257 @@
+//! What exporters would say of the probes that they send to each other.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+use railscope_model::identity::{PortName, SwitchName};
+use railscope_model::metric::{
+    PROBE_FLOW_LOST, PROBE_FLOW_SENT, PROBE_FLOW_SLOW, PROBE_HOP, PROBES_LOST, PROBES_SENT,
+};
+use railscope_model::reading::{Labels, NodeReading};
+use serde::{Deserialize, Serialize};
+
+use crate::cluster::Cluster;
+use crate::show::probe::{Prober, Way};
+use crate::spec::Transport;
+use crate::wiring::{Device, Wiring};
+
+/// Which probes the exporters of a cluster send. Serde-able, so that it can stand in a scenario:
+///
+/// ```toml
+/// [probes]
+/// far = 4
+/// flows = 4
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Probing {
+    /// NICs of its own leaf that a NIC probes.
+    pub near: usize,
+    /// NICs of other leaves, of its own rail where that has several leaves.
+    pub far: usize,
+    /// Flows to each of those.
+    pub flows: u8,
+    /// Time between two probes of a flow.
+    pub interval_seconds: f64,
+    /// A round trip that takes longer is slow.
+    pub slow_seconds: f64,
+    /// Whether routers tell probes who they are. Switches of InfiniBand never do.
+    pub hops: bool,
+}
+
+impl Default for Probing {
+    /// Four and four, as the collector makes lists; once a second.
+    fn default() -> Self {
+        Self {
+            near: 4,
+            far: 4,
+            flows: 4,
+            interval_seconds: 1.0,
+            slow_seconds: 1e-4,
+            hops: true,
+        }
+    }
+}
+
+/// One flow.
+#[derive(Debug)]
+struct Flow {
+    node: u16,
+    from: usize,
+    to: usize,
+    number: u8,
+    labels: Labels,
+    way: Option<Way>,
+    hops: Vec<Labels>,
+    /// Sent, lost and slow.
+    counts: [u64; 3],
+}
+
+/// The probes of all nodes.
+#[derive(Debug)]
+pub(super) struct Probes {
+    probing: Probing,
+    prober: Prober,
+    /// Those of a node stand together.
+    flows: Vec<Flow>,
+    /// Restarts of each node's exporter that have been seen.
+    restarts: Vec<u32>,
+    seconds: f64,
+    looks: u64,
+}
+
+/// The address of a switch's port: one for each, as in a fabric whose every cable is a subnet.
+fn address(switch: usize, port: u16) -> String {
+    let number = 0x0a00_0000 | (switch as u32) << 10 | u32::from(port);
+    Ipv4Addr::from(number).to_string()
+}
+
+/// Addresses of all ports of switches that have cables.
+pub fn addresses(wiring: &Wiring) -> impl Iterator<Item = (String, SwitchName, PortName)> {
+    let ends = wiring.cables.iter().flat_map(|cable| cable.ends);
+    ends.filter_map(|(device, port)| {
+        let Device::Switch(switch) = device else {
+            return None;
+        };
+        let name = wiring.switches[switch].name.clone();
+        Some((address(switch, port), name, wiring.port_name(port)))
+    })
+}
+
+impl Probes {
+    /// Makes the lists from the plan.
+    pub(super) fn new(cluster: &Cluster, probing: Probing) -> Self {
+        let mut probes = Self {
+            probing,
+            prober: Prober::new(cluster),
+            flows: flows(cluster.plan(), probing),
+            restarts: cluster
+                .nodes()
+                .iter()
+                .map(|node| node.exporter_restarts)
+                .collect(),
+            seconds: 0.0,
+            looks: 0,
+        };
+        probes.find_ways(cluster);
+        // Nobody lists what cannot be reached.
+        probes.flows.retain(|flow| flow.way.is_some());
+        probes
+    }
+
+    fn find_ways(&mut self, cluster: &Cluster) {
+        let tell = self.probing.hops && cluster.spec().transport == Transport::Roce;
+        for flow in &mut self.flows {
+            flow.way = self.prober.way(flow.from, flow.to, flow.number.into());
+            let way = flow.way.as_ref().filter(|_| tell);
+            let routers = way.and_then(|way| way.routers(cluster.wiring()));
+            let hops = (1..).zip(routers.into_iter().flatten());
+            let hops = hops.map(|(hop, (switch, port)): (u8, _)| {
+                flow.labels.with(hop).with(address(switch, port))
+            });
+            flow.hops = hops.collect();
+        }
+    }
+
+    /// Sends the probes of the time since it was called last.
+    pub(super) fn follow(&mut self, cluster: &Cluster) {
+        if self.prober.follow(cluster) {
+            self.find_ways(cluster);
+        }
+        let seconds = cluster.seconds();
+        let turns = |seconds: f64| (seconds / self.probing.interval_seconds).floor();
+        let sent = (turns(seconds) - turns(self.seconds)).max(0.0) as u32;
+        self.seconds = seconds;
+        self.looks += 1;
+        for flow in &mut self.flows {
+            let node = usize::from(flow.node);
+            let restarts = cluster.nodes()[node].exporter_restarts;
+            // What an exporter counts begins anew with it.
+            if cluster.is_away(flow.from) || restarts != self.restarts[node] {
+                flow.counts = [0; 3];
+                continue;
+            }
+            let way = flow.way.as_ref().filter(|_| !cluster.is_away(flow.to));
+            let (mut lost, mut slow) = (sent, 0);
+            if let Some(way) = way {
+                lost = self.prober.lost(cluster, way, sent, self.looks);
+                let answered = (sent - lost, self.probing.slow_seconds);
+                slow = self.prober.slow(cluster, way, answered, self.looks);
+            }
+            for (count, more) in flow.counts.iter_mut().zip([sent, lost, slow]) {
+                *count += u64::from(more);
+            }
+        }
+        let restarts = cluster.nodes().iter().map(|node| node.exporter_restarts);
+        self.restarts = restarts.collect();
+    }
+
+    /// What the exporter of a node says of its probes.
+    pub(super) fn push(&self, reading: &mut NodeReading, node: usize) {
+        let of_node = |flow: &Flow| usize::from(flow.node);
+        let begin = self.flows.partition_point(|flow| of_node(flow) < node);
+        let end = self.flows.partition_point(|flow| of_node(flow) <= node);
+        let flows = &self.flows[begin..end];
+        let mut sums: BTreeMap<&str, [u64; 2]> = BTreeMap::new();
+        for flow in flows {
+            let device = flow.labels.values().next().unwrap_or_default();
+            let sums = sums.entry(device).or_default();
+            *sums = [sums[0] + flow.counts[0], sums[1] + flow.counts[1]];
+        }
+        for (place, metric) in [&PROBES_SENT, &PROBES_LOST].into_iter().enumerate() {
+            for (device, sums) in &sums {
+                reading.push(metric, &Labels::new([device]), sums[place]);
+            }
+        }
+        let metrics = [&PROBE_FLOW_SENT, &PROBE_FLOW_LOST, &PROBE_FLOW_SLOW];
+        for (place, metric) in metrics.into_iter().enumerate() {
+            for flow in flows {
+                reading.push(metric, &flow.labels, flow.counts[place]);
+            }
+        }
+        for hop in flows.iter().flat_map(|flow| &flow.hops) {
+            reading.push(&PROBE_HOP, hop, true);
+        }
+    }
+}
+
+/// The flows of every NIC, node by node: to the next NICs of its leaf, and to some of other leaves.
+fn flows(plan: &Wiring, probing: Probing) -> Vec<Flow> {
+    let mut leaves: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    let leaf_of = |nic: usize| match plan.cable_of(nic)?.ends[1].0 {
+        Device::Switch(leaf) => Some(leaf),
+        Device::Nic(_) => None,
+    };
+    for nic in 0..plan.nics.len() {
+        if let Some(leaf) = leaf_of(nic) {
+            leaves.entry(leaf).or_default().push(nic);
+        }
+    }
+    let mut flows = Vec::new();
+    for from in 0..plan.nics.len() {
+        let Some(leaf) = leaf_of(from) else { continue };
+        let ring = &leaves[&leaf];
+        let at = ring.iter().position(|nic| *nic == from).unwrap_or_default();
+        for step in 1..ring.len().min(probing.near + 1) {
+            flows.push(flow(plan, (from, ring[(at + step) % ring.len()]), 0));
+        }
+        let alike = |nic: &&usize| {
+            let (own, other) = (&plan.nics[from], &plan.nics[**nic]);
+            (own.rail, own.plane) == (other.rail, other.plane)
+        };
+        let others = || leaves.iter().filter(|(other, _)| **other != leaf);
+        let of_rail = others().map(|(_, nics)| nics.iter().filter(alike).copied());
+        let mut far: Vec<Vec<usize>> = of_rail.map(Iterator::collect).collect();
+        far.retain(|nics| !nics.is_empty());
+        if far.is_empty() {
+            far = others().map(|(_, nics)| nics.clone()).collect();
+        }
+        let count = far.iter().map(Vec::len).sum::<usize>().min(probing.far);
+        for step in 0..if far.is_empty() { 0 } else { count } {
+            // Each NIC of a leaf begins with another leaf, so that every pair of leaves is asked.
+            let nics = &far[(at * count + step) % far.len()];
+            let to = nics[(at + step / far.len()) % nics.len()];
+            flows.extend((0..probing.flows).map(|number| flow(plan, (from, to), number)));
+        }
+    }
+    flows
+}
+
+fn flow(plan: &Wiring, (from, to): (usize, usize), number: u8) -> Flow {
+    let (own, peer) = (&plan.nics[from], &plan.nics[to]);
+    let ends = [
+        own.device.as_str(),
+        peer.node_name.as_str(),
+        peer.device.as_str(),
+    ];
+    Flow {
+        node: own.node,
+        from,
+        to,
+        number,
+        labels: Labels::new(ends).with(number),
+        way: None,
+        hops: Vec::new(),
+        counts: [0; 3],
+    }
+}

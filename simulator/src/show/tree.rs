@@ -1,0 +1,179 @@
+//! The whole cluster on disk: every node's trees and NVML, what switches tell of the fabric, and the wiring plan.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use railscope_model::fabric::Timestamp;
+use railscope_model::identity::SwitchName;
+use tempfile::TempDir;
+
+use crate::cluster::Cluster;
+use crate::show::ibnetdiscover::ibnetdiscover;
+use crate::show::lldp;
+use crate::show::machine::{Machine, MachineError, TreeError, at};
+use crate::show::plan;
+use crate::spec::Transport;
+use crate::wiring::Wiring;
+
+/// Folder of what Ethernet switches tell.
+const SWITCHES: &str = "switches";
+/// What the names of cluster folders begin with.
+pub const FOLDER_PREFIX: &str = "railscope-cluster-";
+/// Space that a node's files take: some 1,150 files, of which each takes at least a page, and the NVML
+/// library.
+pub const BYTES_PER_NODE: u64 = 6 << 20;
+/// How long ago the nodes were booted when the simulation starts.
+const UPTIME_SECONDS: u64 = 3 * 86_400;
+/// Time between two looks of an Ethernet switch at its neighbours: their file is then written anew, whatever it
+/// says, as cron does that runs `lldpctl` there.
+const LLDP_SECONDS: f64 = 10.0;
+
+/// A cluster's files in a temporary folder, which goes when this is dropped.
+#[derive(Debug)]
+pub struct ClusterTree {
+    folder: TempDir,
+    machines: Vec<Machine>,
+    subnet: PathBuf,
+    plan: PathBuf,
+    /// The wiring that was last told, and when.
+    written: Option<(Wiring, Timestamp)>,
+}
+
+impl ClusterTree {
+    /// Writes the trees of all nodes as they are now, in a new folder below `parent`. `started` is the
+    /// moment at which the simulation starts: nodes were booted three days before.
+    ///
+    /// # Errors
+    /// A file could not be written.
+    pub fn create(
+        cluster: &Cluster,
+        started: Timestamp,
+        parent: &Path,
+    ) -> Result<Self, MachineError> {
+        let folder = tempfile::Builder::new()
+            .prefix(FOLDER_PREFIX)
+            .tempdir_in(parent)
+            .map_err(at(parent))?;
+        let booted = Timestamp(started.0.saturating_sub(UPTIME_SECONDS * 1000));
+        let plan = cluster.plan();
+        let machines = cluster
+            .nodes()
+            .iter()
+            .zip(&plan.hosts)
+            .map(|(node, host)| {
+                let nics = &plan.nics[host.nics.clone()];
+                let root = folder.path().join(node.name.as_str());
+                Machine::create(&root, node, nics, booted)
+            })
+            .collect::<Result<_, MachineError>>()?;
+        let mut tree = Self {
+            subnet: folder.path().join("subnet.ibnetdiscover"),
+            plan: folder.path().join("wiring-plan.csv"),
+            folder,
+            machines,
+            written: None,
+        };
+        if cluster.spec().transport == Transport::Roce {
+            let switches = tree.folder.path().join(SWITCHES);
+            fs::create_dir(&switches).map_err(at(&switches))?;
+        }
+        tree.write_fabric(cluster, started)?;
+        // Whoever rents a cloud's nodes has no plan of its cables.
+        if cluster.spec().transport != Transport::Efa {
+            fs::write(&tree.plan, plan::write(cluster.plan())).map_err(at(&tree.plan))?;
+        }
+        Ok(tree)
+    }
+
+    /// Brings all files up to date with the cluster; `now` dates what is told of the fabric.
+    ///
+    /// # Errors
+    /// A file could not be written.
+    pub fn update(&mut self, cluster: &Cluster, now: Timestamp) -> Result<(), MachineError> {
+        for (machine, node) in self.machines.iter_mut().zip(cluster.nodes()) {
+            machine.update(node)?;
+        }
+        Ok(self.write_fabric(cluster, now)?)
+    }
+
+    /// Nobody knows all cables of a fabric that is neither InfiniBand nor Ethernet.
+    fn write_fabric(&mut self, cluster: &Cluster, now: Timestamp) -> Result<(), TreeError> {
+        let known = self.written.as_ref();
+        let age = known
+            .filter(|(wiring, _)| wiring == cluster.wiring())
+            .map(|(_, at)| now.seconds_since(*at));
+        match (cluster.spec().transport, age) {
+            (Transport::Efa, _) | (Transport::Infiniband, Some(_)) => return Ok(()),
+            (Transport::Roce, Some(age)) if age < LLDP_SECONDS => return Ok(()),
+            (Transport::Infiniband, None) => {
+                replace(&self.subnet, &ibnetdiscover(cluster.wiring(), now))?;
+            }
+            // A switch without light writes nothing any more.
+            (Transport::Roce, _) => {
+                for (switch, text) in lldp::switches(cluster) {
+                    replace(&self.lldp(&switch), &text)?;
+                }
+            }
+        }
+        self.written = Some((cluster.wiring().clone(), now));
+        Ok(())
+    }
+
+    /// The folder that holds everything.
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Trees of the nodes, in the cluster's order.
+    pub fn machines(&self) -> &[Machine] {
+        &self.machines
+    }
+
+    /// File with what `ibnetdiscover` prints now; there is none but of InfiniBand.
+    pub fn subnet(&self) -> &Path {
+        &self.subnet
+    }
+
+    /// File with what a switch hears by LLDP, as `lldpctl -f json0` prints it there; of Ethernet only.
+    pub fn lldp(&self, switch: &SwitchName) -> PathBuf {
+        let file = format!("{switch}.lldp.json");
+        self.folder.path().join(SWITCHES).join(file)
+    }
+
+    /// File with the wiring that was planned, whatever has become of it; there is none of a cloud.
+    pub fn plan(&self) -> &Path {
+        &self.plan
+    }
+
+    /// Moves everything to a folder that is not there yet, on the same file system, where it stays for good.
+    ///
+    /// # Errors
+    /// It could not be moved; then it is gone.
+    pub fn keep(self, folder: &Path) -> Result<(), TreeError> {
+        // Temporary folders are for nobody else; this one is.
+        let open = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(self.folder.path(), open).map_err(at(self.folder.path()))?;
+        fs::rename(self.folder.path(), folder).map_err(at(folder))?;
+        // What is not there any more cannot be removed.
+        let _moved = self.folder.keep();
+        Ok(())
+    }
+
+    /// Removes everything now, and says so if that fails. Dropping removes silently.
+    ///
+    /// # Errors
+    /// A file could not be removed.
+    pub fn close(self) -> Result<(), TreeError> {
+        let path = self.folder.path().to_owned();
+        self.folder.close().map_err(at(&path))
+    }
+}
+
+/// Nobody keeps this file open, as nobody keeps the output of a command: it is replaced whole, so that no reader
+/// sees half of it.
+fn replace(file: &Path, text: &str) -> Result<(), TreeError> {
+    let beside = file.with_extension("tmp");
+    fs::write(&beside, text).map_err(at(&beside))?;
+    fs::rename(&beside, file).map_err(at(file))
+}
