@@ -205,6 +205,40 @@ fn the_middle_of_the_collector_keeps_no_set_whose_order_changes_from_run_to_run(
     });
 }
 
+/// Folders of the repository that the map must name: those at the top, and those of a crate's sources.
+fn rooms() -> BTreeSet<String> {
+    let listed = sources().into_iter().filter_map(|source| {
+        let (krate, inner) = source.path.split_once("/src/")?;
+        let (room, _) = inner.split_once('/')?;
+        Some(format!("{krate}/src/{room}/"))
+    });
+    let top = root().read_dir().expect("the repository");
+    let top = top.map(|entry| entry.expect("an entry"));
+    let top = top.filter(|entry| entry.path().is_dir());
+    let top = top.map(|entry| format!("{}/", entry.file_name().to_string_lossy()));
+    let top = top.filter(|folder| !folder.starts_with('.') && folder != "target/");
+    let listed = listed.filter(|room| !room.starts_with("tests/"));
+    listed.chain(top).collect()
+}
+
+#[test]
+fn the_map_names_every_room_and_no_other() {
+    let text = std::fs::read_to_string(root().join("ARCHITECTURE.md")).expect("readable");
+    let rows = text.lines().filter_map(|line| line.strip_prefix("| `"));
+    let named: BTreeSet<_> = rows
+        .filter_map(|row| Some(row.split_once("/`")?.0))
+        .map(|folder| format!("{folder}/"))
+        .collect();
+    let missing: Vec<_> = rooms()
+        .into_iter()
+        .filter(|room| !named.contains(room))
+        .collect();
+    assert!(missing.is_empty(), "rooms without a row: {missing:?}");
+    let gone = named.iter().filter(|folder| !root().join(folder).is_dir());
+    let gone: Vec<_> = gone.collect();
+    assert!(gone.is_empty(), "rows without a folder: {gone:?}");
+}
+
 #[test]
 fn a_file_begins_with_what_it_is_for_and_stays_short() {
     for Source { path, text } in sources() {
