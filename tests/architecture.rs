@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use expect_test::expect_file;
+use railscope_collector::classes::CLASSES;
+use railscope_collector::detect::detector::DETECTORS;
 use railscope_model::metric::{CATALOGUE, Metric, Profile, Writer};
 use serde_json::Value;
 use sources::{Source, reached, root, sources};
@@ -237,6 +239,48 @@ fn the_map_names_every_room_and_no_other() {
     let gone = named.iter().filter(|folder| !root().join(folder).is_dir());
     let gone: Vec<_> = gone.collect();
     assert!(gone.is_empty(), "rows without a folder: {gone:?}");
+}
+
+/// Words of README, which only opens the door.
+const LONGEST_README: usize = 900;
+
+#[test]
+fn readme_is_short_and_counts_what_there_is() {
+    let text = std::fs::read_to_string(root().join("README.md")).expect("readable");
+    let words = text.split_whitespace().count();
+    assert!(words <= LONGEST_README, "{words} words");
+    let [detectors, classes] = [DETECTORS.len(), CLASSES.len()];
+    let counted =
+        format!("{detectors} [detectors](docs/detectors.md) report {classes} fault classes");
+    assert!(text.contains(&counted), "{counted}");
+    for class in CLASSES {
+        assert!(
+            text.contains(&format!("`{}`", class.name)),
+            "{}",
+            class.name
+        );
+    }
+}
+
+#[test]
+fn links_of_documents_lead_to_files() {
+    let docs = root().join("docs").read_dir().expect("docs");
+    let docs = docs.map(|entry| entry.expect("an entry").path());
+    let docs = docs.filter(|path| path.extension().is_some_and(|name| name == "md"));
+    let top = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"].map(|name| root().join(name));
+    for document in docs.chain(top) {
+        let text = std::fs::read_to_string(&document).expect("readable");
+        let links = text
+            .split("](")
+            .skip(1)
+            .filter_map(|after| after.split_once(')'));
+        for (link, _) in links.filter(|(link, _)| !link.contains("://")) {
+            let file = link.split('#').next().unwrap_or_default();
+            let folder = document.parent().expect("a folder");
+            let leads = file.is_empty() || folder.join(file).exists();
+            assert!(leads, "{}: {link}", document.display());
+        }
+    }
 }
 
 #[test]

@@ -206,13 +206,13 @@ mod tests {
     }
 
     #[test]
-    fn readme_tells_every_scene_and_does_not_praise() {
-        let readme = include_str!("../../../README.md");
+    fn the_table_of_scenes_tells_every_scene_and_does_not_praise() {
+        let table = include_str!("../../../docs/support.md");
         for (name, _) in SCENES {
-            let row = readme
+            let row = table
                 .lines()
                 .find(|line| line.starts_with(&format!("| `{name}` |")));
-            let row = row.unwrap_or_else(|| panic!("README has no row for {name}"));
+            let row = row.unwrap_or_else(|| panic!("docs/support.md has no row for {name}"));
             let told = match Scene::named(name).expect(name).expect {
                 Expect::Named(_) => "| names the ",
                 Expect::Silence => "| stays silent",
@@ -220,7 +220,7 @@ mod tests {
             };
             assert!(row.contains(told), "{row}");
         }
-        assert!(readme.contains(&format!("# {} faults,", CAUSES.len())));
+        assert!(table.contains(&format!("# {} faults,", CAUSES.len())));
     }
 
     /// The expectation of each scene is what the collector does: a detector that comes later makes this fail, and then the
