@@ -34,6 +34,7 @@
 
 pub mod check;
 pub mod extremes;
+mod lateness;
 pub mod mig_devices;
 pub mod page;
 pub mod runtime;

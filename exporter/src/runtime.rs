@@ -14,6 +14,7 @@ use railscope_model::metric::{EXPORTER_BUILD, EXPORTER_DROPPED, EXPORTER_SERIES,
 use railscope_model::reading::{Labels, NodeReading};
 
 use self::slot::Slot;
+use crate::lateness::lateness;
 use crate::page::RenderedPage;
 use crate::sampler::{Machine, ON_DEMAND, Presence, SAMPLERS, SampleError, Sampler};
 
@@ -270,7 +271,7 @@ fn run(mut sampler: Box<dyn Sampler>, running: &Running) {
     let mut next = Instant::now();
     loop {
         let begun = Instant::now();
-        slot.begin(begun.saturating_duration_since(next));
+        slot.begin(lateness(next, begun));
         let mut reading = NodeReading::default();
         match sampler.sample(&mut reading) {
             Ok(presence) => {

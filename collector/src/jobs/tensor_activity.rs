@@ -1,11 +1,17 @@
 //! How much of the time the tensor cores of a GPU were active lately.
 
 use railscope_model::metric::{
-    GPU_MONITORED_SECONDS, GPU_TENSOR_ACTIVE, GPU_TENSOR_ACTIVE_SECONDS, Metric,
+    GPU_MONITORED_SECONDS, GPU_TENSOR_ACTIVE, GPU_TENSOR_ACTIVE_SECONDS, Metric, SOURCE_LATE,
 };
 
 use crate::store::{NodeHistory, Window};
 
+/// The exporter's source that reads GPUs.
+pub(crate) const SOURCE: &str = "gpu";
+/// Share of a window by which the exporter's reads of a node's GPUs may have been late, summed over the GPUs: GPUs that
+/// are read late, each at another moment, did not do their work in the same time (a choice: the exporter counts reads
+/// that are 0.1 s late and more, so one that does not wait for a CPU counts nothing).
+pub(crate) const MAX_LATE: f64 = 1.0 / 30.0;
 /// Samples of which the mean stands for the time where nobody sums them up.
 const SAMPLES: usize = 2;
 
@@ -20,6 +26,14 @@ pub(crate) fn active_share(said: &NodeHistory, gpu: &str, seconds: f64) -> Optio
             newest.fold((0.0, 0.0), |(sum, count), share| (sum + share, count + 1.0));
         (count > 0.0).then(|| sum / count)
     })
+}
+
+/// Whether the exporter has read the node's GPUs later than it wanted to in the newest `seconds`. Other exporters do not
+/// report that.
+pub(crate) fn is_read_late(said: &NodeHistory, seconds: f64) -> bool {
+    let late = said.window(&SOURCE_LATE, &[SOURCE]);
+    let late = late.and_then(|late| late.increase(seconds));
+    late.is_some_and(|late| late.amount > MAX_LATE * seconds)
 }
 
 /// What an exporter has summed up of a GPU in the newest part of its pages.
@@ -80,5 +94,16 @@ mod tests {
         // The newest two.
         assert!((share("1").expect("told") - 0.125).abs() < 1e-6);
         assert_eq!(share("2"), None);
+    }
+
+    #[test]
+    fn a_node_is_read_late_only_by_what_its_exporter_counts_in_the_window() {
+        let mut said = NodeHistory::default();
+        assert!(!is_read_late(&said, 30.0), "other exporters count nothing");
+        for (second, late) in [(0, 9.0), (15, 9.0), (30, 9.9), (45, 10.1)] {
+            let page = format!("railscope_source_late_seconds_total{{source=\"gpu\"}} {late}\n");
+            said.ingest(&page, Timestamp(second * 1000));
+            assert_eq!(is_read_late(&said, 30.0), second == 45, "{second} s");
+        }
     }
 }

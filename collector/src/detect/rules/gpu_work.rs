@@ -35,9 +35,6 @@ const SAMPLED: [(f64, usize); 2] = [(0.08, 2), (0.03, 3)];
 /// Time that the samples must reach back, if that takes more of them. An exporter reads each GPU by itself, once a
 /// second, and later where it is busy: for seconds after work has changed, a page has some GPUs as they were before.
 const MIN_SECONDS: f64 = 4.5;
-/// Share of those seconds by which the exporter's reads of GPUs may have been late, summed over the GPUs: GPUs that are
-/// read late, each at another moment, did not do their work in the same time.
-const MAX_LATE: f64 = 1.0 / 30.0;
 /// Samples that are looked at to see what the GPUs of a node differ by, at most, and the fewest that tell.
 const SAMPLES: (usize, usize) = (8, 4);
 /// Seconds by which the sums of two GPUs on a page may end apart, at least: the exporter's worker reads each once a second,

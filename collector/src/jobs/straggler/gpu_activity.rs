@@ -11,7 +11,7 @@ use railscope_model::identity::{GpuIndex, NodeName, Part};
 
 use super::median;
 use crate::jobs::job::Job;
-use crate::jobs::tensor_activity::active_share;
+use crate::jobs::tensor_activity::{active_share, is_read_late};
 use crate::store::History;
 
 /// Time between two rounds: half of what GPUs of a step of seconds need to show their mean.
@@ -168,7 +168,8 @@ impl Activity {
 fn active(job: &Job, history: &History, now: Timestamp) -> BTreeMap<Gpu, f64> {
     let mut found = BTreeMap::new();
     for (node, gpus) in &job.nodes {
-        let Some(said) = history.node(node).filter(|said| said.is_fresh(now)) else {
+        let said = history.node(node).filter(|said| said.is_fresh(now));
+        let Some(said) = said.filter(|said| !is_read_late(said, ROUND_SECONDS)) else {
             continue;
         };
         for gpu in gpus {

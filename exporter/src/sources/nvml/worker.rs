@@ -15,6 +15,7 @@ use railscope_model::reading::{Labels, NodeReading, Status};
 use super::events::Events;
 use super::gpu::Gpu;
 use super::wire::{Line, Scope, Teller, Values};
+use crate::lateness::lateness;
 
 /// Polling NVML faster costs the jobs that run on the GPU (NVIDIA/srt-slurm#401: 2 % at 100 ms).
 pub const SHORTEST_PERIOD: Duration = Duration::from_secs(1);
@@ -115,7 +116,7 @@ fn watch_gpu(
     let mut late = Duration::ZERO;
     loop {
         let begun = Instant::now();
-        late += begun.saturating_duration_since(next);
+        late += lateness(next, begun);
         let mut reading = NodeReading::default();
         gpu.sample(&mut reading);
         let lost = gpu.calls.lost();

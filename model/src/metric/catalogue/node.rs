@@ -24,7 +24,7 @@ catalogue! {
     Exporter Full Counter SOURCE_READS = "railscope_source_reads_total" (source)
         "Reads of the whole source that have ended, complete or not.";
     Exporter Full Counter SOURCE_LATE = "railscope_source_late_seconds_total" ["seconds"] (source)
-        "Time by which reads of the source began after they were due, since the exporter started: their thread waited for a CPU. Of source gpu, the sum over all GPUs.";
+        "Time by which reads of the source began late, since the exporter started: their thread waited for a CPU. Reads less than 0.1 s late do not count. Of source gpu, the sum over all GPUs.";
     Exporter Default Gauge EXPORTER_SERIES = "railscope_exporter_series" (profile)
         "Series on the page in each profile.";
     Exporter Default Counter EXPORTER_DROPPED = "railscope_exporter_dropped_samples_total" ()

@@ -6,18 +6,13 @@
 //! of a job whose work changes is measured by how much it did change ([`Counted::misread`]).
 
 use railscope_model::fabric::Timestamp;
-use railscope_model::metric::{
-    GPU_MONITORED_SECONDS, GPU_TENSOR_ACTIVE_CYCLES, SOURCE_AGE, SOURCE_LATE,
-};
+use railscope_model::metric::{GPU_MONITORED_SECONDS, GPU_TENSOR_ACTIVE_CYCLES, SOURCE_AGE};
 
-use super::{MAX_LATE, MIN_ACTIVE, MIN_SEEN, PIECE_SECONDS, READ_APART, Worker};
+use super::{MIN_ACTIVE, MIN_SEEN, PIECE_SECONDS, READ_APART, Worker};
 use crate::detect::gpus::Listed;
 use crate::detect::peers::{MIN_PEERS, median};
-use crate::jobs::tensor_activity::Sums;
+use crate::jobs::tensor_activity::{SOURCE, Sums, is_read_late};
 use crate::store::Window;
-
-/// The exporter's source that reads GPUs.
-const SOURCE: &str = "gpu";
 
 /// What a GPU has told of its work.
 struct Told<'a> {
@@ -80,14 +75,6 @@ impl<'a> Told<'a> {
     }
 }
 
-/// Whether the exporter has read the GPUs of this one's node later than it wanted to in the newest `seconds`. Others'
-/// exporters do not tell.
-fn is_read_late(gpu: &Listed<'_>, seconds: f64) -> bool {
-    let late = gpu.history.window(&SOURCE_LATE, &[SOURCE]);
-    let late = late.and_then(|late| late.increase(seconds));
-    late.is_some_and(|late| late.amount > MAX_LATE * seconds)
-}
-
 /// What the exporter has summed up of a GPU.
 fn sums(gpu: &Listed<'_>, seconds: f64) -> Option<Sums> {
     Sums::of(|metric| gpu.window(metric), seconds)
@@ -107,7 +94,10 @@ impl<'a> Counted<'a> {
 
     /// Over the newest `seconds`. `None` of GPUs that have told or done too little, or that were read late.
     pub(super) fn of(gpus: &[Listed<'a>], seconds: f64) -> Option<Self> {
-        if gpus.first().is_none_or(|gpu| is_read_late(gpu, seconds)) {
+        if gpus
+            .first()
+            .is_none_or(|gpu| is_read_late(gpu.history, seconds))
+        {
             return None;
         }
         let told = gpus.iter().filter_map(|gpu| Told::by(gpu, seconds));

@@ -1,13 +1,14 @@
 //! The numbers of the comparison of work.
 
 use super::{
-    ABOVE_SPREAD, MAX_LATE, MIN_ACTIVE, MIN_SECONDS, MIN_SEEN, PIECE_SECONDS, READ_APART, SAMPLED,
-    SAMPLES, STANDARD, SUMS,
+    ABOVE_SPREAD, MIN_ACTIVE, MIN_SECONDS, MIN_SEEN, PIECE_SECONDS, READ_APART, SAMPLED, SAMPLES,
+    STANDARD, SUMS,
 };
 use crate::classes::GPU_SLOW;
 use crate::detect::peers;
 use crate::detect::peers::MIN_PEERS;
 use crate::detect::registry::{Rule, Threshold};
+use crate::jobs::tensor_activity::MAX_LATE;
 use crate::store::MAX_STEP;
 
 /// The numbers in words.
@@ -63,7 +64,7 @@ fn of_sums() -> Vec<Threshold> {
             "share of that time by which reads of the node's GPUs may begin late, summed",
             MAX_LATE,
             "ratio",
-            "an exporter that waits for a CPU reads each GPU at another moment; one that does not is late by 1 ms a read (a choice)",
+            "an exporter that waits for a CPU reads each GPU at another moment; reads less than 0.1 s late do not count (a choice)",
         ),
         Threshold::new(
             "longest step between two scrapes",
