@@ -28,8 +28,9 @@ const PEAK_OF_0: &str =
     r#"railscope_gpu_nvlink_peak_receive_bytes_per_second{gpu="0",window="60s"}"#;
 
 /// Families that differ from run to run.
-const VOLATILE: [&str; 8] = [
+const VOLATILE: [&str; 9] = [
     "railscope_source_reads",
+    "railscope_source_late_seconds",
     "railscope_exporter_series",
     "railscope_source_age_seconds",
     "railscope_source_duration_seconds",
