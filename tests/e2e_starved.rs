@@ -72,7 +72,7 @@ fn pulses_of_load_accuse_no_component_and_hide_no_fault() {
             inject.args([
                 "demo", "inject", FAULT, "--part", COMPONENT, "--demo", address,
             ]);
-            let (succeeded, output) = support::run(&mut inject, Duration::from_secs(20));
+            let (succeeded, output) = support::run(&mut inject, Duration::from_secs(60));
             assert!(succeeded, "{output}");
         }
         thread::sleep(PULSE / 2);

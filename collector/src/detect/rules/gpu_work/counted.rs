@@ -23,10 +23,8 @@ struct Told<'a> {
 }
 
 impl<'a> Told<'a> {
-    /// `None` of a GPU that has not told enough, or with a gap.
+    /// `None` of a GPU that has not told enough.
     fn by(gpu: &Listed<'a>, seconds: f64) -> Option<Self> {
-        gpu.window(&GPU_MONITORED_SECONDS)
-            .filter(|monitored| monitored.is_unbroken(seconds))?;
         let sums = sums(gpu, seconds).filter(|sums| sums.paged >= MIN_SEEN * seconds)?;
         let cycles = gpu.window(&GPU_TENSOR_ACTIVE_CYCLES);
         let cycles = cycles.and_then(|cycles| cycles.increase(seconds));
@@ -84,6 +82,8 @@ fn sums(gpu: &Listed<'_>, seconds: f64) -> Option<Sums> {
 pub(super) struct Counted<'a> {
     told: Vec<Told<'a>>,
     ratios: Vec<f64>,
+    /// Time that they are of, s.
+    seconds: f64,
 }
 
 impl<'a> Counted<'a> {
@@ -92,14 +92,8 @@ impl<'a> Counted<'a> {
         gpu.window(&GPU_MONITORED_SECONDS).is_some()
     }
 
-    /// Over the newest `seconds`. `None` of GPUs that have told or done too little, or that were read late.
+    /// Over the newest `seconds`. `None` of GPUs that have told or done too little.
     pub(super) fn of(gpus: &[Listed<'a>], seconds: f64) -> Option<Self> {
-        if gpus
-            .first()
-            .is_none_or(|gpu| is_read_late(gpu.history, seconds))
-        {
-            return None;
-        }
         let told = gpus.iter().filter_map(|gpu| Told::by(gpu, seconds));
         let told: Vec<_> = told.collect();
         let shares = told.iter().map(|told| told.sums.share());
@@ -115,6 +109,7 @@ impl<'a> Counted<'a> {
         Some(Self {
             ratios: work.into_iter().map(|work| work / middle).collect(),
             told,
+            seconds,
         })
     }
 
@@ -135,10 +130,14 @@ impl<'a> Counted<'a> {
     /// The excess that a GPU shows if it does what the others do, and its sums are of a time that begins or ends
     /// elsewhere: what was done in the seconds between, at most the difference of the busiest and the idlest
     /// [`PIECE_SECONDS`], as a share of all; and what its clock has changed by, unless cycles are counted. `None` of another node's GPU, and where nobody works any more: what was done
-    /// before a job stopped is not what there is to find.
+    /// before a job stopped is not what there is to find. `None`, too, where scrapes have a gap or the exporter was late.
     pub(super) fn misread(&self, gpu: &Listed<'_>) -> Option<f64> {
         let mut told = self.told.iter();
         let told = told.find(|told| told.gpu.index == gpu.index)?;
+        let monitored = gpu.window(&GPU_MONITORED_SECONDS)?;
+        if !monitored.is_unbroken(self.seconds) || is_read_late(gpu.history, self.seconds) {
+            return None;
+        }
         let pieces = self.pieces(told.sums.paged);
         // A page that comes a little late is in the second.
         let newest = pieces.iter().take(2).flatten().next()?;
