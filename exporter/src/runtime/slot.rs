@@ -23,7 +23,7 @@ pub(super) struct Slot {
     last: ArcSwap<Outcome>,
     reads: AtomicU64,
     failed_reads: AtomicU64,
-    /// Time by which reads began after they were due, ns.
+    /// Time by which reads began late, ns.
     late: AtomicU64,
 }
 
@@ -80,7 +80,7 @@ impl Slot {
         }
     }
 
-    /// A read begins, so long after it was due.
+    /// A read begins, so late; zero of one in time.
     pub(super) fn begin(&self, late: Duration) {
         let late = u64::try_from(late.as_nanos()).unwrap_or(u64::MAX);
         self.late.fetch_add(late, Ordering::Relaxed);
