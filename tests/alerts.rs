@@ -1,7 +1,5 @@
 //! Every alert reads series that exist, keeps the rules of `alerts/`, and has a runbook; so has every class.
 
-#![allow(clippy::expect_used, clippy::panic)] // helpers of tests; clippy lets only the tests themselves
-
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 

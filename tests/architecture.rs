@@ -1,20 +1,15 @@
 //! The rules of ARCHITECTURE.md, kept: who depends on whom, who touches the machine, what stays pure.
 
-#![allow(clippy::expect_used, clippy::panic)] // helpers of tests; clippy lets only the tests themselves
-
-#[path = "support/sources.rs"]
-mod sources;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::sources::{Source, reached, root, sources};
 use expect_test::expect_file;
 use railscope_collector::classes::CLASSES;
 use railscope_collector::detect::detector::DETECTORS;
 use railscope_model::metric::{CATALOGUE, Metric, Profile, Writer};
 use serde_json::Value;
-use sources::{Source, reached, root, sources};
 
 /// Lines in a file.
 const LONGEST_FILE: usize = 500;
@@ -368,7 +363,7 @@ fn the_metric_reference_is_the_catalogue() {
     let mut page = String::from(
         "# Metrics\n\n\
          Generated from `model/src/metric/catalogue.rs` by \
-         `UPDATE_EXPECT=1 cargo test -p railscope --test architecture`. Do not edit.\n\n\
+         `UPDATE_EXPECT=1 cargo test -p railscope --test integration architecture`. Do not edit.\n\n\
          Base units. A value that could not be read has no sample; `railscope_source_status` says why. \
          Metrics of the full profile stand on `/metrics?profile=full` only.\n",
     );

@@ -1,7 +1,5 @@
 //! `railscope check` for scripts: its exit status and both of its formats.
 
-#![allow(clippy::expect_used)] // helpers of tests; clippy lets only the tests themselves
-
 use std::path::Path;
 use std::process::{Command, Output};
 

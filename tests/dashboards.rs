@@ -3,15 +3,10 @@
 //! Of the linter's rules one is left out: matchers on job and instance in every selector. All series of ours
 //! begin with `railscope_`, and the variables `cluster` and `node` choose among them.
 
-#![allow(clippy::expect_used, clippy::panic)] // helpers of tests; clippy lets only the tests themselves
-
-#[path = "support/promql.rs"]
-mod promql;
-
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use promql::names;
+use crate::promql::names;
 use railscope_model::metric::{Kind, Metric};
 use serde_json::Value;
 

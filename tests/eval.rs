@@ -1,8 +1,6 @@
 //! `railscope eval` as a user runs it: the same bytes on any number of threads, silence where nothing is
 //! broken, and each plain fault found with its part. Properties, not scores.
 
-#![allow(clippy::expect_used, clippy::panic)] // helpers of tests; clippy lets only the tests themselves
-
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 

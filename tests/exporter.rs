@@ -1,18 +1,13 @@
 //! `railscope exporter` as a service: starts, is scraped, stops, and leaves no worker behind.
 
-#![allow(clippy::expect_used)] // helpers of tests; clippy lets only the tests themselves
-
-#[path = "support/exporter.rs"]
-mod service;
-
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::service::{Exporter, RAILSCOPE};
 use railscope_simulator::show::nvml::{NodeGpus, install};
-use service::{Exporter, RAILSCOPE};
 
 #[track_caller]
 fn eventually(what: &str, mut holds: impl FnMut() -> bool) {

@@ -1,10 +1,6 @@
 //! A site without any exporter of Railscope: what its own exporters say is enough to name a part.
 
-#![allow(clippy::expect_used, clippy::panic)] // helpers of tests; clippy lets only the tests themselves
-
-#[path = "support/foreign.rs"]
-mod foreign;
-mod support;
+use crate::others as foreign;
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -22,7 +18,7 @@ use railscope_simulator::show::readings::Exporters;
 use railscope_simulator::show::tree::ClusterTree;
 use railscope_simulator::spec::ClusterSpec;
 
-use support::{Http, Process, free_port, need, wait_for};
+use crate::support::{Http, Process, free_port, need, wait_for};
 
 const STARTED: Timestamp = Timestamp(1_800_000_000_000);
 const NODES: u16 = 4;

@@ -1,8 +1,6 @@
 //! The fuzz targets without a fuzzer: seeds, seeds grown to 64 KiB, and seeds changed at random, the same each time.
 //! `tests/fuzz/run` goes on from here.
 
-#![allow(clippy::expect_used)] // helpers of tests
-
 #[path = "fuzz/src/targets/mod.rs"]
 mod targets;
 

@@ -1,7 +1,5 @@
 //! Jobs on a simulated cluster, watched by the collector: whom their ranks wait for, what that costs, and who pages.
 
-#![allow(clippy::expect_used, clippy::panic)] // helpers of tests; clippy lets only the tests themselves
-
 use std::time::Duration;
 
 use railscope_collector::analyzer::{Analyzer, ClusterView};

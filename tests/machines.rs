@@ -1,19 +1,14 @@
 //! Whole pages of whole machines: every source of a fixture machine, NVML by the mock through the real worker,
 //! read by the real binary and held against golden files. `UPDATE_EXPECT=1` blesses them anew.
 
-#![allow(clippy::expect_used)] // helpers of tests; clippy lets only the tests themselves
-
-#[path = "support/exporter.rs"]
-mod service;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::service::Exporter;
 use expect_test::expect_file;
 use railscope_simulator::show::nvml::{NodeGpus, STATE_FILE, install};
-use service::Exporter;
 
 /// Series of the default page of one node.
 const BUDGET: usize = 600;

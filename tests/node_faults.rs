@@ -1,18 +1,14 @@
 //! The real exporter on a node where a source hangs, crashes or lacks descriptors: the rest stays fresh and whole.
 
-#![allow(clippy::expect_used, clippy::panic, reason = "tests")]
-
-mod support;
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
+use crate::support::node::Node;
 use railscope_simulator::show::nvml::{Fault, NodeGpus};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
-use support::node::Node;
 
 /// `NVML_ERROR_GPU_IS_LOST`.
 const LOST: u32 = 15;

@@ -1,7 +1,5 @@
 //! GPUs end to end: the exporter, its NVML worker process and a `libnvidia-ml.so.1` without a GPU.
 
-#![allow(clippy::expect_used)] // helpers of tests; clippy lets only the tests themselves
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};

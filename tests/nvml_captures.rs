@@ -1,22 +1,17 @@
 //! Every number that `nvidia-smi` printed of real GPUs, held against the series of an exporter whose NVML answers
 //! with the same numbers: nothing lost, nothing invented.
 
-#![allow(clippy::expect_used)] // helpers of tests; clippy lets only the tests themselves
-
-#[path = "support/gpus.rs"]
-mod gpus;
-#[path = "support/smi.rs"]
-mod smi;
-#[path = "support/smi_rows.rs"]
-mod smi_rows;
+use crate::gpus;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gpus::Node;
+use crate::gpus::Node;
+use crate::smi::{
+    LEFT_OUT, LEFT_OUT_XML, NOT_SAID, SECTIONS, Said, capture, number, read_text, read_xml,
+};
+use crate::smi_rows::{MIB, ROWS, bytes, feed, feed_words};
 use railscope_model::metric::Profile;
 use railscope_simulator::show::nvml::{Fault, GpuState, MigDevice, NodeGpus, Process, ProcessKind};
-use smi::{LEFT_OUT, LEFT_OUT_XML, NOT_SAID, SECTIONS, Said, capture, number, read_text, read_xml};
-use smi_rows::{MIB, ROWS, bytes, feed, feed_words};
 
 /// `clock_hertz,clock=sm` as the page names it.
 fn series_of(row: &str) -> String {

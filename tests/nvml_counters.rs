@@ -1,14 +1,9 @@
 //! What only some drivers and boards tell of GPUs: counters since the reboot, MIG instances, port registers, vGPUs,
 //! and what happened between two scrapes.
 
-#![allow(clippy::expect_used)] // helpers of tests; clippy lets only the tests themselves
-
-#[path = "support/gpus.rs"]
-mod gpus;
-
 use std::collections::BTreeMap;
 
-use gpus::{Node, eventually};
+use crate::gpus::{Node, eventually};
 use railscope_model::metric::Profile;
 use railscope_simulator::show::nvml::{Fault, MigDevice, NodeGpus, Vgpu, install_old_driver};
 

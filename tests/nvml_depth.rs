@@ -1,14 +1,9 @@
 //! Generations of GPUs as the exporter shows them: Hopper, Blackwell with Grace, a partitioned Ampere, and XIDs.
 
-#![allow(clippy::expect_used)] // helpers of tests; clippy lets only the tests themselves
-
-#[path = "support/gpus.rs"]
-mod gpus;
-
 use std::collections::BTreeMap;
 
+use crate::gpus::{Node, eventually};
 use expect_test::expect_file;
-use gpus::{Node, eventually};
 use railscope_model::exposition::Format;
 use railscope_model::metric::Profile;
 use railscope_simulator::show::nvml::{Event, Fault, MigDevice, NodeGpus, Process, ProcessKind};

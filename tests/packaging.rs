@@ -1,14 +1,10 @@
 //! What is shipped for operators fits the binary: flags exist, examples are accepted, units are hardened.
 
-#![allow(clippy::expect_used, clippy::panic)] // helpers of tests; clippy lets only the tests themselves
-
-mod support;
-
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use support::{RAILSCOPE, root, run, skip, which};
+use crate::support::{RAILSCOPE, root, run, skip, which};
 
 /// What `systemd-analyze security` may say at most: 10 is no protection at all.
 const LARGEST_EXPOSURE: f64 = 2.0;

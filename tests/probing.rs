@@ -1,7 +1,5 @@
 //! The list that the collector makes for a node is one that its exporter takes.
 
-#![allow(clippy::expect_used, clippy::panic)] // helpers of tests; clippy lets only the tests themselves
-
 use std::sync::Arc;
 
 use axum::Router;

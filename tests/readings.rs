@@ -1,9 +1,5 @@
 //! What the simulator says of a node directly is what the real exporter reads out of the node's files.
 
-#![allow(clippy::expect_used, clippy::panic)] // helpers of tests; clippy lets only the tests themselves
-
-mod support;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
@@ -24,7 +20,7 @@ use railscope_simulator::spec::shape::NodeKind;
 use railscope_simulator::spec::{ClusterSpec, Group, Transport};
 use railscope_simulator::wiring::Device;
 
-use support::wait_for;
+use crate::support::wait_for;
 
 const STARTED: Timestamp = Timestamp(1_754_493_083_000);
 const LIMIT: Duration = Duration::from_secs(60);

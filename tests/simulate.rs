@@ -1,9 +1,5 @@
 //! `railscope simulate` writes a cluster that Railscope itself, and whoever else reads such files, takes for one.
 
-#![allow(clippy::expect_used, clippy::panic)] // helpers of tests; clippy lets only the tests themselves
-
-mod support;
-
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -11,7 +7,7 @@ use std::time::Duration;
 
 use railscope_model::plan::WiringPlan;
 
-use support::{RAILSCOPE, run};
+use crate::support::{RAILSCOPE, run};
 
 const LIMIT: Duration = Duration::from_secs(60);
 const CLUSTER: &str =

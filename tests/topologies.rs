@@ -1,9 +1,5 @@
 //! Every kind of fabric that the simulator builds is what the collector judges it to be.
 
-#![allow(clippy::expect_used, clippy::panic)] // helpers of tests; clippy lets only the tests themselves
-
-mod support;
-
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -22,7 +18,7 @@ use railscope_simulator::spec::shape::NodeKind;
 use railscope_simulator::spec::{ClusterSpec, Group, Transport};
 use railscope_simulator::wiring::Wiring;
 
-use support::root;
+use crate::support::root;
 
 const NOW: Timestamp = Timestamp(1_754_493_083_000);
 

@@ -1,9 +1,5 @@
 //! `railscope topology` on files: text, JSON, exit status, and what other tools make of its exports.
 
-#![allow(clippy::expect_used, clippy::panic)] // helpers of tests; clippy lets only the tests themselves
-
-mod support;
-
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -15,7 +11,7 @@ use railscope_simulator::spec::{Change, ClusterSpec};
 use railscope_simulator::wiring::Wiring;
 use serde_json::Value;
 
-use support::{Process, RAILSCOPE, free_port, wait_for};
+use crate::support::{Process, RAILSCOPE, free_port, wait_for};
 
 const NOW: Timestamp = Timestamp(1_754_493_083_000);
 

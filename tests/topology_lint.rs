@@ -1,9 +1,5 @@
 //! Healthy fabrics of every kind give no finding; each slip of a hand that the simulator can make gives exactly its own.
 
-#![allow(clippy::expect_used, clippy::panic)] // helpers of tests; clippy lets only the tests themselves
-
-mod support;
-
 use railscope_collector::fabric::lint;
 use railscope_collector::fabric::lint::Finding;
 use railscope_collector::fabric::plans::plan_fabric;
@@ -17,7 +13,7 @@ use railscope_simulator::spec::shape::NodeKind;
 use railscope_simulator::spec::{Change, ClusterSpec, Group};
 use railscope_simulator::wiring::Wiring;
 
-use support::root;
+use crate::support::root;
 
 const NOW: Timestamp = Timestamp(1_754_493_083_000);
 

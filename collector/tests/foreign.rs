@@ -1,7 +1,5 @@
 //! What other exporters' pages become: whole pages held against golden files. `UPDATE_EXPECT=1` blesses them anew.
 
-#![allow(clippy::expect_used)] // helpers of tests; clippy lets only the tests themselves
-
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;

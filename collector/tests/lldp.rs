@@ -1,6 +1,4 @@
 //! Ethernet fabrics by LLDP: hosts' and switches' words become the graph, its lost cables and its contradictions.
-#![allow(clippy::expect_used, clippy::panic, reason = "tests")]
-
 use std::collections::BTreeMap;
 
 use railscope_collector::analyzer::{Analyzer, ClusterView};

@@ -1,6 +1,4 @@
 //! What the topology files of others say, where the recordings of real hardware are at hand.
-#![allow(clippy::expect_used, clippy::print_stderr, reason = "helpers of tests")]
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
 

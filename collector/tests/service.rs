@@ -1,7 +1,5 @@
 //! The whole service against exporters that live in the test.
 
-#![allow(clippy::expect_used)] // what a test cannot set up fails it
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};

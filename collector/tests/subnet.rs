@@ -1,6 +1,4 @@
 //! What the reader of `ibnetdiscover` text makes of the dialects and the debris that it is given.
-#![allow(clippy::expect_used, reason = "helpers of tests")]
-
 use railscope_collector::fabric::subnet::{
     Completeness, Gap, MAX_PROBLEMS, Subnet, parse_ibnetdiscover,
 };

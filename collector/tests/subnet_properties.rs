@@ -1,7 +1,6 @@
 //! Whatever the text, the reader answers, accounts for every line, and reads back what was written.
 
-#[path = "topology_net.rs"]
-mod net;
+use crate::topology_net as net;
 
 use net::Net;
 use proptest::prelude::*;

@@ -1,8 +1,5 @@
 //! From a sweep to the verdict, on our own small fabrics: `tests/fabrics` and ones made here.
-#![allow(clippy::expect_used, reason = "helpers of tests")]
-
-#[path = "topology_net.rs"]
-mod net;
+use crate::topology_net as net;
 
 use expect_test::{Expect, expect};
 use net::Net;

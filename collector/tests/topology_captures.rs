@@ -1,6 +1,4 @@
 //! What real sweeps give, where the recordings of real hardware are at hand.
-#![allow(clippy::expect_used, clippy::print_stderr, reason = "helpers of tests")]
-
 use railscope_collector::fabric::subnet::{Subnet, parse_ibnetdiscover};
 use railscope_collector::fabric::{Confidence, Kind, Verdict, judge, merge_subnet};
 use railscope_model::fabric::{Fabric, Timestamp};

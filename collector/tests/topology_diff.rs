@@ -1,8 +1,5 @@
 //! What changed between two sweeps of a fabric, by the names of parts and ports.
-#![allow(clippy::expect_used, reason = "helpers of tests")]
-
-#[path = "topology_net.rs"]
-mod net;
+use crate::topology_net as net;
 
 use net::Net;
 use railscope_collector::fabric::subnet::parse_ibnetdiscover;

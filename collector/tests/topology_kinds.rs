@@ -1,8 +1,5 @@
 //! Kinds of fabrics of odd sizes, with parts missing: told by structure, with groups, planes and units.
-#![allow(clippy::expect_used, reason = "helpers of tests")]
-
-#[path = "topology_net.rs"]
-mod net;
+use crate::topology_net as net;
 
 use net::Net;
 use railscope_collector::fabric::subnet::parse_ibnetdiscover;

@@ -1,8 +1,5 @@
 //! Which rail a NIC, a leaf and a host without one are on, and which NIC hangs elsewhere.
-#![allow(clippy::expect_used, reason = "helpers of tests")]
-
-#[path = "topology_net.rs"]
-mod net;
+use crate::topology_net as net;
 
 use net::Net;
 use railscope_collector::fabric::subnet::parse_ibnetdiscover;

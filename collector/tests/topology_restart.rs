@@ -1,8 +1,5 @@
 //! What the collector keeps of a fabric over time and over a restart.
-#![allow(clippy::expect_used, reason = "helpers of tests")]
-
-#[path = "topology_net.rs"]
-mod net;
+use crate::topology_net as net;
 
 use std::fs;
 

@@ -1,8 +1,5 @@
 //! Shortest paths counted: how many, over what, and who is routed over a cable.
-#![allow(clippy::expect_used, reason = "helpers of tests")]
-
-#[path = "topology_net.rs"]
-mod net;
+use crate::topology_net as net;
 
 use net::Net;
 use railscope_collector::fabric::subnet::parse_ibnetdiscover;

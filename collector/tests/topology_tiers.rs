@@ -1,8 +1,5 @@
 //! Tiers and kinds of fabrics, told by structure: the names in these fabrics are for the reader.
-#![allow(clippy::expect_used, reason = "helpers of tests")]
-
-#[path = "topology_net.rs"]
-mod net;
+use crate::topology_net as net;
 
 use net::Net;
 use railscope_collector::fabric::subnet::parse_ibnetdiscover;

@@ -1,11 +1,6 @@
 //! Who waits for whom in public traces of real jobs, where the recordings are at hand.
-#![allow(clippy::expect_used, clippy::print_stderr, reason = "helpers of tests")]
-
-#[path = "wait_captures/archive.rs"]
 mod archive;
-#[path = "wait_captures/bytedance.rs"]
 mod bytedance;
-#[path = "wait_captures/zhejiang.rs"]
 mod zhejiang;
 
 use std::collections::BTreeMap;

@@ -1,13 +1,10 @@
 //! `railscope check` over whole machines, and each of its rules over one thing that is wrong.
-#![allow(clippy::expect_used, clippy::panic, reason = "tests")]
-
-mod common;
 
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use common::{copy, machine, our_root, ours};
+use crate::common::{copy, machine, our_root, ours};
 use expect_test::expect_file;
 use railscope_exporter::check::{self, RULES, Report, Row, Verdict, View};
 use railscope_exporter::sources::setup::Setup;

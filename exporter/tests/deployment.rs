@@ -1,13 +1,10 @@
 //! SR-IOV as the host and as the guest see it, and platforms on this very machine.
-#![allow(clippy::expect_used, clippy::panic, reason = "tests")]
-
-mod common;
 
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use common::{copy, machine, our_root, sampler};
+use crate::common::{copy, machine, our_root, sampler};
 use railscope_exporter::sampler::Presence;
 use railscope_model::metric::Profile;
 use railscope_model::reading::NodeReading;

@@ -1,13 +1,10 @@
 //! `hw_counters` of every driver: known names under the right metric, unknown names under none.
-#![allow(clippy::expect_used, clippy::panic, reason = "tests")]
-
-mod common;
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use common::{machine, sampler};
+use crate::common::{machine, sampler};
 use railscope_model::reading::NodeReading;
 
 /// What one port with these files gives, as `name labels value`, infos and statuses left out.

@@ -1,13 +1,10 @@
 //! Drivers, configurations and mishaps of Ethernet NICs: what goes in as files, what comes out as series.
-#![allow(clippy::expect_used, clippy::panic, reason = "tests")]
-
-mod common;
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use common::{captures, copy, machine, our_root, ours, sampler};
+use crate::common::{captures, copy, machine, our_root, ours, sampler};
 use railscope_exporter::NetworkAccess;
 use railscope_exporter::sampler::{Machine, Presence, Sampler, sample_once};
 use railscope_exporter::sources::ethtool::{Nic, NicSource, Recorded};

@@ -1,12 +1,9 @@
 //! Devices that vanish, come back, lie and hang.
-#![allow(clippy::expect_used, clippy::panic, reason = "tests")]
-
-mod common;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::{copy, machine, our_root, sampler};
+use crate::common::{copy, machine, our_root, sampler};
 use railscope_exporter::sampler::{Presence, Sampler};
 use railscope_model::reading::{NodeReading, Status};
 

@@ -2,13 +2,10 @@
 //!
 //! Whole fixture machines, GPUs included, stand in the repository's `tests/machines.rs`. `UPDATE_EXPECT=1` blesses
 //! both anew.
-#![allow(clippy::expect_used, clippy::panic, reason = "tests")]
-
-mod common;
 
 use std::sync::Arc;
 
-use common::{captures, copy, machine, ours};
+use crate::common::{captures, copy, machine, ours};
 use expect_test::expect_file;
 use railscope_exporter::sampler::{Machine, sample_once};
 use railscope_model::exposition::{Format, Page};

@@ -1,14 +1,11 @@
 //! The host's own sources: timers that really fire, CPUs that vanish, storage paths that break.
-#![allow(clippy::expect_used, clippy::panic, reason = "tests")]
-
-mod common;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{copy, machine, our_root, sampler};
+use crate::common::{copy, machine, our_root, sampler};
 use railscope_exporter::Machine;
 use railscope_exporter::sampler::{Presence, Sampler};
 use railscope_model::reading::{NodeReading, Status, Value};

@@ -1,13 +1,10 @@
 //! The kernel log sampler on logs that grow, are denied, flood, and were recorded on real machines.
-#![allow(clippy::expect_used, clippy::panic, reason = "tests")]
-
-mod common;
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::Path;
 
-use common::{captures, copy, machine, our_root, sampler};
+use crate::common::{captures, copy, machine, our_root, sampler};
 use railscope_exporter::sampler::{Presence, Sampler};
 use railscope_model::reading::{NodeReading, Status};
 

@@ -1,10 +1,5 @@
 //! Machines that were recorded as text: what `lspci` and `ethtool` printed, as the sysfs that they printed it from.
-#![allow(clippy::expect_used, clippy::panic, reason = "tests")]
-
-mod common;
-#[path = "listed/ethtool.rs"]
 mod ethtool;
-#[path = "listed/tree.rs"]
 mod tree;
 
 use std::collections::BTreeMap;
@@ -12,7 +7,7 @@ use std::fs;
 use std::io::Read as _;
 use std::path::Path;
 
-use common::captures;
+use crate::common::captures;
 use tree::{link, page, write};
 
 /// What the page calls the switches of `ACSCtl`, in `lspci`'s order.

@@ -1,8 +1,4 @@
 //! Neighbours from a real lldpd in network namespaces: by its lldpctl, and by listening to its packets.
-#![allow(clippy::expect_used, clippy::panic, reason = "tests")]
-
-#[path = "common/namespace.rs"]
-mod namespace;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -11,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use namespace::Namespace;
+use crate::common::namespace::Namespace;
 use railscope_exporter::NetworkAccess;
 use railscope_exporter::sources::ethtool::Nic;
 use railscope_exporter::sources::lldp::{Listener, Neighbor, NeighborSource, ask};
@@ -259,7 +255,7 @@ fn without_the_capability_listening_is_denied() {
     let run = Command::new("setpriv")
         .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
         .arg(&copy)
-        .args(["--exact", "as_nobody", "--ignored", "--nocapture"])
+        .args(["--exact", "lldp::as_nobody", "--ignored", "--nocapture"])
         .current_dir("/")
         .output()
         .expect("the test as another user");

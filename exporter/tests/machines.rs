@@ -4,27 +4,15 @@
 //! server on RoCE, a tray of a GB200 rack, a partitioned DGX A100, a cloud instance with EFA, and others.
 //! Each is a tree of `/sys` and `/proc`, what its network drivers say, and what its NVML answers (`nvml.state`).
 //! `UPDATE_EXPECT=1` writes them anew.
-#![allow(clippy::expect_used, clippy::panic, reason = "tests")]
-
-#[path = "machines/a100.rs"]
 mod a100;
-#[path = "machines/efa.rs"]
 mod efa;
-#[path = "machines/gb200.rs"]
 mod gb200;
-#[path = "machines/gpus.rs"]
 mod gpus;
-#[path = "machines/host_files.rs"]
 mod host_files;
-#[path = "machines/pcie.rs"]
 mod pcie;
-#[path = "machines/rdma.rs"]
 mod rdma;
-#[path = "machines/roce.rs"]
 mod roce;
-#[path = "machines/tree.rs"]
 mod tree;
-#[path = "machines/vm.rs"]
 mod vm;
 
 use std::path::PathBuf;

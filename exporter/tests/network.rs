@@ -1,14 +1,10 @@
 //! The kernel's own answers: ethtool and netlink on real interfaces, beside what `ethtool` and `ip` print.
-#![allow(clippy::expect_used, clippy::panic, reason = "tests")]
-
-#[path = "common/namespace.rs"]
-mod namespace;
 
 use std::fs;
 use std::process::Command;
 use std::time::Instant;
 
-use namespace::Namespace;
+use crate::common::namespace::Namespace;
 use railscope_exporter::sources::ethtool::{Kernel, Nic, NicSource, Recorded, VirtualFunction};
 use railscope_exporter::sources::sysfs::Miss;
 

@@ -1,7 +1,5 @@
 //! The GPU sampler against NVML workers that do not do what they should.
 
-#![allow(clippy::expect_used)] // helpers of tests; clippy lets only the tests themselves
-
 use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};

@@ -1,14 +1,11 @@
 //! How PCIe functions are set up: configuration spaces and IOMMU groups of a whole machine.
-#![allow(clippy::expect_used, clippy::panic, reason = "tests")]
-
-mod common;
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use common::{copy, machine, our_root, sampler};
+use crate::common::{copy, machine, our_root, sampler};
 use railscope_model::reading::NodeReading;
 
 const SWITCH: &str = "sys/devices/pci0000:15/0000:15:01.0/0000:16:00.0";

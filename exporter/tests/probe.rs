@@ -1,7 +1,4 @@
 //! Probing as samplers: off unless the machine asks for it; where it answers, it says at which addresses.
-#![allow(clippy::expect_used, clippy::panic, reason = "tests")]
-
-mod common;
 
 use std::fs;
 use std::net::UdpSocket;
@@ -9,7 +6,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use common::{copy, machine, our_root};
+use crate::common::{copy, machine, our_root};
 use railscope_exporter::sampler::{Machine, ON_DEMAND, Presence, Sampler, sample_once};
 use railscope_exporter::sources::probe::wire::{LENGTH, Packet, Question};
 use railscope_exporter::sources::probe::{ListAccess, ProbeAccess, ProbeList, Told};

@@ -1,7 +1,5 @@
 //! The exporter as a whole: isolation of samplers, and the page as a scraper sees it.
 
-#![allow(clippy::expect_used)] // helpers of tests; clippy lets only the tests themselves
-
 use std::collections::HashSet;
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};

@@ -1,14 +1,7 @@
 //! Every number on a page is the number of one file: read here a second time, by other code.
-#![allow(clippy::expect_used, clippy::panic, reason = "tests")]
-
-mod common;
-#[path = "truth/labels.rs"]
 mod labels;
-#[path = "truth/left_out.rs"]
 mod left_out;
-#[path = "truth/origin.rs"]
 mod origin;
-#[path = "truth/walk.rs"]
 mod walk;
 
 use std::collections::BTreeSet;
@@ -16,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{captures, copy, machine, our_root};
+use crate::common::{captures, copy, machine, our_root};
 use left_out::LEFT_OUT;
 use origin::origin;
 use railscope_exporter::sampler::sample_once;

@@ -1,13 +1,10 @@
 //! Virtual functions on a host: what the kernel or the driver's files say, and what becomes of it.
-#![allow(clippy::expect_used, clippy::panic, reason = "tests")]
-
-mod common;
 
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use common::{machine, sampler};
+use crate::common::{machine, sampler};
 use railscope_exporter::sampler::{Presence, Sampler};
 use railscope_model::metric::Profile;
 use railscope_model::reading::{NodeReading, Status};

@@ -1,7 +1,4 @@
 //! The web server behind `web-config.yml`, asked by a real TLS client.
-#![allow(clippy::expect_used, clippy::panic, reason = "tests")]
-
-#[path = "web_security/client.rs"]
 mod client;
 
 use std::fs;

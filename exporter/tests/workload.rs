@@ -1,15 +1,11 @@
 //! Whose work runs on the devices: a kubelet (a real gRPC server on a Unix socket) and a batch system.
-#![allow(clippy::expect_used, clippy::panic, reason = "tests")]
-
-mod common;
-#[path = "workload/kubelet.rs"]
 mod kubelet;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use common::{copy, machine, our_root, sampler};
+use crate::common::{copy, machine, our_root, sampler};
 use kubelet::{Answer, Kubelet, container, pod};
 use railscope_exporter::sampler::{Machine, Presence};
 use railscope_exporter::sources::podresources::TIMEOUT;

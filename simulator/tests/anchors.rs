@@ -1,7 +1,5 @@
 //! Coarse facts of public traces that the simulator leans on, held where the recordings lie beside the checkout.
 
-#![allow(clippy::expect_used)] // helpers of tests; clippy lets only the tests themselves
-
 use std::path::PathBuf;
 
 use railscope_simulator::statistics::{Balance, median, quantile, rates, variation};

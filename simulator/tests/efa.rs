@@ -1,7 +1,5 @@
 //! Nodes with EFA: four NICs carry a GPU's traffic, losses show in the few counters that there are, cables nowhere.
 
-#![allow(clippy::expect_used, clippy::panic)] // helpers of tests; clippy lets only the tests themselves
-
 use std::time::Duration;
 
 use railscope_simulator::cluster::{Cluster, Node};

@@ -1,7 +1,5 @@
 //! Jobs on a fabric: bytes are conserved, jobs meet only where cables are shared, idle nodes stay idle.
 
-#![allow(clippy::expect_used, clippy::panic)] // helpers of tests; clippy lets only the tests themselves
-
 use std::collections::BTreeMap;
 use std::time::Duration;
 

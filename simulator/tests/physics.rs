@@ -1,7 +1,5 @@
 //! The job obeys synchrony, faults do what their truth says, and a healthy cluster shows no fault.
 
-#![allow(clippy::expect_used, clippy::panic)] // helpers of tests; clippy lets only the tests themselves
-
 use std::time::Duration;
 
 use railscope_model::identity::Part;

@@ -1,7 +1,5 @@
 //! Probes see what is on their way and nothing else, and tell nodes from the network.
 
-#![allow(clippy::expect_used, clippy::panic)] // helpers of tests; clippy lets only the tests themselves
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 

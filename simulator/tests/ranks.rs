@@ -1,7 +1,5 @@
 //! Where the time of a step goes on each rank: one step for all, and the straggler waits least.
 
-#![allow(clippy::expect_used, clippy::panic)] // helpers of tests; clippy lets only the tests themselves
-
 use std::time::Duration;
 
 use railscope_model::identity::Part;

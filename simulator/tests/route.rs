@@ -1,7 +1,5 @@
 //! Paths are ways through the fabric, shortest ones, and shared as the routing says.
 
-#![allow(clippy::expect_used)] // helpers of tests; clippy lets only the tests themselves
-
 use std::collections::BTreeMap;
 
 use railscope_simulator::spec::ClusterSpec;

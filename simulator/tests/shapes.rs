@@ -1,7 +1,5 @@
 //! Nodes of every shape obey the same laws with their own numbers, also side by side.
 
-#![allow(clippy::expect_used, clippy::panic)] // helpers of tests; clippy lets only the tests themselves
-
 use std::time::Duration;
 
 use railscope_model::units::LinkSpeed;

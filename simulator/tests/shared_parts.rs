@@ -1,7 +1,5 @@
 //! Faults of what is shared: sockets, receive buffers, ports of virtual functions, storage. Each shows where it should.
 
-#![allow(clippy::expect_used, clippy::panic)] // helpers of tests; clippy lets only the tests themselves
-
 use std::time::Duration;
 
 use railscope_model::identity::Part;

@@ -1,7 +1,5 @@
 //! What is no fault has the size that it says, shows where it should, and leaves no trace of an error.
 
-#![allow(clippy::expect_used, clippy::panic)] // helpers of tests; clippy lets only the tests themselves
-
 use std::time::Duration;
 
 use railscope_model::identity::Part;

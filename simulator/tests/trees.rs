@@ -1,7 +1,5 @@
 //! The trees on disk have the forms of sysfs, follow the cluster in place, and go away.
 
-#![allow(clippy::expect_used, clippy::panic)] // helpers of tests; clippy lets only the tests themselves
-
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};

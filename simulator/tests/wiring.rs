@@ -1,7 +1,5 @@
 //! The wiring is what its description says, and every text that it is written as says the same.
 
-#![allow(clippy::expect_used, clippy::panic)] // helpers of tests; clippy lets only the tests themselves
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use railscope_model::fabric::{Fabric, LinkKind, Timestamp};

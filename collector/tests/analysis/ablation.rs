@@ -4,8 +4,8 @@ use railscope_collector::analyzer::Analyzer;
 use railscope_collector::fabric::subnet::parse_ibnetdiscover;
 use railscope_collector::stages::Step;
 
-use crate::cluster::{NODES, RAILS, as_planned, at, node, page, subnet, subnet_of};
-use crate::{Fault, incidents};
+use super::cluster::{NODES, RAILS, as_planned, at, node, page, subnet, subnet_of};
+use super::{Fault, incidents};
 
 /// A cluster that is well for ten ticks, and has a fault from then on. Incidents `ticks` later, without a step.
 fn run(fault: &Fault, without: Option<Step>, ticks: u64) -> Vec<String> {

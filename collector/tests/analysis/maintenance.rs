@@ -7,7 +7,7 @@ use railscope_collector::diagnose::incident::{CLOSE_AFTER_TICKS, Incident};
 use railscope_collector::diagnose::stages::maintenance::Window;
 use railscope_collector::fabric::subnet::parse_ibnetdiscover;
 
-use crate::cluster::{as_planned, at, node, page, subnet_of};
+use super::cluster::{as_planned, at, node, page, subnet_of};
 
 /// Seconds of a tick.
 const TICK: u64 = 5;

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use railscope_collector::analyzer::{Analyzer, ClusterView};
 use railscope_collector::fabric::subnet::parse_ibnetdiscover;
 
-use crate::cluster::{Cabling, NODES, RAILS, as_planned, at, node, page, subnet_of};
-use crate::{incidents, of_gpus};
+use super::cluster::{Cabling, NODES, RAILS, as_planned, at, node, page, subnet_of};
+use super::{incidents, of_gpus};
 
 /// Enough for the cables of hosts to be less than 30 % of a leaf's.
 const MANY: usize = 24;

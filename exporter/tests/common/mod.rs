@@ -1,6 +1,8 @@
 //! Machines for tests: ours, captured ones, and copies that a test may break.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
+pub(crate) mod namespace;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use super::common::captures;
 use super::tree::{link, page, write};
+use crate::common::captures;
 
 /// Counters of the recorded drivers that no page shows, and why.
 const NO_FABRIC: &[&str] = &[

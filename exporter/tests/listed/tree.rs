@@ -7,7 +7,7 @@ use std::path::Path;
 
 use railscope_exporter::sampler::sample_once;
 
-use super::common::machine;
+use crate::common::machine;
 
 pub(super) fn write(root: &Path, path: &str, bytes: impl AsRef<[u8]>) {
     let path = root.join(path);

@@ -13,7 +13,7 @@ use railscope_simulator::show::nvml::{
     Event, Fault, LIBRARY_FILE, NodeGpus, install, install_old_driver, unload_driver, update_state,
 };
 
-use crate::{Node, field, load};
+use super::{Node, field, load};
 
 const GPU_IS_LOST: u32 = 15;
 
@@ -199,7 +199,7 @@ fn a_crash_line_aborts_the_process_that_calls() {
     install(dir.path(), &NodeGpus::h100(1)).unwrap();
     let mut child = Command::new(std::env::current_exe().unwrap());
     child
-        .args(["--ignored", "--exact", "faults::crash_victim"])
+        .args(["--ignored", "--exact", "nvml_mock::faults::crash_victim"])
         .env(CRASH_DIR, dir.path());
     let output = child.output().unwrap();
     assert_eq!(

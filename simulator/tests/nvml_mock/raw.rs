@@ -4,7 +4,7 @@ use nvml_wrapper::enum_wrappers::nv_link::ErrorCounter;
 use nvml_wrapper_sys::bindings as sys;
 use railscope_simulator::show::nvml::{Fault, NodeGpus};
 
-use crate::{Node, field};
+use super::{Node, field};
 
 #[test]
 fn a_field_value_has_its_scope_its_type_and_its_own_failure() {

@@ -15,7 +15,7 @@ use railscope_simulator::show::nvml::{
     GpuState, NodeGpus, PciAddress, Process, ProcessKind, STATE_FILE,
 };
 
-use crate::{Node, field, remote_device_type};
+use super::{Node, field, remote_device_type};
 
 #[test]
 fn a_node_has_eight_gpus_with_eighteen_nvlinks_to_nvswitches() {

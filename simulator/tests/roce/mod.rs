@@ -1,7 +1,5 @@
 //! A lossless Ethernet: who pauses whom and for how long, what congestion control says of it, and what stays the same.
 
-#![allow(clippy::expect_used, clippy::panic)] // helpers of tests; clippy lets only the tests themselves
-
 mod faults;
 
 use std::time::Duration;

@@ -1,10 +1,5 @@
 //! Each rule of the lint on a simulated fabric with exactly one fault: exactly its finding, on the part that is to blame.
 
-#![allow(clippy::expect_used, clippy::panic)] // helpers of tests; clippy lets only the tests themselves
-
-#[path = "../support/mod.rs"]
-mod support;
-
 mod heard;
 mod plans;
 mod traffic;
@@ -19,7 +14,7 @@ use railscope_simulator::show::plan;
 use railscope_simulator::spec::{ClusterSpec, Speed};
 use railscope_simulator::wiring::{Cable, Device, Wiring};
 
-use support::root;
+use crate::support::root;
 
 const NOW: Timestamp = Timestamp(1_754_493_083_000);
 

@@ -1,7 +1,5 @@
 //! From exporters' pages and subnet text to incidents: one fault in, one named part out.
 
-#![allow(clippy::expect_used)] // what a test cannot set up fails it
-
 mod ablation;
 mod cluster;
 mod detectors;

@@ -1,0 +1,44 @@
+//! The quick tests of the whole, as one program: linking one is faster than linking each. Tests that run real
+//! servers are programs of their own, `e2e_*`.
+
+#![allow(clippy::expect_used, clippy::panic, clippy::print_stderr)] // helpers of tests; clippy lets only the tests themselves
+
+#[path = "support/gpus.rs"]
+mod gpus;
+#[path = "support/foreign.rs"]
+mod others;
+#[path = "support/promql.rs"]
+mod promql;
+#[path = "support/exporter.rs"]
+mod service;
+#[path = "support/smi.rs"]
+mod smi;
+#[path = "support/smi_rows.rs"]
+mod smi_rows;
+#[path = "support/sources.rs"]
+mod sources;
+mod support;
+
+mod alerts;
+mod architecture;
+mod check;
+mod dashboards;
+mod eval;
+mod exporter;
+mod foreign;
+mod fuzz;
+mod jobs;
+mod lint_faults;
+mod machines;
+mod node_faults;
+mod nvml;
+mod nvml_captures;
+mod nvml_counters;
+mod nvml_depth;
+mod packaging;
+mod probing;
+mod readings;
+mod simulate;
+mod topologies;
+mod topology;
+mod topology_lint;
