@@ -10,12 +10,14 @@
 //! | [`reading`] | what one node said at one instant |
 //! | [`exposition`] | readings as text, and any exporter's text as series |
 //! | [`fabric`] | the graph of parts and what joins them |
+//! | [`path_class`] | how far apart the two ends of a path are |
 //! | [`plan`] | the cables that a site has planned |
 
 pub mod exposition;
 pub mod fabric;
 pub mod identity;
 pub mod metric;
+pub mod path_class;
 pub mod plan;
 pub mod reading;
 pub mod units;

@@ -7,6 +7,7 @@ use railscope_model::fabric::{Equipment, Fabric, LinkKind, PartId};
 use railscope_model::identity::{NodeName, Part, RdmaDevice};
 use railscope_model::label;
 use railscope_model::metric::{NETDEV_ADDRESS, RDMA_PORT};
+use railscope_model::path_class::PathClass;
 use railscope_model::reading::Labels;
 
 use crate::assemble::node_parts::read;
@@ -57,6 +58,8 @@ pub struct Target {
     pub address: String,
     /// Source ports.
     pub flows: usize,
+    /// How far apart the two NICs are.
+    pub path_class: PathClass,
 }
 
 impl Probing {
@@ -116,6 +119,7 @@ impl Probing {
             targets.extend(near.chain(far).map(|(other, flows)| {
                 let other = &self.all[other];
                 Target {
+                    path_class: self.path_class(asker, other),
                     device: asker.device.clone(),
                     peer_node: other.node.clone(),
                     peer_device: other.device.clone(),
@@ -126,6 +130,23 @@ impl Probing {
         }
         targets.truncate(MOST_FLOWS);
         targets
+    }
+
+    /// How far apart two NICs of different nodes are. A scalable unit is the nodes behind the same leaves.
+    fn path_class(&self, a: &Answerer, b: &Answerer) -> PathClass {
+        let leaves = |of: &Answerer| {
+            let places = self.by_node.get(&of.node).into_iter().flatten();
+            places.map(|place| self.all[*place].leaf)
+        };
+        if a.leaf == b.leaf {
+            PathClass::SameLeaf
+        } else if a.rail.is_some() && a.rail == b.rail {
+            PathClass::SameRail
+        } else if leaves(a).any(|leaf| leaves(b).any(|other| other == leaf)) {
+            PathClass::CrossRail
+        } else {
+            PathClass::CrossSu
+        }
     }
 
     /// The next ones of its leaf. NICs of the same node are no way to look at a node.

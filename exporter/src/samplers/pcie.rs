@@ -265,16 +265,16 @@ impl Watched {
                 reading.push(metric, labels, value);
             }
         };
-        if let Some(about) = &self.about {
-            push(&PCIE_PATH, about, true.into());
-        }
-        for (metric, value) in &self.link_max {
-            if let Some(Some(value)) = misses.keep(value.clone()) {
-                push(metric, &self.labels, value);
-            }
-        }
+        let most = self
+            .link_max
+            .iter()
+            .find(|(max, _)| *max == &PCIE_LINK_WIDTH_MAX);
+        let most = most.and_then(|(_, lanes)| lanes.as_ref().ok()?.as_ref());
+        let mut lacks_lanes = false;
         for (metric, parse, file) in &mut self.link {
             if let Some(Some(value)) = misses.keep(file.read(buffer, *parse)) {
+                let is_below = most.is_some_and(|most| value.as_f64() < most.as_f64());
+                lacks_lanes |= *metric == &PCIE_LINK_WIDTH && is_below;
                 push(metric, &self.labels, value);
             }
         }
@@ -286,6 +286,22 @@ impl Watched {
             push(&PCIE_ERRORS, &labels, sum.into());
             for (error, count) in errors {
                 push(&PCIE_AER_ERRORS, &labels.with(error), count.into());
+            }
+        }
+        // What a link could be and where it hangs stays the same: by default only where somebody must look at it.
+        let mut push = |metric, labels: &Labels, value: Value| {
+            if full || !lacks_lanes {
+                reading.push_full(metric, labels, value);
+            } else {
+                reading.push(metric, labels, value);
+            }
+        };
+        if let Some(about) = &self.about {
+            push(&PCIE_PATH, about, true.into());
+        }
+        for (metric, value) in &self.link_max {
+            if let Some(Some(value)) = misses.keep(value.clone()) {
+                push(metric, &self.labels, value);
             }
         }
         misses.end_device(reading, &self.address.to_string());

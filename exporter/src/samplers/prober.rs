@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use railscope_model::metric::{
-    PROBE_FLOW_LOST, PROBE_FLOW_SENT, PROBE_FLOW_SLOW, PROBE_HOP, PROBE_RTT, PROBE_RTT_MAX,
-    PROBES_LOST, PROBES_SENT,
+    PROBE_FLOW_LOST, PROBE_FLOW_SENT, PROBE_FLOW_SLOW, PROBE_HOP, PROBE_PATH_LOST,
+    PROBE_PATH_QUANTILE, PROBE_PATH_RTT, PROBE_RTT, PROBE_RTT_MAX, PROBES_LOST, PROBES_SENT,
 };
 use railscope_model::reading::{Histogram, HistogramError, Labels, NodeReading, Status};
 
@@ -15,7 +15,8 @@ use super::discovery::Misses;
 use crate::sampler::{Machine, Presence, SampleError, Sampler};
 use crate::sources::ethtool::NetworkAccess;
 use crate::sources::probe::{
-    BOUNDS_NANOS, DeviceReport, FlowKey, FlowReport, ListAccess, Prober, Report, Times,
+    BOUNDS_NANOS, ClassReport, DeviceReport, FlowKey, FlowReport, ListAccess, Prober, QUANTILES,
+    Report, Times,
 };
 use crate::sources::sysfs::{Miss, Root};
 
@@ -23,6 +24,8 @@ use crate::sources::sysfs::{Miss, Root};
 const NAME: &str = "prober";
 /// Device label of the status that says how the list was read.
 const LIST: &str = "list";
+/// How these probes travel: the label `transport`.
+const TRANSPORT: &str = "udp";
 /// A report is a second old; one that is older than this comes from a thread that hangs.
 const HANGS_AFTER: Duration = Duration::from_secs(10);
 
@@ -110,6 +113,10 @@ impl ProbeSampler {
             }
             self.misses.end_device(reading, &device.device);
         }
+        for class in &report.classes {
+            let pushed = push_class(reading, class);
+            self.misses.keep(pushed.map_err(|_| Miss::Failed));
+        }
         self.named.truncate(report.flows.len());
         for (place, flow) in report.flows.iter().enumerate() {
             let known = self.named.get(place).is_some_and(|named| named.is(flow));
@@ -180,6 +187,20 @@ fn push_device(reading: &mut NodeReading, device: &DeviceReport) -> Result<(), H
     Ok(())
 }
 
+fn push_class(reading: &mut NodeReading, class: &ClassReport) -> Result<(), HistogramError> {
+    let labels = Labels::new([class.path_class.name(), TRANSPORT]);
+    reading.push(&PROBE_PATH_LOST, &labels, class.lost);
+    for (quantile, nanos) in QUANTILES.iter().zip(class.quantiles_nanos.iter().flatten()) {
+        reading.push(
+            &PROBE_PATH_QUANTILE,
+            &labels.with(quantile),
+            *nanos as f64 / 1e9,
+        );
+    }
+    reading.push(&PROBE_PATH_RTT, &labels, histogram(&class.round_trips)?);
+    Ok(())
+}
+
 /// Times as a histogram of seconds.
 pub(super) fn histogram(times: &Times) -> Result<Histogram, HistogramError> {
     let bounds = BOUNDS_NANOS.map(|nanos| nanos as f64 / 1e9);
@@ -193,6 +214,7 @@ mod tests {
     use crate::sources::probe::Counts;
     use railscope_model::exposition::{Format, Page};
     use railscope_model::metric::Profile;
+    use railscope_model::path_class::PathClass;
     use std::collections::BTreeSet;
     use std::time::Instant;
 
@@ -228,6 +250,12 @@ mod tests {
                 round_trips,
                 misses: BTreeSet::from([Miss::Denied]),
             }],
+            classes: vec![ClassReport {
+                path_class: PathClass::SameRail,
+                lost: 3,
+                round_trips,
+                quantiles_nanos: Some([12_000, 30_000, 30_000]),
+            }],
             flows: vec![
                 flow(0, 2, 0, &[(1, router(1)), (3, router(3))]),
                 flow(1, 3, 3, &[]),
@@ -258,16 +286,28 @@ mod tests {
     }
 
     #[test]
-    fn nics_are_on_the_default_page_and_flows_on_the_full_one() {
+    fn classes_of_paths_are_on_the_default_page_and_nics_and_flows_on_the_full_one() {
         let (report, mut sampler) = (report(), sampler());
+        let default = lines(&report, Profile::Default, &mut sampler);
+        let buckets = |line: &&String| line.contains("_bucket{");
         assert_eq!(
-            lines(&report, Profile::Default, &mut sampler),
+            default.iter().filter(buckets).count(),
+            BOUNDS_NANOS.len() + 1
+        );
+        assert_eq!(
+            default
+                .iter()
+                .filter(|line| !buckets(line))
+                .collect::<Vec<_>>(),
             [
                 r#"railscope_source_status{source="prober",device="answers",status="unparsed"} 1"#,
                 r#"railscope_source_status{source="prober",device="mlx5_0",status="denied"} 1"#,
-                r#"railscope_probes_sent_total{device="mlx5_0"} 5"#,
-                r#"railscope_probes_lost_total{device="mlx5_0"} 3"#,
-                r#"railscope_probe_rtt_max_seconds{device="mlx5_0"} 0.00003"#,
+                r#"railscope_probe_path_rtt_seconds_sum{path_class="same-rail",transport="udp"} 0.000042"#,
+                r#"railscope_probe_path_rtt_seconds_count{path_class="same-rail",transport="udp"} 2"#,
+                r#"railscope_probe_path_lost_total{path_class="same-rail",transport="udp"} 3"#,
+                r#"railscope_probe_path_rtt_quantile_seconds{path_class="same-rail",transport="udp",q="0.5"} 0.000012"#,
+                r#"railscope_probe_path_rtt_quantile_seconds{path_class="same-rail",transport="udp",q="0.99"} 0.00003"#,
+                r#"railscope_probe_path_rtt_quantile_seconds{path_class="same-rail",transport="udp",q="0.999"} 0.00003"#,
             ]
         );
         let full = lines(&report, Profile::Full, &mut sampler);
@@ -278,6 +318,8 @@ mod tests {
             format!("railscope_probe_flow_slow_total{{{of}}} 0"),
             format!(r#"railscope_probe_hop_info{{{of},hop="3",address="10.0.0.3"}} 1"#),
             r#"railscope_probe_rtt_seconds_count{device="mlx5_0"} 2"#.to_owned(),
+            r#"railscope_probes_sent_total{device="mlx5_0"} 5"#.to_owned(),
+            r#"railscope_probe_rtt_max_seconds{device="mlx5_0"} 0.00003"#.to_owned(),
         ] {
             assert!(full.contains(&line), "{line}\n{full:#?}");
         }

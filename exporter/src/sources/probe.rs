@@ -27,9 +27,9 @@ pub use list::{
     ListAccess, ListError, MOST_FLOWS, MOST_PROBES_PER_SECOND, ProbeList, Target, Told,
 };
 pub use nics::{LocalNic, interface_name, of_rdma};
-pub use prober::{DeviceReport, FlowReport, Prober, Report};
+pub use prober::{ClassReport, DeviceReport, FlowReport, Prober, Report};
 pub use responder::{Answered, MOST_ANSWERS_PER_SECOND, Responder};
-pub use tally::{BOUNDS_NANOS, Times};
+pub use tally::{BOUNDS_NANOS, QUANTILES, Times};
 pub use way::FlowKey;
 
 /// Whether to answer probes, and whom to probe. By default neither.

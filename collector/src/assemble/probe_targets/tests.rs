@@ -130,6 +130,12 @@ fn every_nic_and_every_pair_of_leaves_is_asked_and_nobody_asks_many() {
                 pairs.insert((target.device.clone(), units));
                 let (is_far, address) = (units[0] != units[1], &target.address);
                 assert_eq!(target.flows, if is_far { FLOWS } else { 1 });
+                let class = if is_far {
+                    PathClass::SameRail
+                } else {
+                    PathClass::SameLeaf
+                };
+                assert_eq!(target.path_class, class);
                 assert!(address.starts_with("10."), "IPv4 comes first: {address}");
             }
             for rail in 0..RAILS {
@@ -162,5 +168,25 @@ fn one_leaf_of_a_rail_asks_other_rails_through_the_spines() {
         // The fourth NIC of the other leaf is its own.
         assert_eq!(far.len(), RAILS * 3);
         assert!(far.iter().all(|target| target.device != target.peer_device));
+        assert!(
+            far.iter()
+                .all(|target| target.path_class == PathClass::CrossRail)
+        );
+    }
+}
+
+#[test]
+fn nics_of_two_units_that_share_no_rail_are_of_a_class_of_their_own() {
+    let lab = Lab::new(2, 2, &[]);
+    let probing = Probing::of(&lab.fabric, &lab.history);
+    let nic = |node: usize, rail: usize| &probing.all[node * RAILS + rail];
+    for (ends, class) in [
+        ([(0, 0), (1, 0)], PathClass::SameLeaf),
+        ([(0, 0), (2, 0)], PathClass::SameRail),
+        ([(0, 0), (1, 1)], PathClass::CrossRail),
+        ([(0, 0), (2, 1)], PathClass::CrossSu),
+    ] {
+        let [a, b] = ends.map(|(node, rail)| nic(node, rail));
+        assert_eq!(probing.path_class(a, b), class, "{ends:?}");
     }
 }

@@ -2,6 +2,7 @@
 
 use axum::Json;
 use axum::extract::State as Shared;
+use railscope_model::path_class::PathClass;
 use serde::{Deserialize, Serialize};
 
 use super::params::{Expected, Params, Refusal};
@@ -48,6 +49,7 @@ struct TargetWire {
     peer_device: String,
     address: String,
     flows: usize,
+    path_class: PathClass,
 }
 
 impl TargetWire {
@@ -63,6 +65,7 @@ impl TargetWire {
                 format!("{address}:{PORT}")
             },
             flows: target.flows,
+            path_class: target.path_class,
         }
     }
 }

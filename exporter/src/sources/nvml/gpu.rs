@@ -231,30 +231,27 @@ impl Gpu {
             }
         }
         type Count<'a> = Box<dyn FnOnce() -> Result<u32, NvmlError> + 'a>;
-        let kinds: [(&str, &str, Profile, Count<'_>); 3] = [
+        let kinds: [(&str, &str, Count<'_>); 3] = [
             (
                 "compute",
                 "processes_compute",
-                DEFAULT,
                 Box::new(|| device.running_compute_processes_count()),
             ),
             (
                 "graphics",
                 "processes_graphics",
-                FULL,
                 Box::new(|| device.running_graphics_processes_count()),
             ),
             (
                 "mps",
                 "processes_mps",
-                FULL,
                 Box::new(|| Ok(device.mps_running_compute_processes()?.len() as u32)),
             ),
         ];
-        for (kind, call, profile, count) in kinds {
+        for (kind, call, count) in kinds {
             if let Some(count) = calls.ask((call, Of::Feature), count) {
                 let labels = self.labels.with(kind);
-                push(reading, profile, &m::GPU_PROCESSES, &labels, count);
+                reading.push(&m::GPU_PROCESSES, &labels, count);
             }
         }
     }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use railscope_model::path_class::PathClass;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 
@@ -60,6 +61,9 @@ pub struct Target {
     /// Source ports, each of which takes a way of its own.
     #[serde(deserialize_with = "flows")]
     pub flows: u8,
+    /// How far apart the two are, by whoever knows the graph.
+    #[serde(default = "unknown_class", deserialize_with = "path_class")]
+    pub path_class: PathClass,
 }
 
 /// What is wrong with a list, and where.
@@ -241,6 +245,14 @@ fn whole<'de, D: Deserializer<'de>>(
     let number = u8::try_from(number).ok();
     let number = number.filter(|number| (least..=most).contains(number));
     number.ok_or_else(|| D::Error::custom(format!("{field}: expected {least} to {most}")))
+}
+
+fn unknown_class() -> PathClass {
+    PathClass::Unknown
+}
+
+fn path_class<'de, D: Deserializer<'de>>(from: D) -> Result<PathClass, D::Error> {
+    PathClass::deserialize(from).map_err(|error| named("path_class", &error))
 }
 
 fn device<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {

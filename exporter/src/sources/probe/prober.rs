@@ -10,13 +10,14 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
+use railscope_model::path_class::PathClass;
 
 use super::clock;
 use super::flow::{Counts, Limits};
 use super::list::{ListAccess, ProbeList};
 use super::planner::{Plan, Planner, Shared};
 use super::socket::Inbox;
-use super::tally::{Bucket, Recent, Times};
+use super::tally::{Bucket, QUANTILES, Recent, Sketched, Times};
 use super::way::{Common, Ends, FlowKey, Visit, Way};
 use crate::sources::clock::SECOND;
 use crate::sources::ethtool::NetworkAccess;
@@ -42,6 +43,8 @@ pub struct Report {
     pub list_miss: Option<Miss>,
     /// Our NICs that stand on the list, by name.
     pub devices: Vec<DeviceReport>,
+    /// Classes of paths that were probed.
+    pub classes: Vec<ClassReport>,
     /// Every flow of the list.
     pub flows: Vec<FlowReport>,
     /// Datagrams that came to a probing socket and are no answer, since the start.
@@ -63,6 +66,19 @@ pub struct DeviceReport {
     pub round_trips: Times,
     /// Why some of its probes cannot be sent.
     pub misses: BTreeSet<Miss>,
+}
+
+/// What became of the probes of all paths of one class.
+#[derive(Debug, Clone)]
+pub struct ClassReport {
+    /// Which.
+    pub path_class: PathClass,
+    /// Not answered in time.
+    pub lost: u64,
+    /// All round trips.
+    pub round_trips: Times,
+    /// Quantiles of the round trips of the last five minutes, nanoseconds, in the order of [`QUANTILES`]; none without any.
+    pub quantiles_nanos: Option<[u64; QUANTILES.len()]>,
 }
 
 /// What became of the probes of one flow.
@@ -96,6 +112,7 @@ impl Prober {
             has_list: false,
             list_miss: None,
             devices: Vec::new(),
+            classes: Vec::new(),
             flows: Vec::new(),
             unparsed: 0,
         }));
@@ -142,6 +159,14 @@ struct Device {
     round_trips: Times,
 }
 
+/// All paths of one class.
+#[derive(Debug, Default)]
+struct OfClass {
+    lost: u64,
+    round_trips: Times,
+    sketched: Sketched,
+}
+
 struct Worker {
     shared: Arc<Shared>,
     report: Arc<ArcSwap<Report>>,
@@ -149,6 +174,7 @@ struct Worker {
     plan: Arc<Plan>,
     ways: Vec<Way>,
     devices: BTreeMap<String, Device>,
+    classes: BTreeMap<PathClass, OfClass>,
     ports: BTreeSet<u16>,
     token: u64,
     dice: u64,
@@ -167,6 +193,7 @@ impl Worker {
             plan: Arc::default(),
             ways: Vec::new(),
             devices: BTreeMap::new(),
+            classes: BTreeMap::new(),
             ports: BTreeSet::new(),
             token,
             dice: token | 1,
@@ -230,8 +257,12 @@ impl Worker {
             let visit = way.visit(&mut common);
             let now = common.now.steady;
             self.unparsed += visit.unparsed;
+            if visit.lost > 0 || !visit.answered.is_empty() {
+                let of_class = self.classes.entry(way.path_class()).or_default();
+                of_class.take(now, &visit);
+            }
             if let Some(device) = self.devices.get_mut(&way.key.device) {
-                device.take(now, visit);
+                device.take(now, &visit);
             }
         }
     }
@@ -279,6 +310,15 @@ impl Worker {
             longest_nanos: device.recent.longest(now),
             round_trips: device.round_trips,
         });
+        let classes = self
+            .classes
+            .iter_mut()
+            .map(|(path_class, of_class)| ClassReport {
+                path_class: *path_class,
+                lost: of_class.lost,
+                round_trips: of_class.round_trips,
+                quantiles_nanos: of_class.sketched.quantiles(now),
+            });
         let flows = self.ways.iter().map(|way| FlowReport {
             key: Arc::clone(&way.key),
             counts: way.counts(),
@@ -289,6 +329,7 @@ impl Worker {
             has_list: self.plan.list.is_some(),
             list_miss: self.plan.miss,
             devices: devices.collect(),
+            classes: classes.collect(),
             flows: flows.collect(),
             unparsed: self.unparsed,
         }));
@@ -304,12 +345,22 @@ impl Worker {
 }
 
 impl Device {
-    fn take(&mut self, now: u64, visit: Visit) {
+    fn take(&mut self, now: u64, visit: &Visit) {
         self.sent += visit.lost + visit.answered.len() as u64;
         self.lost += visit.lost;
-        for nanos in visit.answered.into_iter().flatten() {
-            self.round_trips.note(nanos);
-            self.recent.note(now, nanos);
+        for nanos in visit.answered.iter().flatten() {
+            self.round_trips.note(*nanos);
+            self.recent.note(now, *nanos);
+        }
+    }
+}
+
+impl OfClass {
+    fn take(&mut self, now: u64, visit: &Visit) {
+        self.lost += visit.lost;
+        for nanos in visit.answered.iter().flatten() {
+            self.round_trips.note(*nanos);
+            self.sketched.note(now, *nanos);
         }
     }
 }
@@ -326,6 +377,7 @@ fn wanted(list: &ProbeList, plan: &Plan) -> Vec<(FlowKey, Result<Ends, Miss>)> {
                 local: nic.towards(target.address.ip())?,
                 peer: target.address,
                 dscp: list.dscp,
+                path_class: target.path_class,
             })
         });
         for flow in 0..target.flows {

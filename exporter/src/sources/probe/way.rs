@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
+use railscope_model::path_class::PathClass;
 use rustix::io::Errno;
 
 use super::control::Report;
@@ -52,6 +53,7 @@ pub(super) struct Ends {
     pub local: IpAddr,
     pub peer: SocketAddr,
     pub dscp: u8,
+    pub path_class: PathClass,
 }
 
 /// What all flows of a node share while they are visited.
@@ -129,6 +131,12 @@ impl Way {
     /// What became of its probes.
     pub(super) fn counts(&self) -> Counts {
         self.flow.counts()
+    }
+
+    /// How far apart its two ends are.
+    pub(super) fn path_class(&self) -> PathClass {
+        let ends = self.ends.as_ref();
+        ends.map_or(PathClass::Unknown, |ends| ends.path_class)
     }
 
     /// Gives its source port back.

@@ -57,8 +57,8 @@ catalogue! {
         "PCIe lanes that the GPU and its slot allow.";
     Exporter Default Gauge GPU_RECOVERY_ACTION = "railscope_gpu_recovery_action" (gpu)
         "What the driver says the GPU needs: 0 nothing, 1 a reset, 2 a reboot of the node, 3 drain its peers, 4 drain and reset.";
-    Exporter Default Gauge GPU_PROCESSES = "railscope_gpu_processes" (gpu, kind)
-        "Processes with a context on the GPU: compute; graphics and mps in the full profile. More than one compute process is time-slicing.";
+    Exporter Full Gauge GPU_PROCESSES = "railscope_gpu_processes" (gpu, kind)
+        "Processes with a context on the GPU: compute, graphics, mps. More than one compute process is time-slicing.";
     Exporter Default Counter GPU_XID_EVENTS = "railscope_gpu_xid_events_total" (gpu, xid, source)
         "XID errors since the exporter's source began to listen, by who told: nvml or kmsg (the kernel log). Each misses some, so both are kept. A GPU that the node no longer shows has no ordinal: gpu is empty. Alert on the timestamp: a first event has no zero before it.";
     Exporter Default Gauge GPU_XID_TIMESTAMP = "railscope_gpu_xid_last_timestamp_seconds" ["seconds"] (gpu, xid, source)

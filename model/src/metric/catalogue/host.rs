@@ -3,11 +3,11 @@
 catalogue! {
     after workload;
 
-    Exporter Default Counter HOST_STALLS = "railscope_host_stalls_total" (numa_node, threshold)
+    Exporter Full Counter HOST_STALLS = "railscope_host_stalls_total" (numa_node, threshold)
         "Wake-ups of the timer probe that came later than the threshold: 50us, 200us, 1000us, the shorter ones counting the longer too. One stall counts once, and only if a timer of the probe was due in it: compare with peers and with host_timer_period_seconds.";
     Exporter Default Gauge HOST_TIMER_DELAY_MAX = "railscope_host_timer_delay_max_seconds" ["seconds"] (numa_node)
         "Latest wake-up of the timer probe in the last minute.";
-    Exporter Full Histogram HOST_TIMER_DELAY = "railscope_host_timer_delay_seconds" ["seconds"] (numa_node)
+    Exporter Default Histogram HOST_TIMER_DELAY = "railscope_host_timer_delay_seconds" ["seconds"] (numa_node)
         "How late a thread that sleeps until a given instant wakes on a CPU of the NUMA node: hypervisor stalls, firmware interrupts, long interrupt handlers, waiting for the CPU, and the time an idle CPU needs to leave its sleep state.";
     Exporter Full Gauge HOST_TIMER_PERIOD = "railscope_host_timer_period_seconds" ["seconds"] (numa_node)
         "Time between two wake-ups of the timer probe: the shortest of 1 to 200 ms with which the probes of all NUMA nodes together cost at most 0.1 % of one CPU here. A stall shorter than this is seen with the chance length / period.";

@@ -6,7 +6,7 @@ catalogue! {
     Exporter Default Gauge PCIE_LINK_WIDTH = "railscope_pcie_link_width_lanes" (pci)
         "Lanes that the link above this function runs with.";
     Exporter Default Gauge PCIE_LINK_WIDTH_MAX = "railscope_pcie_link_max_width_lanes" (pci)
-        "Lanes that this function could run with.";
+        "Lanes that this function could run with; by default only where it runs with fewer.";
     Exporter Full Gauge PCIE_LINK_SPEED = "railscope_pcie_link_transfers_per_second" (pci)
         "Transfers per second and lane of the link above this function. An idle GPU trains down: judge it under load only.";
     Exporter Full Gauge PCIE_LINK_SPEED_MAX = "railscope_pcie_link_max_transfers_per_second" (pci)
@@ -16,7 +16,7 @@ catalogue! {
     Exporter Full Counter PCIE_ERRORS = "railscope_pcie_errors_total" (pci, severity)
         "PCIe Advanced Error Reporting: errors by severity, all names together. Zero until the first; absent where the function or the firmware reports none.";
     Exporter Default Info PCIE_PATH = "railscope_pcie_path_info" (pci, kind, name, parent, root_port, numa_node)
-        "Where the function hangs: its next bridge up, its root port and NUMA node. kind is gpu, nic (with an RDMA device), nvme, netdev (Ethernet without RDMA) or bridge, the last three in the full profile; name is the GPU ordinal or what the kernel calls the device.";
+        "Where the function hangs: its next bridge up, its root port and NUMA node; by default only where its link lacks lanes. kind is gpu, nic (with an RDMA device), nvme, netdev (Ethernet without RDMA) or bridge, the last three in the full profile; name is the GPU ordinal or what the kernel calls the device.";
     Exporter Default Info GPU_NIC = "railscope_gpu_nic_info" (gpu, device, hop, nearest)
         "How far a NIC is from a GPU: PIX one PCIe switch, PXB several, PHB the host bridge, NODE the same NUMA node, SYS another. The nearest by default, every pair in the full profile.";
     Exporter Full Info PCIE_CONFIG = "railscope_pcie_config_info" (pci, relaxed_ordering, extended_tags, acs)

@@ -3,11 +3,17 @@
 catalogue! {
     after host;
 
-    Exporter Default Counter PROBES_SENT = "railscope_probes_sent_total" (device)
+    Exporter Default Histogram PROBE_PATH_RTT = "railscope_probe_path_rtt_seconds" ["seconds"] (path_class, transport)
+        "Round trips of answered probes by class of path (same-leaf, same-rail, cross-rail, cross-su, storage, management; unknown where the list does not say) and transport (udp), without the time they took in the node that answered. The stall rate above 50, 200 or 1,000 us is the rate of the count less that of the bucket.";
+    Exporter Default Counter PROBE_PATH_LOST = "railscope_probe_path_lost_total" (path_class, transport)
+        "Probes by class of path that no answer came to in time.";
+    Exporter Default Gauge PROBE_PATH_QUANTILE = "railscope_probe_path_rtt_quantile_seconds" ["seconds"] (path_class, transport, q)
+        "Quantile q (0.5, 0.99, 0.999) of the round trips of this node in the last five minutes, from a sketch with a relative error of at most 0.8 %. Quantiles of several nodes cannot be averaged: use the histogram for those.";
+    Exporter Full Counter PROBES_SENT = "railscope_probes_sent_total" (device)
         "Probes that the NIC has sent to the NICs of other nodes on its list and that were answered or given up.";
-    Exporter Default Counter PROBES_LOST = "railscope_probes_lost_total" (device)
+    Exporter Full Counter PROBES_LOST = "railscope_probes_lost_total" (device)
         "Probes that no answer came to in time.";
-    Exporter Default Gauge PROBE_RTT_MAX = "railscope_probe_rtt_max_seconds" ["seconds"] (device)
+    Exporter Full Gauge PROBE_RTT_MAX = "railscope_probe_rtt_max_seconds" ["seconds"] (device)
         "Longest round trip of an answered probe in the last minute, without the time it took in the node that answered.";
     Exporter Full Histogram PROBE_RTT = "railscope_probe_rtt_seconds" ["seconds"] (device)
         "Round trips of answered probes, without the time they took in the node that answered.";

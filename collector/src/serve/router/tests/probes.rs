@@ -50,6 +50,7 @@ async fn a_node_is_told_whom_to_probe_as_exporters_read_it() {
         "peer_device": "mlx5_0",
         "address": "[fd00::0:2]:10661",
         "flows": 1,
+        "path_class": "same-leaf",
     });
     assert_eq!(targets[0], first);
 }

@@ -5,7 +5,7 @@ use super::*;
 const GOOD: &str = r#"{
   "interval_seconds": 0.2, "timeout_seconds": 1, "slow_seconds": 0.00005, "dscp": 26,
   "targets": [
-    { "device": "mlx5_0", "peer_node": "gpu-2", "peer_device": "mlx5_0", "address": "10.0.1.2:10661", "flows": 4 },
+    { "device": "mlx5_0", "peer_node": "gpu-2", "peer_device": "mlx5_0", "address": "10.0.1.2:10661", "flows": 4, "path_class": "same-rail" },
     { "device": "mlx5_1", "peer_node": "gpu-2", "peer_device": "mlx5_1", "address": "[fd00::2]:10661", "flows": 1 }
   ]
 }"#;
@@ -18,6 +18,8 @@ fn a_list_is_read_and_what_it_leaves_out_is_as_usual() {
     assert_eq!(list.slow, Duration::from_micros(50));
     assert_eq!((list.dscp, list.targets.len()), (26, 2));
     assert_eq!(list.targets[1].address.port(), 10_661);
+    let classes = [0, 1].map(|target| list.targets[target].path_class);
+    assert_eq!(classes, [PathClass::SameRail, PathClass::Unknown]);
 
     let list = ProbeList::parse("list.json", r#"{"targets": []}"#).expect("a list");
     assert_eq!(list.interval, Duration::from_millis(100));
@@ -54,7 +56,12 @@ fn what_is_wrong_is_said_with_its_place_its_field_and_what_was_expected() {
     check(
         "\"flows\": 4",
         "\"flows\": 0",
-        "list.json:4:114: flows: expected 1 to 64",
+        "list.json:4:112: flows: expected 1 to 64",
+    );
+    check(
+        "same-rail",
+        "rail",
+        "list.json:4:136: path_class: \"rail\" is no path class: expected one of same-leaf, same-rail, cross-rail, cross-su, storage, management, unknown",
     );
     check(
         "\"gpu-2\"",
