@@ -7,6 +7,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use crate::promql::names;
+use railscope_collector::classes::CLASSES;
 use railscope_model::metric::{Kind, Metric};
 use serde_json::Value;
 
@@ -99,6 +100,20 @@ fn expressions(dashboard: &Value) -> Vec<(&str, &str)> {
         found.push((text(variable, "/name"), text(variable, "/query/query")));
     }
     found
+}
+
+/// Whether the catalogue has the series. Of a histogram only its parts are series.
+fn exists(series: &str) -> bool {
+    match Metric::by_name(series) {
+        Some(metric) => metric.kind != Kind::Histogram,
+        None => Metric::of_part(series).is_some(),
+    }
+}
+
+/// Whether the series only rises: a counter, or a part of a histogram.
+fn rises(series: &str) -> bool {
+    Metric::by_name(series).is_some_and(|metric| metric.kind == Kind::Counter)
+        || Metric::of_part(series).is_some()
 }
 
 #[test]
@@ -225,10 +240,8 @@ fn rates_span_the_interval_that_grafana_computes_and_counters_are_only_read_thro
             );
             for name in names(expression) {
                 let in_rate = name.inside.last().is_some_and(|call| RATES.contains(call));
-                let counter =
-                    Metric::by_name(name.text).is_some_and(|metric| metric.kind == Kind::Counter);
                 assert!(
-                    counter == in_rate || RATES.contains(&name.text),
+                    rises(name.text) == in_rate || RATES.contains(&name.text),
                     "{file}: {place}: {}",
                     name.text
                 );
@@ -252,7 +265,7 @@ fn every_series_exists_and_every_query_keeps_to_the_chosen_cluster() {
             );
             for name in &series {
                 assert!(
-                    FOREIGN.contains(name) || Metric::by_name(name).is_some(),
+                    FOREIGN.contains(name) || exists(name),
                     "{file}: {place}: {name} is not in the catalogue"
                 );
             }
@@ -265,6 +278,26 @@ fn every_series_exists_and_every_query_keeps_to_the_chosen_cluster() {
             );
         }
     }
+}
+
+#[test]
+fn classes_of_incidents_that_a_query_chooses_exist() {
+    let mut chosen = 0;
+    for (file, dashboard) in dashboards() {
+        for (place, expression) in expressions(&dashboard) {
+            for matcher in expression.split(r#"{class=~""#).skip(1) {
+                let classes = matcher.split('"').next().unwrap_or_default();
+                for name in classes.split('|') {
+                    chosen += 1;
+                    assert!(
+                        CLASSES.iter().any(|class| class.name == name),
+                        "{file}: {place}: no class {name}"
+                    );
+                }
+            }
+        }
+    }
+    assert!(chosen > 0);
 }
 
 #[test]

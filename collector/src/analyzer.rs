@@ -342,6 +342,8 @@ impl Analyzer {
             now,
             observation,
             incidents,
+            tails: (self.detectors.iter().find_map(|detector| detector.tails()))
+                .unwrap_or_default(),
             jobs,
             waiting,
             costs,

@@ -8,6 +8,7 @@ use railscope_model::identity::{NodeName, Part, SwitchName};
 
 use crate::assemble::changes::ChangeLog;
 use crate::assemble::probe_targets::Probing;
+use crate::detect::tails::Tails;
 use crate::diagnose::incident::Incident;
 use crate::diagnose::observer::Observation;
 use crate::diagnose::pipeline::Closed;
@@ -44,6 +45,8 @@ pub struct ClusterView {
     pub costs: Costs,
     /// Jobs that stood still, by the folder of their dumps.
     pub stuck: BTreeMap<String, (Stuck, Timestamp)>,
+    /// What probes measured of the latency of paths.
+    pub tails: Arc<Tails>,
     /// Open incidents, worst first.
     pub incidents: Vec<Incident>,
     /// Incidents that closed lately.

@@ -12,4 +12,5 @@ pub(crate) mod peers;
 pub mod port_series;
 pub mod registry;
 pub mod rules;
+pub mod tails;
 pub mod tomography;

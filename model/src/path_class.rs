@@ -36,6 +36,24 @@ impl PathClass {
         Self::Unknown,
     ];
 
+    /// The class of a path between two NICs of different nodes in a fabric, each given by its leaf and its rail.
+    /// `share_leaf` tells whether any NICs of the two nodes are on one leaf, so that they are in one scalable unit.
+    pub fn between<L: PartialEq>(
+        (leaf, rail): (L, Option<u16>),
+        (peer_leaf, peer_rail): (L, Option<u16>),
+        share_leaf: impl FnOnce() -> bool,
+    ) -> Self {
+        if leaf == peer_leaf {
+            Self::SameLeaf
+        } else if rail.is_some() && rail == peer_rail {
+            Self::SameRail
+        } else if share_leaf() {
+            Self::CrossRail
+        } else {
+            Self::CrossSu
+        }
+    }
+
     /// The value of the label `path_class`.
     pub const fn name(self) -> &'static str {
         match self {

@@ -138,15 +138,9 @@ impl Probing {
             let places = self.by_node.get(&of.node).into_iter().flatten();
             places.map(|place| self.all[*place].leaf)
         };
-        if a.leaf == b.leaf {
-            PathClass::SameLeaf
-        } else if a.rail.is_some() && a.rail == b.rail {
-            PathClass::SameRail
-        } else if leaves(a).any(|leaf| leaves(b).any(|other| other == leaf)) {
-            PathClass::CrossRail
-        } else {
-            PathClass::CrossSu
-        }
+        PathClass::between((a.leaf, a.rail), (b.leaf, b.rail), || {
+            leaves(a).any(|leaf| leaves(b).any(|other| other == leaf))
+        })
     }
 
     /// The next ones of its leaf. NICs of the same node are no way to look at a node.

@@ -1,11 +1,14 @@
 //! The one kind of plug of the collector: a detector reads fabric and history and emits evidence.
 
+use std::sync::Arc;
+
 use railscope_model::fabric::{Fabric, Timestamp};
 use railscope_model::identity::Part;
 
 use crate::classes::Class;
 use crate::detect::registry::Rule;
 use crate::detect::rules;
+use crate::detect::tails::Tails;
 use crate::fabric::addresses::Addresses;
 use crate::fabric::{Misplaced, Routes};
 use crate::jobs::job::Jobs;
@@ -93,6 +96,11 @@ pub trait Detector: Send {
 
     /// Looks at one tick. Pure but for the detector's own memory.
     fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>);
+
+    /// What it measured of the latency of paths, as of its last look; none from detectors that measure none.
+    fn tails(&self) -> Option<Arc<Tails>> {
+        None
+    }
 
     /// Explains evidence of its own: of a class, by a signal.
     fn explain(&self, class: &Class, signal: &str) -> Explanation;

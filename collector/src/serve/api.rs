@@ -11,3 +11,4 @@ pub(crate) mod params;
 pub(crate) mod plan_diff;
 pub(crate) mod probes;
 pub(crate) mod structure;
+pub(crate) mod tails;

@@ -17,6 +17,7 @@ use railscope_model::reading::{Labels, NodeReading};
 
 pub(crate) mod graph;
 mod jobs;
+mod tails;
 
 use super::wire;
 use crate::diagnose::incident::Incident;
@@ -133,6 +134,7 @@ fn push_snapshot(reading: &mut NodeReading, snapshot: &Snapshot, state: &State) 
         reading.push(&FABRIC_LINKS, &Labels::new([kind]), count as u64);
     }
     jobs::push(reading, view);
+    tails::push(reading, &view.tails);
     push_verdict(reading, snapshot);
     for (rule, count) in crate::fabric::lint::count(&view.lint) {
         reading.push(&TOPOLOGY_FINDINGS, &Labels::new([rule]), count as u64);

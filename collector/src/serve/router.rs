@@ -9,6 +9,7 @@ use crate::serve::api::maintenance;
 use crate::serve::api::plan_diff as difference;
 use crate::serve::api::probes;
 use crate::serve::api::structure as shape;
+use crate::serve::api::tails;
 use crate::serve::metrics;
 use crate::serve::web as page;
 use std::sync::Arc;
@@ -32,6 +33,7 @@ pub fn router(state: Arc<State>) -> Router {
     Router::new()
         .route("/", get(page::overview))
         .route("/incidents/{id}", get(page::incident))
+        .route("/tail", get(page::tail))
         .route("/assets/page.css", get(page::style))
         .route("/assets/page.js", get(page::script))
         .route("/metrics", get(metrics::metrics))
@@ -58,6 +60,7 @@ pub fn router(state: Arc<State>) -> Router {
         .route("/api/v1/nodes", get(json::nodes))
         .route("/api/v1/nodes/{node}", get(json::node))
         .route("/api/v1/probes", get(probes::list))
+        .route("/api/v1/tail", get(tails::tails))
         .route("/api/v1/sd", get(json::service_discovery))
         .route(
             "/-/healthy",

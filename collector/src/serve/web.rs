@@ -7,6 +7,7 @@ mod lint;
 mod matrix;
 mod shape;
 mod summary;
+mod tail;
 
 use std::fmt::{self, Write};
 
@@ -90,6 +91,21 @@ pub(crate) async fn incident(
             refused(&state, root, &refusal)
         }
     }
+}
+
+pub(crate) async fn tail(Shared(state): App, _: Params<Nothing>) -> Response {
+    let snapshot = match snapshot(&state) {
+        Ok(snapshot) => snapshot,
+        Err(refusal) => return refused(&state, "", &refusal),
+    };
+    let look = Look {
+        state: &state,
+        snapshot: &snapshot,
+        root: "",
+    };
+    page(&state, "", "Tail latency", StatusCode::OK, |out| {
+        tail::view(out, &look)
+    })
 }
 
 pub(crate) async fn style() -> Response {
@@ -181,7 +197,7 @@ fn shell(
          <script src=\"{root}assets/page.js\" data-seconds=\"{REFRESH_SECONDS}\" defer></script>\n\
          </head>\n<body>\n\
          <header class=\"bar\"><a class=\"mark\" href=\"{}\">Railscope</a><span class=\"cluster\">{cluster}</span>\
-         <nav><a href=\"{root}api/v1/incidents\">Incidents</a><a href=\"{root}api/v1/fabric\">Fabric</a>\
+         <nav><a href=\"{root}tail\">Tail latency</a><a href=\"{root}api/v1/incidents\">Incidents</a><a href=\"{root}api/v1/fabric\">Fabric</a>\
          <a href=\"{root}api/v1/topology\">Topology</a><a href=\"{root}api/v1/nodes\">Nodes</a>\
          <a href=\"{root}metrics\">Metrics</a>{beside}</nav></header>\n\
          <p id=\"lost\" class=\"banner\" role=\"status\" hidden></p>\n<main>\n",

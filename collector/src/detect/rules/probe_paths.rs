@@ -9,11 +9,17 @@ mod flows;
 pub(crate) mod paths;
 mod problem;
 mod rules;
+mod tails;
+
+use std::sync::Arc;
+
+use railscope_model::fabric::Timestamp;
 
 use crate::classes::{Class, EDGE_LOSSY};
 use crate::detect::detector::{Detector, Evidence, Explanation, View};
 use crate::detect::registry::Rule;
 use crate::detect::rules::probe_paths::paths::Ways;
+use crate::detect::tails::Tails;
 use crate::detect::tomography::explain;
 use crate::stages::Step;
 use evidence::evidence;
@@ -35,6 +41,9 @@ const APART_SECONDS: f64 = 15.0;
 /// What was not seen again for so long is over.
 const OVER_SECONDS: f64 = 60.0;
 
+/// How often the summary for people is made anew: they do not read faster.
+const TAILS_EVERY_SECONDS: f64 = 10.0;
+
 /// Name of the detector.
 pub const NAME: &str = "probe-paths";
 
@@ -42,6 +51,8 @@ pub const NAME: &str = "probe-paths";
 struct ProbePaths {
     flows: Flows,
     ways: Ways,
+    /// What flows measured, and when that was summed up.
+    tails: (Option<Timestamp>, Arc<Tails>),
 }
 
 /// Builds the detector.
@@ -61,6 +72,11 @@ impl Detector for ProbePaths {
             return;
         }
         let counted = self.flows.count(view);
+        let is_due = |at: Timestamp| view.now.seconds_since(at) >= TAILS_EVERY_SECONDS;
+        if self.tails.0.is_none_or(is_due) {
+            let tails = tails::tails(view, &mut self.ways, &counted);
+            self.tails = (Some(view.now), Arc::new(tails));
+        }
         for signal in [Signal::Loss, Signal::Tail] {
             // Mostly there is nothing to explain.
             if !may_be_wrong(view, &mut self.ways, &counted, signal) {
@@ -71,6 +87,10 @@ impl Detector for ProbePaths {
             let said = broken.iter();
             out.extend(said.filter_map(|one| evidence(view, &self.ways, &posed, one, signal)));
         }
+    }
+
+    fn tails(&self) -> Option<Arc<Tails>> {
+        Some(Arc::clone(&self.tails.1))
     }
 
     fn explain(&self, class: &Class, _: &str) -> Explanation {

@@ -196,7 +196,7 @@ fn common_switch(view: &View<'_>, cables: &[LinkId]) -> Option<PartId> {
 }
 
 /// A suspect as a part of the fabric.
-fn part(view: &View<'_>, ways: &Ways, suspect: Suspect) -> Option<Part> {
+pub(super) fn part(view: &View<'_>, ways: &Ways, suspect: Suspect) -> Option<Part> {
     let vertex = |id: PartId| view.fabric.vertex(id).part.clone();
     match suspect {
         // What is behind a NIC and what is before it look alike to probes; mostly it is the cable.

@@ -6,6 +6,7 @@ use railscope_model::fabric::{PartId, Timestamp};
 use railscope_model::identity::{NodeName, Part};
 use railscope_model::label;
 use railscope_model::metric::{PROBE_FLOW_LOST, PROBE_FLOW_SENT, PROBE_FLOW_SLOW, PROBE_HOP};
+use railscope_model::path_class::PathClass;
 use railscope_model::reading::Labels;
 
 use super::{SETTLE_SECONDS, WINDOW_SECONDS};
@@ -20,6 +21,8 @@ use crate::store::{NodeHistory, Rows, Window};
 pub(super) struct Row {
     /// NICs: who asks, and who answers.
     pub(super) ends: [PartId; 2],
+    /// How far apart they are.
+    pub(super) path_class: PathClass,
     peer: NodeName,
     /// The way out between the leaves of the two, where its routers have told who they are.
     pub(super) way: Option<Vec<Step>>,
@@ -209,6 +212,7 @@ fn found(view: &View<'_>, ways: &mut Ways, (node, history): (&NodeName, &NodeHis
         let flow: Vec<&str> = labels.values().collect();
         rows.push(Row {
             ends: [from, to],
+            path_class: ways.path_class(view.fabric, [from, to]),
             peer,
             way: (hops.remove(&flow)).and_then(|hops| ways.known(view, [from, to], &hops)),
             sent,

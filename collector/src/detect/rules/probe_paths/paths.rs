@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, HashMap};
 
 use foldhash::fast::FixedState;
-use railscope_model::fabric::{Fabric, LinkId, LinkKind, PartId};
+use railscope_model::fabric::{Equipment, Fabric, LinkId, LinkKind, PartId};
 use railscope_model::identity::Part;
+use railscope_model::path_class::PathClass;
 
 use super::flows::Hop;
 use crate::detect::detector::View;
@@ -56,6 +57,32 @@ impl Ways {
     /// Where a NIC is that was asked for before.
     pub(super) fn known_end(&self, nic: PartId) -> Option<End> {
         self.ends.get(&nic).copied()
+    }
+
+    /// How far apart two NICs of different nodes are; unknown where the leaf of one is. A scalable unit is the nodes behind
+    /// the same leaves.
+    pub(super) fn path_class(&mut self, fabric: &Fabric, nics: [PartId; 2]) -> PathClass {
+        let [Some(a), Some(b)] = nics.map(|nic| self.end(fabric, nic).leaf) else {
+            return PathClass::Unknown;
+        };
+        let rail = |nic: PartId| match fabric.vertex(nic).equipment {
+            Equipment::Nic { rail, .. } => rail,
+            _ => None,
+        };
+        let [of_a, of_b] = nics.map(|nic| self.leaves_of_node(fabric, nic));
+        PathClass::between((a, rail(nics[0])), (b, rail(nics[1])), || {
+            of_a.iter().any(|leaf| of_b.contains(leaf))
+        })
+    }
+
+    /// Leaves of all NICs of the node that a NIC is in.
+    fn leaves_of_node(&mut self, fabric: &Fabric, nic: PartId) -> Vec<PartId> {
+        let host = self.end(fabric, nic).host;
+        let parts = host.into_iter().flat_map(|host| fabric.neighbours(host));
+        let nics = parts.filter(|near| matches!(fabric.vertex(near.peer).part, Part::Nic(..)));
+        let nics: Vec<PartId> = nics.map(|near| near.peer).collect();
+        let leaves = nics.into_iter().map(|nic| self.end(fabric, nic).leaf);
+        leaves.flatten().collect()
     }
 
     /// The way from one NIC to another over these routers; none unless all between their leaves have told who they are and stand

@@ -1,0 +1,254 @@
+//! Flows of probes -> what they measured by class of path, and where most of them were slow.
+
+use std::collections::{BTreeMap, HashMap};
+
+use foldhash::fast::FixedState;
+use railscope_model::identity::{NodeName, Part};
+use railscope_model::label;
+use railscope_model::metric::{PROBE_PATH_LOST, PROBE_PATH_QUANTILE, PROBE_PATH_RTT};
+use railscope_model::path_class::PathClass;
+use railscope_model::reading::Labels;
+
+use super::WINDOW_SECONDS;
+use super::evidence::part;
+use super::flows::Counted;
+use super::problem::Suspect;
+use crate::assemble::node_parts::read;
+use crate::detect::detector::View;
+use crate::detect::rules::probe_paths::paths::Ways;
+use crate::detect::tails::{ClassTail, Distribution, LISTED, Pair, Slow, Tails};
+use crate::detect::tomography::MIN_HITS;
+use crate::store::{Increase, NodeHistory};
+
+/// Components that are looked at: those with the most slow probes.
+const LOOKED_AT: usize = 256;
+
+/// What all nodes and flows say.
+pub(super) fn tails(view: &View<'_>, ways: &mut Ways, counted: &[Counted<'_>]) -> Tails {
+    let usual = usual(counted);
+    Tails {
+        classes: classes(view),
+        components: components(view, ways, counted, &usual),
+        pairs: pairs(view, counted, &usual),
+    }
+}
+
+/// Of one class of paths: nodes that probed it, probes that were lost, sums of buckets by bound with the nodes that
+/// have the bound, and the worst node.
+#[derive(Default)]
+struct OfClass {
+    nodes: usize,
+    lost: f64,
+    buckets: BTreeMap<u64, (f64, usize)>,
+    worst: Option<(f64, NodeName)>,
+}
+
+fn classes(view: &View<'_>) -> Vec<ClassTail> {
+    let mut all: BTreeMap<(PathClass, String), OfClass> = BTreeMap::new();
+    for (node, history) in view.history.fresh_nodes(view.now) {
+        add_node(&mut all, node, history);
+    }
+    let tail = |((path_class, transport), of_class): (_, OfClass)| {
+        // A bound that not every node has cannot be added up.
+        let common = |(_, nodes): &(f64, usize)| *nodes == of_class.nodes;
+        let common = of_class.buckets.iter().filter(|(_, sum)| common(sum));
+        let buckets = common.map(|(bound, (count, _))| (f64::from_bits(*bound), *count));
+        ClassTail {
+            path_class,
+            transport,
+            nodes: of_class.nodes,
+            lost: of_class.lost,
+            round_trips: Distribution::new(buckets.collect()),
+            worst_node: of_class.worst,
+        }
+    };
+    all.into_iter().map(tail).collect()
+}
+
+fn add_node(
+    all: &mut BTreeMap<(PathClass, String), OfClass>,
+    node: &NodeName,
+    history: &NodeHistory,
+) {
+    let key = |labels: &Labels| {
+        let path_class = read(labels, label!(PROBE_PATH_RTT, "path_class"))?;
+        let transport = labels.get(label!(PROBE_PATH_RTT, "transport"))?;
+        Some((path_class, transport.to_owned()))
+    };
+    for (labels, window) in history.series(&PROBE_PATH_RTT) {
+        let Some((key, part)) = key(labels).zip(labels.values().last()) else {
+            continue;
+        };
+        let rise = window.increase(WINDOW_SECONDS);
+        let rise = rise.map_or(0.0, |Increase { amount, .. }| amount);
+        let of_class = all.entry(key).or_default();
+        match part.parse::<f64>() {
+            Ok(bound) => {
+                let bucket = of_class.buckets.entry(bound.to_bits()).or_default();
+                *bucket = (bucket.0 + rise, bucket.1 + 1);
+            }
+            Err(_) => of_class.nodes += usize::from(part == "count"),
+        }
+    }
+    for (labels, window) in history.series(&PROBE_PATH_LOST) {
+        if let Some(of_class) = key(labels).and_then(|key| all.get_mut(&key)) {
+            let rise = window.increase(WINDOW_SECONDS);
+            of_class.lost += rise.map_or(0.0, |rise| rise.amount);
+        }
+    }
+    for (labels, window) in history.series(&PROBE_PATH_QUANTILE) {
+        if labels.get(label!(PROBE_PATH_QUANTILE, "q")) == Some("0.999")
+            && let Some(of_class) = key(labels).and_then(|key| all.get_mut(&key))
+            && let Some(seconds) = window.value()
+            && of_class
+                .worst
+                .as_ref()
+                .is_none_or(|(most, _)| seconds > *most)
+        {
+            of_class.worst = Some((seconds, node.clone()));
+        }
+    }
+}
+
+/// Share of slow probes by class of path: that of all of its flows.
+fn usual(counted: &[Counted<'_>]) -> BTreeMap<PathClass, f64> {
+    let mut sums: BTreeMap<PathClass, (f64, f64)> = BTreeMap::new();
+    for one in counted {
+        let sums = sums.entry(one.row.path_class).or_default();
+        *sums = (sums.0 + answered(one), sums.1 + one.slow.count);
+    }
+    let shares = sums.into_iter();
+    shares
+        .map(|(class, (probes, slow))| (class, slow / probes.max(1.0)))
+        .collect()
+}
+
+fn answered(one: &Counted<'_>) -> f64 {
+    one.probes - one.lost.count
+}
+
+/// Adds one flow.
+fn add<T>(slow: &mut Slow<T>, one: &Counted<'_>, usual: &BTreeMap<PathClass, f64>) {
+    let probes = answered(one);
+    slow.probes += probes;
+    slow.slow += one.slow.count;
+    slow.expected += probes * usual.get(&one.row.path_class).unwrap_or(&0.0);
+}
+
+/// Those that stand out most, the most unlikely first.
+fn worst<T>(all: impl Iterator<Item = Slow<T>>) -> Vec<Slow<T>> {
+    let mut all: Vec<Slow<T>> = all
+        .filter(|one| one.slow >= MIN_HITS && one.slow > one.expected)
+        .collect();
+    all.sort_by(|a, b| b.excess().total_cmp(&a.excess()));
+    all.truncate(LISTED);
+    all
+}
+
+fn components(
+    view: &View<'_>,
+    ways: &mut Ways,
+    counted: &[Counted<'_>],
+    usual: &BTreeMap<PathClass, f64>,
+) -> Vec<Slow<Part>> {
+    let mut hits: HashMap<Suspect, f64, FixedState> = HashMap::default();
+    for one in counted.iter().filter(|one| one.slow.count > 0.0) {
+        for suspect in crossed(view, ways, one) {
+            *hits.entry(suspect).or_default() += one.slow.count;
+        }
+    }
+    let mut most: Vec<(Suspect, f64)> = hits.into_iter().collect();
+    most.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    most.truncate(LOOKED_AT);
+    let blank = |(suspect, _)| {
+        let slow = Slow {
+            of: suspect,
+            probes: 0.0,
+            slow: 0.0,
+            expected: 0.0,
+        };
+        (suspect, slow)
+    };
+    let mut found: HashMap<Suspect, Slow<Suspect>, FixedState> =
+        most.into_iter().map(blank).collect();
+    if found.is_empty() {
+        return Vec::new();
+    }
+    for one in counted {
+        for suspect in crossed(view, ways, one) {
+            if let Some(slow) = found.get_mut(&suspect) {
+                add(slow, one, usual);
+            }
+        }
+    }
+    let mut found: Vec<Slow<Suspect>> = found.into_values().collect();
+    found.sort_by_key(|slow| slow.of);
+    let named = worst(found.into_iter()).into_iter().filter_map(|slow| {
+        Some(Slow {
+            of: part(view, ways, slow.of)?,
+            probes: slow.probes,
+            slow: slow.slow,
+            expected: slow.expected,
+        })
+    });
+    named.collect()
+}
+
+/// Components that every probe of a flow crosses on its way out: NICs with their cables, leaves, and what lies between them
+/// where routers have told it.
+fn crossed(view: &View<'_>, ways: &mut Ways, one: &Counted<'_>) -> Vec<Suspect> {
+    let mut crossed: Vec<Suspect> = one.row.ends.map(Suspect::Edge).into();
+    let leaves = one.row.ends.map(|nic| ways.end(view.fabric, nic).leaf);
+    crossed.extend(leaves.into_iter().flatten().map(Suspect::Switch));
+    for step in one.row.way.iter().flatten() {
+        crossed.extend(step.switch.map(Suspect::Switch));
+        if let [cable] = step.cables[..] {
+            crossed.push(Suspect::Cable(cable));
+        }
+    }
+    crossed.sort_unstable();
+    crossed.dedup();
+    crossed
+}
+
+fn pairs(
+    view: &View<'_>,
+    counted: &[Counted<'_>],
+    usual: &BTreeMap<PathClass, f64>,
+) -> Vec<Slow<Pair>> {
+    // Flows of a pair stand side by side.
+    let all = counted.chunk_by(|a, b| a.row.ends == b.row.ends);
+    let sums = all.filter(|flows| flows.iter().any(|one| one.slow.count > 0.0));
+    let sums = sums.map(|flows| {
+        let mut slow = Slow {
+            of: flows[0].row,
+            probes: 0.0,
+            slow: 0.0,
+            expected: 0.0,
+        };
+        for one in flows {
+            add(&mut slow, one, usual);
+        }
+        slow
+    });
+    let named = worst(sums).into_iter().filter_map(|slow| {
+        let nic = |end: usize| match &view.fabric.vertex(slow.of.ends[end]).part {
+            Part::Nic(node, device) => Some((node.clone(), device.clone())),
+            _ => None,
+        };
+        let ((node, device), (peer_node, peer_device)) = (nic(0)?, nic(1)?);
+        Some(Slow {
+            of: Pair {
+                node,
+                device,
+                peer_node,
+                peer_device,
+                path_class: slow.of.path_class,
+            },
+            probes: slow.probes,
+            slow: slow.slow,
+            expected: slow.expected,
+        })
+    });
+    named.collect()
+}

@@ -1,0 +1,155 @@
+//! `/api/v1/tail`: latency of paths by class, and the components and pairs of NICs with the most slow probes.
+
+use std::collections::BTreeMap;
+
+use axum::Json;
+use axum::extract::State as Shared;
+use serde::Serialize;
+
+use super::params::{Nothing, Params, Refusal};
+use crate::detect::tails::{ClassTail, Quantile, STALLS_SECONDS, Slow};
+use crate::serve::router::{App, snapshot};
+
+/// The answer.
+#[derive(Debug, Serialize)]
+pub(crate) struct TailsWire {
+    cluster: String,
+    /// Unix time of the tick.
+    at: f64,
+    classes: Vec<ClassWire>,
+    components: Vec<ComponentWire>,
+    pairs: Vec<PairWire>,
+}
+
+/// Paths of one class.
+#[derive(Debug, Serialize)]
+struct ClassWire {
+    path_class: &'static str,
+    transport: String,
+    nodes: usize,
+    answered: f64,
+    lost: f64,
+    /// By name: `p50`, `p99`, `p999`; empty without any answered probe.
+    quantiles: BTreeMap<&'static str, QuantileWire>,
+    /// Share of the answered probes above each bound, by the bound in microseconds.
+    stall_ratios: BTreeMap<String, f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    worst_node: Option<WorstNode>,
+}
+
+/// A quantile with what is known of its error.
+#[derive(Debug, Serialize)]
+struct QuantileWire {
+    seconds: f64,
+    at_least_seconds: f64,
+    /// Absent where nothing bounds it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    at_most_seconds: Option<f64>,
+}
+
+#[derive(Debug, Serialize)]
+struct WorstNode {
+    node: String,
+    p999_seconds: f64,
+}
+
+/// How many of the probes over one thing were slow.
+#[derive(Debug, Serialize)]
+struct SlowWire {
+    probes: f64,
+    slow: f64,
+    ratio: f64,
+    /// The same share over all paths of the same classes.
+    expected_ratio: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct ComponentWire {
+    component: String,
+    #[serde(flatten)]
+    slow: SlowWire,
+}
+
+#[derive(Debug, Serialize)]
+struct PairWire {
+    node: String,
+    device: String,
+    peer_node: String,
+    peer_device: String,
+    path_class: &'static str,
+    #[serde(flatten)]
+    slow: SlowWire,
+}
+
+/// Quantiles that are told, with their names.
+pub(crate) const QUANTILES: [(&str, f64); 3] = [("p50", 0.5), ("p99", 0.99), ("p999", 0.999)];
+
+impl ClassWire {
+    fn of(class: &ClassTail) -> Self {
+        let quantile = |quantile: Quantile| QuantileWire {
+            seconds: quantile.seconds,
+            at_least_seconds: quantile.at_least,
+            at_most_seconds: Some(quantile.at_most).filter(|bound| bound.is_finite()),
+        };
+        let quantiles = QUANTILES.iter().filter_map(|(name, q)| {
+            let found = class.round_trips.quantile(*q)?;
+            Some((*name, quantile(found)))
+        });
+        let stalls = STALLS_SECONDS.iter().filter_map(|bound| {
+            let share = class.round_trips.share_above(*bound)?;
+            Some((format!("{:.0}us", bound * 1e6), share))
+        });
+        let worst = class.worst_node.as_ref();
+        Self {
+            path_class: class.path_class.name(),
+            transport: class.transport.clone(),
+            nodes: class.nodes,
+            answered: class.round_trips.count(),
+            lost: class.lost,
+            quantiles: quantiles.collect(),
+            stall_ratios: stalls.collect(),
+            worst_node: worst.map(|(seconds, node)| WorstNode {
+                node: node.to_string(),
+                p999_seconds: *seconds,
+            }),
+        }
+    }
+}
+
+impl SlowWire {
+    fn of<T>(slow: &Slow<T>) -> Self {
+        Self {
+            probes: slow.probes,
+            slow: slow.slow,
+            ratio: slow.ratio(),
+            expected_ratio: slow.expected / slow.probes,
+        }
+    }
+}
+
+pub(crate) async fn tails(
+    Shared(state): App,
+    _: Params<Nothing>,
+) -> Result<Json<TailsWire>, Refusal> {
+    let view = &snapshot(&state)?.view;
+    let tails = &view.tails;
+    let components = tails.components.iter().map(|slow| ComponentWire {
+        component: slow.of.to_string(),
+        slow: SlowWire::of(slow),
+    });
+    let pairs = tails.pairs.iter().map(|slow| PairWire {
+        node: slow.of.node.to_string(),
+        device: slow.of.device.to_string(),
+        peer_node: slow.of.peer_node.to_string(),
+        peer_device: slow.of.peer_device.to_string(),
+        path_class: slow.of.path_class.name(),
+        slow: SlowWire::of(slow),
+    });
+    Ok(Json(TailsWire {
+        cluster: state.cluster.clone(),
+        at: view.now.as_seconds(),
+        classes: tails.classes.iter().map(ClassWire::of).collect(),
+        components: components.collect(),
+        pairs: pairs.collect(),
+    }))
+}

@@ -1,0 +1,185 @@
+//! The view of tail latency: classes of paths, and the components and pairs of NICs with the most slow probes.
+
+use std::fmt::{self, Write};
+
+use super::Look;
+use super::html::Esc;
+use crate::classes::{HOST_STALLS, HOST_STEAL, NOISY_NEIGHBOUR, PATH_SLOW};
+use crate::detect::tails::{ClassTail, Quantile, STALLS_SECONDS, Slow, Tails};
+use crate::serve::api::tails::QUANTILES;
+use crate::serve::phrases;
+
+/// Standard deviations from which the view calls a component out: one of ten thousand healthy ones is above it by chance.
+const STANDS_OUT: f64 = 4.0;
+
+pub(super) fn view(out: &mut String, look: &Look<'_>) -> fmt::Result {
+    let tails = &look.snapshot.view.tails;
+    out.push_str("<section class=\"top\"><div class=\"verdict\"><h1>");
+    verdict(out, tails)?;
+    out.push_str("</h1>\n");
+    incidents(out, look)?;
+    out.push_str("</div></section>\n");
+    if tails.classes.is_empty() {
+        out.push_str(
+            "<section class=\"calm\"><p>Probes are off by default: docs/probing.md says how to turn them on.</p></section>\n",
+        );
+        return Ok(());
+    }
+    out.push_str("<section class=\"where\">\n<h2>Classes of paths, last minutes</h2>\n");
+    classes(out, &tails.classes)?;
+    out.push_str("<h2>Components with the most slow probes</h2>\n");
+    slow(out, &tails.components, |out, part| {
+        let words = phrases::part(part, &look.snapshot.layout);
+        write!(out, "<th scope=\"row\">{}</th>", Esc(words))
+    })?;
+    out.push_str("<h2>Pairs of NICs with the most slow probes</h2>\n");
+    slow(out, &tails.pairs, |out, pair| {
+        write!(
+            out,
+            "<th scope=\"row\">{} {} to {} {} <small>{}</small></th>",
+            Esc(&pair.node),
+            Esc(&pair.device),
+            Esc(&pair.peer_node),
+            Esc(&pair.peer_device),
+            pair.path_class
+        )
+    })?;
+    out.push_str("</section>\n");
+    Ok(())
+}
+
+fn verdict(out: &mut String, tails: &Tails) -> fmt::Result {
+    let out_of_line = |slow: &&Slow<_>| slow.excess() >= STANDS_OUT;
+    match tails.components.first().filter(out_of_line) {
+        _ if tails.classes.is_empty() => write!(out, "No probes, so the tail is not known"),
+        Some(worst) => write!(
+            out,
+            "{} has {:.1} % slow probes where {:.2} % are usual",
+            Esc(&worst.of),
+            100.0 * worst.ratio(),
+            100.0 * worst.expected / worst.probes
+        ),
+        None => write!(out, "No component has more slow probes than its peers"),
+    }
+}
+
+/// Open incidents whose effect is a tail.
+fn incidents(out: &mut String, look: &Look<'_>) -> fmt::Result {
+    let classes = [&PATH_SLOW, &HOST_STALLS, &HOST_STEAL, &NOISY_NEIGHBOUR];
+    let open = look.snapshot.view.incidents.iter();
+    for incident in open.filter(|incident| classes.contains(&incident.class)) {
+        write!(
+            out,
+            "<p class=\"counts\"><a href=\"{}incidents/{}\">{}: {}</a></p>",
+            look.root,
+            Esc(&incident.id),
+            incident.class.title,
+            Esc(phrases::part(&incident.root, &look.snapshot.layout))
+        )?;
+    }
+    Ok(())
+}
+
+fn classes(out: &mut String, classes: &[ClassTail]) -> fmt::Result {
+    out.push_str("<table class=\"figures\"><thead><tr><th scope=\"col\">path class</th><th scope=\"col\">nodes</th><th scope=\"col\">probes</th><th scope=\"col\">lost</th>");
+    for (name, _) in QUANTILES {
+        write!(out, "<th scope=\"col\">{name}</th>")?;
+    }
+    for bound in STALLS_SECONDS {
+        write!(out, "<th scope=\"col\">above {}</th>", time(bound))?;
+    }
+    out.push_str("<th scope=\"col\">worst node, p99.9</th></tr></thead><tbody>");
+    for class in classes {
+        let answered = class.round_trips.count();
+        let lost = class.lost / (class.lost + answered).max(1.0);
+        write!(
+            out,
+            "<tr><th scope=\"row\">{} <small>{}</small></th><td>{}</td><td>{answered:.0}</td><td>{}</td>",
+            class.path_class,
+            Esc(&class.transport),
+            class.nodes,
+            percent(lost)
+        )?;
+        for (_, q) in QUANTILES {
+            match class.round_trips.quantile(q) {
+                Some(found) => quantile(out, found)?,
+                None => out.push_str("<td>–</td>"),
+            }
+        }
+        for bound in STALLS_SECONDS {
+            let share = class.round_trips.share_above(bound);
+            let share = share.map_or_else(|| "–".to_owned(), percent);
+            write!(out, "<td>{share}</td>")?;
+        }
+        match &class.worst_node {
+            Some((seconds, node)) => {
+                write!(out, "<td>{}, {}</td></tr>", Esc(node), time(*seconds))?;
+            }
+            None => out.push_str("<td>–</td></tr>"),
+        }
+    }
+    out.push_str("</tbody></table>\n<p class=\"hint\">Quantiles lie between the bounds below them: those of the histogram's bucket. A node's own p99.9 is within 0.8 %.</p>\n");
+    Ok(())
+}
+
+fn quantile(out: &mut String, found: Quantile) -> fmt::Result {
+    let Quantile {
+        seconds,
+        at_least,
+        at_most,
+    } = found;
+    if at_most.is_finite() {
+        let (low, high) = (time(at_least), time(at_most));
+        write!(
+            out,
+            "<td>{}<small>{low} to {high}</small></td>",
+            time(seconds)
+        )
+    } else {
+        write!(out, "<td>above {}</td>", time(at_least))
+    }
+}
+
+fn slow<T>(
+    out: &mut String,
+    all: &[Slow<T>],
+    name: impl Fn(&mut String, &T) -> fmt::Result,
+) -> fmt::Result {
+    if all.is_empty() {
+        out.push_str("<p class=\"hint\">None.</p>\n");
+        return Ok(());
+    }
+    out.push_str("<table class=\"figures\"><thead><tr><th></th><th scope=\"col\">probes</th><th scope=\"col\">slow</th><th scope=\"col\">share</th><th scope=\"col\">usual</th></tr></thead><tbody>");
+    for one in all {
+        let class = if one.excess() >= STANDS_OUT {
+            "bad"
+        } else {
+            ""
+        };
+        write!(out, "<tr class=\"{class}\">")?;
+        name(out, &one.of)?;
+        write!(
+            out,
+            "<td>{:.0}</td><td>{:.0}</td><td>{}</td><td>{}</td></tr>",
+            one.probes,
+            one.slow,
+            percent(one.ratio()),
+            percent(one.expected / one.probes)
+        )?;
+    }
+    out.push_str("</tbody></table>\n");
+    Ok(())
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.2} %", 100.0 * share)
+}
+
+/// Microseconds below a millisecond, milliseconds above.
+fn time(seconds: f64) -> String {
+    if seconds < 1e-3 {
+        format!("{:.0} µs", seconds * 1e6)
+    } else {
+        format!("{:.1} ms", seconds * 1e3)
+    }
+}
