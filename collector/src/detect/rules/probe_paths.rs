@@ -19,7 +19,7 @@ use crate::classes::{Class, EDGE_LOSSY};
 use crate::detect::detector::{Detector, Evidence, Explanation, View};
 use crate::detect::registry::Rule;
 use crate::detect::rules::probe_paths::paths::Ways;
-use crate::detect::tails::Tails;
+use crate::detect::tails::{SUMMED_EVERY_SECONDS, Tails};
 use crate::detect::tomography::explain;
 use crate::stages::Step;
 use evidence::evidence;
@@ -40,9 +40,6 @@ const MOST_USUAL: f64 = 0.1;
 const APART_SECONDS: f64 = 15.0;
 /// What was not seen again for so long is over.
 const OVER_SECONDS: f64 = 60.0;
-
-/// How often the summary for people is made anew: they do not read faster.
-const TAILS_EVERY_SECONDS: f64 = 10.0;
 
 /// Name of the detector.
 pub const NAME: &str = "probe-paths";
@@ -72,7 +69,7 @@ impl Detector for ProbePaths {
             return;
         }
         let counted = self.flows.count(view);
-        let is_due = |at: Timestamp| view.now.seconds_since(at) >= TAILS_EVERY_SECONDS;
+        let is_due = |at: Timestamp| view.now.seconds_since(at) >= SUMMED_EVERY_SECONDS;
         if self.tails.0.is_none_or(is_due) {
             let tails = tails::tails(view, &mut self.ways, &counted);
             self.tails = (Some(view.now), Arc::new(tails));

@@ -16,12 +16,9 @@ use super::problem::Suspect;
 use crate::assemble::node_parts::read;
 use crate::detect::detector::View;
 use crate::detect::rules::probe_paths::paths::Ways;
-use crate::detect::tails::{ClassTail, Distribution, LISTED, Pair, Slow, Tails};
+use crate::detect::tails::{ClassTail, Distribution, LISTED, LOOKED_AT, Pair, Slow, Tails};
 use crate::detect::tomography::MIN_HITS;
 use crate::store::{Increase, NodeHistory};
-
-/// Components that are looked at: those with the most slow probes.
-const LOOKED_AT: usize = 256;
 
 /// What all nodes and flows say.
 pub(super) fn tails(view: &View<'_>, ways: &mut Ways, counted: &[Counted<'_>]) -> Tails {
