@@ -13,6 +13,7 @@ use railscope_collector::config::Config;
 use railscope_collector::service::run_beside;
 use railscope_simulator::cluster::Cluster;
 use railscope_simulator::faults::CAUSES;
+use railscope_simulator::show::readings::addresses as addresses_of;
 use railscope_simulator::show::tree::{BYTES_PER_NODE, ClusterTree};
 use railscope_simulator::spec::Transport;
 use tokio::net::TcpListener;
@@ -22,6 +23,7 @@ use tokio::sync::watch as flag;
 mod clock;
 mod control;
 mod inject;
+mod measured;
 pub(crate) mod nodes;
 #[cfg(test)]
 mod rehearsal;
@@ -189,9 +191,10 @@ async fn demo(
         cluster.spec().gpus(),
         cluster.plan().switches.len()
     );
-    let log = log.to_owned();
+    let (log, probing) = (log.to_owned(), scene.probes);
     let started = tokio::task::spawn_blocking(move || {
-        let tree = ClusterTree::create(&cluster, now(), &folder(cluster.nodes().len()))?;
+        let mut tree = ClusterTree::create(&cluster, now(), &folder(cluster.nodes().len()))?;
+        tree.measure(&cluster, probing)?;
         let nodes = Nodes::start(&tree, &log)?;
         anyhow::Ok((cluster, tree, nodes))
     });
@@ -199,9 +202,14 @@ async fn demo(
     let config = collector_config(&cluster, &tree, &nodes, &api.base)?;
     let names = cluster.nodes().iter().map(|node| node.name.clone());
     let exporters: BTreeMap<_, _> = names.zip(nodes.urls.iter().cloned()).collect();
-    let causes = wanted::possible(&cluster);
+    let (causes, transport) = (wanted::possible(&cluster), cluster.spec().transport);
     let clock = Clock::start(cluster, tree, args.speed)?;
-    let stage = Arc::new(Stage::new(clock.hand(), args.seed, exporters, causes));
+    let stage = Arc::new(Stage::new(
+        clock.hand(),
+        args.seed,
+        exporters,
+        (causes, transport),
+    ));
     let mut beside = control::beside(Arc::clone(&stage), listening);
     beside.routes = beside.routes.merge(switches::routes(clock.hand()));
     let mut stopped = stop.subscribe();
@@ -280,14 +288,21 @@ fn collector_config(
             node.name
         ));
     }
+    let mut addresses: BTreeMap<_, Vec<String>> = BTreeMap::new();
+    for (address, switch, port) in addresses_of(cluster.plan()) {
+        let row = format!("{:?} = \"{address}\"", port.to_string());
+        addresses.entry(switch).or_default().push(row);
+    }
     for counted in Counted::all(cluster) {
         let url = counted.url(base)?;
         text.push_str(&match &counted {
             Counted::Subnet => format!("[[targets]]\nkind = \"{}\"\n", counted.kind()),
             Counted::Switch(name) => format!(
                 "[[switches]]\nname = \"{name}\"\nlldp_file = {:?}\ninterval = \"{SCRAPE_INTERVAL}\"\n\
+                 port_addresses = {{ {} }}\n\
                  [[targets]]\nswitch = \"{name}\"\nkind = \"{}\"\n",
                 tree.lldp(name),
+                addresses.get(name).map_or_else(String::new, |rows| rows.join(", ")),
                 counted.kind()
             ),
         });

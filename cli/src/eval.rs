@@ -31,7 +31,7 @@ mod report;
 mod rounds;
 mod scenario;
 mod score;
-mod simulate;
+pub(crate) mod simulate;
 mod statistics;
 mod wrong;
 

@@ -70,6 +70,7 @@ pub const CLASSES: &[&Class] = &[
     &GPU_MEMORY,
     &MISCABLED_RAIL,
     &LINK_ERRORS,
+    &UPLINK_JITTER,
     &PATH_SLOW,
     &NOISY_NEIGHBOUR,
     &POWER_LIMIT,
@@ -341,7 +342,15 @@ pub static EDGE_LOSSY: Class = Class {
     action: "Look at the counters of the NIC, of its PCIe link and of the switch port; then clean and reseat the cable, swap the transceivers, then the cable, then the NIC.",
 };
 
-/// Probes over a link or switch are slow.
+/// Probes over a cable between switches are slow.
+pub static UPLINK_JITTER: Class = Class {
+    name: "uplink-jitter",
+    severity: Severity::Warning,
+    title: "Cable between switches delays some packets",
+    action: "Check the link for repeated retraining and both ports for standing queues; then clean and reseat the cable, and swap the transceivers.",
+};
+
+/// Probes over a switch or a host's cable are slow.
 pub static PATH_SLOW: Class = Class {
     name: "path-slow",
     severity: Severity::Warning,

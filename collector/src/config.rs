@@ -88,7 +88,8 @@ impl Default for Scrape {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ScrapeProfile {
-    /// What Prometheus stores.
+    /// What Prometheus stores. Without probes by flow, and without the PCIe links that have all of their lanes, so that
+    /// `probe-paths` is blind and a degraded PCIe link is found only beside others.
     Default,
     /// Every link and hop: what the detectors see best with.
     #[default]

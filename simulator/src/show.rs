@@ -5,6 +5,7 @@ pub mod infiniband_exporter;
 pub mod inspector;
 pub mod lldp;
 pub mod machine;
+pub mod measured;
 pub mod nvml;
 pub mod plan;
 pub mod probe;

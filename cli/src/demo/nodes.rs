@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use railscope_exporter::{Exporter, Machine, NvmlAccess, WorkloadAccess, serve};
+use railscope_exporter::{Exporter, Limits, Machine, NvmlAccess, WorkloadAccess, serve};
 use railscope_simulator::show::machine::NodePaths;
 use railscope_simulator::show::tree::{ClusterTree, FOLDER_PREFIX};
 use rustix::process::{Resource, getppid, getrlimit};
@@ -21,6 +21,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 
+use super::measured;
 use crate::machine::WORKER_SUBCOMMAND;
 
 /// Name of the subcommand that runs exporters for the demo, which is in no help text.
@@ -165,7 +166,7 @@ async fn serve_nodes(args: &NodesArgs) -> anyhow::Result<()> {
     let (mut serving, mut exporters) = (JoinSet::new(), Vec::new());
     for root in &args.nodes {
         let paths = NodePaths { root: root.clone() };
-        let exporter = Exporter::start(Machine {
+        let machine = Machine {
             sysfs: paths.sysfs(),
             procfs: paths.procfs(),
             jitter_probe: false,
@@ -180,7 +181,9 @@ async fn serve_nodes(args: &NodesArgs) -> anyhow::Result<()> {
             },
             // Where else anything of a simulated node would stand: nothing of this machine is its own.
             ..Machine::below(&paths.root)
-        });
+        };
+        let samplers = measured::samplers(root, &machine);
+        let exporter = Exporter::start_samplers(samplers, Limits::default(), None);
         let exporter = Arc::new(exporter.context("cannot start an exporter")?);
         let listener = TcpListener::bind(("127.0.0.1", 0))
             .await

@@ -14,10 +14,11 @@ use railscope_simulator::cluster::Cluster;
 use railscope_simulator::faults::{Fault, Truth};
 use railscope_simulator::show::ibnetdiscover::ibnetdiscover;
 use railscope_simulator::show::lldp;
-use railscope_simulator::show::readings::Exporters;
+use railscope_simulator::show::readings::{Exporters, Probing};
 use railscope_simulator::spec::Transport;
 
 use super::switches::Counted;
+use crate::eval::simulate::known_addresses;
 
 /// The moment at which every run begins: any will do.
 const START: Timestamp = Timestamp(1_800_000_000_000);
@@ -47,6 +48,7 @@ pub(super) struct Heard {
 /// Lets faults happen at their moments, in seconds, and says what is true of them and what was heard.
 pub(super) fn rehearse(
     mut cluster: Cluster,
+    probing: Probing,
     faults: impl IntoIterator<Item = (Fault, f64)>,
     seconds: u64,
 ) -> (Vec<Truth>, Vec<Heard>) {
@@ -62,8 +64,9 @@ pub(super) fn rehearse(
                 .expect("a fault that the cluster can have")
         })
         .collect();
-    let exporters = Exporters::of(&cluster);
+    let mut exporters = Exporters::of(&cluster).probing(&cluster, probing);
     let mut analyzer = Analyzer::default();
+    analyzer.set_addresses(known_addresses(cluster.plan()));
     analyzer.set_targets(exporters.names());
     let reader = |counted: Counted| {
         let about = match &counted {
@@ -82,6 +85,7 @@ pub(super) fn rehearse(
     for second in (0..=seconds).step_by(TICK_SECONDS as usize) {
         let at = START.plus_seconds(second as f64);
         cluster.advance(Duration::from_secs(second));
+        exporters.probe(&cluster);
         if swept.as_ref() != Some(cluster.wiring()) {
             if cluster.spec().transport == Transport::Infiniband {
                 let subnet = parse_ibnetdiscover(&ibnetdiscover(cluster.wiring(), at));

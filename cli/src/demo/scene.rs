@@ -4,6 +4,7 @@ use anyhow::{Context as _, anyhow};
 use railscope_simulator::cluster::Cluster;
 use railscope_simulator::examples;
 use railscope_simulator::faults::Fault;
+use railscope_simulator::show::readings::Probing;
 use railscope_simulator::spec::ClusterSpec;
 use railscope_simulator::work::workload::{JobSpec, Workload};
 use serde::Deserialize;
@@ -24,6 +25,7 @@ pub(super) const SCENES: &[(&str, &str)] = &[
         "spine-grey-failure",
         include_str!("scenes/spine-grey-failure.toml"),
     ),
+    ("jittery-uplink", include_str!("scenes/jittery-uplink.toml")),
     ("your-code", include_str!("scenes/your-code.toml")),
     ("pfc-storm", include_str!("scenes/pfc-storm.toml")),
     ("dead-uplink", include_str!("scenes/dead-uplink.toml")),
@@ -55,6 +57,9 @@ pub(super) struct Scene {
     /// What the one job of all nodes does in each step.
     #[serde(default)]
     workload: Workload,
+    /// Which probes the nodes send each other.
+    #[serde(default = "usual_probes")]
+    pub(super) probes: Probing,
     /// What breaks, all at once.
     #[serde(default)]
     pub(super) faults: Vec<Wanted>,
@@ -90,6 +95,7 @@ impl Scene {
             expect: Expect::Silence,
             fabric: cause.and_then(fabric_for),
             workload: Workload::default(),
+            probes: usual_probes(),
             faults: cause.map(Wanted::typical).into_iter().collect(),
         }
     }
@@ -161,6 +167,16 @@ fn fabric_for(cause: &str) -> Option<ClusterSpec> {
     others.find(can_have)
 }
 
+/// Half of the flows that the collector's lists have: a demo simulates every one of them.
+pub(super) fn usual_probes() -> Probing {
+    Probing {
+        near: 1,
+        far: 2,
+        flows: 4,
+        ..Probing::default()
+    }
+}
+
 /// Nodes where nobody says how many: a scalable unit.
 const USUAL_NODES: u16 = 32;
 
@@ -230,7 +246,7 @@ mod tests {
         let cluster = scene.cluster(Some(8), seed).expect(name);
         let faults = scene.faults(&cluster, seed).expect(name);
         let faults = faults.into_iter().map(|fault| (fault, 10.0));
-        let (truths, heard) = rehearse(cluster, faults, 60);
+        let (truths, heard) = rehearse(cluster, scene.probes, faults, 60);
         let named = |class: &str| {
             let mut truths = truths.iter();
             truths.all(|truth| {

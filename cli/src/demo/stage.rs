@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, bail};
 use railscope_model::identity::{NodeName, Part};
+use railscope_simulator::spec::Transport;
 use serde::Serialize;
 
 use super::clock::{Broken, Hand, Order};
@@ -17,6 +18,7 @@ pub(super) struct Stage {
     seed: u64,
     exporters: BTreeMap<NodeName, String>,
     causes: Vec<&'static str>,
+    transport: Transport,
     acts: Mutex<Vec<Act>>,
 }
 
@@ -61,15 +63,21 @@ impl Stage {
         hand: Hand,
         seed: u64,
         exporters: BTreeMap<NodeName, String>,
-        causes: Vec<&'static str>,
+        (causes, transport): (Vec<&'static str>, Transport),
     ) -> Self {
         Self {
             hand,
             seed,
             exporters,
             causes,
+            transport,
             acts: Mutex::default(),
         }
+    }
+
+    /// The class by which the collector names a cause on this fabric, if it does.
+    pub(super) fn named_as(&self, cause: &str) -> Option<&'static str> {
+        named_as(cause, self.transport)
     }
 
     /// What can break here.
@@ -101,7 +109,7 @@ impl Stage {
         if let Some(url) = broken.truth.part.node().and_then(of_node) {
             println!("    The culprit's own exporter: {url}?profile=full");
         }
-        let named_as = named_as(broken.truth.cause);
+        let named_as = self.named_as(broken.truth.cause);
         if named_as.is_none() {
             println!("    Railscope does not name this yet: look for its symptoms.");
         }

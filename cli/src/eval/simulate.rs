@@ -172,7 +172,7 @@ pub(super) fn run(plan: &Plan<'_>, settings: &Settings) -> anyhow::Result<Outcom
 }
 
 /// What a site writes into its configuration of its switches' addresses.
-fn known_addresses(plan: &Wiring) -> Addresses {
+pub(crate) fn known_addresses(plan: &Wiring) -> Addresses {
     let all = addresses(plan);
     all.map(|(address, switch, port)| (address, (switch, Some(port))))
         .collect()

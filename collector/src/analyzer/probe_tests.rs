@@ -345,12 +345,12 @@ fn a_host_whose_own_probes_are_slow_is_a_host_and_a_slow_cable_a_cable() {
         slow: |way, _| 0.2 * way.crosses(1, 3),
         ..HEALTHY
     };
-    cable.check(&["path-slow link/leaf-1:36"]);
+    cable.check(&["uplink-jitter link/leaf-1:36"]);
     let both = World {
         slow: |way, _| 0.2 * way.crosses(1, 3) + 0.2 * f64::from(u8::from(way.from == 2)),
         ..HEALTHY
     };
-    both.check(&["host-stalls host/n2", "path-slow link/leaf-1:36"]);
+    both.check(&["host-stalls host/n2", "uplink-jitter link/leaf-1:36"]);
 }
 
 #[test]

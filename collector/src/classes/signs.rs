@@ -10,7 +10,7 @@ use crate::classes::{
     Class, EDGE_LOSSY, GPU_LOST, GPU_MEMORY, GPU_SLOW, HOST_COOLING, HOST_POWER, HOST_STALLS,
     HOST_STEAL, LINK_ERRORS, NOISY_NEIGHBOUR, NUMA_AFFINITY, NVLINK_DOWN, PATH_SLOW, PCIE_DEGRADED,
     PCIE_ERRORS, PCIE_REDIRECTED, PFC_STORM, PORT_DEGRADED, PORT_DOWN, PORT_FLAPPING, POWER_LIMIT,
-    RECEIVER_NOT_READY, SLOW_RECEIVER, STORAGE_STALL, UPLINK_DOWN, UPLINK_LOSSY,
+    RECEIVER_NOT_READY, SLOW_RECEIVER, STORAGE_STALL, UPLINK_DOWN, UPLINK_JITTER, UPLINK_LOSSY,
 };
 use crate::detect::detector::Evidence;
 
@@ -169,7 +169,7 @@ pub(crate) fn signs_of(evidence: &Evidence) -> &'static Signs {
         return &CLOCK;
     }
     // Of what is lost or late on the way it matters which part is named.
-    if [&UPLINK_LOSSY, &PATH_SLOW].contains(&class) {
+    if [&UPLINK_LOSSY, &UPLINK_JITTER, &PATH_SLOW].contains(&class) {
         return match evidence.part {
             Part::Switch(_) => &PROBED_SWITCH,
             Part::SwitchLink(..) => &PROBED_CABLE,

@@ -1,6 +1,9 @@
 //! Latency of paths as probes measure it: by class of path, with the components and the pairs of NICs that have the most
 //! slow probes.
 
+use std::collections::BTreeMap;
+
+use railscope_model::fabric::Timestamp;
 use railscope_model::identity::{NodeName, Part, RdmaDevice};
 use railscope_model::path_class::PathClass;
 
@@ -9,17 +12,21 @@ use railscope_model::path_class::PathClass;
 pub const STALLS_SECONDS: [f64; 3] = [50e-6, 200e-6, 1e-3];
 /// How often all of it is summed up anew: people do not read faster.
 pub const SUMMED_EVERY_SECONDS: f64 = 10.0;
-/// Components that are compared: those with the most slow probes.
-pub const LOOKED_AT: usize = 256;
 /// Components and pairs that are listed.
 pub const LISTED: usize = 20;
 
 /// What probes measured in the last minutes.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Tails {
+    /// The moment at which it was summed up; what is summed up is the 150 s before.
+    pub at: Timestamp,
     /// Classes of paths that were probed, in the order of [`PathClass::ALL`].
     pub classes: Vec<ClassTail>,
-    /// Components whose flows have more slow probes than others of their class, the most unlikely first.
+    /// What makes the slow probes.
+    pub causes: Causes,
+    /// How much of the cabling the probes see.
+    pub coverage: Coverage,
+    /// Components whose flows have more slow probes than all paths of their class, those of the largest excess first.
     pub components: Vec<Slow<Part>>,
     /// Pairs of NICs, likewise.
     pub pairs: Vec<Slow<Pair>>,
@@ -32,14 +39,90 @@ pub struct ClassTail {
     pub path_class: PathClass,
     /// How the probes travel: `udp`.
     pub transport: String,
-    /// Nodes that probed such paths.
+    /// Nodes with answered probes of such paths.
     pub nodes: usize,
     /// Probes without an answer in time.
     pub lost: f64,
-    /// Round trips of the others.
+    /// Round trips of answered probes whose time is known.
     pub round_trips: Distribution,
     /// The largest p99.9 of any node, seconds, and that node.
     pub worst_node: Option<(f64, NodeName)>,
+}
+
+/// Kind of component that makes probes slow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Cause {
+    /// The host that sends them, or both its ends.
+    Host,
+    /// A NIC with its PCIe link and its cable.
+    Edge,
+    /// A cable between switches.
+    Cable,
+    /// A switch.
+    Switch,
+}
+
+impl Cause {
+    /// In words.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Host => "host",
+            Self::Edge => "nic or its cable",
+            Self::Cable => "cable between switches",
+            Self::Switch => "switch",
+        }
+    }
+}
+
+/// How many slow probes which kind of component explains.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Causes {
+    /// All slow probes.
+    pub slow: f64,
+    /// As many as there would be if all paths had the share of those over which nothing stands out.
+    pub usual: f64,
+    /// Those that components of a kind explain.
+    pub explained: BTreeMap<Cause, f64>,
+    /// Hosts among them, the worst first.
+    pub hosts: Vec<StalledHost>,
+}
+
+impl Causes {
+    /// Slow probes that neither chance nor any component explains.
+    pub fn unexplained(&self) -> f64 {
+        let explained: f64 = self.explained.values().sum();
+        (self.slow - self.usual - explained).max(0.0)
+    }
+}
+
+/// A host that makes its probes slow.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StalledHost {
+    /// Which.
+    pub node: NodeName,
+    /// Slow probes that it explains.
+    pub slow: f64,
+    /// Timers of the host that fire more than 200 us late, per second: where they do, the cause is its processors or its
+    /// hypervisor, else its NICs or PCIe. None where it watches no timers.
+    pub timer_stalls_per_second: Option<f64>,
+}
+
+/// Cables that probes cross.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Coverage {
+    /// Between hosts and switches.
+    pub host_cables: Probed,
+    /// Between switches, where routers tell the path of a flow.
+    pub switch_cables: Probed,
+}
+
+/// How many of some cables are probed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Probed {
+    /// By at least one flow, for certain.
+    pub probed: usize,
+    /// All of them.
+    pub all: usize,
 }
 
 /// Share of slow probes of one thing.
@@ -61,9 +144,28 @@ impl<T> Slow<T> {
         self.slow / self.probes
     }
 
-    /// Slow probes above what was expected, in standard deviations of a Poisson count.
-    pub(crate) fn excess(&self) -> f64 {
-        (self.slow - self.expected) / self.expected.max(1.0).sqrt()
+    /// Nothing counted yet.
+    pub(super) const fn none_of(of: T) -> Self {
+        Self {
+            of,
+            probes: 0.0,
+            slow: 0.0,
+            expected: 0.0,
+        }
+    }
+
+    /// How unlikely as many slow probes are by chance, in standard deviations of a normal variable: the square root of the
+    /// deviance of a Poisson count, with the sign of the difference. Slow probes of one moment come together, so that
+    /// chance makes larger values than independent probes would.
+    pub fn excess(&self) -> f64 {
+        let Self { slow, expected, .. } = self;
+        let log = if *slow > 0.0 {
+            slow * (slow / expected).ln()
+        } else {
+            0.0
+        };
+        let deviance = 2.0 * (log - (slow - expected));
+        deviance.max(0.0).sqrt().copysign(slow - expected)
     }
 }
 

@@ -15,20 +15,8 @@ use rustix::time::{ClockId, Timespec};
 use super::clock::{SECOND, nanos};
 use super::sysfs::Miss;
 
-/// Upper bounds of the delays that are told apart, nanoseconds: 5 us to 100 ms. What a hypervisor does to a guest lies
-/// between 50 us and 500 us, so 50, 200 and 1000 us are among them. Few, as the default page has one series for each.
-pub const BOUNDS_NANOS: [u64; 10] = [
-    5_000,
-    10_000,
-    20_000,
-    50_000,
-    100_000,
-    200_000,
-    500_000,
-    1_000_000,
-    10_000_000,
-    100_000_000,
-];
+/// Upper bounds of the delays that are told apart, nanoseconds.
+pub use railscope_model::metric::LATENCY_BOUNDS_NANOS as BOUNDS_NANOS;
 
 /// Share of one CPU that all probes of a machine may use together: a third of what the exporter as a whole is
 /// allowed, 0.3 %. A wake-up costs 2 us on bare metal, but 17 to 70 us was measured in virtual machines, most

@@ -111,7 +111,7 @@ impl UplinkJitter {
 
 impl Kind for UplinkJitter {
     fn class(&self) -> &'static str {
-        "path-slow"
+        "uplink-jitter"
     }
 
     fn target(&self, part: &Part, place: &Place<'_>) -> Result<Target, String> {

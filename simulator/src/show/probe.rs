@@ -8,6 +8,8 @@
 //!
 //! Probes move nothing of the cluster: they are too small to be in anybody's way.
 
+mod late;
+
 use crate::cluster::Cluster;
 use crate::conditions::{Conditions, Receive};
 use crate::faults::link::{RECOVERY_SECONDS, RETRANSMISSION_SECONDS};

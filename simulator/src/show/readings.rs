@@ -43,6 +43,7 @@ mod switches;
 use ethernet::{OfNetdev, Unit};
 pub use exporters::Exporters;
 use gpu::{GPM_VALUES, GPU_VALUES, OfGpu};
+pub(super) use probes::Probes;
 pub use probes::{Probing, addresses};
 pub use switches::switches;
 
@@ -88,7 +89,7 @@ type OfPort = fn(&Port) -> Value;
 type OfNode = fn(&Node) -> Value;
 
 /// Thresholds of the timer probe.
-const STALLS: &[(&str, OfNode)] = &[
+pub(super) const STALLS: &[(&str, OfNode)] = &[
     ("50us", |node| node.stalls[0].into()),
     ("200us", |node| node.stalls[1].into()),
     ("1000us", |node| node.stalls[2].into()),

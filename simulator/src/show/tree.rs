@@ -12,7 +12,9 @@ use crate::cluster::Cluster;
 use crate::show::ibnetdiscover::ibnetdiscover;
 use crate::show::lldp;
 use crate::show::machine::{Machine, MachineError, TreeError, at};
+use crate::show::measured::Measured;
 use crate::show::plan;
+use crate::show::readings::Probing;
 use crate::spec::Transport;
 use crate::wiring::Wiring;
 
@@ -25,6 +27,8 @@ pub const FOLDER_PREFIX: &str = "railscope-cluster-";
 pub const BYTES_PER_NODE: u64 = 6 << 20;
 /// How long ago the nodes were booted when the simulation starts.
 const UPTIME_SECONDS: u64 = 3 * 86_400;
+/// Time between two times at which nodes write what they measured: each costs as much as all their other files.
+const MEASURED_SECONDS: f64 = 5.0;
 /// Time between two looks of an Ethernet switch at its neighbours: their file is then written anew, whatever it
 /// says, as cron does that runs `lldpctl` there.
 const LLDP_SECONDS: f64 = 10.0;
@@ -38,6 +42,8 @@ pub struct ClusterTree {
     plan: PathBuf,
     /// The wiring that was last told, and when.
     written: Option<(Wiring, Timestamp)>,
+    /// What nodes measure, and the second of the simulation at which they last wrote it.
+    measured: Option<(Measured, f64)>,
 }
 
 impl ClusterTree {
@@ -73,6 +79,7 @@ impl ClusterTree {
             folder,
             machines,
             written: None,
+            measured: None,
         };
         if cluster.spec().transport == Transport::Roce {
             let switches = tree.folder.path().join(SWITCHES);
@@ -86,6 +93,29 @@ impl ClusterTree {
         Ok(tree)
     }
 
+    /// Lets the nodes probe each other from now on and watch their timers, and writes what they measure.
+    ///
+    /// # Errors
+    /// A file could not be written.
+    pub fn measure(&mut self, cluster: &Cluster, probing: Probing) -> Result<(), TreeError> {
+        self.measured = Some((Measured::of(cluster, probing), f64::NEG_INFINITY));
+        self.write_measured(cluster)
+    }
+
+    fn write_measured(&mut self, cluster: &Cluster) -> Result<(), TreeError> {
+        let now = cluster.seconds();
+        let due = self.measured.as_mut();
+        let due = due.filter(|(_, written)| now - *written >= MEASURED_SECONDS);
+        let Some((measured, written)) = due else {
+            return Ok(());
+        };
+        *written = now;
+        measured.follow(cluster);
+        let mut machines = self.machines.iter().enumerate();
+        machines
+            .try_for_each(|(node, machine)| measured.write(cluster, node, &machine.paths().root))
+    }
+
     /// Brings all files up to date with the cluster; `now` dates what is told of the fabric.
     ///
     /// # Errors
@@ -94,6 +124,7 @@ impl ClusterTree {
         for (machine, node) in self.machines.iter_mut().zip(cluster.nodes()) {
             machine.update(node)?;
         }
+        self.write_measured(cluster)?;
         Ok(self.write_fabric(cluster, now)?)
     }
 
@@ -172,7 +203,7 @@ impl ClusterTree {
 
 /// Nobody keeps this file open, as nobody keeps the output of a command: it is replaced whole, so that no reader
 /// sees half of it.
-fn replace(file: &Path, text: &str) -> Result<(), TreeError> {
+pub(super) fn replace(file: &Path, text: &str) -> Result<(), TreeError> {
     let beside = file.with_extension("tmp");
     fs::write(&beside, text).map_err(at(&beside))?;
     fs::rename(&beside, file).map_err(at(file))

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use railscope_model::identity::{NodeName, Part};
-use railscope_model::metric::{CPU_STEAL, HOST_STALLS, Metric};
+use railscope_model::metric::{CPU_STEAL, HOST_STALLS, HOST_TIMER_DELAY, Metric};
 
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::{Class, HOST_STALLS as STALLS, HOST_STEAL as STEAL};
@@ -166,7 +166,35 @@ fn rate(history: &NodeHistory, limit: &Limit) -> Option<f64> {
             .is_none_or(|threshold| labels.values().nth(1) == Some(threshold))
     });
     let rates = counted.filter_map(|(_, window)| window.increase(WINDOW_SECONDS));
-    rates.map(Increase::rate).reduce(|sum, rate| sum + rate)
+    let counted = rates.map(Increase::rate).reduce(|sum, rate| sum + rate);
+    // The default page has only the histogram.
+    counted.or_else(|| timers_later_than(history, limit.threshold?))
+}
+
+/// Timers of a node that fire more than 200 us late, per second, over all of its NUMA nodes; none where it watches none.
+pub(crate) fn timer_stalls(history: &NodeHistory) -> Option<f64> {
+    let limit = LIMITS
+        .iter()
+        .find(|limit| limit.threshold == Some("200us"))?;
+    rate(history, limit)
+}
+
+/// Rate of timers that fire later than a threshold such as `200us`, by the histogram of how late they fire.
+fn timers_later_than(history: &NodeHistory, threshold: &str) -> Option<f64> {
+    let micros: f64 = threshold.strip_suffix("us")?.parse().ok()?;
+    let rates = history
+        .series(&HOST_TIMER_DELAY)
+        .filter_map(|(labels, window)| {
+            let rate = window.increase(WINDOW_SECONDS)?.rate();
+            match labels.values().last()? {
+                "count" => Some(rate),
+                bound => {
+                    let bound: f64 = bound.parse().ok()?;
+                    ((1e6 * bound / micros - 1.0).abs() < 1e-9).then_some(-rate)
+                }
+            }
+        });
+    rates.reduce(|sum, rate| sum + rate)
 }
 
 fn evidence(

@@ -4,6 +4,7 @@
 //! Loss below a percent on one of many cables is found sooner by switches that count packets; probes find it where
 //! nothing counts, and on ways that no job uses.
 
+mod causes;
 mod evidence;
 mod flows;
 pub(crate) mod paths;
@@ -32,8 +33,14 @@ const WINDOW_SECONDS: f64 = 150.0;
 const SETTLE_SECONDS: f64 = 20.0;
 /// Share of its probes that a flow may lose while nothing is broken (detection method, section 3.5).
 const LEAST_LOSS: f64 = 1e-4;
-/// Share of its probes that may be slow while nothing is broken (detection method, section 3.5).
-const LEAST_TAIL: f64 = 1e-2;
+/// Share of its probes that may be slow while nothing is broken, where most flows have fewer. The usual share of each kind of
+/// flow is measured; this only keeps a quiet fabric from making every slow probe a sign.
+const LEAST_TAIL: f64 = 1e-3;
+/// Share of the probes over a cable or a switch that must be slow before it is named: a jitter of 1 % of the packets is to be
+/// found, and half of them may be other flows' by chance (a choice).
+const LEAST_TAIL_OF_FABRIC: f64 = 5e-3;
+/// The same of a NIC or a host: hosts differ by as much as p0 of section 3.5, 1e-2, without any fault (twice that, a choice).
+const LEAST_TAIL_OF_NODE: f64 = 2e-2;
 /// Where most flows suffer more than this, they say nothing of single parts.
 const MOST_USUAL: f64 = 0.1;
 /// Hits must lie so far apart: when a fabric finds other ways, it loses for a moment, and scrapes see that at different times.
@@ -69,11 +76,7 @@ impl Detector for ProbePaths {
             return;
         }
         let counted = self.flows.count(view);
-        let is_due = |at: Timestamp| view.now.seconds_since(at) >= SUMMED_EVERY_SECONDS;
-        if self.tails.0.is_none_or(is_due) {
-            let tails = tails::tails(view, &mut self.ways, &counted);
-            self.tails = (Some(view.now), Arc::new(tails));
-        }
+        let mut causes = None;
         for signal in [Signal::Loss, Signal::Tail] {
             // Mostly there is nothing to explain.
             if !may_be_wrong(view, &mut self.ways, &counted, signal) {
@@ -81,8 +84,16 @@ impl Detector for ProbePaths {
             }
             let posed = pose(view, &mut self.ways, &counted, signal);
             let broken = explain(&posed.problem);
+            if signal == Signal::Tail {
+                causes = Some(causes::causes(view, &posed, &broken));
+            }
             let said = broken.iter();
             out.extend(said.filter_map(|one| evidence(view, &self.ways, &posed, one, signal)));
+        }
+        let is_due = |at: Timestamp| view.now.seconds_since(at) >= SUMMED_EVERY_SECONDS;
+        if self.tails.0.is_none_or(is_due) {
+            let tails = tails::tails(view, &mut self.ways, &counted, causes.unwrap_or_default());
+            self.tails = (Some(view.now), Arc::new(tails));
         }
     }
 

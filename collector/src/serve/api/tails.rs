@@ -7,18 +7,69 @@ use axum::extract::State as Shared;
 use serde::Serialize;
 
 use super::params::{Nothing, Params, Refusal};
-use crate::detect::tails::{ClassTail, Quantile, STALLS_SECONDS, Slow};
+use crate::detect::tails::{Causes, ClassTail, LISTED, Quantile, STALLS_SECONDS, Slow};
 use crate::serve::router::{App, snapshot};
 
 /// The answer.
 #[derive(Debug, Serialize)]
 pub(crate) struct TailsWire {
     cluster: String,
-    /// Unix time of the tick.
+    /// Unix time at which it was summed up, of the 150 s before.
     at: f64,
     classes: Vec<ClassWire>,
+    causes: CausesWire,
+    coverage: CoverageWire,
     components: Vec<ComponentWire>,
     pairs: Vec<PairWire>,
+}
+
+/// How many slow probes are explained by what.
+#[derive(Debug, Serialize)]
+struct CausesWire {
+    slow: f64,
+    usual: f64,
+    /// By kind of component.
+    explained: BTreeMap<&'static str, f64>,
+    unexplained: f64,
+    hosts: Vec<HostWire>,
+}
+
+#[derive(Debug, Serialize)]
+struct HostWire {
+    node: String,
+    slow: f64,
+    /// Timers that fire more than 200 us late; absent where the host watches none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    timer_stalls_per_second: Option<f64>,
+}
+
+/// Cables that at least one flow crosses, and all.
+#[derive(Debug, Serialize)]
+struct CoverageWire {
+    host_cables_probed: usize,
+    host_cables: usize,
+    switch_cables_probed: usize,
+    switch_cables: usize,
+}
+
+impl CausesWire {
+    fn of(causes: &Causes) -> Self {
+        let explained = causes.explained.iter();
+        let hosts = causes.hosts.iter().take(LISTED).map(|host| HostWire {
+            node: host.node.to_string(),
+            slow: host.slow,
+            timer_stalls_per_second: host.timer_stalls_per_second,
+        });
+        Self {
+            slow: causes.slow,
+            usual: causes.usual,
+            explained: explained
+                .map(|(cause, slow)| (cause.name(), *slow))
+                .collect(),
+            unexplained: causes.unexplained(),
+            hosts: hosts.collect(),
+        }
+    }
 }
 
 /// Paths of one class.
@@ -27,11 +78,12 @@ struct ClassWire {
     path_class: &'static str,
     transport: String,
     nodes: usize,
-    answered: f64,
+    /// Answered probes whose round trip is known.
+    timed: f64,
     lost: f64,
     /// By name: `p50`, `p99`, `p999`; empty without any answered probe.
     quantiles: BTreeMap<&'static str, QuantileWire>,
-    /// Share of the answered probes above each bound, by the bound in microseconds.
+    /// Share of the timed probes above each bound, by the bound in microseconds.
     stall_ratios: BTreeMap<String, f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     worst_node: Option<WorstNode>,
@@ -104,7 +156,7 @@ impl ClassWire {
             path_class: class.path_class.name(),
             transport: class.transport.clone(),
             nodes: class.nodes,
-            answered: class.round_trips.count(),
+            timed: class.round_trips.count(),
             lost: class.lost,
             quantiles: quantiles.collect(),
             stall_ratios: stalls.collect(),
@@ -147,8 +199,15 @@ pub(crate) async fn tails(
     });
     Ok(Json(TailsWire {
         cluster: state.cluster.clone(),
-        at: view.now.as_seconds(),
+        at: tails.at.as_seconds(),
         classes: tails.classes.iter().map(ClassWire::of).collect(),
+        causes: CausesWire::of(&tails.causes),
+        coverage: CoverageWire {
+            host_cables_probed: tails.coverage.host_cables.probed,
+            host_cables: tails.coverage.host_cables.all,
+            switch_cables_probed: tails.coverage.switch_cables.probed,
+            switch_cables: tails.coverage.switch_cables.all,
+        },
         components: components.collect(),
         pairs: pairs.collect(),
     }))

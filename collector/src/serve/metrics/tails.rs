@@ -1,6 +1,6 @@
 //! Components and pairs of NICs with the most slow probes.
 
-use railscope_model::metric::{PROBE_COMPONENT_STALLS, PROBE_PAIR_STALLS};
+use railscope_model::metric::{PROBE_COMPONENT_SLOW, PROBE_PAIR_SLOW};
 use railscope_model::reading::{Labels, NodeReading};
 
 use crate::detect::tails::{Pair, Tails};
@@ -8,7 +8,7 @@ use crate::detect::tails::{Pair, Tails};
 pub(super) fn push(reading: &mut NodeReading, tails: &Tails) {
     for slow in &tails.components {
         let labels = Labels::new([&slow.of]);
-        reading.push(&PROBE_COMPONENT_STALLS, &labels, slow.ratio());
+        reading.push(&PROBE_COMPONENT_SLOW, &labels, slow.ratio());
     }
     for slow in &tails.pairs {
         let Pair {
@@ -25,6 +25,6 @@ pub(super) fn push(reading: &mut NodeReading, tails: &Tails) {
             peer_device.as_str(),
             path_class.name(),
         ];
-        reading.push(&PROBE_PAIR_STALLS, &Labels::new(labels), slow.ratio());
+        reading.push(&PROBE_PAIR_SLOW, &Labels::new(labels), slow.ratio());
     }
 }

@@ -4,13 +4,16 @@ use std::fmt::{self, Write};
 
 use super::Look;
 use super::html::Esc;
-use crate::classes::{HOST_STALLS, HOST_STEAL, NOISY_NEIGHBOUR, PATH_SLOW};
-use crate::detect::tails::{ClassTail, Quantile, STALLS_SECONDS, Slow, Tails};
+use crate::classes::{HOST_STALLS, HOST_STEAL, NOISY_NEIGHBOUR, PATH_SLOW, UPLINK_JITTER};
+use crate::detect::tails::{Causes, ClassTail, Quantile, STALLS_SECONDS, Slow, Tails};
 use crate::serve::api::tails::QUANTILES;
 use crate::serve::phrases;
 
-/// Standard deviations from which the view calls a component out: one of ten thousand healthy ones is above it by chance.
-const STANDS_OUT: f64 = 4.0;
+/// Excess from which the view names a component: not reached by chance among the 100,000 NICs of a large cluster.
+const STANDS_OUT: f64 = 6.0;
+
+/// Hosts that make probes slow that are described.
+const HOSTS: usize = 5;
 
 pub(super) fn view(out: &mut String, look: &Look<'_>) -> fmt::Result {
     let tails = &look.snapshot.view.tails;
@@ -21,12 +24,23 @@ pub(super) fn view(out: &mut String, look: &Look<'_>) -> fmt::Result {
     out.push_str("</div></section>\n");
     if tails.classes.is_empty() {
         out.push_str(
-            "<section class=\"calm\"><p>Probes are off by default: docs/probing.md says how to turn them on.</p></section>\n",
+            "<section class=\"calm\"><p>Probes are off by default; see docs/probing.md.</p></section>\n",
         );
         return Ok(());
     }
-    out.push_str("<section class=\"where\">\n<h2>Classes of paths, last minutes</h2>\n");
+    out.push_str("<section class=\"where\">\n<h2>Classes of paths, last 150 s</h2>\n");
     classes(out, &tails.classes)?;
+    out.push_str("<h2>What makes probes slow</h2>\n");
+    causes(out, &tails.causes)?;
+    let covered = tails.coverage;
+    writeln!(
+        out,
+        "<p class=\"hint\">Probes cross {} of {} cables of hosts, and for certain {} of {} cables between switches.</p>",
+        covered.host_cables.probed,
+        covered.host_cables.all,
+        covered.switch_cables.probed,
+        covered.switch_cables.all
+    )?;
     out.push_str("<h2>Components with the most slow probes</h2>\n");
     slow(out, &tails.components, |out, part| {
         let words = phrases::part(part, &look.snapshot.layout);
@@ -59,13 +73,19 @@ fn verdict(out: &mut String, tails: &Tails) -> fmt::Result {
             100.0 * worst.ratio(),
             100.0 * worst.expected / worst.probes
         ),
-        None => write!(out, "No component has more slow probes than its peers"),
+        None => write!(out, "No component stands out by slow probes"),
     }
 }
 
 /// Open incidents whose effect is a tail.
 fn incidents(out: &mut String, look: &Look<'_>) -> fmt::Result {
-    let classes = [&PATH_SLOW, &HOST_STALLS, &HOST_STEAL, &NOISY_NEIGHBOUR];
+    let classes = [
+        &UPLINK_JITTER,
+        &PATH_SLOW,
+        &HOST_STALLS,
+        &HOST_STEAL,
+        &NOISY_NEIGHBOUR,
+    ];
     let open = look.snapshot.view.incidents.iter();
     for incident in open.filter(|incident| classes.contains(&incident.class)) {
         write!(
@@ -81,7 +101,7 @@ fn incidents(out: &mut String, look: &Look<'_>) -> fmt::Result {
 }
 
 fn classes(out: &mut String, classes: &[ClassTail]) -> fmt::Result {
-    out.push_str("<table class=\"figures\"><thead><tr><th scope=\"col\">path class</th><th scope=\"col\">nodes</th><th scope=\"col\">probes</th><th scope=\"col\">lost</th>");
+    out.push_str("<table class=\"figures\"><thead><tr><th scope=\"col\">path class</th><th scope=\"col\">nodes</th><th scope=\"col\">timed probes</th><th scope=\"col\">lost</th>");
     for (name, _) in QUANTILES {
         write!(out, "<th scope=\"col\">{name}</th>")?;
     }
@@ -90,11 +110,11 @@ fn classes(out: &mut String, classes: &[ClassTail]) -> fmt::Result {
     }
     out.push_str("<th scope=\"col\">worst node, p99.9</th></tr></thead><tbody>");
     for class in classes {
-        let answered = class.round_trips.count();
-        let lost = class.lost / (class.lost + answered).max(1.0);
+        let timed = class.round_trips.count();
+        let lost = class.lost / (class.lost + timed).max(1.0);
         write!(
             out,
-            "<tr><th scope=\"row\">{} <small>{}</small></th><td>{}</td><td>{answered:.0}</td><td>{}</td>",
+            "<tr><th scope=\"row\">{} <small>{}</small></th><td>{}</td><td>{timed:.0}</td><td>{}</td>",
             class.path_class,
             Esc(&class.transport),
             class.nodes,
@@ -118,7 +138,47 @@ fn classes(out: &mut String, classes: &[ClassTail]) -> fmt::Result {
             None => out.push_str("<td>–</td></tr>"),
         }
     }
-    out.push_str("</tbody></table>\n<p class=\"hint\">Quantiles lie between the bounds below them: those of the histogram's bucket. A node's own p99.9 is within 0.8 %.</p>\n");
+    out.push_str("</tbody></table>\n<p class=\"hint\">Quantiles lie between the bounds below them: those of the histogram's bucket. A node's own p99.9 is within 0.4 %.</p>\n");
+    Ok(())
+}
+
+fn causes(out: &mut String, causes: &Causes) -> fmt::Result {
+    if causes.slow == 0.0 {
+        out.push_str("<p class=\"hint\">No probe was slow.</p>\n");
+        return Ok(());
+    }
+    let explained = causes.explained.iter();
+    let rows = explained.map(|(cause, slow)| (cause.name(), *slow));
+    let others = [
+        ("as usual on all paths", causes.usual),
+        ("no cause found", causes.unexplained()),
+    ];
+    out.push_str("<table class=\"figures\"><thead><tr><th></th><th scope=\"col\">slow probes</th><th scope=\"col\">share</th></tr></thead><tbody>");
+    for (name, slow) in rows.chain(others) {
+        write!(
+            out,
+            "<tr><th scope=\"row\">{name}</th><td>{slow:.0}</td><td>{:.0} %</td></tr>",
+            100.0 * slow / causes.slow
+        )?;
+    }
+    out.push_str("</tbody></table>\n");
+    for host in causes.hosts.iter().take(HOSTS) {
+        let node = Esc(&host.node);
+        match host.timer_stalls_per_second {
+            Some(stalls) if stalls > 0.0 => writeln!(
+                out,
+                "<p class=\"hint\">{node}: its timers are more than 200 µs late {stalls:.2} times a second, so its processors or hypervisor stall.</p>"
+            )?,
+            Some(_) => writeln!(
+                out,
+                "<p class=\"hint\">{node}: its timers are on time, so its NICs, its PCIe or its interrupts are slow, not its processors.</p>"
+            )?,
+            None => writeln!(
+                out,
+                "<p class=\"hint\">{node}: it exports no timer latency.</p>"
+            )?,
+        }
+    }
     Ok(())
 }
 

@@ -18,7 +18,7 @@ use super::list::{ListAccess, ProbeList};
 use super::planner::{Plan, Planner, Shared};
 use super::socket::Inbox;
 use super::tally::{Bucket, QUANTILES, Recent, Sketched, Times};
-use super::way::{Common, Ends, FlowKey, Visit, Way};
+use super::way::{Common, Ends, FlowKey, Visit, Wanted, Way};
 use crate::sources::clock::SECOND;
 use crate::sources::ethtool::NetworkAccess;
 use crate::sources::sysfs::{Miss, Root};
@@ -258,7 +258,7 @@ impl Worker {
             let now = common.now.steady;
             self.unparsed += visit.unparsed;
             if visit.lost > 0 || !visit.answered.is_empty() {
-                let of_class = self.classes.entry(way.path_class()).or_default();
+                let of_class = self.classes.entry(way.path_class).or_default();
                 of_class.take(now, &visit);
             }
             if let Some(device) = self.devices.get_mut(&way.key.device) {
@@ -275,13 +275,14 @@ impl Worker {
             before.insert(Arc::clone(&way.key), way);
         }
         if let Some(list) = &plan.list {
-            for (key, ends) in wanted(list, &plan) {
-                let way = match before.remove(&key) {
+            for wanted in wanted(list, &plan) {
+                let way = match before.remove(&wanted.key) {
                     Some(mut way) => {
-                        way.join(ends, now);
+                        way.path_class = wanted.path_class;
+                        way.join(wanted.ends, now);
                         way
                     }
-                    None => Way::new(key, ends, now, nanos(list.interval)),
+                    None => Way::new(wanted, now, nanos(list.interval)),
                 };
                 self.ways.push(way);
             }
@@ -366,7 +367,7 @@ impl OfClass {
 }
 
 /// The flows of a list, and from where to where each goes.
-fn wanted(list: &ProbeList, plan: &Plan) -> Vec<(FlowKey, Result<Ends, Miss>)> {
+fn wanted(list: &ProbeList, plan: &Plan) -> Vec<Wanted> {
     let mut wanted = Vec::new();
     for target in &list.targets {
         let nic = plan.nics.get(&target.device);
@@ -377,7 +378,6 @@ fn wanted(list: &ProbeList, plan: &Plan) -> Vec<(FlowKey, Result<Ends, Miss>)> {
                 local: nic.towards(target.address.ip())?,
                 peer: target.address,
                 dscp: list.dscp,
-                path_class: target.path_class,
             })
         });
         for flow in 0..target.flows {
@@ -387,7 +387,11 @@ fn wanted(list: &ProbeList, plan: &Plan) -> Vec<(FlowKey, Result<Ends, Miss>)> {
                 peer_device: target.peer_device.clone(),
                 flow,
             };
-            wanted.push((key, ends.clone()));
+            wanted.push(Wanted {
+                key,
+                path_class: target.path_class,
+                ends: ends.clone(),
+            });
         }
     }
     wanted

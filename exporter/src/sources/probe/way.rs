@@ -53,7 +53,15 @@ pub(super) struct Ends {
     pub local: IpAddr,
     pub peer: SocketAddr,
     pub dscp: u8,
+}
+
+/// A flow that a list asks for.
+#[derive(Debug)]
+pub(super) struct Wanted {
+    pub key: FlowKey,
     pub path_class: PathClass,
+    /// None, and why, where it cannot be sent.
+    pub ends: Result<Ends, Miss>,
 }
 
 /// What all flows of a node share while they are visited.
@@ -84,6 +92,8 @@ pub(super) struct Visit {
 pub(super) struct Way {
     pub(super) key: Arc<FlowKey>,
     pub(super) hops: Arc<[(u8, IpAddr)]>,
+    /// How far apart its two ends are.
+    pub(super) path_class: PathClass,
     /// Why it could not send, or has no socket, when it was last visited.
     pub(super) miss: Option<Miss>,
     ends: Result<Ends, Miss>,
@@ -105,13 +115,19 @@ pub(super) struct Way {
 
 impl Way {
     /// A flow that begins within one interval from now, where its name puts it.
-    pub(super) fn new(key: FlowKey, ends: Result<Ends, Miss>, now: u64, interval: u64) -> Self {
+    pub(super) fn new(wanted: Wanted, now: u64, interval: u64) -> Self {
+        let Wanted {
+            key,
+            path_class,
+            ends,
+        } = wanted;
         let number = key.flow.to_string();
         let place = port::hash(&[&number, &key.peer_device, &key.peer_node, &key.device]);
         let due = now + place % interval.max(1);
         Self {
             key: Arc::new(key),
             hops: Arc::default(),
+            path_class,
             miss: ends.as_ref().err().copied(),
             ends,
             flow: Flow::default(),
@@ -131,12 +147,6 @@ impl Way {
     /// What became of its probes.
     pub(super) fn counts(&self) -> Counts {
         self.flow.counts()
-    }
-
-    /// How far apart its two ends are.
-    pub(super) fn path_class(&self) -> PathClass {
-        let ends = self.ends.as_ref();
-        ends.map_or(PathClass::Unknown, |ends| ends.path_class)
     }
 
     /// Gives its source port back.

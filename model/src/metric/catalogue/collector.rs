@@ -23,10 +23,10 @@ catalogue! {
         "Whom the ranks of the job wait for: balanced, straggler, software-imbalance (uneven work, and no hardware cause) or unknown; by timings of collectives or, a hint only, by activity of GPUs.";
     Collector Default Gauge JOB_RANK_EXCESS = "railscope_job_rank_excess_ratio" ["ratio"] (hpc_job, fault_domain)
         "Of the 8 ranks for which others wait the longest: share of a step by which one waits less (collectives) or computes longer (activity) than the median.";
-    Collector Default Gauge PROBE_COMPONENT_STALLS = "railscope_probe_component_stall_ratio" ["ratio"] (component)
-        "Share of slow probes, those above the threshold of the list of probes (100 us by default), on the flows over the component in the last minutes: the 20 components with the least likely excess over other paths of the same class.";
-    Collector Default Gauge PROBE_PAIR_STALLS = "railscope_probe_pair_stall_ratio" ["ratio"] (node, device, peer_node, peer_device, path_class)
-        "The same for pairs of NICs: the 20 with the least likely excess.";
+    Collector Default Gauge PROBE_COMPONENT_SLOW = "railscope_probe_component_slow_ratio" ["ratio"] (component)
+        "Share of probes over the component that were slower than the list of probes allows (100 us by default) in the last 150 s, of the 20 components with the largest excess over all paths of their class.";
+    Collector Default Gauge PROBE_PAIR_SLOW = "railscope_probe_pair_slow_ratio" ["ratio"] (node, device, peer_node, peer_device, path_class)
+        "Share of slow probes between two NICs in the last 150 s, of the 20 pairs with the largest excess over all paths of their class. The class is that of the fabric graph.";
     Collector Default Gauge FABRIC_PARTS = "railscope_fabric_parts" (class)
         "Parts in the fabric graph, by class.";
     Collector Default Gauge FABRIC_LINKS = "railscope_fabric_links" (kind)

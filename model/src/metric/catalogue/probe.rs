@@ -4,11 +4,11 @@ catalogue! {
     after host;
 
     Exporter Default Histogram PROBE_PATH_RTT = "railscope_probe_path_rtt_seconds" ["seconds"] (path_class, transport)
-        "Round trips of answered probes by class of path (same-leaf, same-rail, cross-rail, cross-su, storage, management; unknown where the list does not say) and transport (udp), without the time they took in the node that answered. The stall rate above 50, 200 or 1,000 us is the rate of the count less that of the bucket.";
+        "Round-trip times of answered probes by class of path, as the list of probes gives it, and transport (udp), excluding the processing time of the node that answered.";
     Exporter Default Counter PROBE_PATH_LOST = "railscope_probe_path_lost_total" (path_class, transport)
-        "Probes by class of path that no answer came to in time.";
+        "Probes without an answer in time, by class of path.";
     Exporter Default Gauge PROBE_PATH_QUANTILE = "railscope_probe_path_rtt_quantile_seconds" ["seconds"] (path_class, transport, q)
-        "Quantile q (0.5, 0.99, 0.999) of the round trips of this node in the last five minutes, from a sketch with a relative error of at most 0.8 %. Quantiles of several nodes cannot be averaged: use the histogram for those.";
+        "Quantile q (0.5, 0.99, 0.999) of this node's round-trip times in the last 4 to 5 minutes; error at most 0.4 %. Do not average it over nodes: use the histogram.";
     Exporter Full Counter PROBES_SENT = "railscope_probes_sent_total" (device)
         "Probes that the NIC has sent to the NICs of other nodes on its list and that were answered or given up.";
     Exporter Full Counter PROBES_LOST = "railscope_probes_lost_total" (device)

@@ -5,9 +5,11 @@ use std::net::Ipv4Addr;
 
 use railscope_model::identity::{PortName, SwitchName};
 use railscope_model::metric::{
-    PROBE_FLOW_LOST, PROBE_FLOW_SENT, PROBE_FLOW_SLOW, PROBE_HOP, PROBES_LOST, PROBES_SENT,
+    LATENCY_BOUNDS_NANOS, PROBE_FLOW_LOST, PROBE_FLOW_SENT, PROBE_FLOW_SLOW, PROBE_HOP,
+    PROBE_PATH_LOST, PROBE_PATH_RTT, PROBES_LOST, PROBES_SENT,
 };
-use railscope_model::reading::{Labels, NodeReading};
+use railscope_model::path_class::PathClass;
+use railscope_model::reading::{Histogram, Labels, NodeReading};
 use serde::{Deserialize, Serialize};
 
 use crate::cluster::Cluster;
@@ -61,19 +63,38 @@ struct Flow {
     to: usize,
     number: u8,
     labels: Labels,
+    path_class: PathClass,
     way: Option<Way>,
     hops: Vec<Labels>,
     /// Sent, lost and slow.
     counts: [u64; 3],
 }
 
+/// Round trips of one node on paths of one class.
+#[derive(Debug, Clone, Default)]
+struct RoundTrips {
+    lost: u64,
+    counts: [u64; LATENCY_BOUNDS_NANOS.len() + 1],
+    seconds: f64,
+}
+
+impl RoundTrips {
+    fn add(&mut self, seconds: f64, count: u32) {
+        let bounds = LATENCY_BOUNDS_NANOS.map(|nanos| nanos as f64 / 1e9);
+        let place = bounds.partition_point(|bound| *bound < seconds);
+        self.counts[place] += u64::from(count);
+        self.seconds += seconds * f64::from(count);
+    }
+}
+
 /// The probes of all nodes.
 #[derive(Debug)]
-pub(super) struct Probes {
+pub(in crate::show) struct Probes {
     probing: Probing,
     prober: Prober,
     /// Those of a node stand together.
     flows: Vec<Flow>,
+    round_trips: BTreeMap<(u16, PathClass), RoundTrips>,
     /// Restarts of each node's exporter that have been seen.
     restarts: Vec<u32>,
     seconds: f64,
@@ -100,11 +121,12 @@ pub fn addresses(wiring: &Wiring) -> impl Iterator<Item = (String, SwitchName, P
 
 impl Probes {
     /// Makes the lists from the plan.
-    pub(super) fn new(cluster: &Cluster, probing: Probing) -> Self {
+    pub(in crate::show) fn new(cluster: &Cluster, probing: Probing) -> Self {
         let mut probes = Self {
             probing,
             prober: Prober::new(cluster),
             flows: flows(cluster.plan(), probing),
+            round_trips: BTreeMap::new(),
             restarts: cluster
                 .nodes()
                 .iter()
@@ -134,7 +156,7 @@ impl Probes {
     }
 
     /// Sends the probes of the time since it was called last.
-    pub(super) fn follow(&mut self, cluster: &Cluster) {
+    pub(in crate::show) fn follow(&mut self, cluster: &Cluster) {
         if self.prober.follow(cluster) {
             self.find_ways(cluster);
         }
@@ -149,15 +171,26 @@ impl Probes {
             // What an exporter counts begins anew with it.
             if cluster.is_away(flow.from) || restarts != self.restarts[node] {
                 flow.counts = [0; 3];
+                self.round_trips.remove(&(flow.node, flow.path_class));
                 continue;
             }
             let way = flow.way.as_ref().filter(|_| !cluster.is_away(flow.to));
             let (mut lost, mut slow) = (sent, 0);
+            let place = (flow.node, flow.path_class);
+            let round_trips = self.round_trips.entry(place).or_default();
             if let Some(way) = way {
-                lost = self.prober.lost(cluster, way, sent, self.looks);
-                let answered = (sent - lost, self.probing.slow_seconds);
-                slow = self.prober.slow(cluster, way, answered, self.looks);
+                let (prober, looks) = (&self.prober, self.looks);
+                let slow_seconds = self.probing.slow_seconds;
+                lost = prober.lost(cluster, way, sent, looks);
+                slow = prober.slow(cluster, way, (sent - lost, slow_seconds), looks);
+                let usual = prober.times(cluster, way, looks).network_seconds();
+                round_trips.add(usual.min(slow_seconds), sent - lost - slow);
+                if slow > 0 {
+                    let late = prober.slow_seconds(cluster, way, slow_seconds, looks);
+                    round_trips.add(usual.min(slow_seconds) + late, slow);
+                }
             }
+            round_trips.lost += u64::from(lost);
             for (count, more) in flow.counts.iter_mut().zip([sent, lost, slow]) {
                 *count += u64::from(more);
             }
@@ -167,7 +200,7 @@ impl Probes {
     }
 
     /// What the exporter of a node says of its probes.
-    pub(super) fn push(&self, reading: &mut NodeReading, node: usize) {
+    pub(in crate::show) fn push(&self, reading: &mut NodeReading, node: usize) {
         let of_node = |flow: &Flow| usize::from(flow.node);
         let begin = self.flows.partition_point(|flow| of_node(flow) < node);
         let end = self.flows.partition_point(|flow| of_node(flow) <= node);
@@ -183,6 +216,7 @@ impl Probes {
                 reading.push(metric, &Labels::new([device]), sums[place]);
             }
         }
+        self.push_classes(reading, node);
         let metrics = [&PROBE_FLOW_SENT, &PROBE_FLOW_LOST, &PROBE_FLOW_SLOW];
         for (place, metric) in metrics.into_iter().enumerate() {
             for flow in flows {
@@ -191,6 +225,23 @@ impl Probes {
         }
         for hop in flows.iter().flat_map(|flow| &flow.hops) {
             reading.push(&PROBE_HOP, hop, true);
+        }
+    }
+}
+
+impl Probes {
+    fn push_classes(&self, reading: &mut NodeReading, node: usize) {
+        let bounds = LATENCY_BOUNDS_NANOS.map(|nanos| nanos as f64 / 1e9);
+        for ((of_node, path_class), round_trips) in &self.round_trips {
+            let counts = round_trips.counts.to_vec();
+            // Counts fit the bounds by their type.
+            if usize::from(*of_node) == node
+                && let Ok(histogram) = Histogram::new(&bounds, counts, round_trips.seconds)
+            {
+                let labels = Labels::new([path_class.name(), "udp"]);
+                reading.push(&PROBE_PATH_RTT, &labels, histogram);
+                reading.push(&PROBE_PATH_LOST, &labels, round_trips.lost);
+            }
         }
     }
 }
@@ -237,6 +288,21 @@ fn flows(plan: &Wiring, probing: Probing) -> Vec<Flow> {
     flows
 }
 
+/// How far apart two NICs are by the plan.
+fn path_class(plan: &Wiring, from: usize, to: usize) -> PathClass {
+    let leaf_of = |nic: usize| plan.cable_of(nic).map(|cable| cable.ends[1].0);
+    let of = |nic: usize| (leaf_of(nic), Some(plan.nics[nic].rail.into()));
+    let leaves = |nic: usize| {
+        plan.hosts[usize::from(plan.nics[nic].node)]
+            .nics
+            .clone()
+            .map(leaf_of)
+    };
+    PathClass::between(of(from), of(to), || {
+        leaves(from).any(|leaf| leaves(to).any(|other| other == leaf))
+    })
+}
+
 fn flow(plan: &Wiring, (from, to): (usize, usize), number: u8) -> Flow {
     let (own, peer) = (&plan.nics[from], &plan.nics[to]);
     let ends = [
@@ -250,6 +316,7 @@ fn flow(plan: &Wiring, (from, to): (usize, usize), number: u8) -> Flow {
         to,
         number,
         labels: Labels::new(ends).with(number),
+        path_class: path_class(plan, from, to),
         way: None,
         hops: Vec::new(),
         counts: [0; 3],

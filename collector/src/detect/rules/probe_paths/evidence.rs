@@ -9,7 +9,7 @@ use railscope_model::metric::{PROBE_FLOW_LOST, PROBE_FLOW_SLOW};
 use super::problem::{Posed, Signal, Suspect};
 use super::{APART_SECONDS, NAME, OVER_SECONDS};
 use crate::assemble::node_parts::gpus_behind;
-use crate::classes::{Class, EDGE_LOSSY, HOST_STALLS, PATH_SLOW, UPLINK_LOSSY};
+use crate::classes::{Class, EDGE_LOSSY, HOST_STALLS, PATH_SLOW, UPLINK_JITTER, UPLINK_LOSSY};
 use crate::detect::detector::{Evidence, View, list};
 use crate::detect::rules::probe_paths::paths::Ways;
 use crate::detect::tomography::{Broken, Flow};
@@ -58,6 +58,9 @@ pub(super) fn evidence(
     broken: &Broken,
     signal: Signal,
 ) -> Option<Evidence> {
+    if broken.rate < signal.least_named(posed.suspects[broken.part as usize]) {
+        return None;
+    }
     let [over, past] = tallies(posed, broken.part, signal);
     let (first, last) = over.told?;
     let lasts = last.seconds_since(first) >= APART_SECONDS;
@@ -137,6 +140,7 @@ fn named(
         (Signal::Loss, Suspect::Edge(_) | Suspect::Host(_) | Suspect::Prober(_)) => &EDGE_LOSSY,
         (Signal::Loss, Suspect::Cable(_) | Suspect::Switch(_)) => &UPLINK_LOSSY,
         (Signal::Tail, Suspect::Prober(_) | Suspect::Host(_)) => &HOST_STALLS,
+        (Signal::Tail, Suspect::Cable(_)) => &UPLINK_JITTER,
         (Signal::Tail, _) => &PATH_SLOW,
     };
     let cables = alike.iter().chain([&suspect]).map(|one| match one {

@@ -69,8 +69,8 @@ impl Ways {
             Equipment::Nic { rail, .. } => rail,
             _ => None,
         };
-        let [of_a, of_b] = nics.map(|nic| self.leaves_of_node(fabric, nic));
         PathClass::between((a, rail(nics[0])), (b, rail(nics[1])), || {
+            let [of_a, of_b] = nics.map(|nic| self.leaves_of_node(fabric, nic));
             of_a.iter().any(|leaf| of_b.contains(leaf))
         })
     }

@@ -6,7 +6,7 @@ use foldhash::fast::FixedState;
 use railscope_model::fabric::{LinkId, PartId};
 
 use super::flows::{Counted, Hits};
-use super::{LEAST_LOSS, LEAST_TAIL, MOST_USUAL};
+use super::{LEAST_LOSS, LEAST_TAIL, LEAST_TAIL_OF_FABRIC, LEAST_TAIL_OF_NODE, MOST_USUAL};
 use crate::detect::detector::View;
 use crate::detect::rules::probe_paths::paths::{End, Ways};
 use crate::detect::tomography::{Flow, Kind, MIN_HITS, Problem, base_rate};
@@ -74,6 +74,15 @@ impl Signal {
         match self {
             Self::Loss => LEAST_LOSS,
             Self::Tail => LEAST_TAIL,
+        }
+    }
+
+    /// Share of the probes over a part that must suffer before it is named.
+    pub(super) const fn least_named(self, suspect: Suspect) -> f64 {
+        match (self, suspect) {
+            (Self::Loss, _) => 0.0,
+            (Self::Tail, Suspect::Cable(_) | Suspect::Switch(_)) => LEAST_TAIL_OF_FABRIC,
+            (Self::Tail, _) => LEAST_TAIL_OF_NODE,
         }
     }
 }

@@ -1,9 +1,10 @@
 //! The numbers that probes are held against.
 
 use super::{
-    APART_SECONDS, LEAST_LOSS, LEAST_TAIL, MOST_USUAL, OVER_SECONDS, SETTLE_SECONDS, WINDOW_SECONDS,
+    APART_SECONDS, LEAST_LOSS, LEAST_TAIL, LEAST_TAIL_OF_FABRIC, LEAST_TAIL_OF_NODE, MOST_USUAL,
+    OVER_SECONDS, SETTLE_SECONDS, WINDOW_SECONDS,
 };
-use crate::classes::{Class, EDGE_LOSSY, HOST_STALLS, PATH_SLOW, UPLINK_LOSSY};
+use crate::classes::{Class, EDGE_LOSSY, HOST_STALLS, PATH_SLOW, UPLINK_JITTER, UPLINK_LOSSY};
 use crate::detect::registry::{Rule, Threshold};
 use crate::detect::tomography::{ALIKE_NATS, Kind, MIN_HITS, MOST_BROKEN};
 
@@ -16,29 +17,48 @@ pub(super) fn is_loss(class: &Class) -> bool {
 
 /// One for each class.
 pub(super) fn rules() -> Vec<Rule> {
-    let classes = [&EDGE_LOSSY, &UPLINK_LOSSY, &PATH_SLOW, &HOST_STALLS];
+    let classes = [
+        &EDGE_LOSSY,
+        &UPLINK_LOSSY,
+        &UPLINK_JITTER,
+        &PATH_SLOW,
+        &HOST_STALLS,
+    ];
     let rule = |class| Rule::new(class, [of_probes(class), of_parts(), of_time()].concat());
     classes.into_iter().map(rule).collect()
 }
 
 fn of_probes(class: &Class) -> Vec<Threshold> {
-    let usual = if is_loss(class) {
-        Threshold::new(
+    let of_signal = if is_loss(class) {
+        vec![Threshold::new(
             "share of probes lost while nothing is broken",
             LEAST_LOSS,
             "ratio",
             METHOD,
-        )
+        )]
     } else {
-        Threshold::new(
-            "share of probes slow while nothing is broken",
-            LEAST_TAIL,
-            "ratio",
-            METHOD,
-        )
+        vec![
+            Threshold::new(
+                "share of probes slow while nothing is broken, at least",
+                LEAST_TAIL,
+                "ratio",
+                "keeps a quiet fabric from making every slow probe a sign (a choice)",
+            ),
+            Threshold::new(
+                "share of slow probes from which a cable or switch is named",
+                LEAST_TAIL_OF_FABRIC,
+                "ratio",
+                "half of a jitter of 1 % of the packets (a choice)",
+            ),
+            Threshold::new(
+                "share of slow probes from which a NIC or host is named",
+                LEAST_TAIL_OF_NODE,
+                "ratio",
+                "twice p0 of 1e-2 of the detection method, section 3.5, by which healthy hosts differ (a choice)",
+            ),
+        ]
     };
-    vec![
-        usual,
+    let of_both = [
         Threshold::new(
             "share of probes hit on most flows, from which nothing is said",
             MOST_USUAL,
@@ -51,7 +71,8 @@ fn of_probes(class: &Class) -> Vec<Threshold> {
             "probes",
             "two pass no prior",
         ),
-    ]
+    ];
+    of_signal.into_iter().chain(of_both).collect()
 }
 
 fn of_parts() -> Vec<Threshold> {

@@ -1,8 +1,9 @@
 //! Flows of probes -> what they measured by class of path, and where most of them were slow.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use foldhash::fast::FixedState;
+use railscope_model::fabric::{LinkId, LinkKind};
 use railscope_model::identity::{NodeName, Part};
 use railscope_model::label;
 use railscope_model::metric::{PROBE_PATH_LOST, PROBE_PATH_QUANTILE, PROBE_PATH_RTT};
@@ -16,24 +17,33 @@ use super::problem::Suspect;
 use crate::assemble::node_parts::read;
 use crate::detect::detector::View;
 use crate::detect::rules::probe_paths::paths::Ways;
-use crate::detect::tails::{ClassTail, Distribution, LISTED, LOOKED_AT, Pair, Slow, Tails};
+use crate::detect::tails::{Causes, ClassTail, Coverage, Distribution, LISTED, Pair, Slow, Tails};
 use crate::detect::tomography::MIN_HITS;
 use crate::store::{Increase, NodeHistory};
 
 /// What all nodes and flows say.
-pub(super) fn tails(view: &View<'_>, ways: &mut Ways, counted: &[Counted<'_>]) -> Tails {
+pub(super) fn tails(
+    view: &View<'_>,
+    ways: &mut Ways,
+    counted: &[Counted<'_>],
+    causes: Causes,
+) -> Tails {
     let usual = usual(counted);
     Tails {
+        at: view.now,
         classes: classes(view),
+        causes,
+        coverage: coverage(view, ways, counted),
         components: components(view, ways, counted, &usual),
         pairs: pairs(view, counted, &usual),
     }
 }
 
-/// Of one class of paths: nodes that probed it, probes that were lost, sums of buckets by bound with the nodes that
-/// have the bound, and the worst node.
+/// Of one class of paths: nodes that have the series, and those of them that probed it; probes that were lost; sums of buckets
+/// by bound with the nodes that have the bound; and the worst node.
 #[derive(Default)]
 struct OfClass {
+    having: usize,
     nodes: usize,
     lost: f64,
     buckets: BTreeMap<u64, (f64, usize)>,
@@ -47,7 +57,7 @@ fn classes(view: &View<'_>) -> Vec<ClassTail> {
     }
     let tail = |((path_class, transport), of_class): (_, OfClass)| {
         // A bound that not every node has cannot be added up.
-        let common = |(_, nodes): &(f64, usize)| *nodes == of_class.nodes;
+        let common = |(_, nodes): &(f64, usize)| *nodes == of_class.having;
         let common = of_class.buckets.iter().filter(|(_, sum)| common(sum));
         let buckets = common.map(|(bound, (count, _))| (f64::from_bits(*bound), *count));
         ClassTail {
@@ -59,7 +69,8 @@ fn classes(view: &View<'_>) -> Vec<ClassTail> {
             worst_node: of_class.worst,
         }
     };
-    all.into_iter().map(tail).collect()
+    let probed = |(_, of_class): &(_, OfClass)| of_class.nodes > 0 || of_class.lost > 0.0;
+    all.into_iter().filter(probed).map(tail).collect()
 }
 
 fn add_node(
@@ -84,7 +95,11 @@ fn add_node(
                 let bucket = of_class.buckets.entry(bound.to_bits()).or_default();
                 *bucket = (bucket.0 + rise, bucket.1 + 1);
             }
-            Err(_) => of_class.nodes += usize::from(part == "count"),
+            Err(_) if part == "count" => {
+                of_class.having += 1;
+                of_class.nodes += usize::from(rise > 0.0);
+            }
+            Err(_) => {}
         }
     }
     for (labels, window) in history.series(&PROBE_PATH_LOST) {
@@ -154,20 +169,10 @@ fn components(
             *hits.entry(suspect).or_default() += one.slow.count;
         }
     }
-    let mut most: Vec<(Suspect, f64)> = hits.into_iter().collect();
-    most.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
-    most.truncate(LOOKED_AT);
-    let blank = |(suspect, _)| {
-        let slow = Slow {
-            of: suspect,
-            probes: 0.0,
-            slow: 0.0,
-            expected: 0.0,
-        };
-        (suspect, slow)
-    };
+    hits.retain(|_, hits| *hits >= MIN_HITS);
+    let blank = |suspect| (suspect, Slow::none_of(suspect));
     let mut found: HashMap<Suspect, Slow<Suspect>, FixedState> =
-        most.into_iter().map(blank).collect();
+        hits.into_keys().map(blank).collect();
     if found.is_empty() {
         return Vec::new();
     }
@@ -191,12 +196,13 @@ fn components(
     named.collect()
 }
 
-/// Components that every probe of a flow crosses on its way out: NICs with their cables, leaves, and what lies between them
-/// where routers have told it.
+/// Components that every probe of a flow crosses on its way out: the host that sends it, NICs with their cables, leaves, and
+/// what lies between them where routers are known.
 fn crossed(view: &View<'_>, ways: &mut Ways, one: &Counted<'_>) -> Vec<Suspect> {
     let mut crossed: Vec<Suspect> = one.row.ends.map(Suspect::Edge).into();
-    let leaves = one.row.ends.map(|nic| ways.end(view.fabric, nic).leaf);
-    crossed.extend(leaves.into_iter().flatten().map(Suspect::Switch));
+    let ends = one.row.ends.map(|nic| ways.end(view.fabric, nic));
+    crossed.extend(ends[0].host.map(Suspect::Prober));
+    crossed.extend(ends.iter().filter_map(|end| end.leaf).map(Suspect::Switch));
     for step in one.row.way.iter().flatten() {
         crossed.extend(step.switch.map(Suspect::Switch));
         if let [cable] = step.cables[..] {
@@ -208,6 +214,38 @@ fn crossed(view: &View<'_>, ways: &mut Ways, one: &Counted<'_>) -> Vec<Suspect> 
     crossed
 }
 
+/// Which cables the flows cross on their way out.
+fn coverage(view: &View<'_>, ways: &mut Ways, counted: &[Counted<'_>]) -> Coverage {
+    let mut crossed: BTreeSet<LinkId> = BTreeSet::new();
+    for one in counted {
+        crossed.extend(
+            one.row
+                .ends
+                .iter()
+                .filter_map(|nic| ways.end(view.fabric, *nic).cable),
+        );
+        let steps = one.row.way.iter().flatten();
+        crossed.extend(steps.filter_map(|step| match step.cables[..] {
+            [cable] => Some(cable),
+            _ => None,
+        }));
+    }
+    let mut coverage = Coverage::default();
+    let is_switch = |part| matches!(view.fabric.vertex(part).part, Part::Switch(_));
+    for (id, a, b, link) in view.fabric.links() {
+        if link.kind == LinkKind::Cable && link.is_present() {
+            let of = if is_switch(a) && is_switch(b) {
+                &mut coverage.switch_cables
+            } else {
+                &mut coverage.host_cables
+            };
+            of.all += 1;
+            of.probed += usize::from(crossed.contains(&id));
+        }
+    }
+    coverage
+}
+
 fn pairs(
     view: &View<'_>,
     counted: &[Counted<'_>],
@@ -217,12 +255,7 @@ fn pairs(
     let all = counted.chunk_by(|a, b| a.row.ends == b.row.ends);
     let sums = all.filter(|flows| flows.iter().any(|one| one.slow.count > 0.0));
     let sums = sums.map(|flows| {
-        let mut slow = Slow {
-            of: flows[0].row,
-            probes: 0.0,
-            slow: 0.0,
-            expected: 0.0,
-        };
+        let mut slow = Slow::none_of(flows[0].row);
         for one in flows {
             add(&mut slow, one, usual);
         }

@@ -89,6 +89,19 @@ async fn each_class_of_paths_has_its_tail_and_the_slow_nic_is_first() {
     let p99 = &class["quantiles"]["p99"];
     assert_eq!(number(&p99["at_least_seconds"]), 0.0002);
     assert_eq!(number(&p99["at_most_seconds"]), 0.001);
+    let causes = &tail["causes"];
+    let by_nic = number(&causes["explained"]["nic or its cable"]) / number(&causes["slow"]);
+    assert!(by_nic > 0.9, "{causes}");
+    // No router told the path of any flow.
+    let coverage = &tail["coverage"];
+    for (field, cables) in [
+        ("host_cables_probed", 6),
+        ("host_cables", 6),
+        ("switch_cables_probed", 0),
+        ("switch_cables", 2),
+    ] {
+        assert_eq!(coverage[field], cables, "{coverage}");
+    }
     let first = &tail["components"][0];
     assert_eq!(first["component"], "link/gpu-005:mlx5_0/1", "{text}");
     assert!((number(&first["ratio"]) - 0.2).abs() < 0.01, "{first}");
@@ -100,15 +113,17 @@ async fn each_class_of_paths_has_its_tail_and_the_slow_nic_is_first() {
     assert!(pairs.iter().all(is_of_it), "{text}");
 
     let (_, metrics) = get_text(format!("{at}/metrics")).await;
-    let line = "railscope_probe_component_stall_ratio{component=\"link/gpu-005:mlx5_0/1\"} 0.2";
+    let line = "railscope_probe_component_slow_ratio{component=\"link/gpu-005:mlx5_0/1\"} 0.2";
     assert!(metrics.contains(line), "{line}");
-    assert!(metrics.contains("railscope_probe_pair_stall_ratio{node=\"gpu-005\""));
+    assert!(metrics.contains("railscope_probe_pair_slow_ratio{node=\"gpu-005\""));
 
     let (_, view) = get_text(format!("{at}/tail")).await;
     for words in [
         "link/gpu-005:mlx5_0/1 has 20.0 % slow probes where",
         "<th scope=\"row\">same-rail <small>udp</small></th>",
         "gpu-005, 900 µs",
+        "Probes cross 6 of 6 cables of hosts, and for certain 0 of 2 cables between switches.",
+        "<th scope=\"row\">no cause found</th>",
     ] {
         assert!(view.contains(words), "{words}: {view}");
     }
