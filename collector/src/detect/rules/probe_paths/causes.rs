@@ -14,29 +14,31 @@ use crate::detect::tomography::{Broken, Flow};
 pub(super) fn causes(view: &View<'_>, posed: &Posed<'_>, broken: &[Broken]) -> Causes {
     let flows = &posed.problem.flows;
     let slow: f64 = flows.iter().map(|flow| flow.hits).sum();
-    let usual = usual(flows, broken).min(slow);
+    let share = usual_share(flows, broken);
+    let usual = (share * flows.iter().map(|flow| flow.probes).sum::<f64>()).min(slow);
     let mut explained: BTreeMap<Cause, f64> = BTreeMap::new();
     let mut hosts = Vec::new();
-    for one in broken {
+    for (one, by_it) in broken.iter().zip(explained_by(posed, broken, share)) {
         let suspect = posed.suspects[one.part as usize];
-        let crossed = crossed(posed, one.part);
-        *explained.entry(cause(suspect)).or_default() += crossed * one.rate;
+        *explained.entry(cause(suspect)).or_default() += by_it;
         if let Suspect::Host(host) | Suspect::Prober(host) = suspect
             && let Part::Host(node) = &view.fabric.vertex(host).part
         {
             let stalls = view.history.node(node).and_then(timer_stalls);
             hosts.push(StalledHost {
                 node: node.clone(),
-                slow: crossed * one.rate,
+                slow: by_it,
                 timer_stalls_per_second: stalls,
             });
         }
     }
-    // Rates are those of a coarse grid: together they may explain more than there is.
+    // Where paths are not known, rates stand in for counts: together they may explain more than there is.
     let all: f64 = explained.values().sum();
-    let scale = ((slow - usual) / all).clamp(0.0, 1.0);
-    explained.values_mut().for_each(|slow| *slow *= scale);
-    hosts.iter_mut().for_each(|host| host.slow *= scale);
+    if all > slow - usual {
+        let scale = (slow - usual) / all;
+        explained.values_mut().for_each(|slow| *slow *= scale);
+        hosts.iter_mut().for_each(|host| host.slow *= scale);
+    }
     hosts.sort_by(|a, b| b.slow.total_cmp(&a.slow).then_with(|| a.node.cmp(&b.node)));
     Causes {
         slow,
@@ -46,43 +48,40 @@ pub(super) fn causes(view: &View<'_>, posed: &Posed<'_>, broken: &[Broken]) -> C
     }
 }
 
-/// Slow probes that there would be if all flows had the share of those that cross no broken component.
-fn usual(flows: &[Flow], broken: &[Broken]) -> f64 {
+/// Share of slow probes on the flows that cross no broken component.
+fn usual_share(flows: &[Flow], broken: &[Broken]) -> f64 {
     let broken: BTreeSet<u32> = broken.iter().map(|one| one.part).collect();
     let passes_by = |flow: &&Flow| flow.over.iter().all(|part| !broken.contains(part));
-    let (probes, slow) = flows
-        .iter()
-        .filter(passes_by)
-        .fold((0.0, 0.0), |sum, flow| {
-            (sum.0 + flow.probes, sum.1 + flow.hits)
-        });
-    let all: f64 = flows.iter().map(|flow| flow.probes).sum();
-    if probes > 0.0 {
-        all * slow / probes
-    } else {
-        0.0
-    }
+    let sum = |sum: (f64, f64), flow: &Flow| (sum.0 + flow.probes, sum.1 + flow.hits);
+    let (probes, slow) = flows.iter().filter(passes_by).fold((0.0, 0.0), sum);
+    if probes > 0.0 { slow / probes } else { 0.0 }
 }
 
-/// Probes that crossed a component, as far as their paths are known: of sets of paths the share that leads over it.
-fn crossed(posed: &Posed<'_>, part: u32) -> f64 {
-    let share_of = |set: &u32| -> f64 {
-        let parts = posed.problem.sets[*set as usize].iter();
-        parts
-            .filter(|(other, _)| *other == part)
-            .map(|(_, share)| share)
-            .sum()
+/// For each broken component, in their order: slow probes beyond the usual share on the flows that cross it for certain and
+/// none before it; of flows that may cross it, as many as its own rate says.
+fn explained_by(posed: &Posed<'_>, broken: &[Broken], usual: f64) -> Vec<f64> {
+    let ranks: BTreeMap<u32, usize> = broken.iter().map(|one| one.part).zip(0..).collect();
+    let of_set = |set: &Vec<(u32, f64)>| -> Vec<(usize, f64)> {
+        let ranked = set.iter();
+        ranked
+            .filter_map(|(part, share)| Some((*ranks.get(part)?, *share)))
+            .collect()
     };
-    let times = |flow: &Flow| -> f64 {
-        let certain = f64::from(u8::from(flow.over.contains(&part)));
-        let within = flow.within.iter();
-        certain
-            + within
-                .map(|(set, times)| share_of(set) * f64::from(*times))
-                .sum::<f64>()
-    };
-    let flows = posed.problem.flows.iter();
-    flows.map(|flow| flow.probes * times(flow)).sum()
+    let sets: Vec<_> = posed.problem.sets.iter().map(of_set).collect();
+    let mut explained = vec![0.0; broken.len()];
+    for flow in &posed.problem.flows {
+        let crossed = flow.over.iter().filter_map(|part| ranks.get(part)).min();
+        if let Some(first) = crossed {
+            explained[*first] += flow.hits - flow.probes * usual;
+            continue;
+        }
+        for (set, times) in &flow.within {
+            for (rank, share) in &sets[*set as usize] {
+                explained[*rank] += flow.probes * broken[*rank].rate * share * f64::from(*times);
+            }
+        }
+    }
+    explained.iter().map(|slow| f64::max(*slow, 0.0)).collect()
 }
 
 const fn cause(suspect: Suspect) -> Cause {
