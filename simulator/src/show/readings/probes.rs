@@ -1,12 +1,12 @@
 //! What exporters would say of the probes that they send to each other.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv4Addr;
 
 use railscope_model::identity::{PortName, SwitchName};
 use railscope_model::metric::{
     LATENCY_BOUNDS_NANOS, PROBE_FLOW_LOST, PROBE_FLOW_SENT, PROBE_FLOW_SLOW, PROBE_HOP,
-    PROBE_PATH_LOST, PROBE_PATH_RTT, PROBES_LOST, PROBES_SENT,
+    PROBE_PATH_LOST, PROBE_PATH_QUANTILE, PROBE_PATH_RTT, PROBES_LOST, PROBES_SENT,
 };
 use railscope_model::path_class::PathClass;
 use railscope_model::reading::{Histogram, Labels, NodeReading};
@@ -70,12 +70,20 @@ struct Flow {
     counts: [u64; 3],
 }
 
+/// Counts by the bounds of latencies, and those beyond the last.
+type Counts = [u64; LATENCY_BOUNDS_NANOS.len() + 1];
+
+/// Time over which exporters take quantiles, seconds.
+const QUANTILES_SECONDS: f64 = 300.0;
+
 /// Round trips of one node on paths of one class.
 #[derive(Debug, Clone, Default)]
 struct RoundTrips {
     lost: u64,
-    counts: [u64; LATENCY_BOUNDS_NANOS.len() + 1],
+    counts: Counts,
     seconds: f64,
+    /// The counts at earlier moments, oldest first.
+    before: VecDeque<(f64, Counts)>,
 }
 
 impl RoundTrips {
@@ -84,6 +92,31 @@ impl RoundTrips {
         let place = bounds.partition_point(|bound| *bound < seconds);
         self.counts[place] += u64::from(count);
         self.seconds += seconds * f64::from(count);
+    }
+
+    /// Notes how the counts stand now.
+    fn note(&mut self, now: f64) {
+        self.before.push_back((now, self.counts));
+        let is_old = |(at, _): &(f64, Counts)| now - at > QUANTILES_SECONDS;
+        while self.before.front().is_some_and(is_old) {
+            self.before.pop_front();
+        }
+    }
+
+    /// A quantile of the last minutes, seconds: the upper bound of its bucket. None without any round trip.
+    fn quantile(&self, q: f64) -> Option<f64> {
+        let (_, before) = self.before.front()?;
+        let lately = self.counts.iter().zip(before).map(|(now, then)| now - then);
+        let lately: Vec<u64> = lately.collect();
+        let all: u64 = lately.iter().sum();
+        let mut below = 0;
+        let bucket = lately.iter().position(|count| {
+            below += count;
+            below as f64 >= q * all as f64
+        });
+        let last = LATENCY_BOUNDS_NANOS.len() - 1;
+        let bound = LATENCY_BOUNDS_NANOS[bucket?.min(last)];
+        (all > 0).then_some(bound as f64 / 1e9)
     }
 }
 
@@ -195,6 +228,9 @@ impl Probes {
                 *count += u64::from(more);
             }
         }
+        for round_trips in self.round_trips.values_mut() {
+            round_trips.note(seconds);
+        }
         let restarts = cluster.nodes().iter().map(|node| node.exporter_restarts);
         self.restarts = restarts.collect();
     }
@@ -241,6 +277,11 @@ impl Probes {
                 let labels = Labels::new([path_class.name(), "udp"]);
                 reading.push(&PROBE_PATH_RTT, &labels, histogram);
                 reading.push(&PROBE_PATH_LOST, &labels, round_trips.lost);
+                for (name, q) in [("0.5", 0.5), ("0.99", 0.99), ("0.999", 0.999)] {
+                    if let Some(seconds) = round_trips.quantile(q) {
+                        reading.push(&PROBE_PATH_QUANTILE, &labels.with(name), seconds);
+                    }
+                }
             }
         }
     }
