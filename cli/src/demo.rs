@@ -53,7 +53,7 @@ const LISTEN: &str = "127.0.0.1:10661";
 /// Shows Railscope at work: simulates a GPU cluster, breaks one part of it and finds the culprit.
 ///
 /// Nodes are simulated at the boundary of the real interfaces (/sys, /proc, NVML, ibnetdiscover);
-/// exporters, collector and page are the real ones. Needs no GPU, no network and no privileges.
+/// exporters, collector and page are the real ones. What probes and timers would measure is simulated, too. Needs no GPU, no network and no privileges.
 /// While it runs, `railscope demo inject` and the page's "Break something" break and mend more.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]

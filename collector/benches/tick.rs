@@ -2,7 +2,8 @@
 //!
 //! Processor time of all threads, so that other programs on the machine count little. Each size
 //! runs in a process of its own, once with the full page of each node and once, behind the word `default`, with the
-//! default one. `cargo bench -p railscope-collector --bench tick -- [NODES... [default NODES...]]`.
+//! default one; behind the word `probes`, with the full page and 256 flows of probes.
+//! `cargo bench -p railscope-collector --bench tick -- [NODES... [default NODES...] [probes NODES...]]`.
 #![allow(
     missing_docs,
     clippy::expect_used,
@@ -36,6 +37,9 @@ const MEASURED: usize = 4;
 /// Nodes of 8 GPUs, and once more with the default page.
 const SIZES: &str = "125 1250 12500 default 1250";
 
+/// Words before numbers of nodes.
+const PAGES: [&str; 3] = ["full", "default", "probes"];
+
 fn main() {
     if let Ok(nodes) = std::env::var("RAILSCOPE_TICK_NODES") {
         let page = std::env::var("RAILSCOPE_TICK_PAGE").unwrap_or_default();
@@ -54,8 +58,8 @@ fn main() {
     let this = std::env::current_exe().expect("this program");
     let mut page = "full";
     for word in &wanted {
-        if word == "default" {
-            page = "default";
+        if let Some(known) = PAGES.iter().find(|known| *known == word) {
+            page = known;
             continue;
         }
         let child = Command::new(&this)
@@ -70,7 +74,8 @@ fn main() {
 type Costs = BTreeMap<&'static str, f64>;
 
 fn measure(nodes: usize, page: &str) {
-    let cluster = Cluster::new(nodes, if page == "default" { DEFAULT } else { FULL });
+    let mut cluster = Cluster::new(nodes, if page == "default" { DEFAULT } else { FULL });
+    cluster.probes = page == "probes";
     let at = |seconds: f64| Timestamp(1_800_000_000_000).plus_seconds(seconds);
     let state = Arc::new(State::new(&Config::default(), || {
         Timestamp(1_800_000_000_000)

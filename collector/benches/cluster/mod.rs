@@ -125,7 +125,12 @@ pub(crate) struct Cluster {
     /// By node modulo [`ALIKE`]: seconds, and the page in pieces that end before a series with GUIDs.
     pieces: RefCell<BTreeMap<usize, (f64, Vec<Piece>)>>,
     pub(crate) faults: Vec<Fault>,
+    /// Whether every node tells 256 flows of probes, the most that an exporter has.
+    pub(crate) probes: bool,
 }
+
+/// NICs that each NIC probes, and flows to each.
+const PROBED: (usize, usize) = (8, 4);
 
 impl Cluster {
     /// A cluster of so many nodes with this page, eight rails and three tiers of switches.
@@ -149,6 +154,7 @@ impl Cluster {
             guids,
             pieces: RefCell::default(),
             faults: Vec::new(),
+            probes: false,
         }
     }
 
@@ -192,6 +198,9 @@ impl Cluster {
     /// Writes the page that a node serves so many seconds after the start.
     pub(crate) fn page(&self, node: usize, seconds: f64, page: &mut String) {
         page.clear();
+        if self.probes {
+            self.flows(node, seconds, page);
+        }
         let faults: Vec<_> = self.faults_of(node, seconds).collect();
         if !faults.is_empty() {
             return (0..self.rows.len())
@@ -206,6 +215,28 @@ impl Cluster {
             page.push_str(text);
             own.iter()
                 .for_each(|row| self.line(node, *row, seconds, &[], page));
+        }
+    }
+
+    /// Flows to the same rail of the next nodes, and of some far away: a probe a second, of which one in a thousand is slow.
+    fn flows(&self, node: usize, seconds: f64, page: &mut String) {
+        let nodes = self.names.len();
+        for (name, per_second) in [("sent", 1.0), ("lost", 0.0), ("slow", 1e-3)] {
+            for (rail, peer) in
+                (0..GPUS_PER_NODE).flat_map(|rail| (0..PROBED.0).map(move |peer| (rail, peer)))
+            {
+                let step = if peer < PROBED.0 / 2 {
+                    peer + 1
+                } else {
+                    peer * nodes / PROBED.0
+                };
+                let peer = &self.names[(node + step) % nodes];
+                for flow in 0..PROBED.1 {
+                    let begun = 1e3 * noise(node, rail * PROBED.1 + flow, step);
+                    let count = ((begun + seconds) * per_second).floor();
+                    writeln!(page, "railscope_probe_flow_{name}_total{{device=\"mlx5_{rail}\",peer_node=\"{peer}\",peer_device=\"mlx5_{rail}\",flow=\"{flow}\"}} {count}").expect("text");
+                }
+            }
         }
     }
 

@@ -88,6 +88,14 @@ pub struct Causes {
 }
 
 impl Causes {
+    /// The same with the slow probes of flows at which nothing stands out, which are as usual.
+    #[must_use]
+    pub(super) fn of_all(mut self, slow: f64) -> Self {
+        self.usual += (slow - self.slow).max(0.0);
+        self.slow = slow;
+        self
+    }
+
     /// Slow probes that neither chance nor any component explains.
     pub fn unexplained(&self) -> f64 {
         let explained: f64 = self.explained.values().sum();

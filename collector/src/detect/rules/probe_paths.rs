@@ -25,7 +25,7 @@ use crate::detect::tomography::explain;
 use crate::stages::Step;
 use evidence::evidence;
 use flows::Flows;
-use problem::{Signal, may_be_wrong, pose};
+use problem::{Signal, pose};
 
 /// Time over which probes are counted: as far back as the history reaches.
 const WINDOW_SECONDS: f64 = 150.0;
@@ -43,6 +43,9 @@ const LEAST_TAIL_OF_FABRIC: f64 = 5e-3;
 const LEAST_TAIL_OF_NODE: f64 = 2e-2;
 /// Where most flows suffer more than this, they say nothing of single parts.
 const MOST_USUAL: f64 = 0.1;
+/// How much hits at a NIC, host or leaf must exceed what is usual before anything is explained: half of what the likeliest
+/// component must explain, as a cable between leaves is only one of those that a leaf's flows take.
+const SUSPICIOUS_NATS: f64 = 6.0;
 /// Hits must lie so far apart: when a fabric finds other ways, it loses for a moment, and scrapes see that at different times.
 const APART_SECONDS: f64 = 15.0;
 /// What was not seen again for so long is over.
@@ -79,10 +82,9 @@ impl Detector for ProbePaths {
         let mut causes = None;
         for signal in [Signal::Loss, Signal::Tail] {
             // Mostly there is nothing to explain.
-            if !may_be_wrong(view, &mut self.ways, &counted, signal) {
+            let Some(posed) = pose(view, &mut self.ways, &counted, signal) else {
                 continue;
-            }
-            let posed = pose(view, &mut self.ways, &counted, signal);
+            };
             let broken = explain(&posed.problem);
             if signal == Signal::Tail {
                 causes = Some(causes::causes(view, &posed, &broken));
@@ -92,7 +94,9 @@ impl Detector for ProbePaths {
         }
         let is_due = |at: Timestamp| view.now.seconds_since(at) >= SUMMED_EVERY_SECONDS;
         if self.tails.0.is_none_or(is_due) {
-            let tails = tails::tails(view, &mut self.ways, &counted, causes.unwrap_or_default());
+            let slow = counted.iter().map(|one| one.slow.count).sum();
+            let causes = causes.unwrap_or_default().of_all(slow);
+            let tails = tails::tails(view, &mut self.ways, &counted, causes);
             self.tails = (Some(view.now), Arc::new(tails));
         }
     }

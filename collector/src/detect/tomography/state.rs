@@ -16,6 +16,10 @@ const MOST: f64 = 0.999;
 /// two cables of a switch are taken before it).
 const FIT: i32 = 3;
 
+/// Most chances of one flow's path that are kept: every broken component that the path may cross doubles them, so that a
+/// dozen of them would cost 4,096 logarithms a flow and look.
+const MOST_CHANCES: usize = 16;
+
 /// Chances of a flow's way, each with the share of its probes that is hit then.
 type Chances = Vec<(f64, f64)>;
 
@@ -124,13 +128,27 @@ impl<'a> State<'a> {
             let all = known
                 .into_iter()
                 .flat_map(|one| self.each.crossed(one, *meets, rate));
-            let known: Chances = all.filter(|(chance, _)| *chance > 0.0).collect();
+            let known = merged(all.filter(|(chance, _)| *chance > 0.0).collect());
             self.likely[meets.flow] = self.flows[meets.flow].likelihood(known.iter().copied());
             self.chances[meets.flow] = Some(known);
             changed[meets.flow] = true;
         }
         changed
     }
+}
+
+/// Takes neighbours in the order of their shares as one, with the mean of both, if there are too many.
+fn merged(mut chances: Chances) -> Chances {
+    if chances.len() <= MOST_CHANCES {
+        return chances;
+    }
+    chances.sort_by(|a, b| a.1.total_cmp(&b.1));
+    let pairs = chances.chunks(2).map(|pair| {
+        let chance: f64 = pair.iter().map(|(chance, _)| chance).sum();
+        let hit: f64 = pair.iter().map(|(chance, hit)| chance * hit).sum();
+        (chance, hit / chance)
+    });
+    pairs.collect()
 }
 
 impl Each {
@@ -182,5 +200,39 @@ impl Sum {
     fn logarithm(&self) -> f64 {
         self.0
             .map_or(f64::NEG_INFINITY, |(most, sum)| most + sum.ln())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chances_stay_few_and_keep_their_sum_and_mean_however_many_components_a_path_may_cross() {
+        let mut chances: Chances = vec![(1.0, 0.001)];
+        let (mut all, mut mean) = (0.0, 0.0);
+        for component in 0..20 {
+            let meets = Meets {
+                flow: 0,
+                always: false,
+                maybe: 0.25,
+            };
+            let rate = 0.01 * f64::from(component + 1);
+            let crossed = chances
+                .iter()
+                .flat_map(|one| Each::Flow.crossed(*one, meets, rate));
+            let before: Chances = crossed.collect();
+            chances = merged(before.clone());
+            assert!(chances.len() <= MOST_CHANCES, "{}", chances.len());
+            let sums = |chances: &Chances| {
+                let sum =
+                    |sum: (f64, f64), one: &(f64, f64)| (sum.0 + one.0, sum.1 + one.0 * one.1);
+                chances.iter().fold((0.0, 0.0), sum)
+            };
+            let expected = sums(&before);
+            (all, mean) = sums(&chances);
+            assert!((mean - expected.1).abs() < 1e-12, "{component}");
+        }
+        assert!((all - 1.0).abs() < 1e-12 && mean > 0.3, "{all} {mean}");
     }
 }

@@ -6,7 +6,9 @@ use foldhash::fast::FixedState;
 use railscope_model::fabric::{LinkId, PartId};
 
 use super::flows::{Counted, Hits};
-use super::{LEAST_LOSS, LEAST_TAIL, LEAST_TAIL_OF_FABRIC, LEAST_TAIL_OF_NODE, MOST_USUAL};
+use super::{
+    LEAST_LOSS, LEAST_TAIL, LEAST_TAIL_OF_FABRIC, LEAST_TAIL_OF_NODE, MOST_USUAL, SUSPICIOUS_NATS,
+};
 use crate::detect::detector::View;
 use crate::detect::rules::probe_paths::paths::{End, Ways};
 use crate::detect::tomography::{Flow, Kind, MIN_HITS, Problem, base_rate};
@@ -100,35 +102,77 @@ struct Poser<'a, 'b> {
     by_pair: HashMap<(PartId, PartId), u32, FixedState>,
 }
 
-/// Whether any edge or leaf has as many hits as any part must have: then something may be wrong. What is wrong with a part between
-/// leaves shows at them.
-pub(super) fn may_be_wrong(
+/// Probes and hits at one place, and the hits that are usual for them.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sum {
+    hits: f64,
+    usual: f64,
+}
+
+impl Sum {
+    fn add(&mut self, hits: f64, usual: f64) {
+        self.hits += hits;
+        self.usual += usual;
+    }
+
+    /// Whether its hits are more than chance makes of what is usual: by the deviance of a Poisson count.
+    fn is_suspicious(self) -> bool {
+        let Self { hits, usual } = self;
+        hits >= MIN_HITS
+            && hits > usual
+            && hits * (hits / usual).ln() - (hits - usual) >= SUSPICIOUS_NATS
+    }
+}
+
+/// Where something may be wrong: leaves at which probes are hit more than is usual, or at whose NICs or hosts they are. What is
+/// wrong with a component between leaves shows at them. A NIC whose leaf is not known stands for itself.
+pub(super) fn suspicious(
     view: &View<'_>,
     ways: &mut Ways,
     counted: &[Counted<'_>],
     signal: Signal,
-) -> bool {
-    let mut hits: BTreeMap<PartId, f64> = BTreeMap::new();
-    for one in counted {
-        let count = signal.hits(one).count;
-        if count > 0.0 {
-            let leaves = one.row.ends.map(|nic| ways.end(view.fabric, nic).leaf);
-            for part in one.row.ends.into_iter().chain(leaves.into_iter().flatten()) {
-                *hits.entry(part).or_default() += count;
+    usual: [f64; 2],
+) -> BTreeSet<PartId> {
+    let mut sums: HashMap<PartId, Sum, FixedState> = HashMap::default();
+    // Flows of a pair of NICs stand side by side.
+    for flows in counted.chunk_by(|a, b| a.row.ends == b.row.ends) {
+        let nics = flows[0].row.ends;
+        let ends = nics.map(|nic| ways.end(view.fabric, nic));
+        let base = usual[usize::from(is_far(&ends))];
+        let hits = flows.iter().map(|one| signal.hits(one).count).sum();
+        let usual = flows.iter().map(|one| signal.probes(one) * base).sum();
+        let places = ends.iter().flat_map(|end| [end.leaf, end.host]);
+        for place in nics.into_iter().chain(places.flatten()) {
+            sums.entry(place).or_default().add(hits, usual);
+        }
+    }
+    let mut leaves = BTreeSet::new();
+    let is_suspicious = |place: &PartId| sums.get(place).is_some_and(|sum| sum.is_suspicious());
+    for flows in counted.chunk_by(|a, b| a.row.ends == b.row.ends) {
+        for nic in flows[0].row.ends {
+            let end = ways.end(view.fabric, nic);
+            let places = [Some(nic), end.leaf, end.host];
+            if places.iter().flatten().any(is_suspicious) {
+                leaves.insert(end.leaf.unwrap_or(nic));
             }
         }
     }
-    hits.into_values().any(|hits| hits >= MIN_HITS)
+    leaves
 }
 
-/// What all flows say of a signal. Flows of a kind most of which suffer say nothing of single parts, and are left out.
+/// What the flows at suspicious leaves say of a signal; none if no leaf is. Flows of a kind most of which suffer say nothing of
+/// single parts, and are left out, as are flows between leaves at which nothing stands out: they are nearly all.
 pub(super) fn pose<'a>(
     view: &'a View<'a>,
     ways: &mut Ways,
     counted: &'a [Counted<'a>],
     signal: Signal,
-) -> Posed<'a> {
+) -> Option<Posed<'a>> {
     let usual = usual(view, ways, counted, signal);
+    let leaves = suspicious(view, ways, counted, signal, usual);
+    if leaves.is_empty() {
+        return None;
+    }
     let mut poser = Poser {
         view,
         hosts: hosts(view, ways, counted),
@@ -143,13 +187,15 @@ pub(super) fn pose<'a>(
     for one in counted {
         let ends = one.row.ends.map(|nic| poser.ways.end(view.fabric, nic));
         let base = usual[usize::from(is_far(&ends))];
-        if base <= MOST_USUAL && signal.probes(one) > 0.0 {
+        let mut places = one.row.ends.iter().zip(&ends);
+        let is_near = places.any(|(nic, end)| leaves.contains(&end.leaf.unwrap_or(*nic)));
+        if is_near && base <= MOST_USUAL && signal.probes(one) > 0.0 {
             posed.0.push(poser.flow(one, ends, base));
             posed.1.push(one);
         }
     }
     let (flows, counted) = posed;
-    Posed {
+    Some(Posed {
         problem: Problem {
             parts: poser
                 .suspects
@@ -161,7 +207,7 @@ pub(super) fn pose<'a>(
         },
         suspects: poser.suspects,
         counted,
-    }
+    })
 }
 
 fn is_far(ends: &[End; 2]) -> bool {
@@ -171,12 +217,15 @@ fn is_far(ends: &[End; 2]) -> bool {
 /// Share of the probes that suffers while nothing is broken: of flows within a leaf, and of others.
 fn usual(view: &View<'_>, ways: &mut Ways, counted: &[Counted<'_>], signal: Signal) -> [f64; 2] {
     let mut sources: [BTreeMap<PartId, (f64, f64)>; 2] = Default::default();
-    for one in counted {
-        let ends = one.row.ends.map(|nic| ways.end(view.fabric, nic));
+    for flows in counted.chunk_by(|a, b| a.row.ends == b.row.ends) {
+        let nics = flows[0].row.ends;
+        let ends = nics.map(|nic| ways.end(view.fabric, nic));
         let of_source = &mut sources[usize::from(is_far(&ends))];
-        let sums = of_source.entry(one.row.ends[0]).or_default();
-        sums.0 += signal.probes(one);
-        sums.1 += signal.hits(one).count;
+        let sums = of_source.entry(nics[0]).or_default();
+        for one in flows {
+            sums.0 += signal.probes(one);
+            sums.1 += signal.hits(one).count;
+        }
     }
     sources.map(|sources| base_rate(sources.into_values(), signal.least()))
 }

@@ -2,7 +2,7 @@
 
 use super::{
     APART_SECONDS, LEAST_LOSS, LEAST_TAIL, LEAST_TAIL_OF_FABRIC, LEAST_TAIL_OF_NODE, MOST_USUAL,
-    OVER_SECONDS, SETTLE_SECONDS, WINDOW_SECONDS,
+    OVER_SECONDS, SETTLE_SECONDS, SUSPICIOUS_NATS, WINDOW_SECONDS,
 };
 use crate::classes::{Class, EDGE_LOSSY, HOST_STALLS, PATH_SLOW, UPLINK_JITTER, UPLINK_LOSSY};
 use crate::detect::registry::{Rule, Threshold};
@@ -64,6 +64,12 @@ fn of_probes(class: &Class) -> Vec<Threshold> {
             MOST_USUAL,
             "ratio",
             "what everybody suffers is no single part's doing (a choice)",
+        ),
+        Threshold::new(
+            "excess of hits at a NIC, host or leaf from which its flows are explained",
+            SUSPICIOUS_NATS,
+            "nats",
+            "half of what an edge must explain (a choice)",
         ),
         Threshold::new(
             "fewest hits over a part",
