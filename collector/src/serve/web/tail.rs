@@ -5,7 +5,7 @@ use std::fmt::{self, Write};
 use super::Look;
 use super::html::Esc;
 use crate::classes::{HOST_STALLS, HOST_STEAL, NOISY_NEIGHBOUR, PATH_SLOW, UPLINK_JITTER};
-use crate::detect::tails::{Causes, ClassTail, Quantile, STALLS_SECONDS, Slow, Tails};
+use crate::detect::tails::{Causes, ClassTail, Quantile, STALLS_SECONDS, Slow};
 use crate::serve::api::tails::QUANTILES;
 use crate::serve::phrases;
 
@@ -17,10 +17,8 @@ const HOSTS: usize = 5;
 
 pub(super) fn view(out: &mut String, look: &Look<'_>) -> fmt::Result {
     let tails = &look.snapshot.view.tails;
-    out.push_str("<section class=\"top\"><div class=\"verdict\"><h1>");
-    verdict(out, tails)?;
-    out.push_str("</h1>\n");
-    incidents(out, look)?;
+    out.push_str("<section class=\"top\"><div class=\"verdict\">");
+    verdict(out, look)?;
     out.push_str("</div></section>\n");
     if tails.classes.is_empty() {
         out.push_str(
@@ -62,23 +60,9 @@ pub(super) fn view(out: &mut String, look: &Look<'_>) -> fmt::Result {
     Ok(())
 }
 
-fn verdict(out: &mut String, tails: &Tails) -> fmt::Result {
-    let out_of_line = |slow: &&Slow<_>| slow.excess() >= STANDS_OUT;
-    match tails.components.first().filter(out_of_line) {
-        _ if tails.classes.is_empty() => write!(out, "No probes, so the tail is not known"),
-        Some(worst) => write!(
-            out,
-            "{} has {:.1} % slow probes where {:.2} % are usual",
-            Esc(&worst.of),
-            100.0 * worst.ratio(),
-            100.0 * worst.expected / worst.probes
-        ),
-        None => write!(out, "No component stands out by slow probes"),
-    }
-}
-
-/// Open incidents whose effect is a tail.
-fn incidents(out: &mut String, look: &Look<'_>) -> fmt::Result {
+/// Open incidents whose effect is a tail, or else what the figures say. What stands out is not yet a cause: every component on
+/// the path of a slow one does.
+fn verdict(out: &mut String, look: &Look<'_>) -> fmt::Result {
     let classes = [
         &UPLINK_JITTER,
         &PATH_SLOW,
@@ -86,24 +70,38 @@ fn incidents(out: &mut String, look: &Look<'_>) -> fmt::Result {
         &HOST_STEAL,
         &NOISY_NEIGHBOUR,
     ];
-    let open = look.snapshot.view.incidents.iter();
-    for incident in open.filter(|incident| classes.contains(&incident.class)) {
-        write!(
-            out,
-            "<p class=\"counts\"><a href=\"{}incidents/{}\">{}: {}</a></p>",
-            look.root,
-            Esc(&incident.id),
-            incident.class.title,
-            Esc(phrases::part(&incident.root, &look.snapshot.layout))
-        )?;
+    let view = &look.snapshot.view;
+    let mut open = (view.incidents.iter())
+        .filter(|incident| classes.contains(&incident.class))
+        .peekable();
+    if open.peek().is_some() {
+        for incident in open {
+            write!(
+                out,
+                "<h1><a href=\"{}incidents/{}\">{}: {}</a></h1>\n",
+                look.root,
+                Esc(&incident.id),
+                incident.class.title,
+                Esc(phrases::part(&incident.root, &look.snapshot.layout))
+            )?;
+        }
+        return Ok(());
     }
-    Ok(())
+    let tails = &view.tails;
+    let standing_out = tails.components.iter();
+    let standing_out = standing_out.filter(|slow| slow.excess() >= STANDS_OUT);
+    let words = match (tails.classes.is_empty(), standing_out.count()) {
+        (true, _) => "No probes, so the tail is not known",
+        (false, 0) => "No component stands out by slow probes",
+        (false, _) => "Some paths have more slow probes than usual; no component is named",
+    };
+    writeln!(out, "<h1>{words}</h1>")
 }
 
 fn classes(out: &mut String, classes: &[ClassTail]) -> fmt::Result {
     out.push_str("<table class=\"figures\"><thead><tr><th scope=\"col\">path class</th><th scope=\"col\">nodes</th><th scope=\"col\">timed probes</th><th scope=\"col\">lost</th>");
-    for (name, _) in QUANTILES {
-        write!(out, "<th scope=\"col\">{name}</th>")?;
+    for (_, q) in QUANTILES {
+        write!(out, "<th scope=\"col\">p{}</th>", 100.0 * q)?;
     }
     for bound in STALLS_SECONDS {
         write!(out, "<th scope=\"col\">above {}</th>", time(bound))?;

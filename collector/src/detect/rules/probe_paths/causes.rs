@@ -14,7 +14,7 @@ use crate::detect::tomography::{Broken, Flow};
 pub(super) fn causes(view: &View<'_>, posed: &Posed<'_>, broken: &[Broken]) -> Causes {
     let flows = &posed.problem.flows;
     let slow: f64 = flows.iter().map(|flow| flow.hits).sum();
-    let share = usual_share(flows, broken);
+    let share = usual_share(posed, broken);
     let usual = (share * flows.iter().map(|flow| flow.probes).sum::<f64>()).min(slow);
     let mut explained: BTreeMap<Cause, f64> = BTreeMap::new();
     let mut hosts = Vec::new();
@@ -48,12 +48,18 @@ pub(super) fn causes(view: &View<'_>, posed: &Posed<'_>, broken: &[Broken]) -> C
     }
 }
 
-/// Share of slow probes on the flows that cross no broken component.
-fn usual_share(flows: &[Flow], broken: &[Broken]) -> f64 {
+/// Share of slow probes on the flows that cross no broken component, nor may cross one.
+fn usual_share(posed: &Posed<'_>, broken: &[Broken]) -> f64 {
     let broken: BTreeSet<u32> = broken.iter().map(|one| one.part).collect();
-    let passes_by = |flow: &&Flow| flow.over.iter().all(|part| !broken.contains(part));
+    let has_broken = |set: &Vec<(u32, f64)>| set.iter().any(|(part, _)| broken.contains(part));
+    let sets: Vec<bool> = posed.problem.sets.iter().map(has_broken).collect();
+    let passes_by = |flow: &&Flow| {
+        flow.over.iter().all(|part| !broken.contains(part))
+            && flow.within.iter().all(|(set, _)| !sets[*set as usize])
+    };
     let sum = |sum: (f64, f64), flow: &Flow| (sum.0 + flow.probes, sum.1 + flow.hits);
-    let (probes, slow) = flows.iter().filter(passes_by).fold((0.0, 0.0), sum);
+    let flows = posed.problem.flows.iter();
+    let (probes, slow) = flows.filter(passes_by).fold((0.0, 0.0), sum);
     if probes > 0.0 { slow / probes } else { 0.0 }
 }
 

@@ -119,7 +119,8 @@ async fn each_class_of_paths_has_its_tail_and_the_slow_nic_is_first() {
 
     let (_, view) = get_text(format!("{at}/tail")).await;
     for words in [
-        "link/gpu-005:mlx5_0/1 has 20.0 % slow probes where",
+        "Packets are held up on the way: Cable from gpu-005 mlx5_0/1",
+        "<th scope=\"col\">p99.9</th>",
         "<th scope=\"row\">same-rail <small>udp</small></th>",
         "gpu-005, 900 µs",
         "Probes cross 6 of 6 cables of hosts, and for certain 0 of 2 cables between switches.",
