@@ -76,9 +76,9 @@ fn verdict(out: &mut String, look: &Look<'_>) -> fmt::Result {
         .peekable();
     if open.peek().is_some() {
         for incident in open {
-            write!(
+            writeln!(
                 out,
-                "<h1><a href=\"{}incidents/{}\">{}: {}</a></h1>\n",
+                "<h1><a href=\"{}incidents/{}\">{}: {}</a></h1>",
                 look.root,
                 Esc(&incident.id),
                 incident.class.title,
