@@ -59,7 +59,7 @@ fn watch(demo: &Demo, http: &Http, until: Instant, seen: &mut BTreeSet<String>) 
 #[test]
 fn pulses_of_load_accuse_no_component_and_hide_no_fault() {
     let (http, folder) = (Http::new(), tempfile::tempdir().expect("a folder"));
-    let mut demo = Demo::start(folder.path(), &["--fault", "none"]);
+    let mut demo = Demo::start(folder.path(), &["--fault", "none", "--nodes", "16"]);
     let mut seen = BTreeSet::new();
     let begun = Instant::now();
     for pulse in 1..=PULSES {

@@ -168,12 +168,14 @@ fn run(
                 tree.update(&cluster, now()).context(CANNOT_GO_ON)?;
                 // Fails only if nobody waits for it any more.
                 reply.send(broken).ok();
+                continue;
             }
             Ok(Command::End(part, cause, reply)) => {
                 cluster.advance(begun.elapsed().mul_f64(speed));
                 let ended = cluster.end(&part, cause);
                 tree.update(&cluster, now()).context(CANNOT_GO_ON)?;
                 reply.send(ended).ok();
+                continue;
             }
             Ok(Command::Count(counted, reply)) => {
                 // Fails only if nobody waits for it any more.

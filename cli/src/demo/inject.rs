@@ -14,6 +14,8 @@ use serde::Deserialize;
 use super::scene::Scene;
 use super::wanted::{Wanted, named_as};
 
+/// Time for the demo to answer: on a machine that is short of CPU one step of the cluster takes seconds.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(45);
 /// `inject list`.
 const LIST: &str = "list";
 
@@ -107,7 +109,7 @@ async fn send(args: &InjectArgs) -> anyhow::Result<()> {
     }
     let client = reqwest::Client::builder()
         .no_proxy()
-        .timeout(Duration::from_secs(10))
+        .timeout(RESPONSE_TIMEOUT)
         .build()
         .context("cannot set up the HTTP client")?;
     let sent = client.post(url).send().await;
