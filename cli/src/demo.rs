@@ -202,13 +202,13 @@ async fn demo(
     let config = collector_config(&cluster, &tree, &nodes, &api.base)?;
     let names = cluster.nodes().iter().map(|node| node.name.clone());
     let exporters: BTreeMap<_, _> = names.zip(nodes.urls.iter().cloned()).collect();
-    let (causes, transport) = (wanted::possible(&cluster), cluster.spec().transport);
+    let (causes, fabric) = (wanted::possible(&cluster), cluster.spec().clone());
     let clock = Clock::start(cluster, tree, args.speed)?;
     let stage = Arc::new(Stage::new(
         clock.hand(),
         args.seed,
         exporters,
-        (causes, transport),
+        (causes, fabric),
     ));
     let mut beside = control::beside(Arc::clone(&stage), listening);
     beside.routes = beside.routes.merge(switches::routes(clock.hand()));

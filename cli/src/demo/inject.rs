@@ -77,7 +77,7 @@ fn list() -> anyhow::Result<String> {
             .iter()
             .map(|(name, value)| format!("{name}={value}"))
             .collect();
-        let named = named_as(cause, cluster.spec().transport).unwrap_or("not named yet");
+        let named = named_as(cause, cluster.spec()).unwrap_or("not named yet");
         let numbers = if numbers.is_empty() {
             "none".to_owned()
         } else {

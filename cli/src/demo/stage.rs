@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, bail};
 use railscope_model::identity::{NodeName, Part};
-use railscope_simulator::spec::Transport;
+use railscope_simulator::spec::ClusterSpec;
 use serde::Serialize;
 
 use super::clock::{Broken, Hand, Order};
@@ -18,7 +18,7 @@ pub(super) struct Stage {
     seed: u64,
     exporters: BTreeMap<NodeName, String>,
     causes: Vec<&'static str>,
-    transport: Transport,
+    fabric: ClusterSpec,
     acts: Mutex<Vec<Act>>,
 }
 
@@ -63,21 +63,21 @@ impl Stage {
         hand: Hand,
         seed: u64,
         exporters: BTreeMap<NodeName, String>,
-        (causes, transport): (Vec<&'static str>, Transport),
+        (causes, fabric): (Vec<&'static str>, ClusterSpec),
     ) -> Self {
         Self {
             hand,
             seed,
             exporters,
             causes,
-            transport,
+            fabric,
             acts: Mutex::default(),
         }
     }
 
     /// The class by which the collector names a cause on this fabric, if it does.
     pub(super) fn named_as(&self, cause: &str) -> Option<&'static str> {
-        named_as(cause, self.transport)
+        named_as(cause, &self.fabric)
     }
 
     /// What can break here.

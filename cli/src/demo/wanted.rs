@@ -5,7 +5,8 @@ use railscope_model::identity::Part;
 use railscope_simulator::cluster::Cluster;
 use railscope_simulator::examples;
 use railscope_simulator::faults::{CAUSES, Effect, Fault, Truth};
-use railscope_simulator::spec::Transport;
+use railscope_simulator::spec::{ClusterSpec, Transport};
+use railscope_simulator::traffic::router::Routing;
 use serde::Deserialize;
 
 /// Causes whose part the collector names, each with the class that it gives them, on every fabric that can have them;
@@ -43,12 +44,13 @@ const NAMED: &[(&str, &str)] = &[
     ("uplink-jitter", "uplink-jitter"),
 ];
 
-/// Causes that only probes show, and only where routers tell the path of each: not on InfiniBand.
-const NEED_HOPS: &[&str] = &["uplink-jitter"];
+/// Causes that only probes show, and only where each has one path and routers tell it: RoCE with ECMP.
+const NEED_PATHS: &[&str] = &["uplink-jitter"];
 
 /// The class by which the collector names a cause on such a fabric, if it does.
-pub(super) fn named_as(cause: &str, transport: Transport) -> Option<&'static str> {
-    if NEED_HOPS.contains(&cause) && transport != Transport::Roce {
+pub(super) fn named_as(cause: &str, fabric: &ClusterSpec) -> Option<&'static str> {
+    let has_paths = fabric.transport == Transport::Roce && fabric.routing == Routing::Ecmp;
+    if NEED_PATHS.contains(&cause) && !has_paths {
         return None;
     }
     let mut rows = NAMED.iter();
@@ -143,7 +145,7 @@ fn like(number: &toml::Value, value: &toml::Value) -> toml::Value {
 
 #[cfg(test)]
 mod tests {
-    use railscope_simulator::spec::{ClusterSpec, RailsMeet, Switches, WiringSpec};
+    use railscope_simulator::spec::{RailsMeet, Switches, WiringSpec};
 
     use super::super::rehearsal::{drawn_seed, rehearse};
     use super::super::scene::{Scene, usual_probes};
@@ -222,10 +224,14 @@ mod tests {
             let seconds = if cause.starts_with("uplink-") { 60 } else { 30 };
             let (truths, heard) =
                 rehearse(cluster.clone(), usual_probes(), [(fault, 6.0)], seconds);
-            let part = truths[0].part.to_string();
-            let first = heard.iter().find(|heard| heard.part == part);
+            let truth = &truths[0];
+            let part = truth.part.to_string();
+            // Of two exchanged cables either is right.
+            let parts = std::iter::once(&truth.part).chain(&truth.accomplices);
+            let parts: Vec<String> = parts.map(ToString::to_string).collect();
+            let first = heard.iter().find(|heard| parts.contains(&heard.part));
             let class = first.map(|heard| heard.class);
-            if class != named_as(cause, cluster.spec().transport) {
+            if class != named_as(cause, cluster.spec()) {
                 wrong += &format!("{cause} at {part}: {class:?} of {heard:?}\n");
             }
         }
