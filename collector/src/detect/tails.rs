@@ -162,6 +162,16 @@ impl<T> Slow<T> {
         }
     }
 
+    /// The same counts of what it is called; none if it has no name.
+    pub(super) fn named<U>(self, name: impl FnOnce(T) -> Option<U>) -> Option<Slow<U>> {
+        Some(Slow {
+            of: name(self.of)?,
+            probes: self.probes,
+            slow: self.slow,
+            expected: self.expected,
+        })
+    }
+
     /// How unlikely as many slow probes are by chance, in standard deviations of a normal variable: the square root of the
     /// deviance of a Poisson count, with the sign of the difference. Slow probes of one moment come together, so that
     /// chance makes larger values than independent probes would.

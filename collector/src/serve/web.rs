@@ -34,28 +34,23 @@ struct Look<'a> {
 }
 
 pub(crate) async fn overview(Shared(state): App, _: Params<Nothing>) -> Response {
-    let snapshot = match snapshot(&state) {
-        Ok(snapshot) => snapshot,
-        Err(refusal) => return refused(&state, "", &refusal),
-    };
-    let look = Look {
-        state: &state,
-        snapshot: &snapshot,
-        root: "",
-    };
-    let title = match snapshot.view.incidents.len() {
+    with_look(&state, "", overview_of)
+}
+
+fn overview_of(look: &Look<'_>) -> Response {
+    let title = match look.snapshot.view.incidents.len() {
         0 => String::from("all well"),
         open => crate::serve::phrases::count(open, "incident"),
     };
-    page(&state, "", &title, StatusCode::OK, |out| {
-        summary::header(out, &look)?;
+    page(look.state, look.root, &title, StatusCode::OK, |out| {
+        summary::header(out, look)?;
         out.push_str("<div class=\"columns\">\n");
-        incidents::list(out, &look)?;
+        incidents::list(out, look)?;
         out.push_str("<section class=\"where\" aria-label=\"Fabric\">\n");
-        fabric::tiers(out, &look)?;
-        matrix::matrix(out, &look)?;
-        lint::section(out, &look)?;
-        shape::shape(out, &look)?;
+        fabric::tiers(out, look)?;
+        matrix::matrix(out, look)?;
+        lint::section(out, look)?;
+        shape::shape(out, look)?;
         out.push_str("</section>\n</div>\n");
         Ok(())
     })
@@ -67,18 +62,14 @@ pub(crate) async fn incident(
     _: Params<Nothing>,
 ) -> Response {
     let root = "../";
-    let snapshot = match snapshot(&state) {
-        Ok(snapshot) => snapshot,
-        Err(refusal) => return refused(&state, root, &refusal),
-    };
-    let look = Look {
-        state: &state,
-        snapshot: &snapshot,
-        root,
-    };
-    match snapshot.view.incident(&id) {
-        Some(incident) => page(&state, root, incident.class.title, StatusCode::OK, |out| {
-            incidents::page(out, &look, incident)
+    with_look(&state, root, |look| incident_of(look, &id))
+}
+
+fn incident_of(look: &Look<'_>, id: &str) -> Response {
+    let (state, root) = (look.state, look.root);
+    match look.snapshot.view.incident(id) {
+        Some(incident) => page(state, root, incident.class.title, StatusCode::OK, |out| {
+            incidents::page(out, look, incident)
         }),
         None => {
             let refusal = Refusal::new(
@@ -88,24 +79,33 @@ pub(crate) async fn incident(
                 ),
                 String::from("one of the open incidents on the overview"),
             );
-            refused(&state, root, &refusal)
+            refused(state, root, &refusal)
         }
     }
 }
 
 pub(crate) async fn tail(Shared(state): App, _: Params<Nothing>) -> Response {
-    let snapshot = match snapshot(&state) {
-        Ok(snapshot) => snapshot,
-        Err(refusal) => return refused(&state, "", &refusal),
-    };
-    let look = Look {
-        state: &state,
-        snapshot: &snapshot,
-        root: "",
-    };
-    page(&state, "", "Tail latency", StatusCode::OK, |out| {
-        tail::view(out, &look)
+    with_look(&state, "", |look| {
+        page(&state, "", "Tail latency", StatusCode::OK, |out| {
+            tail::view(out, look)
+        })
     })
+}
+
+/// Shows what the newest tick has left; before the first one, says that there is none yet.
+fn with_look(
+    state: &State,
+    root: &'static str,
+    show: impl FnOnce(&Look<'_>) -> Response,
+) -> Response {
+    match snapshot(state) {
+        Ok(snapshot) => show(&Look {
+            state,
+            snapshot: &snapshot,
+            root,
+        }),
+        Err(refusal) => refused(state, root, &refusal),
+    }
 }
 
 pub(crate) async fn style() -> Response {

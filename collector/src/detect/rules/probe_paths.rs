@@ -14,8 +14,6 @@ mod tails;
 
 use std::sync::Arc;
 
-use railscope_model::fabric::Timestamp;
-
 use crate::classes::{Class, EDGE_LOSSY};
 use crate::detect::detector::{Detector, Evidence, Explanation, View};
 use crate::detect::registry::Rule;
@@ -58,8 +56,8 @@ pub const NAME: &str = "probe-paths";
 struct ProbePaths {
     flows: Flows,
     ways: Ways,
-    /// What flows measured, and when that was summed up.
-    tails: (Option<Timestamp>, Arc<Tails>),
+    /// What flows measured, as it was last summed up.
+    tails: Option<Arc<Tails>>,
 }
 
 /// Builds the detector.
@@ -79,6 +77,8 @@ impl Detector for ProbePaths {
             return;
         }
         let counted = self.flows.count(view);
+        let is_due = |tails: &Arc<Tails>| view.now.seconds_since(tails.at) >= SUMMED_EVERY_SECONDS;
+        let is_due = self.tails.as_ref().is_none_or(is_due);
         let mut causes = None;
         for signal in [Signal::Loss, Signal::Tail] {
             // Mostly there is nothing to explain.
@@ -86,23 +86,22 @@ impl Detector for ProbePaths {
                 continue;
             };
             let broken = explain(&posed.problem);
-            if signal == Signal::Tail {
+            if is_due && signal == Signal::Tail {
                 causes = Some(causes::causes(view, &posed, &broken));
             }
             let said = broken.iter();
             out.extend(said.filter_map(|one| evidence(view, &self.ways, &posed, one, signal)));
         }
-        let is_due = |at: Timestamp| view.now.seconds_since(at) >= SUMMED_EVERY_SECONDS;
-        if self.tails.0.is_none_or(is_due) {
+        if is_due {
             let slow = counted.iter().map(|one| one.slow.count).sum();
             let causes = causes.unwrap_or_default().of_all(slow);
             let tails = tails::tails(view, &mut self.ways, &counted, causes);
-            self.tails = (Some(view.now), Arc::new(tails));
+            self.tails = Some(Arc::new(tails));
         }
     }
 
     fn tails(&self) -> Option<Arc<Tails>> {
-        Some(Arc::clone(&self.tails.1))
+        self.tails.clone()
     }
 
     fn explain(&self, class: &Class, _: &str) -> Explanation {

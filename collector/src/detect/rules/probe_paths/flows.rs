@@ -52,6 +52,13 @@ pub(super) struct Counted<'a> {
     pub(super) slow: Hits,
 }
 
+/// The flows of each pair of NICs, which are side by side.
+pub(super) fn by_pair<'a, 'b>(
+    counted: &'b [Counted<'a>],
+) -> impl Iterator<Item = &'b [Counted<'a>]> {
+    counted.chunk_by(|a, b| a.row.ends == b.row.ends)
+}
+
 /// Probes of a flow that were lost, or slow.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Hits {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use foldhash::fast::FixedState;
 use railscope_model::fabric::{LinkId, PartId};
 
-use super::flows::{Counted, Hits};
+use super::flows::{Counted, Hits, by_pair};
 use super::{
     LEAST_LOSS, LEAST_TAIL, LEAST_TAIL_OF_FABRIC, LEAST_TAIL_OF_NODE, MOST_USUAL, SUSPICIOUS_NATS,
 };
@@ -134,8 +134,7 @@ pub(super) fn suspicious(
     usual: [f64; 2],
 ) -> BTreeSet<PartId> {
     let mut sums: HashMap<PartId, Sum, FixedState> = HashMap::default();
-    // Flows of a pair of NICs stand side by side.
-    for flows in counted.chunk_by(|a, b| a.row.ends == b.row.ends) {
+    for flows in by_pair(counted) {
         let nics = flows[0].row.ends;
         let ends = nics.map(|nic| ways.end(view.fabric, nic));
         let base = usual[usize::from(is_far(&ends))];
@@ -148,7 +147,7 @@ pub(super) fn suspicious(
     }
     let mut leaves = BTreeSet::new();
     let is_suspicious = |place: &PartId| sums.get(place).is_some_and(|sum| sum.is_suspicious());
-    for flows in counted.chunk_by(|a, b| a.row.ends == b.row.ends) {
+    for flows in by_pair(counted) {
         for nic in flows[0].row.ends {
             let end = ways.end(view.fabric, nic);
             let places = [Some(nic), end.leaf, end.host];
@@ -217,7 +216,7 @@ fn is_far(ends: &[End; 2]) -> bool {
 /// Share of the probes that suffers while nothing is broken: of flows within a leaf, and of others.
 fn usual(view: &View<'_>, ways: &mut Ways, counted: &[Counted<'_>], signal: Signal) -> [f64; 2] {
     let mut sources: [BTreeMap<PartId, (f64, f64)>; 2] = Default::default();
-    for flows in counted.chunk_by(|a, b| a.row.ends == b.row.ends) {
+    for flows in by_pair(counted) {
         let nics = flows[0].row.ends;
         let ends = nics.map(|nic| ways.end(view.fabric, nic));
         let of_source = &mut sources[usize::from(is_far(&ends))];

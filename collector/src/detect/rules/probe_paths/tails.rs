@@ -12,7 +12,7 @@ use railscope_model::reading::Labels;
 
 use super::WINDOW_SECONDS;
 use super::evidence::part;
-use super::flows::Counted;
+use super::flows::{Counted, Row, by_pair};
 use super::problem::Suspect;
 use crate::assemble::node_parts::read;
 use crate::detect::detector::View;
@@ -185,15 +185,10 @@ fn components(
     }
     let mut found: Vec<Slow<Suspect>> = found.into_values().collect();
     found.sort_by_key(|slow| slow.of);
-    let named = worst(found.into_iter()).into_iter().filter_map(|slow| {
-        Some(Slow {
-            of: part(view, ways, slow.of)?,
-            probes: slow.probes,
-            slow: slow.slow,
-            expected: slow.expected,
-        })
-    });
-    named.collect()
+    let worst = worst(found.into_iter()).into_iter();
+    worst
+        .filter_map(|slow| slow.named(|suspect| part(view, ways, suspect)))
+        .collect()
 }
 
 /// Components that every probe of a flow crosses on its way out: the host that sends it, NICs with their cables, leaves, and
@@ -251,9 +246,7 @@ fn pairs(
     counted: &[Counted<'_>],
     usual: &BTreeMap<PathClass, f64>,
 ) -> Vec<Slow<Pair>> {
-    // Flows of a pair stand side by side.
-    let all = counted.chunk_by(|a, b| a.row.ends == b.row.ends);
-    let sums = all.filter(|flows| flows.iter().any(|one| one.slow.count > 0.0));
+    let sums = by_pair(counted).filter(|flows| flows.iter().any(|one| one.slow.count > 0.0));
     let sums = sums.map(|flows| {
         let mut slow = Slow::none_of(flows[0].row);
         for one in flows {
@@ -261,24 +254,20 @@ fn pairs(
         }
         slow
     });
-    let named = worst(sums).into_iter().filter_map(|slow| {
-        let nic = |end: usize| match &view.fabric.vertex(slow.of.ends[end]).part {
+    let name = |row: &Row| {
+        let nic = |end: usize| match &view.fabric.vertex(row.ends[end]).part {
             Part::Nic(node, device) => Some((node.clone(), device.clone())),
             _ => None,
         };
         let ((node, device), (peer_node, peer_device)) = (nic(0)?, nic(1)?);
-        Some(Slow {
-            of: Pair {
-                node,
-                device,
-                peer_node,
-                peer_device,
-                path_class: slow.of.path_class,
-            },
-            probes: slow.probes,
-            slow: slow.slow,
-            expected: slow.expected,
+        Some(Pair {
+            node,
+            device,
+            peer_node,
+            peer_device,
+            path_class: row.path_class,
         })
-    });
-    named.collect()
+    };
+    let worst = worst(sums).into_iter();
+    worst.filter_map(|slow| slow.named(name)).collect()
 }
