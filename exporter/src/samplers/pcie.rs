@@ -258,7 +258,7 @@ impl Watched {
         }
         self.setup.push(reading);
         let full = self.full;
-        let mut push = |metric, labels: &Labels, value: Value| {
+        let mut push = |full, metric, labels: &Labels, value: Value| {
             if full {
                 reading.push_full(metric, labels, value);
             } else {
@@ -275,7 +275,7 @@ impl Watched {
             if let Some(Some(value)) = misses.keep(file.read(buffer, *parse)) {
                 let is_below = most.is_some_and(|most| value.as_f64() < most.as_f64());
                 lacks_lanes |= *metric == &PCIE_LINK_WIDTH && is_below;
-                push(metric, &self.labels, value);
+                push(full, metric, &self.labels, value);
             }
         }
         for (severity, file) in &mut self.aer {
@@ -283,25 +283,19 @@ impl Watched {
                 continue;
             };
             let labels = self.labels.with(severity);
-            push(&PCIE_ERRORS, &labels, sum.into());
+            push(full, &PCIE_ERRORS, &labels, sum.into());
             for (error, count) in errors {
-                push(&PCIE_AER_ERRORS, &labels.with(error), count.into());
+                push(full, &PCIE_AER_ERRORS, &labels.with(error), count.into());
             }
         }
         // What a link could be and where it hangs stays the same: by default only where somebody must look at it.
-        let mut push = |metric, labels: &Labels, value: Value| {
-            if full || !lacks_lanes {
-                reading.push_full(metric, labels, value);
-            } else {
-                reading.push(metric, labels, value);
-            }
-        };
+        let full = full || !lacks_lanes;
         if let Some(about) = &self.about {
-            push(&PCIE_PATH, about, true.into());
+            push(full, &PCIE_PATH, about, true.into());
         }
         for (metric, value) in &self.link_max {
             if let Some(Some(value)) = misses.keep(value.clone()) {
-                push(metric, &self.labels, value);
+                push(full, metric, &self.labels, value);
             }
         }
         misses.end_device(reading, &self.address.to_string());
