@@ -12,6 +12,7 @@
 //! | [`fabric`] | the graph of parts and what joins them |
 //! | [`path_class`] | how far apart the two ends of a path are |
 //! | [`plan`] | the cables that a site has planned |
+//! | [`rate_limit`] | so many a second |
 
 pub mod exposition;
 pub mod fabric;
@@ -19,6 +20,7 @@ pub mod identity;
 pub mod metric;
 pub mod path_class;
 pub mod plan;
+pub mod rate_limit;
 pub mod reading;
 pub mod units;
 pub mod yaml;

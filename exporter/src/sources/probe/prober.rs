@@ -11,13 +11,14 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use railscope_model::path_class::PathClass;
+use railscope_model::rate_limit::Bucket;
 
 use super::clock;
 use super::flow::{Counts, Limits};
 use super::list::{ListAccess, ProbeList};
 use super::planner::{Plan, Planner, Shared};
 use super::socket::Inbox;
-use super::tally::{Bucket, QUANTILES, Recent, Sketched, Times};
+use super::tally::{QUANTILES, Recent, Sketched, Times};
 use super::way::{Common, Ends, FlowKey, Visit, Wanted, Way};
 use crate::sources::clock::SECOND;
 use crate::sources::ethtool::NetworkAccess;

@@ -8,9 +8,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use railscope_model::rate_limit::Bucket;
+
 use super::clock;
 use super::socket::{Datagram, Inbox, Queue, Socket};
-use super::tally::{Bucket, Times};
+use super::tally::Times;
 use super::wire::Packet;
 
 /// Answers a second, of all addresses together: eight NICs, each asked by 64 flows ten times a second, are 5,120. What

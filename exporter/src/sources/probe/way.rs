@@ -5,13 +5,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use railscope_model::path_class::PathClass;
+use railscope_model::rate_limit::Bucket;
 use rustix::io::Errno;
 
 use super::control::Report;
 use super::flow::{Counts, Flow, Limits, Now, Outcome};
 use super::port;
 use super::socket::{BATCH, Datagram, Inbox, Queue, Socket};
-use super::tally::Bucket;
 use super::trace::Trace;
 use super::wire::{Packet, Question, quoted_hop};
 use crate::sources::clock::SECOND;
