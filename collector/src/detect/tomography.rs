@@ -12,10 +12,11 @@
 mod index;
 mod state;
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use index::Index;
-use state::State;
+use state::{Sound, State};
 
 /// Shares of its probes that a broken part may spoil: all of them are taken to be as likely (detection method, section 3.5).
 pub const RATES: [f64; 4] = [1e-3, 5e-3, 0.05, 0.5];
@@ -31,6 +32,9 @@ pub const MOST_BROKEN: usize = 256;
 
 /// Switches and hosts that are tried to be done without: more are broken at once only where a fabric is.
 const MOST_TRIED: usize = 16;
+/// Likelihoods of a flow that one search may look at, all its tries together, before it tries no more: about a core-second. Where
+/// little is broken it needs a thousandth of that; where dozens of hosts are noisy, tries would go on for minutes.
+const MOST_LOOKS: u64 = 10_000_000;
 
 /// What a part is, as far as it matters how rarely it breaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -141,8 +145,12 @@ struct Search<'a> {
     problem: &'a Problem,
     each: Each,
     index: &'a Index,
+    /// While nothing is taken to be broken.
+    sound: Sound,
     /// By part, while nothing is taken to be broken.
     scores: BTreeMap<u32, f64>,
+    /// Likelihoods of a flow that were looked at.
+    looks: Cell<u64>,
 }
 
 /// Parts that are taken to be broken, and how much more likely everything is than with nothing broken, in nats.
@@ -150,11 +158,14 @@ type Found = (Vec<Broken>, f64);
 
 impl<'a> Search<'a> {
     fn new(problem: &'a Problem, index: &'a Index, each: Each) -> Self {
+        let sound = Sound::of(problem);
         Self {
             problem,
             each,
-            scores: index.scores(problem, each),
+            scores: index.scores(problem, &State::new(problem, each, &sound)),
+            sound,
             index,
+            looks: Cell::new(0),
         }
     }
 
@@ -186,7 +197,7 @@ impl<'a> Search<'a> {
             } else {
                 acquitted.remove(&coarse);
             }
-            if tried.len() >= MOST_TRIED {
+            if tried.len() >= MOST_TRIED || self.looks.get() >= MOST_LOOKS {
                 break;
             }
         }
@@ -200,12 +211,12 @@ impl<'a> Search<'a> {
         self.refit(&mut broken);
         let cost = |one: &Broken| self.problem.kind(one.part).prior_nats();
         let costs: f64 = broken.iter().map(cost).sum();
-        (broken.clone(), self.state(&broken, None).gained() - costs)
+        (broken.clone(), self.state(&broken).gained() - costs)
     }
 
     fn greedy(&self, acquitted: &BTreeSet<u32>) -> Vec<Broken> {
         let index = self.index;
-        let mut state = State::new(self.problem, self.each);
+        let mut state = self.nothing_broken();
         let mut scores = self.scores.clone();
         scores.retain(|part, _| !acquitted.contains(part));
         let mut broken: Vec<Broken> = Vec::new();
@@ -227,6 +238,8 @@ impl<'a> Search<'a> {
                 let over = &index.over[other];
                 if over.meets.iter().any(|meets| changed[meets.flow]) {
                     *score = state.score(over, self.problem.kind(*other));
+                    let looks = RATES.len() * (over.meets.len() + over.unhit.len());
+                    self.looks.set(self.looks.get() + looks as u64);
                 }
             }
             // What explains the very same is as good, even if one alone is not enough: on ways that nobody knows, a cable
@@ -262,12 +275,28 @@ impl<'a> Search<'a> {
         near.filter(|(other, _)| fits(*other) >= least).collect()
     }
 
-    /// Everything with these parts broken, but for one of them.
-    fn state(&self, broken: &[Broken], but: Option<usize>) -> State<'_> {
-        let mut state = State::new(self.problem, self.each);
-        let others = broken.iter().enumerate();
-        for (_, one) in others.filter(|(place, _)| Some(*place) != but) {
+    fn nothing_broken(&self) -> State<'_> {
+        State::new(self.problem, self.each, &self.sound)
+    }
+
+    /// What is expected with these parts broken.
+    fn state(&self, broken: &[Broken]) -> State<'_> {
+        let mut state = self.nothing_broken();
+        for one in broken {
             state.add(&self.index.over[&one.part], one.rate);
+        }
+        state
+    }
+
+    /// What is expected of the flows over one of these parts with all others broken.
+    fn without_one(&self, broken: &[Broken], at: usize) -> State<'_> {
+        let mut of_it = vec![false; self.problem.flows.len()];
+        for meets in &self.index.over[&broken[at].part].meets {
+            of_it[meets.flow] = true;
+        }
+        let mut state = self.nothing_broken();
+        for (_, one) in broken.iter().enumerate().filter(|(place, _)| *place != at) {
+            state.add_to(&self.index.over[&one.part], one.rate, &of_it);
         }
         state
     }
@@ -278,7 +307,7 @@ impl<'a> Search<'a> {
         while broken.len() > 1 && at < broken.len() {
             let part = broken[at].part;
             let over = &self.index.over[&part];
-            let alone = self.state(&broken, Some(at));
+            let alone = self.without_one(&broken, at);
             if alone.score(over, self.problem.kind(part)) > 0.0 {
                 at += 1;
             } else {
@@ -295,7 +324,7 @@ impl<'a> Search<'a> {
         }
         for at in (0..broken.len()).chain(0..broken.len()) {
             let over = &self.index.over[&broken[at].part];
-            broken[at].rate = self.state(broken, Some(at)).rate(over);
+            broken[at].rate = self.without_one(broken, at).rate(over);
         }
     }
 }

@@ -105,8 +105,7 @@ impl Index {
     }
 
     /// By part: how much it explains while nothing else is broken, beyond what it costs.
-    pub(super) fn scores(&self, problem: &Problem, each: Each) -> BTreeMap<u32, f64> {
-        let state = State::new(problem, each);
+    pub(super) fn scores(&self, problem: &Problem, state: &State<'_>) -> BTreeMap<u32, f64> {
         let all = self.over.iter();
         all.map(|(part, over)| (*part, state.score(over, problem.kind(*part))))
             .collect()

@@ -1,5 +1,7 @@
 //! What flows are expected to suffer, given the parts that are taken to be broken, and how likely what they met is then.
 
+use std::num::NonZeroU32;
+
 use super::index::{Meets, Over};
 use super::{Each, Flow, Kind, Problem, RATES};
 
@@ -20,8 +22,43 @@ const FIT: i32 = 3;
 /// dozen of them would cost 4,096 logarithms a flow and look.
 const MOST_CHANCES: usize = 16;
 
+/// Exponents from here on are not raised to: `exp` overflows at 709.
+const LARGEST_EXPONENT: f64 = 500.0;
+
 /// Chances of a flow's way, each with the share of its probes that is hit then.
 type Chances = Vec<(f64, f64)>;
+
+/// What is the same for all states of one problem: how likely it is what flows met while nothing is broken.
+pub(super) struct Sound {
+    /// By flow: logarithm of the likelihood of what it met.
+    likely: Vec<f64>,
+    /// By flow: its place in `spoiled`; none for one without a hit. They are many, and cheap to look at anew.
+    places: Vec<Option<NonZeroU32>>,
+    /// By flow with hits, from 1: how much likelier it would be with each of [`RATES`] of its probes spoiled, nats.
+    spoiled: Vec<[f64; RATES.len()]>,
+}
+
+impl Sound {
+    pub(super) fn of(problem: &Problem) -> Self {
+        let mut sound = Self {
+            likely: Vec::with_capacity(problem.flows.len()),
+            places: Vec::with_capacity(problem.flows.len()),
+            spoiled: vec![[0.0; RATES.len()]],
+        };
+        for flow in &problem.flows {
+            let likely = flow.log_likelihood(flow.base);
+            sound.likely.push(likely);
+            let place = NonZeroU32::new(sound.spoiled.len() as u32);
+            sound.places.push(place.filter(|_| flow.hits > 0.0));
+            if flow.hits > 0.0 {
+                sound
+                    .spoiled
+                    .push(flow.spoiled(&[(1.0, flow.base)], likely));
+            }
+        }
+        sound
+    }
+}
 
 /// What flows are expected to suffer, given the parts that are taken to be broken.
 pub(super) struct State<'a> {
@@ -29,48 +66,75 @@ pub(super) struct State<'a> {
     each: Each,
     /// Of flows that meet none of them nothing is kept.
     chances: Vec<Option<Chances>>,
-    /// Logarithms of the likelihood of what each flow met.
+    /// As in [`Sound`], but with what is broken.
     likely: Vec<f64>,
+    places: &'a [Option<NonZeroU32>],
+    spoiled: Vec<[f64; RATES.len()]>,
     /// How much less likely broken parts make what flows without a hit met that may cross them, nats.
     unhit: f64,
 }
 
 impl<'a> State<'a> {
-    pub(super) fn new(problem: &'a Problem, each: Each) -> Self {
+    /// With nothing broken.
+    pub(super) fn new(problem: &'a Problem, each: Each, sound: &'a Sound) -> Self {
         Self {
             flows: &problem.flows,
             each,
             chances: vec![None; problem.flows.len()],
-            likely: (problem.flows.iter())
-                .map(|flow| flow.log_likelihood(flow.base))
-                .collect(),
+            likely: sound.likely.clone(),
+            places: &sound.places,
+            spoiled: sound.spoiled.clone(),
             unhit: 0.0,
         }
     }
 
-    /// Logarithm of the likelihood of what a flow met, if one more part spoils this share of its probes.
-    fn with(&self, meets: Meets, rate: f64) -> f64 {
+    /// How much more likely it is what a flow met, if one more part spoils this share of its probes, in nats.
+    fn gain_of(&self, meets: Meets, rate: f64) -> f64 {
         let flow = &self.flows[meets.flow];
         let known = [(1.0, flow.base)];
         let known = self.chances[meets.flow].as_deref().unwrap_or(&known);
         let crossed = known
             .iter()
             .flat_map(|one| self.each.crossed(*one, meets, rate));
-        flow.likelihood(crossed)
+        flow.likelihood(crossed) - self.likely[meets.flow]
+    }
+
+    /// The same for each of [`RATES`]. A flow that takes one unknown way is spoiled with the chance that the way leads over
+    /// the part, and how likely it is then is the same for all parts: `ln((1 - maybe) + maybe * exp(spoiled))`.
+    fn gains_of(&self, meets: Meets) -> [f64; RATES.len()] {
+        let spoiled = self.places[meets.flow].map(|place| self.spoiled[place.get() as usize]);
+        match (spoiled, meets.always) {
+            (Some(spoiled), true) if meets.maybe == 0.0 => spoiled,
+            (Some(spoiled), false) if self.each == Each::Flow => spoiled.map(|nats| {
+                if nats < LARGEST_EXPONENT {
+                    (meets.maybe * nats.exp_m1()).ln_1p()
+                } else {
+                    meets.maybe.ln() + nats
+                }
+            }),
+            _ => RATES.map(|rate| self.gain_of(meets, rate)),
+        }
     }
 
     /// How much more likely everything is if a part spoils this share of the probes over it, in nats.
     fn gain(&self, over: &Over, rate: f64) -> f64 {
-        let gain = |meets: &Meets| self.with(*meets, rate) - self.likely[meets.flow];
+        let gain = |meets: &Meets| self.gain_of(*meets, rate);
         let unhit = over.unhit.iter().map(|unhit| unhit.gain(self.each, rate));
         over.meets.iter().map(gain).chain(unhit).sum()
     }
 
     /// The same whatever share it is, less how rarely such parts break.
     pub(super) fn score(&self, over: &Over, kind: Kind) -> f64 {
+        let mut gains = [0.0; RATES.len()];
+        for meets in &over.meets {
+            for (gain, more) in gains.iter_mut().zip(self.gains_of(*meets)) {
+                *gain += more;
+            }
+        }
         let mut sum = Sum::default();
-        for rate in RATES {
-            sum.add(self.gain(over, rate));
+        for (gain, rate) in gains.into_iter().zip(RATES) {
+            let unhit = over.unhit.iter().map(|unhit| unhit.gain(self.each, rate));
+            sum.add(gain + unhit.sum::<f64>());
         }
         sum.logarithm() - (RATES.len() as f64).ln() - kind.prior_nats()
     }
@@ -120,21 +184,38 @@ impl<'a> State<'a> {
     /// Takes a part to be broken; says of which flows more is expected now.
     pub(super) fn add(&mut self, over: &Over, rate: f64) -> Vec<bool> {
         let mut changed = vec![false; self.flows.len()];
+        for meets in &over.meets {
+            changed[meets.flow] = true;
+        }
+        self.add_to(over, rate, &changed);
+        changed
+    }
+
+    /// Takes a part to be broken, as far as these flows are concerned.
+    pub(super) fn add_to(&mut self, over: &Over, rate: f64, flows: &[bool]) {
         let unhit = over.unhit.iter().map(|unhit| unhit.gain(self.each, rate));
         self.unhit += unhit.sum::<f64>();
-        for meets in &over.meets {
+        for meets in over.meets.iter().filter(|meets| flows[meets.flow]) {
             let known = self.chances[meets.flow].take();
             let known = known.unwrap_or_else(|| vec![(1.0, self.flows[meets.flow].base)]);
             let all = known
                 .into_iter()
                 .flat_map(|one| self.each.crossed(one, *meets, rate));
             let known = merged(all.filter(|(chance, _)| *chance > 0.0).collect());
-            self.likely[meets.flow] = self.flows[meets.flow].likelihood(known.iter().copied());
+            let flow = &self.flows[meets.flow];
+            let likely = flow.likelihood(known.iter().copied());
+            if let Some(place) = self.places[meets.flow] {
+                self.spoiled[place.get() as usize] = flow.spoiled(&known, likely);
+            }
+            self.likely[meets.flow] = likely;
             self.chances[meets.flow] = Some(known);
-            changed[meets.flow] = true;
         }
-        changed
     }
+}
+
+/// Share of probes that is hit if of those that were not this share is, too.
+fn spoil(hit: f64, rate: f64) -> f64 {
+    1.0 - (1.0 - hit) * (1.0 - rate)
 }
 
 /// Takes neighbours in the order of their shares as one, with the mean of both, if there are too many.
@@ -155,7 +236,6 @@ impl Each {
     /// What becomes of a chance if a part is broken: the flow's unknown way leads past it, or over it; or some of its
     /// packets do.
     fn crossed(self, (chance, hit): (f64, f64), meets: Meets, rate: f64) -> [(f64, f64); 2] {
-        let spoil = |hit: f64, rate: f64| 1.0 - (1.0 - hit) * (1.0 - rate);
         let past = if meets.always { spoil(hit, rate) } else { hit };
         match self {
             Self::Flow => [
@@ -172,9 +252,20 @@ impl Flow {
     fn likelihood(&self, chances: impl Iterator<Item = (f64, f64)>) -> f64 {
         let mut sum = Sum::default();
         for (chance, hit) in chances.filter(|(chance, _)| *chance > 0.0) {
-            sum.add(chance.ln() + self.log_likelihood(hit));
+            let certain = chance == 1.0;
+            sum.add(if certain { 0.0 } else { chance.ln() } + self.log_likelihood(hit));
         }
         sum.logarithm()
+    }
+
+    /// How much likelier what it met is with each of [`RATES`] of its probes spoiled for certain, in nats.
+    fn spoiled(&self, known: &[(f64, f64)], likely: f64) -> [f64; RATES.len()] {
+        RATES.map(|rate| {
+            let spoiled = known
+                .iter()
+                .map(|(chance, hit)| (*chance, spoil(*hit, rate)));
+            self.likelihood(spoiled) - likely
+        })
     }
 
     /// Logarithm of the likelihood of its hits if this share of its probes is hit, but for what is the same of every share.
@@ -198,8 +289,11 @@ impl Sum {
     }
 
     fn logarithm(&self) -> f64 {
-        self.0
-            .map_or(f64::NEG_INFINITY, |(most, sum)| most + sum.ln())
+        match self.0 {
+            None => f64::NEG_INFINITY,
+            Some((most, 1.0)) => most,
+            Some((most, sum)) => most + sum.ln(),
+        }
     }
 }
 
