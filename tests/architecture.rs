@@ -21,6 +21,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("railscope-collector", &["railscope-model"]),
     ("railscope-simulator", &["railscope-model"]),
     ("railscope-nvml-mock", &[]),
+    ("railscope-rdma-probe", &["railscope-model"]),
     (
         "railscope",
         &[

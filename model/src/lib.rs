@@ -13,6 +13,7 @@
 //! | [`path_class`] | how far apart the two ends of a path are |
 //! | [`plan`] | the cables that a site has planned |
 //! | [`rate_limit`] | so many a second |
+//! | [`rdma_probe`] | what the exporter and its RDMA prober tell each other |
 
 pub mod exposition;
 pub mod fabric;
@@ -21,6 +22,7 @@ pub mod metric;
 pub mod path_class;
 pub mod plan;
 pub mod rate_limit;
+pub mod rdma_probe;
 pub mod reading;
 pub mod units;
 pub mod yaml;

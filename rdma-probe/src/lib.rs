@@ -1,0 +1,19 @@
+//! Probes other nodes by RDMA datagrams: who is asked when, what an answer is worth, and how both look on the wire.
+//!
+//! ```text
+//! exporter -- Plan --> stdin  -> worker, one thread for each device -> Prober, Responder   (pure: no clock, no IO)
+//!          <- Report -- stdout <-                    |
+//!                                                 verbs    the only code that calls libibverbs
+//! ```
+//!
+//! What is pure is built and tested everywhere; the feature `verbs` adds what needs libibverbs.
+
+pub mod addresses;
+pub mod prober;
+pub mod responder;
+pub mod wire;
+
+#[cfg(feature = "verbs")]
+pub mod verbs;
+#[cfg(feature = "verbs")]
+pub mod worker;
