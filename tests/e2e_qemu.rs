@@ -5,6 +5,8 @@
 
 #[path = "support/guest.rs"]
 mod guest;
+#[path = "qemu_rdma_probe.rs"]
+mod rdma_probe;
 mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -177,7 +179,7 @@ fn stopped_well(results: &Results) {
 #[test]
 fn soft_roce_ports_are_what_the_kernel_says_through_traffic_and_removal() {
     need!("qemu-system-x86_64", "timeout");
-    let results = match run_in_guest("rxe", "") {
+    let results = match run_in_guest("rxe", "", &[]) {
         Ok(results) => results,
         Err(why) => skip!("{why}"),
     };
@@ -419,7 +421,7 @@ fn settings(lspci: &str, watched: &BTreeSet<&str>) -> Series {
 #[test]
 fn pci_functions_are_what_the_kernel_says_through_errors_splitting_and_removal() {
     need!("qemu-system-x86_64", "timeout");
-    let results = match run_in_guest("pci", HIERARCHY) {
+    let results = match run_in_guest("pci", HIERARCHY, &[]) {
         Ok(results) => results,
         Err(why) => skip!("{why}"),
     };

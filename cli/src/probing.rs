@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use clap::Args;
 use railscope_exporter::ProbeAccess;
-use railscope_exporter::sources::probe::{ListAccess, ListError, ProbeList, Told};
+use railscope_exporter::sources::probe::{ListAccess, ListError, ProbeList, RdmaAccess, Told};
 use reqwest::{Client, StatusCode, Url};
 
 /// How often a list is fetched.
@@ -37,6 +37,14 @@ pub(crate) struct ProbeArgs {
         value_name = "FILE|URL"
     )]
     list: Option<String>,
+    /// Probe and answer by RDMA, too, with this program: `railscope-rdma-probe`, which needs libibverbs and the devices below
+    /// /dev/infiniband. Other nodes find it by `--probe.listen`. Off by default.
+    #[arg(
+        long = "probe.rdma",
+        env = "RAILSCOPE_PROBE_RDMA",
+        value_name = "PROGRAM"
+    )]
+    rdma: Option<PathBuf>,
 }
 
 /// Addresses to answer at.
@@ -65,6 +73,7 @@ impl ProbeArgs {
         let access = ProbeAccess {
             listen: listen.unwrap_or_default(),
             list,
+            rdma: self.rdma.map(RdmaAccess::new),
         };
         Ok((access, fetcher))
     }

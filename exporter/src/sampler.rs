@@ -148,7 +148,11 @@ pub const SAMPLERS: &[Build] = &[
 pub type BuildOnDemand = fn(&Machine) -> Option<Box<dyn Sampler>>;
 
 /// Samplers that send packets, or answer them: they run where the machine asks for them, and else no page names them.
-pub const ON_DEMAND: &[BuildOnDemand] = &[samplers::prober::build, samplers::responder::build];
+pub const ON_DEMAND: &[BuildOnDemand] = &[
+    samplers::prober::build,
+    samplers::prober::build_rdma,
+    samplers::responder::build,
+];
 
 /// Samples every source of a machine once, in this thread, and puts the samples in page order: what
 /// `railscope check` and the golden files look at. A source that hangs hangs the caller.

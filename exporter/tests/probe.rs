@@ -83,6 +83,7 @@ fn who_answers_says_where_and_how_long_it_took() {
         probes: ProbeAccess {
             listen: vec![at],
             list: None,
+            rdma: None,
         },
         ..machine(root)
     };
@@ -120,7 +121,7 @@ fn who_answers_says_where_and_how_long_it_took() {
         assert_eq!(length, LENGTH);
     }
     // The interface that it came by has no RDMA device.
-    assert_eq!(labels(&sample(responder), &PROBE_RESPONDER), ["lo"]);
+    assert_eq!(labels(&sample(responder), &PROBE_RESPONDER), ["lo udp"]);
 }
 
 #[test]
@@ -132,6 +133,7 @@ fn a_list_that_cannot_be_had_is_said_and_one_that_can_is_followed() {
         probes: ProbeAccess {
             listen: Vec::new(),
             list: Some(ListAccess::Told(told.clone())),
+            rdma: None,
         },
         ..machine(temp.path())
     };
@@ -156,7 +158,7 @@ fn a_list_that_cannot_be_had_is_said_and_one_that_can_is_followed() {
     told.tell(ProbeList::parse("list", list));
     // The NIC of a recorded machine is none of this one: nothing is sent, and that is said.
     let reading = wait(&|presence, reading| {
-        presence == Presence::Present && labels(reading, &PROBES_SENT) == ["mlx5_0"]
+        presence == Presence::Present && labels(reading, &PROBES_SENT) == ["mlx5_0 udp"]
     });
     assert_eq!(labels(&reading, &SOURCE_STATUS), ["prober mlx5_0 absent"]);
 }

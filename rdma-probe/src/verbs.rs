@@ -262,7 +262,7 @@ impl Port {
     pub fn arm(&mut self) -> io::Result<()> {
         // SAFETY: rule 1.
         let failed = unsafe { ib::ibv_req_notify_cq(self.completions.plain(), 0) };
-        result(failed)
+        result("ibv_req_notify_cq", failed)
     }
 
     /// Takes one notice of completions from the descriptor, which has become readable.
@@ -371,7 +371,7 @@ impl Port {
             let queue_pair = self.pairs[role as usize].queue_pair;
             ib::ibv_post_recv(queue_pair, &raw mut request, &raw mut bad)
         };
-        result(failed)
+        result("ibv_post_recv", failed)
     }
 }
 
@@ -401,10 +401,15 @@ impl Drop for Port {
     }
 }
 
-/// An error number of libibverbs, 0 for none.
-fn result(failed: i32) -> io::Result<()> {
+/// An error number of libibverbs, 0 for none, and which call said it.
+fn result(call: &str, failed: i32) -> io::Result<()> {
     match failed {
         0 => Ok(()),
-        error => Err(io::Error::from_raw_os_error(error)),
+        error => Err(named(call, &io::Error::from_raw_os_error(error))),
     }
+}
+
+/// The error with the call that failed before it; it stays of its kind.
+fn named(call: &str, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{call}: {error}"))
 }

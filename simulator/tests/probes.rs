@@ -214,7 +214,7 @@ fn exporters_count_every_probe_and_lose_none_on_a_healthy_fabric() {
     let hops = series(&exporters, &cluster, &PROBE_HOP);
     // One switch within a leaf, three between leaves.
     assert_eq!(hops.len(), 16 * (3 + 3 * 4 * 4));
-    assert!(hops.keys().all(|labels| known.contains(&labels[6])));
+    assert!(hops.keys().all(|labels| known.contains(&labels[7])));
     let none = Probing {
         hops: false,
         ..Probing::default()
@@ -290,5 +290,5 @@ fn a_lossy_edge_loses_to_and_from_its_nic_and_a_restarted_exporter_begins_at_zer
         assert!(own.into_iter().all(|(_, sent)| *sent == least), "{second}");
     }
     let lost = series(&exporters, &cluster, &PROBES_LOST);
-    assert!(lost[&vec![node, device.to_owned()]] < 30.0);
+    assert!(lost[&vec![node, device.to_owned(), "udp".to_owned()]] < 30.0);
 }

@@ -54,12 +54,17 @@ pub(crate) fn same<T: PartialEq + Copy + Debug>(
 ///
 /// # Errors
 /// Why this machine cannot do that.
-pub(crate) fn run_in_guest(scenario: &str, devices: &str) -> Result<Results, String> {
+pub(crate) fn run_in_guest(
+    scenario: &str,
+    devices: &str,
+    programs: &[&Path],
+) -> Result<Results, String> {
     let folder = tempfile::tempdir().expect("a folder");
     let cache = root().join("target/qemu");
     let initramfs = folder.path().join("initramfs");
     let mut build = Command::new(root().join("tests/qemu/build"));
-    let (built, said) = run(build.arg(&cache).arg(RAILSCOPE).arg(&initramfs), BUILDING);
+    build.arg(&cache).arg(RAILSCOPE).arg(&initramfs);
+    let (built, said) = run(build.args(programs), BUILDING);
     if let Some((_, why)) = said.split_once(LACKING).filter(|_| !built) {
         return Err(why.trim().to_owned());
     }
@@ -191,7 +196,8 @@ pub(crate) struct Snapshot {
 pub(crate) struct Page(Series);
 
 impl Page {
-    fn read(page: &str) -> Self {
+    /// Reads a page.
+    pub(crate) fn read(page: &str) -> Self {
         let lines = parse(page).map(|line| line.expect("a page of ours"));
         let series = lines.filter_map(|line| match line {
             Line::Series(series) => Some((
@@ -214,6 +220,14 @@ impl Page {
         wanted
             .map(|(series, value)| (series.clone(), *value))
             .collect()
+    }
+
+    /// Values of all series with this name and these words in their labels, added up.
+    pub(crate) fn sum(&self, name: &str, words: &[&str]) -> f64 {
+        let named = |series: &str| series.split('{').next() == Some(name);
+        let all = self.0.iter().filter(|(series, _)| named(series));
+        let wanted = all.filter(|(series, _)| words.iter().all(|word| series.contains(word)));
+        wanted.map(|(_, value)| value).sum()
     }
 
     /// Series that speak of a device, by any label.

@@ -234,7 +234,7 @@ impl Cluster {
                 for flow in 0..PROBED.1 {
                     let begun = 1e3 * noise(node, rail * PROBED.1 + flow, step);
                     let count = ((begun + seconds) * per_second).floor();
-                    writeln!(page, "railscope_probe_flow_{name}_total{{device=\"mlx5_{rail}\",peer_node=\"{peer}\",peer_device=\"mlx5_{rail}\",flow=\"{flow}\"}} {count}").expect("text");
+                    writeln!(page, "railscope_probe_flow_{name}_total{{device=\"mlx5_{rail}\",peer_node=\"{peer}\",peer_device=\"mlx5_{rail}\",flow=\"{flow}\",transport=\"udp\"}} {count}").expect("text");
                 }
             }
         }

@@ -170,7 +170,7 @@ fn addresses() -> Addresses {
 
 fn labels(way: Way) -> Labels {
     let peer = node(way.to).to_string();
-    Labels::new(["mlx5_0", &peer, "mlx5_0", &way.flow.to_string()])
+    Labels::new(["mlx5_0", &peer, "mlx5_0", &way.flow.to_string(), "udp"])
 }
 
 impl World {

@@ -37,7 +37,7 @@ pub struct Tails {
 pub struct ClassTail {
     /// Which.
     pub path_class: PathClass,
-    /// How the probes travel: `udp`.
+    /// How the probes travel: `udp` or `rdma`.
     pub transport: String,
     /// Nodes with answered probes of such paths.
     pub nodes: usize,

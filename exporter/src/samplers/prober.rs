@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use railscope_model::metric::{
     PROBE_FLOW_LOST, PROBE_FLOW_SENT, PROBE_FLOW_SLOW, PROBE_HOP, PROBE_PATH_LOST,
-    PROBE_PATH_QUANTILE, PROBE_PATH_RTT, PROBE_RTT, PROBE_RTT_MAX, PROBES_LOST, PROBES_SENT,
+    PROBE_PATH_QUANTILE, PROBE_PATH_RTT, PROBE_RESPONDER, PROBE_RTT, PROBE_RTT_MAX, PROBES_LOST,
+    PROBES_SENT, PROBES_UNANSWERABLE,
 };
 use railscope_model::reading::{Histogram, HistogramError, Labels, NodeReading, Status};
 
@@ -15,28 +16,58 @@ use super::discovery::Misses;
 use crate::sampler::{Machine, Presence, SampleError, Sampler};
 use crate::sources::ethtool::NetworkAccess;
 use crate::sources::probe::{
-    BOUNDS_NANOS, ClassReport, DeviceReport, FlowKey, FlowReport, ListAccess, Prober, QUANTILES,
-    Report, Times,
+    BOUNDS_NANOS, ClassReport, DeviceReport, FlowKey, FlowReport, ProbeAccess, Prober, QUANTILES,
+    RdmaProber, Report, Times,
 };
 use crate::sources::sysfs::{Miss, Root};
 
-/// Source label.
-const NAME: &str = "prober";
 /// Device label of the status that says how the list was read.
 const LIST: &str = "list";
-/// How these probes travel: the label `transport`.
-const TRANSPORT: &str = "udp";
+/// Device label of the status that says whether the program of the RDMA prober runs.
+const PROGRAM: &str = "program";
 /// A report is a second old; one that is older than this comes from a thread that hangs.
 const HANGS_AFTER: Duration = Duration::from_secs(10);
 
+/// How probes travel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Transport {
+    Udp,
+    Rdma,
+}
+
+impl Transport {
+    /// The label `transport`.
+    const fn label(self) -> &'static str {
+        match self {
+            Self::Udp => "udp",
+            Self::Rdma => "rdma",
+        }
+    }
+
+    /// Source label.
+    const fn source(self) -> &'static str {
+        match self {
+            Self::Udp => "prober",
+            Self::Rdma => "rdma-prober",
+        }
+    }
+}
+
 struct ProbeSampler {
-    list: ListAccess,
+    transport: Transport,
+    access: ProbeAccess,
     sysfs: Root,
     network: NetworkAccess,
-    prober: Option<Prober>,
+    prober: Option<Running>,
     named: Vec<Named>,
     unparsed: u64,
     misses: Misses,
+}
+
+/// A prober.
+enum Running {
+    Udp(Prober),
+    Rdma(RdmaProber),
 }
 
 /// A flow and its labels, which are long and stay the same.
@@ -47,23 +78,21 @@ struct Named {
     hop_labels: Vec<Labels>,
 }
 
-/// Builds the sampler where there is a list.
+/// Builds the sampler of UDP probes where there is a list.
 pub fn build(machine: &Machine) -> Option<Box<dyn Sampler>> {
-    let list = machine.probes.list.clone()?;
-    Some(Box::new(ProbeSampler {
-        list,
-        sysfs: Root::new(&machine.sysfs),
-        network: machine.network.clone(),
-        prober: None,
-        named: Vec::new(),
-        unparsed: 0,
-        misses: Misses::new(NAME),
-    }))
+    machine.probes.list.as_ref()?;
+    Some(ProbeSampler::new(Transport::Udp, machine))
+}
+
+/// Builds the sampler of RDMA probes where there is a program for them. It answers without a list, too.
+pub fn build_rdma(machine: &Machine) -> Option<Box<dyn Sampler>> {
+    machine.probes.rdma.as_ref()?;
+    Some(ProbeSampler::new(Transport::Rdma, machine))
 }
 
 impl Sampler for ProbeSampler {
     fn name(&self) -> &'static str {
-        NAME
+        self.transport.source()
     }
 
     /// The prober runs by itself; this only takes what it has counted.
@@ -78,8 +107,7 @@ impl Sampler for ProbeSampler {
         };
         let prober = match self.prober.take() {
             Some(prober) => prober,
-            None => Prober::start(self.list.clone(), self.sysfs.clone(), &self.network)
-                .map_err(failed)?,
+            None => self.start().map_err(failed)?,
         };
         let report = self.prober.insert(prober).report();
         if report.at.elapsed() > HANGS_AFTER {
@@ -89,9 +117,12 @@ impl Sampler for ProbeSampler {
             self.misses.note(miss);
             self.misses.end_device(reading, LIST);
         }
-        if !report.has_list {
+        if !report.has_list && self.transport == Transport::Udp {
             let status = report.list_miss.map_or(Status::Absent, Status::from);
             return Ok(Presence::Absent(status));
+        }
+        if let Some(miss) = report.program {
+            reading.push_status(self.name(), PROGRAM, miss.into());
         }
         self.push(reading, &report);
         self.misses.end_source(reading);
@@ -99,29 +130,73 @@ impl Sampler for ProbeSampler {
     }
 }
 
+impl Running {
+    fn report(&self) -> Arc<Report> {
+        match self {
+            Self::Udp(prober) => prober.report(),
+            Self::Rdma(prober) => prober.report(),
+        }
+    }
+}
+
 impl ProbeSampler {
+    fn new(transport: Transport, machine: &Machine) -> Box<Self> {
+        Box::new(Self {
+            transport,
+            access: machine.probes.clone(),
+            sysfs: Root::new(&machine.sysfs),
+            network: machine.network.clone(),
+            prober: None,
+            named: Vec::new(),
+            unparsed: 0,
+            misses: Misses::new(transport.source()),
+        })
+    }
+
+    fn start(&self) -> io::Result<Running> {
+        let (list, sysfs) = (self.access.list.clone(), self.sysfs.clone());
+        match (&self.access.rdma, self.transport) {
+            (Some(access), Transport::Rdma) => {
+                let prober = RdmaProber::start(access.clone(), list, sysfs, &self.network)?;
+                Ok(Running::Rdma(prober))
+            }
+            _ => {
+                let list = list.ok_or(io::ErrorKind::NotFound)?;
+                let prober = Prober::start(list, sysfs, &self.network)?;
+                Ok(Running::Udp(prober))
+            }
+        }
+    }
+
     fn push(&mut self, reading: &mut NodeReading, report: &Report) {
+        let transport = self.transport.label();
         for device in &report.devices {
-            let pushed = push_device(reading, device);
+            let pushed = push_device(reading, device, transport);
             self.misses.keep(pushed.map_err(|_| Miss::Failed));
             for miss in &device.misses {
                 // Of a NIC that is not there, or has no address, nothing else would say so.
                 match miss {
-                    Miss::Absent => reading.push_status(NAME, &device.device, Status::Absent),
+                    Miss::Absent => {
+                        reading.push_status(
+                            self.transport.source(),
+                            &device.device,
+                            Status::Absent,
+                        );
+                    }
                     other => self.misses.note(*other),
                 }
             }
             self.misses.end_device(reading, &device.device);
         }
         for class in &report.classes {
-            let pushed = push_class(reading, class);
+            let pushed = push_class(reading, class, transport);
             self.misses.keep(pushed.map_err(|_| Miss::Failed));
         }
         self.named.truncate(report.flows.len());
         for (place, flow) in report.flows.iter().enumerate() {
             let known = self.named.get(place).is_some_and(|named| named.is(flow));
             if !known {
-                let named = Named::new(flow);
+                let named = Named::new(flow, transport);
                 match self.named.get_mut(place) {
                     Some(other) => *other = named,
                     None => self.named.push(named),
@@ -129,6 +204,19 @@ impl ProbeSampler {
             }
             if let Some(named) = self.named.get(place) {
                 named.push(reading, flow);
+            }
+        }
+        if self.transport == Transport::Rdma {
+            reading.push(
+                &PROBES_UNANSWERABLE,
+                &Labels::new([transport]),
+                report.unanswerable,
+            );
+        }
+        for (device, times) in &report.responded {
+            let times = histogram(times).map_err(|_| Miss::Failed);
+            if let Some(times) = self.misses.keep(times) {
+                reading.push(&PROBE_RESPONDER, &Labels::new([device, transport]), times);
             }
         }
         for _ in self.unparsed..report.unparsed {
@@ -140,7 +228,7 @@ impl ProbeSampler {
 }
 
 impl Named {
-    fn new(flow: &FlowReport) -> Self {
+    fn new(flow: &FlowReport, transport: &str) -> Self {
         let FlowKey {
             device,
             peer_node,
@@ -148,7 +236,7 @@ impl Named {
             flow: number,
         } = &*flow.key;
         let number = number.to_string();
-        let labels = Labels::new([device, peer_node, peer_device, &number]);
+        let labels = Labels::new([device, peer_node, peer_device, &number, transport]);
         let hops = flow.hops.iter();
         Self {
             key: Arc::clone(&flow.key),
@@ -176,8 +264,12 @@ impl Named {
     }
 }
 
-fn push_device(reading: &mut NodeReading, device: &DeviceReport) -> Result<(), HistogramError> {
-    let labels = Labels::new([&device.device]);
+fn push_device(
+    reading: &mut NodeReading,
+    device: &DeviceReport,
+    transport: &str,
+) -> Result<(), HistogramError> {
+    let labels = Labels::new([&*device.device, transport]);
     reading.push(&PROBES_SENT, &labels, device.sent);
     reading.push(&PROBES_LOST, &labels, device.lost);
     if let Some(nanos) = device.longest_nanos {
@@ -187,8 +279,12 @@ fn push_device(reading: &mut NodeReading, device: &DeviceReport) -> Result<(), H
     Ok(())
 }
 
-fn push_class(reading: &mut NodeReading, class: &ClassReport) -> Result<(), HistogramError> {
-    let labels = Labels::new([class.path_class.name(), TRANSPORT]);
+fn push_class(
+    reading: &mut NodeReading,
+    class: &ClassReport,
+    transport: &str,
+) -> Result<(), HistogramError> {
+    let labels = Labels::new([class.path_class.name(), transport]);
     reading.push(&PROBE_PATH_LOST, &labels, class.lost);
     for (quantile, nanos) in QUANTILES.iter().zip(class.quantiles_nanos.iter().flatten()) {
         reading.push(
@@ -212,6 +308,7 @@ pub(super) fn histogram(times: &Times) -> Result<Histogram, HistogramError> {
 mod tests {
     use super::*;
     use crate::sources::probe::Counts;
+    use crate::sources::probe::RdmaAccess;
     use railscope_model::exposition::{Format, Page};
     use railscope_model::metric::Profile;
     use railscope_model::path_class::PathClass;
@@ -239,9 +336,7 @@ mod tests {
         };
         let router = |last| IpAddr::from([10, 0, 0, last]);
         Report {
-            at: Instant::now(),
             has_list: true,
-            list_miss: None,
             devices: vec![DeviceReport {
                 device: "mlx5_0".to_owned(),
                 sent: 5,
@@ -261,6 +356,7 @@ mod tests {
                 flow(1, 3, 3, &[]),
             ],
             unparsed: 2,
+            ..Report::empty()
         }
     }
 
@@ -274,15 +370,7 @@ mod tests {
     }
 
     fn sampler() -> ProbeSampler {
-        ProbeSampler {
-            list: ListAccess::Told(Default::default()),
-            sysfs: Root::new("/nowhere".as_ref()),
-            network: NetworkAccess::kernel(),
-            prober: None,
-            named: Vec::new(),
-            unparsed: 0,
-            misses: Misses::new(NAME),
-        }
+        *ProbeSampler::new(Transport::Udp, &Machine::below("/nowhere".as_ref()))
     }
 
     #[test]
@@ -311,20 +399,46 @@ mod tests {
             ]
         );
         let full = lines(&report, Profile::Full, &mut sampler);
-        let of = r#"device="mlx5_0",peer_node="gpu-2",peer_device="mlx5_1",flow="0""#;
+        let of =
+            r#"device="mlx5_0",peer_node="gpu-2",peer_device="mlx5_1",flow="0",transport="udp""#;
         for line in [
             format!("railscope_probe_flow_sent_total{{{of}}} 2"),
             format!("railscope_probe_flow_lost_total{{{of}}} 0"),
             format!("railscope_probe_flow_slow_total{{{of}}} 0"),
             format!(r#"railscope_probe_hop_info{{{of},hop="3",address="10.0.0.3"}} 1"#),
-            r#"railscope_probe_rtt_seconds_count{device="mlx5_0"} 2"#.to_owned(),
-            r#"railscope_probes_sent_total{device="mlx5_0"} 5"#.to_owned(),
-            r#"railscope_probe_rtt_max_seconds{device="mlx5_0"} 0.00003"#.to_owned(),
+            r#"railscope_probe_rtt_seconds_count{device="mlx5_0",transport="udp"} 2"#.to_owned(),
+            r#"railscope_probes_sent_total{device="mlx5_0",transport="udp"} 5"#.to_owned(),
+            r#"railscope_probe_rtt_max_seconds{device="mlx5_0",transport="udp"} 0.00003"#
+                .to_owned(),
         ] {
             assert!(full.contains(&line), "{line}\n{full:#?}");
         }
         // What came before is said no more.
         assert!(!full.iter().any(|line| line.contains("answers")));
+    }
+
+    #[test]
+    fn rdma_probes_are_beside_those_of_udp_with_what_their_program_has_answered() {
+        let mut machine = Machine::below("/nowhere".as_ref());
+        machine.probes.rdma = Some(RdmaAccess::new("/nowhere/railscope-rdma-probe".into()));
+        let mut sampler = *ProbeSampler::new(Transport::Rdma, &machine);
+        let mut responded = Times::default();
+        responded.note(3_000_000_000);
+        let report = Report {
+            responded: vec![("mlx5_0".to_owned(), responded)],
+            unanswerable: 4,
+            ..report()
+        };
+        let full = lines(&report, Profile::Full, &mut sampler);
+        for line in [
+            r#"railscope_source_status{source="rdma-prober",device="mlx5_0",status="denied"} 1"#,
+            r#"railscope_probe_path_lost_total{path_class="same-rail",transport="rdma"} 3"#,
+            r#"railscope_probes_unanswerable_total{transport="rdma"} 4"#,
+            r#"railscope_probe_responder_seconds_sum{device="mlx5_0",transport="rdma"} 3.0"#,
+            r#"railscope_probes_sent_total{device="mlx5_0",transport="rdma"} 5"#,
+        ] {
+            assert!(full.iter().any(|one| one == line), "{line}\n{full:#?}");
+        }
     }
 
     #[test]

@@ -13,14 +13,19 @@ use super::discovery::{Misses, Schedule};
 use super::prober::histogram;
 use crate::sampler::{Machine, Presence, SampleError, Sampler};
 use crate::sources::ethtool::NicSource;
-use crate::sources::probe::{Answered, LocalNic, Responder, Times, interface_name, of_rdma};
+use crate::sources::probe::{
+    Answered, LocalNic, RdmaAccess, Responder, Times, interface_name, of_rdma,
+};
 use crate::sources::sysfs::{Miss, Root};
 
 /// Source label.
 const NAME: &str = "responder";
+/// How the probes that it answers travel: the label `transport`.
+const TRANSPORT: &str = "udp";
 
 struct ResponderSampler {
     listen: Vec<SocketAddr>,
+    rdma: Option<RdmaAccess>,
     sysfs: Root,
     network: Box<dyn NicSource>,
     responder: Option<Responder>,
@@ -40,6 +45,7 @@ pub fn build(machine: &Machine) -> Option<Box<dyn Sampler>> {
     }
     Some(Box::new(ResponderSampler {
         listen,
+        rdma: machine.probes.rdma.clone(),
         sysfs: Root::new(&machine.sysfs),
         network: machine.network.nics(),
         responder: None,
@@ -64,7 +70,8 @@ impl Sampler for ResponderSampler {
     fn sample(&mut self, reading: &mut NodeReading) -> Result<Presence, SampleError> {
         let responder = match self.responder.take() {
             Some(responder) => responder,
-            None => Responder::start(&self.listen).map_err(|error| self.cannot_listen(error))?,
+            None => Responder::start(&self.listen, self.rdma.clone())
+                .map_err(|error| self.cannot_listen(error))?,
         };
         let answered = self.responder.insert(responder).answered();
         if self.schedule.is_due() {
@@ -111,7 +118,11 @@ impl ResponderSampler {
         for (device, times) in &by_device {
             let times = histogram(times).map_err(|_| Miss::Failed);
             if let Some(times) = self.misses.keep(times) {
-                reading.push(&PROBE_RESPONDER, &Labels::new([device]), times);
+                reading.push(
+                    &PROBE_RESPONDER,
+                    &Labels::new([&**device, TRANSPORT]),
+                    times,
+                );
             }
         }
     }

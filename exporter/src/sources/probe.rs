@@ -5,14 +5,17 @@
 //! holds neither node's software. Each *flow* has a source port for good, so that switches that hash five-tuples (ECMP)
 //! send all of its probes the same way.
 
+mod accounts;
 mod clock;
 mod control;
+mod endpoint;
 mod flow;
 mod list;
 mod nics;
 mod planner;
 mod port;
 mod prober;
+mod rdma;
 mod responder;
 mod socket;
 mod tally;
@@ -22,12 +25,14 @@ pub mod wire;
 
 use std::net::SocketAddr;
 
+pub use accounts::{ClassReport, DeviceReport};
 pub use flow::Counts;
 pub use list::{
     ListAccess, ListError, MOST_FLOWS, MOST_PROBES_PER_SECOND, ProbeList, Target, Told,
 };
 pub use nics::{LocalNic, interface_name, of_rdma};
-pub use prober::{ClassReport, DeviceReport, FlowReport, Prober, Report};
+pub use prober::{FlowReport, Prober, Report};
+pub use rdma::{RdmaAccess, RdmaProber};
 pub use responder::{Answered, MOST_ANSWERS_PER_SECOND, Responder};
 pub use tally::{BOUNDS_NANOS, QUANTILES, Times};
 pub use way::FlowKey;
@@ -39,4 +44,6 @@ pub struct ProbeAccess {
     pub listen: Vec<SocketAddr>,
     /// Where the list of those to probe is from; none probes nobody.
     pub list: Option<ListAccess>,
+    /// The program that does the same by RDMA; none leaves it at UDP.
+    pub rdma: Option<RdmaAccess>,
 }

@@ -99,7 +99,7 @@ impl Queue {
             }
             let queue = ib::ibv_create_cq(context, entries, ptr::null_mut(), channel, 0);
             Ok(Self {
-                queue: made(queue)?,
+                queue: made("ibv_create_cq", queue)?,
                 kilohertz: None,
             })
         }
@@ -136,7 +136,7 @@ impl Queue {
                 | flags::IBV_WC_EX_WITH_COMPLETION_TIMESTAMP.0;
             attributes.wc_flags = wanted.into();
             let create = (*operations).create_cq_ex?;
-            let queue = made(create(context, &raw mut attributes)).ok()?;
+            let queue = made("ibv_create_cq_ex", create(context, &raw mut attributes)).ok()?;
             Some(Self {
                 queue: queue.cast(),
                 kilohertz: Some(device.hca_core_clock),

@@ -12,7 +12,7 @@ use std::ptr;
 use rdma_sys as ib;
 
 use super::completion::Queue as CompletionQueue;
-use super::{Pair, Port, PortState, QUEUE_BYTES, RECEIVES, Role, SENDS, result};
+use super::{Pair, Port, PortState, QUEUE_BYTES, RECEIVES, Role, SENDS, named, result};
 
 /// Events after which a device or one of our queues is of no more use: errors of the completion queue and of a queue pair, fatal
 /// error of the device (`enum ibv_event_type`).
@@ -49,10 +49,10 @@ impl Port {
         port.allocate()?;
         for role in [Role::Asks, Role::Answers] {
             port.create_pair(role)?;
+            port.start(role)?;
             for slot in 0..RECEIVES {
                 port.post_receive(role, slot)?;
             }
-            port.start(role)?;
         }
         port.arm()?;
         Ok(port)
@@ -61,8 +61,11 @@ impl Port {
     fn allocate(&mut self) -> io::Result<()> {
         // SAFETY: the context is open; each object is made from those before it; `memory` stays where it is (rule 2).
         unsafe {
-            self.domain = made(ib::ibv_alloc_pd(self.context))?;
-            self.channel = made(ib::ibv_create_comp_channel(self.context))?;
+            self.domain = made("ibv_alloc_pd", ib::ibv_alloc_pd(self.context))?;
+            self.channel = made(
+                "ibv_create_comp_channel",
+                ib::ibv_create_comp_channel(self.context),
+            )?;
             let entries = i32::try_from(2 * (RECEIVES + SENDS)).unwrap_or(i32::MAX);
             self.completions = CompletionQueue::create(self.context, self.channel, entries)?;
             let access = ib::ibv_access_flags::IBV_ACCESS_LOCAL_WRITE.0;
@@ -73,7 +76,7 @@ impl Port {
                 self.memory.len(),
                 access,
             );
-            self.region = made(region)?;
+            self.region = made("ibv_reg_mr", region)?;
         }
         Ok(())
     }
@@ -90,7 +93,7 @@ impl Port {
             attributes.cap.max_send_sge = 1;
             attributes.cap.max_recv_sge = 1;
             let queue_pair = ib::ibv_create_qp(self.domain, &raw mut attributes);
-            self.pairs[role as usize].queue_pair = made(queue_pair)?;
+            self.pairs[role as usize].queue_pair = made("ibv_create_qp", queue_pair)?;
         }
         Ok(())
     }
@@ -117,7 +120,7 @@ impl Port {
                 attributes.qkey = pair.queue_key;
                 ib::ibv_modify_qp(pair.queue_pair, &raw mut attributes, which as i32)
             };
-            result(failed)?;
+            result("ibv_modify_qp", failed)?;
         }
         Ok(())
     }
@@ -131,7 +134,7 @@ pub(super) fn port_state(context: *mut ib::ibv_context, number: u8) -> io::Resul
         let failed = ib::___ibv_query_port(context, number, &raw mut attributes);
         (failed, attributes)
     };
-    result(failed)?;
+    result("ibv_query_port", failed)?;
     Ok(PortState {
         active: state.state == ACTIVE,
         ethernet: state.link_layer == ETHERNET,
@@ -174,7 +177,7 @@ fn active_port(context: *mut ib::ibv_context) -> io::Result<Option<u8>> {
         let failed = ib::ibv_query_device(context, &raw mut attributes);
         (failed, attributes.phys_port_cnt)
     };
-    result(failed)?;
+    result("ibv_query_device", failed)?;
     for number in 1..=ports {
         if port_state(context, number)?.active {
             return Ok(Some(number));
@@ -187,12 +190,15 @@ fn open_context(device: &str) -> io::Result<*mut ib::ibv_context> {
     let mut count = 0;
     // SAFETY: as in `devices`; a device may be opened while the list is there, and stays open after it was freed.
     unsafe {
-        let list = made(ib::ibv_get_device_list(&raw mut count))?;
+        let list = made(
+            "ibv_get_device_list",
+            ib::ibv_get_device_list(&raw mut count),
+        )?;
         let mut opened = Err(io::ErrorKind::NotFound.into());
         for place in 0..usize::try_from(count).unwrap_or(0) {
             let one = *list.add(place);
             if CStr::from_ptr(ib::ibv_get_device_name(one)).to_bytes() == device.as_bytes() {
-                opened = made(ib::ibv_open_device(one));
+                opened = made("ibv_open_device", ib::ibv_open_device(one));
             }
         }
         ib::ibv_free_device_list(list);
@@ -201,9 +207,9 @@ fn open_context(device: &str) -> io::Result<*mut ib::ibv_context> {
 }
 
 /// What a call has made; null is an error.
-pub(super) fn made<T>(made: *mut T) -> io::Result<*mut T> {
+pub(super) fn made<T>(call: &str, made: *mut T) -> io::Result<*mut T> {
     if made.is_null() {
-        return Err(io::Error::last_os_error());
+        return Err(named(call, &io::Error::last_os_error()));
     }
     Ok(made)
 }

@@ -38,6 +38,8 @@ pub struct ProbeList {
     pub slow: Duration,
     /// Differentiated services code point of probes and answers, 0 to 63.
     pub dscp: u8,
+    /// Service level of RDMA probes, 0 to 15: InfiniBand's virtual lane, RoCE's priority.
+    pub service_level: u8,
     /// NICs of other nodes.
     pub targets: Vec<Target>,
 }
@@ -126,6 +128,7 @@ impl ProbeList {
             timeout: wire.timeout_seconds,
             slow: wire.slow_seconds,
             dscp: wire.dscp,
+            service_level: wire.service_level,
             targets: wire.targets,
         };
         match list.problem() {
@@ -188,6 +191,8 @@ struct Wire {
     slow_seconds: Duration,
     #[serde(default, deserialize_with = "dscp")]
     dscp: u8,
+    #[serde(default, deserialize_with = "service_level")]
+    service_level: u8,
     targets: Vec<Target>,
 }
 
@@ -229,6 +234,10 @@ fn seconds<'de, D: Deserializer<'de>>(
 
 fn dscp<'de, D: Deserializer<'de>>(from: D) -> Result<u8, D::Error> {
     whole(from, "dscp", 0, 63)
+}
+
+fn service_level<'de, D: Deserializer<'de>>(from: D) -> Result<u8, D::Error> {
+    whole(from, "service_level", 0, 15)
 }
 
 fn flows<'de, D: Deserializer<'de>>(from: D) -> Result<u8, D::Error> {

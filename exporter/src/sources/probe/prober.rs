@@ -10,16 +10,16 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use railscope_model::path_class::PathClass;
 use railscope_model::rate_limit::Bucket;
 
+use super::accounts::{Accounts, ClassReport, DeviceReport};
 use super::clock;
 use super::flow::{Counts, Limits};
 use super::list::{ListAccess, ProbeList};
 use super::planner::{Plan, Planner, Shared};
 use super::socket::Inbox;
-use super::tally::{QUANTILES, Recent, Sketched, Times};
-use super::way::{Common, Ends, FlowKey, Visit, Wanted, Way};
+use super::tally::Times;
+use super::way::{Common, Ends, FlowKey, Wanted, Way};
 use crate::sources::clock::SECOND;
 use crate::sources::ethtool::NetworkAccess;
 use crate::sources::sysfs::{Miss, Root};
@@ -42,44 +42,41 @@ pub struct Report {
     pub has_list: bool,
     /// Why the newest list could not be read.
     pub list_miss: Option<Miss>,
+    /// Why the program that probes does not run; UDP needs none.
+    pub program: Option<Miss>,
     /// Our NICs that stand on the list, by name.
     pub devices: Vec<DeviceReport>,
     /// Classes of paths that were probed.
     pub classes: Vec<ClassReport>,
     /// Every flow of the list.
     pub flows: Vec<FlowReport>,
+    /// By RDMA device: how long probes of others spent in the program. UDP's responder has that itself.
+    pub responded: Vec<(String, Times)>,
+    /// Probes without an answer because the program of their peer did not run, since the start.
+    pub unanswerable: u64,
+    /// Whether the NIC takes the times.
+    pub timestamps: bool,
     /// Datagrams that came to a probing socket and are no answer, since the start.
     pub unparsed: u64,
 }
 
-/// What became of the probes of one of our NICs.
-#[derive(Debug, Clone)]
-pub struct DeviceReport {
-    /// As the list names it.
-    pub device: String,
-    /// Answered or given up.
-    pub sent: u64,
-    /// Not answered in time.
-    pub lost: u64,
-    /// Longest round trip of the last minute, nanoseconds; none without one.
-    pub longest_nanos: Option<u64>,
-    /// All round trips.
-    pub round_trips: Times,
-    /// Why some of its probes cannot be sent.
-    pub misses: BTreeSet<Miss>,
-}
-
-/// What became of the probes of all paths of one class.
-#[derive(Debug, Clone)]
-pub struct ClassReport {
-    /// Which.
-    pub path_class: PathClass,
-    /// Not answered in time.
-    pub lost: u64,
-    /// All round trips.
-    pub round_trips: Times,
-    /// Quantiles of the round trips of the last five minutes, nanoseconds, in the order of [`QUANTILES`]; none without any.
-    pub quantiles_nanos: Option<[u64; QUANTILES.len()]>,
+impl Report {
+    /// Of a prober that has just begun.
+    pub(crate) fn empty() -> Self {
+        Self {
+            at: Instant::now(),
+            has_list: false,
+            list_miss: None,
+            program: None,
+            devices: Vec::new(),
+            classes: Vec::new(),
+            flows: Vec::new(),
+            responded: Vec::new(),
+            unanswerable: 0,
+            timestamps: false,
+            unparsed: 0,
+        }
+    }
 }
 
 /// What became of the probes of one flow.
@@ -108,15 +105,7 @@ impl Prober {
     /// A thread could not be started.
     pub fn start(list: ListAccess, sysfs: Root, network: &NetworkAccess) -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
-        let report = Arc::new(ArcSwap::from_pointee(Report {
-            at: Instant::now(),
-            has_list: false,
-            list_miss: None,
-            devices: Vec::new(),
-            classes: Vec::new(),
-            flows: Vec::new(),
-            unparsed: 0,
-        }));
+        let report = Arc::new(ArcSwap::from_pointee(Report::empty()));
         let planner = Planner {
             list,
             sysfs,
@@ -151,31 +140,13 @@ impl Drop for Prober {
     }
 }
 
-/// One of our NICs.
-#[derive(Debug, Default)]
-struct Device {
-    sent: u64,
-    lost: u64,
-    recent: Recent,
-    round_trips: Times,
-}
-
-/// All paths of one class.
-#[derive(Debug, Default)]
-struct OfClass {
-    lost: u64,
-    round_trips: Times,
-    sketched: Sketched,
-}
-
 struct Worker {
     shared: Arc<Shared>,
     report: Arc<ArcSwap<Report>>,
     generation: u64,
     plan: Arc<Plan>,
     ways: Vec<Way>,
-    devices: BTreeMap<String, Device>,
-    classes: BTreeMap<PathClass, OfClass>,
+    accounts: Accounts,
     ports: BTreeSet<u16>,
     token: u64,
     dice: u64,
@@ -193,8 +164,7 @@ impl Worker {
             generation: 0,
             plan: Arc::default(),
             ways: Vec::new(),
-            devices: BTreeMap::new(),
-            classes: BTreeMap::new(),
+            accounts: Accounts::default(),
             ports: BTreeSet::new(),
             token,
             dice: token | 1,
@@ -258,13 +228,9 @@ impl Worker {
             let visit = way.visit(&mut common);
             let now = common.now.steady;
             self.unparsed += visit.unparsed;
-            if visit.lost > 0 || !visit.answered.is_empty() {
-                let of_class = self.classes.entry(way.path_class).or_default();
-                of_class.take(now, &visit);
-            }
-            if let Some(device) = self.devices.get_mut(&way.key.device) {
-                device.take(now, &visit);
-            }
+            let account = (way.key.device.as_str(), way.path_class);
+            self.accounts
+                .take(account, now, visit.lost, &visit.answered);
         }
     }
 
@@ -291,11 +257,7 @@ impl Worker {
         for mut gone in before.into_values() {
             gone.leave(&mut self.ports);
         }
-        self.devices
-            .retain(|device, _| plan.nics.contains_key(device));
-        for device in plan.nics.keys() {
-            self.devices.entry(device.clone()).or_default();
-        }
+        self.accounts.keep(plan.nics.keys());
         self.plan = plan;
     }
 
@@ -304,36 +266,20 @@ impl Worker {
             let ways = self.ways.iter().filter(|way| way.key.device == name);
             ways.filter_map(|way| way.miss).collect()
         };
-        let devices = self.devices.iter_mut().map(|(name, device)| DeviceReport {
-            device: name.clone(),
-            misses: misses(name),
-            sent: device.sent,
-            lost: device.lost,
-            longest_nanos: device.recent.longest(now),
-            round_trips: device.round_trips,
-        });
-        let classes = self
-            .classes
-            .iter_mut()
-            .map(|(path_class, of_class)| ClassReport {
-                path_class: *path_class,
-                lost: of_class.lost,
-                round_trips: of_class.round_trips,
-                quantiles_nanos: of_class.sketched.quantiles(now),
-            });
+        let (devices, classes) = self.accounts.reports(now, misses);
         let flows = self.ways.iter().map(|way| FlowReport {
             key: Arc::clone(&way.key),
             counts: way.counts(),
             hops: Arc::clone(&way.hops),
         });
         self.report.store(Arc::new(Report {
-            at: Instant::now(),
             has_list: self.plan.list.is_some(),
             list_miss: self.plan.miss,
-            devices: devices.collect(),
-            classes: classes.collect(),
+            devices,
+            classes,
             flows: flows.collect(),
             unparsed: self.unparsed,
+            ..Report::empty()
         }));
     }
 
@@ -343,27 +289,6 @@ impl Worker {
         self.dice ^= self.dice >> 7;
         self.dice ^= self.dice << 17;
         (self.dice >> 11) as f64 / (1_u64 << 53) as f64
-    }
-}
-
-impl Device {
-    fn take(&mut self, now: u64, visit: &Visit) {
-        self.sent += visit.lost + visit.answered.len() as u64;
-        self.lost += visit.lost;
-        for nanos in visit.answered.iter().flatten() {
-            self.round_trips.note(*nanos);
-            self.recent.note(now, *nanos);
-        }
-    }
-}
-
-impl OfClass {
-    fn take(&mut self, now: u64, visit: &Visit) {
-        self.lost += visit.lost;
-        for nanos in visit.answered.iter().flatten() {
-            self.round_trips.note(*nanos);
-            self.sketched.note(now, *nanos);
-        }
     }
 }
 

@@ -6,11 +6,13 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use railscope_model::rate_limit::Bucket;
 
 use super::clock;
+use super::endpoint::{self, Availability};
+use super::rdma::RdmaAccess;
 use super::socket::{Datagram, Inbox, Queue, Socket};
 use super::tally::Times;
 use super::wire::Packet;
@@ -44,6 +46,8 @@ pub struct Responder(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
+    /// Where our RDMA prober answers, if there is one.
+    rdma: Option<RdmaAccess>,
     state: Mutex<State>,
     stop: AtomicBool,
 }
@@ -59,12 +63,17 @@ impl Responder {
     ///
     /// # Errors
     /// None can be had.
-    pub fn start(listen: &[SocketAddr]) -> io::Result<Self> {
-        Self::start_limited(listen, MOST_ANSWERS_PER_SECOND)
+    pub fn start(listen: &[SocketAddr], rdma: Option<RdmaAccess>) -> io::Result<Self> {
+        Self::start_limited(listen, rdma, MOST_ANSWERS_PER_SECOND)
     }
 
-    fn start_limited(listen: &[SocketAddr], per_second: u64) -> io::Result<Self> {
+    fn start_limited(
+        listen: &[SocketAddr],
+        rdma: Option<RdmaAccess>,
+        per_second: u64,
+    ) -> io::Result<Self> {
         let shared = Arc::new(Shared {
+            rdma,
             state: Mutex::new(State {
                 answered: Answered::default(),
                 bucket: Bucket::new(per_second, clock::now().steady),
@@ -126,7 +135,9 @@ fn answer_all(socket: &Socket, shared: &Shared) {
 
 fn answer(socket: &Socket, shared: &Shared, datagram: &Datagram<'_>) {
     let Some(Packet::Question(question)) = Packet::read(datagram.bytes) else {
-        lock(shared).answered.unparsed += 1;
+        if !answer_endpoint(socket, shared, datagram) {
+            lock(shared).answered.unparsed += 1;
+        }
         return;
     };
     let now = clock::now();
@@ -162,12 +173,37 @@ fn answer(socket: &Socket, shared: &Shared, datagram: &Datagram<'_>) {
     }
 }
 
+/// Says where our RDMA prober answers; false if nobody has asked for it.
+fn answer_endpoint(socket: &Socket, shared: &Shared, datagram: &Datagram<'_>) -> bool {
+    let Some(question) = endpoint::Question::read(datagram.bytes) else {
+        return false;
+    };
+    let mut state = lock(shared);
+    if !state.bucket.take(clock::now().steady) {
+        state.answered.limited += 1;
+        return true;
+    }
+    drop(state);
+    let rdma = shared.rdma.as_ref();
+    let answer = endpoint::Answer {
+        token: question.token,
+        sequence: question.sequence,
+        availability: rdma.map_or(Availability::Absent, |rdma| {
+            rdma.availability(&question.device, Instant::now())
+        }),
+    };
+    if let Err(error) = socket.answer(&answer.write(), datagram) {
+        tracing::debug!(%error, "a question for an RDMA prober could not be answered");
+        lock(shared).answered.failed += 1;
+    }
+    true
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::wire::{LENGTH, Question};
     use super::*;
     use std::net::UdpSocket;
-    use std::time::Instant;
 
     const PATIENT: Duration = Duration::from_secs(60);
 
@@ -186,7 +222,7 @@ mod tests {
         let free = UdpSocket::bind("127.0.0.1:0").expect("a socket");
         let at = free.local_addr().expect("an address");
         drop(free);
-        let responder = Responder::start_limited(&[at], per_second).expect("a responder");
+        let responder = Responder::start_limited(&[at], None, per_second).expect("a responder");
         asking.connect(at).expect("connected");
         asking.set_read_timeout(Some(PATIENT)).expect("a timeout");
         (responder, asking)
@@ -239,7 +275,7 @@ mod tests {
     #[test]
     fn an_address_that_cannot_be_had_is_an_error() {
         let nobodys = "192.0.2.1:10661".parse().expect("an address");
-        assert!(Responder::start(&[nobodys]).is_err());
-        assert!(Responder::start(&[]).is_err());
+        assert!(Responder::start(&[nobodys], None).is_err());
+        assert!(Responder::start(&[], None).is_err());
     }
 }

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | 0-3 | `RSPB` |
 //! | 4 | version, 1 |
-//! | 5 | 1 asks, 2 answers |
+//! | 5 | 1 asks, 2 answers; 3 and 4 ask and answer [where an RDMA prober is](super::endpoint) |
 //! | 6 | 0 for a probe that counts; else the time to live that a packet looking for a hop was sent with |
 //! | 7 | 0 |
 //! | 8-15 | token of the asking process, drawn at its start |
@@ -17,8 +17,8 @@
 /// Bytes of a probe and of its answer.
 pub const LENGTH: usize = 64;
 
-const MAGIC: [u8; 4] = *b"RSPB";
-const VERSION: u8 = 1;
+pub(super) const MAGIC: [u8; 4] = *b"RSPB";
+pub(super) const VERSION: u8 = 1;
 const ASKS: u8 = 1;
 const ANSWERS: u8 = 2;
 /// In place of a time in the node that answers.
@@ -99,13 +99,13 @@ pub fn quoted_hop(bytes: &[u8]) -> Option<u8> {
 }
 
 /// Kind and hop of a packet of this version.
-fn head(bytes: &[u8]) -> Option<(u8, u8)> {
+pub(super) fn head(bytes: &[u8]) -> Option<(u8, u8)> {
     let head: [u8; 8] = bytes.get(..8)?.try_into().ok()?;
     let ours = head[..4] == MAGIC && head[4] == VERSION && head[7] == 0;
     ours.then_some((head[5], head[6]))
 }
 
-fn number(bytes: &[u8], at: usize) -> Option<u64> {
+pub(super) fn number(bytes: &[u8], at: usize) -> Option<u64> {
     let bytes = bytes.get(at..at + 8)?.try_into().ok()?;
     Some(u64::from_be_bytes(bytes))
 }

@@ -249,7 +249,7 @@ impl Probes {
         }
         for (place, metric) in [&PROBES_SENT, &PROBES_LOST].into_iter().enumerate() {
             for (device, sums) in &sums {
-                reading.push(metric, &Labels::new([device]), sums[place]);
+                reading.push(metric, &Labels::new([&**device, "udp"]), sums[place]);
             }
         }
         self.push_classes(reading, node);
@@ -356,7 +356,7 @@ fn flow(plan: &Wiring, (from, to): (usize, usize), number: u8) -> Flow {
         from,
         to,
         number,
-        labels: Labels::new(ends).with(number),
+        labels: Labels::new(ends).with(number).with("udp"),
         path_class: path_class(plan, from, to),
         way: None,
         hops: Vec::new(),

@@ -23,6 +23,8 @@ pub(super) struct Row {
     pub(super) ends: [PartId; 2],
     /// How far apart they are.
     pub(super) path_class: PathClass,
+    /// Whether they travel by RDMA, not UDP: the NIC answers sooner than the kernel, and what is usual differs.
+    pub(super) is_rdma: bool,
     peer: NodeName,
     /// The way out between the leaves of the two, where its routers have told who they are.
     pub(super) way: Option<Vec<Step>>,
@@ -220,6 +222,7 @@ fn found(view: &View<'_>, ways: &mut Ways, (node, history): (&NodeName, &NodeHis
         rows.push(Row {
             ends: [from, to],
             path_class: ways.path_class(view.fabric, [from, to]),
+            is_rdma: labels.get(label!(PROBE_FLOW_SENT, "transport")) == Some("rdma"),
             peer,
             way: (hops.remove(&flow)).and_then(|hops| ways.known(view, [from, to], &hops)),
             sent,

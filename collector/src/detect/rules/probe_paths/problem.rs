@@ -131,15 +131,15 @@ pub(super) fn suspicious(
     ways: &mut Ways,
     counted: &[Counted<'_>],
     signal: Signal,
-    usual: [f64; 2],
+    usual: Usual,
 ) -> BTreeSet<PartId> {
     let mut sums: HashMap<PartId, Sum, FixedState> = HashMap::default();
     for flows in by_pair(counted) {
         let nics = flows[0].row.ends;
         let ends = nics.map(|nic| ways.end(view.fabric, nic));
-        let base = usual[usize::from(is_far(&ends))];
         let hits = flows.iter().map(|one| signal.hits(one).count).sum();
-        let usual = flows.iter().map(|one| signal.probes(one) * base).sum();
+        let expected = |one| signal.probes(one) * usual[kind(one, &ends)];
+        let usual = flows.iter().map(expected).sum();
         let places = ends.iter().flat_map(|end| [end.leaf, end.host]);
         for place in nics.into_iter().chain(places.flatten()) {
             sums.entry(place).or_default().add(hits, usual);
@@ -185,7 +185,7 @@ pub(super) fn pose<'a>(
     let mut posed = (Vec::new(), Vec::new());
     for one in counted {
         let ends = one.row.ends.map(|nic| poser.ways.end(view.fabric, nic));
-        let base = usual[usize::from(is_far(&ends))];
+        let base = usual[kind(one, &ends)];
         let mut places = one.row.ends.iter().zip(&ends);
         let is_near = places.any(|(nic, end)| leaves.contains(&end.leaf.unwrap_or(*nic)));
         if is_near && base <= MOST_USUAL && signal.probes(one) > 0.0 {
@@ -213,15 +213,22 @@ fn is_far(ends: &[End; 2]) -> bool {
     ends[0].leaf != ends[1].leaf || ends[0].leaf.is_none()
 }
 
-/// Share of the probes that suffers while nothing is broken: of flows within a leaf, and of others.
-fn usual(view: &View<'_>, ways: &mut Ways, counted: &[Counted<'_>], signal: Signal) -> [f64; 2] {
-    let mut sources: [BTreeMap<PartId, (f64, f64)>; 2] = Default::default();
+/// Share of the probes that suffers while nothing is broken, by [`kind`] of flow.
+type Usual = [f64; 4];
+
+/// What is usual differs within a leaf and beyond, and by UDP and RDMA.
+fn kind(one: &Counted<'_>, ends: &[End; 2]) -> usize {
+    usize::from(is_far(ends)) + 2 * usize::from(one.row.is_rdma)
+}
+
+/// That of these flows.
+fn usual(view: &View<'_>, ways: &mut Ways, counted: &[Counted<'_>], signal: Signal) -> Usual {
+    let mut sources: [BTreeMap<PartId, (f64, f64)>; 4] = Default::default();
     for flows in by_pair(counted) {
         let nics = flows[0].row.ends;
         let ends = nics.map(|nic| ways.end(view.fabric, nic));
-        let of_source = &mut sources[usize::from(is_far(&ends))];
-        let sums = of_source.entry(nics[0]).or_default();
         for one in flows {
+            let sums = sources[kind(one, &ends)].entry(nics[0]).or_default();
             sums.0 += signal.probes(one);
             sums.1 += signal.hits(one).count;
         }

@@ -122,11 +122,16 @@ fn add_node(
     }
 }
 
-/// Share of slow probes by class of path: that of all of its flows.
-fn usual(counted: &[Counted<'_>]) -> BTreeMap<PathClass, f64> {
-    let mut sums: BTreeMap<PathClass, (f64, f64)> = BTreeMap::new();
+/// Share of slow probes by class of path and by whether they travel by RDMA.
+type Usual = BTreeMap<(PathClass, bool), f64>;
+
+/// That of all flows of a class.
+fn usual(counted: &[Counted<'_>]) -> Usual {
+    let mut sums: BTreeMap<(PathClass, bool), (f64, f64)> = BTreeMap::new();
     for one in counted {
-        let sums = sums.entry(one.row.path_class).or_default();
+        let sums = sums
+            .entry((one.row.path_class, one.row.is_rdma))
+            .or_default();
         *sums = (sums.0 + answered(one), sums.1 + one.slow.count);
     }
     let shares = sums.into_iter();
@@ -140,11 +145,14 @@ fn answered(one: &Counted<'_>) -> f64 {
 }
 
 /// Adds one flow.
-fn add<T>(slow: &mut Slow<T>, one: &Counted<'_>, usual: &BTreeMap<PathClass, f64>) {
+fn add<T>(slow: &mut Slow<T>, one: &Counted<'_>, usual: &Usual) {
     let probes = answered(one);
     slow.probes += probes;
     slow.slow += one.slow.count;
-    slow.expected += probes * usual.get(&one.row.path_class).unwrap_or(&0.0);
+    slow.expected += probes
+        * usual
+            .get(&(one.row.path_class, one.row.is_rdma))
+            .unwrap_or(&0.0);
 }
 
 /// Those that stand out most, the most unlikely first.
@@ -161,7 +169,7 @@ fn components(
     view: &View<'_>,
     ways: &mut Ways,
     counted: &[Counted<'_>],
-    usual: &BTreeMap<PathClass, f64>,
+    usual: &Usual,
 ) -> Vec<Slow<Part>> {
     let mut hits: HashMap<Suspect, f64, FixedState> = HashMap::default();
     for one in counted.iter().filter(|one| one.slow.count > 0.0) {
@@ -241,11 +249,7 @@ fn coverage(view: &View<'_>, ways: &mut Ways, counted: &[Counted<'_>]) -> Covera
     coverage
 }
 
-fn pairs(
-    view: &View<'_>,
-    counted: &[Counted<'_>],
-    usual: &BTreeMap<PathClass, f64>,
-) -> Vec<Slow<Pair>> {
+fn pairs(view: &View<'_>, counted: &[Counted<'_>], usual: &Usual) -> Vec<Slow<Pair>> {
     let sums = by_pair(counted).filter(|flows| flows.iter().any(|one| one.slow.count > 0.0));
     let sums = sums.map(|flows| {
         let mut slow = Slow::none_of(flows[0].row);

@@ -27,7 +27,7 @@ fn probing(index: usize, seconds: u64, page: String) -> Option<String> {
             0
         };
         let flow = format!(
-            "device=\"mlx5_0\",peer_node=\"{}\",peer_device=\"mlx5_0\",flow=\"0\"",
+            "device=\"mlx5_0\",peer_node=\"{}\",peer_device=\"mlx5_0\",flow=\"0\",transport=\"udp\"",
             Cluster::name(peer)
         );
         for (name, count) in [("sent", seconds), ("lost", 0), ("slow", slow)] {

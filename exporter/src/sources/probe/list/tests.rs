@@ -54,6 +54,11 @@ fn what_is_wrong_is_said_with_its_place_its_field_and_what_was_expected() {
         "list.json:2:84: dscp: invalid value: integer `-1`, expected u64",
     );
     check(
+        "\"dscp\": 26",
+        "\"service_level\": 16",
+        "list.json:2:93: service_level: expected 0 to 15",
+    );
+    check(
         "\"flows\": 4",
         "\"flows\": 0",
         "list.json:4:112: flows: expected 1 to 64",
@@ -76,7 +81,7 @@ fn what_is_wrong_is_said_with_its_place_its_field_and_what_was_expected() {
     check(
         "\"timeout_seconds\"",
         "\"timeout\"",
-        "list.json:2:36: unknown field `timeout`, expected one of `interval_seconds`, `timeout_seconds`, `slow_seconds`, `dscp`, `targets`",
+        "list.json:2:36: unknown field `timeout`, expected one of `interval_seconds`, `timeout_seconds`, `slow_seconds`, `dscp`, `service_level`, `targets`",
     );
     check(
         "\"mlx5_1\", \"peer_node\": \"gpu-2\", \"peer_device\": \"mlx5_1\"",

@@ -1,0 +1,498 @@
+//! Probes by RDMA: the same list as the UDP prober's, asked by a process of its own that links libibverbs.
+//!
+//! ```text
+//! list, NICs -> Resolver: where is the prober of each peer?  -> Plan -> railscope-rdma-probe
+//!                 (UDP, answered by the peer's responder)              <- Report
+//! ```
+//!
+//! A probe without an answer is held until its peer's exporter has said whether the prober there ran: only then it is lost. If that
+//! was stopped or started anew the network has nothing to do with it.
+
+mod child;
+mod resolver;
+
+use std::collections::hash_map::RandomState;
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{BuildHasher as _, Hasher as _};
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use railscope_model::path_class::PathClass;
+use railscope_model::rdma_probe::{Endpoint, Plan, PlannedFlow, Problem, REPORT_INTERVAL};
+
+use self::child::{Heard, Program};
+use self::resolver::{Known, Peer, Resolver};
+use super::accounts::Accounts;
+use super::clock;
+use super::endpoint::Availability;
+use super::flow::Counts;
+use super::list::{ListAccess, Target};
+use super::planner::{self, Planner, Shared};
+use super::port::hash;
+use super::prober::{FlowReport, Report};
+use super::tally::Times;
+use super::way::FlowKey;
+use crate::sources::clock::SECOND;
+use crate::sources::ethtool::NetworkAccess;
+use crate::sources::sysfs::{Miss, Root};
+
+/// How often to look at all, at least.
+const STEP: Duration = Duration::from_millis(50);
+/// How often to say what became of the probes.
+const REPORT_EVERY: u64 = SECOND;
+/// How long after another plan the last report that knew none of it may come, nanoseconds.
+const RENEWAL: u64 = SECOND;
+/// A prober that has said nothing for so many of its intervals is stopped, or short of CPU.
+const SILENT_INTERVALS: u32 = 2;
+/// How long after it was silent it counts as stopped: until the probes that waited for it meanwhile have been answered or given up.
+const STOPPED_FOR: Duration = Duration::from_secs(1);
+
+/// The program that probes by RDMA, and where it answers: shared between who runs it and who tells others.
+#[derive(Debug, Clone)]
+pub struct RdmaAccess {
+    /// `railscope-rdma-probe`.
+    pub program: PathBuf,
+    endpoints: Arc<Mutex<Endpoints>>,
+}
+
+#[derive(Debug, Default)]
+struct Endpoints {
+    by_device: BTreeMap<String, Endpoint>,
+    heard: Option<Instant>,
+    stopped: Option<Instant>,
+}
+
+impl RdmaAccess {
+    /// By this program.
+    pub fn new(program: PathBuf) -> Self {
+        Self {
+            program,
+            endpoints: Arc::default(),
+        }
+    }
+
+    /// Whether a device of ours can be probed now.
+    pub(super) fn availability(&self, device: &str, now: Instant) -> Availability {
+        let known = self.lock();
+        let since = |then: Option<Instant>| then.map(|then| now.saturating_duration_since(then));
+        let runs = since(known.heard).is_some_and(|since| since <= silence());
+        let ran = since(known.stopped).is_none_or(|since| since > STOPPED_FOR);
+        match known.by_device.get(device) {
+            _ if !runs || !ran => Availability::Stopped,
+            Some(endpoint) => Availability::Ready(*endpoint),
+            None => Availability::Absent,
+        }
+    }
+
+    /// The prober has said where it answers.
+    fn heard(&self, endpoints: BTreeMap<String, Endpoint>, now: Instant) {
+        let mut known = self.lock();
+        let before = known.heard.replace(now);
+        if before.is_some_and(|before| now.saturating_duration_since(before) > silence()) {
+            known.stopped = Some(now);
+        }
+        known.by_device = endpoints;
+    }
+
+    fn ended(&self) {
+        *self.lock() = Endpoints::default();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Endpoints> {
+        self.endpoints
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The longest time between two reports of a prober that runs.
+fn silence() -> Duration {
+    REPORT_INTERVAL * SILENT_INTERVALS
+}
+
+/// The RDMA prober: its threads and its process end with it.
+#[derive(Debug)]
+pub struct RdmaProber {
+    shared: Arc<Shared>,
+    report: Arc<ArcSwap<Report>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl RdmaProber {
+    /// Begins to answer, and to probe whom the list names, if there is one.
+    ///
+    /// # Errors
+    /// A thread could not be started.
+    pub fn start(
+        access: RdmaAccess,
+        list: Option<ListAccess>,
+        sysfs: Root,
+        network: &NetworkAccess,
+    ) -> io::Result<Self> {
+        let shared = Arc::new(Shared::default());
+        let report = Arc::new(ArcSwap::from_pointee(Report::empty()));
+        let named = |name: &str| thread::Builder::new().name(name.to_owned());
+        if let Some(list) = list {
+            let planner = Planner {
+                list,
+                sysfs,
+                network: network.nics(),
+                shared: Arc::clone(&shared),
+            };
+            named("rdma-list").spawn(move || planner.run())?;
+        }
+        let worker = Worker::new(access, Arc::clone(&shared), Arc::clone(&report));
+        let thread = named("rdma-probe").spawn(move || worker.run())?;
+        Ok(Self {
+            shared,
+            report,
+            thread: Some(thread),
+        })
+    }
+
+    /// What became of the probes, as of about a second ago.
+    pub fn report(&self) -> Arc<Report> {
+        self.report.load_full()
+    }
+}
+
+impl Drop for RdmaProber {
+    fn drop(&mut self) {
+        self.shared.stop();
+        if let Some(thread) = self.thread.take() {
+            // It waits for nothing but the clock. That it panicked has been said on stderr.
+            thread.join().ok();
+        }
+    }
+}
+
+/// One flow of the list.
+#[derive(Debug)]
+struct Flow {
+    key: Arc<FlowKey>,
+    path_class: PathClass,
+    peer: Option<Peer>,
+    counts: Counts,
+    /// Probes without an answer, until it is known whether their peer's prober ran.
+    held: u64,
+    /// Where the process was told to send to.
+    told: Option<Endpoint>,
+    /// Until when a probe that is given up may have gone to where its peer's prober was before.
+    renewed_until: u64,
+}
+
+struct Worker {
+    access: RdmaAccess,
+    shared: Arc<Shared>,
+    report: Arc<ArcSwap<Report>>,
+    generation: u64,
+    plan: Arc<planner::Plan>,
+    program: Program,
+    resolver: Resolver,
+    /// By the number that the process knows them by.
+    flows: BTreeMap<u32, Flow>,
+    numbers: u32,
+    accounts: Accounts,
+    responded: BTreeMap<String, Times>,
+    problems: BTreeMap<String, Problem>,
+    told: Option<Plan>,
+    /// Whether it may have to be told another plan.
+    has_changed: bool,
+    unparsed: u64,
+    unanswerable: u64,
+    timestamps: bool,
+}
+
+impl Worker {
+    fn new(access: RdmaAccess, shared: Arc<Shared>, report: Arc<ArcSwap<Report>>) -> Self {
+        Self {
+            program: Program::new(&access.program),
+            access,
+            shared,
+            report,
+            generation: 0,
+            plan: Arc::default(),
+            // The standard library's only source of numbers that nobody else can know.
+            resolver: Resolver::new(RandomState::new().build_hasher().finish()),
+            flows: BTreeMap::new(),
+            numbers: 0,
+            accounts: Accounts::default(),
+            responded: BTreeMap::new(),
+            problems: BTreeMap::new(),
+            told: None,
+            has_changed: true,
+            unparsed: 0,
+            unanswerable: 0,
+            timestamps: false,
+        }
+    }
+
+    fn run(mut self) {
+        let mut report_at = 0;
+        while !self.shared.is_stopped() {
+            match self.program.listen(STEP) {
+                Heard::Report(report) => self.take(report),
+                Heard::Started => {
+                    self.told = None;
+                    self.has_changed = true;
+                }
+                Heard::Ended => self.access.ended(),
+                Heard::Nothing => {}
+            }
+            if let Some(plan) = self.shared.newer(&mut self.generation) {
+                self.follow(plan);
+            }
+            let now = clock::now().steady;
+            for peer in self.resolver.step(now) {
+                self.settle(&peer);
+                self.has_changed = true;
+            }
+            if self.has_changed {
+                self.has_changed = !self.tell();
+            }
+            if now >= report_at {
+                self.say(now);
+                report_at = now + REPORT_EVERY;
+            }
+        }
+    }
+
+    /// Takes up another list. Flows that stay keep their counts.
+    fn follow(&mut self, plan: Arc<planner::Plan>) {
+        let flows = std::mem::take(&mut self.flows).into_iter();
+        let mut before: BTreeMap<Arc<FlowKey>, (u32, Flow)> = flows
+            .map(|(number, flow)| (Arc::clone(&flow.key), (number, flow)))
+            .collect();
+        for target in plan.list.iter().flat_map(|list| &list.targets) {
+            let peer = peer(&plan, target);
+            for number in 0..target.flows {
+                let key = FlowKey {
+                    device: target.device.clone(),
+                    peer_node: target.peer_node.clone(),
+                    peer_device: target.peer_device.clone(),
+                    flow: number,
+                };
+                let (number, mut flow) = before.remove(&key).unwrap_or_else(|| {
+                    self.numbers = self.numbers.wrapping_add(1);
+                    let flow = Flow {
+                        key: Arc::new(key),
+                        path_class: target.path_class,
+                        peer: None,
+                        counts: Counts::default(),
+                        held: 0,
+                        told: None,
+                        renewed_until: 0,
+                    };
+                    (self.numbers, flow)
+                });
+                flow.path_class = target.path_class;
+                flow.peer = peer.clone();
+                self.flows.insert(number, flow);
+            }
+        }
+        let peers: BTreeSet<Peer> = self
+            .flows
+            .values()
+            .filter_map(|flow| flow.peer.clone())
+            .collect();
+        self.resolver.follow(peers.into_iter(), clock::now().steady);
+        let devices: BTreeSet<&String> = self.flows.values().map(|flow| &flow.key.device).collect();
+        self.accounts.keep(devices.into_iter());
+        self.plan = plan;
+        self.has_changed = true;
+    }
+
+    /// Tells the process whom to probe, where that is another plan than before; false if it does not listen now.
+    fn tell(&mut self) -> bool {
+        let plan = self.wanted();
+        if self.told.as_ref() == Some(&plan) {
+            return true;
+        }
+        let told = self.program.tell(&plan);
+        if told {
+            let until = clock::now().steady + plan.timeout_nanos + RENEWAL;
+            for planned in &plan.flows {
+                if let Some(flow) = self.flows.get_mut(&planned.id)
+                    && flow.told.replace(planned.peer) != Some(planned.peer)
+                {
+                    flow.renewed_until = until;
+                }
+            }
+            self.told = Some(plan);
+        }
+        told
+    }
+
+    fn wanted(&self) -> Plan {
+        let Some(list) = self.plan.list.as_deref() else {
+            return Plan::default();
+        };
+        let flows = self.flows.iter().filter_map(|(number, flow)| {
+            let peer = match self.resolver.known(flow.peer.as_ref()?)? {
+                Known::Said(Availability::Ready(endpoint)) => endpoint,
+                // Asked on as before: whether it is stopped for long nobody knows, and what it does not answer is held.
+                _ => flow.told?,
+            };
+            Some(PlannedFlow {
+                id: *number,
+                device: flow.key.device.clone(),
+                flow_label: label(&flow.key),
+                peer,
+            })
+        });
+        Plan {
+            interval_nanos: nanos(list.interval),
+            timeout_nanos: nanos(list.timeout),
+            traffic_class: list.dscp << 2,
+            service_level: list.service_level,
+            flows: flows.collect(),
+        }
+    }
+
+    /// Takes in a report of the process.
+    fn take(&mut self, report: railscope_model::rdma_probe::Report) {
+        let now = clock::now().steady;
+        self.access.heard(report.endpoints, Instant::now());
+        self.problems = report.problems;
+        self.unparsed += report.unparsed;
+        self.timestamps = report.hardware_timestamps;
+        for (device, times) in report.responded {
+            let all = self.responded.entry(device).or_default();
+            times.into_iter().for_each(|nanos| all.note(nanos));
+        }
+        let slow = self
+            .plan
+            .list
+            .as_deref()
+            .map_or(u64::MAX, |list| nanos(list.slow));
+        for (number, took) in report.answered {
+            if let Some(flow) = self.flows.get_mut(&number) {
+                flow.counts.sent += 1;
+                flow.counts.slow += u64::from(took.is_some_and(|nanos| nanos > slow));
+                let account = (flow.key.device.as_str(), flow.path_class);
+                self.accounts.take(account, now, 0, &[took]);
+            }
+        }
+        for number in report.lost {
+            if let Some(flow) = self.flows.get_mut(&number) {
+                if now < flow.renewed_until {
+                    self.unanswerable += 1;
+                    continue;
+                }
+                flow.held += 1;
+                if let Some(peer) = &flow.peer {
+                    self.resolver.hurry(peer, now);
+                }
+            }
+        }
+    }
+
+    /// A peer has been heard, or is silent: what its flows have lost is lost, or its prober did not run.
+    fn settle(&mut self, peer: &Peer) {
+        let now = clock::now().steady;
+        let known = self.resolver.known(peer);
+        for flow in self.flows.values_mut() {
+            if flow.peer.as_ref() != Some(peer) || flow.held == 0 {
+                continue;
+            }
+            let held = std::mem::take(&mut flow.held);
+            let is_lost = match known {
+                Some(Known::Said(Availability::Ready(endpoint))) => flow.told == Some(endpoint),
+                Some(Known::Said(Availability::Absent | Availability::Stopped)) => false,
+                // Its node does not answer anything: as for UDP, that is a loss.
+                Some(Known::Silent) => true,
+                None => false,
+            };
+            if is_lost {
+                flow.counts.sent += held;
+                flow.counts.lost += held;
+                let account = (flow.key.device.as_str(), flow.path_class);
+                self.accounts.take(account, now, held, &[]);
+            } else {
+                self.unanswerable += held;
+            }
+        }
+    }
+
+    fn say(&mut self, now: u64) {
+        let misses = |name: &str| -> BTreeSet<Miss> {
+            let flows = self.flows.values().filter(|flow| flow.key.device == name);
+            let problem = self.problems.get(name).map(|problem| miss(*problem));
+            let unknown = flows.filter_map(|flow| missing(&self.resolver, flow));
+            unknown.chain(problem).collect()
+        };
+        let (devices, classes) = self.accounts.reports(now, misses);
+        let none: Arc<[(u8, std::net::IpAddr)]> = Arc::default();
+        let flows = self.flows.values().map(|flow| FlowReport {
+            key: Arc::clone(&flow.key),
+            counts: flow.counts,
+            hops: Arc::clone(&none),
+        });
+        self.report.store(Arc::new(Report {
+            at: Instant::now(),
+            has_list: self.plan.list.is_some(),
+            list_miss: self.plan.miss,
+            program: self.program.problem().map(|kind| match kind {
+                io::ErrorKind::NotFound => Miss::Absent,
+                io::ErrorKind::PermissionDenied => Miss::Denied,
+                _ => Miss::Failed,
+            }),
+            devices,
+            classes,
+            flows: flows.collect(),
+            responded: self.responded.clone().into_iter().collect(),
+            unanswerable: self.unanswerable,
+            timestamps: self.timestamps,
+            unparsed: self.unparsed + self.resolver.unparsed,
+        }));
+    }
+}
+
+/// Why a flow is not probed.
+fn missing(resolver: &Resolver, flow: &Flow) -> Option<Miss> {
+    match flow.peer.as_ref().and_then(|peer| resolver.known(peer)) {
+        Some(Known::Said(Availability::Ready(_))) => None,
+        // Not known yet, or no address of ours to ask from.
+        None if flow.peer.is_some() => None,
+        None | Some(Known::Said(Availability::Absent)) => Some(Miss::Absent),
+        Some(Known::Said(Availability::Stopped) | Known::Silent) => Some(Miss::Failed),
+    }
+}
+
+/// Whom to ask for the prober of a target, from which address of ours.
+fn peer(plan: &planner::Plan, target: &Target) -> Option<Peer> {
+    let nic = plan.nics.get(&target.device)?.as_ref().ok()?;
+    Some(Peer {
+        address: target.address,
+        device: target.peer_device.clone(),
+        from: nic.towards(target.address.ip()).ok()?,
+    })
+}
+
+/// The flow label of a flow, 20 bits: always the same, so that its path is.
+fn label(key: &FlowKey) -> u32 {
+    let words = [
+        &key.device,
+        &key.peer_node,
+        &key.peer_device,
+        &key.flow.to_string(),
+    ];
+    (hash(&words.map(String::as_str)) & 0xf_ffff) as u32
+}
+
+fn miss(problem: Problem) -> Miss {
+    match problem {
+        Problem::Absent => Miss::Absent,
+        Problem::Denied => Miss::Denied,
+        Problem::Failed => Miss::Failed,
+    }
+}
+
+/// Of at most a minute.
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
