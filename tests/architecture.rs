@@ -17,17 +17,22 @@ const LONGEST_FILE: usize = 500;
 /// Which of our packages each may use, for its code and for its tests.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("railscope-model", &[]),
-    ("railscope-exporter", &["railscope-model"]),
-    ("railscope-collector", &["railscope-model"]),
+    ("railscope-exporter", &["railscope-model", "railscope-otlp"]),
+    (
+        "railscope-collector",
+        &["railscope-model", "railscope-otlp"],
+    ),
     ("railscope-simulator", &["railscope-model"]),
     ("railscope-nvml-mock", &[]),
     ("railscope-rdma-probe", &["railscope-model"]),
+    ("railscope-otlp", &["railscope-model"]),
     (
         "railscope",
         &[
             "railscope-model",
             "railscope-exporter",
             "railscope-collector",
+            "railscope-otlp",
             "railscope-simulator",
         ],
     ),

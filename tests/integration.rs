@@ -9,6 +9,9 @@ mod gpus;
 mod others;
 #[path = "support/promql.rs"]
 mod promql;
+#[allow(dead_code)] // the tests of its own crate use all of it
+#[path = "../otlp/tests/receiver.rs"]
+mod receiver;
 #[path = "support/exporter.rs"]
 mod service;
 #[path = "support/smi.rs"]
@@ -35,6 +38,7 @@ mod nvml;
 mod nvml_captures;
 mod nvml_counters;
 mod nvml_depth;
+mod otlp;
 mod packaging;
 mod probing;
 mod readings;

@@ -80,9 +80,14 @@ fn rdma_probes_tell_network_and_responder_apart_on_a_real_kernel() {
         Ok(results) => results,
         Err(why) => skip!("{why}"),
     };
-    let moment = |name: &str| Moment::of(&results, name);
+    beside_others_tools(&results);
+    network_is_seen(&results);
+    program_is_told_apart(&results);
+}
 
-    let healthy = moment("healthy");
+/// What else measures the same pair is printed; nothing was lost.
+fn beside_others_tools(results: &Results) {
+    let healthy = Moment::of(results, "healthy");
     let [sent, lost, ..] = healthy.probes("rdma");
     assert!(sent >= 50.0 && lost == 0.0, "{sent} sent, {lost} lost");
     println!(
@@ -96,7 +101,11 @@ fn rdma_probes_tell_network_and_responder_apart_on_a_real_kernel() {
             .last()
             .unwrap_or_default(),
     );
+}
 
+/// Delay and loss on the way back.
+fn network_is_seen(results: &Results) {
+    let moment = |name: &str| Moment::of(results, name);
     // 20 ms on the way back are in every round trip, and in none of the responder's times.
     let (before, after) = (moment("undelayed"), moment("delayed"));
     for transport in ["rdma", "udp"] {
@@ -122,8 +131,12 @@ fn rdma_probes_tell_network_and_responder_apart_on_a_real_kernel() {
         is_near && out.abs() <= 2.0,
         "{lost} lost; missing: {out} on the way out, {back} back"
     );
+}
 
-    // A program that is stopped is neither loss nor a slow network.
+/// A program that is stopped or dies, and a device that is removed, are no faults of the network.
+fn program_is_told_apart(results: &Results) {
+    let moment = |name: &str| Moment::of(results, name);
+    let after = moment("lossy");
     let stopped = moment("stopped");
     let [sent, lost, _, slow] = between(after.probes("rdma"), stopped.probes("rdma"));
     let unanswerable = |moment: &Moment| moment.a.sum("railscope_probes_unanswerable_total", &[]);

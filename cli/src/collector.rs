@@ -6,7 +6,9 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::Args;
 use railscope_collector::config::Config;
-use railscope_collector::service::run as run_collector;
+use railscope_collector::service::{Beside, run_beside};
+
+use crate::telemetry;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Scrapes a cluster's exporters, reads its subnet, and serves incidents, API and page.
@@ -28,7 +30,7 @@ pub(crate) struct CheckConfigArgs {
 }
 
 /// Runs the collector until Ctrl-C or SIGTERM.
-pub(crate) fn run(args: &CollectorArgs) -> anyhow::Result<()> {
+pub(crate) fn run(args: &CollectorArgs, log: &str) -> anyhow::Result<()> {
     let config = Config::load(&args.config)?;
     let address = args
         .listen_address
@@ -38,6 +40,8 @@ pub(crate) fn run(args: &CollectorArgs) -> anyhow::Result<()> {
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
+    let service = ("railscope-collector", telemetry::host_name());
+    let otlp = telemetry::start(log, &config.otlp, service, runtime.handle())?;
     let result = runtime.block_on(async {
         let listener = crate::exporter::listen(&address).await?;
         let at = listener.local_addr().context("cannot tell the address")?;
@@ -51,7 +55,11 @@ pub(crate) fn run(args: &CollectorArgs) -> anyhow::Result<()> {
             }
             tracing::info!("stopping");
         };
-        run_collector(config, listener, shutdown)
+        let beside = Beside {
+            otlp,
+            ..Beside::default()
+        };
+        run_beside(config, listener, beside, shutdown)
             .await
             .context("the collector stopped")
     });

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use anyhow::Context as _;
 use clap::Args;
@@ -11,11 +11,15 @@ use railscope_exporter::{
     Config, Exporter, Limits, Machine, WebSecurity, keep_memory_flat, run_worker, serve,
     serve_secured,
 };
+use railscope_model::exposition::Format;
+use railscope_model::metric::Profile;
+use railscope_otlp::{Otlp, Table};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::machine::MachineArgs;
 use crate::probing::{Fetcher, ProbeArgs};
+use crate::telemetry;
 
 /// Reads this node's GPUs, PCIe links and RDMA ports and serves them to Prometheus.
 #[derive(Debug, Args)]
@@ -63,18 +67,35 @@ pub(crate) struct WorkerArgs {
 }
 
 /// Runs the exporter until Ctrl-C or SIGTERM.
-pub(crate) fn run(args: ExporterArgs) -> anyhow::Result<()> {
+pub(crate) fn run(args: ExporterArgs, log: &str) -> anyhow::Result<()> {
     keep_memory_flat();
-    let address = args.listen_address.clone();
-    let security = args.web_config.as_deref().map(WebSecurity::load);
-    let security = security.transpose().context("--web.config.file")?;
-    let (config, fetcher) = config(args)?;
-    let exporter = Arc::new(Exporter::start(config).context("cannot start the exporter")?);
     // Samplers have threads of their own; one more is enough to answer scrapes.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("cannot start the HTTP server")?;
+    let host = args.node_name.clone().unwrap_or_else(telemetry::host_name);
+    let service = ("railscope-exporter", host);
+    let mut otlp = telemetry::start(log, &Table::default(), service, runtime.handle())?;
+    let address = args.listen_address.clone();
+    let security = args.web_config.as_deref().map(WebSecurity::load);
+    let security = security.transpose().context("--web.config.file")?;
+    let (mut config, fetcher) = config(args)?;
+    config.machine.otlp = otlp.as_ref().map(Otlp::stats_reader);
+    let exporter = Arc::new(Exporter::start(config).context("cannot start the exporter")?);
+    if let Some(otlp) = &mut otlp {
+        let exporter = Arc::clone(&exporter);
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "since when our counters count, read once"
+        )]
+        let start = SystemTime::now();
+        otlp.export_metrics(start, move || {
+            let page = exporter.page();
+            let text = page.body(Profile::Default, Format::Text, false);
+            String::from_utf8_lossy(&text).into_owned()
+        });
+    }
     let served = runtime.block_on(async {
         let listener = listen(&address).await?;
         let at = listener.local_addr().context("cannot tell the address")?;
@@ -98,6 +119,9 @@ pub(crate) fn run(args: ExporterArgs) -> anyhow::Result<()> {
             Some(security) => serve_secured(exporter, listener, Arc::new(security), shutdown).await,
             None => serve(exporter, listener, shutdown).await,
         };
+        if let Some(otlp) = otlp {
+            otlp.shutdown().await;
+        }
         served.with_context(|| format!("serving on {address} failed"))
     });
     // Connections that clients keep open hold the exporter; they end with the runtime.

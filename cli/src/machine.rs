@@ -122,6 +122,7 @@ impl MachineArgs {
             },
             mig_devices: MigDevices::default(),
             probes: ProbeAccess::default(),
+            otlp: None,
         })
     }
 }

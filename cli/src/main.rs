@@ -1,6 +1,5 @@
 //! The one binary: `railscope exporter`, `collector`, `demo`, `check`, `check-config`, `explain`, `collectives`, `topology`, `sweep`, `simulate`, `eval`.
 
-use std::io::{self, IsTerminal as _};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -18,6 +17,7 @@ mod machine;
 mod probing;
 mod simulate;
 mod sweep;
+mod telemetry;
 mod topology;
 
 /// Which part of a GPU cluster's fabric is slow, why, and whom it hurts.
@@ -58,25 +58,21 @@ fn main() -> ExitCode {
     let log = cli
         .log
         .unwrap_or_else(|| if quiet { "warn" } else { "info" }.to_owned());
-    let filter = match EnvFilter::try_new(&log) {
-        Ok(filter) => filter,
-        Err(error) => {
-            eprintln!("railscope: --log {log:?}: {error}");
-            return ExitCode::from(2);
-        }
-    };
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_ansi(io::stderr().is_terminal())
-        .with_writer(io::stderr)
-        .init();
+    if let Err(error) = EnvFilter::try_new(&log) {
+        eprintln!("railscope: --log {log:?}: {error}");
+        return ExitCode::from(2);
+    }
+    // Exporter and collector begin to log once they know whether they send traces.
+    if !matches!(cli.command, Command::Exporter(_) | Command::Collector(_)) {
+        telemetry::log(&log);
+    }
     let result = match cli.command {
-        Command::Exporter(args) => exporter::run(args),
+        Command::Exporter(args) => exporter::run(args, &log),
+        Command::Collector(args) => collector::run(&args, &log),
         // Its exit status says more than success or failure.
         Command::Check(args) => return check::run(args),
         Command::Topology(args) => return topology::run(&args),
         Command::Explain(args) => explain::run(&args),
-        Command::Collector(args) => collector::run(&args),
         Command::CheckConfig(args) => collector::check_config(&args),
         Command::Collectives(args) => collectives::run(&args),
         Command::Sweep(args) => sweep::run(&args),

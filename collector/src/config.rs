@@ -61,6 +61,8 @@ pub struct Config {
     pub maintenance_file: Option<PathBuf>,
     /// The token that allows announcing work over the API; none allows nobody.
     pub maintenance_token: Option<Arc<str>>,
+    /// Where metrics, incidents and traces are sent by OTLP; variables of the environment win over it.
+    pub otlp: railscope_otlp::Table,
 }
 
 /// How exporters are scraped.

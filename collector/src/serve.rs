@@ -3,6 +3,7 @@
 pub mod api;
 pub mod layout;
 pub(crate) mod metrics;
+pub(crate) mod otlp;
 pub(crate) mod phrases;
 pub mod router;
 pub(crate) mod web;

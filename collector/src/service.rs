@@ -6,10 +6,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use railscope_model::fabric::Timestamp;
 use railscope_model::identity::SwitchName;
+use railscope_otlp::Otlp;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval};
+use tracing::field::Empty;
 
 use crate::analyzer::Analyzer;
 use crate::config::{Config, SwitchSource, Target};
@@ -20,7 +22,8 @@ use crate::fabric::subnet::counters::DeviceReading;
 use crate::maintenance::Announced;
 use crate::mapping::Translation;
 use crate::persist::Past;
-use crate::serve::router;
+use crate::serve::otlp::IncidentEvents;
+use crate::serve::{metrics, router};
 use crate::sources::collectives::watch;
 use crate::sources::collectives::watch::Found;
 use crate::sources::scrape::{Bells, Scraper, Scrapers};
@@ -97,6 +100,8 @@ pub struct Beside {
     pub routes: axum::Router,
     /// What the page's head calls it, and its path without a slash in front; none for no link.
     pub link: Option<(&'static str, &'static str)>,
+    /// Where metrics and incidents are sent; flushed at the end.
+    pub otlp: Option<Otlp>,
 }
 
 /// Runs the collector on a listener until `shutdown` is done.
@@ -128,7 +133,7 @@ fn addresses(switches: &[SwitchSource]) -> Addresses {
 /// # Errors
 /// Why it stopped before.
 pub async fn run_beside(
-    config: Config,
+    mut config: Config,
     listener: TcpListener,
     beside: Beside,
     shutdown: impl Future<Output = ()> + Send + 'static,
@@ -136,7 +141,14 @@ pub async fn run_beside(
     let plan = config.read_plan()?;
     let mut state = State::new(&config, system_time);
     state.beside = beside.link;
+    state.otlp = beside.otlp.as_ref().map(Otlp::stats_reader);
     let state = Arc::new(state);
+    let mut otlp = beside.otlp;
+    let incidents = otlp.as_ref().and_then(IncidentEvents::to);
+    if let Some(otlp) = &mut otlp {
+        let state = Arc::clone(&state);
+        otlp.export_metrics(process_start(), move || metrics::text(&state));
+    }
     let (events, inbox) = mpsc::channel(WAITING_EVENTS);
     let scraper = Scraper::new(config.scrape.clone())?;
     let bells = Arc::new(Bells::default());
@@ -148,38 +160,20 @@ pub async fn run_beside(
         analyzer.set_plan(plan);
         analyzer.set_addresses(addresses(&config.switches));
         let past = Past::of(config.state_dir.clone());
-        let announced = Announced::new(config.maintenance, config.maintenance_file);
+        let windows = std::mem::take(&mut config.maintenance);
+        let announced = Announced::new(windows, config.maintenance_file.take());
         tokio::task::spawn_blocking(move || {
-            analyse(inbox, analyzer, past, announced, &bells, &state);
+            analyse(
+                inbox,
+                analyzer,
+                past,
+                (announced, incidents),
+                &bells,
+                &state,
+            );
         })
     };
-    let mut tasks = JoinSet::new();
-    let mappings = config.mappings;
-    let list = TargetList::new(config.targets, config.file_sd, mappings.clone());
-    let scrapers = Scrapers::new(scraper, events.clone(), Arc::clone(&state), mappings, bells);
-    tasks.spawn(named(
-        "targets",
-        follow_targets(list, scrapers, events.clone(), Arc::clone(&state)),
-    ));
-    tasks.spawn(named(
-        "tick",
-        tick(config.analysis_interval, events.clone()),
-    ));
-    if let Some(subnet) = config.subnet {
-        tasks.spawn(named(
-            "subnet",
-            subnet::follow(subnet, events.clone(), Arc::clone(&state)),
-        ));
-    }
-    tasks.spawn(named(
-        "switches",
-        switch_lldp::follow(config.switches, events.clone(), Arc::clone(&state)),
-    ));
-    tasks.spawn(named(
-        "collectives",
-        watch::follow(config.collectives, events.clone(), Arc::clone(&state)),
-    ));
-    drop(events);
+    let mut tasks = feed(config, scraper, events, &state, bells);
     let (asked, was_asked) = oneshot::channel::<()>();
     let routes = router::router(state).merge(beside.routes);
     let serving = axum::serve(listener, routes).with_graceful_shutdown(async move {
@@ -199,7 +193,47 @@ pub async fn run_beside(
     };
     // Scrapers and ticks end here; the analysis ends with the last of those that send to it.
     tasks.shutdown().await;
+    if let Some(otlp) = otlp {
+        otlp.shutdown().await;
+    }
     result
+}
+
+/// Starts all that feeds the analysis; when these tasks end, it does.
+fn feed(
+    config: Config,
+    scraper: Scraper,
+    events: mpsc::Sender<Event>,
+    state: &Arc<State>,
+    bells: Arc<Bells>,
+) -> JoinSet<&'static str> {
+    let mut tasks = JoinSet::new();
+    let mappings = config.mappings;
+    let list = TargetList::new(config.targets, config.file_sd, mappings.clone());
+    let scrapers = Scrapers::new(scraper, events.clone(), Arc::clone(state), mappings, bells);
+    tasks.spawn(named(
+        "targets",
+        follow_targets(list, scrapers, events.clone(), Arc::clone(state)),
+    ));
+    tasks.spawn(named(
+        "tick",
+        tick(config.analysis_interval, events.clone()),
+    ));
+    if let Some(subnet) = config.subnet {
+        tasks.spawn(named(
+            "subnet",
+            subnet::follow(subnet, events.clone(), Arc::clone(state)),
+        ));
+    }
+    tasks.spawn(named(
+        "switches",
+        switch_lldp::follow(config.switches, events.clone(), Arc::clone(state)),
+    ));
+    tasks.spawn(named(
+        "collectives",
+        watch::follow(config.collectives, events, Arc::clone(state)),
+    ));
+    tasks
 }
 
 async fn named(name: &'static str, task: impl Future<Output = ()>) -> &'static str {
@@ -214,6 +248,12 @@ fn system_time() -> Timestamp {
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
     Timestamp(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// Since when our counters count.
+#[allow(clippy::disallowed_methods)] // the edge, as above
+fn process_start() -> SystemTime {
+    SystemTime::now()
 }
 
 async fn tick(every: Duration, events: mpsc::Sender<Event>) {
@@ -273,7 +313,7 @@ fn analyse(
     mut inbox: mpsc::Receiver<Event>,
     mut analyzer: Analyzer,
     mut past: Past,
-    mut announced: Announced,
+    (mut announced, mut incidents): (Announced, Option<IncidentEvents>),
     bells: &Bells,
     state: &State,
 ) {
@@ -334,17 +374,34 @@ fn analyse(
             }
             Event::Neighbours { switch, told, at } => analyzer.take_switch(&switch, told, at),
             Event::Tick => {
-                let begun = Instant::now();
                 analyzer.set_maintenance(announced.windows(state));
-                let mut snapshot = Snapshot::new(analyzer.tick(state.now()));
-                log_suspension(state.snapshot().as_deref(), &snapshot);
-                snapshot.tick_seconds = begun.elapsed().as_secs_f64();
-                past.keep(&snapshot.view);
-                past.keep_incidents(&snapshot.view, state);
-                state.publish(snapshot);
+                judge(&mut analyzer, &mut past, incidents.as_mut(), state);
             }
         }
     }
+}
+
+/// One cycle of the analysis: what it finds is kept, sent and published.
+fn judge(
+    analyzer: &mut Analyzer,
+    past: &mut Past,
+    incidents: Option<&mut IncidentEvents>,
+    state: &State,
+) {
+    let begun = Instant::now();
+    let span = tracing::info_span!("tick", late_targets = Empty, incidents = Empty);
+    let _within = span.enter();
+    let mut snapshot = Snapshot::new(analyzer.tick(state.now()));
+    log_suspension(state.snapshot().as_deref(), &snapshot);
+    snapshot.tick_seconds = begun.elapsed().as_secs_f64();
+    past.keep(&snapshot.view);
+    past.keep_incidents(&snapshot.view, state);
+    span.record("late_targets", snapshot.view.observation.late_targets);
+    span.record("incidents", snapshot.view.incidents.len());
+    if let Some(incidents) = incidents {
+        incidents.follow(&snapshot.view, state);
+    }
+    state.publish(snapshot);
 }
 
 /// Logs when the opening of incidents is suspended, and when that ends.

@@ -192,6 +192,8 @@ pub struct State {
     pub clock: Clock,
     /// A page of somebody else on the same server: what to call it, and its path without a slash in front.
     pub beside: Option<(&'static str, &'static str)>,
+    /// What became of what is sent by OTLP; none where nothing is.
+    pub otlp: Option<railscope_otlp::StatsReader>,
     snapshot: ArcSwapOption<Snapshot>,
     targets: Mutex<Targets>,
     scrapes: [AtomicU64; ScrapeResult::ALL.len()],
@@ -232,6 +234,7 @@ impl State {
             graph_series: config.graph_series,
             clock,
             beside: None,
+            otlp: None,
             snapshot: ArcSwapOption::empty(),
             targets: Mutex::default(),
             scrapes: Default::default(),

@@ -34,6 +34,8 @@ pub struct Machine {
     pub mig_devices: MigDevices,
     /// Whether to answer probes of other nodes, and whom to probe.
     pub probes: ProbeAccess,
+    /// What became of what is sent by OTLP; none where nothing is.
+    pub otlp: Option<railscope_otlp::StatsReader>,
 }
 
 impl Machine {
@@ -51,6 +53,7 @@ impl Machine {
             workloads: WorkloadAccess::below(root),
             mig_devices: MigDevices::default(),
             probes: ProbeAccess::default(),
+            otlp: None,
         }
     }
 }
@@ -147,8 +150,9 @@ pub const SAMPLERS: &[Build] = &[
 /// Builds a sampler for a machine that asks for it.
 pub type BuildOnDemand = fn(&Machine) -> Option<Box<dyn Sampler>>;
 
-/// Samplers that send packets, or answer them: they run where the machine asks for them, and else no page names them.
+/// Samplers that send packets, answer them, or count what is sent: they run where the machine asks for them, and else no page names them.
 pub const ON_DEMAND: &[BuildOnDemand] = &[
+    samplers::otlp::build,
     samplers::prober::build,
     samplers::prober::build_rdma,
     samplers::responder::build,

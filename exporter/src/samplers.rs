@@ -8,6 +8,7 @@ pub mod host;
 pub mod jitter;
 pub mod kernel_log;
 pub mod lldp;
+pub mod otlp;
 pub mod pcie;
 mod peaks;
 pub mod placement;

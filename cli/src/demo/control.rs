@@ -52,6 +52,7 @@ pub(super) fn beside(stage: Arc<Stage>, listening: SocketAddr) -> Beside {
         .route("/demo/end", post(end))
         .with_state(desk);
     Beside {
+        otlp: None,
         routes,
         link: Some(("Break something", PAGE)),
     }

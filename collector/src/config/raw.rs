@@ -77,6 +77,8 @@ pub(super) struct File {
     collectives: Option<Collectives>,
     #[serde(default)]
     maintenance: Vec<Spanned<RawWindow>>,
+    #[serde(default)]
+    otlp: railscope_otlp::Table,
 }
 
 #[derive(Deserialize)]
@@ -333,6 +335,7 @@ impl File {
             maintenance: read.maintenance,
             maintenance_file: self.analysis.maintenance_file.map(|path| beside.join(path)),
             maintenance_token: read.token,
+            otlp: self.otlp,
         }
     }
 }

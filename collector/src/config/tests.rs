@@ -142,7 +142,7 @@ const WRONG: &[(&str, &str)] = &[
     ),
     (
         "[scraep]\n",
-        "1:2: scraep: unknown field `scraep`, expected one of `cluster`, `web`, `scrape`, `targets`, `file_sd`, `mapping`, `subnet`, `plan`, `switches`, `analysis`, `collectives`, `maintenance`; did you mean `scrape`?",
+        "1:2: scraep: unknown field `scraep`, expected one of `cluster`, `web`, `scrape`, `targets`, `file_sd`, `mapping`, `subnet`, `plan`, `switches`, `analysis`, `collectives`, `maintenance`, `otlp`; did you mean `scrape`?",
     ),
     (
         "[cluster]\nname = \"a\"\ncolour = 1",

@@ -7,11 +7,11 @@ use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use railscope_model::exposition::{Format, Page, gzip};
 use railscope_model::metric::{
-    COLLECTIVE_OPERATIONS, COLLECTOR_BUILD, FABRIC_HOSTS_MISSING_RAIL, FABRIC_LEVELS, FABRIC_LINKS,
-    FABRIC_PARTS, FABRIC_VERDICT, INCIDENT_ACTIVE, INCIDENT_GPUS, INCIDENT_SINCE, INGEST_SAMPLES,
-    LATE_TARGETS, Metric, OPENING_SUSPENDED, PORT_TOPOLOGY, Profile, SCRAPES, SUBNET_AGE,
-    SUBNET_SWEEPS, SWEEP_DURATION, SWEEP_MADS, TARGET_AGE, TARGET_UP, TICK_DURATION,
-    TOPOLOGY_FINDINGS,
+    COLLECTIVE_OPERATIONS, COLLECTOR_BUILD, COLLECTOR_OTLP_EXPORTS, COLLECTOR_OTLP_ITEMS,
+    FABRIC_HOSTS_MISSING_RAIL, FABRIC_LEVELS, FABRIC_LINKS, FABRIC_PARTS, FABRIC_VERDICT,
+    INCIDENT_ACTIVE, INCIDENT_GPUS, INCIDENT_SINCE, INGEST_SAMPLES, LATE_TARGETS, Metric,
+    OPENING_SUSPENDED, PORT_TOPOLOGY, Profile, SCRAPES, SUBNET_AGE, SUBNET_SWEEPS, SWEEP_DURATION,
+    SWEEP_MADS, TARGET_AGE, TARGET_UP, TICK_DURATION, TOPOLOGY_FINDINGS,
 };
 use railscope_model::reading::{Labels, NodeReading};
 
@@ -33,15 +33,7 @@ pub(crate) async fn metrics(
 ) -> Result<Response, Refusal> {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
     let format = Format::negotiate(text(header::ACCEPT));
-    let mut reading = reading(&state);
-    let doubles = reading.normalise();
-    if doubles > 0 {
-        tracing::error!(
-            doubles,
-            "series stand twice on the page of metrics: a defect of Railscope"
-        );
-    }
-    let body = Page::new(Arc::new(reading)).write(format, Profile::Full);
+    let body = write(&state, format);
     let described = [
         (header::CONTENT_TYPE, format.content_type()),
         (header::VARY, "Accept, Accept-Encoding"),
@@ -52,6 +44,23 @@ pub(crate) async fn metrics(
         Some(zipped) => (described, [(header::CONTENT_ENCODING, "gzip")], zipped).into_response(),
         None => (described, body).into_response(),
     })
+}
+
+/// The page as plain text.
+pub(crate) fn text(state: &State) -> String {
+    write(state, Format::Text)
+}
+
+fn write(state: &State, format: Format) -> String {
+    let mut reading = reading(state);
+    let doubles = reading.normalise();
+    if doubles > 0 {
+        tracing::error!(
+            doubles,
+            "series stand twice on the page of metrics: a defect of Railscope"
+        );
+    }
+    Page::new(Arc::new(reading)).write(format, Profile::Full)
 }
 
 /// Whether an `Accept-Encoding` header names gzip and does not refuse it (`gzip;q=0`).
@@ -91,6 +100,18 @@ fn reading(state: &State) -> NodeReading {
     if let Some(dumps) = state.dumps() {
         let counts = [("read", dumps.operations), ("malformed", dumps.malformed)];
         push_counters(&mut reading, &COLLECTIVE_OPERATIONS, counts.into_iter());
+    }
+    if let Some(otlp) = &state.otlp {
+        for (signal, stats) in otlp.read().by_signal() {
+            for (metric, counts) in [
+                (&COLLECTOR_OTLP_EXPORTS, stats.exports()),
+                (&COLLECTOR_OTLP_ITEMS, stats.items()),
+            ] {
+                for (result, count) in counts {
+                    reading.push(metric, &Labels::new([signal.as_str(), result]), count);
+                }
+            }
+        }
     }
     if let Some(snapshot) = state.snapshot() {
         push_snapshot(&mut reading, &snapshot, state);

@@ -10,6 +10,8 @@ use reqwest::{Client, StatusCode, Url, redirect};
 use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
+use tracing::Instrument as _;
+use tracing::field::Empty;
 
 use crate::config::{Scrape, ScrapeProfile, Target};
 use crate::mapping::{Mappings, Reader};
@@ -89,9 +91,17 @@ impl Scraper {
     /// Why there is none.
     pub async fn scrape(&self, target: &Target) -> Result<String, ScrapeError> {
         let limit = self.limits.timeout;
-        timeout(limit, self.fetch(target))
-            .await
-            .unwrap_or(Err(ScrapeError::Timeout(limit)))
+        let name = target.name();
+        let span = tracing::info_span!("scrape", target = name, bytes = Empty, error = Empty);
+        let fetched = timeout(limit, self.fetch(target))
+            .instrument(span.clone())
+            .await;
+        let page = fetched.unwrap_or(Err(ScrapeError::Timeout(limit)));
+        match &page {
+            Ok(page) => span.record("bytes", page.len()),
+            Err(error) => span.record("error", tracing::field::display(error)),
+        };
+        page
     }
 
     async fn fetch(&self, target: &Target) -> Result<String, ScrapeError> {

@@ -12,6 +12,8 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, timeout};
+use tracing::Instrument as _;
+use tracing::field::Empty;
 
 use crate::config::{SubnetFrom, SubnetSource};
 use crate::fabric::subnet::counters::DeviceReading;
@@ -302,7 +304,9 @@ pub(crate) async fn follow(config: SubnetSource, events: mpsc::Sender<Event>, st
     let (mut problem, mut complained) = (None, String::new());
     loop {
         due.tick().await;
-        let look = match source.look(state.now()).await {
+        let span = tracing::info_span!("sweep", parts = Empty, links = Empty);
+        let looked = source.look(state.now()).instrument(span.clone()).await;
+        let look = match looked {
             Ok(Some(look)) => look,
             Ok(None) => continue,
             Err(error) => {
@@ -323,6 +327,9 @@ pub(crate) async fn follow(config: SubnetSource, events: mpsc::Sender<Event>, st
             tracing::warn!("subnet: {}", taken.complaints);
         }
         complained = taken.complaints;
+        span.record("parts", taken.subnet.nodes.len());
+        span.record("links", taken.subnet.links.len());
+        drop(span);
         note(&taken.subnet, &state);
         let event = Event::Subnet {
             subnet: Box::new(taken.subnet),

@@ -313,7 +313,6 @@ mod tests {
     use railscope_model::metric::Profile;
     use railscope_model::path_class::PathClass;
     use std::collections::BTreeSet;
-    use std::time::Instant;
 
     fn report() -> Report {
         let mut round_trips = Times::default();

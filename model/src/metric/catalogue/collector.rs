@@ -5,6 +5,10 @@ catalogue! {
 
     Collector Default Info COLLECTOR_BUILD = "railscope_collector_build_info" (version)
         "Version of the collector.";
+    Collector Default Counter COLLECTOR_OTLP_EXPORTS = "railscope_collector_otlp_exports_total" (signal, result)
+        "Exports of metrics, logs (incident events) and traces by OTLP, by what became of them: ok, partial, rejected, failed, or skipped because the one before took too long. Absent where nothing is sent.";
+    Collector Default Counter COLLECTOR_OTLP_ITEMS = "railscope_collector_otlp_items_total" (signal, result)
+        "Data points, log records and spans by what became of them: sent, rejected by the receiver, failed, dropped because a queue was full, or unreadable. Absent where nothing is sent.";
     Collector Default Gauge INCIDENT_ACTIVE = "railscope_incident_active" (fault_domain, class, severity, node, incident)
         "Always 1: one series for each open incident, labelled with the part to fix. Alert on this.";
     Collector Default Gauge INCIDENT_GPUS = "railscope_incident_affected_gpus" (fault_domain, incident)

@@ -25,6 +25,10 @@ catalogue! {
         "Reads of the whole source that have ended, complete or not.";
     Exporter Full Counter SOURCE_LATE = "railscope_source_late_seconds_total" ["seconds"] (source)
         "Time by which reads of the source began late, since the exporter started: their thread waited for a CPU. Reads less than 0.1 s late do not count. Of source gpu, the sum over all GPUs.";
+    Exporter Default Counter OTLP_EXPORTS = "railscope_otlp_exports_total" (signal, result)
+        "Exports of metrics and traces by OTLP, by what became of them: ok, partial, rejected, failed, or skipped because the one before took too long. Absent where nothing is sent.";
+    Exporter Default Counter OTLP_ITEMS = "railscope_otlp_items_total" (signal, result)
+        "Data points and spans by what became of them: sent, rejected by the receiver, failed, dropped because a queue was full, or unreadable. Absent where nothing is sent.";
     Exporter Default Gauge EXPORTER_SERIES = "railscope_exporter_series" (profile)
         "Series on the page in each profile.";
     Exporter Default Counter EXPORTER_DROPPED = "railscope_exporter_dropped_samples_total" ()

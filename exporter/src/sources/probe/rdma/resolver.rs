@@ -259,7 +259,7 @@ mod tests {
         for answer in [forged, old, ready, ready] {
             answers.send_to(&answer.write(), from).expect("sent");
         }
-        assert_eq!(heard(&mut resolver, 1), [peer.clone()]);
+        assert_eq!(heard(&mut resolver, 1), std::slice::from_ref(&peer));
         resolver.step(2);
         assert_eq!(resolver.known(&peer), Some(Known::Said(ready.availability)));
         assert_eq!(resolver.unparsed, 3);
@@ -277,7 +277,7 @@ mod tests {
             assert_eq!(resolver.known(&peer), None);
             settled = resolver.step(step * PATIENCE);
         }
-        assert_eq!(settled, [peer.clone()]);
+        assert_eq!(settled, std::slice::from_ref(&peer));
         assert_eq!(resolver.known(&peer), Some(Known::Silent));
         resolver.follow(std::iter::empty(), 0);
         assert_eq!((resolver.known(&peer), resolver.sockets.len()), (None, 0));
