@@ -9,7 +9,7 @@ mod gpus;
 mod others;
 #[path = "support/promql.rs"]
 mod promql;
-#[allow(dead_code)] // the tests of its own crate use all of it
+#[allow(dead_code)] // the tests of `otlp` use all of it
 #[path = "../otlp/tests/receiver.rs"]
 mod receiver;
 #[path = "support/exporter.rs"]

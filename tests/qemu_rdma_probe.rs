@@ -121,14 +121,14 @@ fn network_is_seen(results: &Results) {
     }
 
     // What is lost is what the devices miss. A prober that was itself short of CPU forgets some probes, but never counts one as lost
-    // whose packets both arrived. Counters are read one after the other: two packets may be on their way.
+    // whose packets both arrived. Counters are read one after the other: some packets may be on their way.
     let (before, after) = (moment("lossless"), moment("lossy"));
     let [sent, lost, ..] = between(before.probes("rdma"), after.probes("rdma"));
     let [out, back] = between(before.missing, after.missing);
     println!("lossy: {lost} of {sent} probes lost, {back} answers missing");
-    let is_near = lost > 0.0 && lost <= back + 2.0 && lost >= 0.6 * back;
+    let is_near = lost > 0.0 && lost <= back + 4.0 && lost >= 0.6 * back;
     assert!(
-        is_near && out.abs() <= 2.0,
+        is_near && out.abs() <= 4.0,
         "{lost} lost; missing: {out} on the way out, {back} back"
     );
 }
@@ -152,7 +152,7 @@ fn program_is_told_apart(results: &Results) {
     };
     assert!(
         long(&stopped) > long(&after),
-        "its own node says that it is the host's"
+        "its own node reports the delay"
     );
 
     // One that dies is started again and found by its new queue pairs.

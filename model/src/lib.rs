@@ -12,8 +12,8 @@
 //! | [`fabric`] | the graph of parts and what joins them |
 //! | [`path_class`] | how far apart the two ends of a path are |
 //! | [`plan`] | the cables that a site has planned |
-//! | [`rate_limit`] | so many a second |
-//! | [`rdma_probe`] | what the exporter and its RDMA prober tell each other |
+//! | [`rate_limit`] | a limit on events a second |
+//! | [`rdma_probe`] | the protocol between the exporter and its RDMA prober |
 
 pub mod exposition;
 pub mod fabric;

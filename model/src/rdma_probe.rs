@@ -1,6 +1,6 @@
-//! What the exporter and its RDMA prober, `railscope-rdma-probe`, tell each other: one JSON object a line.
+//! The protocol between the exporter and its RDMA prober, `railscope-rdma-probe`: one JSON object a line.
 //!
-//! The prober is a process of its own, so that the exporter needs no libibverbs and a driver that hangs costs only these probes. It reads
+//! The prober is a separate process, so that the exporter needs no libibverbs and a driver that hangs costs only these probes. It reads
 //! [`Plan`]s from its standard input and writes a [`Report`] every [`REPORT_INTERVAL`] to its standard output; it ends when its
 //! input ends.
 
@@ -23,11 +23,11 @@ pub struct Endpoint {
     pub lid: u16,
     /// Number of the queue pair, 24 bits.
     pub queue_pair: u32,
-    /// Its key, which whoever sends to it must know.
+    /// Its key, which a sender must know.
     pub queue_key: u32,
 }
 
-/// Whom to probe. Each plan replaces the one before.
+/// The flows to probe. Each plan replaces the one before.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
@@ -39,7 +39,7 @@ pub struct Plan {
     pub traffic_class: u8,
     /// Service level: on InfiniBand it selects the virtual lane, on RoCE the priority.
     pub service_level: u8,
-    /// The flows; each has an `id` of its own.
+    /// The flows; each has a unique `id`.
     pub flows: Vec<PlannedFlow>,
 }
 

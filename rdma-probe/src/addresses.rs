@@ -1,4 +1,4 @@
-//! Addresses of RDMA ports: our own GIDs, to whom datagrams go, and from where they came.
+//! Addresses of RDMA ports: our own GIDs, destinations and sources of datagrams.
 
 use std::fs;
 use std::io;
@@ -12,7 +12,7 @@ pub const HEADER: usize = 40;
 /// Where the header of an IPv4 packet begins in that room.
 const IPV4_HEADER: usize = 20;
 
-/// To whom datagrams go, and how.
+/// Destination of datagrams, and how they travel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Route {
     /// The other port's GID.
@@ -55,7 +55,7 @@ pub struct Gid {
     pub gid: Ipv6Addr,
 }
 
-/// The GIDs of a port that probes can use, the one that others are told first.
+/// The GIDs of a port that probes can use, the advertised one first.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Gids(Vec<Gid>);
 
@@ -106,7 +106,7 @@ impl Gids {
         Ok(Self(gids))
     }
 
-    /// The one that others are told.
+    /// The one that is advertised.
     pub fn own(&self) -> Option<Gid> {
         self.0.first().copied()
     }
@@ -170,7 +170,7 @@ fn unset(gid: &Ipv6Addr) -> bool {
     gid.octets()[8..] == [0; 8]
 }
 
-/// Sender, traffic class and flow label of a header. An IPv4 one stands in its second half, and what is before it says nothing:
+/// Sender, traffic class and flow label of a header. An IPv4 one is in its second half, and the first half is undefined:
 /// it is one if its checksum is right.
 fn ends(header: &[u8; HEADER]) -> Option<(Ipv6Addr, u8, u32)> {
     let ipv4 = header.last_chunk::<IPV4_HEADER>()?;
@@ -215,7 +215,7 @@ mod tests {
         port
     }
 
-    /// As a ConnectX-6 shows it, with made up addresses.
+    /// As a ConnectX-6 shows it, with synthetic addresses.
     const ROCE: [(&str, &str); 6] = [
         ("fe80:0000:0000:0000:0a00:00ff:fe00:0001", "IB/RoCE v1"),
         ("fe80:0000:0000:0000:0a00:00ff:fe00:0001", "RoCE v2"),

@@ -1,4 +1,4 @@
-//! Probes other nodes by RDMA datagrams: who is asked when, what an answer is worth, and how both look on the wire.
+//! Probes other nodes by RDMA datagrams: schedule, results and wire format.
 //!
 //! ```text
 //! exporter -- Plan --> stdin  -> worker, one thread for each device -> Prober, Responder   (pure: no clock, no IO)

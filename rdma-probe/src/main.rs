@@ -35,7 +35,7 @@ fn main() -> ExitCode {
         }
         eprintln!(
             "railscope-rdma-probe takes no arguments but --version: it is started by `railscope exporter --probe.rdma PROGRAM`, \
-             which tells it on standard input whom to probe"
+             which sends it the flows to probe on standard input"
         );
         return ExitCode::from(2);
     }
@@ -75,7 +75,7 @@ fn plans() -> Receiver<Plan> {
     receiver
 }
 
-/// Probes by all devices and reports, until there are no more plans to come or nobody reads reports.
+/// Probes by all devices and reports, until standard input or output is closed.
 fn serve(plans: &Receiver<Plan>) -> io::Result<()> {
     let mut plan = Arc::new(Plan::default());
     let mut running: BTreeMap<String, Running> = BTreeMap::new();
@@ -134,7 +134,7 @@ fn look(running: &mut BTreeMap<String, Running>, plan: &Arc<Plan>) -> io::Result
 
 /// The devices that there are: none where the kernel has no RDMA.
 fn listed() -> io::Result<Vec<(String, String)>> {
-    // libibverbs looks at sysfs anew each time, and is asked by one thread at a time.
+    // libibverbs reads sysfs again each time; one thread calls it at a time.
     static ASKING: Mutex<()> = Mutex::new(());
     let _asking = ASKING.lock().unwrap_or_else(PoisonError::into_inner);
     match verbs::devices() {
@@ -176,7 +176,7 @@ fn report(running: &BTreeMap<String, Running>, plan: &Plan) -> Report {
     report
 }
 
-/// A number that nobody else can know: the standard library's only source of such.
+/// A random number: the standard library has no other source.
 fn secret() -> u64 {
     RandomState::new().build_hasher().finish()
 }

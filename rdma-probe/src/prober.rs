@@ -1,4 +1,4 @@
-//! Who is asked when, and what became of each probe: one device's flows. Pure: its caller has the clock and sends the packets.
+//! Schedule and results of the probes of one device. Pure: its caller has the clock and sends the packets.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,7 +30,7 @@ pub struct Due {
     pub flow: u32,
     /// The packet.
     pub id: ProbeId,
-    /// To whom.
+    /// Where it goes.
     pub peer: Endpoint,
     /// With which flow label.
     pub flow_label: u32,
@@ -43,7 +43,7 @@ pub struct Outcomes {
     pub answered: Vec<(u32, Option<u64>)>,
     /// See [`Report::lost`](railscope_model::rdma_probe::Report::lost).
     pub lost: Vec<u32>,
-    /// Answers that nobody waits for, or from another queue pair than was asked.
+    /// Answers to no outstanding probe, or from another queue pair than was asked.
     pub unexpected: u64,
     /// Probes that were due and not sent.
     pub limited: u64,
@@ -84,7 +84,7 @@ pub struct Prober {
 }
 
 impl Prober {
-    /// Without flows yet. The token is a number that nobody else can know.
+    /// Without flows yet. The token is a random number.
     pub fn new(token: u64, per_second: u64, now_nanos: u64) -> Self {
         Self {
             token,
@@ -99,8 +99,8 @@ impl Prober {
         }
     }
 
-    /// Takes up another plan. Flows whose answerer is the same go on; new ones begin within one interval. Of probes to
-    /// somebody who is not asked any more nothing is said.
+    /// Applies another plan. Flows whose endpoint is the same go on; new ones begin within one interval. Probes to an
+    /// endpoint that is no longer in the plan are forgotten.
     pub fn follow(&mut self, plan: &Plan, device: &str, now_nanos: u64) {
         let before: BTreeMap<u32, Flow> =
             self.flows.drain(..).map(|flow| (flow.id, flow)).collect();
@@ -145,7 +145,7 @@ impl Prober {
             if self.flows[place].due_nanos > now_nanos || due.len() == MOST_AT_ONCE {
                 continue;
             }
-            // A tenth more or less, so that probes of many nodes do not fall into step.
+            // 10 % more or less, so that probes of many nodes do not synchronize.
             let pause = self.interval_nanos as f64 * (0.9 + 0.2 * self.roll());
             let flow = &mut self.flows[place];
             flow.due_nanos = now_nanos.saturating_add(pause as u64);
@@ -252,7 +252,7 @@ impl Prober {
     }
 }
 
-/// Time in the network: by the NIC's clock where it stamped both ways, else by the host's.
+/// Time in the network: by the NIC's clock where it stamped both packets, else by the host's.
 fn round_trip(asked: &Asked, moment: Moment, residence: Residence) -> Option<u64> {
     let Residence::Nanos(residence) = residence else {
         return None;
@@ -361,7 +361,7 @@ mod tests {
         let mut prober = prober(&[5]);
         let first = ask(&mut prober, 100 * MS)[0];
         let second = ask(&mut prober, 300 * MS)[0];
-        // A time before its answer is nobody's.
+        // A time before its answer is unexpected.
         prober.arrived(
             Packet::Time(first.id, Residence::Nanos(1)),
             5,

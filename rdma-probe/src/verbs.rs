@@ -2,7 +2,7 @@
 //!
 //! What all `unsafe` blocks here rest on:
 //!
-//! 1. A [`Port`] owns every object that it has made. Pointers are not null from [`Port::open`] on, are handed to nobody, and are
+//! 1. A [`Port`] owns every object that it has made. Pointers are not null from [`Port::open`] on, are not handed out, and are
 //!    destroyed once, in [`Port::drop`], each before the object that it was made from.
 //! 2. `memory` is registered with the device and is neither moved nor freed before the registration ends: it is a boxed slice,
 //!    and nothing changes its length. The device writes to it, so it is only read and written by raw pointers.
@@ -32,7 +32,7 @@ use crate::wire::LENGTH;
 const RECEIVES: usize = 128;
 /// Send slots of each queue pair.
 const SENDS: usize = 128;
-/// A receive slot holds the longest datagram that InfiniBand and RoCE carry, so that none is an error of the queue pair.
+/// A receive slot holds the longest datagram that InfiniBand and RoCE carry: a longer one would be an error of the queue pair.
 const RECEIVE_BYTES: usize = HEADER + 4_096;
 /// Bytes of all slots of one queue pair.
 const QUEUE_BYTES: usize = RECEIVES * RECEIVE_BYTES + SENDS * LENGTH;
@@ -161,7 +161,7 @@ impl Port {
     /// An address for datagrams to another port.
     ///
     /// # Errors
-    /// The driver's: on RoCE it looks for the neighbour, and that may not be there.
+    /// The driver's: on RoCE it resolves the neighbor, which may be absent.
     pub fn address(&mut self, route: &Route) -> io::Result<Address> {
         let mut attributes = ib::ibv_ah_attr {
             grh: ib::ibv_global_route {
@@ -302,7 +302,7 @@ impl Port {
         }
     }
 
-    /// Takes up to 64 completions, and posts the receive slots among them anew.
+    /// Takes up to 64 completions, and posts the receive slots among them again.
     ///
     /// # Errors
     /// A request failed, or the driver did: the port is of no more use.
@@ -329,7 +329,7 @@ impl Port {
                 });
             } else {
                 let length = (raw.bytes as usize).saturating_sub(HEADER).min(4_096);
-                // SAFETY: as above; `length` keeps within the slot, and all of `memory` was initialised at the start.
+                // SAFETY: as above; `length` keeps within the slot, and all of `memory` was initialized at the start.
                 let (header, bytes) = unsafe {
                     let at = self.memory.as_ptr().add(base + slot * RECEIVE_BYTES);
                     let bytes = std::slice::from_raw_parts(at.add(HEADER), length.min(LENGTH + 1));

@@ -40,7 +40,7 @@ pub struct ProbeId {
 pub enum Residence {
     /// So many nanoseconds.
     Nanos(u64),
-    /// A packet of its own says it.
+    /// A separate packet has it.
     Follows,
     /// That node cannot tell: it was stopped or short of CPU.
     Unknown,

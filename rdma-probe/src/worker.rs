@@ -1,4 +1,4 @@
-//! One device on a thread of its own: opens its port, probes and answers by it, and begins anew when the device has come back.
+//! One device on a separate thread: opens its port, probes and answers by it, and opens it again when the device has come back.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -25,14 +25,14 @@ const SECOND: u64 = 1_000_000_000;
 const LONGEST_SLEEP: u64 = SECOND / 10;
 /// How often to look at port and GIDs if no event says that they have changed.
 const REFRESH_EVERY: u64 = SECOND;
-/// How often to read the table of GIDs anew.
+/// How often to read the table of GIDs again.
 const READ_GIDS_EVERY: u64 = 10 * SECOND;
 /// How long to wait before a device that could not be used is opened again.
 const REOPEN_AFTER: Duration = Duration::from_secs(2);
 /// A process that wakes so much later than it wanted to, for another reason than that it waited for a CPU, was stopped. What
 /// came meanwhile has no time.
 const STOPPED_NANOS: u64 = 2_000_000;
-/// One that was held up so long may have missed answers, and gives up no probe.
+/// One that was delayed so long may have missed answers, and gives up no probe.
 const HELD_UP_NANOS: u64 = 20_000_000;
 /// Most probes a second of one device: as in the exporter, of all.
 const MOST_PROBES: u64 = 2_560;
@@ -43,11 +43,11 @@ const MOST_ANSWERS: u64 = 20_000;
 const BITS_A_PROBE: u64 = 2 * 8 * (64 + 38 + 20 + 8 + 12 + 8 + 4);
 /// Probes and answers may each take one part in so many of the port's rate: 0.1 % together.
 const SHARE_OF_RATE: u64 = 2_000;
-/// Addresses that are kept; when there are more, all are made anew.
+/// Addresses that are kept; when there are more, all are created again.
 const MOST_ADDRESSES: usize = 1_024;
-/// How long nothing is sent to where no address could be made: to look for a neighbour may take the kernel a second.
+/// How long nothing is sent to where no address could be made: neighbor resolution may take the kernel a second.
 const NO_ADDRESS_FOR: u64 = 5 * SECOND;
-/// Batches of completions at one wake-up, so that nobody who floods the port holds up its probes.
+/// Batches of completions at one wake-up, so that a flood of packets does not delay its probes.
 const MOST_BATCHES: usize = 16;
 
 /// What a device's thread and the rest of the process share.
@@ -120,9 +120,9 @@ pub fn now_nanos() -> u64 {
 pub struct Device {
     /// Its name.
     pub name: String,
-    /// Its character device, by name. When the kernel removes the device, it waits for whoever has that open.
+    /// Its character device, by name. When the kernel removes the device, it waits for the processes that have that open.
     pub node: String,
-    /// Token and queue keys: numbers that nobody else can know.
+    /// Token and queue keys: random numbers.
     pub secrets: [u64; 3],
 }
 

@@ -25,7 +25,7 @@ impl IncidentEvents {
         Some(Self { log, open: None })
     }
 
-    /// Sends what is new since the last call. What an earlier run has reported, and nobody has seen since, is not new.
+    /// Sends what is new since the last call. An incident of an earlier run that has not been seen since is not new.
     pub(crate) fn follow(&mut self, view: &ClusterView, state: &State) {
         let events = |seen: fn(&&Incident) -> bool| {
             let incidents = view.incidents.iter().filter(seen);

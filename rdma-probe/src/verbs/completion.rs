@@ -43,7 +43,7 @@ pub enum Completion {
     },
 }
 
-/// One completion as the driver says it.
+/// One completion as the driver reports it.
 pub(super) struct Raw {
     pub(super) request: u64,
     pub(super) status: ib::ibv_wc_status::Type,
@@ -163,7 +163,7 @@ impl Queue {
 
     fn poll_plain(&mut self) -> io::Result<Vec<Raw>> {
         let mut raw = Vec::new();
-        // SAFETY: the queue is open; zeroed completions are valid, and the driver fills in as many as it says.
+        // SAFETY: the queue is open; zeroed completions are valid, and the driver fills in as many as it returns.
         unsafe {
             let mut all: [ib::ibv_wc; BATCH] = std::mem::zeroed();
             let found = ib::ibv_poll_cq(self.queue, BATCH as i32, all.as_mut_ptr());

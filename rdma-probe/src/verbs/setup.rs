@@ -144,7 +144,7 @@ pub(super) fn port_state(context: *mut ib::ibv_context, number: u8) -> io::Resul
     })
 }
 
-/// Bits a second of one lane: `active_speed` as InfiniBand's PortInfo encodes it, in the words of `ibstatus`.
+/// Bits a second of one lane: `active_speed` as InfiniBand's PortInfo encodes it.
 fn lane_rate(speed: u8) -> u64 {
     match speed {
         1 => 2_500_000_000,

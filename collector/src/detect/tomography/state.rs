@@ -32,7 +32,7 @@ type Chances = Vec<(f64, f64)>;
 pub(super) struct Sound {
     /// By flow: logarithm of the likelihood of what it met.
     likely: Vec<f64>,
-    /// By flow: its place in `spoiled`; none for one without a hit. They are many, and cheap to look at anew.
+    /// By flow: its place in `spoiled`; none for one without a hit. They are many, and cheap to evaluate again.
     places: Vec<Option<NonZeroU32>>,
     /// By flow with hits, from 1: how much likelier it would be with each of [`RATES`] of its probes spoiled, nats.
     spoiled: Vec<[f64; RATES.len()]>,

@@ -1,4 +1,4 @@
-//! Probes by RDMA: the same list as the UDP prober's, asked by a process of its own that links libibverbs.
+//! Probes by RDMA: the same list as the UDP prober's, run by a separate process that links libibverbs.
 //!
 //! ```text
 //! list, NICs -> Resolver: where is the prober of each peer?  -> Plan -> railscope-rdma-probe
@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A probe without an answer is held until its peer's exporter has said whether the prober there ran: only then it is lost. If that
-//! was stopped or started anew the network has nothing to do with it.
+//! was stopped or restarted, the network is not the cause.
 
 mod child;
 mod resolver;
@@ -88,7 +88,7 @@ impl RdmaAccess {
         }
     }
 
-    /// The prober has said where it answers.
+    /// The prober has reported where it answers.
     fn heard(&self, endpoints: BTreeMap<String, Endpoint>, now: Instant) {
         let mut known = self.lock();
         let before = known.heard.replace(now);
@@ -123,7 +123,7 @@ pub struct RdmaProber {
 }
 
 impl RdmaProber {
-    /// Begins to answer, and to probe whom the list names, if there is one.
+    /// Begins to answer, and to probe the targets of the list, if there is one.
     ///
     /// # Errors
     /// A thread could not be started.
@@ -179,7 +179,7 @@ struct Flow {
     counts: Counts,
     /// Probes without an answer, until it is known whether their peer's prober ran.
     held: u64,
-    /// Where the process was told to send to.
+    /// Endpoint in the last plan that was sent.
     told: Option<Endpoint>,
     /// Until when a probe that is given up may have gone to where its peer's prober was before.
     renewed_until: u64,
@@ -216,7 +216,7 @@ impl Worker {
             report,
             generation: 0,
             plan: Arc::default(),
-            // The standard library's only source of numbers that nobody else can know.
+            // The standard library's only source of random numbers.
             resolver: Resolver::new(RandomState::new().build_hasher().finish()),
             flows: BTreeMap::new(),
             numbers: 0,
@@ -261,7 +261,7 @@ impl Worker {
         }
     }
 
-    /// Takes up another list. Flows that stay keep their counts.
+    /// Applies another list. Flows that stay keep their counts.
     fn follow(&mut self, plan: Arc<planner::Plan>) {
         let flows = std::mem::take(&mut self.flows).into_iter();
         let mut before: BTreeMap<Arc<FlowKey>, (u32, Flow)> = flows
@@ -306,7 +306,7 @@ impl Worker {
         self.has_changed = true;
     }
 
-    /// Tells the process whom to probe, where that is another plan than before; false if it does not listen now.
+    /// Sends the process its plan if that has changed; false if its queue is full.
     fn tell(&mut self) -> bool {
         let plan = self.wanted();
         if self.told.as_ref() == Some(&plan) {
@@ -334,7 +334,7 @@ impl Worker {
         let flows = self.flows.iter().filter_map(|(number, flow)| {
             let peer = match self.resolver.known(flow.peer.as_ref()?)? {
                 Known::Said(Availability::Ready(endpoint)) => endpoint,
-                // Asked on as before: whether it is stopped for long nobody knows, and what it does not answer is held.
+                // Probed as before: it may run again at any time, and what it does not answer is held.
                 _ => flow.told?,
             };
             Some(PlannedFlow {
@@ -391,7 +391,7 @@ impl Worker {
         }
     }
 
-    /// A peer has been heard, or is silent: what its flows have lost is lost, or its prober did not run.
+    /// A peer has answered, or does not: the held probes of its flows are lost, or its prober did not run.
     fn settle(&mut self, peer: &Peer) {
         let now = clock::now().steady;
         let known = self.resolver.known(peer);
@@ -463,7 +463,7 @@ fn missing(resolver: &Resolver, flow: &Flow) -> Option<Miss> {
     }
 }
 
-/// Whom to ask for the prober of a target, from which address of ours.
+/// Where to ask for the prober of a target, and from which local address.
 fn peer(plan: &planner::Plan, target: &Target) -> Option<Peer> {
     let nic = plan.nics.get(&target.device)?.as_ref().ok()?;
     Some(Peer {

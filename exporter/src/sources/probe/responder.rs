@@ -173,7 +173,7 @@ fn answer(socket: &Socket, shared: &Shared, datagram: &Datagram<'_>) {
     }
 }
 
-/// Says where our RDMA prober answers; false if nobody has asked for it.
+/// Reports where our RDMA prober answers; false if the datagram does not ask for it.
 fn answer_endpoint(socket: &Socket, shared: &Shared, datagram: &Datagram<'_>) -> bool {
     let Some(question) = endpoint::Question::read(datagram.bytes) else {
         return false;

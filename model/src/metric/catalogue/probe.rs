@@ -14,7 +14,7 @@ catalogue! {
     Exporter Full Counter PROBES_LOST = "railscope_probes_lost_total" (device, transport)
         "Probes that no answer came to in time.";
     Exporter Full Counter PROBES_UNANSWERABLE = "railscope_probes_unanswerable_total" (transport)
-        "Probes that no answer came to while the program that answers at the other node was stopped, short of CPU or started anew: neither sent nor lost for the network.";
+        "Probes that no answer came to while the program that answers at the other node was stopped, short of CPU or restarted: neither sent nor lost for the network.";
     Exporter Full Gauge PROBE_RTT_MAX = "railscope_probe_rtt_max_seconds" ["seconds"] (device, transport)
         "Longest round trip of an answered probe in the last minute, without the time it took in the node that answered.";
     Exporter Full Histogram PROBE_RTT = "railscope_probe_rtt_seconds" ["seconds"] (device, transport)

@@ -1,4 +1,4 @@
-//! The process that speaks RDMA: started, told whom to probe, listened to, and started again when it has ended.
+//! The process that sends RDMA probes: started, given its plan, read, and restarted when it has ended.
 
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
@@ -61,7 +61,7 @@ impl Program {
         self.problem
     }
 
-    /// What it says within this time. Starts it if it is time.
+    /// Its next report within this time. Starts it if it is time.
     pub(super) fn listen(&mut self, patience: Duration) -> Heard {
         let Some(running) = &mut self.running else {
             if Instant::now() < self.start_at {
@@ -97,7 +97,7 @@ impl Program {
         }
     }
 
-    /// Tells it whom to probe; false if it has not yet taken up what it was told before.
+    /// Sends it a plan; false if it has not read the one before yet.
     pub(super) fn tell(&self, plan: &Plan) -> bool {
         let line = serde_json::to_string(plan);
         match (&self.running, line) {
@@ -124,7 +124,7 @@ fn start(path: &Path) -> io::Result<Running> {
     let (input, output) = pipes.ok_or(io::ErrorKind::BrokenPipe)?;
     let (plans, to_tell) = mpsc::sync_channel(1);
     let (heard, reports) = mpsc::sync_channel(MOST_WAITING);
-    // Threads of their own: neither a process that does not read nor one that says nothing holds up anybody.
+    // Separate threads: a process that does not read or does not write blocks nothing else.
     let named = |name: &str| thread::Builder::new().name(name.to_owned());
     named("rdma-tell").spawn(move || tell_all(input, &to_tell))?;
     named("rdma-hear").spawn(move || hear_all(output, &heard))?;

@@ -8,13 +8,13 @@ use super::super::endpoint::{Answer, Availability, Question};
 use super::super::wire::LENGTH;
 use crate::sources::clock::SECOND;
 
-/// How often to ask anew: somebody may have started the prober there again.
+/// How often to ask again: the prober there may have been restarted.
 const ASK_AGAIN: u64 = 10 * SECOND;
 /// How long to wait for an answer.
 const PATIENCE: u64 = SECOND / 2;
-/// Questions in a row without an answer after which nobody is there.
+/// Questions in a row without an answer after which the peer counts as silent.
 const TRIES: u32 = 3;
-/// How long to wait then, and after an answer that is none to go by.
+/// How long to wait then, and after an answer without an endpoint.
 const ASK_LATER: u64 = 2 * SECOND;
 /// Datagrams that one look takes in.
 const MOST_ANSWERS: usize = 1_024;
@@ -102,7 +102,7 @@ impl Resolver {
         }
     }
 
-    /// Sends what is due and takes in what came; says which peers have been heard, or are silent, since the last step.
+    /// Sends the questions that are due and reads the answers; returns the peers that have answered, or count as silent, since the last step.
     pub(super) fn step(&mut self, now: u64) -> Vec<Peer> {
         let mut settled = self.receive(now);
         let places: Vec<Peer> = self.peers.keys().cloned().collect();
@@ -228,7 +228,7 @@ mod tests {
         (Question::read(&bytes[..length]).expect("a question"), from)
     }
 
-    /// Steps until somebody was heard.
+    /// Steps until a peer has answered.
     fn heard(resolver: &mut Resolver, now: u64) -> Vec<Peer> {
         for _ in 0..6_000 {
             let heard = resolver.step(now);
@@ -237,7 +237,7 @@ mod tests {
             }
             std::thread::sleep(std::time::Duration::from_millis(10));
         }
-        panic!("nobody was heard");
+        panic!("no peer has answered");
     }
 
     #[test]
