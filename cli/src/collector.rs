@@ -9,6 +9,7 @@ use railscope_collector::config::Config;
 use railscope_collector::service::{Beside, run_beside};
 
 use crate::telemetry;
+use railscope_otlp::Settings;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Scrapes a cluster's exporters, reads its subnet, and serves incidents, API and page.
@@ -71,6 +72,8 @@ pub(crate) fn run(args: &CollectorArgs, log: &str) -> anyhow::Result<()> {
 /// Checks a configuration file and says so.
 pub(crate) fn check_config(args: &CheckConfigArgs) -> anyhow::Result<()> {
     let config = Config::load(&args.file)?;
+    // The environment here need not be that of the collector.
+    Settings::resolve(&config.otlp, &|_| None).with_context(|| args.file.display().to_string())?;
     println!(
         "{}: OK: cluster {}, {} targets here, {} files of targets, mappings for {}, {}",
         args.file.display(),
