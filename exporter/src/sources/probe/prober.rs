@@ -54,8 +54,6 @@ pub struct Report {
     pub responded: Vec<(String, Times)>,
     /// Probes without an answer because the program of their peer did not run, since the start.
     pub unanswerable: u64,
-    /// Whether the NIC takes the times.
-    pub timestamps: bool,
     /// Datagrams that came to a probing socket and are no answer, since the start.
     pub unparsed: u64,
 }
@@ -73,7 +71,6 @@ impl Report {
             flows: Vec::new(),
             responded: Vec::new(),
             unanswerable: 0,
-            timestamps: false,
             unparsed: 0,
         }
     }

@@ -204,7 +204,8 @@ struct Worker {
     has_changed: bool,
     unparsed: u64,
     unanswerable: u64,
-    timestamps: bool,
+    /// Whether the NIC takes the times; none before the first report.
+    timestamps: Option<bool>,
 }
 
 impl Worker {
@@ -227,7 +228,7 @@ impl Worker {
             has_changed: true,
             unparsed: 0,
             unanswerable: 0,
-            timestamps: false,
+            timestamps: None,
         }
     }
 
@@ -359,7 +360,14 @@ impl Worker {
         self.access.heard(report.endpoints, Instant::now());
         self.problems = report.problems;
         self.unparsed += report.unparsed;
-        self.timestamps = report.hardware_timestamps;
+        if self.timestamps.replace(report.hardware_timestamps) != Some(report.hardware_timestamps) {
+            let clock = if report.hardware_timestamps {
+                "NIC"
+            } else {
+                "host"
+            };
+            tracing::info!(clock, "clock of the times of RDMA probes");
+        }
         for (device, times) in report.responded {
             let all = self.responded.entry(device).or_default();
             times.into_iter().for_each(|nanos| all.note(nanos));
@@ -446,7 +454,6 @@ impl Worker {
             flows: flows.collect(),
             responded: self.responded.clone().into_iter().collect(),
             unanswerable: self.unanswerable,
-            timestamps: self.timestamps,
             unparsed: self.unparsed + self.resolver.unparsed,
         }));
     }
