@@ -11,6 +11,7 @@
 pub mod addresses;
 pub mod prober;
 pub mod responder;
+pub mod wake;
 pub mod wire;
 
 #[cfg(feature = "verbs")]

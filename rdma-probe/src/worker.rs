@@ -18,6 +18,7 @@ use crate::addresses::{Gids, Route};
 use crate::prober::{Moment, Outcomes, Prober};
 use crate::responder::{Counts, Reply, Responder};
 use crate::verbs::{Address, Completion, Port, PortState, Role};
+use crate::wake::{Clocks, Wake};
 use crate::wire::Packet;
 
 const SECOND: u64 = 1_000_000_000;
@@ -29,11 +30,6 @@ const REFRESH_EVERY: u64 = SECOND;
 const READ_GIDS_EVERY: u64 = 10 * SECOND;
 /// How long to wait before a device that could not be used is opened again.
 const REOPEN_AFTER: Duration = Duration::from_secs(2);
-/// A process that wakes so much later than it wanted to, for another reason than that it waited for a CPU, was stopped. What
-/// came meanwhile has no time.
-const STOPPED_NANOS: u64 = 2_000_000;
-/// One that was delayed so long may have missed answers, and gives up no probe.
-const HELD_UP_NANOS: u64 = 20_000_000;
 /// Most probes a second of one device: as in the exporter, of all.
 const MOST_PROBES: u64 = 2_560;
 /// Most answers a second of one device.
@@ -110,9 +106,22 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// The host's steady clock, nanoseconds.
 pub fn now_nanos() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
+    nanos(ClockId::Monotonic)
+}
+
+fn nanos(clock: ClockId) -> u64 {
+    let now = clock_gettime(clock);
     let seconds = u64::try_from(now.tv_sec).unwrap_or_default();
     seconds * SECOND + u64::try_from(now.tv_nsec).unwrap_or_default()
+}
+
+/// The clocks of this thread.
+fn clocks() -> Clocks {
+    Clocks {
+        host: now_nanos(),
+        worked: nanos(ClockId::ThreadCPUTime),
+        waited: waited_nanos(),
+    }
 }
 
 /// Which device a thread is for.
@@ -167,27 +176,6 @@ struct Session<'a> {
     unparsed: u64,
 }
 
-/// What one wake-up knows of itself.
-#[derive(Debug, Clone, Copy)]
-struct Wake {
-    /// When the process could have run: as it woke, less the time that it waited for a CPU.
-    ready_nanos: u64,
-    /// How much later than wanted that was.
-    late_nanos: u64,
-    /// How long it waited for a CPU.
-    waited_nanos: u64,
-}
-
-impl Wake {
-    fn was_stopped(self) -> bool {
-        self.late_nanos >= STOPPED_NANOS
-    }
-
-    fn was_held_up(self) -> bool {
-        self.late_nanos + self.waited_nanos >= HELD_UP_NANOS
-    }
-}
-
 impl<'a> Session<'a> {
     fn open(device: &'a Device, shared: &'a Shared) -> io::Result<Self> {
         let [token, first, second] = device.secrets;
@@ -224,7 +212,7 @@ impl<'a> Session<'a> {
     }
 
     fn run(&mut self, is_there: &impl Fn() -> bool) -> io::Result<()> {
-        let (mut refresh_at, mut waited) = (0, waited_nanos());
+        let (mut refresh_at, mut woke) = (0, clocks());
         loop {
             let now = now_nanos();
             self.shared.beat.store(now, Ordering::Relaxed);
@@ -237,16 +225,10 @@ impl<'a> Session<'a> {
             }
             self.take_plan(now);
             let wake_at = self.prober.wake_nanos().clamp(now, now + LONGEST_SLEEP);
-            let [completed, changed] = self.sleep(wake_at - now)?;
-            let (woke, has_waited) = (now_nanos(), waited_nanos());
-            let waited_now = has_waited.saturating_sub(waited).min(woke - now);
-            waited = has_waited;
-            let ready_nanos = woke - waited_now;
-            let wake = Wake {
-                ready_nanos,
-                late_nanos: ready_nanos.saturating_sub(wake_at),
-                waited_nanos: waited_now,
-            };
+            let (before, slept) = (woke, clocks());
+            let [completed, changed] = self.sleep(wake_at.saturating_sub(slept.host))?;
+            woke = clocks();
+            let wake = Wake::of(before, slept, wake_at, woke);
             if changed {
                 if self.port.take_event()? {
                     return Err(io::Error::other("the device says that it failed"));
@@ -373,9 +355,8 @@ impl<'a> Session<'a> {
                             return;
                         };
                         let (now, to) = (now_nanos(), (address, source.queue_pair));
-                        let late = wake.late_nanos + wake.waited_nanos;
-                        if let Some(answer) = self.responder.answer(&bytes, to, moment, (now, late))
-                        {
+                        let times = (now, wake.delay_nanos());
+                        if let Some(answer) = self.responder.answer(&bytes, to, moment, times) {
                             self.answer(&answer);
                         }
                     }
