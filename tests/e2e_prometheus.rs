@@ -140,6 +140,9 @@ fn ask_dashboards(site: &Site) -> Result<usize, String> {
         let path = entry.expect("entry").path();
         let text = std::fs::read_to_string(&path).expect("text");
         let dashboard: Value = serde_json::from_str(&text).expect("JSON");
+        let variables = dashboard["templating"]["list"]
+            .as_array()
+            .expect("variables");
         let panels = dashboard["panels"].as_array().expect("panels");
         let annotations = dashboard["annotations"]["list"]
             .as_array()
@@ -155,12 +158,8 @@ fn ask_dashboards(site: &Site) -> Result<usize, String> {
         {
             let title = title.as_str().expect("a title");
             let expression = target["expr"].as_str().expect("an expression");
-            let expression = expression
-                .replace("$__rate_interval", "20s")
-                .replace("$cluster", ".*")
-                .replace("$node", ".*")
-                .replace("$hpc_job", ".*")
-                .replace("$path_class", ".*");
+            let expression = expression.replace("$__rate_interval", "20s");
+            let expression = with_all(&expression, variables);
             asked += 1;
             let may_be_empty = EMPTY_ON_DEMO.iter().any(|(empty, _)| *empty == title);
             match site.query(&expression) {
@@ -177,6 +176,22 @@ fn ask_dashboards(site: &Site) -> Result<usize, String> {
     } else {
         Err(wrong.join("\n"))
     }
+}
+
+/// The expression with all values of each variable chosen.
+fn with_all(expression: &str, variables: &[Value]) -> String {
+    let mut expression = expression.to_owned();
+    for variable in variables {
+        let name = variable["name"].as_str().expect("a name");
+        expression = expression.replace(&format!("${name}"), ".*");
+    }
+    // "$1" is a group of a regular expression.
+    let mut after_dollar = expression.split('$').skip(1);
+    assert!(
+        after_dollar.all(|rest| rest.starts_with(|c: char| c.is_ascii_digit())),
+        "a variable that the dashboard lacks: {expression}"
+    );
+    expression
 }
 
 #[test]
