@@ -3,6 +3,8 @@
 
 #![allow(clippy::expect_used, clippy::panic)] // helpers of tests; clippy lets only the tests themselves
 
+#[path = "remote_write.rs"]
+mod remote_write;
 mod support;
 
 use std::time::{Duration, Instant};

@@ -2,6 +2,7 @@
 
 mod maintenance;
 mod raw;
+mod remote_write;
 mod switches;
 mod values;
 
@@ -15,6 +16,7 @@ use railscope_model::plan::WiringPlan;
 
 use crate::fabric::plans;
 
+pub use crate::config::remote_write::{About, PushedJob, RemoteWrite};
 pub use crate::file_error::ConfigError;
 pub(crate) use crate::file_error::nearest;
 
@@ -61,6 +63,8 @@ pub struct Config {
     pub maintenance_file: Option<PathBuf>,
     /// The token that allows announcing work over the API; none allows nobody.
     pub maintenance_token: Option<Arc<str>>,
+    /// How pushed samples are taken up; none takes none.
+    pub remote_write: Option<RemoteWrite>,
     /// Where metrics, incidents and traces are sent by OTLP; variables of the environment win over it.
     pub otlp: railscope_otlp::Table,
 }
@@ -109,6 +113,9 @@ pub struct Target {
     pub url: String,
 }
 
+/// What the address of a target begins with whose samples are pushed.
+const PUSHED: &str = "push:";
+
 impl Target {
     /// Railscope's own exporter of a node.
     pub fn of_node(node: NodeName, url: String) -> Self {
@@ -122,6 +129,16 @@ impl Target {
     /// The node that it speaks for, if it is one.
     pub fn node(&self) -> Option<&NodeName> {
         self.about.as_ref()?.node()
+    }
+
+    /// Address of a target that Prometheus scrapes, and whose samples are pushed.
+    pub fn pushed_url(job: &str, instance: &str) -> String {
+        format!("{PUSHED}{job}/{instance}")
+    }
+
+    /// Whether its samples are pushed.
+    pub fn is_pushed(&self) -> bool {
+        self.url.starts_with(PUSHED)
     }
 
     /// Whether it is somebody else's exporter by its configuration.

@@ -26,6 +26,7 @@ use crate::serve::otlp::IncidentEvents;
 use crate::serve::{metrics, router};
 use crate::sources::collectives::watch;
 use crate::sources::collectives::watch::Found;
+use crate::sources::remote_write;
 use crate::sources::scrape::{Bells, Scraper, Scrapers};
 use crate::sources::subnet;
 use crate::sources::switch_lldp;
@@ -59,8 +60,10 @@ pub enum RunError {
 /// What the analysis takes up.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// These are the exporters.
+    /// These are the exporters that are scraped.
     Targets(Vec<Target>),
+    /// These are those whose samples are pushed.
+    PushedTargets(Vec<Target>),
     /// A page of Railscope's own exporter.
     Page {
         target: Arc<Target>,
@@ -142,6 +145,11 @@ pub async fn run_beside(
     let mut state = State::new(&config, system_time);
     state.beside = beside.link;
     state.otlp = beside.otlp.as_ref().map(Otlp::stats_reader);
+    let pushed = config.remote_write.take().map(remote_write::open);
+    let pushed = pushed.map(|(intake, inbox)| {
+        state.remote_write = Some(intake);
+        inbox
+    });
     let state = Arc::new(state);
     let mut otlp = beside.otlp;
     let incidents = otlp.as_ref().and_then(IncidentEvents::to);
@@ -173,7 +181,7 @@ pub async fn run_beside(
             );
         })
     };
-    let mut tasks = feed(config, scraper, events, &state, bells);
+    let mut tasks = feed(config, (scraper, pushed), events, &state, bells);
     let (asked, was_asked) = oneshot::channel::<()>();
     let routes = router::router(state).merge(beside.routes);
     let serving = axum::serve(listener, routes).with_graceful_shutdown(async move {
@@ -202,7 +210,7 @@ pub async fn run_beside(
 /// Starts all that feeds the analysis; when these tasks end, it does.
 fn feed(
     config: Config,
-    scraper: Scraper,
+    (scraper, pushed): (Scraper, Option<remote_write::Inbox>),
     events: mpsc::Sender<Event>,
     state: &Arc<State>,
     bells: Arc<Bells>,
@@ -210,6 +218,12 @@ fn feed(
     let mut tasks = JoinSet::new();
     let mappings = config.mappings;
     let list = TargetList::new(config.targets, config.file_sd, mappings.clone());
+    if let Some(pushed) = pushed {
+        tasks.spawn(named(
+            "remote write",
+            remote_write::follow(pushed, mappings.clone(), events.clone(), Arc::clone(state)),
+        ));
+    }
     let scrapers = Scrapers::new(scraper, events.clone(), Arc::clone(state), mappings, bells);
     tasks.spawn(named(
         "targets",
@@ -322,11 +336,8 @@ fn analyse(
     let mut targets = Vec::new();
     while let Some(event) = inbox.blocking_recv() {
         match event {
-            Event::Targets(new) => {
-                let nodes = new.iter().filter_map(Target::node).cloned();
-                analyzer.set_targets(&nodes.collect::<Vec<_>>());
-                targets = new;
-            }
+            Event::Targets(new) => follow_list(&mut analyzer, &mut targets, new, false),
+            Event::PushedTargets(new) => follow_list(&mut analyzer, &mut targets, new, true),
             // A page of what is no target any more came too late.
             Event::Page { target, .. } | Event::Foreign { target, .. }
                 if targets.binary_search(&target).is_err() => {}
@@ -379,6 +390,20 @@ fn analyse(
             }
         }
     }
+}
+
+/// Replaces the targets that are scraped, or those that are pushed.
+fn follow_list(
+    analyzer: &mut Analyzer,
+    targets: &mut Vec<Target>,
+    new: Vec<Target>,
+    are_pushed: bool,
+) {
+    targets.retain(|target| target.is_pushed() != are_pushed);
+    targets.extend(new);
+    targets.sort();
+    let nodes = targets.iter().filter_map(Target::node).cloned();
+    analyzer.set_targets(&nodes.collect::<Vec<_>>());
 }
 
 /// One cycle of the analysis: what it finds is kept, sent and published.

@@ -2,6 +2,7 @@
 
 pub mod collectives;
 pub mod mad_sweep;
+pub mod remote_write;
 pub mod scrape;
 pub mod subnet;
 pub mod switch_lldp;

@@ -16,6 +16,7 @@ use crate::mapping::OWN_KIND;
 use crate::serve::layout::Layout;
 use crate::sources::collectives::watch::Counts;
 use crate::sources::mad_sweep::Stats;
+use crate::sources::remote_write::Intake;
 use crate::store::Ingested;
 
 /// Reads the time. The process gives the system's clock, a test its own.
@@ -194,6 +195,8 @@ pub struct State {
     pub beside: Option<(&'static str, &'static str)>,
     /// What became of what is sent by OTLP; none where nothing is.
     pub otlp: Option<railscope_otlp::StatsReader>,
+    /// Takes up what is pushed; none where nothing may be.
+    pub(crate) remote_write: Option<Intake>,
     snapshot: ArcSwapOption<Snapshot>,
     targets: Mutex<Targets>,
     scrapes: [AtomicU64; ScrapeResult::ALL.len()],
@@ -235,6 +238,7 @@ impl State {
             clock,
             beside: None,
             otlp: None,
+            remote_write: None,
             snapshot: ArcSwapOption::empty(),
             targets: Mutex::default(),
             scrapes: Default::default(),
@@ -273,15 +277,27 @@ impl State {
         self.targets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Replaces the list of targets; those that stay keep what is known of them.
+    /// Replaces the list of scraped targets; those that stay keep what is known of them.
     pub fn set_targets(&self, targets: &[Target], known: bool) {
+        self.targets().known |= known;
+        self.replace_targets(targets, false);
+    }
+
+    /// The same for those whose samples are pushed.
+    pub fn set_pushed_targets(&self, targets: &[Target]) {
+        self.replace_targets(targets, true);
+    }
+
+    fn replace_targets(&self, targets: &[Target], pushed: bool) {
         let mut guard = self.targets();
-        let mut old = std::mem::take(&mut guard.all);
-        guard.known |= known;
-        guard.all = targets
-            .iter()
-            .map(|target| (target.clone(), old.remove(target).unwrap_or_default()))
-            .collect();
+        let is_replaced = |target: &Target| target.is_pushed() == pushed;
+        let (mut old, others): (BTreeMap<_, _>, BTreeMap<_, _>) = std::mem::take(&mut guard.all)
+            .into_iter()
+            .partition(|(target, _)| is_replaced(target));
+        guard.all = others;
+        let new = targets.iter();
+        let new = new.map(|target| (target.clone(), old.remove(target).unwrap_or_default()));
+        guard.all.extend(new);
     }
 
     /// Counts a scrape and notes it at its target. `taken_up` says that samples came out of it.

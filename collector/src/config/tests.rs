@@ -265,3 +265,35 @@ fn a_file_that_cannot_be_read_is_named() {
     let error = Config::load(Path::new("no/such.toml")).expect_err("no file");
     assert!(error.to_string().starts_with("no/such.toml: "), "{error}");
 }
+
+#[test]
+fn pushed_samples_are_told_apart_by_job() {
+    let text = "[remote_write]\nnode_label = \"host\"\n\
+        [[remote_write.jobs]]\njob = \"snmp\"\nkind = \"snmp_exporter\"\nabout = \"switch\"\n\
+        [[remote_write.jobs]]\njob = \"ib\"\nkind = \"infiniband_exporter\"\nabout = \"series\"";
+    let pushed = parse(text).expect("valid").remote_write.expect("a table");
+    let labels = ["gpu", "snmp", "ib"].map(|job| pushed.part_label(job));
+    assert_eq!(labels, [Some("host"), Some("switch"), None]);
+    assert_eq!(pushed.job("snmp").kind.as_deref(), Some("snmp_exporter"));
+    assert!(parse("").expect("valid").remote_write.is_none());
+    let job = "[[remote_write.jobs]]\njob = \"a\"\n";
+    for (jobs, expected) in [
+        (
+            format!("{job}kind = \"x\""),
+            "remote_write.jobs[0].kind: no mapping for \"x\"",
+        ),
+        (
+            format!("{job}about = \"switch\""),
+            "remote_write.jobs[0].kind: expected the kind of an exporter",
+        ),
+        (
+            format!("{job}{job}"),
+            "remote_write.jobs[1].job: \"a\" stands here already",
+        ),
+        (format!("{job}what = 1"), "unknown field `what`"),
+        (String::from("token_file = \"none\""), "none"),
+    ] {
+        let error = parse(&format!("[remote_write]\n{jobs}")).expect_err(expected);
+        assert!(error.to_string().contains(expected), "{error}");
+    }
+}

@@ -10,5 +10,7 @@ pub(crate) mod maintenance;
 pub(crate) mod params;
 pub(crate) mod plan_diff;
 pub(crate) mod probes;
+pub(crate) mod remote_write;
 pub(crate) mod structure;
 pub(crate) mod tails;
+mod token;

@@ -10,8 +10,9 @@ use railscope_model::metric::{
     COLLECTIVE_OPERATIONS, COLLECTOR_BUILD, COLLECTOR_OTLP_EXPORTS, COLLECTOR_OTLP_ITEMS,
     FABRIC_HOSTS_MISSING_RAIL, FABRIC_LEVELS, FABRIC_LINKS, FABRIC_PARTS, FABRIC_VERDICT,
     INCIDENT_ACTIVE, INCIDENT_GPUS, INCIDENT_SINCE, INGEST_SAMPLES, LATE_TARGETS, Metric,
-    OPENING_SUSPENDED, PORT_TOPOLOGY, Profile, SCRAPES, SUBNET_AGE, SUBNET_SWEEPS, SWEEP_DURATION,
-    SWEEP_MADS, TARGET_AGE, TARGET_UP, TICK_DURATION, TOPOLOGY_FINDINGS,
+    OPENING_SUSPENDED, PORT_TOPOLOGY, Profile, REMOTE_WRITE_REQUESTS, REMOTE_WRITE_SAMPLES,
+    SCRAPES, SUBNET_AGE, SUBNET_SWEEPS, SWEEP_DURATION, SWEEP_MADS, TARGET_AGE, TARGET_UP,
+    TICK_DURATION, TOPOLOGY_FINDINGS,
 };
 use railscope_model::reading::{Labels, NodeReading};
 
@@ -100,6 +101,10 @@ fn reading(state: &State) -> NodeReading {
     if let Some(dumps) = state.dumps() {
         let counts = [("read", dumps.operations), ("malformed", dumps.malformed)];
         push_counters(&mut reading, &COLLECTIVE_OPERATIONS, counts.into_iter());
+    }
+    if let Some(intake) = &state.remote_write {
+        push_counters(&mut reading, &REMOTE_WRITE_REQUESTS, intake.requests());
+        push_counters(&mut reading, &REMOTE_WRITE_SAMPLES, intake.samples());
     }
     if let Some(otlp) = &state.otlp {
         for (signal, stats) in otlp.read().by_signal() {

@@ -8,6 +8,7 @@ use crate::serve::api::listings as json;
 use crate::serve::api::maintenance;
 use crate::serve::api::plan_diff as difference;
 use crate::serve::api::probes;
+use crate::serve::api::remote_write;
 use crate::serve::api::structure as shape;
 use crate::serve::api::tails;
 use crate::serve::metrics;
@@ -15,10 +16,10 @@ use crate::serve::web as page;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::State as Shared;
+use axum::extract::{DefaultBodyLimit, State as Shared};
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{delete, get};
+use axum::routing::{delete, get, post};
 
 use crate::serve::api::params::Refusal;
 use crate::status::{Snapshot, State};
@@ -26,7 +27,7 @@ use crate::status::{Snapshot, State};
 /// What every handler gets.
 pub(crate) type App = Shared<Arc<State>>;
 
-const ROUTES: &str = "/, /incidents/{id}, /metrics, /api/v1/{incidents, incidents/{id}, maintenance, fabric, topology, topology/{structure, paths, traffic, changes, diff, lint, export}, detectors, detectors/{name}, jobs, jobs/{name}, nodes, nodes/{node}, probes, sd}, /-/healthy or /-/ready";
+const ROUTES: &str = "/, /incidents/{id}, /metrics, /api/v1/{incidents, incidents/{id}, maintenance, fabric, topology, topology/{structure, paths, traffic, changes, diff, lint, export}, detectors, detectors/{name}, jobs, jobs/{name}, nodes, nodes/{node}, probes, sd, write}, /-/healthy or /-/ready";
 
 /// All routes of the collector.
 pub fn router(state: Arc<State>) -> Router {
@@ -62,6 +63,10 @@ pub fn router(state: Arc<State>) -> Router {
         .route("/api/v1/probes", get(probes::list))
         .route("/api/v1/tail", get(tails::tails))
         .route("/api/v1/sd", get(json::service_discovery))
+        .route(
+            "/api/v1/write",
+            post(remote_write::write).layer(DefaultBodyLimit::max(remote_write::MOST_BODY_BYTES)),
+        )
         .route(
             "/-/healthy",
             get(|| async { "Railscope collector is healthy.\n" }),

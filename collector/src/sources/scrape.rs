@@ -240,22 +240,10 @@ async fn follow(
         turns.next().await;
         match scraper.scrape(&target).await {
             Ok(page) => {
-                let at = state.now();
-                let target = Arc::clone(&target);
-                let event = match reader.read(&page, at) {
-                    None => Event::Page { target, page, at },
-                    Some((speaker, translation)) => {
-                        if let (None, Some(kind)) = (&target.kind, reader.kind()) {
-                            state.record_kind(&target, kind);
-                        }
-                        Event::Foreign {
-                            target,
-                            speaker,
-                            translation,
-                            at,
-                        }
-                    }
-                };
+                let event = reader.event(page, state.now());
+                if let (None, Some(kind)) = (&target.kind, reader.kind()) {
+                    state.record_kind(&target, kind);
+                }
                 if events.send(event).await.is_err() {
                     return;
                 }

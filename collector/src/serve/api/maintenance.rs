@@ -5,10 +5,11 @@ use std::sync::Arc;
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{Path, State as Shared};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode};
 use serde::Serialize;
 
 use super::params::{Nothing, Params, Refusal};
+use super::token;
 use crate::maintenance::{MOST, RawWindow, WindowWire};
 use crate::serve::router::{App, snapshot};
 use crate::status::State;
@@ -96,19 +97,5 @@ fn authorise(state: &State, headers: &HeaderMap) -> Result<(), Refusal> {
             String::from("web.maintenance_token_file in the collector's configuration"),
         ));
     };
-    let given = headers.get(header::AUTHORIZATION);
-    let given = given.and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
-    if given.is_some_and(|given| same(given, token.as_bytes())) {
-        return Ok(());
-    }
-    Err(Refusal::new(
-        StatusCode::UNAUTHORIZED,
-        String::from("the token is missing or wrong"),
-        String::from("Authorization: Bearer, and the token of web.maintenance_token_file"),
-    ))
-}
-
-/// Whether two texts are equal, in a time that does not tell how much of them is.
-fn same(a: &[u8], b: &[u8]) -> bool {
-    a.len() == b.len() && a.iter().zip(b).fold(0, |differ, (a, b)| differ | (a ^ b)) == 0
+    token::check(headers, token, "web.maintenance_token_file")
 }

@@ -4,6 +4,7 @@ mod cluster;
 mod graph;
 mod maintenance;
 mod probes;
+mod remote_write;
 mod tail;
 
 use std::sync::Arc;

@@ -6,6 +6,7 @@ use railscope_model::fabric::Timestamp;
 
 use crate::config::Target;
 use crate::mapping::{Mapping, Mappings, OWN_KIND, Recognised, Translation, Translator};
+use crate::service::Event;
 use crate::store::source_id::Speaker;
 
 /// Reads the pages of one target.
@@ -63,6 +64,20 @@ impl Reader {
             name: Arc::from(&*self.target.url),
         };
         Some((speaker, translator.translate(page, at)))
+    }
+
+    /// A page as the analysis takes it up.
+    pub(crate) fn event(&mut self, page: String, at: Timestamp) -> Event {
+        let target = Arc::clone(&self.target);
+        match self.read(&page, at) {
+            None => Event::Page { target, page, at },
+            Some((speaker, translation)) => Event::Foreign {
+                target,
+                speaker,
+                translation,
+                at,
+            },
+        }
     }
 
     /// Which exporter the target is, where it is somebody else's.

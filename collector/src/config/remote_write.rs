@@ -1,0 +1,149 @@
+//! `[remote_write]`: who may push samples, and how what is pushed is told apart.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::maintenance::read_token;
+use super::raw::{Stop, Wrong};
+use super::values::Text;
+use crate::mapping::{Mappings, OWN_KIND};
+
+/// Samples that other programs push by Prometheus' remote write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RemoteWrite {
+    /// What a sender must show; none lets everybody push.
+    pub token: Option<Arc<str>>,
+    /// Label that names the node that a target speaks for; without it the host of `instance` counts.
+    pub node_label: String,
+    /// The same for switches.
+    pub switch_label: String,
+    /// What is known of targets by their label `job`.
+    pub jobs: BTreeMap<String, PushedJob>,
+}
+
+/// What is known of the targets of one job.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PushedJob {
+    /// Which exporter they are; none where their pages must tell.
+    pub kind: Option<Arc<str>>,
+    /// Of what each speaks.
+    pub about: About,
+}
+
+/// Of what a target speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum About {
+    /// Of one node.
+    #[default]
+    Node,
+    /// Of one switch.
+    Switch,
+    /// Of what its series name.
+    Series,
+}
+
+impl Default for RemoteWrite {
+    fn default() -> Self {
+        Self {
+            token: None,
+            node_label: String::from("node"),
+            switch_label: String::from("switch"),
+            jobs: BTreeMap::new(),
+        }
+    }
+}
+
+impl RemoteWrite {
+    /// What is known of a job's targets.
+    pub fn job(&self, job: &str) -> PushedJob {
+        self.jobs.get(job).cloned().unwrap_or_default()
+    }
+
+    /// The label that names what a job's targets speak for; none where their series do.
+    pub fn part_label(&self, job: &str) -> Option<&str> {
+        match self.jobs.get(job).map(|job| job.about).unwrap_or_default() {
+            About::Node => Some(&self.node_label),
+            About::Switch => Some(&self.switch_label),
+            About::Series => None,
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawRemoteWrite {
+    token_file: Option<PathBuf>,
+    node_label: Option<Text>,
+    switch_label: Option<Text>,
+    #[serde(default)]
+    jobs: Vec<RawJob>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawJob {
+    job: Spanned<Text>,
+    kind: Option<Spanned<String>>,
+    #[serde(default)]
+    about: About,
+}
+
+impl RawRemoteWrite {
+    pub(super) fn check(self, mappings: &Mappings, beside: &Path) -> Result<RemoteWrite, Stop> {
+        let token = read_token(self.token_file.as_ref(), beside).map_err(Stop::Elsewhere)?;
+        let default = RemoteWrite::default();
+        let label = |given: Option<Text>, default| given.map_or(default, |Text(label)| label);
+        let mut jobs = BTreeMap::new();
+        for (index, raw) in self.jobs.into_iter().enumerate() {
+            let (span, name) = (raw.job.span(), raw.job.into_inner().0);
+            let job = check_job(index, raw.kind, raw.about, span.clone(), mappings)?;
+            if jobs.insert(name.clone(), job).is_some() {
+                let message = format!("{name:?} stands here already: expected each job once");
+                return Err(wrong(index, "job", span, message).into());
+            }
+        }
+        Ok(RemoteWrite {
+            token,
+            node_label: label(self.node_label, default.node_label),
+            switch_label: label(self.switch_label, default.switch_label),
+            jobs,
+        })
+    }
+}
+
+fn wrong(index: usize, field: &str, span: std::ops::Range<usize>, message: String) -> Wrong {
+    Wrong {
+        span,
+        field: format!("remote_write.jobs[{index}].{field}"),
+        message,
+    }
+}
+
+fn check_job(
+    index: usize,
+    kind: Option<Spanned<String>>,
+    about: About,
+    job: std::ops::Range<usize>,
+    mappings: &Mappings,
+) -> Result<PushedJob, Wrong> {
+    let span = kind.as_ref().map_or(job, Spanned::span);
+    let kind = kind.map(Spanned::into_inner);
+    if let Some(kind) = &kind {
+        let known = mappings.check_kind(kind);
+        known.map_err(|message| wrong(index, "kind", span.clone(), message))?;
+    }
+    if about != About::Node && kind.as_deref().is_none_or(|kind| kind == OWN_KIND) {
+        let message =
+            "expected the kind of an exporter that speaks of switches, or names its parts itself";
+        return Err(wrong(index, "kind", span, message.to_owned()));
+    }
+    Ok(PushedJob {
+        kind: kind.map(Arc::from),
+        about,
+    })
+}

@@ -1,0 +1,111 @@
+//! `POST /api/v1/write`: Prometheus' remote write, versions 1.0 and 2.0.
+
+use axum::body::Bytes;
+use axum::extract::State as Shared;
+use axum::http::{HeaderMap, HeaderName, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+
+use super::params::Refusal;
+use super::token;
+use crate::serve::router::App;
+use crate::sources::remote_write::wire::{BodyError, Version};
+use crate::sources::remote_write::{Intake, Refused, RequestResult};
+
+/// Most bytes of a request as it is sent.
+pub(crate) const MOST_BODY_BYTES: usize = 16 << 20;
+/// When a sender may try again: seconds.
+const RETRY_AFTER: &str = "1";
+/// What version 2.0 asks its receivers to say.
+const WRITTEN: [&str; 3] = [
+    "x-prometheus-remote-write-samples-written",
+    "x-prometheus-remote-write-histograms-written",
+    "x-prometheus-remote-write-exemplars-written",
+];
+
+pub(crate) async fn write(Shared(state): App, headers: HeaderMap, body: Bytes) -> Response {
+    let Some(intake) = &state.remote_write else {
+        return Refusal::new(
+            StatusCode::NOT_FOUND,
+            String::from("remote write is off"),
+            String::from("[remote_write] in the collector's configuration"),
+        )
+        .into_response();
+    };
+    let version = match check(intake, &headers) {
+        Ok(version) => version,
+        Err((result, refusal)) => {
+            intake.count(result);
+            return refusal.into_response();
+        }
+    };
+    let answer = intake.accept(version, body, &state).await;
+    let (result, answer) = match answer {
+        Ok(counts) => {
+            let written = [counts.accepted, 0, 0].map(|count| count.to_string());
+            let names = WRITTEN.map(HeaderName::from_static);
+            let headers: [_; 3] =
+                std::array::from_fn(|at| (names[at].clone(), written[at].clone()));
+            let answer = (StatusCode::NO_CONTENT, headers).into_response();
+            (RequestResult::Ok, answer)
+        }
+        Err(refused) => refuse(&refused),
+    };
+    intake.count(result);
+    answer
+}
+
+/// The version of a request from somebody who may push.
+fn check(intake: &Intake, headers: &HeaderMap) -> Result<Version, (RequestResult, Refusal)> {
+    if let Some(token) = intake.token() {
+        token::check(headers, token, "remote_write.token_file")
+            .map_err(|refusal| (RequestResult::Unauthorized, refusal))?;
+    }
+    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+    let unsupported = |error: String, expected: &str| {
+        let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+        let refusal = Refusal::new(status, error, expected.to_owned());
+        (RequestResult::Unsupported, refusal)
+    };
+    let encoding = text(header::CONTENT_ENCODING).unwrap_or_default();
+    if !encoding.eq_ignore_ascii_case("snappy") {
+        let error = format!("Content-Encoding: {encoding:?}");
+        return Err(unsupported(error, "snappy"));
+    }
+    let content = text(header::CONTENT_TYPE).unwrap_or_default();
+    version(content).ok_or_else(|| {
+        unsupported(
+            format!("Content-Type: {content:?}"),
+            "application/x-protobuf, and proto=prometheus.WriteRequest or proto=io.prometheus.write.v2.Request",
+        )
+    })
+}
+
+/// Which version a type of content is.
+fn version(content: &str) -> Option<Version> {
+    let mut parts = content.split(';').map(str::trim);
+    if parts.next() != Some("application/x-protobuf") {
+        return None;
+    }
+    match parts.find_map(|part| part.strip_prefix("proto=")) {
+        None | Some("prometheus.WriteRequest") => Some(Version::One),
+        Some("io.prometheus.write.v2.Request") => Some(Version::Two),
+        Some(_) => None,
+    }
+}
+
+fn refuse(refused: &Refused) -> (RequestResult, Response) {
+    let (result, status) = match refused {
+        Refused::Busy => (RequestResult::Busy, StatusCode::SERVICE_UNAVAILABLE),
+        Refused::Body(BodyError::TooLarge(..)) => {
+            (RequestResult::TooLarge, StatusCode::PAYLOAD_TOO_LARGE)
+        }
+        Refused::Body(_) => (RequestResult::Malformed, StatusCode::BAD_REQUEST),
+    };
+    let expected = String::from("a write request of Prometheus' remote write protocol");
+    let mut answer = Refusal::new(status, refused.to_string(), expected).into_response();
+    if result == RequestResult::Busy {
+        let after = header::HeaderValue::from_static(RETRY_AFTER);
+        answer.headers_mut().insert(header::RETRY_AFTER, after);
+    }
+    (result, answer)
+}

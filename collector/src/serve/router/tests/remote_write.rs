@@ -1,0 +1,167 @@
+//! What a sender of remote write is told.
+
+use axum::http::StatusCode;
+use reqwest::header::{HeaderMap, RETRY_AFTER};
+
+use super::{get_text, now, serve, small};
+use crate::config::RemoteWrite;
+use crate::sources::remote_write::wire::Version;
+use crate::sources::remote_write::wire::testing::body;
+use crate::sources::remote_write::{Inbox, open};
+
+const ONE: &str = "application/x-protobuf";
+const TWO: &str = "application/x-protobuf;proto=io.prometheus.write.v2.Request";
+
+/// A collector that takes remote write from who has the token, and where its requests go.
+async fn server() -> (String, Inbox) {
+    let mut state = small();
+    let (intake, inbox) = open(RemoteWrite {
+        token: Some("secret".into()),
+        ..RemoteWrite::default()
+    });
+    state.remote_write = Some(intake);
+    (serve(state).await, inbox)
+}
+
+struct Request {
+    token: &'static str,
+    encoding: &'static str,
+    content: &'static str,
+    body: Vec<u8>,
+}
+
+fn request(version: Version) -> Request {
+    let labels = [("__name__", "a"), ("instance", "n1:1")];
+    let at = i64::try_from(now().0).expect("a time");
+    Request {
+        token: "secret",
+        encoding: "snappy",
+        content: if version == Version::One { ONE } else { TWO },
+        body: body(version, &[(&labels, 1.0, at), (&labels[..1], 1.0, at)]),
+    }
+}
+
+async fn push(at: &str, request: Request) -> (u16, HeaderMap, String) {
+    let answer = reqwest::Client::new()
+        .post(format!("{at}/api/v1/write"))
+        .bearer_auth(request.token)
+        .header("content-encoding", request.encoding)
+        .header("content-type", request.content)
+        .body(request.body)
+        .send()
+        .await
+        .expect("an answer");
+    let (status, headers) = (answer.status().as_u16(), answer.headers().clone());
+    (status, headers, answer.text().await.expect("text"))
+}
+
+#[tokio::test]
+async fn both_versions_are_taken_and_the_sender_hears_how_much() {
+    let (at, _inbox) = server().await;
+    for version in [Version::One, Version::Two] {
+        let (status, headers, said) = push(&at, request(version)).await;
+        assert_eq!((status, &*said), (204, ""), "{version:?}");
+        let written = &headers["x-prometheus-remote-write-samples-written"];
+        assert_eq!(written, "1", "one of two names an instance");
+    }
+    let (_, page) = get_text(format!("{at}/metrics")).await;
+    for line in [
+        "railscope_collector_remote_write_requests_total{result=\"ok\"} 2",
+        "railscope_collector_remote_write_samples_total{result=\"accepted\"} 2",
+        "railscope_collector_remote_write_samples_total{result=\"unassigned\"} 2",
+    ] {
+        assert!(page.contains(line), "{line}: {page}");
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_taken_says_why() {
+    let (at, _inbox) = server().await;
+    let one = || request(Version::One);
+    let huge = vec![0xff, 0xff, 0xff, 0xff, 0x0f, 0];
+    for (request, status, expected) in [
+        (
+            Request { token: "", ..one() },
+            401,
+            "remote_write.token_file",
+        ),
+        (
+            Request {
+                encoding: "zstd",
+                ..one()
+            },
+            415,
+            "snappy",
+        ),
+        (
+            Request {
+                content: "application/json",
+                ..one()
+            },
+            415,
+            "application/x-protobuf",
+        ),
+        (
+            Request {
+                content: "application/x-protobuf;proto=a.B",
+                ..one()
+            },
+            415,
+            "WriteRequest",
+        ),
+        (
+            Request {
+                body: Vec::from("?"),
+                ..one()
+            },
+            400,
+            "Snappy",
+        ),
+        (
+            Request {
+                body: huge,
+                ..one()
+            },
+            413,
+            "bytes decompressed",
+        ),
+        (
+            Request {
+                body: vec![0; 17 << 20],
+                ..one()
+            },
+            413,
+            "",
+        ),
+    ] {
+        let (answered, _, said) = push(&at, request).await;
+        assert_eq!(answered, status, "{expected}: {said}");
+        assert!(said.contains(expected), "{expected}: {said}");
+    }
+}
+
+#[tokio::test]
+async fn a_sender_is_told_to_come_back_when_nothing_is_taken_up() {
+    // Nobody follows the inbox: it fills.
+    let (at, _inbox) = server().await;
+    let mut taken = 0;
+    let (status, headers, _) = loop {
+        let answer = push(&at, request(Version::One)).await;
+        if answer.0 != 204 {
+            break answer;
+        }
+        taken += 1;
+    };
+    assert_eq!((status, taken), (503, 16));
+    assert_eq!(headers[RETRY_AFTER], "1");
+    let (status, _) = get_text(format!("{at}/metrics")).await;
+    assert_eq!(status, StatusCode::OK, "nothing else waits for it");
+}
+
+#[tokio::test]
+async fn it_is_off_unless_the_configuration_asks_for_it() {
+    let at = serve(small()).await;
+    let (status, _, said) = push(&at, request(Version::One)).await;
+    assert_eq!(status, 404);
+    assert!(said.contains("[remote_write]"), "{said}");
+}
