@@ -196,14 +196,16 @@ fn write_series(out: &mut String, name: &str, labels: &[(&str, &str)]) {
     };
     let mut first = true;
     for (name, value) in labels {
-        if *name == "__name__" || is_hidden(name) {
+        // Names of other characters, which Prometheus 3 allows, are nobody's whom a mapping knows.
+        let shown = name.strip_prefix(HIDDEN).unwrap_or(name);
+        if *name == "__name__" || is_hidden(name) || !is_name(shown) {
             continue;
         }
         if !first {
             out.push(',');
         }
         first = false;
-        out.push_str(name.strip_prefix(HIDDEN).unwrap_or(name));
+        out.push_str(shown);
         out.push_str("=\"");
         write_escaped(out, value);
         out.push('"');
@@ -324,6 +326,7 @@ mod tests {
                 ("instance", "n1"),
                 ("job", "gpu"),
                 ("pod", "dcgm-exporter-x"),
+                ("app.kubernetes.io/name", "dcgm"),
             ],
             1.0,
             AT,

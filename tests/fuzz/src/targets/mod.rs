@@ -66,6 +66,7 @@ pub(crate) const TARGETS: &[(&str, Run, usize)] = &[
     ("probe-list", hosts::probe_list, 1000),
     ("probe-packet", hosts::probe_packet, 1000),
     ("rdma-netlink", hosts::rdma_netlink, 1000),
+    ("remote-write", web::remote_write, 1000),
     ("slurm", |bytes| fabric::plan(bytes, "slurm"), 1000),
     (
         "smi-nvlink",

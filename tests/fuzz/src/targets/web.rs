@@ -6,9 +6,11 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{Method, Request, StatusCode};
 use railscope_collector::analyzer::{Analyzer, ClusterView};
-use railscope_collector::config::Config;
+use railscope_collector::config::{Config, RemoteWrite};
 use railscope_collector::fabric::subnet::parse_ibnetdiscover;
 use railscope_collector::serve::router::router;
+use railscope_collector::sources::remote_write::portions::Batch;
+use railscope_collector::sources::remote_write::wire::Version;
 use railscope_collector::status::{Snapshot, State};
 use railscope_model::fabric::Timestamp;
 use tokio::runtime::{Builder, Runtime};
@@ -94,4 +96,24 @@ pub(crate) fn api(bytes: &[u8]) {
     let answer = runtime.block_on(router.clone().oneshot(request));
     let status = answer.map_or(StatusCode::OK, |answer| answer.status());
     assert!(!status.is_server_error(), "{status}");
+}
+
+/// A write request; its first byte says of which version.
+pub(crate) fn remote_write(bytes: &[u8]) {
+    let Some((version, body)) = bytes.split_first() else {
+        return;
+    };
+    let version = match version {
+        b'2' => Version::Two,
+        _ => Version::One,
+    };
+    let Ok(batch) = Batch::read(version, body, &RemoteWrite::default(), NOW) else {
+        return;
+    };
+    for portion in batch.portions.values() {
+        assert_eq!(portion.text.lines().count(), portion.samples);
+        for line in railscope_model::exposition::parse(&portion.text) {
+            line.expect("what we wrote ourselves");
+        }
+    }
 }
