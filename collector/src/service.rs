@@ -30,7 +30,7 @@ use crate::sources::remote_write;
 use crate::sources::scrape::{Bells, Scraper, Scrapers};
 use crate::sources::subnet;
 use crate::sources::switch_lldp;
-use crate::sources::targets::{LOOK_INTERVAL, TargetList, own_on_switch};
+use crate::sources::targets::{KnownTargets, LOOK_INTERVAL, TargetList, own_on_switch};
 use crate::status::{ScrapeResult, Snapshot, State};
 use crate::store::Ingested;
 use crate::store::source_id::{Speaker, Subject};
@@ -333,17 +333,24 @@ fn analyse(
 ) {
     past.restore(&mut analyzer);
     past.restore_incidents(&mut analyzer, state);
-    let mut targets = Vec::new();
+    let mut targets = KnownTargets::default();
     while let Some(event) = inbox.blocking_recv() {
         match event {
-            Event::Targets(new) => follow_list(&mut analyzer, &mut targets, new, false),
-            Event::PushedTargets(new) => follow_list(&mut analyzer, &mut targets, new, true),
+            Event::Targets(new) => analyzer.set_targets(&targets.replace(new, false)),
+            Event::PushedTargets(new) => analyzer.set_targets(&targets.replace(new, true)),
             // A page of what is no target any more came too late.
             Event::Page { target, .. } | Event::Foreign { target, .. }
-                if targets.binary_search(&target).is_err() => {}
+                if !targets.holds(&target) => {}
             Event::Page { target, page, at } => match &target.about {
                 Some(Subject::Node(node)) => {
+                    if let Some(why) = targets.refusal(node, &target, at) {
+                        refuse(state, &target, &why);
+                        continue;
+                    }
                     let ingested = analyzer.ingest(node, &page, at);
+                    if ingested.kept > 0 {
+                        targets.taken(node, &target, at);
+                    }
                     bells.ring(&analyzer.second_look(node));
                     note(state, &target, &ingested, None, at);
                 }
@@ -390,20 +397,6 @@ fn analyse(
             }
         }
     }
-}
-
-/// Replaces the targets that are scraped, or those that are pushed.
-fn follow_list(
-    analyzer: &mut Analyzer,
-    targets: &mut Vec<Target>,
-    new: Vec<Target>,
-    are_pushed: bool,
-) {
-    targets.retain(|target| target.is_pushed() != are_pushed);
-    targets.extend(new);
-    targets.sort();
-    let nodes = targets.iter().filter_map(Target::node).cloned();
-    analyzer.set_targets(&nodes.collect::<Vec<_>>());
 }
 
 /// One cycle of the analysis: what it finds is kept, sent and published.

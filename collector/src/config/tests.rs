@@ -142,7 +142,7 @@ const WRONG: &[(&str, &str)] = &[
     ),
     (
         "[scraep]\n",
-        "1:2: scraep: unknown field `scraep`, expected one of `cluster`, `web`, `scrape`, `targets`, `file_sd`, `mapping`, `subnet`, `plan`, `switches`, `analysis`, `collectives`, `maintenance`, `otlp`; did you mean `scrape`?",
+        "1:2: scraep: unknown field `scraep`, expected one of `cluster`, `web`, `scrape`, `targets`, `file_sd`, `mapping`, `subnet`, `plan`, `switches`, `analysis`, `collectives`, `maintenance`, `remote_write`, `otlp`; did you mean `scrape`?",
     ),
     (
         "[cluster]\nname = \"a\"\ncolour = 1",
@@ -190,8 +190,8 @@ const WRONG: &[(&str, &str)] = &[
         "3:7: targets.url: expected an address such as http://n1:10660/metrics: this version scrapes http, not https",
     ),
     (
-        "[[targets]]\nnode = \"n1\"\nurl = \"http://a/metrics\"\n[[targets]]\nnode = \"n1\"\nurl = \"http://b/metrics\"",
-        "5:8: targets[1].node: \"n1\" is already named by targets[0]: expected one target of each kind for each of them",
+        "[[targets]]\nnode = \"n1\"\nkind = \"railscope\"\nurl = \"http://a/m\"\n[[targets]]\nnode = \"n1\"\nkind = \"railscope\"\nurl = \"http://b/m\"",
+        "6:8: targets[1].node: \"n1\" is already named by targets[0]: expected one target of each kind for each of them",
     ),
     (
         "[[targets]]\nurl = \"http://a/metrics\"",

@@ -1,14 +1,16 @@
 //! Which exporters there are: those of the configuration and those of file_sd files, read again when they change.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use railscope_model::identity::SwitchName;
+use railscope_model::fabric::Timestamp;
+use railscope_model::identity::{NodeName, SwitchName};
 
 use crate::config::Target;
 use crate::config::file_sd::parse_file_sd;
 use crate::mapping::Mappings;
+use crate::store::STALE_AFTER_SECONDS;
 
 /// How often file_sd files are looked at.
 pub const LOOK_INTERVAL: Duration = Duration::from_secs(5);
@@ -73,8 +75,8 @@ impl TargetList {
         changed
     }
 
-    /// All targets in order, one of each kind for each part: the first one named wins, and the others are
-    /// logged.
+    /// All targets in order. Of those that are told to be of the same kind for the same part, the first one named stays, and
+    /// the others are logged; of one whose page must tell its kind, only the address counts.
     pub fn targets(&self) -> Vec<Target> {
         let mut targets = BTreeMap::new();
         let read = self
@@ -83,15 +85,15 @@ impl TargetList {
             .filter_map(|source| source.targets.as_ref())
             .flatten();
         for target in self.fixed.iter().chain(read) {
-            // Without a part to speak for, only the address tells targets apart.
-            let url = target.about.is_none().then_some(&target.url);
+            let is_told = target.about.is_some() && target.kind.is_some();
+            let url = (!is_told).then_some(&target.url);
             let key = (&target.about, &target.kind, url);
             let first = targets.entry(key).or_insert(target);
             if first.url != target.url {
                 tracing::warn!(
                     target = target.name(),
                     url = target.url,
-                    "left out: it is scraped at {} already; the kind of each tells several exporters apart",
+                    "left out: an exporter of this kind is scraped at {} already",
                     first.url
                 );
             }
@@ -99,6 +101,58 @@ impl TargetList {
         let mut targets: Vec<_> = targets.into_values().cloned().collect();
         targets.sort();
         targets
+    }
+}
+
+/// The targets as the analysis knows them, and which of them speaks for each node by the pages of Railscope's own exporter:
+/// one at a time.
+#[derive(Debug, Default)]
+pub(crate) struct KnownTargets {
+    all: Vec<Target>,
+    own_pages: HashMap<NodeName, (String, Timestamp)>,
+}
+
+impl KnownTargets {
+    /// Replaces those that are scraped, or those that are pushed; returns the nodes of all.
+    pub(crate) fn replace(&mut self, new: Vec<Target>, are_pushed: bool) -> Vec<NodeName> {
+        self.all.retain(|target| target.is_pushed() != are_pushed);
+        self.all.extend(new);
+        self.all.sort();
+        let urls: HashSet<&str> = self.all.iter().map(|target| &*target.url).collect();
+        self.own_pages.retain(|_, (url, _)| urls.contains(&**url));
+        let nodes = self.all.iter().filter_map(Target::node);
+        nodes.cloned().collect()
+    }
+
+    /// Whether it is one.
+    pub(crate) fn holds(&self, target: &Target) -> bool {
+        self.all.binary_search(target).is_ok()
+    }
+
+    /// Why a page of this target is not taken up, if it is not: another speaks for the node, and was heard lately.
+    pub(crate) fn refusal(
+        &self,
+        node: &NodeName,
+        target: &Target,
+        at: Timestamp,
+    ) -> Option<String> {
+        let (url, heard) = self.own_pages.get(node)?;
+        (*url != target.url && at.seconds_since(*heard) <= STALE_AFTER_SECONDS).then(|| {
+            format!(
+                "a page of Railscope's own exporter is expected of one target of {node}, which {url} already is"
+            )
+        })
+    }
+
+    /// A page of this target was taken up.
+    pub(crate) fn taken(&mut self, node: &NodeName, target: &Target, at: Timestamp) {
+        match self.own_pages.get_mut(node) {
+            Some((url, heard)) if *url == target.url => *heard = at,
+            _ => {
+                let speaks = (target.url.clone(), at);
+                self.own_pages.insert(node.clone(), speaks);
+            }
+        }
     }
 }
 
@@ -155,5 +209,50 @@ mod tests {
             list.look() && list.targets().is_empty(),
             "an empty list is a list"
         );
+    }
+
+    #[test]
+    fn a_node_has_as_many_targets_as_are_named_unless_two_are_told_to_be_the_same() {
+        let folder = tempfile::tempdir().expect("folder");
+        let path = folder.path().join("targets.json");
+        let text = r#"[
+            {"targets": ["n1:10660"]}, {"targets": ["n1:9100"]}, {"targets": ["n1:9400"]}, {"targets": ["n1:9100"]},
+            {"targets": ["n1:1"], "labels": {"__railscope_kind": "node_exporter"}},
+            {"targets": ["n1:2"], "labels": {"__railscope_kind": "node_exporter"}}
+        ]"#;
+        std::fs::write(&path, text).expect("write");
+        let mut list = TargetList::new(Vec::new(), vec![path], Mappings::default());
+        list.look();
+        let targets = list.targets();
+        let urls: Vec<_> = targets.iter().map(|target| &*target.url).collect();
+        let expected = [10_660, 9_100, 9_400, 1].map(|port| format!("http://n1:{port}/metrics"));
+        assert_eq!(urls, expected);
+    }
+
+    #[test]
+    fn one_target_at_a_time_speaks_for_a_node_by_railscopes_own_pages() {
+        let node: NodeName = "n1".parse().expect("a name");
+        let [first, second] =
+            ["http://a", "http://b"].map(|url| Target::of_node(node.clone(), url.to_owned()));
+        let at = |seconds: u64| Timestamp(seconds * 1_000);
+        let mut own = KnownTargets::default();
+        own.replace(vec![first.clone(), second.clone()], false);
+        assert_eq!(
+            own.refusal(&node, &second, at(0)),
+            None,
+            "nobody speaks yet"
+        );
+        own.taken(&node, &first, at(1));
+        assert_eq!(own.refusal(&node, &first, at(2)), None);
+        let refused = own.refusal(&node, &second, at(61)).expect("refused");
+        assert!(refused.contains("http://a already is"), "{refused}");
+        assert_eq!(
+            own.refusal(&node, &second, at(62)),
+            None,
+            "silent for a minute"
+        );
+        own.replace(vec![second.clone()], false);
+        assert!(own.holds(&second) && !own.holds(&first));
+        assert_eq!(own.refusal(&node, &second, at(2)), None, "a target no more");
     }
 }

@@ -209,27 +209,13 @@ pub(crate) async fn service_discovery(
     Ok(Json(groups.collect()))
 }
 
-/// Unit of a node, and its leaf where all its NICs hang on one.
+/// Unit of a node. Not its leaf, which changes with a cable: each change would be another series; that is in
+/// `railscope_port_topology_info`.
 fn place_labels(
     snapshot: &Snapshot,
     node: &railscope_model::identity::NodeName,
-) -> Vec<(&'static str, String)> {
+) -> Option<(&'static str, String)> {
     let layout = &snapshot.layout;
-    let Some(host) = layout.host(node) else {
-        return Vec::new();
-    };
-    let leaves: BTreeSet<_> = host
-        .nics
-        .iter()
-        .flat_map(|nic| &nic.uplinks)
-        .map(|uplink| uplink.switch)
-        .collect();
-    let mut labels = Vec::new();
-    if let Some(unit) = host.unit {
-        labels.push(("su", layout.units[unit].name.clone()));
-    }
-    if let (1, Some(leaf)) = (leaves.len(), leaves.first()) {
-        labels.push(("leaf", layout.switches[*leaf].name.to_string()));
-    }
-    labels
+    let unit = layout.host(node)?.unit?;
+    Some(("su", layout.units[unit].name.clone()))
 }
