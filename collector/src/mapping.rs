@@ -6,9 +6,10 @@ mod unit;
 
 use std::collections::HashSet;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use railscope_model::exposition::{self, Line};
+use railscope_model::metric::{CATALOGUE, Writer};
 
 pub use crate::mapping::rows::Mapping;
 pub use crate::sources::scrape::reader::Reader;
@@ -126,12 +127,23 @@ impl Mappings {
                 _ => None,
             })
             .collect();
-        if names.iter().any(|name| name.starts_with("railscope_")) {
+        let is_own = |name: &&str| name.starts_with("railscope_") && !of_collector(name);
+        if names.iter().any(is_own) {
             return Some(Recognised::Own);
         }
         let known = |mapping: &&Arc<Mapping>| names.iter().any(|name| mapping.knows(name));
         self.0.iter().find(known).cloned().map(Recognised::Foreign)
     }
+}
+
+/// Whether a collector writes series of this name, and no exporter.
+fn of_collector(name: &str) -> bool {
+    static NAMES: LazyLock<HashSet<&str>> = LazyLock::new(|| {
+        let metrics = CATALOGUE.iter();
+        let written = metrics.filter(|metric| metric.writer == Writer::Collector);
+        written.map(|metric| metric.name).collect()
+    });
+    NAMES.contains(name)
 }
 
 pub(crate) mod rows;

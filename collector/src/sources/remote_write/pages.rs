@@ -2,7 +2,8 @@
 //!
 //! A sender splits what it scraped over several requests, which it may send side by side and in any order. All samples of one
 //! scrape have the same time, so a page is whole once it has as many samples as the target's page before it; if that never comes,
-//! it waits as long as a sender may hold a part back.
+//! it waits as long as a sender may hold a part back. Of a target whose `up` is sent, only what has the time of an `up` is a page:
+//! rules give series with the same labels and times of their own.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -43,6 +44,8 @@ pub(super) enum Told {
 struct Pending {
     text: String,
     samples: usize,
+    /// Whether `up` came with it.
+    is_up: bool,
     since: Timestamp,
 }
 
@@ -52,6 +55,8 @@ struct Source {
     reader: Reader,
     /// Whether its pages are of an exporter that is known: of others nothing is taken up.
     is_target: bool,
+    /// Whether `up` is sent of it.
+    has_up: bool,
     pending: BTreeMap<Timestamp, Pending>,
     /// The newest page that went, and how many samples it had.
     newest: (Timestamp, usize),
@@ -147,9 +152,11 @@ impl Pages {
             told.extend(target.map(Told::Down));
             return;
         }
-        if portion.samples == 0 {
+        let is_up = portion.is_up.is_some();
+        if portion.samples == 0 && !is_up {
             return;
         }
+        source.has_up |= is_up;
         self.bytes += portion.text.len();
         let pending = source.pending.entry(at).or_insert_with(|| Pending {
             since: now,
@@ -157,8 +164,10 @@ impl Pages {
         });
         pending.text += &portion.text;
         pending.samples += portion.samples;
+        pending.is_up |= is_up;
         let (newest, expected) = source.newest;
-        if at > newest && expected > 0 && pending.samples >= expected {
+        let is_scrape = pending.is_up || !source.has_up;
+        if at > newest && expected > 0 && pending.samples >= expected && is_scrape {
             let (pages, is_new) = source.release(at, &self.mappings);
             self.tell(pages, is_new, told);
         }
@@ -245,6 +254,7 @@ impl Source {
             reader: Reader::new(Arc::clone(&target), mappings.clone()),
             is_target: false,
             target,
+            has_up: false,
             pending: BTreeMap::new(),
             newest: (Timestamp(0), 0),
             heard: now,
@@ -258,6 +268,10 @@ impl Source {
         let was_target = self.is_target;
         for (at, pending) in std::mem::replace(&mut self.pending, later) {
             out.bytes += pending.text.len();
+            let is_scrape = pending.is_up || !self.has_up || at == self.newest.0;
+            if pending.samples == 0 || !is_scrape {
+                continue;
+            }
             match at.cmp(&self.newest.0) {
                 Ordering::Greater => self.newest = (at, pending.samples),
                 Ordering::Equal => self.newest.1 += pending.samples,
@@ -364,12 +378,48 @@ mod tests {
     }
 
     #[test]
+    fn what_has_no_time_of_an_up_is_no_page_once_up_is_sent() {
+        let mut pages = pages();
+        let up = || Portion {
+            is_up: Some(true),
+            ..Portion::default()
+        };
+        let whole = || Portion {
+            is_up: Some(true),
+            ..portion(&OWN.repeat(2))
+        };
+        take(&mut pages, "n1:1", NOW, whole());
+        take(&mut pages, "n1:1", after(1), portion(OWN));
+        let first = ["targets n1", "n1 2 lines at 1000000"];
+        assert_eq!(
+            said(pages.due(after(7))),
+            first,
+            "a rule's series are left out"
+        );
+        // What a rule makes is as long as a page; the page waits for its `up`.
+        assert!(take(&mut pages, "n1:1", after(9), portion(&OWN.repeat(2))).is_empty());
+        assert!(take(&mut pages, "n1:1", after(10), portion(&OWN.repeat(2))).is_empty());
+        let whole = take(&mut pages, "n1:1", after(10), up());
+        assert_eq!(whole, ["n1 2 lines at 1010000"]);
+        assert_eq!(pages.bytes, 0);
+        // What comes behind is of the same scrape.
+        take(&mut pages, "n1:1", after(10), portion(OWN));
+        assert_eq!(said(pages.due(after(16))), ["n1 1 lines at 1010000"]);
+    }
+
+    #[test]
     fn another_exporter_is_recognised_and_what_nobody_knows_is_no_target() {
         let mut pages = pages();
         let dcgm = "DCGM_FI_DEV_GPU_TEMP{gpu=\"0\",UUID=\"GPU-1\",Hostname=\"n2\"} 40\n";
         take(&mut pages, "n2:9400", NOW, portion(dcgm));
         take(&mut pages, "n3:80", NOW, portion("http_requests_total 4\n"));
         take(&mut pages, "", NOW, portion(OWN));
+        take(
+            &mut pages,
+            "c:1",
+            NOW,
+            portion("railscope_incident_active{node=\"n9\"} 1\n"),
+        );
         let told = said(pages.due(after(6)));
         assert_eq!(told, ["targets n2", "n2 dcgm-exporter"]);
     }

@@ -47,7 +47,7 @@ pub struct Portion {
 pub struct Counts {
     /// Taken up.
     pub accepted: u64,
-    /// Of series without `instance`: no target's.
+    /// Of series without `instance`, and what rules have made: no target's.
     pub unassigned: u64,
     /// Marks that a series has ended.
     pub stale: u64,
@@ -122,7 +122,9 @@ impl Reading<'_> {
             self.counts.unsupported += samples;
             return;
         }
-        let Some(instance) = find("instance") else {
+        // What a rule makes of series keeps their labels, and is no scrape's.
+        let is_rules = name.contains(':') || matches!(name, "ALERTS" | "ALERTS_FOR_STATE");
+        let Some(instance) = find("instance").filter(|_| !is_rules) else {
             self.counts.unassigned += samples;
             return;
         };
@@ -367,6 +369,8 @@ mod tests {
         let stale = f64::from_bits(STALE_BITS);
         let batch = read(&[
             (&[("__name__", "a")], 1.0, AT),
+            (&[("__name__", "ALERTS"), ("instance", "n1")], 1.0, AT),
+            (&[("__name__", "node:a:sum"), ("instance", "n1")], 1.0, AT),
             (&[("__name__", "a.b"), ("instance", "n1")], 1.0, AT),
             (&[("instance", "n1")], 1.0, AT),
             (&[("__name__", "a"), ("instance", "n1")], stale, AT),
@@ -376,7 +380,7 @@ mod tests {
         ]);
         assert!(batch.portions.is_empty(), "{batch:?}");
         let expected = Counts {
-            unassigned: 1,
+            unassigned: 3,
             unsupported: 2,
             stale: 1,
             out_of_window: 3,

@@ -64,7 +64,7 @@ catalogue! {
     Collector Default Counter REMOTE_WRITE_REQUESTS = "railscope_collector_remote_write_requests_total" (result)
         "Write requests by result: ok, unauthorized, unsupported (another format), malformed, too_large, or busy: the sender is to send it again. Absent where remote write is off.";
     Collector Default Counter REMOTE_WRITE_SAMPLES = "railscope_collector_remote_write_samples_total" (result)
-        "Samples of write requests by result: accepted; unassigned, without a label instance; stale_marker, a mark that the series has ended; out_of_window, older than 300 s or from the future; unsupported, native histograms and names with other characters than letters, digits, _ and :. Absent where remote write is off.";
+        "Samples of write requests by result: accepted; unassigned, without a label instance, or made by rules; stale_marker, a mark that the series has ended; out_of_window, older than 300 s or from the future; unsupported, native histograms and names with other characters than letters, digits, _ and :. Absent where remote write is off.";
     Collector Default Gauge SUBNET_AGE = "railscope_collector_subnet_age_seconds" ["seconds"] ()
         "Time since the InfiniBand subnet was last read to the end. Absent without a subnet source.";
     Collector Default Counter SUBNET_SWEEPS = "railscope_collector_subnet_sweeps_total" (result)
