@@ -25,8 +25,6 @@ pub struct Origin {
     pub job: String,
     /// Label `instance`.
     pub instance: String,
-    /// Node or switch that it speaks for, where a label names that.
-    pub part: Option<String>,
 }
 
 /// What a request says of one target at one time.
@@ -36,6 +34,9 @@ pub struct Portion {
     pub text: String,
     /// How many these are.
     pub samples: usize,
+    /// Node or switch that it speaks for, where a label names that: one of `up`, whose labels are those of the target, or without
+    /// `up` of the first series that has it.
+    pub part: Option<String>,
     /// Whether the sender could scrape it, where the request says that.
     pub is_up: Option<bool>,
     /// Whether the sender has stopped scraping it.
@@ -132,7 +133,6 @@ impl Reading<'_> {
         let origin = Origin {
             job: job.to_owned(),
             instance: instance.to_owned(),
-            part: (self.config.part_label(job).and_then(find)).map(str::to_owned),
         };
         let next = self.origins.len();
         let place = *self.places.entry(origin).or_insert_with_key(|origin| {
@@ -145,12 +145,18 @@ impl Reading<'_> {
         if name != "up" && !is_own {
             write_series(&mut self.line, name, series.labels);
         }
+        let part = self.config.part_label(job).and_then(find);
         for sample in series.samples {
-            self.take_sample(place, name, sample);
+            self.take_sample((place, part), name, sample);
         }
     }
 
-    fn take_sample(&mut self, place: usize, name: &str, sample: &wire::Sample) {
+    fn take_sample(
+        &mut self,
+        (place, part): (usize, Option<&str>),
+        name: &str,
+        sample: &wire::Sample,
+    ) {
         let at = Timestamp(u64::try_from(sample.millis).unwrap_or(0));
         if self.now.seconds_since(at) > OLDEST_SECONDS
             || at.seconds_since(self.now) > FUTURE_SECONDS
@@ -164,6 +170,9 @@ impl Reading<'_> {
             return;
         }
         let portion = self.origins[place].1.entry(at).or_default();
+        if name == "up" || (portion.is_up.is_none() && portion.part.is_none()) {
+            portion.part = part.map(str::to_owned);
+        }
         if name == "up" {
             portion.has_ended |= is_stale;
             if !is_stale {
@@ -253,14 +262,6 @@ mod tests {
         Batch::read(Version::One, &body, &config, NOW).expect("a request")
     }
 
-    fn origin(instance: &str, part: Option<&str>) -> Origin {
-        Origin {
-            job: String::from("gpu"),
-            instance: instance.to_owned(),
-            part: part.map(str::to_owned),
-        }
-    }
-
     #[test]
     fn samples_are_sorted_by_target_and_time_as_lines_of_a_page() {
         let batch = read(&[
@@ -311,11 +312,12 @@ mod tests {
                 ("x:1", at, "a{instance=\"x:1\",job=\"gpu\",node=\"n2\"} 3\n"),
             ]
         );
-        assert!(
-            batch
-                .portions
-                .contains_key(&(origin("x:1", Some("n2")), Timestamp(at)))
-        );
+        let parts: Vec<_> = batch
+            .portions
+            .values()
+            .map(|one| one.part.as_deref())
+            .collect();
+        assert_eq!(parts, [None, None, Some("n2")]);
         assert_eq!(batch.counts.accepted, 4);
     }
 
@@ -406,7 +408,22 @@ mod tests {
         ];
         let body = body(Version::One, &[(&labels, 1.0, AT)]);
         let batch = Batch::read(Version::One, &body, &config, NOW).expect("a request");
-        let (origin, _) = batch.portions.keys().next().expect("a portion");
-        assert_eq!(origin.part.as_deref(), Some("leaf-1"));
+        let portion = batch.portions.values().next().expect("a portion");
+        assert_eq!(portion.part.as_deref(), Some("leaf-1"));
+    }
+
+    #[test]
+    fn what_a_target_speaks_for_is_a_label_of_its_up_and_not_of_its_page() {
+        let up = [("__name__", "up"), ("instance", "n1")];
+        let info = [
+            ("__name__", "a_info"),
+            ("instance", "n1"),
+            ("node", "from-the-page"),
+        ];
+        for series in [[&up[..], &info], [&info, &up]] {
+            let batch = read(&series.map(|labels| (labels, 1.0, AT)));
+            let portion = batch.portions.values().next().expect("a portion");
+            assert_eq!((&portion.part, portion.samples), (&None, 1));
+        }
     }
 }
