@@ -1,4 +1,4 @@
-//! Incidents on samples that a real Prometheus and a real vmagent push: the same as on pages that are scraped.
+//! A real Prometheus and a real vmagent push samples: the same incident as by scraping.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -12,7 +12,7 @@ use crate::support::{Demo, Http, Process, RAILSCOPE, free_port, need, wait_for};
 const DETECTED_WITHIN: Duration = Duration::from_secs(150);
 const TOKEN: &str = "a-secret";
 
-/// A collector that scrapes nothing, and its address.
+/// A collector without scrape targets, and its URL.
 fn collector(folder: &Path, name: &str) -> (Process, String) {
     let address = format!("127.0.0.1:{}", free_port());
     let config = format!(
@@ -28,7 +28,7 @@ fn collector(folder: &Path, name: &str) -> (Process, String) {
     (process, format!("http://{address}"))
 }
 
-/// What Prometheus and vmagent both read: which targets to scrape.
+/// Scrape configuration for Prometheus and vmagent.
 fn scrape_config(demo: &Demo) -> String {
     format!(
         "global:\n  scrape_interval: 2s\nscrape_configs:\n  - job_name: railscope-exporter\n    params: {{profile: [full]}}\n    \
@@ -69,14 +69,14 @@ fn vmagent(folder: &Path, demo: &Demo, to: &str) -> Process {
 fn incidents(http: &Http, url: &str) -> Result<Vec<[Value; 3]>, String> {
     let answer = http.json(&format!("{url}/api/v1/incidents"))?;
     let list = answer["incidents"].as_array().ok_or("no list")?;
-    let told = |incident: &Value| {
+    let fields = |incident: &Value| {
         ["fault_domain", "class", "gpus_affected"].map(|field| incident[field].clone())
     };
-    Ok(list.iter().map(told).collect())
+    Ok(list.iter().map(fields).collect())
 }
 
 #[test]
-fn what_prometheus_and_vmagent_push_leads_to_the_same_incident_as_scraping() {
+fn remote_write_of_prometheus_and_vmagent_leads_to_the_same_incident() {
     need!("prometheus", "vmagent");
     let folder = tempfile::tempdir().expect("a folder");
     let (folder, http) = (folder.path(), Http::new());

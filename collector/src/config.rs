@@ -63,7 +63,7 @@ pub struct Config {
     pub maintenance_file: Option<PathBuf>,
     /// The token that allows announcing work over the API; none allows nobody.
     pub maintenance_token: Option<Arc<str>>,
-    /// How pushed samples are taken up; none takes none.
+    /// Settings of remote write; off if unset.
     pub remote_write: Option<RemoteWrite>,
     /// Where metrics, incidents and traces are sent by OTLP; variables of the environment win over it.
     pub otlp: railscope_otlp::Table,
@@ -113,7 +113,7 @@ pub struct Target {
     pub url: String,
 }
 
-/// What the address of a target begins with whose samples are pushed.
+/// Prefix of the URL of a target whose samples are pushed.
 const PUSHED: &str = "push:";
 
 impl Target {
@@ -131,7 +131,7 @@ impl Target {
         self.about.as_ref()?.node()
     }
 
-    /// Address of a target that Prometheus scrapes, and whose samples are pushed.
+    /// URL of a target whose samples are pushed.
     pub fn pushed_url(job: &str, instance: &str) -> String {
         format!("{PUSHED}{job}/{instance}")
     }

@@ -60,9 +60,9 @@ pub enum RunError {
 /// What the analysis takes up.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// These are the exporters that are scraped.
+    /// The targets that are scraped.
     Targets(Vec<Target>),
-    /// These are those whose samples are pushed.
+    /// The targets whose samples are pushed.
     PushedTargets(Vec<Target>),
     /// A page of Railscope's own exporter.
     Page {

@@ -195,7 +195,7 @@ pub struct State {
     pub beside: Option<(&'static str, &'static str)>,
     /// What became of what is sent by OTLP; none where nothing is.
     pub otlp: Option<railscope_otlp::StatsReader>,
-    /// Takes up what is pushed; none where nothing may be.
+    /// Accepts remote write; none if it is off.
     pub(crate) remote_write: Option<Intake>,
     snapshot: ArcSwapOption<Snapshot>,
     targets: Mutex<Targets>,
@@ -283,7 +283,7 @@ impl State {
         self.replace_targets(targets, false);
     }
 
-    /// The same for those whose samples are pushed.
+    /// Replaces the list of targets whose samples are pushed.
     pub fn set_pushed_targets(&self, targets: &[Target]) {
         self.replace_targets(targets, true);
     }

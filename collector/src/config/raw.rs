@@ -400,7 +400,7 @@ fn check_targets(raw: Vec<RawTarget>, mappings: &Mappings) -> Result<Vec<Target>
             return Err(wrong(kind.span(), "kind", own_on_switch(switch)));
         }
         let kind = target.kind.map(|kind| Arc::from(kind.into_inner()));
-        // Of one without a kind its page tells what it is.
+        // Without a kind, the exporter is detected from its first scrape.
         if let (Some(subject), Some(_)) = (&about, &kind)
             && let Some(first) = seen.insert((subject.clone(), kind.clone()), index)
         {

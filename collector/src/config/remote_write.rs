@@ -1,4 +1,4 @@
-//! `[remote_write]`: who may push samples, and how what is pushed is told apart.
+//! `[remote_write]`: who may push samples, and how their targets are identified.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,38 +12,38 @@ use super::raw::{Stop, Wrong};
 use super::values::Text;
 use crate::mapping::{Mappings, OWN_KIND};
 
-/// Samples that other programs push by Prometheus' remote write.
+/// Settings of Prometheus remote write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RemoteWrite {
-    /// What a sender must show; none lets everybody push.
+    /// The bearer token of senders; if unset, any sender is accepted.
     pub token: Option<Arc<str>>,
-    /// Label that names the node that a target speaks for; without it the host of `instance` counts.
+    /// Target label with the name of the node; without the label, the host part of `instance`.
     pub node_label: String,
     /// The same for switches.
     pub switch_label: String,
-    /// What is known of targets by their label `job`.
+    /// Settings by the label `job`.
     pub jobs: BTreeMap<String, PushedJob>,
 }
 
-/// What is known of the targets of one job.
+/// Settings of the targets of one job.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PushedJob {
-    /// Which exporter they are; none where their pages must tell.
+    /// Kind of the exporter; detected if unset.
     pub kind: Option<Arc<str>>,
-    /// Of what each speaks.
+    /// What a target is about.
     pub about: About,
 }
 
-/// Of what a target speaks.
+/// What a target is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum About {
-    /// Of one node.
+    /// One node.
     #[default]
     Node,
-    /// Of one switch.
+    /// One switch.
     Switch,
-    /// Of what its series name.
+    /// The nodes and switches that its series name.
     Series,
 }
 
@@ -59,12 +59,12 @@ impl Default for RemoteWrite {
 }
 
 impl RemoteWrite {
-    /// What is known of a job's targets.
+    /// Settings of a job.
     pub fn job(&self, job: &str) -> PushedJob {
         self.jobs.get(job).cloned().unwrap_or_default()
     }
 
-    /// The label that names what a job's targets speak for; none where their series do.
+    /// The label with the name of the node or switch; none if series name them.
     pub fn part_label(&self, job: &str) -> Option<&str> {
         match self.jobs.get(job).map(|job| job.about).unwrap_or_default() {
             About::Node => Some(&self.node_label),
@@ -138,8 +138,7 @@ fn check_job(
         known.map_err(|message| wrong(index, "kind", span.clone(), message))?;
     }
     if about != About::Node && kind.as_deref().is_none_or(|kind| kind == OWN_KIND) {
-        let message =
-            "expected the kind of an exporter that speaks of switches, or names its parts itself";
+        let message = "expected the kind of an exporter of switches, or of one whose series name nodes and switches";
         return Err(wrong(index, "kind", span, message.to_owned()));
     }
     Ok(PushedJob {

@@ -267,7 +267,7 @@ fn a_file_that_cannot_be_read_is_named() {
 }
 
 #[test]
-fn pushed_samples_are_told_apart_by_job() {
+fn remote_write_has_settings_by_job() {
     let text = "[remote_write]\nnode_label = \"host\"\n\
         [[remote_write.jobs]]\njob = \"snmp\"\nkind = \"snmp_exporter\"\nabout = \"switch\"\n\
         [[remote_write.jobs]]\njob = \"ib\"\nkind = \"infiniband_exporter\"\nabout = \"series\"";

@@ -1,16 +1,16 @@
-//! Samples that Prometheus, vmagent or Alloy push by remote write, as pages of the targets that those scrape.
+//! Prometheus remote write: scrapes that Prometheus, vmagent or Alloy push.
 //!
 //! ```text
-//! POST /api/v1/write -> wire      snappy, protobuf      a thread for each request, few at a time
-//!                       portions  text by target and time
-//!                    -> pages     whole pages, targets   one task
-//!                    -> Event::Page, Event::Foreign      as from a scrape
+//! POST /api/v1/write -> wire        snappy, protobuf               a thread per request, two at a time
+//!                       fragments   text by target and timestamp
+//!                    -> reassembly  complete scrapes, targets      one task
+//!                    -> Event::Page, Event::Foreign                as for own scrapes
 //! ```
 
-pub mod portions;
+pub mod fragments;
 pub mod wire;
 
-mod pages;
+mod reassembly;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,42 +25,42 @@ use crate::mapping::Mappings;
 use crate::service::Event;
 use crate::status::{ScrapeResult, State};
 
-use pages::{Pages, Told};
-use portions::{Batch, Counts};
+use fragments::{Batch, Counts};
+use reassembly::{Output, Reassembly};
 use wire::{BodyError, Version};
 
-/// Requests that wait to be put together. Beyond them a sender is told to come back.
+/// Decoded requests that are queued. Above this, requests are refused with 503.
 const WAITING_BATCHES: usize = 16;
-/// Requests that are decompressed at once.
+/// Requests that are decoded in parallel.
 const DECODED_AT_ONCE: usize = 2;
-/// How long a request waits for that.
+/// How long a request waits for being decoded.
 const WAIT: Duration = Duration::from_secs(1);
 
-/// Why a request was not taken up.
+/// Why a request was refused.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Refused {
-    /// Too much at once: the same request may succeed later.
-    #[error("more is pushed than can be taken up")]
+    /// Overload: the sender should retry.
+    #[error("overloaded: too many requests are queued")]
     Busy,
-    /// It is no request.
+    /// The body is invalid.
     #[error(transparent)]
     Body(#[from] BodyError),
 }
 
-/// What became of requests: the `result` label of their counter.
+/// Result of a request: the label `result` of the counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RequestResult {
-    /// All that it holds was taken up, or counted.
+    /// Accepted.
     Ok,
-    /// Without the token.
+    /// The token is missing or wrong.
     Unauthorized,
-    /// Of another format.
+    /// Another content type or encoding.
     Unsupported,
-    /// No request.
+    /// The body is invalid.
     Malformed,
-    /// Beyond the limit.
+    /// The body is too large.
     TooLarge,
-    /// To be sent again.
+    /// Overload.
     Busy,
 }
 
@@ -80,7 +80,7 @@ const SAMPLE_RESULTS: [&str; 5] = [
     "unsupported",
 ];
 
-/// Where requests are handed in.
+/// Accepts requests.
 #[derive(Debug)]
 pub(crate) struct Intake {
     config: Arc<RemoteWrite>,
@@ -90,14 +90,14 @@ pub(crate) struct Intake {
     samples: [AtomicU64; SAMPLE_RESULTS.len()],
 }
 
-/// What was handed in.
+/// Decoded requests.
 #[derive(Debug)]
 pub(crate) struct Inbox {
     config: Arc<RemoteWrite>,
     batches: mpsc::Receiver<Batch>,
 }
 
-/// An intake, and what must be [followed](follow).
+/// The intake, and the queue for [`follow`].
 pub(crate) fn open(config: RemoteWrite) -> (Intake, Inbox) {
     let config = Arc::new(config);
     let (sender, batches) = mpsc::channel(WAITING_BATCHES);
@@ -112,12 +112,12 @@ pub(crate) fn open(config: RemoteWrite) -> (Intake, Inbox) {
 }
 
 impl Intake {
-    /// What a sender must show.
+    /// The token that senders must present, if any.
     pub(crate) fn token(&self) -> Option<&str> {
         self.config.token.as_deref()
     }
 
-    /// Takes up the body of a request.
+    /// Decodes and queues a request.
     pub(crate) async fn accept(
         &self,
         version: Version,
@@ -161,7 +161,7 @@ impl Intake {
         counted(REQUEST_RESULTS, &self.requests)
     }
 
-    /// Samples by what became of them.
+    /// Samples by result.
     pub(crate) fn samples(&self) -> impl Iterator<Item = (&'static str, u64)> {
         counted(SAMPLE_RESULTS, &self.samples)
     }
@@ -175,48 +175,48 @@ fn counted<const N: usize>(
     results.into_iter().zip(counts)
 }
 
-/// Hands pages to the analysis until that is gone.
+/// Passes scrapes on to the analysis until that ends.
 pub(crate) async fn follow(
     mut inbox: Inbox,
     mappings: Mappings,
     events: mpsc::Sender<Event>,
     state: Arc<State>,
 ) {
-    let mut pages = Pages::new(inbox.config, mappings);
+    let mut reassembly = Reassembly::new(inbox.config, mappings);
     let mut due = interval(Duration::from_secs(1));
     due.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        let told = tokio::select! {
+        let outputs = tokio::select! {
             batch = inbox.batches.recv() => match batch {
-                Some(batch) => pages.take(batch.portions, state.now()),
+                Some(batch) => reassembly.add(batch.fragments, state.now()),
                 None => return,
             },
-            _ = due.tick() => pages.due(state.now()),
+            _ = due.tick() => reassembly.due(state.now()),
         };
-        for one in told {
-            if !tell(one, &events, &state).await {
+        for output in outputs {
+            if !pass_on(output, &events, &state).await {
                 return;
             }
         }
     }
 }
 
-/// Tells the analysis; whether it is still there.
-async fn tell(told: Told, events: &mpsc::Sender<Event>, state: &State) -> bool {
-    let event = match told {
-        Told::Targets(targets) => {
-            tracing::info!(targets = targets.len(), "targets of remote write");
+/// Passes on one output; returns false once the analysis has ended.
+async fn pass_on(output: Output, events: &mpsc::Sender<Event>, state: &State) -> bool {
+    let event = match output {
+        Output::Targets(targets) => {
+            tracing::info!(targets = targets.len(), "targets by remote write");
             state.set_pushed_targets(&targets);
             Event::PushedTargets(targets)
         }
-        Told::Page(event, kind) => {
+        Output::Scrape(event, kind) => {
             if let (Event::Foreign { target, .. }, Some(kind)) = (&event, &kind) {
                 state.record_kind(target, kind);
             }
             event
         }
-        Told::Down(target) => {
-            let why = String::from("its sender could not scrape it: up is 0");
+        Output::Down(target) => {
+            let why = String::from("the sender of remote write could not scrape it (up is 0)");
             if state.record_scrape(&target, ScrapeResult::Unreachable, None, Some(why)) {
                 tracing::warn!(target = target.name(), "up is 0");
             }

@@ -75,8 +75,8 @@ impl TargetList {
         changed
     }
 
-    /// All targets in order. Of those that are told to be of the same kind for the same part, the first one named stays, and
-    /// the others are logged; of one whose page must tell its kind, only the address counts.
+    /// All targets in order. Of targets with the same node or switch and the same configured kind the first one is kept, and the
+    /// others are logged. Targets whose kind is detected differ by their URL.
     pub fn targets(&self) -> Vec<Target> {
         let mut targets = BTreeMap::new();
         let read = self
@@ -93,7 +93,7 @@ impl TargetList {
                 tracing::warn!(
                     target = target.name(),
                     url = target.url,
-                    "left out: an exporter of this kind is scraped at {} already",
+                    "omitted: an exporter of this kind is already scraped at {}",
                     first.url
                 );
             }
@@ -104,12 +104,11 @@ impl TargetList {
     }
 }
 
-/// The targets as the analysis knows them, and which of them speaks for each node by the pages of Railscope's own exporter:
-/// one at a time.
+/// All targets, and which one is the Railscope exporter of each node: one at a time.
 #[derive(Debug, Default)]
 pub(crate) struct KnownTargets {
     all: Vec<Target>,
-    own_pages: HashMap<NodeName, (String, Timestamp)>,
+    own_exporters: HashMap<NodeName, (String, Timestamp)>,
 }
 
 impl KnownTargets {
@@ -119,38 +118,39 @@ impl KnownTargets {
         self.all.extend(new);
         self.all.sort();
         let urls: HashSet<&str> = self.all.iter().map(|target| &*target.url).collect();
-        self.own_pages.retain(|_, (url, _)| urls.contains(&**url));
+        self.own_exporters
+            .retain(|_, (url, _)| urls.contains(&**url));
         let nodes = self.all.iter().filter_map(Target::node);
         nodes.cloned().collect()
     }
 
-    /// Whether it is one.
+    /// Whether it is in the list.
     pub(crate) fn holds(&self, target: &Target) -> bool {
         self.all.binary_search(target).is_ok()
     }
 
-    /// Why a page of this target is not taken up, if it is not: another speaks for the node, and was heard lately.
+    /// Why a scrape of this target is refused: another one is the Railscope exporter of the node, and was scraped within 60 s.
     pub(crate) fn refusal(
         &self,
         node: &NodeName,
         target: &Target,
         at: Timestamp,
     ) -> Option<String> {
-        let (url, heard) = self.own_pages.get(node)?;
-        (*url != target.url && at.seconds_since(*heard) <= STALE_AFTER_SECONDS).then(|| {
+        let (url, last_seen) = self.own_exporters.get(node)?;
+        (*url != target.url && at.seconds_since(*last_seen) <= STALE_AFTER_SECONDS).then(|| {
             format!(
-                "a page of Railscope's own exporter is expected of one target of {node}, which {url} already is"
+                "the Railscope exporter of {node} is already scraped at {url}: expected one target per exporter"
             )
         })
     }
 
-    /// A page of this target was taken up.
+    /// Records a scrape of this target as the Railscope exporter of the node.
     pub(crate) fn taken(&mut self, node: &NodeName, target: &Target, at: Timestamp) {
-        match self.own_pages.get_mut(node) {
-            Some((url, heard)) if *url == target.url => *heard = at,
+        match self.own_exporters.get_mut(node) {
+            Some((url, last_seen)) if *url == target.url => *last_seen = at,
             _ => {
-                let speaks = (target.url.clone(), at);
-                self.own_pages.insert(node.clone(), speaks);
+                let exporter = (target.url.clone(), at);
+                self.own_exporters.insert(node.clone(), exporter);
             }
         }
     }
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_has_as_many_targets_as_are_named_unless_two_are_told_to_be_the_same() {
+    fn a_node_may_have_many_targets_but_one_of_each_configured_kind() {
         let folder = tempfile::tempdir().expect("folder");
         let path = folder.path().join("targets.json");
         let text = r#"[
@@ -230,29 +230,29 @@ mod tests {
     }
 
     #[test]
-    fn one_target_at_a_time_speaks_for_a_node_by_railscopes_own_pages() {
+    fn a_node_has_one_railscope_exporter_at_a_time() {
         let node: NodeName = "n1".parse().expect("a name");
         let [first, second] =
             ["http://a", "http://b"].map(|url| Target::of_node(node.clone(), url.to_owned()));
         let at = |seconds: u64| Timestamp(seconds * 1_000);
         let mut own = KnownTargets::default();
         own.replace(vec![first.clone(), second.clone()], false);
-        assert_eq!(
-            own.refusal(&node, &second, at(0)),
-            None,
-            "nobody speaks yet"
-        );
+        assert_eq!(own.refusal(&node, &second, at(0)), None, "the first one");
         own.taken(&node, &first, at(1));
         assert_eq!(own.refusal(&node, &first, at(2)), None);
         let refused = own.refusal(&node, &second, at(61)).expect("refused");
-        assert!(refused.contains("http://a already is"), "{refused}");
+        assert!(refused.contains("already scraped at http://a"), "{refused}");
         assert_eq!(
             own.refusal(&node, &second, at(62)),
             None,
-            "silent for a minute"
+            "a minute without scrapes"
         );
         own.replace(vec![second.clone()], false);
         assert!(own.holds(&second) && !own.holds(&first));
-        assert_eq!(own.refusal(&node, &second, at(2)), None, "a target no more");
+        assert_eq!(
+            own.refusal(&node, &second, at(2)),
+            None,
+            "removed from the list"
+        );
     }
 }

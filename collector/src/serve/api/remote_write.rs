@@ -11,11 +11,11 @@ use crate::serve::router::App;
 use crate::sources::remote_write::wire::{BodyError, Version};
 use crate::sources::remote_write::{Intake, Refused, RequestResult};
 
-/// Most bytes of a request as it is sent.
+/// Limit on the size of a request, compressed.
 pub(crate) const MOST_BODY_BYTES: usize = 16 << 20;
-/// When a sender may try again: seconds.
+/// Seconds after which a sender should retry.
 const RETRY_AFTER: &str = "1";
-/// What version 2.0 asks its receivers to say.
+/// Response headers that version 2.0 requires.
 const WRITTEN: [&str; 3] = [
     "x-prometheus-remote-write-samples-written",
     "x-prometheus-remote-write-histograms-written",
@@ -54,7 +54,7 @@ pub(crate) async fn write(Shared(state): App, headers: HeaderMap, body: Bytes) -
     answer
 }
 
-/// The version of a request from somebody who may push.
+/// Checks token and headers of a request; returns its version.
 fn check(intake: &Intake, headers: &HeaderMap) -> Result<Version, (RequestResult, Refusal)> {
     if let Some(token) = intake.token() {
         token::check(headers, token, "remote_write.token_file")
@@ -80,7 +80,7 @@ fn check(intake: &Intake, headers: &HeaderMap) -> Result<Version, (RequestResult
     })
 }
 
-/// Which version a type of content is.
+/// The version by the content type.
 fn version(content: &str) -> Option<Version> {
     let mut parts = content.split(';').map(str::trim);
     if parts.next() != Some("application/x-protobuf") {

@@ -1,13 +1,13 @@
-//! Requests that only who has a token may make.
+//! Bearer tokens.
 
 use axum::http::{HeaderMap, StatusCode, header};
 
 use super::params::Refusal;
 
-/// Whether a request shows the token that stands in the file of this field.
+/// Checks the bearer token of a request. `field` is the configuration field of the token file, for the error.
 ///
 /// # Errors
-/// What was expected.
+/// The token is missing or wrong.
 pub(super) fn check(headers: &HeaderMap, token: &str, field: &str) -> Result<(), Refusal> {
     let given = headers.get(header::AUTHORIZATION);
     let given = given.and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
@@ -21,7 +21,7 @@ pub(super) fn check(headers: &HeaderMap, token: &str, field: &str) -> Result<(),
     ))
 }
 
-/// Whether two texts are equal, in a time that does not tell how much of them is.
+/// Compares in constant time.
 fn same(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |differ, (a, b)| differ | (a ^ b)) == 0
 }

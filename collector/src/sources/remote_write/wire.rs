@@ -1,37 +1,37 @@
-//! The messages of Prometheus' remote write protocol, versions 1.0 and 2.0: of what a request says only the fields that are read.
+//! Messages of the Prometheus remote write protocol, versions 1.0 and 2.0, with the fields that are read.
 //!
 //! Field numbers: `prompb/remote.proto` and `prompb/io/prometheus/write/v2/types.proto` of Prometheus.
 
 use prost::bytes::Bytes;
 use prost::{DecodeError, Message};
 
-/// Which version of the protocol a request speaks.
+/// Version of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Version {
-    /// `prometheus.WriteRequest`, labels spelled out.
+    /// `prometheus.WriteRequest`, labels as text.
     One,
     /// `io.prometheus.write.v2.Request`, labels as references to a table of symbols.
     Two,
 }
 
-/// Why a body is no request.
+/// Why a body is not a valid request.
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError {
-    /// Its compression.
+    /// Invalid compression.
     #[error("not Snappy's block format: {0}")]
     Compression(#[from] snap::Error),
-    /// Beyond the limit, decompressed.
+    /// Too large after decompression.
     #[error("{0} bytes decompressed: expected at most {1}")]
     TooLarge(usize, usize),
-    /// Its message.
+    /// Invalid message.
     #[error("not a write request: {0}")]
     Message(#[from] DecodeError),
-    /// A reference to a symbol that is not there, or half a label.
-    #[error("series {0} refers to symbols that the request lacks")]
+    /// A reference to a missing symbol, or an odd number of references.
+    #[error("series {0} refers to missing symbols")]
     Symbols(usize),
 }
 
-/// A sample: its value and when it was taken.
+/// A sample.
 #[derive(Clone, Copy, PartialEq, Message)]
 pub struct Sample {
     /// Its value.
@@ -87,25 +87,25 @@ struct RequestTwo {
 /// One series of a request.
 #[derive(Debug)]
 pub struct Series<'a> {
-    /// Names and values, in the order of the request.
+    /// Names and values of its labels, in the order of the request.
     pub labels: &'a [(&'a str, &'a str)],
     /// Its samples.
     pub samples: &'a [Sample],
-    /// How many native histograms stand beside them.
+    /// Number of its native histograms.
     pub histograms: usize,
 }
 
 /// Decompresses a body, up to a limit in bytes, and calls `each` with every series in it.
 ///
 /// # Errors
-/// The body is no request. Series before the error were seen already.
+/// The body is invalid. `each` was called with the series before the error.
 pub fn read(
     version: Version,
     body: &[u8],
     most_bytes: usize,
     mut each: impl FnMut(&Series<'_>),
 ) -> Result<(), BodyError> {
-    // The length stands in front, so that a small body that claims to be huge costs nothing.
+    // The length is in the header, so that a decompression bomb is refused before anything is allocated.
     let claimed = snap::raw::decompress_len(body)?;
     if claimed > most_bytes {
         return Err(BodyError::TooLarge(claimed, most_bytes));
@@ -143,7 +143,7 @@ pub fn read(
     Ok(())
 }
 
-/// Bodies as a sender writes them.
+/// Encodes requests.
 #[cfg(test)]
 pub(crate) mod testing {
     use super::*;
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn both_versions_say_the_same() {
+    fn both_versions_have_the_same_content() {
         let one = seen(Version::One, &body(Version::One, GIVEN)).expect("a request");
         let two = seen(Version::Two, &body(Version::Two, GIVEN)).expect("a request");
         assert_eq!(one, two);
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_body_says_what_is_wrong() {
+    fn an_invalid_body_has_an_error() {
         let lacking = RequestTwo {
             symbols: vec![String::from("a")],
             series: vec![SeriesTwo {
@@ -257,7 +257,7 @@ mod tests {
             (
                 Version::Two,
                 compressed(&lacking.encode_to_vec()),
-                "series 0 refers to symbols",
+                "series 0 refers to missing symbols",
             ),
         ] {
             let error = seen(version, &body).expect_err(expected).to_string();
@@ -267,7 +267,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_arrives_is_read_or_refused(bytes: Vec<u8>, is_second: bool) {
+        fn any_input_is_read_or_refused(bytes: Vec<u8>, is_second: bool) {
             let version = if is_second { Version::Two } else { Version::One };
             for body in [bytes.clone(), compressed(&bytes)] {
                 if seen(version, &body).is_ok() {

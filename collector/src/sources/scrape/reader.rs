@@ -66,7 +66,7 @@ impl Reader {
         Some((speaker, translator.translate(page, at)))
     }
 
-    /// A page as the analysis takes it up.
+    /// Converts a scrape body into an event for the analysis.
     pub(crate) fn event(&mut self, page: String, at: Timestamp) -> Event {
         let target = Arc::clone(&self.target);
         match self.read(&page, at) {

@@ -9,7 +9,7 @@ use railscope_collector::analyzer::{Analyzer, ClusterView};
 use railscope_collector::config::{Config, RemoteWrite};
 use railscope_collector::fabric::subnet::parse_ibnetdiscover;
 use railscope_collector::serve::router::router;
-use railscope_collector::sources::remote_write::portions::Batch;
+use railscope_collector::sources::remote_write::fragments::Batch;
 use railscope_collector::sources::remote_write::wire::Version;
 use railscope_collector::status::{Snapshot, State};
 use railscope_model::fabric::Timestamp;
@@ -98,7 +98,7 @@ pub(crate) fn api(bytes: &[u8]) {
     assert!(!status.is_server_error(), "{status}");
 }
 
-/// A write request; its first byte says of which version.
+/// A write request; its first byte is the version.
 pub(crate) fn remote_write(bytes: &[u8]) {
     let Some((version, body)) = bytes.split_first() else {
         return;
@@ -110,10 +110,10 @@ pub(crate) fn remote_write(bytes: &[u8]) {
     let Ok(batch) = Batch::read(version, body, &RemoteWrite::default(), NOW) else {
         return;
     };
-    for portion in batch.portions.values() {
-        assert_eq!(portion.text.lines().count(), portion.samples);
-        for line in railscope_model::exposition::parse(&portion.text) {
-            line.expect("what we wrote ourselves");
+    for fragment in batch.fragments.values() {
+        assert_eq!(fragment.text.lines().count(), fragment.samples);
+        for line in railscope_model::exposition::parse(&fragment.text) {
+            line.expect("valid text");
         }
     }
 }

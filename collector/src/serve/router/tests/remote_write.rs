@@ -1,4 +1,4 @@
-//! What a sender of remote write is told.
+//! Responses to senders of remote write.
 
 use axum::http::StatusCode;
 use reqwest::header::{HeaderMap, RETRY_AFTER};
@@ -12,7 +12,7 @@ use crate::sources::remote_write::{Inbox, open};
 const ONE: &str = "application/x-protobuf";
 const TWO: &str = "application/x-protobuf;proto=io.prometheus.write.v2.Request";
 
-/// A collector that takes remote write from who has the token, and where its requests go.
+/// A collector with remote write and a token, and the queue of its requests.
 async fn server() -> (String, Inbox) {
     let mut state = small();
     let (intake, inbox) = open(RemoteWrite {
@@ -56,13 +56,13 @@ async fn push(at: &str, request: Request) -> (u16, HeaderMap, String) {
 }
 
 #[tokio::test]
-async fn both_versions_are_taken_and_the_sender_hears_how_much() {
+async fn both_versions_are_accepted_with_the_number_of_samples() {
     let (at, _inbox) = server().await;
     for version in [Version::One, Version::Two] {
         let (status, headers, said) = push(&at, request(version)).await;
         assert_eq!((status, &*said), (204, ""), "{version:?}");
         let written = &headers["x-prometheus-remote-write-samples-written"];
-        assert_eq!(written, "1", "one of two names an instance");
+        assert_eq!(written, "1", "one of two has a label instance");
     }
     let (_, page) = get_text(format!("{at}/metrics")).await;
     for line in [
@@ -75,7 +75,7 @@ async fn both_versions_are_taken_and_the_sender_hears_how_much() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_taken_says_why() {
+async fn a_refusal_has_status_and_reason() {
     let (at, _inbox) = server().await;
     let one = || request(Version::One);
     let huge = vec![0xff, 0xff, 0xff, 0xff, 0x0f, 0];
@@ -141,8 +141,8 @@ async fn what_cannot_be_taken_says_why() {
 }
 
 #[tokio::test]
-async fn a_sender_is_told_to_come_back_when_nothing_is_taken_up() {
-    // Nobody follows the inbox: it fills.
+async fn a_full_queue_is_answered_with_503() {
+    // The queue is not read.
     let (at, _inbox) = server().await;
     let mut taken = 0;
     let (status, headers, _) = loop {
@@ -155,11 +155,11 @@ async fn a_sender_is_told_to_come_back_when_nothing_is_taken_up() {
     assert_eq!((status, taken), (503, 16));
     assert_eq!(headers[RETRY_AFTER], "1");
     let (status, _) = get_text(format!("{at}/metrics")).await;
-    assert_eq!(status, StatusCode::OK, "nothing else waits for it");
+    assert_eq!(status, StatusCode::OK, "other requests are not delayed");
 }
 
 #[tokio::test]
-async fn it_is_off_unless_the_configuration_asks_for_it() {
+async fn it_is_off_by_default() {
     let at = serve(small()).await;
     let (status, _, said) = push(&at, request(Version::One)).await;
     assert_eq!(status, 404);

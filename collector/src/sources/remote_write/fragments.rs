@@ -1,4 +1,4 @@
-//! What a write request says of each target, as text that a scrape of the target would have brought. Pure.
+//! Converts a write request into the text format, by target and timestamp. Pure.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -7,18 +7,18 @@ use railscope_model::fabric::Timestamp;
 use super::wire::{self, BodyError, Series, Version};
 use crate::config::RemoteWrite;
 
-/// Most bytes of a request once it is decompressed: its sender splits what is more into several.
+/// Limit on the decompressed size of a request. Senders split larger ones.
 const MOST_BYTES: usize = 16 << 20;
-/// Samples older than this say nothing of the present, and are left out.
+/// Older samples are omitted: the analysis has no use for them.
 const OLDEST_SECONDS: f64 = 300.0;
-/// Samples that are this far ahead of the clock are left out: one of the two clocks is wrong.
+/// Samples further in the future are omitted: one of the two clocks is wrong.
 const FUTURE_SECONDS: f64 = 60.0;
-/// The value by which Prometheus says that a series has ended (`model/value.StaleNaN`).
+/// The staleness marker of Prometheus (`model/value.StaleNaN`).
 const STALE_BITS: u64 = 0x7ff0_0000_0000_0002;
-/// What Prometheus puts in front of a label of the page that a label of the target's hides.
+/// Prefix of a scraped label whose name is also a target label (`honor_labels: false`).
 const HIDDEN: &str = "exported_";
 
-/// A target as its sender names it.
+/// The labels by which a sender identifies a target.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Origin {
     /// Label `job`.
@@ -27,51 +27,51 @@ pub struct Origin {
     pub instance: String,
 }
 
-/// What a request says of one target at one time.
+/// The samples of one target with one timestamp.
 #[derive(Debug, Default, PartialEq)]
-pub struct Portion {
-    /// Its samples, one a line.
+pub struct Fragment {
+    /// Its samples in the text format, one per line.
     pub text: String,
-    /// How many these are.
+    /// Number of lines.
     pub samples: usize,
-    /// Node or switch that it speaks for, where a label names that: one of `up`, whose labels are those of the target, or without
-    /// `up` of the first series that has it.
+    /// Label with the name of the node or switch: of `up`, which has the target labels only, or without `up` of the first series that
+    /// has the label.
     pub part: Option<String>,
-    /// Whether the sender could scrape it, where the request says that.
+    /// Value of `up`, if included.
     pub is_up: Option<bool>,
-    /// Whether the sender has stopped scraping it.
+    /// Whether `up` has a staleness marker: the sender no longer scrapes the target.
     pub has_ended: bool,
 }
 
-/// What became of the samples of a request.
+/// Samples of a request by result.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Taken up.
+    /// Passed on.
     pub accepted: u64,
-    /// Of series without `instance`, and what rules have made: no target's.
+    /// Series without a label `instance`, and series of rules.
     pub unassigned: u64,
-    /// Marks that a series has ended.
+    /// Staleness markers.
     pub stale: u64,
-    /// Too old, or from the future.
+    /// Too old, or in the future.
     pub out_of_window: u64,
-    /// Native histograms, and names that are none in the text format.
+    /// Native histograms, and names that the text format does not allow.
     pub unsupported: u64,
 }
 
-/// All that a request says.
+/// A converted request.
 #[derive(Debug, Default, PartialEq)]
 pub struct Batch {
-    /// By target and time.
-    pub portions: BTreeMap<(Origin, Timestamp), Portion>,
-    /// What became of its samples.
+    /// Samples by target and timestamp.
+    pub fragments: BTreeMap<(Origin, Timestamp), Fragment>,
+    /// Number of samples by result.
     pub counts: Counts,
 }
 
 impl Batch {
-    /// Reads a request that came at `now`.
+    /// Converts a request that arrived at `now`.
     ///
     /// # Errors
-    /// It is none.
+    /// The body is no valid request.
     pub fn read(
         version: Version,
         body: &[u8],
@@ -88,12 +88,12 @@ impl Batch {
         };
         wire::read(version, body, MOST_BYTES, |series| reading.take(series))?;
         let origins = reading.origins.into_iter();
-        let portions = origins.flat_map(|(origin, by_time)| {
-            let portions = by_time.into_iter();
-            portions.map(move |(at, portion)| ((origin.clone(), at), portion))
+        let fragments = origins.flat_map(|(origin, by_time)| {
+            let fragments = by_time.into_iter();
+            fragments.map(move |(at, fragment)| ((origin.clone(), at), fragment))
         });
         Ok(Self {
-            portions: portions.collect(),
+            fragments: fragments.collect(),
             counts: reading.counts,
         })
     }
@@ -102,11 +102,11 @@ impl Batch {
 struct Reading<'a> {
     config: &'a RemoteWrite,
     now: Timestamp,
-    /// Where a target is among `origins`.
+    /// Index of a target in `origins`.
     places: HashMap<Origin, usize, foldhash::fast::FixedState>,
-    origins: Vec<(Origin, BTreeMap<Timestamp, Portion>)>,
+    origins: Vec<(Origin, BTreeMap<Timestamp, Fragment>)>,
     counts: Counts,
-    /// Name and labels of one series, kept for its room.
+    /// Buffer for name and labels of one series.
     line: String,
 }
 
@@ -123,7 +123,7 @@ impl Reading<'_> {
             self.counts.unsupported += samples;
             return;
         }
-        // What a rule makes of series keeps their labels, and is no scrape's.
+        // Series of rules have the labels of a target, but are not from a scrape.
         let is_rules = name.contains(':') || matches!(name, "ALERTS" | "ALERTS_FOR_STATE");
         let Some(instance) = find("instance").filter(|_| !is_rules) else {
             self.counts.unassigned += samples;
@@ -139,10 +139,10 @@ impl Reading<'_> {
             self.origins.push((origin.clone(), BTreeMap::new()));
             next
         });
-        // What Prometheus says of the scrape itself is no part of the page.
-        let is_own = name.starts_with("scrape_");
+        // Series that Prometheus adds to each scrape.
+        let is_added = name.starts_with("scrape_");
         self.line.clear();
-        if name != "up" && !is_own {
+        if name != "up" && !is_added {
             write_series(&mut self.line, name, series.labels);
         }
         let part = self.config.part_label(job).and_then(find);
@@ -169,33 +169,32 @@ impl Reading<'_> {
             self.counts.stale += 1;
             return;
         }
-        let portion = self.origins[place].1.entry(at).or_default();
-        if name == "up" || (portion.is_up.is_none() && portion.part.is_none()) {
-            portion.part = part.map(str::to_owned);
+        let fragment = self.origins[place].1.entry(at).or_default();
+        if name == "up" || (fragment.is_up.is_none() && fragment.part.is_none()) {
+            fragment.part = part.map(str::to_owned);
         }
         if name == "up" {
-            portion.has_ended |= is_stale;
+            fragment.has_ended |= is_stale;
             if !is_stale {
-                portion.is_up = Some(sample.value != 0.0);
+                fragment.is_up = Some(sample.value != 0.0);
             }
         } else if !self.line.is_empty() {
-            portion.text += &self.line;
-            write_value(&mut portion.text, sample.value);
-            portion.samples += 1;
+            fragment.text += &self.line;
+            write_value(&mut fragment.text, sample.value);
+            fragment.samples += 1;
         }
         self.counts.accepted += 1;
     }
 }
 
-/// Whether the text format has it as a name of a metric.
+/// Whether it is a valid name in the text format.
 fn is_name(name: &str) -> bool {
     let letter = |char: char| char.is_ascii_alphabetic() || matches!(char, '_' | ':');
     let mut chars = name.chars();
     chars.next().is_some_and(letter) && chars.all(|char| letter(char) || char.is_ascii_digit())
 }
 
-/// Name and labels as on the page: what Prometheus had to rename because a label of the target's has the same name gets its
-/// name back.
+/// Writes name and labels as the exporter did: labels that Prometheus renamed in favor of target labels get their names back.
 fn write_series(out: &mut String, name: &str, labels: &[(&str, &str)]) {
     out.push_str(name);
     out.push('{');
@@ -207,7 +206,7 @@ fn write_series(out: &mut String, name: &str, labels: &[(&str, &str)]) {
     };
     let mut first = true;
     for (name, value) in labels {
-        // Names of other characters, which Prometheus 3 allows, are nobody's whom a mapping knows.
+        // Names with other characters, which Prometheus 3 allows, are in no mapping.
         let shown = name.strip_prefix(HIDDEN).unwrap_or(name);
         if *name == "__name__" || is_hidden(name) || !is_name(shown) {
             continue;
@@ -242,7 +241,7 @@ fn write_value(out: &mut String, value: f64) {
     } else {
         write!(out, "{value}")
     };
-    // A string takes everything.
+    // Writing to a string never fails.
     written.ok();
     out.push('\n');
 }
@@ -263,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_are_sorted_by_target_and_time_as_lines_of_a_page() {
+    fn samples_are_grouped_by_target_and_timestamp() {
         let batch = read(&[
             (
                 &[
@@ -297,9 +296,9 @@ mod tests {
             ),
         ]);
         let texts: Vec<_> = batch
-            .portions
+            .fragments
             .iter()
-            .map(|((origin, at), portion)| (&*origin.instance, at.0, &*portion.text))
+            .map(|((origin, at), fragment)| (&*origin.instance, at.0, &*fragment.text))
             .collect();
         let at = 999_998_000;
         let first =
@@ -313,7 +312,7 @@ mod tests {
             ]
         );
         let parts: Vec<_> = batch
-            .portions
+            .fragments
             .values()
             .map(|one| one.part.as_deref())
             .collect();
@@ -322,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_label_of_the_page_that_one_of_the_targets_hides_gets_its_name_back() {
+    fn a_renamed_label_gets_its_name_back() {
         let batch = read(&[(
             &[
                 ("__name__", "a"),
@@ -335,15 +334,15 @@ mod tests {
             1.0,
             AT,
         )]);
-        let portion = batch.portions.values().next().expect("a portion");
+        let fragment = batch.fragments.values().next().expect("a fragment");
         assert_eq!(
-            portion.text,
+            fragment.text,
             "a{pod=\"train-\\\"0\\\"\\n\",instance=\"n1\",job=\"gpu\"} 1\n"
         );
     }
 
     #[test]
-    fn what_the_sender_says_of_the_scrape_is_no_sample_of_the_page() {
+    fn series_that_the_sender_adds_are_not_passed_on() {
         let labels = |name| [("__name__", name), ("instance", "n1"), ("job", "gpu")];
         let stale = f64::from_bits(STALE_BITS);
         for (given, is_up, has_ended) in [
@@ -353,13 +352,13 @@ mod tests {
             (("scrape_duration_seconds", 0.1), None, false),
         ] {
             let batch = read(&[(&labels(given.0), given.1, AT)]);
-            let expected = Portion {
+            let expected = Fragment {
                 is_up,
                 has_ended,
-                ..Portion::default()
+                ..Fragment::default()
             };
             assert_eq!(
-                Vec::from_iter(batch.portions.values()),
+                Vec::from_iter(batch.fragments.values()),
                 [&expected],
                 "{given:?}"
             );
@@ -367,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_taken_up_is_counted() {
+    fn omitted_samples_are_counted() {
         let stale = f64::from_bits(STALE_BITS);
         let batch = read(&[
             (&[("__name__", "a")], 1.0, AT),
@@ -380,7 +379,7 @@ mod tests {
             (&[("__name__", "a"), ("instance", "n1")], 1.0, AT + 400_000),
             (&[("__name__", "a"), ("instance", "n1")], 1.0, -5),
         ]);
-        assert!(batch.portions.is_empty(), "{batch:?}");
+        assert!(batch.fragments.is_empty(), "{batch:?}");
         let expected = Counts {
             unassigned: 3,
             unsupported: 2,
@@ -392,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_of_switches_is_named_by_another_label() {
+    fn targets_of_a_switch_job_are_named_by_another_label() {
         let mut config = RemoteWrite::default();
         let job = crate::config::PushedJob {
             kind: None,
@@ -408,22 +407,22 @@ mod tests {
         ];
         let body = body(Version::One, &[(&labels, 1.0, AT)]);
         let batch = Batch::read(Version::One, &body, &config, NOW).expect("a request");
-        let portion = batch.portions.values().next().expect("a portion");
-        assert_eq!(portion.part.as_deref(), Some("leaf-1"));
+        let fragment = batch.fragments.values().next().expect("a fragment");
+        assert_eq!(fragment.part.as_deref(), Some("leaf-1"));
     }
 
     #[test]
-    fn what_a_target_speaks_for_is_a_label_of_its_up_and_not_of_its_page() {
+    fn the_name_is_a_label_of_up_and_not_of_another_series() {
         let up = [("__name__", "up"), ("instance", "n1")];
         let info = [
             ("__name__", "a_info"),
             ("instance", "n1"),
-            ("node", "from-the-page"),
+            ("node", "from-the-body"),
         ];
         for series in [[&up[..], &info], [&info, &up]] {
             let batch = read(&series.map(|labels| (labels, 1.0, AT)));
-            let portion = batch.portions.values().next().expect("a portion");
-            assert_eq!((&portion.part, portion.samples), (&None, 1));
+            let fragment = batch.fragments.values().next().expect("a fragment");
+            assert_eq!((&fragment.part, fragment.samples), (&None, 1));
         }
     }
 }
