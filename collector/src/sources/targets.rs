@@ -1,7 +1,8 @@
 //! Which exporters there are: those of the configuration and those of file_sd files, read again when they change.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use railscope_model::fabric::Timestamp;
@@ -108,7 +109,7 @@ impl TargetList {
 #[derive(Debug, Default)]
 pub(crate) struct KnownTargets {
     all: Vec<Target>,
-    own_exporters: HashMap<NodeName, (String, Timestamp)>,
+    own_exporters: HashMap<NodeName, (Arc<Target>, Timestamp)>,
 }
 
 impl KnownTargets {
@@ -117,9 +118,9 @@ impl KnownTargets {
         self.all.retain(|target| target.is_pushed() != are_pushed);
         self.all.extend(new);
         self.all.sort();
-        let urls: HashSet<&str> = self.all.iter().map(|target| &*target.url).collect();
+        let all = &self.all;
         self.own_exporters
-            .retain(|_, (url, _)| urls.contains(&**url));
+            .retain(|_, (target, _)| all.binary_search(target).is_ok());
         let nodes = self.all.iter().filter_map(Target::node);
         nodes.cloned().collect()
     }
@@ -136,23 +137,19 @@ impl KnownTargets {
         target: &Target,
         at: Timestamp,
     ) -> Option<String> {
-        let (url, last_seen) = self.own_exporters.get(node)?;
-        (*url != target.url && at.seconds_since(*last_seen) <= STALE_AFTER_SECONDS).then(|| {
+        let (first, last_seen) = self.own_exporters.get(node)?;
+        (**first != *target && at.seconds_since(*last_seen) <= STALE_AFTER_SECONDS).then(|| {
             format!(
-                "the Railscope exporter of {node} is already scraped at {url}: expected one target per exporter"
+                "the Railscope exporter of {node} is already scraped at {}: expected one target per exporter",
+                first.url
             )
         })
     }
 
     /// Records a scrape of this target as the Railscope exporter of the node.
-    pub(crate) fn taken(&mut self, node: &NodeName, target: &Target, at: Timestamp) {
-        match self.own_exporters.get_mut(node) {
-            Some((url, last_seen)) if *url == target.url => *last_seen = at,
-            _ => {
-                let exporter = (target.url.clone(), at);
-                self.own_exporters.insert(node.clone(), exporter);
-            }
-        }
+    pub(crate) fn taken(&mut self, node: &NodeName, target: &Arc<Target>, at: Timestamp) {
+        let exporter = (Arc::clone(target), at);
+        self.own_exporters.insert(node.clone(), exporter);
     }
 }
 
@@ -238,7 +235,7 @@ mod tests {
         let mut own = KnownTargets::default();
         own.replace(vec![first.clone(), second.clone()], false);
         assert_eq!(own.refusal(&node, &second, at(0)), None, "the first one");
-        own.taken(&node, &first, at(1));
+        own.taken(&node, &Arc::new(first.clone()), at(1));
         assert_eq!(own.refusal(&node, &first, at(2)), None);
         let refused = own.refusal(&node, &second, at(61)).expect("refused");
         assert!(refused.contains("already scraped at http://a"), "{refused}");

@@ -174,8 +174,8 @@ impl Reassembly {
         let (latest, expected) = source.latest;
         let is_scrape = pending.is_up || !source.has_up;
         if at > latest && expected > 0 && pending.samples >= expected && is_scrape {
-            let (scrapes, is_new) = source.release(origin, at, &self.config, &self.mappings);
-            self.pass_on(vec![(scrapes, is_new)], outputs);
+            let released = source.release(origin, at, &self.config, &self.mappings);
+            self.pass_on(vec![released], outputs);
         }
     }
 
@@ -185,9 +185,8 @@ impl Reassembly {
         let mut released = Vec::new();
         for (origin, source) in &mut self.sources {
             let waits = |pending: &Pending| now.seconds_since(pending.since) >= seconds;
-            let due = source.pending.iter().rev();
-            let due = due.filter(|(_, pending)| waits(pending)).map(|(at, _)| *at);
-            if let Some(until) = due.max() {
+            let mut from_latest = source.pending.iter().rev();
+            if let Some((&until, _)) = from_latest.find(|(_, pending)| waits(pending)) {
                 released.push(source.release(origin, until, &self.config, &self.mappings));
             }
         }

@@ -28,7 +28,7 @@ fn reassembly() -> Reassembly {
     Reassembly::new(Arc::default(), Mappings::default())
 }
 
-/// Takes up one fragment; what it makes whole, in words.
+/// Adds one fragment; shows the output.
 fn take(
     reassembly: &mut Reassembly,
     instance: &str,
