@@ -17,7 +17,7 @@ fn collector(folder: &Path, name: &str) -> (Process, String) {
     let address = format!("127.0.0.1:{}", free_port());
     let config = format!(
         "[cluster]\nname = {name:?}\n[web]\nlisten = \"{address}\"\n[analysis]\ninterval = \"2s\"\n\
-         [remote_write]\ntoken_file = \"token\"\n"
+         [push]\ntoken_file = \"token\"\n"
     );
     let file = folder.join(format!("{name}.toml"));
     std::fs::write(&file, config).expect("a configuration");

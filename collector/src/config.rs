@@ -1,8 +1,8 @@
 //! The collector's configuration: one TOML file, checked to the end before anything starts.
 
 mod maintenance;
+mod push;
 mod raw;
-mod remote_write;
 mod switches;
 mod values;
 
@@ -16,7 +16,7 @@ use railscope_model::plan::WiringPlan;
 
 use crate::fabric::plans;
 
-pub use crate::config::remote_write::{About, PushedJob, RemoteWrite};
+pub use crate::config::push::{About, Push, PushedJob};
 pub use crate::file_error::ConfigError;
 pub(crate) use crate::file_error::nearest;
 
@@ -64,7 +64,7 @@ pub struct Config {
     /// The token that allows announcing work over the API; none allows nobody.
     pub maintenance_token: Option<Arc<str>>,
     /// Settings of remote write; off if unset.
-    pub remote_write: Option<RemoteWrite>,
+    pub push: Option<Push>,
     /// Where metrics, incidents and traces are sent by OTLP; variables of the environment win over it.
     pub otlp: railscope_otlp::Table,
 }

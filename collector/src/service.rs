@@ -26,7 +26,7 @@ use crate::serve::otlp::IncidentEvents;
 use crate::serve::{metrics, router};
 use crate::sources::collectives::watch;
 use crate::sources::collectives::watch::Found;
-use crate::sources::remote_write;
+use crate::sources::push;
 use crate::sources::scrape::{Bells, Scraper, Scrapers};
 use crate::sources::subnet;
 use crate::sources::switch_lldp;
@@ -145,9 +145,9 @@ pub async fn run_beside(
     let mut state = State::new(&config, system_time);
     state.beside = beside.link;
     state.otlp = beside.otlp.as_ref().map(Otlp::stats_reader);
-    let pushed = config.remote_write.take().map(remote_write::open);
+    let pushed = config.push.take().map(push::open);
     let pushed = pushed.map(|(intake, inbox)| {
-        state.remote_write = Some(intake);
+        state.push = Some(intake);
         inbox
     });
     let state = Arc::new(state);
@@ -210,7 +210,7 @@ pub async fn run_beside(
 /// Starts all that feeds the analysis; when these tasks end, it does.
 fn feed(
     config: Config,
-    (scraper, pushed): (Scraper, Option<remote_write::Inbox>),
+    (scraper, pushed): (Scraper, Option<push::Inbox>),
     events: mpsc::Sender<Event>,
     state: &Arc<State>,
     bells: Arc<Bells>,
@@ -221,7 +221,7 @@ fn feed(
     if let Some(pushed) = pushed {
         tasks.spawn(named(
             "remote write",
-            remote_write::follow(pushed, mappings.clone(), events.clone(), Arc::clone(state)),
+            push::follow(pushed, mappings.clone(), events.clone(), Arc::clone(state)),
         ));
     }
     let scrapers = Scrapers::new(scraper, events.clone(), Arc::clone(state), mappings, bells);

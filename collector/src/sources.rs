@@ -2,7 +2,7 @@
 
 pub mod collectives;
 pub mod mad_sweep;
-pub mod remote_write;
+pub mod push;
 pub mod scrape;
 pub mod subnet;
 pub mod switch_lldp;

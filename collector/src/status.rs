@@ -16,7 +16,7 @@ use crate::mapping::OWN_KIND;
 use crate::serve::layout::Layout;
 use crate::sources::collectives::watch::Counts;
 use crate::sources::mad_sweep::Stats;
-use crate::sources::remote_write::Intake;
+use crate::sources::push::Intake;
 use crate::store::Ingested;
 
 /// Reads the time. The process gives the system's clock, a test its own.
@@ -196,7 +196,7 @@ pub struct State {
     /// What became of what is sent by OTLP; none where nothing is.
     pub otlp: Option<railscope_otlp::StatsReader>,
     /// Accepts remote write; none if it is off.
-    pub(crate) remote_write: Option<Intake>,
+    pub(crate) push: Option<Intake>,
     snapshot: ArcSwapOption<Snapshot>,
     targets: Mutex<Targets>,
     scrapes: [AtomicU64; ScrapeResult::ALL.len()],
@@ -238,7 +238,7 @@ impl State {
             clock,
             beside: None,
             otlp: None,
-            remote_write: None,
+            push: None,
             snapshot: ArcSwapOption::empty(),
             targets: Mutex::default(),
             scrapes: Default::default(),

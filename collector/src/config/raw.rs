@@ -13,7 +13,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::maintenance::{check_maintenance, read_token};
-use super::remote_write::{RawRemoteWrite, RemoteWrite};
+use super::push::{Push, RawPush};
 use super::switches::{RawSwitch, check_switches};
 use super::values::{Argv, Period, Positive, Text, Url};
 use super::{Config, ConfigError, ScrapeProfile, SubnetFrom, SubnetSource, SwitchSource, Target};
@@ -78,7 +78,7 @@ pub(super) struct File {
     collectives: Option<Collectives>,
     #[serde(default)]
     maintenance: Vec<Spanned<RawWindow>>,
-    remote_write: Option<RawRemoteWrite>,
+    push: Option<RawPush>,
     #[serde(default)]
     otlp: railscope_otlp::Table,
 }
@@ -276,7 +276,7 @@ pub(super) struct Read {
     switches: Vec<SwitchSource>,
     maintenance: Vec<Window>,
     token: Option<Arc<str>>,
-    remote_write: Option<RemoteWrite>,
+    push: Option<Push>,
 }
 
 impl File {
@@ -301,11 +301,9 @@ impl File {
             .map(|subnet| check_subnet(subnet, beside))
             .transpose()?;
         let mappings = read_mappings(&self.mapping, beside).map_err(Stop::Elsewhere)?;
-        let remote_write = self.remote_write.take();
+        let push = self.push.take();
         let read = Read {
-            remote_write: remote_write
-                .map(|raw| raw.check(&mappings, beside))
-                .transpose()?,
+            push: push.map(|raw| raw.check(&mappings, beside)).transpose()?,
             mappings,
             switches: check_switches(std::mem::take(&mut self.switches), beside)?,
             maintenance: check_maintenance(&self.maintenance)?,
@@ -343,7 +341,7 @@ impl File {
             maintenance: read.maintenance,
             maintenance_file: self.analysis.maintenance_file.map(|path| beside.join(path)),
             maintenance_token: read.token,
-            remote_write: read.remote_write,
+            push: read.push,
             otlp: self.otlp,
         }
     }

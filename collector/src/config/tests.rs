@@ -142,7 +142,7 @@ const WRONG: &[(&str, &str)] = &[
     ),
     (
         "[scraep]\n",
-        "1:2: scraep: unknown field `scraep`, expected one of `cluster`, `web`, `scrape`, `targets`, `file_sd`, `mapping`, `subnet`, `plan`, `switches`, `analysis`, `collectives`, `maintenance`, `remote_write`, `otlp`; did you mean `scrape`?",
+        "1:2: scraep: unknown field `scraep`, expected one of `cluster`, `web`, `scrape`, `targets`, `file_sd`, `mapping`, `subnet`, `plan`, `switches`, `analysis`, `collectives`, `maintenance`, `push`, `otlp`; did you mean `scrape`?",
     ),
     (
         "[cluster]\nname = \"a\"\ncolour = 1",
@@ -267,33 +267,33 @@ fn a_file_that_cannot_be_read_is_named() {
 }
 
 #[test]
-fn remote_write_has_settings_by_job() {
-    let text = "[remote_write]\nnode_label = \"host\"\n\
-        [[remote_write.jobs]]\njob = \"snmp\"\nkind = \"snmp_exporter\"\nabout = \"switch\"\n\
-        [[remote_write.jobs]]\njob = \"ib\"\nkind = \"infiniband_exporter\"\nabout = \"series\"";
-    let pushed = parse(text).expect("valid").remote_write.expect("a table");
+fn pushed_samples_have_settings_by_job() {
+    let text = "[push]\nnode_label = \"host\"\n\
+        [[push.jobs]]\njob = \"snmp\"\nkind = \"snmp_exporter\"\nabout = \"switch\"\n\
+        [[push.jobs]]\njob = \"ib\"\nkind = \"infiniband_exporter\"\nabout = \"series\"";
+    let pushed = parse(text).expect("valid").push.expect("a table");
     let labels = ["gpu", "snmp", "ib"].map(|job| pushed.part_label(job));
     assert_eq!(labels, [Some("host"), Some("switch"), None]);
     assert_eq!(pushed.job("snmp").kind.as_deref(), Some("snmp_exporter"));
-    assert!(parse("").expect("valid").remote_write.is_none());
-    let job = "[[remote_write.jobs]]\njob = \"a\"\n";
+    assert!(parse("").expect("valid").push.is_none());
+    let job = "[[push.jobs]]\njob = \"a\"\n";
     for (jobs, expected) in [
         (
             format!("{job}kind = \"x\""),
-            "remote_write.jobs[0].kind: no mapping for \"x\"",
+            "push.jobs[0].kind: no mapping for \"x\"",
         ),
         (
             format!("{job}about = \"switch\""),
-            "remote_write.jobs[0].kind: expected the kind of an exporter",
+            "push.jobs[0].kind: expected the kind of an exporter",
         ),
         (
             format!("{job}{job}"),
-            "remote_write.jobs[1].job: \"a\" stands here already",
+            "push.jobs[1].job: \"a\" stands here already",
         ),
         (format!("{job}what = 1"), "unknown field `what`"),
         (String::from("token_file = \"none\""), "none"),
     ] {
-        let error = parse(&format!("[remote_write]\n{jobs}")).expect_err(expected);
+        let error = parse(&format!("[push]\n{jobs}")).expect_err(expected);
         assert!(error.to_string().contains(expected), "{error}");
     }
 }

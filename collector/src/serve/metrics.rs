@@ -102,7 +102,7 @@ fn reading(state: &State) -> NodeReading {
         let counts = [("read", dumps.operations), ("malformed", dumps.malformed)];
         push_counters(&mut reading, &COLLECTIVE_OPERATIONS, counts.into_iter());
     }
-    if let Some(intake) = &state.remote_write {
+    if let Some(intake) = &state.push {
         push_counters(&mut reading, &REMOTE_WRITE_REQUESTS, intake.requests());
         push_counters(&mut reading, &REMOTE_WRITE_SAMPLES, intake.samples());
     }

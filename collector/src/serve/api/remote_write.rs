@@ -8,8 +8,8 @@ use axum::response::{IntoResponse, Response};
 use super::params::Refusal;
 use super::token;
 use crate::serve::router::App;
-use crate::sources::remote_write::wire::{BodyError, Version};
-use crate::sources::remote_write::{Intake, Refused, RequestResult};
+use crate::sources::push::remote_write::{BodyError, Version};
+use crate::sources::push::{Intake, Refused, RequestResult};
 
 /// Limit on the size of a request, compressed.
 pub(crate) const MOST_BODY_BYTES: usize = 16 << 20;
@@ -23,11 +23,11 @@ const WRITTEN: [&str; 3] = [
 ];
 
 pub(crate) async fn write(Shared(state): App, headers: HeaderMap, body: Bytes) -> Response {
-    let Some(intake) = &state.remote_write else {
+    let Some(intake) = &state.push else {
         return Refusal::new(
             StatusCode::NOT_FOUND,
-            String::from("remote write is off"),
-            String::from("[remote_write] in the collector's configuration"),
+            String::from("pushing samples is off"),
+            String::from("[push] in the collector's configuration"),
         )
         .into_response();
     };
@@ -57,7 +57,7 @@ pub(crate) async fn write(Shared(state): App, headers: HeaderMap, body: Bytes) -
 /// Checks token and headers of a request; returns its version.
 fn check(intake: &Intake, headers: &HeaderMap) -> Result<Version, (RequestResult, Refusal)> {
     if let Some(token) = intake.token() {
-        token::check(headers, token, "remote_write.token_file")
+        token::check(headers, token, "push.token_file")
             .map_err(|refusal| (RequestResult::Unauthorized, refusal))?;
     }
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok());

@@ -4,7 +4,7 @@ mod cluster;
 mod graph;
 mod maintenance;
 mod probes;
-mod remote_write;
+mod push;
 mod tail;
 
 use std::sync::Arc;

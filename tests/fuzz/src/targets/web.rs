@@ -6,11 +6,11 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{Method, Request, StatusCode};
 use railscope_collector::analyzer::{Analyzer, ClusterView};
-use railscope_collector::config::{Config, RemoteWrite};
+use railscope_collector::config::{Config, Push};
 use railscope_collector::fabric::subnet::parse_ibnetdiscover;
 use railscope_collector::serve::router::router;
-use railscope_collector::sources::remote_write::fragments::Batch;
-use railscope_collector::sources::remote_write::wire::Version;
+use railscope_collector::sources::push::fragments::Batch;
+use railscope_collector::sources::push::remote_write::Version;
 use railscope_collector::status::{Snapshot, State};
 use railscope_model::fabric::Timestamp;
 use tokio::runtime::{Builder, Runtime};
@@ -107,7 +107,7 @@ pub(crate) fn remote_write(bytes: &[u8]) {
         b'2' => Version::Two,
         _ => Version::One,
     };
-    let Ok(batch) = Batch::read(version, body, &RemoteWrite::default(), NOW) else {
+    let Ok(batch) = Batch::read(version, body, &Push::default(), NOW) else {
         return;
     };
     for fragment in batch.fragments.values() {

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use railscope_model::fabric::Timestamp;
 
-use super::wire::{self, BodyError, Series, Version};
-use crate::config::RemoteWrite;
+use super::remote_write::{self, BodyError, Series, Version};
+use crate::config::Push;
 
 /// Limit on the decompressed size of a request. Senders split larger ones.
 const MOST_BYTES: usize = 16 << 20;
@@ -75,7 +75,7 @@ impl Batch {
     pub fn read(
         version: Version,
         body: &[u8],
-        config: &RemoteWrite,
+        config: &Push,
         now: Timestamp,
     ) -> Result<Self, BodyError> {
         let mut reading = Reading {
@@ -86,7 +86,7 @@ impl Batch {
             counts: Counts::default(),
             line: String::new(),
         };
-        wire::read(version, body, MOST_BYTES, |series| reading.take(series))?;
+        remote_write::read(version, body, MOST_BYTES, |series| reading.take(series))?;
         let origins = reading.origins.into_iter();
         let fragments = origins.flat_map(|(origin, by_time)| {
             let fragments = by_time.into_iter();
@@ -100,7 +100,7 @@ impl Batch {
 }
 
 struct Reading<'a> {
-    config: &'a RemoteWrite,
+    config: &'a Push,
     now: Timestamp,
     /// Index of a target in `origins`.
     places: HashMap<Origin, usize, foldhash::fast::FixedState>,
@@ -155,7 +155,7 @@ impl Reading<'_> {
         &mut self,
         (place, part): (usize, Option<&str>),
         name: &str,
-        sample: &wire::Sample,
+        sample: &remote_write::Sample,
     ) {
         let at = Timestamp(u64::try_from(sample.millis).unwrap_or(0));
         if self.now.seconds_since(at) > OLDEST_SECONDS
@@ -248,7 +248,7 @@ fn write_value(out: &mut String, value: f64) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::wire::testing::{Given, body};
+    use super::super::remote_write::testing::{Given, body};
     use super::*;
     use crate::config::About;
 
@@ -256,7 +256,7 @@ mod tests {
     const AT: i64 = 999_998_000;
 
     fn read(series: &[Given<'_>]) -> Batch {
-        let config = RemoteWrite::default();
+        let config = Push::default();
         let body = body(Version::One, series);
         Batch::read(Version::One, &body, &config, NOW).expect("a request")
     }
@@ -392,7 +392,7 @@ mod tests {
 
     #[test]
     fn targets_of_a_switch_job_are_named_by_another_label() {
-        let mut config = RemoteWrite::default();
+        let mut config = Push::default();
         let job = crate::config::PushedJob {
             kind: None,
             about: About::Switch,

@@ -14,7 +14,7 @@ use railscope_model::fabric::Timestamp;
 use railscope_model::identity::{IdentityError, SwitchName};
 
 use super::fragments::{Fragment, Origin};
-use crate::config::{About, RemoteWrite, Target};
+use crate::config::{About, Push, Target};
 use crate::mapping::{Mappings, Reader};
 use crate::service::Event;
 use crate::store::source_id::Subject;
@@ -79,7 +79,7 @@ struct Source {
 /// The incomplete scrapes of all targets.
 #[derive(Debug)]
 pub(super) struct Reassembly {
-    config: Arc<RemoteWrite>,
+    config: Arc<Push>,
     mappings: Mappings,
     sources: BTreeMap<Origin, Source>,
     /// Whether the list of targets differs from the last one that was passed on.
@@ -90,7 +90,7 @@ pub(super) struct Reassembly {
 
 impl Reassembly {
     /// Without any target.
-    pub(super) fn new(config: Arc<RemoteWrite>, mappings: Mappings) -> Self {
+    pub(super) fn new(config: Arc<Push>, mappings: Mappings) -> Self {
         Self {
             config,
             mappings,
@@ -250,7 +250,7 @@ impl Source {
     }
 
     /// Resolves the target, once. One with a configured kind needs no detection.
-    fn resolve(&mut self, origin: &Origin, config: &RemoteWrite, mappings: &Mappings) {
+    fn resolve(&mut self, origin: &Origin, config: &Push, mappings: &Mappings) {
         if let Naming::Unresolved = self.naming {
             self.naming = match target(origin, self.part.as_deref(), config) {
                 Ok(target) => {
@@ -284,7 +284,7 @@ impl Source {
         &mut self,
         origin: &Origin,
         until: Timestamp,
-        config: &RemoteWrite,
+        config: &Push,
         mappings: &Mappings,
     ) -> (Released, bool) {
         let later = self.pending.split_off(&Timestamp(until.0 + 1));
@@ -317,11 +317,7 @@ impl Source {
 }
 
 /// The target of a sender's labels.
-fn target(
-    origin: &Origin,
-    part: Option<&str>,
-    config: &RemoteWrite,
-) -> Result<Target, IdentityError> {
+fn target(origin: &Origin, part: Option<&str>, config: &Push) -> Result<Target, IdentityError> {
     let job = config.job(&origin.job);
     let host = origin.instance.rsplit_once(':');
     let host = host.map_or(&*origin.instance, |(host, _)| host);

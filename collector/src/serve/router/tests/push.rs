@@ -4,10 +4,10 @@ use axum::http::StatusCode;
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 
 use super::{get_text, now, serve, small};
-use crate::config::RemoteWrite;
-use crate::sources::remote_write::wire::Version;
-use crate::sources::remote_write::wire::testing::body;
-use crate::sources::remote_write::{Inbox, open};
+use crate::config::Push;
+use crate::sources::push::remote_write::Version;
+use crate::sources::push::remote_write::testing::body;
+use crate::sources::push::{Inbox, open};
 
 const ONE: &str = "application/x-protobuf";
 const TWO: &str = "application/x-protobuf;proto=io.prometheus.write.v2.Request";
@@ -15,11 +15,11 @@ const TWO: &str = "application/x-protobuf;proto=io.prometheus.write.v2.Request";
 /// A collector with remote write and a token, and the queue of its requests.
 async fn server() -> (String, Inbox) {
     let mut state = small();
-    let (intake, inbox) = open(RemoteWrite {
+    let (intake, inbox) = open(Push {
         token: Some("secret".into()),
-        ..RemoteWrite::default()
+        ..Push::default()
     });
-    state.remote_write = Some(intake);
+    state.push = Some(intake);
     (serve(state).await, inbox)
 }
 
@@ -80,11 +80,7 @@ async fn a_refusal_has_status_and_reason() {
     let one = || request(Version::One);
     let huge = vec![0xff, 0xff, 0xff, 0xff, 0x0f, 0];
     for (request, status, expected) in [
-        (
-            Request { token: "", ..one() },
-            401,
-            "remote_write.token_file",
-        ),
+        (Request { token: "", ..one() }, 401, "push.token_file"),
         (
             Request {
                 encoding: "zstd",
@@ -163,5 +159,5 @@ async fn it_is_off_by_default() {
     let at = serve(small()).await;
     let (status, _, said) = push(&at, request(Version::One)).await;
     assert_eq!(status, 404);
-    assert!(said.contains("[remote_write]"), "{said}");
+    assert!(said.contains("[push]"), "{said}");
 }

@@ -1,4 +1,4 @@
-//! `[remote_write]`: who may push samples, and how their targets are identified.
+//! `[push]`: who may push samples, and how their targets are identified.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::mapping::{Mappings, OWN_KIND};
 
 /// Settings of Prometheus remote write.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RemoteWrite {
+pub struct Push {
     /// The bearer token of senders; if unset, any sender is accepted.
     pub token: Option<Arc<str>>,
     /// Target label with the name of the node; without the label, the host part of `instance`.
@@ -47,7 +47,7 @@ pub enum About {
     Series,
 }
 
-impl Default for RemoteWrite {
+impl Default for Push {
     fn default() -> Self {
         Self {
             token: None,
@@ -58,7 +58,7 @@ impl Default for RemoteWrite {
     }
 }
 
-impl RemoteWrite {
+impl Push {
     /// Settings of a job.
     pub fn job(&self, job: &str) -> PushedJob {
         self.jobs.get(job).cloned().unwrap_or_default()
@@ -76,7 +76,7 @@ impl RemoteWrite {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct RawRemoteWrite {
+pub(super) struct RawPush {
     token_file: Option<PathBuf>,
     node_label: Option<Text>,
     switch_label: Option<Text>,
@@ -93,10 +93,10 @@ struct RawJob {
     about: About,
 }
 
-impl RawRemoteWrite {
-    pub(super) fn check(self, mappings: &Mappings, beside: &Path) -> Result<RemoteWrite, Stop> {
+impl RawPush {
+    pub(super) fn check(self, mappings: &Mappings, beside: &Path) -> Result<Push, Stop> {
         let token = read_token(self.token_file.as_ref(), beside).map_err(Stop::Elsewhere)?;
-        let default = RemoteWrite::default();
+        let default = Push::default();
         let label = |given: Option<Text>, default| given.map_or(default, |Text(label)| label);
         let mut jobs = BTreeMap::new();
         for (index, raw) in self.jobs.into_iter().enumerate() {
@@ -107,7 +107,7 @@ impl RawRemoteWrite {
                 return Err(wrong(index, "job", span, message).into());
             }
         }
-        Ok(RemoteWrite {
+        Ok(Push {
             token,
             node_label: label(self.node_label, default.node_label),
             switch_label: label(self.switch_label, default.switch_label),
@@ -119,7 +119,7 @@ impl RawRemoteWrite {
 fn wrong(index: usize, field: &str, span: std::ops::Range<usize>, message: String) -> Wrong {
     Wrong {
         span,
-        field: format!("remote_write.jobs[{index}].{field}"),
+        field: format!("push.jobs[{index}].{field}"),
         message,
     }
 }

@@ -8,7 +8,7 @@
 //! ```
 
 pub mod fragments;
-pub mod wire;
+pub mod remote_write;
 
 mod reassembly;
 
@@ -20,14 +20,14 @@ use prost::bytes::Bytes;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-use crate::config::RemoteWrite;
+use crate::config::Push;
 use crate::mapping::Mappings;
 use crate::service::Event;
 use crate::status::{ScrapeResult, State};
 
 use fragments::{Batch, Counts};
 use reassembly::{Output, Reassembly};
-use wire::{BodyError, Version};
+use remote_write::{BodyError, Version};
 
 /// Decoded requests that are queued. Above this, requests are refused with 503.
 const WAITING_BATCHES: usize = 16;
@@ -83,7 +83,7 @@ const SAMPLE_RESULTS: [&str; 5] = [
 /// Accepts requests.
 #[derive(Debug)]
 pub(crate) struct Intake {
-    config: Arc<RemoteWrite>,
+    config: Arc<Push>,
     batches: mpsc::Sender<Batch>,
     decoding: Semaphore,
     requests: [AtomicU64; REQUEST_RESULTS.len()],
@@ -93,12 +93,12 @@ pub(crate) struct Intake {
 /// Decoded requests.
 #[derive(Debug)]
 pub(crate) struct Inbox {
-    config: Arc<RemoteWrite>,
+    config: Arc<Push>,
     batches: mpsc::Receiver<Batch>,
 }
 
 /// The intake, and the queue for [`follow`].
-pub(crate) fn open(config: RemoteWrite) -> (Intake, Inbox) {
+pub(crate) fn open(config: Push) -> (Intake, Inbox) {
     let config = Arc::new(config);
     let (sender, batches) = mpsc::channel(WAITING_BATCHES);
     let intake = Intake {
