@@ -3,8 +3,10 @@
 
 #![allow(clippy::expect_used, clippy::panic)] // helpers of tests; clippy lets only the tests themselves
 
-#[path = "remote_write.rs"]
-mod remote_write;
+#[path = "otlp_sender.rs"]
+mod otlp_sender;
+#[path = "push.rs"]
+mod push;
 mod support;
 
 use std::time::{Duration, Instant};

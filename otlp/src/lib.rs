@@ -1,4 +1,5 @@
-//! Sends Railscope's metrics, incident events and traces to an OTLP receiver, by gRPC or HTTP with protobuf.
+//! Sends Railscope's metrics, incident events and traces to an OTLP receiver, by gRPC or HTTP with protobuf, and reads
+//! the metrics of other senders.
 //!
 //! [`Settings`] come from the table `[otlp]` and the standard `OTEL_*` variables; without an endpoint nothing starts.
 //! [`Otlp::start`] opens the pipelines, [`Otlp::stats`] counts what they sent and dropped.
@@ -15,6 +16,7 @@ mod metrics;
 mod names;
 mod pipeline;
 mod queue;
+pub mod receive;
 mod resource;
 mod settings;
 mod stats;

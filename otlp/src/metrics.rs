@@ -11,7 +11,7 @@ use opentelemetry_proto::tonic::resource::v1::Resource;
 use prost::Message as _;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
-use crate::convert::{Converter, requests};
+use crate::convert::{Converted, Converter, requests};
 use crate::delivery::{Closing, Delivered, Delivery};
 use crate::resource::{SCHEMA_URL, SCOPE, text};
 
@@ -92,6 +92,13 @@ async fn export_once(export: &Export, mut converter: Converter) -> Option<Conver
         delivered = export.delivery.deliver(message, points).await;
     }
     Some(converter)
+}
+
+impl Converted {
+    /// The encoded request of these metrics, of a resource with these attributes.
+    pub fn request(self, attributes: &[(String, String)]) -> Vec<u8> {
+        encode(self.metrics, attributes)
+    }
 }
 
 fn encode(metrics: Vec<Metric>, attributes: &[(String, String)]) -> Vec<u8> {

@@ -24,6 +24,16 @@ pub enum Component {
     Port,
 }
 
+impl Component {
+    /// The labels that identify it.
+    pub(crate) fn labels(self) -> &'static [&'static str] {
+        match self {
+            Self::Gpu => &["gpu"],
+            Self::Port => &["device", "port"],
+        }
+    }
+}
+
 /// The instrument of a mapped metric, as the semantic conventions define it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Instrument {
@@ -63,6 +73,14 @@ pub struct Mapping {
     pub fixed: &'static [(&'static str, &'static str)],
     /// The label that becomes an attribute of the conventions. Other labels keep their names.
     pub renamed: Option<Renamed>,
+}
+
+impl Mapping {
+    /// The attributes that no label has.
+    pub(crate) fn added_attributes(&self) -> impl Iterator<Item = &'static str> + Clone + use<> {
+        let fixed = self.fixed.iter().map(|(name, _)| *name);
+        ["hw.type", "hw.id", "hw.parent"].into_iter().chain(fixed)
+    }
 }
 
 const TRANSMIT: &[(&str, &str)] = &[("network.io.direction", "transmit")];

@@ -3,9 +3,9 @@
 //! Both protocols use one HTTP client of hyper-util and one TLS configuration, so that neither reqwest nor tonic's
 //! transport brings its own.
 
-mod answer;
+pub(crate) mod answer;
 mod connect;
-mod grpc;
+pub(crate) mod grpc;
 mod tls;
 
 use std::path::PathBuf;

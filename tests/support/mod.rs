@@ -358,6 +358,11 @@ impl Http {
         serde_json::from_str(&body).map_err(|error| format!("{url}: {error}: {body}"))
     }
 
+    /// Waits for anything else on its runtime.
+    pub(crate) fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
+        self.runtime.block_on(future)
+    }
+
     fn send(&self, request: reqwest::RequestBuilder, url: &str) -> Result<String, String> {
         self.runtime.block_on(async {
             let answer = request

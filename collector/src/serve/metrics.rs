@@ -10,9 +10,9 @@ use railscope_model::metric::{
     COLLECTIVE_OPERATIONS, COLLECTOR_BUILD, COLLECTOR_OTLP_EXPORTS, COLLECTOR_OTLP_ITEMS,
     FABRIC_HOSTS_MISSING_RAIL, FABRIC_LEVELS, FABRIC_LINKS, FABRIC_PARTS, FABRIC_VERDICT,
     INCIDENT_ACTIVE, INCIDENT_GPUS, INCIDENT_SINCE, INGEST_SAMPLES, LATE_TARGETS, Metric,
-    OPENING_SUSPENDED, PORT_TOPOLOGY, Profile, REMOTE_WRITE_REQUESTS, REMOTE_WRITE_SAMPLES,
-    SCRAPES, SUBNET_AGE, SUBNET_SWEEPS, SWEEP_DURATION, SWEEP_MADS, TARGET_AGE, TARGET_UP,
-    TICK_DURATION, TOPOLOGY_FINDINGS,
+    OPENING_SUSPENDED, PORT_TOPOLOGY, PUSH_REQUESTS, PUSH_SAMPLES, Profile, SCRAPES, SUBNET_AGE,
+    SUBNET_SWEEPS, SWEEP_DURATION, SWEEP_MADS, TARGET_AGE, TARGET_UP, TICK_DURATION,
+    TOPOLOGY_FINDINGS,
 };
 use railscope_model::reading::{Labels, NodeReading};
 
@@ -103,8 +103,12 @@ fn reading(state: &State) -> NodeReading {
         push_counters(&mut reading, &COLLECTIVE_OPERATIONS, counts.into_iter());
     }
     if let Some(intake) = &state.push {
-        push_counters(&mut reading, &REMOTE_WRITE_REQUESTS, intake.requests());
-        push_counters(&mut reading, &REMOTE_WRITE_SAMPLES, intake.samples());
+        for (labels, count) in intake.requests() {
+            reading.push(&PUSH_REQUESTS, &Labels::new(labels), count);
+        }
+        for (labels, count) in intake.samples() {
+            reading.push(&PUSH_SAMPLES, &Labels::new(labels), count);
+        }
     }
     if let Some(otlp) = &state.otlp {
         for (signal, stats) in otlp.read().by_signal() {

@@ -6,8 +6,10 @@ use crate::serve::api::jobs;
 use crate::serve::api::lint;
 use crate::serve::api::listings as json;
 use crate::serve::api::maintenance;
+use crate::serve::api::otlp;
 use crate::serve::api::plan_diff as difference;
 use crate::serve::api::probes;
+use crate::serve::api::push::MOST_BODY_BYTES;
 use crate::serve::api::remote_write;
 use crate::serve::api::structure as shape;
 use crate::serve::api::tails;
@@ -27,7 +29,7 @@ use crate::status::{Snapshot, State};
 /// What every handler gets.
 pub(crate) type App = Shared<Arc<State>>;
 
-const ROUTES: &str = "/, /incidents/{id}, /metrics, /api/v1/{incidents, incidents/{id}, maintenance, fabric, topology, topology/{structure, paths, traffic, changes, diff, lint, export}, detectors, detectors/{name}, jobs, jobs/{name}, nodes, nodes/{node}, probes, sd, write}, /-/healthy or /-/ready";
+const ROUTES: &str = "/, /incidents/{id}, /metrics, /api/v1/{incidents, incidents/{id}, maintenance, fabric, topology, topology/{structure, paths, traffic, changes, diff, lint, export}, detectors, detectors/{name}, jobs, jobs/{name}, nodes, nodes/{node}, probes, sd, write}, /v1/metrics, /-/healthy or /-/ready";
 
 /// All routes of the collector.
 pub fn router(state: Arc<State>) -> Router {
@@ -65,7 +67,15 @@ pub fn router(state: Arc<State>) -> Router {
         .route("/api/v1/sd", get(json::service_discovery))
         .route(
             "/api/v1/write",
-            post(remote_write::write).layer(DefaultBodyLimit::max(remote_write::MOST_BODY_BYTES)),
+            post(remote_write::write).layer(DefaultBodyLimit::max(MOST_BODY_BYTES)),
+        )
+        .route(
+            "/v1/metrics",
+            post(otlp::http).layer(DefaultBodyLimit::max(MOST_BODY_BYTES)),
+        )
+        .route(
+            "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export",
+            post(otlp::grpc),
         )
         .route(
             "/-/healthy",

@@ -1,21 +1,25 @@
-//! Prometheus remote write: scrapes that Prometheus, vmagent or Alloy push.
+//! Samples that others push, by Prometheus remote write or OTLP.
 //!
 //! ```text
-//! POST /api/v1/write -> wire        snappy, protobuf               a thread per request, two at a time
-//!                       fragments   text by target and timestamp
-//!                    -> reassembly  complete scrapes, targets      one task
-//!                    -> Event::Page, Event::Foreign                as for own scrapes
+//! POST /api/v1/write -> remote_write  snappy, protobuf              a thread per request, two at a time
+//! POST /v1/metrics   -> otlp          gzip, protobuf, delta sums    likewise; and by gRPC
+//!                       fragments     text by target and timestamp
+//!                    -> reassembly    complete scrapes, targets     one task
+//!                    -> Event::Page, Event::Foreign                 as for own scrapes
 //! ```
 
+pub mod deltas;
 pub mod fragments;
+pub mod otlp;
 pub mod remote_write;
 
 mod reassembly;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use prost::DecodeError;
 use prost::bytes::Bytes;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{MissedTickBehavior, interval, timeout};
@@ -25,9 +29,10 @@ use crate::mapping::Mappings;
 use crate::service::Event;
 use crate::status::{ScrapeResult, State};
 
+use deltas::Deltas;
 use fragments::{Batch, Counts};
 use reassembly::{Output, Reassembly};
-use remote_write::{BodyError, Version};
+use remote_write::{Sample, Version};
 
 /// Decoded requests that are queued. Above this, requests are refused with 503.
 const WAITING_BATCHES: usize = 16;
@@ -35,6 +40,66 @@ const WAITING_BATCHES: usize = 16;
 const DECODED_AT_ONCE: usize = 2;
 /// How long a request waits for being decoded.
 const WAIT: Duration = Duration::from_secs(1);
+
+/// How a request is encoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// Prometheus remote write, compressed with Snappy.
+    RemoteWrite(Version),
+    /// An `ExportMetricsServiceRequest` of OTLP.
+    Otlp,
+    /// The same, compressed with gzip.
+    OtlpGzip,
+}
+
+/// The protocol of a request: the label `protocol` of the counters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    RemoteWrite,
+    Otlp,
+}
+
+impl Format {
+    fn protocol(self) -> Protocol {
+        match self {
+            Self::RemoteWrite(_) => Protocol::RemoteWrite,
+            Self::Otlp | Self::OtlpGzip => Protocol::Otlp,
+        }
+    }
+}
+
+/// Why a body is not a valid request.
+#[derive(Debug, thiserror::Error)]
+pub enum BodyError {
+    /// Invalid compression.
+    #[error("not Snappy's block format: {0}")]
+    Compression(#[from] snap::Error),
+    /// Invalid compression.
+    #[error("not gzip: {0}")]
+    Gzip(std::io::Error),
+    /// Too large after decompression.
+    #[error("more than {0} bytes decompressed")]
+    TooLarge(usize),
+    /// Invalid message.
+    #[error("not a request of this protocol: {0}")]
+    Message(#[from] DecodeError),
+    /// A reference to a missing symbol, or an odd number of references.
+    #[error("series {0} refers to missing symbols")]
+    Symbols(usize),
+}
+
+/// One series of a request.
+#[derive(Debug)]
+pub struct Series<'a> {
+    /// Names and values of its labels, in the order of the request.
+    pub labels: &'a [(&'a str, &'a str)],
+    /// Labels of its target alone: they identify the target, and are not part of what its exporter wrote.
+    pub target: &'a [(&'a str, &'a str)],
+    /// Its samples.
+    pub samples: &'a [Sample],
+    /// Number of its native histograms.
+    pub histograms: usize,
+}
 
 /// Why a request was refused.
 #[derive(Debug, thiserror::Error)]
@@ -64,6 +129,17 @@ pub(crate) enum RequestResult {
     Busy,
 }
 
+impl From<&Refused> for RequestResult {
+    fn from(refused: &Refused) -> Self {
+        match refused {
+            Refused::Busy => Self::Busy,
+            Refused::Body(BodyError::TooLarge(_)) => Self::TooLarge,
+            Refused::Body(_) => Self::Malformed,
+        }
+    }
+}
+
+const PROTOCOLS: [&str; 2] = ["remote_write", "otlp"];
 const REQUEST_RESULTS: [&str; 6] = [
     "ok",
     "unauthorized",
@@ -86,8 +162,9 @@ pub(crate) struct Intake {
     config: Arc<Push>,
     batches: mpsc::Sender<Batch>,
     decoding: Semaphore,
-    requests: [AtomicU64; REQUEST_RESULTS.len()],
-    samples: [AtomicU64; SAMPLE_RESULTS.len()],
+    deltas: Arc<Mutex<Deltas>>,
+    requests: [[AtomicU64; REQUEST_RESULTS.len()]; PROTOCOLS.len()],
+    samples: [[AtomicU64; SAMPLE_RESULTS.len()]; PROTOCOLS.len()],
 }
 
 /// Decoded requests.
@@ -105,6 +182,7 @@ pub(crate) fn open(config: Push) -> (Intake, Inbox) {
         config: Arc::clone(&config),
         batches: sender,
         decoding: Semaphore::new(DECODED_AT_ONCE),
+        deltas: Arc::default(),
         requests: Default::default(),
         samples: Default::default(),
     };
@@ -120,7 +198,7 @@ impl Intake {
     /// Decodes and queues a request.
     pub(crate) async fn accept(
         &self,
-        version: Version,
+        format: Format,
         body: Bytes,
         state: &State,
     ) -> Result<Counts, Refused> {
@@ -128,17 +206,17 @@ impl Intake {
         let place = self.batches.try_reserve().map_err(|_| Refused::Busy)?;
         let permit = timeout(WAIT, self.decoding.acquire()).await;
         let _permit = permit.map_err(|_| Refused::Busy)?.ok();
-        let config = Arc::clone(&self.config);
-        let read = move || Batch::read(version, &body, &config, now);
+        let (config, deltas) = (Arc::clone(&self.config), Arc::clone(&self.deltas));
+        let read = move || Batch::read(format, &body, (&config, &deltas), now);
         let read = tokio::task::spawn_blocking(read).await;
         let batch = read.map_err(|_| Refused::Busy)??;
         let counts = batch.counts;
         place.send(batch);
-        self.count_samples(counts);
+        self.count_samples(format.protocol(), counts);
         Ok(counts)
     }
 
-    fn count_samples(&self, counts: Counts) {
+    fn count_samples(&self, protocol: Protocol, counts: Counts) {
         let counts = [
             counts.accepted,
             counts.unassigned,
@@ -146,33 +224,37 @@ impl Intake {
             counts.out_of_window,
             counts.unsupported,
         ];
-        for (counter, count) in self.samples.iter().zip(counts) {
+        for (counter, count) in self.samples[protocol as usize].iter().zip(counts) {
             counter.fetch_add(count, Ordering::Relaxed);
         }
     }
 
     /// Counts a request.
-    pub(crate) fn count(&self, result: RequestResult) {
-        self.requests[result as usize].fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn count(&self, protocol: Protocol, result: RequestResult) {
+        self.requests[protocol as usize][result as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Requests by result.
-    pub(crate) fn requests(&self) -> impl Iterator<Item = (&'static str, u64)> {
+    /// Requests by protocol and result.
+    pub(crate) fn requests(&self) -> impl Iterator<Item = ([&'static str; 2], u64)> {
         counted(REQUEST_RESULTS, &self.requests)
     }
 
-    /// Samples by result.
-    pub(crate) fn samples(&self) -> impl Iterator<Item = (&'static str, u64)> {
+    /// Samples by protocol and result.
+    pub(crate) fn samples(&self) -> impl Iterator<Item = ([&'static str; 2], u64)> {
         counted(SAMPLE_RESULTS, &self.samples)
     }
 }
 
 fn counted<const N: usize>(
     results: [&'static str; N],
-    counters: &[AtomicU64; N],
-) -> impl Iterator<Item = (&'static str, u64)> {
-    let counts = counters.iter().map(|count| count.load(Ordering::Relaxed));
-    results.into_iter().zip(counts)
+    counters: &[[AtomicU64; N]; PROTOCOLS.len()],
+) -> impl Iterator<Item = ([&'static str; 2], u64)> {
+    let by_protocol = PROTOCOLS.into_iter().zip(counters);
+    by_protocol.flat_map(move |(protocol, counters)| {
+        let counts = counters.iter().map(|count| count.load(Ordering::Relaxed));
+        let results = results.into_iter().map(move |result| [protocol, result]);
+        results.zip(counts)
+    })
 }
 
 /// Passes scrapes on to the analysis until that ends.
@@ -205,7 +287,7 @@ pub(crate) async fn follow(
 async fn pass_on(output: Output, events: &mpsc::Sender<Event>, state: &State) -> bool {
     let event = match output {
         Output::Targets(targets) => {
-            tracing::info!(targets = targets.len(), "targets by remote write");
+            tracing::info!(targets = targets.len(), "targets that are pushed");
             state.set_pushed_targets(&targets);
             Event::PushedTargets(targets)
         }
@@ -216,7 +298,7 @@ async fn pass_on(output: Output, events: &mpsc::Sender<Event>, state: &State) ->
             event
         }
         Output::Down(target) => {
-            let why = String::from("the sender of remote write could not scrape it (up is 0)");
+            let why = String::from("the sender could not scrape it (up is 0)");
             if state.record_scrape(&target, ScrapeResult::Unreachable, None, Some(why)) {
                 tracing::warn!(target = target.name(), "up is 0");
             }

@@ -37,11 +37,20 @@ struct PartialSuccess {
 
 /// `google.rpc.Status`, the details of an error.
 #[derive(Clone, PartialEq, Message)]
-struct RpcStatus {
+pub(crate) struct RpcStatus {
     #[prost(string, tag = "2")]
     message: String,
     #[prost(message, repeated, tag = "3")]
     details: Vec<AnyMessage>,
+}
+
+impl RpcStatus {
+    pub(crate) fn new(message: String) -> Self {
+        Self {
+            message,
+            details: Vec::new(),
+        }
+    }
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -1,4 +1,4 @@
-//! A unary gRPC call whose messages are bytes that are encoded already, so that a retry encodes nothing.
+//! Unary gRPC calls whose messages are bytes that are encoded already, so that a retry encodes nothing.
 
 use bytes::{Buf as _, BufMut as _, Bytes};
 use http::uri::PathAndQuery;
@@ -24,7 +24,7 @@ pub(super) async fn send(wire: &Wire, message: Bytes) -> Outcome {
     let mut request = Request::new(message);
     *request.metadata_mut() = MetadataMap::from_headers(wire.headers.clone());
     let path = PathAndQuery::from_static(wire.signal.grpc_path());
-    match grpc.unary(request, path, Bare).await {
+    match grpc.unary(request, path, BytesCodec).await {
         Ok(response) => answer::accepted(response.into_inner()),
         Err(status) => match std::error::Error::source(&status) {
             // The request did not reach the receiver, or the answer did not arrive.
@@ -34,11 +34,11 @@ pub(super) async fn send(wire: &Wire, message: Bytes) -> Outcome {
     }
 }
 
-/// Encodes and decodes nothing.
+/// Passes messages on as bytes, neither encoded nor decoded.
 #[derive(Debug, Clone, Copy)]
-struct Bare;
+pub struct BytesCodec;
 
-impl Codec for Bare {
+impl Codec for BytesCodec {
     type Encode = Bytes;
     type Decode = Bytes;
     type Encoder = Self;
@@ -53,7 +53,7 @@ impl Codec for Bare {
     }
 }
 
-impl Encoder for Bare {
+impl Encoder for BytesCodec {
     type Item = Bytes;
     type Error = Status;
 
@@ -63,7 +63,7 @@ impl Encoder for Bare {
     }
 }
 
-impl Decoder for Bare {
+impl Decoder for BytesCodec {
     type Item = Bytes;
     type Error = Status;
 

@@ -32,6 +32,11 @@ impl Refusal {
         }
     }
 
+    /// The error in one line, for answers in another format.
+    pub(crate) fn into_error(self) -> String {
+        format!("{}: expected {}", self.error, self.expected)
+    }
+
     pub(crate) fn not_found(what: &str, name: &str, list: &str) -> Self {
         Self::new(
             StatusCode::NOT_FOUND,

@@ -6,15 +6,12 @@ use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
 use super::params::Refusal;
+use super::push::{OFF, status, with_retry_after};
 use super::token;
 use crate::serve::router::App;
-use crate::sources::push::remote_write::{BodyError, Version};
-use crate::sources::push::{Intake, Refused, RequestResult};
+use crate::sources::push::remote_write::Version;
+use crate::sources::push::{Format, Intake, Protocol, Refused, RequestResult};
 
-/// Limit on the size of a request, compressed.
-pub(crate) const MOST_BODY_BYTES: usize = 16 << 20;
-/// Seconds after which a sender should retry.
-const RETRY_AFTER: &str = "1";
 /// Response headers that version 2.0 requires.
 const WRITTEN: [&str; 3] = [
     "x-prometheus-remote-write-samples-written",
@@ -26,20 +23,22 @@ pub(crate) async fn write(Shared(state): App, headers: HeaderMap, body: Bytes) -
     let Some(intake) = &state.push else {
         return Refusal::new(
             StatusCode::NOT_FOUND,
-            String::from("pushing samples is off"),
-            String::from("[push] in the collector's configuration"),
+            String::from(OFF[0]),
+            String::from(OFF[1]),
         )
         .into_response();
     };
     let version = match check(intake, &headers) {
         Ok(version) => version,
         Err((result, refusal)) => {
-            intake.count(result);
+            intake.count(Protocol::RemoteWrite, result);
             return refusal.into_response();
         }
     };
-    let answer = intake.accept(version, body, &state).await;
-    let (result, answer) = match answer {
+    let accepted = intake
+        .accept(Format::RemoteWrite(version), body, &state)
+        .await;
+    let (result, answer) = match accepted {
         Ok(counts) => {
             let written = [counts.accepted, 0, 0].map(|count| count.to_string());
             let names = WRITTEN.map(HeaderName::from_static);
@@ -50,7 +49,7 @@ pub(crate) async fn write(Shared(state): App, headers: HeaderMap, body: Bytes) -
         }
         Err(refused) => refuse(&refused),
     };
-    intake.count(result);
+    intake.count(Protocol::RemoteWrite, result);
     answer
 }
 
@@ -62,9 +61,9 @@ fn check(intake: &Intake, headers: &HeaderMap) -> Result<Version, (RequestResult
     }
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
     let unsupported = |error: String, expected: &str| {
-        let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
-        let refusal = Refusal::new(status, error, expected.to_owned());
-        (RequestResult::Unsupported, refusal)
+        let result = RequestResult::Unsupported;
+        let refusal = Refusal::new(status(result), error, expected.to_owned());
+        (result, refusal)
     };
     let encoding = text(header::CONTENT_ENCODING).unwrap_or_default();
     if !encoding.eq_ignore_ascii_case("snappy") {
@@ -94,18 +93,8 @@ fn version(content: &str) -> Option<Version> {
 }
 
 fn refuse(refused: &Refused) -> (RequestResult, Response) {
-    let (result, status) = match refused {
-        Refused::Busy => (RequestResult::Busy, StatusCode::SERVICE_UNAVAILABLE),
-        Refused::Body(BodyError::TooLarge(..)) => {
-            (RequestResult::TooLarge, StatusCode::PAYLOAD_TOO_LARGE)
-        }
-        Refused::Body(_) => (RequestResult::Malformed, StatusCode::BAD_REQUEST),
-    };
+    let result = RequestResult::from(refused);
     let expected = String::from("a write request of Prometheus' remote write protocol");
-    let mut answer = Refusal::new(status, refused.to_string(), expected).into_response();
-    if result == RequestResult::Busy {
-        let after = header::HeaderValue::from_static(RETRY_AFTER);
-        answer.headers_mut().insert(header::RETRY_AFTER, after);
-    }
-    (result, answer)
+    let answer = Refusal::new(status(result), refused.to_string(), expected).into_response();
+    (result, with_retry_after(Some(result), answer))
 }

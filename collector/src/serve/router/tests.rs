@@ -3,6 +3,7 @@
 mod cluster;
 mod graph;
 mod maintenance;
+mod otlp;
 mod probes;
 mod push;
 mod tail;

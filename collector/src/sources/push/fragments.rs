@@ -1,11 +1,15 @@
-//! Converts a write request into the text format, by target and timestamp. Pure.
+//! Converts a request into the text format, by target and timestamp. Pure.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Mutex;
 
+use prost::bytes::Bytes;
 use railscope_model::fabric::Timestamp;
 
-use super::remote_write::{self, BodyError, Series, Version};
-use crate::config::Push;
+use super::deltas::Deltas;
+use super::{BodyError, Format, Series, otlp, remote_write};
+use crate::config::{About, Push};
 
 /// Limit on the decompressed size of a request. Senders split larger ones.
 const MOST_BYTES: usize = 16 << 20;
@@ -14,7 +18,7 @@ const OLDEST_SECONDS: f64 = 300.0;
 /// Samples further in the future are omitted: one of the two clocks is wrong.
 const FUTURE_SECONDS: f64 = 60.0;
 /// The staleness marker of Prometheus (`model/value.StaleNaN`).
-const STALE_BITS: u64 = 0x7ff0_0000_0000_0002;
+pub(super) const STALE_BITS: u64 = 0x7ff0_0000_0000_0002;
 /// Prefix of a scraped label whose name is also a target label (`honor_labels: false`).
 const HIDDEN: &str = "exported_";
 
@@ -73,9 +77,9 @@ impl Batch {
     /// # Errors
     /// The body is no valid request.
     pub fn read(
-        version: Version,
-        body: &[u8],
-        config: &Push,
+        format: Format,
+        body: &Bytes,
+        (config, deltas): (&Push, &Mutex<Deltas>),
         now: Timestamp,
     ) -> Result<Self, BodyError> {
         let mut reading = Reading {
@@ -83,10 +87,25 @@ impl Batch {
             now,
             places: HashMap::default(),
             origins: Vec::new(),
+            latest: None,
             counts: Counts::default(),
             line: String::new(),
         };
-        remote_write::read(version, body, MOST_BYTES, |series| reading.take(series))?;
+        let mut take = |series: &Series<'_>| reading.take(series);
+        match format {
+            Format::RemoteWrite(version) => {
+                remote_write::read(version, body, MOST_BYTES, take)?;
+            }
+            Format::Otlp | Format::OtlpGzip => {
+                let body = match format {
+                    Format::OtlpGzip => otlp::decompress(body, MOST_BYTES)?,
+                    _ => body.clone(),
+                };
+                let read = otlp::read(body, deltas, now, &mut take)?;
+                reading.counts.unsupported += read.unsupported;
+                reading.counts.out_of_window += read.out_of_order;
+            }
+        }
         let origins = reading.origins.into_iter();
         let fragments = origins.flat_map(|(origin, by_time)| {
             let fragments = by_time.into_iter();
@@ -105,6 +124,8 @@ struct Reading<'a> {
     /// Index of a target in `origins`.
     places: HashMap<Origin, usize, foldhash::fast::FixedState>,
     origins: Vec<(Origin, BTreeMap<Timestamp, Fragment>)>,
+    /// Index of the previous series' target: most often the next one has the same.
+    latest: Option<usize>,
     counts: Counts,
     /// Buffer for name and labels of one series.
     line: String,
@@ -114,41 +135,66 @@ impl Reading<'_> {
     fn take(&mut self, series: &Series<'_>) {
         let samples = series.samples.len() as u64;
         self.counts.unsupported += series.histograms as u64;
-        let find = |wanted: &str| {
-            let found = series.labels.iter().find(|(name, _)| *name == wanted);
-            found.map(|(_, value)| *value)
-        };
-        let name = find("__name__").unwrap_or_default();
+        let of_series = |wanted| value_of(series.labels, wanted);
+        let of_target = |wanted| value_of(series.target, wanted);
+        let of_either = |wanted| of_target(wanted).or_else(|| of_series(wanted));
+        let name = of_series("__name__").unwrap_or_default();
         if !is_name(name) {
             self.counts.unsupported += samples;
             return;
         }
         // Series of rules have the labels of a target, but are not from a scrape.
         let is_rules = name.contains(':') || matches!(name, "ALERTS" | "ALERTS_FOR_STATE");
-        let Some(instance) = find("instance").filter(|_| !is_rules) else {
+        let Some(instance) = of_either("instance").filter(|_| !is_rules) else {
             self.counts.unassigned += samples;
             return;
         };
-        let job = find("job").unwrap_or_default();
-        let origin = Origin {
-            job: job.to_owned(),
-            instance: instance.to_owned(),
-        };
-        let next = self.origins.len();
-        let place = *self.places.entry(origin).or_insert_with_key(|origin| {
-            self.origins.push((origin.clone(), BTreeMap::new()));
-            next
-        });
+        let job = of_either("job").unwrap_or_default();
+        let place = self.place(job, instance);
         // Series that Prometheus adds to each scrape.
         let is_added = name.starts_with("scrape_");
         self.line.clear();
         if name != "up" && !is_added {
-            write_series(&mut self.line, name, series.labels);
+            let mut labels = Cow::Borrowed(series.labels);
+            // Then series name their nodes and switches, perhaps by the attributes of their resource.
+            if self.config.job(job).about == About::Series {
+                for label in series.target {
+                    if value_of(&labels, label.0).is_none() {
+                        labels.to_mut().push(*label);
+                    }
+                }
+            }
+            write_series(&mut self.line, name, &labels);
         }
-        let part = self.config.part_label(job).and_then(find);
+        // The labels of `up` are those of the target; labels of another series may name anything.
+        let part = self.config.part_label(job).and_then(|label| match name {
+            "up" => of_series(label).or_else(|| of_target(label)),
+            _ => of_either(label),
+        });
         for sample in series.samples {
             self.take_sample((place, part), name, sample);
         }
+    }
+
+    /// Index of a target.
+    fn place(&mut self, job: &str, instance: &str) -> usize {
+        let is_it = |at: &usize| {
+            let origin = &self.origins[*at].0;
+            (&*origin.job, &*origin.instance) == (job, instance)
+        };
+        let place = self.latest.filter(is_it).unwrap_or_else(|| {
+            let origin = Origin {
+                job: job.to_owned(),
+                instance: instance.to_owned(),
+            };
+            let next = self.origins.len();
+            *self.places.entry(origin).or_insert_with_key(|origin| {
+                self.origins.push((origin.clone(), BTreeMap::new()));
+                next
+            })
+        });
+        self.latest = Some(place);
+        place
     }
 
     fn take_sample(
@@ -185,6 +231,11 @@ impl Reading<'_> {
         }
         self.counts.accepted += 1;
     }
+}
+
+fn value_of<'a>(labels: &[(&str, &'a str)], wanted: &str) -> Option<&'a str> {
+    let found = labels.iter().find(|(name, _)| *name == wanted);
+    found.map(|(_, value)| *value)
 }
 
 /// Whether it is a valid name in the text format.
@@ -248,6 +299,7 @@ fn write_value(out: &mut String, value: f64) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::remote_write::Version;
     use super::super::remote_write::testing::{Given, body};
     use super::*;
     use crate::config::About;
@@ -258,7 +310,13 @@ mod tests {
     fn read(series: &[Given<'_>]) -> Batch {
         let config = Push::default();
         let body = body(Version::One, series);
-        Batch::read(Version::One, &body, &config, NOW).expect("a request")
+        Batch::read(
+            Format::RemoteWrite(Version::One),
+            &body.into(),
+            (&config, &Mutex::default()),
+            NOW,
+        )
+        .expect("a request")
     }
 
     #[test]
@@ -406,7 +464,13 @@ mod tests {
             ("switch", "leaf-1"),
         ];
         let body = body(Version::One, &[(&labels, 1.0, AT)]);
-        let batch = Batch::read(Version::One, &body, &config, NOW).expect("a request");
+        let batch = Batch::read(
+            Format::RemoteWrite(Version::One),
+            &body.into(),
+            (&config, &Mutex::default()),
+            NOW,
+        )
+        .expect("a request");
         let fragment = batch.fragments.values().next().expect("a fragment");
         assert_eq!(fragment.part.as_deref(), Some("leaf-1"));
     }

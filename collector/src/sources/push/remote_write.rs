@@ -2,8 +2,10 @@
 //!
 //! Field numbers: `prompb/remote.proto` and `prompb/io/prometheus/write/v2/types.proto` of Prometheus.
 
+use prost::Message;
 use prost::bytes::Bytes;
-use prost::{DecodeError, Message};
+
+use super::{BodyError, Series};
 
 /// Version of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,23 +14,6 @@ pub enum Version {
     One,
     /// `io.prometheus.write.v2.Request`, labels as references to a table of symbols.
     Two,
-}
-
-/// Why a body is not a valid request.
-#[derive(Debug, thiserror::Error)]
-pub enum BodyError {
-    /// Invalid compression.
-    #[error("not Snappy's block format: {0}")]
-    Compression(#[from] snap::Error),
-    /// Too large after decompression.
-    #[error("{0} bytes decompressed: expected at most {1}")]
-    TooLarge(usize, usize),
-    /// Invalid message.
-    #[error("not a write request: {0}")]
-    Message(#[from] DecodeError),
-    /// A reference to a missing symbol, or an odd number of references.
-    #[error("series {0} refers to missing symbols")]
-    Symbols(usize),
 }
 
 /// A sample.
@@ -84,17 +69,6 @@ struct RequestTwo {
     series: Vec<SeriesTwo>,
 }
 
-/// One series of a request.
-#[derive(Debug)]
-pub struct Series<'a> {
-    /// Names and values of its labels, in the order of the request.
-    pub labels: &'a [(&'a str, &'a str)],
-    /// Its samples.
-    pub samples: &'a [Sample],
-    /// Number of its native histograms.
-    pub histograms: usize,
-}
-
 /// Decompresses a body, up to a limit in bytes, and calls `each` with every series in it.
 ///
 /// # Errors
@@ -106,9 +80,8 @@ pub fn read(
     mut each: impl FnMut(&Series<'_>),
 ) -> Result<(), BodyError> {
     // The length is in the header, so that a decompression bomb is refused before anything is allocated.
-    let claimed = snap::raw::decompress_len(body)?;
-    if claimed > most_bytes {
-        return Err(BodyError::TooLarge(claimed, most_bytes));
+    if snap::raw::decompress_len(body)? > most_bytes {
+        return Err(BodyError::TooLarge(most_bytes));
     }
     let message = Bytes::from(snap::raw::Decoder::new().decompress_vec(body)?);
     match version {
@@ -118,6 +91,7 @@ pub fn read(
                 let labels: Vec<_> = labels.map(|label| (&*label.name, &*label.value)).collect();
                 each(&Series {
                     labels: &labels,
+                    target: &[],
                     samples: &series.samples,
                     histograms: series.histograms.len(),
                 });
@@ -134,6 +108,7 @@ pub fn read(
                 let labels: Option<Vec<_>> = series.labels.chunks(2).map(pair).collect();
                 each(&Series {
                     labels: &labels.ok_or(BodyError::Symbols(index))?,
+                    target: &[],
                     samples: &series.samples,
                     histograms: series.histograms.len(),
                 });
@@ -252,8 +227,12 @@ mod tests {
         for (version, body, expected) in [
             (Version::One, vec![], "not Snappy's block format"),
             (Version::One, b"hello".to_vec(), "not Snappy's block format"),
-            (Version::One, bomb.to_vec(), "expected at most 1048576"),
-            (Version::One, compressed(b"\xff\xff"), "not a write request"),
+            (Version::One, bomb.to_vec(), "more than 1048576 bytes"),
+            (
+                Version::One,
+                compressed(b"\xff\xff"),
+                "not a request of this protocol",
+            ),
             (
                 Version::Two,
                 compressed(&lacking.encode_to_vec()),

@@ -60,6 +60,7 @@ pub(crate) const TARGETS: &[(&str, Run, usize)] = &[
     ("netlink", hosts::netlink, 1000),
     ("netq", |bytes| fabric::plan(bytes, "netq"), 1000),
     ("nvml-mock", hosts::nvml_mock, 500),
+    ("otlp", web::otlp, 1000),
     ("own-page", analysis::own_page, 15),
     ("plan", |bytes| fabric::plan(bytes, "plan"), 1000),
     ("plan-toml", |bytes| fabric::plan(bytes, "plan-toml"), 1000),

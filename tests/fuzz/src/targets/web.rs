@@ -1,14 +1,15 @@
 //! Requests to the collector's API.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::http::{Method, Request, StatusCode};
 use railscope_collector::analyzer::{Analyzer, ClusterView};
 use railscope_collector::config::{Config, Push};
 use railscope_collector::fabric::subnet::parse_ibnetdiscover;
 use railscope_collector::serve::router::router;
+use railscope_collector::sources::push::Format;
 use railscope_collector::sources::push::fragments::Batch;
 use railscope_collector::sources::push::remote_write::Version;
 use railscope_collector::status::{Snapshot, State};
@@ -107,7 +108,25 @@ pub(crate) fn remote_write(bytes: &[u8]) {
         b'2' => Version::Two,
         _ => Version::One,
     };
-    let Ok(batch) = Batch::read(version, body, &Push::default(), NOW) else {
+    read_pushed(Format::RemoteWrite(version), body);
+}
+
+/// A request with metrics by OTLP; its first byte is `z` if it is compressed.
+pub(crate) fn otlp(bytes: &[u8]) {
+    let Some((format, body)) = bytes.split_first() else {
+        return;
+    };
+    let format = match format {
+        b'z' => Format::OtlpGzip,
+        _ => Format::Otlp,
+    };
+    read_pushed(format, body);
+}
+
+fn read_pushed(format: Format, body: &[u8]) {
+    let body = Bytes::copy_from_slice(body);
+    let settings = (&Push::default(), &Mutex::default());
+    let Ok(batch) = Batch::read(format, &body, settings, NOW) else {
         return;
     };
     for fragment in batch.fragments.values() {

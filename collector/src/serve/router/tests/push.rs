@@ -1,4 +1,4 @@
-//! Responses to senders of remote write.
+//! Responses to senders of samples.
 
 use axum::http::StatusCode;
 use reqwest::header::{HeaderMap, RETRY_AFTER};
@@ -13,7 +13,7 @@ const ONE: &str = "application/x-protobuf";
 const TWO: &str = "application/x-protobuf;proto=io.prometheus.write.v2.Request";
 
 /// A collector with remote write and a token, and the queue of its requests.
-async fn server() -> (String, Inbox) {
+pub(super) async fn server() -> (String, Inbox) {
     let mut state = small();
     let (intake, inbox) = open(Push {
         token: Some("secret".into()),
@@ -66,9 +66,9 @@ async fn both_versions_are_accepted_with_the_number_of_samples() {
     }
     let (_, page) = get_text(format!("{at}/metrics")).await;
     for line in [
-        "railscope_collector_remote_write_requests_total{result=\"ok\"} 2",
-        "railscope_collector_remote_write_samples_total{result=\"accepted\"} 2",
-        "railscope_collector_remote_write_samples_total{result=\"unassigned\"} 2",
+        "railscope_collector_push_requests_total{protocol=\"remote_write\",result=\"ok\"} 2",
+        "railscope_collector_push_samples_total{protocol=\"remote_write\",result=\"accepted\"} 2",
+        "railscope_collector_push_samples_total{protocol=\"remote_write\",result=\"unassigned\"} 2",
     ] {
         assert!(page.contains(line), "{line}: {page}");
     }

@@ -1,4 +1,4 @@
-//! A real Prometheus and a real vmagent push samples: the same incident as by scraping.
+//! A real Prometheus, a real vmagent and senders of OTLP push samples: the same incident as by scraping.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::otlp_sender::{self, By};
 use crate::support::site::tool;
 use crate::support::{Demo, Http, Process, RAILSCOPE, free_port, need, wait_for};
 
@@ -76,7 +77,7 @@ fn incidents(http: &Http, url: &str) -> Result<Vec<[Value; 3]>, String> {
 }
 
 #[test]
-fn remote_write_of_prometheus_and_vmagent_leads_to_the_same_incident() {
+fn pushed_samples_lead_to_the_same_incident() {
     need!("prometheus", "vmagent");
     let folder = tempfile::tempdir().expect("a folder");
     let (folder, http) = (folder.path(), Http::new());
@@ -84,11 +85,22 @@ fn remote_write_of_prometheus_and_vmagent_leads_to_the_same_incident() {
     let mut demo = Demo::start(folder, &[&["--nodes", "8"], &fault[..]].concat());
     let (by_prometheus, first) = collector(folder, "by-prometheus");
     let (by_vmagent, second) = collector(folder, "by-vmagent");
+    let (by_http, third) = collector(folder, "by-http");
+    let (by_grpc, fourth) = collector(folder, "by-grpc");
+    let _senders = [
+        otlp_sender::start(By::Http, &demo.url, &third, TOKEN),
+        otlp_sender::start(By::Grpc, &demo.url, &fourth, TOKEN),
+    ];
     let _prometheus = prometheus(folder, &demo, &first);
     let _vmagent = vmagent(folder, &demo, &second);
     let scraped = demo.wait_for_incident(&http, DETECTED_WITHIN);
     let expected = ["fault_domain", "class", "gpus_affected"].map(|field| scraped[field].clone());
-    for (process, url) in [(&by_prometheus, &first), (&by_vmagent, &second)] {
+    for (process, url) in [
+        (&by_prometheus, &first),
+        (&by_vmagent, &second),
+        (&by_http, &third),
+        (&by_grpc, &fourth),
+    ] {
         wait_for("the same incident", DETECTED_WITHIN, || {
             let found = incidents(&http, url)?;
             if found == [expected.clone()] {
@@ -97,7 +109,7 @@ fn remote_write_of_prometheus_and_vmagent_leads_to_the_same_incident() {
             let page = http.get(&format!("{url}/metrics"))?;
             let own = page
                 .lines()
-                .filter(|line| line.contains("remote_write") && !line.starts_with('#'));
+                .filter(|line| line.contains("_push_") && !line.starts_with('#'));
             let own: Vec<_> = own.collect();
             Err(format!("{found:?}\n{own:#?}\n{}", process.tail()))
         });
@@ -105,7 +117,7 @@ fn remote_write_of_prometheus_and_vmagent_leads_to_the_same_incident() {
         for result in ["unauthorized", "malformed", "too_large"] {
             assert!(
                 page.lines()
-                    .any(|line| line.contains("remote_write_requests_total")
+                    .any(|line| line.contains("_push_requests_total")
                         && line.contains(&format!("result=\"{result}\""))
                         && line.ends_with(" 0")),
                 "{result}: {page}"

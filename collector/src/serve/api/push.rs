@@ -1,0 +1,38 @@
+//! What the answers of all protocols for pushed samples have in common.
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::Response;
+
+use crate::sources::push::RequestResult;
+
+/// Limit on the size of a request, compressed.
+pub(crate) const MOST_BODY_BYTES: usize = 16 << 20;
+/// Seconds after which a sender should retry.
+const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
+/// The error without the table, and what was expected.
+pub(super) const OFF: [&str; 2] = [
+    "pushing samples is off",
+    "[push] in the collector's configuration",
+];
+
+/// The HTTP status of a result.
+pub(super) fn status(result: RequestResult) -> StatusCode {
+    match result {
+        RequestResult::Ok => StatusCode::OK,
+        RequestResult::Unauthorized => StatusCode::UNAUTHORIZED,
+        RequestResult::Unsupported => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        RequestResult::Malformed => StatusCode::BAD_REQUEST,
+        RequestResult::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+        RequestResult::Busy => StatusCode::SERVICE_UNAVAILABLE,
+    }
+}
+
+/// Adds `Retry-After` to the answer of an overload.
+pub(super) fn with_retry_after(result: Option<RequestResult>, mut answer: Response) -> Response {
+    if result == Some(RequestResult::Busy) {
+        answer
+            .headers_mut()
+            .insert(header::RETRY_AFTER, RETRY_AFTER);
+    }
+    answer
+}
