@@ -174,8 +174,8 @@ impl Announced {
 
     /// Every window. A file that cannot be read is said once, and what it said before stays; one that is not there
     /// announces nothing.
-    pub(crate) fn windows(&mut self, state: &State) -> Vec<Arc<Window>> {
-        let looked = self.look(state.now());
+    pub(crate) fn windows(&mut self, now: Timestamp, state: &State) -> Vec<Arc<Window>> {
+        let looked = self.look(now);
         if let Err(problem) = &looked
             && self.problem.as_ref() != Some(problem)
         {

@@ -1,4 +1,6 @@
-//! The collector as a running service: scrapers, subnet, analysis and server, until it is told to stop.
+//! The collector as a running service: scrapers, subnet, analysis and server, until it is stopped.
+
+pub(crate) mod analysis;
 
 use std::io;
 use std::sync::Arc;
@@ -10,30 +12,25 @@ use railscope_otlp::Otlp;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, MissedTickBehavior, interval};
-use tracing::field::Empty;
+use tokio::time::{MissedTickBehavior, interval};
 
-use crate::analyzer::Analyzer;
-use crate::config::{Config, SwitchSource, Target};
+use crate::config::{Config, Target};
 use crate::fabric::Told;
-use crate::fabric::addresses::Addresses;
 use crate::fabric::subnet::Subnet;
 use crate::fabric::subnet::counters::DeviceReading;
-use crate::maintenance::Announced;
 use crate::mapping::Translation;
-use crate::persist::Past;
 use crate::serve::otlp::IncidentEvents;
 use crate::serve::{metrics, router};
+use crate::service::analysis::Analysis;
 use crate::sources::collectives::watch;
 use crate::sources::collectives::watch::Found;
 use crate::sources::push;
 use crate::sources::scrape::{Bells, Scraper, Scrapers};
 use crate::sources::subnet;
 use crate::sources::switch_lldp;
-use crate::sources::targets::{KnownTargets, LOOK_INTERVAL, TargetList, own_on_switch};
-use crate::status::{ScrapeResult, Snapshot, State};
-use crate::store::Ingested;
-use crate::store::source_id::{Speaker, Subject};
+use crate::sources::targets::{LOOK_INTERVAL, TargetList};
+use crate::status::State;
+use crate::store::source_id::Speaker;
 
 /// Pages that may wait for the analysis. When it falls behind, scrapers wait too, and nothing piles up.
 const WAITING_EVENTS: usize = 128;
@@ -119,16 +116,6 @@ pub async fn run(
     run_beside(config, listener, Beside::default(), shutdown).await
 }
 
-/// Who has which address, as the configuration says.
-fn addresses(switches: &[SwitchSource]) -> Addresses {
-    let of = |switch: &SwitchSource| {
-        let name = switch.name.clone();
-        let all = switch.addresses.clone().into_iter();
-        all.map(move |(address, port)| (address, (name.clone(), port)))
-    };
-    switches.iter().flat_map(of).collect()
-}
-
 /// As [`run`], with more on the same address.
 ///
 /// Requests in flight then get a moment to end; connections that a client keeps open do not hold it up.
@@ -160,26 +147,10 @@ pub async fn run_beside(
     let (events, inbox) = mpsc::channel(WAITING_EVENTS);
     let scraper = Scraper::new(config.scrape.clone())?;
     let bells = Arc::new(Bells::default());
+    let mut analysis = Analysis::new(&mut config, plan, incidents);
     let analysis = {
         let (state, bells) = (Arc::clone(&state), Arc::clone(&bells));
-        let switches: Vec<_> = config.switches.iter().map(|one| one.name.clone()).collect();
-        let mut analyzer = Analyzer::default();
-        analyzer.set_switches(&switches);
-        analyzer.set_plan(plan);
-        analyzer.set_addresses(addresses(&config.switches));
-        let past = Past::of(config.state_dir.clone());
-        let windows = std::mem::take(&mut config.maintenance);
-        let announced = Announced::new(windows, config.maintenance_file.take());
-        tokio::task::spawn_blocking(move || {
-            analyse(
-                inbox,
-                analyzer,
-                past,
-                (announced, incidents),
-                &bells,
-                &state,
-            );
-        })
+        tokio::task::spawn_blocking(move || follow(inbox, &mut analysis, &bells, &state))
     };
     let mut tasks = feed(config, (scraper, pushed), events, &state, bells);
     let (asked, was_asked) = oneshot::channel::<()>();
@@ -315,170 +286,13 @@ async fn follow_targets(
     }
 }
 
-/// Counts a page that cannot be taken up, and says why if that is new.
-fn refuse(state: &State, target: &Target, why: &str) {
-    if state.record_scrape(target, ScrapeResult::Malformed, None, Some(why.to_owned())) {
-        tracing::warn!(target = target.name(), "{why}");
-    }
-}
-
-/// Takes up events until nobody can send any more. Runs on a thread of its own: a tick computes.
-fn analyse(
-    mut inbox: mpsc::Receiver<Event>,
-    mut analyzer: Analyzer,
-    mut past: Past,
-    (mut announced, mut incidents): (Announced, Option<IncidentEvents>),
-    bells: &Bells,
-    state: &State,
-) {
-    past.restore(&mut analyzer);
-    past.restore_incidents(&mut analyzer, state);
-    let mut targets = KnownTargets::default();
+/// Analyses events until nobody can send any more. Runs on a thread of its own: a tick computes.
+fn follow(mut inbox: mpsc::Receiver<Event>, analysis: &mut Analysis, bells: &Bells, state: &State) {
+    analysis.restore(state);
     while let Some(event) = inbox.blocking_recv() {
         match event {
-            Event::Targets(new) => analyzer.set_targets(&targets.replace(new, false)),
-            Event::PushedTargets(new) => analyzer.set_targets(&targets.replace(new, true)),
-            // A page of what is no target any more came too late.
-            Event::Page { target, .. } | Event::Foreign { target, .. }
-                if !targets.holds(&target) => {}
-            Event::Page { target, page, at } => match &target.about {
-                Some(Subject::Node(node)) => {
-                    if let Some(why) = targets.refusal(node, &target, at) {
-                        refuse(state, &target, &why);
-                        continue;
-                    }
-                    let ingested = analyzer.ingest(node, &page, at);
-                    if ingested.kept > 0 {
-                        targets.taken(node, &target, at);
-                    }
-                    bells.ring(&analyzer.second_look(node));
-                    note(state, &target, &ingested, None, at);
-                }
-                Some(Subject::Switch(switch)) => refuse(state, &target, &own_on_switch(switch)),
-                // The kind of such a target is told, and it is not ours.
-                None => {}
-            },
-            Event::Foreign {
-                target,
-                speaker,
-                translation,
-                at,
-            } => {
-                let mut ingested = translation.counts;
-                for (subject, reading) in &translation.readings {
-                    let from_afar = target.about.is_none();
-                    let taken = analyzer.ingest_from(&speaker, subject, reading, at, from_afar);
-                    ingested.kept += taken.kept;
-                    ingested.unread += taken.unread;
-                    ingested.late += taken.late;
-                    ingested.overruled += taken.overruled;
-                    ingested.over_limit += taken.over_limit;
-                    if let Subject::Node(node) = subject {
-                        bells.ring(&analyzer.second_look(node));
-                    }
-                }
-                note(state, &target, &ingested, translation.unfit, at);
-            }
-            Event::Subnet {
-                subnet,
-                readings,
-                at,
-            } => {
-                analyzer.take_subnet(*subnet, at);
-                analyzer.take_readings(readings, at);
-            }
-            Event::Collectives { found, at } => {
-                analyzer.take_collectives(found.operations, found.stuck, at);
-            }
-            Event::Neighbours { switch, told, at } => analyzer.take_switch(&switch, told, at),
-            Event::Tick => {
-                analyzer.set_maintenance(announced.windows(state));
-                judge(&mut analyzer, &mut past, incidents.as_mut(), state);
-            }
+            Event::Tick => analysis.tick(state.now(), state),
+            event => bells.ring(&analysis.take(event, state)),
         }
-    }
-}
-
-/// One cycle of the analysis: what it finds is kept, sent and published.
-fn judge(
-    analyzer: &mut Analyzer,
-    past: &mut Past,
-    incidents: Option<&mut IncidentEvents>,
-    state: &State,
-) {
-    let begun = Instant::now();
-    let span = tracing::info_span!("tick", late_targets = Empty, incidents = Empty);
-    let _within = span.enter();
-    let mut snapshot = Snapshot::new(analyzer.tick(state.now()));
-    log_suspension(state.snapshot().as_deref(), &snapshot);
-    snapshot.tick_seconds = begun.elapsed().as_secs_f64();
-    past.keep(&snapshot.view);
-    past.keep_incidents(&snapshot.view, state);
-    span.record("late_targets", snapshot.view.observation.late_targets);
-    span.record("incidents", snapshot.view.incidents.len());
-    if let Some(incidents) = incidents {
-        incidents.follow(&snapshot.view, state);
-    }
-    state.publish(snapshot);
-}
-
-/// Logs when the opening of incidents is suspended, and when that ends.
-fn log_suspension(before: Option<&Snapshot>, now: &Snapshot) {
-    let suspension = |snapshot: &Snapshot| snapshot.view.observation.suspension;
-    match (before.and_then(suspension), suspension(now)) {
-        (None, Some(new)) => tracing::warn!(
-            cause = new.late.as_str(),
-            late_targets = now.view.observation.late_targets,
-            "observation is late: no new incident opens until two intervals are complete"
-        ),
-        (Some(old), None) => tracing::info!(
-            seconds = now.view.now.seconds_since(old.since),
-            "observation is complete again: incidents open"
-        ),
-        _ => {}
-    }
-}
-
-/// Counts what became of a page, and logs bad lines when they begin.
-fn note(state: &State, target: &Target, ingested: &Ingested, unfit: Option<String>, at: Timestamp) {
-    state.record_samples(ingested);
-    let kept = ingested.kept + ingested.unread + ingested.late;
-    let understood = kept + ingested.overruled + ingested.over_limit;
-    let samples = understood + ingested.unknown + ingested.unfit;
-    let problem = match ingested.errors.first() {
-        Some(error) => Some(format!(
-            "{} lines cannot be read, the first at {error}",
-            ingested.errors.len()
-        )),
-        None if samples == 0 => Some(String::from("the page holds no samples")),
-        None if understood == 0 => Some(format!(
-            "none of the page's {samples} samples is known: is it another exporter (kind)?"
-        )),
-        None => None,
-    };
-    let result = if problem.is_some() {
-        ScrapeResult::Malformed
-    } else {
-        ScrapeResult::Ok
-    };
-    // Worth a look, but the page itself is sound.
-    let problem = problem.or_else(|| {
-        let why = unfit?;
-        Some(format!(
-            "{} samples do not fit their mapping, the first: {why}",
-            ingested.unfit
-        ))
-    });
-    let said = problem.clone().unwrap_or_default();
-    let taken_up = (samples > 0).then_some(at);
-    if state.record_scrape(target, result, taken_up, problem) && result != ScrapeResult::Ok {
-        tracing::warn!(target = target.name(), "{said}");
-    }
-    if ingested.over_limit > 0 {
-        tracing::debug!(
-            target = target.name(),
-            samples = ingested.over_limit,
-            "samples beyond the limit of a node"
-        );
     }
 }

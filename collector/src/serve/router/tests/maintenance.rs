@@ -77,7 +77,11 @@ fn a_file_is_read_again_and_what_is_wrong_in_it_takes_nothing_away() {
         if let Some(text) = &text {
             std::fs::write(&file, text).expect("write");
         }
-        assert_eq!(announced.windows(&state).len(), windows, "{text:?}");
+        assert_eq!(
+            announced.windows(state.now(), &state).len(),
+            windows,
+            "{text:?}"
+        );
     }
 }
 
