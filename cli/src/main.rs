@@ -1,4 +1,4 @@
-//! The one binary: `railscope exporter`, `collector`, `demo`, `check`, `check-config`, `explain`, `collectives`, `topology`, `sweep`, `simulate`, `eval`.
+//! The one binary: `railscope exporter`, `collector`, `demo`, `check`, `check-config`, `explain`, `collectives`, `topology`, `sweep`, `replay`, `simulate`, `eval`.
 
 use std::process::ExitCode;
 
@@ -15,6 +15,7 @@ mod explain;
 mod exporter;
 mod machine;
 mod probing;
+mod replay;
 mod simulate;
 mod sweep;
 mod telemetry;
@@ -24,7 +25,7 @@ mod topology;
 #[derive(Debug, Parser)]
 #[command(name = "railscope", version)]
 struct Cli {
-    /// What to log, such as info or railscope_exporter=debug; without it info, and warn in the demo.
+    /// What to log, such as info or railscope_exporter=debug; without it info, and warn in demo and replay.
     #[arg(long, env = "RAILSCOPE_LOG", global = true)]
     log: Option<String>,
     #[command(subcommand)]
@@ -41,6 +42,7 @@ enum Command {
     Collectives(collectives::CollectivesArgs),
     Topology(topology::TopologyArgs),
     Sweep(sweep::SweepArgs),
+    Replay(replay::ReplayArgs),
     Demo(demo::DemoArgs),
     Simulate(simulate::SimulateArgs),
     Eval(eval::EvalArgs),
@@ -54,7 +56,10 @@ enum Command {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let quiet = matches!(cli.command, Command::Demo(_) | Command::DemoNodes(_));
+    let quiet = matches!(
+        cli.command,
+        Command::Demo(_) | Command::DemoNodes(_) | Command::Replay(_)
+    );
     let log = cli
         .log
         .unwrap_or_else(|| if quiet { "warn" } else { "info" }.to_owned());
@@ -76,6 +81,7 @@ fn main() -> ExitCode {
         Command::CheckConfig(args) => collector::check_config(&args),
         Command::Collectives(args) => collectives::run(&args),
         Command::Sweep(args) => sweep::run(&args),
+        Command::Replay(args) => replay::run(&args),
         Command::Demo(args) => demo::run(&args, &log),
         Command::Simulate(args) => simulate::run(&args),
         Command::Eval(args) => eval::run(&args),

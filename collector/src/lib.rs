@@ -18,6 +18,7 @@ pub mod maintenance;
 pub mod mapping;
 pub(crate) mod offline;
 pub mod persist;
+pub mod replay;
 pub mod serve;
 pub mod service;
 pub mod sources;

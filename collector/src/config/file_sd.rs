@@ -25,11 +25,30 @@ struct Group {
     labels: BTreeMap<String, String>,
 }
 
+/// A target with the labels that identify it in a recording.
+pub(crate) struct Labelled {
+    /// Label `job`; empty without one.
+    pub(crate) job: String,
+    /// Label `instance`, or the address.
+    pub(crate) instance: String,
+    /// The target.
+    pub(crate) target: Target,
+}
+
 /// Reads the text of a file_sd file.
 ///
 /// # Errors
 /// What is wrong, with line and column where it is not JSON of that form, or the target it is about.
 pub(crate) fn parse_file_sd(text: &str, mappings: &Mappings) -> Result<Vec<Target>, String> {
+    let labelled = parse_labelled(text, mappings)?.into_iter();
+    Ok(labelled.map(|labelled| labelled.target).collect())
+}
+
+/// As [`parse_file_sd`], with the labels that identify each target.
+///
+/// # Errors
+/// As there.
+pub(crate) fn parse_labelled(text: &str, mappings: &Mappings) -> Result<Vec<Labelled>, String> {
     let groups: Vec<Group> = serde_json::from_str(text).map_err(|error| {
         format!(
             "line {}, column {}: expected JSON like [{{\"targets\": [\"n1:10660\"], \"labels\": {{\"node\": \"n1\"}}}}]: {error}",
@@ -46,10 +65,13 @@ pub(crate) fn parse_file_sd(text: &str, mappings: &Mappings) -> Result<Vec<Targe
             ));
         }
         for address in &group.targets {
-            targets.push(
-                target(address, &group.labels, mappings)
+            let label = |name| group.labels.get(name).cloned();
+            targets.push(Labelled {
+                job: label("job").unwrap_or_default(),
+                instance: label("instance").unwrap_or_else(|| address.clone()),
+                target: target(address, &group.labels, mappings)
                     .map_err(|why| format!("target {address:?}: {why}"))?,
-            );
+            });
         }
     }
     Ok(targets)

@@ -41,7 +41,8 @@ impl IncidentEvents {
     }
 }
 
-fn event(incident: &Incident, state: &State) -> Event {
+/// An incident as it is reported.
+pub(crate) fn event(incident: &Incident, state: &State) -> Event {
     let summary = incident.findings.first();
     Event {
         id: incident.id.clone(),
@@ -66,6 +67,7 @@ fn event(incident: &Incident, state: &State) -> Event {
     }
 }
 
-fn time(at: Timestamp) -> SystemTime {
+/// A time as the standard library has it.
+pub(crate) fn time(at: Timestamp) -> SystemTime {
     UNIX_EPOCH + Duration::from_millis(at.0)
 }

@@ -1,0 +1,166 @@
+//! `railscope replay`: the analysis of a recorded cluster, as fast as it goes.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::Context as _;
+use clap::Args;
+use railscope_collector::replay::pack::Pack;
+use railscope_collector::replay::{Replay, Replayed, Window};
+use railscope_model::fabric::Timestamp;
+use railscope_otlp::{EventKind, Incident, IncidentEvent};
+use serde::Serialize;
+
+/// Analyses recorded clusters again and prints when which incident opened, changed and closed.
+///
+/// The analysis is that of the collector, with the configuration and the times of the recording (docs/recording.md).
+#[derive(Debug, Args)]
+pub(crate) struct ReplayArgs {
+    /// Folders with a recording each.
+    #[arg(required = true)]
+    packs: Vec<PathBuf>,
+    /// Prints one JSON object per line for each change.
+    #[arg(long)]
+    json: bool,
+    /// Omits scrapes before this time, in seconds of Unix time.
+    #[arg(long)]
+    from: Option<f64>,
+    /// Omits scrapes after this time, in seconds of Unix time.
+    #[arg(long)]
+    to: Option<f64>,
+}
+
+/// Replays all packs.
+pub(crate) fn run(args: &ReplayArgs) -> anyhow::Result<()> {
+    let at = |seconds: f64| Timestamp((seconds.max(0.0) * 1e3) as u64);
+    let window = Window {
+        from: args.from.map(at),
+        until: args.to.map(at),
+    };
+    let mut out = io::stdout().lock();
+    for folder in &args.packs {
+        let mut pack = Pack::open(folder)?;
+        let mut replay = Replay::open(&mut pack)?;
+        if !args.json {
+            writeln!(
+                out,
+                "{}: cluster {:?}, {} targets",
+                folder.display(),
+                pack.config.cluster,
+                pack.targets.len()
+            )?;
+        }
+        let print = if args.json { print_json } else { print };
+        let mut failed = Ok(());
+        let replayed = replay.run(&pack, window, |event| {
+            if failed.is_ok() {
+                failed = print(&mut out, event);
+            }
+        });
+        failed.context("cannot print")?;
+        let replayed = replayed?;
+        if !args.json {
+            summary(&mut out, &replayed)?;
+        }
+    }
+    Ok(())
+}
+
+fn print_json(out: &mut impl Write, event: &IncidentEvent) -> io::Result<()> {
+    serde_json::to_writer(&mut *out, &Wire::of(event))?;
+    writeln!(out)
+}
+
+fn print(out: &mut impl Write, event: &IncidentEvent) -> io::Result<()> {
+    let incident = &event.incident;
+    writeln!(
+        out,
+        "{:.1}  {:<7} {:<8} {:<18} {}  {:.0} %  {}",
+        seconds(event.at),
+        verb(event.kind),
+        incident.severity.as_str(),
+        incident.class,
+        incident.component,
+        incident.posterior * 100.0,
+        incident.summary
+    )
+}
+
+fn summary(out: &mut impl Write, replayed: &Replayed) -> io::Result<()> {
+    let span = replayed
+        .span
+        .map_or(0.0, |(first, last)| last.seconds_since(first));
+    writeln!(
+        out,
+        "{} scrapes, {} failed, {} cycles of the analysis, {span:.0} s",
+        replayed.scrapes, replayed.failures, replayed.ticks
+    )
+}
+
+fn verb(kind: EventKind) -> &'static str {
+    match kind {
+        EventKind::Opened => "opened",
+        EventKind::Changed => "changed",
+        EventKind::Closed => "closed",
+    }
+}
+
+fn seconds(at: SystemTime) -> f64 {
+    at.duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs_f64()
+}
+
+/// A change as a line of JSON.
+#[derive(Serialize)]
+struct Wire<'a> {
+    t: f64,
+    event: &'static str,
+    incident: WireIncident<'a>,
+}
+
+#[derive(Serialize)]
+struct WireIncident<'a> {
+    id: &'a str,
+    component: &'a str,
+    related: &'a [String],
+    class: &'a str,
+    severity: &'static str,
+    probability: f64,
+    since: f64,
+    summary: &'a str,
+    victims: u64,
+    gpus_affected: u64,
+    suppressed: bool,
+}
+
+impl<'a> Wire<'a> {
+    fn of(event: &'a IncidentEvent) -> Self {
+        let Incident {
+            id,
+            component,
+            related,
+            class,
+            ..
+        } = &event.incident;
+        let incident = &event.incident;
+        Self {
+            t: seconds(event.at),
+            event: verb(event.kind),
+            incident: WireIncident {
+                id,
+                component,
+                related,
+                class,
+                severity: incident.severity.as_str(),
+                probability: incident.posterior,
+                since: seconds(incident.since),
+                summary: &incident.summary,
+                victims: incident.victims,
+                gpus_affected: incident.gpus,
+                suppressed: incident.is_suppressed,
+            },
+        }
+    }
+}
