@@ -12,7 +12,7 @@ use super::raw::{Stop, Wrong};
 use super::values::Text;
 use crate::mapping::{Mappings, OWN_KIND};
 
-/// Settings of Prometheus remote write.
+/// Settings of pushed samples.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Push {
     /// The bearer token of senders; if unset, any sender is accepted.
@@ -87,7 +87,8 @@ pub(super) struct RawPush {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawJob {
-    job: Spanned<Text>,
+    /// Empty for senders without a job.
+    job: Spanned<String>,
     kind: Option<Spanned<String>>,
     #[serde(default)]
     about: About,
@@ -100,7 +101,7 @@ impl RawPush {
         let label = |given: Option<Text>, default| given.map_or(default, |Text(label)| label);
         let mut jobs = BTreeMap::new();
         for (index, raw) in self.jobs.into_iter().enumerate() {
-            let (span, name) = (raw.job.span(), raw.job.into_inner().0);
+            let (span, name) = (raw.job.span(), raw.job.into_inner());
             let job = check_job(index, raw.kind, raw.about, span.clone(), mappings)?;
             if jobs.insert(name.clone(), job).is_some() {
                 let message = format!("{name:?} stands here already: expected each job once");

@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, State as Shared};
-use axum::http::{StatusCode, Uri};
+use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 
@@ -104,12 +104,18 @@ async fn ready(Shared(state): App) -> Response {
     }
 }
 
-async fn not_found(uri: Uri) -> Refusal {
-    Refusal::new(
+async fn not_found(uri: Uri, headers: HeaderMap) -> Response {
+    let content = headers.get(header::CONTENT_TYPE);
+    if content.is_some_and(|content| content.as_bytes().starts_with(b"application/grpc")) {
+        let why = format!("no method {}", uri.path());
+        return tonic::Status::unimplemented(why).into_http();
+    }
+    let refusal = Refusal::new(
         StatusCode::NOT_FOUND,
         format!("no page {:?}", uri.path()),
         format!("one of {ROUTES}"),
-    )
+    );
+    refusal.into_response()
 }
 
 /// The newest snapshot, or the answer that there is none yet.

@@ -52,7 +52,11 @@ pub(super) fn of(metric: &Metric) -> Cow<'_, str> {
             .find(|(ucum, _)| *ucum == unit)
             .map(|(_, suffix)| *suffix),
     };
-    if let Some(unit) = unit.filter(|unit| !name.contains(unit)) {
+    let has = |unit: &str| {
+        let padded = format!("_{name}_");
+        padded.contains(&format!("_{unit}_"))
+    };
+    if let Some(unit) = unit.filter(|unit| !has(unit)) {
         name.push('_');
         name += unit;
     }

@@ -22,7 +22,8 @@ pub struct Origin {
     pub labels: Vec<(String, String)>,
     /// `service.namespace/service.name`, or the second alone; empty without a name.
     pub job: String,
-    /// `service.instance.id`, with the host's name if it has a loopback address; without the attribute the host's name.
+    /// `service.instance.id` if it is an address with a port, as the Prometheus receiver sets it; the host's name replaces a
+    /// loopback address. Otherwise the host's name: many SDKs draw an id at each start.
     pub instance: Option<String>,
     /// The host that is observed, by the first of its attributes that is no loopback address.
     pub host: Option<String>,
@@ -51,21 +52,29 @@ impl Origin {
         Self {
             labels: attributes.iter().filter_map(label).collect(),
             job,
-            instance: find("service.instance.id")
-                .map(|id| with_host(&id, host.as_deref()))
-                .or_else(|| host.clone()),
+            instance: match (find("service.instance.id"), &host) {
+                (Some(id), host) if has_port(&id) => with_host(&id, host.as_deref()),
+                (_, Some(host)) => Some(host.clone()),
+                (Some(id), None) => Some(id.into_owned()).filter(|id| !is_loopback(id)),
+                (None, None) => None,
+            },
             host,
         }
     }
 }
 
-/// Loopback addresses are those of different hosts, so the host's name takes their place.
-fn with_host(id: &str, host: Option<&str>) -> String {
-    let (address, port) = id.rsplit_once(':').unwrap_or((id, ""));
-    match host {
-        Some(host) if is_loopback(address) && port.is_empty() => host.to_owned(),
-        Some(host) if is_loopback(address) => format!("{host}:{port}"),
-        _ => id.to_owned(),
+fn has_port(id: &str) -> bool {
+    let port = id.rsplit_once(':').map(|(_, port)| port);
+    port.is_some_and(|port| port.parse::<u16>().is_ok())
+}
+
+/// An address with a loopback address replaced by the host's name: every host has the same ones. None without a name.
+fn with_host(id: &str, host: Option<&str>) -> Option<String> {
+    let (address, port) = id.rsplit_once(':')?;
+    if is_loopback(address) {
+        host.map(|host| format!("{host}:{port}"))
+    } else {
+        Some(id.to_owned())
     }
 }
 

@@ -108,7 +108,7 @@ fn numbers_keep_prometheus_names_and_translate_others() {
             metric("node_cpu_seconds_total", "s", cumulative(point())),
             metric("system.network.io", "By", cumulative(point())),
             metric("fan.speed", "%", gauge(point())),
-            metric("1st.fill", "1", gauge(point())),
+            metric("1st.duration", "1", gauge(point())),
             metric(
                 "switch.dropped",
                 "{packet}",
@@ -124,7 +124,7 @@ fn numbers_keep_prometheus_names_and_translate_others() {
             "node_cpu_seconds_total{a_b=\"x\"} 2.5 @1000000",
             "system_network_io_bytes_total{a_b=\"x\"} 2.5 @1000000",
             "fan_speed_percent{a_b=\"x\"} 2.5 @1000000",
-            "_1st_fill_ratio{a_b=\"x\"} 2.5 @1000000",
+            "_1st_duration_ratio{a_b=\"x\"} 2.5 @1000000",
             "switch_dropped_total{a_b=\"x\"} 2.5 delta @1000000",
         ]
     );
@@ -272,7 +272,10 @@ fn the_resource_names_job_instance_and_host() {
         ("k8s.node.name", "n1"),
         ("host.name", "pod-7"),
     ];
-    assert_eq!(origin(&pod), is("ml/exporter", "a-uuid", "n1"));
+    assert_eq!(origin(&pod), is("ml/exporter", "n1", "n1"));
+    assert_eq!(origin(&pod[..3]), is("ml/exporter", "a-uuid", ""));
+    // Every host has a localhost.
+    assert_eq!(origin(&agent[..3]), is("dcgm", "", ""));
     assert_eq!(origin(&[]), is("", "", ""));
 }
 

@@ -2,6 +2,7 @@
 
 use axum::body::Bytes;
 use axum::extract::State as Shared;
+use axum::extract::rejection::BytesRejection;
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
@@ -19,7 +20,11 @@ const WRITTEN: [&str; 3] = [
     "x-prometheus-remote-write-exemplars-written",
 ];
 
-pub(crate) async fn write(Shared(state): App, headers: HeaderMap, body: Bytes) -> Response {
+pub(crate) async fn write(
+    Shared(state): App,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Response {
     let Some(intake) = &state.push else {
         return Refusal::new(
             StatusCode::NOT_FOUND,
@@ -33,6 +38,13 @@ pub(crate) async fn write(Shared(state): App, headers: HeaderMap, body: Bytes) -
         Err((result, refusal)) => {
             intake.count(Protocol::RemoteWrite, result);
             return refusal.into_response();
+        }
+    };
+    let body = match body {
+        Ok(body) => body,
+        Err(rejection) => {
+            intake.count(Protocol::RemoteWrite, RequestResult::TooLarge);
+            return rejection.into_response();
         }
     };
     let accepted = intake
@@ -82,7 +94,8 @@ fn check(intake: &Intake, headers: &HeaderMap) -> Result<Version, (RequestResult
 /// The version by the content type.
 fn version(content: &str) -> Option<Version> {
     let mut parts = content.split(';').map(str::trim);
-    if parts.next() != Some("application/x-protobuf") {
+    let media_type = parts.next().unwrap_or_default();
+    if !media_type.eq_ignore_ascii_case("application/x-protobuf") {
         return None;
     }
     match parts.find_map(|part| part.strip_prefix("proto=")) {

@@ -10,8 +10,10 @@ use super::params::Refusal;
 /// The token is missing or wrong.
 pub(super) fn check(headers: &HeaderMap, token: &str, field: &str) -> Result<(), Refusal> {
     let given = headers.get(header::AUTHORIZATION);
-    let given = given.and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
-    if given.is_some_and(|given| same(given, token.as_bytes())) {
+    // The scheme is case-insensitive (RFC 9110, 11.1).
+    let given = given.and_then(|value| value.as_bytes().split_first_chunk());
+    let given = given.filter(|(scheme, _): &(&[u8; 7], _)| scheme.eq_ignore_ascii_case(b"Bearer "));
+    if given.is_some_and(|(_, given)| same(given, token.as_bytes())) {
         return Ok(());
     }
     Err(Refusal::new(

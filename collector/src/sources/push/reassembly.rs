@@ -263,7 +263,7 @@ impl Source {
                     tracing::warn!(
                         job,
                         instance,
-                        "remote write: no valid name of a node or switch, samples are ignored: {why}"
+                        "pushed samples: no valid name of a node or switch, they are ignored: {why}"
                     );
                     Naming::Invalid
                 }

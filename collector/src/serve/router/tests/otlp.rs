@@ -148,6 +148,14 @@ async fn a_refused_call_has_a_code() {
         code(call(&at, "secret", bomb).await),
         Code::ResourceExhausted
     );
+    let huge = post(&at, "secret", [PROTOBUF, ""], vec![0; 17 << 20]).await;
+    assert_eq!(huge.0, 413);
+    let (_, exposition) = get_text(format!("{at}/metrics")).await;
+    for (result, count) in [("unauthorized", 1), ("malformed", 1), ("too_large", 2)] {
+        let line =
+            format!("push_requests_total{{protocol=\"otlp\",result=\"{result}\"}} {count}\n");
+        assert!(exposition.contains(&line), "{line}: {exposition}");
+    }
     let full = loop {
         // The queue is not read.
         if let Err(full) = call(&at, "secret", body()).await {
