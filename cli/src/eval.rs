@@ -33,6 +33,7 @@ mod scenario;
 mod score;
 pub(crate) mod simulate;
 mod statistics;
+mod worlds;
 mod wrong;
 
 use ablations::Ablations;
@@ -82,6 +83,11 @@ pub(crate) struct EvalArgs {
     /// same results.
     #[arg(long)]
     through_text: bool,
+    /// Replays these recordings instead of scenarios and compares the incidents with the truth.json of each.
+    #[arg(long, value_name = "PACK", num_args = 1.., conflicts_with_all = [
+        "scenario", "seeds", "tick", "html", "without", "markdown", "through_text",
+    ])]
+    worlds: Vec<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -110,6 +116,18 @@ fn tick(text: &str) -> Result<f64, String> {
 
 /// Makes every run and prints the scores; where the time went goes to the log.
 pub(crate) fn run(args: &EvalArgs) -> anyhow::Result<()> {
+    let threads = match args.threads {
+        Some(threads) => threads.max(1),
+        None => thread::available_parallelism().map_or(1, usize::from),
+    };
+    if !args.worlds.is_empty() {
+        let options = worlds::Options {
+            threads,
+            format: args.format,
+            lists_wrong: args.list_wrong,
+        };
+        return worlds::run(&args.worlds, &options);
+    }
     let scenarios = scenario::read_all(&args.scenario)?;
     let plans = plans(&scenarios, &args.seeds)?;
     if args.seeds.start < TUNING_SEEDS {
@@ -117,10 +135,6 @@ pub(crate) fn run(args: &EvalArgs) -> anyhow::Result<()> {
             "seeds below {TUNING_SEEDS} are for choosing thresholds: these scores are no test"
         );
     }
-    let threads = match args.threads {
-        Some(threads) => threads.max(1),
-        None => thread::available_parallelism().map_or(1, usize::from),
-    };
     let settings = Settings {
         tick_seconds: args.tick,
         through_text: args.through_text,
