@@ -42,6 +42,7 @@ pub const CLASSES: &[&Class] = &[
     &SWITCH_DOWN,
     &HOST_DOWN,
     &GPU_LOST,
+    &GPU_ERROR,
     &HOST_POWER,
     &HOST_COOLING,
     &PCIE_DEGRADED,
@@ -68,6 +69,7 @@ pub const CLASSES: &[&Class] = &[
     &EDGE_LOSSY,
     &ECMP_POLARISED,
     &GPU_MEMORY,
+    &NVLINK_ERRORS,
     &MISCABLED_RAIL,
     &LINK_ERRORS,
     &UPLINK_JITTER,
@@ -166,6 +168,14 @@ pub static GPU_LOST: Class = Class {
     action: "Drain the node and power-cycle it; if the GPU stays away or goes again, have it replaced.",
 };
 
+/// The driver reported an error after which the GPU needs a reset.
+pub static GPU_ERROR: Class = Class {
+    name: "gpu-error",
+    severity: Severity::Critical,
+    title: "GPU reports an error that needs a reset",
+    action: "Drain the node and reset the GPU; if the error returns, power-cycle the node, run the field diagnosis and have the GPU replaced.",
+};
+
 /// A GPU's memory has a row that waits to be replaced, or cannot be.
 pub static GPU_MEMORY: Class = Class {
     name: "gpu-memory",
@@ -180,6 +190,14 @@ pub static NVLINK_DOWN: Class = Class {
     severity: Severity::Critical,
     title: "NVLinks are down",
     action: "Drain the node and reset its GPUs and NVSwitches; if the links stay away, have the GPU or the baseboard replaced.",
+};
+
+/// A GPU's NVLinks corrupt data and send it again, or train again.
+pub static NVLINK_ERRORS: Class = Class {
+    name: "nvlink-errors",
+    severity: Severity::Warning,
+    title: "NVLinks make errors",
+    action: "Drain the node when its job ends and reset its GPUs and NVSwitches; if errors return, run the field diagnosis and have the GPU or the baseboard replaced.",
 };
 
 /// The power supply of a node makes its GPUs brake.

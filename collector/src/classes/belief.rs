@@ -1,12 +1,12 @@
 //! How sure evidence of a class is: how often it is right about its part. [`fusion`](crate::diagnose::stages::posterior) makes of it how sure an incident is.
 
 use crate::classes::{
-    Class, ECMP_POLARISED, EDGE_LOSSY, GPU_LOST, GPU_MEMORY, GPU_SLOW, HOST_COOLING, HOST_POWER,
-    HOST_STALLS, HOST_STEAL, LINK_ERRORS, MISCABLED_RAIL, MTU_MISMATCH, NOISY_NEIGHBOUR,
-    NUMA_AFFINITY, NVLINK_DOWN, PATH_SLOW, PCIE_DEGRADED, PCIE_ERRORS, PCIE_REDIRECTED,
-    PFC_DEADLOCK, PFC_MISMATCH, PFC_STORM, PORT_DEGRADED, PORT_DOWN, PORT_FLAPPING, POWER_LIMIT,
-    RECEIVER_NOT_READY, SLOW_RECEIVER, STORAGE_STALL, SWITCH_DOWN, SWITCH_QOS, UPLINK_DOWN,
-    UPLINK_JITTER, UPLINK_LOSSY,
+    Class, ECMP_POLARISED, EDGE_LOSSY, GPU_ERROR, GPU_LOST, GPU_MEMORY, GPU_SLOW, HOST_COOLING,
+    HOST_POWER, HOST_STALLS, HOST_STEAL, LINK_ERRORS, MISCABLED_RAIL, MTU_MISMATCH,
+    NOISY_NEIGHBOUR, NUMA_AFFINITY, NVLINK_DOWN, NVLINK_ERRORS, PATH_SLOW, PCIE_DEGRADED,
+    PCIE_ERRORS, PCIE_REDIRECTED, PFC_DEADLOCK, PFC_MISMATCH, PFC_STORM, PORT_DEGRADED, PORT_DOWN,
+    PORT_FLAPPING, POWER_LIMIT, RECEIVER_NOT_READY, SLOW_RECEIVER, STORAGE_STALL, SWITCH_DOWN,
+    SWITCH_QOS, UPLINK_DOWN, UPLINK_JITTER, UPLINK_LOSSY,
 };
 
 /// Chance from which somebody may be woken up (detection method, section 3.8).
@@ -17,10 +17,11 @@ const UNKNOWN: f64 = 0.5;
 /// How often incidents of a class were about a part to blame, announced work apart: 1,064 alarms, all right. Counted by
 /// `railscope eval --scenario tests/scenarios tests/scenarios/severity --seeds 0..2 --tick 5s`, and by Laplace's rule one
 /// right and one wrong more of each. What says 0.95 is a choice: too rarely seen (storms, settings, drops, what only probes
-/// see, cooling, limits).
+/// see, cooling, limits, errors of NVLinks, XIDs).
 const BELIEFS: &[(&Class, f64)] = &[
     (&SWITCH_DOWN, 0.94),
     (&GPU_LOST, 0.94),
+    (&GPU_ERROR, 0.95),
     (&HOST_POWER, 0.94),
     (&HOST_COOLING, 0.95),
     (&PCIE_DEGRADED, 0.976),
@@ -28,6 +29,7 @@ const BELIEFS: &[(&Class, f64)] = &[
     (&PCIE_REDIRECTED, 0.97),
     (&NUMA_AFFINITY, 0.94),
     (&NVLINK_DOWN, 0.94),
+    (&NVLINK_ERRORS, 0.95),
     (&GPU_SLOW, 0.996),
     (&PORT_FLAPPING, 0.94),
     (&UPLINK_DOWN, 0.94),

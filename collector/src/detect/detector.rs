@@ -97,6 +97,12 @@ pub trait Detector: Send {
     /// Looks at one tick. Pure but for the detector's own memory.
     fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>);
 
+    /// Whether its findings depend on earlier ticks: on events that are over, or on what is gone. The memory of others
+    /// only saves time.
+    fn remembers(&self) -> bool {
+        false
+    }
+
     /// What it measured of the latency of paths, as of its last look; none from detectors that measure none.
     fn tails(&self) -> Option<Arc<Tails>> {
         None
@@ -119,6 +125,8 @@ pub const DETECTORS: &[Build] = &[
     rules::error_counters::build,
     rules::miscabled_rail::build,
     rules::gpu_health::build,
+    rules::gpu_presence::build,
+    rules::gpu_xid::build,
     rules::slow_gpu::build,
     rules::gpu_work::build,
     rules::late_rank::build,

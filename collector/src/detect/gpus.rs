@@ -79,18 +79,20 @@ impl Gpus {
         node: &'a NodeName,
         history: &'a NodeHistory,
     ) -> impl Iterator<Item = Listed<'a>> + use<'a> {
-        let name = GPU.labels.iter().position(|label| *label == "name");
+        let place = |wanted: &str| GPU.labels.iter().position(|label| *label == wanted);
+        let (name, uuid) = (place("name"), place("uuid"));
         let rows = READ.map(|(metric, _)| history.rows(metric));
         let job_of = view.jobs.on(node);
         let known = self.kept.of(history).into_iter().flatten();
         known.map(move |known| {
-            let product = name.and_then(|name| known.labels.values().nth(name));
+            let label = |place: Option<usize>| known.labels.values().nth(place?);
             Listed {
                 node,
                 history,
                 label: known.labels.values().next().unwrap_or_default(),
                 index: known.index,
-                product: product.unwrap_or_default(),
+                product: label(name).unwrap_or_default(),
+                uuid: label(uuid).unwrap_or_default(),
                 job: job_of(known.index),
                 rows,
                 places: &known.rows,
@@ -131,6 +133,7 @@ pub(crate) struct Listed<'a> {
     pub(crate) index: GpuIndex,
     /// Product name: only equal chips are peers.
     pub(crate) product: &'a str,
+    uuid: &'a str,
     /// Who runs on it.
     pub(crate) job: Option<&'a Job>,
     rows: [Option<Rows<'a>>; READ.len()],
@@ -141,6 +144,11 @@ impl<'a> Listed<'a> {
     /// The newest value of a series that has no label but the GPU.
     pub(crate) fn value(&self, metric: &'static Metric) -> Option<f64> {
         self.history.value(metric, &[self.label])
+    }
+
+    /// Its UUID; empty where the exporter has none.
+    pub(crate) fn uuid(&self) -> &'a str {
+        self.uuid
     }
 
     /// What it said of a metric of [`READ`].

@@ -1,4 +1,4 @@
-//! What detectors keep between ticks: it may change what a tick costs, and never what they say.
+//! What detectors keep between ticks: unless they declare that they remember, it changes only what a tick costs.
 
 use railscope_collector::analyzer::{Analyzer, ClusterView};
 use railscope_collector::detect::detector::{DETECTORS, Detector};
@@ -15,6 +15,9 @@ impl Memory {
     pub(crate) fn look(&mut self, analyzer: &Analyzer, view: &ClusterView) {
         let seen = analyzer.seen(view);
         for (detector, build) in self.0.iter_mut().zip(DETECTORS) {
+            if detector.remembers() {
+                continue;
+            }
             let (mut said, mut expected) = (Vec::new(), Vec::new());
             detector.observe(&seen, &mut said);
             build().observe(&seen, &mut expected);

@@ -4,6 +4,7 @@ mod ablation;
 mod cluster;
 mod detectors;
 mod ethernet;
+mod gpu_events;
 mod health;
 mod jobs;
 mod maintenance;
@@ -22,6 +23,15 @@ type Fault = dyn Fn(usize, u64, String) -> String;
 
 /// A healthy cluster for ten ticks, then twenty with the fault.
 fn run(fault: &Fault) -> ClusterView {
+    run_after(10, fault)
+}
+
+/// Thirty ticks with the fault.
+fn run_from_the_start(fault: &Fault) -> ClusterView {
+    run_after(0, fault)
+}
+
+fn run_after(healthy_ticks: u64, fault: &Fault) -> ClusterView {
     let mut analyzer = Analyzer::default();
     analyzer.set_targets(&(0..NODES).map(node).collect::<Vec<_>>());
     let mut view = analyzer.tick(at(0));
@@ -30,7 +40,7 @@ fn run(fault: &Fault) -> ClusterView {
         let seconds = 5 * tick;
         for index in 0..NODES {
             let mut text = page(index, seconds);
-            if tick > 10 {
+            if tick > healthy_ticks {
                 text = fault(index, seconds, text);
             }
             let result = analyzer.ingest(&node(index), &text, at(seconds));

@@ -1,17 +1,20 @@
-//! Counters of errors that rise faster than their limit and their peers': of ports, PCIe links and nodes.
+//! Counters of errors that rise faster than their limit and their peers': of ports, PCIe links, GPUs and nodes.
 
 use std::collections::BTreeSet;
 
 use railscope_model::fabric::Fabric;
 use railscope_model::identity::{NodeName, Part, RdmaPort};
 use railscope_model::metric::{
-    Metric, NIC_PHY_CRC_ERRORS, NIC_PHY_LINK_DOWN, NIC_PHY_SYMBOL_ERRORS, PCIE_ERRORS,
-    RDMA_NO_BUFFER, RDMA_PORT_ERRORS,
+    GPU_ECC_ERRORS, GPU_NVLINK_ERRORS, Metric, NIC_PHY_CRC_ERRORS, NIC_PHY_LINK_DOWN,
+    NIC_PHY_SYMBOL_ERRORS, PCIE_ERRORS, RDMA_NO_BUFFER, RDMA_PORT_ERRORS,
 };
 use railscope_model::reading::Labels;
 
 use crate::assemble::node_parts::gpus_behind;
-use crate::classes::{Class, LINK_ERRORS, PCIE_ERRORS as BAD_PCIE, RECEIVER_NOT_READY};
+use crate::classes::{
+    Class, GPU_MEMORY, LINK_ERRORS, NVLINK_ERRORS as BAD_NVLINK, PCIE_ERRORS as BAD_PCIE,
+    RECEIVER_NOT_READY,
+};
 use crate::detect::detector::{Detector, Evidence, Explanation, View};
 use crate::detect::netdev;
 use crate::detect::peers::median;
@@ -28,6 +31,8 @@ enum Names {
     Netdev,
     /// `pci`: the link above it.
     PcieLink,
+    /// `gpu`: the GPU.
+    Gpu,
     /// Whatever they name, the node is to blame for it: all of its series together.
     Node,
 }
@@ -105,6 +110,24 @@ impl Limit {
         }
     }
 
+    const fn of_nvlink(
+        kind: &'static str,
+        per_hour: f64,
+        at_least: f64,
+        source: &'static str,
+    ) -> Self {
+        Self {
+            metric: &GPU_NVLINK_ERRORS,
+            kind,
+            names: Names::Gpu,
+            class: &BAD_NVLINK,
+            per_hour,
+            at_least,
+            of_losses: false,
+            source,
+        }
+    }
+
     /// The same of a counter of lost links.
     const fn of_losses(self) -> Self {
         Self {
@@ -166,6 +189,30 @@ const LIMITS: &[Limit] = &[
         1.0,
         "any: a packet was lost (PCI Express Base Specification, section 6.2)",
     ),
+    Limit::of_nvlink("recovery", 0.0, 1.0, "DCGM, health check of NVLink: any"),
+    Limit::of_nvlink(
+        "replay",
+        60.0,
+        5.0,
+        "one a minute: DCGM warns of the first, and data is only late (an engineering choice)",
+    ),
+    Limit::of_nvlink(
+        "crc_flit",
+        360_000.0,
+        100.0,
+        "DCGM, health check of NVLink: 100 a second",
+    ),
+    Limit::of_nvlink("crc_data", 360_000.0, 100.0, "as crc_flit"),
+    Limit {
+        metric: &GPU_ECC_ERRORS,
+        kind: "uncorrected",
+        names: Names::Gpu,
+        class: &GPU_MEMORY,
+        per_hour: 0.0,
+        at_least: 1.0,
+        of_losses: false,
+        source: "DCGM, health check of memory: any",
+    },
     Limit {
         metric: &RDMA_NO_BUFFER,
         kind: "",
@@ -374,6 +421,7 @@ fn part(node: &NodeName, history: &NodeHistory, labels: &Labels, names: Names) -
     let mut labels = labels.values();
     Some(match names {
         Names::Node => Part::Host(node.clone()),
+        Names::Gpu => Part::Gpu(node.clone(), labels.next()?.parse().ok()?),
         Names::PcieLink => Part::PcieLink(node.clone(), labels.next()?.parse().ok()?),
         Names::Netdev => Part::HostLink(node.clone(), netdev::port_of(history, labels.next()?)?),
         Names::Cable => {

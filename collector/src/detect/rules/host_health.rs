@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use railscope_model::identity::{NodeName, Part};
-use railscope_model::metric::{CPU_STEAL, HOST_STALLS, HOST_TIMER_DELAY, Metric};
+use railscope_model::metric::{CPU_STEAL, HOST_STALLS, HOST_TIMER_DELAY, Metric, NODE_CPUS};
 
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::{Class, HOST_STALLS as STALLS, HOST_STEAL as STEAL};
@@ -34,10 +34,10 @@ const LIMITS: &[Limit] = &[
     Limit {
         metric: &CPU_STEAL,
         threshold: None,
-        per_second: 0.01,
+        per_second: 0.02,
         class: &STEAL,
-        what: "seconds stolen per second",
-        source: "1 % of a processor: the loss that a quiet virtual processor shows (detection method, section 2.1)",
+        what: "seconds stolen per second and processor",
+        source: "twice the 1 % that a quiet virtual processor loses (detection method, section 2.1)",
     },
     Limit {
         metric: &HOST_STALLS,
@@ -118,7 +118,7 @@ impl Detector for HostHealth {
         Explanation {
             check: "The processors of a node stand still more often than those of other nodes.",
             threshold: format!(
-                "{}, over {WINDOW_SECONDS:.0} s, and more than {ABOVE_PEERS} times the median node; stalls are the hypervisor's where more than {EXPLAINS_STALLS} seconds a second are stolen",
+                "{}, over {WINDOW_SECONDS:.0} s, and more than {ABOVE_PEERS} times the median node; stalls are the hypervisor's where more than {EXPLAINS_STALLS} seconds a second and processor are stolen",
                 limits.join(", or ")
             ),
             clears: "The rate stays below its limit for the whole window.",
@@ -158,7 +158,7 @@ impl Detector for HostHealth {
     }
 }
 
-/// A node's rate, over all of its NUMA nodes; none while it is not known.
+/// A node's rate, over all of its NUMA nodes, of stolen time per processor; none while it is not known.
 fn rate(history: &NodeHistory, limit: &Limit) -> Option<f64> {
     let counted = history.series(limit.metric).filter(|(labels, _)| {
         limit
@@ -166,7 +166,13 @@ fn rate(history: &NodeHistory, limit: &Limit) -> Option<f64> {
             .is_none_or(|threshold| labels.values().nth(1) == Some(threshold))
     });
     let rates = counted.filter_map(|(_, window)| window.increase(WINDOW_SECONDS));
-    let counted = rates.map(Increase::rate).reduce(|sum, rate| sum + rate);
+    let mut counted = rates.map(Increase::rate).reduce(|sum, rate| sum + rate);
+    // A thread is delayed by the share of time that its processor loses, however many processors there are.
+    if limit.class == &STEAL
+        && let Some(processors) = history.value(&NODE_CPUS, &[])
+    {
+        counted = counted.map(|rate| rate / processors.max(1.0));
+    }
     // The default page has only the histogram.
     counted.or_else(|| timers_later_than(history, limit.threshold?))
 }

@@ -61,6 +61,8 @@ catalogue! {
         "Processes with a context on the GPU: compute, graphics, mps. More than one compute process is time-slicing.";
     Exporter Default Counter GPU_XID_EVENTS = "railscope_gpu_xid_events_total" (gpu, xid, source)
         "XID errors since the exporter's source began to listen, by who told: nvml or kmsg (the kernel log). Each misses some, so both are kept. A GPU that the node no longer shows has no ordinal: gpu is empty. Alert on the timestamp: a first event has no zero before it.";
+    Exporter Default Gauge GPU_LAST_XID = "railscope_gpu_last_xid" (gpu)
+        "The last XID of the GPU, 0 if it had none; only from dcgm-exporter, whose gauge keeps it. A change is an event, the first value is not.";
     Exporter Default Gauge GPU_XID_TIMESTAMP = "railscope_gpu_xid_last_timestamp_seconds" ["seconds"] (gpu, xid, source)
         "When this XID was last reported, Unix time; from the kernel log also for those of before the exporter's start.";
     Exporter Default Counter GPU_EVENTS = "railscope_gpu_events_total" (gpu, event)

@@ -1,0 +1,264 @@
+//! GPUs that are no longer exported while others of their node are: some exporters drop the series of a lost GPU.
+
+use std::collections::{BTreeMap, HashMap};
+
+use foldhash::fast::FixedState;
+use railscope_model::fabric::Timestamp;
+use railscope_model::identity::{GpuIndex, NodeName, Part};
+use railscope_model::metric::GPU;
+
+use crate::assemble::node_parts::gpus_behind;
+use crate::classes::{Class, GPU_LOST};
+use crate::detect::detector::{Detector, Evidence, Explanation, View};
+use crate::detect::gpus::{Gpus, Listed};
+use crate::detect::peers;
+use crate::detect::peers::{MAJORITY, MIN_PEERS};
+use crate::detect::registry::{Rule, Threshold};
+use crate::store::NodeHistory;
+
+const NAME: &str = "gpu-presence";
+
+/// A GPU that worked so recently was not given away: drivers release only idle GPUs, to a virtual machine for example.
+const BUSY_BEFORE_SECONDS: f64 = 120.0;
+/// A node with a smaller share of its peers' GPUs was built or partitioned that way.
+const MOST_MISSING: f64 = 0.25;
+
+/// Builds the detector.
+pub fn build() -> Box<dyn Detector> {
+    Box::<GpuPresence>::default()
+}
+
+/// The GPUs that each node had.
+#[derive(Default)]
+struct GpuPresence {
+    gpus: Gpus,
+    /// By history: a node that was silent for long begins anew.
+    nodes: HashMap<u64, Node, FixedState>,
+    tick: u64,
+}
+
+#[derive(Debug, Default)]
+struct Node {
+    /// By UUID, or by number without one: numbers of the remaining GPUs may change after a loss.
+    gpus: BTreeMap<String, Had>,
+    /// Most GPUs at once.
+    most: usize,
+    /// The product, if all are alike.
+    product: Option<String>,
+    listed: usize,
+    tick: u64,
+}
+
+#[derive(Debug)]
+struct Had {
+    index: GpuIndex,
+    busy_at: Option<Timestamp>,
+    /// When it was first missing.
+    missing_since: Option<Timestamp>,
+}
+
+impl Had {
+    /// Whether it worked shortly before it vanished.
+    fn was_busy(&self, since: Timestamp) -> bool {
+        self.busy_at
+            .is_some_and(|busy| since.seconds_since(busy) <= BUSY_BEFORE_SECONDS)
+    }
+}
+
+impl Detector for GpuPresence {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
+        self.gpus.refresh(view);
+        self.tick += 1;
+        let tick = self.tick;
+        for (node, history) in view.history.fresh_nodes(view.now) {
+            let listed: Vec<_> = self.gpus.of_node(view, node, history).collect();
+            let known = self.nodes.entry(history.born()).or_default();
+            known.refresh(&listed, tick, view.now);
+        }
+        self.nodes.retain(|_, node| node.tick == tick);
+        let usual = self.usual_counts();
+        for (node, history) in view.history.fresh_nodes(view.now) {
+            let Some(known) = self.nodes.get(&history.born()) else {
+                continue;
+            };
+            let usual = known
+                .product
+                .as_ref()
+                .and_then(|product| usual.get(product));
+            let usual = usual.copied().unwrap_or(0);
+            known.missing(usual, (node, history, view), out);
+        }
+    }
+
+    fn remembers(&self) -> bool {
+        true
+    }
+
+    fn explain(&self, _: &Class, _: &str) -> Explanation {
+        Explanation {
+            check: "A GPU that the node exported is not exported any more, while other GPUs of the node are.",
+            threshold: format!(
+                "it was at work less than {BUSY_BEFORE_SECONDS} s before, or {:.0} % of at least {MIN_PEERS} nodes with its product have more GPUs, by at most {:.0} %",
+                100.0 * MAJORITY,
+                100.0 * MOST_MISSING
+            ),
+            clears: "The GPU is exported again, or another one took its place.",
+        }
+    }
+
+    fn rules(&self) -> Vec<Rule> {
+        let own = [
+            Threshold::new(
+                "longest time between its work and its absence",
+                BUSY_BEFORE_SECONDS,
+                "s",
+                "a driver releases only idle GPUs, to a virtual machine for example (a choice)",
+            ),
+            Threshold::new(
+                "largest share of its GPUs that a node can miss, compared with its peers",
+                MOST_MISSING,
+                "ratio",
+                "a node with fewer was built or partitioned that way (a choice)",
+            ),
+        ];
+        let thresholds = own.into_iter().chain(peers::thresholds());
+        vec![Rule::new(&GPU_LOST, thresholds.collect())]
+    }
+}
+
+impl GpuPresence {
+    /// How many GPUs most nodes with a product have, where most agree.
+    fn usual_counts(&self) -> HashMap<String, usize> {
+        let mut counts: HashMap<&String, BTreeMap<usize, usize>> = HashMap::new();
+        for node in self.nodes.values() {
+            if let Some(product) = &node.product {
+                *counts
+                    .entry(product)
+                    .or_default()
+                    .entry(node.most)
+                    .or_default() += 1;
+            }
+        }
+        let usual = counts.into_iter().filter_map(|(product, counts)| {
+            let nodes: usize = counts.values().sum();
+            let (count, alike) = counts.into_iter().max_by_key(|(_, nodes)| *nodes)?;
+            let agree = nodes >= MIN_PEERS && alike as f64 >= MAJORITY * nodes as f64;
+            agree.then(|| (product.clone(), count))
+        });
+        usual.collect()
+    }
+}
+
+impl Node {
+    fn refresh(&mut self, listed: &[Listed<'_>], tick: u64, now: Timestamp) {
+        self.tick = tick;
+        self.listed = listed.len();
+        if listed.is_empty() {
+            return;
+        }
+        for gpu in listed {
+            let had = self.gpus.entry(key(gpu)).or_insert_with(|| Had {
+                index: gpu.index,
+                busy_at: None,
+                missing_since: None,
+            });
+            had.index = gpu.index;
+            had.missing_since = None;
+            if gpu.is_busy() {
+                had.busy_at = Some(now);
+            }
+        }
+        let keys: Vec<String> = listed.iter().map(key).collect();
+        // A GPU that took the place of another: nothing is missing.
+        if listed.len() >= self.most {
+            self.most = listed.len();
+            self.gpus.retain(|key, _| keys.contains(key));
+        }
+        for (key, had) in &mut self.gpus {
+            if !keys.contains(key) {
+                had.missing_since.get_or_insert(now);
+            }
+        }
+        let first = listed[0].product;
+        let are_alike = listed.iter().all(|gpu| gpu.product == first);
+        self.product = are_alike.then(|| first.to_owned());
+    }
+
+    fn missing(
+        &self,
+        usual: usize,
+        (node, history, view): (&NodeName, &NodeHistory, &View<'_>),
+        out: &mut Vec<Evidence>,
+    ) {
+        if self.listed == 0 {
+            return;
+        }
+        let has_usual = self.most.max(usual) == usual;
+        let is_few = |missing: usize| missing as f64 <= MOST_MISSING * usual as f64;
+        let of_peers = usual.saturating_sub(self.listed);
+        let is_expected = has_usual && of_peers > 0 && is_few(of_peers);
+        let mut named = 0;
+        for had in self.gpus.values() {
+            let Some(since) = had.missing_since else {
+                continue;
+            };
+            if is_expected || had.was_busy(since) {
+                named += 1;
+                let gpu = Part::Gpu(node.clone(), had.index);
+                let statement = format!(
+                    "GPU {} of {node} is no longer exported; {} other GPUs of the node are.",
+                    had.index, self.listed
+                );
+                out.push(lost(gpu, node, view, statement));
+            }
+        }
+        // It was missing before the collector started.
+        if is_expected && named == 0 {
+            let statement = format!(
+                "{node} has {} GPUs; most nodes with the same product have {usual}.",
+                self.listed
+            );
+            let part = self.only_gap(usual, history).map_or_else(
+                || Part::Host(node.clone()),
+                |index| Part::Gpu(node.clone(), index),
+            );
+            out.push(lost(part, node, view, statement));
+        }
+    }
+
+    /// The number that is missing, if one is and the others were not renumbered.
+    fn only_gap(&self, usual: usize, history: &NodeHistory) -> Option<GpuIndex> {
+        let numbers: Vec<usize> = history
+            .series(&GPU)
+            .filter_map(|(labels, _)| labels.values().next()?.parse().ok())
+            .collect();
+        let mut gaps = (0..usual).filter(|number| !numbers.contains(number));
+        let gap = gaps.next().filter(|gap| gap + 1 < usual)?;
+        gaps.next()
+            .is_none()
+            .then(|| gap.to_string().parse().ok())?
+    }
+}
+
+fn lost(part: Part, node: &NodeName, view: &View<'_>, statement: String) -> Evidence {
+    Evidence {
+        detector: NAME,
+        signal: GPU.name,
+        class: &GPU_LOST,
+        effect: 1.0,
+        statement,
+        victims: gpus_behind(view.fabric, &Part::Host(node.clone())),
+        related: Vec::new(),
+        alike: Vec::new(),
+        part,
+    }
+}
+
+fn key(gpu: &Listed<'_>) -> String {
+    let uuid = gpu.uuid();
+    if uuid.is_empty() { gpu.label } else { uuid }.to_owned()
+}

@@ -1,0 +1,155 @@
+//! Hardware errors of GPUs that the driver reports as XIDs. XIDs of applications blame no hardware.
+
+mod catalogue;
+
+use std::collections::BTreeMap;
+
+use railscope_model::fabric::Timestamp;
+use railscope_model::identity::{GpuIndex, NodeName, Part};
+use railscope_model::metric::{GPU_LAST_XID, GPU_UTILIZATION, GPU_XID_EVENTS};
+
+use crate::assemble::node_parts::gpus_behind;
+use crate::classes::Class;
+use crate::detect::detector::{Detector, Evidence, Explanation, View};
+use crate::detect::registry::{Rule, Threshold};
+use crate::store::{NodeHistory, Window};
+use catalogue::{CATALOGUE, Xid};
+
+/// How long an XID counts as new: as long as the history reaches at 5 s scrapes.
+const NEW_SECONDS: f64 = 120.0;
+/// How long an incident stays open after the last XID. Whether the GPU was reset is not visible in all exporters.
+const HELD_SECONDS: f64 = 600.0;
+
+/// Builds the detector.
+pub fn build() -> Box<dyn Detector> {
+    Box::<GpuXid>::default()
+}
+
+/// When a GPU last reported each XID of the catalogue.
+#[derive(Default)]
+struct GpuXid {
+    last: BTreeMap<(NodeName, GpuIndex, u16), Timestamp>,
+}
+
+impl Detector for GpuXid {
+    fn name(&self) -> &'static str {
+        "gpu-xid"
+    }
+
+    fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
+        for (node, history) in view.history.fresh_nodes(view.now) {
+            for (gpu, xid, at) in counted(history).chain(shown(history)) {
+                let is_new = view.now.seconds_since(at) <= NEW_SECONDS;
+                if is_new && let Some(row) = catalogue::find(xid) {
+                    let last = self.last.entry((node.clone(), gpu, row.xid)).or_insert(at);
+                    *last = at.max(*last);
+                }
+            }
+        }
+        let is_held = |at: &Timestamp| view.now.seconds_since(*at) <= HELD_SECONDS;
+        self.last.retain(|_, at| is_held(at));
+        let rows = self.last.keys().filter_map(|(node, gpu, xid)| {
+            let row = catalogue::find(f64::from(*xid))?;
+            Some(evidence(Part::Gpu(node.clone(), *gpu), row, view))
+        });
+        out.extend(rows);
+    }
+
+    fn remembers(&self) -> bool {
+        true
+    }
+
+    fn explain(&self, _: &Class, _: &str) -> Explanation {
+        Explanation {
+            check: "The driver of the GPU reports an XID that asks for a reset, a diagnosis or a replacement.",
+            threshold: String::from("any (NVIDIA, Xid catalog)"),
+            clears: "Ten minutes after the last one; the GPU should be reset before.",
+        }
+    }
+
+    fn rules(&self) -> Vec<Rule> {
+        let mut classes: Vec<&'static Class> = CATALOGUE.iter().map(|row| row.class).collect();
+        classes.sort_by_key(|class| class.order());
+        classes.dedup();
+        let thresholds = || {
+            vec![
+                Threshold::new(
+                    "an XID is new for",
+                    NEW_SECONDS,
+                    "s",
+                    "as long as the history reaches at 5 s scrapes",
+                ),
+                Threshold::new(
+                    "it is held for",
+                    HELD_SECONDS,
+                    "s",
+                    "a reset is not visible in all exporters (a choice)",
+                ),
+            ]
+        };
+        let rules = classes.into_iter();
+        rules.map(|class| Rule::new(class, thresholds())).collect()
+    }
+}
+
+/// GPU, XID and time of every event that Railscope's exporter counts.
+fn counted(history: &NodeHistory) -> impl Iterator<Item = (GpuIndex, f64, Timestamp)> {
+    let series = history.series(&GPU_XID_EVENTS);
+    series.filter_map(|(labels, window)| {
+        let mut labels = labels.values();
+        let (gpu, xid) = (labels.next()?, labels.next()?.parse().ok()?);
+        let at = last_rise(window).or_else(|| {
+            // The first event of an XID begins its series. It is an event if the GPU was exported before.
+            let watched = history.window(&GPU_UTILIZATION, &[gpu])?;
+            let first = window.told().last()?.0;
+            let begun = watched.told().last()?.0;
+            (first > begun).then_some(first)
+        })?;
+        Some((gpu.parse().ok()?, xid, at))
+    })
+}
+
+/// When a counter last rose.
+fn last_rise(window: Window<'_>) -> Option<Timestamp> {
+    let mut later: Option<(Timestamp, f64)> = None;
+    for count in window.counts() {
+        if let Some((at, value)) = later
+            && count.count < value
+        {
+            return Some(at);
+        }
+        later = Some((count.at, count.count));
+    }
+    None
+}
+
+/// GPU, XID and time of every change of a gauge with the last XID. The first value has no time: it may be old.
+fn shown(history: &NodeHistory) -> impl Iterator<Item = (GpuIndex, f64, Timestamp)> {
+    let series = history.moving(&GPU_LAST_XID);
+    series.filter_map(|(labels, window)| {
+        let xid = window.value()?;
+        let mut since = None;
+        for (at, value) in window.told() {
+            if value != xid {
+                return Some((labels.values().next()?.parse().ok()?, xid, since?));
+            }
+            since = Some(at);
+        }
+        None
+    })
+}
+
+fn evidence(part: Part, row: &Xid, view: &View<'_>) -> Evidence {
+    let Xid { xid, meaning, .. } = row;
+    Evidence {
+        detector: "gpu-xid",
+        signal: GPU_XID_EVENTS.name,
+        class: row.class,
+        effect: row.effect(),
+        statement: format!("{part} reported XID {xid} ({meaning}): {}.", row.action),
+        victims: gpus_behind(view.fabric, &part),
+        related: Vec::new(),
+        alike: Vec::new(),
+        part,
+    }
+}

@@ -1,0 +1,154 @@
+//! What GPUs report about themselves: that they are gone, errors of memory and NVLinks, XIDs; and what is no fault.
+
+use super::{Fault, check, of_gpus, with};
+
+const OTHERS: &str = "[gpu/n3:0 gpu/n3:1 gpu/n3:3]";
+
+/// Drops every series of these GPUs of one node.
+fn without(node: usize, gpus: &'static [usize]) -> Box<Fault> {
+    Box::new(move |index, _, text: String| {
+        let is_gone = |line: &&str| {
+            let mut labels = gpus.iter().map(|gpu| format!("gpu=\"{gpu}\""));
+            index == node && labels.any(|label| line.contains(&label))
+        };
+        let left = text.lines().filter(|line| !is_gone(line));
+        left.map(|line| format!("{line}\n")).collect()
+    })
+}
+
+#[test]
+fn a_gpu_that_is_no_longer_exported_is_lost() {
+    check(
+        &without(3, &[2]),
+        &[&format!("gpu-lost gpu/n3:2 gpus=4 {OTHERS}")],
+    );
+}
+
+#[test]
+fn a_node_without_any_exported_gpu_has_lost_none() {
+    check(&without(3, &[0, 1, 2, 3]), &[]);
+}
+
+#[test]
+fn a_gpu_that_was_replaced_is_not_lost() {
+    let replaced = |node: usize, _: u64, text: String| match node {
+        3 => text.replace("GPU-3-2", "GPU-spare"),
+        _ => text,
+    };
+    check(&replaced, &[]);
+}
+
+#[test]
+fn a_gpu_that_was_released_when_idle_is_not_lost_where_counts_differ() {
+    // Half of the nodes have fewer GPUs from the start, so there is no usual count; the GPU is idle at first.
+    let released = |node: usize, seconds: u64, text: String| {
+        let text =
+            without(node, if node.is_multiple_of(2) { &[3] } else { &[] })(node, seconds, text);
+        let idle = "railscope_gpu_utilization_ratio{gpu=\"2\"}";
+        let text = text.replace(&format!("{idle} 1"), &format!("{idle} 0"));
+        match (node, seconds) {
+            (3, 130..) => without(3, &[2])(node, seconds, text),
+            _ => text,
+        }
+    };
+    let view = super::run_from_the_start(&released);
+    assert_eq!(super::incidents(&view), Vec::<String>::new());
+}
+
+#[test]
+fn a_gpu_that_was_missing_before_the_collector_started_is_lost() {
+    let view = super::run_from_the_start(&without(3, &[2]));
+    let lost = format!("gpu-lost gpu/n3:2 gpus=4 {OTHERS}");
+    assert_eq!(super::incidents(&view), [lost]);
+}
+
+#[test]
+fn errors_of_nvlinks_and_memory_are_named() {
+    for (series, per_second, class) in [
+        (
+            "railscope_gpu_nvlink_errors_total{gpu=\"2\",kind=\"recovery\"}",
+            0.02,
+            "nvlink-errors",
+        ),
+        (
+            "railscope_gpu_nvlink_errors_total{gpu=\"2\",kind=\"replay\"}",
+            1.0,
+            "nvlink-errors",
+        ),
+        (
+            "railscope_gpu_nvlink_errors_total{gpu=\"2\",kind=\"crc_flit\"}",
+            200.0,
+            "nvlink-errors",
+        ),
+        (
+            "railscope_gpu_ecc_errors_total{gpu=\"2\",severity=\"uncorrected\"}",
+            0.02,
+            "gpu-memory",
+        ),
+    ] {
+        let rises = with(move |node, seconds| {
+            let count = if node == 3 {
+                (per_second * seconds as f64).floor()
+            } else {
+                0.0
+            };
+            format!("{series} {count}\n")
+        });
+        check(&rises, &[&format!("{class} gpu/n3:2 gpus=1 []")]);
+    }
+    let few = with(|_, seconds| {
+        let series = "railscope_gpu_nvlink_errors_total{gpu=\"2\",kind=\"crc_flit\"}";
+        format!("{series} {}\n", seconds / 5)
+    });
+    check(&few, &[]);
+}
+
+/// The last XID of a GPU, as dcgm-exporter shows it, and 0 for all others.
+fn last_xid(from: u64, xid: u32) -> Box<Fault> {
+    with(move |node, seconds| {
+        of_gpus(|gpu| {
+            let has = (node, gpu) == (3, 2) && seconds >= from;
+            let shown = if has { xid } else { 0 };
+            format!("railscope_gpu_last_xid{{gpu=\"{gpu}\"}} {shown}\n")
+        })
+    })
+}
+
+#[test]
+fn an_xid_of_hardware_is_named_with_its_class_and_one_of_an_application_is_not() {
+    for (xid, class) in [
+        (79, "gpu-lost"),
+        (119, "gpu-error"),
+        (95, "gpu-memory"),
+        (74, "nvlink-errors"),
+        (149, "nvlink-errors"),
+    ] {
+        check(
+            &last_xid(100, xid),
+            &[&format!("{class} gpu/n3:2 gpus=1 []")],
+        );
+    }
+    for xid in [13, 31, 43, 45, 63] {
+        check(&last_xid(100, xid), &[]);
+    }
+}
+
+#[test]
+fn an_xid_from_before_the_first_scrape_is_no_event() {
+    check(&last_xid(0, 119), &[]);
+}
+
+#[test]
+fn the_first_counted_xid_is_an_event_and_an_old_count_is_not() {
+    let count = |from: u64| {
+        with(move |node, seconds| match node {
+            3 if seconds >= from => String::from(
+                "railscope_gpu_xid_events_total{gpu=\"2\",xid=\"119\",source=\"kmsg\"} 1\n",
+            ),
+            _ => String::new(),
+        })
+    };
+    check(&count(100), &["gpu-error gpu/n3:2 gpus=1 []"]);
+    let view = super::run_from_the_start(&count(0));
+    assert_eq!(super::incidents(&view), Vec::<String>::new());
+}
