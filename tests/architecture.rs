@@ -63,6 +63,7 @@ const SERIALISES: &[&str] = &[
     "collector/src/persist/incidents_file.rs",
     "collector/src/maintenance.rs",
     "collector/src/persist/fabric_file.rs",
+    "collector/src/record",
     "collector/src/replay",
     "collector/src/lib.rs",
 ];

@@ -3,6 +3,7 @@
 mod maintenance;
 mod push;
 mod raw;
+mod record;
 mod switches;
 mod values;
 
@@ -17,6 +18,7 @@ use railscope_model::plan::WiringPlan;
 use crate::fabric::plans;
 
 pub use crate::config::push::{About, Push, PushedJob};
+pub use crate::config::record::Record;
 pub use crate::file_error::ConfigError;
 pub(crate) use crate::file_error::nearest;
 
@@ -45,6 +47,8 @@ pub struct Config {
     pub file_sd: Vec<PathBuf>,
     /// How other people's exporters are read.
     pub mappings: Mappings,
+    /// Files of further mappings; `mappings` has their content.
+    pub mapping_files: Vec<PathBuf>,
     /// Where the InfiniBand subnet is read from, if anywhere.
     pub subnet: Option<SubnetSource>,
     /// Switches that tell their LLDP neighbours.
@@ -65,6 +69,8 @@ pub struct Config {
     pub maintenance_token: Option<Arc<str>>,
     /// Settings of remote write; off if unset.
     pub push: Option<Push>,
+    /// Settings of the recording; off if unset.
+    pub record: Option<Record>,
     /// Where metrics, incidents and traces are sent by OTLP; variables of the environment win over it.
     pub otlp: railscope_otlp::Table,
 }
@@ -139,6 +145,11 @@ impl Target {
     /// Whether its samples are pushed.
     pub fn is_pushed(&self) -> bool {
         self.url.starts_with(PUSHED)
+    }
+
+    /// The labels `job` and `instance` of a target whose samples are pushed.
+    pub(crate) fn pushed_labels(&self) -> Option<(&str, &str)> {
+        self.url.strip_prefix(PUSHED)?.split_once('/')
     }
 
     /// Whether it is somebody else's exporter by its configuration.

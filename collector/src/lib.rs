@@ -18,6 +18,7 @@ pub mod maintenance;
 pub mod mapping;
 pub(crate) mod offline;
 pub mod persist;
+pub mod record;
 pub mod replay;
 pub mod serve;
 pub mod service;

@@ -3,11 +3,13 @@
 //! ```text
 //! pack          scrapes.jsonl.zst, targets.json, railscope.toml, fabric files
 //! -> Reader     as for a live scrape
-//! -> Analysis   as in the service; a tick after each interval of recorded time
+//! -> Analysis   as in the service; a cycle at each recorded time, or after each interval of recorded time
 //! -> IncidentEvent
 //! ```
 
 pub mod pack;
+pub(crate) mod recorded;
+mod scrapes;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,7 +27,8 @@ use crate::sources::push::fragments::Origin;
 use crate::sources::scrape::reader::Reader;
 use crate::status::{ScrapeResult, State};
 
-use pack::{FabricFile, Line, Pack, PackError};
+use pack::{FabricFile, Line, Pack, PackError, Place, unknown_target};
+use recorded::{Cycles, Listings};
 
 /// What was replayed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -56,6 +59,7 @@ pub struct Replay {
     readers: HashMap<Origin, (Arc<Target>, Reader)>,
     /// Versions of the fabric file that are not yet valid, the next one last.
     fabric: Vec<FabricFile>,
+    listings: Listings,
     interval: Duration,
     max_body_bytes: usize,
     open: OpenIncidents,
@@ -71,8 +75,9 @@ impl Replay {
         let state = State::new(&pack.config, || Timestamp(0));
         let plan = pack.config.read_plan()?;
         let mut analysis = Analysis::new(&mut pack.config, plan, None);
-        state.set_targets(&pack.targets, true);
-        analysis.take(Event::Targets(pack.targets.clone()), &state);
+        let targets = pack.listings.list();
+        state.set_targets(&targets, true);
+        analysis.take(Event::Targets(targets), &state);
         let readers = pack.origins.iter().map(|(origin, target)| {
             let reader = Reader::new(Arc::clone(target), pack.config.mappings.clone());
             (origin.clone(), (Arc::clone(target), reader))
@@ -82,6 +87,7 @@ impl Replay {
             state: Arc::new(state),
             readers: readers.collect(),
             fabric: pack.fabric.iter().rev().cloned().collect(),
+            listings: pack.listings.clone(),
             interval: pack.config.analysis_interval,
             max_body_bytes: pack.config.scrape.max_body_bytes,
             open: OpenIncidents::default(),
@@ -99,27 +105,25 @@ impl Replay {
         window: Window,
         mut each: impl FnMut(&IncidentEvent),
     ) -> Result<Replayed, PackError> {
-        let mut due = None;
+        let mut cycles = Cycles::new(&pack.cycles, self.interval, window);
         for line in pack.scrapes()? {
-            let (number, line) = line?;
+            let (place, line) = line?;
             if window.from.is_some_and(|from| line.at < from) {
                 continue;
             }
             if window.until.is_some_and(|until| line.at > until) {
                 break;
             }
-            let mut next = due.unwrap_or(line.at);
-            while next < line.at {
-                self.tick(next, &mut each)?;
-                next = after(next, self.interval);
+            cycles.begin(line.at);
+            while let Some(cycle) = cycles.before(line.at) {
+                self.tick(cycle, &mut each)?;
             }
-            due = Some(next);
             let first = self.replayed.span.map_or(line.at, |(first, _)| first);
             self.replayed.span = Some((first, line.at));
-            self.take(pack, number, line)?;
+            self.take(&place, line)?;
         }
-        if let Some(next) = due {
-            self.tick(next, &mut each)?;
+        for cycle in cycles.rest() {
+            self.tick(cycle, &mut each)?;
         }
         Ok(self.replayed)
     }
@@ -129,9 +133,10 @@ impl Replay {
         &self.state
     }
 
-    fn take(&mut self, pack: &Pack, number: usize, line: Line) -> Result<(), PackError> {
+    fn take(&mut self, place: &Place, line: Line) -> Result<(), PackError> {
+        self.update_targets(line.at);
         let Some((target, reader)) = self.readers.get_mut(&line.origin) else {
-            return Err(pack.unknown_target(number, &line.origin));
+            return Err(unknown_target(place, &line.origin));
         };
         match line.answer {
             Ok(body) if body.len() > self.max_body_bytes => {
@@ -141,7 +146,7 @@ impl Replay {
             }
             Ok(body) => {
                 self.replayed.scrapes += 1;
-                let event = reader.event(body, line.at);
+                let event = reader.event(body, line.samples_at);
                 if let (None, Some(kind)) = (&target.kind, reader.kind()) {
                     self.state.record_kind(target, kind);
                 }
@@ -152,6 +157,8 @@ impl Replay {
                 self.replayed.failures += 1;
                 let result = match &*error {
                     "timeout" => ScrapeResult::Timeout,
+                    "too large" => ScrapeResult::TooLarge,
+                    "malformed" => ScrapeResult::Malformed,
                     other if other.starts_with("http ") => ScrapeResult::Malformed,
                     _ => ScrapeResult::Unreachable,
                 };
@@ -161,11 +168,19 @@ impl Replay {
         Ok(())
     }
 
+    fn update_targets(&mut self, now: Timestamp) {
+        if let Some(targets) = self.listings.due(now) {
+            self.state.set_targets(&targets, true);
+            self.analysis.take(Event::Targets(targets), &self.state);
+        }
+    }
+
     fn tick(
         &mut self,
         now: Timestamp,
         each: &mut impl FnMut(&IncidentEvent),
     ) -> Result<(), PackError> {
+        self.update_targets(now);
         while let Some(file) = self
             .fabric
             .pop_if(|file| file.from.is_none_or(|from| from <= now))
@@ -188,11 +203,6 @@ impl Replay {
         self.open.update(open, time(now)).iter().for_each(each);
         Ok(())
     }
-}
-
-fn after(at: Timestamp, interval: Duration) -> Timestamp {
-    let millis = u64::try_from(interval.as_millis()).unwrap_or(u64::MAX);
-    Timestamp(at.0.saturating_add(millis.max(1)))
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ use crate::fabric::Told;
 use crate::fabric::subnet::Subnet;
 use crate::fabric::subnet::counters::DeviceReading;
 use crate::mapping::Translation;
+use crate::record::{self, Recorder};
 use crate::serve::otlp::IncidentEvents;
 use crate::serve::{metrics, router};
 use crate::service::analysis::Analysis;
@@ -137,6 +138,7 @@ pub async fn run_beside(
         state.push = Some(intake);
         inbox
     });
+    state.recorder = Recorder::open(&config, state.now()).map(Arc::new);
     let state = Arc::new(state);
     let mut otlp = beside.otlp;
     let incidents = otlp.as_ref().and_then(IncidentEvents::to);
@@ -154,7 +156,7 @@ pub async fn run_beside(
     };
     let mut tasks = feed(config, (scraper, pushed), events, &state, bells);
     let (asked, was_asked) = oneshot::channel::<()>();
-    let routes = router::router(state).merge(beside.routes);
+    let routes = router::router(Arc::clone(&state)).merge(beside.routes);
     let serving = axum::serve(listener, routes).with_graceful_shutdown(async move {
         shutdown.await;
         drop(asked);
@@ -172,6 +174,13 @@ pub async fn run_beside(
     };
     // Scrapers and ticks end here; the analysis ends with the last of those that send to it.
     tasks.shutdown().await;
+    if let Some(recorder) = state.recorder.clone() {
+        let now = state.now();
+        // A panic there is no reason to end differently.
+        tokio::task::spawn_blocking(move || recorder.flush(now))
+            .await
+            .ok();
+    }
     if let Some(otlp) = otlp {
         otlp.shutdown().await;
     }
@@ -208,6 +217,12 @@ fn feed(
         tasks.spawn(named(
             "subnet",
             subnet::follow(subnet, events.clone(), Arc::clone(state)),
+        ));
+    }
+    if let Some(recorder) = state.recorder.clone() {
+        tasks.spawn(named(
+            "recording",
+            record::follow(recorder, Arc::clone(state)),
         ));
     }
     tasks.spawn(named(
@@ -277,6 +292,9 @@ async fn follow_targets(
         first = false;
         let targets = list.targets();
         state.set_targets(&targets, list.is_known());
+        if let Some(recorder) = &state.recorder {
+            recorder.set_targets(&targets, false, state.now());
+        }
         // The analysis hears of a node before its first page arrives.
         if events.send(Event::Targets(targets.clone())).await.is_err() {
             return;

@@ -13,6 +13,7 @@ use crate::analyzer::ClusterView;
 use crate::config::{Config, Target};
 use crate::diagnose::stages::maintenance::Window;
 use crate::mapping::OWN_KIND;
+use crate::record::Recorder;
 use crate::serve::layout::Layout;
 use crate::sources::collectives::watch::Counts;
 use crate::sources::mad_sweep::Stats;
@@ -197,6 +198,8 @@ pub struct State {
     pub otlp: Option<railscope_otlp::StatsReader>,
     /// Accepts remote write; none if it is off.
     pub(crate) push: Option<Intake>,
+    /// Records what the analysis receives; none if it is off.
+    pub(crate) recorder: Option<Arc<Recorder>>,
     snapshot: ArcSwapOption<Snapshot>,
     targets: Mutex<Targets>,
     scrapes: [AtomicU64; ScrapeResult::ALL.len()],
@@ -239,6 +242,7 @@ impl State {
             beside: None,
             otlp: None,
             push: None,
+            recorder: None,
             snapshot: ArcSwapOption::empty(),
             targets: Mutex::default(),
             scrapes: Default::default(),

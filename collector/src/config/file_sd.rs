@@ -12,9 +12,14 @@ use crate::sources::targets::own_on_switch;
 use crate::store::source_id::Subject;
 
 /// Label that says which exporter a target is, as `kind` does in the configuration.
-const KIND: &str = "__railscope_kind";
+pub(crate) const KIND: &str = "__railscope_kind";
 /// Label that names the switch that a target speaks for.
-const SWITCH: &str = "__railscope_switch";
+pub(crate) const SWITCH: &str = "__railscope_switch";
+
+/// Label of a target whose series name the nodes and switches: its only value is `series`.
+pub(crate) const ABOUT: &str = "__railscope_about";
+/// Label of recordings: when the target was in the list of targets.
+pub(crate) const LISTED: &str = "__railscope_listed";
 
 /// One group of a file_sd file.
 #[derive(Deserialize)]
@@ -31,6 +36,8 @@ pub(crate) struct Labelled {
     pub(crate) job: String,
     /// Label `instance`, or the address.
     pub(crate) instance: String,
+    /// Label `__railscope_listed`.
+    pub(crate) listed: Option<String>,
     /// The target.
     pub(crate) target: Target,
 }
@@ -69,6 +76,7 @@ pub(crate) fn parse_labelled(text: &str, mappings: &Mappings) -> Result<Vec<Labe
             targets.push(Labelled {
                 job: label("job").unwrap_or_default(),
                 instance: label("instance").unwrap_or_else(|| address.clone()),
+                listed: label(LISTED),
                 target: target(address, &group.labels, mappings)
                     .map_err(|why| format!("target {address:?}: {why}"))?,
             });
@@ -96,6 +104,14 @@ fn target(
             .map_err(|why| format!("{KIND}: {why}"))?;
     }
     let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    if let Some(about) = labels.get(ABOUT) {
+        let is_foreign = kind.is_some_and(|kind| kind != OWN_KIND);
+        if about != "series" || !is_foreign {
+            return Err(format!(
+                "{ABOUT}: expected \"series\", beside {KIND} of another exporter"
+            ));
+        }
+    }
     let about = match labels.get(SWITCH) {
         Some(switch) => switch.parse().map(Subject::Switch),
         None => label("node", host).parse::<NodeName>().map(Subject::Node),
@@ -103,8 +119,12 @@ fn target(
     if let (Ok(Subject::Switch(switch)), Some(OWN_KIND)) = (&about, kind.map(String::as_str)) {
         return Err(format!("{KIND}: {}", own_on_switch(switch)));
     }
+    let about = match labels.get(ABOUT) {
+        Some(_) => None,
+        None => Some(about.map_err(|error| error.to_string())?),
+    };
     Ok(Target {
-        about: Some(about.map_err(|error| error.to_string())?),
+        about,
         kind: kind.map(|kind| Arc::from(kind.as_str())),
         url,
     })
@@ -157,6 +177,10 @@ mod tests {
             (
                 "[{\"targets\": [\"a:1\"], \"labels\": {\"__railscope_kind\": \"railscope\", \"__railscope_switch\": \"leaf-1\"}}]",
                 "target \"a:1\": __railscope_kind: of a switch another exporter's page is expected",
+            ),
+            (
+                "[{\"targets\": [\"a:1\"], \"labels\": {\"__railscope_about\": \"series\"}}]",
+                "target \"a:1\": __railscope_about: expected \"series\", beside __railscope_kind",
             ),
         ] {
             let error = parse_file_sd(text, &Mappings::default()).expect_err(text);

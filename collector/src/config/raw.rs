@@ -14,6 +14,7 @@ use toml::Spanned;
 
 use super::maintenance::{check_maintenance, read_token};
 use super::push::{Push, RawPush};
+use super::record::RawRecord;
 use super::switches::{RawSwitch, check_switches};
 use super::values::{Argv, Period, Positive, Text, Url};
 use super::{Config, ConfigError, ScrapeProfile, SubnetFrom, SubnetSource, SwitchSource, Target};
@@ -79,6 +80,7 @@ pub(super) struct File {
     #[serde(default)]
     maintenance: Vec<Spanned<RawWindow>>,
     push: Option<RawPush>,
+    record: Option<RawRecord>,
     #[serde(default)]
     otlp: railscope_otlp::Table,
 }
@@ -323,6 +325,10 @@ impl File {
         beside: &Path,
     ) -> Config {
         let file_sd = self.file_sd.into_iter();
+        let mapping_files = self
+            .mapping
+            .iter()
+            .map(|mapping| beside.join(&mapping.file));
         Config {
             cluster: self.cluster.name.0,
             listen: self.web.listen,
@@ -334,6 +340,7 @@ impl File {
             subnet,
             switches: read.switches,
             mappings: read.mappings,
+            mapping_files: mapping_files.collect(),
             plan: self.plan.map(|plan| beside.join(plan.file)),
             analysis_interval: self.analysis.interval.0,
             state_dir: self.analysis.state_dir.map(|path| beside.join(path)),
@@ -342,6 +349,7 @@ impl File {
             maintenance_file: self.analysis.maintenance_file.map(|path| beside.join(path)),
             maintenance_token: read.token,
             push: read.push,
+            record: self.record.map(|record| record.checked(beside)),
             otlp: self.otlp,
         }
     }

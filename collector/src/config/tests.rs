@@ -142,7 +142,15 @@ const WRONG: &[(&str, &str)] = &[
     ),
     (
         "[scraep]\n",
-        "1:2: scraep: unknown field `scraep`, expected one of `cluster`, `web`, `scrape`, `targets`, `file_sd`, `mapping`, `subnet`, `plan`, `switches`, `analysis`, `collectives`, `maintenance`, `push`, `otlp`; did you mean `scrape`?",
+        "1:2: scraep: unknown field `scraep`, expected one of `cluster`, `web`, `scrape`, `targets`, `file_sd`, `mapping`, `subnet`, `plan`, `switches`, `analysis`, `collectives`, `maintenance`, `push`, `record`, `otlp`; did you mean `scrape`?",
+    ),
+    (
+        "[record]\nmax_age = \"1d\"",
+        "1:1: record: missing field `folder`",
+    ),
+    (
+        "[record]\nfolder = \"r\"\nmax_bytes = \"9MB\"",
+        "3:13: record.max_bytes: \"9MB\": expected a size of at least \"10MB\", such as \"500MB\" or \"10GB\"",
     ),
     (
         "[cluster]\nname = \"a\"\ncolour = 1",
@@ -258,6 +266,20 @@ fn an_error_names_file_line_column_field_and_what_was_expected() {
             "{text}"
         );
     }
+}
+
+#[test]
+fn a_recording_is_off_unless_configured_and_has_limits() {
+    assert_eq!(parse("").expect("valid").record, None);
+    let of = |text: &str| parse(text).expect(text).record.expect("a table");
+    let record = of("[record]\nfolder = \"rec\"");
+    assert_eq!(record.folder, Path::new("etc/rec"));
+    assert_eq!(record.max_bytes, 10_000_000_000);
+    assert_eq!(record.max_age, Duration::from_secs(7 * 86_400));
+    let record = of("[record]\nfolder = \"/r\"\nmax_bytes = \"500MB\"\nmax_age = \"2d\"");
+    assert_eq!(record.folder, Path::new("/r"));
+    assert_eq!(record.max_bytes, 500_000_000);
+    assert_eq!(record.max_age, Duration::from_secs(2 * 86_400));
 }
 
 #[test]

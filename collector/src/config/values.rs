@@ -1,4 +1,4 @@
-//! Values of the file that are more than TOML's own: times, numbers above zero, text that is not empty, addresses, commands.
+//! Values of the file that are more than TOML's own: times, sizes, numbers above zero, text that is not empty, addresses, commands.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use serde::de::{Deserializer, Error as _, Visitor};
 
 use super::check_url;
 
-/// A time as text with its unit: `"500ms"`, `"5s"`, `"2m"`, `"1h"`. Never zero.
+/// A time as text with its unit: `"500ms"`, `"5s"`, `"2m"`, `"1h"`, `"7d"`. Never zero.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Period(pub(super) Duration);
 
@@ -38,6 +38,7 @@ fn parse_period(text: &str) -> Option<Duration> {
         "s" => 1_000,
         "m" => 60_000,
         "h" => 3_600_000,
+        "d" => 24 * 3_600_000,
         _ => return None,
     };
     let millis = digits.parse::<u64>().ok()?.checked_mul(millis)?;
@@ -45,6 +46,37 @@ fn parse_period(text: &str) -> Option<Duration> {
     (1..=365 * 24 * 3_600_000)
         .contains(&millis)
         .then(|| Duration::from_millis(millis))
+}
+
+/// A size as text with its decimal unit: `"500MB"`, `"10GB"`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bytes(pub(super) u64);
+
+/// The least size of a folder that is limited: below it, the limit would leave no room for what every folder has.
+const LEAST_BYTES: u64 = 10_000_000;
+
+impl<'de> Deserialize<'de> for Bytes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let bytes = parse_bytes(&text).filter(|bytes| *bytes >= LEAST_BYTES);
+        bytes.map(Self).ok_or_else(|| {
+            D::Error::custom(format!(
+                "{text:?}: expected a size of at least \"10MB\", such as \"500MB\" or \"10GB\""
+            ))
+        })
+    }
+}
+
+fn parse_bytes(text: &str) -> Option<u64> {
+    let end = text.find(|char: char| !char.is_ascii_digit())?;
+    let (digits, unit) = text.split_at(end);
+    let factor = match unit {
+        "MB" => 1_000_000,
+        "GB" => 1_000_000_000,
+        "TB" => 1_000_000_000_000,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(factor)
 }
 
 /// A number above zero.

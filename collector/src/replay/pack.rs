@@ -1,28 +1,26 @@
 //! A recording of a cluster as a folder, the *pack*: docs/recording.md has its format.
 
-use std::collections::{BTreeMap, HashMap};
-use std::fs::File;
-use std::io::{self, BufRead, BufReader};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use railscope_model::fabric::Timestamp;
-use ruzstd::decoding::StreamingDecoder;
-use serde::Deserialize;
 
-use crate::config::file_sd::{Labelled, parse_labelled};
+use crate::config::file_sd::parse_labelled;
 use crate::config::{Config, ConfigError, SubnetFrom, Target};
 use crate::sources::push::fragments::Origin;
 use crate::sources::targets::TargetList;
 
+use super::recorded::{Listings, numbered, read_cycles, time};
+pub use super::scrapes::{Line, Place, Scrapes};
+
 /// The scrapes: one JSON object per line.
 const SCRAPES: &str = "scrapes.jsonl.zst";
+/// The same in files `scrapes.SECONDS.jsonl.zst`, as a collector records them.
+pub(crate) const SEGMENT: (&str, &str) = ("scrapes", "jsonl.zst");
 /// The collector's configuration.
-const CONFIG: &str = "railscope.toml";
-/// Limit on the decompression window: that of `zstd --long=27`.
-const MOST_WINDOW_BYTES: u64 = 1 << 27;
-/// Limit on the length of a line.
-const MOST_LINE_BYTES: u64 = 256 << 20;
+pub(crate) const CONFIG: &str = "railscope.toml";
 
 /// Why a pack cannot be replayed.
 #[derive(Debug, thiserror::Error)]
@@ -84,9 +82,14 @@ pub struct Pack {
     pub config: Config,
     /// All targets, as the collector would scrape them.
     pub targets: Vec<Target>,
-    pub(super) origins: HashMap<Origin, Arc<Target>>,
-    pub(super) fabric: Vec<FabricFile>,
-    scrapes: PathBuf,
+    pub(crate) origins: HashMap<Origin, Arc<Target>>,
+    pub(crate) fabric: Vec<FabricFile>,
+    /// When which target is in the list.
+    pub(super) listings: Listings,
+    /// Times of the analysis cycles; empty unless a collector recorded them.
+    pub(crate) cycles: Vec<Timestamp>,
+    scrapes: Vec<PathBuf>,
+    are_segments: bool,
 }
 
 impl Pack {
@@ -99,22 +102,22 @@ impl Pack {
         // What an earlier run knew is not part of the recording, and a replay writes nothing.
         config.state_dir = None;
         let mut origins = HashMap::new();
+        let mut listings = Listings::default();
         for file in &config.file_sd {
             let text = std::fs::read_to_string(file).map_err(unreadable(file))?;
-            let labelled = parse_labelled(&text, &config.mappings);
-            let labelled = labelled.map_err(|message| PackError::Targets {
+            let invalid = |message| PackError::Targets {
                 file: file.clone(),
                 message,
-            })?;
-            for Labelled {
-                job,
-                instance,
-                target,
-            } in labelled
-            {
-                origins.insert(Origin { job, instance }, Arc::new(target));
+            };
+            let labelled = parse_labelled(&text, &config.mappings).map_err(invalid)?;
+            for one in labelled {
+                let listed = listings.add(&one.target, one.listed.as_deref());
+                listed.map_err(invalid)?;
+                let (job, instance) = (one.job, one.instance);
+                origins.insert(Origin { job, instance }, Arc::new(one.target));
             }
         }
+        listings.sort();
         let mut list = TargetList::new(
             config.targets.clone(),
             config.file_sd.clone(),
@@ -125,48 +128,64 @@ impl Pack {
             Some(SubnetFrom::File(file)) => versions(file)?,
             _ => Vec::new(),
         };
+        // The targets of a recording changed with time: one may have replaced another at its place.
+        let targets = if listings.has_changes() {
+            let all: BTreeSet<_> = origins
+                .values()
+                .map(|target| Target::clone(target))
+                .collect();
+            all.into_iter().collect()
+        } else {
+            list.targets()
+        };
+        if !listings.has_changes() {
+            listings = Listings::constant(&targets);
+        }
+        let (scrapes, are_segments) = scrape_files(folder)?;
         Ok(Self {
-            targets: list.targets(),
+            targets,
             config,
             origins,
             fabric,
-            scrapes: folder.join(SCRAPES),
+            listings,
+            cycles: read_cycles(folder)?,
+            scrapes,
+            are_segments,
         })
     }
 
-    /// The scrapes in order of time, each with its line number.
+    /// The scrapes in order of time, each with its place.
     ///
     /// # Errors
-    /// The file is missing, or is not zstd.
+    /// A file is missing.
     pub fn scrapes(&self) -> Result<Scrapes, PackError> {
-        let error = unreadable(&self.scrapes);
-        let file = File::open(&self.scrapes).map_err(&error)?;
-        let file = BufReader::new(file);
-        let decoder = StreamingDecoder::new_with_max_window_size(file, MOST_WINDOW_BYTES);
-        let decoder = decoder.map_err(|source| error(io::Error::other(source.to_string())))?;
-        Ok(Scrapes {
-            file: self.scrapes.clone(),
-            lines: BufReader::with_capacity(1 << 20, decoder),
-            number: 0,
-            latest: Timestamp(0),
-            buffer: Vec::new(),
-            has_failed: false,
-        })
-    }
-
-    pub(super) fn unknown_target(&self, line: usize, origin: &Origin) -> PackError {
-        PackError::Line {
-            file: self.scrapes.clone(),
-            line,
-            message: format!(
-                "job {:?}, instance {:?}: expected a target of targets.json",
-                origin.job, origin.instance
-            ),
-        }
+        Scrapes::open(self.scrapes.clone(), self.are_segments)
     }
 }
 
-fn unreadable(file: &Path) -> impl Fn(io::Error) -> PackError {
+/// The files with the scrapes, and whether they are segments.
+fn scrape_files(folder: &Path) -> Result<(Vec<PathBuf>, bool), PackError> {
+    let whole = folder.join(SCRAPES);
+    let (prefix, suffix) = SEGMENT;
+    let segments = numbered(folder, prefix, suffix).map_err(unreadable(folder))?;
+    if whole.exists() || segments.is_empty() {
+        return Ok((vec![whole], false));
+    }
+    Ok((segments.into_values().collect(), true))
+}
+
+pub(super) fn unknown_target(place: &Place, origin: &Origin) -> PackError {
+    PackError::Line {
+        file: place.file.to_path_buf(),
+        line: place.line,
+        message: format!(
+            "job {:?}, instance {:?}: expected a target of targets.json",
+            origin.job, origin.instance
+        ),
+    }
+}
+
+pub(super) fn unreadable(file: &Path) -> impl Fn(io::Error) -> PackError {
     let file = file.to_owned();
     move |source| PackError::Unreadable {
         file: file.clone(),
@@ -186,14 +205,9 @@ fn versions(first: &Path) -> Result<Vec<FabricFile>, PackError> {
         let path = entry.map_err(unreadable(folder))?.path();
         let version = path.file_name().and_then(|name| {
             let rest = name.to_str()?.strip_prefix(stem)?.strip_prefix('.')?;
-            rest.strip_suffix(extension)?
-                .strip_suffix('.')?
-                .parse()
-                .ok()
+            time(rest.strip_suffix(extension)?.strip_suffix('.')?)
         });
-        if let Some(seconds) = version {
-            let seconds: u64 = seconds;
-            let from = Timestamp(seconds.saturating_mul(1_000));
+        if let Some(from) = version {
             later.insert(from, path);
         }
     }
@@ -206,100 +220,4 @@ fn versions(first: &Path) -> Result<Vec<FabricFile>, PackError> {
         path,
     });
     Ok(first.into_iter().chain(later).collect())
-}
-
-/// One scrape.
-#[derive(Debug, PartialEq)]
-pub struct Line {
-    /// When the answer was complete.
-    pub at: Timestamp,
-    /// The target.
-    pub origin: Origin,
-    /// The exposition, or why there is none.
-    pub answer: Result<String, String>,
-}
-
-#[derive(Deserialize)]
-struct RawLine {
-    t: f64,
-    job: String,
-    instance: String,
-    body: Option<String>,
-    error: Option<String>,
-}
-
-/// The scrapes of a pack.
-pub struct Scrapes {
-    file: PathBuf,
-    lines: BufReader<StreamingDecoder<BufReader<File>, ruzstd::decoding::FrameDecoder>>,
-    number: usize,
-    latest: Timestamp,
-    buffer: Vec<u8>,
-    has_failed: bool,
-}
-
-impl Iterator for Scrapes {
-    type Item = Result<(usize, Line), PackError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.has_failed {
-            return None;
-        }
-        let read = self.read();
-        self.has_failed = matches!(read, Some(Err(_)));
-        read.map(|read| {
-            read.map_err(|message| PackError::Line {
-                file: self.file.clone(),
-                line: self.number,
-                message,
-            })
-        })
-    }
-}
-
-impl Scrapes {
-    fn read(&mut self) -> Option<Result<(usize, Line), String>> {
-        self.buffer.clear();
-        self.number += 1;
-        let mut line = io::Read::take(&mut self.lines, MOST_LINE_BYTES);
-        match line.read_until(b'\n', &mut self.buffer) {
-            Ok(0) => return None,
-            Ok(_) => {}
-            Err(error) => return Some(Err(format!("expected more of the zstd frame: {error}"))),
-        }
-        Some(self.parse().map(|line| (self.number, line)))
-    }
-
-    fn parse(&mut self) -> Result<Line, String> {
-        let raw: RawLine = serde_json::from_slice(self.buffer.trim_ascii_end()).map_err(|error| {
-            format!(
-                "column {}: expected an object with t, job, instance, and body or error: {error}",
-                error.column()
-            )
-        })?;
-        if !(0.0..1e11).contains(&raw.t) {
-            return Err(format!("t: {}: expected seconds of Unix time", raw.t));
-        }
-        let at = Timestamp((raw.t * 1e3).round() as u64);
-        if at < self.latest {
-            let (now, before) = (at.as_seconds(), self.latest.as_seconds());
-            return Err(format!(
-                "t: {now} after {before}: expected lines in order of time"
-            ));
-        }
-        self.latest = at;
-        let answer = match (raw.body, raw.error) {
-            (Some(body), None) => Ok(body),
-            (None, Some(error)) => Err(error),
-            _ => return Err(String::from("expected either body or error")),
-        };
-        Ok(Line {
-            at,
-            origin: Origin {
-                job: raw.job,
-                instance: raw.instance,
-            },
-            answer,
-        })
-    }
 }

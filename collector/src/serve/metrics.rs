@@ -10,9 +10,9 @@ use railscope_model::metric::{
     COLLECTIVE_OPERATIONS, COLLECTOR_BUILD, COLLECTOR_OTLP_EXPORTS, COLLECTOR_OTLP_ITEMS,
     FABRIC_HOSTS_MISSING_RAIL, FABRIC_LEVELS, FABRIC_LINKS, FABRIC_PARTS, FABRIC_VERDICT,
     INCIDENT_ACTIVE, INCIDENT_GPUS, INCIDENT_SINCE, INGEST_SAMPLES, LATE_TARGETS, Metric,
-    OPENING_SUSPENDED, PORT_TOPOLOGY, PUSH_REQUESTS, PUSH_SAMPLES, Profile, SCRAPES, SUBNET_AGE,
-    SUBNET_SWEEPS, SWEEP_DURATION, SWEEP_MADS, TARGET_AGE, TARGET_UP, TICK_DURATION,
-    TOPOLOGY_FINDINGS,
+    OPENING_SUSPENDED, PORT_TOPOLOGY, PUSH_REQUESTS, PUSH_SAMPLES, Profile, RECORDED_LINES,
+    SCRAPES, SUBNET_AGE, SUBNET_SWEEPS, SWEEP_DURATION, SWEEP_MADS, TARGET_AGE, TARGET_UP,
+    TICK_DURATION, TOPOLOGY_FINDINGS,
 };
 use railscope_model::reading::{Labels, NodeReading};
 
@@ -109,6 +109,9 @@ fn reading(state: &State) -> NodeReading {
         for (labels, count) in intake.samples() {
             reading.push(&PUSH_SAMPLES, &Labels::new(labels), count);
         }
+    }
+    if let Some(recorder) = &state.recorder {
+        push_counters(&mut reading, &RECORDED_LINES, recorder.counts());
     }
     if let Some(otlp) = &state.otlp {
         for (signal, stats) in otlp.read().by_signal() {

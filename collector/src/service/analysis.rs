@@ -168,8 +168,11 @@ impl Analysis {
 
     /// One cycle of the analysis: what it finds is kept, sent and published.
     pub(crate) fn tick(&mut self, now: Timestamp, state: &State) {
-        self.analyzer
-            .set_maintenance(self.announced.windows(now, state));
+        let windows = self.announced.windows(now, state);
+        if let Some(recorder) = &state.recorder {
+            recorder.cycle(now, &windows);
+        }
+        self.analyzer.set_maintenance(windows);
         let begun = Instant::now();
         let span = tracing::info_span!("tick", late_targets = Empty, incidents = Empty);
         let _within = span.enter();

@@ -265,6 +265,9 @@ pub(crate) async fn follow(
     state: Arc<State>,
 ) {
     let mut reassembly = Reassembly::new(inbox.config, mappings);
+    if state.recorder.is_some() {
+        reassembly.record();
+    }
     let mut due = interval(Duration::from_secs(1));
     due.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -289,6 +292,9 @@ async fn pass_on(output: Output, events: &mpsc::Sender<Event>, state: &State) ->
         Output::Targets(targets) => {
             tracing::info!(targets = targets.len(), "targets that are pushed");
             state.set_pushed_targets(&targets);
+            if let Some(recorder) = &state.recorder {
+                recorder.set_targets(&targets, true, state.now());
+            }
             Event::PushedTargets(targets)
         }
         Output::Scrape(event, kind) => {
@@ -297,7 +303,16 @@ async fn pass_on(output: Output, events: &mpsc::Sender<Event>, state: &State) ->
             }
             event
         }
+        Output::Recorded(target, at, text) => {
+            if let Some(recorder) = &state.recorder {
+                recorder.pushed(&target, state.now(), at, &text);
+            }
+            return true;
+        }
         Output::Down(target) => {
+            if let Some(recorder) = &state.recorder {
+                recorder.scrape(&target, state.now(), Err("refused"));
+            }
             let why = String::from("the sender could not scrape it (up is 0)");
             if state.record_scrape(&target, ScrapeResult::Unreachable, None, Some(why)) {
                 tracing::warn!(target = target.name(), "up is 0");

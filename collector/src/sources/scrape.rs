@@ -1,5 +1,6 @@
 //! Fetches the pages of exporters over HTTP, within limits of time, size and number.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::error::Error;
 use std::sync::Arc;
@@ -24,6 +25,9 @@ use crate::sources::scrape::schedule::Turns;
 /// The parser reads both formats; the plain one is the shorter.
 const ACCEPTED: &str = "text/plain;version=0.0.4,application/openmetrics-text;version=1.0.0;q=0.5";
 
+/// Before the HTTP status in an error.
+const ANSWERED: &str = "answered ";
+
 /// Why a scrape brought no page.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ScrapeError {
@@ -42,6 +46,19 @@ pub enum ScrapeError {
 }
 
 impl ScrapeError {
+    /// The word for the error in a recording. It has nothing of the error's text, which may name an address.
+    fn recorded(&self) -> Cow<'static, str> {
+        match self {
+            Self::Unreachable(_) => Cow::Borrowed("refused"),
+            Self::Timeout(_) => Cow::Borrowed("timeout"),
+            Self::TooLarge(_) => Cow::Borrowed("too large"),
+            Self::Malformed(why) => match why.strip_prefix(ANSWERED).and_then(|why| why.get(..3)) {
+                Some(status) => Cow::Owned(format!("http {status}")),
+                None => Cow::Borrowed("malformed"),
+            },
+        }
+    }
+
     /// The error as a counted result.
     pub fn result(&self) -> ScrapeResult {
         match self {
@@ -110,7 +127,7 @@ impl Scraper {
         let mut response = request.send().await.map_err(|error| unreachable(&error))?;
         if response.status() != StatusCode::OK {
             return Err(ScrapeError::Malformed(format!(
-                "answered {}",
+                "{ANSWERED}{}",
                 response.status()
             )));
         }
@@ -238,9 +255,16 @@ async fn follow(
 ) {
     loop {
         turns.next().await;
-        match scraper.scrape(&target).await {
+        let scraped = scraper.scrape(&target).await;
+        let now = state.now();
+        if let Some(recorder) = &state.recorder {
+            let failure = scraped.as_ref().map_err(ScrapeError::recorded);
+            let answer = failure.as_ref().map(|page| page.as_str());
+            recorder.scrape(&target, now, answer.map_err(|word| &**word));
+        }
+        match scraped {
             Ok(page) => {
-                let event = reader.event(page, state.now());
+                let event = reader.event(page, now);
                 if let (None, Some(kind)) = (&target.kind, reader.kind()) {
                     state.record_kind(&target, kind);
                 }

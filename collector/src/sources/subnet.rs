@@ -320,9 +320,16 @@ pub(crate) async fn follow(config: SubnetSource, events: mpsc::Sender<Event>, st
             }
         };
         problem = None;
+        let text = match (&state.recorder, &look) {
+            (Some(_), Look::Text(sweep)) => Some(sweep.text.clone()),
+            _ => None,
+        };
         let Some(taken) = take(look, &state).await else {
             continue;
         };
+        if let (Some(recorder), Some(text)) = (&state.recorder, text) {
+            recorder.fabric(state.now(), text);
+        }
         if !taken.complaints.is_empty() && taken.complaints != complained {
             tracing::warn!("subnet: {}", taken.complaints);
         }

@@ -35,6 +35,8 @@ pub(super) enum Output {
     Targets(Vec<Target>),
     /// A scrape, and the detected kind of its exporter.
     Scrape(Event, Option<Arc<str>>),
+    /// The text of the scrape that follows, for a recording: target and time of the samples.
+    Recorded(Arc<Target>, Timestamp, String),
     /// A target that the sender could not scrape.
     Down(Arc<Target>),
 }
@@ -81,6 +83,8 @@ struct Source {
 pub(super) struct Reassembly {
     config: Arc<Push>,
     mappings: Mappings,
+    /// Whether the text of scrapes is passed on, too.
+    is_recorded: bool,
     sources: BTreeMap<Origin, Source>,
     /// Whether the list of targets differs from the last one that was passed on.
     targets_changed: bool,
@@ -94,10 +98,16 @@ impl Reassembly {
         Self {
             config,
             mappings,
+            is_recorded: false,
             sources: BTreeMap::new(),
             targets_changed: false,
             bytes: 0,
         }
+    }
+
+    /// Passes on the text of scrapes, too.
+    pub(super) fn record(&mut self) {
+        self.is_recorded = true;
     }
 
     /// Adds the fragments of a request that arrived at `now`; returns the scrapes that are complete with them.
@@ -174,7 +184,8 @@ impl Reassembly {
         let (latest, expected) = source.latest;
         let is_scrape = pending.is_up || !source.has_up;
         if at > latest && expected > 0 && pending.samples >= expected && is_scrape {
-            let released = source.release(origin, at, &self.config, &self.mappings);
+            let released =
+                source.release(origin, at, &self.config, &self.mappings, self.is_recorded);
             self.pass_on(vec![released], outputs);
         }
     }
@@ -187,7 +198,13 @@ impl Reassembly {
             let waits = |pending: &Pending| now.seconds_since(pending.since) >= seconds;
             let mut from_latest = source.pending.iter().rev();
             if let Some((&until, _)) = from_latest.find(|(_, pending)| waits(pending)) {
-                released.push(source.release(origin, until, &self.config, &self.mappings));
+                released.push(source.release(
+                    origin,
+                    until,
+                    &self.config,
+                    &self.mappings,
+                    self.is_recorded,
+                ));
             }
         }
         self.pass_on(released, &mut outputs);
@@ -286,6 +303,7 @@ impl Source {
         until: Timestamp,
         config: &Push,
         mappings: &Mappings,
+        is_recorded: bool,
     ) -> (Released, bool) {
         let later = self.pending.split_off(&Timestamp(until.0 + 1));
         let mut out = Released::default();
@@ -302,11 +320,16 @@ impl Source {
                 Ordering::Equal => self.latest.1 += pending.samples,
                 Ordering::Less => {}
             }
-            let Naming::Resolved(_, reader) = &mut self.naming else {
+            let Naming::Resolved(target, reader) = &mut self.naming else {
                 continue;
             };
             self.is_target = self.is_target || mappings.recognise(&pending.text).is_some();
             if self.is_target {
+                if is_recorded {
+                    let text = pending.text.clone();
+                    out.outputs
+                        .push(Output::Recorded(Arc::clone(target), at, text));
+                }
                 let event = reader.event(pending.text, at);
                 out.outputs
                     .push(Output::Scrape(event, reader.kind().cloned()));

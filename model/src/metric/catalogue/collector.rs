@@ -62,9 +62,11 @@ catalogue! {
     Collector Default Counter INGEST_SAMPLES = "railscope_collector_ingested_samples_total" (result)
         "Samples read from exporters by result: kept; unread, because nothing in the collector reads the series; late, of pages older than one taken up before or twice on a page, so that what was judged is never rewritten; unknown, because no catalogue row has the name; over_limit, beyond what one node may have; malformed, lines that could not be read; overruled, because an exporter that is believed first tells the series too; unfit, samples of other exporters whose type, labels or value do not fit their mapping.";
     Collector Default Counter PUSH_REQUESTS = "railscope_collector_push_requests_total" (protocol, result)
-        "Requests with pushed samples by protocol (remote_write, otlp) and result: ok, unauthorized, unsupported (another format), malformed, too_large, or busy: the sender is to send it again. Absent without the table [push].";
+        "Requests with pushed samples by protocol (remote_write, otlp) and result: ok, unauthorized, unsupported (another format), malformed, too_large, or busy: the sender is to send it again. Absent if the configuration has no table push.";
     Collector Default Counter PUSH_SAMPLES = "railscope_collector_push_samples_total" (protocol, result)
-        "Pushed samples by protocol and result: accepted; unassigned, without an instance, or made by rules; stale_marker, a mark that the series has ended; out_of_window, older than 300 s, from the future, or a delta that was counted before; unsupported, native and exponential histograms, and names with other characters than letters, digits, _ and :. Absent without the table [push].";
+        "Pushed samples by protocol and result: accepted; unassigned, without an instance, or made by rules; stale_marker, a mark that the series has ended; out_of_window, older than 300 s, from the future, or a delta that was counted before; unsupported, native and exponential histograms, and names with other characters than letters, digits, _ and :. Absent if the configuration has no table push.";
+    Collector Default Counter RECORDED_LINES = "railscope_collector_recorded_lines_total" (result)
+        "Scrapes and failed scrapes of the recording by result: written; dropped, because more than 64 MiB were not written yet; failed, because the folder could not be written. Absent if the configuration has no table record.";
     Collector Default Gauge SUBNET_AGE = "railscope_collector_subnet_age_seconds" ["seconds"] ()
         "Time since the InfiniBand subnet was last read to the end. Absent without a subnet source.";
     Collector Default Counter SUBNET_SWEEPS = "railscope_collector_subnet_sweeps_total" (result)

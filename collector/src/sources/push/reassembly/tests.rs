@@ -57,9 +57,22 @@ fn shown(outputs: Vec<Output>) -> Vec<String> {
             format!("{} {}", target.name(), kind.as_deref().unwrap_or_default())
         }
         Output::Scrape(..) => String::from("another event"),
+        Output::Recorded(target, at, text) => {
+            format!("{} {} bytes at {}", target.name(), text.len(), at.0)
+        }
         Output::Down(target) => format!("{} is down", target.name()),
     };
     outputs.into_iter().map(shown).collect()
+}
+
+#[test]
+fn a_recording_receives_the_text_before_each_scrape() {
+    let mut reassembly = reassembly();
+    reassembly.record();
+    take(&mut reassembly, "n1:1", NOW, fragment(OWN));
+    let bytes = format!("n1 {} bytes at 1000000", OWN.len());
+    let expected = ["targets n1", &bytes, "n1 1 lines at 1000000"];
+    assert_eq!(shown(reassembly.due(after(6))), expected);
 }
 
 #[test]
