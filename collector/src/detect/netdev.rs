@@ -1,7 +1,7 @@
 //! Network interfaces and the RDMA ports that they belong to: on Ethernet the interface counts what goes wrong on a cable.
 
-use railscope_model::identity::RdmaPort;
-use railscope_model::metric::RDMA_PORT;
+use railscope_model::identity::{PciAddress, RdmaDevice, RdmaPort};
+use railscope_model::metric::{NIC, RDMA_PORT};
 
 use crate::store::NodeHistory;
 
@@ -31,4 +31,21 @@ pub(crate) fn port_of(history: &NodeHistory, netdev: &str) -> Option<RdmaPort> {
 pub(crate) fn of_port<'a>(history: &'a NodeHistory, port: [&str; 2]) -> Option<&'a str> {
     let (_, name) = pairs(history).find(|(of, _)| *of == port)?;
     Some(name)
+}
+
+/// PCI address and RDMA device of an interface. Some exporters know of no relation between the two: then the interface
+/// itself names the NIC.
+pub(crate) fn nic_of(
+    history: &NodeHistory,
+    netdev: &str,
+) -> Option<(Option<PciAddress>, RdmaDevice)> {
+    let known = history.series(&NIC).find_map(|(labels, _)| {
+        let mut labels = labels.values();
+        let is_it = labels.next() == Some(netdev);
+        is_it.then_some((labels.next(), labels.next()))
+    });
+    let (pci, device) = known.unwrap_or_default();
+    let device = device.filter(|device| !device.is_empty());
+    let pci = pci.and_then(|pci| pci.parse().ok());
+    Some((pci, device.unwrap_or(netdev).parse().ok()?))
 }

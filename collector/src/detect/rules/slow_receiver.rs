@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use railscope_model::fabric::{Equipment, LinkKind, PartId, Timestamp};
 use railscope_model::identity::{NodeName, Part, PciAddress, RdmaDevice, SwitchName};
 use railscope_model::metric::{
-    Metric, NIC, NIC_PAUSE_STORMS, NIC_PFC_PAUSE_SECONDS, PCIE_ACS_ON_PATH,
+    Metric, NIC_PAUSE_STORMS, NIC_PFC_PAUSE_SECONDS, PCIE_ACS_ON_PATH, PCIE_LINK_WIDTH,
     SWITCH_PORT_TRANSMIT_WAIT,
 };
 use railscope_model::reading::Labels;
@@ -17,13 +17,14 @@ use railscope_model::reading::Labels;
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::{Class, NUMA_AFFINITY, PCIE_REDIRECTED, PFC_STORM, SLOW_RECEIVER};
 use crate::detect::detector::{Detector, Evidence, Explanation, View};
+use crate::detect::netdev;
 use crate::detect::pause_graph::PauseGraph;
 use crate::detect::peers;
 use crate::detect::peers::{MAJORITY, MIN_PEERS, median};
 use crate::detect::port_series::PortSeries;
 use crate::detect::registry::{Rule, Threshold};
 use crate::stages::Step;
-use crate::store::{Count, Increase, NodeHistory, Window};
+use crate::store::{Count, Increase, Window};
 
 /// The window over which holding back is counted: three sweeps at 10 s.
 const WINDOW_SECONDS: f64 = 30.0;
@@ -96,7 +97,7 @@ impl Detector for SlowReceiver {
             if host_can_be && most {
                 out.push(of_node(view, &slow, nics));
             } else {
-                out.extend(slow.iter().filter_map(|holds| of_slot(view, holds)));
+                out.extend(slow.iter().map(|holds| of_slot(view, holds)));
             }
         }
         out[first..]
@@ -301,7 +302,7 @@ fn in_pause<'a>(view: &View<'a>) -> Vec<Holds<'a>> {
                 continue;
             }
             let share = window.increase(WINDOW_SECONDS).map(Increase::rate);
-            let interface = interface(history, netdev);
+            let interface = netdev::nic_of(history, netdev);
             if let (Some(share), Some((pci, device))) = (share, interface) {
                 let of = (history, (netdev, direction), priority, pci, device);
                 shares.push((node, of, window, share));
@@ -321,7 +322,9 @@ fn in_pause<'a>(view: &View<'a>) -> Vec<Holds<'a>> {
             .is_some_and(|rise| rise.amount > 0.0);
         let lately = window.increase(STORM_SECONDS).map_or(0.0, Increase::rate);
         let storm = lately > STORM || (stormy && lately.max(share) > STORM / 2.0);
-        if !storm && !has_settled(window) {
+        // Pause that began just now may become a storm, and pause that has ended may be what a storm left.
+        let is_slow = has_settled(window) && lately > MIN_PAUSE;
+        if !(storm || is_slow) {
             continue;
         }
         let share = if storm { lately.max(share) } else { share };
@@ -368,17 +371,6 @@ fn has_settled(window: Window<'_>) -> bool {
         seconds: all.seconds - late.seconds,
     });
     earlier.is_some_and(|earlier| earlier.seconds > 0.0 && earlier.rate() > MIN_PAUSE)
-}
-
-/// Address and RDMA device of a network interface.
-fn interface(history: &NodeHistory, netdev: &str) -> Option<(Option<PciAddress>, RdmaDevice)> {
-    history.series(&NIC).find_map(|(labels, _)| {
-        let labels: Vec<_> = labels.values().collect();
-        let [name, pci, device, ..] = labels[..] else {
-            return None;
-        };
-        (name == netdev).then_some((pci.parse().ok(), device.parse().ok()?))
-    })
 }
 
 /// NICs of a node that a switch is cabled to.
@@ -458,25 +450,31 @@ fn of_node(view: &View<'_>, slow: &[Holds<'_>], nics: usize) -> Evidence {
 }
 
 /// One NIC alone: what is between it and its GPUs is slow. Where the link itself is well, its way is too long.
-fn of_slot(view: &View<'_>, holds: &Holds<'_>) -> Option<Evidence> {
-    let pci = holds.pci?;
-    let redirected = view.history.node(holds.node).and_then(|history| {
-        let hops = history.value(&PCIE_ACS_ON_PATH, &[&pci.to_string()])?;
-        (hops > 0.0).then_some(hops)
-    });
-    let (class, why) = match redirected {
+fn of_slot(view: &View<'_>, holds: &Holds<'_>) -> Evidence {
+    let node = holds.node;
+    let address = holds.pci.map(|pci| pci.to_string()).unwrap_or_default();
+    let of_link = |metric| view.history.node(node)?.value(metric, &[&address]);
+    let hops = of_link(&PCIE_ACS_ON_PATH).filter(|hops| *hops > 0.0);
+    let (class, why) = match hops {
         Some(hops) => (
             &PCIE_REDIRECTED,
             format!("{hops} ports above it send its packets for GPUs up to the root complex"),
         ),
-        None => (
+        None if of_link(&PCIE_LINK_WIDTH).is_some() => (
             &NUMA_AFFINITY,
             "if its PCIe link runs with all of its lanes and no errors, its packets take a way that is too long, such as over the other socket".to_owned(),
         ),
+        None => (
+            &SLOW_RECEIVER,
+            "its PCIe link, of which no exporter shows the width and speed, or its way to memory is too slow".to_owned(),
+        ),
     };
     let statement = format!("{}; {why}.", holds.words);
-    let part = Part::PcieLink(holds.node.clone(), card(view, holds.node, pci));
-    Some(evidence(view, part, class, holds, statement))
+    let part = holds.pci.map_or_else(
+        || Part::Nic(node.clone(), holds.device.clone()),
+        |pci| Part::PcieLink(node.clone(), card(view, node, pci)),
+    );
+    evidence(view, part, class, holds, statement)
 }
 
 /// The lowest function of the card that a function is of: they share one link, named by it.
