@@ -10,6 +10,7 @@ mod jobs;
 mod maintenance;
 mod memory;
 mod parents;
+mod pause;
 mod second_look;
 mod starved;
 mod work;

@@ -1,0 +1,74 @@
+//! NICs that pause their switch, as exporters show them that know less than Railscope's own.
+
+use super::{Fault, check, incidents, of_gpus, run, with};
+
+/// Pause that interface `eth1` of node 5 sends: seconds of pause by seconds since the start.
+fn pauses(paused: fn(f64) -> f64) -> Box<Fault> {
+    with(move |node, seconds| {
+        of_gpus(|rail| {
+            let is_it = (node, rail) == (5, 1);
+            let paused = if is_it { paused(seconds as f64) } else { 0.0 };
+            format!(
+                "railscope_nic_pfc_pause_seconds_total{{netdev=\"eth{rail}\",priority=\"3\",direction=\"transmit\"}} {paused}\n"
+            )
+        })
+    })
+}
+
+/// With the PCI addresses of interfaces, and without their RDMA devices.
+fn with_addresses(fault: Box<Fault>) -> Box<Fault> {
+    Box::new(move |node, seconds, text: String| {
+        let info = of_gpus(|rail| {
+            format!(
+                "railscope_nic_info{{netdev=\"eth{rail}\",pci=\"0000:{:02x}:00.0\",device=\"\",driver=\"mlx5_core\",numa_node=\"\"}} 1\n",
+                0x10 + rail
+            )
+        });
+        fault(node, seconds, text) + &info
+    })
+}
+
+/// Without the widths of PCIe links.
+fn without_widths(fault: Box<Fault>) -> Box<Fault> {
+    Box::new(move |node, seconds, text: String| {
+        let text = fault(node, seconds, text);
+        let left = text
+            .lines()
+            .filter(|line| !line.contains("_link_width_lanes"));
+        left.map(|line| format!("{line}\n")).collect()
+    })
+}
+
+#[test]
+fn a_way_that_is_too_long_is_named_only_if_the_pcie_link_is_seen() {
+    check(
+        &with_addresses(pauses(|seconds| 0.3 * seconds)),
+        &["numa-affinity pcie/n5:0000:11:00.0 gpus=1 [gpu/n5:1]"],
+    );
+    check(
+        &without_widths(with_addresses(pauses(|seconds| 0.3 * seconds))),
+        &["slow-receiver pcie/n5:0000:11:00.0 gpus=1 [gpu/n5:1]"],
+    );
+}
+
+#[test]
+fn an_interface_of_which_nothing_else_is_known_names_its_nic() {
+    check(
+        &pauses(|seconds| 0.3 * seconds),
+        &["slow-receiver nic/n5:eth1 gpus=0 []"],
+    );
+    check(
+        &pauses(|seconds| seconds),
+        &["pfc-storm nic/n5:eth1 gpus=0 []"],
+    );
+}
+
+#[test]
+fn pause_that_a_storm_left_in_the_window_is_no_slow_receiver() {
+    let view = run(&with_addresses(pauses(|seconds| seconds.min(120.0))));
+    let incidents = incidents(&view);
+    let others = incidents
+        .iter()
+        .filter(|incident| !incident.starts_with("pfc-storm"));
+    assert_eq!(others.count(), 0, "{incidents:?}");
+}
