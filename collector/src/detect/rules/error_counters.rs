@@ -138,8 +138,9 @@ impl Limit {
 
     fn is_passed_by(&self, rise: &Rise) -> bool {
         // Judged over the whole window: two errors in the first five seconds are no rate.
-        let per_hour = 3600.0 * rise.amount / rise.seconds.max(WINDOW_SECONDS);
-        rise.amount >= self.at_least && per_hour > self.per_hour
+        let seconds = rise.seconds.max(WINDOW_SECONDS);
+        let expected = self.per_hour * seconds / 3600.0;
+        rise.amount >= self.at_least && rise.amount > expected + DEVIATIONS * expected.sqrt()
     }
 
     /// What evidence of it is called.
@@ -225,6 +226,9 @@ const LIMITS: &[Limit] = &[
     },
 ];
 
+/// A part whose true rate is the limit passes it by chance now and then: errors are counted, so that the number in a window
+/// has a Poisson distribution. Five standard deviations keep 100,000 such ports quiet for most windows (a choice).
+const DEVIATIONS: f64 = 5.0;
 /// The window in which errors are counted: as long as the history reaches at 5 s scrapes.
 const WINDOW_SECONDS: f64 = 120.0;
 /// A cable that is moved loses its link once, and a sweep or LLDP soon says where it hangs. To wait longer would be to say
@@ -297,7 +301,7 @@ impl Detector for ErrorCounters {
                     String::new()
                 };
                 format!(
-                    "more than {} an hour and at least {} in {WINDOW_SECONDS} s{wait} ({}), and more than {ABOVE_PEERS} times the median",
+                    "more than {} an hour by {DEVIATIONS} standard deviations and at least {} in {WINDOW_SECONDS} s{wait} ({}), and more than {ABOVE_PEERS} times the median",
                     limit.per_hour, limit.at_least, limit.source
                 )
             }),
@@ -320,6 +324,12 @@ impl Detector for ErrorCounters {
                     WINDOW_SECONDS,
                     "s",
                     "as long as the history reaches at 5 s scrapes",
+                ),
+                Threshold::new(
+                    "above the limit by",
+                    DEVIATIONS,
+                    "standard deviations",
+                    "a part at its limit passes it by chance: counts have a Poisson distribution (a choice)",
                 ),
                 Threshold::new(
                     "above the median",
