@@ -241,15 +241,27 @@ pub const MAPPED: &[Mapping] = &[
     ),
 ];
 
-/// Suffixes that name a unit, with the UCUM unit. The longest match is first.
-const UNITS: &[(&str, &str)] = &[
+/// Suffixes that name a unit, with the UCUM unit (OpenTelemetry specification, "Prometheus and OpenMetrics compatibility").
+/// The first suffix that fits counts.
+pub(crate) const UNITS: &[(&str, &str)] = &[
     ("_bytes_per_second", "By/s"),
     ("_bytes", "By"),
+    ("_kibibytes", "KiBy"),
+    ("_mebibytes", "MiBy"),
+    ("_gibibytes", "GiBy"),
     ("_seconds", "s"),
+    ("_milliseconds", "ms"),
+    ("_microseconds", "us"),
+    ("_nanoseconds", "ns"),
+    ("_minutes", "min"),
+    ("_hours", "h"),
     ("_joules", "J"),
     ("_watts", "W"),
+    ("_volts", "V"),
+    ("_amperes", "A"),
     ("_celsius", "Cel"),
     ("_hertz", "Hz"),
+    ("_percent", "%"),
     ("_ratio", "1"),
 ];
 

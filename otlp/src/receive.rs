@@ -125,29 +125,17 @@ fn collected_at(resource: &ResourceMetrics) -> Option<u64> {
         return None;
     }
     let newest = |metric: &Metric| match metric.data.as_ref()? {
-        Data::Gauge(data) => data
-            .data_points
-            .iter()
-            .map(|point| point.time_unix_nano)
-            .max(),
-        Data::Sum(data) => data
-            .data_points
-            .iter()
-            .map(|point| point.time_unix_nano)
-            .max(),
-        Data::Histogram(data) => data
-            .data_points
-            .iter()
-            .map(|point| point.time_unix_nano)
-            .max(),
-        Data::Summary(data) => data
-            .data_points
-            .iter()
-            .map(|point| point.time_unix_nano)
-            .max(),
+        Data::Gauge(data) => newest(&data.data_points, |point| point.time_unix_nano),
+        Data::Sum(data) => newest(&data.data_points, |point| point.time_unix_nano),
+        Data::Histogram(data) => newest(&data.data_points, |point| point.time_unix_nano),
+        Data::Summary(data) => newest(&data.data_points, |point| point.time_unix_nano),
         Data::ExponentialHistogram(_) => None,
     };
     metrics(resource).filter_map(newest).max()
+}
+
+fn newest<P>(points: &[P], time: impl Fn(&P) -> u64) -> Option<u64> {
+    points.iter().map(time).max()
 }
 
 struct Reading<F> {
@@ -177,19 +165,14 @@ impl<F: FnMut(&Point<'_>)> Reading<F> {
                 );
             }
             Some(Data::Histogram(data)) => {
-                let name = names::of(metric);
-                let is_delta = is_delta(data.aggregation_temporality);
-                for point in &data.data_points {
-                    let head = self.head(&name, point.time_unix_nano, point.flags, is_delta);
-                    self.histogram(head, point);
-                }
+                let (name, is_delta) = (names::of(metric), is_delta(data.aggregation_temporality));
+                let points = data.data_points.iter();
+                points.for_each(|point| self.histogram(&name, point, is_delta));
             }
             Some(Data::Summary(data)) => {
                 let name = names::of(metric);
-                for point in &data.data_points {
-                    let head = self.head(&name, point.time_unix_nano, point.flags, false);
-                    self.summary(head, point);
-                }
+                let points = data.data_points.iter();
+                points.for_each(|point| self.summary(&name, point));
             }
             Some(Data::ExponentialHistogram(data)) => {
                 self.unsupported += data.data_points.len() as u64;
@@ -241,7 +224,8 @@ impl<F: FnMut(&Point<'_>)> Reading<F> {
         }
     }
 
-    fn histogram(&mut self, head: Head<'_>, point: &HistogramDataPoint) {
+    fn histogram(&mut self, name: &str, point: &HistogramDataPoint, is_delta: bool) {
+        let head = self.head(name, point.time_unix_nano, point.flags, is_delta);
         let mut labels = labels(&point.attributes);
         let of = |suffix: &str| format!("{}{suffix}", head.name);
         let (bucket, sum, count) = (of("_bucket"), of("_sum"), of("_count"));
@@ -272,7 +256,8 @@ impl<F: FnMut(&Point<'_>)> Reading<F> {
         }
     }
 
-    fn summary(&mut self, head: Head<'_>, point: &SummaryDataPoint) {
+    fn summary(&mut self, name: &str, point: &SummaryDataPoint) {
+        let head = self.head(name, point.time_unix_nano, point.flags, false);
         let mut labels = labels(&point.attributes);
         let of = |suffix: &str| format!("{}{suffix}", head.name);
         let (sum, count) = (of("_sum"), of("_count"));

@@ -8,29 +8,7 @@ use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::metrics::v1::Metric;
 use opentelemetry_proto::tonic::metrics::v1::metric::Data;
 
-use crate::names::{MAPPED, Mapping};
-
-/// UCUM units as suffixes of names (OpenTelemetry specification, "Prometheus and OpenMetrics compatibility").
-const UNITS: &[(&str, &str)] = &[
-    ("s", "seconds"),
-    ("ms", "milliseconds"),
-    ("us", "microseconds"),
-    ("ns", "nanoseconds"),
-    ("min", "minutes"),
-    ("h", "hours"),
-    ("By", "bytes"),
-    ("KiBy", "kibibytes"),
-    ("MiBy", "mebibytes"),
-    ("GiBy", "gibibytes"),
-    ("By/s", "bytes_per_second"),
-    ("V", "volts"),
-    ("A", "amperes"),
-    ("J", "joules"),
-    ("W", "watts"),
-    ("Cel", "celsius"),
-    ("Hz", "hertz"),
-    ("%", "percent"),
-];
+use crate::names::{MAPPED, Mapping, UNITS};
 
 /// The name of a metric. One without a dot is a Prometheus name and is kept; others get their unit and, if monotonic sums,
 /// `_total`.
@@ -44,21 +22,13 @@ pub(super) fn of(metric: &Metric) -> Cow<'_, str> {
     if is_counter && name.ends_with("_total") {
         name.truncate(name.len() - "_total".len());
     }
-    let unit = match &*metric.unit {
-        "1" if is_gauge => Some("ratio"),
-        "1" => None,
-        unit => UNITS
-            .iter()
-            .find(|(ucum, _)| *ucum == unit)
-            .map(|(_, suffix)| *suffix),
-    };
-    let has = |unit: &str| {
-        let padded = format!("_{name}_");
-        padded.contains(&format!("_{unit}_"))
-    };
-    if let Some(unit) = unit.filter(|unit| !has(unit)) {
-        name.push('_');
-        name += unit;
+    let suffix = UNITS.iter().find(|(_, ucum)| *ucum == metric.unit);
+    let suffix = suffix.map(|(suffix, _)| *suffix);
+    // A sum of unit 1 is a count.
+    let suffix = suffix.filter(|suffix| *suffix != "_ratio" || is_gauge);
+    let has = |suffix: &&str| format!("_{name}_").contains(&format!("{suffix}_"));
+    if let Some(suffix) = suffix.filter(|suffix| !has(suffix)) {
+        name += suffix;
     }
     if is_counter {
         name += "_total";
