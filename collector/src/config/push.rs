@@ -59,14 +59,19 @@ impl Default for Push {
 }
 
 impl Push {
-    /// Settings of a job.
-    pub fn job(&self, job: &str) -> PushedJob {
-        self.jobs.get(job).cloned().unwrap_or_default()
+    /// The kind of the exporters of a job; none if it is detected.
+    pub fn kind(&self, job: &str) -> Option<Arc<str>> {
+        self.jobs.get(job)?.kind.clone()
+    }
+
+    /// What the targets of a job are about.
+    pub fn about(&self, job: &str) -> About {
+        self.jobs.get(job).map(|job| job.about).unwrap_or_default()
     }
 
     /// The label with the name of the node or switch; none if series name them.
     pub fn part_label(&self, job: &str) -> Option<&str> {
-        match self.jobs.get(job).map(|job| job.about).unwrap_or_default() {
+        match self.about(job) {
             About::Node => Some(&self.node_label),
             About::Switch => Some(&self.switch_label),
             About::Series => None,

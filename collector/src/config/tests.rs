@@ -296,7 +296,7 @@ fn pushed_samples_have_settings_by_job() {
     let pushed = parse(text).expect("valid").push.expect("a table");
     let labels = ["gpu", "snmp", "ib"].map(|job| pushed.part_label(job));
     assert_eq!(labels, [Some("host"), Some("switch"), None]);
-    assert_eq!(pushed.job("snmp").kind.as_deref(), Some("snmp_exporter"));
+    assert_eq!(pushed.kind("snmp").as_deref(), Some("snmp_exporter"));
     assert!(parse("").expect("valid").push.is_none());
     let job = "[[push.jobs]]\njob = \"a\"\n";
     for (jobs, expected) in [

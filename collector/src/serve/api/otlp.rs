@@ -14,7 +14,7 @@ use tonic::codec::CompressionEncoding;
 use tonic::server::{Grpc, UnaryService};
 use tonic::{Code, Status};
 
-use super::push::{MOST_BODY_BYTES, OFF, status, with_retry_after};
+use super::push::{MOST_BODY_BYTES, off, status, with_retry_after};
 use super::token;
 use crate::serve::router::App;
 use crate::sources::push::{Format, Intake, Protocol, RequestResult};
@@ -24,6 +24,12 @@ const PROTOBUF: &str = "application/x-protobuf";
 
 /// Why a request failed: the result that is counted, and the reason. No result if pushing samples is off.
 struct Failure(Option<RequestResult>, String);
+
+impl Failure {
+    fn off() -> Self {
+        Self(None, off().into_error())
+    }
+}
 
 impl From<(RequestResult, String)> for Failure {
     fn from((result, reason): (RequestResult, String)) -> Self {
@@ -147,20 +153,16 @@ impl UnaryService<Bytes> for Export {
     fn call(&mut self, request: tonic::Request<Bytes>) -> Self::Future {
         let state = Arc::clone(&self.0);
         Box::pin(async move {
-            let intake = state.push.as_ref().ok_or_else(off)?;
+            let intake = state.push.as_ref().ok_or_else(Failure::off)?;
             let accepted = queue(intake, &state, Format::Otlp, request.into_inner()).await;
             Ok(tonic::Response::new(accepted?))
         })
     }
 }
 
-fn off() -> Failure {
-    Failure(None, format!("{}: expected {}", OFF[0], OFF[1]))
-}
-
 /// The intake, for a sender with its token.
 fn authorized<'a>(state: &'a State, headers: &HeaderMap) -> Result<&'a Intake, Failure> {
-    let intake = state.push.as_ref().ok_or_else(off)?;
+    let intake = state.push.as_ref().ok_or_else(Failure::off)?;
     if let Some(token) = intake.token() {
         token::check(headers, token, "push.token_file")
             .map_err(|refusal| (RequestResult::Unauthorized, refusal.into_error()))?;

@@ -3,17 +3,21 @@
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 
+use super::params::Refusal;
 use crate::sources::push::RequestResult;
 
 /// Limit on the size of a request, compressed.
 pub(crate) const MOST_BODY_BYTES: usize = 16 << 20;
 /// Seconds after which a sender should retry.
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
-/// The error without the table, and what was expected.
-pub(super) const OFF: [&str; 2] = [
-    "pushing samples is off",
-    "[push] in the collector's configuration",
-];
+/// The answer without the table.
+pub(super) fn off() -> Refusal {
+    Refusal::new(
+        StatusCode::NOT_FOUND,
+        String::from("pushing samples is off"),
+        String::from("[push] in the collector's configuration"),
+    )
+}
 
 /// The HTTP status of a result.
 pub(super) fn status(result: RequestResult) -> StatusCode {

@@ -7,7 +7,7 @@ use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
 use super::params::Refusal;
-use super::push::{OFF, status, with_retry_after};
+use super::push::{off, status, with_retry_after};
 use super::token;
 use crate::serve::router::App;
 use crate::sources::push::remote_write::Version;
@@ -26,12 +26,7 @@ pub(crate) async fn write(
     body: Result<Bytes, BytesRejection>,
 ) -> Response {
     let Some(intake) = &state.push else {
-        return Refusal::new(
-            StatusCode::NOT_FOUND,
-            String::from(OFF[0]),
-            String::from(OFF[1]),
-        )
-        .into_response();
+        return off().into_response();
     };
     let version = match check(intake, &headers) {
         Ok(version) => version,

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Mutex;
 
+use prost::DecodeError;
 use prost::bytes::Bytes;
 use railscope_model::fabric::Timestamp;
 
@@ -91,20 +92,12 @@ impl Batch {
             counts: Counts::default(),
             line: String::new(),
         };
-        let mut take = |series: &Series<'_>| reading.take(series);
         match format {
             Format::RemoteWrite(version) => {
-                remote_write::read(version, body, MOST_BYTES, take)?;
+                remote_write::read(version, body, MOST_BYTES, |series| reading.take(series))?;
             }
-            Format::Otlp | Format::OtlpGzip => {
-                let body = match format {
-                    Format::OtlpGzip => otlp::decompress(body, MOST_BYTES)?,
-                    _ => body.clone(),
-                };
-                let read = otlp::read(body, deltas, now, &mut take)?;
-                reading.counts.unsupported += read.unsupported;
-                reading.counts.out_of_window += read.out_of_order;
-            }
+            Format::Otlp => reading.take_otlp(body.clone(), deltas)?,
+            Format::OtlpGzip => reading.take_otlp(otlp::decompress(body, MOST_BYTES)?, deltas)?,
         }
         let origins = reading.origins.into_iter();
         let fragments = origins.flat_map(|(origin, by_time)| {
@@ -132,6 +125,13 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
+    fn take_otlp(&mut self, body: Bytes, deltas: &Mutex<Deltas>) -> Result<(), DecodeError> {
+        let omitted = otlp::read(body, deltas, self.now, |series| self.take(series))?;
+        self.counts.unsupported += omitted.unsupported;
+        self.counts.out_of_window += omitted.out_of_order;
+        Ok(())
+    }
+
     fn take(&mut self, series: &Series<'_>) {
         let samples = series.samples.len() as u64;
         self.counts.unsupported += series.histograms as u64;
@@ -157,7 +157,7 @@ impl Reading<'_> {
         if name != "up" && !is_added {
             let mut labels = Cow::Borrowed(series.labels);
             // Then series name their nodes and switches, perhaps by the attributes of their resource.
-            if self.config.job(job).about == About::Series {
+            if self.config.about(job) == About::Series {
                 for label in series.target {
                     if value_of(&labels, label.0).is_none() {
                         labels.to_mut().push(*label);

@@ -341,18 +341,17 @@ impl Source {
 
 /// The target of a sender's labels.
 fn target(origin: &Origin, part: Option<&str>, config: &Push) -> Result<Target, IdentityError> {
-    let job = config.job(&origin.job);
     let host = origin.instance.rsplit_once(':');
     let host = host.map_or(&*origin.instance, |(host, _)| host);
     let part = part.unwrap_or(host);
     Ok(Target {
-        about: match job.about {
+        about: match config.about(&origin.job) {
             About::Node => Some(Subject::Node(part.parse()?)),
             About::Switch => Some(Subject::Switch(part.parse::<SwitchName>()?)),
             About::Series => None,
         },
         url: Target::pushed_url(&origin.job, &origin.instance),
-        kind: job.kind,
+        kind: config.kind(&origin.job),
     })
 }
 
