@@ -82,13 +82,8 @@ impl Limit {
     ) -> Self {
         Self {
             metric,
-            kind: "",
             names: Names::Netdev,
-            class: &LINK_ERRORS,
-            per_hour,
-            at_least,
-            of_losses: false,
-            source,
+            ..Self::of_cable("", per_hour, at_least, source)
         }
     }
 
@@ -100,13 +95,9 @@ impl Limit {
     ) -> Self {
         Self {
             metric: &PCIE_ERRORS,
-            kind,
             names: Names::PcieLink,
             class: &BAD_PCIE,
-            per_hour,
-            at_least,
-            of_losses: false,
-            source,
+            ..Self::of_cable(kind, per_hour, at_least, source)
         }
     }
 
@@ -118,13 +109,9 @@ impl Limit {
     ) -> Self {
         Self {
             metric: &GPU_NVLINK_ERRORS,
-            kind,
             names: Names::Gpu,
             class: &BAD_NVLINK,
-            per_hour,
-            at_least,
-            of_losses: false,
-            source,
+            ..Self::of_cable(kind, per_hour, at_least, source)
         }
     }
 
