@@ -39,13 +39,18 @@ struct GpuPresence {
 
 #[derive(Debug, Default)]
 struct Node {
-    /// By UUID, or by number without one: numbers of the remaining GPUs may change after a loss.
-    gpus: BTreeMap<String, Had>,
+    /// In the order in which the node lists them, with their keys.
+    present: Vec<(String, Had)>,
+    /// Those that the node had, by key, and since when they are missing.
+    missing: BTreeMap<String, (Had, Timestamp)>,
+    /// GPUs that are listed. None are while nothing is known of the node's GPUs: then none is missing.
+    listed: usize,
     /// Most GPUs at once.
     most: usize,
     /// The product, if all are alike.
     product: Option<String>,
-    listed: usize,
+    /// What the list rests on.
+    values: Option<u64>,
     tick: u64,
 }
 
@@ -53,15 +58,13 @@ struct Node {
 struct Had {
     index: GpuIndex,
     busy_at: Option<Timestamp>,
-    /// When it was first missing.
-    missing_since: Option<Timestamp>,
 }
 
 impl Had {
-    /// Whether it worked shortly before it vanished.
-    fn was_busy(&self, since: Timestamp) -> bool {
+    /// Whether it worked shortly before this time.
+    fn was_busy(&self, before: Timestamp) -> bool {
         self.busy_at
-            .is_some_and(|busy| since.seconds_since(busy) <= BUSY_BEFORE_SECONDS)
+            .is_some_and(|busy| before.seconds_since(busy) <= BUSY_BEFORE_SECONDS)
     }
 }
 
@@ -75,9 +78,18 @@ impl Detector for GpuPresence {
         self.tick += 1;
         let tick = self.tick;
         for (node, history) in view.history.fresh_nodes(view.now) {
-            let listed: Vec<_> = self.gpus.of_node(view, node, history).collect();
             let known = self.nodes.entry(history.born()).or_default();
-            known.refresh(&listed, tick, view.now);
+            known.tick = tick;
+            let values = Some(history.values_since(&GPU));
+            if known.values != values {
+                known.values = values;
+                let listed: Vec<_> = self.gpus.of_node(view, node, history).collect();
+                known.relist(&listed, view.now);
+            }
+            if known.listed > 0 {
+                let listed = self.gpus.of_node(view, node, history);
+                known.note_work(listed, view.now);
+            }
         }
         self.nodes.retain(|_, node| node.tick == tick);
         let usual = self.usual_counts();
@@ -154,38 +166,44 @@ impl GpuPresence {
 }
 
 impl Node {
-    fn refresh(&mut self, listed: &[Listed<'_>], tick: u64, now: Timestamp) {
-        self.tick = tick;
+    /// Compares the GPUs that the node lists now with those that it had.
+    fn relist(&mut self, listed: &[Listed<'_>], now: Timestamp) {
         self.listed = listed.len();
-        if listed.is_empty() {
+        let Some(first) = listed.first() else {
             return;
+        };
+        let missing = std::mem::take(&mut self.missing).into_iter();
+        let missing = missing.map(|(key, (had, since))| (key, (had, Some(since))));
+        let present = self.present.drain(..);
+        let present = present.map(|(key, had)| (key, (had, None)));
+        let mut before: BTreeMap<_, _> = missing.chain(present).collect();
+        let present = listed.iter().map(|gpu| {
+            let key = key(gpu);
+            let known = before.remove(&key);
+            let busy_at = known.and_then(|(had, _)| had.busy_at);
+            let index = gpu.index;
+            (key, Had { index, busy_at })
+        });
+        self.present = present.collect();
+        // A GPU that took the place of another: nothing is missing.
+        if listed.len() >= self.most {
+            self.most = listed.len();
+            before.clear();
         }
-        for gpu in listed {
-            let had = self.gpus.entry(key(gpu)).or_insert_with(|| Had {
-                index: gpu.index,
-                busy_at: None,
-                missing_since: None,
-            });
-            had.index = gpu.index;
-            had.missing_since = None;
+        let missing = before.into_iter();
+        let missing = missing.map(|(key, (had, since))| (key, (had, since.unwrap_or(now))));
+        self.missing = missing.collect();
+        let are_alike = listed.iter().all(|gpu| gpu.product == first.product);
+        self.product = are_alike.then(|| first.product.to_owned());
+    }
+
+    /// Notes which GPUs work now, in the order of the list.
+    fn note_work<'a>(&mut self, listed: impl Iterator<Item = Listed<'a>>, now: Timestamp) {
+        for ((_, had), gpu) in self.present.iter_mut().zip(listed) {
             if gpu.is_busy() {
                 had.busy_at = Some(now);
             }
         }
-        let keys: Vec<String> = listed.iter().map(key).collect();
-        // A GPU that took the place of another: nothing is missing.
-        if listed.len() >= self.most {
-            self.most = listed.len();
-            self.gpus.retain(|key, _| keys.contains(key));
-        }
-        for (key, had) in &mut self.gpus {
-            if !keys.contains(key) {
-                had.missing_since.get_or_insert(now);
-            }
-        }
-        let first = listed[0].product;
-        let are_alike = listed.iter().all(|gpu| gpu.product == first);
-        self.product = are_alike.then(|| first.to_owned());
     }
 
     fn missing(
@@ -197,16 +215,12 @@ impl Node {
         if self.listed == 0 {
             return;
         }
-        let has_usual = self.most.max(usual) == usual;
-        let is_few = |missing: usize| missing as f64 <= MOST_MISSING * usual as f64;
         let of_peers = usual.saturating_sub(self.listed);
-        let is_expected = has_usual && of_peers > 0 && is_few(of_peers);
+        let is_few = of_peers as f64 <= MOST_MISSING * usual as f64;
+        let is_expected = self.most <= usual && of_peers > 0 && is_few;
         let mut named = 0;
-        for had in self.gpus.values() {
-            let Some(since) = had.missing_since else {
-                continue;
-            };
-            if is_expected || had.was_busy(since) {
+        for (had, since) in self.missing.values() {
+            if is_expected || had.was_busy(*since) {
                 named += 1;
                 let gpu = Part::Gpu(node.clone(), had.index);
                 let statement = format!(
