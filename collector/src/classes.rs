@@ -196,7 +196,7 @@ pub static NVLINK_DOWN: Class = Class {
 pub static NVLINK_ERRORS: Class = Class {
     name: "nvlink-errors",
     severity: Severity::Warning,
-    title: "NVLinks make errors",
+    title: "NVLinks report errors",
     action: "Drain the node when its job ends and reset its GPUs and NVSwitches; if errors return, run the field diagnosis and have the GPU or the baseboard replaced.",
 };
 

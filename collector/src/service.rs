@@ -304,7 +304,7 @@ async fn follow_targets(
     }
 }
 
-/// Analyses events until nobody can send any more. Runs on a thread of its own: a tick computes.
+/// Analyses events until all senders have ended. Runs on a separate thread: a tick computes.
 fn follow(mut inbox: mpsc::Receiver<Event>, analysis: &mut Analysis, bells: &Bells, state: &State) {
     analysis.restore(state);
     while let Some(event) = inbox.blocking_recv() {

@@ -1,4 +1,4 @@
-//! Writes what was recorded: scrapes as a frame of their own, the rest as files that are replaced.
+//! Writes what was recorded: scrapes as separate frames, the rest as files that are replaced.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::{self, Write as _};

@@ -190,7 +190,7 @@ impl Analysis {
     }
 }
 
-/// Counts a page that cannot be taken up, and says why if that is new.
+/// Counts a scrape that cannot be ingested, and logs the reason if it is new.
 fn refuse(state: &State, target: &Target, why: &str) {
     if state.record_scrape(target, ScrapeResult::Malformed, None, Some(why.to_owned())) {
         tracing::warn!(target = target.name(), "{why}");
@@ -214,7 +214,7 @@ fn log_suspension(before: Option<&Snapshot>, now: &Snapshot) {
     }
 }
 
-/// Counts what became of a page, and logs bad lines when they begin.
+/// Counts the samples of a scrape, and logs invalid lines when they begin.
 fn note(state: &State, target: &Target, ingested: &Ingested, unfit: Option<String>, at: Timestamp) {
     state.record_samples(ingested);
     let kept = ingested.kept + ingested.unread + ingested.late;

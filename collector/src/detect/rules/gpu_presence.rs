@@ -32,7 +32,7 @@ pub fn build() -> Box<dyn Detector> {
 #[derive(Default)]
 struct GpuPresence {
     gpus: Gpus,
-    /// By history: a node that was silent for long begins anew.
+    /// By history: a node without scrapes for long is compared from scratch.
     nodes: HashMap<u64, Node, FixedState>,
     tick: u64,
 }
