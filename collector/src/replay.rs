@@ -24,6 +24,7 @@ use crate::serve::otlp::{event, time};
 use crate::service::Event;
 use crate::service::analysis::Analysis;
 use crate::sources::push::fragments::Origin;
+use crate::sources::scrape::ScrapeError;
 use crate::sources::scrape::reader::Reader;
 use crate::status::{ScrapeResult, State};
 
@@ -155,13 +156,7 @@ impl Replay {
             }
             Err(error) => {
                 self.replayed.failures += 1;
-                let result = match &*error {
-                    "timeout" => ScrapeResult::Timeout,
-                    "too large" => ScrapeResult::TooLarge,
-                    "malformed" => ScrapeResult::Malformed,
-                    other if other.starts_with("http ") => ScrapeResult::Malformed,
-                    _ => ScrapeResult::Unreachable,
-                };
+                let result = ScrapeError::result_of(&error);
                 self.state.record_scrape(target, result, None, Some(error));
             }
         }
@@ -206,4 +201,4 @@ impl Replay {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -31,7 +31,7 @@ struct Group {
 }
 
 /// A target with the labels that identify it in a recording.
-pub(crate) struct Labelled {
+pub(crate) struct Labeled {
     /// Label `job`; empty without one.
     pub(crate) job: String,
     /// Label `instance`, or the address.
@@ -47,15 +47,15 @@ pub(crate) struct Labelled {
 /// # Errors
 /// What is wrong, with line and column where it is not JSON of that form, or the target it is about.
 pub(crate) fn parse_file_sd(text: &str, mappings: &Mappings) -> Result<Vec<Target>, String> {
-    let labelled = parse_labelled(text, mappings)?.into_iter();
-    Ok(labelled.map(|labelled| labelled.target).collect())
+    let labeled = parse_labeled(text, mappings)?.into_iter();
+    Ok(labeled.map(|labeled| labeled.target).collect())
 }
 
 /// As [`parse_file_sd`], with the labels that identify each target.
 ///
 /// # Errors
 /// As there.
-pub(crate) fn parse_labelled(text: &str, mappings: &Mappings) -> Result<Vec<Labelled>, String> {
+pub(crate) fn parse_labeled(text: &str, mappings: &Mappings) -> Result<Vec<Labeled>, String> {
     let groups: Vec<Group> = serde_json::from_str(text).map_err(|error| {
         format!(
             "line {}, column {}: expected JSON like [{{\"targets\": [\"n1:10660\"], \"labels\": {{\"node\": \"n1\"}}}}]: {error}",
@@ -73,7 +73,7 @@ pub(crate) fn parse_labelled(text: &str, mappings: &Mappings) -> Result<Vec<Labe
         }
         for address in &group.targets {
             let label = |name| group.labels.get(name).cloned();
-            targets.push(Labelled {
+            targets.push(Labeled {
                 job: label("job").unwrap_or_default(),
                 instance: label("instance").unwrap_or_else(|| address.clone()),
                 listed: label(LISTED),

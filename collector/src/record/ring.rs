@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use railscope_model::fabric::Timestamp;
 
 use crate::config::Record;
-use crate::replay::pack::{CONFIG, SEGMENT};
+use crate::replay::pack::{CONFIG, SEGMENT, seconds};
 use crate::replay::recorded::{numbered, time};
 
 /// First line of the configuration of a recording: a folder with another configuration is not written to.
@@ -117,8 +117,7 @@ impl Ring {
     }
 
     fn segments(&self) -> io::Result<BTreeMap<u64, PathBuf>> {
-        let (prefix, suffix) = SEGMENT;
-        numbered(&self.folder, prefix, suffix)
+        numbered(&self.folder, SEGMENT, seconds)
     }
 
     /// The time from which on there are scrapes.
@@ -184,15 +183,8 @@ impl Ring {
         let Some(oldest) = self.segments()?.into_keys().next() else {
             return Ok(());
         };
-        let mut before = BTreeMap::new();
-        for entry in fs::read_dir(&self.folder)? {
-            let path = entry?.path();
-            if let Some(from) = version(&path)
-                && from.0 <= oldest.saturating_mul(1_000)
-            {
-                before.insert(from, path);
-            }
-        }
+        let mut before = numbered(&self.folder, FABRIC, time)?;
+        before.retain(|from, _| from.0 <= oldest.saturating_mul(1_000));
         before.pop_last();
         before.into_values().try_for_each(fs::remove_file)
     }
@@ -207,14 +199,13 @@ impl Ring {
     }
 }
 
+/// Versions of the fabric: `fab.SECONDS.ibnetdiscover`.
+const FABRIC: (&str, &str) = ("fab", "ibnetdiscover");
+
 /// The file of a version of the fabric.
 pub(super) fn fabric_file(from: Timestamp) -> String {
-    format!("fab.{}.ibnetdiscover", super::writer::seconds(from))
-}
-
-fn version(path: &Path) -> Option<Timestamp> {
-    let rest = path.file_name()?.to_str()?.strip_prefix("fab.")?;
-    time(rest.strip_suffix(".ibnetdiscover")?)
+    let (prefix, suffix) = FABRIC;
+    format!("{prefix}.{}.{suffix}", super::writer::seconds(from))
 }
 
 fn files_of(folder: &Path, seconds: u64) -> (PathBuf, PathBuf) {

@@ -11,6 +11,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::mapping::Reader;
 use crate::replay::pack::{Line as Scraped, Pack, PackError};
+use crate::replay::tests::exposition;
 use crate::replay::{Replay, Replayed, Window as Part};
 use crate::serve::otlp::{event, time};
 use crate::service::Event;
@@ -76,21 +77,6 @@ fn noise(seed: u64, bytes: usize) -> String {
         write!(text, "{state:016x}").expect("text");
     }
     text
-}
-
-/// Ports of a node; the second of `n2` is down from the 60th to the 119th second.
-fn exposition(node: &str, second: u64) -> String {
-    let is_down = node == "n2" && (60..120).contains(&second);
-    let port = |device: &str, up: u64| {
-        format!(
-            "railscope_rdma_port_up{{device=\"{device}\",port=\"1\"}} {up}\n\
-             railscope_rdma_port_state{{device=\"{device}\",port=\"1\"}} {}\n\
-             railscope_rdma_port_transmit_bytes_total{{device=\"{device}\",port=\"1\"}} {}\n",
-            1 + 3 * up,
-            second * 1_000_000
-        )
-    };
-    port("mlx5_0", 1) + &port("mlx5_1", u64::from(!is_down))
 }
 
 fn shown(event: &IncidentEvent) -> String {

@@ -1,13 +1,13 @@
 //! A recording of a cluster as a folder, the *pack*: docs/recording.md has its format.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use railscope_model::fabric::Timestamp;
 
-use crate::config::file_sd::parse_labelled;
+use crate::config::file_sd::parse_labeled;
 use crate::config::{Config, ConfigError, SubnetFrom, Target};
 use crate::sources::push::fragments::Origin;
 use crate::sources::targets::TargetList;
@@ -19,6 +19,12 @@ pub use super::scrapes::{Line, Place, Scrapes};
 const SCRAPES: &str = "scrapes.jsonl.zst";
 /// The same in files `scrapes.SECONDS.jsonl.zst`, as a collector records them.
 pub(crate) const SEGMENT: (&str, &str) = ("scrapes", "jsonl.zst");
+
+/// The seconds in the name of a segment.
+pub(crate) fn seconds(text: &str) -> Option<u64> {
+    text.parse().ok()
+}
+
 /// The collector's configuration.
 pub(crate) const CONFIG: &str = "railscope.toml";
 
@@ -109,8 +115,8 @@ impl Pack {
                 file: file.clone(),
                 message,
             };
-            let labelled = parse_labelled(&text, &config.mappings).map_err(invalid)?;
-            for one in labelled {
+            let labeled = parse_labeled(&text, &config.mappings).map_err(invalid)?;
+            for one in labeled {
                 let listed = listings.add(&one.target, one.listed.as_deref());
                 listed.map_err(invalid)?;
                 let (job, instance) = (one.job, one.instance);
@@ -166,8 +172,7 @@ impl Pack {
 /// The files with the scrapes, and whether they are segments.
 fn scrape_files(folder: &Path) -> Result<(Vec<PathBuf>, bool), PackError> {
     let whole = folder.join(SCRAPES);
-    let (prefix, suffix) = SEGMENT;
-    let segments = numbered(folder, prefix, suffix).map_err(unreadable(folder))?;
+    let segments = numbered(folder, SEGMENT, seconds).map_err(unreadable(folder))?;
     if whole.exists() || segments.is_empty() {
         return Ok((vec![whole], false));
     }
@@ -200,17 +205,7 @@ fn versions(first: &Path) -> Result<Vec<FabricFile>, PackError> {
     };
     let name = name.to_string_lossy();
     let (stem, extension) = name.rsplit_once('.').unwrap_or((&name, ""));
-    let mut later = BTreeMap::new();
-    for entry in std::fs::read_dir(folder).map_err(unreadable(folder))? {
-        let path = entry.map_err(unreadable(folder))?.path();
-        let version = path.file_name().and_then(|name| {
-            let rest = name.to_str()?.strip_prefix(stem)?.strip_prefix('.')?;
-            time(rest.strip_suffix(extension)?.strip_suffix('.')?)
-        });
-        if let Some(from) = version {
-            later.insert(from, path);
-        }
-    }
+    let later = numbered(folder, (stem, extension), time).map_err(unreadable(folder))?;
     let first = first.exists().then(|| FabricFile {
         from: None,
         path: first.to_owned(),

@@ -10,21 +10,21 @@ use super::Window;
 use super::pack::{PackError, unreadable};
 use crate::config::Target;
 
-/// The files `PREFIX.SECONDS.SUFFIX` of a folder in order of their seconds.
-pub(crate) fn numbered(
+/// The files `PREFIX.TIME.SUFFIX` of a folder in order of their times, as `parse` reads them.
+pub(crate) fn numbered<T: Ord>(
     folder: &Path,
-    prefix: &str,
-    suffix: &str,
-) -> std::io::Result<BTreeMap<u64, PathBuf>> {
+    (prefix, suffix): (&str, &str),
+    parse: impl Fn(&str) -> Option<T>,
+) -> std::io::Result<BTreeMap<T, PathBuf>> {
     let mut files = BTreeMap::new();
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();
-        let seconds = path.file_name().and_then(|name| {
+        let at = path.file_name().and_then(|name| {
             let rest = name.to_str()?.strip_prefix(prefix)?.strip_prefix('.')?;
-            rest.strip_suffix(suffix)?.strip_suffix('.')?.parse().ok()
+            parse(rest.strip_suffix(suffix)?.strip_suffix('.')?)
         });
-        if let Some(seconds) = seconds {
-            files.insert(seconds, path);
+        if let Some(at) = at {
+            files.insert(at, path);
         }
     }
     Ok(files)
@@ -32,14 +32,18 @@ pub(crate) fn numbered(
 
 /// Seconds of Unix time as text; none if it is not a time.
 pub(crate) fn time(text: &str) -> Option<Timestamp> {
-    let seconds = text.parse::<f64>().ok()?;
+    timestamp(text.parse().ok()?)
+}
+
+/// Seconds of Unix time; none if it is not a time.
+pub(super) fn timestamp(seconds: f64) -> Option<Timestamp> {
     let is_time = (0.0..1e11).contains(&seconds);
     is_time.then(|| Timestamp((seconds * 1e3).round() as u64))
 }
 
 /// The times of all cycles in the folder, in order.
 pub(super) fn read_cycles(folder: &Path) -> Result<Vec<Timestamp>, PackError> {
-    let files = numbered(folder, "ticks", "txt").map_err(unreadable(folder))?;
+    let files = numbered(folder, ("ticks", "txt"), time).map_err(unreadable(folder))?;
     let mut cycles = Vec::new();
     for file in files.into_values() {
         let text = std::fs::read_to_string(&file).map_err(unreadable(&file))?;

@@ -10,6 +10,7 @@ use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 use serde::Deserialize;
 
 use super::pack::{PackError, unreadable};
+use super::recorded::timestamp;
 use crate::sources::push::fragments::Origin;
 
 /// Limit on the decompression window: that of `zstd --long=27`.
@@ -211,11 +212,8 @@ impl Scrapes {
             )
         })?;
         let time = |name: &str, seconds: f64| {
-            if (0.0..1e11).contains(&seconds) {
-                Ok(Timestamp((seconds * 1e3).round() as u64))
-            } else {
-                Err(format!("{name}: {seconds}: expected seconds of Unix time"))
-            }
+            timestamp(seconds)
+                .ok_or_else(|| format!("{name}: {seconds}: expected seconds of Unix time"))
         };
         let recorded_at = time("t", raw.t)?;
         let at = match self.are_segments {

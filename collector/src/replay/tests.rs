@@ -12,7 +12,7 @@ const START: u64 = 1_764_000_000;
 const NODES: [&str; 3] = ["n1", "n2", "n3"];
 
 /// Ports of a node; the second of `n2` is down from the 60th to the 119th second.
-fn exposition(node: &str, second: u64) -> String {
+pub(crate) fn exposition(node: &str, second: u64) -> String {
     let is_down = node == "n2" && (60..120).contains(&second);
     let port = |device: &str, up: u64| {
         format!(

@@ -25,9 +25,6 @@ use crate::sources::scrape::schedule::Turns;
 /// The parser reads both formats; the plain one is the shorter.
 const ACCEPTED: &str = "text/plain;version=0.0.4,application/openmetrics-text;version=1.0.0;q=0.5";
 
-/// Before the HTTP status in an error.
-const ANSWERED: &str = "answered ";
-
 /// Why a scrape brought no page.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ScrapeError {
@@ -40,6 +37,9 @@ pub enum ScrapeError {
     /// An answer that is no page.
     #[error("not a metrics page: {0}")]
     Malformed(String),
+    /// An answer with another status than 200.
+    #[error("not a metrics page: answered {0}")]
+    Status(StatusCode),
     /// A page beyond the limit.
     #[error("the page has more than {0} bytes (scrape.max_body_bytes)")]
     TooLarge(usize),
@@ -52,10 +52,19 @@ impl ScrapeError {
             Self::Unreachable(_) => Cow::Borrowed("refused"),
             Self::Timeout(_) => Cow::Borrowed("timeout"),
             Self::TooLarge(_) => Cow::Borrowed("too large"),
-            Self::Malformed(why) => match why.strip_prefix(ANSWERED).and_then(|why| why.get(..3)) {
-                Some(status) => Cow::Owned(format!("http {status}")),
-                None => Cow::Borrowed("malformed"),
-            },
+            Self::Malformed(_) => Cow::Borrowed("malformed"),
+            Self::Status(status) => Cow::Owned(format!("http {}", status.as_u16())),
+        }
+    }
+
+    /// The counted result of an error in a recording, by its word. Recordings of others have words of their own.
+    pub(crate) fn result_of(word: &str) -> ScrapeResult {
+        match word {
+            "timeout" => ScrapeResult::Timeout,
+            "too large" => ScrapeResult::TooLarge,
+            "malformed" => ScrapeResult::Malformed,
+            other if other.starts_with("http ") => ScrapeResult::Malformed,
+            _ => ScrapeResult::Unreachable,
         }
     }
 
@@ -64,7 +73,7 @@ impl ScrapeError {
         match self {
             Self::Unreachable(_) => ScrapeResult::Unreachable,
             Self::Timeout(_) => ScrapeResult::Timeout,
-            Self::Malformed(_) => ScrapeResult::Malformed,
+            Self::Malformed(_) | Self::Status(_) => ScrapeResult::Malformed,
             Self::TooLarge(_) => ScrapeResult::TooLarge,
         }
     }
@@ -126,10 +135,7 @@ impl Scraper {
         let request = self.client.get(url).header(ACCEPT, ACCEPTED);
         let mut response = request.send().await.map_err(|error| unreachable(&error))?;
         if response.status() != StatusCode::OK {
-            return Err(ScrapeError::Malformed(format!(
-                "{ANSWERED}{}",
-                response.status()
-            )));
+            return Err(ScrapeError::Status(response.status()));
         }
         // Only closing the semaphore could fail this, and nobody does.
         let _permit = self.reading.acquire().await.ok();
