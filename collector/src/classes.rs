@@ -272,12 +272,12 @@ pub static PCIE_ERRORS: Class = Class {
     action: "Drain the node and reseat the card or its riser; if errors go on, have the card replaced.",
 };
 
-/// Many nodes wait for their storage at once.
+/// Many nodes wait for their storage at once, or one while the others do not.
 pub static STORAGE_STALL: Class = Class {
     name: "storage-stall",
     severity: Severity::Warning,
-    title: "Storage keeps many nodes waiting",
-    action: "Look at the storage behind checkpoints and data, and the network to it; no node by itself is to blame.",
+    title: "Storage keeps nodes waiting",
+    action: "Many nodes: look at the storage behind checkpoints and data, and the network to it. One node: look at its disks and its mounts.",
 };
 
 /// Packets between a NIC and its GPUs go up to the root complex.
@@ -304,12 +304,12 @@ pub static SLOW_RECEIVER: Class = Class {
     action: "Look what loads the node's memory and sockets, and at its IOMMU and memory settings; compare with a node that is well.",
 };
 
-/// A NIC pauses its switch without end.
+/// A port, mostly of a NIC, pauses its neighbour without end.
 pub static PFC_STORM: Class = Class {
     name: "pfc-storm",
     severity: Severity::Critical,
-    title: "NIC pauses its switch without end",
-    action: "Take the NIC's port down at once, so that others can send; then drain the node and reset the NIC.",
+    title: "Port pauses its neighbour without end",
+    action: "Take the port that sends pause down at once, so that others can send; then drain the node and reset the NIC, or restart the switch.",
 };
 
 /// An interface's MTU is not that of its peers.

@@ -1,5 +1,7 @@
 //! What the counters of switches say: lost packets, circles of pause, unused uplinks; on fabrics made by hand.
 
+mod ports;
+
 use std::collections::BTreeMap;
 
 use railscope_model::fabric::{Equipment, Fabric, Link, LinkKind, PartId, Timestamp, Witness};

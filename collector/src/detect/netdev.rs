@@ -1,7 +1,7 @@
 //! Network interfaces and the RDMA ports that they belong to: on Ethernet the interface counts what goes wrong on a cable.
 
 use railscope_model::identity::{PciAddress, RdmaDevice, RdmaPort};
-use railscope_model::metric::{NIC, RDMA_PORT};
+use railscope_model::metric::{NIC, NIC_PFC_FRAMES, RDMA_PORT};
 
 use crate::store::NodeHistory;
 
@@ -48,4 +48,23 @@ pub(crate) fn nic_of(
     let device = device.filter(|device| !device.is_empty());
     let pci = pci.and_then(|pci| pci.parse().ok());
     Some((pci, device.unwrap_or(netdev).parse().ok()?))
+}
+
+/// The NIC of an interface if that carries RDMA. Where the exporter relates no interface to an RDMA device, one that counts
+/// pause by priority carries it.
+pub(crate) fn fabric_nic_of(history: &NodeHistory, netdev: &str) -> Option<RdmaDevice> {
+    let devices = || {
+        let nics = history.series(&NIC);
+        nics.map(|(labels, _)| (labels.values().next(), labels.values().nth(2)))
+    };
+    let is_named = |device: Option<&str>| device.is_some_and(|device| !device.is_empty());
+    if devices().any(|(_, device)| is_named(device)) {
+        let (_, device) = devices().find(|(name, _)| *name == Some(netdev))?;
+        return device.filter(|_| is_named(device))?.parse().ok();
+    }
+    let mut pauses = history.series(&NIC_PFC_FRAMES);
+    let has_priorities = pauses.any(|(labels, _)| labels.values().next() == Some(netdev));
+    has_priorities
+        .then(|| nic_of(history, netdev))?
+        .map(|(_, device)| device)
 }

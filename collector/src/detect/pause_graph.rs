@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use petgraph::algo::kosaraju_scc;
 use petgraph::graph::{DiGraph, NodeIndex};
-use railscope_model::fabric::{Fabric, LinkKind, PartId};
+use railscope_model::fabric::{Fabric, LinkId, LinkKind, PartId};
 use railscope_model::identity::{Part, PortName, SwitchName};
 use railscope_model::metric::{
     SWITCH_PORT_PFC_PAUSE_SECONDS, SWITCH_PORT_SPEED, SWITCH_PORT_TRANSMIT_BYTES,
@@ -36,6 +36,7 @@ const MOST_SWITCHES: usize = 512;
 /// One direction of a cable on one priority.
 #[derive(Debug, Clone, PartialEq)]
 struct Lane<'a> {
+    cable: LinkId,
     from: PartId,
     to: PartId,
     priority: &'a str,
@@ -49,6 +50,8 @@ pub struct PauseGraph<'a> {
     lanes: Vec<Lane<'a>>,
     /// By part and priority: lanes from it.
     from: HashMap<(PartId, &'a str), Vec<usize>>,
+    /// Switches that tell how long they were paused.
+    telling: BTreeSet<PartId>,
 }
 
 impl<'a> PauseGraph<'a> {
@@ -70,16 +73,21 @@ impl<'a> PauseGraph<'a> {
 
     fn add_switch(&mut self, view: &View<'a>, switch: &SwitchName, history: &'a NodeHistory) {
         // What has stood still is not paused.
-        let mut pauses = history.moving(&SWITCH_PORT_PFC_PAUSE_SECONDS).peekable();
-        if pauses.peek().is_none() {
+        if history.rows(&SWITCH_PORT_PFC_PAUSE_SECONDS).is_none() {
             return;
         }
         let Some(id) = view.fabric.find(&Part::Switch(switch.clone())) else {
             return;
         };
+        self.telling.insert(id);
+        let mut pauses = history.moving(&SWITCH_PORT_PFC_PAUSE_SECONDS).peekable();
+        if pauses.peek().is_none() {
+            return;
+        }
         let cables = view.fabric.neighbours(id);
         let cables = cables.filter(|near| near.link.kind == LinkKind::Cable);
-        let peers: HashMap<u16, PartId> = cables.map(|near| (near.port, near.peer)).collect();
+        let peers = cables.map(|near| (near.port, (near.peer, near.id)));
+        let peers: HashMap<u16, (PartId, LinkId)> = peers.collect();
         for (labels, window) in pauses {
             let labels: Vec<&str> = labels.values().collect();
             let [port, priority, direction] = labels[..] else {
@@ -91,7 +99,7 @@ impl<'a> PauseGraph<'a> {
             }
             let handle = port.parse::<PortName>().ok();
             let handle = handle.and_then(|port| view.fabric.find_port(id, &port));
-            let Some(peer) = handle.and_then(|handle| peers.get(&handle).copied()) else {
+            let Some((peer, cable)) = handle.and_then(|handle| peers.get(&handle).copied()) else {
                 continue;
             };
             let (from, to) = match direction {
@@ -102,6 +110,7 @@ impl<'a> PauseGraph<'a> {
             };
             let is_dead = share(DEAD_SECONDS) > DEAD && from == id && stands(history, port);
             self.lanes.push(Lane {
+                cable,
                 from,
                 to,
                 priority,
@@ -179,6 +188,18 @@ impl<'a> PauseGraph<'a> {
             lanes.flat_map(|lane| [lane.from, lane.to]).collect()
         };
         closed.map(switches_of).collect()
+    }
+
+    /// Cables on which a switch pauses another all of the time, and nothing pauses that switch: the port that sends pause is
+    /// stuck.
+    pub fn stuck(&self, fabric: &Fabric) -> BTreeSet<LinkId> {
+        let dead = self.lanes.iter().filter(|lane| lane.is_dead);
+        let stuck = dead.filter(|lane| {
+            is_switch(fabric, lane.to)
+                && self.telling.contains(&lane.to)
+                && self.next(lane).next().is_none()
+        });
+        stuck.map(|lane| lane.cable).collect()
     }
 
     fn leads_to_nic(

@@ -245,6 +245,50 @@ fn an_interface_that_is_set_up_otherwise_than_most_is_named_unless_it_is_not_on_
     );
     check(&mtu(3, ""), &[]);
     check(&mtu(NODES, "mlx5_2"), &[]);
+    // An exporter that relates no interface to an RDMA device: who counts pause by priority is on the fabric.
+    let pauses = with(|_, _| {
+        String::from(
+            "railscope_nic_pfc_frames_total{netdev=\"eth2\",priority=\"3\",direction=\"receive\"} 1\n",
+        )
+    });
+    let unrelated = mtu(3, "");
+    check(
+        &move |node, seconds, page| pauses(node, seconds, unrelated(node, seconds, page)),
+        &["mtu-mismatch nic/n3:eth2 gpus=0 []"],
+    );
+}
+
+#[test]
+fn a_node_that_waits_for_its_storage_alone_is_named_and_a_job_that_loads_data_is_not() {
+    let waits = |share: fn(usize) -> f64| {
+        with(move |node, seconds| {
+            let waited = share(node) * seconds as f64;
+            format!(
+                "railscope_host_pressure_seconds_total{{resource=\"io\",kind=\"some\"}} {waited}\n"
+            )
+        })
+    };
+    check(
+        &waits(|node| if node == 3 { 0.3 } else { 0.01 }),
+        &["storage-stall host/n3 gpus=4 [gpu/n3:0 gpu/n3:1 gpu/n3:2 gpu/n3:3]"],
+    );
+    check(&waits(|node| if node == 3 { 0.3 } else { 0.1 }), &[]);
+    check(&waits(|_| 0.3), &[]);
+    // A job of two nodes loads a checkpoint.
+    check(&waits(|node| if node < 2 { 0.3 } else { 0.0 }), &[]);
+    let alone = waits(|node| if node == 3 { 0.3 } else { 0.01 });
+    let idle = move |node: usize, seconds: u64, page: String| {
+        let busy = "railscope_gpu_utilization_ratio{";
+        let lines = alone(node, seconds, page);
+        let lines = lines.lines().map(|line| match line.split_once("} ") {
+            Some((series, _)) if node == 3 && line.starts_with(busy) => {
+                format!("{series}}} 0.05\n")
+            }
+            _ => format!("{line}\n"),
+        });
+        lines.collect()
+    };
+    check(&idle, &[]);
 }
 
 /// Pause that interfaces send, as a share of the time, by node and rail.

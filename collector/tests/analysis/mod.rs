@@ -226,7 +226,7 @@ fn a_gpu_with_a_low_clock_and_a_reason_is_slow_and_with_a_low_clock_alone_is_not
     let clock = set(
         1,
         r#"railscope_gpu_clock_hertz{gpu="3",clock="sm"}"#,
-        |_| 1.2e9,
+        |_| 1.85e9,
     );
     let event = set(
         1,

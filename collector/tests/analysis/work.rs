@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use railscope_collector::analyzer::Analyzer;
 
 use super::cluster::{NODES, at, node, page};
-use super::{Fault, check, incidents, of_gpus, with};
+use super::{Fault, check, incidents, of_gpus, set, with};
 
 /// Tensor activity of the GPUs of a node, by GPU, in per cent.
 fn activity(percent: impl Fn(usize) -> f64) -> String {
@@ -230,11 +230,73 @@ fn a_gpu_that_is_far_off_is_seen_a_sample_sooner() {
             (1, 2) if seconds >= 55 => percent,
             _ => 40.0,
         };
-        let seen = by_the_page(5, 100, sampled(slow));
+        let seen = by_the_page(5, 150, sampled(slow));
         seen.into_iter().find(|(_, named)| !named.is_empty())
     };
-    // The first sample is at 55 s, the next 5 s later.
+    // The first sample is at 55 s, the next 5 s later; then it has to stay so for 45 s.
     let (far, near) = (first_seen(46.0), first_seen(42.0));
     let at = |seen: Option<(u64, Vec<String>)>| seen.map(|(seconds, _)| seconds);
-    assert_eq!((at(far), at(near)), (Some(65), Some(70)));
+    assert_eq!((at(far), at(near)), (Some(110), Some(115)));
+}
+
+#[test]
+fn work_that_moves_from_gpu_to_gpu_makes_none_of_them_slow() {
+    // For 20 s each two GPUs of eight have a sixth more to do, then the next two.
+    let moving = |node: usize, gpu: usize, seconds: u64| {
+        let turn = (seconds / 20) as usize % 2;
+        if node == 1 && gpu / 2 == turn {
+            47.0
+        } else {
+            40.0
+        }
+    };
+    for every in [1, 5] {
+        assert_eq!(ever_named(every, sampled(moving)), BTreeSet::new());
+    }
+    let told = |node: usize, seconds: u64| {
+        of_gpus(|gpu| {
+            let active = done(seconds as f64, |at| moving(node, gpu, at as u64) / 100.0);
+            sums(gpu, 1.0 + seconds as f64, active)
+        })
+    };
+    assert_eq!(ever_named(5, told), BTreeSet::new());
+    // What stays on one GPU is named.
+    let stays = |node, gpu, _| if (node, gpu) == (1, 2) { 47.0 } else { 40.0 };
+    assert!(ever_named(5, sampled(stays)).contains("gpu-slow gpu/n1:2 gpus=1 []"));
+}
+
+#[test]
+fn a_gpu_whose_sms_are_busy_for_longer_with_the_same_tensor_work_is_slow() {
+    let told = |tensor: f64| {
+        with(move |node, _| {
+            let is_it = |gpu: usize| (node, gpu) == (1, 2);
+            let sm = of_gpus(|gpu| {
+                let share = if is_it(gpu) { 0.7 } else { 0.55 };
+                format!("railscope_gpu_sm_active_ratio{{gpu=\"{gpu}\"}} {share}\n")
+            });
+            activity(|gpu| if is_it(gpu) { tensor } else { 30.0 }) + &sm
+        })
+    };
+    check(&told(30.0), &["gpu-slow gpu/n1:2 gpus=1 []"]);
+    // Another program.
+    check(&told(10.0), &[]);
+}
+
+#[test]
+fn a_gpu_far_below_its_node_is_slow_without_a_reason_unless_it_draws_more_power() {
+    let clock = || {
+        let series = r#"railscope_gpu_clock_hertz{gpu="3",clock="sm"}"#;
+        set(1, series, |_| 1.2e9)
+    };
+    check(&clock(), &["gpu-slow gpu/n1:3 gpus=1 []"]);
+    // At a power limit a GPU that works harder runs slower.
+    let watts = |node, gpu: usize| {
+        let more = if (node, gpu) == (1, 3) { 1.1 } else { 1.0 };
+        format!("railscope_gpu_power_watts{{gpu=\"{gpu}\"}} {}\n", 600.0 * more)
+    };
+    let low = clock();
+    let with_power = move |node: usize, seconds: u64, page: String| {
+        low(node, seconds, page) + &of_gpus(|gpu| watts(node, gpu))
+    };
+    check(&with_power, &[]);
 }

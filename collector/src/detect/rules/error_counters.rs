@@ -1,217 +1,23 @@
 //! Counters of errors that rise faster than their limit and their peers': of ports, PCIe links, GPUs and nodes.
 
+mod limits;
+mod switches;
+
 use std::collections::BTreeSet;
 
 use railscope_model::fabric::Fabric;
-use railscope_model::identity::{NodeName, Part, RdmaPort};
-use railscope_model::metric::{
-    GPU_ECC_ERRORS, GPU_NVLINK_ERRORS, Metric, NIC_PHY_CRC_ERRORS, NIC_PHY_LINK_DOWN,
-    NIC_PHY_SYMBOL_ERRORS, PCIE_ERRORS, RDMA_NO_BUFFER, RDMA_PORT_ERRORS,
-};
+use railscope_model::identity::{NodeName, Part, RdmaPort, SwitchName};
 use railscope_model::reading::Labels;
 
+use self::limits::{LIMITS, Limit, Names};
 use crate::assemble::node_parts::gpus_behind;
-use crate::classes::{
-    Class, GPU_MEMORY, LINK_ERRORS, NVLINK_ERRORS as BAD_NVLINK, PCIE_ERRORS as BAD_PCIE,
-    RECEIVER_NOT_READY,
-};
+use crate::classes::Class;
 use crate::detect::detector::{Detector, Evidence, Explanation, View};
 use crate::detect::netdev;
 use crate::detect::peers::median;
 use crate::detect::registry::{Rule, Threshold};
 use crate::diagnose::incident::{PARENT_SHARE, are_the_switchs, cables_of_switches};
 use crate::store::NodeHistory;
-
-/// What the labels of a counter name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Names {
-    /// `device` and `port`: the cable at it.
-    Cable,
-    /// `netdev`: the cable at the RDMA port that it belongs to.
-    Netdev,
-    /// `pci`: the link above it.
-    PcieLink,
-    /// `gpu`: the GPU.
-    Gpu,
-    /// Whatever they name, the node is to blame for it: all of its series together.
-    Node,
-}
-
-/// How much of an error is too much.
-struct Limit {
-    metric: &'static Metric,
-    /// The last label; empty for a metric that has none but those that name the part.
-    kind: &'static str,
-    names: Names,
-    class: &'static Class,
-    /// Most errors per hour.
-    per_hour: f64,
-    /// Fewest errors in the window that are looked at at all.
-    at_least: f64,
-    /// Whether it counts lost links: those wait, and are not told where the switch was lost.
-    of_losses: bool,
-    /// Where the number comes from.
-    source: &'static str,
-}
-
-impl Limit {
-    const fn of_cable(
-        kind: &'static str,
-        per_hour: f64,
-        at_least: f64,
-        source: &'static str,
-    ) -> Self {
-        Self {
-            metric: &RDMA_PORT_ERRORS,
-            kind,
-            names: Names::Cable,
-            class: &LINK_ERRORS,
-            per_hour,
-            at_least,
-            of_losses: false,
-            source,
-        }
-    }
-
-    /// Of an Ethernet interface, as the port on InfiniBand counts it.
-    const fn of_netdev(
-        metric: &'static Metric,
-        per_hour: f64,
-        at_least: f64,
-        source: &'static str,
-    ) -> Self {
-        Self {
-            metric,
-            names: Names::Netdev,
-            ..Self::of_cable("", per_hour, at_least, source)
-        }
-    }
-
-    const fn of_pcie(
-        kind: &'static str,
-        per_hour: f64,
-        at_least: f64,
-        source: &'static str,
-    ) -> Self {
-        Self {
-            metric: &PCIE_ERRORS,
-            names: Names::PcieLink,
-            class: &BAD_PCIE,
-            ..Self::of_cable(kind, per_hour, at_least, source)
-        }
-    }
-
-    const fn of_nvlink(
-        kind: &'static str,
-        per_hour: f64,
-        at_least: f64,
-        source: &'static str,
-    ) -> Self {
-        Self {
-            metric: &GPU_NVLINK_ERRORS,
-            names: Names::Gpu,
-            class: &BAD_NVLINK,
-            ..Self::of_cable(kind, per_hour, at_least, source)
-        }
-    }
-
-    /// The same of a counter of lost links.
-    const fn of_losses(self) -> Self {
-        Self {
-            of_losses: true,
-            ..self
-        }
-    }
-
-    fn is_passed_by(&self, rise: &Rise) -> bool {
-        // Judged over the whole window: two errors in the first five seconds are no rate.
-        let seconds = rise.seconds.max(WINDOW_SECONDS);
-        let expected = self.per_hour * seconds / 3600.0;
-        rise.amount >= self.at_least && rise.amount > expected + DEVIATIONS * expected.sqrt()
-    }
-
-    /// What evidence of it is called.
-    fn signal(&self) -> &'static str {
-        if self.kind.is_empty() {
-            self.metric.name
-        } else {
-            self.kind
-        }
-    }
-}
-
-const LIMITS: &[Limit] = &[
-    Limit::of_cable(
-        "symbol_error",
-        120.0,
-        5.0,
-        "NVSentinel: 120 an hour is a bit error rate of 1e-12",
-    ),
-    Limit::of_cable("link_error_recovery", 300.0, 2.0, "NVSentinel: 5 a minute"),
-    Limit::of_cable("link_downed", 0.0, 1.0, "NVSentinel: any").of_losses(),
-    Limit::of_cable("local_link_integrity_errors", 0.0, 1.0, "NVSentinel: any"),
-    Limit::of_cable(
-        "excessive_buffer_overrun_errors",
-        0.0,
-        1.0,
-        "NVSentinel: any",
-    ),
-    Limit::of_cable("port_rcv_errors", 36_000.0, 10.0, "NVSentinel: 10 a second"),
-    Limit::of_netdev(
-        &NIC_PHY_SYMBOL_ERRORS,
-        120.0,
-        5.0,
-        "as of an InfiniBand port: symbols that error correction gave up on",
-    ),
-    Limit::of_netdev(&NIC_PHY_CRC_ERRORS, 36_000.0, 10.0, "as port_rcv_errors"),
-    Limit::of_netdev(&NIC_PHY_LINK_DOWN, 0.0, 1.0, "as link_downed").of_losses(),
-    Limit::of_pcie(
-        "correctable",
-        3_600.0,
-        10.0,
-        "one a second; a sound link has a few a day (an engineering choice)",
-    ),
-    Limit::of_pcie(
-        "nonfatal",
-        0.0,
-        1.0,
-        "any: a packet was lost (PCI Express Base Specification, section 6.2)",
-    ),
-    Limit::of_nvlink("recovery", 0.0, 1.0, "DCGM, health check of NVLink: any"),
-    Limit::of_nvlink(
-        "replay",
-        60.0,
-        5.0,
-        "one a minute: DCGM warns of the first, and data is only late (an engineering choice)",
-    ),
-    Limit::of_nvlink(
-        "crc_flit",
-        360_000.0,
-        100.0,
-        "DCGM, health check of NVLink: 100 a second",
-    ),
-    Limit::of_nvlink("crc_data", 360_000.0, 100.0, "as crc_flit"),
-    Limit {
-        metric: &GPU_ECC_ERRORS,
-        kind: "uncorrected",
-        names: Names::Gpu,
-        class: &GPU_MEMORY,
-        per_hour: 0.0,
-        at_least: 1.0,
-        of_losses: false,
-        source: "DCGM, health check of memory: any",
-    },
-    Limit {
-        metric: &RDMA_NO_BUFFER,
-        kind: "",
-        names: Names::Node,
-        class: &RECEIVER_NOT_READY,
-        per_hour: 36_000.0,
-        at_least: 100.0,
-        of_losses: false,
-        source: "10 a second: NCCL writes and needs no receive buffer, so that any rate is suspicious (an engineering choice)",
-    },
-];
 
 /// A part whose true rate is the limit passes it by chance now and then: errors are counted, so that the number in a window
 /// has a Poisson distribution. Five standard deviations keep 100,000 such ports quiet for most windows (a choice).
@@ -236,6 +42,8 @@ pub fn build() -> Box<dyn Detector> {
 /// How much a counter of one part rose.
 struct Rise {
     part: Part,
+    /// The switch that counted, if it was one.
+    seen_at: Option<SwitchName>,
     amount: f64,
     seconds: f64,
 }
@@ -258,14 +66,19 @@ impl Detector for ErrorCounters {
             for (limit, high) in LIMITS.iter().zip(&mut all) {
                 // Errors that have not risen for the whole window are of no interest, and on most nodes none have.
                 if history.moving(limit.metric).next().is_some() {
-                    rises_of((node, history), limit, limit.at_least, high);
+                    let part = |labels: &Labels| part(node, history, labels, limit.names);
+                    rises_of(history, limit, limit.at_least, part, high);
                 }
             }
         }
+        switches::observe(view, &mut all);
         for (limit, mut high) in LIMITS.iter().zip(all) {
             high.retain(|rise| limit.is_passed_by(rise));
             if limit.of_losses {
                 leave_out_shared(view.fabric, &mut high);
+            }
+            if limit.names == Names::SwitchPort {
+                switches::leave_out_passed_on(view.fabric, &mut high);
             }
             if high.is_empty() {
                 continue;
@@ -339,6 +152,9 @@ impl Detector for ErrorCounters {
                     "else the switch was lost (detection method, section 3.8)",
                 ));
             }
+            if limit.names == Names::SwitchPort {
+                thresholds.push(switches::threshold());
+            }
             Rule {
                 class: limit.class,
                 signal: limit.signal(),
@@ -367,16 +183,19 @@ fn leave_out_shared(fabric: &Fabric, losses: &mut Vec<Rise>) {
 fn usual_per_hour(view: &View<'_>, limit: &Limit) -> f64 {
     let mut rises = Vec::new();
     for (node, history) in view.history.fresh_nodes(view.now) {
-        rises_of((node, history), limit, 0.0, &mut rises);
+        let part = |labels: &Labels| part(node, history, labels, limit.names);
+        rises_of(history, limit, 0.0, part, &mut rises);
     }
+    switches::rises(view, limit, 0.0, &mut rises);
     median(rises.iter().map(Rise::per_hour)).unwrap_or(0.0)
 }
 
-/// What a limit looks at on one node, of single parts those that rose by `least`.
+/// What a limit looks at on one node or switch, of single parts those that rose by `least`.
 fn rises_of(
-    (node, history): (&NodeName, &NodeHistory),
+    history: &NodeHistory,
     limit: &Limit,
     least: f64,
+    part: impl Fn(&Labels) -> Option<Part>,
     rises: &mut Vec<Rise>,
 ) {
     let of_kind =
@@ -393,11 +212,12 @@ fn rises_of(
         if limit.names != Names::Node && rise.amount < least {
             continue;
         }
-        let Some(part) = part(node, history, labels, limit.names) else {
+        let Some(part) = part(labels) else {
             continue;
         };
         let rise = Rise {
             part,
+            seen_at: None,
             amount: rise.amount,
             seconds: rise.seconds,
         };
@@ -417,6 +237,7 @@ fn rises_of(
 fn part(node: &NodeName, history: &NodeHistory, labels: &Labels, names: Names) -> Option<Part> {
     let mut labels = labels.values();
     Some(match names {
+        Names::SwitchPort => return None,
         Names::Node => Part::Host(node.clone()),
         Names::Gpu => Part::Gpu(node.clone(), labels.next()?.parse().ok()?),
         Names::PcieLink => Part::PcieLink(node.clone(), labels.next()?.parse().ok()?),

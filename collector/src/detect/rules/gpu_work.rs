@@ -5,15 +5,25 @@
 //! clock is the work that it does, and equal among equals (detection method, section 3.4, exporter only).
 //!
 //! Where the exporter sums it up, sums are compared ([`counted`]), else samples ([`sampled`]).
+//!
+//! A GPU whose memory is slow, or some of whose SMs are, does the same tensor operations in more time: its tensor cores are
+//! as active as those of others, and its SMs are busy for longer.
+//!
+//! A rank that has more to do is no slow GPU. Work that is spread unevenly moves on with the data, so that a GPU is named
+//! only when it has stayed behind ([`episodes`]).
 
 mod counted;
+mod episodes;
 mod rules;
 mod sampled;
 
-use railscope_model::identity::GpuIndex;
-use railscope_model::metric::GPU_TENSOR_ACTIVE;
+use std::collections::{BTreeMap, BTreeSet};
+
+use railscope_model::identity::{GpuIndex, NodeName};
+use railscope_model::metric::{GPU_SM_ACTIVE, GPU_TENSOR_ACTIVE, Metric};
 
 use self::counted::Counted;
+use self::episodes::{Episodes, Key};
 use self::rules::{rules, threshold};
 use self::sampled::Sampled;
 use crate::classes::{Class, GPU_SLOW};
@@ -49,10 +59,17 @@ const ABOVE_SPREAD: f64 = 3.0;
 const STANDARD: f64 = 1.4826;
 /// A GPU that computes less than this of the time runs no step that could be compared.
 const MIN_ACTIVE: f64 = 0.05;
+/// How long a GPU must have been behind: twice as long as uneven work was seen to stay on one rank.
+const HELD_SECONDS: f64 = 45.0;
+/// The same in a job or node whose other GPUs were behind for less than this and are not any more.
+const MOVED_SECONDS: f64 = 120.0;
+/// By how much tensor work of a GPU whose SMs are busy for longer may differ from that of the others and be the same work.
+const SAME_WORK: f64 = 0.05;
 
 #[derive(Default)]
 struct GpuWork {
     gpus: Gpus,
+    episodes: Episodes,
 }
 
 /// Builds the detector.
@@ -69,16 +86,34 @@ impl Detector for GpuWork {
         self.gpus.refresh(view);
         let mut gpus = self.gpus.listed(view);
         gpus.retain(Listed::is_busy);
-        let nodes = by_node(&gpus).flat_map(by_job);
-        let nodes: Vec<_> = nodes.filter_map(|peers| Node::of(&peers)).collect();
+        let cohorts: Vec<_> = by_node(&gpus).flat_map(by_job).collect();
+        let by_tensor: Vec<_> = cohorts.iter().filter_map(|gpus| Node::of(gpus)).collect();
+        let by_sm: Vec<_> = cohorts
+            .iter()
+            .filter_map(|gpus| Node::by_sm(gpus))
+            .collect();
+        let mut behind = Behind::new();
         for lane in 0..SUMS.len() {
-            judge(view, &nodes, lane, out);
+            found(view, &by_tensor, lane, &mut behind);
         }
+        let by_work: BTreeSet<_> = behind.keys().cloned().collect();
+        for lane in 0..SAMPLED.len() {
+            found(view, &by_sm, lane, &mut behind);
+        }
+        behind.retain(|key, _| by_work.contains(key) || does_same_work(&by_tensor, key));
+        follow(&mut self.episodes, view, &by_tensor, &behind);
+        let lasting = behind.values();
+        let lasting = lasting.filter(|found| self.episodes.is_lasting(&found.worker.key()));
+        out.extend(lasting.map(evidence));
+    }
+
+    fn remembers(&self) -> bool {
+        true
     }
 
     fn explain(&self, _: &Class, _: &str) -> Explanation {
         Explanation {
-            check: "A busy GPU's tensor cores are active for longer than those of its node and job at the same clock, and than those of the same GPU of other nodes of the job.",
+            check: "A busy GPU's tensor cores, or for as much tensor work its SMs, are active for longer than those of its node and job at the same clock, and than those of the same GPU of other nodes of the job, and it stays so.",
             threshold: threshold(),
             clears: "It needs no longer than its peers.",
         }
@@ -89,22 +124,56 @@ impl Detector for GpuWork {
     }
 }
 
+/// Takes up for how long GPUs have been behind.
+fn follow(episodes: &mut Episodes, view: &View<'_>, nodes: &[Node<'_>], behind: &Behind<'_>) {
+    let is_compared = |key: &&Key| tensor_ratio(nodes, key).is_some();
+    let others = episodes.keys().filter(|key| !behind.contains_key(key));
+    let recovered: BTreeSet<_> = others.filter(is_compared).cloned().collect();
+    let cohort = |found: &Found<'_>| match found.worker.gpu.job {
+        Some(job) => format!("job {}", job.name),
+        None => format!("node {}", found.worker.gpu.node),
+    };
+    let behind = behind.iter();
+    let behind = behind.map(|(key, found)| (key.clone(), (cohort(found), found.seconds)));
+    episodes.update(view.now, &behind.collect(), &recovered);
+}
+
+/// GPUs that are behind, each as the first lane found it.
+type Behind<'a> = BTreeMap<Key, Found<'a>>;
+
+/// A GPU that does more than its peers.
+struct Found<'a> {
+    worker: Worker<'a>,
+    /// By how much, beyond what GPUs of its role do.
+    excess: f64,
+    /// What shows it.
+    activity: &'static Metric,
+    /// For how long it is so, at least.
+    seconds: f64,
+}
+
 /// What the GPUs of a node, or those that one job has there, have told of their work.
 enum Node<'a> {
     /// By lane; none of one that they have not told enough for.
     Counted([Option<Counted<'a>>; SUMS.len()]),
     Sampled(Sampled<'a>),
+    /// Activity of the SMs.
+    BySm(Sampled<'a>),
 }
 
 /// A busy GPU and what it does, as a multiple of what the middle one of its node does.
 struct Worker<'a> {
     gpu: Listed<'a>,
-    /// Share of the time in which its tensor cores are active.
+    /// Share of the time in which its tensor cores, or its SMs, are active.
     active: f64,
     ratio: f64,
 }
 
 impl<'a> Worker<'a> {
+    fn key(&self) -> Key {
+        (self.gpu.node.clone(), self.gpu.index)
+    }
+
     /// What it may be held against on other nodes.
     fn role(&self) -> (&'a str, GpuIndex) {
         (self.gpu.product, self.gpu.index)
@@ -118,21 +187,59 @@ impl<'a> Node<'a> {
             let lanes = SUMS.map(|(_, seconds)| Counted::of(gpus, seconds));
             return Some(Self::Counted(lanes));
         }
-        Sampled::of(gpus).map(Self::Sampled)
+        Sampled::of(gpus, &GPU_TENSOR_ACTIVE).map(Self::Sampled)
+    }
+
+    /// The same by activity of SMs.
+    fn by_sm(gpus: &[Listed<'a>]) -> Option<Self> {
+        Sampled::of(gpus, &GPU_SM_ACTIVE).map(Self::BySm)
+    }
+
+    fn name(&self) -> Option<&'a NodeName> {
+        match self {
+            Self::Counted(lanes) => lanes.iter().flatten().find_map(Counted::node),
+            Self::Sampled(node) | Self::BySm(node) => node.node(),
+        }
+    }
+
+    fn activity(&self) -> &'static Metric {
+        match self {
+            Self::Counted(_) | Self::Sampled(_) => &GPU_TENSOR_ACTIVE,
+            Self::BySm(_) => &GPU_SM_ACTIVE,
+        }
     }
 
     /// The excess from which a GPU is slow.
     fn least_excess(&self, lane: usize) -> f64 {
         match self {
             Self::Counted(_) => SUMS[lane].0,
-            Self::Sampled(_) => SAMPLED[lane].0,
+            Self::Sampled(_) | Self::BySm(_) => SAMPLED[lane].0,
         }
     }
 
     fn workers(&self, lane: usize) -> Vec<Worker<'a>> {
         match self {
             Self::Counted(lanes) => lanes[lane].as_ref().map_or(vec![], Counted::workers),
-            Self::Sampled(node) => node.workers(SAMPLED[lane].1),
+            Self::Sampled(node) | Self::BySm(node) => node.workers(SAMPLED[lane].1),
+        }
+    }
+
+    /// Whether what a lane found has been so for all of the time that the lane looks at.
+    fn is_throughout(&self, lane: usize, found: &Worker<'_>, excess: f64) -> bool {
+        match self {
+            Self::Counted(lanes) => lanes[lane]
+                .as_ref()
+                .is_some_and(|node| node.does_more_throughout(&found.gpu, excess)),
+            // The least of its samples has it.
+            Self::Sampled(_) | Self::BySm(_) => true,
+        }
+    }
+
+    /// For how long a GPU that a lane finds has been behind, at least, s: it is so in the first and in the last third.
+    fn looks_back(&self, lane: usize) -> f64 {
+        match self {
+            Self::Counted(_) => SUMS[lane].1 / 3.0,
+            Self::Sampled(_) | Self::BySm(_) => 0.0,
         }
     }
 
@@ -144,15 +251,27 @@ impl<'a> Node<'a> {
                 let node = lanes[lane].as_ref()?;
                 (node.ratios(), node.misread(gpu)?)
             }
-            Self::Sampled(node) => (node.ratios()?, 0.0),
+            Self::Sampled(node) | Self::BySm(node) => (node.ratios()?, 0.0),
         };
         let spread = median(ratios.into_iter().map(|ratio| (ratio - 1.0).abs()))?;
         Some(misread.max(ABOVE_SPREAD * STANDARD * spread))
     }
 }
 
-/// GPUs that are off by as much as the lane asks for, if one before has not named them.
-fn judge(view: &View<'_>, nodes: &[Node<'_>], lane: usize, out: &mut Vec<Evidence>) {
+/// What a GPU's tensor cores do, as a multiple of what those of the middle one of its node do.
+fn tensor_ratio(nodes: &[Node<'_>], (node, index): &Key) -> Option<f64> {
+    let is_it = |worker: &Worker<'_>| worker.gpu.index == *index && worker.gpu.node == node;
+    let of_it = nodes.iter().filter(|of| of.name() == Some(node));
+    let mut workers = of_it.flat_map(|node| node.workers(0));
+    workers.find(is_it).map(|worker| worker.ratio)
+}
+
+fn does_same_work(nodes: &[Node<'_>], key: &Key) -> bool {
+    tensor_ratio(nodes, key).is_some_and(|ratio| (ratio - 1.0).abs() <= SAME_WORK)
+}
+
+/// GPUs that are off by as much as the lane asks for, beside those that were found before.
+fn found<'a>(view: &View<'_>, nodes: &[Node<'a>], lane: usize, behind: &mut Behind<'a>) {
     let workers = nodes.iter().flat_map(|node| {
         let workers = node.workers(lane).into_iter();
         workers.map(move |worker| (worker, node))
@@ -165,8 +284,6 @@ fn judge(view: &View<'_>, nodes: &[Node<'_>], lane: usize, out: &mut Vec<Evidenc
     let usual = Usual::new(ratios, |ratios| {
         (ratios.len() >= MIN_PEERS).then(|| median(ratios))?
     });
-    let named: Vec<_> = out.iter().map(|evidence| evidence.part.clone()).collect();
-    let is_named = |worker: &Worker<'_>| named.contains(&worker.gpu.part());
     for (worker, node) in workers {
         // The least of several samples is below 1 for most, the more so the less their windows agree.
         let usual = usual.of(worker.gpu.job, &worker.role());
@@ -174,28 +291,45 @@ fn judge(view: &View<'_>, nodes: &[Node<'_>], lane: usize, out: &mut Vec<Evidenc
         let excess = worker.ratio / usual - 1.0;
         let stands_out = excess >= node.least_excess(lane);
         let is_beyond = |doubt: f64| excess >= doubt;
-        if stands_out && node.doubt(lane, &worker.gpu).is_some_and(is_beyond) && !is_named(&worker)
+        if stands_out
+            && node.doubt(lane, &worker.gpu).is_some_and(is_beyond)
+            && node.is_throughout(lane, &worker, node.least_excess(lane))
         {
-            out.push(evidence(&worker, excess));
+            let activity = node.activity();
+            let key = worker.key();
+            let found = Found {
+                worker,
+                excess,
+                activity,
+                seconds: node.looks_back(lane),
+            };
+            behind.entry(key).or_insert(found);
         }
     }
 }
 
-fn evidence(worker: &Worker<'_>, excess: f64) -> Evidence {
-    let part = worker.gpu.part();
+fn evidence(found: &Found<'_>) -> Evidence {
+    let gpu = &found.worker.gpu;
+    let part = gpu.part();
+    let excess = 100.0 * found.excess;
+    let active = 100.0 * found.worker.active;
+    let start = format!("GPU {} of {} needs", gpu.index, gpu.node);
+    let statement = if found.activity == &GPU_SM_ACTIVE {
+        format!(
+            "{start} longer than the others of its node for as much tensor work at the same clock: its SMs are active {active:.1} % of the time, {excess:.0} % more than theirs, as of slow memory or slow SMs."
+        )
+    } else {
+        format!(
+            "{start} {excess:.0} % longer than the others of its node for the same work at the same clock: its tensor cores are active {active:.1} % of the time."
+        )
+    };
     Evidence {
         detector: "gpu-work",
-        signal: GPU_TENSOR_ACTIVE.name,
+        signal: found.activity.name,
         class: &GPU_SLOW,
         // What takes so much longer does so much less in a time.
-        effect: excess / (1.0 + excess),
-        statement: format!(
-            "GPU {} of {} needs {:.0} % longer than the others of its node for the same work at the same clock: its tensor cores are active {:.1} % of the time.",
-            worker.gpu.index,
-            worker.gpu.node,
-            100.0 * excess,
-            100.0 * worker.active
-        ),
+        effect: found.excess / (1.0 + found.excess),
+        statement,
         victims: vec![part.clone()],
         related: Vec::new(),
         alike: Vec::new(),

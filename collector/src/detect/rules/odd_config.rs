@@ -9,10 +9,10 @@ use railscope_model::metric::{Metric, NIC, NIC_MTU, NIC_PFC_ENABLED};
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::{Class, MTU_MISMATCH, PFC_MISMATCH};
 use crate::detect::detector::{Detector, Evidence, Explanation, View};
+use crate::detect::netdev::fabric_nic_of;
 use crate::detect::peers;
 use crate::detect::peers::{MAJORITY, MIN_PEERS, norm};
 use crate::detect::registry::Rule;
-use crate::store::NodeHistory;
 
 /// A setting that must be alike: its value on the same interface of most nodes is what it should be.
 struct Setting {
@@ -102,10 +102,9 @@ fn odd_ones(
     };
     for (node, value) in members.iter().filter(|(_, value)| *value != usual) {
         let history = view.history.node(node);
-        let Some(device) = history.and_then(|history| rdma_device(history, netdev)) else {
+        let Some(device) = history.and_then(|history| fabric_nic_of(history, netdev)) else {
             continue; // not on the fabric
         };
-        let Ok(device) = device.parse() else { continue };
         let part = Part::Nic((*node).clone(), device);
         let said = |value: f64| match rest {
             [] => format!("{} {value}", setting.what),
@@ -134,13 +133,4 @@ fn odd_ones(
             part,
         });
     }
-}
-
-/// The RDMA device of an interface, if it has one.
-fn rdma_device<'a>(history: &'a NodeHistory, netdev: &str) -> Option<&'a str> {
-    history.series(&NIC).find_map(|(labels, _)| {
-        let mut labels = labels.values();
-        let of_it = labels.next() == Some(netdev);
-        labels.nth(1).filter(|device| of_it && !device.is_empty())
-    })
 }

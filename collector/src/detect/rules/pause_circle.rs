@@ -1,10 +1,11 @@
-//! Switches that pause each other in a circle: none of them sends again before another does.
+//! Switches that pause others without end: in a circle, in which none sends again before another does, or by a stuck port.
 
+use railscope_model::fabric::LinkId;
 use railscope_model::identity::Part;
 use railscope_model::metric::SWITCH_PORT_PFC_PAUSE_SECONDS;
 
 use crate::assemble::node_parts::gpus_behind;
-use crate::classes::{Class, PFC_DEADLOCK};
+use crate::classes::{Class, PFC_DEADLOCK, PFC_STORM};
 use crate::detect::detector::{Detector, Evidence, Explanation, View};
 use crate::detect::pause_graph::{DEAD, DEAD_SECONDS, MOST_CARRIED, PauseGraph};
 use crate::detect::registry::{Rule, Threshold};
@@ -24,7 +25,10 @@ impl Detector for PauseCircle {
     }
 
     fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
-        for circle in PauseGraph::of(view).circles(view.fabric) {
+        let graph = PauseGraph::of(view);
+        let stuck = graph.stuck(view.fabric).into_iter();
+        out.extend(stuck.filter_map(|cable| of_stuck_port(view, cable)));
+        for circle in graph.circles(view.fabric) {
             let parts = circle
                 .into_iter()
                 .map(|id| view.fabric.vertex(id).part.clone());
@@ -54,7 +58,18 @@ impl Detector for PauseCircle {
         }
     }
 
-    fn explain(&self, _: &Class, _: &str) -> Explanation {
+    fn explain(&self, class: &Class, _: &str) -> Explanation {
+        if class == &PFC_STORM {
+            return Explanation {
+                check: "A switch pauses another all of the time, although nothing pauses it.",
+                threshold: format!(
+                    "more than {:.0} % of {DEAD_SECONDS:.0} s in pause and less than {:.0} % of the port's speed on it (detection method, section 3.6), and no port of the switch that sends the pause is paused",
+                    100.0 * DEAD,
+                    100.0 * MOST_CARRIED
+                ),
+                clears: "The port carries traffic again.",
+            };
+        }
         Explanation {
             check: "Ports between switches stand still, each because of the next, and the last because of the first.",
             threshold: format!(
@@ -83,6 +98,27 @@ impl Detector for PauseCircle {
                 source,
             ),
         ];
-        vec![Rule::new(&PFC_DEADLOCK, thresholds)]
+        vec![
+            Rule::new(&PFC_DEADLOCK, thresholds.clone()),
+            Rule::new(&PFC_STORM, thresholds),
+        ]
     }
+}
+
+fn of_stuck_port(view: &View<'_>, cable: LinkId) -> Option<Evidence> {
+    let part = view.fabric.cable_part(cable)?;
+    Some(Evidence {
+        detector: NAME,
+        signal: SWITCH_PORT_PFC_PAUSE_SECONDS.name,
+        class: &PFC_STORM,
+        effect: 1.0,
+        statement: format!(
+            "A switch at one end of {part} has paused the other for more than {:.0} % of the last {DEAD_SECONDS:.0} s, and none of its own ports is paused.",
+            100.0 * DEAD
+        ),
+        victims: gpus_behind(view.fabric, &part),
+        related: Vec::new(),
+        alike: Vec::new(),
+        part,
+    })
 }

@@ -1,5 +1,7 @@
 //! GPUs that their driver holds back while their peers run free, and nodes that hold back all of theirs.
 
+mod unexplained;
+
 use railscope_model::identity::Part;
 use railscope_model::metric::{GPU_CLOCK, GPU_CLOCK_EVENT, GPU_CLOCK_EVENT_SECONDS};
 
@@ -116,7 +118,12 @@ impl Detector for SlowGpu {
             match shared_cause(&of_node, node.len()).filter(|_| host_can_be) {
                 Some(class) if class == &POWER_LIMIT => capped.push((of_node, node.len())),
                 Some(class) => out.push(of_whole_node(class, &of_node, node.len(), view)),
-                None => out.extend(of_node.into_iter().map(of_one)),
+                None => {
+                    out.extend(of_node.iter().map(|held| of_one(held)));
+                    let is_held =
+                        |gpu: &Listed<'_>| of_node.iter().any(|held| held.gpu.index == gpu.index);
+                    out.extend(unexplained::find(view.now, node, is_held));
+                }
             }
         }
         // One node with a limit of its own was forgotten; several are what the site wants.
@@ -128,16 +135,18 @@ impl Detector for SlowGpu {
     fn explain(&self, class: &Class, _: &str) -> Explanation {
         Explanation {
             check: if class == &GPU_SLOW {
-                "A busy GPU's SM clock is below that of equal busy GPUs, and the driver names a reason for it."
+                "A busy GPU's SM clock is below that of equal busy GPUs, and the driver names a reason for it; or far below that of the others of its node and job, at no more power."
             } else {
                 "The SM clocks of most busy GPUs of a node are below those of equal busy GPUs, for one reason."
             },
             threshold: format!(
-                "{:.0} % below the median of at least {MIN_PEERS} peers, of the GPU's job if that has {MIN_PEERS} nodes, for heat and power brakes (chips differ by less), {:.0} % for a power cap, with a clock event for {:.0} % of {WINDOW_SECONDS:.0} s; {:.0} % of a node's GPUs make it the node's; power limits of several nodes are the site's choice",
+                "{:.0} % below the median of at least {MIN_PEERS} peers, of the GPU's job if that has {MIN_PEERS} nodes, for heat and power brakes (chips differ by less), {:.0} % for a power cap, with a clock event for {:.0} % of {WINDOW_SECONDS:.0} s; {:.0} % of a node's GPUs make it the node's; power limits of several nodes are the site's choice; {:.0} % for {:.0} s without a reason",
                 100.0 * CHIPS_DIFFER,
                 100.0 * SLOW_COMPUTE,
                 100.0 * MIN_EVENT_SHARE,
-                100.0 * MAJORITY
+                100.0 * MAJORITY,
+                100.0 * unexplained::MIN_DROP,
+                unexplained::HELD_SECONDS
             ),
             clears: "The clock is back at that of its peers, or the driver no longer holds it down.",
         }
@@ -180,8 +189,10 @@ impl Detector for SlowGpu {
         };
         let by_node = |class| reasons(&|row: &Slowdown| row.of_node == class);
         let sharp = reasons(&|row: &Slowdown| row.min_drop <= CHIPS_DIFFER);
+        let mut slow_gpu = of(&GPU_SLOW, &sharp, CHIPS_DIFFER, chips);
+        slow_gpu.thresholds.extend(unexplained::thresholds());
         vec![
-            of(&GPU_SLOW, &sharp, CHIPS_DIFFER, chips),
+            slow_gpu,
             of(&HOST_POWER, &by_node(&HOST_POWER), CHIPS_DIFFER, chips),
             of(&HOST_COOLING, &by_node(&HOST_COOLING), CHIPS_DIFFER, chips),
             of(&POWER_LIMIT, &by_node(&POWER_LIMIT), SLOW_COMPUTE, slow),

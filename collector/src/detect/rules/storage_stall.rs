@@ -1,13 +1,15 @@
-//! Storage that keeps many nodes waiting at once.
+//! Storage that keeps many nodes waiting at once, or one while the others do not wait.
 
-use railscope_model::identity::Part;
-use railscope_model::metric::HOST_PRESSURE;
+use railscope_model::fabric::Timestamp;
+use railscope_model::identity::{NodeName, Part};
+use railscope_model::metric::{GPU_UTILIZATION, HOST_PRESSURE};
 
 use crate::classes::{Class, STORAGE_STALL};
 use crate::detect::detector::{Detector, Evidence, Explanation, View};
 use crate::detect::peers;
-use crate::detect::peers::MIN_PEERS;
+use crate::detect::peers::{MIN_PEERS, median};
 use crate::detect::registry::{Rule, Threshold};
+use crate::store::Increase;
 
 /// The window over which waiting is counted.
 const WINDOW_SECONDS: f64 = 120.0;
@@ -17,7 +19,22 @@ const MIN_SHARE: f64 = 0.1;
 /// Share of the nodes that must wait together: one alone has a disk of its own that is slow.
 const MIN_NODES: f64 = 0.25;
 
+/// The window for a node that waits alone.
+const ALONE_WINDOW_SECONDS: f64 = 60.0;
+/// Share of it in which some process of such a node must have waited.
+const ALONE_MIN_SHARE: f64 = 0.15;
+/// How many times as long as the middle node it must have waited.
+const ALONE_ABOVE_MEDIAN: f64 = 5.0;
+/// Mean utilization of its busiest GPU meanwhile: who loads a checkpoint does not compute yet.
+const BUSY: f64 = 0.5;
+
 struct StorageStall;
+
+/// How long processes of a node waited for input and output.
+struct Wait<'a> {
+    node: &'a NodeName,
+    rise: Increase,
+}
 
 /// Builds the detector.
 pub fn build() -> Box<dyn Detector> {
@@ -30,54 +47,25 @@ impl Detector for StorageStall {
     }
 
     fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
-        let waited: Vec<_> = view
-            .history
-            .fresh_nodes(view.now)
-            .filter_map(|(node, history)| {
-                let io = history.window(&HOST_PRESSURE, &["io", "full"])?;
-                Some((node, io.increase(WINDOW_SECONDS)?))
-            })
-            .collect();
-        let long: Vec<_> = waited
-            .iter()
-            .filter(|(_, rise)| rise.amount >= MIN_SHARE * WINDOW_SECONDS)
-            .collect();
+        let stalled = waits(view, "full", WINDOW_SECONDS);
+        let is_long = |wait: &&Wait<'_>| wait.rise.amount >= MIN_SHARE * WINDOW_SECONDS;
+        let long: Vec<_> = stalled.iter().filter(is_long).collect();
         let enough =
-            long.len() >= MIN_PEERS && long.len() as f64 >= MIN_NODES * waited.len() as f64;
-        let Some((first, rise)) = long.first().filter(|_| enough) else {
-            return;
-        };
-        let effect = rise.amount / rise.seconds;
-        out.push(Evidence {
-            detector: "storage-stall",
-            signal: HOST_PRESSURE.name,
-            class: &STORAGE_STALL,
-            effect,
-            statement: format!(
-                "{} of {} nodes waited for input and output at once, {first} for {:.0} s of the last {:.0} s.",
-                long.len(),
-                waited.len(),
-                rise.amount,
-                rise.seconds
-            ),
-            victims: long
-                .iter()
-                .skip(1)
-                .map(|(node, _)| Part::Host((*node).clone()))
-                .collect(),
-            related: Vec::new(),
-            alike: Vec::new(),
-            part: Part::Host((*first).clone()),
-        });
+            long.len() >= MIN_PEERS && long.len() as f64 >= MIN_NODES * stalled.len() as f64;
+        match long.first().filter(|_| enough) {
+            Some(first) => out.push(of_many(first, &long, stalled.len())),
+            None => out.extend(of_single(view, &waits(view, "some", ALONE_WINDOW_SECONDS))),
+        }
     }
 
     fn explain(&self, _: &Class, _: &str) -> Explanation {
         Explanation {
-            check: "All processes of many nodes waited for input and output in the same minutes.",
+            check: "All processes of many nodes waited for input and output in the same minutes, or processes of one node did while others did not.",
             threshold: format!(
-                "{:.0} % of {WINDOW_SECONDS:.0} s on at least {MIN_PEERS} nodes and {:.0} % of all (a healthy checkpoint takes seconds every half an hour)",
+                "{:.0} % of {WINDOW_SECONDS:.0} s on at least {MIN_PEERS} nodes and {:.0} % of all (a healthy checkpoint takes seconds every half an hour); or {:.0} % of {ALONE_WINDOW_SECONDS:.0} s on one, {ALONE_ABOVE_MEDIAN:.0} times the median node, and half as long on no other",
                 100.0 * MIN_SHARE,
-                100.0 * MIN_NODES
+                100.0 * MIN_NODES,
+                100.0 * ALONE_MIN_SHARE
             ),
             clears: "Fewer nodes wait, or each for less.",
         }
@@ -103,11 +91,118 @@ impl Detector for StorageStall {
                 "ratio",
                 "one alone has a disk of its own that is slow (a choice)",
             ),
+            Threshold::new(
+                "share of the time in which some process of a node waits that waits alone",
+                ALONE_MIN_SHARE,
+                "ratio",
+                "loading of data keeps all nodes of a job waiting alike (a choice)",
+            ),
+            Threshold::new(
+                "that time",
+                ALONE_WINDOW_SECONDS,
+                "s",
+                "longer than one node writes a checkpoint (a choice)",
+            ),
+            Threshold::new(
+                "above the median node",
+                ALONE_ABOVE_MEDIAN,
+                "times",
+                "what rises on all nodes is how the job reads (a choice)",
+            ),
+            Threshold::new(
+                "utilization of its busiest GPU meanwhile",
+                BUSY,
+                "ratio",
+                "who loads a checkpoint does not compute yet (a choice)",
+            ),
         ];
         let fewest = peers::thresholds().into_iter().take(1);
         vec![Rule::new(
             &STORAGE_STALL,
             thresholds.into_iter().chain(fewest).collect(),
         )]
+    }
+}
+
+/// Of every node, the time in which some or all processes (`full`) waited.
+fn waits<'a>(view: &View<'a>, kind: &str, seconds: f64) -> Vec<Wait<'a>> {
+    let nodes = view.history.fresh_nodes(view.now);
+    let waits = nodes.filter_map(|(node, history)| {
+        let io = history.window(&HOST_PRESSURE, &["io", kind])?;
+        let rise = io.increase(seconds)?;
+        Some(Wait { node, rise })
+    });
+    waits.collect()
+}
+
+fn of_many(first: &Wait<'_>, long: &[&Wait<'_>], nodes: usize) -> Evidence {
+    let others = long.iter().skip(1);
+    let Wait { node, rise } = first;
+    Evidence {
+        statement: format!(
+            "{} of {nodes} nodes waited for input and output at once, {node} for {:.0} s of the last {:.0} s.",
+            long.len(),
+            rise.amount,
+            rise.seconds
+        ),
+        victims: others.map(|wait| Part::Host(wait.node.clone())).collect(),
+        ..evidence(first)
+    }
+}
+
+/// A node that waits while the others do not. Nodes of a job that loads a checkpoint wait together, and do not compute yet.
+fn of_single(view: &View<'_>, waits: &[Wait<'_>]) -> Option<Evidence> {
+    let usual = median(waits.iter().map(|wait| wait.rise.rate()));
+    let usual = usual.filter(|_| waits.len() >= MIN_PEERS)?;
+    let least = ALONE_MIN_SHARE.max(ALONE_ABOVE_MEDIAN * usual);
+    let mut long = waits.iter().filter(|wait| wait.rise.rate() >= least / 2.0);
+    let (Some(wait), None) = (long.next(), long.next()) else {
+        return None;
+    };
+    let is_long =
+        wait.rise.rate() >= least && wait.rise.amount >= ALONE_MIN_SHARE * ALONE_WINDOW_SECONDS;
+    (is_long && computes(view, wait.node)).then(|| Evidence {
+        statement: format!(
+            "Processes of {} waited for input and output for {:.0} % of the last {:.0} s, those of the middle node for {:.1} %.",
+            wait.node,
+            100.0 * wait.rise.rate(),
+            wait.rise.seconds,
+            100.0 * usual
+        ),
+        // Waiting of some process is no measure of what a job loses.
+        effect: 0.0,
+        ..evidence(wait)
+    })
+}
+
+/// Whether a node has no GPUs, or one of them was busy lately.
+fn computes(view: &View<'_>, node: &NodeName) -> bool {
+    let history = view.history.node(node);
+    let gpus = history
+        .into_iter()
+        .flat_map(|history| history.series(&GPU_UTILIZATION));
+    let mut means = gpus.map(|(_, window)| {
+        let lately = |at: &Timestamp| view.now.seconds_since(*at) <= ALONE_WINDOW_SECONDS;
+        let values = window.told().take_while(|(at, _)| lately(at));
+        let (sum, count) = values.fold((0.0, 0.0), |(sum, count), (_, value)| {
+            (sum + value, count + 1.0)
+        });
+        if count > 0.0 { sum / count } else { 0.0 }
+    });
+    let first = means.next();
+    first.is_none_or(|first| first.max(means.fold(0.0, f64::max)) >= BUSY)
+}
+
+fn evidence(wait: &Wait<'_>) -> Evidence {
+    Evidence {
+        detector: "storage-stall",
+        signal: HOST_PRESSURE.name,
+        class: &STORAGE_STALL,
+        effect: wait.rise.rate(),
+        statement: String::new(),
+        victims: Vec::new(),
+        related: Vec::new(),
+        alike: Vec::new(),
+        part: Part::Host(wait.node.clone()),
     }
 }

@@ -1,4 +1,6 @@
-//! What ports of switches tell of the switch: packets that it drops, and uplinks of which it uses only some.
+//! What ports of switches tell of the switch: packets that it drops, uplinks of which it uses only some, queues that stand.
+
+mod standing_queue;
 
 use std::collections::BTreeMap;
 
@@ -10,7 +12,7 @@ use railscope_model::metric::{
 use railscope_model::reading::Labels;
 
 use crate::assemble::node_parts::gpus_behind;
-use crate::classes::{Class, ECMP_POLARISED, SWITCH_QOS};
+use crate::classes::{Class, ECMP_POLARISED, PATH_SLOW, SWITCH_QOS};
 use crate::detect::detector::{Detector, Evidence, Explanation, View};
 use crate::detect::peers::{MIN_PEERS, median};
 use crate::detect::port_series::PortSeries;
@@ -62,6 +64,7 @@ impl Detector for SwitchPorts {
         self.sent.refresh(view);
         self.leaves.refresh(view);
         polarised(view, &self.leaves, &self.sent, out);
+        standing_queue::find(view, out);
     }
 
     fn explain(&self, class: &Class, _: &str) -> Explanation {
@@ -73,6 +76,12 @@ impl Detector for SwitchPorts {
                     100.0 * MIN_DROPPING
                 ),
                 clears: "It drops no more than other switches.",
+            }
+        } else if class == &PATH_SLOW {
+            Explanation {
+                check: "A queue stands at a port between switches that could send more and is not paused.",
+                threshold: standing_queue::words(),
+                clears: "It marks no packets, or sends at its speed.",
             }
         } else {
             Explanation {
@@ -150,6 +159,7 @@ impl Detector for SwitchPorts {
         vec![
             Rule::new(&SWITCH_QOS, drops),
             Rule::new(&ECMP_POLARISED, uplinks),
+            standing_queue::rule(),
         ]
     }
 }

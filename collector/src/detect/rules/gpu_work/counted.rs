@@ -6,6 +6,7 @@
 //! of a job whose work changes is measured by how much it did change ([`Counted::misread`]).
 
 use railscope_model::fabric::Timestamp;
+use railscope_model::identity::NodeName;
 use railscope_model::metric::{GPU_MONITORED_SECONDS, GPU_TENSOR_ACTIVE_CYCLES, SOURCE_AGE};
 
 use super::{MIN_ACTIVE, MIN_SEEN, PIECE_SECONDS, READ_APART, Worker};
@@ -113,6 +114,10 @@ impl<'a> Counted<'a> {
         })
     }
 
+    pub(super) fn node(&self) -> Option<&'a NodeName> {
+        self.told.first().map(|told| told.gpu.node)
+    }
+
     pub(super) fn workers(&self) -> Vec<Worker<'a>> {
         let workers = self.told.iter().zip(&self.ratios);
         let workers = workers.map(|(told, ratio)| Worker {
@@ -125,6 +130,45 @@ impl<'a> Counted<'a> {
 
     pub(super) fn ratios(&self) -> Vec<f64> {
         self.ratios.clone()
+    }
+
+    /// Whether a GPU did more than the middle one in every third of the time: work that is uneven for a while is not.
+    pub(super) fn does_more_throughout(&self, gpu: &Listed<'_>, excess: f64) -> bool {
+        let third = |piece: u32| {
+            let work: Vec<_> = self
+                .told
+                .iter()
+                .map(|told| self.work_in(piece, told))
+                .collect();
+            let middle = median(work.iter().flatten().copied())?;
+            let place = self
+                .told
+                .iter()
+                .position(|told| told.gpu.index == gpu.index)?;
+            Some(work[place]? / middle)
+        };
+        (0..3)
+            .filter_map(third)
+            .all(|ratio| ratio > 1.0 + excess / 3.0)
+    }
+
+    /// Work a second in one third of the time, the newest being the first.
+    fn work_in(&self, third: u32, told: &Told<'_>) -> Option<f64> {
+        let length = told.sums.paged / 3.0;
+        let until = |thirds: u32| {
+            let seconds = length * f64::from(thirds);
+            let sums = sums(&told.gpu, seconds)?;
+            let cycles = told.gpu.window(&GPU_TENSOR_ACTIVE_CYCLES);
+            let cycles = cycles.and_then(|cycles| cycles.increase(seconds));
+            Some((
+                sums.monitored,
+                cycles.map_or(sums.active, |rise| rise.amount),
+            ))
+        };
+        let whole = until(third + 1)?;
+        let newer = until(third).unwrap_or_default();
+        let monitored = whole.0 - newer.0;
+        (monitored > 0.0).then(|| (whole.1 - newer.1) / monitored)
     }
 
     /// The excess that a GPU shows if it does what the others do, and its sums are of a time that begins or ends

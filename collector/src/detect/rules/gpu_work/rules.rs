@@ -1,8 +1,8 @@
 //! The numbers of the comparison of work.
 
 use super::{
-    ABOVE_SPREAD, MIN_ACTIVE, MIN_SECONDS, MIN_SEEN, PIECE_SECONDS, READ_APART, SAMPLED, SAMPLES,
-    STANDARD, SUMS,
+    ABOVE_SPREAD, HELD_SECONDS, MIN_ACTIVE, MIN_SECONDS, MIN_SEEN, MOVED_SECONDS, PIECE_SECONDS,
+    READ_APART, SAME_WORK, SAMPLED, SAMPLES, STANDARD, SUMS,
 };
 use crate::classes::GPU_SLOW;
 use crate::detect::peers;
@@ -17,7 +17,7 @@ pub(super) fn threshold() -> String {
     let samples = SAMPLED
         .map(|(excess, samples)| format!("{:.0} % in each of {samples} samples", 100.0 * excess));
     format!(
-        "above the median of at least {MIN_PEERS} GPUs of the node by {}, by what the exporter sums up, and by more than being read {READ_APART} s apart can make of work that is not steady, and by more than its clock has changed unless cycles are counted; where nobody sums up by {}, and in all of {MIN_SECONDS} s; and by {ABOVE_SPREAD:.0} standard deviations of what the node's GPUs differ by",
+        "above the median of at least {MIN_PEERS} GPUs of the node by {}, by what the exporter sums up, and by more than being read {READ_APART} s apart can make of work that is not steady, and by more than its clock has changed unless cycles are counted; where nobody sums up by {}, and in all of {MIN_SECONDS} s; and by {ABOVE_SPREAD:.0} standard deviations of what the node's GPUs differ by; for {HELD_SECONDS:.0} s, or {MOVED_SECONDS:.0} s where others were behind for less",
         sums.join(" or "),
         samples.join(" or ")
     )
@@ -47,7 +47,31 @@ pub(super) fn rules() -> Vec<Rule> {
             "a GPU that computes less runs no step that could be compared (a choice)",
         ),
     ]);
+    thresholds.extend(of_time());
     vec![Rule::new(&GPU_SLOW, thresholds)]
+}
+
+fn of_time() -> [Threshold; 3] {
+    [
+        Threshold::new(
+            "time for which a GPU must have been behind",
+            HELD_SECONDS,
+            "s",
+            "work that is spread unevenly was seen to move on to other ranks after 20 s (a choice)",
+        ),
+        Threshold::new(
+            "the same where another GPU of its job was behind for less",
+            MOVED_SECONDS,
+            "s",
+            "there work moves (a choice)",
+        ),
+        Threshold::new(
+            "tensor work above or below the median, of a GPU whose SMs are active for longer",
+            SAME_WORK,
+            "ratio",
+            "a GPU that does other work is no peer (a choice)",
+        ),
+    ]
 }
 
 fn of_sums() -> Vec<Threshold> {

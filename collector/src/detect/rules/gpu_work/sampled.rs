@@ -1,6 +1,7 @@
 //! Work by samples of activity, where nobody sums it up: what exporters of others tell.
 
-use railscope_model::metric::GPU_TENSOR_ACTIVE;
+use railscope_model::identity::NodeName;
+use railscope_model::metric::Metric;
 
 use super::{MIN_ACTIVE, MIN_SECONDS, SAMPLED, SAMPLES, Worker};
 use crate::detect::gpus::Listed;
@@ -17,9 +18,9 @@ struct Told<'a> {
 }
 
 impl<'a> Told<'a> {
-    /// `None` of a GPU that does not tell its activity or its clock.
-    fn by(gpu: &Listed<'a>) -> Option<Self> {
-        let told = gpu.window(&GPU_TENSOR_ACTIVE)?.unbroken();
+    /// `None` of a GPU that does not tell this activity or its clock.
+    fn by(gpu: &Listed<'a>, activity: &'static Metric) -> Option<Self> {
+        let told = gpu.window(activity)?.unbroken();
         let (mut active, mut needed) = ([None; SAMPLES.0], None);
         let mut newest = None;
         for (number, ((at, value), place)) in (1..).zip(told.zip(&mut active)) {
@@ -53,9 +54,10 @@ pub(super) struct Sampled<'a> {
 }
 
 impl<'a> Sampled<'a> {
-    /// `None` before samples reach back far enough.
-    pub(super) fn of(gpus: &[Listed<'a>]) -> Option<Self> {
-        let told: Vec<_> = gpus.iter().filter_map(Told::by).collect();
+    /// By samples of this activity. `None` before they reach back far enough.
+    pub(super) fn of(gpus: &[Listed<'a>], activity: &'static Metric) -> Option<Self> {
+        let told = gpus.iter().filter_map(|gpu| Told::by(gpu, activity));
+        let told: Vec<_> = told.collect();
         let needed = told.iter().filter_map(|told| told.needed).max()?;
         let samples = 0..needed.max(SAMPLED[1].1);
         Some(Self {
@@ -63,6 +65,10 @@ impl<'a> Sampled<'a> {
             needed,
             told,
         })
+    }
+
+    pub(super) fn node(&self) -> Option<&'a NodeName> {
+        self.told.first().map(|told| told.gpu.node)
     }
 
     /// The least that each GPU did in any of the newest samples, so that one that was taken while the job stopped or

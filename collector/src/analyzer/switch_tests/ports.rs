@@ -1,0 +1,157 @@
+//! What single ports of switches tell of their cables: errors, pause without end, queues that stand.
+
+use railscope_model::metric::{
+    SWITCH_PORT_ECN_MARKED, SWITCH_PORT_ERRORS, SWITCH_PORT_PFC_PAUSE_SECONDS, SWITCH_PORT_SPEED,
+    SWITCH_PORT_TRANSMIT_BYTES,
+};
+
+use super::{Lab, leaves};
+use crate::detect::rules::{error_counters, pause_circle, switch_ports};
+
+/// Errors that ports count in ten seconds: switch, port, kind, number.
+fn counting(errors: &[(&str, &str, &str, f64)]) -> Vec<String> {
+    let mut lab = leaves();
+    lab.host("n1", ("a", 10));
+    lab.host("n2", ("b", 10));
+    for port in ["1", "2", "3", "4", "10"] {
+        for switch in ["a", "b", "s"] {
+            for kind in ["receive", "symbol_error"] {
+                lab.add(switch, &SWITCH_PORT_ERRORS, &[port, kind], 0.0);
+            }
+        }
+    }
+    for _ in 0..13 {
+        for (switch, port, kind, count) in errors {
+            lab.add(switch, &SWITCH_PORT_ERRORS, &[port, kind], *count);
+        }
+        lab.read();
+    }
+    lab.said_by(error_counters::build)
+}
+
+#[test]
+fn a_cable_on_which_a_switch_receives_broken_frames_is_named() {
+    assert_eq!(
+        counting(&[("a", "1", "receive", 20.0)]),
+        ["link-errors link/a:1"]
+    );
+    assert_eq!(
+        counting(&[("a", "10", "receive", 20.0)]),
+        ["link-errors link/n1:mlx5_0/1"]
+    );
+    assert_eq!(
+        counting(&[("s", "6", "symbol_error", 20.0)]),
+        ["link-errors link/b:2"]
+    );
+    assert!(counting(&[("a", "1", "receive", 0.2)]).is_empty());
+}
+
+#[test]
+fn frames_that_came_broken_and_were_passed_on_are_of_the_first_cable_alone() {
+    // From n1 over a and s to b and n2: each switch counts them.
+    let passed_on = [
+        ("a", "10", "receive", 20.0),
+        ("s", "1", "receive", 12.0),
+        ("b", "1", "receive", 12.0),
+    ];
+    assert_eq!(counting(&passed_on), ["link-errors link/n1:mlx5_0/1"]);
+}
+
+/// What a port does in each of ten seconds' readings: share of the time in pause by direction, packets marked, bytes sent.
+struct Port {
+    at: (&'static str, &'static str),
+    direction: &'static str,
+    paused: f64,
+    marked: f64,
+    bytes: f64,
+}
+
+fn lab_of(ports: &[Port]) -> Lab {
+    let mut lab = leaves();
+    lab.host("n1", ("a", 10));
+    lab.host("n2", ("b", 10));
+    for Port {
+        at: (switch, port), ..
+    } in ports
+    {
+        lab.add(switch, &SWITCH_PORT_SPEED, &[port], 50e9);
+    }
+    for _ in 0..9 {
+        for Port {
+            at: (switch, port),
+            direction,
+            paused,
+            marked,
+            bytes,
+        } in ports
+        {
+            let pause = [*port, "3", *direction];
+            lab.add(
+                switch,
+                &SWITCH_PORT_PFC_PAUSE_SECONDS,
+                &pause,
+                10.0 * paused,
+            );
+            lab.add(switch, &SWITCH_PORT_ECN_MARKED, &[port, "3"], *marked);
+            lab.add(switch, &SWITCH_PORT_TRANSMIT_BYTES, &[port], *bytes);
+        }
+        lab.read();
+    }
+    lab
+}
+
+#[test]
+fn a_port_that_pauses_a_switch_without_end_and_is_behind_no_pause_is_stuck() {
+    let port = |at, paused| Port {
+        at,
+        direction: "receive",
+        paused,
+        marked: 0.0,
+        bytes: 0.0,
+    };
+    // a waits for s, and s for b, of which no port is paused.
+    let lanes = |of_b| {
+        vec![
+            port(("a", "1"), 1.0),
+            port(("s", "5"), 1.0),
+            port(("b", "10"), of_b),
+        ]
+    };
+    let stuck = lab_of(&lanes(0.0)).said_by(pause_circle::build);
+    assert_eq!(stuck, ["pfc-storm link/b:1"]);
+    // The host on b takes nothing.
+    assert!(lab_of(&lanes(1.0)).said_by(pause_circle::build).is_empty());
+    // Nobody asks b.
+    assert!(
+        lab_of(&lanes(0.0)[..2])
+            .said_by(pause_circle::build)
+            .is_empty()
+    );
+}
+
+#[test]
+fn a_queue_that_stands_at_a_port_which_sends_little_is_named_unless_the_port_is_paused_or_busy() {
+    let queue = |at, paused, marked, bytes| {
+        let port = Port {
+            at,
+            direction: "receive",
+            paused,
+            marked,
+            bytes,
+        };
+        lab_of(&[port]).said_by(switch_ports::build)
+    };
+    // A tenth of its speed, and one packet in ten.
+    let (marked, bytes) = (1.2e6, 5e10);
+    assert_eq!(
+        queue(("a", "1"), 0.0, marked, bytes),
+        ["path-slow link/a:1"]
+    );
+    assert!(queue(("a", "1"), 0.2, marked, bytes).is_empty());
+    assert!(queue(("a", "1"), 0.0, marked, 6.0 * bytes).is_empty());
+    assert!(queue(("a", "1"), 0.0, marked / 1000.0, bytes).is_empty());
+    assert!(
+        queue(("a", "10"), 0.0, marked, bytes).is_empty(),
+        "the host's own port"
+    );
+}

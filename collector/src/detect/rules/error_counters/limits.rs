@@ -1,0 +1,240 @@
+//! How many errors of each kind are too many.
+
+use railscope_model::metric::{
+    GPU_ECC_ERRORS, GPU_NVLINK_ERRORS, Metric, NIC_PHY_CRC_ERRORS, NIC_PHY_LINK_DOWN,
+    NIC_PHY_SYMBOL_ERRORS, PCIE_ERRORS, RDMA_NO_BUFFER, RDMA_PORT_ERRORS, SWITCH_PORT_ERRORS,
+};
+
+use super::{DEVIATIONS, Rise, WINDOW_SECONDS};
+use crate::classes::{
+    Class, GPU_MEMORY, LINK_ERRORS, NVLINK_ERRORS as BAD_NVLINK, PCIE_ERRORS as BAD_PCIE,
+    RECEIVER_NOT_READY,
+};
+
+/// What the labels of a counter name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Names {
+    /// `device` and `port`: the cable at it.
+    Cable,
+    /// `port` of a switch: the cable at it.
+    SwitchPort,
+    /// `netdev`: the cable at the RDMA port that it belongs to.
+    Netdev,
+    /// `pci`: the link above it.
+    PcieLink,
+    /// `gpu`: the GPU.
+    Gpu,
+    /// Whatever they name, the node is to blame for it: all of its series together.
+    Node,
+}
+
+/// How much of an error is too much.
+pub(super) struct Limit {
+    pub(super) metric: &'static Metric,
+    /// The last label; empty for a metric that has none but those that name the part.
+    pub(super) kind: &'static str,
+    pub(super) names: Names,
+    pub(super) class: &'static Class,
+    /// Most errors per hour.
+    pub(super) per_hour: f64,
+    /// Fewest errors in the window that are looked at at all.
+    pub(super) at_least: f64,
+    /// Whether it counts lost links: those wait, and are not told where the switch was lost.
+    pub(super) of_losses: bool,
+    /// Where the number comes from.
+    pub(super) source: &'static str,
+}
+
+impl Limit {
+    const fn of_cable(
+        kind: &'static str,
+        per_hour: f64,
+        at_least: f64,
+        source: &'static str,
+    ) -> Self {
+        Self {
+            metric: &RDMA_PORT_ERRORS,
+            kind,
+            names: Names::Cable,
+            class: &LINK_ERRORS,
+            per_hour,
+            at_least,
+            of_losses: false,
+            source,
+        }
+    }
+
+    /// Of a port of a switch.
+    const fn of_switch(
+        kind: &'static str,
+        per_hour: f64,
+        at_least: f64,
+        source: &'static str,
+    ) -> Self {
+        Self {
+            metric: &SWITCH_PORT_ERRORS,
+            names: Names::SwitchPort,
+            ..Self::of_cable(kind, per_hour, at_least, source)
+        }
+    }
+
+    /// Of an Ethernet interface, as the port on InfiniBand counts it.
+    const fn of_netdev(
+        metric: &'static Metric,
+        per_hour: f64,
+        at_least: f64,
+        source: &'static str,
+    ) -> Self {
+        Self {
+            metric,
+            names: Names::Netdev,
+            ..Self::of_cable("", per_hour, at_least, source)
+        }
+    }
+
+    const fn of_pcie(
+        kind: &'static str,
+        per_hour: f64,
+        at_least: f64,
+        source: &'static str,
+    ) -> Self {
+        Self {
+            metric: &PCIE_ERRORS,
+            names: Names::PcieLink,
+            class: &BAD_PCIE,
+            ..Self::of_cable(kind, per_hour, at_least, source)
+        }
+    }
+
+    const fn of_nvlink(
+        kind: &'static str,
+        per_hour: f64,
+        at_least: f64,
+        source: &'static str,
+    ) -> Self {
+        Self {
+            metric: &GPU_NVLINK_ERRORS,
+            names: Names::Gpu,
+            class: &BAD_NVLINK,
+            ..Self::of_cable(kind, per_hour, at_least, source)
+        }
+    }
+
+    /// The same of a counter of lost links.
+    const fn of_losses(self) -> Self {
+        Self {
+            of_losses: true,
+            ..self
+        }
+    }
+
+    pub(super) fn is_passed_by(&self, rise: &Rise) -> bool {
+        // Judged over the whole window: two errors in the first five seconds are no rate.
+        let seconds = rise.seconds.max(WINDOW_SECONDS);
+        let expected = self.per_hour * seconds / 3600.0;
+        rise.amount >= self.at_least && rise.amount > expected + DEVIATIONS * expected.sqrt()
+    }
+
+    /// What evidence of it is called.
+    pub(super) fn signal(&self) -> &'static str {
+        match (self.names, self.kind) {
+            (Names::SwitchPort, "symbol_error") => "symbol_error of a switch",
+            (Names::SwitchPort, "link_error_recovery") => "link_error_recovery of a switch",
+            (Names::SwitchPort, "local_link_integrity_errors") => {
+                "local_link_integrity_errors of a switch"
+            }
+            (Names::SwitchPort, "port_rcv_errors") => "port_rcv_errors of a switch",
+            (_, "") => self.metric.name,
+            (_, kind) => kind,
+        }
+    }
+}
+
+/// All of them.
+pub(super) const LIMITS: &[Limit] = &[
+    Limit::of_cable(
+        "symbol_error",
+        120.0,
+        5.0,
+        "NVSentinel: 120 an hour is a bit error rate of 1e-12",
+    ),
+    Limit::of_cable("link_error_recovery", 300.0, 2.0, "NVSentinel: 5 a minute"),
+    Limit::of_cable("link_downed", 0.0, 1.0, "NVSentinel: any").of_losses(),
+    Limit::of_cable("local_link_integrity_errors", 0.0, 1.0, "NVSentinel: any"),
+    Limit::of_cable(
+        "excessive_buffer_overrun_errors",
+        0.0,
+        1.0,
+        "NVSentinel: any",
+    ),
+    Limit::of_cable("port_rcv_errors", 36_000.0, 10.0, "NVSentinel: 10 a second"),
+    Limit::of_switch("symbol_error", 120.0, 5.0, "as of a host's port"),
+    Limit::of_switch("link_error_recovery", 300.0, 2.0, "as of a host's port"),
+    Limit::of_switch(
+        "local_link_integrity_errors",
+        0.0,
+        1.0,
+        "as of a host's port",
+    ),
+    Limit::of_switch("port_rcv_errors", 36_000.0, 10.0, "as of a host's port"),
+    Limit::of_switch(
+        "receive",
+        120.0,
+        5.0,
+        "IEEE 802.3 allows a frame loss ratio of 6.2e-10: at 400 Gb/s and frames of 1 KB, 107 an hour",
+    ),
+    Limit::of_netdev(
+        &NIC_PHY_SYMBOL_ERRORS,
+        120.0,
+        5.0,
+        "as of an InfiniBand port: symbols that error correction gave up on",
+    ),
+    Limit::of_netdev(&NIC_PHY_CRC_ERRORS, 36_000.0, 10.0, "as port_rcv_errors"),
+    Limit::of_netdev(&NIC_PHY_LINK_DOWN, 0.0, 1.0, "as link_downed").of_losses(),
+    Limit::of_pcie(
+        "correctable",
+        3_600.0,
+        10.0,
+        "one a second; a sound link has a few a day (an engineering choice)",
+    ),
+    Limit::of_pcie(
+        "nonfatal",
+        0.0,
+        1.0,
+        "any: a packet was lost (PCI Express Base Specification, section 6.2)",
+    ),
+    Limit::of_nvlink("recovery", 0.0, 1.0, "DCGM, health check of NVLink: any"),
+    Limit::of_nvlink(
+        "replay",
+        60.0,
+        5.0,
+        "one a minute: DCGM warns of the first, and data is only late (an engineering choice)",
+    ),
+    Limit::of_nvlink(
+        "crc_flit",
+        360_000.0,
+        100.0,
+        "DCGM, health check of NVLink: 100 a second",
+    ),
+    Limit::of_nvlink("crc_data", 360_000.0, 100.0, "as crc_flit"),
+    Limit {
+        metric: &GPU_ECC_ERRORS,
+        kind: "uncorrected",
+        names: Names::Gpu,
+        class: &GPU_MEMORY,
+        per_hour: 0.0,
+        at_least: 1.0,
+        of_losses: false,
+        source: "DCGM, health check of memory: any",
+    },
+    Limit {
+        metric: &RDMA_NO_BUFFER,
+        kind: "",
+        names: Names::Node,
+        class: &RECEIVER_NOT_READY,
+        per_hour: 36_000.0,
+        at_least: 100.0,
+        of_losses: false,
+        source: "10 a second: NCCL writes and needs no receive buffer, so that any rate is suspicious (an engineering choice)",
+    },
+];

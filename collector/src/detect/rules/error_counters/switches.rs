@@ -1,0 +1,91 @@
+//! Errors that switches count on their ports: of the cable there, unless what came in was broken before.
+
+use std::collections::BTreeMap;
+
+use railscope_model::fabric::{Fabric, LinkKind, Neighbour};
+use railscope_model::identity::{Part, SwitchName};
+use railscope_model::reading::Labels;
+
+use super::limits::{LIMITS, Limit, Names};
+use super::{Rise, rises_of};
+use crate::detect::detector::View;
+use crate::detect::registry::Threshold;
+
+/// Share of the broken frames of a port of which as many must have come in at the switch before it to be the same.
+const SAME_FRAMES: f64 = 0.5;
+
+/// The number.
+pub(super) fn threshold() -> Threshold {
+    Threshold::new(
+        "share of them that came to the sending switch by one cable, less than",
+        SAME_FRAMES,
+        "of all",
+        "a switch that forwards frames before it has all of them passes broken ones on (a choice)",
+    )
+}
+
+/// What is looked at on all switches, by limit.
+pub(super) fn observe(view: &View<'_>, all: &mut [Vec<Rise>; LIMITS.len()]) {
+    for (limit, high) in LIMITS.iter().zip(all) {
+        rises(view, limit, limit.at_least, high);
+    }
+}
+
+/// What a limit looks at, of ports that rose by `least`.
+pub(super) fn rises(view: &View<'_>, limit: &Limit, least: f64, rises: &mut Vec<Rise>) {
+    if limit.names != Names::SwitchPort {
+        return;
+    }
+    for (switch, history) in view.history.fresh_switches(view.now) {
+        if history.moving(limit.metric).next().is_none() {
+            continue;
+        }
+        let begin = rises.len();
+        let cable = |labels: &Labels| cable_at(view.fabric, switch, labels.values().next()?);
+        rises_of(history, limit, least, cable, rises);
+        for rise in &mut rises[begin..] {
+            rise.seen_at = Some(switch.clone());
+        }
+    }
+}
+
+/// The cable at a port of a switch.
+fn cable_at(fabric: &Fabric, switch: &SwitchName, port: &str) -> Option<Part> {
+    let id = fabric.find(&Part::Switch(switch.clone()))?;
+    let port = fabric.find_port(id, &port.parse().ok()?)?;
+    let is_at_it = |far: &Neighbour<'_>| far.link.kind == LinkKind::Cable && far.port == port;
+    fabric.cable_part(fabric.neighbours(id).find(is_at_it)?.id)
+}
+
+/// Leaves out cables on which a switch sends frames that came to it broken: one that forwards a frame before it has all of it
+/// passes it on, and each switch behind counts it.
+pub(super) fn leave_out_passed_on(fabric: &Fabric, rises: &mut Vec<Rise>) {
+    let mut received: BTreeMap<SwitchName, Vec<(Part, f64)>> = BTreeMap::new();
+    for rise in rises.iter() {
+        if let Some(switch) = &rise.seen_at {
+            let cables = received.entry(switch.clone()).or_default();
+            cables.push((rise.part.clone(), rise.amount));
+        }
+    }
+    rises.retain(|rise| {
+        let sender = rise
+            .seen_at
+            .as_ref()
+            .and_then(|at| sender(fabric, &rise.part, at));
+        let before = sender.and_then(|sender| received.get(&sender));
+        let is_same = |(cable, amount): &(Part, f64)| {
+            *cable != rise.part && *amount >= SAME_FRAMES * rise.amount
+        };
+        !before.is_some_and(|before| before.iter().any(is_same))
+    });
+}
+
+/// The switch at the other end of a cable.
+fn sender(fabric: &Fabric, cable: &Part, receiver: &SwitchName) -> Option<SwitchName> {
+    let (near, far) = fabric.find_cable(cable)?;
+    let ends = [near, far.peer].map(|id| &fabric.vertex(id).part);
+    ends.into_iter().find_map(|end| match end {
+        Part::Switch(switch) if switch != receiver => Some(switch.clone()),
+        _ => None,
+    })
+}

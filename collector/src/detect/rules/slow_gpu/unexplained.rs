@@ -1,0 +1,122 @@
+//! GPUs whose clock is low for no reason that is reported: many exporters report none.
+
+use railscope_model::fabric::Timestamp;
+use railscope_model::metric::{GPU_CLOCK, GPU_POWER};
+
+use super::SLOW_COMPUTE;
+use crate::classes::GPU_SLOW;
+use crate::detect::detector::Evidence;
+use crate::detect::gpus::{Listed, by_job};
+use crate::detect::peers::{MAJORITY, MIN_PEERS, median};
+use crate::detect::registry::Threshold;
+
+/// Smallest drop below the median of the node's GPUs. Chips of one product differ by several per cent at a power limit.
+pub(super) const MIN_DROP: f64 = 0.1;
+/// For how long the clock must have been as low.
+pub(super) const HELD_SECONDS: f64 = 30.0;
+
+/// Those among busy GPUs of one node, but for `is_held`: the ones that are held back for a reason.
+pub(super) fn find(
+    now: Timestamp,
+    node: &[Listed<'_>],
+    is_held: impl Fn(&Listed<'_>) -> bool,
+) -> Vec<Evidence> {
+    let mut found = Vec::new();
+    for gpus in by_job(node) {
+        let Some(usual) = Usual::of(&gpus) else {
+            continue;
+        };
+        let low = gpus.iter().filter(|gpu| usual.is_low(now, gpu));
+        let low = low.filter(|gpu| !is_held(gpu));
+        found.extend(low.filter_map(|gpu| evidence(gpu, &usual)));
+    }
+    found
+}
+
+/// What the GPUs do that one job has on a node.
+struct Usual {
+    clock_hertz: f64,
+    power_watts: Option<f64>,
+    gpus: usize,
+}
+
+impl Usual {
+    /// `None` of too few, and of clocks that do not agree.
+    fn of(gpus: &[Listed<'_>]) -> Option<Self> {
+        let clocks: Vec<_> = gpus.iter().filter_map(Listed::clock_hertz).collect();
+        let clock_hertz = median(clocks.iter().copied()).filter(|clock| *clock > 0.0)?;
+        let is_alike = |clock: &&f64| (*clock / clock_hertz - 1.0).abs() <= SLOW_COMPUTE;
+        let alike = clocks.iter().filter(is_alike).count();
+        let agree = alike as f64 >= MAJORITY * clocks.len() as f64;
+        let power = gpus.iter().filter_map(|gpu| gpu.value(&GPU_POWER));
+        (clocks.len() >= MIN_PEERS && agree).then_some(Self {
+            clock_hertz,
+            power_watts: median(power),
+            gpus: gpus.len(),
+        })
+    }
+
+    /// Whether a GPU has run far below the others, and not because it has more to do: at its power limit a GPU that works
+    /// harder runs slower.
+    fn is_low(&self, now: Timestamp, gpu: &Listed<'_>) -> bool {
+        let Some(clock) = gpu.clock() else {
+            return false;
+        };
+        let limit = (1.0 - MIN_DROP) * self.clock_hertz;
+        let mut is_seen_so_long = false;
+        for (at, clock) in clock.told() {
+            if clock > limit {
+                return false;
+            }
+            if now.seconds_since(at) >= HELD_SECONDS {
+                is_seen_so_long = true;
+                break;
+            }
+        }
+        let power = gpu.value(&GPU_POWER).zip(self.power_watts);
+        is_seen_so_long && power.is_none_or(|(power, usual)| power <= usual)
+    }
+}
+
+fn evidence(gpu: &Listed<'_>, usual: &Usual) -> Option<Evidence> {
+    let clock_hertz = gpu.clock_hertz()?;
+    let drop = 1.0 - clock_hertz / usual.clock_hertz;
+    let part = gpu.part();
+    Some(Evidence {
+        detector: "slow-gpu",
+        signal: GPU_CLOCK.name,
+        class: &GPU_SLOW,
+        effect: drop,
+        statement: format!(
+            "GPU {} of {} runs at {:.0} MHz, {:.0} % below the median {:.0} MHz of the {} busy GPUs of its node, and draws no more power; no reason is reported.",
+            gpu.index,
+            gpu.node,
+            clock_hertz * 1e-6,
+            100.0 * drop,
+            usual.clock_hertz * 1e-6,
+            usual.gpus
+        ),
+        victims: vec![part.clone()],
+        related: Vec::new(),
+        alike: Vec::new(),
+        part,
+    })
+}
+
+/// The numbers.
+pub(super) fn thresholds() -> [Threshold; 2] {
+    [
+        Threshold::new(
+            "SM clock below the median of the node's GPUs of its job, without a reason",
+            MIN_DROP,
+            "ratio",
+            "chips of one product differ by several per cent at a power limit (a choice)",
+        ),
+        Threshold::new(
+            "for",
+            HELD_SECONDS,
+            "s",
+            "several scrapes, so that one says little (a choice)",
+        ),
+    ]
+}

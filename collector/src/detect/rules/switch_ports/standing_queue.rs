@@ -1,0 +1,173 @@
+//! Queues that stand at a port which could send more: a cable or a shaper lets less through than the port's speed.
+//!
+//! A port with packets in its queue sends at its full speed unless the other end pauses it. One that marks packets for
+//! congestion, is not paused and sends far less is held back by something that no counter shows. A burst fills a queue for a
+//! moment, and its port is busy then.
+
+use railscope_model::fabric::LinkKind;
+use railscope_model::identity::{Part, PortName, SwitchName};
+use railscope_model::metric::{
+    SWITCH_PORT_ECN_MARKED, SWITCH_PORT_PFC_PAUSE_SECONDS, SWITCH_PORT_SPEED,
+    SWITCH_PORT_TRANSMIT_BYTES,
+};
+
+use crate::assemble::node_parts::gpus_behind;
+use crate::classes::PATH_SLOW;
+use crate::detect::detector::{Evidence, View};
+use crate::detect::registry::{Rule, Threshold};
+use crate::store::{Increase, NodeHistory};
+
+/// The time in which packets are counted, and the newer part of it in which it must be so as well.
+const QUEUE_SECONDS: [f64; 2] = [60.0, 20.0];
+/// Fewest packets of 4 KiB, the largest of RDMA, of which one is marked.
+const MIN_MARKED: f64 = 0.01;
+/// Bytes of such a packet.
+const PACKET_BYTES: f64 = 4096.0;
+/// Most of its speed that a port sends.
+const MAX_SENT: f64 = 0.3;
+/// Most of the time for which it is paused.
+const MAX_PAUSED: f64 = 0.01;
+
+/// The rule in words.
+pub(super) fn words() -> String {
+    format!(
+        "{:.0} % of its packets marked over {:.0} s while it sends less than {:.0} % of its speed and is paused for less than {:.0} % of the time",
+        100.0 * MIN_MARKED,
+        QUEUE_SECONDS[0],
+        100.0 * MAX_SENT,
+        100.0 * MAX_PAUSED
+    )
+}
+
+/// The rule's numbers.
+pub(super) fn rule() -> Rule {
+    let choice = "bursts make queues, too, and busy ports (a choice)";
+    let thresholds = vec![
+        Threshold::new(
+            "share of packets that are marked",
+            MIN_MARKED,
+            "ratio",
+            choice,
+        ),
+        Threshold::new(
+            "over",
+            QUEUE_SECONDS[0],
+            "s",
+            "several readings of every switch (a choice)",
+        ),
+        Threshold::new(
+            "and also over the newest",
+            QUEUE_SECONDS[1],
+            "s",
+            "it goes on (a choice)",
+        ),
+        Threshold::new(
+            "bytes of a packet",
+            PACKET_BYTES,
+            "bytes",
+            "the largest MTU of RDMA; smaller packets make the share less",
+        ),
+        Threshold::new(
+            "share of its speed that a port sends, at most",
+            MAX_SENT,
+            "ratio",
+            choice,
+        ),
+        Threshold::new(
+            "share of the time in pause, at most",
+            MAX_PAUSED,
+            "ratio",
+            "detection method, section 3.6",
+        ),
+    ];
+    Rule::new(&PATH_SLOW, thresholds)
+}
+
+/// Cables between switches with such a queue at one end.
+pub(super) fn find(view: &View<'_>, out: &mut Vec<Evidence>) {
+    for (switch, history) in view.history.fresh_switches(view.now) {
+        for (labels, _) in history.moving(&SWITCH_PORT_ECN_MARKED) {
+            let labels: Vec<_> = labels.values().collect();
+            let [port, priority] = labels[..] else {
+                continue;
+            };
+            let queue = QUEUE_SECONDS.map(|seconds| Queue::of(history, port, priority, seconds));
+            let stands = |queue: &Option<Queue>| queue.as_ref().is_some_and(Queue::stands);
+            if let ([Some(queue), _], true) = (&queue, queue.iter().all(stands)) {
+                out.extend(evidence(view, (switch, port), queue));
+            }
+        }
+    }
+}
+
+/// What a port does with the packets of a priority.
+struct Queue {
+    /// Bytes a second, of all priorities.
+    sent: f64,
+    /// Packets a second.
+    marked: f64,
+    /// Bytes a second that it could send.
+    speed: f64,
+    /// Share of the time.
+    paused: f64,
+}
+
+impl Queue {
+    /// `None` where one of these is not known.
+    fn of(history: &NodeHistory, port: &str, priority: &str, seconds: f64) -> Option<Self> {
+        let rate = |metric, labels: &[&str]| {
+            let window = history.window(metric, labels)?;
+            window.increase(seconds).map(Increase::rate)
+        };
+        Some(Self {
+            sent: rate(&SWITCH_PORT_TRANSMIT_BYTES, &[port])?,
+            marked: rate(&SWITCH_PORT_ECN_MARKED, &[port, priority])?,
+            speed: history.value(&SWITCH_PORT_SPEED, &[port])?,
+            paused: rate(&SWITCH_PORT_PFC_PAUSE_SECONDS, &[port, priority, "receive"])?,
+        })
+    }
+
+    fn marked_share(&self) -> f64 {
+        self.marked * PACKET_BYTES / self.sent
+    }
+
+    fn stands(&self) -> bool {
+        self.sent > 0.0
+            && self.marked_share() >= MIN_MARKED
+            && self.sent <= MAX_SENT * self.speed
+            && self.paused <= MAX_PAUSED
+    }
+}
+
+fn evidence(
+    view: &View<'_>,
+    (switch, port): (&SwitchName, &str),
+    queue: &Queue,
+) -> Option<Evidence> {
+    let id = view.fabric.find(&Part::Switch(switch.clone()))?;
+    let port_id = view.fabric.find_port(id, &port.parse::<PortName>().ok()?)?;
+    let cables = view.fabric.neighbours(id);
+    let mut cables = cables.filter(|near| near.link.kind == LinkKind::Cable);
+    let cable = cables.find(|near| near.port == port_id)?;
+    // At a host's port it is the host that takes too little, or many that send to it at once.
+    let peer = &view.fabric.vertex(cable.peer).part;
+    let Part::Switch(_) = peer else { return None };
+    let part = view.fabric.cable_part(cable.id)?;
+    Some(Evidence {
+        detector: "switch-ports",
+        signal: SWITCH_PORT_ECN_MARKED.name,
+        class: &PATH_SLOW,
+        // What flows lose depends on what else they wait for.
+        effect: 0.0,
+        statement: format!(
+            "A queue stands at port {port} of {switch} to {peer}: about {:.1} % of its packets are marked, although it sends {:.1} of {:.1} GB/s and is not paused.",
+            100.0 * queue.marked_share(),
+            queue.sent * 1e-9,
+            queue.speed * 1e-9
+        ),
+        victims: gpus_behind(view.fabric, &part),
+        related: Vec::new(),
+        alike: Vec::new(),
+        part,
+    })
+}
