@@ -35,7 +35,7 @@ pub(crate) struct MachineArgs {
         default_value = "/"
     )]
     rootfs: PathBuf,
-    /// The kernel log, for XIDs; reading it needs CAP_SYSLOG or kernel.dmesg_restrict=0.
+    /// The kernel log, or a file in a format of docs/kernel-log.md. /dev/kmsg needs CAP_SYSLOG or kernel.dmesg_restrict=0.
     #[arg(
         long = "path.kmsg",
         env = "RAILSCOPE_PATH_KMSG",

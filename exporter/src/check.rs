@@ -13,6 +13,7 @@ pub use report::{Report, Row, Verdict};
 pub use view::View;
 
 use crate::sampler::{Machine, sample_once};
+use crate::sources::kmsg::KernelLog;
 use crate::sources::setup::Setup;
 use crate::sources::sysfs::Root;
 use report::Out;
@@ -158,7 +159,12 @@ pub const RULES: &[Rule] = &[
 pub fn run(machine: &Machine) -> Report {
     let reading = sample_once(machine);
     let setup = Setup::read(&Root::new(&machine.sysfs), &Root::new(&machine.procfs));
-    judge(&View::new(&reading, &setup, machine.nvml.is_some()))
+    let view = View::new(&reading, &setup, machine.nvml.is_some());
+    // The reading says that there is such a line; which one, the log says.
+    let kmsg = machine.kmsg.as_deref();
+    let kmsg = kmsg.filter(|_| view.is_unparsed("kernel_log"));
+    let unreadable = kmsg.and_then(KernelLog::first_unreadable_of);
+    judge(&view.with_unreadable_line(unreadable))
 }
 
 /// Holds what was read against [`RULES`]. Pure: the same view gives the same report.

@@ -41,6 +41,11 @@ const SOURCE_FIXES: &[(&str, &str, &str)] = &[
         "the driver does not answer: look for XIDs in the kernel log and reset the GPU",
     ),
     (
+        "kernel_log",
+        "unparsed",
+        "give --path.kmsg /dev/kmsg, or a file in one of the formats of docs/kernel-log.md: dmesg, syslog, journalctl",
+    ),
+    (
         "rdma",
         "denied",
         "mount the host's /sys read-only and let this process read /sys/class/infiniband",
@@ -243,6 +248,9 @@ pub(super) fn unreadable(view: &View<'_>, out: &mut Out) {
             device => format!("{of} {device}"),
         };
         let fix = special.map_or(*general, |(_, _, fix)| *fix);
-        out.finding(part, "readable values", status, fix);
+        let line = view.unreadable_line.as_ref();
+        let line = line.filter(|_| (of, status) == ("kernel_log", "unparsed"));
+        let gives = line.map_or_else(|| status.to_owned(), |line| format!("{status}, {line}"));
+        out.finding(part, "readable values", gives, fix);
     }
 }

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use railscope_model::metric::{DEPLOYMENT, GPU, Metric, NODE, PCIE_PATH, RDMA_PORT};
-use railscope_model::reading::{NodeReading, Sample};
+use railscope_model::metric::{DEPLOYMENT, GPU, Metric, NODE, PCIE_PATH, RDMA_PORT, SOURCE_STATUS};
+use railscope_model::reading::{NodeReading, Sample, Status};
 
 use super::ports::is_software;
 use super::report::Node;
+use crate::sources::kmsg::Unreadable;
 use crate::sources::setup::Setup;
 
 /// One node, read once.
@@ -14,6 +15,7 @@ pub struct View<'a> {
     reading: &'a NodeReading,
     pub(super) setup: &'a Setup,
     pub(super) asks_nvml: bool,
+    pub(super) unreadable_line: Option<Unreadable>,
 }
 
 /// A sample whose labels are asked for by name.
@@ -59,7 +61,24 @@ impl<'a> View<'a> {
             reading,
             setup,
             asks_nvml,
+            unreadable_line: None,
         }
+    }
+
+    /// With the first line of the kernel log that could not be read.
+    #[must_use]
+    pub fn with_unreadable_line(self, unreadable_line: Option<Unreadable>) -> Self {
+        Self {
+            unreadable_line,
+            ..self
+        }
+    }
+
+    /// Whether something that a source read was not what it should be.
+    pub(super) fn is_unparsed(&self, source: &str) -> bool {
+        self.all(&SOURCE_STATUS).any(|status| {
+            status.label("source") == source && status.label("status") == Status::Unparsed.as_str()
+        })
     }
 
     /// All series of a metric.

@@ -1,4 +1,9 @@
-//! XIDs of GPUs and SXids of NVSwitches from the kernel log: what NVML misses, and what was before it loaded.
+//! XIDs of GPUs, SXids of NVSwitches and hardware events from the kernel log: what NVML misses, and what was before it
+//! loaded.
+
+mod events;
+mod faults;
+mod recent;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,54 +17,78 @@ use railscope_model::units::MICROS;
 use super::discovery::Misses;
 use super::host::boot_time;
 use crate::sampler::{Machine, Presence, SampleError, Sampler};
-use crate::sources::kmsg::{KernelLog, Record};
+use crate::sources::kmsg::{Batch, KernelLog, Record, Time};
 use crate::sources::pci;
 use crate::sources::sysfs::{Miss, Root};
+use events::{Event, Mode};
+use faults::Fault;
+use recent::Recent;
 
 /// Source label.
 const NAME: &str = "kernel_log";
+/// Device label of the status of lines that are not records of a kernel log.
+const LINES: &str = "lines";
 /// The `source` of these XIDs.
 const SOURCE: &str = "kmsg";
 /// Series of each family that are told apart; a node that had more distinct faults has one fault.
 const MOST_SERIES: usize = 128;
-/// Stands for all XIDs and SXids beyond.
+/// Stands for all XIDs, SXids and devices beyond.
 const OTHERS: &str = "other";
+/// Readings of a file in one sample, each of as many lines as [`KernelLog::read`] takes: 100 million lines.
+const MOST_READINGS: usize = 1000;
 
 struct Log {
     sysfs: Root,
     procfs: Root,
     log: Option<KernelLog>,
-    /// Whether the log was read to its end once: only what comes after is counted.
+    /// Whether `/dev/kmsg` was read to its end once: only what comes after is counted. Of a file all is.
     caught_up: bool,
+    /// Whether the log holds any record.
+    is_readable: bool,
+    /// Whether it ends within a line of which nothing can be read so far.
+    is_broken_off: bool,
+    unparsed: u64,
     gpus: Vec<PciAddress>,
     /// When the kernel booted, Unix time in seconds; read with the last fault.
     boot: Option<u64>,
     /// By labels.
     xids: BTreeMap<Labels, Seen>,
     sxids: BTreeMap<Labels, Seen>,
+    events: BTreeMap<Labels, Seen>,
+    recent: Recent,
     misses: Misses,
 }
 
-/// How often a fault came since the log was caught up with, and when last, microseconds since boot.
+/// How often a fault came, and when last, Unix time in seconds.
 #[derive(Debug, Default, Clone, Copy)]
 struct Seen {
     count: u64,
-    microseconds: u64,
+    at: Option<f64>,
+}
+
+/// What a record reports.
+enum Report {
+    Fault(Fault),
+    Event(Event),
+}
+
+impl Report {
+    fn parse(text: &str) -> Option<Self> {
+        let fault = Fault::parse(text).map(Self::Fault);
+        fault.or_else(|| events::parse(text).map(Self::Event))
+    }
+
+    fn event(&mut self) -> Option<&mut Event> {
+        match self {
+            Self::Event(event) => Some(event),
+            Self::Fault(_) => None,
+        }
+    }
 }
 
 /// Builds the sampler.
 pub fn build(machine: &Machine) -> Box<dyn Sampler> {
-    Box::new(Log {
-        sysfs: Root::new(&machine.sysfs),
-        procfs: Root::new(&machine.procfs),
-        log: machine.kmsg.as_deref().map(KernelLog::new),
-        caught_up: false,
-        gpus: Vec::new(),
-        boot: None,
-        xids: BTreeMap::new(),
-        sxids: BTreeMap::new(),
-        misses: Misses::new(NAME),
-    })
+    Box::new(Log::new(machine))
 }
 
 impl Sampler for Log {
@@ -73,48 +102,150 @@ impl Sampler for Log {
     }
 
     fn sample(&mut self, reading: &mut NodeReading) -> Result<Presence, SampleError> {
-        let Some(log) = &mut self.log else {
+        if self.log.is_none() {
             return Ok(Presence::Absent(Status::Absent));
-        };
-        let batch = match log.read() {
-            Ok(batch) => batch,
-            Err(miss) => {
-                // It is opened anew and begins with what was counted already.
-                self.caught_up = false;
-                return Ok(Presence::Absent(miss.into()));
+        }
+        if let Err(miss) = self.read() {
+            // It is opened anew and begins with what was counted already.
+            self.caught_up = false;
+            return Ok(Presence::Absent(miss.into()));
+        }
+        self.report(reading);
+        // Lost records are counted; that the log was read stays true.
+        self.misses.forget();
+        self.misses.end_source(reading);
+        if !self.is_readable && (self.unparsed > 0 || self.is_broken_off) {
+            return Ok(Presence::Absent(Status::Unparsed));
+        }
+        if self.unparsed > 0 {
+            reading.push_status(NAME, LINES, Status::Unparsed);
+        }
+        Ok(Presence::Present)
+    }
+}
+
+impl Log {
+    fn new(machine: &Machine) -> Self {
+        Self {
+            sysfs: Root::new(&machine.sysfs),
+            procfs: Root::new(&machine.procfs),
+            log: machine.kmsg.as_deref().map(KernelLog::new),
+            caught_up: false,
+            is_readable: false,
+            is_broken_off: false,
+            unparsed: 0,
+            gpus: Vec::new(),
+            boot: None,
+            xids: BTreeMap::new(),
+            sxids: BTreeMap::new(),
+            events: BTreeMap::new(),
+            recent: Recent::default(),
+            misses: Misses::new(NAME),
+        }
+    }
+
+    /// Takes what came since the last sample: of `/dev/kmsg` one reading, of a file all up to its end.
+    fn read(&mut self) -> Result<(), Miss> {
+        for _ in 0..MOST_READINGS {
+            let Some(log) = &mut self.log else {
+                break;
+            };
+            let batch = log.read()?;
+            let is_device = log.is_device();
+            if batch.is_new_file {
+                self.begin_file();
             }
-        };
+            self.take_batch(&batch, !is_device || self.caught_up);
+            self.caught_up |= batch.at_end;
+            if batch.at_end || is_device {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// A file is what it holds: of one that took the place of another, nothing of the other counts.
+    fn begin_file(&mut self) {
+        self.xids.clear();
+        self.sxids.clear();
+        self.events.clear();
+        self.recent = Recent::default();
+        self.is_readable = false;
+        self.unparsed = 0;
+    }
+
+    fn take_batch(&mut self, batch: &Batch, counts: bool) {
         for _ in 0..batch.overrun {
             self.misses.note(Miss::Failed);
         }
         for _ in 0..batch.unparsed {
             self.misses.note(Miss::Unparsed);
         }
-        let faults: Vec<_> = batch
-            .records
-            .iter()
-            .filter(|record| record.by_kernel)
-            .filter_map(|record| Some((Fault::parse(&record.text)?, record)))
+        if self.unparsed == 0
+            && batch.unparsed > 0
+            && let Some(first) = self.log.as_ref().and_then(KernelLog::first_unreadable)
+        {
+            tracing::warn!(source = NAME, "{first}");
+        }
+        self.unparsed += batch.unparsed;
+        self.is_readable |= !batch.records.is_empty() || batch.unfinished.is_some();
+        self.is_broken_off = batch.is_broken_off;
+        let unfinished = batch
+            .unfinished
+            .as_ref()
+            .filter(|record| record.by_kernel && Report::parse(&record.text).is_some());
+        if unfinished.is_some()
+            && let Some(log) = &mut self.log
+        {
+            log.accept_unfinished();
+        }
+        let records = batch.records.iter().chain(unfinished);
+        let by_kernel = records.filter(|record| record.by_kernel);
+        let reports: Vec<_> = by_kernel
+            .filter_map(|record| {
+                let mut report = Report::parse(&record.text);
+                let event = report.as_mut().and_then(Report::event);
+                self.recent.name_gpu(&record.text, record.time, event);
+                Some((report?, record))
+            })
             .collect();
-        if !faults.is_empty() {
-            self.look_around(&faults);
+        if !reports.is_empty() {
+            self.look_around(&reports);
         }
-        for (fault, record) in faults {
-            self.take(fault, record);
+        for (report, record) in reports {
+            match report {
+                Report::Fault(fault) => self.take_fault(fault, record.time, counts),
+                Report::Event(event) => {
+                    if self.recent.is_new(&event, record.time) {
+                        self.take_event(&event, record.time, counts);
+                    }
+                }
+            }
         }
-        self.caught_up |= batch.at_end;
-        self.report(reading);
-        // Lost and broken records are counted; that the log was read stays true.
-        self.misses.forget();
-        self.misses.end_source(reading);
-        Ok(Presence::Present)
+        if let Some(time) = self.recent.end_summary() {
+            let event = Event {
+                name: "machine_check_corrected",
+                device: String::new(),
+                count: 1,
+                mode: Mode::Summary,
+            };
+            self.take_event(&event, time, counts);
+        }
     }
-}
 
-impl Log {
-    fn take(&mut self, fault: Fault, record: &Record) {
-        let (family, labels) = match fault {
+    fn take_event(&mut self, event: &Event, time: Option<Time>, counts: bool) {
+        let labels = |device: &str| Labels::new([device, event.name]);
+        let (known, others) = (labels(&event.device), labels(OTHERS));
+        let at = self.unix(time);
+        let family = &mut self.events;
+        bounded(family, known, others).add(if counts { event.count } else { 0 }, at);
+    }
+
+    fn take_fault(&mut self, fault: Fault, time: Option<Time>, counts: bool) {
+        let at = self.unix(time);
+        let seen = match fault {
             Fault::Xid { pci, code } => {
+                self.recent.see_xid(pci.to_string(), code, time);
                 let gpu = self.ordinal(pci);
                 let labels = |code: &str| Labels::new([&gpu, code, SOURCE]);
                 let (known, others) = (labels(&code.to_string()), labels(OTHERS));
@@ -131,19 +262,25 @@ impl Log {
                 bounded(&mut self.sxids, known, others)
             }
         };
-        let seen = family.entry(labels).or_default();
-        seen.count += u64::from(self.caught_up);
-        seen.microseconds = seen.microseconds.max(record.microseconds);
+        seen.add(counts.into(), at);
+    }
+
+    /// Unix time in seconds, if it is known when the kernel booted.
+    fn unix(&self, time: Option<Time>) -> Option<f64> {
+        match time? {
+            Time::Unix(micros) => Some(micros as f64 / MICROS),
+            Time::SinceBoot(micros) => self.boot.map(|boot| boot as f64 + micros as f64 / MICROS),
+        }
     }
 
     /// Reads what it takes to place faults in time and space, once for all of them.
-    fn look_around(&mut self, faults: &[(Fault, &Record)]) {
+    fn look_around(&mut self, reports: &[(Report, &Record)]) {
         let stat = self.procfs.open();
         let stat = stat.and_then(|procfs| procfs.long_text("stat"));
         self.boot = stat.ok().and_then(|stat| boot_time(&stat)).or(self.boot);
-        let stranger = faults
-            .iter()
-            .any(|(fault, _)| matches!(fault, Fault::Xid { pci, .. } if !self.gpus.contains(pci)));
+        let stranger = reports.iter().any(|(report, _)| {
+            matches!(report, Report::Fault(Fault::Xid { pci, .. }) if !self.gpus.contains(pci))
+        });
         if !stranger {
             return;
         }
@@ -163,19 +300,23 @@ impl Log {
     }
 
     fn report(&self, reading: &mut NodeReading) {
-        let families: [(_, &Metric, &Metric); 2] = [
+        let families: [(_, &Metric, &Metric); 3] = [
             (&self.xids, &m::GPU_XID_EVENTS, &m::GPU_XID_TIMESTAMP),
             (
                 &self.sxids,
                 &m::NVSWITCH_SXID_EVENTS,
                 &m::NVSWITCH_SXID_TIMESTAMP,
             ),
+            (
+                &self.events,
+                &m::KERNEL_HARDWARE_EVENTS,
+                &m::KERNEL_HARDWARE_EVENT_TIMESTAMP,
+            ),
         ];
         for (family, events, timestamp) in families {
             for (labels, seen) in family {
                 reading.push(events, labels, seen.count);
-                if let Some(boot) = self.boot {
-                    let at = boot as f64 + seen.microseconds as f64 / MICROS;
+                if let Some(at) = seen.at {
                     reading.push(timestamp, labels, at);
                 }
             }
@@ -183,122 +324,24 @@ impl Log {
     }
 }
 
-/// The labels, or those of the rest once there is no room for more.
-fn bounded(
-    family: &mut BTreeMap<Labels, Seen>,
-    labels: Labels,
-    others: Labels,
-) -> (&mut BTreeMap<Labels, Seen>, Labels) {
-    let room = family.len() < MOST_SERIES || family.contains_key(&labels);
-    (family, if room { labels } else { others })
-}
-
-/// A fault that the driver wrote into the kernel log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fault {
-    /// Of a GPU: `NVRM: Xid (PCI:0000:3b:00): 119, pid=...`.
-    Xid { pci: PciAddress, code: u32 },
-    /// Of an NVSwitch: `nvidia-nvswitch0: SXid (PCI:0000:c3:00.0): 20009, Non-fatal, Link 28 ...`.
-    Sxid {
-        pci: PciAddress,
-        code: u32,
-        severity: &'static str,
-    },
-}
-
-impl Fault {
-    fn parse(text: &str) -> Option<Self> {
-        if let Some(rest) = text.strip_prefix("NVRM: Xid (") {
-            let (pci, code, _) = address_and_code(rest)?;
-            return Some(Self::Xid { pci, code });
-        }
-        let (driver, rest) = text.split_once(": SXid (")?;
-        let (pci, code, rest) = address_and_code(rest)?;
-        let severity = match rest.split(',').next().unwrap_or_default().trim() {
-            "Fatal" => "fatal",
-            "Non-fatal" => "nonfatal",
-            // The second and third line about the same fault.
-            more if more.starts_with("Severity") || more.starts_with("Data") => return None,
-            _ => "",
+impl Seen {
+    fn add(&mut self, count: u64, at: Option<f64>) {
+        self.count = self.count.saturating_add(count);
+        self.at = match (self.at, at) {
+            (Some(a), Some(b)) => Some(a.max(b)),
+            (a, b) => a.or(b),
         };
-        driver.starts_with("nvidia-nvswitch").then_some(Self::Sxid {
-            pci,
-            code,
-            severity,
-        })
     }
 }
 
-/// Reads `PCI:0000:3b:00): 119, ...`; older drivers leave `PCI:` out, and most the function.
-fn address_and_code(text: &str) -> Option<(PciAddress, u32, &str)> {
-    let (address, rest) = text.split_once("): ")?;
-    let address = address.strip_prefix("PCI:").unwrap_or(address);
-    let address = if address.contains('.') {
-        address.parse()
-    } else {
-        format!("{address}.0").parse()
-    };
-    let digits = rest.find(|char: char| !char.is_ascii_digit());
-    let (code, rest) = rest.split_at(digits.unwrap_or(rest.len()));
-    let rest = rest.trim_start_matches([',', ' ']);
-    Some((address.ok()?, code.parse().ok()?, rest))
+/// What was seen under the labels, or under those of the rest once there is no room for more.
+fn bounded(family: &mut BTreeMap<Labels, Seen>, labels: Labels, others: Labels) -> &mut Seen {
+    let room = family.len() < MOST_SERIES || family.contains_key(&labels);
+    family
+        .entry(if room { labels } else { others })
+        .or_default()
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn faults_are_read_in_every_spelling_and_nothing_else_is_one() {
-        let xid = |pci: &str, code| {
-            let pci = pci.parse().expect("an address");
-            Some(Fault::Xid { pci, code })
-        };
-        let sxid = |code, severity| {
-            let pci = "0000:c3:00.0".parse().expect("an address");
-            Some(Fault::Sxid {
-                pci,
-                code,
-                severity,
-            })
-        };
-        for (text, expected) in [
-            (
-                "NVRM: Xid (PCI:0000:3b:00): 119, pid=7, name=x, Timeout",
-                xid("0000:3b:00.0", 119),
-            ),
-            (
-                "NVRM: Xid (PCI:0000:3B:00.0): 79, GPU has fallen off the bus.",
-                xid("0000:3b:00.0", 79),
-            ),
-            ("NVRM: Xid (0008:01:00): 31", xid("0008:01:00.0", 31)),
-            (
-                "nvidia-nvswitch0: SXid (PCI:0000:c3:00.0): 20009, Non-fatal, Link 28 RX",
-                sxid(20009, "nonfatal"),
-            ),
-            (
-                "nvidia-nvswitch12: SXid (PCI:0000:c3:00.0): 00123, Fatal, Link 46",
-                sxid(123, "fatal"),
-            ),
-            (
-                "nvidia-nvswitch0: SXid (PCI:0000:c3:00.0): 11001",
-                sxid(11001, ""),
-            ),
-            (
-                "nvidia-nvswitch0: SXid (PCI:0000:c3:00.0): 28006, Severity 0 Engine instance 46",
-                None,
-            ),
-            (
-                "nvidia-nvswitch0: SXid (PCI:0000:c3:00.0): 28006, Data {0x00140004}",
-                None,
-            ),
-            ("NVRM: Xid (PCI:0000:3b:00): fell, off", None),
-            ("NVRM: Xid (PCI:nowhere): 79", None),
-            ("NVRM: GPU at PCI:0000:9b:00: GPU-509665ad", None),
-            ("audit: comm=\"NVRM: Xid (PCI:0000:3b:00): 79\"", None),
-            ("x: SXid (PCI:0000:c3:00.0): 20009, Fatal", None),
-        ] {
-            assert_eq!(Fault::parse(text), expected, "{text}");
-        }
-    }
-}
+#[path = "kernel_log/tests.rs"]
+mod tests;

@@ -60,7 +60,7 @@ catalogue! {
     Exporter Full Gauge GPU_PROCESSES = "railscope_gpu_processes" (gpu, kind)
         "Processes with a context on the GPU: compute, graphics, mps. More than one compute process is time-slicing.";
     Exporter Default Counter GPU_XID_EVENTS = "railscope_gpu_xid_events_total" (gpu, xid, source)
-        "XID errors since the exporter's source began to listen, by who told: nvml or kmsg (the kernel log). Each misses some, so both are kept. A GPU that the node no longer shows has no ordinal: gpu is empty. Alert on the timestamp: a first event has no zero before it.";
+        "XID errors since the exporter's source began to listen, by source: nvml or kmsg (the kernel log; of a recorded log all that it holds). Each misses some, so both are kept. A GPU that the node no longer shows has no ordinal: gpu is empty. Alert on the timestamp: a first event has no zero before it.";
     Exporter Default Gauge GPU_LAST_XID = "railscope_gpu_last_xid" (gpu)
         "The last XID of the GPU, 0 if it had none; only from dcgm-exporter, whose gauge keeps it. A change is an event, the first value is not.";
     Exporter Default Gauge GPU_XID_TIMESTAMP = "railscope_gpu_xid_last_timestamp_seconds" ["seconds"] (gpu, xid, source)
@@ -68,7 +68,7 @@ catalogue! {
     Exporter Default Counter GPU_EVENTS = "railscope_gpu_events_total" (gpu, event)
         "Other events that NVML told since the worker began to listen, once seen: double_bit_ecc, ecc_storm, dram_retirement, dram_retirement_failure, poison, fatal_poison, unavailable, recovery_action.";
     Exporter Default Counter NVSWITCH_SXID_EVENTS = "railscope_nvswitch_sxid_events_total" (pci, sxid, severity)
-        "SXid errors of NVSwitches in the kernel log since the exporter began to read it; severity is fatal, nonfatal or empty.";
+        "SXid errors of NVSwitches in the kernel log since the exporter began to read it, of a recorded log all that it holds; severity is fatal, nonfatal or empty.";
     Exporter Default Gauge NVSWITCH_SXID_TIMESTAMP = "railscope_nvswitch_sxid_last_timestamp_seconds" ["seconds"] (pci, sxid, severity)
         "When this SXid last stood in the kernel log, Unix time.";
     Exporter Full Counter GPU_ROW_REMAPS = "railscope_gpu_row_remaps_total" (gpu, cause)

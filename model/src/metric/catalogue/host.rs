@@ -41,4 +41,8 @@ catalogue! {
         "1 if the kernel module is loaded: nvidia_peermem or the older nv_peer_mem let NICs reach GPU memory, nvidia_fs storage. Absent without an NVIDIA driver.";
     Exporter Full Gauge GPUDIRECT_DMA_BUF = "railscope_gpudirect_dma_buf_possible" ()
         "1 if NICs can reach GPU memory by dma-buf, with no peer memory module, as far as the kernel (5.12 or later) and the driver (open kernel modules) tell.";
+    Exporter Default Counter KERNEL_HARDWARE_EVENTS = "railscope_kernel_hardware_events_total" (device, event)
+        "Messages of the kernel log about hardware, links, storage and memory, by event (docs/kernel-log.md) and the device that the message names, empty if none. Of /dev/kmsg since the exporter began to read it; of a file all that it holds.";
+    Exporter Default Gauge KERNEL_HARDWARE_EVENT_TIMESTAMP = "railscope_kernel_hardware_event_last_timestamp_seconds" ["seconds"] (device, event)
+        "When this event was last in the kernel log, Unix time; also of events before the exporter's start. Absent if the log has no times. Times without a zone are taken as UTC.";
 }
