@@ -21,6 +21,8 @@ mod smi_rows;
 #[path = "support/sources.rs"]
 mod sources;
 mod support;
+#[path = "support/world.rs"]
+mod world;
 
 mod alerts;
 mod architecture;
@@ -40,9 +42,12 @@ mod nvml_counters;
 mod nvml_depth;
 mod otlp;
 mod packaging;
+mod packs;
 mod probing;
 mod readings;
+mod replay;
 mod simulate;
 mod topologies;
 mod topology;
 mod topology_lint;
+mod worlds;

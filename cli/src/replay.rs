@@ -1,16 +1,29 @@
 //! `railscope replay`: the analysis of a recorded cluster, as fast as it goes.
 
-use std::io::{self, Write};
-use std::path::PathBuf;
-use std::time::{SystemTime, UNIX_EPOCH};
+#[path = "replay_pace.rs"]
+mod pace;
+#[path = "replay_progress.rs"]
+mod progress;
+#[path = "replay_serve.rs"]
+mod serve;
 
-use anyhow::Context as _;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context as _, bail};
 use clap::Args;
 use railscope_collector::replay::pack::Pack;
 use railscope_collector::replay::{Replay, Replayed, Window};
+use railscope_collector::status::State;
 use railscope_model::fabric::Timestamp;
 use railscope_otlp::{EventKind, Incident, IncidentEvent};
 use serde::Serialize;
+
+use pace::{Pace, Speed};
+use progress::Progress;
+use serve::Server;
 
 /// Analyses recorded clusters again and prints when which incident opened, changed and closed.
 ///
@@ -29,42 +42,75 @@ pub(crate) struct ReplayArgs {
     /// Omits scrapes after this time, in seconds of Unix time.
     #[arg(long)]
     to: Option<f64>,
+    /// Prints each change so many times as fast as it happened, or at once: a number or `max`.
+    #[arg(long, default_value = "max")]
+    speed: Speed,
+    /// Serves the web page and the API with the state at the end until Ctrl-C, on `host:port` or `:port`.
+    #[arg(long, value_name = "ADDRESS")]
+    serve: Option<String>,
 }
 
 /// Replays all packs.
 pub(crate) fn run(args: &ReplayArgs) -> anyhow::Result<()> {
+    if args.serve.is_some() && args.packs.len() != 1 {
+        bail!("--serve: {} recordings: expected one", args.packs.len());
+    }
+    // A replay takes long: an address that is in use is an error before it.
+    let server = args.serve.as_deref().map(Server::bind).transpose()?;
+    let mut state = None;
+    for folder in &args.packs {
+        state = Some(replay(folder, args)?);
+    }
+    match (server, state) {
+        (Some(server), Some(state)) => server.run(state),
+        _ => Ok(()),
+    }
+}
+
+/// Replays a pack and returns the state at its end.
+fn replay(folder: &Path, args: &ReplayArgs) -> anyhow::Result<Arc<State>> {
     let at = |seconds: f64| Timestamp((seconds.max(0.0) * 1e3) as u64);
     let window = Window {
         from: args.from.map(at),
         until: args.to.map(at),
     };
     let mut out = io::stdout().lock();
-    for folder in &args.packs {
-        let mut pack = Pack::open(folder)?;
-        let mut replay = Replay::open(&mut pack)?;
-        if !args.json {
-            writeln!(
-                out,
-                "{}: cluster {:?}, {} targets",
-                folder.display(),
-                pack.config.cluster,
-                pack.targets.len()
-            )?;
-        }
-        let print = if args.json { print_json } else { print };
-        let mut failed = Ok(());
-        let replayed = replay.run(&pack, window, |event| {
-            if failed.is_ok() {
-                failed = print(&mut out, event);
-            }
-        });
-        failed.context("cannot print")?;
-        let replayed = replayed?;
-        if !args.json {
-            summary(&mut out, &replayed)?;
-        }
+    let mut pack = Pack::open(folder)?;
+    let mut replay = Replay::open(&mut pack)?;
+    let state = Arc::clone(replay.state());
+    if !args.json {
+        writeln!(
+            out,
+            "{}: cluster {:?}, {} targets",
+            folder.display(),
+            pack.config.cluster,
+            pack.targets.len()
+        )?;
     }
-    Ok(())
+    let print = if args.json { print_json } else { print };
+    let pace = Pace::start(args.speed, &pack, window)?;
+    let progress = Progress::start(folder, window, Arc::clone(&state));
+    let mut failed = Ok(());
+    let replayed = replay.run(&pack, window, |event| {
+        pace.wait_until(event.at);
+        if failed.is_ok() {
+            failed = progress.hidden(|| print(&mut out, event));
+        }
+    });
+    failed.context("cannot print")?;
+    let replayed = replayed?;
+    if let Some((_, last)) = replayed.span {
+        pace.wait_until(time(last));
+    }
+    drop(progress);
+    if !args.json {
+        summary(&mut out, &replayed)?;
+    }
+    Ok(state)
+}
+
+fn time(at: Timestamp) -> SystemTime {
+    UNIX_EPOCH + Duration::from_millis(at.0)
 }
 
 fn print_json(out: &mut impl Write, event: &IncidentEvent) -> io::Result<()> {
