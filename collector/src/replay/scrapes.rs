@@ -55,7 +55,12 @@ struct Frames {
     source: BufReader<File>,
     decoder: FrameDecoder,
     is_in_frame: bool,
+    /// Why the frame cannot be decoded further.
+    broken: Option<io::Error>,
 }
+
+/// An empty last block, and a checksum (which is not checked).
+const FRAME_END: [u8; 7] = [1, 0, 0, 0, 0, 0, 0];
 
 impl Frames {
     fn open(file: &Path) -> io::Result<Self> {
@@ -65,6 +70,7 @@ impl Frames {
             source: BufReader::new(File::open(file)?),
             decoder,
             is_in_frame: false,
+            broken: None,
         })
     }
 
@@ -85,12 +91,25 @@ impl Read for Frames {
                 begun.map_err(io::Error::other)?;
                 self.is_in_frame = true;
             }
-            while self.decoder.can_collect() == 0 && !self.decoder.is_finished() {
+            while self.decoder.can_collect() == 0
+                && !self.decoder.is_finished()
+                && self.broken.is_none()
+            {
                 let one = BlockDecodingStrategy::UptoBlocks(1);
                 let decoded = self.decoder.decode_blocks(&mut self.source, one);
-                decoded.map_err(io::Error::other)?;
+                if let Err(error) = decoded {
+                    self.broken = Some(io::Error::other(error));
+                    // Until the frame ends, the decoder keeps as much as its window: what is whole is read before the error.
+                    let end = BlockDecodingStrategy::All;
+                    self.decoder.decode_blocks(&mut &FRAME_END[..], end).ok();
+                }
             }
             let read = self.decoder.read(buffer)?;
+            if read == 0
+                && let Some(error) = self.broken.take()
+            {
+                return Err(error);
+            }
             if read > 0 || buffer.is_empty() {
                 return Ok(read);
             }

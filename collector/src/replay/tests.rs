@@ -188,6 +188,27 @@ fn a_damaged_pack_has_an_error_with_its_line_after_what_was_valid() {
 }
 
 #[test]
+fn what_is_whole_of_a_truncated_frame_is_read_before_the_error() {
+    let folder = pack(&lines());
+    let number = |at: u64| at.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let lines = (0..30_000).map(|at| line(START, "n1:10660", "body", &number(at).to_string()));
+    let text = lines.collect::<Vec<_>>().join("\n");
+    let frame = compress_to_vec(text.as_bytes(), CompressionLevel::Fastest);
+    let file = folder.path().join("scrapes.jsonl.zst");
+    fs::write(file, &frame[..frame.len() * 9 / 10]).expect("written");
+    let pack = Pack::open(folder.path()).expect("a pack");
+    let mut scrapes: Vec<_> = pack.scrapes().expect("scrapes").collect();
+    let error = scrapes.pop().expect("an error").expect_err("truncated");
+    let expected = format!(
+        "line {}: expected more of the zstd frame",
+        scrapes.len() + 1
+    );
+    assert!(error.to_string().contains(&expected), "{error}");
+    assert!(scrapes.len() > 20_000, "{}", scrapes.len());
+    assert!(scrapes.iter().all(Result::is_ok));
+}
+
+#[test]
 fn versions_of_the_fabric_file_are_used_from_their_time_on() {
     let folder = pack(&lines());
     let write = |name: &str, bytes: &[u8]| {
