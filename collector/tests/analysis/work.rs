@@ -292,7 +292,10 @@ fn a_gpu_far_below_its_node_is_slow_without_a_reason_unless_it_draws_more_power(
     // At a power limit a GPU that works harder runs slower.
     let watts = |node, gpu: usize| {
         let more = if (node, gpu) == (1, 3) { 1.1 } else { 1.0 };
-        format!("railscope_gpu_power_watts{{gpu=\"{gpu}\"}} {}\n", 600.0 * more)
+        format!(
+            "railscope_gpu_power_watts{{gpu=\"{gpu}\"}} {}\n",
+            600.0 * more
+        )
     };
     let low = clock();
     let with_power = move |node: usize, seconds: u64, page: String| {

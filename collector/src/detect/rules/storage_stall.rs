@@ -62,7 +62,7 @@ impl Detector for StorageStall {
         Explanation {
             check: "All processes of many nodes waited for input and output in the same minutes, or processes of one node did while others did not.",
             threshold: format!(
-                "{:.0} % of {WINDOW_SECONDS:.0} s on at least {MIN_PEERS} nodes and {:.0} % of all (a healthy checkpoint takes seconds every half an hour); or {:.0} % of {ALONE_WINDOW_SECONDS:.0} s on one, {ALONE_ABOVE_MEDIAN:.0} times the median node, and half as long on no other",
+                "{:.0} % of {WINDOW_SECONDS:.0} s on at least {MIN_PEERS} nodes and {:.0} % of all (a healthy checkpoint takes seconds every half an hour); or {:.0} % of {ALONE_WINDOW_SECONDS:.0} s on one, {ALONE_ABOVE_MEDIAN:.0} times the median node, and half as long on no other that computes",
                 100.0 * MIN_SHARE,
                 100.0 * MIN_NODES,
                 100.0 * ALONE_MIN_SHARE
@@ -155,13 +155,14 @@ fn of_single(view: &View<'_>, waits: &[Wait<'_>]) -> Option<Evidence> {
     let usual = median(waits.iter().map(|wait| wait.rise.rate()));
     let usual = usual.filter(|_| waits.len() >= MIN_PEERS)?;
     let least = ALONE_MIN_SHARE.max(ALONE_ABOVE_MEDIAN * usual);
-    let mut long = waits.iter().filter(|wait| wait.rise.rate() >= least / 2.0);
+    let long = waits.iter().filter(|wait| wait.rise.rate() >= least / 2.0);
+    let mut long = long.filter(|wait| computes(view, wait.node));
     let (Some(wait), None) = (long.next(), long.next()) else {
         return None;
     };
     let is_long =
         wait.rise.rate() >= least && wait.rise.amount >= ALONE_MIN_SHARE * ALONE_WINDOW_SECONDS;
-    (is_long && computes(view, wait.node)).then(|| Evidence {
+    is_long.then(|| Evidence {
         statement: format!(
             "Processes of {} waited for input and output for {:.0} % of the last {:.0} s, those of the middle node for {:.1} %.",
             wait.node,
