@@ -152,3 +152,63 @@ fn the_first_counted_xid_is_an_event_and_an_old_count_is_not() {
     let view = super::run_from_the_start(&count(0));
     assert_eq!(super::incidents(&view), Vec::<String>::new());
 }
+
+/// What the kernel log of node 3 says, by series; times are seconds of the test.
+fn logged(lines: &'static [(&str, f64)]) -> Box<Fault> {
+    with(move |node, _| {
+        let lines = lines.iter().filter(|_| node == 3);
+        let text = lines.map(|(series, at)| {
+            let at = if series.contains("timestamp") {
+                super::at(0).as_seconds() + at
+            } else {
+                *at
+            };
+            format!("{series} {at}\n")
+        });
+        text.collect()
+    })
+}
+
+#[test]
+fn an_xid_with_a_recent_time_is_an_event_on_the_first_page_and_an_old_one_is_not() {
+    const SERIES: &str =
+        "railscope_gpu_xid_last_timestamp_seconds{gpu=\"2\",xid=\"119\",source=\"kmsg\"}";
+    check(
+        &logged(&[(SERIES, 40.0)]),
+        &["gpu-error gpu/n3:2 gpus=1 []"],
+    );
+    check(&logged(&[(SERIES, -3600.0)]), &[]);
+    // The clock of the node is wrong.
+    check(&logged(&[(SERIES, 7200.0)]), &[]);
+}
+
+#[test]
+fn a_gpu_that_the_driver_could_not_start_is_named_by_its_address() {
+    const EVENT: &str = "railscope_kernel_hardware_event_last_timestamp_seconds{device=\"0000:9b:00.0\",event=\"gpu_lost\"}";
+    check(
+        &logged(&[(EVENT, 0.0)]),
+        &["gpu-lost pcie/n3:0000:9b:00.0 gpus=0 []"],
+    );
+}
+
+#[test]
+fn an_nvswitch_with_a_fatal_error_is_named_and_with_a_single_corrected_one_is_not() {
+    const FATAL: [&str; 2] = [
+        "railscope_nvswitch_sxid_last_timestamp_seconds{pci=\"0000:c3:00.0\",sxid=\"20034\",severity=\"fatal\"}",
+        "railscope_nvswitch_sxid_events_total{pci=\"0000:c3:00.0\",sxid=\"20034\",severity=\"fatal\"}",
+    ];
+    const CORRECTED: [&str; 2] = [
+        "railscope_nvswitch_sxid_last_timestamp_seconds{pci=\"0000:c3:00.0\",sxid=\"12028\",severity=\"nonfatal\"}",
+        "railscope_nvswitch_sxid_events_total{pci=\"0000:c3:00.0\",sxid=\"12028\",severity=\"nonfatal\"}",
+    ];
+    let others = "[gpu/n3:0 gpu/n3:1 gpu/n3:2 gpu/n3:3]";
+    check(
+        &logged(&[(FATAL[0], 60.0), (FATAL[1], 1.0)]),
+        &[&format!("nvlink-down host/n3 gpus=4 {others}")],
+    );
+    check(&logged(&[(CORRECTED[0], 60.0), (CORRECTED[1], 1.0)]), &[]);
+    check(
+        &logged(&[(CORRECTED[0], 60.0), (CORRECTED[1], 5.0)]),
+        &[&format!("nvlink-errors host/n3 gpus=4 {others}")],
+    );
+}

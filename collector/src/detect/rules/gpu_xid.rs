@@ -1,6 +1,8 @@
-//! Hardware errors of GPUs that the driver reports as XIDs. XIDs of applications blame no hardware.
+//! Hardware errors of GPUs and NVSwitches that the driver reports: XIDs, SXids, and GPUs that it could not start. XIDs of
+//! applications blame no hardware.
 
 mod catalogue;
+mod kernel_log;
 
 use std::collections::BTreeMap;
 
@@ -9,7 +11,7 @@ use railscope_model::identity::{GpuIndex, NodeName, Part};
 use railscope_model::metric::{GPU_LAST_XID, GPU_UTILIZATION, GPU_XID_EVENTS};
 
 use crate::assemble::node_parts::gpus_behind;
-use crate::classes::Class;
+use crate::classes::{Class, NVLINK_DOWN};
 use crate::detect::detector::{Detector, Evidence, Explanation, View};
 use crate::detect::registry::{Rule, Threshold};
 use crate::store::{NodeHistory, Window};
@@ -38,6 +40,15 @@ impl Detector for GpuXid {
 
     fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
         for (node, history) in view.history.fresh_nodes(view.now) {
+            let dated = kernel_log::dated_xids(history, view.now, HELD_SECONDS);
+            for (gpu, xid, at) in dated {
+                if let Some(row) = catalogue::find(xid) {
+                    let last = self.last.entry((node.clone(), gpu, row.xid)).or_insert(at);
+                    *last = at.max(*last);
+                }
+            }
+            out.extend(kernel_log::unstarted_gpus(view, node, history));
+            out.extend(kernel_log::switch_errors(view, node, history, HELD_SECONDS));
             for (gpu, xid, at) in counted(history).chain(shown(history)) {
                 let is_new = view.now.seconds_since(at) <= NEW_SECONDS;
                 if is_new && let Some(row) = catalogue::find(xid) {
@@ -61,18 +72,21 @@ impl Detector for GpuXid {
 
     fn explain(&self, _: &Class, _: &str) -> Explanation {
         Explanation {
-            check: "The driver of the GPU reports an XID that asks for a reset, a diagnosis or a replacement.",
-            threshold: String::from("any (NVIDIA, Xid catalog)"),
+            check: "The driver reports an XID that asks for a reset, a diagnosis or a replacement, an error of an NVSwitch (SXid), or a GPU that it could not start.",
+            threshold: String::from(
+                "any (NVIDIA, Xid catalog); of SXids fatal ones, and others from the third on",
+            ),
             clears: "Ten minutes after the last one; the GPU should be reset before.",
         }
     }
 
     fn rules(&self) -> Vec<Rule> {
         let mut classes: Vec<&'static Class> = CATALOGUE.iter().map(|row| row.class).collect();
+        classes.push(&NVLINK_DOWN);
         classes.sort_by_key(|class| class.order());
         classes.dedup();
         let thresholds = || {
-            vec![
+            let mut thresholds = vec![
                 Threshold::new(
                     "an XID is new for",
                     NEW_SECONDS,
@@ -85,7 +99,9 @@ impl Detector for GpuXid {
                     "s",
                     "a reset is not visible in all exporters (a choice)",
                 ),
-            ]
+            ];
+            thresholds.extend(kernel_log::thresholds());
+            thresholds
         };
         let rules = classes.into_iter();
         rules.map(|class| Rule::new(class, thresholds())).collect()
