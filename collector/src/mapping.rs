@@ -35,6 +35,10 @@ const BUILT_IN: &[(&str, &str)] = &[
         include_str!("mapping/built_in/node_exporter.toml"),
     ),
     (
+        "ipmi_exporter.toml",
+        include_str!("mapping/built_in/ipmi_exporter.toml"),
+    ),
+    (
         "infiniband_exporter.toml",
         include_str!("mapping/built_in/infiniband_exporter.toml"),
     ),
@@ -43,6 +47,10 @@ const BUILT_IN: &[(&str, &str)] = &[
         include_str!("mapping/built_in/snmp_exporter.toml"),
     ),
     ("gnmic.toml", include_str!("mapping/built_in/gnmic.toml")),
+    (
+        "cumulus-otlp.toml",
+        include_str!("mapping/built_in/cumulus-otlp.toml"),
+    ),
     (
         "sonic-exporter.toml",
         include_str!("mapping/built_in/sonic-exporter.toml"),

@@ -131,6 +131,7 @@ pub type Build = fn(&Machine) -> Box<dyn Sampler>;
 
 /// Every sampler of the exporter.
 pub const SAMPLERS: &[Build] = &[
+    samplers::cpu::build,
     samplers::deployment::build,
     samplers::ethernet::build,
     samplers::gpu::build,
@@ -138,10 +139,12 @@ pub const SAMPLERS: &[Build] = &[
     samplers::kernel_log::build,
     samplers::lldp::build,
     samplers::jitter::build,
+    samplers::memory::build,
     samplers::pcie::build,
     samplers::placement::build,
     samplers::rdma::build,
     samplers::scheduler::build,
+    samplers::sensors::build,
     samplers::storage::build,
     samplers::vf::build,
     samplers::workload::build,

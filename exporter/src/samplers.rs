@@ -1,5 +1,6 @@
 //! Samplers: one file for each source.
 
+pub mod cpu;
 pub mod deployment;
 mod discovery;
 pub mod ethernet;
@@ -8,6 +9,7 @@ pub mod host;
 pub mod jitter;
 pub mod kernel_log;
 pub mod lldp;
+pub mod memory;
 pub mod otlp;
 pub mod pcie;
 mod peaks;
@@ -17,6 +19,7 @@ pub mod prober;
 pub mod rdma;
 pub mod responder;
 pub mod scheduler;
+pub mod sensors;
 pub mod storage;
 pub mod vf;
 pub mod workload;

@@ -3,7 +3,10 @@
 pub mod addresses;
 pub mod allocator;
 mod clock;
+pub mod cpu;
+pub mod edac;
 pub mod ethtool;
+pub mod hwmon;
 pub mod kmsg;
 pub mod lldp;
 pub mod net;

@@ -10,6 +10,7 @@ mod drivers;
 mod ethernet;
 mod faults;
 mod golden;
+mod hardware;
 mod host;
 mod kernel_log;
 mod listed;

@@ -2,7 +2,10 @@
 
 use super::*;
 use railscope_model::fabric::Timestamp;
-use railscope_model::metric::{GPU_UTILIZATION, Metric, SOFTNET_DROPPED};
+use railscope_model::metric::{
+    CPU_THROTTLES, FAN_SPEED, GPU_UTILIZATION, Metric, NODE_POWER_ON, SENSOR_ALARM,
+    SENSOR_TEMPERATURE, SOFTNET_DROPPED,
+};
 
 use crate::config::Target;
 use crate::store::source_id::Subject;
@@ -25,9 +28,11 @@ fn every_mapping_that_comes_with_railscope_can_be_read_and_keeps_its_place() {
             "dcgm-exporter",
             "rdma_exporter",
             "node_exporter",
+            "ipmi_exporter",
             "infiniband_exporter",
             "snmp_exporter",
             "gnmic",
+            "cumulus-otlp",
             "sonic-exporter"
         ]
     );
@@ -213,6 +218,7 @@ fn a_page_tells_whose_it_is_and_may_change_its_mind() {
         ("DCGM_FI_DEV_SM_CLOCK{gpu=\"0\"} 1\n", Some("dcgm-exporter")),
         ("", Some("dcgm-exporter")),
         ("node_exporter_build_info 1\n", Some("node_exporter")),
+        ("ipmi_up{collector=\"ipmi\"} 1\n", Some("ipmi_exporter")),
         ("rdma_scrape_errors_total 0\n", Some("rdma_exporter")),
         ("ifHighSpeed{ifName=\"a\"} 1\n", Some("snmp_exporter")),
         (
@@ -227,9 +233,85 @@ fn a_page_tells_whose_it_is_and_may_change_its_mind() {
             "gnmic_interfaces_interface_state_counters_in_octets 1\n",
             Some("gnmic"),
         ),
+        (
+            "nvswitch_interface_oper_state{net_host_name=\"leaf01\",interface=\"swp1\"} 1\n",
+            Some("cumulus-otlp"),
+        ),
         ("railscope_node_boot_time_seconds 1\n", None),
     ] {
         reader.read(page, at(0));
         assert_eq!(reader.kind().map(|kind| &**kind), expected, "{page}");
+    }
+}
+
+/// An exporter, a page of it, and what one metric becomes.
+const HARDWARE: &[(&str, &str, &Metric, Option<f64>)] = &[
+    (
+        "ipmi_exporter",
+        "ipmi_fan_speed_state{id=\"13\",name=\"Fan1B\"} 2\n",
+        &SENSOR_ALARM,
+        Some(2.0),
+    ),
+    (
+        "ipmi_exporter",
+        "ipmi_sensor_state{id=\"1\",name=\"PS1\",type=\"Power Supply\"} NaN\n",
+        &SENSOR_ALARM,
+        None,
+    ),
+    (
+        "ipmi_exporter",
+        "ipmi_sensor_state{id=\"1\",name=\"Lid\",type=\"Physical Security\"} 2\n",
+        &SENSOR_ALARM,
+        None,
+    ),
+    (
+        "ipmi_exporter",
+        "ipmi_chassis_power_state 0\n",
+        &NODE_POWER_ON,
+        Some(0.0),
+    ),
+    (
+        "ipmi_exporter",
+        "ipmi_temperature_celsius{id=\"18\",name=\"Inlet Temp\"} NaN\n",
+        &SENSOR_TEMPERATURE,
+        None,
+    ),
+    (
+        "node_exporter",
+        "node_hwmon_fan_rpm{chip=\"platform_nct6775_2560\",sensor=\"fan1\"} 0\n",
+        &FAN_SPEED,
+        Some(0.0),
+    ),
+    (
+        "node_exporter",
+        "node_hwmon_fan_alarm{chip=\"c\",sensor=\"fan1\"} 0\nnode_hwmon_fan_fault{chip=\"c\",sensor=\"fan1\"} 1\n",
+        &SENSOR_ALARM,
+        Some(2.0),
+    ),
+    (
+        "node_exporter",
+        "node_hwmon_temp_crit_alarm_celsius{chip=\"c\",sensor=\"temp1\"} 0.001\n",
+        &SENSOR_ALARM,
+        Some(2.0),
+    ),
+    (
+        "node_exporter",
+        "node_hwmon_in_alarm{chip=\"c\",sensor=\"in0\"} 1\n",
+        &SENSOR_ALARM,
+        None,
+    ),
+    (
+        "node_exporter",
+        "node_cpu_core_throttles_total{core=\"0\",package=\"0\"} 5\nnode_cpu_core_throttles_total{core=\"0\",package=\"1\"} 7\n",
+        &CPU_THROTTLES,
+        Some(12.0),
+    ),
+];
+
+#[test]
+fn states_of_hardware_become_one_scale_and_an_unknown_state_no_alarm() {
+    for (kind, page, metric, expected) in HARDWARE {
+        let read = built_in(kind).translate(page, at(0));
+        assert_eq!(value(&read, metric), *expected, "{page}");
     }
 }

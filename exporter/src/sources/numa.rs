@@ -46,7 +46,7 @@ pub fn nodes(sysfs: &Dir, buffer: &mut Buffer) -> Result<Vec<NumaNode>, Miss> {
 }
 
 /// The numbers of a kernel list such as `0-3,8,10-11`.
-fn parse_list(list: &str) -> Option<Vec<usize>> {
+pub(super) fn parse_list(list: &str) -> Option<Vec<usize>> {
     let mut numbers = Vec::new();
     for range in list.split(',') {
         let (first, last) = range.split_once('-').unwrap_or((range, range));

@@ -46,6 +46,8 @@ pub(super) fn origin(sample: &Sample, sys: &Path) -> Option<Origin> {
         // A folder that is there or not.
         "gpudirect_module_loaded" => None,
         "source_status" | "source_errors_total" => None,
+        // Sums and statistics over the files of all CPUs: see hardware.rs.
+        "cpu_throttles_total" | "cpu_frequency_hertz" | "cpu_max_frequency_hertz" => None,
         "node_boot_time_seconds" => {
             let line = |text: &str| {
                 let line = text.lines().find_map(|line| line.strip_prefix("btime "));

@@ -45,4 +45,24 @@ catalogue! {
         "Messages of the kernel log about hardware, links, storage and memory, by event (docs/kernel-log.md) and the device that the message names, empty if none. Of /dev/kmsg since the exporter began to read it; of a file all that it holds.";
     Exporter Default Gauge KERNEL_HARDWARE_EVENT_TIMESTAMP = "railscope_kernel_hardware_event_last_timestamp_seconds" ["seconds"] (device, event)
         "When this event was last in the kernel log, Unix time; also of events before the exporter's start. Absent if the log has no times. Times without a zone are taken as UTC.";
+    Exporter Full Info SENSOR = "railscope_sensor_info" (chip, sensor, driver, label)
+        "What a sensor of the board is: the chip as node_exporter names it (bus and device), the sensor as its files begin (fan1), the chip's driver, and what the maker calls the sensor. Drives, NICs and GPUs are left out.";
+    Exporter Full Gauge FAN_SPEED = "railscope_fan_speed_rpm" (chip, sensor)
+        "Speed of a fan, revolutions per minute; at most 32 a node. A fan header with nothing on it reads 0.";
+    Exporter Full Gauge SENSOR_TEMPERATURE = "railscope_sensor_temperature_celsius" ["celsius"] (chip, sensor)
+        "Temperature of the board, its air, its supplies or a CPU package, those at the air inlet and on the board first; at most 32 a node, no single cores.";
+    Exporter Full Gauge SENSOR_ALARM = "railscope_sensor_alarm" (chip, sensor, kind)
+        "What the hardware says of a sensor: 0 nominal, 1 warning, 2 or more critical, by kind: fan, temperature, voltage, power (power supplies, their input, and current); from ipmi_exporter also processor, memory, drive. Of hwmon, critical is a fan's alarm or fault, a limit marked critical, and a supply without mains; other limits and a faulty temperature sensor are warnings. At most 32 a kind and node. Absent if the sensor has no alarm that can be trusted, or its state is unknown.";
+    Exporter Full Gauge NODE_POWER_ON = "railscope_node_power_on" ()
+        "1 if the chassis is switched on, as its BMC says. Railscope's exporter does not ask the BMC: only ipmi_exporter tells it.";
+    Exporter Default Counter CPU_THROTTLES = "railscope_cpu_throttles_total" (kind)
+        "Times that a CPU was slowed down because it was too hot, summed over cores (core) and over packages (package), since boot. Only Intel CPUs count it.";
+    Exporter Full Gauge CPU_FREQUENCY = "railscope_cpu_frequency_hertz" ["hertz"] (statistic)
+        "Present frequency of the CPUs: min, median and max over at most 64 of them, spread evenly. An idle CPU may be slow for lack of work.";
+    Exporter Full Gauge CPU_MAX_FREQUENCY = "railscope_cpu_max_frequency_hertz" ["hertz"] ()
+        "Highest frequency that a CPU can have, boost included where the driver counts it.";
+    Exporter Full Info CPU_FREQUENCY_POLICY = "railscope_cpu_frequency_policy_info" (driver, governor)
+        "Who chooses the frequency of the CPUs, and by which policy; several if CPUs differ.";
+    Exporter Full Counter MEMORY_ERRORS = "railscope_memory_errors_total" (controller, severity)
+        "Memory errors that a memory controller (mc0) has counted since its driver was loaded, corrected and uncorrected (EDAC). Where the firmware handles memory errors first, it may report few or none of them.";
 }
