@@ -62,6 +62,7 @@ pub const CLASSES: &[&Class] = &[
     &HOST_STALLS,
     &RECEIVER_NOT_READY,
     &SLOW_RECEIVER,
+    &HOST_HARDWARE,
     &STORAGE_STALL,
     &SWITCH_QOS,
     &PFC_DEADLOCK,
@@ -254,6 +255,14 @@ pub static HOST_STEAL: Class = Class {
     severity: Severity::Warning,
     title: "Hypervisor takes the processors away",
     action: "Pin the virtual processors and give the machine a host of its own; until then keep it out of synchronous jobs.",
+};
+
+/// Fans, power supplies, memory or processors of a node report a fault.
+pub static HOST_HARDWARE: Class = Class {
+    name: "host-hardware",
+    severity: Severity::Warning,
+    title: "Node reports a hardware fault",
+    action: "Look at the BMC's event log and replace the part that it names: fan, power supply, memory module; a hot processor needs its heat sink or air flow mended.",
 };
 
 /// A node posts receive buffers too late.

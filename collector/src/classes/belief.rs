@@ -2,7 +2,7 @@
 
 use crate::classes::{
     Class, ECMP_POLARISED, EDGE_LOSSY, GPU_ERROR, GPU_LOST, GPU_MEMORY, GPU_SLOW, HOST_COOLING,
-    HOST_POWER, HOST_STALLS, HOST_STEAL, LINK_ERRORS, MISCABLED_RAIL, MTU_MISMATCH,
+    HOST_HARDWARE, HOST_POWER, HOST_STALLS, HOST_STEAL, LINK_ERRORS, MISCABLED_RAIL, MTU_MISMATCH,
     NOISY_NEIGHBOUR, NUMA_AFFINITY, NVLINK_DOWN, NVLINK_ERRORS, PATH_SLOW, PCIE_DEGRADED,
     PCIE_ERRORS, PCIE_REDIRECTED, PFC_DEADLOCK, PFC_MISMATCH, PFC_STORM, PORT_DEGRADED, PORT_DOWN,
     PORT_FLAPPING, POWER_LIMIT, RECEIVER_NOT_READY, SLOW_RECEIVER, STORAGE_STALL, SWITCH_DOWN,
@@ -17,7 +17,7 @@ const UNKNOWN: f64 = 0.5;
 /// How often incidents of a class were about a part to blame, announced work apart: 1,064 alarms, all right. Counted by
 /// `railscope eval --scenario tests/scenarios tests/scenarios/severity --seeds 0..2 --tick 5s`, and by Laplace's rule one
 /// right and one wrong more of each. What says 0.95 is a choice: too rarely seen (storms, settings, drops, what only probes
-/// see, cooling, limits, errors of NVLinks, XIDs).
+/// see, cooling, limits, errors of NVLinks, XIDs, hardware of nodes).
 const BELIEFS: &[(&Class, f64)] = &[
     (&SWITCH_DOWN, 0.94),
     (&GPU_LOST, 0.94),
@@ -42,6 +42,7 @@ const BELIEFS: &[(&Class, f64)] = &[
     (&HOST_STALLS, 0.976),
     (&RECEIVER_NOT_READY, 0.94),
     (&SLOW_RECEIVER, 0.97),
+    (&HOST_HARDWARE, 0.95),
     (&STORAGE_STALL, 0.94),
     (&SWITCH_QOS, 0.95),
     (&PFC_DEADLOCK, 0.95),

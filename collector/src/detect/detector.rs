@@ -131,6 +131,7 @@ pub const DETECTORS: &[Build] = &[
     rules::gpu_work::build,
     rules::late_rank::build,
     rules::host_health::build,
+    rules::node_hardware::build,
     rules::storage_stall::build,
     rules::slow_receiver::build,
     rules::pause_circle::build,

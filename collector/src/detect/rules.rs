@@ -11,6 +11,7 @@ pub mod host_health;
 pub mod late_rank;
 pub mod lossy_cable;
 pub mod miscabled_rail;
+pub mod node_hardware;
 pub mod odd_config;
 pub mod pause_circle;
 pub mod probe_paths;

@@ -5,6 +5,7 @@ mod cluster;
 mod detectors;
 mod ethernet;
 mod gpu_events;
+mod hardware;
 mod health;
 mod jobs;
 mod maintenance;
