@@ -170,6 +170,8 @@ struct Wire<'a> {
 struct WireIncident<'a> {
     id: &'a str,
     component: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    labels: Option<Labels<'a>>,
     related: &'a [String],
     class: &'a str,
     severity: &'static str,
@@ -181,11 +183,18 @@ struct WireIncident<'a> {
     suppressed: bool,
 }
 
+/// Labels of the incident's series beside those that are fields.
+#[derive(Serialize)]
+struct Labels<'a> {
+    far_end: &'a str,
+}
+
 impl<'a> Wire<'a> {
     fn of(event: &'a IncidentEvent) -> Self {
         let Incident {
             id,
             component,
+            far_end,
             related,
             class,
             ..
@@ -197,6 +206,7 @@ impl<'a> Wire<'a> {
             incident: WireIncident {
                 id,
                 component,
+                labels: far_end.as_deref().map(|far_end| Labels { far_end }),
                 related,
                 class,
                 severity: incident.severity.as_str(),

@@ -60,6 +60,8 @@ pub struct Incident {
     pub cluster: String,
     /// The component to repair.
     pub component: String,
+    /// Of a cable between switches the end that does not name it.
+    pub far_end: Option<String>,
     /// Other components that share the fault.
     pub related: Vec<String>,
     /// The fault class.
@@ -213,6 +215,10 @@ fn attributes(incident: &Incident) -> Vec<(&'static str, AnyValue)> {
         (
             "railscope.incident.component",
             AnyValue::from(incident.component.clone()),
+        ),
+        (
+            "railscope.incident.far_end",
+            AnyValue::from(incident.far_end.clone().unwrap_or_default()),
         ),
         (
             "railscope.incident.related",

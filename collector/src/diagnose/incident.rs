@@ -46,6 +46,8 @@ pub struct Incident {
     pub id: String,
     /// The part to fix; its text is the fault domain.
     pub root: Part,
+    /// Of a cable between switches the end that does not name it; none if it was never seen.
+    pub far_end: Option<Part>,
     /// What is wrong with it.
     pub class: &'static Class,
     /// How bad it is.
@@ -89,6 +91,7 @@ pub(crate) fn group(
     if !left_out.has(Step::Parents) {
         parents = self::parents(fabric, &findings, down);
         roots = shared_roots(&findings);
+        roots.extend(bundles(fabric, &findings));
         explained = explained_by_others(fabric, &findings);
     }
     if left_out.has(Step::HostComponent) {
@@ -246,6 +249,49 @@ fn leave_out_unsaid(
     });
 }
 
+/// Cables between the same two switches that are lost together are one fault: of a line card, a trunk or a setting. The
+/// first of them by name stands for all.
+fn bundles(fabric: &Fabric, findings: &[Finding]) -> BTreeMap<Part, Part> {
+    let lost = findings
+        .iter()
+        .filter(|found| is_lost_cable(found.evidence.class));
+    let lost: BTreeSet<&Part> = lost.map(|found| &found.evidence.part).collect();
+    let mut by_ends: BTreeMap<[PartId; 2], Vec<&Part>> = BTreeMap::new();
+    let of_switches = lost
+        .into_iter()
+        .filter(|part| matches!(part, Part::SwitchLink(..)));
+    for cable in of_switches {
+        if let Some((near, far)) = fabric.find_cable(cable) {
+            let (low, high) = (near.min(far.peer), near.max(far.peer));
+            by_ends.entry([low, high]).or_default().push(cable);
+        }
+    }
+    let bundles = by_ends.into_values().filter(|cables| cables.len() > 1);
+    let roots = bundles.flat_map(|cables| {
+        let first = cables[0].clone();
+        let others = cables.into_iter().skip(1);
+        others
+            .map(move |cable| (cable.clone(), first.clone()))
+            .collect::<Vec<_>>()
+    });
+    roots.collect()
+}
+
+/// The end of a cable between switches that does not name it.
+fn far_end(fabric: &Fabric, root: &Part) -> Option<Part> {
+    let Part::SwitchLink(..) = root else {
+        return None;
+    };
+    let (_, far) = fabric.find_cable(root)?;
+    match &fabric.vertex(far.peer).part {
+        Part::Switch(switch) => {
+            let port = fabric.port_name(far.peer, far.peer_port);
+            Some(Part::SwitchLink(switch.clone(), port))
+        }
+        _ => None,
+    }
+}
+
 /// Parts that name each other as sharing one fault get one root: the first of them by name.
 fn shared_roots(findings: &[Finding]) -> BTreeMap<Part, Part> {
     let mut roots = BTreeMap::new();
@@ -347,6 +393,7 @@ pub(crate) fn describe(
     let mut incident = Incident {
         id: incident_id(root),
         root: root.clone(),
+        far_end: far_end(fabric, root),
         class,
         severity: class.severity,
         posterior,

@@ -29,6 +29,31 @@ struct Suspect {
     missed_ticks: u32,
     open: bool,
     incident: Incident,
+    /// When there was last evidence of the incident's class.
+    class_seen: Timestamp,
+}
+
+/// How long an open incident keeps its class when only evidence of weaker classes is left: what errors and lost links leave in
+/// the counters' windows is of the fault that has just ended.
+const CLASS_KEPT_SECONDS: f64 = 120.0;
+
+impl Suspect {
+    /// Takes what is seen of it now.
+    fn renew(&mut self, mut incident: Incident, now: Timestamp) {
+        let known = &self.incident;
+        let is_weaker = incident.class.order() > known.class.order();
+        let is_kept = now.seconds_since(self.class_seen) <= CLASS_KEPT_SECONDS;
+        if self.open && is_weaker && is_kept {
+            incident.class = known.class;
+            incident.severity = known.severity;
+        } else {
+            self.class_seen = now;
+        }
+        // A cable that is gone for long is forgotten.
+        let far_end = incident.far_end.take();
+        incident.far_end = far_end.or_else(|| known.far_end.clone());
+        self.incident = incident;
+    }
 }
 
 /// An incident that is over.
@@ -77,6 +102,7 @@ impl Tracker {
                 seen_ticks: OPEN_AFTER_TICKS,
                 missed_ticks: 0,
                 open: true,
+                class_seen: incident.last_seen,
                 incident,
             };
             self.suspects.insert(suspect.incident.root.clone(), suspect);
@@ -161,6 +187,7 @@ impl Tracker {
             missed_ticks: 0,
             open: false,
             incident: incident.clone(),
+            class_seen: now,
         };
         let suspect = self
             .suspects
@@ -185,11 +212,15 @@ impl Tracker {
             suspect.since = closed.since;
             reopenings = closed.reopenings + 1;
         }
-        suspect.incident = Incident {
-            since: suspect.since,
-            reopenings,
-            ..incident
-        };
+        let since = suspect.since;
+        suspect.renew(
+            Incident {
+                since,
+                reopenings,
+                ..incident
+            },
+            now,
+        );
     }
 
     /// All others are not: those that were noise are forgotten, those that are over closed.

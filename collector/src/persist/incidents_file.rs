@@ -166,6 +166,7 @@ impl OpenWire {
         Ok(Incident {
             id: incident_id(&self.root),
             root: self.root,
+            far_end: None,
             class,
             severity,
             since: self.since,

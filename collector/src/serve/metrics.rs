@@ -196,7 +196,9 @@ fn push_incident(reading: &mut NodeReading, incident: &Incident) {
         .map(ToString::to_string)
         .unwrap_or_default();
     let class = [&domain, incident.class.name, incident.severity.as_str()];
-    let place = [node.as_str(), &incident.id];
+    let far_end = incident.far_end.as_ref().map(ToString::to_string);
+    let far_end = far_end.unwrap_or_default();
+    let place = [node.as_str(), &incident.id, &far_end];
     reading.push(
         &INCIDENT_ACTIVE,
         &Labels::new(class.into_iter().chain(place)),

@@ -48,6 +48,7 @@ pub(crate) fn event(incident: &Incident, state: &State) -> Event {
         id: incident.id.clone(),
         cluster: state.cluster.clone(),
         component: incident.root.to_string(),
+        far_end: incident.far_end.as_ref().map(ToString::to_string),
         related: incident.related.iter().map(ToString::to_string).collect(),
         class: incident.class.name.to_owned(),
         severity: match incident.severity {

@@ -342,4 +342,25 @@ fn a_port_that_moves_more_than_the_nodes_others_has_a_neighbour_unless_its_rail_
     );
     check(&moves(|_, rail| if rail == 0 { 1.4 } else { 1.0 }), &[]);
     check(&moves(|node, _| if node == 4 { 1.4 } else { 1.0 }), &[]);
+    // On the other nodes the rail carries less.
+    let less = |node, rail| if rail == 3 && node != 4 { 0.7 } else { 1.0 };
+    check(&moves(less), &[]);
+}
+
+#[test]
+fn a_port_on_which_a_job_that_stops_ends_last_has_no_neighbour() {
+    let moves = with(|node, seconds| {
+        of_gpus(|rail| {
+            // All stand still from 120 s on, one rail moves on for 10 s more.
+            let until = if (node, rail) == (4, 3) { 130 } else { 120 };
+            let bytes = 1e9 * seconds.min(until) as f64;
+            let way = |way| {
+                format!(
+                    "railscope_rdma_port_{way}_bytes_total{{device=\"mlx5_{rail}\",port=\"1\"}} {bytes}\n"
+                )
+            };
+            ["transmit", "receive"].map(way).concat()
+        })
+    });
+    check(&moves, &[]);
 }

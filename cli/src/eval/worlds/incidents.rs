@@ -8,7 +8,7 @@ use railscope_otlp::{EventKind, IncidentEvent, Severity};
 /// One incident from its opening to its end; an incident that opens again is another one.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Incident {
-    /// Its component when it opened.
+    /// Its component when it opened, of a cable between switches with the other end.
     pub(super) component: String,
     /// When it opened, in seconds of Unix time.
     pub(super) first: f64,
@@ -68,7 +68,10 @@ impl Incidents {
         }
         let index = *self.open.entry(changed.id.clone()).or_insert_with(|| {
             self.all.push(Incident {
-                component: changed.component.clone(),
+                component: match &changed.far_end {
+                    Some(far_end) => format!("{} {far_end}", changed.component),
+                    None => changed.component.clone(),
+                },
                 first: at,
                 last: f64::INFINITY,
                 classes: Vec::new(),
@@ -110,6 +113,7 @@ mod tests {
                 id: "i1".to_owned(),
                 cluster: String::new(),
                 component: "gpu/n1:3".to_owned(),
+                far_end: None,
                 related: Vec::new(),
                 class: class.to_owned(),
                 severity,

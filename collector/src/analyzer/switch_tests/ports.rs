@@ -5,8 +5,15 @@ use railscope_model::metric::{
     SWITCH_PORT_TRANSMIT_BYTES,
 };
 
+use railscope_model::identity::Part;
+
 use super::{Lab, leaves};
+use crate::classes::UPLINK_DOWN;
+use crate::detect::detector::Evidence;
+use crate::detect::detector::Explanation;
 use crate::detect::rules::{error_counters, pause_circle, switch_ports};
+use crate::diagnose::incident::{Finding, describe, group};
+use crate::stages::LeftOut;
 
 /// Errors that ports count in ten seconds: switch, port, kind, number.
 fn counting(errors: &[(&str, &str, &str, f64)]) -> Vec<String> {
@@ -154,4 +161,44 @@ fn a_queue_that_stands_at_a_port_which_sends_little_is_named_unless_the_port_is_
         queue(("a", "10"), 0.0, marked, bytes).is_empty(),
         "the host's own port"
     );
+}
+
+#[test]
+fn cables_between_the_same_switches_that_are_lost_together_are_one_incident_with_both_ends() {
+    let mut lab = leaves();
+    for port in 5..=12 {
+        lab.cable(("a", port), ("t", port));
+    }
+    let lost = |port: &str| Finding {
+        evidence: Evidence {
+            detector: "degraded-link",
+            signal: "",
+            part: format!("link/a:{port}").parse().expect("a part"),
+            class: &UPLINK_DOWN,
+            effect: 1.0,
+            statement: String::new(),
+            victims: Vec::new(),
+            related: Vec::new(),
+            alike: Vec::new(),
+        },
+        explanation: Explanation {
+            check: "",
+            threshold: String::new(),
+            clears: "",
+        },
+    };
+    let findings = ["2", "4", "7"].map(lost).to_vec();
+    let groups = group(
+        &lab.fabric,
+        findings,
+        &Default::default(),
+        LeftOut::default(),
+    );
+    let named: Vec<String> = groups.keys().map(ToString::to_string).collect();
+    assert_eq!(named, ["link/a:2", "link/a:7"]);
+    let root: Part = "link/a:2".parse().expect("a part");
+    let incident = describe(&lab.fabric, &root, groups[&root].clone(), super::at(0.0));
+    let far_end = incident.far_end.expect("the other end");
+    assert_eq!(far_end.to_string(), "link/s:2");
+    assert_eq!(incident.related.len(), 1);
 }

@@ -1,5 +1,7 @@
 //! Ports that lose their link again and again, and ports that are down and have counted it themselves.
 
+use std::collections::BTreeSet;
+
 use railscope_model::identity::{NodeName, Part, RdmaPort};
 use railscope_model::metric::{Metric, NIC_PHY_LINK_DOWN, RDMA_PORT_ERRORS, RDMA_PORT_UP};
 
@@ -13,11 +15,15 @@ use crate::store::{NodeHistory, WINDOW_PAGES, Window};
 /// Losses that make a port flap: one is a cable that was moved or a node that was restarted.
 const MIN_LOSSES: usize = 2;
 
-struct FlappingPort;
+#[derive(Default)]
+struct FlappingPort {
+    /// Ports that flapped at the last tick.
+    flapping: BTreeSet<(NodeName, RdmaPort)>,
+}
 
 /// Builds the detector.
 pub fn build() -> Box<dyn Detector> {
-    Box::new(FlappingPort)
+    Box::<FlappingPort>::default()
 }
 
 impl Detector for FlappingPort {
@@ -26,6 +32,7 @@ impl Detector for FlappingPort {
     }
 
     fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
+        let mut flapping_now = BTreeSet::new();
         for (node, history) in view.history.fresh_nodes(view.now) {
             // Where nothing has moved for the whole window, no link was lost.
             let moves = |metric| history.moving(metric).next().is_some();
@@ -45,13 +52,22 @@ impl Detector for FlappingPort {
                     continue;
                 };
                 let port = RdmaPort { device, port };
-                if losses.all() >= MIN_LOSSES {
+                // Two losses make it flap, and then it does until the window holds none.
+                let named = (node.clone(), port.clone());
+                let flaps = self.flapping.contains(&named);
+                if losses.all() >= if flaps { 1 } else { MIN_LOSSES } {
+                    flapping_now.insert(named);
                     out.push(flapping(view, node, port, losses.all()));
                 } else if let (Some(counter), Some(0.0)) = (losses.both(), up.value()) {
                     out.push(down(view, node, port, counter));
                 }
             }
         }
+        self.flapping = flapping_now;
+    }
+
+    fn remembers(&self) -> bool {
+        true
     }
 
     fn explain(&self, class: &Class, _: &str) -> Explanation {

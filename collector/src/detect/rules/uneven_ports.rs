@@ -48,6 +48,19 @@ struct Moves<'a> {
     bytes_per_second: f64,
     /// Sent and received.
     ratios: [f64; 2],
+    /// The same in each third of the window, the newest first; none of one in which the node's ports stood still.
+    thirds: [Option<[f64; 2]>; 3],
+}
+
+impl Moves<'_> {
+    /// Whether the port moves more in every third of the window, and its node's others move still: the last piece of a job
+    /// that stops takes longer on a slow rail.
+    fn is_throughout(&self) -> bool {
+        let is_more = |third: &Option<[f64; 2]>| {
+            third.is_some_and(|ratios| ratios.iter().all(|ratio| *ratio >= 1.0 + MIN_EXCESS / 2.0))
+        };
+        self.thirds.iter().all(is_more)
+    }
 }
 
 impl Detector for UnevenPorts {
@@ -78,10 +91,11 @@ impl Detector for UnevenPorts {
         for moves in &all {
             let excess = moves.ratios.iter().zip(&usual).map(|(ratio, usual)| {
                 let usual = usual.of(job(moves), &moves.port).unwrap_or(1.0);
-                ratio / usual - 1.0
+                // That others carry less on a rail makes nothing of a port that moves what its node's others do.
+                ratio / usual.max(1.0) - 1.0
             });
             let excess = excess.fold(f64::INFINITY, f64::min);
-            if excess >= MIN_EXCESS {
+            if excess >= MIN_EXCESS && moves.is_throughout() {
                 out.push(evidence(view, moves, excess));
             }
         }
@@ -91,7 +105,7 @@ impl Detector for UnevenPorts {
         Explanation {
             check: "A port sends and receives more than the other ports of its node, and than the same port of other nodes of its job.",
             threshold: format!(
-                "{:.0} % above the median of at least {MIN_PEERS} ports of the node over {WINDOW_SECONDS:.0} s, both ways (the rails of a job differ by less than 1 %)",
+                "{:.0} % above the median of at least {MIN_PEERS} ports of the node over {WINDOW_SECONDS:.0} s, half of it in each third of that time, both ways (the rails of a job differ by less than 1 %)",
                 100.0 * MIN_EXCESS
             ),
             clears: "It moves as much as its peers.",
@@ -154,31 +168,54 @@ fn of_node<'a>(
     ports: &'a [PortRows],
 ) -> Vec<Moves<'a>> {
     let series = BYTES.map(|metric| history.rows(metric));
+    let window = |rows: &[Option<u32>; 2], way: usize| series[way]?.window(rows[way]?);
     let mut rates = Vec::with_capacity(ports.len());
     for (port, rows) in ports {
         let rate = |way: usize| {
-            let window = series[way]?.window(rows[way]?)?;
-            let rise = window.increase(WINDOW_SECONDS)?;
+            let rise = window(rows, way)?.increase(WINDOW_SECONDS)?;
             (rise.seconds >= MIN_SECONDS).then(|| rise.rate())
         };
         if let (Some(sent), Some(received)) = (rate(0), rate(1)) {
-            rates.push((port, [sent, received]));
+            rates.push((port, rows, [sent, received]));
         }
     }
-    let middle = |way: usize| median(rates.iter().map(|(_, rates)| rates[way])).unwrap_or(0.0);
+    let middle = |way: usize| median(rates.iter().map(|(.., rates)| rates[way])).unwrap_or(0.0);
     let usual = [middle(0), middle(1)];
     if rates.len() < MIN_PEERS || usual.iter().any(|rate| *rate < MIN_RATE) {
         return Vec::new();
     }
-    rates
-        .into_iter()
-        .map(|(port, rates)| Moves {
+    // Bytes of a port in a third of the window.
+    let moved = |rows: &[Option<u32>; 2], way: usize, third: usize| {
+        let until = |thirds: usize| {
+            let seconds = WINDOW_SECONDS * thirds as f64 / 3.0;
+            let rise = window(rows, way)?.increase(seconds)?;
+            Some(rise.amount)
+        };
+        Some(until(third + 1)? - until(third).unwrap_or(0.0))
+    };
+    let third = |rows: &[Option<u32>; 2], third: usize| {
+        let ratio = |way: usize| {
+            let others = rates
+                .iter()
+                .filter_map(|(_, rows, _)| moved(rows, way, third));
+            let usual = median(others).filter(|usual| *usual > MIN_RATE * WINDOW_SECONDS / 3.0)?;
+            Some(moved(rows, way, third)? / usual)
+        };
+        Some([ratio(0)?, ratio(1)?])
+    };
+    let moves = rates.iter().map(|(port, rows, rates)| {
+        let ratios = [rates[0] / usual[0], rates[1] / usual[1]];
+        let stands_out = ratios.iter().all(|ratio| *ratio >= 1.0 + MIN_EXCESS);
+        Moves {
             node,
             port,
             bytes_per_second: rates[0],
-            ratios: [rates[0] / usual[0], rates[1] / usual[1]],
-        })
-        .collect()
+            ratios,
+            // Asked of those that stand out only.
+            thirds: [0, 1, 2].map(|place| if stands_out { third(rows, place) } else { None }),
+        }
+    });
+    moves.collect()
 }
 
 fn evidence(view: &View<'_>, moves: &Moves<'_>, excess: f64) -> Evidence {

@@ -1,0 +1,52 @@
+//! What evidence leaves behind: an incident keeps what it is until it is over.
+
+use railscope_collector::analyzer::Analyzer;
+
+use super::cluster::{NODES, at, node, page};
+use super::incidents;
+
+const DOWNED: &str =
+    "railscope_rdma_port_errors_total{device=\"mlx5_1\",port=\"1\",kind=\"link_downed\"}";
+
+/// Classes of what is named at each of so many pages, every 5 s; none where nothing is.
+fn classes(pages: u64, told: impl Fn(usize, u64, String) -> String) -> Vec<String> {
+    let mut analyzer = Analyzer::default();
+    analyzer.set_targets(&(0..NODES).map(node).collect::<Vec<_>>());
+    let mut all = Vec::new();
+    for seconds in (1..=pages).map(|page| 5 * page) {
+        for index in 0..NODES {
+            let text = told(index, seconds, page(index, seconds));
+            analyzer.ingest(&node(index), &text, at(seconds));
+        }
+        let named = incidents(&analyzer.tick(at(seconds)));
+        let class = |line: &String| line.split(' ').next().unwrap_or_default().to_owned();
+        all.extend(named.iter().map(class));
+    }
+    all.dedup();
+    all
+}
+
+#[test]
+fn a_port_that_flaps_does_until_its_link_has_held_for_the_whole_window() {
+    let losses = [60, 120, 255];
+    let told = |index: usize, seconds: u64, page: String| {
+        let count = losses.iter().filter(|at| **at <= seconds).count();
+        page + &format!("{DOWNED} {}\n", if index == 2 { count } else { 0 })
+    };
+    assert_eq!(classes(90, told), ["link-errors", "port-flapping"]);
+}
+
+#[test]
+fn a_link_that_was_slow_does_not_become_one_with_errors_when_it_is_well_again() {
+    let told = |index: usize, seconds: u64, page: String| {
+        let is_slow = index == 2 && (100..160).contains(&seconds);
+        // It loses its link once, when it becomes slow.
+        let count = u32::from(index == 2 && seconds >= 100);
+        let speed = if is_slow { 12.5e9 } else { 50e9 };
+        let series = "railscope_rdma_port_speed_bytes_per_second{device=\"mlx5_1\",port=\"1\"}";
+        let old = page.lines().filter(|line| !line.starts_with(series));
+        let old: String = old.map(|line| format!("{line}\n")).collect();
+        old + &format!("{series} {speed}\n{DOWNED} {count}\n")
+    };
+    assert_eq!(classes(70, told), ["port-degraded"]);
+}
