@@ -33,7 +33,7 @@ struct Suspect {
     class_seen: Timestamp,
 }
 
-/// How long an open incident keeps its class when only evidence of weaker classes is left: what errors and lost links leave in
+/// How long an open incident keeps its class when only evidence of less severe classes is left: what errors and lost links leave in
 /// the counters' windows is of the fault that has just ended.
 const CLASS_KEPT_SECONDS: f64 = 120.0;
 
@@ -41,7 +41,7 @@ impl Suspect {
     /// Takes what is seen of it now.
     fn renew(&mut self, mut incident: Incident, now: Timestamp) {
         let known = &self.incident;
-        let is_weaker = incident.class.order() > known.class.order();
+        let is_weaker = incident.class.severity < known.class.severity;
         let is_kept = now.seconds_since(self.class_seen) <= CLASS_KEPT_SECONDS;
         if self.open && is_weaker && is_kept {
             incident.class = known.class;
