@@ -40,6 +40,7 @@ mod nvml;
 mod nvml_captures;
 mod nvml_counters;
 mod nvml_depth;
+mod nvml_nvidia;
 mod otlp;
 mod packaging;
 mod packs;

@@ -8,15 +8,29 @@ use railscope_model::metric::{
 
 use super::View;
 use super::report::{Out, list};
+use super::view::End;
+
+/// What to do about a GPU that NVML counts or the bus shows, and that does not answer while others do.
+const LOST_FIX: &str = "look for its XID in the kernel log (79: fallen off the bus), drain the node, reset the GPU or power-cycle";
 
 pub(super) fn driver(view: &View<'_>, out: &mut Out) {
     let on_bus: Vec<_> = view.ends().into_iter().filter(|end| end.is_gpu).collect();
-    if on_bus.is_empty() {
-        return;
+    let lost = lost_gpus(view);
+    let known: Vec<_> = view.all(&GPU).collect();
+    for (gpu, status) in &lost {
+        let pci = known.iter().find(|info| info.label("gpu") == *gpu);
+        let pci = pci.map_or("", |info| info.label("pci"));
+        let part = match pci {
+            "" => format!("GPU {gpu}"),
+            pci => format!("GPU {gpu} ({pci})"),
+        };
+        out.finding(part, "an answer of NVML", *status, LOST_FIX);
     }
-    let answering: Vec<&str> = view.all(&GPU).map(|gpu| gpu.label("pci")).collect();
-    let (fine, silent): (Vec<_>, Vec<_>) =
-        on_bus.iter().partition(|end| answering.contains(&end.pci));
+    let answers = |end: &End<'_>| known.iter().any(|gpu| gpu.label("pci") == end.pci);
+    let (fine, silent): (Vec<_>, Vec<_>) = on_bus
+        .iter()
+        .filter(|end| !lost.contains_key(end.name))
+        .partition(|end| answers(end));
     fine.iter().for_each(|_| out.fine());
     if silent.is_empty() {
         return;
@@ -30,13 +44,25 @@ pub(super) fn driver(view: &View<'_>, out: &mut Out) {
     let status = statuses
         .find(|status| status.label("source") == "gpu" && status.label("device").is_empty())
         .map_or("no answer", |status| status.label("status"));
-    let fix = if fine.is_empty() {
+    let fix = if fine.is_empty() && lost.is_empty() {
         "load the NVIDIA driver and show libnvidia-ml.so.1 to this process (--nvml.library; in a container \
          NVIDIA_DRIVER_CAPABILITIES=utility and NVIDIA_VISIBLE_DEVICES=all)"
     } else {
-        "look for its XID in the kernel log (79: fallen off the bus), drain the node, reset the GPU or power-cycle"
+        LOST_FIX
     };
     out.finding(parts, "an answer of NVML", status, fix);
+}
+
+/// GPUs that NVML counts and that do not answer, whether or not the node shows its PCI bus: status by ordinal.
+pub(super) fn lost_gpus<'a>(view: &View<'a>) -> BTreeMap<&'a str, &'a str> {
+    let statuses = view.all(&SOURCE_STATUS);
+    statuses
+        .filter(|status| status.label("source") == "gpu")
+        .map(|status| (status.label("device"), status.label("status")))
+        .filter(|(device, status)| {
+            device.parse::<u16>().is_ok() && ["failed", "timeout"].contains(status)
+        })
+        .collect()
 }
 
 pub(super) fn nvlink(view: &View<'_>, out: &mut Out) {

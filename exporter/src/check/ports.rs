@@ -8,7 +8,7 @@ use railscope_model::metric::{
 };
 
 use super::View;
-use super::gpus::mixed;
+use super::gpus::{lost_gpus, mixed};
 use super::report::{Out, list};
 use super::view::Series;
 
@@ -224,6 +224,7 @@ pub(super) fn saturated(view: &View<'_>, out: &mut Out) {
 }
 
 pub(super) fn unreadable(view: &View<'_>, out: &mut Out) {
+    let lost = lost_gpus(view);
     for source in view.all(&SOURCE_STATUS) {
         let (of, device, status) = (
             source.label("source"),
@@ -239,6 +240,11 @@ pub(super) fn unreadable(view: &View<'_>, out: &mut Out) {
         };
         if (of, device) == ("pcie", "config") {
             // The questions that need it say so, and most people do not run this as root.
+            continue;
+        }
+        // `gpu-driver` names these.
+        let gpu = device.split_once('/').map_or(device, |(gpu, _)| gpu);
+        if of == "gpu" && lost.contains_key(gpu) {
             continue;
         }
         let mut special = SOURCE_FIXES.iter();

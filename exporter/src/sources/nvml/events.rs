@@ -1,15 +1,19 @@
-//! XIDs and other events of one GPU, waited for on a thread of their own: a GPU that hangs still tells why.
+//! XIDs and other events of GPUs. A thread waits for those of each GPU, so that a GPU that hangs still reports why;
+//! the device in an event, not the thread that received it, decides whose event it is.
 
 use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use foldhash::HashMap;
 use nvml_wrapper::Nvml;
 use nvml_wrapper::error::NvmlError;
+use railscope_model::identity::GpuIndex;
 use railscope_model::metric as m;
 use railscope_model::reading::{Labels, NodeReading, Status};
 
-use super::structs::{Event, EventSet};
+use super::structs::{Event, EventSet, handle_address};
 
 /// `nvmlEventTypeXidCriticalError`.
 const XID: u64 = 0x8;
@@ -36,7 +40,19 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Pause after a wait that failed: a lost GPU fails at once, over and over.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// What was heard of one GPU.
+/// The events of all GPUs.
+#[derive(Debug, Default)]
+pub(super) struct EventLog(Mutex<Log>);
+
+#[derive(Debug, Default)]
+struct Log {
+    /// GPUs by the addresses of their handles: an event names its GPU by one.
+    handles: HashMap<usize, GpuIndex>,
+    /// The status is that of the GPU's event set, none before it was made.
+    gpus: BTreeMap<GpuIndex, (Option<Status>, Events)>,
+}
+
+/// The events of one GPU.
 #[derive(Debug, Default)]
 pub(super) struct Events {
     /// By XID, or [`OTHER_XIDS`].
@@ -58,35 +74,48 @@ impl Seen {
     }
 }
 
-impl Events {
-    /// Waits for events of this GPU until it cannot tell any or `say` fails, and says all that was heard so
-    /// far at the beginning, after each event, and when the GPU stops or starts to tell them.
+impl EventLog {
+    /// Adds a handle of a GPU, if NVML has one. To be called for all GPUs before the first event.
+    pub(super) fn add_handle(&self, nvml: &'static Nvml, nvml_index: u32, gpu: GpuIndex) {
+        if let Ok(device) = nvml.device_by_index(nvml_index) {
+            self.add_address(handle_address(&device), gpu);
+        }
+    }
+
+    fn add_address(&self, handle: usize, gpu: GpuIndex) {
+        let mut log = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        log.handles.insert(handle, gpu);
+    }
+
+    /// Waits for events by an event set of this GPU until it cannot report any or `say` fails. Calls `say`
+    /// with all events of a GPU so far at the beginning, after each event of that GPU, and when the GPU stops or
+    /// starts to report them.
     ///
     /// # Errors
-    /// What `say` says.
+    /// What `say` returns.
     pub(super) fn listen<E>(
-        mut self,
+        &self,
         nvml: &'static Nvml,
         nvml_index: u32,
-        mut say: impl FnMut(&Self, Status) -> Result<(), E>,
+        gpu: GpuIndex,
+        mut say: impl FnMut(GpuIndex, &Events, Status) -> Result<(), E>,
     ) -> Result<(), E> {
         let wanted = OTHERS.iter().fold(XID, |types, (kind, _)| types | kind);
-        let mut said = None;
         loop {
             let device = nvml.device_by_index(nvml_index);
-            let set = device.and_then(|device| EventSet::new(&device, wanted));
+            let set = device.and_then(|device| {
+                self.add_address(handle_address(&device), gpu);
+                EventSet::new(&device, wanted)
+            });
             let error = match set {
                 Ok(set) => {
-                    if said.replace(Status::Ok) != Some(Status::Ok) {
-                        say(&self, Status::Ok)?;
-                    }
+                    self.set_status(gpu, Status::Ok, &mut say)?;
                     loop {
                         match set.wait(PATIENCE) {
-                            Ok(Some(event)) => self.hear(event, unix_time()),
-                            Ok(None) => continue,
+                            Ok(Some(event)) => self.hear(event, gpu, unix_time(), &mut say)?,
+                            Ok(None) => {}
                             Err(error) => break error,
                         }
-                        say(&self, Status::Ok)?;
                     }
                 }
                 Err(error) => error,
@@ -98,9 +127,7 @@ impl Events {
                 NvmlError::NoPermission => (Status::Denied, true),
                 _ => (Status::Failed, false),
             };
-            if said.replace(status) != Some(status) {
-                say(&self, status)?;
-            }
+            self.set_status(gpu, status, &mut say)?;
             if forever {
                 return Ok(());
             }
@@ -108,6 +135,41 @@ impl Events {
         }
     }
 
+    /// Calls `say` if the status is another. The log stays locked meanwhile, so that what is said later is
+    /// never older.
+    fn set_status<E>(
+        &self,
+        gpu: GpuIndex,
+        status: Status,
+        say: &mut impl FnMut(GpuIndex, &Events, Status) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut log = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (known, events) = log.gpus.entry(gpu).or_default();
+        if known.replace(status) == Some(status) {
+            return Ok(());
+        }
+        say(gpu, events, status)
+    }
+
+    /// Counts an event for the GPU whose handle it has, or for the one whose set received it if the handle is
+    /// unknown.
+    fn hear<E>(
+        &self,
+        event: Event,
+        receiver: GpuIndex,
+        now: f64,
+        say: &mut impl FnMut(GpuIndex, &Events, Status) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut log = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let gpu = log.handles.get(&event.device).copied();
+        let gpu = gpu.unwrap_or(receiver);
+        let (status, events) = log.gpus.entry(gpu).or_default();
+        events.hear(event, now);
+        say(gpu, events, status.unwrap_or(Status::Ok))
+    }
+}
+
+impl Events {
     fn hear(&mut self, event: Event, now: f64) {
         if event.kind & XID != 0 {
             let xid = event.data.to_string();
@@ -169,7 +231,14 @@ mod tests {
             (8, 79, 12.5),
             (0x4000, 0, 13.0),
         ] {
-            events.hear(Event { kind, data }, now);
+            events.hear(
+                Event {
+                    kind,
+                    data,
+                    device: 0,
+                },
+                now,
+            );
         }
         let expected = [
             "3 119 nvml 1",
@@ -181,11 +250,50 @@ mod tests {
         assert_eq!(told(&events), expected);
     }
 
+    fn xid(data: u64, device: usize) -> Event {
+        let kind = XID;
+        Event { kind, data, device }
+    }
+
+    /// NVIDIA's mock of NVML delivers an event of any GPU to any event set.
+    #[test]
+    fn the_device_in_an_event_decides_whose_it_is() {
+        let log = EventLog::default();
+        let (first, second, third) = (GpuIndex(0), GpuIndex(1), GpuIndex(2));
+        log.add_address(0x10, first);
+        log.add_address(0x20, second);
+        let mut said = Vec::new();
+        let mut say = |gpu: GpuIndex, events: &Events, status: Status| {
+            said.push((gpu, events.xids.keys().cloned().collect::<Vec<_>>(), status));
+            Ok::<(), ()>(())
+        };
+        log.set_status(second, Status::Failed, &mut say)
+            .expect("no error");
+        log.hear(xid(79, 0x20), first, 1.0, &mut say)
+            .expect("no error");
+        log.hear(xid(31, 0x10), third, 2.0, &mut say)
+            .expect("no error");
+        log.hear(xid(48, 0x30), third, 3.0, &mut say)
+            .expect("no error");
+        log.set_status(second, Status::Failed, &mut say)
+            .expect("no error");
+        let xids = |xid: &str| vec![xid.to_owned()];
+        assert_eq!(
+            said,
+            [
+                (second, Vec::new(), Status::Failed),
+                (second, xids("79"), Status::Failed),
+                (first, xids("31"), Status::Ok),
+                (third, xids("48"), Status::Ok),
+            ]
+        );
+    }
+
     #[test]
     fn a_flood_of_different_xids_stays_bounded_and_counted() {
         let mut events = Events::default();
         for data in 0..1000 {
-            events.hear(Event { kind: 8, data }, 1.0);
+            events.hear(xid(data, 0), 1.0);
         }
         let told = told(&events);
         assert_eq!(told.len(), 2 * (MOST_XIDS + 1));

@@ -24,7 +24,7 @@ use super::raw::memory_total_and_free;
 use super::structs::temperature_margin;
 use super::vgpu::Vgpus;
 use super::windows::Strain;
-use super::{c2c, fields, mig};
+use super::{c2c, fields, mig, sram};
 
 const DEFAULT: Profile = Profile::Default;
 const FULL: Profile = Profile::Full;
@@ -167,6 +167,7 @@ impl Gpu {
                 .sample(&device, gpu, energy, &self.gpm, calls, reading);
             self.links.sample(&device, &mut self.gpm, calls, reading);
             c2c::sample(&device, gpu, calls, reading);
+            sram::sample(&device, gpu, calls, reading);
             self.place.sample(&device, gpu, calls, reading);
             let mode = self.place.virtualization_mode();
             self.vgpus.sample(&device, gpu, mode, calls, reading);

@@ -129,6 +129,24 @@ pub(super) fn temperature_margin(device: &Device<'_>) -> Result<i32, NvmlError> 
     Ok(margin.marginTemperature)
 }
 
+/// Errors of the GPU's SRAM (caches, registers, shared memory) by ECC and parity.
+///
+/// # Errors
+/// As NVML says.
+pub(super) fn sram_errors(
+    device: &Device<'_>,
+) -> Result<sys::nvmlEccSramErrorStatus_v1_t, NvmlError> {
+    let nvml = device.nvml();
+    let call = nvml_sym(nvml.lib().nvmlDeviceGetSramEccErrorStatus.as_ref())?;
+    // SAFETY: a C struct of integers, for which all zeros is a value.
+    let mut status: sys::nvmlEccSramErrorStatus_v1_t = unsafe { mem::zeroed() };
+    status.version = version::<sys::nvmlEccSramErrorStatus_v1_t>(1);
+    // SAFETY: the handle belongs to the library that `call` was loaded from, which the device borrows, and
+    // `status` is a struct of the version that it names.
+    nvml_try(unsafe { call(device.handle(), &raw mut status) })?;
+    Ok(status)
+}
+
 /// GPU instance and compute instance of a MIG device.
 ///
 /// # Errors
@@ -268,11 +286,19 @@ fn text(field: &[c_char]) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Something that NVML told: its type as `nvmlEventType...` counts, and the XID where it is one.
+/// Something that NVML told: its type as `nvmlEventType...` counts, the XID where it is one, and the address of
+/// the handle of the GPU that it happened to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Event {
     pub(super) kind: u64,
     pub(super) data: u64,
+    pub(super) device: usize,
+}
+
+/// The address of a GPU's handle, to compare with that of an [`Event`].
+pub(super) fn handle_address(device: &Device<'_>) -> usize {
+    // SAFETY: the handle is only compared, never used.
+    unsafe { device.handle() }.addr()
 }
 
 /// The event set of one GPU. The wrapper's own loses event types that it does not know, and the whole set
@@ -323,6 +349,7 @@ impl EventSet {
             Ok(()) => Ok(Some(Event {
                 kind: data.eventType,
                 data: data.eventData,
+                device: data.device.addr(),
             })),
             Err(NvmlError::Timeout) => Ok(None),
             Err(error) => Err(error),

@@ -11,6 +11,7 @@ use railscope_model::units::{BYTES_PER_KIBIBYTE, BYTES_PER_MEGABYTE};
 
 use super::calls::{Calls, Of};
 use super::gpm::{Counter, Gpm, link_counters};
+use super::line_rate::LineRate;
 use super::pcie_bytes::push_source;
 use super::prm;
 use super::raw::Field;
@@ -142,6 +143,9 @@ pub(super) struct Traffic {
     /// more.
     last: Vec<[Option<u64>; 2]>,
     peaks: [Peak; 2],
+    /// Speeds of the links at the last sample.
+    speeds: Vec<Option<u64>>,
+    line_rates: [LineRate; 2],
     read_slow_at: Option<Instant>,
     /// What was read seldom.
     held: Vec<(&'static Metric, Labels, Value)>,
@@ -154,6 +158,8 @@ impl Traffic {
             counters: Counters::Unknown,
             last: Vec::new(),
             peaks: PEAKS.map(|metric| Peak::new(metric, gpu)),
+            speeds: Vec::new(),
+            line_rates: <[LineRate; 2]>::default(),
             read_slow_at: None,
             held: Vec::new(),
         }
@@ -169,6 +175,7 @@ impl Traffic {
         reading: &mut NodeReading,
     ) {
         self.last.resize(links.len(), [None; 2]);
+        self.speeds.resize(links.len(), None);
         calls.section("nvlink_traffic");
         for (rows, counters) in [(&BYTES, Counters::Bytes), (&KIBIBYTES, Counters::Kibibytes)] {
             if (self.counters == Counters::Unknown || self.counters == counters)
@@ -198,6 +205,9 @@ impl Traffic {
         calls.section("nvlink_details");
         for (row, link, count) in read(device, &DETAILS, links, calls) {
             let value = count.saturating_mul(DETAILS[row].factor);
+            if DETAILS[row].metric == &m::NVLINK_SPEED {
+                self.speeds[link] = Some(value);
+            }
             reading.push(DETAILS[row].metric, &links[link].1, value);
         }
         self.slow(device, links, calls);
@@ -216,10 +226,17 @@ impl Traffic {
         reading: &mut NodeReading,
     ) -> bool {
         let counts = read(device, rows, links, calls);
+        let now = Instant::now();
         for (row, link, count) in &counts {
             let bytes = count.saturating_mul(rows[*row].factor);
             self.last[*link][*row] = Some(bytes);
-            reading.push(rows[*row].metric, &links[*link].1, bytes);
+            self.line_rates[*row].observe(*link, now, bytes, self.speeds[*link]);
+        }
+        for (row, link, _) in &counts {
+            if !self.line_rates[*row].is_implausible() {
+                let bytes = self.last[*link][*row].unwrap_or_default();
+                reading.push(rows[*row].metric, &links[*link].1, bytes);
+            }
         }
         !counts.is_empty()
     }
@@ -251,6 +268,11 @@ impl Traffic {
     fn push_sums(&mut self, counted_at: Option<Instant>, reading: &mut NodeReading) {
         let now = Instant::now();
         for (direction, metric) in SUMS.into_iter().enumerate() {
+            if self.line_rates[direction].is_implausible() {
+                let labels = self.gpu.with(NAMES[direction]);
+                reading.push(&m::GPU_STATISTIC_IMPLAUSIBLE, &labels, true);
+                continue;
+            }
             let known = self.last.iter().filter_map(|last| last[direction]);
             let Some(sum) = known.reduce(u64::saturating_add) else {
                 continue;

@@ -12,7 +12,7 @@ use nvml_wrapper::error::NvmlError;
 use railscope_model::identity::{GpuIndex, PciAddress};
 use railscope_model::reading::{Labels, NodeReading, Status};
 
-use super::events::Events;
+use super::events::EventLog;
 use super::gpu::Gpu;
 use super::wire::{Line, Scope, Teller, Values};
 use crate::lateness::lateness;
@@ -77,12 +77,16 @@ fn watch_driver(library: &OsStr, period: Duration, end: &End) -> Result<(), Work
     let order = ordinals(nvml, count);
     hello.gpus = u16::try_from(order.len()).unwrap_or(u16::MAX);
     out.write(&hello)?;
+    let log = Arc::new(EventLog::default());
+    for (ordinal, nvml_index) in (0..hello.gpus).zip(&order) {
+        log.add_handle(nvml, *nvml_index, GpuIndex(ordinal));
+    }
     for (ordinal, nvml_index) in (0..hello.gpus).zip(order) {
         let ordinal = GpuIndex(ordinal);
         let gpu = Gpu::new(nvml, nvml_index, ordinal);
-        let (of_events, end_of_events) = (Arc::clone(&out), end.clone());
+        let (log, of_events, end_of_events) = (Arc::clone(&log), Arc::clone(&out), end.clone());
         spawn(&format!("events-{ordinal}"), move || {
-            if let Err(error) = watch_events(nvml, nvml_index, ordinal, &of_events) {
+            if let Err(error) = watch_events(&log, nvml, nvml_index, ordinal, &of_events) {
                 end_of_events.send(Err(error)).ok();
             }
         })?;
@@ -139,18 +143,18 @@ fn watch_gpu(
     }
 }
 
-/// Writes what the GPU tells by events, until it cannot or the parent no longer reads.
+/// Writes the events that this GPU's event set receives, until it cannot or the parent no longer reads.
 fn watch_events(
+    log: &EventLog,
     nvml: &'static Nvml,
     nvml_index: u32,
     ordinal: GpuIndex,
     out: &Output,
 ) -> Result<(), WorkerError> {
-    let gpu = Labels::new([ordinal]);
-    Events::default().listen(nvml, nvml_index, |events, status| {
-        let mut line = Line::new(Scope::Events(ordinal), status);
+    log.listen(nvml, nvml_index, ordinal, |gpu, events, status| {
+        let mut line = Line::new(Scope::Events(gpu), status);
         let mut reading = NodeReading::default();
-        events.report(&gpu, &mut reading);
+        events.report(&Labels::new([gpu]), &mut reading);
         line.values = Values::Whole(reading);
         out.write(&line)
     })

@@ -41,6 +41,12 @@ catalogue! {
         "ECC errors since the driver was loaded: corrected, uncorrected.";
     Exporter Full Gauge GPU_ECC_ENABLED = "railscope_gpu_ecc_enabled" (gpu)
         "1 if ECC is switched on.";
+    Exporter Full Counter GPU_SRAM_ERRORS = "railscope_gpu_sram_errors_total" (gpu, kind)
+        "Errors of the GPU's SRAM (caches, registers, shared memory) since the driver was loaded: corrected; uncorrected, detected by parity or by secded (a code that corrects one bit and detects two).";
+    Exporter Full Counter GPU_SRAM_LIFETIME_ERRORS = "railscope_gpu_sram_lifetime_errors_total" (gpu, unit)
+        "Uncorrected SRAM errors in the GPU's life, by unit: l2, sm, pcie, microcontroller, other.";
+    Exporter Full Gauge GPU_SRAM_THRESHOLD_EXCEEDED = "railscope_gpu_sram_threshold_exceeded" (gpu)
+        "1 if the uncorrected SRAM errors exceed NVIDIA's threshold: the GPU is due for replacement.";
     Exporter Full Gauge GPU_ROW_REMAP_PENDING = "railscope_gpu_row_remap_pending" (gpu)
         "1 if a row remap waits for a reset of the GPU.";
     Exporter Full Gauge GPU_ROW_REMAP_FAILED = "railscope_gpu_row_remap_failed" (gpu)
@@ -97,6 +103,8 @@ catalogue! {
         "Where NVML keeps a counter that it has in several places: source is field_ and its number, or gpm (performance monitoring, counts since the reboot of the node). Chosen once after the worker's start, so that no counter jumps from one to another.";
     Exporter Full Gauge GPU_STATISTIC_WRAPPED = "railscope_gpu_statistic_wrapped" (gpu, counter)
         "1 if this counter was seen to wrap at 32 bits. It may wrap several times between two samples, so its value is left out. Absent otherwise.";
+    Exporter Full Gauge GPU_STATISTIC_IMPLAUSIBLE = "railscope_gpu_statistic_implausible" (gpu, counter)
+        "1 if this counter of NVLink bytes once rose faster than its link's speed allows, over at least 5 s: its unit is not the documented one, so its values and rates are omitted until the exporter restarts. Absent otherwise.";
     Exporter Full Info GPU_PLATFORM = "railscope_gpu_platform_info" (gpu, chassis_serial, slot, tray, host, peer_type, module, fabric_guid)
         "Where the GPU sits: rack chassis, slot, tray, host (Blackwell racks), and its module on the board.";
     Exporter Full Info GPU_VIRTUALIZATION = "railscope_gpu_virtualization_info" (gpu, mode, host_mode)
