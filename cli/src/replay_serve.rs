@@ -16,7 +16,7 @@ use tokio::signal::unix::{SignalKind, signal};
 /// How long connections that clients keep open may hold up the end.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(1);
 
-/// The time of the last analysis cycle in milliseconds: "now" of the web page, which stands still.
+/// The time of the last analysis cycle in milliseconds: "now" of the web page, which is constant.
 static END: AtomicU64 = AtomicU64::new(0);
 
 fn end() -> Timestamp {
@@ -59,7 +59,7 @@ impl Server {
             .clock = end;
         let Self { runtime, listener } = self;
         let served = runtime.block_on(async {
-            let at = listener.local_addr().context("cannot tell the address")?;
+            let at = listener.local_addr().context("cannot read the address")?;
             let mut interrupt =
                 signal(SignalKind::interrupt()).context("cannot watch for Ctrl-C")?;
             let mut terminate =

@@ -262,7 +262,7 @@ pub static HOST_HARDWARE: Class = Class {
     name: "host-hardware",
     severity: Severity::Warning,
     title: "Node reports a hardware fault",
-    action: "Look at the BMC's event log and replace the part that it names: fan, power supply, memory module; a hot processor needs its heat sink or air flow mended.",
+    action: "Look at the BMC's event log and replace the part that it names: fan, power supply, memory module; for a hot processor repair the heat sink or the air flow.",
 };
 
 /// A node posts receive buffers too late.
@@ -313,11 +313,11 @@ pub static SLOW_RECEIVER: Class = Class {
     action: "Look what loads the node's memory and sockets, and at its IOMMU and memory settings; compare with a node that is well.",
 };
 
-/// A port, mostly of a NIC, pauses its neighbour without end.
+/// A port, usually of a NIC, pauses its neighbor permanently.
 pub static PFC_STORM: Class = Class {
     name: "pfc-storm",
     severity: Severity::Critical,
-    title: "Port pauses its neighbour without end",
+    title: "Port pauses its neighbor permanently",
     action: "Take the port that sends pause down at once, so that others can send; then drain the node and reset the NIC, or restart the switch.",
 };
 

@@ -50,7 +50,7 @@ pub struct PauseGraph<'a> {
     lanes: Vec<Lane<'a>>,
     /// By part and priority: lanes from it.
     from: HashMap<(PartId, &'a str), Vec<usize>>,
-    /// Switches that tell how long they were paused.
+    /// Switches that report how long they were paused.
     telling: BTreeSet<PartId>,
 }
 

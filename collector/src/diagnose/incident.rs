@@ -249,7 +249,7 @@ fn leave_out_unsaid(
     });
 }
 
-/// Cables between the same two switches that are lost together are one fault: of a line card, a trunk or a setting. The
+/// Cables between the same two switches whose links are down together are one fault: of a line card, a trunk or a setting. The
 /// first of them by name stands for all.
 fn bundles(fabric: &Fabric, findings: &[Finding]) -> BTreeMap<Part, Part> {
     let lost = findings

@@ -49,7 +49,7 @@ impl Suspect {
         } else {
             self.class_seen = now;
         }
-        // A cable that is gone for long is forgotten.
+        // The fabric forgets a cable that is missing for long.
         let far_end = incident.far_end.take();
         incident.far_end = far_end.or_else(|| known.far_end.clone());
         self.incident = incident;

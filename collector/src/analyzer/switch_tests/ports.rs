@@ -1,4 +1,4 @@
-//! What single ports of switches tell of their cables: errors, pause without end, queues that stand.
+//! Findings from counters of single switch ports: errors, permanent pause, standing queues.
 
 use railscope_model::metric::{
     SWITCH_PORT_ECN_MARKED, SWITCH_PORT_ERRORS, SWITCH_PORT_PFC_PAUSE_SECONDS, SWITCH_PORT_SPEED,

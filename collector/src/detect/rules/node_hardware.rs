@@ -1,4 +1,4 @@
-//! What the hardware of a node says of itself: fans, power supplies, temperatures, memory, processors that are slowed down.
+//! Hardware faults that a node reports: fans, power supplies, temperatures, memory, throttled processors.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::detect::peers::{MIN_PEERS, median};
 use crate::detect::registry::{Rule, Threshold};
 use crate::store::NodeHistory;
 
-/// From this state of a sensor on it says that something is wrong; 2 is critical, 1 a warning.
+/// The state of a sensor that is critical; 1 is a warning, 0 nominal.
 const CRITICAL: f64 = 2.0;
 /// For how long the state must hold, and the window over which errors are counted.
 const HELD_SECONDS: f64 = 30.0;

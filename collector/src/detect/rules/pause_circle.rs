@@ -1,4 +1,4 @@
-//! Switches that pause others without end: in a circle, in which none sends again before another does, or by a stuck port.
+//! Switches that pause others permanently: in a cyclic buffer dependency, or by a stuck port.
 
 use railscope_model::fabric::LinkId;
 use railscope_model::identity::Part;
@@ -113,7 +113,7 @@ fn of_stuck_port(view: &View<'_>, cable: LinkId) -> Option<Evidence> {
         class: &PFC_STORM,
         effect: 1.0,
         statement: format!(
-            "A switch at one end of {part} has paused the other for more than {:.0} % of the last {DEAD_SECONDS:.0} s, and none of its own ports is paused.",
+            "A switch at one end of {part} has paused the other for more than {:.0} % of the last {DEAD_SECONDS:.0} s, and none of its ports is paused.",
             100.0 * DEAD
         ),
         victims: gpus_behind(view.fabric, &part),

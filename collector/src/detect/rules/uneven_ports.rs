@@ -48,7 +48,7 @@ struct Moves<'a> {
     bytes_per_second: f64,
     /// Sent and received.
     ratios: [f64; 2],
-    /// The same in each third of the window, the newest first; none of one in which the node's ports stood still.
+    /// The same in each of three equal parts of the window, the newest first; `None` without traffic on the node.
     thirds: [Option<[f64; 2]>; 3],
 }
 
@@ -184,7 +184,7 @@ fn of_node<'a>(
     if rates.len() < MIN_PEERS || usual.iter().any(|rate| *rate < MIN_RATE) {
         return Vec::new();
     }
-    // Bytes of a port in a third of the window.
+    // Bytes of a port in one of the three parts.
     let moved = |rows: &[Option<u32>; 2], way: usize, third: usize| {
         let until = |thirds: usize| {
             let seconds = WINDOW_SECONDS * thirds as f64 / 3.0;

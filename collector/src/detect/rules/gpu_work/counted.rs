@@ -152,7 +152,7 @@ impl<'a> Counted<'a> {
             .all(|ratio| ratio > 1.0 + excess / 3.0)
     }
 
-    /// Work a second in one third of the time, the newest being the first.
+    /// Work per second in one of three equal parts of the time, the newest first.
     fn work_in(&self, third: u32, told: &Told<'_>) -> Option<f64> {
         let length = told.sums.paged / 3.0;
         let until = |thirds: u32| {

@@ -18,7 +18,7 @@ struct Told<'a> {
 }
 
 impl<'a> Told<'a> {
-    /// `None` of a GPU that does not tell this activity or its clock.
+    /// `None` of a GPU that does not report this activity or its clock.
     fn by(gpu: &Listed<'a>, activity: &'static Metric) -> Option<Self> {
         let told = gpu.window(activity)?.unbroken();
         let (mut active, mut needed) = ([None; SAMPLES.0], None);

@@ -1,4 +1,4 @@
-//! What the kernel log says of GPUs and NVSwitches beside XIDs, and XIDs by the time at which they were in it.
+//! Events of GPUs and NVSwitches in the kernel log other than XIDs, and XIDs by their time.
 
 use railscope_model::fabric::Timestamp;
 use railscope_model::identity::{GpuIndex, NodeName, Part, PciAddress};
@@ -36,7 +36,7 @@ pub(super) fn thresholds() -> [Threshold; 2] {
     ]
 }
 
-/// A time that a page states, if it is within the newest `seconds` and after the boot.
+/// An exported time, if it is within the newest `seconds` and after the boot.
 fn recent(history: &NodeHistory, now: Timestamp, seconds: f64, stated: f64) -> Option<Timestamp> {
     let boot = history.value(&NODE_BOOT_TIME, &[]).unwrap_or(0.0);
     let age = now.as_seconds() - stated;
@@ -85,7 +85,7 @@ pub(super) fn unstarted_gpus(
         (window.value()? >= boot && !is_listed(pci)).then(|| {
             let part = Part::PcieLink(node.clone(), pci);
             let statement = format!(
-                "The kernel log of {node} says that the GPU at {pci} {what}, and the driver does not list it."
+                "The kernel log of {node} reports that the GPU at {pci} {what}, and the driver does not list it."
             );
             evidence(view, part, class, 1.0, statement)
         })

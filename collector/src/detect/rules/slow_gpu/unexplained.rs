@@ -10,12 +10,12 @@ use crate::detect::gpus::{Listed, by_job};
 use crate::detect::peers::{MAJORITY, MIN_PEERS, median};
 use crate::detect::registry::Threshold;
 
-/// Smallest drop below the median of the node's GPUs. Chips of one product differ by several per cent at a power limit.
+/// Smallest drop below the median of the node's GPUs. Chips of one product differ by several percent at a power limit.
 pub(super) const MIN_DROP: f64 = 0.1;
 /// For how long the clock must have been as low.
 pub(super) const HELD_SECONDS: f64 = 30.0;
 
-/// Those among busy GPUs of one node, but for `is_held`: the ones that are held back for a reason.
+/// Those among busy GPUs of one node, without those of `is_held`, which are throttled for a reported reason.
 pub(super) fn find(
     now: Timestamp,
     node: &[Listed<'_>],
@@ -110,13 +110,13 @@ pub(super) fn thresholds() -> [Threshold; 2] {
             "SM clock below the median of the node's GPUs of its job, without a reason",
             MIN_DROP,
             "ratio",
-            "chips of one product differ by several per cent at a power limit (a choice)",
+            "chips of one product differ by several percent at a power limit (a choice)",
         ),
         Threshold::new(
             "for",
             HELD_SECONDS,
             "s",
-            "several scrapes, so that one says little (a choice)",
+            "several scrapes: one is not enough (a choice)",
         ),
     ]
 }

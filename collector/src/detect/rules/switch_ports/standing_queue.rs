@@ -1,7 +1,7 @@
 //! Queues that stand at a port which could send more: a cable or a shaper lets less through than the port's speed.
 //!
 //! A port with packets in its queue sends at its full speed unless the other end pauses it. One that marks packets for
-//! congestion, is not paused and sends far less is held back by something that no counter shows. A burst fills a queue for a
+//! congestion, is not paused and sends far less is limited by something that no counter shows. A burst fills a queue for a
 //! moment, and its port is busy then.
 
 use railscope_model::fabric::LinkKind;
