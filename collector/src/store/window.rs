@@ -277,6 +277,16 @@ impl<'a> Window<'a> {
         told.map(|(at, cell)| (at, f64::from(cell.0)))
     }
 
+    /// As [`Self::told`], of the newest `seconds` before `now` only.
+    pub fn told_within(
+        self,
+        now: Timestamp,
+        seconds: f64,
+    ) -> impl Iterator<Item = (Timestamp, f64)> + 'a {
+        self.told()
+            .take_while(move |(at, _)| now.seconds_since(*at) <= seconds)
+    }
+
     /// As [`Self::told`], up to the first gap: a step between two samples of more than [`MAX_STEP`] usual ones.
     pub fn unbroken(self) -> impl Iterator<Item = (Timestamp, f64)> + 'a {
         let longest = self

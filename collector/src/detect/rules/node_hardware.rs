@@ -211,8 +211,7 @@ fn alarms(view: &View<'_>, out: &mut Vec<Evidence>) {
             };
             let (count, critical) = all.entry([chip, sensor, kind]).or_default();
             *count += 1;
-            let told = window.told();
-            let mut lately = told.take_while(|(at, _)| view.now.seconds_since(*at) <= HELD_SECONDS);
+            let mut lately = window.told_within(view.now, HELD_SECONDS);
             if lately.next().is_some_and(|(_, state)| state >= CRITICAL)
                 && lately.all(|(_, state)| state >= CRITICAL)
             {
@@ -300,8 +299,7 @@ fn slow_processors(view: &View<'_>, out: &mut Vec<Evidence>) {
     let nodes = view.history.fresh_nodes(view.now);
     let fastest = nodes.filter_map(|(node, history)| {
         let window = history.window(&CPU_FREQUENCY, &["max"])?;
-        let told = window.told();
-        let lately = told.take_while(|(at, _)| view.now.seconds_since(*at) <= HELD_SECONDS);
+        let lately = window.told_within(view.now, HELD_SECONDS);
         let highest = lately.map(|(_, hertz)| hertz).reduce(f64::max)?;
         Some((node, highest))
     });

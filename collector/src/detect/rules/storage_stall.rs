@@ -1,6 +1,5 @@
 //! Storage that keeps many nodes waiting at once, or one while the others do not wait.
 
-use railscope_model::fabric::Timestamp;
 use railscope_model::identity::{NodeName, Part};
 use railscope_model::metric::{GPU_UTILIZATION, HOST_PRESSURE};
 
@@ -183,8 +182,7 @@ fn computes(view: &View<'_>, node: &NodeName) -> bool {
         .into_iter()
         .flat_map(|history| history.series(&GPU_UTILIZATION));
     let mut means = gpus.map(|(_, window)| {
-        let lately = |at: &Timestamp| view.now.seconds_since(*at) <= ALONE_WINDOW_SECONDS;
-        let values = window.told().take_while(|(at, _)| lately(at));
+        let values = window.told_within(view.now, ALONE_WINDOW_SECONDS);
         let (sum, count) = values.fold((0.0, 0.0), |(sum, count), (_, value)| {
             (sum + value, count + 1.0)
         });
