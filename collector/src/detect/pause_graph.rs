@@ -72,7 +72,6 @@ impl<'a> PauseGraph<'a> {
     }
 
     fn add_switch(&mut self, view: &View<'a>, switch: &SwitchName, history: &'a NodeHistory) {
-        // What has stood still is not paused.
         if history.rows(&SWITCH_PORT_PFC_PAUSE_SECONDS).is_none() {
             return;
         }
@@ -80,6 +79,7 @@ impl<'a> PauseGraph<'a> {
             return;
         };
         self.telling.insert(id);
+        // What has stood still is not paused.
         let mut pauses = history.moving(&SWITCH_PORT_PFC_PAUSE_SECONDS).peekable();
         if pauses.peek().is_none() {
             return;

@@ -1,5 +1,6 @@
 //! Series of switches' ports by what the fabric calls the ports: found once, and kept while fabric and switch are the same.
 
+use railscope_model::fabric::{Fabric, LinkKind, Neighbour};
 use railscope_model::identity::{Part, PortName, SwitchName};
 use railscope_model::metric::Metric;
 
@@ -113,4 +114,16 @@ fn found<const N: usize>(
     }
     ports.shrink_to_fit();
     ports
+}
+
+/// The cable at a port of a switch, and what is at its other end.
+pub(crate) fn cable_at<'a>(
+    fabric: &'a Fabric,
+    switch: &SwitchName,
+    port: &str,
+) -> Option<Neighbour<'a>> {
+    let id = fabric.find(&Part::Switch(switch.clone()))?;
+    let port = fabric.find_port(id, &port.parse::<PortName>().ok()?)?;
+    let mut links = fabric.neighbours(id);
+    links.find(|far| far.link.kind == LinkKind::Cable && far.port == port)
 }

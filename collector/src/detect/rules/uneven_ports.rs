@@ -48,19 +48,9 @@ struct Moves<'a> {
     bytes_per_second: f64,
     /// Sent and received.
     ratios: [f64; 2],
-    /// The same in each of three equal parts of the window, the newest first; `None` without traffic on the node.
-    thirds: [Option<[f64; 2]>; 3],
-}
-
-impl Moves<'_> {
-    /// Whether the port moves more in every third of the window, and its node's others move still: the last piece of a job
-    /// that stops takes longer on a slow rail.
-    fn is_throughout(&self) -> bool {
-        let is_more = |third: &Option<[f64; 2]>| {
-            third.is_some_and(|ratios| ratios.iter().all(|ratio| *ratio >= 1.0 + MIN_EXCESS / 2.0))
-        };
-        self.thirds.iter().all(is_more)
-    }
+    /// Whether it moves more than the median port, in both directions, in each of three equal parts of the window, and the
+    /// node's ports have traffic in each: the last piece of a job that stops takes longer on a slow rail.
+    is_throughout: bool,
 }
 
 impl Detector for UnevenPorts {
@@ -95,7 +85,7 @@ impl Detector for UnevenPorts {
                 ratio / usual.max(1.0) - 1.0
             });
             let excess = excess.fold(f64::INFINITY, f64::min);
-            if excess >= MIN_EXCESS && moves.is_throughout() {
+            if excess >= MIN_EXCESS && moves.is_throughout {
                 out.push(evidence(view, moves, excess));
             }
         }
@@ -206,13 +196,16 @@ fn of_node<'a>(
     let moves = rates.iter().map(|(port, rows, rates)| {
         let ratios = [rates[0] / usual[0], rates[1] / usual[1]];
         let stands_out = ratios.iter().all(|ratio| *ratio >= 1.0 + MIN_EXCESS);
+        let is_more = |place| {
+            let ratios = third(rows, place);
+            ratios.is_some_and(|ratios| ratios.iter().all(|ratio| *ratio >= 1.0 + MIN_EXCESS / 2.0))
+        };
         Moves {
             node,
             port,
             bytes_per_second: rates[0],
             ratios,
-            // Asked of those that stand out only.
-            thirds: [0, 1, 2].map(|place| if stands_out { third(rows, place) } else { None }),
+            is_throughout: stands_out && (0..3).all(is_more),
         }
     });
     moves.collect()

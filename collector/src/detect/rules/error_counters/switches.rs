@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use railscope_model::fabric::{Fabric, LinkKind, Neighbour};
+use railscope_model::fabric::Fabric;
 use railscope_model::identity::{Part, SwitchName};
 use railscope_model::reading::Labels;
 
 use super::limits::{LIMITS, Limit, Names};
 use super::{Rise, rises_of};
 use crate::detect::detector::View;
+use crate::detect::port_series::cable_at;
 use crate::detect::registry::Threshold;
 
 /// Share of the broken frames of a port of which as many must have come in at the switch before it to be the same.
@@ -41,20 +42,15 @@ pub(super) fn rises(view: &View<'_>, limit: &Limit, least: f64, rises: &mut Vec<
             continue;
         }
         let begin = rises.len();
-        let cable = |labels: &Labels| cable_at(view.fabric, switch, labels.values().next()?);
+        let cable = |labels: &Labels| {
+            let far = cable_at(view.fabric, switch, labels.values().next()?)?;
+            view.fabric.cable_part(far.id)
+        };
         rises_of(history, limit, least, cable, rises);
         for rise in &mut rises[begin..] {
             rise.seen_at = Some(switch.clone());
         }
     }
-}
-
-/// The cable at a port of a switch.
-fn cable_at(fabric: &Fabric, switch: &SwitchName, port: &str) -> Option<Part> {
-    let id = fabric.find(&Part::Switch(switch.clone()))?;
-    let port = fabric.find_port(id, &port.parse().ok()?)?;
-    let is_at_it = |far: &Neighbour<'_>| far.link.kind == LinkKind::Cable && far.port == port;
-    fabric.cable_part(fabric.neighbours(id).find(is_at_it)?.id)
 }
 
 /// Leaves out cables on which a switch sends frames that came to it broken: one that forwards a frame before it has all of it

@@ -4,8 +4,7 @@
 //! congestion, is not paused and sends far less is limited by something that no counter shows. A burst fills a queue for a
 //! moment, and its port is busy then.
 
-use railscope_model::fabric::LinkKind;
-use railscope_model::identity::{Part, PortName, SwitchName};
+use railscope_model::identity::{Part, SwitchName};
 use railscope_model::metric::{
     SWITCH_PORT_ECN_MARKED, SWITCH_PORT_PFC_PAUSE_SECONDS, SWITCH_PORT_SPEED,
     SWITCH_PORT_TRANSMIT_BYTES,
@@ -14,6 +13,7 @@ use railscope_model::metric::{
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::PATH_SLOW;
 use crate::detect::detector::{Evidence, View};
+use crate::detect::port_series::cable_at;
 use crate::detect::registry::{Rule, Threshold};
 use crate::store::{Increase, NodeHistory};
 
@@ -144,11 +144,7 @@ fn evidence(
     (switch, port): (&SwitchName, &str),
     queue: &Queue,
 ) -> Option<Evidence> {
-    let id = view.fabric.find(&Part::Switch(switch.clone()))?;
-    let port_id = view.fabric.find_port(id, &port.parse::<PortName>().ok()?)?;
-    let cables = view.fabric.neighbours(id);
-    let mut cables = cables.filter(|near| near.link.kind == LinkKind::Cable);
-    let cable = cables.find(|near| near.port == port_id)?;
+    let cable = cable_at(view.fabric, switch, port)?;
     // At a host's port it is the host that takes too little, or many that send to it at once.
     let peer = &view.fabric.vertex(cable.peer).part;
     let Part::Switch(_) = peer else { return None };
