@@ -14,7 +14,8 @@ const BUDGET: usize = 38;
 /// NVML calls of one sample of a GPU with 18 links. Five each ask for a link's state and error counters, which no
 /// call gives of all links at once before NVLink 5.
 const MOST_CALLS: f64 = 160.0;
-/// `NVML_ERROR_NOT_SUPPORTED` and `NVML_ERROR_UNKNOWN`.
+/// `NVML_ERROR_INVALID_ARGUMENT`, `NVML_ERROR_NOT_SUPPORTED` and `NVML_ERROR_UNKNOWN`.
+const INVALID_ARGUMENT: u32 = 2;
 const NOT_SUPPORTED: u32 = 3;
 const UNKNOWN: u32 = 999;
 
@@ -314,6 +315,30 @@ fn a_field_that_spoils_its_batch_or_is_not_supported_costs_only_itself() {
     let missing = r#"railscope_source_status{source="gpu",device="0/row_remaps_correctable",status="unsupported"}"#;
     assert_eq!(node.value(missing), Some(1.0));
     assert!(!node.series(Profile::Default).contains_key(missing));
+}
+
+#[test]
+fn the_recovery_action_follows_the_driver_and_one_without_it_is_no_error() {
+    let mut state = NodeGpus::h100(3);
+    // Drivers before 570.
+    state.gpus[1].faults = vec![Fault::fail("field.230", NOT_SUPPORTED)];
+    state.gpus[2].faults = vec![Fault::fail("field.230", INVALID_ARGUMENT)];
+    let mut node = Node::start(state);
+    let action = |gpu| format!("railscope_gpu_recovery_action{{gpu=\"{gpu}\"}}");
+    node.shows(&action(0), 0.0);
+    for asked in [1_u32, 2, 3, 4, 0] {
+        node.change(|node| node.gpus[0].recovery_action = asked);
+        node.shows(&action(0), f64::from(asked));
+    }
+    for gpu in [1, 2] {
+        node.shows(
+            &format!("railscope_gpu_temperature_celsius{{gpu=\"{gpu}\",sensor=\"gpu\"}}"),
+            59.0,
+        );
+        assert_eq!(node.value(&action(gpu)), None);
+    }
+    let errors = r#"railscope_source_errors_total{source="gpu"}"#;
+    assert_eq!(node.value(errors), Some(0.0));
 }
 
 #[test]

@@ -77,6 +77,7 @@ pub const CLASSES: &[&Class] = &[
     &PATH_SLOW,
     &NOISY_NEIGHBOUR,
     &POWER_LIMIT,
+    &GPU_THERMAL,
 ];
 
 impl Class {
@@ -182,7 +183,7 @@ pub static GPU_MEMORY: Class = Class {
     name: "gpu-memory",
     severity: Severity::Warning,
     title: "GPU memory waits for a repair",
-    action: "Reset the GPU when its job ends, so that the row is replaced; where that failed, have the GPU replaced.",
+    action: "Reset the GPU when its job ends, so that the row is replaced; where that failed or SRAM errors exceed the threshold, run the field diagnosis and have the GPU replaced.",
 };
 
 /// A GPU has lost some of its NVLinks.
@@ -215,6 +216,14 @@ pub static HOST_COOLING: Class = Class {
     severity: Severity::Critical,
     title: "Node is cooled too little",
     action: "Look at the node's fans, filters and inlet air, or its coolant; its GPUs are well.",
+};
+
+/// A GPU is much hotter than others that do as much, and not slower yet.
+pub static GPU_THERMAL: Class = Class {
+    name: "gpu-thermal",
+    severity: Severity::Warning,
+    title: "GPU is hotter than its peers",
+    action: "When its job is over, look at the GPU's heat sink or cold plate, its thermal paste, and the fan or hose next to it; at its limit it will slow down.",
 };
 
 /// Most GPUs of a node have a lower power limit than those of other nodes.

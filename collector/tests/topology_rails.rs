@@ -170,3 +170,45 @@ fn a_class_numbered_otherwise_is_not_called_miscabled() {
     let (fabric, _) = build(&net.text());
     assert_eq!(wiring(&fabric).misplaced, []);
 }
+
+/// Eight hosts of four NICs, four on each of two leaves, but for NICs that hang elsewhere: host, device, leaf.
+fn racks(elsewhere: &[(usize, usize, usize)]) -> Vec<String> {
+    let mut net = Net::default();
+    let leaves: Vec<_> = (0..2).map(|n| net.switch(&format!("rack-{n}"))).collect();
+    for (host, device) in (0..8).flat_map(|host| (0..4).map(move |device| (host, device))) {
+        let moved = elsewhere
+            .iter()
+            .find(|(other, nic, _)| (*other, *nic) == (host, device));
+        let leaf = moved.map_or(host / 4, |(.., leaf)| *leaf);
+        net.host(leaves[leaf], &format!("gpu-{host} mlx5_{device}"));
+    }
+    let (mut fabric, _) = build(&net.text());
+    assign_rails(&mut fabric);
+    let misplaced = wiring(&fabric).misplaced;
+    misplaced.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn where_hosts_have_one_leaf_a_nic_on_another_is_misplaced() {
+    assert!(racks(&[]).is_empty());
+    assert_eq!(
+        racks(&[(1, 2, 1), (6, 0, 0)]),
+        [
+            "gpu-1 mlx5_2 of rail 2 hangs on rack-1, not on rack-0 (swapped with gpu-6 mlx5_0)",
+            "gpu-6 mlx5_0 of rail 0 hangs on rack-0, not on rack-1 (swapped with gpu-1 mlx5_2)",
+        ]
+    );
+    assert_eq!(
+        racks(&[(3, 1, 1)]),
+        ["gpu-3 mlx5_1 of rail 1 hangs on rack-1, not on rack-0"]
+    );
+}
+
+#[test]
+fn a_nic_that_hangs_elsewhere_on_many_hosts_is_meant_to() {
+    assert!(racks(&[(0, 3, 1), (1, 3, 1), (2, 3, 1)]).is_empty());
+    let halves: Vec<_> = (0..8)
+        .flat_map(|host| [0, 1].map(|nic| (host, nic, 1 - host / 4)))
+        .collect();
+    assert!(racks(&halves).is_empty());
+}

@@ -62,6 +62,8 @@ pub struct Incident {
     pub component: String,
     /// Of a cable between switches the end that does not name it.
     pub far_end: Option<String>,
+    /// Components that it may be as well.
+    pub alternatives: Vec<String>,
     /// Other components that share the fault.
     pub related: Vec<String>,
     /// The fault class.
@@ -202,10 +204,10 @@ fn attributes(incident: &Incident) -> Vec<(&'static str, AnyValue)> {
     let count = |number: u64| AnyValue::Int(i64::try_from(number).unwrap_or(i64::MAX));
     let since =
         i64::try_from(crate::convert::nanos(incident.since) / 1_000_000_000).unwrap_or(i64::MAX);
-    let related = incident
-        .related
-        .iter()
-        .map(|name| AnyValue::from(name.clone()));
+    let list = |names: &[String]| {
+        let names = names.iter().map(|name| AnyValue::from(name.clone()));
+        AnyValue::ListAny(Box::new(names.collect()))
+    };
     let all = [
         ("railscope.incident.id", AnyValue::from(incident.id.clone())),
         (
@@ -221,9 +223,10 @@ fn attributes(incident: &Incident) -> Vec<(&'static str, AnyValue)> {
             AnyValue::from(incident.far_end.clone().unwrap_or_default()),
         ),
         (
-            "railscope.incident.related",
-            AnyValue::ListAny(Box::new(related.collect())),
+            "railscope.incident.alternatives",
+            list(&incident.alternatives),
         ),
+        ("railscope.incident.related", list(&incident.related)),
         (
             "railscope.incident.class",
             AnyValue::from(incident.class.clone()),

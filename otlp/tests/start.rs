@@ -36,6 +36,7 @@ pub(crate) fn incident(id: &str) -> Incident {
         cluster: "east".to_owned(),
         component: "cable leaf1/3 node7/mlx5_0".to_owned(),
         far_end: None,
+        alternatives: Vec::new(),
         related: vec!["node7/mlx5_0/1".to_owned()],
         class: "bad-cable".to_owned(),
         severity: Severity::Critical,

@@ -2,9 +2,12 @@
 
 pub mod degraded_link;
 pub mod error_counters;
+pub mod fabric_loss;
 pub mod flapping_port;
 pub mod gpu_health;
+pub mod gpu_heat;
 pub mod gpu_presence;
+pub mod gpu_recovery;
 pub mod gpu_work;
 pub mod gpu_xid;
 pub mod host_health;

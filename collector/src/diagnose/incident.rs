@@ -48,6 +48,8 @@ pub struct Incident {
     pub root: Part,
     /// Of a cable between switches the end that does not name it; none if it was never seen.
     pub far_end: Option<Part>,
+    /// Parts that it may be as well: what was seen when it opened could not tell them apart.
+    pub alternatives: Vec<Part>,
     /// What is wrong with it.
     pub class: &'static Class,
     /// How bad it is.
@@ -292,6 +294,16 @@ fn far_end(fabric: &Fabric, root: &Part) -> Option<Part> {
     }
 }
 
+/// Parts that the strongest finding cannot tell from the root.
+fn alternatives(root: &Part, findings: &[Finding]) -> Vec<Part> {
+    let strongest = findings.first().map(|finding| &finding.evidence);
+    let of_root = strongest.filter(|evidence| evidence.part == *root);
+    of_root.map_or_else(Vec::new, |evidence| {
+        let others = evidence.alike.iter().filter(|part| *part != root);
+        others.cloned().collect()
+    })
+}
+
 /// Parts that name each other as sharing one fault get one root: the first of them by name.
 fn shared_roots(findings: &[Finding]) -> BTreeMap<Part, Part> {
     let mut roots = BTreeMap::new();
@@ -394,6 +406,7 @@ pub(crate) fn describe(
         id: incident_id(root),
         root: root.clone(),
         far_end: far_end(fabric, root),
+        alternatives: alternatives(root, &findings),
         class,
         severity: class.severity,
         posterior,

@@ -52,6 +52,10 @@ impl Suspect {
         // The fabric forgets a cable that is missing for long.
         let far_end = incident.far_end.take();
         incident.far_end = far_end.or_else(|| known.far_end.clone());
+        // They are labels: what is told of an open incident stays.
+        if self.open && !known.alternatives.is_empty() {
+            incident.alternatives.clone_from(&known.alternatives);
+        }
         self.incident = incident;
     }
 }

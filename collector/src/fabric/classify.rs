@@ -3,6 +3,7 @@
 pub(crate) mod capacity;
 pub(crate) mod classifier;
 pub(crate) mod display;
+pub(crate) mod home_leaves;
 pub(crate) mod kinds;
 pub(crate) mod networks;
 pub(crate) mod rails;

@@ -1,5 +1,7 @@
 //! A mapping as it stands in its TOML file, checked to the end before it is used.
 
+mod value;
+
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::ops::Range;
@@ -74,8 +76,9 @@ struct RawRow {
     numbers: Option<Spanned<BTreeMap<String, f64>>>,
     in_label: Option<Spanned<RawPattern>>,
     label_is: Option<Spanned<RawPattern>>,
-    #[serde(default)]
-    sum: bool,
+    sum: Option<Spanned<bool>>,
+    max: Option<Spanned<bool>>,
+    min: Option<Spanned<bool>>,
 }
 
 #[derive(Deserialize)]
@@ -238,7 +241,7 @@ fn check_row(
     let own_subject = own_subject
         .map(|subject| check_subject(subject, &at("subject")))
         .transpose()?;
-    let value = check_value(raw, &at)?;
+    let value = value::check_value(raw, &at)?;
     let patterns = |name: &str, raw: &BTreeMap<String, Spanned<String>>| {
         let patterns = raw.iter().map(|(label, regex)| {
             let regex = pattern(regex, &at(&format!("{name}.{label}")))?;
@@ -256,7 +259,7 @@ fn check_row(
         unless: patterns("unless", &raw.unless)?,
         declared: declared(raw.declared.as_ref().or(common.declared), to, &value, &at)?,
         value,
-        sum: raw.sum,
+        combine: value::check_combine(raw, &at)?,
     })
 }
 
@@ -395,79 +398,6 @@ fn check_subject(raw: &Spanned<RawSubject>, field: &str) -> Result<SubjectRule, 
         (None, Some(switch)) => check_label(switch).map(SubjectRule::Switch).map_err(wrong),
         _ => Err(wrong(String::from("expected either node or switch"))),
     }
-}
-
-fn check_value(raw: &RawRow, at: &impl Fn(&str) -> String) -> Result<ValueRule, Wrong> {
-    let rules = [
-        raw.equals.as_ref().map(|number| {
-            (
-                number.span(),
-                "equals",
-                Ok(ValueRule::Equals(*number.get_ref())),
-            )
-        }),
-        raw.bit.as_ref().map(|bit| {
-            let rule = match bit.get_ref() {
-                0..=52 => Ok(ValueRule::Bit(*bit.get_ref())),
-                bit => Err(format!(
-                    "{bit}: expected 0 to 52, the bits that a value holds exactly"
-                )),
-            };
-            (bit.span(), "bit", rule)
-        }),
-        raw.numbers
-            .as_ref()
-            .map(|rule| (rule.span(), "numbers", numbers(rule.get_ref()))),
-        raw.in_label
-            .as_ref()
-            .map(|rule| (rule.span(), "in_label", in_label(rule.get_ref()))),
-        raw.label_is
-            .as_ref()
-            .map(|rule| (rule.span(), "label_is", label_is(rule.get_ref()))),
-    ];
-    let mut chosen = ValueRule::AsIs;
-    for (seen, (span, name, rule)) in rules.into_iter().flatten().enumerate() {
-        let rule = if seen == 0 {
-            rule
-        } else {
-            Err(String::from(
-                "a second rule for the value: expected one of equals, bit, numbers, in_label, label_is",
-            ))
-        };
-        chosen = rule.map_err(|message| Wrong::new(span, at(name), message))?;
-    }
-    Ok(chosen)
-}
-
-fn numbers(raw: &BTreeMap<String, f64>) -> Result<ValueRule, String> {
-    let number = |(from, to): (&String, &f64)| match from.parse() {
-        Ok(from) => Ok((from, *to)),
-        Err(_) => Err(format!("{from:?}: expected a number in front of each =")),
-    };
-    Ok(ValueRule::Numbers(
-        raw.iter().map(number).collect::<Result<_, _>>()?,
-    ))
-}
-
-fn in_label(raw: &RawPattern) -> Result<ValueRule, String> {
-    let regex = whole(&raw.regex)?;
-    if regex.captures_len() < 2 {
-        return Err(format!(
-            "{:?} has no group: expected one around the number",
-            raw.regex
-        ));
-    }
-    Ok(ValueRule::InLabel {
-        label: raw.label.clone(),
-        regex,
-    })
-}
-
-fn label_is(raw: &RawPattern) -> Result<ValueRule, String> {
-    Ok(ValueRule::LabelIs {
-        label: raw.label.clone(),
-        regex: whole(&raw.regex)?,
-    })
 }
 
 /// The type that the other exporter must declare: that of our metric, unless the row says another.

@@ -53,8 +53,33 @@ pub(super) struct Row {
     /// Type that the other exporter declares; none takes any.
     pub(super) declared: Option<Type>,
     pub(super) value: ValueRule,
-    /// Values that fall on one series of ours add up; otherwise the first one counts.
-    pub(super) sum: bool,
+    /// What becomes of values that fall on one series of ours.
+    pub(super) combine: Combine,
+}
+
+/// How several values become one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Combine {
+    /// The first one counts: the others are copies, such as a GPU's for each of its containers.
+    First,
+    /// They add up.
+    Sum,
+    /// The largest counts.
+    Max,
+    /// The smallest counts.
+    Min,
+}
+
+impl Combine {
+    /// The value so far, and one more.
+    pub(super) fn apply(self, so_far: f64, value: f64) -> f64 {
+        match self {
+            Self::First => so_far,
+            Self::Sum => so_far + value,
+            Self::Max => so_far.max(value),
+            Self::Min => so_far.min(value),
+        }
+    }
 }
 
 /// Where the value of one of our labels comes from.

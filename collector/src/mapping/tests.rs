@@ -3,8 +3,8 @@
 use super::*;
 use railscope_model::fabric::Timestamp;
 use railscope_model::metric::{
-    CPU_THROTTLES, FAN_SPEED, GPU_UTILIZATION, Metric, NODE_POWER_ON, SENSOR_ALARM,
-    SENSOR_TEMPERATURE, SOFTNET_DROPPED,
+    CPU_MAX_FREQUENCY, CPU_THROTTLES, FAN_SPEED, GPU_UTILIZATION, Metric, NODE_POWER_ON,
+    SENSOR_ALARM, SENSOR_TEMPERATURE, SOFTNET_DROPPED,
 };
 
 use crate::config::Target;
@@ -88,6 +88,10 @@ const WRONG: &[(&str, &str)] = &[
         "5:7: row[0].bit: 60: expected 0 to 52, the bits that a value holds exactly",
     ),
     (
+        "[[row]]\nfrom = \"a\"\nto = \"railscope_gpu_row_remap_failed\"\nsum = true\nmax = true",
+        "6:7: row[0].max: a second rule for several values: expected one of sum, max, min",
+    ),
+    (
         "[[row]]\nfrom = \"a\"\nto = \"railscope_gpu_row_remap_failed\"\ntype = \"summary\"",
         "5:8: row[0].type: \"summary\": expected \"counter\", \"gauge\" or \"any\"",
     ),
@@ -155,6 +159,38 @@ fn a_sum_without_one_of_its_terms_is_no_sum() {
     ] {
         let read = translator.translate(page, at(seconds));
         assert_eq!(value(&read, &SOFTNET_DROPPED), expected, "at {seconds} s");
+    }
+}
+
+#[test]
+fn the_fastest_and_the_slowest_of_several_are_kept_also_when_one_goes() {
+    let mut translator = built_in("node_exporter");
+    let cpus = |megahertz: &[u32]| -> String {
+        let cpus = megahertz.iter().enumerate();
+        cpus.map(|(cpu, one)| {
+            format!("node_cpu_scaling_frequency_hertz{{cpu=\"{cpu}\"}} {one}e6\n")
+        })
+        .collect()
+    };
+    for (seconds, megahertz, [slowest, fastest]) in [
+        (0, &[2000, 3700, 800][..], [8e8, 3.7e9]),
+        (5, &[2000, 1900, 2100], [1.9e9, 2.1e9]),
+        (10, &[2000], [2e9, 2e9]),
+    ] {
+        let read = translator.translate(&cpus(megahertz), at(seconds));
+        let samples = read
+            .readings
+            .iter()
+            .flat_map(|(_, reading)| reading.samples());
+        let mut values: Vec<_> = samples
+            .map(|sample| {
+                let statistic = sample.labels.values().collect::<String>();
+                (statistic, sample.value.as_f64())
+            })
+            .collect();
+        values.sort_by(|one, other| one.0.cmp(&other.0));
+        let expected = [("max".to_owned(), fastest), ("min".to_owned(), slowest)];
+        assert_eq!(values, expected, "at {seconds} s");
     }
 }
 
@@ -305,6 +341,12 @@ const HARDWARE: &[(&str, &str, &Metric, Option<f64>)] = &[
         "node_cpu_core_throttles_total{core=\"0\",package=\"0\"} 5\nnode_cpu_core_throttles_total{core=\"0\",package=\"1\"} 7\n",
         &CPU_THROTTLES,
         Some(12.0),
+    ),
+    (
+        "node_exporter",
+        "node_cpu_scaling_frequency_max_hertz{cpu=\"0\"} 3.8e9\nnode_cpu_scaling_frequency_max_hertz{cpu=\"1\"} 3.9e9\nnode_cpu_scaling_frequency_max_hertz{cpu=\"2\"} 3.7e9\n",
+        &CPU_MAX_FREQUENCY,
+        Some(3.9e9),
     ),
 ];
 

@@ -9,7 +9,7 @@ use railscope_model::fabric::Timestamp;
 use railscope_model::metric::{Kind, Metric};
 use railscope_model::reading::{Labels, NodeReading};
 
-use crate::mapping::rows::{Answer, Found, Mapping, Row};
+use crate::mapping::rows::{Answer, Combine, Found, Mapping, Row};
 use crate::store::source_id::Subject;
 use crate::store::{Ingested, STALE_AFTER_SECONDS};
 
@@ -94,7 +94,7 @@ struct Ours {
     subject: usize,
     metric: &'static Metric,
     labels: Labels,
-    sum: bool,
+    combine: Combine,
     value: f64,
     /// Samples that came together in the value on this page, and how many there should be.
     terms: usize,
@@ -324,7 +324,7 @@ impl Translator {
                     subject: place,
                     metric: row.to,
                     labels: labels.clone(),
-                    sum: row.sum,
+                    combine: row.combine,
                     value: 0.0,
                     terms: 0,
                     expected: 0,
@@ -343,7 +343,7 @@ impl Translator {
             .collect();
         for ours in &mut self.series {
             let terms = std::mem::take(&mut ours.terms);
-            if terms > 0 && (!ours.sum || ours.is_whole(terms, at)) {
+            if terms > 0 && (ours.combine != Combine::Sum || ours.is_whole(terms, at)) {
                 readings[ours.subject]
                     .1
                     .push(ours.metric, &ours.labels, ours.value);
@@ -362,12 +362,10 @@ impl Placed {
 
 impl Ours {
     fn add(&mut self, value: f64) {
-        match (self.terms, self.sum) {
-            (0, _) => self.value = value,
-            (_, true) => self.value += value,
-            // Copies of one value, such as a GPU's for each of its containers.
-            (_, false) => {}
-        }
+        self.value = match self.terms {
+            0 => value,
+            _ => self.combine.apply(self.value, value),
+        };
         self.terms += 1;
     }
 

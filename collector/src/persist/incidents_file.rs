@@ -167,6 +167,7 @@ impl OpenWire {
             id: incident_id(&self.root),
             root: self.root,
             far_end: None,
+            alternatives: Vec::new(),
             class,
             severity,
             since: self.since,

@@ -198,7 +198,8 @@ fn push_incident(reading: &mut NodeReading, incident: &Incident) {
     let class = [&domain, incident.class.name, incident.severity.as_str()];
     let far_end = incident.far_end.as_ref().map(ToString::to_string);
     let far_end = far_end.unwrap_or_default();
-    let place = [node.as_str(), &incident.id, &far_end];
+    let alternatives = alternatives(incident);
+    let place = [node.as_str(), &incident.id, &far_end, &alternatives];
     reading.push(
         &INCIDENT_ACTIVE,
         &Labels::new(class.into_iter().chain(place)),
@@ -207,6 +208,19 @@ fn push_incident(reading: &mut NodeReading, incident: &Incident) {
     let labels = Labels::new([&domain, &incident.id]);
     reading.push(&INCIDENT_GPUS, &labels, incident.gpus_affected as u64);
     reading.push(&INCIDENT_SINCE, &labels, incident.since.as_seconds());
+}
+
+/// Most alternatives that a label names.
+const ALTERNATIVES_TOLD: usize = 16;
+
+fn alternatives(incident: &Incident) -> String {
+    let all = &incident.alternatives;
+    let told = all.iter().take(ALTERNATIVES_TOLD).map(ToString::to_string);
+    let mut told: Vec<String> = told.collect();
+    if let more @ 1.. = all.len().saturating_sub(ALTERNATIVES_TOLD) {
+        told.push(format!("and {more} more"));
+    }
+    told.join(" ")
 }
 
 fn push_verdict(reading: &mut NodeReading, snapshot: &Snapshot) {

@@ -49,6 +49,11 @@ pub(crate) fn event(incident: &Incident, state: &State) -> Event {
         cluster: state.cluster.clone(),
         component: incident.root.to_string(),
         far_end: incident.far_end.as_ref().map(ToString::to_string),
+        alternatives: incident
+            .alternatives
+            .iter()
+            .map(ToString::to_string)
+            .collect(),
         related: incident.related.iter().map(ToString::to_string).collect(),
         class: incident.class.name.to_owned(),
         severity: match incident.severity {

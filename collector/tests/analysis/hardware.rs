@@ -81,3 +81,44 @@ fn a_node_of_which_even_the_fastest_cpu_is_slow_is_named() {
     );
     check(&fastest(|node| if node == 3 { 3.1e9 } else { 3.5e9 }), &[]);
 }
+
+/// Temperature of each GPU by node and GPU; all draw 500 W, but for GPU 2 of node 3.
+fn heat(celsius: impl Fn(usize, usize) -> f64 + 'static, watts_of_one: f64) -> Box<Fault> {
+    with(move |node, _| {
+        super::of_gpus(|gpu| {
+            let watts = if (node, gpu) == (3, 2) {
+                watts_of_one
+            } else {
+                500.0
+            };
+            format!(
+                "railscope_gpu_temperature_celsius{{gpu=\"{gpu}\",sensor=\"gpu\"}} {}\n\
+                 railscope_gpu_power_watts{{gpu=\"{gpu}\"}} {watts}\n",
+                celsius(node, gpu)
+            )
+        })
+    })
+}
+
+/// GPUs at the end of the air are warmer everywhere.
+fn usual(gpu: usize) -> f64 {
+    55.0 + 5.0 * gpu as f64
+}
+
+#[test]
+fn a_gpu_hotter_than_others_at_its_place_is_named_unless_it_draws_more_or_its_node_is_hot() {
+    let named = ["gpu-thermal gpu/n3:2 gpus=1 []"];
+    let by = |kelvin: f64, node, gpu| usual(gpu) + if (node, gpu) == (3, 2) { kelvin } else { 0.0 };
+    check(&heat(|_, gpu| usual(gpu), 500.0), &[]);
+    check(&heat(move |node, gpu| by(18.0, node, gpu), 500.0), &named);
+    check(&heat(move |node, gpu| by(12.0, node, gpu), 500.0), &[]);
+    // It works harder than all others.
+    check(&heat(move |node, gpu| by(18.0, node, gpu), 620.0), &[]);
+    check(
+        &heat(
+            |node, gpu| usual(gpu) + if node == 3 { 18.0 } else { 0.0 },
+            500.0,
+        ),
+        &[],
+    );
+}

@@ -65,6 +65,55 @@ fn memory_that_waits_for_a_reset_is_named() {
 }
 
 #[test]
+fn sram_errors_above_the_threshold_are_named_and_below_it_not() {
+    let exceeded = |value: u8| {
+        with(move |node, _| {
+            of_gpus(|gpu| {
+                let exceeds = if (node, gpu) == (2, 1) { value } else { 0 };
+                format!("railscope_gpu_sram_threshold_exceeded{{gpu=\"{gpu}\"}} {exceeds}\n")
+            })
+        })
+    };
+    let view = super::run(&exceeded(1));
+    assert_eq!(super::incidents(&view), ["gpu-memory gpu/n2:1 gpus=1 []"]);
+    let statement = &view.incidents[0].findings[0].evidence.statement;
+    assert_eq!(
+        statement,
+        "GPU 1 of n2 has more uncorrected SRAM errors than NVIDIA's threshold: drain it, run the field diagnosis, and have it replaced."
+    );
+    check(&exceeded(0), &[]);
+}
+
+#[test]
+fn a_recovery_action_is_named_with_what_the_driver_asks_for() {
+    let asked = |value: f64| {
+        with(move |node, _| {
+            of_gpus(|gpu| {
+                let action = if (node, gpu) == (2, 1) { value } else { 0.0 };
+                format!("railscope_gpu_recovery_action{{gpu=\"{gpu}\"}} {action}\n")
+            })
+        })
+    };
+    for (action, class, expected) in [
+        (1.0, "gpu-error", "end its processes and reset the GPU"),
+        (2.0, "gpu-error", "reboot the node"),
+        (3.0, "gpu-error", "peer-to-peer"),
+        (4.0, "gpu-memory", "reset it when its processes have ended"),
+        (6.0, "gpu-error", "recovery action 6"),
+    ] {
+        let view = super::run(&asked(action));
+        let incident = format!("{class} gpu/n2:1 gpus=1 []");
+        assert_eq!(super::incidents(&view), [incident]);
+        let statement = &view.incidents[0].findings[0].evidence.statement;
+        assert!(statement.contains(expected), "{statement}");
+    }
+    // None, and a value that DCGM does not have.
+    for silent in [0.0, 9_223_372_036_854_775_792.0] {
+        check(&asked(silent), &[]);
+    }
+}
+
+#[test]
 fn nvlinks_that_one_gpu_lacks_are_its_own_and_those_that_most_lack_are_the_nodes() {
     let links = |culprits: fn(usize, usize) -> bool| {
         with(move |node, _| {

@@ -4,6 +4,7 @@ mod ablation;
 mod cluster;
 mod detectors;
 mod ethernet;
+mod fabric_loss;
 mod fading;
 mod gpu_events;
 mod hardware;

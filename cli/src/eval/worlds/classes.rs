@@ -31,7 +31,7 @@ const KINDS: &[(&[&str], &[Pattern])] = &[
     // GPUs
     (
         &["gpu_thermal", "thermal"],
-        &[Name("gpu-slow"), Name("host-cooling"), Planned("thermal")],
+        &[Name("gpu-slow"), Name("host-cooling"), Name("gpu-thermal")],
     ),
     (
         &["gpu_silent_slow", "slow_sm", "slow_hbm"],

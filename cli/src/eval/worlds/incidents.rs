@@ -68,10 +68,7 @@ impl Incidents {
         }
         let index = *self.open.entry(changed.id.clone()).or_insert_with(|| {
             self.all.push(Incident {
-                component: match &changed.far_end {
-                    Some(far_end) => format!("{} {far_end}", changed.component),
-                    None => changed.component.clone(),
-                },
+                component: component(changed),
                 first: at,
                 last: f64::INFINITY,
                 classes: Vec::new(),
@@ -100,6 +97,14 @@ impl Incidents {
     }
 }
 
+/// All names that an incident gives to what is broken.
+fn component(incident: &railscope_otlp::Incident) -> String {
+    let names = [&incident.component].into_iter();
+    let names = names.chain(&incident.far_end).chain(&incident.alternatives);
+    let names: Vec<&str> = names.map(String::as_str).collect();
+    names.join(" ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -114,6 +119,7 @@ mod tests {
                 cluster: String::new(),
                 component: "gpu/n1:3".to_owned(),
                 far_end: None,
+                alternatives: Vec::new(),
                 related: Vec::new(),
                 class: class.to_owned(),
                 severity,

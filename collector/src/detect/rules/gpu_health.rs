@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use railscope_model::identity::Part;
 use railscope_model::metric::{
-    GPU, GPU_ROW_REMAP_FAILED, GPU_ROW_REMAP_PENDING, GPU_TEMPERATURE, GPU_UTILIZATION,
-    GPU_XID_EVENTS, Metric, NVLINKS_ACTIVE,
+    GPU, GPU_ROW_REMAP_FAILED, GPU_ROW_REMAP_PENDING, GPU_SRAM_THRESHOLD_EXCEEDED, GPU_TEMPERATURE,
+    GPU_UTILIZATION, GPU_XID_EVENTS, Metric, NVLINKS_ACTIVE,
 };
 
 use crate::assemble::node_parts::gpus_behind;
@@ -29,7 +29,7 @@ const NEW_PAGES: usize = 2;
 struct GpuHealth {
     gpus: Gpus,
     /// Rests on the GPUs that are listed, on which of them tell anything, and on what they tell of memory and links.
-    kept: Kept<[u64; 6], Health>,
+    kept: Kept<[u64; 7], Health>,
 }
 
 /// Builds the detector.
@@ -48,7 +48,7 @@ struct Health {
 
 impl Health {
     fn of(node: &[Listed<'_>]) -> Self {
-        let bad = |gpu: &Listed<'_>| !answers(gpu) || bad_memory(gpu).is_some();
+        let bad = |gpu: &Listed<'_>| !answers(gpu) || bad_memory(gpu).next().is_some();
         let mut links: BTreeMap<String, Vec<f64>> = BTreeMap::new();
         for gpu in node {
             let of_product = links.entry(gpu.product.to_owned()).or_default();
@@ -73,14 +73,15 @@ impl Detector for GpuHealth {
         for (node, history) in view.history.fresh_nodes(view.now) {
             let [util, temperature] =
                 [&GPU_UTILIZATION, &GPU_TEMPERATURE].map(|one| history.presence_since(one));
-            let [gpu, failed, pending, links] = [
+            let [gpu, failed, pending, sram, links] = [
                 &GPU,
                 &GPU_ROW_REMAP_FAILED,
                 &GPU_ROW_REMAP_PENDING,
+                &GPU_SRAM_THRESHOLD_EXCEEDED,
                 &NVLINKS_ACTIVE,
             ]
             .map(|one| history.values_since(one));
-            let rests_on = [gpu, util, temperature, failed, pending, links];
+            let rests_on = [gpu, util, temperature, failed, pending, sram, links];
             self.kept.refresh(history, rests_on, || {
                 let node: Vec<_> = gpus.of_node(view, node, history).collect();
                 Health::of(&node)
@@ -109,8 +110,14 @@ impl Detector for GpuHealth {
         }
     }
 
-    fn explain(&self, class: &Class, _: &str) -> Explanation {
-        if class == &GPU_LOST {
+    fn explain(&self, class: &Class, signal: &str) -> Explanation {
+        if signal == GPU_SRAM_THRESHOLD_EXCEEDED.name {
+            Explanation {
+                check: "The uncorrected errors of the GPU's SRAM (caches, registers, shared memory) exceed NVIDIA's threshold, as the driver or DCGM reports.",
+                threshold: String::from("any; the threshold is the driver's"),
+                clears: "The GPU has been replaced: the errors of its life count.",
+            }
+        } else if class == &GPU_LOST {
             Explanation {
                 check: "The driver lists the GPU and gets no value from it, while another GPU of the node answers.",
                 threshold: String::from(
@@ -148,6 +155,11 @@ impl Detector for GpuHealth {
                 )],
             ),
             Rule::new(&GPU_MEMORY, Vec::new()),
+            Rule {
+                class: &GPU_MEMORY,
+                signal: GPU_SRAM_THRESHOLD_EXCEEDED.name,
+                thresholds: Vec::new(),
+            },
             Rule::new(&NVLINK_DOWN, peers::thresholds()),
         ]
     }
@@ -227,33 +239,33 @@ fn fatal_xids(gpu: &Listed<'_>) -> (String, bool) {
     (said, is_new)
 }
 
-/// What a GPU says of rows of its memory that wait to be replaced, or could not be.
-fn bad_memory(gpu: &Listed<'_>) -> Option<(&'static Metric, &'static str)> {
-    [
+/// What a GPU reports of its memory: what it is, and what NVIDIA asks for.
+fn bad_memory(gpu: &Listed<'_>) -> impl Iterator<Item = (&'static Metric, &'static str)> {
+    let remap = [
         (
             &GPU_ROW_REMAP_FAILED,
-            "could not replace a row of its memory",
+            "could not replace a row of its memory: run the field diagnosis, and have it replaced",
         ),
         (
             &GPU_ROW_REMAP_PENDING,
             "waits for a reset to replace a row of its memory",
         ),
-    ]
-    .into_iter()
-    .find(|(metric, _)| gpu.value(metric) == Some(1.0))
+    ];
+    let is_set = |metric: &&'static Metric| gpu.value(metric) == Some(1.0);
+    let sram = (
+        &GPU_SRAM_THRESHOLD_EXCEEDED,
+        "has more uncorrected SRAM errors than NVIDIA's threshold: drain it, run the field diagnosis, and have it replaced",
+    );
+    let remap = remap.into_iter().find(|(metric, _)| is_set(metric));
+    let sram = Some(sram).filter(|(metric, _)| is_set(metric));
+    remap.into_iter().chain(sram)
 }
 
 fn memory(gpu: &Listed<'_>, out: &mut Vec<Evidence>) {
-    if let Some((metric, what)) = bad_memory(gpu) {
+    out.extend(bad_memory(gpu).map(|(metric, what)| {
         let statement = format!("GPU {} of {} {what}.", gpu.index, gpu.node);
-        out.push(evidence(
-            gpu.part(),
-            &GPU_MEMORY,
-            metric.name,
-            0.0,
-            statement,
-        ));
-    }
+        evidence(gpu.part(), &GPU_MEMORY, metric.name, 0.0, statement)
+    }));
 }
 
 /// A GPU with fewer active NVLinks than its peers.

@@ -1,4 +1,4 @@
-//! Host ports that hang on a leaf of another rail.
+//! Host ports that hang on a leaf of another rail, or of other hosts.
 
 use railscope_model::fabric::LinkKind;
 use railscope_model::identity::{NodeName, Part, RdmaDevice, RdmaPort};
@@ -29,11 +29,11 @@ impl Detector for MiscabledRail {
 
     fn explain(&self, _: &Class, _: &str) -> Explanation {
         Explanation {
-            check: "A host port hangs on a leaf whose other ports belong to another rail.",
+            check: "A host port hangs on a leaf whose other ports belong to another rail, or to other hosts.",
             threshold: String::from(
-                "the fabric is rail-optimised by the great majority of its leaves, and this cable is not",
+                "the fabric is rail-optimised by the great majority of its leaves, or hosts have all of their NICs on one leaf, and this cable is not so",
             ),
-            clears: "The subnet shows the cable at a leaf of its own rail.",
+            clears: "The subnet shows the cable at a leaf of its own rail, or at that of the host's other NICs.",
         }
     }
 
@@ -62,10 +62,14 @@ fn evidence(view: &View<'_>, wrong: &Misplaced) -> Evidence {
         Part::HostLink(host.clone(), cabled_port(view, &part, device))
     };
     let part = link(&wrong.host, &wrong.device);
-    let mut statement = format!(
-        "{} of {} belongs to rail {} and hangs on {} of rail {}",
-        wrong.device, wrong.host, wrong.rail, wrong.leaf, wrong.leaf_rail
-    );
+    let (device, host, leaf) = (&wrong.device, &wrong.host, &wrong.leaf);
+    let mut statement = match wrong.leaf_rail {
+        Some(rail) => format!(
+            "{device} of {host} belongs to rail {} and hangs on {leaf} of rail {rail}",
+            wrong.rail
+        ),
+        None => format!("{device} of {host} hangs on {leaf}, and the host's other NICs do not"),
+    };
     if let Some(expected) = &wrong.expected_leaf {
         statement += &format!("; its place is {expected}");
     }

@@ -84,10 +84,10 @@ impl fmt::Display for Misplaced {
             leaf_rail,
             ..
         } = self;
-        write!(
-            f,
-            "{host} {device} of rail {rail} hangs on {leaf} of rail {leaf_rail}"
-        )?;
+        write!(f, "{host} {device} of rail {rail} hangs on {leaf}")?;
+        if let Some(leaf_rail) = leaf_rail {
+            write!(f, " of rail {leaf_rail}")?;
+        }
         if let Some(expected) = &self.expected_leaf {
             write!(f, ", not on {expected}")?;
         }

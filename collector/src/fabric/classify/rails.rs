@@ -6,6 +6,7 @@ use foldhash::fast::FixedState;
 use railscope_model::fabric::{Equipment, Fabric, PartId};
 use railscope_model::identity::{NodeName, RdmaDevice, SwitchName};
 
+use super::home_leaves;
 use crate::fabric::graph::host_classes::{HostClass, HostRole, Shapes};
 use crate::fabric::graph::index::Survey;
 use crate::fabric::graph::tiers::Sets;
@@ -37,7 +38,7 @@ pub struct LeafRail {
     pub others: usize,
 }
 
-/// A NIC on a leaf of another rail, or of its rail in another unit (then both rails are the same).
+/// A NIC on a leaf of another rail, of its rail in another unit (then both rails are the same), or of other hosts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Misplaced {
     /// The host.
@@ -48,9 +49,9 @@ pub struct Misplaced {
     pub rail: u16,
     /// The leaf that it hangs on.
     pub leaf: SwitchName,
-    /// Rail of that leaf.
-    pub leaf_rail: u16,
-    /// The leaf of the device's rail in the host's unit, where there is one.
+    /// Rail of that leaf; none where leaves serve hosts, not rails.
+    pub leaf_rail: Option<u16>,
+    /// The leaf of the device's rail in the host's unit, where there is one, or of the host's other NICs.
     pub expected_leaf: Option<SwitchName>,
     /// The NIC that hangs where this one should, and should hang where this one does.
     pub swapped_with: Option<(NodeName, RdmaDevice)>,
@@ -92,7 +93,7 @@ pub struct Wiring {
     pub classes: Vec<HostClass>,
     /// Leaves that serve a rail, in the order of the graph. Empty unless the fabric is rail-wired.
     pub leaf_rails: Vec<LeafRail>,
-    /// NICs on leaves of other rails, by host and device.
+    /// NICs on leaves of other rails, or of other hosts, by host and device.
     pub misplaced: Vec<Misplaced>,
     /// Rails that hosts lack, by host and rail.
     pub missing: Vec<MissingRail>,
@@ -287,7 +288,11 @@ impl<'a> Ground<'a> {
         Wiring {
             classes: self.shapes.classes.clone(),
             leaf_rails: self.leaf_rails(),
-            misplaced: self.misplaced(),
+            misplaced: if self.is_rail_wired() {
+                self.misplaced()
+            } else {
+                home_leaves::misplaced(self.survey, self.shapes)
+            },
             missing,
             absent_leaves,
             units: units.len(),
@@ -301,6 +306,10 @@ impl<'a> Ground<'a> {
                 .max()
                 .unwrap_or(0),
         }
+    }
+
+    fn is_rail_wired(&self) -> bool {
+        self.served.iter().any(Option::is_some)
     }
 
     fn leaf_rails(&self) -> Vec<LeafRail> {
@@ -363,7 +372,7 @@ impl<'a> Ground<'a> {
                     device: device(stray),
                     rail: stray.rail,
                     leaf: name(stray.switch),
-                    leaf_rail: stray.leaf_rail,
+                    leaf_rail: Some(stray.leaf_rail),
                     expected_leaf: stray.expected.map(name),
                     swapped_with: twin.map(|twin| (host(twin), device(twin))),
                 }

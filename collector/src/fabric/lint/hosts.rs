@@ -66,8 +66,8 @@ fn missing(case: &Case<'_>) -> Vec<Finding> {
 fn misplaced(case: &Case<'_>, wrong: &Misplaced) -> Finding {
     let rule = match &wrong.swapped_with {
         Some(_) => &SWAPPED_CABLES,
-        None if wrong.rail == wrong.leaf_rail => &MOVED_CABLE,
-        None => &CROSS_RAIL,
+        None if wrong.leaf_rail.is_some_and(|rail| rail != wrong.rail) => &CROSS_RAIL,
+        None => &MOVED_CABLE,
     };
     let mut parts = vec![link(case, &wrong.host, &wrong.device)];
     if let Some((host, device)) = &wrong.swapped_with {
@@ -77,7 +77,7 @@ fn misplaced(case: &Case<'_>, wrong: &Misplaced) -> Finding {
     let others = leaf.map(|leaf| {
         format!(
             "{} other NICs on {} are of rail {}",
-            leaf.nics, wrong.leaf, wrong.leaf_rail
+            leaf.nics, wrong.leaf, leaf.rail
         )
     });
     Finding {

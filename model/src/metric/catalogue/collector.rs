@@ -9,8 +9,8 @@ catalogue! {
         "Exports of metrics, logs (incident events) and traces by OTLP, by what became of them: ok, partial, rejected, failed, or skipped because the one before took too long. Absent where nothing is sent.";
     Collector Default Counter COLLECTOR_OTLP_ITEMS = "railscope_collector_otlp_items_total" (signal, result)
         "Data points, log records and spans by what became of them: sent, rejected by the receiver, failed, dropped because a queue was full, or unreadable. Absent where nothing is sent.";
-    Collector Default Gauge INCIDENT_ACTIVE = "railscope_incident_active" (fault_domain, class, severity, node, incident, far_end)
-        "Always 1: one series for each open incident, labelled with the part to fix; far_end is the other end of a cable between switches. Alert on this.";
+    Collector Default Gauge INCIDENT_ACTIVE = "railscope_incident_active" (fault_domain, class, severity, node, incident, far_end, alternatives)
+        "Always 1: one series for each open incident, labelled with the part to fix; far_end is the other end of a cable between switches, alternatives are parts that it may be as well. Alert on this.";
     Collector Default Gauge INCIDENT_GPUS = "railscope_incident_affected_gpus" (fault_domain, incident)
         "GPUs that the incident slows or stops.";
     Collector Default Gauge INCIDENT_SINCE = "railscope_incident_start_time_seconds" ["seconds"] (fault_domain, incident)

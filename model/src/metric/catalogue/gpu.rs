@@ -62,7 +62,7 @@ catalogue! {
     Exporter Full Gauge GPU_PCIE_LINK_WIDTH_MAX = "railscope_gpu_pcie_link_max_width_lanes" (gpu)
         "PCIe lanes that the GPU and its slot allow.";
     Exporter Default Gauge GPU_RECOVERY_ACTION = "railscope_gpu_recovery_action" (gpu)
-        "What the driver says the GPU needs: 0 nothing, 1 a reset, 2 a reboot of the node, 3 drain its peers, 4 drain and reset.";
+        "Recovery action that the driver asks for: 0 none, 1 reset of the GPU, 2 reboot of the node, 3 end of its peer-to-peer traffic, 4 drain and reset (it works with less capacity until then); above 4 see nvml.h of the release. Driver 570 or newer.";
     Exporter Full Gauge GPU_PROCESSES = "railscope_gpu_processes" (gpu, kind)
         "Processes with a context on the GPU: compute, graphics, mps. More than one compute process is time-slicing.";
     Exporter Default Counter GPU_XID_EVENTS = "railscope_gpu_xid_events_total" (gpu, xid, source)

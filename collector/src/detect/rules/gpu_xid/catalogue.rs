@@ -108,4 +108,26 @@ mod tests {
         }
         assert!(find(79.0).is_some_and(|row| row.effect() == 1.0));
     }
+
+    #[test]
+    fn the_alert_rules_of_the_exporter_alone_have_the_xids_of_the_catalogue() {
+        let rules = concat!(env!("CARGO_MANIFEST_DIR"), "/../alerts/railscope.rules.yml");
+        let rules = std::fs::read_to_string(rules).expect("the alert rules");
+        for (alert, action) in [
+            ("RailscopeGpuXidNeedsReset", RESET),
+            ("RailscopeGpuXidNeedsNodeRestart", RESTART),
+        ] {
+            let xids = CATALOGUE.iter().filter(|row| row.action == action);
+            let xids: Vec<_> = xids.map(|row| row.xid.to_string()).collect();
+            let rule = rules.split("- alert: ").find(|rule| {
+                rule.strip_prefix(alert)
+                    .is_some_and(|rest| rest.starts_with('\n'))
+            });
+            let matcher = format!("{{xid=~\"{}\"}}", xids.join("|"));
+            assert!(
+                rule.expect(alert).contains(&matcher),
+                "{alert}: expected {matcher}"
+            );
+        }
+    }
 }

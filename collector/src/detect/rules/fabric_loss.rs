@@ -1,0 +1,315 @@
+//! Packets that vanish inside the fabric, as hosts see it: switches whose counters nobody reads, or that count nothing.
+//!
+//! Who sends gets negative acknowledgements, who receives finds gaps. A cable at a host does that to everything that one
+//! NIC sends or receives; where many NICs of several nodes send what never arrives, and many others miss it, the loss is at a
+//! switch that they share. Hosts cannot tell which of them: all that lie on every way are named.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use railscope_model::fabric::{Fabric, LinkKind};
+use railscope_model::identity::{NodeName, Part, RdmaDevice, SwitchName};
+use railscope_model::metric::{
+    Metric, NIC_PHY_CRC_ERRORS, NIC_PHY_SYMBOL_ERRORS, RDMA_PORT_ERRORS, RDMA_PORT_RECEIVE_BYTES,
+    RDMA_PORT_TRANSMIT_BYTES, RDMA_TRANSPORT_EVENTS,
+};
+
+use crate::classes::{Class, UPLINK_LOSSY};
+use crate::detect::detector::{Detector, Evidence, Explanation, View, list};
+use crate::detect::peers::{self, MIN_PEERS};
+use crate::detect::registry::{Rule, Threshold};
+use crate::store::{Increase, NodeHistory};
+
+/// The time in which packets are counted, and the newer part of it in which it must be so as well.
+const LOSS_SECONDS: [f64; 2] = [60.0, 20.0];
+/// Share of its packets that a NIC sends in vain, or misses, from which it counts (detection method, section 3.5:
+/// go-back-N at 400 Gb/s costs a quarter of a percent at it).
+const MIN_LOST: f64 = 1e-5;
+/// Fewest a second: a flap of some other port brings a few.
+const MIN_RATE: f64 = 1.0;
+/// Bytes of the largest packet of RDMA: there are at least so many packets as bytes divided by it.
+const PACKET_BYTES: f64 = 4096.0;
+/// Largest share of all lost packets that one NIC may send, or miss: beyond it the loss is its own.
+const MOST_OF_ONE: f64 = 0.5;
+/// Errors that ports of hosts count, as a share of the lost packets: from here on they explain the loss.
+const EXPLAINED: f64 = 0.3;
+/// Most pairs of a sender and a receiver whose ways are looked at.
+const MOST_PAIRS: usize = 64;
+
+/// What drivers call negative acknowledgements that a sender gets: mlx5, bnxt_re, rxe.
+const SENT_IN_VAIN: [&str; 3] = ["packet_seq_err", "seq_err_naks_rcvd", "rcvd_seq_err"];
+/// What they call packets behind a gap: mlx5, bnxt_re, rxe.
+const BEHIND_A_GAP: [&str; 3] = ["out_of_sequence", "oos_drop_count", "out_of_seq_request"];
+
+struct FabricLoss;
+
+/// Builds the detector.
+pub fn build() -> Box<dyn Detector> {
+    Box::new(FabricLoss)
+}
+
+const NAME: &str = "fabric-loss";
+
+impl Detector for FabricLoss {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
+        let losses = |events: &[&str], bytes| {
+            let nodes = view.history.fresh_nodes(view.now);
+            let all = nodes.flat_map(|(node, history)| of_node(node, history, events, bytes));
+            Losses::of(all.collect())
+        };
+        let Some(senders) = losses(&SENT_IN_VAIN, &RDMA_PORT_TRANSMIT_BYTES) else {
+            return;
+        };
+        let Some(receivers) = losses(&BEHIND_A_GAP, &RDMA_PORT_RECEIVE_BYTES) else {
+            return;
+        };
+        if host_errors(view) < EXPLAINED * senders.rate() {
+            out.extend(evidence(view, &senders, &receivers));
+        }
+    }
+
+    fn explain(&self, _: &Class, _: &str) -> Explanation {
+        Explanation {
+            check: "Many NICs of several nodes send packets that do not arrive, and no port of a host is to blame.",
+            threshold: format!(
+                "at least {MIN_PEERS} NICs of two nodes or more with negative acknowledgements for more than {MIN_LOST} of what they send and {MIN_RATE:.0} a second, over {:.0} s and over {:.0} s, as many that find gaps, none of them with more than {:.0} % of all, and errors of hosts' ports below {:.0} % of it",
+                LOSS_SECONDS[0],
+                LOSS_SECONDS[1],
+                100.0 * MOST_OF_ONE,
+                100.0 * EXPLAINED
+            ),
+            clears: "What is sent arrives.",
+        }
+    }
+
+    fn rules(&self) -> Vec<Rule> {
+        let mut thresholds = peers::thresholds();
+        thresholds.truncate(1);
+        thresholds.extend(numbers());
+        vec![Rule::new(&UPLINK_LOSSY, thresholds)]
+    }
+}
+
+fn numbers() -> [Threshold; 8] {
+    [
+        Threshold::new(
+            "share of its packets that a NIC sends in vain, or misses",
+            MIN_LOST,
+            "ratio",
+            "go-back-N at 400 Gb/s costs a quarter of a percent at it (detection method, section 3.5)",
+        ),
+        Threshold::new(
+            "packets a second, at least",
+            MIN_RATE,
+            "1/s",
+            "the flap of a port brings a few (a choice)",
+        ),
+        Threshold::new(
+            "over",
+            LOSS_SECONDS[0],
+            "s",
+            "several readings of every node (a choice)",
+        ),
+        Threshold::new(
+            "and also over the newest",
+            LOSS_SECONDS[1],
+            "s",
+            "it goes on (a choice)",
+        ),
+        Threshold::new(
+            "bytes of a packet",
+            PACKET_BYTES,
+            "bytes",
+            "the largest MTU of RDMA; smaller packets make the share less",
+        ),
+        Threshold::new(
+            "share of one NIC in all of it, at most",
+            MOST_OF_ONE,
+            "ratio",
+            "beyond it the loss is at its own port (a choice)",
+        ),
+        Threshold::new(
+            "errors of hosts' ports, as a share of it",
+            EXPLAINED,
+            "ratio",
+            "from here on they explain it (a choice)",
+        ),
+        Threshold::new(
+            "pairs whose ways are looked at",
+            MOST_PAIRS as f64,
+            "pairs",
+            "more lead over the same switches (a choice)",
+        ),
+    ]
+}
+
+/// A NIC that sends in vain, or misses packets.
+struct Loss<'a> {
+    node: &'a NodeName,
+    device: RdmaDevice,
+    /// Packets a second.
+    rate: f64,
+}
+
+impl Loss<'_> {
+    /// The switch that it is plugged into.
+    fn leaf(&self, fabric: &Fabric) -> Option<SwitchName> {
+        let nic = fabric.find(&Part::Nic(self.node.clone(), self.device.clone()))?;
+        let cables = fabric.neighbours(nic);
+        let mut cables = cables.filter(|near| near.link.kind == LinkKind::Cable);
+        cables.find_map(|near| match &fabric.vertex(near.peer).part {
+            Part::Switch(leaf) if near.link.is_present() => Some(leaf.clone()),
+            _ => None,
+        })
+    }
+}
+
+/// NICs that lose, on one side.
+struct Losses<'a>(Vec<Loss<'a>>);
+
+impl<'a> Losses<'a> {
+    /// `None` where they are few, or one of them has most of it.
+    fn of(all: Vec<Loss<'a>>) -> Option<Self> {
+        let own = Self(all);
+        let most = own.0.iter().map(|loss| loss.rate).fold(0.0, f64::max);
+        let is_shared =
+            own.0.len() >= MIN_PEERS && own.nodes() >= 2 && most <= MOST_OF_ONE * own.rate();
+        is_shared.then_some(own)
+    }
+
+    fn nodes(&self) -> usize {
+        let nodes: BTreeSet<&NodeName> = self.0.iter().map(|loss| loss.node).collect();
+        nodes.len()
+    }
+
+    /// Packets a second.
+    fn rate(&self) -> f64 {
+        self.0.iter().map(|loss| loss.rate).sum()
+    }
+}
+
+/// The NICs of a node that lose more than is usual, by events of these names.
+fn of_node<'a>(
+    node: &'a NodeName,
+    history: &'a NodeHistory,
+    events: &[&str],
+    bytes: &'static Metric,
+) -> Vec<Loss<'a>> {
+    let moving = history.moving(&RDMA_TRANSPORT_EVENTS);
+    let losses = moving.filter_map(|(labels, window)| {
+        let labels: Vec<_> = labels.values().collect();
+        let [device, port, event] = labels[..] else {
+            return None;
+        };
+        if !events.contains(&event) {
+            return None;
+        }
+        let carried = history.window(bytes, &[device, port])?;
+        let rates = LOSS_SECONDS.map(|seconds| {
+            let lost = window.increase(seconds).map(Increase::rate)?;
+            let packets = carried.increase(seconds).map(Increase::rate)? / PACKET_BYTES;
+            (lost >= MIN_RATE && lost >= MIN_LOST * packets).then_some(lost)
+        });
+        let [Some(rate), Some(_)] = rates else {
+            return None;
+        };
+        let device = device.parse().ok()?;
+        Some(Loss { node, device, rate })
+    });
+    losses.collect()
+}
+
+/// Errors a second that the ports of hosts count.
+fn host_errors(view: &View<'_>) -> f64 {
+    let rate = |history: &NodeHistory, metric, kind: Option<&str>| -> f64 {
+        let series = history
+            .moving(metric)
+            .filter(|(labels, _)| kind.is_none_or(|kind| labels.values().last() == Some(kind)));
+        let rates = series.filter_map(|(_, window)| window.increase(LOSS_SECONDS[0]));
+        rates.map(Increase::rate).sum()
+    };
+    let of_host = |history| {
+        rate(history, &RDMA_PORT_ERRORS, Some("symbol_error"))
+            + rate(history, &RDMA_PORT_ERRORS, Some("port_rcv_errors"))
+            + rate(history, &NIC_PHY_SYMBOL_ERRORS, None)
+            + rate(history, &NIC_PHY_CRC_ERRORS, None)
+    };
+    let nodes = view.history.fresh_nodes(view.now);
+    nodes.map(|(_, history)| of_host(history)).sum()
+}
+
+/// Switches on every way from a sender to a receiver; in a fabric of rails NICs of one device talk to each other.
+fn on_every_way(view: &View<'_>, senders: &Losses<'_>, receivers: &Losses<'_>) -> Vec<Part> {
+    let leaves = |losses: &Losses<'_>| -> BTreeSet<(RdmaDevice, SwitchName)> {
+        let leaf = |loss: &Loss<'_>| Some((loss.device.clone(), loss.leaf(view.fabric)?));
+        losses.0.iter().filter_map(leaf).collect()
+    };
+    let (from, to) = (leaves(senders), leaves(receivers));
+    let pairs: BTreeSet<_> = from
+        .iter()
+        .flat_map(|from| to.iter().map(move |to| (from, to)))
+        .filter(|((device, from), (other, to))| device == other && from != to)
+        .map(|((_, from), (_, to))| (from.min(to), from.max(to)))
+        .collect();
+    let ways = pairs.into_iter().take(MOST_PAIRS);
+    let ways = ways.filter_map(|(a, b)| view.routes.between(view.fabric, a, b));
+    let mut counts: BTreeMap<Part, usize> = BTreeMap::new();
+    let mut all = 0;
+    for way in ways {
+        all += 1;
+        for (switch, _) in way.switches {
+            let part = view.fabric.vertex(switch).part.clone();
+            *counts.entry(part).or_default() += 1;
+        }
+    }
+    let most = counts.values().copied().max().unwrap_or(0);
+    // One more switch may lose at the same time: the ways that cannot lead over the first are few then.
+    if most * 2 < all {
+        return Vec::new();
+    }
+    let shared = counts.into_iter().filter(|(_, count)| *count == most);
+    shared.map(|(part, _)| part).collect()
+}
+
+fn evidence(view: &View<'_>, senders: &Losses<'_>, receivers: &Losses<'_>) -> Option<Evidence> {
+    let mut switches = on_every_way(view, senders, receivers).into_iter();
+    let part = switches.next()?;
+    let alike: Vec<Part> = switches.collect();
+    let mut statement = format!(
+        "{} NICs of {} nodes send packets that do not arrive, {:.0} a second, and {} NICs of {} nodes miss packets; no port of a host counts errors that explain it. {part} is on every way between them",
+        senders.0.len(),
+        senders.nodes(),
+        senders.rate(),
+        receivers.0.len(),
+        receivers.nodes(),
+    );
+    if alike.is_empty() {
+        statement.push('.');
+    } else {
+        statement += &format!(
+            ", as is each of {}: the counters of these switches, or probes, tell which of them it is.",
+            list(&alike)
+        );
+    }
+    let nics = senders.0.iter().chain(&receivers.0);
+    let victims = nics.flat_map(|loss| {
+        let nic = Part::Nic(loss.node.clone(), loss.device.clone());
+        crate::assemble::node_parts::gpus_behind(view.fabric, &nic)
+    });
+    let victims: BTreeSet<Part> = victims.collect();
+    Some(Evidence {
+        detector: NAME,
+        signal: RDMA_TRANSPORT_EVENTS.name,
+        class: &UPLINK_LOSSY,
+        // What a flow loses by it depends on how it sends again.
+        effect: 0.0,
+        statement,
+        victims: victims.into_iter().collect(),
+        related: Vec::new(),
+        alike,
+        part,
+    })
+}

@@ -1,0 +1,202 @@
+//! GPUs that run far hotter than those at the same place in other nodes which draw as much power: not held back yet.
+//!
+//! A GPU is warmer or cooler by its place in the air or coolant of the node, and by what it draws. What is left beside those
+//! is its own cooling: paste, heat sink, cold plate, a fan of its own.
+
+use std::collections::BTreeMap;
+
+use railscope_model::identity::{GpuIndex, NodeName};
+use railscope_model::metric::{GPU_POWER, GPU_TEMPERATURE};
+
+use crate::classes::{Class, GPU_THERMAL};
+use crate::detect::detector::{Detector, Evidence, Explanation, View};
+use crate::detect::gpus::{Gpus, Listed};
+use crate::detect::peers::{self, MIN_PEERS, median};
+use crate::detect::registry::{Rule, Threshold};
+
+/// The time for which a GPU must have been as hot. A GPU warms up in less than half of it.
+const HOT_SECONDS: f64 = 60.0;
+/// Excess over its peers, in kelvin. Healthy GPUs of recorded and simulated nodes differ by 6 at most.
+const MIN_EXCESS: f64 = 15.0;
+/// Below this no GPU ages or slows, in degrees Celsius.
+const MIN_CELSIUS: f64 = 70.0;
+/// How far the power of peers may be off, as a share.
+const ALIKE_POWER: f64 = 0.1;
+/// Most peers whose power is looked at.
+const MOST_PEERS: usize = 64;
+
+#[derive(Default)]
+struct GpuHeat {
+    gpus: Gpus,
+}
+
+/// Builds the detector.
+pub fn build() -> Box<dyn Detector> {
+    Box::<GpuHeat>::default()
+}
+
+/// Product, and place in the node.
+type Slot<'a> = (&'a str, GpuIndex);
+
+/// A GPU and how hot it is now.
+struct Warm<'a> {
+    gpu: Listed<'a>,
+    celsius: f64,
+}
+
+impl Detector for GpuHeat {
+    fn name(&self) -> &'static str {
+        "gpu-heat"
+    }
+
+    fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
+        self.gpus.refresh(view);
+        let mut slots: BTreeMap<Slot<'_>, Vec<Warm<'_>>> = BTreeMap::new();
+        for gpu in self.gpus.listed(view) {
+            if let Some(celsius) = gpu.history.value(&GPU_TEMPERATURE, &[gpu.label, "gpu"]) {
+                let slot = slots.entry((gpu.product, gpu.index)).or_default();
+                slot.push(Warm { gpu, celsius });
+            }
+        }
+        slots.retain(|_, warm| warm.len() > MIN_PEERS);
+        let by_node = excess_of_nodes(&slots);
+        for warm in slots.values() {
+            let usual = usual_celsius(warm);
+            for own in warm {
+                // Where all GPUs of a node are hot it is the node's air.
+                let of_node = by_node[own.gpu.node].max(0.0);
+                let is_hot =
+                    own.celsius >= MIN_CELSIUS && own.celsius - usual - of_node >= MIN_EXCESS;
+                if is_hot {
+                    out.extend(evidence(view, own, warm, of_node));
+                }
+            }
+        }
+    }
+
+    fn explain(&self, _: &Class, _: &str) -> Explanation {
+        Explanation {
+            check: "A GPU is far hotter than those at the same place in other nodes that draw as much power.",
+            threshold: format!(
+                "{MIN_EXCESS:.0} K above the median of at least {MIN_PEERS} that draw the same power within {:.0} %, and above what the GPUs of its node are as a whole, at {MIN_CELSIUS:.0} degrees Celsius or more, for {HOT_SECONDS:.0} s",
+                100.0 * ALIKE_POWER
+            ),
+            clears: "It is as warm as its peers.",
+        }
+    }
+
+    fn rules(&self) -> Vec<Rule> {
+        let mut thresholds = peers::thresholds();
+        thresholds.truncate(1);
+        thresholds.extend([
+            Threshold::new(
+                "excess over its peers",
+                MIN_EXCESS,
+                "K",
+                "healthy GPUs at the same place and power differ by 6 at most in what was recorded and simulated (a choice)",
+            ),
+            Threshold::new(
+                "temperature, at least",
+                MIN_CELSIUS,
+                "degrees Celsius",
+                "below it no GPU slows (a choice)",
+            ),
+            Threshold::new(
+                "for",
+                HOT_SECONDS,
+                "s",
+                "twice what a GPU takes to warm up (a choice)",
+            ),
+            Threshold::new(
+                "how far the power of peers is off, at most",
+                ALIKE_POWER,
+                "ratio",
+                "some 5 K at full load (a choice)",
+            ),
+            Threshold::new(
+                "peers whose power is looked at, at most",
+                MOST_PEERS as f64,
+                "parts",
+                "more say the same (a choice)",
+            ),
+        ]);
+        vec![Rule::new(&GPU_THERMAL, thresholds)]
+    }
+}
+
+fn usual_celsius(warm: &[Warm<'_>]) -> f64 {
+    median(warm.iter().map(|own| own.celsius)).unwrap_or(f64::INFINITY)
+}
+
+/// By how much the GPUs of a node are hotter than others at their places: that of the middle one.
+fn excess_of_nodes<'a>(slots: &BTreeMap<Slot<'a>, Vec<Warm<'a>>>) -> BTreeMap<&'a NodeName, f64> {
+    let mut by_node: BTreeMap<&NodeName, Vec<f64>> = BTreeMap::new();
+    for warm in slots.values() {
+        let usual = usual_celsius(warm);
+        for own in warm {
+            let excess = own.celsius - usual;
+            by_node.entry(own.gpu.node).or_default().push(excess);
+        }
+    }
+    let of_node = |(node, excesses)| Some((node, median(excesses)?));
+    by_node.into_iter().filter_map(of_node).collect()
+}
+
+/// What a GPU has drawn on average.
+fn watts(view: &View<'_>, gpu: &Listed<'_>) -> Option<f64> {
+    let window = gpu.history.window(&GPU_POWER, &[gpu.label])?;
+    let told = window.told_within(view.now, HOT_SECONDS);
+    let (count, sum) = told.fold((0, 0.0), |(count, sum), (_, watts)| {
+        (count + 1, sum + watts)
+    });
+    (count > 0).then(|| sum / f64::from(count))
+}
+
+fn evidence(view: &View<'_>, own: &Warm<'_>, warm: &[Warm<'_>], of_node: f64) -> Option<Evidence> {
+    let gpu = &own.gpu;
+    let watts_of_own = watts(view, gpu)?;
+    let others = warm.iter().filter(|peer| peer.gpu.node != gpu.node);
+    let alike = others.take(MOST_PEERS).filter(|peer| {
+        let watts = watts(view, &peer.gpu);
+        watts.is_some_and(|watts| (watts / watts_of_own - 1.0).abs() <= ALIKE_POWER)
+    });
+    let alike: Vec<f64> = alike.map(|peer| peer.celsius).collect();
+    if alike.len() < MIN_PEERS {
+        return None;
+    }
+    let usual = median(alike.iter().copied())?;
+    let limit = usual + of_node + MIN_EXCESS;
+    let window = gpu.history.window(&GPU_TEMPERATURE, &[gpu.label, "gpu"])?;
+    let mut is_hot_so_long = false;
+    for (at, celsius) in window.told() {
+        if celsius < limit.max(MIN_CELSIUS) {
+            return None;
+        }
+        if view.now.seconds_since(at) >= HOT_SECONDS {
+            is_hot_so_long = true;
+            break;
+        }
+    }
+    if !is_hot_so_long {
+        return None;
+    }
+    let part = gpu.part();
+    Some(Evidence {
+        detector: "gpu-heat",
+        signal: GPU_TEMPERATURE.name,
+        class: &GPU_THERMAL,
+        // Nothing is slower yet.
+        effect: 0.0,
+        statement: format!(
+            "GPU {} of {} is at {:.0} degrees Celsius, and the {} at its place in other nodes which draw the same {watts_of_own:.0} W are at {usual:.0}.",
+            gpu.index,
+            gpu.node,
+            own.celsius,
+            alike.len()
+        ),
+        victims: vec![part.clone()],
+        related: Vec::new(),
+        alike: Vec::new(),
+        part,
+    })
+}

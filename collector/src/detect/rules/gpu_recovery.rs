@@ -1,0 +1,120 @@
+//! GPUs for which the driver asks for a recovery action: a reset, a reboot of the node, a drain.
+
+use railscope_model::identity::{GpuIndex, Part};
+use railscope_model::metric::GPU_RECOVERY_ACTION;
+
+use crate::assemble::node_parts::gpus_behind;
+use crate::classes::{Class, GPU_ERROR, GPU_MEMORY};
+use crate::detect::detector::{Detector, Evidence, Explanation, View};
+use crate::detect::registry::Rule;
+use crate::store::per_node_cache::Kept;
+
+const NAME: &str = "gpu-recovery";
+
+/// What the driver can ask for: `nvmlDeviceGpuRecoveryAction_t` from 1 on; 0 is nothing.
+const ACTIONS: &[Action] = &[
+    Action {
+        class: &GPU_ERROR,
+        what: "end its processes and reset the GPU",
+    },
+    Action {
+        class: &GPU_ERROR,
+        what: "reboot the node",
+    },
+    Action {
+        class: &GPU_ERROR,
+        what: "end the GPU's peer-to-peer traffic, then read the recovery action again",
+    },
+    // The GPU works with less capacity, and its processes may end first.
+    Action {
+        class: &GPU_MEMORY,
+        what: "drain the GPU, and reset it when its processes have ended",
+    },
+];
+/// Numbers above those: releases of NVML differ in what they mean.
+const OTHER: Action = Action {
+    class: &GPU_ERROR,
+    what: "not known to this version of Railscope; `nvidia-smi -q` names it",
+};
+
+#[derive(Debug)]
+struct Action {
+    class: &'static Class,
+    what: &'static str,
+}
+
+/// The number of an action; other numbers stand for a value that is not there.
+fn number(value: f64) -> Option<u8> {
+    (1.0..16.0).contains(&value).then_some(value as u8)
+}
+
+/// The GPUs that need something, by node.
+#[derive(Default)]
+struct GpuRecovery {
+    /// Rests on the recovery actions of the node's GPUs.
+    kept: Kept<u64, Vec<(GpuIndex, u8)>>,
+}
+
+/// Builds the detector.
+pub fn build() -> Box<dyn Detector> {
+    Box::<GpuRecovery>::default()
+}
+
+impl Detector for GpuRecovery {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
+        self.kept.begin();
+        for (node, history) in view.history.fresh_nodes(view.now) {
+            let values = history.values_since(&GPU_RECOVERY_ACTION);
+            self.kept.refresh(history, values, || {
+                let series = history.series(&GPU_RECOVERY_ACTION);
+                let needed = series.filter_map(|(labels, window)| {
+                    let action = number(window.value()?)?;
+                    Some((labels.values().next()?.parse().ok()?, action))
+                });
+                needed.collect()
+            });
+            for (gpu, action) in self.kept.of(history).into_iter().flatten() {
+                let part = Part::Gpu(node.clone(), *gpu);
+                out.push(evidence(part, *action, view));
+            }
+        }
+    }
+
+    fn explain(&self, _: &Class, _: &str) -> Explanation {
+        Explanation {
+            check: "The driver asks for a recovery action of the GPU: a reset, a reboot of the node, an end of its peer-to-peer traffic, or a drain (NVML, driver 570 or newer, or DCGM).",
+            threshold: String::from("any"),
+            clears: "The driver asks for nothing any more.",
+        }
+    }
+
+    fn rules(&self) -> Vec<Rule> {
+        vec![
+            Rule::new(&GPU_ERROR, Vec::new()),
+            Rule::new(&GPU_MEMORY, Vec::new()),
+        ]
+    }
+}
+
+fn evidence(part: Part, number: u8, view: &View<'_>) -> Evidence {
+    let action = ACTIONS.get(usize::from(number) - 1).unwrap_or(&OTHER);
+    let stops = action.class == &GPU_ERROR;
+    Evidence {
+        detector: NAME,
+        signal: GPU_RECOVERY_ACTION.name,
+        class: action.class,
+        effect: f64::from(u8::from(stops)),
+        statement: format!(
+            "The driver asks for recovery action {number} of {part}: {}.",
+            action.what
+        ),
+        victims: gpus_behind(view.fabric, &part),
+        related: Vec::new(),
+        alike: Vec::new(),
+        part,
+    }
+}

@@ -1,0 +1,139 @@
+//! Loss inside the fabric that only hosts see: two leaves of four hosts, and spines that tell nothing.
+
+use railscope_collector::analyzer::Analyzer;
+use railscope_collector::fabric::subnet::parse_ibnetdiscover;
+
+use super::cluster::{NODES, RAILS, at, node, page, subnet_of};
+
+/// Packets a second that a NIC sends in vain, and that it misses, by node and rail.
+type Rates = dyn Fn(usize, usize) -> (u64, u64);
+
+/// All NICs of four hosts hang on one leaf.
+fn by_rack(node: usize, _: usize) -> Option<usize> {
+    Some(node / 4)
+}
+
+/// What the node's NICs count: 40 GB/s each way, or 10 million packets.
+fn counters(index: usize, seconds: u64, rates: &Rates) -> String {
+    let of_rail = |rail| {
+        let labels = format!("{{device=\"mlx5_{rail}\",port=\"1\"");
+        let (in_vain, missed) = rates(index, rail);
+        let lost = [("packet_seq_err", in_vain), ("out_of_sequence", missed)];
+        let lost = lost.map(|(event, rate)| {
+            format!(
+                "railscope_rdma_transport_events_total{labels},event=\"{event}\"}} {}\n",
+                rate * seconds
+            )
+        });
+        let bytes = ["transmit", "receive"].map(|way| {
+            format!(
+                "railscope_rdma_port_{way}_bytes_total{labels}}} {}\n",
+                40_000_000_000 * seconds
+            )
+        });
+        [bytes.concat(), lost.concat()].concat()
+    };
+    (0..RAILS).map(of_rail).collect()
+}
+
+/// Class, part, what it may be as well and severity of the incidents of two minutes.
+fn incidents(
+    spines: usize,
+    rates: &Rates,
+    more: &dyn Fn(usize, u64, String) -> String,
+) -> Vec<String> {
+    let mut analyzer = Analyzer::default();
+    analyzer.set_targets(&(0..NODES).map(node).collect::<Vec<_>>());
+    let subnet = subnet_of(NODES, spines, &by_rack);
+    let mut view = analyzer.tick(at(0));
+    for seconds in (5..=120).step_by(5) {
+        for index in 0..NODES {
+            let text = page(index, seconds) + &counters(index, seconds, rates);
+            analyzer.ingest(&node(index), &more(index, seconds, text), at(seconds));
+        }
+        let subnet = parse_ibnetdiscover(&subnet);
+        analyzer.take_subnet(subnet, at(seconds));
+        view = analyzer.tick(at(seconds));
+    }
+    let told = view.incidents.iter().map(|incident| {
+        let alternatives = incident.alternatives.iter().map(ToString::to_string);
+        let alternatives: Vec<String> = alternatives.collect();
+        format!(
+            "{} {} or {alternatives:?} {}",
+            incident.class.name,
+            incident.root,
+            incident.severity.as_str()
+        )
+    });
+    told.collect()
+}
+
+fn as_it_is(_: usize, _: u64, page: String) -> String {
+    page
+}
+
+/// Four NICs of two hosts of the first leaf send to as many of the second: 200 of 10 million packets are lost.
+fn between_leaves(node: usize, rail: usize) -> (u64, u64) {
+    let is_one = rail < 2;
+    match node {
+        0 | 1 if is_one => (200, 0),
+        4 | 5 if is_one => (0, 200),
+        _ => (0, 0),
+    }
+}
+
+#[test]
+fn what_many_send_and_many_miss_is_lost_at_a_switch_between_them() {
+    let one = incidents(1, &between_leaves, &as_it_is);
+    assert_eq!(one, ["uplink-lossy switch/spine-0 or [] critical"]);
+}
+
+#[test]
+fn switches_that_hosts_cannot_tell_apart_are_all_named_and_page_nobody() {
+    let two = incidents(2, &between_leaves, &as_it_is);
+    let expected = r#"uplink-lossy switch/spine-0 or ["switch/spine-1"] warning"#;
+    assert_eq!(two, [expected]);
+}
+
+#[test]
+fn a_loss_too_small_to_be_felt_is_no_incident() {
+    let small = |node, rail| {
+        let (in_vain, missed) = between_leaves(node, rail);
+        (in_vain / 4, missed / 4)
+    };
+    assert!(incidents(1, &small, &as_it_is).is_empty());
+}
+
+#[test]
+fn what_one_nic_misses_or_sends_in_vain_is_not_lost_in_the_fabric() {
+    let misses = |node, rail| match (node, rail) {
+        (4, 0) => (0, 800),
+        (0..4, _) => (50, 0),
+        _ => (0, 0),
+    };
+    let sends = move |node, rail| {
+        let (missed, in_vain) = misses(node, rail);
+        (in_vain, missed)
+    };
+    assert!(incidents(1, &misses, &as_it_is).is_empty());
+    assert!(incidents(1, &sends, &as_it_is).is_empty());
+}
+
+#[test]
+fn errors_of_a_hosts_port_explain_the_loss() {
+    let errors = |node: usize, seconds, page: String| {
+        if node != 4 {
+            return page;
+        }
+        page.replace(
+            "kind=\"symbol_error\"} 3",
+            &format!("kind=\"symbol_error\"}} {}", 3 + 400 * seconds),
+        )
+    };
+    let told = incidents(1, &between_leaves, &errors);
+    assert!(!told.is_empty());
+    assert!(
+        told.iter().all(|one| one.starts_with("link-errors")),
+        "{told:?}"
+    );
+}
