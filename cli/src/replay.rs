@@ -4,6 +4,8 @@
 mod pace;
 #[path = "replay_progress.rs"]
 mod progress;
+#[path = "replay_read_back.rs"]
+mod read_back;
 #[path = "replay_serve.rs"]
 mod serve;
 
@@ -23,6 +25,7 @@ use serde::Serialize;
 
 use pace::{Pace, Speed};
 use progress::Progress;
+use read_back::StoreArgs;
 use serve::Server;
 
 /// Analyses recorded clusters again and prints when which incident opened, changed and closed.
@@ -31,8 +34,10 @@ use serve::Server;
 #[derive(Debug, Args)]
 pub(crate) struct ReplayArgs {
     /// Folders with a recording each.
-    #[arg(required = true)]
+    #[arg(required_unless_present = "prometheus", conflicts_with = "prometheus")]
     packs: Vec<PathBuf>,
+    #[command(flatten)]
+    store: StoreArgs,
     /// Prints one JSON object per line for each change.
     #[arg(long)]
     json: bool,
@@ -52,14 +57,33 @@ pub(crate) struct ReplayArgs {
 
 /// Replays all packs.
 pub(crate) fn run(args: &ReplayArgs) -> anyhow::Result<()> {
-    if args.serve.is_some() && args.packs.len() != 1 {
+    if args.serve.is_some() && args.packs.len() != 1 && !args.store.is_given() {
         bail!("--serve: {} recordings: expected one", args.packs.len());
     }
     // A replay takes long: an address that is in use is an error before it.
     let server = args.serve.as_deref().map(Server::bind).transpose()?;
+    let window = Window {
+        from: args.from.map(at),
+        until: args.to.map(at),
+    };
     let mut state = None;
     for folder in &args.packs {
-        state = Some(replay(folder, args)?);
+        let name = folder.display().to_string();
+        state = Some(replay(folder, &name, window, args)?);
+    }
+    if let Some((recording, summary)) = args.store.read((window.from, window.until))? {
+        if args.json {
+            eprint!("{summary}");
+        } else {
+            write!(io::stdout(), "{summary}")?;
+        }
+        // It has nothing outside of the window, and the last cycle is after the last scrape.
+        state = Some(replay(
+            recording.folder(),
+            "replay",
+            Window::default(),
+            args,
+        )?);
     }
     match (server, state) {
         (Some(server), Some(state)) => server.run(state),
@@ -67,13 +91,17 @@ pub(crate) fn run(args: &ReplayArgs) -> anyhow::Result<()> {
     }
 }
 
-/// Replays a pack and returns the state at its end.
-fn replay(folder: &Path, args: &ReplayArgs) -> anyhow::Result<Arc<State>> {
-    let at = |seconds: f64| Timestamp((seconds.max(0.0) * 1e3) as u64);
-    let window = Window {
-        from: args.from.map(at),
-        until: args.to.map(at),
-    };
+fn at(seconds: f64) -> Timestamp {
+    Timestamp((seconds.max(0.0) * 1e3) as u64)
+}
+
+/// Replays a pack, which is called `name`, and returns the state at its end.
+fn replay(
+    folder: &Path,
+    name: &str,
+    window: Window,
+    args: &ReplayArgs,
+) -> anyhow::Result<Arc<State>> {
     let mut out = io::stdout().lock();
     let mut pack = Pack::open(folder)?;
     let mut replay = Replay::open(&mut pack)?;
@@ -81,8 +109,7 @@ fn replay(folder: &Path, args: &ReplayArgs) -> anyhow::Result<Arc<State>> {
     if !args.json {
         writeln!(
             out,
-            "{}: cluster {:?}, {} targets",
-            folder.display(),
+            "{name}: cluster {:?}, {} targets",
             pack.config.cluster,
             pack.targets.len()
         )?;
@@ -186,7 +213,22 @@ struct WireIncident<'a> {
 /// Labels of the incident's series beside those that are fields.
 #[derive(Serialize)]
 struct Labels<'a> {
-    far_end: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    far_end: Option<&'a str>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    alternatives: &'a [String],
+}
+
+impl<'a> Labels<'a> {
+    /// None where both are empty.
+    fn of(incident: &'a Incident) -> Option<Self> {
+        let labels = Self {
+            far_end: incident.far_end.as_deref(),
+            alternatives: &incident.alternatives,
+        };
+        let has_any = labels.far_end.is_some() || !labels.alternatives.is_empty();
+        has_any.then_some(labels)
+    }
 }
 
 impl<'a> Wire<'a> {
@@ -194,7 +236,6 @@ impl<'a> Wire<'a> {
         let Incident {
             id,
             component,
-            far_end,
             related,
             class,
             ..
@@ -206,7 +247,7 @@ impl<'a> Wire<'a> {
             incident: WireIncident {
                 id,
                 component,
-                labels: far_end.as_deref().map(|far_end| Labels { far_end }),
+                labels: Labels::of(incident),
                 related,
                 class,
                 severity: incident.severity.as_str(),

@@ -14,6 +14,7 @@ mod ring;
 mod targets;
 mod writer;
 
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -185,8 +186,17 @@ impl Recorder {
         lock(&self.waiting).batch.fabric = Some((now, text));
     }
 
-    /// Writes what was recorded since the last call.
+    /// Writes what was recorded since the last call. An error is logged and counted.
     pub fn flush(&self, now: Timestamp) {
+        // The next write is another chance.
+        self.write(now).ok();
+    }
+
+    /// Writes what was recorded since the last call.
+    ///
+    /// # Errors
+    /// The folder cannot be written; what was to be written is lost.
+    pub fn write(&self, now: Timestamp) -> io::Result<()> {
         let mut writer = lock(&self.writer);
         let batch = {
             let mut waiting = lock(&self.waiting);
@@ -194,10 +204,12 @@ impl Recorder {
             std::mem::take(&mut waiting.batch)
         };
         let lines = batch.lines.len() as u64;
-        match writer.write(batch, &self.targets, now) {
+        let written = writer.write(batch, &self.targets, now);
+        match &written {
             Ok(()) => self.count(LineResult::Written, lines),
             Err(_) => self.count(LineResult::Failed, lines),
         }
+        written
     }
 
     fn count(&self, result: LineResult, lines: u64) {

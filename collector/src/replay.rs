@@ -8,6 +8,7 @@
 //! ```
 
 pub mod pack;
+pub mod read_back;
 pub(crate) mod recorded;
 mod scrapes;
 

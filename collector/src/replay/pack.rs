@@ -199,7 +199,7 @@ pub(super) fn unreadable(file: &Path) -> impl Fn(io::Error) -> PackError {
 }
 
 /// The file itself, and `NAME.SECONDS.EXTENSION` beside it: later versions by the second from which they are valid.
-fn versions(first: &Path) -> Result<Vec<FabricFile>, PackError> {
+pub(super) fn versions(first: &Path) -> Result<Vec<FabricFile>, PackError> {
     let (Some(folder), Some(name)) = (first.parent(), first.file_name()) else {
         return Ok(Vec::new());
     };

@@ -31,6 +31,7 @@ use crate::status::{ScrapeResult, State};
 
 use deltas::Deltas;
 use fragments::{Batch, Counts};
+pub(crate) use reassembly::target_of;
 use reassembly::{Output, Reassembly};
 use remote_write::{Sample, Version};
 

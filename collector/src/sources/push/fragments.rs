@@ -21,7 +21,7 @@ const FUTURE_SECONDS: f64 = 60.0;
 /// The staleness marker of Prometheus (`model/value.StaleNaN`).
 pub(super) const STALE_BITS: u64 = 0x7ff0_0000_0000_0002;
 /// Prefix of a scraped label whose name is also a target label (`honor_labels: false`).
-const HIDDEN: &str = "exported_";
+pub(crate) const HIDDEN: &str = "exported_";
 
 /// The labels by which a sender identifies a target.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -239,7 +239,7 @@ fn value_of<'a>(labels: &[(&str, &'a str)], wanted: &str) -> Option<&'a str> {
 }
 
 /// Whether it is a valid name in the text format.
-fn is_name(name: &str) -> bool {
+pub(crate) fn is_name(name: &str) -> bool {
     let letter = |char: char| char.is_ascii_alphabetic() || matches!(char, '_' | ':');
     let mut chars = name.chars();
     chars.next().is_some_and(letter) && chars.all(|char| letter(char) || char.is_ascii_digit())
@@ -274,7 +274,8 @@ fn write_series(out: &mut String, name: &str, labels: &[(&str, &str)]) {
     out.push_str("} ");
 }
 
-fn write_escaped(out: &mut String, value: &str) {
+/// Writes the value of a label.
+pub(crate) fn write_escaped(out: &mut String, value: &str) {
     for char in value.chars() {
         match char {
             '\\' => out.push_str("\\\\"),
@@ -285,7 +286,8 @@ fn write_escaped(out: &mut String, value: &str) {
     }
 }
 
-fn write_value(out: &mut String, value: f64) {
+/// Writes the value of a sample and a line break.
+pub(crate) fn write_value(out: &mut String, value: f64) {
     use std::fmt::Write as _;
     let written = if value.is_infinite() {
         write!(out, "{}Inf", if value > 0.0 { '+' } else { '-' })

@@ -269,7 +269,7 @@ impl Source {
     /// Resolves the target, once. One with a configured kind needs no detection.
     fn resolve(&mut self, origin: &Origin, config: &Push, mappings: &Mappings) {
         if let Naming::Unresolved = self.naming {
-            self.naming = match target(origin, self.part.as_deref(), config) {
+            self.naming = match target_of(origin, self.part.as_deref(), config) {
                 Ok(target) => {
                     let target = Arc::new(target);
                     let reader = Reader::new(Arc::clone(&target), mappings.clone());
@@ -340,7 +340,11 @@ impl Source {
 }
 
 /// The target of a sender's labels.
-fn target(origin: &Origin, part: Option<&str>, config: &Push) -> Result<Target, IdentityError> {
+pub(crate) fn target_of(
+    origin: &Origin,
+    part: Option<&str>,
+    config: &Push,
+) -> Result<Target, IdentityError> {
     let host = origin.instance.rsplit_once(':');
     let host = host.map_or(&*origin.instance, |(host, _)| host);
     let part = part.unwrap_or(host);
