@@ -26,6 +26,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("railscope-nvml-mock", &[]),
     ("railscope-rdma-probe", &["railscope-model"]),
     ("railscope-otlp", &["railscope-model"]),
+    ("railscope-dashboards", &[]),
     (
         "railscope",
         &[

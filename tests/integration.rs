@@ -27,6 +27,7 @@ mod world;
 mod alerts;
 mod architecture;
 mod check;
+mod dashboard_links;
 mod dashboards;
 mod eval;
 mod exporter;

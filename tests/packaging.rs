@@ -201,3 +201,57 @@ fn the_overlay_with_pods_patches_what_is_there_and_gives_no_capability() {
         "{patch}"
     );
 }
+
+/// ConfigMaps of the dashboards, as kustomize lists them.
+#[test]
+fn every_dashboard_is_a_config_map_with_the_label_of_the_sidecar() {
+    let overlay = read("kubernetes/dashboards/kustomization.yaml");
+    assert!(
+        overlay.contains("  - ../../../dashboards\n") && overlay.contains("namespace: railscope\n"),
+        "{overlay}"
+    );
+    let list = root().join("dashboards/kustomization.yaml");
+    let list = std::fs::read_to_string(list).expect("a list");
+    assert!(list.contains("    grafana_dashboard: \"1\"\n"), "{list}");
+    let mut count = 0;
+    for entry in root().join("dashboards").read_dir().expect("dashboards") {
+        let name = entry.expect("an entry").file_name();
+        let name = name.to_string_lossy();
+        if name.ends_with(".json") {
+            assert!(list.contains(&format!("files: [{name}]")), "{name}");
+            count += 1;
+        }
+    }
+    assert_eq!(list.matches("files: [").count(), count);
+    let Some(kubectl) = which("kubectl") else {
+        skip!("not installed: kubectl")
+    };
+    let folder = packaging("kubernetes/dashboards");
+    let (well, built) = run(Command::new(kubectl).arg("kustomize").arg(folder), LIMIT);
+    assert!(well, "{built}");
+    for wanted in [
+        "kind: ConfigMap",
+        "    grafana_dashboard: \"1\"",
+        "  namespace: railscope",
+    ] {
+        let lines = built.lines().filter(|line| *line == wanted).count();
+        assert_eq!(lines, count, "{wanted}");
+    }
+}
+
+/// The folder that Grafana mounts as `/etc/grafana/provisioning`.
+#[test]
+fn grafana_finds_its_data_source_and_dashboards_where_it_looks() {
+    let provider = read("grafana/dashboards/railscope.yml");
+    let docs = std::fs::read_to_string(root().join("docs/dashboards.md")).expect("docs");
+    let path = provider
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("path: "))
+        .expect("a path");
+    assert!(docs.contains(path), "docs/dashboards.md: no {path}");
+    let sources = read("grafana/datasources/railscope.yml");
+    for uid in ["uid: railscope-prometheus", "uid: railscope-alertmanager"] {
+        assert!(sources.contains(uid), "{uid}");
+    }
+    assert!(sources.contains("alertmanagerUid: railscope-alertmanager"));
+}

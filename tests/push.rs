@@ -30,7 +30,7 @@ fn collector(folder: &Path, name: &str) -> (Process, String) {
 }
 
 /// Scrape configuration for Prometheus and vmagent.
-fn scrape_config(demo: &Demo) -> String {
+pub(crate) fn scrape_config(demo: &Demo) -> String {
     format!(
         "global:\n  scrape_interval: 2s\nscrape_configs:\n  - job_name: railscope-exporter\n    params: {{profile: [full]}}\n    \
          http_sd_configs:\n      - url: {}/api/v1/sd\n",

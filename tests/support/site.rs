@@ -84,10 +84,13 @@ impl Site {
 }
 
 fn prometheus(folder: &Path, at: &str, alertmanager: &str, collector: &str) -> Process {
-    let rules = root()
-        .join("alerts/railscope.rules.yml")
-        .display()
-        .to_string();
+    let alerts = root().join("alerts/railscope.rules.yml");
+    // Seconds, as everything here.
+    let recording = adapted(
+        "alerts/railscope-recording.rules.yml",
+        &[("interval: 30s", "interval: 2s")],
+    );
+    std::fs::write(folder.join("railscope-recording.rules.yml"), recording).expect("rules");
     let config = adapted(
         "packaging/prometheus.example.yml",
         &[
@@ -95,7 +98,7 @@ fn prometheus(folder: &Path, at: &str, alertmanager: &str, collector: &str) -> P
             ("60s", "2s"),
             ("collector.example:10661", collector),
             ("alertmanager.example:9093", alertmanager),
-            ("- railscope.rules.yml", &format!("- {rules}")),
+            ("- railscope.rules.yml", &format!("- {}", alerts.display())),
             ("my-cluster", "demo"),
         ],
     );

@@ -10,6 +10,7 @@ const FOLDERS: &[&str] = &[
     "collector",
     "simulator",
     "cli",
+    "dashboards",
     "tests",
 ];
 

@@ -1,0 +1,110 @@
+//! `docs/dashboards.md`: every dashboard with its question, and every panel with what it shows.
+
+use crate::COMMAND;
+use crate::board::Dashboard;
+use crate::panel::Kind;
+use crate::routes::ROUTES;
+
+const OPENING: &str = "\
+# Dashboards
+
+GENERATED
+
+Nine Grafana dashboards (10.4 or newer), one question each. They need Prometheus with the
+[alert rules](../alerts/railscope.rules.yml) and the [recording rules](../alerts/railscope-recording.rules.yml). Start at *Fleet*.
+
+- **Drill-down.** Every row of a table and every curve with a name links to the next dashboard; variables and time range are kept. From
+  *Fleet*, one link leads to an incident, a second one to the node, the leaf, the job or the evidence on Railscope's own web page.
+- **Variables.** `cluster` is the label or external label of that name. `su` is the scalable unit: a target label, set by the collector's
+  list of targets (`/api/v1/sd`); with another list it is empty. `rail` and `leaf` come from the fabric graph. Links to Railscope use the
+  address under which Prometheus scrapes the collector (label `instance`).
+- **Cost.** No query reads all ports or all GPUs: recording rules compute sums, medians and top lists once. Only a panel about one chosen
+  node reads the series of the exporter itself. At most, a query reads one series for each node ([measured](#what-it-costs)).
+- **Thresholds** come from the data: link speed, the lanes that a link could have, the median of the cluster, the power limit.
+- **Full profile.** Prometheus scrapes the default profile. Panels that need the full profile are marked, and are empty without it: scrape
+  `/metrics?profile=full` (`params: {profile: [full]}`) on the nodes that you examine.
+- **Not shown.** Counters of switch ports are not in Prometheus; the collector uses them and its API has them. Step times of jobs are not
+  reported; *Jobs* shows throughput compared with the median of the job.
+
+## Install
+
+| where | how |
+|---|---|
+| Grafana on a host | mount `packaging/grafana` at `/etc/grafana/provisioning` and `dashboards` at `/var/lib/grafana/dashboards/railscope` |
+| Kubernetes, Grafana with its sidecar | `kubectl apply -k packaging/kubernetes/dashboards`: one ConfigMap for each, label `grafana_dashboard: \"1\"` |
+| by hand | import `dashboards/*.json` |
+
+## The nine
+
+";
+
+const ROUTES_OPENING: &str = "
+## From the fleet to the cause
+
+At most two links for each scenario of the demo. Each arrow is a link, which sets the variables. A test compares the table with
+the dashboards and with the scenarios.
+
+| scenario | class of the incident | panels |
+|---|---|---|
+";
+
+const COST: &str = "
+## What it costs
+
+Simulated: 10,000 GPUs, 1,250 nodes, 10,000 ports, 320 leaves; Prometheus 2.42 on 2 shared virtual CPUs, other work beside it.
+
+| | measured |
+|---|---|
+| series that the recording rules read, and write | 485,000 and 35,000 |
+| one evaluation of all recording rules, each as an instant query; every 30 s | 13.7 s of one CPU |
+| slowest rule | 1.3 s: the 20 ports with the most errors |
+| slowest query of a dashboard, 50 min in steps of 15 s | 0.8 s, 502,500 samples: *Nodes of the jobs that wait least* |
+| queries of all dashboards that take longer than 0.5 s | 3 of 218 |
+";
+
+pub(crate) fn document(dashboards: &[Dashboard]) -> String {
+    let generated = format!("Generated from `dashboards/src` by `{COMMAND}`. Do not edit.");
+    let mut text = OPENING.replace("GENERATED", &generated);
+    text += "| dashboard | question | panels | queries | file |\n|---|---|---|---|---|\n";
+    for Dashboard { board, panels } in dashboards {
+        let shown = panels.iter().filter(|panel| panel.kind != Kind::Row);
+        let queries: usize = panels.iter().map(|panel| panel.queries.len()).sum();
+        text += &format!(
+            "| {} | {} | {} | {queries} | `{}.json` |\n",
+            board.title(),
+            board.question(),
+            shown.count(),
+            board.file()
+        );
+    }
+    text += &routes();
+    text += COST;
+    for Dashboard { board, panels } in dashboards {
+        text += &format!(
+            "\n## {}\n\n{}\n\n| panel | shows |\n|---|---|\n",
+            board.title(),
+            board.question()
+        );
+        for panel in panels.iter().filter(|panel| panel.kind != Kind::Row) {
+            text += &format!("| {} | {} |\n", panel.title, panel.description);
+        }
+    }
+    text
+}
+
+/// Which panels show each scenario of the demo.
+fn routes() -> String {
+    let mut text = String::from(ROUTES_OPENING);
+    for route in ROUTES {
+        let class = match route.class {
+            "" => String::from("none"),
+            class => format!("`{class}`"),
+        };
+        let panels = route.panels.iter();
+        let panels: Vec<_> = panels
+            .map(|(board, panel)| format!("{}: *{panel}*", board.title()))
+            .collect();
+        text += &format!("| `{}` | {class} | {} |\n", route.scene, panels.join(" → "));
+    }
+    text
+}
