@@ -21,6 +21,8 @@ mod alarm;
 mod baselines;
 mod delivery;
 mod draw;
+mod ends;
+mod field;
 mod frame;
 mod goals;
 mod html;

@@ -58,6 +58,8 @@ pub(super) struct Alarm {
     pub(super) opened: f64,
     /// The first moment without it; none if it is open at the end of the run.
     pub(super) closed: Option<f64>,
+    /// Its classes, each with the moment from which on it had it.
+    pub(super) classes: Vec<(f64, &'static str)>,
 }
 
 /// Makes alarms out of what a detector names tick after tick.
@@ -90,11 +92,17 @@ impl AlarmLog {
                     naming: naming.clone(),
                     opened: seconds,
                     closed: None,
+                    classes: Vec::new(),
                 };
                 (alarm, 0)
             });
             *missed = 0;
             let (level, score) = (alarm.naming.level, alarm.naming.score);
+            if let Some(class) = naming.class
+                && alarm.classes.last().is_none_or(|(_, last)| *last != class)
+            {
+                alarm.classes.push((seconds, class));
+            }
             alarm.naming = naming;
             alarm.naming.level = alarm.naming.level.max(level);
             alarm.naming.score = alarm.naming.score.max(score);

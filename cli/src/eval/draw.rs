@@ -9,8 +9,9 @@ use railscope_simulator::wiring::Wiring;
 use railscope_simulator::work::placement::place;
 use railscope_simulator::work::workload::JobSpec;
 
+use super::ends::{self, Course};
 use super::judge::Event;
-use super::scenario::{Draw, EACH, Scenario};
+use super::scenario::{Draw, EACH, Expect, Scenario};
 
 /// The stream of noise that faults are drawn from: not the cluster's own.
 const DRAWS: u64 = 0xfa17;
@@ -140,6 +141,7 @@ impl Plan<'_> {
                 faults.push(fault);
             }
         }
+        self.end(cluster, noise, &mut faults);
         let event = |fault: Fault| {
             let (onset, end) = (fault.onset_seconds, fault.end_seconds);
             let truth = cluster
@@ -149,9 +151,46 @@ impl Plan<'_> {
                 truth,
                 onset,
                 end: end.unwrap_or(self.scenario.duration_seconds),
+                has_ended: end.is_some_and(|end| end < self.scenario.duration_seconds),
             })
         };
         faults.into_iter().map(event).collect()
+    }
+
+    /// Lets faults end in half of the runs; some come back, and some overlap with another one.
+    fn end(&self, cluster: &Cluster, noise: Noise, faults: &mut Vec<Fault>) {
+        let Scenario {
+            ends,
+            expect,
+            probes,
+            duration_seconds,
+            ..
+        } = self.scenario;
+        if !ends {
+            return;
+        }
+        let noise = noise.part(ends::DRAWS);
+        let course = Course::of(self.seed, noise);
+        ends::apply(course, *duration_seconds, noise, faults);
+        if course != Course::Overlaps || *expect == Expect::NoPage {
+            return;
+        }
+        let Some(first) = faults.iter().find(|fault| fault.end_seconds.is_some()) else {
+            return;
+        };
+        let onset = ends::overlapping_onset(first, noise);
+        let known = examples::CAUSES.iter().filter(|cause| {
+            **cause != first.effect.cause() && (probes.is_some() || !NEED_PROBES.contains(*cause))
+        });
+        let known: Vec<_> = known.collect();
+        let start = noise.bits(0) as usize % known.len().max(1);
+        let others = known.iter().cycle().skip(start).take(known.len());
+        let other = others.enumerate().find_map(|(index, cause)| {
+            let fault = examples::fault(cluster, cause, noise.bits(1 + index as u64), onset)?;
+            let is_taken = faults.iter().any(|other| shares_a_node(other, &fault));
+            (!is_taken).then_some(fault)
+        });
+        faults.extend(other);
     }
 
     fn draw(
@@ -213,7 +252,13 @@ mod tests {
             for plan in plans {
                 let mut cluster = plan.cluster().expect("a cluster");
                 let events = plan.inject(&mut cluster).expect("faults");
-                assert_eq!(events.len(), scenario.draws.len(), "{}", plan.name());
+                // Some come back, some overlap with another one.
+                let drawn = scenario.draws.len();
+                assert!(
+                    (drawn..=drawn + 1).contains(&events.len()),
+                    "{}",
+                    plan.name()
+                );
             }
         }
     }

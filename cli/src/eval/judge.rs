@@ -9,6 +9,7 @@ use railscope_simulator::cluster::Maintenance;
 use railscope_simulator::faults::Truth;
 
 use super::alarm::{Alarm, Level};
+use super::ends;
 
 /// An alarm is about a fault if it overlaps it, give or take so much (detection method, section 4).
 pub(super) const SLACK_SECONDS: f64 = 60.0;
@@ -22,6 +23,8 @@ pub(super) struct Event {
     pub(super) onset: f64,
     /// The end of the fault, or of the run.
     pub(super) end: f64,
+    /// Whether the fault ended before the run.
+    pub(super) has_ended: bool,
 }
 
 /// How precisely a detector names at all; it is judged by no more than that.
@@ -34,7 +37,8 @@ pub(super) enum Names {
 }
 
 impl Names {
-    fn same(self, one: &Part, other: &Part) -> bool {
+    /// Whether two parts are one to such a detector.
+    pub(super) fn same(self, one: &Part, other: &Part) -> bool {
         match self {
             Self::Part => one == other,
             Self::Node => one.node().is_some() && one.node() == other.node(),
@@ -74,6 +78,10 @@ pub(super) struct FaultVerdict {
     pub(super) detect_seconds: Option<f64>,
     /// From onset to the first alarm about the culprit.
     pub(super) localise_seconds: Option<f64>,
+    /// Whether the fault ended before the run.
+    pub(super) has_ended: bool,
+    /// Whether the alarm that named it changed its class after the end of the fault; none if no alarm with a class was open then.
+    pub(super) class_drifted: Option<bool>,
 }
 
 /// What an alarm was about.
@@ -83,6 +91,8 @@ pub(super) enum About {
     Fault,
     /// A part that only suffered from one.
     Victim,
+    /// A fault that had ended before the alarm opened.
+    AfterEnd,
     /// Work of the site's people, and it says so: a ticket that is right, and about no fault.
     Work,
     /// Nothing.
@@ -126,10 +136,11 @@ pub(super) fn judge(
     let faults = events
         .iter()
         .map(|event| judge_fault(event, events, alarms, names, tier));
+    let all = alarms;
     let alarms = alarms.iter().map(|alarm| {
         let in_maintenance = maintenance.iter().any(|work| explains(work, alarm));
         let ticket = alarm.naming.level == Level::Ticket;
-        let about = match about(alarm, events, names) {
+        let about = match about(alarm, events, all, names) {
             About::Nothing if in_maintenance && ticket && alarm.naming.announced => About::Work,
             about => about,
         };
@@ -172,12 +183,12 @@ fn explains(work: &Maintenance, alarm: &Alarm) -> bool {
     (begin..=end + SLACK_SECONDS).contains(&alarm.opened) && work.parts.iter().any(is_of)
 }
 
-fn is_culprit(named: &Part, event: &Event, names: Names) -> bool {
+pub(super) fn is_culprit(named: &Part, event: &Event, names: Names) -> bool {
     let mut culprits = std::iter::once(&event.truth.part).chain(&event.truth.accomplices);
     culprits.any(|part| names.same(part, named))
 }
 
-fn is_victim(alarm: &Alarm, event: &Event, names: Names) -> bool {
+pub(super) fn is_victim(alarm: &Alarm, event: &Event, names: Names) -> bool {
     let mut victims = event.truth.victims.iter();
     victims.any(|part| names.same(part, &alarm.naming.part))
 }
@@ -186,8 +197,12 @@ fn finds(alarm: &Alarm, event: &Event, names: Names) -> bool {
     overlaps(alarm, event) && is_culprit(&alarm.naming.part, event, names)
 }
 
-fn about(alarm: &Alarm, events: &[Event], names: Names) -> About {
-    if events.iter().any(|event| finds(alarm, event, names)) {
+fn about(alarm: &Alarm, events: &[Event], alarms: &[Alarm], names: Names) -> About {
+    let found = events.iter().any(|event| finds(alarm, event, names));
+    if ends::is_after_end(alarm, events, alarms, names) {
+        return About::AfterEnd;
+    }
+    if found {
         return About::Fault;
     }
     let suffers = |event: &Event| overlaps(alarm, event) && is_victim(alarm, event, names);
@@ -253,6 +268,8 @@ fn judge_fault(
             .map(|class| class == event.truth.class),
         detect_seconds: first(&mut named.iter().filter(near)),
         localise_seconds: first(&mut named.iter().filter(|alarm| culprit(alarm))),
+        has_ended: event.has_ended,
+        class_drifted: finder.and_then(|alarm| ends::class_drifted(alarm, event)),
     }
 }
 
@@ -275,7 +292,12 @@ mod tests {
             victims: victims.iter().map(|text| part(text)).collect(),
             accomplices: Vec::new(),
         };
-        Event { truth, onset, end }
+        Event {
+            truth,
+            onset,
+            end,
+            has_ended: false,
+        }
     }
 
     fn alarm(named: &str, score: f64, opened: f64, closed: Option<f64>) -> Alarm {
@@ -285,6 +307,7 @@ mod tests {
             naming,
             opened,
             closed,
+            classes: Vec::new(),
         }
     }
 

@@ -28,6 +28,12 @@ const BLOCKS: &[Block] = &[
     ("causes", "The collector by cause", |report| {
         table(&group_rows("", &report.detectors[0].score.by_cause))
     }),
+    ("means", "Means over causes", |report| {
+        table(&report.mean_rows())
+    }),
+    ("ends", "After the end of a fault", |report| {
+        table(&report.end_rows())
+    }),
     ("severities", "By severity", |report| {
         table(&severities(report))
     }),
@@ -120,12 +126,8 @@ fn recall(report: &Report) -> Rows {
     rows[0].extend(report.detectors.iter().map(|rule| rule.name.clone()));
     for cause in report.detectors[0].score.by_cause.keys() {
         let share = |rule: &super::report::DetectorReport| {
-            let recall = rule
-                .score
-                .by_cause
-                .get(cause)
-                .and_then(|score| score.recall.value());
-            recall.map_or_else(|| "-".to_owned(), |recall| format!("{recall:.2}"))
+            let score = rule.score.by_cause.get(cause);
+            score.map_or_else(|| "-".to_owned(), |score| counted(score.recall))
         };
         let mut row = vec![(*cause).to_owned()];
         row.extend(report.detectors.iter().map(share));

@@ -174,6 +174,10 @@ impl Report {
                 out.push('\n');
             }
         }
+        for rows in [self.mean_rows(), self.end_rows()] {
+            aligned(&mut out, &rows);
+            out.push('\n');
+        }
         aligned(&mut out, &self.scenario_rows());
         out.push('\n');
         for NotRun { name, needs } in &self.not_run {
@@ -202,6 +206,16 @@ impl Report {
         let mut rows = vec![columns(&DETECTOR_COLUMNS)];
         rows.extend(self.detectors.iter().map(detector_row));
         rows
+    }
+
+    /// Means over causes of the collector, with a heading.
+    pub(super) fn mean_rows(&self) -> Vec<Vec<String>> {
+        self.detectors[0].score.means.rows()
+    }
+
+    /// What followed the end of faults, of the collector, with a heading.
+    pub(super) fn end_rows(&self) -> Vec<Vec<String>> {
+        self.detectors[0].score.ends.rows()
     }
 
     /// One row for each scenario, with a heading.
@@ -366,21 +380,31 @@ fn calibration(of: Calibration) -> String {
     )
 }
 
-/// `0.97 [0.92, 0.99] 97/100`.
+/// Below this number of cases a share is shown by its counts and interval alone.
+const FEW_CASES: usize = 30;
+
+/// `0.97 [0.92, 0.99] 97/100`; of few cases `3/3 [0.438, 1.000]`.
 pub(super) fn with_interval(ratio: Ratio) -> String {
     match (ratio.value(), ratio.interval()) {
         (Some(value), Some((low, high))) => {
             let Ratio { hits, of } = ratio;
-            format!("{value:.3} [{low:.3}, {high:.3}] {hits}/{of}")
+            if of < FEW_CASES {
+                format!("{hits}/{of} [{low:.3}, {high:.3}]")
+            } else {
+                format!("{value:.3} [{low:.3}, {high:.3}] {hits}/{of}")
+            }
         }
         _ => "-".to_owned(),
     }
 }
 
+/// `0.970 97/100`; of few cases as [`with_interval`].
 pub(super) fn counted(ratio: Ratio) -> String {
     let Ratio { hits, of } = ratio;
-    let value = ratio.value();
-    value.map_or_else(|| "-".to_owned(), |value| format!("{value:.3} {hits}/{of}"))
+    match ratio.value() {
+        Some(value) if of >= FEW_CASES => format!("{value:.3} {hits}/{of}"),
+        _ => with_interval(ratio),
+    }
 }
 
 fn rate(rate: Rate) -> String {

@@ -31,6 +31,8 @@ const LONGEST_TICK_SECONDS: f64 = 60.0;
 /// cause = "each"
 /// onset_seconds = [60, 180]
 /// ```
+///
+/// Faults without an end have one in half of the runs, see [`super::ends`], unless `ends = false`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -56,6 +58,8 @@ struct File {
     probes: Option<Probing>,
     #[serde(default = "yes")]
     switch_counters: bool,
+    #[serde(default = "yes")]
+    ends: bool,
 }
 
 const fn yes() -> bool {
@@ -154,6 +158,8 @@ pub(super) struct Scenario {
     pub(super) probes: Option<Probing>,
     /// Whether anybody reads the counters of switches.
     pub(super) switch_counters: bool,
+    /// Whether faults without an end have one in half of the runs.
+    pub(super) ends: bool,
     /// What must be said.
     pub(super) expect: Expect,
 }
@@ -193,6 +199,7 @@ impl Scenario {
             site: file.site,
             probes: file.probes,
             switch_counters: file.switch_counters,
+            ends: file.ends,
             expect: file.expect,
         })
     }

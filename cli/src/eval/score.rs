@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::alarm::Level;
+use super::ends::Ends;
+use super::field::Means;
 use super::judge::{About, AlarmVerdict, FaultVerdict, Verdicts};
 use super::statistics::{Rate, Ratio, quantile};
 
@@ -184,6 +186,10 @@ pub(super) struct Score {
     pub(super) calibration_by_class: BTreeMap<&'static str, Calibration>,
     /// Alarms by scenario.
     pub(super) by_scenario: BTreeMap<String, AlarmScore>,
+    /// What followed the end of faults.
+    pub(super) ends: Ends,
+    /// Means over causes.
+    pub(super) means: Means,
 }
 
 impl FaultScore {
@@ -296,10 +302,14 @@ impl Score {
                 .map_or(Some(STANDS_STILL), |slowdown| cut(&SLOWDOWNS, slowdown))
         });
         let by_severity = grouped(&all, severity);
+        let ends = Ends::of(runs);
+        let means = Means::of(&by_cause);
         let faults = FaultScore::of(all);
         let alarms = AlarmScore::of(&runs.iter().collect::<Vec<_>>());
         Self {
             f1: f1(alarms.precision, faults.recall),
+            ends,
+            means,
             faults,
             alarms,
             by_cause,
@@ -344,6 +354,8 @@ mod tests {
             class_right: delay.map(|_| true),
             detect_seconds: delay,
             localise_seconds: delay,
+            has_ended: false,
+            class_drifted: None,
         }
     }
 

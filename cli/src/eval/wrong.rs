@@ -26,6 +26,8 @@ pub(super) enum Kind {
     FalsePage,
     /// A ticket about no fault.
     FalseTicket,
+    /// A page or ticket about a fault that had ended.
+    AfterEnd,
 }
 
 impl fmt::Display for Kind {
@@ -36,6 +38,7 @@ impl fmt::Display for Kind {
             Self::WrongClass => "wrong class",
             Self::FalsePage => "false page",
             Self::FalseTicket => "false ticket",
+            Self::AfterEnd => "after the end",
         })
     }
 }
@@ -130,12 +133,16 @@ pub(super) fn of_run(
     let of_alarms = alarms.iter().zip(&verdicts.alarms);
     let of_alarms = of_alarms.filter(|(_, verdict)| {
         // An alarm that names a victim is as wrong as one about nothing.
-        matches!(verdict.about, About::Victim | About::Nothing)
+        matches!(
+            verdict.about,
+            About::Victim | About::Nothing | About::AfterEnd
+        )
     });
     let of_alarms = of_alarms.map(|(alarm, verdict)| {
-        let kind = match verdict.level {
-            Level::Page => Kind::FalsePage,
-            Level::Ticket => Kind::FalseTicket,
+        let kind = match (verdict.about, verdict.level) {
+            (About::AfterEnd, _) => Kind::AfterEnd,
+            (_, Level::Page) => Kind::FalsePage,
+            (_, Level::Ticket) => Kind::FalseTicket,
         };
         let class = alarm.naming.class.unwrap_or("-");
         let part = alarm.naming.part.to_string();
