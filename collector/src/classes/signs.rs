@@ -165,11 +165,16 @@ const BY_CLASS: &[(&Class, &Signs)] = &[
     (&STORAGE_STALL, &STALLS),
 ];
 
+/// Whether a GPU is called slow for its clock: then it is slower by what the clock is, and not for what it waits for.
+pub(crate) fn is_of_clock(evidence: &Evidence) -> bool {
+    let of_clock = [GPU_CLOCK.name, GPU_CLOCK_EVENT_SECONDS.name];
+    evidence.class == &GPU_SLOW && of_clock.contains(&evidence.signal)
+}
+
 /// What a finding says of parts that it does not name.
 pub(crate) fn signs_of(evidence: &Evidence) -> &'static Signs {
     let class = evidence.class;
-    let of_clock = [GPU_CLOCK.name, GPU_CLOCK_EVENT_SECONDS.name];
-    if class == &GPU_SLOW && of_clock.contains(&evidence.signal) {
+    if is_of_clock(evidence) {
         return &CLOCK;
     }
     // Of what is lost or late on the way it matters which part is named.

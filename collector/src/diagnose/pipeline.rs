@@ -1,5 +1,6 @@
 //! Incidents over ticks: when they open and close, what closed and came back, and what an earlier run knew.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use railscope_model::identity::Part;
 use super::incident::{
     CLOSE_AFTER_TICKS, Finding, Incident, OPEN_AFTER_TICKS, describe, group, worst_first,
 };
-use crate::classes::{FABRIC_STORM, HOST_DOWN, SWITCH_DOWN};
+use crate::classes::{Class, FABRIC_STORM, HOST_DOWN, SWITCH_DOWN};
 use crate::diagnose::stages::hold_down::Losses;
 use crate::diagnose::stages::immediate_open::proven;
 use crate::diagnose::stages::maintenance::{Window, mark};
@@ -33,15 +34,16 @@ struct Suspect {
     class_seen: Timestamp,
 }
 
-/// How long an open incident keeps its class when only evidence of less severe classes is left: what errors and lost links leave in
-/// the counters' windows is of the fault that has just ended.
+/// How long an open incident keeps its class when only evidence of less severe classes is left, or of those farther from a cause:
+/// what errors, lost links and pause leave in the counters' windows is of the fault that has just ended.
 const CLASS_KEPT_SECONDS: f64 = 120.0;
 
 impl Suspect {
     /// Takes what is seen of it now.
     fn renew(&mut self, mut incident: Incident, now: Timestamp) {
         let known = &self.incident;
-        let is_weaker = incident.class.severity < known.class.severity;
+        let rank = |class: &Class| (class.severity, Reverse(class.order()));
+        let is_weaker = rank(incident.class) < rank(known.class);
         let is_kept = now.seconds_since(self.class_seen) <= CLASS_KEPT_SECONDS;
         if self.open && is_weaker && is_kept {
             incident.class = known.class;

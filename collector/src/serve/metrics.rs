@@ -9,10 +9,10 @@ use railscope_model::exposition::{Format, Page, gzip};
 use railscope_model::metric::{
     COLLECTIVE_OPERATIONS, COLLECTOR_BUILD, COLLECTOR_OTLP_EXPORTS, COLLECTOR_OTLP_ITEMS,
     FABRIC_HOSTS_MISSING_RAIL, FABRIC_LEVELS, FABRIC_LINKS, FABRIC_PARTS, FABRIC_VERDICT,
-    INCIDENT_ACTIVE, INCIDENT_GPUS, INCIDENT_SINCE, INGEST_SAMPLES, LATE_TARGETS, Metric,
-    OPENING_SUSPENDED, PORT_TOPOLOGY, PUSH_REQUESTS, PUSH_SAMPLES, Profile, RECORDED_LINES,
-    SCRAPES, SUBNET_AGE, SUBNET_SWEEPS, SWEEP_DURATION, SWEEP_MADS, TARGET_AGE, TARGET_UP,
-    TICK_DURATION, TOPOLOGY_FINDINGS,
+    INCIDENT_ACTIVE, INCIDENT_GPUS, INCIDENT_GPUS_BEHIND, INCIDENT_SINCE, INCIDENT_SLOWDOWN,
+    INGEST_SAMPLES, LATE_TARGETS, Metric, OPENING_SUSPENDED, PORT_TOPOLOGY, PUSH_REQUESTS,
+    PUSH_SAMPLES, Profile, RECORDED_LINES, SCRAPES, SUBNET_AGE, SUBNET_SWEEPS, SWEEP_DURATION,
+    SWEEP_MADS, TARGET_AGE, TARGET_UP, TICK_DURATION, TOPOLOGY_FINDINGS,
 };
 use railscope_model::reading::{Labels, NodeReading};
 
@@ -207,6 +207,11 @@ fn push_incident(reading: &mut NodeReading, incident: &Incident) {
     );
     let labels = Labels::new([&domain, &incident.id]);
     reading.push(&INCIDENT_GPUS, &labels, incident.gpus_affected as u64);
+    let behind = incident.gpus_behind().count() as u64;
+    reading.push(&INCIDENT_GPUS_BEHIND, &labels, behind);
+    if let Some(slowdown) = incident.slowdown {
+        reading.push(&INCIDENT_SLOWDOWN, &labels, slowdown);
+    }
     reading.push(&INCIDENT_SINCE, &labels, incident.since.as_seconds());
 }
 

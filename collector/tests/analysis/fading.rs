@@ -50,3 +50,27 @@ fn a_link_that_was_slow_does_not_become_one_with_errors_when_it_is_well_again() 
     };
     assert_eq!(classes(70, told), ["port-degraded"]);
 }
+
+#[test]
+fn a_pcie_link_that_is_well_again_is_no_long_way_while_its_pause_fades() {
+    let told = |index: usize, seconds: u64, page: String| {
+        let is_narrow = index == 2 && (100..200).contains(&seconds);
+        let width =
+            |lanes| format!("railscope_pcie_link_width_lanes{{pci=\"0000:11:00.0\"}} {lanes}\n");
+        let page = if is_narrow {
+            page.replace(&width(16), &width(8))
+        } else {
+            page
+        };
+        let paused = if index == 2 {
+            0.3 * seconds.clamp(100, 200) as f64
+        } else {
+            0.0
+        };
+        page + &format!(
+            "railscope_nic_info{{netdev=\"eth1\",pci=\"0000:11:00.0\",device=\"\",driver=\"mlx5_core\",numa_node=\"\"}} 1\n\
+             railscope_nic_pfc_pause_seconds_total{{netdev=\"eth1\",priority=\"3\",direction=\"transmit\"}} {paused}\n"
+        )
+    };
+    assert_eq!(classes(70, told), ["pcie-degraded"]);
+}

@@ -122,3 +122,29 @@ fn a_gpu_hotter_than_others_at_its_place_is_named_unless_it_draws_more_or_its_no
         &[],
     );
 }
+
+#[test]
+fn a_gpu_that_is_slow_at_its_work_behind_a_narrow_pcie_link_is_that_link() {
+    let work = |node: usize, gpu: usize| if (node, gpu) == (3, 2) { 0.66 } else { 0.6 };
+    let told = move |node: usize, seconds: u64, page: String| {
+        let page = if node == 3 {
+            let width = |lanes| {
+                format!("railscope_pcie_link_width_lanes{{pci=\"0000:22:00.0\"}} {lanes}\n")
+            };
+            page.replace(&width(16), &width(8))
+        } else {
+            page
+        };
+        page + &super::of_gpus(|gpu| {
+            let active = work(node, gpu) * seconds as f64;
+            format!(
+                "railscope_gpu_monitored_seconds_total{{gpu=\"{gpu}\"}} {seconds}\n\
+                 railscope_gpu_tensor_active_seconds_total{{gpu=\"{gpu}\"}} {active}\n"
+            )
+        })
+    };
+    check(
+        &told,
+        &["pcie-degraded pcie/n3:0000:22:00.0 gpus=1 [gpu/n3:2]"],
+    );
+}

@@ -18,8 +18,6 @@ use crate::detect::registry::{Rule, Threshold};
 const HOT_SECONDS: f64 = 60.0;
 /// Excess over its peers, in kelvin. Healthy GPUs of recorded and simulated nodes differ by 6 at most.
 const MIN_EXCESS: f64 = 15.0;
-/// Below this no GPU ages or slows, in degrees Celsius.
-const MIN_CELSIUS: f64 = 70.0;
 /// How far the power of peers may be off, as a share.
 const ALIKE_POWER: f64 = 0.1;
 /// Most peers whose power is looked at.
@@ -65,9 +63,7 @@ impl Detector for GpuHeat {
             for own in warm {
                 // Where all GPUs of a node are hot it is the node's air.
                 let of_node = by_node[own.gpu.node].max(0.0);
-                let is_hot =
-                    own.celsius >= MIN_CELSIUS && own.celsius - usual - of_node >= MIN_EXCESS;
-                if is_hot {
+                if own.celsius - usual - of_node >= MIN_EXCESS {
                     out.extend(evidence(view, own, warm, of_node));
                 }
             }
@@ -78,7 +74,7 @@ impl Detector for GpuHeat {
         Explanation {
             check: "A GPU is far hotter than those at the same place in other nodes that draw as much power.",
             threshold: format!(
-                "{MIN_EXCESS:.0} K above the median of at least {MIN_PEERS} that draw the same power within {:.0} %, and above what the GPUs of its node are as a whole, at {MIN_CELSIUS:.0} degrees Celsius or more, for {HOT_SECONDS:.0} s",
+                "{MIN_EXCESS:.0} K above the median of at least {MIN_PEERS} that draw the same power within {:.0} %, and above what the GPUs of its node are as a whole, for {HOT_SECONDS:.0} s",
                 100.0 * ALIKE_POWER
             ),
             clears: "It is as warm as its peers.",
@@ -94,12 +90,6 @@ impl Detector for GpuHeat {
                 MIN_EXCESS,
                 "K",
                 "healthy GPUs at the same place and power differ by 6 at most in what was recorded and simulated (a choice)",
-            ),
-            Threshold::new(
-                "temperature, at least",
-                MIN_CELSIUS,
-                "degrees Celsius",
-                "below it no GPU slows (a choice)",
             ),
             Threshold::new(
                 "for",
@@ -169,7 +159,7 @@ fn evidence(view: &View<'_>, own: &Warm<'_>, warm: &[Warm<'_>], of_node: f64) ->
     let window = gpu.history.window(&GPU_TEMPERATURE, &[gpu.label, "gpu"])?;
     let mut is_hot_so_long = false;
     for (at, celsius) in window.told() {
-        if celsius < limit.max(MIN_CELSIUS) {
+        if celsius < limit {
             return None;
         }
         if view.now.seconds_since(at) >= HOT_SECONDS {

@@ -4,8 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use railscope_model::fabric::Timestamp;
+use railscope_model::identity::Part;
 use railscope_model::metric::{GPU_CLOCK, RDMA_PORT_TRANSMIT_BYTES, WORKLOAD_DEVICES};
 
+use crate::classes::signs::is_of_clock;
 use crate::classes::{
     Class, GPU_SLOW, HOST_COOLING, HOST_POWER, NUMA_AFFINITY, PCIE_REDIRECTED, SLOW_RECEIVER,
     SWITCH_QOS, Severity,
@@ -248,9 +250,9 @@ impl Impact {
             let all_known = incident.jobs.iter().all(|job| speeds.contains_key(job));
             let holds_up = slowdown.is_none_or(|slowdown| slowdown >= MIN_SLOWDOWN) || !all_known;
             let hurts = if incident.jobs.is_empty() {
-                !is_idle(incident, history, jobs)
+                !is_idle(incident, history, jobs) && !is_small(incident)
             } else {
-                !SOFT.contains(&incident.class) || holds_up
+                !is_soft(incident) || (holds_up && !(slowdown.is_none() && is_small(incident)))
             };
             if hurts {
                 self.paged.insert(incident.id.clone());
@@ -294,6 +296,17 @@ impl Impact {
             jobs.get(job).is_some() || now.seconds_since(*at) <= ENDED_SECONDS
         });
     }
+}
+
+/// Whether a job may go on as fast as before: the part goes on, or others carry what it carried.
+fn is_soft(incident: &Incident) -> bool {
+    SOFT.contains(&incident.class) || matches!(incident.root, Part::SwitchLink(..))
+}
+
+/// Whether all that is known to be lost is a part of a GPU's clock, too small for a job to be held up by it.
+fn is_small(incident: &Incident) -> bool {
+    let mut findings = incident.findings.iter().map(|found| &found.evidence);
+    incident.effect < MIN_SLOWDOWN && !incident.findings.is_empty() && findings.all(is_of_clock)
 }
 
 /// Whether it is known that nobody runs on the node of an incident's part.

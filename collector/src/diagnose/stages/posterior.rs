@@ -196,7 +196,7 @@ fn near(fabric: &Fabric, part: &Part) -> BTreeSet<Part> {
 }
 
 /// Where a GPU or a NIC sits on its host's PCIe.
-fn pci_of(fabric: &Fabric, id: PartId) -> Option<PciAddress> {
+pub(crate) fn pci_of(fabric: &Fabric, id: PartId) -> Option<PciAddress> {
     match &fabric.vertex(id).equipment {
         Equipment::Gpu { pci, .. } | Equipment::Nic { pci, .. } => *pci,
         _ => None,

@@ -1,22 +1,25 @@
 //! Probes say where, counters say what: what probes say of an edge or a cable belongs to the part of it that another
-//! detector names.
+//! detector names. So does what a GPU's work says of it, where its PCIe link is to blame.
 //!
 //! To probes a NIC, its cable and its PCIe link are one, and a switch whose packets get lost on one of its cables may be
 //! all that they can tell.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use railscope_model::fabric::{Equipment, Fabric, LinkKind, Neighbour, PartId};
+use railscope_model::fabric::{Fabric, LinkKind, Neighbour, PartId};
 use railscope_model::identity::{NodeName, Part, RdmaDevice};
 
+use crate::classes::signs::is_of_clock;
+use crate::classes::{GPU_SLOW, PCIE_DEGRADED, PCIE_ERRORS};
 use crate::detect::rules::probe_paths;
 use crate::diagnose::incident::Finding;
+use crate::diagnose::stages::posterior::pci_of;
 
 /// Parts that only probes name, each with the part that others name in its place.
 pub(crate) fn explained_by_others(fabric: &Fabric, findings: &[Finding]) -> BTreeMap<Part, Part> {
     let is_probe = |found: &&Finding| found.evidence.detector == probe_paths::NAME;
     let others: Vec<&Finding> = findings.iter().filter(|found| !is_probe(found)).collect();
-    let mut explained = BTreeMap::new();
+    let mut explained = slow_behind_pcie(fabric, findings);
     if others.is_empty() {
         return explained;
     }
@@ -33,6 +36,26 @@ pub(crate) fn explained_by_others(fabric: &Fabric, findings: &[Finding]) -> BTre
         if let Some(best) = best.filter(|best| best.part != *part) {
             explained.insert(part.clone(), best.part.clone());
         }
+    }
+    explained
+}
+
+/// GPUs that are slow at their work while their clock is as it should be, each with its PCIe link, if that is degraded.
+fn slow_behind_pcie(fabric: &Fabric, findings: &[Finding]) -> BTreeMap<Part, Part> {
+    let evidence = || findings.iter().map(|found| &found.evidence);
+    let of_link = evidence().filter(|own| [&PCIE_DEGRADED, &PCIE_ERRORS].contains(&own.class));
+    let links: BTreeSet<&Part> = of_link.map(|own| &own.part).collect();
+    let mut explained = BTreeMap::new();
+    for own in evidence().filter(|own| own.class == &GPU_SLOW) {
+        let (Part::Gpu(node, _), Some(id)) = (&own.part, fabric.find(&own.part)) else {
+            continue;
+        };
+        let link = pci_of(fabric, id).map(|pci| Part::PcieLink(node.clone(), pci));
+        let link = link.filter(|link| links.contains(link));
+        explained.extend(link.map(|link| (own.part.clone(), link)));
+    }
+    for own in evidence().filter(|own| is_of_clock(own)) {
+        explained.remove(&own.part);
     }
     explained
 }
@@ -54,13 +77,14 @@ fn is_at_nic(fabric: &Fabric, (node, device): (&NodeName, &RdmaDevice), other: &
     match other {
         Part::Nic(of, own) => (of, own) == (node, device),
         Part::HostLink(of, port) => (of, &port.device) == (node, device),
-        Part::PcieLink(of, own) => nic.is_some_and(|nic| {
-            let sits_there = matches!(&fabric.vertex(nic).equipment, Equipment::Nic { pci, .. } if *pci == Some(*own));
-            of == node && sits_there
-        }),
+        Part::PcieLink(of, own) => {
+            of == node && nic.is_some_and(|nic| pci_of(fabric, nic) == Some(*own))
+        }
         Part::Switch(_) => nic.is_some_and(|nic| {
             let mut near = fabric.neighbours(nic);
-            near.any(|near| near.link.kind == LinkKind::Cable && fabric.vertex(near.peer).part == *other)
+            near.any(|near| {
+                near.link.kind == LinkKind::Cable && fabric.vertex(near.peer).part == *other
+            })
         }),
         _ => false,
     }
@@ -75,7 +99,7 @@ fn joins(fabric: &Fabric, cable: &Part, switch: &Part) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use railscope_model::fabric::{Link, Timestamp, Witness};
+    use railscope_model::fabric::{Equipment, Link, Timestamp, Witness};
 
     use super::*;
     use crate::classes::{EDGE_LOSSY, LINK_ERRORS, PCIE_ERRORS, PFC_STORM, UPLINK_LOSSY};

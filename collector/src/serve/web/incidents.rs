@@ -162,7 +162,8 @@ fn jobs(out: &mut String, incident: &Incident) -> fmt::Result {
     }
     write!(
         out,
-        "<p class=\"jobs\">{} waiting: {}{}",
+        "<p class=\"jobs\">{} of {}: {}{}",
+        phrases::count(incident.gpus_affected, "GPU"),
         phrases::count(incident.jobs.len(), "job"),
         Esc(names.join(", ")),
         if incident.jobs.len() > SHOWN_JOBS {
@@ -171,8 +172,12 @@ fn jobs(out: &mut String, incident: &Incident) -> fmt::Result {
             ""
         },
     )?;
-    if let Some(slowdown) = incident.slowdown {
-        write!(out, "; {:.0} % slower than usual", 100.0 * slowdown)?;
+    match incident.slowdown {
+        Some(slowdown) if slowdown >= 0.005 => {
+            write!(out, "; {:.0} % slower than usual", 100.0 * slowdown)?;
+        }
+        Some(_) => out.push_str("; not slower than usual"),
+        None => out.push_str("; slowdown not measurable yet"),
     }
     out.push_str("</p>");
     Ok(())
@@ -209,9 +214,9 @@ fn head(out: &mut String, look: &Look<'_>, incident: &Incident, link: bool) -> f
         "<span class=\"aside\"><time title=\"since {}\">for {}</time>{}</span></header>",
         phrases::utc(incident.since.as_seconds()),
         phrases::span(now.seconds_since(incident.since)),
-        match incident.gpus_affected {
+        match incident.gpus_behind().count() {
             0 => String::new(),
-            gpus => format!("<b>{}</b>", phrases::count(gpus, "GPU")),
+            gpus => format!("<b>{} behind it</b>", phrases::count(gpus, "GPU")),
         },
     )
 }

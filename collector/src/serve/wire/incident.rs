@@ -18,6 +18,9 @@ const UNSEEN: &str =
 pub(crate) struct Incident {
     pub(crate) id: String,
     pub(crate) fault_domain: String,
+    /// Parts that it may be as well.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) alternatives: Vec<String>,
     /// The part in plain words.
     pub(crate) part: String,
     pub(crate) class: &'static str,
@@ -28,11 +31,11 @@ pub(crate) struct Incident {
     /// Chance that the part is to blame.
     pub(crate) posterior: f64,
     pub(crate) effect: f64,
-    /// GPUs that it slows or stops: those behind the part, and all of the jobs that wait for them.
+    /// GPUs that may wait because of it: those behind the part, and all of the jobs that use it.
     pub(crate) gpus_affected: usize,
     /// GPUs that are the part or behind it.
     pub(crate) gpus_behind: usize,
-    /// Jobs that wait for the part.
+    /// Jobs that use the part.
     pub(crate) jobs: Vec<String>,
     /// By which share the slowest of these goes slower than it usually does; absent if that is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -59,6 +62,11 @@ impl Incident {
         Self {
             id: incident.id.clone(),
             fault_domain: incident.root.to_string(),
+            alternatives: incident
+                .alternatives
+                .iter()
+                .map(ToString::to_string)
+                .collect(),
             part: phrases::part(&incident.root, layout),
             class: incident.class.name,
             title: incident.class.title,

@@ -12,7 +12,11 @@ catalogue! {
     Collector Default Gauge INCIDENT_ACTIVE = "railscope_incident_active" (fault_domain, class, severity, node, incident, far_end, alternatives)
         "Always 1: one series for each open incident, labelled with the part to fix; far_end is the other end of a cable between switches, alternatives are parts that it may be as well. Alert on this.";
     Collector Default Gauge INCIDENT_GPUS = "railscope_incident_affected_gpus" (fault_domain, incident)
-        "GPUs that the incident slows or stops.";
+        "GPUs that may wait because of the incident: those behind the part, and all of the jobs that use it.";
+    Collector Default Gauge INCIDENT_GPUS_BEHIND = "railscope_incident_gpus_behind" (fault_domain, incident)
+        "GPUs that are the part of the incident or behind it.";
+    Collector Default Gauge INCIDENT_SLOWDOWN = "railscope_incident_slowdown_ratio" ["ratio"] (fault_domain, incident)
+        "By which share the slowest job that uses the part goes slower than it usually does, as measured. Absent while that is not known: a job's usual pace takes five minutes.";
     Collector Default Gauge INCIDENT_SINCE = "railscope_incident_start_time_seconds" ["seconds"] (fault_domain, incident)
         "When the first evidence of the incident was seen, Unix time.";
     Collector Default Info INCIDENT_JOB = "railscope_incident_job_info" (fault_domain, incident, hpc_job)

@@ -3,7 +3,7 @@
 use railscope_model::identity::{NodeName, Part};
 
 use super::*;
-use crate::classes::PORT_DOWN;
+use crate::classes::{PORT_DOWN, UPLINK_DOWN};
 use crate::detect::detector::{Evidence, Explanation};
 use crate::diagnose::incident::{Finding, describe};
 use crate::jobs::job::JobTable;
@@ -30,14 +30,24 @@ fn page(job: &str, bytes: f64) -> String {
 }
 
 fn incident(class: &'static Class, part: &str) -> Incident {
+    incident_by(class, part, ("test", 0.5))
+}
+
+/// By a signal with an effect. Over a cable between switches the GPU of n0 is routed.
+fn incident_by(
+    class: &'static Class,
+    part: &str,
+    (signal, effect): (&'static str, f64),
+) -> Incident {
     let part: Part = part.parse().expect(part);
+    let routed = matches!(part, Part::SwitchLink(..)).then(|| "gpu/n0:0".parse().expect("a part"));
     let evidence = Evidence {
         detector: "test",
-        signal: "test",
+        signal,
         class,
-        effect: 0.5,
+        effect,
         statement: String::new(),
-        victims: Vec::new(),
+        victims: routed.into_iter().collect(),
         related: Vec::new(),
         alike: Vec::new(),
         part: part.clone(),
@@ -134,6 +144,23 @@ fn what_is_not_known_takes_no_page_away_and_a_node_that_is_known_to_be_idle_page
     // Nobody has heard of this node, and a switch has none.
     check(10, 1.0, &PORT_DOWN, "link/n9:mlx5_0/1", &[PAGE]);
     check(10, 1.0, &SWITCH_QOS, "switch/leaf-1", &[PAGE]);
+}
+
+#[test]
+fn a_cable_between_switches_pages_once_a_job_that_is_routed_over_it_is_held_up() {
+    let uplink = "link/leaf-1:33";
+    check(10, 1.0, &UPLINK_DOWN, uplink, &[TICKET]);
+    check(10, 0.9, &UPLINK_DOWN, uplink, &[TICKET, PAGE]);
+    // Nobody can say yet whether it is held up.
+    check(2, 1.0, &UPLINK_DOWN, uplink, &[PAGE]);
+}
+
+#[test]
+fn a_clock_that_is_a_little_low_is_small_and_what_a_gpu_does_with_it_is_not() {
+    let by = |signal, effect| is_small(&incident_by(&GPU_SLOW, "gpu/n0:0", (signal, effect)));
+    assert!(by(GPU_CLOCK.name, 0.02));
+    assert!(!by(GPU_CLOCK.name, 0.2));
+    assert!(!by("railscope_gpu_sm_active_ratio", 0.02));
 }
 
 #[test]
