@@ -1,8 +1,13 @@
 //! `railscope check` for scripts: its exit status and both of its formats.
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+/// A check ends within this time, whatever blocks.
+const LONGEST_CHECK: Duration = Duration::from_secs(10);
 const RAILSCOPE: &str = env!("CARGO_BIN_EXE_railscope");
 
 fn check(machine: &str, arguments: &[&str]) -> Output {
@@ -84,4 +89,52 @@ fn a_healthy_node_whose_gpus_all_answer_has_no_finding() {
     assert_eq!(output.status.code(), Some(0), "{said}");
     assert!(said.contains("8 GPUs"), "{said}");
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+}
+
+/// Opening a FIFO without a writer waits for one, for ever.
+#[test]
+fn a_fifo_in_the_place_of_a_counter_is_a_finding_that_names_the_file() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let machines = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/machines");
+    let copied = Command::new("cp")
+        .arg("-r")
+        .arg(machines.join("hgx-h100-ib"))
+        .arg(folder.path().join("node"))
+        .status()
+        .expect("runs");
+    assert!(copied.success());
+    let root = folder.path().join("node");
+    let counter = root.join("sys/class/infiniband/mlx5_0/ports/1/counters/symbol_error");
+    let counter = counter.canonicalize().expect("the counter");
+    std::fs::remove_file(&counter).expect("the counter");
+    let (user, kind) = (Mode::RUSR | Mode::WUSR, FileType::Fifo);
+    mknodat(CWD, &counter, kind, user, 0).expect("a FIFO");
+    let mut running = Command::new(RAILSCOPE)
+        .args(["check", "--no-nvml", "--path.sysfs"])
+        .arg(root.join("sys"))
+        .arg("--path.procfs")
+        .arg(root.join("proc"))
+        .arg("--path.rootfs")
+        .arg(&root)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("runs");
+    let end = Instant::now() + LONGEST_CHECK;
+    while running.try_wait().expect("a state").is_none() {
+        if Instant::now() > end {
+            running.kill().expect("still runs");
+            panic!("the check takes longer than {LONGEST_CHECK:?}");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let output = running.wait_with_output().expect("ends");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let named = format!("{} is a FIFO", counter.display());
+    let row = said.lines().find(|line| line.contains(&named));
+    let row = row.unwrap_or_else(|| panic!("no finding names the file: {said}"));
+    assert!(row.starts_with("FINDING  unreadable"), "{row}");
+    assert!(row.contains("rdma mlx5_0"), "{row}");
+    assert!(said.contains("mlx5_3"), "the others were read: {said}");
 }

@@ -29,6 +29,7 @@ mod architecture;
 mod check;
 mod dashboard_links;
 mod dashboards;
+mod descriptors;
 mod eval;
 mod exporter;
 mod foreign;

@@ -7,16 +7,17 @@ mod gpus;
 mod paths;
 mod ports;
 mod report;
+mod survey;
 mod view;
 
 pub use report::{Report, Row, Verdict};
+pub use survey::BadFile;
 pub use view::View;
 
-use crate::sampler::{Machine, sample_once};
+use crate::sampler::Machine;
 use crate::sources::kmsg::KernelLog;
-use crate::sources::setup::Setup;
-use crate::sources::sysfs::Root;
 use report::Out;
+use survey::Survey;
 
 /// One question to a node.
 pub struct Rule {
@@ -155,16 +156,24 @@ pub const RULES: &[Rule] = &[
     ),
 ];
 
-/// Reads the machine once and judges it. A source that hangs hangs the caller.
+/// Reads the machine once and judges it. A source that blocks is a finding with the file that it reads:
+/// after a few seconds the report comes without its values.
 pub fn run(machine: &Machine) -> Report {
-    let reading = sample_once(machine);
-    let setup = Setup::read(&Root::new(&machine.sysfs), &Root::new(&machine.procfs));
+    let Survey {
+        reading,
+        setup,
+        bad_files,
+    } = Survey::of(machine);
     let view = View::new(&reading, &setup, machine.nvml.is_some());
     // The reading says that there is such a line; which one, the log says.
     let kmsg = machine.kmsg.as_deref();
     let kmsg = kmsg.filter(|_| view.is_unparsed("kernel_log"));
     let unreadable = kmsg.and_then(KernelLog::first_unreadable_of);
-    judge(&view.with_unreadable_line(unreadable))
+    judge(
+        &view
+            .with_bad_files(bad_files)
+            .with_unreadable_line(unreadable),
+    )
 }
 
 /// Holds what was read against [`RULES`]. Pure: the same view gives the same report.

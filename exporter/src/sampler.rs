@@ -161,26 +161,31 @@ pub const ON_DEMAND: &[BuildOnDemand] = &[
     samplers::responder::build,
 ];
 
-/// Samples every source of a machine once, in this thread, and puts the samples in page order: what
-/// `railscope check` and the golden files look at. A source that hangs hangs the caller.
+/// Samples every source of a machine once, in this thread, and puts the samples in page order: what the
+/// golden files look at. A source that blocks blocks the caller.
 pub fn sample_once(machine: &Machine) -> NodeReading {
     let mut all = NodeReading::default();
     // Those on demand have nothing to say of one instant.
     for build in SAMPLERS {
         let mut sampler = build(machine);
         let mut reading = NodeReading::default();
-        let status = match sampler.sample(&mut reading) {
-            Ok(Presence::Present) => Status::Ok,
-            Ok(Presence::Absent(why)) => why,
-            Err(error) => {
-                tracing::warn!(source = sampler.name(), %error, "not read");
-                reading = NodeReading::default();
-                Status::Failed
-            }
-        };
+        let status = sample_into(sampler.as_mut(), &mut reading);
         all.extend(&reading);
         all.push_status(sampler.name(), "", status);
     }
     all.normalise();
     all
+}
+
+/// Samples one source once; the reading is empty where that fails.
+pub(crate) fn sample_into(sampler: &mut dyn Sampler, reading: &mut NodeReading) -> Status {
+    match sampler.sample(reading) {
+        Ok(Presence::Present) => Status::Ok,
+        Ok(Presence::Absent(why)) => why,
+        Err(error) => {
+            tracing::warn!(source = sampler.name(), %error, "not read");
+            *reading = NodeReading::default();
+            Status::Failed
+        }
+    }
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::common::{copy, machine, our_root, sampler};
 use railscope_exporter::sampler::{Presence, Sampler};
 use railscope_model::reading::{NodeReading, Status};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 const MLX5_2: &str = "sys/devices/pci0000:37/0000:37:01.0/0000:38:00.0/0000:39:00.0/0000:3a:00.0";
 
@@ -154,40 +155,6 @@ fn links_that_leave_the_root_are_not_followed() {
     assert!(series(&reading, "mlx5_1") > 20);
 }
 
-/// A driver that hangs in one counter: a FIFO that nobody writes to.
-#[test]
-fn a_counter_that_hangs_hangs_only_its_sampler_and_then_costs_one_value() {
-    let (_temp, root) = hgx();
-    let counter = root
-        .join(MLX5_2)
-        .join("infiniband/mlx5_2/ports/1/counters/symbol_error");
-    fs::remove_file(&counter).expect("remove");
-    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
-    rustix::fs::mknodat(
-        rustix::fs::CWD,
-        &counter,
-        rustix::fs::FileType::Fifo,
-        mode,
-        0,
-    )
-    .expect("mkfifo");
-    let machine = machine(&root);
-    for other in ["host", "pcie", "placement"] {
-        sample(sampler(other, &machine).as_mut());
-    }
-    let mut rdma = sampler("rdma", &machine);
-    let hanging = std::thread::spawn(move || sample(rdma.as_mut()));
-    // Opening the other end waits for the sampler to be there.
-    let writer = fs::OpenOptions::new()
-        .write(true)
-        .open(&counter)
-        .expect("the other end");
-    let reading = hanging.join().expect("the sampler goes on");
-    drop(writer);
-    assert!(statuses(&reading).contains(&"rdma mlx5_2 failed".to_owned()));
-    assert!(series(&reading, "mlx5_2") > 20);
-}
-
 #[test]
 fn a_machine_without_devices_says_absent() {
     let machine = machine(&our_root("bare"));
@@ -221,4 +188,66 @@ fn this_very_machine_is_read_without_an_error() {
     };
     assert!(value("railscope_node_cpus").is_some_and(|cpus| cpus >= 1.0));
     assert!(value("railscope_node_boot_time_seconds").is_some_and(|time| time > 1e9));
+}
+
+/// A FIFO without a writer blocks whoever opens it; the test fails instead of waiting for ever.
+fn sample_within_seconds(mut sampler: Box<dyn Sampler>) -> (Box<dyn Sampler>, NodeReading) {
+    let (done, answer) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let reading = sample(sampler.as_mut());
+        done.send((sampler, reading))
+    });
+    let answer = answer.recv_timeout(std::time::Duration::from_secs(20));
+    answer.unwrap_or_else(|_| panic!("the sample blocks"))
+}
+
+fn replace_by(path: &Path, kind: FileType) {
+    fs::remove_file(path).expect("the file was there");
+    mknodat(CWD, path, kind, Mode::RUSR | Mode::WUSR, 0).expect("a special file");
+}
+
+#[test]
+fn a_special_file_in_the_place_of_a_counter_costs_only_that_counter() {
+    for kind in [FileType::Fifo, FileType::Socket] {
+        let (_temp, root) = hgx();
+        let healthy = sample(sampler("rdma", &machine(&root)).as_mut());
+        let port = root.join(MLX5_2).join("infiniband/mlx5_2/ports/1");
+        // A counter, a text that is read once, and one that is looked for at each discovery.
+        for file in ["counters/symbol_error", "rate", "../../fw_ver"] {
+            replace_by(&port.join(file), kind);
+        }
+        let rdma = sampler("rdma", &machine(&root));
+        let (rdma, reading) = sample_within_seconds(rdma);
+        for device in ["mlx5_0", "mlx5_1", "mlx5_3"] {
+            assert_eq!(series(&reading, device), series(&healthy, device));
+        }
+        let left = series(&reading, "mlx5_2");
+        assert!(left > 20 && left < series(&healthy, "mlx5_2"), "{left}");
+        let status = "rdma mlx5_2 failed".to_owned();
+        assert!(statuses(&reading).contains(&status), "{kind:?}");
+
+        // A value that was lost comes back with its file.
+        let counter = port.join("counters/symbol_error");
+        fs::remove_file(&counter).expect("the special file");
+        fs::write(&counter, "7\n").expect("write");
+        let (_, mended) = sample_within_seconds(rdma);
+        assert_eq!(
+            series(&mended, "symbol_error"),
+            series(&healthy, "symbol_error")
+        );
+    }
+}
+
+/// While a file is kept open, a FIFO takes its name.
+#[test]
+fn a_fifo_that_takes_the_place_of_an_open_counter_does_not_block_the_next_sample() {
+    let (_temp, root) = hgx();
+    let mut rdma = sampler("rdma", &machine(&root));
+    sample(rdma.as_mut());
+    let steady = sample(rdma.as_mut());
+    let counters = root.join(MLX5_2).join("infiniband/mlx5_2/ports/1/counters");
+    replace_by(&counters.join("symbol_error"), FileType::Fifo);
+    let (_, reading) = sample_within_seconds(rdma);
+    assert_eq!(series(&reading, "mlx5_1"), series(&steady, "mlx5_1"));
+    assert_eq!(series(&reading, "mlx5_2"), series(&steady, "mlx5_2"));
 }

@@ -6,7 +6,7 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-use reqwest::header::ACCEPT;
+use reqwest::header::{ACCEPT, CONNECTION};
 use reqwest::{Client, StatusCode, Url, redirect};
 use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::task::AbortHandle;
@@ -19,6 +19,7 @@ use crate::mapping::{Mappings, Reader};
 use crate::service::Event;
 use crate::status::{ScrapeResult, State};
 
+use crate::sources::scrape::descriptors::Descriptors;
 pub(crate) use crate::sources::scrape::schedule::Bells;
 use crate::sources::scrape::schedule::Turns;
 
@@ -87,10 +88,14 @@ pub struct Scraper {
     /// One for each page that is being read. Waiting for a node that does not answer takes none: a dead
     /// rack must not starve the others.
     reading: Semaphore,
+    descriptors: Descriptors,
+    /// One for each descriptor that scrapes may use.
+    connections: Semaphore,
 }
 
 impl Scraper {
-    /// A scraper with these limits.
+    /// A scraper with these limits. It needs an open file for each target, so this raises the process's soft limit of
+    /// them to the hard one.
     ///
     /// # Errors
     /// The HTTP client cannot be set up.
@@ -103,11 +108,14 @@ impl Scraper {
             .pool_max_idle_per_host(1)
             .pool_idle_timeout(limits.interval * 3)
             .build()?;
-        let reading = Semaphore::new(limits.concurrency.min(Semaphore::MAX_PERMITS));
+        let permits = |count: usize| Semaphore::new(count.min(Semaphore::MAX_PERMITS));
+        let descriptors = Descriptors::raise();
         Ok(Self {
             client,
+            reading: permits(limits.concurrency),
             limits,
-            reading,
+            connections: permits(descriptors.for_scrapes()),
+            descriptors,
         })
     }
 
@@ -132,12 +140,16 @@ impl Scraper {
 
     async fn fetch(&self, target: &Target) -> Result<String, ScrapeError> {
         let url = self.address(target)?;
-        let request = self.client.get(url).header(ACCEPT, ACCEPTED);
+        // Nobody closes this semaphore or the next.
+        let _connection = self.connections.acquire().await.ok();
+        let mut request = self.client.get(url).header(ACCEPT, ACCEPTED);
+        if self.descriptors.are_short() {
+            request = request.header(CONNECTION, "close");
+        }
         let mut response = request.send().await.map_err(|error| unreachable(&error))?;
         if response.status() != StatusCode::OK {
             return Err(ScrapeError::Status(response.status()));
         }
-        // Only closing the semaphore could fail this, and nobody does.
         let _permit = self.reading.acquire().await.ok();
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(|error| broken(&error))? {
@@ -215,6 +227,7 @@ impl Scrapers {
 
     /// Starts tasks of new targets and ends those of targets that are gone.
     pub(crate) fn set_targets(&mut self, targets: &[Target]) {
+        self.scraper.descriptors.expect_targets(targets.len());
         self.tasks.retain(|target, (task, _)| {
             let stays = targets.binary_search(target).is_ok();
             if !stays {
@@ -292,6 +305,7 @@ async fn follow(
     }
 }
 
+mod descriptors;
 pub(crate) mod reader;
 pub(crate) mod schedule;
 #[cfg(test)]

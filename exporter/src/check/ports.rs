@@ -10,6 +10,7 @@ use railscope_model::metric::{
 use super::View;
 use super::gpus::{lost_gpus, mixed};
 use super::report::{Out, list};
+use super::survey::BadFile;
 use super::view::Series;
 
 /// An Ethernet frame that holds an RDMA packet of the largest path MTU (4096 bytes) with all its
@@ -63,10 +64,7 @@ const STATUS_FIXES: &[(&str, &str)] = &[
         "denied",
         "give this process the right to read it; railscope --log debug names the file",
     ),
-    (
-        "timeout",
-        "the driver does not answer: look in the kernel log, then reset the device",
-    ),
+    ("timeout", BLOCKED_FIX),
     (
         "unparsed",
         "railscope --log debug names the file: please report its text",
@@ -76,6 +74,14 @@ const STATUS_FIXES: &[(&str, &str)] = &[
         "railscope --log debug names the file; the kernel log may say why",
     ),
 ];
+
+/// Statuses that a file which blocks, or which is none, gives.
+const BLAMED_ON_FILES: [&str; 2] = ["failed", "timeout"];
+/// What to do about a read that does not end.
+const BLOCKED_FIX: &str =
+    "the driver does not answer: look in the kernel log, then reset the device";
+/// What to do about a file that the kernel has not made.
+const SPECIAL_FILE_FIX: &str = "give the kernel's own /sys and /proc (--path.sysfs, --path.procfs): no file there is of this kind";
 
 fn name(port: &Series<'_>) -> String {
     format!("{}/{}", port.label("device"), port.label("port"))
@@ -225,6 +231,7 @@ pub(super) fn saturated(view: &View<'_>, out: &mut Out) {
 
 pub(super) fn unreadable(view: &View<'_>, out: &mut Out) {
     let lost = lost_gpus(view);
+    let mut unnamed: Vec<&BadFile> = view.bad_files.iter().collect();
     for source in view.all(&SOURCE_STATUS) {
         let (of, device, status) = (
             source.label("source"),
@@ -256,7 +263,23 @@ pub(super) fn unreadable(view: &View<'_>, out: &mut Out) {
         let fix = special.map_or(*general, |(_, _, fix)| *fix);
         let line = view.unreadable_line.as_ref();
         let line = line.filter(|_| (of, status) == ("kernel_log", "unparsed"));
-        let gives = line.map_or_else(|| status.to_owned(), |line| format!("{status}, {line}"));
+        let mut gives = line.map_or_else(|| status.to_owned(), |line| format!("{status}, {line}"));
+        let mut fix = fix;
+        if BLAMED_ON_FILES.contains(&status) {
+            let (named, others) = unnamed.into_iter().partition(|file| file.is_of(of, device));
+            unnamed = others;
+            if status == "failed" && !named.is_empty() {
+                fix = SPECIAL_FILE_FIX;
+            }
+            for file in named {
+                gives += &format!(", {file}");
+            }
+        }
         out.finding(part, "readable values", gives, fix);
+    }
+    // Of values that are looked for once no status tells.
+    for file in unnamed {
+        let fix = file.kind.map_or(BLOCKED_FIX, |_| SPECIAL_FILE_FIX);
+        out.finding(file.source, "readable values", file.to_string(), fix);
     }
 }

@@ -7,6 +7,7 @@ use railscope_model::reading::{NodeReading, Sample, Status};
 
 use super::ports::is_software;
 use super::report::Node;
+use super::survey::BadFile;
 use crate::sources::kmsg::Unreadable;
 use crate::sources::setup::Setup;
 
@@ -16,6 +17,7 @@ pub struct View<'a> {
     pub(super) setup: &'a Setup,
     pub(super) asks_nvml: bool,
     pub(super) unreadable_line: Option<Unreadable>,
+    pub(super) bad_files: Vec<BadFile>,
 }
 
 /// A sample whose labels are asked for by name.
@@ -62,7 +64,14 @@ impl<'a> View<'a> {
             setup,
             asks_nvml,
             unreadable_line: None,
+            bad_files: Vec::new(),
         }
+    }
+
+    /// With the files that kept sources from values.
+    #[must_use]
+    pub fn with_bad_files(self, bad_files: Vec<BadFile>) -> Self {
+        Self { bad_files, ..self }
     }
 
     /// With the first line of the kernel log that could not be read.

@@ -3,21 +3,27 @@
 //! Opening, reading and closing a file costs about 9 us, `pread` on a kept descriptor 0.7 us; so files
 //! that are read every second stay open. Directories are resolved once, at discovery, and never leave
 //! the root; files below them are opened without following links.
+//!
+//! Only regular files are read. A FIFO under a file's name would block whoever opens it, for ever: it is
+//! refused, logged once with its path, and counts as a failed read of this one value.
 
 mod descriptors;
+mod watch;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::fd::AsFd;
+use std::io::Read as _;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use railscope_model::reading::Status;
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{FileType, Mode, OFlags, makedev};
 use rustix::io::Errno;
 
 use self::descriptors::Descriptor;
+pub use self::watch::{Refused, Watch, reading};
 
 /// Room for one file; the kernel prints at most one page into an attribute.
 pub type Buffer = [u8; 4096];
@@ -119,8 +125,9 @@ impl Dir {
     /// # Errors
     /// There is none, it may not be read, or it lies outside the root.
     pub fn dir(&self, path: &str) -> Result<Self, Miss> {
-        let resolved =
-            fs::canonicalize(self.path.join(path)).map_err(|error| Miss::from(&error))?;
+        let path = self.path.join(path);
+        let resolved = reading(&path, || fs::canonicalize(&path));
+        let resolved = resolved.map_err(|error| Miss::from(&error))?;
         if !resolved.starts_with(&self.root.path) {
             tracing::warn!(path = %resolved.display(), root = %self.root.path.display(), "a link leads out of the root: not followed");
             return Err(Miss::Denied);
@@ -218,10 +225,18 @@ impl Dir {
     /// # Errors
     /// The file gave no value.
     pub fn long_text(&self, path: &str) -> Result<String, Miss> {
-        fs::read_to_string(self.path.join(path)).map_err(|error| match error.kind() {
-            std::io::ErrorKind::InvalidData => Miss::Unparsed,
-            _ => Miss::from(&error),
-        })
+        let path = self.path.join(path);
+        let mut text = String::new();
+        let read = reading(&path, || {
+            let file = open_regular(&path, OFlags::empty())?;
+            let mut file = fs::File::from(file);
+            file.read_to_string(&mut text)
+                .map_err(|error| match error.kind() {
+                    std::io::ErrorKind::InvalidData => Miss::Unparsed,
+                    _ => Miss::from(&error),
+                })
+        });
+        read.map(|_| text)
     }
 }
 
@@ -312,8 +327,8 @@ impl File {
                 Kept::Never => return Err(Miss::Unsupported),
                 Kept::Open(file) => self.read_open(file, offset, buffer),
                 Kept::No => {
-                    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-                    let file = rustix::fs::open(&self.path, flags, Mode::empty())?;
+                    let open = || open_regular(&self.path, OFlags::NOFOLLOW);
+                    let file = reading(&self.path, open)?;
                     let read = self.read_open(&file, offset, buffer);
                     if let Ok(kept) = Descriptor::keep(file) {
                         self.kept = Kept::Open(kept);
@@ -344,9 +359,42 @@ impl File {
         offset: u64,
         buffer: &mut [u8],
     ) -> Result<Option<usize>, Errno> {
-        let length = rustix::io::retry_on_intr(|| rustix::io::pread(file, &mut *buffer, offset))?;
+        let length = reading(&self.path, || {
+            rustix::io::retry_on_intr(|| rustix::io::pread(file, &mut *buffer, offset))
+        })?;
         Ok((!self.replaceable || is_linked(file)).then_some(length))
     }
+}
+
+/// Opens a file for reading if it is a regular one. Never waits: a FIFO without a writer would.
+///
+/// # Errors
+/// It cannot be opened, or is something else; then the log names it.
+fn open_regular(path: &Path, flags: OFlags) -> Result<OwnedFd, Miss> {
+    let never_wait = OFlags::NONBLOCK | OFlags::NOCTTY;
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | never_wait | flags;
+    let file = match rustix::fs::open(path, flags, Mode::empty()) {
+        // Sockets, and devices without a driver.
+        Err(Errno::NXIO) => {
+            let kind = rustix::fs::stat(path).map(|about| FileType::from_raw_mode(about.st_mode));
+            return Err(refusal(path, kind.ok()).unwrap_or(Miss::Absent));
+        }
+        opened => opened?,
+    };
+    let about = rustix::fs::fstat(&file)?;
+    // Containers hide files of procfs by binding /dev/null over them: an empty file.
+    let is_null = about.st_rdev == makedev(1, 3);
+    let kind = FileType::from_raw_mode(about.st_mode);
+    match refusal(path, Some(kind).filter(|_| !is_null)) {
+        Some(miss) => Err(miss),
+        None => Ok(file),
+    }
+}
+
+/// The miss of a file that is of no kind that is read; none of one that is.
+fn refusal(path: &Path, kind: Option<FileType>) -> Option<Miss> {
+    watch::refuse(path, kind.and_then(watch::refused_kind)?);
+    Some(Miss::Failed)
 }
 
 /// Whether an open file still has a name.

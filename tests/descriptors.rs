@@ -1,0 +1,140 @@
+//! A collector with more targets than its limit of open files allows: its own web server must go on answering.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use axum::Router;
+use axum::routing::get;
+
+use crate::support::{Http, Process, RAILSCOPE, free_port, wait_for};
+
+/// Targets, each with an address of its own: connections are kept by address.
+const TARGETS: usize = 150;
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Intervals through which the web server is asked after all targets were reached.
+const ASKED: usize = 10;
+const PAGE: &str = "# TYPE railscope_node_cpus gauge\nrailscope_node_cpus 4\n";
+
+/// Serves all targets on one port of all addresses of the loopback interface; its connections stay open.
+fn serve_targets() -> (tokio::runtime::Runtime, u16) {
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let listener = runtime.block_on(tokio::net::TcpListener::bind("0.0.0.0:0"));
+    let listener = listener.expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    let routes = Router::new().route("/metrics", get(|| async { PAGE }));
+    runtime.spawn(async move { axum::serve(listener, routes).await });
+    (runtime, port)
+}
+
+/// A collector of all targets, started by a shell that sets its limits before.
+struct Collector {
+    process: Process,
+    url: String,
+    _folder: tempfile::TempDir,
+}
+
+impl Collector {
+    fn start(limits: &str, port: u16) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut config = "[cluster]\nname = \"many\"\n[scrape]\ninterval = \"1s\"\n".to_owned();
+        for target in 0..TARGETS {
+            let address = format!("127.0.1.{}:{port}", target + 1);
+            let url = format!("http://{address}/metrics");
+            write!(
+                config,
+                "[[targets]]\nnode = \"n{target}\"\nurl = \"{url}\"\n"
+            )
+            .expect("text");
+        }
+        let file = folder.path().join("collector.toml");
+        std::fs::write(&file, config).expect("a configuration");
+        let address = format!("127.0.0.1:{}", free_port());
+        let mut shell = Command::new("sh");
+        shell
+            .arg("-c")
+            .arg(format!("{limits}; exec \"$0\" \"$@\""))
+            .args([RAILSCOPE, "collector", "--web.listen-address", &address])
+            .arg("--config")
+            .arg(&file);
+        let process = Process::start("collector", folder.path(), &mut shell);
+        Self {
+            process,
+            url: format!("http://{address}/metrics"),
+            _folder: folder,
+        }
+    }
+
+    /// Its metrics by series, over a connection that is new each time.
+    fn metrics(&self) -> Result<BTreeMap<String, f64>, String> {
+        let page = Http::new().get(&self.url)?;
+        let samples = page.lines().filter(|line| !line.starts_with('#'));
+        let samples = samples.filter_map(|line| {
+            let (series, value) = line.rsplit_once(' ')?;
+            Some((series.to_owned(), value.parse().ok()?))
+        });
+        Ok(samples.collect())
+    }
+
+    /// Waits until it has reached every target, and holds it to answering from then on.
+    fn reaches_all_and_answers(&self) {
+        let up = |metrics: &BTreeMap<String, f64>| {
+            let targets = metrics.iter();
+            let up = targets.filter(|(name, _)| name.starts_with("railscope_collector_target_up{"));
+            up.filter(|(_, value)| **value == 1.0).count()
+        };
+        wait_for("answer with all targets up", PATIENCE, || {
+            match up(&self.metrics()?) {
+                TARGETS => Ok(()),
+                up => Err(format!("{up} targets up: {}", self.process.tail())),
+            }
+        });
+        for _ in 0..ASKED {
+            let metrics = self.metrics().expect("the collector's own metrics");
+            assert_eq!(up(&metrics), TARGETS, "{}", self.process.tail());
+            thread::sleep(Duration::from_secs(1));
+        }
+    }
+
+    fn open_files(&self) -> usize {
+        let folder = format!("/proc/{}/fd", self.process.id());
+        std::fs::read_dir(folder).expect("procfs").count()
+    }
+}
+
+#[test]
+fn a_soft_limit_of_open_files_below_the_number_of_targets_is_raised() {
+    let (_targets, port) = serve_targets();
+    let collector = Collector::start("ulimit -Hn 1024; ulimit -Sn 64", port);
+    collector.reaches_all_and_answers();
+    assert!(collector.open_files() > TARGETS, "connections stay open");
+    let log = collector.process.output();
+    assert!(!log.contains("too few open files"), "{log}");
+}
+
+#[test]
+fn under_a_hard_limit_below_the_number_of_targets_all_are_scraped_and_the_web_server_answers() {
+    let (_targets, port) = serve_targets();
+    let collector = Collector::start("ulimit -n 64", port);
+    collector.reaches_all_and_answers();
+    assert!(collector.open_files() < 64);
+    let log = collector.process.output();
+    let warnings = log.matches("too few open files for the targets").count();
+    assert_eq!(warnings, 1, "{log}");
+    assert!(!log.contains("scrape failed"), "{log}");
+}
+
+#[test]
+fn the_units_allow_as_many_open_files_as_the_largest_site_needs() {
+    for unit in ["railscope-collector.service", "railscope-exporter.service"] {
+        let file = crate::support::root().join("packaging/systemd").join(unit);
+        let text = std::fs::read_to_string(file).expect("a unit");
+        let limit = text
+            .lines()
+            .find_map(|line| line.strip_prefix("LimitNOFILE="));
+        let limit: u64 = limit.expect("a limit").parse().expect("a number");
+        assert!(limit >= 65_536, "{unit}: {limit}");
+    }
+}
