@@ -144,6 +144,15 @@ macro_rules! label {
 }
 
 impl Metric {
+    /// Whether the metric can have this value: no counter is above 64 bits, and only temperatures are negative. What is not a
+    /// number says that there is none.
+    pub fn can_be(&self, value: f64) -> bool {
+        const LARGEST: f64 = u64::MAX as f64;
+        (0.0..=LARGEST).contains(&value)
+            || value.is_nan()
+            || (self.unit == Some("celsius") && (-LARGEST..0.0).contains(&value))
+    }
+
     /// One of its labels by name, if it has it.
     pub const fn label(&self, name: &str) -> Option<Label> {
         let mut place = 0;

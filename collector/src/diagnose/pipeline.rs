@@ -1,6 +1,5 @@
 //! Incidents over ticks: when they open and close, what closed and came back, and what an earlier run knew.
 
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -10,7 +9,7 @@ use railscope_model::identity::Part;
 use super::incident::{
     CLOSE_AFTER_TICKS, Finding, Incident, OPEN_AFTER_TICKS, describe, group, worst_first,
 };
-use crate::classes::{Class, FABRIC_STORM, HOST_DOWN, SWITCH_DOWN};
+use crate::classes::{FABRIC_STORM, HOST_DOWN, PORT_DOWN, SWITCH_DOWN, Severity, UPLINK_DOWN};
 use crate::diagnose::stages::hold_down::Losses;
 use crate::diagnose::stages::immediate_open::proven;
 use crate::diagnose::stages::maintenance::{Window, mark};
@@ -34,7 +33,7 @@ struct Suspect {
     class_seen: Timestamp,
 }
 
-/// How long an open incident keeps its class when only evidence of less severe classes is left, or of those farther from a cause:
+/// How long an open incident keeps its class when only evidence of less severe classes is left, or of those that page and are farther from a cause:
 /// what errors, lost links and pause leave in the counters' windows is of the fault that has just ended.
 const CLASS_KEPT_SECONDS: f64 = 120.0;
 
@@ -42,8 +41,12 @@ impl Suspect {
     /// Takes what is seen of it now.
     fn renew(&mut self, mut incident: Incident, now: Timestamp) {
         let known = &self.incident;
-        let rank = |class: &Class| (class.severity, Reverse(class.order()));
-        let is_weaker = rank(incident.class) < rank(known.class);
+        let (old, new) = (known.class, incident.class);
+        // A link that was down and is up again says itself what it is now.
+        let is_over = [&PORT_DOWN, &UPLINK_DOWN].contains(&old);
+        let both_page = [old, new].map(|class| class.severity) == [Severity::Critical; 2];
+        let is_farther = both_page && !is_over && new.order() > old.order();
+        let is_weaker = new.severity < old.severity || is_farther;
         let is_kept = now.seconds_since(self.class_seen) <= CLASS_KEPT_SECONDS;
         if self.open && is_weaker && is_kept {
             incident.class = known.class;

@@ -134,7 +134,7 @@ impl Analysis {
         if ingested.kept > 0 {
             self.targets.taken(node, target, at);
         }
-        note(state, target, &ingested, None, at);
+        note(state, target, &ingested, at);
         self.analyzer.second_look(node)
     }
 
@@ -158,11 +158,15 @@ impl Analysis {
             ingested.late += taken.late;
             ingested.overruled += taken.overruled;
             ingested.over_limit += taken.over_limit;
+            ingested.unfit += taken.unfit;
+            ingested.first_unfit = ingested.first_unfit.or(taken.first_unfit);
             if let Subject::Node(node) = subject {
                 again.extend(self.analyzer.second_look(node));
             }
         }
-        note(state, target, &ingested, translation.unfit, at);
+        // What a mapping refuses is nearer to what the page says.
+        ingested.first_unfit = translation.unfit.or(ingested.first_unfit);
+        note(state, target, &ingested, at);
         again
     }
 
@@ -215,7 +219,7 @@ fn log_suspension(before: Option<&Snapshot>, now: &Snapshot) {
 }
 
 /// Counts the samples of a scrape, and logs invalid lines when they begin.
-fn note(state: &State, target: &Target, ingested: &Ingested, unfit: Option<String>, at: Timestamp) {
+fn note(state: &State, target: &Target, ingested: &Ingested, at: Timestamp) {
     state.record_samples(ingested);
     let kept = ingested.kept + ingested.unread + ingested.late;
     let understood = kept + ingested.overruled + ingested.over_limit;
@@ -238,9 +242,9 @@ fn note(state: &State, target: &Target, ingested: &Ingested, unfit: Option<Strin
     };
     // Worth a look, but the page itself is sound.
     let problem = problem.or_else(|| {
-        let why = unfit?;
+        let why = ingested.first_unfit.as_ref()?;
         Some(format!(
-            "{} samples do not fit their mapping, the first: {why}",
+            "{} samples do not fit their metrics, the first: {why}",
             ingested.unfit
         ))
     });

@@ -71,8 +71,11 @@ pub struct Ingested {
     /// Samples of pages older than one that was taken up before, or that a page tells twice. What was judged
     /// already is never rewritten.
     pub late: usize,
-    /// Samples of another exporter whose type, labels or value do not fit the metric that they are mapped to.
+    /// Samples of another exporter whose type, labels or value do not fit the metric that they are mapped to, and values that
+    /// the metric cannot have.
     pub unfit: usize,
+    /// The first of them, in words.
+    pub first_unfit: Option<String>,
     /// Lines that could not be read.
     pub errors: Vec<ParseError>,
 }
@@ -277,6 +280,12 @@ impl NodeHistory {
             result.over_limit += 1;
             return;
         };
+        if !column.metric.can_be(value) {
+            result.unfit += 1;
+            let why = || format!("{} is {value}", column.metric.name);
+            result.first_unfit.get_or_insert_with(why);
+            return;
+        }
         if let Some(other) = column.speaker(row).filter(|other| *other != arrival.voice) {
             let speaker = |place: u16| self.voices.get(usize::from(place)).map(|one| &one.speaker);
             if speaker(arrival.voice) > speaker(other) {

@@ -74,3 +74,33 @@ fn a_pcie_link_that_is_well_again_is_no_long_way_while_its_pause_fades() {
     };
     assert_eq!(classes(70, told), ["pcie-degraded"]);
 }
+
+#[test]
+fn a_link_that_comes_back_slower_is_slow_at_once() {
+    let told = |index: usize, seconds: u64, page: String| {
+        let (is_down, is_slow) = ((100..120).contains(&seconds), (120..300).contains(&seconds));
+        let (up, speed) = match (index, is_down, is_slow) {
+            (2, true, _) => (0, 12.5e9),
+            (2, _, true) => (1, 12.5e9),
+            _ => (1, 50e9),
+        };
+        let series = [("up", f64::from(up)), ("speed_bytes_per_second", speed)];
+        let series = series.map(|(name, value)| {
+            (
+                format!("railscope_rdma_port_{name}{{device=\"mlx5_1\",port=\"1\"}}"),
+                value,
+            )
+        });
+        let is_other = |line: &&str| !series.iter().any(|(name, _)| line.starts_with(name));
+        let old: String = page
+            .lines()
+            .filter(is_other)
+            .map(|line| format!("{line}\n"))
+            .collect();
+        let new = series
+            .iter()
+            .map(|(name, value)| format!("{name} {value}\n"));
+        old + &new.collect::<String>()
+    };
+    assert_eq!(classes(50, told), ["port-down", "port-degraded"]);
+}

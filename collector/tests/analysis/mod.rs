@@ -1,6 +1,7 @@
 //! From exporters' pages and subnet text to incidents: one fault in, one named part out.
 
 mod ablation;
+mod bad_input;
 mod cluster;
 mod detectors;
 mod ethernet;

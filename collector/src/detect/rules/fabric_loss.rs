@@ -1,6 +1,6 @@
 //! Packets that vanish inside the fabric, as hosts see it: switches whose counters nobody reads, or that count nothing.
 //!
-//! Who sends gets negative acknowledgements, who receives finds gaps. A cable at a host does that to everything that one
+//! Who sends gets negative acknowledgments, who receives finds gaps. A cable at a host does that to everything that one
 //! NIC sends or receives; where many NICs of several nodes send what never arrives, and many others miss it, the loss is at a
 //! switch that they share. Hosts cannot tell which of them: all that lie on every way are named.
 
@@ -35,7 +35,7 @@ const EXPLAINED: f64 = 0.3;
 /// Most pairs of a sender and a receiver whose ways are looked at.
 const MOST_PAIRS: usize = 64;
 
-/// What drivers call negative acknowledgements that a sender gets: mlx5, bnxt_re, rxe.
+/// What drivers call negative acknowledgments that a sender gets: mlx5, bnxt_re, rxe.
 const SENT_IN_VAIN: [&str; 3] = ["packet_seq_err", "seq_err_naks_rcvd", "rcvd_seq_err"];
 /// What they call packets behind a gap: mlx5, bnxt_re, rxe.
 const BEHIND_A_GAP: [&str; 3] = ["out_of_sequence", "oos_drop_count", "out_of_seq_request"];
@@ -75,7 +75,7 @@ impl Detector for FabricLoss {
         Explanation {
             check: "Many NICs of several nodes send packets that do not arrive, and no port of a host is to blame.",
             threshold: format!(
-                "at least {MIN_PEERS} NICs of two nodes or more with negative acknowledgements for more than {MIN_LOST} of what they send and {MIN_RATE:.0} a second, over {:.0} s and over {:.0} s, as many that find gaps, none of them with more than {:.0} % of all, and errors of hosts' ports below {:.0} % of it",
+                "at least {MIN_PEERS} NICs of two nodes or more with negative acknowledgments for more than {MIN_LOST} of what they send and {MIN_RATE:.0} a second, over {:.0} s and over {:.0} s, as many that find gaps, none of them with more than {:.0} % of all, and errors of hosts' ports below {:.0} % of it",
                 LOSS_SECONDS[0],
                 LOSS_SECONDS[1],
                 100.0 * MOST_OF_ONE,

@@ -137,7 +137,7 @@ type Told = (f64, [Option<u64>; 3], Option<i32>);
 
 fn pages() -> impl Strategy<Value = Vec<Told>> {
     let counter = || prop_oneof![2 => (0..4_u64).prop_map(Some), 1 => (0..1_000_000_u64).prop_map(Some), 1 => Just(None)];
-    let gauge = prop_oneof![3 => Just(Some(7)), 1 => (-3..3_i32).prop_map(Some), 1 => Just(None)];
+    let gauge = prop_oneof![3 => Just(Some(7)), 1 => (0..6_i32).prop_map(Some), 1 => Just(None)];
     let page = (
         (2..40_u32).prop_map(|half_seconds| f64::from(half_seconds) / 2.0),
         [counter(), counter(), counter()],
@@ -238,4 +238,28 @@ fn a_switch_has_each_port_once_however_often_it_is_read_and_whichever_ports_come
         told.sort_unstable();
         assert_eq!(told, expected, "at {seconds} s");
     }
+}
+
+#[test]
+fn a_value_that_the_metric_cannot_have_is_refused_and_said() {
+    let mut node = NodeHistory::default();
+    let pages = [
+        ("railscope_gpu_power_watts{gpu=\"0\"} 500", 1, 0),
+        ("railscope_gpu_power_watts{gpu=\"0\"} -1", 0, 1),
+        ("railscope_gpu_power_watts{gpu=\"0\"} +Inf", 0, 1),
+        ("railscope_gpu_power_watts{gpu=\"0\"} 1e300", 0, 1),
+        (
+            "railscope_gpu_temperature_celsius{gpu=\"0\",sensor=\"gpu\"} -1",
+            1,
+            0,
+        ),
+        ("railscope_gpu_power_watts{gpu=\"0\"} 400", 1, 0),
+    ];
+    for (second, (text, kept, refused)) in (0..).zip(pages) {
+        let taken = node.ingest(&format!("{text}\n"), at(f64::from(second)));
+        assert_eq!((taken.kept, taken.unfit), (kept, refused), "{text}");
+        assert_eq!(taken.first_unfit.is_some(), refused == 1, "{text}");
+    }
+    let told: Vec<_> = window(&node, &GPU_POWER, &["0"]).values().collect();
+    assert_eq!(told, [500.0, 400.0]);
 }

@@ -10,7 +10,7 @@ catalogue! {
     Collector Default Counter COLLECTOR_OTLP_ITEMS = "railscope_collector_otlp_items_total" (signal, result)
         "Data points, log records and spans by what became of them: sent, rejected by the receiver, failed, dropped because a queue was full, or unreadable. Absent where nothing is sent.";
     Collector Default Gauge INCIDENT_ACTIVE = "railscope_incident_active" (fault_domain, class, severity, node, incident, far_end, alternatives)
-        "Always 1: one series for each open incident, labelled with the part to fix; far_end is the other end of a cable between switches, alternatives are parts that it may be as well. Alert on this.";
+        "Always 1: one series for each open incident, labeled with the part to fix; far_end is the other end of a cable between switches, alternatives are parts that it may be as well. Alert on this.";
     Collector Default Gauge INCIDENT_GPUS = "railscope_incident_affected_gpus" (fault_domain, incident)
         "GPUs that may wait because of the incident: those behind the part, and all of the jobs that use it.";
     Collector Default Gauge INCIDENT_GPUS_BEHIND = "railscope_incident_gpus_behind" (fault_domain, incident)
@@ -64,7 +64,7 @@ catalogue! {
     Collector Default Counter SCRAPES = "railscope_collector_scrapes_total" (result)
         "Scrapes of exporters by result: ok, unreachable, timeout, malformed, too_large.";
     Collector Default Counter INGEST_SAMPLES = "railscope_collector_ingested_samples_total" (result)
-        "Samples read from exporters by result: kept; unread, because nothing in the collector reads the series; late, of pages older than one taken up before or twice on a page, so that what was judged is never rewritten; unknown, because no catalogue row has the name; over_limit, beyond what one node may have; malformed, lines that could not be read; overruled, because an exporter that is believed first tells the series too; unfit, samples of other exporters whose type, labels or value do not fit their mapping.";
+        "Samples read from exporters by result: kept; unread, because nothing in the collector reads the series; late, of pages older than one taken up before or twice on a page, so that what was judged is never rewritten; unknown, because no catalogue row has the name; over_limit, beyond what one node may have; malformed, lines that could not be read; overruled, because an exporter that is believed first tells the series too; unfit, samples of other exporters whose type, labels or value do not fit their mapping, and values that a metric cannot have: negative, infinite, or beyond 64 bits.";
     Collector Default Counter PUSH_REQUESTS = "railscope_collector_push_requests_total" (protocol, result)
         "Requests with pushed samples by protocol (remote_write, otlp) and result: ok, unauthorized, unsupported (another format), malformed, too_large, or busy: the sender is to send it again. Absent if the configuration has no table push.";
     Collector Default Counter PUSH_SAMPLES = "railscope_collector_push_samples_total" (protocol, result)
