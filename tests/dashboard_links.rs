@@ -200,7 +200,7 @@ fn the_root_cause_is_two_links_from_the_fleet() {
     }
     for (panel, wanted) in [
         ("This incident", "railscope-node"),
-        ("Jobs that it slows", "railscope-jobs"),
+        ("Jobs that use it", "railscope-jobs"),
         ("Credit wait at the leaf", "railscope-fabric"),
         ("Pause of the node", "railscope-roce-nvlink"),
     ] {

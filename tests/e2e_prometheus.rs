@@ -49,6 +49,7 @@ const EMPTY_ON_DEMO: &[(&str, &[&str])] = &[
     (
         "it takes five minutes to know the usual throughput, and so what is lost",
         &[
+            "Measured slowdown",
             "Slowest jobs",
             "Throughput compared with the usual",
             "GPUs lost by job and class",
@@ -167,7 +168,7 @@ fn is_the_page_for(incident: &Value, path: &str, page: &Value) {
             .to_owned()
     };
     assert!(annotation("runbook_url").ends_with("/alerts/runbooks/pcie-degraded.md"));
-    let gpus = format!("slows or stops: {}.", incident["gpus_affected"]);
+    let gpus = format!("jobs that use it: {}.", incident["gpus_affected"]);
     assert!(
         annotation("description").contains(&gpus),
         "{gpus}: {}",

@@ -65,6 +65,8 @@ struct Incident {
     candidates: Vec<Candidate>,
     no_part: Option<f64>,
     evidence: Vec<Evidence>,
+    #[serde(default)]
+    alternatives: Vec<String>,
     related: Vec<String>,
     victims: Vec<String>,
 }
@@ -189,23 +191,35 @@ fn explain(out: &mut String, incident: &Incident) -> fmt::Result {
     }
     candidates(out, incident)?;
     evidence(out, incident)?;
+    parts(out, "May as well be", &incident.alternatives)?;
     parts(out, "Shares the fault", &incident.related)?;
-    parts(out, "Slowed by it", &incident.victims)?;
-    parts(out, "Jobs that wait for it", &incident.jobs)?;
-    if let Some(slowdown) = incident.slowdown {
-        let share = 100.0 * slowdown;
-        writeln!(
-            out,
-            "  The slowest goes {share:.0} % slower than it usually does."
-        )?;
+    parts(out, "Behind it", &incident.victims)?;
+    impact(out, incident)?;
+    writeln!(out, "\nWhat to do\n  {}", incident.action)?;
+    writeln!(out, "  Runbook: {}", incident.runbook)
+}
+
+/// GPUs behind the part, jobs that use it, and how much slower these are, as far as that was measured.
+fn impact(out: &mut String, incident: &Incident) -> fmt::Result {
+    parts(out, "Jobs that use it", &incident.jobs)?;
+    if !incident.jobs.is_empty() {
+        let measured = match incident.slowdown {
+            Some(slowdown) if slowdown >= 0.005 => {
+                format!(
+                    "The slowest is {:.0} % slower than usual.",
+                    100.0 * slowdown
+                )
+            }
+            Some(_) => String::from("None is slower than usual."),
+            None => String::from("Whether they are slower is not measurable yet."),
+        };
+        writeln!(out, "  {measured}")?;
     }
     writeln!(
         out,
-        "\nGPUs affected: {}, of which {} are the part or behind it",
-        incident.gpus_affected, incident.gpus_behind
-    )?;
-    writeln!(out, "\nWhat to do\n  {}", incident.action)?;
-    writeln!(out, "  Runbook: {}", incident.runbook)
+        "\nGPUs behind it: {}; with all GPUs of the jobs that use it: {}",
+        incident.gpus_behind, incident.gpus_affected
+    )
 }
 
 /// A chance in as many places as it bears: ` 99.0 %`, `< 0.1 %`.
@@ -287,7 +301,7 @@ mod tests {
             "candidates": [{"fault_domain": "link/n3:mlx5_2/1", "part": "Cable from n3 mlx5_2/1", "posterior": 0.95, "nats": [5.0]},
             {"fault_domain": "nic/n3:mlx5_2", "part": "NIC mlx5_2 of n3", "posterior": 0.02, "nats": [1.0]}], "no_part": 0.01,
             "evidence": [{"detector": "degraded-link", "part": "link/n3:mlx5_2/1", "statement": "It is down.",
-            "check": "Looked.", "threshold": "any", "clears": "It is up."}], "related": [], "victims": ["gpu/n3:2"]}"#;
+            "check": "Looked.", "threshold": "any", "clears": "It is up."}], "alternatives": ["link/n3:mlx5_3/1"], "related": [], "victims": ["gpu/n3:2"]}"#;
         let incident: Incident = serde_json::from_str(answer).expect("as the API answers");
         let mut text = String::new();
         explain(&mut text, &incident).expect("told");
@@ -300,10 +314,11 @@ mod tests {
             "    1.0 %  no part",
             "1. It is down.",
             "threshold   any",
-            "Slowed by it (1)\n  gpu/n3:2",
-            "Jobs that wait for it (1)\n  4711",
-            "The slowest goes 12 % slower than it usually does.",
-            "GPUs affected: 512, of which 1 are the part or behind it",
+            "May as well be (1)\n  link/n3:mlx5_3/1",
+            "Behind it (1)\n  gpu/n3:2",
+            "Jobs that use it (1)\n  4711",
+            "The slowest is 12 % slower than usual.",
+            "GPUs behind it: 1; with all GPUs of the jobs that use it: 512",
             "What to do\n  Reseat it.",
         ] {
             assert!(text.contains(said), "{said}\n{text}");

@@ -90,10 +90,10 @@ fn with_node(series: &str) -> String {
 
 /// Open incidents of these series, one row each. `selector` is within the braces of `railscope_incident_active`.
 fn incidents(title: &'static str, selector: &str) -> Panel {
-    const LABELS: &str = "cluster, fault_domain, incident, class, severity, node";
+    const LABELS: &str = "cluster, fault_domain, incident, class, severity, node, alternatives";
     let row = |value: &str| {
         Query::new(&format!(
-            "{value} * on (cluster, fault_domain, incident) group_left (class, severity, node)
+            "{value} * on (cluster, fault_domain, incident) group_left (class, severity, node, alternatives)
             max by ({LABELS}) (railscope_incident_active{{{selector}}})"
         ))
     };
@@ -106,6 +106,7 @@ fn incidents(title: &'static str, selector: &str) -> Panel {
         .column(Column::severity())
         .column(Column::label("class", "Class").link(Link::runbook()))
         .column(Column::label("fault_domain", "Component to repair").link(to_incident()).link(Link::incident_page()))
+        .column(Column::label("alternatives", "Or one of"))
         .column(node_column())
         .column(
             Column::value(0, "GPUs")

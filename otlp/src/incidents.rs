@@ -80,9 +80,9 @@ pub struct Incident {
     pub since: SystemTime,
     /// Components that wait because of it.
     pub victims: u64,
-    /// GPUs that it slows or stops.
+    /// GPUs that may wait because of it: those behind the component, and all of the jobs that use it.
     pub gpus: u64,
-    /// Jobs that wait for the component.
+    /// Jobs that use the component.
     pub jobs: u64,
     /// Whether a maintenance window suppresses pages.
     pub is_suppressed: bool,

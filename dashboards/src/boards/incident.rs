@@ -1,4 +1,4 @@
-//! Incident: the component, the jobs that it slows, and its series around the onset beside those of its peers.
+//! Incident: the component, the jobs that use it, and its series around the onset beside those of its peers.
 
 use super::{ANY_IS_BAD, incidents, job_column, to_node};
 use crate::board::Board;
@@ -11,9 +11,10 @@ use crate::variable::Variable;
 pub(super) fn panels() -> Vec<Panel> {
     let mut panels = vec![
         component(),
-        gpus(),
+        gpus_behind(),
+        gpus_of_jobs(),
+        slowdown(),
         since(),
-        jobs_waiting(),
         incidents("This incident", "@incident"),
         state(),
         jobs(),
@@ -32,7 +33,7 @@ pub(super) fn panels() -> Vec<Panel> {
 fn component() -> Panel {
     Panel::name("Component to repair")
         .shows("The root cause, and its fault class.")
-        .size(12, 4)
+        .size(8, 4)
         .query(
             Query::new(
                 "max by (cluster, fault_domain, class, node) (railscope_incident_active{@incident})",
@@ -42,13 +43,36 @@ fn component() -> Panel {
         .link(to_node())
 }
 
-fn gpus() -> Panel {
-    Panel::stat("GPUs affected by it", Unit::Count)
-        .shows("GPUs that the incident slows or stops.")
+fn gpus_behind() -> Panel {
+    Panel::stat("GPUs behind it", Unit::Count)
+        .shows("GPUs that are the component, or whose path leads over it.")
         .decimals(0)
         .thresholds(ANY_IS_BAD)
         .query(Query::new(
+            "max by (cluster, incident) (railscope_incident_gpus_behind{@incident})",
+        ))
+        .link(Link::incident_page())
+}
+
+fn gpus_of_jobs() -> Panel {
+    Panel::stat("With the GPUs of its jobs", Unit::Count)
+        .shows("The GPUs behind the component and all GPUs of the jobs that use it. Whether these are slower, the slowdown shows.")
+        .decimals(0)
+        .query(Query::new(
             "max by (cluster, incident) (railscope_incident_affected_gpus{@incident})",
+        ))
+        .link(Link::to(Board::Job))
+}
+
+fn slowdown() -> Panel {
+    Panel::stat("Measured slowdown", Unit::Ratio)
+        .shows("By which share the slowest of the jobs that use it is slower than usual. Empty while that is not measurable: the usual pace of a job takes five minutes.")
+        .thresholds(&[
+            Threshold::base(Color::None),
+            Threshold::from(0.05, Color::Critical),
+        ])
+        .query(Query::new(
+            "max by (cluster, incident) (railscope_incident_slowdown_ratio{@incident})",
         ))
         .link(Link::to(Board::Job))
 }
@@ -61,17 +85,6 @@ fn since() -> Panel {
             "1000 * min by (cluster, incident) (railscope_incident_start_time_seconds{@incident})",
         ))
         .link(Link::incident_page())
-}
-
-fn jobs_waiting() -> Panel {
-    Panel::stat("Jobs that wait for it", Unit::Count)
-        .shows("Jobs that wait for the component.")
-        .decimals(0)
-        .thresholds(ANY_IS_BAD)
-        .query(Query::new(
-            "count(max by (cluster, hpc_job) (railscope_incident_job_info{@incident})) or vector(0)",
-        ))
-        .link(Link::to(Board::Job))
 }
 
 fn state() -> Panel {
@@ -89,8 +102,8 @@ fn state() -> Panel {
 }
 
 fn jobs() -> Panel {
-    Panel::table("Jobs that it slows", Unit::Count, "GPUs of the job")
-        .shows("Jobs that wait for the component, with the GPUs that they hold.")
+    Panel::table("Jobs that use it", Unit::Count, "GPUs of the job")
+        .shows("Jobs that use the component, with the GPUs that they hold.")
         .size(12, 7)
         .decimals(0)
         .query(Query::new(

@@ -239,12 +239,18 @@ fn action(out: &mut String, look: &Look<'_>, incident: &Incident) -> fmt::Result
 
 fn related_and_victims(out: &mut String, incident: &Incident, open: bool) -> fmt::Result {
     let (related, victims) = (&incident.related, &incident.victims);
+    let others = &incident.alternatives;
+    let title = format!(
+        "{} that it may be as well",
+        phrases::count(others.len(), "part")
+    );
+    parts(out, incident, ("alternatives", &title), others, open)?;
     let title = format!(
         "{} of the same fault",
         phrases::count(related.len(), "part")
     );
     parts(out, incident, ("related", &title), related, open)?;
-    let title = format!("{} that it slows", phrases::count(victims.len(), "part"));
+    let title = format!("{} behind it", phrases::count(victims.len(), "part"));
     parts(out, incident, ("victims", &title), victims, open)
 }
 
