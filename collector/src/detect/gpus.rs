@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use railscope_model::identity::{GpuIndex, NodeName, Part};
 use railscope_model::metric::{
-    GPU, GPU_CLOCK, GPU_MONITORED_SECONDS, GPU_SM_ACTIVE, GPU_TENSOR_ACTIVE,
-    GPU_TENSOR_ACTIVE_CYCLES, GPU_TENSOR_ACTIVE_SECONDS, GPU_UTILIZATION, Metric,
+    GPU, GPU_CLOCK, GPU_MONITORED_SECONDS, GPU_POWER, GPU_SM_ACTIVE, GPU_TEMPERATURE,
+    GPU_TENSOR_ACTIVE, GPU_TENSOR_ACTIVE_CYCLES, GPU_TENSOR_ACTIVE_SECONDS, GPU_UTILIZATION,
+    Metric,
 };
 use railscope_model::reading::Labels;
 
@@ -28,8 +29,8 @@ pub(crate) fn busy() -> Threshold {
     )
 }
 
-/// Series that the detectors of work and clocks read of every GPU, and the label behind the GPU where there is one.
-const READ: [(&Metric, Option<&str>); 7] = [
+/// Series that the detectors of work, clocks and heat read of every GPU, and the label behind the GPU where there is one.
+const READ: [(&Metric, Option<&str>); 9] = [
     (&GPU_UTILIZATION, None),
     (&GPU_CLOCK, Some("sm")),
     (&GPU_SM_ACTIVE, None),
@@ -37,6 +38,8 @@ const READ: [(&Metric, Option<&str>); 7] = [
     (&GPU_TENSOR_ACTIVE_CYCLES, None),
     (&GPU_TENSOR_ACTIVE_SECONDS, None),
     (&GPU_MONITORED_SECONDS, None),
+    (&GPU_TEMPERATURE, Some("gpu")),
+    (&GPU_POWER, None),
 ];
 
 /// A GPU that a node lists, and the rows of [`READ`].

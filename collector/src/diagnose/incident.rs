@@ -16,6 +16,7 @@ use crate::detect::detector::{Evidence, Explanation};
 use crate::diagnose::stages::maintenance::Window;
 use crate::diagnose::stages::posterior::{Weighed, weigh};
 use crate::diagnose::stages::reattribute::explained_by_others;
+use crate::diagnose::stages::whole_hosts::whole_hosts;
 use crate::fabric::Routes;
 use crate::jobs::job::JobName;
 use crate::stages::{LeftOut, Step};
@@ -70,7 +71,7 @@ pub struct Incident {
     pub related: Vec<Part>,
     /// Parts that wait because of it.
     pub victims: Vec<Part>,
-    /// GPUs that it slows or stops: the part's own and those behind it, and all of the jobs that wait for these.
+    /// GPUs that may wait because of it: the part's own and those behind it, and all of the jobs that use these.
     pub gpus_affected: usize,
     /// Jobs that wait for the part.
     pub jobs: Vec<JobName>,
@@ -98,6 +99,8 @@ pub(crate) fn group(
     }
     if left_out.has(Step::HostComponent) {
         parents.retain(|_, parent| !matches!(parent, Part::Host(_)));
+    } else if !left_out.has(Step::Parents) {
+        roots.extend(whole_hosts(fabric, &findings));
     }
     let mut groups: BTreeMap<Part, Vec<Finding>> = BTreeMap::new();
     for finding in findings {

@@ -7,3 +7,4 @@ pub mod maintenance;
 pub mod mass_link_loss;
 pub mod posterior;
 pub(crate) mod reattribute;
+pub(crate) mod whole_hosts;

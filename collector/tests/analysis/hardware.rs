@@ -148,3 +148,31 @@ fn a_gpu_that_is_slow_at_its_work_behind_a_narrow_pcie_link_is_that_link() {
         &["pcie-degraded pcie/n3:0000:22:00.0 gpus=1 [gpu/n3:2]"],
     );
 }
+
+/// So many of the ports of node 3 run at a quarter of their speed.
+fn slow_ports(slow: usize) -> Box<Fault> {
+    Box::new(move |node, _, mut page: String| {
+        for rail in (0..super::RAILS).filter(|rail| node == 3 && *rail < slow) {
+            let series = format!(
+                "railscope_rdma_port_speed_bytes_per_second{{device=\"mlx5_{rail}\",port=\"1\"}}"
+            );
+            page = page.replace(&format!("{series} 5e10"), &format!("{series} 1.25e10"));
+        }
+        page
+    })
+}
+
+#[test]
+fn most_ports_of_a_node_at_a_part_of_their_speed_are_one_fault_of_the_node() {
+    let gpus = "[gpu/n3:0 gpu/n3:1 gpu/n3:2 gpu/n3:3]";
+    let of_node = format!("port-degraded host/n3 gpus=4 {gpus}");
+    check(&slow_ports(4), &[of_node.as_str()]);
+    check(&slow_ports(3), &[of_node.as_str()]);
+    check(
+        &slow_ports(2),
+        &[
+            "port-degraded link/n3:mlx5_0/1 gpus=1 [gpu/n3:0]",
+            "port-degraded link/n3:mlx5_1/1 gpus=1 [gpu/n3:1]",
+        ],
+    );
+}

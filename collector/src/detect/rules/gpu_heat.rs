@@ -51,7 +51,8 @@ impl Detector for GpuHeat {
         self.gpus.refresh(view);
         let mut slots: BTreeMap<Slot<'_>, Vec<Warm<'_>>> = BTreeMap::new();
         for gpu in self.gpus.listed(view) {
-            if let Some(celsius) = gpu.history.value(&GPU_TEMPERATURE, &[gpu.label, "gpu"]) {
+            let celsius = gpu.window(&GPU_TEMPERATURE);
+            if let Some(celsius) = celsius.and_then(|celsius| celsius.value()) {
                 let slot = slots.entry((gpu.product, gpu.index)).or_default();
                 slot.push(Warm { gpu, celsius });
             }
@@ -134,7 +135,7 @@ fn excess_of_nodes<'a>(slots: &BTreeMap<Slot<'a>, Vec<Warm<'a>>>) -> BTreeMap<&'
 
 /// What a GPU has drawn on average.
 fn watts(view: &View<'_>, gpu: &Listed<'_>) -> Option<f64> {
-    let window = gpu.history.window(&GPU_POWER, &[gpu.label])?;
+    let window = gpu.window(&GPU_POWER)?;
     let told = window.told_within(view.now, HOT_SECONDS);
     let (count, sum) = told.fold((0, 0.0), |(count, sum), (_, watts)| {
         (count + 1, sum + watts)
@@ -156,7 +157,7 @@ fn evidence(view: &View<'_>, own: &Warm<'_>, warm: &[Warm<'_>], of_node: f64) ->
     }
     let usual = median(alike.iter().copied())?;
     let limit = usual + of_node + MIN_EXCESS;
-    let window = gpu.history.window(&GPU_TEMPERATURE, &[gpu.label, "gpu"])?;
+    let window = gpu.window(&GPU_TEMPERATURE)?;
     let mut is_hot_so_long = false;
     for (at, celsius) in window.told() {
         if celsius < limit {
