@@ -2,6 +2,8 @@
 
 use railscope_collector::analyzer::Analyzer;
 use railscope_collector::fabric::subnet::parse_ibnetdiscover;
+use railscope_model::metric::SWITCH_PORT_TRANSMIT_PACKETS;
+use railscope_model::reading::{Labels, NodeReading};
 
 use super::cluster::{NODES, RAILS, at, node, page, subnet_of};
 
@@ -42,6 +44,15 @@ fn incidents(
     rates: &Rates,
     more: &dyn Fn(usize, u64, String) -> String,
 ) -> Vec<String> {
+    incidents_with((spines, false), rates, more)
+}
+
+/// The same, where packets of the first spine's ports are read or not.
+fn incidents_with(
+    (spines, is_read): (usize, bool),
+    rates: &Rates,
+    more: &dyn Fn(usize, u64, String) -> String,
+) -> Vec<String> {
     let mut analyzer = Analyzer::default();
     analyzer.set_targets(&(0..NODES).map(node).collect::<Vec<_>>());
     let subnet = subnet_of(NODES, spines, &by_rack);
@@ -50,6 +61,13 @@ fn incidents(
         for index in 0..NODES {
             let text = page(index, seconds) + &counters(index, seconds, rates);
             analyzer.ingest(&node(index), &more(index, seconds, text), at(seconds));
+        }
+        if is_read {
+            let mut told = NodeReading::default();
+            let packets = 10_000_000 * seconds;
+            told.push(&SWITCH_PORT_TRANSMIT_PACKETS, &Labels::new(["1"]), packets);
+            let spine = "spine-0".parse().expect("a name");
+            analyzer.ingest_switch(&spine, &told, at(seconds));
         }
         let subnet = parse_ibnetdiscover(&subnet);
         analyzer.take_subnet(subnet, at(seconds));
@@ -93,6 +111,11 @@ fn switches_that_hosts_cannot_tell_apart_are_all_named_and_page_nobody() {
     let two = incidents(2, &between_leaves, &as_it_is);
     let expected = r#"uplink-lossy switch/spine-0 or ["switch/spine-1"] warning"#;
     assert_eq!(two, [expected]);
+}
+
+#[test]
+fn where_packets_of_a_switch_are_read_its_counters_speak() {
+    assert!(incidents_with((2, true), &between_leaves, &as_it_is).is_empty());
 }
 
 #[test]

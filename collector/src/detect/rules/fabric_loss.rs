@@ -10,7 +10,7 @@ use railscope_model::fabric::{Fabric, LinkKind};
 use railscope_model::identity::{NodeName, Part, RdmaDevice, SwitchName};
 use railscope_model::metric::{
     Metric, NIC_PHY_CRC_ERRORS, NIC_PHY_SYMBOL_ERRORS, RDMA_PORT_ERRORS, RDMA_PORT_RECEIVE_BYTES,
-    RDMA_PORT_TRANSMIT_BYTES, RDMA_TRANSPORT_EVENTS,
+    RDMA_PORT_TRANSMIT_BYTES, RDMA_TRANSPORT_EVENTS, SWITCH_PORT_TRANSMIT_PACKETS,
 };
 
 use crate::classes::{Class, UPLINK_LOSSY};
@@ -75,7 +75,7 @@ impl Detector for FabricLoss {
         Explanation {
             check: "Many NICs of several nodes send packets that do not arrive, and no port of a host is to blame.",
             threshold: format!(
-                "at least {MIN_PEERS} NICs of two nodes or more with negative acknowledgments for more than {MIN_LOST} of what they send and {MIN_RATE:.0} a second, over {:.0} s and over {:.0} s, as many that find gaps, none of them with more than {:.0} % of all, and errors of hosts' ports below {:.0} % of it",
+                "at least {MIN_PEERS} NICs of two nodes or more with negative acknowledgments for more than {MIN_LOST} of what they send and {MIN_RATE:.0} a second, over {:.0} s and over {:.0} s, as many that find gaps, none of them with more than {:.0} % of all, and errors of hosts' ports below {:.0} % of it; no switch on the paths of which packets are read",
                 LOSS_SECONDS[0],
                 LOSS_SECONDS[1],
                 100.0 * MOST_OF_ONE,
@@ -274,8 +274,22 @@ fn on_every_way(view: &View<'_>, senders: &Losses<'_>, receivers: &Losses<'_>) -
     shared.map(|(part, _)| part).collect()
 }
 
+/// Whether packets of a switch's ports were told lately.
+fn counts_packets(view: &View<'_>, part: &Part) -> bool {
+    let mut fresh = view.history.fresh_switches(view.now);
+    fresh.any(|(switch, history)| {
+        let counts = || history.series(&SWITCH_PORT_TRANSMIT_PACKETS).next();
+        matches!(part, Part::Switch(name) if name == switch) && counts().is_some()
+    })
+}
+
 fn evidence(view: &View<'_>, senders: &Losses<'_>, receivers: &Losses<'_>) -> Option<Evidence> {
-    let mut switches = on_every_way(view, senders, receivers).into_iter();
+    let switches = on_every_way(view, senders, receivers);
+    // Where their counters are read, these name the cable or the queue that loses.
+    if switches.iter().any(|switch| counts_packets(view, switch)) {
+        return None;
+    }
+    let mut switches = switches.into_iter();
     let part = switches.next()?;
     let alike: Vec<Part> = switches.collect();
     let mut statement = format!(
