@@ -13,6 +13,7 @@ use railscope_model::metric::{
     RDMA_PORT_TRANSMIT_BYTES, RDMA_TRANSPORT_EVENTS, SWITCH_PORT_TRANSMIT_PACKETS,
 };
 
+use crate::assemble::node_parts::gpus_behind;
 use crate::classes::{Class, UPLINK_LOSSY};
 use crate::detect::detector::{Detector, Evidence, Explanation, View, list};
 use crate::detect::peers::{self, MIN_PEERS};
@@ -276,10 +277,13 @@ fn on_every_way(view: &View<'_>, senders: &Losses<'_>, receivers: &Losses<'_>) -
 
 /// Whether packets of a switch's ports were told lately.
 fn counts_packets(view: &View<'_>, part: &Part) -> bool {
-    let mut fresh = view.history.fresh_switches(view.now);
-    fresh.any(|(switch, history)| {
-        let counts = || history.series(&SWITCH_PORT_TRANSMIT_PACKETS).next();
-        matches!(part, Part::Switch(name) if name == switch) && counts().is_some()
+    let Part::Switch(name) = part else {
+        return false;
+    };
+    let history = view.history.switch(name);
+    history.is_some_and(|history| {
+        let mut counts = history.series(&SWITCH_PORT_TRANSMIT_PACKETS);
+        history.is_fresh(view.now) && counts.next().is_some()
     })
 }
 
@@ -311,7 +315,7 @@ fn evidence(view: &View<'_>, senders: &Losses<'_>, receivers: &Losses<'_>) -> Op
     let nics = senders.0.iter().chain(&receivers.0);
     let victims = nics.flat_map(|loss| {
         let nic = Part::Nic(loss.node.clone(), loss.device.clone());
-        crate::assemble::node_parts::gpus_behind(view.fabric, &nic)
+        gpus_behind(view.fabric, &nic)
     });
     let victims: BTreeSet<Part> = victims.collect();
     Some(Evidence {

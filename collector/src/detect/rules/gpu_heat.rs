@@ -58,9 +58,12 @@ impl Detector for GpuHeat {
             }
         }
         slots.retain(|_, warm| warm.len() > MIN_PEERS);
+        let slots: Vec<(f64, Vec<Warm<'_>>)> = slots
+            .into_values()
+            .filter_map(|warm| Some((median(warm.iter().map(|own| own.celsius))?, warm)))
+            .collect();
         let by_node = excess_of_nodes(&slots);
-        for warm in slots.values() {
-            let usual = usual_celsius(warm);
+        for (usual, warm) in &slots {
             for own in warm {
                 // Where all GPUs of a node are hot it is the node's air.
                 let of_node = by_node[own.gpu.node].max(0.0);
@@ -115,15 +118,10 @@ impl Detector for GpuHeat {
     }
 }
 
-fn usual_celsius(warm: &[Warm<'_>]) -> f64 {
-    median(warm.iter().map(|own| own.celsius)).unwrap_or(f64::INFINITY)
-}
-
-/// By how much the GPUs of a node are hotter than others at their places: that of the middle one.
-fn excess_of_nodes<'a>(slots: &BTreeMap<Slot<'a>, Vec<Warm<'a>>>) -> BTreeMap<&'a NodeName, f64> {
+/// By how much the GPUs of a node are hotter than the usual of their places: that of the middle one.
+fn excess_of_nodes<'a>(slots: &[(f64, Vec<Warm<'a>>)]) -> BTreeMap<&'a NodeName, f64> {
     let mut by_node: BTreeMap<&NodeName, Vec<f64>> = BTreeMap::new();
-    for warm in slots.values() {
-        let usual = usual_celsius(warm);
+    for (usual, warm) in slots {
         for own in warm {
             let excess = own.celsius - usual;
             by_node.entry(own.gpu.node).or_default().push(excess);
