@@ -306,12 +306,12 @@ pub static PCIE_REDIRECTED: Class = Class {
     action: "Switch off access control (ACS) on the PCIe switches above the NIC, and the IOMMU's translation or switch on ATS; compare with a node that is well.",
 };
 
-/// A NIC takes a way to its GPUs that is too long.
+/// A NIC works for a GPU of the other socket, and is too slow for it.
 pub static NUMA_AFFINITY: Class = Class {
     name: "numa-affinity",
     severity: Severity::Critical,
-    title: "NIC reaches its GPUs too slowly",
-    action: "Look which GPU and socket the processes of the job use with this NIC, and bind them as on other nodes.",
+    title: "NIC works for a GPU of the other socket",
+    action: "Give the GPU a NIC of its own socket, as on other nodes: compare slots, the NIC's being there, and in a virtual machine the NUMA nodes that it is given.",
 };
 
 /// A node takes what its NICs receive too slowly.
@@ -319,7 +319,7 @@ pub static SLOW_RECEIVER: Class = Class {
     name: "slow-receiver",
     severity: Severity::Critical,
     title: "Node takes too slowly what it receives",
-    action: "Look what loads the node's memory and sockets, and at its IOMMU and memory settings; compare with a node that is well.",
+    action: "Look what loads the node's memory and sockets, at its IOMMU and memory settings, and which GPU and socket the processes of the job use with the NIC; compare with a node that is well.",
 };
 
 /// A port, usually of a NIC, pauses its neighbor permanently.

@@ -38,7 +38,7 @@ const NAMED: &[(&str, &str)] = &[
     ("link-errors", "link-errors"),
     ("slow-receiver", "slow-receiver"),
     ("pcie-redirected", "pcie-redirected"),
-    ("numa-affinity", "numa-affinity"),
+    ("numa-affinity", "slow-receiver"),
     ("switch-qos", "switch-qos"),
     ("uplink-lossy", "uplink-lossy"),
     ("uplink-jitter", "uplink-jitter"),

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use railscope_model::identity::{GpuIndex, NodeName, Part};
+use railscope_model::identity::{GpuIndex, NodeName, Part, RdmaDevice};
+use railscope_model::label;
 use railscope_model::metric::{
-    GPU, GPU_CLOCK, GPU_MONITORED_SECONDS, GPU_POWER, GPU_SM_ACTIVE, GPU_TEMPERATURE,
+    GPU, GPU_CLOCK, GPU_MONITORED_SECONDS, GPU_NIC, GPU_POWER, GPU_SM_ACTIVE, GPU_TEMPERATURE,
     GPU_TENSOR_ACTIVE, GPU_TENSOR_ACTIVE_CYCLES, GPU_TENSOR_ACTIVE_SECONDS, GPU_UTILIZATION,
     Metric,
 };
@@ -199,4 +200,22 @@ pub(crate) fn by_job<'a>(node: &[Listed<'a>]) -> Vec<Vec<Listed<'a>>> {
         jobs.entry(name(gpu)).or_default().push(*gpu);
     }
     jobs.into_values().collect()
+}
+
+/// The GPU that has this NIC for its nearest although it is on another socket, where most GPUs of the node have one on
+/// their own.
+pub(in crate::detect) fn across_sockets<'a>(
+    history: &'a NodeHistory,
+    nic: &RdmaDevice,
+) -> Option<&'a str> {
+    let all = history.series(&GPU_NIC).map(|(labels, _)| labels);
+    let nearest = all.filter(|labels| labels.get(label!(GPU_NIC, "nearest")) == Some("true"));
+    let (far, near): (Vec<&Labels>, Vec<_>) =
+        nearest.partition(|labels| labels.get(label!(GPU_NIC, "hop")) == Some("SYS"));
+    let device = nic.to_string();
+    let mut own = far
+        .iter()
+        .filter(|labels| labels.get(label!(GPU_NIC, "device")) == Some(&device));
+    let own = own.next().filter(|_| near.len() > far.len())?;
+    own.get(label!(GPU_NIC, "gpu"))
 }

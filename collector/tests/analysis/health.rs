@@ -355,12 +355,36 @@ fn pause(share: fn(usize, usize) -> f64) -> Box<Fault> {
     })
 }
 
+/// GPUs of these rails of node 5 have no NIC on their own socket.
+fn across_sockets(rails: &'static [usize], fault: Box<Fault>) -> Box<Fault> {
+    Box::new(move |node, seconds, text: String| {
+        let rails = rails.iter().filter(|_| node == 5);
+        rails.fold(fault(node, seconds, text), |text, rail| {
+            let near = format!("device=\"mlx5_{rail}\",hop=\"PIX\"");
+            text.replace(&near, &near.replace("PIX", "SYS"))
+        })
+    })
+}
+
+#[test]
+fn a_nic_is_on_the_wrong_socket_only_if_its_node_says_so_of_the_few() {
+    let slow = || pause(|node, rail| f64::from(u8::from((node, rail) == (5, 1))) * 0.3);
+    let of = |class| format!("{class} pcie/n5:0000:11:00.0 gpus=1 [gpu/n5:1]");
+    check(&across_sockets(&[1], slow()), &[&of("numa-affinity")]);
+    check(&across_sockets(&[2], slow()), &[&of("slow-receiver")]);
+    // A virtual machine that shows every NIC so says nothing of one.
+    check(
+        &across_sockets(&[0, 1, 2, 3, 4, 5, 6, 7], slow()),
+        &[&of("slow-receiver")],
+    );
+}
+
 #[test]
 fn who_sends_pause_is_the_root_by_slot_by_node_or_as_a_storm_and_who_is_paused_is_not() {
     check(&pause(|_, _| 0.0), &[]);
     check(
         &pause(|node, rail| f64::from(u8::from((node, rail) == (5, 1))) * 0.3),
-        &["numa-affinity pcie/n5:0000:11:00.0 gpus=1 [gpu/n5:1]"],
+        &["slow-receiver pcie/n5:0000:11:00.0 gpus=1 [gpu/n5:1]"],
     );
     check(
         &pause(|node, rail| f64::from(u8::from((node, rail) == (5, 1)))),

@@ -9,14 +9,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use railscope_model::fabric::{Equipment, LinkKind, PartId, Timestamp};
 use railscope_model::identity::{NodeName, Part, PciAddress, RdmaDevice, SwitchName};
 use railscope_model::metric::{
-    Metric, NIC_PAUSE_STORMS, NIC_PFC_PAUSE_SECONDS, PCIE_ACS_ON_PATH, PCIE_LINK_WIDTH,
-    SWITCH_PORT_TRANSMIT_WAIT,
+    Metric, NIC_PAUSE_STORMS, NIC_PFC_PAUSE_SECONDS, PCIE_ACS_ON_PATH, SWITCH_PORT_TRANSMIT_WAIT,
 };
 use railscope_model::reading::Labels;
 
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::{Class, NUMA_AFFINITY, PCIE_REDIRECTED, PFC_STORM, SLOW_RECEIVER};
 use crate::detect::detector::{Detector, Evidence, Explanation, View};
+use crate::detect::gpus;
 use crate::detect::netdev;
 use crate::detect::pause_graph::PauseGraph;
 use crate::detect::peers;
@@ -449,24 +449,26 @@ fn of_node(view: &View<'_>, slow: &[Holds<'_>], nics: usize) -> Evidence {
     )
 }
 
-/// One NIC alone: what is between it and its GPUs is slow. Where the link itself is well, its way is too long.
+/// One NIC alone: what is between it and its GPUs is slow. Why, the node says or leaves open.
 fn of_slot(view: &View<'_>, holds: &Holds<'_>) -> Evidence {
     let node = holds.node;
     let address = holds.pci.map(|pci| pci.to_string()).unwrap_or_default();
-    let of_link = |metric| view.history.node(node)?.value(metric, &[&address]);
+    let history = view.history.node(node);
+    let of_link = |metric| history?.value(metric, &[&address]);
     let hops = of_link(&PCIE_ACS_ON_PATH).filter(|hops| *hops > 0.0);
-    let (class, why) = match hops {
-        Some(hops) => (
+    let across = history.and_then(|history| gpus::across_sockets(history, &holds.device));
+    let (class, why) = match (hops, across) {
+        (Some(hops), _) => (
             &PCIE_REDIRECTED,
             format!("{hops} ports above it send its packets for GPUs up to the root complex"),
         ),
-        None if of_link(&PCIE_LINK_WIDTH).is_some() => (
+        (None, Some(gpu)) => (
             &NUMA_AFFINITY,
-            "if its PCIe link runs with all of its lanes and no errors, its packets take a way that is too long, such as over the other socket".to_owned(),
+            format!("GPU {gpu}, which has no nearer NIC, is on the other socket"),
         ),
-        None => (
+        (None, None) => (
             &SLOW_RECEIVER,
-            "its PCIe link, of which no exporter shows the width and speed, or its way to memory is too slow".to_owned(),
+            "its PCIe link, or what takes its packets behind it, is slow: memory, the IOMMU, or a way over the other socket".to_owned(),
         ),
     };
     let statement = format!("{}; {why}.", holds.words);
