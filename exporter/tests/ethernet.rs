@@ -104,6 +104,27 @@ fn mlx5_counts_microseconds_percents_and_seconds_called_events() {
 }
 
 #[test]
+fn bnxt_drops_at_the_rings_of_each_direction_add_up_beside_the_port() {
+    check(
+        Some("bnxt_en"),
+        "[0]: rx_discards 1200
+         [0]: tx_discards 4
+         [0]: rx_l4_csum_errors 2
+         [1]: rx_discards 1300
+         [1]: tx_discards 5
+         [1]: rx_l4_csum_errors 1
+         rx_total_ring_discards 2500
+         rx_stat_discard 1",
+        &[
+            "discards_total receive ring 2500",
+            "discards_total transmit ring 9",
+            "discards_total receive checksum 3",
+            "discards_total receive buffer 1",
+        ],
+    );
+}
+
+#[test]
 fn bnxt_has_other_names_for_the_same() {
     check(
         Some("bnxt_en"),

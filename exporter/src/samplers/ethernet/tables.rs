@@ -13,7 +13,8 @@ use railscope_model::reading::Value;
 
 /// One counter of a driver and the series that it becomes.
 pub(super) struct Row {
-    /// The driver's name; `#` stands for a number (a priority or a lane).
+    /// The driver's name; `#` stands for a number (a priority or a lane), `*` for one that no label keeps (a ring):
+    /// these add up.
     pub(super) name: &'static str,
     /// The catalogue row.
     pub(super) metric: &'static Metric,
@@ -50,12 +51,13 @@ impl Unit {
 impl Row {
     /// The number that stands for `#` if this row is for a counter of this name; empty where there is none.
     pub(super) fn number<'a>(&self, name: &'a str) -> Option<&'a str> {
-        let Some((before, behind)) = self.name.split_once('#') else {
+        let Some((before, behind)) = self.name.split_once(['#', '*']) else {
             return (self.name == name).then_some("");
         };
         let number = name.strip_prefix(before)?.strip_suffix(behind)?;
         let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
-        is_number.then_some(number)
+        let kept = self.name.contains('#');
+        is_number.then_some(if kept { number } else { "" })
     }
 }
 
@@ -313,6 +315,18 @@ const BNXT: &[Row] = &[
     row("tx_pause_frames", &NIC_GLOBAL_PAUSE_FRAMES, &["transmit"]),
     row("rx_stat_discard", &NIC_DISCARDS, &["receive", "buffer"]),
     full("tx_stat_discard", &NIC_DISCARDS, &["transmit", "port"]),
+    // What the host is too slow for is dropped at its rings, thousands of times what the port drops. The driver's own
+    // totals of all rings (`rx_total_ring_discards`, `rx_total_discard_pkts` and so on) say the same once more.
+    row("[*]: rx_discards", &NIC_DISCARDS, &["receive", "ring"]),
+    row("[*]: tx_discards", &NIC_DISCARDS, &["transmit", "ring"]),
+    row(
+        "[*]: rx_l4_csum_errors",
+        &NIC_DISCARDS,
+        &["receive", "checksum"],
+    ),
+    row("[*]: rx_buf_errors", &NIC_DISCARDS, &["receive", "ring"]),
+    row("[*]: rx_errors", &NIC_DISCARDS, &["receive", "error"]),
+    row("[*]: tx_errors", &NIC_DISCARDS, &["transmit", "error"]),
     row("rx_buffer_passed_threshold", &NIC_BUFFER_THRESHOLD, &[]),
     row("rx_bytes_pri#", &NIC_PRIORITY_BYTES, &["#", "receive"]),
     row("tx_bytes_pri#", &NIC_PRIORITY_BYTES, &["#", "transmit"]),
@@ -391,6 +405,21 @@ mod tests {
         ] {
             assert_eq!(row.number(name), expected, "{name}");
         }
+        let ring = row_of_rings();
+        for (name, expected) in [
+            ("[0]: rx_discards", Some("")),
+            ("[17]: rx_discards", Some("")),
+            ("[]: rx_discards", None),
+            ("rx_discards", None),
+        ] {
+            assert_eq!(ring.number(name), expected, "{name}");
+        }
+    }
+
+    fn row_of_rings() -> &'static Row {
+        let mut rows = BNXT.iter();
+        rows.find(|row| row.name.contains("rx_discards"))
+            .expect("a row")
     }
 
     #[test]

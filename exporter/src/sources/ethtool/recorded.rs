@@ -137,16 +137,28 @@ impl NicSource for Recorded {
     }
 }
 
-/// The lines `     rx_packets: 17` behind the heading; none if there is no heading or another line.
+/// What `ethtool -S` prints first; copies of its output often lack it.
+const HEADING: &str = "NIC statistics:";
+
+/// The lines `     rx_packets: 17`, behind the heading where there is one; none if there is another line. Without the
+/// heading a name begins as drivers' names do, with a small letter or the bracket of a ring: an error message does not.
 fn counters(text: &str) -> Option<Vec<(String, u64)>> {
-    let mut lines = text.lines();
-    lines.find(|line| line.trim() == "NIC statistics:")?;
-    let rows = lines.filter(|line| !line.trim().is_empty());
+    let mut lines = text.lines().filter(|line| !line.trim().is_empty());
+    let has_heading = text.lines().any(|line| line.trim() == HEADING);
+    if has_heading {
+        lines.find(|line| line.trim() == HEADING)?;
+    }
     let row = |line: &str| {
         let (name, value) = line.trim().rsplit_once(':')?;
-        Some((name.to_owned(), value.trim().parse().ok()?))
+        let begun = name.starts_with(|sign: char| sign == '[' || sign.is_ascii_lowercase());
+        let value = value.trim().parse().ok()?;
+        (has_heading || begun).then(|| (name.to_owned(), value))
     };
-    rows.map(row).collect()
+    let rows: Option<Vec<_>> = lines
+        .filter(|line| has_heading || !line.starts_with('#'))
+        .map(row)
+        .collect();
+    rows.filter(|rows| has_heading || !rows.is_empty())
 }
 
 /// The value of the line `key:  value`.
@@ -200,6 +212,12 @@ mod tests {
                 Some("rx=1 port.rx_dropped=12028 two words=3 [0]: tx=4".to_owned()),
             ),
             ("NIC statistics:\n", Some(String::new())),
+            (
+                "# ethtool -S eth0\n     rx: 1\n[0]: rx_discards: 7\n",
+                Some("rx=1 [0]: rx_discards=7".to_owned()),
+            ),
+            ("     rx: 1\n     tx: many\n", None),
+            ("ERROR: 1\n", None),
             ("NIC statistics:\n  rx: -1\n", None),
             ("NIC statistics:\n  rx\n", None),
             ("ERROR: 1sys\n", None),
