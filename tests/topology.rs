@@ -170,6 +170,70 @@ fn show_says_plans_and_seen_fabrics_apart() {
     );
 }
 
+#[test]
+fn an_export_that_is_not_sure_says_what_is_missing_and_exits_1() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [_, seen] = files(folder.path(), &ClusterSpec::demo(40).expect("a cluster"));
+    let text = std::fs::read_to_string(&seen).expect("a file");
+    let unnamed = folder.path().join("unnamed.txt");
+    std::fs::write(&unnamed, text.replace(" mlx5_", " HCA-")).expect("a file");
+    let (status, said, error) = run(&["export", "--to", "nccl"], &[&unnamed]);
+    assert_eq!(status, Some(1), "{said}");
+    assert!(!said.contains("NCCL_IB_HCA=="), "{said}");
+    assert!(
+        error.contains("missing device names of gpu-node-[00-39]"),
+        "{error}"
+    );
+}
+
+#[test]
+fn one_file_of_a_folder_that_is_of_no_use_does_not_hide_the_others() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let lldp = r#"{"lldp":{"interface":{"ens1":{"chassis":{"leaf-1":{"capability":{"type":"Bridge","enabled":true}}},
+        "port":{"id":{"type":"ifname","value":"swp3"}}},"ens2":{"chassis":{"leaf-2":{"capability":{"type":"Bridge","enabled":true}}},
+        "port":{"id":{"type":"ifname","value":"swp3"}}}}}}"#;
+    let matrix = "\tGPU0\tGPU1\tGPU2\tGPU3\tNIC0\tCPU Affinity\nGPU0\tX\tNV18\tNV18\tSYS\tPIX\t0\nGPU1\tNV18\tX\tNV18\tSYS\tPIX\t0\n\
+                  GPU2\tNV18\tNV18\tX\tSYS\tPIX\t0\nGPU3\tSYS\tSYS\tSYS\tX\tPIX\t0\nNIC0\tPIX\tPIX\tPIX\tPIX\tX\n";
+    for (name, text) in [
+        ("n1.json", lldp),
+        ("topo.txt", matrix),
+        ("notes.txt", "call the vendor\n"),
+    ] {
+        std::fs::write(folder.path().join(name), text).expect("a file");
+    }
+    let (status, said, error) = run(&["show"], &[folder.path()]);
+    assert_eq!(status, Some(1), "{said}{error}");
+    assert!(
+        said.contains("2 cables") && said.contains("WRONG      GPU3 has none of the 18 NVLinks"),
+        "{said}"
+    );
+    assert!(
+        error.contains("notes.txt:1: text: found call the vendor")
+            && error.contains("docs/inputs.md"),
+        "{error}"
+    );
+    let (status, json, _) = run(&["show", "--json"], &[folder.path()]);
+    let json: Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!(status, Some(1));
+    assert_eq!(
+        json["cables_of_one_device"].as_array().map(Vec::len),
+        Some(2)
+    );
+    assert_eq!(json["nodes"][0]["gpus"][3]["nvlinks"], 0);
+    assert_eq!(
+        (&json["refused"][0]["line"], &json["refused"][0]["field"]),
+        (&1.into(), &"text".into())
+    );
+    let (status, said, _) = run(&["lint"], &[&folder.path().join("topo.txt")]);
+    assert_eq!(status, Some(1));
+    assert!(
+        said.contains("warning inside-node: ") && said.ends_with("1 finding\n"),
+        "{said}"
+    );
+    let (status, said, _) = run(&["lint"], &[&folder.path().join("n1.json")]);
+    assert_eq!((status, said.as_str()), (Some(0), "nothing found\n"));
+}
+
 /// A collector that reads its subnet from a file, once a second.
 fn collector(folder: &Path, subnet: &Path) -> (Process, String) {
     let address = format!("127.0.0.1:{}", free_port());

@@ -1,12 +1,14 @@
 //! `railscope check`: what this node should give and what it gives; exit status 0 nothing found, 1 findings, 2 no answer.
 
 use std::io::{self, Write as _};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use railscope_exporter::check::{self, Report, Verdict};
 
+use crate::check_file::{self, FileReport};
 use crate::machine::MachineArgs;
 
 /// Says what this node should give, what it gives and how to mend the difference. Exit status: 0 nothing
@@ -16,6 +18,10 @@ pub(crate) struct CheckArgs {
     /// How to print the table.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
+    /// In place of this machine, recordings of nodes: nvidia-smi -q (text or XML), topo -m, nvlink -s, NCCL's or hwloc's
+    /// XML; files, or folders of files, one for each node. Many nodes are compared with each other.
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    file: Vec<PathBuf>,
     #[command(flatten)]
     machine: MachineArgs,
 }
@@ -28,6 +34,9 @@ enum Format {
 
 /// Reads the machine once and prints the table.
 pub(crate) fn run(args: CheckArgs) -> ExitCode {
+    if !args.file.is_empty() {
+        return of_files(&args);
+    }
     let printed = args.machine.machine().and_then(|machine| {
         let report = check::run(&machine);
         print(&report, args.format)?;
@@ -43,11 +52,36 @@ pub(crate) fn run(args: CheckArgs) -> ExitCode {
     }
 }
 
+fn of_files(args: &CheckArgs) -> ExitCode {
+    let printed = check_file::run(&args.file).and_then(|report: FileReport| {
+        write(match args.format {
+            Format::Text => report.text(),
+            Format::Json => json(&report)?,
+        })?;
+        Ok(report.is_clean())
+    });
+    match printed {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
+        Err(error) => {
+            eprintln!("railscope: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn json(report: &impl serde::Serialize) -> anyhow::Result<String> {
+    serde_json::to_string_pretty(report).context("cannot write JSON")
+}
+
 fn print(report: &Report, format: Format) -> anyhow::Result<()> {
-    let mut text = match format {
+    write(match format {
         Format::Text => report.text(),
-        Format::Json => serde_json::to_string_pretty(report).context("cannot write JSON")?,
-    };
+        Format::Json => json(report)?,
+    })
+}
+
+fn write(mut text: String) -> anyhow::Result<()> {
     if !text.ends_with('\n') {
         text.push('\n');
     }

@@ -1,5 +1,7 @@
 //! `railscope collectives`: what dumps of collective libraries and logs of their tests say, in words or as JSON.
 
+mod bandwidth;
+
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 use std::io::Write as _;
@@ -7,10 +9,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
+use railscope_collector::fabric::plans::inputs::hint;
 use railscope_collector::jobs::job::Jobs;
-use railscope_collector::jobs::straggler::{
-    Late, Operation, Pair, Side, Unevenness, Waiting, Waits, judge_pairs, late_ranks,
-};
+use railscope_collector::jobs::straggler::{Late, Operation, Side, Waiting, Waits, late_ranks};
 use railscope_collector::sources::collectives::flight_recorder::{
     Dump, parse_dump, rank_of_file, rank_states,
 };
@@ -20,6 +21,8 @@ use railscope_collector::store::History;
 use railscope_model::fabric::Timestamp;
 use serde::Serialize;
 
+use bandwidth::TestReport;
+
 /// Says whom the ranks of a job wait for, from dumps of NCCL's Inspector plugin (JSON), dumps of PyTorch's flight recorder
 /// (JSON), and which nodes or groups of nodes are slow, from logs of nccl-tests over pairs of nodes.
 #[derive(Debug, Args)]
@@ -27,6 +30,10 @@ pub(crate) struct CollectivesArgs {
     /// Files, or folders with all that is below them.
     #[arg(required = true)]
     files: Vec<PathBuf>,
+    /// Line rate of one NIC in GB/s, such as 50 for 400 Gb/s, that logs of nccl-tests are held against. Without it
+    /// what nodes with such GPUs mostly have.
+    #[arg(long, value_name = "GB/S")]
+    line_rate: Option<f64>,
     /// Prints JSON.
     #[arg(long)]
     json: bool,
@@ -41,6 +48,8 @@ struct Read {
     unfinished: usize,
     /// Files of another kind.
     others: usize,
+    /// What the first of those looks like.
+    nearest: Option<(PathBuf, String)>,
     /// What is wrong, line by line.
     problems: Vec<String>,
 }
@@ -52,8 +61,8 @@ struct Report {
     jobs: Vec<JobReport>,
     /// Of jobs that stand still, by folder.
     stuck: Vec<StuckReport>,
-    /// Of pairs of nodes, by test and GPUs.
-    pairs: Vec<PairsReport>,
+    /// Of tests of bandwidth, by name, nodes and GPUs.
+    bandwidth: Vec<TestReport>,
     /// Tests that gave a bandwidth, and tests that did not.
     tests: usize,
     unfinished_tests: usize,
@@ -97,14 +106,6 @@ struct LateReport {
     waiting: usize,
 }
 
-#[derive(Debug, Serialize)]
-struct PairsReport {
-    test: String,
-    ranks: usize,
-    pairs: usize,
-    verdict: String,
-}
-
 /// Reads all files and prints what they say.
 pub(crate) fn run(args: &CollectivesArgs) -> anyhow::Result<()> {
     let mut files = Vec::new();
@@ -122,11 +123,15 @@ pub(crate) fn run(args: &CollectivesArgs) -> anyhow::Result<()> {
     }
     if read.operations.is_empty() && read.dumps.is_empty() && read.runs.is_empty() {
         bail!(
-            "{} files, and none is a dump of NCCL's Inspector, of a flight recorder, or a log of nccl-tests with a bandwidth",
-            files.len()
+            "{} files, and none is a dump of NCCL's Inspector, of a flight recorder, or a log of nccl-tests with a bandwidth{}",
+            files.len(),
+            read.nearest
+                .map(|(file, hint)| format!("; {}: {hint}", file.display()))
+                .unwrap_or_default()
         );
     }
-    let report = read.report();
+    let line_rate = args.line_rate.map(|gigabytes| gigabytes * 1e9);
+    let report = read.report(line_rate);
     let text = if args.json {
         serde_json::to_string_pretty(&report)? + "\n"
     } else {
@@ -171,7 +176,12 @@ impl Read {
             }
         } else {
             match parse_log(&name, text) {
-                Ok(log) if log.runs.is_empty() && log.unfinished == 0 => self.others += 1,
+                Ok(log) if log.runs.is_empty() && log.unfinished == 0 => {
+                    self.others += 1;
+                    if self.nearest.is_none() {
+                        self.nearest = Some((file.to_owned(), hint(text)));
+                    }
+                }
                 Ok(log) => {
                     self.runs.extend(log.runs);
                     self.unfinished += log.unfinished;
@@ -181,7 +191,7 @@ impl Read {
         }
     }
 
-    fn report(self) -> Report {
+    fn report(self, line_rate: Option<f64>) -> Report {
         let (tests, malformed) = (self.runs.len(), self.problems.len());
         let stuck = self.dumps.into_iter().map(|(folder, dumps)| StuckReport {
             folder: folder.display().to_string(),
@@ -200,7 +210,7 @@ impl Read {
         Report {
             jobs: jobs.into_iter().map(job).collect(),
             stuck: stuck.collect(),
-            pairs: pairs(&self.runs),
+            bandwidth: bandwidth::tests(&self.runs, line_rate),
             tests,
             unfinished_tests: self.unfinished,
             other_files: self.others,
@@ -237,47 +247,6 @@ fn late(late: Late) -> LateReport {
         group: late.description.unwrap_or(late.group),
         operation: late.operation,
         waiting: late.waiting,
-    }
-}
-
-/// Runs of two nodes, by test and number of GPUs: only these may be held against each other.
-fn pairs(runs: &[TestRun]) -> Vec<PairsReport> {
-    let mut tests: BTreeMap<(&str, usize), Vec<Pair>> = BTreeMap::new();
-    for run in runs {
-        let mut nodes = run.nodes.iter().cloned();
-        if let (Some(a), Some(b), None) = (nodes.next(), nodes.next(), nodes.next()) {
-            let test = run.test.as_deref().unwrap_or("unnamed");
-            tests.entry((test, run.ranks)).or_default().push(Pair {
-                nodes: [a, b],
-                bandwidth: run.bandwidth,
-            });
-        }
-    }
-    let report = |((test, ranks), pairs): ((&str, usize), Vec<Pair>)| PairsReport {
-        test: test.to_owned(),
-        ranks,
-        pairs: pairs.len(),
-        verdict: verdict(&judge_pairs(&pairs)),
-    };
-    tests.into_iter().map(report).collect()
-}
-
-fn verdict(unevenness: &Unevenness) -> String {
-    match unevenness {
-        Unevenness::Undecided => "fewer than four nodes, or not every pair was measured".to_owned(),
-        Unevenness::Even => "no pair is slow".to_owned(),
-        Unevenness::Nodes(nodes) => format!("slow with nearly everybody: {}", nodes.join(", ")),
-        Unevenness::Between(groups) => {
-            let groups: Vec<String> = groups.iter().map(|group| group.join(", ")).collect();
-            format!(
-                "slow between groups, fast within: {{{}}}",
-                groups.join("} {")
-            )
-        }
-        Unevenness::Pairs(pairs) => {
-            let pairs: Vec<String> = pairs.iter().map(|pair| pair.join(" and ")).collect();
-            format!("slow pairs: {}", pairs.join("; "))
-        }
     }
 }
 
@@ -329,12 +298,8 @@ fn tell(out: &mut String, report: &Report) -> fmt::Result {
             report.tests
         )?;
     }
-    for pairs in &report.pairs {
-        writeln!(
-            out,
-            "  {} on {} GPUs, {} pairs of nodes: {}",
-            pairs.test, pairs.ranks, pairs.pairs, pairs.verdict
-        )?;
+    for test in &report.bandwidth {
+        test.tell(out)?;
     }
     if report.malformed + report.other_files > 0 {
         writeln!(
@@ -356,7 +321,7 @@ mod tests {
             read.take(Path::new(name), text);
         }
         let mut text = String::new();
-        tell(&mut text, &read.report()).expect("told");
+        tell(&mut text, &read.report(None)).expect("told");
         text
     }
 

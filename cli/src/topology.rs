@@ -2,7 +2,7 @@
 
 mod diff;
 mod json;
-mod remote;
+pub(crate) mod remote;
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -11,10 +11,11 @@ use std::process::ExitCode;
 use anyhow::{Context as _, anyhow, bail};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
-use railscope_collector::fabric::Kind;
 use railscope_collector::fabric::lint::{Finding, lint};
-use railscope_collector::fabric::plans::export::Target;
+use railscope_collector::fabric::plans::export::{Target, missing};
 use railscope_collector::fabric::plans::{Format, Opened, Placement, Site, read};
+use railscope_collector::fabric::{Kind, SubnetMerge, judge};
+use railscope_model::plan::PlanError;
 
 /// Problems of a file that are printed one by one.
 const SHOWN_PROBLEMS: usize = 10;
@@ -113,8 +114,15 @@ pub(crate) fn run(args: &TopologyArgs) -> ExitCode {
     }
 }
 
+/// What files together say, and what of them is of no use.
+struct Loaded {
+    site: Site,
+    /// Why files are refused, each with all that is wrong with it.
+    refused: Vec<PlanError>,
+}
+
 impl Files {
-    fn site(&self) -> anyhow::Result<Site> {
+    fn load(&self) -> anyhow::Result<Loaded> {
         let format = match &self.format {
             Some(name) => Some(
                 name.parse()
@@ -124,37 +132,62 @@ impl Files {
         };
         load(&self.paths, format)
     }
+
+    /// As [`Files::load`], where a part of the site would mislead: a file that is of no use is an error.
+    fn whole_site(&self) -> anyhow::Result<Site> {
+        whole(self.load()?)
+    }
 }
 
-/// Reads files and folders into one site, and says on standard error what could not be read.
-fn load(paths: &[PathBuf], format: Option<Format>) -> anyhow::Result<Site> {
+fn whole(loaded: Loaded) -> anyhow::Result<Site> {
+    match loaded.refused.first() {
+        Some(error) => bail!("{} is of no use", error.file),
+        None => Ok(loaded.site),
+    }
+}
+
+/// Reads files and folders into one site, and says on standard error what could not be read. One file of a folder that
+/// is of no use does not hide the others.
+fn load(paths: &[PathBuf], format: Option<Format>) -> anyhow::Result<Loaded> {
     let mut opened: Vec<Opened> = Vec::new();
-    let mut refused = 0;
-    for path in files_of(paths)? {
-        let bytes =
-            std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
-        match read(
-            &path.to_string_lossy(),
-            &String::from_utf8_lossy(&bytes),
-            format,
-        ) {
+    let mut refused = Vec::new();
+    let files = files_of(paths)?;
+    for path in &files {
+        let file = path.to_string_lossy();
+        let text = std::fs::read(path).map_err(|error| unreadable(&file, &error));
+        let text = text.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        match text.and_then(|text| read(&file, &text, format)) {
             Ok(file) => {
                 report(&file.problems);
                 opened.push(file);
             }
             Err(errors) => {
                 report(&errors);
-                refused += 1;
+                refused.extend(errors);
             }
         }
     }
-    if refused > 0 {
-        bail!(
-            "{refused} of {} files are of no use",
-            refused + opened.len()
-        );
+    if opened.is_empty() {
+        match files.as_slice() {
+            [one] => bail!("{} is of no use", one.display()),
+            many => bail!("none of {} files is of use", many.len()),
+        }
     }
-    Ok(Site::of(opened))
+    Ok(Loaded {
+        site: Site::of(opened),
+        refused,
+    })
+}
+
+/// A file that the operating system does not give.
+fn unreadable(file: &str, error: &std::io::Error) -> Vec<PlanError> {
+    vec![PlanError {
+        file: file.to_owned(),
+        line: 0,
+        field: "file".to_owned(),
+        found: error.to_string(),
+        expected: "a file that can be read".to_owned(),
+    }]
 }
 
 /// Files by name, those of folders in order.
@@ -185,7 +218,7 @@ fn files_of(paths: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-fn report(problems: &[railscope_model::plan::PlanError]) {
+fn report(problems: &[PlanError]) {
     for problem in problems.iter().take(SHOWN_PROBLEMS) {
         eprintln!("{problem}");
     }
@@ -221,16 +254,39 @@ fn show(files: &Files, as_json: bool) -> anyhow::Result<bool> {
     if let Some(collector) = &files.collector {
         return told(remote::show(collector, as_json)?);
     }
-    let site = files.site()?;
+    let loaded = files.load()?;
     if as_json {
-        pretty(&json::site(&site))?;
+        pretty(&json::site(&loaded.site, &loaded.refused))?;
     } else {
-        print(&said(&site))?;
+        print(&said(&loaded.site))?;
     }
-    Ok(site
-        .verdict
-        .as_ref()
-        .is_none_or(|verdict| !matches!(verdict.kind, Kind::Unknown { .. })))
+    Ok(loaded.refused.is_empty() && is_clean(&loaded.site))
+}
+
+/// Whether nothing in a site asks for somebody to look.
+fn is_clean(site: &Site) -> bool {
+    let fabric = site.verdict.as_ref().is_none_or(|verdict| {
+        let wiring = &verdict.wiring;
+        !matches!(verdict.kind, Kind::Unknown { .. })
+            && verdict.doubts.is_empty()
+            && verdict.odd_switches.is_empty()
+            && wiring.missing.is_empty()
+            && wiring.misplaced.is_empty()
+            && wiring.absent_leaves.is_empty()
+            && verdict.self_loops.is_empty()
+    });
+    let placements = site.placements.iter();
+    fabric
+        && site.gpus.iter().all(|(_, gpus)| gpus.findings().is_empty())
+        && site.contested.is_empty()
+        && site.problems.is_empty()
+        && site
+            .nodes
+            .iter()
+            .all(|(_, node)| node.findings().is_empty())
+        && placements
+            .into_iter()
+            .all(|(_, placement)| placement.defects().is_empty())
 }
 
 /// Everything that a site says, in text.
@@ -244,11 +300,20 @@ fn said(site: &Site) -> String {
     } else if site.neighbours {
         text += &diff::neighbours(site);
     }
+    for contested in &site.contested {
+        text += &format!("  WRONG      {contested}\n");
+    }
+    for note in &site.notes {
+        text += &format!("  note       {note}\n");
+    }
     for (file, placement) in &site.placements {
         text += &format!("{file}: {placement}");
     }
     for (file, node) in &site.nodes {
         text += &format!("{file}: {node}");
+    }
+    for (file, gpus) in &site.gpus {
+        text += &format!("{file}: {gpus}");
     }
     text
 }
@@ -257,42 +322,38 @@ fn lint_files(files: &Files, plans: &[PathBuf], as_json: bool) -> anyhow::Result
     if let Some(collector) = &files.collector {
         return told(remote::lint(collector, as_json)?);
     }
-    let site = files.site()?;
+    let Loaded { site, refused } = files.load()?;
     let plan = if plans.is_empty() {
         site.plan.clone().filter(|_| site.seen)
     } else {
-        let loaded = load(plans, None)?;
+        let loaded = whole(load(plans, None)?)?;
         Some(
             loaded
                 .plan
                 .context("--plan: no wiring plan among the files")?,
         )
     };
-    let defects: Vec<String> = site
-        .placements
-        .iter()
-        .flat_map(|(file, placement)| {
-            placement
-                .defects()
-                .into_iter()
-                .map(move |defect| format!("{file}: {defect}."))
-        })
-        .collect();
-    let findings: Vec<Finding> = match &site.verdict {
-        Some(verdict) => lint(&site.fabric, verdict, plan.as_ref()),
-        None if defects.is_empty() && site.placements.is_empty() => {
+    let defects = defects(&site);
+    // The view of one device is no fabric to judge, but cables to look at.
+    let one_device = || {
+        site.neighbours
+            .then(|| judge(&site.fabric, &SubnetMerge::default()))
+    };
+    let findings: Vec<Finding> = match site.verdict.clone().or_else(one_device) {
+        Some(verdict) => lint(&site.fabric, &verdict, plan.as_ref()),
+        None if site.placements.is_empty() && site.nodes.is_empty() && site.gpus.is_empty() => {
             bail!("no fabric in the files: cables are needed for this")
         }
         None => Vec::new(),
     };
+    let all = findings.len() + defects.len();
     if as_json {
-        pretty(&json::findings(&findings, &defects))?;
+        pretty(&json::findings(&findings, &defects, &site, &refused))?;
     } else {
         let mut text: String = findings.iter().map(ToString::to_string).collect();
-        for defect in &defects {
-            text += &format!("warning placement: {defect}\n");
+        for (rule, defect) in &defects {
+            text += &format!("warning {rule}: {defect}\n");
         }
-        let all = findings.len() + defects.len();
         text += &match all {
             0 => "nothing found\n".to_owned(),
             1 => "1 finding\n".to_owned(),
@@ -300,7 +361,32 @@ fn lint_files(files: &Files, plans: &[PathBuf], as_json: bool) -> anyhow::Result
         };
         print(&text)?;
     }
-    Ok(findings.is_empty() && defects.is_empty())
+    Ok(all == 0 && refused.is_empty())
+}
+
+/// What is wrong apart from cables, each with the rule that says so.
+fn defects(site: &Site) -> Vec<(&'static str, String)> {
+    let placements = site.placements.iter().flat_map(|(file, placement)| {
+        let defects = placement.defects().into_iter();
+        defects.map(move |defect| ("placement", format!("{file}: {defect}.")))
+    });
+    let nodes = site.nodes.iter().flat_map(|(file, node)| {
+        let findings = node.findings().into_iter();
+        findings.map(move |finding| ("inside-node", format!("{file}: {finding}.")))
+    });
+    let gpus = site.gpus.iter().flat_map(|(file, gpus)| {
+        let findings = gpus.findings().into_iter();
+        findings.map(move |finding| ("inside-node", format!("{file}: {finding}.")))
+    });
+    let contested = site
+        .contested
+        .iter()
+        .map(|one| ("contradiction", format!("{one}.")));
+    contested
+        .chain(placements)
+        .chain(nodes)
+        .chain(gpus)
+        .collect()
 }
 
 fn diff_sites(args: &DiffArgs) -> anyhow::Result<bool> {
@@ -317,7 +403,7 @@ fn diff_sites(args: &DiffArgs) -> anyhow::Result<bool> {
 }
 
 fn diff_files(old: &Path, new: &Path, as_json: bool) -> anyhow::Result<bool> {
-    let [old, new] = [old, new].map(|path| load(&[path.to_owned()], None));
+    let [old, new] = [old, new].map(|path| whole(load(&[path.to_owned()], None)?));
     let changes = diff::changes(&old?, &new?)?;
     if as_json {
         pretty(&json::changes(&changes))?;
@@ -333,24 +419,33 @@ fn diff_files(old: &Path, new: &Path, as_json: bool) -> anyhow::Result<bool> {
 
 fn export_files(to: Target, files: &Files) -> anyhow::Result<bool> {
     if let Some(collector) = &files.collector {
-        return told(remote::export(collector, to.name())?);
+        return exported(&remote::export(collector, to.name())?);
     }
-    let site = files.site()?;
-    let fabric = || match site.verdict {
-        Some(_) => Ok(&site.fabric),
+    let site = files.whole_site()?;
+    let fabric = || match &site.verdict {
+        Some(verdict) => Ok((&site.fabric, verdict)),
         None => Err(anyhow!(
             "no fabric in the files: cables are needed for this"
         )),
     };
     // A placement that a file gives is better than one that is computed.
     let placement = || match site.placements.as_slice() {
-        [] => Ok(Placement::of(fabric()?)),
+        [] => Ok(Placement::of(fabric()?.0)),
         [(_, own)] => Ok(own.clone()),
         [(one, _), (other, _), ..] => Err(anyhow!(
             "two placements, {one} and {other}: name one of them"
         )),
     };
-    print(&to.write(fabric, placement)?)
+    exported(&to.write(fabric, placement)?)
+}
+
+/// Prints an export. What it cannot tell goes to standard error, too: the text itself mostly goes to a file.
+fn exported(text: &str) -> anyhow::Result<bool> {
+    print(text)?;
+    for what in missing(text) {
+        eprintln!("railscope: missing {what}");
+    }
+    Ok(missing(text).next().is_none())
 }
 
 fn targets() -> impl TypedValueParser<Value = Target> {

@@ -7,9 +7,11 @@ use railscope_model::identity::{NodeName, Part};
 use railscope_model::plan::{PlanError, WiringPlan};
 
 use crate::analyzer::Analyzer;
-use crate::fabric::plans::cabling::once;
-use crate::fabric::plans::{Document, NodeTopology, Opened, Placement, Told, plan_fabric};
-use crate::fabric::subnet::Gap;
+use crate::fabric::plans::cabling::{once, settle};
+use crate::fabric::plans::{
+    Contested, Document, NodeTopology, Opened, Placement, Query, Told, plan_fabric,
+};
+use crate::fabric::subnet::{Gap, Subnet};
 use crate::fabric::{SubnetMerge, Verdict, assign_rails, judge};
 
 /// What all files together say.
@@ -27,12 +29,18 @@ pub struct Site {
     pub neighbours: bool,
     /// The devices that told: nodes and switches.
     pub tellers: BTreeSet<Part>,
+    /// Ports of which devices tell what cannot be; their cables are left out.
+    pub contested: Vec<Contested>,
     /// Placements by file.
     pub placements: Vec<(String, Placement)>,
     /// Insides of nodes by file.
     pub nodes: Vec<(String, NodeTopology)>,
+    /// How the GPUs of nodes are, by file.
+    pub gpus: Vec<(String, Query)>,
     /// What could not be read.
     pub problems: Vec<PlanError>,
+    /// What was read and left out on purpose, each with its file.
+    pub notes: Vec<String>,
 }
 
 impl Site {
@@ -40,7 +48,6 @@ impl Site {
     /// those saw make a fabric of their own where there is neither.
     pub fn of(files: Vec<Opened>) -> Self {
         let now = Timestamp(0);
-        let mut analyzer = Analyzer::default();
         let (mut pages, mut subnets) = (Vec::new(), Vec::new());
         let (mut seen, mut planned) = (WiringPlan::default(), Vec::new());
         let mut site = Self {
@@ -50,12 +57,18 @@ impl Site {
             plan: None,
             neighbours: false,
             tellers: BTreeSet::new(),
+            contested: Vec::new(),
             placements: Vec::new(),
             nodes: Vec::new(),
+            gpus: Vec::new(),
             problems: Vec::new(),
+            notes: Vec::new(),
         };
         for opened in files {
             site.problems.extend(opened.problems);
+            let notes = opened.notes.iter();
+            site.notes
+                .extend(notes.map(|note| format!("{}: {note}", opened.file)));
             match opened.document {
                 Document::Subnet(subnet) => subnets.push(*subnet),
                 Document::Page(page) => pages.push((node_name(&opened.file), page)),
@@ -71,7 +84,14 @@ impl Site {
                     seen.cables.extend(cabling.cables);
                 }
                 Document::Placement(placement) => site.placements.push((opened.file, placement)),
-                Document::Node(node) => site.nodes.push((opened.file, node)),
+                Document::Gpus(gpus) => site.gpus.push((opened.file, gpus)),
+                Document::Nodes(nodes) => {
+                    let named = nodes.into_iter().map(|node| match &node.host {
+                        Some(host) => (format!("{} (host {host})", opened.file), node),
+                        None => (opened.file.clone(), node),
+                    });
+                    site.nodes.extend(named);
+                }
             }
         }
         if !planned.is_empty() {
@@ -79,26 +99,41 @@ impl Site {
             site.plan = Some(WiringPlan { cables });
         }
         if !pages.is_empty() || !subnets.is_empty() {
-            let names: Vec<NodeName> = pages.iter().filter_map(|(name, _)| name.clone()).collect();
-            analyzer.set_targets(&names);
-            for (name, page) in &pages {
-                if let Some(name) = name {
-                    analyzer.ingest(name, page, now);
-                }
-            }
-            for subnet in subnets {
-                analyzer.take_subnet(subnet, now);
-            }
-            let view = analyzer.tick(now);
-            site.fabric = Fabric::clone(&view.fabric);
-            site.verdict = Some(Verdict::clone(&view.verdict));
+            site.judge(&pages, subnets, now);
         } else if !seen.cables.is_empty() {
+            // Only who tells of its own ports can be wrong about the port at the far end.
+            if site.neighbours {
+                (seen, site.contested) = settle(seen);
+            }
             site.draw(&once(seen), now);
         } else if let Some(plan) = site.plan.clone() {
             site.seen = false;
             site.draw(&plan, now);
         }
         site
+    }
+
+    /// Has the collector's own analysis take up pages of exporters and sweeps.
+    fn judge(
+        &mut self,
+        pages: &[(Option<NodeName>, String)],
+        subnets: Vec<Subnet>,
+        now: Timestamp,
+    ) {
+        let mut analyzer = Analyzer::default();
+        let names: Vec<NodeName> = pages.iter().filter_map(|(name, _)| name.clone()).collect();
+        analyzer.set_targets(&names);
+        for (name, page) in pages {
+            if let Some(name) = name {
+                analyzer.ingest(name, page, now);
+            }
+        }
+        for subnet in subnets {
+            analyzer.take_subnet(subnet, now);
+        }
+        let view = analyzer.tick(now);
+        self.fabric = Fabric::clone(&view.fabric);
+        self.verdict = Some(Verdict::clone(&view.verdict));
     }
 
     fn draw(&mut self, plan: &WiringPlan, now: Timestamp) {

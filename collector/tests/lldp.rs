@@ -117,6 +117,7 @@ impl Cluster {
             let told = Told {
                 neighbours,
                 unparsed: 0,
+                ..Told::default()
             };
             self.analyzer.take_switch(&switch(&name), Ok(told), at(0));
         }
@@ -392,6 +393,7 @@ fn a_port_that_two_nics_claim_is_believed_of_neither_unless_the_switch_says_whic
     let told = Told {
         neighbours: vec![heard("swp1", "n0", "eth0")],
         unparsed: 0,
+        ..Told::default()
     };
     cluster
         .analyzer
@@ -424,6 +426,7 @@ fn what_a_switch_says_and_what_its_neighbours_were_told_is_one_cable() {
     let told = Told {
         neighbours: (0..NODES).map(told).collect(),
         unparsed: 0,
+        ..Told::default()
     };
     cluster
         .analyzer

@@ -179,15 +179,15 @@ const CAPTURES: &[(&str, &str)] = &[
     ),
     (
         "switch/lldp/arista_eos_show_lldp_neighbors.raw",
-        "refused: the short list of LLDP neighbours",
+        "refused: the short list of LLDP neighbors",
     ),
     (
         "switch/lldp/arista_eos_show_lldp_neighbors_detail.raw",
-        "lldp-neighbors: 20 cables of one device",
+        "lldp-neighbors: 11 cables of one device",
     ),
     (
         "switch/lldp/cisco_nxos_show_lldp_neighbors_detail.raw",
-        "lldp-neighbors: 4 cables of one device",
+        "lldp-neighbors: 3 cables of one device",
     ),
     (
         "switch/lldp/cisco_nxos_show_lldp_neighbors_detail2.raw",
@@ -195,7 +195,7 @@ const CAPTURES: &[(&str, &str)] = &[
     ),
     (
         "switch/lldp/meta-gcm-eth_learn_good.json",
-        "lldpctl: 2 cables of one device",
+        "refused: line 53: chassis id mac_value",
     ),
     (
         "gpu_smi/a100-sxm4-v12.nvidia-smi-qx.xml",

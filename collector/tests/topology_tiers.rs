@@ -122,6 +122,68 @@ fn a_leaf_whose_hosts_are_off_stays_a_leaf() {
     check_tiers(&net, &[("leaf", 1), ("dark", 1), ("spine", 2)]);
 }
 
+/// Six leaves with sixteen hosts each below four spines, and a fifth spine that joins as many leaves as said.
+fn eleven_switches(joined_by_the_fifth: usize) -> (Net, usize) {
+    let mut net = Net::default();
+    let leaves: Vec<_> = (0..6).map(|n| net.switch(&format!("leaf-{n}"))).collect();
+    for (n, leaf) in leaves.iter().enumerate() {
+        for host in 0..16 {
+            net.host(*leaf, &format!("n{n}{host:02} mlx5_0"));
+        }
+    }
+    let spines: Vec<_> = (0..5).map(|n| net.switch(&format!("spine-{n}"))).collect();
+    for spine in &spines[..4] {
+        for leaf in &leaves {
+            net.link(*leaf, *spine);
+            net.link(*leaf, *spine);
+        }
+    }
+    for leaf in &leaves[..joined_by_the_fifth] {
+        net.link(*leaf, spines[4]);
+    }
+    (net, spines[4])
+}
+
+#[test]
+fn a_spine_with_servers_of_the_site_is_a_spine() {
+    for (joined, servers) in [(6, 5), (6, 1), (2, 1)] {
+        let (mut net, spine) = eleven_switches(joined);
+        for server in 0..servers {
+            net.host(spine, &format!("storage-{server} mlx5_0"));
+        }
+        let verdict = verdict(&net.text());
+        assert_eq!(verdict.switches_by_tier, [6, 5], "{joined} {servers}");
+        let few: Vec<_> = verdict.odd_switches;
+        let expected = ["spine-4 has 2 cables downwards where others of its tier have 12"];
+        assert_eq!(few, &expected[..usize::from(joined == 2)]);
+    }
+}
+
+#[test]
+fn a_switch_without_hosts_and_one_with_two_uplinks_are_said() {
+    let (mut net, spine) = eleven_switches(6);
+    let bare = net.switch("leaf-6");
+    let poor = net.switch("leaf-7");
+    for switch in 0..2 {
+        net.link(poor, spine - 1 - switch);
+    }
+    for other in 0..5 {
+        net.link(bare, spine - other);
+    }
+    for host in 0..16 {
+        net.host(poor, &format!("p{host:02} mlx5_0"));
+    }
+    let verdict = verdict(&net.text());
+    assert_eq!(verdict.switches_by_tier, [8, 5]);
+    assert_eq!(
+        verdict.odd_switches,
+        [
+            "leaf-6 carries no host and is cabled as a leaf: spare, or its hosts are off",
+            "leaf-7 has 2 cables upwards where others of its tier have 9",
+        ]
+    );
+}
+
 #[test]
 fn self_loops_do_not_count() {
     let mut net = Net::default();

@@ -20,7 +20,11 @@ struct Refused {
 }
 
 /// Asks for a page below `/api/v1` and gives its text.
-fn ask(collector: &str, path: &[&str], query: &[(&str, &str)]) -> anyhow::Result<String> {
+pub(crate) fn ask(
+    collector: &str,
+    path: &[&str],
+    query: &[(&str, &str)],
+) -> anyhow::Result<String> {
     let example = "expected an address such as http://127.0.0.1:10661";
     let mut url =
         Url::parse(collector).with_context(|| format!("--collector {collector}: {example}"))?;
@@ -218,12 +222,11 @@ pub(super) fn diff(
 }
 
 /// The collector's fabric as another tool reads it.
-pub(super) fn export(collector: &str, to: &str) -> anyhow::Result<Said> {
+pub(super) fn export(collector: &str, to: &str) -> anyhow::Result<String> {
     let answer = ask(collector, &["topology", "export"], &[("to", to)])?;
-    let text = if to == "json" {
-        as_json(&answer)?
+    if to == "json" {
+        as_json(&answer)
     } else {
-        answer
-    };
-    Ok((text, true))
+        Ok(answer)
+    }
 }

@@ -6,6 +6,7 @@ pub(crate) mod display;
 pub(crate) mod home_leaves;
 pub(crate) mod kinds;
 pub(crate) mod networks;
+mod odd;
 pub(crate) mod rails;
 pub(crate) mod single_points;
 pub(crate) mod structure;

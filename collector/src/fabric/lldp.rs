@@ -18,11 +18,12 @@ use railscope_model::units::LinkSpeed;
 use rayon::prelude::*;
 
 use super::diff::has_cables;
-pub use crate::fabric::lldp::neighbors::{Neighbour, Said, Told};
+pub use crate::fabric::lldp::neighbors::{Neighbour, Said, Told, Wrong};
 pub use ends::{End, PortNumber, SwitchNumber, SwitchPorts};
 pub use mac::Mac;
 use pairs::Pairs;
 pub use report::{Contradiction, LldpMerge};
+pub(crate) use resolve::is_management_port;
 use resolve::{Far, Resolver, shared_chassis};
 
 /// Words that are looked up at once, before their cables are put together one by one.

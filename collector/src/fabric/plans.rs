@@ -6,12 +6,14 @@ pub(crate) mod cabling;
 pub mod export;
 mod hostlist;
 mod hwloc;
+pub mod inputs;
 mod lldp;
 mod nccl;
 mod ndt;
 mod netq;
 mod node;
 mod placement;
+mod query;
 mod recognise;
 mod slurm;
 mod smi;
@@ -20,9 +22,11 @@ mod topograph;
 
 pub use crate::fabric::plan_fabric;
 pub use crate::offline::Site;
+pub use cabling::Contested;
 pub use hostlist::{compress as compress_hosts, expand as expand_hosts};
 pub use node::{Distance, Endpoint, NodeTopology};
 pub use placement::{Block, PlacedSwitch, Placement};
+pub use query::{Query, odd_nodes};
 pub use recognise::Format;
 
 use railscope_model::plan::{PlanError, WiringPlan};
@@ -40,8 +44,10 @@ pub enum Document {
     Cables(WiringPlan, Told),
     /// Which nodes hang behind which switch, without ports.
     Placement(Placement),
-    /// GPUs and NICs inside one node.
-    Node(NodeTopology),
+    /// GPUs and NICs inside one node, or inside each of several.
+    Nodes(Vec<NodeTopology>),
+    /// How the GPUs of one node are.
+    Gpus(Query),
 }
 
 /// Who tells of cables.
@@ -67,6 +73,8 @@ pub struct Opened {
     /// What of it could not be read, where the rest is of use all the same: the output of a tool. A plan with an
     /// error is refused whole.
     pub problems: Vec<PlanError>,
+    /// What was read and left out on purpose, in sentences.
+    pub notes: Vec<String>,
 }
 
 /// Reads one file. `file` is what errors call it; without a `format` the content decides.
@@ -80,6 +88,7 @@ pub fn read(file: &str, text: &str, format: Option<Format>) -> Result<Opened, Ve
         Some(format) => format,
         None => recognise::recognise(&source).map_err(|error| vec![error])?,
     };
+    let one = |node| Document::Nodes(vec![node]);
     let planned = |plan| Document::Cables(plan, Told::Planned);
     let document = match format {
         Format::Ibnetdiscover => subnet(&mut source).map(Document::Subnet),
@@ -88,24 +97,23 @@ pub fn read(file: &str, text: &str, format: Option<Format>) -> Result<Opened, Ve
         Format::PlanToml => table::read_toml(&source).map(planned),
         Format::Ndt => ndt::read(&mut source).map(planned),
         Format::Netq => netq::read(&mut source),
-        Format::LldpJson => {
-            lldp::read_json(&mut source).map(|c| Document::Cables(c, Told::ByOneEnd))
-        }
-        Format::LldpText => {
-            lldp::read_text(&mut source).map(|c| Document::Cables(c, Told::ByOneEnd))
+        Format::LldpJson | Format::LldpText => {
+            lldp::read(&mut source).map(|cables| Document::Cables(cables, Told::ByOneEnd))
         }
         Format::Slurm => slurm::read(&mut source).map(Document::Placement),
         Format::Topograph => topograph::read(&mut source).map(Document::Placement),
-        Format::Nccl => nccl::read(&mut source).map(Document::Node),
-        Format::Hwloc => hwloc::read(&mut source).map(Document::Node),
-        Format::SmiTopo => smi::read_topo(&mut source).map(Document::Node),
-        Format::SmiNvlink => smi::read_nvlink(&mut source).map(Document::Node),
+        Format::Nccl => nccl::read(&mut source).map(Document::Nodes),
+        Format::Hwloc => hwloc::read(&mut source).map(one),
+        Format::SmiTopo => smi::read_topo(&mut source).map(one),
+        Format::SmiQuery => query::read(&mut source).map(Document::Gpus),
+        Format::SmiNvlink => smi::read_nvlink(&mut source).map(one),
     }?;
     Ok(Opened {
         file: file.to_owned(),
         format,
         document,
         problems: source.problems,
+        notes: source.notes,
     })
 }
 
@@ -133,6 +141,7 @@ pub(crate) struct Source<'a> {
     file: &'a str,
     text: &'a str,
     problems: Vec<PlanError>,
+    notes: Vec<String>,
     /// Where lines end, once somebody has asked.
     ends: Option<Vec<usize>>,
 }
@@ -146,6 +155,7 @@ impl<'a> Source<'a> {
             file,
             text,
             problems: Vec::new(),
+            notes: Vec::new(),
             ends: None,
         }
     }

@@ -1,6 +1,7 @@
 //! Reads what switches print of their LLDP neighbours, from files or programs, each switch by itself.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use railscope_model::fabric::Timestamp;
 use railscope_model::identity::SwitchName;
@@ -14,6 +15,7 @@ use crate::fabric::lldp::text::parse_neighbours;
 use crate::service::Event;
 use crate::sources::subnet::{Look, Source};
 use crate::status::State;
+use crate::status::health::SourceStatus;
 
 /// Programs that run at the same time: each is a login to a switch, mostly by ssh.
 const MAX_PROGRAMS: usize = 8;
@@ -32,6 +34,7 @@ pub(crate) async fn follow(
         };
         let one = Follower {
             name: switch.name,
+            steady: source.steady_interval(),
             source: Source::new(source.clone()),
             programs: Arc::clone(&programs),
             events: events.clone(),
@@ -48,13 +51,17 @@ pub(crate) async fn follow(
 struct Follower {
     name: SwitchName,
     source: Source,
+    /// Time between two reads that each bring something new.
+    steady: Option<Duration>,
     programs: Arc<Semaphore>,
     events: mpsc::Sender<Event>,
     state: Arc<State>,
 }
 
 impl Follower {
-    async fn follow(mut self, period: std::time::Duration) {
+    async fn follow(mut self, period: Duration) {
+        let key = ("switch", self.name.to_string());
+        self.state.expect_source(&key, self.steady);
         let mut due = interval(period);
         due.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut problem: Option<String> = None;
@@ -81,11 +88,30 @@ impl Follower {
         let _one = self.programs.acquire().await.ok()?;
         let now = self.state.now();
         match self.source.look(now).await {
-            Ok(None) => None,
-            Ok(Some(Look::Text(text))) => Some((parse_neighbours(&text.text), text.at)),
+            Ok(None) => {
+                self.note(SourceStatus::Ok, None, None);
+                None
+            }
+            Ok(Some(Look::Text(text))) => {
+                let told = parse_neighbours(&text.text);
+                match &told {
+                    Ok(_) => self.note(SourceStatus::Ok, Some(text.at), None),
+                    Err(why) => self.note(SourceStatus::Failed, None, Some(why.clone())),
+                }
+                Some((told, text.at))
+            }
             // The configuration of a switch names files and programs only.
             Ok(Some(Look::Swept(..))) => None,
-            Err(error) => Some((Err(error.to_string()), now)),
+            Err(error) => {
+                let said = error.to_string();
+                self.note(error.status(), None, Some(said.clone()));
+                Some((Err(said), now))
+            }
         }
+    }
+
+    fn note(&self, status: SourceStatus, at: Option<Timestamp>, problem: Option<String>) {
+        let key = ("switch", self.name.to_string());
+        self.state.record_source(&key, status, at, problem);
     }
 }

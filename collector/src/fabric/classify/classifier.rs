@@ -124,6 +124,7 @@ impl Court<'_> {
             unlike_hosts,
             switches_by_tier: (1..=levels).map(|tier| in_tier(tier).count()).collect(),
             unplaced_switches: self.tiers.iter().filter(|tier| tier.is_none()).count(),
+            odd_switches: self.odd_switches(),
             host_leaves: self
                 .leaves()
                 .filter(|leaf| !self.survey.switches[*leaf].nics.is_empty())

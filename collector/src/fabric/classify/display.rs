@@ -253,7 +253,22 @@ impl Verdict {
         )
     }
 
+    fn write_odd_switches(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for sentence in self.odd_switches.iter().take(MAX_NAMES) {
+            writeln!(f, "  odd        {sentence}")?;
+        }
+        if self.odd_switches.len() > MAX_NAMES {
+            writeln!(
+                f,
+                "  odd        {} more switches",
+                self.odd_switches.len() - MAX_NAMES
+            )?;
+        }
+        Ok(())
+    }
+
     fn write_defects(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write_odd_switches(f)?;
         for absent in &self.wiring.absent_leaves {
             writeln!(f, "  leaf gone  {absent}")?;
         }

@@ -108,8 +108,53 @@ fn seeds(survey: &Survey<'_>, shapes: &Shapes) -> Vec<usize> {
         })
         .collect();
     let floor = SEED_SHARE * typical(&carried) as f64;
-    (0..carried.len())
-        .filter(|index| carried[*index] > 0 && carried[*index] as f64 >= floor)
+    let carries = |index: &usize| carried[*index] > 0 && carried[*index] as f64 >= floor;
+    let candidates: Vec<usize> = (0..carried.len()).filter(carries).collect();
+    without_spines(survey, candidates)
+}
+
+/// Leaves out switches that carry as many hosts as a leaf does, and join the leaves as a switch without hosts does that
+/// joins them: spines with servers of the site on them.
+fn without_spines(survey: &Survey<'_>, candidates: Vec<usize>) -> Vec<usize> {
+    let mut is_candidate = vec![false; survey.switches.len()];
+    candidates
+        .iter()
+        .for_each(|index| is_candidate[*index] = true);
+    let joined = |index: usize| {
+        let mut below = survey.switches[index].neighbours();
+        below.retain(|peer| is_candidate[*peer]);
+        below
+    };
+    // Only a candidate beside another one can be above it; there are none in a tree of leaves and spines.
+    let suspects: Vec<(usize, Vec<usize>)> = candidates
+        .iter()
+        .map(|index| (*index, joined(*index)))
+        .filter(|(_, below)| below.len() >= 2)
+        .collect();
+    if suspects.is_empty() {
+        return candidates;
+    }
+    let bare = |index: &usize| survey.switches[*index].nics.is_empty();
+    let spines: Vec<Vec<usize>> = (0..survey.switches.len())
+        .filter(bare)
+        .map(joined)
+        .filter(|below| below.len() >= 2)
+        .collect();
+    let is_spine = |below: &[usize]| {
+        let like = |spine: &Vec<usize>| {
+            let shared = spine.iter().filter(|leaf| below.contains(leaf)).count();
+            shared as f64 > PEER_SHARE * spine.len() as f64
+        };
+        !spines.is_empty() && spines.iter().filter(|spine| like(spine)).count() * 2 > spines.len()
+    };
+    let above: Vec<usize> = suspects
+        .iter()
+        .filter(|(_, below)| is_spine(below))
+        .map(|(index, _)| *index)
+        .collect();
+    candidates
+        .into_iter()
+        .filter(|index| !above.contains(index))
         .collect()
 }
 
@@ -174,6 +219,8 @@ impl Steps<'_> {
     fn edge_switches(&self) -> Vec<bool> {
         let usual = self.usual_joins();
         let joins_few = |index: usize, steps: usize| match usual[steps] {
+            // What joins two leaves is above them, however few: a spine that lost its other cables.
+            Some(_) if steps == 1 && self.below(index) >= 2 => false,
             Some(usual) => (self.below(index) as f64) < PEER_SHARE * usual as f64,
             // No other switch to go by: of the next tier if it joins two leaves at least.
             None => steps > 1 || self.below(index) < 2,

@@ -10,7 +10,7 @@ pub struct Mac([u8; 6]);
 
 impl Mac {
     /// Reads `7c:21:d8:00:00:0a`, `7c21.d800.000a`, or the same with dashes.
-    pub(super) fn read(text: &str) -> Option<Self> {
+    pub(crate) fn read(text: &str) -> Option<Self> {
         // Twelve digits with two marks or five.
         if !matches!(text.len(), 14 | 17) {
             return None;

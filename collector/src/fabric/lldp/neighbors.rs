@@ -11,6 +11,61 @@ pub struct Told {
     pub neighbours: Vec<Neighbour>,
     /// Neighbours that could not be read.
     pub unparsed: usize,
+    /// What is wrong with each of those.
+    pub wrong: Vec<Wrong>,
+}
+
+/// Why a neighbour could not be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wrong {
+    /// Line of the text where it begins; 0 where that is not known.
+    pub line: usize,
+    /// What stands there.
+    pub found: String,
+    /// What should.
+    pub expected: &'static str,
+}
+
+impl Told {
+    /// Counts a neighbour that cannot be read.
+    pub(super) fn refuse(&mut self, line: usize, found: String, expected: &'static str) {
+        self.unparsed += 1;
+        self.wrong.push(Wrong {
+            line,
+            found,
+            expected,
+        });
+    }
+
+    /// Takes a neighbour, unless its words have been made unreadable before the text was passed on.
+    pub(super) fn take(&mut self, line: usize, neighbour: Neighbour) {
+        let words = [
+            &neighbour.local,
+            &neighbour.chassis,
+            &neighbour.port,
+            &neighbour.system,
+        ];
+        let redacted = words.into_iter().find(|word| is_redacted(word));
+        match redacted.map(|word| format!("{word:?}")) {
+            Some(found) => self.refuse(
+                line,
+                found,
+                "the real name or address: this one has been blacked out",
+            ),
+            None => self.neighbours.push(neighbour),
+        }
+    }
+}
+
+/// Whether a word stands where another one was taken out.
+fn is_redacted(word: &str) -> bool {
+    let word = word.trim();
+    let lower = word.to_ascii_lowercase();
+    let all = |signs: &str| word.len() > 2 && word.chars().all(|sign| signs.contains(sign));
+    lower.contains("redacted")
+        || all("*")
+        || all("xX:.-")
+        || (word.starts_with('<') && word.ends_with('>'))
 }
 
 /// One neighbour of a switch, word by word.

@@ -202,7 +202,7 @@ pub(super) fn shared_chassis(words: &Words<'_>) -> Vec<(String, Vec<String>)> {
     let mut shared: BTreeMap<Chassis<'_>, BTreeSet<&str>> = BTreeMap::new();
     for heard in words.heard() {
         let (chassis, system) = (Chassis::of(heard), heard.said.system());
-        if !is_name(system) {
+        if !is_name(system) || heard.said.chassis().is_empty() {
             continue;
         }
         let first = *first.entry(chassis).or_insert(system);
@@ -303,13 +303,25 @@ fn ambiguous<'a>(words: &'a Words<'a>) -> HashSet<&'a str, FixedState> {
     ambiguous
 }
 
+/// Whether a port is one of management by its name. `by_a_switch`: the switch itself calls it so.
+pub(crate) fn is_management_port(name: &str, by_a_switch: bool) -> bool {
+    let words: &[&[&str]] = if by_a_switch {
+        &[&MANAGEMENT, &OWN_MANAGEMENT]
+    } else {
+        &[&MANAGEMENT]
+    };
+    PortWord::read(name).is_ok_and(|port| is_management(port, words))
+}
+
 /// Whether a port is named as management ports are: one of these words, then a number.
 fn is_management(port: PortWord<'_>, words: &[&[&str]]) -> bool {
     let PortWord::Name(name) = port else {
         return false;
     };
+    // Junos: `re0:mgmt-0`.
+    let name = name.rsplit(':').next().unwrap_or(name);
     let digits_at = name.find(|char: char| char.is_ascii_digit());
-    let stem = digits_at.map_or("", |at| &name[..at]);
+    let stem = digits_at.map_or("", |at| name[..at].trim_end_matches('-'));
     let is_word = |word: &&str| word.eq_ignore_ascii_case(stem);
     words.iter().any(|words| words.iter().any(is_word))
 }

@@ -9,10 +9,20 @@ use std::str::FromStr;
 use railscope_model::fabric::Fabric;
 
 use super::Placement;
+use crate::fabric::Verdict;
 
 pub use graph::{dot, graphml, json};
 pub use nccl::nccl_hints;
 pub use scheduler::{node_labels, slurm_block, slurm_tree};
+
+/// How a line begins that says what an export would need and cannot tell. Each format that has such lines takes it as
+/// a comment.
+pub const MISSING: &str = "# missing: ";
+
+/// What an export says that it cannot tell.
+pub fn missing(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().filter_map(|line| line.strip_prefix(MISSING))
+}
 
 /// What a fabric can be written as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,17 +88,20 @@ impl Target {
     /// What `fabric` or `placement` says.
     pub fn write<'a, E>(
         self,
-        fabric: impl FnOnce() -> Result<&'a Fabric, E>,
+        fabric: impl FnOnce() -> Result<(&'a Fabric, &'a Verdict), E>,
         placement: impl FnOnce() -> Result<Placement, E>,
     ) -> Result<String, E> {
         Ok(match self {
-            Self::Json => format!("{:#}\n", json(fabric()?)),
-            Self::Graphml => graphml(fabric()?),
-            Self::Dot => dot(fabric()?),
+            Self::Json => format!("{:#}\n", json(fabric()?.0)),
+            Self::Graphml => graphml(fabric()?.0),
+            Self::Dot => dot(fabric()?.0),
             Self::SlurmTree => slurm_tree(&placement()?),
             Self::SlurmBlock => slurm_block(&placement()?),
             Self::NodeLabels => node_labels(&placement()?),
-            Self::Nccl => nccl_hints(fabric()?),
+            Self::Nccl => {
+                let (fabric, verdict) = fabric()?;
+                nccl_hints(fabric, verdict)
+            }
         })
     }
 }

@@ -44,8 +44,8 @@ pub(super) fn line(source: &mut Source<'_>, node: Node<'_, '_>) -> usize {
     source.line_of(node.range().start)
 }
 
-/// Reads the topology.
-pub(super) fn read(source: &mut Source<'_>) -> Result<NodeTopology, Vec<PlanError>> {
+/// Reads the topology: that of each host on its own, where NCCL has put several into one (NVLinks over nodes).
+pub(super) fn read(source: &mut Source<'_>) -> Result<Vec<NodeTopology>, Vec<PlanError>> {
     let document = xml(source)?;
     let root = document.root_element();
     if !root.has_tag_name("system") {
@@ -57,25 +57,81 @@ pub(super) fn read(source: &mut Source<'_>) -> Result<NodeTopology, Vec<PlanErro
             "<system>, a topology of NCCL",
         )]);
     }
-    let mut walk = Walk::default();
-    for (place, cpu) in elements(root, "cpu").enumerate() {
-        let numa = cpu.attribute("numaid").and_then(|numa| numa.parse().ok());
-        walk.children(source, cpu, &[Step::Cpu(place)], numa);
+    // By the hash of each host, in the order of the text.
+    let mut hosts: Vec<(Option<&str>, Vec<Node<'_, '_>>)> = Vec::new();
+    for cpu in elements(root, "cpu") {
+        let hash = cpu.attribute("host_hash");
+        match hosts.iter_mut().find(|(host, _)| *host == hash) {
+            Some((_, cpus)) => cpus.push(cpu),
+            None => hosts.push((hash, vec![cpu])),
+        }
     }
-    walk.topology.fits(source)?;
-    walk.links(source);
-    walk.topology.tells_nics = true;
-    walk.topology.measure(&walk.gpus, &walk.nics, 0);
-    Ok(walk.topology)
+    if hosts.len() > MOST_HOSTS {
+        let found = format!("{} hosts", hosts.len());
+        return Err(vec![source.error(
+            1,
+            "host_hash",
+            &found,
+            "at most 256 hosts in a file",
+        )]);
+    }
+    let several = hosts.len() > 1;
+    // What NCCL wrote names the devices of NICs that it uses; a table of PCI addresses written by hand does not.
+    let wide = |node: &Node<'_, '_>| {
+        let lanes = node
+            .attribute("link_width")
+            .and_then(|lanes| lanes.parse().ok());
+        lanes.is_some_and(|lanes: u16| lanes >= 8) && is_network(node)
+    };
+    let has_wide_nics = root.descendants().any(|node| wide(&node));
+    let tells_devices = root.descendants().any(|node| node.has_tag_name("net"));
+    let mut nodes = Vec::new();
+    for (host, cpus) in hosts {
+        let mut walk = Walk {
+            tells_devices,
+            has_wide_nics,
+            ..Walk::default()
+        };
+        for (place, cpu) in cpus.into_iter().enumerate() {
+            let numa = cpu.attribute("numaid").and_then(|numa| numa.parse().ok());
+            walk.children(source, cpu, &[Step::Cpu(place)], numa);
+        }
+        walk.topology.fits(source)?;
+        walk.links(source);
+        walk.topology.tells_nics = true;
+        walk.topology.measure(&walk.gpus, &walk.nics, 0);
+        walk.topology.host = host.filter(|_| several).map(str::to_owned);
+        nodes.push(walk.topology);
+    }
+    if nodes.is_empty() {
+        return Err(vec![source.error(
+            1,
+            "system",
+            "no cpu in it",
+            "a <cpu> with what is below it",
+        )]);
+    }
+    Ok(nodes)
 }
+
+/// Hosts in one file. The largest NVLink domain has 18 trays of a rack, and racks are joined to some.
+const MOST_HOSTS: usize = 256;
 
 fn elements<'a, 'i>(node: Node<'a, 'i>, name: &'static str) -> impl Iterator<Item = Node<'a, 'i>> {
     node.children()
         .filter(move |child| child.has_tag_name(name))
 }
 
+/// Whether a PCI function is of the class of networks.
+fn is_network(node: &Node<'_, '_>) -> bool {
+    node.attribute("class")
+        .is_some_and(|class| class.starts_with("0x02"))
+}
+
 #[derive(Default)]
 struct Walk<'a> {
+    tells_devices: bool,
+    has_wide_nics: bool,
     topology: NodeTopology,
     gpus: Vec<Vec<Step>>,
     nics: Vec<Vec<Step>>,
@@ -130,8 +186,16 @@ impl<'a> Walk<'a> {
                     self.link(source, gpu, link);
                 }
             }
+            // The card over which NVSwitches are managed has two PCIe lanes or one; a NIC of a GPU server has eight at least.
+            Some("0x02")
+                if self.has_wide_nics
+                    && matches!(node.attribute("link_width"), Some("1" | "2")) =>
+            {
+                self.topology.other_ports += 1;
+            }
             Some("0x02") => match elements(node, "nic").next() {
                 Some(nic) => self.nic(nic, pci, way, numa),
+                None if self.tells_devices => self.topology.other_ports += 1,
                 None => {
                     self.topology.nics.push(endpoint(address.to_owned()));
                     self.nics.push(way.to_vec());

@@ -1,13 +1,13 @@
 //! GPUs and NICs inside one node, and how far they are from each other.
 
+mod verdict;
+
 use std::collections::BTreeMap;
-use std::fmt;
 
 use railscope_model::identity::PciAddress;
 use railscope_model::plan::PlanError;
 
 use super::Source;
-use crate::fabric::subnet::counted;
 
 /// How far two devices are from each other on PCIe, in `nvidia-smi`'s words, nearest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -57,6 +57,8 @@ pub struct Endpoint {
 /// The inside of one node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NodeTopology {
+    /// What the text calls the node, where it tells of several.
+    pub host: Option<String>,
     /// GPUs, in the order of the text.
     pub gpus: Vec<Endpoint>,
     /// RDMA NICs, in the order of the text.
@@ -71,6 +73,8 @@ pub struct NodeTopology {
     pub tells_nics: bool,
     /// PCI functions of which the text does not say what they are.
     pub unknown: usize,
+    /// Network functions that are no RDMA NICs: the management ports of NVSwitches, and what no library found a device in.
+    pub other_ports: usize,
 }
 
 /// One step on the way from the root of PCIe to a device.
@@ -174,105 +178,5 @@ impl NodeTopology {
             .map(|(_, links)| links)
             .chain(self.switched.get(&gpu));
         all.fold(0, |sum: u16, links| sum.saturating_add(*links))
-    }
-
-    /// The answer in one sentence: how GPUs get to the fabric.
-    pub fn verdict(&self) -> String {
-        if self.gpus.is_empty() {
-            return match self.unknown {
-                0 => "no GPU in it".to_owned(),
-                many => format!(
-                    "no verdict: {many} PCI functions, and of none it says whether it is a GPU or a NIC"
-                ),
-            };
-        }
-        if !self.tells_nics {
-            return "links between GPUs only: it says nothing of NICs".to_owned();
-        }
-        if self.nics.is_empty() {
-            return "GPUs without any RDMA NIC: no GPUDirect path out of the node".to_owned();
-        }
-        let near: Vec<_> = (0..self.gpus.len())
-            .filter_map(|gpu| self.nearest(gpu))
-            .collect();
-        let worst = near
-            .iter()
-            .map(|(distance, _)| *distance)
-            .max()
-            .unwrap_or(Distance::Sys);
-        if worst > Distance::Pxb {
-            let far = near
-                .iter()
-                .filter(|(distance, _)| *distance > Distance::Pxb)
-                .count();
-            return format!(
-                "{far} of {} GPUs reach their nearest NIC through the CPU ({})",
-                self.gpus.len(),
-                worst.word()
-            );
-        }
-        let mut users = vec![0usize; self.nics.len()];
-        for (_, nics) in &near {
-            nics.iter().for_each(|nic| users[*nic] += 1);
-        }
-        let idle = users.iter().filter(|users| **users == 0).count();
-        let most = users.iter().copied().max().unwrap_or(0);
-        let mut verdict = if near.iter().all(|(_, nics)| nics.len() == 1) && most == 1 {
-            "each GPU has a NIC of its own".to_owned()
-        } else {
-            format!("up to {most} GPUs are nearest to one NIC")
-        };
-        verdict += &format!(", reached without the CPU ({})", worst.word());
-        if idle > 0 {
-            verdict += &format!("; {idle} NICs are nearest to no GPU");
-        }
-        verdict
-    }
-}
-
-impl fmt::Display for NodeTopology {
-    /// Several lines, the first of which is the answer.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}", self.verdict())?;
-        writeln!(
-            f,
-            "  devices    {}, {}",
-            counted(self.gpus.len(), "GPU", "GPUs"),
-            counted(self.nics.len(), "RDMA NIC", "RDMA NICs")
-        )?;
-        if self.unknown > 0 {
-            writeln!(
-                f,
-                "  unknown    {} PCI functions of no said kind",
-                self.unknown
-            )?;
-        }
-        for (gpu, endpoint) in self.gpus.iter().enumerate() {
-            let Some((distance, nics)) = self.nearest(gpu) else {
-                continue;
-            };
-            let names: Vec<_> = nics
-                .iter()
-                .map(|nic| self.nics[*nic].name.as_str())
-                .collect();
-            writeln!(
-                f,
-                "  nearest    {} {} {}",
-                endpoint.name,
-                distance.word(),
-                names.join(" ")
-            )?;
-        }
-        let links: Vec<u16> = (0..self.gpus.len()).map(|gpu| self.links_of(gpu)).collect();
-        match (links.iter().min(), links.iter().max()) {
-            (Some(0), Some(0)) | (None, _) | (_, None) => Ok(()),
-            (Some(least), Some(most)) if least == most => {
-                writeln!(f, "  nvlink     {most} at each GPU")
-            }
-            (Some(least), Some(most)) => writeln!(
-                f,
-                "  nvlink     {least} to {most} at a GPU: not all have the same"
-            ),
-        }
     }
 }

@@ -1,5 +1,7 @@
 //! Which nodes hang behind which switch, without ports: what schedulers know of a fabric, and what is wrong with it.
 
+mod sound;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
@@ -62,20 +64,16 @@ impl Placement {
         names.filter(|name| !below.contains(name)).collect()
     }
 
-    /// Tiers of switches.
+    /// Tiers of switches: of the longest way from a switch with nodes to the top. A ring is gone round once.
     pub fn levels(&self) -> usize {
-        let by_name: BTreeMap<&str, &PlacedSwitch> = self.by_name();
-        let mut tier: Vec<&str> = self.roots();
-        // Rings are not walked again: each switch counts once, where it is met first.
-        let mut met: BTreeSet<&str> = tier.iter().copied().collect();
-        let mut levels = 0;
-        while !tier.is_empty() {
-            levels += 1;
-            let known = tier.iter().filter_map(|name| by_name.get(name));
-            let below = known.flat_map(|switch| switch.switches.iter().map(String::as_str));
-            tier = below.filter(|name| met.insert(name)).collect();
-        }
-        levels
+        let parents = self.parents();
+        let leaves = self
+            .switches
+            .iter()
+            .filter(|switch| !switch.nodes.is_empty());
+        let ways = leaves.map(|leaf| self.way_up(leaf, &parents).len());
+        let has_none = || usize::from(!self.switches.is_empty());
+        ways.max().unwrap_or_else(has_none)
     }
 
     fn by_name(&self) -> BTreeMap<&str, &PlacedSwitch> {

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use railscope_model::plan::PlanError;
 
-use super::Source;
+use super::{Source, inputs};
 
 /// A format that is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,9 +22,9 @@ pub enum Format {
     Ndt,
     /// JSON of NVIDIA NetQ: its topology graph, or the compute nodes of an NVLink domain.
     Netq,
-    /// `lldpctl -f json` of one host.
+    /// `lldpctl -f json` or `-f json0` of one host, or the JSON of Arista EOS.
     LldpJson,
-    /// `show lldp neighbors detail` of one switch (Arista EOS, Cisco NX-OS).
+    /// `show lldp neighbors detail` of one switch (Arista EOS, Cisco NX-OS), `show lldp neighbors` of Junos.
     LldpText,
     /// Slurm's `topology.conf`.
     Slurm,
@@ -38,10 +38,12 @@ pub enum Format {
     SmiTopo,
     /// `nvidia-smi nvlink -s`.
     SmiNvlink,
+    /// `nvidia-smi -q`, text or XML.
+    SmiQuery,
 }
 
 /// Names of the formats, as `--format` takes them.
-const NAMES: [(Format, &str); 14] = [
+const NAMES: [(Format, &str); 15] = [
     (Format::Ibnetdiscover, "ibnetdiscover"),
     (Format::Page, "metrics"),
     (Format::Plan, "plan"),
@@ -56,6 +58,7 @@ const NAMES: [(Format, &str); 14] = [
     (Format::Hwloc, "hwloc"),
     (Format::SmiTopo, "smi-topo"),
     (Format::SmiNvlink, "smi-nvlink"),
+    (Format::SmiQuery, "smi-query"),
 ];
 
 impl Format {
@@ -84,22 +87,15 @@ impl FromStr for Format {
     }
 }
 
-const EXPECTED: &str = "a topology: ibnetdiscover, a metrics page, a wiring plan, NDT, NetQ, LLDP, Slurm's topology.conf, \
-     a topograph model, NCCL's or hwloc's XML, or nvidia-smi topo -m";
-
 /// Texts that look like a topology to people, and why they are none.
-const OTHERS: [(&str, &str); 4] = [
+const OTHERS: [(&str, &str); 3] = [
     (
         "<graphs",
         "NCCL's graph (rings and trees that it chose), not the topology that it chose them on",
     ),
     (
-        "<nvidia_smi_log",
-        "nvidia-smi -q -x: it says nothing of links between devices; nvidia-smi topo -m does",
-    ),
-    (
         "Neighbor Device ID",
-        "the short list of LLDP neighbours, which does not say what a neighbour is; \"show lldp neighbors detail\" does",
+        "the short list of LLDP neighbors, which does not say what a neighbor is; \"show lldp neighbors detail\" does",
     ),
     (
         "CA type:",
@@ -111,11 +107,11 @@ const OTHERS: [(&str, &str); 4] = [
 pub(super) fn recognise(source: &Source<'_>) -> Result<Format, PlanError> {
     let text = source.text;
     if text.trim().is_empty() {
-        return Err(source.error(1, "text", "an empty file", EXPECTED));
+        return Err(source.error(1, "text", "an empty file", &expected(text)));
     }
     for (mark, what) in OTHERS {
         if let Some(line) = text.lines().position(|line| line.contains(mark)) {
-            return Err(source.error(line + 1, "text", what, EXPECTED));
+            return Err(source.error(line + 1, "text", what, &expected(text)));
         }
     }
     let first = text.trim_start().chars().next();
@@ -126,13 +122,19 @@ pub(super) fn recognise(source: &Source<'_>) -> Result<Format, PlanError> {
     };
     found.ok_or_else(|| {
         let line = text.lines().find(|line| !line.trim().is_empty());
-        source.error(1, "text", line.unwrap_or_default().trim(), EXPECTED)
+        source.error(1, "text", line.unwrap_or_default().trim(), &expected(text))
     })
+}
+
+fn expected(text: &str) -> String {
+    format!("a topology or the inside of a node: {}", inputs::hint(text))
 }
 
 fn xml(text: &str) -> Option<Format> {
     let has = |mark: &str| text.contains(mark);
     match () {
+        () if has("<lldp-neighbors-information") => Some(Format::LldpText),
+        () if has("<nvidia_smi_log") => Some(Format::SmiQuery),
         () if has("<system") => Some(Format::Nccl),
         () if has("<topology") && has("<object") => Some(Format::Hwloc),
         () => None,
@@ -142,7 +144,7 @@ fn xml(text: &str) -> Option<Format> {
 fn json(text: &str) -> Option<Format> {
     let has = |key: &str| text.contains(&format!("\"{key}\""));
     match () {
-        () if has("lldp") || has("lldp_status") => Some(Format::LldpJson),
+        () if has("lldp") || has("lldp_status") || has("lldpNeighbors") => Some(Format::LldpJson),
         () if has("compounded_links") || has("GpuIDList") => Some(Format::Netq),
         () if has("switches") || has("capacity_blocks") => Some(Format::Topograph),
         () => None,
@@ -189,14 +191,11 @@ fn plain(text: &str) -> Option<Format> {
         () if line(&|line| line.contains("GPU0") && line.contains("CPU Affinity")) => {
             Some(Format::SmiTopo)
         }
-        () if line(&|line| line.trim_start().starts_with("Link 0:")) && text.contains("GPU 0:") => {
+        () if line(&|line| line.contains("NVSMI LOG")) => Some(Format::SmiQuery),
+        () if line(&|line| super::smi::is_nvlink(line)) && text.contains("GPU ") => {
             Some(Format::SmiNvlink)
         }
-        () if line(&|line| line.contains(" detected ") && line.contains(" LLDP neighbors"))
-            || line(&|line| line.starts_with("Local Port id:")) =>
-        {
-            Some(Format::LldpText)
-        }
+        () if crate::fabric::lldp::text::is_neighbours(text) => Some(Format::LldpText),
         () if line(&|line| ["switches:", "capacity_blocks:", "nodes:"].contains(&line)) => {
             Some(Format::Topograph)
         }

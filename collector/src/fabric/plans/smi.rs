@@ -129,6 +129,15 @@ fn read_row(
     topology: &mut NodeTopology,
 ) {
     let gpu = place(columns, &row[0], true);
+    if row.len() <= columns.len() {
+        let found = format!("{} cells under {} columns", row.len() - 1, columns.len());
+        source.problem(
+            line,
+            &row[0],
+            &found,
+            "a cell for each column: the line is cut",
+        );
+    }
     for ((column, peers), text) in columns.iter().zip(places).zip(&row[1..]) {
         let Some(cell) = Cell::read(text) else {
             let expected = "X, NV with a number, PIX, PXB, PHB, NODE or SYS";
@@ -164,19 +173,37 @@ fn name_nics(lines: &[(usize, Vec<String>)], topology: &mut NodeTopology) {
     }
 }
 
-/// Behind NVSwitches every pair shows all links of the GPU; they are the same links, not so many times as many.
+/// Most NVLinks of any GPU (NVIDIA's data sheets: V100 6, A100 12, H100 and B200 18): rows that add up to more show the
+/// same links for each peer.
+const MOST_LINKS: u16 = 18;
+
+/// Behind NVSwitches every pair shows all links of the GPU; they are the same links, not so many times as many. A GPU
+/// that is off NVLink has none in its row, and takes nothing from the others.
 fn fold_switched(topology: &mut NodeTopology) {
-    let gpus = topology.gpus.len();
-    let all = topology.nvlinks.len() == gpus * gpus.saturating_sub(1) / 2;
-    let first = topology.nvlinks.values().next().copied();
-    let alike = topology.nvlinks.values().all(|links| Some(*links) == first);
-    // Three GPUs of a mesh can be alike too, with so few links that they cannot be those of a switch.
-    if let (true, true, Some(links)) = (all && gpus > 2, alike, first)
-        && links >= 6
-    {
-        topology.nvlinks.clear();
-        topology.switched = (0..gpus).map(|gpu| (gpu, links)).collect();
+    let gpus = 0..topology.gpus.len();
+    if !gpus.clone().any(|gpu| topology.links_of(gpu) > MOST_LINKS) {
+        return;
     }
+    let pairs = std::mem::take(&mut topology.nvlinks);
+    for gpu in gpus {
+        let own = pairs.iter().filter(|((a, b), _)| *a == gpu || *b == gpu);
+        let most = own.map(|(_, links)| *links).max().unwrap_or(0);
+        topology.switched.insert(gpu, most);
+    }
+}
+
+/// Whether a line is one of `nvidia-smi nvlink -s`: a link, or that there is none.
+pub(super) fn is_nvlink(line: &str) -> bool {
+    let line = line.trim_start();
+    let link = line
+        .strip_prefix("Link ")
+        .and_then(|rest| rest.split_once(':'));
+    link.is_some_and(|(number, _)| number.parse::<u8>().is_ok()) || says_none(line)
+}
+
+/// What the tool says of a GPU none of whose links is up, or that does not answer.
+fn says_none(line: &str) -> bool {
+    line.contains("Unable to retrieve NVLink information")
 }
 
 /// Reads `nvidia-smi nvlink -s`: links that carry a speed are up.
@@ -184,7 +211,9 @@ pub(super) fn read_nvlink(source: &mut Source<'_>) -> Result<NodeTopology, Vec<P
     let mut topology = NodeTopology::default();
     for (line, text) in (1..).zip(source.text.lines()) {
         let text = text.trim();
-        if text.starts_with("GPU ") {
+        if says_none(text) {
+            // As many links as were counted so far: none.
+        } else if text.starts_with("GPU ") {
             let gpu = topology.gpus.len();
             topology.gpus.push(Endpoint {
                 name: format!("GPU{gpu}"),

@@ -2,6 +2,10 @@
 
 use super::*;
 
+mod exports;
+mod inside;
+mod neighbors;
+
 fn document(file: &str, text: &str) -> Opened {
     read(file, text, None).unwrap_or_else(|errors| panic!("{file}: {}", errors[0]))
 }
@@ -32,7 +36,7 @@ fn placement(text: &str) -> Placement {
 
 fn node(text: &str) -> NodeTopology {
     match document("f", text).document {
-        Document::Node(node) => node,
+        Document::Nodes(mut nodes) if nodes.len() == 1 => nodes.remove(0),
         other => panic!("{other:?}"),
     }
 }
@@ -189,11 +193,11 @@ fn lldp_of_a_host_and_of_a_switch_is_called_by_the_file() {
     let opened = document("leaf-1.txt", nxos);
     assert_eq!(
         cables(&opened),
-        ["switch/leaf-1 port Eth1/2 - nic/n7:7 port 1"]
+        ["switch/leaf-1 port Ethernet1/2 - nic/n7:7 port 1"]
     );
     assert_eq!(
         opened.problems[0].to_string(),
-        "leaf-1.txt:7: neighbour: found a neighbour (unnamed) without it, expected a System Name"
+        "leaf-1.txt:7: neighbour: found a neighbour of Ethernet1/3 without a name, expected a System Name and a port, without control characters"
     );
 }
 
@@ -369,14 +373,14 @@ fn what_is_no_topology_is_refused_by_what_it_is() {
     for (text, found) in [
         ("", "f:1: text: found an empty file, expected a topology"),
         ("hello\n", "f:1: text: found hello, expected a topology"),
-        ("<nvidia_smi_log/>", "f:1: text: found nvidia-smi -q -x"),
+        ("<nvidia_smi_log/>", "f:1: gpu: found no GPU"),
         (
             "{\"a\":1}",
             "f:1: text: found {\"a\":1}, expected a topology",
         ),
         (
             "Port  Neighbor Device ID\n",
-            "f:1: text: found the short list of LLDP neighbours",
+            "f:1: text: found the short list of LLDP neighbors",
         ),
     ] {
         let errors = read("f", text, None).expect_err(text);

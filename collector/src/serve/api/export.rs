@@ -10,6 +10,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
 use super::params::{Expected, Params, Refusal};
+use crate::fabric::Verdict;
 use crate::fabric::plans::Placement;
 use crate::fabric::plans::export::Target;
 use crate::serve::router::{App, snapshot};
@@ -40,8 +41,10 @@ pub(crate) async fn export(
 ) -> Result<Response, Refusal> {
     let snapshot = snapshot(&state)?;
     // Of 100,000 GPUs that is a second's work and tens of megabytes.
-    let written =
-        tokio::task::spawn_blocking(move || write(&present(&snapshot.view.fabric), asked.to));
+    let written = tokio::task::spawn_blocking(move || {
+        let view = &snapshot.view;
+        write(&present(&view.fabric), &view.verdict, asked.to)
+    });
     let text = written.await.map_err(|error| {
         Refusal::new(
             StatusCode::INTERNAL_SERVER_ERROR,
@@ -57,8 +60,11 @@ pub(crate) async fn export(
     Ok(([(header::CONTENT_TYPE, kind)], text).into_response())
 }
 
-fn write(fabric: &Fabric, to: Target) -> String {
-    let Ok(text) = to.write(|| Ok::<_, Infallible>(fabric), || Ok(Placement::of(fabric)));
+fn write(fabric: &Fabric, verdict: &Verdict, to: Target) -> String {
+    let Ok(text) = to.write(
+        || Ok::<_, Infallible>((fabric, verdict)),
+        || Ok(Placement::of(fabric)),
+    );
     text
 }
 

@@ -15,6 +15,36 @@ pub struct TestRun {
     pub ranks: usize,
     /// Mean bus bandwidth over all sizes, as the test says, in bytes a second.
     pub bandwidth: f64,
+    /// The table, size by size.
+    pub sizes: Vec<Size>,
+    /// What the GPUs are, as the test says of the first.
+    pub gpu: Option<String>,
+}
+
+/// A row of the table.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Size {
+    /// Bytes.
+    pub bytes: u64,
+    /// Bus bandwidth out of place, in bytes a second.
+    pub bandwidth: f64,
+    /// Values that were wrong, where the test checks them.
+    pub wrong: u64,
+}
+
+/// A row: `size count type redop [root] time algbw busbw wrong`, the last four again in place.
+fn size(words: &[&str]) -> Option<Size> {
+    let busbw = match words.len() {
+        13 => 7,
+        12 => 6,
+        _ => return None,
+    };
+    let bandwidth: f64 = words[busbw].parse().ok()?;
+    Some(Size {
+        bytes: words[0].parse().ok()?,
+        bandwidth: bandwidth.is_finite().then_some(bandwidth * GIGABYTE)?,
+        wrong: words[busbw + 1].parse().unwrap_or(0),
+    })
 }
 
 /// What a log holds.
@@ -37,6 +67,7 @@ pub fn parse_log(file: &str, text: &str) -> Result<Log, CollectivesError> {
     let mut log = Log::default();
     let mut test = None;
     let mut hosts: Vec<String> = Vec::new();
+    let (mut sizes, mut gpu) = (Vec::new(), None);
     for (number, line) in text.lines().enumerate() {
         let wrong = |field: &str, expected: &str| CollectivesError {
             file: file.to_owned(),
@@ -51,12 +82,17 @@ pub fn parse_log(file: &str, text: &str) -> Result<Log, CollectivesError> {
                 log.unfinished += usize::from(test.is_some() || !hosts.is_empty());
                 test = Some(name.to_owned());
                 hosts.clear();
+                sizes.clear();
             }
             ["#", "Rank", _, ref rest @ ..] => {
                 let on = rest.iter().position(|word| *word == "on");
                 let host = on.and_then(|on| rest.get(on + 1));
                 let host = host.ok_or_else(|| wrong("Rank", "`on` and the node's name"))?;
                 hosts.push((*host).to_owned());
+                let name = rest.iter().position(|word| word.ends_with(']'));
+                gpu = name
+                    .map(|at| rest[at + 1..].join(" "))
+                    .filter(|name| !name.is_empty());
             }
             ["#", "Avg", "bus", "bandwidth", ref rest @ ..] => {
                 let value: Option<f64> = rest.last().and_then(|value| value.parse().ok());
@@ -68,9 +104,11 @@ pub fn parse_log(file: &str, text: &str) -> Result<Log, CollectivesError> {
                     ranks: hosts.len(),
                     nodes: hosts.drain(..).collect(),
                     bandwidth: value * GIGABYTE,
+                    sizes: std::mem::take(&mut sizes),
+                    gpu: gpu.take(),
                 });
             }
-            _ => {}
+            _ => sizes.extend(size(&words)),
         }
     }
     log.unfinished += usize::from(test.is_some() || !hosts.is_empty());
@@ -85,6 +123,8 @@ mod tests {
 # Collective test starting: alltoall_perf
 #  Rank  0 Group  0 Pid 1 on n1 device  0 [0000:1b:00] NVIDIA
 #  Rank  1 Group  0 Pid 2 on n2 device  0 [0000:1b:00] NVIDIA
+    33554432        524288    double    none      -1    529.7   63.34   55.43      0    526.1   63.78   55.80    N/A
+    67108864       1048576    double     sum            990.9   67.73   59.26      2    976.7   68.71   60.12    N/A
 # Avg bus bandwidth    : 72.5
 # Collective test starting: sendrecv_perf
 #  Rank  0 Group  0 Pid 1 on n1 device  0 [0000:1b:00] NVIDIA
@@ -96,13 +136,19 @@ mod tests {
         assert_eq!((log.runs.len(), log.unfinished), (1, 1));
         assert_eq!((log.runs[0].ranks, log.runs[0].bandwidth), (2, 72.5e9));
         assert_eq!(log.runs[0].test.as_deref(), Some("alltoall_perf"));
+        let rows = log.runs[0].sizes.iter();
+        let rows: Vec<_> = rows
+            .map(|row| (row.bytes, row.bandwidth, row.wrong))
+            .collect();
+        assert_eq!(rows, [(1 << 25, 55.43e9, 0), (1 << 26, 59.26e9, 2)]);
+        assert_eq!(log.runs[0].gpu.as_deref(), Some("NVIDIA"));
     }
 
     #[test]
     fn a_bad_line_is_named() {
         let error = parse_log("log", &LOG.replace("72.5", "much")).expect_err("no number");
         assert!(
-            error.to_string().starts_with("log:4: Avg bus bandwidth"),
+            error.to_string().starts_with("log:6: Avg bus bandwidth"),
             "{error}"
         );
         let error = parse_log("log", "# Rank 0 Pid 1 at n1").expect_err("no node");

@@ -15,6 +15,7 @@ use super::inspector::{is_dump, parse_line};
 use crate::jobs::straggler::{Operation, Stuck, late_ranks};
 use crate::service::Event;
 use crate::status::State;
+use crate::status::health::SourceStatus;
 
 /// Time between two looks: that between two ticks.
 const LOOK_INTERVAL: Duration = Duration::from_secs(5);
@@ -307,6 +308,8 @@ pub(crate) async fn follow(
         drop(events);
         return std::future::pending().await;
     };
+    let key = ("collectives", path.display().to_string());
+    state.expect_source(&key, Some(LOOK_INTERVAL));
     let mut folder = Folder::new(path);
     let mut due = interval(LOOK_INTERVAL);
     due.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -330,6 +333,11 @@ pub(crate) async fn follow(
         }
         state.record_dumps(folder.counts.clone());
         let at = state.now();
+        let status = match said {
+            None => SourceStatus::Ok,
+            Some(_) => SourceStatus::Partial,
+        };
+        state.record_source(&key, status, Some(at), said.clone());
         if events.send(Event::Collectives { found, at }).await.is_err() {
             return;
         }

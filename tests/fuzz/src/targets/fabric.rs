@@ -56,7 +56,7 @@ fn file(bytes: &[u8], format: Option<Format>) {
         lint(&site.fabric, verdict, site.plan.as_ref());
         export::graphml(&site.fabric);
         export::slurm_tree(&Placement::of(&site.fabric));
-        export::nccl_hints(&site.fabric);
+        export::nccl_hints(&site.fabric, verdict);
     }
     for (_, placement) in &site.placements {
         assert!(!placement.to_string().is_empty());

@@ -1,5 +1,6 @@
 //! `show lldp neighbors detail` of Arista EOS and Cisco NX-OS: blocks of `name: value`, one for each neighbour.
 
+use crate::fabric::lldp::Mac;
 use crate::fabric::{Neighbour, Told};
 
 /// What switches print where a neighbour has told nothing.
@@ -8,8 +9,12 @@ const NOT_TOLD: [&str; 4] = ["", "not advertised", "null", "n/a"];
 /// A neighbour while its block is read.
 #[derive(Default)]
 struct Block {
+    /// Line where it begins.
+    line: usize,
     local: Option<String>,
     chassis: Option<String>,
+    /// Whether the chassis says that its id is a MAC address.
+    by_mac: bool,
     port: Option<String>,
     system: String,
     description: String,
@@ -19,18 +24,46 @@ struct Block {
 impl Block {
     /// Ends the block.
     fn end(self, told: &mut Told) {
-        match (self.local, self.chassis, self.port) {
-            (Some(local), Some(chassis), Some(port)) => told.neighbours.push(Neighbour {
-                local,
+        // A name is as good as the id of the chassis.
+        let named = (!self.system.is_empty()).then(String::new);
+        let (Some(local), Some(chassis), Some(port)) =
+            (&self.local, self.chassis.or(named), &self.port)
+        else {
+            let name = if self.system.is_empty() {
+                "without a name"
+            } else {
+                &self.system
+            };
+            let expected = "a local port, a port id, and a chassis id or a system name";
+            return told.refuse(self.line, format!("a neighbour {name}"), expected);
+        };
+        if self.by_mac && !chassis.is_empty() && Mac::read(&chassis).is_none() {
+            return told.refuse(
+                self.line,
+                format!("chassis id {chassis}"),
+                "a MAC address, as its type says",
+            );
+        }
+        told.take(
+            self.line,
+            Neighbour {
+                local: local.clone(),
                 chassis,
-                port,
+                port: port.clone(),
                 system: self.system,
                 description: self.description,
                 forwards: self.forwards,
-            }),
-            _ => told.unparsed += 1,
-        }
+            },
+        );
     }
+}
+
+/// Whether words of capabilities, whole or as letters, say that the neighbour bridges or routes; none where nothing is
+/// told.
+fn forwards(value: &str) -> Option<bool> {
+    let value = told(value)?;
+    let mut words = value.split([',', ' ']).map(str::trim);
+    Some(words.any(|word| matches!(word, "B" | "R" | "Bridge" | "Router")))
 }
 
 /// `name : value`, the value without the quotes of EOS; none for a line of another form.
@@ -52,7 +85,7 @@ pub(super) fn parse_eos(text: &str) -> Option<Told> {
     let mut result = Told::default();
     let mut local: Option<&str> = None;
     let mut block: Option<Block> = None;
-    for line in text.lines().map(str::trim) {
+    for (number, line) in (1..).zip(text.lines().map(str::trim)) {
         if let Some(interface) = line
             .strip_prefix("Interface ")
             .filter(|rest| rest.contains(" detected ") && rest.contains("LLDP neighbor"))
@@ -68,19 +101,21 @@ pub(super) fn parse_eos(text: &str) -> Option<Told> {
                 .into_iter()
                 .for_each(|block| block.end(&mut result));
             block = Some(Block {
+                line: number,
                 local: local.map(str::to_owned),
                 ..Block::default()
             });
         } else if let (Some(block), Some((name, value))) = (&mut block, field(line)) {
             match name {
                 // Once each: further on, other things have a port id too.
+                "Chassis ID type" => block.by_mac = value.starts_with("MAC"),
                 "Chassis ID" if block.chassis.is_none() => block.chassis = told(value),
                 "Port ID" if block.port.is_none() => block.port = told(value),
                 "System Name" => block.system = told(value).unwrap_or_default(),
                 "Port Description" => block.description = told(value).unwrap_or_default(),
-                "Enabled Capabilities" => {
-                    let forwards = value.contains("Bridge") || value.contains("Router");
-                    block.forwards = Some(forwards);
+                // What is enabled is said behind what the system could do.
+                "System Capabilities" | "Enabled Capabilities" => {
+                    block.forwards = forwards(value).or(block.forwards);
                 }
                 _ => {}
             }
@@ -95,7 +130,7 @@ pub(super) fn parse_nxos(text: &str) -> Option<Told> {
     let mut result = Told::default();
     let mut block: Option<Block> = None;
     let mut is_one = text.contains("Total entries displayed: 0");
-    for line in text.lines() {
+    for (number, line) in (1..).zip(text.lines()) {
         let Some((name, value)) = field(line) else {
             continue;
         };
@@ -106,6 +141,7 @@ pub(super) fn parse_nxos(text: &str) -> Option<Told> {
                 .for_each(|block| block.end(&mut result));
             is_one = true;
             block = Some(Block {
+                line: number,
                 chassis: told(value),
                 ..Block::default()
             });
@@ -117,9 +153,8 @@ pub(super) fn parse_nxos(text: &str) -> Option<Told> {
             "Local Port id" => block.local = told(value).map(|port| whole_name(&port)),
             "Port Description" => block.description = told(value).unwrap_or_default(),
             "System Name" => block.system = told(value).unwrap_or_default(),
-            "Enabled Capabilities" => {
-                let mut letters = value.split(',').map(str::trim);
-                block.forwards = Some(letters.any(|letter| matches!(letter, "B" | "R")));
+            "System Capabilities" | "Enabled Capabilities" => {
+                block.forwards = forwards(value).or(block.forwards);
             }
             _ => {}
         }

@@ -1,16 +1,20 @@
-//! `lldpctl -f json0`, where everything is a list, and `-f json`, where what is single is not.
+//! `lldpctl -f json0`, where everything is a list, `-f json`, where what is single is not, and Arista EOS' own JSON.
 
 use serde_json::Value;
 
+use crate::fabric::lldp::Mac;
 use crate::fabric::{Neighbour, Told};
 
-/// Reads either form.
+/// Reads either form, also inside of a larger object, under any key.
 ///
 /// # Errors
 /// What was found instead.
 pub(super) fn parse(text: &str) -> Result<Told, String> {
     let json: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
-    let lldp = json.get("lldp").ok_or("JSON without \"lldp\"")?;
+    if let Some(interfaces) = find(&json, "lldpNeighbors") {
+        return Ok(eos(text, interfaces));
+    }
+    let lldp = find(&json, "lldp").ok_or("JSON without \"lldp\"")?;
     let mut told = Told::default();
     for part in many(lldp) {
         let Some(interfaces) = part.get("interface") else {
@@ -18,14 +22,74 @@ pub(super) fn parse(text: &str) -> Result<Told, String> {
         };
         for interface in many(interfaces) {
             for (name, interface) in named(interface) {
-                match neighbour(name, interface) {
-                    Some(neighbour) => told.neighbours.push(neighbour),
-                    None => told.unparsed += 1,
+                let line = line_of(text, name.unwrap_or_default());
+                let known = neighbour(name, interface);
+                match known {
+                    Ok(neighbour) => told.take(line, neighbour),
+                    Err((found, expected)) => told.refuse(line, found, expected),
                 }
             }
         }
     }
     Ok(told)
+}
+
+/// Line on which a name first stands in quotes; 0 where it does not.
+fn line_of(text: &str, name: &str) -> usize {
+    let at = text.find(&format!("\"{name}\""));
+    at.map_or(0, |at| text[..at].matches('\n').count() + 1)
+}
+
+/// The value of a key here, or right below: collectors put the output of several commands into one object or list.
+fn find<'a>(json: &'a Value, key: &str) -> Option<&'a Value> {
+    json.get(key).or_else(|| match json {
+        Value::Object(members) => members.values().find_map(|member| member.get(key)),
+        Value::Array(members) => members.iter().find_map(|member| member.get(key)),
+        _ => None,
+    })
+}
+
+/// `show lldp neighbors detail | json` of Arista EOS: for each port a list of who is heard.
+fn eos(text: &str, interfaces: &Value) -> Told {
+    let mut told = Told::default();
+    for (local, heard) in interfaces.as_object().into_iter().flatten() {
+        let all = heard.get("lldpNeighborInfo").and_then(Value::as_array);
+        for one in all.into_iter().flatten() {
+            let word = |of: &Value, key: &str| {
+                of.get(key)?
+                    .as_str()
+                    .map(|word| word.trim_matches('"').to_owned())
+            };
+            let interface = one.get("neighborInterfaceInfo").unwrap_or(&Value::Null);
+            let port = word(interface, "interfaceId_v2").or_else(|| word(interface, "interfaceId"));
+            let line = line_of(text, local);
+            let (Some(port), Some(chassis)) = (port, word(one, "chassisId")) else {
+                told.refuse(
+                    line,
+                    format!("a neighbour of {local}"),
+                    "chassisId and interfaceId",
+                );
+                continue;
+            };
+            let of = |key: &str| {
+                one.get("systemCapabilities")
+                    .and_then(|all| all.get(key)?.as_bool())
+            };
+            let forwards = [of("bridge"), of("router")].into_iter().flatten();
+            told.take(
+                line,
+                Neighbour {
+                    local: local.clone(),
+                    chassis,
+                    port,
+                    system: word(one, "systemName").unwrap_or_default(),
+                    description: word(interface, "interfaceDescription").unwrap_or_default(),
+                    forwards: forwards.reduce(|any, one| any || one),
+                },
+            );
+        }
+    }
+    told
 }
 
 /// The members of a list; of anything else, itself.
@@ -52,18 +116,43 @@ fn named(value: &Value) -> Vec<(Option<&str>, &Value)> {
     }
 }
 
-fn neighbour(local: Option<&str>, interface: &Value) -> Option<Neighbour> {
-    let chassis = many(interface.get("chassis")?).first()?;
-    let (system, chassis) = *named(chassis).first()?;
-    let port = many(interface.get("port")?).first()?;
-    Some(Neighbour {
-        local: local?.to_owned(),
-        chassis: text(chassis, "id")?.to_owned(),
-        port: text(port, "id")?.to_owned(),
+fn neighbour(local: Option<&str>, interface: &Value) -> Result<Neighbour, (String, &'static str)> {
+    let of = || {
+        format!(
+            "a neighbour of {}",
+            local.unwrap_or("a port without a name")
+        )
+    };
+    let part = |key: &str| many(interface.get(key)?).first();
+    let both = part("chassis").zip(part("port")).zip(local);
+    let ((chassis, port), name) =
+        both.ok_or_else(|| (of(), "a port with a name, a chassis and a port heard on it"))?;
+    let (system, chassis) = *named(chassis).first().ok_or_else(|| (of(), "a chassis"))?;
+    let id = text(chassis, "id").or(system.map(|_| ""));
+    let (id, port_id) = id
+        .zip(text(port, "id"))
+        .ok_or_else(|| (of(), "a port id, and a chassis id or a system name"))?;
+    if is_mac(chassis) && !id.is_empty() && Mac::read(id).is_none() {
+        return Err((
+            format!("chassis id {id}"),
+            "a MAC address, as its type says: it may have been blacked out",
+        ));
+    }
+    Ok(Neighbour {
+        local: name.to_owned(),
+        chassis: id.to_owned(),
+        port: port_id.to_owned(),
+        // json0 has the name as a member, json as the key.
         system: system.unwrap_or_default().to_owned(),
         description: text(port, "descr").unwrap_or_default().to_owned(),
         forwards: forwards(chassis),
     })
+}
+
+/// Whether a chassis says that its id is a MAC address.
+fn is_mac(chassis: &Value) -> bool {
+    let id = chassis.get("id").and_then(|id| many(id).first());
+    id.and_then(|id| id.get("type")?.as_str()) == Some("mac")
 }
 
 /// The text of a member: itself, or the `value` of the first of a list.

@@ -1,17 +1,31 @@
 //! Hints for NCCL: each node's NICs in the order of their rails.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use railscope_model::fabric::{Equipment, Fabric, LinkKind};
-use railscope_model::identity::{NodeName, Part};
+use railscope_model::identity::{NodeName, Part, RdmaDevice};
 
 use super::super::compress_hosts;
+use super::MISSING;
+use crate::fabric::{Kind, Verdict};
+
+/// Device names of a node whose devices have other names, and why: by reason, nodes and names.
+type Unnamed<'a> = BTreeMap<&'static str, (BTreeSet<&'a str>, BTreeSet<&'a str>)>;
 
 /// Settings by groups of nodes that need the same: `NCCL_IB_HCA` with the NICs that have a rail and a cable, in the
-/// order of rails, so that channel i of every node is on one rail. The `=` makes NCCL take the names exactly.
-pub fn nccl_hints(fabric: &Fabric) -> String {
+/// order of rails, so that channel i of every node is on one rail. The `=` makes NCCL take the names exactly. What
+/// cannot be said for sure stands as a line of [`MISSING`] instead.
+pub fn nccl_hints(fabric: &Fabric, verdict: &Verdict) -> String {
+    if !verdict.wiring.is_rail_wired() && verdict.kind != Kind::RailOnly {
+        return format!(
+            "{MISSING}rails: this fabric has none ({}), so that neither an order of NICs nor NCCL_CROSS_NIC follows from it; \
+             leave both to NCCL\n",
+            verdict.kind
+        );
+    }
     let mut of_node: BTreeMap<&NodeName, Vec<(u16, String)>> = BTreeMap::new();
+    let mut unnamed = Unnamed::new();
     for (id, vertex) in fabric.vertices() {
         let (
             Part::Nic(node, device),
@@ -27,6 +41,12 @@ pub fn nccl_hints(fabric: &Fabric) -> String {
             .filter(|near| near.link.kind == LinkKind::Cable);
         let mut ports: Vec<u16> = cables.map(|near| near.port).collect();
         ports.sort_unstable();
+        if let (Some(why), false) = (no_device(device), ports.is_empty()) {
+            let (nodes, names) = unnamed.entry(why).or_default();
+            nodes.insert(node.as_str());
+            names.insert(device.as_str());
+            continue;
+        }
         for port in ports {
             of_node
                 .entry(node)
@@ -34,6 +54,16 @@ pub fn nccl_hints(fabric: &Fabric) -> String {
                 .push((*rail, format!("{device}:{port}")));
         }
     }
+    // Half of a node's NICs are no hint for it.
+    of_node.retain(|node, _| {
+        !unnamed
+            .values()
+            .any(|(nodes, _)| nodes.contains(node.as_str()))
+    });
+    write(of_node, &unnamed)
+}
+
+fn write(of_node: BTreeMap<&NodeName, Vec<(u16, String)>>, unnamed: &Unnamed<'_>) -> String {
     let mut alike: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for (node, mut nics) in of_node {
         nics.sort();
@@ -44,9 +74,37 @@ pub fn nccl_hints(fabric: &Fabric) -> String {
             .push(node.as_str());
     }
     let mut text = String::new();
-    for (nics, nodes) in alike {
+    for (nics, nodes) in &alike {
         // Writing to a string does not fail.
-        writeln!(text, "# {}\nNCCL_IB_HCA=={nics}\n# keep each channel on its rail: leaves of two rails meet only at the spines\nNCCL_CROSS_NIC=0", compress_hosts(nodes)).ok();
+        writeln!(text, "# {}\nNCCL_IB_HCA=={nics}\n# keep each channel on its rail: leaves of two rails meet only at the spines\nNCCL_CROSS_NIC=0", compress_hosts(nodes.iter().copied())).ok();
+    }
+    for (why, (nodes, names)) in unnamed {
+        let names: Vec<&str> = names.iter().copied().collect();
+        writeln!(
+            text,
+            "{MISSING}device names of {}: {} {why}",
+            compress_hosts(nodes.iter().copied()),
+            names.join(" ")
+        )
+        .ok();
+    }
+    if alike.is_empty() && unnamed.is_empty() {
+        writeln!(text, "{MISSING}NICs: none has a rail and a cable").ok();
     }
     text
+}
+
+/// Why NCCL cannot find a NIC by this name; none where it is the name of an RDMA device.
+fn no_device(device: &RdmaDevice) -> Option<&'static str> {
+    const INTERFACES: [&str; 7] = ["eth", "eno", "ens", "enp", "enx", "bond", "swp"];
+    let name = device.as_str();
+    if name.starts_with("HCA-") {
+        return Some(
+            "are words of node descriptions, not devices (ibv_devices lists those; rdma-ndd puts them into the \
+             descriptions, exporters' pages beside the sweep tell them too)",
+        );
+    }
+    let is_interface = INTERFACES.iter().any(|prefix| name.starts_with(prefix));
+    is_interface
+        .then_some("are network interfaces, not RDMA devices (\"rdma link\" shows which is which)")
 }

@@ -1,11 +1,12 @@
 //! The fabric as schedulers take it: Slurm's `topology.conf` as tree or blocks, labels of Kubernetes nodes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use railscope_model::identity::NodeName;
 
-use super::super::{PlacedSwitch, Placement, compress_hosts};
+use super::super::{Placement, compress_hosts};
+use super::MISSING;
 
 /// A name as Slurm takes it: its hostlists give brackets and commas another meaning, and `=` and space end a value.
 fn slurm_name(name: &str) -> String {
@@ -15,33 +16,54 @@ fn slurm_name(name: &str) -> String {
         .collect()
 }
 
-/// Slurm's topology/tree. Where leaves share their hosts, as rails do, they are one switch of the tree; a comment says
-/// of which.
-pub fn slurm_tree(placement: &Placement) -> String {
-    let mut text = String::from("# topology/tree, written by railscope topology export\n");
+/// Names as Slurm takes them, each once: those that differ only in signs that Slurm does not take get a number.
+fn slurm_names(placement: &Placement) -> BTreeMap<&str, String> {
+    let mut names = BTreeMap::new();
+    let mut taken: BTreeSet<String> = BTreeSet::new();
     for switch in &placement.switches {
-        if !switch.of.is_empty() {
-            // Writing to a string does not fail.
-            writeln!(
-                text,
-                "# {}: {}",
-                slurm_name(&switch.name),
-                switch.of.join(" ")
-            )
-            .ok();
+        let plain = slurm_name(&switch.name);
+        let numbered = (2..).map(|number| format!("{plain}__{number}"));
+        let mut names_of_it = std::iter::once(plain.clone()).chain(numbered);
+        if let Some(name) = names_of_it.find(|name| !taken.contains(name)) {
+            taken.insert(name.clone());
+            names.insert(switch.name.as_str(), name);
         }
-        write!(text, "SwitchName={}", slurm_name(&switch.name)).ok();
+    }
+    names
+}
+
+/// Slurm's topology/tree. Where leaves share their hosts, as rails do, they are one switch of the tree; a comment says
+/// of which. What would be no tree is left out and said ([`MISSING`]).
+pub fn slurm_tree(placement: &Placement) -> String {
+    let (placement, left_out) = placement.sound();
+    let names = slurm_names(&placement);
+    let mut text = String::from("# topology/tree, written by railscope topology export\n");
+    for what in left_out {
+        // Writing to a string does not fail.
+        writeln!(text, "{MISSING}{what}").ok();
+    }
+    for switch in &placement.switches {
+        let name = &names[switch.name.as_str()];
+        if !switch.of.is_empty() {
+            writeln!(text, "# {name}: {}", switch.of.join(" ")).ok();
+        }
+        // Slurm refuses a switch without anything below it.
+        if switch.nodes.is_empty() && switch.switches.is_empty() {
+            writeln!(text, "{MISSING}{name}: nothing is left below it").ok();
+            continue;
+        }
+        write!(text, "SwitchName={name}").ok();
         if !switch.nodes.is_empty() {
             let nodes = switch.nodes.iter().map(NodeName::as_str);
             write!(text, " Nodes={}", compress_hosts(nodes)).ok();
         }
         if !switch.switches.is_empty() {
-            let names: Vec<String> = switch
+            let below: Vec<&str> = switch
                 .switches
                 .iter()
-                .map(|name| slurm_name(name))
+                .map(|child| names[child.as_str()].as_str())
                 .collect();
-            write!(text, " Switches={}", names.join(",")).ok();
+            write!(text, " Switches={}", below.join(",")).ok();
         }
         text.push('\n');
     }
@@ -94,26 +116,18 @@ pub fn slurm_block(placement: &Placement) -> String {
 /// Labels of each node as NVIDIA's topograph sets them on Kubernetes nodes: a YAML map by node.
 pub fn node_labels(placement: &Placement) -> String {
     const TIERS: [&str; 3] = ["leaf", "spine", "core"];
-    let mut parents: BTreeMap<&str, &PlacedSwitch> = BTreeMap::new();
-    for switch in &placement.switches {
-        for child in &switch.switches {
-            parents.insert(child, switch);
-        }
-    }
+    let parents = placement.parents();
     let mut text = String::new();
     for leaf in &placement.switches {
         for node in &leaf.nodes {
             writeln!(text, "{node}:").ok();
-            let mut switch = Some(leaf);
-            for tier in TIERS {
-                let Some(own) = switch else { break };
+            for (tier, own) in TIERS.into_iter().zip(placement.way_up(leaf, &parents)) {
                 writeln!(
                     text,
                     "  network.topology.nvidia.com/{tier}: {}",
                     label(&own.name)
                 )
                 .ok();
-                switch = parents.get(own.name.as_str()).copied();
             }
             let block = placement
                 .blocks

@@ -1,0 +1,245 @@
+//! `railscope check --file`: what recordings of single nodes say, and which node of many is the odd one.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use railscope_collector::fabric::plans::{Document, Format, odd_nodes, read};
+use railscope_model::plan::PlanError;
+use serde::Serialize;
+
+/// What all files together say.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct FileReport {
+    files: Vec<NodeReport>,
+    /// Nodes that differ from their peers.
+    odd: Vec<String>,
+    /// Files that are of no use here, and why.
+    refused: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct NodeReport {
+    file: String,
+    format: String,
+    answer: String,
+    findings: Vec<String>,
+    /// Lines that could not be read.
+    problems: Vec<String>,
+}
+
+/// What nodes of one format are compared by, each by its file.
+type Identities = Vec<(String, BTreeMap<String, String>)>;
+
+/// Reads files, and folders of files.
+pub(crate) fn run(paths: &[PathBuf]) -> anyhow::Result<FileReport> {
+    let mut report = FileReport::default();
+    let mut alike: BTreeMap<Format, Identities> = BTreeMap::new();
+    for path in files(paths)? {
+        let name = path.display().to_string();
+        let text = match std::fs::read(&path) {
+            Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+            Err(error) => {
+                report.refused.push(format!("{name}: {error}"));
+                continue;
+            }
+        };
+        report.take(&name, &text, &mut alike);
+    }
+    for nodes in alike.values() {
+        report.odd.extend(odd_nodes(nodes));
+    }
+    if report.files.is_empty() {
+        bail!("{}", report.refused.join("\n"));
+    }
+    Ok(report)
+}
+
+fn files(paths: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for path in paths {
+        if !path.is_dir() {
+            files.push(path.clone());
+            continue;
+        }
+        let unread = || format!("cannot read {}", path.display());
+        let mut own = Vec::new();
+        for entry in std::fs::read_dir(path).with_context(unread)? {
+            own.push(entry.with_context(unread)?.path());
+        }
+        own.retain(|path| path.is_file());
+        own.sort();
+        files.extend(own);
+    }
+    Ok(files)
+}
+
+impl FileReport {
+    fn take(&mut self, file: &str, text: &str, alike: &mut BTreeMap<Format, Identities>) {
+        let opened = match read(file, text, None) {
+            Ok(opened) => opened,
+            Err(errors) => {
+                self.refused.extend(errors.iter().map(PlanError::to_string));
+                return;
+            }
+        };
+        let format = opened.format;
+        let problems: Vec<String> = opened.problems.iter().map(PlanError::to_string).collect();
+        let mut add = |file: String, answer: String, findings: Vec<String>, identity| {
+            alike
+                .entry(format)
+                .or_default()
+                .push((stem(&file), identity));
+            self.files.push(NodeReport {
+                file,
+                format: format.to_string(),
+                answer,
+                findings,
+                problems: problems.clone(),
+            });
+        };
+        match opened.document {
+            Document::Gpus(gpus) => {
+                let answer = gpus.to_string();
+                let answer = answer.lines().next().unwrap_or_default().to_owned();
+                add(file.to_owned(), answer, gpus.findings(), gpus.identity());
+            }
+            Document::Nodes(nodes) => {
+                for node in nodes {
+                    let host = node.host.as_ref().map(|host| format!(" (host {host})"));
+                    let file = format!("{file}{}", host.unwrap_or_default());
+                    add(file, node.verdict(), node.findings(), node.identity());
+                }
+            }
+            _ => self.refused.push(format!(
+                "{file}: this is {format}, of a fabric and not of one node: \"railscope topology show\" reads it"
+            )),
+        }
+    }
+
+    /// Whether nothing asks for somebody to look.
+    pub(crate) fn is_clean(&self) -> bool {
+        let quiet = |node: &NodeReport| node.findings.is_empty() && node.problems.is_empty();
+        self.files.iter().all(quiet) && self.odd.is_empty() && self.refused.is_empty()
+    }
+
+    /// The report in words.
+    pub(crate) fn text(&self) -> String {
+        let mut text = String::new();
+        for node in &self.files {
+            // Writing to a string does not fail.
+            writeln!(text, "{}: {}", node.file, node.answer).ok();
+            for finding in &node.findings {
+                writeln!(text, "  WRONG      {finding}").ok();
+            }
+            for problem in &node.problems {
+                writeln!(text, "  unread     {problem}").ok();
+            }
+        }
+        if self.files.len() > 1 {
+            writeln!(text, "{} nodes compared", self.files.len()).ok();
+        }
+        for odd in &self.odd {
+            writeln!(text, "  ODD        {odd}").ok();
+        }
+        for refused in &self.refused {
+            writeln!(text, "  refused    {refused}").ok();
+        }
+        text
+    }
+}
+
+/// The name of a file without its folder: what nodes are called where they are compared.
+fn stem(file: &str) -> String {
+    let name = Path::new(file).file_name();
+    name.map_or_else(
+        || file.to_owned(),
+        |name| name.to_string_lossy().into_owned(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `nvidia-smi -q` of two GPUs, as far as it matters here.
+    fn query(driver: &str, dram: u32, fabric: &str) -> String {
+        let gpu = |bus: u8| {
+            format!(
+                "GPU 00000000:{bus:02X}:00.0\n    Product Name                          : NVIDIA H100 80GB HBM3\n    ECC Errors\n        Volatile\n            DRAM Uncorrectable            : {}\n\
+                 \x20   Remapped Rows\n        Pending                           : {}\n    Fabric\n        State                             : {fabric}\n",
+                if bus == 0x43 { dram } else { 0 },
+                if bus == 0x43 && dram > 0 { "Yes" } else { "No" },
+            )
+        };
+        format!(
+            "==============NVSMI LOG==============\n\nDriver Version                            : {driver}\nAttached GPUs                             : 2\n{}{}",
+            gpu(0x1b),
+            gpu(0x43)
+        )
+    }
+
+    fn report(files: &[(&str, String)]) -> FileReport {
+        let folder = tempfile::tempdir().expect("a folder");
+        for (name, text) in files {
+            std::fs::write(folder.path().join(name), text).expect("a file");
+        }
+        run(&[folder.path().to_owned()]).expect("a report")
+    }
+
+    #[test]
+    fn a_gpu_with_memory_errors_is_named_with_what_to_do() {
+        let report = report(&[("n1", query("550.90", 3, "Completed"))]);
+        let text = report.text();
+        assert!(!report.is_clean());
+        assert!(
+            text.contains("GPU 00000000:43:00.0: uncorrectable memory errors")
+                && text.contains("= 3"),
+            "{text}"
+        );
+        assert!(
+            text.contains("waits to be remapped: drain the node and reset the GPU"),
+            "{text}"
+        );
+        assert!(!text.contains("00000000:1B:00.0:"), "{text}");
+    }
+
+    #[test]
+    fn the_odd_one_of_many_nodes_is_named() {
+        let mut files: Vec<_> = (0..32)
+            .map(|node| (format!("n{node:02}"), query("550.90", 0, "Completed")))
+            .collect();
+        files[17].1 = query("535.10", 0, "In Progress");
+        let named: Vec<_> = files
+            .iter()
+            .map(|(name, text)| (name.as_str(), text.clone()))
+            .collect();
+        let text = report(&named).text();
+        assert!(
+            text.contains(
+                "ODD        n17: driver version is 535.10 where 31 of 32 nodes have 550.90"
+            ),
+            "{text}"
+        );
+        assert!(
+            text.contains("it has not joined the NVLink fabric"),
+            "{text}"
+        );
+        assert_eq!(text.matches("ODD").count(), 1, "{text}");
+    }
+
+    #[test]
+    fn a_file_of_another_kind_is_refused_and_the_others_are_read() {
+        let report = report(&[
+            ("n1", query("550.90", 0, "N/A")),
+            ("topology.conf", "SwitchName=s0 Nodes=n[1-2]\n".to_owned()),
+        ]);
+        assert_eq!((report.files.len(), report.refused.len()), (1, 1));
+        assert!(
+            report.refused[0].contains("\"railscope topology show\" reads it"),
+            "{:?}",
+            report.refused
+        );
+    }
+}

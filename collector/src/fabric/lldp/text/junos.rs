@@ -1,0 +1,126 @@
+//! `show lldp neighbors` of Junos: its table, and its XML (`| display xml`).
+
+use roxmltree::{Document, Node, ParsingOptions};
+
+use crate::fabric::{Neighbour, Told};
+
+/// How the heading of the table begins, whatever its columns' width.
+pub(super) fn is_header(line: &str) -> bool {
+    let line = line.trim_start();
+    line.starts_with("Local Interface")
+        && line.contains("Chassis Id")
+        && line.contains("System Name")
+}
+
+/// Reads the table. None if no line is its heading.
+pub(super) fn parse_table(text: &str) -> Option<Told> {
+    let mut lines = (1..).zip(text.lines());
+    let (_, header) = lines.find(|(_, line)| is_header(line))?;
+    // Old releases have no column of aggregated interfaces.
+    let before = if header.contains("Parent Interface") {
+        2
+    } else {
+        1
+    };
+    let mut told = Told::default();
+    for (line, row) in lines {
+        let cells: Vec<&str> = row.split_whitespace().collect();
+        let Some(local) = cells
+            .first()
+            .filter(|name| name.starts_with(|sign: char| sign.is_ascii_alphabetic()))
+        else {
+            continue;
+        };
+        // A prompt, or the heading of another command, ends the table.
+        if local.contains('@') || local.ends_with(['>', ':']) {
+            break;
+        }
+        match cells.get(before..) {
+            // What the neighbour says of its port may be several words.
+            Some([chassis, port @ .., system]) if !port.is_empty() => told.take(
+                line,
+                Neighbour {
+                    local: whole(local).to_owned(),
+                    chassis: (*chassis).to_owned(),
+                    port: whole(&port.join(" ")).to_owned(),
+                    system: (*system).to_owned(),
+                    ..Neighbour::default()
+                },
+            ),
+            _ => told.refuse(
+                line,
+                row.trim().to_owned(),
+                "a local interface, a chassis id, a port and a system name",
+            ),
+        }
+    }
+    Some(told)
+}
+
+/// Reads the XML, alone or behind a prompt. None if the text is none, or of something else.
+pub(super) fn parse_xml(text: &str) -> Option<Told> {
+    let begin = text
+        .find("<rpc-reply")
+        .or_else(|| text.find("<lldp-neighbors-information"))?;
+    let above = text[..begin].matches('\n').count();
+    let end = ["</rpc-reply>", "</lldp-neighbors-information>"]
+        .iter()
+        .find_map(|mark| text.rfind(mark).map(|at| at + mark.len()));
+    let document = text
+        .get(begin..end.unwrap_or(text.len()))
+        .unwrap_or_default();
+    let mut told = Told::default();
+    let document = match Document::parse_with_options(document, ParsingOptions::default()) {
+        Ok(document) => document,
+        Err(error) => {
+            let line = above + error.pos().row as usize;
+            told.refuse(line, error.to_string(), "whole XML: the text is cut");
+            return Some(told);
+        }
+    };
+    let is_one = |node: &Node<'_, '_>| node.tag_name().name() == "lldp-neighbor-information";
+    for node in document.descendants().filter(is_one) {
+        let line = above + document.text_pos_at(node.range().start).row as usize;
+        let word = |names: &[&str]| {
+            let mut children = node.children();
+            let found = children.find(|child| names.contains(&child.tag_name().name()));
+            found
+                .and_then(|child| child.text())
+                .map(|text| text.trim().to_owned())
+        };
+        let local = word(&["lldp-local-port-id", "lldp-local-interface"]);
+        let port = word(&["lldp-remote-port-id"]);
+        let description = word(&["lldp-remote-port-description"]);
+        let chassis = word(&["lldp-remote-chassis-id"]);
+        let (Some(local), Some(port), Some(chassis)) =
+            (local, port.or(description.clone()), chassis)
+        else {
+            told.refuse(
+                line,
+                "a neighbour".to_owned(),
+                "a local port, a remote port and a remote chassis id",
+            );
+            continue;
+        };
+        told.take(
+            line,
+            Neighbour {
+                local: whole(&local).to_owned(),
+                chassis,
+                port: whole(&port).to_owned(),
+                system: word(&["lldp-remote-system-name"]).unwrap_or_default(),
+                description: description.unwrap_or_default(),
+                forwards: None,
+            },
+        );
+    }
+    Some(told)
+}
+
+/// Junos says the logical interface `et-0/0/1.0` where the port is `et-0/0/1`.
+fn whole(port: &str) -> &str {
+    match port.strip_suffix(".0") {
+        Some(physical) if physical.contains('/') => physical,
+        _ => port,
+    }
+}

@@ -1,0 +1,245 @@
+//! What the inside of a node amounts to: the answer in one sentence, what does not fit, and the text.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use super::{Distance, NodeTopology};
+use crate::fabric::subnet::counted;
+
+impl NodeTopology {
+    /// The answer in one sentence: how GPUs get to the fabric.
+    pub fn verdict(&self) -> String {
+        if self.gpus.is_empty() {
+            return match self.unknown {
+                0 => "no GPU in it".to_owned(),
+                many => format!(
+                    "no verdict: {many} PCI functions, and of none it says whether it is a GPU or a NIC"
+                ),
+            };
+        }
+        if !self.tells_nics {
+            return "links between GPUs only: it says nothing of NICs".to_owned();
+        }
+        if self.nics.is_empty() {
+            return "GPUs without any RDMA NIC: no GPUDirect path out of the node".to_owned();
+        }
+        let near: Vec<_> = (0..self.gpus.len())
+            .filter_map(|gpu| self.nearest(gpu))
+            .collect();
+        let untold = self.untold();
+        let Some(worst) = near.iter().map(|(distance, _)| *distance).max() else {
+            return "no verdict: of no GPU it says how far a NIC is".to_owned();
+        };
+        let about = match untold.len() {
+            0 => String::new(),
+            _ => format!(
+                "only of {} of {} GPUs, nothing is said of {}: ",
+                near.len(),
+                self.gpus.len(),
+                untold.join(", ")
+            ),
+        };
+        if worst > Distance::Pxb {
+            let through = near
+                .iter()
+                .filter(|(distance, _)| *distance > Distance::Pxb);
+            return format!(
+                "{about}{} of {} GPUs reach their nearest NIC through the CPU ({})",
+                through.count(),
+                near.len(),
+                worst.word()
+            );
+        }
+        about + &self.shares(&near, worst)
+    }
+
+    /// How GPUs that reach NICs without the CPU share them.
+    fn shares(&self, near: &[(Distance, Vec<usize>)], worst: Distance) -> String {
+        let mut users = vec![0usize; self.nics.len()];
+        for (_, nics) in near {
+            nics.iter().for_each(|nic| users[*nic] += 1);
+        }
+        let idle = users.iter().filter(|users| **users == 0).count();
+        let most = users.iter().copied().max().unwrap_or(0);
+        let mut verdict = if near.iter().all(|(_, nics)| nics.len() == 1) && most == 1 {
+            "each GPU has a NIC of its own".to_owned()
+        } else {
+            format!("up to {most} GPUs are nearest to one NIC")
+        };
+        verdict += &format!(", reached without the CPU ({})", worst.word());
+        if idle > 0 {
+            verdict += &format!("; {idle} NICs are nearest to no GPU");
+        }
+        verdict
+    }
+
+    /// GPUs of which the text does not say how far a NIC is, though it tells of NICs.
+    fn untold(&self) -> Vec<&str> {
+        if !self.tells_nics || self.nics.is_empty() {
+            return Vec::new();
+        }
+        let untold = (0..self.gpus.len()).filter(|gpu| self.nearest(*gpu).is_none());
+        untold.map(|gpu| self.gpus[gpu].name.as_str()).collect()
+    }
+
+    /// What sets single GPUs of the node apart from the others, in sentences; each is a fault, or hides one.
+    pub fn findings(&self) -> Vec<String> {
+        let mut findings = Vec::new();
+        let links: Vec<u16> = (0..self.gpus.len()).map(|gpu| self.links_of(gpu)).collect();
+        if let Some(usual) = usual(&links) {
+            for (gpu, own) in self.gpus.iter().zip(&links) {
+                match own {
+                    0 if usual > 0 => findings.push(format!(
+                        "{} has none of the {usual} NVLinks that the other GPUs have: reset it, look for Xid 74 and the state of its fabric (nvidia-smi -q)",
+                        gpu.name
+                    )),
+                    own if *own != usual => findings.push(format!(
+                        "{} has {own} NVLinks where the other GPUs have {usual}",
+                        gpu.name
+                    )),
+                    _ => {}
+                }
+            }
+        } else if let (Some(least), Some(most)) = (links.iter().min(), links.iter().max()) {
+            findings.push(format!(
+                "no two thirds of the GPUs have the same number of NVLinks: {least} to {most}"
+            ));
+        }
+        let near: Vec<_> = (0..self.gpus.len()).map(|gpu| self.nearest(gpu)).collect();
+        let told: Vec<Distance> = near
+            .iter()
+            .flatten()
+            .map(|(distance, _)| *distance)
+            .collect();
+        if let Some(usual) = usual(&told) {
+            for (gpu, near) in self.gpus.iter().zip(&near) {
+                if let Some((distance, _)) = near.as_ref().filter(|(distance, _)| *distance > usual)
+                {
+                    findings.push(format!(
+                        "{} is {} from its nearest NIC where the other GPUs are {}",
+                        gpu.name,
+                        distance.word(),
+                        usual.word()
+                    ));
+                }
+            }
+        }
+        let untold = self.untold();
+        if !untold.is_empty() {
+            findings.push(format!(
+                "nothing is said of {}: the text is cut, or the driver has lost {}",
+                untold.join(", "),
+                if untold.len() == 1 { "it" } else { "them" }
+            ));
+        }
+        findings
+    }
+
+    /// What nodes are compared by.
+    pub fn identity(&self) -> BTreeMap<String, String> {
+        let near = self.affinity().into_iter().zip(&self.gpus);
+        let near: Vec<String> = near
+            .map(|((distance, nics), gpu)| {
+                let distance = distance.map_or("none", Distance::word);
+                format!("{} {distance} {}", gpu.name, nics.join(" "))
+            })
+            .collect();
+        [
+            ("GPUs", self.gpus.len().to_string()),
+            ("RDMA NICs", self.nics.len().to_string()),
+            (
+                "NVLinks",
+                self.nvlinks().unwrap_or_else(|| "none".to_owned()),
+            ),
+            ("nearest NICs", near.join(", ")),
+        ]
+        .map(|(name, value)| (name.to_owned(), value))
+        .into()
+    }
+
+    /// NVLinks of each GPU in one line; none where there is none.
+    fn nvlinks(&self) -> Option<String> {
+        let mut by_number: BTreeMap<u16, Vec<&str>> = BTreeMap::new();
+        for (gpu, endpoint) in self.gpus.iter().enumerate() {
+            by_number
+                .entry(self.links_of(gpu))
+                .or_default()
+                .push(&endpoint.name);
+        }
+        let usual = by_number
+            .iter()
+            .max_by_key(|(_, gpus)| gpus.len())
+            .map(|(links, _)| *links)?;
+        if by_number.len() == 1 {
+            return (usual > 0).then(|| format!("{usual} at each GPU"));
+        }
+        let others = by_number.iter().filter(|(links, _)| **links != usual);
+        let others: Vec<_> = others
+            .map(|(links, gpus)| format!("{links} at {}", gpus.join(", ")))
+            .collect();
+        Some(format!("{usual} at most GPUs, {}", others.join("; ")))
+    }
+}
+
+/// Fewest of three: the share that makes a value the usual one.
+const USUAL_SHARE: f64 = 2.0 / 3.0;
+
+/// The value that two thirds have; none where no value has so many, though there are several.
+fn usual<T: Ord + Copy>(values: &[T]) -> Option<T> {
+    let mut count: BTreeMap<T, usize> = BTreeMap::new();
+    for value in values {
+        *count.entry(*value).or_default() += 1;
+    }
+    let (value, most) = count.into_iter().max_by_key(|(_, count)| *count)?;
+    (most as f64 >= USUAL_SHARE * values.len() as f64).then_some(value)
+}
+
+impl fmt::Display for NodeTopology {
+    /// Several lines, the first of which is the answer.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.verdict())?;
+        for finding in self.findings() {
+            writeln!(f, "  WRONG      {finding}")?;
+        }
+        writeln!(
+            f,
+            "  devices    {}, {}",
+            counted(self.gpus.len(), "GPU", "GPUs"),
+            counted(self.nics.len(), "RDMA NIC", "RDMA NICs")
+        )?;
+        if self.other_ports > 0 {
+            writeln!(
+                f,
+                "  no NICs    {}: management of NVSwitches, or without an RDMA device",
+                counted(self.other_ports, "network port", "network ports")
+            )?;
+        }
+        if self.unknown > 0 {
+            writeln!(
+                f,
+                "  unknown    {} PCI functions of no said kind",
+                self.unknown
+            )?;
+        }
+        for (gpu, endpoint) in self.gpus.iter().enumerate() {
+            let Some((distance, nics)) = self.nearest(gpu) else {
+                continue;
+            };
+            let names: Vec<_> = nics
+                .iter()
+                .map(|nic| self.nics[*nic].name.as_str())
+                .collect();
+            writeln!(
+                f,
+                "  nearest    {} {} {}",
+                endpoint.name,
+                distance.word(),
+                names.join(" ")
+            )?;
+        }
+        match self.nvlinks() {
+            Some(links) => writeln!(f, "  nvlink     {links}"),
+            None => Ok(()),
+        }
+    }
+}
