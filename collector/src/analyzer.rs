@@ -1,5 +1,6 @@
 //! The analysis as a whole: takes up pages and sweeps, keeps the fabric, and judges it once a tick.
 
+pub mod freshness;
 pub(crate) mod ingest;
 #[cfg(test)]
 pub(crate) mod probe_tests;
@@ -14,6 +15,7 @@ use railscope_model::identity::{NodeName, Part, SwitchName};
 use railscope_model::plan::WiringPlan;
 use railscope_model::reading::{Labels, NodeReading};
 
+use crate::analyzer::freshness::SourceIntervals;
 use crate::assemble::build::{Built, Sources};
 use crate::assemble::cable_traffic::weighed;
 use crate::assemble::changes::{ChangeLog, Watch};
@@ -51,6 +53,7 @@ pub struct Analyzer {
     spoken_of: BTreeSet<NodeName>,
     subnet: Option<Subnet>,
     subnet_seen: Option<Timestamp>,
+    source_intervals: SourceIntervals,
     /// Identity of each node when the fabric was last built.
     built_from: BTreeMap<NodeName, u64>,
     subnet_changed: bool,
@@ -98,6 +101,7 @@ impl Default for Analyzer {
             spoken_of: BTreeSet::new(),
             subnet: None,
             subnet_seen: None,
+            source_intervals: SourceIntervals::default(),
             built_from: BTreeMap::new(),
             subnet_changed: true,
             unnamed: Vec::new(),
@@ -364,6 +368,7 @@ impl Analyzer {
                 .filter(|(node, _)| !self.switch_nodes.contains(*node))
                 .map(|(node, history)| (node.clone(), history.heard()))
                 .collect(),
+            freshness: self.freshness(now),
             subnet_seen: self.subnet_seen,
         }
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use railscope_model::fabric::{Fabric, LinkId, PartId, Presence, Sightings, Timestamp, Witness};
 use railscope_model::identity::{NodeName, Part, SwitchName};
 
+use crate::analyzer::freshness::Freshness;
 use crate::assemble::changes::ChangeLog;
 use crate::assemble::probe_targets::Probing;
 use crate::detect::tails::Tails;
@@ -59,6 +60,8 @@ pub struct ClusterView {
     pub switches_heard: BTreeMap<SwitchName, Timestamp>,
     /// When each target that is a host was last heard.
     pub heard: BTreeMap<NodeName, Option<Timestamp>>,
+    /// Of which parts the evidence is new.
+    pub freshness: Freshness,
     /// When the subnet was last read to the end.
     pub subnet_seen: Option<Timestamp>,
 }

@@ -31,6 +31,6 @@ pub use crate::fabric::graph::tiers::{Tiers, tiers};
 pub use diff::{Change, Ends, Socket, diff, has_cables, net};
 pub use lldp::{
     Contradiction, End, Heard, HostWords, Interfaces, LldpMerge, Mac, Neighbour, PortNumber, Said,
-    SwitchNumber, SwitchPorts, SwitchWords, Told, Words, merge_lldp,
+    SwitchNumber, SwitchPorts, SwitchWords, Told, Words, Wrong, merge_lldp,
 };
 pub use routes::{CableUse, PathSet, Routes};

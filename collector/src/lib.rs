@@ -7,6 +7,7 @@
 pub mod analyzer;
 pub mod assemble;
 pub mod classes;
+pub(crate) mod clock;
 pub mod cluster_view;
 pub mod config;
 pub mod detect;

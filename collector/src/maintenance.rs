@@ -8,6 +8,7 @@ use railscope_model::fabric::Timestamp;
 use serde::{Deserialize, Serialize};
 use toml::value::{Date, Datetime, Offset, Time};
 
+use crate::clock;
 use crate::diagnose::stages::maintenance::{PartPattern, Window};
 use crate::status::State;
 
@@ -172,10 +173,10 @@ impl Announced {
         }
     }
 
-    /// Every window. A file that cannot be read is said once, and what it said before stays; one that is not there
+    /// Every window, by the time inside. A file that cannot be read is said once, and what it said before stays; one that is not there
     /// announces nothing.
     pub(crate) fn windows(&mut self, now: Timestamp, state: &State) -> Vec<Arc<Window>> {
-        let looked = self.look(now);
+        let looked = self.look(clock::shown(now));
         if let Err(problem) = &looked
             && self.problem.as_ref() != Some(problem)
         {
@@ -188,7 +189,7 @@ impl Announced {
         }
         let posted = state.posted();
         let all = self.fixed.iter().chain(&self.read).chain(posted.iter());
-        all.cloned().collect()
+        all.map(|window| moved(window, clock::inside)).collect()
     }
 
     /// Reads the file if it is another one than before, and says whether it was.
@@ -217,6 +218,19 @@ impl Announced {
         self.read = windows.into_iter().map(Arc::new).collect();
         Ok(true)
     }
+}
+
+/// A window by another clock: people write the wall clock's time.
+pub(crate) fn moved(window: &Arc<Window>, by: impl Fn(Timestamp) -> Timestamp) -> Arc<Window> {
+    let (from, until) = (by(window.from), by(window.until));
+    if (from, until) == (window.from, window.until) {
+        return Arc::clone(window);
+    }
+    Arc::new(Window {
+        from,
+        until,
+        ..Window::clone(window)
+    })
 }
 
 /// A JSON list of windows.

@@ -16,9 +16,13 @@ pub use crate::sources::scrape::reader::Reader;
 pub use translate::{Translation, Translator};
 
 use crate::config::ConfigError;
+use crate::store::BAD_LINES_LIMIT;
 
 /// `kind` of a target that is Railscope's own exporter.
 pub const OWN_KIND: &str = "railscope";
+
+/// Names of a page that are looked at to see whose it is. Real exporters have less than 2,000.
+const RECOGNISED_BY: usize = 4_096;
 
 /// Mappings that come with Railscope: file name and text.
 const BUILT_IN: &[(&str, &str)] = &[
@@ -127,17 +131,33 @@ impl Mappings {
         ))
     }
 
-    /// Whose page this is, by the names on it; `None` where no mapping knows any of them.
+    /// Whose page this is, by the first names on it; `None` where no mapping knows any of them.
     pub fn recognise(&self, page: &str) -> Option<Recognised> {
-        let names: HashSet<&str> = exposition::parse(page)
-            .filter_map(|line| match line {
-                Ok(Line::Series(series)) => Some(series.name),
-                _ => None,
-            })
-            .collect();
-        let is_own = |name: &&str| name.starts_with("railscope_") && !of_collector(name);
-        if names.iter().any(is_own) {
-            return Some(Recognised::Own);
+        let mut names: HashSet<&str> = HashSet::new();
+        let (mut newest, mut bad_lines) = ("", 0);
+        for line in exposition::parse(page) {
+            let name = match line {
+                Ok(Line::Series(series)) => series.name,
+                Ok(_) => continue,
+                Err(_) => {
+                    bad_lines += 1;
+                    if bad_lines >= BAD_LINES_LIMIT {
+                        break;
+                    }
+                    continue;
+                }
+            };
+            // The series of one name stand together.
+            if name == newest || !names.insert(name) {
+                continue;
+            }
+            newest = name;
+            if name.starts_with("railscope_") && !of_collector(name) {
+                return Some(Recognised::Own);
+            }
+            if names.len() >= RECOGNISED_BY {
+                break;
+            }
         }
         let known = |mapping: &&Arc<Mapping>| names.iter().any(|name| mapping.knows(name));
         self.0.iter().find(known).cloned().map(Recognised::Foreign)
@@ -154,6 +174,8 @@ fn of_collector(name: &str) -> bool {
     NAMES.contains(name)
 }
 
+#[cfg(test)]
+mod hostile_tests;
 pub(crate) mod rows;
 #[cfg(test)]
 mod tests;

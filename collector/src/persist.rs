@@ -25,6 +25,7 @@ pub(crate) struct Past {
     incidents: Option<incidents_file::Wire>,
     /// Whether the last write failed: said once, not every minute.
     failing: bool,
+    incidents_failing: bool,
 }
 
 impl Past {
@@ -35,6 +36,7 @@ impl Past {
             has_cables: false,
             incidents: None,
             failing: false,
+            incidents_failing: false,
         }
     }
 
@@ -58,10 +60,19 @@ impl Past {
         if self.incidents.as_ref().is_some_and(is_like) {
             return;
         }
-        if let Err(error) = incidents_file::save(folder, &wire) {
-            tracing::error!("incidents are not kept: {error}");
+        let saved = incidents_file::save(folder, &wire);
+        state.record_kept("incidents", saved.is_ok());
+        match saved {
+            Ok(()) => self.incidents = Some(wire),
+            // They are written at the next tick, if it can be by then.
+            Err(error) if !self.incidents_failing => {
+                tracing::error!("incidents are not kept: {error}");
+                self.incidents_failing = true;
+                return;
+            }
+            Err(_) => return,
         }
-        self.incidents = Some(wire);
+        self.incidents_failing = false;
     }
 
     /// Takes up what an earlier run knew. A file that cannot be read is an error in the log and no past.
@@ -82,7 +93,7 @@ impl Past {
     }
 
     /// Writes down what a tick knows, if it is other than what was written and that is a while ago.
-    pub(crate) fn keep(&mut self, view: &ClusterView) {
+    pub(crate) fn keep(&mut self, view: &ClusterView, state: &State) {
         let Some(folder) = &self.folder else { return };
         // A subnet that was not read yet shows nothing; what is remembered of it stays.
         if self.has_cables && !has_cables(&view.fabric) {
@@ -105,6 +116,7 @@ impl Past {
             tracing::error!("what is known of the fabric is not kept: {error}");
         }
         self.failing = failed.is_err();
+        state.record_kept("fabric", !self.failing);
         self.has_cables = has_cables(&view.fabric);
         let (fabric, changes) = (Arc::clone(&view.fabric), Arc::clone(&view.changes));
         self.written = Some((view.now, fabric, changes));

@@ -148,7 +148,7 @@ impl Replay {
             }
             Ok(body) => {
                 self.replayed.scrapes += 1;
-                let event = reader.event(body, line.samples_at);
+                let event = reader.event(body, line.samples_at, None);
                 if let (None, Some(kind)) = (&target.kind, reader.kind()) {
                     self.state.record_kind(target, kind);
                 }

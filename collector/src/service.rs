@@ -4,7 +4,7 @@ pub(crate) mod analysis;
 
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use railscope_model::fabric::Timestamp;
 use railscope_model::identity::SwitchName;
@@ -12,8 +12,9 @@ use railscope_otlp::Otlp;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval};
 
+use crate::clock;
 use crate::config::{Config, Target};
 use crate::fabric::Told;
 use crate::fabric::subnet::Subnet;
@@ -26,7 +27,7 @@ use crate::service::analysis::Analysis;
 use crate::sources::collectives::watch;
 use crate::sources::collectives::watch::Found;
 use crate::sources::push;
-use crate::sources::scrape::{Bells, Scraper, Scrapers};
+use crate::sources::scrape::{Bells, Held, Scraper, Scrapers};
 use crate::sources::subnet;
 use crate::sources::switch_lldp;
 use crate::sources::targets::{LOOK_INTERVAL, TargetList};
@@ -67,6 +68,8 @@ pub(crate) enum Event {
         target: Arc<Target>,
         page: String,
         at: Timestamp,
+        /// The bytes that it holds until it is taken up.
+        held: Option<Held>,
     },
     /// What a page of another exporter says.
     Foreign {
@@ -74,6 +77,8 @@ pub(crate) enum Event {
         speaker: Speaker,
         translation: Translation,
         at: Timestamp,
+        /// As above.
+        held: Option<Held>,
     },
     /// What a switch tells of its neighbours, or why it could not be read.
     Neighbours {
@@ -90,8 +95,8 @@ pub(crate) enum Event {
     },
     /// What jobs wrote of their collectives.
     Collectives { found: Found, at: Timestamp },
-    /// Time to judge.
-    Tick,
+    /// Time to judge; it was due then.
+    Tick(Instant),
 }
 
 /// What a program that runs the collector serves beside it, on the same address.
@@ -130,7 +135,7 @@ pub async fn run_beside(
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), RunError> {
     let plan = config.read_plan()?;
-    let mut state = State::new(&config, system_time);
+    let mut state = State::new(&config, clock::now);
     state.beside = beside.link;
     state.otlp = beside.otlp.as_ref().map(Otlp::stats_reader);
     let pushed = config.push.take().map(push::open);
@@ -241,17 +246,8 @@ async fn named(name: &'static str, task: impl Future<Output = ()>) -> &'static s
     name
 }
 
-/// The one place where the collector reads the clock.
-#[allow(clippy::disallowed_methods)] // the edge: everything below takes the time as an argument
-fn system_time() -> Timestamp {
-    let since = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    Timestamp(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
-}
-
 /// Since when our counters count.
-#[allow(clippy::disallowed_methods)] // the edge, as above
+#[allow(clippy::disallowed_methods)] // the edge: counters begin with the process
 fn process_start() -> SystemTime {
     SystemTime::now()
 }
@@ -260,8 +256,9 @@ async fn tick(every: Duration, events: mpsc::Sender<Event>) {
     let mut due = interval(every);
     due.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        due.tick().await;
-        if events.send(Event::Tick).await.is_err() {
+        let at = due.tick().await;
+        clock::look();
+        if events.send(Event::Tick(at)).await.is_err() {
             return;
         }
     }
@@ -275,6 +272,7 @@ async fn follow_targets(
     state: Arc<State>,
 ) {
     let mut due = interval(LOOK_INTERVAL);
+    list.expect(&state);
     let mut first = true;
     loop {
         due.tick().await;
@@ -286,6 +284,8 @@ async fn follow_targets(
             return;
         };
         list = seen;
+        state.set_file_problems(list.problems());
+        list.record(&state);
         if !changed && !first {
             continue;
         }
@@ -309,7 +309,10 @@ fn follow(mut inbox: mpsc::Receiver<Event>, analysis: &mut Analysis, bells: &Bel
     analysis.restore(state);
     while let Some(event) = inbox.blocking_recv() {
         match event {
-            Event::Tick => analysis.tick(state.now(), state),
+            Event::Tick(due) => {
+                state.record_tick(due);
+                analysis.tick(state.now(), state);
+            }
             event => bells.ring(&analysis.take(event, state)),
         }
     }

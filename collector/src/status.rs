@@ -1,5 +1,7 @@
 //! What scrapers, analysis and API share: the newest view, the state of every target, counters of it all.
 
+pub mod health;
+
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,6 +20,8 @@ use crate::serve::layout::Layout;
 use crate::sources::collectives::watch::Counts;
 use crate::sources::mad_sweep::Stats;
 use crate::sources::push::Intake;
+use crate::sources::targets::FileProblem;
+use crate::status::health::Health;
 use crate::store::Ingested;
 
 /// Reads the time. The process gives the system's clock, a test its own.
@@ -26,36 +30,62 @@ pub type Clock = fn() -> Timestamp;
 /// What became of one scrape: the `result` label of the scrape counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ScrapeResult {
-    /// The page was read, every line of it.
+    /// The page was read, all of it.
     Ok,
+    /// The page was read, but for some lines or samples.
+    Partial,
     /// No connection, or it broke.
     Unreachable,
     /// No whole page in time.
     Timeout,
-    /// An answer that is no page, or a page with lines that cannot be read.
+    /// An answer that is no page, or a page of which no line can be read.
     Malformed,
     /// A page beyond the configured size.
     TooLarge,
+    /// A page without a sample.
+    Empty,
+    /// A web page.
+    Html,
+    /// A page of which Railscope knows no sample.
+    Unrecognized,
 }
 
 impl ScrapeResult {
     /// Every result, in the order of the page.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 9] = [
         Self::Ok,
+        Self::Partial,
         Self::Unreachable,
         Self::Timeout,
         Self::Malformed,
         Self::TooLarge,
+        Self::Empty,
+        Self::Html,
+        Self::Unrecognized,
     ];
 
     /// The result as a label value.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",
+            Self::Partial => "partial",
             Self::Unreachable => "unreachable",
             Self::Timeout => "timeout",
             Self::Malformed => "malformed",
             Self::TooLarge => "too_large",
+            Self::Empty => "empty",
+            Self::Html => "html",
+            Self::Unrecognized => "unrecognized",
+        }
+    }
+
+    /// Whether the target answered, and nothing of its answer can be used.
+    pub fn is_unreadable(self) -> bool {
+        match self {
+            Self::Malformed | Self::TooLarge | Self::Empty | Self::Html | Self::Unrecognized => {
+                true
+            }
+            Self::Ok | Self::Partial | Self::Unreachable | Self::Timeout => false,
         }
     }
 }
@@ -186,6 +216,8 @@ pub struct State {
     pub runbook: String,
     /// Whether a source of the subnet is configured.
     pub has_subnet: bool,
+    /// Time between two reads of it.
+    pub subnet_interval: Option<Duration>,
     /// Whether a wiring plan was configured.
     pub has_plan: bool,
     /// Most series that the graph of the fabric may have on the page of metrics.
@@ -202,6 +234,10 @@ pub struct State {
     pub(crate) recorder: Option<Arc<Recorder>>,
     snapshot: ArcSwapOption<Snapshot>,
     targets: Mutex<Targets>,
+    file_problems: Mutex<Vec<FileProblem>>,
+    /// Time between two analyses.
+    pub analysis_interval: Duration,
+    health: Health,
     scrapes: [AtomicU64; ScrapeResult::ALL.len()],
     sweeps: [AtomicU64; SweepResult::ALL.len()],
     samples: [AtomicU64; SAMPLE_RESULTS.len()],
@@ -236,6 +272,7 @@ impl State {
             cluster: config.cluster.clone(),
             runbook: config.runbook.clone(),
             has_subnet: config.subnet.is_some(),
+            subnet_interval: config.subnet.as_ref().map(|subnet| subnet.interval),
             has_plan: config.plan.is_some(),
             graph_series: config.graph_series,
             clock,
@@ -245,6 +282,9 @@ impl State {
             recorder: None,
             snapshot: ArcSwapOption::empty(),
             targets: Mutex::default(),
+            file_problems: Mutex::default(),
+            analysis_interval: config.analysis_interval,
+            health: Health::default(),
             scrapes: Default::default(),
             sweeps: Default::default(),
             samples: Default::default(),
@@ -287,6 +327,18 @@ impl State {
         self.replace_targets(targets, false);
     }
 
+    /// Says what is wrong with files of targets.
+    pub fn set_file_problems(&self, problems: Vec<FileProblem>) {
+        *self.file_problems() = problems;
+    }
+
+    /// What is wrong with files of targets.
+    pub fn file_problems(&self) -> MutexGuard<'_, Vec<FileProblem>> {
+        self.file_problems
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Replaces the list of targets whose samples are pushed.
     pub fn set_pushed_targets(&self, targets: &[Target]) {
         self.replace_targets(targets, true);
@@ -302,6 +354,10 @@ impl State {
         let new = targets.iter();
         let new = new.map(|target| (target.clone(), old.remove(target).unwrap_or_default()));
         guard.all.extend(new);
+        let gone = old.len() as u64;
+        self.health
+            .targets_removed
+            .fetch_add(gone, Ordering::Relaxed);
     }
 
     /// Counts a scrape and notes it at its target. `taken_up` says that samples came out of it.
@@ -340,7 +396,7 @@ impl State {
             ingested.late,
             ingested.unknown,
             ingested.over_limit,
-            ingested.errors.len(),
+            ingested.malformed,
             ingested.overruled,
             ingested.unfit,
         ];

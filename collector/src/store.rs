@@ -1,6 +1,7 @@
 //! What every node and every switch said lately: by speaker and metric, columns of series by slots of time.
 
 mod column;
+mod ingested;
 mod node;
 mod window;
 
@@ -14,7 +15,8 @@ use crate::store::time_axis::Reach;
 pub use crate::store::time_axis::{
     MIN_STEP_SECONDS, SWITCH_WINDOW_SECONDS, WINDOW_PAGES, WINDOW_SECONDS,
 };
-pub use node::{Ingested, NODE_SERIES_LIMIT, NodeHistory, Rows, STALE_AFTER_SECONDS};
+pub use ingested::{BAD_LINES_LIMIT, Ingested};
+pub use node::{NODE_SERIES_LIMIT, NodeHistory, Rows, STALE_AFTER_SECONDS, UNKNOWN_INTERVALS};
 pub use window::{Count, Increase, MAX_STEP, Quality, Window};
 
 /// What all nodes and switches said lately.
@@ -68,6 +70,18 @@ impl History {
     /// The history of one switch.
     pub fn switch(&self, switch: &SwitchName) -> Option<&NodeHistory> {
         self.switches.get(switch)
+    }
+
+    /// All switches by name.
+    pub fn switches(&self) -> impl Iterator<Item = (&SwitchName, &NodeHistory)> {
+        self.switches.iter()
+    }
+
+    /// All adapters whose hosts have no exporter: node and history.
+    pub fn adapters(&self) -> impl Iterator<Item = (&NodeName, &NodeHistory)> {
+        self.adapters
+            .iter()
+            .map(|((node, _), history)| (node, history))
     }
 
     /// Switches that were heard lately enough to say something about now.

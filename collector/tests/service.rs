@@ -70,7 +70,7 @@ async fn the_service_scrapes_what_file_sd_names_judges_it_and_stops_when_told() 
     let target = |index: usize| &seen[index]["target"];
     assert_eq!(
         (&target(0)["last"], &target(0)["up"]),
-        (&Value::from("malformed"), &Value::from(true))
+        (&Value::from("partial"), &Value::from(true))
     );
     assert!(
         target(0)["problem"]

@@ -42,20 +42,38 @@ pub(crate) struct Labeled {
     pub(crate) target: Target,
 }
 
-/// Reads the text of a file_sd file.
-///
-/// # Errors
-/// What is wrong, with line and column where it is not JSON of that form, or the target it is about.
-pub(crate) fn parse_file_sd(text: &str, mappings: &Mappings) -> Result<Vec<Target>, String> {
-    let labeled = parse_labeled(text, mappings)?.into_iter();
-    Ok(labeled.map(|labeled| labeled.target).collect())
+/// Entries of a file that are targets, and those that are none.
+pub(crate) struct FileSd {
+    /// The targets.
+    pub(crate) targets: Vec<Target>,
+    /// Of each other entry, its address and what is wrong with it.
+    pub(crate) left_out: Vec<String>,
 }
 
-/// As [`parse_file_sd`], with the labels that identify each target.
+/// Reads the text of a file_sd file. An entry that is no target is left out alone: a mistake in one must not blind for all.
 ///
 /// # Errors
-/// As there.
+/// The text is not JSON of that form: what is wrong, with line and column.
+pub(crate) fn parse_file_sd(text: &str, mappings: &Mappings) -> Result<FileSd, String> {
+    let (mut targets, mut left_out) = (Vec::new(), Vec::new());
+    for entry in parse_entries(text, mappings)? {
+        match entry {
+            Ok(labeled) => targets.push(labeled.target),
+            Err(why) => left_out.push(why),
+        }
+    }
+    Ok(FileSd { targets, left_out })
+}
+
+/// Reads the text of a recording's file_sd file: targets with the labels that identify each.
+///
+/// # Errors
+/// As there, and the first entry that is no target.
 pub(crate) fn parse_labeled(text: &str, mappings: &Mappings) -> Result<Vec<Labeled>, String> {
+    parse_entries(text, mappings)?.into_iter().collect()
+}
+
+fn parse_entries(text: &str, mappings: &Mappings) -> Result<Vec<Result<Labeled, String>>, String> {
     let groups: Vec<Group> = serde_json::from_str(text).map_err(|error| {
         format!(
             "line {}, column {}: expected JSON like [{{\"targets\": [\"n1:10660\"], \"labels\": {{\"node\": \"n1\"}}}}]: {error}",
@@ -63,26 +81,28 @@ pub(crate) fn parse_labeled(text: &str, mappings: &Mappings) -> Result<Vec<Label
             error.column()
         )
     })?;
-    let mut targets = Vec::new();
+    let mut entries = Vec::new();
     for group in &groups {
         if group.labels.contains_key("node") && group.targets.len() > 1 {
-            return Err(format!(
+            entries.push(Err(format!(
                 "targets {:?} share one node label: expected a group for each node",
                 group.targets
-            ));
+            )));
+            continue;
         }
         for address in &group.targets {
             let label = |name| group.labels.get(name).cloned();
-            targets.push(Labeled {
+            let target = target(address, &group.labels, mappings);
+            let target = target.map_err(|why| format!("target {address:?}: {why}"));
+            entries.push(target.map(|target| Labeled {
                 job: label("job").unwrap_or_default(),
                 instance: label("instance").unwrap_or_else(|| address.clone()),
                 listed: label(LISTED),
-                target: target(address, &group.labels, mappings)
-                    .map_err(|why| format!("target {address:?}: {why}"))?,
-            });
+                target,
+            }));
         }
     }
-    Ok(targets)
+    Ok(entries)
 }
 
 fn target(
@@ -141,6 +161,8 @@ mod tests {
             {"targets": ["n2:10660", "n3:10660"], "labels": {"__metrics_path__": "/m"}}
         ]"#;
         let targets = parse_file_sd(text, &Mappings::default()).expect("valid");
+        assert!(targets.left_out.is_empty());
+        let targets = targets.targets;
         let names: Vec<_> = targets.iter().map(|t| (t.name(), t.url.as_str())).collect();
         let names: Vec<_> = names.iter().map(|(name, url)| (&**name, *url)).collect();
         assert_eq!(
@@ -183,8 +205,26 @@ mod tests {
                 "target \"a:1\": __railscope_about: expected \"series\", beside __railscope_kind",
             ),
         ] {
-            let error = parse_file_sd(text, &Mappings::default()).expect_err(text);
+            let error = parse_labeled(text, &Mappings::default()).err().expect(text);
             assert!(error.contains(expected), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn an_entry_that_is_no_target_is_left_out_alone() {
+        let text = r#"[
+            {"targets": ["n1:1", "n2:1"]},
+            {"targets": ["n3:1"], "labels": {"__railscope_kind": "dcgm"}},
+            {"targets": ["n4:1", "n5:1"], "labels": {"node": "n4"}},
+            {"targets": ["n 6:1", "n7:1"]}
+        ]"#;
+        let read = parse_file_sd(text, &Mappings::default()).expect("JSON");
+        let names: Vec<_> = read.targets.iter().map(Target::name).collect();
+        assert_eq!(names, ["n1", "n2", "n7"]);
+        let said = ["no mapping for \"dcgm\"", "share one node label", "n 6:1"];
+        assert_eq!(read.left_out.len(), said.len());
+        for (left_out, said) in read.left_out.iter().zip(said) {
+            assert!(left_out.contains(said), "{left_out}");
         }
     }
 }

@@ -81,6 +81,8 @@ pub struct Incident {
     pub reopenings: u32,
     /// The announced work that explains it: then it pages nobody.
     pub maintenance: Option<Arc<Window>>,
+    /// The strongest evidence when it opened or its class last changed: a label, so it does not follow each new value.
+    pub first_statement: String,
 }
 
 /// Findings by the part that explains them.
@@ -427,6 +429,10 @@ pub(crate) fn describe(
         slowdown: None,
         reopenings: 0,
         maintenance: None,
+        first_statement: findings
+            .first()
+            .map(|finding| finding.evidence.statement.clone())
+            .unwrap_or_default(),
         findings,
     };
     incident.severity = severity_of(incident.worst(), posterior);

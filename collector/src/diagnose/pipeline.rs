@@ -61,6 +61,10 @@ impl Suspect {
         if self.open && !known.alternatives.is_empty() {
             incident.alternatives.clone_from(&known.alternatives);
         }
+        let is_known = self.open && incident.class == known.class;
+        if is_known && !known.first_statement.is_empty() {
+            incident.first_statement.clone_from(&known.first_statement);
+        }
         self.incident = incident;
     }
 }

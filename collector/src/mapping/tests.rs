@@ -253,6 +253,11 @@ fn a_page_tells_whose_it_is_and_may_change_its_mind() {
         ("railscope_rdma_port_up{device=\"a\",port=\"1\"} 1\n", None),
         ("DCGM_FI_DEV_SM_CLOCK{gpu=\"0\"} 1\n", Some("dcgm-exporter")),
         ("", Some("dcgm-exporter")),
+        // It fits: nothing else is asked of it.
+        (
+            "DCGM_FI_DEV_SM_CLOCK{gpu=\"0\"} 1\nrailscope_rdma_port_up{device=\"a\",port=\"1\"} 1\n",
+            Some("dcgm-exporter"),
+        ),
         ("node_exporter_build_info 1\n", Some("node_exporter")),
         ("ipmi_up{collector=\"ipmi\"} 1\n", Some("ipmi_exporter")),
         ("rdma_scrape_errors_total 0\n", Some("rdma_exporter")),

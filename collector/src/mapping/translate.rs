@@ -11,10 +11,13 @@ use railscope_model::reading::{Labels, NodeReading};
 
 use crate::mapping::rows::{Answer, Combine, Found, Mapping, Row};
 use crate::store::source_id::Subject;
-use crate::store::{Ingested, STALE_AFTER_SECONDS};
+use crate::store::{Ingested, NODE_SERIES_LIMIT, STALE_AFTER_SECONDS};
 
 /// Keys are hashes already, or short: one fixed hasher, so that equal input gives equal output.
 type Fixed = foldhash::fast::FixedState;
+
+/// Names that the pages of a target are remembered by. Real exporters have less than 2,000.
+const NAMES_LIMIT: usize = 10_000;
 
 /// Labels of a series that stand elsewhere: in its name, or on a joined series.
 type Pairs = Vec<(String, String)>;
@@ -130,7 +133,8 @@ impl Translator {
         self.join(page);
         let mut types = HashMap::new();
         let mut samples = 0;
-        for line in exposition::parse(page) {
+        let mut lines = exposition::parse(page);
+        while let Some(line) = lines.next() {
             match line {
                 Ok(Line::Series(series)) => {
                     samples += 1;
@@ -140,15 +144,29 @@ impl Translator {
                     types.insert(family, kind);
                 }
                 Ok(Line::End) => {}
-                Err(error) => out.counts.errors.push(error),
+                Err(error) => out.counts.refuse_line(error),
+            }
+            if out.counts.is_hopeless() {
+                out.counts.leave(lines.rest());
+                break;
             }
         }
         out.readings = self.readings(at);
-        // Series that come and go under ever new labels must not pile up.
-        if self.lines.len() > 4 * samples + 64 {
+        // Series that come and go under ever new labels must not pile up, nor keep the place of others.
+        let is_full = out.counts.over_limit > 0 || self.names.len() >= NAMES_LIMIT;
+        if is_full || self.lines.len() > 4 * samples + 64 {
             self.forget();
         }
         out
+    }
+
+    /// Most lines that are remembered, and labels that are joined: a page about one node or switch has no more that its
+    /// history keeps. One about many is bounded by the size of a page.
+    fn lines_limit(&self) -> usize {
+        match self.about {
+            Some(_) => 2 * NODE_SERIES_LIMIT,
+            None => usize::MAX,
+        }
     }
 
     fn forget(&mut self) {
@@ -179,7 +197,9 @@ impl Translator {
                 };
                 let value = |label: &String| Some((label.clone(), series.label(label)?.into()));
                 let pairs = join.take.iter().filter_map(value).collect();
-                joined.insert((index, key), pairs);
+                if joined.len() < self.lines_limit() {
+                    joined.insert((index, key), pairs);
+                }
             }
         }
         if joined != self.joined {
@@ -197,6 +217,7 @@ impl Translator {
         let name = hash(&[series.name]);
         let candidates = match self.names.get(&name) {
             Some(candidates) => Arc::clone(candidates),
+            None if self.names.len() >= NAMES_LIMIT => Arc::default(),
             None => {
                 let candidates = self.candidates(series.name, types);
                 self.names.insert(name, Arc::clone(&candidates));
@@ -210,6 +231,10 @@ impl Translator {
         let line = hash(&[series.name, "{", series.raw_labels()]);
         let placed = match self.lines.get(&line) {
             Some(placed) => Arc::clone(placed),
+            None if self.lines.len() >= self.lines_limit() => {
+                out.counts.over_limit += 1;
+                return;
+            }
             None => {
                 let placed = Arc::new(self.place(series, &candidates));
                 self.lines.insert(line, Arc::clone(&placed));

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::analyzer::ClusterView;
 use crate::assemble::changes::{ChangeLog, Logged};
+use crate::clock;
 use crate::fabric::{Change, Ends, Socket};
 
 /// Version of the file. Another one is not read: the collector then starts without a past.
@@ -226,7 +227,7 @@ impl Wire {
                 .map(|(who, said)| {
                     (
                         who.as_str().to_owned(),
-                        said.at,
+                        clock::shown(said.at),
                         said.says.as_str().to_owned(),
                     )
                 })
@@ -234,7 +235,7 @@ impl Wire {
         });
         Self {
             version: VERSION,
-            at: view.now,
+            at: clock::shown(view.now),
             links: links.collect(),
             parts,
             forgotten: view.changes.forgotten,
@@ -268,7 +269,7 @@ impl Wire {
             changes.push(read.map_err(|error| format!("changes[{place}]: {error}"))?);
         }
         Ok(Remembered {
-            at: self.at,
+            at: clock::restored(self.at),
             fabric,
             changes,
         })
@@ -354,6 +355,7 @@ impl LinkWire {
             let all = [Presence::Lost, Presence::Unknown, Presence::Present];
             let says = all.into_iter().find(|presence| presence.as_str() == says);
             let says = says.ok_or("a presence that is unknown")?;
+            let at = clock::restored(at);
             seen_by.set(who, Some(Sighting { at, says }));
         }
         let link = Link {
@@ -419,7 +421,7 @@ impl LoggedWire {
             },
         };
         Self {
-            at: logged.at,
+            at: clock::shown(logged.at),
             change,
         }
     }
@@ -441,7 +443,7 @@ impl LoggedWire {
             },
         };
         Ok(Logged {
-            at: self.at,
+            at: clock::restored(self.at),
             change,
         })
     }

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::analyzer::ClusterView;
 use crate::classes::belief::SURE_ENOUGH_TO_PAGE;
 use crate::classes::{CLASSES, Severity};
+use crate::clock;
 use crate::diagnose::incident::{Incident, incident_id};
 use crate::diagnose::pipeline::Closed;
 use crate::diagnose::stages::maintenance::Window;
@@ -78,7 +79,7 @@ impl Wire {
         let open = view.incidents.iter().map(|incident| OpenWire {
             root: incident.root.clone(),
             class: incident.class.name.to_owned(),
-            since: incident.since,
+            since: clock::shown(incident.since),
             reopenings: incident.reopenings,
             posterior: incident.posterior,
             effect: incident.effect,
@@ -88,8 +89,8 @@ impl Wire {
         });
         let closed = view.closed.iter().map(|closed| ClosedWire {
             root: closed.root.clone(),
-            since: closed.since,
-            at: closed.at,
+            since: clock::shown(closed.since),
+            at: clock::shown(closed.at),
             reopenings: closed.reopenings,
         });
         let announced = announced.iter().map(|window| WindowWire {
@@ -133,8 +134,8 @@ impl Wire {
             open.map(|(place, open)| open.read().map_err(|said| format!("open[{place}].{said}")));
         let closed = self.closed.into_iter().map(|closed| Closed {
             root: closed.root,
-            since: closed.since,
-            at: closed.at,
+            since: clock::restored(closed.since),
+            at: clock::restored(closed.at),
             reopenings: closed.reopenings,
         });
         let announced = self.announced.into_iter().map(|window| {
@@ -170,8 +171,8 @@ impl OpenWire {
             alternatives: Vec::new(),
             class,
             severity,
-            since: self.since,
-            last_seen: self.since,
+            since: clock::restored(self.since),
+            last_seen: clock::restored(self.since),
             posterior: self.posterior,
             weighed: None,
             effect: self.effect,
@@ -183,6 +184,7 @@ impl OpenWire {
             slowdown: None,
             reopenings: self.reopenings,
             maintenance: None,
+            first_statement: String::new(),
         })
     }
 }

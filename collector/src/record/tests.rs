@@ -132,7 +132,7 @@ impl Live {
         let shared = Arc::new(target.clone());
         let reader = self.readers.entry(target.clone());
         let reader = reader.or_insert_with(|| Reader::new(shared, Default::default()));
-        let event = reader.event(body, samples_at);
+        let event = reader.event(body, samples_at, None);
         self.analysis.take(event, &self.state);
     }
 

@@ -1,6 +1,7 @@
 //! The fabric as people look at it: nodes by rails, leaves by units, switches by tiers, each with its state.
 
 mod build;
+mod known;
 mod units;
 
 use std::collections::HashMap;

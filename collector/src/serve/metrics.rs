@@ -9,19 +9,19 @@ use railscope_model::exposition::{Format, Page, gzip};
 use railscope_model::metric::{
     COLLECTIVE_OPERATIONS, COLLECTOR_BUILD, COLLECTOR_OTLP_EXPORTS, COLLECTOR_OTLP_ITEMS,
     FABRIC_HOSTS_MISSING_RAIL, FABRIC_LEVELS, FABRIC_LINKS, FABRIC_PARTS, FABRIC_VERDICT,
-    INCIDENT_ACTIVE, INCIDENT_GPUS, INCIDENT_GPUS_BEHIND, INCIDENT_SINCE, INCIDENT_SLOWDOWN,
     INGEST_SAMPLES, LATE_TARGETS, Metric, OPENING_SUSPENDED, PORT_TOPOLOGY, PUSH_REQUESTS,
-    PUSH_SAMPLES, Profile, RECORDED_LINES, SCRAPES, SUBNET_AGE, SUBNET_SWEEPS, SWEEP_DURATION,
-    SWEEP_MADS, TARGET_AGE, TARGET_UP, TICK_DURATION, TOPOLOGY_FINDINGS,
+    PUSH_SAMPLES, Profile, RECORDED_LINES, SCRAPES, SUBNET_AGE, SUBNET_INTERVAL, SUBNET_SWEEPS,
+    SWEEP_DURATION, SWEEP_MADS, TARGET_AGE, TARGET_UP, TICK_DURATION, TOPOLOGY_FINDINGS,
 };
 use railscope_model::reading::{Labels, NodeReading};
 
 pub(crate) mod graph;
+mod health;
+mod incidents;
 mod jobs;
 mod tails;
 
 use super::wire;
-use crate::diagnose::incident::Incident;
 use crate::diagnose::observer::Late;
 use crate::serve::api::params::{Nothing, Params, Refusal};
 use crate::serve::router::App;
@@ -85,8 +85,15 @@ fn reading(state: &State) -> NodeReading {
         true,
     );
     push_targets(&mut reading, state);
+    health::push_targets(&mut reading, state);
+    health::push_clocks(&mut reading, state);
+    health::push_sources(&mut reading, state);
     push_counters(&mut reading, &SCRAPES, state.scrapes());
     push_counters(&mut reading, &INGEST_SAMPLES, state.samples());
+    if let Some(interval) = state.subnet_interval {
+        let seconds = interval.as_secs_f64();
+        reading.push(&SUBNET_INTERVAL, &Labels::default(), seconds);
+    }
     if state.has_subnet {
         push_counters(&mut reading, &SUBNET_SWEEPS, state.sweeps());
         let mads = state.mads();
@@ -159,10 +166,11 @@ fn push_snapshot(reading: &mut NodeReading, snapshot: &Snapshot, state: &State) 
     let view = &snapshot.view;
     view.incidents
         .iter()
-        .for_each(|incident| push_incident(reading, incident));
+        .for_each(|incident| incidents::push(reading, incident, &snapshot.layout));
     for (class, count) in view.fabric.count_parts() {
         reading.push(&FABRIC_PARTS, &Labels::new([class]), count as u64);
     }
+    health::push_parts(reading, &snapshot.layout);
     for (kind, count) in wire::links(view) {
         reading.push(&FABRIC_LINKS, &Labels::new([kind]), count as u64);
     }
@@ -186,46 +194,6 @@ fn push_snapshot(reading: &mut NodeReading, snapshot: &Snapshot, state: &State) 
         let labels = Labels::new([cause.as_str()]);
         reading.push(&OPENING_SUSPENDED, &labels, suspended == Some(cause));
     }
-}
-
-fn push_incident(reading: &mut NodeReading, incident: &Incident) {
-    let domain = incident.root.to_string();
-    let node = incident
-        .root
-        .node()
-        .map(ToString::to_string)
-        .unwrap_or_default();
-    let class = [&domain, incident.class.name, incident.severity.as_str()];
-    let far_end = incident.far_end.as_ref().map(ToString::to_string);
-    let far_end = far_end.unwrap_or_default();
-    let alternatives = alternatives(incident);
-    let place = [node.as_str(), &incident.id, &far_end, &alternatives];
-    reading.push(
-        &INCIDENT_ACTIVE,
-        &Labels::new(class.into_iter().chain(place)),
-        true,
-    );
-    let labels = Labels::new([&domain, &incident.id]);
-    reading.push(&INCIDENT_GPUS, &labels, incident.gpus_affected as u64);
-    let behind = incident.gpus_behind().count() as u64;
-    reading.push(&INCIDENT_GPUS_BEHIND, &labels, behind);
-    if let Some(slowdown) = incident.slowdown {
-        reading.push(&INCIDENT_SLOWDOWN, &labels, slowdown);
-    }
-    reading.push(&INCIDENT_SINCE, &labels, incident.since.as_seconds());
-}
-
-/// Most alternatives that a label names.
-const ALTERNATIVES_TOLD: usize = 16;
-
-fn alternatives(incident: &Incident) -> String {
-    let all = &incident.alternatives;
-    let told = all.iter().take(ALTERNATIVES_TOLD).map(ToString::to_string);
-    let mut told: Vec<String> = told.collect();
-    if let more @ 1.. = all.len().saturating_sub(ALTERNATIVES_TOLD) {
-        told.push(format!("and {more} more"));
-    }
-    told.join(" ")
 }
 
 fn push_verdict(reading: &mut NodeReading, snapshot: &Snapshot) {

@@ -7,6 +7,7 @@ use railscope_otlp::{Incident as Event, IncidentLog, OpenIncidents, Otlp, Severi
 
 use super::router::runbook;
 use crate::classes::Severity;
+use crate::clock;
 use crate::cluster_view::ClusterView;
 use crate::diagnose::incident::Incident;
 use crate::status::State;
@@ -75,5 +76,5 @@ pub(crate) fn event(incident: &Incident, state: &State) -> Event {
 
 /// A time as the standard library has it.
 pub(crate) fn time(at: Timestamp) -> SystemTime {
-    UNIX_EPOCH + Duration::from_millis(at.0)
+    UNIX_EPOCH + Duration::from_millis(clock::shown(at).0)
 }

@@ -6,6 +6,10 @@ pub(crate) use railscope_model::identity::natural;
 use super::layout::Layout;
 use crate::fabric::{Change, Ends, Socket};
 
+mod action;
+
+pub(crate) use action::action;
+
 /// A part in plain words, with where it hangs.
 pub(crate) fn part(part: &Part, layout: &Layout) -> String {
     match part {

@@ -14,6 +14,7 @@ use crate::serve::api::remote_write;
 use crate::serve::api::structure as shape;
 use crate::serve::api::tails;
 use crate::serve::metrics;
+use crate::serve::phrases::span;
 use crate::serve::web as page;
 use std::sync::Arc;
 
@@ -97,6 +98,16 @@ async fn ready(Shared(state): App) -> Response {
         (
             StatusCode::SERVICE_UNAVAILABLE,
             "Not ready: not every file of targets has been read.\n",
+        )
+            .into_response()
+    } else if let Some(age) = state.analysis_late() {
+        (
+            StatusCode::SERVICE_UNAVAILABLE,
+            format!(
+                "Not ready: the last analysis began {} ago, expected every {}.\n",
+                span(age),
+                span(state.analysis_interval.as_secs_f64())
+            ),
         )
             .into_response()
     } else {

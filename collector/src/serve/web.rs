@@ -3,6 +3,7 @@
 mod fabric;
 mod html;
 mod incidents;
+mod known;
 mod lint;
 mod matrix;
 mod shape;
@@ -39,6 +40,7 @@ pub(crate) async fn overview(Shared(state): App, _: Params<Nothing>) -> Response
 
 fn overview_of(look: &Look<'_>) -> Response {
     let title = match look.snapshot.view.incidents.len() {
+        0 if look.snapshot.layout.has_unknown() => String::from("no incident in what is known"),
         0 => String::from("all well"),
         open => crate::serve::phrases::count(open, "incident"),
     };

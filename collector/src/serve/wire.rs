@@ -6,12 +6,15 @@ use serde::Serialize;
 
 use super::layout::{Condition, Health, Host, Layout, Switch, tier_name};
 use crate::analyzer::ClusterView;
+use crate::clock::unix_seconds;
 use crate::diagnose::incident::Incident as IncidentOfCore;
 use crate::fabric::{Kind, Verdict as CoreVerdict};
 use crate::serve::api::exporter::Target;
 use crate::serve::wire::witnesses::{
     Lldp, TogetherWire, WitnessWire, witnesses, witnesses_together,
 };
+use crate::sources::targets::FileProblem;
+use crate::status::health::{SourceKey, SourceState};
 use crate::status::{Snapshot, State, TargetState};
 
 mod incident;
@@ -79,6 +82,33 @@ pub(crate) struct Fabric {
     #[serde(skip_serializing_if = "Option::is_none")]
     lldp: Option<Lldp>,
     tick_age_seconds: f64,
+    /// On how many parts of each class the rest rests.
+    evidence: std::collections::BTreeMap<&'static str, Known>,
+    /// What is wrong with files of targets.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    target_files: Vec<FileProblem>,
+    /// Sources beside exporters.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    sources: Vec<Source>,
+}
+
+/// How a source beside exporters was last read.
+#[derive(Debug, Serialize)]
+struct Source {
+    source: &'static str,
+    name: String,
+    status: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    age_seconds: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    problem: Option<String>,
+}
+
+/// How many parts of a class there are, and of how many nobody has spoken lately.
+#[derive(Debug, Serialize)]
+struct Known {
+    total: usize,
+    unknown: usize,
 }
 
 /// What the fabric is judged to be.
@@ -128,7 +158,7 @@ impl Fabric {
         let targets = state.targets();
         Self {
             cluster: state.cluster.clone(),
-            at: view.now.as_seconds(),
+            at: unix_seconds(view.now),
             verdict: Verdict::of(&view.verdict),
             parts: view.fabric.count_parts(),
             links: links(view),
@@ -147,8 +177,34 @@ impl Fabric {
             subnet_age_seconds: view.subnet_seen.map(|seen| now.seconds_since(seen)),
             lldp: Lldp::of(view, now),
             tick_age_seconds: now.seconds_since(view.now),
+            evidence: known(layout),
+            target_files: state.file_problems().clone(),
+            sources: sources(state, now),
         }
     }
+}
+
+fn sources(state: &State, now: Timestamp) -> Vec<Source> {
+    let sources = state.sources();
+    let of = |((kind, name), source): (&SourceKey, &SourceState)| Source {
+        source: kind,
+        name: name.clone(),
+        status: source.status.as_str(),
+        age_seconds: source.last_ok.map(|at| now.seconds_since(at)),
+        problem: source.problem.clone(),
+    };
+    sources.iter().map(of).collect()
+}
+
+fn known(layout: &Layout) -> std::collections::BTreeMap<&'static str, Known> {
+    let of = |(class, states): (&'static str, [usize; Health::ALL.len()])| {
+        let known = Known {
+            total: states.iter().sum(),
+            unknown: states[Health::Unknown as usize],
+        };
+        (class, known)
+    };
+    layout.states().into_iter().map(of).collect()
 }
 
 /// Links by kind.

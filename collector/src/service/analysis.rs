@@ -13,7 +13,8 @@ use tracing::field::Empty;
 
 use super::Event;
 use crate::analyzer::Analyzer;
-use crate::config::{Config, SwitchSource, Target};
+use crate::analyzer::freshness::SourceIntervals;
+use crate::config::{Config, SubnetFrom, SubnetSource, SwitchSource, Target};
 use crate::fabric::addresses::Addresses;
 use crate::maintenance::Announced;
 use crate::mapping::Translation;
@@ -21,8 +22,8 @@ use crate::persist::Past;
 use crate::serve::otlp::IncidentEvents;
 use crate::sources::targets::{KnownTargets, own_on_switch};
 use crate::status::{ScrapeResult, Snapshot, State};
-use crate::store::Ingested;
 use crate::store::source_id::{Speaker, Subject};
+use crate::store::{Ingested, NODE_SERIES_LIMIT};
 
 /// The addresses of switches, as configured.
 fn addresses(switches: &[SwitchSource]) -> Addresses {
@@ -32,6 +33,21 @@ fn addresses(switches: &[SwitchSource]) -> Addresses {
         all.map(move |(address, port)| (address, (name.clone(), port)))
     };
     switches.iter().flat_map(of).collect()
+}
+
+/// How often sources are read; a file is as new as who writes it makes it.
+fn source_intervals(config: &Config) -> SourceIntervals {
+    let usual = SourceIntervals::default();
+    let of = |source: &SubnetSource| match source.from {
+        SubnetFrom::File(_) => source.interval.as_secs_f64().max(usual.subnet),
+        SubnetFrom::Command(_) | SubnetFrom::Device(..) => source.interval.as_secs_f64(),
+    };
+    let switches = config.switches.iter();
+    let switches = switches.filter_map(|switch| switch.source.as_ref().map(of));
+    SourceIntervals {
+        subnet: config.subnet.as_ref().map_or(usual.subnet, of),
+        switches: switches.reduce(f64::max).unwrap_or(usual.switches),
+    }
 }
 
 /// The analysis of one cluster.
@@ -52,6 +68,7 @@ impl Analysis {
     ) -> Self {
         let switches: Vec<_> = config.switches.iter().map(|one| one.name.clone()).collect();
         let mut analyzer = Analyzer::default();
+        analyzer.set_source_intervals(source_intervals(config));
         analyzer.set_switches(&switches);
         analyzer.set_plan(plan);
         analyzer.set_addresses(addresses(&config.switches));
@@ -79,12 +96,18 @@ impl Analysis {
             // A scrape of a former target arrived too late.
             Event::Page { target, .. } | Event::Foreign { target, .. }
                 if !self.targets.holds(&target) => {}
-            Event::Page { target, page, at } => return self.take_own(&target, &page, at, state),
+            Event::Page {
+                target,
+                page,
+                at,
+                held: _held,
+            } => return self.take_own(&target, &page, at, state),
             Event::Foreign {
                 target,
                 speaker,
                 translation,
                 at,
+                held: _held,
             } => return self.take_foreign(&target, &speaker, translation, at, state),
             Event::Subnet {
                 subnet,
@@ -100,7 +123,7 @@ impl Analysis {
             }
             Event::Neighbours { switch, told, at } => self.analyzer.take_switch(&switch, told, at),
             // Its time is the caller's: `tick`.
-            Event::Tick => {}
+            Event::Tick(_) => {}
         }
         BTreeSet::new()
     }
@@ -183,7 +206,7 @@ impl Analysis {
         let mut snapshot = Snapshot::new(self.analyzer.tick(now));
         log_suspension(state.snapshot().as_deref(), &snapshot);
         snapshot.tick_seconds = begun.elapsed().as_secs_f64();
-        self.past.keep(&snapshot.view);
+        self.past.keep(&snapshot.view, state);
         self.past.keep_incidents(&snapshot.view, state);
         span.record("late_targets", snapshot.view.observation.late_targets);
         span.record("incidents", snapshot.view.incidents.len());
@@ -218,46 +241,106 @@ fn log_suspension(before: Option<&Snapshot>, now: &Snapshot) {
     }
 }
 
-/// Counts the samples of a scrape, and logs invalid lines when they begin.
+/// Counts the samples of a scrape, and logs what is wrong with it when that begins.
 fn note(state: &State, target: &Target, ingested: &Ingested, at: Timestamp) {
     state.record_samples(ingested);
-    let kept = ingested.kept + ingested.unread + ingested.late;
-    let understood = kept + ingested.overruled + ingested.over_limit;
-    let samples = understood + ingested.unknown + ingested.unfit;
-    let problem = match ingested.errors.first() {
-        Some(error) => Some(format!(
-            "{} lines cannot be read, the first at {error}",
-            ingested.errors.len()
-        )),
-        None if samples == 0 => Some(String::from("the page holds no samples")),
-        None if understood == 0 => Some(format!(
-            "none of the page's {samples} samples is known: is it another exporter (kind)?"
-        )),
-        None => None,
-    };
-    let result = if problem.is_some() {
-        ScrapeResult::Malformed
-    } else {
-        ScrapeResult::Ok
-    };
-    // Worth a look, but the page itself is sound.
-    let problem = problem.or_else(|| {
-        let why = ingested.first_unfit.as_ref()?;
-        Some(format!(
-            "{} samples do not fit their metrics, the first: {why}",
-            ingested.unfit
-        ))
-    });
+    let (result, problem) = judge(ingested);
     let said = problem.clone().unwrap_or_default();
-    let taken_up = (samples > 0).then_some(at);
+    let taken_up = (!result.is_unreadable()).then_some(at);
     if state.record_scrape(target, result, taken_up, problem) && result != ScrapeResult::Ok {
         tracing::warn!(target = target.name(), "{said}");
     }
-    if ingested.over_limit > 0 {
-        tracing::debug!(
-            target = target.name(),
-            samples = ingested.over_limit,
-            "samples beyond the limit of a node"
-        );
+}
+
+/// What a page was, and what is wrong with it.
+fn judge(ingested: &Ingested) -> (ScrapeResult, Option<String>) {
+    let kept = ingested.kept + ingested.unread + ingested.late;
+    let understood = kept + ingested.overruled + ingested.over_limit;
+    let samples = understood + ingested.unknown + ingested.unfit;
+    let bad_lines = ingested.errors.first().map(|error| {
+        let count = ingested.malformed;
+        format!("{count} lines cannot be read, the first at {error}")
+    });
+    let unfit = ingested.first_unfit.as_ref().map(|why| {
+        let count = ingested.unfit;
+        format!("{count} samples do not fit their metrics, the first: {why}")
+    });
+    let over_limit = || {
+        let (count, most) = (ingested.over_limit, NODE_SERIES_LIMIT);
+        let sentence = format!("{count} samples beyond the {most} that one node may have");
+        (count > 0).then_some(sentence)
+    };
+    if understood > 0 {
+        let dropped = bad_lines.or_else(over_limit);
+        // Samples that do not fit are worth a look, but the page itself is sound.
+        return match dropped {
+            Some(dropped) => (ScrapeResult::Partial, Some(dropped)),
+            None => (ScrapeResult::Ok, unfit),
+        };
+    }
+    let is_html = ingested
+        .errors
+        .iter()
+        .any(|error| error.found.trim_start().starts_with('<'));
+    if is_html {
+        let said = "the page is HTML, not metrics: is this the exporter's address and path?";
+        (ScrapeResult::Html, Some(said.to_owned()))
+    } else if samples > 0 {
+        let none = || {
+            format!("none of the page's {samples} samples is known: is it another exporter (kind)?")
+        };
+        (ScrapeResult::Unrecognized, Some(unfit.unwrap_or_else(none)))
+    } else if bad_lines.is_some() {
+        (ScrapeResult::Malformed, bad_lines)
+    } else {
+        let said = "the page is empty: it has no samples";
+        (ScrapeResult::Empty, Some(said.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::NodeHistory;
+
+    #[test]
+    fn each_page_is_told_as_what_it_is() {
+        const KNOWN: &str = "railscope_gpu_power_watts{gpu=\"0\"} 300\n";
+        for (page, result, said) in [
+            (KNOWN.to_owned(), ScrapeResult::Ok, ""),
+            (
+                format!("{KNOWN}broken{{\n"),
+                ScrapeResult::Partial,
+                "1 lines cannot be read, the first at line 2",
+            ),
+            (String::new(), ScrapeResult::Empty, "the page is empty"),
+            (
+                String::from("# HELP a b\n"),
+                ScrapeResult::Empty,
+                "it has no samples",
+            ),
+            (
+                String::from("<!DOCTYPE html>\n<html><body>404 200</body></html>\n"),
+                ScrapeResult::Html,
+                "the page is HTML",
+            ),
+            (
+                String::from("node_load1 3\n"),
+                ScrapeResult::Unrecognized,
+                "none of the page's 1 samples is known",
+            ),
+            (
+                String::from("broken{\n{\n"),
+                ScrapeResult::Malformed,
+                "2 lines cannot be read",
+            ),
+        ] {
+            let mut node = NodeHistory::default();
+            let (was, problem) = judge(&node.ingest(&page, Timestamp(1_000)));
+            assert_eq!(was, result, "{page}");
+            assert!(problem.unwrap_or_default().contains(said), "{page}");
+            // What says nothing is no evidence.
+            assert_eq!(node.heard().is_none(), result.is_unreadable(), "{page}");
+        }
     }
 }

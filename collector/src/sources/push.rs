@@ -299,10 +299,10 @@ async fn pass_on(output: Output, events: &mpsc::Sender<Event>, state: &State) ->
             Event::PushedTargets(targets)
         }
         Output::Scrape(event, kind) => {
-            if let (Event::Foreign { target, .. }, Some(kind)) = (&event, &kind) {
+            if let (Event::Foreign { target, .. }, Some(kind)) = (&*event, &kind) {
                 state.record_kind(target, kind);
             }
-            event
+            *event
         }
         Output::Recorded(target, at, text) => {
             if let Some(recorder) = &state.recorder {

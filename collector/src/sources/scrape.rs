@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::header::{ACCEPT, CONNECTION};
-use reqwest::{Client, StatusCode, Url, redirect};
+use reqwest::{Client, Response, StatusCode, Url, redirect};
 use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::task::AbortHandle;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tracing::Instrument as _;
 use tracing::field::Empty;
 
@@ -19,6 +19,8 @@ use crate::mapping::{Mappings, Reader};
 use crate::service::Event;
 use crate::status::{ScrapeResult, State};
 
+use crate::sources::scrape::budget::Budget;
+pub(crate) use crate::sources::scrape::budget::Held;
 use crate::sources::scrape::descriptors::Descriptors;
 pub(crate) use crate::sources::scrape::schedule::Bells;
 use crate::sources::scrape::schedule::Turns;
@@ -88,6 +90,8 @@ pub struct Scraper {
     /// One for each page that is being read. Waiting for a node that does not answer takes none: a dead
     /// rack must not starve the others.
     reading: Semaphore,
+    /// Bytes that pages may have until they are taken up.
+    budget: Budget,
     descriptors: Descriptors,
     /// One for each descriptor that scrapes may use.
     connections: Semaphore,
@@ -113,6 +117,7 @@ impl Scraper {
         Ok(Self {
             client,
             reading: permits(limits.concurrency),
+            budget: Budget::new(limits.max_body_bytes),
             limits,
             connections: permits(descriptors.for_scrapes()),
             descriptors,
@@ -124,37 +129,78 @@ impl Scraper {
     /// # Errors
     /// Why there is none.
     pub async fn scrape(&self, target: &Target) -> Result<String, ScrapeError> {
-        let limit = self.limits.timeout;
+        let fetched = self.fetch(target, None).await;
+        fetched.map(|(page, _)| page)
+    }
+
+    /// Fetches one page, of a target whose last page had so many bytes.
+    async fn fetch(
+        &self,
+        target: &Target,
+        last: Option<usize>,
+    ) -> Result<(String, Option<Held>), ScrapeError> {
         let name = target.name();
         let span = tracing::info_span!("scrape", target = name, bytes = Empty, error = Empty);
-        let fetched = timeout(limit, self.fetch(target))
-            .instrument(span.clone())
-            .await;
-        let page = fetched.unwrap_or(Err(ScrapeError::Timeout(limit)));
+        let fetched = self.fetch_in_time(target, last);
+        let page = fetched.instrument(span.clone()).await;
         match &page {
-            Ok(page) => span.record("bytes", page.len()),
+            Ok((page, _)) => span.record("bytes", page.len()),
             Err(error) => span.record("error", tracing::field::display(error)),
         };
         page
     }
 
-    async fn fetch(&self, target: &Target) -> Result<String, ScrapeError> {
-        let url = self.address(target)?;
+    /// The time limit is the target's: what the collector waits for itself is not counted.
+    async fn fetch_in_time(
+        &self,
+        target: &Target,
+        last: Option<usize>,
+    ) -> Result<(String, Option<Held>), ScrapeError> {
+        let limit = self.limits.timeout;
+        let late = |_| ScrapeError::Timeout(limit);
         // Nobody closes this semaphore or the next.
         let _connection = self.connections.acquire().await.ok();
-        let mut request = self.client.get(url).header(ACCEPT, ACCEPTED);
+        let begun = Instant::now();
+        let response = timeout(limit, self.ask(target)).await.map_err(late)??;
+        let left = limit.saturating_sub(begun.elapsed());
+        let _permit = self.reading.acquire().await.ok();
+        let mut held = self.budget.hold(last).await;
+        let page = timeout(left, self.read(response, held.as_mut()))
+            .await
+            .map_err(late)??;
+        Ok((page, held))
+    }
+
+    async fn ask(&self, target: &Target) -> Result<Response, ScrapeError> {
+        let mut request = self.client.get(self.address(target)?);
+        request = request.header(ACCEPT, ACCEPTED);
         if self.descriptors.are_short() {
             request = request.header(CONNECTION, "close");
         }
-        let mut response = request.send().await.map_err(|error| unreachable(&error))?;
-        if response.status() != StatusCode::OK {
-            return Err(ScrapeError::Status(response.status()));
+        let response = request.send().await.map_err(|error| unreachable(&error))?;
+        match response.status() {
+            StatusCode::OK => Ok(response),
+            other => Err(ScrapeError::Status(other)),
         }
-        let _permit = self.reading.acquire().await.ok();
+    }
+
+    async fn read(
+        &self,
+        mut response: Response,
+        mut held: Option<&mut Held>,
+    ) -> Result<String, ScrapeError> {
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(|error| broken(&error))? {
-            if body.len() + chunk.len() > self.limits.max_body_bytes {
+            let bytes = body.len() + chunk.len();
+            if bytes > self.limits.max_body_bytes {
                 return Err(ScrapeError::TooLarge(self.limits.max_body_bytes));
+            }
+            if let Some(held) = held.as_deref_mut() {
+                self.budget.grow(held, bytes).await;
+                // As much as is held, lest the buffer grow to more.
+                if bytes > body.capacity() && bytes <= held.bytes() {
+                    body.reserve_exact(held.bytes() - body.len());
+                }
             }
             body.extend_from_slice(&chunk);
         }
@@ -272,18 +318,20 @@ async fn follow(
     events: mpsc::Sender<Event>,
     state: Arc<State>,
 ) {
+    let mut last = None;
     loop {
         turns.next().await;
-        let scraped = scraper.scrape(&target).await;
+        let scraped = scraper.fetch(&target, last).await;
         let now = state.now();
         if let Some(recorder) = &state.recorder {
             let failure = scraped.as_ref().map_err(ScrapeError::recorded);
-            let answer = failure.as_ref().map(|page| page.as_str());
+            let answer = failure.as_ref().map(|(page, _)| page.as_str());
             recorder.scrape(&target, now, answer.map_err(|word| &**word));
         }
         match scraped {
-            Ok(page) => {
-                let event = reader.event(page, now);
+            Ok((page, held)) => {
+                last = Some(page.len());
+                let event = reader.event(page, now, held);
                 if let (None, Some(kind)) = (&target.kind, reader.kind()) {
                     state.record_kind(&target, kind);
                 }
@@ -305,6 +353,7 @@ async fn follow(
     }
 }
 
+mod budget;
 mod descriptors;
 pub(crate) mod reader;
 pub(crate) mod schedule;

@@ -15,12 +15,14 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use tracing::Instrument as _;
 use tracing::field::Empty;
 
+use crate::clock;
 use crate::config::{SubnetFrom, SubnetSource};
 use crate::fabric::subnet::counters::DeviceReading;
 use crate::fabric::subnet::{Subnet, parse_ibnetdiscover};
 use crate::service::Event;
 use crate::sources::mad_sweep::{Settings, SweepError, Sweeper, Swept, open};
 use crate::sources::targets::stamp;
+use crate::status::health::{SourceKey, SourceStatus};
 use crate::status::{State, SweepResult};
 
 /// Largest output that is read: the file of a 666-switch subnet has 2 MB.
@@ -69,6 +71,32 @@ pub enum SubnetError {
         /// File or program.
         what: String,
     },
+}
+
+impl SubnetError {
+    /// Whether the source took too long.
+    pub(crate) fn status(&self) -> SourceStatus {
+        match self {
+            Self::Hung { .. } => SourceStatus::Timeout,
+            _ => SourceStatus::Failed,
+        }
+    }
+}
+
+impl SubnetSource {
+    /// What to call it.
+    pub(crate) fn name(&self) -> String {
+        match &self.from {
+            SubnetFrom::File(path) => path.display().to_string(),
+            SubnetFrom::Command(argv) => argv.first().cloned().unwrap_or_default(),
+            SubnetFrom::Device(device, _) => device.clone(),
+        }
+    }
+
+    /// Time between two reads that each bring something new.
+    pub(crate) fn steady_interval(&self) -> Option<Duration> {
+        (!matches!(self.from, SubnetFrom::File(_))).then_some(self.interval)
+    }
 }
 
 /// What a look at the source has brought.
@@ -129,7 +157,7 @@ impl Source {
                 Ok(Some(Look::Text(Sweep {
                     text,
                     complaints: String::new(),
-                    at: unix(stamp.0).min(now),
+                    at: clock::placed(unix(stamp.0), now).min(now),
                 })))
             }
             SubnetFrom::Command(argv) => {
@@ -300,6 +328,8 @@ async fn take(look: Look, state: &State) -> Option<Taken> {
 pub(crate) async fn follow(config: SubnetSource, events: mpsc::Sender<Event>, state: Arc<State>) {
     let mut due = interval(config.interval);
     due.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let key = ("subnet", config.name());
+    state.expect_source(&key, config.steady_interval());
     let mut source = Source::new(config);
     let (mut problem, mut complained) = (None, String::new());
     loop {
@@ -308,10 +338,14 @@ pub(crate) async fn follow(config: SubnetSource, events: mpsc::Sender<Event>, st
         let looked = source.look(state.now()).instrument(span.clone()).await;
         let look = match looked {
             Ok(Some(look)) => look,
-            Ok(None) => continue,
+            Ok(None) => {
+                state.record_source(&key, SourceStatus::Ok, None, None);
+                continue;
+            }
             Err(error) => {
                 state.record_sweep(SweepResult::Failed);
                 let said = error.to_string();
+                state.record_source(&key, error.status(), None, Some(said.clone()));
                 if problem.as_ref() != Some(&said) {
                     tracing::error!("subnet not read: {said}");
                 }
@@ -333,11 +367,11 @@ pub(crate) async fn follow(config: SubnetSource, events: mpsc::Sender<Event>, st
         if !taken.complaints.is_empty() && taken.complaints != complained {
             tracing::warn!("subnet: {}", taken.complaints);
         }
+        note(&taken, &state, &key);
         complained = taken.complaints;
         span.record("parts", taken.subnet.nodes.len());
         span.record("links", taken.subnet.links.len());
         drop(span);
-        note(&taken.subnet, &state);
         let event = Event::Subnet {
             subnet: Box::new(taken.subnet),
             readings: taken.readings,
@@ -350,16 +384,22 @@ pub(crate) async fn follow(config: SubnetSource, events: mpsc::Sender<Event>, st
 }
 
 /// Counts a sweep and says what is wrong with it.
-fn note(subnet: &Subnet, state: &State) {
+fn note(taken: &Taken, state: &State, key: &SourceKey) {
+    let subnet = &taken.subnet;
     for problem in subnet.problems.iter().take(3) {
         tracing::warn!(all = subnet.counts.problems, "subnet: {problem}");
     }
     let gaps = subnet.completeness.gaps();
     if gaps.is_empty() {
         state.record_sweep(SweepResult::Complete);
+        state.record_source(key, SourceStatus::Ok, Some(taken.at), None);
         return;
     }
     state.record_sweep(SweepResult::Partial);
+    let said = gaps.first().map(ToString::to_string);
+    // Ports that are silent are no reason to doubt the rest.
+    let at = subnet.is_settled().then_some(taken.at);
+    state.record_source(key, SourceStatus::Partial, at, said);
     for gap in gaps {
         tracing::warn!("subnet is not whole: {gap}");
     }

@@ -11,6 +11,8 @@ use railscope_model::identity::{NodeName, SwitchName};
 use crate::config::Target;
 use crate::config::file_sd::parse_file_sd;
 use crate::mapping::Mappings;
+use crate::status::State;
+use crate::status::health::SourceStatus;
 use crate::store::STALE_AFTER_SECONDS;
 
 /// How often file_sd files are looked at.
@@ -23,6 +25,8 @@ struct Source {
     /// Time and size of what was last read, be it right or wrong.
     stamp: Option<(SystemTime, u64)>,
     targets: Option<Vec<Target>>,
+    /// What was left out of it.
+    left_out: Vec<String>,
     problem: Option<String>,
 }
 
@@ -41,6 +45,7 @@ impl TargetList {
             path,
             stamp: None,
             targets: None,
+            left_out: Vec::new(),
             problem: None,
         };
         Self {
@@ -76,6 +81,44 @@ impl TargetList {
         changed
     }
 
+    /// What is wrong with the files: each with what is left out of it, or why it cannot be read.
+    pub fn problems(&self) -> Vec<FileProblem> {
+        let of = |source: &Source| {
+            let problem = |left_out| {
+                let file = source.path.display().to_string();
+                move |why: &String| FileProblem {
+                    file: file.clone(),
+                    left_out,
+                    why: why.clone(),
+                }
+            };
+            let whole = source.problem.iter().map(problem(false));
+            let entries = source.left_out.iter().map(problem(true));
+            whole.chain(entries).collect::<Vec<_>>()
+        };
+        self.sources.iter().flat_map(of).collect()
+    }
+
+    /// Notes how each file was read.
+    pub(crate) fn record(&self, state: &State) {
+        for source in &self.sources {
+            let (status, at) = match source.problem {
+                None => (SourceStatus::Ok, Some(state.now())),
+                Some(_) => (SourceStatus::Failed, None),
+            };
+            let key = ("file_sd", source.path.display().to_string());
+            state.record_source(&key, status, at, source.problem.clone());
+        }
+    }
+
+    /// Says which files there are.
+    pub(crate) fn expect(&self, state: &State) {
+        for source in &self.sources {
+            let key = ("file_sd", source.path.display().to_string());
+            state.expect_source(&key, Some(LOOK_INTERVAL));
+        }
+    }
+
     /// All targets in order. Of targets with the same node or switch and the same configured kind the first one is kept, and the
     /// others are logged. Targets whose kind is detected differ by their URL.
     pub fn targets(&self) -> Vec<Target> {
@@ -103,6 +146,17 @@ impl TargetList {
         targets.sort();
         targets
     }
+}
+
+/// Something that is wrong with a file of targets.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct FileProblem {
+    /// The file.
+    pub file: String,
+    /// Whether it is one entry that is left out; otherwise the whole file cannot be read, and what was read before stays.
+    pub left_out: bool,
+    /// In words.
+    pub why: String,
 }
 
 /// All targets, and which one is the Railscope exporter of each node: one at a time.
@@ -162,7 +216,15 @@ impl Source {
         }
         let text = std::fs::read_to_string(&self.path).map_err(|error| error.to_string())?;
         self.stamp = Some(stamp);
-        self.targets = Some(parse_file_sd(&text, mappings)?);
+        let read = parse_file_sd(&text, mappings)?;
+        for left_out in read
+            .left_out
+            .iter()
+            .filter(|one| !self.left_out.contains(one))
+        {
+            tracing::error!(file = %self.path.display(), "left out: {left_out}");
+        }
+        (self.targets, self.left_out) = (Some(read.targets), read.left_out);
         Ok(true)
     }
 }
@@ -179,9 +241,13 @@ pub(crate) fn own_on_switch(switch: &SwitchName) -> String {
 /// What changes when a file is written.
 ///
 /// # Errors
-/// The file cannot be looked at.
+/// The file cannot be looked at, or is none: whoever reads a pipe that nobody writes waits for ever.
 pub(crate) fn stamp(path: &Path) -> std::io::Result<(SystemTime, u64)> {
     let metadata = std::fs::metadata(path)?;
+    if !metadata.is_file() {
+        let said = "expected a regular file";
+        return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, said));
+    }
     Ok((metadata.modified()?, metadata.len()))
 }
 
@@ -198,14 +264,27 @@ mod tests {
         std::fs::write(&path, "[{\"targets\": [\"n1:1\"]}]").expect("write");
         assert!(list.look() && list.is_known());
         assert!(!list.look(), "unchanged");
+        assert_eq!(list.problems(), []);
         std::fs::write(&path, "[{\"targets\": [\"n1:1\"").expect("write");
         assert!(!list.look() && list.is_known());
         assert_eq!(list.targets().len(), 1);
+        assert!(!list.problems()[0].left_out, "{:?}", list.problems());
+        let text = "[{\"targets\": [\"n1:1\", \"n 2:1\"]}]";
+        std::fs::write(&path, text).expect("write");
+        assert!(list.look() && list.targets().len() == 1);
+        assert!(list.problems()[0].left_out, "{:?}", list.problems());
         std::fs::write(&path, "[]").expect("write");
         assert!(
             list.look() && list.targets().is_empty(),
             "an empty list is a list"
         );
+    }
+
+    #[test]
+    fn what_is_no_file_is_never_opened() {
+        for path in ["/dev/null", "/"] {
+            assert!(stamp(Path::new(path)).is_err(), "{path}");
+        }
     }
 
     #[test]

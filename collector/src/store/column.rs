@@ -1,8 +1,11 @@
 //! The series of one metric of one node as a column: rows of labels, and a matrix of row by slot of time.
 
+mod index;
+
 use railscope_model::metric::{Kind, Metric};
 use railscope_model::reading::Labels;
 
+use self::index::{Index, Search};
 use super::window::{Cell, Seen, Window};
 use crate::store::time_axis::{Axis, moved};
 
@@ -40,6 +43,7 @@ pub(super) struct Column {
     free: Vec<u32>,
     /// The row after that which was found last: pages keep their order.
     next: usize,
+    search: Search,
     /// The arrivals that last changed what may be kept of the column.
     changes: Changes,
     told: Told,
@@ -88,6 +92,7 @@ impl Column {
             cells: Vec::new(),
             free: Vec::new(),
             next: 0,
+            search: Search::default(),
             changes: Changes::default(),
             // Nobody, so that the first page begins anew.
             told: Told {
@@ -99,6 +104,12 @@ impl Column {
 
     pub(super) const fn changes(&self) -> Changes {
         self.changes
+    }
+
+    /// Rows that were ever compared, and look-ups in an index.
+    #[cfg(test)]
+    pub(super) fn work(&self) -> usize {
+        self.search.work
     }
 
     /// Whether any row has slots: none that stands still has.
@@ -139,25 +150,46 @@ impl Column {
     /// The row of a line whose hash is known.
     #[inline]
     pub(super) fn by_line(&mut self, line: u64) -> Option<usize> {
-        self.find(|row| row.line == line)
+        self.find(|row| row.line == line, |index| index.by_line(line))
     }
 
     /// The row with these labels.
     #[inline]
     pub(super) fn by_labels(&mut self, labels: &Labels) -> Option<usize> {
-        self.find(|row| row.labels == *labels)
+        self.find(|row| row.labels == *labels, |index| index.by_labels(labels))
     }
 
     #[inline]
-    fn find(&mut self, is_it: impl Fn(&Row) -> bool) -> Option<usize> {
+    fn find(
+        &mut self,
+        is_it: impl Fn(&Row) -> bool,
+        look_up: impl FnOnce(&Index) -> Option<usize>,
+    ) -> Option<usize> {
         let next = self.rows.get(self.next).is_some_and(&is_it);
         let found = if next {
             self.next
         } else {
-            self.rows.iter().position(is_it)?
+            self.find_elsewhere(is_it, look_up)?
         };
         self.next = (found + 1) % self.rows.len();
         Some(found)
+    }
+
+    /// The page does not keep the order of the one before.
+    fn find_elsewhere(
+        &mut self,
+        is_it: impl Fn(&Row) -> bool,
+        look_up: impl FnOnce(&Index) -> Option<usize>,
+    ) -> Option<usize> {
+        let rows = &self.rows;
+        let keys = rows.iter().map(|row| (&row.labels, row.line));
+        if let Some(index) = self.search.index(keys) {
+            let found = look_up(index)?;
+            return rows.get(found).is_some_and(is_it).then_some(found);
+        }
+        let found = rows.iter().position(is_it);
+        self.search.count(found.unwrap_or(rows.len()));
+        found
     }
 
     /// Whether the arrival that is being taken up has told every row already.
@@ -169,6 +201,9 @@ impl Column {
     /// Adds a row, which is told nothing yet.
     pub(super) fn add(&mut self, labels: Labels, turn: Turn<'_>) -> usize {
         let page = turn.axis.newest();
+        if let Some(index) = self.search.index_mut() {
+            index.add(&labels, self.rows.len());
+        }
         self.rows.push(Row {
             labels,
             line: 0,
@@ -184,6 +219,9 @@ impl Column {
     }
 
     pub(super) fn set_line(&mut self, row: usize, line: u64) {
+        if let Some(index) = self.search.index_mut() {
+            index.set_line(line, row);
+        }
         if let Some(row) = self.rows.get_mut(row) {
             row.line = line;
         }
@@ -367,6 +405,7 @@ impl Column {
         number: u64,
         gone: impl Fn(u16, u32) -> bool,
     ) -> bool {
+        self.search.end();
         if self.rows.is_empty() {
             return false;
         }

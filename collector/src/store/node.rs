@@ -4,14 +4,14 @@ mod read;
 
 use std::sync::Arc;
 
-use railscope_model::exposition::ParseError;
 use railscope_model::fabric::Timestamp;
 use railscope_model::metric::{Kind, Metric, PROBE_HOP};
 use railscope_model::reading::{Labels, NodeReading, Value};
 
 use super::column::{Column, Turn};
+use super::ingested::Ingested;
 use crate::fabric::subnet::counters::DeviceReading;
-use crate::store::page_cache::{Reader, Template, Told, part_label};
+use crate::store::page_cache::{HEAD_LIMIT, Reader, Template, Told, part_label};
 use crate::store::series_names::{Meaning, Shared, is_unread};
 use crate::store::source_id::Speaker;
 use crate::store::time_axis::{Axis, FEWEST_SLOTS, Reach};
@@ -20,8 +20,14 @@ pub use read::Rows;
 /// Series kept for one node. The full page of an 8-GPU, 8-NIC node has 4,000 to 5,000; a page of more is
 /// some other exporter's or broken, and must not eat the collector's memory.
 pub const NODE_SERIES_LIMIT: usize = 20_000;
+/// Bytes of label values that one series may have. Ours have less than 200; the memory of a node must not depend on what
+/// its page calls things.
+const SERIES_LABELS_LIMIT: usize = 1_024;
 /// A node that was not heard for so long says nothing about now.
 pub const STALE_AFTER_SECONDS: f64 = 60.0;
+
+/// What the newest evidence is older than by so many intervals of its source is unknown.
+pub const UNKNOWN_INTERVALS: f64 = 3.0;
 
 /// One exporter that speaks for a node.
 #[derive(Debug, Clone)]
@@ -53,31 +59,6 @@ pub struct NodeHistory {
     pub(super) shared: Shared,
     /// What its last page has followed.
     pub(super) template: Option<Arc<Template>>,
-}
-
-/// What became of the samples of one page.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Ingested {
-    /// Samples taken up.
-    pub kept: usize,
-    /// Samples of series that nothing in the collector reads.
-    pub unread: usize,
-    /// Samples of series that Railscope does not know.
-    pub unknown: usize,
-    /// Samples beyond [`NODE_SERIES_LIMIT`].
-    pub over_limit: usize,
-    /// Samples of series that a speaker who is believed before this one tells too.
-    pub overruled: usize,
-    /// Samples of pages older than one that was taken up before, or that a page tells twice. What was judged
-    /// already is never rewritten.
-    pub late: usize,
-    /// Samples of another exporter whose type, labels or value do not fit the metric that they are mapped to, and values that
-    /// the metric cannot have.
-    pub unfit: usize,
-    /// The first of them, in words.
-    pub first_unfit: Option<String>,
-    /// Lines that could not be read.
-    pub errors: Vec<ParseError>,
 }
 
 /// The page that is being taken up.
@@ -114,25 +95,45 @@ impl NodeHistory {
 
     /// Takes up a page of an exporter, read at `at`. Lines that cannot be read are returned; they hide no other line.
     pub fn ingest(&mut self, page: &str, at: Timestamp) -> Ingested {
-        let arrival = self.arrive(&Speaker::default(), at);
+        // A page that says nothing is none: its node was not heard.
+        let mut arrival = None;
         let mut result = Ingested::default();
         let shared = self.shared.clone();
         let mut reader = Reader::new(page, self.template.take(), &shared);
         while let Some(read) = reader.next(&shared) {
             match read {
-                Ok(told) => match told.means {
-                    Meaning::Kept(metric, _) => {
-                        self.ingest_told(arrival, &told, metric, &mut result);
+                Ok(Told {
+                    means: Meaning::Unknown,
+                    ..
+                }) => result.unknown += 1,
+                Ok(told) => {
+                    let arrival =
+                        *arrival.get_or_insert_with(|| self.arrive(&Speaker::default(), at));
+                    match told.means {
+                        Meaning::Kept(metric, _) => {
+                            self.ingest_told(arrival, &told, metric, &mut result);
+                        }
+                        _ => result.unread += 1,
                     }
-                    Meaning::Unread => result.unread += 1,
-                    Meaning::Unknown => result.unknown += 1,
-                },
-                Err(error) => result.errors.push(error),
+                }
+                Err(error) => result.refuse_line(error),
+            }
+            if result.is_hopeless() {
+                result.leave(reader.rest());
+                break;
             }
         }
         self.template = reader.end(&shared);
-        self.finish(arrival, at);
+        if let Some(arrival) = arrival {
+            self.finish(arrival, at);
+        }
         result
+    }
+
+    /// Rows that were ever compared, and look-ups in an index.
+    #[cfg(test)]
+    pub(super) fn work(&self) -> usize {
+        self.columns.iter().map(Column::work).sum()
     }
 
     /// Takes up a reading as it is, without the way through text.
@@ -310,12 +311,15 @@ impl NodeHistory {
     ) {
         self.go_to(metric);
         let column = &mut self.columns[self.at_column];
-        let row = column.by_line(told.line).or_else(|| {
+        let mut row = column.by_line(told.line);
+        // What there is no room for is refused before it costs more.
+        if row.is_none() && !is_full(self.series, arrival) && told.head_bytes <= HEAD_LIMIT {
             let labels = told.labels(&self.shared);
-            let row = self.row(arrival, metric, &labels)?;
-            self.columns[self.at_column].set_line(row, told.line);
-            Some(row)
-        });
+            row = self.row(arrival, metric, &labels);
+            if let Some(row) = row {
+                self.columns[self.at_column].set_line(row, told.line);
+            }
+        }
         self.push(arrival, row, told.value, result);
     }
 
@@ -330,7 +334,7 @@ impl NodeHistory {
         if known.is_some() {
             return known;
         }
-        if self.series >= NODE_SERIES_LIMIT || arrival.order == Order::Late {
+        if is_full(self.series, arrival) || bytes(labels) > SERIES_LABELS_LIMIT {
             return None;
         }
         self.series += 1;
@@ -361,6 +365,15 @@ impl NodeHistory {
             self.identity += 1;
         }
     }
+}
+
+/// Whether no more series are begun.
+fn is_full(series: usize, arrival: Arrival) -> bool {
+    series >= NODE_SERIES_LIMIT || arrival.order == Order::Late
+}
+
+fn bytes(labels: &Labels) -> usize {
+    labels.values().map(str::len).sum()
 }
 
 /// The page that is being taken up, as columns see it.

@@ -22,6 +22,8 @@ const MOST_TEMPLATES: usize = 16;
 const SHORTEST: usize = 64;
 /// Every so many lines one is looked at, to see which template a page follows.
 const SAMPLED: usize = 16;
+/// Name and labels of a series that is kept are no longer. Ours have less than 300 bytes.
+pub(super) const HEAD_LIMIT: usize = 2_048;
 
 /// One series of a template.
 #[derive(Debug)]
@@ -54,6 +56,7 @@ impl Templates {
         let lines = page.lines().filter(|line| !line.starts_with('#'));
         let sampled: Vec<u64> = lines
             .step_by(SAMPLED)
+            .take(NODE_SERIES_LIMIT / SAMPLED)
             .filter_map(|line| match exposition::parse(line).next()? {
                 Ok(Line::Series(series)) => Some(hash(series.head())),
                 _ => None,
@@ -91,6 +94,8 @@ pub(super) struct Told<'r, 'p> {
     /// Hash of what stands before the value.
     pub(super) line: u64,
     pub(super) value: f64,
+    /// Length of what stands before the value.
+    pub(super) head_bytes: usize,
     labels: Source<'r, 'p>,
 }
 
@@ -168,6 +173,7 @@ impl<'p> Reader<'p> {
             means: self.means,
             line: hash(series.head()),
             value: series.value,
+            head_bytes: series.head().len(),
             labels: Source::Line(series),
         };
         if let Some(template) = &self.template {
@@ -175,9 +181,11 @@ impl<'p> Reader<'p> {
             let behind = template.behind.get(&told.line);
             self.place = behind.copied().unwrap_or(self.place + 1);
         }
-        if let Some(recorded) = &mut self.recorded
-            && recorded.len() < NODE_SERIES_LIMIT
-        {
+        // A page that no node can have is no template for others.
+        let fits =
+            |lines: &Vec<Known>| lines.len() < NODE_SERIES_LIMIT && told.head_bytes <= HEAD_LIMIT;
+        self.recorded = self.recorded.take().filter(fits);
+        if let Some(recorded) = &mut self.recorded {
             recorded.push(Known {
                 head: series.head().into(),
                 means: told.means,
@@ -197,8 +205,14 @@ impl<'p> Reader<'p> {
             means: known.means,
             line: known.line,
             value,
+            head_bytes: known.head.len(),
             labels: Source::Known(&known.labels),
         })
+    }
+
+    /// What was not read yet.
+    pub(super) fn rest(&self) -> &'p str {
+        self.parser.rest()
     }
 
     /// Ends the page: the template that the next one should follow. One that most lines were not of is given up.

@@ -1,5 +1,6 @@
 //! Pages and readings that come late, twice, with resets, and go away.
 
+mod hostile;
 mod since;
 mod slots;
 mod speakers;

@@ -112,7 +112,12 @@ pub fn parse(page: &str) -> Parser<'_> {
     }
 }
 
-impl Parser<'_> {
+impl<'a> Parser<'a> {
+    /// What was not read yet: whole lines.
+    pub fn rest(&self) -> &'a str {
+        self.rest
+    }
+
     /// The value of the next line, if that line begins with what was the [`Series::head`] of another: name and labels need
     /// not be read again. `None` reads nothing: the line is another, or cannot be read.
     pub fn next_behind(&mut self, head: &str) -> Option<f64> {

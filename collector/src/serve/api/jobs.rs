@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::params::{Nothing, Page, Params, Refusal};
 use crate::analyzer::ClusterView;
+use crate::clock::unix_seconds;
 use crate::diagnose::stages::job_impact::Lost;
 use crate::jobs::job::Job;
 use crate::jobs::straggler::{Cause, Ranked, Side, Stuck, Waiting};
@@ -145,7 +146,7 @@ impl StuckWire {
         });
         Self {
             folder: stuck.folder.clone(),
-            at: at.as_seconds(),
+            at: unix_seconds(*at),
             ranks: stuck.ranks,
             late: late.collect(),
         }
@@ -213,7 +214,7 @@ impl JobWire {
             lost: lost.map(LostWire::of).collect(),
             waiting: own.map(WaitWire::of).collect(),
             job: job.name.to_string(),
-            since: job.since.as_seconds(),
+            since: unix_seconds(job.since),
             nodes: job.nodes.len(),
             gpus: job.gpus(),
             incidents: holds_up.map(|incident| incident.id.clone()).collect(),
@@ -233,7 +234,7 @@ impl JobDetail {
         });
         Self {
             cluster,
-            at: view.now.as_seconds(),
+            at: unix_seconds(view.now),
             job: JobWire::of(job, view),
             holds: holds.collect(),
         }
@@ -248,7 +249,7 @@ pub(crate) async fn list(
     let view = &snapshot.view;
     Ok(Json(Jobs {
         cluster: state.cluster.clone(),
-        at: view.now.as_seconds(),
+        at: unix_seconds(view.now),
         jobs: Listed::of(view.jobs.iter(), page.limit(), |job| JobWire::of(job, view)),
         unattributed: view
             .waiting

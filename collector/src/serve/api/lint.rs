@@ -5,6 +5,7 @@ use axum::extract::State as Shared;
 use serde::Serialize;
 
 use super::params::{Page, Params, Refusal};
+use crate::clock::unix_seconds;
 use crate::fabric::lint::Finding;
 use crate::serve::router::{App, snapshot};
 use crate::serve::wire::Listed;
@@ -52,7 +53,7 @@ pub(crate) async fn lint(
     let snapshot = snapshot(&state)?;
     Ok(Json(Lint {
         cluster: state.cluster.clone(),
-        at: snapshot.view.now.as_seconds(),
+        at: unix_seconds(snapshot.view.now),
         has_plan: state.has_plan,
         findings: Listed::of(snapshot.view.lint.iter(), page.limit(), LintFinding::of),
     }))

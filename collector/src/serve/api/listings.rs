@@ -7,6 +7,7 @@ use axum::extract::{Path, State as Shared};
 use axum::http::StatusCode;
 
 use super::params::{Neighbourhood, Nothing, Page, Params, Refusal};
+use crate::clock::unix_seconds;
 use crate::mapping::OWN_KIND;
 use crate::serve::layout::Layout;
 use crate::serve::router::{App, snapshot};
@@ -24,7 +25,7 @@ pub(crate) async fn incidents(
     let all = snapshot.view.incidents.iter();
     Ok(Json(Incidents {
         cluster: state.cluster.clone(),
-        at: snapshot.view.now.as_seconds(),
+        at: unix_seconds(snapshot.view.now),
         incidents: all
             .map(|incident| Incident::of(incident, &snapshot.layout, &state))
             .collect(),
@@ -43,7 +44,7 @@ pub(crate) async fn incident(
         .ok_or_else(|| Refusal::not_found("open incident", &id, "/api/v1/incidents"))?;
     Ok(Json(IncidentDetail {
         cluster: state.cluster.clone(),
-        at: view.now.as_seconds(),
+        at: unix_seconds(view.now),
         incident: Incident::of(incident, &snapshot.layout, &state),
         candidates: Candidate::all(incident, &snapshot.layout),
         no_part: incident
@@ -71,7 +72,7 @@ pub(crate) async fn nodes(
     let hosts = snapshot.layout.hosts.iter();
     Ok(Json(Nodes {
         cluster: state.cluster.clone(),
-        at: snapshot.view.now.as_seconds(),
+        at: unix_seconds(snapshot.view.now),
         nodes: Listed::of(hosts, page.limit(), |host| {
             let targets = state.targets().of_node(&host.name);
             Node::of(host, &snapshot, &targets, &state)
@@ -118,7 +119,7 @@ pub(crate) async fn topology(
     };
     Ok(Json(Topology {
         cluster: state.cluster.clone(),
-        at: snapshot.view.now.as_seconds(),
+        at: unix_seconds(snapshot.view.now),
         total,
         left_off: total.saturating_sub(asked.limit()),
         tiers: tiers.into_values().collect(),

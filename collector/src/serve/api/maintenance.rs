@@ -10,7 +10,8 @@ use serde::Serialize;
 
 use super::params::{Nothing, Params, Refusal};
 use super::token;
-use crate::maintenance::{MOST, RawWindow, WindowWire};
+use crate::clock;
+use crate::maintenance::{MOST, RawWindow, WindowWire, moved};
 use crate::serve::router::{App, snapshot};
 use crate::status::State;
 
@@ -27,12 +28,14 @@ pub(crate) async fn list(
     _: Params<Nothing>,
 ) -> Result<Json<Maintenance>, Refusal> {
     let snapshot = snapshot(&state)?;
-    let now = snapshot.view.now;
+    let now = clock::shown(snapshot.view.now);
     let windows = snapshot.view.maintenance.iter();
     Ok(Json(Maintenance {
         cluster: state.cluster.clone(),
         at: now.as_seconds(),
-        windows: windows.map(|window| WindowWire::of(window, now)).collect(),
+        windows: windows
+            .map(|window| WindowWire::of(&moved(window, clock::shown), now))
+            .collect(),
     }))
 }
 
@@ -53,7 +56,7 @@ pub(crate) async fn announce(
     };
     let raw: RawWindow =
         serde_json::from_slice(&body).map_err(|error| wrong(format!("body: {error}")))?;
-    let now = state.now();
+    let now = clock::shown(state.now());
     let window = Arc::new(raw.check(now).map_err(wrong)?);
     let shown = WindowWire::of(&window, now);
     let mut posted = state.posted();

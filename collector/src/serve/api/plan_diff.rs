@@ -6,6 +6,7 @@ use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 
 use super::params::{Expected, Limit, Params, Refusal};
+use crate::clock::{inside, unix_seconds};
 use crate::maintenance::moment;
 use crate::serve::api::structure::Changed;
 use crate::serve::router::{App, snapshot};
@@ -49,9 +50,12 @@ pub(crate) async fn diff(
         )
     };
     let now = snapshot.view.now;
-    let from = moment(&asked.from).map_err(|error| refuse("from", error))?;
+    let from = moment(&asked.from).map(inside);
+    let from = from.map_err(|error| refuse("from", error))?;
     let to = match &asked.to {
-        Some(to) => moment(to).map_err(|error| refuse("to", error))?,
+        Some(to) => moment(to)
+            .map(inside)
+            .map_err(|error| refuse("to", error))?,
         None => now,
     };
     if to < from {
@@ -61,15 +65,18 @@ pub(crate) async fn diff(
     if let Some(kept) = log.kept_since().filter(|kept| from < *kept) {
         return Err(Refusal::new(
             StatusCode::GONE,
-            format!("changes before {} are not kept any more", kept.as_seconds()),
+            format!(
+                "changes before {} are not kept any more",
+                unix_seconds(kept)
+            ),
             String::from("a from that is not before that"),
         ));
     }
     let differences = log.between(from, to);
     Ok(Json(Difference {
         cluster: state.cluster.clone(),
-        from: from.as_seconds(),
-        to: to.as_seconds(),
+        from: unix_seconds(from),
+        to: unix_seconds(to),
         differences: Listed::of(differences.iter(), asked.limit.get(), |change| {
             Changed::of(to, change)
         }),

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::params::{Expected, Limit, Page, Params, Refusal};
 use crate::assemble::node_parts::gpus_routed_over;
+use crate::clock::unix_seconds;
 use crate::fabric::{Bisection, Change, Split, Structure as CoreStructure};
 use crate::serve::phrases;
 use crate::serve::router::{App, snapshot};
@@ -113,7 +114,7 @@ pub(crate) async fn structure(
     let verdict = &snapshot.view.verdict;
     Ok(Json(Structure {
         cluster: state.cluster.clone(),
-        at: snapshot.view.now.as_seconds(),
+        at: unix_seconds(snapshot.view.now),
         kind: kind_word(&verdict.kind),
         confidence: verdict.confidence.to_string(),
         evidence: verdict.evidence.clone(),
@@ -381,7 +382,7 @@ pub(crate) struct Changed {
 impl Changed {
     pub(crate) fn of(at: Timestamp, change: &Change) -> Self {
         Self {
-            at: at.as_seconds(),
+            at: unix_seconds(at),
             change: phrases::change_word(change),
             statement: phrases::change(change),
             parts: phrases::parts_of(change),
@@ -397,11 +398,11 @@ pub(crate) async fn changes(
     let log = &snapshot.view.changes;
     let newest = log.entries.iter().rev();
     let chosen: Vec<_> = newest
-        .take_while(|logged| logged.at.as_seconds() > asked.since)
+        .take_while(|logged| unix_seconds(logged.at) > asked.since)
         .collect();
     Ok(Json(Changes {
         cluster: state.cluster.clone(),
-        at: snapshot.view.now.as_seconds(),
+        at: unix_seconds(snapshot.view.now),
         forgotten: log.forgotten,
         changes: Listed::of(chosen.into_iter(), asked.limit.get(), |logged| {
             Changed::of(logged.at, &logged.change)

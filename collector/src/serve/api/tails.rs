@@ -7,6 +7,7 @@ use axum::extract::State as Shared;
 use serde::Serialize;
 
 use super::params::{Nothing, Params, Refusal};
+use crate::clock::unix_seconds;
 use crate::detect::tails::{Causes, ClassTail, LISTED, Quantile, STALLS_SECONDS, Slow};
 use crate::serve::router::{App, snapshot};
 
@@ -199,7 +200,7 @@ pub(crate) async fn tails(
     });
     Ok(Json(TailsWire {
         cluster: state.cluster.clone(),
-        at: tails.at.as_seconds(),
+        at: unix_seconds(tails.at),
         classes: tails.classes.iter().map(ClassWire::of).collect(),
         causes: CausesWire::of(&tails.causes),
         coverage: CoverageWire {

@@ -11,7 +11,6 @@ use crate::classes::{Class, HOST_DOWN, PORT_DOWN, SWITCH_DOWN};
 use crate::fabric;
 use crate::serve::phrases::natural;
 use crate::serve::wire::witnesses::SeenTogether;
-use crate::store::STALE_AFTER_SECONDS;
 
 /// Where vertices of the graph stand in the layout.
 #[derive(Default)]
@@ -30,7 +29,7 @@ impl Layout {
         let mut places = layout.place_hosts(view);
         layout.place_switches(view, &mut places);
         layout.place_cables(view, &places);
-        layout.judge_unheard();
+        layout.judge_unheard(view);
         layout.units = units::assign(&mut layout.hosts);
         layout.describe_leaves();
         layout.judge_incidents(view, &places);
@@ -56,8 +55,8 @@ impl Layout {
         names.dedup();
         names.sort_by(|a, b| natural(a.as_str(), b.as_str()));
         let heard = |name| {
-            let heard = view.heard.get(name)?;
-            Some(heard.is_some_and(|at| view.now.seconds_since(at) <= STALE_AFTER_SECONDS))
+            view.heard.get(name)?;
+            Some(!view.freshness.unheard.contains(name))
         };
         self.hosts = names
             .iter()
@@ -153,7 +152,7 @@ impl Layout {
                     trunks: Vec::new(),
                     rail: None,
                     unit: None,
-                    condition: Condition::plain(Health::Ok),
+                    condition: Condition::plain(Health::Unknown),
                 });
             }
         }
@@ -236,20 +235,6 @@ impl Layout {
                 trunks.len() - 1
             });
         &mut trunks[place]
-    }
-
-    /// A NIC is well if its node is heard, or its cable seen; otherwise nobody speaks for it.
-    fn judge_unheard(&mut self) {
-        for host in &mut self.hosts {
-            for nic in &mut host.nics {
-                let seen =
-                    host.heard == Some(true) || nic.uplinks.iter().any(|uplink| uplink.present);
-                nic.condition = Condition::plain(if seen { Health::Ok } else { Health::Unknown });
-            }
-            if host.heard == Some(false) {
-                host.inside = Condition::plain(Health::Unknown);
-            }
-        }
     }
 
     /// Rail and unit of a leaf: those of most of its NICs.

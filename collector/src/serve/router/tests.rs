@@ -2,11 +2,13 @@
 
 mod cluster;
 mod graph;
+mod health;
 mod maintenance;
 mod otlp;
 mod probes;
 mod push;
 mod tail;
+mod unknown;
 
 use std::sync::Arc;
 

@@ -6,8 +6,9 @@ use railscope_model::fabric::Timestamp;
 use railscope_model::identity::Part;
 
 use super::html::Esc;
-use super::{Look, home, matrix};
+use super::{Look, home, known, matrix};
 use crate::classes::Severity;
+use crate::clock::unix_seconds;
 use crate::diagnose::incident::Incident;
 use crate::diagnose::stages::maintenance::Window;
 use crate::jobs::straggler::Answer;
@@ -42,6 +43,7 @@ pub(super) fn list(out: &mut String, look: &Look<'_>) -> fmt::Result {
             look.root
         )?;
     }
+    known::unreadable(out, look)?;
     announced(out, look)?;
     out.push_str("</section>\n");
     Ok(())
@@ -71,7 +73,7 @@ fn announced(out: &mut String, look: &Look<'_>) -> fmt::Result {
 
 /// A window in words; when it begins, if it has not yet.
 fn work(window: &Window, now: Timestamp) -> String {
-    let [from, until] = [window.from, window.until].map(|at| phrases::utc(at.as_seconds()));
+    let [from, until] = [window.from, window.until].map(|at| phrases::utc(unix_seconds(at)));
     let from = if window.from > now {
         format!("from {from} ")
     } else {
@@ -90,16 +92,22 @@ fn calm(out: &mut String, look: &Look<'_>) -> fmt::Result {
         let targets = look.state.targets();
         (targets.count(), targets.up())
     };
-    out.push_str(
-        "<article class=\"calm\"><h2><span aria-hidden=\"true\">✓</span> No open incidents</h2><p>",
-    );
+    let layout = &look.snapshot.layout;
+    let unknown = layout.has_unknown();
+    let mark = if unknown { "?" } else { "✓" };
+    write!(
+        out,
+        "<article class=\"calm\"><h2><span aria-hidden=\"true\">{mark}</span> No open incidents</h2><p>",
+    )?;
     match (targets, up) {
         (0, _) => out.push_str("No exporter is configured, so this says little: add targets or file_sd."),
         (all, up) if up < all => {
             write!(out, "But only {up} of {all} exporters answer: what the others see is not known.")?;
         }
+        _ if unknown => out.push_str("But not all parts are known: what the others do is not seen."),
         _ => out.push_str("No hardware cause for a slow job was found. If one is slow, look at its code, its input or its schedule next."),
     }
+    write!(out, "<br>This rests on {}.", known::rests_on(layout))?;
     uneven_jobs(out, look)?;
     out.push_str("</p></article>\n");
     Ok(())
@@ -212,7 +220,7 @@ fn head(out: &mut String, look: &Look<'_>, incident: &Incident, link: bool) -> f
     write!(
         out,
         "<span class=\"aside\"><time title=\"since {}\">for {}</time>{}</span></header>",
-        phrases::utc(incident.since.as_seconds()),
+        phrases::utc(unix_seconds(incident.since)),
         phrases::span(now.seconds_since(incident.since)),
         match incident.gpus_behind().count() {
             0 => String::new(),
@@ -225,7 +233,11 @@ fn action(out: &mut String, look: &Look<'_>, incident: &Incident) -> fmt::Result
     write!(
         out,
         "<p class=\"action\"><span aria-hidden=\"true\">→</span> {}",
-        Esc(incident.class.action)
+        Esc(&phrases::action(
+            incident.class,
+            &incident.root,
+            &look.snapshot.layout
+        ))
     )?;
     let address = runbook(&look.state.runbook, incident.class.name);
     // The pattern is the operator's, but only addresses of the web become links.
@@ -361,8 +373,8 @@ fn facts(out: &mut String, incident: &Incident) -> fmt::Result {
          <div><dt>Incident</dt><dd><code>{}</code></dd></div></dl>",
         Esc(&incident.root),
         incident.class.name,
-        phrases::utc(incident.since.as_seconds()),
-        phrases::utc(incident.last_seen.as_seconds()),
+        phrases::utc(unix_seconds(incident.since)),
+        phrases::utc(unix_seconds(incident.last_seen)),
         if incident.effect > 0.0 {
             format!("{:.0} % off its peers", 100.0 * incident.effect)
         } else {

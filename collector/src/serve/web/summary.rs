@@ -7,6 +7,7 @@ use railscope_model::fabric::Timestamp;
 use super::Look;
 use super::html::Esc;
 use crate::classes::Severity;
+use crate::clock::unix_seconds;
 use crate::diagnose::observer::Late;
 use crate::serve::{phrases, wire};
 
@@ -188,6 +189,6 @@ fn fact(out: &mut String, class: &str, value: &dyn fmt::Display, name: &str) -> 
 }
 
 fn clock(at: Timestamp) -> String {
-    let utc = phrases::utc(at.as_seconds());
+    let utc = phrases::utc(unix_seconds(at));
     utc.split(' ').nth(1).unwrap_or_default().to_owned()
 }

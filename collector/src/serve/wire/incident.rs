@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::clock::unix_seconds;
 use crate::diagnose::incident::{Finding, Incident as CoreIncident};
 use crate::maintenance::WindowWire;
 use crate::serve::layout::Layout;
@@ -41,7 +42,7 @@ pub(crate) struct Incident {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) slowdown: Option<f64>,
     pub(crate) summary: String,
-    pub(crate) action: &'static str,
+    pub(crate) action: String,
     pub(crate) runbook: String,
     /// How often it closed and came back.
     pub(crate) reopenings: u32,
@@ -71,8 +72,8 @@ impl Incident {
             class: incident.class.name,
             title: incident.class.title,
             severity: incident.severity.as_str(),
-            since: incident.since.as_seconds(),
-            last_seen: incident.last_seen.as_seconds(),
+            since: unix_seconds(incident.since),
+            last_seen: unix_seconds(incident.last_seen),
             posterior: thousandths(incident.posterior),
             effect: incident.effect,
             gpus_affected: incident.gpus_affected,
@@ -80,7 +81,7 @@ impl Incident {
             slowdown: incident.slowdown,
             jobs: incident.jobs.iter().map(ToString::to_string).collect(),
             summary,
-            action: incident.class.action,
+            action: phrases::action(incident.class, &incident.root, layout),
             runbook: runbook(&state.runbook, incident.class.name),
             reopenings: incident.reopenings,
             in_maintenance: maintenance.is_some(),

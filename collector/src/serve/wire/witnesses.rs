@@ -35,6 +35,11 @@ impl SeenTogether {
         }
     }
 
+    /// Whether this witness shows one of the cables.
+    pub(crate) fn shows(&self, witness: Witness) -> bool {
+        self.0[witness as usize].is_some_and(|together| together.cables > 0)
+    }
+
     fn iter(&self) -> impl Iterator<Item = (Witness, Together)> {
         let all = Witness::ALL.into_iter().zip(self.0);
         all.filter_map(|(witness, together)| Some((witness, together?)))

@@ -10,6 +10,7 @@ use railscope_model::fabric::Timestamp;
 
 use super::deltas::Deltas;
 use super::{BodyError, Format, Series, otlp, remote_write};
+use crate::clock;
 use crate::config::{About, Push};
 
 /// Limit on the decompressed size of a request. Senders split larger ones.
@@ -204,6 +205,7 @@ impl Reading<'_> {
         sample: &remote_write::Sample,
     ) {
         let at = Timestamp(u64::try_from(sample.millis).unwrap_or(0));
+        let at = clock::placed(at, self.now);
         if self.now.seconds_since(at) > OLDEST_SECONDS
             || at.seconds_since(self.now) > FUTURE_SECONDS
         {

@@ -34,7 +34,7 @@ pub(super) enum Output {
     /// The new list of targets.
     Targets(Vec<Target>),
     /// A scrape, and the detected kind of its exporter.
-    Scrape(Event, Option<Arc<str>>),
+    Scrape(Box<Event>, Option<Arc<str>>),
     /// The text of the scrape that follows, for a recording: target and time of the samples.
     Recorded(Arc<Target>, Timestamp, String),
     /// A target that the sender could not scrape.
@@ -330,9 +330,9 @@ impl Source {
                     out.outputs
                         .push(Output::Recorded(Arc::clone(target), at, text));
                 }
-                let event = reader.event(pending.text, at);
+                let event = reader.event(pending.text, at, None);
                 out.outputs
-                    .push(Output::Scrape(event, reader.kind().cloned()));
+                    .push(Output::Scrape(Box::new(event), reader.kind().cloned()));
             }
         }
         (out, self.is_target && !was_target)

@@ -7,6 +7,7 @@ use railscope_model::fabric::Timestamp;
 use crate::config::Target;
 use crate::mapping::{Mapping, Mappings, OWN_KIND, Recognised, Translation, Translator};
 use crate::service::Event;
+use crate::sources::scrape::Held;
 use crate::store::source_id::Speaker;
 
 /// Reads the pages of one target.
@@ -35,29 +36,41 @@ impl Reader {
         reader
     }
 
-    fn use_mapping(&mut self, mapping: Option<Arc<Mapping>>) {
-        let now = self
-            .translator
-            .as_ref()
-            .map(|translator| &translator.mapping().kind);
-        if now == mapping.as_ref().map(|mapping| &mapping.kind) {
-            return;
+    /// Takes pages for those of this mapping from now on. Whether that is news.
+    fn use_mapping(&mut self, mapping: Option<Arc<Mapping>>) -> bool {
+        let is_new = self.kind() != mapping.as_ref().map(|mapping| &mapping.kind);
+        if is_new {
+            let about = self.target.about.clone();
+            self.translator = mapping.map(|mapping| Translator::new(mapping, about));
         }
-        let about = self.target.about.clone();
-        self.translator = mapping.map(|mapping| Translator::new(mapping, about));
+        is_new
     }
 
     /// What another exporter's page says, and who says it; `None` if the page is Railscope's own, or
     /// nobody's that is known.
     pub fn read(&mut self, page: &str, at: Timestamp) -> Option<(Speaker, Translation)> {
-        if !self.is_told {
-            match self.mappings.recognise(page) {
-                Some(Recognised::Foreign(mapping)) => self.use_mapping(Some(mapping)),
-                Some(Recognised::Own) => self.use_mapping(None),
-                // An empty page, or one that has lost what it was known by, is still its exporter's.
-                None => {}
-            }
+        let mut said = self.translate(page, at);
+        // To ask whose a page is costs as much as to read it: only a page that does not fit is asked.
+        let fits = said
+            .as_ref()
+            .is_some_and(|(_, said)| !said.readings.is_empty());
+        if !self.is_told && !fits && self.recognise(page) {
+            said = self.translate(page, at);
         }
+        said
+    }
+
+    /// Finds out whose a page is. Whether that is news.
+    fn recognise(&mut self, page: &str) -> bool {
+        match self.mappings.recognise(page) {
+            Some(Recognised::Foreign(mapping)) => self.use_mapping(Some(mapping)),
+            Some(Recognised::Own) => self.use_mapping(None),
+            // An empty page, or one that has lost what it was known by, is still its exporter's.
+            None => false,
+        }
+    }
+
+    fn translate(&mut self, page: &str, at: Timestamp) -> Option<(Speaker, Translation)> {
         let translator = self.translator.as_mut()?;
         let speaker = Speaker {
             precedence: translator.mapping().precedence,
@@ -66,16 +79,22 @@ impl Reader {
         Some((speaker, translator.translate(page, at)))
     }
 
-    /// Converts a scrape body into an event for the analysis.
-    pub(crate) fn event(&mut self, page: String, at: Timestamp) -> Event {
+    /// Converts a scrape body into an event for the analysis, which holds its bytes until it is taken up.
+    pub(crate) fn event(&mut self, page: String, at: Timestamp, held: Option<Held>) -> Event {
         let target = Arc::clone(&self.target);
         match self.read(&page, at) {
-            None => Event::Page { target, page, at },
+            None => Event::Page {
+                target,
+                page,
+                at,
+                held,
+            },
             Some((speaker, translation)) => Event::Foreign {
                 target,
                 speaker,
                 translation,
                 at,
+                held,
             },
         }
     }

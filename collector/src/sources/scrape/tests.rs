@@ -157,3 +157,26 @@ async fn nodes_that_hang_do_not_starve_the_others() {
     let good = timeout(Duration::from_secs(2), scraper.scrape(&target(&at, "good"))).await;
     assert_eq!(good.expect("in time").as_deref(), Ok(PAGE));
 }
+
+#[tokio::test]
+async fn what_the_collector_waits_for_is_not_counted_against_the_target() {
+    let at = server().await;
+    let scraper = Arc::new(scraper(ScrapeProfile::Full));
+    let mut held = Vec::new();
+    while let Ok(page) = timeout(
+        Duration::from_millis(50),
+        scraper.budget.hold(Some(usize::MAX / 2)),
+    )
+    .await
+    {
+        held.push(page);
+    }
+    let waiting = {
+        let (scraper, good) = (Arc::clone(&scraper), target(&at, "good"));
+        tokio::spawn(async move { scraper.scrape(&good).await })
+    };
+    tokio::time::sleep(scraper.limits.timeout * 2).await;
+    assert!(!waiting.is_finished(), "its bytes are others'");
+    held.clear();
+    assert_eq!(waiting.await.expect("no panic").as_deref(), Ok(PAGE));
+}

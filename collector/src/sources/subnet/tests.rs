@@ -132,3 +132,30 @@ async fn a_program_that_hangs_is_killed_with_all_that_it_started() {
     };
     assert!((0..40).any(|attempt| gone(&attempt)), "{pid} lives");
 }
+
+#[tokio::test]
+async fn a_source_that_hangs_or_fails_is_noted_with_its_status() {
+    for (script, expected) in [
+        ("sleep 60", SourceStatus::Timeout),
+        ("exit 3", SourceStatus::Failed),
+    ] {
+        let config = SubnetSource {
+            from: SubnetFrom::Command(["sh", "-c", script].map(String::from).to_vec()),
+            interval: Duration::from_secs(60),
+            timeout: Duration::from_millis(100),
+        };
+        let now = || Timestamp(1_000);
+        let state = Arc::new(State::new(&crate::config::Config::default(), now));
+        let (events, _inbox) = mpsc::channel(1);
+        let following = tokio::spawn(follow(config, events, Arc::clone(&state)));
+        let mut status = SourceStatus::Waiting;
+        while status == SourceStatus::Waiting {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            let sources = state.sources();
+            let source = sources.get(&("subnet", String::from("sh")));
+            status = source.map_or(status, |source| source.status);
+        }
+        assert_eq!(status, expected, "{script}");
+        following.abort();
+    }
+}

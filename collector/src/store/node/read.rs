@@ -6,7 +6,7 @@ use railscope_model::reading::Labels;
 
 use super::super::column::Column;
 use super::super::window::Window;
-use super::{NodeHistory, STALE_AFTER_SECONDS};
+use super::{NodeHistory, STALE_AFTER_SECONDS, UNKNOWN_INTERVALS, Voice};
 use crate::store::series_names::is_unread;
 use crate::store::source_id::Speaker;
 use crate::store::time_axis::Axis;
@@ -49,6 +49,16 @@ impl NodeHistory {
     pub fn is_fresh(&self, now: Timestamp) -> bool {
         self.heard()
             .is_some_and(|heard| now.seconds_since(heard) <= STALE_AFTER_SECONDS)
+    }
+
+    /// Whether the node was heard within [`UNKNOWN_INTERVALS`] of one of its sources. How often one is read shows after
+    /// three pages.
+    pub fn is_current(&self, now: Timestamp) -> bool {
+        self.voices.iter().any(|Voice { axis, .. }| {
+            let usual = axis.usual_step();
+            let patience = usual.map_or(STALE_AFTER_SECONDS, |usual| UNKNOWN_INTERVALS * usual);
+            now.seconds_since(axis.heard()) <= patience
+        })
     }
 
     /// Mean time between two scrapes, seconds, and when they were, the newest first: of the source that is scraped most

@@ -45,18 +45,18 @@ fn shown(outputs: Vec<Output>) -> Vec<String> {
             let names: Vec<_> = targets.iter().map(Target::name).collect();
             format!("targets {}", names.join(" "))
         }
-        Output::Scrape(Event::Page { target, page, at }, _) => {
-            format!(
-                "{} {} lines at {}",
-                target.name(),
-                page.lines().count(),
-                at.0
-            )
-        }
-        Output::Scrape(Event::Foreign { target, .. }, kind) => {
-            format!("{} {}", target.name(), kind.as_deref().unwrap_or_default())
-        }
-        Output::Scrape(..) => String::from("another event"),
+        Output::Scrape(event, kind) => match *event {
+            Event::Page {
+                target, page, at, ..
+            } => {
+                let lines = page.lines().count();
+                format!("{} {lines} lines at {}", target.name(), at.0)
+            }
+            Event::Foreign { target, .. } => {
+                format!("{} {}", target.name(), kind.as_deref().unwrap_or_default())
+            }
+            _ => String::from("another event"),
+        },
         Output::Recorded(target, at, text) => {
             format!("{} {} bytes at {}", target.name(), text.len(), at.0)
         }

@@ -1,0 +1,80 @@
+//! How the collector itself does: what it knows, what it cannot read, and whether it keeps up.
+
+use railscope_model::metric::{
+    ANALYSIS_INTERVAL, CLOCK_STEPS, COLLECTOR_SOURCE_AGE, COLLECTOR_SOURCE_STATUS,
+    FABRIC_PARTS_BY_STATE, LAST_TICK, LATE_TICKS, SOURCE_INTERVAL, STATE_UNWRITABLE,
+    TARGET_FILES_UNREADABLE, TARGET_UNREADABLE, TARGETS, TARGETS_LEFT_OUT, TARGETS_REMOVED,
+    TICK_LATENESS,
+};
+use railscope_model::reading::{Labels, NodeReading};
+
+use crate::clock;
+use crate::serve::layout::{Health, Layout};
+use crate::status::State;
+
+/// What is known of the fabric's parts.
+pub(super) fn push_parts(reading: &mut NodeReading, layout: &Layout) {
+    for (class, counts) in layout.states() {
+        for (health, count) in Health::ALL.into_iter().zip(counts) {
+            let labels = Labels::new([class, health.as_str()]);
+            reading.push(&FABRIC_PARTS_BY_STATE, &labels, count as u64);
+        }
+    }
+}
+
+/// Whether the analysis keeps up, and whether somebody has set the wall clock.
+pub(super) fn push_clocks(reading: &mut NodeReading, state: &State) {
+    for (direction, count) in clock::steps() {
+        reading.push(&CLOCK_STEPS, &Labels::new([direction]), count);
+    }
+    let none = Labels::default();
+    let interval = state.analysis_interval.as_secs_f64();
+    reading.push(&ANALYSIS_INTERVAL, &none, interval);
+    if let Some(snapshot) = state.snapshot() {
+        let at = clock::unix_seconds(snapshot.view.now);
+        reading.push(&LAST_TICK, &none, at);
+        let (lateness, ticks) = state.lateness();
+        reading.push(&TICK_LATENESS, &none, lateness);
+        reading.push(&LATE_TICKS, &none, ticks);
+    }
+}
+
+/// Sources beside exporters, and state that is kept.
+pub(super) fn push_sources(reading: &mut NodeReading, state: &State) {
+    let now = state.now();
+    for ((kind, name), source) in state.sources().iter() {
+        let labels = Labels::new([*kind, name]);
+        let status = Labels::new([*kind, name, source.status.as_str()]);
+        reading.push(&COLLECTOR_SOURCE_STATUS, &status, true);
+        if let Some(at) = source.last_ok {
+            reading.push(&COLLECTOR_SOURCE_AGE, &labels, now.seconds_since(at));
+        }
+        if let Some(interval) = source.interval {
+            reading.push(&SOURCE_INTERVAL, &labels, interval.as_secs_f64());
+        }
+    }
+    for (what, fails) in state.unwritable().iter() {
+        reading.push(&STATE_UNWRITABLE, &Labels::new([*what]), *fails);
+    }
+}
+
+/// Targets that answer and cannot be read, and those that are left out.
+pub(super) fn push_targets(reading: &mut NodeReading, state: &State) {
+    for (target, state) in &state.targets().all {
+        if let Some(last) = state.last.filter(|last| last.is_unreadable()) {
+            let name = target.name();
+            let labels = Labels::new([&*name, state.exporter(target), last.as_str()]);
+            reading.push(&TARGET_UNREADABLE, &labels, true);
+        }
+    }
+    let listed = state.targets().count() as u64;
+    reading.push(&TARGETS, &Labels::default(), listed);
+    let removed = state.targets_removed();
+    reading.push(&TARGETS_REMOVED, &Labels::default(), removed);
+    let problems = state.file_problems();
+    let left_out = problems.iter().filter(|one| one.left_out).count();
+    let none = Labels::default();
+    reading.push(&TARGETS_LEFT_OUT, &none, left_out as u64);
+    let unreadable = problems.len() - left_out;
+    reading.push(&TARGET_FILES_UNREADABLE, &none, unreadable as u64);
+}
