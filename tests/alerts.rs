@@ -7,7 +7,14 @@ use railscope_collector::classes::CLASSES;
 use railscope_model::metric::Metric;
 
 const HEADINGS: &[&str] = &["## Meaning", "## Impact", "## Diagnosis", "## Mitigation"];
-const RUNBOOKS: &str = "https://github.com/railscope/railscope/blob/main/alerts/runbooks/";
+/// The files with rules.
+const RULES: [&str; 3] = [
+    "railscope.rules.yml",
+    "railscope-recording.rules.yml",
+    "railscope-links.rules.yml",
+];
+/// Alerts whose class, and with it the runbook, is known only when they fire.
+const INCIDENTS: [&str; 2] = ["RailscopeIncidentCritical", "RailscopeIncidentWarning"];
 
 fn alerts() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../alerts")
@@ -60,9 +67,7 @@ fn series(text: &str) -> impl Iterator<Item = &str> {
 
 #[test]
 fn every_series_in_rules_tests_and_runbooks_is_in_the_catalogue() {
-    let mut files = ["railscope.rules.yml", "railscope-recording.rules.yml"]
-        .map(str::to_owned)
-        .to_vec();
+    let mut files = RULES.map(str::to_owned).to_vec();
     for folder in ["tests", "runbooks"] {
         for entry in alerts().join(folder).read_dir().expect(folder) {
             files.push(format!(
@@ -95,8 +100,16 @@ fn every_alert_says_what_it_is_about_and_has_one_firing_and_one_silent_test() {
             "keep_firing_for:",
             "summary:",
             "description:",
+            "action:",
+            "dashboard_url:",
             "runbook_url:",
         ] {
+            // The texts of the other alert about incidents, by a YAML alias.
+            if rule.contains("annotations: *incident")
+                && !["for:", "keep_firing_for:"].contains(&key)
+            {
+                continue;
+            }
             assert!(
                 rule.contains(&format!("\n        {key}"))
                     || rule.contains(&format!("\n          {key}")),
@@ -106,7 +119,7 @@ fn every_alert_says_what_it_is_about_and_has_one_firing_and_one_silent_test() {
         let summary = rule
             .lines()
             .find(|line| line.trim_start().starts_with("summary:"))
-            .expect("summary");
+            .unwrap_or_default();
         assert!(
             !summary.contains("$value"),
             "{alert}: values belong into the description"
@@ -115,42 +128,66 @@ fn every_alert_says_what_it_is_about_and_has_one_firing_and_one_silent_test() {
             rule.contains(&format!("{label}, ")) || rule.contains(&format!("\n          {label}: "))
         };
         assert!(
-            carries("severity") && carries("fault_domain"),
-            "{alert}: severity and fault_domain"
+            carries("severity") && carries("component"),
+            "{alert}: severity and component"
+        );
+        assert!(
+            !rule.contains("severity: '{{"),
+            "{alert}: a severity that changes makes another alert: give it a name of its own"
         );
         let silent = format!("alertname: {alert} }}\n");
         let fires = format!("alertname: {alert}\n        exp_alerts:");
         assert!(
-            tests.contains(&silent),
+            alert == "RailscopeWatchdog" || tests.contains(&silent),
             "{alert}: no test that it is silent"
         );
         assert!(tests.contains(&fires), "{alert}: no test that it fires");
     }
 }
 
+/// The labels of an alert are what it is about; what is learned later is in its annotations.
+#[test]
+fn the_identity_of_an_incident_is_its_cluster_and_component() {
+    let rules = rules(&read("railscope.rules.yml"));
+    for name in INCIDENTS {
+        let (_, rule) = rules.iter().find(|(alert, _)| alert == name).expect(name);
+        assert!(
+            rule.contains("max by (cluster, component, node) ("),
+            "{rule}"
+        );
+        let labels = rule.split("labels:\n").nth(1).expect("labels");
+        let labels = labels.split("annotations:").next().expect("labels").trim();
+        assert!(
+            ["severity: critical", "severity: warning"].contains(&labels),
+            "{labels}"
+        );
+    }
+}
+
+/// The name of the runbook at the end of an alert's `runbook_url`.
+fn runbook_of(rule: &str) -> Option<&str> {
+    let url = rule
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("runbook_url: "))?;
+    let (_, name) = url.rsplit_once("}}/")?;
+    name.split_once(".md").map(|(name, _)| name)
+}
+
 #[test]
 fn every_class_and_every_alert_has_a_runbook_and_every_runbook_is_somebodys() {
     let mut expected: BTreeSet<_> = CLASSES.iter().map(|class| class.name.to_owned()).collect();
     for (alert, rule) in rules(&read("railscope.rules.yml")) {
-        let url = rule
-            .lines()
-            .find_map(|line| line.trim().strip_prefix("runbook_url: "))
-            .expect("runbook_url");
-        if alert == "RailscopeIncident" {
-            // Its runbook is that of the class.
-            assert_eq!(
-                url.trim_matches('"'),
-                format!("{RUNBOOKS}{{{{ $labels.class }}}}.md")
-            );
-        } else {
-            let runbook = url.trim_matches('"').strip_prefix(RUNBOOKS);
-            let runbook = runbook.and_then(|name| name.strip_suffix(".md"));
-            // That of the class that the collector would name, or its own.
-            let is_of_class = CLASSES.iter().any(|class| Some(class.name) == runbook);
-            if !is_of_class {
-                assert_eq!(runbook, Some(&*kebab(&alert)), "{alert}");
-                expected.insert(kebab(&alert));
-            }
+        if INCIDENTS.contains(&&*alert) {
+            continue;
+        }
+        let runbook = runbook_of(&rule).unwrap_or_else(|| panic!("{alert}: runbook_url"));
+        // That of the class that the collector would name, or one whose title names the alert.
+        if !CLASSES.iter().any(|class| class.name == runbook) {
+            let text = read(&format!("runbooks/{runbook}.md"));
+            let title = text.lines().next().unwrap_or_default();
+            assert!(title.contains(&alert), "{alert}: {title}");
+            assert!(kebab(&alert).starts_with(runbook), "{alert}: {runbook}");
+            expected.insert(runbook.to_owned());
         }
     }
     let folder = alerts().join("runbooks").read_dir().expect("runbooks");
@@ -175,10 +212,8 @@ fn every_class_and_every_alert_has_a_runbook_and_every_runbook_is_somebodys() {
         let title = text.lines().next().unwrap_or_default();
         let named = title.starts_with(&format!("# {name}: "))
             || title.strip_prefix("# Railscope").is_some_and(|rest| {
-                kebab(&format!(
-                    "Railscope{}",
-                    rest.split(':').next().unwrap_or_default()
-                )) == name
+                let first = rest.split([':', ',']).next().unwrap_or_default();
+                kebab(&format!("Railscope{first}")).starts_with(&name)
             });
         assert!(named, "{name}: {title}");
     }
@@ -200,7 +235,11 @@ fn recording_rules_read_recorded_series_that_exist_and_tests_read_no_other() {
     let unique: BTreeSet<_> = made.iter().copied().collect();
     assert!(made.len() >= 60);
     assert_eq!(made.len(), unique.len(), "a name is recorded twice");
-    let tests = ["recording.test.yml", "recording-cost.test.yml"];
+    let tests = [
+        "recording.test.yml",
+        "recording-cost.test.yml",
+        "tail.test.yml",
+    ];
     let tests = tests.map(|name| read(&format!("tests/{name}")));
     for name in recorded(&rules).chain(tests.iter().flat_map(|text| recorded(text))) {
         assert!(unique.contains(name), "{name} is not recorded");
@@ -208,8 +247,11 @@ fn recording_rules_read_recorded_series_that_exist_and_tests_read_no_other() {
 }
 
 #[test]
-fn recording_rules_keep_clusters_apart() {
-    let rules = read("railscope-recording.rules.yml");
+fn rules_keep_clusters_apart() {
+    let rules = read("railscope-recording.rules.yml") + &read("railscope.rules.yml");
+    // Templates name the cluster in the selector of their query.
+    let lines = rules.lines().filter(|line| !line.contains("{{"));
+    let rules = lines.collect::<Vec<_>>().join("\n");
     let aggregations = rules.match_indices(" by (").map(|(at, _)| &rules[at..]);
     let mut count = 0;
     for rest in aggregations {
@@ -245,17 +287,36 @@ fn the_classes_that_rules_name_exist() {
 #[test]
 fn inhibition_never_takes_a_missing_label_for_an_equal_one() {
     // Alertmanager holds a label that is missing on both sides for equal, and would silence strangers.
-    let text = read("alertmanager.example.yml");
-    let matchers: Vec<_> = text
-        .lines()
-        .filter(|line| line.contains("_matchers:"))
-        .collect();
-    assert_eq!(matchers.len(), 2);
-    assert!(
-        matchers
-            .iter()
-            .all(|line| line.contains(r#"fault_domain!="""#)),
-        "{matchers:?}"
-    );
-    assert!(text.contains("group_by: [cluster, fault_domain]"));
+    for file in ["alertmanager.example.yml", "receivers.example.yml"] {
+        let text = read(file);
+        let matchers: Vec<_> = text
+            .lines()
+            .filter(|line| line.contains("_matchers:"))
+            .collect();
+        assert_eq!(matchers.len(), 2, "{file}");
+        assert!(
+            matchers
+                .iter()
+                .all(|line| line.contains(r#"component!="""#)),
+            "{file}: {matchers:?}"
+        );
+        assert!(text.contains("group_by: [cluster, component]"), "{file}");
+    }
+}
+
+#[test]
+fn addresses_stand_in_one_file() {
+    for file in ["railscope.rules.yml", "railscope-recording.rules.yml"] {
+        assert!(
+            !read(file).contains("://"),
+            "{file}: addresses belong into railscope-links.rules.yml"
+        );
+    }
+    let links = read("railscope-links.rules.yml");
+    for label in ["collector", "grafana", "runbooks"] {
+        assert!(
+            links.contains(&format!("          {label}: \"http")),
+            "{label}"
+        );
+    }
 }

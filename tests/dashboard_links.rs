@@ -145,7 +145,7 @@ fn every_dashboard_shows_incidents_and_leads_to_others_and_to_railscope() {
         let annotations = list(&dashboard, "/annotations/list").iter();
         let mut expressions = annotations.map(|annotation| text(annotation, "/expr"));
         assert!(
-            expressions.any(|expression| expression.contains(r#"alertname="RailscopeIncident""#)),
+            expressions.any(|expression| expression.contains("(railscope_incident_active{")),
             "{file}: no incidents on its curves"
         );
         let mut leads_home = false;

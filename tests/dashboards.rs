@@ -462,8 +462,9 @@ fn recorded_names_are_level_metric_operation_and_each_is_read() {
             );
         }
     }
-    let rules = std::fs::read_to_string(folder().join("../alerts/railscope-recording.rules.yml"))
-        .expect("rules");
+    let rules = ["railscope-recording.rules.yml", "railscope.rules.yml"]
+        .map(|name| std::fs::read_to_string(folder().join("../alerts").join(name)).expect("rules"))
+        .concat();
     for name in recorded() {
         assert_eq!(name.split(':').count(), 3, "{name}");
         assert!(name.contains(":railscope_"), "{name}");

@@ -242,3 +242,68 @@ fn a_scene_plays_while_more_parts_are_broken_and_mended_from_outside() {
     let (well, answer) = inject(&demo, &["gpu-thermal"]);
     assert!(!well && answer.contains("no demo answers at"), "{answer}");
 }
+
+/// What `railscope advise` prints of this demo, keeping what it said in a file.
+fn advise(demo: &Demo, format: &str, state: &std::path::Path) -> String {
+    let mut command = Command::new(RAILSCOPE);
+    command.args(["advise", "--format", format, "--collector", &demo.url]);
+    let advice = command.arg("--state").arg(state).output();
+    let advice = advice.expect("railscope advise");
+    assert!(advice.status.success(), "{advice:?}");
+    String::from_utf8(advice.stdout).expect("text")
+}
+
+#[test]
+fn the_scheduler_is_advised_while_the_fault_lasts_and_told_when_it_is_over() {
+    let (http, folder) = (Http::new(), tempfile::tempdir().expect("a folder"));
+    let fault = ["--nodes", "8", "--fault", "pcie-degraded"];
+    let mut demo = Demo::start(
+        folder.path(),
+        &[&fault[..], &["--fault-after", "2s"]].concat(),
+    );
+    let incident = demo.wait_for_incident(&http, DETECTED_WITHIN);
+    let text = |field: &str| incident[field].as_str().expect(field).to_owned();
+    let (id, component) = (text("id"), text("fault_domain"));
+    let node = component.split(['/', ':']).nth(1).expect("a node");
+    let (slurm, kubernetes) = (
+        folder.path().join("slurm"),
+        folder.path().join("kubernetes"),
+    );
+
+    let drain = format!(
+        "\nscontrol update nodename={node} state=drain reason=\"Railscope {id} pcie-degraded {component}\"\n"
+    );
+    let said = advise(&demo, "slurm", &slurm);
+    assert!(
+        said.contains(&drain) && said.contains(&text("action")),
+        "{said}"
+    );
+    let condition = |status: &str| {
+        let said = advise(&demo, "kubernetes", &kubernetes);
+        let list: serde_json::Value = serde_json::from_str(&said).expect("JSON");
+        let items = list["items"].as_array().expect("items");
+        let node = items
+            .iter()
+            .find(|item| item["kind"] == "Node" && item["metadata"]["name"] == node);
+        let conditions = node.map(|node| &node["status"]["conditions"][0]);
+        let is_so = conditions.is_some_and(|condition| condition["status"] == status);
+        assert!(is_so, "{status}: {said}");
+    };
+    condition("True");
+    let all: serde_json::Value =
+        serde_json::from_str(&advise(&demo, "json", &folder.path().join("json"))).expect("JSON");
+    assert_eq!(all["drain"][0]["cases"][0]["incident"], *id, "{all}");
+
+    let (well, said) = inject(&demo, &["pcie-degraded", "--end"]);
+    assert!(well, "{said}");
+    becomes(&demo, &http, &[]);
+    let resume = format!("scontrol update nodename={node} state=resume\n");
+    let said = advise(&demo, "slurm", &slurm);
+    assert!(
+        said.contains(&resume) && !said.contains("state=drain"),
+        "{said}"
+    );
+    assert!(!advise(&demo, "slurm", &slurm).contains(&resume));
+    condition("False");
+    demo.stop();
+}

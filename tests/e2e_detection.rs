@@ -51,10 +51,11 @@ fn one_page(scene: &str, nodes: &str, class: &str, alone_for: Duration) -> Optio
     assert_eq!(incident["class"], class, "{incident}");
     wait_for("firing alert", PAGED_WITHIN, || {
         let firing = site.query("ALERTS{alertstate=\"firing\"}")?;
-        let first = firing.first().ok_or("none")?;
-        (first["metric"]["fault_domain"] == *part)
-            .then_some(())
-            .ok_or(format!("{firing:?}"))
+        (firing
+            .iter()
+            .any(|alert| alert["metric"]["component"] == *part))
+        .then_some(())
+        .ok_or(format!("{firing:?}"))
     });
     let firing = began.elapsed();
     let (path, page) = sink.next(PAGED_WITHIN).expect("a page");
@@ -66,8 +67,8 @@ fn one_page(scene: &str, nodes: &str, class: &str, alone_for: Duration) -> Optio
     assert_eq!(path, "/pager", "{page}");
     let alerts = page["alerts"].as_array().expect("alerts");
     assert_eq!(alerts.len(), 1, "{alerts:?}");
-    assert_eq!(alerts[0]["labels"]["fault_domain"], *part, "{alerts:?}");
-    assert_eq!(alerts[0]["labels"]["class"], class, "{alerts:?}");
+    assert_eq!(alerts[0]["labels"]["component"], *part, "{alerts:?}");
+    assert_eq!(alerts[0]["annotations"]["class"], class, "{alerts:?}");
     // A ticket may follow, such as that a dead switch keeps the subnet from being read whole.
     let quiet_until = Instant::now() + alone_for;
     while let Some((path, more)) = sink.next(quiet_until.saturating_duration_since(Instant::now()))

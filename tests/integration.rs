@@ -34,6 +34,7 @@ mod eval;
 mod exporter;
 mod foreign;
 mod fuzz;
+mod inputs;
 mod jobs;
 mod lint_faults;
 mod machines;

@@ -1,11 +1,13 @@
-//! The one binary: `railscope exporter`, `collector`, `demo`, `check`, `check-config`, `explain`, `collectives`, `topology`, `sweep`, `replay`, `simulate`, `eval`.
+//! The one binary: `railscope exporter`, `collector`, `demo`, `check`, `check-config`, `explain`, `runbook`, `advise`, `collectives`, `topology`, `sweep`, `replay`, `simulate`, `eval`.
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
+mod advise;
 mod check;
+mod check_file;
 mod collectives;
 mod collector;
 mod demo;
@@ -16,6 +18,7 @@ mod exporter;
 mod machine;
 mod probing;
 mod replay;
+mod runbook;
 mod simulate;
 mod sweep;
 mod telemetry;
@@ -39,6 +42,8 @@ enum Command {
     Collector(collector::CollectorArgs),
     CheckConfig(collector::CheckConfigArgs),
     Explain(explain::ExplainArgs),
+    Runbook(runbook::RunbookArgs),
+    Advise(advise::AdviseArgs),
     Collectives(collectives::CollectivesArgs),
     Topology(topology::TopologyArgs),
     Sweep(sweep::SweepArgs),
@@ -78,6 +83,8 @@ fn main() -> ExitCode {
         Command::Check(args) => return check::run(args),
         Command::Topology(args) => return topology::run(&args),
         Command::Explain(args) => explain::run(&args),
+        Command::Runbook(args) => runbook::run(&args),
+        Command::Advise(args) => advise::run(&args),
         Command::CheckConfig(args) => collector::check_config(&args),
         Command::Collectives(args) => collectives::run(&args),
         Command::Sweep(args) => sweep::run(&args),

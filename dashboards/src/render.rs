@@ -57,15 +57,17 @@ fn incidents(board: Board) -> Value {
         Board::Node => "@node",
         _ => "@cluster",
     };
-    let alerts =
-        format!(r#"ALERTS{{alertname="RailscopeIncident", alertstate="firing", {selector}}}"#);
+    // Their alerts have neither class nor id: those may change while an alert fires.
+    let incidents = format!(
+        "max by (cluster, fault_domain, class, severity, incident) (railscope_incident_active{{{selector}}})"
+    );
     json!({
         "name": "Incidents",
         "datasource": source(),
         "enable": true,
         "hide": false,
         "iconColor": "red",
-        "expr": Query::new(&alerts).expression,
+        "expr": Query::new(&incidents).expression,
         "titleFormat": "{{class}}",
         "textFormat": "{{fault_domain}}",
         "step": "60s",

@@ -17,7 +17,7 @@ pub(crate) fn tool(name: &str) -> Command {
 }
 
 /// A shipped file with other words in place of some, each of which must be there.
-fn adapted(file: &str, changes: &[(&str, &str)]) -> String {
+pub(crate) fn adapted(file: &str, changes: &[(&str, &str)]) -> String {
     let mut text = std::fs::read_to_string(root().join(file)).expect("a shipped file");
     for (from, to) in changes {
         assert!(text.contains(from), "{file} holds no {from:?} any more");
@@ -91,6 +91,11 @@ fn prometheus(folder: &Path, at: &str, alertmanager: &str, collector: &str) -> P
         &[("interval: 30s", "interval: 2s")],
     );
     std::fs::write(folder.join("railscope-recording.rules.yml"), recording).expect("rules");
+    let links = adapted(
+        "alerts/railscope-links.rules.yml",
+        &[("collector.example:10661", collector)],
+    );
+    std::fs::write(folder.join("railscope-links.rules.yml"), links).expect("rules");
     let config = adapted(
         "packaging/prometheus.example.yml",
         &[

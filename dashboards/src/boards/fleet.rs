@@ -221,11 +221,11 @@ fn other_alerts() -> Panel {
         .shows("Firing alerts besides incidents: Railscope itself, or faults that no incident explains. Empty means none.")
         .decimals(0)
         .query(Query::new(
-            r#"count by (cluster, alertname, severity, fault_domain) (ALERTS{alertname=~"Railscope.+", alertname!="RailscopeIncident", alertstate="firing", @cluster})"#,
+            r#"count by (cluster, alertname, severity, component) (ALERTS{alertname=~"Railscope.+", alertname!~"RailscopeIncident.+|RailscopeWatchdog", alertstate="firing", @cluster})"#,
         ))
         .column(Column::severity())
         .column(Column::label("alertname", "Alert").link(Link::to(Board::Health)))
-        .column(Column::label("fault_domain", "Component"))
+        .column(Column::label("component", "Component"))
         .column(Column::value(0, "Alerts"))
         .column(cluster_column())
 }

@@ -1,0 +1,256 @@
+//! The storm matrix: clusters in which something happens, and the notifications that it makes.
+
+use std::fmt::Write as _;
+
+use railscope_collector::classes::CLASSES;
+
+/// An open incident as the collector exports it.
+fn incident(component: &str, class: &str, severity: &str, id: &str) -> String {
+    let node = component
+        .split_once('/')
+        .map(|(_, rest)| rest.split(':').next().unwrap_or_default());
+    let node = node
+        .filter(|_| !component.starts_with("switch/"))
+        .unwrap_or_default();
+    format!(
+        "railscope_incident_active{{fault_domain=\"{component}\",class=\"{class}\",severity=\"{severity}\",node=\"{node}\",incident=\"{id}\",alternatives=\"\"}} 1\n\
+         railscope_incident_text_info{{fault_domain=\"{component}\",incident=\"{id}\",title=\"{class}\",part=\"{component}\",seen=\"Seen.\",action=\"Mend {component}.\"}} 1\n"
+    )
+}
+
+/// Ports of 64 hosts on one leaf, all up or all down.
+fn ports(up: u8) -> String {
+    let mut text = String::new();
+    for node in 0..64 {
+        writeln!(
+            text,
+            "railscope_rdma_port_up{{node=\"n{node}\",device=\"mlx5_0\",port=\"1\"}} {up}"
+        )
+        .expect("a text");
+    }
+    text
+}
+
+/// The map of these ports, which the collector keeps for a while after they are lost.
+fn map_of_ports() -> String {
+    let mut text = String::new();
+    for node in 0..64 {
+        writeln!(
+            text,
+            "railscope_port_topology_info{{node=\"n{node}\",device=\"mlx5_0\",port=\"1\",rail=\"0\",leaf=\"leaf-0\",leaf_port=\"{node}\"}} 1"
+        )
+        .expect("a text");
+    }
+    text
+}
+
+/// Notifications of one component: how many said that something fires, and how many that it is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Count {
+    pub(crate) firing: usize,
+    pub(crate) resolved: usize,
+}
+
+pub(crate) const ONE: Count = Count {
+    firing: 1,
+    resolved: 1,
+};
+
+/// Who answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Server {
+    Collector,
+    /// The other of a pair.
+    Second,
+    Exporters,
+}
+
+/// From this second on, this server answers so.
+pub(crate) type Step = (u64, Server, Option<String>);
+
+/// One cluster: what happens, and which notifications that makes, by receiver and component.
+pub(crate) struct Case {
+    pub(crate) cluster: &'static str,
+    pub(crate) steps: Vec<Step>,
+    pub(crate) wanted: Vec<(&'static str, String, Count)>,
+}
+
+fn case(cluster: &'static str, steps: Vec<Step>, wanted: &[(&'static str, &str, Count)]) -> Case {
+    let wanted = wanted.iter();
+    Case {
+        cluster,
+        steps,
+        wanted: wanted
+            .map(|(path, component, count)| (*path, (*component).to_owned(), *count))
+            .collect(),
+    }
+}
+
+pub(crate) fn says(text: impl Into<String>) -> Option<String> {
+    Some(text.into())
+}
+
+const GPU: &str = "gpu/n7:3";
+const PAGER: &str = "/pager";
+const TICKETS: &str = "/tickets";
+
+/// What is learned of one fault.
+pub(crate) fn cases_of_one_fault() -> Vec<Case> {
+    use Server::{Collector, Second};
+    let gpu = |class, severity, id| says(incident(GPU, class, severity, id));
+    vec![
+        case(
+            "plain",
+            vec![
+                (1, Collector, gpu("gpu-lost", "critical", "a")),
+                (8, Collector, says("")),
+            ],
+            &[(PAGER, GPU, ONE)],
+        ),
+        case(
+            "class-sharpens",
+            vec![
+                (1, Collector, gpu("gpu-slow", "critical", "a")),
+                (5, Collector, gpu("gpu-error", "critical", "a")),
+                (8, Collector, gpu("gpu-lost", "critical", "b")),
+                (12, Collector, says("")),
+            ],
+            &[(PAGER, GPU, ONE)],
+        ),
+        case(
+            "severity-rises",
+            vec![
+                (1, Collector, gpu("gpu-slow", "warning", "a")),
+                (10, Collector, gpu("gpu-slow", "critical", "a")),
+                (14, Collector, says("")),
+            ],
+            &[(TICKETS, GPU, ONE), (PAGER, GPU, ONE)],
+        ),
+        case(
+            "severity-rises-at-once",
+            vec![
+                (1, Collector, gpu("gpu-slow", "warning", "a")),
+                (3, Collector, gpu("gpu-slow", "critical", "a")),
+                (8, Collector, says("")),
+            ],
+            &[(PAGER, GPU, ONE)],
+        ),
+        case(
+            "collector-restarts",
+            vec![
+                (1, Collector, gpu("gpu-lost", "critical", "a")),
+                (6, Collector, None),
+                (8, Collector, says("")),
+                (10, Collector, gpu("gpu-lost", "critical", "a")),
+                (14, Collector, says("")),
+            ],
+            &[(PAGER, GPU, ONE)],
+        ),
+        case(
+            "flaps",
+            vec![
+                (1, Collector, gpu("gpu-lost", "critical", "a")),
+                (4, Collector, says("")),
+                (8, Collector, gpu("gpu-lost", "critical", "a")),
+                (11, Collector, says("")),
+            ],
+            &[(PAGER, GPU, ONE)],
+        ),
+        case(
+            "pair",
+            vec![
+                (1, Collector, gpu("gpu-slow", "critical", "a")),
+                (1, Second, says("")),
+                (3, Second, gpu("gpu-lost", "critical", "a")),
+                (5, Collector, None),
+                (9, Collector, gpu("gpu-lost", "warning", "a")),
+                (11, Collector, says("")),
+                (13, Second, says("")),
+            ],
+            &[(PAGER, GPU, ONE)],
+        ),
+    ]
+}
+
+/// Storms, strangers and what is silent.
+pub(crate) fn cases_of_storms() -> Vec<Case> {
+    use Server::{Collector, Exporters};
+    let leaf = || map_of_ports() + &incident("switch/leaf-0", "switch-down", "critical", "l");
+    let two = incident(GPU, "gpu-lost", "critical", "a")
+        + &incident("link/n8:mlx5_1/1", "port-down", "critical", "b");
+    let action = |node| format!("railscope_gpu_recovery_action{{node=\"{node}\",gpu=\"0\"}} 1\n");
+    vec![
+        case(
+            "dead-leaf",
+            vec![
+                (0, Collector, says(map_of_ports())),
+                (0, Exporters, says(ports(1))),
+                (2, Exporters, says(ports(0))),
+                (4, Collector, says(leaf())),
+                (13, Exporters, says(ports(1))),
+                (13, Collector, says(map_of_ports())),
+            ],
+            &[(PAGER, "switch/leaf-0", ONE)],
+        ),
+        case(
+            "dead-leaf-unseen",
+            vec![
+                (
+                    0,
+                    Collector,
+                    says(
+                        map_of_ports() + &incident("link/n1:mlx5_9/1", "port-down", "warning", "x"),
+                    ),
+                ),
+                (0, Exporters, says(ports(1))),
+                (2, Exporters, says(ports(0))),
+                (16, Exporters, says(ports(1))),
+                (16, Collector, says("")),
+            ],
+            &[
+                (PAGER, "fabric/ports", ONE),
+                (TICKETS, "link/n1:mlx5_9/1", ONE),
+            ],
+        ),
+        case(
+            "two-faults",
+            vec![(1, Collector, says(two)), (6, Collector, says(""))],
+            &[(PAGER, GPU, ONE), (PAGER, "link/n8:mlx5_1/1", ONE)],
+        ),
+        // An incident about one node accounts for what the exporter of this node reports, and for nothing else.
+        case(
+            "stranger",
+            vec![
+                (
+                    1,
+                    Collector,
+                    says(incident("gpu/n7:0", "gpu-error", "critical", "a")),
+                ),
+                (1, Exporters, says(action("n7") + &action("n9"))),
+                (12, Collector, says("")),
+                (12, Exporters, says("")),
+            ],
+            &[(PAGER, "gpu/n7:0", ONE), (PAGER, "host/n9", ONE)],
+        ),
+        case("calm", vec![], &[]),
+    ]
+}
+
+/// An incident of every class, each of a component of its own.
+pub(crate) fn every_class() -> Case {
+    let component = |at: usize| format!("gpu/m{at}:0");
+    let text: String = CLASSES
+        .iter()
+        .enumerate()
+        .map(|(at, class)| incident(&component(at), class.name, "critical", &at.to_string()))
+        .collect();
+    let wanted = (0..CLASSES.len()).map(|at| (PAGER, component(at), ONE));
+    Case {
+        cluster: "every-class",
+        steps: vec![
+            (1, Server::Collector, Some(text)),
+            (5, Server::Collector, says("")),
+        ],
+        wanted: wanted.collect(),
+    }
+}

@@ -1,0 +1,282 @@
+//! Exactly one notification for a fault and one for its end, by a real Prometheus and Alertmanager with the shipped rules,
+//! whatever is learned of the fault in between: the storm matrix.
+//!
+//! Each case is a cluster of its own with made-up collectors and exporters, so that all run at once. Waiting times of the rules
+//! and of Alertmanager are a tenth of the shipped ones and less; what is grouped, held and inhibited is as shipped.
+
+#![allow(clippy::expect_used, clippy::panic)] // helpers of tests; clippy lets only the tests themselves
+
+#[path = "alert_cases.rs"]
+mod alert_cases;
+#[path = "notification_texts.rs"]
+mod notification_texts;
+mod support;
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use alert_cases::{Case, Count, Server, cases_of_one_fault, cases_of_storms, every_class, says};
+use support::site::{adapted, tool};
+use support::{Http, Process, Sink, free_port, need, wait_for};
+
+/// How long the cases take, and how long a last notification is waited for: the longest hold, and Alertmanager's pace.
+const PLAYED: u64 = 18;
+const SETTLED: Duration = Duration::from_secs(14);
+const STARTED_WITHIN: Duration = Duration::from_secs(60);
+
+/// The rules' times in seconds, in an order in which none is the beginning of one after it.
+const RULE_TIMES: &[(&str, &str)] = &[
+    ("keep_firing_for: 10m", "keep_firing_for: 8s"),
+    ("keep_firing_for: 2m", "keep_firing_for: 3s"),
+    (" for: 1m\n", " for: 5s\n"),
+    (" for: 2m\n", " for: 5s\n"),
+    (" for: 5m\n", " for: 9s\n"),
+];
+
+/// What a made-up server answers at `/metrics`; none as if it were dead.
+type Exposition = Arc<Mutex<Option<String>>>;
+
+/// Serves it until the test ends, and gives the port.
+fn serve(exposition: &Exposition) -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a loopback port");
+    let port = listener.local_addr().expect("its address").port();
+    let exposition = exposition.clone();
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let mut request = [0; 4096];
+            stream.read(&mut request).ok();
+            let text = exposition.lock().expect("no panic").clone();
+            if let Some(text) = text {
+                let head = "HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\nConnection: close\r\n";
+                write!(stream, "{head}Content-Length: {}\r\n\r\n{text}", text.len()).ok();
+            }
+        }
+    });
+    port
+}
+
+/// The made-up servers of all clusters.
+struct Servers {
+    by_place: BTreeMap<(&'static str, Server), Exposition>,
+    scrape_configs: String,
+}
+
+impl Servers {
+    fn start(cases: &[Case]) -> Self {
+        let mut by_place: BTreeMap<(&'static str, Server), Exposition> = BTreeMap::new();
+        for case in cases {
+            for server in [Server::Collector, Server::Exporters]
+                .into_iter()
+                .chain(case.steps.iter().map(|step| step.1))
+            {
+                by_place
+                    .entry((case.cluster, server))
+                    .or_insert_with(|| Arc::new(Mutex::new(says(""))));
+            }
+        }
+        let mut jobs: BTreeMap<&str, String> = BTreeMap::new();
+        for ((cluster, server), exposition) in &by_place {
+            let job = if *server == Server::Exporters {
+                "railscope-exporter"
+            } else {
+                "railscope-collector"
+            };
+            let target = format!(
+                "      - {{ targets: [\"127.0.0.1:{}\"], labels: {{ cluster: {cluster} }} }}\n",
+                serve(exposition)
+            );
+            jobs.entry(job).or_default().push_str(&target);
+        }
+        let jobs = jobs
+            .iter()
+            .map(|(job, targets)| format!("  - job_name: {job}\n    static_configs:\n{targets}"));
+        let scrape_configs = jobs.collect();
+        Self {
+            by_place,
+            scrape_configs,
+        }
+    }
+
+    fn set(&self, cluster: &'static str, server: Server, text: Option<String>) {
+        *self.by_place[&(cluster, server)].lock().expect("no panic") = text;
+    }
+}
+
+fn prometheus(folder: &Path, at: &str, alertmanager: &str, scrape_configs: &str) -> Process {
+    let files = [
+        "railscope.rules.yml",
+        "railscope-recording.rules.yml",
+        "railscope-links.rules.yml",
+    ];
+    for file in files {
+        let changes = match file {
+            "railscope.rules.yml" => RULE_TIMES,
+            "railscope-recording.rules.yml" => &[("interval: 30s", "interval: 2s")],
+            _ => &[],
+        };
+        std::fs::write(
+            folder.join(file),
+            adapted(&format!("alerts/{file}"), changes),
+        )
+        .expect("rules");
+    }
+    let config = format!(
+        "global: {{ scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s }}\n\
+         rule_files: [\"*.rules.yml\"]\n\
+         alerting: {{ alertmanagers: [{{ static_configs: [{{ targets: [\"{alertmanager}\"] }}] }}] }}\n\
+         scrape_configs:\n{scrape_configs}"
+    );
+    std::fs::write(folder.join("prometheus.yml"), config).expect("a configuration");
+    let mut command = tool("prometheus");
+    command
+        .args([
+            "--config.file=prometheus.yml",
+            "--storage.tsdb.path=prometheus-data",
+        ])
+        // It tells Alertmanager again of what fires after this, and Alertmanager takes four times as long for over.
+        .arg("--rules.alert.resend-delay=5s")
+        .arg(format!("--web.listen-address={at}"));
+    Process::start("prometheus", folder, command.stdin(Stdio::null()))
+}
+
+fn alertmanager(folder: &Path, at: &str, sink: u16) -> Process {
+    let config = adapted(
+        "alerts/alertmanager.example.yml",
+        &[
+            ("group_wait: 30s", "group_wait: 2s"),
+            ("group_interval: 5m", "group_interval: 1s"),
+            ("127.0.0.1:9095", &format!("127.0.0.1:{sink}")),
+        ],
+    );
+    std::fs::write(folder.join("alertmanager.yml"), config).expect("a configuration");
+    let mut command = tool("prometheus-alertmanager");
+    command
+        .args([
+            "--config.file=alertmanager.yml",
+            "--storage.path=alertmanager-data",
+            "--cluster.listen-address=",
+        ])
+        .arg(format!("--web.listen-address={at}"));
+    Process::start("alertmanager", folder, command.stdin(Stdio::null()))
+}
+
+/// Plays all cases at once, second by second.
+fn play(cases: &[Case], servers: &Servers) {
+    let began = Instant::now();
+    for second in 0..=PLAYED {
+        let until = began + Duration::from_secs(second);
+        thread::sleep(until.saturating_duration_since(Instant::now()));
+        for case in cases {
+            for (_, server, text) in case.steps.iter().filter(|(at, ..)| *at == second) {
+                servers.set(case.cluster, *server, text.clone());
+            }
+        }
+    }
+}
+
+type Counts = BTreeMap<(String, String, String), Count>;
+
+/// Notifications by cluster, receiver and component, until none has come for a while.
+fn received(sink: &Sink) -> (Counts, String) {
+    let (mut counts, mut log) = (Counts::new(), String::new());
+    while let Some((path, said)) = sink.next(SETTLED) {
+        let label = |name: &str| {
+            said["groupLabels"][name]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned()
+        };
+        let count = counts
+            .entry((label("cluster"), path.clone(), label("component")))
+            .or_default();
+        let is_firing = said["status"] == "firing";
+        *(if is_firing {
+            &mut count.firing
+        } else {
+            &mut count.resolved
+        }) += 1;
+        let alerts = said["alerts"].as_array().into_iter().flatten();
+        let names =
+            alerts.map(|alert| format!("{} {}", alert["labels"]["alertname"], alert["status"]));
+        let names: Vec<_> = names.collect();
+        writeln!(
+            log,
+            "{} {path} {} {} {names:?}",
+            label("cluster"),
+            label("component"),
+            said["status"]
+        )
+        .expect("a text");
+    }
+    (counts, log)
+}
+
+#[test]
+fn every_fault_is_one_notification_and_one_resolve_whatever_is_learned_of_it() {
+    need!("prometheus", "prometheus-alertmanager");
+    let mut cases = cases_of_one_fault();
+    cases.extend(cases_of_storms());
+    cases.push(every_class());
+    let sink = Sink::start();
+    let (http, folder) = (Http::new(), tempfile::tempdir().expect("a folder"));
+    let servers = Servers::start(&cases);
+    let [prometheus_at, alertmanager_at] = [(); 2].map(|()| format!("127.0.0.1:{}", free_port()));
+    let _alertmanager = alertmanager(folder.path(), &alertmanager_at, sink.port);
+    let prometheus = prometheus(
+        folder.path(),
+        &prometheus_at,
+        &alertmanager_at,
+        &servers.scrape_configs,
+    );
+    // All servers were scraped once, while nothing was wrong.
+    wait_for("first scrapes", STARTED_WITHIN, || {
+        let url = format!("http://{prometheus_at}/api/v1/query?query=count(up==1)");
+        let answer = http.json(&url)?;
+        let count = answer
+            .pointer("/data/result/0/value/1")
+            .and_then(|count| count.as_str());
+        let all = servers.by_place.len().to_string();
+        (count == Some(&*all))
+            .then_some(())
+            .ok_or_else(|| format!("{answer}\n{}", prometheus.tail()))
+    });
+    play(&cases, &servers);
+    let (counts, log) = received(&sink);
+
+    let wanted: Counts = cases
+        .iter()
+        .flat_map(|case| {
+            let of = |(path, component, count): &(&str, String, Count)| {
+                (
+                    (
+                        case.cluster.to_owned(),
+                        (*path).to_owned(),
+                        component.clone(),
+                    ),
+                    *count,
+                )
+            };
+            case.wanted.iter().map(of).collect::<Vec<_>>()
+        })
+        .collect();
+    let differ = |a: &Counts, b: &Counts| -> Vec<String> {
+        a.iter()
+            .filter(|(key, count)| b.get(*key) != Some(count))
+            .map(|line| format!("{line:?}"))
+            .collect()
+    };
+    let (missing, too_much) = (differ(&wanted, &counts), differ(&counts, &wanted));
+    assert!(
+        missing.is_empty() && too_much.is_empty(),
+        "expected\n{}\nbut was\n{}\nof\n{log}",
+        missing.join("\n"),
+        too_much.join("\n")
+    );
+}
