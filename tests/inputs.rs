@@ -26,8 +26,8 @@ fn an_unknown_text_is_answered_with_the_nearest_form_and_the_page() {
         ),
         ("# Avg bus bandwidth : 4\n", "railscope collectives FILE"),
         (
-            "START_NODES\nNodeDesc,NumPorts\n",
-            "which is not read: `ibnetdiscover` says",
+            "Port counters: Lid 7 port 1\nSymbolErrorCounter:....0\n",
+            "which is not read: the collector's own",
         ),
         ("hello\n", "docs/inputs.md lists every form"),
     ] {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
-use railscope_collector::fabric::plans::{Document, Format, odd_nodes, read};
+use railscope_collector::fabric::plans::{Document, Format, Opened, odd_nodes, read};
 use railscope_model::plan::PlanError;
 use serde::Serialize;
 
@@ -77,13 +77,21 @@ fn files(paths: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
 
 impl FileReport {
     fn take(&mut self, file: &str, text: &str, alike: &mut BTreeMap<Format, Identities>) {
-        let opened = match read(file, text, None) {
-            Ok(opened) => opened,
-            Err(errors) => {
-                self.refused.extend(errors.iter().map(PlanError::to_string));
-                return;
+        match read(file, text, None) {
+            // A recording of several commands in one file says more than one thing.
+            Ok(opened) if opened.format != Format::SmiQuery && text.contains("NVSMI LOG") => {
+                self.add(opened, alike);
+                if let Ok(query) = read(file, text, Some(Format::SmiQuery)) {
+                    self.add(query, alike);
+                }
             }
-        };
+            Ok(opened) => self.add(opened, alike),
+            Err(errors) => self.refused.extend(errors.iter().map(PlanError::to_string)),
+        }
+    }
+
+    fn add(&mut self, opened: Opened, alike: &mut BTreeMap<Format, Identities>) {
+        let file = opened.file.as_str();
         let format = opened.format;
         let problems: Vec<String> = opened.problems.iter().map(PlanError::to_string).collect();
         let mut add = |file: String, answer: String, findings: Vec<String>, identity| {

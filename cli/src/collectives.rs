@@ -16,7 +16,9 @@ use railscope_collector::sources::collectives::flight_recorder::{
     Dump, parse_dump, rank_of_file, rank_states,
 };
 use railscope_collector::sources::collectives::inspector::{is_dump, parse_line};
-use railscope_collector::sources::collectives::nccl_tests::{TestRun, parse_log};
+use railscope_collector::sources::collectives::job_log::{JobLog, is_job_log};
+use railscope_collector::sources::collectives::nccl_tests::{TestRun, parse_log, parse_pairs};
+use railscope_collector::sources::collectives::ras::{Snapshot, is_ras, judge_ras, parse_ras};
 use railscope_collector::store::History;
 use railscope_model::fabric::Timestamp;
 use serde::Serialize;
@@ -46,6 +48,9 @@ struct Read {
     dumps: BTreeMap<PathBuf, Vec<Dump>>,
     runs: Vec<TestRun>,
     unfinished: usize,
+    /// Answers of NCCL's RAS client, in the order of the files.
+    ras: Vec<Snapshot>,
+    log: JobLog,
     /// Files of another kind.
     others: usize,
     /// What the first of those looks like.
@@ -63,6 +68,12 @@ struct Report {
     stuck: Vec<StuckReport>,
     /// Of tests of bandwidth, by name, nodes and GPUs.
     bandwidth: Vec<TestReport>,
+    /// What NCCL's RAS client said of communicators.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    communicators: Vec<String>,
+    /// What logs of jobs say: the watchdog's timeouts, NCCL's network.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    log: Vec<String>,
     /// Tests that gave a bandwidth, and tests that did not.
     tests: usize,
     unfinished_tests: usize,
@@ -121,7 +132,8 @@ pub(crate) fn run(args: &CollectivesArgs) -> anyhow::Result<()> {
     for problem in read.problems.iter().take(20) {
         eprintln!("railscope: {problem}");
     }
-    if read.operations.is_empty() && read.dumps.is_empty() && read.runs.is_empty() {
+    let has_logs = !read.ras.is_empty() || !read.log.is_empty();
+    if read.operations.is_empty() && read.dumps.is_empty() && read.runs.is_empty() && !has_logs {
         bail!(
             "{} files, and none is a dump of NCCL's Inspector, of a flight recorder, or a log of nccl-tests with a bandwidth{}",
             files.len(),
@@ -174,8 +186,17 @@ impl Read {
                 Ok(dump) => self.dumps.entry(folder).or_default().push(dump),
                 Err(error) => self.problems.push(error.to_string()),
             }
+        } else if is_ras(text) {
+            self.ras.extend(parse_ras(text));
+        } else if let Some(pairs) = parse_pairs(text) {
+            self.runs.extend(pairs);
         } else {
+            let has_lines = is_job_log(text);
+            if has_lines {
+                self.log.take(text);
+            }
             match parse_log(&name, text) {
+                Ok(log) if log.runs.is_empty() && has_lines => self.unfinished += log.unfinished,
                 Ok(log) if log.runs.is_empty() && log.unfinished == 0 => {
                     self.others += 1;
                     if self.nearest.is_none() {
@@ -210,6 +231,11 @@ impl Read {
         Report {
             jobs: jobs.into_iter().map(job).collect(),
             stuck: stuck.collect(),
+            communicators: judge_ras(&self.ras)
+                .into_iter()
+                .map(|(said, _)| said)
+                .collect(),
+            log: self.log.judge().into_iter().map(|(said, _)| said).collect(),
             bandwidth: bandwidth::tests(&self.runs, line_rate),
             tests,
             unfinished_tests: self.unfinished,
@@ -288,6 +314,17 @@ fn tell(out: &mut String, report: &Report) -> fmt::Result {
                 "  rank {} is late, its {}: {} ranks wait in {operation} of {}",
                 late.rank, late.side, late.waiting, late.group
             )?;
+        }
+    }
+    for (title, said) in [
+        ("NCCL's communicators", &report.communicators),
+        ("Logs", &report.log),
+    ] {
+        if !said.is_empty() {
+            writeln!(out, "{title}")?;
+        }
+        for sentence in said {
+            writeln!(out, "  {sentence}")?;
         }
     }
     if report.tests + report.unfinished_tests > 0 {

@@ -13,16 +13,19 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use railscope_collector::fabric::lint::{Finding, lint};
 use railscope_collector::fabric::plans::export::{Target, missing};
-use railscope_collector::fabric::plans::{Format, Opened, Placement, Site, read};
+use railscope_collector::fabric::plans::{
+    Document, Format, NodeNames, Opened, Placement, Site, read,
+};
 use railscope_collector::fabric::{Kind, SubnetMerge, judge};
 use railscope_model::plan::PlanError;
 
 /// Problems of a file that are printed one by one.
 const SHOWN_PROBLEMS: usize = 10;
 
-/// Looks at the shape of a fabric, in files of many kinds: ibnetdiscover, saved pages of exporters (named by their
-/// node), wiring plans, NDT, NetQ, LLDP, Slurm's topology.conf, topograph models, NCCL's and hwloc's XML, nvidia-smi
-/// topo -m; or in a running collector. Exit status: 0 nothing found, 1 findings, 2 unreadable.
+/// Looks at the shape of a fabric, in files of many kinds: ibnetdiscover, iblinkinfo, ibdiagnet's db_csv, saved pages of
+/// exporters (named by their node), wiring plans, NDT, NetQ, LLDP, Slurm's topology.conf, topograph models, NCCL's and
+/// hwloc's XML, nvidia-smi (all of them in docs/inputs.md); or in a running collector. Exit status: 0 nothing found, 1
+/// findings, 2 no answer.
 #[derive(Debug, Args)]
 pub(crate) struct TopologyArgs {
     #[command(subcommand)]
@@ -91,6 +94,9 @@ struct Files {
     /// Address of a running collector, in place of files.
     #[arg(long, value_name = "URL", conflicts_with_all = ["paths", "format"])]
     collector: Option<String>,
+    /// Names of InfiniBand nodes by GUID, as opensm's --node-name-map has them.
+    #[arg(long, value_name = "FILE", conflicts_with = "collector")]
+    node_name_map: Option<PathBuf>,
     /// What the files are, where their content does not say it.
     #[arg(long, value_parser = PossibleValuesParser::new(Format::names()))]
     format: Option<String>,
@@ -130,7 +136,22 @@ impl Files {
             ),
             None => None,
         };
-        load(&self.paths, format)
+        load(&self.paths, format, self.names()?.as_ref())
+    }
+
+    fn names(&self) -> anyhow::Result<Option<NodeNames>> {
+        let Some(path) = &self.node_name_map else {
+            return Ok(None);
+        };
+        let file = path.display().to_string();
+        let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {file}"))?;
+        match NodeNames::read(&file, &text) {
+            Ok(names) => Ok(Some(names)),
+            Err(errors) => {
+                report(&errors);
+                bail!("{file} is no map of node names")
+            }
+        }
     }
 
     /// As [`Files::load`], where a part of the site would mislead: a file that is of no use is an error.
@@ -148,7 +169,11 @@ fn whole(loaded: Loaded) -> anyhow::Result<Site> {
 
 /// Reads files and folders into one site, and says on standard error what could not be read. One file of a folder that
 /// is of no use does not hide the others.
-fn load(paths: &[PathBuf], format: Option<Format>) -> anyhow::Result<Loaded> {
+fn load(
+    paths: &[PathBuf],
+    format: Option<Format>,
+    names: Option<&NodeNames>,
+) -> anyhow::Result<Loaded> {
     let mut opened: Vec<Opened> = Vec::new();
     let mut refused = Vec::new();
     let files = files_of(paths)?;
@@ -157,8 +182,11 @@ fn load(paths: &[PathBuf], format: Option<Format>) -> anyhow::Result<Loaded> {
         let text = std::fs::read(path).map_err(|error| unreadable(&file, &error));
         let text = text.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
         match text.and_then(|text| read(&file, &text, format)) {
-            Ok(file) => {
+            Ok(mut file) => {
                 report(&file.problems);
+                if let (Some(names), Document::Subnet(subnet)) = (names, &mut file.document) {
+                    names.apply(subnet);
+                }
                 opened.push(file);
             }
             Err(errors) => {
@@ -269,7 +297,6 @@ fn is_clean(site: &Site) -> bool {
         let wiring = &verdict.wiring;
         !matches!(verdict.kind, Kind::Unknown { .. })
             && verdict.doubts.is_empty()
-            && verdict.odd_switches.is_empty()
             && wiring.missing.is_empty()
             && wiring.misplaced.is_empty()
             && wiring.absent_leaves.is_empty()
@@ -326,7 +353,7 @@ fn lint_files(files: &Files, plans: &[PathBuf], as_json: bool) -> anyhow::Result
     let plan = if plans.is_empty() {
         site.plan.clone().filter(|_| site.seen)
     } else {
-        let loaded = whole(load(plans, None)?)?;
+        let loaded = whole(load(plans, None, None)?)?;
         Some(
             loaded
                 .plan
@@ -403,7 +430,7 @@ fn diff_sites(args: &DiffArgs) -> anyhow::Result<bool> {
 }
 
 fn diff_files(old: &Path, new: &Path, as_json: bool) -> anyhow::Result<bool> {
-    let [old, new] = [old, new].map(|path| whole(load(&[path.to_owned()], None)?));
+    let [old, new] = [old, new].map(|path| whole(load(&[path.to_owned()], None, None)?));
     let changes = diff::changes(&old?, &new?)?;
     if as_json {
         pretty(&json::changes(&changes))?;

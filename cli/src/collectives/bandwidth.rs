@@ -171,7 +171,7 @@ fn cliff(sizes: &[Size]) -> Option<String> {
     for row in sizes.iter().filter(|row| row.bytes >= BULK_BYTES) {
         match (best, &mut fallen) {
             (Some(best), None) if row.bandwidth < CLIFF * best.bandwidth => {
-                fallen = Some((best, *row, 1))
+                fallen = Some((best, *row, 1));
             }
             (Some(best), Some((.., low))) if row.bandwidth < CLIFF * best.bandwidth => *low += 1,
             (Some(best), _) if best.bandwidth >= row.bandwidth => {}

@@ -17,6 +17,7 @@ mod query;
 mod recognise;
 mod slurm;
 mod smi;
+mod subnets;
 mod table;
 mod topograph;
 
@@ -28,6 +29,7 @@ pub use node::{Distance, Endpoint, NodeTopology};
 pub use placement::{Block, PlacedSwitch, Placement};
 pub use query::{Query, odd_nodes};
 pub use recognise::Format;
+pub use subnets::NodeNames;
 
 use railscope_model::plan::{PlanError, WiringPlan};
 
@@ -92,6 +94,8 @@ pub fn read(file: &str, text: &str, format: Option<Format>) -> Result<Opened, Ve
     let planned = |plan| Document::Cables(plan, Told::Planned);
     let document = match format {
         Format::Ibnetdiscover => subnet(&mut source).map(Document::Subnet),
+        Format::Linkinfo => subnets::read_linkinfo(&mut source).map(Document::Subnet),
+        Format::DbCsv => subnets::read_db_csv(&mut source).map(Document::Subnet),
         Format::Page => Ok(Document::Page(text.to_owned())),
         Format::Plan => WiringPlan::parse(file, text).map(planned),
         Format::PlanToml => table::read_toml(&source).map(planned),

@@ -2,7 +2,9 @@
 
 pub mod flight_recorder;
 pub mod inspector;
+pub mod job_log;
 pub mod nccl_tests;
+pub mod ras;
 pub mod watch;
 
 /// What is wrong with a file, and where.

@@ -83,6 +83,24 @@ pub const INPUTS: &[Input] = &[
         ],
     ),
     input(
+        "`iblinkinfo`, in blocks or lines (`-l`)",
+        Topology,
+        "every cable of an InfiniBand subnet",
+        &["==(", ")==>", "Gbps Active/"],
+    ),
+    input(
+        "`db_csv` of ibdiagnet (`ibdiagnet2.db_csv`)",
+        Topology,
+        "every cable of an InfiniBand subnet",
+        &["START_LINKS", "START_NODES", "START_PORTS"],
+    ),
+    input(
+        "node-name map of opensm, with `--node-name-map FILE`",
+        Topology,
+        "the names of switches and hosts, so that a fabric and a scheduler's file agree",
+        &[],
+    ),
+    input(
         "saved page of Railscope's exporter, named by its node",
         Topology,
         "devices, which GPU is nearest to which NIC, LLDP",
@@ -110,7 +128,7 @@ pub const INPUTS: &[Input] = &[
         "`lldpctl -f json0`, `lldpctl -f json`, named by the host or switch",
         Topology,
         "cables of one device",
-        &["\"lldp\"", "\"chassis\"", "\"interface\""],
+        &["\"lldp\"", "\"lldp_status\""],
     ),
     input(
         "Arista EOS `show lldp neighbors detail`, also `| json`, named by the switch",
@@ -129,9 +147,8 @@ pub const INPUTS: &[Input] = &[
         Topology,
         "cables of one switch",
         &[
-            "Local Interface",
-            "Chassis Id",
             "lldp-neighbors-information",
+            "Parent Interface    Chassis Id",
         ],
     ),
     input(
@@ -144,7 +161,7 @@ pub const INPUTS: &[Input] = &[
         "model of NVIDIA topograph, YAML or JSON",
         Topology,
         "which node hangs behind which switch, NVLink domains",
-        &["capacity_blocks", "switches:"],
+        &["capacity_blocks"],
     ),
     input(
         "`nvidia-smi -q`, text and XML (`-x`)",
@@ -156,7 +173,7 @@ pub const INPUTS: &[Input] = &[
         "`nvidia-smi topo -m`, also amid other text or cut",
         Node,
         "which GPU is nearest to which NIC, NVLinks",
-        &["CPU Affinity", "GPU0"],
+        &["CPU Affinity", "NUMA Affinity"],
     ),
     input(
         "`nvidia-smi nvlink -s`, also where it fails",
@@ -168,13 +185,13 @@ pub const INPUTS: &[Input] = &[
         "topology XML of NCCL or RCCL (`NCCL_TOPO_DUMP_FILE`), of one host or several",
         Node,
         "which GPU is nearest to which NIC, NVLinks",
-        &["<system", "<cpu", "busid="],
+        &["<system", "<pci busid="],
     ),
     input(
         "XML of hwloc (`lstopo`)",
         Node,
         "which GPU is nearest to which RDMA device",
-        &["<topology", "<object"],
+        &["<topology", "<object type="],
     ),
     input(
         "logs of nccl-tests, many in one file or folder",
@@ -186,7 +203,7 @@ pub const INPUTS: &[Input] = &[
         "dumps of PyTorch's flight recorder, JSON, one for each rank",
         Collectives,
         "which rank a hung job waits for",
-        &["\"pg_config\"", "\"entries\""],
+        &["\"pg_config\"", "\"pg_status\""],
     ),
     input(
         "dumps of NCCL's Inspector plugin, JSON lines",
@@ -195,10 +212,43 @@ pub const INPUTS: &[Input] = &[
         &["coll_perf", "dump_timestamp_us"],
     ),
     input(
+        "answers of NCCL's RAS client (`ncclras`), text and JSON, one or several",
+        Collectives,
+        "who is missing, who is behind (not always who is listed), what stands still",
+        &[
+            "Communicators... (",
+            "collective_counts",
+            "launched up to operation",
+        ],
+    ),
+    input(
+        "logs of jobs: PyTorch's watchdog, NCCL INFO",
+        Collectives,
+        "which collective timed out on which ranks and who never came; NICs, GPUDirect RDMA, NVLink SHARP",
+        &[
+            "Watchdog caught collective operation timeout",
+            " NCCL INFO ",
+            "last enqueued work:",
+        ],
+    ),
+    input(
+        "plain list `node node GB/s`, blanks or commas between",
+        Collectives,
+        "which pairs, nodes or groups of nodes are slow",
+        &[],
+    ),
+    input(
         "kernel log: `dmesg`, `journalctl -k`, `/dev/kmsg` ([forms](kernel-log.md))",
         Exporter("railscope exporter --path.kmsg FILE"),
         "Xids, link losses, PCIe errors",
-        &["NVRM:", "Xid", "nvidia-nvswitch", "kern  :", "segfault at"],
+        &[
+            "NVRM:",
+            "Xid (",
+            "nvidia-nvswitch",
+            "nvidia-peermem",
+            "kern  :",
+            "segfault at",
+        ],
     ),
     input(
         "`ethtool -S`, as `DIR/INTERFACE/stats`, with and without its heading",
@@ -216,19 +266,19 @@ pub const INPUTS: &[Input] = &[
         "pages of other exporters: DCGM, node_exporter, SNMP, gNMI, SONiC and more ([list](other-exporters.md))",
         SCRAPED,
         "their part of nodes and switches",
-        &["# HELP ", "# TYPE ", "DCGM_FI_", "node_"],
+        &["# TYPE ", "# HELP ", "DCGM_FI_", "node_cpu_seconds_total"],
     ),
     input(
-        "`ibswitches`, `ibhosts`, `iblinkinfo`, `ibstat`",
+        "`ibswitches`, `ibhosts`, `ibstat`",
         Nobody,
         "`ibnetdiscover` says the same and what is cabled to what",
-        &["CA type:", "Infiniband HCA", "==(", "enhanced port 0 lid"],
+        &["CA type:", "Infiniband HCA", "enhanced port 0 lid"],
     ),
     input(
-        "ibdiagnet's `db_csv`, `net_dump`",
+        "ibdiagnet's `net_dump` and log",
         Nobody,
         "`ibnetdiscover` says which cable is where, the collector's own [sweep](subnet-sweep.md) reads the counters",
-        &["START_NODES", "START_LINKS", "START_PORTS"],
+        &["ibdiagnet"],
     ),
     input(
         "`perfquery`, `ibqueryerrors`",
@@ -236,6 +286,7 @@ pub const INPUTS: &[Input] = &[
         "the collector's own [sweep](subnet-sweep.md) reads the counters of every port",
         &[
             "Port counters:",
+            "Port extended counters:",
             "PortRcvErrorDetails",
             "SymbolErrorCounter",
         ],
@@ -256,12 +307,39 @@ pub const INPUTS: &[Input] = &[
         "output of `mlxlink`, `mlxcables`, `ibswinfo`",
         Nobody,
         "the exporter and the collector's [sweep](subnet-sweep.md) read speed, width and errors of each port",
+        &["Operational Info", "ibswinfo", "part number", "PSID"],
+    ),
+    input(
+        "log of NVIDIA's fabric manager",
+        Nobody,
+        "the exporter reads each GPU's state of the NVLink fabric, and so does `railscope check --file` of `nvidia-smi -q`",
         &[
-            "Operational Info",
-            "Physical state",
-            "part number",
-            "serial number",
+            "Received an inband message",
+            "fabric manager",
+            "Fabric Manager",
         ],
+    ),
+    input(
+        "`ethtool IF`, `ethtool -i IF`",
+        Nobody,
+        "the exporter asks the kernel itself; its recordings take `ethtool -S`",
+        &[
+            "Supported link modes:",
+            "supports-statistics:",
+            "Link detected:",
+        ],
+    ),
+    input(
+        "SONiC's `COUNTERS_DB`",
+        Nobody,
+        "`sonic-exporter`, gNMI or SNMP give the same to the [collector](other-exporters.md)",
+        &["COUNTERS:oid:", "COUNTERS_PORT_NAME_MAP"],
+    ),
+    input(
+        "table of PyTorch's flight recorder analyzer",
+        Nobody,
+        "the dumps that it was made from are read by `railscope collectives`",
+        &["Process Group Desc"],
     ),
     input(
         "output of ib_write_bw, GPCNeT, nvbandwidth",
@@ -279,18 +357,12 @@ pub const INPUTS: &[Input] = &[
 
 /// The form that a text looks most like; none if nothing speaks for any.
 pub fn nearest(text: &str) -> Option<&'static Input> {
+    // Marks are words that few other texts have: one is enough, more are better, the first is the best.
     let score = |input: &Input| {
-        let found = input
-            .marks
-            .iter()
-            .map(|mark| usize::from(text.contains(mark)));
+        let marks = input.marks.iter();
+        let found = marks.filter(|mark| text.contains(**mark)).count();
         let first = input.marks.first().is_some_and(|mark| text.contains(mark));
-        // Half of the words or the first one: a single common word says nothing.
-        let sum: usize = found.sum();
-        let share = 100 * sum / input.marks.len().max(1);
-        (first || share >= 50)
-            .then_some((share + if first { 50 } else { 0 }, sum))
-            .filter(|_| sum > 0)
+        (found > 0).then(|| (usize::from(first), 100 * found / input.marks.len().max(1)))
     };
     let known = INPUTS
         .iter()

@@ -34,6 +34,15 @@ pub(super) fn read(source: &mut Source<'_>) -> Result<Query, Vec<PlanError>> {
     if query.gpus.is_empty() && query.complaints.is_empty() {
         return Err(vec![source.error(1, "gpu", "no GPU", expected)]);
     }
+    let told = query.node.get("attached gpus");
+    let told: Option<usize> = told.and_then(|number| number.parse().ok());
+    if let Some(told) = told.filter(|told| *told != query.gpus.len()) {
+        let is_it = |line: &str| key(line).contains("attached gpus");
+        let line = source.text.lines().position(is_it);
+        let found = format!("{} of {told} attached GPUs", query.gpus.len());
+        let expected = "all of them: the text is cut, or a GPU does not answer";
+        source.problem(line.map_or(0, |at| at + 1), "gpu", &found, expected);
+    }
     if query.gpus.len() > MOST_GPUS {
         return Err(vec![source.error(
             1,
@@ -50,12 +59,11 @@ fn key(words: &str) -> String {
     words.trim().to_ascii_lowercase().replace(['_', '-'], " ")
 }
 
-fn read_text(source: &mut Source<'_>) -> Query {
+fn read_text(source: &Source<'_>) -> Query {
     let mut query = Query::default();
     // Headings above the line, by how far they are indented.
     let mut headings: Vec<(usize, String)> = Vec::new();
-    let mut last_line = 0;
-    for (number, line) in (1..).zip(source.text.lines()) {
+    for line in source.text.lines() {
         let (indent, text) = (line.len() - line.trim_start().len(), line.trim());
         if text.contains("NVSMI LOG") {
             query = Query::default();
@@ -81,7 +89,6 @@ fn read_text(source: &mut Source<'_>) -> Query {
             headings.push((indent, key(text)));
             continue;
         };
-        last_line = number;
         let path = headings
             .iter()
             .map(|(_, name)| name.clone())
@@ -92,19 +99,6 @@ fn read_text(source: &mut Source<'_>) -> Query {
             Some(_) => {}
             None => drop(query.node.insert(path, value.trim().to_owned())),
         }
-    }
-    let told: Option<usize> = query
-        .node
-        .get("attached gpus")
-        .and_then(|number| number.parse().ok());
-    if let Some(told) = told.filter(|told| *told != query.gpus.len()) {
-        let found = format!("{} GPUs of {told} attached", query.gpus.len());
-        source.problem(
-            last_line,
-            "gpu",
-            &found,
-            "all of them: the text is cut, or a GPU does not answer",
-        );
     }
     query
 }

@@ -12,6 +12,10 @@ use super::{Source, inputs};
 pub enum Format {
     /// `ibnetdiscover`, in any of its forms.
     Ibnetdiscover,
+    /// `iblinkinfo`, in blocks or lines.
+    Linkinfo,
+    /// `db_csv` of ibdiagnet.
+    DbCsv,
     /// The metrics page of Railscope's exporter.
     Page,
     /// Railscope's wiring plan as a table.
@@ -43,8 +47,10 @@ pub enum Format {
 }
 
 /// Names of the formats, as `--format` takes them.
-const NAMES: [(Format, &str); 15] = [
+const NAMES: [(Format, &str); 17] = [
     (Format::Ibnetdiscover, "ibnetdiscover"),
+    (Format::Linkinfo, "iblinkinfo"),
+    (Format::DbCsv, "ibdiagnet"),
     (Format::Page, "metrics"),
     (Format::Plan, "plan"),
     (Format::PlanToml, "plan-toml"),
@@ -122,7 +128,16 @@ pub(super) fn recognise(source: &Source<'_>) -> Result<Format, PlanError> {
     };
     found.ok_or_else(|| {
         let line = text.lines().find(|line| !line.trim().is_empty());
-        source.error(1, "text", line.unwrap_or_default().trim(), &expected(text))
+        let line = line.unwrap_or_default().trim();
+        // A bracket alone says nothing.
+        let begun: String = text.chars().take(200).collect();
+        let words: Vec<&str> = begun.split_whitespace().collect();
+        let found = if line.len() > 2 {
+            line.to_owned()
+        } else {
+            words.join(" ")
+        };
+        source.error(1, "text", &found, &expected(text))
     })
 }
 
@@ -191,6 +206,8 @@ fn plain(text: &str) -> Option<Format> {
         () if line(&|line| line.contains("GPU0") && line.contains("CPU Affinity")) => {
             Some(Format::SmiTopo)
         }
+        () if line(&|line| line.trim() == "START_LINKS") => Some(Format::DbCsv),
+        () if line(&|line| super::subnets::is_linkinfo(line)) => Some(Format::Linkinfo),
         () if line(&|line| line.contains("NVSMI LOG")) => Some(Format::SmiQuery),
         () if line(&|line| super::smi::is_nvlink(line)) && text.contains("GPU ") => {
             Some(Format::SmiNvlink)

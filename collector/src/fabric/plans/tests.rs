@@ -5,6 +5,7 @@ use super::*;
 mod exports;
 mod inside;
 mod neighbors;
+mod subnets;
 
 fn document(file: &str, text: &str) -> Opened {
     read(file, text, None).unwrap_or_else(|errors| panic!("{file}: {}", errors[0]))

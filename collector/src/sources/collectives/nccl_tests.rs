@@ -115,6 +115,53 @@ pub fn parse_log(file: &str, text: &str) -> Result<Log, CollectivesError> {
     Ok(log)
 }
 
+/// A plain list of pairs, `node node GB/s` with blanks or commas between, with or without a heading; none where a text is
+/// something else.
+pub fn parse_pairs(text: &str) -> Option<Vec<TestRun>> {
+    let mut runs = Vec::new();
+    let lines = text.lines().map(str::trim);
+    for (place, line) in lines
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        .enumerate()
+    {
+        let words: Vec<&str> = line
+            .split([' ', '\t', ',', ';'])
+            .filter(|word| !word.is_empty())
+            .collect();
+        let [a, b, value, unit @ ..] = words.as_slice() else {
+            return None;
+        };
+        let number: Option<f64> = value
+            .parse()
+            .ok()
+            .filter(|value: &f64| value.is_finite() && *value >= 0.0);
+        let is_name = |word: &str| {
+            word.starts_with(|sign: char| sign.is_ascii_alphabetic())
+                && word.parse::<f64>().is_err()
+        };
+        let scale = match unit {
+            [] => 1.0,
+            ["GB/s" | "GBps"] => 1.0,
+            ["Gb/s" | "Gbps" | "Gbit/s"] => 0.125,
+            _ => return None,
+        };
+        match number {
+            Some(number) if is_name(a) && is_name(b) && a != b => runs.push(TestRun {
+                test: Some("list of pairs".to_owned()),
+                nodes: BTreeSet::from([(*a).to_owned(), (*b).to_owned()]),
+                ranks: 2,
+                bandwidth: number * scale * GIGABYTE,
+                sizes: Vec::new(),
+                gpu: None,
+            }),
+            // A heading.
+            None if place == 0 => {}
+            _ => return None,
+        }
+    }
+    (!runs.is_empty()).then_some(runs)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -142,6 +189,26 @@ mod tests {
             .collect();
         assert_eq!(rows, [(1 << 25, 55.43e9, 0), (1 << 26, 59.26e9, 2)]);
         assert_eq!(log.runs[0].gpu.as_deref(), Some("NVIDIA"));
+    }
+
+    #[test]
+    fn a_plain_list_of_pairs_is_read_and_nothing_else_is_one() {
+        let runs =
+            parse_pairs("# pairs\nsrc dst GB/s\nn1 n2 48.1\nn1,n3,380 Gb/s\n").expect("a list");
+        assert_eq!(
+            runs.iter().map(|run| run.bandwidth).collect::<Vec<_>>(),
+            [48.1e9, 47.5e9]
+        );
+        for text in [
+            "",
+            "n1 n2\n",
+            "hello world 3 4 5\n",
+            "n1 n1 4\n",
+            "1 2 3\n",
+            "n1 n2 4\nn1 n2 four\n",
+        ] {
+            assert_eq!(parse_pairs(text), None, "{text}");
+        }
     }
 
     #[test]

@@ -12,10 +12,10 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::flight_recorder::{Dump, parse_dump, rank_of_file, rank_states};
 use super::inspector::{is_dump, parse_line};
+use crate::health::SourceStatus;
 use crate::jobs::straggler::{Operation, Stuck, late_ranks};
 use crate::service::Event;
 use crate::status::State;
-use crate::status::health::SourceStatus;
 
 /// Time between two looks: that between two ticks.
 const LOOK_INTERVAL: Duration = Duration::from_secs(5);

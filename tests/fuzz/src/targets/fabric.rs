@@ -3,7 +3,7 @@
 use railscope_collector::analyzer::Analyzer;
 use railscope_collector::fabric::lint::lint;
 use railscope_collector::fabric::lldp::text::parse_neighbours;
-use railscope_collector::fabric::plans::{Format, Placement, Site, export, read};
+use railscope_collector::fabric::plans::{Format, NodeNames, Placement, Site, export, read};
 use railscope_collector::fabric::subnet::parse_ibnetdiscover;
 use railscope_collector::fabric::{assign_rails, diff, merge_subnet, understand};
 use railscope_model::fabric::Fabric;
@@ -47,6 +47,13 @@ pub(crate) fn any_file(bytes: &[u8]) {
     file(bytes, None);
 }
 
+/// opensm's map of node names.
+pub(crate) fn node_names(bytes: &[u8]) {
+    if let Err(errors) = NodeNames::read("map", &String::from_utf8_lossy(bytes)) {
+        assert!(!errors.is_empty());
+    }
+}
+
 fn file(bytes: &[u8], format: Option<Format>) {
     let Ok(opened) = read("node-1.txt", &String::from_utf8_lossy(bytes), format) else {
         return;
@@ -61,9 +68,18 @@ fn file(bytes: &[u8], format: Option<Format>) {
     for (_, placement) in &site.placements {
         assert!(!placement.to_string().is_empty());
         export::slurm_block(placement);
+        export::slurm_tree(placement);
+        export::node_labels(placement);
     }
     for (_, node) in &site.nodes {
         assert!(!node.to_string().is_empty());
         node.affinity();
+        node.identity();
+    }
+    for (_, gpus) in &site.gpus {
+        assert!(!gpus.to_string().is_empty());
+    }
+    for contested in &site.contested {
+        assert!(!contested.to_string().is_empty());
     }
 }

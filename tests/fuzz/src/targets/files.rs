@@ -10,7 +10,9 @@ use railscope_collector::mapping::{Mappings, Reader};
 use railscope_collector::persist::fabric_file;
 use railscope_collector::persist::incidents_file;
 use railscope_collector::sources::collectives::flight_recorder::{parse_dump, rank_states};
-use railscope_collector::sources::collectives::nccl_tests::parse_log;
+use railscope_collector::sources::collectives::job_log::JobLog;
+use railscope_collector::sources::collectives::nccl_tests::{parse_log, parse_pairs};
+use railscope_collector::sources::collectives::ras::{judge_ras, parse_ras};
 use railscope_collector::sources::targets::TargetList;
 use railscope_model::fabric::Timestamp;
 
@@ -56,8 +58,24 @@ pub(crate) fn flight_recorder(bytes: &[u8]) {
     }
 }
 
-/// The table of nccl-tests.
+/// What NCCL's RAS client answers.
+pub(crate) fn nccl_ras(bytes: &[u8]) {
+    let snapshots = parse_ras(&text(bytes));
+    for (said, _) in judge_ras(&snapshots) {
+        assert!(!said.is_empty());
+    }
+}
+
+/// Logs of jobs: PyTorch's watchdog, NCCL INFO.
+pub(crate) fn job_log(bytes: &[u8]) {
+    let mut log = JobLog::default();
+    log.take(&text(bytes));
+    log.judge();
+}
+
+/// The table of nccl-tests, or a plain list of pairs.
 pub(crate) fn nccl_tests(bytes: &[u8]) {
+    parse_pairs(&text(bytes));
     if let Err(error) = parse_log("log", &text(bytes)) {
         assert!(!error.to_string().is_empty());
     }

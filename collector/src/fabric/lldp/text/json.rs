@@ -34,9 +34,10 @@ pub(super) fn parse(text: &str) -> Result<Told, String> {
     Ok(told)
 }
 
-/// Line on which a name first stands in quotes; 0 where it does not.
+/// Line on which a name stands as a key, or else in quotes; 0 where it does not.
 fn line_of(text: &str, name: &str) -> usize {
-    let at = text.find(&format!("\"{name}\""));
+    let key = text.find(&format!("\"{name}\":"));
+    let at = key.or_else(|| text.find(&format!("\"{name}\"")));
     at.map_or(0, |at| text[..at].matches('\n').count() + 1)
 }
 
