@@ -14,6 +14,7 @@ use railscope_model::metric::{
     SWEEP_DURATION, SWEEP_MADS, TARGET_AGE, TARGET_UP, TICK_DURATION, TOPOLOGY_FINDINGS,
 };
 use railscope_model::reading::{Labels, NodeReading};
+use serde::Deserialize;
 
 pub(crate) mod graph;
 mod health;
@@ -23,18 +24,18 @@ mod tails;
 
 use super::wire;
 use crate::diagnose::observer::Late;
-use crate::serve::api::params::{Nothing, Params, Refusal};
+use crate::serve::api::params::{Expected, Params, Refusal};
 use crate::serve::router::App;
 use crate::status::{Snapshot, State};
 
 pub(crate) async fn metrics(
     Shared(state): App,
     headers: HeaderMap,
-    _: Params<Nothing>,
+    Params(asked): Params<Asked>,
 ) -> Result<Response, Refusal> {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
     let format = Format::negotiate(text(header::ACCEPT));
-    let body = write(&state, format);
+    let body = write(&state, format, &asked.ports);
     let described = [
         (header::CONTENT_TYPE, format.content_type()),
         (header::VARY, "Accept, Accept-Encoding"),
@@ -49,11 +50,39 @@ pub(crate) async fn metrics(
 
 /// The page as plain text.
 pub(crate) fn text(state: &State) -> String {
-    write(state, Format::Text)
+    write(state, Format::Text, &Ports::Too)
 }
 
-fn write(state: &State, format: Format) -> String {
-    let mut reading = reading(state);
+/// What of the page is asked for.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Asked {
+    #[serde(default)]
+    ports: Ports,
+}
+
+/// Whether the page says where each port of a host hangs: on a large cluster most of it, and seldom new.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Ports {
+    #[default]
+    Too,
+    Only,
+    None,
+}
+
+impl Expected for Asked {
+    const EXPECTED: &'static str = "ports=only, ports=none or no parameter";
+}
+
+fn write(state: &State, format: Format, ports: &Ports) -> String {
+    let mut reading = match ports {
+        Ports::Only => NodeReading::default(),
+        Ports::Too | Ports::None => reading(state),
+    };
+    if let (Ports::Too | Ports::Only, Some(snapshot)) = (ports, state.snapshot()) {
+        push_ports(&mut reading, &snapshot);
+    }
     let doubles = reading.normalise();
     if doubles > 0 {
         tracing::error!(
@@ -180,7 +209,6 @@ fn push_snapshot(reading: &mut NodeReading, snapshot: &Snapshot, state: &State) 
     for (rule, count) in crate::fabric::lint::count(&view.lint) {
         reading.push(&TOPOLOGY_FINDINGS, &Labels::new([rule]), count as u64);
     }
-    push_ports(reading, snapshot);
     graph::push(reading, &snapshot.layout, state.graph_series);
     let none = Labels::default();
     if let Some(seen) = view.subnet_seen {

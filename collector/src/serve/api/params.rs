@@ -62,7 +62,7 @@ impl IntoResponse for Refusal {
 
 /// The parameters of a query, none of them unknown.
 #[derive(Debug)]
-pub(crate) struct Params<T>(pub(super) T);
+pub(crate) struct Params<T>(pub(in crate::serve) T);
 
 /// What a query may hold, in words.
 pub(crate) trait Expected: DeserializeOwned {

@@ -5,6 +5,7 @@ mod graph;
 mod health;
 mod maintenance;
 mod otlp;
+mod ports;
 mod probes;
 mod push;
 mod tail;
@@ -289,7 +290,7 @@ const WRONG: &[(&str, u16, &str, &str)] = &[
         "/metrics?profile=full",
         400,
         "query: unknown field `profile`",
-        "no query parameters",
+        "ports=only, ports=none",
     ),
 ];
 
