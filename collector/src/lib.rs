@@ -14,6 +14,7 @@ pub mod detect;
 pub mod diagnose;
 pub mod fabric;
 pub(crate) mod file_error;
+pub mod health;
 pub mod jobs;
 pub mod maintenance;
 pub mod mapping;

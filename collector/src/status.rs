@@ -1,7 +1,5 @@
 //! What scrapers, analysis and API share: the newest view, the state of every target, counters of it all.
 
-pub mod health;
-
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,6 +12,7 @@ use railscope_model::identity::NodeName;
 use crate::analyzer::ClusterView;
 use crate::config::{Config, Target};
 use crate::diagnose::stages::maintenance::Window;
+use crate::health::Health;
 use crate::mapping::OWN_KIND;
 use crate::record::Recorder;
 use crate::serve::layout::Layout;
@@ -21,7 +20,6 @@ use crate::sources::collectives::watch::Counts;
 use crate::sources::mad_sweep::Stats;
 use crate::sources::push::Intake;
 use crate::sources::targets::FileProblem;
-use crate::status::health::Health;
 use crate::store::Ingested;
 
 /// Reads the time. The process gives the system's clock, a test its own.
@@ -237,7 +235,7 @@ pub struct State {
     file_problems: Mutex<Vec<FileProblem>>,
     /// Time between two analyses.
     pub analysis_interval: Duration,
-    health: Health,
+    pub(crate) health: Health,
     scrapes: [AtomicU64; ScrapeResult::ALL.len()],
     sweeps: [AtomicU64; SweepResult::ALL.len()],
     samples: [AtomicU64; SAMPLE_RESULTS.len()],

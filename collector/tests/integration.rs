@@ -6,6 +6,7 @@ mod topology_net;
 
 mod analysis;
 mod foreign;
+mod hostile;
 mod lldp;
 mod plan_captures;
 mod plan_properties;

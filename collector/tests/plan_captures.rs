@@ -40,6 +40,12 @@ fn answer(file: &str, text: &str) -> String {
             .next()
             .unwrap_or_default()
             .to_owned()
+    } else if let Some((_, gpus)) = site.gpus.first() {
+        gpus.to_string()
+            .lines()
+            .next()
+            .unwrap_or_default()
+            .to_owned()
     } else if let Some((_, node)) = site.nodes.first() {
         format!(
             "{} GPUs, {} NICs: {}",
@@ -195,11 +201,11 @@ const CAPTURES: &[(&str, &str)] = &[
     ),
     (
         "switch/lldp/meta-gcm-eth_learn_good.json",
-        "refused: line 53: chassis id mac_value",
+        "refused: line 100: chassis id mac_value",
     ),
     (
         "gpu_smi/a100-sxm4-v12.nvidia-smi-qx.xml",
-        "refused: nvidia-smi -q -x",
+        "smi-query: 1 GPU: nothing found [1 problems]",
     ),
     (
         "gpu_smi/linux-x86_64__nvidia-h100-80gb-hbm3__590.48.01.txt",

@@ -9,12 +9,12 @@ use crate::analyzer::ClusterView;
 use crate::clock::unix_seconds;
 use crate::diagnose::incident::Incident as IncidentOfCore;
 use crate::fabric::{Kind, Verdict as CoreVerdict};
+use crate::health::{SourceKey, SourceState};
 use crate::serve::api::exporter::Target;
 use crate::serve::wire::witnesses::{
     Lldp, TogetherWire, WitnessWire, witnesses, witnesses_together,
 };
 use crate::sources::targets::FileProblem;
-use crate::status::health::{SourceKey, SourceState};
 use crate::status::{Snapshot, State, TargetState};
 
 mod incident;
@@ -86,10 +86,29 @@ pub(crate) struct Fabric {
     evidence: std::collections::BTreeMap<&'static str, Known>,
     /// What is wrong with files of targets.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    target_files: Vec<FileProblem>,
+    target_files: Vec<TargetFile>,
     /// Sources beside exporters.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     sources: Vec<Source>,
+}
+
+/// Something that is wrong with a file of targets.
+#[derive(Debug, Serialize)]
+struct TargetFile {
+    file: String,
+    /// Whether it is one entry that is left out, and not the whole file that cannot be read.
+    left_out: bool,
+    why: String,
+}
+
+impl TargetFile {
+    fn of(problem: &FileProblem) -> Self {
+        Self {
+            file: problem.file.clone(),
+            left_out: problem.left_out,
+            why: problem.why.clone(),
+        }
+    }
 }
 
 /// How a source beside exporters was last read.
@@ -178,7 +197,7 @@ impl Fabric {
             lldp: Lldp::of(view, now),
             tick_age_seconds: now.seconds_since(view.now),
             evidence: known(layout),
-            target_files: state.file_problems().clone(),
+            target_files: state.file_problems().iter().map(TargetFile::of).collect(),
             sources: sources(state, now),
         }
     }

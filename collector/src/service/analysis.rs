@@ -255,8 +255,8 @@ fn note(state: &State, target: &Target, ingested: &Ingested, at: Timestamp) {
 /// What a page was, and what is wrong with it.
 fn judge(ingested: &Ingested) -> (ScrapeResult, Option<String>) {
     let kept = ingested.kept + ingested.unread + ingested.late;
-    let understood = kept + ingested.overruled + ingested.over_limit;
-    let samples = understood + ingested.unknown + ingested.unfit;
+    let understood = kept + ingested.overruled;
+    let samples = understood + ingested.over_limit + ingested.unknown + ingested.unfit;
     let bad_lines = ingested.errors.first().map(|error| {
         let count = ingested.malformed;
         format!("{count} lines cannot be read, the first at {error}")
@@ -267,7 +267,9 @@ fn judge(ingested: &Ingested) -> (ScrapeResult, Option<String>) {
     });
     let over_limit = || {
         let (count, most) = (ingested.over_limit, NODE_SERIES_LIMIT);
-        let sentence = format!("{count} samples beyond the {most} that one node may have");
+        let sentence = format!(
+            "{count} samples beyond the {most} that one node may have, or with endless labels"
+        );
         (count > 0).then_some(sentence)
     };
     if understood > 0 {
@@ -285,6 +287,8 @@ fn judge(ingested: &Ingested) -> (ScrapeResult, Option<String>) {
     if is_html {
         let said = "the page is HTML, not metrics: is this the exporter's address and path?";
         (ScrapeResult::Html, Some(said.to_owned()))
+    } else if let Some(said) = over_limit() {
+        (ScrapeResult::Malformed, Some(said))
     } else if samples > 0 {
         let none = || {
             format!("none of the page's {samples} samples is known: is it another exporter (kind)?")

@@ -19,10 +19,10 @@ use crate::clock;
 use crate::config::{SubnetFrom, SubnetSource};
 use crate::fabric::subnet::counters::DeviceReading;
 use crate::fabric::subnet::{Subnet, parse_ibnetdiscover};
+use crate::health::{SourceKey, SourceStatus};
 use crate::service::Event;
 use crate::sources::mad_sweep::{Settings, SweepError, Sweeper, Swept, open};
 use crate::sources::targets::stamp;
-use crate::status::health::{SourceKey, SourceStatus};
 use crate::status::{State, SweepResult};
 
 /// Largest output that is read: the file of a 666-switch subnet has 2 MB.

@@ -12,10 +12,10 @@ use tokio::time::{MissedTickBehavior, interval};
 use crate::config::SwitchSource;
 use crate::fabric::Told;
 use crate::fabric::lldp::text::parse_neighbours;
+use crate::health::SourceStatus;
 use crate::service::Event;
 use crate::sources::subnet::{Look, Source};
 use crate::status::State;
-use crate::status::health::SourceStatus;
 
 /// Programs that run at the same time: each is a login to a switch, mostly by ssh.
 const MAX_PROGRAMS: usize = 8;

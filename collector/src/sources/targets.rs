@@ -10,9 +10,9 @@ use railscope_model::identity::{NodeName, SwitchName};
 
 use crate::config::Target;
 use crate::config::file_sd::parse_file_sd;
+use crate::health::SourceStatus;
 use crate::mapping::Mappings;
 use crate::status::State;
-use crate::status::health::SourceStatus;
 use crate::store::STALE_AFTER_SECONDS;
 
 /// How often file_sd files are looked at.
@@ -149,7 +149,7 @@ impl TargetList {
 }
 
 /// Something that is wrong with a file of targets.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileProblem {
     /// The file.
     pub file: String,

@@ -20,9 +20,6 @@ pub use read::Rows;
 /// Series kept for one node. The full page of an 8-GPU, 8-NIC node has 4,000 to 5,000; a page of more is
 /// some other exporter's or broken, and must not eat the collector's memory.
 pub const NODE_SERIES_LIMIT: usize = 20_000;
-/// Bytes of label values that one series may have. Ours have less than 200; the memory of a node must not depend on what
-/// its page calls things.
-const SERIES_LABELS_LIMIT: usize = 1_024;
 /// A node that was not heard for so long says nothing about now.
 pub const STALE_AFTER_SECONDS: f64 = 60.0;
 
@@ -106,6 +103,7 @@ impl NodeHistory {
                     means: Meaning::Unknown,
                     ..
                 }) => result.unknown += 1,
+                Ok(Told { head_bytes, .. }) if head_bytes > HEAD_LIMIT => result.over_limit += 1,
                 Ok(told) => {
                     let arrival =
                         *arrival.get_or_insert_with(|| self.arrive(&Speaker::default(), at));
@@ -313,7 +311,7 @@ impl NodeHistory {
         let column = &mut self.columns[self.at_column];
         let mut row = column.by_line(told.line);
         // What there is no room for is refused before it costs more.
-        if row.is_none() && !is_full(self.series, arrival) && told.head_bytes <= HEAD_LIMIT {
+        if row.is_none() && !is_full(self.series, arrival) {
             let labels = told.labels(&self.shared);
             row = self.row(arrival, metric, &labels);
             if let Some(row) = row {
@@ -334,7 +332,7 @@ impl NodeHistory {
         if known.is_some() {
             return known;
         }
-        if is_full(self.series, arrival) || bytes(labels) > SERIES_LABELS_LIMIT {
+        if is_full(self.series, arrival) || bytes(labels) > HEAD_LIMIT {
             return None;
         }
         self.series += 1;

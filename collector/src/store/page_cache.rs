@@ -22,7 +22,8 @@ const MOST_TEMPLATES: usize = 16;
 const SHORTEST: usize = 64;
 /// Every so many lines one is looked at, to see which template a page follows.
 const SAMPLED: usize = 16;
-/// Name and labels of a series that is kept are no longer. Ours have less than 300 bytes.
+/// Name and labels of a series that is kept are no longer: the memory of a node must not depend on what its page calls
+/// things. Ours have less than 300 bytes.
 pub(super) const HEAD_LIMIT: usize = 2_048;
 
 /// One series of a template.

@@ -4,9 +4,9 @@ use std::fmt::{self, Write};
 
 use super::Look;
 use super::html::Esc;
+use crate::health::SourceStatus;
 use crate::serve::layout::{Health, Layout};
 use crate::serve::phrases;
-use crate::status::health::SourceStatus;
 
 /// Targets and entries of files that are named.
 const SHOWN: usize = 16;

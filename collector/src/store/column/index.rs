@@ -1,8 +1,7 @@
-//! Rows of a column by hash, for pages that do not keep the order of the one before: no page costs more than its bytes.
+//! Rows of a column by line and labels, for pages that do not keep the order of the one before: no page costs more than its bytes.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
-use foldhash::fast::RandomState;
 use railscope_model::reading::Labels;
 
 /// Rows that may be compared for one page before an index is worth its memory, in rows of the column.
@@ -10,12 +9,12 @@ const COMPARED: usize = 16;
 /// A column of fewer rows counts as one of so many.
 const FEW_ROWS: usize = 64;
 
-/// Where rows are. It lives while one page is taken up.
+/// Where rows are. It lives while one page is taken up. Trees, not hashes: nobody can choose labels that make one slow.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Index {
     /// By hash of the line up to the value; a row may have another line by now.
-    lines: HashMap<u64, u32, RandomState>,
-    labels: HashMap<Labels, u32, RandomState>,
+    lines: BTreeMap<u64, u32>,
+    labels: BTreeMap<Labels, u32>,
 }
 
 impl Index {

@@ -5,8 +5,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::*;
+use crate::health::SourceStatus;
 use crate::persist::Past;
-use crate::status::health::SourceStatus;
 
 /// A minute after the newest tick.
 fn a_minute_later() -> Timestamp {

@@ -13,6 +13,9 @@ use crate::status::State;
 /// An analysis is late once the last one began more than so many intervals ago, beside the time that it took.
 pub const LATE_INTERVALS: u32 = 3;
 
+/// And never sooner: who analyses many times a second needs no answer as fast.
+const LATE_SECONDS: f64 = 10.0;
+
 /// How a source beside exporters was last read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum SourceStatus {
@@ -67,7 +70,7 @@ pub(crate) struct Health {
     late_ticks: AtomicU64,
     /// Whether each kind of state could not be written the last time.
     unwritable: Mutex<BTreeMap<&'static str, bool>>,
-    pub(super) targets_removed: AtomicU64,
+    pub(crate) targets_removed: AtomicU64,
 }
 
 impl State {
@@ -122,7 +125,7 @@ impl State {
         let last = self.snapshot()?;
         let age = self.now().seconds_since(last.view.now);
         let usual = (self.analysis_interval * LATE_INTERVALS).as_secs_f64();
-        (age > usual + last.tick_seconds).then_some(age)
+        (age > usual.max(LATE_SECONDS) + last.tick_seconds).then_some(age)
     }
 
     /// Notes whether state could be written.
