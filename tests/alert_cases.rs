@@ -96,7 +96,7 @@ const TICKETS: &str = "/tickets";
 
 /// What is learned of one fault.
 pub(crate) fn cases_of_one_fault() -> Vec<Case> {
-    use Server::{Collector, Second};
+    use Server::Collector;
     let gpu = |class, severity, id| says(incident(GPU, class, severity, id));
     vec![
         case(
@@ -135,6 +135,14 @@ pub(crate) fn cases_of_one_fault() -> Vec<Case> {
             ],
             &[(PAGER, GPU, ONE)],
         ),
+    ]
+}
+
+/// What comes and goes, and collectors that do.
+pub(crate) fn cases_of_gaps() -> Vec<Case> {
+    use Server::{Collector, Second};
+    let gpu = |class, severity, id| says(incident(GPU, class, severity, id));
+    vec![
         case(
             "collector-restarts",
             vec![

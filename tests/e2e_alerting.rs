@@ -22,7 +22,9 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use alert_cases::{Case, Count, Server, cases_of_one_fault, cases_of_storms, every_class, says};
+use alert_cases::{
+    Case, Count, Server, cases_of_gaps, cases_of_one_fault, cases_of_storms, every_class, says,
+};
 use support::site::{adapted, tool};
 use support::{Http, Process, Sink, free_port, need, wait_for};
 
@@ -51,7 +53,9 @@ fn serve(exposition: &Exposition) -> u16 {
     thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
             let mut request = [0; 4096];
-            stream.read(&mut request).ok();
+            if !stream.read(&mut request).is_ok_and(|read| read > 0) {
+                continue;
+            }
             let text = exposition.lock().expect("no panic").clone();
             if let Some(text) = text {
                 let head = "HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\nConnection: close\r\n";
@@ -222,6 +226,7 @@ fn received(sink: &Sink) -> (Counts, String) {
 fn every_fault_is_one_notification_and_one_resolve_whatever_is_learned_of_it() {
     need!("prometheus", "prometheus-alertmanager");
     let mut cases = cases_of_one_fault();
+    cases.extend(cases_of_gaps());
     cases.extend(cases_of_storms());
     cases.push(every_class());
     let sink = Sink::start();

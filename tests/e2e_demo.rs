@@ -256,7 +256,7 @@ fn advise(demo: &Demo, format: &str, state: &std::path::Path) -> String {
 #[test]
 fn the_scheduler_is_advised_while_the_fault_lasts_and_told_when_it_is_over() {
     let (http, folder) = (Http::new(), tempfile::tempdir().expect("a folder"));
-    let fault = ["--nodes", "8", "--fault", "pcie-degraded"];
+    let fault = ["--nodes", "8", "--fault", "gpu-thermal"];
     let mut demo = Demo::start(
         folder.path(),
         &[&fault[..], &["--fault-after", "2s"]].concat(),
@@ -271,7 +271,7 @@ fn the_scheduler_is_advised_while_the_fault_lasts_and_told_when_it_is_over() {
     );
 
     let drain = format!(
-        "\nscontrol update nodename={node} state=drain reason=\"Railscope {id} pcie-degraded {component}\"\n"
+        "\nscontrol update nodename={node} state=drain reason=\"Railscope {id} gpu-slow {component}\"\n"
     );
     let said = advise(&demo, "slurm", &slurm);
     assert!(
@@ -294,7 +294,7 @@ fn the_scheduler_is_advised_while_the_fault_lasts_and_told_when_it_is_over() {
         serde_json::from_str(&advise(&demo, "json", &folder.path().join("json"))).expect("JSON");
     assert_eq!(all["drain"][0]["cases"][0]["incident"], *id, "{all}");
 
-    let (well, said) = inject(&demo, &["pcie-degraded", "--end"]);
+    let (well, said) = inject(&demo, &["gpu-thermal", "--end"]);
     assert!(well, "{said}");
     becomes(&demo, &http, &[]);
     let resume = format!("scontrol update nodename={node} state=resume\n");
