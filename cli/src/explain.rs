@@ -12,8 +12,10 @@ use serde::Deserialize;
 
 /// Longest wait for the collector's answer.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Parts that are named one by one.
-const SHOWN_PARTS: usize = 20;
+/// Parts of a list that are named, without `--all`.
+const SHOWN_PARTS: usize = 5;
+/// Checks whose findings are shown, without `--all`: a dead leaf of 64 ports fits on a screen of 40 lines.
+const SHOWN_CHECKS: usize = 2;
 
 /// Says in words what an incident is: which part, how sure, on what evidence, whom it slows, what would clear it and
 /// what to do. Exit status 1 if it is not open. Or says what the detectors check, without a collector.
@@ -22,6 +24,9 @@ pub(crate) struct ExplainArgs {
     /// Id of an open incident, as in alerts, API and page.
     #[arg(required_unless_present = "detectors", conflicts_with = "detectors")]
     incident: Option<String>,
+    /// Print every finding and every part; otherwise findings of one check are one, and lists are cut.
+    #[arg(long, conflicts_with = "detectors")]
+    all: bool,
     /// Says what every detector checks, each threshold with its source, what would clear it and its runbook; with a name
     /// that detector, or those that name the class of this name.
     #[arg(long, value_name = "NAME", num_args = 0..=1)]
@@ -120,7 +125,8 @@ fn of_incident(args: &ExplainArgs, incident: &str) -> anyhow::Result<String> {
         .context("cannot start the runtime")?;
     let incident = runtime.block_on(ask(args, incident))?;
     let mut text = String::new();
-    explain(&mut text, &incident)?;
+    let shown = if args.all { Shown::ALL } else { Shown::FEW };
+    explain(&mut text, &incident, shown)?;
     Ok(text)
 }
 
@@ -151,25 +157,49 @@ async fn ask(args: &ExplainArgs, incident: &str) -> anyhow::Result<Incident> {
     }
 }
 
+/// How much of an incident is printed.
+#[derive(Debug, Clone, Copy)]
+struct Shown {
+    checks: usize,
+    /// Findings of each check.
+    findings: usize,
+    /// Parts of each list.
+    parts: usize,
+}
+
+impl Shown {
+    const ALL: Self = Self {
+        checks: usize::MAX,
+        findings: usize::MAX,
+        parts: usize::MAX,
+    };
+    const FEW: Self = Self {
+        checks: SHOWN_CHECKS,
+        findings: 1,
+        parts: SHOWN_PARTS,
+    };
+}
+
 /// The incident in words.
-fn explain(out: &mut String, incident: &Incident) -> fmt::Result {
+fn explain(out: &mut String, incident: &Incident, shown: Shown) -> fmt::Result {
     writeln!(out, "{} ({})", incident.title, incident.severity)?;
     writeln!(out, "{}\n", incident.part)?;
     let age = incident.at - incident.since;
     writeln!(out, "Incident     {}", incident.id)?;
     writeln!(out, "Part         {}", incident.fault_domain)?;
     writeln!(out, "Class        {}", incident.class)?;
-    write!(out, "Since        {} ago", span(age))?;
+    let last_seen = incident.at - incident.last_seen;
+    write!(
+        out,
+        "Since        {} ago, last seen {} ago",
+        span(age),
+        span(last_seen)
+    )?;
     match incident.reopenings {
         0 => writeln!(out)?,
         1 => writeln!(out, "; it closed and came back once")?,
         times => writeln!(out, "; it closed and came back {times} times")?,
     }
-    writeln!(
-        out,
-        "Last seen    {} ago",
-        span(incident.at - incident.last_seen)
-    )?;
     writeln!(
         out,
         "How sure     {:.1} %: the chance that this part is to blame, by what was seen of it",
@@ -189,11 +219,13 @@ fn explain(out: &mut String, incident: &Incident) -> fmt::Result {
         };
         writeln!(out, "Maintenance  {why}, {when}: it pages nobody")?;
     }
-    candidates(out, incident)?;
-    evidence(out, incident)?;
-    parts(out, "May as well be", &incident.alternatives)?;
-    parts(out, "Shares the fault", &incident.related)?;
-    parts(out, "Behind it", &incident.victims)?;
+    candidates(out, incident, shown)?;
+    evidence(out, incident, shown)?;
+    out.push('\n');
+    parts(out, "May also be", &incident.alternatives, shown)?;
+    parts(out, "Shares the fault", &incident.related, shown)?;
+    parts(out, "Behind it", &incident.victims, shown)?;
+    parts(out, "Jobs that use it", &incident.jobs, shown)?;
     impact(out, incident)?;
     writeln!(out, "\nWhat to do\n  {}", incident.action)?;
     writeln!(out, "  Runbook: {}", incident.runbook)
@@ -201,7 +233,6 @@ fn explain(out: &mut String, incident: &Incident) -> fmt::Result {
 
 /// GPUs behind the part, jobs that use it, and how much slower these are, as far as that was measured.
 fn impact(out: &mut String, incident: &Incident) -> fmt::Result {
-    parts(out, "Jobs that use it", &incident.jobs)?;
     if !incident.jobs.is_empty() {
         let measured = match incident.slowdown {
             Some(slowdown) if slowdown >= 0.005 => {
@@ -213,11 +244,11 @@ fn impact(out: &mut String, incident: &Incident) -> fmt::Result {
             Some(_) => String::from("None is slower than usual."),
             None => String::from("Whether they are slower is not measurable yet."),
         };
-        writeln!(out, "  {measured}")?;
+        writeln!(out, "{measured}")?;
     }
     writeln!(
         out,
-        "\nGPUs behind it: {}; with all GPUs of the jobs that use it: {}",
+        "GPUs behind it: {}; with all GPUs of the jobs that use it: {}",
         incident.gpus_behind, incident.gpus_affected
     )
 }
@@ -231,51 +262,85 @@ fn percent(chance: f64) -> String {
 }
 
 /// The part and what it may be instead, each with what speaks for it.
-fn candidates(out: &mut String, incident: &Incident) -> fmt::Result {
+fn candidates(out: &mut String, incident: &Incident, shown: Shown) -> fmt::Result {
     let Some(no_part) = incident.no_part else {
         return Ok(());
     };
-    out.push_str("\nWhich part\n");
-    for one in &incident.candidates {
+    out.push_str("\nWhich part (evidence in nats)\n");
+    for one in incident.candidates.iter().take(shown.parts) {
         let chance = percent(one.posterior);
-        writeln!(out, "  {chance}  {} ({})", one.part, one.fault_domain)?;
         let weighed = one.nats.iter().enumerate();
-        let speaks = weighed.map(|(place, nats)| format!("{}: {nats:+.1}", place + 1));
-        let speaks: Vec<String> = speaks.take(SHOWN_PARTS).collect();
-        writeln!(out, "           evidence {} nats", speaks.join(", "))?;
+        let weights = weighed.map(|(place, nats)| format!("{}: {nats:+.1}", place + 1));
+        let weights: Vec<String> = weights.collect();
+        let domain = &one.fault_domain;
+        writeln!(
+            out,
+            "  {chance}  {} ({domain}); {}",
+            one.part,
+            few(&weights, shown)
+        )?;
     }
     let chance = percent(no_part);
     writeln!(out, "  {chance}  no part: software, or a moment's state")
 }
 
-fn evidence(out: &mut String, incident: &Incident) -> fmt::Result {
+/// Findings of one check stand together, numbered as the weights of the candidates are.
+fn evidence(out: &mut String, incident: &Incident, shown: Shown) -> fmt::Result {
     out.push_str("\nEvidence\n");
     if incident.evidence.is_empty() {
         return writeln!(out, "  {}", incident.summary);
     }
-    for (number, seen) in incident.evidence.iter().enumerate() {
-        let number = number + 1;
-        writeln!(out, "  {number}. {}", seen.statement)?;
-        writeln!(out, "     part        {}", seen.part)?;
+    let mut checks: Vec<Vec<(usize, &Evidence)>> = Vec::new();
+    for (number, seen) in (1..).zip(&incident.evidence) {
+        let is_alike = |(_, other): &(usize, &Evidence)| {
+            (&seen.detector, &seen.check, &seen.threshold)
+                == (&other.detector, &other.check, &other.threshold)
+        };
+        match checks.iter_mut().find(|alike| is_alike(&alike[0])) {
+            Some(alike) => alike.push((number, seen)),
+            None => checks.push(vec![(number, seen)]),
+        }
+    }
+    for alike in checks.iter().take(shown.checks) {
+        for (number, seen) in alike.iter().take(shown.findings) {
+            writeln!(out, "  {number}. {}", seen.statement)?;
+            write!(out, "     part        {}", seen.part)?;
+            match alike.len().saturating_sub(shown.findings) {
+                0 => writeln!(out)?,
+                more => writeln!(out, ", and {more} more like it")?,
+            }
+        }
+        let (_, seen) = alike[0];
         writeln!(out, "     checked     {} ({})", seen.check, seen.detector)?;
         writeln!(out, "     threshold   {}", seen.threshold)?;
         writeln!(out, "     clears when {}", seen.clears)?;
     }
+    let left = checks
+        .iter()
+        .skip(shown.checks)
+        .map(Vec::len)
+        .sum::<usize>();
+    if left > 0 {
+        writeln!(out, "  and {left} findings of other checks (--all)")?;
+    }
     Ok(())
 }
 
-fn parts(out: &mut String, title: &str, parts: &[String]) -> fmt::Result {
+/// A list of parts in one line.
+fn parts(out: &mut String, title: &str, parts: &[String], shown: Shown) -> fmt::Result {
     if parts.is_empty() {
         return Ok(());
     }
-    writeln!(out, "\n{title} ({})", parts.len())?;
-    for part in parts.iter().take(SHOWN_PARTS) {
-        writeln!(out, "  {part}")?;
+    writeln!(out, "{title} ({}): {}", parts.len(), few(parts, shown))
+}
+
+/// The first of a list, and how many are left.
+fn few(items: &[String], shown: Shown) -> String {
+    let first = items[..items.len().min(shown.parts)].join(", ");
+    match items.len().saturating_sub(shown.parts) {
+        0 => first,
+        more => format!("{first} and {more} more"),
     }
-    if parts.len() > SHOWN_PARTS {
-        writeln!(out, "  and {} more", parts.len() - SHOWN_PARTS)?;
-    }
-    Ok(())
 }
 
 /// A span of time in one unit.
@@ -304,24 +369,70 @@ mod tests {
             "check": "Looked.", "threshold": "any", "clears": "It is up."}], "alternatives": ["link/n3:mlx5_3/1"], "related": [], "victims": ["gpu/n3:2"]}"#;
         let incident: Incident = serde_json::from_str(answer).expect("as the API answers");
         let mut text = String::new();
-        explain(&mut text, &incident).expect("told");
+        explain(&mut text, &incident, Shown::FEW).expect("told");
         for said in [
-            "Since        5 min ago; it closed and came back once",
+            "Since        5 min ago, last seen 5 s ago; it closed and came back once",
             "How sure     95.0 %",
             "Maintenance  new cable, for another 10 min: it pages nobody",
-            "   95.0 %  Cable from n3 mlx5_2/1 (link/n3:mlx5_2/1)\n           evidence 1: +5.0 nats",
+            "   95.0 %  Cable from n3 mlx5_2/1 (link/n3:mlx5_2/1); 1: +5.0",
             "    2.0 %  NIC mlx5_2 of n3",
             "    1.0 %  no part",
             "1. It is down.",
             "threshold   any",
-            "May as well be (1)\n  link/n3:mlx5_3/1",
-            "Behind it (1)\n  gpu/n3:2",
-            "Jobs that use it (1)\n  4711",
+            "May also be (1): link/n3:mlx5_3/1",
+            "Behind it (1): gpu/n3:2",
+            "Jobs that use it (1): 4711",
             "The slowest is 12 % slower than usual.",
             "GPUs behind it: 1; with all GPUs of the jobs that use it: 512",
             "What to do\n  Reseat it.",
         ] {
             assert!(text.contains(said), "{said}\n{text}");
         }
+    }
+
+    #[test]
+    fn a_dead_leaf_of_64_ports_fits_on_a_screen_and_all_of_it_is_there_on_request() {
+        let names = |kind: &str| (0..64).map(|n| format!("{kind}/n{n}")).collect::<Vec<_>>();
+        let found = |detector: &str| {
+            let of = |part: String| {
+                serde_json::json!({"detector": detector, "part": part, "statement": format!("{part} is down."),
+                    "check": detector, "threshold": "any", "clears": "It is up."})
+            };
+            names("link").into_iter().map(of).collect::<Vec<_>>()
+        };
+        let evidence = [
+            found("degraded-link"),
+            found("flapping-port"),
+            found("switch-ports"),
+        ];
+        let candidate = |part: &str| serde_json::json!({"fault_domain": part, "part": part, "posterior": 0.5, "nats": vec![1.0; 192]});
+        let candidates = ["a", "b", "c"].map(candidate);
+        let incident = serde_json::json!({"id": "0a1b2c3d", "fault_domain": "switch/leaf1", "part": "Switch leaf1",
+            "class": "switch-down", "title": "Switch is down", "severity": "critical", "at": 1000, "since": 700,
+            "last_seen": 995, "posterior": 0.95, "reopenings": 1, "gpus_affected": 512, "gpus_behind": 64, "jobs": names("job"),
+            "slowdown": 0.12, "summary": "down", "action": "Look.", "runbook": "/switch-down.md",
+            "maintenance": {"until": 1600, "why": "new"}, "candidates": candidates, "no_part": 0.01,
+            "evidence": evidence.concat(), "alternatives": names("switch"), "related": names("link"), "victims": names("gpu")});
+        let incident: Incident = serde_json::from_value(incident).expect("as the API answers");
+        let told = |shown| {
+            let mut text = String::new();
+            explain(&mut text, &incident, shown).expect("told");
+            text
+        };
+        let few = told(Shown::FEW);
+        assert!(
+            few.lines().count() <= 40,
+            "{} lines\n{few}",
+            few.lines().count()
+        );
+        assert!(
+            few.contains("part        link/n0, and 63 more like it"),
+            "{few}"
+        );
+        assert!(
+            few.contains("and 64 findings of other checks (--all)"),
+            "{few}"
+        );
+        assert!(told(Shown::ALL).contains("192. link/n63 is down."));
     }
 }
