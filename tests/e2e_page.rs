@@ -79,16 +79,18 @@ fn the_page_names_the_fault_of_the_demo() {
 
     let more = "Break something".to_owned();
     let words = [node, text("title"), text("class"), more];
-    for (name, path) in [
-        ("overview", String::new()),
-        ("incident", format!("incidents/{}", text("id"))),
+    let incident_page = format!("incidents/{}", text("id"));
+    for (name, path, own) in [
+        ("overview", "", "All evidence"),
+        ("incident", &incident_page, "Deciding counter"),
     ] {
+        let words = words.iter().cloned().chain([own.to_owned()]);
         shows(
             &program,
             &folder.path().join(name),
             name,
             &format!("{}/{path}", demo.url),
-            &words,
+            &words.collect::<Vec<_>>(),
         );
     }
     // What was broken beside what was found, and a button for each fault.

@@ -25,6 +25,7 @@ use crate::assemble::retention::Fate;
 pub use crate::cluster_view::ClusterView;
 use crate::detect::confirmation::SecondLooks;
 use crate::detect::detector::{DETECTORS, Detector, Evidence, View};
+use crate::diagnose::curve::{Recorder, Seen};
 use crate::diagnose::incident::{Finding, Incident};
 use crate::diagnose::observer::Observer;
 use crate::diagnose::pipeline::{Closed, Tracker};
@@ -88,6 +89,7 @@ pub struct Analyzer {
     stuck: BTreeMap<String, (Stuck, Timestamp)>,
     detectors: Vec<Box<dyn Detector>>,
     pub(crate) tracker: Tracker,
+    recorder: Recorder,
     watch: Watch,
     /// What an earlier run knew, until there is something to hold it against.
     past: Option<Arc<Fabric>>,
@@ -129,6 +131,7 @@ impl Default for Analyzer {
             stuck: BTreeMap::new(),
             detectors: DETECTORS.iter().map(|build| build()).collect(),
             tracker: Tracker::default(),
+            recorder: Recorder::default(),
             watch: Watch::default(),
             past: None,
         }
@@ -327,25 +330,24 @@ impl Analyzer {
             left_out: self.tracker.left_out,
             now,
         };
-        let mut findings = Vec::new();
-        for detector in &mut self.detectors {
-            let mut out: Vec<Evidence> = Vec::new();
-            detector.observe(&view, &mut out);
-            findings.extend(out.into_iter().map(|evidence| Finding {
-                explanation: detector.explain(evidence.class, evidence.signal),
-                evidence,
-            }));
-        }
+        let findings = findings(&mut self.detectors, &view);
         let tracker = &mut self.tracker;
         let may_open = observation.suspension.is_none();
         let seen = (self.routes.as_ref(), &self.history);
         let mut incidents = tracker.tick(&self.fabric, seen, findings, may_open, now);
         self.jobs.hold_up(&mut incidents);
         let costs = self.impact.tick(&self.history, &jobs, &mut incidents, now);
+        let seen = Seen::of(&view);
+        let curves = self.recorder.tick(seen, &incidents, |evidence| {
+            let mut detectors = self.detectors.iter();
+            let by = detectors.find(|detector| detector.name() == evidence.detector)?;
+            by.plotted(evidence.class, evidence.signal)
+        });
         ClusterView {
             now,
             observation,
             incidents,
+            curves,
             tails: (self.detectors.iter().find_map(|detector| detector.tails()))
                 .unwrap_or_default(),
             jobs,
@@ -467,6 +469,20 @@ impl Analyzer {
             now,
         }
     }
+}
+
+/// What the detectors find now.
+fn findings(detectors: &mut [Box<dyn Detector>], view: &View<'_>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for detector in detectors {
+        let mut out: Vec<Evidence> = Vec::new();
+        detector.observe(view, &mut out);
+        findings.extend(out.into_iter().map(|evidence| Finding {
+            explanation: detector.explain(evidence.class, evidence.signal),
+            evidence,
+        }));
+    }
+    findings
 }
 
 fn has_cables_of_unknown_fate(fabric: &Fabric) -> bool {

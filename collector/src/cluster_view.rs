@@ -10,6 +10,7 @@ use crate::analyzer::freshness::Freshness;
 use crate::assemble::changes::ChangeLog;
 use crate::assemble::probe_targets::Probing;
 use crate::detect::tails::Tails;
+use crate::diagnose::curve::Curves;
 use crate::diagnose::incident::Incident;
 use crate::diagnose::observer::Observation;
 use crate::diagnose::pipeline::Closed;
@@ -50,6 +51,8 @@ pub struct ClusterView {
     pub tails: Arc<Tails>,
     /// Open incidents, worst first.
     pub incidents: Vec<Incident>,
+    /// The deciding counters of the worst of them.
+    pub curves: Curves,
     /// Incidents that closed lately.
     pub closed: Vec<Closed>,
     /// Announced work that is not over.
@@ -60,7 +63,7 @@ pub struct ClusterView {
     pub switches_heard: BTreeMap<SwitchName, Timestamp>,
     /// When each target that is a host was last heard.
     pub heard: BTreeMap<NodeName, Option<Timestamp>>,
-    /// Of which parts the evidence is new.
+    /// Components with fresh data.
     pub freshness: Freshness,
     /// When the subnet was last read to the end.
     pub subnet_seen: Option<Timestamp>,

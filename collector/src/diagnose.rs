@@ -1,5 +1,6 @@
 //! From findings to incidents.
 
+pub mod curve;
 pub mod incident;
 pub mod observer;
 pub mod pipeline;

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use railscope_model::fabric::{Fabric, Timestamp};
 use railscope_model::identity::Part;
+use railscope_model::metric::{Kind, Metric};
 
 use crate::classes::Class;
-use crate::detect::registry::Rule;
+use crate::detect::registry::{self, Rule};
 use crate::detect::rules;
 use crate::detect::tails::Tails;
 use crate::fabric::addresses::Addresses;
@@ -89,6 +90,17 @@ pub struct Explanation {
     pub clears: &'static str,
 }
 
+/// Which series a signal stands for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Plotted {
+    /// Its metric: a counter or a gauge.
+    pub metric: &'static Metric,
+    /// The value of the last label, where the signal is of one kind.
+    pub kind: Option<&'static str>,
+    /// What its rate, of a counter, must not pass, where the rule has one such number.
+    pub limit: Option<f64>,
+}
+
 /// Reads fabric and history, emits evidence.
 pub trait Detector: Send {
     /// Name in API, docs and runbooks.
@@ -113,6 +125,17 @@ pub trait Detector: Send {
 
     /// The classes that it names, each with every number that this takes.
     fn rules(&self) -> Vec<Rule>;
+
+    /// The series that a signal of its evidence stands for; none of what is no series.
+    fn plotted(&self, class: &Class, signal: &str) -> Option<Plotted> {
+        let metric = Metric::by_name(signal)?;
+        let is_plain = matches!(metric.kind, Kind::Counter | Kind::Gauge);
+        is_plain.then(|| Plotted {
+            metric,
+            kind: None,
+            limit: registry::limit_of_rate(&self.rules(), (class, signal), metric),
+        })
+    }
 }
 
 /// Builds a detector.

@@ -1,9 +1,14 @@
 //! What every detector checks, with its thresholds, whether it has seen something or not: the same for API, command line and docs.
 
+use railscope_model::metric::{Kind, Metric};
+
 use super::detector::{DETECTORS, Detector, Explanation};
 use crate::classes::{Class, FABRIC_STORM, HOST_DOWN, SWITCH_DOWN};
 use crate::diagnose::incident::{PARENT_MIN_CHILDREN, PARENT_SHARE};
 use crate::diagnose::stages::mass_link_loss::{STILL_A_STORM, STORM_CABLES};
+
+/// What a threshold limits that is a share of the time in pause.
+pub const SHARE_IN_PAUSE: &str = "share of the time in pause";
 
 /// A number that a detector holds something against.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,6 +38,29 @@ impl Threshold {
             source,
         }
     }
+
+    /// The number as a limit of a counter's rate per second, if it is one.
+    fn of_rate(&self, metric: &Metric) -> Option<f64> {
+        let is_share = metric.unit == Some("seconds") && self.what == SHARE_IN_PAUSE;
+        match self.unit {
+            "1/h" => Some(self.value / 3600.0),
+            _ => is_share.then_some(self.value),
+        }
+    }
+}
+
+/// The limit of a counter's rate by the rule of a class and a signal, where the rule has exactly one.
+pub(crate) fn limit_of_rate(
+    rules: &[Rule],
+    (class, signal): (&Class, &str),
+    metric: &Metric,
+) -> Option<f64> {
+    let is_of = |rule: &&Rule| rule.class == class && ["", signal].contains(&rule.signal);
+    let rule = rules.iter().find(is_of)?;
+    let limits = rule.thresholds.iter();
+    let mut limits = limits.filter_map(|threshold| threshold.of_rate(metric));
+    let limit = limits.next().filter(|_| metric.kind == Kind::Counter);
+    limit.filter(|_| limits.next().is_none())
 }
 
 /// One class that a detector names, by one signal.

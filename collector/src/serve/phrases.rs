@@ -7,8 +7,10 @@ use super::layout::Layout;
 use crate::fabric::{Change, Ends, Socket};
 
 mod action;
+mod unit;
 
 pub(crate) use action::action;
+pub(crate) use unit::{amount, measured};
 
 /// A part in plain words, with where it hangs.
 pub(crate) fn part(part: &Part, layout: &Layout) -> String {

@@ -1,6 +1,9 @@
 //! The page: what is broken, where, and what to do, for a browser without scripts as well.
 
+mod curve;
+mod evidence;
 mod fabric;
+mod heat;
 mod html;
 mod incidents;
 mod known;

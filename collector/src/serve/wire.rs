@@ -17,9 +17,11 @@ use crate::serve::wire::witnesses::{
 use crate::sources::targets::FileProblem;
 use crate::status::{Snapshot, State, TargetState};
 
+mod curve;
 mod incident;
 pub(crate) mod witnesses;
 
+pub(crate) use curve::Curve;
 pub(crate) use incident::{Candidate, Evidence, Incident, IncidentDetail, thousandths};
 
 /// An answer of which something is wrong.
@@ -82,21 +84,21 @@ pub(crate) struct Fabric {
     #[serde(skip_serializing_if = "Option::is_none")]
     lldp: Option<Lldp>,
     tick_age_seconds: f64,
-    /// On how many parts of each class the rest rests.
+    /// Number of components with fresh data, by class.
     evidence: std::collections::BTreeMap<&'static str, Known>,
-    /// What is wrong with files of targets.
+    /// Problems of target files.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     target_files: Vec<TargetFile>,
-    /// Sources beside exporters.
+    /// Sources other than exporters.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     sources: Vec<Source>,
 }
 
-/// Something that is wrong with a file of targets.
+/// A problem of a target file.
 #[derive(Debug, Serialize)]
 struct TargetFile {
     file: String,
-    /// Whether it is one entry that is left out, and not the whole file that cannot be read.
+    /// Whether one entry is ignored; otherwise the file is unreadable.
     left_out: bool,
     why: String,
 }
@@ -111,7 +113,7 @@ impl TargetFile {
     }
 }
 
-/// How a source beside exporters was last read.
+/// Status of the last read of a source other than exporters.
 #[derive(Debug, Serialize)]
 struct Source {
     source: &'static str,
@@ -123,7 +125,7 @@ struct Source {
     problem: Option<String>,
 }
 
-/// How many parts of a class there are, and of how many nobody has spoken lately.
+/// Number of components of a class, and number of those without fresh data.
 #[derive(Debug, Serialize)]
 struct Known {
     total: usize,

@@ -12,7 +12,7 @@ use railscope_model::reading::Labels;
 use self::limits::{LIMITS, Limit, Names};
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::Class;
-use crate::detect::detector::{Detector, Evidence, Explanation, View};
+use crate::detect::detector::{Detector, Evidence, Explanation, Plotted, View};
 use crate::detect::netdev;
 use crate::detect::peers::median;
 use crate::detect::registry::{Rule, Threshold};
@@ -162,6 +162,16 @@ impl Detector for ErrorCounters {
             }
         };
         LIMITS.iter().map(rule).collect()
+    }
+
+    fn plotted(&self, class: &Class, signal: &str) -> Option<Plotted> {
+        let of_it = |limit: &&Limit| (limit.signal(), limit.class) == (signal, class);
+        let limit = LIMITS.iter().find(of_it)?;
+        Some(Plotted {
+            metric: limit.metric,
+            kind: (!limit.kind.is_empty()).then_some(limit.kind),
+            limit: Some(limit.per_hour / 3600.0),
+        })
     }
 }
 

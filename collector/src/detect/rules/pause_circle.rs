@@ -8,7 +8,7 @@ use crate::assemble::node_parts::gpus_behind;
 use crate::classes::{Class, PFC_DEADLOCK, PFC_STORM};
 use crate::detect::detector::{Detector, Evidence, Explanation, View};
 use crate::detect::pause_graph::{DEAD, DEAD_SECONDS, MOST_CARRIED, PauseGraph};
-use crate::detect::registry::{Rule, Threshold};
+use crate::detect::registry::{Rule, SHARE_IN_PAUSE, Threshold};
 
 struct PauseCircle;
 
@@ -84,7 +84,7 @@ impl Detector for PauseCircle {
     fn rules(&self) -> Vec<Rule> {
         let source = "detection method, section 3.6";
         let thresholds = vec![
-            Threshold::new("share of the time in pause", DEAD, "ratio", source),
+            Threshold::new(SHARE_IN_PAUSE, DEAD, "ratio", source),
             Threshold::new(
                 "the time that is looked at",
                 DEAD_SECONDS,

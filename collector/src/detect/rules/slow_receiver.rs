@@ -22,7 +22,7 @@ use crate::detect::pause_graph::PauseGraph;
 use crate::detect::peers;
 use crate::detect::peers::{MAJORITY, MIN_PEERS, median};
 use crate::detect::port_series::PortSeries;
-use crate::detect::registry::{Rule, Threshold};
+use crate::detect::registry::{Rule, SHARE_IN_PAUSE, Threshold};
 use crate::stages::Step;
 use crate::store::{Count, Increase, Window};
 
@@ -135,7 +135,7 @@ impl Detector for SlowReceiver {
         let slow = || {
             let own = [
                 Threshold::new(
-                    "share of the time in pause",
+                    SHARE_IN_PAUSE,
                     MIN_PAUSE,
                     "ratio",
                     "detection method, section 3.6",
@@ -164,7 +164,7 @@ impl Detector for SlowReceiver {
         };
         let stuck = [
             Threshold::new(
-                "share of the time in pause",
+                SHARE_IN_PAUSE,
                 STORM,
                 "ratio",
                 "detection method, section 3.6: nothing gets through",

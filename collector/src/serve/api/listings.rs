@@ -12,8 +12,8 @@ use crate::mapping::OWN_KIND;
 use crate::serve::layout::Layout;
 use crate::serve::router::{App, snapshot};
 use crate::serve::wire::{
-    Candidate, Evidence, Fabric, Incident, IncidentDetail, Incidents, Listed, Node, Nodes, SdGroup,
-    SwitchWire, Tier, Topology, thousandths,
+    Candidate, Curve, Evidence, Fabric, Incident, IncidentDetail, Incidents, Listed, Node, Nodes,
+    SdGroup, SwitchWire, Tier, Topology, thousandths,
 };
 use crate::status::Snapshot;
 
@@ -52,6 +52,7 @@ pub(crate) async fn incident(
             .as_ref()
             .map(|one| thousandths(one.no_part)),
         evidence: incident.findings.iter().map(Evidence::of).collect(),
+        curve: view.curves.get(&incident.id).map(|curve| Curve::of(curve)),
         related: incident.related.iter().map(ToString::to_string).collect(),
         victims: incident.victims.iter().map(ToString::to_string).collect(),
     }))

@@ -1,4 +1,4 @@
-//! What to do about a fault, with the node and the device in place of "the node" and "the device".
+//! Fills the actual node and device into the action of a fault class.
 
 use railscope_model::identity::Part;
 
@@ -6,7 +6,7 @@ use crate::classes::Class;
 use crate::serve::layout::Layout;
 use crate::serve::phrases;
 
-/// The action of a class for this part. Where its text names neither node nor device, the part stands before it.
+/// The action of a class for this component. If its text names neither node nor device, the component is prepended.
 pub(crate) fn action(class: &Class, part: &Part, layout: &Layout) -> String {
     let mut text = class.action.to_owned();
     let mut is_named = false;
@@ -32,14 +32,14 @@ pub(crate) fn action(class: &Class, part: &Part, layout: &Layout) -> String {
     }
 }
 
-/// The words that mean the device in texts of actions, the likeliest first, and what to say in their place.
+/// The phrases for the device in action texts, most frequent first, and their replacement.
 fn device(part: &Part, layout: &Layout) -> Option<(&'static [&'static str], String)> {
     let lower = |text: String| {
         let mut chars = text.chars();
         let first = chars.next().map(|first| first.to_ascii_lowercase());
         first.into_iter().chain(chars).collect::<String>()
     };
-    let said = || format!("the {}", lower(phrases::part(part, layout)));
+    let name = || format!("the {}", lower(phrases::part(part, layout)));
     match part {
         Part::Host(_) => None,
         Part::Gpu(_, gpu) => Some((&["the GPU"], format!("GPU {gpu}"))),
@@ -51,12 +51,12 @@ fn device(part: &Part, layout: &Layout) -> Option<(&'static [&'static str], Stri
             Some((&["the card", "card"], name))
         }
         Part::Nic(_, device) => Some((&["the NIC", "this NIC"], format!("NIC {device}"))),
-        Part::HostLink(..) | Part::SwitchLink(..) => Some((&["the cable", "the link"], said())),
+        Part::HostLink(..) | Part::SwitchLink(..) => Some((&["the cable", "the link"], name())),
         Part::Switch(switch) => Some((&["the switch"], format!("switch {switch}"))),
     }
 }
 
-/// The text with a name in place of a word, as often as that is wanted; none if the word is not in it.
+/// Replaces up to `most` occurrences of a phrase with a name; `None` if there are none.
 fn fill(text: &str, word: &str, name: &str, most: usize) -> Option<String> {
     let is_whole = |at: usize| {
         let next = text[at + word.len()..].chars().next();
@@ -82,12 +82,12 @@ mod tests {
         CLASSES, GPU_ERROR, HOST_POWER, PCIE_DEGRADED, PORT_DOWN, STORAGE_STALL, SWITCH_DOWN,
     };
 
-    fn said(class: &Class, part: &str) -> String {
+    fn text_of(class: &Class, part: &str) -> String {
         action(class, &part.parse().expect("a part"), &Layout::default())
     }
 
     #[test]
-    fn node_and_device_stand_in_the_text() {
+    fn node_and_device_are_filled_in() {
         for (class, part, begins) in [
             (
                 &GPU_ERROR,
@@ -111,11 +111,11 @@ mod tests {
                 "Drain n7 and power-cycle it",
             ),
         ] {
-            let text = said(class, part);
+            let text = text_of(class, part);
             assert!(text.starts_with(begins), "{text}");
         }
-        // A text of several nodes does not say "the node".
-        assert!(said(&STORAGE_STALL, "host/n7").starts_with("Host n7: Many nodes:"));
+        // A text about several nodes does not contain "the node".
+        assert!(text_of(&STORAGE_STALL, "host/n7").starts_with("Host n7: Many nodes:"));
     }
 
     #[test]
@@ -129,7 +129,7 @@ mod tests {
                 "switch/leaf-03",
                 "link/leaf-03:1",
             ] {
-                let text = said(class, part);
+                let text = text_of(class, part);
                 assert!(
                     text.contains("n7")
                         || text.contains("leaf-03")

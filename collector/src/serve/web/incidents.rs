@@ -6,7 +6,7 @@ use railscope_model::fabric::Timestamp;
 use railscope_model::identity::Part;
 
 use super::html::Esc;
-use super::{Look, home, known, matrix};
+use super::{Look, curve, evidence, home, known, matrix};
 use crate::classes::Severity;
 use crate::clock::unix_seconds;
 use crate::diagnose::incident::Incident;
@@ -313,21 +313,9 @@ pub(super) fn page(out: &mut String, look: &Look<'_>, incident: &Incident) -> fm
     )?;
     action(out, look, incident)?;
     facts(out, incident)?;
+    curve::section(out, look, incident)?;
     candidates(out, look, incident)?;
-    out.push_str("<h2>Evidence</h2><ol class=\"findings\">");
-    for finding in &incident.findings {
-        let (evidence, why) = (&finding.evidence, &finding.explanation);
-        write!(
-            out,
-            "<li><p>{}</p><dl><dt>Check</dt><dd>{}: {}</dd><dt>Threshold</dt><dd>{}</dd><dt>Clears when</dt><dd>{}</dd></dl></li>",
-            Esc(&evidence.statement),
-            Esc(evidence.detector),
-            Esc(why.check),
-            Esc(&why.threshold),
-            Esc(why.clears)
-        )?;
-    }
-    out.push_str("</ol>");
+    evidence::section(out, incident)?;
     related_and_victims(out, incident, true)?;
     out.push_str("</article>\n");
     let places = touched(look, incident);

@@ -4,6 +4,7 @@ use std::fmt::{self, Write};
 
 use super::Look;
 use super::fabric::{incident_link, mark, tile};
+use super::heat;
 use super::html::Esc;
 use crate::serve::layout::{Condition, Health, Host, Layout, Nic, Unit};
 use crate::serve::wire::witnesses;
@@ -11,7 +12,7 @@ use crate::serve::{phrases, wire};
 
 /// Nodes that are shown one by one; beyond, leaves by rails, and the nodes of affected leaves.
 const MAX_ROWS: usize = 128;
-/// Units whose leaves are all shown; beyond, only those that are not well.
+/// Units of which each has a row; beyond, all are in a heat map and only those with a fault have one.
 const MAX_UNITS: usize = 48;
 /// Nodes shown below the matrix of leaves.
 const MAX_AFFECTED_ROWS: usize = 64;
@@ -70,6 +71,11 @@ fn leaves(out: &mut String, look: &Look<'_>) -> fmt::Result {
         .filter_map(|switch| switch.rail)
         .max()
         .map_or(0, |rail| rail + 1);
+    // Where there are many, all units are a heat map, and only those with a fault have a row.
+    let many = layout.units.len() > MAX_UNITS;
+    if many {
+        heat::map(out, look, rails)?;
+    }
     out.push_str("<table class=\"matrix\"><thead><tr><th scope=\"col\">unit</th>");
     for rail in 0..rails {
         write!(out, "<th scope=\"col\">{rail}</th>")?;
@@ -79,8 +85,6 @@ fn leaves(out: &mut String, look: &Look<'_>) -> fmt::Result {
         let mut leaves = unit.leaves.iter();
         leaves.all(|leaf| layout.switches[*leaf].condition.health == Health::Ok)
     };
-    // A unit that is well says nothing where there are many.
-    let many = layout.units.len() > MAX_UNITS;
     let shown: Vec<&Unit> = layout
         .units
         .iter()
@@ -120,7 +124,7 @@ fn leaves(out: &mut String, look: &Look<'_>) -> fmt::Result {
     if many {
         writeln!(
             out,
-            "<p class=\"more\">{} of {} with leaves that are not well; the others are left out</p>",
+            "<p class=\"more\">{} of {} have a leaf that is not ok</p>",
             ill,
             phrases::count(layout.units.len(), "unit")
         )?;

@@ -8,6 +8,7 @@ use crate::maintenance::WindowWire;
 use crate::serve::layout::Layout;
 use crate::serve::phrases;
 use crate::serve::router::runbook;
+use crate::serve::wire::Curve;
 use crate::status::State;
 
 /// What is said of an incident that an earlier run knew, until this one sees it.
@@ -103,6 +104,9 @@ pub(crate) struct IncidentDetail {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) no_part: Option<f64>,
     pub(crate) evidence: Vec<Evidence>,
+    /// How the deciding counter has gone; absent where the evidence rests on no series, or on none of the worst incidents.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) curve: Option<Curve>,
     pub(crate) related: Vec<String>,
     pub(crate) victims: Vec<String>,
 }
