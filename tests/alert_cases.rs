@@ -1,4 +1,4 @@
-//! The storm matrix: clusters in which something happens, and the notifications that it makes.
+//! Fault cases in clusters, with the expected notifications.
 
 use std::fmt::Write as _;
 
@@ -31,7 +31,7 @@ fn ports(up: u8) -> String {
     text
 }
 
-/// The map of these ports, which the collector keeps for a while after they are lost.
+/// Topology of these ports, which the collector retains after they go down.
 fn map_of_ports() -> String {
     let mut text = String::new();
     for node in 0..64 {
@@ -44,7 +44,7 @@ fn map_of_ports() -> String {
     text
 }
 
-/// Notifications of one component: how many said that something fires, and how many that it is over.
+/// Number of firing and of resolved notifications of one component.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Count {
     pub(crate) firing: usize,
@@ -56,7 +56,7 @@ pub(crate) const ONE: Count = Count {
     resolved: 1,
 };
 
-/// Who answers.
+/// The servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Server {
     Collector,
@@ -65,10 +65,10 @@ pub(crate) enum Server {
     Exporters,
 }
 
-/// From this second on, this server answers so.
+/// Response of a server from this second on.
 pub(crate) type Step = (u64, Server, Option<String>);
 
-/// One cluster: what happens, and which notifications that makes, by receiver and component.
+/// One cluster: events, and expected notifications by receiver and component.
 pub(crate) struct Case {
     pub(crate) cluster: &'static str,
     pub(crate) steps: Vec<Step>,
@@ -86,7 +86,7 @@ fn case(cluster: &'static str, steps: Vec<Step>, wanted: &[(&'static str, &str, 
     }
 }
 
-pub(crate) fn says(text: impl Into<String>) -> Option<String> {
+pub(crate) fn exports(text: impl Into<String>) -> Option<String> {
     Some(text.into())
 }
 
@@ -94,16 +94,16 @@ const GPU: &str = "gpu/n7:3";
 const PAGER: &str = "/pager";
 const TICKETS: &str = "/tickets";
 
-/// What is learned of one fault.
+/// Changes of one fault.
 pub(crate) fn cases_of_one_fault() -> Vec<Case> {
     use Server::Collector;
-    let gpu = |class, severity, id| says(incident(GPU, class, severity, id));
+    let gpu = |class, severity, id| exports(incident(GPU, class, severity, id));
     vec![
         case(
             "plain",
             vec![
                 (1, Collector, gpu("gpu-lost", "critical", "a")),
-                (8, Collector, says("")),
+                (8, Collector, exports("")),
             ],
             &[(PAGER, GPU, ONE)],
         ),
@@ -113,7 +113,7 @@ pub(crate) fn cases_of_one_fault() -> Vec<Case> {
                 (1, Collector, gpu("gpu-slow", "critical", "a")),
                 (5, Collector, gpu("gpu-error", "critical", "a")),
                 (8, Collector, gpu("gpu-lost", "critical", "b")),
-                (12, Collector, says("")),
+                (12, Collector, exports("")),
             ],
             &[(PAGER, GPU, ONE)],
         ),
@@ -122,7 +122,7 @@ pub(crate) fn cases_of_one_fault() -> Vec<Case> {
             vec![
                 (1, Collector, gpu("gpu-slow", "warning", "a")),
                 (10, Collector, gpu("gpu-slow", "critical", "a")),
-                (14, Collector, says("")),
+                (14, Collector, exports("")),
             ],
             &[(TICKETS, GPU, ONE), (PAGER, GPU, ONE)],
         ),
@@ -131,26 +131,26 @@ pub(crate) fn cases_of_one_fault() -> Vec<Case> {
             vec![
                 (1, Collector, gpu("gpu-slow", "warning", "a")),
                 (3, Collector, gpu("gpu-slow", "critical", "a")),
-                (8, Collector, says("")),
+                (8, Collector, exports("")),
             ],
             &[(PAGER, GPU, ONE)],
         ),
     ]
 }
 
-/// What comes and goes, and collectors that do.
+/// Intermittent faults, and collectors that restart.
 pub(crate) fn cases_of_gaps() -> Vec<Case> {
     use Server::{Collector, Second};
-    let gpu = |class, severity, id| says(incident(GPU, class, severity, id));
+    let gpu = |class, severity, id| exports(incident(GPU, class, severity, id));
     vec![
         case(
             "collector-restarts",
             vec![
                 (1, Collector, gpu("gpu-lost", "critical", "a")),
                 (6, Collector, None),
-                (8, Collector, says("")),
+                (8, Collector, exports("")),
                 (10, Collector, gpu("gpu-lost", "critical", "a")),
-                (14, Collector, says("")),
+                (14, Collector, exports("")),
             ],
             &[(PAGER, GPU, ONE)],
         ),
@@ -158,9 +158,9 @@ pub(crate) fn cases_of_gaps() -> Vec<Case> {
             "flaps",
             vec![
                 (1, Collector, gpu("gpu-lost", "critical", "a")),
-                (4, Collector, says("")),
+                (4, Collector, exports("")),
                 (8, Collector, gpu("gpu-lost", "critical", "a")),
-                (11, Collector, says("")),
+                (11, Collector, exports("")),
             ],
             &[(PAGER, GPU, ONE)],
         ),
@@ -168,19 +168,19 @@ pub(crate) fn cases_of_gaps() -> Vec<Case> {
             "pair",
             vec![
                 (1, Collector, gpu("gpu-slow", "critical", "a")),
-                (1, Second, says("")),
+                (1, Second, exports("")),
                 (3, Second, gpu("gpu-lost", "critical", "a")),
                 (5, Collector, None),
                 (9, Collector, gpu("gpu-lost", "warning", "a")),
-                (11, Collector, says("")),
-                (13, Second, says("")),
+                (11, Collector, exports("")),
+                (13, Second, exports("")),
             ],
             &[(PAGER, GPU, ONE)],
         ),
     ]
 }
 
-/// Storms, strangers and what is silent.
+/// Mass faults, unrelated alerts, and healthy clusters.
 pub(crate) fn cases_of_storms() -> Vec<Case> {
     use Server::{Collector, Exporters};
     let leaf = || map_of_ports() + &incident("switch/leaf-0", "switch-down", "critical", "l");
@@ -191,12 +191,12 @@ pub(crate) fn cases_of_storms() -> Vec<Case> {
         case(
             "dead-leaf",
             vec![
-                (0, Collector, says(map_of_ports())),
-                (0, Exporters, says(ports(1))),
-                (2, Exporters, says(ports(0))),
-                (4, Collector, says(leaf())),
-                (13, Exporters, says(ports(1))),
-                (13, Collector, says(map_of_ports())),
+                (0, Collector, exports(map_of_ports())),
+                (0, Exporters, exports(ports(1))),
+                (2, Exporters, exports(ports(0))),
+                (4, Collector, exports(leaf())),
+                (13, Exporters, exports(ports(1))),
+                (13, Collector, exports(map_of_ports())),
             ],
             &[(PAGER, "switch/leaf-0", ONE)],
         ),
@@ -206,14 +206,14 @@ pub(crate) fn cases_of_storms() -> Vec<Case> {
                 (
                     0,
                     Collector,
-                    says(
+                    exports(
                         map_of_ports() + &incident("link/n1:mlx5_9/1", "port-down", "warning", "x"),
                     ),
                 ),
-                (0, Exporters, says(ports(1))),
-                (2, Exporters, says(ports(0))),
-                (16, Exporters, says(ports(1))),
-                (16, Collector, says("")),
+                (0, Exporters, exports(ports(1))),
+                (2, Exporters, exports(ports(0))),
+                (16, Exporters, exports(ports(1))),
+                (16, Collector, exports("")),
             ],
             &[
                 (PAGER, "fabric/ports", ONE),
@@ -222,21 +222,21 @@ pub(crate) fn cases_of_storms() -> Vec<Case> {
         ),
         case(
             "two-faults",
-            vec![(1, Collector, says(two)), (6, Collector, says(""))],
+            vec![(1, Collector, exports(two)), (6, Collector, exports(""))],
             &[(PAGER, GPU, ONE), (PAGER, "link/n8:mlx5_1/1", ONE)],
         ),
-        // An incident about one node accounts for what the exporter of this node reports, and for nothing else.
+        // An incident about one node covers the reports of this node's exporter, and nothing else.
         case(
             "stranger",
             vec![
                 (
                     1,
                     Collector,
-                    says(incident("gpu/n7:0", "gpu-error", "critical", "a")),
+                    exports(incident("gpu/n7:0", "gpu-error", "critical", "a")),
                 ),
-                (1, Exporters, says(action("n7") + &action("n9"))),
-                (12, Collector, says("")),
-                (12, Exporters, says("")),
+                (1, Exporters, exports(action("n7") + &action("n9"))),
+                (12, Collector, exports("")),
+                (12, Exporters, exports("")),
             ],
             &[(PAGER, "gpu/n7:0", ONE), (PAGER, "host/n9", ONE)],
         ),
@@ -244,7 +244,7 @@ pub(crate) fn cases_of_storms() -> Vec<Case> {
     ]
 }
 
-/// An incident of every class, each of a component of its own.
+/// An incident of every class, each with a separate component.
 pub(crate) fn every_class() -> Case {
     let component = |at: usize| format!("gpu/m{at}:0");
     let text: String = CLASSES
@@ -257,7 +257,7 @@ pub(crate) fn every_class() -> Case {
         cluster: "every-class",
         steps: vec![
             (1, Server::Collector, Some(text)),
-            (5, Server::Collector, says("")),
+            (5, Server::Collector, exports("")),
         ],
         wanted: wanted.collect(),
     }

@@ -7,13 +7,13 @@ use railscope_collector::classes::CLASSES;
 use railscope_model::metric::Metric;
 
 const HEADINGS: &[&str] = &["## Meaning", "## Impact", "## Diagnosis", "## Mitigation"];
-/// The files with rules.
+/// The rule files.
 const RULES: [&str; 3] = [
     "railscope.rules.yml",
     "railscope-recording.rules.yml",
     "railscope-links.rules.yml",
 ];
-/// Alerts whose class, and with it the runbook, is known only when they fire.
+/// Alerts whose class and runbook are known only while they fire.
 const INCIDENTS: [&str; 2] = ["RailscopeIncidentCritical", "RailscopeIncidentWarning"];
 
 fn alerts() -> PathBuf {
@@ -133,7 +133,7 @@ fn every_alert_says_what_it_is_about_and_has_one_firing_and_one_silent_test() {
         );
         assert!(
             !rule.contains("severity: '{{"),
-            "{alert}: a severity that changes makes another alert: give it a name of its own"
+            "{alert}: a severity that changes creates another alert: use a separate alert name"
         );
         let silent = format!("alertname: {alert} }}\n");
         let fires = format!("alertname: {alert}\n        exp_alerts:");
@@ -145,7 +145,7 @@ fn every_alert_says_what_it_is_about_and_has_one_firing_and_one_silent_test() {
     }
 }
 
-/// The labels of an alert are what it is about; what is learned later is in its annotations.
+/// Labels identify an alert; changing data belongs in annotations.
 #[test]
 fn the_identity_of_an_incident_is_its_cluster_and_component() {
     let rules = rules(&read("railscope.rules.yml"));
@@ -181,7 +181,7 @@ fn every_class_and_every_alert_has_a_runbook_and_every_runbook_is_somebodys() {
             continue;
         }
         let runbook = runbook_of(&rule).unwrap_or_else(|| panic!("{alert}: runbook_url"));
-        // That of the class that the collector would name, or one whose title names the alert.
+        // The runbook of the equivalent fault class, or one whose title names the alert.
         if !CLASSES.iter().any(|class| class.name == runbook) {
             let text = read(&format!("runbooks/{runbook}.md"));
             let title = text.lines().next().unwrap_or_default();

@@ -1,8 +1,8 @@
-//! Exactly one notification for a fault and one for its end, by a real Prometheus and Alertmanager with the shipped rules,
-//! whatever is learned of the fault in between: the storm matrix.
+//! Exactly one notification for a fault and one for its resolution, with a real Prometheus and Alertmanager and the shipped
+//! rules, independent of changes of the fault.
 //!
-//! Each case is a cluster of its own with made-up collectors and exporters, so that all run at once. Waiting times of the rules
-//! and of Alertmanager are a tenth of the shipped ones and less; what is grouped, held and inhibited is as shipped.
+//! Each case is a separate cluster with synthetic collectors and exporters, so that all run simultaneously. Delays of the
+//! rules and of Alertmanager are at most 10 % of the shipped ones; grouping, holding and inhibition are as shipped.
 
 #![allow(clippy::expect_used, clippy::panic)] // helpers of tests; clippy lets only the tests themselves
 
@@ -23,17 +23,17 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use alert_cases::{
-    Case, Count, Server, cases_of_gaps, cases_of_one_fault, cases_of_storms, every_class, says,
+    Case, Count, Server, cases_of_gaps, cases_of_one_fault, cases_of_storms, every_class, exports,
 };
 use support::site::{adapted, tool};
 use support::{Http, Process, Sink, free_port, need, wait_for};
 
-/// How long the cases take, and how long a last notification is waited for: the longest hold, and Alertmanager's pace.
+/// Duration of the cases, and the time to wait for a last notification: the longest hold plus Alertmanager's interval.
 const PLAYED: u64 = 18;
 const SETTLED: Duration = Duration::from_secs(14);
 const STARTED_WITHIN: Duration = Duration::from_secs(60);
 
-/// The rules' times in seconds, in an order in which none is the beginning of one after it.
+/// The rules' times in seconds, ordered so that no value is a prefix of a later one.
 const RULE_TIMES: &[(&str, &str)] = &[
     ("keep_firing_for: 10m", "keep_firing_for: 8s"),
     ("keep_firing_for: 2m", "keep_firing_for: 3s"),
@@ -42,10 +42,10 @@ const RULE_TIMES: &[(&str, &str)] = &[
     (" for: 5m\n", " for: 9s\n"),
 ];
 
-/// What a made-up server answers at `/metrics`; none as if it were dead.
+/// Response of a synthetic server at `/metrics`; `None` as if it were down.
 type Exposition = Arc<Mutex<Option<String>>>;
 
-/// Serves it until the test ends, and gives the port.
+/// Serves the exposition until the test ends; returns the port.
 fn serve(exposition: &Exposition) -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a loopback port");
     let port = listener.local_addr().expect("its address").port();
@@ -66,7 +66,7 @@ fn serve(exposition: &Exposition) -> u16 {
     port
 }
 
-/// The made-up servers of all clusters.
+/// The synthetic servers of all clusters.
 struct Servers {
     by_place: BTreeMap<(&'static str, Server), Exposition>,
     scrape_configs: String,
@@ -82,7 +82,7 @@ impl Servers {
             {
                 by_place
                     .entry((case.cluster, server))
-                    .or_insert_with(|| Arc::new(Mutex::new(says(""))));
+                    .or_insert_with(|| Arc::new(Mutex::new(exports(""))));
             }
         }
         let mut jobs: BTreeMap<&str, String> = BTreeMap::new();
@@ -144,7 +144,8 @@ fn prometheus(folder: &Path, at: &str, alertmanager: &str, scrape_configs: &str)
             "--config.file=prometheus.yml",
             "--storage.tsdb.path=prometheus-data",
         ])
-        // It tells Alertmanager again of what fires after this, and Alertmanager takes four times as long for over.
+        // The interval after which firing alerts are sent to Alertmanager again; Alertmanager treats an alert as resolved after
+        // four times this interval.
         .arg("--rules.alert.resend-delay=5s")
         .arg(format!("--web.listen-address={at}"));
     Process::start("prometheus", folder, command.stdin(Stdio::null()))
@@ -171,7 +172,7 @@ fn alertmanager(folder: &Path, at: &str, sink: u16) -> Process {
     Process::start("alertmanager", folder, command.stdin(Stdio::null()))
 }
 
-/// Plays all cases at once, second by second.
+/// Runs all cases simultaneously, second by second.
 fn play(cases: &[Case], servers: &Servers) {
     let began = Instant::now();
     for second in 0..=PLAYED {
@@ -190,9 +191,9 @@ type Counts = BTreeMap<(String, String, String), Count>;
 /// Notifications by cluster, receiver and component, until none has come for a while.
 fn received(sink: &Sink) -> (Counts, String) {
     let (mut counts, mut log) = (Counts::new(), String::new());
-    while let Some((path, said)) = sink.next(SETTLED) {
+    while let Some((path, notification)) = sink.next(SETTLED) {
         let label = |name: &str| {
-            said["groupLabels"][name]
+            notification["groupLabels"][name]
                 .as_str()
                 .unwrap_or_default()
                 .to_owned()
@@ -200,13 +201,13 @@ fn received(sink: &Sink) -> (Counts, String) {
         let count = counts
             .entry((label("cluster"), path.clone(), label("component")))
             .or_default();
-        let is_firing = said["status"] == "firing";
+        let is_firing = notification["status"] == "firing";
         *(if is_firing {
             &mut count.firing
         } else {
             &mut count.resolved
         }) += 1;
-        let alerts = said["alerts"].as_array().into_iter().flatten();
+        let alerts = notification["alerts"].as_array().into_iter().flatten();
         let names =
             alerts.map(|alert| format!("{} {}", alert["labels"]["alertname"], alert["status"]));
         let names: Vec<_> = names.collect();
@@ -215,7 +216,7 @@ fn received(sink: &Sink) -> (Counts, String) {
             "{} {path} {} {} {names:?}",
             label("cluster"),
             label("component"),
-            said["status"]
+            notification["status"]
         )
         .expect("a text");
     }
@@ -223,7 +224,7 @@ fn received(sink: &Sink) -> (Counts, String) {
 }
 
 #[test]
-fn every_fault_is_one_notification_and_one_resolve_whatever_is_learned_of_it() {
+fn every_fault_is_one_notification_and_one_resolve() {
     need!("prometheus", "prometheus-alertmanager");
     let mut cases = cases_of_one_fault();
     cases.extend(cases_of_gaps());
@@ -240,7 +241,7 @@ fn every_fault_is_one_notification_and_one_resolve_whatever_is_learned_of_it() {
         &alertmanager_at,
         &servers.scrape_configs,
     );
-    // All servers were scraped once, while nothing was wrong.
+    // All servers were scraped once before the first fault.
     wait_for("first scrapes", STARTED_WITHIN, || {
         let url = format!("http://{prometheus_at}/api/v1/query?query=count(up==1)");
         let answer = http.json(&url)?;

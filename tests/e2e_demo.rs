@@ -243,7 +243,7 @@ fn a_scene_plays_while_more_parts_are_broken_and_mended_from_outside() {
     assert!(!well && answer.contains("no demo answers at"), "{answer}");
 }
 
-/// What `railscope advise` prints of this demo, keeping what it said in a file.
+/// Output of `railscope advise` for this demo, with a state file.
 fn advise(demo: &Demo, format: &str, state: &std::path::Path) -> String {
     let mut command = Command::new(RAILSCOPE);
     command.args(["advise", "--format", format, "--collector", &demo.url]);
@@ -254,7 +254,7 @@ fn advise(demo: &Demo, format: &str, state: &std::path::Path) -> String {
 }
 
 #[test]
-fn the_scheduler_is_advised_while_the_fault_lasts_and_told_when_it_is_over() {
+fn the_scheduler_is_advised_while_the_fault_lasts_and_when_it_is_resolved() {
     let (http, folder) = (Http::new(), tempfile::tempdir().expect("a folder"));
     let fault = ["--nodes", "8", "--fault", "gpu-thermal"];
     let mut demo = Demo::start(

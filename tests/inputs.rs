@@ -1,20 +1,20 @@
-//! `docs/inputs.md` is what the table of readers says.
+//! `docs/inputs.md` equals the table of input formats.
 
 use expect_test::expect_file;
 use railscope_collector::fabric::plans::inputs;
 
 #[test]
-fn the_page_of_inputs_is_the_table_of_readers() {
-    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/inputs.md");
-    expect_file![page].assert_eq(&inputs::page());
+fn the_document_of_inputs_equals_the_table_of_formats() {
+    let document = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/inputs.md");
+    expect_file![document].assert_eq(&inputs::document());
 }
 
 #[test]
-fn an_unknown_text_is_answered_with_the_nearest_form_and_the_page() {
+fn the_hint_for_an_unknown_text_names_the_nearest_format_and_the_document() {
     for (text, expected) in [
         (
             "DCGM_FI_DEV_GPU_TEMP{gpu=\"0\"} 36\n# HELP x y\n# TYPE x gauge\n",
-            "pages of other exporters",
+            "metrics of other exporters",
         ),
         (
             "[1.0] NVRM: Xid (PCI:0000:9b:00): 119\n",
@@ -27,9 +27,9 @@ fn an_unknown_text_is_answered_with_the_nearest_form_and_the_page() {
         ("# Avg bus bandwidth : 4\n", "railscope collectives FILE"),
         (
             "Port counters: Lid 7 port 1\nSymbolErrorCounter:....0\n",
-            "which is not read: the collector's own",
+            "which is not supported: the collector's",
         ),
-        ("hello\n", "docs/inputs.md lists every form"),
+        ("hello\n", "docs/inputs.md lists the supported formats"),
     ] {
         let hint = inputs::hint(text);
         assert!(hint.contains(expected), "{text}: {hint}");

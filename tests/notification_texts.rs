@@ -1,4 +1,4 @@
-//! What Alertmanager's templates make of a notification, and where its routes lead, by amtool.
+//! Texts and routes of notifications, tested with amtool.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::support::{need, root, run};
 
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// One alert as Alertmanager hands it to templates.
+/// One alert as Alertmanager passes it to templates.
 fn alert(status: &str) -> Value {
     json!({
         "status": status,
@@ -55,13 +55,13 @@ fn render(name: &str, data: &Value) -> String {
         ))
         .arg(format!("--template.text={{{{ template \"{name}\" . }}}}"))
         .arg(format!("--template.data={}", file.display()));
-    let (well, said) = run(&mut command, LIMIT);
-    assert!(well, "{name}: {said}");
-    said
+    let (well, output) = run(&mut command, LIMIT);
+    assert!(well, "{name}: {output}");
+    output
 }
 
 #[test]
-fn templates_say_what_is_wrong_what_to_do_and_where_to_look() {
+fn templates_have_fault_action_and_links() {
     need!("amtool");
     let firing = data("firing", &[alert("firing")]);
     assert_eq!(
@@ -75,14 +75,14 @@ fn templates_say_what_is_wrong_what_to_do_and_where_to_look() {
     ];
     for name in ["railscope.text", "railscope.slack.text"] {
         let text = render(name, &firing);
-        let said = [
+        let expected = [
             "It has 8 of 16 lanes.",
             "Drain n7 and power-cycle it.",
             "pcie/n7:0000:1a:00.0",
             "pcie-degraded",
         ];
-        for said in said.iter().chain(&links) {
-            assert!(text.contains(said), "{name}: {said}\n{text}");
+        for expected in expected.iter().chain(&links) {
+            assert!(text.contains(expected), "{name}: {expected}\n{text}");
         }
     }
     let text = render("railscope.text", &firing);
@@ -100,7 +100,7 @@ fn templates_say_what_is_wrong_what_to_do_and_where_to_look() {
 }
 
 #[test]
-fn templates_need_no_annotation_and_tell_each_alert_of_a_group() {
+fn templates_need_no_annotations_and_print_each_alert_of_a_group() {
     need!("amtool");
     let mut bare = alert("firing");
     bare["annotations"] =
@@ -133,7 +133,7 @@ fn templates_need_no_annotation_and_tell_each_alert_of_a_group() {
 }
 
 #[test]
-fn routes_lead_pages_tickets_and_the_watchdog_to_receivers_of_their_own() {
+fn pages_tickets_and_the_watchdog_have_separate_receivers() {
     need!("amtool");
     for (file, labels, receiver) in [
         (
@@ -169,7 +169,7 @@ fn routes_lead_pages_tickets_and_the_watchdog_to_receivers_of_their_own() {
             .arg(format!("--config.file={}", file.display()))
             .arg(format!("--verify.receivers={receiver}"))
             .args(labels);
-        let (well, said) = run(&mut command, LIMIT);
-        assert!(well, "{labels:?}: {said}");
+        let (well, output) = run(&mut command, LIMIT);
+        assert!(well, "{labels:?}: {output}");
     }
 }

@@ -1,4 +1,4 @@
-//! `railscope advise`: words to the scheduler, never deeds. Open incidents as proposals that somebody else may follow.
+//! `railscope advise`: prints open incidents as proposals for a scheduler; it changes nothing itself.
 
 mod kubernetes;
 mod memory;
@@ -16,53 +16,53 @@ use serde::de::DeserializeOwned;
 use crate::topology::remote::ask;
 use plan::{Detail, Fabric, Incidents, Plan};
 
-/// Older than this, an analysis is none.
+/// Maximum age of the last analysis; older results are rejected as stale.
 const STALE_SECONDS: f64 = 120.0;
 
-/// Prints what a scheduler should know of open incidents: drain proposals for Slurm, node conditions and events for
-/// Kubernetes, or both as JSON. It changes nothing anywhere: it reads a collector's API and prints.
+/// Print proposals for a scheduler from open incidents: drain commands for Slurm, node conditions and events for
+/// Kubernetes, or both as JSON. Reads only the collector's API and changes nothing.
 #[derive(Debug, Args)]
 pub(crate) struct AdviseArgs {
-    /// Whose words.
+    /// Output format.
     #[arg(long, value_enum)]
     format: Format,
     /// Address of the collector.
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:10661")]
     collector: String,
-    /// Only about this node.
+    /// Restrict the advice to this node.
     #[arg(long)]
     node: Option<String>,
-    /// File that keeps what was said last time, so that what is over is withdrawn.
+    /// File that stores the last advice, so that advice about resolved incidents is withdrawn.
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
-    /// From more nodes to drain than this on, their lines are comments: that many at once are rarely the nodes' fault.
+    /// Maximum number of nodes to drain; above it the drain commands are commented out, because the cause is probably shared.
     #[arg(long, value_name = "NODES", default_value_t = 10)]
     most: usize,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Format {
-    /// `scontrol` lines: drain, and resume when it is over.
+    /// `scontrol` commands: drain, and resume when the incident is resolved.
     Slurm,
-    /// A list of nodes with conditions, and events, as node-problem-detector writes them.
+    /// List of nodes with conditions, and of events, in the form of node-problem-detector.
     Kubernetes,
-    /// All that is known.
+    /// Complete advice as JSON.
     Json,
 }
 
-/// Asks the collector and prints.
+/// Reads the collector's API and prints the advice.
 pub(crate) fn run(args: &AdviseArgs) -> anyhow::Result<()> {
     let fabric: Fabric = get(args, &["fabric"])?;
     if fabric.tick_age_seconds > STALE_SECONDS {
         bail!(
-            "the collector's last analysis is {:.0} s old: expected at most {STALE_SECONDS:.0} s",
+            "stale data: the collector's last analysis is {:.0} s old, expected at most {STALE_SECONDS:.0} s",
             fabric.tick_age_seconds
         );
     }
     let incidents: Incidents = get(args, &["incidents"])?;
     let mut details = Vec::new();
     for incident in &incidents.incidents {
-        // One that closed in between is left out.
+        // Omits an incident that resolved in the meantime.
         if let Ok(detail) = get::<Detail>(args, &["incidents", &incident.id]) {
             details.push(detail);
         }
@@ -74,7 +74,7 @@ pub(crate) fn run(args: &AdviseArgs) -> anyhow::Result<()> {
     let mut plan = Plan::of(&incidents, details, &args.collector, args.node.as_deref());
     if fabric.is_blind() {
         eprintln!(
-            "railscope: {} of {} exporters answer: nothing is withdrawn while most do not",
+            "railscope: only {} of {} exporters answer: no advice is withdrawn",
             fabric.targets_up, fabric.targets
         );
         plan.keep(&before);
@@ -90,7 +90,7 @@ pub(crate) fn run(args: &AdviseArgs) -> anyhow::Result<()> {
     std::io::stdout()
         .write_all(text.as_bytes())
         .context("cannot print")?;
-    // After it was said, or what is over would never be withdrawn.
+    // After printing: if printing fails, the next run still withdraws resolved advice.
     match &args.state {
         Some(path) => memory::write(path, &plan.memory(&before, args.node.as_deref())),
         None => Ok(()),
@@ -101,7 +101,7 @@ fn get<T: DeserializeOwned>(args: &AdviseArgs, path: &[&str]) -> anyhow::Result<
     let text = ask(&args.collector, path, &[])?;
     let what = || {
         format!(
-            "/api/v1/{}: the answer is of another version",
+            "/api/v1/{}: unexpected response; the collector may be of another version",
             path.join("/")
         )
     };

@@ -18,8 +18,8 @@ pub(crate) struct CheckArgs {
     /// How to print the table.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-    /// In place of this machine, recordings of nodes: nvidia-smi -q (text or XML), topo -m, nvlink -s, NCCL's or hwloc's
-    /// XML; files, or folders of files, one for each node. Many nodes are compared with each other.
+    /// Recordings of nodes to check instead of this machine: nvidia-smi -q (text or XML), topo -m, nvlink -s, NCCL's or
+    /// hwloc's XML; files or directories, one file for each node. Several nodes are compared with each other.
     #[arg(long, value_name = "FILE", num_args = 1..)]
     file: Vec<PathBuf>,
     #[command(flatten)]

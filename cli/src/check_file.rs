@@ -1,4 +1,4 @@
-//! `railscope check --file`: what recordings of single nodes say, and which node of many is the odd one.
+//! `railscope check --file`: checks recordings of single nodes, and finds nodes that differ from their peers.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,13 +9,13 @@ use railscope_collector::fabric::plans::{Document, Format, Opened, odd_nodes, re
 use railscope_model::plan::PlanError;
 use serde::Serialize;
 
-/// What all files together say.
+/// The result of all files.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct FileReport {
     files: Vec<NodeReport>,
     /// Nodes that differ from their peers.
     odd: Vec<String>,
-    /// Files that are of no use here, and why.
+    /// Files that are unusable here, with the reason.
     refused: Vec<String>,
 }
 
@@ -25,14 +25,14 @@ struct NodeReport {
     format: String,
     answer: String,
     findings: Vec<String>,
-    /// Lines that could not be read.
+    /// Unreadable lines.
     problems: Vec<String>,
 }
 
-/// What nodes of one format are compared by, each by its file.
+/// Values by which nodes of one format are compared, with the file of each node.
 type Identities = Vec<(String, BTreeMap<String, String>)>;
 
-/// Reads files, and folders of files.
+/// Reads files, and directories of files.
 pub(crate) fn run(paths: &[PathBuf]) -> anyhow::Result<FileReport> {
     let mut report = FileReport::default();
     let mut alike: BTreeMap<Format, Identities> = BTreeMap::new();
@@ -45,7 +45,7 @@ pub(crate) fn run(paths: &[PathBuf]) -> anyhow::Result<FileReport> {
                 continue;
             }
         };
-        report.take(&name, &text, &mut alike);
+        report.read_file(&name, &text, &mut alike);
     }
     for nodes in alike.values() {
         report.odd.extend(odd_nodes(nodes));
@@ -76,9 +76,9 @@ fn files(paths: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
 }
 
 impl FileReport {
-    fn take(&mut self, file: &str, text: &str, alike: &mut BTreeMap<Format, Identities>) {
+    fn read_file(&mut self, file: &str, text: &str, alike: &mut BTreeMap<Format, Identities>) {
         match read(file, text, None) {
-            // A recording of several commands in one file says more than one thing.
+            // A recording of several commands contains several documents.
             Ok(opened) if opened.format != Format::SmiQuery && text.contains("NVSMI LOG") => {
                 self.add(opened, alike);
                 if let Ok(query) = read(file, text, Some(Format::SmiQuery)) {
@@ -121,44 +121,44 @@ impl FileReport {
                 }
             }
             _ => self.refused.push(format!(
-                "{file}: this is {format}, of a fabric and not of one node: \"railscope topology show\" reads it"
+                "{file}: {format} describes a fabric, not one node; use \"railscope topology show\""
             )),
         }
     }
 
-    /// Whether nothing asks for somebody to look.
+    /// Whether there are no findings, problems, differences or rejected files.
     pub(crate) fn is_clean(&self) -> bool {
         let quiet = |node: &NodeReport| node.findings.is_empty() && node.problems.is_empty();
         self.files.iter().all(quiet) && self.odd.is_empty() && self.refused.is_empty()
     }
 
-    /// The report in words.
+    /// The report as text.
     pub(crate) fn text(&self) -> String {
         let mut text = String::new();
         for node in &self.files {
-            // Writing to a string does not fail.
+            // Writing to a String does not fail.
             writeln!(text, "{}: {}", node.file, node.answer).ok();
             for finding in &node.findings {
                 writeln!(text, "  WRONG      {finding}").ok();
             }
             for problem in &node.problems {
-                writeln!(text, "  unread     {problem}").ok();
+                writeln!(text, "  unreadable {problem}").ok();
             }
         }
         if self.files.len() > 1 {
             writeln!(text, "{} nodes compared", self.files.len()).ok();
         }
         for odd in &self.odd {
-            writeln!(text, "  ODD        {odd}").ok();
+            writeln!(text, "  DIFFERS    {odd}").ok();
         }
         for refused in &self.refused {
-            writeln!(text, "  refused    {refused}").ok();
+            writeln!(text, "  rejected   {refused}").ok();
         }
         text
     }
 }
 
-/// The name of a file without its folder: what nodes are called where they are compared.
+/// The file name without its directory, which names the node in comparisons.
 fn stem(file: &str) -> String {
     let name = Path::new(file).file_name();
     name.map_or_else(
@@ -171,7 +171,7 @@ fn stem(file: &str) -> String {
 mod tests {
     use super::*;
 
-    /// `nvidia-smi -q` of two GPUs, as far as it matters here.
+    /// Output of `nvidia-smi -q` for two GPUs, reduced to the tested fields.
     fn query(driver: &str, dram: u32, fabric: &str) -> String {
         let gpu = |bus: u8| {
             format!(
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gpu_with_memory_errors_is_named_with_what_to_do() {
+    fn a_gpu_with_memory_errors_is_reported_with_an_action() {
         let report = report(&[("n1", query("550.90", 3, "Completed"))]);
         let text = report.text();
         assert!(!report.is_clean());
@@ -207,14 +207,14 @@ mod tests {
             "{text}"
         );
         assert!(
-            text.contains("waits to be remapped: drain the node and reset the GPU"),
+            text.contains("row remap pending: drain the node and reset the GPU"),
             "{text}"
         );
         assert!(!text.contains("00000000:1B:00.0:"), "{text}");
     }
 
     #[test]
-    fn the_odd_one_of_many_nodes_is_named() {
+    fn a_node_that_differs_from_its_peers_is_reported() {
         let mut files: Vec<_> = (0..32)
             .map(|node| (format!("n{node:02}"), query("550.90", 0, "Completed")))
             .collect();
@@ -225,27 +225,22 @@ mod tests {
             .collect();
         let text = report(&named).text();
         assert!(
-            text.contains(
-                "ODD        n17: driver version is 535.10 where 31 of 32 nodes have 550.90"
-            ),
+            text.contains("DIFFERS    n17: driver version is 535.10; 31 of 32 nodes have 550.90"),
             "{text}"
         );
-        assert!(
-            text.contains("it has not joined the NVLink fabric"),
-            "{text}"
-        );
-        assert_eq!(text.matches("ODD").count(), 1, "{text}");
+        assert!(text.contains("not joined the NVLink fabric"), "{text}");
+        assert_eq!(text.matches("DIFFERS").count(), 1, "{text}");
     }
 
     #[test]
-    fn a_file_of_another_kind_is_refused_and_the_others_are_read() {
+    fn a_file_of_another_kind_is_rejected_and_the_others_are_read() {
         let report = report(&[
             ("n1", query("550.90", 0, "N/A")),
             ("topology.conf", "SwitchName=s0 Nodes=n[1-2]\n".to_owned()),
         ]);
         assert_eq!((report.files.len(), report.refused.len()), (1, 1));
         assert!(
-            report.refused[0].contains("\"railscope topology show\" reads it"),
+            report.refused[0].contains("use \"railscope topology show\""),
             "{:?}",
             report.refused
         );

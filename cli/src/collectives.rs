@@ -1,4 +1,4 @@
-//! `railscope collectives`: what dumps of collective libraries and logs of their tests say, in words or as JSON.
+//! `railscope collectives`: evaluates dumps of collective libraries and logs of bandwidth tests; prints text or JSON.
 
 mod bandwidth;
 
@@ -25,61 +25,61 @@ use serde::Serialize;
 
 use bandwidth::TestReport;
 
-/// Says whom the ranks of a job wait for, from dumps of NCCL's Inspector plugin (JSON), dumps of PyTorch's flight recorder
-/// (JSON), and which nodes or groups of nodes are slow, from logs of nccl-tests over pairs of nodes.
+/// Find the straggler of a job in dumps of NCCL's Inspector plugin (JSON) or of PyTorch's flight recorder (JSON), and slow
+/// nodes or groups of nodes in logs of nccl-tests over pairs of nodes. Also reads outputs of NCCL's RAS client and job logs.
 #[derive(Debug, Args)]
 pub(crate) struct CollectivesArgs {
-    /// Files, or folders with all that is below them.
+    /// Files, or directories, which are read recursively.
     #[arg(required = true)]
     files: Vec<PathBuf>,
-    /// Line rate of one NIC in GB/s, such as 50 for 400 Gb/s, that logs of nccl-tests are held against. Without it
-    /// what nodes with such GPUs mostly have.
+    /// Line rate of one NIC in GB/s for comparison with nccl-tests, such as 50 for 400 Gb/s; default: the usual rate of
+    /// nodes with the same GPUs.
     #[arg(long, value_name = "GB/S")]
     line_rate: Option<f64>,
-    /// Prints JSON.
+    /// Print JSON.
     #[arg(long)]
     json: bool,
 }
 
-/// All that was read.
+/// All input data.
 #[derive(Default)]
 struct Read {
     operations: Vec<Operation>,
     dumps: BTreeMap<PathBuf, Vec<Dump>>,
     runs: Vec<TestRun>,
     unfinished: usize,
-    /// Answers of NCCL's RAS client, in the order of the files.
+    /// Outputs of NCCL's RAS client, in the order of the files.
     ras: Vec<Snapshot>,
     log: JobLog,
-    /// Files of another kind.
+    /// Files of other formats.
     others: usize,
-    /// What the first of those looks like.
+    /// The first file of another format, with a hint at its format.
     nearest: Option<(PathBuf, String)>,
-    /// What is wrong, line by line.
+    /// Errors by line.
     problems: Vec<String>,
 }
 
-/// What it says.
+/// The result.
 #[derive(Debug, Default, Serialize)]
 struct Report {
-    /// Of jobs with timings.
+    /// Jobs with timings.
     jobs: Vec<JobReport>,
-    /// Of jobs that stand still, by folder.
+    /// Stalled jobs, by directory.
     stuck: Vec<StuckReport>,
-    /// Of tests of bandwidth, by name, nodes and GPUs.
+    /// Bandwidth tests by name, number of nodes and number of GPUs.
     bandwidth: Vec<TestReport>,
-    /// What NCCL's RAS client said of communicators.
+    /// Findings about communicators, from NCCL's RAS client.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     communicators: Vec<String>,
-    /// What logs of jobs say: the watchdog's timeouts, NCCL's network.
+    /// Findings from job logs: the watchdog's timeouts, NCCL's network.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     log: Vec<String>,
-    /// Tests that gave a bandwidth, and tests that did not.
+    /// Tests with a bandwidth, and tests without.
     tests: usize,
     unfinished_tests: usize,
-    /// Files of another kind.
+    /// Files of other formats.
     other_files: usize,
-    /// Lines or files that cannot be read.
+    /// Unreadable lines or files.
     malformed: usize,
 }
 
@@ -117,7 +117,7 @@ struct LateReport {
     waiting: usize,
 }
 
-/// Reads all files and prints what they say.
+/// Reads all files and prints the result.
 pub(crate) fn run(args: &CollectivesArgs) -> anyhow::Result<()> {
     let mut files = Vec::new();
     for path in &args.files {
@@ -135,7 +135,7 @@ pub(crate) fn run(args: &CollectivesArgs) -> anyhow::Result<()> {
     let has_logs = !read.ras.is_empty() || !read.log.is_empty();
     if read.operations.is_empty() && read.dumps.is_empty() && read.runs.is_empty() && !has_logs {
         bail!(
-            "{} files, and none is a dump of NCCL's Inspector, of a flight recorder, or a log of nccl-tests with a bandwidth{}",
+            "none of {} files is a dump of NCCL's Inspector or a flight recorder, an output of NCCL's RAS client, a job log, or a log of nccl-tests with a bandwidth{}",
             files.len(),
             read.nearest
                 .map(|(file, hint)| format!("; {}: {hint}", file.display()))
@@ -148,7 +148,7 @@ pub(crate) fn run(args: &CollectivesArgs) -> anyhow::Result<()> {
         serde_json::to_string_pretty(&report)? + "\n"
     } else {
         let mut text = String::new();
-        tell(&mut text, &report)?;
+        write_report(&mut text, &report)?;
         text
     };
     std::io::stdout()
@@ -223,7 +223,7 @@ impl Read {
                 .collect(),
         });
         let mut operations = self.operations;
-        // Files come one after another; time tells what happened together.
+        // Operations are read file by file; sort them by time.
         operations.sort_by(|a, b| a.end.total_cmp(&b.end));
         let mut waits = Waits::default();
         waits.take(operations, Timestamp(0));
@@ -233,9 +233,14 @@ impl Read {
             stuck: stuck.collect(),
             communicators: judge_ras(&self.ras)
                 .into_iter()
-                .map(|(said, _)| said)
+                .map(|(finding, _)| finding)
                 .collect(),
-            log: self.log.judge().into_iter().map(|(said, _)| said).collect(),
+            log: self
+                .log
+                .judge()
+                .into_iter()
+                .map(|(finding, _)| finding)
+                .collect(),
             bandwidth: bandwidth::tests(&self.runs, line_rate),
             tests,
             unfinished_tests: self.unfinished,
@@ -276,8 +281,8 @@ fn late(late: Late) -> LateReport {
     }
 }
 
-/// The report in words.
-fn tell(out: &mut String, report: &Report) -> fmt::Result {
+/// Prints the report as text.
+fn write_report(out: &mut String, report: &Report) -> fmt::Result {
     for job in &report.jobs {
         writeln!(
             out,
@@ -286,7 +291,7 @@ fn tell(out: &mut String, report: &Report) -> fmt::Result {
         )?;
         writeln!(out, "  {}", job.sentence)?;
         if job.answer == "straggler" {
-            writeln!(out, "  waits less than the median, of a step")?;
+            writeln!(out, "  wait deficit relative to the median, per step")?;
             for rank in &job.ranking {
                 writeln!(
                     out,
@@ -305,25 +310,25 @@ fn tell(out: &mut String, report: &Report) -> fmt::Result {
             stuck.ranks, stuck.folder
         )?;
         if stuck.late.is_empty() {
-            writeln!(out, "  nobody waits for one rank alone")?;
+            writeln!(out, "  no single rank delays the others")?;
         }
         for late in &stuck.late {
             let operation = late.operation.as_deref().unwrap_or("a collective");
             writeln!(
                 out,
-                "  rank {} is late, its {}: {} ranks wait in {operation} of {}",
+                "  rank {} is late ({} side): {} ranks wait in {operation} of {}",
                 late.rank, late.side, late.waiting, late.group
             )?;
         }
     }
-    for (title, said) in [
-        ("NCCL's communicators", &report.communicators),
-        ("Logs", &report.log),
+    for (title, sentences) in [
+        ("NCCL communicators", &report.communicators),
+        ("Job logs", &report.log),
     ] {
-        if !said.is_empty() {
+        if !sentences.is_empty() {
             writeln!(out, "{title}")?;
         }
-        for sentence in said {
+        for sentence in sentences {
             writeln!(out, "  {sentence}")?;
         }
     }
@@ -331,17 +336,17 @@ fn tell(out: &mut String, report: &Report) -> fmt::Result {
         let unfinished = report.unfinished_tests;
         writeln!(
             out,
-            "nccl-tests: {} runs, {unfinished} more without a bandwidth",
+            "nccl-tests: {} runs with a bandwidth, {unfinished} without",
             report.tests
         )?;
     }
     for test in &report.bandwidth {
-        test.tell(out)?;
+        test.write(out)?;
     }
     if report.malformed + report.other_files > 0 {
         writeln!(
             out,
-            "{} lines or files cannot be read, {} files are of another kind",
+            "{} unreadable lines or files, {} files of other formats",
             report.malformed, report.other_files
         )?;
     }
@@ -352,13 +357,13 @@ fn tell(out: &mut String, report: &Report) -> fmt::Result {
 mod tests {
     use super::*;
 
-    fn told(files: &[(&str, String)]) -> String {
+    fn output(files: &[(&str, String)]) -> String {
         let mut read = Read::default();
         for (name, text) in files {
             read.take(Path::new(name), text);
         }
         let mut text = String::new();
-        tell(&mut text, &read.report(None)).expect("told");
+        write_report(&mut text, &read.report(None)).expect("a report");
         text
     }
 
@@ -379,21 +384,21 @@ mod tests {
     }
 
     #[test]
-    fn dumps_of_the_inspector_name_who_waits_least_and_say_what_they_do_not_tell() {
+    fn dumps_of_the_inspector_name_the_straggler_and_the_missing_distinction() {
         let files: Vec<_> = (0..8).map(|rank| ("f.log", dump(rank))).collect();
-        let text = told(&files);
-        for said in [
+        let text = output(&files);
+        for expected in [
             "Job of 8 processes",
             "straggler",
             "n1 process 105 waits 20 % of a step less",
             "it may be GPU or host",
         ] {
-            assert!(text.contains(said), "{said}\n{text}");
+            assert!(text.contains(expected), "{expected}\n{text}");
         }
     }
 
     #[test]
-    fn a_log_over_pairs_of_nodes_names_the_slow_node_and_what_is_bad_is_counted() {
+    fn a_log_over_pairs_of_nodes_names_the_slow_node_and_counts_unreadable_files() {
         let run = |a: u8, b: u8| {
             let bandwidth = if a == 2 || b == 2 { 20 } else { 40 };
             format!(
@@ -401,16 +406,16 @@ mod tests {
             )
         };
         let log = (0..5).flat_map(|a| (a + 1..5).map(move |b| run(a, b)));
-        let text = told(&[
+        let text = output(&[
             ("log", log.collect()),
             ("notes", "nothing\n".to_owned()),
             ("dump_x.json", "{\"pg_config\"".to_owned()),
         ]);
-        for said in [
-            "alltoall_perf on 2 GPUs, 10 pairs of nodes: slow with nearly everybody: n2",
-            "1 lines or files cannot be read, 1 files are of another kind",
+        for expected in [
+            "alltoall_perf on 2 GPUs, 10 pairs of nodes: slow with nearly all other nodes: n2",
+            "1 unreadable lines or files, 1 files of other formats",
         ] {
-            assert!(text.contains(said), "{said}\n{text}");
+            assert!(text.contains(expected), "{expected}\n{text}");
         }
     }
 }

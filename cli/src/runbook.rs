@@ -1,4 +1,4 @@
-//! `railscope runbook`: a runbook out of the binary, for when the network that would bring it is what is broken.
+//! `railscope runbook`: prints a runbook embedded in the binary, so that it is available without a network.
 
 mod table;
 
@@ -10,20 +10,20 @@ use clap::Args;
 
 use table::RUNBOOKS;
 
-/// The alert rules: which runbook an alert has.
+/// The alert rules, which link each alert to its runbook.
 const RULES: &str = include_str!("../../alerts/railscope.rules.yml");
-/// A name that differs from the wanted one in half of its letters, or in this many if it is short, is no suggestion.
+/// Edit distance up to which a known name is suggested for a short unknown one; for longer names, half of its letters.
 const MOST_CHANGED: usize = 3;
 
-/// Prints the runbook of a class of fault or of an alert: meaning, impact, how long it may wait, diagnosis, what to keep,
-/// mitigation, whom to hand it to. Without a name it lists them. Needs no network.
+/// Print the runbook of a fault class or an alert: meaning, impact, urgency, diagnosis, evidence to save, mitigation,
+/// escalation. Without a name, list all. Needs no network.
 #[derive(Debug, Args)]
 pub(crate) struct RunbookArgs {
-    /// Class, as in incidents and alerts, such as pcie-degraded; or an alert, such as RailscopeCollectorDown.
+    /// Fault class, such as pcie-degraded, or alert, such as RailscopeCollectorDown.
     name: Option<String>,
 }
 
-/// Prints it. Whoever reads only its beginning has seen enough.
+/// Prints the runbook; a closed pipe is not an error.
 pub(crate) fn run(args: &RunbookArgs) -> anyhow::Result<()> {
     let text = match &args.name {
         Some(name) => find(name)?.to_owned(),
@@ -35,7 +35,7 @@ pub(crate) fn run(args: &RunbookArgs) -> anyhow::Result<()> {
     }
 }
 
-/// Names of runbooks with their first line.
+/// Names of all runbooks with their titles.
 fn list() -> String {
     let mut text = String::new();
     let widest = RUNBOOKS.iter().map(|(name, _)| name.len()).max();
@@ -43,7 +43,7 @@ fn list() -> String {
         let title = runbook.lines().next().unwrap_or_default();
         let title = title.split_once(": ").map_or(title, |(_, about)| about);
         let width = widest.unwrap_or_default();
-        // Writing into a text does not fail.
+        // Writing to a String does not fail.
         writeln!(text, "{name:width$}  {title}").ok();
     }
     text
@@ -53,8 +53,8 @@ fn find(wanted: &str) -> anyhow::Result<&'static str> {
     let key = key(wanted);
     if ["incidentcritical", "incidentwarning", "incident"].contains(&&*key) {
         bail!(
-            "{wanted} is about an incident: its runbook is that of the class, which the alert has as an annotation, such as \
-             railscope runbook pcie-degraded"
+            "{wanted} has the runbook of its fault class, which is the annotation class of the alert: use, for example, railscope \
+             runbook pcie-degraded"
         );
     }
     let names = RUNBOOKS.iter().map(|(name, _)| *name);
@@ -71,13 +71,13 @@ fn find(wanted: &str) -> anyhow::Result<&'static str> {
         .filter(|(distance, _)| *distance <= (key.chars().count() / 2).max(MOST_CHANGED));
     match nearest {
         Some((_, name)) => {
-            bail!("no runbook {wanted:?}; did you mean {name}? Without a name all are listed")
+            bail!("no runbook {wanted:?}; did you mean {name}? railscope runbook lists all")
         }
-        None => bail!("no runbook {wanted:?}: expected one of those that railscope runbook lists"),
+        None => bail!("no runbook {wanted:?}: railscope runbook lists all"),
     }
 }
 
-/// Alerts with the names of their runbooks.
+/// All alerts with the names of their runbooks.
 fn alerts() -> impl Iterator<Item = (&'static str, &'static str)> {
     let rules = RULES.split("- alert: ").skip(1);
     rules.filter_map(|rule| {
@@ -89,7 +89,7 @@ fn alerts() -> impl Iterator<Item = (&'static str, &'static str)> {
     })
 }
 
-/// A name without case, hyphens, and the prefix of alerts.
+/// A name in lower case without hyphens and without the prefix of alerts.
 fn key(name: &str) -> String {
     let letters = name.chars().filter(char::is_ascii_alphanumeric);
     let key: String = letters.map(|c| c.to_ascii_lowercase()).collect();
@@ -99,7 +99,7 @@ fn key(name: &str) -> String {
     }
 }
 
-/// How many letters have to be added, left out or changed (Levenshtein).
+/// Levenshtein distance: inserted, removed or changed letters.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
@@ -166,17 +166,20 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_names_the_nearest() {
-        let said = |name| find(name).expect_err(name).to_string();
-        assert!(said("pcie-degarded").contains("did you mean pcie-degraded?"));
+    fn an_unknown_name_gets_the_nearest_as_a_suggestion() {
+        let error = |name| find(name).expect_err(name).to_string();
+        assert!(error("pcie-degarded").contains("did you mean pcie-degraded?"));
         assert!(
-            said("RailscopeExporterDown").contains("did you mean"),
+            error("RailscopeExporterDown").contains("did you mean"),
             "{}",
-            said("RailscopeExporterDown")
+            error("RailscopeExporterDown")
         );
-        assert!(said("zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz").contains("expected one of those"));
-        assert!(said("RailscopeIncidentCritical").contains("that of the class"));
-        assert!(said("").contains("expected") || said("").contains("did you mean"));
+        assert!(
+            error("zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz")
+                .contains("railscope runbook lists all")
+        );
+        assert!(error("RailscopeIncidentCritical").contains("runbook of its fault class"));
+        assert!(error("").contains("railscope runbook lists all"));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! `railscope topology`: what files say of a fabric, what is wrong with it, what changed, and the same for other tools.
+//! `railscope topology`: shows, checks, compares and exports the topology in files or in a running collector.
 
 mod diff;
 mod json;
@@ -22,10 +22,10 @@ use railscope_model::plan::PlanError;
 /// Problems of a file that are printed one by one.
 const SHOWN_PROBLEMS: usize = 10;
 
-/// Looks at the shape of a fabric, in files of many kinds: ibnetdiscover, iblinkinfo, ibdiagnet's db_csv, saved pages of
-/// exporters (named by their node), wiring plans, NDT, NetQ, LLDP, Slurm's topology.conf, topograph models, NCCL's and
-/// hwloc's XML, nvidia-smi (all of them in docs/inputs.md); or in a running collector. Exit status: 0 nothing found, 1
-/// findings, 2 no answer.
+/// Show, check, compare or export the topology of a fabric, from files or a running collector. Formats: ibnetdiscover,
+/// iblinkinfo, ibdiagnet's db_csv, saved scrape bodies of exporters (file name: the node), wiring plans, NDT, NetQ, LLDP,
+/// Slurm's topology.conf, topograph models, NCCL's and hwloc's XML, nvidia-smi (complete list: docs/inputs.md). Exit status:
+/// 0 no findings, 1 findings, 2 no result.
 #[derive(Debug, Args)]
 pub(crate) struct TopologyArgs {
     #[command(subcommand)]
@@ -34,7 +34,7 @@ pub(crate) struct TopologyArgs {
 
 #[derive(Debug, Subcommand)]
 enum TopologyCommand {
-    /// Says what a fabric is, what that rests on, and what does not fit.
+    /// Show the topology type of a fabric, its evidence, and inconsistencies.
     Show {
         #[command(flatten)]
         files: Files,
@@ -42,22 +42,22 @@ enum TopologyCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Says what is wrong with the wiring, by its own regularity or by a plan.
+    /// Check the wiring against its own regularity or a plan.
     Lint {
         #[command(flatten)]
         files: Files,
-        /// Wiring plan to hold it against; may be given several times. A collector has its own.
+        /// Wiring plan to compare with; can be given several times. A collector has its own.
         #[arg(long, value_name = "FILE", conflicts_with = "collector")]
         plan: Vec<PathBuf>,
         /// Print JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Says what changed between two files, which may be of different kinds, or between two times of a collector.
+    /// Show the changes between two files, also of different formats, or between two times of a collector.
     Diff(DiffArgs),
-    /// Writes it as another tool reads it.
+    /// Export the topology in the format of another tool.
     Export {
-        /// What to write.
+        /// Output format.
         #[arg(long, value_parser = targets())]
         to: Target,
         #[command(flatten)]
@@ -72,13 +72,13 @@ struct DiffArgs {
     old: Option<PathBuf>,
     /// After.
     new: Option<PathBuf>,
-    /// Address of a running collector, in place of files.
+    /// Address of a running collector, instead of files.
     #[arg(long, value_name = "URL", conflicts_with_all = ["old", "new"], requires = "from")]
     collector: Option<String>,
     /// Before: 2026-11-22T05:00:00Z, or seconds of Unix time.
     #[arg(long, value_name = "TIME", requires = "collector")]
     from: Option<String>,
-    /// After; now if left out.
+    /// After; default: now.
     #[arg(long, value_name = "TIME", requires = "collector")]
     to: Option<String>,
     /// Print JSON.
@@ -88,16 +88,16 @@ struct DiffArgs {
 
 #[derive(Debug, Args)]
 struct Files {
-    /// Files, or folders of files; together they are one site.
+    /// Files, or directories of files; together they are one site.
     #[arg(required_unless_present = "collector")]
     paths: Vec<PathBuf>,
-    /// Address of a running collector, in place of files.
+    /// Address of a running collector, instead of files.
     #[arg(long, value_name = "URL", conflicts_with_all = ["paths", "format"])]
     collector: Option<String>,
-    /// Names of InfiniBand nodes by GUID, as opensm's --node-name-map has them.
+    /// Names of InfiniBand nodes by GUID, in the format of opensm's --node-name-map.
     #[arg(long, value_name = "FILE", conflicts_with = "collector")]
     node_name_map: Option<PathBuf>,
-    /// What the files are, where their content does not say it.
+    /// Format of the files; default: detected from the content.
     #[arg(long, value_parser = PossibleValuesParser::new(Format::names()))]
     format: Option<String>,
 }
@@ -120,10 +120,10 @@ pub(crate) fn run(args: &TopologyArgs) -> ExitCode {
     }
 }
 
-/// What files together say, and what of them is of no use.
+/// The content of all files, and the unusable files.
 struct Loaded {
     site: Site,
-    /// Why files are refused, each with all that is wrong with it.
+    /// Errors of the rejected files.
     refused: Vec<PlanError>,
 }
 
@@ -149,12 +149,12 @@ impl Files {
             Ok(names) => Ok(Some(names)),
             Err(errors) => {
                 report(&errors);
-                bail!("{file} is no map of node names")
+                bail!("{file} is not a valid node-name map")
             }
         }
     }
 
-    /// As [`Files::load`], where a part of the site would mislead: a file that is of no use is an error.
+    /// As [`Files::load`], for uses where an incomplete site would mislead: an unusable file is an error.
     fn whole_site(&self) -> anyhow::Result<Site> {
         whole(self.load()?)
     }
@@ -162,13 +162,13 @@ impl Files {
 
 fn whole(loaded: Loaded) -> anyhow::Result<Site> {
     match loaded.refused.first() {
-        Some(error) => bail!("{} is of no use", error.file),
+        Some(error) => bail!("{} is unusable", error.file),
         None => Ok(loaded.site),
     }
 }
 
-/// Reads files and folders into one site, and says on standard error what could not be read. One file of a folder that
-/// is of no use does not hide the others.
+/// Reads files and directories into one site, and prints errors to standard error. An unusable file in a directory is
+/// reported and the others are read.
 fn load(
     paths: &[PathBuf],
     format: Option<Format>,
@@ -197,8 +197,8 @@ fn load(
     }
     if opened.is_empty() {
         match files.as_slice() {
-            [one] => bail!("{} is of no use", one.display()),
-            many => bail!("none of {} files is of use", many.len()),
+            [one] => bail!("{} is unusable", one.display()),
+            many => bail!("none of {} files is usable", many.len()),
         }
     }
     Ok(Loaded {
@@ -207,18 +207,18 @@ fn load(
     })
 }
 
-/// A file that the operating system does not give.
+/// The error of a file that the operating system cannot read.
 fn unreadable(file: &str, error: &std::io::Error) -> Vec<PlanError> {
     vec![PlanError {
         file: file.to_owned(),
         line: 0,
         field: "file".to_owned(),
         found: error.to_string(),
-        expected: "a file that can be read".to_owned(),
+        expected: "a readable file".to_owned(),
     }]
 }
 
-/// Files by name, those of folders in order.
+/// All files, those of directories sorted by name.
 fn files_of(paths: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for path in paths {
@@ -238,7 +238,7 @@ fn files_of(paths: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
             }
         }
         if own.is_empty() {
-            bail!("{}: no file in it", path.display());
+            bail!("{}: no files in the directory", path.display());
         }
         own.sort();
         files.extend(own);
@@ -286,12 +286,12 @@ fn show(files: &Files, as_json: bool) -> anyhow::Result<bool> {
     if as_json {
         pretty(&json::site(&loaded.site, &loaded.refused))?;
     } else {
-        print(&said(&loaded.site))?;
+        print(&site_text(&loaded.site))?;
     }
     Ok(loaded.refused.is_empty() && is_clean(&loaded.site))
 }
 
-/// Whether nothing in a site asks for somebody to look.
+/// Whether a site has no findings.
 fn is_clean(site: &Site) -> bool {
     let fabric = site.verdict.as_ref().is_none_or(|verdict| {
         let wiring = &verdict.wiring;
@@ -316,8 +316,8 @@ fn is_clean(site: &Site) -> bool {
             .all(|(_, placement)| placement.defects().is_empty())
 }
 
-/// Everything that a site says, in text.
-fn said(site: &Site) -> String {
+/// The complete text report of a site.
+fn site_text(site: &Site) -> String {
     let mut text = String::new();
     if let Some(verdict) = &site.verdict {
         if !site.seen {
@@ -361,7 +361,7 @@ fn lint_files(files: &Files, plans: &[PathBuf], as_json: bool) -> anyhow::Result
         )
     };
     let defects = defects(&site);
-    // The view of one device is no fabric to judge, but cables to look at.
+    // The view of one device has no topology type, but cables to check.
     let one_device = || {
         site.neighbours
             .then(|| judge(&site.fabric, &SubnetMerge::default()))
@@ -391,7 +391,7 @@ fn lint_files(files: &Files, plans: &[PathBuf], as_json: bool) -> anyhow::Result
     Ok(all == 0 && refused.is_empty())
 }
 
-/// What is wrong apart from cables, each with the rule that says so.
+/// Findings other than cables, each with its rule.
 fn defects(site: &Site) -> Vec<(&'static str, String)> {
     let placements = site.placements.iter().flat_map(|(file, placement)| {
         let defects = placement.defects().into_iter();
@@ -466,7 +466,7 @@ fn export_files(to: Target, files: &Files) -> anyhow::Result<bool> {
     exported(&to.write(fabric, placement)?)
 }
 
-/// Prints an export. What it cannot tell goes to standard error, too: the text itself mostly goes to a file.
+/// Prints an export. Missing data is also printed to standard error, because the text is usually redirected to a file.
 fn exported(text: &str) -> anyhow::Result<bool> {
     print(text)?;
     for what in missing(text) {

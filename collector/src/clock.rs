@@ -1,7 +1,7 @@
-//! The time that the collector reckons with, which never jumps, and the wall clock, which is only shown.
+//! Internal time, which never steps, and the wall clock, which is used only for display and files.
 //!
-//! Whoever measures how old something is must not depend on a clock that somebody sets. All timestamps inside are the wall
-//! clock when the process began, and the monotonic clock since. When the wall clock steps, what is shown steps with it.
+//! Ages must not depend on steps of the wall clock. Internal timestamps are the wall clock at the start of the process plus
+//! the monotonic clock since then. After a step of the wall clock, displayed times follow it.
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -9,16 +9,17 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use railscope_model::fabric::Timestamp;
 
-/// A wall clock that differs by so much more from ours was set: what NTP corrects by turning is less, and ours is turned alike.
+/// Minimum change of the offset between wall clock and internal time that counts as a step. NTP slews smaller offsets, and
+/// slews the monotonic clock equally.
 const STEP_MILLIS: i64 = 500;
 
 static BEGUN: LazyLock<(Instant, Timestamp)> = LazyLock::new(|| (Instant::now(), system_time()));
 static WALL: Wall = Wall::new();
 
-/// How the wall clock stands to the time inside.
+/// Offset of the wall clock from internal time, and its steps.
 #[derive(Debug)]
 struct Wall {
-    /// What the wall clock is ahead of it, ms.
+    /// Wall clock minus internal time, in milliseconds.
     ahead: AtomicI64,
     forward: AtomicU64,
     backward: AtomicU64,
@@ -33,7 +34,7 @@ impl Wall {
         }
     }
 
-    /// Looks at the wall clock; by how many ms it was set, if it was.
+    /// Compares the clocks; returns the size of a new step in milliseconds.
     fn look(&self, inside: Timestamp, wall: Timestamp) -> Option<i64> {
         let ahead = signed(wall) - signed(inside);
         let step = ahead - self.ahead.load(Ordering::Relaxed);
@@ -82,24 +83,24 @@ fn system_time() -> Timestamp {
     Timestamp(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// The moment, by the time inside.
+/// The current internal time.
 pub(crate) fn now() -> Timestamp {
     let (begun, at) = *BEGUN;
     let since = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
     Timestamp(at.0.saturating_add(since))
 }
 
-/// Looks whether somebody has set the wall clock, and says so.
+/// Checks the wall clock for a step, and logs it.
 pub(crate) fn look() {
     if let Some(millis) = WALL.look(now(), system_time()) {
         tracing::warn!(
             seconds = millis as f64 / 1e3,
-            "the wall clock was set: times that are shown follow it, nothing else does"
+            "the wall clock was stepped: only displayed times change"
         );
     }
 }
 
-/// How often the wall clock was set, by direction.
+/// Number of steps of the wall clock, by direction.
 pub(crate) fn steps() -> [(&'static str, u64); 2] {
     let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     [
@@ -108,7 +109,7 @@ pub(crate) fn steps() -> [(&'static str, u64); 2] {
     ]
 }
 
-/// A time inside as people are shown it, and as it is kept in files.
+/// Converts an internal time to the wall clock, for display and files.
 pub(crate) fn shown(at: Timestamp) -> Timestamp {
     WALL.shown(at)
 }
@@ -118,17 +119,17 @@ pub(crate) fn unix_seconds(at: Timestamp) -> f64 {
     shown(at).as_seconds()
 }
 
-/// A time that people have written, by the time inside.
+/// Converts a wall-clock time, such as user input, to internal time.
 pub(crate) fn inside(wall: Timestamp) -> Timestamp {
     WALL.inside(wall)
 }
 
-/// A time that somebody else's clock wrote, or ours before it was set: whichever is nearer to now.
+/// Converts a time written by another clock, or by ours before or after a step; the nearest to now is used.
 pub(crate) fn placed(at: Timestamp, now: Timestamp) -> Timestamp {
     WALL.placed(at, now)
 }
 
-/// A time out of a file of an earlier run: what seems to lie ahead was written by another clock.
+/// Converts a time from a file of an earlier run; times in the future are limited to now.
 pub(crate) fn restored(wall: Timestamp) -> Timestamp {
     inside(wall).min(now())
 }
@@ -140,10 +141,10 @@ mod tests {
     const HOUR: u64 = 3_600_000;
 
     #[test]
-    fn a_clock_that_is_set_is_counted_once_and_shown_and_time_inside_goes_on() {
+    fn a_step_is_counted_once_and_displayed_and_internal_time_continues() {
         let wall = Wall::new();
         let begun = Timestamp(100 * HOUR);
-        // A clock that is turned a little is none that is set.
+        // A small offset is not a step.
         assert_eq!(wall.look(begun, Timestamp(begun.0 + 200)), None);
         assert_eq!(wall.shown(begun), begun);
         let later = Timestamp(begun.0 + 5_000);
@@ -159,11 +160,11 @@ mod tests {
     }
 
     #[test]
-    fn times_of_others_are_taken_as_they_are_or_by_our_clock_whichever_is_nearer() {
+    fn times_of_other_clocks_are_used_directly_or_converted_whichever_is_nearer() {
         let wall = Wall::new();
         let now = Timestamp(100 * HOUR);
         wall.look(now, Timestamp(now.0 - HOUR));
-        // By a clock that was not set, by ours before and after it was.
+        // By a clock without a step, and by ours before and after the step.
         for at in [now.0 - 1_000, now.0 - 300_000, now.0 - HOUR - 1_000] {
             let placed = wall.placed(Timestamp(at), now);
             assert!(now.seconds_since(placed) <= 300.0, "{at}: {placed:?}");
@@ -171,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn time_inside_never_goes_back() {
+    fn internal_time_never_decreases() {
         let first = now();
         assert!(now() >= first);
         assert!(restored(Timestamp(u64::MAX)) >= first);

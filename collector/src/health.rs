@@ -1,4 +1,4 @@
-//! How the collector itself does: its sources beside exporters, whether the analysis keeps up, what cannot be kept.
+//! Health of the collector: sources other than exporters, lateness of the analysis, unwritable state.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,25 +10,25 @@ use tokio::time::Instant;
 
 use crate::status::State;
 
-/// An analysis is late once the last one began more than so many intervals ago, beside the time that it took.
+/// Number of intervals since the start of the last analysis, plus its duration, after which the analysis is late.
 pub const LATE_INTERVALS: u32 = 3;
 
-/// And never sooner: who analyses many times a second needs no answer as fast.
+/// Minimum age of a late analysis, for intervals below one second.
 const LATE_SECONDS: f64 = 10.0;
 
-/// How a source beside exporters was last read.
+/// Status of the last read of a source other than exporters.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum SourceStatus {
-    /// Not at all yet.
+    /// Not read yet.
     #[default]
     Waiting,
-    /// To the end.
+    /// Read completely.
     Ok,
-    /// With something missing.
+    /// Read incompletely.
     Partial,
-    /// It took too long.
+    /// Timed out.
     Timeout,
-    /// It could not be read.
+    /// Failed.
     Failed,
 }
 
@@ -45,36 +45,36 @@ impl SourceStatus {
     }
 }
 
-/// Which source: its kind and its name.
+/// Kind and name of a source.
 pub type SourceKey = (&'static str, String);
 
-/// One source beside exporters.
+/// State of a source other than exporters.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SourceState {
-    /// Time between two reads; none where it is as new as who writes it makes it.
+    /// Read interval; `None` for files, whose age depends on their writer.
     pub interval: Option<Duration>,
-    /// How it was last read.
+    /// Status of the last read.
     pub status: SourceStatus,
-    /// How old what it last said is.
+    /// Time of the last data.
     pub last_ok: Option<Timestamp>,
-    /// What was wrong with the last read.
+    /// Error of the last read.
     pub problem: Option<String>,
 }
 
-/// How the collector does.
+/// Health counters and states of the collector.
 #[derive(Debug, Default)]
 pub(crate) struct Health {
     sources: Mutex<BTreeMap<SourceKey, SourceState>>,
-    /// By how many ms the last analysis began late.
+    /// Delay of the start of the last analysis, in milliseconds.
     late_millis: AtomicU64,
     late_ticks: AtomicU64,
-    /// Whether each kind of state could not be written the last time.
+    /// Whether the last write of each kind of state failed.
     unwritable: Mutex<BTreeMap<&'static str, bool>>,
     pub(crate) targets_removed: AtomicU64,
 }
 
 impl State {
-    /// Says which source there is and how often it is read.
+    /// Registers a source and its read interval.
     pub(crate) fn expect_source(&self, key: &SourceKey, interval: Option<Duration>) {
         let new = SourceState {
             interval,
@@ -83,7 +83,7 @@ impl State {
         self.sources().insert(key.clone(), new);
     }
 
-    /// Notes how a source was read; `at` is how old what it said is, where it said something new.
+    /// Records the result of a read; `at` is the time of the data, if it is new.
     pub(crate) fn record_source(
         &self,
         key: &SourceKey,
@@ -98,13 +98,13 @@ impl State {
         state.problem = problem;
     }
 
-    /// All sources beside exporters.
+    /// All sources other than exporters.
     pub(crate) fn sources(&self) -> MutexGuard<'_, BTreeMap<SourceKey, SourceState>> {
         let sources = self.health.sources.lock();
         sources.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that an analysis begins which was due then.
+    /// Records the start of an analysis that was due at `due`.
     pub(crate) fn record_tick(&self, due: Instant) {
         let late = due.elapsed();
         let millis = u64::try_from(late.as_millis()).unwrap_or(u64::MAX);
@@ -113,14 +113,14 @@ impl State {
         self.health.late_ticks.fetch_add(is_late, Ordering::Relaxed);
     }
 
-    /// By how many seconds the last analysis began late, and how many have by more than an interval.
+    /// Delay of the last analysis in seconds, and the number of analyses that started more than one interval late.
     pub(crate) fn lateness(&self) -> (f64, u64) {
         let millis = self.health.late_millis.load(Ordering::Relaxed);
         let ticks = self.health.late_ticks.load(Ordering::Relaxed);
         (millis as f64 / 1e3, ticks)
     }
 
-    /// How many seconds ago the last analysis began, if that is too long.
+    /// Age of the last analysis in seconds, if it is late.
     pub(crate) fn analysis_late(&self) -> Option<f64> {
         let last = self.snapshot()?;
         let age = self.now().seconds_since(last.view.now);
@@ -128,18 +128,18 @@ impl State {
         (age > usual.max(LATE_SECONDS) + last.tick_seconds).then_some(age)
     }
 
-    /// Notes whether state could be written.
+    /// Records whether a write of state succeeded.
     pub(crate) fn record_kept(&self, what: &'static str, kept: bool) {
         self.unwritable().insert(what, !kept);
     }
 
-    /// Which kinds of state could not be written the last time, and which could.
+    /// Whether the last write failed, by kind of state.
     pub(crate) fn unwritable(&self) -> MutexGuard<'_, BTreeMap<&'static str, bool>> {
         let unwritable = self.health.unwritable.lock();
         unwritable.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Targets that left the list.
+    /// Number of targets removed from the list.
     pub(crate) fn targets_removed(&self) -> u64 {
         self.health.targets_removed.load(Ordering::Relaxed)
     }

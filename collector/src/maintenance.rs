@@ -173,8 +173,8 @@ impl Announced {
         }
     }
 
-    /// Every window, by the time inside. A file that cannot be read is said once, and what it said before stays; one that is not there
-    /// announces nothing.
+    /// All windows, in internal time. An unreadable file is logged once and its previous windows remain; a missing file has
+    /// no windows.
     pub(crate) fn windows(&mut self, now: Timestamp, state: &State) -> Vec<Arc<Window>> {
         let looked = self.look(clock::shown(now));
         if let Err(problem) = &looked
@@ -220,7 +220,7 @@ impl Announced {
     }
 }
 
-/// A window by another clock: people write the wall clock's time.
+/// Converts a window between clocks: windows are written in wall-clock time.
 pub(crate) fn moved(window: &Arc<Window>, by: impl Fn(Timestamp) -> Timestamp) -> Arc<Window> {
     let (from, until) = (by(window.from), by(window.until));
     if (from, until) == (window.from, window.until) {

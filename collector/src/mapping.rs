@@ -21,7 +21,7 @@ use crate::store::BAD_LINES_LIMIT;
 /// `kind` of a target that is Railscope's own exporter.
 pub const OWN_KIND: &str = "railscope";
 
-/// Names of a page that are looked at to see whose it is. Real exporters have less than 2,000.
+/// Maximum number of metric names that are checked to recognize an exporter. Real exporters have less than 2,000.
 const RECOGNISED_BY: usize = 4_096;
 
 /// Mappings that come with Railscope: file name and text.
@@ -131,7 +131,7 @@ impl Mappings {
         ))
     }
 
-    /// Whose page this is, by the first names on it; `None` where no mapping knows any of them.
+    /// Recognizes the exporter of a scrape body by its first metric names; `None` if no mapping has any of them.
     pub fn recognise(&self, page: &str) -> Option<Recognised> {
         let mut names: HashSet<&str> = HashSet::new();
         let (mut newest, mut bad_lines) = ("", 0);
@@ -147,7 +147,7 @@ impl Mappings {
                     continue;
                 }
             };
-            // The series of one name stand together.
+            // Series of one name are consecutive.
             if name == newest || !names.insert(name) {
                 continue;
             }

@@ -29,17 +29,17 @@ pub struct Site {
     pub neighbours: bool,
     /// The devices that told: nodes and switches.
     pub tellers: BTreeSet<Part>,
-    /// Ports of which devices tell what cannot be; their cables are left out.
+    /// Ports with contradictory cables, which are ignored.
     pub contested: Vec<Contested>,
     /// Placements by file.
     pub placements: Vec<(String, Placement)>,
     /// Insides of nodes by file.
     pub nodes: Vec<(String, NodeTopology)>,
-    /// How the GPUs of nodes are, by file.
+    /// State of the GPUs of nodes, by file.
     pub gpus: Vec<(String, Query)>,
     /// What could not be read.
     pub problems: Vec<PlanError>,
-    /// What was read and left out on purpose, each with its file.
+    /// Intentionally ignored parts, each with its file.
     pub notes: Vec<String>,
 }
 
@@ -101,7 +101,7 @@ impl Site {
         if !pages.is_empty() || !subnets.is_empty() {
             site.judge(&pages, subnets, now);
         } else if !seen.cables.is_empty() {
-            // Only who tells of its own ports can be wrong about the port at the far end.
+            // Only reports of one device can be wrong about the port at the far end.
             if site.neighbours {
                 (seen, site.contested) = settle(seen);
             }
@@ -113,7 +113,7 @@ impl Site {
         site
     }
 
-    /// Has the collector's own analysis take up pages of exporters and sweeps.
+    /// Ingests scrape bodies and sweeps with the collector's analysis.
     fn judge(
         &mut self,
         pages: &[(Option<NodeName>, String)],

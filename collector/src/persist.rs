@@ -64,9 +64,11 @@ impl Past {
         state.record_kept("incidents", saved.is_ok());
         match saved {
             Ok(()) => self.incidents = Some(wire),
-            // They are written at the next tick, if it can be by then.
+            // The next analysis cycle retries the write.
             Err(error) if !self.incidents_failing => {
-                tracing::error!("incidents are not kept: {error}");
+                tracing::error!(
+                    "cannot write the incidents: {error}; retrying at the next analysis"
+                );
                 self.incidents_failing = true;
                 return;
             }

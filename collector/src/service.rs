@@ -68,7 +68,7 @@ pub(crate) enum Event {
         target: Arc<Target>,
         page: String,
         at: Timestamp,
-        /// The bytes that it holds until it is taken up.
+        /// Its byte reservation, released after ingestion.
         held: Option<Held>,
     },
     /// What a page of another exporter says.
@@ -77,7 +77,7 @@ pub(crate) enum Event {
         speaker: Speaker,
         translation: Translation,
         at: Timestamp,
-        /// As above.
+        /// Its byte reservation, released after ingestion.
         held: Option<Held>,
     },
     /// What a switch tells of its neighbours, or why it could not be read.
@@ -95,7 +95,7 @@ pub(crate) enum Event {
     },
     /// What jobs wrote of their collectives.
     Collectives { found: Found, at: Timestamp },
-    /// Time to judge; it was due then.
+    /// Start an analysis, due at this time.
     Tick(Instant),
 }
 

@@ -28,23 +28,23 @@ pub type Clock = fn() -> Timestamp;
 /// What became of one scrape: the `result` label of the scrape counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ScrapeResult {
-    /// The page was read, all of it.
+    /// All samples were read.
     Ok,
-    /// The page was read, but for some lines or samples.
+    /// Some lines or samples were unusable.
     Partial,
     /// No connection, or it broke.
     Unreachable,
     /// No whole page in time.
     Timeout,
-    /// An answer that is no page, or a page of which no line can be read.
+    /// The response is not an exposition, or has no valid line.
     Malformed,
     /// A page beyond the configured size.
     TooLarge,
-    /// A page without a sample.
+    /// The response has no samples.
     Empty,
-    /// A web page.
+    /// The response is an HTML page.
     Html,
-    /// A page of which Railscope knows no sample.
+    /// The response has no known sample.
     Unrecognized,
 }
 
@@ -77,7 +77,7 @@ impl ScrapeResult {
         }
     }
 
-    /// Whether the target answered, and nothing of its answer can be used.
+    /// Whether the target answered without a usable sample.
     pub fn is_unreadable(self) -> bool {
         match self {
             Self::Malformed | Self::TooLarge | Self::Empty | Self::Html | Self::Unrecognized => {
@@ -214,7 +214,7 @@ pub struct State {
     pub runbook: String,
     /// Whether a source of the subnet is configured.
     pub has_subnet: bool,
-    /// Time between two reads of it.
+    /// Configured interval of the InfiniBand sweep.
     pub subnet_interval: Option<Duration>,
     /// Whether a wiring plan was configured.
     pub has_plan: bool,
@@ -233,7 +233,7 @@ pub struct State {
     snapshot: ArcSwapOption<Snapshot>,
     targets: Mutex<Targets>,
     file_problems: Mutex<Vec<FileProblem>>,
-    /// Time between two analyses.
+    /// Configured interval of the analysis.
     pub analysis_interval: Duration,
     pub(crate) health: Health,
     scrapes: [AtomicU64; ScrapeResult::ALL.len()],
@@ -325,12 +325,12 @@ impl State {
         self.replace_targets(targets, false);
     }
 
-    /// Says what is wrong with files of targets.
+    /// Sets the problems of target files.
     pub fn set_file_problems(&self, problems: Vec<FileProblem>) {
         *self.file_problems() = problems;
     }
 
-    /// What is wrong with files of targets.
+    /// The problems of target files.
     pub fn file_problems(&self) -> MutexGuard<'_, Vec<FileProblem>> {
         self.file_problems
             .lock()

@@ -1,5 +1,4 @@
-//! Targets that misbehave in every way at once, beside one that does not: each is told as what it is, and the good one is
-//! scraped as if it were alone.
+//! Hostile targets of all kinds at once, with one valid target: each is classified, and the valid one is scraped normally.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -15,7 +14,7 @@ use tokio::sync::oneshot;
 use tokio::time::sleep;
 
 const GOOD: &str = "railscope_rdma_port_up{device=\"mlx5_0\",port=\"1\"} 1\n";
-/// Each kind of target, and what it is told as.
+/// Kinds of targets with their expected results.
 const KINDS: &[(&str, &[&str])] = &[
     ("good", &["ok"]),
     ("comments", &["empty"]),
@@ -55,7 +54,7 @@ fn zipped(text: &[u8], keep: usize) -> Vec<u8> {
     answer("content-encoding: gzip\r\n", part)
 }
 
-/// What a target of this kind answers; nothing for those that do not answer at once.
+/// Response of a target of this kind.
 fn bytes(kind: &str) -> Vec<u8> {
     let plain = |text: &str| answer("", text.as_bytes());
     let series = |device: usize| GOOD.replace("mlx5_0", &format!("mlx5_{device}"));
@@ -132,15 +131,15 @@ async fn targets() -> String {
     address
 }
 
-/// What is said of each node, once each has been scraped.
+/// State of each node, after all have been scraped.
 async fn nodes(at: &str) -> BTreeMap<String, Value> {
     loop {
         let answer = reqwest::get(format!("{at}/api/v1/nodes"))
             .await
             .expect("answer");
         let text = answer.text().await.expect("text");
-        let said: Value = serde_json::from_str(&text).expect("JSON");
-        let items = said["items"].as_array().cloned().unwrap_or_default();
+        let nodes: Value = serde_json::from_str(&text).expect("JSON");
+        let items = nodes["items"].as_array().cloned().unwrap_or_default();
         let scraped = |node: &Value| node["target"]["last"].is_string();
         if items.len() == KINDS.len() && items.iter().all(scraped) {
             let name = |node: &Value| node["node"].as_str().unwrap_or_default().to_owned();
@@ -151,7 +150,7 @@ async fn nodes(at: &str) -> BTreeMap<String, Value> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_hostile_target_is_told_as_what_it_is_and_blinds_for_no_other() {
+async fn each_hostile_target_is_classified_and_does_not_affect_the_others() {
     let address = targets().await;
     let mut config = String::from(
         "[scrape]\ninterval = \"4s\"\ntimeout = \"3s\"\nmax_body_bytes = 4000000\n[analysis]\ninterval = \"500ms\"\n",
@@ -174,7 +173,7 @@ async fn each_hostile_target_is_told_as_what_it_is_and_blinds_for_no_other() {
         assert!(expected.contains(&last), "{kind}: {node}");
         let is_read = matches!(last, "ok" | "partial");
         assert_eq!(target["up"], Value::from(is_read), "{kind}: {node}");
-        // What cannot be read says nothing of its node.
+        // An unreadable target yields no state of its node.
         let is_known = node["state"] != "unknown";
         assert!(is_read || !is_known, "{kind}: {node}");
     }

@@ -128,20 +128,20 @@ const CAPTURES: &[(&str, &str)] = &[
     ),
     (
         "nccl_topo/aws-g5.48xl-topo.xml",
-        "nccl: 0 GPUs, 0 NICs: no verdict: 9 PCI functions, and of none it says whether it is a GPU or a NIC",
+        "nccl: 0 GPUs, 0 NICs: no verdict: 9 PCI functions without a type (GPU or NIC)",
     ),
     (
         "nccl_topo/aws-p4d-24xl-topo.xml",
-        "nccl: 8 GPUs, 4 NICs: up to 2 GPUs are nearest to one NIC, reached without the CPU (PIX)",
+        "nccl: 8 GPUs, 4 NICs: up to 2 GPUs share their nearest NIC, reached without the CPU (PIX)",
     ),
     (
         "nccl_topo/aws-p4de-24xl-topo.xml",
-        "nccl: 8 GPUs, 4 NICs: up to 2 GPUs are nearest to one NIC, reached without the CPU (PIX)",
+        "nccl: 8 GPUs, 4 NICs: up to 2 GPUs share their nearest NIC, reached without the CPU (PIX)",
     ),
     ("nccl_topo/azure-ncv4-graph.xml", "refused: NCCL's graph"),
     (
         "nccl_topo/azure-ncv4-topo.xml",
-        "nccl: 4 GPUs, 0 NICs: GPUs without any RDMA NIC: no GPUDirect path out of the node",
+        "nccl: 4 GPUs, 0 NICs: no RDMA NIC: no GPUDirect path out of the node",
     ),
     (
         "nccl_topo/azure-ndv2-topo.xml",
@@ -149,11 +149,11 @@ const CAPTURES: &[(&str, &str)] = &[
     ),
     (
         "nccl_topo/azure-ndv4-topo.xml",
-        "nccl: 8 GPUs, 8 NICs: up to 2 GPUs are nearest to one NIC, reached without the CPU (PIX)",
+        "nccl: 8 GPUs, 8 NICs: up to 2 GPUs share their nearest NIC, reached without the CPU (PIX)",
     ),
     (
         "nccl_topo/azure-ndv5-topo.xml",
-        "nccl: 8 GPUs, 8 NICs: each GPU has a NIC of its own, reached without the CPU (PIX)",
+        "nccl: 8 GPUs, 8 NICs: each GPU has its own NIC, reached without the CPU (PIX)",
     ),
     (
         "nccl_topo/hwloc-mpibind-coral-lassen.xml",
@@ -165,23 +165,23 @@ const CAPTURES: &[(&str, &str)] = &[
     ),
     (
         "nccl_topo/hwloc-nvidiaDGX2.xml",
-        "hwloc: 16 GPUs, 0 NICs: GPUs without any RDMA NIC: no GPUDirect path out of the node",
+        "hwloc: 16 GPUs, 0 NICs: no RDMA NIC: no GPUDirect path out of the node",
     ),
     (
         "nccl_topo/hwloc-power8gpudistances.xml",
-        "hwloc: 4 GPUs, 0 NICs: GPUs without any RDMA NIC: no GPUDirect path out of the node",
+        "hwloc: 4 GPUs, 0 NICs: no RDMA NIC: no GPUDirect path out of the node",
     ),
     (
         "nccl_topo/rccl-topo_4p4h.xml",
-        "nccl: 16 GPUs, 16 NICs: each GPU has a NIC of its own, reached without the CPU (PIX)",
+        "nccl: 16 GPUs, 16 NICs: each GPU has its own NIC, reached without the CPU (PIX)",
     ),
     (
         "nccl_topo/rccl-topo_8p_4nics.xml",
-        "nccl: 8 GPUs, 4 NICs: up to 2 GPUs are nearest to one NIC, reached without the CPU (PXB)",
+        "nccl: 8 GPUs, 4 NICs: up to 2 GPUs share their nearest NIC, reached without the CPU (PXB)",
     ),
     (
         "nccl_topo/rccl-topo_8p_940.xml",
-        "nccl: 8 GPUs, 8 NICs: each GPU has a NIC of its own, reached without the CPU (PXB)",
+        "nccl: 8 GPUs, 8 NICs: each GPU has its own NIC, reached without the CPU (PXB)",
     ),
     (
         "switch/lldp/arista_eos_show_lldp_neighbors.raw",
@@ -205,15 +205,15 @@ const CAPTURES: &[(&str, &str)] = &[
     ),
     (
         "gpu_smi/a100-sxm4-v12.nvidia-smi-qx.xml",
-        "smi-query: 1 GPU: nothing found [1 problems]",
+        "smi-query: 1 GPU: no findings [1 problems]",
     ),
     (
         "gpu_smi/linux-x86_64__nvidia-h100-80gb-hbm3__590.48.01.txt",
-        "smi-topo: 1 GPUs, 0 NICs: GPUs without any RDMA NIC: no GPUDirect path out of the node",
+        "smi-topo: 1 GPUs, 0 NICs: no RDMA NIC: no GPUDirect path out of the node",
     ),
     (
         "gpu_smi/linux-x86_64__nvidia-h200__590.48.01.txt",
-        "smi-topo: 1 GPUs, 0 NICs: GPUs without any RDMA NIC: no GPUDirect path out of the node",
+        "smi-topo: 1 GPUs, 0 NICs: no RDMA NIC: no GPUDirect path out of the node",
     ),
     (
         "gpu_smi/nvidia-smi.nvlink.status.a10.txt",
@@ -221,7 +221,7 @@ const CAPTURES: &[(&str, &str)] = &[
     ),
     (
         "gpu_smi/nvidia-smi.nvlink.status.a100.txt",
-        "smi-nvlink: 8 GPUs, 0 NICs: links between GPUs only: it says nothing of NICs",
+        "smi-nvlink: 8 GPUs, 0 NICs: links between GPUs only, no data about NICs",
     ),
 ];
 

@@ -1,4 +1,4 @@
-//! Tiers and kinds of fabrics, told by structure: the names in these fabrics are for the reader.
+//! Tiers and topology types derived from structure; the names in these fabrics are only for the reader.
 use crate::topology_net as net;
 
 use net::Net;
@@ -31,7 +31,7 @@ fn tiers_of(net: &Net, prefix: &str) -> Vec<Option<u8>> {
     found
 }
 
-/// Two pods of leaves and spines under cores, as names say.
+/// Two pods of leaves and spines under cores.
 fn three_tiers() -> (Net, Vec<usize>, Vec<usize>) {
     let mut net = Net::default();
     let cores: Vec<_> = (0..4).map(|n| net.switch(&format!("core-{n}"))).collect();
@@ -56,7 +56,7 @@ fn three_tiers() -> (Net, Vec<usize>, Vec<usize>) {
         }
         spines.extend(own);
     }
-    // Cores of one plane see one spine of each pod; these two join the planes.
+    // Cores of one plane connect to one spine of each pod; these two links join the planes.
     net.link(spines[0], cores[2]);
     net.link(spines[2], cores[2]);
     (net, spines, cores)
@@ -76,7 +76,7 @@ fn tiers_follow_the_structure() {
 }
 
 #[test]
-fn service_hosts_on_spines_and_cores_bend_no_tier() {
+fn service_hosts_on_spines_and_cores_do_not_change_tiers() {
     let (mut net, spines, cores) = three_tiers();
     for (n, switch) in spines.iter().chain(&cores).enumerate() {
         net.host(*switch, &format!("storage-{n} mlx5_0"));
@@ -85,7 +85,7 @@ fn service_hosts_on_spines_and_cores_bend_no_tier() {
 }
 
 #[test]
-fn management_leaves_are_leaves_wherever_they_hang() {
+fn management_leaves_are_leaves_wherever_they_are_connected() {
     for on_core in [false, true] {
         let (mut net, spines, cores) = three_tiers();
         let leaf = net.switch("mgmt");
@@ -122,7 +122,7 @@ fn a_leaf_whose_hosts_are_off_stays_a_leaf() {
     check_tiers(&net, &[("leaf", 1), ("dark", 1), ("spine", 2)]);
 }
 
-/// Six leaves with sixteen hosts each below four spines, and a fifth spine that joins as many leaves as said.
+/// Six leaves with sixteen hosts each below four spines, and a fifth spine connected to the given number of leaves.
 fn eleven_switches(joined_by_the_fifth: usize) -> (Net, usize) {
     let mut net = Net::default();
     let leaves: Vec<_> = (0..6).map(|n| net.switch(&format!("leaf-{n}"))).collect();
@@ -154,13 +154,13 @@ fn a_spine_with_servers_of_the_site_is_a_spine() {
         let verdict = verdict(&net.text());
         assert_eq!(verdict.switches_by_tier, [6, 5], "{joined} {servers}");
         let few: Vec<_> = verdict.odd_switches;
-        let expected = ["spine-4 has 2 cables downwards where others of its tier have 12"];
+        let expected = ["spine-4 has 2 cables downwards; others of its tier have 12"];
         assert_eq!(few, &expected[..usize::from(joined == 2)]);
     }
 }
 
 #[test]
-fn a_switch_without_hosts_and_one_with_two_uplinks_are_said() {
+fn a_switch_without_hosts_and_one_with_two_uplinks_are_reported() {
     let (mut net, spine) = eleven_switches(6);
     let bare = net.switch("leaf-6");
     let poor = net.switch("leaf-7");
@@ -178,8 +178,8 @@ fn a_switch_without_hosts_and_one_with_two_uplinks_are_said() {
     assert_eq!(
         verdict.odd_switches,
         [
-            "leaf-6 carries no host and is cabled as a leaf: spare, or its hosts are off",
-            "leaf-7 has 2 cables upwards where others of its tier have 9",
+            "leaf-6 has no hosts but is cabled as a leaf: a spare, or its hosts are off",
+            "leaf-7 has 2 cables upwards; others of its tier have 9",
         ]
     );
 }

@@ -409,7 +409,7 @@ impl Sink {
         let (sender, received) = std::sync::mpsc::channel();
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                // The watchdog's alert comes all the time.
+                // Ignore the watchdog, which always fires.
                 if let Some(request) = answer(stream).filter(|(path, _)| path != "/watchdog")
                     && sender.send(request).is_err()
                 {

@@ -1,5 +1,5 @@
-//! Node conditions and events for Kubernetes, by the convention of node-problem-detector: a condition is true while there is a
-//! problem, its reason is one word, and a problem that begins is an event besides.
+//! Node conditions and events for Kubernetes, by the convention of node-problem-detector: a condition is true while a
+//! problem exists, its reason is one CamelCase word, and each new problem is also an event.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use super::plan::{Advice, Case, Plan, Withdrawn};
 use super::time::rfc3339;
 
-/// Kubernetes cuts messages of events at 1,024 characters.
+/// Kubernetes truncates event messages at 1,024 characters.
 const LONGEST_MESSAGE: usize = 1_000;
 
-/// A `List` of `Node` with nothing but conditions, and of `Event`.
+/// A `List` of `Node` objects with only conditions, and of `Event` objects.
 pub(super) fn list(plan: &Plan) -> Value {
     let mut nodes: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
     for advice in plan.nodes() {
@@ -20,7 +20,7 @@ pub(super) fn list(plan: &Plan) -> Value {
     }
     for over in &plan.withdrawn {
         let known = nodes.entry(&over.node).or_default();
-        known.extend(over.conditions.keys().map(|name| well(name, plan.at)));
+        known.extend(over.conditions.keys().map(|name| cleared(name, plan.at)));
     }
     let nodes = nodes
         .into_iter()
@@ -28,16 +28,19 @@ pub(super) fn list(plan: &Plan) -> Value {
     let nodes = nodes.map(|(node, conditions)| {
         json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": node }, "status": { "conditions": conditions } })
     });
-    let begun = plan.nodes().flat_map(|advice| {
+    let opened = plan.nodes().flat_map(|advice| {
         let cases = advice.cases.iter();
-        cases.map(|case| begun(&advice.node, case, plan.at))
+        cases.map(|case| opened_event(&advice.node, case, plan.at))
     });
-    let over = plan.withdrawn.iter().flat_map(|over| ended(over, plan.at));
-    let items: Vec<Value> = nodes.chain(begun).chain(over).collect();
+    let resolved = plan
+        .withdrawn
+        .iter()
+        .flat_map(|over| resolved_events(over, plan.at));
+    let items: Vec<Value> = nodes.chain(opened).chain(resolved).collect();
     json!({ "apiVersion": "v1", "kind": "List", "items": items })
 }
 
-/// One condition for each kind of fault, about its worst incident.
+/// One condition for each type, with the reason of its most severe incident.
 fn conditions(advice: &Advice, at: f64) -> Vec<Value> {
     let mut by_kind: BTreeMap<&str, Vec<&Case>> = BTreeMap::new();
     for case in &advice.cases {
@@ -58,28 +61,28 @@ fn conditions(advice: &Advice, at: f64) -> Vec<Value> {
     by_kind.into_iter().filter_map(one).collect()
 }
 
-fn well(kind: &str, at: f64) -> Value {
+fn cleared(kind: &str, at: f64) -> Value {
     json!({
         "type": kind,
         "status": "False",
         "reason": "NoOpenIncident",
-        "message": "No open incident of Railscope is about this node.",
+        "message": "Railscope has no open incident of this type on the node.",
         "lastTransitionTime": rfc3339(at),
         "lastHeartbeatTime": rfc3339(at),
     })
 }
 
-fn begun(node: &str, case: &Case, at: f64) -> Value {
+fn opened_event(node: &str, case: &Case, at: f64) -> Value {
     let name = format!("{node}.railscope-{}", case.incident);
     let about = (&*reason(&case.class), &*message(case));
     event(node, &name, "Warning", about, [case.since, at])
 }
 
-fn ended(over: &Withdrawn, at: f64) -> Vec<Value> {
+fn resolved_events(over: &Withdrawn, at: f64) -> Vec<Value> {
     let incidents = over.conditions.values().flatten();
     let one = |incident: &String| {
         let name = format!("{}.railscope-{incident}-over", over.node);
-        let message = format!("Incident {incident} is over.");
+        let message = format!("Incident {incident} is resolved.");
         event(
             &over.node,
             &name,
@@ -116,14 +119,14 @@ fn event(
 }
 
 fn message(case: &Case) -> String {
-    let seen = case.evidence.first().map_or("", String::as_str);
+    let evidence = case.evidence.first().map_or("", String::as_str);
     cut(&format!(
-        "{}: {}. {seen} {} {}",
+        "{}: {}. {evidence} {} {}",
         case.title, case.part, case.action, case.incident_url
     ))
 }
 
-/// `pcie-degraded` as `PcieDegraded`.
+/// The class in CamelCase: `PcieDegraded` for `pcie-degraded`.
 fn reason(class: &str) -> String {
     let words = class.split(|c: char| !c.is_ascii_alphanumeric());
     words

@@ -1,4 +1,4 @@
-//! What was said last time: a small file, so that what is over can be withdrawn.
+//! State file with the last advice, so that advice about resolved incidents can be withdrawn.
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Write as _};
@@ -7,23 +7,23 @@ use std::path::Path;
 use anyhow::{Context as _, bail};
 use serde::{Deserialize, Serialize};
 
-/// What was said of each node.
+/// The last advice by node.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Memory {
     pub(super) cluster: String,
-    pub(super) nodes: BTreeMap<String, Said>,
+    pub(super) nodes: BTreeMap<String, NodeState>,
 }
 
-/// What was said of one node.
+/// The last advice about one node.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Said {
-    /// Whether to drain it.
+pub(super) struct NodeState {
+    /// Whether a drain was proposed.
     pub(super) drain: bool,
-    /// Incidents by the condition that told of them.
+    /// Incidents by their condition type.
     pub(super) conditions: BTreeMap<String, Vec<String>>,
 }
 
-/// What the file holds; nothing if there is none.
+/// Reads the file; empty if it does not exist.
 pub(super) fn read(path: &Path, cluster: &str) -> anyhow::Result<Memory> {
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,
@@ -32,13 +32,13 @@ pub(super) fn read(path: &Path, cluster: &str) -> anyhow::Result<Memory> {
     };
     let memory: Memory = serde_json::from_str(&text).with_context(|| {
         format!(
-            "--state {}: expected a file that railscope advise wrote",
+            "--state {}: expected a state file written by railscope advise",
             path.display()
         )
     })?;
     if memory.cluster != cluster {
         bail!(
-            "--state {}: it is of cluster {:?}, and the collector's is {cluster:?}",
+            "--state {}: the file is of cluster {:?}, but the collector's cluster is {cluster:?}",
             path.display(),
             memory.cluster
         );
@@ -46,7 +46,7 @@ pub(super) fn read(path: &Path, cluster: &str) -> anyhow::Result<Memory> {
     Ok(memory)
 }
 
-/// Writes it beside the old one and puts it in its place, so that it is whole at any time.
+/// Writes a temporary file in the same directory and renames it, so that the file is always complete.
 pub(super) fn write(path: &Path, memory: &Memory) -> anyhow::Result<()> {
     let what = || format!("--state {}", path.display());
     let mut name = path.file_name().with_context(what)?.to_owned();

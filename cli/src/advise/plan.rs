@@ -1,13 +1,13 @@
-//! What to say: nodes to drain, nodes to watch, faults that no drain helps, and what is over.
+//! The advice: nodes to drain, nodes to watch, fabric faults without node advice, and withdrawn advice.
 
 use std::collections::BTreeMap;
 
 use railscope_model::identity::Part;
 use serde::{Deserialize, Serialize};
 
-use super::memory::{Memory, Said};
+use super::memory::{Memory, NodeState};
 
-/// `/api/v1/fabric`, as far as it is read here.
+/// The fields of `/api/v1/fabric` that are used here.
 #[derive(Debug, Deserialize)]
 pub(super) struct Fabric {
     pub(super) tick_age_seconds: f64,
@@ -16,13 +16,13 @@ pub(super) struct Fabric {
 }
 
 impl Fabric {
-    /// Whether most exporters do not answer: then an incident that is gone may only be unseen.
+    /// Whether most exporters do not answer: then an absent incident may only be undetected.
     pub(super) fn is_blind(&self) -> bool {
         2 * self.targets_up < self.targets
     }
 }
 
-/// `/api/v1/incidents`, as far as it is read here.
+/// The fields of `/api/v1/incidents` that are used here.
 #[derive(Debug, Deserialize)]
 pub(super) struct Incidents {
     pub(super) cluster: String,
@@ -35,7 +35,7 @@ pub(super) struct Listed {
     pub(super) id: String,
 }
 
-/// `/api/v1/incidents/ID`, as far as it is read here.
+/// The fields of `/api/v1/incidents/ID` that are used here.
 #[derive(Debug, Deserialize)]
 pub(super) struct Detail {
     id: String,
@@ -60,7 +60,7 @@ struct Evidence {
     statement: String,
 }
 
-/// One incident, in words for a scheduler.
+/// One incident with the texts for a scheduler.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Case {
     pub(super) incident: String,
@@ -71,7 +71,7 @@ pub(super) struct Case {
     pub(super) severity: String,
     /// Unix time.
     pub(super) since: f64,
-    /// Chance that this component is to blame.
+    /// Probability that this component is the root cause, 0 to 1.
     pub(super) confidence: f64,
     pub(super) evidence: Vec<String>,
     pub(super) jobs: Vec<String>,
@@ -82,45 +82,45 @@ pub(super) struct Case {
     pub(super) runbook: String,
 }
 
-/// A node with the incidents about it, the worst first.
+/// A node with its incidents, the most severe first.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Advice {
     pub(super) node: String,
     pub(super) cases: Vec<Case>,
 }
 
-/// What is over on a node.
+/// Withdrawn advice about a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Withdrawn {
     pub(super) node: String,
-    /// Whether a drain had been proposed and is not any more.
+    /// Whether a drain was proposed earlier and no longer is.
     pub(super) resume: bool,
-    /// Conditions that are over, with their incidents.
+    /// Cleared condition types with their incidents.
     pub(super) conditions: BTreeMap<String, Vec<String>>,
 }
 
-/// All that there is to say.
+/// The complete advice.
 #[derive(Debug, Serialize)]
 pub(super) struct Plan {
     pub(super) cluster: String,
     /// Unix time of the analysis.
     pub(super) at: f64,
-    /// Nodes with a critical incident: keep new jobs away.
+    /// Nodes with a critical incident: no new jobs.
     pub(super) drain: Vec<Advice>,
-    /// Nodes with incidents that may wait, or that announced work explains.
+    /// Nodes with warnings only, or with incidents in a maintenance window.
     pub(super) watch: Vec<Advice>,
-    /// Incidents about switches and the cables between them: no drain helps.
+    /// Incidents about switches and inter-switch cables, for which a drain does not help.
     pub(super) fabric: Vec<Case>,
     pub(super) withdrawn: Vec<Withdrawn>,
-    /// More nodes would be drained than is usual: find out first what they share.
+    /// Whether the drains exceed the limit and are only commented; the cause is probably shared.
     pub(super) is_held_back: bool,
-    /// What was said before and still counts, because most exporters do not answer.
+    /// Earlier advice that remains in force, because most exporters do not answer.
     #[serde(skip)]
-    kept: BTreeMap<String, Said>,
+    kept: BTreeMap<String, NodeState>,
 }
 
 impl Plan {
-    /// Of the open incidents; about one node only, if that is wanted.
+    /// Builds the advice from the open incidents, optionally for one node only.
     pub(super) fn of(
         answer: &Incidents,
         details: Vec<Detail>,
@@ -131,12 +131,12 @@ impl Plan {
         for detail in details {
             let part = detail.fault_domain.parse::<Part>().ok();
             let node = part.as_ref().and_then(Part::node).map(ToString::to_string);
-            let pages = detail.severity == "critical" && !detail.in_maintenance;
+            let drains = detail.severity == "critical" && !detail.in_maintenance;
             let case = Case::of(detail, collector);
             match node {
                 Some(node) if only.is_none_or(|only| only == node) => {
                     let known = nodes.entry(node).or_default();
-                    known.0 |= pages;
+                    known.0 |= drains;
                     known.1.push(case);
                 }
                 Some(_) => {}
@@ -145,10 +145,10 @@ impl Plan {
             }
         }
         let (mut drain, mut watch) = (Vec::new(), Vec::new());
-        for (node, (pages, mut cases)) in nodes {
-            // "critical" is before "warning".
+        for (node, (drains, mut cases)) in nodes {
+            // "critical" sorts before "warning".
             cases.sort_by(|a, b| (&a.severity, &a.incident).cmp(&(&b.severity, &b.incident)));
-            let list = if pages { &mut drain } else { &mut watch };
+            let list = if drains { &mut drain } else { &mut watch };
             list.push(Advice { node, cases });
         }
         Self {
@@ -163,21 +163,21 @@ impl Plan {
         }
     }
 
-    /// Nodes about which there is something to say.
+    /// Nodes with advice.
     pub(super) fn nodes(&self) -> impl Iterator<Item = &Advice> {
         self.drain.iter().chain(&self.watch)
     }
 
-    /// Withdraws what was said before and is over.
+    /// Withdraws earlier advice about resolved incidents.
     pub(super) fn withdraw(&mut self, before: &Memory, only: Option<&str>) {
-        let now = self.said();
-        for (node, said) in &before.nodes {
+        let now = self.node_states();
+        for (node, state) in &before.nodes {
             if only.is_some_and(|only| only != node) {
                 continue;
             }
             let still = now.get(node);
-            let resume = said.drain && !still.is_some_and(|still| still.drain);
-            let over = said.conditions.iter().filter(|(condition, _)| {
+            let resume = state.drain && !still.is_some_and(|still| still.drain);
+            let over = state.conditions.iter().filter(|(condition, _)| {
                 !still.is_some_and(|still| still.conditions.contains_key(*condition))
             });
             let conditions: BTreeMap<_, _> = over.map(|(c, i)| (c.clone(), i.clone())).collect();
@@ -192,26 +192,26 @@ impl Plan {
         }
     }
 
-    /// Keeps what was said before, whether it is still seen or not.
+    /// Keeps all earlier advice in force.
     pub(super) fn keep(&mut self, before: &Memory) {
         self.kept = before.nodes.clone();
     }
 
-    /// Holds proposals back if they are for more nodes than this.
+    /// Marks the drains as exceeding the limit if they are for more than `most` nodes.
     pub(super) fn hold_back(&mut self, most: usize) {
         self.is_held_back = self.drain.len() > most;
     }
 
-    /// What to remember: all that was said now, and of nodes that nobody asked about what was said before.
+    /// The state to store: the current advice, and the earlier advice about nodes that this run did not include.
     pub(super) fn memory(&self, before: &Memory, only: Option<&str>) -> Memory {
         let others = before.nodes.iter();
         let others = others.filter(|(node, _)| only.is_some_and(|only| only != **node));
         let mut nodes: BTreeMap<_, _> = others.map(|(n, s)| (n.clone(), s.clone())).collect();
         nodes.extend(self.kept.clone());
-        for (node, said) in self.said() {
-            let known: &mut Said = nodes.entry(node).or_default();
-            known.drain |= said.drain;
-            known.conditions.extend(said.conditions);
+        for (node, state) in self.node_states() {
+            let known: &mut NodeState = nodes.entry(node).or_default();
+            known.drain |= state.drain;
+            known.conditions.extend(state.conditions);
         }
         Memory {
             cluster: self.cluster.clone(),
@@ -219,17 +219,17 @@ impl Plan {
         }
     }
 
-    fn said(&self) -> BTreeMap<String, Said> {
+    fn node_states(&self) -> BTreeMap<String, NodeState> {
         let of = |advice: &Advice, drain| {
-            let mut said = Said {
+            let mut state = NodeState {
                 drain,
-                ..Said::default()
+                ..NodeState::default()
             };
             for case in &advice.cases {
-                let condition = said.conditions.entry(case.condition().to_owned());
+                let condition = state.conditions.entry(case.condition().to_owned());
                 condition.or_default().push(case.incident.clone());
             }
-            (advice.node.clone(), said)
+            (advice.node.clone(), state)
         };
         let drain = self
             .drain
@@ -270,7 +270,7 @@ impl Case {
         }
     }
 
-    /// The type of the node condition that tells of it, by the kind of the component.
+    /// The node condition type, by the component's kind.
     pub(super) fn condition(&self) -> &'static str {
         match self.component.split('/').next() {
             Some("gpu" | "nvlink") => "RailscopeGpuFault",

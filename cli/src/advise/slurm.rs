@@ -1,16 +1,16 @@
-//! Proposals for Slurm: lines that somebody may run, each with its evidence above it.
+//! Proposals for Slurm: commands for the operator to run, each with its evidence as comments above.
 
 use std::fmt::{self, Write as _};
 
 use super::plan::{Advice, Case, Plan};
 
-/// What every reason begins with: nobody else's drain is ever taken back.
+/// Prefix of every drain reason, so that only drains proposed by Railscope are resumed.
 const MARK: &str = "Railscope";
 
-/// The proposals as a shell script that does nothing by being printed.
+/// The proposals as a shell script.
 pub(super) fn write(plan: &Plan) -> String {
     let mut text = String::new();
-    // Writing into a text does not fail.
+    // Writing to a String does not fail.
     try_write(&mut text, plan).ok();
     text
 }
@@ -18,7 +18,7 @@ pub(super) fn write(plan: &Plan) -> String {
 fn try_write(out: &mut String, plan: &Plan) -> fmt::Result {
     writeln!(
         out,
-        "# Railscope, cluster {}: {} to drain, {} to watch, {} to give back. Proposals: nothing has been done.",
+        "# Railscope, cluster {}: {} to drain, {} to watch, {} to resume. Proposals only: nothing was changed.",
         comment(&plan.cluster),
         plan.drain.len(),
         plan.watch.len(),
@@ -27,7 +27,7 @@ fn try_write(out: &mut String, plan: &Plan) -> fmt::Result {
     if plan.is_held_back {
         writeln!(
             out,
-            "# {} nodes at once are rarely the nodes' fault: find what they share. The lines are comments (--most).",
+            "# {} nodes exceed the drain limit (--most): the cause is probably shared. Drain commands are commented out.",
             plan.drain.len()
         )?;
     }
@@ -39,14 +39,14 @@ fn try_write(out: &mut String, plan: &Plan) -> fmt::Result {
         cases(out, &advice.cases)?;
     }
     if !plan.fabric.is_empty() {
-        writeln!(out, "\n# The fabric: no drain helps")?;
+        writeln!(out, "\n# Fabric: a drain does not help")?;
         cases(out, &plan.fabric)?;
     }
     for over in plan.withdrawn.iter().filter(|over| over.resume) {
         let node = word(&over.node);
         writeln!(
             out,
-            "\n# {node}: its incident is over. Only if the drain was ours:"
+            "\n# {node}: incident resolved. Resumes the node only if Railscope's drain is in force:"
         )?;
         writeln!(
             out,
@@ -77,31 +77,31 @@ fn cases(out: &mut String, cases: &[Case]) -> fmt::Result {
     for case in cases {
         writeln!(
             out,
-            "#   {} ({}, {:.1} % sure): {}",
+            "#   {} ({}, probability {:.1} %): {}",
             comment(&case.title),
             comment(&case.severity),
             100.0 * case.confidence,
             comment(&case.part)
         )?;
         for statement in &case.evidence {
-            writeln!(out, "#     seen: {}", comment(statement))?;
+            writeln!(out, "#     evidence: {}", comment(statement))?;
         }
         if !case.jobs.is_empty() {
-            writeln!(out, "#     jobs: {}", comment(&case.jobs.join(" ")))?;
+            writeln!(out, "#     jobs:     {}", comment(&case.jobs.join(" ")))?;
         }
-        writeln!(out, "#     do:   {}", comment(&case.action))?;
+        writeln!(out, "#     action:   {}", comment(&case.action))?;
         writeln!(out, "#     {}", comment(&case.incident_url))?;
     }
     Ok(())
 }
 
-/// A text that stays on its line.
+/// The text with control characters replaced, so that it stays on one comment line.
 fn comment(text: &str) -> String {
     let no_break = |c: char| if c.is_control() { ' ' } else { c };
     text.chars().map(no_break).collect()
 }
 
-/// A text that means nothing to a shell, within quotes or without.
+/// The text without characters that are special to a shell, quoted or not.
 fn word(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._-:/[]".contains(c);
     text.chars().filter(|c| plain(*c)).collect()

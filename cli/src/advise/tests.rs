@@ -1,10 +1,10 @@
-//! Advice out of answers as the API gives them.
+//! Tests of the advice with API responses.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::memory::{self, Memory, Said};
+use super::memory::{self, Memory, NodeState};
 use super::plan::{Detail, Fabric, Incidents, Plan};
 use super::{kubernetes, slurm};
 
@@ -34,13 +34,13 @@ fn plan(details: &[Value], only: Option<&str>) -> Plan {
 }
 
 fn of_all_kinds() -> Vec<Value> {
-    let mut announced = detail("4", "gpu/n4:1", "gpu-error", "critical");
-    announced["in_maintenance"] = json!(true);
+    let mut in_maintenance = detail("4", "gpu/n4:1", "gpu-error", "critical");
+    in_maintenance["in_maintenance"] = json!(true);
     vec![
         detail("1", "pcie/n1:0000:1a:00.0", "pcie-degraded", "critical"),
         detail("2", "gpu/n1:3", "gpu-thermal", "warning"),
         detail("3", "switch/leaf-3", "switch-down", "critical"),
-        announced,
+        in_maintenance,
         detail("5", "link/n5:mlx5_4/1", "link-errors", "warning"),
     ]
 }
@@ -50,7 +50,7 @@ fn names(list: &[super::plan::Advice]) -> Vec<&str> {
 }
 
 #[test]
-fn only_critical_incidents_of_nodes_without_announced_work_are_drains() {
+fn only_critical_incidents_of_nodes_outside_maintenance_windows_are_drains() {
     let plan = plan(&of_all_kinds(), None);
     assert_eq!(names(&plan.drain), ["n1"]);
     assert_eq!(plan.drain[0].cases.len(), 2);
@@ -65,15 +65,15 @@ fn only_critical_incidents_of_nodes_without_announced_work_are_drains() {
 #[test]
 fn slurm_gets_a_line_with_the_evidence_above_it() {
     let text = slurm::write(&plan(&of_all_kinds(), None));
-    for said in [
-        "# Railscope, cluster c1: 1 to drain, 2 to watch, 0 to give back. Proposals: nothing has been done.\n",
-        "#   It is slow (critical, 98.2 % sure): Part pcie/n1:0000:1a:00.0\n#     seen: It has 8 of 16 lanes.\n#     jobs: 4711\n",
-        "#     do:   Reseat it.\n#     http://collector:10661/incidents/1\n",
+    for expected in [
+        "# Railscope, cluster c1: 1 to drain, 2 to watch, 0 to resume. Proposals only: nothing was changed.\n",
+        "#   It is slow (critical, probability 98.2 %): Part pcie/n1:0000:1a:00.0\n#     evidence: It has 8 of 16 lanes.\n#     jobs:     4711\n",
+        "#     action:   Reseat it.\n#     http://collector:10661/incidents/1\n",
         "\nscontrol update nodename=n1 state=drain reason=\"Railscope 1 pcie-degraded pcie/n1:0000:1a:00.0\"\n",
         "# n5: no drain proposed\n",
-        "# The fabric: no drain helps\n",
+        "# Fabric: a drain does not help\n",
     ] {
-        assert!(text.contains(said), "{said}\n{text}");
+        assert!(text.contains(expected), "{expected}\n{text}");
     }
     let runs: Vec<_> = text
         .lines()
@@ -83,7 +83,7 @@ fn slurm_gets_a_line_with_the_evidence_above_it() {
 }
 
 #[test]
-fn nothing_that_an_incident_says_runs_in_a_shell() {
+fn no_text_of_an_incident_runs_in_a_shell() {
     let mut bad = detail("1\n", "host/n1", "x\"; reboot #", "critical");
     bad["title"] = json!("a\nreboot");
     bad["evidence"][0]["statement"] = json!("b\r\nreboot $(reboot)");
@@ -99,7 +99,7 @@ fn nothing_that_an_incident_says_runs_in_a_shell() {
 }
 
 #[test]
-fn many_nodes_at_once_are_comments() {
+fn drains_above_the_limit_are_comments() {
     let many: Vec<_> = (0..4)
         .map(|n| {
             detail(
@@ -113,7 +113,7 @@ fn many_nodes_at_once_are_comments() {
     let mut plan = plan(&many, None);
     plan.hold_back(3);
     let text = slurm::write(&plan);
-    assert!(text.contains("# 4 nodes at once"), "{text}");
+    assert!(text.contains("# 4 nodes exceed the drain limit"), "{text}");
     assert!(
         text.lines()
             .all(|line| line.is_empty() || line.starts_with('#')),
@@ -121,11 +121,11 @@ fn many_nodes_at_once_are_comments() {
     );
     // What was not proposed is not withdrawn later.
     let memory = plan.memory(&Memory::default(), None);
-    assert!(memory.nodes.values().all(|said| !said.drain));
+    assert!(memory.nodes.values().all(|state| !state.drain));
 }
 
 #[test]
-fn what_is_over_is_withdrawn_once_and_only_of_our_own() {
+fn resolved_advice_is_withdrawn_once_and_only_for_own_drains() {
     let first = plan(&of_all_kinds(), None);
     let before = first.memory(&Memory::default(), None);
     assert!(before.nodes["n1"].drain && !before.nodes["n5"].drain);
@@ -166,7 +166,7 @@ fn what_is_over_is_withdrawn_once_and_only_of_our_own() {
 }
 
 #[test]
-fn a_blind_collector_withdraws_nothing_and_forgets_nothing() {
+fn without_most_exporters_no_advice_is_withdrawn_or_forgotten() {
     let fabric = |up, all| Fabric {
         tick_age_seconds: 0.0,
         targets: all,
@@ -181,7 +181,7 @@ fn a_blind_collector_withdraws_nothing_and_forgets_nothing() {
 }
 
 #[test]
-fn asking_about_one_node_forgets_no_other() {
+fn advice_for_one_node_keeps_the_state_of_others() {
     let before = plan(&of_all_kinds(), None).memory(&Memory::default(), None);
     let mut now = plan(&[], Some("n5"));
     now.withdraw(&before, Some("n5"));
@@ -191,7 +191,7 @@ fn asking_about_one_node_forgets_no_other() {
 }
 
 #[test]
-fn kubernetes_gets_conditions_and_events_as_node_problem_detector_writes_them() {
+fn kubernetes_gets_conditions_and_events_in_the_form_of_node_problem_detector() {
     let list = kubernetes::list(&plan(&of_all_kinds(), None));
     let items = list["items"].as_array().expect("items");
     let nodes: Vec<_> = items.iter().filter(|item| item["kind"] == "Node").collect();
@@ -222,17 +222,17 @@ fn kubernetes_gets_conditions_and_events_as_node_problem_detector_writes_them() 
 }
 
 #[test]
-fn the_state_file_comes_back_and_a_broken_or_foreign_one_is_refused() {
+fn the_state_file_round_trips_and_an_invalid_or_foreign_one_is_rejected() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("state.json");
     assert_eq!(memory::read(&path, "c1").expect("none"), Memory::default());
-    let said = Said {
+    let state = NodeState {
         drain: true,
         conditions: BTreeMap::from([("A".to_owned(), vec!["1".to_owned()])]),
     };
     let memory = Memory {
         cluster: "c1".to_owned(),
-        nodes: BTreeMap::from([("n1".to_owned(), said)]),
+        nodes: BTreeMap::from([("n1".to_owned(), state)]),
     };
     memory::write(&path, &memory).expect("written");
     assert_eq!(memory::read(&path, "c1").expect("read"), memory);

@@ -1,4 +1,4 @@
-//! Unix time as Kubernetes writes it.
+//! Formats Unix time as Kubernetes does (RFC 3339).
 
 /// `2026-11-20T14:03:07Z`; days by Howard Hinnant's `civil_from_days`
 /// (<https://howardhinnant.github.io/date_algorithms.html>).

@@ -1,4 +1,4 @@
-//! What logs of nccl-tests measured, in numbers, and what of it is slow: against line rate, over sizes, against each other.
+//! Bandwidth in logs of nccl-tests, and slow results: compared with line rate, by message size, and with each other.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -8,21 +8,22 @@ use railscope_collector::sources::collectives::nccl_tests::{Size, TestRun};
 use serde::Serialize;
 
 const GIGABYTE: f64 = 1e9;
-/// Smaller messages are bound by latency and say nothing of bandwidth (nccl-tests' own examples level off past it).
+/// Minimum message size for the evaluation of bandwidth; smaller messages are bound by latency (the bandwidth in the
+/// examples of nccl-tests levels off above it).
 const BULK_BYTES: u64 = 16 << 20;
-/// A bandwidth falls off a cliff when it falls below this share of what a smaller message reached. Changes of protocol
-/// and algorithm cost some tenths; the healthy recordings lose at most one.
-const CLIFF: f64 = 0.5;
-/// Slow is less than this share of a line rate that was given, ...
+/// A bandwidth drop: a larger message reaches less than this ratio of a smaller one. Changes of protocol
+/// and algorithm cost less than that; the healthy recordings lose at most 10 %.
+const DROP: f64 = 0.5;
+/// Ratio of a configured line rate below which a run is slow, ...
 const SLOW_OF_GIVEN: f64 = 0.5;
-/// ... and of one that was guessed by the GPU. Healthy pairs of the recordings reach 0.48 with the slowest test.
+/// ... and ratio of a line rate that was estimated from the GPU. Healthy pairs of the recordings reach 0.48 in the slowest test.
 const SLOW_OF_GUESSED: f64 = 0.25;
-/// A pair is slow beside others when it reaches less than this share of the best of the same test.
+/// Ratio of the best run of the same test below which a run is slow.
 const SLOW_OF_BEST: f64 = 0.5;
-/// Runs that are listed of a test; more are summed up by their slowest.
+/// Maximum number of runs printed for a test; of more, only the slowest are printed.
 const MAX_LISTED: usize = 8;
 
-/// Bytes a second of the NIC that nodes with such GPUs mostly have for each (NVIDIA's DGX and HGX data sheets).
+/// Usual NIC line rate in bytes per second of nodes with a GPU (NVIDIA's DGX and HGX data sheets).
 const NIC_OF_GPU: [(&str, f64); 6] = [
     ("B300", 100e9),
     ("B200", 50e9),
@@ -32,7 +33,7 @@ const NIC_OF_GPU: [(&str, f64); 6] = [
     ("A100", 25e9),
 ];
 
-/// Runs of one test on as many nodes and GPUs: only these may be held against each other.
+/// Runs of one test with the same number of nodes and GPUs; only these are comparable.
 #[derive(Debug, Serialize)]
 pub(super) struct TestReport {
     test: String,
@@ -41,7 +42,7 @@ pub(super) struct TestReport {
     runs: Vec<RunReport>,
     /// Pairs of nodes among them.
     pairs: usize,
-    /// What the matrix of pairs says.
+    /// Result of the matrix of pairs.
     #[serde(skip_serializing_if = "Option::is_none")]
     verdict: Option<String>,
 }
@@ -50,9 +51,9 @@ pub(super) struct TestReport {
 #[derive(Debug, Serialize)]
 struct RunReport {
     nodes: Vec<String>,
-    /// Mean over all sizes, as the test says.
+    /// Mean over all sizes, as reported by the test.
     mean_gigabytes_per_second: f64,
-    /// Of the best size, and that size.
+    /// Highest bandwidth and its message size.
     #[serde(skip_serializing_if = "Option::is_none")]
     best: Option<Best>,
     findings: Vec<String>,
@@ -64,7 +65,7 @@ struct Best {
     bytes: u64,
 }
 
-/// Every test, by name, nodes and GPUs. `line_rate`: bytes a second that somebody says a NIC has.
+/// All tests by name, number of nodes and number of GPUs. `line_rate`: configured line rate of a NIC in bytes per second.
 pub(super) fn tests(runs: &[TestRun], line_rate: Option<f64>) -> Vec<TestReport> {
     let mut tests: BTreeMap<(&str, usize, usize), Vec<&TestRun>> = BTreeMap::new();
     for run in runs {
@@ -109,11 +110,11 @@ fn one(run: &TestRun, best_of_test: f64, line_rate: Option<f64>) -> RunReport {
     if run.nodes.len() > 1 {
         findings.extend(against_line_rate(run, best, line_rate));
     }
-    findings.extend(cliff(&run.sizes));
+    findings.extend(bandwidth_drop(&run.sizes));
     if run.bandwidth < SLOW_OF_BEST * best_of_test {
         let best = best_of_test / GIGABYTE;
         findings.push(format!(
-            "slow beside the best run of this test, {best:.2} GB/s"
+            "slow compared with the best run of this test, {best:.2} GB/s"
         ));
     }
     let wrong: u64 = run
@@ -122,7 +123,7 @@ fn one(run: &TestRun, best_of_test: f64, line_rate: Option<f64>) -> RunReport {
         .fold(0, |sum, row| sum.saturating_add(row.wrong));
     if wrong > 0 {
         findings.push(format!(
-            "{wrong} WRONG VALUES: data was corrupted on the way"
+            "{wrong} WRONG VALUES: data was corrupted in transit"
         ));
     }
     RunReport {
@@ -136,20 +137,20 @@ fn one(run: &TestRun, best_of_test: f64, line_rate: Option<f64>) -> RunReport {
     }
 }
 
-/// One run is enough to say that it is far from what its NICs can do.
+/// Compares a single run with the line rate of its NICs.
 fn against_line_rate(run: &TestRun, best: Option<Size>, given: Option<f64>) -> Option<String> {
     let gpu = run.gpu.as_deref().unwrap_or_default();
     let guessed = || NIC_OF_GPU.iter().find(|(name, _)| gpu.contains(name));
-    let (rate, share, whose) = match (given, guessed()) {
-        (Some(rate), _) => (rate, SLOW_OF_GIVEN, "as --line-rate says".to_owned()),
+    let (rate, share, origin) = match (given, guessed()) {
+        (Some(rate), _) => (rate, SLOW_OF_GIVEN, "from --line-rate".to_owned()),
         (None, Some((name, rate))) => (
             *rate,
             SLOW_OF_GUESSED,
-            format!("that nodes with {name} mostly have; --line-rate says another"),
+            format!("usual for nodes with {name}; --line-rate overrides it"),
         ),
         (None, None) => return None,
     };
-    // Of a log without its table the mean is all there is.
+    // A log without its table has only the mean.
     let reached = match best {
         Some(best) if best.bytes >= BULK_BYTES => best.bandwidth,
         Some(_) => return None,
@@ -157,23 +158,23 @@ fn against_line_rate(run: &TestRun, best: Option<Size>, given: Option<f64>) -> O
     };
     (reached < share * rate).then(|| {
         format!(
-            "slow against line rate: at best {:.0} % of the {:.0} GB/s of one NIC, {whose}",
+            "slow compared with line rate: at most {:.0} % of {:.0} GB/s for one NIC ({origin})",
             100.0 * reached / rate,
             rate / GIGABYTE
         )
     })
 }
 
-/// Where the bandwidth falls though the messages grow.
-fn cliff(sizes: &[Size]) -> Option<String> {
+/// The size at which the bandwidth drops although messages grow.
+fn bandwidth_drop(sizes: &[Size]) -> Option<String> {
     let mut best: Option<Size> = None;
     let mut fallen: Option<(Size, Size, usize)> = None;
     for row in sizes.iter().filter(|row| row.bytes >= BULK_BYTES) {
         match (best, &mut fallen) {
-            (Some(best), None) if row.bandwidth < CLIFF * best.bandwidth => {
+            (Some(best), None) if row.bandwidth < DROP * best.bandwidth => {
                 fallen = Some((best, *row, 1));
             }
-            (Some(best), Some((.., low))) if row.bandwidth < CLIFF * best.bandwidth => *low += 1,
+            (Some(best), Some((.., low))) if row.bandwidth < DROP * best.bandwidth => *low += 1,
             (Some(best), _) if best.bandwidth >= row.bandwidth => {}
             _ => best = Some(*row),
         }
@@ -181,15 +182,15 @@ fn cliff(sizes: &[Size]) -> Option<String> {
     let (before, at, low) = fallen?;
     let later = sizes.iter().filter(|row| row.bytes >= at.bytes).count();
     Some(format!(
-        "a cliff at {}: {:.2} GB/s where {} reached {:.2}; {}",
+        "bandwidth drop at {}: {:.2} GB/s, but {} reached {:.2}; {}",
         bytes(at.bytes),
         at.bandwidth / GIGABYTE,
         bytes(before.bytes),
         before.bandwidth / GIGABYTE,
         if low >= later {
-            "all larger sizes are as slow".to_owned()
+            "all larger sizes are equally slow".to_owned()
         } else {
-            format!("{low} of {later} sizes from there on are as slow")
+            format!("{low} of {later} sizes from there on are equally slow")
         }
     ))
 }
@@ -206,15 +207,17 @@ fn bytes(bytes: u64) -> String {
     format!("{value:.digits$} {}", units[unit])
 }
 
-/// What the matrix of pairs says; nothing for so few that single runs say it all.
+/// Result of the matrix of pairs; `None` for fewer than three pairs, which are evaluated as single runs.
 fn verdict(unevenness: &Unevenness, pairs: usize) -> Option<String> {
     Some(match unevenness {
         Unevenness::Undecided if pairs < 3 => return None,
         Unevenness::Undecided => {
-            "fewer than four nodes, or not every pair was measured: single pairs only".to_owned()
+            "fewer than four nodes or unmeasured pairs: only single pairs are evaluated".to_owned()
         }
-        Unevenness::Even => "no pair is slow beside the others".to_owned(),
-        Unevenness::Nodes(nodes) => format!("slow with nearly everybody: {}", nodes.join(", ")),
+        Unevenness::Even => "no pair is slow compared with the others".to_owned(),
+        Unevenness::Nodes(nodes) => {
+            format!("slow with nearly all other nodes: {}", nodes.join(", "))
+        }
         Unevenness::Between(groups) => {
             let groups: Vec<String> = groups.iter().map(|group| group.join(", ")).collect();
             format!(
@@ -230,8 +233,8 @@ fn verdict(unevenness: &Unevenness, pairs: usize) -> Option<String> {
 }
 
 impl TestReport {
-    /// The report in words.
-    pub(super) fn tell(&self, out: &mut String) -> fmt::Result {
+    /// Prints the report as text.
+    pub(super) fn write(&self, out: &mut String) -> fmt::Result {
         let what = match (self.nodes, self.pairs) {
             (2, 1) => "one pair of nodes".to_owned(),
             (2, pairs) => format!("{pairs} pairs of nodes"),
@@ -254,7 +257,7 @@ impl TestReport {
             a.mean_gigabytes_per_second
                 .total_cmp(&b.mean_gigabytes_per_second)
         });
-        // Of many runs the odd ones and the slowest say what there is to say.
+        // Of many runs, print the slowest and those with findings.
         let listed = if runs.len() > MAX_LISTED {
             3
         } else {
@@ -262,19 +265,19 @@ impl TestReport {
         };
         for (place, run) in runs.iter().enumerate() {
             if place < listed || (!run.findings.is_empty() && place < 2 * MAX_LISTED) {
-                run.tell(out)?;
+                run.write(out)?;
             }
         }
         if let Some(fastest) = runs.last().filter(|_| runs.len() > listed) {
-            writeln!(out, "    ... the best of {} runs:", runs.len())?;
-            fastest.tell(out)?;
+            writeln!(out, "    ... the fastest of {} runs:", runs.len())?;
+            fastest.write(out)?;
         }
         Ok(())
     }
 }
 
 impl RunReport {
-    fn tell(&self, out: &mut String) -> fmt::Result {
+    fn write(&self, out: &mut String) -> fmt::Result {
         let nodes = self.nodes.join(" and ");
         write!(
             out,
@@ -302,7 +305,7 @@ mod tests {
     use super::*;
     use railscope_collector::sources::collectives::nccl_tests::parse_log;
 
-    /// A log over two nodes with H100, size by size.
+    /// A log over two nodes with H100, with its table of sizes.
     fn log(nodes: [&str; 2], rows: &[(u64, f64)]) -> String {
         let rank = |rank: usize| {
             format!(
@@ -325,64 +328,64 @@ mod tests {
         )
     }
 
-    fn told(logs: &[String], line_rate: Option<f64>) -> String {
+    fn output(logs: &[String], line_rate: Option<f64>) -> String {
         let runs: Vec<TestRun> = logs
             .iter()
             .flat_map(|log| parse_log("log", log).expect("a log").runs)
             .collect();
         let mut text = String::new();
         for test in tests(&runs, line_rate) {
-            test.tell(&mut text).expect("told");
+            test.write(&mut text).expect("a report");
         }
         text
     }
 
     #[test]
-    fn one_pair_has_its_bandwidth_printed_and_is_held_against_line_rate() {
+    fn the_bandwidth_of_one_pair_is_printed_and_compared_with_line_rate() {
         for (busbw, expected) in [
-            (1.89, "at best 4 % of the 50 GB/s"),
-            (6.67, "at best 13 % of the 50 GB/s"),
+            (1.89, "at most 4 % of 50 GB/s"),
+            (6.67, "at most 13 % of 50 GB/s"),
         ] {
-            let text = told(&[log(["n1", "n2"], &[(64, busbw), (128, busbw)])], None);
+            let text = output(&[log(["n1", "n2"], &[(64, busbw), (128, busbw)])], None);
             assert!(text.contains(&format!("{busbw} GB/s on average")), "{text}");
             assert!(
-                text.contains("slow against line rate") && text.contains(expected),
+                text.contains("slow compared with line rate") && text.contains(expected),
                 "{text}"
             );
         }
-        let text = told(&[log(["n1", "n2"], &[(64, 47.8), (128, 48.1)])], None);
+        let text = output(&[log(["n1", "n2"], &[(64, 47.8), (128, 48.1)])], None);
         assert!(
             text.contains("48.10 at 128 MiB  n1 and n2") && !text.contains("slow"),
             "{text}"
         );
-        // A NIC of a tenth of that, and somebody says so.
-        let text = told(&[log(["n1", "n2"], &[(64, 4.8)])], Some(5e9));
+        // A configured line rate of 10 % of that.
+        let text = output(&[log(["n1", "n2"], &[(64, 4.8)])], Some(5e9));
         assert!(!text.contains("slow"), "{text}");
     }
 
     #[test]
-    fn a_cliff_is_said_with_its_size() {
-        let text = told(
+    fn a_bandwidth_drop_is_reported_with_its_size() {
+        let text = output(
             &[log(
                 ["n1", "n2"],
                 &[(64, 46.0), (128, 47.9), (256, 12.0), (512, 11.5)],
             )],
             None,
         );
-        assert!(text.contains("a cliff at 256 MiB: 12.00 GB/s where 128 MiB reached 47.90; all larger sizes are as slow"), "{text}");
-        let text = told(
+        assert!(text.contains("bandwidth drop at 256 MiB: 12.00 GB/s, but 128 MiB reached 47.90; all larger sizes are equally slow"), "{text}");
+        let text = output(
             &[log(["n1", "n2"], &[(64, 46.0), (128, 12.0), (256, 47.0)])],
             None,
         );
         assert!(
-            text.contains("a cliff at 128 MiB") && text.contains("1 of 2 sizes"),
+            text.contains("bandwidth drop at 128 MiB") && text.contains("1 of 2 sizes"),
             "{text}"
         );
     }
 
     #[test]
     fn of_two_pairs_the_slow_one_is_named() {
-        let text = told(
+        let text = output(
             &[
                 log(["n1", "n2"], &[(64, 47.0)]),
                 log(["n1", "n3"], &[(64, 20.0)]),
@@ -392,7 +395,7 @@ mod tests {
         assert!(text.contains("2 pairs of nodes"), "{text}");
         assert!(
             text.contains(
-                "n1 and n3\n             slow beside the best run of this test, 47.00 GB/s"
+                "n1 and n3\n             slow compared with the best run of this test, 47.00 GB/s"
             ),
             "{text}"
         );

@@ -1,13 +1,13 @@
-//! The runbooks of `alerts/runbooks`, in the binary. A new one takes one line here; a test says which is missing.
+//! The runbooks of `alerts/runbooks`, embedded in the binary. A new one needs a line here; a test names a missing one.
 
-/// Names and texts of these files.
+/// Names and texts of the given files.
 macro_rules! runbooks {
     ($($name:literal)+) => {
         &[$(($name, include_str!(concat!("../../../alerts/runbooks/", $name, ".md")))),+]
     };
 }
 
-/// Each by name, in the order of names.
+/// All runbooks by name, sorted.
 pub(super) const RUNBOOKS: &[(&str, &str)] = runbooks! {
     "analysis-late"
     "analysis-stopped"

@@ -131,7 +131,7 @@ fn cables(site: &Site) -> Vec<Value> {
         .collect()
 }
 
-/// What is wrong, by file and line.
+/// Problems by file and line.
 fn problems(problems: &[PlanError]) -> Vec<Value> {
     problems
         .iter()

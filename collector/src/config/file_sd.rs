@@ -42,18 +42,19 @@ pub(crate) struct Labeled {
     pub(crate) target: Target,
 }
 
-/// Entries of a file that are targets, and those that are none.
+/// Valid and invalid entries of a file_sd file.
 pub(crate) struct FileSd {
-    /// The targets.
+    /// The valid targets.
     pub(crate) targets: Vec<Target>,
-    /// Of each other entry, its address and what is wrong with it.
+    /// Address and error of each invalid entry.
     pub(crate) left_out: Vec<String>,
 }
 
-/// Reads the text of a file_sd file. An entry that is no target is left out alone: a mistake in one must not blind for all.
+/// Reads the text of a file_sd file. An invalid entry is ignored and the others are used, so that one mistake does not stop
+/// the monitoring of all targets.
 ///
 /// # Errors
-/// The text is not JSON of that form: what is wrong, with line and column.
+/// The text is not valid file_sd JSON; the error has line and column.
 pub(crate) fn parse_file_sd(text: &str, mappings: &Mappings) -> Result<FileSd, String> {
     let (mut targets, mut left_out) = (Vec::new(), Vec::new());
     for entry in parse_entries(text, mappings)? {
@@ -65,10 +66,10 @@ pub(crate) fn parse_file_sd(text: &str, mappings: &Mappings) -> Result<FileSd, S
     Ok(FileSd { targets, left_out })
 }
 
-/// Reads the text of a recording's file_sd file: targets with the labels that identify each.
+/// Reads the text of a recording's file_sd file: targets with their identifying labels.
 ///
 /// # Errors
-/// As there, and the first entry that is no target.
+/// As for [`parse_file_sd`], and the first invalid entry.
 pub(crate) fn parse_labeled(text: &str, mappings: &Mappings) -> Result<Vec<Labeled>, String> {
     parse_entries(text, mappings)?.into_iter().collect()
 }
@@ -221,10 +222,10 @@ mod tests {
         let read = parse_file_sd(text, &Mappings::default()).expect("JSON");
         let names: Vec<_> = read.targets.iter().map(Target::name).collect();
         assert_eq!(names, ["n1", "n2", "n7"]);
-        let said = ["no mapping for \"dcgm\"", "share one node label", "n 6:1"];
-        assert_eq!(read.left_out.len(), said.len());
-        for (left_out, said) in read.left_out.iter().zip(said) {
-            assert!(left_out.contains(said), "{left_out}");
+        let expected = ["no mapping for \"dcgm\"", "share one node label", "n 6:1"];
+        assert_eq!(read.left_out.len(), expected.len());
+        for (left_out, expected) in read.left_out.iter().zip(expected) {
+            assert!(left_out.contains(expected), "{left_out}");
         }
     }
 }

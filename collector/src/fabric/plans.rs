@@ -1,6 +1,6 @@
-//! Topology files of other tools, each read into what it says: cables, placement of nodes, or the inside of one node.
+//! Reads topology files of other tools: cables, placement of nodes, or the inside of one node.
 //!
-//! Readers take text and give a [`Document`] or every [`PlanError`] that they found; nothing here touches files.
+//! Readers convert text to a [`Document`] or return all [`PlanError`]s; nothing here accesses files.
 
 pub(crate) mod cabling;
 pub mod export;
@@ -35,31 +35,31 @@ use railscope_model::plan::{PlanError, WiringPlan};
 
 use crate::fabric::subnet::Subnet;
 
-/// What one file says.
+/// The content of one file.
 #[derive(Debug, Clone)]
 pub enum Document {
     /// A sweep of an InfiniBand subnet.
     Subnet(Box<Subnet>),
-    /// The page of one node's exporter.
+    /// The scrape body of one node's exporter.
     Page(String),
-    /// Cables, and who tells of them.
+    /// Cables, and the kind of their source.
     Cables(WiringPlan, Told),
-    /// Which nodes hang behind which switch, without ports.
+    /// The switch of each node, without ports.
     Placement(Placement),
     /// GPUs and NICs inside one node, or inside each of several.
     Nodes(Vec<NodeTopology>),
-    /// How the GPUs of one node are.
+    /// State of the GPUs of one node.
     Gpus(Query),
 }
 
-/// Who tells of cables.
+/// The kind of source of cables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Told {
-    /// A plan: what should be.
+    /// A plan: expected cables.
     Planned,
-    /// Somebody who sees all of a fabric.
+    /// A source that covers the complete fabric.
     Whole,
-    /// One device, of its own ports.
+    /// One device, for its own ports.
     ByOneEnd,
 }
 
@@ -68,21 +68,20 @@ pub enum Told {
 pub struct Opened {
     /// As the caller named it.
     pub file: String,
-    /// What it was read as.
+    /// The format as which it was read.
     pub format: Format,
-    /// What it says.
+    /// Its content.
     pub document: Document,
-    /// What of it could not be read, where the rest is of use all the same: the output of a tool. A plan with an
-    /// error is refused whole.
+    /// Unreadable parts of a tool's output whose rest is usable. A plan with an error is rejected completely.
     pub problems: Vec<PlanError>,
-    /// What was read and left out on purpose, in sentences.
+    /// Parts that were intentionally ignored, one sentence each.
     pub notes: Vec<String>,
 }
 
-/// Reads one file. `file` is what errors call it; without a `format` the content decides.
+/// Reads one file. `file` is its name in errors; without a `format` it is detected from the content.
 ///
 /// # Errors
-/// Everything that is wrong with it, or one error that says what it is instead of a topology.
+/// All errors of the file, or one error that names its actual format.
 pub fn read(file: &str, text: &str, format: Option<Format>) -> Result<Opened, Vec<PlanError>> {
     let text = text.trim_start_matches('\u{feff}');
     let mut source = Source::new(file, text);
@@ -139,14 +138,14 @@ fn subnet(source: &mut Source<'_>) -> Result<Box<Subnet>, Vec<PlanError>> {
     Ok(Box::new(subnet))
 }
 
-/// A text with its name, and what of it could not be read.
+/// A text with its file name and its unreadable parts.
 #[derive(Debug)]
 pub(crate) struct Source<'a> {
     file: &'a str,
     text: &'a str,
     problems: Vec<PlanError>,
     notes: Vec<String>,
-    /// Where lines end, once somebody has asked.
+    /// Ends of lines, computed on first use.
     ends: Option<Vec<usize>>,
 }
 
@@ -171,7 +170,7 @@ impl<'a> Source<'a> {
         ends.partition_point(|end| *end < at) + 1
     }
 
-    /// The name of the file without folders and endings: what a text that does not say whose it is calls its device.
+    /// The file name without directories and extensions, which names the device of a text without a device name.
     fn stem(&self) -> &'a str {
         let name = self.file.rsplit('/').next().unwrap_or(self.file);
         name.split('.').next().unwrap_or(name)

@@ -1,4 +1,4 @@
-//! Pages of other exporters that are made to cost: what they can make Railscope remember is bounded.
+//! Hostile scrape bodies of third-party exporters: the memory that they can use is bounded.
 
 use super::*;
 use railscope_model::fabric::Timestamp;
@@ -24,11 +24,11 @@ fn page(series: usize) -> String {
 }
 
 #[test]
-fn a_page_of_distinct_series_is_read_up_to_what_a_node_can_have() {
+fn distinct_series_are_read_up_to_the_limit_of_a_node() {
     let mut translator = translator();
     let read = translator.translate(&page(100_000), Timestamp(1_000));
     assert!(read.counts.over_limit >= 60_000, "{:?}", read.counts);
-    // A GPU's temperature and what the GPU is.
+    // Temperature and info series of each GPU.
     assert!(
         samples(&read) <= 4 * NODE_SERIES_LIMIT,
         "{}",
@@ -39,12 +39,12 @@ fn a_page_of_distinct_series_is_read_up_to_what_a_node_can_have() {
 }
 
 #[test]
-fn names_that_nobody_knows_are_not_remembered_without_end() {
+fn the_number_of_stored_unknown_names_is_bounded() {
     let mut translator = translator();
     let names: String = (0..50_000).map(|name| format!("n{name} 1\n")).collect();
     let read = translator.translate(&(names + &page(1)), Timestamp(1_000));
     assert_eq!((read.counts.unknown, samples(&read)), (50_001, 0));
-    // The next page is another one.
+    // The next scrape body is read normally.
     assert_eq!(
         samples(&translator.translate(&page(1), Timestamp(2_000))),
         2
@@ -52,12 +52,12 @@ fn names_that_nobody_knows_are_not_remembered_without_end() {
 }
 
 #[test]
-fn a_page_is_recognised_by_its_first_names_alone() {
+fn an_exporter_is_recognized_by_its_first_names_only() {
     let mappings = Mappings::default();
     let known = "DCGM_FI_DEV_GPU_TEMP{gpu=\"0\"} 30\n";
     for (names, is_known) in [(1_000, true), (100_000, false)] {
         let names: String = (0..names).map(|name| format!("n{name} 1\n")).collect();
-        let recognised = mappings.recognise(&(names + known));
-        assert_eq!(recognised.is_some(), is_known);
+        let exporter = mappings.recognise(&(names + known));
+        assert_eq!(exporter.is_some(), is_known);
     }
 }

@@ -16,7 +16,7 @@ use crate::store::{Ingested, NODE_SERIES_LIMIT, STALE_AFTER_SECONDS};
 /// Keys are hashes already, or short: one fixed hasher, so that equal input gives equal output.
 type Fixed = foldhash::fast::FixedState;
 
-/// Names that the pages of a target are remembered by. Real exporters have less than 2,000.
+/// Maximum number of metric names that are stored for a target. Real exporters have less than 2,000.
 const NAMES_LIMIT: usize = 10_000;
 
 /// Labels of a series that stand elsewhere: in its name, or on a joined series.
@@ -152,7 +152,7 @@ impl Translator {
             }
         }
         out.readings = self.readings(at);
-        // Series that come and go under ever new labels must not pile up, nor keep the place of others.
+        // Series with ever-changing labels must not accumulate, nor displace others.
         let is_full = out.counts.over_limit > 0 || self.names.len() >= NAMES_LIMIT;
         if is_full || self.lines.len() > 4 * samples + 64 {
             self.forget();
@@ -160,8 +160,8 @@ impl Translator {
         out
     }
 
-    /// Most lines that are remembered, and labels that are joined: a page about one node or switch has no more that its
-    /// history keeps. One about many is bounded by the size of a page.
+    /// Maximum number of cached lines and joined labels: the history of one node or switch stores no more. A scrape body about
+    /// several nodes is bounded by its size.
     fn lines_limit(&self) -> usize {
         match self.about {
             Some(_) => 2 * NODE_SERIES_LIMIT,

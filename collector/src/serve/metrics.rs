@@ -53,7 +53,7 @@ pub(crate) fn text(state: &State) -> String {
     write(state, Format::Text, &Ports::Too)
 }
 
-/// What of the page is asked for.
+/// Query parameters of `/metrics`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Asked {
@@ -61,7 +61,7 @@ pub(crate) struct Asked {
     ports: Ports,
 }
 
-/// Whether the page says where each port of a host hangs: on a large cluster most of it, and seldom new.
+/// Selects the topology of host ports, which is most of the exposition on a large cluster and rarely changes.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Ports {

@@ -35,7 +35,7 @@ fn addresses(switches: &[SwitchSource]) -> Addresses {
     switches.iter().flat_map(of).collect()
 }
 
-/// How often sources are read; a file is as new as who writes it makes it.
+/// Read intervals of the sources; the age of a file depends on its writer.
 fn source_intervals(config: &Config) -> SourceIntervals {
     let usual = SourceIntervals::default();
     let of = |source: &SubnetSource| match source.from {
@@ -241,7 +241,7 @@ fn log_suspension(before: Option<&Snapshot>, now: &Snapshot) {
     }
 }
 
-/// Counts the samples of a scrape, and logs what is wrong with it when that begins.
+/// Counts the samples of a scrape, and logs a new problem once.
 fn note(state: &State, target: &Target, ingested: &Ingested, at: Timestamp) {
     state.record_samples(ingested);
     let (result, problem) = judge(ingested);
@@ -252,29 +252,29 @@ fn note(state: &State, target: &Target, ingested: &Ingested, at: Timestamp) {
     }
 }
 
-/// What a page was, and what is wrong with it.
+/// Result and problem of a scrape.
 fn judge(ingested: &Ingested) -> (ScrapeResult, Option<String>) {
     let kept = ingested.kept + ingested.unread + ingested.late;
     let understood = kept + ingested.overruled;
     let samples = understood + ingested.over_limit + ingested.unknown + ingested.unfit;
     let bad_lines = ingested.errors.first().map(|error| {
         let count = ingested.malformed;
-        format!("{count} lines cannot be read, the first at {error}")
+        format!("{count} invalid lines, the first at {error}")
     });
     let unfit = ingested.first_unfit.as_ref().map(|why| {
         let count = ingested.unfit;
-        format!("{count} samples do not fit their metrics, the first: {why}")
+        format!("{count} samples do not match their metrics, the first: {why}")
     });
     let over_limit = || {
         let (count, most) = (ingested.over_limit, NODE_SERIES_LIMIT);
         let sentence = format!(
-            "{count} samples beyond the {most} that one node may have, or with endless labels"
+            "{count} samples above the limit of {most} for a node, or with too long labels"
         );
         (count > 0).then_some(sentence)
     };
     if understood > 0 {
         let dropped = bad_lines.or_else(over_limit);
-        // Samples that do not fit are worth a look, but the page itself is sound.
+        // Samples that do not match are reported, but the scrape is valid.
         return match dropped {
             Some(dropped) => (ScrapeResult::Partial, Some(dropped)),
             None => (ScrapeResult::Ok, unfit),
@@ -285,20 +285,18 @@ fn judge(ingested: &Ingested) -> (ScrapeResult, Option<String>) {
         .iter()
         .any(|error| error.found.trim_start().starts_with('<'));
     if is_html {
-        let said = "the page is HTML, not metrics: is this the exporter's address and path?";
-        (ScrapeResult::Html, Some(said.to_owned()))
-    } else if let Some(said) = over_limit() {
-        (ScrapeResult::Malformed, Some(said))
+        let problem = "the response is HTML, not metrics; check the exporter's address and path";
+        (ScrapeResult::Html, Some(problem.to_owned()))
+    } else if let Some(problem) = over_limit() {
+        (ScrapeResult::Malformed, Some(problem))
     } else if samples > 0 {
-        let none = || {
-            format!("none of the page's {samples} samples is known: is it another exporter (kind)?")
-        };
+        let none = || format!("none of the {samples} samples is known; check the kind of exporter");
         (ScrapeResult::Unrecognized, Some(unfit.unwrap_or_else(none)))
     } else if bad_lines.is_some() {
         (ScrapeResult::Malformed, bad_lines)
     } else {
-        let said = "the page is empty: it has no samples";
-        (ScrapeResult::Empty, Some(said.to_owned()))
+        let problem = "the response has no samples";
+        (ScrapeResult::Empty, Some(problem.to_owned()))
     }
 }
 
@@ -308,42 +306,42 @@ mod tests {
     use crate::store::NodeHistory;
 
     #[test]
-    fn each_page_is_told_as_what_it_is() {
+    fn each_response_is_classified() {
         const KNOWN: &str = "railscope_gpu_power_watts{gpu=\"0\"} 300\n";
-        for (page, result, said) in [
+        for (page, result, expected) in [
             (KNOWN.to_owned(), ScrapeResult::Ok, ""),
             (
                 format!("{KNOWN}broken{{\n"),
                 ScrapeResult::Partial,
-                "1 lines cannot be read, the first at line 2",
+                "1 invalid lines, the first at line 2",
             ),
-            (String::new(), ScrapeResult::Empty, "the page is empty"),
+            (String::new(), ScrapeResult::Empty, "has no samples"),
             (
                 String::from("# HELP a b\n"),
                 ScrapeResult::Empty,
-                "it has no samples",
+                "has no samples",
             ),
             (
                 String::from("<!DOCTYPE html>\n<html><body>404 200</body></html>\n"),
                 ScrapeResult::Html,
-                "the page is HTML",
+                "the response is HTML",
             ),
             (
                 String::from("node_load1 3\n"),
                 ScrapeResult::Unrecognized,
-                "none of the page's 1 samples is known",
+                "none of the 1 samples is known",
             ),
             (
                 String::from("broken{\n{\n"),
                 ScrapeResult::Malformed,
-                "2 lines cannot be read",
+                "2 invalid lines",
             ),
         ] {
             let mut node = NodeHistory::default();
             let (was, problem) = judge(&node.ingest(&page, Timestamp(1_000)));
             assert_eq!(was, result, "{page}");
-            assert!(problem.unwrap_or_default().contains(said), "{page}");
-            // What says nothing is no evidence.
+            assert!(problem.unwrap_or_default().contains(expected), "{page}");
+            // An unreadable response is not evidence.
             assert_eq!(node.heard().is_none(), result.is_unreadable(), "{page}");
         }
     }

@@ -90,7 +90,7 @@ pub struct Scraper {
     /// One for each page that is being read. Waiting for a node that does not answer takes none: a dead
     /// rack must not starve the others.
     reading: Semaphore,
-    /// Bytes that pages may have until they are taken up.
+    /// Byte budget of scrape bodies until their ingestion.
     budget: Budget,
     descriptors: Descriptors,
     /// One for each descriptor that scrapes may use.
@@ -133,7 +133,7 @@ impl Scraper {
         fetched.map(|(page, _)| page)
     }
 
-    /// Fetches one page, of a target whose last page had so many bytes.
+    /// Fetches one scrape body; `last` is the size of the target's previous one.
     async fn fetch(
         &self,
         target: &Target,
@@ -150,7 +150,7 @@ impl Scraper {
         page
     }
 
-    /// The time limit is the target's: what the collector waits for itself is not counted.
+    /// Applies the timeout to the target only; time in the collector's own queue is not counted.
     async fn fetch_in_time(
         &self,
         target: &Target,
@@ -161,7 +161,7 @@ impl Scraper {
         // Nobody closes this semaphore or the next.
         let _connection = self.connections.acquire().await.ok();
         let begun = Instant::now();
-        let response = timeout(limit, self.ask(target)).await.map_err(late)??;
+        let response = timeout(limit, self.request(target)).await.map_err(late)??;
         let left = limit.saturating_sub(begun.elapsed());
         let _permit = self.reading.acquire().await.ok();
         let mut held = self.budget.hold(last).await;
@@ -171,7 +171,7 @@ impl Scraper {
         Ok((page, held))
     }
 
-    async fn ask(&self, target: &Target) -> Result<Response, ScrapeError> {
+    async fn request(&self, target: &Target) -> Result<Response, ScrapeError> {
         let mut request = self.client.get(self.address(target)?);
         request = request.header(ACCEPT, ACCEPTED);
         if self.descriptors.are_short() {
@@ -197,7 +197,7 @@ impl Scraper {
             }
             if let Some(held) = held.as_deref_mut() {
                 self.budget.grow(held, bytes).await;
-                // As much as is held, lest the buffer grow to more.
+                // Exactly the reserved bytes, so that the buffer does not grow beyond them.
                 if bytes > body.capacity() && bytes <= held.bytes() {
                     body.reserve_exact(held.bytes() - body.len());
                 }

@@ -74,7 +74,7 @@ pub enum SubnetError {
 }
 
 impl SubnetError {
-    /// Whether the source took too long.
+    /// Status of the source for this error.
     pub(crate) fn status(&self) -> SourceStatus {
         match self {
             Self::Hung { .. } => SourceStatus::Timeout,
@@ -84,7 +84,7 @@ impl SubnetError {
 }
 
 impl SubnetSource {
-    /// What to call it.
+    /// Name of the source.
     pub(crate) fn name(&self) -> String {
         match &self.from {
             SubnetFrom::File(path) => path.display().to_string(),
@@ -93,7 +93,7 @@ impl SubnetSource {
         }
     }
 
-    /// Time between two reads that each bring something new.
+    /// Read interval, if each read returns new data.
     pub(crate) fn steady_interval(&self) -> Option<Duration> {
         (!matches!(self.from, SubnetFrom::File(_))).then_some(self.interval)
     }
@@ -397,7 +397,7 @@ fn note(taken: &Taken, state: &State, key: &SourceKey) {
     }
     state.record_sweep(SweepResult::Partial);
     let said = gaps.first().map(ToString::to_string);
-    // Ports that are silent are no reason to doubt the rest.
+    // Unresponsive ports do not invalidate the rest.
     let at = subnet.is_settled().then_some(taken.at);
     state.record_source(key, SourceStatus::Partial, at, said);
     for gap in gaps {

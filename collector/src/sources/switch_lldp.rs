@@ -51,7 +51,7 @@ pub(crate) async fn follow(
 struct Follower {
     name: SwitchName,
     source: Source,
-    /// Time between two reads that each bring something new.
+    /// Read interval, if each read returns new data.
     steady: Option<Duration>,
     programs: Arc<Semaphore>,
     events: mpsc::Sender<Event>,

@@ -25,7 +25,7 @@ struct Source {
     /// Time and size of what was last read, be it right or wrong.
     stamp: Option<(SystemTime, u64)>,
     targets: Option<Vec<Target>>,
-    /// What was left out of it.
+    /// Its ignored entries.
     left_out: Vec<String>,
     problem: Option<String>,
 }
@@ -81,7 +81,7 @@ impl TargetList {
         changed
     }
 
-    /// What is wrong with the files: each with what is left out of it, or why it cannot be read.
+    /// Problems of the files: ignored entries, or the reason why a file is unreadable.
     pub fn problems(&self) -> Vec<FileProblem> {
         let of = |source: &Source| {
             let problem = |left_out| {
@@ -99,7 +99,7 @@ impl TargetList {
         self.sources.iter().flat_map(of).collect()
     }
 
-    /// Notes how each file was read.
+    /// Records the result of reading each file.
     pub(crate) fn record(&self, state: &State) {
         for source in &self.sources {
             let (status, at) = match source.problem {
@@ -111,7 +111,7 @@ impl TargetList {
         }
     }
 
-    /// Says which files there are.
+    /// Registers the files as sources.
     pub(crate) fn expect(&self, state: &State) {
         for source in &self.sources {
             let key = ("file_sd", source.path.display().to_string());
@@ -148,14 +148,14 @@ impl TargetList {
     }
 }
 
-/// Something that is wrong with a file of targets.
+/// A problem of a target file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileProblem {
     /// The file.
     pub file: String,
-    /// Whether it is one entry that is left out; otherwise the whole file cannot be read, and what was read before stays.
+    /// Whether one entry is ignored; otherwise the file is unreadable, and its previous targets remain.
     pub left_out: bool,
-    /// In words.
+    /// Description of the problem.
     pub why: String,
 }
 
@@ -222,7 +222,7 @@ impl Source {
             .iter()
             .filter(|one| !self.left_out.contains(one))
         {
-            tracing::error!(file = %self.path.display(), "left out: {left_out}");
+            tracing::error!(file = %self.path.display(), "invalid target ignored: {left_out}");
         }
         (self.targets, self.left_out) = (Some(read.targets), read.left_out);
         Ok(true)
@@ -241,7 +241,7 @@ pub(crate) fn own_on_switch(switch: &SwitchName) -> String {
 /// What changes when a file is written.
 ///
 /// # Errors
-/// The file cannot be looked at, or is none: whoever reads a pipe that nobody writes waits for ever.
+/// The file is inaccessible, or not a regular file: reading a pipe without a writer would block forever.
 pub(crate) fn stamp(path: &Path) -> std::io::Result<(SystemTime, u64)> {
     let metadata = std::fs::metadata(path)?;
     if !metadata.is_file() {

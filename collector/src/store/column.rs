@@ -106,7 +106,7 @@ impl Column {
         self.changes
     }
 
-    /// Rows that were ever compared, and look-ups in an index.
+    /// Total comparisons and index lookups.
     #[cfg(test)]
     pub(super) fn work(&self) -> usize {
         self.search.work
@@ -175,7 +175,7 @@ impl Column {
         Some(found)
     }
 
-    /// The page does not keep the order of the one before.
+    /// Searches for a row when the order differs from the previous scrape.
     fn find_elsewhere(
         &mut self,
         is_it: impl Fn(&Row) -> bool,

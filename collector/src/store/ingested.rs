@@ -1,56 +1,54 @@
-//! What became of the samples of one page, and how much of a page is read at all.
+//! Result of the ingestion of one scrape body, and its limits.
 
 use railscope_model::exposition::ParseError;
 
 use super::node::NODE_SERIES_LIMIT;
 
-/// Lines of one page that cannot be read before the rest of it is left unread: it is no page of metrics.
+/// Maximum number of invalid lines of one scrape body; the rest of it is not read.
 pub const BAD_LINES_LIMIT: usize = 10_000;
-/// How many of them are kept in words.
-const BAD_LINES_TOLD: usize = 8;
+/// Maximum number of stored errors.
+const MAX_ERRORS: usize = 8;
 
-/// What became of the samples of one page.
+/// Number of samples of one scrape body by result.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ingested {
-    /// Samples taken up.
+    /// Stored samples.
     pub kept: usize,
-    /// Samples of series that nothing in the collector reads.
+    /// Ignored samples: series that the collector does not use.
     pub unread: usize,
-    /// Samples of series that Railscope does not know.
+    /// Samples of unknown series.
     pub unknown: usize,
-    /// Samples beyond [`NODE_SERIES_LIMIT`], and lines of a page that was not read to its end because of them.
+    /// Samples above [`NODE_SERIES_LIMIT`], and the remaining lines of a scrape body that was not read completely.
     pub over_limit: usize,
-    /// Samples of series that a speaker who is believed before this one tells too.
+    /// Samples of series that a source of higher precedence also reports.
     pub overruled: usize,
-    /// Samples of pages older than one that was taken up before, or that a page tells twice. What was judged
-    /// already is never rewritten.
+    /// Out-of-order or duplicate samples; analyzed samples are never overwritten.
     pub late: usize,
-    /// Samples of another exporter whose type, labels or value do not fit the metric that they are mapped to, and values that
-    /// the metric cannot have.
+    /// Samples of a third-party exporter whose type, labels or value do not match their mapped metric, and invalid values.
     pub unfit: usize,
-    /// The first of them, in words.
+    /// Description of the first of them.
     pub first_unfit: Option<String>,
-    /// Lines that could not be read.
+    /// Invalid lines.
     pub malformed: usize,
-    /// The first few of them.
+    /// Errors of the first of them.
     pub errors: Vec<ParseError>,
 }
 
 impl Ingested {
-    /// Counts a line that cannot be read.
+    /// Counts an invalid line.
     pub(crate) fn refuse_line(&mut self, error: ParseError) {
         self.malformed += 1;
-        if self.errors.len() < BAD_LINES_TOLD {
+        if self.errors.len() < MAX_ERRORS {
             self.errors.push(error);
         }
     }
 
-    /// Whether reading on costs time and brings nothing: more is refused already than an honest page has.
+    /// Whether ingestion stops, because more lines were rejected than a valid scrape body has.
     pub(crate) fn is_hopeless(&self) -> bool {
         self.over_limit >= NODE_SERIES_LIMIT || self.malformed >= BAD_LINES_LIMIT
     }
 
-    /// Counts what is left of a page that is not read to its end.
+    /// Counts the remaining lines of a scrape body that is not read completely.
     pub(crate) fn leave(&mut self, rest: &str) {
         self.over_limit += rest.bytes().filter(|byte| *byte == b'\n').count();
     }

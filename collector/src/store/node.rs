@@ -23,7 +23,7 @@ pub const NODE_SERIES_LIMIT: usize = 20_000;
 /// A node that was not heard for so long says nothing about now.
 pub const STALE_AFTER_SECONDS: f64 = 60.0;
 
-/// What the newest evidence is older than by so many intervals of its source is unknown.
+/// Age of the newest data, in intervals of its source, above which a state is unknown.
 pub const UNKNOWN_INTERVALS: f64 = 3.0;
 
 /// One exporter that speaks for a node.
@@ -92,7 +92,7 @@ impl NodeHistory {
 
     /// Takes up a page of an exporter, read at `at`. Lines that cannot be read are returned; they hide no other line.
     pub fn ingest(&mut self, page: &str, at: Timestamp) -> Ingested {
-        // A page that says nothing is none: its node was not heard.
+        // A scrape body without samples does not update the time of the last data.
         let mut arrival = None;
         let mut result = Ingested::default();
         let shared = self.shared.clone();
@@ -128,7 +128,7 @@ impl NodeHistory {
         result
     }
 
-    /// Rows that were ever compared, and look-ups in an index.
+    /// Total comparisons and index lookups.
     #[cfg(test)]
     pub(super) fn work(&self) -> usize {
         self.columns.iter().map(Column::work).sum()
@@ -310,7 +310,7 @@ impl NodeHistory {
         self.go_to(metric);
         let column = &mut self.columns[self.at_column];
         let mut row = column.by_line(told.line);
-        // What there is no room for is refused before it costs more.
+        // Above the limit, reject before further work.
         if row.is_none() && !is_full(self.series, arrival) {
             let labels = told.labels(&self.shared);
             row = self.row(arrival, metric, &labels);
@@ -365,7 +365,7 @@ impl NodeHistory {
     }
 }
 
-/// Whether no more series are begun.
+/// Whether new series are rejected.
 fn is_full(series: usize, arrival: Arrival) -> bool {
     series >= NODE_SERIES_LIMIT || arrival.order == Order::Late
 }

@@ -22,8 +22,8 @@ const MOST_TEMPLATES: usize = 16;
 const SHORTEST: usize = 64;
 /// Every so many lines one is looked at, to see which template a page follows.
 const SAMPLED: usize = 16;
-/// Name and labels of a series that is kept are no longer: the memory of a node must not depend on what its page calls
-/// things. Ours have less than 300 bytes.
+/// Maximum bytes of name and labels of a stored series, so that labels cannot exhaust memory. Railscope's have less than
+/// 300 bytes.
 pub(super) const HEAD_LIMIT: usize = 2_048;
 
 /// One series of a template.
@@ -95,7 +95,7 @@ pub(super) struct Told<'r, 'p> {
     /// Hash of what stands before the value.
     pub(super) line: u64,
     pub(super) value: f64,
-    /// Length of what stands before the value.
+    /// Bytes before the value.
     pub(super) head_bytes: usize,
     labels: Source<'r, 'p>,
 }
@@ -182,7 +182,7 @@ impl<'p> Reader<'p> {
             let behind = template.behind.get(&told.line);
             self.place = behind.copied().unwrap_or(self.place + 1);
         }
-        // A page that no node can have is no template for others.
+        // A scrape body above the limits of a node is not cached as a layout.
         let fits =
             |lines: &Vec<Known>| lines.len() < NODE_SERIES_LIMIT && told.head_bytes <= HEAD_LIMIT;
         self.recorded = self.recorded.take().filter(fits);
@@ -211,7 +211,7 @@ impl<'p> Reader<'p> {
         })
     }
 
-    /// What was not read yet.
+    /// The unread rest.
     pub(super) fn rest(&self) -> &'p str {
         self.parser.rest()
     }

@@ -372,7 +372,7 @@ fn a_nic_is_on_the_wrong_socket_only_if_its_node_says_so_of_the_few() {
     let of = |class| format!("{class} pcie/n5:0000:11:00.0 gpus=1 [gpu/n5:1]");
     check(&across_sockets(&[1], slow()), &[&of("numa-affinity")]);
     check(&across_sockets(&[2], slow()), &[&of("slow-receiver")]);
-    // A virtual machine that shows every NIC so says nothing of one.
+    // A virtual machine that shows all NICs this way is no evidence about one of them.
     check(
         &across_sockets(&[0, 1, 2, 3, 4, 5, 6, 7], slow()),
         &[&of("slow-receiver")],

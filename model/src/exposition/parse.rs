@@ -113,7 +113,7 @@ pub fn parse(page: &str) -> Parser<'_> {
 }
 
 impl<'a> Parser<'a> {
-    /// What was not read yet: whole lines.
+    /// The unread rest, in complete lines.
     pub fn rest(&self) -> &'a str {
         self.rest
     }

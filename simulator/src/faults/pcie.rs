@@ -186,7 +186,7 @@ impl NumaAffinity {
 impl<const BETWEEN_SOCKETS: bool> Kind for Detour<BETWEEN_SOCKETS> {
     fn class(&self) -> &'static str {
         if BETWEEN_SOCKETS {
-            "slow-receiver" // no counter tells why
+            "slow-receiver" // no counter shows the cause
         } else {
             "pcie-redirected"
         }

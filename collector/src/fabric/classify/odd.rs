@@ -1,4 +1,4 @@
-//! Switches that are not as those of their tier are: leaves without hosts, and switches with few cables to the next tier.
+//! Detects switches that differ from their tier: leaves without hosts, and switches with few cables to the next tier.
 
 use std::collections::BTreeMap;
 
@@ -7,13 +7,13 @@ use railscope_model::identity::SwitchName;
 use super::classifier::Court;
 use crate::fabric::subnet::counted;
 
-/// A switch has few cables to the next tier when it has less than this share of what those of its tier have.
+/// Ratio of the median cables of its tier to the next tier below which a switch has few.
 const FEW: f64 = 0.5;
-/// Fewest switches of a tier that say what is usual.
+/// Minimum number of switches in a tier for the comparison.
 const MIN_PEERS: usize = 3;
 
 impl Court<'_> {
-    /// Each of them in a sentence, by name.
+    /// These switches by name, one sentence each.
     pub(crate) fn odd_switches(&self) -> Vec<String> {
         let mut odd: BTreeMap<SwitchName, String> = BTreeMap::new();
         let several = self.leaves().nth(1).is_some();
@@ -26,7 +26,7 @@ impl Court<'_> {
                 odd.insert(
                     switch.name.clone(),
                     format!(
-                        "{} carries no host and is cabled as a leaf: spare, or its hosts are off",
+                        "{} has no hosts but is cabled as a leaf: a spare, or its hosts are off",
                         switch.name
                     ),
                 );
@@ -34,7 +34,7 @@ impl Court<'_> {
         }
         let highest = self.tiers.iter().flatten().copied().max().unwrap_or(0);
         for tier in 1..=highest {
-            // Of the top tier what leads down counts, of the others what leads up.
+            // For the top tier count the cables down, for the others the cables up.
             let (towards, what) = if tier == highest {
                 (tier.saturating_sub(1), "downwards")
             } else {
@@ -66,7 +66,7 @@ impl Court<'_> {
             if (count as f64) < FEW * usual as f64 {
                 let name = &self.survey.switches[switch].name;
                 let sentence = format!(
-                    "{name} has {} {what} where others of its tier have {usual}",
+                    "{name} has {} {what}; others of its tier have {usual}",
                     counted(count, "cable", "cables")
                 );
                 odd.entry((*name).clone()).or_insert(sentence);

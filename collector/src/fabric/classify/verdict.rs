@@ -132,7 +132,7 @@ pub struct Verdict {
     pub switches_by_tier: Vec<usize>,
     /// Switches that no path joins to a compute host.
     pub unplaced_switches: usize,
-    /// Switches that are not as those of their tier are, each in a sentence.
+    /// Switches that differ from their tier, one sentence each.
     pub odd_switches: Vec<String>,
     /// Switches of the first tier that carry a host.
     pub host_leaves: usize,

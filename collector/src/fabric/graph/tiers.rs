@@ -113,8 +113,8 @@ fn seeds(survey: &Survey<'_>, shapes: &Shapes) -> Vec<usize> {
     without_spines(survey, candidates)
 }
 
-/// Leaves out switches that carry as many hosts as a leaf does, and join the leaves as a switch without hosts does that
-/// joins them: spines with servers of the site on them.
+/// Excludes switches that have as many hosts as a leaf but connect the leaves like a switch without hosts: spines with
+/// service hosts.
 fn without_spines(survey: &Survey<'_>, candidates: Vec<usize>) -> Vec<usize> {
     let mut is_candidate = vec![false; survey.switches.len()];
     candidates
@@ -125,7 +125,7 @@ fn without_spines(survey: &Survey<'_>, candidates: Vec<usize>) -> Vec<usize> {
         below.retain(|peer| is_candidate[*peer]);
         below
     };
-    // Only a candidate beside another one can be above it; there are none in a tree of leaves and spines.
+    // Only a candidate connected to another one can be above it; a tree of leaves and spines has none.
     let suspects: Vec<(usize, Vec<usize>)> = candidates
         .iter()
         .map(|index| (*index, joined(*index)))
@@ -219,7 +219,7 @@ impl Steps<'_> {
     fn edge_switches(&self) -> Vec<bool> {
         let usual = self.usual_joins();
         let joins_few = |index: usize, steps: usize| match usual[steps] {
-            // What joins two leaves is above them, however few: a spine that lost its other cables.
+            // A switch that connects two leaves is above them, even with few cables: a spine whose other cables are missing.
             Some(_) if steps == 1 && self.below(index) >= 2 => false,
             Some(usual) => (self.below(index) as f64) < PEER_SHARE * usual as f64,
             // No other switch to go by: of the next tier if it joins two leaves at least.

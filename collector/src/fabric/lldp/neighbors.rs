@@ -1,33 +1,33 @@
-//! The words of LLDP as an exporter has them in labels, and as a switch has them in a table of neighbours.
+//! LLDP neighbors: fields from an exporter's labels, or from a switch's neighbor table.
 
 use railscope_model::label;
 use railscope_model::metric::{LLDP_NEIGHBOR, Label};
 use railscope_model::reading::Labels;
 
-/// What a switch told of its neighbours, in a file or as a program's output.
+/// Neighbor table of a switch, from a file or a command's output.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Told {
-    /// Neighbours, each with the switch's own port.
+    /// Neighbors, each with the switch's own port.
     pub neighbours: Vec<Neighbour>,
-    /// Neighbours that could not be read.
+    /// Number of invalid neighbors.
     pub unparsed: usize,
-    /// What is wrong with each of those.
+    /// Error of each invalid neighbor.
     pub wrong: Vec<Wrong>,
 }
 
-/// Why a neighbour could not be read.
+/// Error of an invalid neighbor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wrong {
-    /// Line of the text where it begins; 0 where that is not known.
+    /// Line where the neighbor begins; 0 if unknown.
     pub line: usize,
-    /// What stands there.
+    /// Text found.
     pub found: String,
-    /// What should.
+    /// Text expected.
     pub expected: &'static str,
 }
 
 impl Told {
-    /// Counts a neighbour that cannot be read.
+    /// Records an invalid neighbor.
     pub(super) fn refuse(&mut self, line: usize, found: String, expected: &'static str) {
         self.unparsed += 1;
         self.wrong.push(Wrong {
@@ -37,7 +37,7 @@ impl Told {
         });
     }
 
-    /// Takes a neighbour, unless its words have been made unreadable before the text was passed on.
+    /// Adds a neighbor, unless its fields were redacted.
     pub(super) fn take(&mut self, line: usize, neighbour: Neighbour) {
         let words = [
             &neighbour.local,
@@ -50,14 +50,14 @@ impl Told {
             Some(found) => self.refuse(
                 line,
                 found,
-                "the real name or address: this one has been blacked out",
+                "the actual name or address: this one is redacted",
             ),
             None => self.neighbours.push(neighbour),
         }
     }
 }
 
-/// Whether a word stands where another one was taken out.
+/// Whether a word replaces redacted text.
 fn is_redacted(word: &str) -> bool {
     let word = word.trim();
     let lower = word.to_ascii_lowercase();
@@ -68,24 +68,24 @@ fn is_redacted(word: &str) -> bool {
         || (word.starts_with('<') && word.ends_with('>'))
 }
 
-/// One neighbour of a switch, word by word.
+/// One neighbor of a switch, as printed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Neighbour {
     /// The switch's own port.
     pub local: String,
-    /// Chassis id of the neighbour.
+    /// Chassis id of the neighbor.
     pub chassis: String,
-    /// Port id of the neighbour.
+    /// Port id of the neighbor.
     pub port: String,
-    /// System name of the neighbour; may be empty.
+    /// System name of the neighbor; may be empty.
     pub system: String,
-    /// Port description of the neighbour; may be empty.
+    /// Port description of the neighbor; may be empty.
     pub description: String,
-    /// Whether the neighbour says that it bridges or routes; none where nobody told.
+    /// Whether the neighbor advertises bridging or routing; `None` if not advertised.
     pub forwards: Option<bool>,
 }
 
-/// What one end of a cable says of itself, where the other's reader has it.
+/// What one end of a cable advertises, as received by the other end.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Said<'a> {
     /// In the labels of [`LLDP_NEIGHBOR`].
@@ -121,7 +121,7 @@ impl<'a> Said<'a> {
         })
     }
 
-    /// Whether it says that it forwards packets; none where nobody told.
+    /// Whether it advertises packet forwarding; `None` if not advertised.
     pub fn forwards(self) -> Option<bool> {
         match self {
             Self::Exporter(_) => None,

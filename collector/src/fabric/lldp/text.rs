@@ -1,7 +1,7 @@
-//! What a switch or a host prints of its LLDP neighbours, every dialect: lldpd's two forms of JSON, Arista EOS as text and
-//! JSON, Cisco NX-OS, Junos as table and XML.
+//! Reads LLDP neighbors printed by a switch or a host, in all dialects: lldpd's two JSON forms, Arista EOS as text and JSON,
+//! Cisco NX-OS, Junos as table and XML.
 //!
-//! A neighbour that cannot be read is counted and said by its line; a text of none of these forms is an error.
+//! An invalid neighbor is counted and reported with its line; an unrecognized text is an error.
 
 mod blocks;
 mod json;
@@ -9,17 +9,17 @@ mod junos;
 
 use crate::fabric::Told;
 
-/// Forms of text that are read, for errors.
+/// The supported formats, for errors.
 const EXPECTED: &str = "the output of \"lldpctl -f json0\", \"lldpctl -f json\", \"show lldp neighbors detail\" of Arista EOS (also with | json) or Cisco NX-OS, or \"show lldp neighbors\" of Junos (also with | display xml)";
 
-/// Reads what a switch or a host prints of its neighbours.
+/// Reads the LLDP neighbors printed by a switch or a host.
 ///
 /// # Errors
-/// What the text is instead of one of these forms, with line and column where it is broken JSON; what is wrong with its
-/// first neighbour, where none can be read.
+/// What was found instead of a supported format, with line and column for invalid JSON; or the error of the first neighbor
+/// if all are invalid.
 pub fn parse_neighbours(text: &str) -> Result<Told, String> {
     let told = parse(text)?;
-    // A text that was blacked out or cut says nothing at all.
+    // A redacted or truncated text has no valid neighbor.
     match told.wrong.first() {
         Some(wrong) if told.neighbours.is_empty() => Err(format!(
             "line {}: {}{}: expected {}",
@@ -27,7 +27,7 @@ pub fn parse_neighbours(text: &str) -> Result<Told, String> {
             wrong.found,
             match told.wrong.len() {
                 1 => String::new(),
-                all => format!(", and {} more like it", all - 1),
+                all => format!(", and {} more", all - 1),
             },
             wrong.expected
         )),
@@ -54,7 +54,7 @@ fn parse(text: &str) -> Result<Told, String> {
         })
 }
 
-/// Whether a text that is no JSON looks like one of the forms.
+/// Whether a text other than JSON is in one of the formats.
 pub(crate) fn is_neighbours(text: &str) -> bool {
     text.contains("<lldp-neighbors-information")
         || text.lines().map(str::trim_start).any(|line| {

@@ -1,4 +1,4 @@
-//! Cables of a text as a wiring plan.
+//! Converts cables of a text to a wiring plan.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -6,7 +6,7 @@ use std::fmt;
 use railscope_model::identity::{Part, PortName};
 use railscope_model::plan::{PlannedCable, Socket, WiringPlan};
 
-/// A cable of which only the ends are known.
+/// A cable with known ends only.
 pub(super) fn cable(ends: [Socket; 2]) -> PlannedCable {
     PlannedCable {
         ends,
@@ -17,7 +17,7 @@ pub(super) fn cable(ends: [Socket; 2]) -> PlannedCable {
     }
 }
 
-/// A port of a switch, or a host's device by the name of its interface; none where a name is no name.
+/// A port of a switch, or a host's device by the name of its interface; `None` for an invalid name.
 pub(super) fn socket(device: &str, is_switch: bool, port: &str) -> Option<Socket> {
     Some(if is_switch {
         Socket {
@@ -32,14 +32,14 @@ pub(super) fn socket(device: &str, is_switch: bool, port: &str) -> Option<Socket
     })
 }
 
-/// A port that cables to different others end in.
+/// A port with cables to several others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Contested {
     /// The port.
     pub end: Socket,
-    /// What it is said to be cabled to.
+    /// The reported far ends.
     pub claims: Vec<Socket>,
-    /// The one that both ends tell of; without it all are left out.
+    /// The cable that both ends report; without one, all are ignored.
     pub kept: Option<Socket>,
 }
 
@@ -48,21 +48,21 @@ impl fmt::Display for Contested {
         let claims: Vec<String> = self.claims.iter().map(ToString::to_string).collect();
         write!(
             f,
-            "{} cannot have {} cables: {}",
+            "{} is reported with {} cables: {}",
             self.end,
             claims.len(),
             claims.join(", ")
         )?;
         match &self.kept {
-            Some(kept) => write!(f, "; {kept} says so, too, and is believed"),
-            None => f.write_str("; none of them is believed"),
+            Some(kept) => write!(f, "; used: {kept}, which both ends report"),
+            None => f.write_str("; all are ignored"),
         }
     }
 }
 
-/// Leaves out cables that end where another one does, but for those that both ends tell of.
+/// Removes cables that share an end with another cable, except those that both ends report.
 pub(crate) fn settle(plan: WiringPlan) -> (WiringPlan, Vec<Contested>) {
-    // Far ends by port, and whether the far end said so itself.
+    // Far ends by port, and whether the far end reports the cable itself.
     let mut claims: BTreeMap<Socket, BTreeMap<Socket, bool>> = BTreeMap::new();
     for cable in &plan.cables {
         let [near, far] = &cable.ends;
@@ -77,13 +77,13 @@ pub(crate) fn settle(plan: WiringPlan) -> (WiringPlan, Vec<Contested>) {
             .or_default();
     }
     let both = |a: &Socket, b: &Socket| {
-        let said = |a, b| {
+        let reports = |a, b| {
             claims
                 .get(a)
                 .and_then(|of: &BTreeMap<Socket, bool>| of.get(b))
                 == Some(&true)
         };
-        said(a, b) && said(b, a)
+        reports(a, b) && reports(b, a)
     };
     let mut contested = Vec::new();
     for (end, of) in claims.iter().filter(|(_, of)| of.len() > 1) {
@@ -97,29 +97,29 @@ pub(crate) fn settle(plan: WiringPlan) -> (WiringPlan, Vec<Contested>) {
     }
     let by_end: BTreeMap<&Socket, &Contested> =
         contested.iter().map(|one| (&one.end, one)).collect();
-    let is_out = |[a, b]: &[Socket; 2]| {
-        let leaves_out = |end, other| {
+    let is_removed = |[a, b]: &[Socket; 2]| {
+        let is_ignored = |end, other| {
             let one = by_end.get(end);
             one.is_some_and(|one| one.kept.as_ref() != Some(other))
         };
-        leaves_out(a, b) || leaves_out(b, a)
+        is_ignored(a, b) || is_ignored(b, a)
     };
     let cables = plan
         .cables
         .into_iter()
-        .filter(|cable| !is_out(&cable.ends))
+        .filter(|cable| !is_removed(&cable.ends))
         .collect();
     (WiringPlan { cables }, contested)
 }
 
-/// A cable that both of its ends told of stands once.
+/// Removes duplicates of cables that both ends report.
 pub(crate) fn once(plan: WiringPlan) -> WiringPlan {
-    let mut told: BTreeSet<[Socket; 2]> = BTreeSet::new();
+    let mut seen: BTreeSet<[Socket; 2]> = BTreeSet::new();
     let mut cables = plan.cables;
     cables.retain(|cable| {
         let mut ends = cable.ends.clone();
         ends.sort();
-        told.insert(ends)
+        seen.insert(ends)
     });
     WiringPlan { cables }
 }

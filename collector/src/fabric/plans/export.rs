@@ -15,11 +15,10 @@ pub use graph::{dot, graphml, json};
 pub use nccl::nccl_hints;
 pub use scheduler::{node_labels, slurm_block, slurm_tree};
 
-/// How a line begins that says what an export would need and cannot tell. Each format that has such lines takes it as
-/// a comment.
+/// Prefix of a line that names data missing from an export. Formats with such lines treat it as a comment.
 pub const MISSING: &str = "# missing: ";
 
-/// What an export says that it cannot tell.
+/// The missing data that an export names.
 pub fn missing(text: &str) -> impl Iterator<Item = &str> {
     text.lines().filter_map(|line| line.strip_prefix(MISSING))
 }

@@ -1,43 +1,43 @@
-//! Every form of file and page that Railscope reads, and well-known ones that it does not: one table, from which
-//! `docs/inputs.md` is written and by which an unknown text is told what it looks like.
+//! Table of all input formats that Railscope reads, and of well-known ones that it does not. `docs/inputs.md` is
+//! generated from it, and error messages name the format that an unrecognized text resembles most.
 
 use std::fmt::Write as _;
 
-/// The page that lists all of them.
-pub const PAGE: &str = "docs/inputs.md";
+/// The document that lists all formats.
+pub const DOCUMENT: &str = "docs/inputs.md";
 
-/// One form.
+/// One input format.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Input {
-    /// What it is, as who has it calls it.
+    /// Name of the format, as its users call it.
     pub form: &'static str,
-    /// Who reads it.
+    /// The command or service that reads it.
     pub reader: Reader,
-    /// What it says; what to use instead where nobody reads it.
-    pub says: &'static str,
-    /// Words by which it is told, those that only it has first.
+    /// Data that it contains; what to use instead if it is unsupported.
+    pub content: &'static str,
+    /// Strings that identify the format, the most specific first.
     pub marks: &'static [&'static str],
 }
 
-/// Who reads a form.
+/// What reads a format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reader {
     /// `railscope topology`.
     Topology,
-    /// `railscope check --file`, and `railscope topology` as well.
+    /// `railscope check --file`, and also `railscope topology`.
     Node,
     /// `railscope collectives`.
     Collectives,
-    /// The exporter, with an option.
+    /// The exporter, with this option.
     Exporter(&'static str),
-    /// The collector, by its configuration.
+    /// The collector, with this setting.
     Collector(&'static str),
-    /// Nobody.
-    Nobody,
+    /// Nothing: the format is not supported.
+    Unsupported,
 }
 
 impl Reader {
-    /// What to type.
+    /// The command or setting that reads the format.
     pub fn command(self) -> &'static str {
         match self {
             Self::Topology => "railscope topology show FILE",
@@ -45,7 +45,7 @@ impl Reader {
             Self::Collectives => "railscope collectives FILE",
             Self::Exporter(option) => option,
             Self::Collector(setting) => setting,
-            Self::Nobody => "nothing",
+            Self::Unsupported => "nothing",
         }
     }
 }
@@ -53,26 +53,26 @@ impl Reader {
 const fn input(
     form: &'static str,
     reader: Reader,
-    says: &'static str,
+    content: &'static str,
     marks: &'static [&'static str],
 ) -> Input {
     Input {
         form,
         reader,
-        says,
+        content,
         marks,
     }
 }
 
-use Reader::{Collectives, Collector, Exporter, Nobody, Node, Topology};
+use Reader::{Collectives, Collector, Exporter, Node, Topology, Unsupported};
 
 const SCRAPED: Reader = Collector("[[targets]] of the collector");
 const RECORDED: Reader = Exporter("railscope exporter --path.network-recordings DIR");
 
-/// Every form, those of one reader together.
+/// All formats, grouped by reader.
 pub const INPUTS: &[Input] = &[
     input(
-        "`ibnetdiscover`, any form of it",
+        "`ibnetdiscover`, all output variants",
         Topology,
         "every cable of an InfiniBand subnet",
         &[
@@ -95,15 +95,15 @@ pub const INPUTS: &[Input] = &[
         &["START_LINKS", "START_NODES", "START_PORTS"],
     ),
     input(
-        "node-name map of opensm, with `--node-name-map FILE`",
+        "opensm's node-name map, with `--node-name-map FILE`",
         Topology,
-        "the names of switches and hosts, so that a fabric and a scheduler's file agree",
+        "names of switches and hosts, so that a fabric matches a scheduler's file",
         &[],
     ),
     input(
-        "saved page of Railscope's exporter, named by its node",
+        "saved scrape body of Railscope's exporter; the file name is the node",
         Topology,
-        "devices, which GPU is nearest to which NIC, LLDP",
+        "devices, nearest NIC of each GPU, LLDP neighbors",
         &["railscope_"],
     ),
     input(
@@ -125,25 +125,25 @@ pub const INPUTS: &[Input] = &[
         &["compounded_links", "GpuIDList"],
     ),
     input(
-        "`lldpctl -f json0`, `lldpctl -f json`, named by the host or switch",
+        "`lldpctl -f json0`, `lldpctl -f json`; the file name is the host or switch",
         Topology,
         "cables of one device",
         &["\"lldp\"", "\"lldp_status\""],
     ),
     input(
-        "Arista EOS `show lldp neighbors detail`, also `| json`, named by the switch",
+        "Arista EOS `show lldp neighbors detail`, also `| json`; the file name is the switch",
         Topology,
         "cables of one switch",
         &["lldpNeighborInfo", "lldpNeighbors", "LLDP neighbors:"],
     ),
     input(
-        "Cisco NX-OS `show lldp neighbors detail`, named by the switch",
+        "Cisco NX-OS `show lldp neighbors detail`; the file name is the switch",
         Topology,
         "cables of one switch",
         &["Local Port id:", "Chassis id:"],
     ),
     input(
-        "Junos `show lldp neighbors`, also `| display xml`, named by the switch",
+        "Junos `show lldp neighbors`, also `| display xml`; the file name is the switch",
         Topology,
         "cables of one switch",
         &[
@@ -154,29 +154,29 @@ pub const INPUTS: &[Input] = &[
     input(
         "Slurm's `topology.conf`, tree and block",
         Topology,
-        "which node hangs behind which switch",
+        "switch of each node",
         &["SwitchName=", "BlockName="],
     ),
     input(
         "model of NVIDIA topograph, YAML or JSON",
         Topology,
-        "which node hangs behind which switch, NVLink domains",
+        "switch of each node, NVLink domains",
         &["capacity_blocks"],
     ),
     input(
         "`nvidia-smi -q`, text and XML (`-x`)",
         Node,
-        "ECC errors, retired pages, remapped rows, NVLink fabric, PCIe width, slowdowns; the odd one of many nodes",
+        "ECC errors, retired pages, remapped rows, NVLink fabric, PCIe width, clock slowdowns; nodes that differ from their peers",
         &["NVSMI LOG", "<nvidia_smi_log", "Attached GPUs"],
     ),
     input(
-        "`nvidia-smi topo -m`, also amid other text or cut",
+        "`nvidia-smi topo -m`, also within other text or truncated",
         Node,
-        "which GPU is nearest to which NIC, NVLinks",
+        "nearest NIC of each GPU, NVLinks",
         &["CPU Affinity", "NUMA Affinity"],
     ),
     input(
-        "`nvidia-smi nvlink -s`, also where it fails",
+        "`nvidia-smi nvlink -s`, also with error output",
         Node,
         "NVLinks of each GPU",
         &["Link 0:", "Unable to retrieve NVLink information"],
@@ -184,37 +184,37 @@ pub const INPUTS: &[Input] = &[
     input(
         "topology XML of NCCL or RCCL (`NCCL_TOPO_DUMP_FILE`), of one host or several",
         Node,
-        "which GPU is nearest to which NIC, NVLinks",
+        "nearest NIC of each GPU, NVLinks",
         &["<system", "<pci busid="],
     ),
     input(
         "XML of hwloc (`lstopo`)",
         Node,
-        "which GPU is nearest to which RDMA device",
+        "nearest RDMA device of each GPU",
         &["<topology", "<object type="],
     ),
     input(
         "logs of nccl-tests, many in one file or folder",
         Collectives,
-        "bandwidth of each pair of nodes, against line rate, over sizes and against each other",
+        "bandwidth of each pair of nodes, compared with line rate, by message size, and with other pairs",
         &["Avg bus bandwidth", "busbw", "algbw"],
     ),
     input(
         "dumps of PyTorch's flight recorder, JSON, one for each rank",
         Collectives,
-        "which rank a hung job waits for",
+        "rank that a hung job waits for",
         &["\"pg_config\"", "\"pg_status\""],
     ),
     input(
         "dumps of NCCL's Inspector plugin, JSON lines",
         Collectives,
-        "which rank the others wait for",
+        "straggler: rank that delays the others",
         &["coll_perf", "dump_timestamp_us"],
     ),
     input(
-        "answers of NCCL's RAS client (`ncclras`), text and JSON, one or several",
+        "outputs of NCCL's RAS client (`ncclras`), text and JSON, one or several",
         Collectives,
-        "who is missing, who is behind (not always who is listed), what stands still",
+        "missing ranks, ranks that are behind (not always the listed ones), stalled operations",
         &[
             "Communicators... (",
             "collective_counts",
@@ -222,9 +222,9 @@ pub const INPUTS: &[Input] = &[
         ],
     ),
     input(
-        "logs of jobs: PyTorch's watchdog, NCCL INFO",
+        "job logs: PyTorch's watchdog, NCCL INFO",
         Collectives,
-        "which collective timed out on which ranks and who never came; NICs, GPUDirect RDMA, NVLink SHARP",
+        "timed-out collectives with their ranks, ranks that never joined; NICs, GPUDirect RDMA, NVLink SHARP",
         &[
             "Watchdog caught collective operation timeout",
             " NCCL INFO ",
@@ -232,15 +232,15 @@ pub const INPUTS: &[Input] = &[
         ],
     ),
     input(
-        "plain list `node node GB/s`, blanks or commas between",
+        "plain list `node node GB/s`, separated by blanks or commas",
         Collectives,
-        "which pairs, nodes or groups of nodes are slow",
+        "slow pairs, nodes or groups of nodes",
         &[],
     ),
     input(
         "kernel log: `dmesg`, `journalctl -k`, `/dev/kmsg` ([forms](kernel-log.md))",
         Exporter("railscope exporter --path.kmsg FILE"),
-        "Xids, link losses, PCIe errors",
+        "Xids, link-down events, PCIe errors",
         &[
             "NVRM:",
             "Xid (",
@@ -251,39 +251,39 @@ pub const INPUTS: &[Input] = &[
         ],
     ),
     input(
-        "`ethtool -S`, as `DIR/INTERFACE/stats`, with and without its heading",
+        "`ethtool -S`, as `DIR/INTERFACE/stats`, with or without its heading",
         RECORDED,
-        "pause, drops, physical errors",
+        "pause, discards, physical-layer errors",
         &["NIC statistics:", "rx_packets:", "tx_packets:"],
     ),
     input(
-        "`ethtool -I -a`, `ethtool -I --show-fec`, `dcb ... show`, `ip -s -j -d link`, `ip -j addr`, as `pause`, `fec`, `pfc`, `app`, `ets`, `link`, `addr` beside it",
+        "`ethtool -I -a`, `ethtool -I --show-fec`, `dcb ... show`, `ip -s -j -d link`, `ip -j addr`, as `pause`, `fec`, `pfc`, `app`, `ets`, `link`, `addr` in the same directory",
         RECORDED,
         "pause, FEC, PFC, virtual functions, addresses",
         &["Pause parameters for", "FEC parameters for", "prio-pfc"],
     ),
     input(
-        "pages of other exporters: DCGM, node_exporter, SNMP, gNMI, SONiC and more ([list](other-exporters.md))",
+        "metrics of other exporters: DCGM, node_exporter, SNMP, gNMI, SONiC and more ([list](other-exporters.md))",
         SCRAPED,
-        "their part of nodes and switches",
+        "what they export about nodes and switches",
         &["# TYPE ", "# HELP ", "DCGM_FI_", "node_cpu_seconds_total"],
     ),
     input(
         "`ibswitches`, `ibhosts`, `ibstat`",
-        Nobody,
-        "`ibnetdiscover` says the same and what is cabled to what",
+        Unsupported,
+        "`ibnetdiscover` contains the same data and all cables",
         &["CA type:", "Infiniband HCA", "enhanced port 0 lid"],
     ),
     input(
         "ibdiagnet's `net_dump` and log",
-        Nobody,
-        "`ibnetdiscover` says which cable is where, the collector's own [sweep](subnet-sweep.md) reads the counters",
+        Unsupported,
+        "`ibnetdiscover` contains all cables; the collector's [sweep](subnet-sweep.md) reads the counters",
         &["ibdiagnet"],
     ),
     input(
         "`perfquery`, `ibqueryerrors`",
-        Nobody,
-        "the collector's own [sweep](subnet-sweep.md) reads the counters of every port",
+        Unsupported,
+        "the collector's [sweep](subnet-sweep.md) reads the counters of every port",
         &[
             "Port counters:",
             "Port extended counters:",
@@ -293,26 +293,26 @@ pub const INPUTS: &[Input] = &[
     ),
     input(
         "short list of LLDP neighbors (`show lldp neighbors` of EOS, NX-OS, SONiC)",
-        Nobody,
-        "it does not say what a neighbor is; `show lldp neighbors detail` does",
+        Unsupported,
+        "the list omits the kind of a neighbor; use `show lldp neighbors detail`",
         &["Neighbor Device ID", "RemoteDevice"],
     ),
     input(
         "NCCL's graph (`NCCL_GRAPH_DUMP_FILE`)",
-        Nobody,
-        "it is what NCCL chose; `NCCL_TOPO_DUMP_FILE` says what it chose from",
+        Unsupported,
+        "it contains NCCL's selected rings and trees; `NCCL_TOPO_DUMP_FILE` has the hardware topology",
         &["<graphs", "<graph id"],
     ),
     input(
         "output of `mlxlink`, `mlxcables`, `ibswinfo`",
-        Nobody,
+        Unsupported,
         "the exporter and the collector's [sweep](subnet-sweep.md) read speed, width and errors of each port",
         &["Operational Info", "ibswinfo", "part number", "PSID"],
     ),
     input(
         "log of NVIDIA's fabric manager",
-        Nobody,
-        "the exporter reads each GPU's state of the NVLink fabric, and so does `railscope check --file` of `nvidia-smi -q`",
+        Unsupported,
+        "the exporter reads the NVLink fabric state of each GPU; `railscope check --file` reads it from `nvidia-smi -q`",
         &[
             "Received an inband message",
             "fabric manager",
@@ -321,8 +321,8 @@ pub const INPUTS: &[Input] = &[
     ),
     input(
         "`ethtool IF`, `ethtool -i IF`",
-        Nobody,
-        "the exporter asks the kernel itself; its recordings take `ethtool -S`",
+        Unsupported,
+        "the exporter reads the kernel directly; its recordings use `ethtool -S`",
         &[
             "Supported link modes:",
             "supports-statistics:",
@@ -331,19 +331,19 @@ pub const INPUTS: &[Input] = &[
     ),
     input(
         "SONiC's `COUNTERS_DB`",
-        Nobody,
-        "`sonic-exporter`, gNMI or SNMP give the same to the [collector](other-exporters.md)",
+        Unsupported,
+        "the [collector](other-exporters.md) reads the same data from `sonic-exporter`, gNMI or SNMP",
         &["COUNTERS:oid:", "COUNTERS_PORT_NAME_MAP"],
     ),
     input(
         "table of PyTorch's flight recorder analyzer",
-        Nobody,
-        "the dumps that it was made from are read by `railscope collectives`",
+        Unsupported,
+        "`railscope collectives` reads the dumps that the table is made from",
         &["Process Group Desc"],
     ),
     input(
         "output of ib_write_bw, GPCNeT, nvbandwidth",
-        Nobody,
+        Unsupported,
         "`railscope collectives` reads logs of nccl-tests; [probing](probing.md) measures the fabric",
         &[
             "BW peak",
@@ -355,9 +355,9 @@ pub const INPUTS: &[Input] = &[
     ),
 ];
 
-/// The form that a text looks most like; none if nothing speaks for any.
+/// The format that a text resembles most; `None` if it contains no mark of any.
 pub fn nearest(text: &str) -> Option<&'static Input> {
-    // Marks are words that few other texts have: one is enough, more are better, the first is the best.
+    // Marks are rare in other texts: one is sufficient, more score higher, and the first scores highest.
     let score = |input: &Input| {
         let marks = input.marks.iter();
         let found = marks.filter(|mark| text.contains(**mark)).count();
@@ -372,59 +372,64 @@ pub fn nearest(text: &str) -> Option<&'static Input> {
         .map(|(_, input)| input)
 }
 
-/// What to tell somebody whose text was not read.
+/// Hint for an error message about an unrecognized text.
 pub fn hint(text: &str) -> String {
     match nearest(text) {
         Some(Input {
             form,
-            reader: Nobody,
-            says,
+            reader: Unsupported,
+            content,
             ..
         }) => {
-            format!("this looks like {form}, which is not read: {says}; {PAGE} lists what is")
+            format!(
+                "this looks like {form}, which is not supported: {content}; {DOCUMENT} lists the supported formats"
+            )
         }
         Some(Input { form, reader, .. }) => {
             format!(
-                "this looks like {form}, for which there is \"{}\"; {PAGE} lists all",
+                "this looks like {form}; use \"{}\"; {DOCUMENT} lists all formats",
                 reader.command()
             )
         }
-        None => format!("{PAGE} lists every form that is read, with the command"),
+        None => format!("{DOCUMENT} lists the supported formats with their commands"),
     }
 }
 
-/// `docs/inputs.md`.
-pub fn page() -> String {
+/// Text of `docs/inputs.md`.
+pub fn document() -> String {
     let mut text = String::from(
-        "# What can be read\n\nFiles and pages, by what reads them. Generated from the table of readers (`collector/src/fabric/plans/inputs.rs`); do not edit.\n\
-         A text that is not read is answered with the form that it looks most like. Files may be given together, and folders of files;\n\
-         one that is of no use is named and does not hide the others.\n\n",
+        "# Input formats\n\nSupported formats by reader. Generated from the table in `collector/src/fabric/plans/inputs.rs`; do not edit.\n\
+         For an unrecognized text the error names the most similar format. Commands accept several files and directories;\n\
+         an unusable file is reported and the others are read.\n\n",
     );
     let titles = [
         (
             "Fabrics: `railscope topology show`, `lint`, `diff`, `export`",
-            "The content says what a file is, `--format` forces it ([topology.md](topology.md)).",
+            "The format is detected from the content; `--format` overrides it ([topology.md](topology.md)).",
         ),
         (
             "Nodes: `railscope check --file`",
-            "One file for each node; many are compared with each other. `railscope topology` reads them, too.",
+            "One file for each node; several are compared with each other. `railscope topology` also reads them.",
         ),
         (
             "Jobs: `railscope collectives`",
             "See [collectives.md](collectives.md).",
         ),
-        ("Recordings for the exporter", "In place of a machine."),
+        (
+            "Recordings for the exporter",
+            "Used instead of the live host.",
+        ),
         ("The collector", "Scraped or pushed."),
-        ("Not read", "And what says the same."),
+        ("Unsupported", "With alternatives."),
     ];
     for (group, (title, about)) in titles.iter().enumerate() {
         let of_group = INPUTS.iter().filter(|input| place(input.reader) == group);
         writeln!(text, "## {title}\n\n{about}\n").ok();
         let with_command = matches!(group, 3 | 4);
         text += if with_command {
-            "| form | read by | says |\n|---|---|---|\n"
+            "| format | read by | content |\n|---|---|---|\n"
         } else {
-            "| form | says |\n|---|---|\n"
+            "| format | content |\n|---|---|\n"
         };
         for input in of_group {
             // Writing to a string does not fail.
@@ -434,10 +439,10 @@ pub fn page() -> String {
                     "| {} | `{}` | {} |",
                     input.form,
                     input.reader.command(),
-                    input.says
+                    input.content
                 )
                 .ok(),
-                false => writeln!(text, "| {} | {} |", input.form, input.says).ok(),
+                false => writeln!(text, "| {} | {} |", input.form, input.content).ok(),
             };
         }
         text.push('\n');
@@ -453,6 +458,6 @@ fn place(reader: Reader) -> usize {
         Collectives => 2,
         Exporter(_) => 3,
         Collector(_) => 4,
-        Nobody => 5,
+        Unsupported => 5,
     }
 }

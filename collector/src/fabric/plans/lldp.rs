@@ -1,6 +1,6 @@
-//! LLDP neighbours as tools print them, as cables: the same reader as the collector's, whatever the dialect.
+//! Reads LLDP neighbors printed by tools as cables, with the collector's parser for all dialects.
 //!
-//! The text does not say whose it is: the device is called by the name of the file.
+//! The text does not name its device; the file name does.
 
 use railscope_model::identity::PortWord;
 use railscope_model::plan::{PlanError, WiringPlan};
@@ -12,24 +12,24 @@ use crate::fabric::lldp::text::parse_neighbours;
 use crate::fabric::lldp::{Mac, is_management_port};
 use crate::fabric::subnet::counted;
 
-/// Reads the neighbours of one device.
+/// Reads the neighbors of one device.
 pub(super) fn read(source: &mut Source<'_>) -> Result<WiringPlan, Vec<PlanError>> {
-    let told = parse_neighbours(source.text).map_err(|said| {
-        let (found, expected) = said
+    let parsed = parse_neighbours(source.text).map_err(|error| {
+        let (found, expected) = error
             .split_once(": expected ")
-            .unwrap_or((&said, "LLDP neighbours"));
+            .unwrap_or((&error, "LLDP neighbors"));
         let line = line_in(found);
         vec![source.error(line, "lldp", found, expected)]
     })?;
-    for wrong in &told.wrong {
-        source.problem(wrong.line, "neighbour", &wrong.found, wrong.expected);
+    for wrong in &parsed.wrong {
+        source.problem(wrong.line, "neighbor", &wrong.found, wrong.expected);
     }
-    let locals = told.neighbours.iter().map(|one| one.local.as_str());
+    let locals = parsed.neighbours.iter().map(|one| one.local.as_str());
     let is_switch =
         !source.text.trim_start().starts_with(['{', '[']) || locals.clone().any(is_switch_port);
     let mut plan = WiringPlan::default();
     let mut management = 0;
-    for neighbour in &told.neighbours {
+    for neighbour in &parsed.neighbours {
         if is_management_port(&neighbour.local, is_switch)
             || is_management_port(&neighbour.port, false)
         {
@@ -47,13 +47,13 @@ pub(super) fn read(source: &mut Source<'_>) -> Result<WiringPlan, Vec<PlanError>
             (Some(near), Some(far)) => plan.cables.push(cable([near, far])),
             _ => {
                 let found = match neighbour.system.as_str() {
-                    "" => format!("a neighbour of {} without a name", neighbour.local),
+                    "" => format!("an unnamed neighbor of {}", neighbour.local),
                     name => format!("{name} on {}", neighbour.local),
                 };
                 let mut lines = source.text.lines();
                 let line = lines.position(|line| line.contains(&neighbour.chassis));
                 let expected = "a System Name and a port, without control characters";
-                source.problem(line.map_or(0, |at| at + 1), "neighbour", &found, expected);
+                source.problem(line.map_or(0, |at| at + 1), "neighbor", &found, expected);
             }
         }
     }
@@ -61,12 +61,12 @@ pub(super) fn read(source: &mut Source<'_>) -> Result<WiringPlan, Vec<PlanError>
         let neighbors = counted(management, "neighbor", "neighbors");
         source
             .notes
-            .push(format!("{neighbors} on management ports left out"));
+            .push(format!("{neighbors} on management ports ignored"));
     }
     Ok(plan)
 }
 
-/// What a neighbour calls its port: the description where the id is an address or a mere number.
+/// The port name of a neighbor: the port description if the port id is an address or a number.
 fn port(neighbour: &Neighbour) -> &str {
     let description = neighbour.description.trim();
     let is_number = neighbour.port.bytes().all(|byte| byte.is_ascii_digit());
@@ -80,7 +80,7 @@ fn port(neighbour: &Neighbour) -> &str {
     }
 }
 
-/// Whether a port is named as those of switches are: `swp1`, `Ethernet1/1`, `et-0/0/1`.
+/// Whether a port name is in a form used by switches: `swp1`, `Ethernet1/1`, `et-0/0/1`.
 fn is_switch_port(name: &str) -> bool {
     let numbered = |stem: &str| {
         let rest = name.strip_prefix(stem);
@@ -89,7 +89,7 @@ fn is_switch_port(name: &str) -> bool {
     name.contains('/') || numbered("swp") || numbered("Ethernet")
 }
 
-/// The line that a JSON reader names.
+/// The line number in an error of the JSON reader.
 fn line_in(found: &str) -> usize {
     let (_, rest) = found.split_once("line ").unwrap_or_default();
     let digits = rest.split(|sign: char| !sign.is_ascii_digit()).next();

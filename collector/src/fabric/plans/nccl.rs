@@ -44,7 +44,7 @@ pub(super) fn line(source: &mut Source<'_>, node: Node<'_, '_>) -> usize {
     source.line_of(node.range().start)
 }
 
-/// Reads the topology: that of each host on its own, where NCCL has put several into one (NVLinks over nodes).
+/// Reads the topology, separately for each host if NCCL combined several (NVLinks between nodes).
 pub(super) fn read(source: &mut Source<'_>) -> Result<Vec<NodeTopology>, Vec<PlanError>> {
     let document = xml(source)?;
     let root = document.root_element();
@@ -76,7 +76,7 @@ pub(super) fn read(source: &mut Source<'_>) -> Result<Vec<NodeTopology>, Vec<Pla
         )]);
     }
     let several = hosts.len() > 1;
-    // What NCCL wrote names the devices of NICs that it uses; a table of PCI addresses written by hand does not.
+    // NCCL's own dump names the devices of the NICs that it uses; a hand-written table of PCI addresses does not.
     let wide = |node: &Node<'_, '_>| {
         let lanes = node
             .attribute("link_width")
@@ -84,11 +84,11 @@ pub(super) fn read(source: &mut Source<'_>) -> Result<Vec<NodeTopology>, Vec<Pla
         lanes.is_some_and(|lanes: u16| lanes >= 8) && is_network(node)
     };
     let has_wide_nics = root.descendants().any(|node| wide(&node));
-    let tells_devices = root.descendants().any(|node| node.has_tag_name("net"));
+    let has_devices = root.descendants().any(|node| node.has_tag_name("net"));
     let mut nodes = Vec::new();
     for (host, cpus) in hosts {
         let mut walk = Walk {
-            tells_devices,
+            has_devices,
             has_wide_nics,
             ..Walk::default()
         };
@@ -107,14 +107,14 @@ pub(super) fn read(source: &mut Source<'_>) -> Result<Vec<NodeTopology>, Vec<Pla
         return Err(vec![source.error(
             1,
             "system",
-            "no cpu in it",
-            "a <cpu> with what is below it",
+            "no <cpu>",
+            "a <cpu> with its children",
         )]);
     }
     Ok(nodes)
 }
 
-/// Hosts in one file. The largest NVLink domain has 18 trays of a rack, and racks are joined to some.
+/// Maximum number of hosts in one file. The largest NVLink domain has 18 trays in a rack, and several racks can be joined.
 const MOST_HOSTS: usize = 256;
 
 fn elements<'a, 'i>(node: Node<'a, 'i>, name: &'static str) -> impl Iterator<Item = Node<'a, 'i>> {
@@ -122,7 +122,7 @@ fn elements<'a, 'i>(node: Node<'a, 'i>, name: &'static str) -> impl Iterator<Ite
         .filter(move |child| child.has_tag_name(name))
 }
 
-/// Whether a PCI function is of the class of networks.
+/// Whether a PCI function has the network class.
 fn is_network(node: &Node<'_, '_>) -> bool {
     node.attribute("class")
         .is_some_and(|class| class.starts_with("0x02"))
@@ -130,7 +130,7 @@ fn is_network(node: &Node<'_, '_>) -> bool {
 
 #[derive(Default)]
 struct Walk<'a> {
-    tells_devices: bool,
+    has_devices: bool,
     has_wide_nics: bool,
     topology: NodeTopology,
     gpus: Vec<Vec<Step>>,
@@ -186,7 +186,7 @@ impl<'a> Walk<'a> {
                     self.link(source, gpu, link);
                 }
             }
-            // The card over which NVSwitches are managed has two PCIe lanes or one; a NIC of a GPU server has eight at least.
+            // The management card of NVSwitches has one or two PCIe lanes; a NIC of a GPU server has at least eight.
             Some("0x02")
                 if self.has_wide_nics
                     && matches!(node.attribute("link_width"), Some("1" | "2")) =>
@@ -195,7 +195,7 @@ impl<'a> Walk<'a> {
             }
             Some("0x02") => match elements(node, "nic").next() {
                 Some(nic) => self.nic(nic, pci, way, numa),
-                None if self.tells_devices => self.topology.other_ports += 1,
+                None if self.has_devices => self.topology.other_ports += 1,
                 None => {
                     self.topology.nics.push(endpoint(address.to_owned()));
                     self.nics.push(way.to_vec());

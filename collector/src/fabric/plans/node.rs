@@ -57,7 +57,7 @@ pub struct Endpoint {
 /// The inside of one node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NodeTopology {
-    /// What the text calls the node, where it tells of several.
+    /// The name of the node in a text with several nodes.
     pub host: Option<String>,
     /// GPUs, in the order of the text.
     pub gpus: Vec<Endpoint>,
@@ -73,7 +73,7 @@ pub struct NodeTopology {
     pub tells_nics: bool,
     /// PCI functions of which the text does not say what they are.
     pub unknown: usize,
-    /// Network functions that are no RDMA NICs: the management ports of NVSwitches, and what no library found a device in.
+    /// Network functions that are not RDMA NICs: management ports of NVSwitches, and functions without an RDMA device.
     pub other_ports: usize,
 }
 

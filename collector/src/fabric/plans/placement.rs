@@ -64,16 +64,16 @@ impl Placement {
         names.filter(|name| !below.contains(name)).collect()
     }
 
-    /// Tiers of switches: of the longest way from a switch with nodes to the top. A ring is gone round once.
+    /// Tiers of switches: the longest path from a switch with nodes to the root. A ring is traversed once.
     pub fn levels(&self) -> usize {
         let parents = self.parents();
         let leaves = self
             .switches
             .iter()
             .filter(|switch| !switch.nodes.is_empty());
-        let ways = leaves.map(|leaf| self.way_up(leaf, &parents).len());
+        let paths = leaves.map(|leaf| self.way_up(leaf, &parents).len());
         let has_none = || usize::from(!self.switches.is_empty());
-        ways.max().unwrap_or_else(has_none)
+        paths.max().unwrap_or_else(has_none)
     }
 
     fn by_name(&self) -> BTreeMap<&str, &PlacedSwitch> {

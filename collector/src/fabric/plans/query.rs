@@ -1,4 +1,4 @@
-//! `nvidia-smi -q`, text and XML: what it says of each GPU, and what of that is a fault.
+//! Reads `nvidia-smi -q`, text and XML, and finds faults in the values of each GPU.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,38 +9,38 @@ use super::Source;
 use super::nccl::xml;
 use crate::fabric::subnet::counted;
 
-/// Everything that one node's `nvidia-smi -q` says.
+/// The output of `nvidia-smi -q` of one node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Query {
-    /// What it says of the node: driver, number of GPUs.
+    /// Values of the node: driver, number of GPUs.
     pub node: BTreeMap<String, String>,
     /// GPUs by name (their PCI address), each with its values by path: `ecc errors/volatile/dram uncorrectable`.
     pub gpus: Vec<(String, BTreeMap<String, String>)>,
-    /// What the tool itself complained of.
+    /// Error messages of the tool.
     pub complaints: Vec<String>,
 }
 
-/// GPUs in one text; the largest machines have 16, and each may be there twice.
+/// Maximum number of GPUs in one text; the largest machines have 16, and each can be listed twice.
 const MOST_GPUS: usize = 512;
 
-/// Reads text or XML. Of several logs in one text the last counts.
+/// Reads text or XML. Of several logs in one text, the last is used.
 pub(super) fn read(source: &mut Source<'_>) -> Result<Query, Vec<PlanError>> {
     let query = if source.text.trim_start().starts_with('<') {
         read_xml(source)?
     } else {
         read_text(source)
     };
-    let expected = "a \"GPU 00000000:1B:00.0\" with what nvidia-smi -q says of it";
+    let expected = "a \"GPU 00000000:1B:00.0\" with its values from nvidia-smi -q";
     if query.gpus.is_empty() && query.complaints.is_empty() {
         return Err(vec![source.error(1, "gpu", "no GPU", expected)]);
     }
-    let told = query.node.get("attached gpus");
-    let told: Option<usize> = told.and_then(|number| number.parse().ok());
-    if let Some(told) = told.filter(|told| *told != query.gpus.len()) {
+    let attached = query.node.get("attached gpus");
+    let attached: Option<usize> = attached.and_then(|number| number.parse().ok());
+    if let Some(attached) = attached.filter(|attached| *attached != query.gpus.len()) {
         let is_it = |line: &str| key(line).contains("attached gpus");
         let line = source.text.lines().position(is_it);
-        let found = format!("{} of {told} attached GPUs", query.gpus.len());
-        let expected = "all of them: the text is cut, or a GPU does not answer";
+        let found = format!("{} of {attached} attached GPUs", query.gpus.len());
+        let expected = "all of them: the text is truncated, or a GPU does not answer";
         source.problem(line.map_or(0, |at| at + 1), "gpu", &found, expected);
     }
     if query.gpus.len() > MOST_GPUS {
@@ -48,20 +48,20 @@ pub(super) fn read(source: &mut Source<'_>) -> Result<Query, Vec<PlanError>> {
             1,
             "gpu",
             &format!("{} GPUs", query.gpus.len()),
-            "at most 512 of a node",
+            "at most 512 for a node",
         )]);
     }
     Ok(query)
 }
 
-/// Words as both forms have them: `ECC Errors` and `ecc_errors` are the same.
+/// Normalizes a key, so that text and XML agree: `ECC Errors` and `ecc_errors` are equal.
 fn key(words: &str) -> String {
     words.trim().to_ascii_lowercase().replace(['_', '-'], " ")
 }
 
 fn read_text(source: &Source<'_>) -> Query {
     let mut query = Query::default();
-    // Headings above the line, by how far they are indented.
+    // Headings of the line, with their indentation.
     let mut headings: Vec<(usize, String)> = Vec::new();
     for line in source.text.lines() {
         let (indent, text) = (line.len() - line.trim_start().len(), line.trim());
@@ -103,7 +103,7 @@ fn read_text(source: &Source<'_>) -> Query {
     query
 }
 
-/// Lines that the tool prints where a GPU does not answer.
+/// Whether a line is an error message that the tool prints if a GPU does not answer.
 fn is_complaint(text: &str) -> bool {
     text.starts_with("Unable to determine the device handle")
         || text.starts_with("Failed to initialize NVML")
@@ -126,18 +126,18 @@ fn read_xml(source: &mut Source<'_>) -> Result<Query, Vec<PlanError>> {
     for child in root.children().filter(roxmltree::Node::is_element) {
         if child.has_tag_name("gpu") {
             let mut values = BTreeMap::new();
-            // Leaves only, each with the way to it; the tree is no deeper than the reader of XML lets it be.
+            // Leaves only, each with its path; the XML reader limits the depth.
             for leaf in child.descendants().filter(|node| {
                 node.is_element() && !node.children().any(|below| below.is_element())
             }) {
-                let mut way: Vec<String> = leaf
+                let mut path: Vec<String> = leaf
                     .ancestors()
                     .take_while(|above| *above != child)
                     .map(|above| key(above.tag_name().name()))
                     .collect();
-                way.reverse();
+                path.reverse();
                 let value = leaf.text().unwrap_or_default().trim().to_owned();
-                values.entry(way.join("/")).or_insert(value);
+                values.entry(path.join("/")).or_insert(value);
             }
             let name = child
                 .attribute("id")
@@ -153,15 +153,15 @@ fn read_xml(source: &mut Source<'_>) -> Result<Query, Vec<PlanError>> {
     Ok(query)
 }
 
-/// A value that says how a GPU is: where it stands in either form, and when it is a fault.
+/// A value of a GPU's state: its paths in both forms, and the condition that makes it a fault.
 struct Fact {
     paths: &'static [&'static str],
-    /// What is wrong, and what to do.
+    /// The fault and the action.
     fault: &'static str,
     is_fault: fn(&str) -> bool,
 }
 
-/// A number above zero, whatever its unit.
+/// Whether the value is a number above zero, with any unit.
 fn some(value: &str) -> bool {
     let number = value.split_whitespace().next().unwrap_or_default();
     number.parse::<u64>().is_ok_and(|number| number > 0)
@@ -175,7 +175,7 @@ fn active(value: &str) -> bool {
     value.eq_ignore_ascii_case("active")
 }
 
-/// Neither of the words for "fine", nor for "this GPU has none of it".
+/// Whether the value is neither a healthy state nor "not supported".
 fn not_fine(value: &str) -> bool {
     let fine = [
         "",
@@ -193,7 +193,7 @@ fn not_fine(value: &str) -> bool {
         && !value.starts_with("Requested functionality")
 }
 
-/// NVIDIA, "NVIDIA GPU Memory Error Management" and "Fabric Manager User Guide": what each value asks for.
+/// Faults and actions (NVIDIA, "NVIDIA GPU Memory Error Management" and "Fabric Manager User Guide").
 const FACTS: &[Fact] = &[
     Fact {
         paths: &[
@@ -204,7 +204,7 @@ const FACTS: &[Fact] = &[
             "ecc errors/volatile/sram uncorrectable secded",
             "ecc errors/volatile/device memory",
         ],
-        fault: "uncorrectable memory errors since the driver was loaded: jobs on it have crashed; drain the node and reset the GPU",
+        fault: "uncorrectable memory errors since the driver was loaded, which crash jobs: drain the node and reset the GPU",
         is_fault: some,
     },
     Fact {
@@ -212,7 +212,7 @@ const FACTS: &[Fact] = &[
             "ecc errors/aggregate/sram threshold exceeded",
             "ecc errors/aggregate/sram threshold exceeded flag",
         ],
-        fault: "SRAM errors past the limit: have the GPU replaced",
+        fault: "SRAM errors exceed the threshold: replace the GPU",
         is_fault: yes,
     },
     Fact {
@@ -220,7 +220,7 @@ const FACTS: &[Fact] = &[
             "remapped rows/remapping failure occurred",
             "remapped rows/remapped row failure",
         ],
-        fault: "a row of memory could not be remapped: have the GPU replaced",
+        fault: "row remap failed: replace the GPU",
         is_fault: yes,
     },
     Fact {
@@ -228,7 +228,7 @@ const FACTS: &[Fact] = &[
             "remapped rows/pending",
             "remapped rows/remapped row pending",
         ],
-        fault: "a row of memory waits to be remapped: drain the node and reset the GPU",
+        fault: "row remap pending: drain the node and reset the GPU",
         is_fault: yes,
     },
     Fact {
@@ -236,7 +236,7 @@ const FACTS: &[Fact] = &[
             "remapped rows/bank remap availability histogram/none",
             "remapped rows/row remapper histogram/row remapper histogram none",
         ],
-        fault: "banks of memory without a spare row: have the GPU replaced when the next one fails",
+        fault: "memory banks without spare rows: replace the GPU at the next row remap failure",
         is_fault: some,
     },
     Fact {
@@ -245,7 +245,7 @@ const FACTS: &[Fact] = &[
             "retired pages/pending retirement",
             "retired pages/pending blacklist",
         ],
-        fault: "a page of memory waits to be retired: drain the node and reset the GPU",
+        fault: "page retirement pending: drain the node and reset the GPU",
         is_fault: yes,
     },
     Fact {
@@ -253,17 +253,17 @@ const FACTS: &[Fact] = &[
             "retired pages/double bit ecc",
             "retired pages/double bit retirement/retired count",
         ],
-        fault: "pages of memory retired after double-bit errors (more than a few: have the GPU replaced)",
+        fault: "memory pages retired after double-bit errors; replace the GPU if the number grows",
         is_fault: some,
     },
     Fact {
         paths: &["fabric/state"],
-        fault: "it has not joined the NVLink fabric: look at the fabric manager and at Xid 74 and 145",
+        fault: "not joined the NVLink fabric: check the fabric manager and Xid 74 and 145",
         is_fault: not_fine,
     },
     Fact {
         paths: &["fabric/status"],
-        fault: "joining the NVLink fabric failed: look at the fabric manager",
+        fault: "joining the NVLink fabric failed: check the fabric manager",
         is_fault: not_fine,
     },
     Fact {
@@ -275,12 +275,12 @@ const FACTS: &[Fact] = &[
             "fabric/health/access timeout recovery",
             "fabric/health/incorrect configuration",
         ],
-        fault: "the NVLink fabric says that this GPU is not well connected",
+        fault: "the NVLink fabric reports an unhealthy connection of this GPU",
         is_fault: not_fine,
     },
     Fact {
         paths: &["gpu recovery action"],
-        fault: "the driver asks for this to get the GPU back",
+        fault: "the driver requests this recovery action",
         is_fault: not_fine,
     },
     Fact {
@@ -295,7 +295,7 @@ const FACTS: &[Fact] = &[
             "clocks throttle reasons/hw slowdown/hw power brake slowdown",
             "clocks throttle reasons/clocks throttle reason hw slowdown",
         ],
-        fault: "the hardware slows the GPU down: cooling or power",
+        fault: "hardware clock slowdown: check cooling and power",
         is_fault: active,
     },
     Fact {
@@ -305,12 +305,12 @@ const FACTS: &[Fact] = &[
             "ecc errors/tpc repair pending",
             "ecc errors/unrepairable memory",
         ],
-        fault: "memory or a processing cluster waits for a repair: drain the node and reset the GPU",
+        fault: "repair of memory or of a processing cluster pending: drain the node and reset the GPU",
         is_fault: yes,
     },
 ];
 
-/// Link width, now and at most.
+/// Paths of the current and the maximum link width.
 const WIDTHS: [[&str; 2]; 2] = [
     [
         "pci/gpu link info/link width/current",
@@ -322,7 +322,7 @@ const WIDTHS: [[&str; 2]; 2] = [
     ],
 ];
 
-/// Values in which nodes of one kind agree.
+/// Values that nodes of the same kind share.
 const ALIKE: &[&[&str]] = &[
     &["product name"],
     &["vbios version"],
@@ -339,7 +339,7 @@ const ALIKE: &[&[&str]] = &[
 ];
 
 impl Query {
-    /// What is wrong with the node's GPUs, each in a sentence with what to do.
+    /// Faults of the node's GPUs, one sentence each with its action.
     pub fn findings(&self) -> Vec<String> {
         let mut findings: Vec<String> = self.complaints.clone();
         for (name, values) in &self.gpus {
@@ -359,23 +359,23 @@ impl Query {
                     && now.ends_with('x')
                 {
                     findings.push(format!(
-                        "GPU {name}: PCIe runs {now} of {most}: reseat it, look at its slot"
+                        "GPU {name}: PCIe link width is {now} of {most}: reseat it, check its slot"
                     ));
                 }
             }
-            let lost = values
+            let unreadable = values
                 .iter()
                 .find(|(_, value)| value.contains("ERR!") || value.contains("Unknown Error"));
-            if let Some((path, value)) = lost {
+            if let Some((path, value)) = unreadable {
                 findings.push(format!(
-                    "GPU {name} does not answer: {path} = {value}; reset it or restart the node"
+                    "GPU {name} does not answer: {path} = {value}; reset it, or restart the node"
                 ));
             }
         }
         findings
     }
 
-    /// What nodes are compared by: values that all GPUs of a node should share with those of its peers.
+    /// Values by which nodes are compared; all GPUs of a node and of its peers should share them.
     pub fn identity(&self) -> BTreeMap<String, String> {
         let mut same: BTreeMap<String, String> = BTreeMap::new();
         same.insert("GPUs".to_owned(), self.gpus.len().to_string());
@@ -401,11 +401,11 @@ impl Query {
 }
 
 impl fmt::Display for Query {
-    /// Several lines, the first of which is the answer.
+    /// Several lines; the first is the summary.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let findings = self.findings();
         let found = match findings.len() {
-            0 => "nothing found".to_owned(),
+            0 => "no findings".to_owned(),
             some => counted(some, "finding", "findings"),
         };
         writeln!(f, "{}: {found}", counted(self.gpus.len(), "GPU", "GPUs"))?;
@@ -419,7 +419,7 @@ impl fmt::Display for Query {
     }
 }
 
-/// Nodes that differ from two thirds of at least three, each in a sentence: the odd one of many.
+/// Nodes that differ from at least two thirds of at least three nodes, one sentence each.
 pub fn odd_nodes(nodes: &[(String, BTreeMap<String, String>)]) -> Vec<String> {
     let keys: std::collections::BTreeSet<&String> =
         nodes.iter().flat_map(|(_, values)| values.keys()).collect();
@@ -427,7 +427,7 @@ pub fn odd_nodes(nodes: &[(String, BTreeMap<String, String>)]) -> Vec<String> {
     for key in keys {
         let mut by_value: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for (node, values) in nodes {
-            let value = values.get(key).map_or("nothing", String::as_str);
+            let value = values.get(key).map_or("absent", String::as_str);
             by_value.entry(value).or_default().push(node);
         }
         let Some((usual, most)) = by_value.iter().max_by_key(|(_, nodes)| nodes.len()) else {
@@ -438,7 +438,7 @@ pub fn odd_nodes(nodes: &[(String, BTreeMap<String, String>)]) -> Vec<String> {
         }
         for (value, own) in by_value.iter().filter(|(value, _)| *value != usual) {
             odd.push(format!(
-                "{}: {key} is {value} where {} of {} nodes have {usual}",
+                "{}: {key} is {value}; {} of {} nodes have {usual}",
                 own.join(", "),
                 most.len(),
                 nodes.len()

@@ -101,7 +101,7 @@ const OTHERS: [(&str, &str); 3] = [
     ),
     (
         "Neighbor Device ID",
-        "the short list of LLDP neighbors, which does not say what a neighbor is; \"show lldp neighbors detail\" does",
+        "the short list of LLDP neighbors, which omits the kind of a neighbor; use \"show lldp neighbors detail\"",
     ),
     (
         "CA type:",
@@ -129,7 +129,7 @@ pub(super) fn recognise(source: &Source<'_>) -> Result<Format, PlanError> {
     found.ok_or_else(|| {
         let line = text.lines().find(|line| !line.trim().is_empty());
         let line = line.unwrap_or_default().trim();
-        // A bracket alone says nothing.
+        // A single bracket identifies no format.
         let begun: String = text.chars().take(200).collect();
         let words: Vec<&str> = begun.split_whitespace().collect();
         let found = if line.len() > 2 {

@@ -135,7 +135,7 @@ fn read_row(
             line,
             &row[0],
             &found,
-            "a cell for each column: the line is cut",
+            "a cell for each column: the line is truncated",
         );
     }
     for ((column, peers), text) in columns.iter().zip(places).zip(&row[1..]) {
@@ -173,12 +173,12 @@ fn name_nics(lines: &[(usize, Vec<String>)], topology: &mut NodeTopology) {
     }
 }
 
-/// Most NVLinks of any GPU (NVIDIA's data sheets: V100 6, A100 12, H100 and B200 18): rows that add up to more show the
+/// Maximum NVLinks of a GPU (NVIDIA's data sheets: V100 6, A100 12, H100 and B200 18); a row with a larger sum shows the
 /// same links for each peer.
 const MOST_LINKS: u16 = 18;
 
-/// Behind NVSwitches every pair shows all links of the GPU; they are the same links, not so many times as many. A GPU
-/// that is off NVLink has none in its row, and takes nothing from the others.
+/// With NVSwitches every pair shows all links of the GPU; these are the same links and must not be summed. A GPU without
+/// NVLink has none in its row and does not change the others.
 fn fold_switched(topology: &mut NodeTopology) {
     let gpus = 0..topology.gpus.len();
     if !gpus.clone().any(|gpu| topology.links_of(gpu) > MOST_LINKS) {
@@ -192,17 +192,17 @@ fn fold_switched(topology: &mut NodeTopology) {
     }
 }
 
-/// Whether a line is one of `nvidia-smi nvlink -s`: a link, or that there is none.
+/// Whether a line is from `nvidia-smi nvlink -s`: a link, or the message that there is none.
 pub(super) fn is_nvlink(line: &str) -> bool {
     let line = line.trim_start();
     let link = line
         .strip_prefix("Link ")
         .and_then(|rest| rest.split_once(':'));
-    link.is_some_and(|(number, _)| number.parse::<u8>().is_ok()) || says_none(line)
+    link.is_some_and(|(number, _)| number.parse::<u8>().is_ok()) || is_no_link(line)
 }
 
-/// What the tool says of a GPU none of whose links is up, or that does not answer.
-fn says_none(line: &str) -> bool {
+/// Whether a line is the message for a GPU without active links or that does not answer.
+fn is_no_link(line: &str) -> bool {
     line.contains("Unable to retrieve NVLink information")
 }
 
@@ -211,8 +211,8 @@ pub(super) fn read_nvlink(source: &mut Source<'_>) -> Result<NodeTopology, Vec<P
     let mut topology = NodeTopology::default();
     for (line, text) in (1..).zip(source.text.lines()) {
         let text = text.trim();
-        if says_none(text) {
-            // As many links as were counted so far: none.
+        if is_no_link(text) {
+            // The GPU has no links; the count stays 0.
         } else if text.starts_with("GPU ") {
             let gpu = topology.gpus.len();
             topology.gpus.push(Endpoint {

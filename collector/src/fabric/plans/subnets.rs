@@ -1,5 +1,5 @@
-//! Other accounts of an InfiniBand subnet than `ibnetdiscover`'s: `iblinkinfo`, and ibdiagnet's `db_csv`. Each is written as
-//! `ibnetdiscover -p` prints the same, line by line, and read by the same reader.
+//! Reads `iblinkinfo` and ibdiagnet's `db_csv`. Both are converted, line by line, to the form of `ibnetdiscover -p` and read
+//! by its parser.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,7 +9,7 @@ use railscope_model::plan::PlanError;
 use super::Source;
 use crate::fabric::subnet::{Subnet, parse_ibnetdiscover};
 
-/// What a lane carries in gigabits a second, with the name of the generation.
+/// Rate of a lane in gigabits per second, and the name of the generation.
 const LANES: [(&str, &str); 9] = [
     ("2.5", "SDR"),
     ("5.0", "DDR"),
@@ -22,7 +22,7 @@ const LANES: [(&str, &str); 9] = [
     ("212.5", "XDR"),
 ];
 
-/// The same in the bits of PortInfo: the base speeds, then the extended ones from 256 on (ibdiagnet's `LinkSpeedActv`).
+/// The same as bits of PortInfo: base speeds, then extended speeds from 256 (ibdiagnet's `LinkSpeedActv`).
 const SPEED_BITS: [(u32, &str); 9] = [
     (1, "SDR"),
     (2, "DDR"),
@@ -43,7 +43,7 @@ pub(super) fn is_linkinfo(line: &str) -> bool {
 /// Reads `iblinkinfo`, with blocks or in lines (`-l`).
 pub(super) fn read_linkinfo(source: &mut Source<'_>) -> Result<Box<Subnet>, Vec<PlanError>> {
     let lines = links(source.text);
-    // Without `-l` the far end has no GUID; its LID says which node it is.
+    // Without `-l` the far end has no GUID; its LID identifies the node.
     let mut by_lid: BTreeMap<&str, (&str, bool)> = BTreeMap::new();
     for link in lines.iter().flatten() {
         by_lid.insert(link.lid, (link.guid, link.is_switch));
@@ -66,13 +66,13 @@ struct Link<'a> {
     name: &'a str,
     lid: &'a str,
     port: &'a str,
-    /// Width and generation; none of a port that is down.
+    /// Width and generation; `None` if the port is down.
     speed: Option<(&'a str, &'static str)>,
     /// LID, port, name and GUID of the far end.
     far: Option<(&'a str, &'a str, &'a str, Option<&'a str>)>,
 }
 
-/// The links, each in the place of its line.
+/// The links, one entry for each line.
 fn links(text: &str) -> Vec<Option<Link<'_>>> {
     let mut block: Option<(bool, &str, &str)> = None;
     let link = |line| {
@@ -111,7 +111,7 @@ fn read_link<'a>(line: &'a str, block: Option<(bool, &'a str, &'a str)>) -> Opti
     let (middle, far) = rest.split_once(")==>")?;
     let mut near = near.trim();
     let (mut is_switch, mut guid, mut name) = block.unwrap_or((true, "", ""));
-    // A CA's lines, and all lines of `-l`, begin with the GUID; those of `-l` have the name behind it.
+    // A CA's lines and all lines of `-l` begin with the GUID; lines of `-l` continue with the name.
     if near.starts_with("0x") {
         let (own, behind) = near.split_once(char::is_whitespace)?;
         guid = own;
@@ -120,7 +120,7 @@ fn read_link<'a>(line: &'a str, block: Option<(bool, &'a str, &'a str)>) -> Opti
             let (own, behind) = quoted.split_once('"')?;
             name = own.trim();
             near = behind.trim();
-            // Only adapters call themselves by a device.
+            // Only names of adapters contain a device.
             is_switch = crate::fabric::graph::names::host_and_device(name).is_none();
         }
     }
@@ -215,7 +215,7 @@ pub(super) fn read_db_csv(source: &mut Source<'_>) -> Result<Box<Subnet>, Vec<Pl
     finish(source, &text)
 }
 
-/// What `db_csv` says of nodes and ports.
+/// The nodes and ports of `db_csv`.
 struct Tables<'a> {
     /// Kind and description by GUID.
     nodes: BTreeMap<&'a str, (&'a str, &'a str)>,
@@ -281,7 +281,7 @@ impl<'a> Tables<'a> {
     }
 }
 
-/// `4x HDR` of a port; `4x ???` where ibdiagnet does not say.
+/// Width and speed of a port, such as `4x HDR`; `4x ???` if ibdiagnet does not report it.
 fn active(ports: &Section<'_>, row: &[&str]) -> String {
     let number = |name: &str| {
         ports
@@ -335,7 +335,7 @@ impl<'a> Section<'a> {
     }
 }
 
-/// Cells of a row; those in quotes may hold commas.
+/// Cells of a row; quoted cells can contain commas.
 fn cells(line: &str) -> Vec<&str> {
     let mut cells = Vec::new();
     let mut rest = line.trim();
@@ -415,7 +415,7 @@ impl NodeNames {
         }
     }
 
-    /// Calls nodes as the map does; an adapter keeps its device. Gives how many it named.
+    /// Sets the names of nodes from the map; an adapter keeps its device. Returns the number of renamed nodes.
     pub fn apply(&self, subnet: &mut Subnet) -> usize {
         let mut named = 0;
         for node in &mut subnet.nodes {

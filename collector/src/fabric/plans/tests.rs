@@ -198,7 +198,7 @@ fn lldp_of_a_host_and_of_a_switch_is_called_by_the_file() {
     );
     assert_eq!(
         opened.problems[0].to_string(),
-        "leaf-1.txt:7: neighbour: found a neighbour of Ethernet1/3 without a name, expected a System Name and a port, without control characters"
+        "leaf-1.txt:7: neighbor: found an unnamed neighbor of Ethernet1/3, expected a System Name and a port, without control characters"
     );
 }
 
@@ -325,7 +325,7 @@ fn nccls_topology_says_which_nic_is_nearest_to_which_gpu() {
     let node = node(NCCL);
     assert_eq!(
         node.verdict(),
-        "each GPU has a NIC of its own, reached without the CPU (PXB)"
+        "each GPU has its own NIC, reached without the CPU (PXB)"
     );
     assert_eq!(node.nearest(0), Some((Distance::Pix, vec![0])));
     assert_eq!(node.nearest(1), Some((Distance::Pxb, vec![1])));

@@ -65,10 +65,7 @@ pub(crate) async fn diff(
     if let Some(kept) = log.kept_since().filter(|kept| from < *kept) {
         return Err(Refusal::new(
             StatusCode::GONE,
-            format!(
-                "changes before {} are not kept any more",
-                unix_seconds(kept)
-            ),
+            format!("changes before {} are no longer stored", unix_seconds(kept)),
             String::from("a from that is not before that"),
         ));
     }

@@ -1,4 +1,4 @@
-//! What is known of each part before any incident: well if somebody spoke of it lately, unknown otherwise.
+//! State of each component without incidents: ok if a source has fresh data about it, unknown otherwise.
 
 use railscope_model::fabric::{Presence, Sightings, Witness};
 
@@ -6,12 +6,12 @@ use super::{Condition, Health, Layout};
 use crate::analyzer::ClusterView;
 use crate::serve::wire;
 
-/// How many parts of one class fare how, in the order of [`Health::ALL`].
+/// Number of components of one class by state, in the order of [`Health::ALL`].
 pub(crate) type States = [usize; Health::ALL.len()];
 
 impl Layout {
-    /// Judges all parts by who speaks of them. A node that has an exporter is known by it alone, its NICs also by a sweep that
-    /// reads their counters: that a cable is there says little.
+    /// Sets the state of all components by the freshness of their sources. A node with an exporter is known only through it;
+    /// its NICs also through a sweep that reads their counters, because the presence of a cable is weak evidence.
     pub(super) fn judge_unheard(&mut self, view: &ClusterView) {
         let fresh = &view.freshness;
         let mut known_switches: Vec<bool> = self
@@ -56,7 +56,7 @@ impl Layout {
         }
     }
 
-    /// How many nodes, NICs and switches fare how.
+    /// Number of nodes, NICs and switches by state.
     pub(crate) fn states(&self) -> [(&'static str, States); 3] {
         let nics = self.hosts.iter().flat_map(|host| &host.nics);
         [
@@ -72,7 +72,7 @@ impl Layout {
         ]
     }
 
-    /// Whether there is a part of which nothing is known.
+    /// Whether the state of any component is unknown.
     pub(crate) fn has_unknown(&self) -> bool {
         self.states()
             .iter()
@@ -83,7 +83,7 @@ impl Layout {
 fn shows(seen_by: &Sightings, witness: Witness) -> bool {
     seen_by
         .iter()
-        .any(|(by, said)| by == witness && said.says == Presence::Present)
+        .any(|(by, sighting)| by == witness && sighting.says == Presence::Present)
 }
 
 fn health(known: bool) -> Health {

@@ -1,4 +1,4 @@
-//! How the collector itself does: what it knows, what it cannot read, and whether it keeps up.
+//! Exports the collector's health: known components, unreadable inputs, lateness of the analysis.
 
 use railscope_model::metric::{
     ANALYSIS_INTERVAL, CLOCK_STEPS, COLLECTOR_SOURCE_AGE, COLLECTOR_SOURCE_STATUS,
@@ -12,7 +12,7 @@ use crate::clock;
 use crate::serve::layout::{Health, Layout};
 use crate::status::State;
 
-/// What is known of the fabric's parts.
+/// Exports the number of components by state.
 pub(super) fn push_parts(reading: &mut NodeReading, layout: &Layout) {
     for (class, counts) in layout.states() {
         for (health, count) in Health::ALL.into_iter().zip(counts) {
@@ -22,7 +22,7 @@ pub(super) fn push_parts(reading: &mut NodeReading, layout: &Layout) {
     }
 }
 
-/// Whether the analysis keeps up, and whether somebody has set the wall clock.
+/// Exports the lateness of the analysis and the steps of the wall clock.
 pub(super) fn push_clocks(reading: &mut NodeReading, state: &State) {
     for (direction, count) in clock::steps() {
         reading.push(&CLOCK_STEPS, &Labels::new([direction]), count);
@@ -39,7 +39,7 @@ pub(super) fn push_clocks(reading: &mut NodeReading, state: &State) {
     }
 }
 
-/// Sources beside exporters, and state that is kept.
+/// Exports sources other than exporters, and unwritable state.
 pub(super) fn push_sources(reading: &mut NodeReading, state: &State) {
     let now = state.now();
     for ((kind, name), source) in state.sources().iter() {
@@ -58,7 +58,7 @@ pub(super) fn push_sources(reading: &mut NodeReading, state: &State) {
     }
 }
 
-/// Targets that answer and cannot be read, and those that are left out.
+/// Exports unreadable targets, and problems of target files.
 pub(super) fn push_targets(reading: &mut NodeReading, state: &State) {
     for (target, state) in &state.targets().all {
         if let Some(last) = state.last.filter(|last| last.is_unreadable()) {

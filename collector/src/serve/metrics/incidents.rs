@@ -1,4 +1,4 @@
-//! Series of open incidents: what alerts fire on, and what notifications say.
+//! Exports open incidents: series for alerts, and texts for notifications.
 
 use railscope_model::metric::{
     INCIDENT_ACTIVE, INCIDENT_GPUS, INCIDENT_GPUS_BEHIND, INCIDENT_SINCE, INCIDENT_SLOWDOWN,
@@ -11,9 +11,9 @@ use crate::diagnose::incident::Incident;
 use crate::serve::layout::Layout;
 use crate::serve::phrases;
 
-/// Most alternatives that a label names.
-const ALTERNATIVES_TOLD: usize = 16;
-/// Longest text of evidence in a label, characters: Mimir takes label values of 2,048 bytes.
+/// Maximum number of alternatives in a label.
+const MAX_ALTERNATIVES: usize = 16;
+/// Maximum characters of evidence in a label: Mimir accepts label values up to 2,048 bytes.
 const LONGEST_TEXT: usize = 400;
 
 pub(super) fn push(reading: &mut NodeReading, incident: &Incident, layout: &Layout) {
@@ -61,10 +61,10 @@ pub(super) fn push(reading: &mut NodeReading, incident: &Incident, layout: &Layo
 
 fn alternatives(incident: &Incident) -> String {
     let all = &incident.alternatives;
-    let told = all.iter().take(ALTERNATIVES_TOLD).map(ToString::to_string);
-    let mut told: Vec<String> = told.collect();
-    if let more @ 1.. = all.len().saturating_sub(ALTERNATIVES_TOLD) {
-        told.push(format!("and {more} more"));
+    let listed = all.iter().take(MAX_ALTERNATIVES).map(ToString::to_string);
+    let mut listed: Vec<String> = listed.collect();
+    if let more @ 1.. = all.len().saturating_sub(MAX_ALTERNATIVES) {
+        listed.push(format!("and {more} more"));
     }
-    told.join(" ")
+    listed.join(" ")
 }

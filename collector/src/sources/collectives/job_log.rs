@@ -1,27 +1,27 @@
-//! Logs of jobs: what PyTorch's watchdog says of a collective that timed out, and what NCCL says of its network (INFO).
+//! Reads job logs: collectives that timed out (PyTorch's watchdog) and NCCL's network setup (NCCL INFO).
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What the logs of one job say.
+/// Data from the logs of one job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JobLog {
-    /// Ranks that timed out, by operation: its number and kind.
+    /// Ranks that timed out, by number and kind of the operation.
     pub timeouts: BTreeMap<(u64, String), BTreeSet<u32>>,
-    /// Last operation that a rank enqueued and completed, as the watchdog says.
+    /// Last operation that a rank enqueued and last that it completed, as reported by the watchdog.
     pub progress: BTreeMap<u32, (i64, i64)>,
-    /// NICs that NCCL uses, each as it calls it: `mlx5_0:1/IB`.
+    /// NICs that NCCL uses, in its notation: `mlx5_0:1/IB`.
     pub nics: BTreeSet<String>,
-    /// Connections over the network: with GPUDirect RDMA, without, over TCP.
+    /// Number of network connections: with GPUDirect RDMA, without it, over TCP.
     pub connections: [usize; 3],
-    /// NICs of which NCCL says that GPUDirect RDMA is off.
+    /// NICs for which NCCL reports that GPUDirect RDMA is disabled.
     pub without_gdr: BTreeSet<String>,
-    /// Whether NCCL says that NVLink SHARP is there.
+    /// Whether NCCL reports that NVLink SHARP is available.
     pub nvls: Option<bool>,
     /// Whether NCCL uses TCP.
     pub uses_tcp: bool,
 }
 
-/// Whether a text is such a log.
+/// Whether a text is a job log.
 pub fn is_job_log(text: &str) -> bool {
     text.contains("Watchdog caught collective operation timeout")
         || text.contains("last enqueued work:")
@@ -29,15 +29,15 @@ pub fn is_job_log(text: &str) -> bool {
 }
 
 impl JobLog {
-    /// Takes in the lines of a log.
+    /// Adds the lines of a log.
     pub fn take(&mut self, text: &str) {
         for line in text.lines() {
             if line.contains("Watchdog caught collective operation timeout") {
                 self.timeout(line);
             } else if line.contains("last enqueued work:") {
                 self.enqueued(line);
-            } else if let Some((_, said)) = line.split_once(" NCCL INFO ") {
-                self.info(said);
+            } else if let Some((_, message)) = line.split_once(" NCCL INFO ") {
+                self.info(message);
             }
         }
     }
@@ -64,24 +64,25 @@ impl JobLog {
         }
     }
 
-    fn info(&mut self, said: &str) {
-        if let Some((_, used)) = said.split_once("NET/IB : Using ") {
+    fn info(&mut self, message: &str) {
+        if let Some((_, used)) = message.split_once("NET/IB : Using ") {
             let nics = used.split_whitespace().filter(|word| word.starts_with('['));
             let names =
                 nics.filter_map(|word| word.split_once(']').map(|(_, name)| name.to_owned()));
             self.nics.extend(
                 names.filter(|name| name.starts_with(|sign: char| sign.is_ascii_alphanumeric())),
             );
-        } else if said.contains("NET/Socket : Using") || said.contains("Using network Socket") {
+        } else if message.contains("NET/Socket : Using") || message.contains("Using network Socket")
+        {
             self.uses_tcp = true;
-        } else if said.contains("via NET/Socket") {
+        } else if message.contains("via NET/Socket") {
             self.connections[2] += 1;
-        } else if said.contains("via NET/") {
-            self.connections[usize::from(!said.contains("GDRDMA"))] += 1;
-        } else if let Some((_, rest)) = said.split_once("GPU Direct RDMA Disabled for ") {
+        } else if message.contains("via NET/") {
+            self.connections[usize::from(!message.contains("GDRDMA"))] += 1;
+        } else if let Some((_, rest)) = message.split_once("GPU Direct RDMA Disabled for ") {
             self.without_gdr.insert(rest.trim().to_owned());
-        } else if said.contains("NVLS multicast support is ") {
-            self.nvls = Some(!said.contains("not available"));
+        } else if message.contains("NVLS multicast support is ") {
+            self.nvls = Some(!message.contains("not available"));
         }
     }
 
@@ -90,12 +91,12 @@ impl JobLog {
         *self == Self::default()
     }
 
-    /// What it says, in sentences; the flag says whether somebody should look.
+    /// Findings as sentences; the flag marks those that need attention.
     pub fn judge(&self) -> Vec<(String, bool)> {
-        let mut said = Vec::new();
-        let complained: BTreeSet<u32> = self.timeouts.values().flatten().copied().collect();
+        let mut findings = Vec::new();
+        let timed_out: BTreeSet<u32> = self.timeouts.values().flatten().copied().collect();
         for ((sequence, kind), ranks) in &self.timeouts {
-            said.push((
+            findings.push((
                 format!("{kind} number {sequence} timed out on {}", list(ranks)),
                 true,
             ));
@@ -108,46 +109,52 @@ impl JobLog {
             .map(|(rank, _)| *rank)
             .collect();
         if let (Some(last), false) = (last, late.is_empty()) {
-            said.push((format!("{} never came to operation {last}: the others wait for it; look at that process first", list(&late)), true));
-        } else if let Some(highest) = complained.last() {
+            findings.push((format!("{} never reached operation {last}, and the others wait for it; check that process first", list(&late)), true));
+        } else if let Some(highest) = timed_out.last() {
             let quiet: BTreeSet<u32> = (0..*highest)
-                .filter(|rank| !complained.contains(rank))
+                .filter(|rank| !timed_out.contains(rank))
                 .collect();
-            if !quiet.is_empty() && quiet.len() <= complained.len() {
-                said.push((format!("nothing is said by {}: whoever does not time out may be whom the others wait for", list(&quiet)), true));
+            if !quiet.is_empty() && quiet.len() <= timed_out.len() {
+                findings.push((
+                    format!(
+                        "no timeout from {}: ranks that do not time out may delay the others",
+                        list(&quiet)
+                    ),
+                    true,
+                ));
             }
         }
-        said.extend(self.network());
-        said
+        findings.extend(self.network());
+        findings
     }
 
     fn network(&self) -> Vec<(String, bool)> {
-        let mut said = Vec::new();
+        let mut findings = Vec::new();
         if !self.nics.is_empty() {
             let nics: Vec<&str> = self.nics.iter().map(String::as_str).collect();
-            said.push((
+            findings.push((
                 format!("NCCL uses {} NICs: {}", nics.len(), nics.join(" ")),
                 false,
             ));
         }
         let [direct, staged, tcp] = self.connections;
         if direct + staged + tcp > 0 {
-            said.push((
+            findings.push((
                 format!("{direct} connections with GPUDirect RDMA, {staged} through host memory, {tcp} over TCP"),
                 tcp > 0 || (staged > 0 && direct > 0),
             ));
         }
         if self.uses_tcp && self.nics.is_empty() {
-            said.push(("NCCL found no RDMA NIC and uses TCP: see \"ibv_devinfo\" in the job's container, NCCL_IB_DISABLE and NCCL_IB_HCA".to_owned(), true));
+            findings.push(("NCCL found no RDMA NIC and uses TCP: check \"ibv_devinfo\" in the job's container, NCCL_IB_DISABLE and NCCL_IB_HCA".to_owned(), true));
         }
         for nic in &self.without_gdr {
-            said.push((format!("GPUDirect RDMA is off for {nic}: load nvidia-peermem or use dma-buf, look at ACS and NCCL_NET_GDR_LEVEL"), true));
+            findings.push((format!("GPUDirect RDMA is disabled for {nic}: load nvidia-peermem or use dma-buf, check ACS and NCCL_NET_GDR_LEVEL"), true));
         }
         if let Some(there) = self.nvls {
-            let there = if there { "there" } else { "not there" };
-            said.push((format!("NVLink SHARP is {there}"), false));
+            let there = if there { "available" } else { "not available" };
+            findings.push((format!("NVLink SHARP is {there}"), false));
         }
-        said
+        findings
     }
 }
 
@@ -164,13 +171,13 @@ fn list(ranks: &BTreeSet<u32>) -> String {
     )
 }
 
-/// The rank of `[Rank 3]`, `Rank 3]` behind a process group, or `[rank3]`.
+/// The rank in `[Rank 3]`, in `Rank 3]` after a process group, or in `[rank3]`.
 fn rank(line: &str) -> Option<u32> {
     let number = number(line, "Rank ").or_else(|| number(line, "[rank"))?;
     u32::try_from(number).ok()
 }
 
-/// The whole number behind a word.
+/// The integer after a prefix.
 fn number(line: &str, word: &str) -> Option<i64> {
     let (_, rest) = line.split_once(word)?;
     let end = rest
@@ -179,7 +186,7 @@ fn number(line: &str, word: &str) -> Option<i64> {
     rest[..end.map_or(rest.len(), |(at, _)| at)].parse().ok()
 }
 
-/// The word behind another, up to a comma or bracket.
+/// The word after a prefix, up to a comma or bracket.
 fn between<'a>(line: &'a str, word: &str) -> Option<&'a str> {
     let (_, rest) = line.split_once(word)?;
     rest.split([',', ')', ' '])
@@ -191,14 +198,17 @@ fn between<'a>(line: &'a str, word: &str) -> Option<&'a str> {
 mod tests {
     use super::*;
 
-    fn told(text: &str) -> Vec<String> {
+    fn findings(text: &str) -> Vec<String> {
         let mut log = JobLog::default();
         log.take(text);
-        log.judge().into_iter().map(|(said, _)| said).collect()
+        log.judge()
+            .into_iter()
+            .map(|(finding, _)| finding)
+            .collect()
     }
 
     #[test]
-    fn the_rank_that_never_came_is_named() {
+    fn a_rank_that_never_joined_is_reported() {
         let timeout = |rank: u32| {
             format!(
                 "[rank{rank}]:[E P.cpp:1] [Rank {rank}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=9, OpType=ALLREDUCE, NumelIn=1, Timeout(ms)=600000) ran for 600081 milliseconds before timing out.\n"
@@ -215,36 +225,37 @@ mod tests {
             + &failure(0, 9)
             + &failure(1, 9)
             + &failure(2, 8);
-        let said = told(&text);
-        assert_eq!(said[0], "ALLREDUCE number 9 timed out on ranks 0, 1, 3");
+        let found = findings(&text);
+        assert_eq!(found[0], "ALLREDUCE number 9 timed out on ranks 0, 1, 3");
         assert!(
-            said[1].starts_with("rank 2 never came to operation 9"),
-            "{said:?}"
+            found[1].starts_with("rank 2 never reached operation 9"),
+            "{found:?}"
         );
-        let said = told(&(timeout(0) + &timeout(1) + &timeout(3)));
-        assert!(said[1].starts_with("nothing is said by rank 2"), "{said:?}");
+        let found = findings(&(timeout(0) + &timeout(1) + &timeout(3)));
+        assert!(found[1].starts_with("no timeout from rank 2"), "{found:?}");
     }
 
     #[test]
-    fn nccl_without_gpudirect_or_without_any_nic_is_said() {
-        let said = told(
+    fn nccl_without_gpudirect_or_without_any_nic_is_reported() {
+        let found = findings(
             "n1:1:2 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB [RO]; OOB eth0:10.0.0.1<0>\nn1:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 8[0] [send] via NET/IB/0/GDRDMA\n\
              n1:1:2 [0] NCCL INFO Channel 01/0 : 1[1] -> 9[1] [send] via NET/IB/1\nn1:1:2 [0] NCCL INFO NET/IB : GPU Direct RDMA Disabled for HCA 1 'mlx5_1'\n\
              n1:1:2 [0] NCCL INFO NVLS multicast support is not available on dev 0\n",
         );
-        assert_eq!(said[0], "NCCL uses 2 NICs: mlx5_0:1/IB mlx5_1:1/IB");
+        assert_eq!(found[0], "NCCL uses 2 NICs: mlx5_0:1/IB mlx5_1:1/IB");
         assert_eq!(
-            said[1],
+            found[1],
             "1 connections with GPUDirect RDMA, 1 through host memory, 0 over TCP"
         );
         assert!(
-            said[2].contains("off for HCA 1 'mlx5_1'") && said[3] == "NVLink SHARP is not there",
-            "{said:?}"
+            found[2].contains("disabled for HCA 1 'mlx5_1'")
+                && found[3] == "NVLink SHARP is not available",
+            "{found:?}"
         );
-        let said = told("n1:1:2 [0] NCCL INFO NET/Socket : Using [0]eth0:10.0.0.1<0>\n");
+        let found = findings("n1:1:2 [0] NCCL INFO NET/Socket : Using [0]eth0:10.0.0.1<0>\n");
         assert!(
-            said[0].starts_with("NCCL found no RDMA NIC and uses TCP"),
-            "{said:?}"
+            found[0].starts_with("NCCL found no RDMA NIC and uses TCP"),
+            "{found:?}"
         );
     }
 }

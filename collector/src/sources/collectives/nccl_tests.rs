@@ -15,24 +15,24 @@ pub struct TestRun {
     pub ranks: usize,
     /// Mean bus bandwidth over all sizes, as the test says, in bytes a second.
     pub bandwidth: f64,
-    /// The table, size by size.
+    /// The rows of the table, by message size.
     pub sizes: Vec<Size>,
-    /// What the GPUs are, as the test says of the first.
+    /// GPU model that the test prints.
     pub gpu: Option<String>,
 }
 
-/// A row of the table.
+/// A row of the result table.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Size {
-    /// Bytes.
+    /// Message size in bytes.
     pub bytes: u64,
-    /// Bus bandwidth out of place, in bytes a second.
+    /// Out-of-place bus bandwidth, in bytes per second.
     pub bandwidth: f64,
-    /// Values that were wrong, where the test checks them.
+    /// Number of wrong values; 0 if the test does not check them.
     pub wrong: u64,
 }
 
-/// A row: `size count type redop [root] time algbw busbw wrong`, the last four again in place.
+/// Parses a row: `size count type redop [root] time algbw busbw wrong`, the last four repeated for in-place.
 fn size(words: &[&str]) -> Option<Size> {
     let busbw = match words.len() {
         13 => 7,
@@ -115,8 +115,8 @@ pub fn parse_log(file: &str, text: &str) -> Result<Log, CollectivesError> {
     Ok(log)
 }
 
-/// A plain list of pairs, `node node GB/s` with blanks or commas between, with or without a heading; none where a text is
-/// something else.
+/// Parses a plain list of pairs, `node node GB/s` separated by blanks or commas, with an optional heading. `None` if the
+/// text is something else.
 pub fn parse_pairs(text: &str) -> Option<Vec<TestRun>> {
     let mut runs = Vec::new();
     let lines = text.lines().map(str::trim);
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_list_of_pairs_is_read_and_nothing_else_is_one() {
+    fn a_plain_list_of_pairs_is_read_and_other_texts_are_not() {
         let runs =
             parse_pairs("# pairs\nsrc dst GB/s\nn1 n2 48.1\nn1,n3,380 Gb/s\n").expect("a list");
         assert_eq!(

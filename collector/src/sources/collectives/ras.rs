@@ -1,52 +1,52 @@
-//! What NCCL's RAS client (`ncclras`) prints, text and JSON: who is missing, who is behind, and what stands still.
+//! Reads the output of NCCL's RAS client (`ncclras`), text and JSON: missing ranks, ranks that are behind, and hangs.
 //!
-//! The ranks that it lists are those of the smaller group, which may be ahead of the others as well as behind them;
-//! and its `OK` says that nobody is missing, not that anything moves.
+//! The client lists the ranks of the smaller group, which can be ahead of the others or behind them. Its `OK` means that
+//! no rank is missing, not that operations advance.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// One answer of the client.
+/// One output of the client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
     /// Communicators by their hash.
     pub communicators: BTreeMap<String, Communicator>,
-    /// Processes that did not answer, word by word.
+    /// Processes that did not answer, as printed.
     pub missing: Vec<String>,
-    /// Whether the table called every group `OK`.
+    /// Whether the table shows `OK` for every group.
     pub is_ok: bool,
 }
 
-/// What is said of one communicator.
+/// One communicator.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Communicator {
-    /// Ranks by the operation that they have launched last.
+    /// Ranks by the number of their last launched operation.
     pub counts: BTreeMap<u64, Ranks>,
-    /// Ranks that are missing.
+    /// Missing ranks.
     pub missing: Vec<String>,
 }
 
-/// Ranks of one count.
+/// Ranks with the same count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ranks {
-    /// How many.
+    /// Number of ranks.
     pub number: usize,
-    /// Those that are listed, with GPU, process and node as they are said.
+    /// The listed ranks, with GPU, process and node as printed.
     pub listed: Vec<String>,
 }
 
-/// Whether a text is an answer of the client.
+/// Whether a text is an output of the client.
 pub fn is_ras(text: &str) -> bool {
     text.contains("Communicators... (")
         || (text.contains("\"communicators\"") && text.contains("\"collective_counts\""))
         || text.contains("ranks have launched up to operation")
 }
 
-/// Reads all answers in a text, first to last.
+/// Reads all outputs in a text, in order.
 pub fn parse_ras(text: &str) -> Vec<Snapshot> {
     let mut snapshots = Vec::new();
-    // Several JSON answers may stand behind each other.
+    // A text may contain several JSON outputs.
     if text.trim_start().starts_with('{') {
         let values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
         snapshots.extend(values.map_while(Result::ok).map(|value| of_json(&value)));
@@ -91,17 +91,17 @@ fn of_json(value: &Value) -> Snapshot {
                 .fold(0, u64::saturating_add);
             let ranks = communicator.counts.entry(sum).or_default();
             ranks.number += 1;
-            ranks.listed.push(rank_in_words(&rank));
+            ranks.listed.push(describe_rank(&rank));
         }
         let missing = list(&one, "missing_ranks");
-        communicator.missing = missing.iter().map(rank_in_words).collect();
+        communicator.missing = missing.iter().map(describe_rank).collect();
         snapshot.is_ok &= communicator.missing.is_empty();
         snapshot.communicators.insert(hash.to_owned(), communicator);
     }
     snapshot
 }
 
-fn rank_in_words(rank: &Value) -> String {
+fn describe_rank(rank: &Value) -> String {
     let number = |key: &str| rank.get(key).and_then(Value::as_u64);
     let host = rank
         .get("host")
@@ -194,19 +194,19 @@ fn header(line: &str) -> Option<&str> {
     Some(hash)
 }
 
-/// What answers in the order of time say, in sentences; the flag says whether somebody should look.
+/// Findings from outputs in the order of time, as sentences; the flag marks those that need attention.
 pub fn judge_ras(snapshots: &[Snapshot]) -> Vec<(String, bool)> {
-    let mut said = Vec::new();
+    let mut findings = Vec::new();
     let Some(last) = snapshots.last() else {
-        return said;
+        return findings;
     };
     for process in &last.missing {
-        said.push((format!("does not answer: {process}"), true));
+        findings.push((format!("no answer from: {process}"), true));
     }
     for (hash, own) in &last.communicators {
         for missing in &own.missing {
-            said.push((
-                format!("communicator {hash}: {missing} is missing: look there first"),
+            findings.push((
+                format!("communicator {hash}: {missing} is missing; check it first"),
                 true,
             ));
         }
@@ -215,57 +215,57 @@ pub fn judge_ras(snapshots: &[Snapshot]) -> Vec<(String, bool)> {
             .rev()
             .skip(1)
             .find_map(|one| one.communicators.get(hash));
-        said.extend(behind(hash, own, before));
+        findings.extend(behind(hash, own, before));
     }
     let counted = last
         .communicators
         .values()
         .any(|own| !own.counts.is_empty());
     if last.is_ok && !counted {
-        said.push((
-            "OK says that nobody is missing, not that operations go on: ask twice with \"ncclras -v -f json\" and give both answers".to_owned(),
+        findings.push((
+            "OK means that no rank is missing, not that operations advance: run \"ncclras -v -f json\" twice and pass both outputs".to_owned(),
             false,
         ));
     }
-    said
+    findings
 }
 
 fn behind(hash: &str, own: &Communicator, before: Option<&Communicator>) -> Vec<(String, bool)> {
-    let mut said = Vec::new();
+    let mut findings = Vec::new();
     let (Some((least, slow)), Some((most, fast))) =
         (own.counts.first_key_value(), own.counts.last_key_value())
     else {
-        return said;
+        return findings;
     };
     let stands = before.map(|before| before.counts.keys().eq(own.counts.keys()));
     let still = match stands {
-        Some(true) => ", and no count moved between the answers: a HANG",
-        Some(false) => ", while counts move: work in progress",
-        None => "; one answer cannot tell a hang from work in progress, a second one can",
+        Some(true) => ", and no count changed between the outputs: a HANG",
+        Some(false) => ", while counts advance: work in progress",
+        None => "; one output cannot distinguish a hang from work in progress, pass a second one",
     };
     if least == most {
         if stands == Some(true) {
-            said.push((
-                format!("communicator {hash}: all {} ranks stand at operation {most}: a HANG, whatever \"OK\" says, unless nobody has anything to send", slow.number),
+            findings.push((
+                format!("communicator {hash}: all {} ranks are stalled at operation {most}: a HANG even if the status is \"OK\", unless the job is idle", slow.number),
                 true,
             ));
         }
-        return said;
+        return findings;
     }
-    let who = if slow.listed.is_empty() {
+    let ranks = if slow.listed.is_empty() {
         format!(
-            "the {} ranks that are NOT listed; those that are, {}, are ahead",
+            "the {} ranks that are NOT listed; the listed ones, {}, are ahead",
             slow.number,
             fast.listed.join(", ")
         )
     } else {
         slow.listed.join(", ")
     };
-    said.push((
-        format!("communicator {hash}: behind at operation {least} of {most}: {who}{still}"),
+    findings.push((
+        format!("communicator {hash}: behind at operation {least} of {most}: {ranks}{still}"),
         stands != Some(false),
     ));
-    said
+    findings
 }
 
 #[cfg(test)]
@@ -285,54 +285,57 @@ mod tests {
         )
     }
 
-    fn told(texts: &[String]) -> Vec<String> {
+    fn findings(texts: &[String]) -> Vec<String> {
         let snapshots: Vec<Snapshot> = texts.iter().flat_map(|text| parse_ras(text)).collect();
         judge_ras(&snapshots)
             .into_iter()
-            .map(|(said, _)| said)
+            .map(|(finding, _)| finding)
             .collect()
     }
 
     #[test]
-    fn who_is_behind_is_not_who_is_listed() {
-        let said = told(&[text(false, 50)]);
-        assert!(said[0].contains("behind at operation 50 of 51: rank 3 (GPU 3 managed by process 7 on node 10.0.0.1);"), "{said:?}");
-        let said = told(&[text(true, 50)]);
+    fn ranks_that_are_behind_are_not_always_the_listed_ones() {
+        let found = findings(&[text(false, 50)]);
+        assert!(found[0].contains("behind at operation 50 of 51: rank 3 (GPU 3 managed by process 7 on node 10.0.0.1);"), "{found:?}");
+        let found = findings(&[text(true, 50)]);
         assert!(
-            said[0].contains("the 26 ranks that are NOT listed; those that are, rank 3"),
-            "{said:?}"
+            found[0].contains("the 26 ranks that are NOT listed; the listed ones, rank 3"),
+            "{found:?}"
         );
-        assert!(said[0].contains("one answer cannot tell"), "{said:?}");
+        assert!(
+            found[0].contains("one output cannot distinguish"),
+            "{found:?}"
+        );
     }
 
     #[test]
-    fn counts_that_stand_still_are_a_hang() {
-        assert!(told(&[text(false, 50), text(false, 50)])[0].ends_with("a HANG"));
-        assert!(told(&[text(false, 50), text(false, 60)])[0].ends_with("work in progress"));
+    fn constant_counts_are_a_hang() {
+        assert!(findings(&[text(false, 50), text(false, 50)])[0].ends_with("a HANG"));
+        assert!(findings(&[text(false, 50), text(false, 60)])[0].ends_with("work in progress"));
         let json = |count: u64| {
             format!(
                 r#"{{"communicators":[{{"hash":"0xa","ranks":[{{"rank":0,"host":"n1","pid":7,"cuda_dev":0,"collective_counts":{{"AllReduce":{count}}}}}],"missing_ranks":[]}}]}}"#
             )
         };
-        let said = told(&[format!("{}\n{}", json(4), json(4))]);
+        let found = findings(&[format!("{}\n{}", json(4), json(4))]);
         assert!(
-            said[0].contains("all 1 ranks stand at operation 4: a HANG"),
-            "{said:?}"
+            found[0].contains("all 1 ranks are stalled at operation 4: a HANG"),
+            "{found:?}"
         );
-        assert_eq!(told(&[json(4), json(5)]), ["x"; 0]);
+        assert_eq!(findings(&[json(4), json(5)]), ["x"; 0]);
         let ok = "Communicators... (0.00s)\n    0  8  4  1  4  32  RUNNING  OK\n";
-        assert!(told(&[ok.to_owned()])[0].starts_with("OK says that nobody is missing"));
+        assert!(findings(&[ok.to_owned()])[0].starts_with("OK means that no rank is missing"));
     }
 
     #[test]
-    fn a_missing_process_is_named() {
+    fn a_missing_process_is_reported() {
         let text = "Communicators... (2.05s)\n 0 1 4 7-8 32 32 RUNNING INCOMPLETE\nErrors\nINCOMPLETE\n  Process 34 on node 10.0.0.2 managing GPU 5\n#0-0 (cf) INCOMPLETE\n  The missing rank: 21\n";
-        let said = told(&[text.to_owned()]);
+        let found = findings(&[text.to_owned()]);
         assert_eq!(
-            said,
+            found,
             [
-                "does not answer: Process 34 on node 10.0.0.2 managing GPU 5",
-                "communicator cf: rank 21 is missing: look there first"
+                "no answer from: Process 34 on node 10.0.0.2 managing GPU 5",
+                "communicator cf: rank 21 is missing; check it first"
             ]
         );
     }

@@ -1,27 +1,27 @@
-//! Bytes of pages that are being read or wait for the analysis: bounded together, whatever targets send.
+//! Limits the total bytes of scrape bodies that are being read or are queued for the analysis.
 
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Bytes of all pages together, beside one of any size. At 12,500 nodes all pages of one second have a fifth of it.
+/// Total bytes of all scrape bodies, excluding one of any size. At 12,500 nodes the bodies of one second use 20 % of it.
 const ALL_PAGES: usize = 128 << 20;
-/// What a page is taken to need that was never read: the default profile of a node with eight GPUs.
+/// Bytes reserved for the first scrape of a target: the default profile of a node with eight GPUs.
 const FIRST: usize = 256 << 10;
-/// What permits count: a page may have more bytes than a permit can say.
+/// Bytes of one permit; the number of permits of a body must fit in 32 bits.
 const UNIT: usize = 1 << 10;
 
-/// The bytes that pages may have.
+/// The byte budget of scrape bodies.
 #[derive(Debug, Clone)]
 pub(super) struct Budget {
     all: Arc<Semaphore>,
-    /// One page at a time may grow beyond what it was taken to need although all bytes are held. So pages that hold bytes
-    /// never wait for each other.
+    /// While the budget is exhausted, one body at a time may exceed its reservation, so that bodies with reservations never
+    /// deadlock.
     growing: Arc<Semaphore>,
     largest: usize,
 }
 
-/// The bytes that one page may have. They are given back when the page is gone.
+/// The reservation of one scrape body, released on drop.
 #[derive(Debug)]
 pub(crate) struct Held {
     permit: OwnedSemaphorePermit,
@@ -29,7 +29,7 @@ pub(crate) struct Held {
 }
 
 impl Budget {
-    /// Enough for some pages of the largest size.
+    /// A budget for at least four bodies of the maximum size.
     pub(super) fn new(largest: usize) -> Self {
         Self::of(ALL_PAGES.max(largest.saturating_mul(4)), largest)
     }
@@ -43,11 +43,11 @@ impl Budget {
         }
     }
 
-    /// Waits for room for a page that is likely to have so many bytes.
+    /// Waits for a reservation, estimated from the size of the target's last body.
     pub(super) async fn hold(&self, last: Option<usize>) -> Option<Held> {
         let likely = last.map_or(FIRST, |last| last + last / 8);
         let units = units(likely.min(self.largest));
-        // Nobody closes the semaphores.
+        // The semaphores are never closed.
         let permit = Arc::clone(&self.all).acquire_many_owned(units).await.ok()?;
         Some(Held {
             permit,
@@ -55,7 +55,7 @@ impl Budget {
         })
     }
 
-    /// Makes room for a page that has more bytes than thought.
+    /// Extends the reservation of a body that is larger than estimated.
     pub(super) async fn grow(&self, held: &mut Held, bytes: usize) {
         if bytes <= held.bytes() || held.growing.is_some() {
             return;
@@ -71,7 +71,7 @@ impl Budget {
 }
 
 impl Held {
-    /// How many bytes the page may have without growing.
+    /// The reserved bytes.
     pub(super) fn bytes(&self) -> usize {
         self.permit.num_permits().saturating_mul(UNIT)
     }
@@ -90,7 +90,7 @@ mod tests {
     const SOON: Duration = Duration::from_millis(20);
 
     #[tokio::test(start_paused = true)]
-    async fn pages_wait_until_those_before_them_are_taken_up() {
+    async fn bodies_wait_until_earlier_ones_are_ingested() {
         let budget = Budget::of(4 << 20, 1 << 20);
         let mut held = Vec::new();
         for _ in 0..4 {
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn of_pages_that_grow_over_all_bytes_one_at_a_time_does_and_none_waits_for_ever() {
+    async fn above_the_budget_one_body_at_a_time_grows_and_none_waits_forever() {
         let budget = Budget::of(2 * FIRST, 16 << 20);
         let [mut first, mut second] = [
             budget.hold(None).await.expect("room"),
@@ -110,7 +110,7 @@ mod tests {
         ];
         assert_eq!(first.bytes(), FIRST);
         budget.grow(&mut first, FIRST).await;
-        assert!(first.growing.is_none(), "it has the bytes");
+        assert!(first.growing.is_none(), "the bytes are reserved");
         budget.grow(&mut first, 16 << 20).await;
         assert!(first.growing.is_some());
         let growth = timeout(SOON, budget.grow(&mut second, 2 * FIRST)).await;

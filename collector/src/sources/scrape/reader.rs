@@ -36,7 +36,7 @@ impl Reader {
         reader
     }
 
-    /// Takes pages for those of this mapping from now on. Whether that is news.
+    /// Uses this mapping for further scrape bodies. Returns whether it changed.
     fn use_mapping(&mut self, mapping: Option<Arc<Mapping>>) -> bool {
         let is_new = self.kind() != mapping.as_ref().map(|mapping| &mapping.kind);
         if is_new {
@@ -49,23 +49,23 @@ impl Reader {
     /// What another exporter's page says, and who says it; `None` if the page is Railscope's own, or
     /// nobody's that is known.
     pub fn read(&mut self, page: &str, at: Timestamp) -> Option<(Speaker, Translation)> {
-        let mut said = self.translate(page, at);
-        // To ask whose a page is costs as much as to read it: only a page that does not fit is asked.
-        let fits = said
+        let mut translated = self.translate(page, at);
+        // Recognition costs as much as reading: recognize only if the scrape body does not match.
+        let fits = translated
             .as_ref()
-            .is_some_and(|(_, said)| !said.readings.is_empty());
+            .is_some_and(|(_, translation)| !translation.readings.is_empty());
         if !self.is_told && !fits && self.recognise(page) {
-            said = self.translate(page, at);
+            translated = self.translate(page, at);
         }
-        said
+        translated
     }
 
-    /// Finds out whose a page is. Whether that is news.
+    /// Recognizes the exporter of a scrape body. Returns whether it changed.
     fn recognise(&mut self, page: &str) -> bool {
         match self.mappings.recognise(page) {
             Some(Recognised::Foreign(mapping)) => self.use_mapping(Some(mapping)),
             Some(Recognised::Own) => self.use_mapping(None),
-            // An empty page, or one that has lost what it was known by, is still its exporter's.
+            // An empty scrape body, or one without known names, is still from the same exporter.
             None => false,
         }
     }
@@ -79,7 +79,7 @@ impl Reader {
         Some((speaker, translator.translate(page, at)))
     }
 
-    /// Converts a scrape body into an event for the analysis, which holds its bytes until it is taken up.
+    /// Converts a scrape body into an event for the analysis, with its byte reservation until ingestion.
     pub(crate) fn event(&mut self, page: String, at: Timestamp, held: Option<Held>) -> Event {
         let target = Arc::clone(&self.target);
         match self.read(&page, at) {

@@ -159,7 +159,7 @@ async fn nodes_that_hang_do_not_starve_the_others() {
 }
 
 #[tokio::test]
-async fn what_the_collector_waits_for_is_not_counted_against_the_target() {
+async fn time_in_the_collectors_queue_is_not_part_of_the_targets_timeout() {
     let at = server().await;
     let scraper = Arc::new(scraper(ScrapeProfile::Full));
     let mut held = Vec::new();
@@ -176,7 +176,7 @@ async fn what_the_collector_waits_for_is_not_counted_against_the_target() {
         tokio::spawn(async move { scraper.scrape(&good).await })
     };
     tokio::time::sleep(scraper.limits.timeout * 2).await;
-    assert!(!waiting.is_finished(), "its bytes are others'");
+    assert!(!waiting.is_finished(), "the budget is exhausted");
     held.clear();
     assert_eq!(waiting.await.expect("no panic").as_deref(), Ok(PAGE));
 }

@@ -1,18 +1,19 @@
-//! Rows of a column by line and labels, for pages that do not keep the order of the one before: no page costs more than its bytes.
+//! Index of a column's rows by line and labels, for scrapes in a different order than the previous one. It keeps the cost of
+//! a scrape proportional to its bytes.
 
 use std::collections::BTreeMap;
 
 use railscope_model::reading::Labels;
 
-/// Rows that may be compared for one page before an index is worth its memory, in rows of the column.
+/// Comparisons in one scrape above which an index is built, as a multiple of the column's rows.
 const COMPARED: usize = 16;
-/// A column of fewer rows counts as one of so many.
+/// Minimum number of rows for that limit.
 const FEW_ROWS: usize = 64;
 
-/// Where rows are. It lives while one page is taken up. Trees, not hashes: nobody can choose labels that make one slow.
+/// Positions of rows, for the ingestion of one scrape. Trees instead of hash tables, so that no choice of labels makes it slow.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Index {
-    /// By hash of the line up to the value; a row may have another line by now.
+    /// By hash of the line up to the value; the row may have a newer line.
     lines: BTreeMap<u64, u32>,
     labels: BTreeMap<Labels, u32>,
 }
@@ -44,19 +45,19 @@ impl Index {
     }
 }
 
-/// How a column finds its rows: by comparing while a page keeps its order, by an index once comparing has cost too much.
+/// Row search: comparison while a scrape keeps the order of rows, an index after too many comparisons.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Search {
-    /// Rows that were compared for the page.
+    /// Comparisons in this scrape.
     compared: usize,
     index: Option<Box<Index>>,
-    /// Rows that were ever compared, and look-ups in an index.
+    /// Total comparisons and index lookups.
     #[cfg(test)]
     pub(super) work: usize,
 }
 
 impl Search {
-    /// The index, built if the page has had so many rows compared that it pays.
+    /// The index, built after too many comparisons in this scrape.
     pub(super) fn index<'a>(
         &mut self,
         rows: impl ExactSizeIterator<Item = (&'a Labels, u64)>,
@@ -84,7 +85,7 @@ impl Search {
         }
     }
 
-    /// Ends a page.
+    /// Ends a scrape.
     pub(super) fn end(&mut self) {
         self.compared = 0;
         self.index = None;

@@ -51,8 +51,8 @@ impl NodeHistory {
             .is_some_and(|heard| now.seconds_since(heard) <= STALE_AFTER_SECONDS)
     }
 
-    /// Whether the node was heard within [`UNKNOWN_INTERVALS`] of one of its sources. How often one is read shows after
-    /// three pages.
+    /// Whether the data of one source is newer than [`UNKNOWN_INTERVALS`] of its interval, which is measured after three
+    /// scrapes.
     pub fn is_current(&self, now: Timestamp) -> bool {
         self.voices.iter().any(|Voice { axis, .. }| {
             let usual = axis.usual_step();

@@ -1,4 +1,4 @@
-//! Pages that are made to cost: work is counted, not timed.
+//! Hostile scrape bodies; the tests count work instead of time.
 
 use super::*;
 use crate::store::node::NODE_SERIES_LIMIT;
@@ -14,10 +14,10 @@ fn distinct(series: usize, from: usize) -> String {
 }
 
 #[test]
-fn a_page_of_distinct_series_costs_a_constant_for_each_and_nothing_beyond_the_limit() {
+fn distinct_series_have_constant_cost_each_and_none_above_the_limit() {
     let mut node = NodeHistory::default();
     let mut before = 0;
-    // The second page has no series of the first, the third those of the second in another order.
+    // The second scrape body has no series of the first; the third has those of the second in another order.
     let mut third: Vec<_> = distinct(60_000, 240_000)
         .lines()
         .map(str::to_owned)
@@ -29,22 +29,22 @@ fn a_page_of_distinct_series_costs_a_constant_for_each_and_nothing_beyond_the_li
         (3, third.join("\n")),
     ] {
         let result = node.ingest(&page, at(second));
-        let told = result.kept + result.over_limit;
-        assert!(told >= page.lines().count() - 1, "{result:?}");
+        let counted = result.kept + result.over_limit;
+        assert!(counted >= page.lines().count() - 1, "{result:?}");
         assert!(node.series <= NODE_SERIES_LIMIT);
         let work = node.work() - before;
         assert!(work < 20 * NODE_SERIES_LIMIT, "page {second}: {work}");
         before = node.work();
     }
-    // What was refused is forgotten, and the node speaks again as soon as its page is one.
-    let honest = distinct(3, 0);
-    assert_eq!(node.ingest(&honest, at(4)).kept, 3);
-    assert_eq!(node.ingest(&honest, at(100)).kept, 3);
+    // Rejected series use no memory, and the next valid scrape body is stored.
+    let valid = distinct(3, 0);
+    assert_eq!(node.ingest(&valid, at(4)).kept, 3);
+    assert_eq!(node.ingest(&valid, at(100)).kept, 3);
     assert_eq!(node.series, 3);
 }
 
 #[test]
-fn a_page_in_order_compares_no_row_in_vain() {
+fn a_scrape_in_order_needs_no_search() {
     let mut node = NodeHistory::default();
     let page = distinct(2_000, 0);
     node.ingest(&page, at(1));
@@ -55,7 +55,7 @@ fn a_page_in_order_compares_no_row_in_vain() {
 }
 
 #[test]
-fn series_with_endless_labels_are_refused_and_keep_no_memory() {
+fn series_with_too_long_labels_are_rejected_and_use_no_memory() {
     let mut node = NodeHistory::default();
     let page = format!(
         "{}{{device=\"{}\",port=\"1\"}} 1\n{}",
@@ -68,7 +68,7 @@ fn series_with_endless_labels_are_refused_and_keep_no_memory() {
 }
 
 #[test]
-fn a_page_of_bad_lines_is_left_and_few_of_them_are_kept() {
+fn ingestion_stops_after_many_invalid_lines_and_stores_few_errors() {
     let mut node = NodeHistory::default();
     let result = node.ingest(&"x\n".repeat(1 << 20), at(1));
     assert_eq!(result.malformed, BAD_LINES_LIMIT);

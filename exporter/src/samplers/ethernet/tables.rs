@@ -13,8 +13,8 @@ use railscope_model::reading::Value;
 
 /// One counter of a driver and the series that it becomes.
 pub(super) struct Row {
-    /// The driver's name; `#` stands for a number (a priority or a lane), `*` for one that no label keeps (a ring):
-    /// these add up.
+    /// The driver's name; `#` is a number in a label (a priority or a lane), `*` a number without a label (a ring), over which
+    /// values are summed.
     pub(super) name: &'static str,
     /// The catalogue row.
     pub(super) metric: &'static Metric,
@@ -315,8 +315,8 @@ const BNXT: &[Row] = &[
     row("tx_pause_frames", &NIC_GLOBAL_PAUSE_FRAMES, &["transmit"]),
     row("rx_stat_discard", &NIC_DISCARDS, &["receive", "buffer"]),
     full("tx_stat_discard", &NIC_DISCARDS, &["transmit", "port"]),
-    // What the host is too slow for is dropped at its rings, thousands of times what the port drops. The driver's own
-    // totals of all rings (`rx_total_ring_discards`, `rx_total_discard_pkts` and so on) say the same once more.
+    // A slow host discards packets at its rings, thousands of times more than the port. The driver's totals of all rings
+    // (`rx_total_ring_discards`, `rx_total_discard_pkts` and so on) count the same packets and are not read.
     row("[*]: rx_discards", &NIC_DISCARDS, &["receive", "ring"]),
     row("[*]: tx_discards", &NIC_DISCARDS, &["transmit", "ring"]),
     row(

@@ -137,11 +137,11 @@ impl NicSource for Recorded {
     }
 }
 
-/// What `ethtool -S` prints first; copies of its output often lack it.
+/// First line of `ethtool -S`; copies of its output often lack it.
 const HEADING: &str = "NIC statistics:";
 
-/// The lines `     rx_packets: 17`, behind the heading where there is one; none if there is another line. Without the
-/// heading a name begins as drivers' names do, with a small letter or the bracket of a ring: an error message does not.
+/// The lines `     rx_packets: 17`, after the optional heading; `None` if there is any other line. Without the heading, a
+/// name must begin with a lowercase letter or the bracket of a ring, which excludes error messages.
 fn counters(text: &str) -> Option<Vec<(String, u64)>> {
     let mut lines = text.lines().filter(|line| !line.trim().is_empty());
     let has_heading = text.lines().any(|line| line.trim() == HEADING);

@@ -12,7 +12,7 @@ catalogue! {
     Collector Default Gauge INCIDENT_ACTIVE = "railscope_incident_active" (fault_domain, class, severity, node, incident, far_end, alternatives)
         "Always 1: one series for each open incident, labeled with the part to fix; far_end is the other end of a cable between switches, alternatives are parts that it may be as well. Alert on this.";
     Collector Default Info INCIDENT_TEXT = "railscope_incident_text_info" (fault_domain, incident, title, part, seen, action)
-        "An open incident in words, for notifications: what is wrong, the part, the strongest evidence when it opened or its class last changed (empty after a restart, until it is seen again), and what to do.";
+        "Texts of an open incident for notifications: title, component, evidence (the strongest when it opened or its class last changed; empty after a restart until the next finding), action.";
     Collector Default Gauge INCIDENT_GPUS = "railscope_incident_affected_gpus" (fault_domain, incident)
         "GPUs that may wait because of the incident: those behind the part, and all of the jobs that use it.";
     Collector Default Gauge INCIDENT_GPUS_BEHIND = "railscope_incident_gpus_behind" (fault_domain, incident)
@@ -40,7 +40,7 @@ catalogue! {
     Collector Default Gauge FABRIC_PARTS = "railscope_fabric_parts" (class)
         "Parts in the fabric graph, by class.";
     Collector Default Gauge FABRIC_PARTS_BY_STATE = "railscope_fabric_parts_by_state" (class, state)
-        "Nodes (host), NICs (nic) and switches by how they fare: ok, unknown, degraded, down. unknown are those of which the newest evidence is older than three intervals of its source: a verdict says nothing about them.";
+        "Nodes (host), NICs (nic) and switches by state: ok, unknown, degraded, down. unknown: the newest data is older than three intervals of its source, so that faults are not detected.";
     Collector Default Gauge FABRIC_LINKS = "railscope_fabric_links" (kind)
         "Links in the fabric graph: cable, pcie, nvlink.";
     Collector Default Gauge FABRIC_LEVELS = "railscope_fabric_levels" ()
@@ -66,35 +66,35 @@ catalogue! {
     Collector Default Gauge TARGET_AGE = "railscope_collector_target_age_seconds" ["seconds"] (node, exporter)
         "Time since the last successful scrape of the exporter.";
     Collector Default Gauge TARGET_UNREADABLE = "railscope_collector_target_unreadable" (node, exporter, reason)
-        "1 while the exporter answers and nothing of its answer can be used, by the reason: malformed, no line can be read; too_large; empty; html, a web page; unrecognized, Railscope knows no sample. Absent otherwise.";
+        "1 while the exporter answers but no sample is usable, by reason: malformed (no valid line), too_large, empty, html (an HTML page), unrecognized (no known metric). Absent otherwise.";
     Collector Default Gauge TARGETS_LEFT_OUT = "railscope_collector_targets_left_out" ()
-        "Entries of files of targets that are no targets, such as those of an unknown kind: they are left out, the others stay.";
+        "Invalid entries of target files, such as entries of an unknown kind. The collector ignores them and uses the others.";
     Collector Default Gauge TARGET_FILES_UNREADABLE = "railscope_collector_target_files_unreadable" ()
-        "Files of targets that cannot be read as they are now: the targets that were read before stay.";
+        "Target files whose current content is unreadable. The collector keeps their previous targets.";
     Collector Default Gauge TARGETS = "railscope_collector_targets" ()
-        "Exporters in the list of targets, those whose samples are pushed included.";
+        "Exporters in the target list, including those that push samples.";
     Collector Default Counter TARGETS_REMOVED = "railscope_collector_targets_removed_total" ()
-        "Exporters that left the list of targets.";
+        "Exporters removed from the target list.";
     Collector Default Gauge ANALYSIS_INTERVAL = "railscope_collector_analysis_interval_seconds" ["seconds"] ()
-        "Time between two analyses, as configured.";
+        "Configured interval of the analysis.";
     Collector Default Gauge LAST_TICK = "railscope_collector_last_tick_timestamp_seconds" ["seconds"] ()
-        "When the last analysis that has ended began, Unix time.";
+        "Unix time at which the last completed analysis started.";
     Collector Default Gauge TICK_LATENESS = "railscope_collector_tick_lateness_seconds" ["seconds"] ()
-        "By how much the last analysis began later than it was due.";
+        "Delay of the start of the last analysis after its scheduled time.";
     Collector Default Counter LATE_TICKS = "railscope_collector_late_ticks_total" ()
-        "Analyses that began later than they were due by more than an interval.";
+        "Analyses that started more than one interval after their scheduled time.";
     Collector Default Gauge COLLECTOR_SOURCE_STATUS = "railscope_collector_source_status" (source, name, status)
-        "Always 1: how a source beside exporters was last read. source is subnet, switch (its LLDP neighbors), file_sd or collectives; status is waiting, ok, partial, timeout or failed.";
+        "Always 1. Status of the last read of a source other than exporters: waiting, ok, partial, timeout, failed. source: subnet, switch (its LLDP neighbors), file_sd, collectives.";
     Collector Default Gauge COLLECTOR_SOURCE_AGE = "railscope_collector_source_age_seconds" ["seconds"] (source, name)
-        "Age of what the source last said to the end. Absent before.";
+        "Time since the last complete read of the source. Absent before the first.";
     Collector Default Gauge SOURCE_INTERVAL = "railscope_collector_source_interval_seconds" ["seconds"] (source, name)
-        "Time between two reads of the source, as configured. Absent for files of subnet and neighbors, which are as new as who writes them makes them.";
+        "Configured read interval of the source. Absent for subnet and neighbor files, whose age depends on their writer.";
     Collector Default Gauge STATE_UNWRITABLE = "railscope_collector_state_unwritable" (state)
-        "1 if the last write of the state file failed: fabric, incidents. Absent without a state folder.";
+        "1 if the last write of the state file failed. state: fabric, incidents. Absent without a state directory.";
     Collector Default Counter CLOCK_STEPS = "railscope_collector_clock_steps_total" (direction)
-        "Times that somebody set the wall clock of the collector's host, by direction: forward, backward. Only the times that it shows follow; ages and rates do not.";
+        "Steps of the wall clock of the collector's host by direction: forward, backward. They affect displayed times only, not ages and rates.";
     Collector Default Counter SCRAPES = "railscope_collector_scrapes_total" (result)
-        "Scrapes of exporters by result: ok; partial, all but some lines or samples; unreachable; timeout; and those of railscope_collector_target_unreadable: malformed, too_large, empty, html, unrecognized.";
+        "Scrapes of exporters by result: ok, partial (some lines or samples unusable), unreachable, timeout, and the reasons of railscope_collector_target_unreadable.";
     Collector Default Counter INGEST_SAMPLES = "railscope_collector_ingested_samples_total" (result)
         "Samples read from exporters by result: kept; unread, because nothing in the collector reads the series; late, of pages older than one taken up before or twice on a page, so that what was judged is never rewritten; unknown, because no catalogue row has the name; over_limit, beyond what one node may have; malformed, lines that could not be read; overruled, because an exporter that is believed first tells the series too; unfit, samples of other exporters whose type, labels or value do not fit their mapping, and values that a metric cannot have: negative, infinite, or beyond 64 bits.";
     Collector Default Counter PUSH_REQUESTS = "railscope_collector_push_requests_total" (protocol, result)
@@ -106,7 +106,7 @@ catalogue! {
     Collector Default Gauge SUBNET_AGE = "railscope_collector_subnet_age_seconds" ["seconds"] ()
         "Time since the InfiniBand subnet was last read to the end. Absent without a subnet source.";
     Collector Default Gauge SUBNET_INTERVAL = "railscope_collector_subnet_interval_seconds" ["seconds"] ()
-        "Time between two reads of the InfiniBand subnet, as configured. Absent without a subnet source.";
+        "Configured interval of the InfiniBand sweep. Absent without a subnet source.";
     Collector Default Counter SUBNET_SWEEPS = "railscope_collector_subnet_sweeps_total" (result)
         "Reads of the InfiniBand subnet by result: complete, partial, failed.";
     Collector Default Counter SWEEP_MADS = "railscope_collector_sweep_mads_total" (result)

@@ -22,7 +22,7 @@ catalogue! {
     Exporter Full Counter NIC_PAUSE_STORMS = "railscope_nic_pause_storm_events_total" (netdev, severity)
         "Times that the NIC sent pause for a long time (warning), and so long that it stopped sending pause (error): then packets may have been dropped.";
     Exporter Default Counter NIC_DISCARDS = "railscope_nic_discards_total" (netdev, direction, reason)
-        "Packets dropped: buffer (no room in the port), where the driver counts the host's rings also those of all rings (ring: no room; checksum and error: wrong), and in the full profile the driver's other reasons.";
+        "Discarded packets by reason: buffer (port buffer full); if the driver counts host rings, sums of all rings: ring (full), checksum, error; in the full profile the driver's other reasons.";
     Exporter Full Gauge NIC_PEAK_DISCARDS = "railscope_nic_peak_discards_per_second" (netdev, direction, window)
         "Highest rate over one second at which packets were dropped for one reason (the most frequent one), in the rolling window.";
     Exporter Full Counter NIC_PRIORITY_DISCARDS = "railscope_nic_priority_receive_discards_total" (netdev, priority, reason)

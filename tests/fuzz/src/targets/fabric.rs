@@ -47,7 +47,7 @@ pub(crate) fn any_file(bytes: &[u8]) {
     file(bytes, None);
 }
 
-/// opensm's map of node names.
+/// opensm's node-name map.
 pub(crate) fn node_names(bytes: &[u8]) {
     if let Err(errors) = NodeNames::read("map", &String::from_utf8_lossy(bytes)) {
         assert!(!errors.is_empty());

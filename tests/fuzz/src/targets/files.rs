@@ -58,15 +58,15 @@ pub(crate) fn flight_recorder(bytes: &[u8]) {
     }
 }
 
-/// What NCCL's RAS client answers.
+/// Output of NCCL's RAS client.
 pub(crate) fn nccl_ras(bytes: &[u8]) {
     let snapshots = parse_ras(&text(bytes));
-    for (said, _) in judge_ras(&snapshots) {
-        assert!(!said.is_empty());
+    for (finding, _) in judge_ras(&snapshots) {
+        assert!(!finding.is_empty());
     }
 }
 
-/// Logs of jobs: PyTorch's watchdog, NCCL INFO.
+/// Job logs: PyTorch's watchdog, NCCL INFO.
 pub(crate) fn job_log(bytes: &[u8]) {
     let mut log = JobLog::default();
     log.take(&text(bytes));

@@ -1,19 +1,19 @@
-//! `show lldp neighbors detail` of Arista EOS and Cisco NX-OS: blocks of `name: value`, one for each neighbour.
+//! Reads `show lldp neighbors detail` of Arista EOS and Cisco NX-OS: blocks of `name: value`, one for each neighbor.
 
 use crate::fabric::lldp::Mac;
 use crate::fabric::{Neighbour, Told};
 
-/// What switches print where a neighbour has told nothing.
-const NOT_TOLD: [&str; 4] = ["", "not advertised", "null", "n/a"];
+/// Values that switches print if a neighbor does not advertise a field.
+const NOT_ADVERTISED: [&str; 4] = ["", "not advertised", "null", "n/a"];
 
-/// A neighbour while its block is read.
+/// A partially read neighbor.
 #[derive(Default)]
 struct Block {
     /// Line where it begins.
     line: usize,
     local: Option<String>,
     chassis: Option<String>,
-    /// Whether the chassis says that its id is a MAC address.
+    /// Whether the type of the chassis id is MAC address.
     by_mac: bool,
     port: Option<String>,
     system: String,
@@ -24,7 +24,7 @@ struct Block {
 impl Block {
     /// Ends the block.
     fn end(self, told: &mut Told) {
-        // A name is as good as the id of the chassis.
+        // A system name can replace the chassis id.
         let named = (!self.system.is_empty()).then(String::new);
         let (Some(local), Some(chassis), Some(port)) =
             (&self.local, self.chassis.or(named), &self.port)
@@ -35,13 +35,13 @@ impl Block {
                 &self.system
             };
             let expected = "a local port, a port id, and a chassis id or a system name";
-            return told.refuse(self.line, format!("a neighbour {name}"), expected);
+            return told.refuse(self.line, format!("a neighbor {name}"), expected);
         };
         if self.by_mac && !chassis.is_empty() && Mac::read(&chassis).is_none() {
             return told.refuse(
                 self.line,
                 format!("chassis id {chassis}"),
-                "a MAC address, as its type says",
+                "a MAC address, according to its type",
             );
         }
         told.take(
@@ -58,15 +58,14 @@ impl Block {
     }
 }
 
-/// Whether words of capabilities, whole or as letters, say that the neighbour bridges or routes; none where nothing is
-/// told.
+/// Whether the capabilities, as words or letters, include bridging or routing; `None` if not advertised.
 fn forwards(value: &str) -> Option<bool> {
     let value = told(value)?;
     let mut words = value.split([',', ' ']).map(str::trim);
     Some(words.any(|word| matches!(word, "B" | "R" | "Bridge" | "Router")))
 }
 
-/// `name : value`, the value without the quotes of EOS; none for a line of another form.
+/// Parses `name : value`, without the quotes of EOS; `None` for any other line.
 fn field(line: &str) -> Option<(&str, &str)> {
     let (name, value) = line.split_once(':')?;
     let name = name.trim().trim_start_matches("- ");
@@ -75,7 +74,7 @@ fn field(line: &str) -> Option<(&str, &str)> {
 }
 
 fn told(value: &str) -> Option<String> {
-    let is_told = !NOT_TOLD.contains(&value.to_ascii_lowercase().as_str());
+    let is_told = !NOT_ADVERTISED.contains(&value.to_ascii_lowercase().as_str());
     is_told.then(|| value.to_owned())
 }
 
@@ -107,13 +106,13 @@ pub(super) fn parse_eos(text: &str) -> Option<Told> {
             });
         } else if let (Some(block), Some((name, value))) = (&mut block, field(line)) {
             match name {
-                // Once each: further on, other things have a port id too.
+                // First occurrence only: later sections also have a port id.
                 "Chassis ID type" => block.by_mac = value.starts_with("MAC"),
                 "Chassis ID" if block.chassis.is_none() => block.chassis = told(value),
                 "Port ID" if block.port.is_none() => block.port = told(value),
                 "System Name" => block.system = told(value).unwrap_or_default(),
                 "Port Description" => block.description = told(value).unwrap_or_default(),
-                // What is enabled is said behind what the system could do.
+                // Enabled capabilities follow the supported ones.
                 "System Capabilities" | "Enabled Capabilities" => {
                     block.forwards = forwards(value).or(block.forwards);
                 }

@@ -1,4 +1,4 @@
-//! `lldpctl -f json0`, where everything is a list, `-f json`, where what is single is not, and Arista EOS' own JSON.
+//! Reads `lldpctl -f json0`, where every value is a list, `-f json`, where single values are not, and Arista EOS' JSON.
 
 use serde_json::Value;
 
@@ -18,7 +18,7 @@ pub(super) fn parse(text: &str) -> Result<Told, String> {
     let mut told = Told::default();
     for part in many(lldp) {
         let Some(interfaces) = part.get("interface") else {
-            continue; // nobody is heard
+            continue; // no neighbors
         };
         for interface in many(interfaces) {
             for (name, interface) in named(interface) {
@@ -34,14 +34,14 @@ pub(super) fn parse(text: &str) -> Result<Told, String> {
     Ok(told)
 }
 
-/// Line on which a name stands as a key, or else in quotes; 0 where it does not.
+/// Line that has a name as a key, or else in quotes; 0 if there is none.
 fn line_of(text: &str, name: &str) -> usize {
     let key = text.find(&format!("\"{name}\":"));
     let at = key.or_else(|| text.find(&format!("\"{name}\"")));
     at.map_or(0, |at| text[..at].matches('\n').count() + 1)
 }
 
-/// The value of a key here, or right below: collectors put the output of several commands into one object or list.
+/// The value of a key at this level or the next: some tools combine the output of several commands in one object or list.
 fn find<'a>(json: &'a Value, key: &str) -> Option<&'a Value> {
     json.get(key).or_else(|| match json {
         Value::Object(members) => members.values().find_map(|member| member.get(key)),
@@ -50,11 +50,11 @@ fn find<'a>(json: &'a Value, key: &str) -> Option<&'a Value> {
     })
 }
 
-/// `show lldp neighbors detail | json` of Arista EOS: for each port a list of who is heard.
+/// Reads `show lldp neighbors detail | json` of Arista EOS: a list of neighbors for each port.
 fn eos(text: &str, interfaces: &Value) -> Told {
     let mut told = Told::default();
-    for (local, heard) in interfaces.as_object().into_iter().flatten() {
-        let all = heard.get("lldpNeighborInfo").and_then(Value::as_array);
+    for (local, neighbors) in interfaces.as_object().into_iter().flatten() {
+        let all = neighbors.get("lldpNeighborInfo").and_then(Value::as_array);
         for one in all.into_iter().flatten() {
             let word = |of: &Value, key: &str| {
                 of.get(key)?
@@ -67,7 +67,7 @@ fn eos(text: &str, interfaces: &Value) -> Told {
             let (Some(port), Some(chassis)) = (port, word(one, "chassisId")) else {
                 told.refuse(
                     line,
-                    format!("a neighbour of {local}"),
+                    format!("a neighbor of {local}"),
                     "chassisId and interfaceId",
                 );
                 continue;
@@ -118,16 +118,15 @@ fn named(value: &Value) -> Vec<(Option<&str>, &Value)> {
 }
 
 fn neighbour(local: Option<&str>, interface: &Value) -> Result<Neighbour, (String, &'static str)> {
-    let of = || {
-        format!(
-            "a neighbour of {}",
-            local.unwrap_or("a port without a name")
-        )
-    };
+    let of = || format!("a neighbor of {}", local.unwrap_or("an unnamed port"));
     let part = |key: &str| many(interface.get(key)?).first();
     let both = part("chassis").zip(part("port")).zip(local);
-    let ((chassis, port), name) =
-        both.ok_or_else(|| (of(), "a port with a name, a chassis and a port heard on it"))?;
+    let ((chassis, port), name) = both.ok_or_else(|| {
+        (
+            of(),
+            "a named port with a chassis and a port of the neighbor",
+        )
+    })?;
     let (system, chassis) = *named(chassis).first().ok_or_else(|| (of(), "a chassis"))?;
     let id = text(chassis, "id").or(system.map(|_| ""));
     let (id, port_id) = id
@@ -136,7 +135,7 @@ fn neighbour(local: Option<&str>, interface: &Value) -> Result<Neighbour, (Strin
     if is_mac(chassis) && !id.is_empty() && Mac::read(id).is_none() {
         return Err((
             format!("chassis id {id}"),
-            "a MAC address, as its type says: it may have been blacked out",
+            "a MAC address, according to its type; it may be redacted",
         ));
     }
     Ok(Neighbour {
@@ -150,7 +149,7 @@ fn neighbour(local: Option<&str>, interface: &Value) -> Result<Neighbour, (Strin
     })
 }
 
-/// Whether a chassis says that its id is a MAC address.
+/// Whether the type of a chassis id is MAC address.
 fn is_mac(chassis: &Value) -> bool {
     let id = chassis.get("id").and_then(|id| many(id).first());
     id.and_then(|id| id.get("type")?.as_str()) == Some("mac")
@@ -162,7 +161,7 @@ fn text<'a>(of: &'a Value, key: &str) -> Option<&'a str> {
     first.as_str().or_else(|| first.get("value")?.as_str())
 }
 
-/// Whether it bridges or routes; none where it says neither.
+/// Whether the chassis bridges or routes; `None` if it advertises neither.
 fn forwards(chassis: &Value) -> Option<bool> {
     let capabilities = many(chassis.get("capability")?).iter();
     let known = capabilities.filter(|one| {

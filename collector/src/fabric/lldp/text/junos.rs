@@ -1,10 +1,10 @@
-//! `show lldp neighbors` of Junos: its table, and its XML (`| display xml`).
+//! Reads `show lldp neighbors` of Junos: table and XML (`| display xml`).
 
 use roxmltree::{Document, Node, ParsingOptions};
 
 use crate::fabric::{Neighbour, Told};
 
-/// How the heading of the table begins, whatever its columns' width.
+/// Whether a line is the heading of the table, with any column width.
 pub(super) fn is_header(line: &str) -> bool {
     let line = line.trim_start();
     line.starts_with("Local Interface")
@@ -12,7 +12,7 @@ pub(super) fn is_header(line: &str) -> bool {
         && line.contains("System Name")
 }
 
-/// Reads the table. None if no line is its heading.
+/// Reads the table. `None` if no line is its heading.
 pub(super) fn parse_table(text: &str) -> Option<Told> {
     let mut lines = (1..).zip(text.lines());
     let (_, header) = lines.find(|(_, line)| is_header(line))?;
@@ -36,7 +36,7 @@ pub(super) fn parse_table(text: &str) -> Option<Told> {
             break;
         }
         match cells.get(before..) {
-            // What the neighbour says of its port may be several words.
+            // The port field can have several words.
             Some([chassis, port @ .., system]) if !port.is_empty() => told.take(
                 line,
                 Neighbour {
@@ -57,7 +57,7 @@ pub(super) fn parse_table(text: &str) -> Option<Told> {
     Some(told)
 }
 
-/// Reads the XML, alone or behind a prompt. None if the text is none, or of something else.
+/// Reads the XML, alone or after a prompt. `None` if the text is not this XML.
 pub(super) fn parse_xml(text: &str) -> Option<Told> {
     let begin = text
         .find("<rpc-reply")
@@ -74,7 +74,11 @@ pub(super) fn parse_xml(text: &str) -> Option<Told> {
         Ok(document) => document,
         Err(error) => {
             let line = above + error.pos().row as usize;
-            told.refuse(line, error.to_string(), "whole XML: the text is cut");
+            told.refuse(
+                line,
+                error.to_string(),
+                "complete XML: the text is truncated",
+            );
             return Some(told);
         }
     };
@@ -97,7 +101,7 @@ pub(super) fn parse_xml(text: &str) -> Option<Told> {
         else {
             told.refuse(
                 line,
-                "a neighbour".to_owned(),
+                "a neighbor".to_owned(),
                 "a local port, a remote port and a remote chassis id",
             );
             continue;
@@ -117,7 +121,7 @@ pub(super) fn parse_xml(text: &str) -> Option<Told> {
     Some(told)
 }
 
-/// Junos says the logical interface `et-0/0/1.0` where the port is `et-0/0/1`.
+/// The physical port: Junos prints the logical interface `et-0/0/1.0` for the port `et-0/0/1`.
 fn whole(port: &str) -> &str {
     match port.strip_suffix(".0") {
         Some(physical) if physical.contains('/') => physical,

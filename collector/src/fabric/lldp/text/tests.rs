@@ -139,7 +139,7 @@ fn the_recorded_words_of_switches_and_of_a_host_are_read_whole() {
 }
 
 #[test]
-fn a_recorded_host_whose_ids_were_blacked_out_is_refused_by_line() {
+fn a_recorded_host_with_redacted_ids_is_rejected_with_its_line() {
     let file = concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/../../shared/captures/switch/lldp/meta-gcm-eth_learn_good.json"
@@ -148,10 +148,10 @@ fn a_recorded_host_whose_ids_were_blacked_out_is_refused_by_line() {
         eprintln!("SKIPPED: no capture {file}");
         return;
     };
-    let said = parse_neighbours(&text).expect_err("blacked out");
+    let error = parse_neighbours(&text).expect_err("redacted");
     assert!(
-        said.contains(": chassis id mac_value, and 1 more like it: expected a MAC address"),
-        "{said}"
+        error.contains(": chassis id mac_value, and 1 more: expected a MAC address"),
+        "{error}"
     );
 }
 

@@ -10,17 +10,17 @@ use super::super::compress_hosts;
 use super::MISSING;
 use crate::fabric::{Kind, Verdict};
 
-/// Device names of a node whose devices have other names, and why: by reason, nodes and names.
+/// Nodes and their unusable device names, by reason.
 type Unnamed<'a> = BTreeMap<&'static str, (BTreeSet<&'a str>, BTreeSet<&'a str>)>;
 
 /// Settings by groups of nodes that need the same: `NCCL_IB_HCA` with the NICs that have a rail and a cable, in the
 /// order of rails, so that channel i of every node is on one rail. The `=` makes NCCL take the names exactly. What
-/// cannot be said for sure stands as a line of [`MISSING`] instead.
+/// is uncertain is replaced by a line with [`MISSING`].
 pub fn nccl_hints(fabric: &Fabric, verdict: &Verdict) -> String {
     if !verdict.wiring.is_rail_wired() && verdict.kind != Kind::RailOnly {
         return format!(
-            "{MISSING}rails: this fabric has none ({}), so that neither an order of NICs nor NCCL_CROSS_NIC follows from it; \
-             leave both to NCCL\n",
+            "{MISSING}rails: this fabric has none ({}), so that it determines neither the order of NICs nor NCCL_CROSS_NIC; \
+             use NCCL's defaults\n",
             verdict.kind
         );
     }
@@ -54,7 +54,7 @@ pub fn nccl_hints(fabric: &Fabric, verdict: &Verdict) -> String {
                 .push((*rail, format!("{device}:{port}")));
         }
     }
-    // Half of a node's NICs are no hint for it.
+    // An incomplete list of a node's NICs is not a valid hint.
     of_node.retain(|node, _| {
         !unnamed
             .values()
@@ -76,7 +76,7 @@ fn write(of_node: BTreeMap<&NodeName, Vec<(u16, String)>>, unnamed: &Unnamed<'_>
     let mut text = String::new();
     for (nics, nodes) in &alike {
         // Writing to a string does not fail.
-        writeln!(text, "# {}\nNCCL_IB_HCA=={nics}\n# keep each channel on its rail: leaves of two rails meet only at the spines\nNCCL_CROSS_NIC=0", compress_hosts(nodes.iter().copied())).ok();
+        writeln!(text, "# {}\nNCCL_IB_HCA=={nics}\n# keep each channel on its rail: leaves of two rails connect only through spines\nNCCL_CROSS_NIC=0", compress_hosts(nodes.iter().copied())).ok();
     }
     for (why, (nodes, names)) in unnamed {
         let names: Vec<&str> = names.iter().copied().collect();
@@ -89,22 +89,21 @@ fn write(of_node: BTreeMap<&NodeName, Vec<(u16, String)>>, unnamed: &Unnamed<'_>
         .ok();
     }
     if alike.is_empty() && unnamed.is_empty() {
-        writeln!(text, "{MISSING}NICs: none has a rail and a cable").ok();
+        writeln!(text, "{MISSING}NICs: none has both a rail and a cable").ok();
     }
     text
 }
 
-/// Why NCCL cannot find a NIC by this name; none where it is the name of an RDMA device.
+/// The reason why NCCL cannot find a NIC by this name; `None` for the name of an RDMA device.
 fn no_device(device: &RdmaDevice) -> Option<&'static str> {
     const INTERFACES: [&str; 7] = ["eth", "eno", "ens", "enp", "enx", "bond", "swp"];
     let name = device.as_str();
     if name.starts_with("HCA-") {
         return Some(
-            "are words of node descriptions, not devices (ibv_devices lists those; rdma-ndd puts them into the \
-             descriptions, exporters' pages beside the sweep tell them too)",
+            "are words of node descriptions, not devices (ibv_devices lists devices; rdma-ndd writes them to the \
+             descriptions; scrape bodies of exporters, added to the sweep, also contain them)",
         );
     }
     let is_interface = INTERFACES.iter().any(|prefix| name.starts_with(prefix));
-    is_interface
-        .then_some("are network interfaces, not RDMA devices (\"rdma link\" shows which is which)")
+    is_interface.then_some("are network interfaces, not RDMA devices (\"rdma link\" shows both)")
 }

@@ -16,7 +16,7 @@ fn slurm_name(name: &str) -> String {
         .collect()
 }
 
-/// Names as Slurm takes them, each once: those that differ only in signs that Slurm does not take get a number.
+/// Unique names that Slurm accepts; names that differ only in characters that Slurm rejects get a number.
 fn slurm_names(placement: &Placement) -> BTreeMap<&str, String> {
     let mut names = BTreeMap::new();
     let mut taken: BTreeSet<String> = BTreeSet::new();
@@ -33,12 +33,12 @@ fn slurm_names(placement: &Placement) -> BTreeMap<&str, String> {
 }
 
 /// Slurm's topology/tree. Where leaves share their hosts, as rails do, they are one switch of the tree; a comment says
-/// of which. What would be no tree is left out and said ([`MISSING`]).
+/// of which. Entries that break the tree are omitted and named ([`MISSING`]).
 pub fn slurm_tree(placement: &Placement) -> String {
-    let (placement, left_out) = placement.sound();
+    let (placement, omitted) = placement.sound();
     let names = slurm_names(&placement);
     let mut text = String::from("# topology/tree, written by railscope topology export\n");
-    for what in left_out {
+    for what in omitted {
         // Writing to a string does not fail.
         writeln!(text, "{MISSING}{what}").ok();
     }
@@ -47,9 +47,9 @@ pub fn slurm_tree(placement: &Placement) -> String {
         if !switch.of.is_empty() {
             writeln!(text, "# {name}: {}", switch.of.join(" ")).ok();
         }
-        // Slurm refuses a switch without anything below it.
+        // Slurm rejects a switch without children.
         if switch.nodes.is_empty() && switch.switches.is_empty() {
-            writeln!(text, "{MISSING}{name}: nothing is left below it").ok();
+            writeln!(text, "{MISSING}{name}: no children are left").ok();
             continue;
         }
         write!(text, "SwitchName={name}").ok();

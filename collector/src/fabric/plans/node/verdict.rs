@@ -1,4 +1,4 @@
-//! What the inside of a node amounts to: the answer in one sentence, what does not fit, and the text.
+//! Evaluates the topology inside a node: summary in one sentence, findings, text report.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,36 +7,34 @@ use super::{Distance, NodeTopology};
 use crate::fabric::subnet::counted;
 
 impl NodeTopology {
-    /// The answer in one sentence: how GPUs get to the fabric.
+    /// Summary in one sentence: the path of the GPUs to the fabric.
     pub fn verdict(&self) -> String {
         if self.gpus.is_empty() {
             return match self.unknown {
-                0 => "no GPU in it".to_owned(),
-                many => format!(
-                    "no verdict: {many} PCI functions, and of none it says whether it is a GPU or a NIC"
-                ),
+                0 => "no GPU".to_owned(),
+                many => format!("no verdict: {many} PCI functions without a type (GPU or NIC)"),
             };
         }
         if !self.tells_nics {
-            return "links between GPUs only: it says nothing of NICs".to_owned();
+            return "links between GPUs only, no data about NICs".to_owned();
         }
         if self.nics.is_empty() {
-            return "GPUs without any RDMA NIC: no GPUDirect path out of the node".to_owned();
+            return "no RDMA NIC: no GPUDirect path out of the node".to_owned();
         }
         let near: Vec<_> = (0..self.gpus.len())
             .filter_map(|gpu| self.nearest(gpu))
             .collect();
-        let untold = self.untold();
+        let without_distance = self.without_distance();
         let Some(worst) = near.iter().map(|(distance, _)| *distance).max() else {
-            return "no verdict: of no GPU it says how far a NIC is".to_owned();
+            return "no verdict: no distance between a GPU and a NIC is given".to_owned();
         };
-        let about = match untold.len() {
+        let about = match without_distance.len() {
             0 => String::new(),
             _ => format!(
-                "only of {} of {} GPUs, nothing is said of {}: ",
+                "{} of {} GPUs (no data for {}): ",
                 near.len(),
                 self.gpus.len(),
-                untold.join(", ")
+                without_distance.join(", ")
             ),
         };
         if worst > Distance::Pxb {
@@ -53,7 +51,7 @@ impl NodeTopology {
         about + &self.shares(&near, worst)
     }
 
-    /// How GPUs that reach NICs without the CPU share them.
+    /// How GPUs share NICs that they reach without the CPU.
     fn shares(&self, near: &[(Distance, Vec<usize>)], worst: Distance) -> String {
         let mut users = vec![0usize; self.nics.len()];
         for (_, nics) in near {
@@ -62,27 +60,27 @@ impl NodeTopology {
         let idle = users.iter().filter(|users| **users == 0).count();
         let most = users.iter().copied().max().unwrap_or(0);
         let mut verdict = if near.iter().all(|(_, nics)| nics.len() == 1) && most == 1 {
-            "each GPU has a NIC of its own".to_owned()
+            "each GPU has its own NIC".to_owned()
         } else {
-            format!("up to {most} GPUs are nearest to one NIC")
+            format!("up to {most} GPUs share their nearest NIC")
         };
         verdict += &format!(", reached without the CPU ({})", worst.word());
         if idle > 0 {
-            verdict += &format!("; {idle} NICs are nearest to no GPU");
+            verdict += &format!("; {idle} NICs are not the nearest of any GPU");
         }
         verdict
     }
 
-    /// GPUs of which the text does not say how far a NIC is, though it tells of NICs.
-    fn untold(&self) -> Vec<&str> {
+    /// GPUs without a distance to any NIC, although the text lists NICs.
+    fn without_distance(&self) -> Vec<&str> {
         if !self.tells_nics || self.nics.is_empty() {
             return Vec::new();
         }
-        let untold = (0..self.gpus.len()).filter(|gpu| self.nearest(*gpu).is_none());
-        untold.map(|gpu| self.gpus[gpu].name.as_str()).collect()
+        let without = (0..self.gpus.len()).filter(|gpu| self.nearest(*gpu).is_none());
+        without.map(|gpu| self.gpus[gpu].name.as_str()).collect()
     }
 
-    /// What sets single GPUs of the node apart from the others, in sentences; each is a fault, or hides one.
+    /// Differences between the GPUs of the node, one sentence each; each is a fault or can hide one.
     pub fn findings(&self) -> Vec<String> {
         let mut findings = Vec::new();
         let links: Vec<u16> = (0..self.gpus.len()).map(|gpu| self.links_of(gpu)).collect();
@@ -90,11 +88,11 @@ impl NodeTopology {
             for (gpu, own) in self.gpus.iter().zip(&links) {
                 match own {
                     0 if usual > 0 => findings.push(format!(
-                        "{} has none of the {usual} NVLinks that the other GPUs have: reset it, look for Xid 74 and the state of its fabric (nvidia-smi -q)",
+                        "{} has none of the {usual} NVLinks of the other GPUs: reset it, check Xid 74 and its fabric state (nvidia-smi -q)",
                         gpu.name
                     )),
                     own if *own != usual => findings.push(format!(
-                        "{} has {own} NVLinks where the other GPUs have {usual}",
+                        "{} has {own} NVLinks; the other GPUs have {usual}",
                         gpu.name
                     )),
                     _ => {}
@@ -102,21 +100,21 @@ impl NodeTopology {
             }
         } else if let (Some(least), Some(most)) = (links.iter().min(), links.iter().max()) {
             findings.push(format!(
-                "no two thirds of the GPUs have the same number of NVLinks: {least} to {most}"
+                "the number of NVLinks differs between GPUs, from {least} to {most}, without a value shared by two thirds"
             ));
         }
         let near: Vec<_> = (0..self.gpus.len()).map(|gpu| self.nearest(gpu)).collect();
-        let told: Vec<Distance> = near
+        let distances: Vec<Distance> = near
             .iter()
             .flatten()
             .map(|(distance, _)| *distance)
             .collect();
-        if let Some(usual) = usual(&told) {
+        if let Some(usual) = usual(&distances) {
             for (gpu, near) in self.gpus.iter().zip(&near) {
                 if let Some((distance, _)) = near.as_ref().filter(|(distance, _)| *distance > usual)
                 {
                     findings.push(format!(
-                        "{} is {} from its nearest NIC where the other GPUs are {}",
+                        "{} reaches its nearest NIC over {}; the other GPUs over {}",
                         gpu.name,
                         distance.word(),
                         usual.word()
@@ -124,18 +122,22 @@ impl NodeTopology {
                 }
             }
         }
-        let untold = self.untold();
-        if !untold.is_empty() {
+        let without_distance = self.without_distance();
+        if !without_distance.is_empty() {
             findings.push(format!(
-                "nothing is said of {}: the text is cut, or the driver has lost {}",
-                untold.join(", "),
-                if untold.len() == 1 { "it" } else { "them" }
+                "no data for {}: the text is truncated, or the driver no longer lists {}",
+                without_distance.join(", "),
+                if without_distance.len() == 1 {
+                    "it"
+                } else {
+                    "them"
+                }
             ));
         }
         findings
     }
 
-    /// What nodes are compared by.
+    /// Values by which nodes are compared.
     pub fn identity(&self) -> BTreeMap<String, String> {
         let near = self.affinity().into_iter().zip(&self.gpus);
         let near: Vec<String> = near
@@ -157,7 +159,7 @@ impl NodeTopology {
         .into()
     }
 
-    /// NVLinks of each GPU in one line; none where there is none.
+    /// NVLinks of each GPU in one line; `None` if there are none.
     fn nvlinks(&self) -> Option<String> {
         let mut by_number: BTreeMap<u16, Vec<&str>> = BTreeMap::new();
         for (gpu, endpoint) in self.gpus.iter().enumerate() {
@@ -181,10 +183,10 @@ impl NodeTopology {
     }
 }
 
-/// Fewest of three: the share that makes a value the usual one.
+/// Minimum ratio of equal values for a usual value (2 of 3).
 const USUAL_SHARE: f64 = 2.0 / 3.0;
 
-/// The value that two thirds have; none where no value has so many, though there are several.
+/// The value shared by at least two thirds; `None` if there is no such value.
 fn usual<T: Ord + Copy>(values: &[T]) -> Option<T> {
     let mut count: BTreeMap<T, usize> = BTreeMap::new();
     for value in values {
@@ -195,7 +197,7 @@ fn usual<T: Ord + Copy>(values: &[T]) -> Option<T> {
 }
 
 impl fmt::Display for NodeTopology {
-    /// Several lines, the first of which is the answer.
+    /// Several lines; the first is the summary.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.verdict())?;
         for finding in self.findings() {
@@ -210,14 +212,14 @@ impl fmt::Display for NodeTopology {
         if self.other_ports > 0 {
             writeln!(
                 f,
-                "  no NICs    {}: management of NVSwitches, or without an RDMA device",
+                "  no NICs    {}: NVSwitch management, or without an RDMA device",
                 counted(self.other_ports, "network port", "network ports")
             )?;
         }
         if self.unknown > 0 {
             writeln!(
                 f,
-                "  unknown    {} PCI functions of no said kind",
+                "  unknown    {} PCI functions without a type",
                 self.unknown
             )?;
         }

@@ -1,4 +1,4 @@
-//! A placement as a tree that holds together: what goes up from a leaf, and what has to be left out to make it one.
+//! Reduces a placement to a valid tree: paths from leaf to root, and the entries that must be omitted.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use railscope_model::identity::NodeName;
 use super::{PlacedSwitch, Placement};
 
 impl Placement {
-    /// The switch above each switch; the first one where there are several.
+    /// The parent of each switch; the first of several.
     pub(crate) fn parents(&self) -> BTreeMap<&str, &PlacedSwitch> {
         let mut parents = BTreeMap::new();
         for switch in &self.switches {
@@ -18,13 +18,13 @@ impl Placement {
         parents
     }
 
-    /// A leaf and the switches above it, up to the top; none twice.
+    /// A leaf and its ancestors up to the root, each once.
     pub(crate) fn way_up<'a>(
         &'a self,
         leaf: &'a PlacedSwitch,
         parents: &BTreeMap<&str, &'a PlacedSwitch>,
     ) -> Vec<&'a PlacedSwitch> {
-        let mut way = vec![leaf];
+        let mut path = vec![leaf];
         let mut met = BTreeSet::from([leaf.name.as_str()]);
         let mut at = leaf;
         while let Some(above) = parents
@@ -32,15 +32,15 @@ impl Placement {
             .filter(|above| met.insert(&above.name))
         {
             at = above;
-            way.push(at);
+            path.push(at);
         }
-        way
+        path
     }
 
-    /// The same without what makes it no tree, and what that was, in sentences: switches that are nowhere described,
-    /// second homes of switches and nodes, rings.
+    /// The placement without entries that break the tree, and those entries, one sentence each: undefined switches,
+    /// second parents of switches and nodes, rings.
     pub(crate) fn sound(&self) -> (Self, Vec<String>) {
-        let mut left_out = Vec::new();
+        let mut omitted = Vec::new();
         let mut sound = self.clone();
         let described: BTreeSet<&str> = self
             .switches
@@ -54,31 +54,31 @@ impl Placement {
             let own = switch.name.clone();
             switch.switches.retain(|child| {
                 let why = if !described.contains(child.as_str()) {
-                    "which is nowhere described"
+                    "which is undefined"
                 } else if ringed.contains(own.as_str()) && ringed.contains(child.as_str()) {
-                    "which stands above it, too: a ring"
+                    "which is also above it: a ring"
                 } else if !homed.insert(child.clone()) {
-                    "which stands below another switch already"
+                    "which already has another parent"
                 } else {
                     return true;
                 };
-                left_out.push(format!("switch {child} below {own}, {why}"));
+                omitted.push(format!("switch {child} below {own}, {why}"));
                 false
             });
             switch.nodes.retain(|node| {
                 let is_new = placed.insert(node.clone());
                 if !is_new {
-                    left_out.push(format!(
-                        "node {node} behind {own}: it hangs behind another switch already"
+                    omitted.push(format!(
+                        "node {node} below {own}, which already has another switch"
                     ));
                 }
                 is_new
             });
         }
-        (sound, left_out)
+        (sound, omitted)
     }
 
-    /// Switches that stand on a ring, or between two.
+    /// Switches on a ring, or between two rings.
     fn ringed(&self) -> BTreeSet<&str> {
         let names = self.switches.iter().map(|switch| switch.name.as_str());
         let all: BTreeSet<&str> = names.collect();
@@ -98,7 +98,7 @@ impl Placement {
     }
 }
 
-/// The nodes of a directed graph that stay when those that no edge leads to are taken away, again and again.
+/// The nodes of a directed graph that remain after repeated removal of nodes without incoming edges.
 fn without_ends<'a>(
     mut nodes: BTreeSet<&'a str>,
     edges: impl Iterator<Item = (&'a str, &'a str)>,

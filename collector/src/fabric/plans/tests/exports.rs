@@ -1,4 +1,4 @@
-//! Exports: what they cannot be sure of they say instead of guessing.
+//! Exports name uncertain data instead of guessing it.
 
 use super::super::{Placement, Site, export};
 use super::*;
@@ -13,7 +13,7 @@ fn nccl(text: &str) -> String {
 }
 
 #[test]
-fn nccl_gets_devices_and_rails_that_are_known_or_is_told_what_is_missing() {
+fn nccl_hints_have_known_devices_and_rails_or_name_missing_data() {
     let rails = RAILS;
     let hints = nccl(rails);
     assert!(hints.contains("NCCL_IB_HCA==mlx5_0:1,"), "{hints}");
@@ -40,7 +40,7 @@ fn nccl_gets_devices_and_rails_that_are_known_or_is_told_what_is_missing() {
 }
 
 #[test]
-fn one_node_without_device_names_does_not_take_them_from_the_others() {
+fn a_node_without_device_names_does_not_affect_the_others() {
     let rails = RAILS;
     let host = rails.lines().find_map(|line| {
         let (_, description) = line.split_once("# \"")?;
@@ -67,24 +67,24 @@ fn one_node_without_device_names_does_not_take_them_from_the_others() {
 }
 
 #[test]
-fn slurms_tree_leaves_out_what_would_be_none_and_says_so() {
+fn slurms_tree_omits_and_names_entries_that_break_it() {
     let tree = "SwitchName=a Switches=b,s9\nSwitchName=b Switches=c\nSwitchName=c Switches=a,l1\nSwitchName=l1 Nodes=n[1-2]\n\
                 SwitchName=l2 Nodes=n2,n3\nSwitchName=d Switches=l1,l2\n";
     let own = placement(tree);
-    assert_eq!(own.levels(), 4, "the ring is gone round once");
+    assert_eq!(own.levels(), 4, "the ring is traversed once");
     let written = export::slurm_tree(&own);
     let missing: Vec<&str> = export::missing(&written).collect();
     assert_eq!(
         missing,
         [
-            "switch b below a, which stands above it, too: a ring",
-            "switch s9 below a, which is nowhere described",
-            "switch c below b, which stands above it, too: a ring",
-            "switch a below c, which stands above it, too: a ring",
-            "node n2 behind l2: it hangs behind another switch already",
-            "switch l1 below d, which stands below another switch already",
-            "a: nothing is left below it",
-            "b: nothing is left below it",
+            "switch b below a, which is also above it: a ring",
+            "switch s9 below a, which is undefined",
+            "switch c below b, which is also above it: a ring",
+            "switch a below c, which is also above it: a ring",
+            "node n2 below l2, which already has another switch",
+            "switch l1 below d, which already has another parent",
+            "a: no children are left",
+            "b: no children are left",
         ]
     );
     let back = placement(&written);
@@ -92,7 +92,7 @@ fn slurms_tree_leaves_out_what_would_be_none_and_says_so() {
         back.defects(),
         ["2 switches at the top that nothing joins: c, d"]
     );
-    // Names that only signs told apart.
+    // Names that differ only in special characters.
     let names = export::slurm_tree(&placement(
         "switches:\n  'a b':\n    nodes: [n1]\n  a_b:\n    nodes: [n2]\n",
     ));

@@ -1,9 +1,9 @@
-//! The inside of nodes: what sets one GPU apart is named, hosts are kept apart, ports that are no NICs do not count.
+//! The inside of nodes: GPUs that differ are reported, hosts are separate, ports that are not NICs are not counted.
 
 use super::super::Site;
 use super::*;
 
-/// `topo -m` of eight GPUs behind NVSwitches with a NIC each; `cell` may give another cell than the usual one.
+/// `topo -m` of eight GPUs with NVSwitches and a NIC each; `cell` can override a cell.
 fn matrix(cell: impl Fn(usize, usize) -> Option<&'static str>) -> String {
     let names: Vec<String> = (0..8)
         .map(|gpu| format!("GPU{gpu}"))
@@ -27,7 +27,7 @@ fn matrix(cell: impl Fn(usize, usize) -> Option<&'static str>) -> String {
 }
 
 #[test]
-fn a_gpu_off_nvlink_takes_nothing_from_the_others_and_is_named() {
+fn a_gpu_without_nvlink_is_reported_and_does_not_affect_the_others() {
     let is_off = |row: usize, column: usize| {
         row < 8 && column < 8 && row != column && (row == 3 || column == 3)
     };
@@ -42,15 +42,15 @@ fn a_gpu_off_nvlink_takes_nothing_from_the_others_and_is_named() {
         "{:?}",
         node.findings()
     );
-    let said = node.to_string();
+    let text = node.to_string();
     assert!(
-        said.contains("nvlink     18 at most GPUs, 0 at GPU3"),
-        "{said}"
+        text.contains("nvlink     18 at most GPUs, 0 at GPU3"),
+        "{text}"
     );
     let fewer = super::node(&matrix(|row, column| is_off(row, column).then_some("NV17")));
     assert_eq!(
         fewer.findings(),
-        ["GPU3 has 17 NVLinks where the other GPUs have 18"]
+        ["GPU3 has 17 NVLinks; the other GPUs have 18"]
     );
     let healthy = super::node(&matrix(|_, _| None));
     assert_eq!(healthy.findings(), ["x"; 0]);
@@ -64,7 +64,7 @@ fn six_links_to_each_of_three_gpus_are_a_mesh() {
 }
 
 #[test]
-fn rows_that_are_missing_are_no_nics_of_their_own() {
+fn missing_rows_are_not_counted_as_nics() {
     let whole = matrix(|_, _| None);
     let lines: Vec<&str> = whole
         .lines()
@@ -76,14 +76,14 @@ fn rows_that_are_missing_are_no_nics_of_their_own() {
     };
     assert_eq!(
         nodes[0].verdict(),
-        "only of 6 of 8 GPUs, nothing is said of GPU6, GPU7: each GPU has a NIC of its own, reached without the CPU (PIX); 2 NICs are nearest to no GPU"
+        "6 of 8 GPUs (no data for GPU6, GPU7): each GPU has its own NIC, reached without the CPU (PIX); 2 NICs are not the nearest of any GPU"
     );
     assert_eq!(
         nodes[0].findings(),
-        ["nothing is said of GPU6, GPU7: the text is cut, or the driver has lost them"]
+        ["no data for GPU6, GPU7: the text is truncated, or the driver no longer lists them"]
     );
     assert_eq!(opened.problems.len(), 1, "{:?}", opened.problems);
-    // A line that ends too soon.
+    // A truncated line.
     let cut = whole.replace(
         "GPU2\tNV18\tNV18\tX\tNV18\tNV18\tNV18\tNV18\tNV18\tSYS\tSYS\tPIX",
         "GPU2\tNV18",
@@ -106,12 +106,12 @@ fn rows_that_are_missing_are_no_nics_of_their_own() {
     assert_eq!(
         problems,
         [
-            "f:4: GPU2: found 2 cells under 16 columns, expected a cell for each column: the line is cut"
+            "f:4: GPU2: found 2 cells under 16 columns, expected a cell for each column: the line is truncated"
         ]
     );
 }
 
-/// A tray of two GPUs with a NIC beside each; `links` of the second GPU.
+/// A tray of GPUs with a NIC each; `links` is the number of NVLinks of the last GPU.
 fn tray(hash: &str, links: u16) -> String {
     let gpu = |place: usize, links: u16| {
         let nvlink = match links {
@@ -140,7 +140,7 @@ fn tray(hash: &str, links: u16) -> String {
 }
 
 #[test]
-fn two_trays_of_one_file_are_two_nodes_and_a_gpu_without_links_is_named() {
+fn two_trays_of_one_file_are_two_nodes_and_a_gpu_without_links_is_reported() {
     let text = format!(
         "<system version=\"1\">{}{}</system>",
         tray("0xa", 18),
@@ -152,7 +152,7 @@ fn two_trays_of_one_file_are_two_nodes_and_a_gpu_without_links_is_named() {
     for (_, node) in &site.nodes {
         assert_eq!(
             node.verdict(),
-            "each GPU has a NIC of its own, reached without the CPU (PIX)"
+            "each GPU has its own NIC, reached without the CPU (PIX)"
         );
     }
     assert_eq!(site.nodes[0].1.findings(), ["x"; 0]);
@@ -160,7 +160,7 @@ fn two_trays_of_one_file_are_two_nodes_and_a_gpu_without_links_is_named() {
 }
 
 #[test]
-fn management_ports_of_nvswitches_are_no_nics() {
+fn management_ports_of_nvswitches_are_not_nics() {
     let port = "<pci busid=\"0009:05:00.0\" class=\"0x020700\" link_width=\"2\"><nic><net name=\"mlx5_9\" gdr=\"1\"/></nic></pci>";
     let bare = "<pci busid=\"0009:06:00.0\" class=\"0x020700\"/>";
     let text = format!(
@@ -171,6 +171,6 @@ fn management_ports_of_nvswitches_are_no_nics() {
     assert_eq!((node.nics.len(), node.other_ports), (3, 2));
     assert_eq!(
         node.verdict(),
-        "each GPU has a NIC of its own, reached without the CPU (PIX)"
+        "each GPU has its own NIC, reached without the CPU (PIX)"
     );
 }

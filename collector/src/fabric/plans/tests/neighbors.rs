@@ -1,4 +1,4 @@
-//! LLDP of hosts and switches in every dialect, read as the collector reads it; what cannot be is said.
+//! LLDP of hosts and switches in all dialects, read as in the collector; contradictions and unreadable parts are reported.
 
 use super::super::Site;
 use super::*;
@@ -22,7 +22,7 @@ const JUNOS_XML: &str = "<rpc-reply><lldp-neighbors-information><lldp-neighbor-i
                          <lldp-remote-chassis-id>7c:21:d8:00:00:0a</lldp-remote-chassis-id><lldp-remote-port-id>et-0/0/7.0</lldp-remote-port-id>\
                          <lldp-remote-system-name>spine-0</lldp-remote-system-name></lldp-neighbor-information></lldp-neighbors-information></rpc-reply>";
 
-/// A host that hears a switch on each of its ports, as `lldpctl -f json0` writes it.
+/// Output of `lldpctl -f json0` of a host with a switch as neighbor on each port.
 fn json0(ports: &[(&str, &str, &str)]) -> String {
     let ports = ports.iter().map(|(own, system, port)| {
         format!(
@@ -81,7 +81,7 @@ fn every_dialect_that_the_collector_reads_is_read_here() {
 }
 
 #[test]
-fn a_port_that_three_cables_end_in_is_named_and_none_of_them_is_drawn() {
+fn a_port_with_three_cables_is_reported_and_all_are_ignored() {
     let host = json0(&[
         ("ens1", "mgmt-sw", "swp7"),
         ("ens2", "mgmt-sw", "swp7"),
@@ -96,14 +96,14 @@ fn a_port_that_three_cables_end_in_is_named_and_none_of_them_is_drawn() {
             .count(),
         1
     );
-    let said: Vec<String> = site.contested.iter().map(ToString::to_string).collect();
+    let reported: Vec<String> = site.contested.iter().map(ToString::to_string).collect();
     assert_eq!(
-        said,
+        reported,
         [
-            "switch/mgmt-sw port swp7 cannot have 3 cables: nic/n1:ens1 port 1, nic/n1:ens2 port 1, nic/n1:ens3 port 1; none of them is believed"
+            "switch/mgmt-sw port swp7 is reported with 3 cables: nic/n1:ens1 port 1, nic/n1:ens2 port 1, nic/n1:ens3 port 1; all are ignored"
         ]
     );
-    // The switch's own word settles it.
+    // The switch's report resolves it.
     let files = vec![
         document("n1.json", &host),
         document(
@@ -115,26 +115,26 @@ fn a_port_that_three_cables_end_in_is_named_and_none_of_them_is_drawn() {
     assert!(
         site.contested[0]
             .to_string()
-            .ends_with("nic/n1:ens2 port 1 says so, too, and is believed"),
+            .ends_with("; used: nic/n1:ens2 port 1, which both ends report"),
         "{:?}",
         site.contested
     );
 }
 
 #[test]
-fn what_was_blacked_out_or_cut_is_refused_by_line() {
+fn redacted_or_truncated_text_is_rejected_with_its_line() {
     let blacked = json0(&[("ens1", "leaf-1", "swp3")]).replace("7c:21:d8:00:00:0a", "mac_value");
     refused(
         &blacked,
         &[
-            "f:1: lldp: found line 1: chassis id mac_value, expected a MAC address, as its type says: it may have been blacked out",
+            "f:1: lldp: found line 1: chassis id mac_value, expected a MAC address, according to its type; it may be redacted",
         ],
     );
     let eos = "Interface Ethernet1 detected 1 LLDP neighbors:\n\n  Neighbor <redacted>/\"Ethernet9\", age 12 seconds\n    Chassis ID     : <redacted>\n    Port ID     : \"Ethernet9\"\n";
     refused(
         eos,
         &[
-            "f:3: lldp: found line 3: \"<redacted>\", expected the real name or address: this one has been blacked out",
+            "f:3: lldp: found line 3: \"<redacted>\", expected the actual name or address: this one is redacted",
         ],
     );
     let cut = &EOS_JSON[..EOS_JSON.len() / 2];
@@ -143,7 +143,7 @@ fn what_was_blacked_out_or_cut_is_refused_by_line() {
     let cut = &JUNOS_XML[..JUNOS_XML.len() - 60];
     let errors = read("f", cut, None).expect_err("cut");
     assert!(
-        errors[0].to_string().contains("the text is cut"),
+        errors[0].to_string().contains("the text is truncated"),
         "{}",
         errors[0]
     );

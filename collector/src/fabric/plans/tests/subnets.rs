@@ -1,9 +1,9 @@
-//! InfiniBand subnets as other tools than `ibnetdiscover` print them.
+//! InfiniBand subnets in the output of tools other than `ibnetdiscover`.
 
 use super::super::{NodeNames, Site};
 use super::*;
 
-/// Two leaves with two hosts each below a spine, as `iblinkinfo` prints them in blocks.
+/// Two leaves with a host each below a spine, in `iblinkinfo`'s block form.
 const BLOCKS: &str = "CA: n1 mlx5_0:
       0x0000000000000101     11    1[  ] ==( 4X        106.25 Gbps Active/  LinkUp)==>       1    1[  ] \"MF0;leaf-1:MQM9700/U1\" ( )
 CA: n2 mlx5_0:
@@ -20,7 +20,7 @@ Switch: 0x0000000000000003 MF0;spine-1:MQM9700/U1:
            3    2[  ] ==( 4X        106.25 Gbps Active/  LinkUp)==>       2   33[  ] \"MF0;leaf-2:MQM9700/U1\" ( )
 ";
 
-/// The same in lines, one of the cables.
+/// One of the cables in the line form.
 const LINES: &str = "0x0000000000000001 \"      MF0;leaf-1:MQM9700/U1\"      1    1[  ] ==( 4X        106.25 Gbps Active/  LinkUp)==>  0x0000000000000101     11    1[  ] \"n1 mlx5_0\" ( )
 0x0000000000000101 \"                 n1 mlx5_0\"     11    1[  ] ==( 4X        106.25 Gbps Active/  LinkUp)==>  0x0000000000000001      1    1[  ] \"MF0;leaf-1:MQM9700/U1\" ( )
 ";
@@ -44,7 +44,7 @@ END_LINKS
 ";
 
 /// Cables of a fabric, with their speed.
-fn seen(opened: Opened) -> Vec<String> {
+fn cables_of(opened: Opened) -> Vec<String> {
     let site = Site::of(vec![opened]);
     let fabric = &site.fabric;
     let links = fabric
@@ -69,14 +69,14 @@ fn seen(opened: Opened) -> Vec<String> {
 }
 
 #[test]
-fn iblinkinfo_says_what_ibnetdiscover_says() {
+fn iblinkinfo_yields_the_cables_of_ibnetdiscover() {
     let opened = document("f", BLOCKS);
     assert_eq!(
         (opened.format, opened.problems.as_slice()),
         (Format::Linkinfo, [].as_slice())
     );
     assert_eq!(
-        seen(opened),
+        cables_of(opened),
         [
             "nic/n1:mlx5_0 1 - switch/leaf-1 1 4xNDR",
             "nic/n2:mlx5_0 1 - switch/leaf-2 1 4xNDR",
@@ -85,19 +85,22 @@ fn iblinkinfo_says_what_ibnetdiscover_says() {
         ]
     );
     assert_eq!(
-        seen(document("f", LINES)),
+        cables_of(document("f", LINES)),
         ["nic/n1:mlx5_0 1 - switch/leaf-1 1 4xNDR"]
     );
 }
 
 #[test]
-fn ibdiagnets_tables_say_the_same() {
+fn ibdiagnets_tables_yield_the_same_cables() {
     let opened = document("f", DB_CSV);
     assert_eq!(
         (opened.format, opened.problems.as_slice()),
         (Format::DbCsv, [].as_slice())
     );
-    assert_eq!(seen(opened), ["nic/n1:mlx5_0 1 - switch/leaf-1 1 4xNDR"]);
+    assert_eq!(
+        cables_of(opened),
+        ["nic/n1:mlx5_0 1 - switch/leaf-1 1 4xNDR"]
+    );
     refused(
         "START_LINKS\nNodeGuid1,PortNum1\nEND_LINKS\n",
         &[
@@ -107,7 +110,7 @@ fn ibdiagnets_tables_say_the_same() {
 }
 
 #[test]
-fn a_map_of_node_names_names_switches_as_the_scheduler_does() {
+fn a_node_name_map_gives_switches_the_scheduler_names() {
     let names = NodeNames::read(
         "map",
         "# ours\n0x1 \"ibsw1\"\n0x0000000000000101 \"gpu001\"\n",
@@ -119,7 +122,7 @@ fn a_map_of_node_names_names_switches_as_the_scheduler_does() {
     };
     assert_eq!(names.apply(subnet), 2);
     assert_eq!(
-        seen(opened)[0],
+        cables_of(opened)[0],
         "nic/gpu001:mlx5_0 1 - switch/ibsw1 1 4xNDR"
     );
     let errors = NodeNames::read("map", "leaf-1\n")

@@ -1,4 +1,4 @@
-//! The collector says of itself what it cannot do.
+//! The collector reports its own health.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::*;
 use crate::health::SourceStatus;
 use crate::persist::Past;
 
-/// A minute after the newest tick.
+/// One minute after the last analysis.
 fn a_minute_later() -> Timestamp {
     Timestamp((START + SEEN + 60) * 1000)
 }
@@ -36,9 +36,9 @@ async fn it_is_not_ready_while_the_analysis_is_late() {
     let state = with_clock(a_minute_later);
     state.record_tick(Instant::now() - Duration::from_secs(20));
     let at = serve(state).await;
-    let (status, said) = get_text(format!("{at}/-/ready")).await;
+    let (status, text) = get_text(format!("{at}/-/ready")).await;
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
-    assert!(said.contains("the last analysis began 60 s ago"), "{said}");
+    assert!(text.contains("the last analysis began 60 s ago"), "{text}");
     let tick = START + SEEN;
     let last = format!("railscope_collector_last_tick_timestamp_seconds {tick}.0");
     metric(&at, &last).await;
@@ -46,7 +46,7 @@ async fn it_is_not_ready_while_the_analysis_is_late() {
 }
 
 #[tokio::test]
-async fn sources_that_time_out_or_stand_still_are_named() {
+async fn sources_that_time_out_or_stop_are_reported() {
     let state = with_clock(now);
     let slow = ("subnet", String::from("ibnetdiscover"));
     state.expect_source(&slow, Some(Duration::from_secs(30)));
@@ -77,7 +77,7 @@ async fn sources_that_time_out_or_stand_still_are_named() {
 }
 
 #[tokio::test]
-async fn state_that_cannot_be_written_is_said_until_it_can() {
+async fn unwritable_state_is_reported_until_a_write_succeeds() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("state");
     std::fs::write(&path, "in the way").expect("write");
@@ -108,7 +108,7 @@ async fn state_that_cannot_be_written_is_said_until_it_can() {
 }
 
 #[tokio::test]
-async fn targets_that_leave_the_list_are_counted() {
+async fn removed_targets_are_counted() {
     let state = with_clock(now);
     let left: Vec<_> = state.targets().all.keys().skip(1).cloned().collect();
     state.set_targets(&left, true);

@@ -1,9 +1,9 @@
-//! Where ports hang, on a page of their own.
+//! The topology of ports in a separate scrape.
 
 use super::{get_text, serve, small};
 
 #[tokio::test]
-async fn ports_are_a_page_of_their_own_where_somebody_wants_it() {
+async fn ports_can_be_scraped_separately() {
     let at = serve(small()).await;
     let page = |query: &'static str| {
         let url = format!("{at}/metrics{query}");
@@ -16,7 +16,7 @@ async fn ports_are_a_page_of_their_own_where_somebody_wants_it() {
     assert!(ports.len() > 2, "{all}");
     assert_eq!(only.lines().collect::<Vec<_>>(), ports);
     assert_eq!(none.lines().collect::<Vec<_>>(), others);
-    let (status, said) = get_text(format!("{at}/metrics?ports=some")).await;
+    let (status, text) = get_text(format!("{at}/metrics?ports=some")).await;
     assert_eq!(status, 400);
-    assert!(said.contains("ports=only"), "{said}");
+    assert!(text.contains("ports=only"), "{text}");
 }

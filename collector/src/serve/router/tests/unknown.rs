@@ -1,10 +1,10 @@
-//! What nobody has spoken of lately is unknown on page, API and metrics, and never well.
+//! Components without fresh data are unknown on the web page, in the API and in metrics, and never healthy.
 
 use super::*;
 use crate::sources::targets::FileProblem;
 use crate::status::ScrapeResult;
 
-/// A cluster in which one node of four still speaks.
+/// A cluster in which one of four nodes has fresh data.
 fn one_of_four() -> State {
     let cluster = Cluster {
         nodes: 4,
@@ -17,7 +17,7 @@ fn one_of_four() -> State {
 }
 
 #[tokio::test]
-async fn a_node_that_was_not_heard_for_three_intervals_is_unknown_everywhere() {
+async fn a_node_without_data_for_three_intervals_is_unknown_everywhere() {
     let at = serve(one_of_four()).await;
     let (_, html) = get_text(format!("{at}/")).await;
     assert!(!html.contains("all well") && !html.contains("✓"), "{html}");
@@ -49,7 +49,7 @@ async fn a_node_that_was_not_heard_for_three_intervals_is_unknown_everywhere() {
 }
 
 #[tokio::test]
-async fn whom_the_collector_cannot_read_it_names_with_the_reason() {
+async fn unreadable_targets_are_reported_with_the_reason() {
     let state = small();
     let target = state
         .targets()
@@ -58,7 +58,7 @@ async fn whom_the_collector_cannot_read_it_names_with_the_reason() {
         .next()
         .cloned()
         .expect("a target");
-    let why = String::from("the page is HTML, not <metrics>");
+    let why = String::from("the response is HTML, not <metrics>");
     state.record_scrape(&target, ScrapeResult::Html, None, Some(why));
     state.set_file_problems(vec![FileProblem {
         file: String::from("targets.json"),
@@ -67,8 +67,8 @@ async fn whom_the_collector_cannot_read_it_names_with_the_reason() {
     }]);
     let at = serve(state).await;
     let (_, html) = get_text(format!("{at}/")).await;
-    for said in ["not &lt;metrics&gt;", "targets.json", "n9:1"] {
-        assert!(html.contains(said), "{said}: {html}");
+    for expected in ["not &lt;metrics&gt;", "targets.json", "n9:1"] {
+        assert!(html.contains(expected), "{expected}: {html}");
     }
     let (_, metrics) = get_text(format!("{at}/metrics")).await;
     for line in [
