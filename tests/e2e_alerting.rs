@@ -224,7 +224,8 @@ fn received(sink: &Sink) -> (Counts, String) {
 }
 
 #[test]
-fn every_fault_is_one_notification_and_one_resolve() {
+#[ignore = "slow: 45 s in real time, and late scrapes on a busy machine count"]
+fn slow_every_fault_is_one_notification_and_one_resolve() {
     need!("prometheus", "prometheus-alertmanager");
     let mut cases = cases_of_one_fault();
     cases.extend(cases_of_gaps());
