@@ -311,7 +311,7 @@ pub static NUMA_AFFINITY: Class = Class {
     name: "numa-affinity",
     severity: Severity::Critical,
     title: "NIC works for a GPU of the other socket",
-    action: "Give the GPU a NIC of its own socket, as on other nodes: compare slots, the NIC's being there, and in a virtual machine the NUMA nodes that it is given.",
+    action: "Give the GPU a NIC on its own socket, as on other nodes: compare slots, look for a missing NIC, and in a virtual machine compare the NUMA nodes that it is given.",
 };
 
 /// A node takes what its NICs receive too slowly.

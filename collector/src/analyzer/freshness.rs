@@ -34,7 +34,7 @@ pub struct Freshness {
     pub unheard: BTreeSet<NodeName>,
     /// Nodes with fresh adapter counters from a sweep.
     pub swept: BTreeSet<NodeName>,
-    /// Switches with fresh data of their own, or about more than their cables.
+    /// Switches with fresh data from themselves, or about more than their cables.
     pub switches: BTreeSet<SwitchName>,
     /// Whether the last complete sweep is fresh.
     pub subnet: bool,
