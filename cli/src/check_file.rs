@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 use railscope_collector::fabric::plans::{Document, Format, Opened, odd_nodes, read};
 use railscope_model::plan::PlanError;
 use serde::Serialize;
+
+use crate::topology::files_of;
 
 /// The result of all files.
 #[derive(Debug, Default, Serialize)]
@@ -36,7 +38,7 @@ type Identities = Vec<(String, BTreeMap<String, String>)>;
 pub(crate) fn run(paths: &[PathBuf]) -> anyhow::Result<FileReport> {
     let mut report = FileReport::default();
     let mut alike: BTreeMap<Format, Identities> = BTreeMap::new();
-    for path in files(paths)? {
+    for path in files_of(paths)? {
         let name = path.display().to_string();
         let text = match std::fs::read(&path) {
             Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
@@ -54,25 +56,6 @@ pub(crate) fn run(paths: &[PathBuf]) -> anyhow::Result<FileReport> {
         bail!("{}", report.refused.join("\n"));
     }
     Ok(report)
-}
-
-fn files(paths: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
-    let mut files = Vec::new();
-    for path in paths {
-        if !path.is_dir() {
-            files.push(path.clone());
-            continue;
-        }
-        let unread = || format!("cannot read {}", path.display());
-        let mut own = Vec::new();
-        for entry in std::fs::read_dir(path).with_context(unread)? {
-            own.push(entry.with_context(unread)?.path());
-        }
-        own.retain(|path| path.is_file());
-        own.sort();
-        files.extend(own);
-    }
-    Ok(files)
 }
 
 impl FileReport {

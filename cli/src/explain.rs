@@ -10,6 +10,8 @@ use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
 
+use crate::topology::remote::ask_within;
+
 /// Longest wait for the collector's answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Parts of a list that are named, without `--all`.
@@ -100,12 +102,6 @@ struct Evidence {
     clears: String,
 }
 
-#[derive(Debug, Deserialize)]
-struct Refused {
-    error: String,
-    expected: String,
-}
-
 /// Asks the collector, or itself about the detectors, and prints the answer.
 pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<()> {
     let text = match (&args.detectors, &args.incident) {
@@ -118,43 +114,15 @@ pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<()> {
         .context("cannot print")
 }
 
-fn of_incident(args: &ExplainArgs, incident: &str) -> anyhow::Result<String> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("cannot start the runtime")?;
-    let incident = runtime.block_on(ask(args, incident))?;
+fn of_incident(args: &ExplainArgs, id: &str) -> anyhow::Result<String> {
+    let path = ["incidents", id];
+    let answer = ask_within(PATIENCE, &args.collector, &path, &[])?;
+    let incident = serde_json::from_str(&answer)
+        .with_context(|| format!("{}: incident {id}: not an incident", args.collector))?;
     let mut text = String::new();
     let shown = if args.all { Shown::ALL } else { Shown::FEW };
     explain(&mut text, &incident, shown)?;
     Ok(text)
-}
-
-async fn ask(args: &ExplainArgs, incident: &str) -> anyhow::Result<Incident> {
-    let mut url = reqwest::Url::parse(&args.collector).with_context(|| {
-        format!(
-            "--collector {}: expected an address such as http://127.0.0.1:10661",
-            args.collector
-        )
-    })?;
-    match url.path_segments_mut() {
-        Ok(mut path) => path
-            .pop_if_empty()
-            .extend(["api", "v1", "incidents", incident]),
-        Err(()) => bail!("--collector {}: expected an http address", args.collector),
-    };
-    let client = reqwest::Client::builder().timeout(PATIENCE).build()?;
-    let answer = client.get(url.clone()).send().await;
-    let answer = answer.with_context(|| format!("no answer from {}", args.collector))?;
-    let status = answer.status();
-    let body = answer.bytes().await.with_context(|| format!("{url}"))?;
-    if status.is_success() {
-        return serde_json::from_slice(&body).with_context(|| format!("{url}: not an incident"));
-    }
-    match serde_json::from_slice::<Refused>(&body) {
-        Ok(refused) => bail!("{}: expected {}", refused.error, refused.expected),
-        Err(_) => bail!("{url}: {status}"),
-    }
 }
 
 /// How much of an incident is printed.

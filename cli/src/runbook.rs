@@ -7,6 +7,7 @@ use std::io::{ErrorKind, Write as _};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
+use strsim::levenshtein;
 
 use table::RUNBOOKS;
 
@@ -66,7 +67,7 @@ fn find(wanted: &str) -> anyhow::Result<&'static str> {
     }
     let nearest = known
         .iter()
-        .map(|(name, _)| (distance(&self::key(name), &key), *name))
+        .map(|(name, _)| (levenshtein(&self::key(name), &key), *name))
         .min()
         .filter(|(distance, _)| *distance <= (key.chars().count() / 2).max(MOST_CHANGED));
     match nearest {
@@ -97,22 +98,6 @@ fn key(name: &str) -> String {
         Some(rest) if !rest.is_empty() => rest.to_owned(),
         _ => key,
     }
-}
-
-/// Levenshtein distance: inserted, removed or changed letters.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, from) in a.chars().enumerate() {
-        let mut diagonal = i;
-        row[0] = i + 1;
-        for (j, to) in b.iter().enumerate() {
-            let changed = diagonal + usize::from(from != *to);
-            diagonal = row[j + 1];
-            row[j + 1] = changed.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
 }
 
 #[cfg(test)]
@@ -198,7 +183,7 @@ mod tests {
             ("kitten", "sitting", 3),
             ("ab", "ba", 2),
         ] {
-            assert_eq!(distance(a, b), changes, "{a} {b}");
+            assert_eq!(levenshtein(a, b), changes, "{a} {b}");
         }
     }
 }

@@ -219,7 +219,7 @@ fn unreadable(file: &str, error: &std::io::Error) -> Vec<PlanError> {
 }
 
 /// All files, those of directories sorted by name.
-fn files_of(paths: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
+pub(crate) fn files_of(paths: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for path in paths {
         if !path.is_dir() {

@@ -25,6 +25,16 @@ pub(crate) fn ask(
     path: &[&str],
     query: &[(&str, &str)],
 ) -> anyhow::Result<String> {
+    ask_within(PATIENCE, collector, path, query)
+}
+
+/// [`ask`] with another longest wait.
+pub(crate) fn ask_within(
+    patience: Duration,
+    collector: &str,
+    path: &[&str],
+    query: &[(&str, &str)],
+) -> anyhow::Result<String> {
     let example = "expected an address such as http://127.0.0.1:10661";
     let mut url =
         Url::parse(collector).with_context(|| format!("--collector {collector}: {example}"))?;
@@ -40,7 +50,7 @@ pub(crate) fn ask(
         .build()
         .context("cannot start the runtime")?;
     runtime.block_on(async {
-        let client = reqwest::Client::builder().timeout(PATIENCE).build()?;
+        let client = reqwest::Client::builder().timeout(patience).build()?;
         let answer = client.get(url.clone()).send().await;
         let answer = answer.with_context(|| format!("no answer from {collector}"))?;
         let status = answer.status();

@@ -33,7 +33,7 @@ pub use subnets::NodeNames;
 
 use railscope_model::plan::{PlanError, WiringPlan};
 
-use crate::fabric::subnet::Subnet;
+use crate::fabric::subnet::{Subnet, parse_ibnetdiscover};
 
 /// The content of one file.
 #[derive(Debug, Clone)]
@@ -122,10 +122,20 @@ pub fn read(file: &str, text: &str, format: Option<Format>) -> Result<Opened, Ve
 
 /// A sweep; its own account of problems stays with it.
 fn subnet(source: &mut Source<'_>) -> Result<Box<Subnet>, Vec<PlanError>> {
-    let subnet = crate::fabric::subnet::parse_ibnetdiscover(source.text);
+    let expected = "the output of ibnetdiscover (infiniband-diags)";
+    swept(source, source.text, "no node in it", expected)
+}
+
+/// A sweep in the form of ibnetdiscover, or what is wrong with a source that has no node.
+fn swept(
+    source: &mut Source<'_>,
+    text: &str,
+    found: &str,
+    expected: &str,
+) -> Result<Box<Subnet>, Vec<PlanError>> {
+    let subnet = parse_ibnetdiscover(text);
     if subnet.nodes.is_empty() {
-        let expected = "the output of ibnetdiscover (infiniband-diags)";
-        return Err(vec![source.error(1, "text", "no node in it", expected)]);
+        return Err(vec![source.error(1, "text", found, expected)]);
     }
     for problem in &subnet.problems {
         source.problem(

@@ -1,5 +1,6 @@
 //! Parts, times and counts as people say them.
 
+use railscope_model::fabric::civil;
 use railscope_model::identity::Part;
 pub(crate) use railscope_model::identity::natural;
 
@@ -156,31 +157,10 @@ pub(crate) fn count(number: usize, noun: &str) -> String {
     }
 }
 
-/// Unix time as `2026-11-20 14:03:07 UTC`: days by Howard Hinnant's `civil_from_days`
-/// (<https://howardhinnant.github.io/date_algorithms.html>).
+/// Unix time as `2026-11-20 14:03:07 UTC`.
 pub(crate) fn utc(seconds: f64) -> String {
-    let seconds = seconds.max(0.0) as i64;
-    let (days, rest) = (seconds / 86_400, seconds % 86_400);
-    let z = days + 719_468;
-    let era = z / 146_097;
-    let day_of_era = z % 146_097;
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 {
-        shifted + 3
-    } else {
-        shifted - 9
-    };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    format!(
-        "{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02} UTC",
-        rest / 3_600,
-        rest % 3_600 / 60,
-        rest % 60
-    )
+    let [year, month, day, hour, minute, second] = civil(seconds);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
 }
 
 #[cfg(test)]

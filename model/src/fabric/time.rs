@@ -26,3 +26,24 @@ impl Timestamp {
         self.0 as f64 / 1e3
     }
 }
+
+/// Year, month, day, hour, minute and second in UTC of a Unix time in seconds; days by Howard Hinnant's
+/// `civil_from_days` (<https://howardhinnant.github.io/date_algorithms.html>).
+pub fn civil(unix_seconds: f64) -> [i64; 6] {
+    let seconds = unix_seconds.max(0.0) as i64;
+    let (days, rest) = (seconds / 86_400, seconds % 86_400);
+    let shifted_days = days + 719_468;
+    let (era, day_of_era) = (shifted_days / 146_097, shifted_days % 146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * from_march + 2) / 5 + 1;
+    let month = if from_march < 10 {
+        from_march + 3
+    } else {
+        from_march - 9
+    };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    [year, month, day, rest / 3_600, rest % 3_600 / 60, rest % 60]
+}

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use railscope_model::plan::PlanError;
 
 use super::Source;
-use crate::fabric::subnet::{Subnet, parse_ibnetdiscover};
+use crate::fabric::subnet::Subnet;
 
 /// Rate of a lane in gigabits per second, and the name of the generation.
 const LANES: [(&str, &str); 9] = [
@@ -359,24 +359,7 @@ fn cells(line: &str) -> Vec<&str> {
 }
 
 fn finish(source: &mut Source<'_>, text: &str) -> Result<Box<Subnet>, Vec<PlanError>> {
-    let subnet = parse_ibnetdiscover(text);
-    if subnet.nodes.is_empty() {
-        return Err(vec![source.error(
-            1,
-            "text",
-            "no link that is up",
-            "links between nodes",
-        )]);
-    }
-    for problem in &subnet.problems {
-        source.problem(
-            problem.line,
-            problem.field,
-            &problem.found,
-            problem.expected,
-        );
-    }
-    Ok(Box::new(subnet))
+    super::swept(source, text, "no link that is up", "links between nodes")
 }
 
 /// Names by GUID, as opensm's `--node-name-map` has them: `0x0002c90300000001 "leaf-1"`.
