@@ -1,11 +1,17 @@
 //! The series of one metric of one node as a column: rows of labels, and a matrix of row by slot of time.
 
 mod index;
+mod keys;
+mod turn;
 
 use railscope_model::metric::{Kind, Metric};
 use railscope_model::reading::Labels;
 
 use self::index::{Index, Search};
+pub(super) use self::keys::SharedKeys;
+use self::keys::{Key, Keys};
+use self::turn::Told;
+pub(super) use self::turn::{Changes, Turn};
 use super::window::{Cell, Seen, Window};
 use crate::store::time_axis::{Axis, moved};
 
@@ -18,12 +24,9 @@ enum Track {
     Moves { line: u32 },
 }
 
-/// One series.
+/// What one series tells.
 #[derive(Debug, Clone)]
 struct Row {
-    labels: Labels,
-    /// Hash of its line up to the value; 0 if it came otherwise.
-    line: u64,
     latest: f64,
     /// Its speaker's page that told it last.
     told: u32,
@@ -36,6 +39,8 @@ struct Row {
 #[derive(Debug, Clone)]
 pub(super) struct Column {
     pub(super) metric: &'static Metric,
+    /// Which series they are.
+    keys: Keys,
     rows: Vec<Row>,
     /// Lines of as many cells as there are slots, one behind the other.
     cells: Vec<Cell>,
@@ -49,45 +54,11 @@ pub(super) struct Column {
     told: Told,
 }
 
-/// The node's arrivals, by number, that last changed a column.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Changes {
-    /// What its series tell, or which of them tell anything.
-    pub(super) values: u64,
-    /// Which of them tell anything, or that this is no number.
-    pub(super) presence: u64,
-    /// Which rows it has.
-    pub(super) rows: u64,
-}
-
-/// How many rows one page has told.
-#[derive(Debug, Clone, Copy, Default)]
-struct Told {
-    speaker: u16,
-    page: u32,
-    rows: usize,
-    /// Number of the arrival that began to tell the page.
-    arrival: u64,
-}
-
-/// A page that is being taken up.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Turn<'a> {
-    pub(super) speaker: u16,
-    pub(super) axis: &'a Axis,
-    pub(super) slots: u32,
-    /// Whether a page of the very same time was taken up before: what that one told stands.
-    pub(super) again: bool,
-    /// Number of the arrival among all of the node.
-    pub(super) number: u64,
-    /// The speaker's newest page when it came: several arrivals may share one.
-    pub(super) before: u32,
-}
-
 impl Column {
     pub(super) fn new(metric: &'static Metric) -> Self {
         Self {
             metric,
+            keys: Keys::default(),
             rows: Vec::new(),
             cells: Vec::new(),
             free: Vec::new(),
@@ -150,22 +121,22 @@ impl Column {
     /// The row of a line whose hash is known.
     #[inline]
     pub(super) fn by_line(&mut self, line: u64) -> Option<usize> {
-        self.find(|row| row.line == line, |index| index.by_line(line))
+        self.find(|key| key.line == line, |index| index.by_line(line))
     }
 
     /// The row with these labels.
     #[inline]
     pub(super) fn by_labels(&mut self, labels: &Labels) -> Option<usize> {
-        self.find(|row| row.labels == *labels, |index| index.by_labels(labels))
+        self.find(|key| key.labels == *labels, |index| index.by_labels(labels))
     }
 
     #[inline]
     fn find(
         &mut self,
-        is_it: impl Fn(&Row) -> bool,
+        is_it: impl Fn(&Key) -> bool,
         look_up: impl FnOnce(&Index) -> Option<usize>,
     ) -> Option<usize> {
-        let next = self.rows.get(self.next).is_some_and(&is_it);
+        let next = self.keys.get(self.next).is_some_and(&is_it);
         let found = if next {
             self.next
         } else {
@@ -178,17 +149,17 @@ impl Column {
     /// Searches for a row when the order differs from the previous scrape.
     fn find_elsewhere(
         &mut self,
-        is_it: impl Fn(&Row) -> bool,
+        is_it: impl Fn(&Key) -> bool,
         look_up: impl FnOnce(&Index) -> Option<usize>,
     ) -> Option<usize> {
-        let rows = &self.rows;
-        let keys = rows.iter().map(|row| (&row.labels, row.line));
-        if let Some(index) = self.search.index(keys) {
+        let keys = &self.keys;
+        let rows = keys.iter().map(|key| (&key.labels, key.line));
+        if let Some(index) = self.search.index(rows) {
             let found = look_up(index)?;
-            return rows.get(found).is_some_and(is_it).then_some(found);
+            return keys.get(found).is_some_and(is_it).then_some(found);
         }
-        let found = rows.iter().position(is_it);
-        self.search.count(found.unwrap_or(rows.len()));
+        let found = keys.iter().position(is_it);
+        self.search.count(found.unwrap_or(self.rows.len()));
         found
     }
 
@@ -204,9 +175,8 @@ impl Column {
         if let Some(index) = self.search.index_mut() {
             index.add(&labels, self.rows.len());
         }
+        self.keys.to_mut().push(Key { labels, line: 0 });
         self.rows.push(Row {
-            labels,
-            line: 0,
             latest: f64::NAN,
             told: page,
             track: Track::Still { since: page },
@@ -222,8 +192,22 @@ impl Column {
         if let Some(index) = self.search.index_mut() {
             index.set_line(line, row);
         }
-        if let Some(row) = self.rows.get_mut(row) {
-            row.line = line;
+        if let Some(key) = self.keys.to_mut().get_mut(row) {
+            key.line = line;
+        }
+    }
+
+    /// Ends a page: what it has of the keys and rows for good is kept once, and without spare room.
+    pub(super) fn settle(&mut self, shared: &SharedKeys) {
+        if !self.keys.are_new() {
+            return;
+        }
+        self.rows.shrink_to_fit();
+        // What a thing is differs from node to node.
+        if self.metric.kind == Kind::Info {
+            self.keys.keep();
+        } else {
+            shared.share(&mut self.keys);
         }
     }
 
@@ -331,9 +315,14 @@ impl Column {
             Track::Still { since } => since,
         };
         let line = self.free.pop().unwrap_or_else(|| {
-            let lines = self.cells.len() / slots.max(1);
-            self.cells.resize((lines + 1) * slots, Cell::GAP);
-            lines as u32
+            let line = self.cells.len() / slots.max(1);
+            let cells = &mut self.cells;
+            // Windows are most of what a node takes: an eighth of spare room, not as much again.
+            if cells.capacity() < cells.len() + slots {
+                cells.reserve_exact(slots.max(cells.len() / 8));
+            }
+            cells.resize((line + 1) * slots, Cell::GAP);
+            line as u32
         });
         let still = if self.counts() {
             Cell::rise(before, before)
@@ -357,9 +346,10 @@ impl Column {
         axis_of: impl Fn(u16) -> Option<&'a Axis> + 'a,
         slots: u32,
     ) -> impl Iterator<Item = (&'a Labels, Window<'a>, u16)> {
-        self.rows.iter().filter_map(move |row| {
+        let rows = self.keys.iter().zip(&self.rows);
+        rows.filter_map(move |(key, row)| {
             let window = self.window_of(row, &axis_of, slots)?;
-            Some((&row.labels, window, row.speaker))
+            Some((&key.labels, window, row.speaker))
         })
     }
 
@@ -376,7 +366,7 @@ impl Column {
 
     /// Labels of all rows, told or not.
     pub(super) fn labels(&self) -> impl Iterator<Item = &Labels> {
-        self.rows.iter().map(|row| &row.labels)
+        self.keys.iter().map(|key| &key.labels)
     }
 
     #[inline]
@@ -442,6 +432,11 @@ impl Column {
 
     /// Forgets rows.
     fn forget(&mut self, gone: impl Fn(u16, u32) -> bool) {
+        let mut rows = self.rows.iter();
+        let stays = |row: &Row| !gone(row.speaker, row.told);
+        self.keys
+            .to_mut()
+            .retain(|_| rows.next().is_some_and(stays));
         let free = &mut self.free;
         self.rows.retain(|row| {
             let gone = gone(row.speaker, row.told);
@@ -475,7 +470,5 @@ impl Column {
         }
         self.cells = cells;
         self.free.clear();
-        // By now a node has told most of what it ever will.
-        self.rows.shrink_to_fit();
     }
 }

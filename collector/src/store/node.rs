@@ -355,6 +355,7 @@ impl NodeHistory {
         let mut any = false;
         for column in &mut self.columns {
             any |= column.finish((arrival.voice, newest), arrival.number, gone);
+            column.settle(self.shared.keys());
         }
         if any {
             self.columns.retain(|column| column.len() > 0);

@@ -12,6 +12,7 @@ use railscope_model::metric::{
 };
 use railscope_model::reading::Labels;
 
+use crate::store::column::SharedKeys;
 use crate::store::page_cache::Templates;
 
 /// Series that no detector reads, of which a node has dozens or hundreds: half of its full page. They are
@@ -90,6 +91,7 @@ pub(super) fn is_unread(metric: &Metric) -> bool {
 pub(super) struct Shared {
     labels: Arc<Mutex<BTreeSet<Labels>>>,
     templates: Templates,
+    keys: SharedKeys,
 }
 
 impl Shared {
@@ -111,6 +113,10 @@ impl Shared {
 
     pub(super) const fn templates(&self) -> &Templates {
         &self.templates
+    }
+
+    pub(super) const fn keys(&self) -> &SharedKeys {
+        &self.keys
     }
 }
 

@@ -1,0 +1,125 @@
+//! What identifies the series of a column. Nodes of one kind have the same, so that it is kept once for all of them.
+
+use std::collections::HashMap;
+use std::hash::BuildHasher as _;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use foldhash::fast::FixedState;
+use railscope_model::reading::Labels;
+
+/// Sets of keys that are shared: about a hundred for each kind of node.
+const MOST_SETS: usize = 8_192;
+
+/// What identifies one series of a column.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Key {
+    pub(super) labels: Labels,
+    /// Hash of its line up to the value; 0 if it came otherwise.
+    pub(super) line: u64,
+}
+
+/// The keys of a column's rows, in their order.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Keys {
+    keys: Arc<Vec<Key>>,
+    /// Whether they changed since they were last shared.
+    are_new: bool,
+}
+
+impl Keys {
+    #[inline]
+    pub(super) fn get(&self, row: usize) -> Option<&Key> {
+        self.keys.get(row)
+    }
+
+    pub(super) fn iter(&self) -> std::slice::Iter<'_, Key> {
+        self.keys.iter()
+    }
+
+    /// The keys for a change. Those of other nodes stay as they are.
+    pub(super) fn to_mut(&mut self) -> &mut Vec<Key> {
+        self.are_new = true;
+        Arc::make_mut(&mut self.keys)
+    }
+
+    /// Whether they changed since they were last shared.
+    #[inline]
+    pub(super) const fn are_new(&self) -> bool {
+        self.are_new
+    }
+
+    /// Keeps them as nobody else's, without spare room.
+    pub(super) fn keep(&mut self) {
+        if let Some(keys) = Arc::get_mut(&mut self.keys) {
+            keys.shrink_to_fit();
+        }
+        self.are_new = false;
+    }
+}
+
+/// The keys that columns of several nodes have alike.
+#[derive(Debug, Clone, Default)]
+pub(in crate::store) struct SharedKeys(Arc<Mutex<Sets>>);
+
+type Sets = HashMap<u64, Arc<Vec<Key>>, FixedState>;
+
+impl SharedKeys {
+    /// Replaces the keys of a column by equal ones of another node, or keeps them for others.
+    pub(super) fn share(&self, own: &mut Keys) {
+        own.keep();
+        let hash = FixedState::default().hash_one(&*own.keys);
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(equal) = known.get(&hash).filter(|other| **other == own.keys) {
+            own.keys = Arc::clone(equal);
+            return;
+        }
+        if known.len() >= MOST_SETS {
+            // Those that no two nodes have alike.
+            known.retain(|_, keys| Arc::strong_count(keys) > 2);
+        }
+        if known.len() < MOST_SETS {
+            known.insert(hash, Arc::clone(&own.keys));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys(labels: &[&str]) -> Keys {
+        let mut keys = Keys::default();
+        keys.to_mut().extend(labels.iter().map(|label| Key {
+            labels: Labels::new([*label]),
+            line: 0,
+        }));
+        keys
+    }
+
+    #[test]
+    fn equal_keys_are_kept_once_until_one_node_changes_its_own() {
+        let shared = SharedKeys::default();
+        let [mut one, mut two] = [keys(&["0", "1"]), keys(&["0", "1"])];
+        shared.share(&mut one);
+        shared.share(&mut two);
+        assert!(Arc::ptr_eq(&one.keys, &two.keys));
+        two.to_mut().truncate(1);
+        assert!(two.are_new() && !one.are_new());
+        assert_eq!((one.iter().len(), two.iter().len()), (2, 1));
+        shared.share(&mut two);
+        assert_eq!((one.iter().len(), two.iter().len()), (2, 1));
+    }
+
+    #[test]
+    fn keys_of_single_nodes_do_not_fill_the_table_for_ever() {
+        let shared = SharedKeys::default();
+        let mut own: Vec<Keys> = (0..=MOST_SETS)
+            .map(|node| keys(&[&node.to_string()]))
+            .collect();
+        own.iter_mut().for_each(|keys| shared.share(keys));
+        let [mut one, mut two] = [keys(&["same"]), keys(&["same"])];
+        shared.share(&mut one);
+        shared.share(&mut two);
+        assert!(Arc::ptr_eq(&one.keys, &two.keys));
+    }
+}

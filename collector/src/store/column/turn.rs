@@ -1,0 +1,38 @@
+//! One page, as the columns that take it up see it.
+
+use crate::store::time_axis::Axis;
+
+/// The node's arrivals, by number, that last changed a column.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(in crate::store) struct Changes {
+    /// What its series tell, or which of them tell anything.
+    pub(in crate::store) values: u64,
+    /// Which of them tell anything, or that this is no number.
+    pub(in crate::store) presence: u64,
+    /// Which rows it has.
+    pub(in crate::store) rows: u64,
+}
+
+/// How many rows one page has told.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Told {
+    pub(super) speaker: u16,
+    pub(super) page: u32,
+    pub(super) rows: usize,
+    /// Number of the arrival that began to tell the page.
+    pub(super) arrival: u64,
+}
+
+/// A page that is being taken up.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::store) struct Turn<'a> {
+    pub(in crate::store) speaker: u16,
+    pub(in crate::store) axis: &'a Axis,
+    pub(in crate::store) slots: u32,
+    /// Whether a page of the very same time was taken up before: what that one told stands.
+    pub(in crate::store) again: bool,
+    /// Number of the arrival among all of the node.
+    pub(in crate::store) number: u64,
+    /// The speaker's newest page when it came: several arrivals may share one.
+    pub(in crate::store) before: u32,
+}
