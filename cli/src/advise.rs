@@ -13,8 +13,8 @@ use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
 use serde::de::DeserializeOwned;
 
-use crate::topology::remote::ask;
-use plan::{Detail, Fabric, Incidents, Plan};
+use crate::topology::remote::{Api, PATIENCE};
+use plan::{Detail, Fabric, Incidents, Listed, Plan};
 
 /// Maximum age of the last analysis; older results are rejected as stale.
 const STALE_SECONDS: f64 = 120.0;
@@ -52,21 +52,16 @@ enum Format {
 
 /// Reads the collector's API and prints the advice.
 pub(crate) fn run(args: &AdviseArgs) -> anyhow::Result<()> {
-    let fabric: Fabric = get(args, &["fabric"])?;
+    let api = Api::at(&args.collector, PATIENCE)?;
+    let fabric: Fabric = get(&api, &["fabric"])?;
     if fabric.tick_age_seconds > STALE_SECONDS {
         bail!(
             "stale data: the collector's last analysis is {:.0} s old, expected at most {STALE_SECONDS:.0} s",
             fabric.tick_age_seconds
         );
     }
-    let incidents: Incidents = get(args, &["incidents"])?;
-    let mut details = Vec::new();
-    for incident in &incidents.incidents {
-        // Omits an incident that resolved in the meantime.
-        if let Ok(detail) = get::<Detail>(args, &["incidents", &incident.id]) {
-            details.push(detail);
-        }
-    }
+    let incidents: Incidents = get(&api, &["incidents"])?;
+    let details = details(&api, &incidents)?;
     let before = match &args.state {
         Some(path) => memory::read(path, &incidents.cluster)?,
         None => memory::Memory::default(),
@@ -97,15 +92,42 @@ pub(crate) fn run(args: &AdviseArgs) -> anyhow::Result<()> {
     }
 }
 
-fn get<T: DeserializeOwned>(args: &AdviseArgs, path: &[&str]) -> anyhow::Result<T> {
-    let text = ask(&args.collector, path, &[])?;
+/// The details of each listed incident, without those that resolved in the meantime.
+///
+/// Advice is withdrawn for what is missing here, so only a 404 means that an incident is resolved, and only if the
+/// collector's list no longer has it: a proxy in front of the collector can answer 404 as well.
+fn details(api: &Api, listed: &Incidents) -> anyhow::Result<Vec<Detail>> {
+    let (mut details, mut missing) = (Vec::new(), Vec::new());
+    for Listed { id } in &listed.incidents {
+        let path = ["incidents", id];
+        match api.find(&path).with_context(|| format!("incident {id}"))? {
+            Some(text) => details.push(parse(&path, &text)?),
+            None => missing.push(id),
+        }
+    }
+    if missing.is_empty() {
+        return Ok(details);
+    }
+    let now: Incidents = get(api, &["incidents"])?;
+    let is_open = |id: &&String| now.incidents.iter().any(|open| open.id == **id);
+    if let Some(id) = missing.into_iter().find(is_open) {
+        bail!("incident {id}: it is listed as open, but its details are not found");
+    }
+    Ok(details)
+}
+
+fn get<T: DeserializeOwned>(api: &Api, path: &[&str]) -> anyhow::Result<T> {
+    parse(path, &api.get(path, &[])?)
+}
+
+fn parse<T: DeserializeOwned>(path: &[&str], text: &str) -> anyhow::Result<T> {
     let what = || {
         format!(
             "/api/v1/{}: unexpected response; the collector may be of another version",
             path.join("/")
         )
     };
-    serde_json::from_str(&text).with_context(what)
+    serde_json::from_str(text).with_context(what)
 }
 
 fn pretty(value: &impl serde::Serialize) -> anyhow::Result<String> {

@@ -1,5 +1,7 @@
 //! Tests of the advice with API responses.
 
+mod requests;
+
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};

@@ -4,12 +4,13 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use reqwest::Url;
+use reqwest::{StatusCode, Url};
 use serde::Deserialize;
 use serde_json::Value;
+use tokio::runtime::Runtime;
 
 /// Longest wait for the collector's answer: the export of 100,000 GPUs has tens of megabytes.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// Most items of a list that the collector gives at once.
 const MOST: &str = "20000";
 
@@ -19,13 +20,88 @@ struct Refused {
     expected: String,
 }
 
+/// A collector's API, with one HTTP client for all requests.
+pub(crate) struct Api {
+    address: String,
+    base: Url,
+    client: reqwest::Client,
+    runtime: Runtime,
+}
+
+impl Api {
+    /// The API of the collector at this address. Connects with the first request.
+    pub(crate) fn at(collector: &str, patience: Duration) -> anyhow::Result<Self> {
+        let example = "expected an address such as http://127.0.0.1:10661";
+        let base =
+            Url::parse(collector).with_context(|| format!("--collector {collector}: {example}"))?;
+        if base.cannot_be_a_base() {
+            bail!("--collector {collector}: {example}");
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        Ok(Self {
+            address: collector.to_owned(),
+            base,
+            client: reqwest::Client::builder().timeout(patience).build()?,
+            runtime: runtime.context("cannot start the runtime")?,
+        })
+    }
+
+    /// The text of a resource below `/api/v1`.
+    pub(crate) fn get(&self, path: &[&str], query: &[(&str, &str)]) -> anyhow::Result<String> {
+        let (url, status, text) = self.request(path, query)?;
+        text_of(&url, status, text)
+    }
+
+    /// The same, and `None` if the status is 404. Every other failure is an error.
+    pub(crate) fn find(&self, path: &[&str]) -> anyhow::Result<Option<String>> {
+        let (url, status, text) = self.request(path, &[])?;
+        if status == StatusCode::NOT_FOUND {
+            return Ok(None);
+        }
+        text_of(&url, status, text).map(Some)
+    }
+
+    fn request(
+        &self,
+        path: &[&str],
+        query: &[(&str, &str)],
+    ) -> anyhow::Result<(Url, StatusCode, String)> {
+        let mut url = self.base.clone();
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.pop_if_empty().extend(["api", "v1"]).extend(path);
+        }
+        if !query.is_empty() {
+            url.query_pairs_mut().extend_pairs(query);
+        }
+        self.runtime.block_on(async {
+            let answer = self.client.get(url.clone()).send().await;
+            let answer = answer.with_context(|| format!("no answer from {}", self.address))?;
+            let status = answer.status();
+            let body = answer.bytes().await.with_context(|| format!("{url}"))?;
+            Ok((url, status, String::from_utf8_lossy(&body).into_owned()))
+        })
+    }
+}
+
+fn text_of(url: &Url, status: StatusCode, text: String) -> anyhow::Result<String> {
+    if status.is_success() {
+        return Ok(text);
+    }
+    match serde_json::from_str::<Refused>(&text) {
+        Ok(refused) => bail!("{}: expected {}", refused.error, refused.expected),
+        Err(_) => bail!("{url}: {status}"),
+    }
+}
+
 /// Asks for a page below `/api/v1` and gives its text.
 pub(crate) fn ask(
     collector: &str,
     path: &[&str],
     query: &[(&str, &str)],
 ) -> anyhow::Result<String> {
-    ask_within(PATIENCE, collector, path, query)
+    Api::at(collector, PATIENCE)?.get(path, query)
 }
 
 /// [`ask`] with another longest wait.
@@ -35,35 +111,7 @@ pub(crate) fn ask_within(
     path: &[&str],
     query: &[(&str, &str)],
 ) -> anyhow::Result<String> {
-    let example = "expected an address such as http://127.0.0.1:10661";
-    let mut url =
-        Url::parse(collector).with_context(|| format!("--collector {collector}: {example}"))?;
-    match url.path_segments_mut() {
-        Ok(mut segments) => segments.pop_if_empty().extend(["api", "v1"]).extend(path),
-        Err(()) => bail!("--collector {collector}: {example}"),
-    };
-    if !query.is_empty() {
-        url.query_pairs_mut().extend_pairs(query);
-    }
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("cannot start the runtime")?;
-    runtime.block_on(async {
-        let client = reqwest::Client::builder().timeout(patience).build()?;
-        let answer = client.get(url.clone()).send().await;
-        let answer = answer.with_context(|| format!("no answer from {collector}"))?;
-        let status = answer.status();
-        let body = answer.bytes().await.with_context(|| format!("{url}"))?;
-        let text = String::from_utf8_lossy(&body).into_owned();
-        if status.is_success() {
-            return Ok(text);
-        }
-        match serde_json::from_str::<Refused>(&text) {
-            Ok(refused) => bail!("{}: expected {}", refused.error, refused.expected),
-            Err(_) => bail!("{url}: {status}"),
-        }
-    })
+    Api::at(collector, patience)?.get(path, query)
 }
 
 fn read<T: for<'de> Deserialize<'de>>(text: &str) -> anyhow::Result<T> {
