@@ -36,7 +36,19 @@ const BUILT_IN: &[(&str, &str)] = &[
     ),
     (
         "node_exporter.toml",
-        include_str!("mapping/built_in/node_exporter.toml"),
+        concat!(
+            include_str!("mapping/built_in/node_exporter.toml"),
+            "\n",
+            include_str!("mapping/built_in/amazonefa.rows.toml")
+        ),
+    ),
+    (
+        "amazonefa.toml",
+        concat!(
+            include_str!("mapping/built_in/amazonefa.toml"),
+            "\n",
+            include_str!("mapping/built_in/amazonefa.rows.toml")
+        ),
     ),
     (
         "ipmi_exporter.toml",
@@ -58,6 +70,10 @@ const BUILT_IN: &[(&str, &str)] = &[
     (
         "sonic-exporter.toml",
         include_str!("mapping/built_in/sonic-exporter.toml"),
+    ),
+    (
+        "nmx-telemetry.toml",
+        include_str!("mapping/built_in/nmx-telemetry.toml"),
     ),
 ];
 

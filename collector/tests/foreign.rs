@@ -13,7 +13,7 @@ use railscope_model::fabric::{LinkKind, Timestamp};
 /// The part that a target of each kind speaks for; none where its pages name their parts.
 fn about(kind: &str) -> Option<Subject> {
     match kind {
-        "infiniband_exporter" | "gnmic" | "cumulus-otlp" => None,
+        "infiniband_exporter" | "gnmic" | "cumulus-otlp" | "nmx-telemetry" => None,
         "snmp_exporter" | "sonic-exporter" => {
             Some(Subject::Switch("leaf-01".parse().expect("name")))
         }

@@ -28,12 +28,14 @@ fn every_mapping_that_comes_with_railscope_can_be_read_and_keeps_its_place() {
             "dcgm-exporter",
             "rdma_exporter",
             "node_exporter",
+            "amazonefa",
             "ipmi_exporter",
             "infiniband_exporter",
             "snmp_exporter",
             "gnmic",
             "cumulus-otlp",
-            "sonic-exporter"
+            "sonic-exporter",
+            "nmx-telemetry"
         ]
     );
 }
@@ -277,6 +279,19 @@ fn a_page_tells_whose_it_is_and_may_change_its_mind() {
         (
             "nvswitch_interface_oper_state{net_host_name=\"leaf01\",interface=\"swp1\"} 1\n",
             Some("cumulus-otlp"),
+        ),
+        (
+            "node_amazonefa_tx_bytes{device=\"rdmap0s0\",port=\"1\"} 1\n",
+            Some("amazonefa"),
+        ),
+        (
+            "Effective_BER{Port_Number=\"1\", Node_GUID=\"0x1\"}  1.5e-254 1781993954087\n",
+            Some("nmx-telemetry"),
+        ),
+        // The fork of node_exporter is read as node_exporter.
+        (
+            "node_amazonefa_tx_bytes{device=\"rdmap0s0\",port=\"1\"} 1\nnode_exporter_build_info 1\n",
+            Some("node_exporter"),
         ),
         ("railscope_node_boot_time_seconds 1\n", None),
     ] {
