@@ -9,6 +9,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
 use support::{Demo, Http, RAILSCOPE};
 
 /// Time from the fault to its incident that README promises.
@@ -24,8 +25,8 @@ fn names(fault: &str, class: &str) {
 }
 
 /// The demo with these arguments settles on one incident of the class, about the part that it says it broke, and has none
-/// before it breaks.
-fn plays(arguments: &[&str], class: &str) {
+/// before it breaks. Returns the incident.
+fn plays(arguments: &[&str], class: &str) -> Value {
     let (http, folder) = (Http::new(), tempfile::tempdir().expect("a folder"));
     let mut demo = Demo::start(folder.path(), arguments);
     demo.process
@@ -38,11 +39,13 @@ fn plays(arguments: &[&str], class: &str) {
     let part = broken.split(' ').next().expect("a word");
     demo.wait_until_only(&http, (part, class), DETECTED_WITHIN);
     stays(&demo, &http, ALONE_FOR, &[part]);
+    let incident = demo.wait_for_incident(&http, Duration::from_secs(5));
     demo.process
         .wait_for_output("FOUND", Duration::from_secs(5));
     demo.stop();
     let output = demo.process.output();
     assert!(!output.contains("FALSE ALARM"), "{output}");
+    incident
 }
 
 /// Open incidents are about these parts and no others, all the time.
@@ -70,8 +73,44 @@ fn a_degraded_pcie_link_is_named() {
 }
 
 #[test]
-fn a_port_that_went_down_is_named() {
-    names("port-down", "port-down");
+fn a_port_that_went_down_is_named_and_a_replay_of_the_recording_names_it_alike() {
+    let recording = tempfile::tempdir().expect("a folder");
+    let folder = recording.path().to_str().expect("UTF-8");
+    let fault = ["--nodes", "8", "--fault", "port-down", "--fault-after"];
+    let incident = plays(
+        &[&fault[..], &["2s", "--record", folder]].concat(),
+        "port-down",
+    );
+
+    let replay = Command::new(RAILSCOPE)
+        .args(["replay", folder, "--json"])
+        .output();
+    let replay = replay.expect("replay");
+    let said = String::from_utf8_lossy(&replay.stdout);
+    assert!(replay.status.success(), "{said}");
+    let events: Vec<Value> = said
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    let opened: Vec<&Value> = events
+        .iter()
+        .filter(|event| event["event"] == "opened")
+        .map(|event| &event["incident"])
+        .collect();
+    let [replayed] = opened[..] else {
+        panic!("expected one incident: {said}")
+    };
+    for (live, again) in [
+        ("id", "id"),
+        ("fault_domain", "component"),
+        ("class", "class"),
+        ("since", "since"),
+    ] {
+        assert_eq!(
+            incident[live], replayed[again],
+            "{live}: {incident} {replayed}"
+        );
+    }
 }
 
 #[test]
@@ -280,7 +319,7 @@ fn the_scheduler_is_advised_while_the_fault_lasts_and_when_it_is_resolved() {
     );
     let condition = |status: &str| {
         let said = advise(&demo, "kubernetes", &kubernetes);
-        let list: serde_json::Value = serde_json::from_str(&said).expect("JSON");
+        let list: Value = serde_json::from_str(&said).expect("JSON");
         let items = list["items"].as_array().expect("items");
         let node = items
             .iter()
@@ -290,7 +329,7 @@ fn the_scheduler_is_advised_while_the_fault_lasts_and_when_it_is_resolved() {
         assert!(is_so, "{status}: {said}");
     };
     condition("True");
-    let all: serde_json::Value =
+    let all: Value =
         serde_json::from_str(&advise(&demo, "json", &folder.path().join("json"))).expect("JSON");
     assert_eq!(all["drain"][0]["cases"][0]["incident"], *id, "{all}");
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
-use railscope_collector::config::Config;
+use railscope_collector::config::{Config, Record};
 use railscope_collector::service::run_beside;
 use railscope_simulator::cluster::Cluster;
 use railscope_simulator::faults::CAUSES;
@@ -86,6 +86,9 @@ pub(crate) struct DemoArgs {
     /// When to stop by itself, such as 2m; else runs until Ctrl-C.
     #[arg(long, value_parser = crate::duration::parse)]
     duration: Option<Duration>,
+    /// Folder for a recording of all that the collector reads; `railscope replay` analyses it again.
+    #[arg(long, value_name = "FOLDER")]
+    record: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -199,7 +202,8 @@ async fn demo(
         anyhow::Ok((cluster, tree, nodes))
     });
     let (cluster, tree, nodes) = started.await??;
-    let config = collector_config(&cluster, &tree, &nodes, &api.base)?;
+    let mut config = collector_config(&cluster, &tree, &nodes, &api.base)?;
+    config.record = args.record.clone().map(Record::into_folder);
     let names = cluster.nodes().iter().map(|node| node.name.clone());
     let exporters: BTreeMap<_, _> = names.zip(nodes.urls.iter().cloned()).collect();
     let (causes, fabric) = (wanted::possible(&cluster), cluster.spec().clone());

@@ -23,6 +23,17 @@ pub struct Record {
     pub max_age: Duration,
 }
 
+impl Record {
+    /// A recording into this folder with the default limits.
+    pub fn into_folder(folder: PathBuf) -> Self {
+        Self {
+            folder,
+            max_bytes: MAX_BYTES,
+            max_age: MAX_AGE,
+        }
+    }
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawRecord {
