@@ -2,12 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::io::Write as _;
+use std::net::TcpStream;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use axum::Router;
 use axum::routing::get;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::support::{Http, Process, RAILSCOPE, free_port, wait_for};
 
@@ -124,6 +128,57 @@ fn under_a_hard_limit_below_the_number_of_targets_all_are_scraped_and_the_web_se
     let warnings = log.matches("too few open files for the targets").count();
     assert_eq!(warnings, 1, "{log}");
     assert!(!log.contains("scrape failed"), "{log}");
+}
+
+/// Connects so many clients that never complete a request, and again when they are closed, until it is over.
+fn dribble(address: &str, clients: usize, is_over: &AtomicBool) {
+    let mut streams: Vec<Option<TcpStream>> = (0..clients).map(|_| None).collect();
+    while !is_over.load(Ordering::Relaxed) {
+        for stream in &mut streams {
+            let sent = stream.as_mut().map(|stream| stream.write_all(b"G"));
+            if !matches!(sent, Some(Ok(()))) {
+                *stream = TcpStream::connect(address).ok();
+            }
+        }
+        thread::sleep(Duration::from_millis(500));
+    }
+}
+
+/// Ends what runs until this is set.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn more_slow_clients_than_the_limit_of_open_files_delay_neither_scrapes_nor_the_web_server() {
+    // The clients of this test need more than the usual soft limit.
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    setrlimit(Resource::Nofile, raised).expect("the hard limit");
+    let (_targets, port) = serve_targets();
+    let collector = Collector::start("ulimit -n 1024", port);
+    let address = collector.url.replace("http://", "");
+    let address = address.trim_end_matches("/metrics");
+    collector.reaches_all_and_answers();
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| dribble(address, 2_000, &is_over));
+        thread::sleep(Duration::from_secs(2));
+        // Ends the clients also if an assertion fails, so that the scope ends.
+        let _ends = Ends(&is_over);
+        collector.reaches_all_and_answers();
+    });
+    let metrics = collector.metrics().expect("the collector's own metrics");
+    let replaced = metrics["railscope_collector_clients_closed_total{reason=\"limit\"}"];
+    assert!(replaced > 0.0, "{replaced}");
+    assert!(collector.open_files() < 1_024);
 }
 
 #[test]

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use railscope_model::fabric::Timestamp;
 use tokio::time::Instant;
 
+use crate::serve::clients::Counts;
 use crate::status::State;
 
 /// Number of intervals since the start of the last analysis, plus its duration, after which the analysis is late.
@@ -71,6 +72,7 @@ pub(crate) struct Health {
     /// Whether the last write of each kind of state failed.
     unwritable: Mutex<BTreeMap<&'static str, bool>>,
     pub(crate) targets_removed: AtomicU64,
+    clients: Arc<Counts>,
 }
 
 impl State {
@@ -137,6 +139,11 @@ impl State {
     pub(crate) fn unwritable(&self) -> MutexGuard<'_, BTreeMap<&'static str, bool>> {
         let unwritable = self.health.unwritable.lock();
         unwritable.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Clients of the server.
+    pub(crate) fn clients(&self) -> &Arc<Counts> {
+        &self.health.clients
     }
 
     /// Number of targets removed from the list.

@@ -1,6 +1,7 @@
 //! What people and programs are given: API, page, metrics.
 
 pub mod api;
+pub(crate) mod clients;
 pub mod layout;
 pub(crate) mod metrics;
 pub(crate) mod otlp;

@@ -2,7 +2,6 @@
 
 pub(crate) mod analysis;
 
-use std::io;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -21,6 +20,7 @@ use crate::fabric::subnet::Subnet;
 use crate::fabric::subnet::counters::DeviceReading;
 use crate::mapping::Translation;
 use crate::record::{self, Recorder};
+use crate::serve::clients::{self, Limits};
 use crate::serve::otlp::IncidentEvents;
 use crate::serve::{metrics, router};
 use crate::service::analysis::Analysis;
@@ -48,9 +48,6 @@ pub enum RunError {
     /// The wiring plan cannot be read.
     #[error(transparent)]
     Plan(#[from] crate::config::ConfigError),
-    /// The server failed.
-    #[error("server: {0}")]
-    Server(#[from] io::Error),
     /// One of its own tasks ended: a defect of Railscope.
     #[error("the {0} task ended; this is a defect of Railscope")]
     Task(&'static str),
@@ -153,6 +150,7 @@ pub async fn run_beside(
     }
     let (events, inbox) = mpsc::channel(WAITING_EVENTS);
     let scraper = Scraper::new(config.scrape.clone())?;
+    let limits = Limits::of(scraper.places_for_clients());
     let bells = Arc::new(Bells::default());
     let mut analysis = Analysis::new(&mut config, plan, incidents);
     let analysis = {
@@ -162,7 +160,8 @@ pub async fn run_beside(
     let mut tasks = feed(config, (scraper, pushed), events, &state, bells);
     let (asked, was_asked) = oneshot::channel::<()>();
     let routes = router::router(Arc::clone(&state)).merge(beside.routes);
-    let serving = axum::serve(listener, routes).with_graceful_shutdown(async move {
+    let counts = Arc::clone(state.clients());
+    let serving = clients::serve(listener, routes, limits, counts, async move {
         shutdown.await;
         drop(asked);
     });
@@ -172,7 +171,7 @@ pub async fn run_beside(
         tokio::time::sleep(SHUTDOWN_GRACE).await;
     };
     let result = tokio::select! {
-        served = serving => served.map_err(RunError::Server),
+        () = serving => Ok(()),
         () = grace_is_over => Ok(()),
         _ = analysis => Err(RunError::Task("analysis")),
         Some(ended) = tasks.join_next() => Err(RunError::Task(ended.unwrap_or("aborted"))),

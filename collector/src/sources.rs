@@ -1,6 +1,7 @@
 //! Everything that fetches.
 
 pub mod collectives;
+pub(crate) mod identity;
 pub mod mad_sweep;
 pub mod push;
 pub mod scrape;

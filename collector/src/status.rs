@@ -46,11 +46,13 @@ pub enum ScrapeResult {
     Html,
     /// The response has no known sample.
     Unrecognized,
+    /// The response is of another node.
+    OtherNode,
 }
 
 impl ScrapeResult {
     /// Every result, in the order of the page.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Ok,
         Self::Partial,
         Self::Unreachable,
@@ -60,6 +62,7 @@ impl ScrapeResult {
         Self::Empty,
         Self::Html,
         Self::Unrecognized,
+        Self::OtherNode,
     ];
 
     /// The result as a label value.
@@ -74,15 +77,19 @@ impl ScrapeResult {
             Self::Empty => "empty",
             Self::Html => "html",
             Self::Unrecognized => "unrecognized",
+            Self::OtherNode => "other_node",
         }
     }
 
     /// Whether the target answered without a usable sample.
     pub fn is_unreadable(self) -> bool {
         match self {
-            Self::Malformed | Self::TooLarge | Self::Empty | Self::Html | Self::Unrecognized => {
-                true
-            }
+            Self::Malformed
+            | Self::TooLarge
+            | Self::Empty
+            | Self::Html
+            | Self::Unrecognized
+            | Self::OtherNode => true,
             Self::Ok | Self::Partial | Self::Unreachable | Self::Timeout => false,
         }
     }

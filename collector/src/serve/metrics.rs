@@ -117,6 +117,7 @@ fn reading(state: &State) -> NodeReading {
     health::push_targets(&mut reading, state);
     health::push_clocks(&mut reading, state);
     health::push_sources(&mut reading, state);
+    health::push_clients(&mut reading, state);
     push_counters(&mut reading, &SCRAPES, state.scrapes());
     push_counters(&mut reading, &INGEST_SAMPLES, state.samples());
     if let Some(interval) = state.subnet_interval {

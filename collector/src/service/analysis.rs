@@ -20,6 +20,7 @@ use crate::maintenance::Announced;
 use crate::mapping::Translation;
 use crate::persist::Past;
 use crate::serve::otlp::IncidentEvents;
+use crate::sources::identity::Identities;
 use crate::sources::targets::{KnownTargets, own_on_switch};
 use crate::status::{ScrapeResult, Snapshot, State};
 use crate::store::source_id::{Speaker, Subject};
@@ -54,6 +55,7 @@ fn source_intervals(config: &Config) -> SourceIntervals {
 pub(crate) struct Analysis {
     analyzer: Analyzer,
     targets: KnownTargets,
+    identities: Identities,
     announced: Announced,
     past: Past,
     incidents: Option<IncidentEvents>,
@@ -76,6 +78,7 @@ impl Analysis {
         Self {
             analyzer,
             targets: KnownTargets::default(),
+            identities: Identities::default(),
             announced: Announced::new(windows, config.maintenance_file.take()),
             past: Past::of(config.state_dir.clone()),
             incidents,
@@ -130,6 +133,7 @@ impl Analysis {
 
     fn set_targets(&mut self, new: Vec<Target>, are_pushed: bool) {
         let nodes = self.targets.replace(new, are_pushed);
+        self.identities.retain(&nodes);
         self.analyzer.set_targets(&nodes);
     }
 
@@ -143,14 +147,19 @@ impl Analysis {
         let node = match &target.about {
             Some(Subject::Node(node)) => node,
             Some(Subject::Switch(switch)) => {
-                refuse(state, target, &own_on_switch(switch));
+                let why = own_on_switch(switch);
+                refuse(state, target, ScrapeResult::Malformed, &why);
                 return BTreeSet::new();
             }
             // The kind of such a target is configured, and it is another one.
             None => return BTreeSet::new(),
         };
         if let Some(why) = self.targets.refusal(node, target, at) {
-            refuse(state, target, &why);
+            refuse(state, target, ScrapeResult::Malformed, &why);
+            return BTreeSet::new();
+        }
+        if let Some(why) = self.identities.refusal(node, page) {
+            refuse(state, target, ScrapeResult::OtherNode, &why);
             return BTreeSet::new();
         }
         let ingested = self.analyzer.ingest(node, page, at);
@@ -218,8 +227,8 @@ impl Analysis {
 }
 
 /// Counts a scrape that cannot be ingested, and logs the reason if it is new.
-fn refuse(state: &State, target: &Target, why: &str) {
-    if state.record_scrape(target, ScrapeResult::Malformed, None, Some(why.to_owned())) {
+fn refuse(state: &State, target: &Target, result: ScrapeResult, why: &str) {
+    if state.record_scrape(target, result, None, Some(why.to_owned())) {
         tracing::warn!(target = target.name(), "{why}");
     }
 }

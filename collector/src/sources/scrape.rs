@@ -124,6 +124,11 @@ impl Scraper {
         })
     }
 
+    /// Connections that scrapes leave to clients of the collector's server.
+    pub(crate) fn places_for_clients(&self) -> usize {
+        self.descriptors.for_clients()
+    }
+
     /// Fetches one page.
     ///
     /// # Errors

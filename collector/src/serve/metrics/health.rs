@@ -1,10 +1,10 @@
 //! Exports the collector's health: known components, unreadable inputs, lateness of the analysis.
 
 use railscope_model::metric::{
-    ANALYSIS_INTERVAL, CLOCK_STEPS, COLLECTOR_SOURCE_AGE, COLLECTOR_SOURCE_STATUS,
-    FABRIC_PARTS_BY_STATE, LAST_TICK, LATE_TICKS, SOURCE_INTERVAL, STATE_UNWRITABLE,
-    TARGET_FILES_UNREADABLE, TARGET_UNREADABLE, TARGETS, TARGETS_LEFT_OUT, TARGETS_REMOVED,
-    TICK_LATENESS,
+    ANALYSIS_INTERVAL, CLIENTS, CLIENTS_CLOSED, CLOCK_STEPS, COLLECTOR_SOURCE_AGE,
+    COLLECTOR_SOURCE_STATUS, FABRIC_PARTS_BY_STATE, LAST_TICK, LATE_TICKS, SOURCE_INTERVAL,
+    STATE_UNWRITABLE, TARGET_FILES_UNREADABLE, TARGET_UNREADABLE, TARGETS, TARGETS_LEFT_OUT,
+    TARGETS_REMOVED, TICK_LATENESS,
 };
 use railscope_model::reading::{Labels, NodeReading};
 
@@ -55,6 +55,15 @@ pub(super) fn push_sources(reading: &mut NodeReading, state: &State) {
     }
     for (what, fails) in state.unwritable().iter() {
         reading.push(&STATE_UNWRITABLE, &Labels::new([*what]), *fails);
+    }
+}
+
+/// Exports the clients of the server.
+pub(super) fn push_clients(reading: &mut NodeReading, state: &State) {
+    let clients = state.clients();
+    reading.push(&CLIENTS, &Labels::default(), clients.open() as u64);
+    for (reason, count) in clients.closed() {
+        reading.push(&CLIENTS_CLOSED, &Labels::new([reason]), count);
     }
 }
 

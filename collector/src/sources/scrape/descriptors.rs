@@ -7,9 +7,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Descriptors that scrapes leave: for clients of the web server, subnet sources, state files and recordings. Where the
-/// limit is so low that this would be more than half of it, half is left.
+/// Fewest descriptors that scrapes leave: for clients of the web server, subnet sources, state files and recordings. Where
+/// the limit is so low that this would be more than half of it, half is left.
 const RESERVED: u64 = 256;
+/// Descriptors that clients leave of those.
+const FILES: u64 = 128;
+/// One descriptor in so many is for clients, up to [`MOST_CLIENTS`].
+const PER_CLIENT: u64 = 8;
+/// Enough for an agent on each of 12,500 nodes that pushes.
+const MOST_CLIENTS: u64 = 16_384;
 /// The most that the collector allows itself: a hard limit may be a billion, which is slow for programs that it starts.
 const LARGEST: u64 = 1 << 20;
 
@@ -54,8 +60,17 @@ impl Descriptors {
 
     /// Connections to targets at the same time.
     pub(super) fn for_scrapes(&self) -> usize {
-        let left = self.limit - RESERVED.min(self.limit / 2);
-        usize::try_from(left).unwrap_or(usize::MAX).max(1)
+        let reserved = RESERVED.max(self.clients() + FILES).min(self.limit / 2);
+        places(self.limit - reserved)
+    }
+
+    /// Connections of clients at the same time.
+    pub(super) fn for_clients(&self) -> usize {
+        places(self.clients())
+    }
+
+    fn clients(&self) -> u64 {
+        (self.limit / PER_CLIENT).min(MOST_CLIENTS)
     }
 
     /// Takes the number of targets; logs when the limit becomes too short for them, or is enough again.
@@ -89,20 +104,26 @@ impl Descriptors {
     }
 }
 
+fn places(descriptors: u64) -> usize {
+    usize::try_from(descriptors).unwrap_or(usize::MAX).max(1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn scrapes_leave_a_reserve_and_never_more_than_half() {
-        for (limit, expected) in [
-            (Some(0), 1),
-            (Some(64), 32),
-            (Some(1024), 768),
-            (Some(65_536), 65_280),
-            (None, 1_048_320),
+        for (limit, scrapes, clients) in [
+            (Some(0), 1, 1),
+            (Some(64), 32, 8),
+            (Some(1024), 768, 128),
+            (Some(65_536), 57_216, 8_192),
+            (None, 1_032_064, 16_384),
         ] {
-            assert_eq!(Descriptors::of(limit).for_scrapes(), expected, "{limit:?}");
+            let descriptors = Descriptors::of(limit);
+            assert_eq!(descriptors.for_scrapes(), scrapes, "{limit:?}");
+            assert_eq!(descriptors.for_clients(), clients, "{limit:?}");
         }
     }
 

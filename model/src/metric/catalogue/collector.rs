@@ -66,7 +66,7 @@ catalogue! {
     Collector Default Gauge TARGET_AGE = "railscope_collector_target_age_seconds" ["seconds"] (node, exporter)
         "Time since the last successful scrape of the exporter.";
     Collector Default Gauge TARGET_UNREADABLE = "railscope_collector_target_unreadable" (node, exporter, reason)
-        "1 while the exporter answers but no sample is usable, by reason: malformed (no valid line), too_large, empty, html (an HTML page), unrecognized (no known metric). Absent otherwise.";
+        "1 while the exporter answers but no sample is usable, by reason: malformed (no valid line), too_large, empty, html (an HTML page), unrecognized (no known metric), other_node (the response is of another node). Absent otherwise.";
     Collector Default Gauge TARGETS_LEFT_OUT = "railscope_collector_targets_left_out" ()
         "Invalid entries of target files, such as entries of an unknown kind. The collector ignores them and uses the others.";
     Collector Default Gauge TARGET_FILES_UNREADABLE = "railscope_collector_target_files_unreadable" ()
@@ -93,6 +93,10 @@ catalogue! {
         "1 if the last write of the state file failed. state: fabric, incidents. Absent without a state directory.";
     Collector Default Counter CLOCK_STEPS = "railscope_collector_clock_steps_total" (direction)
         "Steps of the wall clock of the collector's host by direction: forward, backward. They affect displayed times only, not ages and rates.";
+    Collector Default Gauge CLIENTS = "railscope_collector_clients" ()
+        "Open connections to the HTTP server of the collector.";
+    Collector Default Counter CLIENTS_CLOSED = "railscope_collector_clients_closed_total" (reason)
+        "Connections that the HTTP server closed, by reason: timeout, no complete request within 10 s, or none for 300 s; limit, another client needed the place.";
     Collector Default Counter SCRAPES = "railscope_collector_scrapes_total" (result)
         "Scrapes of exporters by result: ok, partial (some lines or samples unusable), unreachable, timeout, and the reasons of railscope_collector_target_unreadable.";
     Collector Default Counter INGEST_SAMPLES = "railscope_collector_ingested_samples_total" (result)

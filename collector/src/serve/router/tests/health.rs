@@ -95,6 +95,9 @@ async fn unwritable_state_is_reported_until_a_write_succeeds() {
     // The fabric is written once a minute.
     assert_eq!(keep(), (true, false));
     let at = serve(state).await;
+    let (_, html) = get_text(format!("{at}/")).await;
+    let told = "<code>fabric</code>: the state file cannot be written";
+    assert!(html.contains(told), "{html}");
     metric(
         &at,
         "railscope_collector_state_unwritable{state=\"incidents\"} 0",
