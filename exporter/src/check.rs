@@ -4,6 +4,7 @@
 //! is compared with a list of products: a part is held against its own maximum or against its siblings.
 
 mod gpus;
+mod lost;
 mod paths;
 mod ports;
 mod report;
@@ -50,7 +51,7 @@ pub const RULES: &[Rule] = &[
         "gpu-driver",
         "GPUs",
         "does NVML answer for every GPU on the PCI bus?",
-        gpus::driver,
+        lost::driver,
     ),
     rule(
         "nvlink",

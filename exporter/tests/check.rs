@@ -9,10 +9,10 @@ use expect_test::expect_file;
 use railscope_exporter::check::{self, RULES, Report, Row, Verdict, View};
 use railscope_exporter::sources::setup::Setup;
 use railscope_model::metric::{
-    DEPLOYMENT, GPU, GPU_POWER_LIMIT, GPU_UTILIZATION, Metric, NVLINKS, NVLINKS_ACTIVE,
-    PCIE_LINK_SPEED, PCIE_LINK_SPEED_MAX, PCIE_PATH,
+    DEPLOYMENT, GPU, GPU_POWER_LIMIT, GPU_UTILIZATION, GPU_XID_EVENTS, KERNEL_HARDWARE_EVENTS,
+    Metric, NVLINKS, NVLINKS_ACTIVE, PCIE_LINK_SPEED, PCIE_LINK_SPEED_MAX, PCIE_PATH,
 };
-use railscope_model::reading::{Labels, NodeReading, Value};
+use railscope_model::reading::{Labels, NodeReading, Status, Value};
 
 #[test]
 fn whole_machines() {
@@ -301,11 +301,72 @@ fn a_gpu_on_the_bus_for_which_nvml_has_no_answer_stands_out() {
     assert_eq!(judge(&reading, "gpu-driver"), Vec::<String>::new());
     let lost = Labels::new(["0000:09:00.0", "gpu", "4", "", "", ""]);
     reading.push(&PCIE_PATH, &lost, true);
-    reading.push_status("gpu", "", railscope_model::reading::Status::Ok);
+    reading.push_status("gpu", "", Status::Ok);
     assert_eq!(
         judge(&reading, "gpu-driver"),
         ["FINDING GPU 4 (0000:09:00.0): ok"]
     );
+}
+
+#[test]
+fn a_gpu_that_fell_off_the_bus_heads_the_report_with_its_xid() {
+    let report = |spoil: &dyn Fn(&mut NodeReading), asks_nvml: bool| {
+        let mut reading = gpus("bare_metal");
+        spoil(&mut reading);
+        check::judge(&View::new(&reading, &Setup::default(), asks_nvml))
+    };
+    let xid = |reading: &mut NodeReading, gpu: &str, xid: &str| {
+        // Of /dev/kmsg, what came before the check is not counted.
+        reading.push(&GPU_XID_EVENTS, &Labels::new([gpu, xid, "kmsg"]), 0_u64);
+    };
+    let silent = |reading: &mut NodeReading| {
+        let path = Labels::new(["0000:09:00.0", "gpu", "4", "", "", ""]);
+        reading.push(&PCIE_PATH, &path, true);
+        let about = Labels::new(["0000:09:00.0", "gpu_lost"]);
+        reading.push(&KERNEL_HARDWARE_EVENTS, &about, 0_u64);
+    };
+    for (spoil, asks_nvml, headlines) in [
+        // NVML knows the GPU and gets no answer of it.
+        (
+            &(|reading: &mut NodeReading| {
+                reading.push_status("gpu", "2", Status::Failed);
+                xid(reading, "2", "119");
+                xid(reading, "2", "79");
+            }) as &dyn Fn(&mut NodeReading),
+            true,
+            &["GPU 2 (0000:02:00.0) fell off the bus (XID 79, 119)"][..],
+        ),
+        // It has another reason, or none.
+        (
+            &|reading| {
+                reading.push_status("gpu", "2", Status::Timeout);
+                xid(reading, "2", "119");
+                reading.push_status("gpu", "3", Status::Failed);
+            },
+            true,
+            &[
+                "GPU 2 (0000:02:00.0) does not answer: timeout (XID 119)",
+                "GPU 3 (0000:03:00.0) does not answer: failed",
+            ],
+        ),
+        // The driver no longer counts it, and wrote no XID; with and without NVML.
+        (&silent, true, &["GPU 4 (0000:09:00.0) fell off the bus"]),
+        (&silent, false, &["GPU 4 (0000:09:00.0) fell off the bus"]),
+        // The bus no longer shows it.
+        (
+            &|reading| xid(reading, "", "79"),
+            true,
+            &["a GPU that the PCI bus no longer shows fell off the bus (XID 79)"],
+        ),
+        // It is back: the log is history.
+        (&|reading| xid(reading, "2", "79"), true, &[]),
+    ] {
+        let report = report(spoil, asks_nvml);
+        assert_eq!(report.headlines, headlines);
+        let first: Vec<_> = report.text().lines().map(str::to_owned).collect();
+        assert!(first.starts_with(&report.headlines), "{first:?}");
+        assert_eq!(rows(&report, "gpu-driver").len(), headlines.len());
+    }
 }
 
 #[test]

@@ -1,69 +1,11 @@
-//! Questions to the GPUs: driver, NVLink, power limit, firmware.
+//! Questions to the GPUs: NVLink, power limit, firmware.
 
 use std::collections::BTreeMap;
 
-use railscope_model::metric::{
-    GPU, GPU_POWER_LIMIT, Metric, NVLINKS, NVLINKS_ACTIVE, SOURCE_STATUS,
-};
+use railscope_model::metric::{GPU, GPU_POWER_LIMIT, Metric, NVLINKS, NVLINKS_ACTIVE};
 
 use super::View;
-use super::report::{Out, list};
-use super::view::End;
-
-/// What to do about a GPU that NVML counts or the bus shows, and that does not answer while others do.
-const LOST_FIX: &str = "look for its XID in the kernel log (79: fallen off the bus), drain the node, reset the GPU or power-cycle";
-
-pub(super) fn driver(view: &View<'_>, out: &mut Out) {
-    let on_bus: Vec<_> = view.ends().into_iter().filter(|end| end.is_gpu).collect();
-    let lost = lost_gpus(view);
-    let known: Vec<_> = view.all(&GPU).collect();
-    for (gpu, status) in &lost {
-        let pci = known.iter().find(|info| info.label("gpu") == *gpu);
-        let pci = pci.map_or("", |info| info.label("pci"));
-        let part = match pci {
-            "" => format!("GPU {gpu}"),
-            pci => format!("GPU {gpu} ({pci})"),
-        };
-        out.finding(part, "an answer of NVML", *status, LOST_FIX);
-    }
-    let answers = |end: &End<'_>| known.iter().any(|gpu| gpu.label("pci") == end.pci);
-    let (fine, silent): (Vec<_>, Vec<_>) = on_bus
-        .iter()
-        .filter(|end| !lost.contains_key(end.name))
-        .partition(|end| answers(end));
-    fine.iter().for_each(|_| out.fine());
-    if silent.is_empty() {
-        return;
-    }
-    let parts = list(&silent.iter().map(|end| end.part()).collect::<Vec<_>>());
-    if !view.asks_nvml {
-        let fix = "run without --no-nvml";
-        return out.unknown(parts, "NVML answers", "NVML was left out", fix);
-    }
-    let mut statuses = view.all(&SOURCE_STATUS);
-    let status = statuses
-        .find(|status| status.label("source") == "gpu" && status.label("device").is_empty())
-        .map_or("no answer", |status| status.label("status"));
-    let fix = if fine.is_empty() && lost.is_empty() {
-        "load the NVIDIA driver and show libnvidia-ml.so.1 to this process (--nvml.library; in a container \
-         NVIDIA_DRIVER_CAPABILITIES=utility and NVIDIA_VISIBLE_DEVICES=all)"
-    } else {
-        LOST_FIX
-    };
-    out.finding(parts, "an answer of NVML", status, fix);
-}
-
-/// GPUs that NVML counts and that do not answer, whether or not the node shows its PCI bus: status by ordinal.
-pub(super) fn lost_gpus<'a>(view: &View<'a>) -> BTreeMap<&'a str, &'a str> {
-    let statuses = view.all(&SOURCE_STATUS);
-    statuses
-        .filter(|status| status.label("source") == "gpu")
-        .map(|status| (status.label("device"), status.label("status")))
-        .filter(|(device, status)| {
-            device.parse::<u16>().is_ok() && ["failed", "timeout"].contains(status)
-        })
-        .collect()
-}
+use super::report::Out;
 
 pub(super) fn nvlink(view: &View<'_>, out: &mut Out) {
     let gpus = view.ends().iter().filter(|end| end.is_gpu).count();

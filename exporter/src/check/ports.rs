@@ -8,7 +8,8 @@ use railscope_model::metric::{
 };
 
 use super::View;
-use super::gpus::{lost_gpus, mixed};
+use super::gpus::mixed;
+use super::lost::lost_gpus;
 use super::report::{Out, list};
 use super::survey::BadFile;
 use super::view::Series;

@@ -79,6 +79,9 @@ pub struct Node {
 pub struct Report {
     /// What the node is.
     pub node: Node,
+    /// Hard faults that explain other rows: GPUs that do not answer.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub headlines: Vec<String>,
     /// What became of every question that applies to it.
     pub rows: Vec<Row>,
     /// Names of the rules that found nothing to look at.
@@ -89,12 +92,14 @@ impl Report {
     pub(super) fn new(node: Node) -> Self {
         Self {
             node,
+            headlines: Vec::new(),
             rows: Vec::new(),
             not_applicable: Vec::new(),
         }
     }
 
     pub(super) fn add(&mut self, rule: &Rule, out: Out) {
+        self.headlines.extend(out.headlines);
         if out.fine == 0 && out.rows.is_empty() {
             self.not_applicable.push(rule.name);
             return;
@@ -126,7 +131,9 @@ impl Report {
 
     /// The table as text: one line a row, the fix below it.
     pub fn text(&self) -> String {
-        let mut out = self.heading();
+        let headlines = self.headlines.iter();
+        let mut out: String = headlines.map(|line| format!("{line}\n")).collect();
+        out += &self.heading();
         let width = |of: fn(&Row) -> &str| {
             let widths = self.rows.iter().map(|row| of(row).chars().count());
             widths.max().unwrap_or_default()
@@ -200,6 +207,7 @@ impl Report {
 #[derive(Debug, Default)]
 pub(super) struct Out {
     fine: usize,
+    headlines: Vec<String>,
     rows: Vec<Row>,
 }
 
@@ -207,6 +215,11 @@ impl Out {
     /// One more part that is as it should be.
     pub(super) fn fine(&mut self) {
         self.fine += 1;
+    }
+
+    /// A line above the table.
+    pub(super) fn headline(&mut self, line: String) {
+        self.headlines.push(line);
     }
 
     pub(super) fn finding(
