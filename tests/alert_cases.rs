@@ -140,8 +140,9 @@ pub(crate) fn cases_of_one_fault() -> Vec<Case> {
 
 /// Intermittent faults, and collectors that restart.
 pub(crate) fn cases_of_gaps() -> Vec<Case> {
-    use Server::{Collector, Second};
+    use Server::{Collector, Exporters, Second};
     let gpu = |class, severity, id| exports(incident(GPU, class, severity, id));
+    let action = "railscope_gpu_recovery_action{node=\"n7\",gpu=\"3\"} 1\n";
     vec![
         case(
             "collector-restarts",
@@ -163,6 +164,17 @@ pub(crate) fn cases_of_gaps() -> Vec<Case> {
                 (11, Collector, exports("")),
             ],
             &[(PAGER, GPU, ONE)],
+        ),
+        // The exporters' report fires before the incident opens, and ends before it ends.
+        case(
+            "fallback-first",
+            vec![
+                (1, Exporters, exports(action)),
+                (10, Collector, gpu("gpu-error", "critical", "a")),
+                (12, Exporters, exports("")),
+                (16, Collector, exports("")),
+            ],
+            &[(PAGER, "host/n7", ONE)],
         ),
         case(
             "pair",
