@@ -7,11 +7,12 @@
 
 mod support;
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use support::site::Site;
-use support::{Sink, need, wait_for};
+use support::{RAILSCOPE, Sink, need, wait_for};
 
 /// For all of it to start on a machine that others use too.
 const STARTED_WITHIN: Duration = Duration::from_secs(60);
@@ -130,4 +131,121 @@ fn slow_ranks_with_unequal_work_are_no_page() {
     let open = site.demo.incidents(&site.http).expect("an answer");
     assert_eq!(domains(&open), [""; 0]);
     site.demo.stop();
+}
+
+/// Every scene of the demo: the nodes that it needs, and the cause of its fault; none where no part is to blame.
+const SCENES: &[(&str, &str, Option<&str>)] = &[
+    ("slow-gpu", "8", Some("gpu-power-cap")),
+    ("thermal", "8", Some("gpu-thermal")),
+    ("slow-pcie", "8", Some("pcie-degraded")),
+    ("dead-rail", "32", Some("switch-down")),
+    ("dead-leaf", "16", Some("switch-down")),
+    ("miswired-cable", "8", Some("miscabled-rail")),
+    ("flapping-optic", "8", Some("port-flapping")),
+    ("noisy-vm-host", "8", Some("host-steal")),
+    ("spine-grey-failure", "32", Some("uplink-lossy")),
+    ("jittery-uplink", "32", Some("uplink-jitter")),
+    ("your-code", "8", None),
+    ("pfc-storm", "8", Some("pfc-storm")),
+    ("dead-uplink", "32", Some("uplink-down")),
+    ("calm-roce", "32", None),
+];
+/// Times of the rules, so that a scene takes minutes: what is held, grouped and inhibited stays.
+const TIMES: &[(&str, &str)] = &[
+    ("keep_firing_for: 10m", "keep_firing_for: 40s"),
+    ("keep_firing_for: 2m", "keep_firing_for: 10s"),
+];
+/// From the begin of a fault to the notification, and from its end to the resolve: some checks look at five minutes.
+const NOTIFIED_WITHIN: Duration = Duration::from_secs(240);
+const RESOLVED_WITHIN: Duration = Duration::from_secs(600);
+/// How long nothing else may come: longer than any rule of one fault waits, and than what holds it.
+const QUIET_FOR: Duration = Duration::from_secs(75);
+const SILENT_FOR: Duration = Duration::from_secs(150);
+
+/// Notifications as `receiver status component alerts`, until none has come for a while.
+fn notifications(sink: &Sink, quiet: Duration) -> Vec<String> {
+    let all = std::iter::from_fn(|| sink.next(quiet));
+    all.map(|(path, notification)| described(&path, &notification))
+        .collect()
+}
+
+fn described(path: &str, notification: &Value) -> String {
+    let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let alerts = notification["alerts"].as_array().into_iter().flatten();
+    let names: Vec<_> = alerts
+        .map(|alert| word(&alert["labels"]["alertname"]))
+        .collect();
+    let component = word(&notification["groupLabels"]["component"]);
+    let status = word(&notification["status"]);
+    format!("{path} {status} {component} {}", names.join(","))
+}
+
+/// Plays one scene up to the end of its fault; returns what is not as it should be.
+fn play(scene: &str, nodes: &str, cause: Option<&str>) -> Result<(), String> {
+    let sink = Sink::start();
+    let arguments = ["--scene", scene, "--nodes", nodes, "--fault-after", "10s"];
+    let mut site = Site::start_with(&sink, &arguments, TIMES);
+    let Some(cause) = cause else {
+        let said = notifications(&sink, SILENT_FOR);
+        site.demo.stop();
+        return if said.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("{said:?}"))
+        };
+    };
+    site.demo
+        .process
+        .wait_for_output("BROKEN: ", STARTED_WITHIN);
+    let (path, first) = sink.next(NOTIFIED_WITHIN).ok_or("no notification")?;
+    let mut said = vec![described(&path, &first)];
+    said.extend(notifications(&sink, QUIET_FOR));
+    let address = site.demo.url.trim_start_matches("http://").to_owned();
+    let mut end = Command::new(RAILSCOPE);
+    let end = end.args(["demo", "inject", "--demo", &address, cause, "--end"]);
+    let ended = end.output().map_err(|error| error.to_string())?;
+    if !ended.status.success() {
+        return Err(format!("the fault does not end: {ended:?}"));
+    }
+    let (path, resolve) = sink
+        .next(RESOLVED_WITHIN)
+        .ok_or(format!("no resolve after {said:?}"))?;
+    said.push(described(&path, &resolve));
+    said.extend(notifications(&sink, QUIET_FOR));
+    site.demo.stop();
+    let [begin, end] = said.as_slice() else {
+        return Err(format!(
+            "expected one notification and one resolve: {said:?}"
+        ));
+    };
+    let (begun, ended) = (
+        begin.replacen(" firing ", " ", 1),
+        end.replacen(" resolved ", " ", 1),
+    );
+    let is_pair = begin != &begun && end != &ended && begun == ended;
+    let is_incident = begin.ends_with(" RailscopeIncidentCritical")
+        || begin.ends_with(" RailscopeIncidentWarning");
+    (is_pair && is_incident)
+        .then_some(())
+        .ok_or(format!("{said:?}"))
+}
+
+/// `RAILSCOPE_SCENES` names those to play, with commas.
+#[test]
+#[ignore = "slow: an hour of real time, every scene with its end"]
+fn slow_each_scene_is_one_notification_and_one_resolve() {
+    need!("prometheus", "prometheus-alertmanager");
+    let only = std::env::var("RAILSCOPE_SCENES").unwrap_or_default();
+    let is_wanted = |scene: &str| only.is_empty() || only.split(',').any(|one| one == scene);
+    let mut wrong = Vec::new();
+    for (scene, nodes, cause) in SCENES.iter().filter(|(scene, ..)| is_wanted(scene)) {
+        let began = Instant::now();
+        let played = play(scene, nodes, *cause);
+        println!(
+            "{scene}: {played:?} after {:.0} s",
+            began.elapsed().as_secs_f64()
+        );
+        wrong.extend(played.err().map(|why| format!("{scene}: {why}")));
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

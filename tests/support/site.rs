@@ -43,6 +43,11 @@ pub(crate) struct Site {
 impl Site {
     /// Starts them; the demo with these arguments, and whom Alertmanager notifies.
     pub(crate) fn start(sink: &Sink, arguments: &[&str]) -> Self {
+        Self::start_with(sink, arguments, &[])
+    }
+
+    /// The same with other times in the rules.
+    pub(crate) fn start_with(sink: &Sink, arguments: &[&str], times: &[(&str, &str)]) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let http = Http::new();
         let [prometheus_at, alertmanager_at] =
@@ -54,7 +59,11 @@ impl Site {
         });
 
         let alertmanager = alertmanager(folder.path(), &alertmanager_at, sink.port);
-        let prometheus = prometheus(folder.path(), &prometheus_at, &alertmanager_at, demo_at);
+        let prometheus = prometheus(
+            folder.path(),
+            [&prometheus_at, &alertmanager_at, demo_at],
+            times,
+        );
         let prometheus_url = format!("http://{prometheus_at}");
         wait_for("Prometheus", LIMIT, || {
             http.get(&format!("{prometheus_url}/-/ready"))
@@ -83,8 +92,13 @@ impl Site {
     }
 }
 
-fn prometheus(folder: &Path, at: &str, alertmanager: &str, collector: &str) -> Process {
-    let alerts = root().join("alerts/railscope.rules.yml");
+fn prometheus(
+    folder: &Path,
+    [at, alertmanager, collector]: [&str; 3],
+    times: &[(&str, &str)],
+) -> Process {
+    let alerts = adapted("alerts/railscope.rules.yml", times);
+    std::fs::write(folder.join("railscope.rules.yml"), alerts).expect("rules");
     // Seconds, as everything here.
     let recording = adapted(
         "alerts/railscope-recording.rules.yml",
@@ -103,7 +117,6 @@ fn prometheus(folder: &Path, at: &str, alertmanager: &str, collector: &str) -> P
             ("60s", "2s"),
             ("collector.example:10661", collector),
             ("alertmanager.example:9093", alertmanager),
-            ("- railscope.rules.yml", &format!("- {}", alerts.display())),
             ("my-cluster", "demo"),
         ],
     );
