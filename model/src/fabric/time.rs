@@ -47,3 +47,23 @@ pub fn civil(unix_seconds: f64) -> [i64; 6] {
     let year = year_of_era + era * 400 + i64::from(month <= 2);
     [year, month, day, rest / 3_600, rest % 3_600 / 60, rest % 60]
 }
+
+/// Days from 1970 to a date by Howard Hinnant's algorithm of that name (as of [`civil`]); none of a date that does not exist.
+pub fn days_from_civil(year: u64, month: u64, day: u64) -> Option<u64> {
+    let leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    let longest = match month {
+        2 => 28 + u64::from(leap),
+        4 | 6 | 9 | 11 => 30,
+        1..=12 => 31,
+        _ => return None,
+    };
+    if !(1..=longest).contains(&day) || !(1970..=9999).contains(&year) {
+        return None;
+    }
+    // Years that begin in March have the leap day last.
+    let year = year - u64::from(month <= 2);
+    let (era, of_era) = (year / 400, year % 400);
+    let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    let day = era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year;
+    day.checked_sub(719_468)
+}

@@ -3,6 +3,8 @@
 //! A time without a zone is taken as UTC. A date without a year (`Feb 23`) is of the last year in which it is not in
 //! the future.
 
+use railscope_model::fabric::days_from_civil;
+
 const MICROS: u64 = 1_000_000;
 const DAY: u64 = 86_400;
 const MONTHS: [&str; 12] = [
@@ -29,26 +31,6 @@ impl Time {
             _ => None,
         }
     }
-}
-
-/// Days from 1970 to a date by Howard Hinnant's `days_from_civil`; none of a date that does not exist.
-fn days(year: u64, month: u64, day: u64) -> Option<u64> {
-    let leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
-    let longest = match month {
-        2 => 28 + u64::from(leap),
-        4 | 6 | 9 | 11 => 30,
-        1..=12 => 31,
-        _ => return None,
-    };
-    if !(1..=longest).contains(&day) || !(1970..=9999).contains(&year) {
-        return None;
-    }
-    // Years that begin in March have the leap day last.
-    let year = year - u64::from(month <= 2);
-    let (era, of_era) = (year / 400, year % 400);
-    let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    let day = era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year;
-    day.checked_sub(719_468)
 }
 
 /// A number of so many digits at the beginning of a text, and what follows.
@@ -114,7 +96,7 @@ pub(super) fn iso(text: &str) -> Option<(Time, &str)> {
     let (day, rest) = number(rest.strip_prefix('-')?, 2..=2)?;
     let (of_day, rest) = clock(rest.strip_prefix(['T', ' '])?)?;
     let (east, rest) = zone(rest)?;
-    let local = days(year, month, day)? * DAY * MICROS + of_day;
+    let local = days_from_civil(year, month, day)? * DAY * MICROS + of_day;
     let east = east * MICROS as i64;
     Some((Time::Unix(local.checked_add_signed(-east)?), rest))
 }
@@ -137,7 +119,8 @@ pub(super) fn syslog(text: &str, now: u64) -> Option<(Time, &str)> {
     let this_year = 1970 + latest / (DAY * 365);
     // Eight years hold a 29th of February, also around 2100.
     let years = (1970..=this_year).rev().take(9);
-    let mut times = years.filter_map(|year| Some(days(year, month, day)? * DAY * MICROS + of_day));
+    let mut times =
+        years.filter_map(|year| Some(days_from_civil(year, month, day)? * DAY * MICROS + of_day));
     let time = times.find(|time| *time <= latest * MICROS)?;
     Some((Time::Unix(time), rest))
 }
@@ -146,7 +129,7 @@ pub(super) fn syslog(text: &str, now: u64) -> Option<(Time, &str)> {
 pub(super) fn ctime(text: &str) -> Option<(Time, &str)> {
     let (month, day, of_day, rest) = month_day(weekday(text)?)?;
     let (year, rest) = number(rest.strip_prefix(' ')?, 4..=4)?;
-    let time = days(year, month, day)? * DAY * MICROS + of_day;
+    let time = days_from_civil(year, month, day)? * DAY * MICROS + of_day;
     Some((Time::Unix(time), rest))
 }
 
