@@ -19,7 +19,8 @@ pub(crate) struct CheckArgs {
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
     /// Recordings of nodes to check instead of this machine: nvidia-smi -q (text or XML), topo -m, nvlink -s, NCCL's or
-    /// hwloc's XML; files or directories, one file for each node. Several nodes are compared with each other.
+    /// hwloc's XML; of switches: PFC counters of SONiC, interfaces and link log of Junos. Files or directories, one file for
+    /// each node. Several nodes are compared with each other.
     #[arg(long, value_name = "FILE", num_args = 1..)]
     file: Vec<PathBuf>,
     #[command(flatten)]

@@ -96,6 +96,10 @@ impl FileReport {
                 let answer = answer.lines().next().unwrap_or_default().to_owned();
                 add(file.to_owned(), answer, gpus.findings(), gpus.identity());
             }
+            Document::Switch(ports) => {
+                let answer = ports.answer.join("; ");
+                add(file.to_owned(), answer, ports.findings, BTreeMap::new());
+            }
             Document::Nodes(nodes) => {
                 for node in nodes {
                     let host = node.host.as_ref().map(|host| format!(" (host {host})"));
@@ -128,8 +132,10 @@ impl FileReport {
                 writeln!(text, "  unreadable {problem}").ok();
             }
         }
-        if self.files.len() > 1 {
-            writeln!(text, "{} nodes compared", self.files.len()).ok();
+        let is_node = |file: &&NodeReport| file.format != Format::Switch.to_string();
+        let nodes = self.files.iter().filter(is_node).count();
+        if nodes > 1 {
+            writeln!(text, "{nodes} nodes compared").ok();
         }
         for odd in &self.odd {
             writeln!(text, "  DIFFERS    {odd}").ok();
@@ -213,6 +219,28 @@ mod tests {
         );
         assert!(text.contains("not joined the NVLink fabric"), "{text}");
         assert_eq!(text.matches("DIFFERS").count(), 1, "{text}");
+    }
+
+    #[test]
+    fn a_switchs_ports_are_checked_and_not_compared_with_nodes() {
+        let log = |at: &str| {
+            format!(
+                "Apr  9 {at}  leaf-1 mib2d[1]: SNMP_TRAP_LINK_DOWN: ifIndex 5, ifAdminStatus up(1), ifOperStatus down(2), ifName et-0/0/1\n"
+            )
+        };
+        let report = report(&[
+            ("leaf-1", log("12:00:00")),
+            ("n1", query("550.90", 0, "N/A")),
+        ]);
+        let text = report.text();
+        assert!(
+            text.contains("WRONG      leaf-1 et-0/0/1: down since Apr  9 12:00:00"),
+            "{text}"
+        );
+        assert!(
+            !text.contains("compared") && !text.contains("DIFFERS"),
+            "{text}"
+        );
     }
 
     #[test]

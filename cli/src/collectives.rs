@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use railscope_collector::fabric::plans::inputs::hint;
+use railscope_collector::fabric::plans::inputs::{Reader, hint};
 use railscope_collector::jobs::job::Jobs;
 use railscope_collector::jobs::straggler::{Late, Operation, Side, Waiting, Waits, late_ranks};
 use railscope_collector::sources::collectives::flight_recorder::{
-    Dump, parse_dump, rank_of_file, rank_states,
+    Dump, missing_ranks, parse_dump, rank_of_file, rank_states,
 };
 use railscope_collector::sources::collectives::inspector::{is_dump, parse_line};
 use railscope_collector::sources::collectives::job_log::{JobLog, is_job_log};
@@ -104,6 +104,8 @@ struct RankReport {
 struct StuckReport {
     folder: String,
     ranks: usize,
+    /// Members of the groups without a dump.
+    missing: Vec<u32>,
     late: Vec<LateReport>,
 }
 
@@ -200,7 +202,7 @@ impl Read {
                 Ok(log) if log.runs.is_empty() && log.unfinished == 0 => {
                     self.others += 1;
                     if self.nearest.is_none() {
-                        self.nearest = Some((file.to_owned(), hint(text)));
+                        self.nearest = Some((file.to_owned(), hint(text, &[Reader::Collectives])));
                     }
                 }
                 Ok(log) => {
@@ -217,6 +219,7 @@ impl Read {
         let stuck = self.dumps.into_iter().map(|(folder, dumps)| StuckReport {
             folder: folder.display().to_string(),
             ranks: dumps.len(),
+            missing: missing_ranks(&dumps),
             late: late_ranks(&rank_states(&dumps))
                 .into_iter()
                 .map(late)
@@ -304,22 +307,7 @@ fn write_report(out: &mut String, report: &Report) -> fmt::Result {
         }
     }
     for stuck in &report.stuck {
-        writeln!(
-            out,
-            "Flight recorders of {} ranks in {}",
-            stuck.ranks, stuck.folder
-        )?;
-        if stuck.late.is_empty() {
-            writeln!(out, "  no single rank delays the others")?;
-        }
-        for late in &stuck.late {
-            let operation = late.operation.as_deref().unwrap_or("a collective");
-            writeln!(
-                out,
-                "  rank {} is late ({} side): {} ranks wait in {operation} of {}",
-                late.rank, late.side, late.waiting, late.group
-            )?;
-        }
+        write_stuck(out, stuck)?;
     }
     for (title, sentences) in [
         ("NCCL communicators", &report.communicators),
@@ -348,6 +336,41 @@ fn write_report(out: &mut String, report: &Report) -> fmt::Result {
             out,
             "{} unreadable lines or files, {} files of other formats",
             report.malformed, report.other_files
+        )?;
+    }
+    Ok(())
+}
+
+/// Prints which ranks of one folder's flight recorders hold up the others.
+fn write_stuck(out: &mut String, stuck: &StuckReport) -> fmt::Result {
+    writeln!(
+        out,
+        "Flight recorders of {} ranks in {}",
+        stuck.ranks, stuck.folder
+    )?;
+    if stuck.late.is_empty() {
+        writeln!(out, "  no single rank delays the others")?;
+    }
+    if !stuck.missing.is_empty() {
+        let shown: Vec<String> = stuck.missing.iter().take(8).map(u32::to_string).collect();
+        writeln!(
+            out,
+            "  no dump of {} ranks ({}{}): a rank that crashed or hangs outside of collectives writes none; add dumps that exist",
+            stuck.missing.len(),
+            shown.join(", "),
+            if stuck.missing.len() > shown.len() {
+                ", ..."
+            } else {
+                ""
+            }
+        )?;
+    }
+    for late in &stuck.late {
+        let operation = late.operation.as_deref().unwrap_or("a collective");
+        writeln!(
+            out,
+            "  rank {} is late ({} side): {} ranks wait in {operation} of {}",
+            late.rank, late.side, late.waiting, late.group
         )?;
     }
     Ok(())

@@ -23,7 +23,7 @@ use railscope_model::plan::PlanError;
 const SHOWN_PROBLEMS: usize = 10;
 
 /// Show, check, compare or export the topology of a fabric, from files or a running collector. Formats: ibnetdiscover,
-/// iblinkinfo, ibdiagnet's db_csv, saved scrape bodies of exporters (file name: the node), wiring plans, NDT, NetQ, LLDP,
+/// iblinkinfo, ibdiagnet's db_csv and net_dump, saved scrape bodies of exporters (file name: the node), wiring plans, NDT, NetQ, LLDP,
 /// Slurm's topology.conf, topograph models, NCCL's and hwloc's XML, nvidia-smi (complete list: docs/inputs.md). Exit status:
 /// 0 no findings, 1 findings, 2 no result.
 #[derive(Debug, Args)]
@@ -179,11 +179,23 @@ fn load(
     let files = files_of(paths)?;
     for path in &files {
         let file = path.to_string_lossy();
-        let text = std::fs::read(path).map_err(|error| unreadable(&file, &error));
+        let text = std::fs::read(path)
+            .map_err(|error| unusable(&file, &error.to_string(), "a readable file"));
         let text = text.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
         match text.and_then(|text| read(&file, &text, format)) {
             Ok(mut file) => {
                 report(&file.problems);
+                if let Document::Switch(_) = file.document {
+                    let found = "the state of a switch's ports, without cables";
+                    let error = unusable(
+                        &file.file,
+                        found,
+                        "a fabric; use \"railscope check --file\"",
+                    );
+                    report(&error);
+                    refused.extend(error);
+                    continue;
+                }
                 if let (Some(names), Document::Subnet(subnet)) = (names, &mut file.document) {
                     names.apply(subnet);
                 }
@@ -207,14 +219,14 @@ fn load(
     })
 }
 
-/// The error of a file that the operating system cannot read.
-fn unreadable(file: &str, error: &std::io::Error) -> Vec<PlanError> {
+/// The error of a whole file.
+fn unusable(file: &str, found: &str, expected: &str) -> Vec<PlanError> {
     vec![PlanError {
         file: file.to_owned(),
         line: 0,
         field: "file".to_owned(),
-        found: error.to_string(),
-        expected: "a readable file".to_owned(),
+        found: found.to_owned(),
+        expected: expected.to_owned(),
     }]
 }
 
@@ -382,13 +394,14 @@ fn lint_files(files: &Files, plans: &[PathBuf], as_json: bool) -> anyhow::Result
             text += &format!("warning {rule}: {defect}\n");
         }
         text += &match all {
-            0 => "nothing found\n".to_owned(),
+            0 if site.problems.is_empty() => "nothing found\n".to_owned(),
+            0 => "nothing found in the readable parts\n".to_owned(),
             1 => "1 finding\n".to_owned(),
             all => format!("{all} findings\n"),
         };
         print(&text)?;
     }
-    Ok(all == 0 && refused.is_empty())
+    Ok(all == 0 && refused.is_empty() && site.problems.is_empty())
 }
 
 /// Findings other than cables, each with its rule.

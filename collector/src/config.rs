@@ -174,6 +174,8 @@ pub struct SubnetSource {
     pub interval: Duration,
     /// Longest time that a command or an own sweep may take.
     pub timeout: Duration,
+    /// Names of an InfiniBand subnet's nodes, as opensm's `--node-name-map`.
+    pub node_name_map: Option<PathBuf>,
 }
 
 /// File, command, or a port of this host.

@@ -84,6 +84,10 @@ impl Site {
                     seen.cables.extend(cabling.cables);
                 }
                 Document::Placement(placement) => site.placements.push((opened.file, placement)),
+                Document::Switch(_) => site.notes.push(format!(
+                    "{}: state of a switch's ports, without cables; use \"railscope check --file\"",
+                    opened.file
+                )),
                 Document::Gpus(gpus) => site.gpus.push((opened.file, gpus)),
                 Document::Nodes(nodes) => {
                     let named = nodes.into_iter().map(|node| match &node.host {

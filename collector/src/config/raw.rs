@@ -180,6 +180,7 @@ pub(super) struct Subnet {
     command: Option<Argv>,
     device: Option<Text>,
     sweep: Option<Spanned<Sweep>>,
+    node_name_map: Option<PathBuf>,
     #[serde(default = "Subnet::default_period")]
     interval: Period,
     #[serde(default = "Subnet::default_period")]
@@ -450,6 +451,7 @@ fn check_subnet(raw: Spanned<Subnet>, beside: &Path) -> Result<SubnetSource, Wro
         from,
         interval: raw.interval.0,
         timeout,
+        node_name_map: raw.node_name_map.map(|file| beside.join(file)),
     })
 }
 

@@ -75,6 +75,7 @@ pub(super) fn check_switches(
             from,
             interval: switch.interval.0,
             timeout: switch.timeout.0,
+            node_name_map: None,
         });
         switches.push(SwitchSource {
             name,

@@ -10,6 +10,7 @@ pub mod inputs;
 mod lldp;
 mod nccl;
 mod ndt;
+mod net_dump;
 mod netq;
 mod node;
 mod placement;
@@ -18,6 +19,7 @@ mod recognise;
 mod slurm;
 mod smi;
 mod subnets;
+mod switch;
 mod table;
 mod topograph;
 
@@ -30,6 +32,7 @@ pub use placement::{Block, PlacedSwitch, Placement};
 pub use query::{Query, odd_nodes};
 pub use recognise::Format;
 pub use subnets::NodeNames;
+pub use switch::SwitchReport;
 
 use railscope_model::plan::{PlanError, WiringPlan};
 
@@ -50,6 +53,8 @@ pub enum Document {
     Nodes(Vec<NodeTopology>),
     /// State of the GPUs of one node.
     Gpus(Query),
+    /// State of the ports of one switch.
+    Switch(SwitchReport),
 }
 
 /// The kind of source of cables.
@@ -95,6 +100,7 @@ pub fn read(file: &str, text: &str, format: Option<Format>) -> Result<Opened, Ve
         Format::Ibnetdiscover => subnet(&mut source).map(Document::Subnet),
         Format::Linkinfo => subnets::read_linkinfo(&mut source).map(Document::Subnet),
         Format::DbCsv => subnets::read_db_csv(&mut source).map(Document::Subnet),
+        Format::NetDump => net_dump::read(&mut source).map(Document::Subnet),
         Format::Page => Ok(Document::Page(text.to_owned())),
         Format::Plan => WiringPlan::parse(file, text).map(planned),
         Format::PlanToml => table::read_toml(&source).map(planned),
@@ -109,6 +115,7 @@ pub fn read(file: &str, text: &str, format: Option<Format>) -> Result<Opened, Ve
         Format::Hwloc => hwloc::read(&mut source).map(one),
         Format::SmiTopo => smi::read_topo(&mut source).map(one),
         Format::SmiQuery => query::read(&mut source).map(Document::Gpus),
+        Format::Switch => switch::read(&mut source).map(Document::Switch),
         Format::SmiNvlink => smi::read_nvlink(&mut source).map(one),
     }?;
     Ok(Opened {

@@ -1,5 +1,7 @@
 //! Reads the InfiniBand subnet: from a file that somebody writes, a program that prints it, or by an own sweep.
 
+mod names;
+
 use std::io;
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
@@ -17,6 +19,7 @@ use tracing::field::Empty;
 
 use crate::clock;
 use crate::config::{SubnetFrom, SubnetSource};
+use crate::fabric::plans::NodeNames;
 use crate::fabric::subnet::counters::DeviceReading;
 use crate::fabric::subnet::{Subnet, parse_ibnetdiscover};
 use crate::health::{SourceKey, SourceStatus};
@@ -24,6 +27,7 @@ use crate::service::Event;
 use crate::sources::mad_sweep::{Settings, SweepError, Sweeper, Swept, open};
 use crate::sources::targets::stamp;
 use crate::status::{State, SweepResult};
+use names::NameFile;
 
 /// Largest output that is read: the file of a 666-switch subnet has 2 MB.
 const MAX_OUTPUT_BYTES: usize = 512 << 20;
@@ -65,6 +69,9 @@ pub enum SubnetError {
     /// The sweeping thread ended: a defect of Railscope.
     #[error("the sweep ended; this is a defect of Railscope")]
     Defect,
+    /// The file of node names cannot be used.
+    #[error("{0} (subnet.node_name_map)")]
+    Names(String),
     /// There is more text than a subnet can have.
     #[error("{what} gives more than {MAX_OUTPUT_BYTES} bytes")]
     TooLarge {
@@ -125,16 +132,42 @@ pub struct Source {
     stamp: Option<(SystemTime, u64)>,
     /// The open port of an own sweep; opened anew after an error.
     sweeper: Option<Sweeper>,
+    name_file: Option<NameFile>,
 }
 
 impl Source {
     /// A source that has not been looked at.
     pub fn new(config: SubnetSource) -> Self {
         Self {
+            name_file: config.node_name_map.clone().map(NameFile::new),
             config,
             stamp: None,
             sweeper: None,
         }
+    }
+
+    /// Names that nodes get beside their own, before the subnet is read: it is read again if they have changed.
+    ///
+    /// # Errors
+    /// There is a file of names, and it was never usable.
+    async fn names(&mut self) -> Result<Option<Arc<NodeNames>>, SubnetError> {
+        let Some(file) = &mut self.name_file else {
+            return Ok(None);
+        };
+        let (names, changed) = file.refresh().await.map_err(SubnetError::Names)?;
+        if changed {
+            self.stamp = None;
+        }
+        Ok(Some(names))
+    }
+
+    /// The subnet, if it has changed, and the names of its nodes.
+    async fn read(
+        &mut self,
+        now: Timestamp,
+    ) -> Result<(Option<Look>, Option<Arc<NodeNames>>), SubnetError> {
+        let names = self.names().await?;
+        Ok((self.look(now).await?, names))
     }
 
     /// Reads the subnet; `None` if it is a file that has not changed since.
@@ -297,7 +330,15 @@ struct Taken {
 }
 
 /// Reads text; an own sweep needs no reading.
-async fn take(look: Look, state: &State) -> Option<Taken> {
+async fn take(look: Look, state: &State, names: Option<Arc<NodeNames>>) -> Option<Taken> {
+    let mut taken = read(look, state).await?;
+    if let Some(names) = names {
+        names.apply(&mut taken.subnet);
+    }
+    Some(taken)
+}
+
+async fn read(look: Look, state: &State) -> Option<Taken> {
     match look {
         Look::Swept(swept, at) => {
             state.record_mads(&swept.stats);
@@ -335,10 +376,10 @@ pub(crate) async fn follow(config: SubnetSource, events: mpsc::Sender<Event>, st
     loop {
         due.tick().await;
         let span = tracing::info_span!("sweep", parts = Empty, links = Empty);
-        let looked = source.look(state.now()).instrument(span.clone()).await;
-        let look = match looked {
-            Ok(Some(look)) => look,
-            Ok(None) => {
+        let looked = source.read(state.now()).instrument(span.clone()).await;
+        let (look, names) = match looked {
+            Ok((Some(look), names)) => (look, names),
+            Ok((None, _)) => {
                 state.record_source(&key, SourceStatus::Ok, None, None);
                 continue;
             }
@@ -358,7 +399,7 @@ pub(crate) async fn follow(config: SubnetSource, events: mpsc::Sender<Event>, st
             (Some(_), Look::Text(sweep)) => Some(sweep.text.clone()),
             _ => None,
         };
-        let Some(taken) = take(look, &state).await else {
+        let Some(taken) = take(look, &state, names).await else {
             continue;
         };
         if let (Some(recorder), Some(text)) = (&state.recorder, text) {

@@ -1,7 +1,11 @@
 //! Table of all input formats that Railscope reads, and of well-known ones that it does not. `docs/inputs.md` is
 //! generated from it, and error messages name the format that an unrecognized text resembles most.
 
+mod hints;
+
 use std::fmt::Write as _;
+
+pub use hints::{hint, is_binary, nearest};
 
 /// The document that lists all formats.
 pub const DOCUMENT: &str = "docs/inputs.md";
@@ -95,7 +99,13 @@ pub const INPUTS: &[Input] = &[
         &["START_LINKS", "START_NODES", "START_PORTS"],
     ),
     input(
-        "opensm's node-name map, with `--node-name-map FILE`",
+        "`net_dump` of ibdiagnet (`ibdiagnet2.net_dump`)",
+        Topology,
+        "every cable of an InfiniBand subnet",
+        &["PhysSta", "Neighbor Guid", "Neighbor Description"],
+    ),
+    input(
+        "opensm's node-name map, with `--node-name-map FILE`; in the collector with `[subnet] node_name_map`",
         Topology,
         "names of switches and hosts, so that a fabric matches a scheduler's file",
         &[],
@@ -194,6 +204,17 @@ pub const INPUTS: &[Input] = &[
         &["<topology", "<object type="],
     ),
     input(
+        "SONiC `show pfc counters`, `show pfcwd stats`; Junos `show interfaces`, also `extensive`, and its log of link messages",
+        Node,
+        "ports that pause the switch, PFC storms, links that are down, flap or damage frames; restarts and mass events",
+        &[
+            "STORM DETECTED/RESTORED",
+            "Physical interface: ",
+            "SNMP_TRAP_LINK_",
+            "PFC0    PFC1",
+        ],
+    ),
+    input(
         "logs of nccl-tests, many in one file or folder",
         Collectives,
         "bandwidth of each pair of nodes, compared with line rate, by message size, and with other pairs",
@@ -266,7 +287,14 @@ pub const INPUTS: &[Input] = &[
         "metrics of other exporters: DCGM, node_exporter, SNMP, gNMI, SONiC and more ([list](other-exporters.md))",
         SCRAPED,
         "what they export about nodes and switches",
-        &["# TYPE ", "# HELP ", "DCGM_FI_", "node_cpu_seconds_total"],
+        &[
+            "# TYPE ",
+            "# HELP ",
+            "DCGM_FI_",
+            "node_cpu_seconds_total",
+            "node_amazonefa_",
+            "Effective_BER{",
+        ],
     ),
     input(
         "`ibswitches`, `ibhosts`, `ibstat`",
@@ -275,10 +303,10 @@ pub const INPUTS: &[Input] = &[
         &["CA type:", "Infiniband HCA", "enhanced port 0 lid"],
     ),
     input(
-        "ibdiagnet's `net_dump` and log",
+        "ibdiagnet's `net_dump_ext`, `lst` and log",
         Unsupported,
-        "`ibnetdiscover` contains all cables; the collector's [sweep](subnet-sweep.md) reads the counters",
-        &["ibdiagnet"],
+        "its `net_dump` and `db_csv` contain all cables; the collector's [sweep](subnet-sweep.md) reads the counters",
+        &["Conn LID", "ibdiagnet"],
     ),
     input(
         "`perfquery`, `ibqueryerrors`",
@@ -290,6 +318,12 @@ pub const INPUTS: &[Input] = &[
             "PortRcvErrorDetails",
             "SymbolErrorCounter",
         ],
+    ),
+    input(
+        "telemetry of NVIDIA UFM, JSON",
+        Unsupported,
+        "the collector's [sweep](subnet-sweep.md) reads the same counters of every port",
+        &["Infiniband_PckOut", "Infiniband_MBOut", "Infiniband_"],
     ),
     input(
         "short list of LLDP neighbors (`show lldp neighbors` of EOS, NX-OS, SONiC)",
@@ -355,52 +389,12 @@ pub const INPUTS: &[Input] = &[
     ),
 ];
 
-/// The format that a text resembles most; `None` if it contains no mark of any.
-pub fn nearest(text: &str) -> Option<&'static Input> {
-    // Marks are rare in other texts: one is sufficient, more score higher, and the first scores highest.
-    let score = |input: &Input| {
-        let marks = input.marks.iter();
-        let found = marks.filter(|mark| text.contains(**mark)).count();
-        let first = input.marks.first().is_some_and(|mark| text.contains(mark));
-        (found > 0).then(|| (usize::from(first), 100 * found / input.marks.len().max(1)))
-    };
-    let known = INPUTS
-        .iter()
-        .filter_map(|input| Some((score(input)?, input)));
-    known
-        .max_by_key(|(score, _)| *score)
-        .map(|(_, input)| input)
-}
-
-/// Hint for an error message about an unrecognized text.
-pub fn hint(text: &str) -> String {
-    match nearest(text) {
-        Some(Input {
-            form,
-            reader: Unsupported,
-            content,
-            ..
-        }) => {
-            format!(
-                "this looks like {form}, which is not supported: {content}; {DOCUMENT} lists the supported formats"
-            )
-        }
-        Some(Input { form, reader, .. }) => {
-            format!(
-                "this looks like {form}; use \"{}\"; {DOCUMENT} lists all formats",
-                reader.command()
-            )
-        }
-        None => format!("{DOCUMENT} lists the supported formats with their commands"),
-    }
-}
-
 /// Text of `docs/inputs.md`.
 pub fn document() -> String {
     let mut text = String::from(
         "# Input formats\n\nSupported formats by reader. Generated from the table in `collector/src/fabric/plans/inputs.rs`; do not edit.\n\
          For an unrecognized text the error names the most similar format. Commands accept several files and directories;\n\
-         an unusable file is reported and the others are read.\n\n",
+         an unusable file is reported and the others are read. [Ten files with a fault](answers.md) show what the answers look like.\n\n",
     );
     let titles = [
         (
@@ -408,8 +402,8 @@ pub fn document() -> String {
             "The format is detected from the content; `--format` overrides it ([topology.md](topology.md)).",
         ),
         (
-            "Nodes: `railscope check --file`",
-            "One file for each node; several are compared with each other. `railscope topology` also reads them.",
+            "Nodes and switches: `railscope check --file`",
+            "One file for each node; several are compared with each other. `railscope topology` also reads those of nodes.",
         ),
         (
             "Jobs: `railscope collectives`",

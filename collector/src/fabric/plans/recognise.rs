@@ -5,7 +5,8 @@ use std::str::FromStr;
 
 use railscope_model::plan::PlanError;
 
-use super::{Source, inputs};
+use super::Source;
+use super::inputs::{self, Reader};
 
 /// A format that is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -16,6 +17,8 @@ pub enum Format {
     Linkinfo,
     /// `db_csv` of ibdiagnet.
     DbCsv,
+    /// `net_dump` of ibdiagnet.
+    NetDump,
     /// The metrics page of Railscope's exporter.
     Page,
     /// Railscope's wiring plan as a table.
@@ -44,13 +47,16 @@ pub enum Format {
     SmiNvlink,
     /// `nvidia-smi -q`, text or XML.
     SmiQuery,
+    /// Output of a switch's commands about its ports (SONiC, Junos).
+    Switch,
 }
 
 /// Names of the formats, as `--format` takes them.
-const NAMES: [(Format, &str); 17] = [
+const NAMES: [(Format, &str); 19] = [
     (Format::Ibnetdiscover, "ibnetdiscover"),
     (Format::Linkinfo, "iblinkinfo"),
     (Format::DbCsv, "ibdiagnet"),
+    (Format::NetDump, "net-dump"),
     (Format::Page, "metrics"),
     (Format::Plan, "plan"),
     (Format::PlanToml, "plan-toml"),
@@ -65,6 +71,7 @@ const NAMES: [(Format, &str); 17] = [
     (Format::SmiTopo, "smi-topo"),
     (Format::SmiNvlink, "smi-nvlink"),
     (Format::SmiQuery, "smi-query"),
+    (Format::Switch, "switch"),
 ];
 
 impl Format {
@@ -115,6 +122,9 @@ pub(super) fn recognise(source: &Source<'_>) -> Result<Format, PlanError> {
     if text.trim().is_empty() {
         return Err(source.error(1, "text", "an empty file", &expected(text)));
     }
+    if inputs::is_binary(text) {
+        return Err(source.error(1, "text", "no text", &expected(text)));
+    }
     for (mark, what) in OTHERS {
         if let Some(line) = text.lines().position(|line| line.contains(mark)) {
             return Err(source.error(line + 1, "text", what, &expected(text)));
@@ -142,7 +152,8 @@ pub(super) fn recognise(source: &Source<'_>) -> Result<Format, PlanError> {
 }
 
 fn expected(text: &str) -> String {
-    format!("a topology or the inside of a node: {}", inputs::hint(text))
+    let hint = inputs::hint(text, &[Reader::Topology, Reader::Node]);
+    format!("a fabric, a node or a switch: {hint}")
 }
 
 fn xml(text: &str) -> Option<Format> {
@@ -207,11 +218,13 @@ fn plain(text: &str) -> Option<Format> {
             Some(Format::SmiTopo)
         }
         () if line(&|line| line.trim() == "START_LINKS") => Some(Format::DbCsv),
+        () if line(&super::net_dump::is_heading) => Some(Format::NetDump),
         () if line(&|line| super::subnets::is_linkinfo(line)) => Some(Format::Linkinfo),
         () if line(&|line| line.contains("NVSMI LOG")) => Some(Format::SmiQuery),
         () if line(&|line| super::smi::is_nvlink(line)) && text.contains("GPU ") => {
             Some(Format::SmiNvlink)
         }
+        () if line(&super::switch::is_switch) => Some(Format::Switch),
         () if crate::fabric::lldp::text::is_neighbours(text) => Some(Format::LldpText),
         () if line(&|line| ["switches:", "capacity_blocks:", "nodes:"].contains(&line)) => {
             Some(Format::Topograph)

@@ -380,10 +380,13 @@ impl NodeNames {
             }
             let (guid, name) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
             let name = name.trim().trim_matches('"').trim();
-            let digits = guid.trim_start_matches("0x");
-            match u64::from_str_radix(digits, 16) {
-                Ok(guid) if !name.is_empty() => drop(names.insert(guid, name.to_owned())),
-                _ => errors.push(source.error(
+            // Without 0x a word such as "a" would be a GUID, unless it has all digits.
+            let digits = guid.strip_prefix("0x");
+            let digits = digits.or_else(|| (guid.len() == 16).then_some(guid));
+            let guid = digits.and_then(|digits| u64::from_str_radix(digits, 16).ok());
+            match guid.filter(|_| !name.is_empty()) {
+                Some(guid) => drop(names.insert(guid, name.to_owned())),
+                None => errors.push(source.error(
                     number,
                     "node name map",
                     line,

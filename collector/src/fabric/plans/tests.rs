@@ -372,13 +372,10 @@ fn the_matrix_of_nvidia_smi_is_read_amid_other_text() {
 #[test]
 fn what_is_no_topology_is_refused_by_what_it_is() {
     for (text, found) in [
-        ("", "f:1: text: found an empty file, expected a topology"),
-        ("hello\n", "f:1: text: found hello, expected a topology"),
+        ("", "f:1: text: found an empty file, expected a fabric"),
+        ("hello\n", "f:1: text: found hello, expected a fabric"),
         ("<nvidia_smi_log/>", "f:1: gpu: found no GPU"),
-        (
-            "{\"a\":1}",
-            "f:1: text: found {\"a\":1}, expected a topology",
-        ),
+        ("{\"a\":1}", "f:1: text: found {\"a\":1}, expected a fabric"),
         (
             "Port  Neighbor Device ID\n",
             "f:1: text: found the short list of LLDP neighbors",

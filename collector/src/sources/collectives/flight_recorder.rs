@@ -88,6 +88,16 @@ pub fn parse_dump(file: &str, rank: u32, text: &str) -> Result<Dump, Collectives
     Ok(Dump { rank, raw, members })
 }
 
+/// Ranks that groups of these dumps have as members, of which there is no dump.
+pub fn missing_ranks(dumps: &[Dump]) -> Vec<u32> {
+    let members = dumps
+        .iter()
+        .flat_map(|dump| dump.members.values().flatten());
+    let all: BTreeSet<u32> = members.copied().collect();
+    let own: BTreeSet<u32> = dumps.iter().map(|dump| dump.rank).collect();
+    all.difference(&own).copied().collect()
+}
+
 /// What the dumps of one job say of each rank and group.
 ///
 /// A rank's status knows groups by its own numbers, and only its entries tie these to names. A rank without entries is

@@ -10,6 +10,7 @@ fn source(from: SubnetFrom) -> Source {
         from,
         interval: second,
         timeout: second,
+        node_name_map: None,
     })
 }
 
@@ -143,6 +144,7 @@ async fn a_source_that_hangs_or_fails_is_noted_with_its_status() {
             from: SubnetFrom::Command(["sh", "-c", script].map(String::from).to_vec()),
             interval: Duration::from_secs(60),
             timeout: Duration::from_millis(100),
+            node_name_map: None,
         };
         let now = || Timestamp(1_000);
         let state = Arc::new(State::new(&crate::config::Config::default(), now));
@@ -158,4 +160,34 @@ async fn a_source_that_hangs_or_fails_is_noted_with_its_status() {
         assert_eq!(status, expected, "{script}");
         following.abort();
     }
+}
+
+#[tokio::test]
+async fn names_of_the_map_are_given_to_nodes_and_a_damaged_map_leaves_them() {
+    let folder = tempfile::tempdir().expect("folder");
+    let path = folder.path().join("names");
+    let missing = NameFile::new(path.clone()).refresh().await;
+    assert!(missing.is_err_and(|error| error.contains("names")));
+    std::fs::write(&path, "0x1 \"ibsw1\"\n").expect("write");
+    let mut file = NameFile::new(path.clone());
+    let (names, changed) = file.refresh().await.expect("a map");
+    assert!(changed);
+    let text = "vendid=0x2c9\ndevid=0xd2f2\nsysimgguid=0x1\nswitchguid=0x1(1)\nSwitch\t41 \"S-0000000000000001\"\t\t# \"MF0;leaf-1:MQM9700/U1\" enhanced port 0 lid 1 lmc 0\n";
+    let look = Look::Text(Sweep {
+        text: text.to_owned(),
+        complaints: String::new(),
+        at: NOW,
+    });
+    let taken = take(
+        look,
+        &State::new(&crate::config::Config::default(), || NOW),
+        Some(names),
+    )
+    .await;
+    let subnet = taken.expect("a subnet").subnet;
+    assert_eq!(subnet.nodes[0].description, "ibsw1");
+    std::fs::write(&path, "a line that names nothing\n").expect("write");
+    let (names, changed) = file.refresh().await.expect("the old map");
+    let mut again = parse_ibnetdiscover(text);
+    assert_eq!((names.apply(&mut again), changed), (1, false));
 }

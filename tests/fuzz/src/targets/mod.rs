@@ -61,6 +61,7 @@ pub(crate) const TARGETS: &[(&str, Run, usize)] = &[
     ("nccl-ras", files::nccl_ras, 1000),
     ("nccl-tests", files::nccl_tests, 1000),
     ("ndt", |bytes| fabric::plan(bytes, "ndt"), 500),
+    ("net-dump", |bytes| fabric::plan(bytes, "net-dump"), 500),
     ("netlink", hosts::netlink, 1000),
     ("netq", |bytes| fabric::plan(bytes, "netq"), 1000),
     ("node-names", fabric::node_names, 1000),
@@ -82,6 +83,7 @@ pub(crate) const TARGETS: &[(&str, Run, usize)] = &[
     ("smi-query", |bytes| fabric::plan(bytes, "smi-query"), 1000),
     ("smi-topo", |bytes| fabric::plan(bytes, "smi-topo"), 1000),
     ("state-file", files::state_file, 100),
+    ("switch", |bytes| fabric::plan(bytes, "switch"), 1000),
     ("topograph", |bytes| fabric::plan(bytes, "topograph"), 1000),
     ("topology-file", fabric::any_file, 300),
 ];

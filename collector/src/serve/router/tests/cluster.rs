@@ -190,6 +190,7 @@ fn no_matter() -> crate::config::SubnetSource {
         from: crate::config::SubnetFrom::Command(Vec::new()),
         interval: second,
         timeout: second,
+        node_name_map: None,
     }
 }
 
