@@ -9,6 +9,7 @@ use railscope_model::metric::{GPU, Kind, Metric, NIC, RDMA_PORT, Writer};
 use railscope_model::reading::Labels;
 
 use super::{MOST_PEERS, Seen, band};
+use crate::assemble::node_parts::endpoints;
 use crate::detect::detector::Plotted;
 use crate::detect::port_series::cable_at;
 use crate::jobs::job::Job;
@@ -78,11 +79,19 @@ pub(super) fn reading(window: Window<'_>, metric: &Metric, at: Timestamp) -> Opt
     (is_new(newer.at) && seconds > 0.0 && rate.is_finite()).then_some(rate)
 }
 
-/// What peers have in common: the values of the labels that name no part, and of a switch's port whether it leads to a host.
-type Key<'a> = (Vec<&'a str>, Option<bool>);
+/// What peers have in common: the values of the labels that name no part, of a switch's port whether it leads to a host,
+/// and of a PCIe link the kind of its device. A GPU has other links than a NIC.
+type Key<'a> = (Vec<&'a str>, Option<bool>, Option<&'a str>);
 
 /// A series, whose it is, and what was reported of it.
-type Told<'a, 'b> = (&'b Subject, &'a Labels, Window<'a>);
+#[derive(Clone, Copy)]
+struct Told<'a, 'b> {
+    owner: &'b Subject,
+    labels: &'a Labels,
+    window: Window<'a>,
+    /// What is at its PCI address.
+    kind: Option<&'a str>,
+}
 
 /// The series that a signal of a part stands for. Where the part has several, it is the one that differs most from its peers.
 pub(super) fn find(seen: Seen<'_>, part: &Part, plotted: Plotted) -> Option<Found> {
@@ -90,7 +99,7 @@ pub(super) fn find(seen: Seen<'_>, part: &Part, plotted: Plotted) -> Option<Foun
     let places = places(seen, part, metric);
     let own = places.iter().flat_map(|place| {
         let all = told(seen, &place.owner, plotted);
-        all.filter(move |(_, labels, _)| place.names.include(metric, labels))
+        all.filter(move |one| place.names.include(metric, one.labels))
     });
     let own: Vec<Told<'_, '_>> = own.take(MOST_OWN).collect();
     let keys: BTreeSet<Key<'_>> = own.iter().map(|one| key(seen, metric, one)).collect();
@@ -103,7 +112,7 @@ pub(super) fn find(seen: Seen<'_>, part: &Part, plotted: Plotted) -> Option<Foun
         let levels = peers.get(&key(seen, metric, one)).into_iter().flatten();
         let usual = band(levels.map(|(_, level)| *level).collect());
         let usual = usual.map_or(0.0, |usual| usual.median);
-        level(metric, one.2).map_or(-1.0, |level| (level - usual).abs())
+        level(metric, one.window).map_or(-1.0, |level| (level - usual).abs())
     };
     // Of equals the first.
     let (best, _) = own
@@ -114,8 +123,8 @@ pub(super) fn find(seen: Seen<'_>, part: &Part, plotted: Plotted) -> Option<Foun
     let peers = peers.remove(&key(seen, metric, best)).unwrap_or_default();
     Some(Found {
         own: Series {
-            owner: best.0.clone(),
-            labels: best.1.clone(),
+            owner: best.owner.clone(),
+            labels: best.labels.clone(),
         },
         peers: peers
             .into_iter()
@@ -131,15 +140,42 @@ fn told<'a, 'b>(
     owner: &'b Subject,
     plotted: Plotted,
 ) -> impl Iterator<Item = Told<'a, 'b>> {
-    let history = history_of(seen.history, owner).into_iter();
-    let all = history.flat_map(move |history| history.series(plotted.metric));
+    let history = history_of(seen.history, owner);
+    let has_address = plotted.metric.label("pci").is_some();
+    let kinds = history.filter(|_| has_address).map(kinds);
+    let all = history.into_iter();
+    let all = all.flat_map(move |history| history.series(plotted.metric));
     let is_kind = move |labels: &Labels| {
         plotted
             .kind
             .is_none_or(|kind| labels.values().last() == Some(kind))
     };
+    let kind_of = move |labels: &Labels| {
+        let pci = labels.get(plotted.metric.label("pci")?)?;
+        kinds.as_ref()?.get(pci).copied()
+    };
     all.filter(move |(labels, _)| is_kind(labels))
-        .map(move |(labels, window)| (owner, labels, window))
+        .map(move |(labels, window)| Told {
+            owner,
+            labels,
+            window,
+            kind: kind_of(labels),
+        })
+}
+
+/// What is at each PCI address of a node. By default exporters name it only where a link lacks lanes, but GPUs and NICs
+/// always have their address.
+fn kinds(history: &NodeHistory) -> BTreeMap<&str, &str> {
+    let named = endpoints(history).into_iter();
+    let mut kinds: BTreeMap<_, _> = named.map(|(pci, (kind, _))| (pci, kind)).collect();
+    for (metric, label, kind) in [
+        (&GPU, label!(GPU, "pci"), "gpu"),
+        (&RDMA_PORT, label!(RDMA_PORT, "pci"), "nic"),
+    ] {
+        let all = history.series(metric);
+        kinds.extend(all.filter_map(|(labels, _)| Some((labels.get(label)?, kind))));
+    }
+    kinds
 }
 
 /// Series of other parts with one of these keys, and what they have now.
@@ -156,7 +192,7 @@ fn peers<'a>(
     for (number, owner) in owners.iter().enumerate() {
         let mut by_key: BTreeMap<Key<'a>, Vec<(Series, f64)>> = BTreeMap::new();
         for one in told(seen, owner, plotted) {
-            let (_, labels, window) = one;
+            let Told { labels, window, .. } = one;
             let mut own = places.iter().filter(|place| place.owner == *owner);
             if own.any(|place| place.names.include(metric, labels)) {
                 continue;
@@ -188,11 +224,12 @@ fn level(metric: &Metric, window: Window<'_>) -> Option<f64> {
     }
 }
 
-fn key<'a>(seen: Seen<'_>, metric: &Metric, (owner, labels, _): &Told<'a, '_>) -> Key<'a> {
-    let all = metric.labels.iter().zip(labels.values());
+fn key<'a>(seen: Seen<'_>, metric: &Metric, one: &Told<'a, '_>) -> Key<'a> {
+    let all = metric.labels.iter().zip(one.labels.values());
     let others = all.filter(|(name, _)| !NAMES.contains(name));
     let others = others.map(|(_, value)| value).collect();
-    (others, faces_host(seen.fabric, owner, metric, labels))
+    let faces_host = faces_host(seen.fabric, one.owner, metric, one.labels);
+    (others, faces_host, one.kind)
 }
 
 /// Whether a switch's port leads to a host; none of what is no port.

@@ -4,11 +4,14 @@ use std::fmt::Write as _;
 
 use railscope_model::fabric::{Equipment, Link, LinkKind, Witness};
 use railscope_model::identity::{NodeName, SwitchName};
-use railscope_model::metric::{GPU_CLOCK, RDMA_PORT_ERRORS, SWITCH_PORT_TRANSMIT_WAIT};
+use railscope_model::metric::{
+    GPU, GPU_CLOCK, PCIE_LINK_WIDTH, PCIE_PATH, RDMA_PORT, RDMA_PORT_ERRORS,
+    SWITCH_PORT_TRANSMIT_WAIT,
+};
 use railscope_model::reading::NodeReading;
 
 use super::*;
-use crate::classes::{GPU_SLOW, LINK_ERRORS, SLOW_RECEIVER};
+use crate::classes::{GPU_SLOW, LINK_ERRORS, PCIE_DEGRADED, SLOW_RECEIVER};
 use crate::detect::detector::{DETECTORS, Explanation};
 use crate::diagnose::incident::{Finding, describe};
 
@@ -252,6 +255,45 @@ fn what_a_switch_counts_of_a_nic_is_compared_with_its_other_ports_to_hosts() {
         assert_eq!(last.own, Some(1000.0), "{part}");
         assert_eq!(last.peers.map(|band| band.median), Some(3.5), "{part}");
     }
+}
+
+/// A GPU and a NIC with 16 lanes, in any profile of the exporter; the NIC of node 1 loses half of them.
+fn lanes(number: usize, seconds: u64) -> String {
+    let is_narrow = number == 1 && seconds >= ONSET;
+    let nic = if is_narrow { 8 } else { 16 };
+    let (width, path) = (PCIE_LINK_WIDTH.name, PCIE_PATH.name);
+    let mut page = format!(
+        "{width}{{pci=\"0000:17:00.0\"}} 16\n{width}{{pci=\"0000:18:00.0\"}} {nic}\n\
+         {}{{gpu=\"0\",pci=\"0000:17:00.0\"}} 1\n{}{{device=\"mlx5_0\",port=\"1\",pci=\"0000:18:00.0\"}} 1\n",
+        GPU.name, RDMA_PORT.name
+    );
+    if is_narrow {
+        writeln!(
+            page,
+            "{path}{{pci=\"0000:18:00.0\",kind=\"nic\",name=\"mlx5_0\"}} 1"
+        )
+        .expect("text");
+    }
+    page
+}
+
+#[test]
+fn a_pcie_link_of_a_nic_is_compared_with_those_of_nics() {
+    let mut world = World::default();
+    for seconds in (0..=110).step_by(5) {
+        (0..6).for_each(|number| world.read(number, seconds, &lanes(number, seconds)));
+    }
+    let incident = world.incident(
+        "pcie/n1:0000:18:00.0",
+        "degraded-link",
+        &PCIE_DEGRADED,
+        PCIE_LINK_WIDTH.name,
+    );
+    let curves = world.tick(std::slice::from_ref(&incident), 110);
+    let curve = &curves[&incident.id];
+    assert_eq!(curve.labels, Labels::new(["0000:18:00.0"]));
+    assert_eq!(curve.peers, 5, "one NIC in each other node, and no GPU");
+    assert_eq!(curve.points.last().and_then(|last| last.own), Some(8.0));
 }
 
 #[test]
