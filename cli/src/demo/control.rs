@@ -24,11 +24,11 @@ const PAGE: &str = "demo";
 /// Seconds between two refreshes of the page.
 const REFRESH_SECONDS: u32 = 5;
 /// No script, nothing from elsewhere, forms to here only, and no frame in which somebody else could hide a button.
-const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
 /// What the collector's style sheet has no need of.
 const STYLE: &str = "section { margin-bottom: 16px; }\ntable { border-collapse: collapse; }\n\
-    th, td { text-align: left; padding: 3px 14px 3px 0; }\nth { color: var(--soft); font-weight: 500; }\n\
+    th, td { text-align: left; padding: 3px 14px 3px 0; overflow-wrap: anywhere; }\nth { color: var(--soft); font-weight: 500; }\n\
     form { margin: 0; }\n";
 
 /// What every handler gets.
@@ -165,6 +165,8 @@ async fn style() -> Response {
 async fn page(State(desk): State<Desk>) -> Response {
     let mut out = String::from(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n\
          <title>Break something · Railscope demo</title>\n\
          <link rel=\"stylesheet\" href=\"assets/page.css\"><link rel=\"stylesheet\" href=\"demo/page.css\">\n",
     );
@@ -184,15 +186,17 @@ fn write_page(out: &mut String, stage: &Stage) -> std::fmt::Result {
     let acts = stage.say();
     write!(
         out,
-        "<meta http-equiv=\"refresh\" content=\"{REFRESH_SECONDS}\">\n</head>\n<body>\n\
+        "<noscript><meta http-equiv=\"refresh\" content=\"{REFRESH_SECONDS}\"></noscript>\n\
+         <script src=\"assets/page.js\" data-seconds=\"{REFRESH_SECONDS}\" defer></script>\n</head>\n<body>\n\
          <header class=\"bar\"><a class=\"mark\" href=\"./\">Railscope</a><span class=\"cluster\">demo</span></header>\n\
+         <p id=\"lost\" class=\"banner\" role=\"status\" hidden></p>\n\
          <main>\n<section class=\"calm\"><h1>Break something</h1>\n"
     )?;
     if acts.is_empty() {
         out.push_str("<p>Nothing was broken yet.</p>\n");
     } else {
         out.push_str(
-            "<table class=\"acts\">\n<tr><th>the truth</th><th>since</th><th></th><th>what Railscope says</th><th></th></tr>\n",
+            "<table class=\"acts\">\n<tr><th>the truth</th><th>since</th><th>state</th><th>what Railscope says</th><th>end it</th></tr>\n",
         );
         for act in acts.iter().rev() {
             let [what, since, state, verdict] = act.cells();

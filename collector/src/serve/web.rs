@@ -140,7 +140,7 @@ fn refused(state: &State, root: &'static str, refusal: &Refusal) -> Response {
     page(state, root, "not there", status, |out| {
         writeln!(
             out,
-            "<section class=\"calm\"><h2>{}</h2><p>Expected {}.</p><p><a href=\"{}\">Overview</a></p></section>",
+            "<section class=\"calm\"><h1>{}</h1><p>Expected {}.</p><p><a href=\"{}\">Overview</a></p></section>",
             Esc(error),
             Esc(expected),
             home(root)

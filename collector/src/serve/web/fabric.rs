@@ -101,7 +101,7 @@ fn drawing(out: &mut String, look: &Look<'_>) -> fmt::Result {
     }
     write!(
         out,
-        "<svg class=\"tiers\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"Tiers of switches and the cables between them\">"
+        "<svg class=\"tiers\" viewBox=\"0 0 {WIDTH} {height}\" role=\"group\" aria-label=\"Tiers of switches and the cables between them\">"
     )?;
     cables(out, look, &spots)?;
     for tier in 1..=levels {

@@ -99,7 +99,8 @@ fn verdict(out: &mut String, look: &Look<'_>) -> fmt::Result {
 }
 
 fn classes(out: &mut String, classes: &[ClassTail]) -> fmt::Result {
-    out.push_str("<table class=\"figures\"><thead><tr><th scope=\"col\">path class</th><th scope=\"col\">nodes</th><th scope=\"col\">timed probes</th><th scope=\"col\">lost</th>");
+    // Wider than a phone; who has no mouse scrolls what has the focus.
+    out.push_str("<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"Classes of paths\"><table class=\"figures\"><thead><tr><th scope=\"col\">path class</th><th scope=\"col\">nodes</th><th scope=\"col\">timed probes</th><th scope=\"col\">lost</th>");
     for (_, q) in QUANTILES {
         write!(out, "<th scope=\"col\">p{}</th>", 100.0 * q)?;
     }
@@ -136,7 +137,7 @@ fn classes(out: &mut String, classes: &[ClassTail]) -> fmt::Result {
             None => out.push_str("<td>–</td></tr>"),
         }
     }
-    out.push_str("</tbody></table>\n<p class=\"hint\">Quantiles lie between the bounds below them: those of the histogram's bucket. A node's own p99.9 is within 0.4 %.</p>\n");
+    out.push_str("</tbody></table></div>\n<p class=\"hint\">Quantiles lie between the bounds below them: those of the histogram's bucket. A node's own p99.9 is within 0.4 %.</p>\n");
     Ok(())
 }
 
@@ -151,7 +152,7 @@ fn causes(out: &mut String, causes: &Causes) -> fmt::Result {
         ("as usual on all paths", causes.usual),
         ("no cause found", causes.unexplained()),
     ];
-    out.push_str("<table class=\"figures\"><thead><tr><th></th><th scope=\"col\">slow probes</th><th scope=\"col\">share</th></tr></thead><tbody>");
+    out.push_str("<table class=\"figures\"><thead><tr><th scope=\"col\">cause</th><th scope=\"col\">slow probes</th><th scope=\"col\">share</th></tr></thead><tbody>");
     for (name, slow) in rows.chain(others) {
         write!(
             out,
@@ -207,7 +208,7 @@ fn slow<T>(
         out.push_str("<p class=\"hint\">None.</p>\n");
         return Ok(());
     }
-    out.push_str("<table class=\"figures\"><thead><tr><th></th><th scope=\"col\">probes</th><th scope=\"col\">slow</th><th scope=\"col\">share</th><th scope=\"col\">usual</th></tr></thead><tbody>");
+    out.push_str("<table class=\"figures\"><thead><tr><th scope=\"col\">name</th><th scope=\"col\">probes</th><th scope=\"col\">slow</th><th scope=\"col\">share</th><th scope=\"col\">usual</th></tr></thead><tbody>");
     for one in all {
         let class = if one.excess() >= STANDS_OUT {
             "bad"
