@@ -326,6 +326,18 @@ fn the_subnet_file_follows_the_cables() {
 }
 
 #[test]
+fn an_unchanged_subnet_is_swept_again() {
+    let mut cluster = cluster(2);
+    let mut tree = tree(&cluster);
+    let inode = |tree: &ClusterTree| fs::metadata(tree.subnet()).expect("a file").ino();
+    let first = inode(&tree);
+    advance(&mut cluster, &mut tree, 2);
+    assert_eq!(inode(&tree), first);
+    advance(&mut cluster, &mut tree, 6);
+    assert_ne!(inode(&tree), first, "the collector would take it for stale");
+}
+
+#[test]
 fn the_plan_says_what_was_planned_and_not_what_was_built() {
     let mut spec = ClusterSpec::demo(2).expect("spec");
     let [one, other] = ["link/gpu-node-00:mlx5_0/1", "link/gpu-node-00:mlx5_1/1"]
