@@ -210,3 +210,86 @@ fn the_root_cause_is_two_links_from_the_fleet() {
         );
     }
 }
+
+/// The way to each scenario's cause as `docs/dashboards.md` has it: its name, and the panels, each with its dashboard.
+fn routes() -> Vec<(String, Vec<(String, String)>)> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/dashboards.md");
+    let document = std::fs::read_to_string(path).expect("a document");
+    let (_, rest) = document
+        .split_once("## From the fleet to the cause")
+        .expect("a chapter");
+    let rows = rest.lines().filter(|line| line.starts_with("| `"));
+    let route = |row: &str| {
+        let cells: Vec<_> = row.trim_matches(['|', ' ']).split(" | ").collect();
+        let [scene, _, panels] = cells[..] else {
+            panic!("{row}")
+        };
+        let panels = panels.split(" → ").map(|step| {
+            let (board, panel) = step.split_once(": ").expect("a dashboard and a panel");
+            let panel = panel.trim_matches('*');
+            (format!("Railscope / {board}"), panel.to_owned())
+        });
+        (scene.trim_matches('`').to_owned(), panels.collect())
+    };
+    rows.map(route).collect()
+}
+
+/// Variables that a link from a panel to a dashboard passes: its own links, and those at the top, which pass all.
+fn passed(here: &Value, panel: &Value, uid: &str) -> Option<BTreeSet<String>> {
+    let mut of_panel = links(panel).into_iter();
+    let own = of_panel.find_map(|link| parsed(text(link, "/url")).filter(|(to, _)| *to == uid));
+    let top = || {
+        let mut links = list(here, "/links").iter();
+        links.find(|link| text(link, "/url") == format!("/d/{uid}"))?;
+        let names = list(here, "/templating/list").iter();
+        Some(names.map(|name| text(name, "/name").to_owned()).collect())
+    };
+    own.map(|(_, passed)| passed).or_else(top)
+}
+
+#[test]
+fn each_scenario_leads_from_the_fleet_to_its_cause_in_two_links_that_fill_the_variables() {
+    let all: BTreeMap<_, _> = dashboards()
+        .into_iter()
+        .map(|(_, dashboard)| (text(&dashboard, "/title").to_owned(), dashboard))
+        .collect();
+    let find = |(board, title): &(String, String)| {
+        let dashboard = all.get(board).unwrap_or_else(|| panic!("no {board}"));
+        let found = panels(dashboard).find(|(found, _)| found == title);
+        let (_, panel) = found.unwrap_or_else(|| panic!("{board}: no {title}"));
+        (dashboard, panel)
+    };
+    let routes = routes();
+    assert!(routes.len() >= 13, "{routes:?}");
+    for (scene, steps) in routes {
+        assert!((1..=3).contains(&steps.len()), "{scene}: {steps:?}");
+        assert_eq!(steps[0].0, "Railscope / Fleet", "{scene}");
+        for pair in steps.windows(2) {
+            let ((here, panel), (there, next)) = (find(&pair[0]), find(&pair[1]));
+            let passed = passed(here, panel, text(there, "/uid"))
+                .unwrap_or_else(|| panic!("{scene}: no link {pair:?}"));
+            // What the next panel reads: variables that are passed, or that follow from one that is.
+            let derived = list(there, "/templating/list").iter().filter(|variable| {
+                let query = text(variable, "/definition");
+                passed
+                    .iter()
+                    .any(|name| query.contains(&format!("\"${name}\"")))
+            });
+            let known: BTreeSet<_> = derived
+                .map(|variable| text(variable, "/name").to_owned())
+                .chain(passed.iter().cloned())
+                .collect();
+            let reads = |name: &String| {
+                let mut queries = list(next, "/targets").iter();
+                queries.any(|target| text(target, "/expr").contains(&format!("\"${name}\"")))
+            };
+            assert!(
+                known.iter().any(reads),
+                "{scene}: {pair:?} passes {passed:?}"
+            );
+            if text(there, "/uid") == "railscope-incident" {
+                assert!(passed.contains("incident"), "{scene}: {passed:?}");
+            }
+        }
+    }
+}

@@ -6,54 +6,19 @@ mod support;
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
 use std::time::Duration;
 
-use support::{Demo, Http, root, run, skip, which};
+use support::browser::{self, browser, pictures, take};
+use support::{Demo, Http, run, skip};
 
 const DETECTED_WITHIN: Duration = Duration::from_secs(60);
 const DRAWN_WITHIN: Duration = Duration::from_secs(60);
-
-/// Chromium without a window, and without anything of the user's own.
-fn browser(program: &Path, profile: &Path) -> Command {
-    let mut command = Command::new(program);
-    command
-        .args([
-            "--headless=new",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--disable-dev-shm-usage",
-            "--no-first-run",
-        ])
-        .args([
-            "--hide-scrollbars",
-            "--window-size=1440,1600",
-            "--virtual-time-budget=4000",
-            "--no-proxy-server",
-        ])
-        .args([
-            "--disable-background-networking",
-            "--disable-component-update",
-            "--disable-sync",
-        ])
-        .arg(format!("--user-data-dir={}", profile.display()))
-        .env("HOME", profile)
-        .stdin(Stdio::null());
-    command
-}
-
-/// Pictures for people: kept over test runs, not in the repository.
-fn pictures() -> PathBuf {
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("screenshots");
-    std::fs::create_dir_all(&target).expect("a folder");
-    target
-}
+const WINDOW: (u32, u32) = (1440, 1600);
 
 #[test]
 fn the_page_names_the_fault_of_the_demo() {
-    let names = ["chromium", "chromium-browser", "google-chrome"];
-    let Some(program) = names.into_iter().find_map(which) else {
+    let Some(program) = browser::program() else {
         skip!("not installed: chromium")
     };
     let folder = tempfile::tempdir().expect("a folder");
@@ -139,10 +104,8 @@ fn breaks_by_button_only_from_its_own_page(demo: &Demo, http: &Http) {
 
 /// The page holds the words, needs nothing from elsewhere, and can be drawn.
 fn shows(program: &Path, profile: &Path, name: &str, url: &str, words: &[String]) {
-    let (well, dom) = run(
-        browser(program, profile).arg("--dump-dom").arg(url),
-        DRAWN_WITHIN,
-    );
+    let mut chromium = browser(program, profile, WINDOW);
+    let (well, dom) = run(chromium.arg("--dump-dom").arg(url), DRAWN_WITHIN);
     assert!(well && dom.contains("</html>"), "{url}: {dom}");
     for word in words {
         assert!(dom.contains(word), "{url} does not say {word:?}: {dom}");
@@ -152,19 +115,5 @@ fn shows(program: &Path, profile: &Path, name: &str, url: &str, words: &[String]
         assert!(!dom.contains(attribute), "{url}: {attribute}");
     }
     let picture = pictures().join(format!("{name}.png"));
-    let argument = format!("--screenshot={}", picture.display());
-    let (well, said) = run(
-        browser(program, profile).arg(argument).arg(url),
-        DRAWN_WITHIN,
-    );
-    let size = picture.metadata().map_or(0, |metadata| metadata.len());
-    assert!(
-        well && size > 10_000,
-        "{}: {size} bytes: {said}",
-        picture.display()
-    );
-    println!(
-        "{}",
-        picture.strip_prefix(root()).unwrap_or(&picture).display()
-    );
+    take(browser(program, profile, WINDOW), url, &picture);
 }

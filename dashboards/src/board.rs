@@ -128,6 +128,21 @@ impl Board {
         }
     }
 
+    /// A scenario of the demo that fills it, and how many panels then show something. `e2e_pictures` counts them.
+    pub(crate) fn filled_by(self) -> (&'static str, usize) {
+        match self {
+            Self::Fleet => ("slow-pcie", 16),
+            Self::Incident => ("slow-pcie", 20),
+            Self::Fabric => ("slow-pcie", 14),
+            Self::Node => ("slow-pcie", 28),
+            Self::Job => ("slow-pcie", 15),
+            Self::Tail => ("jittery-uplink", 23),
+            Self::Roce => ("pfc-storm", 20),
+            Self::Capacity => ("slow-pcie", 14),
+            Self::Health => ("slow-pcie", 16),
+        }
+    }
+
     /// Where the links at the top lead.
     pub(crate) fn next(self) -> &'static [Self] {
         match self {

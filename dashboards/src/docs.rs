@@ -36,6 +36,10 @@ Nine Grafana dashboards (10.4 or newer), one question each. They need Prometheus
 
 ## The nine
 
+*With data*: panels that show something on that scenario of the demo with 16 nodes, after six minutes. The others show what is not
+wrong there, or need Ethernet, probes or the full profile. [CONTRIBUTING](../CONTRIBUTING.md#look-at-the-dashboards) has the command that
+draws all of them over the demo and counts.
+
 ";
 
 const ROUTES_OPENING: &str = "
@@ -65,12 +69,13 @@ Simulated: 10,000 GPUs, 1,250 nodes, 10,000 ports, 320 leaves; Prometheus 2.42 o
 pub(crate) fn document(dashboards: &[Dashboard]) -> String {
     let generated = format!("Generated from `dashboards/src` by `{COMMAND}`. Do not edit.");
     let mut text = OPENING.replace("GENERATED", &generated);
-    text += "| dashboard | question | panels | queries | file |\n|---|---|---|---|---|\n";
+    text += "| dashboard | question | panels | queries | with data | file |\n|---|---|---|---|---|---|\n";
     for Dashboard { board, panels } in dashboards {
         let shown = panels.iter().filter(|panel| panel.kind != Kind::Row);
+        let (scene, filled) = board.filled_by();
         let queries: usize = panels.iter().map(|panel| panel.queries.len()).sum();
         text += &format!(
-            "| {} | {} | {} | {queries} | `{}.json` |\n",
+            "| {} | {} | {} | {queries} | {filled} on `{scene}` | `{}.json` |\n",
             board.title(),
             board.question(),
             shown.count(),

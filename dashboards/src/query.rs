@@ -53,6 +53,15 @@ impl Query {
         }
     }
 
+    /// Curves of the nodes with the largest (`topk(5`) or smallest mean in the last hour of the time range. Where all
+    /// are near each other, ranks change at every point: a curve for each node, in pieces. `among` chooses before the
+    /// ranking. For values that are 0 unless something is wrong, a plain `topk` shows whatever was wrong.
+    pub(crate) fn steady(pick: &str, aggregated: &str, series: &str, among: &str) -> Self {
+        Self::new(&format!(
+            "{aggregated} ({series}) and {pick}, {aggregated} (avg_over_time({series}[1h] @ end())) {among})"
+        ))
+    }
+
     pub(crate) fn legend(mut self, legend: &'static str) -> Self {
         self.legend = legend;
         self

@@ -1,5 +1,10 @@
 //! The checked-in files are those that the source generates, and no other.
 
+#![allow(clippy::panic)] // helpers of tests; clippy lets only the tests themselves
+
+#[path = "lint/rules.rs"]
+mod lint;
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 

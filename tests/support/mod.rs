@@ -2,6 +2,7 @@
 
 #![allow(dead_code, unused_imports, unused_macros)] // every test uses some of it
 
+pub(crate) mod browser;
 pub(crate) mod ibsim;
 pub(crate) mod node;
 pub(crate) mod site;

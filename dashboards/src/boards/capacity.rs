@@ -64,13 +64,14 @@ fn numbers() -> Vec<Panel> {
     ]
 }
 
-/// GPU-hours by class in steps of this length.
+/// GPU-hours by class in steps of this length. A bar stands at the beginning of its step: the offset looks forward, so that
+/// the step that has not ended has its bar too.
 fn by_step(title: &'static str, description: &'static str, step: &'static str) -> Panel {
     Panel::bars(title, Unit::GpuHours)
         .shows(description)
         .query(
             Query::new(&format!(
-                "sum by (class) (sum_over_time({COMPONENT}{{@class}}[{step}])) / 3600"
+                "sum by (class) (sum_over_time({COMPONENT}{{@class}}[{step}] offset -{step})) / 3600"
             ))
             .legend("{{class}}")
             .every(step),
@@ -125,7 +126,7 @@ fn incident_hours() -> Panel {
     Panel::bars("Hours of open incidents by class and day", Unit::IncidentHours)
         .shows("Hours for which incidents were open on each day, by fault class; two open at once count twice.")
         .query(
-            Query::new("sum by (class) (sum_over_time(class:railscope_incidents:hours1m{@class}[1d]))")
+            Query::new("sum by (class) (sum_over_time(class:railscope_incidents:hours1m{@class}[1d] offset -1d))")
                 .legend("{{class}}")
                 .every("1d"),
         )
@@ -183,7 +184,7 @@ fn network() -> Vec<Panel> {
             .column(cluster_column()),
         Panel::curves("Energy use: power of all GPUs", Unit::Watts)
             .shows("Power drawn by all GPUs.")
-            .query(Query::new("sum by (cluster) (cluster:railscope_gpu_power_watts:sum{@cluster})").legend("{{cluster}}"))
+            .query(Query::new("sum by (cluster) (cluster:railscope_gpu_power_watts:sum{@cluster})").legend("all GPUs {{cluster}}"))
             .link(Link::to(Board::Fleet)),
     ]
 }

@@ -196,10 +196,15 @@ fn narrow_links() -> Panel {
 
 fn hottest() -> Panel {
     Panel::curves("Hottest nodes", Unit::Celsius)
-        .shows("The hottest GPU sensor of the 5 hottest nodes, and the median of all nodes.")
+        .shows("The hottest GPU sensor of the 5 nodes that were hottest in the last hour of the time range, and the median of all nodes.")
         .query(
-            Query::new("topk(5, max by (cluster, node) (node:railscope_gpu_temperature_celsius:max{@cluster}))")
-                .legend("{{node}}"),
+            Query::steady(
+                "topk(5",
+                "max by (cluster, node)",
+                "node:railscope_gpu_temperature_celsius:max{@cluster}",
+                "",
+            )
+            .legend("{{node}}"),
         )
         .query(
             Query::new("max(cluster:railscope_gpu_temperature_celsius:max_median{@cluster})")
@@ -235,7 +240,7 @@ fn power() -> Panel {
         .shows("Power drawn by all GPUs. Jobs that wait draw less.")
         .query(
             Query::new("sum by (cluster) (cluster:railscope_gpu_power_watts:sum{@cluster})")
-                .legend("{{cluster}}"),
+                .legend("all GPUs {{cluster}}"),
         )
         .link(Link::to(Board::Capacity))
 }

@@ -1,6 +1,6 @@
 //! Health of Railscope: whether the other dashboards can be trusted.
 
-use super::{ANY_IS_BAD, WHOLE_IS_GOOD, cluster_column, node_column, to_node};
+use super::{ANY_IS_BAD, WHOLE_IS_GOOD, cluster_column, node_column};
 use crate::board::Board;
 use crate::link::Link;
 use crate::panel::{Color, Panel, Unit};
@@ -142,7 +142,7 @@ fn collector() -> Vec<Panel> {
 fn exporters() -> Vec<Panel> {
     vec![
         panel("Sources by status", Unit::Count, "Nodes by source and status: absent and unsupported are facts about a machine; failed, denied and timeout are errors.", "sum by (source, status) (cluster:railscope_source_status:count{@cluster})", "{{source}} {{status}}").decimals(0),
-        panel("Oldest sources over time", Unit::Seconds, "Age of the oldest source, for the 5 nodes with the oldest.", "topk(5, max by (cluster, node, source) (node:railscope_source_age_seconds:max{@cluster}))", "{{node}} {{source}}").link(to_node()),
+        panel("Oldest sources over time", Unit::Seconds, "Oldest reading of each source on any node. A source that is read once a minute rises to 60 s; one that only rises is blocked.", "max by (source) (node:railscope_source_age_seconds:max{@cluster})", "{{source}}"),
         panel("Series of the exporters", Unit::Count, "Largest exposition of any node, by profile. The default profile stays within 600.", "max by (profile) (cluster:railscope_exporter_series:max{@cluster})", "{{profile}}").decimals(0),
     ]
 }

@@ -15,7 +15,7 @@ pub(super) fn panels() -> Vec<Panel> {
         gpus_of_jobs(),
         slowdown(),
         since(),
-        incidents("This incident", "@incident"),
+        incidents("This incident", "@incident").size(24, 5),
         state(),
         jobs(),
         Panel::row("The node compared with the median of all nodes"),
@@ -24,7 +24,7 @@ pub(super) fn panels() -> Vec<Panel> {
     panels.push(Panel::row("GPUs, PCIe links and ports of the node"));
     panels.extend(inside());
     panels.push(Panel::row(
-        "The switch compared with the median of all leaves",
+        "The switch compared with the median of all leaves: empty unless the component is a switch or an uplink",
     ));
     panels.extend(switch());
     panels
@@ -245,7 +245,12 @@ fn switch() -> Vec<Panel> {
                 ))
                 .legend("{{leaf}} rail {{rail}}"),
             )
-            .query(Query::new(&format!("max({median}{{@cluster}})")).legend("median"))
+            .query(
+                Query::new(&format!(
+                    "max({median}{{@cluster}}) and on () max({series}{{@switch}})"
+                ))
+                .legend("median"),
+            )
             .link(to_leaf())
     };
     vec![

@@ -151,10 +151,12 @@ fn extreme(
     Panel::curves(title, unit)
         .shows(description)
         .query(
-            Query::new(&format!(
-                "{pick}(10, max by (cluster, node) ({series}{{@cluster}})
-                and on (cluster, node) job_node:railscope_workload:info{{@job}})"
-            ))
+            Query::steady(
+                &format!("{pick}(10"),
+                "max by (cluster, node)",
+                &format!("{series}{{@cluster}}"),
+                "and on (cluster, node) job_node:railscope_workload:info{@job}",
+            )
             .legend("{{node}}"),
         )
         .link(to_node())
@@ -165,21 +167,21 @@ fn nodes() -> Vec<Panel> {
         extreme(
             "Nodes of the jobs that send least",
             Unit::BytesPerSecond,
-            "The 10 nodes that send least. Jobs of a batch system only.",
+            "The 10 nodes that sent least in the last hour of the time range. Jobs of a batch system only.",
             "bottomk",
             "node:railscope_rdma_port_transmit_bytes:rate2m",
         ),
         extreme(
             "Nodes of the jobs that wait least",
             Unit::PerSecond,
-            "The 10 nodes with the least credit wait: the straggler is among them. Jobs of a batch system only.",
+            "The 10 nodes with the least credit wait in the last hour of the time range: the straggler is among them. Jobs of a batch system only.",
             "bottomk",
             "node:railscope_rdma_port_transmit_wait_ticks:rate2m",
         ),
         extreme(
             "Slowest GPUs of the jobs",
             Unit::Hertz,
-            "SM clock of the slowest GPU, for the 10 slowest nodes. Jobs of a batch system only.",
+            "SM clock of the slowest GPU, for the 10 nodes that were slowest in the last hour of the time range. Jobs of a batch system only.",
             "bottomk",
             "node:railscope_gpu_clock_hertz:min",
         ),

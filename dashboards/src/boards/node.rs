@@ -11,7 +11,7 @@ use crate::variable::Variable;
 pub(super) fn panels() -> Vec<Panel> {
     let mut panels = numbers();
     panels.extend([
-        incidents("Incidents of this node", "@node"),
+        incidents("Incidents of this node", "@node").size(24, 5),
         path(),
         Panel::row("GPU"),
     ]);
@@ -70,7 +70,7 @@ fn numbers() -> Vec<Panel> {
 fn path() -> Panel {
     Panel::table("Path from GPU to leaf", Unit::BitsPerSecond, "Link speed")
         .shows("Each GPU with its nearest NIC, the connection between them (PIX: one PCIe switch, SYS: the other socket), and the leaf at the other end of the cable.")
-        .size(16, 8)
+        .size(24, 10)
         .query(Query::new(
             r#"8 * max by (cluster, node, gpu, device, hop) (railscope_gpu_nic_info{nearest="true", @node})
             * on (cluster, node, device) group_left (rail, leaf, leaf_port)
@@ -194,7 +194,8 @@ fn host() -> Vec<Panel> {
             .query(Query::new(r#"max by (node, source, status) (railscope_source_status{device="", @node})"#))
             .column(Column::label("source", "Source"))
             .column(Column::label("status", "Status").link(Link::to(Board::Health)))
-            .column(Column::value(0, "Reported")),
+            .column(Column::value(0, "Reported"))
+            .column(Column::label("node", "Node")),
         Panel::table("Jobs on the node", Unit::Count, "GPUs")
             .shows("Jobs of a batch system that hold GPUs of the node.")
             .size(12, 8)

@@ -1,6 +1,6 @@
 //! RoCE and NVLink: pause, marks, discards and errors by priority, direction and link.
 
-use super::{cluster_column, node_column, to_node};
+use super::{ANY_IS_BAD, cluster_column, node_column, to_node};
 use crate::board::Board;
 use crate::link::Link;
 use crate::panel::{Color, Panel, Threshold, Unit};
@@ -8,7 +8,8 @@ use crate::query::Query;
 use crate::table::{Cell, Column};
 
 pub(super) fn panels() -> Vec<Panel> {
-    let mut panels = vec![Panel::row("RoCE of the cluster")];
+    let mut panels = numbers();
+    panels.push(Panel::row("RoCE of the cluster"));
     panels.extend(cluster());
     panels.push(Panel::row("RoCE of the chosen node: $node"));
     panels.extend(roce_of_node());
@@ -17,6 +18,44 @@ pub(super) fn panels() -> Vec<Panel> {
     panels.push(Panel::row("NVLink of the chosen node: $node"));
     panels.extend(nvlink_of_node());
     panels
+}
+
+/// Whether anything is wrong, and where first.
+fn numbers() -> Vec<Panel> {
+    vec![
+        Panel::name("Sends the most pause")
+            .shows("The node whose NIC stops its switch for the largest share of time. Empty if none does for more than 1 %.")
+            .size(6, 4)
+            .query(
+                Query::new(r#"topk(1, max by (cluster, node) (node:railscope_nic_pause:ratio_rate2m{direction="transmit", @su})) > 0.01"#)
+                    .legend("{{node}}"),
+            )
+            .link(to_node()),
+        Panel::stat("Largest share of pause sent", Unit::Ratio)
+            .shows("Share of time for which the NIC that pauses most stopped its switch. No value on InfiniBand.")
+            .size(6, 4)
+            .good_below(0.1, Color::Critical)
+            .query(Query::new(r#"max(node:railscope_nic_pause:ratio_rate2m{direction="transmit", @su})"#)),
+        Panel::stat("ECN marks", Unit::PerSecond)
+            .shows("RoCE packets received with the congestion mark per second, all leaves. No value on InfiniBand.")
+            .neutral()
+            .query(Query::new(
+                "sum(leaf_rail:railscope_rdma_ecn_marked_packets:rate2m{@leaf})",
+            )),
+        Panel::stat("CNPs", Unit::PerSecond)
+            .shows("Congestion notification packets that receivers sent per second, all leaves. No value on InfiniBand.")
+            .neutral()
+            .query(Query::new(
+                r#"sum(leaf_rail:railscope_rdma_cnp:rate2m{point="np", @leaf})"#,
+            )),
+        Panel::stat("Nodes with NVLink errors", Unit::Count)
+            .shows("Nodes on which NVLink errors were counted in the last two minutes.")
+            .decimals(0)
+            .thresholds(ANY_IS_BAD)
+            .query(Query::new(
+                "count(max by (cluster, node) (node:railscope_gpu_nvlink_errors:rate2m{@su}) > 0) or vector(0)",
+            )),
+    ]
 }
 
 fn cluster() -> Vec<Panel> {
@@ -35,6 +74,7 @@ fn cluster() -> Vec<Panel> {
             .query(Query::new(&format!("topk(10, {})", paused("receive"))).legend("{{node}}"))
             .link(to_node()),
         Panel::table("Pause sent and received by node", Unit::Ratio, "Sends")
+            .size(12, 8)
             .shows("The 20 nodes that send the most pause, with what they receive. Empty on InfiniBand.")
             .query(Query::new(&format!("topk(20, {})", paused("transmit"))))
             .query(Query::new(&format!(
@@ -149,10 +189,18 @@ fn roce_of_node() -> Vec<Panel> {
 fn nvlink_of_cluster() -> Vec<Panel> {
     vec![
         Panel::curves("NVLink traffic: nodes with the least", Unit::BytesPerSecond)
-            .shows("NVLink payload that the GPUs of a node send; the 10 nodes with the least. Nodes of one job send alike.")
-            .query(Query::new("bottomk(10, max by (cluster, node) (node:railscope_gpu_nvlink_transmit_bytes:rate2m{@su}))").legend("{{node}}"))
+            .shows("NVLink payload that the GPUs of a node send; the 10 nodes with the least in the last hour of the time range. Nodes of one job send alike.")
+            .query(
+                Query::steady(
+                    "bottomk(10",
+                    "max by (cluster, node)",
+                    "node:railscope_gpu_nvlink_transmit_bytes:rate2m{@su}",
+                    "",
+                )
+                .legend("{{node}}"),
+            )
             .link(to_node()),
-        Panel::table("Nodes with NVLink errors", Unit::PerSecond, "Errors per second")
+        Panel::table("Nodes with the most NVLink errors", Unit::PerSecond, "Errors per second")
             .shows("The 20 nodes with the most NVLink errors per second. Empty means none.")
             .size(12, 8)
             .query(Query::new("topk(20, max by (cluster, node) (node:railscope_gpu_nvlink_errors:rate2m{@su}) > 0)"))

@@ -5,6 +5,11 @@ use serde_json::{Value, json};
 use crate::panel::{Kind, Panel};
 use crate::query::Format;
 
+/// Columns of the grid below which a legend goes under the curves.
+const NARROW: u64 = 12;
+/// Narrowest column of a matrix, in pixels. Grafana's own 150 would hide half of 8 rails.
+const MATRIX_COLUMN: u64 = 48;
+
 pub(super) fn kind(kind: Kind) -> &'static str {
     match kind {
         Kind::Row => "row",
@@ -35,8 +40,9 @@ pub(super) fn color(panel: &Panel) -> Option<Value> {
         Kind::Stat { is_name: true } => Some(json!({ "mode": "fixed", "fixedColor": "blue" })),
         Kind::Stat { is_name: false } | Kind::States => Some(json!({ "mode": "thresholds" })),
         Kind::Matrix { .. } if panel.thresholds.is_empty() => {
-            // From 0 to the largest value that is there: the data are the scale.
-            Some(json!({ "mode": "continuous-YlRd" }))
+            // From 0 to the largest value that is there: the data are the scale. No warning color, for equal values
+            // are all the largest.
+            Some(json!({ "mode": "continuous-blues" }))
         }
         Kind::Matrix { .. } => Some(json!({ "mode": "thresholds" })),
         _ => None,
@@ -48,6 +54,7 @@ pub(super) fn custom(kind: Kind) -> Option<Value> {
         Kind::Table { .. } => json!({ "align": "auto", "cellOptions": { "type": "auto" } }),
         Kind::Matrix { .. } => json!({
             "align": "center",
+            "minWidth": MATRIX_COLUMN,
             "cellOptions": { "type": "color-background", "mode": "basic" },
         }),
         Kind::Curves { is_stacked } => json!({
@@ -99,12 +106,7 @@ pub(super) fn options(panel: &Panel) -> Value {
         Kind::Table { sorted_by } => table(Some(sorted_by)),
         Kind::Matrix { .. } => table(None),
         Kind::Curves { .. } | Kind::Bars => json!({
-            "legend": {
-                "displayMode": "table",
-                "placement": "right",
-                "showLegend": true,
-                "calcs": if panel.kind == Kind::Bars { json!(["sum"]) } else { json!(["mean", "max"]) },
-            },
+            "legend": legend(panel),
             "tooltip": { "mode": "multi", "sort": "desc" },
         }),
         Kind::Heatmap => heatmap(panel),
@@ -120,6 +122,18 @@ pub(super) fn options(panel: &Panel) -> Value {
         Kind::NodeGraph => json!({ "nodes": {}, "edges": {} }),
         Kind::Row => json!({}),
     }
+}
+
+/// Numbers at the right where there is room; in a narrow panel they would leave a third of it to the curves.
+fn legend(panel: &Panel) -> Value {
+    if panel.width < NARROW {
+        return json!({ "displayMode": "list", "placement": "bottom", "showLegend": true, "calcs": [] });
+    }
+    let calculated = match panel.kind {
+        Kind::Bars => json!(["sum"]),
+        _ => json!(["mean", "max"]),
+    };
+    json!({ "displayMode": "table", "placement": "right", "showLegend": true, "calcs": calculated })
 }
 
 fn table(sorted_by: Option<&str>) -> Value {

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::board::Board;
 use crate::link::From;
-use crate::panel::{Kind, Panel};
+use crate::panel::{Kind, Panel, Unit};
 use crate::table::{Cell, Column, Field};
 
 use super::{links_json, ref_id, thresholds};
@@ -39,21 +39,29 @@ pub(super) fn transformations(panel: &Panel) -> Vec<Value> {
                 vec![organize]
             }
         }
-        Kind::Matrix { row, column } => vec![json!({
-            "id": "groupingToMatrix",
-            "options": {
-                "columnField": column,
-                "rowField": row,
-                "valueField": "Value",
-                "emptyValue": "null",
-            },
-        })],
+        Kind::Matrix { row, column } => matrix(row, column),
         Kind::NodeGraph => vec![json!({
             "id": "renameByRegex",
             "options": { "regex": "^Value.*", "renamePattern": "mainstat" },
         })],
         _ => Vec::new(),
     }
+}
+
+/// Rows and columns in the order of their names: the matrix takes both as they come, and Prometheus promises no order.
+fn matrix(row: &str, column: &str) -> Vec<Value> {
+    let sorted_by =
+        |field: &str| json!({ "id": "sortBy", "options": { "sort": [{ "field": field }] } });
+    let matrix = json!({
+        "id": "groupingToMatrix",
+        "options": {
+            "columnField": column,
+            "rowField": row,
+            "valueField": "Value",
+            "emptyValue": "null",
+        },
+    });
+    vec![sorted_by(row), sorted_by(column), matrix]
 }
 
 pub(super) fn columns(board: Board, panel: &Panel) -> Vec<Value> {
@@ -66,9 +74,26 @@ pub(super) fn columns(board: Board, panel: &Panel) -> Vec<Value> {
     panel.columns.iter().map(override_of).collect()
 }
 
+/// Width of a column with short text, so that names have the rest; Grafana's default for all is 150 pixels.
+fn width(column: &Column) -> Option<usize> {
+    const SHORT: &[&str] = &[
+        "gpu", "port", "rail", "device", "kind", "name", "pci", "severity", "cluster",
+    ];
+    const NARROWEST: usize = 80;
+    let heading = 8 * column.title.len() + 24;
+    match column.field {
+        Field::Value(_) if column.unit == Some(Unit::Time) => Some(160),
+        Field::Value(_) => Some(heading.max(if column.cell == Cell::Gauge { 160 } else { 100 })),
+        Field::Label(label) => SHORT.contains(&label).then_some(heading.max(NARROWEST)),
+    }
+}
+
 fn properties(board: Board, column: &Column) -> Vec<Value> {
     let mut properties = vec![json!({ "id": "displayName", "value": column.title })];
     let mut add = |id: &str, value: Value| properties.push(json!({ "id": id, "value": value }));
+    if let Some(width) = width(column) {
+        add("custom.width", json!(width));
+    }
     if let Some(unit) = column.unit {
         add("unit", json!(unit.grafana()));
     }
@@ -116,6 +141,7 @@ pub(super) fn row_names(board: Board, panel: &Panel, row: &str, column: &str) ->
             { "id": "displayName", "value": format!("{row} \\ {column}") },
             { "id": "custom.cellOptions", "value": { "type": "auto" } },
             { "id": "custom.align", "value": "left" },
+            { "id": "custom.minWidth", "value": 130 },
             { "id": "links", "value": links_json(board, &panel.links, From::Table) },
         ],
     })
