@@ -10,6 +10,7 @@ use super::incident::{
     CLOSE_AFTER_TICKS, Finding, Incident, OPEN_AFTER_TICKS, describe, group, worst_first,
 };
 use crate::classes::{FABRIC_STORM, HOST_DOWN, PORT_DOWN, SWITCH_DOWN, Severity, UPLINK_DOWN};
+use crate::diagnose::stages::after_effects::AfterEffects;
 use crate::diagnose::stages::hold_down::Losses;
 use crate::diagnose::stages::immediate_open::proven;
 use crate::diagnose::stages::maintenance::{Window, mark};
@@ -89,6 +90,7 @@ pub struct Tracker {
     /// Of the last half an hour.
     closed: BTreeMap<Part, Closed>,
     losses: Losses,
+    after_effects: AfterEffects,
     storms: Storms,
     windows: Vec<Arc<Window>>,
     /// Steps that are left out, here and by detectors.
@@ -149,6 +151,8 @@ impl Tracker {
         let suspects = &self.suspects;
         let storm = self.storms.fold(fabric, &mut groups, || known(suspects));
         let named: BTreeSet<_> = groups.keys().cloned().collect();
+        let is_open = |part: &Part| suspects.get(part).is_some_and(|suspect| suspect.open);
+        let after = self.after_effects.among(&groups, is_open, now);
         let mut certain = proven(fabric, (history, now), &groups);
         if self.left_out.has(Step::Proof) || !may_open {
             certain.clear();
@@ -156,6 +160,9 @@ impl Tracker {
         self.closed
             .retain(|_, closed| now.seconds_since(closed.at) <= REOPEN_SECONDS);
         for (root, findings) in groups {
+            if after.contains(&root) {
+                continue;
+            }
             let mut incident = describe(fabric, &root, findings, now);
             if storm.as_ref() == Some(&root) {
                 incident.class = &FABRIC_STORM;

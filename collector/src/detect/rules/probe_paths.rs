@@ -26,7 +26,7 @@ use flows::Flows;
 use problem::{Signal, pose};
 
 /// Time over which probes are counted: as far back as the history reaches.
-const WINDOW_SECONDS: f64 = 150.0;
+pub(crate) const WINDOW_SECONDS: f64 = 150.0;
 /// How long an exporter must run before it counts that nobody was answered: that it was away shows on others' pages one scrape later.
 const SETTLE_SECONDS: f64 = 20.0;
 /// Share of its probes that a flow may lose while nothing is broken (detection method, section 3.5).

@@ -1,0 +1,87 @@
+//! What probes still count of a fault that is over. Their window is longer than that of the counters that named its part,
+//! so that losses of the past would open an incident of their own once the counters are quiet.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use railscope_model::fabric::Timestamp;
+use railscope_model::identity::Part;
+
+use crate::detect::rules::probe_paths;
+use crate::diagnose::incident::Finding;
+
+/// Parts that probes named while the open incident of another part explained it, each with the last time.
+#[derive(Debug, Default)]
+pub(crate) struct AfterEffects(BTreeMap<Part, Timestamp>);
+
+impl AfterEffects {
+    /// Roots that only probes name, and that were explained by another part within the window of the probes. They open
+    /// no incident: a fault that is still there names its part after that time.
+    pub(crate) fn among(
+        &mut self,
+        groups: &BTreeMap<Part, Vec<Finding>>,
+        is_open: impl Fn(&Part) -> bool,
+        now: Timestamp,
+    ) -> BTreeSet<Part> {
+        self.0
+            .retain(|_, last| now.seconds_since(*last) <= probe_paths::WINDOW_SECONDS);
+        for (root, findings) in groups.iter().filter(|(root, _)| is_open(root)) {
+            let parts = findings.iter().filter(|found| is_probe(found));
+            let explained = parts
+                .map(|found| &found.evidence.part)
+                .filter(|part| *part != root);
+            self.0.extend(explained.map(|part| (part.clone(), now)));
+        }
+        let is_after = |(root, findings): &(&Part, &Vec<Finding>)| {
+            self.0.contains_key(*root) && findings.iter().all(is_probe) && !is_open(root)
+        };
+        let after = groups.iter().filter(is_after);
+        after.map(|(root, _)| root.clone()).collect()
+    }
+}
+
+fn is_probe(found: &Finding) -> bool {
+    found.evidence.detector == probe_paths::NAME
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::classes::{EDGE_LOSSY, LINK_ERRORS, PFC_STORM};
+    use crate::detect::found::{found, part};
+
+    const NIC: &str = "nic/n1:mlx5_0";
+    const LINK: &str = "link/n1:mlx5_0/1";
+
+    #[test]
+    fn losses_of_probes_that_an_open_incident_explained_open_none_after_it() {
+        let probed = || found(probe_paths::NAME, &EDGE_LOSSY, LINK, &[]);
+        let paused = || found("pause", &PFC_STORM, NIC, &[]);
+        let errors = || found("error-counters", &LINK_ERRORS, LINK, &[]);
+        let explained = || BTreeMap::from([(part(NIC), vec![paused(), probed()])]);
+        let alone = |findings| BTreeMap::from([(part(LINK), findings)]);
+        let at = |seconds: u64| Timestamp(seconds * 1_000);
+        let [nic, link] = [part(NIC), part(LINK)];
+
+        let mut known = AfterEffects::default();
+        let mut among = |groups, open: &[&Part], seconds| {
+            let after = known.among(&groups, |part| open.contains(&part), at(seconds));
+            after.contains(&link)
+        };
+        // An explanation that is no incident yet may be noise.
+        assert!(!among(explained(), &[], 0));
+        assert!(!among(alone(vec![probed()]), &[], 1));
+
+        assert!(!among(explained(), &[&nic], 10));
+        assert!(among(alone(vec![probed()]), &[&nic], 20), "the rest of it");
+        assert!(
+            !among(alone(vec![probed(), errors()]), &[], 30),
+            "counters say so, too"
+        );
+        assert!(!among(alone(vec![probed()]), &[&link], 40), "it is open");
+        assert!(among(alone(vec![probed()]), &[], 160));
+        assert!(
+            !among(alone(vec![probed()]), &[], 161),
+            "still lost: a fault of its own"
+        );
+    }
+}
