@@ -48,7 +48,7 @@ fn a_cable_cut_on_a_real_subnet_is_named_that_one_alone_until_it_is_back() {
         "a healthy subnet is silent"
     );
 
-    // A host's cable, at its leaf's end: node 5 hangs on port 6 of its rails' leaves.
+    // A host's cable, at its leaf's end: node 5 is connected to port 6 of its rails' leaves.
     let host_cable = ("link/gpu-node-05:mlx5_3/1", "port-down");
     subnet.command(r#"Unlink "leaf-su0-r3"[6]"#);
     let opened =

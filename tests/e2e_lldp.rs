@@ -327,8 +327,8 @@ fn a_leaf_spine_of_real_lldpd_is_read_cable_by_cable_and_a_moved_cable_is_seen()
     assert_eq!(
         misplaced,
         [
-            "host1 mlx5_0 of rail 0 hangs on leaf0r1 of rail 1, not on leaf0r0 (swapped with host1 mlx5_1)",
-            "host1 mlx5_1 of rail 1 hangs on leaf0r0 of rail 0, not on leaf0r1 (swapped with host1 mlx5_0)",
+            "host1 mlx5_0 of rail 0 is connected to leaf0r1 of rail 1, not to leaf0r0 (swapped with host1 mlx5_1)",
+            "host1 mlx5_1 of rail 1 is connected to leaf0r0 of rail 0, not to leaf0r1 (swapped with host1 mlx5_0)",
         ]
     );
 }

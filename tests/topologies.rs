@@ -179,7 +179,7 @@ fn of_a_roce_cluster_lldp_gives_the_very_graph_that_the_simulator_wired() {
 fn switches_of_a_roce_cluster_that_break_are_named_with_the_gpus_routed_over_them() {
     let (uplink, spine) = ("link/leaf-su0-r2[swp57]", "switch/spine-1");
     for (part, effect, class, gpus) in [
-        // Four nodes hang on the leaf, with a GPU each on its rail.
+        // Four nodes are connected to the leaf, with a GPU each on its rail.
         (uplink, Effect::UplinkDown(UplinkDown {}), "uplink-down", 4),
         // Rails meet at the spines: every GPU's ways lead over each of them.
         (spine, Effect::SwitchDown(SwitchDown {}), "switch-down", 64),

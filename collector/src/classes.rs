@@ -122,7 +122,7 @@ pub static LINK_ERRORS: Class = Class {
     action: "Clean and reseat the cable; if errors go on, swap the transceiver, then the cable.",
 };
 
-/// A host port hangs on a leaf of another rail.
+/// A host port is connected to a leaf of another rail.
 pub static MISCABLED_RAIL: Class = Class {
     name: "miscabled-rail",
     severity: Severity::Warning,

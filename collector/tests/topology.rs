@@ -104,8 +104,8 @@ fn crossed_cables_are_named_as_a_pair() {
               leaves     1.00 / 1.00 / 1.00 bandwidth down to up (min / median / max of 4 leaves)
               bisection  3.2 Tb/s of 3.2 Tb/s that half of the hosts can send (100 %)
               speeds     hosts 16 x 4xNDR; between switches 16 x 4xNDR
-              misplaced  gpu-02 mlx5_0 of rail 0 hangs on leaf-r1 of rail 1, not on leaf-r0 (swapped with gpu-02 mlx5_1)
-              misplaced  gpu-02 mlx5_1 of rail 1 hangs on leaf-r0 of rail 0, not on leaf-r1 (swapped with gpu-02 mlx5_0)
+              misplaced  gpu-02 mlx5_0 of rail 0 is connected to leaf-r1 of rail 1, not to leaf-r0 (swapped with gpu-02 mlx5_1)
+              misplaced  gpu-02 mlx5_1 of rail 1 is connected to leaf-r0 of rail 0, not to leaf-r1 (swapped with gpu-02 mlx5_0)
               ruled out  rail-only: cables between switches join 4 rails
               ruled out  host-grouped: 0 of 4 hosts have all their NICs on one switch, expected 90 %
               ruled out  dragonfly: 0 of 16 cables between switches join two leaves
@@ -179,7 +179,7 @@ fn debris_costs_nothing_but_trust() {
               bisection  3.2 Tb/s of 3.2 Tb/s that half of the hosts can send (100 %)
               speeds     hosts 16 x 4xNDR; between switches 16 x 4xNDR
               single     1 switch and 0 cables between switches cut off hosts: switch/leaf-r1 (1 host)
-              missing    rail 1 (mlx5_1) at 1 host: gpu-04; at 1 of them a NIC without a name hangs on that leaf
+              missing    rail 1 (mlx5_1) at 1 host: gpu-04; at 1 of them a NIC without a name is connected to that leaf
               ruled out  rail-only: cables between switches join 4 rails
               ruled out  host-grouped: 0 of 4 hosts have all their NICs on one switch, expected 90 %
               ruled out  dragonfly: 0 of 16 cables between switches join two leaves
@@ -230,7 +230,7 @@ fn exporters_names_win_over_the_subnets() {
     assert_eq!(
         fabric.neighbours(nic).count(),
         1,
-        "the cable hangs on the exporter's NIC"
+        "the cable is connected to the exporter's NIC"
     );
     assert!(matches!(
         fabric.vertex(nic).equipment,

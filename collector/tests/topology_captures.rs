@@ -114,9 +114,9 @@ fn the_ndr_capture_lacks_a_leaf_and_has_a_crossed_pair() {
             assert_eq!(
                 misplaced,
                 [
-                    "b08-p1-dgx-08-c01 HCA-5 of rail 2 hangs on B09-P1-IBLEAF-04-08 of rail 3, not on \
+                    "b08-p1-dgx-08-c01 HCA-5 of rail 2 is connected to B09-P1-IBLEAF-04-08 of rail 3, not to \
                  B09-P1-IBLEAF-03-08 (swapped with b08-p1-dgx-08-c01 HCA-6)",
-                    "b08-p1-dgx-08-c01 HCA-6 of rail 3 hangs on B09-P1-IBLEAF-03-08 of rail 2, not on \
+                    "b08-p1-dgx-08-c01 HCA-6 of rail 3 is connected to B09-P1-IBLEAF-03-08 of rail 2, not to \
                  B09-P1-IBLEAF-04-08 (swapped with b08-p1-dgx-08-c01 HCA-5)",
                 ]
             );

@@ -147,7 +147,7 @@ fn a_cable_in_another_units_leaf_is_misplaced() {
     let misplaced: Vec<_> = wiring.misplaced.iter().map(ToString::to_string).collect();
     assert_eq!(
         misplaced,
-        ["gpu-00099 mlx5_2 of rail 2 hangs on leaf-1-2 of rail 2, not on leaf-0-2"]
+        ["gpu-00099 mlx5_2 of rail 2 is connected to leaf-1-2 of rail 2, not to leaf-0-2"]
     );
     let leaf = wiring.leaf_rails[0].leaf.clone();
     assert_eq!(
@@ -194,13 +194,13 @@ fn where_hosts_have_one_leaf_a_nic_on_another_is_misplaced() {
     assert_eq!(
         racks(&[(1, 2, 1), (6, 0, 0)]),
         [
-            "gpu-1 mlx5_2 of rail 2 hangs on rack-1, not on rack-0 (swapped with gpu-6 mlx5_0)",
-            "gpu-6 mlx5_0 of rail 0 hangs on rack-0, not on rack-1 (swapped with gpu-1 mlx5_2)",
+            "gpu-1 mlx5_2 of rail 2 is connected to rack-1, not to rack-0 (swapped with gpu-6 mlx5_0)",
+            "gpu-6 mlx5_0 of rail 0 is connected to rack-0, not to rack-1 (swapped with gpu-1 mlx5_2)",
         ]
     );
     assert_eq!(
         racks(&[(3, 1, 1)]),
-        ["gpu-3 mlx5_1 of rail 1 hangs on rack-1, not on rack-0"]
+        ["gpu-3 mlx5_1 of rail 1 is connected to rack-1, not to rack-0"]
     );
 }
 

@@ -317,7 +317,7 @@ impl Part {
         }
     }
 
-    /// The node that the part sits in or hangs on; none for switches and the cables between them.
+    /// The node that the part sits in or is connected to; none for switches and the cables between them.
     pub fn node(&self) -> Option<&NodeName> {
         match self {
             Self::Host(node)

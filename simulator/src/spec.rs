@@ -60,7 +60,7 @@ pub struct ClusterSpec {
     /// Speed of the switches: that of the fastest NIC if left out. A cable runs at the slower of its ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speed: Option<Speed>,
-    /// Which switch each NIC hangs on.
+    /// Which switch each NIC is connected to.
     pub wiring: WiringSpec,
     /// What the tree above the NICs is made of.
     #[serde(default)]
@@ -147,7 +147,7 @@ impl Speed {
     }
 }
 
-/// Which switch each NIC hangs on. One variant for each kind of fabric.
+/// Which switch each NIC is connected to. One variant for each kind of fabric.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum WiringSpec {

@@ -420,7 +420,7 @@ impl Wiring {
         self.cables[other].ends[1] = far;
     }
 
-    /// Whether a NIC hangs on a leaf of its own rail, as far as leaves belong to rails; none if its cable
+    /// Whether a NIC is connected to a leaf of its own rail, as far as leaves belong to rails; none if its cable
     /// is dark.
     pub fn on_own_rail(&self, nic: usize) -> Option<bool> {
         let (Device::Switch(leaf), _) = self.cable_of(nic)?.ends[1] else {
@@ -433,7 +433,7 @@ impl Wiring {
         })
     }
 
-    /// What hangs on the ports of each device, by port: far end and speed. Dark cables are left out.
+    /// What is connected to the ports of each device, by port: far end and speed. Dark cables are left out.
     pub fn ports(&self) -> HashMap<Device, Vec<(u16, Socket, LinkSpeed)>> {
         let mut ports: HashMap<Device, Vec<_>> = HashMap::new();
         for cable in self.lit() {

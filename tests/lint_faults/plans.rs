@@ -55,7 +55,7 @@ pub(super) const PLANS: &[Fault] = &[
         "wrong-plan",
         &["link/gpu-node-03:mlx5_2/1", "link/gpu-node-05:mlx5_4/1"],
         |_, plan| {
-            // Two rows of the table exchanged: by the plan each of the two NICs hangs on a leaf of the other's rail.
+            // Two rows of the table exchanged: by the plan each of the two NICs is connected to a leaf of the other's rail.
             let (one, other) = (
                 row(plan, "nic/gpu-node-03:mlx5_2 port 1"),
                 row(plan, "nic/gpu-node-05:mlx5_4 port 1"),

@@ -127,7 +127,7 @@ pub fn endpoints(history: &NodeHistory) -> BTreeMap<&str, (&str, &str)> {
         .collect()
 }
 
-/// GPUs that a fault of this part slows: those that use the NIC, sit in the host, or hang behind the switch.
+/// GPUs that a fault of this part slows: those that use the NIC, sit in the host, or are behind the switch.
 pub fn gpus_behind(fabric: &Fabric, part: &Part) -> Vec<Part> {
     let mut gpus = match part {
         Part::Gpu(..) => vec![part.clone()],

@@ -34,7 +34,7 @@ pub struct View<'a> {
     pub jobs: &'a Jobs,
     /// Whom the ranks of each job wait for.
     pub waiting: &'a [Waiting],
-    /// Host ports that hang on a leaf of another rail.
+    /// Host ports that are connected to a leaf of another rail.
     pub misplaced: &'a [Misplaced],
     /// When the subnet was last read to the end; a cable that was seen only before is lost.
     pub subnet_seen: Option<Timestamp>,

@@ -235,7 +235,7 @@ fn is_switch(fabric: &Fabric, part: PartId) -> bool {
     matches!(fabric.vertex(part).part, Part::Switch(_))
 }
 
-/// Cables from some switches to all that NICs hang on.
+/// Cables from some switches to all that NICs are connected to.
 struct Ways {
     /// By switch: the distance of each leaf.
     distance: BTreeMap<PartId, HashMap<PartId, usize>>,

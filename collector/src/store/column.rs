@@ -24,7 +24,7 @@ enum Track {
     Moves { line: u32 },
 }
 
-/// What one series tells.
+/// The state of one series.
 #[derive(Debug, Clone)]
 struct Row {
     latest: f64,
@@ -197,7 +197,7 @@ impl Column {
         }
     }
 
-    /// Ends a page: what it has of the keys and rows for good is kept once, and without spare room.
+    /// Ends a scrape: new keys are shared with other nodes, and spare room is released.
     pub(super) fn settle(&mut self, shared: &SharedKeys) {
         if !self.keys.are_new() {
             return;

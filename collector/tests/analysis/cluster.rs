@@ -52,7 +52,7 @@ railscope_gpu_clock_event_seconds_total{{gpu="{rail}",reason="hw_thermal"}} 0
     page
 }
 
-/// Which leaf a node's NIC of a rail hangs on, from 0; `None` for a cable that is cut.
+/// Which leaf a node's NIC of a rail is connected to, from 0; `None` for a cable that is cut.
 pub(crate) type Cabling = dyn Fn(usize, usize) -> Option<usize>;
 
 /// Every NIC on the leaf of its own rail.

@@ -10,7 +10,7 @@ use super::cluster::{NODES, RAILS, at, node, page, subnet_of};
 /// Packets a second that a NIC sends in vain, and that it misses, by node and rail.
 type Rates = dyn Fn(usize, usize) -> (u64, u64);
 
-/// All NICs of four hosts hang on one leaf.
+/// All NICs of four hosts are connected to one leaf.
 fn by_rack(node: usize, _: usize) -> Option<usize> {
     Some(node / 4)
 }

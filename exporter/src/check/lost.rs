@@ -115,7 +115,7 @@ pub(super) fn driver(view: &View<'_>, out: &mut Out) {
 fn silent_gpus(view: &View<'_>, parts: &str, others_answer: bool, out: &mut Out) {
     if !view.asks_nvml {
         let fix = "run without --no-nvml";
-        return out.unknown(parts, "NVML answers", "NVML was left out", fix);
+        return out.unknown(parts, "NVML answers", "NVML was omitted", fix);
     }
     let mut statuses = view.all(&SOURCE_STATUS);
     let status = statuses

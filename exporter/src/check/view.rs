@@ -43,7 +43,7 @@ pub(super) struct End<'a> {
     /// GPU ordinal or RDMA device.
     pub(super) name: &'a str,
     pub(super) parent: &'a str,
-    /// Empty where it hangs on no port.
+    /// Empty where it is connected to no port.
     pub(super) root_port: &'a str,
     pub(super) numa_node: &'a str,
 }

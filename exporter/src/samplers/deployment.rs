@@ -129,7 +129,7 @@ fn push_nic(nic: &Participant, reading: &mut NodeReading) {
     }
 }
 
-/// All of it in the full profile: no compute fabric hangs on it.
+/// All of it in the full profile: no compute fabric is connected to it.
 fn push_nvme(nvme: &Participant, reading: &mut NodeReading) {
     let device = nvme.device.as_deref().unwrap_or_default();
     let address = nvme.address.map(|address| address.to_string());

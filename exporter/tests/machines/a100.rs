@@ -6,7 +6,7 @@ use super::pcie::{GEN4, Switch, endpoint, function, pcie_switch};
 use super::rdma::{Port, rdma_device};
 use super::tree::Tree;
 
-/// PCIe switches by their first bus, and the NUMA node that each hangs on.
+/// PCIe switches by their first bus, and the NUMA node that each is connected to.
 const SWITCHES: [(u8, u8); 4] = [(0x01, 3), (0x40, 1), (0x80, 7), (0xb0, 5)];
 /// Root ports of EPYC, and PLX switches.
 const SWITCH: Switch = Switch {

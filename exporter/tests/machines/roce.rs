@@ -328,7 +328,7 @@ fn pfc(case: Case) -> String {
     )
 }
 
-/// `lldpctl -f json0`: every rail hangs on a leaf of its own, but the last, which is down.
+/// `lldpctl -f json0`: every rail is connected to a leaf of its own, but the last, which is down.
 fn neighbors() -> String {
     let interface = |rail: usize| {
         format!(

@@ -127,7 +127,7 @@ pub struct Shape {
     pub nvlink_domain_nodes: u16,
 }
 
-/// What hangs on one root port.
+/// What is connected to one root port.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Branch {
     /// PCI domain.

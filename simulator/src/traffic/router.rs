@@ -77,7 +77,7 @@ pub struct Router {
     hops: Vec<Vec<Hop>>,
     /// By NIC: its cable's switch.
     leaf: Vec<Option<u32>>,
-    /// By switch: its row in `distance`; none if no NIC hangs on it.
+    /// By switch: its row in `distance`; none if no NIC is connected to it.
     row: Vec<Option<u32>>,
     /// By row: cables left to walk from each switch to that one.
     distance: Vec<Vec<u8>>,

@@ -145,7 +145,7 @@ pub fn place(
     Ok(jobs)
 }
 
-/// By node: the switch that its first NIC hangs on.
+/// By node: the switch that its first NIC is connected to.
 fn leaf_blocks(wiring: &Wiring) -> Vec<usize> {
     let leaf = |node| match wiring.cables[wiring.nic_index(node, 0)].ends[1].0 {
         Device::Switch(leaf) => leaf,

@@ -299,7 +299,7 @@ fn norms<'a>(nodes: impl Iterator<Item = &'a Health>) -> BTreeMap<&'a str, f64> 
         .collect()
 }
 
-/// NVLinks of a node that are down: of single GPUs, or, where most GPUs lack some, of what they all hang on.
+/// NVLinks of a node that are down: of single GPUs, or, where most GPUs lack some, of what all of them are connected to.
 fn nvlinks(
     node: &[Listed<'_>],
     norms: &BTreeMap<&str, f64>,

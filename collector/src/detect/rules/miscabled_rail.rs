@@ -1,4 +1,4 @@
-//! Host ports that hang on a leaf of another rail, or of other hosts.
+//! Host ports that are connected to a leaf of another rail, or of other hosts.
 
 use railscope_model::fabric::LinkKind;
 use railscope_model::identity::{NodeName, Part, RdmaDevice, RdmaPort};
@@ -29,7 +29,7 @@ impl Detector for MiscabledRail {
 
     fn explain(&self, _: &Class, _: &str) -> Explanation {
         Explanation {
-            check: "A host port hangs on a leaf whose other ports belong to another rail, or to other hosts.",
+            check: "A host port is connected to a leaf whose other ports belong to another rail, or to other hosts.",
             threshold: String::from(
                 "the fabric is rail-optimised by the great majority of its leaves, or hosts have all of their NICs on one leaf, and this cable is not so",
             ),
@@ -65,10 +65,12 @@ fn evidence(view: &View<'_>, wrong: &Misplaced) -> Evidence {
     let (device, host, leaf) = (&wrong.device, &wrong.host, &wrong.leaf);
     let mut statement = match wrong.leaf_rail {
         Some(rail) => format!(
-            "{device} of {host} belongs to rail {} and hangs on {leaf} of rail {rail}",
+            "{device} of {host} belongs to rail {} and is connected to {leaf} of rail {rail}",
             wrong.rail
         ),
-        None => format!("{device} of {host} hangs on {leaf}, and the host's other NICs do not"),
+        None => {
+            format!("{device} of {host} is connected to {leaf}, and the host's other NICs are not")
+        }
     };
     if let Some(expected) = &wrong.expected_leaf {
         statement += &format!("; its place is {expected}");

@@ -88,7 +88,7 @@ impl Storms {
     }
 }
 
-/// The part that a storm is named by; none if all cables hang on one part: then it is that part's fault alone.
+/// The part that a storm is named by; none if all cables are connected to one part: then it is that part's fault alone.
 ///
 /// It is the switch or host at which most of the cables end, if that is half of them; else the switch that is a
 /// neighbour of most of them, and of several the highest.

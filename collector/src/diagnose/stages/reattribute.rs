@@ -71,7 +71,7 @@ fn is_in(fabric: &Fabric, probed: &Part, other: &Part) -> bool {
     }
 }
 
-/// Whether a part is a NIC, its cable, its PCIe link, or the switch that it hangs on.
+/// Whether a part is a NIC, its cable, its PCIe link, or the switch that it is connected to.
 fn is_at_nic(fabric: &Fabric, (node, device): (&NodeName, &RdmaDevice), other: &Part) -> bool {
     let nic = fabric.find(&Part::Nic(node.clone(), device.clone()));
     match other {

@@ -84,12 +84,12 @@ impl fmt::Display for Misplaced {
             leaf_rail,
             ..
         } = self;
-        write!(f, "{host} {device} of rail {rail} hangs on {leaf}")?;
+        write!(f, "{host} {device} of rail {rail} is connected to {leaf}")?;
         if let Some(leaf_rail) = leaf_rail {
             write!(f, " of rail {leaf_rail}")?;
         }
         if let Some(expected) = &self.expected_leaf {
-            write!(f, ", not on {expected}")?;
+            write!(f, ", not to {expected}")?;
         }
         if let Some((host, device)) = &self.swapped_with {
             write!(f, " (swapped with {host} {device})")?;
@@ -301,7 +301,7 @@ impl Verdict {
                 0 => writeln!(f)?,
                 some => writeln!(
                     f,
-                    "; at {some} of them a NIC without a name hangs on that leaf"
+                    "; at {some} of them a NIC without a name is connected to that leaf"
                 )?,
             }
         }

@@ -1,7 +1,7 @@
-//! Hosts whose NICs all hang on one leaf, as where each rack has one: which NICs hang on the leaf of another rack.
+//! Hosts whose NICs all are connected to one leaf, as where each rack has one: which NICs are connected to the leaf of another rack.
 //!
 //! ```text
-//! host -> the leaf that most of its NICs hang on, its home -> NICs elsewhere, unless that is how such hosts are wired
+//! host -> the leaf that most of its NICs are connected to, its home -> NICs elsewhere, unless that is how such hosts are wired
 //! ```
 
 use std::collections::{BTreeMap, HashMap};
@@ -20,7 +20,7 @@ struct Placed {
     leaf: usize,
 }
 
-/// NICs that hang on the home of other hosts; none where hosts have no home.
+/// NICs that are connected to the home of other hosts; none where hosts have no home.
 pub(super) fn misplaced(survey: &Survey<'_>, shapes: &Shapes) -> Vec<Misplaced> {
     let homes = homes(survey, shapes);
     let mut strays: Vec<Placed> = Vec::new();
@@ -69,7 +69,7 @@ pub(super) fn misplaced(survey: &Survey<'_>, shapes: &Shapes) -> Vec<Misplaced> 
     told
 }
 
-/// NICs of a host that hang on one leaf each.
+/// NICs of a host that are connected to one leaf each.
 fn placed<'a>(survey: &'a Survey<'_>, host: usize) -> impl Iterator<Item = Placed> + 'a {
     let nics = survey.hosts[host].nics.iter().enumerate();
     nics.filter_map(move |(nic, view)| {
@@ -79,7 +79,7 @@ fn placed<'a>(survey: &'a Survey<'_>, host: usize) -> impl Iterator<Item = Place
     })
 }
 
-/// By compute host the leaf that most of its NICs hang on; nothing where not nearly all hosts have one.
+/// By compute host the leaf that most of its NICs are connected to; nothing where not nearly all hosts have one.
 fn homes(survey: &Survey<'_>, shapes: &Shapes) -> HashMap<usize, usize, FixedState> {
     let mut homes: HashMap<usize, usize, FixedState> = HashMap::default();
     let mut judged = 0;

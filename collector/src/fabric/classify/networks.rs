@@ -9,7 +9,7 @@ use crate::fabric::graph::host_classes::{HostRole, Shapes};
 use crate::fabric::graph::index::{HostView, Survey};
 use crate::fabric::graph::tiers::Sets;
 
-/// Networks are of the same hosts when more than this share of the smaller one's hosts hang on both. By
+/// Networks are of the same hosts when more than this share of the smaller one's hosts are connected to both. By
 /// design it is all or none; a crossed cable makes one of many.
 const SAME_HOSTS_SHARE: f64 = 0.25;
 /// Ports of the same cards make planes when at least this share of the hosts whose PCI addresses are known
@@ -75,7 +75,7 @@ struct Tally {
     counts: BTreeMap<usize, Count>,
     /// Hosts on both of two networks.
     shared: HashMap<(usize, usize), usize, FixedState>,
-    /// Hosts with a card whose ports hang on several networks.
+    /// Hosts with a card whose ports are connected to several networks.
     split_cards: usize,
     /// Hosts of which that can be told.
     known_cards: usize,

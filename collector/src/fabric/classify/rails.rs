@@ -1,4 +1,4 @@
-//! Rails on the cables: which rail each leaf serves, which NICs hang on a leaf of another, which rails a host lacks.
+//! Rails on the cables: which rail each leaf serves, which NICs are connected to a leaf of another, which rails a host lacks.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -18,7 +18,7 @@ const LEAF_SHARE: f64 = 2.0 / 3.0;
 /// Leaves that serve a rail make the fabric rail-wired at this share of the leaves with rail NICs.
 /// Selene: 200 of 200; the NDR capture with one crossed pair: 31 of 31.
 pub const FABRIC_SHARE: f64 = 0.9;
-/// Two leaves are of one unit when more than this share of the smaller one's hosts hang on both. In the
+/// Two leaves are of one unit when more than this share of the smaller one's hosts are connected to both. In the
 /// captures it is all of them or none; a cable in another unit's leaf is one of 4 to 32.
 const UNIT_SHARE: f64 = 0.25;
 /// Past this share of misplaced NICs in a class of hosts, the numbering of its devices is another one,
@@ -47,7 +47,7 @@ pub struct Misplaced {
     pub device: RdmaDevice,
     /// Rail of the device, from 0.
     pub rail: u16,
-    /// The leaf that it hangs on.
+    /// The leaf that it is connected to.
     pub leaf: SwitchName,
     /// Rail of that leaf; none where leaves serve hosts, not rails.
     pub leaf_rail: Option<u16>,
@@ -166,7 +166,7 @@ pub(crate) struct Ground<'a> {
     served: Vec<Served>,
     rail_leaves: usize,
     pure_leaves: usize,
-    /// Unit of each switch that serves a rail, of each host that hangs on one: roots of the sets.
+    /// Unit of each switch that serves a rail, of each host that is connected to one: roots of the sets.
     unit_of_switch: Vec<Option<usize>>,
     unit_of_host: Vec<Option<usize>>,
 }
@@ -248,7 +248,7 @@ impl<'a> Ground<'a> {
             })
     }
 
-    /// Units: leaves joined by hosts that hang on both. One host with a cable in another unit's leaf
+    /// Units: leaves joined by hosts that are connected to both. One host with a cable in another unit's leaf
     /// does not join the units.
     fn find_units(&mut self) {
         let mut leaves: Vec<Vec<usize>> = vec![Vec::new(); self.survey.hosts.len()];

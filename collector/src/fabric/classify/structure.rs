@@ -21,11 +21,11 @@ pub enum Split {
     /// There is one network, or none.
     #[default]
     Whole,
-    /// The same hosts hang on each with several NICs, or with ports of the same cards.
+    /// The same hosts are connected to each with several NICs, or with ports of the same cards.
     Planes,
-    /// The same hosts hang on each, with one NIC: each is a rail.
+    /// The same hosts are connected to each, with one NIC: each is a rail.
     Rails,
-    /// Different hosts hang on them: no path joins those.
+    /// Different hosts are connected to them: no path joins those.
     Apart,
 }
 

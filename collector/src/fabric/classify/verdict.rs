@@ -16,7 +16,7 @@ pub enum Kind {
     RailOnly,
     /// A tree whose leaves carry hosts in any order.
     FatTree,
-    /// A tree where all NICs of a host hang on one switch.
+    /// A tree where all NICs of a host are connected to one switch.
     HostGrouped,
     /// One switch with hosts.
     SingleSwitch,

@@ -184,7 +184,7 @@ fn sharing(survey: &Survey<'_>) -> HashSet<(usize, usize), FixedState> {
 /// Switches with their neighbours, each once and in order.
 struct Mesh {
     neighbours: Vec<Vec<usize>>,
-    /// Pairs of switches, the lower first, that share a host: hosts hang on one group.
+    /// Pairs of switches, the lower first, that share a host: hosts are connected to one group.
     sharing: HashSet<(usize, usize), FixedState>,
 }
 

@@ -158,7 +158,7 @@ fn without_spines(survey: &Survey<'_>, candidates: Vec<usize>) -> Vec<usize> {
         .collect()
 }
 
-/// Hosts on the switch that the median host hangs on.
+/// Hosts on the switch that the median host is connected to.
 fn typical(carried: &[usize]) -> usize {
     let mut sorted = carried.to_vec();
     sorted.sort_unstable();

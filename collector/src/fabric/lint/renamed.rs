@@ -324,7 +324,7 @@ fn told(plan: &WiringPlan, planned: &SwitchName, actual: &SwitchName, whole: boo
             rule: &MOVED_CABLE,
             parts,
             sentence: format!(
-                "The hosts of {planned} hang on {actual}: all their cables moved as one."
+                "The hosts of {planned} are connected to {actual}: all their cables moved as one."
             ),
             evidence: vec![format!(
                 "{hosts} lead there, but its cables to other switches are its own, not those of {planned}"

@@ -1,4 +1,4 @@
-//! Which nodes hang behind which switch, without ports: what schedulers know of a fabric, and what is wrong with it.
+//! Which nodes are behind which switch, without ports: what schedulers know of a fabric, and what is wrong with it.
 
 mod sound;
 
@@ -11,7 +11,7 @@ use railscope_model::identity::{NodeName, Part, natural};
 use crate::fabric::subnet::counted;
 use crate::fabric::tiers;
 
-/// Two leaves are of one unit when more than this share of the smaller one's hosts hang on both: a cable in another
+/// Two leaves are of one unit when more than this share of the smaller one's hosts are connected to both: a cable in another
 /// unit's leaf does not join units (as `fabric/classify/rails.rs`).
 const UNIT_SHARE: f64 = 0.25;
 
@@ -115,8 +115,7 @@ impl Placement {
         }
         let several = homes.iter().filter(|(_, homes)| homes.len() > 1);
         defects.extend(
-            several
-                .map(|(node, homes)| format!("node {node} hangs behind {}", homes.join(" and "))),
+            several.map(|(node, homes)| format!("node {node} is behind {}", homes.join(" and "))),
         );
         if !self.switches.is_empty() {
             let roots = self.roots();

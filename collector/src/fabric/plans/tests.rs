@@ -221,7 +221,7 @@ fn slurms_tree_and_blocks_are_read_and_what_does_not_hold_together_is_said() {
         broken.defects(),
         [
             "switch s9 stands below another and is nowhere described",
-            "node b hangs behind s0 and s1",
+            "node b is behind s0 and s1",
             "2 switches at the top that nothing joins: s0, s1",
         ]
     );

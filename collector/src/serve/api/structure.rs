@@ -303,7 +303,7 @@ pub(crate) struct Traffic {
     cable: String,
     /// Leaves with the share of their traffic to all other leaves that goes over the cable.
     leaves: Listed<Share>,
-    /// GPUs whose NICs hang on those leaves, with the same share.
+    /// GPUs whose NICs are connected to those leaves, with the same share.
     gpus: Listed<Share>,
 }
 

@@ -48,7 +48,7 @@ impl Keys {
         self.are_new
     }
 
-    /// Keeps them as nobody else's, without spare room.
+    /// Marks them as known, and releases spare room if no other node has them.
     pub(super) fn keep(&mut self) {
         if let Some(keys) = Arc::get_mut(&mut self.keys) {
             keys.shrink_to_fit();

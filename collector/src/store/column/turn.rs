@@ -1,4 +1,4 @@
-//! One page, as the columns that take it up see it.
+//! One scrape, as the columns that ingest it see it.
 
 use crate::store::time_axis::Axis;
 
@@ -23,7 +23,7 @@ pub(super) struct Told {
     pub(super) arrival: u64,
 }
 
-/// A page that is being taken up.
+/// A scrape that is being ingested.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::store) struct Turn<'a> {
     pub(in crate::store) speaker: u16,

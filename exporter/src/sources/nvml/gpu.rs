@@ -414,7 +414,7 @@ fn push(
     }
 }
 
-/// The NUMA node that the GPU hangs on, as text.
+/// The NUMA node that the GPU is connected to, as text.
 fn numa_node(device: &Device<'_>) -> Result<String, NvmlError> {
     let set = device.memory_affinity(NODE_SET_WORDS, AFFINITY_SCOPE_NODE)?;
     let bits = u64::BITS as usize;

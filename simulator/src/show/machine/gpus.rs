@@ -56,7 +56,7 @@ pub(crate) fn fitted(node: &Node, ordinal: u16) -> NodeGpus {
     state
 }
 
-/// NUMA node of the socket that a GPU hangs on.
+/// NUMA node of the socket that a GPU is connected to.
 fn numa_node(shape: &Shape, number: u8) -> u32 {
     let address = gpu_address(shape, number);
     let on = |branch: &&Branch| branch.cards().any(|card| card == address);

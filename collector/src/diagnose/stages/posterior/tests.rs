@@ -14,7 +14,7 @@ const CABLE: &str = "link/n1:mlx5_0/1";
 const NIC: &str = "nic/n1:mlx5_0";
 const PCIE: &str = "pcie/n1:0000:10:00.0";
 
-/// A host whose NIC hangs on a leaf that has three cables to one spine.
+/// A host whose NIC is connected to a leaf that has three cables to one spine.
 fn fabric() -> Fabric {
     let mut fabric = Fabric::default();
     let switch = || Equipment::Switch {
@@ -118,7 +118,7 @@ fn parts_that_cannot_be_told_apart_share_the_blame_until_a_counter_names_one() {
 fn two_faults_at_once_are_rarer_than_one() {
     let edge = found("probe-paths", &EDGE_LOSSY, CABLE, &[]);
     let errors = found("error-counters", &LINK_ERRORS, "link/n2:mlx5_0/1", &[]);
-    // As a switch explains the cables that hang on it.
+    // As a switch explains the cables that are connected to it.
     let both = weighed("switch/leaf", &[edge, errors], &[]);
     assert!(both.posterior() > 0.99, "{both:?}");
 }

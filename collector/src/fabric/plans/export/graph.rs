@@ -63,7 +63,7 @@ pub fn json(fabric: &Fabric) -> Value {
     json!({ "parts": parts, "links": links })
 }
 
-/// What a NIC's or switch's cable hangs on in a drawing of hosts and switches.
+/// What a NIC's or switch's cable is connected to in a drawing of hosts and switches.
 fn drawn(fabric: &Fabric, id: PartId) -> Part {
     match &fabric.vertex(id).part {
         Part::Nic(node, _) => Part::Host(node.clone()),

@@ -180,7 +180,7 @@ fn counters(how: &str, received: &Table, sent: &Table, report: &mut SwitchReport
     let mut answer =
         format!("PFC counters of {ports} ports: {got} pause frames received, {gave} sent {how}");
     if got == 0 && gave > 0 {
-        answer += "; nobody pauses this switch, so its own output ports are the bottleneck (several senders for one receiver, or a slow port)";
+        answer += "; no device pauses this switch, so its own output ports are the bottleneck (several senders for one receiver, or a slow port)";
     }
     report.answer.push(answer);
     for priority in 0..PRIORITIES {
@@ -227,7 +227,7 @@ fn storms(watched: &[Watched], report: &mut SwitchReport) {
     });
     if now.len() > 2 {
         report.findings.push(format!(
-            "{} queues are in a pause storm at once ({}): the origin is behind one of them, or the switches pause each other in a circle; look at the port that stormed first and at the other switches' watchdogs",
+            "{} queues are in a pause storm at once ({}): the origin is behind one of them, or the switches pause each other (cyclic buffer dependency); look at the port that stormed first and at the other switches' watchdogs",
             now.len(),
             some(&now)
         ));
