@@ -56,18 +56,6 @@ const SCENES: &[Scene] = &[
         dashboards: &["roce-nvlink"],
     },
 ];
-/// All, for a server of the reader's own.
-const ALL: &[&str] = &[
-    "fleet",
-    "incident",
-    "fabric",
-    "node",
-    "jobs",
-    "capacity-cost",
-    "health",
-    "tail-latency",
-    "roce-nvlink",
-];
 const LATELY: Duration = Duration::from_secs(15 * 60);
 /// What Grafana's data source would be told.
 const SCRAPE_SECONDS: f64 = 5.0;
@@ -78,7 +66,8 @@ fn a_picture_of_each_dashboard_is_drawn() {
     if let Ok(url) = std::env::var("RAILSCOPE_PROMETHEUS") {
         let minutes = std::env::var("RAILSCOPE_MINUTES").map(|text| text.parse().expect("minutes"));
         let range = minutes.map_or(LATELY, |minutes: u64| Duration::from_secs(60 * minutes));
-        take(&Http::new(), url.trim_end_matches('/'), range, ALL);
+        let all: Vec<_> = SCENES.iter().flat_map(|scene| scene.dashboards).collect();
+        take(&Http::new(), url.trim_end_matches('/'), range, all);
         return;
     }
     need!("prometheus", "prometheus-alertmanager");
@@ -98,7 +87,12 @@ fn a_picture_of_each_dashboard_is_drawn() {
 }
 
 /// Draws these dashboards and lets Chromium take their pictures; how many panels of each have data.
-fn take(http: &Http, url: &str, range: Duration, dashboards: &[&str]) -> Vec<(String, usize)> {
+fn take<'a>(
+    http: &Http,
+    url: &str,
+    range: Duration,
+    dashboards: impl IntoIterator<Item = &'a &'a str>,
+) -> Vec<(String, usize)> {
     let Some(program) = browser::program() else {
         say_skipped("not installed: chromium");
         return Vec::new();

@@ -17,7 +17,7 @@ mod link;
 mod time;
 
 pub use link::{Link, LinkKind, Presence, Sighting, Sightings, Witness};
-pub use time::{Timestamp, civil, days_from_civil};
+pub use time::{MONTHS, Timestamp, civil, days_from_civil};
 
 /// Ports with names have handles from here on; numbers are below.
 const FIRST_HANDLE: u16 = 1 << 15;

@@ -48,6 +48,11 @@ pub fn civil(unix_seconds: f64) -> [i64; 6] {
     [year, month, day, rest / 3_600, rest % 3_600 / 60, rest % 60]
 }
 
+/// Names of the months in logs.
+pub const MONTHS: [&str; 12] = [
+    "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+];
+
 /// Days from 1970 to a date by Howard Hinnant's algorithm of that name (as of [`civil`]); none of a date that does not exist.
 pub fn days_from_civil(year: u64, month: u64, day: u64) -> Option<u64> {
     let leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));

@@ -3,13 +3,10 @@
 //! A time without a zone is taken as UTC. A date without a year (`Feb 23`) is of the last year in which it is not in
 //! the future.
 
-use railscope_model::fabric::days_from_civil;
+use railscope_model::fabric::{MONTHS, days_from_civil};
 
 const MICROS: u64 = 1_000_000;
 const DAY: u64 = 86_400;
-const MONTHS: [&str; 12] = [
-    "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
-];
 const WEEKDAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
 
 /// When a record was written, microseconds.

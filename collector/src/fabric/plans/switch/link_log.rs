@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use railscope_model::fabric::days_from_civil;
+use railscope_model::fabric::{MONTHS, days_from_civil};
 
 use super::{SwitchReport, some};
 use crate::fabric::plans::Source;
@@ -19,9 +19,6 @@ const FLAPS: usize = 3;
 /// A date without a year that is this many seconds earlier than the line before is of the next year.
 const NEW_YEAR: i64 = 180 * 86_400;
 
-const MONTHS: [&str; 12] = [
-    "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
-];
 /// Messages of a switch or line card that begins or ends to run.
 const RESTARTS: [&str; 4] = [
     "SYSTEM_OPERATIONAL",
