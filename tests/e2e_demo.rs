@@ -263,6 +263,16 @@ fn a_scene_plays_while_more_parts_are_broken_and_mended_from_outside() {
     );
     assert!(acts[0]["ended_seconds_ago"].is_number() && acts[1]["ended_seconds_ago"].is_null());
 
+    // The job has written its steps, the exporters have read them, the collector knows whose they are.
+    let median = "/items/0/step_times/quantiles_seconds/p50";
+    support::wait_for("step times of the job", Duration::from_secs(120), || {
+        let jobs = http.json(&format!("{}/api/v1/jobs", demo.url))?;
+        let known = jobs.pointer(median).and_then(Value::as_f64);
+        known
+            .filter(|seconds| *seconds > 0.0)
+            .ok_or(jobs.to_string())
+    });
+
     for (arguments, said) in [
         (
             &["gpu-thermal", "--end"][..],

@@ -202,6 +202,22 @@ fn the_overlay_with_pods_patches_what_is_there_and_gives_no_capability() {
     );
 }
 
+#[test]
+fn the_folder_of_step_times_is_made_where_the_exporter_looks() {
+    let folder = "/run/railscope/steps";
+    assert!(help("exporter").contains(&format!("[default: {folder}]")));
+    let made = read("tmpfiles.d/railscope.conf");
+    assert!(made.contains(&format!("\nd {folder} 1777 ")), "{made}");
+    let overlay = read("kubernetes/with-step-times/exporter.yaml");
+    for wanted in [
+        &format!("            path: {folder}\n"),
+        "            - name: RAILSCOPE_WORKLOAD_STEP_TIMES\n              value: /host/steps\n",
+        "              mountPath: /host/steps\n              readOnly: true\n",
+    ] {
+        assert!(overlay.contains(wanted), "{wanted}: {overlay}");
+    }
+}
+
 /// ConfigMaps of the dashboards, as kustomize lists them.
 #[test]
 fn every_dashboard_is_a_config_map_with_the_label_of_the_sidecar() {

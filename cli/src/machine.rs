@@ -87,6 +87,14 @@ pub(crate) struct MachineArgs {
         value_name = "DIR"
     )]
     job_mapping: Option<PathBuf>,
+    /// Directory in which jobs write how long their steps took, a file JOB.RANK each; read where it exists.
+    #[arg(
+        long = "workload.step-times",
+        env = "RAILSCOPE_WORKLOAD_STEP_TIMES",
+        default_value = "/run/railscope/steps",
+        value_name = "DIR"
+    )]
+    step_times: PathBuf,
 }
 
 impl MachineArgs {
@@ -119,6 +127,7 @@ impl MachineArgs {
             workloads: WorkloadAccess {
                 kubelet_socket: self.kubelet_socket,
                 job_mapping: self.job_mapping,
+                step_times: self.step_times,
             },
             mig_devices: MigDevices::default(),
             probes: ProbeAccess::default(),

@@ -38,6 +38,7 @@ use crate::fabric::{
     LldpMerge, Routes, SubnetMerge, Verdict, assign_rails, has_cables, judge, lint, understand,
 };
 use crate::jobs::job::JobTable;
+use crate::jobs::step_tails::StepTails;
 use crate::jobs::straggler::{Operation, Stuck, Waits};
 use crate::store::source_id::{Speaker, Subject};
 use crate::store::{History, Ingested, NodeHistory};
@@ -86,6 +87,7 @@ pub struct Analyzer {
     jobs: JobTable,
     pub(crate) waits: Waits,
     pub(crate) impact: Impact,
+    step_tails: StepTails,
     stuck: BTreeMap<String, (Stuck, Timestamp)>,
     detectors: Vec<Box<dyn Detector>>,
     pub(crate) tracker: Tracker,
@@ -128,6 +130,7 @@ impl Default for Analyzer {
             jobs: JobTable::default(),
             waits: Waits::default(),
             impact: Impact::default(),
+            step_tails: StepTails::default(),
             stuck: BTreeMap::new(),
             detectors: DETECTORS.iter().map(|build| build()).collect(),
             tracker: Tracker::default(),
@@ -350,6 +353,7 @@ impl Analyzer {
             curves,
             tails: (self.detectors.iter().find_map(|detector| detector.tails()))
                 .unwrap_or_default(),
+            step_tails: self.step_tails.tick(&self.history, &jobs, now),
             jobs,
             waiting,
             costs,

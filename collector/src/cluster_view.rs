@@ -18,6 +18,7 @@ use crate::diagnose::stages::job_impact::Costs;
 use crate::diagnose::stages::maintenance::Window;
 use crate::fabric::{LldpMerge, Routes, Verdict, lint};
 use crate::jobs::job::Jobs;
+use crate::jobs::step_tails::StepTail;
 use crate::jobs::straggler::{Stuck, Waiting};
 
 /// What the collector knows after one tick. Never changed once made: API and page read it while the next is made.
@@ -43,6 +44,8 @@ pub struct ClusterView {
     pub jobs: Arc<Jobs>,
     /// Whom the ranks of each job wait for.
     pub waiting: Arc<Vec<Waiting>>,
+    /// Step times of the jobs that tell them, by name.
+    pub step_tails: Arc<Vec<StepTail>>,
     /// What faults cost jobs.
     pub costs: Costs,
     /// Jobs that stood still, by the folder of their dumps.

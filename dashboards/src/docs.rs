@@ -23,8 +23,8 @@ Nine Grafana dashboards (10.4 or newer), one question each. They need Prometheus
 - **Thresholds** come from the data: link speed, the lanes that a link could have, the median of the cluster, the power limit.
 - **Full profile.** Prometheus scrapes the default profile. Panels that need the full profile are marked, and are empty without it: scrape
   `/metrics?profile=full` (`params: {profile: [full]}`) on the nodes that you examine.
-- **Not shown.** Counters of switch ports are not in Prometheus; the collector uses them and its API has them. Step times of jobs are not
-  reported; *Jobs* shows throughput compared with the median of the job.
+- **Not shown.** Counters of switch ports are not in Prometheus; the collector uses them and its API has them. Step times are shown of jobs
+  that [write them](step-times.md); of all others *Jobs* shows throughput compared with the median of the job.
 
 ## Install
 

@@ -66,14 +66,17 @@ pub struct WorkloadAccess {
     /// A directory in which the prolog of a batch system writes job ids into one file a GPU, named by its
     /// ordinal (`3`) or ordinal and MIG instance (`3.1`): dcgm-exporter's job mapping. None asks nobody.
     pub job_mapping: Option<PathBuf>,
+    /// A directory in which jobs write how long their steps took; read where it exists.
+    pub step_times: PathBuf,
 }
 
 impl WorkloadAccess {
-    /// The kubelet's usual place below `root`, and no job mapping, which has no usual place.
+    /// The usual places below `root`, and no job mapping, which has none.
     pub fn below(root: &Path) -> Self {
         Self {
             kubelet_socket: root.join("var/lib/kubelet/pod-resources/kubelet.sock"),
             job_mapping: None,
+            step_times: root.join("run/railscope/steps"),
         }
     }
 }
@@ -145,6 +148,7 @@ pub const SAMPLERS: &[Build] = &[
     samplers::rdma::build,
     samplers::scheduler::build,
     samplers::sensors::build,
+    samplers::step_times::build,
     samplers::storage::build,
     samplers::vf::build,
     samplers::workload::build,

@@ -20,6 +20,7 @@ pub mod rdma;
 pub mod responder;
 pub mod scheduler;
 pub mod sensors;
+pub mod step_times;
 pub mod storage;
 pub mod vf;
 pub mod workload;

@@ -26,6 +26,7 @@ pub mod rdma_netlink;
 pub mod setup;
 pub mod slurm;
 pub mod sriov;
+pub mod step_times;
 pub mod sysfs;
 pub mod timer;
 pub mod web_files;

@@ -21,6 +21,7 @@ mod nvml;
 mod pcie_setup;
 mod probe;
 mod runtime;
+mod step_times;
 mod truth;
 mod vf;
 mod web_security;

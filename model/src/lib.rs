@@ -14,6 +14,7 @@
 //! | [`plan`] | the cables that a site has planned |
 //! | [`rate_limit`] | a limit on events a second |
 //! | [`rdma_probe`] | the protocol between the exporter and its RDMA prober |
+//! | [`step_times`] | how long the steps of a training job took |
 
 pub mod exposition;
 pub mod fabric;
@@ -24,5 +25,6 @@ pub mod plan;
 pub mod rate_limit;
 pub mod rdma_probe;
 pub mod reading;
+pub mod step_times;
 pub mod units;
 pub mod yaml;

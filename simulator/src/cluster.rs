@@ -136,6 +136,8 @@ struct Job {
     pace: Pace,
     healthy: Pace,
     steps: u64,
+    /// How long the steps took that the last advance finished.
+    finished: Vec<f64>,
 }
 
 impl Job {
@@ -157,6 +159,7 @@ impl Job {
             pace: idle.clone(),
             healthy: idle,
             steps: 0,
+            finished: Vec::new(),
         }
     }
 }
@@ -295,6 +298,9 @@ impl Cluster {
         let to = to.as_secs_f64();
         self.lane_bytes.fill(0.0);
         self.lane_seconds = to - self.seconds;
+        for job in &mut self.jobs {
+            job.finished.clear();
+        }
         while self.seconds < to {
             self.update_site();
             self.update_faults();

@@ -10,6 +10,7 @@ mod known;
 mod lint;
 mod matrix;
 mod shape;
+mod step_times;
 mod summary;
 mod tail;
 

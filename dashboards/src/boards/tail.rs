@@ -1,6 +1,6 @@
 //! Tail latency and jitter: which paths have the tail, and whether the host or the fabric is the cause.
 
-use super::{cluster_column, incidents, node_column, to_node};
+use super::{cluster_column, incidents, job_column, node_column, to_job, to_node};
 use crate::board::Board;
 use crate::link::Link;
 use crate::panel::{Color, Panel, Threshold, Unit};
@@ -32,6 +32,8 @@ pub(super) fn panels() -> Vec<Panel> {
     panels.extend(worst());
     panels.push(Panel::row("Host or fabric"));
     panels.extend(host_or_fabric());
+    panels.push(Panel::row("Step times of jobs"));
+    panels.extend(step_times());
     panels
 }
 
@@ -195,5 +197,54 @@ fn host_or_fabric() -> Vec<Panel> {
             .size(24, 7)
             .query(Query::new("topk(10, max by (cluster, node) (node:railscope_host_timer_delay_max_seconds:max{@su}))").legend("{{node}}"))
             .link(to_node()),
+    ]
+}
+
+/// Of jobs that write how long their steps take (docs/step-times.md).
+fn step_times() -> Vec<Panel> {
+    let quantile = |q: &str| {
+        format!(
+            r#"max by (cluster, hpc_job) (job:railscope_job_step_quantile_seconds:max{{q="{q}", @cluster}})"#
+        )
+    };
+    let (median, p99) = (quantile("0.5"), quantile("0.99"));
+    let explained = |cause: &str, estimate: &str| {
+        Query::new(&format!(
+            r#"max by (cluster, hpc_job) (railscope_job_step_excess_explained_ratio{{cause="{cause}", estimate="{estimate}", @cluster}})"#
+        ))
+    };
+    vec![
+        Panel::curves("p99 step time by job", Unit::Seconds)
+            .shows("p99 of the last 1,000 steps of each job that writes its step times, for the 10 jobs with the longest. Empty if no job writes them.")
+            .query(Query::new(&format!("topk(10, {p99})")).legend("{{hpc_job}}"))
+            .link(to_job()),
+        Panel::curves("Step time jitter by job", Unit::Ratio)
+            .shows("How much longer p99 is than the median step, for the 10 jobs with the most jitter.")
+            .query(Query::new(&format!("topk(10, {p99} / {median} - 1)")).legend("{{hpc_job}}"))
+            .link(to_job()),
+        Panel::curves("Time lost in long steps by job", Unit::Ratio)
+            .shows("Time by which steps longer than 1.1 times the median exceeded it, as a share of all time, for the 10 jobs that lose most.")
+            .query(
+                Query::new("topk(10, max by (cluster, hpc_job) (job:railscope_job_step_excess_seconds:rate2m{@cluster}))")
+                    .legend("{{hpc_job}}"),
+            )
+            .link(to_job()),
+        Panel::table("Cause of long steps", Unit::Ratio, "Fabric")
+            .shows("Share of the time lost in long steps, over the last hour, that coincides with slow or lost probes (fabric) or late timers (hosts) of the nodes of the job, with the limits of its 95 % confidence interval. No value: not measured, or equal in all windows.")
+            .size(24, 8)
+            .query(explained("fabric", "value"))
+            .query(explained("fabric", "at_least"))
+            .query(explained("fabric", "at_most"))
+            .query(explained("hosts", "value"))
+            .query(explained("hosts", "at_least"))
+            .query(explained("hosts", "at_most"))
+            .column(job_column())
+            .column(Column::value(0, "Fabric"))
+            .column(Column::value(1, "at least"))
+            .column(Column::value(2, "at most"))
+            .column(Column::value(3, "Hosts"))
+            .column(Column::value(4, "at least"))
+            .column(Column::value(5, "at most"))
+            .column(cluster_column()),
     ]
 }

@@ -190,6 +190,16 @@ impl Dir {
         self.path.join(name).symlink_metadata().is_ok()
     }
 
+    /// Length of a regular file in bytes; links are not followed.
+    ///
+    /// # Errors
+    /// There is no such file, or it is none.
+    pub fn length(&self, name: &str) -> Result<u64, Miss> {
+        let about = self.path.join(name).symlink_metadata();
+        let about = about.map_err(|error| Miss::from(&error))?;
+        about.is_file().then(|| about.len()).ok_or(Miss::Denied)
+    }
+
     /// Whether the kernel that runs here made this tree, so that what its other interfaces (netlink)
     /// say is about the same devices; a recorded tree is another machine's.
     pub fn is_live(&self) -> bool {

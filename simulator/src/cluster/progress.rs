@@ -25,6 +25,15 @@ impl Cluster {
         self.jobs.iter().map(|job| job.clockwork.step())
     }
 
+    /// How long the steps took that the last advance finished, seconds: by job, with its name and its first node.
+    pub fn finished_steps(&self) -> impl Iterator<Item = (&str, usize, &[f64])> {
+        self.jobs.iter().filter_map(|job| {
+            let first = usize::from(*job.spec.nodes.first()?);
+            let name = self.nodes.get(first)?.job.as_deref()?;
+            Some((name, first, job.finished.as_slice()))
+        })
+    }
+
     /// Bytes that have crossed each lane since the move before the last, noise apart.
     pub fn lane_bytes(&self) -> &[f64] {
         &self.lane_bytes

@@ -58,6 +58,7 @@ impl Cluster {
                 Activity::Training => {
                     let progress = job.clockwork.advance(seconds, pace);
                     job.steps += progress.steps;
+                    job.finished.extend(&progress.step_seconds);
                     progress
                 }
                 Activity::Evaluation => {
@@ -127,7 +128,7 @@ impl Cluster {
         let share = BYTES_NOISE / steps.sqrt();
         let reordered = match self.spec.routing {
             Routing::Adaptive => REORDERED / PACKET_BYTES,
-            Routing::Static | Routing::Ecmp => 0.0,
+            Routing::Static | Routing::Minhop | Routing::Ecmp => 0.0,
         };
         for nic in self.nics_of(job) {
             let moved =

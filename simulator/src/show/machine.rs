@@ -80,6 +80,11 @@ impl NodePaths {
         self.root.join("jobs")
     }
 
+    /// Where jobs write how long their steps took: where an exporter below the node's root looks.
+    pub fn step_times(&self) -> PathBuf {
+        self.root.join("run/railscope/steps")
+    }
+
     /// The node's copy of the NVML library.
     pub fn nvml_library(&self) -> PathBuf {
         self.nvml().join(nvml::LIBRARY_FILE)

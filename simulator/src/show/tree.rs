@@ -1,6 +1,7 @@
 //! The whole cluster on disk: every node's trees and NVML, what switches tell of the fabric, and the wiring plan.
 
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -128,7 +129,26 @@ impl ClusterTree {
             machine.update(node)?;
         }
         self.write_measured(cluster)?;
+        self.write_step_times(cluster, now)?;
         Ok(self.write_fabric(cluster, now)?)
+    }
+
+    /// The first rank of each job writes how long its steps took, as docs/step-times.md asks for.
+    fn write_step_times(&self, cluster: &Cluster, now: Timestamp) -> Result<(), TreeError> {
+        for (job, node, steps) in cluster.finished_steps() {
+            let folder = self.machines[node].paths().step_times();
+            fs::create_dir_all(&folder).map_err(at(&folder))?;
+            let path = folder.join(format!("{job}.0"));
+            let file = fs::File::options().create(true).append(true).open(&path);
+            let ended = now.0 as f64 / 1000.0;
+            let lines: String = steps
+                .iter()
+                .map(|seconds| format!("{ended:.3} {seconds:.6}\n"))
+                .collect();
+            file.and_then(|mut file| file.write_all(lines.as_bytes()))
+                .map_err(at(&path))?;
+        }
+        Ok(())
     }
 
     /// Nobody knows all cables of a fabric that is neither InfiniBand nor Ethernet.

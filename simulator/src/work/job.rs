@@ -102,6 +102,8 @@ pub struct Progress {
     pub computed: Vec<(u64, f64)>,
     /// Steps that were finished.
     pub steps: u64,
+    /// How long each of them took, seconds; not told of those that were gone through at once.
+    pub step_seconds: Vec<f64>,
 }
 
 impl Progress {
@@ -151,6 +153,8 @@ pub struct Clockwork {
     phase: usize,
     /// Share of the phase that is still to be done.
     left: f64,
+    /// Time that the step has taken so far, seconds.
+    spent: f64,
 }
 
 impl Default for Clockwork {
@@ -160,6 +164,7 @@ impl Default for Clockwork {
             step: 0,
             phase: 0,
             left: 1.0,
+            spent: 0.0,
         }
     }
 }
@@ -187,6 +192,7 @@ impl Clockwork {
             };
             progress.add((self.step, self.phase), spent, done, &pace);
             self.left -= done;
+            self.spent += spent;
             left -= spent;
             // Below a billionth of a phase is rounding, and would loop for ever.
             if self.left <= 1e-9 {
@@ -195,6 +201,7 @@ impl Clockwork {
                 if self.phase == 0 {
                     self.step += 1;
                     progress.steps += 1;
+                    progress.step_seconds.push(std::mem::take(&mut self.spent));
                     pace = pace_of(self.step);
                 }
             } else if left <= 1e-12 {

@@ -8,6 +8,7 @@ use railscope_model::fabric::Timestamp;
 use serde::Serialize;
 
 use super::params::{Nothing, Page, Params, Refusal};
+use super::tails::StepTailWire;
 use crate::analyzer::ClusterView;
 use crate::clock::unix_seconds;
 use crate::diagnose::stages::job_impact::Lost;
@@ -182,6 +183,9 @@ struct JobWire {
     lost: Vec<LostWire>,
     /// Whom its ranks wait for.
     waiting: Vec<WaitWire>,
+    /// How long its steps take; absent where it does not tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    step_times: Option<StepTailWire>,
 }
 
 /// `/api/v1/jobs/{name}`
@@ -213,6 +217,9 @@ impl JobWire {
             speed: view.costs.speeds.get(&job.name).copied(),
             lost: lost.map(LostWire::of).collect(),
             waiting: own.map(WaitWire::of).collect(),
+            step_times: (view.step_tails.iter())
+                .find(|tail| tail.job == job.name)
+                .map(StepTailWire::of),
             job: job.name.to_string(),
             since: unix_seconds(job.since),
             nodes: job.nodes.len(),

@@ -1,4 +1,5 @@
-//! `/api/v1/tail`: latency of paths by class, and the components and pairs of NICs with the most slow probes.
+//! `/api/v1/tail`: latency of paths by class, the components and pairs of NICs with the most slow probes, and step times of
+//! jobs.
 
 use std::collections::BTreeMap;
 
@@ -9,6 +10,7 @@ use serde::Serialize;
 use super::params::{Nothing, Params, Refusal};
 use crate::clock::unix_seconds;
 use crate::detect::tails::{Causes, ClassTail, LISTED, Quantile, STALLS_SECONDS, Slow};
+use crate::jobs::step_tails::{Share, StepTail};
 use crate::serve::router::{App, snapshot};
 
 /// The answer.
@@ -22,6 +24,59 @@ pub(crate) struct TailsWire {
     coverage: CoverageWire,
     components: Vec<ComponentWire>,
     pairs: Vec<PairWire>,
+    /// Jobs that tell how long their steps take.
+    jobs: Vec<StepTailWire>,
+}
+
+/// Step times of a job.
+#[derive(Debug, Serialize)]
+pub(crate) struct StepTailWire {
+    job: String,
+    /// Of the last 1,000 steps, by name: `p50`, `p99`, `p999`.
+    quantiles_seconds: BTreeMap<&'static str, f64>,
+    /// What follows is of this time, at most an hour.
+    watched_seconds: f64,
+    steps: f64,
+    /// By how much long steps exceeded the median.
+    excess_seconds: f64,
+    /// Share of the excess that slow and lost probes of the job's nodes explain; absent where it cannot be told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fabric: Option<ShareWire>,
+    /// The same of late timers of its nodes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hosts: Option<ShareWire>,
+}
+
+/// A share with its interval of 95 %.
+#[derive(Debug, Serialize)]
+struct ShareWire {
+    ratio: f64,
+    at_least: f64,
+    at_most: f64,
+}
+
+impl StepTailWire {
+    pub(crate) fn of(tail: &StepTail) -> Self {
+        let share = |share: Share| ShareWire {
+            ratio: share.value,
+            at_least: share.at_least,
+            at_most: share.at_most,
+        };
+        let quantiles = QUANTILES.iter().filter_map(|(name, q)| {
+            let seconds = tail.quantiles.get(&q.to_string())?;
+            Some((*name, *seconds))
+        });
+        let explained = tail.explained;
+        Self {
+            job: tail.job.to_string(),
+            quantiles_seconds: quantiles.collect(),
+            watched_seconds: tail.watched_seconds,
+            steps: tail.steps,
+            excess_seconds: tail.excess_seconds,
+            fabric: explained.and_then(|of| of.fabric).map(share),
+            hosts: explained.and_then(|of| of.hosts).map(share),
+        }
+    }
 }
 
 /// How many slow probes are explained by what.
@@ -211,5 +266,6 @@ pub(crate) async fn tails(
         },
         components: components.collect(),
         pairs: pairs.collect(),
+        jobs: view.step_tails.iter().map(StepTailWire::of).collect(),
     }))
 }

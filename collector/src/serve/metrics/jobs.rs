@@ -4,12 +4,13 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use railscope_model::metric::{
-    INCIDENT_JOB, JOB_GPUS, JOB_LOST, JOB_RANK_EXCESS, JOB_SPEED, JOB_WAITING,
+    INCIDENT_JOB, JOB_GPUS, JOB_LOST, JOB_RANK_EXCESS, JOB_SPEED, JOB_STEP_EXPLAINED, JOB_WAITING,
 };
 use railscope_model::reading::{Labels, NodeReading};
 
 use crate::analyzer::ClusterView;
 use crate::jobs::job::Job;
+use crate::jobs::step_tails::StepTail;
 
 /// Jobs that have series: ids of jobs come and go, and each leaves series behind in Prometheus.
 const MOST_JOBS: usize = 1_000;
@@ -25,6 +26,9 @@ pub(super) fn push(reading: &mut NodeReading, view: &ClusterView) {
         if let Some(speed) = view.costs.speeds.get(&job.name) {
             reading.push(&JOB_SPEED, &name, *speed);
         }
+    }
+    for tail in view.step_tails.iter().take(MOST_JOBS) {
+        push_step_tail(reading, tail);
     }
     for waiting in view.waiting.iter() {
         let Some(job) = waiting.job.as_deref().filter(|job| shown.contains(job)) else {
@@ -51,6 +55,25 @@ pub(super) fn push(reading: &mut NodeReading, view: &ClusterView) {
         for job in incident.jobs.iter().filter(|job| shown.contains(&***job)) {
             let labels = Labels::new([&incident.root.to_string(), &incident.id, &**job]);
             reading.push(&INCIDENT_JOB, &labels, true);
+        }
+    }
+}
+
+fn push_step_tail(reading: &mut NodeReading, tail: &StepTail) {
+    let explained = tail.explained;
+    let causes = [
+        ("fabric", explained.and_then(|of| of.fabric)),
+        ("hosts", explained.and_then(|of| of.hosts)),
+    ];
+    for (cause, share) in causes {
+        let Some(share) = share else { continue };
+        for (estimate, ratio) in [
+            ("value", share.value),
+            ("at_least", share.at_least),
+            ("at_most", share.at_most),
+        ] {
+            let labels = Labels::new([&*tail.job, cause, estimate]);
+            reading.push(&JOB_STEP_EXPLAINED, &labels, ratio);
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use std::fmt::{self, Write};
 
-use super::Look;
 use super::html::Esc;
+use super::{Look, step_times};
 use crate::classes::{HOST_STALLS, HOST_STEAL, NOISY_NEIGHBOUR, PATH_SLOW, UPLINK_JITTER};
 use crate::detect::tails::{Causes, ClassTail, Quantile, STALLS_SECONDS, Slow};
 use crate::serve::api::tails::QUANTILES;
@@ -24,6 +24,9 @@ pub(super) fn view(out: &mut String, look: &Look<'_>) -> fmt::Result {
         out.push_str(
             "<section class=\"calm\"><p>Probes are off by default; see docs/probing.md.</p></section>\n",
         );
+        out.push_str("<section class=\"where\">\n");
+        step_times::table(out, &look.snapshot.view.step_tails)?;
+        out.push_str("</section>\n");
         return Ok(());
     }
     out.push_str("<section class=\"where\">\n<h2>Classes of paths, last 150 s</h2>\n");
@@ -56,6 +59,7 @@ pub(super) fn view(out: &mut String, look: &Look<'_>) -> fmt::Result {
             pair.path_class
         )
     })?;
+    step_times::table(out, &look.snapshot.view.step_tails)?;
     out.push_str("</section>\n");
     Ok(())
 }

@@ -27,6 +27,8 @@ catalogue! {
         "GPUs that the job holds, of the 1,000 jobs that hold most, as all series of jobs.";
     Collector Default Gauge JOB_SPEED = "railscope_job_speed_ratio" ["ratio"] (hpc_job)
         "Pace of the job now as a share of its own median over 30 minutes: by bytes that its ports send, or by the work of its tensor cores where they send few. Absent in its first 5 minutes.";
+    Collector Default Gauge JOB_STEP_EXPLAINED = "railscope_job_step_excess_explained_ratio" ["ratio"] (hpc_job, cause, estimate)
+        "Share of the job's step excess (railscope_job_step_excess_seconds_total) of the last hour that goes with slow or lost probes (cause fabric) or late timers (cause hosts) of its own nodes: the value, and the ends of its interval of 95 % (at_least, at_most). Absent where it cannot be told.";
     Collector Default Counter JOB_LOST = "railscope_job_lost_gpu_seconds_total" ["seconds"] (hpc_job, fault_domain, class)
         "GPU-seconds that the job lost while it was at least 5 % slower than usual, by the part and class of the worst incident that it waited for. fault_domain is empty and class unexplained where there was none: a checkpoint, another phase of the job, or a fault that nobody named.";
     Collector Default Info JOB_WAITING = "railscope_job_waiting_info" (hpc_job, answer, basis)

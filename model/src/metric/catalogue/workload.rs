@@ -37,4 +37,10 @@ catalogue! {
         "Who holds a device: a container of a pod (namespace, workload, container) or a job of a batch system (hpc_job: job itself would be the label by which Prometheus names its scrapes). gpu and device (RDMA) where one container holds both, nearest paired; pci is the NIC's function, or the GPU's where there is no NIC. mig is a MIG instance (UUID, joined with mig_info to its gpu, or GPU instance id), claim a DRA device (driver/pool/device). Empty where it does not apply; at most 256 series.";
     Exporter Full Gauge WORKLOAD_DEVICES = "railscope_workload_devices" (state)
         "Devices that workloads hold, by what became of them: named (in workload_info), unknown (an id that names no device of this node), stale (a job that the node no longer runs), dropped (beyond the limit of workload_info).";
+    Exporter Default Counter JOB_STEPS = "railscope_job_steps_total" (hpc_job)
+        "Steps that the job has written into its file of step times on this node (docs/step-times.md), since the exporter was started.";
+    Exporter Default Counter JOB_STEP_EXCESS = "railscope_job_step_excess_seconds_total" ["seconds"] (hpc_job)
+        "Time by which long steps exceeded the median of the last 1,000: those over 1.1 times the median, each with at most the median, so that a checkpoint counts as one lost step.";
+    Exporter Default Gauge JOB_STEP_QUANTILE = "railscope_job_step_quantile_seconds" ["seconds"] (hpc_job, q)
+        "Quantile q (0.5, 0.99, 0.999) of the times of the job's last 1,000 steps, exact (nearest rank).";
 }

@@ -1,0 +1,53 @@
+//! Step times of jobs, and how much of their long steps the job's own paths and hosts explain.
+
+use std::fmt::{self, Write};
+
+use super::html::Esc;
+use crate::jobs::step_tails::{Share, StepTail};
+use crate::serve::api::tails::QUANTILES;
+
+pub(super) fn table(out: &mut String, tails: &[StepTail]) -> fmt::Result {
+    out.push_str("<h2>Step times of jobs</h2>\n");
+    if tails.is_empty() {
+        out.push_str(
+            "<p class=\"hint\">No job tells how long its steps take; see docs/step-times.md.</p>\n",
+        );
+        return Ok(());
+    }
+    out.push_str("<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"Step times of jobs\"><table class=\"figures\"><thead><tr><th scope=\"col\">job</th><th scope=\"col\">steps</th>");
+    for (_, q) in QUANTILES {
+        write!(out, "<th scope=\"col\">p{}</th>", 100.0 * q)?;
+    }
+    out.push_str("<th scope=\"col\">lost in long steps</th><th scope=\"col\">with slow probes</th><th scope=\"col\">with late timers</th></tr></thead><tbody>");
+    for tail in tails {
+        let (job, steps) = (Esc(&tail.job), tail.steps);
+        write!(out, "<tr><th scope=\"row\">{job}</th><td>{steps:.0}</td>")?;
+        for (_, q) in QUANTILES {
+            match tail.quantiles.get(&q.to_string()) {
+                Some(seconds) => write!(out, "<td>{seconds:.3} s</td>")?,
+                None => out.push_str("<td>–</td>"),
+            }
+        }
+        let lost = 100.0 * tail.excess_seconds / tail.watched_seconds;
+        write!(out, "<td>{lost:.2} %</td>")?;
+        let explained = tail.explained;
+        share(out, explained.and_then(|of| of.fabric))?;
+        share(out, explained.and_then(|of| of.hosts))?;
+        out.push_str("</tr>");
+    }
+    out.push_str("</tbody></table></div>\n<p class=\"hint\">Of the last hour: time by which steps longer than 1.1 times the median exceeded it, and the share of this time that goes with slow probes or late timers of the job's own nodes in the same half minutes, with the interval of 95 %.</p>\n");
+    Ok(())
+}
+
+fn share(out: &mut String, share: Option<Share>) -> fmt::Result {
+    let Some(share) = share else {
+        out.push_str("<td>–</td>");
+        return Ok(());
+    };
+    let [value, low, high] =
+        [share.value, share.at_least, share.at_most].map(|share| 100.0 * share);
+    write!(
+        out,
+        "<td>{value:.0} %<small>{low:.0} to {high:.0} %</small></td>"
+    )
+}
