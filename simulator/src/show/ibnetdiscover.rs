@@ -101,8 +101,9 @@ fn write_devices(text: &mut String, wiring: &Wiring, dialect: Dialect) {
     let switches = (0..wiring.switches.len()).map(Device::Switch);
     for device in switches.chain((0..wiring.nics.len()).map(Device::Nic)) {
         let cabled = ports.get(&device).map_or(&[][..], Vec::as_slice);
-        // The sweep walks cables: it never comes to a NIC whose cable is dark.
-        if matches!(device, Device::Nic(_)) && cabled.is_empty() {
+        // The sweep walks cables: it never comes to what has none. ibsim keeps a switch whose cables are to be joined later.
+        let is_kept = dialect == Dialect::Ibsim && matches!(device, Device::Switch(_));
+        if cabled.is_empty() && !is_kept {
             continue;
         }
         text.push('\n');

@@ -9,13 +9,15 @@ use railscope_model::identity::Part;
 use crate::detect::rules::probe_paths;
 use crate::diagnose::incident::Finding;
 
-/// Parts that probes named while the open incident of another part explained it, each with the last time.
+/// Parts that an open incident accounts for, each with the last time: those whose findings it explained, and its own unless
+/// only probes named that.
 #[derive(Debug, Default)]
 pub(crate) struct AfterEffects(BTreeMap<Part, Timestamp>);
 
 impl AfterEffects {
-    /// Roots that only probes name, and that were explained by another part within the window of the probes. They open
-    /// no incident: a fault that is still there names its part after that time.
+    /// Roots that only probes name, and that an open incident accounted for within the window of the probes: what was lost
+    /// behind a dead switch is counted on each of its cables when it is back. They open no incident: a fault that is still
+    /// there names its part after that time.
     pub(crate) fn among(
         &mut self,
         groups: &BTreeMap<Part, Vec<Finding>>,
@@ -25,11 +27,11 @@ impl AfterEffects {
         self.0
             .retain(|_, last| now.seconds_since(*last) <= probe_paths::WINDOW_SECONDS);
         for (root, findings) in groups.iter().filter(|(root, _)| is_open(root)) {
-            let parts = findings.iter().filter(|found| is_probe(found));
-            let explained = parts
-                .map(|found| &found.evidence.part)
-                .filter(|part| *part != root);
-            self.0.extend(explained.map(|part| (part.clone(), now)));
+            let accounted = findings
+                .iter()
+                .filter(|found| found.evidence.part != *root || !is_probe(found));
+            let parts = accounted.map(|found| (found.evidence.part.clone(), now));
+            self.0.extend(parts);
         }
         let is_after = |(root, findings): &(&Part, &Vec<Finding>)| {
             self.0.contains_key(*root) && findings.iter().all(is_probe) && !is_open(root)
@@ -46,7 +48,7 @@ fn is_probe(found: &Finding) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::classes::{EDGE_LOSSY, LINK_ERRORS, PFC_STORM};
+    use crate::classes::{EDGE_LOSSY, LINK_ERRORS, PFC_STORM, PORT_DOWN};
     use crate::detect::found::{found, part};
 
     const NIC: &str = "nic/n1:mlx5_0";
@@ -83,5 +85,25 @@ mod tests {
             !among(alone(vec![probed()]), &[], 161),
             "still lost: a fault of its own"
         );
+    }
+    #[test]
+    fn losses_behind_a_dead_switch_open_none_when_it_is_back() {
+        const SWITCH: &str = "switch/leaf-1";
+        let down = |on: &str| found("port-state", &PORT_DOWN, on, &[]);
+        let probed = || found(probe_paths::NAME, &EDGE_LOSSY, LINK, &[]);
+        let dead = BTreeMap::from([(part(SWITCH), vec![down(LINK)])]);
+        let alone = BTreeMap::from([(part(LINK), vec![probed()])]);
+        let own = BTreeMap::from([(part(LINK), vec![down(LINK), probed()])]);
+        let at = |seconds: u64| Timestamp(seconds * 1_000);
+        let (switch, link) = (part(SWITCH), part(LINK));
+
+        let mut known = AfterEffects::default();
+        known.among(&dead, |part| *part == switch, at(0));
+        let after = known.among(&alone, |part| *part == switch, at(100));
+        assert!(after.contains(&link));
+        assert!(known.among(&alone, |_| false, at(151)).is_empty());
+        // The same of a cable whose port is up again.
+        known.among(&own, |part| *part == link, at(200));
+        assert!(known.among(&alone, |_| false, at(350)).contains(&link));
     }
 }
