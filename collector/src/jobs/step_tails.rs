@@ -1,8 +1,8 @@
-//! The tail of a job's step times beside that of its own paths and hosts: how much of it they explain.
+//! The tail of a job's step times beside the tail of its paths and hosts, and how much of it they explain.
 //!
 //! Jobs write how long their steps took and exporters count by how much long steps exceeded the median
 //! ([`StepTimes`](railscope_model::step_times::StepTimes)). Over windows of half a minute of the last hour this excess is
-//! compared with what the job's own nodes measured in the same windows: slow and lost probes, and late timers.
+//! compared with what the nodes of the job measured in the same windows: slow and lost probes, and late timers.
 
 mod attribution;
 
@@ -24,13 +24,13 @@ use crate::store::{History, NodeHistory, Window};
 
 /// Length of a window, seconds: two scrapes, so that what happened together on two nodes mostly lies in one window.
 const WINDOW_SECONDS: f64 = 30.0;
-/// Time from the end of a window until it is judged, seconds: every node has been scraped by then.
+/// Time from the end of a window until it is evaluated, seconds: every node has been scraped by then.
 const LAG_SECONDS: f64 = 45.0;
 /// Windows that are kept: an hour.
 const MOST_WINDOWS: usize = 120;
 /// Round trips and timer delays above this count, seconds: where a collective step begins to feel them.
 const SLOW_SECONDS: f64 = 200e-6;
-/// How long a job is kept that tells nothing any more, seconds.
+/// How long a job is kept after its last report, seconds.
 const FORGOTTEN_SECONDS: f64 = 600.0;
 
 /// Step times of one job.
@@ -55,8 +55,8 @@ pub struct StepTail {
 #[derive(Debug, Default)]
 pub(crate) struct StepTails {
     jobs: BTreeMap<JobName, Followed>,
-    /// End of the last window that was judged.
-    judged: Option<Timestamp>,
+    /// End of the last window that was evaluated.
+    evaluated: Option<Timestamp>,
     tails: Arc<Vec<StepTail>>,
 }
 
@@ -65,7 +65,7 @@ pub(crate) struct StepTails {
 struct Followed {
     windows: VecDeque<OneWindow>,
     quantiles: BTreeMap<String, f64>,
-    told: Timestamp,
+    reported: Timestamp,
 }
 
 /// What a job and its nodes counted in one window.
@@ -93,9 +93,9 @@ impl Stretch {
     }
 
     /// Observations of a histogram's series on one node that lie above [`SLOW_SECONDS`]; none without that bound.
-    fn slow(self, said: &NodeHistory, histogram: &'static Metric) -> Option<f64> {
+    fn slow(self, node: &NodeHistory, histogram: &'static Metric) -> Option<f64> {
         let mut above = None;
-        for (labels, counted) in said.series(histogram) {
+        for (labels, counted) in node.series(histogram) {
             let part = labels.values().last()?;
             let sign = match part.parse::<f64>() {
                 Ok(bound) if (bound / SLOW_SECONDS - 1.0).abs() < 1e-9 => -1.0,
@@ -114,7 +114,7 @@ impl Stretch {
 }
 
 impl StepTails {
-    /// What is known of all jobs that tell their step times, by name.
+    /// Step times of all jobs that report them, by name.
     pub(crate) fn tick(
         &mut self,
         history: &History,
@@ -124,11 +124,11 @@ impl StepTails {
         let window = (1000.0 * WINDOW_SECONDS) as u64;
         let complete = now.0.saturating_sub((1000.0 * LAG_SECONDS) as u64);
         let end = Timestamp(complete / window * window);
-        if self.judged.is_some_and(|judged| judged >= end) {
+        if (self.evaluated).is_some_and(|evaluated| evaluated >= end) {
             return Arc::clone(&self.tails);
         }
         let first_end = Timestamp(end.0.saturating_sub(window));
-        self.judged = Some(end);
+        self.evaluated = Some(end);
         self.take_up(
             history,
             jobs,
@@ -138,41 +138,41 @@ impl StepTails {
             },
         );
         self.jobs
-            .retain(|_, job| end.seconds_since(job.told) <= FORGOTTEN_SECONDS);
+            .retain(|_, job| end.seconds_since(job.reported) <= FORGOTTEN_SECONDS);
         let tails = self.jobs.iter().filter(|(_, job)| !job.windows.is_empty());
         self.tails = Arc::new(tails.map(|(name, job)| job.tail(name)).collect());
         Arc::clone(&self.tails)
     }
 
     fn take_up(&mut self, history: &History, jobs: &Jobs, stretch: Stretch) {
-        let mut told: BTreeMap<JobName, (f64, f64, BTreeSet<NodeName>)> = BTreeMap::new();
-        for (node, said) in history.fresh_nodes(stretch.to) {
-            for (labels, counted) in said.series(&JOB_STEPS) {
+        let mut reports: BTreeMap<JobName, (f64, f64, BTreeSet<NodeName>)> = BTreeMap::new();
+        for (name_of_node, node) in history.fresh_nodes(stretch.to) {
+            for (labels, counted) in node.series(&JOB_STEPS) {
                 let name = labels.get(label!(JOB_STEPS, "hpc_job"));
-                let excess = name.and_then(|name| said.window(&JOB_STEP_EXCESS, &[name]));
+                let excess = name.and_then(|name| node.window(&JOB_STEP_EXCESS, &[name]));
                 let rises = stretch
                     .rise(counted)
                     .zip(excess.and_then(|excess| stretch.rise(excess)));
                 let (Some(name), Some((steps, excess))) = (name, rises) else {
                     continue;
                 };
-                let of_job = told.entry(name.into()).or_default();
+                let of_job = reports.entry(name.into()).or_default();
                 // All ranks of a synchronous job take the same steps.
                 of_job.0 = of_job.0.max(steps);
                 of_job.1 = of_job.1.max(excess);
-                of_job.2.insert(node.clone());
+                of_job.2.insert(name_of_node.clone());
             }
         }
-        for (name, (steps, excess_seconds, mut nodes)) in told {
+        for (name, (steps, excess_seconds, mut nodes)) in reports {
             let followed = self.jobs.entry(Arc::clone(&name)).or_default();
-            followed.told = stretch.to;
+            followed.reported = stretch.to;
             followed.quantiles = quantiles(history, &nodes, &name);
             nodes.extend(
                 jobs.get(&name)
                     .into_iter()
                     .flat_map(|job| job.nodes.keys().cloned()),
             );
-            let said: Vec<&NodeHistory> =
+            let histories: Vec<&NodeHistory> =
                 nodes.iter().filter_map(|node| history.node(node)).collect();
             if followed.windows.len() == MOST_WINDOWS {
                 followed.windows.pop_front();
@@ -180,10 +180,10 @@ impl StepTails {
             followed.windows.push_back(OneWindow {
                 steps,
                 excess_seconds,
-                slow_probes: sum(said.iter().map(|said| slow_probes(said, stretch))),
-                late_timers: sum(said
+                slow_probes: sum(histories.iter().map(|node| slow_probes(node, stretch))),
+                late_timers: sum(histories
                     .iter()
-                    .map(|said| stretch.slow(said, &HOST_TIMER_DELAY))),
+                    .map(|node| stretch.slow(node, &HOST_TIMER_DELAY))),
             });
         }
     }
@@ -211,8 +211,8 @@ impl Followed {
 /// The largest of any node.
 fn quantiles(history: &History, nodes: &BTreeSet<NodeName>, job: &str) -> BTreeMap<String, f64> {
     let mut quantiles: BTreeMap<String, f64> = BTreeMap::new();
-    for said in nodes.iter().filter_map(|node| history.node(node)) {
-        for (labels, window) in said.series(&JOB_STEP_QUANTILE) {
+    for node in nodes.iter().filter_map(|node| history.node(node)) {
+        for (labels, window) in node.series(&JOB_STEP_QUANTILE) {
             let is_of_job = labels.get(label!(JOB_STEP_QUANTILE, "hpc_job")) == Some(job);
             let q = labels.get(label!(JOB_STEP_QUANTILE, "q"));
             if let (true, Some(q), Some(seconds)) = (is_of_job, q, window.value()) {
@@ -225,9 +225,9 @@ fn quantiles(history: &History, nodes: &BTreeSet<NodeName>, job: &str) -> BTreeM
 }
 
 /// Probes of a node that were slow or lost.
-fn slow_probes(said: &NodeHistory, stretch: Stretch) -> Option<f64> {
-    let slow = stretch.slow(said, &PROBE_PATH_RTT)?;
-    let lost = said.series(&PROBE_PATH_LOST);
+fn slow_probes(node: &NodeHistory, stretch: Stretch) -> Option<f64> {
+    let slow = stretch.slow(node, &PROBE_PATH_RTT)?;
+    let lost = node.series(&PROBE_PATH_LOST);
     let lost: f64 = lost.filter_map(|(_, counted)| stretch.rise(counted)).sum();
     Some(slow + lost)
 }

@@ -5,7 +5,7 @@
 //! sum of the excess, that of the hosts likewise. What is slow in all windows alike is in `a`: only what changes over the hour
 //! can be attributed. Errors in both counts (few probes, scrapes a few seconds apart) make the shares smaller, not larger.
 
-/// Windows before which nothing is said: ten minutes.
+/// Fewest windows of an estimate: ten minutes.
 const MIN_WINDOWS: usize = 20;
 /// Windows that are drawn together: two minutes, longer than most bursts.
 const BLOCK: usize = 4;
@@ -103,7 +103,7 @@ struct Row {
     counts: [f64; 2],
 }
 
-/// Whether a cause can be told from what is slow anyway: it was absent, or more in some windows than in others.
+/// Whether a cause can be distinguished from a constant slowdown: it was absent, or its count differs between windows.
 fn can_tell(rows: &[Row], cause: usize) -> bool {
     let mut counts = rows.iter().map(|row| row.counts[cause]);
     let first = counts.next().unwrap_or_default();
@@ -132,13 +132,13 @@ fn slopes(rows: &[Row]) -> [f64; 2] {
     let y = mean(&|row| row.excess);
     let x = [0, 1].map(|cause| mean(&|row| row.counts[cause]));
     let product = |a: &dyn Fn(&Row) -> f64, b: &dyn Fn(&Row) -> f64| mean(&|row| a(row) * b(row));
-    let centred = |cause: usize| move |row: &Row| row.counts[cause] - x[cause];
-    let centred_y = move |row: &Row| row.excess - y;
-    let with_y = [0, 1].map(|cause| product(&centred(cause), &centred_y));
-    let own = [0, 1].map(|cause| product(&centred(cause), &centred(cause)));
-    let both = product(&centred(0), &centred(1));
+    let centered = |cause: usize| move |row: &Row| row.counts[cause] - x[cause];
+    let centered_y = move |row: &Row| row.excess - y;
+    let with_y = [0, 1].map(|cause| product(&centered(cause), &centered_y));
+    let own = [0, 1].map(|cause| product(&centered(cause), &centered(cause)));
+    let both = product(&centered(0), &centered(1));
     let determinant = own[0] * own[1] - both * both;
-    // Two causes that rise and fall together cannot be told apart: the one that fits better stands for both.
+    // Two causes that rise and fall together cannot be distinguished: the one that fits better stands for both.
     if determinant > 1e-9 * own[0] * own[1] {
         let slopes = [
             (with_y[0] * own[1] - with_y[1] * both) / determinant,

@@ -1,4 +1,4 @@
-//! One job on two nodes, of which the first tells its steps and the second probes.
+//! One job on two nodes, of which the first reports step times and the second probes.
 
 use super::*;
 use crate::jobs::job::JobTable;
@@ -16,7 +16,7 @@ fn bursts(window: u64) -> [u64; 3] {
     [before(6, 1), before(9, 5), before(13, 8)]
 }
 
-/// Job 4711 runs on both nodes. The first tells its steps, the second probes; each burst costs it a second.
+/// Job 4711 runs on both nodes. The first reports its step times, the second probes; each burst costs it a second.
 fn pages(seconds: u64) -> [(NodeName, String); 2] {
     let [fabric, host, storage] = bursts(seconds / WINDOW_SECONDS as u64);
     let held = "railscope_workload_info{gpu=\"0\",mig=\"\",device=\"\",pci=\"\",claim=\"\",namespace=\"\",workload=\"\",container=\"\",hpc_job=\"4711\"} 1\n";

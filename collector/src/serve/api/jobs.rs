@@ -183,7 +183,7 @@ struct JobWire {
     lost: Vec<LostWire>,
     /// Whom its ranks wait for.
     waiting: Vec<WaitWire>,
-    /// How long its steps take; absent where it does not tell.
+    /// Duration of its steps; absent if it does not report them.
     #[serde(skip_serializing_if = "Option::is_none")]
     step_times: Option<StepTailWire>,
 }

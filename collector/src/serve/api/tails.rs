@@ -24,7 +24,7 @@ pub(crate) struct TailsWire {
     coverage: CoverageWire,
     components: Vec<ComponentWire>,
     pairs: Vec<PairWire>,
-    /// Jobs that tell how long their steps take.
+    /// Jobs that report the duration of their steps.
     jobs: Vec<StepTailWire>,
 }
 

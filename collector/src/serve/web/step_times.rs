@@ -1,4 +1,4 @@
-//! Step times of jobs, and how much of their long steps the job's own paths and hosts explain.
+//! Step times of jobs, and how much of the time lost in long steps the paths and hosts of the job explain.
 
 use std::fmt::{self, Write};
 
@@ -10,7 +10,7 @@ pub(super) fn table(out: &mut String, tails: &[StepTail]) -> fmt::Result {
     out.push_str("<h2>Step times of jobs</h2>\n");
     if tails.is_empty() {
         out.push_str(
-            "<p class=\"hint\">No job tells how long its steps take; see docs/step-times.md.</p>\n",
+            "<p class=\"hint\">No job reports its step times; see docs/step-times.md.</p>\n",
         );
         return Ok(());
     }
@@ -35,7 +35,7 @@ pub(super) fn table(out: &mut String, tails: &[StepTail]) -> fmt::Result {
         share(out, explained.and_then(|of| of.hosts))?;
         out.push_str("</tr>");
     }
-    out.push_str("</tbody></table></div>\n<p class=\"hint\">Of the last hour: time by which steps longer than 1.1 times the median exceeded it, and the share of this time that goes with slow probes or late timers of the job's own nodes in the same half minutes, with the interval of 95 %.</p>\n");
+    out.push_str("</tbody></table></div>\n<p class=\"hint\">Of the last hour: time by which steps longer than 1.1 times the median exceeded it, and the share of this time that coincides with slow probes or late timers on the nodes of the job in the same 30 s windows, with its 95 % confidence interval.</p>\n");
     Ok(())
 }
 
