@@ -207,6 +207,18 @@ fn becomes(demo: &Demo, http: &Http, parts: &[&str]) {
     });
 }
 
+/// The job has written its step times, an exporter has read them, and the collector knows whose they are.
+fn reports_step_times(demo: &Demo, http: &Http) {
+    let median = "/items/0/step_times/quantiles_seconds/p50";
+    support::wait_for("step times of the job", Duration::from_secs(120), || {
+        let jobs = http.json(&format!("{}/api/v1/jobs", demo.url))?;
+        let known = jobs.pointer(median).and_then(Value::as_f64);
+        known
+            .filter(|seconds| *seconds > 0.0)
+            .ok_or(jobs.to_string())
+    });
+}
+
 #[test]
 fn a_scene_plays_while_more_parts_are_broken_and_mended_from_outside() {
     let (http, folder) = (Http::new(), tempfile::tempdir().expect("a folder"));
@@ -263,15 +275,7 @@ fn a_scene_plays_while_more_parts_are_broken_and_mended_from_outside() {
     );
     assert!(acts[0]["ended_seconds_ago"].is_number() && acts[1]["ended_seconds_ago"].is_null());
 
-    // The job has written its steps, the exporters have read them, the collector knows whose they are.
-    let median = "/items/0/step_times/quantiles_seconds/p50";
-    support::wait_for("step times of the job", Duration::from_secs(120), || {
-        let jobs = http.json(&format!("{}/api/v1/jobs", demo.url))?;
-        let known = jobs.pointer(median).and_then(Value::as_f64);
-        known
-            .filter(|seconds| *seconds > 0.0)
-            .ok_or(jobs.to_string())
-    });
+    reports_step_times(&demo, &http);
 
     for (arguments, said) in [
         (

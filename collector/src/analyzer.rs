@@ -10,7 +10,7 @@ pub(crate) mod switch_tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use railscope_model::fabric::{Fabric, LinkKind, Presence, Timestamp};
+use railscope_model::fabric::{Fabric, Presence, Timestamp};
 use railscope_model::identity::{NodeName, Part, SwitchName};
 use railscope_model::plan::WiringPlan;
 use railscope_model::reading::{Labels, NodeReading};
@@ -20,8 +20,9 @@ use crate::assemble::build::{Built, Sources};
 use crate::assemble::cable_traffic::weighed;
 use crate::assemble::changes::{ChangeLog, Watch};
 use crate::assemble::lldp::{DarkPorts, Switches, switch_nodes, told_by_others};
+use crate::assemble::peer_settings::with_settings;
 use crate::assemble::probe_targets::Probing;
-use crate::assemble::retention::Fate;
+use crate::assemble::retention::{Fate, has_cables_of_unknown_fate};
 pub use crate::cluster_view::ClusterView;
 use crate::detect::confirmation::SecondLooks;
 use crate::detect::detector::{DETECTORS, Detector, Evidence, View};
@@ -414,13 +415,14 @@ impl Analyzer {
         // Judged before lost cables come back: a verdict is about what is there.
         let (mut verdict, routes) = understand(&fabric, &subnet);
         lldp.temper(&mut verdict);
-        self.lint = Arc::new(lint::lint_seen(
+        let findings = lint::lint_seen(
             &fabric,
             &verdict,
             self.plan.as_ref(),
             // What is above a leaf that tells nobody its neighbours is not known.
             lldp.speaking_leaves == lldp.leaves.len(),
-        ));
+        );
+        self.lint = Arc::new(with_settings(findings, &self.history));
         self.fate(now).keep(&mut fabric, Presence::Lost);
         self.built_settled = self.subnet.as_ref().is_none_or(Subnet::is_settled);
         self.take_up_past(&mut fabric, settled, now);
@@ -487,11 +489,4 @@ fn findings(detectors: &mut [Box<dyn Detector>], view: &View<'_>) -> Vec<Finding
         }));
     }
     findings
-}
-
-fn has_cables_of_unknown_fate(fabric: &Fabric) -> bool {
-    let mut links = fabric.links();
-    links.any(|(.., link)| {
-        link.kind == LinkKind::Cable && link.seen_by.presence() == Presence::Unknown
-    })
 }

@@ -5,5 +5,6 @@ pub(crate) mod cable_traffic;
 pub mod changes;
 pub mod lldp;
 pub mod node_parts;
+pub(crate) mod peer_settings;
 pub mod probe_targets;
 pub mod retention;

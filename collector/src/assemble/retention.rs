@@ -179,3 +179,11 @@ fn restore_host(fabric: &mut Fabric, older: &Fabric, nic: PartId) {
         fabric.connect(host, nic, link);
     }
 }
+
+/// Whether it is unknown of any cable if it is still there.
+pub(crate) fn has_cables_of_unknown_fate(fabric: &Fabric) -> bool {
+    let mut links = fabric.links();
+    links.any(|(.., link)| {
+        link.kind == LinkKind::Cable && link.seen_by.presence() == Presence::Unknown
+    })
+}

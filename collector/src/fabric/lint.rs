@@ -28,9 +28,9 @@ use crate::fabric::graph::tiers::tier_numbers;
 
 /// Peers say what is usual when at least this share of them agrees (detectors compare cohorts at 70 %; wiring is
 /// laid by rule, so it may ask for more).
-const PEER_SHARE: f64 = 0.75;
+pub(crate) const PEER_SHARE: f64 = 0.75;
 /// Fewest peers that can agree on anything: of three, one that differs and two that agree are no majority worth a page.
-const MIN_PEERS: usize = 4;
+pub(crate) const MIN_PEERS: usize = 4;
 
 /// How bad a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -89,6 +89,8 @@ rules! {
     SLOW_CABLE: "slow-cable", Warning, "Reseat or replace the cable or its transceivers; look for a speed that was set by hand.";
     GPU_NIC_AFFINITY: "gpu-nic-affinity", Warning, "Compare PCIe slots, BIOS settings and risers with those of a peer.";
     DEVICE_ORDER: "device-order", Warning, "Name the devices by PCI address (udev), as on the peers: jobs pick rails by name.";
+    VERSION_DIFFERS: "version-differs", Warning, "Install the version of the peers, or finish the rollout.";
+    SETTING_DIFFERS: "setting-differs", Warning, "Compare BIOS, firmware and driver settings with those of a peer.";
     DUPLICATE_GUID: "duplicate-guid", Error, "Give one of the devices a GUID of its own; the subnet manager cannot tell them apart.";
     SELF_LOOP: "self-loop", Note, "Remove the cable unless it is for a test.";
 }
@@ -198,7 +200,7 @@ fn by_peers(case: &Case<'_>) -> Vec<Finding> {
 }
 
 /// The worst first.
-fn sort(findings: &mut [Finding]) {
+pub(crate) fn sort(findings: &mut [Finding]) {
     let place = |finding: &Finding| RULES.iter().position(|rule| *rule == finding.rule);
     findings.sort_by(|a, b| {
         let worst = b.rule.severity.cmp(&a.rule.severity);

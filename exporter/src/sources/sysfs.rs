@@ -197,7 +197,7 @@ impl Dir {
     pub fn length(&self, name: &str) -> Result<u64, Miss> {
         let about = self.path.join(name).symlink_metadata();
         let about = about.map_err(|error| Miss::from(&error))?;
-        about.is_file().then(|| about.len()).ok_or(Miss::Denied)
+        about.is_file().then_some(about.len()).ok_or(Miss::Denied)
     }
 
     /// Whether the kernel that runs here made this tree, so that what its other interfaces (netlink)

@@ -24,8 +24,7 @@ fn pages(seconds: u64) -> [(NodeName, String); 2] {
         let all = fast + slow;
         format!(
             "{name}_bucket{{le=\"0.0002\"{labels}}} {fast}\n{name}_bucket{{le=\"+Inf\"{labels}}} {all}\n\
-             {name}_sum{{{labels}}} 0\n{name}_count{{{labels}}} {all}\n",
-            labels = labels
+             {name}_sum{{{labels}}} 0\n{name}_count{{{labels}}} {all}\n"
         )
         .replace("{,", "{")
     };
