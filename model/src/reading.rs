@@ -2,6 +2,7 @@
 
 mod changes;
 mod histogram;
+mod latencies;
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +11,8 @@ use compact_str::{CompactString, ToCompactString as _};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use changes::{Changes, NotItsChanges};
-pub use histogram::{Histogram, HistogramError};
+pub use histogram::{Histogram, HistogramError, Native};
+pub use latencies::{Latencies, NATIVE_SCHEMA, NATIVE_ZERO_SECONDS};
 
 use crate::metric::{Kind, Label, Metric, Profile, SOURCE_STATUS};
 
@@ -87,6 +89,14 @@ impl Value {
             Self::Int(value) => *value as f64,
             Self::Float(value) => *value,
             Self::Histogram(histogram) => histogram.count() as f64,
+        }
+    }
+
+    /// The histogram, if it is one.
+    pub fn as_histogram(&self) -> Option<&Histogram> {
+        match self {
+            Self::Histogram(histogram) => Some(histogram),
+            Self::Int(_) | Self::Float(_) => None,
         }
     }
 

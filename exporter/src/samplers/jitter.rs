@@ -6,13 +6,13 @@ use std::time::Duration;
 use railscope_model::metric::{
     HOST_STALLS, HOST_TIMER_DELAY, HOST_TIMER_DELAY_MAX, HOST_TIMER_PERIOD,
 };
-use railscope_model::reading::{Histogram, Labels, NodeReading, Status};
+use railscope_model::reading::{Labels, Latencies, NodeReading, Status};
 
 use super::discovery::{Misses, Schedule};
 use crate::sampler::{Machine, Presence, SampleError, Sampler};
 use crate::sources::numa::{self, NumaNode};
 use crate::sources::sysfs::{Miss, Root};
-use crate::sources::timer::{BOUNDS_NANOS, Delays, MAX_SHARE, Probe};
+use crate::sources::timer::{MAX_SHARE, Probe};
 
 /// Source label.
 const NAME: &str = "jitter";
@@ -131,7 +131,7 @@ impl Jitter {
 fn report(
     reading: &mut NodeReading,
     node: u32,
-    delays: &Delays,
+    delays: &Latencies,
     max_nanos: u64,
 ) -> Result<(), Miss> {
     let labels = Labels::new([node]);
@@ -139,13 +139,10 @@ fn report(
         let stalls = delays.above(nanos);
         reading.push(&HOST_STALLS, &labels.with(threshold), stalls);
     }
-    if delays.counts.iter().any(|count| *count > 0) {
+    if delays.count() > 0 {
         reading.push(&HOST_TIMER_DELAY_MAX, &labels, max_nanos as f64 / 1e9);
     }
-    let bounds = BOUNDS_NANOS.map(|nanos| nanos as f64 / 1e9);
-    let sum = delays.sum_nanos as f64 / 1e9;
-    let histogram = Histogram::new(&bounds, delays.counts.to_vec(), sum);
-    let histogram = histogram.map_err(|_| Miss::Failed)?;
+    let histogram = delays.histogram().map_err(|_| Miss::Failed)?;
     reading.push(&HOST_TIMER_DELAY, &labels, histogram);
     Ok(())
 }
@@ -157,20 +154,18 @@ mod tests {
     use railscope_model::metric::Profile;
     use std::sync::Arc;
 
-    fn delays(places: &[(usize, u64)]) -> Delays {
-        let mut delays = Delays::default();
-        for (place, count) in places {
-            delays.counts[*place] = *count;
-        }
-        delays.sum_nanos = 1_500_000_000;
-        delays
-    }
-
     #[test]
     fn delays_are_a_histogram_by_default_and_counters_of_stalls_in_full() {
         let mut reading = NodeReading::default();
-        // 900 up to 50 us, 30 up to 100 us, 4 up to 500 us, 1 beyond 100 ms.
-        let seen = delays(&[(3, 900), (4, 30), (6, 4), (10, 1)]);
+        let mut seen = Latencies::default();
+        for (nanos, times) in [
+            (50_000, 900),
+            (100_000, 30),
+            (300_000, 4),
+            (1_450_800_000, 1),
+        ] {
+            (0..times).for_each(|_| seen.note(nanos));
+        }
         report(&mut reading, 1, &seen, 123_456_000).expect("a histogram");
         reading.normalise();
         let page = Page::new(Arc::new(reading));

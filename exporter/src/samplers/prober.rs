@@ -293,7 +293,7 @@ fn push_class(
             *nanos as f64 / 1e9,
         );
     }
-    reading.push(&PROBE_PATH_RTT, &labels, histogram(&class.round_trips)?);
+    reading.push(&PROBE_PATH_RTT, &labels, class.round_trips.histogram()?);
     Ok(())
 }
 
@@ -312,12 +312,15 @@ mod tests {
     use railscope_model::exposition::{Format, Page};
     use railscope_model::metric::Profile;
     use railscope_model::path_class::PathClass;
+    use railscope_model::reading::Latencies;
     use std::collections::BTreeSet;
 
     fn report() -> Report {
-        let mut round_trips = Times::default();
-        round_trips.note(12_000);
-        round_trips.note(30_000);
+        let (mut round_trips, mut of_class) = (Times::default(), Latencies::default());
+        for nanos in [12_000, 30_000] {
+            round_trips.note(nanos);
+            of_class.note(nanos);
+        }
         let key = |flow| FlowKey {
             device: "mlx5_0".to_owned(),
             peer_node: "gpu-2".to_owned(),
@@ -347,7 +350,7 @@ mod tests {
             classes: vec![ClassReport {
                 path_class: PathClass::SameRail,
                 lost: 3,
-                round_trips,
+                round_trips: of_class,
                 quantiles_nanos: Some([12_000, 30_000, 30_000]),
             }],
             flows: vec![

@@ -9,14 +9,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
+use railscope_model::reading::Latencies;
 use rustix::thread::{CpuSet, clock_nanosleep_absolute, sched_setaffinity};
 use rustix::time::{ClockId, Timespec};
 
 use super::clock::{SECOND, nanos};
 use super::sysfs::Miss;
-
-/// Upper bounds of the delays that are told apart, nanoseconds.
-pub use railscope_model::metric::LATENCY_BOUNDS_NANOS as BOUNDS_NANOS;
 
 /// Share of one CPU that all probes of a machine may use together: a third of what the exporter as a whole is
 /// allowed, 0.3 %. A wake-up costs 2 us on bare metal, but 17 to 70 us was measured in virtual machines, most
@@ -44,32 +42,25 @@ const REVIEW: u64 = 128;
 /// the very delay we look for. This asks for none.
 const TIMER_SLACK_NANOS: NonZeroU64 = NonZeroU64::MIN;
 
-/// How many wake-ups came how late since the probe began.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Delays {
-    /// Wake-ups up to each of [`BOUNDS_NANOS`] and above the one before; the last is beyond all.
-    pub counts: [u64; BOUNDS_NANOS.len() + 1],
-    /// All delays added up, nanoseconds.
-    pub sum_nanos: u64,
-}
-
-impl Delays {
-    /// Wake-ups that came later than one of [`BOUNDS_NANOS`].
-    pub fn above(&self, nanos: u64) -> u64 {
-        let later = BOUNDS_NANOS.partition_point(|bound| *bound <= nanos);
-        self.counts[later..].iter().sum()
-    }
-}
-
 /// `USER_HZ`: the unit in which `/proc/stat` counts time, a second's worth of ticks.
 pub fn ticks_per_second() -> u64 {
     rustix::param::clock_ticks_per_second()
 }
 
+/// The cells of [`Latencies`], written by one thread and read by another.
+#[derive(Debug)]
+struct Cells([AtomicU64; Latencies::CELLS]);
+
+impl Default for Cells {
+    fn default() -> Self {
+        Self([const { AtomicU64::new(0) }; Latencies::CELLS])
+    }
+}
+
 /// What a probe has seen so far, shared between its thread and the sampler.
 #[derive(Debug, Default)]
 struct Tally {
-    counts: [AtomicU64; BOUNDS_NANOS.len() + 1],
+    cells: Cells,
     sum_nanos: AtomicU64,
     max_nanos: AtomicU64,
     period_nanos: AtomicU64,
@@ -78,17 +69,14 @@ struct Tally {
 
 impl Tally {
     fn note(&self, late: u64) {
-        let bucket = BOUNDS_NANOS.partition_point(|bound| *bound < late);
-        self.counts[bucket].fetch_add(1, Ordering::Relaxed);
+        self.cells.0[Latencies::cell_of(late)].fetch_add(1, Ordering::Relaxed);
         self.sum_nanos.fetch_add(late, Ordering::Relaxed);
         self.max_nanos.fetch_max(late, Ordering::Relaxed);
     }
 
-    fn delays(&self) -> Delays {
-        Delays {
-            counts: std::array::from_fn(|bucket| self.counts[bucket].load(Ordering::Relaxed)),
-            sum_nanos: self.sum_nanos.load(Ordering::Relaxed),
-        }
+    fn delays(&self) -> Latencies {
+        let count = |cell: usize| self.cells.0[cell].load(Ordering::Relaxed);
+        Latencies::from_cells(count, self.sum_nanos.load(Ordering::Relaxed))
     }
 }
 
@@ -194,7 +182,7 @@ impl Probe {
     }
 
     /// How late its wake-ups were since it began.
-    pub fn delays(&self) -> Delays {
+    pub fn delays(&self) -> Latencies {
         self.tally.delays()
     }
 
@@ -229,6 +217,7 @@ fn prepare(cpus: &CpuSet) -> Result<(), Miss> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use railscope_model::metric::LATENCY_BOUNDS_NANOS as BOUNDS_NANOS;
     use std::cell::{Cell, RefCell};
     use std::time::{Duration, Instant};
 
@@ -259,7 +248,7 @@ mod tests {
     }
 
     /// What a probe tallies that is late by these nanoseconds, and when it wanted to wake.
-    fn run(late: &[u64], cost: u64) -> (Delays, u64, Vec<u64>) {
+    fn run(late: &[u64], cost: u64) -> (Latencies, u64, Vec<u64>) {
         let tally = Tally::default();
         let clock = Script {
             now: Cell::new(0),
@@ -293,9 +282,9 @@ mod tests {
             let mut expected = [0; BOUNDS_NANOS.len() + 1];
             expected[0] = 2;
             expected[bucket] += 1;
-            assert_eq!(delays.counts, expected, "{late} ns");
+            assert_eq!(delays.by_bound(), expected, "{late} ns");
             let found = [50, 200, 1_000].map(|bound| delays.above(bound * us));
-            assert_eq!((found, delays.sum_nanos), (above, late), "{late} ns");
+            assert_eq!((found, delays.sum_nanos()), (above, late), "{late} ns");
         }
     }
 
@@ -338,7 +327,7 @@ mod tests {
         let cpus: Vec<usize> = (0..CpuSet::MAX_CPU).collect();
         let probe = Probe::start("probe".to_owned(), &cpus, MAX_SHARE).expect("a probe");
         let begun = Instant::now();
-        while probe.delays().counts.iter().sum::<u64>() < 3 {
+        while probe.delays().count() < 3 {
             assert!(begun.elapsed() < Duration::from_secs(60), "no wake-up");
             thread::sleep(Duration::from_millis(5));
         }

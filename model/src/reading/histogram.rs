@@ -1,4 +1,4 @@
-//! A histogram with fixed bounds: how often a measurement fell between two of them.
+//! A histogram: how often a measurement fell between two bounds, fixed ones and, of some, those of a native histogram.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,6 +11,17 @@ pub struct Histogram {
     bounds: Vec<f64>,
     counts: Vec<u64>,
     sum: f64,
+    native: Option<Native>,
+}
+
+/// The same measurements in the buckets of a Prometheus native histogram of schema [`NATIVE_SCHEMA`](super::NATIVE_SCHEMA).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Native {
+    /// Measurements up to [`NATIVE_ZERO_SECONDS`](super::NATIVE_ZERO_SECONDS).
+    pub zero: u64,
+    /// Index and count of each bucket that is not empty, by index. Bucket `i` holds what is above `b^(i - 1)` and up to
+    /// `b^i`, where `b` is `2^(2^-schema)`.
+    pub buckets: Vec<(i32, u64)>,
 }
 
 /// Numbers that make no histogram.
@@ -30,6 +41,11 @@ pub enum HistogramError {
     /// The counts together do not fit 64 bits, or the sum is not a number.
     #[error("a histogram's totals are out of range")]
     Totals,
+    /// The native buckets do not rise, or hold more or fewer measurements than the others.
+    #[error(
+        "the native buckets of a histogram must rise and hold as many measurements as the others"
+    )]
+    Native,
 }
 
 impl Histogram {
@@ -60,7 +76,32 @@ impl Histogram {
             bounds: bounds.to_vec(),
             counts,
             sum,
+            native: None,
         })
+    }
+
+    /// The histogram with native buckets of the same measurements.
+    ///
+    /// # Errors
+    /// Indexes that do not rise, or another number of measurements.
+    pub fn with_native(self, native: Native) -> Result<Self, HistogramError> {
+        let mut counts = native.buckets.iter().map(|(_, count)| *count);
+        let total = counts.try_fold(native.zero, u64::checked_add);
+        let rises = native
+            .buckets
+            .is_sorted_by(|lower, upper| lower.0 < upper.0);
+        if !rises || total != Some(self.count()) {
+            return Err(HistogramError::Native);
+        }
+        Ok(Self {
+            native: Some(native),
+            ..self
+        })
+    }
+
+    /// The native buckets, where the measurements were counted so finely.
+    pub fn native(&self) -> Option<&Native> {
+        self.native.as_ref()
     }
 
     /// How many measurements.
@@ -107,13 +148,19 @@ struct Wire {
     bounds: Vec<f64>,
     counts: Vec<u64>,
     sum: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    native: Option<Native>,
 }
 
 impl TryFrom<Wire> for Histogram {
     type Error = HistogramError;
 
     fn try_from(wire: Wire) -> Result<Self, HistogramError> {
-        Self::new(&wire.bounds, wire.counts, wire.sum)
+        let histogram = Self::new(&wire.bounds, wire.counts, wire.sum)?;
+        match wire.native {
+            Some(native) => histogram.with_native(native),
+            None => Ok(histogram),
+        }
     }
 }
 
@@ -123,6 +170,7 @@ impl From<Histogram> for Wire {
             bounds: histogram.bounds,
             counts: histogram.counts,
             sum: histogram.sum,
+            native: histogram.native,
         }
     }
 }
@@ -154,6 +202,30 @@ mod tests {
             Err(HistogramError::Totals)
         );
         assert_eq!(new(&[1.0], &[0, 1], f64::NAN), Err(HistogramError::Totals));
+    }
+
+    #[test]
+    fn native_buckets_rise_and_hold_the_same_measurements() {
+        let with = |zero, buckets: &[(i32, u64)]| {
+            let histogram = Histogram::new(&[1.0], vec![3, 4], 9.5).expect("a histogram");
+            let buckets = buckets.to_vec();
+            let native = histogram.with_native(Native { zero, buckets });
+            native.map(|histogram| histogram.native().is_some())
+        };
+        assert_eq!(with(1, &[(-3, 2), (5, 4)]), Ok(true));
+        assert_eq!(with(7, &[]), Ok(true));
+        for (zero, buckets) in [
+            (0, &[(-3, 2), (5, 4)][..]),
+            (1, &[(5, 4), (-3, 2)]),
+            (1, &[(5, 4), (5, 2)]),
+            (1, &[(5, u64::MAX), (6, 7)]),
+        ] {
+            assert_eq!(
+                with(zero, buckets),
+                Err(HistogramError::Native),
+                "{buckets:?}"
+            );
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use railscope_model::path_class::PathClass;
+use railscope_model::reading::Latencies;
 
 use super::tally::{QUANTILES, Recent, Sketched, Times};
 use crate::sources::sysfs::Miss;
@@ -32,7 +33,7 @@ pub struct ClassReport {
     /// Not answered in time.
     pub lost: u64,
     /// All round trips.
-    pub round_trips: Times,
+    pub round_trips: Latencies,
     /// Quantiles of the round trips of the last five minutes, nanoseconds, in the order of [`QUANTILES`]; none without any.
     pub quantiles_nanos: Option<[u64; QUANTILES.len()]>,
 }
@@ -57,7 +58,7 @@ struct Device {
 #[derive(Debug, Default)]
 struct OfClass {
     lost: u64,
-    round_trips: Times,
+    round_trips: Latencies,
     sketched: Sketched,
 }
 
@@ -120,7 +121,7 @@ impl Accounts {
             .map(|(class, of_class)| ClassReport {
                 path_class: *class,
                 lost: of_class.lost,
-                round_trips: of_class.round_trips,
+                round_trips: of_class.round_trips.clone(),
                 quantiles_nanos: of_class.sketched.quantiles(now),
             });
         (devices.collect(), classes.collect())
