@@ -8,7 +8,9 @@ use crate::sources::{Source, reached, root, sources};
 use expect_test::expect_file;
 use railscope_collector::classes::CLASSES;
 use railscope_collector::detect::detector::DETECTORS;
-use railscope_model::metric::{CATALOGUE, Metric, Profile, Writer};
+use railscope_model::metric::{
+    CATALOGUE, HOST_TIMER_DELAY, Metric, PROBE_PATH_RTT, Profile, Writer,
+};
 use serde_json::Value;
 
 /// Lines in a file.
@@ -380,6 +382,11 @@ fn the_metric_reference_is_the_catalogue() {
          `UPDATE_EXPECT=1 cargo test -p railscope --test integration architecture`. Do not edit.\n\n\
          Base units. A value that could not be read has no sample; `railscope_source_status` says why. \
          Metrics of the full profile stand on `/metrics?profile=full` only.\n",
+    );
+    page += &format!(
+        "\nIn Prometheus' protobuf format, `{}` and `{}` are also \
+         [native histograms](docs/probing.md#native-histograms).\n",
+        PROBE_PATH_RTT.name, HOST_TIMER_DELAY.name
     );
     let parts = [
         (

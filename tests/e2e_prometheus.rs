@@ -3,6 +3,8 @@
 
 #![allow(clippy::expect_used, clippy::panic)] // helpers of tests; clippy lets only the tests themselves
 
+#[path = "native_histograms.rs"]
+mod native_histograms;
 #[path = "otlp_sender.rs"]
 mod otlp_sender;
 #[path = "push.rs"]

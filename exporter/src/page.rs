@@ -1,15 +1,14 @@
-//! One page: what all sources last said, rendered at most once for each profile, format and encoding.
+//! One page: what all sources last said, rendered at most once for each profile, media type and encoding.
 
 use std::sync::OnceLock;
 
 use axum::body::Bytes;
-use railscope_model::exposition::{Format, Page, gzip};
+use railscope_model::exposition::{MediaType, Page, gzip};
 use railscope_model::metric::Profile;
 
 const PROFILES: [Profile; 2] = [Profile::Default, Profile::Full];
-const FORMATS: [Format; 2] = [Format::OpenMetrics, Format::Text];
 const ENCODINGS: [bool; 2] = [false, true];
-const BODIES: usize = PROFILES.len() * FORMATS.len() * ENCODINGS.len();
+const BODIES: usize = PROFILES.len() * MediaType::ALL.len() * ENCODINGS.len();
 
 /// A page with its rendered bodies: however many scrapers ask, each body is written once.
 #[derive(Debug)]
@@ -33,17 +32,19 @@ impl RenderedPage {
     }
 
     /// The page as bytes, compressed if `gzipped`. Cloning the result copies no text.
-    pub fn body(&self, profile: Profile, format: Format, gzipped: bool) -> Bytes {
+    pub fn body(&self, profile: Profile, media_type: impl Into<MediaType>, gzipped: bool) -> Bytes {
+        let media_type = media_type.into();
+        let place = MediaType::ALL.iter().position(|known| *known == media_type);
         let index = usize::from(profile == Profile::Full)
-            + PROFILES.len() * usize::from(format == Format::Text)
-            + PROFILES.len() * FORMATS.len() * usize::from(gzipped);
+            + PROFILES.len() * place.unwrap_or_default()
+            + PROFILES.len() * MediaType::ALL.len() * usize::from(gzipped);
         let body = self.bodies[index].get_or_init(|| {
             if gzipped {
-                let plain = self.body(profile, format, false);
+                let plain = self.body(profile, media_type, false);
                 // Writing into memory does not fail; should it, an empty body fails the scrape aloud.
                 gzip(&plain).unwrap_or_default().into()
             } else {
-                self.page.write(format, profile).into()
+                self.page.encode(media_type, profile).into()
             }
         });
         body.clone()
@@ -59,18 +60,21 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn every_profile_format_and_encoding_has_a_body_of_its_own_and_is_written_once() {
+    fn every_profile_media_type_and_encoding_has_a_body_of_its_own_and_is_written_once() {
         let mut reading = NodeReading::default();
         reading.push(&GPU_POWER, &Labels::new(["0"]), 1.0);
         reading.push(&GPU_PERFORMANCE_STATE, &Labels::new(["0"]), 0_u32);
         let page = RenderedPage::new(Page::new(Arc::new(reading)));
         let mut seen = HashSet::new();
         for profile in PROFILES {
-            for format in FORMATS {
+            for media_type in MediaType::ALL {
                 for gzipped in ENCODINGS {
-                    let body = page.body(profile, format, gzipped);
+                    let body = page.body(profile, media_type, gzipped);
                     assert_eq!(body.starts_with(&[0x1f, 0x8b]), gzipped);
-                    assert_eq!(body.as_ptr(), page.body(profile, format, gzipped).as_ptr());
+                    assert_eq!(
+                        body.as_ptr(),
+                        page.body(profile, media_type, gzipped).as_ptr()
+                    );
                     assert!(seen.insert(body));
                 }
             }

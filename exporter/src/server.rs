@@ -16,7 +16,7 @@ use axum::middleware;
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
 use axum::serve::Listener;
-use railscope_model::exposition::Format;
+use railscope_model::exposition::MediaType;
 use railscope_model::metric::Profile;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -108,11 +108,11 @@ async fn metrics(
         Ok(profile) => profile,
         Err(expected) => return (StatusCode::BAD_REQUEST, expected).into_response(),
     };
-    let format = Format::negotiate(text(&headers, header::ACCEPT));
+    let media_type = MediaType::negotiate(text(&headers, header::ACCEPT));
     let gzipped = accepts_gzip(text(&headers, header::ACCEPT_ENCODING).unwrap_or_default());
-    let body = exporter.page().body(profile, format, gzipped);
+    let body = exporter.page().body(profile, media_type, gzipped);
     let described = [
-        (header::CONTENT_TYPE, format.content_type()),
+        (header::CONTENT_TYPE, media_type.content_type()),
         (header::VARY, "Accept, Accept-Encoding"),
     ];
     if gzipped {

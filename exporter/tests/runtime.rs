@@ -390,6 +390,17 @@ fn metrics_come_in_the_format_profile_and_encoding_that_was_asked_for() {
             "{text}"
         );
         assert!(text.ends_with("# EOF\n"));
+
+        let kind = "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited";
+        let framed = get(
+            address,
+            "/metrics",
+            &format!("Accept: {kind}, text/plain;q=0.5\r\n"),
+        );
+        let expected = format!("content-type: {}", kind.to_ascii_lowercase());
+        assert!(framed.headers.contains(&expected), "{}", framed.headers);
+        let help = NODE_CPUS.help.as_bytes();
+        assert!(framed.body.windows(help.len()).any(|bytes| bytes == help));
     });
 }
 

@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use railscope_model::exposition::{Format, Line, Page, gzip, parse};
+use railscope_model::exposition::{Format, Line, MediaType, Page, gzip, parse};
 use railscope_model::metric::{CATALOGUE, Profile, Writer};
 use railscope_model::reading::{Labels, NodeReading};
 
@@ -40,6 +40,9 @@ fn exposition(c: &mut Criterion) {
     });
     group.bench_function("write OpenMetrics", |b| {
         b.iter(|| page.write(Format::OpenMetrics, Profile::Full));
+    });
+    group.bench_function("write protobuf", |b| {
+        b.iter(|| page.encode(MediaType::Protobuf, Profile::Full));
     });
     group.bench_function("gzip", |b| b.iter(|| gzip(text.as_bytes())));
     group.bench_function("parse", |b| {

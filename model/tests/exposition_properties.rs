@@ -1,12 +1,16 @@
 //! What holds for every page: what is written reads back, and no text makes the parser panic or lose a line.
-#![allow(clippy::expect_used, reason = "tests")]
+#![allow(clippy::expect_used, clippy::panic, reason = "tests")]
 
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use railscope_model::exposition::{Format, Line, Page, parse};
+use prost::Message as _;
+use railscope_model::exposition::protobuf::{self, Buckets, MetricFamily};
+use railscope_model::exposition::{Format, Line, MediaType, Page, parse};
 use railscope_model::metric::{CATALOGUE, HistogramPart, Kind, Metric, Profile};
-use railscope_model::reading::{Histogram, Labels, NodeReading, Value};
+use railscope_model::reading::{
+    Histogram, Labels, Latencies, NATIVE_SCHEMA, NATIVE_ZERO_SECONDS, Native, NodeReading, Value,
+};
 
 fn value() -> impl Strategy<Value = Value> {
     prop_oneof![
@@ -15,8 +19,19 @@ fn value() -> impl Strategy<Value = Value> {
     ]
 }
 
+/// A histogram that is native, too.
+fn native_histogram() -> impl Strategy<Value = Histogram> {
+    prop::collection::vec(any::<u64>(), 0..20).prop_map(|bits| {
+        let mut latencies = Latencies::default();
+        // All powers of two are as probable.
+        bits.iter()
+            .for_each(|bits| latencies.note(bits >> (bits % 64)));
+        latencies.histogram().expect("few")
+    })
+}
+
 /// Bounds that rise, with counts that fit 64 bits together.
-fn histogram() -> impl Strategy<Value = Histogram> {
+fn classic_histogram() -> impl Strategy<Value = Histogram> {
     let buckets = prop::collection::vec((any::<f64>(), any::<u32>()), 0..20);
     (buckets, any::<u64>(), -1e300..1e300_f64).prop_map(|(buckets, beyond, sum)| {
         let mut bounds: Vec<f64> = buckets.iter().map(|(bound, _)| *bound).collect();
@@ -30,11 +45,15 @@ fn histogram() -> impl Strategy<Value = Histogram> {
 }
 
 fn reading() -> impl Strategy<Value = NodeReading> {
+    let places = 0..CATALOGUE.len();
+    // Few metrics are histograms; chosen by chance alone, they would hardly be tested.
+    let is_histogram = |place: &usize| CATALOGUE[*place].kind == Kind::Histogram;
+    let histograms: Vec<_> = places.clone().filter(is_histogram).collect();
     let sample = (
-        0..CATALOGUE.len(),
+        prop_oneof![4 => places, 1 => prop::sample::select(histograms)],
         prop::collection::vec(any::<String>(), 10),
         value(),
-        histogram(),
+        prop_oneof![classic_histogram(), native_histogram()],
     );
     prop::collection::vec(sample, 0..40).prop_map(|samples| {
         let mut reading = NodeReading::default();
@@ -76,7 +95,126 @@ fn parts(value: &Value) -> Vec<(Option<HistogramPart>, Option<f64>, f64)> {
     }
 }
 
+/// A series on any page: name, labels, bound of a bucket, value.
+type Flat = (String, Vec<(String, String)>, Option<f64>, f64);
+
+/// The series of a page of text.
+fn flat_text(text: &str) -> Vec<Flat> {
+    let series = parse(text).filter_map(|line| match line.expect("a line of ours") {
+        Line::Series(series) => Some(series),
+        Line::Type(..) | Line::End => None,
+    });
+    let flat = series.map(|series| {
+        let labels = series.labels().filter(|(name, _)| name != &"le");
+        let labels = labels.map(|(name, value)| (name.to_owned(), value.into_owned()));
+        let bound = series
+            .label("le")
+            .map(|bound| bound.parse().expect("a number"));
+        (
+            series.name.to_owned(),
+            labels.collect(),
+            bound,
+            series.value,
+        )
+    });
+    flat.collect()
+}
+
+/// The families of a page of protobuf.
+fn families(mut body: &[u8]) -> Vec<MetricFamily> {
+    let mut families = Vec::new();
+    while !body.is_empty() {
+        families.push(MetricFamily::decode_length_delimited(&mut body).expect("a message"));
+    }
+    families
+}
+
+/// The same series, as Prometheus names those that protobuf does not name.
+fn flat_protobuf(families: &[MetricFamily]) -> Vec<Flat> {
+    let mut flat = Vec::new();
+    for (family, series) in families
+        .iter()
+        .flat_map(|family| family.series.iter().map(move |series| (family, series)))
+    {
+        let labels: Vec<_> = series
+            .labels
+            .iter()
+            .map(|pair| (pair.name.clone(), pair.value.clone()))
+            .collect();
+        let mut push = |suffix: &str, bound, value| {
+            flat.push((
+                format!("{}{suffix}", family.name),
+                labels.clone(),
+                bound,
+                value,
+            ));
+        };
+        match (series.gauge.or(series.counter), &series.histogram) {
+            (Some(number), None) => push("", None, number.value),
+            (None, Some(buckets)) => {
+                push("_sum", None, buckets.sum);
+                push("_count", None, buckets.count as f64);
+                for bucket in &buckets.classic {
+                    push("_bucket", Some(bucket.bound), bucket.count as f64);
+                }
+                push("_bucket", Some(f64::INFINITY), buckets.count as f64);
+            }
+            values => panic!("{values:?}"),
+        }
+    }
+    flat
+}
+
+/// The native buckets of a message, if it has any.
+fn native(buckets: &Buckets) -> Option<Native> {
+    let indexes = buckets.spans.iter().scan(0, |end, span| {
+        let begin = *end + span.offset;
+        *end = begin + span.length as i32;
+        Some(begin..*end)
+    });
+    let counts = buckets.deltas.iter().scan(0, |count, delta| {
+        *count += delta;
+        Some(u64::try_from(*count).expect("no bucket holds less than nothing"))
+    });
+    let is_native =
+        buckets.schema == NATIVE_SCHEMA as i32 && buckets.zero_threshold == NATIVE_ZERO_SECONDS;
+    is_native.then(|| Native {
+        zero: buckets.zero_count,
+        buckets: indexes.flatten().zip(counts).collect(),
+    })
+}
+
 proptest! {
+    #[test]
+    fn protobuf_has_the_samples_of_the_text_and_native_buckets(reading in reading()) {
+        let page = Page::new(Arc::new(reading.clone()));
+        let read = families(&page.encode(MediaType::Protobuf, Profile::Full));
+        let (found, expected) = (flat_protobuf(&read), flat_text(&page.write(Format::Text, Profile::Full)));
+        prop_assert_eq!(found.len(), expected.len());
+        for (found, expected) in found.into_iter().zip(expected) {
+            prop_assert_eq!((&found.0, &found.1, found.2), (&expected.0, &expected.1, expected.2));
+            prop_assert!(same(found.3, expected.3), "{} {}", found.3, expected.3);
+        }
+        let (metrics, samples) = (|family: &MetricFamily| Metric::by_name(&family.name).expect("ours"), reading.samples());
+        for family in &read {
+            let metric = metrics(family);
+            let of_family: Vec<_> = samples.iter().filter(|sample| sample.metric == metric).collect();
+            prop_assert_eq!(of_family.len(), family.series.len());
+            let kind = match metric.kind {
+                Kind::Counter => protobuf::MetricType::Counter,
+                Kind::Gauge | Kind::Info => protobuf::MetricType::Gauge,
+                Kind::Histogram => protobuf::MetricType::Histogram,
+            };
+            prop_assert_eq!((family.kind(), &*family.help), (kind, metric.help));
+            let expected: Vec<_> = of_family.iter().map(|sample| sample.value.as_histogram()?.native().cloned()).collect();
+            let found = family.series.iter().map(|series| native(series.histogram.as_ref()?));
+            // All series of a family or none.
+            let is_native = expected.iter().all(Option::is_some);
+            let expected = expected.into_iter().map(|native| native.filter(|_| is_native));
+            prop_assert!(found.eq(expected), "{family:?}");
+        }
+    }
+
     #[test]
     fn what_is_written_reads_back(reading in reading(), open_metrics: bool) {
         let format = if open_metrics { Format::OpenMetrics } else { Format::Text };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::State as Shared;
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
-use railscope_model::exposition::{Format, Page, gzip};
+use railscope_model::exposition::{Format, MediaType, Page, gzip};
 use railscope_model::metric::{
     COLLECTIVE_OPERATIONS, COLLECTOR_BUILD, COLLECTOR_OTLP_EXPORTS, COLLECTOR_OTLP_ITEMS,
     FABRIC_HOSTS_MISSING_RAIL, FABRIC_LEVELS, FABRIC_LINKS, FABRIC_PARTS, FABRIC_VERDICT,
@@ -34,14 +34,14 @@ pub(crate) async fn metrics(
     Params(asked): Params<Asked>,
 ) -> Result<Response, Refusal> {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
-    let format = Format::negotiate(text(header::ACCEPT));
-    let body = write(&state, format, &asked.ports);
+    let media_type = MediaType::negotiate(text(header::ACCEPT));
+    let body = page(&state, &asked.ports).encode(media_type, Profile::Full);
     let described = [
-        (header::CONTENT_TYPE, format.content_type()),
+        (header::CONTENT_TYPE, media_type.content_type()),
         (header::VARY, "Accept, Accept-Encoding"),
     ];
-    let zipped = accepts_gzip(text(header::ACCEPT_ENCODING).unwrap_or_default())
-        .then(|| gzip(body.as_bytes()).ok());
+    let zipped =
+        accepts_gzip(text(header::ACCEPT_ENCODING).unwrap_or_default()).then(|| gzip(&body).ok());
     Ok(match zipped.flatten() {
         Some(zipped) => (described, [(header::CONTENT_ENCODING, "gzip")], zipped).into_response(),
         None => (described, body).into_response(),
@@ -50,7 +50,7 @@ pub(crate) async fn metrics(
 
 /// The page as plain text.
 pub(crate) fn text(state: &State) -> String {
-    write(state, Format::Text, &Ports::Too)
+    page(state, &Ports::Too).write(Format::Text, Profile::Full)
 }
 
 /// Query parameters of `/metrics`.
@@ -75,7 +75,7 @@ impl Expected for Asked {
     const EXPECTED: &'static str = "ports=only, ports=none or no parameter";
 }
 
-fn write(state: &State, format: Format, ports: &Ports) -> String {
+fn page(state: &State, ports: &Ports) -> Page {
     let mut reading = match ports {
         Ports::Only => NodeReading::default(),
         Ports::Too | Ports::None => reading(state),
@@ -90,7 +90,7 @@ fn write(state: &State, format: Format, ports: &Ports) -> String {
             "series stand twice on the page of metrics: a defect of Railscope"
         );
     }
-    Page::new(Arc::new(reading)).write(format, Profile::Full)
+    Page::new(Arc::new(reading))
 }
 
 /// Whether an `Accept-Encoding` header names gzip and does not refuse it (`gzip;q=0`).

@@ -52,6 +52,21 @@ impl Page {
         self.places.iter().map(|place| self.sample(*place))
     }
 
+    /// Every metric of which a profile shows a sample, with these samples, in the order of the page.
+    pub(super) fn families(
+        &self,
+        profile: Profile,
+    ) -> impl Iterator<Item = (&'static Metric, impl Iterator<Item = &Sample> + Clone)> {
+        let of_one = |a: &Place, b: &Place| self.sample(*a).metric == self.sample(*b).metric;
+        self.places.chunk_by(of_one).filter_map(move |places| {
+            let samples = places.iter().map(|place| self.sample(*place));
+            let mut shown = samples
+                .filter(move |sample| sample.profile <= profile)
+                .peekable();
+            Some((shown.peek()?.metric, shown))
+        })
+    }
+
     /// Samples whose series stands on the page already.
     pub fn dropped(&self) -> usize {
         let all = self.readings.iter().map(|reading| reading.samples().len());

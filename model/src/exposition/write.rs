@@ -26,45 +26,11 @@ pub enum Format {
     Text,
 }
 
-impl Format {
-    /// The value of the `Content-Type` header.
-    pub fn content_type(self) -> &'static str {
-        match self {
-            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
-            Self::Text => "text/plain; version=0.0.4; charset=utf-8",
-        }
-    }
-
-    /// The format that an `Accept` header asks for: the one of the highest `q`, the plain text format
-    /// for everything else (a browser, curl, no header at all).
-    pub fn negotiate(accept: Option<&str>) -> Self {
-        let quality = |range: &str| {
-            let q = range
-                .split(';')
-                .filter_map(|parameter| parameter.trim().strip_prefix("q="))
-                .next();
-            q.map_or(1.0, |q| q.trim().parse().unwrap_or(0.0))
-        };
-        let best = |media_type: &str| {
-            let ranges = accept.unwrap_or_default().split(',');
-            ranges
-                .filter(|range| range.trim().starts_with(media_type))
-                .map(quality)
-                .fold(0.0, f64::max)
-        };
-        if best("application/openmetrics-text") > best("text/plain") {
-            Self::OpenMetrics
-        } else {
-            Self::Text
-        }
-    }
-}
-
 /// Bytes that a line of a page takes, headers included: enough for most pages.
 const BYTES_OF_A_SERIES: usize = 128;
 
 impl Page {
-    /// Writes the page.
+    /// Writes the page as text.
     pub fn write(&self, format: Format, profile: Profile) -> String {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(PageCollector {
@@ -93,10 +59,7 @@ struct PageCollector {
 
 impl Collector for PageCollector {
     fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), fmt::Error> {
-        let shown = |sample: &&Sample| sample.profile <= self.profile;
-        let mut samples = self.page.samples().filter(shown).peekable();
-        while let Some(first) = samples.next() {
-            let metric = first.metric;
+        for (metric, samples) in self.page.families(self.profile) {
             let unit = metric.unit.map(|unit| Unit::Other(unit.to_owned()));
             let name = descriptor_name(metric);
             let mut family = encoder.encode_descriptor(
@@ -105,8 +68,7 @@ impl Collector for PageCollector {
                 unit.as_ref(),
                 metric_type(metric.kind),
             )?;
-            encode_sample(&mut family, first)?;
-            while let Some(sample) = samples.next_if(|sample| sample.metric == metric) {
+            for sample in samples {
                 encode_sample(&mut family, sample)?;
             }
         }
@@ -313,24 +275,6 @@ mod tests {
             "the full profile shows every sample"
         );
         assert!(text.ends_with("# EOF\n"));
-    }
-
-    #[test]
-    fn the_accept_header_chooses_the_format() {
-        let prometheus = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.4,*/*;q=0.1";
-        for (accept, format) in [
-            (Some(prometheus), Format::OpenMetrics),
-            (
-                Some("text/plain;version=0.0.4;q=0.5,application/openmetrics-text;q=0.2"),
-                Format::Text,
-            ),
-            (Some("text/html,*/*"), Format::Text),
-            (Some("application/openmetrics-text; q=0"), Format::Text),
-            (Some(";;q=,"), Format::Text),
-            (None, Format::Text),
-        ] {
-            assert_eq!(Format::negotiate(accept), format, "{accept:?}");
-        }
     }
 
     #[test]
