@@ -120,6 +120,11 @@ fn a_gpu_that_is_slow_without_a_word_is_named_by_its_ranks_timings() {
     let first = &waiting.ranking[0];
     let named = (first.part.as_ref().map(ToString::to_string), first.cause);
     assert_eq!(named, (Some(part), Some(Cause::Gpu)));
+    // The network moves the data of the job as fast as before: waiting for the slow rank is no transfer.
+    let tail = &view.collective_tails[0];
+    let [median, p99] = ["0.5", "0.99"].map(|q| tail.quantiles[q]);
+    assert!(&*tail.job == "training" && tail.count > 100, "{tail:?}");
+    assert!(0.0 < median && p99 < 1.1 * median, "{tail:?}");
 }
 
 #[test]

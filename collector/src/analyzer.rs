@@ -38,6 +38,7 @@ use crate::fabric::subnet::counters::DeviceReading;
 use crate::fabric::{
     LldpMerge, Routes, SubnetMerge, Verdict, assign_rails, has_cables, judge, lint, understand,
 };
+use crate::jobs::collective_times::CollectiveTimes;
 use crate::jobs::job::JobTable;
 use crate::jobs::step_tails::StepTails;
 use crate::jobs::straggler::{Operation, Stuck, Waits};
@@ -89,6 +90,7 @@ pub struct Analyzer {
     pub(crate) waits: Waits,
     pub(crate) impact: Impact,
     step_tails: StepTails,
+    collective_times: CollectiveTimes,
     stuck: BTreeMap<String, (Stuck, Timestamp)>,
     detectors: Vec<Box<dyn Detector>>,
     pub(crate) tracker: Tracker,
@@ -132,6 +134,7 @@ impl Default for Analyzer {
             waits: Waits::default(),
             impact: Impact::default(),
             step_tails: StepTails::default(),
+            collective_times: CollectiveTimes::default(),
             stuck: BTreeMap::new(),
             detectors: DETECTORS.iter().map(|build| build()).collect(),
             tracker: Tracker::default(),
@@ -263,6 +266,7 @@ impl Analyzer {
         stuck: Vec<Stuck>,
         at: Timestamp,
     ) {
+        self.collective_times.take(&operations, at);
         self.waits.take(operations, at);
         for stuck in stuck {
             self.stuck.insert(stuck.folder.clone(), (stuck, at));
@@ -355,6 +359,7 @@ impl Analyzer {
             tails: (self.detectors.iter().find_map(|detector| detector.tails()))
                 .unwrap_or_default(),
             step_tails: self.step_tails.tick(&self.history, &jobs, now),
+            collective_tails: self.collective_times.tick(&self.history, &jobs, now),
             jobs,
             waiting,
             costs,

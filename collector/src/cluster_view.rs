@@ -17,6 +17,7 @@ use crate::diagnose::pipeline::Closed;
 use crate::diagnose::stages::job_impact::Costs;
 use crate::diagnose::stages::maintenance::Window;
 use crate::fabric::{LldpMerge, Routes, Verdict, lint};
+use crate::jobs::collective_times::CollectiveTail;
 use crate::jobs::job::Jobs;
 use crate::jobs::step_tails::StepTail;
 use crate::jobs::straggler::{Stuck, Waiting};
@@ -44,8 +45,10 @@ pub struct ClusterView {
     pub jobs: Arc<Jobs>,
     /// Whom the ranks of each job wait for.
     pub waiting: Arc<Vec<Waiting>>,
-    /// Step times of the jobs that tell them, by name.
+    /// Step times of the jobs that report them, by name.
     pub step_tails: Arc<Vec<StepTail>>,
+    /// Transfer times of the collectives of jobs, by job.
+    pub collective_tails: Arc<Vec<CollectiveTail>>,
     /// What faults cost jobs.
     pub costs: Costs,
     /// Jobs that stood still, by the folder of their dumps.

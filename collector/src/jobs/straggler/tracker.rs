@@ -435,7 +435,7 @@ fn places(rounds: &Rounds, history: &History, jobs: &Jobs) -> BTreeMap<Process, 
 }
 
 /// The node of a host: of its name, or of what stands before the first dot.
-fn node_of<'a>(host: &str, history: &'a History) -> Option<(NodeName, &'a NodeHistory)> {
+pub(crate) fn node_of<'a>(host: &str, history: &'a History) -> Option<(NodeName, &'a NodeHistory)> {
     let short = host.split('.').next().unwrap_or(host);
     [host, short].into_iter().find_map(|name| {
         let name: NodeName = name.parse().ok()?;

@@ -12,6 +12,7 @@ use super::tails::StepTailWire;
 use crate::analyzer::ClusterView;
 use crate::clock::unix_seconds;
 use crate::diagnose::stages::job_impact::Lost;
+use crate::jobs::collective_times::CollectiveTail;
 use crate::jobs::job::Job;
 use crate::jobs::straggler::{Cause, Ranked, Side, Stuck, Waiting};
 use crate::serve::router::{App, snapshot};
@@ -32,6 +33,30 @@ pub(crate) struct Jobs {
     /// What was read of the folder of dumps; absent without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     dumps: Option<DumpsWire>,
+}
+
+/// Transfer times of one kind of collective and one size of message.
+#[derive(Debug, Serialize)]
+struct CollectiveWire {
+    collective: String,
+    bytes: u64,
+    count: u64,
+    /// Of the last 1,000, by quantile.
+    quantiles_seconds: BTreeMap<&'static str, f64>,
+    /// By how much long ones exceeded the median.
+    excess_seconds: f64,
+}
+
+impl CollectiveWire {
+    fn of(tail: &CollectiveTail) -> Self {
+        Self {
+            collective: tail.collective.to_string(),
+            bytes: tail.bytes,
+            count: tail.count,
+            quantiles_seconds: tail.quantiles.clone(),
+            excess_seconds: tail.excess_seconds,
+        }
+    }
 }
 
 /// What a job has lost.
@@ -186,6 +211,8 @@ struct JobWire {
     /// Duration of its steps; absent if it does not report them.
     #[serde(skip_serializing_if = "Option::is_none")]
     step_times: Option<StepTailWire>,
+    /// Transfer times of its collectives across hosts, those that take most time first.
+    collectives: Vec<CollectiveWire>,
 }
 
 /// `/api/v1/jobs/{name}`
@@ -220,6 +247,10 @@ impl JobWire {
             step_times: (view.step_tails.iter())
                 .find(|tail| tail.job == job.name)
                 .map(StepTailWire::of),
+            collectives: (view.collective_tails.iter())
+                .filter(|tail| tail.job == job.name)
+                .map(CollectiveWire::of)
+                .collect(),
             job: job.name.to_string(),
             since: unix_seconds(job.since),
             nodes: job.nodes.len(),

@@ -1,8 +1,9 @@
-//! Step times of jobs, and how much of the time lost in long steps the paths and hosts of the job explain.
+//! Step times of jobs, the share of their long steps that paths and hosts explain, and transfer times of collectives.
 
 use std::fmt::{self, Write};
 
 use super::html::Esc;
+use crate::jobs::collective_times::CollectiveTail;
 use crate::jobs::step_tails::{Share, StepTail};
 use crate::serve::api::tails::QUANTILES;
 
@@ -36,6 +37,32 @@ pub(super) fn table(out: &mut String, tails: &[StepTail]) -> fmt::Result {
         out.push_str("</tr>");
     }
     out.push_str("</tbody></table></div>\n<p class=\"hint\">Of the last hour: time by which steps longer than 1.1 times the median exceeded it, and the share of this time that coincides with slow probes or late timers on the nodes of the job in the same 30 s windows, with its 95 % confidence interval.</p>\n");
+    Ok(())
+}
+
+/// Transfer times of collectives, by job.
+pub(super) fn collectives(out: &mut String, tails: &[CollectiveTail]) -> fmt::Result {
+    if tails.is_empty() {
+        return Ok(());
+    }
+    out.push_str("<h2>Transfer times of collectives</h2>\n<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"Transfer times of collectives\"><table class=\"figures\"><thead><tr><th scope=\"col\">job</th><th scope=\"col\">collective</th><th scope=\"col\">bytes</th><th scope=\"col\">count</th>");
+    for (_, q) in QUANTILES {
+        write!(out, "<th scope=\"col\">p{}</th>", 100.0 * q)?;
+    }
+    out.push_str("</tr></thead><tbody>");
+    for tail in tails {
+        let (job, collective) = (Esc(&tail.job), Esc(&tail.collective));
+        write!(
+            out,
+            "<tr><th scope=\"row\">{job}</th><td>{collective}</td><td>{}</td><td>{}</td>",
+            tail.bytes, tail.count
+        )?;
+        for seconds in tail.quantiles.values() {
+            write!(out, "<td>{:.2} ms</td>", 1e3 * seconds)?;
+        }
+        out.push_str("</tr>");
+    }
+    out.push_str("</tbody></table></div>\n<p class=\"hint\">Shortest time of all ranks in one collective, which excludes waiting for late ranks; the last 1,000 of each kind and size.</p>\n");
     Ok(())
 }
 

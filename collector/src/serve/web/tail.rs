@@ -26,6 +26,7 @@ pub(super) fn view(out: &mut String, look: &Look<'_>) -> fmt::Result {
         );
         out.push_str("<section class=\"where\">\n");
         step_times::table(out, &look.snapshot.view.step_tails)?;
+        step_times::collectives(out, &look.snapshot.view.collective_tails)?;
         out.push_str("</section>\n");
         return Ok(());
     }
@@ -60,6 +61,7 @@ pub(super) fn view(out: &mut String, look: &Look<'_>) -> fmt::Result {
         )
     })?;
     step_times::table(out, &look.snapshot.view.step_tails)?;
+    step_times::collectives(out, &look.snapshot.view.collective_tails)?;
     out.push_str("</section>\n");
     Ok(())
 }
