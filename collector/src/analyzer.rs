@@ -250,6 +250,9 @@ impl Analyzer {
             self.subnet = Some(subnet);
             self.subnet_changed = true;
             self.subnet_seen = settled.then_some(at);
+        } else if let Some(known) = &mut self.subnet {
+            // Switches may route by another shape than the one that is kept.
+            self.subnet_changed |= known.forwarding.take().is_some();
         }
     }
 
@@ -436,7 +439,7 @@ impl Analyzer {
         self.epoch += 1;
         self.verdict = Arc::new(verdict);
         self.lldp = Arc::new(lldp);
-        self.routes = Arc::new(routes);
+        self.routes = Arc::new(routes.with_lids(&self.fabric, self.subnet.as_ref()));
         self.built_from = identities;
         (self.subnet_changed, self.switches_changed) = (false, false);
     }

@@ -176,6 +176,8 @@ pub struct SubnetSource {
     pub timeout: Duration,
     /// Names of an InfiniBand subnet's nodes, as opensm's `--node-name-map`.
     pub node_name_map: Option<PathBuf>,
+    /// Forwarding tables of an InfiniBand subnet's switches, where an own sweep does not read them.
+    pub forwarding_file: Option<PathBuf>,
 }
 
 /// File, command, or a port of this host.

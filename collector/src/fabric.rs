@@ -4,6 +4,7 @@ pub mod addresses;
 pub mod classify;
 mod diff;
 pub mod graph;
+mod lid_routes;
 pub mod lint;
 pub mod lldp;
 pub mod plans;
@@ -29,6 +30,7 @@ pub use crate::fabric::graph::names::{is_aggregation_node, is_unnamed_host};
 pub use crate::fabric::graph::planned::plan_fabric;
 pub use crate::fabric::graph::tiers::{Tiers, tiers};
 pub use diff::{Change, Ends, Socket, diff, has_cables, net};
+pub use lid_routes::LidRoutes;
 pub use lldp::{
     Contradiction, End, Heard, HostWords, Interfaces, LldpMerge, Mac, Neighbour, PortNumber, Said,
     SwitchNumber, SwitchPorts, SwitchWords, Told, Words, Wrong, merge_lldp,

@@ -28,6 +28,8 @@ pub enum Step {
     ImpactGate,
     /// Probes between NICs say which part loses them.
     Probes,
+    /// On InfiniBand, the ways of probes are those that forwarding tables give.
+    ForwardingTables,
 }
 
 impl Step {
@@ -83,6 +85,11 @@ impl Step {
             Self::Probes,
             "probes",
             "probes between NICs say which part loses them",
+        ),
+        (
+            Self::ForwardingTables,
+            "forwarding-tables",
+            "paths of probes on InfiniBand follow the switches' forwarding tables",
         ),
     ];
 

@@ -258,8 +258,8 @@ pub struct State {
 pub struct Mads {
     /// All sweeps added up; none before the first.
     total: Option<[u64; MAD_RESULTS.len()]>,
-    /// Time of the last one, for shape and counters.
-    pub last: [Duration; 2],
+    /// Time of the last one, for shape, counters and forwarding tables.
+    pub last: [Duration; 3],
 }
 
 impl Mads {
@@ -429,7 +429,7 @@ impl State {
         for (sum, count) in total.iter_mut().zip(counts) {
             *sum += count;
         }
-        mads.last = [stats.discovery, stats.counters];
+        mads.last = [stats.discovery, stats.counters, stats.forwarding];
     }
 
     /// What own sweeps cost so far.

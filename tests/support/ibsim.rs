@@ -1,5 +1,6 @@
 //! A simulated InfiniBand subnet: ibsim, opensm on it, and a collector that reads it.
 
+use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -7,11 +8,13 @@ use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use railscope_collector::fabric::subnet::forwarding::{Tables, parse_forwarding};
+use railscope_collector::sources::mad_sweep::Swept;
 use railscope_simulator::show::ibnetdiscover::ibsim_net;
 use railscope_simulator::wiring::Wiring;
 use serde_json::Value;
 
-use super::{Http, Process, RAILSCOPE, free_port, wait_for, which};
+use super::{Http, Process, RAILSCOPE, free_port, run, wait_for, which};
 
 /// A sweep of 32 nodes takes 0.1 s; the collector opens an incident after two ticks and closes it after twelve.
 const CONFIG_INTERVAL: &str = "1s";
@@ -114,6 +117,35 @@ impl Subnet {
         argv.extend(environment.map(|(name, value)| format!("{name}={value}")));
         argv.push(program);
         argv
+    }
+
+    /// What a tool prints.
+    pub(crate) fn printed(&self, name: &str) -> String {
+        let argv = self.tool(name);
+        let limit = Duration::from_secs(60);
+        let (well, said) = run(Command::new(&argv[0]).args(&argv[1..]), limit);
+        assert!(well, "{said}");
+        said
+    }
+
+    /// Fails unless an own sweep has read the forwarding tables that `dump_fts` prints, as far as it asks for them: the blocks
+    /// of 64 that hold LIDs of adapters.
+    pub(crate) fn forwards_as(&self, swept: &Swept) {
+        let printed = parse_forwarding(&self.printed("dump_fts"));
+        assert_eq!(printed.problems, []);
+        let (own, _) = swept.forwarding.as_ref().expect("tables");
+        let switches = |tables: &Tables| tables.keys().copied().collect::<Vec<_>>();
+        assert_eq!(switches(own), switches(&printed.tables));
+        let asked: BTreeSet<u16> = swept.subnet.lids.iter().map(|(_, lid)| lid / 64).collect();
+        let mut compared = 0;
+        for (guid, table) in &printed.tables {
+            let is_asked = |(lid, _): &(u16, u8)| asked.contains(&(lid / 64));
+            let theirs: Vec<_> = table.entries().filter(is_asked).collect();
+            assert_eq!(own[guid].entries().collect::<Vec<_>>(), theirs, "{guid}");
+            compared += theirs.len();
+        }
+        let least = swept.subnet.lids.len() * own.len();
+        assert!(compared >= least, "{compared} entries, at least {least}");
     }
 }
 

@@ -1,15 +1,18 @@
 //! What is said of probes on three leaves under four spines: by pages of their nodes, tick by tick.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use railscope_model::fabric::{Equipment, Fabric, Link, LinkKind, PartId, Timestamp, Witness};
-use railscope_model::identity::{NodeName, Part};
+use railscope_model::identity::{Guid, NodeName, Part};
 use railscope_model::metric::{PROBE_FLOW_LOST, PROBE_FLOW_SENT, PROBE_FLOW_SLOW, PROBE_HOP};
 use railscope_model::reading::{Labels, NodeReading};
 
 use crate::detect::detector::{Evidence, View};
 use crate::detect::rules::probe_paths::build;
 use crate::fabric::addresses::Addresses;
+use crate::fabric::subnet::forwarding::Tables;
+use crate::fabric::subnet::{End, Forwarding, Subnet};
 use crate::fabric::{Routes, SubnetMerge, understand};
 use crate::jobs::job::Jobs;
 use crate::stages::{LeftOut, Step};
@@ -86,9 +89,52 @@ fn ways() -> Vec<Way> {
     ways
 }
 
+/// The GUIDs of leaves, spines and NICs, by their numbers.
+const GUIDS: [u64; 3] = [0x100, 0x200, 0x1000];
+
+/// The spine over which switches forward what goes to a node: by its LID alone.
+fn spine_to(node: usize) -> usize {
+    (node / PER_LEAF + node) % SPINES
+}
+
+/// Forwarding tables of that moment, in which one spine may not have any.
+fn subnet(read_at: Timestamp, without: Option<usize>) -> Subnet {
+    let mut tables = Tables::new();
+    let mut lids = Vec::new();
+    for node in 0..NODES {
+        let lid = node as u16 + 1;
+        let guid = Guid(GUIDS[2] + node as u64);
+        lids.push((End { guid, port: 1 }, lid));
+        for leaf in 0..LEAVES {
+            let own = node / PER_LEAF == leaf;
+            let port = if own {
+                node % PER_LEAF + 1
+            } else {
+                33 + spine_to(node)
+            };
+            let table = tables.entry(Guid(GUIDS[0] + leaf as u64)).or_default();
+            table.set(lid, port as u8);
+        }
+        for spine in (0..SPINES).filter(|spine| Some(*spine) != without) {
+            let table = tables.entry(Guid(GUIDS[1] + spine as u64)).or_default();
+            table.set(lid, (node / PER_LEAF + 1) as u8);
+        }
+    }
+    Subnet {
+        lids,
+        forwarding: Some(Forwarding {
+            tables: Arc::new(tables),
+            read_at,
+        }),
+        ..Subnet::default()
+    }
+}
+
 /// What the world does.
 struct World {
     knows_hops: bool,
+    /// What is known of an InfiniBand subnet, where it is one: there flows between the same two take the same way.
+    subnet: Option<Subnet>,
     /// Share of its probes that a flow loses in a tick.
     lost: fn(Way, usize) -> f64,
     /// Share of its probes that are slow.
@@ -99,6 +145,7 @@ struct World {
 
 const HEALTHY: World = World {
     knows_hops: true,
+    subnet: None,
     lost: |_, _| 0.0,
     slow: |_, _| 0.0,
     is_there: |_, _| true,
@@ -112,10 +159,10 @@ fn node(number: usize) -> NodeName {
     format!("n{number}").parse().expect("a name")
 }
 
-fn switch(fabric: &mut Fabric, name: &str) -> PartId {
+fn switch(fabric: &mut Fabric, name: &str, guid: u64) -> PartId {
     let part = Part::Switch(name.parse().expect("a name"));
     let equipment = Equipment::Switch {
-        guid: None,
+        guid: Some(Guid(guid)),
         ports: 0,
         description: name.to_owned(),
     };
@@ -124,12 +171,13 @@ fn switch(fabric: &mut Fabric, name: &str) -> PartId {
 
 fn fabric() -> Fabric {
     let mut fabric = Fabric::default();
-    let leaves = [0, 1, 2].map(|leaf| switch(&mut fabric, &format!("leaf-{leaf}")));
+    let leaf = |leaf: u64| switch(&mut fabric, &format!("leaf-{leaf}"), GUIDS[0] + leaf);
+    let leaves = [0, 1, 2].map(leaf);
     for number in 0..NODES {
         let host = fabric.upsert(Part::Host(node(number)), Equipment::Host);
         let part = Part::Nic(node(number), "mlx5_0".parse().expect("a device"));
         let nic = Equipment::Nic {
-            guid: None,
+            guid: Some(Guid(GUIDS[2] + number as u64)),
             pci: None,
             rail: None,
         };
@@ -144,7 +192,11 @@ fn fabric() -> Fabric {
         fabric.connect(nic, leaves[number / PER_LEAF], cable);
     }
     for spine in 0..SPINES {
-        let id = switch(&mut fabric, &format!("spine-{spine}"));
+        let id = switch(
+            &mut fabric,
+            &format!("spine-{spine}"),
+            GUIDS[1] + spine as u64,
+        );
         for (number, leaf) in leaves.into_iter().enumerate() {
             let ports = (33 + spine as u16, number as u16 + 1);
             fabric.connect(leaf, id, Link::cable(ports, None, Witness::Subnet, at(0.0)));
@@ -193,8 +245,13 @@ impl World {
 
     /// `class part` of all that was said, by tick.
     fn said(&self, left_out: LeftOut) -> Vec<BTreeSet<String>> {
-        let (fabric, addresses, ways) = (fabric(), addresses(), ways());
+        let (fabric, addresses, mut ways) = (fabric(), addresses(), ways());
         let (_, routes): (_, Routes) = understand(&fabric, &SubnetMerge::default());
+        let routes = routes.with_lids(&fabric, self.subnet.as_ref());
+        for way in ways.iter_mut().filter(|_| self.subnet.is_some()) {
+            let by_lid = [way.to, way.from].map(spine_to);
+            way.spines = way.spines.map(|_| by_lid);
+        }
         let (mut history, jobs, mut detector) = (History::default(), Jobs::default(), build());
         let mut counts: BTreeMap<usize, [f64; 3]> = BTreeMap::new();
         let mut said = Vec::new();
@@ -271,6 +328,33 @@ fn where_routers_do_not_answer_the_leaf_of_the_cable_is_named() {
         ..HEALTHY
     };
     lossy.check(&["uplink-lossy switch/leaf-1"]);
+}
+
+#[test]
+fn forwarding_tables_name_the_cable_where_no_router_answers() {
+    let begin = at(0.0);
+    let old = Timestamp(begin.0 - 1_000_000);
+    let infiniband = |subnet, lost| World {
+        lost,
+        knows_hops: false,
+        subnet: Some(subnet),
+        ..HEALTHY
+    };
+    let lossy = |way: Way, _| 0.05 * way.crosses(1, 0);
+    infiniband(subnet(begin, None), lossy).check(&["uplink-lossy link/leaf-1:33"]);
+    infiniband(subnet(begin, Some(2)), lossy).check(&["uplink-lossy link/leaf-1:33"]);
+    // Not known whether they still hold: the leaf, and no cable by its number.
+    let said = infiniband(subnet(old, None), lossy).said(LeftOut::default());
+    let last = said.last().expect("ticks");
+    assert!(last.contains("uplink-lossy switch/leaf-1"), "{last:?}");
+    let mut all = said.iter().flatten();
+    assert!(!all.any(|line| line.contains("link/leaf-")), "{said:?}");
+    let slow = World {
+        slow: |way, _| 0.2 * way.crosses(2, 3),
+        ..infiniband(subnet(begin, None), |_, _| 0.0)
+    };
+    slow.check(&["uplink-jitter link/leaf-2:36"]);
+    infiniband(subnet(begin, None), |_, _| 0.0).check(&[]);
 }
 
 #[test]

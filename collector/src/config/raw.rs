@@ -181,6 +181,9 @@ pub(super) struct Subnet {
     device: Option<Text>,
     sweep: Option<Spanned<Sweep>>,
     node_name_map: Option<PathBuf>,
+    forwarding_file: Option<Spanned<PathBuf>>,
+    #[serde(default)]
+    adaptive_routing: bool,
     #[serde(default = "Subnet::default_period")]
     interval: Period,
     #[serde(default = "Subnet::default_period")]
@@ -227,7 +230,7 @@ impl Default for Sweep {
 
 impl Sweep {
     /// The settings of a sweep that may take so long.
-    fn check(self, limit: Duration) -> Result<mad_sweep::Settings, Wrong> {
+    fn check(self, limit: Duration, forwarding: bool) -> Result<mad_sweep::Settings, Wrong> {
         let (span, window) = (self.window.span(), self.window.into_inner().0);
         if window > mad_sweep::MAX_WINDOW {
             return Err(Wrong {
@@ -244,6 +247,7 @@ impl Sweep {
             retries: self.retries,
             limit,
             counters: self.counters,
+            forwarding,
         })
     }
 }
@@ -437,12 +441,24 @@ fn check_subnet(raw: Spanned<Subnet>, beside: &Path) -> Result<SubnetSource, Wro
             message: String::from("only an own sweep is set here: expected device beside it"),
         });
     }
+    let unfit = match (&raw.device, raw.adaptive_routing) {
+        (_, true) => Some("with adaptive_routing no table says where packets go"),
+        (Some(_), _) => Some("an own sweep reads the tables itself"),
+        (None, false) => None,
+    };
+    if let (Some(file), Some(why)) = (&raw.forwarding_file, unfit) {
+        return Err(Wrong {
+            span: file.span(),
+            field: String::from("subnet.forwarding_file"),
+            message: format!("{why}: expected no file of them"),
+        });
+    }
     let from = match (raw.file, raw.command, raw.device) {
         (Some(file), None, None) => SubnetFrom::File(beside.join(file)),
         (None, Some(Argv(command)), None) => SubnetFrom::Command(command),
         (None, None, Some(Text(device))) => {
             let settings = raw.sweep.map(Spanned::into_inner).unwrap_or_default();
-            SubnetFrom::Device(device, settings.check(timeout)?)
+            SubnetFrom::Device(device, settings.check(timeout, !raw.adaptive_routing)?)
         }
         (None, None, None) => return Err(wrong_source(span, "none stands here")),
         _ => return Err(wrong_source(span, "more than one stands here")),
@@ -452,6 +468,7 @@ fn check_subnet(raw: Spanned<Subnet>, beside: &Path) -> Result<SubnetSource, Wro
         interval: raw.interval.0,
         timeout,
         node_name_map: raw.node_name_map.map(|file| beside.join(file)),
+        forwarding_file: (raw.forwarding_file).map(|file| beside.join(file.into_inner())),
     })
 }
 

@@ -76,6 +76,7 @@ pub(super) fn check_switches(
             interval: switch.interval.0,
             timeout: switch.timeout.0,
             node_name_map: None,
+            forwarding_file: None,
         });
         switches.push(SwitchSource {
             name,

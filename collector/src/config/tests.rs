@@ -39,14 +39,44 @@ fn an_own_sweep_has_the_settings_that_stand_there_and_defaults_for_the_rest() {
         counters: false,
         mads_per_second: std::num::NonZeroU32::new(5000),
         limit: Duration::from_secs(9),
+        forwarding: true,
         ..mad_sweep::Settings::default()
     };
     let expected = SubnetFrom::Device(String::from("mlx5_0:1"), expected);
     assert_eq!(subnet.from, expected);
     let plain = parse("[subnet]\ndevice = \"auto\"").expect("valid").subnet;
     let plain = plain.expect("subnet").from;
-    let expected = SubnetFrom::Device(String::from("auto"), mad_sweep::Settings::default());
+    let expected = mad_sweep::Settings {
+        forwarding: true,
+        ..mad_sweep::Settings::default()
+    };
+    let expected = SubnetFrom::Device(String::from("auto"), expected);
     assert_eq!(plain, expected);
+    let text = "[subnet]\ndevice = \"auto\"\nadaptive_routing = true";
+    let sprayed = parse(text).expect("valid").subnet.expect("subnet").from;
+    let expected = SubnetFrom::Device(String::from("auto"), mad_sweep::Settings::default());
+    assert_eq!(sprayed, expected);
+}
+
+#[test]
+fn a_file_of_forwarding_tables_stands_where_it_can_be_used_alone() {
+    let text = |more: &str| format!("[subnet]\nforwarding_file = \"lfts.txt\"\n{more}");
+    let subnet = parse(&text("file = \"subnet.txt\"")).expect("valid").subnet;
+    let file = subnet.expect("subnet").forwarding_file;
+    assert_eq!(file, Some("etc/lfts.txt".into()));
+    for (more, expected) in [
+        ("device = \"auto\"", "an own sweep reads the tables itself"),
+        (
+            "file = \"a\"\nadaptive_routing = true",
+            "with adaptive_routing no table",
+        ),
+    ] {
+        let error = parse(&text(more)).expect_err("unfit").to_string();
+        assert!(
+            error.contains("subnet.forwarding_file") && error.contains(expected),
+            "{error}"
+        );
+    }
 }
 
 #[test]

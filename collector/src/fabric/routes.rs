@@ -15,6 +15,8 @@ use railscope_model::identity::{Part, SwitchName};
 use crate::fabric::graph::frozen::Graph;
 use crate::fabric::graph::groups::Groups;
 use crate::fabric::graph::index::Survey;
+use crate::fabric::lid_routes::LidRoutes;
+use crate::fabric::subnet::Subnet;
 
 const NONE: u32 = u32::MAX;
 /// What a cable between groups counts for, in cables within them: more than any way within groups has.
@@ -68,6 +70,8 @@ pub struct Routes {
     numbers: HashMap<PartId, u32, FixedState>,
     trees: Mutex<HashMap<u32, Arc<Tree>, FixedState>>,
     uses: Mutex<HashMap<Part, Arc<CableUse>, FixedState>>,
+    /// What switches themselves say of their routes, where that was read.
+    lids: LidRoutes,
 }
 
 impl Routes {
@@ -86,6 +90,18 @@ impl Routes {
             tiers,
             ..Self::default()
         }
+    }
+
+    /// The same with the forwarding tables of an InfiniBand subnet.
+    #[must_use]
+    pub(crate) fn with_lids(mut self, fabric: &Fabric, subnet: Option<&Subnet>) -> Self {
+        self.lids = LidRoutes::of(fabric, subnet);
+        self
+    }
+
+    /// Paths by the forwarding tables of an InfiniBand subnet.
+    pub fn lids(&self) -> &LidRoutes {
+        &self.lids
     }
 
     /// All shortest paths between two switches of the fabric; none where no path leads, or one of them is

@@ -5,6 +5,7 @@
 pub(crate) mod claims;
 pub mod counters;
 mod cursor;
+pub mod forwarding;
 mod join;
 mod line;
 mod parse;
@@ -16,6 +17,7 @@ use railscope_model::identity::Guid;
 use railscope_model::units::LinkSpeed;
 
 pub use crate::fabric::subnet::claims::{PortClaim, Survey};
+pub use forwarding::{Forwarding, parse_forwarding};
 pub use parse::parse_ibnetdiscover;
 
 /// Problems kept with their text. More are only counted: a file of another kind has one in every line.
@@ -305,6 +307,10 @@ pub struct Subnet {
     pub nodes: Vec<Node>,
     /// Cables in the order in which they were first shown. Both ends are in `nodes`.
     pub links: Vec<Cable>,
+    /// LIDs of the ports that have one: of those with several the first.
+    pub lids: Vec<(End, u16)>,
+    /// Forwarding tables of its switches, where they were read for this very shape of it.
+    pub forwarding: Option<Forwarding>,
     /// Ports behind which somebody did not answer in time, in order.
     pub silent: Vec<End>,
     /// The first [`MAX_PROBLEMS`] problems, in the order of their lines.

@@ -129,7 +129,10 @@ fn reading(state: &State) -> NodeReading {
         let mads = state.mads();
         push_counters(&mut reading, &SWEEP_MADS, mads.results());
         if mads.results().next().is_some() {
-            for (phase, time) in ["topology", "counters"].into_iter().zip(mads.last) {
+            for (phase, time) in ["topology", "counters", "forwarding"]
+                .into_iter()
+                .zip(mads.last)
+            {
                 let labels = Labels::new([phase]);
                 reading.push(&SWEEP_DURATION, &labels, time.as_secs_f64());
             }

@@ -11,18 +11,22 @@ pub mod umad;
 mod count;
 mod discover;
 mod flight;
+mod tables;
 
 use std::io;
 use std::num::NonZeroU32;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::fabric::subnet::Subnet;
 use crate::fabric::subnet::counters::DeviceReading;
+use crate::fabric::subnet::forwarding::Tables;
 use count::{Count, KnownAgents};
 use discover::Discovery;
 use flight::{Failure, Flight, Queue};
 use ibsim::Ibsim;
+use tables::{KnownTables, Reading};
 use transport::Transport;
 use umad::{Umad, UmadError};
 
@@ -48,6 +52,8 @@ pub struct Settings {
     pub limit: Duration,
     /// Whether counters are read too.
     pub counters: bool,
+    /// Whether forwarding tables of switches are read too: when the shape of the subnet has settled, and every five minutes.
+    pub forwarding: bool,
 }
 
 impl Default for Settings {
@@ -62,6 +68,7 @@ impl Default for Settings {
             retries: 2,
             limit: Duration::from_secs(30),
             counters: true,
+            forwarding: false,
         }
     }
 }
@@ -89,6 +96,8 @@ pub struct Stats {
     pub discovery: Duration,
     /// Time for the counters.
     pub counters: Duration,
+    /// Time for the forwarding tables.
+    pub forwarding: Duration,
 }
 
 /// What a sweep saw.
@@ -98,6 +107,8 @@ pub struct Swept {
     pub subnet: Subnet,
     /// State and counters of the ports of every device; empty where counters were not asked for.
     pub readings: Vec<DeviceReading>,
+    /// Forwarding tables of this shape of the subnet, and how long ago the oldest was read; none where none was.
+    pub forwarding: Option<(Arc<Tables>, Duration)>,
     /// What it cost.
     pub stats: Stats,
 }
@@ -138,6 +149,7 @@ pub struct Sweeper {
     transport: Box<dyn Transport>,
     settings: Settings,
     known_agents: KnownAgents,
+    known_tables: KnownTables,
 }
 
 impl Sweeper {
@@ -147,6 +159,7 @@ impl Sweeper {
             transport,
             settings,
             known_agents: KnownAgents::default(),
+            known_tables: KnownTables::default(),
         }
     }
 
@@ -180,11 +193,37 @@ impl Sweeper {
             readings = count.readings();
             stats.counters = begun.elapsed() - stats.discovery;
         }
+        let subnet = Subnet::from(discovery.survey());
+        let forwarding = match self.settings.forwarding {
+            true => self.read_tables(&discovery, &subnet, &mut stats, begun)?,
+            false => None,
+        };
         Ok(Swept {
-            subnet: Subnet::from(discovery.survey()),
+            subnet,
             readings,
+            forwarding,
             stats,
         })
+    }
+
+    /// Reads the forwarding tables that are not known: last, so that they cost nobody else's time.
+    fn read_tables(
+        &mut self,
+        discovery: &Discovery,
+        subnet: &Subnet,
+        stats: &mut Stats,
+        begun: Instant,
+    ) -> io::Result<Option<(Arc<Tables>, Duration)>> {
+        let now = Instant::now();
+        if self.known_tables.may_read(subnet, now) {
+            let mut queue = Queue::new(self.settings.per_switch.max(1));
+            let mut reading = Reading::begin(discovery, &self.known_tables, &mut queue);
+            Flight::new(&mut *self.transport, &self.settings, stats, begun)
+                .run(&mut reading, &mut queue)?;
+            reading.end(&mut self.known_tables);
+        }
+        stats.forwarding = now.elapsed();
+        Ok(self.known_tables.current(Instant::now()))
     }
 }
 

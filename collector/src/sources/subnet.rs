@@ -1,6 +1,7 @@
 //! Reads the InfiniBand subnet: from a file that somebody writes, a program that prints it, or by an own sweep.
 
 mod names;
+mod tables;
 
 use std::io;
 use std::path::Path;
@@ -21,13 +22,14 @@ use crate::clock;
 use crate::config::{SubnetFrom, SubnetSource};
 use crate::fabric::plans::NodeNames;
 use crate::fabric::subnet::counters::DeviceReading;
-use crate::fabric::subnet::{Subnet, parse_ibnetdiscover};
+use crate::fabric::subnet::{Forwarding, Subnet, parse_ibnetdiscover};
 use crate::health::{SourceKey, SourceStatus};
 use crate::service::Event;
 use crate::sources::mad_sweep::{Settings, SweepError, Sweeper, Swept, open};
 use crate::sources::targets::stamp;
 use crate::status::{State, SweepResult};
 use names::NameFile;
+use tables::TablesFile;
 
 /// Largest output that is read: the file of a 666-switch subnet has 2 MB.
 const MAX_OUTPUT_BYTES: usize = 512 << 20;
@@ -133,6 +135,7 @@ pub struct Source {
     /// The open port of an own sweep; opened anew after an error.
     sweeper: Option<Sweeper>,
     name_file: Option<NameFile>,
+    tables_file: Option<TablesFile>,
 }
 
 impl Source {
@@ -140,10 +143,16 @@ impl Source {
     pub fn new(config: SubnetSource) -> Self {
         Self {
             name_file: config.node_name_map.clone().map(NameFile::new),
+            tables_file: config.forwarding_file.clone().map(TablesFile::new),
             config,
             stamp: None,
             sweeper: None,
         }
+    }
+
+    /// Whether it is an own sweep that reads forwarding tables.
+    fn reads_tables(&self) -> bool {
+        matches!(&self.config.from, SubnetFrom::Device(_, settings) if settings.forwarding)
     }
 
     /// Names that nodes get beside their own, before the subnet is read: it is read again if they have changed.
@@ -167,6 +176,11 @@ impl Source {
         now: Timestamp,
     ) -> Result<(Option<Look>, Option<Arc<NodeNames>>), SubnetError> {
         let names = self.names().await?;
+        if let Some(tables) = &mut self.tables_file
+            && tables.refresh(now).await
+        {
+            self.stamp = None;
+        }
         Ok((self.look(now).await?, names))
     }
 
@@ -233,8 +247,11 @@ async fn sweep(
 }
 
 fn unix(time: SystemTime) -> Timestamp {
-    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    Timestamp(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+    Timestamp(millis(time.duration_since(UNIX_EPOCH).unwrap_or_default()))
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 async fn read_file(path: &Path, bytes: u64) -> Result<String, SubnetError> {
@@ -342,9 +359,19 @@ async fn read(look: Look, state: &State) -> Option<Taken> {
     match look {
         Look::Swept(swept, at) => {
             state.record_mads(&swept.stats);
+            let Swept {
+                mut subnet,
+                readings,
+                forwarding,
+                ..
+            } = *swept;
+            subnet.forwarding = forwarding.map(|(tables, age)| Forwarding {
+                tables,
+                read_at: Timestamp(at.0.saturating_sub(millis(age))),
+            });
             Some(Taken {
-                subnet: swept.subnet,
-                readings: swept.readings,
+                subnet,
+                readings,
                 complaints: String::new(),
                 at,
             })
@@ -372,6 +399,9 @@ pub(crate) async fn follow(config: SubnetSource, events: mpsc::Sender<Event>, st
     let key = ("subnet", config.name());
     state.expect_source(&key, config.steady_interval());
     let mut source = Source::new(config);
+    if let Some(tables) = &source.tables_file {
+        state.expect_source(&tables.key(), None);
+    }
     let (mut problem, mut complained) = (None, String::new());
     loop {
         due.tick().await;
@@ -399,9 +429,14 @@ pub(crate) async fn follow(config: SubnetSource, events: mpsc::Sender<Event>, st
             (Some(_), Look::Text(sweep)) => Some(sweep.text.clone()),
             _ => None,
         };
-        let Some(taken) = take(look, &state, names).await else {
+        let Some(mut taken) = take(look, &state, names).await else {
             continue;
         };
+        if let Some(tables) = &mut source.tables_file {
+            tables.attach(&mut taken.subnet, taken.at, &state);
+        } else if source.reads_tables() {
+            tables::note_swept(&taken.subnet, &key.1, &state);
+        }
         if let (Some(recorder), Some(text)) = (&state.recorder, text) {
             recorder.fabric(state.now(), text);
         }

@@ -71,7 +71,6 @@ impl Detector for ProbePaths {
     }
 
     fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
-        self.ways.refresh(view);
         self.flows.refresh(view, &mut self.ways);
         if view.left_out.has(Step::Probes) {
             return;

@@ -297,6 +297,12 @@ pub const INPUTS: &[Input] = &[
         ],
     ),
     input(
+        "forwarding tables of an InfiniBand subnet: `dump_fts`, `dump_lfts.sh`, `ibroute`, opensm's `opensm-lfts.dump` and `opensm.fdbs`",
+        Collector("forwarding_file in [subnet] of the collector"),
+        "path between two NICs, so that [probes](probing.md) name a cable between switches",
+        &["Unicast lids", "lids dumped", "dump_ucast_routes"],
+    ),
+    input(
         "`ibswitches`, `ibhosts`, `ibstat`",
         Unsupported,
         "`ibnetdiscover` contains the same data and all cables",
@@ -413,7 +419,7 @@ pub fn document() -> String {
             "Recordings for the exporter",
             "Used instead of the live host.",
         ),
-        ("The collector", "Scraped or pushed."),
+        ("The collector", "Scraped, pushed, or read from a file."),
         ("Unsupported", "With alternatives."),
     ];
     for (group, (title, about)) in titles.iter().enumerate() {

@@ -27,6 +27,8 @@ pub struct Survey {
     pub nodes: Vec<Node>,
     /// What their ports are cabled to.
     pub claims: Vec<PortClaim>,
+    /// LIDs of adapters' ports.
+    pub lids: Vec<(End, u16)>,
     /// Ports behind which somebody did not answer.
     pub silent: Vec<End>,
     /// Contradictions: field, what was expected, what was found.
@@ -62,6 +64,8 @@ impl From<Survey> for Subnet {
             },
             nodes: joined.nodes,
             links: joined.cables,
+            lids: survey.lids,
+            forwarding: None,
             silent: survey.silent,
             counts: Counts {
                 problems: problems.all,

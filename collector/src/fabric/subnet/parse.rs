@@ -10,7 +10,8 @@ use super::cursor::{Flaw, NodeId};
 use super::join::{Claim, join};
 use super::line::{Line, Named, read};
 use super::{
-    Completeness, Counts, Gap, Header, MAX_FOUND, MAX_PROBLEMS, Node, NodeKind, Problem, Subnet,
+    Completeness, Counts, End, Gap, Header, MAX_FOUND, MAX_PROBLEMS, Node, NodeKind, Problem,
+    Subnet,
 };
 use crate::fabric::subnet::silent_ports::{Complaint, complaint};
 
@@ -68,6 +69,8 @@ struct Reader<'a> {
     ids: Ids<'a>,
     drafts: Vec<Draft>,
     claims: Vec<Claim>,
+    /// By draft and port.
+    lids: Vec<(usize, u16, u16)>,
     problems: Problems,
     counts: Counts,
     gaps: Vec<Gap>,
@@ -194,6 +197,7 @@ impl<'a> Reader<'a> {
                 };
                 let draft = &mut self.drafts[section].node;
                 draft.lid = draft.lid.or(lid);
+                self.lids.extend(lid.map(|lid| (section, port, lid)));
                 if port > draft.ports {
                     let what = ("port", "a port that the node has");
                     self.problems.push(self.line, None, what, &port.to_string());
@@ -208,6 +212,10 @@ impl<'a> Reader<'a> {
                 let node = &mut self.drafts[index].node;
                 node.swept = true;
                 node.lid = node.lid.or(near_lid);
+                if node.kind != NodeKind::Switch {
+                    self.lids
+                        .extend(near_lid.map(|lid| (index, near_port, lid)));
+                }
                 node.ports = node.ports.max(near_port);
                 match peer {
                     Some(peer) => self.claim(index, near_port, peer, speed),
@@ -330,6 +338,12 @@ impl<'a> Reader<'a> {
             let lines = self.lost_lines;
             self.gaps.push(Gap::LostLines { lines });
         }
+        let lid = |(draft, port, lid): &(usize, u16, u16)| {
+            let draft = &self.drafts[*draft];
+            let guid = draft.guid_known.then_some(draft.node.guid)?;
+            Some((End { guid, port: *port }, *lid))
+        };
+        let lids = self.lids.iter().filter_map(lid).collect();
         let joined = join(self.drafts, &self.claims, &mut self.problems);
         self.gaps.extend(joined.gaps);
         if let Some(guid) = self.header.started_at
@@ -343,6 +357,8 @@ impl<'a> Reader<'a> {
             header: self.header,
             nodes: joined.nodes,
             links: joined.cables,
+            lids,
+            forwarding: None,
             silent: Vec::new(),
             counts: Counts {
                 problems: self.problems.all,

@@ -29,7 +29,7 @@ pub(super) struct Port {
 pub(super) struct Found {
     pub(super) info: NodeInfo,
     pub(super) ports: Vec<Port>,
-    path: Path,
+    pub(super) path: Path,
     /// The port that led here first.
     reached_by: Option<(u32, u8)>,
     lane: u32,
@@ -48,6 +48,13 @@ impl Found {
     fn replies(&self, port: u8) -> bool {
         let port = self.ports[usize::from(port)];
         port.peer.is_none() && port.info.is_none_or(|info| info.link_up())
+    }
+
+    /// LIDs of the ports of an adapter; a switch's own is none that a path between adapters leads to.
+    pub(super) fn lids(&self) -> impl Iterator<Item = (u16, u16)> {
+        let is_adapter = self.info.kind == NodeKind::Ca;
+        let ports = (1..=self.info.ports).filter(move |_| is_adapter);
+        ports.filter_map(|port| Some((u16::from(port), self.lid(port)?)))
     }
 
     fn node(&self) -> Node {
@@ -234,6 +241,19 @@ impl Discovery {
                 }));
             }
         }
+        let lids = order.iter().flat_map(|index| {
+            let found = &self.nodes[*index];
+            let of = |(port, lid)| {
+                (
+                    End {
+                        guid: found.info.guid,
+                        port,
+                    },
+                    lid,
+                )
+            };
+            found.lids().map(of)
+        });
         let silent = self.silent.iter().map(|(node, port)| End {
             guid: guid(*node),
             port: u16::from(*port),
@@ -242,6 +262,7 @@ impl Discovery {
             started_at: self.nodes.first().map(|start| start.info.guid),
             nodes: order.iter().map(|old| self.nodes[*old].node()).collect(),
             claims,
+            lids: lids.collect(),
             silent: silent.collect(),
             problems: self.problems.clone(),
         }

@@ -8,6 +8,7 @@ use railscope_model::identity::Guid;
 use railscope_model::units::LinkSpeed;
 
 use crate::fabric::subnet::NodeKind;
+use crate::fabric::subnet::forwarding::BLOCK_LIDS;
 
 /// Bytes of every MAD.
 pub const MAD_BYTES: usize = 256;
@@ -77,6 +78,10 @@ pub enum Attribute {
     NodeDescription,
     /// Subnet: state, width, speed and LID of a port; 0 is a switch's own.
     PortInfo(u8),
+    /// Subnet: the size of a switch's forwarding table, and whether the subnet manager has seen its ports' last change.
+    SwitchInfo,
+    /// Subnet: 64 entries of a switch's linear forwarding table, by their number.
+    LinearForwarding(u16),
     /// Performance: what the agent can count.
     ClassPortInfo,
     /// Performance: the counters of a port, 4 to 32 bits wide. [`ALL_PORTS`] sums them up.
@@ -94,7 +99,9 @@ impl Attribute {
         match self {
             Self::NodeDescription => (0x10, 0),
             Self::NodeInfo => (0x11, 0),
+            Self::SwitchInfo => (0x12, 0),
             Self::PortInfo(port) => (0x15, u32::from(port)),
+            Self::LinearForwarding(block) => (0x19, u32::from(block)),
             Self::ClassPortInfo => (0x01, 0),
             Self::PortCounters(_) => (0x12, 0),
             Self::PortCountersExtended(_) => (0x1d, 0),
@@ -292,6 +299,35 @@ impl PortInfo {
         };
         Some(LinkSpeed { lanes, speed })
     }
+}
+
+/// SwitchInfo: what a switch says of its forwarding table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SwitchInfo {
+    /// Entries that its linear table can have; 0 where it has none of that kind.
+    pub linear_cap: u16,
+    /// The highest LID of the linear table that is in use.
+    pub linear_top: u16,
+    /// A port has changed its state since the subnet manager looked last.
+    pub port_state_change: bool,
+}
+
+impl SwitchInfo {
+    /// Reads an answer.
+    pub fn read(mad: &Bytes) -> Self {
+        Self {
+            linear_cap: be16(mad, DATA),
+            linear_top: be16(mad, DATA + 6),
+            port_state_change: mad[DATA + 11] & 1 << 2 != 0,
+        }
+    }
+}
+
+/// LinearForwardingTable: the ports of one block of LIDs.
+pub fn linear_forwarding(mad: &Bytes) -> [u8; BLOCK_LIDS] {
+    let mut ports = [0; BLOCK_LIDS];
+    ports.copy_from_slice(&mad[DATA..DATA + BLOCK_LIDS]);
+    ports
 }
 
 /// ClassPortInfo of the performance management agent: what it can count.

@@ -1,6 +1,7 @@
 //! The engine on fabrics in memory: whole ones, such that lose and keep silent, and such that contradict themselves.
 
 mod fake;
+mod tables;
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -155,7 +156,7 @@ fn a_whole_fabric_comes_back_with_names_lids_speeds_and_both_ends() {
 fn no_switch_has_more_questions_under_way_than_its_share_and_no_agent_more_than_one() {
     for (window, per_switch) in [(64, 4), (3, 4), (128, 1), (1, 1)] {
         let fake = Fake::new(leaf_spine());
-        let seen = std::sync::Arc::clone(&fake.seen);
+        let seen = Arc::clone(&fake.seen);
         let settings = Settings {
             window,
             per_switch,
@@ -170,7 +171,7 @@ fn no_switch_has_more_questions_under_way_than_its_share_and_no_agent_more_than_
         assert!(window == 1 || found.most > 1, "{}", found.most);
     }
     let fake = Fake::new(leaf_spine());
-    let seen = std::sync::Arc::clone(&fake.seen);
+    let seen = Arc::clone(&fake.seen);
     let settings = Settings {
         per_switch: 1,
         ..settings()
@@ -370,7 +371,7 @@ fn counters_come_from_the_widest_attribute_that_the_agent_has() {
 fn a_switch_without_errors_says_so_with_one_question() {
     for (errors, questions) in [(0, 4 + 4), (5, 4 + 4 + 6)] {
         let fake = counting(ALL_CAPABILITIES, errors);
-        let seen = std::sync::Arc::clone(&fake.seen);
+        let seen = Arc::clone(&fake.seen);
         sweep(fake);
         // One for each switch and each host, and where leaf-a has errors one for each of its six cables.
         let asked = seen.lock().expect("one thread").performance[&0x12];
@@ -381,7 +382,7 @@ fn a_switch_without_errors_says_so_with_one_question() {
 #[test]
 fn what_an_agent_can_count_is_asked_once() {
     let fake = Fake::new(leaf_spine());
-    let seen = std::sync::Arc::clone(&fake.seen);
+    let seen = Arc::clone(&fake.seen);
     let mut sweeper = Sweeper::new(Box::new(fake), settings());
     let first = sweeper.sweep().expect("a sweep");
     let second = sweeper.sweep().expect("a sweep");

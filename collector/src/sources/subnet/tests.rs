@@ -1,5 +1,7 @@
 //! The subnet from files that change and programs that fail.
 
+mod tables;
+
 use super::*;
 
 const NOW: Timestamp = Timestamp(u64::MAX);
@@ -11,6 +13,7 @@ fn source(from: SubnetFrom) -> Source {
         interval: second,
         timeout: second,
         node_name_map: None,
+        forwarding_file: None,
     })
 }
 
@@ -145,6 +148,7 @@ async fn a_source_that_hangs_or_fails_is_noted_with_its_status() {
             interval: Duration::from_secs(60),
             timeout: Duration::from_millis(100),
             node_name_map: None,
+            forwarding_file: None,
         };
         let now = || Timestamp(1_000);
         let state = Arc::new(State::new(&crate::config::Config::default(), now));

@@ -118,7 +118,7 @@ catalogue! {
     Collector Default Counter SWEEP_MADS = "railscope_collector_sweep_mads_total" (result)
         "Questions of the own sweep of the subnet (MADs) by what became of them: answered; repeated, sent again for want of an answer; unanswered, after all repetitions; refused, the device says that it does not do this; not_asked, no time was left. Absent without an own sweep.";
     Collector Default Gauge SWEEP_DURATION = "railscope_collector_sweep_duration_seconds" ["seconds"] (phase)
-        "Time that the last own sweep of the subnet took: for its shape (topology) and for the counters of its ports (counters).";
+        "Time that the last own sweep of the subnet took: for its shape (topology), for the counters of its ports (counters) and for forwarding tables (forwarding).";
     Collector Default Counter COLLECTIVE_OPERATIONS = "railscope_collector_collective_operations_total" (result)
         "Operations in dumps of collective libraries by result: read, malformed (lines or files that cannot be read). Absent without a folder of dumps.";
     Collector Default Gauge TICK_DURATION = "railscope_collector_tick_duration_seconds" ["seconds"] ()

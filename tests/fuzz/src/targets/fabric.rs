@@ -4,7 +4,7 @@ use railscope_collector::analyzer::Analyzer;
 use railscope_collector::fabric::lint::lint;
 use railscope_collector::fabric::lldp::text::parse_neighbours;
 use railscope_collector::fabric::plans::{Format, NodeNames, Placement, Site, export, read};
-use railscope_collector::fabric::subnet::parse_ibnetdiscover;
+use railscope_collector::fabric::subnet::{parse_forwarding, parse_ibnetdiscover};
 use railscope_collector::fabric::{assign_rails, diff, merge_subnet, understand};
 use railscope_model::fabric::Fabric;
 
@@ -28,6 +28,19 @@ pub(crate) fn ibnetdiscover(bytes: &[u8]) {
     let mut analyzer = Analyzer::default();
     analyzer.take_subnet(subnet, NOW);
     show(analyzer.tick(NOW));
+}
+
+/// Forwarding tables of switches.
+pub(crate) fn forwarding(bytes: &[u8]) {
+    let dump = parse_forwarding(&String::from_utf8_lossy(bytes));
+    assert!(dump.problems.len() <= dump.problem_count);
+    for table in dump.tables.values() {
+        assert!(
+            table
+                .entries()
+                .all(|(lid, port)| table.port(lid) == Some(port))
+        );
+    }
 }
 
 /// What a switch prints of its neighbours.

@@ -35,6 +35,7 @@ pub(crate) const TARGETS: &[(&str, Run, usize)] = &[
     ("flight-recorder", files::flight_recorder, 1000),
     ("foreign-mapping", files::foreign_mapping, 300),
     ("foreign-page", files::foreign_page, 300),
+    ("forwarding", fabric::forwarding, 1000),
     ("hwloc", |bytes| fabric::plan(bytes, "hwloc"), 1000),
     ("ibnetdiscover", fabric::ibnetdiscover, 100),
     ("ibdiagnet", |bytes| fabric::plan(bytes, "ibdiagnet"), 500),

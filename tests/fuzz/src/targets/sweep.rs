@@ -65,6 +65,7 @@ pub(crate) fn mad(bytes: &[u8]) {
         timeout: Duration::from_millis(1),
         retries: 1,
         limit: Duration::from_millis(500),
+        forwarding: true,
         ..Settings::default()
     };
     let mut sweeper = Sweeper::new(Box::new(transport), settings);

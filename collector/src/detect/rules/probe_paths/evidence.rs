@@ -116,7 +116,7 @@ fn tallies(posed: &Posed<'_>, part: u32, signal: Signal) -> [Tally; 2] {
         .any(|flow| flow.over.contains(&part));
     for (flow, counted) in flows {
         let may = || flow.within.iter().any(|(set, _)| has[*set as usize]);
-        // Ways back are never known: only where no way is, those that may lead over it count.
+        // Only where no way is known, those that may lead over it count.
         let is_over = flow.over.contains(&part) || (!known && may());
         let hits = signal.hits(counted);
         tallies[usize::from(!is_over)].add(flow, counted.seconds, hits.told);

@@ -12,7 +12,7 @@ use railscope_model::reading::Labels;
 use super::{SETTLE_SECONDS, WINDOW_SECONDS};
 use crate::assemble::node_parts::read;
 use crate::detect::detector::View;
-use crate::detect::rules::probe_paths::paths::{Step, Ways};
+use crate::detect::rules::probe_paths::paths::{Basis, Known, Step, Ways};
 use crate::store::per_node_cache::Kept;
 use crate::store::{NodeHistory, Rows, Window};
 
@@ -26,8 +26,8 @@ pub(super) struct Row {
     /// Whether they travel by RDMA, not UDP: the NIC answers sooner than the kernel, and what is usual differs.
     pub(super) is_rdma: bool,
     peer: NodeName,
-    /// The way out between the leaves of the two, where its routers have told who they are.
-    pub(super) way: Option<Vec<Step>>,
+    /// The ways out and back between the leaves of the two.
+    pub(super) ways: Known,
     sent: u32,
     lost: Option<u32>,
     slow: Option<u32>,
@@ -73,12 +73,13 @@ pub(super) struct Hits {
 #[derive(Debug, Default)]
 pub(super) struct Flows {
     /// Rests on fabric, rows and routers.
-    kept: Kept<(u64, [u64; 4]), Vec<Row>>,
+    kept: Kept<(Basis, [u64; 4]), Vec<Row>>,
 }
 
 impl Flows {
     /// Begins a tick.
     pub(super) fn refresh(&mut self, view: &View<'_>, ways: &mut Ways) {
+        let basis = ways.refresh(view);
         self.kept.begin();
         for (node, history) in view.history.fresh_nodes(view.now) {
             let rows = [&PROBE_FLOW_SENT, &PROBE_FLOW_LOST, &PROBE_FLOW_SLOW];
@@ -88,7 +89,7 @@ impl Flows {
             }
             let rests_on = [sent, lost, slow, history.presence_since(&PROBE_HOP)];
             let found = || found(view, ways, (node, history));
-            self.kept.refresh(history, (view.epoch, rests_on), found);
+            self.kept.refresh(history, (basis, rests_on), found);
         }
     }
 
@@ -134,6 +135,11 @@ impl Span {
 }
 
 impl Row {
+    /// The known steps of both its ways.
+    pub(super) fn steps(&self) -> impl Iterator<Item = &Step> {
+        self.ways.iter().flatten().flat_map(|way| way.iter())
+    }
+
     /// What it met while its peer was there: from when that's exporter has run for a while until it was last heard. A node that
     /// is down answers nobody, and that is no fault of the network.
     fn count(
@@ -224,7 +230,7 @@ fn found(view: &View<'_>, ways: &mut Ways, (node, history): (&NodeName, &NodeHis
             path_class: ways.path_class(view.fabric, [from, to]),
             is_rdma: labels.get(label!(PROBE_FLOW_SENT, "transport")) == Some("rdma"),
             peer,
-            way: (hops.remove(&flow)).and_then(|hops| ways.known(view, [from, to], &hops)),
+            ways: ways.known(view, [from, to], hops.remove(&flow)),
             sent,
             lost: lost.get(labels).copied(),
             slow: slow.get(labels).copied(),

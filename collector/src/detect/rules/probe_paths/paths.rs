@@ -1,6 +1,8 @@
-//! Where probes go: the leaves of their NICs, all shortest ways between these, and the one that routers on it have told.
+//! Where probes go: the leaves of their NICs, all shortest ways between these, and the one that routers on it have told, or
+//! the forwarding tables of InfiniBand switches.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 use railscope_model::fabric::{Equipment, Fabric, LinkId, LinkKind, PartId};
@@ -10,6 +12,10 @@ use railscope_model::path_class::PathClass;
 use super::flows::Hop;
 use crate::detect::detector::View;
 use crate::fabric::PathSet;
+use crate::stages;
+
+/// How old forwarding tables may be: an own sweep reads them every five minutes.
+const MAX_TABLES_AGE_SECONDS: f64 = 900.0;
 
 /// Where a NIC is.
 #[derive(Debug, Clone, Copy, Default)]
@@ -22,11 +28,22 @@ pub(super) struct End {
 /// What was found of the fabric, for as long as it is the same.
 #[derive(Debug, Default)]
 pub(super) struct Ways {
-    epoch: Option<u64>,
+    basis: Option<Basis>,
     ends: HashMap<PartId, End, FixedState>,
     /// By two leaves, the lower first.
     sets: BTreeMap<(PartId, PartId), Option<PathSet>>,
+    /// By the leaf where a way begins and the NIC where it ends.
+    by_tables: HashMap<(PartId, PartId), Option<Way>, FixedState>,
 }
+
+/// What all that was found rests on: the fabric, and whether its forwarding tables are recent enough to be used.
+pub(super) type Basis = (u64, bool);
+
+/// The cables of one direction, in order.
+pub(super) type Way = Arc<[Step]>;
+
+/// Ways out and back, each where it is known; else it may be any of the shortest ones.
+pub(super) type Known = [Option<Way>; 2];
 
 /// One cable of a way and the switch behind it.
 #[derive(Debug, Clone, PartialEq)]
@@ -38,12 +55,18 @@ pub(super) struct Step {
 }
 
 impl Ways {
-    /// Begins a tick.
-    pub(super) fn refresh(&mut self, view: &View<'_>) {
-        if self.epoch.replace(view.epoch) != Some(view.epoch) {
+    /// Begins a tick. What was found before holds as long as the answer is the same.
+    pub(super) fn refresh(&mut self, view: &View<'_>) -> Basis {
+        let read_at = view.routes.lids().read_at();
+        let is_recent = |at| view.now.seconds_since(at) <= MAX_TABLES_AGE_SECONDS;
+        let may_use = !view.left_out.has(stages::Step::ForwardingTables);
+        let basis = (view.epoch, may_use && read_at.is_some_and(is_recent));
+        if self.basis.replace(basis) != Some(basis) {
             self.ends.clear();
             self.sets.clear();
+            self.by_tables.clear();
         }
+        basis
     }
 
     /// Where a NIC is.
@@ -85,14 +108,49 @@ impl Ways {
         leaves.flatten().collect()
     }
 
-    /// The way from one NIC to another over these routers; none unless all between their leaves have told who they are and stand
-    /// on a shortest way.
+    /// The ways from one NIC to another and back: out over the routers that were told, or both by forwarding tables.
     pub(super) fn known(
         &mut self,
         view: &View<'_>,
         nics: [PartId; 2],
-        hops: &[Hop],
-    ) -> Option<Vec<Step>> {
+        hops: Option<Vec<Hop>>,
+    ) -> Known {
+        let out = hops.and_then(|hops| self.by_hops(view, nics, &hops));
+        if out.is_some() {
+            return [out, None];
+        }
+        let [from, to] = nics;
+        [[from, to], [to, from]].map(|nics| self.by_tables(view, nics))
+    }
+
+    /// The way from the leaf of one NIC to that of another, as the switches on it forward by the LID of the other.
+    fn by_tables(&mut self, view: &View<'_>, [from, to]: [PartId; 2]) -> Option<Way> {
+        self.basis.filter(|(_, has_tables)| *has_tables)?;
+        let leaf = self.end(view.fabric, from).leaf?;
+        let last = self
+            .end(view.fabric, to)
+            .leaf
+            .filter(|last| *last != leaf)?;
+        let find = || {
+            let path = view.routes.lids().path(view.fabric, leaf, to)?;
+            let (_, reached) = path.last()?;
+            (*reached == last).then(|| {
+                let steps = path.iter().map(|(cable, switch)| Step {
+                    switch: Some(*switch).filter(|switch| *switch != last),
+                    cables: vec![*cable],
+                });
+                steps.collect()
+            })
+        };
+        self.by_tables
+            .entry((leaf, to))
+            .or_insert_with(find)
+            .clone()
+    }
+
+    /// The way from one NIC to another over these routers; none unless all between their leaves have told who they are and stand
+    /// on a shortest way.
+    fn by_hops(&mut self, view: &View<'_>, nics: [PartId; 2], hops: &[Hop]) -> Option<Way> {
         let leaves = nics.map(|nic| self.end(view.fabric, nic).leaf);
         let [Some(from), Some(to)] = leaves else {
             return None;
@@ -130,12 +188,7 @@ fn find_end(fabric: &Fabric, nic: PartId) -> End {
     end
 }
 
-fn known_way(
-    fabric: &Fabric,
-    set: &PathSet,
-    [from, to]: [PartId; 2],
-    hops: &[Hop],
-) -> Option<Vec<Step>> {
+fn known_way(fabric: &Fabric, set: &PathSet, [from, to]: [PartId; 2], hops: &[Hop]) -> Option<Way> {
     let hop = |number: usize| hops.iter().find(|hop| usize::from(hop.number) == number);
     let mut steps = Vec::with_capacity(set.hops);
     let mut near = from;
@@ -165,5 +218,5 @@ fn known_way(
         });
         near = far;
     }
-    Some(steps)
+    Some(steps.into())
 }

@@ -289,7 +289,8 @@ impl Poser<'_, '_> {
         }
     }
 
-    /// Takes up the way between two leaves: parts that it is known to lead over, and sets of those that it may.
+    /// Takes up the ways between two leaves, out and back: parts that they are known to lead over, and sets of those that they
+    /// may.
     fn far(
         &mut self,
         one: &Counted<'_>,
@@ -300,13 +301,12 @@ impl Poser<'_, '_> {
         if self.ways.between(view, leaves[0], leaves[1]).is_none() {
             return Vec::new();
         }
-        let all = self.set(leaves);
-        let Some(steps) = &one.row.way else {
-            // Out and back.
-            return vec![(all, 2)];
-        };
-        let mut within = vec![(all, 1)];
-        for step in steps {
+        let mut within = Vec::new();
+        let unknown = one.row.ways.iter().filter(|way| way.is_none()).count() as u8;
+        if unknown > 0 {
+            within.push((self.set(leaves), unknown));
+        }
+        for step in one.row.steps() {
             over.extend(step.switch.map(Suspect::Switch));
             if let [cable] = step.cables[..] {
                 over.push(Suspect::Cable(cable));

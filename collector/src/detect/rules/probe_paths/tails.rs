@@ -199,14 +199,14 @@ fn components(
         .collect()
 }
 
-/// Components that every probe of a flow crosses on its way out: the host that sends it, NICs with their cables, leaves, and
-/// what lies between them where routers are known.
+/// Components that every probe of a flow crosses: the host that sends it, NICs with their cables, leaves, and what lies between
+/// them on its way out, and back, where those are known.
 fn crossed(view: &View<'_>, ways: &mut Ways, one: &Counted<'_>) -> Vec<Suspect> {
     let mut crossed: Vec<Suspect> = one.row.ends.map(Suspect::Edge).into();
     let ends = one.row.ends.map(|nic| ways.end(view.fabric, nic));
     crossed.extend(ends[0].host.map(Suspect::Prober));
     crossed.extend(ends.iter().filter_map(|end| end.leaf).map(Suspect::Switch));
-    for step in one.row.way.iter().flatten() {
+    for step in one.row.steps() {
         crossed.extend(step.switch.map(Suspect::Switch));
         if let [cable] = step.cables[..] {
             crossed.push(Suspect::Cable(cable));
@@ -217,7 +217,7 @@ fn crossed(view: &View<'_>, ways: &mut Ways, one: &Counted<'_>) -> Vec<Suspect> 
     crossed
 }
 
-/// Which cables the flows cross on their way out.
+/// Which cables the flows are known to cross.
 fn coverage(view: &View<'_>, ways: &mut Ways, counted: &[Counted<'_>]) -> Coverage {
     let mut crossed: BTreeSet<LinkId> = BTreeSet::new();
     for one in counted {
@@ -227,8 +227,7 @@ fn coverage(view: &View<'_>, ways: &mut Ways, counted: &[Counted<'_>]) -> Covera
                 .iter()
                 .filter_map(|nic| ways.end(view.fabric, *nic).cable),
         );
-        let steps = one.row.way.iter().flatten();
-        crossed.extend(steps.filter_map(|step| match step.cables[..] {
+        crossed.extend(one.row.steps().filter_map(|step| match step.cables[..] {
             [cable] => Some(cable),
             _ => None,
         }));

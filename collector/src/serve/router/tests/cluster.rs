@@ -191,6 +191,7 @@ fn no_matter() -> crate::config::SubnetSource {
         interval: second,
         timeout: second,
         node_name_map: None,
+        forwarding_file: None,
     }
 }
 

@@ -29,6 +29,10 @@ pub(super) struct Device {
     /// PortCounters and PortCountersExtended by port: bytes at a place of the attribute.
     pub(super) narrow: HashMap<u8, Vec<(usize, Vec<u8>)>>,
     pub(super) wide: HashMap<u8, Vec<(usize, Vec<u8>)>>,
+    /// SwitchInfo: entries of the linear table, its highest LID, and whether a port has changed.
+    pub(super) linear: (u16, u16, bool),
+    /// The port of each LID.
+    pub(super) forwards: HashMap<u16, u8>,
 }
 
 /// What the transport saw.
@@ -39,6 +43,8 @@ pub(super) struct Seen {
     pub(super) most_at_one: usize,
     /// Attribute ids of performance questions, with how often each came.
     pub(super) performance: HashMap<u16, usize>,
+    /// The same of subnet management questions.
+    pub(super) management: HashMap<u16, usize>,
 }
 
 pub(super) struct Fake {
@@ -117,6 +123,18 @@ impl Fake {
             }
             (0x10, _) => mad[DATA..][..device.name.len()].copy_from_slice(device.name.as_bytes()),
             (0x11, _) => node_info(device, port, &mut mad),
+            (0x12, Destination::Directed(_)) => {
+                let (cap, top, changed) = device.linear;
+                mad[DATA..][..2].copy_from_slice(&cap.to_be_bytes());
+                mad[DATA + 6..][..2].copy_from_slice(&top.to_be_bytes());
+                mad[DATA + 11] = u8::from(changed) << 2 | 0x90;
+            }
+            (0x19, _) => {
+                let first = u16::from_be_bytes([question[22], question[23]]) * 64;
+                for (lid, port) in (first..).zip(&mut mad[DATA..DATA + 64]) {
+                    *port = device.forwards.get(&lid).copied().unwrap_or(255);
+                }
+            }
             (0x12, _) => counters(&device.narrow, question[DATA + 1], &mut mad),
             (0x15, _) => port_info(device, question[23], &mut mad),
             _ => counters(&device.wide, question[DATA + 1], &mut mad),
@@ -175,10 +193,12 @@ impl Transport for Fake {
             answer = None;
         }
         let mut seen = self.seen.lock().expect("one thread");
-        if matches!(to, Destination::Lid(_)) {
-            let attribute = u16::from_be_bytes([mad[16], mad[17]]);
-            *seen.performance.entry(attribute).or_default() += 1;
-        }
+        let attribute = u16::from_be_bytes([mad[16], mad[17]]);
+        let asked = match to {
+            Destination::Lid(_) => &mut seen.performance,
+            Destination::Directed(_) => &mut seen.management,
+        };
+        *asked.entry(attribute).or_default() += 1;
         // What is lost without a word never comes out again.
         if answer.is_some() || lost.is_some_and(|(_, said)| said) {
             self.flying.push_back((busy, answer, *mad));
