@@ -1,5 +1,6 @@
 //! The cluster in other people's words: files, pages, calls.
 
+pub mod forwarding;
 pub mod ibnetdiscover;
 pub mod infiniband_exporter;
 pub mod inspector;

@@ -6,7 +6,12 @@ use railscope_simulator::spec::ClusterSpec;
 use railscope_simulator::traffic::router::{Lane, Path, Router, Routing};
 use railscope_simulator::wiring::{Device, Wiring};
 
-const ALL: [Routing; 3] = [Routing::Adaptive, Routing::Static, Routing::Ecmp];
+const ALL: [Routing; 4] = [
+    Routing::Adaptive,
+    Routing::Static,
+    Routing::Minhop,
+    Routing::Ecmp,
+];
 
 fn wiring(name: &str) -> Wiring {
     let path = format!(
@@ -157,6 +162,7 @@ fn adaptive_routing_and_d_mod_k_are_even_and_ecmp_collides() {
     );
     // 32 destinations in a row, 32 uplinks: each its own.
     assert_eq!(uplinks_used(Routing::Static), vec![1.0; 32]);
+    assert_eq!(uplinks_used(Routing::Minhop), vec![1.0; 32]);
     let hashed = uplinks_used(Routing::Ecmp);
     // 32 balls into 32 bins leave about 1/e of them empty.
     assert!((16..=26).contains(&hashed.len()), "{hashed:?}");

@@ -189,7 +189,7 @@ fn switches(cluster: &Cluster) -> Vec<(Part, Vec<usize>)> {
 fn flows(cluster: &Cluster) -> Vec<Vec<Vec<Part>>> {
     let plan = cluster.plan();
     let routing = match cluster.spec().routing {
-        Routing::Static => Routing::Static,
+        by_destination @ (Routing::Static | Routing::Minhop) => by_destination,
         Routing::Adaptive | Routing::Ecmp => Routing::Adaptive,
     };
     let router = Router::new(plan, routing);

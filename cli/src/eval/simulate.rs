@@ -12,7 +12,9 @@ use railscope_collector::diagnose::stages::maintenance::Window;
 use railscope_collector::fabric::Told;
 use railscope_collector::fabric::addresses::Addresses;
 use railscope_collector::fabric::lldp::text::parse_neighbours;
-use railscope_collector::fabric::subnet::{Subnet, parse_ibnetdiscover};
+use railscope_collector::fabric::subnet::{
+    Forwarding, Subnet, parse_forwarding, parse_ibnetdiscover,
+};
 use railscope_collector::stages::LeftOut;
 use railscope_model::exposition::{Format, Page};
 use railscope_model::fabric::Timestamp;
@@ -20,6 +22,7 @@ use railscope_model::identity::{NodeName, Part, SwitchName};
 use railscope_model::metric::Profile;
 use railscope_model::reading::NodeReading;
 use railscope_simulator::cluster::{Cluster, Maintenance};
+use railscope_simulator::show::forwarding::dump_fts;
 use railscope_simulator::show::ibnetdiscover::ibnetdiscover;
 use railscope_simulator::show::lldp;
 use railscope_simulator::show::readings::{Exporters, addresses};
@@ -189,6 +192,14 @@ fn announced(maintenance: &[Maintenance]) -> Vec<Arc<Window>> {
     maintenance.iter().map(window).map(Arc::new).collect()
 }
 
+/// The forwarding tables of a subnet at a moment; those that were read already hold as long as its cables do.
+fn forwarding(cluster: &Cluster, known: Option<Forwarding>, at: Timestamp) -> Option<Forwarding> {
+    let read = || dump_fts(cluster).map(|text| Arc::new(parse_forwarding(&text).tables));
+    let tables = known.map(|known| known.tables).or_else(read)?;
+    let read_at = at;
+    Some(Forwarding { tables, read_at })
+}
+
 /// What a switch tells of its neighbours, or why it does not.
 type Words = Result<Told, String>;
 
@@ -278,11 +289,17 @@ impl Watch {
 
     fn sweep_subnet(&mut self, cluster: &Cluster, at: Timestamp) {
         let wiring = cluster.wiring();
-        if self.subnet.as_ref().is_none_or(|(last, _)| last != wiring) {
+        let changed = self.subnet.as_ref().is_none_or(|(last, _)| last != wiring);
+        let is_first = self.subnet.is_none();
+        if changed {
             let subnet = parse_ibnetdiscover(&ibnetdiscover(wiring, at));
             self.subnet = Some((wiring.clone(), subnet));
         }
-        if let Some((_, subnet)) = &self.subnet {
+        if let Some((_, subnet)) = &mut self.subnet {
+            // As an own sweep: not in the one that sees a change.
+            if is_first || !changed {
+                subnet.forwarding = forwarding(cluster, subnet.forwarding.take(), at);
+            }
             for (analyzer, _) in &mut self.methods {
                 analyzer.take_subnet(subnet.clone(), at);
             }

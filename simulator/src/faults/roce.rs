@@ -262,7 +262,7 @@ impl Kind for PfcDeadlock {
 
     fn target(&self, part: &Part, place: &Place<'_>) -> Result<Target, String> {
         on_ethernet(place)?;
-        if place.routing == Routing::Static {
+        if matches!(place.routing, Routing::Static | Routing::Minhop) {
             return Err(
                 "expected routing adaptive or ecmp: the circle of others is not looked for"
                     .to_owned(),

@@ -16,6 +16,8 @@ pub enum Routing {
     Adaptive,
     /// By the destination alone: its number modulo the ports (InfiniBand d-mod-k).
     Static,
+    /// By the destination alone: each to the port with the fewest of those before it (InfiniBand, opensm's `minhop`).
+    Minhop,
     /// By a hash of the flow, drawn anew at each switch (ECMP over UDP source ports).
     Ecmp,
 }
@@ -83,6 +85,10 @@ pub struct Router {
     distance: Vec<Vec<u8>>,
     /// Switches that use only so many of their nearest ports.
     polarised: Vec<(usize, usize)>,
+    /// By NIC: its number among those of its leaf.
+    place: Vec<u32>,
+    /// With [`Routing::Minhop`], by switch and row: NICs of rows before that leave by the same ports.
+    turns: Vec<Vec<u32>>,
 }
 
 impl Router {
@@ -121,13 +127,55 @@ impl Router {
                 distance.push(distances_to(*switch, &hops));
             }
         }
-        Self {
+        let mut router = Self {
             routing,
             hops,
             leaf,
             row,
             distance,
             polarised: Vec::new(),
+            place: Vec::new(),
+            turns: Vec::new(),
+        };
+        if routing == Routing::Minhop {
+            router.take_turns();
+        }
+        router
+    }
+
+    fn take_turns(&mut self) {
+        let mut nics = vec![0; self.distance.len()];
+        for leaf in &self.leaf {
+            let row = leaf.and_then(|leaf| self.row[leaf as usize]);
+            let place = row.map_or(0, |row| {
+                nics[row as usize] += 1;
+                nics[row as usize] - 1
+            });
+            self.place.push(place);
+        }
+        for switch in 0..self.hops.len() {
+            let mut sent: BTreeMap<(Option<Lane>, usize), u32> = BTreeMap::new();
+            let rows = self.distance.iter().zip(&nics);
+            let turns = rows.map(|(row, nics)| {
+                let ports = self.nearest(switch as u32, row);
+                let ports = (ports.clone().next().map(|hop| hop.lane), ports.count());
+                let before = sent.entry(ports).or_default();
+                *before += nics;
+                *before - nics
+            });
+            self.turns.push(turns.collect());
+        }
+    }
+
+    /// Which of its nearest ports a switch takes to a NIC behind the leaf of that row, before the number of ports is known;
+    /// none where the destination alone does not decide.
+    fn turn(&self, switch: u32, row: u32, to: usize) -> Option<usize> {
+        match self.routing {
+            Routing::Static => Some(to),
+            Routing::Minhop => {
+                Some((self.turns[switch as usize][row as usize] + self.place[to]) as usize)
+            }
+            Routing::Adaptive | Routing::Ecmp => None,
         }
     }
 
@@ -156,14 +204,19 @@ impl Router {
     /// between the same two apart. None if there is no way: a dark cable, or another fabric.
     pub fn path(&self, from: usize, to: usize, flow: u64) -> Option<Path> {
         let (first, last) = (self.leaf[from]?, self.leaf[to]?);
-        let row = &self.distance[self.row[last as usize]? as usize];
+        let number = self.row[last as usize]?;
+        let row = &self.distance[number as usize];
         if row[first as usize] == UNREACHED {
             return None;
         }
         let mut path = vec![(Lane::up(from), 1.0)];
         match self.routing {
             Routing::Adaptive => self.spread(first, row, &mut path),
-            Routing::Static => self.walk(first, row, &mut path, |_, ports| to % ports),
+            Routing::Static | Routing::Minhop => {
+                self.walk(first, row, &mut path, |switch, ports| {
+                    self.turn(switch, number, to).unwrap_or(0) % ports
+                });
+            }
             Routing::Ecmp => self.walk(first, row, &mut path, |switch, ports| {
                 let flow = crate::noise::Noise::new(flow).part(switch.into());
                 (flow.bits((from as u64) << 32 | to as u64) % ports as u64) as usize
@@ -171,6 +224,21 @@ impl Router {
         }
         path.push((Lane::down(to), 1.0));
         Some(path)
+    }
+
+    /// The lane by which a switch sends what goes to a NIC, both by index; none where no way leads there, or where the
+    /// destination alone does not decide.
+    pub(crate) fn forwards(&self, switch: usize, to: usize) -> Option<Lane> {
+        let last = self.leaf[to]?;
+        let number = self.row[last as usize]?;
+        let turn = self.turn(switch as u32, number, to)?;
+        let row = &self.distance[number as usize];
+        if row[switch] == 0 {
+            return Some(Lane::down(to));
+        }
+        let mut ports = self.nearest(switch as u32, row);
+        let count = ports.clone().count();
+        ports.nth(turn.checked_rem(count)?).map(|hop| hop.lane)
     }
 
     /// A shortest way from a NIC up to a switch, for packets that carry their way with them; `flow` chooses among
