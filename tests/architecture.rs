@@ -380,8 +380,8 @@ fn the_metric_reference_is_the_catalogue() {
         "# Metrics\n\n\
          Generated from `model/src/metric/catalogue.rs` by \
          `UPDATE_EXPECT=1 cargo test -p railscope --test integration architecture`. Do not edit.\n\n\
-         Base units. A value that could not be read has no sample; `railscope_source_status` says why. \
-         Metrics of the full profile stand on `/metrics?profile=full` only.\n",
+         All values are in base units. A value that could not be read has no sample; `railscope_source_status` \
+         shows the reason. Metrics of the full profile are exposed at `/metrics?profile=full` only.\n",
     );
     page += &format!(
         "\nIn Prometheus' protobuf format, `{}` and `{}` are also \
@@ -392,14 +392,14 @@ fn the_metric_reference_is_the_catalogue() {
         (
             Writer::Exporter,
             "Exporter",
-            "One page for each node. Prometheus adds the label `node` as a target label.",
+            "Exposed by each node. Prometheus adds the label `node` as a target label.",
         ),
-        (Writer::Collector, "Collector", "One page for each cluster."),
+        (Writer::Collector, "Collector", "Exposed once per cluster."),
         (
             Writer::Switch,
             "Switches",
-            "On no page: the words in which the collector keeps what it reads of switches, by its own sweep of the \
-             subnet or out of exporters that a site already runs. The switch is not a label: each has a history of its own.",
+            "Not exposed: the names under which the collector stores what it reads of switches, by its own sweep of the \
+             subnet or from exporters that a site already runs. The switch is not a label: each has a separate history.",
         ),
     ];
     for (writer, title, said) in parts {

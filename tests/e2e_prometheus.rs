@@ -49,6 +49,10 @@ const EMPTY_ON_DEMO: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "it takes ten minutes to compare long steps with probes",
+        &["Cause of long steps"],
+    ),
+    (
         "it takes five minutes to know the usual throughput, and so what is lost",
         &[
             "Measured slowdown",

@@ -70,8 +70,8 @@ mod tests {
         let text = tell(Some("flapping-port"), Format::Text).expect("known");
         for said in [
             "flapping-port\n  port-flapping: Link goes down",
-            "losses of the link: 2 losses (one is a cable",
-            "clears when The link has held",
+            "link failures: 2 failures (one is a moved cable",
+            "clears when The link stays up",
             "/port-flapping.md",
         ] {
             assert!(text.contains(said), "{said}\n{text}");

@@ -23,7 +23,7 @@ const BUSY_UTILIZATION: f64 = 0.5;
 /// From when on a GPU is judged.
 pub(crate) fn busy() -> Threshold {
     Threshold::new(
-        "utilisation from which a GPU is judged",
+        "utilization from which a GPU is evaluated",
         BUSY_UTILIZATION,
         "ratio",
         "an idle GPU's clock is low by design (a choice)",

@@ -11,16 +11,16 @@ pub(crate) const MAJORITY: f64 = 0.7;
 pub(crate) fn thresholds() -> Vec<Threshold> {
     vec![
         Threshold::new(
-            "fewest peers",
+            "minimum number of peers",
             MIN_PEERS as f64,
-            "parts",
-            "with three, one bad part is a third of the truth (a choice)",
+            "components",
+            "with three, one bad component is a third of the sample (a choice)",
         ),
         Threshold::new(
             "share of the peers that must agree",
             MAJORITY,
             "ratio",
-            "a clear majority: half against half is no norm (a choice)",
+            "a clear majority: an even split defines no norm (a choice)",
         ),
     ]
 }

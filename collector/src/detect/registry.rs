@@ -116,10 +116,10 @@ pub fn describe() -> Vec<Described> {
 fn of_root_cause() -> Vec<Described> {
     let fewest = || {
         Threshold::new(
-            "fewest lost cables",
+            "minimum number of cables that are down",
             PARENT_MIN_CHILDREN as f64,
             "cables",
-            "one cable is a cable, and two may be a card's (a choice)",
+            "one is a cable fault, and two can be a card fault (a choice)",
         )
     };
     let of = |class, check, thresholds, clears| Described {
@@ -127,7 +127,7 @@ fn of_root_cause() -> Vec<Described> {
         explanation: Explanation {
             check,
             threshold: String::from(
-                "see the numbers; docs/incidents.md says which of two ends it is",
+                "see the numbers; docs/incidents.md explains which of the two ends is reported",
             ),
             clears,
         },
@@ -136,26 +136,26 @@ fn of_root_cause() -> Vec<Described> {
     vec![
         of(
             &FABRIC_STORM,
-            "Cables of many switches or hosts were lost within two ticks.",
+            "Cables of many switches or hosts went down within two analysis cycles.",
             vec![
                 Threshold::new(
-                    "cables that are lost at once",
+                    "cables that go down at once",
                     STORM_CABLES as f64,
                     "cables",
                     "detection method, section 3.8",
                 ),
                 Threshold::new(
-                    "cables that must still be lost for it to last",
+                    "cables that must still be down for it to stay open",
                     STILL_A_STORM as f64,
                     "cables",
-                    "half of those that began it, so that it does not come and go (a choice)",
+                    "half of the initial number, so that it does not flap (a choice)",
                 ),
             ],
-            "Fewer than half of the cables that make a storm are still lost.",
+            "Fewer than half of the cables that make a storm are still down.",
         ),
         of(
             &SWITCH_DOWN,
-            "A good share of a switch's cables is lost.",
+            "A large share of a switch's cables is down.",
             vec![
                 fewest(),
                 Threshold::new(
@@ -165,21 +165,21 @@ fn of_root_cause() -> Vec<Described> {
                     "detection method, section 3.8",
                 ),
             ],
-            "Its cables are there again.",
+            "Its cables are up again.",
         ),
         of(
             &HOST_DOWN,
-            "All cables of a host are lost.",
+            "All cables of a host are down.",
             vec![
                 fewest(),
                 Threshold::new(
                     "share of the host's cables",
                     1.0,
                     "ratio",
-                    "some of several rails are several faults, or a card's (a choice)",
+                    "only some of several rails means several faults, or a card fault (a choice)",
                 ),
             ],
-            "Its cables are there again.",
+            "Its cables are up again.",
         ),
     ]
 }

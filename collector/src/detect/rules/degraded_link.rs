@@ -71,13 +71,13 @@ impl Detector for DegradedLink {
     fn explain(&self, class: &Class, _: &str) -> Explanation {
         let (check, clears) = if [&PORT_DOWN, &UPLINK_DOWN].contains(&class) {
             (
-                "A port is not ACTIVE, a cable is gone from the subnet or without light at both of its switches, or its neighbour is silent and its port dark, while it was there before or its peers are up.",
+                "A port is not ACTIVE, a cable is missing from the subnet or down at both of its switches, or the LLDP neighbor of a cable is silent and its port is down, although it was up before or its peers are up.",
                 "The port is ACTIVE again, and the subnet or LLDP shows the cable.",
             )
         } else if class == &PCIE_DEGRADED {
             (
-                "A PCIe link runs with fewer lanes, or under load at a lower speed, than it could and than its peers do.",
-                "The link trains to what its peers run with.",
+                "A PCIe link runs with fewer lanes, or under load at a lower speed, than it supports and than its peers have.",
+                "The link trains to the lanes and speed of its peers.",
             )
         } else {
             (
@@ -86,7 +86,7 @@ impl Detector for DegradedLink {
             )
         };
         let threshold = format!(
-            "below what {:.0} % of at least {MIN_PEERS} peers reach; link rates are exact, so any step below counts",
+            "below the value that {:.0} % of at least {MIN_PEERS} peers reach; link rates are exact, so any lower rate counts",
             100.0 * MAJORITY
         );
         Explanation {
@@ -98,16 +98,16 @@ impl Detector for DegradedLink {
 
     fn rules(&self) -> Vec<Rule> {
         let kept = Threshold::new(
-            "how long a port that fell is remembered",
+            "time for which a failed port is remembered",
             DOWN_KEPT_SECONDS,
             "s",
-            "what is down for longer was switched off, not broken (a choice)",
+            "a port that is down for longer was switched off, not broken (a choice)",
         );
         let rounding = Threshold::new(
-            "share of the norm that still counts as the norm",
+            "share of the peers' rate that still counts as equal",
             TOLERANCE,
             "ratio",
-            "rates are exact, this absorbs rounding",
+            "rates are exact; this absorbs rounding",
         );
         let down = || [peers::thresholds(), vec![kept.clone()]].concat();
         let slow = [peers::thresholds(), vec![rounding]].concat();

@@ -93,15 +93,15 @@ impl Detector for ErrorCounters {
     fn explain(&self, class: &Class, signal: &str) -> Explanation {
         let of_it = |limit: &&Limit| (limit.signal(), limit.class) == (signal, class);
         Explanation {
-            check: "An error counter rises faster than its limit, and faster than the same counter of others.",
+            check: "An error counter rises faster than its limit, and faster than the same counter of other components.",
             threshold: LIMITS.iter().find(of_it).map_or_else(String::new, |limit| {
                 let wait = if limit.of_losses {
-                    format!(", {LOSS_WAIT_SECONDS} s ago or longer and not with its switch")
+                    format!(", at least {LOSS_WAIT_SECONDS} s ago and not together with its switch")
                 } else {
                     String::new()
                 };
                 format!(
-                    "more than {} an hour by {DEVIATIONS} standard deviations and at least {} in {WINDOW_SECONDS} s{wait} ({}), and more than {ABOVE_PEERS} times the median",
+                    "more than {} per hour by {DEVIATIONS} standard deviations and at least {} in {WINDOW_SECONDS} s{wait} ({}), and more than {ABOVE_PEERS} times the median",
                     limit.per_hour, limit.at_least, limit.source
                 )
             }),
@@ -114,7 +114,7 @@ impl Detector for ErrorCounters {
             let mut thresholds = vec![
                 Threshold::new("errors", limit.per_hour, "1/h", limit.source),
                 Threshold::new(
-                    "fewest in the window",
+                    "minimum in the window",
                     limit.at_least,
                     "errors",
                     limit.source,
@@ -123,33 +123,33 @@ impl Detector for ErrorCounters {
                     "window",
                     WINDOW_SECONDS,
                     "s",
-                    "as long as the history reaches at 5 s scrapes",
+                    "length of the stored history at 5 s scrapes",
                 ),
                 Threshold::new(
                     "above the limit by",
                     DEVIATIONS,
                     "standard deviations",
-                    "a part at its limit passes it by chance: counts have a Poisson distribution (a choice)",
+                    "a component at its limit exceeds it by chance: counts have a Poisson distribution (a choice)",
                 ),
                 Threshold::new(
                     "above the median",
                     ABOVE_PEERS,
                     "times",
-                    "what rises everywhere is the fabric's or the scheduler's doing (a choice)",
+                    "the fabric or the scheduler causes an increase on all components (a choice)",
                 ),
             ];
             if limit.of_losses {
                 thresholds.push(Threshold::new(
-                    "how long ago",
+                    "minimum time since the link failure",
                     LOSS_WAIT_SECONDS,
                     "s",
-                    "a cable that was moved loses its link, too, until it is seen where it hangs (a choice)",
+                    "the link of a moved cable also fails, until the cable is seen at its new port (a choice)",
                 ));
                 thresholds.push(Threshold::new(
-                    "hosts of the switch that lost theirs too, less than",
+                    "share of the switch's hosts whose links also failed, less than",
                     PARENT_SHARE,
                     "of all",
-                    "else the switch was lost (detection method, section 3.8)",
+                    "otherwise the switch failed (detection method, section 3.8)",
                 ));
             }
             if limit.names == Names::SwitchPort {

@@ -74,15 +74,15 @@ impl Detector for FabricLoss {
 
     fn explain(&self, _: &Class, _: &str) -> Explanation {
         Explanation {
-            check: "Many NICs of several nodes send packets that do not arrive, and no port of a host is to blame.",
+            check: "Many NICs of several nodes send packets that do not arrive, and no host port explains the loss.",
             threshold: format!(
-                "at least {MIN_PEERS} NICs of two nodes or more with negative acknowledgments for more than {MIN_LOST} of what they send and {MIN_RATE:.0} a second, over {:.0} s and over {:.0} s, as many that find gaps, none of them with more than {:.0} % of all, and errors of hosts' ports below {:.0} % of it; no switch on the paths of which packets are read",
+                "at least {MIN_PEERS} NICs of two or more nodes with negative acknowledgments for more than {MIN_LOST} of their packets and {MIN_RATE:.0} per second, over {:.0} s and over {:.0} s, as many NICs that detect gaps, none with more than {:.0} % of the total, and host port errors below {:.0} % of it; no packet counters from the switches on the paths",
                 LOSS_SECONDS[0],
                 LOSS_SECONDS[1],
                 100.0 * MOST_OF_ONE,
                 100.0 * EXPLAINED
             ),
-            clears: "What is sent arrives.",
+            clears: "Packets arrive without loss.",
         }
     }
 
@@ -97,16 +97,16 @@ impl Detector for FabricLoss {
 fn numbers() -> [Threshold; 8] {
     [
         Threshold::new(
-            "share of its packets that a NIC sends in vain, or misses",
+            "share of its packets that a NIC sends without delivery, or misses",
             MIN_LOST,
             "ratio",
-            "go-back-N at 400 Gb/s costs a quarter of a percent at it (detection method, section 3.5)",
+            "at this loss, go-back-N at 400 Gb/s costs 0.25 % (detection method, section 3.5)",
         ),
         Threshold::new(
-            "packets a second, at least",
+            "minimum number of packets per second",
             MIN_RATE,
             "1/s",
-            "the flap of a port brings a few (a choice)",
+            "a port flap causes a few (a choice)",
         ),
         Threshold::new(
             "over",
@@ -118,31 +118,31 @@ fn numbers() -> [Threshold; 8] {
             "and also over the newest",
             LOSS_SECONDS[1],
             "s",
-            "it goes on (a choice)",
+            "the loss continues (a choice)",
         ),
         Threshold::new(
             "bytes of a packet",
             PACKET_BYTES,
             "bytes",
-            "the largest MTU of RDMA; smaller packets make the share less",
+            "the largest RDMA MTU; smaller packets lower the share",
         ),
         Threshold::new(
-            "share of one NIC in all of it, at most",
+            "largest share of one NIC in the loss",
             MOST_OF_ONE,
             "ratio",
             "beyond it the loss is at its own port (a choice)",
         ),
         Threshold::new(
-            "errors of hosts' ports, as a share of it",
+            "host port errors as a share of the loss",
             EXPLAINED,
             "ratio",
-            "from here on they explain it (a choice)",
+            "from this share, they explain it (a choice)",
         ),
         Threshold::new(
-            "pairs whose ways are looked at",
+            "pairs whose paths are checked",
             MOST_PAIRS as f64,
             "pairs",
-            "more lead over the same switches (a choice)",
+            "more pairs cross the same switches (a choice)",
         ),
     ]
 }

@@ -73,34 +73,35 @@ impl Detector for FlappingPort {
     fn explain(&self, class: &Class, _: &str) -> Explanation {
         if class == &PORT_DOWN {
             return Explanation {
-                check: "A port that was up is down, and its own counter says that it has lost its link.",
-                threshold: "any: two words of one page, of which neither is a moment's reading"
-                    .to_owned(),
+                check: "A port that was up is down, and its own counter reports a link failure.",
+                threshold:
+                    "any: two values of one scrape agree, and neither is an instantaneous reading"
+                        .to_owned(),
                 clears: "The port is ACTIVE again.",
             };
         }
         Explanation {
-            check: "A port has lost its link several times within minutes, by its own counter or by what scrapes saw of it.",
+            check: "The link of a port went down several times within minutes, by the port's own counter or by its state in scrapes.",
             threshold: format!(
-                "{MIN_LOSSES} losses in {WINDOW_PAGES} scrapes: one is a cable that was moved, or a restart"
+                "{MIN_LOSSES} link failures in {WINDOW_PAGES} scrapes: a single one is a moved cable or a restart"
             ),
-            clears: "The link has held for the whole window.",
+            clears: "The link stays up for the whole window.",
         }
     }
 
     fn rules(&self) -> Vec<Rule> {
         let thresholds = vec![
             Threshold::new(
-                "losses of the link",
+                "link failures",
                 MIN_LOSSES as f64,
-                "losses",
-                "one is a cable that was moved or a node that was restarted",
+                "failures",
+                "one is a moved cable or a restarted node",
             ),
             Threshold::new(
                 "window",
                 f64::from(WINDOW_PAGES),
                 "scrapes",
-                "as long as the history reaches",
+                "length of the stored history",
             ),
         ];
         vec![

@@ -113,32 +113,32 @@ impl Detector for GpuHealth {
     fn explain(&self, class: &Class, signal: &str) -> Explanation {
         if signal == GPU_SRAM_THRESHOLD_EXCEEDED.name {
             Explanation {
-                check: "The uncorrected errors of the GPU's SRAM (caches, registers, shared memory) exceed NVIDIA's threshold, as the driver or DCGM reports.",
-                threshold: String::from("any; the threshold is the driver's"),
-                clears: "The GPU has been replaced: the errors of its life count.",
+                check: "The uncorrected errors of the GPU's SRAM (caches, registers, shared memory) exceed NVIDIA's threshold, as reported by the driver or DCGM.",
+                threshold: String::from("any; the driver applies the threshold"),
+                clears: "The GPU has been replaced: the count covers its lifetime.",
             }
         } else if class == &GPU_LOST {
             Explanation {
-                check: "The driver lists the GPU and gets no value from it, while another GPU of the node answers.",
+                check: "The driver lists the GPU but gets no value from it, while another GPU of the node responds.",
                 threshold: String::from(
-                    "no value at all: a state, not a measurement; at once if a fatal XID was just told",
+                    "no value at all: a state, not a measurement; immediately if a fatal XID was just reported",
                 ),
-                clears: "The GPU answers again.",
+                clears: "The GPU responds again.",
             }
         } else if class == &NVLINK_DOWN {
             Explanation {
-                check: "Fewer of the GPU's NVLinks are active than of its peers.",
+                check: "The GPU has fewer active NVLinks than its peers.",
                 threshold: format!(
-                    "below what {:.0} % of at least {MIN_PEERS} GPUs of its kind have; a node of which as many lack links is named itself",
+                    "below the number that {:.0} % of at least {MIN_PEERS} GPUs of its type have; if as many GPUs of a node lack links, the node is reported",
                     100.0 * MAJORITY
                 ),
-                clears: "As many of its NVLinks are active as of its peers.",
+                clears: "The GPU has as many active NVLinks as its peers.",
             }
         } else {
             Explanation {
-                check: "The GPU says that a row of its memory waits to be replaced, or that it could not be.",
+                check: "The GPU reports that the remap of a memory row is pending or has failed.",
                 threshold: String::from("any (NVIDIA GPU memory error management: row remapping)"),
-                clears: "The GPU has been reset and no row waits.",
+                clears: "The GPU has been reset and no row remap is pending.",
             }
         }
     }
@@ -148,10 +148,10 @@ impl Detector for GpuHealth {
             Rule::new(
                 &GPU_LOST,
                 vec![Threshold::new(
-                    "newest pages on which a fatal XID is new: then the first tick opens",
+                    "newest scrapes with a new fatal XID, for which the first analysis cycle opens the incident",
                     NEW_PAGES as f64,
-                    "pages",
-                    "XID and silence may come a page apart (a choice)",
+                    "scrapes",
+                    "the XID and the missing values may be one scrape apart (a choice)",
                 )],
             ),
             Rule::new(&GPU_MEMORY, Vec::new()),

@@ -76,12 +76,12 @@ impl Detector for GpuHeat {
 
     fn explain(&self, _: &Class, _: &str) -> Explanation {
         Explanation {
-            check: "A GPU is far hotter than those at the same place in other nodes that draw as much power.",
+            check: "A GPU is far hotter than GPUs at the same place in other nodes that draw the same power.",
             threshold: format!(
-                "{MIN_EXCESS:.0} K above the median of at least {MIN_PEERS} that draw the same power within {:.0} %, and above what the GPUs of its node are as a whole, for {HOT_SECONDS:.0} s",
+                "{MIN_EXCESS:.0} K above the median of at least {MIN_PEERS} peers that draw the same power within {:.0} %, and above the GPUs of its own node as a whole, for {HOT_SECONDS:.0} s",
                 100.0 * ALIKE_POWER
             ),
-            clears: "It is as warm as its peers.",
+            clears: "Its temperature matches that of its peers.",
         }
     }
 
@@ -93,25 +93,25 @@ impl Detector for GpuHeat {
                 "excess over its peers",
                 MIN_EXCESS,
                 "K",
-                "healthy GPUs at the same place and power differ by 6 at most in what was recorded and simulated (a choice)",
+                "healthy GPUs at the same place and power differed by at most 6 K in recordings and simulations (a choice)",
             ),
             Threshold::new(
                 "for",
                 HOT_SECONDS,
                 "s",
-                "twice what a GPU takes to warm up (a choice)",
+                "twice the warm-up time of a GPU (a choice)",
             ),
             Threshold::new(
-                "how far the power of peers is off, at most",
+                "largest power difference of peers",
                 ALIKE_POWER,
                 "ratio",
-                "some 5 K at full load (a choice)",
+                "about 5 K at full load (a choice)",
             ),
             Threshold::new(
-                "peers whose power is looked at, at most",
+                "maximum number of peers whose power is compared",
                 MOST_PEERS as f64,
-                "parts",
-                "more say the same (a choice)",
+                "components",
+                "more peers add no information (a choice)",
             ),
         ]);
         vec![Rule::new(&GPU_THERMAL, thresholds)]

@@ -112,26 +112,26 @@ impl Detector for GpuPresence {
 
     fn explain(&self, _: &Class, _: &str) -> Explanation {
         Explanation {
-            check: "A GPU that the node exported is not exported any more, while other GPUs of the node are.",
+            check: "A GPU that the node exported is no longer exported, while other GPUs of the node are.",
             threshold: format!(
-                "it was at work less than {BUSY_BEFORE_SECONDS} s before, or {:.0} % of at least {MIN_PEERS} nodes with its product have more GPUs, by at most {:.0} %",
+                "the GPU was active less than {BUSY_BEFORE_SECONDS} s before, or {:.0} % of at least {MIN_PEERS} nodes of the same product have more GPUs, by at most {:.0} %",
                 100.0 * MAJORITY,
                 100.0 * MOST_MISSING
             ),
-            clears: "The GPU is exported again, or another one took its place.",
+            clears: "The GPU is exported again, or another one has replaced it.",
         }
     }
 
     fn rules(&self) -> Vec<Rule> {
         let own = [
             Threshold::new(
-                "longest time between its work and its absence",
+                "longest time between its last activity and its absence",
                 BUSY_BEFORE_SECONDS,
                 "s",
-                "a driver releases only idle GPUs, to a virtual machine for example (a choice)",
+                "a driver releases only idle GPUs, for example to a virtual machine (a choice)",
             ),
             Threshold::new(
-                "largest share of its GPUs that a node can miss, compared with its peers",
+                "largest share of its GPUs that a node can lack, compared with its peers",
                 MOST_MISSING,
                 "ratio",
                 "a node with fewer was built or partitioned that way (a choice)",

@@ -86,9 +86,9 @@ impl Detector for GpuRecovery {
 
     fn explain(&self, _: &Class, _: &str) -> Explanation {
         Explanation {
-            check: "The driver asks for a recovery action of the GPU: a reset, a reboot of the node, an end of its peer-to-peer traffic, or a drain (NVML, driver 570 or newer, or DCGM).",
+            check: "The driver requests a recovery action for the GPU: a reset, a reboot of the node, an end of its peer-to-peer traffic, or a drain (NVML with driver 570 or newer, or DCGM).",
             threshold: String::from("any"),
-            clears: "The driver asks for nothing any more.",
+            clears: "The driver no longer requests an action.",
         }
     }
 

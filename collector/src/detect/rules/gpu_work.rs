@@ -113,9 +113,9 @@ impl Detector for GpuWork {
 
     fn explain(&self, _: &Class, _: &str) -> Explanation {
         Explanation {
-            check: "A busy GPU's tensor cores, or for as much tensor work its SMs, are active for longer than those of its node and job at the same clock, and than those of the same GPU of other nodes of the job, and it stays so.",
+            check: "A busy GPU's tensor cores, or its SMs for the same tensor work, are persistently active for longer than those of the other GPUs of its node and job at the same clock, and than those of the same GPU on other nodes of the job.",
             threshold: threshold(),
-            clears: "It needs no longer than its peers.",
+            clears: "It is active for no longer than its peers.",
         }
     }
 

@@ -72,11 +72,11 @@ impl Detector for GpuXid {
 
     fn explain(&self, _: &Class, _: &str) -> Explanation {
         Explanation {
-            check: "The driver reports an XID that asks for a reset, a diagnosis or a replacement, an error of an NVSwitch (SXid), or a GPU that it could not start.",
+            check: "The driver reports an XID that requires a reset, a diagnosis or a replacement, an NVSwitch error (SXid), or a GPU that it could not start.",
             threshold: String::from(
-                "any (NVIDIA, Xid catalog); of SXids fatal ones, and others from the third on",
+                "any (NVIDIA, Xid catalog); fatal SXids, and nonfatal SXids from the third on",
             ),
-            clears: "Ten minutes after the last one; the GPU should be reset before.",
+            clears: "10 minutes pass after the last error; reset the GPU before then.",
         }
     }
 
@@ -91,13 +91,13 @@ impl Detector for GpuXid {
                     "an XID is new for",
                     NEW_SECONDS,
                     "s",
-                    "as long as the history reaches at 5 s scrapes",
+                    "length of the stored history at 5 s scrapes",
                 ),
                 Threshold::new(
-                    "it is held for",
+                    "the finding is held for",
                     HELD_SECONDS,
                     "s",
-                    "a reset is not visible in all exporters (a choice)",
+                    "a reset is not visible in every exporter (a choice)",
                 ),
             ];
             thresholds.extend(kernel_log::thresholds());

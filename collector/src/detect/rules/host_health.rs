@@ -37,7 +37,7 @@ const LIMITS: &[Limit] = &[
         per_second: 0.02,
         class: &STEAL,
         what: "seconds stolen per second and processor",
-        source: "twice the 1 % that a quiet virtual processor loses (detection method, section 2.1)",
+        source: "twice the 1 % that a quiet virtual CPU loses (detection method, section 2.1)",
     },
     Limit {
         metric: &HOST_STALLS,
@@ -45,7 +45,7 @@ const LIMITS: &[Limit] = &[
         per_second: 0.1,
         class: &STALLS,
         what: "stalls above 1 ms per second seen by the probe",
-        source: "a quiet virtual processor shows 0.7 above 0.5 ms in a second to a probe that always looks; ours looks a hundredth of the time",
+        source: "a quiet virtual CPU shows 0.7 above 0.5 ms per second to a continuous probe; this probe observes 1 % of the time",
     },
     Limit {
         metric: &HOST_STALLS,
@@ -116,9 +116,9 @@ impl Detector for HostHealth {
             })
             .collect();
         Explanation {
-            check: "The processors of a node stand still more often than those of other nodes.",
+            check: "The CPUs of a node stall more often than those of other nodes.",
             threshold: format!(
-                "{}, over {WINDOW_SECONDS:.0} s, and more than {ABOVE_PEERS} times the median node; stalls are the hypervisor's where more than {EXPLAINS_STALLS} seconds a second and processor are stolen",
+                "{}, over {WINDOW_SECONDS:.0} s, and more than {ABOVE_PEERS} times the median node; the hypervisor causes the stalls if steal exceeds {EXPLAINS_STALLS} seconds per second and CPU",
                 limits.join(", or ")
             ),
             clears: "The rate stays below its limit for the whole window.",
@@ -135,21 +135,21 @@ impl Detector for HostHealth {
                     "above the median node",
                     ABOVE_PEERS,
                     "times",
-                    "what rises on all nodes is how such machines are (a choice)",
+                    "an increase on all nodes is typical of such machines (a choice)",
                 ),
                 Threshold::new(
                     "window",
                     WINDOW_SECONDS,
                     "s",
-                    "several scrapes, so that one burst says little (a choice)",
+                    "several scrapes, so that a single burst has little weight (a choice)",
                 ),
             ];
             let fewest = peers::thresholds().into_iter().take(1);
             let explains = Threshold::new(
-                "seconds stolen per second that explain stalls",
+                "seconds of steal per second that explain stalls",
                 EXPLAINS_STALLS,
                 "1/s",
-                "a tenth of the limit: the hypervisor says who took the processor (a choice)",
+                "10 % of the limit: the hypervisor reports the steal itself (a choice)",
             );
             let all = limits.chain(peers).chain(fewest).chain([explains]);
             Rule::new(class, all.collect())

@@ -38,37 +38,37 @@ impl Detector for LateRank {
 
     fn explain(&self, _: &Class, _: &str) -> Explanation {
         Explanation {
-            check: "A rank waits less in collectives than those of its role, round after round, and its GPU's tensor cores are active longer.",
+            check: "A rank waits less in collectives than other ranks of its role, in many rounds, and its GPU's tensor cores are active longer.",
             threshold: format!(
-                "the least of its cohort by {:.0} % of a round, more than half of it spent computing, in so many rounds that among equal ranks one of {ALARM:.0e} would be named (docs/collectives.md)",
+                "the lowest wait time of its cohort by {:.0} % of a round, more than half of it spent computing, in so many rounds that among equal ranks one of {ALARM:.0e} would be reported (docs/collectives.md)",
                 100.0 * MIN_MISSING_WAIT
             ),
-            clears: "About thirty rounds in which it is not the one.",
+            clears: "About 30 rounds pass in which it is not the straggler.",
         }
     }
 
     fn rules(&self) -> Vec<Rule> {
         let thresholds = vec![
             Threshold::new(
-                "missing wait, as a share of a step",
+                "wait deficit as a share of a step",
                 MIN_MISSING_WAIT,
                 "ratio",
-                "detection method, section 3.4: healthy ranks of public traces differ by less than a third of it",
+                "detection method, section 3.4: healthy ranks of public traces differ by less than 1 %",
             ),
             Threshold::new(
-                "share of the missing wait that is spent computing",
+                "share of the wait deficit that is spent computing",
                 REPAID,
                 "ratio",
-                "more than half, so that both causes cannot be said of one step",
+                "more than half, so that one step cannot have both causes",
             ),
             Threshold::new(
-                "evidence, as the odds against equal ranks",
+                "evidence, as odds against equal ranks",
                 ALARM,
                 "times",
-                "one false name a day among 100,000 ranks of 8,640 steps a day (detection method, section 3.4)",
+                "one false finding per day among 100,000 ranks with 8,640 steps per day (detection method, section 3.4)",
             ),
             Threshold::new(
-                "fewest ranks of a role",
+                "minimum number of ranks of a role",
                 MIN_RANKS as f64,
                 "ranks",
                 "detection method, section 3.1",

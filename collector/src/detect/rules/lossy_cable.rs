@@ -139,9 +139,9 @@ impl Detector for LossyCable {
 
     fn explain(&self, _: &Class, _: &str) -> Explanation {
         Explanation {
-            check: "One end of a cable between switches has sent packets that the other has neither received nor dropped.",
+            check: "One end of a cable between switches has sent packets that the other end has neither received nor dropped.",
             threshold: format!(
-                "more than {MIN_LOST} of the packets and {MIN_PACKETS_LOST:.0}, some in each third of the time, {ABOVE_SURPLUS} times the largest surplus of any cable, which tells how far readings are off, {ABOVE_OWN:.0} times what the cable's own are, and {ABOVE_PEERS} times the median cable"
+                "more than {MIN_LOST} of the packets and more than {MIN_PACKETS_LOST:.0}, some in each third of the time, {ABOVE_SURPLUS} times the largest surplus of any cable (the error of readings), {ABOVE_OWN:.0} times the reading error of the cable itself, and {ABOVE_PEERS} times the median cable"
             ),
             clears: "As many packets arrive as are sent.",
         }

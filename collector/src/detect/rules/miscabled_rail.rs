@@ -31,25 +31,25 @@ impl Detector for MiscabledRail {
         Explanation {
             check: "A host port is connected to a leaf whose other ports belong to another rail, or to other hosts.",
             threshold: String::from(
-                "the fabric is rail-optimised by the great majority of its leaves, or hosts have all of their NICs on one leaf, and this cable is not so",
+                "most leaves show that the fabric is rail-optimized, or hosts have all of their NICs on one leaf, and this cable does not match",
             ),
-            clears: "The subnet shows the cable at a leaf of its own rail, or at that of the host's other NICs.",
+            clears: "The subnet shows the cable at a leaf of its own rail, or at the leaf of the host's other NICs.",
         }
     }
 
     fn rules(&self) -> Vec<Rule> {
         let thresholds = vec![
             Threshold::new(
-                "share of the NICs on a leaf that are of its rail",
+                "share of a leaf's NICs that belong to its rail",
                 FABRIC_SHARE,
                 "ratio",
-                "two recorded fabrics: 200 of 200, and 31 of 31 beside one crossed pair",
+                "two recorded fabrics: 200 of 200, and 31 of 31 next to one crossed pair",
             ),
             Threshold::new(
-                "misplaced NICs from which the hosts' numbering is another one",
+                "share of misplaced NICs from which hosts number their NICs differently",
                 MISPLACED_LIMIT,
                 "ratio",
-                "so many cables are not laid wrong (a choice)",
+                "so many cables are not miswired (a choice)",
             ),
         ];
         vec![Rule::new(&MISCABLED_RAIL, thresholds)]

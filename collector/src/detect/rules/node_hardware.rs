@@ -53,7 +53,7 @@ const LIMITS: &[Limit] = &[
         per_hour: 300.0,
         at_least: 10.0,
         what: "corrected memory errors",
-        source: "ten in two minutes: each interrupts a processor (a choice)",
+        source: "10 in 2 minutes: each interrupts a CPU (a choice)",
     },
     Limit {
         metric: &CPU_THROTTLES,
@@ -61,7 +61,7 @@ const LIMITS: &[Limit] = &[
         per_hour: 60.0,
         at_least: 2.0,
         what: "slowdowns of a processor by heat",
-        source: "one a minute (a choice)",
+        source: "one per minute (a choice)",
     },
 ];
 
@@ -88,36 +88,36 @@ impl Detector for NodeHardware {
     fn explain(&self, _: &Class, signal: &str) -> Explanation {
         let (check, threshold, clears) = match signal {
             _ if signal == SENSOR_ALARM.name => (
-                "A fan, a power supply, a temperature, memory or a drive of the node is in a state that its board or BMC calls critical.",
+                "The board or BMC reports a critical state of a fan, a power supply, a temperature, memory or a drive of the node.",
                 format!(
-                    "state {CRITICAL} for {HELD_SECONDS:.0} s, and the same sensor of less than {:.0} % of the nodes",
+                    "state {CRITICAL} for {HELD_SECONDS:.0} s, and the same state of this sensor on less than {:.0} % of the nodes",
                     100.0 * USUAL_SHARE
                 ),
-                "The board calls it nominal.",
+                "The board reports the nominal state.",
             ),
             _ if signal == CPU_FREQUENCY.name => (
                 "The fastest CPU of the node is slower than those of other nodes.",
                 format!(
-                    "for {HELD_SECONDS:.0} s less than {:.0} % of the median node's",
+                    "for {HELD_SECONDS:.0} s less than {:.0} % of the value of the median node",
                     100.0 * MIN_FREQUENCY
                 ),
-                "It is as fast as those of other nodes.",
+                "It is as fast as the CPUs of other nodes.",
             ),
             _ => (
-                "The node counts memory errors or slowdowns of its processors.",
+                "The node counts memory errors, or throttling of its CPUs.",
                 LIMITS
                     .iter()
                     .filter(|limit| limit.metric.name == signal)
                     .map(|limit| {
                         format!(
-                            "{}: {} an hour, {}",
+                            "{}: {} per hour, {}",
                             limit.what, limit.per_hour, limit.source
                         )
                     })
                     .collect::<Vec<_>>()
                     .join("; ")
                     + &format!("; and {ABOVE_PEERS} times the median node"),
-                "The count stays below its limit for two minutes.",
+                "The count stays below its limit for 2 minutes.",
             ),
         };
         Explanation {
@@ -141,7 +141,7 @@ impl Detector for NodeHardware {
                     [
                         Threshold::new(limit.what, limit.per_hour, "1/h", limit.source),
                         Threshold::new(
-                            "fewest in the window",
+                            "minimum in the window",
                             limit.at_least,
                             "errors",
                             limit.source,
@@ -154,13 +154,13 @@ impl Detector for NodeHardware {
                     "window",
                     WINDOW_SECONDS,
                     "s",
-                    "as long as the history reaches at 5 s scrapes",
+                    "length of the stored history at 5 s scrapes",
                 ),
                 Threshold::new(
                     "above the median node",
                     ABOVE_PEERS,
                     "times",
-                    "what rises on all nodes is their load or the room (a choice)",
+                    "load or room temperature causes an increase on all nodes (a choice)",
                 ),
             ]);
             of(metric, thresholds)
@@ -170,7 +170,7 @@ impl Detector for NodeHardware {
                 "state",
                 CRITICAL,
                 "of 2",
-                "IPMI 2.0: critical; hwmon: a fan's alarm or fault, a critical limit",
+                "IPMI 2.0: critical; hwmon: a fan alarm or fault, a critical limit",
             ),
             held(),
             Threshold::new(

@@ -68,12 +68,12 @@ impl Detector for OddConfig {
 
     fn explain(&self, _: &Class, _: &str) -> Explanation {
         Explanation {
-            check: "A setting of a network interface is not that of the same interface of other nodes, where both ends must agree.",
+            check: "A setting of a network interface differs from the same interface of other nodes, although both ends must agree.",
             threshold: format!(
-                "any difference from what {:.0} % of at least {MIN_PEERS} nodes of the same shape have",
+                "any difference from the value of {:.0} % of at least {MIN_PEERS} nodes of the same shape",
                 100.0 * MAJORITY
             ),
-            clears: "The setting is that of its peers.",
+            clears: "The setting matches that of its peers.",
         }
     }
 

@@ -61,9 +61,9 @@ impl Detector for PauseCircle {
     fn explain(&self, class: &Class, _: &str) -> Explanation {
         if class == &PFC_STORM {
             return Explanation {
-                check: "A switch pauses another all of the time, although nothing pauses it.",
+                check: "A switch permanently pauses another switch, although nothing pauses it.",
                 threshold: format!(
-                    "more than {:.0} % of {DEAD_SECONDS:.0} s in pause and less than {:.0} % of the port's speed on it (detection method, section 3.6), and no port of the switch that sends the pause is paused",
+                    "more than {:.0} % of {DEAD_SECONDS:.0} s in pause at less than {:.0} % of the port's speed (detection method, section 3.6), and no port of the switch that sends the pause is paused",
                     100.0 * DEAD,
                     100.0 * MOST_CARRIED
                 ),
@@ -71,13 +71,13 @@ impl Detector for PauseCircle {
             };
         }
         Explanation {
-            check: "Ports between switches stand still, each because of the next, and the last because of the first.",
+            check: "Ports between switches are blocked, each by the next, and the last by the first (PFC deadlock).",
             threshold: format!(
-                "more than {:.0} % of {DEAD_SECONDS:.0} s in pause and less than {:.0} % of the port's speed on it (detection method, section 3.6), along ways that shortest paths take; a circle that also waits for a NIC is the NIC's doing",
+                "more than {:.0} % of {DEAD_SECONDS:.0} s in pause at less than {:.0} % of the port's speed (detection method, section 3.6), along shortest paths; if the cycle also waits for a NIC, the NIC is the cause",
                 100.0 * DEAD,
                 100.0 * MOST_CARRIED
             ),
-            clears: "A port of the circle carries traffic again.",
+            clears: "A port of the cycle carries traffic again.",
         }
     }
 
@@ -86,13 +86,13 @@ impl Detector for PauseCircle {
         let thresholds = vec![
             Threshold::new(SHARE_IN_PAUSE, DEAD, "ratio", source),
             Threshold::new(
-                "the time that is looked at",
+                "observed time",
                 DEAD_SECONDS,
                 "s",
-                "two ticks at 10 s (detection method, section 3.6)",
+                "two analysis cycles at 10 s (detection method, section 3.6)",
             ),
             Threshold::new(
-                "share of the port's speed on it",
+                "traffic as a share of the port's speed",
                 MOST_CARRIED,
                 "ratio",
                 source,

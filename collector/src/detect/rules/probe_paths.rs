@@ -46,6 +46,8 @@ const MOST_USUAL: f64 = 0.1;
 const SUSPICIOUS_NATS: f64 = 6.0;
 /// Hits must lie so far apart: when a fabric finds other ways, it loses for a moment, and scrapes see that at different times.
 const APART_SECONDS: f64 = 15.0;
+/// How old forwarding tables may be: an own sweep reads them every five minutes.
+const MAX_TABLES_AGE_SECONDS: f64 = 900.0;
 /// What was not seen again for so long is over.
 const OVER_SECONDS: f64 = 60.0;
 
@@ -112,16 +114,16 @@ impl Detector for ProbePaths {
         };
         Explanation {
             check: if tails {
-                "Probes over a part are slow, and those that pass it by are not."
+                "Probes over a component are slow, and probes that do not cross it are not."
             } else if class == &EDGE_LOSSY {
-                "Probes to and from a NIC are lost, and those of others are not."
+                "Probes to and from a NIC are lost, and probes of other NICs are not."
             } else {
-                "Probes over a part between NICs are lost, and those that pass it by are not."
+                "Probes over a component between NICs are lost, and probes that do not cross it are not."
             },
             threshold: format!(
-                "more than {least} of the probes, or than the middle source has, are {what}, and the part explains more of that than how rarely such parts break: 11 nats of an edge, 12 of a cable, 13 of a host, 16 of a switch (detection method, section 3.5); hits lie {APART_SECONDS} s apart, the newest within {OVER_SECONDS} s"
+                "more than {least} of the probes, and a larger share than at the median source, are {what}, and the log-likelihood gain of the component exceeds its prior: 11 nats for an edge, 12 for a cable, 13 for a host, 16 for a switch (detection method, section 3.5); the first and the last such probe are at least {APART_SECONDS} s apart, the last within {OVER_SECONDS} s"
             ),
-            clears: "No probe over it is hit for a minute.",
+            clears: "No probe over it is lost or slow for 1 minute.",
         }
     }
 

@@ -135,12 +135,12 @@ impl Detector for SlowGpu {
     fn explain(&self, class: &Class, _: &str) -> Explanation {
         Explanation {
             check: if class == &GPU_SLOW {
-                "A busy GPU's SM clock is below that of equal busy GPUs, and the driver names a reason for it; or far below that of the others of its node and job, at no more power."
+                "A busy GPU's SM clock is below that of equal busy GPUs, and the driver reports a reason; or it is far below the clock of the other GPUs of its node and job, at no higher power."
             } else {
                 "The SM clocks of most busy GPUs of a node are below those of equal busy GPUs, for one reason."
             },
             threshold: format!(
-                "{:.0} % below the median of at least {MIN_PEERS} peers, of the GPU's job if that has {MIN_PEERS} nodes, for heat and power brakes (chips differ by less), {:.0} % for a power cap, with a clock event for {:.0} % of {WINDOW_SECONDS:.0} s; {:.0} % of a node's GPUs make it the node's; power limits of several nodes are the site's choice; {:.0} % for {:.0} s without a reason",
+                "{:.0} % below the median of at least {MIN_PEERS} peers (of the GPU's job if the job has {MIN_PEERS} nodes) for thermal slowdown and power brake (healthy chips differ by less), {:.0} % for a power cap, with a clock event for {:.0} % of {WINDOW_SECONDS:.0} s; if {:.0} % of a node's GPUs are slow, the node is reported; power limits on several nodes count as the site's choice; without a reason, {:.0} % for {:.0} s",
                 100.0 * CHIPS_DIFFER,
                 100.0 * SLOW_COMPUTE,
                 100.0 * MIN_EVENT_SHARE,
@@ -148,7 +148,7 @@ impl Detector for SlowGpu {
                 100.0 * unexplained::MIN_DROP,
                 unexplained::HELD_SECONDS
             ),
-            clears: "The clock is back at that of its peers, or the driver no longer holds it down.",
+            clears: "The clock is equal to that of its peers again, or the driver no longer limits it.",
         }
     }
 
@@ -169,19 +169,19 @@ impl Detector for SlowGpu {
                     "share of the window with the clock event",
                     MIN_EVENT_SHARE,
                     "ratio",
-                    "an event that slows nobody down comes and goes (a choice)",
+                    "an event that slows no GPU down is brief (a choice)",
                 ),
                 Threshold::new(
                     "window",
                     WINDOW_SECONDS,
                     "s",
-                    "several scrapes, so that one says little (a choice)",
+                    "several scrapes, so that a single one has little weight (a choice)",
                 ),
                 gpus::busy(),
             ]);
             Rule::new(class, thresholds)
         };
-        let chips = "two clock steps of an H100 are 1.5 %, and equal chips differ by that";
+        let chips = "two clock steps of an H100 are 1.5 %, and equal chips differ by as much";
         let slow = "detection method, section 3.2, D2";
         let reasons = |of: &dyn Fn(&Slowdown) -> bool| -> Vec<&str> {
             let rows = SLOWDOWNS.iter().filter(|row| of(row));

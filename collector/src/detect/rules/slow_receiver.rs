@@ -108,17 +108,17 @@ impl Detector for SlowReceiver {
     fn explain(&self, class: &Class, _: &str) -> Explanation {
         Explanation {
             check: if class == &PFC_STORM {
-                "A NIC pauses its switch all the time, or its driver counts a pause storm."
+                "A NIC pauses its switch permanently, or its driver counts a pause storm."
             } else {
-                "A NIC holds its switch back: the switch port before it has data and no credit, or the NIC sends pause."
+                "A NIC back-pressures its switch: the switch port connected to it has data but no credits, or the NIC sends pause."
             },
             threshold: format!(
-                "{ABOVE_PEERS} times the median port, and {:.0} % of the time in pause or {MIN_TICKS} ticks of waiting in a second, over {WINDOW_SECONDS:.0} s, pause for at least {SETTLED_SECONDS:.0} s; from {:.0} % on over {STORM_SECONDS:.0} s it is a storm; {:.0} % of a node's NICs make it the node's",
+                "{ABOVE_PEERS} times the median port, and {:.0} % of the time in pause or {MIN_TICKS} wait ticks per second, over {WINDOW_SECONDS:.0} s, pause for at least {SETTLED_SECONDS:.0} s; from {:.0} % over {STORM_SECONDS:.0} s it is a storm; if {:.0} % of a node's NICs do so, the node is reported",
                 100.0 * MIN_PAUSE,
                 100.0 * STORM,
                 100.0 * MAJORITY
             ),
-            clears: "It takes what arrives.",
+            clears: "The NIC accepts its traffic without back-pressure.",
         }
     }
 
@@ -128,7 +128,7 @@ impl Detector for SlowReceiver {
                 "above the median port",
                 ABOVE_PEERS,
                 "times",
-                "what every port does is the load (a choice)",
+                "the load affects every port (a choice)",
             );
             peers::thresholds().into_iter().chain([own])
         };
@@ -141,23 +141,23 @@ impl Detector for SlowReceiver {
                     "detection method, section 3.6",
                 ),
                 Threshold::new(
-                    "ticks of waiting of the switch port, of InfiniBand",
+                    "wait ticks of the switch port, InfiniBand",
                     MIN_TICKS,
                     "1/s",
-                    "a thousandth of what the slowest counters known can count",
+                    "0.1 % of the tick rate of the slowest known counters",
                 ),
                 Threshold::new("window", WINDOW_SECONDS, "s", "three sweeps at 10 s"),
                 Threshold::new(
-                    "time for which the switch port waits, of InfiniBand",
+                    "minimum wait of the switch port, InfiniBand",
                     HEARD_SECONDS,
                     "s",
-                    "until the node's own pages were heard (a choice)",
+                    "until the node's own scrapes have arrived (a choice)",
                 ),
                 Threshold::new(
-                    "time in which pause that has just begun may be a storm",
+                    "minimum duration of pause, because new pause can belong to a storm",
                     SETTLED_SECONDS,
                     "s",
-                    "a storm is another part's (a choice)",
+                    "another component causes a storm (a choice)",
                 ),
             ];
             peers().chain(own).collect()
@@ -167,10 +167,10 @@ impl Detector for SlowReceiver {
                 SHARE_IN_PAUSE,
                 STORM,
                 "ratio",
-                "detection method, section 3.6: nothing gets through",
+                "detection method, section 3.6: no traffic passes",
             ),
             Threshold::new(
-                "the time that is looked at",
+                "observed time",
                 STORM_SECONDS,
                 "s",
                 "two scrapes at 5 s (a choice)",

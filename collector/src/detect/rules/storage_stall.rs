@@ -59,14 +59,14 @@ impl Detector for StorageStall {
 
     fn explain(&self, _: &Class, _: &str) -> Explanation {
         Explanation {
-            check: "All processes of many nodes waited for input and output in the same minutes, or processes of one node did while others did not.",
+            check: "All processes of many nodes waited for I/O in the same minutes, or processes of one node waited while other nodes did not.",
             threshold: format!(
-                "{:.0} % of {WINDOW_SECONDS:.0} s on at least {MIN_PEERS} nodes and {:.0} % of all (a healthy checkpoint takes seconds every half an hour); or {:.0} % of {ALONE_WINDOW_SECONDS:.0} s on one, {ALONE_ABOVE_MEDIAN:.0} times the median node, and half as long on no other that computes",
+                "{:.0} % of {WINDOW_SECONDS:.0} s on at least {MIN_PEERS} nodes and {:.0} % of all (a healthy checkpoint takes seconds every 30 minutes); or {:.0} % of {ALONE_WINDOW_SECONDS:.0} s on one node, {ALONE_ABOVE_MEDIAN:.0} times the median node, while no other node that computes waits half as long",
                 100.0 * MIN_SHARE,
                 100.0 * MIN_NODES,
                 100.0 * ALONE_MIN_SHARE
             ),
-            clears: "Fewer nodes wait, or each for less.",
+            clears: "Fewer nodes wait, or each node waits less.",
         }
     }
 
@@ -76,7 +76,7 @@ impl Detector for StorageStall {
                 "share of the window in which all processes of a node wait",
                 MIN_SHARE,
                 "ratio",
-                "a healthy checkpoint takes seconds every half an hour (detection method, section 4)",
+                "a healthy checkpoint takes seconds every 30 minutes (detection method, section 4)",
             ),
             Threshold::new(
                 "window",
@@ -88,31 +88,31 @@ impl Detector for StorageStall {
                 "share of the nodes that wait together",
                 MIN_NODES,
                 "ratio",
-                "one alone has a disk of its own that is slow (a choice)",
+                "a single waiting node has a slow local disk (a choice)",
             ),
             Threshold::new(
-                "share of the time in which some process of a node waits that waits alone",
+                "share of the time in which some process waits, on a node that waits alone",
                 ALONE_MIN_SHARE,
                 "ratio",
-                "loading of data keeps all nodes of a job waiting alike (a choice)",
+                "data loading makes all nodes of a job wait equally (a choice)",
             ),
             Threshold::new(
-                "that time",
+                "window for a single node",
                 ALONE_WINDOW_SECONDS,
                 "s",
-                "longer than one node writes a checkpoint (a choice)",
+                "longer than one node takes to write a checkpoint (a choice)",
             ),
             Threshold::new(
                 "above the median node",
                 ALONE_ABOVE_MEDIAN,
                 "times",
-                "what rises on all nodes is how the job reads (a choice)",
+                "the job's reads cause an increase on all nodes (a choice)",
             ),
             Threshold::new(
-                "utilization of its busiest GPU meanwhile",
+                "utilization of its busiest GPU during this time",
                 BUSY,
                 "ratio",
-                "who loads a checkpoint does not compute yet (a choice)",
+                "a node that loads a checkpoint does not compute yet (a choice)",
             ),
         ];
         let fewest = peers::thresholds().into_iter().take(1);

@@ -79,15 +79,15 @@ impl Detector for SwitchPorts {
             }
         } else if class == &PATH_SLOW {
             Explanation {
-                check: "A queue stands at a port between switches that could send more and is not paused.",
+                check: "A port between switches has a standing queue, although it could send more and is not paused.",
                 threshold: standing_queue::words(),
-                clears: "It marks no packets, or sends at its speed.",
+                clears: "The port marks no packets, or sends at its full speed.",
             }
         } else {
             Explanation {
                 check: "A leaf sends over some of its uplinks only, while other leaves use theirs.",
                 threshold: format!(
-                    "{:.0} % of at least {MIN_UPLINKS} uplinks carry less than {:.0} % of the mean over {WINDOW_SECONDS:.0} s, on the median leaf fewer than half as many, and the leaf sends upwards at least {:.0} % of what the median leaf does",
+                    "{:.0} % of at least {MIN_UPLINKS} uplinks carry less than {:.0} % of the mean over {WINDOW_SECONDS:.0} s, the median leaf has fewer than half as many such uplinks, and the leaf sends at least {:.0} % of the median leaf's bytes over its uplinks",
                     100.0 * MIN_UNUSED,
                     100.0 * UNUSED,
                     100.0 * MIN_UPWARDS
@@ -111,45 +111,45 @@ impl Detector for SwitchPorts {
                 "share of its packets that a switch drops",
                 MAX_DROPPED,
                 "ratio",
-                "what lossless traffic bears before collectives feel it (detection method, section 3.5)",
+                "loss that lossless traffic tolerates before collectives slow down (detection method, section 3.5)",
             ),
             Threshold::new(
-                "fewest dropped packets",
+                "minimum number of dropped packets",
                 MIN_DROPPED,
                 "packets",
-                "fewer are a moment, not a setting (a choice)",
+                "fewer are a brief event, not a configuration error (a choice)",
             ),
             Threshold::new(
                 "share of its busy ports that drop",
                 MIN_DROPPING,
                 "ratio",
-                "fewer are what is behind a port (a choice)",
+                "if fewer ports drop, the cause is behind a port (a choice)",
             ),
             Threshold::new(
                 "above the median switch",
                 ABOVE_PEERS,
                 "times",
-                "what every switch does is the load (a choice)",
+                "the load affects every switch (a choice)",
             ),
             window(),
         ];
-        let hash = "few large flows leave uplinks unused by chance (a choice)";
+        let hash = "a few large flows leave uplinks unused by chance (a choice)";
         let uplinks = vec![
             Threshold::new(
-                "share of the mean below which an uplink is not used",
+                "share of the mean below which an uplink is unused",
                 UNUSED,
                 "ratio",
                 hash,
             ),
+            Threshold::new("share of unused uplinks", MIN_UNUSED, "ratio", hash),
             Threshold::new(
-                "share of the uplinks that are not used",
-                MIN_UNUSED,
-                "ratio",
+                "minimum number of uplinks",
+                MIN_UPLINKS as f64,
+                "uplinks",
                 hash,
             ),
-            Threshold::new("fewest uplinks", MIN_UPLINKS as f64, "uplinks", hash),
             Threshold::new(
-                "bytes upwards, as a share of the median leaf's",
+                "bytes sent over uplinks, as a share of the median leaf's",
                 MIN_UPWARDS,
                 "ratio",
                 hash,

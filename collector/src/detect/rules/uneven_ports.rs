@@ -93,12 +93,12 @@ impl Detector for UnevenPorts {
 
     fn explain(&self, _: &Class, _: &str) -> Explanation {
         Explanation {
-            check: "A port sends and receives more than the other ports of its node, and than the same port of other nodes of its job.",
+            check: "A port sends and receives more than the other ports of its node, and than the same port on other nodes of its job.",
             threshold: format!(
-                "{:.0} % above the median of at least {MIN_PEERS} ports of the node over {WINDOW_SECONDS:.0} s, half of it in each third of that time, both ways (the rails of a job differ by less than 1 %)",
+                "{:.0} % above the median of at least {MIN_PEERS} ports of the node over {WINDOW_SECONDS:.0} s, half of it in each third of that time, in both directions (the rails of a job differ by less than 1 %)",
                 100.0 * MIN_EXCESS
             ),
-            clears: "It moves as much as its peers.",
+            clears: "The port moves as many bytes as its peers.",
         }
     }
 
@@ -107,10 +107,10 @@ impl Detector for UnevenPorts {
         thresholds.truncate(1);
         thresholds.extend([
             Threshold::new(
-                "bytes above the median, both ways",
+                "bytes above the median, in both directions",
                 MIN_EXCESS,
                 "ratio",
-                "the rails of a job differ by less than a hundredth over a minute (a choice)",
+                "the rails of a job differ by less than 1 % over a minute (a choice)",
             ),
             Threshold::new(
                 "window",
@@ -119,16 +119,16 @@ impl Detector for UnevenPorts {
                 "several steps of a job (a choice)",
             ),
             Threshold::new(
-                "shortest time of bytes",
+                "shortest time covered by the byte counters",
                 MIN_SECONDS,
                 "s",
-                "ports of one page are sampled up to a second apart",
+                "ports in one scrape are sampled up to 1 s apart",
             ),
             Threshold::new(
                 "bytes of the node's median port",
                 MIN_RATE,
                 "B/s",
-                "with less there is no job to compare with (a choice)",
+                "below this rate there is no job to compare (a choice)",
             ),
         ]);
         vec![Rule::new(&NOISY_NEIGHBOUR, thresholds)]

@@ -32,10 +32,10 @@ const BUSY_UTILIZATION: f64 = 0.5;
 /// From when on a GPU's PCIe link must run at full speed.
 pub(super) fn busy() -> Threshold {
     Threshold::new(
-        "utilisation from which a GPU's link must run at full speed",
+        "GPU utilization from which its link must run at full speed",
         BUSY_UTILIZATION,
         "ratio",
-        "an idle GPU trains its link down to save power (a choice)",
+        "an idle GPU lowers its link speed to save power (a choice)",
     )
 }
 

@@ -18,10 +18,10 @@ const SAME_FRAMES: f64 = 0.5;
 /// The number.
 pub(super) fn threshold() -> Threshold {
     Threshold::new(
-        "share of them that came to the sending switch by one cable, less than",
+        "share of the errors that arrived at the sending switch over one cable, less than",
         SAME_FRAMES,
         "of all",
-        "a switch that forwards frames before it has all of them passes broken ones on (a choice)",
+        "a cut-through switch forwards corrupted frames (a choice)",
     )
 }
 

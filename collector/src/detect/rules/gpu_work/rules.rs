@@ -17,7 +17,7 @@ pub(super) fn threshold() -> String {
     let samples = SAMPLED
         .map(|(excess, samples)| format!("{:.0} % in each of {samples} samples", 100.0 * excess));
     format!(
-        "above the median of at least {MIN_PEERS} GPUs of the node by {}, by what the exporter sums up, and by more than being read {READ_APART} s apart can make of work that is not steady, and by more than its clock has changed unless cycles are counted; where nobody sums up by {}, and in all of {MIN_SECONDS} s; and by {ABOVE_SPREAD:.0} standard deviations of what the node's GPUs differ by; for {HELD_SECONDS:.0} s, or {MOVED_SECONDS:.0} s where others were behind for less",
+        "above the median of at least {MIN_PEERS} GPUs of the node by {} (cumulative counters of the exporter), by more than reads {READ_APART} s apart can cause when work varies, and by more than the GPU's clock has changed, unless cycles are counted; without cumulative counters, by {}, over at least {MIN_SECONDS} s; and by {ABOVE_SPREAD:.0} standard deviations of the differences among the node's GPUs; for {HELD_SECONDS:.0} s, or {MOVED_SECONDS:.0} s if other GPUs were behind for less",
         sums.join(" or "),
         samples.join(" or ")
     )
@@ -29,22 +29,22 @@ pub(super) fn rules() -> Vec<Rule> {
     thresholds.extend(of_samples());
     thresholds.extend([
         Threshold::new(
-            "beyond what the GPUs of the node differ by",
+            "excess above the differences among the node's GPUs",
             ABOVE_SPREAD,
             "standard deviations",
-            "short windows begin at different moments of a step (a choice)",
+            "short windows start at different points of a step (a choice)",
         ),
         Threshold::new(
             "standard deviation",
             STANDARD,
             "median absolute deviations",
-            "that of normal values",
+            "the factor for a normal distribution",
         ),
         Threshold::new(
             "activity of the median GPU of the node",
             MIN_ACTIVE,
             "ratio",
-            "a GPU that computes less runs no step that could be compared (a choice)",
+            "a GPU that computes less runs no step that can be compared (a choice)",
         ),
     ]);
     thresholds.extend(of_time());
@@ -57,19 +57,19 @@ fn of_time() -> [Threshold; 3] {
             "time for which a GPU must have been behind",
             HELD_SECONDS,
             "s",
-            "work that is spread unevenly was seen to move on to other ranks after 20 s (a choice)",
+            "unevenly distributed work was seen to move to other ranks after 20 s (a choice)",
         ),
         Threshold::new(
-            "the same where another GPU of its job was behind for less",
+            "the same time if another GPU of its job was behind for less",
             MOVED_SECONDS,
             "s",
-            "there work moves (a choice)",
+            "in such a job the work moves (a choice)",
         ),
         Threshold::new(
-            "tensor work above or below the median, of a GPU whose SMs are active for longer",
+            "largest difference in tensor work from the median, for a GPU whose SMs are active for longer",
             SAME_WORK,
             "ratio",
-            "a GPU that does other work is no peer (a choice)",
+            "a GPU that does different work is not a peer (a choice)",
         ),
     ]
 }
@@ -80,15 +80,15 @@ fn of_sums() -> Vec<Threshold> {
             format!("work above the median over {seconds:.0} s"),
             excess,
             "ratio",
-            "lanes of the detection method, section 3.3: the time is fifteen times and more what GPUs are read apart (a choice)",
+            "lanes of the detection method, section 3.3: the time is at least 15 times the offset between reads of GPUs (a choice)",
         )
     });
     let others = [
         Threshold::new(
-            "share of that time by which reads of the node's GPUs may begin late, summed",
+            "largest summed delay of reads of the node's GPUs, as a share of that time",
             MAX_LATE,
             "ratio",
-            "an exporter that waits for a CPU reads each GPU at another moment; reads less than 0.1 s late do not count (a choice)",
+            "an exporter that waits for a CPU reads each GPU at a different time; delays below 0.1 s do not count (a choice)",
         ),
         Threshold::new(
             "longest step between two scrapes",
@@ -97,22 +97,22 @@ fn of_sums() -> Vec<Threshold> {
             "one scrape may fail, two in a row are a gap (a choice)",
         ),
         Threshold::new(
-            "share of that time that pages must tell",
+            "share of that time that scrapes must cover",
             MIN_SEEN,
             "ratio",
             "a scrape may fail (a choice)",
         ),
         Threshold::new(
-            "what sums of two GPUs may end apart, at least",
+            "assumed offset between the reads of two GPUs, at least",
             READ_APART,
             "s",
-            "the exporter's worker reads each GPU once a second, and the exporter takes it up once a second; more where the exporter says so",
+            "the exporter's worker reads each GPU once per second, and the exporter reads the worker once per second; more if the exporter reports it",
         ),
         Threshold::new(
-            "pieces of the time that tell how steady work is",
+            "interval that measures how steady the work is",
             PIECE_SECONDS,
             "s",
-            "a few steps, and a scrape (a choice)",
+            "a few steps, and one scrape (a choice)",
         ),
     ];
     lanes.into_iter().chain(others).collect()
@@ -121,30 +121,30 @@ fn of_sums() -> Vec<Threshold> {
 fn of_samples() -> Vec<Threshold> {
     let lanes = SAMPLED.map(|(excess, samples)| {
         Threshold::new(
-            format!("work above the median in each of {samples} samples, where nobody sums up"),
+            format!("work above the median in each of {samples} samples, without cumulative counters"),
             excess,
             "ratio",
-            "lanes of the detection method, section 3.3; activity is told in tenths of a per cent, clocks in steps of 0.75 %",
+            "lanes of the detection method, section 3.3; activity has a resolution of 0.1 %, clocks of 0.75 %",
         )
     });
     let others = [
         Threshold::new(
-            "time that the samples must reach back",
+            "time that the samples must cover",
             MIN_SECONDS,
             "s",
-            "exporters read GPUs one by one, so that for seconds after a change some are told as they were (seen on a busy machine)",
+            "exporters read GPUs one by one, so some values are outdated for seconds after a change (seen on a busy machine)",
         ),
         Threshold::new(
-            "samples that tell what GPUs of a node differ by, at most",
+            "maximum number of samples to measure the differences among a node's GPUs",
             SAMPLES.0 as f64,
             "samples",
-            "of eight GPUs 64 values (a choice)",
+            "64 values for eight GPUs (a choice)",
         ),
         Threshold::new(
-            "fewest of them",
+            "minimum number of these samples",
             SAMPLES.1 as f64,
             "samples",
-            "of fewer values a median is an accident (a choice)",
+            "a median of fewer values is not reliable (a choice)",
         ),
     ];
     lanes.into_iter().chain(others).collect()

@@ -22,13 +22,13 @@ const MIN_NONFATAL: f64 = 3.0;
 pub(super) fn thresholds() -> [Threshold; 2] {
     [
         Threshold::new(
-            "most that the clock of a node may be fast",
+            "largest accepted lead of a node's clock",
             CLOCK_SKEW_SECONDS,
             "s",
             "nodes synchronize their clocks (a choice)",
         ),
         Threshold::new(
-            "fewest SXids that are not fatal",
+            "minimum number of nonfatal SXids",
             MIN_NONFATAL,
             "errors",
             "single ones are corrected (a choice)",

@@ -20,31 +20,31 @@ fn thresholds() -> Vec<Threshold> {
 }
 
 fn of_a_loss() -> Vec<Threshold> {
-    let readings = "a reading's error shows on every cable, a loss on one (docs/detectors.md)";
+    let readings = "a reading error shows on every cable, a loss on one (docs/detectors.md)";
     vec![
         Threshold::new(
             "share of its packets that a cable loses",
             MIN_LOST,
             "ratio",
-            "go-back-N at 400 Gb/s costs a quarter of a percent at it (detection method, section 3.5)",
+            "at this loss, go-back-N at 400 Gb/s costs 0.25 % (detection method, section 3.5)",
         ),
         Threshold::new(
-            "fewest lost packets",
+            "minimum number of lost packets",
             MIN_PACKETS_LOST,
             "packets",
-            "fewer are a moment's difference between readings (a choice)",
+            "fewer can be a time offset between readings (a choice)",
         ),
         Threshold::new(
-            "fewest packets in a third of the time",
+            "minimum number of packets in each third of the time",
             MIN_PACKETS,
             "packets",
-            "keep-alives say nothing (a choice)",
+            "keep-alives alone are no evidence (a choice)",
         ),
         Threshold::new(
             "above the largest surplus of any cable",
             ABOVE_SURPLUS,
             "times",
-            "of a hundred normal errors the largest is 2.5 standard deviations",
+            "the largest of 100 normally distributed errors is 2.5 standard deviations",
         ),
         Threshold::new(
             "above the error of the cable's own readings",
@@ -58,43 +58,43 @@ fn of_a_loss() -> Vec<Threshold> {
 fn of_time_and_place() -> Vec<Threshold> {
     vec![
         Threshold::new(
-            "share of the cables whose surplus is left out",
+            "share of the cables whose surplus is ignored",
             BROKEN,
             "ratio",
             "their counters may be broken (a choice)",
         ),
         Threshold::new(
-            "least of the loss that each third of the time shows",
+            "minimum share of the loss in each third of the time",
             OF_EACH_THIRD,
             "ratio",
-            "a step in a counter is in one third only (a choice)",
+            "a jump of a counter is in one third only (a choice)",
         ),
         Threshold::new(
             "above the median cable",
             ABOVE_PEERS,
             "times",
-            "what every cable seems to lose its ends count differently (a choice)",
+            "an equal loss on every cable means that its ends count differently (a choice)",
         ),
         Threshold::new(
-            "shortest time that is looked at",
+            "shortest observed time",
             3.0 * SCALES[0] as f64,
             "readings",
-            "one in each third",
+            "one reading in each third",
         ),
         Threshold::new(
-            "longest time that is looked at",
+            "longest observed time",
             3.0 * SCALES[SCALES.len() - 1] as f64,
             "readings",
-            "the readings that are kept",
+            "the number of stored readings",
         ),
         Threshold::new(
-            "share of a switch's cables from which it is the switch",
+            "share of a switch's cables from which the switch is reported",
             OF_SWITCH.0,
             "ratio",
             "a choice",
         ),
         Threshold::new(
-            "fewest cables from which it is the switch",
+            "minimum number of cables from which the switch is reported",
             OF_SWITCH.1 as f64,
             "cables",
             "a choice",

@@ -9,13 +9,11 @@ use railscope_model::fabric::{Equipment, Fabric, LinkId, LinkKind, PartId};
 use railscope_model::identity::Part;
 use railscope_model::path_class::PathClass;
 
+use super::MAX_TABLES_AGE_SECONDS;
 use super::flows::Hop;
 use crate::detect::detector::View;
 use crate::fabric::PathSet;
 use crate::stages;
-
-/// How old forwarding tables may be: an own sweep reads them every five minutes.
-const MAX_TABLES_AGE_SECONDS: f64 = 900.0;
 
 /// Where a NIC is.
 #[derive(Debug, Clone, Copy, Default)]

@@ -1,8 +1,9 @@
 //! The numbers that probes are held against.
 
 use super::{
-    APART_SECONDS, LEAST_LOSS, LEAST_TAIL, LEAST_TAIL_OF_FABRIC, LEAST_TAIL_OF_NODE, MOST_USUAL,
-    OVER_SECONDS, SETTLE_SECONDS, SUSPICIOUS_NATS, WINDOW_SECONDS,
+    APART_SECONDS, LEAST_LOSS, LEAST_TAIL, LEAST_TAIL_OF_FABRIC, LEAST_TAIL_OF_NODE,
+    MAX_TABLES_AGE_SECONDS, MOST_USUAL, OVER_SECONDS, SETTLE_SECONDS, SUSPICIOUS_NATS,
+    WINDOW_SECONDS,
 };
 use crate::classes::{Class, EDGE_LOSSY, HOST_STALLS, PATH_SLOW, UPLINK_JITTER, UPLINK_LOSSY};
 use crate::detect::registry::{Rule, Threshold};
@@ -31,7 +32,7 @@ pub(super) fn rules() -> Vec<Rule> {
 fn of_probes(class: &Class) -> Vec<Threshold> {
     let of_signal = if is_loss(class) {
         vec![Threshold::new(
-            "share of probes lost while nothing is broken",
+            "share of probes lost without a fault",
             LEAST_LOSS,
             "ratio",
             METHOD,
@@ -39,43 +40,43 @@ fn of_probes(class: &Class) -> Vec<Threshold> {
     } else {
         vec![
             Threshold::new(
-                "share of probes slow while nothing is broken, at least",
+                "minimum share of slow probes without a fault",
                 LEAST_TAIL,
                 "ratio",
-                "keeps a quiet fabric from making every slow probe a sign (a choice)",
+                "so that in a quiet fabric not every slow probe is evidence (a choice)",
             ),
             Threshold::new(
-                "share of slow probes from which a cable or switch is named",
+                "share of slow probes from which a cable or switch is reported",
                 LEAST_TAIL_OF_FABRIC,
                 "ratio",
-                "half of a jitter of 1 % of the packets (a choice)",
+                "half of a jitter that affects 1 % of the packets (a choice)",
             ),
             Threshold::new(
-                "share of slow probes from which a NIC or host is named",
+                "share of slow probes from which a NIC or host is reported",
                 LEAST_TAIL_OF_NODE,
                 "ratio",
-                "twice p0 of 1e-2 of the detection method, section 3.5, by which healthy hosts differ (a choice)",
+                "twice p0 of 1e-2 of the detection method, section 3.5: healthy hosts differ by as much (a choice)",
             ),
         ]
     };
     let of_both = [
         Threshold::new(
-            "share of probes hit on most flows, from which nothing is said",
+            "share of lost or slow probes on most flows, from which nothing is reported",
             MOST_USUAL,
             "ratio",
-            "what everybody suffers is no single part's doing (a choice)",
+            "no single component explains a problem of all flows (a choice)",
         ),
         Threshold::new(
-            "excess of hits at a NIC, host or leaf from which its flows are explained",
+            "excess of lost or slow probes at a NIC, host or leaf from which its flows are explained",
             SUSPICIOUS_NATS,
             "nats",
-            "half of what an edge must explain (a choice)",
+            "half of the gain that an edge needs (a choice)",
         ),
         Threshold::new(
-            "fewest hits over a part",
+            "minimum number of lost or slow probes over a component",
             MIN_HITS,
             "probes",
-            "two pass no prior",
+            "two do not exceed any prior",
         ),
     ];
     of_signal.into_iter().chain(of_both).collect()
@@ -83,7 +84,7 @@ fn of_probes(class: &Class) -> Vec<Threshold> {
 
 fn of_parts() -> Vec<Threshold> {
     let prior = |what: &str, kind: Kind, source| {
-        let what = format!("what {what} must explain");
+        let what = format!("log-likelihood gain that {what} needs");
         Threshold::new(what, kind.prior_nats(), "nats", source)
     };
     vec![
@@ -92,16 +93,16 @@ fn of_parts() -> Vec<Threshold> {
         prior("a host", Kind::Host, "between cable and switch (a choice)"),
         prior("a switch", Kind::Switch, METHOD),
         Threshold::new(
-            "parts that explain as much cannot be told apart",
+            "difference in gain below which components are indistinguishable",
             ALIKE_NATS,
             "nats",
             "odds of 20 to 1",
         ),
         Threshold::new(
-            "most parts at once",
+            "maximum number of faulty components at once",
             MOST_BROKEN as f64,
-            "parts",
-            "four times half a percent of the hosts of 100,000 GPUs",
+            "components",
+            "four times 0.5 % of the hosts of 100,000 GPUs",
         ),
     ]
 }
@@ -112,22 +113,28 @@ fn of_time() -> Vec<Threshold> {
             "window",
             WINDOW_SECONDS,
             "s",
-            "as far back as the history reaches",
+            "length of the stored history",
         ),
         Threshold::new(
-            "time for which an exporter must run to be missed",
+            "minimum run time of an exporter before its missing replies count",
             SETTLE_SECONDS,
             "s",
-            "that it was away shows on others' pages one scrape later (a choice)",
+            "other nodes' scrapes show its absence one scrape later (a choice)",
         ),
         Threshold::new(
-            "time between first and last hit",
+            "maximum age of InfiniBand forwarding tables that probe paths follow",
+            MAX_TABLES_AGE_SECONDS,
+            "s",
+            "three times the interval at which the sweep reads them (a choice)",
+        ),
+        Threshold::new(
+            "minimum time between the first and the last lost or slow probe",
             APART_SECONDS,
             "s",
-            "a fabric that finds other ways loses for a moment (a choice)",
+            "a fabric that reroutes loses packets briefly (a choice)",
         ),
         Threshold::new(
-            "age of the last hit",
+            "maximum age of the last lost or slow probe",
             OVER_SECONDS,
             "s",
             "six scrapes of 10 s (a choice)",

@@ -110,13 +110,13 @@ pub(super) fn thresholds() -> [Threshold; 2] {
             "SM clock below the median of the node's GPUs of its job, without a reason",
             MIN_DROP,
             "ratio",
-            "chips of one product differ by several percent at a power limit (a choice)",
+            "chips of one product differ by several percent at their power limit (a choice)",
         ),
         Threshold::new(
             "for",
             HELD_SECONDS,
             "s",
-            "several scrapes: one is not enough (a choice)",
+            "several scrapes: a single one is not enough (a choice)",
         ),
     ]
 }

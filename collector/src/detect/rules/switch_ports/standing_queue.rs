@@ -31,7 +31,7 @@ const MAX_PAUSED: f64 = 0.01;
 /// The rule in words.
 pub(super) fn words() -> String {
     format!(
-        "{:.0} % of its packets marked over {:.0} s while it sends less than {:.0} % of its speed and is paused for less than {:.0} % of the time",
+        "the port marks {:.0} % of its packets over {:.0} s while it sends at less than {:.0} % of its speed and is paused for less than {:.0} % of the time",
         100.0 * MIN_MARKED,
         QUEUE_SECONDS[0],
         100.0 * MAX_SENT,
@@ -41,7 +41,7 @@ pub(super) fn words() -> String {
 
 /// The rule's numbers.
 pub(super) fn rule() -> Rule {
-    let choice = "bursts make queues, too, and busy ports (a choice)";
+    let choice = "bursts and busy ports also cause queues (a choice)";
     let thresholds = vec![
         Threshold::new(
             "share of packets that are marked",
@@ -59,13 +59,13 @@ pub(super) fn rule() -> Rule {
             "and also over the newest",
             QUEUE_SECONDS[1],
             "s",
-            "it goes on (a choice)",
+            "the queue still exists (a choice)",
         ),
         Threshold::new(
             "bytes of a packet",
             PACKET_BYTES,
             "bytes",
-            "the largest MTU of RDMA; smaller packets make the share less",
+            "the largest RDMA MTU; smaller packets lower the share",
         ),
         Threshold::new(
             "share of its speed that a port sends, at most",
