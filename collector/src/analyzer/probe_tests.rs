@@ -358,6 +358,27 @@ fn forwarding_tables_name_the_cable_where_no_router_answers() {
 }
 
 #[test]
+fn a_cable_that_adaptive_routing_uses_for_all_flows_is_not_taken_for_another() {
+    // Each probe takes any spine, whatever the tables hold; one cable of leaf 1 loses some.
+    let lossy = World {
+        lost: |way, _| {
+            let between = way.spines.is_some() && way.leaves().contains(&1);
+            f64::from(u8::from(between)) * 2.0 * 0.05 / SPINES as f64
+        },
+        knows_hops: false,
+        subnet: Some(subnet(at(0.0), None)),
+        ..HEALTHY
+    };
+    let said = lossy.said(LeftOut::default());
+    let all: BTreeSet<&String> = said.iter().flatten().collect();
+    assert!(all.iter().all(|line| !line.contains(" link/")), "{all:?}");
+    assert!(
+        all.iter().any(|line| *line == "uplink-lossy switch/leaf-1"),
+        "{all:?}"
+    );
+}
+
+#[test]
 fn a_nic_that_loses_what_comes_and_goes_is_named_by_its_cable() {
     let lossy = World {
         lost: |way, _| 0.1 * f64::from(u8::from(way.has(3))),
