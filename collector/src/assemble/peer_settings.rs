@@ -40,9 +40,17 @@ pub(crate) fn with_settings(mut findings: Vec<Finding>, history: &History) -> Ve
 /// devices have as many of each value. One finding for each other value, so that a rollout in waves is a few findings and
 /// not one for each node.
 fn differing(history: &History) -> Vec<Finding> {
+    let versions = by(&VERSION_DIFFERS, versions, history);
+    [versions, by(&SETTING_DIFFERS, settings, history)].concat()
+}
+
+/// What a node reports of one kind: each value with the part that has it.
+type Report = fn(&NodeName, &NodeHistory) -> Vec<(Subject, String, Part)>;
+
+fn by(rule: &'static Rule, report: Report, history: &History) -> Vec<Finding> {
     let mut subjects: BTreeMap<Subject, BTreeMap<&NodeName, Values>> = BTreeMap::new();
     for (name, node) in history.nodes() {
-        for (subject, value, part) in versions(name, node).into_iter().chain(settings(name, node)) {
+        for (subject, value, part) in report(name, node) {
             let of_node = subjects
                 .entry(subject)
                 .or_default()
@@ -53,7 +61,7 @@ fn differing(history: &History) -> Vec<Finding> {
     }
     let compared = subjects
         .iter()
-        .flat_map(|(subject, nodes)| compare(subject, nodes));
+        .flat_map(|(subject, nodes)| compare(rule, subject, nodes));
     compared.collect()
 }
 
@@ -146,7 +154,11 @@ fn settings(name: &NodeName, node: &NodeHistory) -> Vec<(Subject, String, Part)>
     found.flatten().flatten().collect()
 }
 
-fn compare(subject: &Subject, nodes: &BTreeMap<&NodeName, Values>) -> Vec<Finding> {
+fn compare(
+    rule: &'static Rule,
+    subject: &Subject,
+    nodes: &BTreeMap<&NodeName, Values>,
+) -> Vec<Finding> {
     let counts = |values: &Values| -> BTreeMap<String, usize> {
         values
             .iter()
@@ -179,15 +191,16 @@ fn compare(subject: &Subject, nodes: &BTreeMap<&NodeName, Values>) -> Vec<Findin
     );
     let others = others.iter();
     others
-        .map(|(value, parts)| finding(subject, value, parts, &peers))
+        .map(|(value, parts)| finding(rule, subject, (value, parts), &peers))
         .collect()
 }
 
-fn finding(subject: &Subject, value: &str, parts: &BTreeSet<&Part>, peers: &str) -> Finding {
-    let rule: &'static Rule = match subject.setting {
-        "firmware" | "VBIOS" | "driver" => &VERSION_DIFFERS,
-        _ => &SETTING_DIFFERS,
-    };
+fn finding(
+    rule: &'static Rule,
+    subject: &Subject,
+    (value, parts): (&str, &BTreeSet<&Part>),
+    peers: &str,
+) -> Finding {
     let nodes: BTreeSet<&NodeName> = parts.iter().filter_map(|part| part.node()).collect();
     let mut named: Vec<String> = nodes
         .iter()

@@ -20,7 +20,7 @@ use railscope_model::metric::{
 use self::attribution::Windows;
 pub use self::attribution::{Explained, Share};
 use crate::jobs::job::{JobName, Jobs};
-use crate::store::{History, NodeHistory, Window};
+use crate::store::{History, NodeHistory, Window, sign_above};
 
 /// Length of a window, seconds: two scrapes, so that what happened together on two nodes mostly lies in one window.
 const WINDOW_SECONDS: f64 = 30.0;
@@ -96,11 +96,8 @@ impl Stretch {
     fn slow(self, node: &NodeHistory, histogram: &'static Metric) -> Option<f64> {
         let mut above = None;
         for (labels, counted) in node.series(histogram) {
-            let part = labels.values().last()?;
-            let sign = match part.parse::<f64>() {
-                Ok(bound) if (bound / SLOW_SECONDS - 1.0).abs() < 1e-9 => -1.0,
-                Err(_) if part == "count" => 1.0,
-                _ => continue,
+            let Some(sign) = sign_above(labels, SLOW_SECONDS) else {
+                continue;
             };
             let rise = self.rise(counted).unwrap_or_default();
             let (sum, bounds) = above.get_or_insert((0.0, 0));

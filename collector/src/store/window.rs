@@ -1,6 +1,7 @@
 //! What was said of one series lately, slot by slot, and how good each word of it is.
 
 use railscope_model::fabric::Timestamp;
+use railscope_model::reading::Labels;
 
 use crate::store::time_axis::Axis;
 
@@ -173,6 +174,18 @@ pub struct Window<'a> {
     counts: bool,
     latest: f64,
     seen: Seen<'a>,
+}
+
+/// The sign with which a series of a histogram counts towards the observations above a bound in seconds: all observations
+/// less those up to the bound. None of series that do not count.
+pub(crate) fn sign_above(labels: &Labels, seconds: f64) -> Option<f64> {
+    match labels.values().last()? {
+        "count" => Some(1.0),
+        part => {
+            let bound: f64 = part.parse().ok()?;
+            ((bound / seconds - 1.0).abs() < 1e-9).then_some(-1.0)
+        }
+    }
 }
 
 /// How much a counter rose.

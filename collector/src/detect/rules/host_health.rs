@@ -11,7 +11,7 @@ use crate::detect::detector::{Detector, Evidence, Explanation, View};
 use crate::detect::peers;
 use crate::detect::peers::{MIN_PEERS, median};
 use crate::detect::registry::{Rule, Threshold};
-use crate::store::{Increase, NodeHistory};
+use crate::store::{Increase, NodeHistory, sign_above};
 
 /// The window over which stalls and steal are counted.
 const WINDOW_SECONDS: f64 = 60.0;
@@ -192,13 +192,7 @@ fn timers_later_than(history: &NodeHistory, threshold: &str) -> Option<f64> {
         .series(&HOST_TIMER_DELAY)
         .filter_map(|(labels, window)| {
             let rate = window.increase(WINDOW_SECONDS)?.rate();
-            match labels.values().last()? {
-                "count" => Some(rate),
-                bound => {
-                    let bound: f64 = bound.parse().ok()?;
-                    ((1e6 * bound / micros - 1.0).abs() < 1e-9).then_some(-rate)
-                }
-            }
+            Some(sign_above(labels, micros / 1e6)? * rate)
         });
     rates.reduce(|sum, rate| sum + rate)
 }

@@ -86,6 +86,7 @@ mod tests {
             "still lost: a fault of its own"
         );
     }
+
     #[test]
     fn losses_behind_a_dead_switch_open_none_when_it_is_back() {
         const SWITCH: &str = "switch/leaf-1";
