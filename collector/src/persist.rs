@@ -19,7 +19,10 @@ const WRITE_SECONDS: f64 = 60.0;
 /// The state file, if one is configured, and what stands in it.
 pub(crate) struct Past {
     folder: Option<PathBuf>,
-    written: Option<(Timestamp, Arc<Fabric>, Arc<ChangeLog>)>,
+    /// When the last write was tried.
+    tried: Option<Timestamp>,
+    /// What the file holds.
+    written: Option<(Arc<Fabric>, Arc<ChangeLog>)>,
     /// Whether the file tells of cables.
     has_cables: bool,
     incidents: Option<incidents_file::Wire>,
@@ -32,6 +35,7 @@ impl Past {
     pub(crate) fn of(folder: Option<PathBuf>) -> Self {
         Self {
             folder,
+            tried: None,
             written: None,
             has_cables: false,
             incidents: None,
@@ -63,18 +67,18 @@ impl Past {
         let saved = incidents_file::save(folder, &wire);
         state.record_kept("incidents", saved.is_ok());
         match saved {
-            Ok(()) => self.incidents = Some(wire),
-            // The next analysis cycle retries the write.
+            Ok(()) => {
+                self.incidents = Some(wire);
+                self.incidents_failing = false;
+            }
             Err(error) if !self.incidents_failing => {
                 tracing::error!(
                     "cannot write the incidents: {error}; retrying at the next analysis"
                 );
                 self.incidents_failing = true;
-                return;
             }
-            Err(_) => return,
+            Err(_) => {}
         }
-        self.incidents_failing = false;
     }
 
     /// Takes up what an earlier run knew. A file that cannot be read is an error in the log and no past.
@@ -101,26 +105,30 @@ impl Past {
         if self.has_cables && !has_cables(&view.fabric) {
             return;
         }
-        let is_due = match &self.written {
-            None => view.fabric.links().next().is_some(),
-            Some((at, fabric, changes)) => {
-                view.now.seconds_since(*at) >= WRITE_SECONDS
-                    && !(Arc::ptr_eq(fabric, &view.fabric) && Arc::ptr_eq(changes, &view.changes))
+        let is_written = match &self.written {
+            None => view.fabric.links().next().is_none(),
+            Some((fabric, changes)) => {
+                Arc::ptr_eq(fabric, &view.fabric) && Arc::ptr_eq(changes, &view.changes)
             }
         };
-        if !is_due {
+        let is_early = |tried| view.now.seconds_since(tried) < WRITE_SECONDS;
+        if is_written || self.tried.is_some_and(is_early) {
             return;
         }
-        let failed = fabric_file::save(folder, view);
-        if let Err(error) = &failed
-            && !self.failing
-        {
-            tracing::error!("what is known of the fabric is not kept: {error}");
+        self.tried = Some(view.now);
+        let saved = fabric_file::save(folder, view);
+        state.record_kept("fabric", saved.is_ok());
+        match saved {
+            Ok(()) => {
+                self.has_cables = has_cables(&view.fabric);
+                self.written = Some((Arc::clone(&view.fabric), Arc::clone(&view.changes)));
+                self.failing = false;
+            }
+            Err(error) if !self.failing => {
+                tracing::error!("cannot write the fabric: {error}; retrying in {WRITE_SECONDS} s");
+                self.failing = true;
+            }
+            Err(_) => {}
         }
-        self.failing = failed.is_err();
-        state.record_kept("fabric", !self.failing);
-        self.has_cables = has_cables(&view.fabric);
-        let (fabric, changes) = (Arc::clone(&view.fabric), Arc::clone(&view.changes));
-        self.written = Some((view.now, fabric, changes));
     }
 }

@@ -163,11 +163,13 @@ pub(crate) fn save_json(
     fs::create_dir_all(folder).map_err(failed(folder))?;
     let mut out = BufWriter::new(File::create(&beside).map_err(failed(&beside))?);
     let written = serde_json::to_writer(&mut out, wire).map_err(io::Error::from);
-    written
+    let saved = written
         .and_then(|()| out.flush())
         .and_then(|()| out.get_ref().sync_all())
-        .map_err(failed(&beside))?;
-    fs::rename(&beside, &file).map_err(failed(&file))
+        .map_err(failed(&beside))
+        .and_then(|()| fs::rename(&beside, &file).map_err(failed(&file)));
+    // On a full disk a part of it would keep the space that other files need; the first error is the one to report.
+    saved.inspect_err(|_| drop(fs::remove_file(&beside)))
 }
 
 /// Reads what an earlier run knew; none where it left nothing.

@@ -1,7 +1,7 @@
 //! The folder of a recording within its limits: segments, of which the oldest is deleted first, and files beside them.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
@@ -73,8 +73,10 @@ impl Ring {
         // Until the old file is gone, both are there.
         self.make_room(text.len() as u64)?;
         let temporary = self.folder.join(format!("{name}.tmp"));
-        fs::write(&temporary, text)?;
-        fs::rename(&temporary, self.folder.join(name))
+        let written = fs::write(&temporary, text)
+            .and_then(|()| fs::rename(&temporary, self.folder.join(name)));
+        // A part of it would keep the space that others need; the error of the write is the one to report.
+        written.inspect_err(|_| drop(fs::remove_file(&temporary)))
     }
 
     /// Appends a frame and the times of cycles; the first line of the frame has this time.
@@ -105,7 +107,7 @@ impl Ring {
         let (scrapes, ticks) = files_of(&self.folder, seconds);
         let appended = append(&scrapes, frame).and_then(|()| append(&ticks, cycles.as_bytes()));
         if appended.is_err() {
-            // Its last frame may be incomplete: nothing may follow it.
+            // Its last frame may be incomplete, where it could not be cut off: nothing may follow it.
             self.segment = None;
         }
         appended
@@ -214,10 +216,36 @@ fn files_of(folder: &Path, seconds: u64) -> (PathBuf, PathBuf) {
     (scrapes, folder.join(format!("ticks.{seconds}.txt")))
 }
 
+/// Appends all bytes or none: what a full disk took of them is cut off again, and a file that was begun for them removed. Else
+/// each attempt would leave another file.
 fn append(path: &Path, bytes: &[u8]) -> io::Result<()> {
     if bytes.is_empty() {
         return Ok(());
     }
-    let file: io::Result<File> = OpenOptions::new().create(true).append(true).open(path);
-    file?.write_all(bytes)
+    let mut file = OpenOptions::new().create(true).append(true).open(path)?;
+    let length = file.metadata()?.len();
+    file.write_all(bytes).inspect_err(|_| {
+        // The error of the write is the one to report.
+        match length {
+            0 => fs::remove_file(path).ok(),
+            length => file.set_len(length).ok(),
+        };
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_leaves_no_file_behind() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("segment");
+        std::os::unix::fs::symlink("/dev/full", &path).expect("a link");
+        let error = append(&path, b"frame").expect_err("full");
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        assert_eq!(fs::read_dir(&folder).expect("a folder").count(), 0);
+        append(&path, b"frame").expect("there is room again");
+        assert_eq!(fs::read(&path).expect("a file"), b"frame");
+    }
 }

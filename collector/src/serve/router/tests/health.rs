@@ -110,6 +110,26 @@ async fn unwritable_state_is_reported_until_a_write_succeeds() {
     .await;
 }
 
+#[test]
+fn a_fabric_that_could_not_be_written_is_written_later_although_it_did_not_change() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let state = with_clock(now);
+    let mut view = state.snapshot().expect("a tick").view.clone();
+    let path = folder.path().join("state");
+    std::fs::create_dir(&path).expect("a folder");
+    // A full disk.
+    let beside = path.join("topology.json.new");
+    std::os::unix::fs::symlink("/dev/full", &beside).expect("a link");
+    let mut past = Past::of(Some(path.clone()));
+    past.keep(&view, &state);
+    assert!(state.unwritable()["fabric"]);
+    assert!(!beside.is_symlink(), "what is incomplete is removed");
+    view.now = a_minute_later();
+    past.keep(&view, &state);
+    assert!(!state.unwritable()["fabric"]);
+    assert!(path.join("topology.json").is_file());
+}
+
 #[tokio::test]
 async fn removed_targets_are_counted() {
     let state = with_clock(now);
