@@ -165,7 +165,7 @@ fn an_incident_is_explained_in_words_and_one_that_is_not_open_is_not() {
         let said = incident[field].as_str().expect(field);
         assert!(text.contains(said), "{field}: {said}\n{text}");
     }
-    for said in ["How sure", "threshold   ", "clears when "] {
+    for said in ["Probability", "threshold   ", "clears when "] {
         assert!(text.contains(said), "{said}\n{text}");
     }
     let unknown = explain("12345678");

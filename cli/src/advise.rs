@@ -4,7 +4,7 @@ mod kubernetes;
 mod memory;
 mod plan;
 mod slurm;
-mod time;
+pub(crate) mod time;
 
 use std::io::Write as _;
 use std::path::PathBuf;

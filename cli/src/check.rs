@@ -11,16 +11,16 @@ use railscope_exporter::check::{self, Report, Verdict};
 use crate::check_file::{self, FileReport};
 use crate::machine::MachineArgs;
 
-/// Says what this node should give, what it gives and how to mend the difference. Exit status: 0 nothing
-/// found, 1 findings, 2 the check itself failed.
+/// Check which metrics this node can provide, which are missing, and how to fix each gap. Exit status: 0 no
+/// findings, 1 findings, 2 the check itself failed.
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
-    /// How to print the table.
+    /// Output format of the table.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-    /// Recordings of nodes to check instead of this machine: nvidia-smi -q (text or XML), topo -m, nvlink -s, NCCL's or
-    /// hwloc's XML; of switches: PFC counters of SONiC, interfaces and link log of Junos. Files or directories, one file for
-    /// each node. Several nodes are compared with each other.
+    /// Recordings of nodes to check instead of this machine: nvidia-smi -q (text or XML), topo -m, nvlink -s or -e, NCCL's or
+    /// hwloc's XML, kernel log; of switches: counters of interfaces and PFC of SONiC, interfaces and link log of Junos. Files
+    /// or directories, one file for each node. Several nodes are compared with each other.
     #[arg(long, value_name = "FILE", num_args = 1..)]
     file: Vec<PathBuf>,
     #[command(flatten)]

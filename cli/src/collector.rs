@@ -12,18 +12,18 @@ use crate::telemetry;
 use railscope_otlp::Settings;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Scrapes a cluster's exporters, reads its subnet, and serves incidents, API and page.
+/// Scrape a cluster's exporters, read its subnet, and serve incidents, API and web page.
 #[derive(Debug, Args)]
 pub(crate) struct CollectorArgs {
     /// Configuration file; see packaging/collector.toml for every key.
     #[arg(long = "config", env = "RAILSCOPE_CONFIG")]
     config: PathBuf,
-    /// Address to listen on, `host:port` or `:port`, in place of the file's.
+    /// Address to listen on, `host:port` or `:port`, instead of that in the file.
     #[arg(long = "web.listen-address", env = "RAILSCOPE_WEB_LISTEN_ADDRESS")]
     listen_address: Option<String>,
 }
 
-/// Checks a collector's configuration file without touching the network.
+/// Check a collector's configuration file without using the network.
 #[derive(Debug, Args)]
 pub(crate) struct CheckConfigArgs {
     /// The file.

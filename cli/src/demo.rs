@@ -50,43 +50,43 @@ const USUAL_FAULT: &str = "pcie-degraded";
 /// Where the page is.
 const LISTEN: &str = "127.0.0.1:10661";
 
-/// Shows Railscope at work: simulates a GPU cluster, breaks one part of it and finds the culprit.
+/// Demonstrate Railscope: simulate a GPU cluster, inject a fault into one component and find it.
 ///
 /// Nodes are simulated at the boundary of the real interfaces (/sys, /proc, NVML, ibnetdiscover);
-/// exporters, collector and page are the real ones. What probes and timers would measure is simulated, too. Needs no GPU, no network and no privileges.
-/// While it runs, `railscope demo inject` and the page's "Break something" break and mend more.
+/// exporters, collector and web page are the real ones. What probes and timers would measure is simulated, too. Needs no
+/// GPU, no network and no privileges. While it runs, `railscope demo inject` and "Break something" on the web page inject
+/// and end more faults.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct DemoArgs {
     #[command(subcommand)]
     action: Option<Action>,
-    /// A story to play: cluster, job, what breaks and what to expect of Railscope. `list` tells them all.
+    /// Scenario to play: cluster, job, fault, and the expected result of Railscope. `list` prints all.
     #[arg(long, conflicts_with = "fault", value_parser = scenes())]
     scene: Option<String>,
-    /// Nodes, 1 to 256, each with 8 GPUs and 8 NICs; 32 if neither this nor the scene says so.
+    /// Nodes, 1 to 256, each with 8 GPUs and 8 NICs; default: that of the scene, or 32.
     #[arg(long)]
     nodes: Option<u16>,
-    /// Picks the noise and the part that fails.
+    /// Seed for the noise and the component that fails.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Simulated seconds per second, 0.1 to 20. Counters and everything that follows from them move so much
-    /// faster, timestamps do not: above 1 rates exceed what the hardware can do, and rules that look at rates of
-    /// errors find more than they should.
+    /// Simulated seconds per second, 0.1 to 20. Counters increase faster by this factor, timestamps do not: above
+    /// 1, rates exceed what the hardware can do, and rules about error rates report more than they should.
     #[arg(long, default_value_t = 1.0, value_parser = speed)]
     speed: f64,
-    /// Address of the page, `host:port`.
+    /// Address of the web page, `host:port`.
     #[arg(long, default_value = LISTEN)]
     listen: String,
-    /// What to break, without a scene; pcie-degraded if left out. `inject list` says what each is.
+    /// Fault to inject, without a scene; default: pcie-degraded. `inject list` describes each.
     #[arg(long, value_parser = faults())]
     fault: Option<String>,
-    /// When to break it after the start, such as 5s.
+    /// Time from the start to the fault, such as 5s.
     #[arg(long, default_value = "5s", value_parser = crate::duration::parse)]
     fault_after: Duration,
-    /// When to stop by itself, such as 2m; else runs until Ctrl-C.
+    /// Time after which the demo stops, such as 2m; default: it runs until Ctrl-C.
     #[arg(long, value_parser = crate::duration::parse)]
     duration: Option<Duration>,
-    /// Folder for a recording of all that the collector reads; `railscope replay` analyses it again.
+    /// Folder for a recording of all that the collector reads; `railscope replay` analyzes it again.
     #[arg(long, value_name = "FOLDER")]
     record: Option<PathBuf>,
 }

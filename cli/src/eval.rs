@@ -48,44 +48,44 @@ const HELD_OUT_SEEDS: u64 = 2000;
 /// Seeds on which thresholds may be chosen; scores on them say nothing.
 const TUNING_SEEDS: u64 = 1000;
 
-/// Judges the detectors on simulated faults whose truth is known, beside rules from the literature on the
-/// same data. Everything in it is simulated.
+/// Evaluate the detectors on simulated faults with known ground truth, next to rules from the literature on
+/// the same data. All data is simulated.
 #[derive(Debug, Args)]
 pub(crate) struct EvalArgs {
     /// Scenario files, or folders of them.
     #[arg(long, value_name = "PATH", num_args = 1.., default_value = "tests/scenarios")]
     scenario: Vec<PathBuf>,
-    /// Seeds, the last one left out. Thresholds are chosen on 0..1000, scores come from 1000..2000.
+    /// Seeds, without the last one. Thresholds are chosen on 0..1000, scores come from 1000..2000.
     #[arg(long, value_name = "A..B", default_value = "1000..1003", value_parser = seeds)]
     seeds: Range<u64>,
-    /// Threads; as many as the machine has processors if left out. Results do not depend on it.
+    /// Threads; default: one per CPU. Results do not depend on it.
     #[arg(long)]
     threads: Option<usize>,
-    /// Time between two scrapes and judgements, such as 1s, instead of the scenarios' own.
+    /// Time between two scrapes and analysis cycles, such as 1s; default: that of the scenario.
     #[arg(long, value_parser = tick)]
     tick: Option<f64>,
-    /// Lists what went wrong, run by run; JSON always has it.
+    /// List the errors of each run; JSON always contains them.
     #[arg(long)]
     list_wrong: bool,
-    /// How to print the scores.
+    /// Output format of the scores.
     #[arg(long, value_enum, default_value_t = ReportFormat::Table)]
     format: ReportFormat,
-    /// Also writes a page with plots.
+    /// Also write a web page with plots.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Also judges the collector without a step of its method, on the same runs, as a row of its own. Steps with commas between
-    /// them are left out together; `each` is every step, one after the other. May be given more than once.
+    /// Also evaluate the collector without a step of its method, on the same runs, as an additional row. Steps separated by
+    /// commas are disabled together; `each` is every step, one after the other. Can be given several times.
     #[arg(long, value_name = "STEP", value_parser = ablations::parse)]
     without: Vec<Ablations>,
-    /// Also writes the tables into a Markdown page, between its marks `<!-- eval NAME -->` and `<!-- end -->`; a page of its
-    /// own if there is none.
+    /// Also write the tables into a Markdown file, between its markers `<!-- eval NAME -->` and `<!-- end -->`; a new file
+    /// if there is none.
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
-    /// Writes each reading as a page and reads it again, as between exporter and collector. Slower, with the
-    /// same results.
+    /// Write each reading as a scrape body and read it again, as between exporter and collector. Slower, with
+    /// the same results.
     #[arg(long)]
     through_text: bool,
-    /// Replays these recordings instead of scenarios and compares the incidents with the truth.json of each.
+    /// Replay these recordings instead of scenarios and compare the incidents with the truth.json of each.
     #[arg(long, value_name = "PACK", num_args = 1.., conflicts_with_all = [
         "scenario", "seeds", "tick", "html", "without", "markdown", "through_text",
     ])]
@@ -134,7 +134,7 @@ pub(crate) fn run(args: &EvalArgs) -> anyhow::Result<()> {
     let plans = plans(&scenarios, &args.seeds)?;
     if args.seeds.start < TUNING_SEEDS {
         tracing::warn!(
-            "seeds below {TUNING_SEEDS} are for choosing thresholds: these scores are no test"
+            "seeds below {TUNING_SEEDS} are for choosing thresholds: these scores are not a test"
         );
     }
     let settings = Settings {

@@ -19,21 +19,21 @@ const SHOWN_PARTS: usize = 5;
 /// Checks whose findings are shown, without `--all`: a dead leaf of 64 ports fits on a screen of 40 lines.
 const SHOWN_CHECKS: usize = 2;
 
-/// Says in words what an incident is: which part, how sure, on what evidence, whom it slows, what would clear it and
-/// what to do. Exit status 1 if it is not open. Or says what the detectors check, without a collector.
+/// Explain an incident: component, probability, evidence, affected jobs, what clears it, and what to do. Exit status 1 if
+/// it is not open. With --detectors, print what the detectors check; this needs no collector.
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
-    /// Id of an open incident, as in alerts, API and page.
+    /// ID of an open incident, as in alerts, the API and the web page.
     #[arg(required_unless_present = "detectors", conflicts_with = "detectors")]
     incident: Option<String>,
-    /// Print every finding and every part; otherwise findings of one check are one, and lists are cut.
+    /// Print every finding and every component; by default, findings of one check are grouped and lists are shortened.
     #[arg(long, conflicts_with = "detectors")]
     all: bool,
-    /// Says what every detector checks, each threshold with its source, what would clear it and its runbook; with a name
-    /// that detector, or those that name the class of this name.
+    /// Print what every detector checks, each threshold with its source, what clears it, and its runbook; with a name, only
+    /// that detector, or the detectors of that class.
     #[arg(long, value_name = "NAME", num_args = 0..=1)]
     detectors: Option<Option<String>>,
-    /// How to print the detectors.
+    /// Output format of the detectors.
     #[arg(long, value_enum, default_value_t = Format::Text, requires = "detectors")]
     format: Format,
     /// Address of the collector.
@@ -170,7 +170,7 @@ fn explain(out: &mut String, incident: &Incident, shown: Shown) -> fmt::Result {
     }
     writeln!(
         out,
-        "How sure     {:.1} %: the chance that this part is to blame, by what was seen of it",
+        "Probability  {:.1} %: that this component is the cause, given the evidence",
         100.0 * incident.posterior
     )?;
     if let Some(work) = &incident.maintenance {
@@ -185,7 +185,7 @@ fn explain(out: &mut String, incident: &Incident, shown: Shown) -> fmt::Result {
         } else {
             format!("until {} ago", span(-left))
         };
-        writeln!(out, "Maintenance  {why}, {when}: it pages nobody")?;
+        writeln!(out, "Maintenance  {why}, {when}: no page is sent")?;
     }
     candidates(out, incident, shown)?;
     evidence(out, incident, shown)?;
@@ -210,7 +210,7 @@ fn impact(out: &mut String, incident: &Incident) -> fmt::Result {
                 )
             }
             Some(_) => String::from("None is slower than usual."),
-            None => String::from("Whether they are slower is not measurable yet."),
+            None => String::from("The slowdown cannot be measured yet."),
         };
         writeln!(out, "{measured}")?;
     }
@@ -234,7 +234,7 @@ fn candidates(out: &mut String, incident: &Incident, shown: Shown) -> fmt::Resul
     let Some(no_part) = incident.no_part else {
         return Ok(());
     };
-    out.push_str("\nWhich part (evidence in nats)\n");
+    out.push_str("\nCandidates (evidence in nats)\n");
     for one in incident.candidates.iter().take(shown.parts) {
         let chance = percent(one.posterior);
         let weighed = one.nats.iter().enumerate();
@@ -249,7 +249,10 @@ fn candidates(out: &mut String, incident: &Incident, shown: Shown) -> fmt::Resul
         )?;
     }
     let chance = percent(no_part);
-    writeln!(out, "  {chance}  no part: software, or a moment's state")
+    writeln!(
+        out,
+        "  {chance}  no component: software, or a transient condition"
+    )
 }
 
 /// Findings of one check stand together, numbered as the weights of the candidates are.
@@ -340,11 +343,11 @@ mod tests {
         explain(&mut text, &incident, Shown::FEW).expect("told");
         for said in [
             "Since        5 min ago, last seen 5 s ago; it closed and came back once",
-            "How sure     95.0 %",
-            "Maintenance  new cable, for another 10 min: it pages nobody",
+            "Probability  95.0 %",
+            "Maintenance  new cable, for another 10 min: no page is sent",
             "   95.0 %  Cable from n3 mlx5_2/1 (link/n3:mlx5_2/1); 1: +5.0",
             "    2.0 %  NIC mlx5_2 of n3",
-            "    1.0 %  no part",
+            "    1.0 %  no component",
             "1. It is down.",
             "threshold   any",
             "May also be (1): link/n3:mlx5_3/1",

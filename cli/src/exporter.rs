@@ -21,7 +21,7 @@ use crate::machine::MachineArgs;
 use crate::probing::{Fetcher, ProbeArgs};
 use crate::telemetry;
 
-/// Reads this node's GPUs, PCIe links and RDMA ports and serves them to Prometheus.
+/// Read this node's GPUs, PCIe links and RDMA ports and serve their metrics to Prometheus.
 #[derive(Debug, Args)]
 pub(crate) struct ExporterArgs {
     /// Address to listen on, `host:port` or `:port`.
@@ -42,10 +42,10 @@ pub(crate) struct ExporterArgs {
     machine: MachineArgs,
     #[command(flatten)]
     probes: ProbeArgs,
-    /// Name of the node, in place of its host name.
+    /// Name of the node, instead of its host name.
     #[arg(long = "node.name", env = "RAILSCOPE_NODE_NAME")]
     node_name: Option<String>,
-    /// Sample so many times as often as usual, for endurance tests.
+    /// Sample this many times as often as usual, for endurance tests.
     #[arg(
         long = "sample.hurry",
         env = "RAILSCOPE_SAMPLE_HURRY",

@@ -28,7 +28,7 @@ pub(crate) struct MachineArgs {
         default_value = "/proc"
     )]
     procfs: PathBuf,
-    /// The root file system that this process runs in, to tell a container by.
+    /// The root file system of this process, to detect a container.
     #[arg(
         long = "path.rootfs",
         env = "RAILSCOPE_PATH_ROOTFS",
@@ -52,42 +52,42 @@ pub(crate) struct MachineArgs {
     /// Time between two NVML samples, such as 5s; at least 1s, because polling costs the jobs on the GPU.
     #[arg(long = "nvml.period", env = "RAILSCOPE_NVML_PERIOD", default_value = "5s", value_parser = period)]
     nvml_period: Duration,
-    /// Leave GPUs out.
+    /// Do not read GPUs.
     #[arg(long = "no-nvml", env = "RAILSCOPE_NO_NVML")]
     no_nvml: bool,
-    /// Program that lists LLDP neighbours, by name or path. Without an answer from it the exporter listens
-    /// itself, for which it needs the capability CAP_NET_RAW.
+    /// Program that lists LLDP neighbors, by name or path. Without an answer from it, the exporter listens
+    /// itself, which needs the capability CAP_NET_RAW.
     #[arg(
         long = "lldp.lldpctl",
         env = "RAILSCOPE_LLDP_LLDPCTL",
         default_value = "lldpctl"
     )]
     lldpctl: PathBuf,
-    /// Recordings of ethtool, dcb and lldpctl below this directory, in place of the kernel's answers.
+    /// Read recordings of ethtool, dcb and lldpctl below this directory instead of asking the kernel.
     #[arg(
         long = "path.network-recordings",
         env = "RAILSCOPE_PATH_NETWORK_RECORDINGS"
     )]
     network_recordings: Option<PathBuf>,
-    /// Leave out the thread on each NUMA node that watches how late timers fire.
+    /// Do not run the thread on each NUMA node that measures timer latency.
     #[arg(long = "no-jitter-probe", env = "RAILSCOPE_NO_JITTER_PROBE")]
     no_jitter_probe: bool,
-    /// The kubelet's pod-resources socket; asked where it exists.
+    /// The kubelet's pod-resources socket; used if it exists.
     #[arg(
         long = "workload.kubelet-socket",
         env = "RAILSCOPE_WORKLOAD_KUBELET_SOCKET",
         default_value = "/var/lib/kubelet/pod-resources/kubelet.sock"
     )]
     kubelet_socket: PathBuf,
-    /// Directory with one file a GPU (its ordinal, or ordinal.MIG-instance) that holds the ids of its jobs,
-    /// one a line, as the prolog of a batch system writes them.
+    /// Directory with one file per GPU (its ordinal, or ordinal.MIG-instance) that contains the IDs of its jobs,
+    /// one per line, as the prolog of a batch system writes them.
     #[arg(
         long = "workload.job-mapping",
         env = "RAILSCOPE_WORKLOAD_JOB_MAPPING",
         value_name = "DIR"
     )]
     job_mapping: Option<PathBuf>,
-    /// Directory in which jobs write how long their steps took, a file JOB.RANK each; read where it exists.
+    /// Directory in which jobs write their step times, one file JOB.RANK per rank; read if it exists.
     #[arg(
         long = "workload.step-times",
         env = "RAILSCOPE_WORKLOAD_STEP_TIMES",

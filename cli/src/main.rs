@@ -24,11 +24,11 @@ mod sweep;
 mod telemetry;
 mod topology;
 
-/// Which part of a GPU cluster's fabric is slow, why, and whom it hurts.
+/// Find which component of a GPU cluster's fabric is slow, why, and which jobs it affects.
 #[derive(Debug, Parser)]
 #[command(name = "railscope", version)]
 struct Cli {
-    /// What to log, such as info or railscope_exporter=debug; without it info, and warn in demo and replay.
+    /// What to log, such as info or railscope_exporter=debug; default: info, and warn in demo and replay.
     #[arg(long, env = "RAILSCOPE_LOG", global = true)]
     log: Option<String>,
     #[command(subcommand)]

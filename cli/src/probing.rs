@@ -29,7 +29,7 @@ pub(crate) struct ProbeArgs {
         value_parser = listen
     )]
     listen: Option<Listen>,
-    /// Probe the NICs on this list: a file, looked at again when it changes, or an http URL, fetched every minute. Off
+    /// Probe the NICs on this list: a file, read again when it changes, or an http URL, fetched every minute. Off
     /// by default.
     #[arg(
         long = "probe.list",
@@ -37,7 +37,7 @@ pub(crate) struct ProbeArgs {
         value_name = "FILE|URL"
     )]
     list: Option<String>,
-    /// Probe and answer by RDMA, too, with this program: `railscope-rdma-probe`, which needs libibverbs and the devices below
+    /// Also probe and answer by RDMA with this program: `railscope-rdma-probe`, which needs libibverbs and the devices below
     /// /dev/infiniband. Other nodes find it by `--probe.listen`. Off by default.
     #[arg(
         long = "probe.rdma",
@@ -86,13 +86,13 @@ fn list(place: String) -> anyhow::Result<(ListAccess, Option<Fetcher>)> {
         match ProbeList::load(&path) {
             Ok(_) => {}
             Err(missing @ ListError::Unreadable { .. }) => {
-                tracing::warn!("{missing}: nobody is probed until it is there");
+                tracing::warn!("{missing}: no probes are sent until it exists");
             }
             Err(bad) => return Err(bad.into()),
         }
         return Ok((ListAccess::File(path), None));
     }
-    let url = Url::parse(&place).with_context(|| format!("{place:?} is no URL"))?;
+    let url = Url::parse(&place).with_context(|| format!("{place:?} is not a URL"))?;
     if url.scheme() != "http" {
         bail!(
             "{place:?}: expected a file or http://host:port/path; this version fetches http, not https"
@@ -159,7 +159,7 @@ impl Fetcher {
 /// Reads `host:port` with an address for a host, or `:port` for every address.
 fn listen(text: &str) -> Result<Listen, String> {
     let expected =
-        || format!("{text:?} is no address such as :10661, 10.0.1.2:10661 or [fd00::2]:10661");
+        || format!("{text:?} is not an address such as :10661, 10.0.1.2:10661 or [fd00::2]:10661");
     let addresses = match text.strip_prefix(':') {
         Some(port) => {
             let port: u16 = port.parse().map_err(|_| expected())?;

@@ -28,29 +28,29 @@ use progress::Progress;
 use read_back::StoreArgs;
 use serve::Server;
 
-/// Analyses recorded clusters again and prints when which incident opened, changed and closed.
+/// Analyze recordings of clusters again and print when each incident opened, changed and closed.
 ///
 /// The analysis is that of the collector, with the configuration and the times of the recording (docs/recording.md).
 #[derive(Debug, Args)]
 pub(crate) struct ReplayArgs {
-    /// Folders with a recording each.
+    /// Folders with one recording each.
     #[arg(required_unless_present = "prometheus", conflicts_with = "prometheus")]
     packs: Vec<PathBuf>,
     #[command(flatten)]
     store: StoreArgs,
-    /// Prints one JSON object per line for each change.
+    /// Print one JSON object per line for each change.
     #[arg(long)]
     json: bool,
-    /// Omits scrapes before this time, in seconds of Unix time.
+    /// Omit scrapes before this time, in seconds of Unix time.
     #[arg(long)]
     from: Option<f64>,
-    /// Omits scrapes after this time, in seconds of Unix time.
+    /// Omit scrapes after this time, in seconds of Unix time.
     #[arg(long)]
     to: Option<f64>,
-    /// Prints each change so many times as fast as it happened, or at once: a number or `max`.
+    /// Print the changes at this multiple of real time, or at once: a number or `max`.
     #[arg(long, default_value = "max")]
     speed: Speed,
-    /// Serves the web page and the API with the state at the end until Ctrl-C, on `host:port` or `:port`.
+    /// Serve the web page and the API with the state at the end until Ctrl-C, on `host:port` or `:port`.
     #[arg(long, value_name = "ADDRESS")]
     serve: Option<String>,
 }

@@ -15,21 +15,21 @@ use railscope_simulator::show::ibnetdiscover::ibsim_net;
 use railscope_simulator::show::tree::ClusterTree;
 use railscope_simulator::spec::{ClusterSpec, Transport};
 
-/// Writes a simulated cluster into a folder: /sys, /proc and NVML of every node, its InfiniBand subnet as
-/// ibnetdiscover prints it and as ibsim loads it, and the wiring plan. 6 MB a node.
+/// Write a simulated cluster into a folder: /sys, /proc and NVML of every node, its InfiniBand subnet as
+/// ibnetdiscover prints it and as ibsim loads it, and the wiring plan. 6 MB per node.
 #[derive(Debug, Args)]
 pub(crate) struct SimulateArgs {
-    /// What cluster: a TOML file, such as those in tests/fabrics.
+    /// Cluster: a TOML file, such as those in tests/fabrics.
     cluster: PathBuf,
     /// Folder to write, which must not exist yet.
     folder: PathBuf,
-    /// Picks the noise and the parts that fail.
+    /// Seed for the noise and the components that fail.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// How long the cluster has run, such as 2m.
     #[arg(long, default_value = "1m", value_parser = crate::duration::parse)]
     after: Duration,
-    /// What is broken from the start, at a part that the seed picks; may be given several times.
+    /// Fault from the start, at a component that the seed selects; can be given several times.
     #[arg(long, value_parser = PossibleValuesParser::new(CAUSES.iter().copied()))]
     fault: Vec<String>,
 }
@@ -96,7 +96,7 @@ fn say(cluster: &Cluster, folder: &Path) {
         }
         Transport::Roce => {
             println!(
-                "\n{folder}/switches holds what each switch hears by LLDP: lldp_file of [[switches]] in the collector's configuration."
+                "\n{folder}/switches has the LLDP neighbors of each switch: lldp_file of [[switches]] in the collector's configuration."
             );
         }
         Transport::Efa => {}

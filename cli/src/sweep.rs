@@ -13,27 +13,27 @@ use railscope_collector::fabric::subnet::counters::{
 use railscope_collector::fabric::subnet::{NodeKind, Subnet};
 use railscope_collector::sources::mad_sweep::{MAX_WINDOW, Settings, Stats, Sweeper, open};
 
-/// Sweeps the InfiniBand subnet once, as the collector would, and says what it saw and what that cost.
+/// Sweep the InfiniBand subnet once, as the collector does, and print what was found and the cost.
 ///
-/// Needs read and write access to /dev/infiniband/umad*. Nothing is set: every question is a Get.
+/// Needs read and write access to /dev/infiniband/umad*. Nothing is changed: every request is a Get.
 #[derive(Debug, Args)]
 pub(crate) struct SweepArgs {
     /// Port to sweep from: mlx5_0, mlx5_0:2, auto, or ibsim:SOCKET:HOST for a simulated subnet.
     #[arg(long, default_value = "auto")]
     device: String,
-    /// Leaves out the counters.
+    /// Omit the counters.
     #[arg(long)]
     no_counters: bool,
-    /// Questions under way at a time, over all devices.
+    /// Requests in flight at a time, over all devices.
     #[arg(long, default_value_t = Settings::default().window)]
     window: usize,
-    /// Subnet management questions under way at a time to one switch.
+    /// Subnet management requests in flight at a time to one switch.
     #[arg(long, default_value_t = Settings::default().per_switch)]
     per_switch: usize,
-    /// Most questions a second; 0 for no limit.
+    /// Maximum requests per second; 0 for no limit.
     #[arg(long, default_value_t = Settings::default().mads_per_second.map_or(0, NonZeroU32::get))]
     mads_per_second: u32,
-    /// Also prints every port with a cable: state, speed, counters.
+    /// Also print every port with a cable: state, speed, counters.
     #[arg(long)]
     ports: bool,
 }
@@ -73,7 +73,7 @@ fn summary(subnet: &Subnet, stats: &Stats) -> String {
         subnet.links.len()
     );
     for gap in subnet.completeness.gaps() {
-        writeln!(text, "not whole: {gap}").ok();
+        writeln!(text, "incomplete: {gap}").ok();
     }
     for problem in &subnet.problems {
         writeln!(text, "problem: {problem}").ok();
@@ -81,7 +81,7 @@ fn summary(subnet: &Subnet, stats: &Stats) -> String {
     let seconds = |time: Duration| time.as_secs_f64();
     writeln!(
         text,
-        "topology {:.3} s, counters {:.3} s, {} MADs: {} answered, {} repeated, {} unanswered, {} refused, {} not asked, {} stray",
+        "topology {:.3} s, counters {:.3} s, {} MADs: {} answered, {} retried, {} unanswered, {} refused, {} not sent, {} unexpected",
         seconds(stats.discovery),
         seconds(stats.counters),
         stats.sent,

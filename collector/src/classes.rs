@@ -103,7 +103,7 @@ pub static PORT_DEGRADED: Class = Class {
     name: "port-degraded",
     severity: Severity::Critical,
     title: "Link runs below its rate",
-    action: "Reseat the cable so that the link trains again; if it stays slow, swap the cable or transceiver.",
+    action: "Reseat the cable to retrain the link; if it stays slow, swap the cable or transceiver.",
 };
 
 /// A PCIe link runs slower or narrower than it could and its peers do.
@@ -111,23 +111,23 @@ pub static PCIE_DEGRADED: Class = Class {
     name: "pcie-degraded",
     severity: Severity::Critical,
     title: "PCIe link runs below its rate",
-    action: "Drain the node and power-cycle it so that the link trains again; if it stays degraded, reseat the card or riser.",
+    action: "Drain the node and power-cycle it to retrain the link; if it stays degraded, reseat the card or riser.",
 };
 
 /// A link corrupts what it carries.
 pub static LINK_ERRORS: Class = Class {
     name: "link-errors",
     severity: Severity::Warning,
-    title: "Link makes errors",
-    action: "Clean and reseat the cable; if errors go on, swap the transceiver, then the cable.",
+    title: "Link reports errors",
+    action: "Clean and reseat the cable; if errors continue, swap the transceiver, then the cable.",
 };
 
 /// A host port is connected to a leaf of another rail.
 pub static MISCABLED_RAIL: Class = Class {
     name: "miscabled-rail",
     severity: Severity::Warning,
-    title: "Cable goes to the wrong rail",
-    action: "Move the cable to the leaf of its own rail; if two are swapped, exchange them.",
+    title: "Cable is connected to the wrong rail",
+    action: "Move the cable to the leaf of its own rail; if two cables are swapped, exchange them.",
 };
 
 /// A GPU is held back by its own clock.
@@ -135,15 +135,15 @@ pub static GPU_SLOW: Class = Class {
     name: "gpu-slow",
     severity: Severity::Critical,
     title: "GPU runs slower than its peers",
-    action: "Look at cooling and power of the node; if its neighbours are well, drain the node and have the GPU replaced.",
+    action: "Check the node's cooling and power; if the other GPUs are healthy, drain the node and have the GPU replaced.",
 };
 
 /// Cables of many switches or hosts were lost at one moment.
 pub static FABRIC_STORM: Class = Class {
     name: "fabric-storm",
     severity: Severity::Critical,
-    title: "Many cables were lost at once",
-    action: "Look for what they share: power, cooling, the fabric manager, or a change that was rolled out at that moment.",
+    title: "Many links went down at once",
+    action: "Find what they share: power, cooling, the fabric manager, or a change that was rolled out at that moment.",
 };
 
 /// A switch has lost a good share of its cables, or all.
@@ -151,7 +151,7 @@ pub static SWITCH_DOWN: Class = Class {
     name: "switch-down",
     severity: Severity::Critical,
     title: "Switch has lost its links",
-    action: "Look at the switch's power, console and fabric manager; its cables are well.",
+    action: "Check the switch's power, console and fabric manager; its cables are not the cause.",
 };
 
 /// A host has lost every fabric link.
@@ -159,31 +159,31 @@ pub static HOST_DOWN: Class = Class {
     name: "host-down",
     severity: Severity::Critical,
     title: "Host has lost all its fabric links",
-    action: "Look at the host's power and console; its cables are well.",
+    action: "Check the host's power and console; its cables are not the cause.",
 };
 
 /// A GPU does not answer its driver any more.
 pub static GPU_LOST: Class = Class {
     name: "gpu-lost",
     severity: Severity::Critical,
-    title: "GPU does not answer any more",
-    action: "Drain the node and power-cycle it; if the GPU stays away or goes again, have it replaced.",
+    title: "GPU no longer responds",
+    action: "Drain the node and power-cycle it; if the GPU is still missing or fails again, have it replaced.",
 };
 
 /// The driver reported an error after which the GPU needs a reset.
 pub static GPU_ERROR: Class = Class {
     name: "gpu-error",
     severity: Severity::Critical,
-    title: "GPU reports an error that needs a reset",
-    action: "Drain the node and reset the GPU; if the error returns, power-cycle the node, run the field diagnosis and have the GPU replaced.",
+    title: "GPU reports an error that requires a reset",
+    action: "Drain the node and reset the GPU; if the error returns, power-cycle the node, run the field diagnostic and have the GPU replaced.",
 };
 
 /// A GPU's memory has a row that waits to be replaced, or cannot be.
 pub static GPU_MEMORY: Class = Class {
     name: "gpu-memory",
     severity: Severity::Warning,
-    title: "GPU memory waits for a repair",
-    action: "Reset the GPU when its job ends, so that the row is replaced; where that failed or SRAM errors exceed the threshold, run the field diagnosis and have the GPU replaced.",
+    title: "GPU memory needs repair",
+    action: "Reset the GPU when its job ends to remap the row; if the remap failed or SRAM errors exceed the threshold, run the field diagnostic and have the GPU replaced.",
 };
 
 /// A GPU has lost some of its NVLinks.
@@ -191,7 +191,7 @@ pub static NVLINK_DOWN: Class = Class {
     name: "nvlink-down",
     severity: Severity::Critical,
     title: "NVLinks are down",
-    action: "Drain the node and reset its GPUs and NVSwitches; if the links stay away, have the GPU or the baseboard replaced.",
+    action: "Drain the node and reset its GPUs and NVSwitches; if the links stay down, have the GPU or the baseboard replaced.",
 };
 
 /// A GPU's NVLinks corrupt data and send it again, or train again.
@@ -199,23 +199,23 @@ pub static NVLINK_ERRORS: Class = Class {
     name: "nvlink-errors",
     severity: Severity::Warning,
     title: "NVLinks report errors",
-    action: "Drain the node when its job ends and reset its GPUs and NVSwitches; if errors return, run the field diagnosis and have the GPU or the baseboard replaced.",
+    action: "Drain the node when its job ends and reset its GPUs and NVSwitches; if errors return, run the field diagnostic and have the GPU or the baseboard replaced.",
 };
 
 /// The power supply of a node makes its GPUs brake.
 pub static HOST_POWER: Class = Class {
     name: "host-power",
     severity: Severity::Critical,
-    title: "Power supply makes the GPUs brake",
-    action: "Look at the node's power supplies and its feed; a supply has failed or the rack is over its budget.",
+    title: "Power supply throttles the GPUs",
+    action: "Check the node's power supplies and its feed; a supply has failed or the rack exceeds its power budget.",
 };
 
 /// Most GPUs of a node are held back by heat.
 pub static HOST_COOLING: Class = Class {
     name: "host-cooling",
     severity: Severity::Critical,
-    title: "Node is cooled too little",
-    action: "Look at the node's fans, filters and inlet air, or its coolant; its GPUs are well.",
+    title: "Node cooling is insufficient",
+    action: "Check the node's fans, filters and inlet air, or its coolant; its GPUs are not the cause.",
 };
 
 /// A GPU is much hotter than others that do as much, and not slower yet.
@@ -223,7 +223,7 @@ pub static GPU_THERMAL: Class = Class {
     name: "gpu-thermal",
     severity: Severity::Warning,
     title: "GPU is hotter than its peers",
-    action: "When its job is over, look at the GPU's heat sink or cold plate, its thermal paste, and the fan or hose next to it; at its limit it will slow down.",
+    action: "When its job ends, check the GPU's heat sink or cold plate, its thermal paste, and the fan or hose next to it; at its limit it will throttle.",
 };
 
 /// Most GPUs of a node have a lower power limit than those of other nodes.
@@ -231,15 +231,15 @@ pub static POWER_LIMIT: Class = Class {
     name: "power-limit",
     severity: Severity::Warning,
     title: "Power limit below that of other nodes",
-    action: "Set the power limit of the node's GPUs to that of its peers, or keep jobs from mixing the two.",
+    action: "Set the power limit of the node's GPUs to that of its peers, or keep jobs from using both kinds of node.",
 };
 
 /// A port loses its link again and again.
 pub static PORT_FLAPPING: Class = Class {
     name: "port-flapping",
     severity: Severity::Critical,
-    title: "Link goes down and comes back again and again",
-    action: "Reseat the cable at both ends; if it goes on, swap the transceiver, then the cable, then the switch port.",
+    title: "Link is flapping",
+    action: "Reseat the cable at both ends; if it continues, swap the transceiver, then the cable, then the switch port.",
 };
 
 /// A cable between two switches is gone.
@@ -254,16 +254,16 @@ pub static UPLINK_DOWN: Class = Class {
 pub static HOST_STALLS: Class = Class {
     name: "host-stalls",
     severity: Severity::Warning,
-    title: "Processors stand still for moments",
-    action: "Look for interrupt storms, firmware (SMI), deep idle states and memory compaction on the node; compare its settings with a quiet one's.",
+    title: "CPU stalls",
+    action: "Check the node for interrupt storms, firmware (SMI), deep idle states and memory compaction; compare its settings with a healthy node.",
 };
 
 /// The hypervisor takes a node's processors away.
 pub static HOST_STEAL: Class = Class {
     name: "host-steal",
     severity: Severity::Warning,
-    title: "Hypervisor takes the processors away",
-    action: "Pin the virtual processors and give the machine a host of its own; until then keep it out of synchronous jobs.",
+    title: "Hypervisor takes CPU time from the node",
+    action: "Pin the virtual CPUs and give the virtual machine a dedicated host; until then keep it out of synchronous jobs.",
 };
 
 /// Fans, power supplies, memory or processors of a node report a fault.
@@ -271,7 +271,7 @@ pub static HOST_HARDWARE: Class = Class {
     name: "host-hardware",
     severity: Severity::Warning,
     title: "Node reports a hardware fault",
-    action: "Look at the BMC's event log and replace the part that it names: fan, power supply, memory module; for a hot processor repair the heat sink or the air flow.",
+    action: "Check the BMC's event log and replace the part that it names: fan, power supply, memory module; for a hot CPU repair the heat sink or the air flow.",
 };
 
 /// A node posts receive buffers too late.
@@ -279,47 +279,47 @@ pub static RECEIVER_NOT_READY: Class = Class {
     name: "receiver-not-ready",
     severity: Severity::Warning,
     title: "Receiver has no buffers ready",
-    action: "Look at the processes of the job on this node: those that post receives are starved of processor time or stuck.",
+    action: "Check the processes of the job on this node: those that post receives lack CPU time or are stuck.",
 };
 
 /// A PCIe link corrupts packets and sends them again.
 pub static PCIE_ERRORS: Class = Class {
     name: "pcie-errors",
     severity: Severity::Warning,
-    title: "PCIe link makes errors",
-    action: "Drain the node and reseat the card or its riser; if errors go on, have the card replaced.",
+    title: "PCIe link reports errors",
+    action: "Drain the node and reseat the card or its riser; if errors continue, have the card replaced.",
 };
 
 /// Many nodes wait for their storage at once, or one while the others do not.
 pub static STORAGE_STALL: Class = Class {
     name: "storage-stall",
     severity: Severity::Warning,
-    title: "Storage keeps nodes waiting",
-    action: "Many nodes: look at the storage behind checkpoints and data, and the network to it. One node: look at its disks and its mounts.",
+    title: "Nodes wait for storage",
+    action: "Many nodes: check the storage behind checkpoints and data, and the network to it. One node: check its disks and its mounts.",
 };
 
 /// Packets between a NIC and its GPUs go up to the root complex.
 pub static PCIE_REDIRECTED: Class = Class {
     name: "pcie-redirected",
     severity: Severity::Critical,
-    title: "PCIe sends packets for GPUs over the root complex",
-    action: "Switch off access control (ACS) on the PCIe switches above the NIC, and the IOMMU's translation or switch on ATS; compare with a node that is well.",
+    title: "PCIe packets for GPUs take the root complex",
+    action: "Disable access control (ACS) on the PCIe switches above the NIC, and disable IOMMU translation or enable ATS; compare with a healthy node.",
 };
 
 /// A NIC works for a GPU of the other socket, and is too slow for it.
 pub static NUMA_AFFINITY: Class = Class {
     name: "numa-affinity",
     severity: Severity::Critical,
-    title: "NIC works for a GPU of the other socket",
-    action: "Give the GPU a NIC on its own socket, as on other nodes: compare slots, look for a missing NIC, and in a virtual machine compare the NUMA nodes that it is given.",
+    title: "NIC serves a GPU of the other socket",
+    action: "Give the GPU a NIC on its own socket, as on other nodes: compare slots, check for a missing NIC, and in a virtual machine compare its NUMA nodes.",
 };
 
 /// A node takes what its NICs receive too slowly.
 pub static SLOW_RECEIVER: Class = Class {
     name: "slow-receiver",
     severity: Severity::Critical,
-    title: "Node takes too slowly what it receives",
-    action: "Look what loads the node's memory and sockets, at its IOMMU and memory settings, and which GPU and socket the processes of the job use with the NIC; compare with a node that is well.",
+    title: "Node drains received traffic too slowly",
+    action: "Check the load on the node's memory and sockets, its IOMMU and memory settings, and which GPU and socket the processes of the job use with the NIC; compare with a healthy node.",
 };
 
 /// A port, usually of a NIC, pauses its neighbor permanently.
@@ -327,23 +327,23 @@ pub static PFC_STORM: Class = Class {
     name: "pfc-storm",
     severity: Severity::Critical,
     title: "Port pauses its neighbor permanently",
-    action: "Take the port that sends pause down at once, so that others can send; then drain the node and reset the NIC, or restart the switch.",
+    action: "Immediately shut down the port that sends pause, so that others can send; then drain the node and reset the NIC, or restart the switch.",
 };
 
 /// An interface's MTU is not that of its peers.
 pub static MTU_MISMATCH: Class = Class {
     name: "mtu-mismatch",
     severity: Severity::Critical,
-    title: "MTU is not that of other nodes",
-    action: "Set the MTU of the interface to that of its peers, and in the node's set-up.",
+    title: "MTU differs from other nodes",
+    action: "Set the MTU of the interface to that of its peers, also in the node's configuration.",
 };
 
 /// An interface's flow control is not that of its peers.
 pub static PFC_MISMATCH: Class = Class {
     name: "pfc-mismatch",
     severity: Severity::Warning,
-    title: "Priority flow control is not that of other nodes",
-    action: "Set PFC of the interface to that of its peers, and in the node's set-up.",
+    title: "Priority flow control differs from other nodes",
+    action: "Set PFC of the interface to that of its peers, also in the node's configuration.",
 };
 
 /// A switch drops packets that should be lossless.
@@ -351,31 +351,31 @@ pub static SWITCH_QOS: Class = Class {
     name: "switch-qos",
     severity: Severity::Critical,
     title: "Switch drops packets that should be lossless",
-    action: "Compare buffers, PFC and the mapping of priorities of the switch with one that is well.",
+    action: "Compare the buffers, PFC and priority mapping of the switch with a healthy switch.",
 };
 
 /// Switches wait for each other in a circle.
 pub static PFC_DEADLOCK: Class = Class {
     name: "pfc-deadlock",
     severity: Severity::Critical,
-    title: "Switches pause each other in a circle",
-    action: "Take one cable of the circle down for a moment, so that its packets are thrown away; then look for the route that goes down and up again, and switch on the switches' PFC watchdog.",
+    title: "Switches pause each other in a cycle",
+    action: "Take one cable of the cycle down for a moment, so that its packets are dropped; then find the route that goes down and up again, and enable the switches' PFC watchdog.",
 };
 
 /// Packets vanish between two switches, and no counter says where.
 pub static UPLINK_LOSSY: Class = Class {
     name: "uplink-lossy",
     severity: Severity::Critical,
-    title: "Packets vanish between switches",
-    action: "Take the cable out of service, so that its traffic goes over others; then clean and reseat it, and swap the transceivers, then the cable, then the switch port.",
+    title: "Silent packet loss between switches",
+    action: "Take the cable out of service, so that its traffic uses others; then clean and reseat it, and swap the transceivers, then the cable, then the switch port.",
 };
 
 /// Probes to and from a NIC vanish, and no counter says where.
 pub static EDGE_LOSSY: Class = Class {
     name: "edge-lossy",
     severity: Severity::Critical,
-    title: "Packets vanish at a NIC",
-    action: "Look at the counters of the NIC, of its PCIe link and of the switch port; then clean and reseat the cable, swap the transceivers, then the cable, then the NIC.",
+    title: "Silent packet loss at a NIC",
+    action: "Check the counters of the NIC, of its PCIe link and of the switch port; then clean and reseat the cable, swap the transceivers, then the cable, then the NIC.",
 };
 
 /// Probes over a cable between switches are slow.
@@ -390,8 +390,8 @@ pub static UPLINK_JITTER: Class = Class {
 pub static PATH_SLOW: Class = Class {
     name: "path-slow",
     severity: Severity::Warning,
-    title: "Packets are held up on the way",
-    action: "Look for a link that trains again and again and for queues that stand at the port; then clean and reseat the cable, and swap the transceivers.",
+    title: "Packets are delayed on the path",
+    action: "Check the link for repeated retraining and the port for standing queues; then clean and reseat the cable, and swap the transceivers.",
 };
 
 /// A switch uses only some of its uplinks.
@@ -399,13 +399,13 @@ pub static ECMP_POLARISED: Class = Class {
     name: "ecmp-polarised",
     severity: Severity::Warning,
     title: "Switch uses only some of its uplinks",
-    action: "Give the switch another hash seed or more fields to hash than the one before it; then launch the job again.",
+    action: "Give the switch a different hash seed or more hash fields than the switch before it; then restart the job.",
 };
 
 /// Somebody else uses a NIC of a job.
 pub static NOISY_NEIGHBOUR: Class = Class {
     name: "noisy-neighbour",
     severity: Severity::Warning,
-    title: "Somebody else uses the NIC",
-    action: "Find who else has a function of the NIC (virtual functions, storage), and move it or limit its rate.",
+    title: "Other traffic uses the NIC",
+    action: "Find what else uses the NIC (virtual functions, storage), and move it or limit its rate.",
 };

@@ -37,7 +37,7 @@ fn a_rail_optimised_fabric_is_seen_as_one() {
               evidence   4 of 4 host-bearing leaves carry one rail
               evidence   1 scalable unit, groups of hosts behind the same leaves
               evidence   4 of 4 hosts have all 4 NICs: mlx5_0 mlx5_1 mlx5_4 mlx5_5
-              leaves     1.00 / 1.00 / 1.00 bandwidth down to up (min / median / max of 4 leaves)
+              leaves     1.00 / 1.00 / 1.00 downlink/uplink bandwidth (min / median / max of 4 leaves)
               bisection  3.2 Tb/s of 3.2 Tb/s that half of the hosts can send (100 %)
               speeds     hosts 16 x 4xNDR; between switches 16 x 4xNDR
               ruled out  rail-only: cables between switches join 4 rails
@@ -57,8 +57,8 @@ fn a_fat_tree_is_no_rail_fabric() {
               hosts      16; 16 NICs
               evidence   32 of 32 cables between switches join two tiers; 56 of 56 pairs of leaves tried are joined by a way up and down
               evidence   16 of 16 hosts have their NIC: HCA-1
-              leaves     1.00 / 1.00 / 1.00 bandwidth down to up (min / median / max of 8 leaves)
-              tier 2     1.00 bandwidth down to up
+              leaves     1.00 / 1.00 / 1.00 downlink/uplink bandwidth (min / median / max of 8 leaves)
+              tier 2     1.00 downlink/uplink bandwidth
               bisection  1.6 Tb/s of 1.6 Tb/s that half of the hosts can send (100 %)
               speeds     hosts 16 x 4xHDR; between switches 32 x 4xHDR
               single     8 switches and 0 cables between switches cut off hosts: switch/edge-0-0 (2 hosts), switch/edge-0-1 (2 hosts), switch/edge-1-0 (2 hosts), switch/edge-1-1 (2 hosts) …
@@ -79,7 +79,7 @@ fn a_missing_rail_is_named_by_host_rail_and_device() {
               evidence   4 of 4 host-bearing leaves carry one rail
               evidence   1 scalable unit, groups of hosts behind the same leaves
               evidence   3 of 4 hosts have all 4 NICs: mlx5_0 mlx5_1 mlx5_4 mlx5_5
-              leaves     0.75 / 1.00 / 1.00 bandwidth down to up (min / median / max of 4 leaves)
+              leaves     0.75 / 1.00 / 1.00 downlink/uplink bandwidth (min / median / max of 4 leaves)
               bisection  3.0 Tb/s of 3.0 Tb/s that half of the hosts can send (100 %)
               speeds     hosts 15 x 4xNDR; between switches 16 x 4xNDR
               missing    rail 2 (mlx5_4) at 1 host: gpu-03
@@ -101,7 +101,7 @@ fn crossed_cables_are_named_as_a_pair() {
               evidence   2 of 4 host-bearing leaves carry one rail; 2 carry one but for single cables
               evidence   1 scalable unit, groups of hosts behind the same leaves
               evidence   4 of 4 hosts have all 4 NICs: mlx5_0 mlx5_1 mlx5_4 mlx5_5
-              leaves     1.00 / 1.00 / 1.00 bandwidth down to up (min / median / max of 4 leaves)
+              leaves     1.00 / 1.00 / 1.00 downlink/uplink bandwidth (min / median / max of 4 leaves)
               bisection  3.2 Tb/s of 3.2 Tb/s that half of the hosts can send (100 %)
               speeds     hosts 16 x 4xNDR; between switches 16 x 4xNDR
               misplaced  gpu-02 mlx5_0 of rail 0 is connected to leaf-r1 of rail 1, not to leaf-r0 (swapped with gpu-02 mlx5_1)
@@ -125,7 +125,7 @@ fn service_hosts_on_a_spine_and_a_management_leaf_bend_no_tier() {
               evidence   4 of 5 host-bearing leaves carry one rail; the other 1 no rail, only service or unnamed hosts
               evidence   1 scalable unit, groups of hosts behind the same leaves
               evidence   4 of 4 hosts have all 4 NICs: mlx5_0 mlx5_1 mlx5_4 mlx5_5
-              leaves     1.00 / 1.00 / 1.00 bandwidth down to up (min / median / max of 4 leaves)
+              leaves     1.00 / 1.00 / 1.00 downlink/uplink bandwidth (min / median / max of 4 leaves)
               bisection  3.2 Tb/s of 3.2 Tb/s that half of the hosts can send (100 %)
               speeds     hosts 20 x 4xNDR; between switches 18 x 4xNDR
               single     2 switches and 0 cables between switches cut off hosts: switch/mgmt-leaf (3 hosts), switch/spine-01 (1 host)
@@ -148,7 +148,7 @@ fn a_truncated_sweep_is_partial_and_never_trusted() {
               evidence   4 of 4 host-bearing leaves carry one rail
               evidence   1 scalable unit, groups of hosts behind the same leaves
               evidence   4 of 4 hosts have all 4 NICs: mlx5_0 mlx5_1 mlx5_4 mlx5_5
-              leaves     1.00 / 1.00 / 1.00 bandwidth down to up (min / median / max of 4 leaves)
+              leaves     1.00 / 1.00 / 1.00 downlink/uplink bandwidth (min / median / max of 4 leaves)
               bisection  3.2 Tb/s of 3.2 Tb/s that half of the hosts can send (100 %)
               speeds     hosts 16 x 4xNDR; between switches 16 x 4xNDR
               ruled out  rail-only: cables between switches join 4 rails
@@ -175,7 +175,7 @@ fn debris_costs_nothing_but_trust() {
               evidence   4 of 4 host-bearing leaves carry one rail
               evidence   1 scalable unit, groups of hosts behind the same leaves
               evidence   3 of 4 hosts have all 4 NICs: mlx5_0 mlx5_1 mlx5_4 mlx5_5
-              leaves     1.00 / 1.00 / 1.00 bandwidth down to up (min / median / max of 4 leaves)
+              leaves     1.00 / 1.00 / 1.00 downlink/uplink bandwidth (min / median / max of 4 leaves)
               bisection  3.2 Tb/s of 3.2 Tb/s that half of the hosts can send (100 %)
               speeds     hosts 16 x 4xNDR; between switches 16 x 4xNDR
               single     1 switch and 0 cables between switches cut off hosts: switch/leaf-r1 (1 host)

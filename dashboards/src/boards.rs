@@ -106,7 +106,7 @@ fn incidents(title: &'static str, selector: &str) -> Panel {
         .column(Column::severity())
         .column(Column::label("class", "Class").link(Link::runbook()))
         .column(Column::label("fault_domain", "Component to repair").link(to_incident()).link(Link::incident_page()))
-        .column(Column::label("alternatives", "Or one of"))
+        .column(Column::label("alternatives", "Other possible causes"))
         .column(node_column())
         .column(
             Column::value(0, "GPUs")

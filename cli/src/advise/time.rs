@@ -3,7 +3,7 @@
 use railscope_model::fabric::civil;
 
 /// `2026-11-20T14:03:07Z`
-pub(super) fn rfc3339(seconds: f64) -> String {
+pub(crate) fn rfc3339(seconds: f64) -> String {
     let [year, month, day, hour, minute, second] = civil(seconds);
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }

@@ -196,7 +196,7 @@ fn write_page(out: &mut String, stage: &Stage) -> std::fmt::Result {
         out.push_str("<p>Nothing was broken yet.</p>\n");
     } else {
         out.push_str(
-            "<table class=\"acts\">\n<tr><th>the truth</th><th>since</th><th>state</th><th>what Railscope says</th><th>end it</th></tr>\n",
+            "<table class=\"acts\">\n<tr><th>fault</th><th>since</th><th>state</th><th>what Railscope says</th><th>end it</th></tr>\n",
         );
         for act in acts.iter().rev() {
             let [what, since, state, verdict] = act.cells();
@@ -215,7 +215,7 @@ fn write_page(out: &mut String, stage: &Stage) -> std::fmt::Result {
         }
         out.push_str("</table>\n");
     }
-    out.push_str("</section>\n<section class=\"calm\"><h2>Faults</h2>\n<p>Each at a part that the demo picks; <code>railscope demo inject</code> takes a part and numbers of your own.</p>\n<table class=\"causes\">\n");
+    out.push_str("</section>\n<section class=\"calm\"><h2>Faults</h2>\n<p>Each at a component that the demo selects; <code>railscope demo inject</code> accepts a component and parameters.</p>\n<table class=\"causes\">\n");
     for cause in stage.causes() {
         let named = stage.named_as(cause).map_or_else(
             || "not named here: only its symptoms can be seen".to_owned(),

@@ -19,22 +19,22 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(45);
 /// `inject list`.
 const LIST: &str = "list";
 
-/// Breaks a part of a running demo, or mends it.
+/// Inject a fault into a running demo, or end one.
 #[derive(Debug, Args)]
 pub(super) struct InjectArgs {
-    /// What to break; `list` says what each is, by which numbers, and whether Railscope names it.
+    /// Fault to inject; `list` describes each, its parameters, and whether Railscope names it.
     #[arg(value_parser = PossibleValuesParser::new(CAUSES.iter().copied().chain([LIST])), hide_possible_values = true)]
     fault: String,
-    /// The part, as incidents name it: gpu/gpu-node-03:2, link/gpu-node-03:mlx5_2/1. The demo picks one if left out.
+    /// Component, as in incidents: gpu/gpu-node-03:2, link/gpu-node-03:mlx5_2/1. Default: the demo selects one.
     #[arg(long)]
     part: Option<Part>,
-    /// How bad it is, in the fault's own numbers, such as clock_ratio=0.9.
+    /// Severity, as a parameter of the fault, such as clock_ratio=0.9.
     #[arg(long = "severity", value_name = "NAME=NUMBER", conflicts_with = "end")]
     severity: Vec<String>,
-    /// Ends the fault; the last one of its kind without --part.
+    /// End the fault; without --part, the last one of its kind.
     #[arg(long)]
     end: bool,
-    /// Where the demo listens, `host:port`.
+    /// Address of the demo, `host:port`.
     #[arg(long, default_value = super::LISTEN)]
     demo: String,
 }
@@ -114,17 +114,20 @@ async fn send(args: &InjectArgs) -> anyhow::Result<()> {
         .context("cannot set up the HTTP client")?;
     let sent = client.post(url).send().await;
     let answer = sent.with_context(|| {
-        format!("no demo answers at {demo}; start one with `railscope demo`, or say where it listens with --demo host:port")
+        format!("no demo answers at {demo}; start one with `railscope demo`, or give its address with --demo host:port")
     })?;
     let status = answer.status();
-    let text = answer.text().await.context("the demo broke off")?;
+    let text = answer
+        .text()
+        .await
+        .context("the demo ended the connection")?;
     match status {
         StatusCode::OK => {}
-        StatusCode::NOT_FOUND => bail!("{demo} is no demo: it has no faults to inject"),
+        StatusCode::NOT_FOUND => bail!("{demo} is not a demo: it has no faults to inject"),
         _ => bail!("the demo refuses: {}", text.trim()),
     }
     let answer: Answer = serde_json::from_str(&text)
-        .with_context(|| format!("{demo} is no demo of this version: it says {text:?}"))?;
+        .with_context(|| format!("{demo} is not a demo of this version: it returned {text:?}"))?;
     say(args, &answer);
     Ok(())
 }

@@ -102,8 +102,8 @@ impl Stage {
             Some(slowdown) if slowdown > 1.005 => println!(
                 "    Every GPU of its job waits for the slowest in each step: all of them now take {slowdown:.2} times as long."
             ),
-            Some(_) => println!("    No step takes longer for it."),
-            None => println!("    Every GPU waits in its collective: the job stands still."),
+            Some(_) => println!("    No step takes longer because of it."),
+            None => println!("    Every GPU waits in its collective: the job has stalled."),
         }
         let of_node = |node: &NodeName| self.exporters.get(node);
         if let Some(url) = broken.truth.part.node().and_then(of_node) {
@@ -149,7 +149,7 @@ impl Stage {
         println!("\n  MENDED: {part} ({cause}).");
         let mut acts = self.acts();
         let act = acts.iter_mut().rev().find(|act| act.is(cause, Some(&part)));
-        let act = act.context("the fault is not on the list any more")?;
+        let act = act.context("the fault is no longer on the list")?;
         act.ended = Some(Instant::now());
         Ok(act.say())
     }

@@ -1,4 +1,4 @@
-//! The goals that were set before anything was measured, and what was reached (detection method, section 4).
+//! The goals that were set before anything was measured, and what was reached.
 
 use serde::Serialize;
 
@@ -124,7 +124,7 @@ impl Goal {
     }
 }
 
-/// Causes by which something is gone (detection method, section 3.2: D0).
+/// Causes by which something is gone.
 const HARD: [&str; 5] = [
     "gpu-lost",
     "nvlink-down",

@@ -11,7 +11,7 @@ use railscope_simulator::faults::Truth;
 use super::alarm::{Alarm, Level};
 use super::ends;
 
-/// An alarm is about a fault if it overlaps it, give or take so much (detection method, section 4).
+/// An alarm is about a fault if it overlaps it, give or take so much.
 pub(super) const SLACK_SECONDS: f64 = 60.0;
 
 /// A fault as it was: what is true of it, and when.

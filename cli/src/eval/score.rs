@@ -10,7 +10,7 @@ use super::field::Means;
 use super::judge::{About, AlarmVerdict, FaultVerdict, Verdicts};
 use super::statistics::{Rate, Ratio, quantile};
 
-/// Where severities are cut: shares of the part's capability that are lost (detection method, section 4).
+/// Where severities are cut: shares of the part's capability that are lost.
 pub(super) const SEVERITIES: [(f64, &str); 4] = [
     (0.05, "below 5 %"),
     (0.10, "5 to 10 %"),
@@ -18,7 +18,7 @@ pub(super) const SEVERITIES: [(f64, &str); 4] = [
     (f64::INFINITY, "30 % and more"),
 ];
 
-/// Where slowdowns of jobs are cut, step time with the fault over that without (detection method, section 4).
+/// Where slowdowns of jobs are cut, step time with the fault over that without.
 pub(super) const SLOWDOWNS: [(f64, &str); 6] = [
     (1.005, "slows no job by 0.5 %"),
     (1.02, "0.5 to 2 % slower"),

@@ -69,7 +69,7 @@ mod tests {
     fn a_detector_is_told_with_every_number_and_a_wrong_name_with_those_there_are() {
         let text = tell(Some("flapping-port"), Format::Text).expect("known");
         for said in [
-            "flapping-port\n  port-flapping: Link goes down",
+            "flapping-port\n  port-flapping: Link is flapping",
             "link failures: 2 failures (one is a moved cable",
             "clears when The link stays up",
             "/port-flapping.md",

@@ -93,7 +93,7 @@ pub(super) fn changes(old: &Site, new: &Site) -> anyhow::Result<Vec<Change>> {
             };
             let (Some(old), Some(new)) = (placement(old), placement(new)) else {
                 bail!(
-                    "the two files tell of different things: expected two fabrics, two placements of nodes, or two insides of a node"
+                    "the two files describe different things: expected two fabrics, two placements of nodes, or two node topologies"
                 );
             };
             placements(&old, &new, &mut out);
@@ -263,7 +263,7 @@ pub(super) fn neighbours(site: &Site) -> String {
         ));
     }
     let count = lines.len();
-    let mut text = format!("the neighbours of one device, no whole fabric: {count} cables\n");
+    let mut text = format!("the neighbors of one device, not a complete fabric: {count} cables\n");
     text.extend(lines);
     text
 }

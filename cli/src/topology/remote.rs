@@ -115,7 +115,7 @@ pub(crate) fn ask_within(
 }
 
 fn read<T: for<'de> Deserialize<'de>>(text: &str) -> anyhow::Result<T> {
-    serde_json::from_str(text).context("the collector's answer is of another version")
+    serde_json::from_str(text).context("the collector's response is of another version")
 }
 
 /// An answer as JSON, or in words, and whether there was nothing to say.
@@ -175,7 +175,10 @@ pub(super) fn show(collector: &str, json: bool) -> anyhow::Result<Said> {
         writeln!(text, "  but {doubt}")?;
     }
     if let Some(age) = fabric.subnet_age_seconds {
-        writeln!(text, "  the subnet was last read to the end {age:.0} s ago")?;
+        writeln!(
+            text,
+            "  the last complete sweep of the subnet was {age:.0} s ago"
+        )?;
     }
     writeln!(text, "  as of {:.0} s ago", fabric.tick_age_seconds)?;
     Ok((text, known))

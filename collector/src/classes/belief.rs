@@ -9,7 +9,7 @@ use crate::classes::{
     STORAGE_STALL, SWITCH_DOWN, SWITCH_QOS, UPLINK_DOWN, UPLINK_JITTER, UPLINK_LOSSY,
 };
 
-/// Chance from which somebody may be woken up (detection method, section 3.8).
+/// Chance from which somebody may be woken up.
 pub const SURE_ENOUGH_TO_PAGE: f64 = 0.9;
 /// Chance of what has never been measured: as good as a coin.
 const UNKNOWN: f64 = 0.5;

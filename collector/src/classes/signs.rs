@@ -1,7 +1,7 @@
 //! Signs: what else than the part that it names may bring a finding forth, in nats by kind of part.
 //!
-//! The start values of the detection method, section 3.7; where its table is silent, 0. Only differences within a row
-//! count: how sure the named part is stands in [`belief`](super::belief).
+//! The values are initial choices; 0 where nothing is known. Only differences within a row count: how sure
+//! the named part is stands in [`belief`](super::belief).
 
 use railscope_model::identity::Part;
 use railscope_model::metric::{GPU_CLOCK, GPU_CLOCK_EVENT_SECONDS};

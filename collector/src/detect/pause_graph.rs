@@ -1,8 +1,8 @@
 //! Who waits for whom on a lossless Ethernet: lanes that are paused, and the lanes whose pause may be why.
 //!
 //! A lane is one direction of a cable on one priority. It is paused because what is behind it does not drain, so
-//! that it waits for those lanes of the switch at its end that are paused themselves (detection method, section
-//! 3.6). Pollers come too late to see who began; the graph needs no order.
+//! that it waits for those lanes of the switch at its end that are paused themselves.
+//! Pollers come too late to see who began; the graph needs no order.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -21,10 +21,10 @@ use crate::store::{Increase, NodeHistory};
 
 /// The time over which pause is counted.
 pub const WINDOW_SECONDS: f64 = 30.0;
-/// Share of the time in pause from which a lane waits (detection method, section 3.6).
+/// Share of the time in pause from which a lane waits.
 pub const MIN_PAUSE: f64 = 0.01;
 /// Share of the time in pause from which nothing gets through, the time that is looked at for it, and the most of its
-/// speed that such a lane carries (section 3.6).
+/// speed that such a lane carries.
 pub const DEAD: f64 = 0.9;
 /// See [`DEAD`].
 pub const DEAD_SECONDS: f64 = 20.0;

@@ -142,7 +142,7 @@ fn of_root_cause() -> Vec<Described> {
                     "cables that go down at once",
                     STORM_CABLES as f64,
                     "cables",
-                    "detection method, section 3.8",
+                    "fewer can be separate faults (a choice)",
                 ),
                 Threshold::new(
                     "cables that must still be down for it to stay open",
@@ -162,7 +162,7 @@ fn of_root_cause() -> Vec<Described> {
                     "share of the switch's cables",
                     PARENT_SHARE,
                     "ratio",
-                    "detection method, section 3.8",
+                    "fewer can be separate cable faults (a choice)",
                 ),
             ],
             "Its cables are up again.",

@@ -8,7 +8,7 @@ use railscope_model::identity::{NodeName, Part, RdmaDevice};
 use railscope_model::path_class::PathClass;
 
 /// Round-trip times above which the share of probes is reported, seconds. A collective step of a few milliseconds begins
-/// to feel 200 us; 1 ms is what a full switch buffer takes to drain (detection method, section 2.1).
+/// to feel 200 us; 1 ms is what a full switch buffer takes to drain.
 pub const STALLS_SECONDS: [f64; 3] = [50e-6, 200e-6, 1e-3];
 /// How often all of it is summed up anew: people do not read faster.
 pub const SUMMED_EVERY_SECONDS: f64 = 10.0;

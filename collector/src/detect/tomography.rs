@@ -6,7 +6,7 @@
 //!   -> flows over it are expected to suffer so -> the next part, until none explains more than it costs
 //! ```
 //!
-//! After Flock (CoNEXT 2023; detection method, section 3.5). A *hit* is a probe that was lost, or slow. Parts are
+//! After Flock (CoNEXT 2023). A *hit* is a probe that was lost, or slow. Parts are
 //! numbers: what they are, the caller knows. Pure and deterministic: of two parts that explain as much the lower number is taken.
 
 mod index;
@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use index::Index;
 use state::{Sound, State};
 
-/// Shares of its probes that a broken part may spoil: all of them are taken to be as likely (detection method, section 3.5).
+/// Shares of its probes that a broken part may spoil: all of them are taken to be as likely.
 pub const RATES: [f64; 4] = [1e-3, 5e-3, 0.05, 0.5];
 /// Fewest hits on the flows over a part that are looked at: no prior is passed by two at p0 of 1e-4.
 pub const MIN_HITS: f64 = 3.0;
@@ -26,8 +26,8 @@ pub const MIN_HITS: f64 = 3.0;
 pub const ALIKE_NATS: f64 = 3.0;
 /// Of parts that the very same flows cross only the order of sums differs.
 const SAME_NATS: f64 = 1e-3;
-/// Most parts that may be broken at once. Twice as many as hosts are expected to be noisy (a cap of 20 made the prototype of
-/// section 3.5 miss links): half a percent of the hosts of 100,000 GPUs are 63.
+/// Most parts that may be broken at once. Twice as many as hosts are expected to be noisy (a cap of 20 made a
+/// prototype miss links): half a percent of the hosts of 100,000 GPUs are 63.
 pub const MOST_BROKEN: usize = 256;
 
 /// Switches and hosts that are tried to be done without: more are broken at once only where a fabric is.
@@ -50,8 +50,8 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// How much a part must explain before it is named, in nats: the logarithm of how rarely it breaks (detection method,
-    /// section 3.5; a host, which must explain more than its worst edge, is a choice between cable and switch).
+    /// How much a part must explain before it is named, in nats: the logarithm of how rarely it breaks. The
+    /// value of a host, which must explain more than its worst edge, is a choice between cable and switch.
     pub const fn prior_nats(self) -> f64 {
         match self {
             Self::Edge => 11.0,

@@ -22,11 +22,11 @@ use crate::jobs::job::JobName;
 use crate::stages::{LeftOut, Step};
 
 /// Ticks in a row with evidence before an incident opens, and without before it closes: one bad scrape
-/// pages nobody, and a fault that comes and goes stays one incident (detection method, section 3.8).
+/// pages nobody, and a fault that comes and goes stays one incident.
 pub const OPEN_AFTER_TICKS: u32 = 2;
 /// See [`OPEN_AFTER_TICKS`].
 pub const CLOSE_AFTER_TICKS: u32 = 12;
-/// Share of a switch's cables that must be lost before the switch itself is named (section 3.8).
+/// Share of a switch's cables that must be lost before the switch itself is named.
 pub const PARENT_SHARE: f64 = 0.3;
 /// Fewest lost cables that make a parent: one cable is a cable.
 pub const PARENT_MIN_CHILDREN: usize = 3;

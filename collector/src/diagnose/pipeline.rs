@@ -19,7 +19,7 @@ use crate::fabric::Routes;
 use crate::stages::{LeftOut, Step};
 use crate::store::History;
 
-/// How long after it closed an incident that comes back is still the same (detection method, section 3.8).
+/// How long after it closed an incident that comes back is still the same.
 pub const REOPEN_SECONDS: f64 = 30.0 * 60.0;
 
 /// What is known of one suspected part between ticks.

@@ -66,10 +66,10 @@ pub(crate) fn change(change: &Change) -> String {
     let socket = |end: &Socket| format!("{} port {}", end.part, end.port);
     let cable = |[a, b]: &Ends| format!("{} to {}", socket(a), socket(b));
     match change {
-        Change::PartCame(part) => format!("{part} is there"),
-        Change::PartWent(part) => format!("{part} is gone"),
-        Change::CableCame(ends) => format!("Cable from {} is there", cable(ends)),
-        Change::CableWent(ends) => format!("Cable from {} is gone", cable(ends)),
+        Change::PartCame(part) => format!("{part} appeared"),
+        Change::PartWent(part) => format!("{part} disappeared"),
+        Change::CableCame(ends) => format!("Cable from {} appeared", cable(ends)),
+        Change::CableWent(ends) => format!("Cable from {} disappeared", cable(ends)),
         Change::CableMoved { from, to } => format!(
             "Cable from {} moved: from {} to {}",
             socket(&to[0]),
@@ -80,7 +80,10 @@ pub(crate) fn change(change: &Change) -> String {
             cable: ends,
             from,
             to,
-        } => format!("Cable from {} runs at {to}, before at {from}", cable(ends)),
+        } => format!(
+            "Cable from {} runs at {to}, previously at {from}",
+            cable(ends)
+        ),
     }
 }
 

@@ -44,7 +44,7 @@ pub(crate) async fn overview(Shared(state): App, _: Params<Nothing>) -> Response
 
 fn overview_of(look: &Look<'_>) -> Response {
     let title = match look.snapshot.view.incidents.len() {
-        0 if look.snapshot.layout.has_unknown() => String::from("no incident in what is known"),
+        0 if look.snapshot.layout.has_unknown() => String::from("no incident, some states unknown"),
         0 => String::from("all well"),
         open => crate::serve::phrases::count(open, "incident"),
     };
@@ -81,7 +81,7 @@ fn incident_of(look: &Look<'_>, id: &str) -> Response {
             let refusal = Refusal::new(
                 StatusCode::NOT_FOUND,
                 format!(
-                    "No open incident {id:?}. It may have been mended: incidents close a minute after their last evidence."
+                    "No open incident {id:?}. It may be resolved: incidents close one minute after their last evidence."
                 ),
                 String::from("one of the open incidents on the overview"),
             );
@@ -138,7 +138,7 @@ fn asset(kind: &'static str, body: &'static str) -> Response {
 
 fn refused(state: &State, root: &'static str, refusal: &Refusal) -> Response {
     let (status, error, expected) = refusal.parts();
-    page(state, root, "not there", status, |out| {
+    page(state, root, "not found", status, |out| {
         writeln!(
             out,
             "<section class=\"calm\"><h1>{}</h1><p>Expected {}.</p><p><a href=\"{}\">Overview</a></p></section>",

@@ -30,7 +30,7 @@ fn numbers() -> Vec<Panel> {
     let lost = format!("sum(sum_over_time({COMPONENT}{{@class}}[$__range]))");
     vec![
         Panel::stat("GPU-hours lost to faults and slowdowns", Unit::GpuHours)
-            .shows("GPU-hours that jobs lost in the chosen time range, for any cause, the unexplained ones included.")
+            .shows("GPU-hours that jobs lost in the chosen time range, for any cause, including unexplained ones.")
             .size(6, 4)
             .decimals(1)
             .good_below(1.0, Color::Warning)
@@ -173,7 +173,7 @@ fn network() -> Vec<Panel> {
             ]))
             .column(cluster_column()),
         Panel::table("Oversubscription of leaves", Unit::Count, "Host ports for each uplink")
-            .shows("Host ports for each uplink cable of the leaf, missing cables excluded; the 50 largest. Above 1 the uplinks are the smaller side, if all links have one speed. Only while the graph is drawn switch by switch.")
+            .shows("Host ports for each uplink cable of the leaf, missing cables excluded; the 50 largest. Above 1 the uplinks have less capacity, if all links have the same speed. Only while the graph shows single switches.")
             .decimals(2)
             .query(Query::new("topk(50, max by (cluster, leaf) (leaf:railscope_oversubscription:ratio{@cluster}))"))
             .column(leaf_column())

@@ -91,7 +91,7 @@ fn heat_by_leaf() -> Panel {
 
 fn ports_down_by_leaf() -> Panel {
     Panel::matrix("Ports down by leaf and rail", Unit::Count, "leaf", "rail")
-        .shows("Host ports that are not ACTIVE, by leaf and rail; only leaves that have some. All ports of a leaf down means the leaf. On a rail-optimized fabric a leaf has one rail.")
+        .shows("Host ports that are not ACTIVE, by leaf and rail; only leaves with such ports. If all ports of a leaf are down, the leaf is the cause. On a rail-optimized fabric a leaf has one rail.")
         .decimals(0)
         .thresholds(&[
             Threshold::base(Color::Good),
@@ -146,7 +146,7 @@ fn rails() -> Vec<Panel> {
         by_rail(
             "Credit wait by rail",
             Unit::PerSecond,
-            "Ticks per second in which host ports had data and no credit: congestion ahead of them. A tick is no fixed time: compare rails, not networks.",
+            "Ticks per second in which host ports had data and no credit: congestion ahead of them. A tick has no fixed length: compare rails, not networks.",
             "sum by (rail) (leaf_rail:railscope_rdma_port_transmit_wait_ticks:rate2m{@leaf})",
         ),
         by_rail(
@@ -209,7 +209,7 @@ fn graph() -> Panel {
     };
     let (red, green) = (color("> 0", "red"), color("== 0", "green"));
     Panel::node_graph("Fabric graph")
-        .shows("A vertex is a switch or the nodes of a unit; in larger fabrics the leaves of a unit, or a tier. Red has faulty components, as many as its number. The number at an edge is that of its cables.")
+        .shows("A vertex is a switch or the nodes of a unit; in larger fabrics the leaves of a unit, or a tier. A red vertex has faulty components; its number is their count. The number on an edge is its number of cables.")
         .decimals(0)
         .query(
             Query::new(&format!(

@@ -45,7 +45,7 @@ fn component() -> Panel {
 
 fn gpus_behind() -> Panel {
     Panel::stat("GPUs behind it", Unit::Count)
-        .shows("GPUs that are the component, or whose path leads over it.")
+        .shows("GPUs that are the component, or whose path crosses it.")
         .decimals(0)
         .thresholds(ANY_IS_BAD)
         .query(Query::new(
@@ -56,7 +56,7 @@ fn gpus_behind() -> Panel {
 
 fn gpus_of_jobs() -> Panel {
     Panel::stat("With the GPUs of its jobs", Unit::Count)
-        .shows("The GPUs behind the component and all GPUs of the jobs that use it. Whether these are slower, the slowdown shows.")
+        .shows("The GPUs behind the component and all GPUs of the jobs that use it. The slowdown shows whether these jobs are slower.")
         .decimals(0)
         .query(Query::new(
             "max by (cluster, incident) (railscope_incident_affected_gpus{@incident})",
@@ -66,7 +66,7 @@ fn gpus_of_jobs() -> Panel {
 
 fn slowdown() -> Panel {
     Panel::stat("Measured slowdown", Unit::Ratio)
-        .shows("By which share the slowest of the jobs that use it is slower than usual. Empty while that is not measurable: the usual pace of a job takes five minutes.")
+        .shows("Slowdown of the slowest job that uses it, compared with its usual throughput. Empty until it can be measured: this takes five minutes of a job.")
         .thresholds(&[
             Threshold::base(Color::None),
             Threshold::from(0.05, Color::Critical),
@@ -89,7 +89,7 @@ fn since() -> Panel {
 
 fn state() -> Panel {
     Panel::states("When it was open")
-        .shows("The onset is where the bar begins; the curves below share the time axis.")
+        .shows("The bar begins at the onset; the curves below share the time axis.")
         .size(12, 7)
         .thresholds(&[
             Threshold::base(Color::None),
@@ -255,7 +255,7 @@ fn switch() -> Vec<Panel> {
     };
     vec![
         Panel::curves("Ports down at the leaf", Unit::Count)
-            .shows("Host ports at the leaf that are not ACTIVE, and all its host ports: all of them down means the leaf. Only for incidents of a leaf or its uplinks.")
+            .shows("Host ports at the leaf that are not ACTIVE, and all its host ports: if all are down, the leaf is the cause. Only for incidents of a leaf or its uplinks.")
             .size(12, 7)
             .decimals(0)
             .query(Query::new("max by (cluster, leaf, rail) (leaf_rail:railscope_rdma_ports_down:count{@switch})").legend("{{leaf}} rail {{rail}}"))

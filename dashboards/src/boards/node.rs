@@ -160,7 +160,7 @@ fn nics() -> Vec<Panel> {
             .query(Query::new("sum by (device, port) (rate(railscope_rdma_port_receive_bytes_total{@node}[$__rate_interval]))").legend("{{device}}/{{port}}"))
             .query(Query::new("max(railscope_rdma_port_speed_bytes_per_second{@node})").legend("link speed"))
             .link(Link::to(Board::Fabric)),
-        panel("Credit wait by port", Unit::PerSecond, "Ticks per second in which the port had data and no credit. A tick is no fixed time: compare the ports.")
+        panel("Credit wait by port", Unit::PerSecond, "Ticks per second in which the port had data and no credit. A tick has no fixed length: compare the ports.")
             .query(Query::new("sum by (device, port) (rate(railscope_rdma_port_transmit_wait_ticks_total{@node}[$__rate_interval]))").legend("{{device}}/{{port}}"))
             .link(Link::to(Board::Fabric)),
         panel("Link speed by port", Unit::BitsPerSecond, "Data rate of each link. A port below the others has lost lanes or rate.")

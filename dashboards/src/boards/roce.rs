@@ -130,7 +130,7 @@ fn roce_of_node() -> Vec<Panel> {
         panel(
             "Peak pause by NIC",
             Unit::Ratio,
-            "Largest share of one second in the last 15 s: a storm of a second that an average hides.",
+            "Largest share of one second in the last 15 s: shows a one-second storm that an average hides.",
             r#"max by (netdev, direction) (railscope_nic_peak_pause_ratio{window="15s", @node})"#,
             "{{netdev}} {{direction}}",
         ),

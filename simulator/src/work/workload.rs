@@ -118,7 +118,7 @@ pub struct GarbageCollection {
     /// Steps from one pause of a node to its next, on average; when, nobody can tell.
     pub every_steps: f64,
     /// Median length of a pause. They are log-normal: one in six is more than 1.6 times as long. Python's are 0.01 to
-    /// 1 s (detection method, section 2.2).
+    /// 1 s.
     pub seconds: f64,
     /// Whether all nodes pause in the same steps, as where a training program collects by hand.
     #[serde(default)]

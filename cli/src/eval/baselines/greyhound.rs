@@ -10,7 +10,7 @@ use super::Baseline;
 use super::delays::{Suspect, slow_cells, suspects};
 use super::ratios::median;
 
-/// A change must last so many steps, and be so large (Greyhound's code; detection method, section 1).
+/// A change must last so many steps, and be so large (Greyhound's code).
 const STEPS: f64 = 10.0;
 /// See [`STEPS`].
 const CHANGE: f64 = 0.10;

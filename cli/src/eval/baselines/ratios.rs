@@ -6,7 +6,7 @@ use super::super::alarm::Naming;
 use super::super::frame::{Column, Entity, Frame, Layout};
 use super::Baseline;
 
-/// NVRx flags a score below this (its code; detection method, section 1).
+/// NVRx flags a score below this (its code).
 const NVRX_SCORE: f64 = 0.75;
 /// MegaScale calls machines that are about so much slower than their peers stragglers (NSDI 2024, from memory).
 const MEGASCALE_DROP: f64 = 0.10;

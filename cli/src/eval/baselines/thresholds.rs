@@ -6,9 +6,8 @@ use super::super::alarm::Naming;
 use super::super::frame::{Column, Entity, Frame, Layout};
 use super::Baseline;
 
-/// Counter and the rate per second above which it is a fault: NVSentinel's NIC checks (detection method,
-/// section 1): symbol errors 10 a second, recoveries 5 a minute, receive errors 10 a second, discards 100
-/// a second, acknowledgement time-outs 1 a second, and any link that went down.
+/// Counter and the rate per second above which it is a fault, as in NVSentinel's NIC checks: symbol errors 10 a second,
+/// recoveries 5 a minute, receive errors 10 a second, discards 100 a second, acknowledgement time-outs 1 a second, and any link that went down.
 const LIMITS: &[(Column, f64)] = &[
     (Column::SymbolErrors, 10.0),
     (Column::Recoveries, 5.0 / 60.0),

@@ -22,8 +22,8 @@ use crate::store::{Increase, NodeHistory};
 
 /// The time in which packets are counted, and the newer part of it in which it must be so as well.
 const LOSS_SECONDS: [f64; 2] = [60.0, 20.0];
-/// Share of its packets that a NIC sends in vain, or misses, from which it counts (detection method, section 3.5:
-/// go-back-N at 400 Gb/s costs a quarter of a percent at it).
+/// Share of its packets that a NIC sends in vain, or misses, from which it counts (go-back-N at 400 Gb/s
+/// costs a quarter of a percent at it).
 const MIN_LOST: f64 = 1e-5;
 /// Fewest a second: a flap of some other port brings a few.
 const MIN_RATE: f64 = 1.0;
@@ -100,7 +100,7 @@ fn numbers() -> [Threshold; 8] {
             "share of its packets that a NIC sends without delivery, or misses",
             MIN_LOST,
             "ratio",
-            "at this loss, go-back-N at 400 Gb/s costs 0.25 % (detection method, section 3.5)",
+            "at this loss, go-back-N at 400 Gb/s costs 0.25 %",
         ),
         Threshold::new(
             "minimum number of packets per second",
@@ -297,7 +297,7 @@ fn evidence(view: &View<'_>, senders: &Losses<'_>, receivers: &Losses<'_>) -> Op
     let part = switches.next()?;
     let alike: Vec<Part> = switches.collect();
     let mut statement = format!(
-        "{} NICs of {} nodes send packets that do not arrive, {:.0} a second, and {} NICs of {} nodes miss packets; no port of a host counts errors that explain it. {part} is on every way between them",
+        "{} NICs of {} nodes send packets that do not arrive, {:.0} per second, and {} NICs of {} nodes miss packets; no host port counts errors that explain this. {part} is on every path between them",
         senders.0.len(),
         senders.nodes(),
         senders.rate(),
@@ -308,7 +308,7 @@ fn evidence(view: &View<'_>, senders: &Losses<'_>, receivers: &Losses<'_>) -> Op
         statement.push('.');
     } else {
         statement += &format!(
-            ", as is each of {}: the counters of these switches, or probes, tell which of them it is.",
+            ", as is each of {}: the counters of these switches, or probes, show which one it is.",
             list(&alike)
         );
     }

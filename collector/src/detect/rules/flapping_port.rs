@@ -155,7 +155,7 @@ impl Losses {
 
 fn flapping(view: &View<'_>, node: &NodeName, port: RdmaPort, losses: usize) -> Evidence {
     let statement = format!(
-        "Port {port} of {node} has lost its link {losses} times within {WINDOW_PAGES} scrapes."
+        "The link of port {port} of {node} went down {losses} times within {WINDOW_PAGES} scrapes."
     );
     evidence(
         view,
@@ -167,7 +167,7 @@ fn flapping(view: &View<'_>, node: &NodeName, port: RdmaPort, losses: usize) -> 
 
 fn down(view: &View<'_>, node: &NodeName, port: RdmaPort, counter: &'static Metric) -> Evidence {
     let statement = format!(
-        "Port {port} of {node} is down, and has counted the loss of its link ({}).",
+        "Port {port} of {node} is down, and its counter reports a link failure ({}).",
         counter.name
     );
     evidence(

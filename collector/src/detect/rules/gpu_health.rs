@@ -199,7 +199,7 @@ fn lost(node: &[Listed<'_>], view: &View<'_>, out: &mut Vec<Evidence>) {
     for gpu in node.iter().filter(|gpu| !answers(gpu)) {
         let (why, is_new) = fatal_xids(gpu);
         let statement = format!(
-            "GPU {} of {} answers nothing; {answering} of the node's {} GPUs do.{why}",
+            "GPU {} of {} does not respond; {answering} of the node's {} GPUs do.{why}",
             gpu.index,
             gpu.node,
             node.len()
@@ -234,7 +234,7 @@ fn fatal_xids(gpu: &Listed<'_>) -> (String, bool) {
     fatal.dedup();
     let said = match fatal[..] {
         [] => String::new(),
-        _ => format!(" Its driver has told XID {}.", fatal.join(", ")),
+        _ => format!(" Its driver reported XID {}.", fatal.join(", ")),
     };
     (said, is_new)
 }
@@ -244,17 +244,17 @@ fn bad_memory(gpu: &Listed<'_>) -> impl Iterator<Item = (&'static Metric, &'stat
     let remap = [
         (
             &GPU_ROW_REMAP_FAILED,
-            "could not replace a row of its memory: run the field diagnosis, and have it replaced",
+            "could not remap a memory row: run the field diagnostic, and have it replaced",
         ),
         (
             &GPU_ROW_REMAP_PENDING,
-            "waits for a reset to replace a row of its memory",
+            "needs a reset to remap a memory row",
         ),
     ];
     let is_set = |metric: &&'static Metric| gpu.value(metric) == Some(1.0);
     let sram = (
         &GPU_SRAM_THRESHOLD_EXCEEDED,
-        "has more uncorrected SRAM errors than NVIDIA's threshold: drain it, run the field diagnosis, and have it replaced",
+        "has more uncorrected SRAM errors than NVIDIA's threshold: drain it, run the field diagnostic, and have it replaced",
     );
     let remap = remap.into_iter().find(|(metric, _)| is_set(metric));
     let sram = Some(sram).filter(|(metric, _)| is_set(metric));
@@ -320,7 +320,7 @@ fn nvlinks(
 fn node_lacks(first: &Lacking<'_>, lacking: usize, gpus: usize, view: &View<'_>) -> Evidence {
     let Lacking { gpu, active, norm } = first;
     let statement = format!(
-        "{lacking} of {gpus} GPUs of {} lack NVLinks (GPU {} has {active} of {norm}): what they share is broken, such as an NVSwitch.",
+        "{lacking} of {gpus} GPUs of {} lack NVLinks (GPU {} has {active} of {norm}): a shared component failed, such as an NVSwitch.",
         gpu.node, gpu.index
     );
     let host = Part::Host(gpu.node.clone());

@@ -177,7 +177,7 @@ fn evidence(view: &View<'_>, own: &Warm<'_>, warm: &[Warm<'_>], of_node: f64) ->
         // Nothing is slower yet.
         effect: 0.0,
         statement: format!(
-            "GPU {} of {} is at {:.0} degrees Celsius, and the {} at its place in other nodes which draw the same {watts_of_own:.0} W are at {usual:.0}.",
+            "GPU {} of {} is at {:.0} degrees Celsius; the {} at the same place in other nodes that draw the same {watts_of_own:.0} W are at {usual:.0}.",
             gpu.index,
             gpu.node,
             own.celsius,

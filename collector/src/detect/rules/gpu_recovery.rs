@@ -109,7 +109,7 @@ fn evidence(part: Part, number: u8, view: &View<'_>) -> Evidence {
         class: action.class,
         effect: f64::from(u8::from(stops)),
         statement: format!(
-            "The driver asks for recovery action {number} of {part}: {}.",
+            "The driver requests recovery action {number} for {part}: {}.",
             action.what
         ),
         victims: gpus_behind(view.fabric, &part),

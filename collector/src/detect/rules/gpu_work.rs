@@ -2,7 +2,7 @@
 //!
 //! All GPUs of a synchronous job do the same work in a step, so that the one that is slow computes for longer
 //! and waits less: its tensor cores are active for more of the time, at the same clock. Time active times
-//! clock is the work that it does, and equal among equals (detection method, section 3.4, exporter only).
+//! clock is the work that it does, and equal among equals.
 //!
 //! Where the exporter sums it up, sums are compared ([`counted`]), else samples ([`sampled`]).
 //!
@@ -35,7 +35,7 @@ use crate::detect::registry::Rule;
 use crate::stages::Step;
 
 /// Excess over the node's median from which a GPU is slow, and seconds over which sums must show it: far off for a short
-/// time, or less for longer (the lanes of the detection method, section 3.3).
+/// time, or less for longer.
 const SUMS: [(f64, f64); 2] = [(0.03, 30.0), (0.015, 90.0)];
 /// Share of those seconds that pages must tell.
 const MIN_SEEN: f64 = 2.0 / 3.0;
@@ -316,11 +316,11 @@ fn evidence(found: &Found<'_>) -> Evidence {
     let start = format!("GPU {} of {} needs", gpu.index, gpu.node);
     let statement = if found.activity == &GPU_SM_ACTIVE {
         format!(
-            "{start} longer than the others of its node for as much tensor work at the same clock: its SMs are active {active:.1} % of the time, {excess:.0} % more than theirs, as of slow memory or slow SMs."
+            "{start} longer than the node's other GPUs for the same tensor work at the same clock: its SMs are active {active:.1} % of the time, {excess:.0} % more than theirs; slow memory or slow SMs cause this."
         )
     } else {
         format!(
-            "{start} {excess:.0} % longer than the others of its node for the same work at the same clock: its tensor cores are active {active:.1} % of the time."
+            "{start} {excess:.0} % longer than the node's other GPUs for the same work at the same clock: its tensor cores are active {active:.1} % of the time."
         )
     };
     Evidence {

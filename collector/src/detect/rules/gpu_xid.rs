@@ -22,6 +22,11 @@ const NEW_SECONDS: f64 = 120.0;
 /// How long an incident stays open after the last XID. Whether the GPU was reset is not visible in all exporters.
 const HELD_SECONDS: f64 = 600.0;
 
+/// Meaning of an XID that concerns hardware, and what NVIDIA asks for.
+pub fn xid_advice(xid: u16) -> Option<(&'static str, &'static str)> {
+    catalogue::find(f64::from(xid)).map(|row| (row.meaning, row.action))
+}
+
 /// Builds the detector.
 pub fn build() -> Box<dyn Detector> {
     Box::<GpuXid>::default()

@@ -36,8 +36,8 @@ const LIMITS: &[Limit] = &[
         threshold: None,
         per_second: 0.02,
         class: &STEAL,
-        what: "seconds stolen per second and processor",
-        source: "twice the 1 % that a quiet virtual CPU loses (detection method, section 2.1)",
+        what: "seconds of steal per second and CPU",
+        source: "twice the 1 % that a quiet virtual CPU loses (measured)",
     },
     Limit {
         metric: &HOST_STALLS,
@@ -207,7 +207,7 @@ fn evidence(
     let by_whom = if class == limit.class {
         ""
     } else {
-        " Its hypervisor has taken processors from it in that time."
+        " Its hypervisor took CPU time from it in that period."
     };
     Evidence {
         detector: "host-health",

@@ -53,7 +53,7 @@ impl Detector for LateRank {
                 "wait deficit as a share of a step",
                 MIN_MISSING_WAIT,
                 "ratio",
-                "detection method, section 3.4: healthy ranks of public traces differ by less than 1 %",
+                "healthy ranks of public traces differ by less than 1 %",
             ),
             Threshold::new(
                 "share of the wait deficit that is spent computing",
@@ -65,19 +65,19 @@ impl Detector for LateRank {
                 "evidence, as odds against equal ranks",
                 ALARM,
                 "times",
-                "one false finding per day among 100,000 ranks with 8,640 steps per day (detection method, section 3.4)",
+                "one false finding per day among 100,000 ranks with 8,640 steps per day",
             ),
             Threshold::new(
                 "minimum number of ranks of a role",
                 MIN_RANKS as f64,
                 "ranks",
-                "detection method, section 3.1",
+                "a median of fewer ranks is not reliable (a choice)",
             ),
             Threshold::new(
                 "share of the ranks that must report a step",
                 MIN_PRESENT,
                 "ratio",
-                "detection method, section 3.0",
+                "a choice",
             ),
         ];
         vec![Rule::new(&GPU_SLOW, thresholds)]
@@ -94,7 +94,7 @@ fn evidence(waiting: &Waiting, rank: &Ranked) -> Option<Evidence> {
         class: &GPU_SLOW,
         effect: rank.excess.clamp(0.0, 1.0),
         statement: format!(
-            "{part} waits {:.0} % of a step less in collectives than the {} ranks of its job do, and computes meanwhile.",
+            "{part} waits {:.0} % of a step less in collectives than the {} ranks of its job, and computes during that time.",
             100.0 * rank.excess,
             waiting.ranks
         ),

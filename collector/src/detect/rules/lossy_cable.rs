@@ -28,8 +28,8 @@ use crate::detect::port_series::{PortSeries, SwitchSeries};
 use crate::detect::registry::Rule;
 use crate::store::Window;
 
-/// Share of its packets that a cable may lose: what lossless traffic bears before collectives feel it (detection
-/// method, section 3.5: p0 is 1e-4, and go-back-N at 400 Gb/s costs a quarter of a percent at 1e-5).
+/// Share of its packets that a cable may lose: what lossless traffic bears before collectives feel it
+/// (go-back-N at 400 Gb/s costs a quarter of a percent at 1e-5).
 const MIN_LOST: f64 = 1e-5;
 /// Fewest lost packets that are looked at.
 const MIN_PACKETS_LOST: f64 = 100.0;
@@ -381,7 +381,7 @@ fn one(view: &View<'_>, own: &Balance, limit: f64) -> Option<Evidence> {
         lossy.push(flow);
         counted += errors(view, to, own.seconds)?;
         ways.push(format!(
-            "{} port {} has sent {:.0} packets, of which {:.0} never came to {}",
+            "{} port {} has sent {:.0} packets, of which {:.0} did not reach {}",
             view.fabric.vertex(from.0).part,
             view.fabric.port_name(from.0, from.1),
             flow.sent,
@@ -398,7 +398,7 @@ fn one(view: &View<'_>, own: &Balance, limit: f64) -> Option<Evidence> {
         &UPLINK_LOSSY
     };
     let statement = format!(
-        "In {:.0} s {} ({}); readings of such cables are off by less than {}.",
+        "In {:.0} s {} ({}); the reading error of such cables is less than {}.",
         own.seconds,
         ways.join(", "),
         one_in(share),
@@ -420,7 +420,7 @@ fn whole(view: &View<'_>, switch: PartId, own: &[(Balance, f64)]) -> Option<Evid
     let share = all.sum::<Flow>().share();
     let part = view.fabric.vertex(switch).part.clone();
     let statement = format!(
-        "Packets vanish on {} of the cables of {part}, {}: more than half of those that it uses.",
+        "Packets are lost on {} of the cables of {part}, {}: more than half of those that it uses.",
         own.len(),
         one_in(share)
     );

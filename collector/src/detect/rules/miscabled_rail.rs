@@ -73,7 +73,7 @@ fn evidence(view: &View<'_>, wrong: &Misplaced) -> Evidence {
         }
     };
     if let Some(expected) = &wrong.expected_leaf {
-        statement += &format!("; its place is {expected}");
+        statement += &format!("; it belongs on {expected}");
     }
     if let Some((host, device)) = &wrong.swapped_with {
         statement += &format!("; it is swapped with {device} of {host}");

@@ -60,7 +60,7 @@ const LIMITS: &[Limit] = &[
         kind: "package",
         per_hour: 60.0,
         at_least: 2.0,
-        what: "slowdowns of a processor by heat",
+        what: "thermal throttling events of a CPU",
         source: "one per minute (a choice)",
     },
 ];

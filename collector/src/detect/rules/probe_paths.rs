@@ -29,7 +29,7 @@ use problem::{Signal, pose};
 pub(crate) const WINDOW_SECONDS: f64 = 150.0;
 /// How long an exporter must run before it counts that nobody was answered: that it was away shows on others' pages one scrape later.
 const SETTLE_SECONDS: f64 = 20.0;
-/// Share of its probes that a flow may lose while nothing is broken (detection method, section 3.5).
+/// Share of its probes that a flow may lose while nothing is broken.
 const LEAST_LOSS: f64 = 1e-4;
 /// Share of its probes that may be slow while nothing is broken, where most flows have fewer. The usual share of each kind of
 /// flow is measured; this only keeps a quiet fabric from making every slow probe a sign.
@@ -37,7 +37,7 @@ const LEAST_TAIL: f64 = 1e-3;
 /// Share of the probes over a cable or a switch that must be slow before it is named: a jitter of 1 % of the packets is to be
 /// found, and half of them may be other flows' by chance (a choice).
 const LEAST_TAIL_OF_FABRIC: f64 = 5e-3;
-/// The same of a NIC or a host: hosts differ by as much as p0 of section 3.5, 1e-2, without any fault (twice that, a choice).
+/// The same of a NIC or a host: hosts differ by as much as 1e-2 without any fault (twice that, a choice).
 const LEAST_TAIL_OF_NODE: f64 = 2e-2;
 /// Where most flows suffer more than this, they say nothing of single parts.
 const MOST_USUAL: f64 = 0.1;
@@ -121,7 +121,7 @@ impl Detector for ProbePaths {
                 "Probes over a component between NICs are lost, and probes that do not cross it are not."
             },
             threshold: format!(
-                "more than {least} of the probes, and a larger share than at the median source, are {what}, and the log-likelihood gain of the component exceeds its prior: 11 nats for an edge, 12 for a cable, 13 for a host, 16 for a switch (detection method, section 3.5); the first and the last such probe are at least {APART_SECONDS} s apart, the last within {OVER_SECONDS} s"
+                "more than {least} of the probes, and a larger share than at the median source, are {what}, and the log-likelihood gain of the component exceeds its prior: 11 nats for an edge, 12 for a cable, 13 for a host, 16 for a switch; the first and the last such probe are at least {APART_SECONDS} s apart, the last within {OVER_SECONDS} s"
             ),
             clears: "No probe over it is lost or slow for 1 minute.",
         }

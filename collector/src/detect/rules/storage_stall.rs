@@ -13,7 +13,7 @@ use crate::store::Increase;
 /// The window over which waiting is counted.
 const WINDOW_SECONDS: f64 = 120.0;
 /// Share of that window in which every process of a node must have waited. A checkpoint to healthy storage takes
-/// seconds and comes every half an hour (detection method, section 4).
+/// seconds and comes every half an hour.
 const MIN_SHARE: f64 = 0.1;
 /// Share of the nodes that must wait together: one alone has a disk of its own that is slow.
 const MIN_NODES: f64 = 0.25;
@@ -76,7 +76,7 @@ impl Detector for StorageStall {
                 "share of the window in which all processes of a node wait",
                 MIN_SHARE,
                 "ratio",
-                "a healthy checkpoint takes seconds every 30 minutes (detection method, section 4)",
+                "a healthy checkpoint takes seconds every 30 minutes (a choice)",
             ),
             Threshold::new(
                 "window",
@@ -139,7 +139,7 @@ fn of_many(first: &Wait<'_>, long: &[&Wait<'_>], nodes: usize) -> Evidence {
     let Wait { node, rise } = first;
     Evidence {
         statement: format!(
-            "{} of {nodes} nodes waited for input and output at once, {node} for {:.0} s of the last {:.0} s.",
+            "{} of {nodes} nodes waited for I/O at the same time, {node} for {:.0} s of the last {:.0} s.",
             long.len(),
             rise.amount,
             rise.seconds
@@ -163,7 +163,7 @@ fn of_single(view: &View<'_>, waits: &[Wait<'_>]) -> Option<Evidence> {
         wait.rise.rate() >= least && wait.rise.amount >= ALONE_MIN_SHARE * ALONE_WINDOW_SECONDS;
     is_long.then(|| Evidence {
         statement: format!(
-            "Processes of {} waited for input and output for {:.0} % of the last {:.0} s, those of the middle node for {:.1} %.",
+            "Processes of {} waited for I/O for {:.0} % of the last {:.0} s, those of the median node for {:.1} %.",
             wait.node,
             100.0 * wait.rise.rate(),
             wait.rise.seconds,

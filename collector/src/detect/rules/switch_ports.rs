@@ -21,8 +21,8 @@ use crate::store::Window;
 
 /// The window over which ports are compared.
 const WINDOW_SECONDS: f64 = 60.0;
-/// Share of its packets that a switch may drop: what lossless traffic bears before collectives feel it (detection
-/// method, section 3.5: p0).
+/// Share of its packets that a switch may drop: what lossless traffic bears before collectives
+/// feel it.
 const MAX_DROPPED: f64 = 1e-5;
 /// Fewest dropped packets that are looked at.
 const MIN_DROPPED: f64 = 100.0;
@@ -111,7 +111,7 @@ impl Detector for SwitchPorts {
                 "share of its packets that a switch drops",
                 MAX_DROPPED,
                 "ratio",
-                "loss that lossless traffic tolerates before collectives slow down (detection method, section 3.5)",
+                "loss that lossless traffic tolerates before collectives slow down (a choice)",
             ),
             Threshold::new(
                 "minimum number of dropped packets",
@@ -289,7 +289,7 @@ fn polarised(view: &View<'_>, all: &Leaves, series: &PortSeries<1>, out: &mut Ve
         let has_flows = bytes >= MIN_UPWARDS * upwards;
         if of_it >= MIN_UNUSED && of_it >= 2.0 * usual && has_flows {
             let statement = format!(
-                "{switch} sends nothing over {unused} of its {all} uplinks; the median leaf leaves {:.0} % of its own unused.",
+                "{switch} sends nothing over {unused} of its {all} uplinks; the median leaf leaves {:.0} % of its uplinks unused.",
                 100.0 * usual
             );
             out.push(evidence(

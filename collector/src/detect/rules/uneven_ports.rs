@@ -213,7 +213,7 @@ fn of_node<'a>(
 
 fn evidence(view: &View<'_>, moves: &Moves<'_>, excess: f64) -> Evidence {
     let statement = format!(
-        "Port {} of {} sends {:.1} GB/s, and sends and receives {:.0} % more than the node's other ports: somebody else uses the NIC.",
+        "Port {} of {} sends {:.1} GB/s, and sends and receives {:.0} % more than the node's other ports: other traffic uses the NIC.",
         moves.port,
         moves.node,
         moves.bytes_per_second * 1e-9,

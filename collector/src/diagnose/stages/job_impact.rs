@@ -18,9 +18,9 @@ use crate::jobs::tensor_activity::active_share;
 use crate::stages::{LeftOut, Step};
 use crate::store::{History, Increase, NodeHistory};
 
-/// Slowdown from which a job is held up: its steps are so much longer than usual (detection method, section 3.8).
+/// Slowdown from which a job is held up: its steps are so much longer than usual.
 pub const MIN_SLOWDOWN: f64 = 0.05;
-/// Time over which the usual pace is a median (section 3.8).
+/// Time over which the usual pace is a median.
 const USUAL_SECONDS: f64 = 30.0 * 60.0;
 /// A job that was watched for less has no usual pace yet: it is launched, loads its data, and warms up.
 const MIN_USUAL_SECONDS: f64 = 5.0 * 60.0;
@@ -38,7 +38,7 @@ const MOST_SECONDS: f64 = 60.0;
 const ENDED_SECONDS: f64 = 3600.0;
 
 /// Classes of parts that go on slower than they could. They page if a job is held up; all others are hard: what is gone,
-/// or runs at a lower rate or width, pages at once (section 3.8).
+/// or runs at a lower rate or width, pages at once.
 const SOFT: [&Class; 7] = [
     &GPU_SLOW,
     &HOST_POWER,

@@ -9,7 +9,7 @@ use railscope_model::identity::Part;
 use super::maintenance::ends_of_cables;
 use crate::diagnose::incident::{CLOSE_AFTER_TICKS, Finding, is_lost_cable};
 
-/// Cables lost at one moment from which it is a storm (detection method, section 3.8).
+/// Cables lost at one moment from which it is a storm.
 pub const STORM_CABLES: usize = 50;
 /// Lost cables below which it is over: half, so that it does not come and go.
 pub(crate) const STILL_A_STORM: usize = STORM_CABLES / 2;

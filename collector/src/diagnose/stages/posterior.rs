@@ -5,8 +5,8 @@
 //! product over the findings -> one posterior for each part
 //! ```
 //!
-//! Log odds of independent findings add up; a further one of the same detector counts half (detection method, section
-//! 3.7). A part that one finding speaks for is explained away by one that explains the others, too: two faults at once
+//! Log odds of independent findings add up; a further one of the same detector counts half. A part
+//! that one finding speaks for is explained away by one that explains the others, too: two faults at once
 //! are rarer than one. Which part is the root has been decided by the shape of the fabric ([`incident`](crate::diagnose::incident));
 //! here is said how sure that is.
 
@@ -22,7 +22,7 @@ use crate::diagnose::incident::Finding;
 
 /// Parts that are told, the named one among them.
 const TOLD: usize = 3;
-/// What a further finding of a detector adds of its own log odds: half, as both may have one cause (section 3.7).
+/// What a further finding of a detector adds of its own log odds: half, as both may have one cause.
 const FURTHER: f64 = 0.5;
 /// Findings that are weighed, the strongest first: after so many nothing is open any more.
 const MOST_FINDINGS: usize = 32;

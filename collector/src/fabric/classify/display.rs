@@ -173,7 +173,7 @@ impl Verdict {
         if let Some(ratio) = &self.oversubscription {
             writeln!(
                 f,
-                "  leaves     {:.2} / {:.2} / {:.2} bandwidth down to up (min / median / max of {} leaves)",
+                "  leaves     {:.2} / {:.2} / {:.2} downlink/uplink bandwidth (min / median / max of {} leaves)",
                 ratio.min, ratio.median, ratio.max, ratio.leaves
             )?;
         }
@@ -181,7 +181,7 @@ impl Verdict {
             if let Some(ratio) = tier.ratio() {
                 writeln!(
                     f,
-                    "  tier {}     {ratio:.2} bandwidth down to up",
+                    "  tier {}     {ratio:.2} downlink/uplink bandwidth",
                     tier.tier
                 )?;
             }

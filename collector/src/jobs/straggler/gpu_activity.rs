@@ -2,7 +2,7 @@
 //!
 //! GPUs of a synchronous job wait for the one that computes longest. Without timings of collectives only the time in which
 //! tensor cores are active tells who that is. A part that is slow is the same one all the time; work that is dealt out
-//! unevenly is a stage's or an expert's, or another rank's in every round (detection method, section 3.4, exporter only).
+//! unevenly is a stage's or an expert's, or another rank's in every round.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -20,8 +20,7 @@ pub(super) const ROUND_SECONDS: f64 = 10.0;
 const ROUNDS: usize = 12;
 /// Rounds of these in which the same GPU must lead before it is a hint: others lead now and then by chance.
 const LEADS: usize = 10;
-/// Share of a step in which GPUs compute, where nobody says: half, so that what is told by activity weighs half
-/// (detection method, section 3.4).
+/// Share of a step in which GPUs compute, where nobody says: half, so that what is told by activity weighs half.
 const COMPUTES: f64 = 0.5;
 /// Share of a step that uneven work must cost before anything is said: as for waiting in collectives.
 const MIN_COST: f64 = super::MIN_MISSING_WAIT;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::{Membership, Operation, Process, Rank, median, union};
 
-/// Least length of a round: as long as a tick of which digests would be made (detection method, section 3.4).
+/// Least length of a round: as long as a tick of which digests would be made.
 const ROUND_SECONDS: f64 = 10.0;
 /// Fewest collectives of a communicator in a round; with fewer, its rate is not known.
 const MIN_COLLECTIVES: usize = 2;

@@ -323,7 +323,7 @@ impl Group {
         match conclusion {
             None | Some(Conclusion::Undecided) => {
                 let said = format!(
-                    "{} rounds of collectives so far, too few to name anybody.",
+                    "{} rounds of collectives so far: too few for a result.",
                     self.judged
                 );
                 (Answer::Unknown, said)
@@ -336,10 +336,10 @@ impl Group {
                     let what = match cause {
                         Cause::Gpu => "computes for longer",
                         Cause::HostHint if self.knows_compute => {
-                            "is late and does not compute meanwhile: perhaps its host, look there"
+                            "is late but does not compute during that time: check its host"
                         }
                         Cause::HostHint => {
-                            "is late; its GPU's activity is not told, so that it may be GPU or host"
+                            "is late; its GPU's activity is unknown, so the cause is the GPU or the host"
                         }
                     };
                     let missing = self.missing.get(process).copied().unwrap_or(0.0);
@@ -360,14 +360,15 @@ impl Group {
             }
             Some(Conclusion::NoHardwareCause) if self.cost >= MIN_MISSING_WAIT => {
                 let said = format!(
-                    "No hardware cause: others wait for {:.0} % of a step, each round for another rank.",
+                    "No hardware cause: others wait for {:.0} % of a step, in each round for a different rank.",
                     100.0 * self.cost
                 );
                 (Answer::SoftwareImbalance, said)
             }
-            Some(Conclusion::NoHardwareCause) => {
-                (Answer::Balanced, "All ranks wait about as long.".to_owned())
-            }
+            Some(Conclusion::NoHardwareCause) => (
+                Answer::Balanced,
+                "All ranks wait for about the same time.".to_owned(),
+            ),
         }
     }
 }
@@ -449,27 +450,27 @@ fn by_activity(job: &Job, activity: &Activity) -> Waiting {
     let cost = 100.0 * activity.cost();
     let (answer, sentence) = match &balance {
         Balance::Unknown => {
-            let said = "Too few GPUs or minutes, or no activity of tensor cores is told.";
+            let said = "Too few GPUs, too little time, or no data about tensor core activity.";
             (Answer::Unknown, said.to_owned())
         }
         Balance::Even => (
             Answer::Balanced,
-            "All GPUs compute about as long.".to_owned(),
+            "All GPUs compute for about the same time.".to_owned(),
         ),
         Balance::Leader(part) => {
             let said = format!(
-                "{part} computes longest, round after round: it may be slow, or have more to do. Without timings of collectives this is a hint."
+                "{part} computes longest in every round: it may be slow or have more work. Without collective timings this is only a hint."
             );
             (Answer::Stragglers, said)
         }
         Balance::Uneven { leaders } => {
             let who = if *leaders > 1 {
-                format!("by turns GPUs of {leaders} nodes")
+                format!("GPUs of {leaders} nodes in turn")
             } else {
                 "GPUs of several nodes together".to_owned()
             };
             let said = format!(
-                "No hardware cause: {who} have more to do than the others, about {cost:.0} % of a step."
+                "No hardware cause: {who} have more work than the others, about {cost:.0} % of a step."
             );
             (Answer::SoftwareImbalance, said)
         }

@@ -94,11 +94,11 @@ mod tests {
                 "gpu/n7:3",
                 "Drain n7 and reset GPU 3; if the error returns, power-cycle n7,",
             ),
-            (&HOST_POWER, "host/n7", "Look at n7's power supplies"),
+            (&HOST_POWER, "host/n7", "Check n7's power supplies"),
             (
                 &SWITCH_DOWN,
                 "switch/leaf-03",
-                "Look at switch leaf-03's power, console",
+                "Check switch leaf-03's power, console",
             ),
             (
                 &PORT_DOWN,

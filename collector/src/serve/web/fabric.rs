@@ -255,7 +255,7 @@ fn tiles(out: &mut String, look: &Look<'_>) -> fmt::Result {
             tier_name(tier, layout.levels()),
             all.len(),
             if ill > 0 {
-                format!(", {ill} not well")
+                format!(", {ill} not ok")
             } else {
                 String::new()
             }

@@ -57,8 +57,8 @@ fn announced(out: &mut String, look: &Look<'_>) -> fmt::Result {
     }
     write!(
         out,
-        "<details data-key=\"maintenance\"><summary>{} of announced work</summary><ul>",
-        phrases::count(windows.len(), "window")
+        "<details data-key=\"maintenance\"><summary>{}</summary><ul>",
+        phrases::count(windows.len(), "maintenance window")
     )?;
     for window in windows.iter().take(MAX_PARTS) {
         write!(out, "<li>{}: ", work(window, look.snapshot.view.now))?;
@@ -100,14 +100,14 @@ fn calm(out: &mut String, look: &Look<'_>) -> fmt::Result {
         "<article class=\"calm\"><h2><span aria-hidden=\"true\">{mark}</span> No open incidents</h2><p>",
     )?;
     match (targets, up) {
-        (0, _) => out.push_str("No exporter is configured, so this says little: add targets or file_sd."),
+        (0, _) => out.push_str("No exporter is configured, so this is not meaningful: add targets or file_sd."),
         (all, up) if up < all => {
-            write!(out, "But only {up} of {all} exporters answer: what the others see is not known.")?;
+            write!(out, "But only {up} of {all} exporters respond: the state of the other nodes is unknown.")?;
         }
-        _ if unknown => out.push_str("But not all parts are known: what the others do is not seen."),
-        _ => out.push_str("No hardware cause for a slow job was found. If one is slow, look at its code, its input or its schedule next."),
+        _ if unknown => out.push_str("But the state of some components is unknown: their faults are not detected."),
+        _ => out.push_str("No hardware cause for a slow job was found. If a job is slow, check its code, its input or its schedule next."),
     }
-    write!(out, "<br>This rests on {}.", known::rests_on(layout))?;
+    write!(out, "<br>This is based on {}.", known::rests_on(layout))?;
     uneven_jobs(out, look)?;
     out.push_str("</p></article>\n");
     Ok(())
@@ -253,16 +253,16 @@ fn related_and_victims(out: &mut String, incident: &Incident, open: bool) -> fmt
     let (related, victims) = (&incident.related, &incident.victims);
     let others = &incident.alternatives;
     let title = format!(
-        "{} that it may be as well",
-        phrases::count(others.len(), "part")
+        "{} that may be the cause instead",
+        phrases::count(others.len(), "component")
     );
     parts(out, incident, ("alternatives", &title), others, open)?;
     let title = format!(
         "{} of the same fault",
-        phrases::count(related.len(), "part")
+        phrases::count(related.len(), "component")
     );
     parts(out, incident, ("related", &title), related, open)?;
-    let title = format!("{} behind it", phrases::count(victims.len(), "part"));
+    let title = format!("{} behind it", phrases::count(victims.len(), "component"));
     parts(out, incident, ("victims", &title), victims, open)
 }
 
@@ -320,7 +320,7 @@ pub(super) fn page(out: &mut String, look: &Look<'_>, incident: &Incident) -> fm
     out.push_str("</article>\n");
     let places = touched(look, incident);
     if !places.is_empty() {
-        out.push_str("<section class=\"where\"><h2>Where it is</h2>");
+        out.push_str("<section class=\"where\"><h2>Location</h2>");
         matrix::nodes(out, look, &places, MAX_NODES)?;
         out.push_str("</section>\n");
     }
@@ -332,7 +332,7 @@ fn candidates(out: &mut String, look: &Look<'_>, incident: &Incident) -> fmt::Re
     let Some(weighed) = &incident.weighed else {
         return Ok(());
     };
-    out.push_str("<h2>How sure</h2><table class=\"chances\"><tbody>");
+    out.push_str("<h2>Probability</h2><table class=\"chances\"><tbody>");
     let percent = |chance: f64| match 100.0 * chance {
         little if little < 0.1 => String::from("&lt; 0.1 %"),
         share => format!("{share:.1} %"),
@@ -348,7 +348,7 @@ fn candidates(out: &mut String, look: &Look<'_>, incident: &Incident) -> fmt::Re
     }
     write!(
         out,
-        "<tr><td>{}</td><td>No part: software, or a moment's state</td><td></td></tr></tbody></table>",
+        "<tr><td>{}</td><td>No component: software, or a transient condition</td><td></td></tr></tbody></table>",
         percent(weighed.no_part)
     )
 }
@@ -364,9 +364,9 @@ fn facts(out: &mut String, incident: &Incident) -> fmt::Result {
         phrases::utc(unix_seconds(incident.since)),
         phrases::utc(unix_seconds(incident.last_seen)),
         if incident.effect > 0.0 {
-            format!("{:.0} % off its peers", 100.0 * incident.effect)
+            format!("{:.0} % different from its peers", 100.0 * incident.effect)
         } else {
-            String::from("not known")
+            String::from("unknown")
         },
         Esc(&incident.id),
     )

@@ -46,7 +46,7 @@ pub(super) fn matrix(out: &mut String, look: &Look<'_>) -> fmt::Result {
         affected.len(),
         phrases::count(layout.hosts.len(), "node"),
         if silent > 0 {
-            format!("; {silent} not heard")
+            format!("; {silent} without data")
         } else {
             String::new()
         }
@@ -157,7 +157,7 @@ pub(super) fn nodes(
         out.push_str("<tbody>");
         let unit = group.first().and_then(|place| layout.hosts[*place].unit);
         if grouped {
-            let name = unit.map_or("no unit known", |unit| &layout.units[unit].name);
+            let name = unit.map_or("unknown unit", |unit| &layout.units[unit].name);
             write!(
                 out,
                 "<tr class=\"unit\"><th colspan=\"{}\" scope=\"rowgroup\">{}</th></tr>",
@@ -185,7 +185,7 @@ fn row(out: &mut String, look: &Look<'_>, host: &Host) -> fmt::Result {
     let layout = &look.snapshot.layout;
     let name = Esc(&host.name);
     let silent = if host.heard == Some(false) {
-        " <small>not heard</small>"
+        " <small>no data</small>"
     } else {
         ""
     };

@@ -24,7 +24,7 @@
       lost.hidden = true;
     } catch {
       since ??= new Date();
-      lost.textContent = `No answer from the collector since ${since.toLocaleTimeString()}: what follows is old.`;
+      lost.textContent = `No answer from the collector since ${since.toLocaleTimeString()}: the data below is outdated.`;
       lost.hidden = false;
     }
   }

@@ -25,7 +25,7 @@ pub(super) fn shape(out: &mut String, look: &Look<'_>) -> fmt::Result {
         }
         writeln!(
             out,
-            "<li><a href=\"{}api/v1/topology/structure\">All of it as JSON</a></li></ul></details>",
+            "<li><a href=\"{}api/v1/topology/structure\">Complete structure as JSON</a></li></ul></details>",
             look.root
         )?;
     }
@@ -36,7 +36,7 @@ pub(super) fn shape(out: &mut String, look: &Look<'_>) -> fmt::Result {
     let all = changes.len() as u64 + view.changes.forgotten;
     write!(
         out,
-        "<details data-key=\"changes\"><summary>Changes of the fabric: {all}</summary><ul>"
+        "<details data-key=\"changes\"><summary>Fabric changes: {all}</summary><ul>"
     )?;
     for logged in changes.iter().rev().take(SHOWN) {
         write!(
@@ -48,7 +48,7 @@ pub(super) fn shape(out: &mut String, look: &Look<'_>) -> fmt::Result {
     }
     writeln!(
         out,
-        "<li><a href=\"{}api/v1/topology/changes\">All that are kept as JSON</a></li></ul></details>",
+        "<li><a href=\"{}api/v1/topology/changes\">All stored changes as JSON</a></li></ul></details>",
         look.root
     )
 }
@@ -77,7 +77,7 @@ fn lines(structure: &Structure) -> Vec<String> {
     for tier in &structure.tiers {
         if let Some(ratio) = tier.ratio() {
             lines.push(format!(
-                "Tier {}: {ratio:.2} bandwidth down to up",
+                "Tier {}: {ratio:.2} downlink/uplink bandwidth",
                 tier.tier
             ));
         }
@@ -91,7 +91,7 @@ fn lines(structure: &Structure) -> Vec<String> {
     leaves.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.leaf.cmp(&b.1.leaf)));
     for (ratio, leaf) in leaves.iter().take(SHOWN_LEAVES) {
         lines.push(format!(
-            "Leaf {}: {ratio:.2} bandwidth down to up, {} and {}",
+            "Leaf {}: {ratio:.2} downlink/uplink bandwidth, {} and {}",
             leaf.leaf,
             phrases::count(leaf.nics, "NIC"),
             phrases::count(leaf.uplinks, "uplink")

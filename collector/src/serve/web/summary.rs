@@ -22,7 +22,7 @@ pub(super) fn header(out: &mut String, look: &Look<'_>) -> fmt::Result {
     if age > TICK_STALE_SECONDS {
         writeln!(
             out,
-            "<p class=\"banner\" role=\"alert\">The analysis last ran {} ago: what follows is old.</p>",
+            "<p class=\"banner\" role=\"alert\">The analysis last ran {} ago: the data below is outdated.</p>",
             phrases::span(age)
         )?;
     }
@@ -36,7 +36,7 @@ pub(super) fn header(out: &mut String, look: &Look<'_>) -> fmt::Result {
         };
         writeln!(
             out,
-            "<p class=\"banner\" role=\"alert\">{cause}: since {} no new incident opens, until two intervals are complete.</p>",
+            "<p class=\"banner\" role=\"alert\">{cause}: no new incident opens since {}, until two intervals are complete.</p>",
             phrases::span(view.now.seconds_since(open.since))
         )?;
     }
@@ -175,7 +175,7 @@ fn facts(out: &mut String, look: &Look<'_>) -> fmt::Result {
         }
         None => fact(out, "", &"–", "no subnet source")?,
     }
-    fact(out, "", &clock(view.now), "analysed, UTC")?;
+    fact(out, "", &clock(view.now), "analyzed, UTC")?;
     out.push_str("</dl>\n");
     Ok(())
 }

@@ -30,14 +30,14 @@ pub(super) fn view(out: &mut String, look: &Look<'_>) -> fmt::Result {
         out.push_str("</section>\n");
         return Ok(());
     }
-    out.push_str("<section class=\"where\">\n<h2>Classes of paths, last 150 s</h2>\n");
+    out.push_str("<section class=\"where\">\n<h2>Path classes, last 150 s</h2>\n");
     classes(out, &tails.classes)?;
-    out.push_str("<h2>What makes probes slow</h2>\n");
+    out.push_str("<h2>Causes of slow probes</h2>\n");
     causes(out, &tails.causes)?;
     let covered = tails.coverage;
     writeln!(
         out,
-        "<p class=\"hint\">Probes cross {} of {} cables of hosts, and for certain {} of {} cables between switches.</p>",
+        "<p class=\"hint\">Probes cross {} of {} host cables and, with known paths, {} of {} cables between switches.</p>",
         covered.host_cables.probed,
         covered.host_cables.all,
         covered.switch_cables.probed,
@@ -97,8 +97,8 @@ fn verdict(out: &mut String, look: &Look<'_>) -> fmt::Result {
     let standing_out = tails.components.iter();
     let standing_out = standing_out.filter(|slow| slow.excess() >= STANDS_OUT);
     let words = match (tails.classes.is_empty(), standing_out.count()) {
-        (true, _) => "No probes, so the tail is not known",
-        (false, 0) => "No component stands out by slow probes",
+        (true, _) => "No probes: the tail latency is unknown",
+        (false, 0) => "No component stands out in slow probes",
         (false, _) => "Some paths have more slow probes than usual; no component is named",
     };
     writeln!(out, "<h1>{words}</h1>")
@@ -106,7 +106,7 @@ fn verdict(out: &mut String, look: &Look<'_>) -> fmt::Result {
 
 fn classes(out: &mut String, classes: &[ClassTail]) -> fmt::Result {
     // Wider than a phone; who has no mouse scrolls what has the focus.
-    out.push_str("<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"Classes of paths\"><table class=\"figures\"><thead><tr><th scope=\"col\">path class</th><th scope=\"col\">nodes</th><th scope=\"col\">timed probes</th><th scope=\"col\">lost</th>");
+    out.push_str("<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"Path classes\"><table class=\"figures\"><thead><tr><th scope=\"col\">path class</th><th scope=\"col\">nodes</th><th scope=\"col\">timed probes</th><th scope=\"col\">lost</th>");
     for (_, q) in QUANTILES {
         write!(out, "<th scope=\"col\">p{}</th>", 100.0 * q)?;
     }
@@ -172,11 +172,11 @@ fn causes(out: &mut String, causes: &Causes) -> fmt::Result {
         match host.timer_stalls_per_second {
             Some(stalls) if stalls > 0.0 => writeln!(
                 out,
-                "<p class=\"hint\">{node}: its timers are more than 200 µs late {stalls:.2} times a second, so its processors or hypervisor stall.</p>"
+                "<p class=\"hint\">{node}: its timers are more than 200 µs late {stalls:.2} times per second, so its CPUs or hypervisor stall.</p>"
             )?,
             Some(_) => writeln!(
                 out,
-                "<p class=\"hint\">{node}: its timers are on time, so its NICs, its PCIe or its interrupts are slow, not its processors.</p>"
+                "<p class=\"hint\">{node}: its timers are on time, so its NICs, its PCIe or its interrupts are slow, not its CPUs.</p>"
             )?,
             None => writeln!(
                 out,

@@ -51,14 +51,14 @@ fn one_lost(view: &View<'_>, id: LinkId) -> Option<Evidence> {
         Some(swept) => (
             "subnet",
             format!(
-                "is gone from the subnet; it was last seen {:.0} s before the newest sweep",
+                "is missing from the subnet; it was last seen {:.0} s before the newest sweep",
                 swept.seconds_since(link.seen())
             ),
         ),
         None => (
             "lldp",
             format!(
-                "has no light; its ends last heard each other by LLDP {:.0} s ago",
+                "has no link; its ends last received LLDP from each other {:.0} s ago",
                 view.now.seconds_since(link.seen())
             ),
         ),

@@ -60,7 +60,7 @@ pub(super) fn cables_without_light(view: &View<'_>, out: &mut Vec<Evidence>) {
                 format!("{} port {port}", view.fabric.vertex(id).part)
             };
             let statement = format!(
-                "The cable between {} and {} has no light: both switches say so.",
+                "The cable between {} and {} has no link: both switches report it down.",
                 end((*id, *port)),
                 end(far)
             );

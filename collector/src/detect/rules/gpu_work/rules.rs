@@ -80,7 +80,7 @@ fn of_sums() -> Vec<Threshold> {
             format!("work above the median over {seconds:.0} s"),
             excess,
             "ratio",
-            "lanes of the detection method, section 3.3: the time is at least 15 times the offset between reads of GPUs (a choice)",
+            "the time is at least 15 times the offset between reads of GPUs (a choice)",
         )
     });
     let others = [
@@ -121,10 +121,12 @@ fn of_sums() -> Vec<Threshold> {
 fn of_samples() -> Vec<Threshold> {
     let lanes = SAMPLED.map(|(excess, samples)| {
         Threshold::new(
-            format!("work above the median in each of {samples} samples, without cumulative counters"),
+            format!(
+                "work above the median in each of {samples} samples, without cumulative counters"
+            ),
             excess,
             "ratio",
-            "lanes of the detection method, section 3.3; activity has a resolution of 0.1 %, clocks of 0.75 %",
+            "activity has a resolution of 0.1 %, clocks of 0.75 % (a choice)",
         )
     });
     let others = [

@@ -24,7 +24,7 @@ impl Xid {
 
 const RESET: &str = "reset the GPU";
 const RESTART: &str = "restart the node";
-const INVESTIGATE: &str = "run the field diagnosis if it repeats";
+const INVESTIGATE: &str = "run the field diagnostic if it repeats";
 
 const fn row(xid: u16, class: &'static Class, meaning: &'static str, action: &'static str) -> Xid {
     Xid {

@@ -26,7 +26,7 @@ fn of_a_loss() -> Vec<Threshold> {
             "share of its packets that a cable loses",
             MIN_LOST,
             "ratio",
-            "at this loss, go-back-N at 400 Gb/s costs 0.25 % (detection method, section 3.5)",
+            "at this loss, go-back-N at 400 Gb/s costs 0.25 %",
         ),
         Threshold::new(
             "minimum number of lost packets",

@@ -73,7 +73,7 @@ pub(super) fn evidence(
         Signal::Tail => "were slow",
     };
     let mut statement = format!(
-        "In {:.0} s {:.0} of {:.0} probes over {part} {what}, {:.1} %; {} of {} flows over it were hit, and {} of {} others.",
+        "In {:.0} s, {:.0} of {:.0} probes over {part} {what} ({:.1} %); {} of {} flows over it were affected, and {} of {} others.",
         over.seconds,
         over.hits,
         over.probes,
@@ -84,7 +84,7 @@ pub(super) fn evidence(
         past.flows,
     );
     if !or.is_empty() {
-        statement += &format!(" Probes cannot tell it from {}.", list(&or));
+        statement += &format!(" Probes cannot distinguish it from {}.", list(&or));
     }
     Some(Evidence {
         detector: NAME,

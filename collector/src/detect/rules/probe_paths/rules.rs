@@ -9,7 +9,7 @@ use crate::classes::{Class, EDGE_LOSSY, HOST_STALLS, PATH_SLOW, UPLINK_JITTER, U
 use crate::detect::registry::{Rule, Threshold};
 use crate::detect::tomography::{ALIKE_NATS, Kind, MIN_HITS, MOST_BROKEN};
 
-const METHOD: &str = "detection method, section 3.5";
+const METHOD: &str = "after Flock (CoNEXT 2023); the value is a choice";
 
 /// Whether a class is about probes that are lost, not slow.
 pub(super) fn is_loss(class: &Class) -> bool {
@@ -55,7 +55,7 @@ fn of_probes(class: &Class) -> Vec<Threshold> {
                 "share of slow probes from which a NIC or host is reported",
                 LEAST_TAIL_OF_NODE,
                 "ratio",
-                "twice p0 of 1e-2 of the detection method, section 3.5: healthy hosts differ by as much (a choice)",
+                "twice the 1 % by which healthy hosts differ (a choice)",
             ),
         ]
     };

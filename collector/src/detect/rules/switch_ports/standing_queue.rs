@@ -77,7 +77,7 @@ pub(super) fn rule() -> Rule {
             "share of the time in pause, at most",
             MAX_PAUSED,
             "ratio",
-            "detection method, section 3.6",
+            "a paused port has a queue for another reason (a choice)",
         ),
     ];
     Rule::new(&PATH_SLOW, thresholds)
@@ -156,7 +156,7 @@ fn evidence(
         // What flows lose depends on what else they wait for.
         effect: 0.0,
         statement: format!(
-            "A queue stands at port {port} of {switch} to {peer}: about {:.1} % of its packets are marked, although it sends {:.1} of {:.1} GB/s and is not paused.",
+            "Port {port} of {switch} to {peer} has a standing queue: about {:.1} % of its packets are marked, although it sends {:.1} of {:.1} GB/s and is not paused.",
             100.0 * queue.marked_share(),
             queue.sent * 1e-9,
             queue.speed * 1e-9

@@ -119,11 +119,11 @@ async fn each_class_of_paths_has_its_tail_and_the_slow_nic_is_first() {
 
     let (_, view) = get_text(format!("{at}/tail")).await;
     for words in [
-        "Packets are held up on the way: Cable from gpu-005 mlx5_0/1",
+        "Packets are delayed on the path: Cable from gpu-005 mlx5_0/1",
         "<th scope=\"col\">p99.9</th>",
         "<th scope=\"row\">same-rail <small>udp</small></th>",
         "gpu-005, 900 µs",
-        "Probes cross 6 of 6 cables of hosts, and for certain 0 of 2 cables between switches.",
+        "Probes cross 6 of 6 host cables and, with known paths, 0 of 2 cables between switches.",
         "<th scope=\"row\">no cause found</th>",
     ] {
         assert!(view.contains(words), "{words}: {view}");
@@ -137,7 +137,7 @@ async fn without_probes_the_tail_is_not_known() {
     assert!(text.contains("\"classes\":[]"), "{text}");
     let (_, view) = get_text(format!("{at}/tail")).await;
     assert!(
-        view.contains("No probes, so the tail is not known"),
+        view.contains("No probes: the tail latency is unknown"),
         "{view}"
     );
 }

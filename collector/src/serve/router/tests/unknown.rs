@@ -22,7 +22,7 @@ async fn a_node_without_data_for_three_intervals_is_unknown_everywhere() {
     let (_, html) = get_text(format!("{at}/")).await;
     assert!(!html.contains("all well") && !html.contains("✓"), "{html}");
     assert!(
-        html.contains("This rests on 1 of 4 nodes, 2 of 8 NICs and 3 switches."),
+        html.contains("This is based on 1 of 4 nodes, 2 of 8 NICs and 3 switches."),
         "{html}"
     );
     let (_, nodes) = get_text(format!("{at}/api/v1/nodes")).await;
