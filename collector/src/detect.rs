@@ -6,6 +6,7 @@ pub mod detector;
 #[cfg(test)]
 pub(crate) mod found;
 pub(crate) mod gpus;
+pub(crate) mod models;
 pub(crate) mod netdev;
 pub mod pause_graph;
 pub(crate) mod peers;

@@ -1,8 +1,8 @@
 //! Findings from counters of single switch ports: errors, permanent pause, standing queues.
 
 use railscope_model::metric::{
-    SWITCH_PORT_ECN_MARKED, SWITCH_PORT_ERRORS, SWITCH_PORT_PFC_PAUSE_SECONDS, SWITCH_PORT_SPEED,
-    SWITCH_PORT_TRANSMIT_BYTES,
+    SWITCH_PORT_ECN_MARKED, SWITCH_PORT_ERRORS, SWITCH_PORT_PFC_PAUSE_SECONDS,
+    SWITCH_PORT_RECEIVE_BYTES, SWITCH_PORT_SPEED, SWITCH_PORT_TRANSMIT_BYTES,
 };
 
 use railscope_model::identity::Part;
@@ -11,7 +11,7 @@ use super::{Lab, leaves};
 use crate::classes::UPLINK_DOWN;
 use crate::detect::detector::Evidence;
 use crate::detect::detector::Explanation;
-use crate::detect::rules::{error_counters, pause_circle, switch_ports};
+use crate::detect::rules::{degraded_link, error_counters, pause_circle, switch_ports};
 use crate::diagnose::incident::{Finding, describe, group};
 use crate::stages::LeftOut;
 
@@ -134,6 +134,57 @@ fn a_port_that_pauses_a_switch_without_end_and_is_behind_no_pause_is_stuck() {
             .said_by(pause_circle::build)
             .is_empty()
     );
+}
+
+#[test]
+fn a_port_without_a_known_cable_that_sends_pause_without_end_is_stuck_unless_its_switch_is_paused()
+{
+    let told = |of_other: f64, bytes: f64| {
+        let mut lab = leaves();
+        lab.add("b", &SWITCH_PORT_SPEED, &["20"], 50e9);
+        for _ in 0..9 {
+            for (port, direction, share) in [("20", "transmit", 1.0), ("21", "receive", of_other)] {
+                let labels = [port, "3", direction];
+                lab.add("b", &SWITCH_PORT_PFC_PAUSE_SECONDS, &labels, 10.0 * share);
+            }
+            lab.add("b", &SWITCH_PORT_RECEIVE_BYTES, &["20"], 10.0 * bytes);
+            lab.read();
+        }
+        lab.said_by(pause_circle::build)
+    };
+    assert_eq!(told(0.0, 0.0), ["pfc-storm link/b:20"]);
+    assert!(told(0.2, 0.0).is_empty(), "it passes the pause on");
+    assert!(told(0.0, 5e9).is_empty(), "something arrives");
+}
+
+#[test]
+fn a_port_whose_speed_falls_is_named_until_it_is_back_whether_its_cable_is_known_or_not() {
+    let mut lab = leaves();
+    let mut detector = degraded_link::build();
+    let mut told = |lab: &mut Lab, changes: &[(&str, &str, f64)]| {
+        for (switch, port, by) in changes {
+            lab.add(switch, &SWITCH_PORT_SPEED, &[port], *by);
+        }
+        lab.read();
+        let mut out = Vec::new();
+        detector.observe(&lab.view(), &mut out);
+        let said = out
+            .iter()
+            .map(|own| format!("{} {}", own.class.name, own.part));
+        said.collect::<Vec<_>>()
+    };
+    let all = [("a", "1", 50e9), ("s", "1", 50e9), ("a", "33", 50e9)];
+    assert!(told(&mut lab, &all).is_empty());
+    let fall = [("a", "1", -37.5e9), ("s", "1", -37.5e9), ("a", "33", -25e9)];
+    let named = ["port-degraded link/a:1", "port-degraded link/a:33"];
+    assert_eq!(told(&mut lab, &fall), named);
+    for _ in 0..60 {
+        // For longer than the history reaches.
+        assert_eq!(told(&mut lab, &[]), named);
+    }
+    assert_eq!(told(&mut lab, &[("a", "33", 25e9)]), named[..1]);
+    let back = [("a", "1", 37.5e9), ("s", "1", 37.5e9)];
+    assert!(told(&mut lab, &back).is_empty());
 }
 
 #[test]

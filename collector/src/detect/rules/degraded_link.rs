@@ -2,21 +2,24 @@
 
 mod cables;
 mod dark;
+mod fallen_speed;
 mod pcie;
 
 use std::collections::{BTreeMap, HashMap};
 
 use cables::Cables;
+use fallen_speed::FallenSpeeds;
 use foldhash::fast::FixedState;
 use railscope_model::fabric::Timestamp;
 use railscope_model::identity::{NodeName, Part, RdmaPort};
-use railscope_model::metric::{Metric, RDMA_PORT_SPEED, RDMA_PORT_UP};
+use railscope_model::metric::{Metric, RDMA_DEVICE, RDMA_PORT_SPEED, RDMA_PORT_UP};
 use railscope_model::reading::Labels;
 use railscope_model::units::BYTES_PER_SECOND_PER_GBIT;
 
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::{Class, PCIE_DEGRADED, PORT_DEGRADED, PORT_DOWN, UPLINK_DOWN};
 use crate::detect::detector::{Detector, Evidence, Explanation, View};
+use crate::detect::models::Models;
 use crate::detect::peers;
 use crate::detect::peers::{MAJORITY, MIN_PEERS, norm};
 use crate::detect::registry::{Rule, Threshold};
@@ -34,10 +37,11 @@ const DOWN_KEPT_SECONDS: f64 = 7.0 * 86_400.0;
 struct DegradedLink {
     /// Ports that were up and fell, and when. History is minutes long, a dead switch may stay dead for days.
     fallen: BTreeMap<(NodeName, RdmaPort), Timestamp>,
-    /// Rests on what ports say of being up, and of their rate.
-    ports: Kept<[u64; 2], Ports>,
+    /// Rests on what ports say of being up, and of their rate, and on what devices there are.
+    ports: Kept<[u64; 3], Ports>,
     pcie: pcie::Links,
     cables: Cables,
+    fallen_speeds: FallenSpeeds,
 }
 
 /// Builds the detector.
@@ -53,7 +57,8 @@ impl Detector for DegradedLink {
     fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
         self.ports.begin();
         for (_, history) in view.history.fresh_nodes(view.now) {
-            let rests_on = [&RDMA_PORT_UP, &RDMA_PORT_SPEED].map(|one| history.values_since(one));
+            let rests_on = [&RDMA_PORT_UP, &RDMA_PORT_SPEED, &RDMA_DEVICE]
+                .map(|one| history.values_since(one));
             self.ports.refresh(history, rests_on, || Ports::of(history));
         }
         let nodes = view.history.fresh_nodes(view.now);
@@ -65,6 +70,7 @@ impl Detector for DegradedLink {
         self.cables.lost(view, out);
         dark::cables_without_light(view, out);
         out.extend(self.cables.slow.iter().cloned());
+        self.fallen_speeds.find(view, out);
         self.pcie.narrow_or_slow(view, out);
     }
 
@@ -81,8 +87,8 @@ impl Detector for DegradedLink {
             )
         } else {
             (
-                "A link runs below the rate of its peers.",
-                "The link trains to the rate of its peers.",
+                "A link runs below the rate of its peers, or below its own earlier rate.",
+                "The link trains to the rate of its peers, or to its own earlier rate.",
             )
         };
         let threshold = format!(
@@ -147,6 +153,8 @@ fn evidence(
 #[derive(Debug)]
 struct PortValue {
     port: RdmaPort,
+    /// Model of its device if that matters: other models have other rates. Empty where no exporter reports it.
+    model: String,
     value: f64,
 }
 
@@ -168,23 +176,31 @@ impl Ports {
             let up = history.value(&RDMA_PORT_UP, &labels);
             up.is_none_or(|up| up == 1.0)
         };
-        let mut rates = by_port(history, &RDMA_PORT_SPEED);
+        let models = Models::of(history);
+        let mut rates = by_port(history, &RDMA_PORT_SPEED, |device| models.nic(device));
         rates.retain(is_up);
         Self {
             shape: history.series(&RDMA_PORT_UP).count(),
-            up: by_port(history, &RDMA_PORT_UP),
+            up: by_port(history, &RDMA_PORT_UP, |_| ""),
             rates,
         }
     }
 }
 
 /// One value of every port of a node.
-fn by_port(history: &NodeHistory, metric: &'static Metric) -> Vec<PortValue> {
+fn by_port<'a>(
+    history: &'a NodeHistory,
+    metric: &'static Metric,
+    model_of: impl Fn(&str) -> &'a str,
+) -> Vec<PortValue> {
     let value = |(labels, window): (&Labels, Window<'_>)| {
         let mut labels = labels.values();
-        let (device, port) = (labels.next()?.parse().ok()?, labels.next()?.parse().ok()?);
+        let (device, port) = (labels.next()?, labels.next()?.parse().ok()?);
+        let model = model_of(device).to_owned();
+        let device = device.parse().ok()?;
         Some(PortValue {
             port: RdmaPort { device, port },
+            model,
             value: window.value()?,
         })
     };
@@ -193,7 +209,7 @@ fn by_port(history: &NodeHistory, metric: &'static Metric) -> Vec<PortValue> {
 
 type Peer<'a> = (&'a NodeName, &'a PortValue);
 
-/// The same port of all nodes of one shape.
+/// The same port of all nodes of one shape, and of one model.
 fn cohorts<'a>(
     view: &View<'_>,
     nodes: &[(&'a NodeName, &'a Ports)],
@@ -203,7 +219,7 @@ fn cohorts<'a>(
     let has_role = !view.left_out.has(Step::RoleCohort);
     for (node, ports) in nodes {
         for value in of(ports) {
-            let role = has_role.then_some((ports.shape, &value.port));
+            let role = has_role.then_some((ports.shape, &value.port, &value.model));
             cohorts.entry(role).or_default().push((node, value));
         }
     }
@@ -228,7 +244,7 @@ fn ports_down(
     for peers in cohorts(view, nodes, |ports| &ports.up) {
         let peers_are_up = norm(peers.iter().map(|(_, peer)| peer.value)) == Some(1.0);
         let up = peers.iter().filter(|(_, peer)| peer.value == 1.0).count();
-        for (node, PortValue { port, value }) in peers.iter().copied() {
+        for (node, PortValue { port, value, .. }) in peers.iter().copied() {
             let has_fallen = has_fallen(fallen, view, (node, port), *value);
             if *value == 0.0 && (has_fallen || peers_are_up) {
                 let statement = format!(
@@ -282,7 +298,13 @@ fn ports_slow(view: &View<'_>, nodes: &[(&NodeName, &Ports)], out: &mut Vec<Evid
             continue;
         };
         let slow = |(_, peer): &&Peer<'_>| peer.value < TOLERANCE * norm;
-        for (node, PortValue { port, value: rate }) in peers.iter().filter(slow) {
+        for (
+            node,
+            PortValue {
+                port, value: rate, ..
+            },
+        ) in peers.iter().filter(slow)
+        {
             let statement = format!(
                 "Port {port} of {node} runs at {} Gb/s; its peers on {} nodes run at {} Gb/s.",
                 gigabits(*rate),

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use railscope_model::identity::{NodeName, Part, PciAddress};
 use railscope_model::metric::{
-    GPU_UTILIZATION, Metric, PCIE_LINK_SPEED, PCIE_LINK_SPEED_MAX, PCIE_LINK_WIDTH,
-    PCIE_LINK_WIDTH_MAX, PCIE_PATH,
+    GPU, GPU_UTILIZATION, Metric, PCIE_LINK_SPEED, PCIE_LINK_SPEED_MAX, PCIE_LINK_WIDTH,
+    PCIE_LINK_WIDTH_MAX, PCIE_PATH, RDMA_DEVICE,
 };
 use railscope_model::reading::Labels;
 
@@ -13,13 +13,16 @@ use super::{TOLERANCE, evidence};
 use crate::assemble::node_parts::endpoints;
 use crate::classes::PCIE_DEGRADED;
 use crate::detect::detector::{Evidence, View};
+use crate::detect::models::Models;
 use crate::detect::peers::norm;
 use crate::detect::registry::Threshold;
 use crate::store::per_node_cache::Kept;
 use crate::store::{NodeHistory, Window};
 
 /// What [`pcie_ends`] reads.
-const RESTS_ON: [&Metric; 5] = [
+const RESTS_ON: [&Metric; 7] = [
+    &GPU,
+    &RDMA_DEVICE,
     &PCIE_PATH,
     &PCIE_LINK_WIDTH,
     &PCIE_LINK_WIDTH_MAX,
@@ -47,6 +50,8 @@ struct PcieEnd {
     kind: String,
     /// GPU ordinal or RDMA device.
     name: String,
+    /// Its model; empty where no exporter reports it.
+    model: String,
     lanes: Option<f64>,
     max_lanes: Option<f64>,
     speed: Option<f64>,
@@ -59,6 +64,11 @@ impl PcieEnd {
         self.kind != "gpu" || is_busy(history, &self.name)
     }
 
+    /// Its peers in what has this maximum.
+    fn cohort(&self, max: Option<f64>) -> Cohort<'_> {
+        (&self.kind, max.map(f64::to_bits).ok_or(&self.model))
+    }
+
     /// Whether it could do better: without a maximum of its own (a hypervisor hides it) the peers alone decide.
     fn falls_short(&self) -> bool {
         let short = |value: Option<f64>, max: Option<f64>| {
@@ -68,23 +78,25 @@ impl PcieEnd {
     }
 }
 
-/// What decides who a link's peers are: those that could do as much.
-type Cohort = (String, Option<u64>);
+/// What decides who a link's peers are: those that could do as much, or are of the same model where nobody says what they
+/// could do.
+type Cohort<'a> = (&'a str, Result<u64, &'a str>);
 
 /// What a cohort's links run with, and how many of them do.
-type Norms = BTreeMap<Cohort, Option<(f64, usize)>>;
+type Norms<'a> = BTreeMap<Cohort<'a>, Option<(f64, usize)>>;
 
 /// The links of all nodes.
 #[derive(Debug, Default)]
 pub(super) struct Links {
     /// Rests on what is where, and what it runs with and could.
-    kept: Kept<[u64; 5], Vec<PcieEnd>>,
+    kept: Kept<[u64; 7], Vec<PcieEnd>>,
 }
 
 /// The functions of a card share one link, which is judged and named by the lowest.
 fn pcie_ends(history: &NodeHistory) -> Vec<PcieEnd> {
     let mut ends: BTreeMap<_, PcieEnd> = BTreeMap::new();
     let endpoints = endpoints(history);
+    let models = Models::of(history);
     let [max_lanes, speed, max_speed] =
         [&PCIE_LINK_WIDTH_MAX, &PCIE_LINK_SPEED, &PCIE_LINK_SPEED_MAX]
             .map(|metric| by_address(history, metric));
@@ -101,6 +113,11 @@ fn pcie_ends(history: &NodeHistory) -> Vec<PcieEnd> {
             pci,
             kind: (*kind).to_owned(),
             name: (*name).to_owned(),
+            model: match *kind {
+                "gpu" => models.gpu(name),
+                _ => models.nic(name),
+            }
+            .to_owned(),
             lanes: width.value(),
             max_lanes: max_lanes.get(at).copied(),
             speed: speed.get(at).copied(),
@@ -146,22 +163,24 @@ impl Links {
         }
         let (mut lanes, mut speeds) = (Norms::new(), Norms::new());
         for (node, history, end) in short {
+            let of_lanes = end.cohort(end.max_lanes);
+            let of_speed = end.cohort(end.max_speed);
             let shortfalls = [
                 below(end.lanes, end.max_lanes, || {
-                    let cohort = (end.kind.clone(), end.max_lanes.map(f64::to_bits));
-                    *lanes.entry(cohort).or_insert_with(|| {
-                        let alike = |peer: &PcieEnd| peer.max_lanes == end.max_lanes;
-                        self.norm(view, end, |_, peer| peer.lanes.filter(|_| alike(peer)))
+                    *lanes.entry(of_lanes).or_insert_with(|| {
+                        self.norm(view, |_, peer| {
+                            let alike = peer.cohort(peer.max_lanes) == of_lanes;
+                            peer.lanes.filter(|_| alike)
+                        })
                     })
                 }),
                 below(
                     end.speed.filter(|_| end.is_busy(history)),
                     end.max_speed,
                     || {
-                        let cohort = (end.kind.clone(), end.max_speed.map(f64::to_bits));
-                        *speeds.entry(cohort).or_insert_with(|| {
-                            self.norm(view, end, |history, peer| {
-                                let alike = peer.max_speed == end.max_speed;
+                        *speeds.entry(of_speed).or_insert_with(|| {
+                            self.norm(view, |history, peer| {
+                                let alike = peer.cohort(peer.max_speed) == of_speed;
                                 peer.speed.filter(|_| alike && peer.is_busy(history))
                             })
                         })
@@ -172,18 +191,16 @@ impl Links {
         }
     }
 
-    /// What the peers of a link run with, and how many of them do.
+    /// What the links of a cohort run with, and how many of them do.
     fn norm(
         &self,
         view: &View<'_>,
-        of: &PcieEnd,
         value: impl Fn(&NodeHistory, &PcieEnd) -> Option<f64>,
     ) -> Option<(f64, usize)> {
         let mut values = Vec::new();
         for (_, history) in view.history.fresh_nodes(view.now) {
             let ends = self.kept.of(history).into_iter().flatten();
-            let peers = ends.filter(|peer| peer.kind == of.kind);
-            values.extend(peers.filter_map(|peer| value(history, peer)));
+            values.extend(ends.filter_map(|peer| value(history, peer)));
         }
         let norm = norm(values.iter().copied())?;
         let reach = values.iter().filter(|value| **value >= TOLERANCE * norm);
@@ -214,7 +231,7 @@ fn found(
     let left: f64 = shortfalls().map(|s| s.value / s.norm).product();
     let at_norm = shortfalls().map(|s| s.at_norm).min().unwrap_or(0);
     let statement = format!(
-        "The PCIe link of {} {} ({}) in {node} runs with {what}; {at_norm} peers run with all of it.",
+        "The PCIe link of {} {} ({}) in {node} runs with {what}; {at_norm} peers are not degraded.",
         end.kind, end.name, end.pci
     );
     let signal = if lanes.is_some() {
