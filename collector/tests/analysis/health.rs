@@ -79,7 +79,7 @@ fn sram_errors_above_the_threshold_are_named_and_below_it_not() {
     let statement = &view.incidents[0].findings[0].evidence.statement;
     assert_eq!(
         statement,
-        "GPU 1 of n2 has more uncorrected SRAM errors than NVIDIA's threshold: drain it, run the field diagnosis, and have it replaced."
+        "GPU 1 of n2 has more uncorrected SRAM errors than NVIDIA's threshold: drain it, run the field diagnostic, and have it replaced."
     );
     check(&exceeded(0), &[]);
 }
@@ -172,6 +172,36 @@ fn a_brake_on_all_gpus_is_the_nodes_power_and_on_one_the_gpus_own() {
     ] {
         check(&held(gpus, reason), &[&expected]);
     }
+}
+
+#[test]
+fn a_capped_clock_counts_by_less_where_the_gpu_draws_less_power_than_its_peers() {
+    let capped = |clock: f64, watts: f64| {
+        move |node: usize, seconds: u64, page: String| {
+            let is_it = |gpu: usize| (node, gpu) == (4, 2);
+            let power = of_gpus(|gpu| {
+                let watts = if is_it(gpu) { watts } else { 650.0 };
+                format!("railscope_gpu_power_watts{{gpu=\"{gpu}\"}} {watts}\n")
+            });
+            let own = |line: &str| {
+                let of = |series| line.strip_prefix(series).filter(|_| node == 4);
+                let clock_of = "railscope_gpu_clock_hertz{gpu=\"2\",clock=\"sm\"}";
+                let event =
+                    "railscope_gpu_clock_event_seconds_total{gpu=\"2\",reason=\"sw_power_cap\"}";
+                match (of(clock_of), of(event)) {
+                    (Some(_), _) => format!("{clock_of} {clock}\n"),
+                    (_, Some(_)) => format!("{event} {seconds}\n"),
+                    _ => format!("{line}\n"),
+                }
+            };
+            page.lines().map(own).collect::<String>() + &power
+        }
+    };
+    let named: &[&str] = &["gpu-slow gpu/n4:2 gpus=1 []"];
+    // Equal chips at one limit differ by as much.
+    check(&capped(1.84e9, 645.0), &[]);
+    check(&capped(1.84e9, 560.0), named);
+    check(&capped(1.60e9, 645.0), named);
 }
 
 #[test]

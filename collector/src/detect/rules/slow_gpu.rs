@@ -3,7 +3,7 @@
 mod unexplained;
 
 use railscope_model::identity::Part;
-use railscope_model::metric::{GPU_CLOCK, GPU_CLOCK_EVENT, GPU_CLOCK_EVENT_SECONDS};
+use railscope_model::metric::{GPU_CLOCK, GPU_CLOCK_EVENT, GPU_CLOCK_EVENT_SECONDS, GPU_POWER};
 
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::{Class, GPU_SLOW, HOST_COOLING, HOST_POWER, POWER_LIMIT};
@@ -34,8 +34,15 @@ struct Slowdown {
 
 /// Two clock steps of an H100 are 1.5 %, and equal chips differ by that.
 const CHIPS_DIFFER: f64 = 0.02;
-/// Below it compute is not slow (detection method, section 3.2, D2).
+/// Below it compute is not slow.
 const SLOW_COMPUTE: f64 = 0.05;
+/// What equal chips reach within one power limit differs by more: 8 % on average, up to 22 % (Sinha et al., SC 2022).
+const CAPPED_CHIPS_DIFFER: f64 = 0.15;
+/// A GPU that draws this much less power than its peers is held back by a limit of its own.
+const LOWER_LIMIT: f64 = 0.05;
+
+/// The event of a GPU at its power limit.
+const POWER_CAP: &str = "sw_power_cap";
 
 /// Events that slow a GPU down, worst first. No healthy GPU shows the first four, so that they count as soon as
 /// the clock is lower than chips differ by; a power cap is normal under load, and its drop alone tells.
@@ -61,7 +68,7 @@ const SLOWDOWNS: &[Slowdown] = &[
         of_node: &HOST_COOLING,
     },
     Slowdown {
-        reason: "sw_power_cap",
+        reason: POWER_CAP,
         min_drop: SLOW_COMPUTE,
         of_node: &POWER_LIMIT,
     },
@@ -140,9 +147,11 @@ impl Detector for SlowGpu {
                 "The SM clocks of most busy GPUs of a node are below those of equal busy GPUs, for one reason."
             },
             threshold: format!(
-                "{:.0} % below the median of at least {MIN_PEERS} peers (of the GPU's job if the job has {MIN_PEERS} nodes) for thermal slowdown and power brake (healthy chips differ by less), {:.0} % for a power cap, with a clock event for {:.0} % of {WINDOW_SECONDS:.0} s; if {:.0} % of a node's GPUs are slow, the node is reported; power limits on several nodes count as the site's choice; without a reason, {:.0} % for {:.0} s",
+                "{:.0} % below the median of at least {MIN_PEERS} peers (of the GPU's job if the job has {MIN_PEERS} nodes) for thermal slowdown and power brake (healthy chips differ by less), {:.0} % for a power cap ({:.0} % unless the GPU draws {:.0} % less power than its peers), with a clock event for {:.0} % of {WINDOW_SECONDS:.0} s; if {:.0} % of a node's GPUs are slow, the node is reported; power limits on several nodes count as the site's choice; without a reason, {:.0} % for {:.0} s",
                 100.0 * CHIPS_DIFFER,
                 100.0 * SLOW_COMPUTE,
+                100.0 * CAPPED_CHIPS_DIFFER,
+                100.0 * LOWER_LIMIT,
                 100.0 * MIN_EVENT_SHARE,
                 100.0 * MAJORITY,
                 100.0 * unexplained::MIN_DROP,
@@ -182,7 +191,7 @@ impl Detector for SlowGpu {
             Rule::new(class, thresholds)
         };
         let chips = "two clock steps of an H100 are 1.5 %, and equal chips differ by as much";
-        let slow = "detection method, section 3.2, D2";
+        let slow = "a smaller difference slows jobs little (a choice)";
         let reasons = |of: &dyn Fn(&Slowdown) -> bool| -> Vec<&str> {
             let rows = SLOWDOWNS.iter().filter(|row| of(row));
             rows.map(|row| row.reason).collect()
@@ -191,19 +200,49 @@ impl Detector for SlowGpu {
         let sharp = reasons(&|row: &Slowdown| row.min_drop <= CHIPS_DIFFER);
         let mut slow_gpu = of(&GPU_SLOW, &sharp, CHIPS_DIFFER, chips);
         slow_gpu.thresholds.extend(unexplained::thresholds());
+        let mut power_limit = of(&POWER_LIMIT, &by_node(&POWER_LIMIT), SLOW_COMPUTE, slow);
+        power_limit.thresholds.extend(capped());
+        slow_gpu.thresholds.extend(capped());
         vec![
             slow_gpu,
             of(&HOST_POWER, &by_node(&HOST_POWER), CHIPS_DIFFER, chips),
             of(&HOST_COOLING, &by_node(&HOST_COOLING), CHIPS_DIFFER, chips),
-            of(&POWER_LIMIT, &by_node(&POWER_LIMIT), SLOW_COMPUTE, slow),
+            power_limit,
         ]
     }
+}
+
+fn capped() -> [Threshold; 2] {
+    [
+        Threshold::new(
+            "SM clock below the median peer, for sw_power_cap at the power of the peers",
+            CAPPED_CHIPS_DIFFER,
+            "ratio",
+            "equal chips differ by 8 % on average, by 22 % at most (Sinha et al., SC 2022)",
+        ),
+        Threshold::new(
+            "power below the median peer that shows a lower limit",
+            LOWER_LIMIT,
+            "ratio",
+            "the power of equal chips at one limit differs by less (a choice)",
+        ),
+    ]
 }
 
 /// The job in which a GPU's clock may be held against others: its own if that spans enough nodes to tell when one of them
 /// is held back as a whole. What a job does decides how far power limits hold clocks down.
 fn wide_job<'a>(gpu: &Listed<'a>) -> Option<&'a Job> {
     gpu.job.filter(|job| job.nodes.len() >= MIN_PEERS)
+}
+
+/// Median and number of peers, by job and product.
+fn usual<'a>(
+    values: impl Iterator<Item = (Option<&'a Job>, &'a str, f64)>,
+) -> Usual<&'a str, (f64, usize)> {
+    Usual::new(values, |values| {
+        let count = values.len();
+        (count >= MIN_PEERS).then(|| Some((median(values)?, count)))?
+    })
 }
 
 /// GPUs below their peers, with the driver's reason.
@@ -215,20 +254,36 @@ fn held_back<'a>(gpus: &'a [Listed<'a>]) -> Vec<Held<'a>> {
     let peers = clocks
         .iter()
         .map(|(gpu, clock)| (wide_job(gpu), gpu.product, *clock));
-    let usual = Usual::new(peers, |clocks| {
-        let count = clocks.len();
-        (count >= MIN_PEERS).then(|| Some((median(clocks)?, count)))?
-    });
+    let usual_clock = usual(peers);
+    let power = |gpu: &Listed<'_>| gpu.window(&GPU_POWER)?.value();
+    let powers = gpus
+        .iter()
+        .filter_map(|gpu| Some((wide_job(gpu), gpu.product, power(gpu)?)));
+    let usual_power = usual(powers);
+    let draws_less = |gpu: &Listed<'_>| {
+        let norm = usual_power.of(wide_job(gpu), &gpu.product);
+        power(gpu)
+            .zip(norm)
+            .is_some_and(|(own, (norm, _))| own <= (1.0 - LOWER_LIMIT) * norm)
+    };
     let mut all = Vec::new();
     for (gpu, clock_hertz) in &clocks {
-        let Some((norm_hertz, peers)) = usual.of(wide_job(gpu), &gpu.product) else {
+        let Some((norm_hertz, peers)) = usual_clock.of(wide_job(gpu), &gpu.product) else {
             continue;
         };
         let drop = 1.0 - clock_hertz / norm_hertz;
         if drop < CHIPS_DIFFER {
             continue;
         }
-        let mut reasons = SLOWDOWNS.iter().filter(|why| drop >= why.min_drop);
+        let is_fault = |why: &&Slowdown| {
+            let at_equal_power = why.reason == POWER_CAP && !draws_less(gpu);
+            drop >= if at_equal_power {
+                CAPPED_CHIPS_DIFFER
+            } else {
+                why.min_drop
+            }
+        };
+        let mut reasons = SLOWDOWNS.iter().filter(is_fault);
         if let Some((why, words)) = reasons.find_map(|why| Some((why, active(gpu, why)?))) {
             all.push(Held {
                 gpu,
@@ -251,14 +306,14 @@ fn active(gpu: &Listed<'_>, why: &Slowdown) -> Option<String> {
         // The duration is the better witness: it misses nothing between two samples.
         Some(rise) => (rise.rate() >= MIN_EVENT_SHARE).then(|| {
             format!(
-                "{} held it down for {:.0} % of the last {:.0} s",
+                "{} limited its clock for {:.0} % of the last {:.0} s",
                 why.reason,
                 100.0 * rise.rate(),
                 rise.seconds
             )
         }),
         None => (gpu.history.value(&GPU_CLOCK_EVENT, &labels) == Some(1.0))
-            .then(|| format!("{} holds it down", why.reason)),
+            .then(|| format!("{} limits its clock", why.reason)),
     }
 }
 
@@ -289,7 +344,7 @@ fn of_whole_node(
         class,
         effect: worst.drop(),
         statement: format!(
-            "{} of {gpus} busy GPUs of {} run below their peers, the slowest at {:.0} MHz, {:.0} % below the median {:.0} MHz of {} peers; {}.",
+            "{} of {gpus} busy GPUs of {} run slower than their peers, the slowest at {:.0} MHz, {:.0} % below the median {:.0} MHz of {} peers; {}.",
             held.len(),
             worst.gpu.node,
             worst.clock_hertz * 1e-6,
