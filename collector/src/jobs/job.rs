@@ -13,8 +13,7 @@ use crate::assemble::node_parts::read;
 use crate::diagnose::incident::{Incident, worst_first};
 use crate::store::{History, NodeHistory};
 
-/// Share of a job's nodes that must have been heard lately before its parts are held against each other
-/// (detection method, section 3.0).
+/// Share of a job's nodes that must have been heard lately before its parts are held against each other.
 const MIN_PRESENT: f64 = 0.7;
 /// Words by which launchers on Kubernetes tell the pods of one job apart.
 const ROLES: [&str; 5] = ["master", "worker", "launcher", "leader", "head"];
@@ -90,12 +89,17 @@ impl Jobs {
         }
     }
 
-    /// The job that a NIC of a node serves; none if it serves several.
+    /// The job that a NIC of a node serves; none if it serves several. Where no exporter reports which GPUs a NIC serves, it is
+    /// that of the node, if there is only one.
     pub fn of_nic(&self, node: &NodeName, device: &RdmaDevice) -> Option<&Job> {
         let held = self.held.get(node)?;
-        let mut jobs = held.nics.iter().filter(|(held, _)| held == device);
-        let (_, job) = jobs.next()?;
-        jobs.next().is_none().then(|| self.jobs.get(job))?
+        let of_device = held.nics.iter().filter(|(held, _)| held == device);
+        let mut jobs: BTreeSet<&JobName> = of_device.map(|(_, job)| job).collect();
+        if held.nics.is_empty() {
+            jobs.extend(&held.jobs);
+        }
+        let job = jobs.pop_first()?;
+        jobs.is_empty().then(|| self.jobs.get(job))?
     }
 
     /// How many GPUs these jobs hold together with others, each once; one that several of the jobs share counts for each.

@@ -2,16 +2,18 @@
 //!
 //! On a lossless fabric who drains less than arrives holds its switch back: on InfiniBand the switch port before it
 //! has data and no credit, on Ethernet its NIC sends pause. Those that send to it wait too, but only the root holds
-//! its own switch back (detection method, sections 2.3 and 6: a host that sends pause means root).
+//! its own switch back: a host that sends pause is the root.
+
+mod credits;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use railscope_model::fabric::{Equipment, LinkKind, PartId, Timestamp};
-use railscope_model::identity::{NodeName, Part, PciAddress, RdmaDevice, SwitchName};
-use railscope_model::metric::{
-    Metric, NIC_PAUSE_STORMS, NIC_PFC_PAUSE_SECONDS, PCIE_ACS_ON_PATH, SWITCH_PORT_TRANSMIT_WAIT,
-};
+use railscope_model::fabric::{Equipment, LinkKind, PartId};
+use railscope_model::identity::{NodeName, Part, PciAddress, RdmaDevice};
+use railscope_model::metric::{Metric, NIC_PAUSE_STORMS, NIC_PFC_PAUSE_SECONDS, PCIE_ACS_ON_PATH};
 use railscope_model::reading::Labels;
+
+use credits::Credits;
 
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::{Class, NUMA_AFFINITY, PCIE_REDIRECTED, PFC_STORM, SLOW_RECEIVER};
@@ -21,16 +23,15 @@ use crate::detect::netdev;
 use crate::detect::pause_graph::PauseGraph;
 use crate::detect::peers;
 use crate::detect::peers::{MAJORITY, MIN_PEERS, median};
-use crate::detect::port_series::PortSeries;
 use crate::detect::registry::{Rule, SHARE_IN_PAUSE, Threshold};
 use crate::stages::Step;
-use crate::store::{Count, Increase, Window};
+use crate::store::{Increase, Window};
 
 /// The window over which holding back is counted: three sweeps at 10 s.
 const WINDOW_SECONDS: f64 = 30.0;
 /// What every port does is the load: a port must stand out by this factor.
 const ABOVE_PEERS: f64 = 10.0;
-/// Share of the time in pause from which a NIC is a slow receiver (detection method, section 3.6).
+/// Share of the time in pause from which a NIC is a slow receiver.
 const MIN_PAUSE: f64 = 0.01;
 /// Share of the time in pause from which nothing gets through, and the time that is looked at for it.
 const STORM: f64 = 0.9;
@@ -47,15 +48,13 @@ const MIN_TICKS: f64 = 10_000.0;
 const HEARD_SECONDS: f64 = 8.0;
 
 struct SlowReceiver {
-    waits: PortSeries<1>,
-    before: BeforeNics,
+    credits: Credits,
 }
 
 /// Builds the detector.
 pub fn build() -> Box<dyn Detector> {
     Box::new(SlowReceiver {
-        waits: PortSeries::new([(&SWITCH_PORT_TRANSMIT_WAIT, None)]),
-        before: BeforeNics::default(),
+        credits: Credits::new(),
     })
 }
 
@@ -80,10 +79,8 @@ impl Detector for SlowReceiver {
 
     fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
         let mut by_node: BTreeMap<&NodeName, Vec<Holds<'_>>> = BTreeMap::new();
-        self.waits.refresh(view);
-        self.before.refresh(view);
-        let without_credit = without_credit(view, &self.before, &self.waits);
-        for holds in without_credit.into_iter().chain(in_pause(view)) {
+        self.credits.refresh(view);
+        for holds in self.credits.lacking(view).into_iter().chain(in_pause(view)) {
             by_node.entry(holds.node).or_default().push(holds);
         }
         let graph = PauseGraph::of(view);
@@ -113,7 +110,7 @@ impl Detector for SlowReceiver {
                 "A NIC back-pressures its switch: the switch port connected to it has data but no credits, or the NIC sends pause."
             },
             threshold: format!(
-                "{ABOVE_PEERS} times the median port, and {:.0} % of the time in pause or {MIN_TICKS} wait ticks per second, over {WINDOW_SECONDS:.0} s, pause for at least {SETTLED_SECONDS:.0} s; from {:.0} % over {STORM_SECONDS:.0} s it is a storm; if {:.0} % of a node's NICs do so, the node is reported",
+                "{ABOVE_PEERS} times the median port (InfiniBand: also of the ports of the NIC's job), and {:.0} % of the time in pause or {MIN_TICKS} wait ticks per second, over {WINDOW_SECONDS:.0} s, pause for at least {SETTLED_SECONDS:.0} s; from {:.0} % over {STORM_SECONDS:.0} s it is a storm; if {:.0} % of a node's NICs do so, the node is reported",
                 100.0 * MIN_PAUSE,
                 100.0 * STORM,
                 100.0 * MAJORITY
@@ -134,12 +131,7 @@ impl Detector for SlowReceiver {
         };
         let slow = || {
             let own = [
-                Threshold::new(
-                    SHARE_IN_PAUSE,
-                    MIN_PAUSE,
-                    "ratio",
-                    "detection method, section 3.6",
-                ),
+                Threshold::new(SHARE_IN_PAUSE, MIN_PAUSE, "ratio", "a choice"),
                 Threshold::new(
                     "wait ticks of the switch port, InfiniBand",
                     MIN_TICKS,
@@ -167,7 +159,7 @@ impl Detector for SlowReceiver {
                 SHARE_IN_PAUSE,
                 STORM,
                 "ratio",
-                "detection method, section 3.6: no traffic passes",
+                "no traffic passes (a choice)",
             ),
             Threshold::new(
                 "observed time",
@@ -182,105 +174,6 @@ impl Detector for SlowReceiver {
         let storm = Rule::new(&PFC_STORM, peers().chain(stuck).collect());
         slow.chain([storm]).collect()
     }
-}
-
-/// Ports of switches before NICs, as the fabric shows them.
-#[derive(Debug, Default)]
-struct BeforeNics {
-    epoch: Option<u64>,
-    switches: Vec<SwitchName>,
-    /// NIC, place of its switch, and the switch's port.
-    ports: Vec<(PartId, usize, u16)>,
-}
-
-impl BeforeNics {
-    fn refresh(&mut self, view: &View<'_>) {
-        if self.epoch.replace(view.epoch) == Some(view.epoch) {
-            return;
-        }
-        let mut places: BTreeMap<PartId, usize> = BTreeMap::new();
-        self.switches.clear();
-        self.ports.clear();
-        let nics = view.fabric.vertices();
-        for (nic, _) in nics.filter(|(_, vertex)| matches!(vertex.part, Part::Nic(..))) {
-            let cables = view.fabric.neighbours(nic);
-            for near in cables.filter(|near| near.link.kind == LinkKind::Cable) {
-                if let Part::Switch(switch) = &view.fabric.vertex(near.peer).part {
-                    let place = *places.entry(near.peer).or_insert_with(|| {
-                        self.switches.push(switch.clone());
-                        self.switches.len() - 1
-                    });
-                    self.ports.push((nic, place, near.peer_port));
-                }
-            }
-        }
-    }
-}
-
-/// InfiniBand: NICs for whose credit the switch port before them waits.
-fn without_credit<'a>(
-    view: &View<'a>,
-    before: &BeforeNics,
-    waits: &PortSeries<1>,
-) -> Vec<Holds<'a>> {
-    let switches = before.switches.iter();
-    let switches: Vec<_> = switches.map(|switch| waits.of(view, switch)).collect();
-    let rates = before.ports.iter().filter_map(|port| {
-        let [wait] = switches[port.1]?.of(port.2);
-        let wait = wait?;
-        let rate = wait.increase(WINDOW_SECONDS)?.rate();
-        let heard = rate <= MIN_TICKS || lasts(wait, view.now) >= HEARD_SECONDS;
-        heard.then_some((port, rate))
-    });
-    let mut ports: Vec<_> = rates.collect();
-    let usual = median(ports.iter().map(|(_, rate)| *rate)).unwrap_or(0.0);
-    let enough = ports.len() >= MIN_PEERS;
-    let far = |rate: f64| enough && rate > MIN_TICKS && rate > ABOVE_PEERS * usual;
-    ports.retain(|(_, rate)| far(*rate));
-    let holds = |((nic, place, port), rate): (&(PartId, usize, u16), f64)| {
-        let vertex = view.fabric.vertex(*nic);
-        let (Part::Nic(node, device), Equipment::Nic { pci, .. }) =
-            (&vertex.part, &vertex.equipment)
-        else {
-            return None;
-        };
-        let switch = view
-            .fabric
-            .find(&Part::Switch(before.switches[*place].clone()))?;
-        let times = if usual > 0.0 {
-            format!("{:.0}", rate / usual)
-        } else {
-            "many".to_owned()
-        };
-        Some(Holds {
-            node,
-            device: device.clone(),
-            pci: *pci,
-            signal: &SWITCH_PORT_TRANSMIT_WAIT,
-            share: None,
-            storm: false,
-            words: format!(
-                "Port {} of {} waits for credit of {device} of {node}, {times} times as much as the median port towards a host",
-                view.fabric.port_name(switch, *port),
-                before.switches[*place],
-            ),
-        })
-    };
-    ports.into_iter().filter_map(holds).collect()
-}
-
-/// How long ago a switch began to wait, in seconds: not every page need show more of it.
-fn lasts(wait: Window<'_>, now: Timestamp) -> f64 {
-    // Newest first.
-    let counts: Vec<_> = wait.counts().collect();
-    let ago = |count: &Count| now.seconds_since(count.at);
-    let waits = |pair: &&[Count]| {
-        let rise = pair[0].count - pair[1].count;
-        let seconds = pair[0].at.seconds_since(pair[1].at);
-        ago(&pair[0]) <= WINDOW_SECONDS && rise > MIN_TICKS * seconds
-    };
-    let first = counts.windows(2).rev().find(waits);
-    first.map_or(0.0, |first| ago(&first[1]))
 }
 
 /// Ethernet: NICs that send pause.
@@ -436,7 +329,7 @@ fn storm(view: &View<'_>, holds: &Holds<'_>) -> Evidence {
 fn of_node(view: &View<'_>, slow: &[Holds<'_>], nics: usize) -> Evidence {
     let first = &slow[0];
     let statement = format!(
-        "{}, and so do {} of {nics} NICs of the node: what they share takes too little, such as its memory.",
+        "{}, and so do {} of {nics} NICs of the node: a shared component is too slow, such as the node's memory.",
         first.words,
         slow.len()
     );
@@ -460,7 +353,7 @@ fn of_slot(view: &View<'_>, holds: &Holds<'_>) -> Evidence {
     let (class, why) = match (hops, across) {
         (Some(hops), _) => (
             &PCIE_REDIRECTED,
-            format!("{hops} ports above it send its packets for GPUs up to the root complex"),
+            format!("{hops} ports above it redirect its packets for GPUs to the root complex"),
         ),
         (None, Some(gpu)) => (
             &NUMA_AFFINITY,
@@ -468,7 +361,7 @@ fn of_slot(view: &View<'_>, holds: &Holds<'_>) -> Evidence {
         ),
         (None, None) => (
             &SLOW_RECEIVER,
-            "its PCIe link, or what takes its packets behind it, is slow: memory, the IOMMU, or a way over the other socket".to_owned(),
+            "its PCIe link, or a component behind it, is slow: memory, the IOMMU, or a path over the other socket".to_owned(),
         ),
     };
     let statement = format!("{}; {why}.", holds.words);

@@ -1,0 +1,175 @@
+//! InfiniBand: NICs whose switch has data for them and no credit.
+
+use std::collections::{BTreeMap, HashMap};
+
+use foldhash::fast::FixedState;
+use railscope_model::fabric::{Equipment, LinkKind, PartId, Timestamp};
+use railscope_model::identity::{Part, SwitchName};
+use railscope_model::metric::SWITCH_PORT_TRANSMIT_WAIT;
+
+use super::{ABOVE_PEERS, HEARD_SECONDS, Holds, MIN_TICKS, WINDOW_SECONDS};
+use crate::detect::detector::View;
+use crate::detect::peers::{MIN_PEERS, median};
+use crate::detect::port_series::PortSeries;
+use crate::jobs::job::{Job, JobName};
+use crate::store::{Count, Window};
+
+/// Ports of switches before NICs, as the fabric shows them.
+#[derive(Debug, Default)]
+struct BeforeNics {
+    epoch: Option<u64>,
+    switches: Vec<SwitchName>,
+    /// NIC, place of its switch, and the switch's port.
+    ports: Vec<(PartId, usize, u16)>,
+}
+
+impl BeforeNics {
+    fn refresh(&mut self, view: &View<'_>) {
+        if self.epoch.replace(view.epoch) == Some(view.epoch) {
+            return;
+        }
+        let mut places: BTreeMap<PartId, usize> = BTreeMap::new();
+        self.switches.clear();
+        self.ports.clear();
+        let nics = view.fabric.vertices();
+        for (nic, _) in nics.filter(|(_, vertex)| matches!(vertex.part, Part::Nic(..))) {
+            let cables = view.fabric.neighbours(nic);
+            for near in cables.filter(|near| near.link.kind == LinkKind::Cable) {
+                if let Part::Switch(switch) = &view.fabric.vertex(near.peer).part {
+                    let place = *places.entry(near.peer).or_insert_with(|| {
+                        self.switches.push(switch.clone());
+                        self.switches.len() - 1
+                    });
+                    self.ports.push((nic, place, near.peer_port));
+                }
+            }
+        }
+    }
+}
+
+/// Switch ports before NICs and what they count of waiting.
+pub(super) struct Credits {
+    waits: PortSeries<1>,
+    before: BeforeNics,
+}
+
+impl Credits {
+    pub(super) fn new() -> Self {
+        Self {
+            waits: PortSeries::new([(&SWITCH_PORT_TRANSMIT_WAIT, None)]),
+            before: BeforeNics::default(),
+        }
+    }
+
+    /// Begins a tick.
+    pub(super) fn refresh(&mut self, view: &View<'_>) {
+        self.waits.refresh(view);
+        self.before.refresh(view);
+    }
+
+    /// NICs for whose credit the switch port before them waits.
+    pub(super) fn lacking<'a>(&self, view: &View<'a>) -> Vec<Holds<'a>> {
+        without_credit(view, &self.before, &self.waits)
+    }
+}
+
+fn without_credit<'a>(
+    view: &View<'a>,
+    before: &BeforeNics,
+    waits: &PortSeries<1>,
+) -> Vec<Holds<'a>> {
+    let switches = before.switches.iter();
+    let switches: Vec<_> = switches.map(|switch| waits.of(view, switch)).collect();
+    let rates = before.ports.iter().filter_map(|port| {
+        let [wait] = switches[port.1]?.of(port.2);
+        let wait = wait?;
+        let rate = wait.increase(WINDOW_SECONDS)?.rate();
+        let heard = rate <= MIN_TICKS || lasts(wait, view.now) >= HEARD_SECONDS;
+        heard.then_some((port, rate))
+    });
+    let mut ports: Vec<_> = rates.collect();
+    let usual = median(ports.iter().map(|(_, rate)| *rate)).unwrap_or(0.0);
+    let in_job = usual_in_job(view, &ports);
+    let enough = ports.len() >= MIN_PEERS;
+    let far = |rate: f64| enough && rate > MIN_TICKS && rate > ABOVE_PEERS * usual;
+    let far_in_job = |nic, rate| {
+        let usual = job_of(view, nic).and_then(|job| in_job.get(&job.name));
+        usual.is_none_or(|usual| rate > ABOVE_PEERS * usual)
+    };
+    ports.retain(|((nic, ..), rate)| far(*rate) && far_in_job(*nic, *rate));
+    let holds = |((nic, place, port), rate): (&(PartId, usize, u16), f64)| {
+        let vertex = view.fabric.vertex(*nic);
+        let (Part::Nic(node, device), Equipment::Nic { pci, .. }) =
+            (&vertex.part, &vertex.equipment)
+        else {
+            return None;
+        };
+        let switch = view
+            .fabric
+            .find(&Part::Switch(before.switches[*place].clone()))?;
+        let times = if usual > 0.0 {
+            format!("{:.0}", rate / usual)
+        } else {
+            "many".to_owned()
+        };
+        Some(Holds {
+            node,
+            device: device.clone(),
+            pci: *pci,
+            signal: &SWITCH_PORT_TRANSMIT_WAIT,
+            share: None,
+            storm: false,
+            words: format!(
+                "Port {} of {} waits for credits from {device} of {node}, {times} times as much as the median port towards a host",
+                view.fabric.port_name(switch, *port),
+                before.switches[*place],
+            ),
+        })
+    };
+    ports.into_iter().filter_map(holds).collect()
+}
+
+/// The job of a NIC, if it spans nodes.
+fn job_of<'a>(view: &View<'a>, nic: PartId) -> Option<&'a Job> {
+    let Part::Nic(node, device) = &view.fabric.vertex(nic).part else {
+        return None;
+    };
+    let job = view.jobs.of_nic(node, device);
+    job.filter(|job| job.nodes.len() > 1)
+}
+
+/// By job: what at least half of its ports wait at most. Where all of them wait, the job sends more than it takes, and no
+/// receiver is slow; where half of them do, they are those of one node of two.
+fn usual_in_job<'a>(
+    view: &View<'a>,
+    ports: &[(&(PartId, usize, u16), f64)],
+) -> HashMap<&'a JobName, f64, FixedState> {
+    let mut rates: HashMap<_, Vec<f64>, FixedState> = HashMap::default();
+    for ((nic, ..), rate) in ports {
+        if let Some(job) = job_of(view, *nic) {
+            rates.entry(&job.name).or_default().push(*rate);
+        }
+    }
+    let lower_median = |mut rates: Vec<f64>| {
+        let middle = (rates.len() - 1) / 2;
+        *rates.select_nth_unstable_by(middle, f64::total_cmp).1
+    };
+    let rates = rates.into_iter();
+    rates
+        .map(|(job, rates)| (job, lower_median(rates)))
+        .collect()
+}
+
+/// How long ago a switch began to wait, in seconds: not every page need show more of it.
+fn lasts(wait: Window<'_>, now: Timestamp) -> f64 {
+    // Newest first.
+    let counts: Vec<_> = wait.counts().collect();
+    let ago = |count: &Count| now.seconds_since(count.at);
+    let waits = |pair: &&[Count]| {
+        let rise = pair[0].count - pair[1].count;
+        let seconds = pair[0].at.seconds_since(pair[1].at);
+        ago(&pair[0]) <= WINDOW_SECONDS && rise > MIN_TICKS * seconds
+    };
+    let first = counts.windows(2).rev().find(waits);
+    first.map_or(0.0, |first| ago(&first[1]))
+}
