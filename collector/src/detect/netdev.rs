@@ -1,7 +1,7 @@
 //! Network interfaces and the RDMA ports that they belong to: on Ethernet the interface counts what goes wrong on a cable.
 
 use railscope_model::identity::{PciAddress, RdmaDevice, RdmaPort};
-use railscope_model::metric::{NIC, NIC_PFC_FRAMES, RDMA_PORT};
+use railscope_model::metric::{NIC, NIC_PFC_FRAMES, RDMA_PORT, RDMA_PORT_UP};
 
 use crate::store::NodeHistory;
 
@@ -18,8 +18,13 @@ fn pairs(history: &NodeHistory) -> impl Iterator<Item = ([&str; 2], &str)> {
     })
 }
 
-/// The port of an interface; none if it carries no RDMA.
+/// The port of an interface; none if it carries no RDMA. Where no exporter reports ports with their interfaces, it is the first
+/// of the NIC that [`fabric_nic_of`] gives.
 pub(crate) fn port_of(history: &NodeHistory, netdev: &str) -> Option<RdmaPort> {
+    if pairs(history).next().is_none() {
+        let device = fabric_nic_of(history, netdev)?;
+        return Some(RdmaPort { device, port: 1 });
+    }
     let ([device, port], _) = pairs(history).find(|(_, name)| *name == netdev)?;
     Some(RdmaPort {
         device: device.parse().ok()?,
@@ -33,8 +38,8 @@ pub(crate) fn of_port<'a>(history: &'a NodeHistory, port: [&str; 2]) -> Option<&
     Some(name)
 }
 
-/// PCI address and RDMA device of an interface. Some exporters know of no relation between the two: then the interface
-/// itself names the NIC.
+/// PCI address and RDMA device of an interface. Some exporters know of no relation between the two: then a device whose name
+/// says the same address is it, else the interface itself names the NIC.
 pub(crate) fn nic_of(
     history: &NodeHistory,
     netdev: &str,
@@ -47,7 +52,34 @@ pub(crate) fn nic_of(
     let (pci, device) = known.unwrap_or_default();
     let device = device.filter(|device| !device.is_empty());
     let pci = pci.and_then(|pci| pci.parse().ok());
+    let device = device.or_else(|| device_at(history, pci?));
     Some((pci, device.unwrap_or(netdev).parse().ok()?))
+}
+
+/// The RDMA device that is named by this address.
+fn device_at(history: &NodeHistory, pci: PciAddress) -> Option<&str> {
+    let devices = history.series(&RDMA_PORT_UP);
+    let mut devices = devices.filter_map(|(labels, _)| labels.values().next());
+    devices.find(|device| address_in(device) == Some(pci))
+}
+
+/// The PCI address in a name that rdma-core's `rdma_rename` gives by path: link type, then `P` and the domain unless it is 0,
+/// `p` and the bus, `s` and the slot, `f` and the function unless it is the only one; decimal. `rocep220s0` is 0000:dc:00.0.
+fn address_in(device: &str) -> Option<PciAddress> {
+    let types = ["roce", "ib", "iw", "opa", "usnic"];
+    let place = types.iter().find_map(|kind| device.strip_prefix(kind))?;
+    let (domain, place) = match place.strip_prefix('P') {
+        Some(place) => place.split_once('p')?,
+        None => ("0", place.strip_prefix('p')?),
+    };
+    let (bus, place) = place.split_once('s')?;
+    let (slot, function) = place.split_once('f').unwrap_or((place, "0"));
+    Some(PciAddress {
+        domain: domain.parse().ok()?,
+        bus: bus.parse().ok()?,
+        device: slot.parse().ok()?,
+        function: function.parse().ok()?,
+    })
 }
 
 /// The NIC of an interface if that carries RDMA. Where the exporter relates no interface to an RDMA device, one that counts
@@ -67,4 +99,24 @@ pub(crate) fn fabric_nic_of(history: &NodeHistory, netdev: &str) -> Option<RdmaD
     has_priorities
         .then(|| nic_of(history, netdev))?
         .map(|(_, device)| device)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_by_path_says_its_address() {
+        for (name, address) in [
+            ("rocep220s0", Some("0000:dc:00.0")),
+            ("ibp12s0f1", Some("0000:0c:00.1")),
+            ("roceP1p1s0f0", Some("0001:01:00.0")),
+            ("mlx5_0", None),
+            ("rocep300s0", None),
+            ("ibs3", None),
+        ] {
+            let expected = address.map(|address| address.parse().expect("an address"));
+            assert_eq!(address_in(name), expected, "{name}");
+        }
+    }
 }

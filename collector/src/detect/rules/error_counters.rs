@@ -76,6 +76,7 @@ impl Detector for ErrorCounters {
             high.retain(|rise| limit.is_passed_by(rise));
             if limit.of_losses {
                 leave_out_shared(view.fabric, &mut high);
+                leave_out_moved(view, &mut high);
             }
             if limit.names == Names::SwitchPort {
                 switches::leave_out_passed_on(view.fabric, &mut high);
@@ -149,7 +150,7 @@ impl Detector for ErrorCounters {
                     "share of the switch's hosts whose links also failed, less than",
                     PARENT_SHARE,
                     "of all",
-                    "otherwise the switch failed (detection method, section 3.8)",
+                    "otherwise the switch failed (a choice)",
                 ));
             }
             if limit.names == Names::SwitchPort {
@@ -187,6 +188,17 @@ fn leave_out_shared(fabric: &Fabric, losses: &mut Vec<Rise>) {
     });
     let shared: BTreeSet<Part> = shared.flatten().collect();
     losses.retain(|loss| !shared.contains(&loss.part));
+}
+
+/// Leaves out cables that are connected to a wrong leaf: they lost their links when they were moved there.
+fn leave_out_moved(view: &View<'_>, losses: &mut Vec<Rise>) {
+    losses.retain(|loss| {
+        let Part::HostLink(node, RdmaPort { device, .. }) = &loss.part else {
+            return true;
+        };
+        let mut misplaced = view.misplaced.iter();
+        !misplaced.any(|wrong| wrong.host == *node && wrong.device == *device)
+    });
 }
 
 /// What the counter of a limit does on the median part of all.
@@ -272,7 +284,7 @@ fn evidence(view: &View<'_>, rise: Rise, limit: &Limit, usual_per_hour: f64) -> 
         // Errors slow nobody until retransmissions do; how much cannot be told from the counter alone.
         effect: 0.0,
         statement: format!(
-            "{what} of {} rose by {:.0} in {:.0} s ({:.0} an hour); for the median it rises by {usual_per_hour:.0} an hour.",
+            "{what} of {} rose by {:.0} in {:.0} s ({:.0} per hour); at the median component it rises by {usual_per_hour:.0} per hour.",
             rise.part,
             rise.amount,
             rise.seconds,
