@@ -4,7 +4,7 @@ use super::*;
 use railscope_model::fabric::Timestamp;
 use railscope_model::metric::{
     CPU_MAX_FREQUENCY, CPU_THROTTLES, FAN_SPEED, GPU_UTILIZATION, Metric, NODE_POWER_ON,
-    SENSOR_ALARM, SENSOR_TEMPERATURE, SOFTNET_DROPPED,
+    SENSOR_ALARM, SENSOR_TEMPERATURE, SOFTNET_DROPPED, WORKLOAD,
 };
 
 use crate::config::Target;
@@ -201,6 +201,43 @@ fn copies_of_a_value_for_several_containers_are_one_value() {
     let page = "DCGM_FI_DEV_GPU_UTIL{gpu=\"0\",pod=\"a\"} 40\nDCGM_FI_DEV_GPU_UTIL{gpu=\"0\",pod=\"b\"} 40\n";
     let read = built_in("dcgm-exporter").translate(page, at(0));
     assert_eq!(value(&read, &GPU_UTILIZATION), Some(0.4));
+}
+
+#[test]
+fn who_holds_a_gpu_is_a_batch_job_or_a_pod_of_dcgm_exporter() {
+    let holder = |labels: &str| {
+        let page = format!("DCGM_FI_DEV_GPU_UTIL{{gpu=\"3\",device=\"nvidia3\",{labels}}} 40\n");
+        let read = built_in("dcgm-exporter").translate(&page, at(0));
+        let samples = read
+            .readings
+            .iter()
+            .flat_map(|(_, reading)| reading.samples());
+        let mut workloads = samples.filter(|sample| sample.metric.name == WORKLOAD.name);
+        let labels = workloads.next().map(|sample| {
+            let values = sample.labels.values().map(str::to_owned);
+            values.collect::<Vec<_>>().join("|")
+        });
+        assert_eq!(workloads.next().map(|sample| sample.metric.name), None);
+        labels.unwrap_or_default()
+    };
+    for (labels, expected) in [
+        ("hpc_job=\"4711\"", "3||||||||4711"),
+        (
+            "namespace=\"ml\",pod=\"train-0\",container=\"main\"",
+            "3|||||ml|train-0|main|",
+        ),
+        (
+            "pod=\"dcgm-exporter-x\",hpc_job=\"4711\"",
+            "3||||||dcgm-exporter-x||4711",
+        ),
+        (
+            "exported_namespace=\"ml\",exported_pod=\"train-0\",GPU_I_ID=\"7\",GPU_I_PROFILE=\"1g.10gb\"",
+            "3|7||||ml|train-0||",
+        ),
+        ("pod=\"\"", ""),
+    ] {
+        assert_eq!(holder(labels), expected, "{labels}");
+    }
 }
 
 #[test]
