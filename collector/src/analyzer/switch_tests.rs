@@ -1,5 +1,6 @@
 //! What the counters of switches say: lost packets, circles of pause, unused uplinks; on fabrics made by hand.
 
+mod credits;
 mod ports;
 
 use std::collections::BTreeMap;

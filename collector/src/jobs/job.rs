@@ -397,6 +397,26 @@ mod tests {
     }
 
     #[test]
+    fn a_nic_serves_the_only_job_of_its_node_where_nobody_says_whose_it_is() {
+        let mut history = History::default();
+        let alone = |page: String| -> String {
+            let lines = page.lines().filter(|line| !line.contains("gpu_nic"));
+            lines.map(|line| format!("{line}\n")).collect()
+        };
+        for (name, lines) in [
+            ("n1", &[("0", "17", ""), ("1", "17", "")]),
+            ("n2", &[("0", "17", ""), ("1", "18", "")]),
+        ] {
+            let page = alone(page(lines));
+            history.node_mut(&node(name)).ingest(&page, at(0));
+        }
+        let jobs = JobTable::default().refresh(&history, at(1));
+        let nic = "mlx5_5".parse().expect("a device");
+        let of = |name| Some(&*jobs.of_nic(&node(name), &nic)?.name);
+        assert_eq!((of("n1"), of("n2")), (Some("17"), None));
+    }
+
+    #[test]
     fn a_job_of_which_too_few_nodes_are_heard_is_not_held_against_itself() {
         let mut history = History::default();
         let mut table = JobTable::default();

@@ -13,6 +13,7 @@ mod health;
 mod jobs;
 mod maintenance;
 mod memory;
+mod models;
 mod parents;
 mod pause;
 mod second_look;
@@ -178,63 +179,6 @@ fn a_slow_pcie_link_of_an_idle_gpu_is_power_saving_and_of_a_busy_one_a_fault() {
     check(
         &move |node, seconds, page| idle(node, seconds, slow(node, seconds, page)),
         &[],
-    );
-}
-
-#[test]
-fn a_link_that_says_no_maximum_is_held_against_those_of_its_model() {
-    // As dcgm-exporter has it: the generation of now and the product name. Node 5 has an older board.
-    let older = |product: &'static str| {
-        move |node: usize, _: u64, page: String| {
-            let lines = page.lines();
-            let lines = lines.filter(|line| !line.contains("max_transfers"));
-            let text: String = lines.map(|line| format!("{line}\n")).collect();
-            if node != 5 {
-                return text;
-            }
-            (0..RAILS).fold(text, |text, gpu| {
-                let of = format!(
-                    "transfers_per_second{{pci=\"0000:{:02x}:00.0\"}}",
-                    0x20 + gpu
-                );
-                text.replace(&format!("{of} 32e9"), &format!("{of} 16e9"))
-                    .replace("name=\"H100\"", &format!("name=\"{product}\""))
-            })
-        }
-    };
-    check(&older("A100"), &[]);
-    let all = "[gpu/n5:0 gpu/n5:1 gpu/n5:2 gpu/n5:3]";
-    let named = format!("pcie-degraded host/n5 gpus=4 {all}");
-    check(&older("H100"), &[&named]);
-}
-
-#[test]
-fn a_port_is_held_against_those_of_its_board_and_against_its_own_past() {
-    let speed = |from: u64| {
-        move |node: usize, seconds: u64, page: String| {
-            let board = if node == 2 { "old" } else { "new" };
-            let devices: String = (0..RAILS)
-                .map(|rail| {
-                    format!(
-                        "railscope_rdma_device_info{{device=\"mlx5_{rail}\",board=\"{board}\",firmware=\"\",hca_type=\"\"}} 1\n"
-                    )
-                })
-                .collect();
-            let series = "railscope_rdma_port_speed_bytes_per_second{device=\"mlx5_1\",port=\"1\"}";
-            let slow = set(2, series, move |now| if now < from { 5e10 } else { 2.5e10 });
-            let page = if seconds < from {
-                page
-            } else {
-                slow(node, seconds, page)
-            };
-            page + &devices
-        }
-    };
-    let from_the_start = run_from_the_start(&speed(0));
-    assert_eq!(incidents(&from_the_start), [""; 0]);
-    check(
-        &speed(20),
-        &["port-degraded link/n2:mlx5_1/1 gpus=1 [gpu/n2:1]"],
     );
 }
 

@@ -17,7 +17,7 @@ use crate::detect::netdev;
 use crate::detect::peers::median;
 use crate::detect::registry::{Rule, Threshold};
 use crate::diagnose::incident::{PARENT_SHARE, are_the_switchs, cables_of_switches};
-use crate::store::NodeHistory;
+use crate::store::{NodeHistory, Window};
 
 /// A part whose true rate is the limit passes it by chance now and then: errors are counted, so that the number in a window
 /// has a Poisson distribution. Five standard deviations keep 100,000 such ports quiet for most windows (a choice).
@@ -224,7 +224,13 @@ fn rises_of(
         |labels: &Labels| limit.kind.is_empty() || labels.values().last() == Some(limit.kind);
     let mut together: Option<Rise> = None;
     for (labels, window) in history.series(limit.metric).filter(|(l, _)| of_kind(l)) {
-        let Some(mut rise) = window.increase(WINDOW_SECONDS) else {
+        // A node that was restarted has lost its links while nobody looked: only what was watched counts.
+        let seconds = if limit.of_losses {
+            watched(window)
+        } else {
+            WINDOW_SECONDS
+        };
+        let Some(mut rise) = window.increase(seconds) else {
             continue;
         };
         if limit.of_losses {
@@ -253,6 +259,17 @@ fn rises_of(
         }
     }
     rises.extend(together);
+}
+
+/// For how long a counter has been read without a gap, seconds, at most [`WINDOW_SECONDS`].
+fn watched(window: Window<'_>) -> f64 {
+    let mut told = window.unbroken().map(|(at, _)| at);
+    let newest = told.next();
+    let oldest = told.last();
+    let seconds = newest
+        .zip(oldest)
+        .map(|(newest, oldest)| newest.seconds_since(oldest));
+    seconds.unwrap_or(0.0).min(WINDOW_SECONDS)
 }
 
 /// The part that the labels of a counter name.

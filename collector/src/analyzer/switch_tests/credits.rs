@@ -1,0 +1,50 @@
+//! Findings from ports that wait for credits of hosts.
+
+use railscope_model::metric::{SWITCH_PORT_TRANSMIT_WAIT, WORKLOAD};
+use railscope_model::reading::{Labels, NodeReading};
+
+use super::{Lab, at, leaves};
+use crate::detect::rules::slow_receiver;
+use crate::jobs::job::{JobTable, Jobs};
+
+/// Ticks that a port waits in ten seconds.
+const WAITS: f64 = 1e6;
+
+/// Twelve hosts, of which the first four run a job, and some of which their leaf waits for.
+fn waiting_for(hosts: &[usize]) -> Lab {
+    let mut lab = leaves();
+    for host in 0..12_u16 {
+        let leaf = if host % 2 == 0 { "a" } else { "b" };
+        lab.host(&format!("n{host}"), (leaf, 10 + host));
+    }
+    for _ in 0..6 {
+        for host in 0..12 {
+            let leaf = if host % 2 == 0 { "a" } else { "b" };
+            let by = if hosts.contains(&host) { WAITS } else { 0.0 };
+            let port = (10 + host).to_string();
+            lab.add(leaf, &SWITCH_PORT_TRANSMIT_WAIT, &[&port], by);
+        }
+        lab.read();
+    }
+    for host in 0..4 {
+        let mut reading = NodeReading::default();
+        let labels = ["", "", "", "", "", "", "", "", "4711"];
+        reading.push(&WORKLOAD, &Labels::new(labels), true);
+        let node = format!("n{host}").parse().expect("a name");
+        let history = lab.history.node_mut(&node);
+        history.ingest_reading(&reading, at(lab.seconds));
+    }
+    let jobs = JobTable::default().refresh(&lab.history, at(lab.seconds));
+    lab.jobs = Jobs::clone(&jobs);
+    lab
+}
+
+#[test]
+fn a_host_that_its_leaf_waits_for_is_named_unless_its_whole_job_is_waited_for() {
+    let said = |hosts: &[usize]| waiting_for(hosts).said_by(slow_receiver::build);
+    assert_eq!(said(&[2]), ["slow-receiver nic/n2:mlx5_0"]);
+    assert_eq!(said(&[7]), ["slow-receiver nic/n7:mlx5_0"]);
+    let pair = ["slow-receiver nic/n0:mlx5_0", "slow-receiver nic/n3:mlx5_0"];
+    assert_eq!(said(&[0, 3]), pair);
+    assert!(said(&[0, 1, 2, 3]).is_empty());
+}
