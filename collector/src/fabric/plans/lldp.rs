@@ -8,7 +8,7 @@ use railscope_model::plan::{PlanError, WiringPlan};
 use super::Source;
 use super::cabling::{cable, socket};
 use crate::fabric::Neighbour;
-use crate::fabric::lldp::text::parse_neighbours;
+use crate::fabric::lldp::text::{is_lldpd, parse_neighbours};
 use crate::fabric::lldp::{Mac, is_management_port};
 use crate::fabric::subnet::counted;
 
@@ -25,8 +25,8 @@ pub(super) fn read(source: &mut Source<'_>) -> Result<WiringPlan, Vec<PlanError>
         source.problem(wrong.line, "neighbor", &wrong.found, wrong.expected);
     }
     let locals = parsed.neighbours.iter().map(|one| one.local.as_str());
-    let is_switch =
-        !source.text.trim_start().starts_with(['{', '[']) || locals.clone().any(is_switch_port);
+    let is_of_host = source.text.trim_start().starts_with(['{', '[']) || is_lldpd(source.text);
+    let is_switch = !is_of_host || locals.clone().any(is_switch_port);
     let mut plan = WiringPlan::default();
     let mut management = 0;
     for neighbour in &parsed.neighbours {
@@ -38,7 +38,7 @@ pub(super) fn read(source: &mut Source<'_>) -> Result<WiringPlan, Vec<PlanError>
         }
         let forwards = neighbour
             .forwards
-            .unwrap_or_else(|| is_switch_port(&neighbour.port));
+            .unwrap_or_else(|| is_switch_port(port(neighbour)));
         let ends = (
             socket(source.stem(), is_switch, &neighbour.local),
             socket(&neighbour.system, forwards, port(neighbour)),

@@ -29,9 +29,10 @@ pub enum Format {
     Ndt,
     /// JSON of NVIDIA NetQ: its topology graph, or the compute nodes of an NVLink domain.
     Netq,
-    /// `lldpctl -f json` or `-f json0` of one host, or the JSON of Arista EOS.
+    /// LLDP neighbors of one host or switch as JSON: `lldpctl -f json` or `-f json0`, Arista EOS, Cisco NX-OS, Junos.
     LldpJson,
-    /// `show lldp neighbors detail` of one switch (Arista EOS, Cisco NX-OS), `show lldp neighbors` of Junos.
+    /// LLDP neighbors of one host or switch as text or XML: `lldpctl`, `show lldp neighbors detail` of Arista EOS, Cisco
+    /// NX-OS and IOS-XR, `show lldp neighbors` of SONiC, Cumulus Linux and Junos.
     LldpText,
     /// Slurm's `topology.conf`.
     Slurm,
@@ -108,7 +109,7 @@ const OTHERS: [(&str, &str); 3] = [
     ),
     (
         "Neighbor Device ID",
-        "the short list of LLDP neighbors, which omits the kind of a neighbor; use \"show lldp neighbors detail\"",
+        "the short list of LLDP neighbors, which omits the kind of a neighbor",
     ),
     (
         "CA type:",
@@ -125,7 +126,9 @@ pub(super) fn recognise(source: &Source<'_>) -> Result<Format, PlanError> {
     if inputs::is_binary(text) {
         return Err(source.error(1, "text", "no text", &expected(text)));
     }
-    for (mark, what) in OTHERS {
+    // A session can contain the short list before the details.
+    let has_details = crate::fabric::lldp::text::is_neighbours(text);
+    for (mark, what) in OTHERS.iter().filter(|_| !has_details) {
         if let Some(line) = text.lines().position(|line| line.contains(mark)) {
             return Err(source.error(line + 1, "text", what, &expected(text)));
         }
@@ -167,10 +170,20 @@ fn xml(text: &str) -> Option<Format> {
     }
 }
 
+/// Keys of LLDP neighbors in the JSON of lldpd, EOS, Junos and NX-OS.
+const LLDP_KEYS: [&str; 6] = [
+    "lldp",
+    "lldp_status",
+    "lldpNeighbors",
+    "lldp-neighbors-information",
+    "TABLE_nbor",
+    "TABLE_nbor_detail",
+];
+
 fn json(text: &str) -> Option<Format> {
     let has = |key: &str| text.contains(&format!("\"{key}\""));
     match () {
-        () if has("lldp") || has("lldp_status") || has("lldpNeighbors") => Some(Format::LldpJson),
+        () if LLDP_KEYS.iter().any(|key| has(key)) => Some(Format::LldpJson),
         () if has("compounded_links") || has("GpuIDList") => Some(Format::Netq),
         () if has("switches") || has("capacity_blocks") => Some(Format::Topograph),
         () => None,

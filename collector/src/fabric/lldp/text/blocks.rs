@@ -1,4 +1,5 @@
-//! Reads `show lldp neighbors detail` of Arista EOS and Cisco NX-OS: blocks of `name: value`, one for each neighbor.
+//! Reads `show lldp neighbors detail` of Arista EOS and Cisco (NX-OS, IOS-XR, IOS): blocks of `name: value`, one for each
+//! neighbor.
 
 use crate::fabric::lldp::Mac;
 use crate::fabric::{Neighbour, Told};
@@ -6,24 +7,34 @@ use crate::fabric::{Neighbour, Told};
 /// Values that switches print if a neighbor does not advertise a field.
 const NOT_ADVERTISED: [&str; 4] = ["", "not advertised", "null", "n/a"];
 
+/// Names of the local port in IOS and IOS-XR, where it is printed before the neighbor.
+pub(super) const LOCAL_BEFORE: [&str; 2] = ["Local Intf", "Local Interface"];
+
 /// A partially read neighbor.
 #[derive(Default)]
-struct Block {
+pub(super) struct Block {
     /// Line where it begins.
-    line: usize,
-    local: Option<String>,
-    chassis: Option<String>,
+    pub(super) line: usize,
+    pub(super) local: Option<String>,
+    pub(super) chassis: Option<String>,
     /// Whether the type of the chassis id is MAC address.
-    by_mac: bool,
-    port: Option<String>,
-    system: String,
-    description: String,
-    forwards: Option<bool>,
+    pub(super) by_mac: bool,
+    pub(super) port: Option<String>,
+    pub(super) system: String,
+    pub(super) description: String,
+    pub(super) forwards: Option<bool>,
 }
 
 impl Block {
+    /// Takes a capability by its name.
+    pub(super) fn capability(&mut self, kind: &str, enabled: bool) {
+        if matches!(kind, "Bridge" | "Router") {
+            self.forwards = Some(self.forwards == Some(true) || enabled);
+        }
+    }
+
     /// Ends the block.
-    fn end(self, told: &mut Told) {
+    pub(super) fn end(self, told: &mut Told) {
         // A system name can replace the chassis id.
         let named = (!self.system.is_empty()).then(String::new);
         let (Some(local), Some(chassis), Some(port)) =
@@ -59,21 +70,21 @@ impl Block {
 }
 
 /// Whether the capabilities, as words or letters, include bridging or routing; `None` if not advertised.
-fn forwards(value: &str) -> Option<bool> {
+pub(super) fn forwards(value: &str) -> Option<bool> {
     let value = told(value)?;
     let mut words = value.split([',', ' ']).map(str::trim);
     Some(words.any(|word| matches!(word, "B" | "R" | "Bridge" | "Router")))
 }
 
 /// Parses `name : value`, without the quotes of EOS; `None` for any other line.
-fn field(line: &str) -> Option<(&str, &str)> {
+pub(super) fn field(line: &str) -> Option<(&str, &str)> {
     let (name, value) = line.split_once(':')?;
     let name = name.trim().trim_start_matches("- ");
     let value = value.trim().trim_matches('"').trim();
     Some((name.trim(), value))
 }
 
-fn told(value: &str) -> Option<String> {
+pub(super) fn told(value: &str) -> Option<String> {
     let is_told = !NOT_ADVERTISED.contains(&value.to_ascii_lowercase().as_str());
     is_told.then(|| value.to_owned())
 }
@@ -124,16 +135,20 @@ pub(super) fn parse_eos(text: &str) -> Option<Told> {
     local.map(|_| result)
 }
 
-/// Reads Cisco's form: each neighbour begins with `Chassis id:`. None if no line is of that kind.
+/// Reads Cisco's form: each neighbour begins with `Chassis id:`, before which IOS and IOS-XR print the local port. None if
+/// no line is of that kind.
 pub(super) fn parse_nxos(text: &str) -> Option<Told> {
     let mut result = Told::default();
     let mut block: Option<Block> = None;
+    let mut before: Option<String> = None;
     let mut is_one = text.contains("Total entries displayed: 0");
     for (number, line) in (1..).zip(text.lines()) {
         let Some((name, value)) = field(line) else {
             continue;
         };
-        if name == "Chassis id" {
+        if LOCAL_BEFORE.contains(&name) {
+            before = told(value);
+        } else if name == "Chassis id" {
             block
                 .take()
                 .into_iter()
@@ -141,6 +156,7 @@ pub(super) fn parse_nxos(text: &str) -> Option<Told> {
             is_one = true;
             block = Some(Block {
                 line: number,
+                local: before.take(),
                 chassis: told(value),
                 ..Block::default()
             });
@@ -163,7 +179,7 @@ pub(super) fn parse_nxos(text: &str) -> Option<Told> {
 }
 
 /// NX-OS shortens its own ports here and nowhere else: `Eth1/1` is `Ethernet1/1` to its neighbours.
-fn whole_name(port: &str) -> String {
+pub(super) fn whole_name(port: &str) -> String {
     match port.strip_prefix("Eth") {
         Some(rest) if rest.starts_with(|char: char| char.is_ascii_digit()) => {
             format!("Ethernet{rest}")

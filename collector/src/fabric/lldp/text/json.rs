@@ -1,6 +1,10 @@
-//! Reads `lldpctl -f json0`, where every value is a list, `-f json`, where single values are not, and Arista EOS' JSON.
+//! Reads `lldpctl -f json0`, where every value is a list, `-f json`, where single values are not, and the JSON of Arista EOS,
+//! Cisco NX-OS and Junos.
 
 use serde_json::Value;
+
+use super::blocks::{told, whole_name};
+use super::junos;
 
 use crate::fabric::lldp::Mac;
 use crate::fabric::{Neighbour, Told};
@@ -12,7 +16,18 @@ use crate::fabric::{Neighbour, Told};
 pub(super) fn parse(text: &str) -> Result<Told, String> {
     let json: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
     if let Some(interfaces) = find(&json, "lldpNeighbors") {
-        return Ok(eos(text, interfaces));
+        return match interfaces {
+            Value::Object(_) => Ok(eos(text, interfaces)),
+            _ => Err("the short list of neighbors, without their kind".to_owned()),
+        };
+    }
+    if let Some(information) = find(&json, "lldp-neighbors-information") {
+        return Ok(junos::parse_json(text, information));
+    }
+    for (table, row) in NXOS_TABLES {
+        if let Some(rows) = find(&json, table).and_then(|table| table.get(row)) {
+            return Ok(nxos(text, rows));
+        }
     }
     let lldp = find(&json, "lldp").ok_or("JSON without \"lldp\"")?;
     let mut told = Told::default();
@@ -91,6 +106,46 @@ fn eos(text: &str, interfaces: &Value) -> Told {
         }
     }
     told
+}
+
+/// Tables of Cisco NX-OS' JSON and the key of their rows.
+const NXOS_TABLES: [(&str, &str); 2] = [
+    ("TABLE_nbor_detail", "ROW_nbor_detail"),
+    ("TABLE_nbor", "ROW_nbor"),
+];
+
+/// Reads `show lldp neighbors [detail] | json` of Cisco NX-OS: a row for each neighbor; a single one is not in a list.
+fn nxos(text: &str, rows: &Value) -> Told {
+    let mut result = Told::default();
+    for row in many(rows) {
+        let word = |key: &str| told(row.get(key)?.as_str()?.trim());
+        let local = word("l_port_id").map(|port| whole_name(&port));
+        let (Some(local), Some(port), Some(chassis)) = (local, word("port_id"), word("chassis_id"))
+        else {
+            let expected = "l_port_id, port_id and chassis_id";
+            result.refuse(0, "a neighbor".to_owned(), expected);
+            continue;
+        };
+        // The list without details has the name in place of the chassis id.
+        let named = word("sys_name").or_else(|| {
+            let is_name = row.get("sys_name").is_none() && Mac::read(&chassis).is_none();
+            is_name.then(|| chassis.clone())
+        });
+        let capabilities = word("enabled_capability");
+        result.take(
+            line_of(text, row["l_port_id"].as_str().unwrap_or_default()),
+            Neighbour {
+                local,
+                chassis,
+                port,
+                system: named.unwrap_or_default(),
+                description: word("port_desc").unwrap_or_default(),
+                // One letter for each, with or without commas.
+                forwards: capabilities.map(|all| all.contains(['B', 'R'])),
+            },
+        );
+    }
+    result
 }
 
 /// The members of a list; of anything else, itself.

@@ -1,7 +1,9 @@
-//! Reads `show lldp neighbors` of Junos: table and XML (`| display xml`).
+//! Reads `show lldp neighbors` of Junos: table, XML (`| display xml`) and JSON (`| display json`), also `detail`.
 
 use roxmltree::{Document, Node, ParsingOptions};
+use serde_json::Value;
 
+use super::blocks::forwards;
 use crate::fabric::{Neighbour, Told};
 
 /// Whether a line is the heading of the table, with any column width.
@@ -85,40 +87,67 @@ pub(super) fn parse_xml(text: &str) -> Option<Told> {
     let is_one = |node: &Node<'_, '_>| node.tag_name().name() == "lldp-neighbor-information";
     for node in document.descendants().filter(is_one) {
         let line = above + document.text_pos_at(node.range().start).row as usize;
-        let word = |names: &[&str]| {
-            let mut children = node.children();
-            let found = children.find(|child| names.contains(&child.tag_name().name()));
-            found
-                .and_then(|child| child.text())
-                .map(|text| text.trim().to_owned())
+        let word = |name: &str| {
+            let child = node
+                .children()
+                .find(|child| child.tag_name().name() == name);
+            child?.text().map(|text| text.trim().to_owned())
         };
-        let local = word(&["lldp-local-port-id", "lldp-local-interface"]);
-        let port = word(&["lldp-remote-port-id"]);
-        let description = word(&["lldp-remote-port-description"]);
-        let chassis = word(&["lldp-remote-chassis-id"]);
-        let (Some(local), Some(port), Some(chassis)) =
-            (local, port.or(description.clone()), chassis)
-        else {
-            told.refuse(
-                line,
-                "a neighbor".to_owned(),
-                "a local port, a remote port and a remote chassis id",
-            );
-            continue;
-        };
-        told.take(
-            line,
-            Neighbour {
-                local: whole(&local).to_owned(),
-                chassis,
-                port: whole(&port).to_owned(),
-                system: word(&["lldp-remote-system-name"]).unwrap_or_default(),
-                description: description.unwrap_or_default(),
-                forwards: None,
-            },
-        );
+        add(&mut told, line, word);
     }
     Some(told)
+}
+
+/// The members of a list, by its key in an object or in the first of a list.
+fn below<'a>(value: &'a Value, key: &str) -> &'a [Value] {
+    let first = value.as_array().and_then(|values| values.first());
+    let found = first.unwrap_or(value).get(key).and_then(Value::as_array);
+    found.map_or(&[], Vec::as_slice)
+}
+
+/// Reads the JSON, where every value is a list of objects with `data`: the neighbors below `lldp-neighbors-information`.
+pub(super) fn parse_json(text: &str, information: &Value) -> Told {
+    let mut told = Told::default();
+    for neighbor in below(information, "lldp-neighbor-information") {
+        let word = |name: &str| {
+            let value = below(neighbor, name).first()?.get("data")?.as_str()?;
+            Some(value.trim().to_owned())
+        };
+        let local = local(&word).unwrap_or_default();
+        let at = text.find(&format!("\"{local}\""));
+        let line = at.map_or(0, |at| text[..at].matches('\n').count() + 1);
+        add(&mut told, line, word);
+    }
+    told
+}
+
+/// The local port; `detail` shows its name beside a number.
+fn local(word: &impl Fn(&str) -> Option<String>) -> Option<String> {
+    word("lldp-local-interface").or_else(|| word("lldp-local-port-id"))
+}
+
+/// Adds a neighbor by its fields.
+fn add(told: &mut Told, line: usize, word: impl Fn(&str) -> Option<String>) {
+    let description = word("lldp-remote-port-description");
+    let port = word("lldp-remote-port-id").or_else(|| description.clone());
+    let (Some(local), Some(port), Some(chassis)) =
+        (local(&word), port, word("lldp-remote-chassis-id"))
+    else {
+        let expected = "a local port, a remote port and a remote chassis id";
+        return told.refuse(line, "a neighbor".to_owned(), expected);
+    };
+    let capabilities = word("lldp-remote-system-capabilities-enabled");
+    told.take(
+        line,
+        Neighbour {
+            local: whole(&local).to_owned(),
+            chassis,
+            port: whole(&port).to_owned(),
+            system: word("lldp-remote-system-name").unwrap_or_default(),
+            description: description.unwrap_or_default(),
+            forwards: capabilities.and_then(|enabled| forwards(&enabled)),
+        },
+    );
 }
 
 /// The physical port: Junos prints the logical interface `et-0/0/1.0` for the port `et-0/0/1`.

@@ -88,6 +88,71 @@ fn the_details_of_eos_and_nx_os_are_read_by_their_blocks() {
 }
 
 #[test]
+fn lldpd_as_text_and_as_key_value_pairs_says_the_same() {
+    let text = "op@leaf-1:~$ show lldp neighbors\n-----\nLLDP neighbors:\n-----\n\
+                Interface:    Ethernet8, via: LLDP, RID: 3, Time: 0 day, 12:20:49\n  Chassis:     \n    ChassisID:    mac 7c:21:d8:00:00:0a\n    \
+                SysName:      spine-0\n    Capability:   Bridge, on\n    Capability:   Router, off\n  Port:        \n    PortID:       local Eth1/31\n    \
+                PortDescr:    to leaf 1\n  LLDP-MED:\n    Capability:   Inventory, yes\n-----\n\
+                Interface:    eth2.7, via: LLDP\n  Chassis:\n    ChassisID:    local c\n  Port:\n    PortID:       ifname p 1\n-----\n\
+                Interface:    eth3, via: LLDP\n  Chassis:\n    SysName:      n2\n";
+    let pairs = "lldp.Ethernet8.via=LLDP\nlldp.Ethernet8.rid=3\nlldp.Ethernet8.chassis.mac=7c:21:d8:00:00:0a\nlldp.Ethernet8.chassis.name=spine-0\n\
+                 lldp.Ethernet8.chassis.Bridge.enabled=on\nlldp.Ethernet8.chassis.Router.enabled=off\nlldp.Ethernet8.port.local=Eth1/31\n\
+                 lldp.Ethernet8.port.descr=to leaf 1\nlldp.Ethernet8.port.auto-negotiation.supported=yes\nlldp.eth2.7.via=LLDP\n\
+                 lldp.eth2.7.chassis.local=c\nlldp.eth2.7.port.ifname=p 1\nlldp.eth3.vlan.pvid=yes\nlldp.eth3.via=LLDP\nlldp.eth3.chassis.name=n2\n";
+    let expected = vec![
+        "Ethernet8: spine-0 Eth1/31, 7c:21:d8:00:00:0a, Some(true)".to_owned(),
+        "eth2.7:  p 1, c, None".to_owned(),
+    ];
+    for text in [text, pairs] {
+        assert!(is_neighbours(text));
+        assert_eq!(read(text), Ok((expected.clone(), 1)), "{text}");
+    }
+}
+
+#[test]
+fn the_json_of_nx_os_and_junos_and_the_text_of_ios_xr_are_read() {
+    let nxos = r#"{"neigh_hdr":"neigh_hdr","TABLE_nbor":{"ROW_nbor":[
+        {"chassis_type":"Locally Assigned","chassis_id":"spine-0","l_port_id":"Eth1/49","enabled_capability":"BR","port_id":"Ethernet1/1"},
+        {"chassis_id":"n1","l_port_id":"Eth1/2"}]}}"#;
+    let detail = r#"{"TABLE_nbor_detail":{"ROW_nbor_detail":{"chassis_id":"7c21.d800.000a","l_port_id":"Eth1/49","sys_name":"spine-0",
+        "enabled_capability":"B, R","port_id":"Ethernet1/1"}}}"#;
+    let junos = r#"{"lldp-neighbors-information":[{"attributes":{"junos:style":"detail"},"lldp-neighbor-information":[{
+        "lldp-local-interface":[{"data":"et-0/0/3.0"}],"lldp-local-port-id":[{"data":"519"}],"lldp-remote-chassis-id":[{"data":"7c:21:d8:00:00:0a"}],
+        "lldp-remote-port-id":[{"data":"517"}],"lldp-remote-system-name":[{"data":"spine-0"}],
+        "lldp-remote-system-capabilities-enabled":[{"data":"Bridge Router "}]},{}]}]}"#;
+    let xr = "Mon Mar 19 18:24:29.512 UTC\n------\nLocal Interface: HundredGigE0/0/0/3\nChassis id: 7c21.d800.000a\nPort id: Ethernet1/1\n\
+              System Name: spine-0\n\nSystem Description:\nNX-OS\n\nSystem Capabilities: B,R\nEnabled Capabilities: R\n------\nLocal Intf: Hu0/0/0/4\nChassis id: x\n";
+    for (text, expected, unparsed) in [
+        (
+            nxos,
+            "Ethernet1/49: spine-0 Ethernet1/1, spine-0, Some(true)",
+            1,
+        ),
+        (
+            detail,
+            "Ethernet1/49: spine-0 Ethernet1/1, 7c21.d800.000a, Some(true)",
+            0,
+        ),
+        (
+            junos,
+            "et-0/0/3: spine-0 517, 7c:21:d8:00:00:0a, Some(true)",
+            1,
+        ),
+        (
+            xr,
+            "HundredGigE0/0/0/3: spine-0 Ethernet1/1, 7c21.d800.000a, Some(true)",
+            1,
+        ),
+    ] {
+        assert_eq!(
+            read(text),
+            Ok((vec![expected.to_owned()], unparsed)),
+            "{text}"
+        );
+    }
+}
+
+#[test]
 fn what_is_none_of_these_is_refused_with_what_was_expected() {
     for (text, begins) in [
         ("", "line 1: no text: expected the output of \"lldpctl"),
@@ -100,6 +165,10 @@ fn what_is_none_of_these_is_refused_with_what_was_expected() {
             "EOF while parsing a list at line 1 column 9: expected",
         ),
         ("{}", "JSON without \"lldp\": expected"),
+        (
+            r#"{"lldpNeighbors":[{"port":"Ethernet1","neighborDevice":"n1","neighborPort":"eth0"}]}"#,
+            "the short list of neighbors, without their kind: expected",
+        ),
     ] {
         let said = read(text).expect_err(text);
         assert!(said.starts_with(begins), "{said}");
@@ -157,7 +226,7 @@ fn a_recorded_host_with_redacted_ids_is_rejected_with_its_line() {
 
 proptest::proptest! {
     #[test]
-    fn no_text_makes_it_panic(text in "(Interface E detected 1 LLDP neighbors:\n|Neighbor |Chassis id: |Port id: |Chassis ID: |[a-z0-9:/\"\n ]{0,12}){0,12}") {
+    fn no_text_makes_it_panic(text in "(Interface E detected 1 LLDP neighbors:\n|Interface: e, via: L\n|lldp.e.via=L\n|lldp.e.port.mac=|Neighbor |Chassis id: |Port id: |Chassis ID: |[a-z0-9:/\"\n ]{0,12}){0,12}") {
         parse_neighbours(&text).ok();
     }
 

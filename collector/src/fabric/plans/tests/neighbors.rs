@@ -22,6 +22,17 @@ const JUNOS_XML: &str = "<rpc-reply><lldp-neighbors-information><lldp-neighbor-i
                          <lldp-remote-chassis-id>7c:21:d8:00:00:0a</lldp-remote-chassis-id><lldp-remote-port-id>et-0/0/7.0</lldp-remote-port-id>\
                          <lldp-remote-system-name>spine-0</lldp-remote-system-name></lldp-neighbor-information></lldp-neighbors-information></rpc-reply>";
 
+/// `lldpctl` of a host.
+const LLDPCTL: &str = "-----\nLLDP neighbors:\n-----\nInterface:    ens1, via: LLDP, RID: 1, Time: 0 day, 00:00:41\n  Chassis:\n    \
+                       ChassisID:    mac 7c:21:d8:00:00:0a\n    SysName:      leaf-1\n    Capability:   Bridge, on\n  Port:\n    PortID:       ifname swp3\n-----\n";
+
+/// `show lldp neighbors detail | display xml` of Junos: ports by number, the name in the description.
+const JUNOS_DETAIL: &str = "<lldp-neighbors-information><lldp-neighbor-information><lldp-local-port-id>667</lldp-local-port-id>\
+                            <lldp-local-interface>et-0/0/1</lldp-local-interface><lldp-remote-chassis-id>7c:21:d8:00:00:0a</lldp-remote-chassis-id>\
+                            <lldp-remote-port-id>549</lldp-remote-port-id><lldp-remote-port-description>et-0/0/7</lldp-remote-port-description>\
+                            <lldp-remote-system-name>spine-0</lldp-remote-system-name>\
+                            <lldp-remote-system-capabilities-enabled>Bridge Router </lldp-remote-system-capabilities-enabled></lldp-neighbor-information></lldp-neighbors-information>";
+
 /// Output of `lldpctl -f json0` of a host with a switch as neighbor on each port.
 fn json0(ports: &[(&str, &str, &str)]) -> String {
     let ports = ports.iter().map(|(own, system, port)| {
@@ -61,6 +72,26 @@ fn every_dialect_that_the_collector_reads_is_read_here() {
             "leaf-1.xml",
             JUNOS_XML,
             vec!["switch/leaf-1 port et-0/0/1 - switch/spine-0 port et-0/0/7"],
+        ),
+        (
+            "leaf-1.xml",
+            JUNOS_DETAIL,
+            vec!["switch/leaf-1 port et-0/0/1 - switch/spine-0 port et-0/0/7"],
+        ),
+        (
+            "n1.txt",
+            LLDPCTL,
+            vec!["nic/n1:ens1 port 1 - switch/leaf-1 port swp3"],
+        ),
+        (
+            "leaf-1.txt",
+            &format!("Port  Neighbor Device ID  Neighbor Port ID\n\n{NXOS}"),
+            vec!["switch/leaf-1 port Ethernet1/49 - switch/spine-0 port Ethernet1/1"],
+        ),
+        (
+            "leaf-2.txt",
+            &LLDPCTL.replace("ens1", "Ethernet8"),
+            vec!["switch/leaf-2 port Ethernet8 - switch/leaf-1 port swp3"],
         ),
         (
             "n1.json",
