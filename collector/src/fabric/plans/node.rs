@@ -69,6 +69,12 @@ pub struct NodeTopology {
     pub nvlinks: BTreeMap<(usize, usize), u16>,
     /// NVLinks of each GPU whose far end is an NVSwitch or is not said, by place.
     pub switched: BTreeMap<usize, u16>,
+    /// GPUs of which the text says that all NVLinks are inactive, and whether their model should have active ones.
+    pub inactive: BTreeMap<usize, bool>,
+    /// Errors of NVLinks by GPU and link: their kind and number.
+    pub link_errors: BTreeMap<(usize, u8), Vec<(String, u64)>>,
+    /// Whether the text counts errors of NVLinks.
+    pub tells_errors: bool,
     /// Whether the text would have said so if there were a NIC.
     pub tells_nics: bool,
     /// PCI functions of which the text does not say what they are.

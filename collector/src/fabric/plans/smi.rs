@@ -1,4 +1,7 @@
-//! Two tables of `nvidia-smi`: `topo -m`, how far GPUs and NICs are from each other; `nvlink -s`, the links of each GPU.
+//! Tables of `nvidia-smi`: `topo -m`, how far GPUs and NICs are from each other; `nvlink -s` and `nvlink -e`, the links of
+//! each GPU and their errors.
+
+use std::collections::BTreeMap;
 
 use railscope_model::plan::PlanError;
 
@@ -192,49 +195,106 @@ fn fold_switched(topology: &mut NodeTopology) {
     }
 }
 
-/// Whether a line is from `nvidia-smi nvlink -s`: a link, or the message that there is none.
+/// Whether a line is from `nvidia-smi nvlink -s` or `-e`: a link, or the message that there is none.
 pub(super) fn is_nvlink(line: &str) -> bool {
-    let line = line.trim_start();
-    let link = line
-        .strip_prefix("Link ")
-        .and_then(|rest| rest.split_once(':'));
-    link.is_some_and(|(number, _)| number.parse::<u8>().is_ok()) || is_no_link(line)
+    link(line).is_some() || is_no_link(line)
+}
+
+/// Number of a link and what follows: `Link 0: 26.562 GB/s`.
+fn link(line: &str) -> Option<(u8, &str)> {
+    let (number, state) = line.trim_start().strip_prefix("Link ")?.split_once(':')?;
+    Some((number.parse().ok()?, state.trim()))
 }
 
 /// Whether a line is the message for a GPU without active links or that does not answer.
 fn is_no_link(line: &str) -> bool {
-    line.contains("Unable to retrieve NVLink information")
+    // Versions differ in case: `Nvlink`, `inActive`.
+    line.to_ascii_lowercase()
+        .contains("unable to retrieve nvlink information")
 }
 
-/// Reads `nvidia-smi nvlink -s`: links that carry a speed are up.
+/// Whether GPUs of a model sit on a board with NVLink switches. Cards have NVLinks only behind a bridge, which may be absent.
+fn is_switched(model: &str) -> bool {
+    const MODELS: [&str; 7] = ["SXM", "HBM3", " H200", " B200", " B300", " GB200", " GB300"];
+    let is_card = [" NVL", "PCIe"].iter().any(|mark| model.contains(mark));
+    !is_card && MODELS.iter().any(|mark| model.contains(mark))
+}
+
+/// Whether a line is a prompt with the command.
+fn is_prompt(line: &str) -> bool {
+    line.contains("nvidia-smi")
+}
+
+/// Reads `nvidia-smi nvlink -s`: links that carry a speed are up; and `nvlink -e`: errors of each link.
 pub(super) fn read_nvlink(source: &mut Source<'_>) -> Result<NodeTopology, Vec<PlanError>> {
     let mut topology = NodeTopology::default();
+    // A session may print the links and then their errors: a GPU is known by its whole line, with its UUID.
+    let mut headings: Vec<&str> = Vec::new();
+    let mut last: Option<usize> = None;
+    let mut up: BTreeMap<(usize, u8), bool> = BTreeMap::new();
     for (line, text) in (1..).zip(source.text.lines()) {
         let text = text.trim();
-        if is_no_link(text) {
-            // The GPU has no links; the count stays 0.
-        } else if text.starts_with("GPU ") {
-            let gpu = topology.gpus.len();
-            topology.gpus.push(Endpoint {
-                name: format!("GPU{gpu}"),
-                ..Endpoint::default()
-            });
-            topology.switched.insert(gpu, 0);
-        } else if let Some((_, state)) = text
-            .strip_prefix("Link ")
-            .and_then(|rest| rest.split_once(':'))
-        {
-            let up = state.trim().ends_with("GB/s");
-            if !up && !state.contains("inactive") {
-                source.problem(line, "link", state.trim(), "a speed in GB/s, or <inactive>");
+        if let Some(gpu) = text.strip_prefix("GPU ") {
+            last = headings.iter().position(|known| *known == text);
+            if last.is_none() {
+                last = Some(headings.len());
+                headings.push(text);
+                let number = gpu.split(':').next().unwrap_or_default();
+                topology.gpus.push(Endpoint {
+                    name: format!("GPU{}", number.trim()),
+                    ..Endpoint::default()
+                });
             }
-            if let Some(mut last) = topology.switched.last_entry() {
-                let links = last.get_mut();
-                *links = links.saturating_add(u16::from(up));
+        } else if is_no_link(text) {
+            // The message is for the GPU above it.
+            if let Some(gpu) = last {
+                topology.switched.entry(gpu).or_default();
+                topology.inactive.insert(gpu, is_switched(headings[gpu]));
             }
-        } else if !text.is_empty() {
+        } else if let Some((number, state)) = link(text) {
+            let Some(gpu) = last else {
+                source.problem(line, "link", text, "GPU n: before its links");
+                continue;
+            };
+            if let Some((kind, value)) = state.split_once(':') {
+                let errors = (number, kind.trim(), value.trim());
+                read_errors(source, line, (gpu, errors), &mut topology);
+                continue;
+            }
+            let is_up = state.ends_with("GB/s");
+            if !is_up && !state.contains("inactive") {
+                source.problem(line, "link", state, "a speed in GB/s, or <inactive>");
+            }
+            up.insert((gpu, number), is_up);
+        } else if !text.is_empty() && !is_prompt(text) {
             source.problem(line, "line", text, "GPU n: or Link n:");
         }
     }
+    for ((gpu, _), is_up) in up {
+        *topology.switched.entry(gpu).or_default() += u16::from(is_up);
+    }
     Ok(topology)
+}
+
+/// Reads a line of `nvlink -e`: `Link 0: Replay Errors: 4`. Bit error rates are no counts and are left out.
+fn read_errors(
+    source: &mut Source<'_>,
+    line: usize,
+    (gpu, (link, kind, value)): (usize, (u8, &str, &str)),
+    topology: &mut NodeTopology,
+) {
+    topology.tells_errors = true;
+    // The last output counts.
+    let of = topology.link_errors.entry((gpu, link)).or_default();
+    of.retain(|(known, _)| known != kind);
+    match value.parse::<u64>() {
+        Ok(0) => {}
+        Ok(errors) if kind.to_ascii_lowercase().contains("error") => {
+            of.push((kind.to_owned(), errors));
+        }
+        Ok(_) => {}
+        Err(_) if kind.contains("BER") || value == "N/A" => {}
+        Err(_) => source.problem(line, "link", value, "a number of errors"),
+    }
+    topology.link_errors.retain(|_, errors| !errors.is_empty());
 }

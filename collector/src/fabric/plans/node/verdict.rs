@@ -16,7 +16,7 @@ impl NodeTopology {
             };
         }
         if !self.tells_nics {
-            return "links between GPUs only, no data about NICs".to_owned();
+            return self.of_links();
         }
         if self.nics.is_empty() {
             return "no RDMA NIC: no GPUDirect path out of the node".to_owned();
@@ -51,6 +51,55 @@ impl NodeTopology {
         about + &self.shares(&near, worst)
     }
 
+    /// Summary of a text about NVLinks only.
+    fn of_links(&self) -> String {
+        let gpus = counted(self.gpus.len(), "GPU", "GPUs");
+        let what = if self.tells_errors && self.switched.is_empty() {
+            format!("NVLink error counters of {gpus}")
+        } else if self.inactive.len() == self.gpus.len() {
+            format!("no active NVLink at {gpus}")
+        } else {
+            "links between GPUs only".to_owned()
+        };
+        what + ", no data about NICs"
+    }
+
+    /// Inactive NVLinks where none of the GPUs has another state, and errors of NVLinks.
+    fn link_findings(&self) -> Vec<String> {
+        let mut findings = Vec::new();
+        let has_links = (0..self.gpus.len()).any(|gpu| self.links_of(gpu) > 0);
+        let wrong = self
+            .inactive
+            .iter()
+            .filter(|(_, wrong)| **wrong && !has_links);
+        let names: Vec<&str> = wrong
+            .map(|(gpu, _)| self.gpus[*gpu].name.as_str())
+            .collect();
+        if !names.is_empty() {
+            findings.push(format!(
+                "all NVLinks of {} are inactive: check that the fabric manager runs, Xid 74 and the fabric state (nvidia-smi -q), then reset the GPU",
+                names.join(", ")
+            ));
+        }
+        for (gpu, endpoint) in self.gpus.iter().enumerate() {
+            let of = self.link_errors.range((gpu, 0)..=(gpu, u8::MAX));
+            let links: Vec<String> = of
+                .map(|((_, link), errors)| {
+                    let kinds = errors.iter().map(|(kind, count)| format!("{count} {kind}"));
+                    format!("link {link}: {}", kinds.collect::<Vec<_>>().join(", "))
+                })
+                .collect();
+            if !links.is_empty() {
+                findings.push(format!(
+                    "{} has NVLink errors ({}): if they grow, check Xid 74 in the kernel log and reset the GPU",
+                    endpoint.name,
+                    links.join("; ")
+                ));
+            }
+        }
+        findings
+    }
+
     /// How GPUs share NICs that they reach without the CPU.
     fn shares(&self, near: &[(Distance, Vec<usize>)], worst: Distance) -> String {
         let mut users = vec![0usize; self.nics.len()];
@@ -82,7 +131,7 @@ impl NodeTopology {
 
     /// Differences between the GPUs of the node, one sentence each; each is a fault or can hide one.
     pub fn findings(&self) -> Vec<String> {
-        let mut findings = Vec::new();
+        let mut findings = self.link_findings();
         let links: Vec<u16> = (0..self.gpus.len()).map(|gpu| self.links_of(gpu)).collect();
         if let Some(usual) = usual(&links) {
             for (gpu, own) in self.gpus.iter().zip(&links) {

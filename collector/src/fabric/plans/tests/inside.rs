@@ -64,6 +64,57 @@ fn six_links_to_each_of_three_gpus_are_a_mesh() {
 }
 
 #[test]
+fn inactive_links_are_a_fault_of_boards_with_nvswitches_only() {
+    let text = |model: &str| {
+        format!(
+            "$ nvidia-smi nvlink --status\nGPU 6: NVIDIA {model} (UUID: GPU-1)\nNVML: Unable to retrieve NVLink information as all links are inactive\n"
+        )
+    };
+    let opened = document("f", &text("A100-SXM4-80GB"));
+    assert_eq!(opened.problems, []);
+    let board = node(&text("A100-SXM4-80GB"));
+    assert_eq!(
+        board.verdict(),
+        "no active NVLink at 1 GPU, no data about NICs"
+    );
+    assert!(
+        board.findings()[0].starts_with("all NVLinks of GPU6 are inactive: "),
+        "{:?}",
+        board.findings()
+    );
+    for card in ["A100 80GB PCIe", "H100 NVL", "GeForce RTX 3090"] {
+        assert_eq!(node(&text(card)).findings(), [""; 0], "{card}");
+    }
+}
+
+#[test]
+fn errors_of_nvlinks_are_reported_by_link() {
+    let text = "GPU 3: NVIDIA H100 80GB HBM3 (UUID: GPU-1)\n\t Link 0: Replay Errors: 0\n\t Link 0: Recovery Errors: 0\n\n\t Link 17: Replay Errors: 12\n\
+                \t Link 17: CRC Errors: 3\n\t Link 17: Effective BER: 15e-255\n";
+    assert_eq!(document("f", text).problems, []);
+    let errors = node(text);
+    assert_eq!(
+        errors.verdict(),
+        "NVLink error counters of 1 GPU, no data about NICs"
+    );
+    assert_eq!(
+        errors.findings(),
+        [
+            "GPU3 has NVLink errors (link 17: 12 Replay Errors, 3 CRC Errors): if they grow, check Xid 74 in the kernel log and reset the GPU"
+        ]
+    );
+    // Links and errors in one session, the links twice.
+    let links = "GPU 3: NVIDIA H100 80GB HBM3 (UUID: GPU-1)\n\t Link 0: 26.562 GB/s\n\t Link 1: <inactive>\n";
+    let both = node(&format!("{links}{links}{text}"));
+    assert_eq!((both.gpus.len(), both.links_of(0)), (1, 1));
+    assert_eq!(both.findings(), errors.findings());
+    assert_eq!(
+        node(&text.replace("12", "0").replace(": 3\n", ": 0\n")).findings(),
+        [""; 0]
+    );
+}
+
+#[test]
 fn missing_rows_are_not_counted_as_nics() {
     let whole = matrix(|_, _| None);
     let lines: Vec<&str> = whole
