@@ -41,6 +41,9 @@ pub(crate) struct CollectivesArgs {
     json: bool,
 }
 
+/// Hint at a job log with nothing to report.
+const NO_SETUP: &str = "a job log without timeouts, failed RDMA operations or NCCL's network setup; NCCL writes the setup with NCCL_DEBUG=INFO";
+
 /// All input data.
 #[derive(Default)]
 struct Read {
@@ -190,15 +193,19 @@ impl Read {
             }
         } else if is_ras(text) {
             self.ras.extend(parse_ras(text));
+            // The watchdog's lines often stand in the same file.
+            self.log.take(text);
         } else if let Some(pairs) = parse_pairs(text) {
             self.runs.extend(pairs);
         } else {
             let has_lines = is_job_log(text);
-            if has_lines {
-                self.log.take(text);
-            }
+            self.log.take(text);
             match parse_log(&name, text) {
-                Ok(log) if log.runs.is_empty() && has_lines => self.unfinished += log.unfinished,
+                Ok(log) if log.runs.is_empty() && has_lines => {
+                    self.unfinished += log.unfinished;
+                    let hint = || (file.to_owned(), NO_SETUP.to_owned());
+                    self.nearest.get_or_insert_with(hint);
+                }
                 Ok(log) if log.runs.is_empty() && log.unfinished == 0 => {
                     self.others += 1;
                     if self.nearest.is_none() {
@@ -414,10 +421,21 @@ mod tests {
             "Job of 8 processes",
             "straggler",
             "n1 process 105 waits 20 % of a step less",
-            "it may be GPU or host",
+            "the cause is the GPU or the host",
         ] {
             assert!(text.contains(expected), "{expected}\n{text}");
         }
+    }
+
+    #[test]
+    fn timeouts_behind_an_output_of_ncclras_are_reported_too() {
+        let file = "Communicators... (0.00s)\n=============\n\n[rank3]:[E P.cpp:6] [Rank 3] Watchdog caught collective operation timeout: \
+                    WorkNCCL(SeqNum=9, OpType=ALLREDUCE, Timeout(ms)=1) ran for 2 milliseconds before timing out.\n";
+        let text = output(&[("job.log", file.to_owned())]);
+        assert!(
+            text.contains("ALLREDUCE number 9 timed out on rank 3"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -76,7 +76,8 @@ pub(super) fn tests(runs: &[TestRun], line_rate: Option<f64>) -> Vec<TestReport>
             .push(run);
     }
     let report = |((test, nodes, ranks), runs): ((&str, usize, usize), Vec<&TestRun>)| {
-        let best = runs.iter().map(|run| run.bandwidth).fold(0.0, f64::max);
+        let whole = runs.iter().filter(|run| !run.truncated);
+        let best = whole.map(|run| run.bandwidth).fold(0.0, f64::max);
         let pairs: Vec<Pair> = runs.iter().filter_map(|run| pair(run)).collect();
         TestReport {
             test: test.to_owned(),
@@ -94,6 +95,7 @@ pub(super) fn tests(runs: &[TestRun], line_rate: Option<f64>) -> Vec<TestReport>
 
 fn pair(run: &TestRun) -> Option<Pair> {
     let nodes: Vec<String> = run.nodes.iter().cloned().collect();
+    (!run.truncated).then_some(())?;
     Some(Pair {
         nodes: nodes.try_into().ok()?,
         bandwidth: run.bandwidth,
@@ -111,7 +113,12 @@ fn one(run: &TestRun, best_of_test: f64, line_rate: Option<f64>) -> RunReport {
         findings.extend(against_line_rate(run, best, line_rate));
     }
     findings.extend(bandwidth_drop(&run.sizes));
-    if run.bandwidth < SLOW_OF_BEST * best_of_test {
+    if run.truncated {
+        findings.push(
+            "the table ends without the test's average: the log is truncated or the test was stopped; the average is that of the rows"
+                .to_owned(),
+        );
+    } else if run.bandwidth < SLOW_OF_BEST * best_of_test {
         let best = best_of_test / GIGABYTE;
         findings.push(format!(
             "slow compared with the best run of this test, {best:.2} GB/s"
@@ -247,11 +254,11 @@ impl TestReport {
             .as_ref()
             .map(|verdict| format!(": {verdict}"))
             .unwrap_or_default();
-        writeln!(
-            out,
-            "  {} on {} GPUs, {what}{verdict}",
-            self.test, self.ranks
-        )?;
+        let gpus = match self.ranks {
+            0 => String::new(),
+            ranks => format!(" on {ranks} GPUs"),
+        };
+        writeln!(out, "  {}{gpus}, {what}{verdict}", self.test)?;
         let mut runs: Vec<&RunReport> = self.runs.iter().collect();
         runs.sort_by(|a, b| {
             a.mean_gigabytes_per_second

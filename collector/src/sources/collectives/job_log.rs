@@ -1,6 +1,9 @@
-//! Reads job logs: collectives that timed out (PyTorch's watchdog) and NCCL's network setup (NCCL INFO).
+//! Reads job logs: collectives that timed out (PyTorch's watchdog), failed RDMA operations (NCCL WARN) and NCCL's network setup
+//! (NCCL INFO).
 
 use std::collections::{BTreeMap, BTreeSet};
+
+use super::unlabeled;
 
 /// Data from the logs of one job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,6 +22,54 @@ pub struct JobLog {
     pub nvls: Option<bool>,
     /// Whether NCCL uses TCP.
     pub uses_tcp: bool,
+    /// Failed RDMA operations by host and status.
+    pub failures: BTreeMap<(String, u32), Failures>,
+    /// Ranks that finished one collective and did not join the next, by PyTorch's analysis: rank and that next one.
+    pub not_joined: BTreeSet<(u32, i64)>,
+}
+
+/// Failed RDMA operations of one host with the same status.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Failures {
+    /// Number of operations.
+    pub count: usize,
+    /// Addresses of the peers.
+    pub peers: BTreeSet<String>,
+    /// RDMA devices.
+    pub nics: BTreeSet<String>,
+}
+
+/// Status of operations that were canceled because another one failed.
+const FLUSHED: u32 = 5;
+
+/// Meaning of a status (`enum ibv_wc_status`) and what to check.
+fn meaning(status: u32) -> (&'static str, &'static str) {
+    match status {
+        4 => (
+            "local protection error",
+            "check GPUDirect RDMA (nvidia-peermem, dma-buf) and memory limits",
+        ),
+        FLUSHED => (
+            "canceled after another failure",
+            "find the first failure in the logs of all nodes",
+        ),
+        9..=11 => (
+            "rejected by the peer",
+            "look for the first failure at the peer",
+        ),
+        12 => (
+            "no acknowledgment after all retries",
+            "check links, NICs and switches on the path to the peer, and whether its process ended first",
+        ),
+        13 => (
+            "the receiver was not ready after all retries",
+            "check whether the peer is slow or its process hangs",
+        ),
+        _ => (
+            "see enum ibv_wc_status",
+            "check links and NICs of both nodes",
+        ),
+    }
 }
 
 /// Whether a text is a job log.
@@ -26,7 +77,12 @@ pub fn is_job_log(text: &str) -> bool {
     text.contains("Watchdog caught collective operation timeout")
         || text.contains("last enqueued work:")
         || text.contains(" NCCL INFO ")
+        || text.contains("NCCL WARN ")
+        || text.contains(NOT_JOINED)
 }
+
+/// Words of PyTorch's analysis about a rank that did not join.
+const NOT_JOINED: &str = "but didn't join collective #";
 
 impl JobLog {
     /// Adds the lines of a log.
@@ -38,6 +94,11 @@ impl JobLog {
                 self.enqueued(line);
             } else if let Some((_, message)) = line.split_once(" NCCL INFO ") {
                 self.info(message);
+            } else if let Some((head, message)) = line.split_once("NCCL WARN ") {
+                self.failure(unlabeled(head), message);
+            } else if let Some(next) = number(line, NOT_JOINED) {
+                let rank = number(line, "[").and_then(|rank| u32::try_from(rank).ok());
+                self.not_joined.extend(rank.map(|rank| (rank, next)));
             }
         }
     }
@@ -52,6 +113,30 @@ impl JobLog {
                 .or_default();
             ranks.insert(rank);
         }
+    }
+
+    /// `n1:123:456 [0] transport/net_ib.cc:1296 NCCL WARN NET/IB : Got completion from peer 10.2.0.5<33092> with error 12, ...`;
+    /// newer versions say `with status=IBV_WC_RETRY_EXC_ERR(12)` and name the device behind `hca`.
+    fn failure(&mut self, head: &str, message: &str) {
+        let Some((_, rest)) = message.split_once("Got completion ") else {
+            return;
+        };
+        let status = number(rest, "error ").or_else(|| {
+            let word = between(rest, "status=")?;
+            number(&format!("{word} "), "(").or_else(|| word.parse().ok())
+        });
+        let Some(status) = status.and_then(|status| u32::try_from(status).ok()) else {
+            return;
+        };
+        // The process stands before the number of its GPU.
+        let process = head.split_once(" [").map_or("", |(process, _)| process);
+        let process = process.split_whitespace().last().unwrap_or_default();
+        let host = process.split(':').next().unwrap_or_default();
+        let of = self.failures.entry((host.to_owned(), status)).or_default();
+        of.count += 1;
+        let peer = between(rest, "from peer ").and_then(|peer| peer.split('<').next());
+        of.peers.extend(peer.map(str::to_owned));
+        of.nics.extend(between(rest, " hca ").map(str::to_owned));
     }
 
     fn enqueued(&mut self, line: &str) {
@@ -101,6 +186,7 @@ impl JobLog {
                 true,
             ));
         }
+        findings.extend(self.divergence());
         let last = self.progress.values().map(|(enqueued, _)| *enqueued).max();
         let late: BTreeSet<u32> = self
             .progress
@@ -124,8 +210,58 @@ impl JobLog {
                 ));
             }
         }
+        findings.extend(self.failed_operations());
         findings.extend(self.network());
         findings
+    }
+
+    /// Ranks that left the common order of collectives.
+    fn divergence(&self) -> Vec<(String, bool)> {
+        let mut findings = Vec::new();
+        let mut kinds: BTreeMap<u64, Vec<String>> = BTreeMap::new();
+        for ((sequence, kind), ranks) in &self.timeouts {
+            let of = kinds.entry(*sequence).or_default();
+            of.push(format!("{kind} on {}", list(ranks)));
+        }
+        for (sequence, kinds) in kinds.iter().filter(|(_, kinds)| kinds.len() > 1) {
+            findings.push((format!("different operations have number {sequence} ({}): if these ranks are of one process group, their programs diverged, and the network is not the cause", kinds.join(", ")), true));
+        }
+        let mut by_next: BTreeMap<i64, BTreeSet<u32>> = BTreeMap::new();
+        for (rank, next) in &self.not_joined {
+            by_next.entry(*next).or_default().insert(*rank);
+        }
+        for (next, ranks) in by_next {
+            findings.push((format!("{} did not join collective {next}, and the others wait; check that process first", list(&ranks)), true));
+        }
+        findings
+    }
+
+    /// Failed RDMA operations; those that were canceled only if nothing else failed.
+    fn failed_operations(&self) -> Vec<(String, bool)> {
+        let only_flushed = self.failures.keys().all(|(_, status)| *status == FLUSHED);
+        let told = self.failures.iter();
+        let told = told.filter(|((_, status), _)| only_flushed || *status != FLUSHED);
+        let sentence = |((host, status), failures): (&(String, u32), &Failures)| {
+            let Failures { count, peers, nics } = failures;
+            let host = if host.is_empty() { "a node" } else { host };
+            let (what, check) = meaning(*status);
+            let on = |word: &str, names: &BTreeSet<String>| match names.len() {
+                0 => String::new(),
+                1..=8 => format!(
+                    "{word}{}",
+                    names.iter().cloned().collect::<Vec<_>>().join(", ")
+                ),
+                many => format!("{word}{many} different ones"),
+            };
+            let at = on(", device ", nics) + &on(", peer ", peers);
+            (
+                format!(
+                    "{host}: {count} RDMA operations failed with status {status}, {what}{at}: {check}"
+                ),
+                true,
+            )
+        };
+        told.map(sentence).collect()
     }
 
     fn network(&self) -> Vec<(String, bool)> {
@@ -233,6 +369,66 @@ mod tests {
         );
         let found = findings(&(timeout(0) + &timeout(1) + &timeout(3)));
         assert!(found[1].starts_with("no timeout from rank 2"), "{found:?}");
+    }
+
+    #[test]
+    fn failed_rdma_operations_name_host_status_and_peer() {
+        let old = "[1,0]<stderr>: n2:5776:5902 [0] transport/net_ib.cc:1296 NCCL WARN NET/IB : Got completion from peer 10.2.0.5<33092> with error 12, opcode 0, len 0, vendor err 129 (Recv)\n";
+        let new = "1: n3:7:8 [1] transport/net_ib.cc:1 NCCL WARN NET/IB: Got completion from peer 10.2.0.6<1> with status=IBV_WC_RNR_RETRY_EXC_ERR(13) opcode=IBV_WC_SEND(0) len=0 vendor err 135 (Send) hca mlx5_4\n";
+        let flushed = old.replace("error 12", "error 5");
+        let found = findings(&(old.repeat(2) + new + &flushed));
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(
+            found[0].starts_with("n2: 2 RDMA operations failed with status 12, no acknowledgment after all retries, peer 10.2.0.5: check links"),
+            "{found:?}"
+        );
+        assert!(
+            found[1].starts_with("n3: 1 RDMA operations failed with status 13, the receiver was not ready after all retries, device mlx5_4, peer 10.2.0.6: "),
+            "{found:?}"
+        );
+        assert!(findings(&flushed)[0].contains("find the first failure"));
+        let cut = "NCCL WARN NET/IB : Got completion from peer 10.2.0.7<55921> with status=12 opcode=1 len=0 vendor err 129 (Send) localGid ::ffff:10.2.0.1\n";
+        assert!(
+            findings(cut)[0].starts_with("a node: 1 RDMA operations failed with status 12, no acknowledgment after all retries, peer 10.2.0.7: "),
+            "{:?}",
+            findings(cut)
+        );
+        let very_old = "n1:1:2 [0] transport/net_ib.cu:788 NCCL WARN NET/IB : Got completion with error 4, opcode 1, len 21938, vendor err 81\n";
+        assert!(
+            findings(very_old)[0].starts_with(
+                "n1: 1 RDMA operations failed with status 4, local protection error: "
+            )
+        );
+        assert_eq!(
+            findings(
+                "x NCCL WARN Got completion with status=(\nx NCCL WARN Got completion error -\n"
+            ),
+            [""; 0]
+        );
+    }
+
+    #[test]
+    fn ranks_that_left_the_common_order_are_reported() {
+        let timeout = |rank: u32, kind: &str| {
+            format!(
+                "[Rank {rank}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=9, OpType={kind}, NumelIn=1) ran\n"
+            )
+        };
+        let found = findings(&(timeout(0, "ALLREDUCE") + &timeout(1, "BROADCAST")));
+        assert!(
+            found[2].starts_with(
+                "different operations have number 9 (ALLREDUCE on rank 0, BROADCAST on rank 1): "
+            ),
+            "{found:?}"
+        );
+        let found = findings(
+            &(timeout(0, "ALLREDUCE")
+                + "     [1] finished collective #2, but didn't join collective #3 (count from 1)\n"),
+        );
+        assert_eq!(
+            found[1],
+            "rank 1 did not join collective 3, and the others wait; check that process first"
+        );
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::CollectivesError;
+use super::{CollectivesError, unlabeled};
 
 /// One test of one run.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,8 +13,10 @@ pub struct TestRun {
     pub nodes: BTreeSet<String>,
     /// How many GPUs took part.
     pub ranks: usize,
-    /// Mean bus bandwidth over all sizes, as the test says, in bytes a second.
+    /// Mean bus bandwidth over all sizes, as the test says, in bytes a second; of a truncated table, that of its rows.
     pub bandwidth: f64,
+    /// Whether the text ends before the test says its mean.
+    pub truncated: bool,
     /// The rows of the table, by message size.
     pub sizes: Vec<Size>,
     /// GPU model that the test prints.
@@ -43,7 +45,12 @@ fn size(words: &[&str]) -> Option<Size> {
     Some(Size {
         bytes: words[0].parse().ok()?,
         bandwidth: bandwidth.is_finite().then_some(bandwidth * GIGABYTE)?,
-        wrong: words[busbw + 1].parse().unwrap_or(0),
+        // Hydra labels every part of a line that the test writes at once: `0[0]`.
+        wrong: words[busbw + 1]
+            .split('[')
+            .next()
+            .and_then(|wrong| wrong.parse().ok())
+            .unwrap_or(0),
     })
 }
 
@@ -59,15 +66,61 @@ pub struct Log {
 /// Bytes a second in the unit that nccl-tests print.
 const GIGABYTE: f64 = 1e9;
 
-/// Reads a log, of one test or of several in a row.
+/// What is known of the test at a line.
+#[derive(Default)]
+struct Begun {
+    test: Option<String>,
+    hosts: Vec<String>,
+    /// One more than the highest rank in the list.
+    ranks: usize,
+    /// Whether the heading of the table was seen.
+    has_heading: bool,
+    sizes: Vec<Size>,
+    gpu: Option<String>,
+}
+
+impl Begun {
+    /// Ends the test with its mean, without which the text is truncated.
+    fn end(&mut self, mean: Option<f64>, log: &mut Log) {
+        let Self {
+            test,
+            hosts,
+            ranks,
+            has_heading,
+            sizes,
+            gpu,
+        } = std::mem::take(self);
+        if mean.is_none() && (sizes.is_empty() || !has_heading) {
+            log.unfinished += usize::from(test.is_some() || !hosts.is_empty());
+            return;
+        }
+        let of_rows = || {
+            let sum: f64 = sizes.iter().map(|row| row.bandwidth).sum();
+            sum / sizes.len().max(1) as f64
+        };
+        log.runs.push(TestRun {
+            test,
+            ranks: ranks.max(hosts.len()),
+            // Of a truncated list of ranks, the nodes are unknown.
+            nodes: match hosts.len() < ranks {
+                true => BTreeSet::new(),
+                false => hosts.into_iter().collect(),
+            },
+            bandwidth: mean.unwrap_or_else(of_rows),
+            truncated: mean.is_none(),
+            sizes,
+            gpu,
+        });
+    }
+}
+
+/// Reads a log, of one test or of several in a row, also with the labels of launchers.
 ///
 /// # Errors
 /// A line names a rank or a bandwidth and cannot be read.
 pub fn parse_log(file: &str, text: &str) -> Result<Log, CollectivesError> {
     let mut log = Log::default();
-    let mut test = None;
-    let mut hosts: Vec<String> = Vec::new();
-    let (mut sizes, mut gpu) = (Vec::new(), None);
+    let mut begun = Begun::default();
     for (number, line) in text.lines().enumerate() {
         let wrong = |field: &str, expected: &str| CollectivesError {
             file: file.to_owned(),
@@ -76,21 +129,21 @@ pub fn parse_log(file: &str, text: &str) -> Result<Log, CollectivesError> {
             found: format!("{line:?}"),
             expected: expected.to_owned(),
         };
-        let words: Vec<&str> = line.split_whitespace().collect();
+        let words: Vec<&str> = unlabeled(line).split_whitespace().collect();
         match words[..] {
             ["#", "Collective", "test", "starting:", name] => {
-                log.unfinished += usize::from(test.is_some() || !hosts.is_empty());
-                test = Some(name.to_owned());
-                hosts.clear();
-                sizes.clear();
+                begun.end(None, &mut log);
+                begun.test = Some(name.to_owned());
             }
-            ["#", "Rank", _, ref rest @ ..] => {
+            ["#", "Rank", rank, ref rest @ ..] => {
                 let on = rest.iter().position(|word| *word == "on");
                 let host = on.and_then(|on| rest.get(on + 1));
                 let host = host.ok_or_else(|| wrong("Rank", "`on` and the node's name"))?;
-                hosts.push((*host).to_owned());
+                begun.hosts.push((*host).to_owned());
+                let rank = rank.parse::<u32>().map_or(0, |rank| rank as usize + 1);
+                begun.ranks = begun.ranks.max(rank);
                 let name = rest.iter().position(|word| word.ends_with(']'));
-                gpu = name
+                begun.gpu = name
                     .map(|at| rest[at + 1..].join(" "))
                     .filter(|name| !name.is_empty());
             }
@@ -99,19 +152,13 @@ pub fn parse_log(file: &str, text: &str) -> Result<Log, CollectivesError> {
                 let value = value.filter(|value| value.is_finite() && *value >= 0.0);
                 let value =
                     value.ok_or_else(|| wrong("Avg bus bandwidth", "gigabytes a second"))?;
-                log.runs.push(TestRun {
-                    test: test.take(),
-                    ranks: hosts.len(),
-                    nodes: hosts.drain(..).collect(),
-                    bandwidth: value * GIGABYTE,
-                    sizes: std::mem::take(&mut sizes),
-                    gpu: gpu.take(),
-                });
+                begun.end(Some(value * GIGABYTE), &mut log);
             }
-            _ => sizes.extend(size(&words)),
+            _ if words.contains(&"busbw") => begun.has_heading = true,
+            _ => begun.sizes.extend(size(&words)),
         }
     }
-    log.unfinished += usize::from(test.is_some() || !hosts.is_empty());
+    begun.end(None, &mut log);
     Ok(log)
 }
 
@@ -151,6 +198,7 @@ pub fn parse_pairs(text: &str) -> Option<Vec<TestRun>> {
                 nodes: BTreeSet::from([(*a).to_owned(), (*b).to_owned()]),
                 ranks: 2,
                 bandwidth: number * scale * GIGABYTE,
+                truncated: false,
                 sizes: Vec::new(),
                 gpu: None,
             }),
@@ -189,6 +237,49 @@ mod tests {
             .collect();
         assert_eq!(rows, [(1 << 25, 55.43e9, 0), (1 << 26, 59.26e9, 2)]);
         assert_eq!(log.runs[0].gpu.as_deref(), Some("NVIDIA"));
+    }
+
+    #[test]
+    fn a_table_is_read_with_the_labels_of_launchers_and_without_its_end() {
+        let rows = "#  size  count  type  redop  root  time  algbw  busbw #wrong  time  algbw  busbw #wrong\n  33554432  8388608  float  sum  -1  2180.1  15.39  29.50  0  2285.2  14.68  28.14  0\n  67108864  16777216  float  sum  -1[0]  24410  2.75  5.27  3[0]  24425  2.75  5.27  0\n";
+        for label in ["", "[0]", "0: ", "   [1,0]<stdout>:"] {
+            let whole = format!("{rows}# Avg bus bandwidth : 17.3\n");
+            let labeled = |text: &str| -> String {
+                let lines = text.lines().map(|line| format!("{label}{line}\n"));
+                lines.collect()
+            };
+            let log = parse_log("log", &labeled(&whole)).expect("a log");
+            let runs: Vec<_> = log
+                .runs
+                .iter()
+                .map(|run| (run.bandwidth, run.truncated, run.sizes.len()))
+                .collect();
+            assert_eq!(runs, [(17.3e9, false, 2)], "{label}");
+            assert_eq!(log.runs[0].sizes[1].wrong, 3);
+            let log = parse_log("log", &labeled(rows)).expect("a log");
+            let runs: Vec<_> = log
+                .runs
+                .iter()
+                .map(|run| (run.bandwidth.round(), run.truncated))
+                .collect();
+            assert_eq!(
+                (runs, log.unfinished),
+                (vec![(17.385e9, true)], 0),
+                "{label}"
+            );
+        }
+        let other = parse_log("log", &"1 2 3 4 5 6 7 8 9 10 11 12 13\n".repeat(3));
+        assert_eq!(other.expect("no log"), Log::default());
+    }
+
+    #[test]
+    fn a_truncated_list_of_ranks_says_how_many_there_are_and_no_nodes() {
+        let log = parse_log(
+            "log",
+            "#  Rank 71 Group  0 Pid 1 on n9 device  3 [0x01] NVIDIA\n# Avg bus bandwidth : 745.5\n",
+        );
+        let run = &log.expect("a log").runs[0];
+        assert_eq!((run.ranks, run.nodes.len()), (72, 0));
     }
 
     #[test]
