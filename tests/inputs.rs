@@ -18,7 +18,7 @@ fn the_hint_for_an_unknown_text_names_the_nearest_format_and_the_document() {
         ),
         (
             "[1.0] NVRM: Xid (PCI:0000:9b:00): 119\n",
-            "--path.kmsg FILE",
+            "railscope check --file FILE",
         ),
         (
             "NIC statistics:\n     rx_packets: 1\n",
@@ -28,6 +28,18 @@ fn the_hint_for_an_unknown_text_names_the_nearest_format_and_the_document() {
         (
             "Port counters: Lid 7 port 1\nSymbolErrorCounter:....0\n",
             "which is not supported: the collector's sweep (docs/subnet-sweep.md) reads",
+        ),
+        (
+            "mlx5_0 port 1 ==> ib0 (Down)\n",
+            "the exporter reads state, speed",
+        ),
+        (
+            "{\"lldpNeighbors\": [{\"neighborDevice\": \"n1\"}]}\n",
+            "which is not supported",
+        ),
+        (
+            "Ethernet1 is up, line protocol is up\n",
+            "(docs/other-exporters.md) reads counters",
         ),
         ("hello\n", "docs/inputs.md lists the supported formats"),
     ] {

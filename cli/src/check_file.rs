@@ -1,5 +1,7 @@
 //! `railscope check --file`: checks recordings of single nodes, and finds nodes that differ from their peers.
 
+mod kernel_log;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -69,7 +71,22 @@ impl FileReport {
                 }
             }
             Ok(opened) => self.add(opened, alike),
-            Err(errors) => self.refused.extend(errors.iter().map(PlanError::to_string)),
+            Err(errors) => match kernel_log::read(Path::new(file), text) {
+                Some((answer, findings, unparsed)) => self.files.push(NodeReport {
+                    file: file.to_owned(),
+                    format: "kernel-log".to_owned(),
+                    answer,
+                    findings,
+                    problems: match unparsed {
+                        0 => Vec::new(),
+                        lines => vec![format!("{lines} lines that are no records of a kernel log")],
+                    },
+                }),
+                None => match kernel_log::refusal(file, text) {
+                    Some(refused) => self.refused.push(refused),
+                    None => self.refused.extend(errors.iter().map(PlanError::to_string)),
+                },
+            },
         }
     }
 
@@ -132,7 +149,9 @@ impl FileReport {
                 writeln!(text, "  unreadable {problem}").ok();
             }
         }
-        let is_node = |file: &&NodeReport| file.format != Format::Switch.to_string();
+        // Switches and kernel logs are not compared with each other.
+        let alone = [Format::Switch.to_string(), "kernel-log".to_owned()];
+        let is_node = |file: &&NodeReport| !alone.contains(&file.format);
         let nodes = self.files.iter().filter(is_node).count();
         if nodes > 1 {
             writeln!(text, "{nodes} nodes compared").ok();

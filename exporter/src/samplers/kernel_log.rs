@@ -4,6 +4,9 @@
 mod events;
 mod faults;
 mod recent;
+mod recording;
+
+pub use recording::{Occurrence, Recording, What};
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -49,6 +52,8 @@ struct Log {
     is_broken_off: bool,
     unparsed: u64,
     gpus: Vec<PciAddress>,
+    /// Whether GPUs are named by their address: a log of another node does not say their ordinals.
+    by_address: bool,
     /// When the kernel booted, Unix time in seconds; read with the last fault.
     boot: Option<u64>,
     /// By labels.
@@ -135,6 +140,7 @@ impl Log {
             is_broken_off: false,
             unparsed: 0,
             gpus: Vec::new(),
+            by_address: false,
             boot: None,
             xids: BTreeMap::new(),
             sxids: BTreeMap::new(),
@@ -183,6 +189,8 @@ impl Log {
         }
         if self.unparsed == 0
             && batch.unparsed > 0
+            // Who reads a recording tells of its lines himself.
+            && !self.by_address
             && let Some(first) = self.log.as_ref().and_then(KernelLog::first_unreadable)
         {
             tracing::warn!(source = NAME, "{first}");
@@ -295,6 +303,9 @@ impl Log {
 
     /// The ordinal of the GPU at this address; empty if the node does not show it.
     fn ordinal(&self, pci: PciAddress) -> String {
+        if self.by_address {
+            return pci.to_string();
+        }
         let place = self.gpus.iter().position(|gpu| *gpu == pci);
         place.map_or_else(String::new, |place| place.to_string())
     }

@@ -233,7 +233,10 @@ impl Pattern {
         match self.device {
             Device::None => String::new(),
             Device::Second => message.device(),
-            Device::Address => source_address(message).unwrap_or_else(|| message.device()),
+            // Root ports that do not know the source report 00:00.0, which is the host bridge.
+            Device::Address => source_address(message)
+                .filter(|source| !source.ends_with(":00:00.0"))
+                .unwrap_or_else(|| message.device()),
             // `server storage-1 not responding`; `NETDEV WATCHDOG: eth0 (mlx5_core): transmit queue 3 timed out`.
             Device::Word => {
                 let place = usize::from(message.word(0) == "nfs");

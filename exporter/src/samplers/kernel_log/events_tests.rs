@@ -9,6 +9,7 @@ const MESSAGES: &[(&str, &str, &str, Mode)] = &[
     ("pcieport 0000:3a:00.0: AER: Corrected error received: 0000:3b:00.0", "pcie_corrected", "0000:3b:00.0", First),
     ("pcieport 0000:3a:00.0: AER: Multiple Corrected error received: 0000:3B:00.0", "pcie_corrected", "0000:3b:00.0", First),
     ("pcieport 0000:00:1c.4: AER: Correctable error message received from 0000:07:00.0", "pcie_corrected", "0000:07:00.0", First),
+    ("pcieport 0000:00:03.1: AER: Multiple Correctable error message received from 0000:00:00.0", "pcie_corrected", "0000:00:03.1", First),
     ("pcieport 0001:00:1c.0: AER: Corrected error received: id=00e3", "pcie_corrected", "0001:00:1c.3", First),
     ("pcieport 0000:00:1c.0: PCIe Bus Error: severity=Corrected, type=Physical Layer, (Receiver ID)", "pcie_corrected", "0000:00:1c.0", Detail),
     ("nvidia 0000:9b:00.0: AER: PCIe Bus Error: severity=Correctable, type=Data Link Layer, (Transmitter ID)", "pcie_corrected", "0000:9b:00.0", Detail),

@@ -137,6 +137,14 @@ fn bracketed(inner: &str) -> Option<Option<Time>> {
 /// What syslog daemons and journalctl write: `Feb 23 16:24:18 host kernel: [   12.345678] text`, with ISO times and
 /// others as well. Only what `kernel` sent is the kernel's.
 fn syslog(line: &str, by_kernel: Option<bool>, now: u64) -> Option<Record> {
+    // Cut out of such a log, without time and host.
+    if let Some(text) = line.strip_prefix("kernel: ") {
+        return Some(Record {
+            by_kernel: by_kernel.unwrap_or(true),
+            time: None,
+            text: text.to_owned(),
+        });
+    }
     let (time, rest) = time::syslog(line, now)
         .or_else(|| time::iso(line))
         .or_else(|| time::ctime(line))

@@ -34,6 +34,7 @@ pub fn hint(text: &str, tried: &[Reader]) -> String {
     }
     match nearest(text) {
         Some(Input { form, reader, .. }) if tried.contains(reader) => {
+            let form = plain(form);
             format!(
                 "this resembles {form}, but lacks their data: it is truncated, damaged or a summary; {DOCUMENT} lists all formats"
             )
@@ -44,12 +45,13 @@ pub fn hint(text: &str, tried: &[Reader]) -> String {
             content,
             ..
         }) => {
-            let content = plain(content);
+            let (form, content) = (plain(form), plain(content));
             format!(
                 "this looks like {form}, which is not supported: {content}; {DOCUMENT} lists the supported formats"
             )
         }
         Some(Input { form, reader, .. }) => {
+            let form = plain(form);
             format!(
                 "this looks like {form}; use \"{}\"; {DOCUMENT} lists all formats",
                 reader.command()

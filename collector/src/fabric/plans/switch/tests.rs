@@ -220,3 +220,54 @@ fn a_damaged_row_is_reported_with_its_line() {
     assert_eq!(opened.problems.len(), 1);
     assert_eq!(opened.problems[0].line, 5);
 }
+
+/// `show interfaces counters` of SONiC: frames received and damaged, sent and dropped, of each port.
+fn interfaces(ports: &[[&str; 4]]) -> String {
+    let row = |(at, [good, damaged, sent, dropped]): (usize, &[&str; 4])| {
+        format!(
+            "  Ethernet{}        U  {good}  286.58 KB/s      0.00%  {damaged}  7  N/A  {sent}  0.00 B/s  0.00%  N/A  {dropped}  0\n",
+            at * 4
+        )
+    };
+    let rows = ports.iter().enumerate().map(row);
+    format!(
+        "admin@leaf-1:~$ show interfaces counters\n      IFACE    STATE    RX_OK    RX_BPS    RX_UTIL    RX_ERR    RX_DRP    RX_OVR    TX_OK    TX_BPS    TX_UTIL    TX_ERR    TX_DRP    TX_OVR\n-----  ----\n{}\nadmin@leaf-1:~$\n",
+        rows.collect::<String>()
+    )
+}
+
+#[test]
+fn ports_that_damage_or_drop_frames_are_named_and_a_few_errors_in_years_are_not() {
+    let text = interfaces(&[
+        ["61,115,381", "0", "51,847,244", "9,268,210"],
+        ["1,000", "12", "10", "0"],
+        ["900,000,000,000", "9", "900,000,000,000", "9"],
+    ]);
+    let found = report(&text);
+    assert_eq!(
+        found.findings,
+        [
+            "Ethernet0: 9268210 frames dropped on their way out (TX_DRP) beside 51847244 sent since the counters were last cleared: more arrives for this port than it can send; check its speed, and PFC and ECN if it carries RoCE",
+            "Ethernet4: 12 damaged frames (RX_ERR) beside 1000 good ones since the counters were last cleared: clean or replace the cable or module at this port",
+        ]
+    );
+    assert_eq!(
+        found.answer,
+        [
+            "interface counters: 3 of 3 ports are up; frames dropped on arrival (no route, VLAN or buffer): Ethernet8 7, Ethernet4 7, Ethernet0 7"
+        ]
+    );
+    // Two outputs: only what was counted in between.
+    let later = interfaces(&[
+        ["61,115,381", "0", "51,847,244", "9,268,210"],
+        ["2,000", "15", "10", "0"],
+        ["900,000,000,000", "9", "900,000,000,000", "9"],
+    ]);
+    let found = report(&(text + &later));
+    assert_eq!(found.findings.len(), 1, "{found:?}");
+    assert!(
+        found.findings[0]
+            .starts_with("Ethernet4: 3 damaged frames (RX_ERR) beside 1000 good ones between"),
+        "{found:?}"
+    );
+}
