@@ -175,13 +175,18 @@ fn a_brake_on_all_gpus_is_the_nodes_power_and_on_one_the_gpus_own() {
 }
 
 #[test]
-fn a_capped_clock_counts_by_less_where_the_gpu_draws_less_power_than_its_peers() {
-    let capped = |clock: f64, watts: f64| {
+fn a_capped_clock_counts_by_less_where_the_gpu_has_a_lower_limit_than_its_peers() {
+    let capped = |clock: f64, watts: f64, limits: Option<[u16; 2]>| {
         move |node: usize, seconds: u64, page: String| {
             let is_it = |gpu: usize| (node, gpu) == (4, 2);
             let power = of_gpus(|gpu| {
                 let watts = if is_it(gpu) { watts } else { 650.0 };
+                let limit = limits.map(|[own, other]| if is_it(gpu) { own } else { other });
+                let limit = limit.map(|limit| {
+                    format!("railscope_gpu_power_limit_watts{{gpu=\"{gpu}\"}} {limit}\n")
+                });
                 format!("railscope_gpu_power_watts{{gpu=\"{gpu}\"}} {watts}\n")
+                    + &limit.unwrap_or_default()
             });
             let own = |line: &str| {
                 let of = |series| line.strip_prefix(series).filter(|_| node == 4);
@@ -199,9 +204,13 @@ fn a_capped_clock_counts_by_less_where_the_gpu_draws_less_power_than_its_peers()
     };
     let named: &[&str] = &["gpu-slow gpu/n4:2 gpus=1 []"];
     // Equal chips at one limit differ by as much.
-    check(&capped(1.84e9, 645.0), &[]);
-    check(&capped(1.84e9, 560.0), named);
-    check(&capped(1.60e9, 645.0), named);
+    check(&capped(1.84e9, 645.0, None), &[]);
+    check(&capped(1.84e9, 560.0, None), named);
+    check(&capped(1.60e9, 645.0, None), named);
+    // Where limits are known, they decide.
+    check(&capped(1.84e9, 560.0, Some([700, 700])), &[]);
+    check(&capped(1.84e9, 645.0, Some([600, 700])), named);
+    check(&capped(1.60e9, 645.0, Some([700, 700])), named);
 }
 
 #[test]

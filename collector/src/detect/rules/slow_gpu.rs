@@ -2,8 +2,12 @@
 
 mod unexplained;
 
+use std::hash::Hash;
+
 use railscope_model::identity::Part;
-use railscope_model::metric::{GPU_CLOCK, GPU_CLOCK_EVENT, GPU_CLOCK_EVENT_SECONDS, GPU_POWER};
+use railscope_model::metric::{
+    GPU_CLOCK, GPU_CLOCK_EVENT, GPU_CLOCK_EVENT_SECONDS, GPU_POWER, GPU_POWER_LIMIT,
+};
 
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::{Class, GPU_SLOW, HOST_COOLING, HOST_POWER, POWER_LIMIT};
@@ -38,7 +42,8 @@ const CHIPS_DIFFER: f64 = 0.02;
 const SLOW_COMPUTE: f64 = 0.05;
 /// What equal chips reach within one power limit differs by more: 8 % on average, up to 22 % (Sinha et al., SC 2022).
 const CAPPED_CHIPS_DIFFER: f64 = 0.15;
-/// A GPU that draws this much less power than its peers is held back by a limit of its own.
+/// A GPU whose power limit is so much below that of its peers is held back by a limit of its own; where limits are not known, one
+/// that draws so much less power.
 const LOWER_LIMIT: f64 = 0.05;
 
 /// The event of a GPU at its power limit.
@@ -147,7 +152,7 @@ impl Detector for SlowGpu {
                 "The SM clocks of most busy GPUs of a node are below those of equal busy GPUs, for one reason."
             },
             threshold: format!(
-                "{:.0} % below the median of at least {MIN_PEERS} peers (of the GPU's job if the job has {MIN_PEERS} nodes) for thermal slowdown and power brake (healthy chips differ by less), {:.0} % for a power cap ({:.0} % unless the GPU draws {:.0} % less power than its peers), with a clock event for {:.0} % of {WINDOW_SECONDS:.0} s; if {:.0} % of a node's GPUs are slow, the node is reported; power limits on several nodes count as the site's choice; without a reason, {:.0} % for {:.0} s",
+                "{:.0} % below the median of at least {MIN_PEERS} peers (of the GPU's job if the job has {MIN_PEERS} nodes) for thermal slowdown and power brake (healthy chips differ by less), {:.0} % for a power cap ({:.0} % below peers with the same limit, unless the GPU's limit, or its power if limits are unknown, is {:.0} % below theirs), with a clock event for {:.0} % of {WINDOW_SECONDS:.0} s; if {:.0} % of a node's GPUs are slow, the node is reported; power limits on several nodes count as the site's choice; without a reason, {:.0} % for {:.0} s",
                 100.0 * CHIPS_DIFFER,
                 100.0 * SLOW_COMPUTE,
                 100.0 * CAPPED_CHIPS_DIFFER,
@@ -215,13 +220,13 @@ impl Detector for SlowGpu {
 fn capped() -> [Threshold; 2] {
     [
         Threshold::new(
-            "SM clock below the median peer, for sw_power_cap at the power of the peers",
+            "SM clock below the median peer with the same power limit, for sw_power_cap",
             CAPPED_CHIPS_DIFFER,
             "ratio",
             "equal chips differ by 8 % on average, by 22 % at most (Sinha et al., SC 2022)",
         ),
         Threshold::new(
-            "power below the median peer that shows a lower limit",
+            "power limit, or power where limits are unknown, below the median peer",
             LOWER_LIMIT,
             "ratio",
             "the power of equal chips at one limit differs by less (a choice)",
@@ -235,10 +240,74 @@ fn wide_job<'a>(gpu: &Listed<'a>) -> Option<&'a Job> {
     gpu.job.filter(|job| job.nodes.len() >= MIN_PEERS)
 }
 
-/// Median and number of peers, by job and product.
-fn usual<'a>(
-    values: impl Iterator<Item = (Option<&'a Job>, &'a str, f64)>,
-) -> Usual<&'a str, (f64, usize)> {
+/// What is usual among busy GPUs.
+struct Norms<'a> {
+    clock: Usual<&'a str, (f64, usize)>,
+    /// The clock under one power limit, in watts; of GPUs without a known limit, that of all such.
+    clock_at_limit: Usual<(&'a str, Option<u64>), (f64, usize)>,
+    limit: Usual<&'a str, (f64, usize)>,
+    power: Usual<&'a str, (f64, usize)>,
+}
+
+fn power_limit(gpu: &Listed<'_>) -> Option<f64> {
+    gpu.value(&GPU_POWER_LIMIT)
+}
+
+fn power(gpu: &Listed<'_>) -> Option<f64> {
+    gpu.window(&GPU_POWER)?.value()
+}
+
+fn at_limit<'a>(gpu: &Listed<'a>) -> (&'a str, Option<u64>) {
+    (
+        gpu.product,
+        power_limit(gpu).map(|watts| watts.round() as u64),
+    )
+}
+
+impl<'a> Norms<'a> {
+    fn of(gpus: &'a [Listed<'a>]) -> Self {
+        let by = |value: fn(&Listed<'a>) -> Option<f64>| {
+            usual(gpus, |gpu| Some((gpu.product, value(gpu)?)))
+        };
+        Self {
+            clock: by(Listed::clock_hertz),
+            clock_at_limit: usual(gpus, |gpu| Some((at_limit(gpu), gpu.clock_hertz()?))),
+            limit: by(power_limit),
+            power: by(power),
+        }
+    }
+
+    /// Whether a GPU has a lower power limit than its peers; where limits are not known, whether it draws less power.
+    fn is_limited(&self, gpu: &Listed<'_>) -> bool {
+        let below = |own: Option<f64>, norms: &Usual<&str, (f64, usize)>| {
+            let (norm, _) = norms.of(wide_job(gpu), &gpu.product)?;
+            Some(own? <= (1.0 - LOWER_LIMIT) * norm)
+        };
+        below(power_limit(gpu), &self.limit)
+            .or_else(|| below(power(gpu), &self.power))
+            .unwrap_or(false)
+    }
+
+    /// The usual clock of its peers with their number, and the smallest drop below it that is a fault for this reason.
+    fn clock(&self, gpu: &Listed<'_>, why: &Slowdown) -> Option<((f64, usize), f64)> {
+        if why.reason == POWER_CAP && !self.is_limited(gpu) {
+            let norm = self.clock_at_limit.of(wide_job(gpu), &at_limit(gpu))?;
+            return Some((norm, CAPPED_CHIPS_DIFFER));
+        }
+        let norm = self.clock.of(wide_job(gpu), &gpu.product)?;
+        Some((norm, why.min_drop))
+    }
+}
+
+/// Median and number of the values of GPUs that are alike.
+fn usual<'a, R: Hash + Eq + Clone>(
+    gpus: &'a [Listed<'a>],
+    value: impl Fn(&Listed<'a>) -> Option<(R, f64)>,
+) -> Usual<R, (f64, usize)> {
+    let values = gpus.iter().filter_map(|gpu| {
+        let (role, value) = value(gpu)?;
+        Some((wide_job(gpu), role, value))
+    });
     Usual::new(values, |values| {
         let count = values.len();
         (count >= MIN_PEERS).then(|| Some((median(values)?, count)))?
@@ -247,55 +316,24 @@ fn usual<'a>(
 
 /// GPUs below their peers, with the driver's reason.
 fn held_back<'a>(gpus: &'a [Listed<'a>]) -> Vec<Held<'a>> {
-    let clocks: Vec<_> = gpus
-        .iter()
-        .filter_map(|gpu| Some((gpu, gpu.clock_hertz()?)))
-        .collect();
-    let peers = clocks
-        .iter()
-        .map(|(gpu, clock)| (wide_job(gpu), gpu.product, *clock));
-    let usual_clock = usual(peers);
-    let power = |gpu: &Listed<'_>| gpu.window(&GPU_POWER)?.value();
-    let powers = gpus
-        .iter()
-        .filter_map(|gpu| Some((wide_job(gpu), gpu.product, power(gpu)?)));
-    let usual_power = usual(powers);
-    let draws_less = |gpu: &Listed<'_>| {
-        let norm = usual_power.of(wide_job(gpu), &gpu.product);
-        power(gpu)
-            .zip(norm)
-            .is_some_and(|(own, (norm, _))| own <= (1.0 - LOWER_LIMIT) * norm)
-    };
-    let mut all = Vec::new();
-    for (gpu, clock_hertz) in &clocks {
-        let Some((norm_hertz, peers)) = usual_clock.of(wide_job(gpu), &gpu.product) else {
-            continue;
-        };
-        let drop = 1.0 - clock_hertz / norm_hertz;
-        if drop < CHIPS_DIFFER {
-            continue;
-        }
-        let is_fault = |why: &&Slowdown| {
-            let at_equal_power = why.reason == POWER_CAP && !draws_less(gpu);
-            drop >= if at_equal_power {
-                CAPPED_CHIPS_DIFFER
-            } else {
-                why.min_drop
-            }
-        };
-        let mut reasons = SLOWDOWNS.iter().filter(is_fault);
-        if let Some((why, words)) = reasons.find_map(|why| Some((why, active(gpu, why)?))) {
-            all.push(Held {
+    let norms = Norms::of(gpus);
+    let held = |gpu: &'a Listed<'a>| {
+        let clock_hertz = gpu.clock_hertz()?;
+        let for_reason = |why: &'static Slowdown| {
+            let ((norm_hertz, peers), least) = norms.clock(gpu, why)?;
+            let is_slow = 1.0 - clock_hertz / norm_hertz >= least;
+            Some(Held {
                 gpu,
-                clock_hertz: *clock_hertz,
+                clock_hertz,
                 norm_hertz,
                 peers: peers - 1,
                 why,
-                words,
-            });
-        }
-    }
-    all
+                words: is_slow.then(|| active(gpu, why))??,
+            })
+        };
+        SLOWDOWNS.iter().find_map(for_reason)
+    };
+    gpus.iter().filter_map(held).collect()
 }
 
 /// For how long an event held the GPU back, in words; none if it did not.
