@@ -127,3 +127,11 @@ pub(crate) fn cable_at<'a>(
     let mut links = fabric.neighbours(id);
     links.find(|far| far.link.kind == LinkKind::Cable && far.port == port)
 }
+
+/// The part of a switch's port: its cable, or the port alone where none is known.
+pub(crate) fn link_at(fabric: &Fabric, switch: &SwitchName, port: &str) -> Option<Part> {
+    match cable_at(fabric, switch, port) {
+        Some(far) => fabric.cable_part(far.id),
+        None => Some(Part::SwitchLink(switch.clone(), port.parse().ok()?)),
+    }
+}

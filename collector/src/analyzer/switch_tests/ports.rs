@@ -20,7 +20,7 @@ fn counting(errors: &[(&str, &str, &str, f64)]) -> Vec<String> {
     let mut lab = leaves();
     lab.host("n1", ("a", 10));
     lab.host("n2", ("b", 10));
-    for port in ["1", "2", "3", "4", "10"] {
+    for port in ["1", "2", "3", "4", "10", "33"] {
         for switch in ["a", "b", "s"] {
             for kind in ["receive", "symbol_error"] {
                 lab.add(switch, &SWITCH_PORT_ERRORS, &[port, kind], 0.0);
@@ -49,6 +49,11 @@ fn a_cable_on_which_a_switch_receives_broken_frames_is_named() {
     assert_eq!(
         counting(&[("s", "6", "symbol_error", 20.0)]),
         ["link-errors link/b:2"]
+    );
+    assert_eq!(
+        counting(&[("a", "33", "receive", 20.0)]),
+        ["link-errors link/a:33"],
+        "its cable is not known"
     );
     assert!(counting(&[("a", "1", "receive", 0.2)]).is_empty());
 }

@@ -11,7 +11,7 @@ use railscope_model::metric::{
 use super::{DOWN_KEPT_SECONDS, TOLERANCE, evidence, gigabits};
 use crate::classes::PORT_DEGRADED;
 use crate::detect::detector::{Evidence, View};
-use crate::detect::port_series::cable_at;
+use crate::detect::port_series::link_at;
 use crate::store::{NodeHistory, Window};
 
 /// A port of a node or of a switch.
@@ -46,10 +46,9 @@ impl FallenSpeeds {
             is_slow && now.seconds_since(before.since) <= DOWN_KEPT_SECONDS
         });
         for (port, before) in &self.before {
-            let Some(now) = speed(view, port) else {
+            let (Some(now), Some((part, name))) = (speed(view, port), described(view, port)) else {
                 continue;
             };
-            let (part, name) = described(view, port);
             // The other end of the cable, or the peers of the port, have said so.
             let is_known = |one: &Evidence| one.part == part && one.class == &PORT_DEGRADED;
             if !out.iter().any(is_known) {
@@ -138,23 +137,15 @@ fn speed(view: &View<'_>, port: &Port) -> Option<f64> {
 }
 
 /// The part that a port belongs to, its cable if that is known, and its name as the beginning of a sentence.
-fn described(view: &View<'_>, port: &Port) -> (Part, String) {
+fn described(view: &View<'_>, port: &Port) -> Option<(Part, String)> {
     match port {
-        Port::Node(node, port) => (
+        Port::Node(node, port) => Some((
             Part::HostLink(node.clone(), port.clone()),
             format!("Port {port} of {node}"),
-        ),
-        Port::Switch(switch, name) => {
-            let cable = cable_at(view.fabric, switch, name);
-            let cable = cable.and_then(|cable| view.fabric.cable_part(cable.id));
-            let alone = || match name.parse() {
-                Ok(port) => Part::SwitchLink(switch.clone(), port),
-                Err(_) => Part::Switch(switch.clone()),
-            };
-            (
-                cable.unwrap_or_else(alone),
-                format!("Port {name} of {switch}"),
-            )
-        }
+        )),
+        Port::Switch(switch, name) => Some((
+            link_at(view.fabric, switch, name)?,
+            format!("Port {name} of {switch}"),
+        )),
     }
 }

@@ -9,7 +9,7 @@ use railscope_model::reading::Labels;
 use super::limits::{LIMITS, Limit, Names};
 use super::{Rise, rises_of};
 use crate::detect::detector::View;
-use crate::detect::port_series::cable_at;
+use crate::detect::port_series::link_at;
 use crate::detect::registry::Threshold;
 
 /// Share of the broken frames of a port of which as many must have come in at the switch before it to be the same.
@@ -42,11 +42,8 @@ pub(super) fn rises(view: &View<'_>, limit: &Limit, least: f64, rises: &mut Vec<
             continue;
         }
         let begin = rises.len();
-        let cable = |labels: &Labels| {
-            let far = cable_at(view.fabric, switch, labels.values().next()?)?;
-            view.fabric.cable_part(far.id)
-        };
-        rises_of(history, limit, least, cable, rises);
+        let link = |labels: &Labels| link_at(view.fabric, switch, labels.values().next()?);
+        rises_of(history, limit, least, link, rises);
         for rise in &mut rises[begin..] {
             rise.seen_at = Some(switch.clone());
         }
