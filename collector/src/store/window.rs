@@ -205,7 +205,7 @@ pub struct Count {
     /// What it stood at; no number before a reset.
     pub count: f64,
     /// How much it has risen from then to the next page that told it.
-    rise: f64,
+    pub rise: f64,
 }
 
 impl Count {

@@ -37,3 +37,18 @@ fn an_interface_that_loses_its_link_twice_is_a_port_that_flaps() {
         &["port-flapping link/n2:mlx5_1/1 gpus=1 [gpu/n2:1]"],
     );
 }
+
+#[test]
+fn a_link_that_is_lost_once_is_counted_unless_its_counter_began_anew() {
+    let downs = "railscope_nic_phy_link_down_events_total";
+    let lost = |seconds| if seconds < 80 { 3.0 } else { 4.0 };
+    check(
+        &counted(downs, lost),
+        &["link-errors link/n2:mlx5_1/1 gpus=1 [gpu/n2:1]"],
+    );
+    // A driver that was loaded again has counted the first link-up of its ports.
+    check(
+        &counted(downs, |seconds| if seconds < 80 { 3.0 } else { 1.0 }),
+        &[],
+    );
+}

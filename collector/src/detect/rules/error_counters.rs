@@ -17,7 +17,7 @@ use crate::detect::netdev;
 use crate::detect::peers::median;
 use crate::detect::registry::{Rule, Threshold};
 use crate::diagnose::incident::{PARENT_SHARE, are_the_switchs, cables_of_switches};
-use crate::store::{NodeHistory, Window};
+use crate::store::{Count, Increase, NodeHistory, Window};
 
 /// A part whose true rate is the limit passes it by chance now and then: errors are counted, so that the number in a window
 /// has a Poisson distribution. Five standard deviations keep 100,000 such ports quiet for most windows (a choice).
@@ -224,19 +224,12 @@ fn rises_of(
         |labels: &Labels| limit.kind.is_empty() || labels.values().last() == Some(limit.kind);
     let mut together: Option<Rise> = None;
     for (labels, window) in history.series(limit.metric).filter(|(l, _)| of_kind(l)) {
-        // A node that was restarted has lost its links while nobody looked: only what was watched counts.
-        let seconds = if limit.of_losses {
-            watched(window)
+        let rise = if limit.of_losses {
+            losses(window)
         } else {
-            WINDOW_SECONDS
+            window.increase(WINDOW_SECONDS)
         };
-        let Some(mut rise) = window.increase(seconds) else {
-            continue;
-        };
-        if limit.of_losses {
-            let newest = window.increase(LOSS_WAIT_SECONDS);
-            rise.amount -= newest.map_or(0.0, |newest| newest.amount);
-        }
+        let Some(rise) = rise else { continue };
         if limit.names != Names::Node && rise.amount < least {
             continue;
         }
@@ -261,15 +254,28 @@ fn rises_of(
     rises.extend(together);
 }
 
-/// For how long a counter has been read without a gap, seconds, at most [`WINDOW_SECONDS`].
-fn watched(window: Window<'_>) -> f64 {
-    let mut told = window.unbroken().map(|(at, _)| at);
-    let newest = told.next();
-    let oldest = told.last();
-    let seconds = newest
-        .zip(oldest)
-        .map(|(newest, oldest)| newest.seconds_since(oldest));
-    seconds.unwrap_or(0.0).min(WINDOW_SECONDS)
+/// How often a link was lost while somebody watched, and at least [`LOSS_WAIT_SECONDS`] ago. A node or driver that starts again
+/// loses its links meanwhile, and counts from 0 or 1: neither that nor what was before is a fault of a cable.
+fn losses(window: Window<'_>) -> Option<Increase> {
+    let newest = window.counts().next()?.at;
+    let watched = window.unbroken().last()?.0;
+    let is_recent =
+        |count: &Count| count.at >= watched && newest.seconds_since(count.at) <= WINDOW_SECONDS;
+    let (mut amount, mut since) = (0.0, newest);
+    let mut later: Option<Count> = None;
+    for count in window.counts().take_while(is_recent) {
+        if let Some(later) = later.replace(count) {
+            if count.count.is_nan() {
+                break;
+            }
+            if newest.seconds_since(later.at) >= LOSS_WAIT_SECONDS {
+                amount += count.rise;
+            }
+        }
+        since = count.at;
+    }
+    let seconds = newest.seconds_since(since);
+    (seconds > 0.0).then_some(Increase { amount, seconds })
 }
 
 /// The part that the labels of a counter name.
