@@ -7,6 +7,8 @@ use crate::store::time_axis::Axis;
 
 /// A longer step between two samples of a series, in usual ones of its source, is a gap: two scrapes in a row that failed.
 pub const MAX_STEP: f64 = 2.5;
+/// Age of the newest sample, in usual steps, from which it is late: at its next scrape it is one step old.
+const LATE_STEPS: f64 = 1.5;
 
 /// How good what a slot holds is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -313,6 +315,12 @@ impl<'a> Window<'a> {
                 .map_or(0.0, |later| later.seconds_since(*at));
             step <= longest
         })
+    }
+
+    /// Whether the source of the samples has missed a scrape: what it told last is of another moment than what others tell now.
+    pub fn is_late(self, now: Timestamp) -> bool {
+        let usual = self.axis.usual_step();
+        usual.is_some_and(|step| now.seconds_since(self.axis.heard()) > LATE_STEPS * step)
     }
 
     /// Whether samples reach back at least so many seconds from the newest, or as far as the window does, without a gap.

@@ -115,7 +115,9 @@ impl Detector for SlowGpu {
     fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
         self.gpus.refresh(view);
         let mut gpus = self.gpus.listed(view);
-        gpus.retain(Listed::is_busy);
+        // A GPU whose page is late shows another phase of the job, or an older power limit.
+        let is_late = |gpu: &Listed<'_>| gpu.clock().is_some_and(|clock| clock.is_late(view.now));
+        gpus.retain(|gpu| gpu.is_busy() && !is_late(gpu));
         if view.left_out.has(Step::RoleCohort) {
             gpus.iter_mut().for_each(|gpu| gpu.product = "");
         }
