@@ -1,7 +1,11 @@
 //! Network interfaces and the RDMA ports that they belong to: on Ethernet the interface counts what goes wrong on a cable.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use railscope_model::identity::{PciAddress, RdmaDevice, RdmaPort};
+use railscope_model::label;
 use railscope_model::metric::{NIC, NIC_PFC_FRAMES, RDMA_PORT, RDMA_PORT_UP};
+use railscope_model::reading::Labels;
 
 use crate::store::NodeHistory;
 
@@ -56,11 +60,30 @@ pub(crate) fn nic_of(
     Some((pci, device.unwrap_or(netdev).parse().ok()?))
 }
 
-/// The RDMA device that is named by this address.
+/// The RDMA device at this address: the one whose name says it, or whose number is its place.
 fn device_at(history: &NodeHistory, pci: PciAddress) -> Option<&str> {
     let devices = history.series(&RDMA_PORT_UP);
     let mut devices = devices.filter_map(|(labels, _)| labels.values().next());
-    devices.find(|device| address_in(device) == Some(pci))
+    let by_name = devices.find(|device| address_in(device) == Some(pci));
+    by_name.or_else(|| numbered_by_place(history, pci))
+}
+
+/// The kernel numbers the devices of a driver, `mlx5_0` and so on, in the order in which it finds them, which is that of their
+/// addresses. Only where there are as many devices as addresses with that driver.
+fn numbered_by_place(history: &NodeHistory, pci: PciAddress) -> Option<&str> {
+    let number = |device: &str| device.strip_prefix("mlx5_")?.parse::<usize>().ok();
+    let devices = history.series(&RDMA_PORT_UP);
+    let devices = devices.filter_map(|(labels, _)| labels.values().next());
+    let devices: BTreeMap<usize, &str> = devices
+        .filter_map(|device| Some((number(device)?, device)))
+        .collect();
+    let address = |labels: &Labels| labels.get(label!(NIC, "pci"))?.parse().ok();
+    let nics = history.series(&NIC);
+    let nics = nics.filter(|(labels, _)| labels.get(label!(NIC, "driver")) == Some("mlx5_core"));
+    let places: BTreeSet<PciAddress> = nics.filter_map(|(labels, _)| address(labels)).collect();
+    let place = places.iter().position(|place| *place == pci)?;
+    let is_whole = devices.keys().copied().eq(0..places.len());
+    is_whole.then(|| devices.get(&place).copied())?
 }
 
 /// The PCI address in a name that rdma-core's `rdma_rename` gives by path: link type, then `P` and the domain unless it is 0,
@@ -118,5 +141,48 @@ mod tests {
             let expected = address.map(|address| address.parse().expect("an address"));
             assert_eq!(address_in(name), expected, "{name}");
         }
+    }
+
+    #[test]
+    fn an_interface_has_the_device_of_its_place_where_nobody_says_more() {
+        let port_of = |devices: &[&str], netdev: &str| {
+            let mut page = String::new();
+            for device in devices {
+                page += &format!("railscope_rdma_port_up{{device=\"{device}\",port=\"1\"}} 1\n");
+            }
+            for (name, bus, driver) in [
+                ("eth0", "40", "mlx5_core"),
+                ("eth1", "18", "mlx5_core"),
+                ("eno1", "05", "ixgbe"),
+            ] {
+                page += &format!(
+                    "railscope_nic_info{{netdev=\"{name}\",pci=\"0000:{bus}:00.0\",device=\"\",driver=\"{driver}\",numa_node=\"\"}} 1\n\
+                     railscope_nic_pfc_frames_total{{netdev=\"{name}\",priority=\"3\",direction=\"receive\"}} 1\n"
+                );
+            }
+            let mut history = crate::store::History::default();
+            let node = "n1".parse().expect("a name");
+            let history = history.node_mut(&node);
+            let read = history.ingest(&page, railscope_model::fabric::Timestamp(1_000));
+            assert_eq!((read.unknown, read.errors), (0, vec![]));
+            port_of(history, netdev).map(|port| port.to_string())
+        };
+        assert_eq!(
+            port_of(&["mlx5_0", "mlx5_1"], "eth1").as_deref(),
+            Some("mlx5_0/1")
+        );
+        assert_eq!(
+            port_of(&["mlx5_0", "mlx5_1"], "eth0").as_deref(),
+            Some("mlx5_1/1")
+        );
+        assert_eq!(
+            port_of(&["rocep64s0", "rocep24s0"], "eth0").as_deref(),
+            Some("rocep64s0/1")
+        );
+        // One more device than interfaces: which it is, nobody knows.
+        assert_eq!(
+            port_of(&["mlx5_0", "mlx5_1", "mlx5_2"], "eth0").as_deref(),
+            Some("eth0/1")
+        );
     }
 }
