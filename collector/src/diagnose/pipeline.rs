@@ -9,7 +9,9 @@ use railscope_model::identity::Part;
 use super::incident::{
     CLOSE_AFTER_TICKS, Finding, Incident, OPEN_AFTER_TICKS, describe, group, worst_first,
 };
-use crate::classes::{FABRIC_STORM, HOST_DOWN, PORT_DOWN, SWITCH_DOWN, Severity, UPLINK_DOWN};
+use crate::classes::{
+    FABRIC_STORM, HOST_DOWN, MISCABLED_RAIL, PORT_DOWN, SWITCH_DOWN, Severity, UPLINK_DOWN,
+};
 use crate::diagnose::stages::after_effects::AfterEffects;
 use crate::diagnose::stages::hold_down::Losses;
 use crate::diagnose::stages::immediate_open::proven;
@@ -45,9 +47,10 @@ impl Suspect {
         let (old, new) = (known.class, incident.class);
         // A link that was down and is up again says itself what it is now.
         let is_over = [&PORT_DOWN, &UPLINK_DOWN].contains(&old);
+        let was_moved = is_over && new == &MISCABLED_RAIL;
         let both_page = [old, new].map(|class| class.severity) == [Severity::Critical; 2];
         let is_farther = both_page && !is_over && new.order() > old.order();
-        let is_weaker = new.severity < old.severity || is_farther;
+        let is_weaker = !was_moved && (new.severity < old.severity || is_farther);
         let is_kept = now.seconds_since(self.class_seen) <= CLASS_KEPT_SECONDS;
         if self.open && is_weaker && is_kept {
             incident.class = known.class;
