@@ -227,6 +227,18 @@ pub(super) const LIMITS: &[Limit] = &[
         "DCGM NVLink health check: 100 per second",
     ),
     Limit::of_nvlink("crc_data", 360_000.0, 100.0, "as crc_flit"),
+    Limit::of_nvlink(
+        "recovery_event",
+        0.0,
+        1.0,
+        "DCGM NVLink health check, from NVLink 5 on: any",
+    ),
+    Limit::of_nvlink(
+        "symbol",
+        3_600.0,
+        100.0,
+        "one per second: DCGM's NVLink health check fails at the first, from NVLink 5 on, and most are corrected (an engineering choice)",
+    ),
     Limit {
         metric: &GPU_ECC_ERRORS,
         kind: "uncorrected",
