@@ -1,9 +1,8 @@
 //! Findings from counters of single switch ports: errors, permanent pause, standing queues.
 
-use railscope_model::fabric::{Link, Presence, Sighting, Witness};
 use railscope_model::metric::{
     SWITCH_PORT_ECN_MARKED, SWITCH_PORT_ERRORS, SWITCH_PORT_PFC_PAUSE_SECONDS,
-    SWITCH_PORT_RECEIVE_BYTES, SWITCH_PORT_SPEED, SWITCH_PORT_TRANSMIT_BYTES, SWITCH_PORT_UP,
+    SWITCH_PORT_RECEIVE_BYTES, SWITCH_PORT_SPEED, SWITCH_PORT_TRANSMIT_BYTES,
 };
 
 use railscope_model::identity::Part;
@@ -191,48 +190,6 @@ fn a_port_whose_speed_falls_is_named_until_it_is_back_whether_its_cable_is_known
     assert_eq!(told(&mut lab, &[("a", "33", 25e9)]), named[..1]);
     let back = [("a", "1", 37.5e9), ("s", "1", 37.5e9)];
     assert!(told(&mut lab, &back).is_empty());
-}
-
-#[test]
-fn a_cable_of_which_nobody_hears_and_nothing_is_sent_is_lost_where_no_switch_tells_the_state_of_its_ports()
- {
-    let told = |silent_ends: [bool; 2], state: Option<f64>, witness: Presence| {
-        let mut lab = leaves();
-        let ends = ["a", "t"].map(|name| lab.switch(name));
-        let mut link = Link::cable((40, 41), None, Witness::Switch, super::at(0.0));
-        let said = Sighting {
-            at: super::at(0.0),
-            says: witness,
-        };
-        link.seen_by.set(Witness::Switch, Some(said));
-        lab.fabric.connect(ends[0], ends[1], link);
-        if let Some(state) = state {
-            lab.add("a", &SWITCH_PORT_UP, &["40"], state);
-        }
-        for _ in 0..9 {
-            for (place, (switch, port)) in [("a", "40"), ("t", "41")].into_iter().enumerate() {
-                let bytes = if silent_ends[place] { 0.0 } else { 300.0 };
-                lab.add(switch, &SWITCH_PORT_TRANSMIT_BYTES, &[port], bytes);
-                lab.add(switch, &SWITCH_PORT_TRANSMIT_BYTES, &["1"], 1e9);
-            }
-            lab.read();
-        }
-        lab.said_by(degraded_link::build)
-    };
-    let lost = ["uplink-down link/a:40"];
-    assert_eq!(told([true, true], None, Presence::Unknown), lost);
-    assert!(
-        told([true, false], None, Presence::Unknown).is_empty(),
-        "one end sends"
-    );
-    assert!(
-        told([true, true], Some(1.0), Presence::Unknown).is_empty(),
-        "it is up"
-    );
-    assert!(
-        told([true, true], None, Presence::Present).is_empty(),
-        "it is heard"
-    );
 }
 
 #[test]

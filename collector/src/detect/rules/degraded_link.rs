@@ -69,7 +69,6 @@ impl Detector for DegradedLink {
         self.cables.refresh(view);
         self.cables.lost(view, out);
         dark::cables_without_light(view, out);
-        dark::cables_without_octets(view, out);
         out.extend(self.cables.slow.iter().cloned());
         self.fallen_speeds.find(view, out);
         self.pcie.narrow_or_slow(view, out);
@@ -78,7 +77,7 @@ impl Detector for DegradedLink {
     fn explain(&self, class: &Class, _: &str) -> Explanation {
         let (check, clears) = if [&PORT_DOWN, &UPLINK_DOWN].contains(&class) {
             (
-                "A port is not ACTIVE, a cable is missing from the subnet or down at both of its switches, or the LLDP neighbor of a cable is silent and its port is down or neither end sends anything, although it was up before or its peers are up.",
+                "A port is not ACTIVE, a cable is missing from the subnet or down at both of its switches, or the LLDP neighbor of a cable is silent and its port is down, although it was up before or its peers are up.",
                 "The port is ACTIVE again, and the subnet or LLDP shows the cable.",
             )
         } else if class == &PCIE_DEGRADED {
@@ -121,7 +120,7 @@ impl Detector for DegradedLink {
         let pcie = [slow.clone(), vec![pcie::busy()]].concat();
         vec![
             Rule::new(&PORT_DOWN, down()),
-            Rule::new(&UPLINK_DOWN, vec![dark::silence()]),
+            Rule::new(&UPLINK_DOWN, Vec::new()),
             Rule::new(&PORT_DEGRADED, slow),
             Rule::new(&PCIE_DEGRADED, pcie),
         ]
