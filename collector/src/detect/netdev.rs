@@ -62,19 +62,21 @@ pub(crate) fn nic_of(
 
 /// The RDMA device at this address: the one whose name says it, or whose number is its place.
 fn device_at(history: &NodeHistory, pci: PciAddress) -> Option<&str> {
-    let devices = history.series(&RDMA_PORT_UP);
-    let mut devices = devices.filter_map(|(labels, _)| labels.values().next());
-    let by_name = devices.find(|device| address_in(device) == Some(pci));
+    let by_name = devices(history).find(|device| address_in(device) == Some(pci));
     by_name.or_else(|| numbered_by_place(history, pci))
+}
+
+/// The RDMA devices of a node, once for each of their ports.
+fn devices(history: &NodeHistory) -> impl Iterator<Item = &str> {
+    let ports = history.series(&RDMA_PORT_UP);
+    ports.filter_map(|(labels, _)| labels.values().next())
 }
 
 /// The kernel numbers the devices of a driver, `mlx5_0` and so on, in the order in which it finds them, which is that of their
 /// addresses. Only where there are as many devices as addresses with that driver.
 fn numbered_by_place(history: &NodeHistory, pci: PciAddress) -> Option<&str> {
     let number = |device: &str| device.strip_prefix("mlx5_")?.parse::<usize>().ok();
-    let devices = history.series(&RDMA_PORT_UP);
-    let devices = devices.filter_map(|(labels, _)| labels.values().next());
-    let devices: BTreeMap<usize, &str> = devices
+    let devices: BTreeMap<usize, &str> = devices(history)
         .filter_map(|device| Some((number(device)?, device)))
         .collect();
     let address = |labels: &Labels| labels.get(label!(NIC, "pci"))?.parse().ok();

@@ -12,7 +12,7 @@ use petgraph::graph::{DiGraph, NodeIndex};
 use railscope_model::fabric::{Fabric, LinkId, LinkKind, PartId};
 use railscope_model::identity::{Part, PortName, SwitchName};
 use railscope_model::metric::{
-    SWITCH_PORT_PFC_PAUSE_SECONDS, SWITCH_PORT_SPEED, SWITCH_PORT_TRANSMIT_BYTES,
+    Metric, SWITCH_PORT_PFC_PAUSE_SECONDS, SWITCH_PORT_SPEED, SWITCH_PORT_TRANSMIT_BYTES,
 };
 
 use super::detector::View;
@@ -108,7 +108,9 @@ impl<'a> PauseGraph<'a> {
                 "transmit" if !is_switch(view.fabric, peer) => (peer, id),
                 _ => continue,
             };
-            let is_dead = share(DEAD_SECONDS) > DEAD && from == id && stands(history, port);
+            let is_dead = share(DEAD_SECONDS) > DEAD
+                && from == id
+                && stands(history, port, &SWITCH_PORT_TRANSMIT_BYTES);
             self.lanes.push(Lane {
                 cable,
                 from,
@@ -220,9 +222,9 @@ impl<'a> PauseGraph<'a> {
     }
 }
 
-/// Whether a port carries next to nothing. One whose bytes or speed nobody knows is not said to.
-fn stands(history: &NodeHistory, port: &str) -> bool {
-    let bytes = history.window(&SWITCH_PORT_TRANSMIT_BYTES, &[port]);
+/// Whether a port carries next to nothing, by its bytes sent or received. One whose bytes or speed nobody knows is not said to.
+pub(crate) fn stands(history: &NodeHistory, port: &str, bytes: &'static Metric) -> bool {
+    let bytes = history.window(bytes, &[port]);
     let rate = bytes
         .and_then(|bytes| bytes.increase(DEAD_SECONDS))
         .map(Increase::rate);

@@ -4,20 +4,18 @@ use std::collections::BTreeSet;
 
 use railscope_model::fabric::LinkId;
 use railscope_model::identity::{Part, PortName};
-use railscope_model::metric::{
-    SWITCH_PORT_PFC_PAUSE_SECONDS, SWITCH_PORT_RECEIVE_BYTES, SWITCH_PORT_SPEED,
-};
+use railscope_model::metric::{SWITCH_PORT_PFC_PAUSE_SECONDS, SWITCH_PORT_RECEIVE_BYTES};
 
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::{Class, PFC_DEADLOCK, PFC_STORM};
 use crate::detect::detector::{Detector, Evidence, Explanation, View};
 use crate::detect::pause_graph::{
-    DEAD, DEAD_SECONDS, MIN_PAUSE, MOST_CARRIED, PauseGraph, WINDOW_SECONDS,
+    DEAD, DEAD_SECONDS, MIN_PAUSE, MOST_CARRIED, PauseGraph, WINDOW_SECONDS, stands,
 };
 use crate::detect::port_series::cable_at;
 use crate::detect::registry::{Rule, SHARE_IN_PAUSE, Threshold};
 use crate::stages::Step;
-use crate::store::{Increase, NodeHistory};
+use crate::store::Increase;
 
 struct PauseCircle;
 
@@ -144,7 +142,8 @@ fn stuck_without_cable(view: &View<'_>, out: &mut Vec<Evidence>) {
             continue;
         }
         for (port, priority) in stuck {
-            let is_root = !paused.contains(priority) && receives_nothing(history, port);
+            let is_root =
+                !paused.contains(priority) && stands(history, port, &SWITCH_PORT_RECEIVE_BYTES);
             let (true, None, Ok(name)) = (
                 is_root,
                 cable_at(view.fabric, switch, port),
@@ -160,17 +159,6 @@ fn stuck_without_cable(view: &View<'_>, out: &mut Vec<Evidence>) {
             out.push(storm(view, part, statement));
         }
     }
-}
-
-/// Whether next to nothing arrives at a port. One whose bytes or speed nobody knows is not said to.
-fn receives_nothing(history: &NodeHistory, port: &str) -> bool {
-    let bytes = history.window(&SWITCH_PORT_RECEIVE_BYTES, &[port]);
-    let rate = bytes
-        .and_then(|bytes| bytes.increase(DEAD_SECONDS))
-        .map(Increase::rate);
-    let speed = history.value(&SWITCH_PORT_SPEED, &[port]);
-    rate.zip(speed)
-        .is_some_and(|(rate, speed)| rate < MOST_CARRIED * speed)
 }
 
 fn of_stuck_port(view: &View<'_>, cable: LinkId) -> Option<Evidence> {

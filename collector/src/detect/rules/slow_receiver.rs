@@ -195,20 +195,20 @@ fn in_pause<'a>(view: &View<'a>) -> Vec<Holds<'a>> {
                 continue;
             }
             let share = window.increase(WINDOW_SECONDS).map(Increase::rate);
-            let interface = netdev::nic_of(history, netdev);
-            if let (Some(share), Some((pci, device))) = (share, interface) {
-                let of = (history, (netdev, direction), priority, pci, device);
-                shares.push((node, of, window, share));
-            }
+            let of = (history, (netdev, direction), priority);
+            shares.extend(share.map(|share| (node, of, window, share)));
         }
     }
     let usual = median(shares.iter().map(|(.., share)| *share)).unwrap_or(0.0);
     let enough = shares.len() >= MIN_PEERS;
     let mut holds = Vec::new();
-    for (node, (history, (netdev, direction), priority, pci, device), window, share) in shares {
+    for (node, (history, (netdev, direction), priority), window, share) in shares {
         if !(enough && share > MIN_PAUSE && share > ABOVE_PEERS * usual) {
             continue;
         }
+        let Some((pci, device)) = netdev::nic_of(history, netdev) else {
+            continue;
+        };
         let storms = history.window(&NIC_PAUSE_STORMS, &[netdev, "warning"]);
         let stormy = storms
             .and_then(|window| window.increase(WINDOW_SECONDS))

@@ -69,64 +69,57 @@ impl Credits {
 
     /// NICs for whose credit the switch port before them waits.
     pub(super) fn lacking<'a>(&self, view: &View<'a>) -> Vec<Holds<'a>> {
-        without_credit(view, &self.before, &self.waits)
+        let Self { waits, before } = self;
+        let switches = before.switches.iter();
+        let switches: Vec<_> = switches.map(|switch| waits.of(view, switch)).collect();
+        let rates = before.ports.iter().filter_map(|port| {
+            let [wait] = switches[port.1]?.of(port.2);
+            let wait = wait?;
+            let rate = wait.increase(WINDOW_SECONDS)?.rate();
+            let heard = rate <= MIN_TICKS || lasts(wait, view.now) >= HEARD_SECONDS;
+            heard.then_some((port, rate))
+        });
+        let mut ports: Vec<_> = rates.collect();
+        let usual = median(ports.iter().map(|(_, rate)| *rate)).unwrap_or(0.0);
+        let in_job = usual_in_job(view, &ports);
+        let enough = ports.len() >= MIN_PEERS;
+        let far = |rate: f64| enough && rate > MIN_TICKS && rate > ABOVE_PEERS * usual;
+        let far_in_job = |nic, rate| {
+            let usual = job_of(view, nic).and_then(|job| in_job.get(&job.name));
+            usual.is_none_or(|usual| rate > ABOVE_PEERS * usual)
+        };
+        ports.retain(|((nic, ..), rate)| far(*rate) && far_in_job(*nic, *rate));
+        let holds = |((nic, place, port), rate): (&(PartId, usize, u16), f64)| {
+            let vertex = view.fabric.vertex(*nic);
+            let (Part::Nic(node, device), Equipment::Nic { pci, .. }) =
+                (&vertex.part, &vertex.equipment)
+            else {
+                return None;
+            };
+            let switch = view
+                .fabric
+                .find(&Part::Switch(before.switches[*place].clone()))?;
+            let times = if usual > 0.0 {
+                format!("{:.0}", rate / usual)
+            } else {
+                "many".to_owned()
+            };
+            Some(Holds {
+                node,
+                device: device.clone(),
+                pci: *pci,
+                signal: &SWITCH_PORT_TRANSMIT_WAIT,
+                share: None,
+                storm: false,
+                words: format!(
+                    "Port {} of {} waits for credits from {device} of {node}, {times} times as much as the median port towards a host",
+                    view.fabric.port_name(switch, *port),
+                    before.switches[*place],
+                ),
+            })
+        };
+        ports.into_iter().filter_map(holds).collect()
     }
-}
-
-fn without_credit<'a>(
-    view: &View<'a>,
-    before: &BeforeNics,
-    waits: &PortSeries<1>,
-) -> Vec<Holds<'a>> {
-    let switches = before.switches.iter();
-    let switches: Vec<_> = switches.map(|switch| waits.of(view, switch)).collect();
-    let rates = before.ports.iter().filter_map(|port| {
-        let [wait] = switches[port.1]?.of(port.2);
-        let wait = wait?;
-        let rate = wait.increase(WINDOW_SECONDS)?.rate();
-        let heard = rate <= MIN_TICKS || lasts(wait, view.now) >= HEARD_SECONDS;
-        heard.then_some((port, rate))
-    });
-    let mut ports: Vec<_> = rates.collect();
-    let usual = median(ports.iter().map(|(_, rate)| *rate)).unwrap_or(0.0);
-    let in_job = usual_in_job(view, &ports);
-    let enough = ports.len() >= MIN_PEERS;
-    let far = |rate: f64| enough && rate > MIN_TICKS && rate > ABOVE_PEERS * usual;
-    let far_in_job = |nic, rate| {
-        let usual = job_of(view, nic).and_then(|job| in_job.get(&job.name));
-        usual.is_none_or(|usual| rate > ABOVE_PEERS * usual)
-    };
-    ports.retain(|((nic, ..), rate)| far(*rate) && far_in_job(*nic, *rate));
-    let holds = |((nic, place, port), rate): (&(PartId, usize, u16), f64)| {
-        let vertex = view.fabric.vertex(*nic);
-        let (Part::Nic(node, device), Equipment::Nic { pci, .. }) =
-            (&vertex.part, &vertex.equipment)
-        else {
-            return None;
-        };
-        let switch = view
-            .fabric
-            .find(&Part::Switch(before.switches[*place].clone()))?;
-        let times = if usual > 0.0 {
-            format!("{:.0}", rate / usual)
-        } else {
-            "many".to_owned()
-        };
-        Some(Holds {
-            node,
-            device: device.clone(),
-            pci: *pci,
-            signal: &SWITCH_PORT_TRANSMIT_WAIT,
-            share: None,
-            storm: false,
-            words: format!(
-                "Port {} of {} waits for credits from {device} of {node}, {times} times as much as the median port towards a host",
-                view.fabric.port_name(switch, *port),
-                before.switches[*place],
-            ),
-        })
-    };
-    ports.into_iter().filter_map(holds).collect()
 }
 
 /// The job of a NIC, if it spans nodes.

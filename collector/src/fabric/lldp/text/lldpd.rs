@@ -30,20 +30,25 @@ fn key_value(line: &str) -> Option<(&str, &str, &str)> {
     Some((&key[..at], &key[at + 1..], value.trim()))
 }
 
+/// Begins the neighbor of an interface at a line, and ends the one before it.
+fn begin(block: &mut Option<Block>, (line, local): (usize, &str), result: &mut Told) {
+    let begun = Block {
+        line,
+        local: told(local),
+        ..Block::default()
+    };
+    if let Some(ended) = block.replace(begun) {
+        ended.end(result);
+    }
+}
+
 /// Reads the text, detailed or as a summary. `None` if no line begins a neighbor.
 pub(super) fn parse_text(text: &str) -> Option<Told> {
     let mut result = Told::default();
     let mut block: Option<Block> = None;
     for (line, content) in (1..).zip(text.lines()) {
         if let Some(local) = interface(content) {
-            let begun = Block {
-                line,
-                local: told(local),
-                ..Block::default()
-            };
-            if let Some(ended) = block.replace(begun) {
-                ended.end(&mut result);
-            }
+            begin(&mut block, (line, local), &mut result);
             continue;
         }
         let (Some(block), Some((name, value))) = (&mut block, field(content)) else {
@@ -81,14 +86,7 @@ pub(super) fn parse_key_value(text: &str) -> Option<Told> {
         // Several neighbors of one interface follow each other; each begins with `via`.
         let same = |block: &Block| block.local.as_deref() == Some(local) && key != "via";
         if !block.as_ref().is_some_and(same) {
-            let begun = Block {
-                line,
-                local: told(local),
-                ..Block::default()
-            };
-            if let Some(ended) = block.replace(begun) {
-                ended.end(&mut result);
-            }
+            begin(&mut block, (line, local), &mut result);
         }
         let Some(block) = &mut block else { continue };
         match key {
