@@ -13,6 +13,9 @@ use serde::Serialize;
 
 use crate::topology::files_of;
 
+/// Format of a recorded kernel log in a report.
+const KERNEL_LOG: &str = "kernel-log";
+
 /// The result of all files.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct FileReport {
@@ -74,7 +77,7 @@ impl FileReport {
             Err(errors) => match kernel_log::read(Path::new(file), text) {
                 Some((answer, findings, unparsed)) => self.files.push(NodeReport {
                     file: file.to_owned(),
-                    format: "kernel-log".to_owned(),
+                    format: KERNEL_LOG.to_owned(),
                     answer,
                     findings,
                     problems: match unparsed {
@@ -150,7 +153,7 @@ impl FileReport {
             }
         }
         // Switches and kernel logs are not compared with each other.
-        let alone = [Format::Switch.to_string(), "kernel-log".to_owned()];
+        let alone = [Format::Switch.to_string(), KERNEL_LOG.to_owned()];
         let is_node = |file: &&NodeReport| !alone.contains(&file.format);
         let nodes = self.files.iter().filter(is_node).count();
         if nodes > 1 {
