@@ -1,4 +1,5 @@
-//! What is said of probes on three leaves under four spines: by pages of their nodes, tick by tick.
+//! What is reported about probes on three leaves under four spines: by scrapes of their nodes, tick
+//! by tick.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -27,7 +28,7 @@ const TICKS: usize = 24;
 /// Probes of a flow in a tick.
 const PROBES: f64 = 20.0;
 
-/// A flow and its way.
+/// A flow and its path.
 #[derive(Debug, Clone, Copy)]
 struct Way {
     from: usize,
@@ -133,7 +134,7 @@ fn subnet(read_at: Timestamp, without: Option<usize>) -> Subnet {
 /// What the world does.
 struct World {
     knows_hops: bool,
-    /// What is known of an InfiniBand subnet, where it is one: there flows between the same two take the same way.
+    /// What is known of an InfiniBand subnet, where it is one: there flows between the same two take the same path.
     subnet: Option<Subnet>,
     /// Share of its probes that a flow loses in a tick.
     lost: fn(Way, usize) -> f64,
@@ -243,7 +244,7 @@ impl World {
         page
     }
 
-    /// `class part` of all that was said, by tick.
+    /// `class part` of all that was reported, by tick.
     fn said(&self, left_out: LeftOut) -> Vec<BTreeSet<String>> {
         let (fabric, addresses, mut ways) = (fabric(), addresses(), ways());
         let (_, routes): (_, Routes) = understand(&fabric, &SubnetMerge::default());
@@ -294,7 +295,7 @@ impl World {
         said
     }
 
-    /// All that was ever said, and what was said last.
+    /// All that was ever reported, and what was reported last.
     fn check(&self, expected: &[&str]) {
         let said = self.said(LeftOut::default());
         let ever: BTreeSet<String> = said.iter().flatten().cloned().collect();
@@ -435,7 +436,7 @@ fn what_is_over_is_said_no_more() {
         first.is_some_and(|first| (5..=7).contains(&first)),
         "{first:?}"
     );
-    // The last hits are told at tick 7.
+    // The last hits are reported at tick 7.
     assert!(last.is_some_and(|last| last <= 13), "{last:?}");
 }
 
@@ -456,6 +457,24 @@ fn a_host_whose_own_probes_are_slow_is_a_host_and_a_slow_cable_a_cable() {
         ..HEALTHY
     };
     both.check(&["host-stalls host/n2", "uplink-jitter link/leaf-1:36"]);
+}
+
+/// One of few spines is on some paths of every source, so that no source is without slow probes.
+#[test]
+fn a_part_between_few_spines_is_named_however_slow_it_is() {
+    let cable = World {
+        slow: |way, _| (0.45 * way.crosses(1, 3)).min(0.9),
+        ..HEALTHY
+    };
+    cable.check(&["uplink-jitter link/leaf-1:36"]);
+    let spine = World {
+        slow: |way, _| {
+            let over = way.spines.iter().flatten().filter(|spine| **spine == 2);
+            0.4 * over.count() as f64
+        },
+        ..HEALTHY
+    };
+    spine.check(&["path-slow switch/spine-2"]);
 }
 
 #[test]

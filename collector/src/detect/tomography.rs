@@ -1,7 +1,8 @@
-//! Tomography: which parts spoil what probes meet on their ways, by greedy maximum a posteriori with a joint likelihood.
+//! Tomography: which parts degrade the probes that cross them, by greedy maximum a posteriori with
+//! a joint likelihood.
 //!
 //! ```text
-//! flows: probes, hits, parts that they cross for certain, set of ways that they may take
+//! flows: probes, hits, parts that they cross for certain, set of paths that they may take
 //!   -> the part that explains most of what nothing broken explains, less how rarely such parts break
 //!   -> flows over it are expected to suffer so -> the next part, until none explains more than it costs
 //! ```
@@ -18,11 +19,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use index::Index;
 use state::{Sound, State};
 
-/// Shares of its probes that a broken part may spoil: all of them are taken to be as likely.
+/// Shares of its probes that a broken part may affect, all equally likely.
 pub const RATES: [f64; 4] = [1e-3, 5e-3, 0.05, 0.5];
 /// Fewest hits on the flows over a part that are looked at: no prior is passed by two at p0 of 1e-4.
 pub const MIN_HITS: f64 = 3.0;
-/// Parts that explain as much, give or take so many nats, cannot be told apart: odds of 20 to 1 are what is usual.
+/// Parts that explain as much, within this log-likelihood, cannot be distinguished: odds of 20 to 1 are what
+/// is usual.
 pub const ALIKE_NATS: f64 = 3.0;
 /// Of parts that the very same flows cross only the order of sums differs.
 const SAME_NATS: f64 = 1e-3;
@@ -50,8 +52,9 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// How much a part must explain before it is named, in nats: the logarithm of how rarely it breaks. The
-    /// value of a host, which must explain more than its worst edge, is a choice between cable and switch.
+    /// How much a part must explain before it is named, as a log-likelihood: the logarithm of how rarely it
+    /// breaks. The value of a host, which must explain more than its worst edge, is a choice between cable
+    /// and switch.
     pub const fn prior_nats(self) -> f64 {
         match self {
             Self::Edge => 11.0,
@@ -73,16 +76,16 @@ pub struct Flow {
     pub base: f64,
     /// Parts that every probe of it crosses, each once.
     pub over: Vec<u32>,
-    /// Sets of ways, each with how many times a probe takes one of them that nobody knows: out, back or both.
+    /// Sets of paths, each with how many times a probe takes an unknown one of them: out, back or both.
     pub within: Vec<(u32, u8)>,
 }
 
-/// What takes one way out of a set of them that nobody knows.
+/// A flow that takes one unknown path of a set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Each {
     /// All packets of a flow take the same, as switches that hash headers have it.
     Flow,
-    /// Each packet takes one of its own: switches spray them.
+    /// Each packet takes another one: switches spray them.
     Packet,
 }
 
@@ -91,7 +94,7 @@ enum Each {
 pub struct Problem {
     /// What each part is, by number.
     pub parts: Vec<Kind>,
-    /// Sets of ways: the parts of each with the share of the ways that lead over it.
+    /// Sets of paths: the parts of each with the share of the paths that lead over it.
     pub sets: Vec<Vec<(u32, f64)>>,
     /// Flows.
     pub flows: Vec<Flow>,
@@ -102,31 +105,50 @@ pub struct Problem {
 pub struct Broken {
     /// Which.
     pub part: u32,
-    /// Share of the probes over it that it spoils.
+    /// Share of the probes over it that it affects.
     pub rate: f64,
-    /// How much more it explains than it costs, in nats.
+    /// How much more it explains than it costs, as a log-likelihood.
     pub score: f64,
     /// Parts that explain as much, and nothing more beside it, or the very same: it may be one of these as well.
     pub alike: Vec<u32>,
-    /// Whether those explain the very same, so that more probes will not tell them apart either.
+    /// Whether those explain the very same, so that more probes will not distinguish them either.
     pub same: bool,
 }
 
-/// Share of the probes that is hit on flows of one kind while nothing is broken: that of the middle one of their sources,
-/// given as (probes, hits), and no less than `least`. Faults are few, so that most sources show none.
-pub fn base_rate(sources: impl Iterator<Item = (f64, f64)>, least: f64) -> f64 {
-    let rates = sources.filter(|(probes, _)| *probes > 0.0);
-    let mut rates: Vec<f64> = rates.map(|(probes, hits)| hits / probes).collect();
-    let middle = rates.len() / 2;
-    if rates.is_empty() {
-        return least;
-    }
-    least.max(*rates.select_nth_unstable_by(middle, f64::total_cmp).1)
+/// Hits that the rate of the sources predicts for the middle flow, from which that flow's own count is a measurement: of 5
+/// expected hits, fewer than 2.5 are seen with a probability of 12 % by one flow, and by half of eight flows with 1 %.
+const MEASURABLE_HITS: f64 = 5.0;
+
+/// Share of the probes that is hit on flows of one kind while nothing is broken, and no less than `least`; `sources` and `flows`
+/// are (probes, hits). It is that of the middle source, for faults are few and most sources show none. A component between few
+/// spines, however, is on some paths of every source: where the middle flow has less than half of that share, it is the usual one.
+pub fn base_rate(
+    sources: impl Iterator<Item = (f64, f64)>,
+    flows: impl Iterator<Item = (f64, f64)>,
+    least: f64,
+) -> f64 {
+    let by_source = middle(sources).map_or(least, |(probes, hits)| hits / probes);
+    let by_flow = middle(flows).filter(|(probes, hits)| {
+        let expected = probes * by_source;
+        expected >= MEASURABLE_HITS && *hits < expected / 2.0
+    });
+    let usual = by_flow.map_or(by_source, |(probes, hits)| hits / probes);
+    usual.max(least)
+}
+
+/// The one with the middle share of hits, among those with any probe.
+fn middle(counts: impl Iterator<Item = (f64, f64)>) -> Option<(f64, f64)> {
+    let mut counts: Vec<_> = counts.filter(|(probes, _)| *probes > 0.0).collect();
+    let middle = counts.len() / 2;
+    let share = |(probes, hits): &(f64, f64)| hits / probes;
+    let order = |a: &_, b: &_| share(a).total_cmp(&share(b));
+    (!counts.is_empty()).then(|| *counts.select_nth_unstable_by(middle, order).1)
 }
 
 /// The parts that are taken to be broken, those that explain most first.
 ///
-/// Where nobody knows the way of any flow, switches may as well spray packets over all of them: whichever explains more.
+/// Where the path of no flow is known, switches may as well spray packets over all of them:
+/// whichever explains more.
 pub fn explain(problem: &Problem) -> Vec<Broken> {
     let index = Index::of(problem);
     let by_flow = Search::new(problem, &index, Each::Flow).best();
@@ -153,7 +175,7 @@ struct Search<'a> {
     looks: Cell<u64>,
 }
 
-/// Parts that are taken to be broken, and how much more likely everything is than with nothing broken, in nats.
+/// Parts that are taken to be broken, and their log-likelihood relative to nothing broken.
 type Found = (Vec<Broken>, f64);
 
 impl<'a> Search<'a> {
@@ -204,7 +226,8 @@ impl<'a> Search<'a> {
         (best, worth)
     }
 
-    /// The parts that explain everything best if these are sound, and how much more likely they are than nothing, in nats.
+    /// The parts that explain everything best if these are sound, and their log-likelihood relative
+    /// to none.
     fn without(&self, acquitted: &BTreeSet<u32>) -> Found {
         let broken = self.greedy(acquitted);
         let mut broken = self.without_needless(broken);
@@ -242,8 +265,8 @@ impl<'a> Search<'a> {
                     self.looks.set(self.looks.get() + looks as u64);
                 }
             }
-            // What explains the very same is as good, even if one alone is not enough: on ways that nobody knows, a cable
-            // leaves much for the next.
+            // What explains the very same is as good, even if one alone is not enough: on unknown
+            // paths, a cable leaves much for the next.
             let is_twin = |score: f64| (explained - score).abs() <= SAME_NATS;
             let alike = |(other, score): &(u32, f64)| scores[other] <= 0.0 || is_twin(*score);
             let near: Vec<(u32, f64)> = near.into_iter().filter(alike).collect();

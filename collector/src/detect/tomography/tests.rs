@@ -55,9 +55,9 @@ impl Draw {
 struct Lab<'a> {
     probes: u32,
     base: f64,
-    /// Whether the way out of each flow is known.
+    /// Whether the path out of each flow is known.
     knows_ways: bool,
-    /// Broken parts and the share of the probes over them, each time they cross, that they spoil.
+    /// Broken parts and the share of the probes over them, each time they cross, that they affect.
     broken: &'a [(Part, f64)],
     /// Hosts whose own probes only are spoiled.
     noisy: &'a [(u32, u32, f64)],
@@ -83,7 +83,7 @@ fn parts() -> Vec<Kind> {
     .collect()
 }
 
-/// The set of ways between two leaves.
+/// The set of paths between two leaves.
 fn set(a: u32, b: u32) -> Vec<(u32, f64)> {
     let share = 1.0 / f64::from(SPINES);
     (0..SPINES)
@@ -129,7 +129,7 @@ impl Lab<'_> {
             let cables = [Part::Cable(from.0, spine), Part::Cable(to.0, spine)];
             cables.into_iter().chain([Part::Spine(spine)])
         };
-        // What a host adds to probes is counted of its own only.
+        // What a host adds is counted for its own probes only.
         let counted = if self.noisy.is_empty() { 2 } else { 1 };
         let hosts = [from, to].into_iter().take(counted);
         let hosts = hosts.map(|(leaf, host)| Part::Host(leaf / 2, host));
@@ -269,7 +269,7 @@ fn a_host_with_tails_is_a_host_and_none_of_its_cables() {
 
 #[test]
 fn what_cannot_be_told_apart_is_said_so() {
-    // Nobody knows which way which flow takes: the cables of its leaf are all alike, or it is that one.
+    // The path of each flow is unknown: the cables of its leaf are all alike, or it is that one.
     let culprit = Part::Cable(2, 1);
     let lab = Lab {
         knows_ways: false,
@@ -299,7 +299,7 @@ fn what_cannot_be_told_apart_is_said_so() {
 
 #[test]
 fn of_cables_that_packets_are_sprayed_over_none_is_named_before_the_others() {
-    // Every flow loses the same, as each probe takes another way.
+    // Every flow loses the same, as each probe takes another path.
     let cables: Vec<(u32, f64)> = (0..8).map(|cable| (cable, 1.0 / 8.0)).collect();
     let flow = Flow {
         probes: 1000.0,
@@ -318,7 +318,7 @@ fn of_cables_that_packets_are_sprayed_over_none_is_named_before_the_others() {
         panic!("{found:?}");
     };
     assert_eq!((one.alike.len(), one.same), (7, true), "{one:?}");
-    // 0.6 % of the probes, of which 15 in 64 cross a cable on their way out or back.
+    // 0.6 % of the probes, of which 15 in 64 cross a cable on their paths out or back.
     assert!((one.rate / 0.0256 - 1.0).abs() < 0.2, "{one:?}");
 }
 
@@ -367,10 +367,22 @@ fn an_edge_behind_a_host_of_one_nic_is_as_likely_the_host() {
 
 #[test]
 fn what_most_sources_show_is_usual() {
-    let rate = |hits: &[f64]| base_rate(hits.iter().map(|hits| (100.0, *hits)), 1e-3);
+    let of_hundred = |hits: &[f64]| hits.iter().map(|hits| (100.0, *hits)).collect::<Vec<_>>();
+    let rate = |hits: &[f64]| base_rate(of_hundred(hits).into_iter(), std::iter::empty(), 1e-3);
     assert_eq!(rate(&[]), 1e-3);
     assert_eq!(rate(&[0.0, 0.0, 50.0]), 1e-3);
     assert_eq!(rate(&[1.0, 1.0, 1.0, 50.0, 50.0]), 0.01);
+
+    // One of four spines hits a quarter of each source's flows, and of most flows nothing.
+    let both = |sources: &[f64], flows: &[f64]| {
+        let (sources, flows) = (of_hundred(sources), of_hundred(flows));
+        base_rate(sources.into_iter(), flows.into_iter(), 1e-3)
+    };
+    let quarter = [1.0, 2.0, 1.0, 50.0, 1.0, 0.0, 1.0, 50.0];
+    assert_eq!(both(&[13.0; 2], &quarter), 0.01);
+    // All flows suffer alike; and too few hits to tell of any flow.
+    assert_eq!(both(&[13.0; 2], &[13.0; 8]), 0.13);
+    assert_eq!(both(&[2.0; 2], &[0.0, 0.0, 0.0, 8.0]), 0.02);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Flows and ways -> the parts that tomography tells apart, with numbers.
+//! Flows and paths -> the parts that tomography distinguishes, with numbers.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -22,15 +22,15 @@ pub(super) enum Signal {
     Tail,
 }
 
-/// What tomography tells apart.
+/// What tomography distinguishes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Suspect {
     /// A NIC, its cable and what is behind it.
     Edge(PartId),
     /// A host, with what comes to it and what goes out.
     Host(PartId),
-    /// A host, with the probes that it sends itself: what it adds to them is its own time. Of those that it answers its time
-    /// is left out.
+    /// A host, with the probes that it sends itself: what it adds to them is its own time. Of those
+    /// that it answers its time is omitted.
     Prober(PartId),
     /// A cable between switches.
     Cable(LinkId),
@@ -49,7 +49,7 @@ impl Suspect {
     }
 }
 
-/// Everything that probes say of one signal.
+/// Everything that probes report about one signal.
 pub(super) struct Posed<'a> {
     pub(super) problem: Problem,
     pub(super) suspects: Vec<Suspect>,
@@ -89,7 +89,7 @@ impl Signal {
     }
 }
 
-/// Numbers of suspects and of sets of ways.
+/// Numbers of suspects and of sets of paths.
 struct Poser<'a, 'b> {
     view: &'a View<'a>,
     ways: &'b mut Ways,
@@ -159,8 +159,9 @@ pub(super) fn suspicious(
     leaves
 }
 
-/// What the flows at suspicious leaves say of a signal; none if no leaf is. Flows of a kind most of which suffer say nothing of
-/// single parts, and are left out, as are flows between leaves at which nothing stands out: they are nearly all.
+/// What the flows at suspicious leaves report about a signal; none if no leaf is. Flows of a kind most of which
+/// suffer report nothing of single parts, and are omitted, as are flows between leaves at which nothing stands
+/// out: they are nearly all.
 pub(super) fn pose<'a>(
     view: &'a View<'a>,
     ways: &mut Ways,
@@ -224,16 +225,23 @@ fn kind(one: &Counted<'_>, ends: &[End; 2]) -> usize {
 /// That of these flows.
 fn usual(view: &View<'_>, ways: &mut Ways, counted: &[Counted<'_>], signal: Signal) -> Usual {
     let mut sources: [BTreeMap<PartId, (f64, f64)>; 4] = Default::default();
+    let mut single: [Vec<(f64, f64)>; 4] = Default::default();
     for flows in by_pair(counted) {
         let nics = flows[0].row.ends;
         let ends = nics.map(|nic| ways.end(view.fabric, nic));
         for one in flows {
-            let sums = sources[kind(one, &ends)].entry(nics[0]).or_default();
-            sums.0 += signal.probes(one);
-            sums.1 += signal.hits(one).count;
+            let (kind, probes, hits) =
+                (kind(one, &ends), signal.probes(one), signal.hits(one).count);
+            let sums = sources[kind].entry(nics[0]).or_default();
+            sums.0 += probes;
+            sums.1 += hits;
+            single[kind].push((probes, hits));
         }
     }
-    sources.map(|sources| base_rate(sources.into_values(), signal.least()))
+    [0, 1, 2, 3].map(|kind| {
+        let (sources, flows) = (sources[kind].values(), single[kind].iter());
+        base_rate(sources.copied(), flows.copied(), signal.least())
+    })
 }
 
 /// Hosts of which several NICs are probed.
@@ -289,8 +297,8 @@ impl Poser<'_, '_> {
         }
     }
 
-    /// Takes up the ways between two leaves, out and back: parts that they are known to lead over, and sets of those that they
-    /// may.
+    /// Adds the paths between two leaves, out and back: parts that they are known to lead over, and
+    /// sets of those that they may.
     fn far(
         &mut self,
         one: &Counted<'_>,
@@ -322,7 +330,7 @@ impl Poser<'_, '_> {
         within
     }
 
-    /// The set of all ways between two leaves.
+    /// The set of all paths between two leaves.
     fn set(&mut self, [a, b]: [PartId; 2]) -> u32 {
         let pair = (a.min(b), a.max(b));
         if let Some(known) = self.by_pair.get(&pair) {
