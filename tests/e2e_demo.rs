@@ -233,7 +233,7 @@ fn a_scene_plays_while_more_parts_are_broken_and_mended_from_outside() {
     let mut demo = Demo::start(folder.path(), &arguments);
     let told = demo.process.output();
     assert!(
-        told.contains("expected to say nothing: no part is to blame"),
+        told.contains("expected to report nothing: no component is faulty"),
         "{told}"
     );
 

@@ -63,7 +63,7 @@ fn the_page_names_the_fault_of_the_demo() {
         "pcie-degraded",
         "uplink-lossy",
         "Break",
-        "Mend",
+        "Clear",
         &text("title"),
         &text("fault_domain"),
     ];

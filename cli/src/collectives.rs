@@ -193,7 +193,7 @@ impl Read {
             }
         } else if is_ras(text) {
             self.ras.extend(parse_ras(text));
-            // The watchdog's lines often stand in the same file.
+            // The watchdog's lines often are in the same file.
             self.log.take(text);
         } else if let Some(pairs) = parse_pairs(text) {
             self.runs.extend(pairs);
@@ -348,7 +348,7 @@ fn write_report(out: &mut String, report: &Report) -> fmt::Result {
     Ok(())
 }
 
-/// Prints which ranks of one folder's flight recorders hold up the others.
+/// Prints which ranks of one folder's flight recorders delay the others.
 fn write_stuck(out: &mut String, stuck: &StuckReport) -> fmt::Result {
     writeln!(
         out,

@@ -45,7 +45,7 @@ pub(crate) fn run(args: &CollectorArgs, log: &str) -> anyhow::Result<()> {
     let otlp = telemetry::start(log, &config.otlp, service, runtime.handle())?;
     let result = runtime.block_on(async {
         let listener = crate::exporter::listen(&address).await?;
-        let at = listener.local_addr().context("cannot tell the address")?;
+        let at = listener.local_addr().context("cannot read the address")?;
         let mut interrupt = signal(SignalKind::interrupt()).context("cannot watch for Ctrl-C")?;
         let mut terminate = signal(SignalKind::terminate()).context("cannot watch for SIGTERM")?;
         tracing::info!(cluster = config.cluster, "listening on http://{at}/");
@@ -69,10 +69,10 @@ pub(crate) fn run(args: &CollectorArgs, log: &str) -> anyhow::Result<()> {
     result
 }
 
-/// Checks a configuration file and says so.
+/// Checks a configuration file and reports it.
 pub(crate) fn check_config(args: &CheckConfigArgs) -> anyhow::Result<()> {
     let config = Config::load(&args.file)?;
-    // The environment here need not be that of the collector.
+    // The environment here may differ from that of the collector.
     Settings::resolve(&config.otlp, &|_| None).with_context(|| args.file.display().to_string())?;
     println!(
         "{}: OK: cluster {}, {} targets here, {} files of targets, mappings for {}, {}",
@@ -99,7 +99,7 @@ pub(crate) fn check_config(args: &CheckConfigArgs) -> anyhow::Result<()> {
 mod tests {
     use railscope_collector::mapping::Mappings;
 
-    /// A mapping that cannot be read is left out: with the features of libraries as the binary is built, none is.
+    /// A mapping that cannot be read is omitted: with the features of libraries as the binary is built, none is.
     #[test]
     fn this_binary_knows_every_exporter_that_has_a_mapping() {
         let kinds = Mappings::default();

@@ -40,11 +40,11 @@ use stage::Stage;
 use switches::Counted;
 use watch::Api;
 
-/// How often the collector scrapes exporters and looks at the subnet, and how often it judges: faster than
-/// its defaults, because somebody is watching.
+/// How often the collector scrapes exporters and looks at the subnet, and how often it evaluates: faster
+/// than its defaults, because a person is watching.
 const SCRAPE_INTERVAL: &str = "2s";
 const ANALYSIS_INTERVAL: &str = "1s";
-/// `--fault` for a cluster that stays healthy, and the one without a word.
+/// `--fault` for a cluster that stays healthy, and the default value of `--fault`.
 const NO_FAULT: &str = "none";
 const USUAL_FAULT: &str = "pcie-degraded";
 /// Where the page is.
@@ -138,7 +138,7 @@ pub(crate) fn run(args: &DemoArgs, log: &str) -> anyhow::Result<()> {
     result
 }
 
-/// Prints a list. Whoever reads only its beginning has seen enough.
+/// Prints a list. A reader may close the pipe early.
 fn print(text: &str) -> anyhow::Result<()> {
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
@@ -146,7 +146,7 @@ fn print(text: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Turns true at the first Ctrl-C or SIGTERM, or when somebody sends; the second signal ends the process at once.
+/// Turns true at the first Ctrl-C or SIGTERM, or at a message; the second signal ends the process at once.
 fn stop_on_signals() -> anyhow::Result<flag::Sender<bool>> {
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot watch for Ctrl-C")?;
     let mut terminate = signal(SignalKind::terminate()).context("cannot watch for SIGTERM")?;
@@ -159,7 +159,7 @@ fn stop_on_signals() -> anyhow::Result<flag::Sender<bool>> {
                 _ = terminate.recv() => {}
             }
             if asked_before {
-                // Somebody asked twice: whatever hangs is not waited for. 130 is a shell's code for Ctrl-C.
+                // The second request: blocked threads are not waited for. 130 is a shell's code for Ctrl-C.
                 #[allow(clippy::disallowed_methods)]
                 std::process::exit(130);
             }
@@ -227,7 +227,7 @@ async fn demo(
         shown = show(args, scene, &api, &nodes, &stage) => shown,
         _ = stopped.wait_for(|stop| *stop) => Ok(()),
         () = end_of(args.duration) => Ok(()),
-        () = clock.failed() => Ok(()), // stopping it says why
+        () = clock.failed() => Ok(()), // stopping it reports why
         ended = &mut collector => ended.context("the collector panicked")?.context("collector"),
     };
     stop.send_replace(true);
@@ -238,7 +238,7 @@ async fn demo(
             .context("collector")?;
     }
     let stopping = tokio::task::spawn_blocking(move || {
-        // The exporters first, so that nobody reads files that go.
+        // The exporters first, so that none reads files that are removed.
         let nodes = nodes.stop();
         clock.stop().and(nodes)
     });
@@ -246,7 +246,7 @@ async fn demo(
 }
 
 /// Where the cluster's files go: into memory where that has the room, because thousands of them change every
-/// second and none is worth a disk's time. Who sets TMPDIR decides.
+/// second and none is worth a disk's time. TMPDIR overrides it.
 fn folder(nodes: usize) -> PathBuf {
     let memory = Path::new("/dev/shm");
     let needed = nodes as u64 * BYTES_PER_NODE;
@@ -278,7 +278,7 @@ fn collector_config(
          scrape = {{ interval = \"{SCRAPE_INTERVAL}\" }}\n\
          analysis = {{ interval = \"{ANALYSIS_INTERVAL}\" }}\n"
     );
-    // Nobody sweeps an Ethernet: its switches tell one by one.
+    // An Ethernet has no sweep: its switches report one by one.
     if cluster.spec().transport == Transport::Infiniband {
         let file = tree.subnet();
         text.push_str(&format!(

@@ -5,7 +5,7 @@ use std::time::Duration;
 /// Reads a time.
 ///
 /// # Errors
-/// Text that is none, with an example.
+/// Invalid text, with an example.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     let expected = || format!("{text:?} is not a time such as 5s, 1500ms or 2m");
     let digits = text.find(|c: char| !(c.is_ascii_digit() || c == '.'));

@@ -1,4 +1,5 @@
-//! `railscope eval`: judges the collector's detectors, and rules from the literature, on simulated faults.
+//! `railscope eval`: evaluates the collector's detectors, and rules from the literature, on simulated
+//! faults.
 //!
 //! ```text
 //! scenario + seed -> Cluster -> Exporters -> readings -> Analyzer -> incidents -+
@@ -43,9 +44,9 @@ use draw::plans;
 use report::Report;
 use simulate::{Outcome, Settings, Spent};
 
-/// Seeds from here on are never looked at: a score on them is for whoever wants to check ours.
+/// Seeds from here on are never used here: they are reserved for independent checks.
 const HELD_OUT_SEEDS: u64 = 2000;
-/// Seeds on which thresholds may be chosen; scores on them say nothing.
+/// Seeds on which thresholds may be chosen; scores on them are not a test.
 const TUNING_SEEDS: u64 = 1000;
 
 /// Evaluate the detectors on simulated faults with known ground truth, next to rules from the literature on
@@ -167,7 +168,8 @@ pub(crate) fn run(args: &EvalArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The results of all tasks in their order, whoever did them. After a failure nothing new is begun.
+/// The results of all tasks in their order, whichever thread ran them. After a failure nothing new
+/// is begun.
 ///
 /// # Errors
 /// That of a task that failed.
@@ -217,7 +219,7 @@ fn tell_times(runs: &[Outcome], began: Instant) {
         subnet = seconds(spent.subnet),
         analysis = seconds(spent.analysis),
         baselines = seconds(spent.baselines),
-        "done; processor seconds of all threads by what they did"
+        "done; CPU seconds of all threads by activity"
     );
 }
 

@@ -1,4 +1,4 @@
-//! `railscope explain`: an incident in words, as a collector knows it, or what the detectors check.
+//! `railscope explain`: an incident as text, as a collector knows it, or what the detectors check.
 
 mod detectors;
 
@@ -148,7 +148,7 @@ impl Shown {
     };
 }
 
-/// The incident in words.
+/// The incident as text.
 fn explain(out: &mut String, incident: &Incident, shown: Shown) -> fmt::Result {
     writeln!(out, "{} ({})", incident.title, incident.severity)?;
     writeln!(out, "{}\n", incident.part)?;
@@ -221,7 +221,7 @@ fn impact(out: &mut String, incident: &Incident) -> fmt::Result {
     )
 }
 
-/// A chance in as many places as it bears: ` 99.0 %`, `< 0.1 %`.
+/// A probability with its significant digits: ` 99.0 %`, `< 0.1 %`.
 fn percent(chance: f64) -> String {
     match 100.0 * chance {
         little if little < 0.1 => String::from("< 0.1 %"),
@@ -229,12 +229,12 @@ fn percent(chance: f64) -> String {
     }
 }
 
-/// The part and what it may be instead, each with what speaks for it.
+/// The part and its alternatives, each with its evidence.
 fn candidates(out: &mut String, incident: &Incident, shown: Shown) -> fmt::Result {
     let Some(no_part) = incident.no_part else {
         return Ok(());
     };
-    out.push_str("\nCandidates (evidence in nats)\n");
+    out.push_str("\nCandidates (evidence as log-likelihood)\n");
     for one in incident.candidates.iter().take(shown.parts) {
         let chance = percent(one.posterior);
         let weighed = one.nats.iter().enumerate();

@@ -69,7 +69,7 @@ pub(crate) struct WorkerArgs {
 /// Runs the exporter until Ctrl-C or SIGTERM.
 pub(crate) fn run(args: ExporterArgs, log: &str) -> anyhow::Result<()> {
     keep_memory_flat();
-    // Samplers have threads of their own; one more is enough to answer scrapes.
+    // Samplers have their own threads; one more is enough to answer scrapes.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -98,7 +98,7 @@ pub(crate) fn run(args: ExporterArgs, log: &str) -> anyhow::Result<()> {
     }
     let served = runtime.block_on(async {
         let listener = listen(&address).await?;
-        let at = listener.local_addr().context("cannot tell the address")?;
+        let at = listener.local_addr().context("cannot read the address")?;
         let tls = security.as_ref().is_some_and(WebSecurity::speaks_tls);
         let scheme = if tls { "https" } else { "http" };
         tracing::info!("listening on {scheme}://{at}/metrics");
@@ -136,7 +136,7 @@ pub(crate) fn run_nvml_worker(args: &WorkerArgs) -> anyhow::Result<()> {
     Ok(run_worker(&args.library, period)?)
 }
 
-/// What the exporter is to do, and who fetches the list of probes for it.
+/// The exporter's settings, and the fetcher of its probe list.
 fn config(args: ExporterArgs) -> anyhow::Result<(Config, Option<Fetcher>)> {
     let (probes, fetcher) = args.probes.access()?;
     let config = Config {

@@ -1,4 +1,4 @@
-//! Arguments that say where the machine is: the same for `railscope exporter` and `railscope check`.
+//! Arguments that locate the machine: the same for `railscope exporter` and `railscope check`.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -79,7 +79,7 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Exporter(args) => exporter::run(args, &log),
         Command::Collector(args) => collector::run(&args, &log),
-        // Its exit status says more than success or failure.
+        // Its exit status reports more than success or failure.
         Command::Check(args) => return check::run(args),
         Command::Topology(args) => return topology::run(&args),
         Command::Explain(args) => explain::run(&args),

@@ -1,4 +1,5 @@
-//! `--probe.listen` and `--probe.list`: whether the exporter answers probes, and whom it probes.
+//! `--probe.listen` and `--probe.list`: whether the exporter answers probes, and which targets it
+//! probes.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -60,7 +61,7 @@ pub(crate) struct Fetcher {
 }
 
 impl ProbeArgs {
-    /// What the exporter is to do, and who fetches the list for it.
+    /// The exporter's settings, and the fetcher of its list.
     pub(crate) fn access(self) -> anyhow::Result<(ProbeAccess, Option<Fetcher>)> {
         let (list, fetcher) = match self.list {
             None => (None, None),
@@ -204,10 +205,10 @@ mod tests {
             let mut question = [0; 1024];
             let length = stream.read(&mut question).await.expect("a question");
             assert!(question[..length].starts_with(b"GET /probes?node=a HTTP/1.1\r\n"));
-            // Who has read enough hangs up.
+            // A client that has read enough closes the connection.
             stream.write_all(answer.as_bytes()).await.ok();
         });
-        let list = fetcher.expect("somebody who fetches it").fetch().await;
+        let list = fetcher.expect("a fetcher").fetch().await;
         server.await.expect("the server");
         let list = list.map(|list| list.targets.len());
         list.map_err(|error| error.to_string().replace(&at.to_string(), "AT"))

@@ -176,13 +176,13 @@ fn summary(name: &str, read: &ReadBack, config: &Config) -> String {
         let jobs = read.unknown.iter();
         let jobs = jobs.map(|(job, count)| format!("{job} ({count})"));
         note(format!(
-            "not read: {all} targets that no mapping recognizes, or that --config does not name: job {}",
+            "skipped: {all} targets that no mapping recognizes, or that --config does not name: job {}",
             listed(&jobs.collect::<Vec<_>>())
         ));
     }
     if !read.unnamed.is_empty() {
         note(format!(
-            "not read: {} targets without a valid name of a node or switch: {}",
+            "skipped: {} targets without a valid name of a node or switch: {}",
             read.unnamed.len(),
             listed(&read.unnamed)
         ));

@@ -13,7 +13,7 @@ use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// How long connections that clients keep open may hold up the end.
+/// How long connections that clients keep open may delay the end.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(1);
 
 /// The time of the last analysis cycle in milliseconds: "now" of the web page, which is constant.

@@ -1,4 +1,4 @@
-//! `railscope simulate`: a simulated cluster as files, for whoever wants to read them without this program.
+//! `railscope simulate`: a simulated cluster as files, to be read without this program.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ const STARTED: Timestamp = Timestamp(1_767_225_600_000);
 /// Name of the file that ibsim loads.
 const IBSIM_NET: &str = "subnet.ibsim";
 
-/// Writes the cluster and says what to do with it.
+/// Writes the cluster and reports what to do with it.
 pub(crate) fn run(args: &SimulateArgs) -> anyhow::Result<()> {
     let (file, folder) = (args.cluster.display(), &args.folder);
     let text = fs::read_to_string(&args.cluster).with_context(|| format!("cannot read {file}"))?;
@@ -60,14 +60,14 @@ pub(crate) fn run(args: &SimulateArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Everything is written beside the folder and moved there, so that nobody finds half a cluster.
+/// Everything is written beside the folder and moved there, so that no reader finds half a cluster.
 fn write(cluster: &Cluster, folder: &Path) -> anyhow::Result<()> {
     let parent = match folder.parent() {
         Some(parent) if parent != Path::new("") => parent,
         _ => Path::new("."),
     };
     let tree = ClusterTree::create(cluster, STARTED, parent)?;
-    // A cloud shows nobody its cables.
+    // A cloud's cables are not visible.
     if cluster.spec().transport != Transport::Efa {
         let net = tree.path().join(IBSIM_NET);
         fs::write(&net, ibsim_net(cluster.wiring()))

@@ -59,7 +59,7 @@ pub(crate) fn run(args: &SweepArgs) -> anyhow::Result<()> {
     if args.ports {
         text += &ports(&swept.subnet, &swept.readings);
     }
-    // Whoever reads it may have seen enough.
+    // A reader may close the pipe early.
     std::io::stdout().write_all(text.as_bytes())?;
     Ok(())
 }
@@ -100,7 +100,7 @@ fn summary(subnet: &Subnet, stats: &Stats) -> String {
     text
 }
 
-/// One line for each port with a cable; counters that are zero are left out, but not such that were not read.
+/// One line for each port with a cable; counters that are zero are omitted, but not such that were not read.
 fn ports(subnet: &Subnet, readings: &[DeviceReading]) -> String {
     let mut text = String::new();
     for device in readings {

@@ -102,7 +102,7 @@ struct Files {
     format: Option<String>,
 }
 
-/// Runs a subcommand; its exit status says more than success or failure.
+/// Runs a subcommand; its exit status reports more than success or failure.
 pub(crate) fn run(args: &TopologyArgs) -> ExitCode {
     let clean = match &args.command {
         TopologyCommand::Show { files, json } => show(files, *json),
@@ -284,7 +284,7 @@ fn pretty(value: &serde_json::Value) -> anyhow::Result<bool> {
     print(&(serde_json::to_string_pretty(value).context("cannot write JSON")? + "\n"))
 }
 
-/// Prints what a collector said.
+/// Prints what a collector reported.
 fn told((text, nothing): remote::Said) -> anyhow::Result<bool> {
     print(&text)?;
     Ok(nothing)

@@ -1,4 +1,4 @@
-//! The analysis as a whole: takes up pages and sweeps, keeps the fabric, and judges it once a tick.
+//! The analysis as a whole: ingests scrapes and sweeps, keeps the fabric, and evaluates it once a tick.
 
 pub mod freshness;
 pub(crate) mod ingest;
@@ -45,15 +45,15 @@ use crate::jobs::straggler::{Operation, Stuck, Waits};
 use crate::store::source_id::{Speaker, Subject};
 use crate::store::{History, Ingested, NodeHistory};
 
-/// How long what dumps said of a job that stood still is shown: until somebody has looked.
+/// How long a stalled job that dumps reported is shown: long enough for an operator to look.
 const STUCK_KEPT_SECONDS: f64 = 86_400.0;
 
-/// Keeps history and fabric, and judges them.
+/// Keeps history and fabric, and evaluates them.
 pub struct Analyzer {
     history: History,
-    /// Nodes that exporters of their own were named for.
+    /// Nodes with a configured exporter.
     targets: BTreeSet<NodeName>,
-    /// Other nodes: those that an exporter of the whole subnet speaks of.
+    /// Other nodes: those that an exporter of the whole subnet refers to.
     spoken_of: BTreeSet<NodeName>,
     subnet: Option<Subnet>,
     subnet_seen: Option<Timestamp>,
@@ -61,11 +61,11 @@ pub struct Analyzer {
     /// Identity of each node when the fabric was last built.
     built_from: BTreeMap<NodeName, u64>,
     subnet_changed: bool,
-    /// Readings of devices that wait for their names: the fabric knows them by GUID.
+    /// Readings of devices that wait for their names: the fabric has them by GUID.
     unnamed: Vec<(DeviceReading, Timestamp)>,
     switches: Switches,
     switches_changed: bool,
-    /// Neighbours of switches that others' exporters tell, when the fabric was last built.
+    /// Neighbors of switches that others' exporters report, when the fabric was last built.
     told_by_others: Vec<(SwitchName, Labels)>,
     /// Targets that are switches.
     switch_nodes: BTreeSet<NodeName>,
@@ -96,7 +96,7 @@ pub struct Analyzer {
     pub(crate) tracker: Tracker,
     recorder: Recorder,
     watch: Watch,
-    /// What an earlier run knew, until there is something to hold it against.
+    /// What an earlier run knew, until there is something to compare it with.
     past: Option<Arc<Fabric>>,
 }
 
@@ -153,22 +153,22 @@ impl Analyzer {
         self.past = Some(fabric);
     }
 
-    /// Takes up the incidents that an earlier run knew.
+    /// Ingests the incidents that an earlier run knew.
     pub fn restore_incidents(&mut self, open: Vec<Incident>, closed: Vec<Closed>) {
         self.tracker.restore(open, closed);
     }
 
-    /// Says which work is announced, in place of what was said before.
+    /// Sets the maintenance windows, in place of those set before.
     pub fn set_maintenance(&mut self, windows: Vec<Arc<Window>>) {
         self.tracker.set_maintenance(windows);
     }
 
-    /// What nodes and switches said lately: for whoever measures the detectors one by one.
+    /// What nodes and switches reported lately: for measurements of single detectors.
     pub const fn history(&self) -> &History {
         &self.history
     }
 
-    /// Says which nodes there are; the others are forgotten, new ones are awaited.
+    /// Sets which nodes there are; others are forgotten, new ones are awaited.
     pub fn set_targets(&mut self, nodes: &[NodeName]) {
         self.targets = nodes.iter().cloned().collect();
         self.spoken_of.retain(|node| !self.targets.contains(node));
@@ -180,24 +180,24 @@ impl Analyzer {
         });
     }
 
-    /// Says which cables there should be; without a plan, only peers say what is usual.
+    /// Sets the wiring plan; without one, only peers show what is usual.
     pub fn set_plan(&mut self, plan: Option<WiringPlan>) {
         self.plan = plan;
         self.subnet_changed = true;
     }
 
-    /// Takes up a page of a node's exporter, read at `at`.
+    /// Ingests a scrape of a node's exporter, read at `at`.
     pub fn ingest(&mut self, node: &NodeName, page: &str, at: Timestamp) -> Ingested {
         self.history.node_mut(node).ingest(page, at)
     }
 
-    /// Takes up a node's reading as it is, without the way through text: for simulations that have no page.
+    /// Ingests a node's reading as it is, without the text format: for simulations that have no scrape.
     pub fn ingest_reading(&mut self, node: &NodeName, reading: &NodeReading, at: Timestamp) {
         self.history.node_mut(node).ingest_reading(reading, at);
     }
 
-    /// Nodes to be asked again [`SECOND_LOOK_SECONDS`](crate::detect::confirmation::SECOND_LOOK_SECONDS) after the page of `node`
-    /// that was just taken up: none, unless it says that a port has lost its link.
+    /// Nodes to be asked again [`SECOND_LOOK_SECONDS`](crate::detect::confirmation::SECOND_LOOK_SECONDS) after the
+    /// scrape of `node` that was just ingested: none, unless it reports that a link is down.
     pub fn second_look(&mut self, node: &NodeName) -> BTreeSet<NodeName> {
         let said = self.history.node(node).map(|said| (node, said));
         said.map_or_else(BTreeSet::new, |said| {
@@ -205,13 +205,13 @@ impl Analyzer {
         })
     }
 
-    /// Takes up what was read of a switch at `at`: rows of the catalogue's switch table.
+    /// Ingests what was read of a switch at `at`: rows of the catalogue's switch table.
     pub fn ingest_switch(&mut self, switch: &SwitchName, reading: &NodeReading, at: Timestamp) {
         self.history.switch_mut(switch).ingest_reading(reading, at);
     }
 
-    /// Takes up what one of several exporters says of a part, read at `at`. Those of a whole subnet
-    /// (`from_afar`) are not heard on nodes that have exporters of their own: they call devices by other names.
+    /// Ingests what one of several exporters reports about a part, read at `at`. Those of a whole subnet
+    /// (`from_afar`) are not seen on nodes that have their own exporters: they call devices by other names.
     pub fn ingest_from(
         &mut self,
         speaker: &Speaker,
@@ -240,7 +240,7 @@ impl Analyzer {
         }
     }
 
-    /// Takes up a sweep of the subnet, read at `at`. A partial sweep never replaces a settled one: what it
+    /// Ingests a sweep of the subnet, read at `at`. A partial sweep never replaces a settled one: what it
     /// does not show is not gone. Nor is what is behind ports that were silent.
     pub fn take_subnet(&mut self, mut subnet: Subnet, at: Timestamp) {
         let settled = subnet.is_settled();
@@ -256,13 +256,13 @@ impl Analyzer {
         }
     }
 
-    /// Takes up what the ports of a swept subnet have counted at `at`.
+    /// Ingests what the ports of a swept subnet have counted at `at`.
     pub fn take_readings(&mut self, readings: Vec<DeviceReading>, at: Timestamp) {
         let readings = readings.into_iter();
         self.unnamed.extend(readings.map(|reading| (reading, at)));
     }
 
-    /// Takes up timings of collectives, and what dumps say of jobs that stand still, read at `at`.
+    /// Ingests timings of collectives, and what dumps report about stalled jobs, read at `at`.
     pub fn take_collectives(
         &mut self,
         operations: Vec<Operation>,
@@ -276,7 +276,7 @@ impl Analyzer {
         }
     }
 
-    /// Puts readings where their devices' names belong; of adapters only those whose host no exporter speaks for.
+    /// Puts readings where their devices' names belong; of adapters only those whose host has no exporter.
     fn name_readings(&mut self, now: Timestamp) {
         for (reading, at) in std::mem::take(&mut self.unnamed) {
             let id = self.fabric.find_guid(reading.guid);
@@ -298,7 +298,7 @@ impl Analyzer {
         self.history.forget_silent(now);
     }
 
-    /// What detectors saw at the tick that this is the view of, until something more is taken up.
+    /// What detectors saw at the tick that this is the view of, until something more is ingested.
     pub fn seen<'a>(&'a self, view: &'a ClusterView) -> View<'a> {
         View {
             fabric: &view.fabric,
@@ -315,7 +315,7 @@ impl Analyzer {
         }
     }
 
-    /// Judges the cluster at one moment.
+    /// Runs one analysis cycle.
     pub fn tick(&mut self, now: Timestamp) -> ClusterView {
         let observation = self.observer.observe(&self.history, now);
         let all_heard = self.history.nodes().all(|(_, node)| node.heard().is_some());
@@ -388,7 +388,7 @@ impl Analyzer {
         }
     }
 
-    /// Builds the fabric anew if a node's parts, a switch's words or the subnet have changed since it was
+    /// Builds the fabric again if a node's parts, a switch's neighbors or the subnet have changed since it was
     /// built, or the port of a cable of unknown fate.
     fn refresh_fabric(&mut self, now: Timestamp, settled: bool) {
         let identities: BTreeMap<_, _> = self
@@ -416,18 +416,18 @@ impl Analyzer {
             subnet,
             lldp,
         } = self.built(now);
-        // A neighbour that is silent while its port is up is no lost cable: the verdict counts it.
+        // A neighbor that is silent while its port is up is no lost cable: the result counts it.
         self.fate(now).keep(&mut fabric, Presence::Unknown);
         self.has_unknown = has_cables_of_unknown_fate(&fabric);
         assign_rails(&mut fabric);
-        // Judged before lost cables come back: a verdict is about what is there.
+        // Evaluated before lost cables come back: a result is about what is there.
         let (mut verdict, routes) = understand(&fabric, &subnet);
         lldp.temper(&mut verdict);
         let findings = lint::lint_seen(
             &fabric,
             &verdict,
             self.plan.as_ref(),
-            // What is above a leaf that tells nobody its neighbours is not known.
+            // What is above a leaf that does not report its neighbors is not known.
             lldp.speaking_leaves == lldp.leaves.len(),
         );
         self.lint = Arc::new(with_settings(findings, &self.history));
@@ -444,7 +444,7 @@ impl Analyzer {
         (self.subnet_changed, self.switches_changed) = (false, false);
     }
 
-    /// The fabric as its sources have it now, anew.
+    /// The fabric as its sources have it now, again.
     pub fn built(&self, now: Timestamp) -> Built {
         let seen = self.subnet_seen.unwrap_or(now);
         let sources = Sources {
@@ -459,7 +459,7 @@ impl Analyzer {
     }
 
     /// What an earlier run saw last is lost, or of unknown fate, as if this run had seen it: once there are
-    /// cables to hold it against, and not while they are still being read.
+    /// cables to compare it with, and not while they are still being read.
     fn take_up_past(&mut self, fabric: &mut Fabric, settled: bool, now: Timestamp) {
         if !(settled && self.built_settled && has_cables(fabric)) {
             return;

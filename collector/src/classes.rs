@@ -3,10 +3,10 @@
 pub mod belief;
 pub(crate) mod signs;
 
-/// How bad a fault is for those who run jobs on the part.
+/// The effect of a fault on jobs that use the part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
-    /// To be mended in working hours.
+    /// To be repaired in working hours.
     Warning,
     /// Stops or badly slows a job now.
     Critical,
@@ -27,7 +27,7 @@ impl Severity {
 pub struct Class {
     /// `port-down`, `pcie-degraded` …
     pub name: &'static str,
-    /// How bad it is as a rule.
+    /// How bad it is usually.
     pub severity: Severity,
     /// What is wrong, in a few words.
     pub title: &'static str,
@@ -130,7 +130,7 @@ pub static MISCABLED_RAIL: Class = Class {
     action: "Move the cable to the leaf of its own rail; if two cables are swapped, exchange them.",
 };
 
-/// A GPU is held back by its own clock.
+/// A GPU is slowed by its own clock.
 pub static GPU_SLOW: Class = Class {
     name: "gpu-slow",
     severity: Severity::Critical,
@@ -138,7 +138,7 @@ pub static GPU_SLOW: Class = Class {
     action: "Check the node's cooling and power; if the other GPUs are healthy, drain the node and have the GPU replaced.",
 };
 
-/// Cables of many switches or hosts were lost at one moment.
+/// Links of many switches or hosts went down simultaneously.
 pub static FABRIC_STORM: Class = Class {
     name: "fabric-storm",
     severity: Severity::Critical,
@@ -202,7 +202,7 @@ pub static NVLINK_ERRORS: Class = Class {
     action: "Drain the node when its job ends and reset its GPUs and NVSwitches; if errors return, run the field diagnostic and have the GPU or the baseboard replaced.",
 };
 
-/// The power supply of a node makes its GPUs brake.
+/// The power supply of a node throttles its GPUs (power brake).
 pub static HOST_POWER: Class = Class {
     name: "host-power",
     severity: Severity::Critical,
@@ -210,7 +210,7 @@ pub static HOST_POWER: Class = Class {
     action: "Check the node's power supplies and its feed; a supply has failed or the rack exceeds its power budget.",
 };
 
-/// Most GPUs of a node are held back by heat.
+/// Most GPUs of a node are throttled by heat.
 pub static HOST_COOLING: Class = Class {
     name: "host-cooling",
     severity: Severity::Critical,
@@ -234,7 +234,7 @@ pub static POWER_LIMIT: Class = Class {
     action: "Set the power limit of the node's GPUs to that of its peers, or keep jobs from using both kinds of node.",
 };
 
-/// A port loses its link again and again.
+/// The link of a port flaps.
 pub static PORT_FLAPPING: Class = Class {
     name: "port-flapping",
     severity: Severity::Critical,
@@ -250,7 +250,7 @@ pub static UPLINK_DOWN: Class = Class {
     action: "Reseat the cable at both switches; if the link stays down, swap the transceivers, then the cable.",
 };
 
-/// The processors of a node stand still for moments.
+/// The processors of a node stall briefly.
 pub static HOST_STALLS: Class = Class {
     name: "host-stalls",
     severity: Severity::Warning,
@@ -354,7 +354,7 @@ pub static SWITCH_QOS: Class = Class {
     action: "Compare the buffers, PFC and priority mapping of the switch with a healthy switch.",
 };
 
-/// Switches wait for each other in a circle.
+/// Switches wait for each other: a cyclic buffer dependency.
 pub static PFC_DEADLOCK: Class = Class {
     name: "pfc-deadlock",
     severity: Severity::Critical,
@@ -362,7 +362,7 @@ pub static PFC_DEADLOCK: Class = Class {
     action: "Take one cable of the cycle down for a moment, so that its packets are dropped; then find the route that goes down and up again, and enable the switches' PFC watchdog.",
 };
 
-/// Packets vanish between two switches, and no counter says where.
+/// Packets vanish between two switches, and no counter reports where.
 pub static UPLINK_LOSSY: Class = Class {
     name: "uplink-lossy",
     severity: Severity::Critical,
@@ -370,7 +370,7 @@ pub static UPLINK_LOSSY: Class = Class {
     action: "Take the cable out of service, so that its traffic uses others; then clean and reseat it, and swap the transceivers, then the cable, then the switch port.",
 };
 
-/// Probes to and from a NIC vanish, and no counter says where.
+/// Probes to and from a NIC vanish, and no counter reports where.
 pub static EDGE_LOSSY: Class = Class {
     name: "edge-lossy",
     severity: Severity::Critical,
@@ -402,7 +402,7 @@ pub static ECMP_POLARISED: Class = Class {
     action: "Give the switch a different hash seed or more hash fields than the switch before it; then restart the job.",
 };
 
-/// Somebody else uses a NIC of a job.
+/// Traffic from outside the job uses its NIC.
 pub static NOISY_NEIGHBOUR: Class = Class {
     name: "noisy-neighbour",
     severity: Severity::Warning,

@@ -1,4 +1,4 @@
-//! What one tick of the analysis leaves for API and page.
+//! What one tick of the analysis leaves for the API and the web page.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,7 +22,8 @@ use crate::jobs::job::Jobs;
 use crate::jobs::step_tails::StepTail;
 use crate::jobs::straggler::{Stuck, Waiting};
 
-/// What the collector knows after one tick. Never changed once made: API and page read it while the next is made.
+/// What the collector knows after one tick. Never changed once made: the API and the web page read it while
+/// the next is made.
 #[derive(Debug, Clone)]
 pub struct ClusterView {
     /// The moment of the tick.
@@ -41,9 +42,9 @@ pub struct ClusterView {
     pub probing: Arc<Probing>,
     /// What changed in the fabric lately.
     pub changes: Arc<ChangeLog>,
-    /// Who runs on which GPUs.
+    /// Which job runs on which GPUs.
     pub jobs: Arc<Jobs>,
-    /// Whom the ranks of each job wait for.
+    /// The straggler that the ranks of each job wait for.
     pub waiting: Arc<Vec<Waiting>>,
     /// Step times of the jobs that report them, by name.
     pub step_tails: Arc<Vec<StepTail>>,
@@ -51,7 +52,7 @@ pub struct ClusterView {
     pub collective_tails: Arc<Vec<CollectiveTail>>,
     /// What faults cost jobs.
     pub costs: Costs,
-    /// Jobs that stood still, by the folder of their dumps.
+    /// Stalled jobs, by the folder of their dumps.
     pub stuck: BTreeMap<String, (Stuck, Timestamp)>,
     /// What probes measured of the latency of paths.
     pub tails: Arc<Tails>,
@@ -61,17 +62,17 @@ pub struct ClusterView {
     pub curves: Curves,
     /// Incidents that closed lately.
     pub closed: Vec<Closed>,
-    /// Announced work that is not over.
+    /// Maintenance windows that are not over.
     pub maintenance: Vec<Arc<Window>>,
     /// What LLDP brought into the fabric.
     pub lldp: Arc<LldpMerge>,
-    /// When each switch that tells its neighbours was last heard.
+    /// When each switch that reports its neighbors was last seen.
     pub switches_heard: BTreeMap<SwitchName, Timestamp>,
-    /// When each target that is a host was last heard.
+    /// When each target that is a host was last seen.
     pub heard: BTreeMap<NodeName, Option<Timestamp>>,
     /// Components with fresh data.
     pub freshness: Freshness,
-    /// When the subnet was last read to the end.
+    /// When the subnet was last read completely.
     pub subnet_seen: Option<Timestamp>,
 }
 
@@ -81,8 +82,8 @@ impl ClusterView {
         self.incidents.iter().find(|incident| incident.id == id)
     }
 
-    /// Who saw an edge and when. A witness that still shows it last saw it when it was last heard: the graph
-    /// is only built anew when somebody says something else.
+    /// The witnesses of an edge, and when each saw it. A witness that still shows it last saw it when it
+    /// was last seen: the graph is only built again when a source reports something else.
     pub fn sightings(&self, id: LinkId) -> Sightings {
         let Some((link, ends)) = self.fabric.link(id) else {
             return Sightings::default();

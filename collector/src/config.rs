@@ -31,17 +31,18 @@ use crate::sources::mad_sweep;
 /// The configuration after all checks. Paths are relative to the process, no longer to the file.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Name of the cluster, as the page and the API show it.
+    /// Name of the cluster, as the web page and the API show it.
     pub cluster: String,
-    /// Where to serve API, page and metrics.
+    /// Where to serve the API, the web page and the metrics.
     pub listen: SocketAddr,
     /// Address of a runbook; `{class}` stands for the class of the incident.
     pub runbook: String,
-    /// Most series that the graph of the fabric may have on the collector's page of metrics; 0 leaves it out.
+    /// Most series that the graph of the fabric may have on the collector's metrics endpoint; 0 leaves it
+    /// out.
     pub graph_series: usize,
     /// How exporters are scraped.
     pub scrape: Scrape,
-    /// Exporters that stand in the file itself.
+    /// Exporters that are in the file itself.
     pub targets: Vec<Target>,
     /// Files of Prometheus' file_sd format (JSON) that name more exporters.
     pub file_sd: Vec<PathBuf>,
@@ -51,9 +52,9 @@ pub struct Config {
     pub mapping_files: Vec<PathBuf>,
     /// Where the InfiniBand subnet is read from, if anywhere.
     pub subnet: Option<SubnetSource>,
-    /// Switches that tell their LLDP neighbours.
+    /// Switches that report their LLDP neighbors.
     pub switches: Vec<SwitchSource>,
-    /// The wiring plan that the fabric is held against, if there is one.
+    /// The wiring plan that the fabric is compared with, if there is one.
     pub plan: Option<PathBuf>,
     /// Time between two ticks of the analysis.
     pub analysis_interval: Duration,
@@ -63,9 +64,9 @@ pub struct Config {
     pub collectives: Option<PathBuf>,
     /// Work that is announced in the file itself.
     pub maintenance: Vec<Window>,
-    /// A file of announced work, read again when it has changed.
+    /// A file of a maintenance window, read again when it has changed.
     pub maintenance_file: Option<PathBuf>,
-    /// The token that allows announcing work over the API; none allows nobody.
+    /// The token that allows announcing maintenance over the API; without one, no client may.
     pub maintenance_token: Option<Arc<str>>,
     /// Settings of remote write; off if unset.
     pub push: Option<Push>,
@@ -82,9 +83,9 @@ pub struct Scrape {
     pub interval: Duration,
     /// Longest time that one scrape may take.
     pub timeout: Duration,
-    /// Largest page that is read, after decompression.
+    /// Largest scrape that is read, after decompression.
     pub max_body_bytes: usize,
-    /// Scrapes that may be under way at the same time.
+    /// Scrapes that may be in flight at the same time.
     pub concurrency: usize,
     /// Which profile of the exporter is asked for.
     pub profile: ScrapeProfile,
@@ -111,11 +112,12 @@ pub enum ScrapeProfile {
 /// One exporter. A node may have several, of different kinds.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Target {
-    /// Of whom it speaks; none where its series say that, as those of a whole subnet do.
+    /// The part that it reports about; none where its series name it, as those of a whole subnet
+    /// do.
     pub about: Option<Subject>,
-    /// What it is; none where its page must tell.
+    /// What it is; none where its scrape must report.
     pub kind: Option<Arc<str>>,
-    /// Address of its metrics page, without a profile.
+    /// Address of its metrics endpoint, without a profile.
     pub url: String,
 }
 
@@ -132,7 +134,7 @@ impl Target {
         }
     }
 
-    /// The node that it speaks for, if it is one.
+    /// The node that it is the source for, if it is one.
     pub fn node(&self) -> Option<&NodeName> {
         self.about.as_ref()?.node()
     }
@@ -152,12 +154,12 @@ impl Target {
         self.url.strip_prefix(PUSHED)?.split_once('/')
     }
 
-    /// Whether it is somebody else's exporter by its configuration.
+    /// Whether its configuration names another project's exporter.
     pub fn is_foreign(&self) -> bool {
         self.kind.as_ref().is_some_and(|kind| **kind != *OWN_KIND)
     }
 
-    /// What to call it in logs and labels: the part that it speaks for, or its address.
+    /// What to call it in logs and labels: the part that it is the source for, or its address.
     pub fn name(&self) -> String {
         self.about
             .as_ref()
@@ -165,7 +167,7 @@ impl Target {
     }
 }
 
-/// Where the InfiniBand subnet, or the neighbours of a switch, are read from.
+/// Where the InfiniBand subnet, or the neighbors of a switch, are read from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SubnetSource {
     /// File, command, or a port of this host.
@@ -185,18 +187,18 @@ pub struct SubnetSource {
 pub enum SubnetFrom {
     /// A file, read again whenever it has changed.
     File(PathBuf),
-    /// A program with its arguments that prints what would stand in the file.
+    /// A program with its arguments that prints what would be in the file.
     Command(Vec<String>),
     /// An own sweep out of a port of this host; see [`crate::sources::mad_sweep::open`].
     Device(String, mad_sweep::Settings),
 }
 
-/// A switch that tells its LLDP neighbours.
+/// A switch that reports its LLDP neighbors.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SwitchSource {
-    /// Its name, as its neighbours hear it.
+    /// Its name, as its neighbors receive it.
     pub name: SwitchName,
-    /// Where its neighbours are read; none if it runs an exporter, as a target of its name.
+    /// Where its neighbors are read; none if it runs an exporter, as a target of its name.
     pub source: Option<SubnetSource>,
     /// Addresses by which it answers probes, as exporters print them; those of a port with the port.
     pub addresses: Vec<(String, Option<PortName>)>,
@@ -213,7 +215,8 @@ impl Config {
     /// Reads and checks a file.
     ///
     /// # Errors
-    /// The file cannot be read or says something wrong; the error says where and what was expected.
+    /// The file cannot be read or reports something wrong; the error reports where and what was
+    /// expected.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
         let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Unreadable {
             file: path.to_owned(),
@@ -246,7 +249,7 @@ impl Config {
     /// relative paths start beside it.
     ///
     /// # Errors
-    /// A text says something wrong; the error says where and what was expected.
+    /// A text reports something wrong; the error reports where and what was expected.
     pub fn parse(text: &str, path: &Path) -> Result<Self, ConfigError> {
         let raw: raw::File =
             toml::from_str(text).map_err(|error| ConfigError::from_toml(text, path, error))?;
@@ -260,7 +263,7 @@ impl Config {
     }
 }
 
-/// Whether text is an address that the collector can scrape, or the sentence that says why not.
+/// Whether text is an address that the collector can scrape, or the sentence that reports why not.
 ///
 /// # Errors
 /// What was expected instead.

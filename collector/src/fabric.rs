@@ -1,4 +1,4 @@
-//! From a subnet and exporters' readings to the fabric graph, its tiers and rails, and a first verdict on it.
+//! From a subnet and exporters' readings to the fabric graph, its tiers and rails, and a first result on it.
 
 pub mod addresses;
 pub mod classify;

@@ -24,10 +24,10 @@ pub enum ConfigError {
     /// The wiring plan is refused.
     #[error("{}", Lines(.0))]
     Plan(Vec<PlanError>),
-    /// The file of the plan is of a kind that says no cables.
+    /// The file of the plan is of a kind that reports no cables.
     #[error("{}: no wiring plan: expected a table or TOML of cables, or an NDT", .0.display())]
     NoPlan(PathBuf),
-    /// The file says something wrong.
+    /// The file reports something wrong.
     #[error("{}:{line}:{column}: {}{message}{}", file.display(), In(field), Meant(meant))]
     Invalid {
         /// The file.

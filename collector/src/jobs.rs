@@ -1,4 +1,4 @@
-//! Who holds which GPUs, and who waits for whom.
+//! Which jobs hold which GPUs, and stragglers in them.
 
 pub mod collective_times;
 pub mod job;

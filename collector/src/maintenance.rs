@@ -1,4 +1,5 @@
-//! Announced work as people and hooks announce it: in the configuration, in a file that is read again, over the API.
+//! Maintenance windows as people and hooks announce them: in the configuration, in a file that is read again, over
+//! the API.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,7 +13,8 @@ use crate::clock;
 use crate::diagnose::stages::maintenance::{PartPattern, Window};
 use crate::status::State;
 
-/// Most parts of one window, and most windows that the API keeps: a bound for who posts in a loop.
+/// Most parts of one window, and most windows that the API keeps: a bound for clients that post in
+/// a loop.
 pub const MOST: usize = 10_000;
 
 /// A window as it is written: a TOML table or a JSON object.
@@ -180,7 +182,9 @@ impl Announced {
         if let Err(problem) = &looked
             && self.problem.as_ref() != Some(problem)
         {
-            tracing::error!("maintenance not read, older windows stay: {problem}");
+            tracing::error!(
+                "cannot read maintenance windows; keeping the previous ones: {problem}"
+            );
         }
         match looked {
             Ok(true) => self.problem = None,
@@ -192,7 +196,7 @@ impl Announced {
         all.map(|window| moved(window, clock::inside)).collect()
     }
 
-    /// Reads the file if it is another one than before, and says whether it was.
+    /// Reads the file if it is another one than before, and reports whether it was.
     fn look(&mut self, now: Timestamp) -> Result<bool, String> {
         let Some(file) = &self.file else {
             return Ok(false);

@@ -94,7 +94,7 @@ impl Default for Mappings {
     }
 }
 
-/// What a page is.
+/// What a scrape is.
 #[derive(Debug, Clone)]
 pub enum Recognised {
     /// Railscope's own.
@@ -107,7 +107,7 @@ impl Mappings {
     /// Adds the mapping in a file's text; one of the same kind that comes with Railscope is replaced.
     ///
     /// # Errors
-    /// The text says something wrong; the error says where and what was expected.
+    /// The text reports something wrong; the error reports where and what was expected.
     pub fn add(&mut self, text: &str, path: &Path) -> Result<(), ConfigError> {
         self.push(file::parse(text, path)?);
         Ok(())
@@ -132,7 +132,7 @@ impl Mappings {
         std::iter::once(OWN_KIND).chain(foreign)
     }
 
-    /// Whether a target can be of this kind, or the sentence that says why not.
+    /// Whether a target can be of this kind, or the sentence that reports why not.
     ///
     /// # Errors
     /// What was expected instead.

@@ -1,4 +1,4 @@
-//! Several files as one site: their cables in one fabric with its verdict, plans and placements beside it.
+//! Several files as one site: their cables in one fabric with its result, plans and placements beside it.
 
 use std::collections::BTreeSet;
 
@@ -14,20 +14,21 @@ use crate::fabric::plans::{
 use crate::fabric::subnet::{Gap, Subnet};
 use crate::fabric::{SubnetMerge, Verdict, assign_rails, judge};
 
-/// What all files together say.
+/// What all files together report.
 #[derive(Debug)]
 pub struct Site {
     /// Everything with a cable: from what was seen, or from plans where nothing was seen.
     pub fabric: Fabric,
-    /// The verdict on it; none where no file told of a fabric.
+    /// The result on it; none where no file reported about a fabric.
     pub verdict: Option<Verdict>,
     /// Whether the fabric was seen, and not only planned.
     pub seen: bool,
     /// Cables as planned, of all plans.
     pub plan: Option<WiringPlan>,
-    /// Whether cables were told by single devices of their own ports; then those of others are not known.
+    /// Whether cables were reported by single devices for their own ports; then those of others are
+    /// not known.
     pub neighbours: bool,
-    /// The devices that told: nodes and switches.
+    /// The devices that reported: nodes and switches.
     pub tellers: BTreeSet<Part>,
     /// Ports with contradictory cables, which are ignored.
     pub contested: Vec<Contested>,
@@ -44,8 +45,8 @@ pub struct Site {
 }
 
 impl Site {
-    /// Puts files together. Pages go in before sweeps, as in the running collector; cables that only tools other than
-    /// those saw make a fabric of their own where there is neither.
+    /// Puts files together. Scrapes go in before sweeps, as in the running collector; cables that only tools other
+    /// than those saw make a separate fabric where there is neither.
     pub fn of(files: Vec<Opened>) -> Self {
         let now = Timestamp(0);
         let (mut pages, mut subnets) = (Vec::new(), Vec::new());
@@ -75,7 +76,7 @@ impl Site {
                 Document::Cables(plan, Told::Planned) => planned.push(plan),
                 Document::Cables(cabling, told) => {
                     site.neighbours |= told == Told::ByOneEnd;
-                    // Whoever tells stands first.
+                    // The reporting end is first.
                     let tellers = cabling
                         .cables
                         .iter()
@@ -170,7 +171,7 @@ fn whose(part: &Part) -> Part {
     }
 }
 
-/// A page does not say its node: that is the name of its file.
+/// A scrape does not report its node: that is the name of its file.
 fn node_name(file: &str) -> Option<NodeName> {
     let name = file.rsplit('/').next()?;
     name.split('.').next()?.parse().ok()

@@ -1,4 +1,4 @@
-//! When the analysis takes up what an earlier run left, and when it writes down what it knows.
+//! When the analysis ingests what an earlier run left, and when it writes down what it knows.
 
 pub mod fabric_file;
 pub mod incidents_file;
@@ -16,17 +16,17 @@ use crate::status::State;
 /// Least time between two writes: of 100,000 GPUs the file has tens of megabytes.
 const WRITE_SECONDS: f64 = 60.0;
 
-/// The state file, if one is configured, and what stands in it.
+/// The state file, if one is configured, and what is in it.
 pub(crate) struct Past {
     folder: Option<PathBuf>,
     /// When the last write was tried.
     tried: Option<Timestamp>,
     /// What the file holds.
     written: Option<(Arc<Fabric>, Arc<ChangeLog>)>,
-    /// Whether the file tells of cables.
+    /// Whether the file reports about cables.
     has_cables: bool,
     incidents: Option<incidents_file::Wire>,
-    /// Whether the last write failed: said once, not every minute.
+    /// Whether the last write failed: reported once, not every minute.
     failing: bool,
     incidents_failing: bool,
 }
@@ -44,7 +44,7 @@ impl Past {
         }
     }
 
-    /// Takes up the incidents of an earlier run, and the work that was announced to it.
+    /// Ingests the incidents of an earlier run, and the work that was announced to it.
     pub(crate) fn restore_incidents(&self, analyzer: &mut Analyzer, state: &State) {
         let Some(folder) = &self.folder else { return };
         match incidents_file::load(folder) {
@@ -52,11 +52,13 @@ impl Past {
                 analyzer.restore_incidents(past.open, past.closed);
                 state.posted().extend(past.announced);
             }
-            Err(error) => tracing::error!("starting without the incidents of before: {error}"),
+            Err(error) => {
+                tracing::error!("cannot load the saved incidents; starting without them: {error}")
+            }
         }
     }
 
-    /// Writes down incidents and announced work, if they are other ones than before.
+    /// Writes down incidents and a maintenance window, if they are other ones than before.
     pub(crate) fn keep_incidents(&mut self, view: &ClusterView, state: &State) {
         let Some(folder) = &self.folder else { return };
         let wire = incidents_file::Wire::of(view, &state.posted());
@@ -81,14 +83,14 @@ impl Past {
         }
     }
 
-    /// Takes up what an earlier run knew. A file that cannot be read is an error in the log and no past.
+    /// Ingests what an earlier run knew. A file that cannot be read is an error in the log and no past.
     pub(crate) fn restore(&mut self, analyzer: &mut Analyzer) {
         let Some(folder) = &self.folder else { return };
         match fabric_file::load(folder) {
             Ok(Some(past)) => {
                 tracing::info!(
                     written = past.at.as_seconds(),
-                    "took up the fabric of an earlier run"
+                    "loaded the fabric of an earlier run"
                 );
                 self.has_cables = has_cables(&past.fabric);
                 analyzer.restore(past.fabric, past.changes);

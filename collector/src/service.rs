@@ -34,12 +34,13 @@ use crate::sources::targets::{LOOK_INTERVAL, TargetList};
 use crate::status::State;
 use crate::store::source_id::Speaker;
 
-/// Pages that may wait for the analysis. When it falls behind, scrapers wait too, and nothing piles up.
+/// Scrapes that may wait for the analysis. When it falls behind, scrapers wait too, and nothing piles
+/// up.
 const WAITING_EVENTS: usize = 128;
 /// How long a shutdown waits for requests in flight. Idle connections are closed at once.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(2);
 
-/// Why the collector stopped although nobody asked it to.
+/// Why the collector stopped without a request.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The HTTP client cannot be set up.
@@ -48,19 +49,19 @@ pub enum RunError {
     /// The wiring plan cannot be read.
     #[error(transparent)]
     Plan(#[from] crate::config::ConfigError),
-    /// One of its own tasks ended: a defect of Railscope.
-    #[error("the {0} task ended; this is a defect of Railscope")]
+    /// One of its tasks ended: a bug in Railscope.
+    #[error("the {0} task ended; this is a bug in Railscope")]
     Task(&'static str),
 }
 
-/// What the analysis takes up.
+/// What the analysis ingests.
 #[derive(Debug)]
 pub(crate) enum Event {
     /// The targets that are scraped.
     Targets(Vec<Target>),
     /// The targets whose samples are pushed.
     PushedTargets(Vec<Target>),
-    /// A page of Railscope's own exporter.
+    /// A scrape of Railscope's exporter.
     Page {
         target: Arc<Target>,
         page: String,
@@ -68,7 +69,7 @@ pub(crate) enum Event {
         /// Its byte reservation, released after ingestion.
         held: Option<Held>,
     },
-    /// What a page of another exporter says.
+    /// What a scrape of another exporter reports.
     Foreign {
         target: Arc<Target>,
         speaker: Speaker,
@@ -77,7 +78,7 @@ pub(crate) enum Event {
         /// Its byte reservation, released after ingestion.
         held: Option<Held>,
     },
-    /// What a switch tells of its neighbours, or why it could not be read.
+    /// What a switch reports about its neighbors, or why it could not be read.
     Neighbours {
         switch: SwitchName,
         told: Result<Told, String>,
@@ -101,7 +102,8 @@ pub(crate) enum Event {
 pub struct Beside {
     /// Its routes: other ones than the collector's.
     pub routes: axum::Router,
-    /// What the page's head calls it, and its path without a slash in front; none for no link.
+    /// What the header of the web page calls it, and its path without a slash in front; none for no
+    /// link.
     pub link: Option<(&'static str, &'static str)>,
     /// Where metrics and incidents are sent; flushed at the end.
     pub otlp: Option<Otlp>,
@@ -121,7 +123,7 @@ pub async fn run(
 
 /// As [`run`], with more on the same address.
 ///
-/// Requests in flight then get a moment to end; connections that a client keeps open do not hold it up.
+/// Requests in flight then get a moment to end; connections that a client keeps open do not delay it.
 ///
 /// # Errors
 /// Why it stopped before.
@@ -294,7 +296,7 @@ async fn follow_targets(
         if let Some(recorder) = &state.recorder {
             recorder.set_targets(&targets, false, state.now());
         }
-        // The analysis hears of a node before its first page arrives.
+        // The analysis knows of a node before its first scrape arrives.
         if events.send(Event::Targets(targets.clone())).await.is_err() {
             return;
         }

@@ -1,11 +1,12 @@
-//! Steps of the method that can be left out: what each is worth is measured by its absence (`railscope eval --without`).
+//! Steps of the method that can be omitted: what each is worth is measured by its absence
+//! (`railscope eval --without`).
 
 use super::analyzer::Analyzer;
 
 /// A step of the method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Step {
-    /// GPUs and ports are held against those of the same product, shape and place only.
+    /// GPUs and ports are compared with those of the same product, shape and place only.
     RoleCohort,
     /// What is lost with a switch or a host, and the other end of one fault, belongs to its root.
     Parents,
@@ -15,25 +16,26 @@ pub enum Step {
     Persistence,
     /// What proves itself opens an incident at its first tick.
     Proof,
-    /// Only what is sure enough pages.
+    /// Only sufficiently probable incidents page.
     Belief,
-    /// Announced work explains what is seen of its parts.
+    /// Maintenance windows explain findings of their parts.
     Maintenance,
     /// A rank is named only for missing wait that it spends computing, or else gets no more than a hint: a step is
     /// waiting, compute and the rest, and nothing of it is lost.
     Conservation,
-    /// Pause is followed to who does not drain, along the lanes that wait for each other.
+    /// Pause is traced to the receiver that does not drain, along the lanes that wait for each
+    /// other.
     PauseWalk,
-    /// Parts that go on slower than they could page only if they hold a job up, and nothing does on idle nodes.
+    /// Parts that continue more slowly page only if they delay a job, and nothing does on idle nodes.
     ImpactGate,
-    /// Probes between NICs say which part loses them.
+    /// Probes between NICs report which part loses them.
     Probes,
-    /// On InfiniBand, the ways of probes are those that forwarding tables give.
+    /// On InfiniBand, the paths of probes are those of the forwarding tables.
     ForwardingTables,
 }
 
 impl Step {
-    /// Every step, with the name that options say and what it does.
+    /// Every step, with the name that options use and what it does.
     pub const ALL: &'static [(Self, &'static str, &'static str)] = &[
         (
             Self::RoleCohort,
@@ -43,48 +45,52 @@ impl Step {
         (
             Self::Parents,
             "parents",
-            "what is lost with a switch or a host belongs to it",
+            "findings of components below a failed switch or host are merged into it",
         ),
         (
             Self::HostComponent,
             "host-component",
-            "a host can be the root of what its parts show",
+            "a host can be the root cause of its components' findings",
         ),
         (
             Self::Persistence,
             "persistence",
-            "an incident opens with the second tick in a row",
+            "an incident opens after two consecutive cycles",
         ),
         (
             Self::Proof,
             "proof",
-            "what proves itself opens at its first tick",
+            "findings with immediate proof open in their first cycle",
         ),
-        (Self::Belief, "belief", "only what is sure enough pages"),
+        (
+            Self::Belief,
+            "belief",
+            "only incidents with a sufficient probability page",
+        ),
         (
             Self::Maintenance,
             "maintenance",
-            "announced work explains its parts",
+            "maintenance windows explain findings of their components",
         ),
         (
             Self::Conservation,
             "conservation",
-            "wait that a rank misses is repaid as compute",
+            "a rank's wait deficit is explained by its compute time",
         ),
         (
             Self::PauseWalk,
             "pause-walk",
-            "pause is followed to who does not drain",
+            "pause is traced to the receiver that does not drain",
         ),
         (
             Self::ImpactGate,
             "impact-gate",
-            "what holds no job up pages nobody",
+            "incidents that delay no job do not page",
         ),
         (
             Self::Probes,
             "probes",
-            "probes between NICs say which part loses them",
+            "probes between NICs locate the component that drops them",
         ),
         (
             Self::ForwardingTables,
@@ -100,12 +106,12 @@ impl Step {
     }
 }
 
-/// The steps that are left out: none, unless somebody measures.
+/// The steps that are omitted: none, except in measurements.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LeftOut(u32);
 
 impl LeftOut {
-    /// Whether a step is left out.
+    /// Whether a step is omitted.
     pub const fn has(self, step: Step) -> bool {
         self.0 & (1 << step as u32) != 0
     }
@@ -119,7 +125,7 @@ impl FromIterator<Step> for LeftOut {
 }
 
 impl Analyzer {
-    /// Leaves steps of the method out, in place of those of before: for measuring, never for use.
+    /// Omits steps of the method, in place of the previous ones: for measuring, never for use.
     pub const fn leave_out(&mut self, steps: LeftOut) {
         self.tracker.left_out = steps;
         self.waits.left_out = steps;

@@ -34,11 +34,11 @@ pub enum ScrapeResult {
     Partial,
     /// No connection, or it broke.
     Unreachable,
-    /// No whole page in time.
+    /// No complete scrape body in time.
     Timeout,
     /// The response is not an exposition, or has no valid line.
     Malformed,
-    /// A page beyond the configured size.
+    /// A scrape beyond the configured size.
     TooLarge,
     /// The response has no samples.
     Empty,
@@ -51,7 +51,7 @@ pub enum ScrapeResult {
 }
 
 impl ScrapeResult {
-    /// Every result, in the order of the page.
+    /// Every result, in the order of the scrape.
     pub const ALL: [Self; 10] = [
         Self::Ok,
         Self::Partial,
@@ -107,7 +107,7 @@ pub enum SweepResult {
 }
 
 impl SweepResult {
-    /// Every result, in the order of the page.
+    /// Every result, in the order of the scrape.
     pub const ALL: [Self; 3] = [Self::Complete, Self::Partial, Self::Failed];
 
     /// The result as a label value.
@@ -138,20 +138,21 @@ pub const MAD_RESULTS: [&str; 5] = ["answered", "repeated", "unanswered", "refus
 /// One exporter and how it was last reached.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TargetState {
-    /// Which exporter its page was recognised to be, where the configuration does not say.
+    /// Which exporter its scrape was recognized to be, where the configuration does not specify it.
     pub recognised: Option<Arc<str>>,
     /// What became of the last scrape; `None` before the first has ended.
     pub last: Option<ScrapeResult>,
-    /// Whether the last scrape brought samples; a page with some bad lines still does.
+    /// Whether the last scrape brought samples; a scrape with some bad lines still does.
     pub up: bool,
-    /// When a page was last taken up.
+    /// When a scrape was last ingested.
     pub last_ok: Option<Timestamp>,
     /// What was wrong with the last scrape.
     pub problem: Option<String>,
 }
 
 impl TargetState {
-    /// Kind of the exporter: what the configuration says, or what its page was recognised to be.
+    /// Kind of the exporter: what the configuration reports, or what its scrape was recognized to
+    /// be.
     pub fn exporter<'a>(&'a self, target: &'a Target) -> &'a str {
         let kind = target.kind.as_ref().or(self.recognised.as_ref());
         kind.map_or(OWN_KIND, |kind| kind)
@@ -192,7 +193,7 @@ impl Targets {
 /// One finished tick with what the API derives from it.
 #[derive(Debug)]
 pub struct Snapshot {
-    /// What the analysis says.
+    /// What the analysis reports.
     pub view: ClusterView,
     /// The fabric as people look at it: made with the tick, so that no request waits for it.
     pub layout: Layout,
@@ -225,11 +226,12 @@ pub struct State {
     pub subnet_interval: Option<Duration>,
     /// Whether a wiring plan was configured.
     pub has_plan: bool,
-    /// Most series that the graph of the fabric may have on the page of metrics.
+    /// Most series that the graph of the fabric may have on the metrics endpoint.
     pub graph_series: usize,
     /// The time.
     pub clock: Clock,
-    /// A page of somebody else on the same server: what to call it, and its path without a slash in front.
+    /// A web page of another component on the same server: what to call it, and its path without a
+    /// slash in front.
     pub beside: Option<(&'static str, &'static str)>,
     /// What became of what is sent by OTLP; none where nothing is.
     pub otlp: Option<railscope_otlp::StatsReader>,
@@ -248,7 +250,7 @@ pub struct State {
     samples: [AtomicU64; SAMPLE_RESULTS.len()],
     mads: Mutex<Mads>,
     dumps: Mutex<Option<Counts>>,
-    /// The token that allows announcing work; none allows nobody.
+    /// The token that allows announcing maintenance; without one, no client may.
     pub maintenance_token: Option<Arc<str>>,
     posted: Mutex<Vec<Arc<Window>>>,
 }
@@ -365,7 +367,7 @@ impl State {
             .fetch_add(gone, Ordering::Relaxed);
     }
 
-    /// Counts a scrape and notes it at its target. `taken_up` says that samples came out of it.
+    /// Counts a scrape and notes it at its target. `taken_up` reports that samples came out of it.
     /// Returns whether its result is another than that of the scrape before.
     pub fn record_scrape(
         &self,
@@ -386,14 +388,14 @@ impl State {
         before != Some(result)
     }
 
-    /// Notes which exporter a target was recognised to be.
+    /// Notes which exporter a target was recognized to be.
     pub fn record_kind(&self, target: &Target, kind: &Arc<str>) {
         if let Some(state) = self.targets().all.get_mut(target) {
             state.recognised = Some(Arc::clone(kind));
         }
     }
 
-    /// Counts what became of the samples of a page.
+    /// Counts what became of the samples of a scrape.
     pub fn record_samples(&self, ingested: &Ingested) {
         let counts = [
             ingested.kept,

@@ -1,4 +1,5 @@
-//! What every node and every switch said lately: by speaker and metric, columns of series by slots of time.
+//! What every node and every switch reported lately: by source and metric, columns of series by slots of
+//! time.
 
 mod column;
 mod ingested;
@@ -20,7 +21,7 @@ pub use node::{NODE_SERIES_LIMIT, NodeHistory, Rows, STALE_AFTER_SECONDS, UNKNOW
 pub(crate) use window::sign_above;
 pub use window::{Count, Increase, MAX_STEP, Quality, Window};
 
-/// What all nodes and switches said lately.
+/// What all nodes and switches reported lately.
 #[derive(Debug, Clone, Default)]
 pub struct History {
     shared: Shared,
@@ -54,7 +55,7 @@ impl History {
         self.nodes.iter()
     }
 
-    /// Nodes that were heard lately enough to say something about now.
+    /// Nodes that were seen lately enough to report something about now.
     pub fn fresh_nodes(&self, now: Timestamp) -> impl Iterator<Item = (&NodeName, &NodeHistory)> {
         self.nodes
             .iter()
@@ -85,7 +86,7 @@ impl History {
             .map(|((node, _), history)| (node, history))
     }
 
-    /// Switches that were heard lately enough to say something about now.
+    /// Switches that were seen lately enough to report something about now.
     pub fn fresh_switches(
         &self,
         now: Timestamp,
@@ -102,7 +103,7 @@ impl History {
         self.adapters.entry(name).or_insert_with(new)
     }
 
-    /// Adapters whose hosts have no exporter and that were heard lately: node and history.
+    /// Adapters whose hosts have no exporter and that were seen lately: node and history.
     pub fn fresh_adapters(
         &self,
         now: Timestamp,
@@ -113,7 +114,8 @@ impl History {
             .map(|((node, _), history)| (node, history))
     }
 
-    /// Forgets switches and adapters that were silent for too long: unlike nodes, no list says which there are.
+    /// Forgets switches and adapters that were silent for too long: unlike nodes, no list reports which there
+    /// are.
     pub fn forget_silent(&mut self, now: Timestamp) {
         self.switches.retain(|_, history| history.is_fresh(now));
         self.adapters.retain(|_, history| history.is_fresh(now));

@@ -1,7 +1,7 @@
-//! `railscope check`: what this node should give, what it gives, and how to mend the difference.
+//! `railscope check`: what this node should give, what it gives, and how to repair the difference.
 //!
-//! [`run`] reads the machine once, as the exporter does, and [`judge`] holds it against [`RULES`]. Nothing
-//! is compared with a list of products: a part is held against its own maximum or against its siblings.
+//! [`run`] reads the machine once, as the exporter does, and [`judge`] compares it with [`RULES`]. Nothing
+//! is compared with a list of products: a part is compared with its own maximum or against its siblings.
 
 mod gpus;
 mod lost;
@@ -157,8 +157,8 @@ pub const RULES: &[Rule] = &[
     ),
 ];
 
-/// Reads the machine once and judges it. A source that blocks is a finding with the file that it reads:
-/// after a few seconds the report comes without its values.
+/// Reads the machine once and evaluates it. A source that blocks is a finding with the file that it
+/// reads: after a few seconds the report comes without its values.
 pub fn run(machine: &Machine) -> Report {
     let Survey {
         reading,
@@ -166,7 +166,7 @@ pub fn run(machine: &Machine) -> Report {
         bad_files,
     } = Survey::of(machine);
     let view = View::new(&reading, &setup, machine.nvml.is_some());
-    // The reading says that there is such a line; which one, the log says.
+    // The reading reports that there is such a line; which one, the log reports.
     let kmsg = machine.kmsg.as_deref();
     let kmsg = kmsg.filter(|_| view.is_unparsed("kernel_log"));
     let unreadable = kmsg.and_then(KernelLog::first_unreadable_of);
@@ -177,7 +177,7 @@ pub fn run(machine: &Machine) -> Report {
     )
 }
 
-/// Holds what was read against [`RULES`]. Pure: the same view gives the same report.
+/// Compares what was read with [`RULES`]. Pure: the same view gives the same report.
 pub fn judge(view: &View<'_>) -> Report {
     let mut report = Report::new(view.node());
     for rule in RULES {

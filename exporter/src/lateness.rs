@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// A read that begins later than this after it was due has waited for a CPU; what is less is how timers are. A tenth of
+/// A read that begins later than this after it was due has waited for a CPU; what is less is how timers are. 10 % of
 /// the shortest period.
 const FROM: Duration = Duration::from_millis(100);
 

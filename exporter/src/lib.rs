@@ -1,13 +1,13 @@
-//! The node exporter: what GPUs, PCIe links and RDMA ports of one machine say, as text for Prometheus.
+//! The node exporter: what GPUs, PCIe links and RDMA ports of one machine report, as text for Prometheus.
 //!
 //! ```text
 //! /sys /proc NVML -> sources -> samplers -> NodeReading -> exposition -> GET /metrics
 //! ```
 //!
 //! [`sources`] touch the machine and nothing else does; each sampler in [`sampler::SAMPLERS`] turns one
-//! source into readings, on a thread of its own, so that one that hangs costs only itself.
+//! source into readings, on a separate thread, so that one that hangs affects only itself.
 //!
-//! A caller says where the machine is, starts the exporter and serves it:
+//! A caller locates the machine, starts the exporter and serves it:
 //!
 //! ```no_run
 //! use railscope_exporter::{Exporter, Machine, NetworkAccess, NvmlAccess, serve};
@@ -17,13 +17,13 @@
 //! let machine = Machine {
 //!     nvml: Some(NvmlAccess {
 //!         library: "libnvidia-ml.so.1".into(),
-//!         // A program that ends up in `run_worker`: NVML runs in a process of its own.
+//!         // A program that ends up in `run_worker`: NVML runs in a separate process.
 //!         worker: vec![std::env::current_exe()?, "nvml-worker".into()],
 //!         period: Duration::from_secs(5),
 //!     }),
 //!     ..Machine::below("/".as_ref())
 //! };
-//! // Samplers have threads of their own; the server runs on the caller's tokio runtime.
+//! // Samplers have separate threads; the server runs on the caller's tokio runtime.
 //! let exporter = Arc::new(Exporter::start(machine)?);
 //! let listener = tokio::net::TcpListener::bind("127.0.0.1:10660").await?;
 //! serve(exporter, listener, async { tokio::signal::ctrl_c().await.unwrap_or_default() }).await

@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use railscope_model::metric::MIG;
 use railscope_model::reading::NodeReading;
 
-/// Which GPU each MIG device belongs to, as NVML last said. All clones share what is known.
+/// Which GPU each MIG device belongs to, as NVML last reported. All clones share what is known.
 #[derive(Debug, Clone, Default)]
 pub struct MigDevices(Arc<Mutex<BTreeMap<String, u16>>>);
 
 impl MigDevices {
-    /// Forgets all and takes up what these readings say of MIG devices.
+    /// Forgets all and reads what these readings report about MIG devices.
     pub fn learn<'a>(&self, readings: impl IntoIterator<Item = &'a NodeReading>) {
         let samples = readings.into_iter().flat_map(NodeReading::samples);
         let migs = samples.filter(|sample| *sample.metric == MIG);

@@ -1,4 +1,5 @@
-//! One page: what all sources last said, rendered at most once for each profile, media type and encoding.
+//! One exposition: what all sources last reported, rendered at most once for each profile, media
+//! type and encoding.
 
 use std::sync::OnceLock;
 
@@ -10,7 +11,7 @@ const PROFILES: [Profile; 2] = [Profile::Default, Profile::Full];
 const ENCODINGS: [bool; 2] = [false, true];
 const BODIES: usize = PROFILES.len() * MediaType::ALL.len() * ENCODINGS.len();
 
-/// A page with its rendered bodies: however many scrapers ask, each body is written once.
+/// An exposition with its rendered bodies: however many scrapers ask, each body is written once.
 #[derive(Debug)]
 pub struct RenderedPage {
     page: Page,
@@ -18,7 +19,7 @@ pub struct RenderedPage {
 }
 
 impl RenderedPage {
-    /// A page of which nothing is rendered yet.
+    /// An exposition of which nothing is rendered yet.
     pub fn new(page: Page) -> Self {
         Self {
             page,
@@ -26,12 +27,12 @@ impl RenderedPage {
         }
     }
 
-    /// The page itself.
+    /// The exposition itself.
     pub fn page(&self) -> &Page {
         &self.page
     }
 
-    /// The page as bytes, compressed if `gzipped`. Cloning the result copies no text.
+    /// The exposition as bytes, compressed if `gzipped`. Cloning the result copies no text.
     pub fn body(&self, profile: Profile, media_type: impl Into<MediaType>, gzipped: bool) -> Bytes {
         let media_type = media_type.into();
         let place = MediaType::ALL.iter().position(|known| *known == media_type);

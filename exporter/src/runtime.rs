@@ -1,4 +1,5 @@
-//! Runs every sampler on a thread of its own and merges what each last said into one page.
+//! Runs every sampler on a separate thread and merges what each last reported into one
+//! exposition.
 
 mod slot;
 
@@ -18,7 +19,8 @@ use crate::lateness::lateness;
 use crate::page::RenderedPage;
 use crate::sampler::{Machine, ON_DEMAND, Presence, SAMPLERS, SampleError, Sampler};
 
-/// A page is merged anew after this time even if no source said anything, so that ages grow.
+/// An exposition is merged again after this time even if no source reported anything, so that ages
+/// increase.
 const MAX_PAGE_AGE: Duration = Duration::from_secs(1);
 /// How long stopping waits for samplers to end; one that hangs is left behind.
 const STOP_GRACE: Duration = Duration::from_secs(3);
@@ -51,8 +53,8 @@ impl From<Machine> for Config {
     }
 }
 
-/// When a source's values are too old to be shown: both have to pass. Then the values leave the page
-/// and the status says `timeout`; both are undone by the next complete read.
+/// When a source's values are too old to be shown: both have to pass. Then the values leave the
+/// exposition and the status reports `timeout`; both are undone by the next complete read.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// Periods of the source without a complete read.
@@ -70,7 +72,8 @@ impl Default for Limits {
     }
 }
 
-/// A running exporter: its samplers and the page of what they last said. Stops when dropped.
+/// A running exporter: its samplers and the exposition of what they last reported. Stops when
+/// dropped.
 pub struct Exporter {
     slots: Vec<Arc<Slot>>,
     shared: Arc<Shared>,
@@ -127,7 +130,7 @@ impl Exporter {
         Ok(exporter)
     }
 
-    /// The page of now: at most `MAX_PAGE_AGE` old, and merged once however many ask.
+    /// The exposition of now: at most `MAX_PAGE_AGE` old, and merged once however many ask.
     pub fn page(&self) -> Arc<RenderedPage> {
         if let Some(page) = self.fresh_page() {
             return page;
@@ -171,14 +174,16 @@ impl Exporter {
         (unchanged && merged_at.elapsed() < MAX_PAGE_AGE).then(|| Arc::clone(page))
     }
 
-    /// Puts together what the sources last said, in the order of the last page where it still holds.
+    /// Puts together what the sources last reported, in the order of the last exposition where it
+    /// still holds.
     fn merge(&self, now: Instant, last: &Page) -> Page {
         let mut own = NodeReading::default();
         let version = Labels::new([env!("CARGO_PKG_VERSION")]);
         own.push(&EXPORTER_BUILD, &version, true);
         let slots = self.slots.iter();
         let said: Vec<_> = slots.map(|slot| slot.report(now, &mut own)).collect();
-        // What the page says of itself is known when it is complete; until then zeros stand there.
+        // What the exposition reports about itself is known when it is complete; until then zeros
+        // are there.
         own.push(&EXPORTER_DROPPED, &Labels::default(), 0_u64);
         for (name, _) in PROFILES {
             own.push(&EXPORTER_SERIES, &Labels::new([name]), 0_u64);
@@ -201,7 +206,7 @@ impl Drop for Exporter {
     }
 }
 
-/// The last page and what it was merged from.
+/// The last exposition and what it was merged from.
 #[derive(Default)]
 struct Merged {
     generation: u64,
@@ -253,7 +258,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         if thread::panicking() {
-            let defect = io::Error::other("the sampler panicked: a defect of Railscope");
+            let defect = io::Error::other("the sampler panicked: a bug in Railscope");
             self.slot.fail(&SampleError {
                 what: self.slot.source.to_owned(),
                 cause: defect,

@@ -21,26 +21,27 @@ pub struct Machine {
     pub kmsg: Option<PathBuf>,
     /// How to reach NVML; none leaves GPUs out.
     pub nvml: Option<NvmlAccess>,
-    /// Where to ask for what network drivers count, and for neighbours.
+    /// Where to ask for what network drivers count, and for neighbors.
     pub network: NetworkAccess,
     /// Whether to watch timers on each NUMA node, with a thread that wakes up to 1000 times a second.
     /// Several exporters in one process, or on a machine that is not the one below the roots, leave it out.
     pub jitter_probe: bool,
-    /// The root file system that the exporter itself sees, `/`: what it runs in stands there.
+    /// The root file system that the exporter itself sees, `/`: what it runs in is there.
     pub rootfs: PathBuf,
     /// Where to ask whose work runs on the devices.
     pub workloads: WorkloadAccess,
-    /// What NVML says of MIG devices, for samplers that ask others than NVML.
+    /// What NVML reports about MIG devices, for samplers that ask others than NVML.
     pub mig_devices: MigDevices,
-    /// Whether to answer probes of other nodes, and whom to probe.
+    /// Whether to answer probes of other nodes, and which targets to probe.
     pub probes: ProbeAccess,
     /// What became of what is sent by OTLP; none where nothing is.
     pub otlp: Option<railscope_otlp::StatsReader>,
 }
 
 impl Machine {
-    /// A machine whose files all stand at their usual places below `root`. It says nothing of this machine:
-    /// GPUs are left out, networks answer from recordings below `network`, and timers are not watched.
+    /// A machine whose files all stand at their usual places below `root`. It reports nothing of this
+    /// machine: GPUs are omitted, networks answer from recordings below `network`, and timers are not
+    /// watched.
     pub fn below(root: &Path) -> Self {
         Self {
             sysfs: root.join("sys"),
@@ -64,7 +65,8 @@ pub struct WorkloadAccess {
     /// The kubelet's pod-resources socket.
     pub kubelet_socket: PathBuf,
     /// A directory in which the prolog of a batch system writes job ids into one file a GPU, named by its
-    /// ordinal (`3`) or ordinal and MIG instance (`3.1`): dcgm-exporter's job mapping. None asks nobody.
+    /// ordinal (`3`) or ordinal and MIG instance (`3.1`): dcgm-exporter's job mapping. None reads no
+    /// mapping.
     pub job_mapping: Option<PathBuf>,
     /// A directory in which jobs write how long their steps took; read where it exists.
     pub step_times: PathBuf,
@@ -157,7 +159,8 @@ pub const SAMPLERS: &[Build] = &[
 /// Builds a sampler for a machine that asks for it.
 pub type BuildOnDemand = fn(&Machine) -> Option<Box<dyn Sampler>>;
 
-/// Samplers that send packets, answer them, or count what is sent: they run where the machine asks for them, and else no page names them.
+/// Samplers that send packets, answer them, or count what is sent: they run where the machine asks
+/// for them, and else no exposition names them.
 pub const ON_DEMAND: &[BuildOnDemand] = &[
     samplers::otlp::build,
     samplers::prober::build,
@@ -165,11 +168,11 @@ pub const ON_DEMAND: &[BuildOnDemand] = &[
     samplers::responder::build,
 ];
 
-/// Samples every source of a machine once, in this thread, and puts the samples in page order: what the
-/// golden files look at. A source that blocks blocks the caller.
+/// Samples every source of a machine once, in this thread, and puts the samples in exposition order:
+/// what the golden files look at. A source that blocks blocks the caller.
 pub fn sample_once(machine: &Machine) -> NodeReading {
     let mut all = NodeReading::default();
-    // Those on demand have nothing to say of one instant.
+    // Those on demand have nothing to report about one instant.
     for build in SAMPLERS {
         let mut sampler = build(machine);
         let mut reading = NodeReading::default();

@@ -33,7 +33,7 @@ const SHUTDOWN_GRACE: Duration = Duration::from_secs(2);
 /// Serves the exporter on a listener until `shutdown` is done, on the caller's tokio runtime.
 ///
 /// Requests in flight then get `SHUTDOWN_GRACE` to end; connections that a client keeps open do not
-/// hold it up. The exporter itself goes on sampling until it is dropped.
+/// delay it. The exporter itself continues sampling until it is dropped.
 ///
 /// # Errors
 /// The listener failed.
@@ -126,7 +126,7 @@ fn text(headers: &HeaderMap, name: header::HeaderName) -> Option<&str> {
     headers.get(name)?.to_str().ok()
 }
 
-/// The profile that a query asks for, or the sentence that says what it should have asked.
+/// The profile that a query asks for, or the sentence that reports what it should have asked.
 fn profile_of(query: &str) -> Result<Profile, String> {
     let known = PROFILES
         .map(|(name, _)| format!("profile={name}"))
@@ -144,7 +144,7 @@ fn profile_of(query: &str) -> Result<Profile, String> {
             return Err(format!("unknown profile {value:?}: expected {known}\n"));
         };
         if profile.replace(*named).is_some() {
-            return Err(format!("profile stands twice: expected {known} once\n"));
+            return Err(format!("duplicate profile: expected {known} once\n"));
         }
     }
     Ok(profile.unwrap_or_default())
@@ -196,7 +196,7 @@ mod tests {
             ("profile=all", "\"all\""),
             ("profile", "\"\""),
             ("profil=full", "\"profil\""),
-            ("profile=full&profile=full", "twice"),
+            ("profile=full&profile=full", "duplicate"),
         ] {
             let said = profile_of(query).unwrap_err();
             assert!(said.contains(names), "{query}: {said}");

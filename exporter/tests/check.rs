@@ -127,7 +127,7 @@ fn the_iommu_may_pass_addresses_through_but_not_translate_them() {
         ("DMA", Some("FINDING mlx5_0 (0000:18:00.0): every transfer")),
         (
             "none-of-these",
-            Some("unknown mlx5_0 (0000:18:00.0): the kernel says"),
+            Some("unknown mlx5_0 (0000:18:00.0): the kernel reports"),
         ),
     ] {
         let rows = spoilt("iommu", HGX, |root| {

@@ -65,7 +65,7 @@ pub struct Node {
     pub stalls: [u64; 3],
     /// Time in which it waited for its storage and did nothing else.
     pub storage_seconds: f64,
-    /// Whether it is switched off: nobody on it says anything.
+    /// Whether it is switched off: no exporter on it reports anything.
     pub away: bool,
     /// How often its exporter was restarted.
     pub exporter_restarts: u32,
@@ -80,8 +80,8 @@ struct Injected {
     active: bool,
 }
 
-/// A cluster that moves when it is told the time. The same description, seed, faults and times give
-/// the same state, bit for bit.
+/// A cluster that advances to a given time. The same description, seed, faults and times
+/// give the same state, bit for bit.
 #[derive(Debug, Clone)]
 pub struct Cluster {
     spec: ClusterSpec,
@@ -141,7 +141,7 @@ struct Job {
 }
 
 impl Job {
-    /// A job whose ways are not known yet.
+    /// A job whose paths are not known yet.
     fn new(spec: JobSpec) -> Self {
         let idle = Pace::new(0.0, [], 0.0);
         Self {
@@ -263,7 +263,8 @@ impl Cluster {
         &self.plan
     }
 
-    /// The wiring as it is now: dark cables are missing, slow ones say so, mixed-up ones are mixed up.
+    /// The wiring as it is now: dark cables are missing, slow ones show their speed, mixed-up ones
+    /// are mixed up.
     pub const fn wiring(&self) -> &Wiring {
         &self.conditions.wiring
     }
@@ -332,12 +333,13 @@ impl Cluster {
     }
 
     fn show_links(&mut self) {
-        /// What a port without light reports.
+        /// What a port without an optical signal reports.
         const NO_LIGHT: LinkSpeed = LinkSpeed {
             lanes: 4,
             speed: "SDR",
         };
-        /// What mlx5 says of an Ethernet port without light (`mlx5_query_port_roce`).
+        /// What mlx5 reports about an Ethernet port without an optical signal
+        /// (`mlx5_query_port_roce`).
         const NO_ETHERNET: LinkSpeed = LinkSpeed {
             lanes: 4,
             speed: "QDR",
@@ -348,7 +350,7 @@ impl Cluster {
             let neighbor = self.neighbor(nic);
             let port = self.port_mut(nic);
             if port.efa.is_some() {
-                // Its driver tells what the device can do, whatever the fabric does.
+                // Its driver reports what the device can do, whatever the fabric does.
             } else if let Some(netdev) = &mut port.netdev {
                 netdev.set_carrier(speed.is_some());
                 netdev.mtu = match condition.receive {
@@ -372,7 +374,7 @@ impl Cluster {
         }
     }
 
-    /// Who tells its name at the other end of a NIC's cable: switches do.
+    /// The device that advertises its name at the other end of a NIC's cable: switches do.
     fn neighbor(&self, nic: usize) -> Option<Neighbor> {
         let wiring = &self.conditions.wiring;
         let (Device::Switch(switch), port) = wiring.cable_of(nic)?.ends[1] else {

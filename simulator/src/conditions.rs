@@ -54,7 +54,7 @@ pub(crate) struct PortCondition {
     pub(crate) errors: Option<ErrorRates>,
     /// What becomes of packets that arrive.
     pub(crate) receive: Receive,
-    /// Share of what the port can move, in each direction, that a neighbour on the same NIC takes.
+    /// Share of what the port can move, in each direction, that a neighbor on the same NIC takes.
     pub(crate) neighbour: f64,
 }
 
@@ -74,7 +74,7 @@ pub(crate) enum Receive {
 pub(crate) struct GpuCondition {
     /// Product.
     pub(crate) model: &'static GpuModel,
-    /// Clock that it may run at, as a share of its own full clock.
+    /// Clock that it may run at, as a share of its full clock.
     pub(crate) clock: f64,
     /// Why it may run at no more.
     pub(crate) event: Option<ClockEvent>,
@@ -148,18 +148,18 @@ pub(crate) struct Conditions {
     pub(crate) gpus: Vec<GpuCondition>,
     /// By node.
     pub(crate) hosts: Vec<HostCondition>,
-    /// Cables that lose packets without a word, and the share of packets that they lose.
+    /// Cables that lose packets silently, and the share of packets that they lose.
     pub(crate) losses: Vec<(usize, f64)>,
     /// Cables on which packets vanish after the one end has counted them and before the other does, and the share
     /// of packets.
     pub(crate) vanishing: Vec<(usize, f64)>,
-    /// Cables that hold packets up: the share of packets, and for how many seconds.
+    /// Cables that delay packets: the share of packets, and for how many seconds.
     pub(crate) delays: Vec<(usize, f64, f64)>,
     /// Lanes at whose beginning a switch drops packets and counts them, and the share of packets.
     pub(crate) discards: Vec<(Lane, f64)>,
     /// Switches whose hash uses only so many of the ports among which it should choose.
     pub(crate) polarised: Vec<(usize, usize)>,
-    /// Lanes that wait for each other in a circle.
+    /// Lanes that wait for each other in a cycle.
     pub(crate) deadlocked: Vec<Lane>,
     /// By lane: bytes per second that it can move.
     pub(crate) capacity: Vec<f64>,
@@ -275,7 +275,7 @@ impl Conditions {
         wire.min(slot / self.wiring.ports_of_adapter(nic).len() as f64)
     }
 
-    /// Bytes per second that a neighbour moves through a port in each direction.
+    /// Bytes per second that a neighbor moves through a port in each direction.
     pub(crate) fn neighbour_of(&self, nic: usize) -> f64 {
         let port = &self.ports[nic];
         let wire = port.speed.map_or(0.0, LinkSpeed::bytes_per_second);
@@ -323,7 +323,7 @@ impl Conditions {
     }
 
     /// Time that each node needs for the compute of a step: its slowest GPU, what moves inside the node, and
-    /// the moments in which its processors stand still. Infinite if a GPU is lost.
+    /// the times in which its processors are stalled. Infinite if a GPU is lost.
     pub(crate) fn node_seconds(&self, workload: &Workload, chip_clock: &[f64], node: usize) -> f64 {
         if self.hosts[node].storage_hangs {
             return f64::INFINITY;

@@ -1,7 +1,7 @@
 //! Faults as data: which part fails, how and when, and what is true of it then.
 //!
 //! A kind of fault is a struct with its numbers and a [`Kind`]: one place for all that there is to know
-//! about it. The kinds stand in files by the parts that fail.
+//! about it. The kinds are in files by the parts that fail.
 
 use std::fmt;
 
@@ -27,7 +27,7 @@ pub mod storage;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fault {
-    /// The culprit.
+    /// The faulty component.
     pub part: Part,
     /// When it begins, seconds after the start of the simulation.
     pub onset_seconds: f64,
@@ -57,7 +57,7 @@ pub(crate) trait Kind {
     /// What happens, as the end of a sentence that begins with the part.
     fn sentence(&self) -> String;
 
-    /// Other parts that are as much the fault as the culprit.
+    /// Other parts that are as much the fault as the faulty component.
     fn accomplices(&self, _target: Target, _place: &Place<'_>) -> Vec<Part> {
         Vec::new()
     }
@@ -67,7 +67,7 @@ pub(crate) trait Kind {
         false
     }
 
-    /// XID that the driver tells when it begins.
+    /// XID that the driver reports when it begins.
     fn xid(&self) -> Option<u16> {
         None
     }
@@ -122,7 +122,7 @@ macro_rules! effects {
         pub const CAUSES: &[&str] = &[$($cause),+];
 
         impl Effect {
-            /// Its name, as fault files and `--fault` say it.
+            /// Its name, as fault files and `--fault` use it.
             pub const fn cause(&self) -> &'static str {
                 match self { $(Self::$kind(_) => $cause),+ }
             }
@@ -140,35 +140,35 @@ macro_rules! effects {
 
 effects! {
     "pcie-degraded" PcieDegraded in pcie: "The PCIe link above a NIC trains to fewer lanes or a lower generation.";
-    "pcie-errors" PcieErrors in pcie: "The PCIe link above a NIC corrupts packets and sends them again.";
-    "pcie-redirected" PcieRedirected in pcie: "Packets between NIC and GPUs go up to the root complex and through the IOMMU.";
-    "numa-affinity" NumaAffinity in pcie: "A NIC works for a GPU of the other socket.";
-    "port-down" PortDown in link: "The port of a NIC loses its link.";
-    "port-flapping" PortFlapping in link: "The port of a NIC loses its link again and again.";
+    "pcie-errors" PcieErrors in pcie: "The PCIe link above a NIC corrupts packets and retransmits them.";
+    "pcie-redirected" PcieRedirected in pcie: "Packets between NIC and GPUs are redirected through the root complex and the IOMMU.";
+    "numa-affinity" NumaAffinity in pcie: "A NIC serves a GPU of the other socket.";
+    "port-down" PortDown in link: "The link of a NIC's port is down.";
+    "port-flapping" PortFlapping in link: "The link of a NIC's port flaps.";
     "port-degraded" PortDegraded in link: "The link of a NIC's port comes up narrower or slower.";
-    "edge-lossy" EdgeLossy in link: "The cable at a NIC's port loses packets, and no counter of it tells.";
+    "edge-lossy" EdgeLossy in link: "The cable at a NIC's port drops packets without any error counter.";
     "link-errors" LinkErrors in link: "The cable at a NIC's port corrupts data.";
-    "noisy-neighbour" NoisyNeighbour in link: "Another virtual function of a NIC moves bytes through its port.";
-    "miscabled-rail" Miscabled in link: "Two cables of different rails are in each other's leaf.";
-    "uplink-down" UplinkDown in fabric: "The cable between two switches goes dark.";
-    "uplink-lossy" UplinkLossy in fabric: "The cable between two switches loses packets, and no counter of it tells.";
-    "uplink-jitter" UplinkJitter in fabric: "The cable between two switches holds some packets up.";
-    "switch-down" SwitchDown in fabric: "A switch goes away with all of its links.";
+    "noisy-neighbour" NoisyNeighbour in link: "Another virtual function of a NIC sends traffic through its port.";
+    "miscabled-rail" Miscabled in link: "Two cables of different rails are connected to each other's leaf.";
+    "uplink-down" UplinkDown in fabric: "The link between two switches is down.";
+    "uplink-lossy" UplinkLossy in fabric: "The cable between two switches drops packets without any error counter.";
+    "uplink-jitter" UplinkJitter in fabric: "The cable between two switches delays some packets.";
+    "switch-down" SwitchDown in fabric: "A switch fails, and all of its links are down.";
     "gpu-thermal" Thermal in gpu: "A GPU overheats and its hardware slows the clock.";
     "gpu-power-cap" PowerCap in gpu: "A GPU has a lower power limit than its peers.";
-    "gpu-power-brake" PowerBrake in gpu: "The power supply asks all GPUs of a node to brake.";
+    "gpu-power-brake" PowerBrake in gpu: "The power supply signals all GPUs of a node to throttle (power brake).";
     "gpu-slow" Slow in gpu: "A GPU computes more slowly at its full clock.";
     "gpu-lost" Lost in gpu: "A GPU falls off its bus.";
-    "gpu-memory" Memory in gpu: "A GPU must replace a row of its memory, and waits for a reset to do so.";
-    "nvlink-down" NvLinkDown in gpu: "NVLinks of a GPU go away.";
-    "host-stalls" Stalls in host: "The processors of a node stand still for moments: interrupts, firmware, housekeeping.";
-    "host-steal" Steal in host: "The hypervisor takes the processors of a node away for moments.";
-    "slow-receiver" SlowReceiver in host: "The memory of a node takes what its NICs receive more slowly than they receive it.";
-    "pfc-storm" PfcStorm in roce: "The receive pipe of a NIC is stuck, and it pauses its switch without end.";
-    "ecmp-polarised" EcmpPolarised in roce: "The hash of a switch uses only a part of its uplinks.";
-    "switch-qos" SwitchQos in roce: "A switch throws packets away on the priority that should be lossless.";
-    "pfc-deadlock" PfcDeadlock in roce: "Switches in a circle pause each other for ever.";
-    "mtu-mismatch" MtuMismatch in roce: "The interface of a NIC takes smaller packets than the others send.";
+    "gpu-memory" Memory in gpu: "A GPU must remap a row of its memory, and needs a reset to do so.";
+    "nvlink-down" NvLinkDown in gpu: "NVLinks of a GPU are down.";
+    "host-stalls" Stalls in host: "The processors of a node stall briefly: interrupts, firmware, housekeeping.";
+    "host-steal" Steal in host: "The hypervisor takes the processors of a node away briefly (steal time).";
+    "slow-receiver" SlowReceiver in host: "The memory of a node accepts data more slowly than its NICs receive it.";
+    "pfc-storm" PfcStorm in roce: "The receive pipe of a NIC is stuck, and it pauses its switch continuously.";
+    "ecmp-polarised" EcmpPolarised in roce: "The ECMP hash of a switch uses only some of its uplinks.";
+    "switch-qos" SwitchQos in roce: "A switch discards packets of the priority that should be lossless.";
+    "pfc-deadlock" PfcDeadlock in roce: "Switches pause each other permanently: a cyclic buffer dependency.";
+    "mtu-mismatch" MtuMismatch in roce: "The interface of a NIC accepts smaller packets than its peers send.";
     "receiver-not-ready" NotReady in host: "The software of a node posts receive buffers too late.";
     "storage-stall" StorageStall in storage: "The storage of checkpoints hangs for many nodes at once.";
 }
@@ -199,10 +199,10 @@ pub struct FaultError {
     pub problem: String,
 }
 
-/// What is true while a fault lasts: what a detector is judged by.
+/// What is true while a fault lasts: what a detector is evaluated by.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Truth {
-    /// The culprit.
+    /// The faulty component.
     pub part: Part,
     /// What happened to it: `gpu-thermal`.
     pub cause: &'static str,
@@ -210,17 +210,17 @@ pub struct Truth {
     pub class: &'static str,
     /// Share of the part's capability that is lost, 0 to 1; 1 if it does nothing any more.
     pub severity: f64,
-    /// Step time with the fault over step time without; none if the job stands still.
+    /// Step time with the fault over step time without; none if the job is stalled.
     pub slowdown: Option<f64>,
-    /// Parts that show symptoms of their own besides the slower step of everybody: never culprits.
+    /// Parts with symptoms other than the slower step of all: never faulty themselves.
     pub victims: Vec<Part>,
-    /// Other parts that are as much the fault as the culprit: the second cable of a pair.
+    /// Other parts that are as much the fault as the faulty component: the second cable of a pair.
     pub accomplices: Vec<Part>,
 }
 
 impl Truth {
-    /// Whether anything but the culprit's own counters can show it: a job is slower by it, or other parts have symptoms. A
-    /// cable that loses packets and carries none is not felt.
+    /// Whether anything but the faulty component's own counters can show it: a job is slower by it,
+    /// or other parts have symptoms. A cable that loses packets and carries none is not felt.
     pub fn is_felt(&self) -> bool {
         !self.victims.is_empty() || self.slowdown.is_none_or(|slowdown| slowdown > 1.0)
     }

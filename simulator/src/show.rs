@@ -1,4 +1,4 @@
-//! The cluster in other people's words: files, pages, calls.
+//! The cluster in the formats of other tools: files, expositions, calls.
 
 pub mod forwarding;
 pub mod ibnetdiscover;

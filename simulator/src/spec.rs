@@ -14,7 +14,7 @@ pub mod shape;
 
 pub use nodes::Group;
 
-/// A cluster on one fabric. Serde-able, so that it can stand in a TOML file:
+/// A cluster on one fabric. Serde-able, so that it can be in a TOML file:
 ///
 /// ```toml
 /// nodes = 64
@@ -38,7 +38,7 @@ pub struct ClusterSpec {
     /// What kind of nodes.
     #[serde(default)]
     pub node: NodeKind,
-    /// Nodes of other kinds, from the first node on; the rest is as `node` says.
+    /// Nodes of other kinds, from the first node on; the rest is as `node` reports.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<Group>,
     /// GPUs in each node, if fewer than its kind has.
@@ -47,17 +47,17 @@ pub struct ClusterSpec {
     /// NICs in each node, if fewer than its kind has. NIC `i` is on rail `i`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nics_per_node: Option<u8>,
-    /// Ports of each NIC, 1 or 2: each port goes to a fabric of its own, a plane, and no cable joins planes.
+    /// Ports of each NIC, 1 or 2: each port goes to a separate fabric, a plane, and no cable joins planes.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub planes: u8,
-    /// What the cables speak.
+    /// The protocol of the cables.
     #[serde(default, skip_serializing_if = "Transport::is_infiniband")]
     pub transport: Transport,
-    /// Whether senders of RoCE slow down when receivers tell them of marked packets; else pause alone keeps
-    /// queues from running over.
+    /// Whether senders of RoCE slow down when receivers notify them of marked packets; else pause alone
+    /// keeps queues from running over.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub dcqcn: bool,
-    /// Speed of the switches: that of the fastest NIC if left out. A cable runs at the slower of its ends.
+    /// Speed of the switches: that of the fastest NIC if omitted. A cable runs at the slower of its ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speed: Option<Speed>,
     /// Which switch each NIC is connected to.
@@ -91,18 +91,18 @@ const fn is_yes(flag: &bool) -> bool {
     *flag
 }
 
-/// What the cables speak.
+/// The protocol of the cables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Transport {
     /// InfiniBand: a subnet manager knows every cable.
     #[default]
     Infiniband,
-    /// RDMA over Ethernet that is lossless by pause on one priority (RoCE v2, PFC): neighbours tell each other
-    /// by LLDP who they are, and nobody knows all of them.
+    /// RDMA over Ethernet that is lossless by pause on one priority (RoCE v2, PFC): neighbors report each
+    /// other their identity by LLDP, and no component knows all of them.
     Roce,
-    /// The reliable datagrams of EFA, in a cloud whose fabric nobody on a node sees. Nodes of its kind need it, and
-    /// no other node can have it.
+    /// The reliable datagrams of EFA, in a cloud whose fabric is not visible on a node. Nodes of its kind need it,
+    /// and no other node can have it.
     Efa,
 }
 
@@ -159,7 +159,7 @@ pub enum WiringSpec {
         #[serde(default)]
         rails_meet: RailsMeet,
     },
-    /// As rail-optimised, and the rails never meet: each is a fabric of its own.
+    /// As rail-optimized, and the rails never meet: each is a separate fabric.
     RailOnly {
         /// Nodes behind the same leaves.
         nodes_per_su: u16,
@@ -183,7 +183,7 @@ pub enum WiringSpec {
     },
 }
 
-/// Where the rails of a rail-optimised tree meet.
+/// Where the rails of a rail-optimized tree meet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RailsMeet {
@@ -194,7 +194,7 @@ pub enum RailsMeet {
     Core,
 }
 
-/// What the tree above the NICs is made of. Sizes that are left out follow from the others.
+/// What the tree above the NICs is made of. Sizes that are omitted follow from the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Switches {
@@ -204,7 +204,7 @@ pub struct Switches {
     /// Tiers of switches, 2 or 3.
     #[serde(default = "two", skip_serializing_if = "is_two")]
     pub tiers: u8,
-    /// Uplinks of a leaf: half of its ports, unless fewer say how far it is oversubscribed.
+    /// Uplinks of a leaf: half of its ports, unless fewer specify how far it is oversubscribed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uplinks: Option<u16>,
     /// Spines over which a leaf spreads its uplinks evenly: as few as have the ports.
@@ -253,7 +253,7 @@ const fn is_two(number: &u8) -> bool {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Change {
-    /// Nobody has plugged it.
+    /// It is not plugged.
     Missing(Part),
     /// The upper ends of two cables are in each other's place.
     Swapped([Part; 2]),
@@ -284,7 +284,7 @@ const NODES_PER_SU: u16 = 32;
 const LARGEST_TWO_TIER: u16 = NODES_PER_SU * (QUANTUM_2_PORTS / 8);
 
 impl ClusterSpec {
-    /// The cluster of the demo: nodes with 8 GPUs and 8 NDR NICs on a rail-optimised fabric of 64-port
+    /// The cluster of the demo: nodes with 8 GPUs and 8 NDR NICs on a rail-optimized fabric of 64-port
     /// switches, with as many spines as carry all uplinks. 32 nodes are one scalable unit.
     ///
     /// # Errors

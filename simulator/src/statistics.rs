@@ -1,4 +1,5 @@
-//! Statistics that tell whether two recordings of a cluster are alike: of counters, and of step times.
+//! Statistics that report whether two recordings of a cluster are alike: of counters, and of step
+//! times.
 
 /// Rates of a counter in windows of equal length, in units of the counter per second.
 ///
@@ -46,7 +47,7 @@ pub fn variation(values: &[f64]) -> Option<f64> {
     Some((squares / values.len() as f64).sqrt() / mean)
 }
 
-/// The value below which a share of all lies, between neighbours in proportion; none of nothing.
+/// The value below which a share of all lies, between neighbors in proportion; none of nothing.
 pub fn quantile(values: &[f64], share: f64) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

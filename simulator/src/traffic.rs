@@ -1,4 +1,4 @@
-//! Who sends how much over which links, and what holds it up.
+//! The traffic of each flow, its links, and what delays it.
 
 pub(crate) mod contention;
 pub mod fairness;

@@ -34,7 +34,7 @@ pub struct Host {
     pub gpus: Range<usize>,
 }
 
-/// One port of a network adapter, which is an RDMA device of its own.
+/// One port of a network adapter, which is a separate RDMA device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Nic {
     /// Ordinal of its node.
@@ -329,7 +329,7 @@ impl Wiring {
         0..counts.min().unwrap_or(0)
     }
 
-    /// Ports of each adapter, each to a fabric of its own.
+    /// Ports of each adapter, each to a separate fabric.
     pub const fn planes(&self) -> u8 {
         self.planes
     }
@@ -361,7 +361,7 @@ impl Wiring {
         2 * (self.cables.len() + self.nics.len() / usize::from(self.planes))
     }
 
-    /// The cable at a NIC; none if it carries no light.
+    /// The cable at a NIC; none if it carries no optical signal.
     pub fn cable_of(&self, nic: usize) -> Option<&Cable> {
         self.cables.get(nic).filter(|cable| cable.lit)
     }
@@ -413,14 +413,14 @@ impl Wiring {
         self.cables.iter().filter(|cable| cable.lit)
     }
 
-    /// Exchanges the upper ends of two cables, as somebody does who mixes them up.
+    /// Exchanges the upper ends of two cables, as a wiring mistake does.
     pub fn swap(&mut self, one: usize, other: usize) {
         let far = self.cables[one].ends[1];
         self.cables[one].ends[1] = self.cables[other].ends[1];
         self.cables[other].ends[1] = far;
     }
 
-    /// Whether a NIC is connected to a leaf of its own rail, as far as leaves belong to rails; none if its cable
+    /// Whether a NIC is connected to a leaf of its rail, as far as leaves belong to rails; none if its cable
     /// is dark.
     pub fn on_own_rail(&self, nic: usize) -> Option<bool> {
         let (Device::Switch(leaf), _) = self.cable_of(nic)?.ends[1] else {
@@ -433,7 +433,7 @@ impl Wiring {
         })
     }
 
-    /// What is connected to the ports of each device, by port: far end and speed. Dark cables are left out.
+    /// What is connected to the ports of each device, by port: far end and speed. Dark cables are omitted.
     pub fn ports(&self) -> HashMap<Device, Vec<(u16, Socket, LinkSpeed)>> {
         let mut ports: HashMap<Device, Vec<_>> = HashMap::new();
         for cable in self.lit() {

@@ -1,4 +1,4 @@
-//! Jobs: who runs what, where and when.
+//! Jobs: their work, nodes and times.
 
 pub mod job;
 pub mod placement;

@@ -189,7 +189,7 @@ fn faults_that_need_a_cable_or_a_counter_of_ones_own_are_refused_with_a_reason()
         (
             link,
             "cause = 'port-degraded'\nrate = '1xEDR'",
-            "has the rate that its driver says",
+            "has the rate that its driver reports",
         ),
         (
             link,
@@ -199,7 +199,7 @@ fn faults_that_need_a_cable_or_a_counter_of_ones_own_are_refused_with_a_reason()
         (
             link,
             "cause = 'miscabled-rail'\nwith = 'link/gpu-node-00:rdmap72s0/1'",
-            "nobody sees the cables",
+            "the cables behind the nodes of a cloud are not visible",
         ),
         (
             "nic/gpu-node-00:rdmap71s0",

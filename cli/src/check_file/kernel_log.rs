@@ -87,7 +87,7 @@ fn happened(one: &Occurrence) -> String {
         1 => String::new(),
         count => format!(" {count} times"),
     };
-    // Of times since boot the log does not say the date.
+    // Of times since boot the log does not report the date.
     let last = match one.last {
         None => String::new(),
         Some(last) if one.count == 1 => format!(" on {}", rfc3339(last)),

@@ -50,11 +50,11 @@ const TRIES: usize = 1000;
 
 /// What the thread is asked to do.
 enum Command {
-    /// Break something now, and say what is true then.
+    /// Break something now, and report what is true then.
     Break(Box<Order>, oneshot::Sender<anyhow::Result<Broken>>),
-    /// End a fault of this part and cause now, and say whether there was one.
+    /// End a fault of this part and cause now, and report whether there was one.
     End(Part, &'static str, oneshot::Sender<bool>),
-    /// Say what switches count now; none where nobody answers.
+    /// Return what switches count now; none if there is no response.
     Count(Counted, oneshot::Sender<Option<String>>),
     Stop,
 }
@@ -75,7 +75,7 @@ impl Hand {
         broken.await.context(ENDED)?
     }
 
-    /// Mends a part now; false if it had no such fault.
+    /// Clears a fault of a part now; false if it had no such fault.
     ///
     /// # Errors
     /// The cluster has ended.
@@ -87,7 +87,7 @@ impl Hand {
         ended.await.context(ENDED)
     }
 
-    /// The counters of switches, as an exporter shows them; none where nobody answers.
+    /// The counters of switches, as an exporter shows them; none if there is no response.
     ///
     /// # Errors
     /// The cluster has ended.
@@ -134,7 +134,7 @@ impl Clock {
 
     /// Stops the time and removes the cluster's files. Blocks.
     pub(super) fn stop(self) -> anyhow::Result<()> {
-        // Fails only if the thread has ended, and then joining says why.
+        // Fails only if the thread has ended, and then joining reports why.
         self.hand.0.send(Command::Stop).ok();
         let ended = self.thread.join();
         let (tree, ended) = ended.map_err(|_| anyhow::anyhow!("the cluster's thread panicked"))?;
@@ -156,7 +156,8 @@ fn run(
         match inbox.recv_timeout(pause) {
             Err(RecvTimeoutError::Timeout) => {
                 cluster.advance((next - begun).mul_f64(speed));
-                // Ticks that were missed, say because the machine slept, are lived through in one.
+                // Ticks that were missed, for example because the machine slept, are lived through
+                // in one.
                 while next < Instant::now() {
                     next += TICK;
                 }
@@ -166,7 +167,7 @@ fn run(
                 cluster.advance(elapsed);
                 let broken = break_now(&mut cluster, &order, elapsed);
                 tree.update(&cluster, now()).context(CANNOT_GO_ON)?;
-                // Fails only if nobody waits for it any more.
+                // Fails only if the receiver is gone.
                 reply.send(broken).ok();
                 continue;
             }
@@ -178,7 +179,7 @@ fn run(
                 continue;
             }
             Ok(Command::Count(counted, reply)) => {
-                // Fails only if nobody waits for it any more.
+                // Fails only if the receiver is gone.
                 reply.send(counted.page(&cluster)).ok();
                 continue;
             }
@@ -237,6 +238,6 @@ mod tests {
         let error = break_now(&mut cluster, &order, Duration::ZERO).expect_err("both are hot");
         assert!(error.to_string().contains("already"), "{error}");
         order.wanted.part = order.taken.pop();
-        break_now(&mut cluster, &order, Duration::ZERO).expect("was mended");
+        break_now(&mut cluster, &order, Duration::ZERO).expect("was cleared");
     }
 }

@@ -1,6 +1,6 @@
 //! The demo's own page and API beside the collector's: faults to inject and to end, the truth beside what was found.
 //!
-//! Only somebody at this machine may break things: a POST has to name the address that the demo listens on as its
+//! Only local users may inject faults: a POST has to name the address that the demo listens on as its
 //! host, which another name for it (DNS rebinding) does not, and as its origin, if it comes from a page.
 
 use std::fmt::Write as _;
@@ -23,7 +23,7 @@ use super::wanted::Wanted;
 const PAGE: &str = "demo";
 /// Seconds between two refreshes of the page.
 const REFRESH_SECONDS: u32 = 5;
-/// No script, nothing from elsewhere, forms to here only, and no frame in which somebody else could hide a button.
+/// No script, nothing from elsewhere, forms to here only, and no frame in which another site could hide a button.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
 /// What the collector's style sheet has no need of.
@@ -77,7 +77,8 @@ fn refusal(headers: &HeaderMap, hosts: &[String]) -> Option<String> {
     }
     let origin = text(header::ORIGIN)?;
     let own = format!("http://{host}");
-    (origin != own).then(|| format!("a page of {origin:?} may not do this: expected {own}"))
+    (origin != own)
+        .then(|| format!("requests from web pages of {origin:?} are not allowed: expected {own}"))
 }
 
 /// Pairs of a query; `set` may stand several times.
@@ -175,7 +176,7 @@ async fn page(State(desk): State<Desk>) -> Response {
     let headers = [
         (header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        // With "no-referrer" browsers would not say the origin of a form.
+        // With "no-referrer" browsers would not report the origin of a form.
         (header::REFERRER_POLICY, "same-origin"),
         (header::CACHE_CONTROL, "no-store"),
     ];
@@ -196,7 +197,7 @@ fn write_page(out: &mut String, stage: &Stage) -> std::fmt::Result {
         out.push_str("<p>Nothing was broken yet.</p>\n");
     } else {
         out.push_str(
-            "<table class=\"acts\">\n<tr><th>fault</th><th>since</th><th>state</th><th>what Railscope says</th><th>end it</th></tr>\n",
+            "<table class=\"acts\">\n<tr><th>fault</th><th>since</th><th>state</th><th>what Railscope reports</th><th>clear</th></tr>\n",
         );
         for act in acts.iter().rev() {
             let [what, since, state, verdict] = act.cells();
@@ -205,7 +206,7 @@ fn write_page(out: &mut String, stage: &Stage) -> std::fmt::Result {
                 None => escaped(&verdict),
             };
             let button = act.lasting().map_or_else(String::new, |(cause, part)| {
-                button("end", &format!("cause={cause}&part={part}"), "Mend")
+                button("end", &format!("cause={cause}&part={part}"), "Clear")
             });
             writeln!(
                 out,

@@ -1,4 +1,4 @@
-//! `railscope demo inject`: breaks and mends parts of a demo that runs.
+//! `railscope demo inject`: breaks and repairs parts of a demo that runs.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ pub(super) struct InjectArgs {
     demo: String,
 }
 
-/// What the demo says of the fault.
+/// What the demo reports about the fault.
 #[derive(Deserialize)]
 struct Answer {
     part: String,
@@ -135,7 +135,7 @@ async fn send(args: &InjectArgs) -> anyhow::Result<()> {
 fn say(args: &InjectArgs, answer: &Answer) {
     let Answer { part, what, .. } = answer;
     if args.end {
-        println!("MENDED: {part} ({}).", args.fault);
+        println!("CLEARED: {part} ({}).", args.fault);
         match &answer.found {
             Some(found) => println!(
                 "Railscope had named it after {:.1} s: {}.",

@@ -47,7 +47,7 @@ pub(crate) struct NodesArgs {
     nodes: Vec<PathBuf>,
 }
 
-/// Exporters of all nodes, in processes of their own.
+/// Exporters of all nodes, in their own processes.
 pub(super) struct Nodes {
     processes: Vec<Child>,
     /// Where each node serves `/metrics`, in the cluster's order.
@@ -104,7 +104,8 @@ impl Nodes {
 
     fn end(&mut self) -> anyhow::Result<()> {
         for process in &mut self.processes {
-            // The end of its input tells it to end, and so does the end of the demo, however it comes.
+            // The end of its input signals it to exit, and so does the end of the demo, however it
+            // comes.
             drop(process.stdin.take());
         }
         let deadline = Instant::now() + STOP_GRACE;
@@ -139,7 +140,7 @@ pub(crate) fn run(args: &NodesArgs) -> anyhow::Result<()> {
     let result = runtime.block_on(serve_nodes(args));
     drop(runtime);
     if getppid() != demo {
-        // The demo was killed and cannot clean up; nobody else would.
+        // The demo was killed and cannot clean up; no other process would.
         remove_cluster(&args.cluster)?;
     }
     result
@@ -159,7 +160,7 @@ fn remove_cluster(folder: &Path) -> anyhow::Result<()> {
 }
 
 async fn serve_nodes(args: &NodesArgs) -> anyhow::Result<()> {
-    // Taken so that it does not end the process: the demo says when to stop.
+    // Taken so that it does not end the process: the demo signals when to stop.
     let _interrupts = signal(SignalKind::interrupt()).context("cannot watch for Ctrl-C")?;
     let this_binary = std::env::current_exe().context("cannot find this very binary")?;
     let (stop, stopped) = tokio::sync::watch::channel(false);
@@ -188,7 +189,7 @@ async fn serve_nodes(args: &NodesArgs) -> anyhow::Result<()> {
         let listener = TcpListener::bind(("127.0.0.1", 0))
             .await
             .context("no loopback port is free for an exporter")?;
-        let address = listener.local_addr().context("cannot tell the address")?;
+        let address = listener.local_addr().context("cannot read the address")?;
         let mut stopped = stopped.clone();
         serving.spawn(serve(Arc::clone(&exporter), listener, async move {
             // An error means that the sender is gone, and with it the process.
@@ -197,7 +198,9 @@ async fn serve_nodes(args: &NodesArgs) -> anyhow::Result<()> {
         exporters.push(exporter);
         println!("http://{address}/metrics");
     }
-    std::io::stdout().flush().context("cannot tell the demo")?;
+    std::io::stdout()
+        .flush()
+        .context("cannot notify the demo")?;
     let input_ended = tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new()));
     input_ended.await?.context("cannot listen to the demo")?;
     stop.send_replace(true);

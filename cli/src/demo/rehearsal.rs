@@ -22,7 +22,7 @@ use crate::eval::simulate::known_addresses;
 
 /// The moment at which every run begins: any will do.
 const START: Timestamp = Timestamp(1_800_000_000_000);
-/// Seconds between two scrapes and judgements, as in the demo.
+/// Seconds between two scrapes and judgments, as in the demo.
 const TICK_SECONDS: u64 = 2;
 
 /// A seed that is another in every run, printed so that a failure can be repeated: `RAILSCOPE_SEED` sets it.
@@ -45,7 +45,8 @@ pub(super) struct Heard {
     pub(super) seconds: u64,
 }
 
-/// Lets faults happen at their moments, in seconds, and says what is true of them and what was heard.
+/// Lets faults happen at their moments, in seconds, and reports what is true of them and what was
+/// seen.
 pub(super) fn rehearse(
     mut cluster: Cluster,
     probing: Probing,
@@ -91,7 +92,7 @@ pub(super) fn rehearse(
                 let subnet = parse_ibnetdiscover(&ibnetdiscover(cluster.wiring(), at));
                 analyzer.take_subnet(subnet, at);
             }
-            // Only switches of an Ethernet tell any.
+            // Only switches of an Ethernet report any.
             for (switch, text) in lldp::switches(&cluster) {
                 analyzer.take_switch(&switch, parse_neighbours(&text), at);
             }
@@ -99,9 +100,9 @@ pub(super) fn rehearse(
         }
         for (counted, reader) in &mut switches {
             let Some(page) = counted.page(&cluster) else {
-                continue; // a switch without light
+                continue; // a switch without an optical signal
             };
-            let (speaker, said) = reader.read(&page, at).expect("a page of theirs");
+            let (speaker, said) = reader.read(&page, at).expect("their scrape body");
             for (subject, reading) in &said.readings {
                 analyzer.ingest_from(&speaker, subject, reading, at, false);
             }

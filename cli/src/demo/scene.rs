@@ -35,7 +35,7 @@ pub(super) const SCENES: &[(&str, &str)] = &[
 /// `--scene` that prints them all.
 pub(super) const LIST: &str = "list";
 
-/// A scene as it stands in its file:
+/// A scene as it is in its file:
 ///
 /// ```toml
 /// story = "A GPU overheats and its hardware slows the clock ..."
@@ -49,9 +49,9 @@ pub(super) const LIST: &str = "list";
 pub(super) struct Scene {
     /// One paragraph.
     pub(super) story: String,
-    /// What Railscope is expected to say.
+    /// What Railscope is expected to report.
     pub(super) expect: Expect,
-    /// The cluster; the usual one of the demo if left out. `--nodes` counts for both.
+    /// The cluster; the usual one of the demo if omitted. `--nodes` counts for both.
     #[serde(default)]
     fabric: Option<ClusterSpec>,
     /// What the one job of all nodes does in each step.
@@ -65,15 +65,15 @@ pub(super) struct Scene {
     pub(super) faults: Vec<Wanted>,
 }
 
-/// What Railscope is expected to say.
+/// What Railscope is expected to report.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Expect {
     /// An incident of this class about the part that breaks.
     Named(String),
-    /// Nothing: no part is to blame.
+    /// Nothing: no part is faulty.
     Silence,
-    /// Nothing yet, though a part is to blame; what can be seen instead.
+    /// Nothing yet, though a part is faulty; what can be seen instead.
     NotYet(String),
 }
 
@@ -117,7 +117,7 @@ impl Scene {
         Ok(Cluster::with_jobs(spec, vec![job], seed)?)
     }
 
-    /// What breaks in this cluster; it happens when somebody lets it.
+    /// What breaks in this cluster; it happens on request.
     ///
     /// # Errors
     /// The cluster has nothing that could fail so.
@@ -130,10 +130,10 @@ impl Scene {
     pub(super) fn expectation(&self) -> String {
         match &self.expect {
             Expect::Named(class) => {
-                format!("Railscope is expected to name the part, with the class {class}.")
+                format!("Railscope is expected to name the component, with the class {class}.")
             }
             Expect::Silence => {
-                "Railscope is expected to say nothing: no part is to blame.".to_owned()
+                "Railscope is expected to report nothing: no component is faulty.".to_owned()
             }
             Expect::NotYet(shows) => {
                 format!(
@@ -145,7 +145,7 @@ impl Scene {
     }
 }
 
-/// Clusters for causes that the usual one cannot have: one on Ethernet, and one whose switches can wait in a circle.
+/// Clusters for causes that the usual one cannot have: one on Ethernet, and one whose switches can wait in a cycle.
 const OTHER_FABRICS: [&str; 2] = [
     "nodes = 32\ntransport = 'roce'\nrouting = 'ecmp'\nwiring = { kind = 'rail-optimised', nodes_per_su = 16 }",
     "nodes = 32\ntransport = 'roce'\nwiring = { kind = 'dragonfly', routers_per_group = 4, nodes_per_group = 8, global_ports = 4 }",
@@ -177,13 +177,13 @@ pub(super) fn usual_probes() -> Probing {
     }
 }
 
-/// Nodes where nobody says how many: a scalable unit.
+/// Nodes where no source reports how many: a scalable unit.
 const USUAL_NODES: u16 = 32;
 
 /// Every scene with its story and what to expect.
 ///
 /// # Errors
-/// A scene that is none: a defect of Railscope.
+/// An invalid scene: a bug in Railscope.
 pub(super) fn list() -> anyhow::Result<String> {
     let mut text = String::new();
     for (name, _) in SCENES {
@@ -254,7 +254,7 @@ mod tests {
                 heard.any(|heard| heard.class == class && is_found(truth, &heard.part, class))
             })
         };
-        // Whatever else is said, it is said of the part that broke.
+        // Whatever else is reported, it is reported about the part that broke.
         let culprits = |heard: &Heard| {
             let of = |truth: &Truth| is_found(truth, &heard.part, truth.class);
             truths.iter().any(of)
@@ -262,7 +262,7 @@ mod tests {
         let well = match &scene.expect {
             Expect::Named(class) => named(class) && heard.iter().all(culprits),
             Expect::Silence => truths.is_empty() && heard.is_empty(),
-            // A fault that nobody feels would be none to be named; some let the job stand still.
+            // A fault without any effect need not be named; some stall the job.
             Expect::NotYet(_) => {
                 let felt = |truth: &Truth| truth.slowdown.is_none_or(|times| times > 1.0);
                 heard.is_empty() && truths.iter().all(felt)

@@ -1,4 +1,4 @@
-//! The stage of the demo: what was broken and mended, and what Railscope found of it.
+//! The stage of the demo: what was broken and repaired, and what Railscope found of it.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::clock::{Broken, Hand, Order};
 use super::wanted::{Wanted, is_found, named_as};
 
-/// A cluster in which parts can be broken and mended while it runs.
+/// A cluster in which parts can be broken and repaired while it runs.
 pub(super) struct Stage {
     hand: Hand,
     seed: u64,
@@ -31,7 +31,7 @@ pub(super) struct Act {
     pub(super) since: Instant,
     pub(super) ended: Option<Instant>,
     pub(super) found: Option<Found>,
-    /// Whether it was said that nothing was found.
+    /// Whether it was reported that nothing was found.
     missed: bool,
 }
 
@@ -44,7 +44,7 @@ pub(super) struct Found {
     pub(super) after_seconds: f64,
 }
 
-/// An act as the API says it: the truth, and what was found.
+/// An act as the API reports it: the truth, and what was found.
 #[derive(Debug, Serialize)]
 pub(super) struct Said {
     cause: &'static str,
@@ -90,7 +90,7 @@ impl Stage {
         self.acts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Breaks something now and tells of it.
+    /// Breaks something now and reports about it.
     ///
     /// # Errors
     /// There is no such fault or part, or the part is broken so already.
@@ -107,7 +107,7 @@ impl Stage {
         }
         let of_node = |node: &NodeName| self.exporters.get(node);
         if let Some(url) = broken.truth.part.node().and_then(of_node) {
-            println!("    The culprit's own exporter: {url}?profile=full");
+            println!("    Exporter of the faulty component: {url}?profile=full");
         }
         let named_as = self.named_as(broken.truth.cause);
         if named_as.is_none() {
@@ -146,7 +146,7 @@ impl Stage {
         if !self.hand.end(part.clone(), cause).await? {
             bail!("{part} has no {cause}");
         }
-        println!("\n  MENDED: {part} ({cause}).");
+        println!("\n  CLEARED: {part} ({cause}).");
         let mut acts = self.acts();
         let act = acts.iter_mut().rev().find(|act| act.is(cause, Some(&part)));
         let act = act.context("the fault is no longer on the list")?;
@@ -174,7 +174,7 @@ impl Stage {
         !self.acts().is_empty()
     }
 
-    /// Takes up an open incident. If it is the first that names a fault, gives the time since that began.
+    /// Ingests an open incident. If it is the first that names a fault, gives the time since that began.
     pub(super) fn take(&self, id: &str, title: &str, part: &str, class: &str) -> Option<f64> {
         let mut acts = self.acts();
         let mut named = acts
@@ -197,7 +197,7 @@ impl Stage {
             .any(|act| is_found(&act.broken.truth, part, class))
     }
 
-    /// Parts of faults that should have been named by now and were not; each is said once.
+    /// Parts of faults that should have been named by now and were not; each is reported once.
     pub(super) fn missed(&self, patience: std::time::Duration) -> Vec<Part> {
         let mut missed = Vec::new();
         for act in self.acts().iter_mut() {
@@ -249,7 +249,7 @@ impl Said {
         let ago = |seconds: f64| format!("{seconds:.0} s ago");
         let lasting = self.ended_seconds_ago.map_or_else(
             || "lasts".to_owned(),
-            |seconds| format!("mended {}", ago(seconds)),
+            |seconds| format!("cleared {}", ago(seconds)),
         );
         [
             format!("{} {}", self.part, self.what),
@@ -259,7 +259,7 @@ impl Said {
         ]
     }
 
-    /// Its cause and part, for as long as it can be mended.
+    /// Its cause and part, for as long as it can be repaired.
     pub(super) fn lasting(&self) -> Option<(&str, &str)> {
         let lasts = self.ended_seconds_ago.is_none();
         lasts.then_some((self.cause, self.part.as_str()))

@@ -23,7 +23,7 @@ const MODULE: &str = "if_mib";
 const SNMP: &str = "/snmp";
 const SUBNET: &str = "/infiniband/metrics";
 
-/// Whose counters a page shows.
+/// Whose counters a scrape shows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Counted {
     /// Those of an Ethernet switch.
@@ -33,7 +33,7 @@ pub(super) enum Counted {
 }
 
 impl Counted {
-    /// All pages of a cluster. EFA shows its switches to nobody.
+    /// All scrapes of a cluster. Switches of EFA are not visible.
     pub(super) fn all(cluster: &Cluster) -> Vec<Self> {
         let switches = cluster.plan().switches.iter();
         match cluster.spec().transport {
@@ -45,7 +45,7 @@ impl Counted {
         }
     }
 
-    /// The page; none where nobody answers.
+    /// The scrape; none if there is no response.
     pub(super) fn page(&self, cluster: &Cluster) -> Option<String> {
         match self {
             Self::Switch(name) => if_mib(cluster, name),
@@ -53,7 +53,7 @@ impl Counted {
         }
     }
 
-    /// Whose page it is.
+    /// Whose scrape it is.
     pub(super) const fn kind(&self) -> &'static str {
         match self {
             Self::Switch(_) => "snmp_exporter",
@@ -100,7 +100,7 @@ async fn switch(
     }
     match target.parse() {
         Ok(name) => {
-            // As the real one says of a switch that does not answer.
+            // As the real one reports about a switch that does not answer.
             let silent = format!("error collecting metric: {target}: request timeout");
             answer(&hand, Counted::Switch(name), &silent).await
         }

@@ -1,4 +1,4 @@
-//! A fault that somebody wants: a cause, perhaps with its part and its numbers, made whole from the typical one.
+//! A requested fault: a cause, perhaps with its part and its numbers, made whole from the typical one.
 
 use anyhow::{Context as _, anyhow, bail};
 use railscope_model::identity::Part;
@@ -44,7 +44,8 @@ const NAMED: &[(&str, &str)] = &[
     ("uplink-jitter", "uplink-jitter"),
 ];
 
-/// Causes that only probes show, and only where each has one path and routers tell it: RoCE with ECMP.
+/// Causes that only probes show, and only where each has one path and routers report it: RoCE with
+/// ECMP.
 const NEED_PATHS: &[&str] = &["uplink-jitter"];
 
 /// The class by which the collector names a cause on such a fabric, if it does.
@@ -78,7 +79,7 @@ pub(super) fn is_found(truth: &Truth, part: &str, class: &str) -> bool {
 pub(super) struct Wanted {
     /// One of [`CAUSES`].
     pub(super) cause: String,
-    /// The part; the seed picks one if left out.
+    /// The part; the seed picks one if omitted.
     #[serde(default)]
     pub(super) part: Option<Part>,
     /// Numbers of the effect that are not the typical ones.
@@ -99,7 +100,7 @@ impl Wanted {
     /// The fault in this cluster, from its start on.
     ///
     /// # Errors
-    /// There is no such cause, part or number; says which there are.
+    /// There is no such cause, part or number; reports which there are.
     pub(super) fn fault(&self, cluster: &Cluster, seed: u64) -> anyhow::Result<Fault> {
         let Self { cause, part, set } = self;
         if !CAUSES.contains(&cause.as_str()) {
@@ -115,7 +116,7 @@ impl Wanted {
     }
 }
 
-/// The effect with these of its numbers in place of its own.
+/// The effect with these numbers in place of its own ones.
 fn with_numbers(effect: Effect, set: &toml::Table) -> anyhow::Result<Effect> {
     if set.is_empty() {
         return Ok(effect);
@@ -220,7 +221,7 @@ mod tests {
         let mut wrong = String::new();
         for cause in causes {
             let fault = Wanted::typical(cause).fault(cluster, seed).expect(cause);
-            // A share of packets takes longer to be told from what two readings are apart.
+            // A small share of packets takes longer to exceed the difference between two readings.
             let seconds = if cause.starts_with("uplink-") { 60 } else { 30 };
             let (truths, heard) =
                 rehearse(cluster.clone(), usual_probes(), [(fault, 6.0)], seconds);

@@ -1,4 +1,4 @@
-//! The demo's eye: asks the collector's API as a user would, and tells what it finds.
+//! The demo's eye: asks the collector's API as a user would, and reports what it finds.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -12,7 +12,8 @@ use super::stage::Stage;
 const LOOK: Duration = Duration::from_millis(250);
 /// How long the collector may take until every exporter has been scraped.
 const READY_PATIENCE: Duration = Duration::from_secs(30);
-/// After this long without the culprit the demo says that it is missing: twice of what it promises.
+/// After this long without the root cause the demo reports that it is missing: twice of what it
+/// promises.
 const FIND_PATIENCE: Duration = Duration::from_secs(60);
 
 /// The collector's API.
@@ -81,7 +82,7 @@ impl Api {
         }
     }
 
-    /// Tells of every incident when it opens, beside what was broken. Ends never.
+    /// Reports every incident when it opens, with the injected faults. Never returns.
     pub(super) async fn tell(&self, stage: &Stage) -> anyhow::Result<()> {
         let mut told = BTreeSet::new();
         loop {

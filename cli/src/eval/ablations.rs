@@ -1,4 +1,4 @@
-//! What of the collector's method is left out beside the whole of it: `--without`.
+//! What of the collector's method is omitted beside the whole of it: `--without`.
 
 use railscope_collector::stages::{LeftOut, Step};
 
@@ -10,7 +10,7 @@ const EACH: &str = "each";
 pub(super) struct Ablation {
     /// `without parents`.
     pub(super) name: String,
-    /// What is left out.
+    /// What is omitted.
     pub(super) left_out: LeftOut,
 }
 
@@ -67,6 +67,6 @@ mod tests {
         );
         assert_eq!(names(EACH).len(), Step::ALL.len());
         let error = parse("parent").expect_err("no step");
-        assert!(error.contains("parents (what is lost"), "{error}");
+        assert!(error.contains("parents (findings of components"), "{error}");
     }
 }

@@ -1,34 +1,35 @@
-//! Alarms: what a detector named, from when to when. The one form in which all detectors are judged.
+//! Alarms: what a detector named, from when to when. The one form in which all detectors are
+//! evaluated.
 
 use std::collections::BTreeMap;
 
 use railscope_model::identity::Part;
 use serde::Serialize;
 
-/// Who hears of an alarm.
+/// Who is notified of an alarm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Level {
-    /// Somebody in working hours.
+    /// An operator in working hours.
     Ticket,
     /// The person on call, now.
     Page,
 }
 
-/// What a detector names at one moment.
+/// What a detector names at one time.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Naming {
-    /// The part to blame.
+    /// The root cause.
     pub(super) part: Part,
-    /// What it may be instead, the likeliest first, of detectors that say so.
+    /// What it may be instead, the likeliest first, of detectors that report it.
     pub(super) instead: Vec<Part>,
-    /// What is wrong with it, of detectors that say so.
+    /// What is wrong with it, of detectors that report it.
     pub(super) class: Option<&'static str>,
-    /// Who hears of it.
+    /// Who is notified of it.
     pub(super) level: Level,
-    /// How sure the detector is that this is a fault, 0 to 1, if it says so.
+    /// How sure the detector is that this is a fault, 0 to 1, if it reports it.
     pub(super) posterior: Option<f64>,
-    /// Whether the detector says that announced work explains it.
+    /// Whether the detector reports that a maintenance window explains it.
     pub(super) announced: bool,
     /// The higher, the surer or the worse: orders what one detector names at one time.
     pub(super) score: f64,
@@ -52,7 +53,7 @@ impl Naming {
 /// A naming over time.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Alarm {
-    /// What it said last; level and score are the highest that it had.
+    /// What it reported last; level and score are the highest that it had.
     pub(super) naming: Naming,
     /// Seconds after the start of the run.
     pub(super) opened: f64,
@@ -81,7 +82,7 @@ impl AlarmLog {
         }
     }
 
-    /// Takes up what is named at a moment.
+    /// Ingests what is named at a moment.
     pub(super) fn tick(&mut self, seconds: f64, named: Vec<Naming>) {
         for (_, missed) in self.open.values_mut() {
             *missed += 1;

@@ -1,7 +1,7 @@
 //! Rules from the literature on the same data: what the collector must beat.
 //!
 //! Each is a re-implementation of the rule as published, not of the product around it. Constants are the
-//! published ones; where none is published, the doc comment says so.
+//! published ones; where none is published, the doc comment reports it.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ mod zscore;
 
 /// A rule that names parts, tick after tick.
 pub(super) trait Baseline: Send {
-    /// Looks at one tick and says what is wrong now.
+    /// Looks at one tick and reports what is wrong now.
     fn observe(&mut self, frame: &Frame) -> Vec<Naming>;
 }
 
@@ -78,7 +78,7 @@ pub(super) const BASELINES: &[Rule] = &[
     Rule {
         name: "Greyhound-like",
         names: Names::Part,
-        source: "step time 10 % longer over 10 steps, then the GPU whose GEMM takes 1.1 times the median, and the pairs of neighbours whose transfer does",
+        source: "step time 10 % longer over 10 steps, then the GPU whose GEMM takes 1.1 times the median, and the pairs of neighbors whose transfer does",
         build: |layout| Box::new(greyhound::GreyhoundLike::new(layout)),
     },
     Rule {
@@ -96,13 +96,13 @@ pub(super) const BASELINES: &[Rule] = &[
     Rule {
         name: "NetBouncer-like",
         names: Names::Part,
-        source: "probes that bounce off the highest switches; the chance of each cable to deliver by regularised least squares, and switches all of whose cables are bad",
+        source: "probes that return at the highest tier; the delivery probability of each cable by regularized least squares, and switches with only bad cables",
         build: |layout| Box::new(bouncer::BouncerLike::new(layout)),
     },
     Rule {
         name: "C4D-like",
         names: Names::Part,
-        source: "times of messages by sender and receiver: a slow row accuses the sender, a slow column the receiver, one cell both of its ends; 1.2 times the median is slow",
+        source: "times of messages by sender and receiver: a slow row indicates the sender, a slow column the receiver, one cell both of its ends; slow is 1.2 times the median",
         build: |layout| Box::new(delays::DelaysLike::new(layout)),
     },
 ];

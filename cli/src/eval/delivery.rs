@@ -1,4 +1,5 @@
-//! How pages get from the nodes to the collector: late, twice or never, from agents that die and counters that begin anew.
+//! How scrapes get from the nodes to the collector: late, twice or never, from agents that die and
+//! counters that begin again.
 //!
 //! Nothing of it is a fault of the cluster, and all of it is drawn from the seed.
 
@@ -9,29 +10,29 @@ use serde::Deserialize;
 
 /// The stream of noise that deliveries are drawn from: not the cluster's own.
 const DELIVERY: u64 = 0x1057;
-/// A late page comes at most so many ticks after it was asked for.
+/// A late scrape comes at most so many ticks after it was asked for.
 const LATEST_TICKS: u64 = 2;
 /// Moments of an interval at which nodes are scraped: the collector spreads its scrapes over it.
 pub(super) const TURNS: u64 = 5;
 
-/// `[delivery]` of a scenario. All shares are from 0 to less than 1, and 0 if left out.
+/// `[delivery]` of a scenario. All shares are from 0 to less than 1, and 0 if omitted.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Delivery {
     /// Share of the scrapes that bring nothing.
     pub(super) lost: f64,
-    /// Share of the scrapes whose page comes one or two ticks later. As in production the page is stamped
-    /// when it comes, and the node is not asked again before.
+    /// Share of the scrapes whose body comes one or two ticks later. As in production the scrape is
+    /// stamped when it comes, and the node is not asked again before.
     pub(super) late: f64,
-    /// Share of the pages that come once more with the next scrape, before or after the new one.
+    /// Share of the scrapes that come again with the next scrape, before or after the new one.
     pub(super) duplicated: f64,
     /// Share of the nodes that never had an agent.
     pub(super) missing: f64,
     /// Share of the nodes whose agent dies once and comes back after `away_seconds`.
     pub(super) dying: f64,
-    /// Time for which an agent that died says nothing.
+    /// Time for which an agent that died reports nothing.
     pub(super) away_seconds: f64,
-    /// Most that the stamp of a node's pages is off, in either direction; each node has its own.
+    /// Most that the stamp of a node's scrapes is off, in either direction; each node has its own.
     pub(super) skew_seconds: f64,
     /// Most by which one switch is read before another in the same round: a sweep asks one after another, and the
     /// agent of each for one port after another.
@@ -45,8 +46,8 @@ pub(super) struct Delivery {
 }
 
 impl Default for Delivery {
-    /// Every page comes, once and in time; switches are read within a fifth of a second, as a sweep does that has
-    /// hundreds of questions on the way.
+    /// Every scrape comes, once and in time; switches are read within a fifth of a second, as a sweep does that
+    /// has hundreds of questions on the way.
     fn default() -> Self {
         Self {
             lost: 0.0,
@@ -95,24 +96,24 @@ impl Delivery {
     }
 }
 
-/// The agent of a node, and what of its pages is on the way.
+/// The agent of a node, and what of its scrapes is on the way.
 #[derive(Debug)]
 struct Agent {
     /// At which of the [`TURNS`] it is scraped.
     turn: u64,
     /// The newest moment at which it was, or is to be, looked at a second time.
     again: Option<u64>,
-    /// From when to when it says nothing.
+    /// From when to when it reports nothing.
     away: Option<(f64, f64)>,
     restart: Option<f64>,
     skew: f64,
-    /// A page that was asked for, and the tick at which it comes.
+    /// A scrape that was asked for, and the tick at which it comes.
     late: Option<(u64, NodeReading)>,
-    /// The copy of the last page that comes with the next scrape.
+    /// The copy of the last scrape that comes with the next scrape.
     copy: Option<NodeReading>,
 }
 
-/// Carries the pages of one run.
+/// Carries the scrapes of one run.
 #[derive(Debug)]
 pub(super) struct Post {
     delivery: Delivery,
@@ -183,7 +184,7 @@ impl Post {
         }
     }
 
-    /// Nodes that are scraped at a moment, in turns since the run began.
+    /// Nodes that are scraped at a time, in scrape slots since the run began.
     pub(super) fn nodes_at(&self, moment: u64) -> Vec<usize> {
         let agents = self.agents.iter().enumerate();
         let at_moment =
@@ -191,7 +192,8 @@ impl Post {
         at_moment.map(|(node, _)| node).collect()
     }
 
-    /// Lets a node be scraped once more at a moment, as the collector does: once between two turns of it.
+    /// Lets a node be scraped again at a moment, as the collector does: once between two of its
+    /// scrapes.
     pub(super) fn ask_again(&mut self, node: usize, moment: u64) {
         let agent = &mut self.agents[node];
         if agent.again.is_none_or(|before| moment >= before + TURNS) {
@@ -199,12 +201,12 @@ impl Post {
         }
     }
 
-    /// The moment that the pages of a node are stamped with.
+    /// The moment that the scrapes of a node are stamped with.
     pub(super) fn stamp(&self, node: usize, seconds: f64) -> f64 {
         (seconds + self.agents[node].skew).max(0.0)
     }
 
-    /// The pages of a node that come with a tick, in this order.
+    /// The scrapes of a node that come with a tick, in this order.
     pub(super) fn pages(
         &mut self,
         node: usize,
@@ -275,7 +277,7 @@ mod tests {
         reading
     }
 
-    /// By node and tick: the ticks at which the pages that came were made.
+    /// By node and tick: the ticks at which the scrapes that came were made.
     fn delivered(delivery: Delivery) -> Vec<Vec<Vec<u64>>> {
         let seconds = TICKS as f64 * 10.0;
         let mut post = Post::new(delivery, 1000, &mut cluster(), seconds);
@@ -290,7 +292,7 @@ mod tests {
         (0..8).map(&mut node).collect()
     }
 
-    /// Share of the pages, or of the nodes' ticks, for which something holds.
+    /// Share of the scrapes, or of the nodes' ticks, for which something holds.
     fn share(delivered: &[Vec<Vec<u64>>], test: impl Fn(u64, &[u64]) -> bool) -> f64 {
         let ticks = delivered.iter().flat_map(|node| (0..).zip(node));
         let hits = ticks.filter(|(tick, pages)| test(*tick, pages)).count();
@@ -316,7 +318,7 @@ mod tests {
         };
         let lost = tenth(|delivery| delivery.lost = 0.1);
         near(share(&lost, |_, pages| pages.is_empty()), 0.1);
-        // A tenth of the scrapes, each of which takes the turn of one or two others.
+        // 10 % of the scrapes, each of which replaces one or two others.
         let late = tenth(|delivery| delivery.late = 0.1);
         let is_late = |tick: u64, pages: &[u64]| pages.iter().any(|made| *made < tick);
         near(share(&late, is_late), 0.1 / 1.15);

@@ -15,9 +15,9 @@ use super::scenario::{Draw, EACH, Expect, Scenario};
 
 /// The stream of noise that faults are drawn from: not the cluster's own.
 const DRAWS: u64 = 0xfa17;
-/// Causes that only probes tell of: [`EACH`] draws them where exporters probe.
+/// Causes that only probes report about: [`EACH`] draws them where exporters probe.
 const NEED_PROBES: [&str; 2] = ["edge-lossy", "uplink-jitter"];
-/// Parts that are tried before two faults may not be told apart.
+/// Parts that are tried before two faults may not be distinguished.
 const TRIES: u64 = 64;
 
 /// One run to make.
@@ -122,7 +122,7 @@ impl Plan<'_> {
             .with_context(|| self.scenario.name.clone())
     }
 
-    /// Lets the scenario's faults happen to the cluster, and says what is true of them.
+    /// Lets the scenario's faults happen to the cluster, and reports what is true of them.
     ///
     /// # Errors
     /// The cluster cannot have one of them.

@@ -150,7 +150,7 @@ impl Ends {
         let faults = || runs.iter().flat_map(|run| &run.verdicts.faults);
         let alarms = || {
             let all = runs.iter().flat_map(|run| &run.verdicts.alarms);
-            // Tickets about announced work are apart, as in the precision.
+            // Tickets about a maintenance window are apart, as in the precision.
             all.filter(|alarm| alarm.about != About::Work)
         };
         let is_after = |about: About| about == About::AfterEnd;
@@ -175,7 +175,7 @@ impl Ends {
                 self.opened_after,
             ),
             vec![
-                String::from("pages among them"),
+                String::from("of these, pages"),
                 self.pages_after.to_string(),
             ],
             row(

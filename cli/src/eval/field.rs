@@ -106,8 +106,8 @@ impl Means {
     pub(super) fn rows(&self) -> Vec<Vec<String>> {
         let mut rows = vec![columns(&[
             "mean over causes",
-            "each alike",
-            "weighted by the field",
+            "unweighted",
+            "weighted by field frequency",
             "causes",
             "cases",
         ])];
@@ -122,7 +122,7 @@ impl Means {
             rows.push(vec![
                 name.to_owned(),
                 shown(mean.alike),
-                format!("{} ({covered:.0} % of the field)", shown(mean.weighted)),
+                format!("{} ({covered:.0} % of field faults)", shown(mean.weighted)),
                 mean.causes.to_string(),
                 mean.cases.to_string(),
             ]);

@@ -31,7 +31,7 @@ pub(super) enum Entity {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum As {
     Value,
-    /// Rise of a counter per second since the node was last heard.
+    /// Rise of a counter per second since the node was last seen.
     Rate,
 }
 
@@ -50,7 +50,7 @@ macro_rules! signals {
     ($($id:ident = $entity:ident $metric:ident $label:expr, $how:ident;)+) => {
         /// Names of the columns.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        #[allow(missing_docs)] // the table says what they are
+        #[allow(missing_docs)] // the table reports what they are
         pub(super) enum Column { $($id),+ }
 
         impl Column {
@@ -94,7 +94,7 @@ impl Column {
     }
 }
 
-/// What does not change over a run: parts, and who talks to whom.
+/// What does not change over a run: parts, and senders and receivers.
 #[derive(Debug)]
 pub(super) struct Layout {
     /// Parts by entity: GPUs, cables, PCIe links.
@@ -227,14 +227,14 @@ struct Wanted {
 pub(super) struct Frame {
     /// Seconds after the start of the run.
     pub(super) seconds: f64,
-    /// Length of a step of each job, as its own log tells it; none if it stands still.
+    /// Length of a step of each job, as its log reports it; none if it is stalled.
     pub(super) step_seconds: Vec<Option<f64>>,
     pinger: Pinger,
     probes: Probes,
     columns: Vec<Vec<f64>>,
     /// By node, in the order of its rows.
     wanted: Vec<Vec<Wanted>>,
-    /// By node: stamp of its newest page.
+    /// By node: stamp of its newest scrape.
     heard: Vec<f64>,
 }
 
@@ -262,7 +262,7 @@ impl Frame {
         }
     }
 
-    /// What probes and messages of collectives told.
+    /// What probes and messages of collectives reported.
     pub(super) const fn probes(&self) -> &Probes {
         &self.probes
     }
@@ -275,13 +275,14 @@ impl Frame {
         }
     }
 
-    /// Takes up what is not on pages: the paces of jobs, and the baselines' own probes.
+    /// Ingests what is not on scrapes: the paces of jobs, and the baselines' own probes.
     pub(super) fn finish(&mut self, cluster: &Cluster) {
         self.step_seconds = cluster.steps_seconds().collect();
         self.pinger.ask(cluster, self.seconds, &mut self.probes);
     }
 
-    /// Takes up what a node said at a moment; what is no newer than what it said before is not.
+    /// Ingests what a node reported at a moment; what is no newer than what it reported before is
+    /// not.
     pub(super) fn take(&mut self, node: usize, reading: &NodeReading, seconds: f64) {
         if seconds <= self.heard[node] {
             return;

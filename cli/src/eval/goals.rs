@@ -16,7 +16,7 @@ const GPUS_OF_BUDGET: f64 = 100_000.0;
 pub(super) enum Outcome {
     /// By the whole of the interval.
     Met,
-    /// By the figure itself; the interval reaches beyond the goal, as these runs are too few to tell.
+    /// By the figure itself; the interval exceeds the goal, as these runs are too few to decide.
     Unproven,
     /// Not.
     Missed,
@@ -29,7 +29,7 @@ impl Outcome {
     pub(super) const fn as_str(self) -> &'static str {
         match self {
             Self::Met => "met",
-            Self::Unproven => "reached, interval reaches beyond",
+            Self::Unproven => "reached, interval exceeds the goal",
             Self::Missed => "missed",
             Self::Untested => "not tested",
         }
@@ -50,7 +50,7 @@ pub(super) struct Goal {
     pub(super) interval: Option<(f64, f64)>,
     /// How many faults, alarms or pages it rests on.
     pub(super) of: usize,
-    /// The judgement.
+    /// The judgment.
     pub(super) outcome: Outcome,
 }
 
@@ -114,7 +114,7 @@ impl Goal {
         format!("{value:.3}{interval} of {}", self.of)
     }
 
-    /// The judgement, for a table, with by how much a goal is missed.
+    /// The judgment, for a table, with by how much a goal is missed.
     pub(super) fn outcome_text(&self) -> String {
         let missed = self.reached.filter(|_| self.outcome == Outcome::Missed);
         missed.map_or_else(
@@ -133,7 +133,7 @@ const HARD: [&str; 5] = [
     "uplink-down",
 ];
 
-/// All goals, held against what became of every fault and alarm of the collector.
+/// All goals, compared with what became of every fault and alarm of the collector.
 pub(super) fn of(runs: &[Judged<'_>]) -> Vec<Goal> {
     let faults: Vec<&FaultVerdict> = runs.iter().flat_map(|run| &run.verdicts.faults).collect();
     let alarms = runs.iter().flat_map(|run| &run.verdicts.alarms);
@@ -158,23 +158,23 @@ pub(super) fn of(runs: &[Judged<'_>]) -> Vec<Goal> {
         Goal::share("network faults: top-1", 0.97, of(&network, &|f| f.top[0])),
         Goal::share("network faults: top-3", 0.99, of(&network, &|f| f.top[1])),
         Goal::share(
-            "jobs slower by 5 % and more: culprit named first",
+            "jobs slower by 5 % and more: root cause named first",
             0.98,
             of(&slow(1.05, f64::INFINITY), &|f| f.top[0]),
         ),
         Goal::share(
-            "jobs slower by 2 to 5 %: culprit named first",
+            "jobs slower by 2 to 5 %: root cause named first",
             0.90,
             of(&slow(1.02, 1.05), &|f| f.top[0]),
         ),
         Goal::share("class, from counters alone", 0.93, class),
         Goal::seconds(
-            "hard faults, a device, link or switch is gone: seconds to the culprit, p90",
+            "hard faults, device, link or switch lost: seconds to the root cause, p90",
             10.0,
             &times(&|fault| HARD.contains(&fault.cause)),
         ),
         Goal::seconds(
-            "jobs that stand still: seconds to the culprit, p90",
+            "stalled jobs: seconds to the root cause, p90",
             10.0,
             &times(&|fault| fault.slowdown.is_none()),
         ),

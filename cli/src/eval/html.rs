@@ -9,7 +9,7 @@ use super::score::FaultScore;
 const LABEL_WIDTH: f64 = 115.0;
 const PLOT_WIDTH: f64 = 250.0;
 const ROW_HEIGHT: f64 = 18.0;
-/// The longest time that a plot shows; longer bars are cut there and say their value.
+/// The longest time that a plot shows; longer bars are cut there and report their value.
 const LONGEST_SECONDS: f64 = 300.0;
 
 const HEAD: &str = "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>railscope eval</title><style>\
@@ -29,12 +29,12 @@ pub(super) fn page(report: &Report) -> String {
     for (title, about, bar) in [
         (
             "Recall by cause",
-            "Share of the faults whose culprit was named, with Wilson's 95 % interval.",
+            "Share of the faults whose root cause was named, with the 95 % Wilson interval.",
             recall as fn(&FaultScore) -> Option<Bar>,
         ),
         (
             "Time to detect by cause",
-            "From onset to the first alarm about the culprit, its node or its victims: the bar ends at the median, the line at the 90th percentile; a time may stand where the culprit itself was never named.",
+            "From onset to the first alarm about the root cause, its node or its victims: the bar ends at the median, the line at the 90th percentile. A time can be present although the root cause was not named.",
             time_to_detect,
         ),
     ] {
@@ -50,7 +50,7 @@ pub(super) fn page(report: &Report) -> String {
         }
         page += "</div>";
     }
-    page += "<h2>False pages on a simulated day</h2><p>Exact Poisson interval at 95 %; the scale is logarithmic, from 0.1 to 100,000.</p>";
+    page += "<h2>False pages on a simulated day</h2><p>Exact 95 % Poisson interval; the scale is logarithmic, from 0.1 to 100,000.</p>";
     page += &plot("all", &report.detectors, false_pages);
     page += &format!(
         "<h2>Figures</h2><pre>{}</pre></body></html>\n",
@@ -59,7 +59,7 @@ pub(super) fn page(report: &Report) -> String {
     page
 }
 
-/// One bar: shares of the plot's width, and its value in words.
+/// One bar: shares of the plot's width, and its value as text.
 #[derive(Debug, Clone, PartialEq)]
 struct Bar {
     length: f64,

@@ -1,6 +1,7 @@
-//! Holds alarms against the truth: what was found, where, how soon, and who was blamed for nothing.
+//! Compares alarms with the ground truth: what was found, where, how soon, and which parts were
+//! named wrongly.
 //!
-//! Pure: hand-made alarms and events give the same verdicts as those of a run.
+//! Pure: hand-made alarms and events give the same results as those of a run.
 
 use std::cmp::Ordering;
 
@@ -17,7 +18,7 @@ pub(super) const SLACK_SECONDS: f64 = 60.0;
 /// A fault as it was: what is true of it, and when.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Event {
-    /// Culprit, class, victims.
+    /// Root cause, class, victims.
     pub(super) truth: Truth,
     /// Seconds after the start of the run.
     pub(super) onset: f64,
@@ -27,7 +28,7 @@ pub(super) struct Event {
     pub(super) has_ended: bool,
 }
 
-/// How precisely a detector names at all; it is judged by no more than that.
+/// How precisely a detector names at all; it is evaluated by no more than that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Names {
     /// The part to replace.
@@ -61,22 +62,23 @@ pub(super) struct FaultVerdict {
     pub(super) cause: &'static str,
     /// Share of the part's capability that was lost.
     pub(super) severity: f64,
-    /// Step time with the fault over step time without; none if the job stands still.
+    /// Step time with the fault over step time without; none if the job is stalled.
     pub(super) slowdown: Option<f64>,
     /// Whether the part is of the network: a cable, a switch, an adapter.
     pub(super) is_network: bool,
     /// Whether an alarm named it.
     pub(super) found: bool,
     /// Whether the first, or one of the first three, of what was named at its time and is not another
-    /// fault's was the culprit.
+    /// fault's was the root cause.
     pub(super) top: [bool; 2],
     /// The same, for the kind of part: GPU, PCIe link, cable, leaf.
     pub(super) top_tier: [bool; 2],
-    /// Whether the alarm that named it said the right class; none if it was not found or names no class.
+    /// Whether the alarm that named it reported the right class; none if it was not found or names no
+    /// class.
     pub(super) class_right: Option<bool>,
-    /// From onset to the first alarm about the culprit, its victims or its node.
+    /// From onset to the first alarm about the root cause, its victims or its node.
     pub(super) detect_seconds: Option<f64>,
-    /// From onset to the first alarm about the culprit.
+    /// From onset to the first alarm about the root cause.
     pub(super) localise_seconds: Option<f64>,
     /// Whether the fault ended before the run.
     pub(super) has_ended: bool,
@@ -93,7 +95,7 @@ pub(super) enum About {
     Victim,
     /// A fault that had ended before the alarm opened.
     AfterEnd,
-    /// Work of the site's people, and it says so: a ticket that is right, and about no fault.
+    /// Work of the site's people, and it reports it: a ticket that is right, and about no fault.
     Work,
     /// Nothing.
     Nothing,
@@ -102,7 +104,7 @@ pub(super) enum About {
 /// What became of one alarm.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct AlarmVerdict {
-    /// Who heard of it.
+    /// Who was notified of it.
     pub(super) level: Level,
     /// What it was about.
     pub(super) about: About,
@@ -125,7 +127,7 @@ pub(super) struct Verdicts {
     pub(super) alarms: Vec<AlarmVerdict>,
 }
 
-/// Judges the alarms of one run. `tier` says what kind of part a part is.
+/// Evaluates the alarms of one run. `tier` reports what kind of part a part is.
 pub(super) fn judge(
     events: &[Event],
     maintenance: &[Maintenance],
@@ -249,7 +251,7 @@ fn judge_fault(
             || Names::Node.same(&alarm.naming.part, &event.truth.part)
     };
     let finder = named.iter().copied().find(culprit);
-    // Who names few says of the first what it may be instead.
+    // A detector with few alarms gives the alternatives of the first.
     let instead = named.iter().take(1).flat_map(|alarm| &alarm.naming.instead);
     let parts = named.iter().map(|alarm| &alarm.naming.part).chain(instead);
     let parts: Vec<&Part> = parts.collect();
@@ -341,7 +343,7 @@ mod tests {
                 "{named} {opened}"
             );
             assert_eq!(verdicts.alarms[0].about, About::Nothing);
-            // A ticket that says so itself is right; a page never is.
+            // A ticket that reports it itself is right; a page never is.
             for (level, about) in [(Level::Ticket, About::Work), (Level::Page, About::Nothing)] {
                 let mut said = alarms.clone();
                 (said[0].naming.level, said[0].naming.announced) = (level, true);
@@ -385,7 +387,7 @@ mod tests {
         let verdicts = check(&events, &[alarm("gpu/n1:4", 1.0, 10.0, None)], Names::Part);
         let fault = &verdicts.faults[0];
         assert!(!fault.found && fault.top == [false; 2] && fault.top_tier == [true; 2]);
-        // Something was said about the node, so it was detected, though not localised.
+        // Something was reported about the node, so it was detected, though not localised.
         assert_eq!(
             (fault.detect_seconds, fault.localise_seconds),
             (Some(10.0), None)

@@ -1,4 +1,5 @@
-//! The scores as tables of a Markdown page: `docs/scoreboard.md`, whose other words are people's.
+//! The scores as tables of a Markdown page: `docs/scoreboard.md`, whose other text is written by
+//! hand.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -13,11 +14,11 @@ const BEGIN: &str = "<!-- eval ";
 const END: &str = "<!-- end -->";
 
 type Rows = Vec<Vec<String>>;
-/// A table of the page: its name in marks, its title on a page of its own, and what is in it.
+/// A table of the page: its name in marks, its title on a separate page, and what is in it.
 type Block = (&'static str, &'static str, fn(&Report) -> String);
 
 const BLOCKS: &[Block] = &[
-    ("summary", "What was run", |report| {
+    ("summary", "Runs", |report| {
         format!("{}\n", report.headline())
     }),
     ("goals", "Goals", |report| table(&report.goal_rows())),
@@ -43,16 +44,14 @@ const BLOCKS: &[Block] = &[
     ("matrix", "Recall by cause and severity", |report| {
         table(&matrix(report))
     }),
-    ("sureness", "How sure, and how often right", |report| {
-        table(&sureness(report))
-    }),
+    ("sureness", "Calibration", |report| table(&sureness(report))),
     ("scenarios", "Scenarios", |report| {
         table(&report.scenario_rows())
     }),
-    ("wrong", "What went wrong", |report| table(&wrong(report))),
+    ("wrong", "Errors", |report| table(&wrong(report))),
 ];
 
-/// Writes the tables into a page, or a page of its own if there is none.
+/// Writes the tables into a Markdown file, or a new one if there is none.
 ///
 /// # Errors
 /// The page cannot be read or written, or its marks are not sound.
@@ -79,7 +78,7 @@ fn fresh(report: &Report) -> String {
     page
 }
 
-/// The page with what stands between its marks made anew.
+/// The page with what stands between its marks made again.
 fn renewed(old: &str, block: &dyn Fn(&str) -> Option<String>) -> anyhow::Result<String> {
     let mut page = String::new();
     let mut lines = (1..).zip(old.lines());

@@ -1,7 +1,7 @@
 //! What active rules ask of the fabric each tick: probes between NICs, probes that bounce off switches, and the
 //! messages of collectives. A bounded number of each, over fixed lists, as their agents keep them.
 //!
-//! Answers come whatever becomes of the pages: agents of such tools report over another network.
+//! Answers come whatever becomes of the scrapes: agents of such tools report over another network.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -11,7 +11,7 @@ use railscope_simulator::wiring::{Device, Wiring};
 
 /// Probes that each NIC sends per second on each list (R-Pingmesh, SIGCOMM 2024: 10 in the mesh of a leaf).
 const PER_SECOND: f64 = 10.0;
-/// Others that a NIC probes on each list: neighbours on its leaf, flow labels, bounces.
+/// Others that a NIC probes on each list: neighbors on its leaf, flow labels, bounces.
 const EACH: usize = 4;
 /// NICs that probe, at most; beyond, every second or third and so on does.
 const PROBERS: usize = 256;
@@ -20,14 +20,14 @@ const MESSAGES: usize = 2048;
 /// Time over which rules that count rare losses add them up (an engineering choice).
 const SPAN_SECONDS: f64 = 60.0;
 
-/// What became of the probes from one NIC on one way.
+/// The results of the probes from one NIC on one path.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Answer {
     /// The prober, by index into the NICs.
     pub(super) from: usize,
     /// The responder; none of a bounce.
     pub(super) to: Option<usize>,
-    /// Cables of the way, by index; none where switches spray packets.
+    /// Cables of the path, by index; none where switches spray packets.
     pub(super) cables: Option<Vec<usize>>,
     /// Probes.
     pub(super) sent: u32,
@@ -57,7 +57,7 @@ pub(super) struct Probes {
     pub(super) far: Vec<Answer>,
     /// Off the highest switches.
     pub(super) bounces: Vec<Answer>,
-    /// Between neighbours of collectives.
+    /// Between neighbors of collectives.
     pub(super) messages: Vec<Message>,
 }
 
@@ -81,7 +81,7 @@ pub(super) struct Pinger {
     /// Mesh, far, bounces.
     lists: [Vec<(Ask, Option<Way>)>; 3],
     talks: Vec<(usize, Talk)>,
-    /// Whether the answers do not know these ways yet.
+    /// Whether the results lack these paths yet.
     fresh: bool,
     /// Moment of the last tick.
     seconds: f64,
@@ -89,7 +89,7 @@ pub(super) struct Pinger {
 }
 
 impl Pinger {
-    /// Makes the lists from the plan, and finds their ways.
+    /// Makes the lists from the plan, and finds their paths.
     pub(super) fn new(cluster: &Cluster) -> Self {
         let prober = Prober::new(cluster);
         let leaves = leaves(cluster.plan());
@@ -150,7 +150,7 @@ impl Pinger {
                     Target::Nic(to) => Some(to),
                     Target::Switch(_) => None,
                 };
-                // Nobody probes from a node that is switched off.
+                // A node that is switched off sends no probes.
                 let sent = if cluster.is_away(ask.from) { 0 } else { sent };
                 answer.sent = sent;
                 answer.lost = match way {
@@ -160,7 +160,7 @@ impl Pinger {
                         }
                         self.prober.lost(cluster, way, sent, self.ticks)
                     }
-                    // Where there is no way any more, that which was there is suspected.
+                    // Where there is no path any more, the previous one is suspected.
                     None => sent,
                 };
             }
@@ -225,7 +225,7 @@ fn far(leaves: &[Vec<usize>], prober: &Prober) -> Vec<Ask> {
     asks
 }
 
-/// Each NIC off some of the highest switches, each taking up where the one before it left off.
+/// Each NIC off some of the highest switches, each continuing where the one before it ended.
 fn bounces(nics: usize, prober: &Prober, probing: impl Fn(&usize) -> bool) -> Vec<Ask> {
     let mut asks = Vec::new();
     for nic in (0..nics).filter(probing) {
@@ -235,7 +235,7 @@ fn bounces(nics: usize, prober: &Prober, probing: impl Fn(&usize) -> bool) -> Ve
             asks.push(Ask {
                 from: nic,
                 to: Target::Switch(switches[turn % switches.len()]),
-                // Another of the cables to the same switch, once all switches had their turn.
+                // Another cable to the same switch, once all switches were probed.
                 flow: (turn / switches.len()) as u64,
             });
         }
@@ -243,7 +243,7 @@ fn bounces(nics: usize, prober: &Prober, probing: impl Fn(&usize) -> bool) -> Ve
     asks
 }
 
-/// Sent and lost probes of each way over some time.
+/// Sent and lost probes of each path over some time.
 #[derive(Debug, Default)]
 pub(super) struct Window {
     ticks: VecDeque<(f64, Vec<[u32; 2]>)>,
@@ -251,7 +251,7 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// Takes up a tick and forgets what is too old.
+    /// Ingests a tick and forgets what is too old.
     pub(super) fn push(&mut self, seconds: f64, answers: &[Answer]) {
         let counts = answers.iter().map(|answer| [answer.sent, answer.lost]);
         let counts: Vec<[u32; 2]> = counts.collect();
@@ -271,7 +271,7 @@ impl Window {
         }
     }
 
-    /// Sent and lost, by way.
+    /// Sent and lost, by path.
     pub(super) fn sums(&self) -> &[[u32; 2]] {
         &self.sums
     }

@@ -20,7 +20,7 @@ use super::wrong::{Wrong, of_run};
 
 /// What every reader must know first.
 const NOTE: &str = "Everything here is simulated: fabrics, jobs, faults and their symptoms. \
-                    A figure says how a rule does on this simulator, not on a cluster.";
+                    A figure describes how a rule performs on this simulator, not on a real cluster.";
 
 /// The scores of one invocation.
 #[derive(Debug, Serialize)]
@@ -40,7 +40,7 @@ pub(super) struct Report {
     pub(super) wrong: Vec<Wrong>,
 }
 
-/// A scenario and whether what it expects was said.
+/// A scenario and whether what it expects was reported.
 #[derive(Debug, Serialize)]
 struct ScenarioReport {
     name: String,
@@ -48,7 +48,7 @@ struct ScenarioReport {
     nodes: u16,
     gpus: u32,
     expect: Expect,
-    /// Runs in which the collector said what was expected.
+    /// Runs in which the collector reported what was expected.
     met: Ratio,
 }
 
@@ -57,7 +57,7 @@ struct ScenarioReport {
 pub(super) struct DetectorReport {
     /// Name in tables.
     pub(super) name: String,
-    /// `part`, or `node` for a rule that names machines and is judged by machines.
+    /// `part`, or `node` for a rule that names machines and is evaluated by machines.
     names: &'static str,
     source: String,
     /// All figures.
@@ -71,7 +71,7 @@ struct NotRun {
 }
 
 impl Report {
-    /// Judges every run. Plans and outcomes are in the same order.
+    /// Evaluates every run. Plans and outcomes are in the same order.
     pub(super) fn of(
         plans: &[Plan<'_>],
         runs: &[Outcome],
@@ -189,7 +189,7 @@ impl Report {
 
     /// The goals and what was reached, with a heading.
     pub(super) fn goal_rows(&self) -> Vec<Vec<String>> {
-        let mut rows = vec![columns(&["goal", "wanted", "reached", "judgement"])];
+        let mut rows = vec![columns(&["goal", "wanted", "reached", "result"])];
         rows.extend(self.goals.iter().map(|goal| {
             vec![
                 goal.what.to_owned(),
@@ -321,7 +321,7 @@ const FAULT_COLUMNS: [&str; 7] = [
     "tier top-1",
     "class",
     "detect p50/p90",
-    "localise p50/p90",
+    "localize p50/p90",
 ];
 
 pub(super) fn columns(names: &[&str]) -> Vec<String> {
@@ -371,12 +371,17 @@ fn false_pages(alarms: &AlarmScore) -> String {
     }
 }
 
-/// `0.120, said 0.80 of 0.750 6/8`; not available of a detector that never says how sure it is.
+/// `0.120, posterior 0.80, right 0.750 6/8`; not available for a detector that reports no probability.
 fn calibration(of: Calibration) -> String {
     let values = of.brier.zip(of.said);
     values.map_or_else(
         || "n/a".to_owned(),
-        |(brier, said)| format!("{brier:.3}, said {said:.2} of {}", counted(of.right)),
+        |(brier, said)| {
+            format!(
+                "{brier:.3}, posterior {said:.2}, right {}",
+                counted(of.right)
+            )
+        },
     )
 }
 

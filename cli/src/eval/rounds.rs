@@ -1,4 +1,5 @@
-//! How switches are read: one after another, so that the two ends of a cable tell of different moments.
+//! How switches are read: one after another, so that the two ends of a cable report about different
+//! moments.
 
 use std::collections::HashMap;
 
@@ -39,7 +40,8 @@ impl Rounds {
         }
     }
 
-    /// What each switch says: some of it a little earlier than `seconds`, by what it was in the round before.
+    /// What each switch reports: some of it a little earlier than `seconds`, by what it was in the round
+    /// before.
     pub(super) fn read(
         &mut self,
         cluster: &Cluster,

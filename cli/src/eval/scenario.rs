@@ -1,4 +1,4 @@
-//! Scenario files: a fabric, its jobs, what breaks on it, and what must be said about that.
+//! Scenario files: a fabric, its jobs, what breaks on it, and what must be reported about that.
 
 use std::path::{Path, PathBuf};
 
@@ -16,10 +16,10 @@ use super::delivery::Delivery;
 
 /// `cause` of a draw that makes one run for each cause that the simulator knows and the fabric can have.
 pub(super) const EACH: &str = "each";
-/// Longest tick: a node that is not heard for longer says nothing about now.
+/// Longest tick: a node that is not seen for longer reports nothing about now.
 const LONGEST_TICK_SECONDS: f64 = 60.0;
 
-/// A scenario as it stands in its file:
+/// A scenario as it is in its file:
 ///
 /// ```toml
 /// about = "Each kind of fault on a rail-optimised fabric."
@@ -91,15 +91,15 @@ fn all_in_time() -> Spanned<Delivery> {
     Spanned::new(0..0, Delivery::default())
 }
 
-/// What must be said about a run.
+/// What must be reported about a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Expect {
-    /// Somebody is paged.
+    /// An operator is paged.
     Page,
-    /// Somebody is told, by a page or a ticket.
+    /// An operator is notified, by a page or a ticket.
     Alarm,
-    /// Nobody is paged.
+    /// No operator is paged.
     NoPage,
 }
 
@@ -112,7 +112,7 @@ pub(super) struct Draw {
     /// What [`EACH`] stands for, in place of the typical fault of every cause: one run for each, at parts that the seed picks.
     #[serde(default)]
     pub(super) effects: Vec<Effect>,
-    /// Causes that [`EACH`] leaves out.
+    /// Causes that [`EACH`] omits.
     #[serde(default)]
     pub(super) except: Vec<String>,
     /// How many of it, at parts that differ.
@@ -146,7 +146,7 @@ pub(super) struct Scenario {
     pub(super) draws: Vec<Draw>,
     /// Simulated time.
     pub(super) duration_seconds: f64,
-    /// Time between two scrapes, after each of which the collector judges.
+    /// Time between two scrapes, after each of which the collector evaluates.
     pub(super) tick_seconds: f64,
     /// Time between two sweeps of the subnet.
     pub(super) subnet_seconds: f64,
@@ -160,7 +160,7 @@ pub(super) struct Scenario {
     pub(super) switch_counters: bool,
     /// Whether faults without an end have one in half of the runs.
     pub(super) ends: bool,
-    /// What must be said.
+    /// What must be reported.
     pub(super) expect: Expect,
 }
 
@@ -175,7 +175,7 @@ impl Scenario {
         Self::parse(&text, path, &name)
     }
 
-    /// Pages that a run takes up: how long it takes, next to others.
+    /// Scrapes that a run ingests: its relative duration.
     pub(super) fn work(&self) -> u64 {
         (self.duration_seconds / self.tick_seconds) as u64 * u64::from(self.fabric.nodes)
     }
@@ -255,7 +255,7 @@ impl File {
     }
 }
 
-/// Where a problem is said to be.
+/// Where a problem is known to be.
 struct Check<'a> {
     text: &'a str,
     path: &'a Path,

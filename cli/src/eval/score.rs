@@ -1,4 +1,4 @@
-//! Figures over many runs: verdicts added up, each ratio with its count and interval.
+//! Figures over many runs: results added up, each ratio with its count and interval.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +36,7 @@ fn cut(cuts: &[(f64, &'static str)], value: f64) -> Option<&'static str> {
     class.map(|(_, name)| *name)
 }
 
-/// The verdicts on one detector in one run, and how long the run was.
+/// The results on one detector in one run, and how long the run was.
 #[derive(Debug)]
 pub(super) struct Judged<'a> {
     /// The scenario.
@@ -49,24 +49,24 @@ pub(super) struct Judged<'a> {
     pub(super) verdicts: Verdicts,
 }
 
-/// What is said of faults.
+/// What is reported about faults.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct FaultScore {
     /// Share of the faults that an alarm named: recall.
     pub(super) recall: Ratio,
-    /// Share whose culprit was named first.
+    /// Share whose root cause was named first.
     pub(super) top1: Ratio,
-    /// Share whose culprit was among the first three.
+    /// Share whose root cause was among the first three.
     pub(super) top3: Ratio,
-    /// Share for which a part of the culprit's kind was named first.
+    /// Share for which a part of the root cause's kind was named first.
     pub(super) tier_top1: Ratio,
-    /// Share for which a part of the culprit's kind was among the first three.
+    /// Share for which a part of the root cause's kind was among the first three.
     pub(super) tier_top3: Ratio,
     /// Of faults that were found by a detector that names classes: share with the right one.
     pub(super) class: Ratio,
-    /// From onset to the first alarm about culprit, node or victims.
+    /// From onset to the first alarm about root cause, node or victims.
     pub(super) detect_seconds: Quantiles,
-    /// From onset to the first alarm about the culprit.
+    /// From onset to the first alarm about the root cause.
     pub(super) localise_seconds: Quantiles,
 }
 
@@ -79,28 +79,30 @@ pub(super) struct Quantiles {
     pub(super) p90: Option<f64>,
 }
 
-/// What is said of alarms.
+/// What is reported about alarms.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct AlarmScore {
-    /// Share of the alarms, pages and tickets, that were about a fault; tickets about announced work apart.
+    /// Share of the alarms, pages and tickets, that were about a fault; tickets about a maintenance window
+    /// apart.
     pub(super) precision: Ratio,
     /// Pages about no fault.
     pub(super) false_pages: Rate,
-    /// Those of them that maintenance explains: announced, had the detector been told.
+    /// Those of them that maintenance explains: announced, had the detector been informed.
     pub(super) maintenance_pages: Rate,
     /// Tickets about no fault.
     pub(super) false_tickets: Rate,
     /// Pages in runs without any fault.
     pub(super) healthy_pages: Rate,
-    /// Tickets about announced work that say so: right, and about no fault.
+    /// Tickets about a maintenance window that report it: right, and about no fault.
     pub(super) work_tickets: usize,
     /// Share of the alarms that blamed a victim.
     pub(super) victim_blame: Ratio,
-    /// How well the alarms that say how sure they are know it.
+    /// How well the alarms that report how sure they are know it.
     pub(super) calibration: Calibration,
 }
 
-/// How sure alarms were, and how often they were right. Only alarms that say how sure they are count.
+/// How sure alarms were, and how often they were right. Only alarms that report how sure they are
+/// count.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(super) struct Calibration {
     /// Mean of the squares of posterior less truth, which is 1 of an alarm about a fault and else 0: 0 is perfect, 0.25 is
@@ -114,7 +116,7 @@ pub(super) struct Calibration {
     pub(super) reliability: [Reliability; SURENESS.len()],
 }
 
-/// Upper ends of the ranges of posteriors that are held against what was right.
+/// Upper ends of the ranges of posteriors that are compared with what was right.
 const SURENESS: [f64; 5] = [0.7, 0.9, 0.95, 0.99, 1.0];
 
 /// Alarms of one range of posteriors: the nearer the two, the better they know how sure to be.
@@ -182,7 +184,7 @@ pub(super) struct Score {
     pub(super) by_slowdown: BTreeMap<&'static str, FaultScore>,
     /// By what happened and how bad it was.
     pub(super) by_cause_and_severity: BTreeMap<&'static str, BTreeMap<&'static str, FaultScore>>,
-    /// By class that alarms named, of those that say how sure they are.
+    /// By class that alarms named, of those that report how sure they are.
     pub(super) calibration_by_class: BTreeMap<&'static str, Calibration>,
     /// Alarms by scenario.
     pub(super) by_scenario: BTreeMap<String, AlarmScore>,
@@ -255,7 +257,7 @@ impl AlarmScore {
     }
 }
 
-/// Scores of faults by what is said of each.
+/// Scores of faults by what is reported about each.
 fn grouped<'a>(
     faults: &[&'a FaultVerdict],
     by: impl Fn(&FaultVerdict) -> Option<&'static str>,

@@ -1,4 +1,5 @@
-//! One run: the simulated cluster, its pages, the collector's own analysis, and the baselines beside it.
+//! One run: the simulated cluster, its scrapes, the collector's own analysis, and the baselines beside
+//! it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -41,7 +42,7 @@ use super::rounds::Rounds;
 
 /// The moment at which every run begins: any will do, and the same gives the same bytes.
 const START: Timestamp = Timestamp(1_800_000_000_000);
-/// Ticks without a word after which a baseline's alarm is over: as the collector's own.
+/// Ticks without a report after which a baseline's alarm ends, as for the collector's own.
 const BASELINE_HOLD_TICKS: u32 = railscope_collector::diagnose::incident::CLOSE_AFTER_TICKS;
 
 /// What is the same in every run.
@@ -49,13 +50,13 @@ const BASELINE_HOLD_TICKS: u32 = railscope_collector::diagnose::incident::CLOSE_
 pub(super) struct Settings {
     /// Time between two scrapes, if it is not the scenario's own.
     pub(super) tick_seconds: Option<f64>,
-    /// Whether readings go to the collector as pages of text, as in production, or as they are.
+    /// Whether readings go to the collector as scrape bodies, as in production, or directly.
     pub(super) through_text: bool,
-    /// Methods that are judged beside the collector's own.
+    /// Methods that are evaluated beside the collector's own.
     pub(super) ablations: Vec<Ablation>,
 }
 
-/// What happened in a run and what was said about it.
+/// What happened in a run and what was reported about it.
 #[derive(Debug)]
 pub(super) struct Outcome {
     /// Simulated time.
@@ -77,9 +78,9 @@ pub(super) struct Outcome {
 pub(super) struct Spent {
     /// Moving the cluster on, and making readings of it.
     pub(super) simulator: Duration,
-    /// Writing pages, if there are any, and taking readings up.
+    /// Writing scrapes, if there are any, and taking readings up.
     pub(super) ingest: Duration,
-    /// Writing and reading what the fabric tells of its cables.
+    /// Writing and reading what the fabric reports about its cables.
     pub(super) subnet: Duration,
     /// Ticks of the analysis.
     pub(super) analysis: Duration,
@@ -105,7 +106,7 @@ fn processor_time() -> Duration {
     Duration::from_secs(seconds) + Duration::from_nanos(nanoseconds)
 }
 
-/// Adds the time since a moment, and begins anew.
+/// Adds the time since a moment, and begins again.
 fn spend(into: &mut Duration, since: &mut Duration) {
     let now = processor_time();
     *into += now.saturating_sub(*since);
@@ -181,7 +182,7 @@ pub(crate) fn known_addresses(plan: &Wiring) -> Addresses {
         .collect()
 }
 
-/// The site's work as the collector is told of it, before it begins.
+/// The site's maintenance windows, as announced to the collector before they begin.
 fn announced(maintenance: &[Maintenance]) -> Vec<Arc<Window>> {
     let window = |work: &Maintenance| Window {
         parts: work.parts.iter().cloned().map(Into::into).collect(),
@@ -200,10 +201,10 @@ fn forwarding(cluster: &Cluster, known: Option<Forwarding>, at: Timestamp) -> Op
     Some(Forwarding { tables, read_at })
 }
 
-/// What a switch tells of its neighbours, or why it does not.
+/// What a switch reports about its neighbors, or why it does not.
 type Words = Result<Told, String>;
 
-/// Everybody who watches the cluster.
+/// All detectors that observe the cluster.
 struct Watch {
     exporters: Exporters,
     post: Post,
@@ -254,21 +255,21 @@ impl Watch {
         }
     }
 
-    /// Reads what the fabric tells of its cables as production does: as text. Text of the same cables is not
-    /// parsed twice.
+    /// Reads what the fabric reports about its cables as production does: as text. Text of the same cables
+    /// is not parsed twice.
     fn sweep(&mut self, cluster: &Cluster, seconds: f64) {
         let mut since = processor_time();
         let at = START.plus_seconds(seconds);
         match cluster.spec().transport {
             Transport::Infiniband => self.sweep_subnet(cluster, at),
             Transport::Roce => self.ask_switches(cluster, at),
-            // Its fabric shows itself to nobody.
+            // Its fabric is not visible.
             Transport::Efa => {}
         }
         spend(&mut self.spent.subnet, &mut since);
     }
 
-    /// What Ethernet switches hear by LLDP. One without light answers nobody.
+    /// What Ethernet switches receive by LLDP. A switch that is down does not respond.
     fn ask_switches(&mut self, cluster: &Cluster, at: Timestamp) {
         let wiring = cluster.wiring();
         if self.told.as_ref().is_none_or(|(last, _)| last != wiring) {
@@ -306,7 +307,8 @@ impl Watch {
         }
     }
 
-    /// Scrapes the nodes whose turn it is, and says at which the collector wants a second look.
+    /// Scrapes the nodes that are due, and returns those for which the collector requests
+    /// confirmation scrapes.
     fn scrape(
         &mut self,
         cluster: &Cluster,
@@ -317,7 +319,7 @@ impl Watch {
         let mut again = BTreeSet::new();
         for number in self.post.nodes_at(TURNS * tick + turn) {
             let read = || self.exporters.read_one(number, cluster);
-            // Nobody answers on a node that is switched off.
+            // A node that is switched off does not respond.
             let pages = if cluster.nodes()[number].away {
                 Vec::new()
             } else {
@@ -348,7 +350,7 @@ impl Watch {
         again
     }
 
-    /// Lets nodes be scraped once more at a moment.
+    /// Lets nodes be scraped again at a moment.
     fn ask_again(&mut self, nodes: &BTreeSet<NodeName>, moment: u64) {
         let names = self.exporters.names().iter().enumerate();
         for (number, _) in names.filter(|(_, name)| nodes.contains(*name)) {
@@ -356,14 +358,14 @@ impl Watch {
         }
     }
 
-    /// What the baselines see beside pages.
+    /// What the baselines see beside scrapes.
     fn finish(&mut self, cluster: &Cluster) {
         let mut since = processor_time();
         self.frame.finish(cluster);
         spend(&mut self.spent.baselines, &mut since);
     }
 
-    /// Takes up what switches have counted.
+    /// Ingests what switches have counted.
     fn read_switches(&mut self, cluster: &Cluster, seconds: f64) {
         let mut since = processor_time();
         let at = START.plus_seconds(seconds);
@@ -376,7 +378,7 @@ impl Watch {
         }
     }
 
-    /// Lets everybody judge what was taken up.
+    /// Lets everybody evaluate what was ingested.
     fn judge(&mut self, seconds: f64) {
         let mut since = processor_time();
         let at = START.plus_seconds(seconds);
@@ -391,13 +393,13 @@ impl Watch {
     }
 }
 
-/// The page that the exporter would serve.
+/// The scrape that the exporter would serve.
 fn page(mut reading: NodeReading) -> String {
     reading.normalise();
     Page::new(Arc::new(reading)).write(Format::OpenMetrics, Profile::Full)
 }
 
-/// The collector's incidents. Alertmanager's example pages the critical ones.
+/// The collector's incidents. Alertmanager's example configuration pages for the critical ones.
 fn namings(view: &ClusterView) -> Vec<Naming> {
     let naming = |incident: &Incident| Naming {
         part: incident.root.clone(),
@@ -409,7 +411,8 @@ fn namings(view: &ClusterView) -> Vec<Naming> {
         },
         posterior: Some(incident.posterior),
         announced: incident.maintenance.is_some(),
-        // The order of the page: by severity, then by GPUs that it holds up, then by those behind the part.
+        // The order of the web page: by severity, then by GPUs that it delays, then by those behind
+        // the part.
         score: incident.gpus_affected as f64 + 1e-6 * incident.gpus_behind().count() as f64,
     };
     view.incidents.iter().map(naming).collect()

@@ -116,7 +116,7 @@ fn poisson_interval(count: usize) -> (f64, f64) {
     (low, solve(n, TAIL))
 }
 
-/// Chance of at most so many events under a mean.
+/// Probability of at most so many events under a mean.
 fn poisson_at_most(upto: f64, mean: f64) -> f64 {
     if mean <= 0.0 {
         return 1.0;

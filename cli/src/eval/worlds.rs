@@ -30,7 +30,7 @@ use table::{Report, World};
 use truth::Truth;
 
 /// What each reader of the figures must know.
-const NOTE: &str = "A figure holds for these recordings; those of simulated clusters say nothing about real hardware.";
+const NOTE: &str = "A figure holds for these recordings; those of simulated clusters do not describe real hardware.";
 
 /// How to replay and print.
 #[derive(Debug)]

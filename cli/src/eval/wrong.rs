@@ -9,16 +9,16 @@ use super::draw::Plan;
 use super::judge::{About, Verdicts};
 use super::simulate::Outcome;
 
-/// Most alarms that are told beside what went wrong.
+/// Most alarms that are reported beside what went wrong.
 const TOLD: usize = 4;
 
 /// How it went wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Kind {
-    /// A fault whose culprit nothing named.
+    /// A fault whose root cause nothing named.
     Missed,
-    /// A fault whose culprit was named after another part.
+    /// A fault whose root cause was named after another part.
     NotFirst,
     /// A fault that was named with another class.
     WrongClass,
@@ -50,14 +50,14 @@ pub(super) struct Wrong {
     /// Scenario, with its cause where it draws each.
     scenario: String,
     seed: u64,
-    /// Cause and culprit of a fault, class and part of an alarm.
+    /// Cause and root cause of a fault, class and part of an alarm.
     what: String,
     part: String,
     /// Seconds after the start of the run: onset, or when the alarm opened.
     at_seconds: f64,
     /// A fault that no job and no other part felt.
     unfelt: bool,
-    /// What was said of other parts then.
+    /// What was reported about other parts then.
     said: Vec<String>,
 }
 
@@ -85,16 +85,16 @@ impl fmt::Display for Wrong {
             "{kind}: {what} {part} at {at_seconds:.0} s, {scenario}, seed {seed}"
         )?;
         if *unfelt {
-            f.write_str("; nobody felt it")?;
+            f.write_str("; no job or other component was affected")?;
         }
         if !said.is_empty() {
-            write!(f, "; said {}", said.join(", "))?;
+            write!(f, "; reported {}", said.join(", "))?;
         }
         Ok(())
     }
 }
 
-/// All of a run. `alarms` are those that the verdicts are on.
+/// All of a run. `alarms` are those that the results are on.
 pub(super) fn of_run(
     plan: &Plan<'_>,
     run: &Outcome,
@@ -121,7 +121,7 @@ pub(super) fn of_run(
         };
         let part = event.truth.part.to_string();
         let told = alarms.iter().filter(|alarm| {
-            // Of a class that is wrong, what was said of the part itself.
+            // Of a class that is wrong, what was reported about the part itself.
             (alarm.naming.part == event.truth.part) == (kind == Kind::WrongClass)
         });
         let told = told.take(TOLD).map(told_of).collect();

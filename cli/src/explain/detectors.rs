@@ -1,4 +1,4 @@
-//! What the detectors check, in words or as the API's JSON.
+//! What the detectors check, as text or as the API's JSON.
 
 use std::fmt::{self, Write as _};
 

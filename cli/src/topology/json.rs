@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::diff::Change;
 
-/// What `show` says.
+/// What `show` reports.
 pub(super) fn site(site: &Site, refused: &[PlanError]) -> Value {
     let verdict = site.verdict.as_ref().map(|verdict| {
         let over = verdict.oversubscription.map(|over| {
@@ -147,7 +147,7 @@ fn problems(problems: &[PlanError]) -> Vec<Value> {
         .collect()
 }
 
-/// What `lint` says.
+/// What `lint` reports.
 pub(super) fn findings(
     findings: &[Finding],
     defects: &[(&'static str, String)],
@@ -181,7 +181,7 @@ pub(super) fn findings(
     })
 }
 
-/// What `diff` says.
+/// What `diff` reports.
 pub(super) fn changes(changes: &[Change]) -> Value {
     let changes: Vec<Value> = changes
         .iter()

@@ -1,4 +1,4 @@
-//! What a running collector says of its fabric: `railscope topology … --collector URL`.
+//! What a running collector reports about its fabric: `railscope topology … --collector URL`.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -118,7 +118,7 @@ fn read<T: for<'de> Deserialize<'de>>(text: &str) -> anyhow::Result<T> {
     serde_json::from_str(text).context("the collector's response is of another version")
 }
 
-/// An answer as JSON, or in words, and whether there was nothing to say.
+/// A response as JSON, or as text, and whether there was nothing to report.
 pub(super) type Said = (String, bool);
 
 fn as_json(text: &str) -> anyhow::Result<String> {

@@ -9,8 +9,8 @@ use super::Analyzer;
 use crate::fabric::Told;
 
 impl Analyzer {
-    /// Says which switches there are beside those that nodes and subnet tell of; what the others told is
-    /// forgotten. One of them may be a target: then it is no host.
+    /// Sets which switches there are besides those that nodes and subnet report; what the others
+    /// reported is forgotten. One of them may be a target: then it is no host.
     pub fn set_switches(&mut self, switches: &[SwitchName]) {
         let old = std::mem::take(&mut self.switches);
         for switch in switches {
@@ -20,8 +20,8 @@ impl Analyzer {
         self.switches_changed = true;
     }
 
-    /// Takes up what a switch told of its neighbours at `at`, or why it could not be read: then what it told
-    /// before stays.
+    /// Ingests what a switch reported about its neighbors at `at`, or why it could not be read: then what it
+    /// reported before stays.
     pub fn take_switch(&mut self, switch: &SwitchName, told: Result<Told, String>, at: Timestamp) {
         let known = self.switches.told.entry(switch.clone()).or_default();
         let before = (
@@ -43,7 +43,7 @@ impl Analyzer {
         }
     }
 
-    /// Forgets nodes that no list names and nobody has spoken of for too long.
+    /// Forgets nodes that no list names and no source has reported for too long.
     pub(super) fn forget_unspoken(&mut self, now: Timestamp) {
         let history = &self.history;
         let silent = |node: &NodeName| history.node(node).is_none_or(|node| !node.is_fresh(now));
@@ -59,7 +59,7 @@ impl Analyzer {
         }
     }
 
-    /// When each switch that tells its neighbours was last heard.
+    /// When each switch that reports its neighbors was last seen.
     pub(super) fn switches_heard(&self) -> BTreeMap<SwitchName, Timestamp> {
         let told = self.switches.told.iter();
         let told = told.filter_map(|(switch, told)| Some((switch.clone(), told.as_ref()?.1)));

@@ -1,4 +1,4 @@
-//! What the counters of switches say: lost packets, circles of pause, unused uplinks; on fabrics made by hand.
+//! What the counters of switches report: lost packets, circles of pause, unused uplinks; on fabrics made by hand.
 
 mod credits;
 mod ports;
@@ -29,7 +29,7 @@ fn at(seconds: f64) -> Timestamp {
 
 type Counter = (&'static Metric, Vec<String>, f64);
 
-/// A fabric and what its switches have said.
+/// A fabric and what its switches have reported.
 #[derive(Default)]
 struct Lab {
     fabric: Fabric,
@@ -127,7 +127,7 @@ impl Lab {
         }
     }
 
-    /// `class part` of all that a detector says.
+    /// `class part` of all that a detector reports.
     fn said_by(&self, detector: Build) -> Vec<String> {
         let mut out = Vec::new();
         let mut detector = detector();
@@ -210,7 +210,7 @@ fn packets(rounds: usize, way: impl Fn(usize, &str, u16, bool) -> Sent) -> Lab {
     lab
 }
 
-/// One cable, up only or both ways.
+/// One cable, up only or both directions.
 fn of_a1(share: f64) -> impl Fn(usize, &str, u16, bool) -> Sent {
     move |_, leaf, port, _| Sent::losing(if (leaf, port) == ("a", 1) { share } else { 0.0 })
 }
@@ -270,7 +270,7 @@ fn what_is_counted_elsewhere_or_by_all_or_once_is_no_secret_loss() {
         ..Sent::losing(if is_a1(leaf, port) { 0.01 } else { 0.0 })
     });
     assert!(lab.said_by(lossy_cable::build).is_empty());
-    // Broken on the way, and counted: errors have a class of their own.
+    // Broken on the way, and counted: errors have a separate class.
     let lab = packets(8, |_, leaf, port, _| Sent {
         broken: if is_a1(leaf, port) { 1e4 } else { 0.0 },
         ..Sent::losing(if is_a1(leaf, port) { 0.01 } else { 0.0 })
@@ -290,7 +290,7 @@ fn what_is_counted_elsewhere_or_by_all_or_once_is_no_secret_loss() {
         })
     });
     assert!(lab.said_by(lossy_cable::build).is_empty());
-    // Counters that were cleared on the way say nothing.
+    // Counters that were cleared on the way report nothing.
     let mut lab = packets(8, of_a1(0.0));
     for port in 1..=4 {
         let port = port.to_string();
@@ -398,7 +398,7 @@ fn what_came_down_to_a_leaf_does_not_go_up_again_and_makes_no_circle() {
 
 #[test]
 fn hosts_whose_pause_leads_to_a_nic_are_held_by_it_and_others_are_not() {
-    // n2 drains slowly: r2 waits for it, r1 for r2, and n1 for r1. n0 is paused by r0, which waits for nobody.
+    // n2 drains slowly: r2 waits for it, r1 for r2, and n1 for r1. n0 is paused by r0, which waits for none.
     let lab = paused(
         ring(),
         &[

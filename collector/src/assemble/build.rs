@@ -1,4 +1,5 @@
-//! Everything that is known of the fabric, put together: what exporters, the subnet and LLDP say of it now.
+//! Everything that is known of the fabric, put together: what exporters, the subnet and LLDP report about
+//! it now.
 
 use std::collections::BTreeSet;
 
@@ -12,14 +13,15 @@ use crate::fabric::subnet::Subnet;
 use crate::fabric::{HostWords, LldpMerge, SubnetMerge, Words, merge_lldp, merge_subnet};
 use crate::store::{History, NodeHistory};
 
-/// Hosts that are read at once, while those before them go into the fabric: so many that all processors have work, and so
-/// few that what was read is still in their caches when it is asked for once more.
+/// Hosts that are read at once, while those before them go into the fabric: so many that all
+/// processors have work, and so few that what was read is still in their caches when it is asked
+/// for again.
 const HOSTS_AT_ONCE: usize = 128;
 
 /// What the fabric is built from.
 #[derive(Debug, Clone, Copy)]
 pub struct Sources<'a> {
-    /// What exporters told.
+    /// What exporters reported.
     pub history: &'a History,
     /// The last sweep, and when it was.
     pub subnet: Option<(&'a Subnet, Timestamp)>,
@@ -27,7 +29,7 @@ pub struct Sources<'a> {
     pub switches: &'a Switches,
     /// Targets that are switches.
     pub switch_nodes: &'a BTreeSet<NodeName>,
-    /// Ports without light.
+    /// Ports without an optical signal.
     pub dark: &'a DarkPorts,
     /// When the fabric is built.
     pub now: Timestamp,
@@ -67,8 +69,8 @@ impl<'a> Sources<'a> {
         }
     }
 
-    /// Hosts with what is in them, and what they hear. Exporters first: they know a NIC's node and name for certain, the
-    /// subnet only what was typed into it.
+    /// Hosts with what is in them, and what they receive. Exporters first: they know a NIC's node
+    /// and name for certain, the subnet only what was typed into it.
     fn hosts(&self) -> (Fabric, Vec<HostWords<'a>>) {
         let (mut fabric, mut words) = (Fabric::default(), Vec::new());
         let is_host = |node: &NodeName, history: &NodeHistory| {

@@ -9,7 +9,7 @@ use crate::fabric::{Change, diff, has_cables, net};
 
 /// Changes that are kept: a spine of 64 ports going and coming back, thirty times.
 pub const KEPT_CHANGES: usize = 4096;
-/// How long a node that was never heard may hold up the first comparison: several scrapes of any usual
+/// How long a node that was never seen may delay the first comparison: several scrapes of any usual
 /// interval. Until then, what appears is only seen for the first time.
 const SETTLE_SECONDS: f64 = 300.0;
 
@@ -27,7 +27,7 @@ pub struct Logged {
 pub struct ChangeLog {
     /// At most [`KEPT_CHANGES`].
     pub entries: VecDeque<Logged>,
-    /// Older ones that are not kept any more.
+    /// Older ones that are no longer stored.
     pub forgotten: u64,
 }
 
@@ -79,7 +79,7 @@ impl Watch {
         Arc::clone(&self.log)
     }
 
-    /// Whether every node was heard once, or had its time to be.
+    /// Whether every node was seen once, or had its time to be.
     pub fn settle(&mut self, all_heard: bool, now: Timestamp) -> bool {
         let begun = *self.begun.get_or_insert(now);
         self.settled |= all_heard || now.seconds_since(begun) >= SETTLE_SECONDS;

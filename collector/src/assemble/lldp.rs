@@ -1,4 +1,5 @@
-//! What nodes hear by LLDP, taken out of their histories: hosts, and switches that run an exporter.
+//! What nodes receive by LLDP, taken out of their histories: hosts, and switches that run an
+//! exporter.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,17 +21,17 @@ use crate::store::{History, NodeHistory, Window};
 /// 100. A port of the fabric that fell back to one lane of eight still is one.
 const FABRIC_SHARE: f64 = 1.0 / 8.0;
 
-/// The newest words of the switches that are read by themselves.
+/// The newest neighbors of the switches that are read directly.
 #[derive(Debug, Clone, Default)]
 pub struct Switches {
     /// Switches that the configuration names, with what was last read of each and when.
     pub told: BTreeMap<SwitchName, Option<(Told, Timestamp)>>,
-    /// Why a switch's words could not be read the last time.
+    /// Why a switch's neighbors could not be read the last time.
     pub problems: BTreeMap<SwitchName, String>,
 }
 
-/// Nodes that are switches: the configuration says so, or they have neither RDMA device nor GPU and a
-/// host's RDMA port calls them its neighbour.
+/// Nodes that are switches: the configuration reports it, or they have neither RDMA device nor GPU
+/// and a host's RDMA port calls them its neighbor.
 pub fn switch_nodes(history: &History, switches: &Switches) -> BTreeSet<NodeName> {
     let is_host = |history: &NodeHistory| {
         let mut gpus = history.series(&PCIE_PATH);
@@ -59,7 +60,8 @@ pub fn switch_nodes(history: &History, switches: &Switches) -> BTreeSet<NodeName
         .collect()
 }
 
-/// What switches that others speak for tell of their neighbours, to see whether it has changed.
+/// What switches that others are the source for report about their neighbors, to see whether it has
+/// changed.
 pub fn told_by_others(history: &History, now: Timestamp) -> Vec<(SwitchName, Labels)> {
     let series = |(switch, history): (&SwitchName, &NodeHistory)| {
         let series = history.series(&LLDP_NEIGHBOR);
@@ -71,7 +73,7 @@ pub fn told_by_others(history: &History, now: Timestamp) -> Vec<(SwitchName, Lab
     history.fresh_switches(now).flat_map(series).collect()
 }
 
-/// Ports that say that they have no light, by name.
+/// Ports that report that they have no optical signal, by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DarkPorts {
     nics: BTreeSet<(NodeName, RdmaDevice, u8)>,
@@ -79,8 +81,8 @@ pub struct DarkPorts {
 }
 
 impl DarkPorts {
-    /// Those that nodes and switches tell. Without switches that tell their neighbours nobody can contradict a
-    /// port, and it is not asked.
+    /// Those that nodes and switches report. Without switches that report their neighbors nothing
+    /// can contradict a port, and it is not asked.
     pub fn of(
         history: &History,
         switches: &Switches,
@@ -128,8 +130,8 @@ impl DarkPorts {
         }
     }
 
-    /// Says them of a fabric that holds hosts and NICs. Last of all words: a port may be dark of which its switch tells
-    /// nothing else.
+    /// Adds them to a fabric that holds hosts and NICs, after all other sources: a port may be dark of which its
+    /// switch reports nothing else.
     pub fn tell(&self, words: &mut Words<'_>, fabric: &Fabric) {
         for (node, device, port) in &self.nics {
             let nic = fabric.find(&Part::Nic(node.clone(), device.clone()));
@@ -143,7 +145,7 @@ impl DarkPorts {
     }
 }
 
-/// What switches hear.
+/// What switches receive.
 pub fn words_of_switches<'a>(
     history: &'a History,
     switches: &'a Switches,
@@ -158,7 +160,7 @@ pub fn words_of_switches<'a>(
             switch_words(&mut words, &switch, history, at);
         }
     }
-    // Switches whose neighbours somebody else's exporter tells.
+    // Switches whose neighbors another project's exporter reports.
     for (switch, history) in history.fresh_switches(now) {
         if let (Some(_), Some(at)) = (history.series(&LLDP_NEIGHBOR).next(), history.heard()) {
             switch_words(&mut words, switch, history, at);
@@ -237,7 +239,7 @@ struct Port<'a> {
     end: End,
 }
 
-/// What a host hears. None of one that was never heard.
+/// What a host receives. None for one that has never reported.
 pub fn host_words<'a>(placed: &Placed<'a>) -> Option<HostWords<'a>> {
     let (host, history) = placed.node;
     let at = history.heard()?;
@@ -339,7 +341,7 @@ fn interfaces<'a>(history: &'a NodeHistory, ports: &[Port<'a>]) -> Interfaces<'a
     interfaces
 }
 
-/// The port of a function that has no RDMA device of its own: under RoCE LAG the card's functions share
+/// The port of a function without an RDMA device: under RoCE LAG the card's functions share
 /// one, `mlx5_bond_0`, and the function's number is that of the port, from 0.
 fn bonded(pci: PciAddress, ports: &[Port<'_>]) -> Option<End> {
     let card = |pci: PciAddress| (pci.domain, pci.bus, pci.device);
@@ -355,7 +357,7 @@ fn bonded(pci: PciAddress, ports: &[Port<'_>]) -> Option<End> {
     Some(End::Nic(nic, first.checked_add(pci.function)?))
 }
 
-/// Ethernet ports that are up and hear nobody.
+/// Ethernet ports that are up and receive no neighbor.
 fn silent(history: &NodeHistory, ports: &[Port<'_>], hearing: &BTreeSet<End>) -> usize {
     let is_up = |port: &&Port<'_>| {
         let labels = [port.device, &port.port.to_string()];

@@ -1,5 +1,5 @@
-//! Whom each NIC is to probe: neighbours on its leaf, and NICs of its rail behind other leaves, so that every NIC and every
-//! pair of leaves is asked, and nobody asks many.
+//! Which NICs each NIC probes: neighbors on its leaf, and NICs of its rail behind other leaves, so
+//! that every NIC and every pair of leaves is probed, and no NIC probes many.
 
 use std::collections::BTreeMap;
 
@@ -14,12 +14,12 @@ use crate::assemble::node_parts::read;
 use crate::fabric::Routes;
 use crate::store::{History, NodeHistory};
 
-/// NICs of its leaf that a NIC probes: enough to tell a bad one from its neighbours (a choice; with four, R-Pingmesh's rule for
-/// NICs in a mesh has eight ways to look at each).
+/// NICs of its leaf that a NIC probes: enough to distinguish a bad one from its neighbors (a
+/// choice; with four, R-Pingmesh's rule for NICs in a mesh has eight paths to each).
 const NEAR: usize = 4;
 /// NICs behind other leaves that it probes.
 const FAR: usize = 4;
-/// Source ports of each of those: each takes a way of its own among the equal ones.
+/// Source ports of each of those: each takes a separate one of the equal paths.
 const FLOWS: usize = 4;
 /// Flows of one node at most: what an exporter takes.
 pub const MOST_FLOWS: usize = 256;
@@ -63,7 +63,7 @@ pub struct Target {
 }
 
 impl Probing {
-    /// Those of a fabric whose exporters have told at which addresses they answer.
+    /// Those of a fabric whose exporters have reported at which addresses they answer.
     pub fn of(fabric: &Fabric, history: &History) -> Self {
         let mut probing = Self::default();
         for (node, history) in history.nodes() {
@@ -103,11 +103,12 @@ impl Probing {
         });
     }
 
-    /// Whom a node is to probe; nobody if it does not answer itself, or if there is nobody.
+    /// The probe targets of a node; none if it does not respond to probes itself, or if there are
+    /// none.
     pub fn targets(&self, fabric: &Fabric, routes: &Routes, node: &NodeName) -> Vec<Target> {
         let own = self.by_node.get(node).map_or(&[][..], Vec::as_slice);
         let each = MOST_FLOWS / own.len().max(1);
-        // A node of many NICs asks fewer of each, so that every NIC asks somebody.
+        // A node of many NICs asks fewer of each, so that every NIC has a target.
         let (near, far) = (NEAR.min((each / 4).max(1)), FAR.min((each / 4).max(1)));
         let flows = (each.saturating_sub(near) / far).clamp(1, FLOWS);
         let mut targets = Vec::new();
@@ -143,7 +144,7 @@ impl Probing {
         })
     }
 
-    /// The next ones of its leaf. NICs of the same node are no way to look at a node.
+    /// The next ones of its leaf. NICs of the same node do not probe a node.
     fn near(&self, place: usize, count: usize) -> Vec<usize> {
         let ring = &self.by_leaf[&self.all[place].leaf];
         let at = ring.binary_search(&place).unwrap_or_default();
@@ -183,7 +184,7 @@ impl Probing {
     }
 }
 
-/// Whether a way leads from one leaf to another: planes have none between them.
+/// Whether a path leads from one leaf to another: planes have none between them.
 fn reaches(fabric: &Fabric, routes: &Routes, a: PartId, b: PartId) -> bool {
     let name = |leaf: PartId| match &fabric.vertex(leaf).part {
         Part::Switch(name) => Some(name),

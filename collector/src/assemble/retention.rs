@@ -1,4 +1,5 @@
-//! Cables that nobody shows any more: kept in the graph as lost until one of their ports is used again.
+//! Missing cables, which no source shows any more: kept in the graph until one of their ports is used
+//! again.
 
 use railscope_model::fabric::{
     Fabric, Link, LinkKind, PartId, Presence, Sighting, Timestamp, Witness,
@@ -9,7 +10,7 @@ use railscope_model::metric::{NIC_CARRIER, RDMA_PORT_UP, SWITCH_PORT_UP};
 use crate::assemble::lldp::Switches;
 use crate::store::History;
 
-/// A cable that was lost so long ago is forgotten: it was taken out, not broken.
+/// A cable that has been missing for so long is forgotten: it was removed, not broken.
 const LOST_CABLE_KEPT_SECONDS: f64 = 7.0 * 86_400.0;
 
 /// What became of cables that the older fabric has and the newer has not.
@@ -17,9 +18,9 @@ const LOST_CABLE_KEPT_SECONDS: f64 = 7.0 * 86_400.0;
 pub struct Fate<'a> {
     /// The older fabric.
     pub older: &'a Fabric,
-    /// What the nodes say now.
+    /// What the nodes report now.
     pub history: &'a History,
-    /// Switches that tell their neighbours by file or program.
+    /// Switches that report their neighbors by file or program.
     pub switches: &'a Switches,
     /// Whether the older fabric was built with a settled sweep of the subnet, or none: what only a partial
     /// sweep has shown is not missed, half of it may have been a mistake.
@@ -49,7 +50,8 @@ impl Fate<'_> {
         }
     }
 
-    /// The cable with what its witnesses say now, who do not show it any more; none if no witness is left.
+    /// The cable with what its witnesses report now, that do not show it any more; none if no witness
+    /// is left.
     fn judged(&self, link: &Link, ends: [(PartId, u16); 2]) -> Option<Link> {
         let mut link = link.clone();
         for (witness, said) in link.seen_by.iter().collect::<Vec<_>>() {
@@ -65,8 +67,8 @@ impl Fate<'_> {
         has_witness.then_some(link)
     }
 
-    /// A host hears the neighbour no more: the cable is lost if the port is down. None if the host is no
-    /// target any more.
+    /// A host receives the neighbor no more: the cable is missing if the port is down. None if the host
+    /// is no target any more.
     fn by_host(&self, ends: [(PartId, u16); 2]) -> Option<Presence> {
         let (node, device, port) = ends
             .into_iter()
@@ -98,13 +100,13 @@ impl Fate<'_> {
                 None if own.is_none() && others.is_none() && !told => continue,
                 _ => Presence::Unknown,
             };
-            // Light at one end tells of the other; none at either is enough.
+            // A signal at one end implies one at the other; none at either is enough.
             says = Some(says.map_or(said, |other: Presence| other.min(said)));
         }
         says
     }
 
-    /// Whether a cable of unknown fate has been lost since it was judged: its port is down now.
+    /// Whether a cable of unknown fate has been lost since it was evaluated: its port is down now.
     pub fn has_changed(&self) -> bool {
         self.older.links().any(|(_, a, b, link)| {
             let ends = [(a, link.ports.0), (b, link.ports.1)];

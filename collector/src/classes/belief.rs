@@ -9,15 +9,15 @@ use crate::classes::{
     STORAGE_STALL, SWITCH_DOWN, SWITCH_QOS, UPLINK_DOWN, UPLINK_JITTER, UPLINK_LOSSY,
 };
 
-/// Chance from which somebody may be woken up.
+/// Probability from which an incident may page.
 pub const SURE_ENOUGH_TO_PAGE: f64 = 0.9;
-/// Chance of what has never been measured: as good as a coin.
+/// Probability of a class that has never been measured: 0.5.
 const UNKNOWN: f64 = 0.5;
 
-/// How often incidents of a class were about a part to blame, announced work apart: 1,064 alarms, all right. Counted by
-/// `railscope eval --scenario tests/scenarios tests/scenarios/severity --seeds 0..2 --tick 5s`, and by Laplace's rule one
-/// right and one wrong more of each. What says 0.95 is a choice: too rarely seen (storms, settings, drops, what only probes
-/// see, cooling, limits, errors of NVLinks, XIDs, hardware of nodes).
+/// How often incidents of a class were about a faulty part, maintenance windows excluded: 1,064 alarms, all right.
+/// Counted by `railscope eval --scenario tests/scenarios tests/scenarios/severity --seeds 0..2 --tick 5s`, and by
+/// Laplace's rule one right and one wrong more of each. What reports 0.95 is a choice: too rarely seen (mass link
+/// losses, settings, drops, what only probes see, cooling, limits, errors of NVLinks, XIDs, hardware of nodes).
 const BELIEFS: &[(&Class, f64)] = &[
     (&SWITCH_DOWN, 0.94),
     (&GPU_LOST, 0.94),
@@ -59,7 +59,7 @@ const BELIEFS: &[(&Class, f64)] = &[
     (&GPU_THERMAL, 0.95),
 ];
 
-/// The chance that evidence of a class alone is right.
+/// The probability that evidence of a class alone is right.
 pub(crate) fn belief(class: &Class) -> f64 {
     let row = BELIEFS.iter().find(|(known, _)| *known == class);
     row.map_or(UNKNOWN, |(_, chance)| *chance)

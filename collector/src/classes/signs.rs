@@ -1,7 +1,8 @@
-//! Signs: what else than the part that it names may bring a finding forth, in nats by kind of part.
+//! Signs: which parts other than the named one may cause a finding, as a log-likelihood by kind of
+//! part.
 //!
 //! The values are initial choices; 0 where nothing is known. Only differences within a row count: how sure
-//! the named part is stands in [`belief`](super::belief).
+//! the named part is, is in [`belief`](super::belief).
 
 use railscope_model::identity::Part;
 use railscope_model::metric::{GPU_CLOCK, GPU_CLOCK_EVENT_SECONDS};
@@ -15,7 +16,7 @@ use crate::classes::{
 };
 use crate::detect::detector::Evidence;
 
-/// How much a kind of finding speaks for parts of each kind, nats.
+/// How much a kind of finding supports parts of each kind, as a log-likelihood.
 #[derive(Debug)]
 pub(crate) struct Signs {
     gpu: f64,
@@ -25,7 +26,7 @@ pub(crate) struct Signs {
     cable: f64,
     switch: f64,
     host: f64,
-    /// For no part at all: work that is uneven, a moment's state.
+    /// For no part at all: load imbalance, a transient state.
     pub(crate) no_part: f64,
 }
 
@@ -41,7 +42,7 @@ impl Signs {
         no_part: 0.0,
     };
 
-    /// How much it speaks for this part.
+    /// How much it supports this part.
     pub(crate) const fn of(&self, part: &Part) -> f64 {
         match part {
             Part::Gpu(..) => self.gpu,
@@ -65,7 +66,7 @@ const COMPUTES: Signs = Signs {
     no_part: 1.0,
     ..Signs::SILENT
 };
-/// A GPU's clock is held down.
+/// A GPU's clock is throttled.
 const CLOCK: Signs = Signs {
     gpu: 6.0,
     no_part: -1.0,
@@ -125,7 +126,7 @@ const PROBED_SWITCH: Signs = Signs {
     host: -3.0,
     ..PROBED_EDGE
 };
-/// A host stands still for moments.
+/// A host stalls briefly.
 const STALLS: Signs = Signs {
     nic: -1.0,
     cable: -2.0,
@@ -171,7 +172,7 @@ pub(crate) fn is_of_clock(evidence: &Evidence) -> bool {
     evidence.class == &GPU_SLOW && of_clock.contains(&evidence.signal)
 }
 
-/// What a finding says of parts that it does not name.
+/// What a finding reports about parts that it does not name.
 pub(crate) fn signs_of(evidence: &Evidence) -> &'static Signs {
     let class = evidence.class;
     if is_of_clock(evidence) {

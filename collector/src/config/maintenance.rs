@@ -1,4 +1,4 @@
-//! `[[maintenance]]`, and the token of those who may announce more.
+//! `[[maintenance]]`, and the token for announcing more over the API.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

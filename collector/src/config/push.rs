@@ -1,4 +1,4 @@
-//! `[push]`: who may push samples, and how their targets are identified.
+//! `[push]`: clients that may push samples, and how their targets are identified.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! The configuration as it stands in the file: every key, its default and what it may hold.
+//! The configuration as it is in the file: every key, its default and what it may hold.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -134,7 +134,7 @@ impl Default for Scrape {
         Self {
             interval: Period(Duration::from_secs(5)),
             timeout: None,
-            // The full page of an 8-GPU, 8-NIC node has a third of a megabyte.
+            // The full-profile scrape of an 8-GPU, 8-NIC node has 0.33 MB.
             max_body_bytes: Positive(16 << 20),
             concurrency: Positive(64),
             profile: ScrapeProfile::Full,
@@ -442,7 +442,7 @@ fn check_subnet(raw: Spanned<Subnet>, beside: &Path) -> Result<SubnetSource, Wro
         });
     }
     let unfit = match (&raw.device, raw.adaptive_routing) {
-        (_, true) => Some("with adaptive_routing no table says where packets go"),
+        (_, true) => Some("with adaptive_routing forwarding tables do not determine the paths"),
         (Some(_), _) => Some("an own sweep reads the tables itself"),
         (None, false) => None,
     };

@@ -1,4 +1,4 @@
-//! `[[switches]]`: which switches tell their LLDP neighbours, and where that is read.
+//! `[[switches]]`: which switches report their LLDP neighbors, and where that is read.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

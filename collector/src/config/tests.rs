@@ -1,4 +1,4 @@
-//! What the configuration takes, and what it says about what it does not take.
+//! What the configuration takes, and what it reports about what it does not take.
 
 use super::*;
 
@@ -68,7 +68,7 @@ fn a_file_of_forwarding_tables_stands_where_it_can_be_used_alone() {
         ("device = \"auto\"", "an own sweep reads the tables itself"),
         (
             "file = \"a\"\nadaptive_routing = true",
-            "with adaptive_routing no table",
+            "with adaptive_routing forwarding tables",
         ),
     ] {
         let error = parse(&text(more)).expect_err("unfit").to_string();
@@ -148,7 +148,7 @@ fn switches_and_their_ports_have_addresses() {
     );
 }
 
-/// Texts and what is said about them.
+/// Texts and what is reported about them.
 const WRONG: &[(&str, &str)] = &[
     (
         "[[switches]]\nname = \"a\"\n[[switches]]\nname = \"a\"",

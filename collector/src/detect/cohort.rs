@@ -1,4 +1,4 @@
-//! Cohorts: the peers that a part is held against, those of its own job first.
+//! Cohorts: the peers that a part is compared with, those of its own job first.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -7,9 +7,10 @@ use foldhash::fast::FixedState;
 
 use crate::jobs::job::{Job, JobName};
 
-/// What is usual for parts of one role, by job: jobs differ in what they do, and their parts only within one job in what
-/// they can. Where a job has too few parts of the role, or too few of its nodes are heard, those of all jobs and of none
-/// stand in for it; where there are too few of these, nothing is usual.
+/// What is usual for parts of one role, by job: jobs differ in what they do, and their parts only
+/// within one job in what they can. Where a job has too few parts of the role, or too few of its
+/// nodes are seen, those of all jobs and of none are used in place of it; where there are too few
+/// of these, nothing is usual.
 #[derive(Debug)]
 pub struct Usual<R, V = f64> {
     of_job: HashMap<(JobName, R), V, FixedState>,

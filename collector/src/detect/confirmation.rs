@@ -1,5 +1,5 @@
-//! The second look: a node of which a port or an NVLink was just lost is asked again at once, and so is whoever else hangs
-//! on the port's switch, so that the next tick knows already whether it is the port, its switch, or over.
+//! Confirmation scrapes: of a node that reports a lost port or NVLink, and of the other nodes on the
+//! port's switch, so that the next tick knows already whether it is the port, its switch, or over.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,8 +12,8 @@ use crate::assemble::node_parts::read;
 use crate::diagnose::incident::cables_of_switches;
 use crate::store::{History, NodeHistory, Window};
 
-/// Time after which a page tells of another moment than the one before, s: exporters sample ports once a second, and one
-/// that has much to do may miss a turn.
+/// Time after which a scrape reports about another moment than the one before, s: exporters sample
+/// ports once a second, and one that has much to do may miss a sample.
 pub const SECOND_LOOK_SECONDS: f64 = 2.0;
 
 /// Switches whose hosts were asked to be looked at again, and when.
@@ -21,8 +21,9 @@ pub const SECOND_LOOK_SECONDS: f64 = 2.0;
 pub(crate) struct SecondLooks(BTreeMap<Part, Timestamp>);
 
 impl SecondLooks {
-    /// Whom to ask again after a page of a node: nobody, unless it is the first to say that a port is down, or NVLinks of a
-    /// GPU are. Hosts of one switch are not asked more often than that brings something new.
+    /// Nodes to scrape again after a scrape of a node: none, unless it is the first to report that
+    /// a port is down, or NVLinks of a GPU are. Hosts of one switch are not asked more often than
+    /// that brings something new.
     pub(crate) fn after(
         &mut self,
         fabric: &Fabric,
@@ -48,7 +49,7 @@ impl SecondLooks {
     }
 }
 
-/// Cables of the ports that have just lost their link.
+/// Cables of the ports whose links have just gone down.
 fn lost_cables(node: &NodeName, said: &NodeHistory) -> BTreeSet<Part> {
     let ports = said.moving(&RDMA_PORT_UP).filter_map(|(labels, up)| {
         if !falls(up) {
@@ -61,7 +62,7 @@ fn lost_cables(node: &NodeName, said: &NodeHistory) -> BTreeSet<Part> {
     ports.collect()
 }
 
-/// Whether the newest page told less than the one before.
+/// Whether the newest scrape reported less than the one before.
 fn falls(told: Window<'_>) -> bool {
     let mut told = told.told().map(|(_, value)| value);
     told.next()
@@ -69,8 +70,9 @@ fn falls(told: Window<'_>) -> bool {
         .is_some_and(|(now, before)| now < before)
 }
 
-/// The moment from which on a look at a part was a second one, if its host was looked at since and still tells the loss: of a
-/// port that is down, or of a GPU that has fewer NVLinks than it had. `None` of a part of which no page told more.
+/// The moment from which on a look at a part was a second one, if its host was looked at since and still reports
+/// the loss: of a port that is down, or of a GPU that has fewer NVLinks than it had. `None` of a part of which no
+/// scrape reported more.
 pub(crate) fn second_look_at(history: &History, part: &Part) -> Option<Timestamp> {
     let window = match part {
         Part::HostLink(node, RdmaPort { device, port }) => {

@@ -22,23 +22,24 @@ use crate::store::History;
 pub struct View<'a> {
     /// The graph of parts.
     pub fabric: &'a Fabric,
-    /// Another number whenever the fabric was built anew: what was found in it may be kept as long as it is the same.
+    /// Another number whenever the fabric was built again: what was found in it may be kept as long as it is the
+    /// same.
     pub epoch: u64,
     /// The shortest paths between its leaves.
     pub routes: &'a Routes,
-    /// Who has which address.
+    /// Addresses and their owners.
     pub addresses: &'a Addresses,
-    /// What the nodes said lately.
+    /// What the nodes reported lately.
     pub history: &'a History,
-    /// Who runs on which GPUs.
+    /// Which job runs on which GPUs.
     pub jobs: &'a Jobs,
-    /// Whom the ranks of each job wait for.
+    /// The straggler that the ranks of each job wait for.
     pub waiting: &'a [Waiting],
     /// Host ports that are connected to a leaf of another rail.
     pub misplaced: &'a [Misplaced],
-    /// When the subnet was last read to the end; a cable that was seen only before is lost.
+    /// When the subnet was last read completely; a cable that was seen only before is lost.
     pub subnet_seen: Option<Timestamp>,
-    /// Steps of the method that are left out, to see what they are worth.
+    /// Steps of the method that are omitted, to see what they are worth.
     pub left_out: LeftOut,
     /// The moment of this tick.
     pub now: Timestamp,
@@ -53,21 +54,21 @@ pub struct Evidence {
     pub signal: &'static str,
     /// The part that the evidence is about.
     pub part: Part,
-    /// What the evidence says is wrong with it.
+    /// What the evidence reports is wrong with it.
     pub class: &'static Class,
     /// How far off the part is: 0.5 is half of what its peers give or twice what they suffer; 1 is all of it.
     pub effect: f64,
     /// One sentence with the values that were seen and those that were expected.
     pub statement: String,
-    /// Parts that the fault slows, as far as topology tells.
+    /// Parts that the fault slows, as far as topology reports.
     pub victims: Vec<Part>,
     /// Parts that share this very fault, such as the other end of two swapped cables.
     pub related: Vec<Part>,
-    /// Parts that it may be as well as `part`, and as likely: the evidence cannot tell them apart.
+    /// Parts that it may be as well as `part`, and as likely: the evidence cannot distinguish them.
     pub alike: Vec<Part>,
 }
 
-/// Parts that a sentence tells one by one.
+/// Parts that a sentence reports one by one.
 const TOLD: usize = 4;
 
 /// Parts in a sentence: the first of many, and how many more there are.
@@ -79,7 +80,7 @@ pub(crate) fn list(parts: &[Part]) -> String {
     }
 }
 
-/// Why a detector says what it says.
+/// Why a detector reports what it reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Explanation {
     /// What was checked.
@@ -120,7 +121,7 @@ pub trait Detector: Send {
         None
     }
 
-    /// Explains evidence of its own: of a class, by a signal.
+    /// Explains its own evidence: of a class, by a signal.
     fn explain(&self, class: &Class, signal: &str) -> Explanation;
 
     /// The classes that it names, each with every number that this takes.

@@ -1,4 +1,4 @@
-//! A finding as tests make it up: who says what of which part, and nothing else.
+//! A synthetic finding for tests: detector, class and part, and nothing else.
 
 use railscope_model::identity::Part;
 

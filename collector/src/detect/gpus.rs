@@ -17,10 +17,10 @@ use crate::jobs::job::{Job, JobName};
 use crate::store::per_node_cache::Kept;
 use crate::store::{NodeHistory, Rows, Window};
 
-/// Utilisation from which a GPU counts as running a job: an idle GPU's clock is low by design.
+/// Utilization from which a GPU counts as running a job: an idle GPU's clock is low by design.
 const BUSY_UTILIZATION: f64 = 0.5;
 
-/// From when on a GPU is judged.
+/// From when on a GPU is evaluated.
 pub(crate) fn busy() -> Threshold {
     Threshold::new(
         "utilization from which a GPU is evaluated",
@@ -51,7 +51,7 @@ struct Known {
     rows: [Option<u32>; READ.len()],
 }
 
-/// The GPUs of all nodes: looked up once, for what a node lists stands still.
+/// The GPUs of all nodes: looked up once, as a node's list is constant.
 #[derive(Debug, Default)]
 pub(crate) struct Gpus {
     /// Rests on the GPUs that are listed, and on rows.
@@ -69,7 +69,7 @@ impl Gpus {
         }
     }
 
-    /// Every GPU of every node that was heard lately, by node.
+    /// Every GPU of every node that was seen lately, by node.
     pub(crate) fn listed<'a>(&'a self, view: &View<'a>) -> Vec<Listed<'a>> {
         let nodes = view.history.fresh_nodes(view.now);
         nodes
@@ -139,7 +139,7 @@ pub(crate) struct Listed<'a> {
     /// Product name: only equal chips are peers.
     pub(crate) product: &'a str,
     uuid: &'a str,
-    /// Who runs on it.
+    /// The job that runs on it.
     pub(crate) job: Option<&'a Job>,
     rows: [Option<Rows<'a>>; READ.len()],
     places: &'a [Option<u32>; READ.len()],
@@ -156,7 +156,7 @@ impl<'a> Listed<'a> {
         self.uuid
     }
 
-    /// What it said of a metric of [`READ`].
+    /// What it reported about a metric of [`READ`].
     pub(crate) fn window(&self, metric: &'static Metric) -> Option<Window<'a>> {
         let place = READ.iter().position(|(read, _)| *read == metric)?;
         self.rows[place]?.window(self.places[place]?)

@@ -42,8 +42,9 @@ pub(crate) fn of_port<'a>(history: &'a NodeHistory, port: [&str; 2]) -> Option<&
     Some(name)
 }
 
-/// PCI address and RDMA device of an interface. Some exporters know of no relation between the two: then a device whose name
-/// says the same address is it, else the interface itself names the NIC.
+/// PCI address and RDMA device of an interface. Some exporters know of no relation between the two:
+/// then a device whose name reports the same address is it, else the interface itself names the
+/// NIC.
 pub(crate) fn nic_of(
     history: &NodeHistory,
     netdev: &str,
@@ -60,7 +61,7 @@ pub(crate) fn nic_of(
     Some((pci, device.unwrap_or(netdev).parse().ok()?))
 }
 
-/// The RDMA device at this address: the one whose name says it, or whose number is its place.
+/// The RDMA device at this address: the one whose name reports it, or whose number is its place.
 fn device_at(history: &NodeHistory, pci: PciAddress) -> Option<&str> {
     let by_name = devices(history).find(|device| address_in(device) == Some(pci));
     by_name.or_else(|| numbered_by_place(history, pci))
@@ -181,7 +182,7 @@ mod tests {
             port_of(&["rocep64s0", "rocep24s0"], "eth0").as_deref(),
             Some("rocep64s0/1")
         );
-        // One more device than interfaces: which it is, nobody knows.
+        // One more device than interfaces: which it is, is unknown.
         assert_eq!(
             port_of(&["mlx5_0", "mlx5_1", "mlx5_2"], "eth0").as_deref(),
             Some("eth0/1")

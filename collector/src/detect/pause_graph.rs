@@ -1,8 +1,8 @@
-//! Who waits for whom on a lossless Ethernet: lanes that are paused, and the lanes whose pause may be why.
+//! Back-pressure on a lossless Ethernet: lanes that are paused, and the lanes whose pause may be why.
 //!
 //! A lane is one direction of a cable on one priority. It is paused because what is behind it does not drain, so
 //! that it waits for those lanes of the switch at its end that are paused themselves.
-//! Pollers come too late to see who began; the graph needs no order.
+//! Polling is too slow to see which port began; the graph needs no order.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -30,7 +30,7 @@ pub const DEAD: f64 = 0.9;
 pub const DEAD_SECONDS: f64 = 20.0;
 /// See [`DEAD`].
 pub const MOST_CARRIED: f64 = 0.01;
-/// Most switches with dead lanes among which circles are looked for: ways between them are searched one by one.
+/// Most switches with dead lanes among which cycles are searched: paths between them are tried one by one.
 const MOST_SWITCHES: usize = 512;
 
 /// One direction of a cable on one priority.
@@ -40,7 +40,7 @@ struct Lane<'a> {
     from: PartId,
     to: PartId,
     priority: &'a str,
-    /// Whether it stands still: paused nearly all of the time, with next to nothing on it.
+    /// Whether it is stalled: paused nearly all of the time, with almost no traffic.
     is_dead: bool,
 }
 
@@ -55,7 +55,8 @@ pub struct PauseGraph<'a> {
 }
 
 impl<'a> PauseGraph<'a> {
-    /// The graph of what switches say now. Empty where none of them tells how long it was paused.
+    /// The graph of what switches report now. Empty where none of them reports how long it was
+    /// paused.
     pub fn of(view: &View<'a>) -> Self {
         let mut graph = Self::default();
         if view.left_out.has(Step::PauseWalk) {
@@ -79,7 +80,7 @@ impl<'a> PauseGraph<'a> {
             return;
         };
         self.telling.insert(id);
-        // What has stood still is not paused.
+        // A counter that is constant means no pause.
         let mut pauses = history.moving(&SWITCH_PORT_PFC_PAUSE_SECONDS).peekable();
         if pauses.peek().is_none() {
             return;
@@ -104,7 +105,8 @@ impl<'a> PauseGraph<'a> {
             };
             let (from, to) = match direction {
                 "receive" => (id, peer),
-                // A switch tells itself that it is paused, a NIC may have nobody who tells it.
+                // A switch reports itself that it is paused, for a NIC there may be no source that
+                // reports it.
                 "transmit" if !is_switch(view.fabric, peer) => (peer, id),
                 _ => continue,
             };
@@ -154,7 +156,7 @@ impl<'a> PauseGraph<'a> {
             .collect()
     }
 
-    /// Circles of switches whose lanes to each other stand still, each waiting for the next. One that also waits for
+    /// Cycles of switches whose lanes to each other are stalled, each waiting for the next. One that also waits for
     /// a NIC is the NIC's doing.
     pub fn circles(&self, fabric: &Fabric) -> Vec<BTreeSet<PartId>> {
         let dead: Vec<usize> = (0..self.lanes.len())
@@ -222,7 +224,8 @@ impl<'a> PauseGraph<'a> {
     }
 }
 
-/// Whether a port carries next to nothing, by its bytes sent or received. One whose bytes or speed nobody knows is not said to.
+/// Whether a port carries almost nothing, by its bytes sent or received. False if its bytes or its
+/// speed are unknown.
 pub(crate) fn stands(history: &NodeHistory, port: &str, bytes: &'static Metric) -> bool {
     let bytes = history.window(bytes, &[port]);
     let rate = bytes
@@ -253,8 +256,8 @@ impl Ways {
         }
     }
 
-    /// Whether a shortest way to some leaf leads over these three, one after another: what came down to a leaf does
-    /// not go up again.
+    /// Whether a shortest path to some leaf leads over these three, one after another: what came down to a leaf
+    /// does not go up again.
     fn lead_over(&self, first: PartId, second: PartId, third: PartId) -> bool {
         let of = |switch| self.distance.get(&switch);
         let (Some(first), Some(second), Some(third)) = (of(first), of(second), of(third)) else {

@@ -43,7 +43,7 @@ impl<const N: usize> PortSeries<N> {
         }
     }
 
-    /// The series of a switch that was heard lately.
+    /// The series of a switch that was seen lately.
     pub fn of<'a>(&'a self, view: &View<'a>, switch: &SwitchName) -> Option<SwitchSeries<'a, N>> {
         let history = view.history.switch(switch)?;
         Some(SwitchSeries {

@@ -10,7 +10,7 @@ use crate::diagnose::stages::mass_link_loss::{STILL_A_STORM, STORM_CABLES};
 /// What a threshold limits that is a share of the time in pause.
 pub const SHARE_IN_PAUSE: &str = "share of the time in pause";
 
-/// A number that a detector holds something against.
+/// A threshold of a detector.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Threshold {
     /// What it limits, in a few words.
@@ -85,18 +85,18 @@ impl Rule {
     }
 }
 
-/// A rule with who has it and in words.
+/// A rule with its owner and its text.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Described {
     /// The detector, or the step of the root cause.
     pub detector: &'static str,
     /// The rule.
     pub rule: Rule,
-    /// What is checked, the threshold in words, what would clear it.
+    /// What is checked, the threshold as text, what would clear it.
     pub explanation: Explanation,
 }
 
-/// Name of what no detector says but the root cause: whose fault many findings are.
+/// Detector name of findings that come from the root-cause analysis: one cause of many findings.
 pub const ROOT_CAUSE: &str = "root-cause";
 
 /// Every rule of every detector, in the order of [`DETECTORS`], then those of the root cause.

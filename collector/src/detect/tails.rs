@@ -10,7 +10,7 @@ use railscope_model::path_class::PathClass;
 /// Round-trip times above which the share of probes is reported, seconds. A collective step of a few milliseconds begins
 /// to feel 200 us; 1 ms is what a full switch buffer takes to drain.
 pub const STALLS_SECONDS: [f64; 3] = [50e-6, 200e-6, 1e-3];
-/// How often all of it is summed up anew: people do not read faster.
+/// How often all of it is summed up again: people do not read faster.
 pub const SUMMED_EVERY_SECONDS: f64 = 10.0;
 /// Components and pairs that are listed.
 pub const LISTED: usize = 20;
@@ -120,7 +120,7 @@ pub struct StalledHost {
 pub struct Coverage {
     /// Between hosts and switches.
     pub host_cables: Probed,
-    /// Between switches, where routers tell the path of a flow.
+    /// Between switches, where routers report the path of a flow.
     pub switch_cables: Probed,
 }
 

@@ -22,7 +22,8 @@ use crate::diagnose::incident::Incident;
 use crate::jobs::job::Jobs;
 use crate::store::{History, NodeHistory};
 
-/// Most incidents that are recorded, the worst first: a storm has one root, and nobody reads more pages than this.
+/// Most incidents that are recorded, the worst first: a mass link loss has one root cause, and more web pages are
+/// not read.
 pub const MOST_RECORDED: usize = 64;
 /// Most points of one curve: two pixels each on a phone.
 pub const MOST_POINTS: usize = 120;
@@ -64,7 +65,7 @@ impl<'a> Seen<'a> {
     }
 }
 
-/// What the peers of a part had at one moment.
+/// The values of a part's peers at one time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Band {
     /// 10th percentile.

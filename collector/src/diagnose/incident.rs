@@ -22,7 +22,7 @@ use crate::jobs::job::JobName;
 use crate::stages::{LeftOut, Step};
 
 /// Ticks in a row with evidence before an incident opens, and without before it closes: one bad scrape
-/// pages nobody, and a fault that comes and goes stays one incident.
+/// does not page, and a fault that comes and goes stays one incident.
 pub const OPEN_AFTER_TICKS: u32 = 2;
 /// See [`OPEN_AFTER_TICKS`].
 pub const CLOSE_AFTER_TICKS: u32 = 12;
@@ -40,7 +40,7 @@ pub struct Finding {
     pub explanation: Explanation,
 }
 
-/// One fault: the part to fix, why, and whom it hurts.
+/// One fault: the part to fix, why, and what it affects.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Incident {
     /// Short and stable: the same part with a fault has the same id after a restart.
@@ -49,7 +49,7 @@ pub struct Incident {
     pub root: Part,
     /// Of a cable between switches the end that does not name it; none if it was never seen.
     pub far_end: Option<Part>,
-    /// Parts that it may be as well: what was seen when it opened could not tell them apart.
+    /// Parts that it may be as well: what was seen when it opened could not distinguish them.
     pub alternatives: Vec<Part>,
     /// What is wrong with it.
     pub class: &'static Class,
@@ -59,7 +59,7 @@ pub struct Incident {
     pub since: Timestamp,
     /// Newest evidence.
     pub last_seen: Timestamp,
-    /// Chance that the part is to blame, 0 to 1.
+    /// Probability that the part is the root cause, 0 to 1.
     pub posterior: f64,
     /// The part and those that it may be instead; none of an incident of an earlier run that was not seen again yet.
     pub weighed: Option<Weighed>,
@@ -79,7 +79,7 @@ pub struct Incident {
     pub slowdown: Option<f64>,
     /// How often it closed and came back; `since` is that of the first time.
     pub reopenings: u32,
-    /// The announced work that explains it: then it pages nobody.
+    /// The maintenance window that explains it: then it does not page.
     pub maintenance: Option<Arc<Window>>,
     /// The strongest evidence when it opened or its class last changed: a label, so it does not follow each new value.
     pub first_statement: String,
@@ -172,7 +172,7 @@ fn parents(fabric: &Fabric, findings: &[Finding], down: &BTreeSet<Part>) -> BTre
         .collect()
 }
 
-/// Whether a class says that a cable is gone, if only now and then.
+/// Whether a class implies that a link is down, permanently or repeatedly.
 pub(crate) fn is_lost_cable(class: &Class) -> bool {
     [&PORT_DOWN, &UPLINK_DOWN, &PORT_FLAPPING].contains(&class)
 }
@@ -234,12 +234,12 @@ fn cables_of_hosts(fabric: &Fabric, lost: &BTreeSet<&Part>) -> BTreeMap<Part, Ve
     cables
 }
 
-/// Leaves out the cables of a leaf to other switches that nobody can have said yet are lost. Hosts say at once
-/// that their ports are down; the next sweep comes later, and LLDP forgets neighbours minutes after a switch has
-/// died.
+/// Omits the cables of a leaf to other switches whose loss cannot have been reported yet. Hosts report at
+/// once that their ports are down; the next sweep comes later, and LLDP forgets neighbors minutes after a switch
+/// has died.
 ///
-/// Cables that a sweep shows are left out only where several hosts live and say that all of their ports there are
-/// down: what is left of such a leaf serves nobody.
+/// Cables that a sweep shows are omitted only where several hosts live and report that all of their ports there
+/// are down: what is left of such a leaf serves no host.
 fn leave_out_unsaid(
     cables: &mut Vec<(Part, bool)>,
     lost: &BTreeSet<&Part>,
@@ -299,7 +299,7 @@ fn far_end(fabric: &Fabric, root: &Part) -> Option<Part> {
     }
 }
 
-/// Parts that the strongest finding cannot tell from the root.
+/// Parts that the strongest finding cannot distinguish from the root cause.
 fn alternatives(root: &Part, findings: &[Finding]) -> Vec<Part> {
     let strongest = findings.first().map(|finding| &finding.evidence);
     let of_root = strongest.filter(|evidence| evidence.part == *root);
@@ -440,7 +440,7 @@ pub(crate) fn describe(
     incident
 }
 
-/// How bad an incident is: what may well be somebody else's fault wakes nobody up.
+/// Severity of an incident: one that probably has another cause does not page.
 pub(crate) fn severity_of(worst: Severity, posterior: f64) -> Severity {
     if posterior >= SURE_ENOUGH_TO_PAGE {
         worst

@@ -27,7 +27,7 @@ const MIN_LATE: usize = 3;
 pub const LATE_CYCLES: f64 = 2.5;
 /// Cycles that are remembered, to know which time between them is usual.
 const CYCLES: usize = 9;
-/// Fewest of them that tell what is usual.
+/// Fewest of them that report what is usual.
 const MIN_CYCLES: usize = 3;
 /// Intervals that must be complete before incidents open again.
 pub const COMPLETE_INTERVALS: f64 = 2.0;

@@ -45,7 +45,7 @@ impl Suspect {
     fn renew(&mut self, mut incident: Incident, now: Timestamp) {
         let known = &self.incident;
         let (old, new) = (known.class, incident.class);
-        // A link that was down and is up again says itself what it is now.
+        // A link that was down and is up again reports itself what it is now.
         let is_over = [&PORT_DOWN, &UPLINK_DOWN].contains(&old);
         let was_moved = is_over && new == &MISCABLED_RAIL;
         let both_page = [old, new].map(|class| class.severity) == [Severity::Critical; 2];
@@ -61,7 +61,7 @@ impl Suspect {
         // The fabric forgets a cable that is missing for long.
         let far_end = incident.far_end.take();
         incident.far_end = far_end.or_else(|| known.far_end.clone());
-        // They are labels: what is told of an open incident stays.
+        // They are labels: what is reported about an open incident stays.
         if self.open && !known.alternatives.is_empty() {
             incident.alternatives.clone_from(&known.alternatives);
         }
@@ -86,7 +86,7 @@ pub struct Closed {
     pub reopenings: u32,
 }
 
-/// Follows suspects over ticks and says which of them are incidents.
+/// Follows suspects over ticks and reports which of them are incidents.
 #[derive(Debug, Default)]
 pub struct Tracker {
     suspects: BTreeMap<Part, Suspect>,
@@ -96,23 +96,23 @@ pub struct Tracker {
     after_effects: AfterEffects,
     storms: Storms,
     windows: Vec<Arc<Window>>,
-    /// Steps that are left out, here and by detectors.
+    /// Steps that are omitted, here and by detectors.
     pub(crate) left_out: LeftOut,
 }
 
 impl Tracker {
-    /// Says which work is announced.
+    /// Sets the maintenance windows.
     pub fn set_maintenance(&mut self, windows: Vec<Arc<Window>>) {
         self.windows = windows;
     }
 
-    /// Announced work that is not over yet.
+    /// Maintenance windows that are not over yet.
     pub fn maintenance(&self, now: Timestamp) -> Vec<Arc<Window>> {
         let ahead = self.windows.iter().filter(|window| !window.is_over(now));
         ahead.cloned().collect()
     }
 
-    /// Takes up what an earlier run knew: its open incidents are open, without evidence until there is some again.
+    /// Adds what an earlier run knew: its open incidents are open, without evidence until there is some again.
     pub fn restore(&mut self, open: Vec<Incident>, closed: Vec<Closed>) {
         for incident in open {
             let suspect = Suspect {
@@ -268,14 +268,15 @@ impl Tracker {
         });
     }
 
-    /// Switches with an open incident: what is lost of them stays theirs, whoever is read late.
+    /// Switches with an open incident: what is lost of them stays theirs, whichever host is read
+    /// late.
     fn switches_down(&self) -> BTreeSet<Part> {
         let open = self.suspects.iter().filter(|(_, suspect)| suspect.open);
         let switches = open.filter(|(_, suspect)| suspect.incident.class == &SWITCH_DOWN);
         switches.map(|(part, _)| part.clone()).collect()
     }
 
-    /// Parts whose fault turns out to be another's are no suspects of their own any more, and what was known of them
+    /// Parts whose fault turns out to be another's are no separate suspects any more, and what was known of them
     /// goes over to the root: cables, and hosts of which all cables are the root's.
     fn absorb(
         &mut self,

@@ -1,4 +1,4 @@
-//! Addresses of switches and of their ports: who it is that answers a probe on its way.
+//! Addresses of switches and of their ports: which one answers a probe on its path.
 
 use std::collections::BTreeMap;
 
@@ -6,12 +6,13 @@ use railscope_model::identity::{PortName, SwitchName};
 
 use crate::analyzer::Analyzer;
 
-/// By address as it is told, such as `10.1.0.7`: the switch, and the port if it is the address of one.
+/// By address as it is reported, such as `10.1.0.7`: the switch, and the port if it is the address of
+/// one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Addresses(BTreeMap<String, (SwitchName, Option<PortName>)>);
 
 impl Addresses {
-    /// Who has an address.
+    /// The owner of an address.
     pub fn of(&self, address: &str) -> Option<&(SwitchName, Option<PortName>)> {
         self.0.get(address)
     }
@@ -24,11 +25,11 @@ impl FromIterator<(String, (SwitchName, Option<PortName>))> for Addresses {
 }
 
 impl Analyzer {
-    /// Says which addresses switches and their ports have, in place of what was said before: by them the ways of probes are
-    /// known.
+    /// Sets the addresses of switches and their ports, in place of the previous ones: by
+    /// them the paths of probes are known.
     pub fn set_addresses(&mut self, addresses: Addresses) {
         self.addresses = addresses;
-        // What was found of the fabric by addresses is found anew.
+        // What was found of the fabric by addresses is found again.
         self.epoch += 1;
     }
 }

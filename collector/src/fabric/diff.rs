@@ -30,7 +30,7 @@ pub enum Change {
     PartCame(Part),
     /// A part is not there any more. What sat in a host that went is not listed.
     PartWent(Part),
-    /// A cable is there that was not.
+    /// A cable is new.
     CableCame(Ends),
     /// A cable is not there any more.
     CableWent(Ends),
@@ -52,7 +52,7 @@ pub enum Change {
     },
 }
 
-/// Cables that nobody says are lost.
+/// Cables that no source reports are lost.
 fn cables(fabric: &Fabric) -> impl Iterator<Item = (LinkId, PartId, PartId, &Link)> {
     let all = fabric.links();
     all.filter(|(.., link)| {
@@ -60,7 +60,7 @@ fn cables(fabric: &Fabric) -> impl Iterator<Item = (LinkId, PartId, PartId, &Lin
     })
 }
 
-/// Whether any cable is there.
+/// Whether any cable is present.
 pub fn has_cables(fabric: &Fabric) -> bool {
     cables(fabric).next().is_some()
 }
@@ -98,7 +98,7 @@ fn part_changes(
     change: fn(Part) -> Change,
 ) {
     for (_, vertex) in one.vertices() {
-        // What sits in a host beside its NICs has detectors of its own.
+        // What sits in a host beside its NICs has its own detectors.
         let is_of_fabric = matches!(vertex.part, Part::Host(_) | Part::Nic(..) | Part::Switch(_));
         if !is_of_fabric || other.find(&vertex.part).is_some() {
             continue;

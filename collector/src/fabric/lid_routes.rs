@@ -13,7 +13,8 @@ use crate::fabric::subnet::{Node, NodeKind, Subnet};
 /// Most cables of a path: as many as a directed route has hops (InfiniBand Architecture Specification, volume 1, 14.2.2).
 const MAX_CABLES: usize = 63;
 
-/// Share of the switches that must have a table: with fewer, too many paths have a gap to say anything (a choice).
+/// Share of the switches that must have a table: with fewer, too many paths have a gap to report anything (a
+/// choice).
 const LEAST_TABLES: f64 = 0.75;
 
 /// A port of a part.

@@ -26,10 +26,11 @@ use crate::fabric::graph::host_classes::Shapes;
 use crate::fabric::graph::index::Survey;
 use crate::fabric::graph::tiers::tier_numbers;
 
-/// Peers say what is usual when at least this share of them agrees (detectors compare cohorts at 70 %; wiring is
-/// laid by rule, so it may ask for more).
+/// Peers report what is usual when at least this share of them agrees (detectors compare cohorts at 70 %; wiring
+/// is laid by rule, so it may ask for more).
 pub(crate) const PEER_SHARE: f64 = 0.75;
-/// Fewest peers that can agree on anything: of three, one that differs and two that agree are no majority worth a page.
+/// Fewest peers that can agree on anything: of three, one that differs and two that agree are no majority worth a
+/// scrape.
 pub(crate) const MIN_PEERS: usize = 4;
 
 /// How bad a finding is.
@@ -37,9 +38,9 @@ pub(crate) const MIN_PEERS: usize = 4;
 pub enum Severity {
     /// Differs from the plan or the peers, and costs nothing as it is.
     Note,
-    /// Costs bandwidth or will mislead whoever repairs it.
+    /// Costs bandwidth or will mislead repairs.
     Warning,
-    /// Traffic takes a way that it should not, or has none.
+    /// Traffic takes a path that it should not, or has none.
     Error,
 }
 
@@ -61,7 +62,7 @@ pub struct Rule {
     pub name: &'static str,
     /// How bad it is.
     pub severity: Severity,
-    /// What somebody should do.
+    /// What an operator should do.
     pub action: &'static str,
 }
 
@@ -109,7 +110,7 @@ pub struct Finding {
 }
 
 impl fmt::Display for Finding {
-    /// The finding with its rule; evidence and action on lines of their own.
+    /// The finding with its rule; evidence and action on their own lines.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let severity = self.rule.severity.word();
         writeln!(f, "{severity:<7} {}: {}", self.rule.name, self.sentence)?;
@@ -161,12 +162,14 @@ const CHECKS: &[fn(&Case<'_>, &mut Vec<Finding>)] = &[
 
 /// Every finding on a fabric and, where there is one, against its plan; the worst first.
 ///
-/// What the plan covers is judged by the plan and not by peers: a server with half of the rails may be meant so.
+/// What the plan covers is evaluated by the plan and not by peers: a server with half of the rails may be meant
+/// so.
 pub fn lint(fabric: &Fabric, verdict: &Verdict, plan: Option<&WiringPlan>) -> Vec<Finding> {
     lint_seen(fabric, verdict, plan, true)
 }
 
-/// As [`lint`]; nothing is called missing unless `whole` says that every switch could be asked for its cables.
+/// As [`lint`]; nothing is called missing unless `whole` reports that every switch could be asked for its
+/// cables.
 pub fn lint_seen(
     fabric: &Fabric,
     verdict: &Verdict,
@@ -210,7 +213,7 @@ pub(crate) fn sort(findings: &mut [Finding]) {
     });
 }
 
-/// How many findings of each rule there are, none left out.
+/// How many findings of each rule there are, none omitted.
 pub fn count(findings: &[Finding]) -> BTreeMap<&'static str, usize> {
     let mut counts: BTreeMap<_, _> = RULES.iter().map(|rule| (rule.name, 0)).collect();
     for finding in findings {
@@ -219,7 +222,7 @@ pub fn count(findings: &[Finding]) -> BTreeMap<&'static str, usize> {
     counts
 }
 
-/// Whether a rule says where a cable should be; only those does a plan know better.
+/// Whether a rule reports where a cable should be; only those does a plan know better.
 fn is_about_cables(rule: &Rule) -> bool {
     [
         &MISSING_CABLE,

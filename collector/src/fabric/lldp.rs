@@ -1,4 +1,5 @@
-//! What hosts and switches hear by LLDP, merged into the fabric graph: switches, and cables with their witnesses.
+//! What hosts and switches receive by LLDP, merged into the fabric graph: switches, and cables with their
+//! witnesses.
 
 mod ends;
 mod mac;
@@ -26,42 +27,43 @@ pub use report::{Contradiction, LldpMerge};
 pub(crate) use resolve::is_management_port;
 use resolve::{Far, Resolver, shared_chassis};
 
-/// Words that are looked up at once, before their cables are put together one by one.
+/// Entries that are resolved at once, before their cables are built one by one.
 const WORDS_AT_ONCE: usize = 1 << 14;
 
-/// What one end of a cable hears from the other.
+/// What one end of a cable receives from the other.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Heard<'a> {
-    /// Who hears.
+    /// The receiving device.
     pub near: End,
-    /// What the other end says, word by word.
+    /// What the other end advertises, unchanged.
     pub said: Said<'a>,
     /// Speed of the near port, where it is known.
     pub speed: Option<LinkSpeed>,
-    /// When the near end was last heard to say so.
+    /// When the near end was last seen reporting so.
     pub at: Timestamp,
 }
 
 /// Ports of a host's NICs by network interface.
 pub type Interfaces<'a> = BTreeMap<&'a str, End>;
 
-/// Everything that is heard by LLDP in one cluster, with the names by which far ends are found.
+/// Everything that is received by LLDP in one cluster, with the names by which far ends are found.
 #[derive(Debug, Default)]
 pub struct Words<'a> {
-    /// What hosts hear.
+    /// What hosts receive.
     pub hosts: Vec<HostWords<'a>>,
-    /// What switches hear.
+    /// What switches receive.
     pub switches: SwitchWords<'a>,
-    /// Ports that say themselves that they have no light: what others still tell of them is old.
+    /// Ports that report themselves that they have no optical signal: what others still report
+    /// about them is old.
     pub dark: HashSet<End, FixedState>,
 }
 
-/// What one host hears.
+/// What one host receives.
 #[derive(Debug)]
 pub struct HostWords<'a> {
     /// Its name.
     pub host: &'a NodeName,
-    /// What each port of its NICs hears.
+    /// What each port of its NICs receives.
     pub heard: Vec<Heard<'a>>,
     /// Ports by network interface.
     pub interfaces: Interfaces<'a>,
@@ -69,33 +71,33 @@ pub struct HostWords<'a> {
     pub addresses: Vec<(Mac, End)>,
     /// Interfaces that are far slower than the fastest: management, not fabric.
     pub slow: usize,
-    /// Ethernet ports that are up and hear nobody.
+    /// Ethernet ports that are up and receive no neighbor.
     pub silent: usize,
 }
 
-/// What switches hear.
+/// What switches receive.
 #[derive(Debug, Default)]
 pub struct SwitchWords<'a> {
-    /// What each port hears.
+    /// What each port receives.
     pub heard: Vec<Heard<'a>>,
-    /// Switches that tell their neighbours, and their ports that do.
+    /// Switches that report their neighbors, and their ports that do.
     pub ports: SwitchPorts,
-    /// Switches whose neighbours could not be read, with the reason.
+    /// Switches whose neighbors could not be read, with the reason.
     pub unread: Vec<(SwitchName, String)>,
-    /// Neighbours that could not be read.
+    /// Neighbors that could not be read.
     pub unparsed: usize,
 }
 
 impl<'a> Words<'a> {
-    /// All that is heard, by NICs first.
+    /// All that is received, by NICs first.
     fn heard(&self) -> impl Iterator<Item = &Heard<'a>> {
         let hosts = self.hosts.iter().flat_map(|host| &host.heard);
         hosts.chain(&self.switches.heard)
     }
 }
 
-/// Puts what is heard into the fabric. Ends that two cables claim are left out unless one of them is
-/// confirmed from both sides, or much newer; the report names them.
+/// Puts what is received into the fabric. Ends that two cables claim are omitted unless one of them
+/// is confirmed from both sides, or much newer; the report names them.
 pub fn merge_lldp(fabric: &mut Fabric, mut words: Words<'_>) -> LldpMerge {
     let ports = mem::take(&mut words.switches.ports);
     let mut report = LldpMerge {
@@ -117,7 +119,7 @@ pub fn merge_lldp(fabric: &mut Fabric, mut words: Words<'_>) -> LldpMerge {
     report
 }
 
-/// Cables of which each end has one, by what NICs hear and what switches hear.
+/// Cables of which each end has one, by what NICs receive and what switches receive.
 fn pairs<'a>(
     fabric: &Fabric,
     words: &'a Words<'a>,
@@ -156,14 +158,14 @@ fn pairs<'a>(
     pairs
 }
 
-/// Puts cables into the fabric, but for those of ports without light.
+/// Puts cables into the fabric, but for those of ports without an optical signal.
 fn place(
     fabric: &mut Fabric,
     pairs: Pairs,
     (ports, dark): (&SwitchPorts, &HashSet<End, FixedState>),
     report: &mut LldpMerge,
 ) {
-    // A sweep may have told of the same cables.
+    // A sweep may have reported about the same cables.
     let join = if has_cables(fabric) {
         Fabric::connect
     } else {

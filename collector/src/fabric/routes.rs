@@ -1,7 +1,7 @@
 //! Shortest paths between leaves, counted and never listed: how many, over which switches and cables, with which share.
 //!
 //! A path is shortest in cables; in a dragonfly it takes the fewest cables between groups first, as minimal
-//! routing does. Parallel cables are paths of their own. The share of a cable is the share of all shortest
+//! routing does. Parallel cables are separate paths. The share of a cable is the share of all shortest
 //! paths that lead over it: what traffic spread evenly over them puts on it.
 
 use std::cmp::Reverse;
@@ -19,7 +19,8 @@ use crate::fabric::lid_routes::LidRoutes;
 use crate::fabric::subnet::Subnet;
 
 const NONE: u32 = u32::MAX;
-/// What a cable between groups counts for, in cables within them: more than any way within groups has.
+/// What a cable between groups counts for, in cables within them: more than any path within groups
+/// has.
 const GLOBAL_COST: u32 = 1 << 16;
 /// Memory for what was computed and may be asked again, in bytes. Each entry is as large as the fabric has
 /// switches.
@@ -40,7 +41,7 @@ pub struct PathSet {
     pub cables: Vec<(LinkId, f64)>,
 }
 
-/// Who is routed over a cable between switches.
+/// The hosts that are routed over a cable between switches.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct CableUse {
     /// Leaves on the lower side of the cable, or of both groups that it joins, with the share of their
@@ -70,7 +71,7 @@ pub struct Routes {
     numbers: HashMap<PartId, u32, FixedState>,
     trees: Mutex<HashMap<u32, Arc<Tree>, FixedState>>,
     uses: Mutex<HashMap<Part, Arc<CableUse>, FixedState>>,
-    /// What switches themselves say of their routes, where that was read.
+    /// What switches themselves report about their routes, where that was read.
     lids: LidRoutes,
 }
 
@@ -151,8 +152,8 @@ impl Routes {
         ends.is_some_and(|(from, to)| self.tree(from).cost[to as usize] != NONE)
     }
 
-    /// Who is routed over a cable between switches, one that is lost included: then as if it were there.
-    /// Nobody where the part is no such cable of the fabric.
+    /// The hosts that are routed over a cable between switches; a missing one is treated as present.
+    /// None if the part is no such cable of the fabric.
     pub fn over(&self, fabric: &Fabric, cable: &Part) -> Arc<CableUse> {
         let known = self.uses.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = known.get(cable) {
@@ -234,7 +235,7 @@ impl Routes {
     }
 
     /// Leaves whose traffic may go over a switch: those below it. Of one whose cables are all lost, those below its
-    /// lowest neighbours; none of a switch that has NICs itself.
+    /// lowest neighbors; none of a switch that has NICs itself.
     pub fn below(&self, fabric: &Fabric, switch: PartId) -> Vec<PartId> {
         let tier = |switch: u32| self.tiers[switch as usize];
         let near = fabric.neighbours(switch).map(|near| near.peer);
@@ -247,7 +248,7 @@ impl Routes {
             .neighbours(switch)
             .map(|near| &fabric.vertex(near.peer).part);
         let has_nics = peers.any(|peer| matches!(peer, Part::Nic(..)));
-        // Nothing is below one whose neighbours are all as high as it is, or higher.
+        // Nothing is below one whose neighbors are all as high as it is, or higher.
         let is_lowest = own.is_some_and(|own| lowest.is_some_and(|lowest| own <= lowest));
         if has_nics || is_lowest || lowest.is_none() {
             return Vec::new();
@@ -283,7 +284,7 @@ impl Routes {
     }
 
     /// What leaves of one sort have in common: the far ends of their cables. An end of the cable in question
-    /// is a sort of its own.
+    /// is a separate sort.
     fn sort_of(&self, leaf: u32, ends: &[u32]) -> Vec<u32> {
         if ends.contains(&leaf) || self.group[leaf as usize].is_some() {
             return vec![NONE, leaf];
@@ -368,8 +369,8 @@ impl Routes {
         tree
     }
 
-    /// Sends what each switch takes back to the source over all shortest paths alike, and tells of every
-    /// cable what goes over it. Afterwards `load` is what goes through each switch.
+    /// Sends what each switch takes back to the source over all shortest paths alike, and reports about
+    /// every cable what goes over it. Afterwards `load` is what goes through each switch.
     fn descend(
         &self,
         tree: &Tree,

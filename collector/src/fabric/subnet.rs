@@ -1,6 +1,6 @@
 //! The InfiniBand subnet as a sweep saw it: nodes, cables, and an account of every line that could not be read.
 //!
-//! [`parse_ibnetdiscover`] reads text; whoever sweeps by other means fills the same [`Subnet`].
+//! [`parse_ibnetdiscover`] reads text; a sweep by other means fills the same [`Subnet`].
 
 pub(crate) mod claims;
 pub mod counters;
@@ -49,7 +49,7 @@ pub struct Node {
     pub vendor: Option<u32>,
     /// Device id of the vendor.
     pub device: Option<u32>,
-    /// Ports that it says it has; in the `-p` form the highest port seen.
+    /// Ports that it reports it has; in the `-p` form the highest port seen.
     pub ports: u16,
     /// Node description as it stands, outer white space removed; empty where none was printed.
     pub description: String,
@@ -73,7 +73,7 @@ pub struct End {
 pub struct Cable {
     /// Both ends, the one seen first before the other.
     pub ends: [End; 2],
-    /// Width and speed now; none where no end says, or where the ends say different things.
+    /// Width and speed now; none where no end reports, or where the ends report different things.
     pub speed: Option<LinkSpeed>,
     /// Whether both ends showed it.
     pub both_ends: bool,
@@ -132,7 +132,7 @@ pub struct Counts {
     pub dropped_cables: usize,
 }
 
-/// What the text says of itself.
+/// What the text reports about itself.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Header {
     /// When it was made, as printed: `Tue Feb 23 14:02:06 2021`.
@@ -165,7 +165,7 @@ pub enum Gap {
         /// How many.
         nodes: usize,
     },
-    /// A section that stops before it says what node it is about.
+    /// A section that stops before it reports what node it is about.
     HeadlessSection {
         /// Line on which the section begins.
         line: usize,
@@ -180,7 +180,7 @@ pub enum Gap {
         /// The line.
         line: usize,
     },
-    /// Ports behind which somebody did not answer in time; see [`Subnet::recall`].
+    /// Ports behind which a device did not answer in time; see [`Subnet::recall`].
     Silent {
         /// How many.
         ports: usize,
@@ -199,7 +199,7 @@ pub enum Gap {
     },
 }
 
-/// A number of things, in words: `1 node`, `3 nodes`.
+/// A number of things, as text: `1 node`, `3 nodes`.
 pub(crate) fn counted(number: usize, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
 }
@@ -222,10 +222,7 @@ impl fmt::Display for Gap {
                 example.guid
             ),
             Self::WithoutCables { nodes } => write!(f, "{} without any cable", some_nodes(*nodes)),
-            Self::HeadlessSection { line } => write!(
-                f,
-                "the section at line {line} does not say what node it is about"
-            ),
+            Self::HeadlessSection { line } => write!(f, "the section at line {line} names no node"),
             Self::LostLines { lines } => write!(
                 f,
                 "{} of nodes or cables could not be read",
@@ -255,11 +252,11 @@ impl fmt::Display for Gap {
 /// Whether a sweep can be the whole subnet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Completeness {
-    /// Nothing says that something is missing.
+    /// Nothing reports that something is missing.
     Complete,
     /// Something is missing.
     Partial {
-        /// What says so; never empty.
+        /// What reports it; never empty.
         reasons: Vec<Gap>,
     },
 }
@@ -301,7 +298,7 @@ impl Completeness {
 /// A sweep of the subnet.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Subnet {
-    /// What the text says of itself.
+    /// What the text reports about itself.
     pub header: Header,
     /// Nodes in the order in which they were first named. Every GUID stands once.
     pub nodes: Vec<Node>,
@@ -311,7 +308,7 @@ pub struct Subnet {
     pub lids: Vec<(End, u16)>,
     /// Forwarding tables of its switches, where they were read for this very shape of it.
     pub forwarding: Option<Forwarding>,
-    /// Ports behind which somebody did not answer in time, in order.
+    /// Ports behind which a device did not answer in time, in order.
     pub silent: Vec<End>,
     /// The first [`MAX_PROBLEMS`] problems, in the order of their lines.
     pub problems: Vec<Problem>,

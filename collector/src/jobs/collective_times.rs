@@ -1,7 +1,8 @@
 //! How long the collectives of a job move data, by kind and size: their median and their tail.
 //!
-//! A rank that comes early waits in a collective for the last one, so its own time says little about the network. The rank
-//! that comes last waits for nobody: the shortest time of all ranks in one collective is the time of the transfer.
+//! A rank that comes early waits in a collective for the last one, so its own time reports little about the
+//! network. The rank that comes last does not wait: the shortest time of all ranks in one collective is the
+//! time of the transfer.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -56,7 +57,7 @@ pub(crate) struct CollectiveTimes {
 
 #[derive(Debug)]
 struct Communicator {
-    /// A host that takes part: tells the job.
+    /// A host that takes part: reports the job.
     host: Arc<str>,
     /// Collectives that not all ranks have reported, by number.
     open: BTreeMap<u64, Open>,
@@ -233,7 +234,8 @@ mod tests {
         let jobs = JobTable::default().refresh(&history, now);
         let mut times = CollectiveTimes::default();
         for number in 0..100 {
-            // One rank waits for the other by turns, every tenth transfer takes half as long again.
+            // One rank waits for the other alternately, every tenth transfer takes half as long
+            // again.
             let transfer = if number % 10 == 9 { 0.015 } else { 0.010 };
             let waits = transfer + 0.3;
             let own = if number % 2 == 0 {

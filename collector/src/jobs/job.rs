@@ -1,4 +1,5 @@
-//! Jobs: which GPUs and NICs of which nodes each holds, by what exporters say of who holds their devices.
+//! Jobs: which GPUs and NICs of which nodes each holds, by what exporters report about the users of
+//! their devices.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,9 +14,9 @@ use crate::assemble::node_parts::read;
 use crate::diagnose::incident::{Incident, worst_first};
 use crate::store::{History, NodeHistory};
 
-/// Share of a job's nodes that must have been heard lately before its parts are held against each other.
+/// Share of a job's nodes that must have been seen lately before its parts are compared with each other.
 const MIN_PRESENT: f64 = 0.7;
-/// Words by which launchers on Kubernetes tell the pods of one job apart.
+/// Words by which launchers on Kubernetes distinguish the pods of one job.
 const ROLES: [&str; 5] = ["master", "worker", "launcher", "leader", "head"];
 
 /// Name of a job: its id in the batch system, or namespace and name that its pods share.
@@ -30,9 +31,9 @@ pub struct Job {
     pub nodes: BTreeMap<NodeName, Vec<GpuIndex>>,
     /// NICs by node: those that it holds, and those nearest to its GPUs.
     pub nics: BTreeMap<NodeName, BTreeSet<RdmaDevice>>,
-    /// When it was first heard of.
+    /// When it was first seen.
     pub since: Timestamp,
-    /// Whether enough of its nodes were heard lately to hold its parts against each other.
+    /// Whether enough of its nodes were seen lately to compare its parts with each other.
     pub is_heard: bool,
 }
 
@@ -52,13 +53,13 @@ impl Job {
     }
 }
 
-/// Who holds what on one node.
+/// Which job holds which devices on one node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Held {
     /// GPUs and their jobs; a GPU that is shared stands once for each.
     gpus: Vec<(GpuIndex, JobName)>,
     nics: BTreeSet<(RdmaDevice, JobName)>,
-    /// All jobs, those without a device of their own too.
+    /// All jobs, including those without a device.
     jobs: BTreeSet<JobName>,
 }
 
@@ -138,7 +139,7 @@ impl Jobs {
     }
 }
 
-/// The jobs, kept up to date: a node is read again only when it says something else.
+/// The jobs, kept up to date: a node is read again only when it reports something else.
 #[derive(Debug, Default)]
 pub struct JobTable {
     read: BTreeMap<NodeName, (u64, Held)>,
@@ -170,7 +171,7 @@ impl JobTable {
         Arc::clone(&self.jobs)
     }
 
-    /// Reads nodes that say something else than before; whether anything is held by others now.
+    /// Reads nodes that report something else than before; whether anything is held by others now.
     fn read_again(&mut self, history: &History) -> bool {
         let before = self.read.len();
         self.read.retain(|node, _| history.node(node).is_some());
@@ -213,8 +214,8 @@ impl JobTable {
         jobs
     }
 
-    /// Says of each incident which jobs wait for its part, and with how many GPUs: a synchronous job waits as a whole.
-    /// Puts the worst first again.
+    /// Sets for each incident which jobs wait for its part, and with how many GPUs: a synchronous job waits as a
+    /// whole. Puts the worst first again.
     pub fn hold_up(&mut self, incidents: &mut [Incident]) {
         let mut waited = BTreeMap::new();
         for incident in &mut *incidents {
@@ -237,7 +238,8 @@ impl JobTable {
     }
 }
 
-/// Who holds what of a node. A job that is known to run there and not on what holds all of its GPUs if it is alone.
+/// Which job holds which devices of a node. A job that runs there on unknown devices holds all of its GPUs if it is
+/// alone.
 fn held(said: &NodeHistory) -> Held {
     let mut held = Held::default();
     for (labels, _) in said.series(&WORKLOAD) {
@@ -272,7 +274,8 @@ fn held(said: &NodeHistory) -> Held {
     held
 }
 
-/// The job of a series: the batch system's, or what is left of a pod's name without what tells it from others of its job.
+/// The job of a series: the batch system's, or what is left of a pod's name without what
+/// distinguishes it from others of its job.
 fn job_of(labels: &Labels) -> Option<JobName> {
     if let Some(job) = labels.get(label!(WORKLOAD, "hpc_job")) {
         return Some(job.into());
@@ -337,7 +340,7 @@ mod tests {
     /// GPU, job of a batch system, pod.
     type Lines<'a> = &'a [(&'a str, &'a str, &'a str)];
 
-    /// Lines of who holds what as a page.
+    /// Device holders as lines of a scrape.
     fn page(lines: Lines<'_>) -> String {
         let line = |(gpu, job, pod): &(&str, &str, &str)| {
             format!(
@@ -353,7 +356,7 @@ mod tests {
         lines.iter().map(line).chain((0..2).map(gpu)).collect()
     }
 
-    /// Jobs as `name: node gpus/nics, ...` after each node has said its page.
+    /// Jobs as `name: node gpus/nics, ...` after each node has reported its scrape.
     fn check(pages: &[(&str, Lines<'_>)], expected: &[&str]) {
         let mut history = History::default();
         for (name, lines) in pages {

@@ -1,9 +1,10 @@
-//! Who waits for whom: in each step the rank that all others wait for waits least, and what it does not wait it spends.
+//! Stragglers: in each step the rank that all others wait for waits least; its wait deficit is its extra compute time.
 //!
-//! A step of length `T` is `W + C + U` on every rank: waiting in collectives, sends and receives; kernels; the rest. Against
-//! ranks of the same role, `dW = (median W - W) / T` and `dC`, `dU` are the excess of the others over their medians. Who has the
-//! largest `dW` of its cohort, and pays it back as compute, is hit; a bet on each rank that grows by hits and shrinks
-//! by misses (an e-process) turns hits into a verdict whose rate of false alarms is bounded whatever the noise is.
+//! A step of length `T` is `W + C + U` on every rank: waiting in collectives, sends and receives; kernels; the rest.
+//! Against ranks of the same role, `dW = (median W - W) / T` and `dC`, `dU` are the excess of the others over their
+//! medians. The rank with the largest `dW` of its cohort that appears as compute time is hit; a bet on each rank
+//! that grows by hits and shrinks by misses (an e-process) turns hits into a result whose rate of false alarms is
+//! bounded whatever the noise is.
 
 pub(crate) mod edge_times;
 pub(crate) mod gpu_activity;
@@ -24,13 +25,14 @@ pub use pairs::{Pair, Unevenness, judge_pairs};
 pub use rounds::{Round, Rounds};
 pub use stall::{GroupState, Late, RankState, Side, Stuck, late_ranks};
 
-/// Least share of a step by which a culprit waits less than its cohort's median: below it, ranks of one role
-/// differ in public traces of healthy parts (ByteDance ST: less than 1 %; the gate leaves a factor of three).
+/// Least share of a step by which a root cause waits less than its cohort's median: below it, ranks of one
+/// role differ in public traces of healthy parts (ByteDance ST: less than 1 %; the gate leaves a factor of
+/// three).
 pub const MIN_MISSING_WAIT: f64 = 0.03;
-/// Share of the missing wait that must come back as compute, or as unaccounted time, to say which: more than half,
-/// so that both cannot be said of one step.
+/// Share of the wait deficit that must appear as compute time, or as unaccounted time: more than half, so that
+/// at most one of them holds for a step.
 pub const REPAID: f64 = 0.5;
-/// Evidence at which a rank is named: 100,000 ranks x 8,640 steps a day / one false verdict a day, rounded up. Of
+/// Evidence at which a rank is named: 100,000 ranks x 8,640 steps a day / one false result a day, rounded up. Of
 /// exchangeable ranks one is named no sooner than after this many steps in the mean, whatever their noise
 /// (Shin, Ramdas, Rinaldo: E-detectors).
 pub const ALARM: f64 = 1e9;
@@ -83,8 +85,8 @@ pub fn union(intervals: impl IntoIterator<Item = (f64, f64)>) -> f64 {
 pub enum Cause {
     /// Its missing wait is compute: the GPU, its clock or memory.
     Gpu,
-    /// Its missing wait is unaccounted: perhaps the host. A hint that another channel must confirm, never a page: on
-    /// public traces it has named a victim and a gap of the tracing.
+    /// Its missing wait is unaccounted: perhaps the host. A hint that another channel must confirm, never a scrape:
+    /// on public traces it has named a victim and a gap of the tracing.
     HostHint,
 }
 
@@ -101,7 +103,7 @@ pub struct Culprit {
     pub missing_wait: f64,
 }
 
-/// What the steps so far say of the job.
+/// What the steps so far report about the job.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Conclusion {
     /// These hold the others back.
@@ -136,7 +138,7 @@ impl Bet {
         } else {
             0.5
         };
-        // Kept at the alarm, so that a verdict ends some thirty steps after its cause.
+        // Kept at the alarm, so that a result ends some thirty steps after its cause.
         self.ln = (self.ln + factor.ln()).clamp(0.0, ln_alarm);
         self.missing_wait = hit.unwrap_or(self.missing_wait);
         if self.ln >= ln_alarm {
@@ -241,7 +243,7 @@ impl WaitWatch {
         named.any(|other| other != rank && self.ranks[other].replica == Some(replica))
     }
 
-    /// Who is named at present, in the order of the ranks.
+    /// The ranks that are named at present, in order.
     pub fn culprits(&self) -> Vec<Culprit> {
         let causes = [Cause::Gpu, Cause::HostHint];
         let all = self.bets.iter().enumerate().flat_map(|(index, bets)| {
@@ -257,7 +259,7 @@ impl WaitWatch {
         all.collect()
     }
 
-    /// What the steps so far say.
+    /// The result of the steps so far.
     pub fn conclude(&self) -> Conclusion {
         let culprits = self.culprits();
         if !culprits.is_empty() {
@@ -311,7 +313,7 @@ fn hit(present: &[(usize, StepTimes)], conserves: bool) -> Option<Hit> {
         .iter()
         .max_by(|a, b| missing(&a.1).total_cmp(&missing(&b.1)))?;
     let missing_wait = missing(times);
-    // Two that are equal are no culprit: the bet is fair only if at most one rank is hit.
+    // Two that are equal are no root cause: the bet is fair only if at most one rank is hit.
     let equal = present
         .iter()
         .filter(|(_, other)| missing(other) >= missing_wait)

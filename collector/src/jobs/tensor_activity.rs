@@ -12,11 +12,12 @@ pub(crate) const SOURCE: &str = "gpu";
 /// are read late, each at another moment, did not do their work in the same time (a choice: the exporter counts reads
 /// that are 0.1 s late and more, so one that does not wait for a CPU counts nothing).
 pub(crate) const MAX_LATE: f64 = 1.0 / 30.0;
-/// Samples of which the mean stands for the time where nobody sums them up.
+/// Samples of which the mean stands for the time where no exporter sums them up.
 const SAMPLES: usize = 2;
 
-/// Share of the newest `seconds`, by what the exporter has summed up of them: a sample of a second shows where in a step
-/// it fell as much as what the GPU does. Else the mean of the newest [`SAMPLES`]. `None` of a GPU that tells neither.
+/// Share of the newest `seconds`, by what the exporter has summed up of them: a sample of a second shows where in a
+/// step it fell as much as what the GPU does. Else the mean of the newest [`SAMPLES`]. `None` of a GPU that reports
+/// neither.
 pub(crate) fn active_share(said: &NodeHistory, gpu: &str, seconds: f64) -> Option<f64> {
     let sums = Sums::of(|metric| said.window(metric, &[gpu]), seconds);
     sums.map(Sums::share).or_else(|| {
@@ -36,10 +37,10 @@ pub(crate) fn is_read_late(said: &NodeHistory, seconds: f64) -> bool {
     late.is_some_and(|late| late.amount > MAX_LATE * seconds)
 }
 
-/// What an exporter has summed up of a GPU in the newest part of its pages.
+/// What an exporter has summed up of a GPU in the newest part of its scrapes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sums {
-    /// Time that the pages are of, s.
+    /// Time that the scrapes are of, s.
     pub(crate) paged: f64,
     /// Time for which the GPU was watched, s.
     pub(crate) monitored: f64,

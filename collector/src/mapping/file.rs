@@ -1,4 +1,4 @@
-//! A mapping as it stands in its TOML file, checked to the end before it is used.
+//! A mapping as it is in its TOML file, checked to the end before it is used.
 
 mod value;
 
@@ -30,7 +30,7 @@ struct RawFile {
     precedence: Option<Spanned<u8>>,
     #[serde(default)]
     known_by: Vec<Spanned<String>>,
-    /// For rows that name no type of their own.
+    /// For rows without a type.
     #[serde(rename = "type")]
     declared: Option<Spanned<String>>,
     subject: Option<Spanned<RawSubject>>,
@@ -90,7 +90,7 @@ struct RawPattern {
 
 type RawLabels = BTreeMap<Spanned<String>, Spanned<RawLabel>>;
 
-/// A text, or a table that says where to find one.
+/// A text, or a table that reports where to find one.
 enum RawLabel {
     Constant(String),
     Found(RawFound),
@@ -148,7 +148,7 @@ impl Wrong {
 /// Reads the text of a mapping file; `path` is named in errors.
 ///
 /// # Errors
-/// The text says something wrong; the error says where and what was expected.
+/// The text reports something wrong; the error reports where and what was expected.
 pub(super) fn parse(text: &str, path: &Path) -> Result<Mapping, ConfigError> {
     let raw: RawFile =
         toml::from_str(text).map_err(|error| ConfigError::from_toml(text, path, error))?;
@@ -216,7 +216,7 @@ fn pattern(regex: &Spanned<String>, field: &str) -> Result<Regex, Wrong> {
     whole(regex.get_ref()).map_err(|message| Wrong::new(regex.span(), field, message))
 }
 
-/// What a file says for all its rows.
+/// What a file reports for all its rows.
 struct Common<'a> {
     labels: &'a RawLabels,
     declared: Option<&'a Spanned<String>>,
@@ -263,7 +263,7 @@ fn check_row(
     })
 }
 
-/// The metric with this name, which an exporter can tell.
+/// The metric with this name, which an exporter can report.
 fn metric(name: &Spanned<String>, field: &str) -> Result<&'static Metric, Wrong> {
     let wrong = |message: String| Wrong::new(name.span(), field, message);
     let Some(metric) = Metric::by_name(name.get_ref()) else {
@@ -400,7 +400,8 @@ fn check_subject(raw: &Spanned<RawSubject>, field: &str) -> Result<SubjectRule, 
     }
 }
 
-/// The type that the other exporter must declare: that of our metric, unless the row says another.
+/// The type that the other exporter must declare: that of our metric, unless the row reports
+/// another.
 fn declared(
     raw: Option<&Spanned<String>>,
     to: &Metric,

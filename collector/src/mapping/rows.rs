@@ -13,20 +13,21 @@ use regex::Regex;
 use super::unit::Factor;
 use crate::store::source_id::Subject;
 
-/// How one exporter's pages become readings.
+/// How one exporter's scrapes become readings.
 #[derive(Debug)]
 pub struct Mapping {
     /// Name of the exporter: `kind` of a target.
     pub kind: Arc<str>,
-    /// Which exporter is believed where two say the same of one node; the lowest. Railscope's own has 0.
+    /// Which exporter is believed where two report the same of one node; the lowest. Railscope's own has
+    /// 0.
     pub precedence: u8,
-    /// Names of series by one of which a page of this exporter is known.
+    /// Names of series by one of which a scrape of this exporter is known.
     pub(super) known_by: Vec<Regex>,
     pub(super) joins: Vec<Join>,
     pub(super) rows: Vec<Row>,
 }
 
-/// Labels that stand on another series of the page.
+/// Labels that are on another series of the scrape.
 #[derive(Debug)]
 pub(super) struct Join {
     pub(super) from: Regex,
@@ -44,7 +45,7 @@ pub(super) struct Row {
     pub(super) factor: Factor,
     /// In the order of the metric's label names.
     pub(super) labels: Vec<LabelRule>,
-    /// Of whom the series speaks, where that is not the target itself.
+    /// The part that the series is about, where that is not the target itself.
     pub(super) subject: Option<SubjectRule>,
     /// Labels that a series must have for this row.
     pub(super) when: Vec<(String, Regex)>,
@@ -176,14 +177,14 @@ impl Found<'_> {
     }
 }
 
-/// What a row says to a series.
+/// What a row reports to a series.
 pub(super) enum Answer {
     /// It is this series of ours.
     Taken {
-        /// Of whom it speaks, if it says so.
+        /// The part that it is about, if it names one.
         subject: Option<Subject>,
         labels: Labels,
-        /// The value, where it stands in the labels.
+        /// The value, where it is in the labels.
         fixed: Option<f64>,
     },
     /// It is not this row's.
@@ -306,16 +307,16 @@ impl Row {
     /// A value in our unit, unless the metric cannot have it.
     fn possible(&self, raw: f64) -> Option<f64> {
         let value = self.factor.apply(raw);
-        // Only a temperature may be below zero; exporters say -1 for "unknown".
+        // Only a temperature may be below zero; exporters report -1 for "unknown".
         let sign_fits = value >= 0.0 || self.to.unit == Some("celsius");
         (value.is_finite() && sign_fits).then_some(value)
     }
 
-    /// Whether the row's metric can be said of a part.
+    /// Whether the row's metric can be determined of a part.
     pub(super) fn is_about(&self, subject: &Subject) -> bool {
         match subject {
             Subject::Node(_) => self.to.writer == Writer::Exporter,
-            // Neighbours are told of a port in the same words, whoever has the port.
+            // Neighbors are reported about a port in the same terms, whatever device has the port.
             Subject::Switch(_) => self.to.writer == Writer::Switch || self.to == &LLDP_NEIGHBOR,
         }
     }
@@ -326,7 +327,7 @@ fn flag(is: bool) -> f64 {
 }
 
 impl Mapping {
-    /// Whether a page that holds a series of this name is this exporter's.
+    /// Whether a scrape that holds a series of this name is this exporter's.
     pub fn knows(&self, name: &str) -> bool {
         self.known_by.iter().any(|regex| regex.is_match(name))
     }

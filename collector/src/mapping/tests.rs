@@ -1,4 +1,5 @@
-//! What mapping files take and what they say about what they do not take; pages that change while they are read.
+//! What mapping files take and what they report about what they do not take; scrapes that change while they
+//! are read.
 
 use super::*;
 use railscope_model::fabric::Timestamp;
@@ -42,7 +43,7 @@ fn every_mapping_that_comes_with_railscope_can_be_read_and_keeps_its_place() {
 
 const HEAD: &str = "kind = \"site\"\n";
 
-/// Texts behind the kind, and what is said about them.
+/// Texts behind the kind, and what is reported about them.
 const WRONG: &[(&str, &str)] = &[
     ("", "1:1: missing field `row`"),
     (
@@ -127,7 +128,7 @@ fn node() -> Option<Subject> {
     Some(Subject::Node("n1".parse().expect("name")))
 }
 
-/// The one value of one metric on a page.
+/// The one value of one metric on a scrape.
 fn value(read: &Translation, metric: &'static Metric) -> Option<f64> {
     let samples = read
         .readings
@@ -337,7 +338,7 @@ fn a_page_tells_whose_it_is_and_may_change_its_mind() {
     }
 }
 
-/// An exporter, a page of it, and what one metric becomes.
+/// An exporter, a scrape of it, and what one metric becomes.
 const HARDWARE: &[(&str, &str, &Metric, Option<f64>)] = &[
     (
         "ipmi_exporter",

@@ -1,4 +1,5 @@
-//! Turns the pages of one target into readings of ours. Which series is which is found once, then remembered.
+//! Turns the scrapes of one target into readings of ours. Which series is which is found once, then
+//! remembered.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher};
@@ -22,28 +23,28 @@ const NAMES_LIMIT: usize = 10_000;
 /// Labels of a series that stand elsewhere: in its name, or on a joined series.
 type Pairs = Vec<(String, String)>;
 
-/// What a page said, by whom it spoke of.
+/// What a scrape reported, by the part that it reported about.
 #[derive(Debug, Default)]
 pub struct Translation {
     /// Readings, in the order in which their subjects were first met.
     pub readings: Vec<(Subject, NodeReading)>,
-    /// What became of the samples; those that are kept are counted where they are taken up.
+    /// What became of the samples; those that are kept are counted where they are ingested.
     pub counts: Ingested,
     /// Why the first sample that a row wanted could not be taken.
     pub unfit: Option<String>,
 }
 
-/// Translates the pages of one target.
+/// Translates the scrapes of one target.
 #[derive(Debug)]
 pub struct Translator {
     mapping: Arc<Mapping>,
-    /// Of whom the target speaks; none where every series must say it.
+    /// The part that the target reports about; none where every series must name it.
     about: Option<Subject>,
     /// Hash of a name -> the rows that take it.
     names: HashMap<u64, Arc<[Candidate]>, Fixed>,
     /// Hash of a line up to its value -> where it goes.
     lines: HashMap<u64, Arc<Placed>, Fixed>,
-    /// Labels that joins found on the page before: if they change, lines mean something else.
+    /// Labels that joins found on the scrape before: if they change, lines mean something else.
     joined: Joined,
     subjects: Vec<Subject>,
     series: Vec<Ours>,
@@ -87,7 +88,7 @@ struct Placed {
 struct Place {
     row: usize,
     series: usize,
-    /// The value, where it stands in the labels.
+    /// The value, where it is in the labels.
     fixed: Option<f64>,
 }
 
@@ -99,15 +100,16 @@ struct Ours {
     labels: Labels,
     combine: Combine,
     value: f64,
-    /// Samples that came together in the value on this page, and how many there should be.
+    /// Samples that came together in the value on this scrape, and how many there should be.
     terms: usize,
     expected: usize,
-    /// When a sum lost a term. It is left out then: a sum without a term is not a smaller sum.
+    /// When a sum lost a term. It is omitted then: a sum without a term is not a smaller sum.
     torn: Option<Timestamp>,
 }
 
 impl Translator {
-    /// Translates pages of a target that speaks of `about`, or of whom its series name.
+    /// Translates scrapes of a target that reports about `about`, or about the parts that its
+    /// series name.
     pub fn new(mapping: Arc<Mapping>, about: Option<Subject>) -> Self {
         Self {
             mapping,
@@ -127,7 +129,7 @@ impl Translator {
         &self.mapping
     }
 
-    /// Reads a page that was fetched at `at`.
+    /// Reads a scrape that was fetched at `at`.
     pub fn translate(&mut self, page: &str, at: Timestamp) -> Translation {
         let mut out = Translation::default();
         self.join(page);
@@ -178,7 +180,7 @@ impl Translator {
         self.subject_places.clear();
     }
 
-    /// Collects what joined series say, before any line needs it.
+    /// Collects the labels of joined series before any line needs them.
     fn join(&mut self, page: &str) {
         if self.mapping.joins.is_empty() {
             return;
@@ -316,7 +318,7 @@ impl Translator {
                             let name = row.to.name;
                             placed.refuse(|| {
                                 format!(
-                                    "{name} is said of neither a node nor a switch that can have it"
+                                    "{name} is about neither a node nor a switch that can have it"
                                 )
                             });
                         }
@@ -359,7 +361,7 @@ impl Translator {
             })
     }
 
-    /// Ends a page: the readings of what it said.
+    /// Ends a scrape: the readings of what it reported.
     fn readings(&mut self, at: Timestamp) -> Vec<(Subject, NodeReading)> {
         let mut readings: Vec<_> = self
             .subjects
@@ -395,7 +397,7 @@ impl Ours {
     }
 
     /// Whether a sum has all its terms. After a term has been away for so long that the history has
-    /// forgotten the sum, it begins anew without it.
+    /// forgotten the sum, it begins again without it.
     fn is_whole(&mut self, terms: usize, at: Timestamp) -> bool {
         if terms < self.expected {
             let since = *self.torn.get_or_insert(at);
@@ -416,7 +418,7 @@ impl Translation {
     }
 }
 
-/// Why a name cannot be taken: the page declares another type than the mapping expects.
+/// Why a name cannot be taken: the scrape declares another type than the mapping expects.
 fn mistyped(row: &Row, declared: Option<Type>) -> Option<String> {
     let (Some(expected), Some(declared)) = (row.declared, declared) else {
         return None;

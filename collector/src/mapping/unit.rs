@@ -80,7 +80,7 @@ fn base(metric: &Metric) -> Option<&'static str> {
 /// What turns a value in `unit` into the metric's base unit.
 ///
 /// # Errors
-/// The unit is missing, unknown or of another quantity; the text says which were expected.
+/// The unit is missing, unknown or of another quantity; the text reports which were expected.
 pub(super) fn factor(metric: &Metric, unit: Option<&str>) -> Result<Factor, String> {
     let expected = |base: &str| {
         let names = UNITS.iter().filter(|unit| unit.base == base);

@@ -17,7 +17,7 @@ use crate::assemble::changes::{ChangeLog, Logged};
 use crate::clock;
 use crate::fabric::{Change, Ends, Socket};
 
-/// Version of the file. Another one is not read: the collector then starts without a past.
+/// Version of the file. A file of another version is ignored: the collector then starts empty.
 const VERSION: u32 = 1;
 const FILE: &str = "topology.json";
 
@@ -29,10 +29,10 @@ pub enum StateError {
     Io {
         /// The file.
         file: PathBuf,
-        /// What the system said.
+        /// What the system reported.
         source: io::Error,
     },
-    /// What stands in it.
+    /// What is in it.
     #[error("{file}: {message}")]
     Content {
         /// The file.
@@ -100,7 +100,7 @@ struct LinkWire {
     ends: [u32; 2],
     ports: [String; 2],
     speed: Option<String>,
-    /// Witness, when it last saw the link, and what its newest word is.
+    /// Witness, when it last saw the link, and its newest report.
     seen: Vec<(String, Timestamp, String)>,
 }
 
@@ -175,7 +175,8 @@ pub(crate) fn save_json(
 /// Reads what an earlier run knew; none where it left nothing.
 ///
 /// # Errors
-/// The file cannot be read, or says something that this version does not understand. Nothing of it is used.
+/// The file cannot be read, or reports something that this version does not understand. Nothing of it is
+/// used.
 pub fn load(folder: &Path) -> Result<Option<Remembered>, StateError> {
     let wire: Option<Wire> = load_json(folder, FILE)?;
     let read = wire.map(Wire::read).transpose();
@@ -366,7 +367,7 @@ impl LinkWire {
             speed,
             seen_by,
         };
-        // From the end with fewer neighbours: a switch has many.
+        // From the end with fewer neighbors: a switch has many.
         let turned = matches!(
             fabric.vertex(ends[0]).equipment,
             Equipment::Switch { .. } | Equipment::Host

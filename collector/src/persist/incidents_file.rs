@@ -16,7 +16,8 @@ use crate::diagnose::pipeline::Closed;
 use crate::diagnose::stages::maintenance::Window;
 use crate::persist::fabric_file::{StateError, load_json, save_json};
 
-/// Version of the file. Another one is not read: the collector then knows no incident of before.
+/// Version of the file. A file of another version is ignored: the collector then has no previous
+/// incidents.
 const VERSION: u32 = 1;
 const FILE: &str = "incidents.json";
 
@@ -107,7 +108,8 @@ impl Wire {
         }
     }
 
-    /// Whether both tell of the same incidents and windows: effects and victims may differ from tick to tick.
+    /// Whether both report about the same incidents and windows: effects and victims may differ from tick to
+    /// tick.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         let open = |wire: &OpenWire| {
             (
@@ -200,7 +202,8 @@ pub(crate) fn save(folder: &Path, wire: &Wire) -> Result<(), StateError> {
 /// Reads what an earlier run knew; nothing where it left nothing.
 ///
 /// # Errors
-/// The file cannot be read, or says something that this version does not understand. Nothing of it is used.
+/// The file cannot be read, or reports something that this version does not understand. Nothing of it is
+/// used.
 pub fn load(folder: &Path) -> Result<Remembered, StateError> {
     let wire: Option<Wire> = load_json(folder, FILE)?;
     wire.map_or_else(

@@ -195,7 +195,7 @@ impl Clients {
         if self.places.available_permits() == 0 {
             self.replace();
         }
-        // Nobody closes the semaphore.
+        // The semaphore is never closed.
         let place = Arc::clone(&self.places).acquire_owned().await.ok()?;
         Some((stream, place))
     }

@@ -16,7 +16,7 @@ use crate::serve::wire::witnesses::SeenTogether;
 pub enum Health {
     /// Seen, and no incident names it.
     Ok,
-    /// Nobody says anything about it now.
+    /// No source reports anything about it now.
     Unknown,
     /// Works worse than it should.
     Degraded,
@@ -44,7 +44,7 @@ impl Health {
 pub struct Condition {
     /// How it fares.
     pub health: Health,
-    /// The incident that says so.
+    /// The incident that reports it.
     pub incident: Option<usize>,
 }
 
@@ -74,9 +74,9 @@ pub struct Uplink {
     pub switch: usize,
     /// Port of the switch.
     pub switch_port: PortName,
-    /// Width and speed, where somebody said.
+    /// Width and speed, where a source reported them.
     pub speed: Option<String>,
-    /// Who saw the cable, and when.
+    /// The witnesses of the cable, and when each saw it.
     pub seen_by: Sightings,
     /// Whether anybody still shows the cable.
     pub present: bool,
@@ -102,13 +102,13 @@ pub struct Nic {
 pub struct Host {
     /// Name.
     pub name: NodeName,
-    /// GPUs that its exporter tells of.
+    /// GPUs that its exporter reports about.
     pub gpus: usize,
     /// RDMA devices, by column.
     pub nics: Vec<Nic>,
     /// The node itself: its GPUs, its PCIe, its being there. NICs have their own condition.
     pub inside: Condition,
-    /// Whether its exporter was heard lately; `None` if none is configured.
+    /// Whether its exporter was seen lately; `None` if none is configured.
     pub heard: Option<bool>,
     /// The unit it belongs to, by its place in [`Layout::units`].
     pub unit: Option<usize>,
@@ -123,16 +123,16 @@ impl Host {
     }
 }
 
-/// Cables to one neighbour.
+/// Cables to one neighbor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trunk {
     /// The other switch, by its place in [`Layout::switches`].
     pub switch: usize,
-    /// Cables that somebody shows.
+    /// Cables that a source shows.
     pub present: usize,
-    /// Cables that nobody shows any more.
+    /// Cables that no source shows any more.
     pub lost: usize,
-    /// Who saw them, and when.
+    /// Their witnesses, and when each saw them.
     pub seen_by: SeenTogether,
     /// The worst of them.
     pub condition: Condition,

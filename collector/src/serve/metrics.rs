@@ -48,7 +48,7 @@ pub(crate) async fn metrics(
     })
 }
 
-/// The page as plain text.
+/// The exposition as plain text.
 pub(crate) fn text(state: &State) -> String {
     page(state, &Ports::Too).write(Format::Text, Profile::Full)
 }
@@ -87,7 +87,7 @@ fn page(state: &State, ports: &Ports) -> Page {
     if doubles > 0 {
         tracing::error!(
             doubles,
-            "series stand twice on the page of metrics: a defect of Railscope"
+            "duplicate series in the exposition: a bug in Railscope"
         );
     }
     Page::new(Arc::new(reading))
@@ -185,7 +185,7 @@ fn push_targets(reading: &mut NodeReading, state: &State) {
     let now = state.now();
     for (target, state) in &state.targets().all {
         let labels = Labels::new([&*target.name(), state.exporter(target)]);
-        // A target that nobody has tried yet is neither up nor down.
+        // A target that has not been scraped yet is neither up nor down.
         if state.last.is_some() {
             reading.push(&TARGET_UP, &labels, state.up);
         }
@@ -252,7 +252,8 @@ fn push_ports(reading: &mut NodeReading, snapshot: &Snapshot) {
     let layout = &snapshot.layout;
     for host in &layout.hosts {
         for nic in &host.nics {
-            // The newest cable of a port: a lost one may stand beside it until it is forgotten.
+            // The newest cable of a port: a missing one may be listed with it until it is
+            // forgotten.
             let mut ports = std::collections::BTreeMap::new();
             for uplink in &nic.uplinks {
                 let newest = ports.entry(uplink.port).or_insert(uplink);

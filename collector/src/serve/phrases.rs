@@ -1,4 +1,4 @@
-//! Parts, times and counts as people say them.
+//! Parts, times and counts as people report them.
 
 use railscope_model::fabric::civil;
 use railscope_model::identity::Part;
@@ -13,7 +13,7 @@ mod unit;
 pub(crate) use action::action;
 pub(crate) use unit::{amount, measured};
 
-/// A part in plain words, with where it hangs.
+/// A part in plain text, with what it is connected to.
 pub(crate) fn part(part: &Part, layout: &Layout) -> String {
     match part {
         Part::Host(node) => format!("Host {node}"),

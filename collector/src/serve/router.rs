@@ -135,7 +135,7 @@ pub(crate) fn snapshot(state: &State) -> Result<Arc<Snapshot>, Refusal> {
         Refusal::new(
             StatusCode::SERVICE_UNAVAILABLE,
             String::from("the first analysis has not ended"),
-            String::from("a try again in a few seconds; /-/ready says when"),
+            String::from("a try again in a few seconds; /-/ready shows when"),
         )
     })
 }

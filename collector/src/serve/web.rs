@@ -98,7 +98,7 @@ pub(crate) async fn tail(Shared(state): App, _: Params<Nothing>) -> Response {
     })
 }
 
-/// Shows what the newest tick has left; before the first one, says that there is none yet.
+/// Shows what the newest tick has left; before the first one, reports that there is none yet.
 fn with_look(
     state: &State,
     root: &'static str,

@@ -1,4 +1,4 @@
-//! What the API answers with: the only types of the collector that are serialised as JSON.
+//! What the API answers with: the only types of the collector that are serialized as JSON.
 
 use railscope_model::fabric::Timestamp;
 use railscope_model::identity::PortName;
@@ -31,7 +31,7 @@ pub(crate) struct Error {
     pub(crate) expected: String,
 }
 
-/// A list that is cut at a limit, and says so.
+/// A list that is cut at a limit, and reports it.
 #[derive(Debug, Serialize)]
 pub(crate) struct Listed<T> {
     pub(crate) total: usize,
@@ -77,7 +77,7 @@ pub(crate) struct Fabric {
     gpus_affected: usize,
     targets: usize,
     targets_up: usize,
-    /// Absent while the subnet has not been read to the end.
+    /// Absent while the subnet has not been read completely.
     #[serde(skip_serializing_if = "Option::is_none")]
     subnet_age_seconds: Option<f64>,
     /// Absent where nothing is known by LLDP.
@@ -132,7 +132,7 @@ struct Known {
     unknown: usize,
 }
 
-/// What the fabric is judged to be.
+/// What the fabric is evaluated to be.
 #[derive(Debug, Serialize)]
 pub(crate) struct Verdict {
     pub(crate) kind: &'static str,
@@ -260,7 +260,7 @@ pub(crate) struct Topology {
     pub(crate) total: usize,
     pub(crate) left_off: usize,
     pub(crate) tiers: Vec<Tier>,
-    /// Nodes of a neighbourhood; empty without one.
+    /// Nodes of a neighborhood; empty without one.
     pub(crate) nodes: Vec<Node>,
 }
 
@@ -282,7 +282,7 @@ impl Tier {
     }
 }
 
-/// One switch with its neighbours.
+/// One switch with its neighbors.
 #[derive(Debug, Serialize)]
 pub(crate) struct SwitchWire {
     name: String,
@@ -366,7 +366,7 @@ pub(crate) struct Node {
     gpus: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     target: Option<Target>,
-    /// Other people's exporters that speak for the node too.
+    /// Other exporters that are sources of the node, too.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     more_targets: Vec<Target>,
     incidents: Vec<String>,

@@ -196,7 +196,7 @@ impl Analysis {
                 again.extend(self.analyzer.second_look(node));
             }
         }
-        // What a mapping refuses is nearer to what the page says.
+        // What a mapping refuses is nearer to what the scrape reports.
         ingested.first_unfit = translation.unfit.or(ingested.first_unfit);
         note(state, target, &ingested, at);
         again

@@ -1,4 +1,5 @@
-//! What collective libraries and their tests leave in files: read here, judged in `jobs/straggler`.
+//! What collective libraries and their tests leave in files: read here, evaluated in
+//! `jobs/straggler`.
 
 pub mod flight_recorder;
 pub mod inspector;
@@ -13,11 +14,11 @@ pub mod watch;
 pub struct CollectivesError {
     /// The file, as the caller named it.
     pub file: String,
-    /// Its line, from one; zero where the format does not tell.
+    /// Its line, from one; zero where the format does not report.
     pub line: usize,
     /// The field.
     pub field: String,
-    /// What stands there.
+    /// What is there.
     pub found: String,
     /// What should.
     pub expected: String,

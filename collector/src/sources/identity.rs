@@ -224,7 +224,7 @@ mod tests {
     fn a_target_that_answers_as_another_node_is_refused() {
         let three = [("n1", "n1"), ("n2", "n2"), ("n3", "n3")];
         for (targets, expected) in [
-            // Another target's page, whichever is scraped first.
+            // Another target's scrape, whichever is scraped first.
             (
                 vec![("n1", "n2"), ("n2", "n2")],
                 vec![("n1", "of node n2, which is another target")],

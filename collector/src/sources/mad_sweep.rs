@@ -1,6 +1,6 @@
 //! An own sweep of the InfiniBand subnet: its shape and the counters of every cabled port, question by question.
 //!
-//! `ibnetdiscover` and `ibqueryerrors` keep two questions under way; this keeps a window of them over all devices,
+//! `ibnetdiscover` and `ibqueryerrors` keep two requests in flight; this keeps a window of them over all devices,
 //! and only few at any one device, because the management lane (VL15) has no flow control. Nothing is ever set.
 
 pub mod ibsim;
@@ -30,7 +30,7 @@ use tables::{KnownTables, Reading};
 use transport::Transport;
 use umad::{Umad, UmadError};
 
-/// Questions that may be under way at the most. Beyond it ibsim stops answering, and a real fabric gains nothing.
+/// Questions that may be in flight at the most. Beyond it ibsim stops answering, and a real fabric gains nothing.
 pub const MAX_WINDOW: usize = 128;
 /// Questions to the performance agent of one device at a time.
 const PER_AGENT: usize = 1;
@@ -38,9 +38,9 @@ const PER_AGENT: usize = 1;
 /// How hard a sweep may work.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// Questions under way at a time, over all devices: 1 to [`MAX_WINDOW`].
+    /// Requests in flight at a time, over all devices: 1 to [`MAX_WINDOW`].
     pub window: usize,
-    /// Subnet management questions under way at a time to one switch, or out of its ports to what is behind them.
+    /// Subnet management requests in flight at a time to one switch, or out of its ports to what is behind them.
     pub per_switch: usize,
     /// Most questions a second; none for no limit but the window's.
     pub mads_per_second: Option<NonZeroU32>,
@@ -78,7 +78,7 @@ impl Default for Settings {
 pub struct Stats {
     /// Questions sent, repeated ones included.
     pub sent: u64,
-    /// Questions with an answer that says something.
+    /// Questions with an answer that reports something.
     pub answered: u64,
     /// Questions that were sent again.
     pub repeated: u64,
@@ -88,9 +88,9 @@ pub struct Stats {
     pub refused: u64,
     /// Questions that were not sent before the time was over.
     pub not_asked: u64,
-    /// Answers that came too late, or were nobody's.
+    /// Answers that came too late, or to no request.
     pub stray: u64,
-    /// Ports whose counters nobody can ask for, because no subnet manager gave their device a LID.
+    /// Ports whose counters cannot be read, because no subnet manager gave their device a LID.
     pub ports_without_lid: usize,
     /// Time for the shape.
     pub discovery: Duration,
@@ -144,7 +144,7 @@ pub fn open(device: &str, timeout: Duration) -> Result<Box<dyn Transport>, Sweep
     Ok(Box::new(Umad::open(&port, timeout)?))
 }
 
-/// Sweeps again and again through one port.
+/// Sweeps repeatedly through one port.
 pub struct Sweeper {
     transport: Box<dyn Transport>,
     settings: Settings,
@@ -166,7 +166,7 @@ impl Sweeper {
     /// Sweeps once. Blocks until all answers are in or given up, at most [`Settings::limit`] and a moment.
     ///
     /// # Errors
-    /// There is no sweep at all. A sweep with gaps is none: it says so itself.
+    /// There is no sweep at all. A sweep with gaps is none: it reports it itself.
     pub fn sweep(&mut self) -> Result<Swept, SweepError> {
         let begun = Instant::now();
         let mut stats = Stats::default();
@@ -206,7 +206,7 @@ impl Sweeper {
         })
     }
 
-    /// Reads the forwarding tables that are not known: last, so that they cost nobody else's time.
+    /// Reads the forwarding tables that are not known: last, so that they delay no other request.
     fn read_tables(
         &mut self,
         discovery: &Discovery,

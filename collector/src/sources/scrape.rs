@@ -1,4 +1,4 @@
-//! Fetches the pages of exporters over HTTP, within limits of time, size and number.
+//! Fetches the scrapes of exporters over HTTP, within limits of time, size and number.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -28,28 +28,28 @@ use crate::sources::scrape::schedule::Turns;
 /// The parser reads both formats; the plain one is the shorter.
 const ACCEPTED: &str = "text/plain;version=0.0.4,application/openmetrics-text;version=1.0.0;q=0.5";
 
-/// Why a scrape brought no page.
+/// Why a scrape failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ScrapeError {
     /// No connection, or it broke.
     #[error("not reached: {0}")]
     Unreachable(String),
-    /// No whole page in time.
-    #[error("no whole page within {0:?}")]
+    /// No complete scrape body in time.
+    #[error("scrape timed out after {0:?}")]
     Timeout(Duration),
-    /// An answer that is no page.
-    #[error("not a metrics page: {0}")]
+    /// A response that is no exposition.
+    #[error("not an exposition: {0}")]
     Malformed(String),
     /// An answer with another status than 200.
-    #[error("not a metrics page: answered {0}")]
+    #[error("not an exposition: status {0}")]
     Status(StatusCode),
-    /// A page beyond the limit.
+    /// A scrape beyond the limit.
     #[error("the page has more than {0} bytes (scrape.max_body_bytes)")]
     TooLarge(usize),
 }
 
 impl ScrapeError {
-    /// The word for the error in a recording. It has nothing of the error's text, which may name an address.
+    /// The name of the error in a recording. It has nothing of the error's text, which may name an address.
     fn recorded(&self) -> Cow<'static, str> {
         match self {
             Self::Unreachable(_) => Cow::Borrowed("refused"),
@@ -60,7 +60,7 @@ impl ScrapeError {
         }
     }
 
-    /// The counted result of an error in a recording, by its word. Recordings of others have words of their own.
+    /// The counted result of an error in a recording, by its name. Other recordings have other names.
     pub(crate) fn result_of(word: &str) -> ScrapeResult {
         match word {
             "timeout" => ScrapeResult::Timeout,
@@ -82,13 +82,13 @@ impl ScrapeError {
     }
 }
 
-/// Fetches pages. Connections are kept open between scrapes.
+/// Scrapes exporters. Connections are kept open between scrapes.
 #[derive(Debug)]
 pub struct Scraper {
     client: Client,
     limits: Scrape,
-    /// One for each page that is being read. Waiting for a node that does not answer takes none: a dead
-    /// rack must not starve the others.
+    /// One for each scrape that is being read. Waiting for a node that does not answer takes none: a
+    /// dead rack must not starve the others.
     reading: Semaphore,
     /// Byte budget of scrape bodies until their ingestion.
     budget: Budget,
@@ -129,7 +129,7 @@ impl Scraper {
         self.descriptors.for_clients()
     }
 
-    /// Fetches one page.
+    /// Fetches one scrape.
     ///
     /// # Errors
     /// Why there is none.
@@ -163,7 +163,7 @@ impl Scraper {
     ) -> Result<(String, Option<Held>), ScrapeError> {
         let limit = self.limits.timeout;
         let late = |_| ScrapeError::Timeout(limit);
-        // Nobody closes this semaphore or the next.
+        // This semaphore and the next are never closed.
         let _connection = self.connections.acquire().await.ok();
         let begun = Instant::now();
         let response = timeout(limit, self.request(target)).await.map_err(late)??;
@@ -213,7 +213,7 @@ impl Scraper {
             .map_err(|error| ScrapeError::Malformed(error.utf8_error().to_string()))
     }
 
-    /// Railscope's own exporter is asked for a profile; others do not know the word.
+    /// Railscope's own exporter is asked for a profile; others do not have profiles.
     fn address(&self, target: &Target) -> Result<Url, ScrapeError> {
         let mut url =
             Url::parse(&target.url).map_err(|error| ScrapeError::Unreachable(error.to_string()))?;

@@ -1,4 +1,4 @@
-//! Reads the InfiniBand subnet: from a file that somebody writes, a program that prints it, or by an own sweep.
+//! Reads the InfiniBand subnet: from a file, a program that prints it, or by its own sweep.
 
 mod names;
 mod tables;
@@ -62,14 +62,14 @@ pub enum SubnetError {
         program: String,
         /// How it ended.
         status: ExitStatus,
-        /// The end of what it said.
+        /// The end of what it reported.
         stderr: String,
     },
     /// There is no own sweep.
     #[error(transparent)]
     Sweep(#[from] SweepError),
-    /// The sweeping thread ended: a defect of Railscope.
-    #[error("the sweep ended; this is a defect of Railscope")]
+    /// The sweeping thread ended: a bug in Railscope.
+    #[error("the sweep ended; this is a bug in Railscope")]
     Defect,
     /// The file of node names cannot be used.
     #[error("{0} (subnet.node_name_map)")]
@@ -132,7 +132,7 @@ pub struct Sweep {
 pub struct Source {
     config: SubnetSource,
     stamp: Option<(SystemTime, u64)>,
-    /// The open port of an own sweep; opened anew after an error.
+    /// The open port of an own sweep; opened again after an error.
     sweeper: Option<Sweeper>,
     name_file: Option<NameFile>,
     tables_file: Option<TablesFile>,
@@ -283,7 +283,7 @@ async fn run_program(argv: &[String], limit: Duration) -> Result<(String, String
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        // A group of its own, so that what it starts can be killed with it.
+        // A separate group, so that what it starts can be killed with it.
         .process_group(0)
         .kill_on_drop(true)
         .spawn()
@@ -325,7 +325,7 @@ async fn output(child: &mut Child) -> io::Result<(ExitStatus, Vec<u8>, Vec<u8>)>
     Ok((child.wait().await?, stdout, stderr))
 }
 
-/// Reads all and keeps the beginning: a pipe that nobody empties would stop the program.
+/// Reads all and keeps the beginning: a full pipe would block the program.
 async fn read_at_most(pipe: Option<impl AsyncRead + Unpin>, limit: usize) -> io::Result<Vec<u8>> {
     let mut kept = Vec::new();
     if let Some(mut pipe) = pipe {
@@ -418,7 +418,7 @@ pub(crate) async fn follow(config: SubnetSource, events: mpsc::Sender<Event>, st
                 let said = error.to_string();
                 state.record_source(&key, error.status(), None, Some(said.clone()));
                 if problem.as_ref() != Some(&said) {
-                    tracing::error!("subnet not read: {said}");
+                    tracing::error!("cannot read the subnet: {said}");
                 }
                 problem = Some(said);
                 continue;
@@ -459,7 +459,7 @@ pub(crate) async fn follow(config: SubnetSource, events: mpsc::Sender<Event>, st
     }
 }
 
-/// Counts a sweep and says what is wrong with it.
+/// Counts a sweep and reports what is wrong with it.
 fn note(taken: &Taken, state: &State, key: &SourceKey) {
     let subnet = &taken.subnet;
     for problem in subnet.problems.iter().take(3) {

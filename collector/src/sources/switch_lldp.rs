@@ -1,4 +1,4 @@
-//! Reads what switches print of their LLDP neighbours, from files or programs, each switch by itself.
+//! Reads what switches print of their LLDP neighbors, from files or programs, each switch by itself.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +30,7 @@ pub(crate) async fn follow(
     let mut tasks = JoinSet::new();
     for switch in switches {
         let Some(source) = switch.source else {
-            continue; // a target: its exporter tells
+            continue; // a target: its exporter reports
         };
         let one = Follower {
             name: switch.name,
@@ -72,7 +72,7 @@ impl Follower {
             };
             let said = told.as_ref().err().cloned();
             if let Some(said) = said.as_ref().filter(|said| problem.as_ref() != Some(said)) {
-                tracing::error!(switch = %self.name, "neighbours not read: {said}");
+                tracing::error!(switch = %self.name, "cannot read the neighbors: {said}");
             }
             problem = said;
             let switch = self.name.clone();
@@ -83,7 +83,7 @@ impl Follower {
         }
     }
 
-    /// What the switch tells and when it did; none if it is a file that has not changed.
+    /// What the switch reports and when it did; none if it is a file that has not changed.
     async fn look(&mut self) -> Option<(Result<Told, String>, Timestamp)> {
         let _one = self.programs.acquire().await.ok()?;
         let now = self.state.now();

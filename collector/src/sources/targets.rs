@@ -72,7 +72,7 @@ impl TargetList {
                 }
                 Err(problem) => {
                     if source.problem.as_ref() != Some(&problem) {
-                        tracing::error!(file = %source.path.display(), "targets not read, older ones stay: {problem}");
+                        tracing::error!(file = %source.path.display(), "cannot read targets; keeping the previous ones: {problem}");
                     }
                     source.problem = Some(problem);
                 }
@@ -208,7 +208,7 @@ impl KnownTargets {
 }
 
 impl Source {
-    /// Reads the file if it changed; says whether it did.
+    /// Reads the file if it changed; reports whether it did.
     fn look(&mut self, mappings: &Mappings) -> Result<bool, String> {
         let stamp = stamp(&self.path).map_err(|error| error.to_string())?;
         if self.stamp == Some(stamp) {
@@ -229,7 +229,7 @@ impl Source {
     }
 }
 
-/// Why Railscope's own exporter, or a page that nobody knows, is none for a target `switch = …`: it speaks of the
+/// Why Railscope's own exporter, or an unknown scrape, is invalid for a target `switch = …`: it is about the
 /// node that it runs on.
 pub(crate) fn own_on_switch(switch: &SwitchName) -> String {
     format!(

@@ -18,7 +18,8 @@ use crate::store::time_axis::{Axis, moved};
 /// Where a row's slots are.
 #[derive(Debug, Clone, Copy)]
 enum Track {
-    /// Nowhere: the value has been the same on every page since this one. Most series of a healthy node.
+    /// Nowhere: the value has been the same on every scrape since this one. Most series of a healthy
+    /// node.
     Still { since: u32 },
     /// In this line of the matrix.
     Moves { line: u32 },
@@ -28,10 +29,10 @@ enum Track {
 #[derive(Debug, Clone)]
 struct Row {
     latest: f64,
-    /// Its speaker's page that told it last.
+    /// Its source's scrape that reported it last.
     told: u32,
     track: Track,
-    /// Place of the one that tells it among the node's voices.
+    /// Place of the one that reports it among the node's voices.
     speaker: u16,
 }
 
@@ -46,7 +47,7 @@ pub(super) struct Column {
     cells: Vec<Cell>,
     /// Lines of no row.
     free: Vec<u32>,
-    /// The row after that which was found last: pages keep their order.
+    /// The row after that which was found last: scrapes keep their order.
     next: usize,
     search: Search,
     /// The arrivals that last changed what may be kept of the column.
@@ -65,7 +66,7 @@ impl Column {
             next: 0,
             search: Search::default(),
             changes: Changes::default(),
-            // Nobody, so that the first page begins anew.
+            // None, so that the first scrape begins again.
             told: Told {
                 speaker: u16::MAX,
                 ..Told::default()
@@ -83,12 +84,12 @@ impl Column {
         self.search.work
     }
 
-    /// Whether any row has slots: none that stands still has.
+    /// Whether any row has slots: constant rows have none.
     pub(super) fn moves(&self, slots: u32) -> bool {
         self.cells.len() > self.free.len() * slots as usize
     }
 
-    /// A row is told by a page for the first time.
+    /// A row is reported by a scrape for the first time.
     #[inline]
     fn count(&mut self, turn: Turn<'_>) {
         let page = turn.axis.newest();
@@ -163,13 +164,13 @@ impl Column {
         found
     }
 
-    /// Whether the arrival that is being taken up has told every row already.
+    /// Whether the arrival that is being ingested has reported every row already.
     #[inline]
     pub(super) fn is_told_whole(&self, turn: Turn<'_>) -> bool {
         self.told.arrival == turn.number && self.told.rows == self.rows.len()
     }
 
-    /// Adds a row, which is told nothing yet.
+    /// Adds a row, which is reported nothing yet.
     pub(super) fn add(&mut self, labels: Labels, turn: Turn<'_>) -> usize {
         let page = turn.axis.newest();
         if let Some(index) = self.search.index_mut() {
@@ -216,7 +217,7 @@ impl Column {
         self.rows.get(row).map(|row| row.speaker)
     }
 
-    /// Begins a row anew with another speaker: its count of the same thing began elsewhere.
+    /// Begins a row again with another source: its count of the same thing began elsewhere.
     pub(super) fn hand_over(&mut self, row: usize, turn: Turn<'_>) {
         self.release(row);
         if let Some(row) = self.rows.get_mut(row) {
@@ -236,7 +237,7 @@ impl Column {
         }
     }
 
-    /// Takes up what a page tells of a row; `false` if that page told it already.
+    /// Ingests what a scrape reports about a row; `false` if that scrape reported it already.
     #[inline]
     pub(super) fn push(&mut self, row: usize, turn: Turn<'_>, value: f64) -> bool {
         let (page, counts) = (turn.axis.newest(), self.counts());
@@ -261,7 +262,7 @@ impl Column {
         }
         let known = &mut self.rows[row];
         if begins {
-            // Nothing was told of it before that a value could be held against.
+            // Nothing was reported about it before that a value could be compared with.
             let since = page;
             self.release(row);
             self.rows[row].track = Track::Still { since };
@@ -280,7 +281,7 @@ impl Column {
         true
     }
 
-    /// Writes the newest cell of a row, and gaps for the pages since it was told last.
+    /// Writes the newest cell of a row, and gaps for the scrapes since it was reported last.
     fn write(&mut self, row: usize, turn: Turn<'_>, before: f64, cell: Cell) {
         let (page, slots, counts) = (turn.axis.newest(), turn.slots as usize, self.counts());
         let first = self.line(row, turn, before) as usize * slots;
@@ -340,7 +341,7 @@ impl Column {
         line
     }
 
-    /// The series of the newest pages: labels, window and speaker.
+    /// The series of the newest scrape: labels, window and source.
     pub(super) fn current<'a>(
         &'a self,
         axis_of: impl Fn(u16) -> Option<&'a Axis> + 'a,
@@ -353,7 +354,7 @@ impl Column {
         })
     }
 
-    /// The window of a row that was on its speaker's last page.
+    /// The window of a row that was on its source's last scrape.
     #[inline]
     pub(super) fn window<'a>(
         &'a self,
@@ -364,7 +365,7 @@ impl Column {
         self.window_of(self.rows.get(row)?, &axis_of, slots)
     }
 
-    /// Labels of all rows, told or not.
+    /// Labels of all rows, reported or not.
     pub(super) fn labels(&self) -> impl Iterator<Item = &Labels> {
         self.keys.iter().map(|key| &key.labels)
     }
@@ -387,8 +388,8 @@ impl Column {
         Some(Window::new(axis, self.counts(), row.latest, seen))
     }
 
-    /// Ends a page; whether rows were forgotten. `newest` is the page, `gone` tells of a speaker's page whether it is
-    /// too long ago.
+    /// Ends a scrape; whether rows were forgotten. `newest` is the scrape, `gone` reports about a source's scrape
+    /// whether it is too long ago.
     pub(super) fn finish(
         &mut self,
         (speaker, newest): (u16, u32),
@@ -399,7 +400,7 @@ impl Column {
         if self.rows.is_empty() {
             return false;
         }
-        // Of nearly every page all rows of a column are told, and no more need be asked.
+        // Of nearly every scrape all rows of a column are reported, and no more need be asked.
         let Told { page, .. } = self.told;
         let (is_whole, own) = (
             self.told.rows == self.rows.len(),
@@ -418,7 +419,7 @@ impl Column {
         };
         if any {
             self.forget(gone);
-            // As if no page had told any: the next to come is counted from its beginning.
+            // As if no scrape had reported any: the next to come is counted from its beginning.
             self.told = Told {
                 speaker: u16::MAX,
                 rows: usize::MAX,
@@ -448,7 +449,7 @@ impl Column {
         self.next = 0;
     }
 
-    /// Makes room for more pages.
+    /// Makes room for more scrapes.
     pub(super) fn resize<'a>(
         &mut self,
         axis_of: impl Fn(u16) -> Option<&'a Axis>,

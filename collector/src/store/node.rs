@@ -1,4 +1,5 @@
-//! What one node or switch said lately: pages and readings taken up, each series from one speaker.
+//! What one node or switch reported lately: scrapes and readings ingested, each series from one
+//! source.
 
 mod read;
 
@@ -17,61 +18,61 @@ use crate::store::source_id::Speaker;
 use crate::store::time_axis::{Axis, FEWEST_SLOTS, Reach};
 pub use read::Rows;
 
-/// Series kept for one node. The full page of an 8-GPU, 8-NIC node has 4,000 to 5,000; a page of more is
-/// some other exporter's or broken, and must not eat the collector's memory.
+/// Series kept for one node. The full-profile scrape of an 8-GPU, 8-NIC node has 4,000 to 5,000; a
+/// scrape of more is some other exporter's or broken, and must not eat the collector's memory.
 pub const NODE_SERIES_LIMIT: usize = 20_000;
-/// A node that was not heard for so long says nothing about now.
+/// A node that was not seen for so long reports nothing about now.
 pub const STALE_AFTER_SECONDS: f64 = 60.0;
 
 /// Age of the newest data, in intervals of its source, above which a state is unknown.
 pub const UNKNOWN_INTERVALS: f64 = 3.0;
 
-/// One exporter that speaks for a node.
+/// One exporter that is a source of a node.
 #[derive(Debug, Clone)]
 struct Voice {
     speaker: Speaker,
     axis: Axis,
 }
 
-/// What one node said lately; a switch is kept in the same way.
+/// What one node reported lately; a switch is kept in the same way.
 #[derive(Debug, Clone, Default)]
 pub struct NodeHistory {
-    /// Those that speak for the node, in the order in which they were first heard.
+    /// The node's sources, in the order in which they were first seen.
     voices: Vec<Voice>,
     /// Series by the metric's place in the catalogue.
     columns: Vec<Column>,
     /// The column of the newest sample: samples of one metric stand together.
     at_column: usize,
-    /// Pages that a window holds.
+    /// Scrapes that a window holds.
     slots: u32,
     reach: Reach,
     pub(super) series: usize,
-    /// Counted up when the node is first heard, a series of kind info appears or any series is forgotten:
+    /// Counted up when the node is first seen, a series of kind info appears or any series is forgotten:
     /// its parts may have changed.
     identity: u64,
-    /// Pages and readings that came so far.
+    /// Scrapes and readings that came so far.
     arrivals: u64,
     /// Number among all histories that there ever were.
     born: u64,
     pub(super) shared: Shared,
-    /// What its last page has followed.
+    /// What its last scrape has followed.
     pub(super) template: Option<Arc<Template>>,
 }
 
-/// The page that is being taken up.
+/// The scrape that is being ingested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Arrival {
     voice: u16,
     /// Among all of the node.
     number: u64,
-    /// The voice's newest page before.
+    /// The voice's newest scrape before.
     before: u32,
     order: Order,
-    /// Whether it is known to tell no series twice.
+    /// Whether it is known to report no series twice.
     distinct: bool,
 }
 
-/// How a page stands to that which the speaker told before.
+/// How a scrape stands to that which the source reported before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Order {
     Newer,
@@ -90,7 +91,8 @@ impl NodeHistory {
         }
     }
 
-    /// Takes up a page of an exporter, read at `at`. Lines that cannot be read are returned; they hide no other line.
+    /// Ingests a scrape of an exporter, read at `at`. Lines that cannot be read are returned; they hide no other
+    /// line.
     pub fn ingest(&mut self, page: &str, at: Timestamp) -> Ingested {
         // A scrape body without samples does not update the time of the last data.
         let mut arrival = None;
@@ -134,14 +136,14 @@ impl NodeHistory {
         self.columns.iter().map(Column::work).sum()
     }
 
-    /// Takes up a reading as it is, without the way through text.
+    /// Ingests a reading as it is, without the text format.
     pub fn ingest_reading(&mut self, reading: &NodeReading, at: Timestamp) {
         self.ingest_from(&Speaker::default(), reading, at);
     }
 
-    /// Takes up what one of several speakers says of the node. Of each series one speaker is believed:
-    /// another takes its place if it has precedence, or once that one has not told the series for as long
-    /// as a node may be silent.
+    /// Ingests what one of several sources reports about the node. Of each series one source is believed:
+    /// another takes its place if it has precedence, or once that one has not reported the series for as
+    /// long as a node may be silent.
     pub fn ingest_from(
         &mut self,
         speaker: &Speaker,
@@ -166,7 +168,7 @@ impl NodeHistory {
         result
     }
 
-    /// Takes up what a sweep has read of a switch at `at`.
+    /// Ingests what a sweep has read of a switch at `at`.
     pub fn ingest_switch(&mut self, reading: &DeviceReading, at: Timestamp) {
         let arrival = Arrival {
             distinct: true,
@@ -194,7 +196,7 @@ impl NodeHistory {
         }
     }
 
-    /// Begins a page: finds the speaker's place among the voices, and a slot for the page.
+    /// Begins a scrape: finds the source's place among the voices, and a slot for the scrape.
     fn arrive(&mut self, speaker: &Speaker, at: Timestamp) -> Arrival {
         self.arrivals += 1;
         let known = self.voices.iter().position(|one| one.speaker == *speaker);
@@ -213,7 +215,7 @@ impl NodeHistory {
                 self.voices[known].axis.advance(at);
             }
         } else {
-            // A node that speaks for the first time is a part itself, whatever it says.
+            // The node reports for the first time; its parts may have changed.
             self.identity += u64::from(self.voices.is_empty());
             self.slots = self.slots.max(FEWEST_SLOTS);
             self.voices.push(Voice {
@@ -231,7 +233,7 @@ impl NodeHistory {
         }
     }
 
-    /// Makes room for more pages in all windows.
+    /// Makes room for more scrapes in all windows.
     fn widen(&mut self, slots: u32) {
         if slots <= self.slots {
             return;
@@ -326,7 +328,8 @@ impl NodeHistory {
         self.go_to(metric);
         let turn = turn(&self.voices, self.slots, arrival)?;
         let column = self.columns.get_mut(self.at_column)?;
-        // After all that there are, what tells none twice tells another: no need to look for it.
+        // After all that there are, what reports none twice reports another: no need to look for
+        // it.
         let is_another = arrival.distinct && column.is_told_whole(turn);
         let known = (!is_another).then(|| column.by_labels(labels)).flatten();
         if known.is_some() {
@@ -342,7 +345,8 @@ impl NodeHistory {
         Some(column.add(labels.clone(), turn))
     }
 
-    /// Ends one page: series that have been away for longer than a node may be silent are forgotten.
+    /// Ends one scrape: series that have been away for longer than a node may be silent are
+    /// forgotten.
     fn finish(&mut self, arrival: Arrival, at: Timestamp) {
         let voices = &self.voices;
         let axis = |speaker: u16| voices.get(usize::from(speaker)).map(|voice| &voice.axis);
@@ -375,7 +379,7 @@ fn bytes(labels: &Labels) -> usize {
     labels.values().map(str::len).sum()
 }
 
-/// The page that is being taken up, as columns see it.
+/// The scrape that is being ingested, as columns see it.
 fn turn(voices: &[Voice], slots: u32, arrival: Arrival) -> Option<Turn<'_>> {
     Some(Turn {
         speaker: arrival.voice,

@@ -1,8 +1,9 @@
-//! Lines that the pages of equal nodes have alike: read once for one node, recognised by their bytes on all others.
+//! Lines that the scrapes of equal nodes have alike: read once for one node, recognized by their bytes on all
+//! others.
 //!
-//! A template is the page of one node: every series by what stands before its value, in order, with what that means. A
-//! page that follows it is compared with it and not read again, but for its values. Lines that are others, such as those
-//! that tell serial numbers, are read as they are; what a page says never depends on a template.
+//! A template is the scrape of one node: every series by what stands before its value, in order, with what that means.
+//! A scrape that follows it is compared with it and not read again, but for its values. Lines that are others, such as
+//! those that report serial numbers, are read as they are; what a scrape reports never depends on a template.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;
@@ -18,9 +19,9 @@ use crate::store::series_names::{Meaning, Shared, meaning};
 
 /// Templates of a cluster: one for each kind of node and version of its exporter.
 const MOST_TEMPLATES: usize = 16;
-/// Shorter pages cost little as they are.
+/// Shorter scrapes cost little as they are.
 const SHORTEST: usize = 64;
-/// Every so many lines one is looked at, to see which template a page follows.
+/// Every so many lines one is looked at, to see which template a scrape follows.
 const SAMPLED: usize = 16;
 /// Maximum bytes of name and labels of a stored series, so that labels cannot exhaust memory. Railscope's have less than
 /// 300 bytes.
@@ -35,7 +36,7 @@ pub(super) struct Known {
     labels: Labels,
 }
 
-/// The series of one page, in order.
+/// The series of one scrape, in order.
 #[derive(Debug)]
 pub(super) struct Template {
     lines: Vec<Known>,
@@ -48,7 +49,7 @@ pub(super) struct Template {
 pub(super) struct Templates(Arc<Mutex<Vec<Arc<Template>>>>);
 
 impl Templates {
-    /// The one that a page follows, by a part of its lines.
+    /// The one that a scrape follows, by a part of its lines.
     fn followed_by(&self, page: &str) -> Option<Arc<Template>> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if known.is_empty() {
@@ -71,7 +72,8 @@ impl Templates {
         (2 * alike(&best) >= sampled.len()).then(|| Arc::clone(best))
     }
 
-    /// Keeps the lines of a page as another template, in place of one that no node follows any more if there are many.
+    /// Keeps the lines of a scrape as another template, in place of one that no node follows any more if there are
+    /// many.
     fn add(&self, lines: Vec<Known>) -> Option<Arc<Template>> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= MOST_TEMPLATES {
@@ -88,7 +90,7 @@ impl Templates {
     }
 }
 
-/// One sample of a page.
+/// One sample of a scrape.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Told<'r, 'p> {
     pub(super) means: Meaning,
@@ -120,7 +122,7 @@ impl Told<'_, '_> {
     }
 }
 
-/// Reads a page sample by sample.
+/// Reads a scrape sample by sample.
 pub(super) struct Reader<'p> {
     parser: Parser<'p>,
     template: Option<Arc<Template>>,
@@ -129,7 +131,7 @@ pub(super) struct Reader<'p> {
     /// Samples so far, and how many of them the template had.
     samples: usize,
     known: usize,
-    /// The lines of a page that follows no template.
+    /// The lines of a scrape that follows no template.
     recorded: Option<Vec<Known>>,
     /// The newest name, and what it means: the series of one metric stand together.
     name: &'p str,
@@ -137,7 +139,7 @@ pub(super) struct Reader<'p> {
 }
 
 impl<'p> Reader<'p> {
-    /// Begins a page. `template` is that which the node's last page has followed.
+    /// Begins a scrape. `template` is that which the node's last scrape has followed.
     pub(super) fn new(page: &'p str, template: Option<Arc<Template>>, shared: &Shared) -> Self {
         let template = template.or_else(|| shared.templates().followed_by(page));
         Self {
@@ -216,7 +218,8 @@ impl<'p> Reader<'p> {
         self.parser.rest()
     }
 
-    /// Ends the page: the template that the next one should follow. One that most lines were not of is given up.
+    /// Ends the scrape: the template that the next one should follow. One that most lines were not of is given
+    /// up.
     pub(super) fn end(self, shared: &Shared) -> Option<Arc<Template>> {
         match self.recorded {
             Some(recorded) => shared.templates().add(recorded),

@@ -1,4 +1,4 @@
-//! What was made of one node or switch, kept for as long as what it rests on stands still.
+//! Per-node cache of results, valid as long as their inputs are unchanged.
 
 use std::collections::HashMap;
 
@@ -6,8 +6,8 @@ use foldhash::fast::FixedState;
 
 use crate::store::NodeHistory;
 
-/// By history: what was made, and the numbers that say whether it would come out the same now, such as
-/// [`NodeHistory::values_since`]. It changes what a tick costs, never what it says.
+/// By history: what was made, and the numbers that report whether it would come out the same now, such
+/// as [`NodeHistory::values_since`]. It changes what a tick costs, never what it reports.
 #[derive(Debug, Clone)]
 pub struct Kept<K, T> {
     of: HashMap<u64, One<K, T>, FixedState>,
@@ -38,7 +38,7 @@ impl<K: PartialEq, T> Kept<K, T> {
         self.tick += 1;
     }
 
-    /// Makes it anew if it rests on something else by now.
+    /// Makes it again if it rests on something else by now.
     pub fn refresh(&mut self, history: &NodeHistory, rests_on: K, make: impl FnOnce() -> T) {
         let tick = self.tick;
         match self.of.get_mut(&history.born()) {

@@ -1,4 +1,4 @@
-//! What stands on every node's page alike: names of metrics, and label values that nodes share.
+//! What is on every node's scrape alike: names of metrics, and label values that nodes share.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
@@ -15,8 +15,9 @@ use railscope_model::reading::Labels;
 use crate::store::column::SharedKeys;
 use crate::store::page_cache::Templates;
 
-/// Series that no detector reads, of which a node has dozens or hundreds: half of its full page. They are
-/// for Prometheus and for people, and are counted but not kept. Whoever wants to read one takes it out.
+/// Series that no detector reads, of which a node has dozens or hundreds: half of its full-profile
+/// scrape. They are for Prometheus and for people, and are counted but ignored. A detector that
+/// needs one removes it here.
 static UNREAD: &[&Metric] = &[
     &GPU_NVLINK_PEAK_RECEIVE,
     &GPU_NVLINK_PEAK_TRANSMIT,
@@ -42,18 +43,19 @@ static UNREAD: &[&Metric] = &[
 /// keeps its own.
 const MOST_SHARED: usize = 100_000;
 
-/// What a series of a page is.
+/// What a series of a scrape is.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Meaning {
     /// A series of this metric, or a part of a histogram.
     Kept(&'static Metric, Option<HistogramPart>),
-    /// One that nobody reads here.
+    /// One that nothing here reads.
     Unread,
     /// No row of the catalogue, or none that an exporter writes.
     Unknown,
 }
 
-/// Meanings by the name of a series. Most pages are of our own exporter, and hold nearly all of them.
+/// Meanings by the name of a series. Most scrapes are of our own exporter, and hold nearly all of
+/// them.
 static MEANINGS: LazyLock<HashMap<String, Meaning, foldhash::fast::FixedState>> =
     LazyLock::new(|| {
         let written = CATALOGUE.iter().copied();
@@ -80,7 +82,7 @@ pub(super) fn meaning(name: &str) -> Meaning {
     MEANINGS.get(name).copied().unwrap_or(Meaning::Unknown)
 }
 
-/// Whether series of the metric are not kept.
+/// Whether series of the metric are ignored.
 pub(super) fn is_unread(metric: &Metric) -> bool {
     UNREAD.iter().any(|unread| unread.index == metric.index)
 }

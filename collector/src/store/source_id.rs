@@ -1,11 +1,12 @@
-//! Who speaks, and of whom: several exporters may speak for one node, and one for many switches.
+//! Sources and the parts that they report about: several exporters may be sources of one node, and
+//! one for many switches.
 
 use std::fmt;
 use std::sync::Arc;
 
 use railscope_model::identity::{NodeName, SwitchName};
 
-/// A part that has a history of its own.
+/// A part that has a separate history.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Subject {
     /// A host.
@@ -33,12 +34,12 @@ impl fmt::Display for Subject {
     }
 }
 
-/// One exporter that speaks for a part. Those that order first are believed first.
+/// One exporter that is a source of a part. Those that order first are believed first.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Speaker {
     /// The exporter's rank: 0 is Railscope's own.
     pub precedence: u8,
-    /// What tells it from others of its rank: its address.
+    /// What distinguishes it from others of its rank: its address.
     pub name: Arc<str>,
 }
 

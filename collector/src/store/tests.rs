@@ -1,4 +1,4 @@
-//! Pages and readings that come late, twice, with resets, and go away.
+//! Scrapes and readings that come late, twice, with resets, and go away.
 
 mod hostile;
 mod since;

@@ -1,4 +1,4 @@
-//! When a speaker's pages were read: the slots of time that all of its series share.
+//! When a source's scrapes were read: the slots of time that all of its series share.
 
 use railscope_model::fabric::Timestamp;
 
@@ -7,26 +7,27 @@ use railscope_model::fabric::Timestamp;
 pub const WINDOW_SECONDS: f64 = 150.0;
 /// The same of a switch: what a cable loses shows the finer the longer both of its ends are counted.
 pub const SWITCH_WINDOW_SECONDS: f64 = 290.0;
-/// Pages that it holds however slowly they come: switches are read more rarely than nodes, and comparing three
-/// times of nine readings takes 28.
+/// Scrapes that it holds however slowly they come: switches are read more rarely than nodes, and comparing
+/// three times of nine readings takes 28.
 pub const WINDOW_PAGES: u32 = 30;
-/// Pages that come sooner one after the other share a slot: exporters sample once a second. With the window it
-/// bounds the memory of a series.
+/// Scrapes that come sooner one after the other share a slot: exporters sample once a second. With the window
+/// it bounds the memory of a series.
 pub const MIN_STEP_SECONDS: f64 = 1.0;
-/// How many slots windows begin with, and by how many they grow until they hold all pages that they reach back to.
+/// How many slots windows begin with, and by how many they grow until they hold all scrapes that they reach back
+/// to.
 pub(super) const FEWEST_SLOTS: u32 = 8;
 
-/// Pages by number. The newest `slots` of them have a slot each.
+/// Scrapes by number. The newest `slots` of them have a slot each.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Axis {
-    /// When a slot's last page was read, by page number modulo slots.
+    /// When a slot's last scrape was read, by scrape number modulo slots.
     times: Vec<Timestamp>,
     newest: u32,
     /// When it was read.
     heard: Timestamp,
-    /// The oldest page within the window.
+    /// The oldest scrape within the window.
     first: u32,
-    /// When the first page of the newest slot was read.
+    /// When the first scrape of the newest slot was read.
     begun: Timestamp,
     /// How far back windows reach.
     reach: Reach,
@@ -43,7 +44,7 @@ impl Default for Reach {
 }
 
 impl Axis {
-    /// An axis that begins with a page.
+    /// An axis that begins with a scrape.
     pub(super) fn beginning(at: Timestamp, slots: u32, reach: Reach) -> Self {
         Self {
             reach,
@@ -55,24 +56,24 @@ impl Axis {
         }
     }
 
-    /// Number of the newest page.
+    /// Number of the newest scrape.
     #[inline]
     pub(super) const fn newest(&self) -> u32 {
         self.newest
     }
 
-    /// When the newest page was read.
+    /// When the newest scrape was read.
     #[inline]
     pub(super) const fn heard(&self) -> Timestamp {
         self.heard
     }
 
-    /// The oldest page that has a slot.
+    /// The oldest scrape that has a slot.
     pub(super) fn oldest(&self) -> u32 {
         (self.newest + 1).saturating_sub(self.times.len() as u32)
     }
 
-    /// When a page that has a slot was read.
+    /// When a scrape that has a slot was read.
     #[inline]
     pub(super) fn time(&self, page: u32) -> Timestamp {
         let slots = self.times.len().max(1);
@@ -82,7 +83,7 @@ impl Axis {
             .unwrap_or_default()
     }
 
-    /// Takes up a page that is newer than all before.
+    /// Ingests a scrape that is newer than all before.
     pub(super) fn advance(&mut self, at: Timestamp) {
         if at.seconds_since(self.begun) >= MIN_STEP_SECONDS {
             self.newest += 1;
@@ -99,13 +100,13 @@ impl Axis {
         }
     }
 
-    /// The oldest page within the window.
+    /// The oldest scrape within the window.
     #[inline]
     pub(super) const fn first(&self) -> u32 {
         self.first
     }
 
-    /// When pages were read, by page number modulo slots.
+    /// When scrapes were read, by scrape number modulo slots.
     #[inline]
     pub(super) fn times(&self) -> &[Timestamp] {
         &self.times
@@ -116,20 +117,21 @@ impl Axis {
             || self.heard().seconds_since(self.time(page)) <= self.reach.0
     }
 
-    /// When the pages within the window were read, the newest first.
+    /// When the scrapes within the window were read, the newest first.
     pub(super) fn scrapes(&self) -> impl Iterator<Item = Timestamp> {
         let pages = (self.first..=self.newest).rev();
         pages.map(|page| self.time(page))
     }
 
-    /// Mean time between two pages within the window, seconds; none before the third.
+    /// Mean time between two scrapes within the window, seconds; none before the third.
     pub(super) fn usual_step(&self) -> Option<f64> {
         let steps = self.newest - self.first;
         let seconds = self.heard.seconds_since(self.time(self.first));
         (steps >= 2).then(|| seconds / f64::from(steps))
     }
 
-    /// How many slots there must be, so that a page read `at` drives none out that is within the window.
+    /// How many slots there must be, so that a scrape read `at` drives none out that is within the
+    /// window.
     pub(super) fn slots_for(&self, at: Timestamp) -> u32 {
         let slots = self.times.len() as u32;
         let drives_out = self.newest + 1 - self.oldest() >= slots
@@ -142,7 +144,7 @@ impl Axis {
         }
     }
 
-    /// Makes room for more pages.
+    /// Makes room for more scrapes.
     pub(super) fn resize(&mut self, slots: u32) {
         self.times = moved(
             &self.times,
@@ -153,7 +155,7 @@ impl Axis {
     }
 }
 
-/// The slots of some pages in a longer ring.
+/// The slots of some scrapes in a longer ring.
 pub(super) fn moved<T: Copy>(
     old: &[T],
     pages: std::ops::RangeInclusive<u32>,

@@ -1,4 +1,4 @@
-//! What was said of one series lately, slot by slot, and how good each word of it is.
+//! What was reported about one series lately, slot by slot, and the quality of each sample.
 
 use railscope_model::fabric::Timestamp;
 use railscope_model::reading::Labels;
@@ -13,9 +13,9 @@ const LATE_STEPS: f64 = 1.5;
 /// How good what a slot holds is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Quality {
-    /// Told, and of a counter that it went on counting.
+    /// Reported; for a counter: continued from the value before.
     Ok,
-    /// Not told, although its speaker was heard.
+    /// Not reported, although its source was seen.
     Gap,
     /// A counter fell. What it counted after its reset is known, what it counted before is not. A counter of
     /// few bits that has wrapped looks alike here; exporters know the width and unwrap.
@@ -27,14 +27,15 @@ pub enum Quality {
 pub(super) struct Cell(f32);
 
 impl Cell {
-    /// Nothing was told.
+    /// Nothing was reported.
     pub(super) const GAP: Self = Self(f32::NAN);
 
     pub(super) const fn value(value: f64) -> Self {
         Self(value as f32)
     }
 
-    /// A counter's rise. A fall is a reset: what was counted after it counts, as in Prometheus; its sign says so.
+    /// A counter's rise. A fall is a reset: what was counted after it counts, as in Prometheus; its sign reports
+    /// it.
     pub(super) fn rise(before: f64, after: f64) -> Self {
         if after >= before {
             Self((after - before) as f32)
@@ -43,7 +44,7 @@ impl Cell {
         }
     }
 
-    /// What two pages told that share a slot.
+    /// What two scrapes reported that share a slot.
     pub(super) fn followed_by(self, next: Self, counts: bool) -> Self {
         if !counts || !self.is_told() {
             next
@@ -59,7 +60,7 @@ impl Cell {
         !self.0.is_nan()
     }
 
-    /// Whether a series has told the same all the time.
+    /// Whether a series has reported the same all the time.
     pub(super) fn are_still(cells: &[Self], counts: bool) -> bool {
         let bits = |cell: &Self| cell.0.to_bits();
         let first = cells.first().filter(|cell| cell.is_told());
@@ -72,7 +73,7 @@ impl Cell {
 /// Where the slots of a window are.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Seen<'a> {
-    /// The same value on every page since this one.
+    /// The same value on every scrape since this one.
     Still {
         since: u32,
     },
@@ -84,9 +85,9 @@ pub(super) enum Seen<'a> {
 struct Slots<'a> {
     times: &'a [Timestamp],
     seen: Seen<'a>,
-    /// What a series tells that stands still.
+    /// The value of a constant series.
     still: Cell,
-    /// Pages that are left, and their places in the ring.
+    /// Scrapes that are left, and their places in the ring.
     front: u32,
     end: u32,
     at_front: usize,
@@ -167,8 +168,8 @@ impl DoubleEndedIterator for Slots<'_> {
     }
 }
 
-/// What was said of one series in the last [`WINDOW_SECONDS`](super::WINDOW_SECONDS), or on the last
-/// [`WINDOW_PAGES`](super::WINDOW_PAGES). It ends with its speaker's newest page.
+/// What was reported about one series in the last [`WINDOW_SECONDS`](super::WINDOW_SECONDS), or on
+/// the last [`WINDOW_PAGES`](super::WINDOW_PAGES). It ends with its source's newest scrape.
 #[derive(Debug, Clone, Copy)]
 pub struct Window<'a> {
     axis: &'a Axis,
@@ -199,20 +200,20 @@ pub struct Increase {
     pub seconds: f64,
 }
 
-/// What a counter stood at on one page.
+/// What a counter stood at on one scrape.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Count {
-    /// When the page was read.
+    /// When the scrape was read.
     pub at: Timestamp,
     /// What it stood at; no number before a reset.
     pub count: f64,
-    /// How much it has risen from then to the next page that told it.
+    /// How much it has risen from then to the next scrape that reported it.
     pub rise: f64,
 }
 
 impl Count {
-    /// What the counter stood at on this page or after it, `later` being the next that told it. `None` after the
-    /// newest page, and before a reset.
+    /// What the counter stood at on this scrape or after it, `later` being the next that reported it. `None`
+    /// after the newest scrape, and before a reset.
     pub fn until(self, later: Option<Self>, at: Timestamp) -> Option<f64> {
         if self.count.is_nan() {
             return None;
@@ -243,23 +244,24 @@ impl<'a> Window<'a> {
         }
     }
 
-    /// The newest value, as exact as it was told; none if that is no number.
+    /// The newest value, as exact as it was reported; none if that is no number.
     pub fn value(&self) -> Option<f64> {
         (!self.latest.is_nan()).then_some(self.latest)
     }
 
-    /// When the newest value was told, and that.
+    /// When the newest value was reported, and that.
     pub fn latest(&self) -> Option<(Timestamp, f64)> {
         Some((self.axis.heard(), self.value()?))
     }
 
-    /// Whether the series has told anything but one value since it was first told, or since the window began.
+    /// Whether the series has reported anything but one value since it was first reported, or since the
+    /// window began.
     #[inline]
     pub fn moves(self) -> bool {
         matches!(self.seen, Seen::Cells(_))
     }
 
-    /// Slots, oldest first: when the last page of each was read, and what it told.
+    /// Slots, oldest first: when the last scrape of each was read, and what it reported.
     #[inline]
     fn slots(self) -> Slots<'a> {
         let times = self.axis.times();
@@ -276,8 +278,8 @@ impl<'a> Window<'a> {
         }
     }
 
-    /// What pages told of a gauge, oldest first, to seven digits; of a counter, how much it rose before each
-    /// of them. Resets and gaps are left out.
+    /// What scrapes reported about a gauge, oldest first, to seven digits; of a counter, how much it
+    /// rose before each of them. Resets and gaps are omitted.
     pub fn values(self) -> impl DoubleEndedIterator<Item = f64> + 'a {
         let counts = self.counts;
         self.slots()
@@ -286,7 +288,7 @@ impl<'a> Window<'a> {
             .map(|cell| f64::from(cell.0))
     }
 
-    /// What pages told of a gauge and when, newest first, to seven digits.
+    /// What scrapes reported about a gauge and when, newest first, to seven digits.
     pub fn told(self) -> impl Iterator<Item = (Timestamp, f64)> + 'a {
         let told = self.slots().rev().filter(|(_, cell)| cell.is_told());
         told.map(|(at, cell)| (at, f64::from(cell.0)))
@@ -317,7 +319,8 @@ impl<'a> Window<'a> {
         })
     }
 
-    /// Whether the source of the samples has missed a scrape: what it told last is of another moment than what others tell now.
+    /// Whether the source of the samples has missed a scrape: what it reported last is of another
+    /// moment than what others report now.
     pub fn is_late(self, now: Timestamp) -> bool {
         let usual = self.axis.usual_step();
         usual.is_some_and(|step| now.seconds_since(self.axis.heard()) > LATE_STEPS * step)
@@ -331,7 +334,7 @@ impl<'a> Window<'a> {
         reached == oldest || reached.is_some_and(|at| newest.seconds_since(at) >= seconds)
     }
 
-    /// What a counter stood at on each page that told it, newest first.
+    /// What a counter stood at on each scrape that reported it, newest first.
     pub fn counts(self) -> impl Iterator<Item = Count> + 'a {
         let mut later: Option<(f64, Cell)> = None;
         let newest = self.latest;
@@ -348,8 +351,8 @@ impl<'a> Window<'a> {
         })
     }
 
-    /// What a counter stood at, as if it had risen evenly between two pages. `None` outside of the window, and
-    /// before a reset.
+    /// What a counter stood at, as if it had risen evenly between two scrapes. `None` outside of the window,
+    /// and before a reset.
     pub fn count_at(self, at: Timestamp) -> Option<f64> {
         let mut later: Option<Count> = None;
         for told in self.counts() {
@@ -361,7 +364,7 @@ impl<'a> Window<'a> {
         None
     }
 
-    /// How good each slot is, oldest first: of the time since the series was first told.
+    /// How good each slot is, oldest first: of the time since the series was first reported.
     pub fn quality(self) -> impl Iterator<Item = Quality> + 'a {
         let counts = self.counts;
         let slots = self.slots().map(|(_, cell)| cell);

@@ -37,7 +37,7 @@ pub(super) fn width(view: &View<'_>, out: &mut Out) {
                 end.parent
             ),
             _ => format!(
-                "reseat the card and its riser or cable; railscope_pcie_errors_total of {} and {} says which end errs",
+                "reseat the card and its riser or cable; railscope_pcie_errors_total of {} and {} shows which end has errors",
                 end.pci, end.parent
             ),
         };
@@ -143,7 +143,8 @@ pub(super) fn numa_node(view: &View<'_>, out: &mut Out) {
 }
 
 pub(super) fn acs(view: &View<'_>, out: &mut Out) {
-    // A root port alone is no switch: what shares it with nobody has the root between itself and others.
+    // A root port alone is no switch: a function that shares it with none has the root between itself
+    // and others.
     let shared: BTreeSet<&str> = {
         let below = |gpu: bool| -> BTreeSet<&str> {
             let ends = view.ends().into_iter().filter(|end| end.is_gpu == gpu);
@@ -221,7 +222,7 @@ pub(super) fn iommu(view: &View<'_>, out: &mut Out) {
             other => out.unknown(
                 end.part(),
                 "addresses are passed through",
-                format!("the kernel says {other:?}"),
+                format!("the kernel reports {other:?}"),
                 "cat /proc/cmdline shows whether it was booted with iommu=pt",
             ),
         }
@@ -246,7 +247,7 @@ pub(super) fn max_read_request(view: &View<'_>, out: &mut Out) {
         if size >= READ_REQUEST {
             out.fine();
         } else if !view.is_virtual() {
-            // A guest may not set it; the hypervisor's answer says nothing of the hardware.
+            // A guest may not set it; the hypervisor's answer reports nothing of the hardware.
             let fix = format!(
                 "set MaxReadReq in the PCIe capability: setpci -s {} CAP_EXP+8.w=5000:7000",
                 nic.pci

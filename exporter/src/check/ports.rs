@@ -59,7 +59,7 @@ const SOURCE_FIXES: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// Status -> what to do where the source has no better word.
+/// Status -> what to do where the source has no better hint.
 const STATUS_FIXES: &[(&str, &str)] = &[
     (
         "denied",
@@ -72,11 +72,11 @@ const STATUS_FIXES: &[(&str, &str)] = &[
     ),
     (
         "failed",
-        "railscope --log debug names the file; the kernel log may say why",
+        "railscope --log debug names the file; the kernel log may show why",
     ),
 ];
 
-/// Statuses that a file which blocks, or which is none, gives.
+/// Statuses that a blocked or invalid file gives.
 const BLAMED_ON_FILES: [&str; 2] = ["failed", "timeout"];
 /// What to do about a read that does not end.
 const BLOCKED_FIX: &str =
@@ -109,7 +109,7 @@ pub(super) fn state(view: &View<'_>, out: &mut Out) {
                 "the cable is fine: ask the subnet manager why it did not activate the port"
             }
             Some(&"Disabled") => {
-                "somebody switched it off: ibportstate <lid> <port> enable, or ip link set up"
+                "the port is disabled: ibportstate <lid> <port> enable, or ip link set up"
             }
             _ => {
                 "reseat or replace the cable or transceiver, then look at the switch port at its other end"
@@ -136,7 +136,7 @@ pub(super) fn rate(view: &View<'_>, out: &mut Out) {
             port.map(|port| port.label("link_layer")),
         )
     };
-    // A port that is down runs at no rate: the question about its state says so.
+    // A port that is down runs at no rate: the question about its state reports it.
     let up: Vec<String> = view
         .all(&RDMA_PORT_UP)
         .filter(|port| port.value() > 0.0)
@@ -170,7 +170,7 @@ pub(super) fn rate(view: &View<'_>, out: &mut Out) {
 pub(super) fn mtu(view: &View<'_>, out: &mut Out) {
     for port in view.all(&RDMA_PORT) {
         let netdev = port.label("netdev");
-        // Soft-RoCE is for trying things out: nobody's network is laid out for it.
+        // Soft-RoCE is for experiments: no production network uses it.
         if port.label("link_layer") != "Ethernet" || is_software(&port) {
             continue;
         }
@@ -247,7 +247,7 @@ pub(super) fn unreadable(view: &View<'_>, out: &mut Out) {
             continue;
         };
         if (of, device) == ("pcie", "config") {
-            // The questions that need it say so, and most people do not run this as root.
+            // The questions that need it reports it, and most people do not run this as root.
             continue;
         }
         // `gpu-driver` names these.
@@ -278,7 +278,7 @@ pub(super) fn unreadable(view: &View<'_>, out: &mut Out) {
         }
         out.finding(part, "readable values", gives, fix);
     }
-    // Of values that are looked for once no status tells.
+    // Of values that are looked for once no status reports.
     for file in unnamed {
         let fix = file.kind.map_or(BLOCKED_FIX, |_| SPECIAL_FILE_FIX);
         out.finding(file.source, "readable values", file.to_string(), fix);

@@ -15,11 +15,11 @@ const WIDEST_PART: usize = 24;
 pub enum Verdict {
     /// As it should be.
     Ok,
-    /// Not as it should be, and somebody can mend it.
+    /// Not as it should be, and an operator can repair it.
     Finding,
     /// Not what the hardware could give, because of how it is rented or shared.
     Cost,
-    /// Could not be judged.
+    /// Could not be evaluated.
     Unknown,
 }
 
@@ -41,13 +41,13 @@ pub struct Row {
     pub check: &'static str,
     /// What became of it.
     pub verdict: Verdict,
-    /// What was looked at; how many of them where all is well.
+    /// What was checked; the count if all is ok.
     pub part: String,
-    /// What it should give; the rule's question where all is well.
+    /// The expected value; the rule's question if all is ok.
     pub should: String,
     /// What it gives, or why that is not known.
     pub gives: String,
-    /// What to do about it; empty where all is well.
+    /// What to do about it; empty if all is ok.
     pub fix: String,
 }
 
@@ -121,7 +121,7 @@ impl Report {
         self.rows.extend(named);
     }
 
-    /// Rows with this verdict.
+    /// Rows with this result.
     pub fn count(&self, verdict: Verdict) -> usize {
         self.rows
             .iter()
@@ -167,7 +167,7 @@ impl Report {
         let [findings, costs, unknown, fine] = counts;
         let findings = count(findings, "findings");
         out += &format!(
-            "{findings}, {costs} by the deployment model, {unknown} not judged, {fine} ok\n"
+            "{findings}, {costs} by the deployment model, {unknown} not evaluated, {fine} ok\n"
         );
         out
     }
@@ -254,7 +254,7 @@ impl Out {
         );
     }
 
-    /// `what` could not be judged, and `why`.
+    /// `what` could not be evaluated, and `why`.
     pub(super) fn unknown(
         &mut self,
         part: impl Into<String>,

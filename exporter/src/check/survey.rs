@@ -1,4 +1,4 @@
-//! Reads every source of a machine once, each on a thread of its own: one that blocks costs only itself.
+//! Reads every source of a machine once, each on a separate thread: one that blocks costs only itself.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -125,7 +125,7 @@ impl<T: Send + 'static> Asked<T> {
             .name(format!("check-{name}"))
             .spawn(move || {
                 followed.follow_this_thread();
-                // Nobody listens any more after the limit.
+                // The receiver is gone after the limit.
                 work(&|answer| drop(sender.send(answer)));
             });
         if let Err(error) = started {

@@ -24,7 +24,7 @@ pub struct View<'a> {
 pub(super) struct Series<'a>(&'a Sample);
 
 impl<'a> Series<'a> {
-    /// The value of a label of the metric's; empty for a name that is none of them.
+    /// The value of a label of the metric's; empty for another name.
     pub(super) fn label(&self, name: &str) -> &'a str {
         let place = self.0.metric.labels.iter().position(|label| *label == name);
         let value = place.and_then(|place| self.0.labels.values().nth(place));

@@ -1,4 +1,5 @@
-//! One source as the page knows it: what its sampler last said, how that read ended and how old it is.
+//! One source as the exposition knows it: what its sampler last reported, how that read ended and how
+//! old it is.
 
 use std::io;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use railscope_model::reading::{Labels, NodeReading, Sample, Status};
 use super::Limits;
 use crate::sampler::{Presence, SampleError, Sampler};
 
-/// One source: what its sampler last said.
+/// One source: what its sampler last reported.
 pub(super) struct Slot {
     pub(super) source: &'static str,
     /// The source's name.
@@ -38,13 +39,13 @@ struct Outcome {
     ended_at: Instant,
     /// When a read last was complete; the start of the exporter before the first.
     complete_at: Instant,
-    /// What the sampler itself said of its read, in place of what its thread can see.
+    /// What the sampler itself reported about its read, in place of what its thread can see.
     own: OwnWord,
     /// None before the first complete read.
     duration_seconds: Option<f64>,
 }
 
-/// What a sampler that reads through somebody else (a child process) knows better than its thread. It
+/// What a sampler that reads through a child process knows better than its thread. It
 /// pushes the metrics of this name for its source.
 #[derive(Debug, Clone, Copy, Default)]
 struct OwnWord {
@@ -124,7 +125,7 @@ impl Slot {
         }));
     }
 
-    /// Takes out of a reading what its sampler says of the read itself.
+    /// Takes out of a reading what its sampler reports about the read itself.
     fn take_own_word(&self, reading: &mut NodeReading) -> OwnWord {
         let mut own = OwnWord::default();
         let own_metrics = [&SOURCE_AGE, &SOURCE_DURATION, &SOURCE_ERRORS, &SOURCE_LATE];
@@ -146,7 +147,8 @@ impl Slot {
         own
     }
 
-    /// What the source last said, unless that is too old; how old it is, and how it was read, goes to `own`.
+    /// What the source last reported, unless that is too old; how old it is, and how it was read, goes to
+    /// `own`.
     pub(super) fn report(&self, now: Instant, own: &mut NodeReading) -> Arc<NodeReading> {
         let last = self.last.load();
         let labels = &self.labels;

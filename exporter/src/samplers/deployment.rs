@@ -45,7 +45,7 @@ impl Sampler for Deployment {
         NAME
     }
 
-    /// Changes only when somebody reconfigures the node.
+    /// Changes only when an operator reconfigures the node.
     fn period(&self) -> Duration {
         REDISCOVER
     }
@@ -77,7 +77,7 @@ impl Sampler for Deployment {
                 Kind::Nic => push_nic(function, reading),
                 Kind::Nvme => push_nvme(function, reading),
             }),
-            // A machine without PCI devices has nothing to say here.
+            // A machine without PCI devices has nothing to report here.
             Err(Miss::Absent) => {}
             Err(miss) => reading.push_status(NAME, "sriov", miss.into()),
         }

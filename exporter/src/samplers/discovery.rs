@@ -7,7 +7,7 @@ use railscope_model::reading::{Labels, NodeReading};
 
 use crate::sources::sysfs::Miss;
 
-/// How often to describe devices anew. One that comes or goes is looked for at once.
+/// How often to describe devices again. One that comes or goes is looked for at once.
 pub(super) const REDISCOVER: Duration = Duration::from_secs(30);
 
 /// When to look for devices again.
@@ -96,7 +96,7 @@ impl<D> Fleet<D> {
         self.absent
     }
 
-    /// Samples every device; of one that is gone `sample` says false.
+    /// Samples every device; of one that is gone `sample` reports false.
     pub(super) fn sample(&mut self, sample: impl FnMut(&mut D) -> bool) {
         let before = self.devices.len();
         self.devices.retain_mut(sample);

@@ -65,7 +65,7 @@ impl Sampler for Ethernet {
     }
 }
 
-/// Every interface that is there now; all of them are described anew.
+/// Every interface that is there now; all of them are described again.
 fn discover(
     root: &Root,
     known: &mut Known<Watched>,
@@ -100,7 +100,7 @@ struct Watched {
     named: Option<usize>,
     counters: Vec<Counter>,
     values: Vec<u64>,
-    /// Outlives the counters, which are named anew at every description.
+    /// Outlives the counters, which are named again at every description.
     peaks: Peaks,
 }
 
@@ -161,7 +161,8 @@ impl Watched {
         }
         if let Err(miss) = self.count(network, reading) {
             if miss == Miss::Absent {
-                // Nobody to ask: a recording without counters, or another network namespace than ours.
+                // Nothing to read: a recording without counters, or another network namespace than
+                // ours.
                 reading.push_status(NAME, &self.netdev.nic.name, Status::Absent);
             }
             misses.note(miss);
@@ -170,8 +171,8 @@ impl Watched {
         true
     }
 
-    /// Whether the link is up; none while the interface is switched off (then the kernel says `EINVAL`,
-    /// which must not keep us from asking again, so the file is opened anew each time).
+    /// Whether the link is up; none while the interface is switched off (then the kernel reports
+    /// `EINVAL`, which must not keep us from asking again, so the file is opened again each time).
     fn carrier(&self, misses: &mut Misses, buffer: &mut Buffer) -> Option<bool> {
         match self.netdev.dir.text("carrier", buffer) {
             Ok(text) => match text.as_str() {
@@ -281,7 +282,7 @@ fn counters(names: &[String], driver: Option<&str>, nic: &Labels) -> Vec<Counter
     let mut found: Vec<Counter> = Vec::new();
     for (place, name) in names.iter().enumerate() {
         let mut rows = rows().filter_map(|row| Some((row, row.number(name)?)));
-        // Of two counters of one name nobody can tell which is meant: the first stands.
+        // Two counters of one name are ambiguous: the first is used.
         let Some((row, number)) = rows.next().filter(|_| !names[..place].contains(name)) else {
             continue;
         };

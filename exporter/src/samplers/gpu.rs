@@ -1,4 +1,4 @@
-//! GPUs and NVLinks, by an NVML worker in a process of its own.
+//! GPUs and NVLinks, by an NVML worker in a separate process.
 
 use std::time::Duration;
 
@@ -16,11 +16,11 @@ use crate::sources::nvml::child::{LastWord, NvmlChild, Phase, View};
 const SOURCE: &str = "gpu";
 /// What the worker wrote is merged this often, whatever its own period: merging costs no NVML call.
 const MERGE_PERIOD: Duration = Duration::from_secs(1);
-/// A GPU that has said nothing for so many of the worker's periods, and at least so long, hangs: its values
-/// leave the page.
+/// A GPU that has reported nothing for so many of the worker's periods, and at least so long, hangs: its
+/// values leave the exposition.
 const STALE_PERIODS: u32 = 3;
 const STALE_AT_LEAST: Duration = Duration::from_secs(5);
-/// How long a sample waits for the first words of a worker that has just been started.
+/// How long a sample waits for the first reading of a worker that has just been started.
 const FIRST_WORDS: Duration = Duration::from_secs(2);
 
 struct Gpu {
@@ -74,7 +74,8 @@ impl Sampler for Gpu {
     }
 }
 
-/// Adds what all GPUs said, each as long as it is fresh, and says how the whole source is doing.
+/// Adds what all GPUs reported, each as long as it is fresh, and reports how the whole source is
+/// doing.
 fn merge(view: &View, stale_after: Duration, reading: &mut NodeReading) -> Presence {
     let labels = Labels::new([SOURCE]);
     reading.push(&SOURCE_ERRORS, &labels, view.errors);
@@ -106,7 +107,8 @@ fn merge(view: &View, stale_after: Duration, reading: &mut NodeReading) -> Prese
             reading.push_full(&SOURCE_STATUS, &labels, true);
         }
     }
-    // What the thread sees (this function) is always fast and fresh; the worker's lines tell more.
+    // What the thread sees (this function) is always fast and fresh; the worker's lines report
+    // more.
     reading.push(&SOURCE_AGE, &labels, oldest.as_secs_f64());
     let late = view.gpus.values().map(|gpu| gpu.late_seconds);
     reading.push(&SOURCE_LATE, &labels, late.sum::<f64>());

@@ -33,7 +33,8 @@ const NAME: &str = "kernel_log";
 const LINES: &str = "lines";
 /// The `source` of these XIDs.
 const SOURCE: &str = "kmsg";
-/// Series of each family that are told apart; a node that had more distinct faults has one fault.
+/// Series of each family that are distinguished; a node that had more distinct faults has one
+/// fault.
 const MOST_SERIES: usize = 128;
 /// Stands for all XIDs, SXids and devices beyond.
 const OTHERS: &str = "other";
@@ -52,7 +53,8 @@ struct Log {
     is_broken_off: bool,
     unparsed: u64,
     gpus: Vec<PciAddress>,
-    /// Whether GPUs are named by their address: a log of another node does not say their ordinals.
+    /// Whether GPUs are named by their address: a log of another node does not report their
+    /// ordinals.
     by_address: bool,
     /// When the kernel booted, Unix time in seconds; read with the last fault.
     boot: Option<u64>,
@@ -111,7 +113,7 @@ impl Sampler for Log {
             return Ok(Presence::Absent(Status::Absent));
         }
         if let Err(miss) = self.read() {
-            // It is opened anew and begins with what was counted already.
+            // It is opened again and begins with what was counted already.
             self.caught_up = false;
             return Ok(Presence::Absent(miss.into()));
         }
@@ -189,7 +191,7 @@ impl Log {
         }
         if self.unparsed == 0
             && batch.unparsed > 0
-            // Who reads a recording tells of its lines himself.
+            // A reader of a recording reports its lines itself.
             && !self.by_address
             && let Some(first) = self.log.as_ref().and_then(KernelLog::first_unreadable)
         {
@@ -295,7 +297,7 @@ impl Log {
         let sysfs = self.sysfs.open();
         let found = sysfs.and_then(|sysfs| pci::gpus(&sysfs, &mut [0; 4096]));
         let found: Vec<_> = found.iter().flatten().map(|gpu| gpu.address).collect();
-        // A GPU that fell off the bus tells so by an XID: one that was seen keeps its ordinal.
+        // A GPU that fell off the bus reports so by an XID: one that was seen keeps its ordinal.
         if self.gpus.iter().all(|gpu| found.contains(gpu)) {
             self.gpus = found;
         }

@@ -20,7 +20,7 @@ struct Lldp {
     source: NeighborSource,
     schedule: Schedule,
     nics: Vec<Nic>,
-    /// The tree is the kernel's own; else this machine's neighbours are not those of the tree.
+    /// The tree is the kernel's own; else this machine's neighbors are not those of the tree.
     is_this_machine: bool,
     misses: Misses,
 }
@@ -42,7 +42,7 @@ impl Sampler for Lldp {
         NAME
     }
 
-    /// Neighbours announce themselves every 30 s (IEEE 802.1AB) and cables move less often. Between two
+    /// Neighbors announce themselves every 30 s (IEEE 802.1AB) and cables move less often. Between two
     /// samples frames wait in sockets.
     fn period(&self) -> Duration {
         Duration::from_secs(5)

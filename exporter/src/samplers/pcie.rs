@@ -30,7 +30,7 @@ const LINK: &[(&str, &Metric, Parse)] = &[
     ("current_link_speed", &PCIE_LINK_SPEED, transfers),
 ];
 
-/// Kernel file -> metric, of what a link is made for: read when functions are looked for, not kept open.
+/// Kernel file -> metric, of what a link is made for: read at discovery, and then closed.
 const LINK_MAX: &[(&str, &Metric, Parse)] = &[
     ("max_link_width", &PCIE_LINK_WIDTH_MAX, lanes),
     ("max_link_speed", &PCIE_LINK_SPEED_MAX, transfers),
@@ -43,7 +43,7 @@ const AER: &[(&str, &str)] = &[
     ("aer_dev_fatal", "fatal"),
 ];
 
-/// A text's value; `Some(None)` where it says that there is none.
+/// A text's value; `Some(None)` where it reports that there is none.
 type Parse = fn(&str) -> Option<Option<Value>>;
 
 /// Lanes. 0 is what virtual functions and half-emulated ports print: no answer. A link has one of these
@@ -136,7 +136,7 @@ fn discover(
     Ok(watched.collect())
 }
 
-/// What hangs at an address: the function, its kind and its name.
+/// What is connected at an address: the function, its kind and its name.
 type Endpoint = (Function, &'static str, String);
 
 /// GPUs and NICs, and every bridge above them.
@@ -150,7 +150,7 @@ fn functions(sysfs: &Dir, buffer: &mut Buffer) -> Result<BTreeMap<PciAddress, En
         found.insert(gpu.address, (gpu, "gpu", ordinal.to_string()));
     }
     let mut nics = nics.unwrap_or_default();
-    // A part of a function names it only where the function has no RDMA device of its own.
+    // A part of a function names it only where the function has no RDMA device.
     nics.sort_by_key(Device::is_subfunction);
     for nic in nics {
         if let Some(function) = nic.function {
@@ -175,7 +175,7 @@ fn functions(sysfs: &Dir, buffer: &mut Buffer) -> Result<BTreeMap<PciAddress, En
 }
 
 /// Endpoints that are no part of the compute fabric: local NVMe controllers, and Ethernet without RDMA. A
-/// virtual function has no link of its own.
+/// virtual function has no separate link.
 fn others(sysfs: &Dir, buffer: &mut Buffer) -> Vec<Endpoint> {
     let mut found = Vec::new();
     let (controllers, _) = nvme::controllers(sysfs).unwrap_or_default();
@@ -288,7 +288,7 @@ impl Watched {
                 push(full, &PCIE_AER_ERRORS, &labels.with(error), count.into());
             }
         }
-        // What a link could be and where it hangs stays the same: by default only where somebody must look at it.
+        // A link's maximum and location are constant: by default exported only where an operator must look at it.
         let full = full || !lacks_lanes;
         if let Some(about) = &self.about {
             push(full, &PCIE_PATH, about, true.into());

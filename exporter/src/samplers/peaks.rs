@@ -26,7 +26,7 @@ impl Peak {
         }
     }
 
-    /// Takes up what the counter with these labels says.
+    /// Adds the value of the counter with these labels.
     pub(super) fn observe(&mut self, at: Instant, counter: &Labels, count: u64) {
         match self.counters.iter_mut().find(|(known, _)| known == counter) {
             Some((_, rate)) => rate.observe(at, count),

@@ -100,7 +100,7 @@ impl fmt::Display for Hop {
     }
 }
 
-/// Where one function hangs.
+/// Where one function is connected.
 struct End {
     host_bridge: String,
     bridges: Vec<PciAddress>,

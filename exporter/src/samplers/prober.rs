@@ -21,9 +21,9 @@ use crate::sources::probe::{
 };
 use crate::sources::sysfs::{Miss, Root};
 
-/// Device label of the status that says how the list was read.
+/// Device label of the status that reports how the list was read.
 const LIST: &str = "list";
-/// Device label of the status that says whether the program of the RDMA prober runs.
+/// Device label of the status that reports whether the program of the RDMA prober runs.
 const PROGRAM: &str = "program";
 /// A report is a second old; one that is older than this comes from a thread that hangs.
 const HANGS_AFTER: Duration = Duration::from_secs(10);
@@ -174,7 +174,7 @@ impl ProbeSampler {
             let pushed = push_device(reading, device, transport);
             self.misses.keep(pushed.map_err(|_| Miss::Failed));
             for miss in &device.misses {
-                // Of a NIC that is not there, or has no address, nothing else would say so.
+                // Of a NIC that is not there, or has no address, nothing else would report it.
                 match miss {
                     Miss::Absent => {
                         reading.push_status(
@@ -415,7 +415,7 @@ mod tests {
         ] {
             assert!(full.contains(&line), "{line}\n{full:#?}");
         }
-        // What came before is said no more.
+        // What came before is reported no more.
         assert!(!full.iter().any(|line| line.contains("answers")));
     }
 

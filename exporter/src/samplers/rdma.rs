@@ -23,7 +23,7 @@ use crate::sources::sysfs::{Buffer, Dir, Miss, Root, Texts};
 
 /// Source label.
 const NAME: &str = "rdma";
-/// Source label of the part that speaks netlink.
+/// Source label of the part that reports netlink.
 const NETLINK: &str = "rdma_netlink";
 
 struct Rdma {
@@ -110,8 +110,8 @@ impl Rdma {
         }
     }
 
-    /// Looks for devices if it is time, and asks all of them anew what they are. Counters are listed
-    /// here, not read: one that hangs must not hide the others' discovery.
+    /// Looks for devices if it is time, and asks all of them again what they are. Counters are
+    /// listed here without reading them: one that hangs must not hide the others' discovery.
     fn look(&mut self, buffer: &mut Buffer) -> Option<Miss> {
         let Self {
             root,
@@ -177,8 +177,8 @@ impl Netlink {
     }
 }
 
-/// What tells a device from another one that later takes its name. A driver adds files while it starts
-/// up, so a device found in the middle of that is a new one once it has them all.
+/// What distinguishes a device from another one that later takes its name. A driver adds files while
+/// it starts up, so a device found in the middle of that is a new one once it has them all.
 #[derive(PartialEq, Eq)]
 struct Identity {
     name: String,
@@ -210,7 +210,7 @@ struct Watched {
     id: Identity,
     texts: Texts,
     about: Option<Labels>,
-    /// It says which board or type it is.
+    /// It reports which board or type it is.
     is_product: bool,
     switchdev_ports: Vec<Labels>,
     ports: Vec<Port>,
@@ -322,20 +322,22 @@ impl Watched {
     }
 }
 
-/// When the counters began and how often they began anew.
+/// When the counters began and how often they began again.
 #[derive(Default)]
 struct Changes {
     resets: u64,
     wraps: u64,
-    /// Unix time in seconds. Nothing in sysfs tells when a driver was loaded: times of its directories
-    /// are those of their first look-up. So this is the boot of the kernel until a restart is seen.
+    /// Unix time in seconds. Nothing in sysfs reports when a driver was loaded: times of its
+    /// directories are those of their first look-up. So this is the boot of the kernel until a restart
+    /// is seen.
     epoch: Option<u64>,
     /// Devices have been looked for once: those that come from now on are new.
     is_watching: bool,
 }
 
 impl Changes {
-    /// Takes up what fell on one port in one sweep: a reset clears all of its counters at once.
+    /// Records the counters that decreased on one port in one sweep: a reset clears all of its
+    /// counters at once.
     fn take(&mut self, falls: Falls) {
         if falls.resets > 0 {
             self.resets += 1;

@@ -1,5 +1,5 @@
 //! Answers to other nodes' probes: how long they took here, and at which addresses they are given. Only where the
-//! exporter is told to answer.
+//! exporter is configured to answer.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -138,7 +138,7 @@ impl ResponderSampler {
         nic.map_or(&*name, |nic| &nic.device).clone()
     }
 
-    /// Says what came that was not answered since the last sample.
+    /// Reports requests that were not answered since the last sample.
     fn push_dropped(&mut self, reading: &mut NodeReading, answered: Answered) {
         let before = std::mem::replace(&mut self.before, answered);
         let now = &self.before;

@@ -75,7 +75,7 @@ struct Scheduler {
 
 /// One counter of every CPU as one of each NUMA node.
 ///
-/// The kernel leaves out CPUs that are offline. Their part must not vanish from the sum: to Prometheus
+/// The kernel omits CPUs that are offline. Their part must not vanish from the sum: to Prometheus
 /// that would be a reset, and the whole sum would count again.
 #[derive(Debug, Default)]
 struct Sums {

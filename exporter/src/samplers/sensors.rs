@@ -21,7 +21,7 @@ const CRITICAL: u64 = 2;
 
 /// Alarms that count, by kind and the end of the file's name, and how much.
 ///
-/// The plain limits of temperatures and voltages (`temp1_alarm`, `in0_min_alarm`) are left out, but for the
+/// The plain limits of temperatures and voltages (`temp1_alarm`, `in0_min_alarm`) are omitted, but for the
 /// mains: boards seldom set them, and then they alarm for ever.
 const ALARMS: &[(Kind, &str, u64)] = &[
     (Kind::Fan, "alarm", CRITICAL),
@@ -106,10 +106,10 @@ struct Sensor {
 
 struct Alarm {
     file: File,
-    /// What the file says of an alarm; 0 of an input from the mains.
+    /// What the file reports about an alarm; 0 of an input from the mains.
     set: u64,
     severity: u64,
-    /// Says that the sensor's value means nothing.
+    /// Reports that the sensor's value is invalid.
     is_fault: bool,
 }
 
@@ -150,7 +150,7 @@ impl Sampler for Sensors {
     }
 }
 
-/// Every chip that has something to say, within the limits of the node.
+/// Every chip that has values, within the limits of the node.
 fn discover(sysfs: &Dir, buffer: &mut Buffer) -> Result<Vec<Watched>, Miss> {
     let chips = hwmon::chips(sysfs, buffer);
     let mains = hwmon::mains(sysfs, buffer);
@@ -197,7 +197,7 @@ fn limit(found: &mut [Watched]) {
         tracing::debug!(
             kind = kind.as_str(),
             count = left_out.len(),
-            "sensors left out"
+            "sensors omitted: limit of the node reached"
         );
         for chip in found.iter_mut() {
             chip.sensors
@@ -283,7 +283,7 @@ impl Sensor {
         })
     }
 
-    /// Whether it measures the air or the board, as far as its name tells.
+    /// Whether it measures the air or the board, as far as its name reports.
     fn is_of_board(&self) -> bool {
         let names = self.about.values().skip(3).map(str::to_lowercase);
         names
@@ -336,7 +336,7 @@ impl Alarm {
         let set = self.set;
         self.file.read(buffer, |text| match text.parse() {
             Ok(said @ 0..=1_u64) => Some(said == set),
-            // An adapter whose voltage can be chosen says 2 while it is one.
+            // An adapter whose voltage can be chosen reports 2 while it is one.
             Ok(2) if set == 0 => Some(false),
             _ => None,
         })

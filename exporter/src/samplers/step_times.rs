@@ -37,7 +37,7 @@ struct Job {
     times: StepTimes,
     /// When it last wrote, or was found.
     wrote: Instant,
-    /// Whether it has written since it was found: an old file says nothing of a running job.
+    /// Whether it has written since it was found: an old file reports nothing of a running job.
     is_running: bool,
 }
 

@@ -1,4 +1,5 @@
-//! The way to storage: NVMe paths with the NIC they leave by, GPUDirect Storage, GPU memory for NICs.
+//! The path to storage: NVMe paths with the NIC they leave by, GPUDirect Storage, GPU memory for
+//! NICs.
 
 mod gds;
 
@@ -167,7 +168,7 @@ fn keep<T: Default>(flaws: &mut Vec<(String, Miss)>, device: &str, read: Result<
     })
 }
 
-/// By what a path leaves the node; empty where nobody says.
+/// By what a path leaves the node; empty where no source reports.
 #[derive(Default)]
 struct Route {
     address: FabricsAddress,
@@ -246,7 +247,8 @@ impl Route {
     }
 }
 
-/// Which modules of GPUDirect are loaded; says nothing where there is no NVIDIA driver to go with them.
+/// Which modules of GPUDirect are loaded; reports nothing where there is no NVIDIA driver to go with
+/// them.
 fn modules(sysfs: &Dir, reading: &mut NodeReading) {
     let Ok(modules) = sysfs.dir("module") else {
         return;

@@ -92,7 +92,7 @@ fn sample(
     let name = &physical.nic.name;
     let told = network.virtual_functions(&physical.nic);
     if told == Err(Miss::Absent) {
-        // Nobody to ask: a tree without a recording, or another network namespace than ours.
+        // Nothing to read: a tree without a recording, or another network namespace than ours.
         reading.push_status(NAME, name, Status::Absent);
     }
     let told = misses.keep(told).unwrap_or_default();

@@ -76,7 +76,7 @@ impl Sampler for Workload {
         match mapping {
             None => {}
             Some(Ok(mapping)) => held.add_jobs(&mapping, running.as_ref(), &inventory),
-            // Somebody has named this directory: that it is not there is news.
+            // This directory is configured: that it is missing is an error.
             Some(Err(miss)) => reading.push_status(NAME, "job_mapping", miss.into()),
         }
         held.add_jobs_without_device(&running.unwrap_or_default());
@@ -195,7 +195,7 @@ impl Row {
     }
 }
 
-/// Who holds what, and what could not be said.
+/// Which job holds which device, and what could not be read.
 #[derive(Default)]
 struct Held {
     rows: BTreeSet<Row>,

@@ -18,7 +18,8 @@ use super::security::{Loaded, WebSecurity};
 /// A password that was checked is not hashed again, or every scrape would cost 0.1 s of CPU; so many are
 /// remembered, wrong ones among them.
 const REMEMBERED: usize = 128;
-/// Hashing costs a core; those who guess share one and wait for each other, at most this long.
+/// Hashing costs a core; clients with unknown passwords share one and wait for each other, at most
+/// this long.
 const WAIT: Duration = Duration::from_secs(5);
 static HASHING: Semaphore = Semaphore::const_new(1);
 /// Checked for users that do not exist, so that they take as long as those that do. Of no known password.
@@ -51,7 +52,7 @@ impl Users {
     fn remember(&self, digest: [u8; 32], fits: bool) {
         let mut checked = self.checked.lock().unwrap_or_else(PoisonError::into_inner);
         if checked.len() >= REMEMBERED {
-            // Somebody guesses: what is right is found again at once.
+            // A client guesses passwords: the right one is verified again at once.
             checked.retain(|_, fits| *fits);
         }
         if checked.len() < REMEMBERED {

@@ -1,4 +1,5 @@
-//! What protects the web server, loaded from `web-config.yml` and loaded anew when its files change.
+//! What protects the web server, loaded from `web-config.yml` and loaded again when its files
+//! change.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -50,7 +51,7 @@ pub enum SecurityError {
     /// A cipher suite that is not offered.
     #[error("unknown cipher suite {found:?}: expected some of {known}")]
     CipherSuite {
-        /// What the file says.
+        /// What the file reports.
         found: String,
         /// What there is.
         known: String,
@@ -105,12 +106,13 @@ impl WebSecurity {
         self.current.load_full()
     }
 
-    /// Looks at the files for ever and loads them anew when one changes. What is wrong leaves all as it is.
+    /// Looks at the files for ever and loads them again when one changes. What is wrong leaves all as it
+    /// is.
     pub(super) async fn keep_fresh(self: Arc<Self>) {
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
             let this = Arc::clone(&self);
-            // A file system that hangs hangs a thread of its own, not the server.
+            // A file system that hangs hangs a separate thread, not the server.
             let looked = tokio::task::spawn_blocking(move || this.refresh()).await;
             if let Err(error) = looked {
                 tracing::error!(%error, "looking at the web configuration failed");
@@ -131,10 +133,10 @@ impl WebSecurity {
         match loaded.and_then(|loaded| self.no_weaker(loaded)) {
             Ok(loaded) => {
                 self.current.store(Arc::new(loaded));
-                tracing::info!(file = %self.file.display(), "web configuration loaded anew");
+                tracing::info!(file = %self.file.display(), "web configuration reloaded");
             }
             Err(error) => {
-                tracing::error!(file = %self.file.display(), %error, "web configuration not loaded anew: the old one stays");
+                tracing::error!(file = %self.file.display(), %error, "cannot reload the web configuration; keeping the previous one");
             }
         }
     }
@@ -158,9 +160,10 @@ impl WebSecurity {
     }
 }
 
-/// Loads the file and what it names, and tells which states it saw: also of what it could not load.
+/// Loads the file and what it names, and reports which states it saw: also of what it could not
+/// load.
 fn load(file: &Path) -> (Result<Loaded, SecurityError>, Vec<(PathBuf, Stamp)>) {
-    // Stamps are taken before the files are read: what changes in between is loaded once more.
+    // Stamps are taken before the files are read: what changes in between is loaded again.
     let mut seen = vec![(file.to_owned(), web_files::stamp(file))];
     let config = read(file).and_then(|text| Ok(web_config::parse(file, &text)?));
     let loaded = config.and_then(|config| {

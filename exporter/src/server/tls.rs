@@ -1,4 +1,5 @@
-//! A listener whose connections speak TLS: handshakes run beside each other, so that a slow client holds up nobody.
+//! A listener whose connections use TLS: handshakes run in parallel, so that a slow client delays
+//! nobody.
 
 use std::io;
 use std::net::SocketAddr;

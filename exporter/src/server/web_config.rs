@@ -1,7 +1,7 @@
 //! `web-config.yml` as every Prometheus exporter reads it: TLS, client certificates, passwords, headers.
 //!
-//! The shape is that of the Prometheus exporter-toolkit. A key that it knows and this server cannot honour is
-//! an error, never silently left out.
+//! The shape is that of the Prometheus exporter-toolkit. A key that it knows and this server cannot honor is
+//! an error, never silently omitted.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,7 +12,7 @@ use bcrypt::HashParts;
 use railscope_model::yaml::too_deep;
 use saphyr::{LoadableYamlNode as _, MarkedYaml, Scalar, YamlData};
 
-/// What the file says.
+/// What the file reports.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct WebConfig {
     /// None serves plain HTTP.
@@ -30,7 +30,7 @@ pub(super) struct TlsSettings {
     pub certificate: Pem,
     /// Its private key.
     pub key: Pem,
-    /// Who signs the certificates of clients.
+    /// The CA of client certificates.
     pub client_ca: Option<Pem>,
     /// Whether clients show one.
     pub client_auth: ClientAuth,
@@ -63,7 +63,7 @@ impl fmt::Debug for Pem {
     }
 }
 
-/// Whether clients show a certificate, in Go's words.
+/// Whether clients show a certificate, in Go's terms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum ClientAuth {
     /// They are not asked.
@@ -120,11 +120,11 @@ const HEADERS: &[&str] = &[
     "X-Frame-Options",
     "X-XSS-Protection",
 ];
-/// Keys of the toolkit that this server cannot honour, and why. Empty lists are no wish.
+/// Keys of the toolkit that this server cannot honor, and why. Empty lists are no wish.
 const UNSUPPORTED: &[(&str, &str)] = &[
     (
         "client_allowed_sans",
-        "sign the certificates of allowed clients with a CA of their own instead",
+        "sign the certificates of allowed clients with a separate CA instead",
     ),
     (
         "curve_preferences",
@@ -309,7 +309,7 @@ impl Reader<'_> {
         let problem = match &settings.client_ca {
             None if asks => "client_auth_type needs client_ca_file or client_ca",
             Some(_) if !asks => {
-                "client_ca_file without client_auth_type checks nobody: set it to RequireAndVerifyClientCert"
+                "client_ca_file without client_auth_type checks no client: set it to RequireAndVerifyClientCert"
             }
             _ if settings.min_version > settings.max_version => "min_version is above max_version",
             _ => return Ok(()),

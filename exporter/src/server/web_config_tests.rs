@@ -44,7 +44,7 @@ const REFUSED: &[(&str, &str)] = &[
     ),
     (
         "tls_server_config:\n  cert: x\n  key: y\n  client_ca: z\n",
-        "1: client_ca_file without client_auth_type checks nobody: set it to RequireAndVerifyClientCert",
+        "1: client_ca_file without client_auth_type checks no client: set it to RequireAndVerifyClientCert",
     ),
     (
         "tls_server_config:\n  cert: x\n  key: y\n  client_auth_type: RequireAnyClientCert\n",
@@ -56,7 +56,7 @@ const REFUSED: &[(&str, &str)] = &[
     ),
     (
         "tls_server_config:\n  client_allowed_sans: [a]\n",
-        "2: client_allowed_sans is not supported: sign the certificates of allowed clients with a CA of their own instead",
+        "2: client_allowed_sans is not supported: sign the certificates of allowed clients with a separate CA instead",
     ),
     (
         "tls_server_config:\n  cert_file: [x]\n  key: y\n",

@@ -1,4 +1,5 @@
-//! Which network interface an address of this node, or the way to another node, belongs to: from `/proc/net`.
+//! Which network interface an address of this node, or the route to another node, belongs to: from
+//! `/proc/net`.
 //!
 //! procfs rather than a netlink socket, because from inside a container the routes of the host can be
 //! read below a mounted `/proc`, but not asked for.

@@ -1,4 +1,5 @@
-//! What the driver of a network interface says of it: counters, pause, PFC, FEC and why a link is down.
+//! What the driver of a network interface reports about it: counters, pause, PFC, FEC and why a link is
+//! down.
 
 mod addresses;
 mod ioctl;
@@ -21,7 +22,7 @@ pub const PRIORITIES: usize = 8;
 /// Where to ask.
 #[derive(Debug, Clone)]
 pub enum NetworkAccess {
-    /// The kernel, about the interfaces of this process's own network namespace; neighbours from this
+    /// The kernel, about the interfaces of this process's own network namespace; neighbors from this
     /// program (`lldpctl`, by name or path), or from packets where it has no answer.
     Kernel {
         /// The program.
@@ -53,8 +54,8 @@ impl NetworkAccess {
 pub struct Nic {
     /// Its name.
     pub name: String,
-    /// Its index, where the kernel's own sysfs gave it; a tree of files says nothing about the interfaces
-    /// of this machine, even if names are equal.
+    /// Its index, where the kernel's own sysfs gave it; a tree of files reports nothing about the
+    /// interfaces of this machine, even if names are equal.
     pub index: Option<u32>,
 }
 
@@ -74,7 +75,7 @@ pub struct Pause {
 /// Forward error correction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Fec {
-    /// The code in use: `off`, `rs`, `baser`, `llrs`; none where the driver does not say.
+    /// The code in use: `off`, `rs`, `baser`, `llrs`; none where the driver does not report it.
     pub active: Option<&'static str>,
     /// Blocks that had errors and were corrected.
     pub corrected_blocks: Option<u64>,
@@ -84,7 +85,7 @@ pub struct Fec {
     pub corrected_bits: Option<u64>,
 }
 
-/// Data centre bridging.
+/// Data center bridging.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bridging {
     /// Whether PFC is enabled, by priority.
@@ -95,7 +96,7 @@ pub struct Bridging {
     pub pfc_indications: [u64; PRIORITIES],
     /// Whether a table from DSCP to priority is set; none where it was not asked.
     pub has_dscp_table: Option<bool>,
-    /// How priorities share the link; none where the driver does not say.
+    /// How priorities share the link; none where the driver does not report it.
     pub classes: Option<TrafficClasses>,
 }
 
@@ -104,12 +105,13 @@ pub struct Bridging {
 pub struct TrafficClasses {
     /// The class that sends each priority.
     pub of_priority: [u8; PRIORITIES],
-    /// Percent of the link that each class is guaranteed; none where it is not shared out by ETS but, say,
-    /// strictly before others.
+    /// Percent of the link that each class is guaranteed; none where it is not shared out by ETS but, for
+    /// example, strictly before others.
     pub guaranteed_percent: [Option<u8>; PRIORITIES],
 }
 
-/// Names and values that a driver counts, in the driver's order, and what it says of its configuration.
+/// Names and values that a driver counts, in the driver's order, and what it reports about its
+/// configuration.
 pub trait NicSource: Send {
     /// Names of the driver's counters.
     ///
@@ -135,20 +137,20 @@ pub trait NicSource: Send {
     /// The driver does not know it, or did not answer.
     fn fec(&mut self, nic: &Nic) -> Result<Fec, Miss>;
 
-    /// Data centre bridging.
+    /// Data center bridging.
     ///
     /// # Errors
     /// The driver does not know it, or did not answer.
     fn bridging(&mut self, nic: &Nic) -> Result<Bridging, Miss>;
 
-    /// Why the link is down, where it is and the driver knows.
+    /// Why the link is down, where it is and the driver reports it.
     ///
     /// # Errors
     /// The kernel did not answer.
     fn down_reason(&mut self, nic: &Nic) -> Result<Option<&'static str>, Miss>;
 
-    /// The virtual functions of a physical one, as the kernel sees them; none where the driver tells
-    /// nothing of any.
+    /// The virtual functions of a physical one, as the kernel sees them; none where the driver
+    /// reports nothing of any.
     ///
     /// # Errors
     /// The kernel did not answer, or with something else.

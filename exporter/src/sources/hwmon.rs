@@ -63,7 +63,7 @@ pub struct Channel {
     pub name: String,
     /// What it measures.
     pub quantity: Quantity,
-    /// What the board's maker or the driver calls it; empty where nobody does.
+    /// What the board's maker or the driver calls it; empty if neither names it.
     pub label: String,
     /// What there is of it, sorted: `alarm`, `input`, `max`.
     pub properties: Vec<String>,
@@ -179,7 +179,7 @@ fn parse(file: &str) -> Option<(Quantity, u32, &str)> {
     Some((quantity, number, property))
 }
 
-/// Inputs from the mains as the firmware tells them (ACPI), by name; batteries are none.
+/// Inputs from the mains as the firmware reports them (ACPI), by name; batteries are none.
 pub fn mains(sysfs: &Dir, buffer: &mut Buffer) -> Vec<(String, Dir)> {
     let Ok(class) = sysfs.dir("class/power_supply") else {
         return Vec::new();

@@ -33,7 +33,7 @@ pub struct Record {
     /// Whether the kernel itself wrote it: programs that write into its log are marked by their facility, those that
     /// write into a system log by their name. A format that shows no sender is the kernel's.
     pub by_kernel: bool,
-    /// When, if the format tells.
+    /// When, if the format reports.
     pub time: Option<Time>,
     /// The text, without its key-value lines.
     pub text: String,
@@ -44,8 +44,8 @@ pub struct Record {
 pub struct Batch {
     /// Records in their order.
     pub records: Vec<Record>,
-    /// A last line that has no end yet, without its last word if that may be cut: it may be the end of a recording, or
-    /// still be written. It comes again until [`KernelLog::accept_unfinished`].
+    /// A last line that has no end yet, without its last field if that may be cut: it may be the end of a recording,
+    /// or still be written. It comes again until [`KernelLog::accept_unfinished`].
     pub unfinished: Option<Record>,
     /// Whether this is the first reading of a file (not of `/dev/kmsg`): it was found, or replaced, or cut.
     pub is_new_file: bool,
@@ -96,7 +96,8 @@ impl Open {
         })
     }
 
-    /// Whether the path names another file by now, or the file was cut: logs are rotated in both ways.
+    /// Whether the path names another file by now, or the file was cut: logs are rotated in both
+    /// directions.
     fn was_replaced(&self, path: &Path) -> bool {
         let now = path.metadata();
         let now = now.ok().filter(|_| self.identity.is_some());
@@ -130,7 +131,7 @@ impl KernelLog {
     }
 
     /// The first line that could not be read, of all that were read so far; the last line, if it has no end yet and
-    /// nothing else stands there.
+    /// nothing else is there.
     pub fn first_unreadable(&self) -> Option<Unreadable> {
         self.lines.first_unreadable()
     }
@@ -156,7 +157,8 @@ impl KernelLog {
     /// [`Batch::at_end`]. Never waits.
     ///
     /// # Errors
-    /// The log cannot be opened or read. The next reading opens it anew, and begins at its beginning.
+    /// The log cannot be opened or read. The next reading opens it again, and begins at its
+    /// beginning.
     pub fn read(&mut self) -> Result<Batch, Miss> {
         let mut batch = Batch::default();
         let open = match &mut self.file {

@@ -1,4 +1,4 @@
-//! Neighbours by LLDP: from lldpd where it runs, else from the packets themselves.
+//! Neighbors by LLDP: from lldpd where it runs, else from the packets themselves.
 
 mod listener;
 mod lldpctl;
@@ -17,13 +17,13 @@ use super::sysfs::{Miss, Root};
 
 /// How often lldpd is asked: a program is started each time, and cables move seldom.
 const ASK_AGAIN: Duration = Duration::from_secs(30);
-/// Neighbours of one interface that are kept. A cable has one other end; more of them is a hub, or a
+/// Neighbors of one interface that are kept. A cable has one other end; more of them is a hub, or a
 /// switch that passes on what it should not.
 const MOST_OF_INTERFACE: usize = 4;
-/// Neighbours that are kept in all.
+/// Neighbors that are kept in all.
 const MOST: usize = 256;
 
-/// What stands at the other end of a cable, in its own words.
+/// What is at the other end of a cable, in its own terms.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Neighbor {
     /// Our interface.
@@ -38,14 +38,14 @@ pub struct Neighbor {
     pub description: String,
 }
 
-/// All neighbours of one instant.
+/// All neighbors of one instant.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Neighbors {
     /// In order, without duplicates.
     pub found: Vec<Neighbor>,
-    /// How many were left out because there were too many.
+    /// How many were omitted because there were too many.
     pub dropped: usize,
-    /// Neighbours or frames that could not be read, since the last time.
+    /// Neighbors or frames that could not be read, since the last time.
     pub unparsed: usize,
     /// Why lldpd gave no answer, where packets were listened to instead.
     pub without_lldpd: Option<Miss>,
@@ -74,16 +74,16 @@ impl Neighbors {
     }
 }
 
-/// What lldpd says: neighbours, and how many it named that could not be read.
+/// What lldpd reports: neighbors, and how many it named that could not be read.
 type Answer = Result<(Vec<Neighbor>, usize), Miss>;
 
-/// Who knows the neighbours.
+/// The source of the neighbors.
 pub enum NeighborSource {
     /// lldpd by its `lldpctl`, else packets.
     Kernel {
         /// The program.
         lldpctl: PathBuf,
-        /// What it last said and when it is asked next.
+        /// What it last reported and when it is asked next.
         answer: Option<(Answer, Instant)>,
         /// Sockets, while there is no answer.
         listener: Listener,
@@ -105,7 +105,7 @@ impl NeighborSource {
         }
     }
 
-    /// Every neighbour; where lldpd does not run, those of these interfaces.
+    /// Every neighbor; where lldpd does not run, those of these interfaces.
     ///
     /// # Errors
     /// [`Miss::Denied`] if there is no lldpd and no capability to listen.

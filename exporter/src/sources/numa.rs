@@ -14,8 +14,8 @@ pub struct NumaNode {
     pub cpus: Vec<usize>,
 }
 
-/// NUMA nodes with CPUs, by number; those of memory only (a GPU's, say) are left out. A kernel without
-/// NUMA has one, number 0, with every CPU.
+/// NUMA nodes with CPUs, by number; those of memory only (a GPU's, for example) are omitted. A
+/// kernel without NUMA has one, number 0, with every CPU.
 ///
 /// # Errors
 /// Neither NUMA nodes nor a list of CPUs can be read.

@@ -1,4 +1,5 @@
-//! What the NVIDIA driver says of its GPUs in `/proc/driver/nvidia/gpus`: who is who, without NVML.
+//! What the NVIDIA driver reports about its GPUs in `/proc/driver/nvidia/gpus`: their identities,
+//! without NVML.
 
 use railscope_model::identity::PciAddress;
 

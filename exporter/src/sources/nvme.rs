@@ -16,7 +16,7 @@ pub struct Controller {
     pub name: String,
     /// Its own directory.
     pub dir: Dir,
-    /// The subsystem that it belongs to, `nvme-subsys0`; none where the kernel does not say.
+    /// The subsystem that it belongs to, `nvme-subsys0`; none where the kernel does not report it.
     pub subsystem: Option<String>,
 }
 
@@ -48,7 +48,7 @@ fn children(dir: &Dir) -> BTreeMap<String, Dir> {
         .collect()
 }
 
-/// Where a fabrics controller leads and whence, as `address` says.
+/// Where a fabrics controller leads and whence, as `address` reports.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FabricsAddress {
     /// Address of the target: IP, or for Fibre Channel node and port name.

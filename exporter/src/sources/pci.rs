@@ -9,7 +9,7 @@ const NVIDIA: &str = "0x10de";
 /// PCI classes of a GPU: VGA controller and 3D controller. NVSwitches are NVIDIA's too, but bridges.
 const GPU_CLASSES: [&str; 2] = ["0x0300", "0x0302"];
 
-/// One PCI function and where it hangs.
+/// One PCI function and where it is connected.
 #[derive(Debug, Clone)]
 pub struct Function {
     /// Its address.

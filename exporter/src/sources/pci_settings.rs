@@ -1,5 +1,5 @@
 //! Settings of a PCI function in its configuration space: what its PCI Express and access control
-//! capabilities say.
+//! capabilities report.
 //!
 //! Offsets and fields are those of the PCI Express Base Specification 6.0, chapter 7 (and of Linux'
 //! `include/uapi/linux/pci_regs.h`). Only the registers named here are read: some devices cannot bear
@@ -38,7 +38,7 @@ pub struct Settings {
     pub max_read_request_bytes: u64,
     /// It may mark packets that need not stay in order.
     pub relaxed_ordering: bool,
-    /// It may have more than 32 reads under way.
+    /// It may have more than 32 reads in flight.
     pub extended_tags: bool,
     /// What access control it has switched on; none where it has no such capability.
     pub access_control: Option<AccessControl>,

@@ -11,7 +11,7 @@ pub enum Model {
     BareMetal,
     /// A hypervisor stands between.
     VirtualMachine,
-    /// Nothing says which: neither the CPU's flags nor DMI names.
+    /// Nothing reports which: neither the CPU's flags nor DMI names.
     #[default]
     Unknown,
 }
@@ -76,7 +76,7 @@ const DMI: &[Dmi] = &[
         "azure",
     ),
     dmi("product_name", "Google Compute Engine", "kvm", "gcp"),
-    // On bare-metal shapes too: the hypervisor is what the rows below say.
+    // On bare-metal shapes too: the hypervisor is that of the rows below.
     dmi("chassis_asset_tag", "OracleCloud.com", "", "oci"),
     dmi("product_name", "Alibaba Cloud", "kvm", "alibaba"),
     dmi("sys_vendor", "OpenStack", "kvm", "openstack"),
@@ -198,7 +198,7 @@ fn hardware(
         Some(true) => Model::VirtualMachine,
         Some(false) if named.is_some() => Model::VirtualMachine,
         Some(false) => Model::BareMetal,
-        // Arm CPUs have no such flag: there DMI has to say it.
+        // Arm CPUs have no such flag: there DMI has to report it.
         None if whole_server => Model::BareMetal,
         None if !hypervisor.is_empty() => Model::VirtualMachine,
         None if product.is_some() => Model::BareMetal,
@@ -211,8 +211,8 @@ fn hardware(
     }
 }
 
-/// Whether the first CPU of `/proc/cpuinfo` has the flag by which an x86 hypervisor says that it is there;
-/// none where the architecture has no flags line.
+/// Whether the first CPU of `/proc/cpuinfo` has the flag by which an x86 hypervisor reports that it is
+/// there; none where the architecture has no flags line.
 fn hypervisor_flag(cpuinfo: &str) -> Option<bool> {
     let flags = cpuinfo.lines().find_map(|line| {
         let (key, flags) = line.split_once(':')?;
@@ -221,8 +221,8 @@ fn hypervisor_flag(cpuinfo: &str) -> Option<bool> {
     Some(flags.split_whitespace().any(|flag| flag == "hypervisor"))
 }
 
-/// What the kernel says of the exporter's own process. `/proc/1` is the host's where the host's procfs is
-/// mounted into the container, so it would say nothing of it.
+/// What the kernel reports about the exporter's own process. `/proc/1` is the host's where the host's
+/// procfs is mounted into the container, so it would report nothing of it.
 struct Own {
     cgroup: String,
     mounts: String,

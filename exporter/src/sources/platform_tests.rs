@@ -156,7 +156,7 @@ const CONTAINERS: &[Case] = &[
         &[(CGROUP, "0::/kubepods/besteffort/pod1/9a")],
         "other kubernetes",
     ),
-    // A control group namespace hides the path: the mounts still tell.
+    // A control group namespace hides the path: the mounts still report.
     (
         &[
             (CGROUP, "0::/"),

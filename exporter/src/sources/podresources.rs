@@ -26,7 +26,7 @@ const LARGEST_ANSWER: usize = 16 * 1024 * 1024;
 /// Why the kubelet gave no list.
 #[derive(Debug, thiserror::Error)]
 pub enum ListError {
-    /// Nobody listens, or not to us.
+    /// Nothing listens, or it refuses the connection.
     #[error("cannot connect to {socket}: {cause}")]
     Connect {
         /// The socket.
@@ -45,7 +45,7 @@ pub enum ListError {
     #[error("cannot start the client: {0}")]
     Client(#[source] io::Error),
     /// The connection broke while it was set up.
-    #[error("cannot speak HTTP/2: {0}")]
+    #[error("HTTP/2 handshake failed: {0}")]
     Transport(#[from] tonic::transport::Error),
 }
 
@@ -69,7 +69,7 @@ impl From<&ListError> for Status {
     }
 }
 
-/// Asks once, in this thread, within [`TIMEOUT`]. A connection of its own for each question costs 0.1 ms and
+/// Asks once, in this thread, within [`TIMEOUT`]. A separate connection for each request costs 0.1 ms and
 /// outlives no restart of the kubelet.
 ///
 /// # Errors

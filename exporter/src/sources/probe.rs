@@ -1,9 +1,9 @@
-//! Probes between NICs of different nodes: who asks, who answers, and what the kernel's timestamps make of it.
+//! Probes between NICs of different nodes: sender, responder, and times from the kernel's timestamps.
 //!
-//! A probe is a UDP datagram of 64 bytes ([`wire`]). It has the kernel's word on when it left, when it reached the other
-//! node, and when the answer arrived; the other node says how long it took it. So a round trip needs no common clock and
-//! holds neither node's software. Each *flow* has a source port for good, so that switches that hash five-tuples (ECMP)
-//! send all of its probes the same way.
+//! A probe is a UDP datagram of 64 bytes ([`wire`]). It has the kernel's timestamp of when it left, when it reached the
+//! other node, and when the answer arrived; the other node reports how long it took it. So a round trip needs no common
+//! clock and holds neither node's software. Each *flow* has a source port for good, so that switches that hash
+//! five-tuples (ECMP) send all of its probes over the same path.
 
 mod accounts;
 mod clock;
@@ -37,12 +37,12 @@ pub use responder::{Answered, MOST_ANSWERS_PER_SECOND, Responder};
 pub use tally::{BOUNDS_NANOS, QUANTILES, Times};
 pub use way::FlowKey;
 
-/// Whether to answer probes, and whom to probe. By default neither.
+/// Whether to answer probes, and which targets to probe. By default neither.
 #[derive(Debug, Clone, Default)]
 pub struct ProbeAccess {
-    /// Where to answer; empty answers nobody.
+    /// Where to answer; empty answers no probes.
     pub listen: Vec<SocketAddr>,
-    /// Where the list of those to probe is from; none probes nobody.
+    /// Source of the list of targets; none probes nothing.
     pub list: Option<ListAccess>,
     /// The program that does the same by RDMA; none leaves it at UDP.
     pub rdma: Option<RdmaAccess>,

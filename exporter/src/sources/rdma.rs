@@ -71,7 +71,7 @@ impl Device {
 
     /// Whether it is a bridge to NVSwitches: a ConnectX function that belongs to NVIDIA's Fabric Manager
     /// (HGX B200, B300, GB200). Its firmware rejects reads of counters, and the driver writes each
-    /// rejection into the kernel log. Its vital product data, which only root may read, says so.
+    /// rejection into the kernel log. Its vital product data, which only root may read, reports it.
     pub fn is_switch_management(&self, buffer: &mut Buffer) -> bool {
         let Some(hardware) = &self.hardware else {
             return false;
@@ -104,7 +104,7 @@ impl Device {
         self.hardware.as_ref()?.link_name("driver")
     }
 
-    /// Where it hangs. A copied tree may have lost the links, but not what `uevent` says.
+    /// Where it is connected. A copied tree may have lost the links, but not what `uevent` reports.
     pub fn address(&self, buffer: &mut Buffer) -> Option<PciAddress> {
         if let Some(function) = &self.function {
             return Some(function.address);
@@ -122,16 +122,16 @@ impl Device {
         text.parse().ok()
     }
 
-    /// The network interface of a port, whose directory this is: that of its own address, which is entry 0 of its GIDs,
-    /// else as [`Self::netdev`] tells it.
+    /// The network interface of a port, whose directory this is: that of its address, which is entry 0 of its GIDs,
+    /// else as [`Self::netdev`] reports it.
     pub fn netdev_of_port(&self, port: u8, dir: &Dir, buffer: &mut Buffer) -> Option<String> {
         let named = dir.dir("gid_attrs/ndevs");
         let named = named.and_then(|named| named.text("0", buffer)).ok();
         named.or_else(|| self.netdev(port, buffer))
     }
 
-    /// The network interface of a port that has no address to tell it by: the one whose `dev_port`
-    /// is the port's, the only one of the hardware, or a software device's parent.
+    /// The network interface of a port that has no address to report it by: the one whose
+    /// `dev_port` is the port's, the only one of the hardware, or a software device's parent.
     pub fn netdev(&self, port: u8, buffer: &mut Buffer) -> Option<String> {
         let Some(hardware) = &self.hardware else {
             return self.dir.text("parent", buffer).ok();

@@ -40,7 +40,7 @@ impl Nldev {
         Socket::rdma().map(Self)
     }
 
-    /// Speaks over a socket whose other end answers like the kernel.
+    /// Uses a socket whose other end answers like the kernel.
     pub fn over(socket: Socket) -> Self {
         Self(socket)
     }
@@ -98,7 +98,7 @@ impl Nldev {
         Ok(optional)
     }
 
-    /// How queue pairs of a port are bound to counters of their own: `none`, `auto` or `manual`.
+    /// How queue pairs of a port are bound to their own counters: `none`, `auto` or `manual`.
     ///
     /// # Errors
     /// As [`Nldev::devices`].
@@ -158,7 +158,7 @@ impl Nldev {
     }
 }
 
-/// Hands over each entry of the table of counters: its name and what else it says.
+/// Hands over each entry of the table of counters: its name and what else it reports.
 fn entries(
     answer: Attributes<'_>,
     mut each: impl FnMut(&str, Attributes<'_>) -> Result<(), Miss>,

@@ -28,7 +28,7 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// Reads it all. What cannot be read is absent or says why.
+    /// Reads it all. What cannot be read is absent or reports why.
     pub fn read(sysfs: &Root, procfs: &Root) -> Self {
         let mut setup = Self::default();
         let mut buffer = [0; 4096];

@@ -20,7 +20,7 @@ pub struct Mapping {
     pub bad_lines: usize,
 }
 
-/// Reads a job mapping directory: one file a GPU, one job id a line. Files of other names are somebody else's.
+/// Reads a job mapping directory: one file a GPU, one job id a line. Files of other names are ignored.
 ///
 /// # Errors
 /// The directory cannot be read.

@@ -13,9 +13,9 @@ const CLASSES: [(&str, Kind); 2] = [("0x02", Kind::Nic), ("0x0108", Kind::Nvme)]
 
 /// Vendor and device ids that only virtual functions have, from the kernel's drivers (`mlx4_core`,
 /// `mlx5_core`, `bnxt_en`, `iavf`, `mana`, `hns3`). A guest sees no link to the physical function, so this
-/// is all that tells it: that a guest runs there does not, since a physical function can be passed through,
-/// nor that it has no SR-IOV capability, which a hypervisor may hide. ConnectX-6 Dx and later, on either
-/// link layer, and BlueField-2 and later share 0x101e.
+/// is all that reports it: that a guest runs there does not, since a physical function can be passed
+/// through, nor that it has no SR-IOV capability, which a hypervisor may hide. ConnectX-6 Dx and later, on
+/// either link layer, and BlueField-2 and later share 0x101e.
 const VIRTUAL_IDS: &[(&str, &[&str])] = &[
     (
         "0x15b3",
@@ -49,7 +49,7 @@ pub enum Role {
     },
     /// It is a virtual function, of this one where the machine sees it.
     Virtual(Option<PciAddress>),
-    /// It is a part of this function that has a device but no PCI address of its own.
+    /// It is a part of this function that has a device but no separate PCI address.
     Part(PciAddress),
 }
 
@@ -65,7 +65,7 @@ pub enum Kind {
 /// A function that takes part in SR-IOV, or a part of one.
 #[derive(Debug, Clone)]
 pub struct Participant {
-    /// Its address, where it has one of its own.
+    /// Its address, where it has a separate one.
     pub address: Option<PciAddress>,
     /// What it does.
     pub kind: Kind,

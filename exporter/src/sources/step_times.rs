@@ -12,7 +12,7 @@ const LONGEST_STEP: f64 = 86_400.0;
 /// Longest name of a job that is believed.
 const LONGEST_NAME: usize = 128;
 
-/// The job and the rank that a file is named after: `JOB.RANK`, or `JOB` alone. None of names that are somebody else's.
+/// The job and the rank that a file is named after: `JOB.RANK`, or `JOB` alone. None for other names.
 pub fn job_and_rank(name: &str) -> Option<(&str, u32)> {
     let (job, rank) = match name.rsplit_once('.') {
         Some((job, rank)) if !rank.is_empty() && rank.bytes().all(|byte| byte.is_ascii_digit()) => {
@@ -57,7 +57,8 @@ impl Steps {
         }
     }
 
-    /// Reads what was written since, at most [`MOST_BYTES`]. A file that is shorter than before was begun anew.
+    /// Reads what was written since, at most [`MOST_BYTES`]. A file that is shorter than before was begun
+    /// again.
     ///
     /// # Errors
     /// The file is gone, or cannot be read.
@@ -88,8 +89,8 @@ impl Steps {
 }
 
 impl NewSteps {
-    /// Takes up a line: the time a step took in seconds, behind the time of its end where that is written, too. Empty lines and
-    /// those that begin with `#` are none.
+    /// Reads a line: the time a step took in seconds, behind the time of its end where that is
+    /// written, too. Empty lines and those that begin with `#` are none.
     fn take(&mut self, line: &[u8]) {
         let line = str::from_utf8(line).unwrap_or("?").trim();
         if line.is_empty() || line.starts_with('#') {

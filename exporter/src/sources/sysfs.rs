@@ -4,8 +4,8 @@
 //! that are read every second stay open. Directories are resolved once, at discovery, and never leave
 //! the root; files below them are opened without following links.
 //!
-//! Only regular files are read. A FIFO under a file's name would block whoever opens it, for ever: it is
-//! refused, logged once with its path, and counts as a failed read of this one value.
+//! Only regular files are read. A FIFO under a file's name would block the thread that opens it, for
+//! ever: it is refused, logged once with its path, and counts as a failed read of this one value.
 
 mod descriptors;
 mod watch;
@@ -36,7 +36,7 @@ const KERNEL_FILE_SYSTEMS: [u64; 2] = [0x6265_6572 /* sysfs */, 0x9fa0 /* procfs
 pub enum Miss {
     /// There is no such file, or its device is gone.
     Absent,
-    /// The driver says that it has no such value.
+    /// The driver reports that it has no such value.
     Unsupported,
     /// A permission is missing.
     Denied,
@@ -107,8 +107,8 @@ impl Root {
 #[derive(Debug)]
 struct Confines {
     path: PathBuf,
-    /// Files may be deleted and written anew under the same name, as in a tree made by a test. The
-    /// kernel instead says `ENODEV` on a descriptor whose device is gone.
+    /// Files may be deleted and written again under the same name, as in a tree made by a test. The
+    /// kernel instead reports `ENODEV` on a descriptor whose device is gone.
     replaceable: bool,
 }
 
@@ -141,7 +141,7 @@ impl Dir {
         })
     }
 
-    /// Names in the directory, sorted; those that are not UTF-8 are left out, as no kernel file has one.
+    /// Names in the directory, sorted; those that are not UTF-8 are omitted, as no kernel file has one.
     ///
     /// # Errors
     /// The directory is gone or may not be read.
@@ -201,12 +201,12 @@ impl Dir {
     }
 
     /// Whether the kernel that runs here made this tree, so that what its other interfaces (netlink)
-    /// say is about the same devices; a recorded tree is another machine's.
+    /// report is about the same devices; a recorded tree is another machine's.
     pub fn is_live(&self) -> bool {
         !self.root.replaceable
     }
 
-    /// What tells this directory from one that later takes its name.
+    /// What distinguishes this directory from one that later takes its name.
     pub fn id(&self) -> Option<(u64, u64)> {
         let about = fs::metadata(&self.path).ok()?;
         Some((about.dev(), about.ino()))
@@ -264,8 +264,8 @@ pub struct File {
 enum Kept {
     No,
     Open(Descriptor),
-    /// The driver said `EINVAL` or `EOPNOTSUPP`. Asking again can make it write a line into the kernel
-    /// log each time (ConnectX-7 bridge functions do), so nobody asks again.
+    /// The driver reported `EINVAL` or `EOPNOTSUPP`. Asking again can make it write a line into the
+    /// kernel log each time (ConnectX-7 bridge functions do), so it is not read again.
     Never,
 }
 
@@ -317,7 +317,7 @@ impl File {
         Ok(read)
     }
 
-    /// Whether the driver said that it has no such value: the file is then never read again.
+    /// Whether the driver reported that it has no such value: the file is then never read again.
     pub fn is_refused(&self) -> bool {
         matches!(self.kept, Kept::Never)
     }
@@ -331,7 +331,7 @@ impl File {
 
     /// Reads the file into the buffer; returns how many bytes.
     fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> Result<usize, Miss> {
-        // A kept descriptor may be of a device that went away and came back: then once more, by name.
+        // A kept descriptor may be of a device that went away and came back: then again, by name.
         for _ in 0..2 {
             let read = match &self.kept {
                 Kept::Never => return Err(Miss::Unsupported),
@@ -362,7 +362,7 @@ impl File {
         Err(Miss::Absent)
     }
 
-    /// Reads an open file; none if it has lost its name, and may stand anew under it.
+    /// Reads an open file; none if it has lost its name, and may stand again under it.
     fn read_open(
         &self,
         file: &impl AsFd,
@@ -412,11 +412,11 @@ fn is_linked(descriptor: &impl AsFd) -> bool {
     rustix::fs::fstat(descriptor).is_ok_and(|about| about.st_nlink > 0)
 }
 
-/// The text of a file, without the words by which drivers say that there is no value.
+/// The text of a file, without the words by which drivers report that there is no value.
 fn text(bytes: &[u8]) -> Result<&str, Miss> {
     let text = std::str::from_utf8(bytes)
         .map_err(|_| Miss::Unparsed)?
-        // Old kernels count the end of their own string in (`online` of NUMA nodes).
+        // Old kernels include the end of the string (`online` of NUMA nodes).
         .trim_matches(|char: char| char.is_whitespace() || char == '\0');
     if text.is_empty() || text.starts_with("N/A") {
         return Err(Miss::Unsupported);
@@ -425,7 +425,7 @@ fn text(bytes: &[u8]) -> Result<&str, Miss> {
 }
 
 /// Files of one directory that describe a device: read seldom, closed in between, and like all files
-/// never again once the driver has said that it has no such value.
+/// never again once the driver has reported that it has no such value.
 #[derive(Debug)]
 pub struct Texts {
     dir: Dir,

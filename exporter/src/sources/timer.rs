@@ -80,7 +80,7 @@ impl Tally {
     }
 }
 
-/// The clocks of a thread, nanoseconds. Tests have one that is late when they say so.
+/// The clocks of a thread, nanoseconds. Tests have one that is late on request.
 trait Clock {
     /// Time that never jumps.
     fn now(&self) -> u64;
@@ -107,12 +107,12 @@ impl Clock for KernelClock {
             tv_sec: (wake / SECOND) as _,
             tv_nsec: (wake % SECOND) as _,
         };
-        // A signal ends the sleep early; the same instant is then slept for once more.
+        // A signal ends the sleep early; the same instant is then slept for again.
         while clock_nanosleep_absolute(ClockId::Monotonic, &wake) == Err(rustix::io::Errno::INTR) {}
     }
 }
 
-/// Sleeps and tallies until told to stop.
+/// Sleeps and tallies until asked to stop.
 fn watch(clock: &impl Clock, tally: &Tally, share: f64) {
     let mut period = FIRST_PERIOD_NANOS;
     let mut wake = clock.now() + period;
@@ -129,7 +129,7 @@ fn watch(clock: &impl Clock, tally: &Tally, share: f64) {
             tally.period_nanos.store(period, Ordering::Relaxed);
             wakes = 0;
         }
-        // One stall is one late wake-up: those that it swallowed are skipped, not made up for.
+        // One stall is one late wake-up: those that it swallowed are skipped, not repeated.
         let missed = now.saturating_sub(wake) / period;
         wake += (missed + 1) * period;
     }
@@ -166,7 +166,7 @@ impl Probe {
         let run = move || {
             let prepared = prepare(&set);
             let starts = prepared.is_ok();
-            // Nobody listens only where the caller is gone too.
+            // The receiver is gone only where the caller is gone too.
             ready.send(prepared).ok();
             if starts {
                 watch(&KernelClock, &watched, share);
@@ -201,7 +201,7 @@ impl Drop for Probe {
     fn drop(&mut self) {
         self.tally.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // It wakes within one period. That it panicked has been said on stderr.
+            // It wakes within one period. That it panicked has been reported on stderr.
             thread.join().ok();
         }
     }
@@ -221,7 +221,8 @@ mod tests {
     use std::cell::{Cell, RefCell};
     use std::time::{Duration, Instant};
 
-    /// A clock whose sleeps end late by what a script says, and stop the probe when it is at its end.
+    /// A clock whose sleeps end late by what a script reports, and stop the probe when it is at its
+    /// end.
     struct Script<'a> {
         now: Cell<u64>,
         late: RefCell<Vec<u64>>,

@@ -1,4 +1,4 @@
-//! Files that say how the exporter's own web server is protected, and whether they have changed.
+//! Files that report how the exporter's own web server is protected, and whether they have changed.
 
 use std::fs;
 use std::io;
@@ -8,7 +8,8 @@ use std::path::Path;
 /// Largest file that is read, bytes: a configuration or a bundle of certificates, not a disk.
 const LARGEST: u64 = 4 * 1024 * 1024;
 
-/// Tells two states of a file apart. Links are followed, as Kubernetes swaps the link below a secret.
+/// Distinguishes two states of a file. Links are followed, as Kubernetes swaps the link below a
+/// secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stamp(Option<(u64, u64, i64, i64, u64)>);
 

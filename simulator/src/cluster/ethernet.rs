@@ -16,7 +16,7 @@ use crate::work::job::Progress;
 const STORM_SECONDS: f64 = 0.1;
 /// Share of a second in stalled PCIe writes from which on the driver counts the second.
 const STALLED_SECOND: f64 = 0.3;
-/// Packets that a sender has under way to one receiver: one RDMA write of 512 KiB for each of 8 slots.
+/// Packets that a sender has in flight to one receiver: one RDMA write of 512 KiB for each of 8 slots.
 const PACKETS_UNDER_WAY: f64 = 1024.0;
 
 impl Cluster {
@@ -80,7 +80,7 @@ impl Cluster {
         }
     }
 
-    /// What stuck and misconfigured receivers count whoever sends.
+    /// What stuck and misconfigured receivers count for any sender.
     pub(super) fn count_storms(&mut self, seconds: f64) {
         for nic in 0..self.plan.nics.len() {
             let receive = self.conditions.ports[nic].receive;
@@ -106,7 +106,7 @@ impl Cluster {
                     netdev.add(To::TxPauseStormWarningEvents, warnings);
                 }
                 _ => {
-                    // What is under way is sent once more after each time-out.
+                    // What is in flight is sent again after each time-out.
                     let packets =
                         senders * PACKETS_UNDER_WAY / crate::traffic::pfc::ACK_TIMEOUT_SECONDS;
                     netdev.add(To::RxOversizePktsPhy, count(packets, 0));

@@ -13,8 +13,8 @@ use crate::spec::Transport;
 use crate::work::workload::JobSpec;
 
 impl Cluster {
-    /// Lets a fault happen when its time comes, and says what will be true then. Each truth is that of
-    /// the fault alone, whatever others last at the same time.
+    /// Lets a fault happen when its time comes, and reports what will be true then. Each truth is that
+    /// of the fault alone, whatever others last at the same time.
     ///
     /// # Errors
     /// The cluster has no such part, or its part cannot fail so.
@@ -32,7 +32,7 @@ impl Cluster {
             let now = under.pace.step_seconds();
             now.zip(healthy).map(|(step, healthy)| step / healthy)
         });
-        // Of the job that it hurts most; one that stands still has no factor.
+        // Of the job that it hurts most; a stalled one has no factor.
         let slowdown = slowdowns
             .into_iter()
             .try_fold(1.0_f64, |worst, of_job| Some(worst.max(of_job?)));
@@ -57,7 +57,7 @@ impl Cluster {
         Ok(truth)
     }
 
-    /// Ends the faults of this cause that a part has now. Says whether there were any.
+    /// Ends the faults of this cause that a part has now. Returns whether there were any.
     pub fn end(&mut self, part: &Part, cause: &str) -> bool {
         let mut ended = false;
         for Injected { fault, .. } in &mut self.faults {
@@ -101,7 +101,8 @@ impl Cluster {
             .map(|node| Part::Host(node.name.clone()))
     }
 
-    /// Who sends to a NIC: NICs of the same number of the nodes before it in its job's collectives.
+    /// The senders to a NIC: NICs of the same number of the nodes before it in its job's
+    /// collectives.
     pub(super) fn senders_to(&self, nic: usize) -> Vec<usize> {
         let (node, slot) = (self.plan.nics[nic].node, self.plan.slot(nic));
         let Some((job, place)) = self.work_of[usize::from(node)] else {
@@ -127,7 +128,7 @@ impl Cluster {
         senders
     }
 
-    /// Cables at hosts that show symptoms of a fault that is none of theirs.
+    /// Cables at hosts that show symptoms of another part's fault.
     fn victims(&self, target: Target, under: &[Under]) -> Vec<Part> {
         let mut nics: Vec<usize> = match target {
             Target::Nic(_) | Target::Nics(..) => {
@@ -157,7 +158,8 @@ impl Cluster {
             .collect()
     }
 
-    /// NICs that pause, losses and marks reach on an Ethernet; the culprit's own are not among them.
+    /// NICs that pause, losses and marks reach on an Ethernet; the faulty component's own are not
+    /// among them.
     fn held_up(&self, target: Target, under: &[Under]) -> Vec<usize> {
         if self.spec.transport != Transport::Roce {
             return Vec::new();

@@ -34,7 +34,7 @@ pub struct RankTimes {
     pub communication_seconds: f64,
     /// It waits for a rank that is later: the other part of W.
     pub wait_seconds: f64,
-    /// Neither: the processors that should feed it stand still: U.
+    /// Neither: the processors that should feed it are stalled: U.
     pub host_seconds: f64,
 }
 
@@ -108,7 +108,8 @@ impl Cluster {
         Router::new(&conditions.wiring, self.spec.routing).polarised(&conditions.polarised)
     }
 
-    /// What tells the flows of a job from those of others, and from its own of an earlier launch.
+    /// What distinguishes the flows of a job from those of others, and from its own of an earlier
+    /// launch.
     pub(crate) fn flow_seed(&self, job: usize) -> u64 {
         let noise = self.noise.part(FLOWS).part(job as u64);
         noise.bits(self.jobs[job].launches)
@@ -140,7 +141,8 @@ impl Cluster {
                 losses: &conditions.losses,
                 seed: self.flow_seed(number),
                 tails: match self.spec.transport {
-                    // Rare where credits lose nothing, and left out; EFA's packets need no order, so any tells.
+                    // Rare where credits lose nothing, and omitted; EFA's packets need no order, so any
+                    // path is valid.
                     Transport::Infiniband | Transport::Efa => 0.0,
                     Transport::Roce => 1.0,
                 },
@@ -198,7 +200,7 @@ impl Cluster {
     }
 
     /// Where the time of the step that its job is in goes on each GPU, GPU by GPU over all nodes; none of one
-    /// without a job, or whose job stands still.
+    /// without a job, or whose job is stalled.
     pub fn rank_times(&self) -> impl Iterator<Item = Option<RankTimes>> {
         let steps = (0..self.jobs.len()).map(|number| {
             let job = &self.jobs[number];
@@ -228,7 +230,7 @@ impl Cluster {
                 step_seconds,
                 compute_seconds,
                 communication_seconds,
-                // Nobody is later than the latest, rounding apart.
+                // No rank is later than the latest, except for rounding.
                 wait_seconds: (step_seconds - busy).max(0.0),
                 host_seconds,
             })

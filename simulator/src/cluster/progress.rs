@@ -8,12 +8,12 @@ impl Cluster {
         self.jobs.first().map_or(0, |job| job.steps)
     }
 
-    /// Length of a step of the first job at the pace of now; none if it stands still.
+    /// Length of a step of the first job at the current speed; none if it is stalled.
     pub fn step_seconds(&self) -> Option<f64> {
         self.jobs.first()?.pace.step_seconds()
     }
 
-    /// Length of a step of each job, in the order in which they were given; none of one that stands still or has
+    /// Length of a step of each job, in the order in which they were given; none of one that is stalled or has
     /// no nodes.
     pub fn steps_seconds(&self) -> impl Iterator<Item = Option<f64>> {
         let running = |job: &Job| (!job.stopped).then(|| job.pace.step_seconds())?;

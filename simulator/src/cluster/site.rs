@@ -1,4 +1,5 @@
-//! What the site does to the cluster: who has a job, who is switched off, whose counters begin anew.
+//! What the site does to the cluster: which nodes have a job, which are switched off, whose
+//! counters begin again.
 
 use std::sync::Arc;
 
@@ -89,8 +90,8 @@ impl Cluster {
         self.show_work(&before);
     }
 
-    /// Gives jobs the nodes that are not drained, and says whether any has others than before. A job of stages has
-    /// whole replicas only; one without nodes stops.
+    /// Gives jobs the nodes that are not drained, and reports whether any has others than before. A job of stages
+    /// has whole replicas only; one without nodes stops.
     fn move_jobs(&mut self) -> bool {
         let now = &self.site_now.nodes;
         let launch = self.site.as_ref().map_or(0.0, Site::launch_seconds);

@@ -152,7 +152,7 @@ impl Cluster {
         }
     }
 
-    /// What faults make ports count, at the culprit and at those that send to it.
+    /// What faults make ports count, at the faulty component and at those that send to it.
     fn count_symptoms(&mut self, job: usize, progress: &Progress) {
         for nic in self.nics_of(job) {
             let held = self.held_back_by(nic, job);
@@ -202,8 +202,8 @@ impl Cluster {
         }
     }
 
-    /// How many events of a rate, and of a number of their own, a port counts in some time. Rounds up or down at random,
-    /// so that slow rates do not vanish in short ticks.
+    /// How many events of a rate, and of a separate number, a port counts in some time. Rounds up
+    /// or down at random, so that slow rates do not vanish in short ticks.
     fn events_at(&self, nic: usize, seconds: f64) -> impl Fn(f64, u64) -> u64 + use<> {
         let noise = self.noise.part(SYMPTOMS).part(nic as u64);
         let index = self.stretches * 8;
@@ -242,7 +242,7 @@ impl Cluster {
             .reduce(f64::max)
     }
 
-    /// Packets that were lost without a word: those who sent them notice, and those who miss them.
+    /// Packets that were lost silently: their senders and receivers notice.
     fn count_losses(&mut self, job: usize, progress: &Progress) {
         let job = &self.jobs[job];
         let collectives = job.spec.workload.collectives.iter().zip(&job.traffic.lossy);
@@ -301,7 +301,7 @@ impl Cluster {
                 if standstill.stolen {
                     node.stolen_seconds += happened * standstill.seconds;
                 }
-                // A timer of the probe falls into it with the chance length over period.
+                // A timer of the probe falls into it with the probability length over period.
                 let seen = count(happened * (standstill.seconds / PROBE_PERIOD_SECONDS).min(1.0));
                 for (stalls, threshold) in node.stalls.iter_mut().zip(STALL_SECONDS) {
                     if standstill.seconds > threshold {

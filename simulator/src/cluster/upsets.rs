@@ -1,10 +1,11 @@
-//! What happens to counters while nothing is broken: drivers and exporters begin anew, registers run over.
+//! What happens to counters while nothing is broken: drivers and exporters begin again, registers
+//! wrap.
 
 use super::Cluster;
 use crate::noise::Noise;
 use crate::parts::port::{AtLimit, COUNTERS, Counter};
 
-/// Most that a counter which only errors move has left before it runs over.
+/// Most that a counter which only errors move has left before it saturates.
 const ERRORS_LEFT: u64 = 100;
 /// The same for one that traffic moves: RDMA writes of half an hour at full speed.
 const TRAFFIC_LEFT: u64 = 1 << 26;

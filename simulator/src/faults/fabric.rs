@@ -42,7 +42,7 @@ impl Kind for UplinkDown {
     }
 }
 
-/// The cable between two switches loses packets, and no counter of it tells: a gray failure.
+/// The cable between two switches drops packets without any error counter: a gray failure.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UplinkLossy {
@@ -88,12 +88,12 @@ impl Kind for UplinkLossy {
     }
 }
 
-/// The cable between two switches holds some packets up: its link trains again for moments, or a queue stands before it. Few
-/// packets are delayed, so that no bandwidth is lost.
+/// The cable between two switches holds some packets up: its link trains again briefly, or a queue
+/// stands before it. Few packets are delayed, so that no bandwidth is lost.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UplinkJitter {
-    /// Share of the packets that are held up, up to 0.5.
+    /// Share of the packets that are delayed, up to 0.5.
     pub packet_ratio: f64,
     /// For how long.
     pub seconds: f64,
@@ -139,7 +139,7 @@ impl Kind for UplinkJitter {
 
     fn sentence(&self) -> String {
         format!(
-            "holds {} % of its packets up for {} ms",
+            "delays {} % of its packets by {} ms",
             self.packet_ratio * 100.0,
             self.seconds * 1e3
         )
@@ -184,7 +184,7 @@ impl Kind for SwitchDown {
     }
 
     fn sentence(&self) -> String {
-        "goes away with all of its links".to_owned()
+        "fails with all of its links".to_owned()
     }
 
     fn replugs(&self) -> bool {

@@ -21,7 +21,7 @@ fn ratio(name: &str, found: f64, least: f64) -> Result<(), String> {
     }
 }
 
-/// A clock that is held down, and why.
+/// A throttled clock, and why.
 fn hold(target: Target, now: &mut Conditions, clock: f64, event: ClockEvent) {
     if let Target::Gpu(gpu) = target {
         let gpu = &mut now.gpus[gpu];
@@ -30,7 +30,7 @@ fn hold(target: Target, now: &mut Conditions, clock: f64, event: ClockEvent) {
     }
 }
 
-/// The clock of a GPU is held down.
+/// The clock of a GPU is throttled.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Held<const BY_HEAT: bool> {
@@ -138,11 +138,11 @@ impl Kind for PowerBrake {
 
     fn sentence(&self) -> String {
         let percent = self.clock_ratio * 100.0;
-        format!("brakes all of its GPUs to {percent:.0} % of their clock")
+        format!("throttles all of its GPUs to {percent:.0} % of their clock")
     }
 }
 
-/// A GPU computes more slowly at its full clock, and nothing of it says why.
+/// A GPU computes more slowly at its full clock, and nothing of it reports why.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Slow {
@@ -253,7 +253,7 @@ impl Kind for Memory {
     }
 
     fn sentence(&self) -> String {
-        "waits for a reset to replace a row of its memory".to_owned()
+        "needs a reset to remap a row of its memory".to_owned()
     }
 
     fn xid(&self) -> Option<u16> {
@@ -271,7 +271,7 @@ pub struct NvLinkDown {
 
 impl NvLinkDown {
     pub(crate) fn example(place: &Place<'_>, pick: Pick) -> Option<(Part, Effect)> {
-        // A third of them.
+        // One third of them.
         let part = place.gpu(pick)?;
         let links = place.healthy(place.gpu_named(&part).ok()?).nvlinks / 3;
         Some((part, Effect::NvLinkDown(Self { links })))

@@ -1,4 +1,4 @@
-//! Faults of whole nodes: processors that stand still, memory that is too slow.
+//! Faults of whole nodes: processors that stall, memory that is too slow.
 
 use railscope_model::identity::Part;
 use serde::{Deserialize, Serialize};
@@ -7,11 +7,11 @@ use super::{Effect, Healthy, Kind, Pick};
 use crate::conditions::{Conditions, Standstill};
 use crate::faults::place::{Place, Target};
 
-/// The processors of a node do nothing for moments.
+/// The processors of a node stall briefly.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Standstills<const STOLEN: bool> {
-    /// How often the threads that feed the GPUs are held up, per second.
+    /// How often the threads that feed the GPUs are delayed, per second.
     pub per_second: f64,
     /// For how long each time.
     pub seconds: f64,
@@ -78,7 +78,7 @@ impl<const STOLEN: bool> Kind for Standstills<STOLEN> {
         let what = if STOLEN {
             "loses its processors to the hypervisor"
         } else {
-            "stands still"
+            "stalls"
         };
         let milliseconds = self.seconds * 1e3;
         format!(
@@ -131,7 +131,7 @@ impl Kind for SlowReceiver {
 
     fn sentence(&self) -> String {
         let percent = self.drain_ratio * 100.0;
-        format!("takes only {percent:.0} % of what its NICs could receive")
+        format!("accepts only {percent:.0} % of what its NICs could receive")
     }
 }
 
@@ -139,7 +139,7 @@ impl Kind for SlowReceiver {
 /// (InfiniBand Architecture Specification, volume 1, table 46).
 const NOT_READY_SECONDS: f64 = 0.64e-3;
 
-/// The software of a node posts receive buffers too late, so that senders are told to wait.
+/// The software of a node posts receive buffers too late, so that senders must wait (RNR NAK).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NotReady {

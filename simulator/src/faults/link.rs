@@ -8,7 +8,7 @@ use super::{Effect, Healthy, Kind, Pick, as_text};
 use crate::conditions::Conditions;
 use crate::faults::place::{Place, Target};
 
-/// The port of a NIC loses its link.
+/// The link of a NIC's port is down.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PortDown {}
@@ -47,7 +47,7 @@ impl Kind for PortDown {
     }
 }
 
-/// The port of a NIC loses its link again and again: an optic that is not well seated.
+/// The link of a NIC's port flaps: an optic that is not well seated.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PortFlapping {
@@ -117,7 +117,7 @@ pub struct PortDegraded {
 }
 
 impl PortDegraded {
-    const NOT_ON_EFA: &str = "a device of EFA has the rate that its driver says";
+    const NOT_ON_EFA: &str = "a device of EFA has the rate that its driver reports";
 
     pub(crate) fn example(place: &Place<'_>, pick: Pick) -> Option<(Part, Effect)> {
         place.not_on_efa(Self::NOT_ON_EFA).ok()?;
@@ -220,7 +220,7 @@ impl Kind for LinkErrors {
     }
 }
 
-/// The cable at a NIC's port loses packets, and no counter of it tells: a gray failure.
+/// The cable at a NIC's port drops packets without any error counter: a gray failure.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EdgeLossy {
@@ -277,7 +277,7 @@ pub(crate) const RETRANSMISSION_SECONDS: f64 = 20e-6;
 pub struct ErrorRates {
     /// Symbols that error correction gave up on.
     pub symbol_errors: f64,
-    /// Packets thrown away for a wrong CRC.
+    /// Packets discarded for a wrong CRC.
     pub receive_errors: f64,
     /// Retrainings of the link.
     pub recoveries: f64,
@@ -285,7 +285,7 @@ pub struct ErrorRates {
 
 impl ErrorRates {
     /// What follows from so many symbol errors per second: every fifth falls into a data packet, every
-    /// hundredth makes the link retrain (both engineering estimates).
+    /// 1 % of them makes the link retrain (both engineering estimates).
     pub const fn of(symbol_errors: f64) -> Self {
         Self {
             symbol_errors,
@@ -311,7 +311,7 @@ pub struct Miscabled {
 }
 
 impl Miscabled {
-    const NOT_ON_EFA: &str = "nobody sees the cables behind the nodes of a cloud";
+    const NOT_ON_EFA: &str = "the cables behind the nodes of a cloud are not visible";
 
     pub(crate) fn example(place: &Place<'_>, pick: Pick) -> Option<(Part, Effect)> {
         place.not_on_efa(Self::NOT_ON_EFA).ok()?;
@@ -371,7 +371,7 @@ impl Kind for Miscabled {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NoisyNeighbour {
-    /// Share of what the port can move that the neighbour takes, in each direction, more than 0 and less than 1.
+    /// Share of what the port can move that the neighbor takes, in each direction, more than 0 and less than 1.
     pub share: f64,
 }
 

@@ -143,7 +143,7 @@ impl Kind for PcieErrors {
     }
 
     fn sentence(&self) -> String {
-        format!("sends {} packets per second again", self.errors_per_second)
+        format!("retransmits {} packets per second", self.errors_per_second)
     }
 }
 
@@ -156,7 +156,7 @@ pub struct Detour<const BETWEEN_SOCKETS: bool> {
 }
 
 /// Up to the root complex and through the IOMMU: access control is on at the bridge above the NIC, which its
-/// configuration space says. 0.3 to 0.7 of the bandwidth are left, as studies of host congestion find it.
+/// configuration space reports. 0.3 to 0.7 of the bandwidth are left, as studies of host congestion find it.
 pub type PcieRedirected = Detour<false>;
 /// To a GPU of the other socket, because processes are bound wrongly. 0.5 to 0.8 of the bandwidth are left (an
 /// engineering estimate).

@@ -12,7 +12,7 @@ use crate::spec::Transport;
 use crate::traffic::router::{Lane, Router, Routing};
 use crate::wiring::{Device, Wiring};
 
-/// Nothing, if the cables speak Ethernet; else why it cannot be.
+/// Nothing, if the cables carry Ethernet; else why it cannot be.
 fn on_ethernet(place: &Place<'_>) -> Result<(), String> {
     match place.transport {
         Transport::Roce => Ok(()),
@@ -60,7 +60,7 @@ impl Kind for PfcStorm {
     }
 
     fn sentence(&self) -> String {
-        "takes nothing that arrives and pauses its switch without end".to_owned()
+        "accepts no packets and pauses its switch continuously".to_owned()
     }
 }
 
@@ -103,7 +103,7 @@ impl Kind for MtuMismatch {
     }
 
     fn sentence(&self) -> String {
-        format!("takes no packet of more than {} bytes", self.mtu)
+        format!("accepts no packet of more than {} bytes", self.mtu)
     }
 }
 
@@ -179,7 +179,7 @@ impl Kind for EcmpPolarised {
     }
 }
 
-/// A switch throws packets of the lossless priority away instead of pausing who sends them: its buffers are
+/// A switch discards packets of the lossless priority instead of pausing their senders: its buffers are
 /// configured for another priority.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -236,13 +236,13 @@ impl Kind for SwitchQos {
 
     fn sentence(&self) -> String {
         format!(
-            "throws away {} % of the packets that should be lossless",
+            "discards {} % of the packets that should be lossless",
             self.loss_ratio * 100.0
         )
     }
 }
 
-/// Switches wait in a circle, each for the next to take what it holds back itself.
+/// A cyclic buffer dependency: each switch waits for the next one to drain.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PfcDeadlock {}
@@ -292,10 +292,11 @@ impl Kind for PfcDeadlock {
     }
 
     fn sentence(&self) -> String {
-        "is in a circle of switches that pause each other for ever".to_owned()
+        "is part of a cyclic buffer dependency: switches that pause each other permanently"
+            .to_owned()
     }
 
-    /// The other switches of the circle: none of them is more to blame than another.
+    /// The other switches of the cycle: all of them are equally faulty.
     fn accomplices(&self, target: Target, place: &Place<'_>) -> Vec<Part> {
         let Target::Switch(own) = target else {
             return Vec::new();

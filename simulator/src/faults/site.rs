@@ -15,7 +15,7 @@ const ROOM_STEP_SECONDS: f64 = 300.0;
 /// rooms have windows to different sides, and each its own cooling).
 const ROOM_SPREAD: f64 = 0.25;
 
-/// What the people of a site do, and what their building does. Serde-able, so that it can stand in a scenario:
+/// What the people of a site do, and what their building does. Serde-able, so that it can be in a scenario:
 ///
 /// ```toml
 /// rooms = { nodes_per_row = 8 }
@@ -33,7 +33,7 @@ pub struct Site {
     pub reboots: Option<Turns>,
     /// The NICs of nodes get new firmware, node after node.
     pub nic_firmware: Option<NicFirmware>,
-    /// Switches get new firmware, one after another. No job runs from the first turn to the last.
+    /// Switches get new firmware, one after another. No job runs from the first slot to the last.
     pub switch_firmware: Option<Turns>,
 }
 
@@ -41,7 +41,7 @@ pub struct Site {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rooms {
-    /// Nodes that stand in one row and share their air.
+    /// Nodes that are in one row and share their air.
     pub nodes_per_row: u16,
     /// How far clocks go in either direction from their mean, as a share of the full clock.
     #[serde(default = "two_percent")]
@@ -70,7 +70,7 @@ const fn a_day() -> f64 {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PowerLimit {
-    /// Share of the nodes that have it; the seed says which.
+    /// Share of the nodes that have it; the seed selects which.
     pub share: f64,
     /// The limit of each GPU. Those whose own is lower keep it.
     pub watts: f64,
@@ -80,13 +80,13 @@ pub struct PowerLimit {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Turns {
-    /// Begin of the first turn.
+    /// Begin of the first slot.
     pub first_seconds: f64,
-    /// Time from the begin of a turn to that of the next.
+    /// Time from the begin of a slot to that of the next.
     pub every_seconds: f64,
     /// How long each takes, at most `every_seconds`.
     pub seconds: f64,
-    /// How many have their turn, from the first on; all of them if left out.
+    /// How many have a slot, from the first on; all of them if omitted.
     #[serde(default)]
     pub count: Option<u16>,
     /// Time that a job needs to be launched again each time that its nodes change.
@@ -98,18 +98,18 @@ const fn a_minute() -> f64 {
     60.0
 }
 
-/// New firmware for NICs. A node has no job in its turn, and its NICs share the turn: each is without its link for
-/// its part of it, and its counters begin at zero.
+/// New firmware for NICs. A node has no job during its slot, and its NICs share the slot: the link of each is down
+/// for its part of it, and its counters begin at zero.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NicFirmware {
     /// What the NICs have then.
     pub version: String,
-    /// Turns of the nodes.
+    /// Slots of the nodes.
     pub turns: Turns,
 }
 
-/// A turn that is on: whose, and the share of it that is over.
+/// A current slot: its node or switch, and the elapsed share.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Turn {
     of: usize,
@@ -137,12 +137,12 @@ impl Turns {
         })
     }
 
-    /// How many have their turn, of so many.
+    /// How many have a slot, of so many.
     fn count(&self, all: usize) -> usize {
         self.count.map_or(all, |count| all.min(count.into()))
     }
 
-    /// Begin and end of a turn.
+    /// Begin and end of a slot.
     fn span(&self, turn: usize) -> (f64, f64) {
         let begin = self.first_seconds + turn as f64 * self.every_seconds;
         (begin, begin + self.seconds)
@@ -159,13 +159,13 @@ impl Turns {
         })
     }
 
-    /// Turns that are over.
+    /// Completed slots.
     fn over(&self, seconds: f64, all: usize) -> usize {
         let ended = (seconds + 1e-6 - self.first_seconds - self.seconds) / self.every_seconds;
         ((ended + 1.0).floor().max(0.0) as usize).min(self.count(all))
     }
 
-    /// The next moment at which a turn begins or ends, or one of the equal parts of one.
+    /// The next moment at which a slot begins or ends, or one of the equal parts of one.
     fn next_change(&self, seconds: f64, parts: usize) -> f64 {
         let later = |moment: &f64| *moment > seconds + 1e-6;
         let turn = ((seconds - self.first_seconds) / self.every_seconds).floor();
@@ -200,7 +200,7 @@ pub(crate) struct NodeNow {
 /// What a site does at a moment; nothing by default.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Now {
-    /// By node; none at all if there is nothing to say.
+    /// By node; none at all if there is nothing to report.
     pub(crate) nodes: Vec<NodeNow>,
     /// A switch that is being restarted.
     pub(crate) switch: Option<usize>,
@@ -280,7 +280,7 @@ impl Site {
         launches.fold(0.0, f64::max)
     }
 
-    /// Turns of a run of so many seconds: whose, from when to when.
+    /// Slots of a run of so many seconds: node, begin and end.
     pub(crate) fn works(&self, duration: f64, plan: &Wiring) -> Vec<(Work, f64, f64)> {
         let nics = self.nic_firmware.as_ref().map(|new| &new.turns);
         let (nodes, switches) = (plan.hosts.len(), plan.switches.len());
@@ -306,7 +306,7 @@ impl Site {
         works
     }
 
-    /// What it does at a moment. `noise` tells its rows and nodes apart.
+    /// What it does at a moment. `noise` distinguishes its rows and nodes.
     pub(crate) fn at(&self, seconds: f64, plan: &Wiring, noise: Noise) -> Now {
         let switches = plan.switches.len();
         let stopped = self.switch_firmware.is_some_and(|turns| {

@@ -7,8 +7,8 @@ use super::{Effect, Healthy, Kind, Pick};
 use crate::conditions::Conditions;
 use crate::faults::place::{Place, Target};
 
-/// The storage of checkpoints hangs again and again, for all nodes that write to it at once. No node of them
-/// is to blame: the part is the first of them, the others are as much the fault as it.
+/// The storage of checkpoints hangs repeatedly, for all nodes that write to it at once. No node of them
+/// is the single cause: the part is the first of them, the others are equally affected.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StorageStall {

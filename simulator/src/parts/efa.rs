@@ -5,11 +5,11 @@ use railscope_model::units::BYTES_PER_PORT_DATA_WORD;
 
 use crate::parts::port::Counter;
 
-/// Payload of a packet: the MTU that the driver tells.
+/// Payload of a packet: the MTU that the driver reports.
 const PACKET_BYTES: u64 = 8928;
 /// Payload of one RDMA write: NCCL cuts its 4 MiB buffer into 8 slots.
 const WRITE_BYTES: u64 = 524_288;
-/// Time after which a peer that answers nothing is found unresponsive once more (an engineering estimate).
+/// Time after which a peer that answers nothing is found unresponsive again (an engineering estimate).
 pub(crate) const UNRESPONSIVE_SECONDS: f64 = 1.0;
 /// Counters of a device's command queue, and what they stand at: nothing that is simulated moves them.
 pub(crate) const DEVICE_COUNTERS: &[(&str, u64)] = &[
@@ -31,7 +31,7 @@ pub(crate) const DEVICE_COUNTERS: &[(&str, u64)] = &[
 macro_rules! counters {
     ($($id:ident = $name:literal;)+) => {
         /// A counter of an EFA port.
-        #[allow(missing_docs)] // the names in the table say what they are
+        #[allow(missing_docs)] // the names in the table report what they are
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum EfaCounter { $($id),+ }
 
@@ -45,7 +45,7 @@ macro_rules! counters {
 }
 
 // Files of `ports/1/hw_counters` (the kernel's efa/efa_verbs.c). All have 64 bits. Jobs move their data by RDMA
-// writes only, so sends, receives and reads stand still.
+// writes only, so counters of sends, receives and reads are constant.
 counters! {
     TxBytes = "tx_bytes";
     TxPkts = "tx_pkts";
@@ -78,7 +78,7 @@ impl EfaCounter {
     }
 }
 
-/// The counters of an EFA port. It has no others: its driver tells of no cable.
+/// The counters of an EFA port. It has no others: its driver reports about no cable.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Efa {
     values: [u64; NAMES.len()],

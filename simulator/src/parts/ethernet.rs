@@ -1,4 +1,4 @@
-//! What the Ethernet interface of a RoCE port shows: carrier, neighbour, and what its driver counts.
+//! What the Ethernet interface of a RoCE port shows: carrier, neighbor, and what its driver counts.
 
 use railscope_model::identity::{Guid, PciAddress};
 use railscope_model::units::{BYTES_PER_PORT_DATA_WORD, LinkSpeed};
@@ -31,7 +31,7 @@ pub enum Source {
 macro_rules! counters {
     ($($id:ident = $source:ident $name:literal;)+) => {
         /// A counter of an Ethernet port.
-        #[allow(missing_docs)] // the names in the table say what they are
+        #[allow(missing_docs)] // the names in the table report what they are
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum EthernetCounter { $($id),+ }
 
@@ -102,7 +102,7 @@ impl EthernetCounter {
     }
 }
 
-/// Who stands at the other end of the cable, in the words of its LLDP packets.
+/// The neighbor at the other end of the cable, as its LLDP packets describe it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Neighbor {
     /// MAC address of the switch.
@@ -126,7 +126,7 @@ pub struct Netdev {
     pub carrier: bool,
     /// How often light has come or gone.
     pub carrier_changes: u64,
-    /// Who has told its name over the cable.
+    /// The device that advertised its name over the cable.
     pub neighbor: Option<Neighbor>,
     /// Whether it takes part in congestion control.
     pub dcqcn: bool,
@@ -169,7 +169,7 @@ impl Netdev {
         self.values[counter as usize] = value;
     }
 
-    /// Lets light come or go; going is counted by whoever counts lost links.
+    /// Sets the link up or down; link-down events are counted where such a counter exists.
     pub const fn set_carrier(&mut self, carrier: bool) {
         if carrier && !self.carrier {
             self.carrier_changes += 1;
@@ -202,7 +202,7 @@ impl Netdev {
         }
     }
 
-    /// Text of the kernel's `speed` file, megabits per second; -1 without light.
+    /// Text of the kernel's `speed` file, megabits per second; -1 without an optical signal.
     pub(crate) fn speed(&self, link: LinkSpeed) -> String {
         if self.carrier {
             format!("{:.0}", link.bytes_per_second() * 8.0 / 1e6)

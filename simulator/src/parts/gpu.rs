@@ -1,10 +1,10 @@
-//! What one GPU shows under the job's load: clock, power, heat, and why its clock is held down.
+//! What one GPU shows under the job's load: clock, power, heat, and why its clock is throttled.
 
 use crate::conditions::GpuCondition;
 use crate::noise::Noise;
 use crate::spec::products::GpuModel;
 
-/// Step of the clock of NVIDIA's data centre GPUs, MHz.
+/// Step of the clock of NVIDIA's data center GPUs, MHz.
 const CLOCK_STEP_MHZ: f64 = 15.0;
 /// Coolant: 59 degrees at the 629 W of a captured busy H100.
 const COOLANT_CELSIUS: f64 = 28.0;
@@ -17,7 +17,7 @@ const SLOWDOWN_CELSIUS: f64 = 89.0;
 /// dense training keeps them busy for about half of it).
 const TENSOR_SHARE: f64 = 0.55;
 
-/// Why a clock is held down.
+/// Why a clock is throttled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClockEvent {
     /// The power limit.
@@ -63,7 +63,7 @@ pub struct Gpu {
     pub energy_joules: f64,
     /// Temperature of the die.
     pub temperature_celsius: f64,
-    /// Why the clock is held down now.
+    /// Why the clock is throttled now.
     pub event: Option<ClockEvent>,
     /// Time for which it has been, by reason as in [`ClockEvent::ALL`].
     pub event_seconds: [f64; 3],
@@ -79,7 +79,7 @@ pub struct Gpu {
     pub lost: bool,
     /// Whether a row of its memory waits for a reset to be replaced.
     pub row_remap_pending: bool,
-    /// XIDs that the driver has told since the start of the simulation, in order.
+    /// XIDs that the driver has reported since the start of the simulation, in order.
     pub xids: Vec<u16>,
 }
 
@@ -127,7 +127,7 @@ impl Gpu {
         gpu
     }
 
-    /// What a restart of its node leaves: counts and histories begin anew.
+    /// What a restart of its node leaves: counts and histories begin again.
     pub(crate) fn restart(&mut self) {
         self.energy_joules = 0.0;
         self.event_seconds = [0.0; 3];

@@ -14,7 +14,7 @@ pub use railscope_model::units::BYTES_PER_PORT_DATA_WORD;
 /// What a counter does at its largest value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AtLimit {
-    /// Stays there until somebody clears it: counters of the performance management agent
+    /// Stays there until it is cleared: counters of the performance management agent
     /// (InfiniBand Architecture Specification, volume 1, 16.1.3.5).
     Stops,
     /// Starts again at zero: Q counters of the mlx5 driver.
@@ -38,7 +38,7 @@ pub struct CounterFile {
 macro_rules! counters {
     ($($id:ident = $folder:literal $name:literal $bits:literal $limit:ident;)+) => {
         /// A counter of a port.
-        #[allow(missing_docs)] // the file names in the table say what they are
+        #[allow(missing_docs)] // the file names in the table report what they are
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum Counter { $($id),+ }
 
@@ -139,9 +139,9 @@ impl Counter {
 pub enum PortState {
     /// Carries traffic.
     Active,
-    /// No light: the port polls for a partner.
+    /// No optical signal: the port polls for a partner.
     Down,
-    /// No light, as mlx5 says it of Ethernet (`mlx5_query_port_roce`).
+    /// No optical signal, as mlx5 reports it of Ethernet (`mlx5_query_port_roce`).
     Disabled,
 }
 

@@ -28,7 +28,7 @@ pub fn ibnetdiscover(wiring: &Wiring, generated: Timestamp) -> String {
 
 /// The net file that ibsim loads: the same devices and cables under names that its console can take
 /// (`Unlink "leaf-su0-r3"[5]`; NICs are `gpu-node-00-mlx5_3`). ibsim 0.10 knows no NDR, so cables
-/// faster than HDR say HDR; it gives out LIDs only through a subnet manager, so all are 0 here.
+/// faster than HDR report HDR; it gives out LIDs only through a subnet manager, so all are 0 here.
 pub fn ibsim_net(wiring: &Wiring) -> String {
     let mut text = String::new();
     write_devices(&mut text, wiring, Dialect::Ibsim);

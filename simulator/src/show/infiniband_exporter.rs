@@ -1,7 +1,7 @@
 //! Counters of InfiniBand switches, as treydock's infiniband_exporter shows them: of the whole subnet at once.
 //!
-//! It walks the subnet by `ibnetdiscover` and `perfquery`, so that a port without light, and a switch that is dark, are
-//! not on its page. Names, labels and units as in its `collectors/switch.go`.
+//! It walks the subnet by `ibnetdiscover` and `perfquery`, so that a port without an optical signal, and a switch that
+//! is dark, are not on its exposition. Names, labels and units as in its `collectors/switch.go`.
 
 use railscope_model::identity::Guid;
 
@@ -19,7 +19,7 @@ struct Port {
     guid: Guid,
     /// Number, from 1.
     number: u16,
-    /// Labels that tell what is at the other end of the cable.
+    /// Labels that report what is at the other end of the cable.
     uplink: String,
     bytes_per_second: f64,
     sent: LaneCount,
@@ -51,7 +51,7 @@ const SERIES: &[Series] = &[
 ];
 
 impl Port {
-    /// None without light.
+    /// None without an optical signal.
     fn new(cluster: &Cluster, guid: Guid, port: SwitchPort) -> Option<Self> {
         let wiring = cluster.wiring();
         let cable = &wiring.cables[port.cable];
@@ -74,7 +74,7 @@ impl Port {
     }
 }
 
-/// The page of the subnet; none where there is no InfiniBand.
+/// The exposition of the subnet; none where there is no InfiniBand.
 pub fn infiniband_exporter(cluster: &Cluster) -> Option<String> {
     if cluster.spec().transport != Transport::Infiniband {
         return None;

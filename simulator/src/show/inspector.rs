@@ -19,8 +19,9 @@ pub struct Inspector {
 }
 
 impl Inspector {
-    /// Lines of the steps that jobs are in now, by file, if they were not written before. Whoever calls it more often than a
-    /// step is long misses none. `micros` is the time of now, microseconds of Unix time.
+    /// Lines of the steps that jobs are in now, by file, if they were not written before. A caller
+    /// that calls it more often than a step is long misses none. `micros` is the time of now,
+    /// microseconds of Unix time.
     pub fn lines(&mut self, cluster: &Cluster, micros: u64) -> BTreeMap<String, String> {
         let new: BTreeMap<Arc<str>, (u64, usize)> = cluster
             .jobs()
@@ -65,7 +66,7 @@ impl Inspector {
     }
 }
 
-/// What tells the communicator of one job from those of others.
+/// What distinguishes the communicator of one job from those of others.
 fn hash(job: &str) -> u64 {
     let mix = |hash: u64, byte: u8| hash.wrapping_mul(31).wrapping_add(u64::from(byte));
     job.bytes().fold(7, mix)

@@ -1,4 +1,5 @@
-//! What the LLDP daemons of nodes and of Ethernet switches hear, as `lldpctl -f json0` prints it.
+//! What the LLDP daemons of nodes and of Ethernet switches receive, as `lldpctl -f json0` prints
+//! it.
 
 use railscope_model::identity::SwitchName;
 
@@ -7,23 +8,23 @@ use crate::parts::ethernet::mac;
 use crate::spec::Transport;
 use crate::wiring::{Device, Socket, Wiring};
 
-/// One neighbour in the words of its LLDP packets.
+/// One neighbor as its LLDP packets describe it.
 pub(crate) struct Heard {
-    /// The port that hears it.
+    /// The port that receives it.
     pub(crate) local: String,
-    /// MAC address of the neighbour.
+    /// MAC address of the neighbor.
     pub(crate) chassis: String,
     /// Its name.
     pub(crate) system: String,
     /// Its port: `ifname` or `mac`, and which.
     pub(crate) port: (&'static str, String),
-    /// What its port is for; lldpd tells the interface's name.
+    /// What its port is for; lldpd reports the interface's name.
     pub(crate) description: String,
     /// Whether it bridges and routes.
     pub(crate) forwards: bool,
 }
 
-/// Neighbours as text, without the last line end.
+/// Neighbors as text, without the last line end.
 pub(crate) fn json0(heard: impl Iterator<Item = Heard>) -> String {
     let interfaces: Vec<_> = (1..)
         .zip(heard)
@@ -54,8 +55,8 @@ fn interface(rid: usize, heard: &Heard) -> String {
     )
 }
 
-/// What each switch that is lit hears, by name; switches of other fabrics than Ethernet do not speak LLDP. As lldpd
-/// does, they forget a neighbour when the light goes.
+/// What each switch that is lit receives, by name; switches of other fabrics than Ethernet do not report LLDP. As
+/// lldpd does, they forget a neighbor when the light goes.
 pub fn switches(cluster: &Cluster) -> Vec<(SwitchName, String)> {
     if cluster.spec().transport != Transport::Roce {
         return Vec::new();
@@ -95,7 +96,8 @@ fn neighbour(cluster: &Cluster, wiring: &Wiring, port: u16, far: Socket) -> Hear
                 forwards: true,
             }
         }
-        // lldpd of a host tells the MAC address of its port, and of its first port as that of the chassis.
+        // lldpd of a host reports the MAC address of its port, and of its first port as that of the
+        // chassis.
         (Device::Nic(nic), _) => {
             let first = wiring.hosts[usize::from(wiring.nics[nic].node)].nics.start;
             let slot = wiring.slot(nic);

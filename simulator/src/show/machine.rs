@@ -70,12 +70,14 @@ impl NodePaths {
         self.root.join("proc")
     }
 
-    /// Recordings in place of what the node's network drivers and neighbours say; none but of RoCE.
+    /// Recordings in place of what the node's network drivers and neighbors report; none but of
+    /// RoCE.
     pub fn network(&self) -> PathBuf {
         self.root.join("network")
     }
 
-    /// Where the prolog of a batch system says whose work runs on each GPU: a file a GPU, a job a line.
+    /// Where the prolog of a batch system reports whose work runs on each GPU: a file a GPU, a job a
+    /// line.
     pub fn job_mapping(&self) -> PathBuf {
         self.root.join("jobs")
     }
@@ -268,7 +270,8 @@ pub(crate) fn storage_micros(node: &Node) -> u64 {
     (node.storage_seconds * MICROS) as u64
 }
 
-/// A file of `/proc/pressure`, without its last line end: nobody could go on while some waited.
+/// A file of `/proc/pressure`, without its last line end: no task was fully stalled while some
+/// waited.
 fn pressure(micros: u64) -> String {
     let line = |kind| format!("{kind} avg10=0.00 avg60=0.00 avg300=0.00 total={micros}");
     format!("{}\n{}", line("some"), line("full"))

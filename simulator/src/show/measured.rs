@@ -32,7 +32,7 @@ impl Measured {
         }
     }
 
-    /// Takes up what happened since this was called last.
+    /// Takes what happened since this was called last.
     pub fn follow(&mut self, cluster: &Cluster) {
         self.probes.follow(cluster);
     }

@@ -1,7 +1,8 @@
 //! NVML of simulated nodes: the mock library, embedded, and the typed state that its copies answer from.
 //!
-//! One folder is one node: [`install`] puts a copy of the library and its state file there. The loader tells libraries
-//! apart by inode, so that copies in several folders answer independently of each other in one process.
+//! One folder is one node: [`install`] puts a copy of the library and its state file there. The loader
+//! distinguishes libraries apart by inode, so that copies in several folders answer independently of each other
+//! in one process.
 
 #[path = "../../nvml-mock/src/state/mod.rs"]
 mod state;
@@ -36,10 +37,10 @@ pub enum InstallError {
     Write {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// What the system reported.
         source: io::Error,
     },
-    /// The state holds what its text cannot say: a line break, or blanks around a value.
+    /// The state holds what its text cannot report: a line break, or blanks around a value.
     #[error("the GPU state cannot be written as text: {reason}")]
     NotText {
         /// The first difference.
@@ -114,7 +115,8 @@ pub fn update_numbers(dir: &Path, state: &NodeGpus) -> Result<(), InstallError> 
     replace(&dir.join(STATE_FILE), state.render().as_bytes())
 }
 
-/// Takes the state file away, as if the driver were unloaded: every call then says "driver not loaded".
+/// Takes the state file away, as if the driver were unloaded: every call then reports "driver not
+/// loaded".
 ///
 /// # Errors
 /// The file cannot be removed.
@@ -123,7 +125,7 @@ pub fn unload_driver(dir: &Path) -> Result<(), InstallError> {
     fs::remove_file(&path).map_err(|source| InstallError::Write { path, source })
 }
 
-/// Writes beside and renames, so that nobody reads half a state or maps half a library.
+/// Writes beside and renames, so that no reader sees half a state or half a library.
 fn replace(path: &Path, content: &[u8]) -> Result<(), InstallError> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);

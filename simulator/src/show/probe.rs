@@ -1,4 +1,4 @@
-//! Probes: what a small packet between two NICs, or one that bounces off a switch, meets on its way, and how long
+//! Probes: what a small packet between two NICs, or one that bounces off a switch, meets on its path, and how long
 //! the messages of a collective take between two NICs.
 //!
 //! ```text
@@ -54,7 +54,7 @@ pub struct Way {
     to: Option<usize>,
     out: Path,
     back: Path,
-    /// Tells its noise from that of others.
+    /// Distinguishes its noise from that of others.
     flow: u64,
 }
 
@@ -132,7 +132,7 @@ impl Prober {
         !same
     }
 
-    /// The way of a probe from one NIC to another and back; `flow` is its flow label. None if there is none.
+    /// The path of a probe from one NIC to another and back; `flow` is its flow label. None if there is none.
     pub fn way(&self, from: usize, to: usize, flow: u64) -> Option<Way> {
         Some(Way {
             from,
@@ -143,7 +143,7 @@ impl Prober {
         })
     }
 
-    /// The way of a probe from a NIC to a switch and back over the same cables, as its header tells it
+    /// The path of a probe from a NIC to a switch and back over the same cables, as its header reports it
     /// (NetBouncer, NSDI 2019, by IP in IP; on InfiniBand a directed route). None if there is none.
     pub fn bounce(&self, nic: usize, switch: usize, flow: u64) -> Option<Way> {
         let lanes = self.router.path_to_switch(nic, switch, flow)?;
@@ -173,7 +173,7 @@ impl Prober {
         reached.into_iter().filter(highest).collect()
     }
 
-    /// How many of so many probes get no answer. `index` tells the times of asking apart.
+    /// How many of so many probes get no answer. `index` distinguishes the times of asking.
     pub fn lost(&self, cluster: &Cluster, way: &Way, sent: u32, index: u64) -> u32 {
         let now = cluster.conditions();
         let lanes = way.out.iter().chain(&way.back);
@@ -182,8 +182,8 @@ impl Prober {
         binomial(sent, 1.0 - answered, way.noise(cluster).part(index))
     }
 
-    /// How many of so many probes that are answered come back later than after so many seconds, the time in the node that
-    /// answers left out. What switches queue is too little for that. `index` tells the times of asking apart.
+    /// How many of so many probes that are answered come back later than after so many seconds, the time in the node
+    /// that answers omitted. What switches queue is too little for that. `index` distinguishes the times of asking.
     pub fn slow(
         &self,
         cluster: &Cluster,
@@ -211,7 +211,7 @@ impl Prober {
         binomial(answered, 1.0 - in_time * awake.max(0.0), noise)
     }
 
-    /// The timestamps of one probe that is answered. `index` tells the times of asking apart.
+    /// The timestamps of one probe that is answered. `index` distinguishes the times of asking.
     pub fn times(&self, cluster: &Cluster, way: &Way, index: u64) -> Times {
         let noise = way.noise(cluster).part(index).part(1);
         let now = cluster.conditions();
@@ -251,7 +251,7 @@ impl Prober {
         let now = cluster.conditions();
         let hop = match cluster.spec().transport {
             Transport::Infiniband => INFINIBAND_HOP_SECONDS,
-            // What is behind EFA is Ethernet, as far as is told.
+            // What is behind EFA is Ethernet, as far as is reported.
             Transport::Roce | Transport::Efa => ETHERNET_HOP_SECONDS,
         };
         let nics = from.iter().chain(&to).count() as f64;
@@ -274,7 +274,7 @@ impl Prober {
         let capacity = now.capacity[lane.index()];
         let used = cluster.lane_pace(lane.index()) / capacity;
         let mut seconds = 0.0;
-        // In steps a lane is full or empty: its use is the chance to find it full.
+        // In steps a lane is full or empty: its use is the probability to find it full.
         if used.is_finite() && noise.uniform(0) < used {
             seconds += noise.uniform(1) * QUEUE_BYTES / capacity;
         }
@@ -296,7 +296,7 @@ impl Prober {
         seconds
     }
 
-    /// Who sends to whom in the collectives of a job, by its number.
+    /// Senders and receivers in the collectives of a job, by its number.
     pub fn talks(&self, cluster: &Cluster, job: usize) -> Vec<Talk> {
         let Some(spec) = cluster.jobs().nth(job) else {
             return Vec::new();
@@ -331,8 +331,8 @@ impl Prober {
 }
 
 impl Way {
-    /// Switches on the way out, by index, with the port by which each is entered; none if switches spray packets, so that
-    /// nobody can tell.
+    /// Switches on the path out, by index, with the port by which each is entered; none if switches spray packets, so
+    /// that cannot be determined.
     pub(crate) fn routers(&self, wiring: &Wiring) -> Option<Vec<(usize, u16)>> {
         if self.out.iter().any(|(_, share)| *share < 0.999) {
             return None;
@@ -348,7 +348,7 @@ impl Way {
     }
 
     /// Cables that it crosses there and back, in order of their numbers; none if switches spray packets, so that
-    /// nobody can tell.
+    /// cannot be determined.
     pub fn cables(&self) -> Option<Vec<usize>> {
         let lanes = self.out.iter().chain(&self.back);
         let known = |(lane, share): &(Lane, f64)| (*share > 0.999).then(|| lane.cable());
@@ -365,8 +365,8 @@ impl Way {
 }
 
 impl Talk {
-    /// How long the message takes at the rate that these two could reach if nobody else sent, and with the moments
-    /// in which their nodes stand still. Infinite where it cannot arrive. `index` tells the times of asking apart.
+    /// How long the message takes at the rate that these two could reach if no other node sent, and with the times
+    /// in which their nodes stall. Infinite where it cannot arrive. `index` distinguishes the times of asking.
     pub fn seconds(&self, cluster: &Cluster, index: u64) -> f64 {
         let now = cluster.conditions();
         let Some(path) = &self.path else {
@@ -401,7 +401,7 @@ fn retraining(now: &Conditions, lane: Lane) -> f64 {
     errors.map_or(0.0, |errors| errors.recoveries * RECOVERY_SECONDS)
 }
 
-/// Share of the packets that a cable loses without a word.
+/// Share of the packets that a cable loses silently.
 fn silent_loss(now: &Conditions, lane: Lane) -> f64 {
     let cable = now.losses.iter().find(|(cable, _)| *cable == lane.cable());
     cable.map_or(0.0, |(_, loss)| *loss)
@@ -412,7 +412,7 @@ fn loss_on(now: &Conditions, lane: Lane) -> f64 {
     let capacity = now.capacity[lane.index()];
     let port = now.ports.get(lane.cable());
     if capacity <= 0.0 {
-        // A short MTU throws away what is long, and probes are not.
+        // A small MTU drops large packets, and probes are small.
         let short = port.is_some_and(|port| matches!(port.receive, Receive::TooLong(_)));
         return if short { 0.0 } else { 1.0 };
     }
@@ -424,7 +424,7 @@ fn loss_on(now: &Conditions, lane: Lane) -> f64 {
     (silent_loss(now, lane) + corrupted).min(1.0)
 }
 
-/// Time that a node still stands still when something should run.
+/// Remaining stall of a node when something should run.
 fn standstill(now: &Conditions, host: usize, noise: Noise) -> f64 {
     let all = (0..).zip(&now.hosts[host].standstills);
     let left = all.map(|(number, standstill): (u64, _)| {
@@ -454,7 +454,7 @@ fn binomial(trials: u32, chance: f64, noise: Noise) -> u32 {
     (0..trials).step_by(AT_ONCE as usize).map(hits).sum()
 }
 
-/// The same of few trials and at most half a chance, by inversion of a draw that is even in `0.0..1.0`. Without
+/// The same of few trials and at most half a probability, by inversion of a draw that is even in `0.0..1.0`. Without
 /// logarithms, which differ between C libraries.
 fn hits_of(trials: u32, chance: f64, draw: f64) -> u32 {
     let none: f64 = (0..trials).map(|_| 1.0 - chance).product();

@@ -1,4 +1,5 @@
-//! What the exporter would say of a node, without files: for clusters too large to be written to disk.
+//! What the exporter would report about a node, without files: for clusters too large to be written to
+//! disk.
 //!
 //! GPUs, NICs, their PCIe links and ports; not the bridges between them. A test holds these readings
 //! against the real exporter on the tree of the same node.
@@ -47,7 +48,7 @@ pub(super) use probes::Probes;
 pub use probes::{Probing, addresses};
 pub use switches::switches;
 
-/// The rows of a node's page: their names never change, their values are read each time.
+/// The rows of a node's exposition: their names never change, their values are read each time.
 #[derive(Debug, Default)]
 pub struct NodeRows {
     rows: Vec<(&'static Metric, Labels, From)>,
@@ -141,7 +142,7 @@ fn neutral(counter: Counter) -> Option<&'static Metric> {
     }
 }
 
-/// How often the driver has told each XID.
+/// How often the driver has reported each XID.
 fn push_xids(reading: &mut NodeReading, gpu: usize, xids: &[u16]) {
     let mut counts: BTreeMap<u16, u64> = BTreeMap::new();
     for xid in xids {
@@ -287,7 +288,7 @@ impl NodeRows {
         }
     }
 
-    /// Where a function hangs, and its link.
+    /// Where a function is connected, and its link.
     fn add_function(&mut self, function: &Function, all: &[Function], kind: &str, name: &str) {
         let address = |pci: Option<PciAddress>| pci.map_or_else(String::new, |pci| pci.to_string());
         let path = [

@@ -15,7 +15,7 @@ struct Port {
     name: String,
     sent: LaneCount,
     received: LaneCount,
-    /// Bits per second; none without light.
+    /// Bits per second; none without an optical signal.
     rate: Option<f64>,
 }
 
@@ -23,7 +23,7 @@ const OBJECTS: &[Object] = &[
     ("ifOperStatus", "gauge", |port| {
         if port.rate.is_some() { 1.0 } else { 2.0 }
     }),
-    // In units of 1,000,000 bits per second; a port without light has 0.
+    // In units of 1,000,000 bits per second; a port without an optical signal has 0.
     ("ifHighSpeed", "gauge", |port| {
         port.rate.unwrap_or_default() / 1e6
     }),
@@ -38,7 +38,8 @@ const OBJECTS: &[Object] = &[
     ("ifOutDiscards", "counter", |port| port.sent.discards),
 ];
 
-/// The page of one switch; none where it does not answer: it is dark, unknown, or not of an Ethernet.
+/// The exposition of one switch; none where it does not answer: it is dark, unknown, or not of an
+/// Ethernet.
 pub fn if_mib(cluster: &Cluster, switch: &SwitchName) -> Option<String> {
     if cluster.spec().transport != Transport::Roce {
         return None;

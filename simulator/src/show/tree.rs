@@ -1,4 +1,5 @@
-//! The whole cluster on disk: every node's trees and NVML, what switches tell of the fabric, and the wiring plan.
+//! The whole cluster on disk: every node's trees and NVML, what switches report about the fabric, and the wiring
+//! plan.
 
 use std::fs;
 use std::io::Write as _;
@@ -19,19 +20,19 @@ use crate::show::readings::Probing;
 use crate::spec::Transport;
 use crate::wiring::Wiring;
 
-/// Folder of what Ethernet switches tell.
+/// Folder of what Ethernet switches report.
 const SWITCHES: &str = "switches";
 /// What the names of cluster folders begin with.
 pub const FOLDER_PREFIX: &str = "railscope-cluster-";
-/// Space that a node's files take: some 1,150 files, of which each takes at least a page, and the NVML
-/// library.
+/// Space that a node's files take: some 1,150 files, of which each takes at least a memory page, and
+/// the NVML library.
 pub const BYTES_PER_NODE: u64 = 6 << 20;
 /// How long ago the nodes were booted when the simulation starts.
 const UPTIME_SECONDS: u64 = 3 * 86_400;
 /// Time between two times at which nodes write what they measured: each costs as much as all their other files.
 const MEASURED_SECONDS: f64 = 5.0;
-/// Time between two looks of an Ethernet switch at its neighbours: their file is then written anew, whatever it
-/// says, as cron does that runs `lldpctl` there.
+/// Time between two looks of an Ethernet switch at its neighbors: their file is then written again, whatever it
+/// reports, as cron does that runs `lldpctl` there.
 const LLDP_SECONDS: f64 = 10.0;
 /// Time between two sweeps of an unchanged subnet. The collector warns of a file that is older than five of its
 /// intervals, which are 2 s in the demo.
@@ -44,7 +45,7 @@ pub struct ClusterTree {
     machines: Vec<Machine>,
     subnet: PathBuf,
     plan: PathBuf,
-    /// The wiring that was last told, and when.
+    /// The wiring that was last reported, and when.
     written: Option<(Wiring, Timestamp)>,
     /// What nodes measure, and the second of the simulation at which they last wrote it.
     measured: Option<(Measured, f64)>,
@@ -90,7 +91,7 @@ impl ClusterTree {
             fs::create_dir(&switches).map_err(at(&switches))?;
         }
         tree.write_fabric(cluster, started)?;
-        // Whoever rents a cloud's nodes has no plan of its cables.
+        // A tenant of a cloud's nodes has no plan of its cables.
         if cluster.spec().transport != Transport::Efa {
             fs::write(&tree.plan, plan::write(cluster.plan())).map_err(at(&tree.plan))?;
         }
@@ -120,7 +121,7 @@ impl ClusterTree {
             .try_for_each(|(node, machine)| measured.write(cluster, node, &machine.paths().root))
     }
 
-    /// Brings all files up to date with the cluster; `now` dates what is told of the fabric.
+    /// Brings all files up to date with the cluster; `now` dates what is reported about the fabric.
     ///
     /// # Errors
     /// A file could not be written.
@@ -151,7 +152,7 @@ impl ClusterTree {
         Ok(())
     }
 
-    /// Nobody knows all cables of a fabric that is neither InfiniBand nor Ethernet.
+    /// The cables of a fabric that is neither InfiniBand nor Ethernet are not visible.
     fn write_fabric(&mut self, cluster: &Cluster, now: Timestamp) -> Result<(), TreeError> {
         let known = self.written.as_ref();
         let age = known
@@ -164,7 +165,7 @@ impl ClusterTree {
             (Transport::Infiniband, _) => {
                 replace(&self.subnet, &ibnetdiscover(cluster.wiring(), now))?;
             }
-            // A switch without light writes nothing any more.
+            // A switch without an optical signal writes nothing any more.
             (Transport::Roce, _) => {
                 for (switch, text) in lldp::switches(cluster) {
                     replace(&self.lldp(&switch), &text)?;
@@ -190,7 +191,8 @@ impl ClusterTree {
         &self.subnet
     }
 
-    /// File with what a switch hears by LLDP, as `lldpctl -f json0` prints it there; of Ethernet only.
+    /// File with what a switch receives by LLDP, as `lldpctl -f json0` prints it there; of Ethernet
+    /// only.
     pub fn lldp(&self, switch: &SwitchName) -> PathBuf {
         let file = format!("{switch}.lldp.json");
         self.folder.path().join(SWITCHES).join(file)
@@ -206,7 +208,7 @@ impl ClusterTree {
     /// # Errors
     /// It could not be moved; then it is gone.
     pub fn keep(self, folder: &Path) -> Result<(), TreeError> {
-        // Temporary folders are for nobody else; this one is.
+        // Temporary folders are private; this one is shared.
         let open = fs::Permissions::from_mode(0o755);
         fs::set_permissions(self.folder.path(), open).map_err(at(self.folder.path()))?;
         fs::rename(self.folder.path(), folder).map_err(at(folder))?;
@@ -215,7 +217,7 @@ impl ClusterTree {
         Ok(())
     }
 
-    /// Removes everything now, and says so if that fails. Dropping removes silently.
+    /// Removes everything now, and reports it if that fails. Dropping removes silently.
     ///
     /// # Errors
     /// A file could not be removed.
@@ -225,7 +227,7 @@ impl ClusterTree {
     }
 }
 
-/// Nobody keeps this file open, as nobody keeps the output of a command: it is replaced whole, so that no reader
+/// No process keeps this file open, as with the output of a command: it is replaced whole, so that no reader
 /// sees half of it.
 pub(super) fn replace(file: &Path, text: &str) -> Result<(), TreeError> {
     let beside = file.with_extension("tmp");

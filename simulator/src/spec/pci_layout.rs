@@ -202,7 +202,7 @@ pub fn gpu_address(shape: &Shape, ordinal: u8) -> PciAddress {
     numbered(cards(shape, Slot::Gpu), ordinal)
 }
 
-/// Address of a port of NIC `ordinal`: a function of its own.
+/// Address of a port of NIC `ordinal`: a separate function.
 pub fn nic_address(shape: &Shape, ordinal: u8, port: u8) -> PciAddress {
     port_of(numbered(cards(shape, Slot::Nic), ordinal), port)
 }

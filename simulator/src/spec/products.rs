@@ -7,7 +7,7 @@ use crate::spec::Speed;
 /// A GPU product.
 #[derive(Debug, PartialEq)]
 pub struct GpuModel {
-    /// Name as NVML says it.
+    /// Name as NVML reports it.
     pub name: &'static str,
     /// PCI device.
     pub pci_device: u16,
@@ -27,7 +27,7 @@ pub struct GpuModel {
     pub memory_clock_mhz: u32,
     /// Power limit, W.
     pub limit_watts: f64,
-    /// Power of a dense training kernel, W. A choice that keeps the cap quiet: about nine tenths of the limit.
+    /// Power of a dense training kernel, W. A choice that keeps the cap quiet: about 90 % of the limit.
     pub compute_watts: f64,
     /// Power while it spins in a collective kernel, W: half of the limit (an engineering estimate).
     pub wait_watts: f64,
@@ -42,7 +42,7 @@ pub struct GpuModel {
     pub nvlinks: u8,
     /// `nvmlNvlinkVersion_t`: 4 is NVLink 3, 6 is 4, 7 is 5.
     pub nvlink_version: u32,
-    /// Speed of one NVLink as the driver tells it, MB/s.
+    /// Speed of one NVLink as the driver reports it, MB/s.
     pub nvlink_megabytes_per_second: u32,
     /// Bytes per second of one NVLink in each direction, of the data sheet.
     pub nvlink_bytes_per_second: f64,
@@ -60,7 +60,8 @@ const STATIC_POWER: f64 = 0.4;
 const LOWEST_CLOCK: f64 = 0.1;
 
 impl GpuModel {
-    /// Work that it does in a time, as a share of what an H100 does: workloads are told for an H100.
+    /// Work that it does in a time, as a share of what an H100 does: workloads are specified for an
+    /// H100.
     pub fn relative_speed(&self) -> f64 {
         self.teraflops / H100.teraflops
     }
@@ -288,7 +289,7 @@ pub struct Host {
     pub cpus: usize,
     /// Processors of each NUMA node, as the kernel lists them.
     pub cpu_lists: &'static [&'static str],
-    /// Architecture as `uname -m` says it.
+    /// Architecture as `uname -m` reports it.
     pub architecture: &'static str,
     /// Kernel.
     pub kernel: &'static str,
@@ -332,7 +333,7 @@ pub const ROME: Host = Host {
     root_port: (0x1022, 0x1483),
 };
 
-/// Two Grace with 72 cores each. The GPUs' own memory, further NUMA nodes without processors, is left out.
+/// Two Grace with 72 cores each. The GPUs' own memory, further NUMA nodes without processors, is omitted.
 pub const GRACE: Host = Host {
     cpus: 144,
     cpu_lists: &["0-71", "72-143"],

@@ -61,7 +61,7 @@ pub struct UnknownKind {
 }
 
 impl NodeKind {
-    /// What its NICs speak if nothing else is asked for.
+    /// The default protocol of its NICs.
     pub const fn transport(self) -> Transport {
         match self.shape().nic.driver {
             NicDriver::Mlx5 => Transport::Infiniband,
@@ -106,7 +106,7 @@ impl fmt::Display for NodeKind {
 /// What is in a node.
 #[derive(Debug, PartialEq)]
 pub struct Shape {
-    /// Who has built it, in its DMI.
+    /// Its vendor, in its DMI.
     pub vendor: &'static str,
     /// Name of the product in its DMI.
     pub product: &'static str,
@@ -122,8 +122,8 @@ pub struct Shape {
     pub branches: &'static [Branch],
     /// PCI device of its NVSwitches; none where they are no PCI functions of the node.
     pub nvswitch: Option<u16>,
-    /// Nodes of one NVLink domain; 1 where NVLinks end in the node. NVML tells it; collectives between the nodes
-    /// of a domain go over their NICs all the same, as with `NCCL_MNNVL_ENABLE=0`.
+    /// Nodes of one NVLink domain; 1 where NVLinks end in the node. NVML reports it; collectives between the
+    /// nodes of a domain go over their NICs all the same, as with `NCCL_MNNVL_ENABLE=0`.
     pub nvlink_domain_nodes: u16,
 }
 
@@ -269,8 +269,8 @@ const fn alone(domain: u32, slots: &'static [Slot]) -> Branch {
     }
 }
 
-/// A compute tray: each root complex of Grace is a PCI domain of its own. Four ConnectX-7 to a tray
-/// (NVIDIA DGX GB200 user guide: 72 ports of 400 Gb/s to a rack); NVLink switches stand in trays of their
+/// A compute tray: each root complex of Grace is a separate PCI domain. Four ConnectX-7 to a tray
+/// (NVIDIA DGX GB200 user guide: 72 ports of 400 Gb/s to a rack); NVLink switches are in trays of their
 /// own, which no PCI function of the node shows.
 const GB200_NVL72: Shape = Shape {
     vendor: SIMULATED,
@@ -304,8 +304,8 @@ const fn four_and_one(place: u8) -> Branch {
     }
 }
 
-/// A cloud instance, by what it says of itself (Amazon EC2 user guide: 8 H100, 32 EFA devices). Bus numbers are
-/// those of the fixture machine of this name.
+/// A cloud instance, by what it reports about itself (Amazon EC2 user guide: 8 H100, 32 EFA devices). Bus
+/// numbers are those of the fixture machine of this name.
 const EFA_P5: Shape = Shape {
     vendor: "Amazon EC2",
     product: "p5.48xlarge",

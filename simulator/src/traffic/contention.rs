@@ -1,4 +1,4 @@
-//! The pace of every job: what its GPUs and cables allow, and what other jobs leave of them.
+//! The throughput of every job: what its GPUs and cables allow, and what other jobs leave of them.
 
 use crate::traffic::fairness::{Stream, max_min};
 use crate::traffic::pfc::ACK_TIMEOUT_SECONDS;
@@ -34,11 +34,11 @@ pub(crate) struct Contender<'a> {
     pub(crate) compute_seconds: f64,
 }
 
-/// Pace of each job, given the bytes per second of each lane.
+/// Throughput of each job, given the bytes per second of each lane.
 ///
 /// A collective takes as long as its slowest stream. Alone, a job has all of the fabric; while others
-/// communicate too it has its max-min share of it. How often that is, is the chance that a job with which
-/// it shares a full lane is in its collectives.
+/// communicate too it has its max-min share of it. How often that is, is the probability that a job with
+/// which it shares a full lane is in its collectives.
 pub(crate) fn paces(jobs: &[Contender<'_>], capacity: &[f64]) -> Vec<Pace> {
     let alone = jobs.iter().map(|contender| {
         let collectives = contender.job.workload.collectives.iter();
@@ -92,7 +92,7 @@ fn time_outs(lossy: &[Lossy]) -> f64 {
 struct Rival<'a> {
     streams: &'a [Stream],
     bytes: f64,
-    /// Length of the collective; zero if the job has none, or it stands still and moves nothing.
+    /// Length of the collective; zero if the job has none, or it is stalled.
     seconds: f64,
     /// Share of the time that the job spends in collectives.
     communicating: f64,
@@ -124,7 +124,7 @@ impl<'a> Rival<'a> {
             streams: &traffic.streams[at],
             bytes,
             seconds: seconds[at],
-            // What is hidden behind compute is in the way of others too.
+            // What is overlapped with compute delays others too.
             communicating: (all / (pace.exposed_seconds() + pace.compute_seconds())).min(1.0),
             load: summed(used.map(|(lane, share)| (*lane, share * rate)).collect()),
         }

@@ -28,7 +28,7 @@ const CONVERGENCE_SECONDS: f64 = 1.5e-3;
 const MARKED: f64 = 0.01;
 /// 4.096 us * 2^20: how long a queue pair waits for an answer at NCCL_IB_TIMEOUT=20.
 pub(crate) const ACK_TIMEOUT_SECONDS: f64 = 4.3;
-/// Two polls of 100 ms, after which a switch takes an endless pause for a storm and throws packets away instead.
+/// Two polls of 100 ms, after which a switch takes an endless pause for a storm and discards packets instead.
 const WATCHDOG_SECONDS: f64 = 0.2;
 
 /// What one port shows while a collective runs.
@@ -59,11 +59,11 @@ pub(crate) struct Strains {
 
 /// Pause frames of a second, and how often pause begins in it, at a share of the time in pause.
 pub(crate) fn frames(share: f64, wire_bytes_per_second: f64) -> (f64, f64) {
-    // A buffer that fills at the excess and empties at the drain asks for pause once in each turn.
+    // A buffer that fills at the excess and empties at the drain asks for pause once in each cycle.
     let turns = wire_bytes_per_second * share * (1.0 - share) / HYSTERESIS_BYTES;
     // A pause that lasts is asked for again in good time: at half of the longest.
     let again = share * 2.0 * wire_bytes_per_second * 8.0 / LONGEST_PAUSE_BITS;
-    // Each turn has a frame that pauses and one that lets go.
+    // Each cycle has a frame that pauses and one that resumes.
     ((2.0 * turns).max(again), turns)
 }
 
@@ -96,7 +96,7 @@ pub(crate) struct Employer<'a> {
     pub(crate) job: &'a JobSpec,
     pub(crate) traffic: &'a Traffic,
     pub(crate) pace: &'a Pace,
-    /// Tells its flows from those of others.
+    /// Distinguishes its flows from those of others.
     pub(crate) seed: u64,
 }
 
@@ -244,9 +244,10 @@ fn strains(running: &[Running<'_>], ground: Ground<'_>) -> Strains {
             Receive::Works if flow.rate > 0.0 => flow.uncontrolled,
             // Nothing moves that could be marked.
             Receive::Works => 1.0,
-            // What was under way fills the buffers anew after each time-out, until the watchdog empties them.
+            // What was in flight fills the buffers again after each time-out, until the watchdog empties
+            // them.
             Receive::Stuck => WATCHDOG_SECONDS / ACK_TIMEOUT_SECONDS,
-            // What is thrown away holds nobody up.
+            // Discarded packets delay no sender.
             Receive::TooLong(_) => continue,
         };
         for (place, (lane, _)) in flow.path[..queue].iter().enumerate() {
@@ -286,8 +287,8 @@ fn strains(running: &[Running<'_>], ground: Ground<'_>) -> Strains {
     }
 }
 
-/// Flows wait behind others that are held up, where they share a cable that is paused. The bytes that this costs
-/// them are left out: the fair shares of the cable have them.
+/// Flows wait behind others that are delayed, where they share a cable that is paused. The bytes that this costs
+/// them are omitted: the fair shares of the cable have them.
 fn hold_bystanders(
     flows: &[Flow],
     paused: &BTreeMap<Lane, f64>,
@@ -336,7 +337,7 @@ fn add_flows(flows: &mut Vec<Flow>, running: &Running<'_>, rates: &[f64], ground
                     .ways(from, to, running.seed, job.workload.flows);
                 let share = share / ways.len() as f64;
                 for path in ways {
-                    // Of a collective that stands still, others than those that cannot pass have nothing to send.
+                    // In a stalled collective only the blocked flows have anything to send.
                     let is_dead = |(lane, _): &(Lane, f64)| capacity[lane.index()] == 0.0;
                     let waits = rate == 0.0 && !path.iter().any(is_dead);
                     let could = if waits {
@@ -364,7 +365,7 @@ struct Lanes<'a> {
     conditions: &'a Conditions,
     /// Bytes per second that cross each lane.
     load: Vec<f64>,
-    /// Bytes per second that would, were senders not held up.
+    /// Bytes per second without back-pressure on the senders.
     offered: Vec<f64>,
 }
 
@@ -372,7 +373,7 @@ impl<'a> Lanes<'a> {
     fn of(flows: &[Flow], conditions: &'a Conditions) -> Self {
         let count = conditions.capacity.len();
         let (mut load, mut offered) = (vec![0.0; count], vec![0.0; count]);
-        // What nobody takes is sent in bursts, one after each time-out.
+        // What is not accepted is sent in bursts, one after each timeout.
         let takes = |flow: &&Flow| conditions.ports[flow.to].receive == Receive::Works;
         for flow in flows.iter().filter(takes) {
             let host = conditions.wiring.pcie_lane(flow.to, Towards::Host);
@@ -429,7 +430,7 @@ impl<'a> Lanes<'a> {
         (1..=last).rev().find(full)
     }
 
-    /// Share of the time for which a lane must not send, if what it feeds is held up: what it would bring less
+    /// Share of the time for which a lane must not send, if what it feeds is delayed: what it would bring less
     /// what goes.
     fn blocked(&self, lane: Lane) -> f64 {
         let arrives = self.offered[lane.index()].min(self.speed(lane));

@@ -18,7 +18,7 @@ pub enum Routing {
     Static,
     /// By the destination alone: each to the port with the fewest of those before it (InfiniBand, opensm's `minhop`).
     Minhop,
-    /// By a hash of the flow, drawn anew at each switch (ECMP over UDP source ports).
+    /// By a hash of the flow, drawn again at each switch (ECMP over UDP source ports).
     Ecmp,
 }
 
@@ -61,7 +61,7 @@ impl Lane {
 /// Lanes that a flow crosses, each with the share of the flow that crosses it.
 pub type Path = Vec<(Lane, f64)>;
 
-/// A way from a switch to the next.
+/// A path from a switch to the next.
 #[derive(Debug, Clone, Copy)]
 struct Hop {
     lane: Lane,
@@ -186,7 +186,7 @@ impl Router {
         self
     }
 
-    /// Ports of a switch that lead to the leaf of that row by a shortest way.
+    /// Ports of a switch that lead to the leaf of that row by a shortest path.
     fn nearest(&self, switch: u32, row: &[u8]) -> impl Iterator<Item = Hop> + Clone {
         let left = row[switch as usize];
         let polarised = self
@@ -200,8 +200,9 @@ impl Router {
             .take(polarised.map_or(usize::MAX, |(_, ports)| *ports))
     }
 
-    /// Where a flow from one NIC to another goes, both by index into [`Wiring::nics`]; `flow` tells flows
-    /// between the same two apart. None if there is no way: a dark cable, or another fabric.
+    /// Where a flow from one NIC to another goes, both by index into [`Wiring::nics`]; `flow`
+    /// distinguishes flows between the same two apart. None if there is no way: a dark cable, or
+    /// another fabric.
     pub fn path(&self, from: usize, to: usize, flow: u64) -> Option<Path> {
         let (first, last) = (self.leaf[from]?, self.leaf[to]?);
         let number = self.row[last as usize]?;
@@ -226,8 +227,8 @@ impl Router {
         Some(path)
     }
 
-    /// The lane by which a switch sends what goes to a NIC, both by index; none where no way leads there, or where the
-    /// destination alone does not decide.
+    /// The lane by which a switch sends what goes to a NIC, both by index; none where no path leads there, or where
+    /// the destination alone does not decide.
     pub(crate) fn forwards(&self, switch: usize, to: usize) -> Option<Lane> {
         let last = self.leaf[to]?;
         let number = self.row[last as usize]?;
@@ -241,8 +242,8 @@ impl Router {
         ports.nth(turn.checked_rem(count)?).map(|hop| hop.lane)
     }
 
-    /// A shortest way from a NIC up to a switch, for packets that carry their way with them; `flow` chooses among
-    /// equals. None if there is no way.
+    /// A shortest path from a NIC up to a switch, for packets that carry their paths with them; `flow`
+    /// chooses among equals. None if there is no way.
     pub(crate) fn path_to_switch(&self, nic: usize, switch: usize, flow: u64) -> Option<Vec<Lane>> {
         let leaf = self.leaf[nic]?;
         let row = &self.distance[self.row[leaf as usize]? as usize];
@@ -291,8 +292,8 @@ impl Router {
         next
     }
 
-    /// The way of each of so many flows from one NIC to another, as [`Self::paths`] adds them up; one for all where
-    /// switches do not tell them apart, none if there is no way.
+    /// The path of each of so many flows from one NIC to another, as [`Self::paths`] adds them up; one for all
+    /// where switches do not distinguish them, none if there is no way.
     pub(crate) fn ways(&self, from: usize, to: usize, seed: u64, flows: u16) -> Vec<Path> {
         if self.routing != Routing::Ecmp || flows < 2 {
             return self.path(from, to, seed).into_iter().collect();
@@ -303,9 +304,9 @@ impl Router {
     }
 
     /// Where the traffic from one NIC to another goes if so many flows have an equal part of it each; `seed`
-    /// tells flows of one job from those of another. None if there is no way.
+    /// distinguishes flows of one job from those of another. None if there is no way.
     pub fn paths(&self, from: usize, to: usize, seed: u64, flows: u16) -> Option<Path> {
-        // Only a hash tells flows between the same two NICs apart.
+        // Only a hash distinguishes flows between the same two NICs.
         if self.routing != Routing::Ecmp || flows < 2 {
             return self.path(from, to, seed);
         }
@@ -345,7 +346,7 @@ impl Router {
         while let Some((switch, _)) = level.first()
             && row[*switch as usize] > 0
         {
-            // All switches of a level are equally far: the ways are shortest.
+            // All switches of a level are equally far: the paths are shortest.
             let mut next: Vec<(u32, f64)> = Vec::new();
             for (switch, share) in level {
                 let ports = self.nearest(switch, row);
@@ -360,7 +361,7 @@ impl Router {
     }
 }
 
-/// The shortest way from a lane back to it.
+/// The shortest path from a lane back to it.
 fn circle(lane: Lane, next: &BTreeMap<Lane, BTreeSet<Lane>>) -> Option<Vec<Lane>> {
     let mut before: BTreeMap<Lane, Lane> = BTreeMap::new();
     let mut queue = VecDeque::from([lane]);

@@ -65,7 +65,7 @@ impl Pace {
         &self.collectives
     }
 
-    /// Time for which everybody communicates and nobody computes; infinite where data stands still.
+    /// Time for which all ranks communicate and none computes; infinite if the traffic is stalled.
     pub fn exposed_seconds(&self) -> f64 {
         self.phases[1..].iter().sum()
     }
@@ -80,7 +80,7 @@ impl Pace {
         }
     }
 
-    /// Length of a step; none if data stands still.
+    /// Length of a step; none if the traffic is stalled.
     pub fn step_seconds(&self) -> Option<f64> {
         let step: f64 = self.phases.iter().sum();
         step.is_finite().then_some(step)
@@ -102,7 +102,8 @@ pub struct Progress {
     pub computed: Vec<(u64, f64)>,
     /// Steps that were finished.
     pub steps: u64,
-    /// How long each of them took, seconds; not told of those that were gone through at once.
+    /// How long each of them took, seconds; not recorded for those that were gone through at
+    /// once.
     pub step_seconds: Vec<f64>,
 }
 
@@ -175,8 +176,8 @@ impl Clockwork {
         self.step
     }
 
-    /// Goes on for some seconds at the pace of each step. A pace that changes in the middle of a phase changes
-    /// only what is left of it.
+    /// Advances for some seconds at the speed of each step. A speed that changes in the middle of a phase
+    /// changes only what is left of it.
     pub fn advance(&mut self, seconds: f64, mut pace_of: impl FnMut(u64) -> Pace) -> Progress {
         let mut pace = pace_of(self.step);
         let mut progress = Progress::none(pace.collectives.len());
@@ -212,7 +213,7 @@ impl Clockwork {
     }
 
     /// Goes through whole steps that are all alike, as many as fit, at once: hours of history cost no more than
-    /// a step. Says what was done, and how many steps that were.
+    /// a step. Returns what was done, and how many steps that were.
     pub fn skip(&mut self, seconds: f64, pace: &Pace) -> Progress {
         let mut progress = Progress::none(pace.collectives.len());
         let steps = pace.step_seconds().map_or(0.0, |step| seconds / step);

@@ -26,10 +26,10 @@ pub struct JobRequest {
     pub name: String,
     /// Nodes.
     pub nodes: Wanted,
-    /// Who chooses them, if they are not listed.
+    /// The scheduler that selects them, if they are not listed.
     #[serde(default)]
     pub placement: Placement,
-    /// What it does in a step; [`Workload::default`] if neither this nor `workload` says it.
+    /// What it does in a step; [`Workload::default`] if neither this nor `workload` reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<Model>,
     /// What it does in a step, in full.
@@ -50,7 +50,7 @@ pub enum Wanted {
     These(Vec<u16>),
 }
 
-/// Who chooses nodes.
+/// The scheduler that selects nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Placement {
@@ -120,7 +120,7 @@ impl Model {
 /// Gives each job its nodes, one job after the other. The seed decides where the scheduler does not care.
 ///
 /// # Errors
-/// A job says its work twice, wants a node that is taken or not there, or more than are free.
+/// A job reports its work twice, wants a node that is taken or not there, or more than are free.
 pub fn place(
     requests: &[JobRequest],
     wiring: &Wiring,

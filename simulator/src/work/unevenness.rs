@@ -33,7 +33,7 @@ impl Unevenness {
     }
 
     /// Work of all ranks in a step, as a share of the usual: the data, the room's temperature, and now and then
-    /// something that holds everybody up. A step is a little like those around it.
+    /// something that delays all ranks. A step is a little like those around it.
     pub(crate) fn common(self, step: u64) -> f64 {
         let (own, slow, long) = (
             self.noise.part(0).normal(step),

@@ -99,7 +99,7 @@ pub struct Workload {
     /// Share of each collective that moves while GPUs compute, as far as that lasts.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub overlap: f64,
-    /// Flows between two NICs, each of which takes a way of its own where switches hash flows: NCCL's
+    /// Flows between two NICs, each of which takes a separate path where switches hash flows: NCCL's
     /// channels and queue pairs.
     #[serde(default = "four", skip_serializing_if = "is_four")]
     pub flows: u16,
@@ -115,7 +115,7 @@ pub struct Workload {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GarbageCollection {
-    /// Steps from one pause of a node to its next, on average; when, nobody can tell.
+    /// Steps from one pause of a node to its next, on average, at random times.
     pub every_steps: f64,
     /// Median length of a pause. They are log-normal: one in six is more than 1.6 times as long. Python's are 0.01 to
     /// 1 s.
@@ -156,18 +156,19 @@ fn is_zero(number: &f64) -> bool {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Collective {
-    /// Who sends to whom.
+    /// The pattern of senders and receivers.
     pub pattern: Pattern,
     /// Bytes that each NIC sends, and as many that it receives. Where a GPU has several NICs, as on nodes with EFA,
     /// they share what one would send.
     pub bytes: f64,
 }
 
-/// Who sends to whom. NICs talk to NICs of the same number only, as NCCL keeps to rails.
+/// The pattern of senders and receivers. NICs talk to NICs of the same number only, as NCCL keeps
+/// to rails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pattern {
-    /// Each node to the next that has the same stage, round in a circle: all-reduce, all-gather and
+    /// Each node to the next that has the same stage, round in a cycle: all-reduce, all-gather and
     /// reduce-scatter by rings.
     Ring,
     /// Each node evenly to all others of its group of so many consecutive nodes: experts.
@@ -302,11 +303,12 @@ pub(crate) const PACKET_BYTES: f64 = 4096.0;
 pub(crate) struct Carrier<'a> {
     pub(crate) wiring: &'a Wiring,
     pub(crate) router: &'a Router,
-    /// Cables that lose packets without a word, and the share of packets that they lose.
+    /// Cables that lose packets silently, and the share of packets that they lose.
     pub(crate) losses: &'a [(usize, f64)],
-    /// Tells the flows of one run from those of another.
+    /// Distinguishes the flows of one run from those of another.
     pub(crate) seed: u64,
-    /// Packets of each flow in a collective that nothing follows: that one of them is lost, only a time-out tells.
+    /// Packets of each flow in a collective that nothing follows: that one of them is lost, only a time-out
+    /// reports.
     pub(crate) tails: f64,
 }
 
@@ -317,11 +319,12 @@ pub(crate) struct Lossy {
     pub(crate) receiver: usize,
     /// Lost packets for each byte that it sends in the collective.
     pub(crate) per_byte: f64,
-    /// Chance that a collective has to wait for a time-out.
+    /// Probability that a collective has to wait for a timeout.
     pub(crate) tail: f64,
 }
 
-/// The streams of one collective, one for each group of nodes and each NIC number, and who loses packets.
+/// The streams of one collective, one for each group of nodes and each NIC number, and where packets are
+/// lost.
 pub(crate) fn streams(
     job: &JobSpec,
     pattern: Pattern,

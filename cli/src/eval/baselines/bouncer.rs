@@ -1,4 +1,5 @@
-//! NetBouncer-like: probes that bounce off switches, and the chance of each cable to deliver that fits them best.
+//! NetBouncer-like: probes that bounce off switches, and the probability of each cable to deliver that fits them
+//! best.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,10 +12,10 @@ use super::super::probes::{Answer, Window};
 use super::Baseline;
 use super::pingmesh::LEAST_LOST;
 
-/// Weight of the term that pulls each cable towards good or bad (an engineering choice, not tuned: a cable of n ways
-/// that loses less than this over 2 n is taken for good).
+/// Weight of the term that pulls each cable towards good or bad (an engineering choice, not tuned: a cable of n
+/// paths that loses less than this over 2 n is taken for good).
 const PULL: f64 = 2e-3;
-/// A cable that delivers less is bad (NetBouncer, NSDI 2019, has a limit of its own; this one is an engineering
+/// A cable that delivers less is bad (NetBouncer, NSDI 2019, has a separate limit; this one is an engineering
 /// choice, not tuned).
 const GOOD: f64 = 0.998;
 /// Rounds of descent, at most, and the change that ends them.
@@ -23,7 +24,7 @@ const ROUNDS: usize = 100;
 const SETTLED: f64 = 1e-6;
 
 /// NetBouncer-like: regularised least squares by coordinate descent, and the rule for devices. As a single lost probe
-/// is no fault, a cable is also left alone whose ways lost fewer than a few.
+/// is no fault, a cable is also ignored whose paths lost fewer than a few.
 pub(super) struct BouncerLike {
     layout: Arc<Layout>,
     window: Window,
@@ -38,14 +39,15 @@ impl BouncerLike {
     }
 }
 
-/// A way: the places of its cables in the list of unknowns, and the share of its probes that came back.
+/// A path: the places of its cables in the list of unknowns, and the share of its probes that came
+/// back.
 struct Row {
     cables: Vec<usize>,
     back: f64,
 }
 
-/// Chance of each of so many cables to deliver: minimises the sum over ways of (share that came back - product over
-/// its cables)^2 plus `pull` times the sum over cables of x (1 - x), one cable after another.
+/// Probability of each of so many cables to deliver: minimizes the sum over paths of (share that came back -
+/// product over its cables)^2 plus `pull` times the sum over cables of x (1 - x), one cable after another.
 fn solve(rows: &[Row], cables: usize, pull: f64) -> Vec<f64> {
     let mut over: Vec<Vec<usize>> = vec![Vec::new(); cables];
     for (number, row) in rows.iter().enumerate() {
@@ -53,7 +55,7 @@ fn solve(rows: &[Row], cables: usize, pull: f64) -> Vec<f64> {
             over[*cable].push(number);
         }
     }
-    // The best that each cable can be said to be: that of its best way.
+    // The best that each cable can be known to be: that of its best path.
     let best = |rows_of: &Vec<usize>| {
         rows_of
             .iter()
@@ -93,7 +95,7 @@ fn lowest(a: f64, b: f64) -> f64 {
     }
 }
 
-/// Bad cables by number, each with its chance to deliver.
+/// Bad cables by number, each with its probability to deliver.
 fn bad_cables(bounces: &[Answer], sums: &[[u32; 2]]) -> BTreeMap<usize, f64> {
     // Most of the time there is nothing to solve.
     if sums.iter().map(|[_, lost]| lost).sum::<u32>() < LEAST_LOST {
@@ -169,7 +171,7 @@ mod tests {
     use super::*;
 
     /// Four NICs with cables 0 to 3, each bounced off switches behind cables 4 and 5, a thousand times each;
-    /// `deliver` is the chance of each cable.
+    /// `deliver` is the probability of each cable.
     fn bounces(deliver: [f64; 6]) -> (Vec<Answer>, Vec<[u32; 2]>) {
         let ways = (0..4).flat_map(|nic| [4, 5].map(|up| (nic, up)));
         let answers = ways.map(|(nic, up)| Answer {
@@ -193,7 +195,7 @@ mod tests {
             ([1.0, 0.9, 1.0, 1.0, 1.0, 1.0], &[1]),
             ([1.0, 1.0, 0.0, 1.0, 1.0, 1.0], &[2]),
             ([1.0, 0.9, 1.0, 1.0, 0.95, 1.0], &[1, 4]),
-            // One lost probe in a way is none.
+            // One lost probe on a path is no fault.
             ([1.0, 1.0, 0.999, 1.0, 1.0, 1.0], &[]),
         ] {
             let (answers, sums) = bounces(deliver);
@@ -211,7 +213,7 @@ mod tests {
         let part = |name: &str| Part::Switch(name.parse().expect("a name"));
         let switches = [(part("s0"), vec![0, 1, 9]), (part("s1"), vec![2, 3])];
         let mut bad: BTreeMap<usize, f64> = [0, 1, 3].map(|cable| (cable, 0.5)).into();
-        // Nobody has probed cable 9.
+        // No probe has crossed cable 9.
         let found = bad_switches(&switches, &|cable| cable != 9, &mut bad);
         assert_eq!(found, [part("s0")]);
         assert_eq!(bad.into_keys().collect::<Vec<_>>(), [3]);

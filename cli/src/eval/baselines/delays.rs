@@ -12,12 +12,13 @@ use super::ratios::median;
 /// A message is slow if it takes this many times the median's. C4 (HPCA 2025) publishes no limit: that of the link
 /// test in Greyhound's code.
 const SLOW: f64 = 1.2;
-/// Ticks in a row for which a message must be slow (an engineering choice: a single one says nothing).
+/// Ticks in a row for which a message must be slow (an engineering choice: a single one reports
+/// nothing).
 const TICKS: u32 = 2;
 
 /// C4D-like. A row that is slow accuses its sender, a column its receiver, and a single cell the cables between them:
-/// the matrix does not tell which end. A collective by rings has one cell in each row and column, so that there a NIC is
-/// accused by both. A message is timed as if nobody else sent, where C4D times it among all others.
+/// the matrix does not report which end. A collective by rings has one cell in each row and column, so that there a
+/// NIC is accused by both. A message is timed as if no other node sent, where C4D times it among all others.
 pub(super) struct DelaysLike {
     layout: Arc<Layout>,
     /// By job, collective, sender and receiver: ticks for which it has been slow.
@@ -52,8 +53,8 @@ pub(super) fn slow_cells(messages: &[Message], times: f64) -> Vec<(usize, usize)
     slow.map(|message| (message.from, message.to)).collect()
 }
 
-/// Who is behind the slow cells of a matrix, all cells of which are `cells`: again and again the NIC that explains
-/// most of them, if all of its row or all of its column is slow and that is more than one cell.
+/// The NICs behind the slow cells of a matrix, all cells of which are `cells`: repeatedly the NIC that
+/// explains most of them, if all of its row or all of its column is slow and that is more than one cell.
 pub(super) fn suspects(cells: &[(usize, usize)], slow: &[(usize, usize)]) -> Vec<Suspect> {
     let mut size: BTreeMap<(usize, bool), usize> = BTreeMap::new();
     for (from, to) in cells {

@@ -14,7 +14,7 @@ use super::ratios::median;
 const STEPS: f64 = 10.0;
 /// See [`STEPS`].
 const CHANGE: f64 = 0.10;
-/// A GPU whose GEMM takes this many times the median's is the culprit (Greyhound's code).
+/// A GPU whose GEMM takes this many times the median's is the root cause (Greyhound's code).
 const GEMM_RATIO: f64 = 1.1;
 /// Communication is the reason if the slowest transfer takes this many times the median's (Greyhound's code,
 /// `find_slow_reason`).
@@ -32,7 +32,7 @@ struct JobState {
 /// Greyhound-like. The length of a step comes from the job itself, where Greyhound finds it by the period
 /// of NCCL calls; the test GEMM of a GPU takes as long as its clock is low.
 ///
-/// The job is paused then, and each two neighbours of its rings send to each other in a few passes in which nobody else
+/// The job is paused then, and each two neighbors of its rings send to each other in a few passes in which no other
 /// does. The code validates every data-parallel communicator so, and of the others those 1.2 times as slow as their
 /// like; here all pairs of the job's collectives are timed. The code goes on to mitigation without a name for the link:
 /// that a NIC is accused if all of its transfers are slow, and else both ends of a slow one, is ours.
@@ -85,7 +85,7 @@ impl Baseline for GreyhoundLike {
     fn observe(&mut self, frame: &Frame) -> Vec<Naming> {
         let mut named = Vec::new();
         for (job, step) in frame.step_seconds.iter().enumerate() {
-            // A job that stands still has no step to compare.
+            // A stalled job has no step to compare.
             let Some(step) = *step else { continue };
             let state = &mut self.jobs[job];
             let usual = *state.usual.get_or_insert(step);

@@ -25,7 +25,7 @@ const METRICS: &[Column] = &[
     Column::ReceivedBytes,
 ];
 
-/// Minder-like. Denoising by an auto-encoder is left out: values of a tick stand for themselves.
+/// Minder-like. Denoising by an auto-encoder is omitted: values of a tick stand for themselves.
 pub(super) struct MinderLike {
     layout: Arc<Layout>,
     /// By metric: the odd machine and since when.

@@ -15,8 +15,8 @@ const TIME_OUTS: f64 = 0.10;
 /// cross the cable of a NIC in a minute, a healthy fabric loses as many once in years (Poisson, at 1e-5 of probes).
 pub(super) const LEAST_LOST: u32 = 4;
 
-/// R-Pingmesh-like. Its watch over the paths of the jobs themselves, and what it says of the processors of nodes,
-/// are not part of it.
+/// R-Pingmesh-like. Its watch over the paths of the jobs themselves, and what it reports about the processors of
+/// nodes, are not part of it.
 pub(super) struct PingmeshLike {
     layout: Arc<Layout>,
     far: Window,
@@ -64,7 +64,8 @@ fn bad_nics(mesh: &[Answer]) -> Vec<(usize, f64)> {
     }
 }
 
-/// Cables that most of the lost probes have crossed, and how many. `sums` are sent and lost of each way.
+/// Cables that most of the lost probes have crossed, and how many. `sums` are sent and lost of each
+/// path.
 fn accused(far: &[Answer], sums: &[[u32; 2]], bad: &[(usize, f64)]) -> (Vec<usize>, u32) {
     let is_bad = |nic: usize| bad.iter().any(|(other, _)| *other == nic);
     let mut votes: BTreeMap<usize, u32> = BTreeMap::new();
@@ -80,7 +81,7 @@ fn accused(far: &[Answer], sums: &[[u32; 2]], bad: &[(usize, f64)]) -> (Vec<usiz
     if most < LEAST_LOST {
         return (Vec::new(), 0);
     }
-    // Cables with equal votes cannot be told apart: all of them are named.
+    // Cables with equal votes cannot be distinguished: all of them are named.
     let worst = votes.into_iter().filter(|(_, count)| *count == most);
     (worst.map(|(cable, _)| cable).collect(), most)
 }
@@ -142,7 +143,7 @@ mod tests {
         ];
         let sums = far.clone().map(|answer| [answer.sent, answer.lost]);
         assert_eq!(accused(&far, &sums, &[]), (vec![10], 5));
-        // What a bad NIC loses accuses nobody, and what remains is too little.
+        // What a bad NIC loses indicates no other part, and what remains is too little.
         assert_eq!(accused(&far, &sums, &[(0, 1.0)]), (vec![], 0));
     }
 }

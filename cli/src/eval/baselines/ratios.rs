@@ -62,7 +62,7 @@ impl MegaScaleLike {
         Self { layout }
     }
 
-    /// Machines with a job, each with a figure out of its own values.
+    /// Machines with a job, each with a figure from its values.
     fn machines(
         &self,
         frame: &Frame,

@@ -43,7 +43,7 @@ impl Baseline for Votes {
             if most <= 0.0 || most < SHARE * all {
                 return named;
             }
-            // Cables with equal votes cannot be told apart: all of them are named.
+            // Cables with equal votes cannot be distinguished: all of them are named.
             let worst: Vec<Part> = votes
                 .into_iter()
                 .filter(|(_, count)| *count > 0.999 * most)

@@ -6,7 +6,7 @@ use super::super::alarm::Naming;
 use super::super::frame::{Column, Frame, Layout};
 use super::Baseline;
 
-/// Fewest peers of which a standard deviation says anything.
+/// Fewest peers of which a standard deviation reports anything.
 const MIN_PEERS: usize = 4;
 
 /// Any signal more than a number of standard deviations from the mean of its peers.

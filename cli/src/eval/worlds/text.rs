@@ -44,7 +44,7 @@ pub(super) fn tables(report: &Report) -> String {
         let kinds = report.unknown_kinds.join(", ");
         writeln!(
             out,
-            "Kinds of faults without a class in the table, so that no class is right: {kinds}."
+            "Kinds of faults that the table maps to no class, so that no class is right: {kinds}."
         )
         .ok();
     }

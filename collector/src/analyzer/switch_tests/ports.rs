@@ -133,7 +133,7 @@ fn a_port_that_pauses_a_switch_without_end_and_is_behind_no_pause_is_stuck() {
     assert_eq!(stuck, ["pfc-storm link/b:1"]);
     // The host on b takes nothing.
     assert!(lab_of(&lanes(1.0)).said_by(pause_circle::build).is_empty());
-    // Nobody asks b.
+    // No source reads b.
     assert!(
         lab_of(&lanes(0.0)[..2])
             .said_by(pause_circle::build)
@@ -204,7 +204,7 @@ fn a_queue_that_stands_at_a_port_which_sends_little_is_named_unless_the_port_is_
         };
         lab_of(&[port]).said_by(switch_ports::build)
     };
-    // A tenth of its speed, and one packet in ten.
+    // 10 % of its speed, and 10 % of the packets.
     let (marked, bytes) = (1.2e6, 5e10);
     assert_eq!(
         queue(("a", "1"), 0.0, marked, bytes),

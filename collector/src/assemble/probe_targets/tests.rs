@@ -1,4 +1,4 @@
-//! Who is asked by whom, on rails of two units of nodes.
+//! Which NIC probes which, on rails of two units of nodes.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,8 @@ use crate::fabric::{SubnetMerge, understand};
 
 const RAILS: usize = 2;
 
-/// Units of nodes with a leaf for each rail, under two spines, and what their exporters say. `silent` nodes answer nobody.
+/// Units of nodes with a leaf for each rail, under two spines, and what their exporters report.
+/// `silent` nodes do not respond.
 struct Lab {
     fabric: Fabric,
     history: History,
@@ -101,7 +102,7 @@ impl Lab {
         lab
     }
 
-    /// By node: whom it is to ask.
+    /// By node: its probe targets.
     fn lists(&self) -> Vec<Vec<Target>> {
         let (_, routes) = understand(&self.fabric, &SubnetMerge::default());
         let probing = Probing::of(&self.fabric, &self.history);

@@ -37,7 +37,7 @@ const DOWN_KEPT_SECONDS: f64 = 7.0 * 86_400.0;
 struct DegradedLink {
     /// Ports that were up and fell, and when. History is minutes long, a dead switch may stay dead for days.
     fallen: BTreeMap<(NodeName, RdmaPort), Timestamp>,
-    /// Rests on what ports say of being up, and of their rate, and on what devices there are.
+    /// Rests on what ports report about being up, and of their rate, and on what devices there are.
     ports: Kept<[u64; 3], Ports>,
     pcie: pcie::Links,
     cables: Cables,
@@ -158,13 +158,13 @@ struct PortValue {
     value: f64,
 }
 
-/// What the ports of one node say.
+/// What the ports of one node report.
 #[derive(Debug)]
 struct Ports {
     /// How many ports the node has: a login server with one NIC is no peer of a GPU server with eight.
     shape: usize,
     up: Vec<PortValue>,
-    /// A port that is down shows a rate that means nothing, and is left out.
+    /// A port that is down shows a rate that means nothing, and is omitted.
     rates: Vec<PortValue>,
 }
 
@@ -172,7 +172,7 @@ impl Ports {
     fn of(history: &NodeHistory) -> Self {
         let is_up = |rate: &PortValue| {
             let labels = [rate.port.device.as_str(), &rate.port.port.to_string()];
-            // Where nobody says whether the port is up, its rate still speaks.
+            // Where no source reports whether the port is up, its rate is still evidence.
             let up = history.value(&RDMA_PORT_UP, &labels);
             up.is_none_or(|up| up == 1.0)
         };
@@ -324,7 +324,7 @@ fn ports_slow(view: &View<'_>, nodes: &[(&NodeName, &Ports)], out: &mut Vec<Evid
     }
 }
 
-/// Network people speak of gigabits.
+/// Network speeds are given in gigabits.
 fn gigabits(bytes_per_second: f64) -> f64 {
     (bytes_per_second / BYTES_PER_SECOND_PER_GBIT * 10.0).round() / 10.0
 }

@@ -24,8 +24,9 @@ use crate::store::{Count, Increase, NodeHistory, Window};
 const DEVIATIONS: f64 = 5.0;
 /// The window in which errors are counted: as long as the history reaches at 5 s scrapes.
 const WINDOW_SECONDS: f64 = 120.0;
-/// A cable that is moved loses its link once, and a sweep or LLDP soon says where it hangs. To wait longer would be to say
-/// nothing of a port that flaps, and holds its job up each time, before its second loss.
+/// A cable that is moved loses its link once, and a sweep or LLDP soon shows where it is connected.
+/// To wait longer would be to report nothing of a port that flaps, and holds its job up each time,
+/// before its second loss.
 const LOSS_WAIT_SECONDS: f64 = 15.0;
 /// Errors that rise everywhere are the fabric's or the scheduler's doing: a part must stand out by this factor.
 const ABOVE_PEERS: f64 = 5.0;
@@ -176,7 +177,7 @@ impl Detector for ErrorCounters {
     }
 }
 
-/// Leaves out cables that lost their links with so many others of a switch that it was restarted, or was down.
+/// Omits cables whose links went down with so many others of a switch that it was restarted, or was down.
 fn leave_out_shared(fabric: &Fabric, losses: &mut Vec<Rise>) {
     let lost: BTreeSet<&Part> = losses.iter().map(|loss| &loss.part).collect();
     let switches = cables_of_switches(fabric, &lost).into_values();
@@ -190,7 +191,7 @@ fn leave_out_shared(fabric: &Fabric, losses: &mut Vec<Rise>) {
     losses.retain(|loss| !shared.contains(&loss.part));
 }
 
-/// Leaves out cables that are connected to a wrong leaf: they lost their links when they were moved there.
+/// Omits cables that are connected to a wrong leaf: their links went down when they were moved there.
 fn leave_out_moved(view: &View<'_>, losses: &mut Vec<Rise>) {
     losses.retain(|loss| {
         let Part::HostLink(node, RdmaPort { device, .. }) = &loss.part else {
@@ -254,8 +255,9 @@ fn rises_of(
     rises.extend(together);
 }
 
-/// How often a link was lost while somebody watched, and at least [`LOSS_WAIT_SECONDS`] ago. A node or driver that starts again
-/// loses its links meanwhile, and counts from 0 or 1: neither that nor what was before is a fault of a cable.
+/// How often a link went down while it was observed, and at least [`LOSS_WAIT_SECONDS`] ago. A node or driver
+/// that starts again loses its links meanwhile, and counts from 0 or 1: neither that nor what was before is a
+/// fault of a cable.
 fn losses(window: Window<'_>) -> Option<Increase> {
     let newest = window.counts().next()?.at;
     let watched = window.unbroken().last()?.0;
@@ -304,7 +306,8 @@ fn evidence(view: &View<'_>, rise: Rise, limit: &Limit, usual_per_hour: f64) -> 
         detector: NAME,
         signal: limit.signal(),
         class: limit.class,
-        // Errors slow nobody until retransmissions do; how much cannot be told from the counter alone.
+        // Errors slow no job until they cause retransmissions; how much cannot be determined from the
+        // counter alone.
         effect: 0.0,
         statement: format!(
             "{what} of {} rose by {:.0} in {:.0} s ({:.0} per hour); at the median component it rises by {usual_per_hour:.0} per hour.",

@@ -1,8 +1,8 @@
-//! Packets that vanish inside the fabric, as hosts see it: switches whose counters nobody reads, or that count nothing.
+//! Packets that vanish inside the fabric, as hosts see it: switches whose counters are not read, or that count nothing.
 //!
-//! Who sends gets negative acknowledgments, who receives finds gaps. A cable at a host does that to everything that one
-//! NIC sends or receives; where many NICs of several nodes send what never arrives, and many others miss it, the loss is at a
-//! switch that they share. Hosts cannot tell which of them: all that lie on every way are named.
+//! The sender gets negative acknowledgments, the receiver finds gaps. A cable at a host does that to everything that
+//! one NIC sends or receives; where many NICs of several nodes send what never arrives, and many others miss it, the
+//! loss is at a switch that they share. Hosts cannot determine which of them: all that lie on every path are named.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,7 +33,7 @@ const PACKET_BYTES: f64 = 4096.0;
 const MOST_OF_ONE: f64 = 0.5;
 /// Errors that ports of hosts count, as a share of the lost packets: from here on they explain the loss.
 const EXPLAINED: f64 = 0.3;
-/// Most pairs of a sender and a receiver whose ways are looked at.
+/// Most pairs of a sender and a receiver whose paths are evaluated.
 const MOST_PAIRS: usize = 64;
 
 /// What drivers call negative acknowledgments that a sender gets: mlx5, bnxt_re, rxe.
@@ -242,7 +242,8 @@ fn host_errors(view: &View<'_>) -> f64 {
     nodes.map(|(_, history)| of_host(history)).sum()
 }
 
-/// Switches on every way from a sender to a receiver; in a fabric of rails NICs of one device talk to each other.
+/// Switches on every path from a sender to a receiver; in a fabric of rails NICs of one device talk to each
+/// other.
 fn on_every_way(view: &View<'_>, senders: &Losses<'_>, receivers: &Losses<'_>) -> Vec<Part> {
     let leaves = |losses: &Losses<'_>| -> BTreeSet<(RdmaDevice, SwitchName)> {
         let leaf = |loss: &Loss<'_>| Some((loss.device.clone(), loss.leaf(view.fabric)?));
@@ -267,7 +268,8 @@ fn on_every_way(view: &View<'_>, senders: &Losses<'_>, receivers: &Losses<'_>) -
         }
     }
     let most = counts.values().copied().max().unwrap_or(0);
-    // One more switch may lose at the same time: the ways that cannot lead over the first are few then.
+    // One more switch may lose at the same time: the paths that cannot lead over the first are few
+    // then.
     if most * 2 < all {
         return Vec::new();
     }
@@ -275,7 +277,7 @@ fn on_every_way(view: &View<'_>, senders: &Losses<'_>, receivers: &Losses<'_>) -
     shared.map(|(part, _)| part).collect()
 }
 
-/// Whether packets of a switch's ports were told lately.
+/// Whether packets of a switch's ports were reported lately.
 fn counts_packets(view: &View<'_>, part: &Part) -> bool {
     let Part::Switch(name) = part else {
         return false;

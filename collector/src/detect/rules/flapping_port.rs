@@ -1,4 +1,4 @@
-//! Ports that lose their link again and again, and ports that are down and have counted it themselves.
+//! Ports whose links flap, and ports that are down and have counted it themselves.
 
 use std::collections::BTreeSet;
 
@@ -34,7 +34,7 @@ impl Detector for FlappingPort {
     fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
         let mut flapping_now = BTreeSet::new();
         for (node, history) in view.history.fresh_nodes(view.now) {
-            // Where nothing has moved for the whole window, no link was lost.
+            // Where nothing has moved for the whole window, no link went down.
             let moves = |metric| history.moving(metric).next().is_some();
             if ![&RDMA_PORT_UP, &RDMA_PORT_ERRORS, &NIC_PHY_LINK_DOWN]
                 .into_iter()
@@ -111,7 +111,7 @@ impl Detector for FlappingPort {
     }
 }
 
-/// How often a port has lost its link within the window.
+/// How often the link of a port went down within the window.
 struct Losses {
     /// As it counts itself, and by which metric. What it counts between two scrapes is one loss: a cable that is plugged
     /// in may bounce.

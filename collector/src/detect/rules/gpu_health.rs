@@ -1,4 +1,5 @@
-//! GPUs that say of themselves, or by their silence, that they are broken: lost, with bad memory, with NVLinks down.
+//! GPUs that report about themselves, or by their silence, that they are broken: lost, with bad memory, with NVLinks
+//! down.
 
 use std::collections::BTreeMap;
 
@@ -22,13 +23,15 @@ use crate::store::per_node_cache::Kept;
 /// (NVIDIA XID catalogue).
 const FATAL_XIDS: &[&str] = &["79", "95", "119", "120"];
 
-/// Newest pages on which such an XID must be new: then the silence is its doing, and no page that came out short.
+/// Newest scrapes on which such an XID must be new: then the silence is its doing, and no scrape that came out
+/// short.
 const NEW_PAGES: usize = 2;
 
 #[derive(Default)]
 struct GpuHealth {
     gpus: Gpus,
-    /// Rests on the GPUs that are listed, on which of them tell anything, and on what they tell of memory and links.
+    /// Rests on the GPUs that are listed, on which of them report anything, and on what they report about memory and
+    /// links.
     kept: Kept<[u64; 7], Health>,
 }
 
@@ -37,7 +40,7 @@ pub fn build() -> Box<dyn Detector> {
     Box::<GpuHealth>::default()
 }
 
-/// What the GPUs of a node say of themselves.
+/// What the GPUs of a node report about themselves.
 #[derive(Debug, Default)]
 struct Health {
     /// Whether any does not answer, or has bad memory.
@@ -215,7 +218,7 @@ fn lost(node: &[Listed<'_>], view: &View<'_>, out: &mut Vec<Evidence>) {
     }
 }
 
-/// The XIDs that say that a GPU is gone, as a sentence, and whether one of them is new.
+/// The XIDs that report that a GPU is gone, as a sentence, and whether one of them is new.
 fn fatal_xids(gpu: &Listed<'_>) -> (String, bool) {
     let told = gpu.history.series(&GPU_XID_EVENTS);
     let told = told.filter_map(|(labels, window)| {
@@ -286,8 +289,8 @@ impl<'a> Lacking<'a> {
     }
 }
 
-/// How many NVLinks GPUs have, by product: one may be sold without a bridge on some of them, so the peers say how many
-/// there should be.
+/// How many NVLinks GPUs have, by product: one may be sold without a bridge on some of them, so the peers report how
+/// many there should be.
 fn norms<'a>(nodes: impl Iterator<Item = &'a Health>) -> BTreeMap<&'a str, f64> {
     let mut active: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
     for (product, links) in nodes.flat_map(|health| &health.links) {

@@ -1,7 +1,7 @@
-//! GPUs that run far hotter than those at the same place in other nodes which draw as much power: not held back yet.
+//! GPUs that run far hotter than those at the same place in other nodes which draw as much power: not throttled yet.
 //!
-//! A GPU is warmer or cooler by its place in the air or coolant of the node, and by what it draws. What is left beside those
-//! is its own cooling: paste, heat sink, cold plate, a fan of its own.
+//! A GPU is warmer or cooler by its place in the air or coolant of the node, and by what it draws.
+//! What is left beside those is its own cooling: paste, heat sink, cold plate, a separate fan.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Nodes whose processors stand still: by themselves, or because a hypervisor takes them.
+//! Nodes whose processors stall: by themselves, or because a hypervisor takes them.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ const WINDOW_SECONDS: f64 = 60.0;
 /// What rises on all nodes is how such machines are: a node must stand out by this factor.
 const ABOVE_PEERS: f64 = 5.0;
 
-/// A rate of a node that should be next to nothing; stolen time first, as it explains stalls.
+/// A rate of a node that should be almost nothing; stolen time first, as it explains stalls.
 struct Limit {
     metric: &'static Metric,
     /// Value of the second label; none sums all of the series of the metric.
@@ -57,7 +57,8 @@ const LIMITS: &[Limit] = &[
     },
 ];
 
-/// Stolen time that explains the stalls of a node, and is too little to be told by itself: a tenth of its limit (a choice).
+/// Stolen time that explains the stalls of a node, and is too little to be reported by itself: a
+/// tenth of its limit (a choice).
 const EXPLAINS_STALLS: f64 = 1e-3;
 
 struct HostHealth;
@@ -173,7 +174,7 @@ fn rate(history: &NodeHistory, limit: &Limit) -> Option<f64> {
     {
         counted = counted.map(|rate| rate / processors.max(1.0));
     }
-    // The default page has only the histogram.
+    // The default scrape has only the histogram.
     counted.or_else(|| timers_later_than(history, limit.threshold?))
 }
 
@@ -213,7 +214,7 @@ fn evidence(
         detector: "host-health",
         signal: limit.metric.name,
         class,
-        // What a probe sees of it is a sample; how much of the time is gone, only steal tells.
+        // What a probe sees of it is a sample; how much of the time is gone, only steal reports.
         effect: if limit.class == &STEAL {
             rate.min(1.0)
         } else {

@@ -1,9 +1,9 @@
-//! Cables between switches that lose packets without a word: what one end has sent and the other has not received.
+//! Cables between switches that lose packets silently: what one end has sent and the other has not received.
 //!
 //! The two ends are read at different moments, so that each reading is off by what went between them. That error does
 //! not grow with time, and what one direction seems to lose by it the other seems to gain: both directions are
 //! added, over longer and longer times. What is left of the error shows on every cable, and as often as a surplus,
-//! which no loss can make: cables that seem to gain packets say how far readings can be trusted.
+//! which no loss can make: cables that seem to gain packets show how far readings can be trusted.
 
 mod balance;
 mod rules;
@@ -33,10 +33,10 @@ use crate::store::Window;
 const MIN_LOST: f64 = 1e-5;
 /// Fewest lost packets that are looked at.
 const MIN_PACKETS_LOST: f64 = 100.0;
-/// A direction with fewer packets in a third of the time is idle: keep-alives say nothing.
+/// A direction with fewer packets in a third of the time is idle: keep-alives are no evidence.
 const MIN_PACKETS: f64 = 10_000.0;
-/// Readings in a third of the time that is looked at; the shortest time that shows a loss is told. The longest are for
-/// readings 5 s apart: those 10 s and more apart are not kept for so many.
+/// Readings in a third of the time that is looked at; the shortest time that shows a loss is reported. The longest are
+/// for readings 5 s apart: those 10 s and more apart are stored for fewer.
 const SCALES: [usize; 7] = [1, 2, 4, 6, 9, 12, 18];
 /// How far a loss must be beyond the largest surplus of any cable. Of a hundred normal errors the largest is 2.5
 /// standard deviations, so that a loss is beyond five.
@@ -44,7 +44,7 @@ const ABOVE_SURPLUS: f64 = 2.0;
 /// How far a loss must be beyond the error that the cable's own readings show from one to the next, in standard
 /// deviations: cables of switches that are read later than others are off by more.
 const ABOVE_OWN: f64 = 6.0;
-/// Share of the cables whose surplus is left out, the largest first: their counters may be broken.
+/// Share of the cables whose surplus is omitted, the largest first: their counters may be broken.
 const BROKEN: f64 = 1e-3;
 /// Least that each third of the time must show of what all of it shows: a step in a counter is in one of them only.
 const OF_EACH_THIRD: f64 = 0.25;
@@ -72,7 +72,7 @@ pub fn build() -> Box<dyn Detector> {
 
 const NAME: &str = "lossy-cable";
 
-/// Share of the packets that is missing on a cable, by way that is busy.
+/// Share of the packets that is missing on a cable, by busy direction.
 #[derive(Debug, Clone, Copy)]
 struct Missing {
     /// Among the cables.
@@ -189,7 +189,7 @@ impl Cables {
     }
 }
 
-/// The same with what their ends say now.
+/// The same with what their ends report now.
 struct Ports<'a> {
     cables: &'a [(Cable, [usize; 2])],
     switches: Vec<Option<SwitchSeries<'a, 3>>>,
@@ -257,7 +257,8 @@ fn balances(ports: &Ports<'_>, sheets: &mut Sheets) -> [Vec<Missing>; SCALES.len
     all
 }
 
-/// Share beyond which cables with so many busy ways lose packets; none if they are too few to tell.
+/// Share beyond which cables with so many busy ways lose packets; none if they are too few to
+/// decide.
 fn limit(all: &[Missing], ways: usize) -> Option<f64> {
     let alike = || all.iter().filter(|own| own.ways() == ways);
     let shares: Vec<f64> = alike().map(Missing::share).collect();
@@ -312,7 +313,7 @@ fn own_error([one, other]: [&Port<'_>; 2], own: &Balance, scale: usize) -> f64 {
 type Accused = Vec<(Balance, f64)>;
 
 /// Cables of switches most of whose cables lose, by switch, and the rest. `judged`: cables of each switch that
-/// could be judged.
+/// could be evaluated.
 fn by_switch(
     accused: Accused,
     judged: &HashMap<PartId, usize, FixedState>,

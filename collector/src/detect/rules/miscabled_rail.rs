@@ -97,7 +97,7 @@ fn evidence(view: &View<'_>, wrong: &Misplaced) -> Evidence {
     }
 }
 
-/// The port of a device that has a cable, which the fabric knows; port 1 where it does not.
+/// The port of a device that has a cable, as the fabric has it; else port 1.
 fn cabled_port(view: &View<'_>, nic: &Part, device: &RdmaDevice) -> RdmaPort {
     let id = view.fabric.find(nic);
     let cables = id.into_iter().flat_map(|id| view.fabric.neighbours(id));

@@ -328,7 +328,7 @@ fn evidence(node: &NodeName, signal: &'static Metric, statement: String) -> Evid
         detector: "node-hardware",
         signal: signal.name,
         class: &HOST_HARDWARE,
-        // What it costs is seen by those who look at GPUs and ports.
+        // Its cost is covered by the detectors of GPUs and ports.
         effect: 0.0,
         statement,
         victims: Vec::new(),

@@ -43,7 +43,7 @@ impl Detector for PauseCircle {
                 .into_iter()
                 .map(|id| view.fabric.vertex(id).part.clone());
             let mut parts: Vec<Part> = parts.collect();
-            // None of them is more to blame: the first by name stands for all, in every tick.
+            // None of them is the single cause: the first by name represents all, in every tick.
             parts.sort();
             let names: Vec<String> = parts.iter().map(ToString::to_string).collect();
             let behind = parts.iter().flat_map(|part| gpus_behind(view.fabric, part));
@@ -115,8 +115,8 @@ impl Detector for PauseCircle {
     }
 }
 
-/// Ports of which no cable is known: a switch sends pause there all of the time, nothing arrives, and none of its own ports is
-/// paused. Whoever is at the other end, the switch is the root.
+/// Ports of which no cable is known: a switch sends pause there all of the time, nothing arrives,
+/// and none of its ports is paused. Whatever is at the other end, the switch is the root cause.
 fn stuck_without_cable(view: &View<'_>, out: &mut Vec<Evidence>) {
     for (switch, history) in view.history.fresh_switches(view.now) {
         let mut stuck = Vec::new();

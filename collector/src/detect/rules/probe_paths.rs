@@ -1,8 +1,9 @@
-//! What probes say of the ways that they take: which edge, cable, switch or host loses them, or holds them up.
+//! What probes report about the paths that they take: which edge, cable, switch or host loses them, or
+//! delays them.
 //!
-//! Probes are few, and a way has many parts: what is said rests on all flows together ([`tomography`](crate::detect::tomography)).
-//! Loss below a percent on one of many cables is found sooner by switches that count packets; probes find it where
-//! nothing counts, and on ways that no job uses.
+//! Probes are few, and a path has many parts: what is reported rests on all flows together
+//! ([`tomography`](crate::detect::tomography)). Loss below a percent on one of many cables is found sooner by
+//! switches that count packets; probes find it where nothing counts, and on paths that no job uses.
 
 mod causes;
 mod evidence;
@@ -27,7 +28,8 @@ use problem::{Signal, pose};
 
 /// Time over which probes are counted: as far back as the history reaches.
 pub(crate) const WINDOW_SECONDS: f64 = 150.0;
-/// How long an exporter must run before it counts that nobody was answered: that it was away shows on others' pages one scrape later.
+/// How long an exporter must run before unanswered probes to it count: that it was away shows
+/// on others' scrapes one scrape later.
 const SETTLE_SECONDS: f64 = 20.0;
 /// Share of its probes that a flow may lose while nothing is broken.
 const LEAST_LOSS: f64 = 1e-4;
@@ -39,12 +41,13 @@ const LEAST_TAIL: f64 = 1e-3;
 const LEAST_TAIL_OF_FABRIC: f64 = 5e-3;
 /// The same of a NIC or a host: hosts differ by as much as 1e-2 without any fault (twice that, a choice).
 const LEAST_TAIL_OF_NODE: f64 = 2e-2;
-/// Where most flows suffer more than this, they say nothing of single parts.
+/// Where most flows suffer more than this, they report nothing of single parts.
 const MOST_USUAL: f64 = 0.1;
 /// How much hits at a NIC, host or leaf must exceed what is usual before anything is explained: half of what the likeliest
 /// component must explain, as a cable between leaves is only one of those that a leaf's flows take.
 const SUSPICIOUS_NATS: f64 = 6.0;
-/// Hits must lie so far apart: when a fabric finds other ways, it loses for a moment, and scrapes see that at different times.
+/// Hits must lie so far apart: when a fabric finds other paths, it loses for a moment, and scrapes
+/// see that at different times.
 const APART_SECONDS: f64 = 15.0;
 /// How old forwarding tables may be: an own sweep reads them every five minutes.
 const MAX_TABLES_AGE_SECONDS: f64 = 900.0;

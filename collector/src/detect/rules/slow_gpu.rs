@@ -32,7 +32,7 @@ struct Slowdown {
     reason: &'static str,
     /// Smallest drop of the SM clock below the median peer that is a fault.
     min_drop: f64,
-    /// What is wrong with a node of which most GPUs are held back so.
+    /// What is wrong with a node of which most GPUs are throttled so.
     of_node: &'static Class,
 }
 
@@ -42,15 +42,15 @@ const CHIPS_DIFFER: f64 = 0.02;
 const SLOW_COMPUTE: f64 = 0.05;
 /// What equal chips reach within one power limit differs by more: 8 % on average, up to 22 % (Sinha et al., SC 2022).
 const CAPPED_CHIPS_DIFFER: f64 = 0.15;
-/// A GPU whose power limit is so much below that of its peers is held back by a limit of its own; where limits are not known, one
-/// that draws so much less power.
+/// A GPU whose power limit is so much below that of its peers is throttled by a separate limit;
+/// where limits are not known, one that draws so much less power.
 const LOWER_LIMIT: f64 = 0.05;
 
 /// The event of a GPU at its power limit.
 const POWER_CAP: &str = "sw_power_cap";
 
 /// Events that slow a GPU down, worst first. No healthy GPU shows the first four, so that they count as soon as
-/// the clock is lower than chips differ by; a power cap is normal under load, and its drop alone tells.
+/// the clock is lower than chips differ by; a power cap is normal under load, and its drop alone is evidence.
 const SLOWDOWNS: &[Slowdown] = &[
     Slowdown {
         reason: "hw_power_brake",
@@ -89,7 +89,7 @@ pub fn build() -> Box<dyn Detector> {
     Box::<SlowGpu>::default()
 }
 
-/// A GPU that is held back.
+/// A GPU that is throttled.
 struct Held<'a> {
     gpu: &'a Listed<'a>,
     clock_hertz: f64,
@@ -97,7 +97,7 @@ struct Held<'a> {
     norm_hertz: f64,
     peers: usize,
     why: &'static Slowdown,
-    /// For how long it was, in words.
+    /// For how long it was, as text.
     words: String,
 }
 
@@ -115,7 +115,7 @@ impl Detector for SlowGpu {
     fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
         self.gpus.refresh(view);
         let mut gpus = self.gpus.listed(view);
-        // A GPU whose page is late shows another phase of the job, or an older power limit.
+        // A GPU whose scrape is late shows another phase of the job, or an older power limit.
         let is_late = |gpu: &Listed<'_>| gpu.clock().is_some_and(|clock| clock.is_late(view.now));
         gpus.retain(|gpu| gpu.is_busy() && !is_late(gpu));
         if view.left_out.has(Step::RoleCohort) {
@@ -140,7 +140,7 @@ impl Detector for SlowGpu {
                 }
             }
         }
-        // One node with a limit of its own was forgotten; several are what the site wants.
+        // A single node with another limit is a mistake; several are the site's choice.
         if let [(of_node, gpus)] = &capped[..] {
             out.push(of_whole_node(&POWER_LIMIT, of_node, *gpus, view));
         }
@@ -236,8 +236,9 @@ fn capped() -> [Threshold; 2] {
     ]
 }
 
-/// The job in which a GPU's clock may be held against others: its own if that spans enough nodes to tell when one of them
-/// is held back as a whole. What a job does decides how far power limits hold clocks down.
+/// The job in which a GPU's clock may be compared with others: its own if that spans enough nodes
+/// to report when one of them is throttled as a whole. What a job does decides how far power limits
+/// hold clocks down.
 fn wide_job<'a>(gpu: &Listed<'a>) -> Option<&'a Job> {
     gpu.job.filter(|job| job.nodes.len() >= MIN_PEERS)
 }
@@ -338,7 +339,7 @@ fn held_back<'a>(gpus: &'a [Listed<'a>]) -> Vec<Held<'a>> {
     gpus.iter().filter_map(held).collect()
 }
 
-/// For how long an event held the GPU back, in words; none if it did not.
+/// For how long an event held the GPU back, as text; none if it did not.
 fn active(gpu: &Listed<'_>, why: &Slowdown) -> Option<String> {
     let labels = [gpu.label, why.reason];
     let seconds = gpu.history.window(&GPU_CLOCK_EVENT_SECONDS, &labels);
@@ -357,7 +358,7 @@ fn active(gpu: &Listed<'_>, why: &Slowdown) -> Option<String> {
     }
 }
 
-/// What is wrong with a node, if it is what most of its busy GPUs are held back by.
+/// What is wrong with a node, if it throttles most of its busy GPUs.
 fn shared_cause(held: &[&Held<'_>], gpus: usize) -> Option<&'static Class> {
     let first = held.first()?.why;
     let alike = held

@@ -15,7 +15,7 @@ const WINDOW_SECONDS: f64 = 120.0;
 /// Share of that window in which every process of a node must have waited. A checkpoint to healthy storage takes
 /// seconds and comes every half an hour.
 const MIN_SHARE: f64 = 0.1;
-/// Share of the nodes that must wait together: one alone has a disk of its own that is slow.
+/// Share of the nodes that must wait together: one alone has a slow local disk.
 const MIN_NODES: f64 = 0.25;
 
 /// The window for a node that waits alone.
@@ -24,7 +24,8 @@ const ALONE_WINDOW_SECONDS: f64 = 60.0;
 const ALONE_MIN_SHARE: f64 = 0.15;
 /// How many times as long as the middle node it must have waited.
 const ALONE_ABOVE_MEDIAN: f64 = 5.0;
-/// Mean utilization of its busiest GPU meanwhile: who loads a checkpoint does not compute yet.
+/// Mean utilization of its busiest GPU meanwhile: a rank that loads a checkpoint does not compute
+/// yet.
 const BUSY: f64 = 0.5;
 
 struct StorageStall;

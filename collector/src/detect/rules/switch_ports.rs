@@ -1,4 +1,5 @@
-//! What ports of switches tell of the switch: packets that it drops, uplinks of which it uses only some, queues that stand.
+//! What ports of switches report about the switch: packets that it drops, uplinks of which it uses
+//! only some, queues that stand.
 
 mod standing_queue;
 
@@ -211,11 +212,11 @@ fn dropping(view: &View<'_>, out: &mut Vec<Evidence>) {
         .history
         .fresh_switches(view.now)
         .map(|(switch, history)| {
-            // What stands still has dropped nothing.
+            // A constant counter means no drops.
             let dropped = history.moving(&SWITCH_PORT_DISCARDS);
             let dropped = dropped.filter(|(labels, _)| labels.values().nth(1) == Some("transmit"));
             let dropped: Vec<f64> = dropped.filter_map(rise).collect();
-            // Who drops nothing drops no share of whatever it sends.
+            // A port without drops has a drop share of 0.
             let sent = dropped.iter().any(|packets| *packets > 0.0);
             let sent = sent.then(|| history.series(&SWITCH_PORT_TRANSMIT_PACKETS));
             let sent: Vec<f64> = sent.into_iter().flatten().filter_map(rise).collect();

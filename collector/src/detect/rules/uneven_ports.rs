@@ -1,4 +1,4 @@
-//! Ports of a node that move more than its job gives them: somebody else uses the NIC.
+//! Ports of a node that move more than its job gives them: traffic from outside the job.
 
 use railscope_model::identity::{NodeName, Part, RdmaPort};
 use railscope_model::metric::{Metric, RDMA_PORT_RECEIVE_BYTES, RDMA_PORT_TRANSMIT_BYTES};
@@ -18,11 +18,11 @@ use crate::store::{NodeHistory, Rows};
 const BYTES: [&Metric; 2] = [&RDMA_PORT_TRANSMIT_BYTES, &RDMA_PORT_RECEIVE_BYTES];
 /// The window over which bytes are compared.
 const WINDOW_SECONDS: f64 = 60.0;
-/// Shortest time over which they are: the ports of one page are sampled up to a second apart, which is less than half
-/// of [`MIN_EXCESS`] then.
+/// Shortest time over which they are: the ports of one scrape are sampled up to a second apart, which is less than
+/// half of [`MIN_EXCESS`] then.
 const MIN_SECONDS: f64 = 20.0;
-/// Excess over the node's median port, both ways, from which somebody else must be there (an engineering choice:
-/// the rails of a job differ by less than a hundredth over a minute).
+/// Excess over the node's median port, both directions, from which there must be other traffic (an engineering
+/// choice: the rails of a job differ by less than 1 % over a minute).
 const MIN_EXCESS: f64 = 0.1;
 /// A node of which the median port moves less than this has no job to compare with, bytes per second.
 const MIN_RATE: f64 = 1e8;

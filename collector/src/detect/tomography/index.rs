@@ -11,11 +11,12 @@ pub(super) struct Meets {
     pub(super) flow: usize,
     /// Whether every probe crosses it.
     pub(super) always: bool,
-    /// Chance that the flow's unknown way crosses it too.
+    /// Probability that the flow's unknown path crosses it too.
     pub(super) maybe: f64,
 }
 
-/// Flows without a hit that may meet a part, all with the same chance. They are many, and each says little.
+/// Flows without a hit that may meet a part, all with the same probability. They are many, and each
+/// reports little.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Unhit {
     flows: f64,
@@ -40,7 +41,8 @@ pub(super) struct Index {
 type Alike<'a> = (&'a [(u32, u8)], u64);
 
 impl Unhit {
-    /// How much more likely it is that none of them was hit if a part spoils this share of the probes over it, in nats: less.
+    /// Log-likelihood, negative, that none of them was hit if a part affects this share of the
+    /// probes over it.
     pub(super) fn gain(&self, each: Each, rate: f64) -> f64 {
         let spared = (self.probes * (-rate).ln_1p()).exp();
         self.flows
@@ -86,7 +88,7 @@ impl Index {
                 .or_default();
             group.0 += 1.0;
             for part in certain {
-                // That it may cross the part once more says next to nothing of a flow that was not hit.
+                // That it may cross the part again reports almost nothing of a flow that was not hit.
                 meet(part, true, 0.0);
                 *group.1.entry(part).or_default() += 1.0;
             }
@@ -112,7 +114,7 @@ impl Index {
     }
 }
 
-/// By part of some sets: the chance that a way out of them leads over it.
+/// By part of some sets: the probability that a path out of them leads over it.
 fn maybe(sets: &[Vec<(u32, f64)>], within: &[(u32, u8)]) -> BTreeMap<u32, f64> {
     let mut maybe: BTreeMap<u32, f64> = BTreeMap::new();
     for (set, times) in within {

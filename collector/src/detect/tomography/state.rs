@@ -12,20 +12,20 @@ const LEAST: f64 = 2e-4;
 const COARSE: f64 = 2.5;
 /// See [`LEAST`].
 const FINE: f64 = 1.2;
-/// Most that a part is taken to spoil: nothing is certain.
+/// Largest share that a part is taken to affect: nothing is certain.
 const MOST: f64 = 0.999;
 /// How much it counts against a part that its flows do not suffer alike: the power of the share that it explains (a choice: with 2
 /// two cables of a switch are taken before it).
 const FIT: i32 = 3;
 
-/// Most chances of one flow's path that are kept: every broken component that the path may cross doubles them, so that a
-/// dozen of them would cost 4,096 logarithms a flow and look.
+/// Most probabilities of one flow's path that are kept: every broken component that the path may
+/// cross doubles them, so that a dozen of them would cost 4,096 logarithms a flow and look.
 const MOST_CHANCES: usize = 16;
 
 /// Exponents from here on are not raised to: `exp` overflows at 709.
 const LARGEST_EXPONENT: f64 = 500.0;
 
-/// Chances of a flow's way, each with the share of its probes that is hit then.
+/// Probabilities of a flow's path, each with the share of its probes that is hit then.
 type Chances = Vec<(f64, f64)>;
 
 /// What is the same for all states of one problem: how likely it is what flows met while nothing is broken.
@@ -34,7 +34,7 @@ pub(super) struct Sound {
     likely: Vec<f64>,
     /// By flow: its place in `spoiled`; none for one without a hit. They are many, and cheap to evaluate again.
     places: Vec<Option<NonZeroU32>>,
-    /// By flow with hits, from 1: how much likelier it would be with each of [`RATES`] of its probes spoiled, nats.
+    /// By flow with hits, from 1: its log-likelihood with each of [`RATES`] of its probes affected.
     spoiled: Vec<[f64; RATES.len()]>,
 }
 
@@ -70,7 +70,7 @@ pub(super) struct State<'a> {
     likely: Vec<f64>,
     places: &'a [Option<NonZeroU32>],
     spoiled: Vec<[f64; RATES.len()]>,
-    /// How much less likely broken parts make what flows without a hit met that may cross them, nats.
+    /// Log-likelihood that broken parts cost by the flows without a hit that may cross them.
     unhit: f64,
 }
 
@@ -88,7 +88,7 @@ impl<'a> State<'a> {
         }
     }
 
-    /// How much more likely it is what a flow met, if one more part spoils this share of its probes, in nats.
+    /// Gain in log-likelihood of a flow if one more part affects this share of its probes.
     fn gain_of(&self, meets: Meets, rate: f64) -> f64 {
         let flow = &self.flows[meets.flow];
         let known = [(1.0, flow.base)];
@@ -99,8 +99,9 @@ impl<'a> State<'a> {
         flow.likelihood(crossed) - self.likely[meets.flow]
     }
 
-    /// The same for each of [`RATES`]. A flow that takes one unknown way is spoiled with the chance that the way leads over
-    /// the part, and how likely it is then is the same for all parts: `ln((1 - maybe) + maybe * exp(spoiled))`.
+    /// The same for each of [`RATES`]. A flow that takes one unknown path is affected with the probability
+    /// that the path leads over the part, and how likely it is then is the same for all parts:
+    /// `ln((1 - maybe) + maybe * exp(spoiled))`.
     fn gains_of(&self, meets: Meets) -> [f64; RATES.len()] {
         let spoiled = self.places[meets.flow].map(|place| self.spoiled[place.get() as usize]);
         match (spoiled, meets.always) {
@@ -116,7 +117,7 @@ impl<'a> State<'a> {
         }
     }
 
-    /// How much more likely everything is if a part spoils this share of the probes over it, in nats.
+    /// Gain in log-likelihood of everything if a part affects this share of the probes over it.
     fn gain(&self, over: &Over, rate: f64) -> f64 {
         let gain = |meets: &Meets| self.gain_of(*meets, rate);
         let unhit = over.unhit.iter().map(|unhit| unhit.gain(self.each, rate));
@@ -139,9 +140,9 @@ impl<'a> State<'a> {
         sum.logarithm() - (RATES.len() as f64).ln() - kind.prior_nats()
     }
 
-    /// By what parts are compared: how much one explains, the less the more it leaves of the same flows. What a few cables do
-    /// their switch explains, too, more than each of them, but badly: some of its flows suffer more than it says, and others
-    /// nothing.
+    /// By what parts are compared: how much one explains, the less the more it leaves of the same
+    /// flows. What a few cables do their switch explains, too, more than each of them, but badly:
+    /// some of its flows suffer more than it reports, and others nothing.
     pub(super) fn rank(&self, over: &Over, score: f64) -> f64 {
         let mut left = -score;
         for meets in &over.meets {
@@ -154,7 +155,7 @@ impl<'a> State<'a> {
         score * (score / (score + left.max(0.0))).powi(FIT)
     }
 
-    /// How much more likely everything is with the share that fits best, in nats.
+    /// Gain in log-likelihood of everything with the share that fits best.
     pub(super) fn best_gain(&self, over: &Over) -> f64 {
         self.gain(over, self.rate(over))
     }
@@ -174,14 +175,14 @@ impl<'a> State<'a> {
         best(&mut steps(near / COARSE, FINE, (near * COARSE).min(MOST)))
     }
 
-    /// How much more likely everything is than if nothing were broken, in nats.
+    /// Log-likelihood of everything relative to nothing broken.
     pub(super) fn gained(&self) -> f64 {
         let flows = self.flows.iter().zip(&self.likely);
         let gained = flows.map(|(flow, now)| now - flow.log_likelihood(flow.base));
         gained.sum::<f64>() + self.unhit
     }
 
-    /// Takes a part to be broken; says of which flows more is expected now.
+    /// Takes a part to be broken; reports about which flows more is expected now.
     pub(super) fn add(&mut self, over: &Over, rate: f64) -> Vec<bool> {
         let mut changed = vec![false; self.flows.len()];
         for meets in &over.meets {
@@ -218,7 +219,7 @@ fn spoil(hit: f64, rate: f64) -> f64 {
     1.0 - (1.0 - hit) * (1.0 - rate)
 }
 
-/// Takes neighbours in the order of their shares as one, with the mean of both, if there are too many.
+/// Takes neighbors in the order of their shares as one, with the mean of both, if there are too many.
 fn merged(mut chances: Chances) -> Chances {
     if chances.len() <= MOST_CHANCES {
         return chances;
@@ -233,8 +234,8 @@ fn merged(mut chances: Chances) -> Chances {
 }
 
 impl Each {
-    /// What becomes of a chance if a part is broken: the flow's unknown way leads past it, or over it; or some of its
-    /// packets do.
+    /// What becomes of a probability if a part is broken: the flow's unknown path leads past it, or over it; or
+    /// some of its packets do.
     fn crossed(self, (chance, hit): (f64, f64), meets: Meets, rate: f64) -> [(f64, f64); 2] {
         let past = if meets.always { spoil(hit, rate) } else { hit };
         match self {
@@ -258,7 +259,7 @@ impl Flow {
         sum.logarithm()
     }
 
-    /// How much likelier what it met is with each of [`RATES`] of its probes spoiled for certain, in nats.
+    /// Its log-likelihood with each of [`RATES`] of its probes certainly affected.
     fn spoiled(&self, known: &[(f64, f64)], likely: f64) -> [f64; RATES.len()] {
         RATES.map(|rate| {
             let spoiled = known

@@ -16,11 +16,11 @@ use crate::jobs::job::Job;
 use crate::store::source_id::Subject;
 use crate::store::{History, Increase, NodeHistory, STALE_AFTER_SECONDS, Window};
 
-/// Labels that name a part. All others of a metric say what is counted, and peers have the same.
+/// Labels that name a part. All others of a metric report what is counted, and peers have the same.
 const NAMES: [&str; 6] = ["gpu", "device", "port", "pci", "netdev", "link"];
 /// Nodes or switches of which peers are taken.
 const MOST_OWNERS: usize = 64;
-/// A job of fewer nodes has too few peers of its own.
+/// A job of fewer nodes has too few peers.
 const FEWEST_NODES: usize = 4;
 /// Most series of one part that are compared to find the one that decides.
 const MOST_OWN: usize = 256;
@@ -292,7 +292,7 @@ struct Place {
     names: Names,
 }
 
-/// Who reports such a metric of a part.
+/// The sources of such a metric of a part.
 fn places(seen: Seen<'_>, part: &Part, metric: &Metric) -> Vec<Place> {
     let fabric = seen.fabric;
     let ports: Vec<(PartId, u16)> = match part {

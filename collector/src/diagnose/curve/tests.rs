@@ -134,7 +134,7 @@ fn a_gauge_stands_beside_its_peers_from_a_minute_before_the_onset() {
         let band = point.peers.expect("peers");
         assert_eq!([band.low, band.median, band.high], [1.98e9; 3]);
     }
-    // One more scrape is one more point; the same page again is none.
+    // One more scrape is one more point; the same scrape again is none.
     world.read(1, 115, &clocks(1, 115));
     for seconds in [115, 116] {
         let curves = world.tick(std::slice::from_ref(&incident), seconds);
@@ -149,7 +149,7 @@ fn a_counter_of_one_kind_is_a_rate_with_its_limit_and_a_reset_is_a_gap() {
         let counted = match seconds {
             _ if number != 1 => 7,
             0..ONSET => 3,
-            // Cleared by somebody.
+            // Cleared by an operator.
             ONSET..120 => 3 + 2 * (seconds - ONSET),
             _ => 2 * (seconds - 120),
         };

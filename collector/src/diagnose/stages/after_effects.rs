@@ -1,5 +1,6 @@
-//! What probes still count of a fault that is over. Their window is longer than that of the counters that named its part,
-//! so that losses of the past would open an incident of their own once the counters are quiet.
+//! What probes still count of a fault that is over. Their window is longer than that of the
+//! counters that named its part, so that losses of the past would open a separate incident once the
+//! counters are quiet.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! Cables whose loss may turn out to be their switch's, once the others on it have been heard.
+//! Cables whose loss may turn out to be their switch's, once the others on it have been seen.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,8 +25,8 @@ struct Loss {
 
 impl Losses {
     /// Lost cables that it is too early to name one by one: exporters are read one after another, and what each
-    /// host says first is not yet whose fault it is. Such is a cable of a switch that loses more from tick to tick,
-    /// or that enough hosts to make it the switch's fault have not been heard about since its first loss.
+    /// host reports first is not yet whose fault it is. Such is a cable of a switch that loses more from tick to
+    /// tick, or that enough hosts to make it the switch's fault have not been seen since its first loss.
     pub(crate) fn spreading(
         &mut self,
         fabric: &Fabric,
@@ -64,7 +64,7 @@ impl Losses {
     }
 }
 
-/// Whether the loss of a cable cannot be its switch's any more: enough others on it were heard at this moment or later.
+/// Whether the loss of a cable cannot be its switch's any more: enough others on it were seen at this moment or later.
 pub(crate) fn is_its_own(
     fabric: &Fabric,
     history: &History,
@@ -80,7 +80,7 @@ pub(crate) fn is_its_own(
     })
 }
 
-/// Whether the hosts that were not heard `since` could make it the switch's fault.
+/// Whether the hosts that were not seen `since` could make it the switch's fault.
 fn may_be_the_switch(
     history: &History,
     gone: usize,

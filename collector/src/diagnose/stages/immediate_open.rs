@@ -1,8 +1,8 @@
 //! What opens an incident at its first tick: readings that neither one bad scrape nor a passing state can make.
 //!
 //! A port that is down, links that train, values that are missing: each of them may be over at the next look, and
-//! waits for it. What a device has counted as an event of its own, many hosts say independently, or a host has said at
-//! two looks before the tick, does not.
+//! waits for it. What a device has counted as a separate event, many hosts report independently, or a host has
+//! reported at two looks before the tick, does not.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,16 +17,16 @@ use crate::diagnose::incident::{Finding, PARENT_MIN_CHILDREN, cables_of, is_lost
 use crate::diagnose::stages::hold_down::is_its_own;
 use crate::store::History;
 
-/// Classes that a counter of events proves: the driver has told of a fatal XID and the GPU is silent; the watchdog
-/// of a NIC has counted a storm and the NIC pauses its switch.
+/// Classes that a counter of events proves: the driver has reported about a fatal XID and the GPU is silent; the
+/// watchdog of a NIC has counted a storm and the NIC pauses its switch.
 const COUNTED: [(&Class, &str); 2] = [
     (&GPU_LOST, GPU_XID_EVENTS.name),
     (&PFC_STORM, NIC_PAUSE_STORMS.name),
 ];
 /// Classes of which two looks at the host are proof.
 const LOST: [&Class; 2] = [&PORT_DOWN, &NVLINK_DOWN];
-/// Fewest hosts that prove a switch to be down by losing their light together: each is a reading of its own, and as
-/// many as make a parent are more than a second look at one.
+/// Fewest hosts that prove a switch to be down by losing their light together: each is a separate reading, and as
+/// many as make a parent are stronger than a confirmation scrape of one.
 const MIN_HOSTS: usize = PARENT_MIN_CHILDREN;
 
 /// The parts of which the findings of one tick are proof.
@@ -36,7 +36,7 @@ pub(crate) fn proven(
     groups: &BTreeMap<Part, Vec<Finding>>,
 ) -> BTreeSet<Part> {
     let dark: Vec<&Part> = dark_switches(fabric, groups);
-    // Several switches at one moment are no switch's fault, but a fabric's that begins anew.
+    // Several switches simultaneously are no switch's fault, but a fabric that restarts.
     let switch = dark.first().filter(|_| dark.len() == 1).copied();
     let all = groups.values().flatten().map(|found| &found.evidence);
     let cables = all.filter(|evidence| is_lost_cable(evidence.class));
@@ -58,7 +58,7 @@ pub(crate) fn proven(
     alone.chain(switch).cloned().collect()
 }
 
-/// Switches of which all hosts, and enough of them, say that their ports there are down.
+/// Switches of which all hosts, and enough of them, report that their ports there are down.
 fn dark_switches<'a>(fabric: &Fabric, groups: &'a BTreeMap<Part, Vec<Finding>>) -> Vec<&'a Part> {
     let said = |findings: &'a [Finding]| -> BTreeSet<&'a Part> {
         let by_host = findings

@@ -1,5 +1,5 @@
-//! What faults cost jobs: how fast each goes against its own usual pace, and GPU-seconds that it loses by part and class.
-//! And whom that wakes up: what slows no job can wait for working hours.
+//! What faults cost jobs: the throughput of each relative to its baseline, and the GPU-seconds that
+//! it loses by part and class. What slows no job does not page: it can wait for working hours.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -18,27 +18,28 @@ use crate::jobs::tensor_activity::active_share;
 use crate::stages::{LeftOut, Step};
 use crate::store::{History, Increase, NodeHistory};
 
-/// Slowdown from which a job is held up: its steps are so much longer than usual.
+/// Slowdown from which a job is delayed: its steps are so much longer than usual.
 pub const MIN_SLOWDOWN: f64 = 0.05;
-/// Time over which the usual pace is a median.
+/// Time over which the baseline throughput is a median.
 const USUAL_SECONDS: f64 = 30.0 * 60.0;
-/// A job that was watched for less has no usual pace yet: it is launched, loads its data, and warms up.
+/// A job that was watched for less has no baseline yet: it is launched, loads its data, and warms up.
 const MIN_USUAL_SECONDS: f64 = 5.0 * 60.0;
-/// Time over which the pace of now is measured, seconds: several steps, and not half a checkpoint.
+/// Time over which the current throughput is measured, seconds: several steps, and not half a
+/// checkpoint.
 const NOW_SECONDS: f64 = 30.0;
-/// Time between two points of a pace.
+/// Time between two samples of the throughput.
 const POINT_SECONDS: f64 = 10.0;
 /// Nodes of a job that are looked at, evenly spread: its ranks go in step.
 const SAMPLED_NODES: usize = 64;
-/// Bytes a second from which the ports of a job tell its pace; with less its GPUs do.
+/// Bytes a second from which the ports of a job show its throughput; with less its GPUs do.
 const MIN_RATE: f64 = 1e8;
-/// Longest time between two ticks that counts as lost: what was longer, nobody watched.
+/// Longest time between two ticks that counts as lost: a longer gap was not observed.
 const MOST_SECONDS: f64 = 60.0;
-/// How long what a job has lost is told after its end: long enough for every scrape.
+/// How long what a job has lost is reported after its end: long enough for every scrape.
 const ENDED_SECONDS: f64 = 3600.0;
 
-/// Classes of parts that go on slower than they could. They page if a job is held up; all others are hard: what is gone,
-/// or runs at a lower rate or width, pages at once.
+/// Classes of parts that go on slower than they could. They page if a job is delayed; all others
+/// are hard: what is gone, or runs at a lower rate or width, pages at once.
 const SOFT: [&Class; 7] = [
     &GPU_SLOW,
     &HOST_POWER,
@@ -49,7 +50,7 @@ const SOFT: [&Class; 7] = [
     &SWITCH_QOS,
 ];
 
-/// What tells how fast a job goes.
+/// What reports how fast a job goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Measure {
     /// Bytes that its ports send.
@@ -67,7 +68,7 @@ struct Pace {
 }
 
 impl Pace {
-    /// Measures the pace of now; it becomes part of what is usual unless the job is held up.
+    /// Measures the current throughput; it becomes part of the baseline unless the job is delayed.
     fn look(&mut self, job: &Job, history: &History, now: Timestamp, held_up: bool) {
         let newest = match self.measure {
             Some(measure) => measured(job, history, measure),
@@ -79,7 +80,7 @@ impl Pace {
         };
         self.now = newest;
         if self.points.is_empty() && newest.is_none_or(|pace| pace <= 0.0) {
-            // It has not begun: another measure may tell more when it does.
+            // It has not begun: another measure may report more when it does.
             self.measure = None;
             return;
         }
@@ -91,13 +92,13 @@ impl Pace {
             self.points.push_back((now, pace));
         }
         let old = |(at, _): &(Timestamp, f64)| now.seconds_since(*at) > USUAL_SECONDS;
-        // While it is held up nothing new comes, and what was usual stays.
+        // While it is delayed nothing new comes, and what was usual stays.
         while self.points.len() > 1 && !held_up && self.points.front().is_some_and(old) {
             self.points.pop_front();
         }
     }
 
-    /// The pace of now as a share of the usual one; none while that is not known.
+    /// The current throughput as a share of the baseline; none while that is unknown.
     fn speed(&self) -> Option<f64> {
         let (first, last) = (self.points.front()?.0, self.points.back()?.0);
         let mut paces: Vec<f64> = self.points.iter().map(|(_, pace)| *pace).collect();
@@ -115,7 +116,7 @@ impl Pace {
     }
 }
 
-/// Median over what is sampled of a job; none if nothing is told.
+/// Median over what is sampled of a job; none if nothing is reported.
 fn measured(job: &Job, history: &History, measure: Measure) -> Option<f64> {
     let step = job.nodes.len().div_ceil(SAMPLED_NODES).max(1);
     let mut values = Vec::new();
@@ -167,7 +168,7 @@ pub struct Lost {
 /// What a moment costs.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Costs {
-    /// By job: its pace as a share of its usual one, of those that are known.
+    /// By job: its throughput as a share of its baseline, of those that are known.
     pub speeds: BTreeMap<JobName, f64>,
     /// What has been lost so far, by job, fault domain and class.
     pub lost: Vec<Lost>,
@@ -181,15 +182,15 @@ const UNEXPLAINED: &str = "unexplained";
 pub struct Impact {
     paces: BTreeMap<JobName, Pace>,
     lost: BTreeMap<(JobName, String, &'static str), (f64, Timestamp)>,
-    /// Incidents that have paged: what woke somebody up stays a page until it is over.
+    /// Incidents that have paged: an incident that has paged stays critical until it resolves.
     paged: BTreeSet<String>,
     last: Option<Timestamp>,
-    /// Steps that are left out.
+    /// Steps that are omitted.
     pub(crate) left_out: LeftOut,
 }
 
 impl Impact {
-    /// Measures all jobs, takes the pages of incidents away that hold nobody up, and counts what is lost.
+    /// Measures all jobs, removes the pages of incidents that delay no job, and counts what is lost.
     pub fn tick(
         &mut self,
         history: &History,
@@ -225,8 +226,8 @@ impl Impact {
         }
     }
 
-    /// Says of each incident how much it holds jobs up, and leaves a page only where that must not wait. What is not
-    /// known takes no page away.
+    /// Sets how much each incident delays jobs, and keeps a page only where that must not wait. Missing data never
+    /// lowers the severity.
     fn gate(
         &mut self,
         history: &History,
@@ -303,13 +304,13 @@ fn is_soft(incident: &Incident) -> bool {
     SOFT.contains(&incident.class) || matches!(incident.root, Part::SwitchLink(..))
 }
 
-/// Whether all that is known to be lost is a part of a GPU's clock, too small for a job to be held up by it.
+/// Whether all that is known to be lost is a part of a GPU's clock, too small to delay a job.
 fn is_small(incident: &Incident) -> bool {
     let mut findings = incident.findings.iter().map(|found| &found.evidence);
     incident.effect < MIN_SLOWDOWN && !incident.findings.is_empty() && findings.all(is_of_clock)
 }
 
-/// Whether it is known that nobody runs on the node of an incident's part.
+/// Whether it is known that no job runs on the node of an incident's part.
 fn is_idle(incident: &Incident, history: &History, jobs: &Jobs) -> bool {
     let Some(node) = incident.root.node() else {
         return false;

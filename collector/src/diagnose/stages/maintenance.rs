@@ -1,4 +1,4 @@
-//! Announced work on parts: what it explains stays an incident and pages nobody.
+//! Maintenance windows of parts: what they explain stays an incident and does not page.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -11,8 +11,8 @@ use railscope_model::identity::Part;
 use crate::classes::Severity;
 use crate::diagnose::incident::{Incident, short_id};
 
-/// How long after its end a window still explains what is seen: links train again, pages come back, a sweep of the
-/// subnet is 30 to 60 s old. `railscope eval` judges by the same minute.
+/// How long after its end a window still explains what is seen: links train again, scrapes succeed again, a sweep
+/// of the subnet is 30 to 60 s old. `railscope eval` evaluates by the same minute.
 pub const SETTLE_SECONDS: f64 = 60.0;
 
 /// Words before the slash of a part.
@@ -23,7 +23,7 @@ const CLASSES: [&str; 7] = ["host", "switch", "gpu", "nvlink", "pcie", "nic", "l
 pub struct PartPattern(Arc<str>);
 
 impl PartPattern {
-    /// What was expected of a text that is none.
+    /// What was expected of an invalid text.
     pub const EXPECTED: &'static str = "expected a part such as host/n7, switch/leaf-03 or link/n7:mlx5_4/1, with * for any characters";
 
     /// Whether a part is meant.
@@ -73,7 +73,7 @@ impl fmt::Display for PartPattern {
     }
 }
 
-/// Announced work.
+/// Maintenance windows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Window {
     /// What is worked on. A host stands for all that is in it and on its cables, a switch for its cables.
@@ -82,7 +82,7 @@ pub struct Window {
     pub from: Timestamp,
     /// Its end.
     pub until: Timestamp,
-    /// What is done, in words for those who see the incident.
+    /// Description of the work, shown with the incident.
     pub why: String,
 }
 
@@ -107,9 +107,9 @@ impl Window {
     }
 }
 
-/// Marks the incidents that announced work explains, and takes their pages away: those of its parts, and those of
-/// which all evidence is of its parts. Evidence of a moment is held against the windows of that moment, so that what
-/// lasts longer than the work pages.
+/// Marks the incidents that a maintenance window explains, and takes their pages away: those of its parts, and those
+/// of which all evidence is of its parts. Evidence of a moment is compared with the windows of that moment, so that
+/// what lasts longer than the work pages.
 pub fn mark(windows: &[Arc<Window>], fabric: &Fabric, incidents: &mut [Incident]) {
     if windows.is_empty() || incidents.is_empty() {
         return;

@@ -1,4 +1,4 @@
-//! Storms: cables of many switches and hosts that are lost at one moment are one incident, not one for each.
+//! Mass link loss: links of many switches and hosts that go down simultaneously are one incident.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,12 +9,12 @@ use railscope_model::identity::Part;
 use super::maintenance::ends_of_cables;
 use crate::diagnose::incident::{CLOSE_AFTER_TICKS, Finding, is_lost_cable};
 
-/// Cables lost at one moment from which it is a storm.
+/// Simultaneous link losses from which it is a mass link loss.
 pub const STORM_CABLES: usize = 50;
 /// Lost cables below which it is over: half, so that it does not come and go.
 pub(crate) const STILL_A_STORM: usize = STORM_CABLES / 2;
 
-/// A storm that lasts.
+/// A mass link loss that lasts.
 #[derive(Debug)]
 struct Storm {
     root: Part,
@@ -22,7 +22,7 @@ struct Storm {
     ticks: u32,
 }
 
-/// Follows storms over ticks; at most one lasts at a time.
+/// Tracks mass link losses over ticks; at most one lasts at a time.
 #[derive(Debug, Default)]
 pub(crate) struct Storms {
     current: Option<Storm>,
@@ -32,8 +32,8 @@ pub(crate) struct Storms {
 type Groups = BTreeMap<Part, Vec<Finding>>;
 
 impl Storms {
-    /// Folds the lost cables of a storm into the group of one part, and says which. `known` tells the parts of
-    /// incidents that are older than this moment.
+    /// Merges the cables of a mass link loss into the group of one part, and reports which. `known`
+    /// reports the parts of incidents that are older than this moment.
     pub(crate) fn fold<'a>(
         &mut self,
         fabric: &Fabric,
@@ -59,7 +59,7 @@ impl Storms {
                     self.current = None;
                 }
             }
-            // When a run begins, nobody knows since when cables are lost.
+            // When a run begins, it is unknown since when cables are missing.
             None if lost.len() >= STORM_CABLES && self.ticks > CLOSE_AFTER_TICKS => {
                 let known = known();
                 let new: BTreeSet<Part> = lost.into_iter().filter(|c| !known.contains(c)).collect();
@@ -88,10 +88,11 @@ impl Storms {
     }
 }
 
-/// The part that a storm is named by; none if all cables are connected to one part: then it is that part's fault alone.
+/// The part that a mass link loss is named by; none if all cables are connected to one part: then it is that part's
+/// fault alone.
 ///
 /// It is the switch or host at which most of the cables end, if that is half of them; else the switch that is a
-/// neighbour of most of them, and of several the highest.
+/// neighbor of most of them, and of several the highest.
 fn root_of(fabric: &Fabric, cables: &BTreeSet<Part>) -> Option<Part> {
     let ends = ends_of_cables(fabric);
     let devices = |cable: &Part| -> Vec<Part> {

@@ -1,14 +1,14 @@
-//! Fusion: all findings about one fault -> which part is to blame, which it may be instead, and how likely it is none.
+//! Fusion: all findings about one fault -> the probability of each candidate part, and that of none.
 //!
 //! ```text
-//! finding -> how likely it is that each part, or none, brings it forth: what it names, what is next to that, nobody
+//! finding -> how likely it is that each part, or none, causes it: what it names, what is next to that, none
 //! product over the findings -> one posterior for each part
 //! ```
 //!
-//! Log odds of independent findings add up; a further one of the same detector counts half. A part
-//! that one finding speaks for is explained away by one that explains the others, too: two faults at once
-//! are rarer than one. Which part is the root has been decided by the shape of the fabric ([`incident`](crate::diagnose::incident));
-//! here is said how sure that is.
+//! Log odds of independent findings add up; a further one of the same detector counts half. A part that
+//! one finding supports is explained away by one that explains the others, too: two faults at once are
+//! rarer than one. Which part is the root has been decided by the shape of the fabric
+//! ([`incident`](crate::diagnose::incident)); here is reported how sure that is.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,44 +20,44 @@ use crate::classes::signs::signs_of;
 use crate::detect::tomography::Kind;
 use crate::diagnose::incident::Finding;
 
-/// Parts that are told, the named one among them.
+/// Parts that are reported, the named one among them.
 const TOLD: usize = 3;
-/// What a further finding of a detector adds of its own log odds: half, as both may have one cause.
+/// What a further finding of a detector adds of its log odds: half, as both may have one cause.
 const FURTHER: f64 = 0.5;
 /// Findings that are weighed, the strongest first: after so many nothing is open any more.
 const MOST_FINDINGS: usize = 32;
 /// No evidence is certain, and what is less likely than the rest of this is not worth telling.
 const AT_MOST: f64 = 0.999;
 
-/// A part that may be to blame.
+/// A candidate for the root cause.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Candidate {
     /// Which.
     pub part: Part,
-    /// Chance that it is, 0 to 1.
+    /// Probability that it is, 0 to 1.
     pub posterior: f64,
-    /// By finding, in the order of the incident: how much it speaks for this part, nats above no part being to blame. As
-    /// many as were weighed.
+    /// By finding, in the order of the incident: its log-likelihood for this part, relative to no
+    /// faulty part. As many as were weighed.
     pub nats: Vec<f64>,
 }
 
-/// Who may be to blame for all findings of one incident.
+/// The candidates for the root cause of all findings of one incident.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Weighed {
     /// The root, and then those that it may be instead, the likeliest first: three at most.
     pub candidates: Vec<Candidate>,
-    /// Chance that no part is: software, a moment's state, a counter that lies.
+    /// Probability that no part is: software, a transient state, a wrong counter.
     pub no_part: f64,
 }
 
 impl Weighed {
-    /// Chance that the root is to blame.
+    /// Probability that the root cause is right.
     pub fn posterior(&self) -> f64 {
         self.candidates.first().map_or(0.0, |root| root.posterior)
     }
 }
 
-/// What one finding says: the chance that a part brings it forth, and that none does.
+/// What one finding reports: the probability that a part causes it, and that none does.
 struct Vote {
     of: BTreeMap<Part, f64>,
     no_part: f64,
@@ -66,7 +66,7 @@ struct Vote {
 }
 
 impl Vote {
-    /// Of a part that does not bring it forth: then two faults are there at once.
+    /// For a part that does not cause it: then two faults exist at once.
     fn of(&self, part: &Part) -> f64 {
         let coincidence = || self.no_part.ln() - Kind::Edge.prior_nats();
         self.of.get(part).map_or_else(coincidence, |one| one.ln())
@@ -101,7 +101,7 @@ pub fn weigh(
     weighed
 }
 
-/// Chances of every part that has a vote, by their log odds against no part.
+/// Probabilities of all candidates, by their log odds against no part.
 fn shares(votes: &[Vote]) -> Weighed {
     let parts: BTreeSet<&Part> = votes.iter().flat_map(|vote| vote.of.keys()).collect();
     let of = |vote: &Vote, part: &Part| vote.weight * (vote.of(part) - vote.no_part.ln());
@@ -125,8 +125,8 @@ fn shares(votes: &[Vote]) -> Weighed {
     }
 }
 
-/// What a finding says of the root that explains it and of those next to it. Its class says how often it is right; what
-/// is left is shared by what else shows such signs.
+/// What a finding reports about the root that explains it and of those next to it. Its class reports how often it is
+/// right; what is left is shared by what else shows such signs.
 fn vote(
     fabric: &Fabric,
     root: &Part,

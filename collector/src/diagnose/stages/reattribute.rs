@@ -1,8 +1,8 @@
-//! Probes say where, counters say what: what probes say of an edge or a cable belongs to the part of it that another
-//! detector names. So does what a GPU's work says of it, where its PCIe link is to blame.
+//! Probes report where, counters report what: what probes report about an edge or a cable belongs to the part of it
+//! that another detector names. So does what a GPU's work reports about it, where its PCIe link is the cause.
 //!
-//! To probes a NIC, its cable and its PCIe link are one, and a switch whose packets get lost on one of its cables may be
-//! all that they can tell.
+//! To probes a NIC, its cable and its PCIe link are one, and a switch whose packets get lost on one
+//! of its cables may be all that they can report.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +26,8 @@ pub(crate) fn explained_by_others(fabric: &Fabric, findings: &[Finding]) -> BTre
     for found in findings.iter().filter(is_probe) {
         let part = &found.evidence.part;
         let of_it = others.iter().map(|other| &other.evidence);
-        // What is named itself needs nobody else, and of several that explain it the nearest to a cause does.
+        // What is named itself needs no other part, and of several that explain it the nearest to a cause
+        // does.
         let best = of_it
             .filter(|other| {
                 let shares = other.part == *part || other.related.contains(part);
@@ -151,7 +152,7 @@ mod tests {
                 None,
             ),
             (&EDGE_LOSSY, edge, &[(&PFC_STORM, "nic/n2:mlx5_0")], None),
-            // What counters name, too, needs nobody else.
+            // What counters name, too, needs no other part.
             (
                 &EDGE_LOSSY,
                 edge,

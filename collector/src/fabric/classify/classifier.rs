@@ -1,4 +1,4 @@
-//! How the verdict on a fabric is reached, from the graph alone.
+//! How the result on a fabric is reached, from the graph alone.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -25,8 +25,8 @@ use crate::fabric::subnet::counted;
 /// Past this share of NICs whose host is unknown, statements about hosts are uncertain.
 const UNNAMED_SHARE: f64 = 0.05;
 
-/// Judges a fabric. `sweep` is what [`crate::fabric::merge_subnet`] returned for the last sweep in it; the
-/// default where no sweep was merged, and then what it would tell counts as unknown.
+/// Evaluates a fabric. `sweep` is what [`crate::fabric::merge_subnet`] returned for the last sweep in it;
+/// the default where no sweep was merged, and then what it would report counts as unknown.
 pub fn judge(fabric: &Fabric, sweep: &SubnetMerge) -> Verdict {
     understand(fabric, sweep).0
 }
@@ -63,7 +63,7 @@ pub fn understand(fabric: &Fabric, sweep: &SubnetMerge) -> (Verdict, Routes) {
     (verdict, Routes::new(&survey, graph, tiers, groups.as_ref()))
 }
 
-/// All that the verdict is read from.
+/// All that the result is read from.
 pub(crate) struct Court<'a> {
     pub(crate) survey: &'a Survey<'a>,
     pub(crate) shapes: &'a Shapes,

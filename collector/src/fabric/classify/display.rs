@@ -1,4 +1,4 @@
-//! The verdict as the text that an operator reads.
+//! The result as the text that an operator reads.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use super::rails::{AbsentLeaf, Misplaced, MissingRail};
 use super::verdict::{Confidence, Kind, Speeds, Verdict};
 use crate::fabric::subnet::counted;
 
-/// Names printed in one list. A page of names is no answer; the rest is counted.
+/// Names printed in one list. A long list of names does not help; the rest is counted.
 const MAX_NAMES: usize = 24;
 /// Single points of failure printed; the API gives more.
 const MAX_POINTS: usize = 4;

@@ -15,14 +15,14 @@ use crate::fabric::subnet::counted;
 /// A pattern makes the kind of a fabric when at least this share of its hosts or cables follow it. In
 /// the captures it is all or none, some crossed cables aside.
 const PATTERN_SHARE: f64 = 0.9;
-/// Fewest leaves that can be told to be cabled to each other by design: two are also two switches with
-/// a cable between them.
+/// Fewest leaves that can be determined to be cabled to each other by design: two are also two
+/// switches with a cable between them.
 const MIN_DIRECT_LEAVES: usize = 3;
-/// Leaves from which the way up and down is tried. Leaves are alike, and the share is compared with
-/// [`PATTERN_SHARE`].
+/// Leaves from which the path up and down is tried. Leaves are alike, and the share is compared
+/// with [`PATTERN_SHARE`].
 const TRIED_LEAVES: usize = 64;
 
-/// A part of a whole, as it stands in evidence.
+/// A part of a whole, as it is in evidence.
 #[derive(Debug, Clone, Copy, Default)]
 struct Of(usize, usize);
 
@@ -123,7 +123,8 @@ impl Court<'_> {
         Of(joins_tiers.count(), self.survey.trunks.len())
     }
 
-    /// Pairs of leaves of one network that a way up and then down joins, from some leaves to all others.
+    /// Pairs of leaves of one network that a path up and then down joins, from some leaves to all
+    /// others.
     fn up_and_down(&self) -> Of {
         let mut sets = Sets::new(self.tiers.len());
         for cable in &self.survey.trunks {
@@ -231,7 +232,7 @@ impl Court<'_> {
             .any(|(index, rail)| *rail_of_set.entry(sets.find(index)).or_insert(rail) != rail)
     }
 
-    /// What speaks for the kind beyond rails and units.
+    /// What supports the kind beyond rails and units.
     pub(crate) fn evidence_of_kind(&self, verdict: &Verdict) -> Vec<String> {
         let mut evidence = Vec::new();
         let grouped = self.grouped_hosts();
@@ -262,7 +263,7 @@ impl Court<'_> {
         evidence
     }
 
-    /// Why it is no fabric of another kind; nothing where there is no verdict or no choice.
+    /// Why it is no fabric of another kind; nothing where there is no result or no choice.
     pub(crate) fn ruled_out(&self, verdict: &Verdict) -> Vec<String> {
         let kind = &verdict.kind;
         if matches!(kind, Kind::Unknown { .. } | Kind::SingleSwitch) {

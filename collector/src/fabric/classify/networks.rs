@@ -77,7 +77,7 @@ struct Tally {
     shared: HashMap<(usize, usize), usize, FixedState>,
     /// Hosts with a card whose ports are connected to several networks.
     split_cards: usize,
-    /// Hosts of which that can be told.
+    /// Hosts of which that can be determined.
     known_cards: usize,
 }
 

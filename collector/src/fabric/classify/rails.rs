@@ -53,7 +53,7 @@ pub struct Misplaced {
     pub leaf_rail: Option<u16>,
     /// The leaf of the device's rail in the host's unit, where there is one, or of the host's other NICs.
     pub expected_leaf: Option<SwitchName>,
-    /// The NIC that hangs where this one should, and should hang where this one does.
+    /// The NIC that is connected where this one should be, and the reverse.
     pub swapped_with: Option<(NodeName, RdmaDevice)>,
 }
 

@@ -1,8 +1,8 @@
 //! Single points of failure: switches and cables without which hosts are cut off from most others.
 //!
 //! Bridges and articulation points by depth-first search (Tarjan 1972; Hopcroft and Tarjan 1973), with a
-//! stack of its own instead of recursion, and told apart by the edge that led to a vertex, not by the vertex:
-//! of two parallel cables neither is a bridge.
+//! separate stack instead of recursion, and distinguished by the edge that led to a vertex, not by the
+//! vertex: of two parallel cables neither is a bridge.
 
 use railscope_model::fabric::{Fabric, PartId};
 
@@ -95,7 +95,7 @@ impl Search<'_> {
         }
     }
 
-    /// Tells the vertex before what the subtree of this one came to.
+    /// Passes the result of this vertex's subtree to the vertex before.
     fn leave(&mut self, vertex: u32) {
         let Some((before, _)) = self.way.last().copied() else {
             return;

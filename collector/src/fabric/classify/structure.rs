@@ -1,4 +1,5 @@
-//! What a fabric is made of: networks and planes, scalable units, groups, capacity, what hangs by one part.
+//! What a fabric is made of: networks and planes, scalable units, groups, capacity, single points of
+//! failure.
 
 use railscope_model::identity::{NodeName, Part, SwitchName};
 
@@ -116,7 +117,7 @@ pub struct Bisection {
 }
 
 impl Bisection {
-    /// Share of what the hosts can send that has a way, at most 1.
+    /// Share of what the hosts can send that has a path, at most 1.
     pub fn share(&self) -> f64 {
         if self.wanted > 0.0 {
             self.bytes_per_second / self.wanted
@@ -131,7 +132,7 @@ impl Bisection {
 pub struct SinglePoint {
     /// A switch, or a cable.
     pub part: Part,
-    /// Hosts that have no way to most others without it.
+    /// Hosts that have no path to most others without it.
     pub hosts: usize,
 }
 
@@ -142,7 +143,7 @@ pub struct SinglePoints {
     pub switches: usize,
     /// Cables between switches that cut off at least one host.
     pub trunks: usize,
-    /// Hosts that hang by one cable.
+    /// Hosts that depend on one cable.
     pub single_homed: usize,
     /// Switches and cables between switches among them, those that cut off most hosts first; cut at
     /// [`MAX_SINGLE_POINTS`].
@@ -167,9 +168,9 @@ pub struct Structure {
     pub leaves: Vec<LeafCapacity>,
     /// Capacity of each tier, leaves first.
     pub tiers: Vec<TierCapacity>,
-    /// Bandwidth between halves, where the structure says it.
+    /// Bandwidth between halves, where the structure reports it.
     pub bisection: Option<Bisection>,
-    /// What hangs by one part.
+    /// What depends on one part.
     pub single_points: SinglePoints,
 }
 

@@ -17,7 +17,7 @@ pub struct UnitMembers {
 /// Groups hosts by the leaves behind them, given for each host; those without a leaf are in no unit.
 ///
 /// The leaves of most hosts make the units; a host with other leaves (a lost or misplaced cable) joins the
-/// unit with which it shares the most. Units stand in the order of their first host.
+/// unit with which it shares the most. Units are in the order of their first host.
 pub fn units(leaves_of: &[Vec<usize>]) -> Vec<UnitMembers> {
     let mut by_leaves: BTreeMap<Vec<usize>, Vec<usize>> = BTreeMap::new();
     for (host, leaves) in leaves_of.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The verdict on a fabric: what it is, on what evidence, and what does not fit.
+//! The result on a fabric: what it is, on what evidence, and what does not fit.
 
 use railscope_model::identity::{NodeName, PortName, SwitchName};
 use railscope_model::units::LinkSpeed;
@@ -28,17 +28,17 @@ pub enum Kind {
     Direct,
     /// Switches joined in no pattern that is known.
     Irregular,
-    /// No verdict.
+    /// No result.
     Unknown {
         /// Why there is none.
         why: String,
     },
 }
 
-/// How far a verdict can be trusted.
+/// How far a result can be trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Confidence {
-    /// The sweep cannot be whole, or there is no verdict.
+    /// The sweep cannot be whole, or there is no result.
     Low,
     /// The sweep looks whole; some of it does not fit.
     Medium,
@@ -99,12 +99,12 @@ impl Speeds {
     }
 }
 
-/// The verdict with everything that it rests on.
+/// The result with everything that it rests on.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Verdict {
     /// What the fabric is.
     pub kind: Kind,
-    /// Tiers of switches; 0 where there is no verdict on them.
+    /// Tiers of switches; 0 where there is no result on them.
     pub levels: usize,
     /// How far this can be trusted.
     pub confidence: Confidence,
@@ -112,13 +112,13 @@ pub struct Verdict {
     pub evidence: Vec<String>,
     /// Why it is no fabric of another kind, in sentences with numbers.
     pub ruled_out: Vec<String>,
-    /// What speaks against it or is missing, in sentences.
+    /// What contradicts it or is missing, in sentences.
     pub doubts: Vec<String>,
     /// Named hosts with a NIC that counts.
     pub hosts: usize,
     /// Hosts among them that are alike in classes.
     pub compute_hosts: usize,
-    /// GPUs, where any exporter told of one.
+    /// GPUs, where any exporter reported about one.
     pub gpus: Option<usize>,
     /// NICs, unnamed ones included.
     pub nics: usize,

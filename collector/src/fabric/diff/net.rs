@@ -14,7 +14,8 @@ struct There {
     after: bool,
 }
 
-/// What becomes of each thing; of a thing that is named for the first time, what happens to it says what was.
+/// What becomes of each thing; of a thing that is named for the first time, what happens to it reports what
+/// was.
 #[derive(Default)]
 struct Net {
     parts: BTreeMap<Part, There>,

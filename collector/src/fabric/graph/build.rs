@@ -1,4 +1,5 @@
-//! A sweep of the subnet merged into the fabric graph; where an exporter knows a NIC, its names win.
+//! A sweep of the subnet merged into the fabric graph; where an exporter reports a NIC, its names
+//! have precedence.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -25,7 +26,7 @@ pub struct DuplicateName {
 pub struct Chassis {
     /// Its name.
     pub name: String,
-    /// Its model, where it says so.
+    /// Its model, where it reports it.
     pub model: Option<String>,
     /// ASICs of it that were seen.
     pub asics: usize,
@@ -38,7 +39,7 @@ pub struct SubnetMerge {
     pub switches: usize,
     /// NICs now in the graph.
     pub nics: usize,
-    /// NICs among them that an exporter had already told of.
+    /// NICs among them that an exporter had already reported about.
     pub known_nics: usize,
     /// SHARP aggregation nodes, kept out of the graph.
     pub aggregation_nodes: usize,
@@ -54,15 +55,15 @@ pub struct SubnetMerge {
     pub chassis: Vec<Chassis>,
     /// Everything in the sweep's text that could not be read.
     pub problems: usize,
-    /// Why the sweep cannot be whole; empty if nothing says so.
+    /// Why the sweep cannot be whole; empty if nothing reports it.
     pub gaps: Vec<Gap>,
 }
 
 /// Puts a sweep into the fabric: switches, hosts and NICs that are not there yet, and every cable, seen
 /// `now`. Merging the same sweep again changes nothing but the time.
 ///
-/// Exporters' readings go in first: a NIC whose node GUID they told is that NIC, under their names.
-/// Cables that an earlier sweep saw and this one does not stay, with their old time.
+/// Exporters' readings go in first: a NIC whose node GUID they reported is that NIC, under their
+/// names. Cables that an earlier sweep saw and this one does not stay, with their old time.
 pub fn merge_subnet(fabric: &mut Fabric, subnet: &Subnet, now: Timestamp) -> SubnetMerge {
     let mut merge = SubnetMerge {
         problems: subnet.counts.problems,
@@ -190,7 +191,7 @@ fn add_nic(
         .find(&host_part)
         .unwrap_or_else(|| fabric.upsert(host_part, Equipment::Host));
     let nic_part = Part::Nic(host, device);
-    // An exporter that told no GUID may have told where the NIC sits.
+    // An exporter that reported no GUID may have reported where the NIC sits.
     let known = fabric
         .find(&nic_part)
         .map(|id| fabric.vertex(id).equipment.clone());
@@ -207,7 +208,7 @@ fn add_nic(
         },
     );
     let inside = Link::plain(LinkKind::Inside, Witness::Subnet, now);
-    // Seen from the NIC, which has few neighbours.
+    // Seen from the NIC, which has few neighbors.
     fabric.connect(nic_id, host_id, inside);
     nic_id
 }
@@ -236,7 +237,7 @@ fn nic_names(
         }
     }
     let host = host_name_by_guid(host, card)?;
-    // Two ports of one card may still say the same device.
+    // Two ports of one card may still report the same device.
     let part = Part::Nic(host.clone(), device.clone());
     match fabric.find(&part) {
         Some(_) => Some((host, node.guid.to_string().parse().ok()?)),
@@ -244,8 +245,8 @@ fn nic_names(
     }
 }
 
-/// Host names under which two NICs say the same device: several machines of one name, which only the
-/// GUIDs of their cards tell apart.
+/// Host names under which two NICs report the same device: several machines of one name, which only
+/// the GUIDs of their cards distinguish.
 fn ambiguous_hosts(subnet: &Subnet) -> HashMap<&str, bool, FixedState> {
     let mut devices: HashMap<(&str, &str), usize, FixedState> = HashMap::default();
     let mut hosts: HashMap<&str, bool, FixedState> = HashMap::default();

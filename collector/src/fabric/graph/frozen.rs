@@ -13,8 +13,8 @@ pub(crate) struct Near {
     pub(crate) edge: u32,
 }
 
-/// Switches are the vertices from 0, hosts follow them. Parallel cables are edges of their own; cables
-/// from a switch to itself are left out: they join nothing.
+/// Switches are the vertices from 0, hosts follow them. Parallel cables are separate edges; cables
+/// from a switch to itself are omitted: they join nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Graph {
     /// Where the row of each vertex begins, and the end of the last.

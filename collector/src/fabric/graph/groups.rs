@@ -15,7 +15,8 @@ use crate::fabric::graph::index::Survey;
 /// hosts. In a tree it is none but for wrong cables; in a dragonfly of which half the routers have no host, a
 /// quarter.
 const DIRECT_FLOOR: f64 = 0.05;
-/// Fewest routers of a group: of two, nothing tells the cable within from the one between groups.
+/// Fewest routers of a group: of two, nothing distinguishes the cable within from the one between
+/// groups.
 const MIN_ROUTERS: usize = 3;
 /// At least this share of the switches is in groups.
 const MEMBER_SHARE: f64 = 0.9;
@@ -24,9 +25,9 @@ const LOCAL_SHARE: f64 = 0.9;
 /// At least this share of the pairs of groups is joined. The canonical form joins all; one that is being
 /// built, or has lost cables, some less.
 const PAIR_SHARE: f64 = 0.75;
-/// Where switches across two groups have at least this share of the common neighbours that switches of one
-/// group have, both directions are alike: a flattened butterfly or mesh, no dragonfly, unless the hosts say
-/// which switches are a group.
+/// Where switches across two groups have at least this share of the common neighbors that switches of one
+/// group have, both directions are alike: a flattened butterfly or mesh, no dragonfly, unless the hosts
+/// report which switches are a group.
 const CROSS_SHARE: f64 = 0.5;
 /// Fewest groups of a dragonfly+: two are also two pods with cables between their spines.
 const MIN_PLUS_GROUPS: usize = 3;
@@ -44,7 +45,7 @@ pub(crate) struct Groups {
     pub(crate) local: usize,
     /// Pairs of groups that a cable joins, and all pairs.
     pub(crate) pairs: (usize, usize),
-    /// Pairs of routers that stand in one group and are joined, and all of them; none for a dragonfly+.
+    /// Pairs of routers that are in one group and are joined, and all of them; none for a dragonfly+.
     pub(crate) joined: Option<(usize, usize)>,
 }
 
@@ -84,7 +85,7 @@ impl Groups {
     }
 }
 
-/// Pairs of groups that stand in one network: planes are not joined to each other.
+/// Pairs of groups that are in one network: planes are not joined to each other.
 fn pairs_in_networks<'a>(groups: usize, joined: impl Iterator<Item = &'a (usize, usize)>) -> usize {
     let mut sets = Sets::new(groups);
     for (a, b) in joined {
@@ -181,7 +182,7 @@ fn sharing(survey: &Survey<'_>) -> HashSet<(usize, usize), FixedState> {
     pairs
 }
 
-/// Switches with their neighbours, each once and in order.
+/// Switches with their neighbors, each once and in order.
 struct Mesh {
     neighbours: Vec<Vec<usize>>,
     /// Pairs of switches, the lower first, that share a host: hosts are connected to one group.
@@ -199,7 +200,7 @@ impl Mesh {
         pairs.sum()
     }
 
-    /// Whether most pairs of switches that share a host stand in one group, and there are such pairs.
+    /// Whether most pairs of switches that share a host are in one group, and there are such pairs.
     fn share_hosts(&self, groups: &Groups) -> bool {
         let within: usize = groups
             .members
@@ -290,7 +291,7 @@ impl Mesh {
         (joined, all)
     }
 
-    /// Whether switches of one group have more common neighbours than switches joined across groups.
+    /// Whether switches of one group have more common neighbors than switches joined across groups.
     fn is_denser_within(&self, groups: &Groups) -> bool {
         let (mut within, mut across) = ((0, 0), (0, 0));
         for (a, peers) in self.neighbours.iter().enumerate() {

@@ -9,7 +9,7 @@ use railscope_model::identity::{PciAddress, RdmaDevice};
 use super::names::is_unnamed_host;
 use crate::fabric::graph::index::{HostView, NicView, Survey};
 
-/// A shape with few NICs is still a class of its own when this share of all hosts has it. Of the captures,
+/// A shape with few NICs is still a separate class when this share of all hosts has it. Of the captures,
 /// service hosts of one shape are at most 2 % (topograph, 2 of 122; Selene 6 of 469); a second kind of
 /// compute node is 14 % (topograph, 17 of 122).
 const ESTABLISHED_SHARE: f64 = 0.1;
@@ -22,7 +22,7 @@ const FEW_NICS_SHARE: f64 = 0.5;
 const SAME_BOARD_SHARE: f64 = 0.75;
 const MIN_BOARDS: usize = 4;
 
-/// What a host is, judged by its NICs.
+/// What a host is, evaluated by its NICs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum HostRole {
     /// One of a class of hosts that are alike.
@@ -162,7 +162,7 @@ impl<'a> Devices<'a> {
     }
 }
 
-/// Groups hosts by shape, most hosts first; notes who is no member of any group.
+/// Groups hosts by shape, most hosts first; notes hosts that are in no group.
 fn group(survey: &Survey<'_>, devices: &Devices<'_>, roles: &mut [HostRole]) -> Vec<Group> {
     let mut groups: HashMap<Vec<u32>, Vec<usize>, FixedState> = HashMap::default();
     for (index, host) in survey.hosts.iter().enumerate() {
@@ -309,7 +309,7 @@ fn stem(name: &str) -> String {
 }
 
 /// The order of a class's devices: by PCI address as most of its whole hosts have it, where their
-/// exporters say it; else by name.
+/// exporters report it; else by name.
 fn rail_order(survey: &Survey<'_>, class: &Class, devices: &Devices<'_>) -> Vec<u32> {
     let mut votes: BTreeMap<Vec<u32>, usize> = BTreeMap::new();
     for host in &class.members {

@@ -1,4 +1,4 @@
-//! The fabric graph laid flat: switches, hosts and NICs by number, as the computations over all of it need them.
+//! The fabric graph as arrays: switches, hosts and NICs by number, as the computations over all of it need them.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! What node descriptions say: host and device of a channel adapter, name of a switch.
+//! What node descriptions report: host and device of a channel adapter, name of a switch.
 
 use std::collections::HashMap;
 
@@ -19,7 +19,7 @@ const DEVICE_PREFIXES: [&str; 14] = [
     "mthca", "bnxt_re", "irdma",
 ];
 
-/// Words of the description that firmware gives to a part that nobody has named.
+/// Words of the description that firmware gives to a part without a name.
 const VENDOR_WORDS: [&str; 4] = [
     "Mellanox Technologies",
     "ConnectX",
@@ -27,7 +27,7 @@ const VENDOR_WORDS: [&str; 4] = [
     "Quantum Mellanox",
 ];
 
-/// Host names that a machine has before somebody names it; several machines may be called so.
+/// Host names that a machine has before it is named; several machines may be called so.
 const UNSET_HOST_NAMES: [&str; 8] = [
     "localhost",
     "localhost.localdomain",
@@ -39,7 +39,7 @@ const UNSET_HOST_NAMES: [&str; 8] = [
     "(none)",
 ];
 
-/// Between the words of a description and the GUID that tells two parts of that description apart.
+/// Separator between a description and the GUID that distinguishes two hosts of that description.
 const GUID_MARK: char = '@';
 
 /// Whether a channel adapter is the SHARP aggregation node of a switch: neither a host nor a NIC.
@@ -47,8 +47,8 @@ pub fn is_aggregation_node(device: Option<u32>, description: &str) -> bool {
     device == Some(AGGREGATION_DEVICE) || description.contains(AGGREGATION_DESCRIPTION)
 }
 
-/// Whether this host stands for one card whose host is not known: its description says no device, or
-/// other cards have the very same description.
+/// Whether this host stands for one card whose host is not known: its description reports no device,
+/// or other cards have the very same description.
 pub fn is_unnamed_host(name: &NodeName) -> bool {
     let guid = name.as_str().rsplit_once(GUID_MARK).map(|(_, guid)| guid);
     guid.is_some_and(|guid| guid.len() == 16 && guid.bytes().all(|b| b.is_ascii_hexdigit()))
@@ -59,7 +59,7 @@ pub(crate) fn is_unset_host_name(name: &NodeName) -> bool {
     UNSET_HOST_NAMES.contains(&name.as_str())
 }
 
-/// Host and device of a channel adapter, from its description; none where it does not say both.
+/// Host and device of a channel adapter, from its description; none where it does not report both.
 pub(crate) fn host_and_device(description: &str) -> Option<(&str, &str)> {
     let (host, device) = description.trim().rsplit_once(char::is_whitespace)?;
     let host = host.trim();
@@ -85,12 +85,13 @@ fn clean(text: &str) -> String {
         .collect()
 }
 
-/// The name of a host that said one.
+/// The name of a host that reported one.
 pub(crate) fn host_name(host: &str) -> Option<NodeName> {
     clean(host).parse().ok()
 }
 
-/// The name of a host that is known by one card only: the first word of what it says, and the GUID.
+/// The name of a host that is known by one card only: the first word of what it reports, and the
+/// GUID.
 pub(crate) fn host_name_by_guid(description: &str, guid: Guid) -> Option<NodeName> {
     let word = description.split_whitespace().next().unwrap_or("unnamed");
     format!("{}{GUID_MARK}{:016x}", clean(word), guid.0)

@@ -7,7 +7,7 @@ use railscope_model::identity::{Part, PortName};
 use railscope_model::plan::{Socket, WiringPlan};
 use railscope_model::units::LinkSpeed;
 
-/// The fabric that a plan draws: every cable as if it had been seen `now`, at `speed` where somebody knows it.
+/// The fabric that a plan draws: every cable as if it had been seen `now`, at `speed` where it is known.
 pub fn plan_fabric(plan: &WiringPlan, now: Timestamp, speed: Option<LinkSpeed>) -> Fabric {
     let mut fabric = Fabric::default();
     let mut ports: BTreeMap<&Part, BTreeSet<&PortName>> = BTreeMap::new();

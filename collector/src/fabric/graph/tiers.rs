@@ -202,7 +202,7 @@ impl Steps<'_> {
         !self.survey.switches[index].nics.is_empty()
     }
 
-    /// Neighbours one step nearer to the seeds.
+    /// Neighbors one step nearer to the seeds.
     fn below(&self, index: usize) -> usize {
         self.near(index, |near, own| near + 1 == own).count()
     }
@@ -254,7 +254,7 @@ impl Steps<'_> {
             .collect()
     }
 
-    /// Whether all its neighbours are neighbours of one seed: a leaf whose hosts are off is wired like the
+    /// Whether all its neighbors are neighbors of one seed: a leaf whose hosts are off is wired like the
     /// leaf beside it, and no upper tier is.
     fn is_wired_like_a_leaf(&self, index: usize) -> bool {
         let own = &self.neighbours[index];

@@ -76,11 +76,11 @@ impl<'a> Seen<'a> {
 /// A planned cable that is not as planned.
 struct Amiss {
     cable: usize,
-    /// What hangs at each end instead.
+    /// What is connected to each end instead.
     found: [Option<Place>; 2],
 }
 
-/// Holds what was seen against the plan, and gives the plan back in the names of what was seen.
+/// Compares what was seen with the plan, and returns the plan in the names of what was seen.
 pub(super) fn check<'a>(
     case: &Case<'_>,
     plan: &'a WiringPlan,
@@ -327,7 +327,7 @@ impl Compare<'_> {
         }
     }
 
-    /// Cables that nobody planned, those of devices that nobody planned as one finding each.
+    /// Cables that are not planned, those of unplanned devices as one finding each.
     fn unplanned(&mut self, out: &mut Vec<Finding>) {
         let planned = Covered::by(self.plan);
         let mut strangers: BTreeMap<Part, usize> = BTreeMap::new();

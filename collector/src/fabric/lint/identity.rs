@@ -11,7 +11,7 @@ pub(super) fn check_guids(case: &Case<'_>, out: &mut Vec<Finding>) {
     let mut owners: BTreeMap<Guid, Vec<Part>> = BTreeMap::new();
     for (_, vertex) in case.fabric.vertices() {
         if let Equipment::Nic { guid: Some(guid), .. } | Equipment::Switch { guid: Some(guid), .. } = vertex.equipment
-            // A virtual function that has none yet says zero.
+            // A virtual function that has none yet reports zero.
             && guid.0 != 0
         {
             owners.entry(guid).or_default().push(vertex.part.clone());

@@ -19,7 +19,8 @@ fn classes<'a>(
 }
 
 pub(super) fn check_affinity(case: &Case<'_>, out: &mut Vec<Finding>) {
-    // GPU ordinal to its nearest NICs, as exporters say it. Where NICs sit says more than what they are called.
+    // GPU ordinal to its nearest NICs, as exporters report it. Where NICs sit reports more than what they are
+    // called.
     let mut pairs: BTreeMap<&NodeName, Vec<Pair>> = BTreeMap::new();
     for (_, a, b, _) in case
         .fabric
@@ -80,7 +81,7 @@ pub(super) fn check_affinity(case: &Case<'_>, out: &mut Vec<Finding>) {
 /// A GPU's ordinal, where its NIC sits, and what that is called.
 type Pair = (String, String, String);
 
-/// Pairs that the other host has not, in words.
+/// Pairs that the other host has not, as text.
 fn only_in(one: &[Pair], other: &[Pair]) -> Vec<String> {
     let has = |(gpu, slot, _): &&Pair| {
         !other

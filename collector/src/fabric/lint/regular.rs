@@ -10,7 +10,7 @@ use railscope_model::plan::WiringPlan;
 use super::{Case, Finding, WRONG_PLAN, by_peers, is_about_cables};
 use crate::fabric::{SubnetMerge, assign_rails, judge, plan_fabric};
 
-/// Says of each finding by the plan whether it is the plan that is wrong. `odd` are the cables that differ from their
+/// Decides for each finding by the plan whether the plan is wrong. `odd` are the cables that differ from their
 /// peers as they were built; `plan` calls everything by the names of what was seen.
 pub(super) fn blame(
     case: &Case<'_>,

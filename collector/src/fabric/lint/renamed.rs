@@ -12,7 +12,8 @@ use super::compare::Seen;
 use super::{Finding, MIN_PEERS, MOVED_CABLE, PEER_SHARE, WRONG_PLAN, cable_at};
 use crate::fabric::subnet::counted;
 
-/// Fewest NICs by which two hosts are told to stand in each other's place: one is a cable, not a host.
+/// Fewest NICs by which two hosts are reported to be in each other's place: one is a cable, not a
+/// host.
 const MIN_NICS: usize = 2;
 /// Tiers above the leaves that are gone through.
 const TIERS_ABOVE: usize = 3;
@@ -102,7 +103,7 @@ impl<'a, T: Ord + Hash + Clone> Votes<'a, T> {
     }
 }
 
-/// Finds what the plan calls by other names, and says so.
+/// Finds what the plan calls by other names, and reports it.
 pub(super) fn find(plan: &WiringPlan, seen: &Seen<'_>, out: &mut Vec<Finding>) -> Names {
     let mut names = Names::default();
     leaves(plan, seen, &mut names);
@@ -241,7 +242,7 @@ fn hosts(plan: &WiringPlan, seen: &Seen<'_>, names: &mut Names, out: &mut Vec<Fi
     }
 }
 
-/// Devices that the plan calls otherwise on all hosts: by the kernel's other naming, say.
+/// Devices that the plan calls otherwise on all hosts: for example by the kernel's other naming.
 fn devices(plan: &WiringPlan, seen: &Seen<'_>, names: &mut Names, out: &mut Vec<Finding>) {
     let mut votes = Votes::new();
     for (nic, leaf) in host_cables(plan) {

@@ -23,7 +23,7 @@ const OTHERWISE_SHARE: f64 = 0.25;
 /// One exchanged pair of cables is two differences.
 const MIN_OTHERWISE: usize = 3;
 
-/// How a switch differs from its peers at one neighbour: more or fewer cables to it.
+/// How a switch differs from its peers at one neighbor: more or fewer cables to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Odd {
     switch: usize,
@@ -32,12 +32,12 @@ struct Odd {
     more: i64,
     usual: i64,
     peers: usize,
-    /// Neighbours that its peers usually have.
+    /// Neighbors that its peers usually have.
     joined: usize,
 }
 
 pub(super) fn check(case: &Case<'_>, out: &mut Vec<Finding>) {
-    // A direct network has no tiers, and which of its switches are wired alike is a matter of its own design.
+    // A direct network has no tiers, and which of its switches are wired alike is a design choice.
     if let Kind::Direct | Kind::Dragonfly | Kind::DragonflyPlus = case.verdict.kind {
         degrees(case, out);
         return;
@@ -53,7 +53,7 @@ pub(super) fn check(case: &Case<'_>, out: &mut Vec<Finding>) {
     }
 }
 
-/// Cables of a switch to each neighbour that is not below it.
+/// Cables of a switch to each neighbor that is not below it.
 fn upward(case: &Case<'_>, index: usize) -> BTreeMap<usize, i64> {
     let mut counts = BTreeMap::new();
     for (peer, _) in &case.survey.switches[index].trunks {
@@ -330,7 +330,7 @@ fn unexpected(case: &Case<'_>, extra: Odd, crosses: bool) -> Finding {
 
 fn missing(case: &Case<'_>, odd: Odd) -> Finding {
     let part = Part::Switch(case.survey.switches[odd.switch].name.clone());
-    // Peers of its tier say which port leads there.
+    // Peers of its tier report which port leads there.
     let own: BTreeSet<PortName> = case
         .fabric
         .neighbours(case.survey.switches[odd.switch].id)
@@ -404,7 +404,7 @@ fn planes_without(case: &Case<'_>, odd: &[Odd]) -> BTreeSet<(usize, usize)> {
     apart
 }
 
-/// Leaves with fewer or more cables upwards than the other leaves with compute hosts, where nothing else says why.
+/// Leaves with fewer or more cables upwards than the other leaves with compute hosts, where nothing else reports why.
 fn uneven(case: &Case<'_>, told: &BTreeSet<usize>, out: &mut Vec<Finding>) {
     let leaves: Vec<(usize, i64)> = (0..case.tiers.len())
         .filter(|index| {

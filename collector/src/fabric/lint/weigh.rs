@@ -1,5 +1,5 @@
-//! Findings by a plan beside what the ports carry: traffic says whether a cable is where it was seen, and whether
-//! hosts that lack a planned cable miss it.
+//! Findings by a plan beside what the ports carry: traffic reports whether a cable is where it was seen, and
+//! whether hosts that lack a planned cable miss it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,13 +14,14 @@ const IDLE_BYTES_PER_SECOND: f64 = 1e6;
 /// What leaves one end arrives at the other, but the two are read at different moments of a job's steps.
 const SAME_SHARE: f64 = 0.2;
 
-/// What a port sends and what it receives, in bytes per second over the same minute; none where nobody counts.
+/// What a port sends and what it receives, in bytes per second over the same minute; none without counters.
 pub type Rates<'a> = dyn Fn(&Socket) -> Option<[f64; 2]> + 'a;
 
-/// The findings once more, with what traffic says of those against the plan: the same ones where it says nothing.
+/// The findings again, with what traffic reports about those against the plan: the same ones where it reports
+/// nothing.
 ///
-/// A cable that the plan is said to have wrong gets the traffic of its two ends as evidence, or as doubt. Devices that
-/// are planned on many hosts and cabled on hardly any are one fault of the plan if those hosts work without them.
+/// A cable that the plan is known to have wrong gets the traffic of its two ends as evidence, or as doubt. Devices
+/// that are planned on many hosts and cabled on hardly any are one fault of the plan if those hosts work without them.
 pub fn weigh(
     findings: &[Finding],
     fabric: &Fabric,
@@ -43,7 +44,7 @@ pub fn weigh(
     findings
 }
 
-/// What the two ends of a cable say of each other.
+/// What the two ends of a cable report about each other.
 fn along(fabric: &Fabric, cable: &Part, rates: &Rates<'_>) -> Option<String> {
     let (one, other) = ends(fabric, cable)?;
     let ([out, into], [far_out, far_into]) = (rates(&one)?, rates(&other)?);
@@ -63,7 +64,7 @@ fn along(fabric: &Fabric, cable: &Part, rates: &Rates<'_>) -> Option<String> {
     ))
 }
 
-/// The two ports of a cable that is there.
+/// The two ports of a present cable.
 fn ends(fabric: &Fabric, cable: &Part) -> Option<(Socket, Socket)> {
     let (near, far) = fabric.find_cable(cable)?;
     Some((

@@ -22,7 +22,7 @@ pub struct SwitchNumber(pub u32);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PortNumber(u16);
 
-/// Switches and their ports, each counted from 0 as it is first heard of.
+/// Switches and their ports, each counted from 0 as it is first reported.
 #[derive(Debug, Default)]
 pub struct SwitchPorts {
     switches: IndexSet<SwitchName, FixedState>,
@@ -33,22 +33,22 @@ pub struct SwitchPorts {
 /// Ports of one switch.
 #[derive(Debug, Default)]
 struct Ports {
-    /// Whether it tells its neighbours.
+    /// Whether it reports its neighbors.
     speaks: bool,
     names: IndexSet<PortName, FixedState>,
-    /// So many of them, the first, the switch told itself.
+    /// So many of them, the first, the switch reported itself.
     own: usize,
 }
 
 impl SwitchPorts {
-    /// A switch that tells its neighbours.
+    /// A switch that reports its neighbors.
     pub fn speaker(&mut self, name: &SwitchName) -> SwitchNumber {
         let switch = self.switch(name);
         self.of_mut(switch).speaks = true;
         switch
     }
 
-    /// A switch that somebody speaks of.
+    /// A switch that others report.
     pub fn switch(&mut self, name: &SwitchName) -> SwitchNumber {
         let (place, is_new) = self.switches.insert_full(name.clone());
         if is_new {
@@ -57,8 +57,8 @@ impl SwitchPorts {
         SwitchNumber(place as u32)
     }
 
-    /// A port that the switch itself tells of. All of these are told before [`SwitchPorts::port`] is asked. None for a
-    /// text that cannot be a port's name, and for a switch with more than 65,536 of them: no switch has.
+    /// A port that the switch itself reports about. All of these are reported before [`SwitchPorts::port`] is asked.
+    /// None for a text that cannot be a port's name, and for a switch with more than 65,536 of them: no switch has.
     pub fn own_port(&mut self, switch: SwitchNumber, text: &str) -> Option<End> {
         let end = self.port(switch, PortWord::read(text).ok()?)?;
         let ports = self.of_mut(switch);
@@ -66,7 +66,7 @@ impl SwitchPorts {
         Some(end)
     }
 
-    /// A port of a switch as somebody calls it; none as [`SwitchPorts::own_port`].
+    /// A port of a switch by any of its names; none as [`SwitchPorts::own_port`].
     pub fn port(&mut self, switch: SwitchNumber, word: PortWord<'_>) -> Option<End> {
         let names = &mut self.of_mut(switch).names;
         let known = names.get_index_of(&word);
@@ -74,13 +74,13 @@ impl SwitchPorts {
         Some(End::Switch(switch, PortNumber(u16::try_from(place).ok()?)))
     }
 
-    /// Switches that tell their neighbours.
+    /// Switches that report their neighbors.
     pub(super) fn speakers(&self) -> impl Iterator<Item = (SwitchNumber, &SwitchName)> {
         let all = (0..).map(SwitchNumber).zip(&self.switches);
         all.filter(|(switch, _)| self.of(*switch).speaks)
     }
 
-    /// Whether a switch tells its neighbours.
+    /// Whether a switch reports its neighbors.
     pub(super) fn speaks(&self, name: &SwitchName) -> bool {
         let switch = self.find(name.as_str());
         switch.is_some_and(|switch| self.of(switch).speaks)
@@ -92,14 +92,14 @@ impl SwitchPorts {
         Some(SwitchNumber(place as u32))
     }
 
-    /// A port of this name of which the switch itself tells.
+    /// A port of this name of which the switch itself reports.
     pub(super) fn own(&self, switch: SwitchNumber, word: PortWord<'_>) -> Option<End> {
         let ports = self.of(switch);
         let place = ports.names.get_index_of(&word)?;
         (place < ports.own).then_some(End::Switch(switch, PortNumber(place as u16)))
     }
 
-    /// Whether a switch that tells its own ports knows none of this name.
+    /// Whether a switch that reports its own ports knows none of this name.
     pub(super) fn is_foreign(&self, switch: SwitchNumber, port: PortNumber) -> bool {
         let own = self.of(switch).own;
         own > 0 && usize::from(port.0) >= own
@@ -111,7 +111,7 @@ impl SwitchPorts {
         (name, &self.of(switch).names[usize::from(port.0)])
     }
 
-    /// Names of all ports of a switch that somebody spoke of.
+    /// Names of all ports of a switch that were reported.
     pub(super) fn all(&self, switch: SwitchNumber) -> &IndexSet<PortName, FixedState> {
         &self.of(switch).names
     }

@@ -1,4 +1,4 @@
-//! Cables as pairs of ends: what both ends say is one cable, and an end has one cable only.
+//! Cables as pairs of ends: what both ends report is one cable, and an end has one cable only.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,15 +11,15 @@ use rayon::prelude::*;
 
 use super::{Contradiction, End, Heard, SwitchNumber, SwitchPorts};
 
-/// Of two cables in one port the one that was heard so much later is right: the other end has been silent
-/// since the cable was moved. As long as a node may be silent (`history::STALE_AFTER_SECONDS`).
+/// Of two cables in one port the one that was received so much later is right: the other end has been
+/// silent since the cable was moved. As long as a node may be silent (`history::STALE_AFTER_SECONDS`).
 const NEWER_SECONDS: f64 = 60.0;
 
-/// One cable with those who said it.
+/// One cable with those who reported it.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Pair {
     pub(super) speed: Option<LinkSpeed>,
-    /// When each end said so, in the order of the ends.
+    /// When each end reported it, in the order of the ends.
     said: [Option<Timestamp>; 2],
 }
 
@@ -39,7 +39,7 @@ impl Pair {
         }
     }
 
-    /// Who saw the cable between these ends, and when.
+    /// The witnesses of the cable between these ends, and when each saw it.
     pub(super) fn seen_by(&self, ends: [End; 2]) -> Sightings {
         let mut seen_by = Sightings::default();
         for (end, at) in ends.into_iter().zip(self.said) {
@@ -55,7 +55,8 @@ impl Pair {
     }
 }
 
-/// All cables by their ends, of which the lesser is the first; as they were first heard of.
+/// All cables by their ends, of which the lesser is the first; in the order in which they were
+/// first reported.
 #[derive(Debug)]
 pub(super) struct Pairs(IndexMap<[End; 2], Pair, FixedState>);
 
@@ -81,7 +82,7 @@ impl Contest {
 }
 
 impl Pairs {
-    /// Room for the cables of so many words, mostly two of each cable.
+    /// Room for the cables of so many entries, mostly two of each cable.
     pub(super) fn for_words(words: usize) -> Self {
         Self(IndexMap::with_capacity_and_hasher(
             words / 2,
@@ -89,7 +90,7 @@ impl Pairs {
         ))
     }
 
-    /// Adds what one end says.
+    /// Adds what one end reports.
     pub(super) fn add(&mut self, heard: &Heard<'_>, far: End) {
         let mut pair = Pair {
             speed: heard.speed,
@@ -113,16 +114,18 @@ impl Pairs {
         self.0.into_iter()
     }
 
-    /// Makes one cable of two where a switch calls its port otherwise than its neighbour was told: by an
+    /// Makes one cable of two where a switch calls its port otherwise than its neighbor was reported: by an
     /// alias, as SONiC does. Of a NIC that is certain: it has one cable. Between two switches it is only
-    /// where there is one such cable; of several the words of one side are kept, so that none counts twice.
+    /// where there is one such cable; of several the entries of one side are kept, so that none counts
+    /// twice.
     pub(super) fn unify(&mut self, ports: &SwitchPorts) {
         let mut joined = self.aliases(ports);
         let mut by_switches: BTreeMap<[SwitchNumber; 2], [Vec<[End; 2]>; 2]> = BTreeMap::new();
         for (ends, pair) in &self.0 {
             match ends {
                 [End::Switch(a, port_a), End::Switch(b, port_b)] if !pair.is_confirmed() => {
-                    // Said by one side, with a name of the other's port that the other does not use.
+                    // Reported by one side, with a name of the other's port that the other does not
+                    // use.
                     let side = usize::from(pair.said[0].is_none());
                     let (far, port) = [(*b, *port_b), (*a, *port_a)][side];
                     if ports.is_foreign(far, port) {
@@ -136,7 +139,7 @@ impl Pairs {
         for [by_a, by_b] in by_switches.values() {
             match (&by_a[..], &by_b[..]) {
                 ([one], [other]) => {
-                    // Each says its own port as it calls it.
+                    // Each reports its own port as it calls it.
                     let ends = [one[0], other[1]];
                     joined.extend([[*one, ends], [*other, ends]]);
                 }
@@ -181,12 +184,12 @@ impl Pairs {
             .collect()
     }
 
-    /// Leaves each end with one cable at most, and says where there were more.
+    /// Leaves each end with one cable at most, and reports where there were more.
     pub(super) fn settle(&mut self) -> Vec<Contest> {
         let mut contests = Vec::new();
         let all = self.contested();
         let mut lost: BTreeSet<[End; 2]> = BTreeSet::new();
-        // What both sides say goes first: that may leave another end with one cable.
+        // What both sides report goes first: that may leave another end with one cable.
         for pairs in all.values() {
             let confirmed: Vec<_> = pairs.iter().filter(|ends| self.confirms(ends)).collect();
             if let [one] = confirmed[..] {
@@ -220,7 +223,7 @@ impl Pairs {
         self.0.get(ends).is_some_and(Pair::is_confirmed)
     }
 
-    /// The one of several that was heard much later than all others.
+    /// The one of several that was reported much later than all others.
     fn newest(&self, pairs: &[&[End; 2]]) -> Option<[End; 2]> {
         let at = |ends: &[End; 2]| self.0.get(ends).map(Pair::newest).unwrap_or_default();
         let mut sorted = pairs.to_vec();

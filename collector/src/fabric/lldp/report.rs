@@ -1,4 +1,4 @@
-//! What the merge of LLDP found, and what that costs the verdict.
+//! What the merge of LLDP found, and what that costs the result.
 
 use std::collections::BTreeSet;
 
@@ -26,36 +26,37 @@ pub struct Contradiction {
 pub struct LldpMerge {
     /// Cables now in the graph.
     pub cables: usize,
-    /// Switches that tell their neighbours.
+    /// Switches that report their neighbors.
     pub speakers: usize,
     /// Switches that NICs are cabled to.
     pub leaves: BTreeSet<SwitchName>,
-    /// Those of them that tell their neighbours.
+    /// Those of them that report their neighbors.
     pub speaking_leaves: usize,
-    /// Neighbours that are hosts where none belongs, DPUs, or other ports of hosts than those of NICs.
+    /// Neighbors that are hosts where none belongs, DPUs, or other ports of hosts than those of NICs.
     pub host_neighbours: usize,
-    /// Neighbours on management ports.
+    /// Neighbors on management ports.
     pub management: usize,
-    /// NIC ports left out because they are far slower than the fastest of their node.
+    /// NIC ports omitted because they are far slower than the fastest of their node.
     pub slow: usize,
-    /// Cables that somebody still tells although the port at one of their ends says that it has no light.
+    /// Cables that are still reported although the port at one of their ends reports that it has no
+    /// optical signal.
     pub dark: usize,
-    /// Neighbours of switches that are neither a known host nor a switch, as they call themselves.
+    /// Neighbors of switches that are neither a known host nor a switch, as they call themselves.
     pub strangers: BTreeSet<String>,
-    /// Ethernet ports of NICs that are up and hear nobody.
+    /// Ethernet ports of NICs that are up and receive no neighbor.
     pub silent: usize,
     /// Ends that several cables claim.
     pub contradictions: Vec<Contradiction>,
     /// Chassis ids with the names that share them.
     pub shared_chassis: Vec<(String, Vec<String>)>,
-    /// Switches whose words could not be read, and why.
+    /// Switches whose neighbors could not be read, and why.
     pub unread: Vec<(SwitchName, String)>,
-    /// Neighbours that could not be read.
+    /// Neighbors that could not be read.
     pub unparsed: usize,
 }
 
 impl LldpMerge {
-    /// What speaks against the picture that LLDP gives, in sentences.
+    /// What contradicts the picture that LLDP gives, in sentences.
     pub fn doubts(&self) -> Vec<String> {
         let mut doubts = Vec::new();
         let sentence = |contradiction: &Contradiction| {
@@ -79,7 +80,7 @@ impl LldpMerge {
         };
         limited(&mut doubts, self.shared_chassis.iter().map(sentence));
         let sentence = |(switch, why): &(SwitchName, String)| {
-            format!("the neighbours of {switch} were not read: {why}")
+            format!("the neighbors of {switch} could not be read: {why}")
         };
         limited(&mut doubts, self.unread.iter().map(sentence));
         for (count, one, many) in [
@@ -106,7 +107,7 @@ impl LldpMerge {
         doubts
     }
 
-    /// Takes back what a verdict cannot know from LLDP: what is above leaves that do not tell it.
+    /// Takes back what a result cannot know from LLDP: what is above leaves that do not report it.
     pub fn temper(&self, verdict: &mut Verdict) {
         verdict.doubts.extend(self.doubts());
         if !self.contradictions.is_empty() || !self.unread.is_empty() {

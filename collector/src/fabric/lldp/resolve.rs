@@ -1,4 +1,4 @@
-//! Who the far end of a cable is, by the names and addresses that LLDP tells of it.
+//! The device at the far end of a cable, by the names and addresses that LLDP reports about it.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -10,11 +10,11 @@ use railscope_model::identity::{PortWord, SwitchName};
 
 use super::{End, Heard, Interfaces, Mac, SwitchNumber, SwitchPorts, Words};
 
-/// System names that say nothing: those of a machine that nobody has named.
+/// System names that report nothing: those of a machine without a name.
 const NO_NAMES: [&str; 4] = ["localhost", "localhost.localdomain", "(none)", "switch"];
 /// How names of management ports begin, before their number: NX-OS and Dell, EOS, Junos, most others.
 const MANAGEMENT: [&str; 5] = ["mgmt", "ma", "management", "fxp", "oob"];
-/// The same in a switch's own words: `eth0` of Cumulus and SONiC, Junos. A host may call a NIC so.
+/// The same in a switch's terms: `eth0` of Cumulus and SONiC, Junos. A host may call a NIC so.
 const OWN_MANAGEMENT: [&str; 3] = ["eth", "em", "me"];
 
 /// The far end of a cable.
@@ -32,12 +32,12 @@ pub(super) enum Far {
     Unreadable,
 }
 
-/// What is known of the far end by names that were told beforehand.
+/// What is known of the far end by names that were reported beforehand.
 #[derive(Debug)]
 pub(super) enum Known<'a> {
     /// All of it.
     Far(Far),
-    /// The switch, and what a port of it is called that the switch itself does not tell of.
+    /// The switch, and what a port of it is called that the switch itself does not report about.
     Port(SwitchNumber, PortWord<'a>),
 }
 
@@ -53,10 +53,10 @@ pub(super) struct Resolver<'a> {
     hosts: Names<&'a Interfaces<'a>>,
     addresses: HashMap<Mac, End, FixedState>,
     speakers: Names<SwitchNumber>,
-    /// Names that several switches have: one port of that name is on several chassis. Not asked where all switches tell
-    /// their neighbours.
+    /// Names that several switches have: one port of that name is on several chassis. Not asked where all switches
+    /// report their neighbors.
     ambiguous: OnceLock<HashSet<&'a str, FixedState>>,
-    /// Switches by the words of NICs.
+    /// Switches as NICs report them.
     leaves: HashSet<SwitchNumber, FixedState>,
 }
 
@@ -76,13 +76,14 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// Who is at the other end, by the names of those who speak themselves. None of one who does not.
+    /// The device at the other end, by the names of those that report themselves. None of one who
+    /// does not.
     pub(super) fn known(&self, heard: &Heard<'a>) -> Option<Known<'a>> {
         let near = match heard.near {
             End::Nic(..) => None,
             End::Switch(switch, port) => Some(self.ports.names(switch, port).1),
         };
-        // A DPU tells its name to its own host through the representor of the host's function.
+        // A DPU reports its name to its own host through the representor of the host's function.
         if is_representor(heard.said.port()) || is_representor(heard.said.description()) {
             return Some(Known::Far(Far::Host));
         }
@@ -101,7 +102,8 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// The same to the end. NICs are asked before switches: whom they hear is a switch, whatever else is known of it.
+    /// The same to the end. NICs are asked before switches: what they receive is a switch, whatever else is known of
+    /// it.
     pub(super) fn far(&mut self, heard: &Heard<'a>, known: Option<Known<'a>>) -> Far {
         match known.unwrap_or_else(|| self.silent(heard)) {
             Known::Far(far) => far,
@@ -112,7 +114,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// Somebody who tells nobody its neighbours.
+    /// A device that does not report its neighbors.
     fn silent(&mut self, heard: &Heard<'a>) -> Known<'a> {
         let switch = match self.silent_switch(heard) {
             Ok(switch) => switch,
@@ -125,8 +127,8 @@ impl<'a> Resolver<'a> {
         port
     }
 
-    /// A switch that tells nobody its neighbours. By its system name; where several switches have it, with the chassis
-    /// id; where there is none, by that.
+    /// A switch that does not report its neighbors. By its system name; where several switches have it, with
+    /// the chassis id; where there is none, by that.
     fn silent_switch(&mut self, heard: &Heard<'a>) -> Result<SwitchNumber, Far> {
         let system = heard.said.system().trim();
         let chassis = Chassis::of(heard);
@@ -196,7 +198,7 @@ impl<'a> Resolver<'a> {
     }
 }
 
-/// Chassis ids that several names share: a daemon that tells neighbours apart by it mixes them up.
+/// Chassis ids that several names share: a daemon that distinguishes neighbors by it mixes them up.
 pub(super) fn shared_chassis(words: &Words<'_>) -> Vec<(String, Vec<String>)> {
     let mut first: HashMap<Chassis<'_>, &str, FixedState> = HashMap::default();
     let mut shared: BTreeMap<Chassis<'_>, BTreeSet<&str>> = BTreeMap::new();
@@ -287,7 +289,7 @@ fn is_name(system: &str) -> bool {
 }
 
 /// Names under which one port is on several chassis. One switch may well have several chassis ids: NX-OS
-/// tells the MAC address of each port.
+/// reports the MAC address of each port.
 fn ambiguous<'a>(words: &'a Words<'a>) -> HashSet<&'a str, FixedState> {
     let mut first: HashMap<(&str, &str), Chassis<'_>, FixedState> = HashMap::default();
     let mut ambiguous = HashSet::default();

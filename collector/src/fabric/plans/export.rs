@@ -1,4 +1,4 @@
-//! A fabric in the words of other tools: graphs, schedulers' files, node labels, hints for NCCL.
+//! A fabric in the formats of other tools: graphs, schedulers' files, node labels, hints for NCCL.
 
 mod graph;
 mod nccl;
@@ -43,7 +43,7 @@ pub enum Target {
 }
 
 impl Target {
-    /// Every target, with the name that options and requests say and what it is for.
+    /// Every target, with the name that options and requests use and what it is for.
     pub const ALL: [(Self, &'static str, &'static str); 7] = [
         (Self::Json, "json", "Every part and link"),
         (
@@ -74,7 +74,7 @@ impl Target {
         ),
     ];
 
-    /// The name that options and requests say.
+    /// The name that options and requests use.
     pub fn name(self) -> &'static str {
         let row = Self::ALL.iter().find(|(target, ..)| *target == self);
         row.map_or("", |(_, name, _)| name)
@@ -84,7 +84,7 @@ impl Target {
     /// asked for in vain.
     ///
     /// # Errors
-    /// What `fabric` or `placement` says.
+    /// What `fabric` or `placement` reports.
     pub fn write<'a, E>(
         self,
         fabric: impl FnOnce() -> Result<(&'a Fabric, &'a Verdict), E>,

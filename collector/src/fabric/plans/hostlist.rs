@@ -25,7 +25,7 @@ impl Hostlists {
     /// Every name that a list stands for, in its order.
     ///
     /// # Errors
-    /// What stands there, and what should: an open bracket, a range that runs backwards, too many names.
+    /// What is there, and what should: an open bracket, a range that runs backwards, too many names.
     pub(super) fn expand(&mut self, list: &str) -> Result<Vec<String>, (String, &'static str)> {
         let mut names = Vec::new();
         for item in split(list)? {

@@ -261,7 +261,7 @@ impl<'a> Walk<'a> {
                         .nvlinks
                         .insert((gpu.min(peer), gpu.max(peer)), links);
                 }
-                // The class of a bridge is that of NVSwitch; a GPU of its own address stands for "some other end".
+                // The class of a bridge is that of NVSwitch; its own address represents "some other end".
                 _ => {
                     let all = self.topology.switched.entry(gpu).or_default();
                     *all = all.saturating_add(links);

@@ -5,7 +5,8 @@ use railscope_model::plan::{PlanError, PlannedCable, Socket, WiringPlan};
 use super::Source;
 use super::cabling::{cable as cable_between, socket};
 
-/// Columns that must be there; UFM writes others beside them, which say nothing of the cable's ends.
+/// Columns that must be there; UFM writes others beside them, which report nothing of the cable's
+/// ends.
 const NEEDED: [&str; 4] = ["StartDevice", "StartPort", "EndDevice", "EndPort"];
 
 /// Reads the table. A port that is called `Port 7` is of a switch; any other name is a host's device, with or without

@@ -58,7 +58,7 @@ struct Far<'a> {
 /// Reads all blocks.
 pub(super) fn read(source: &mut Source<'_>) -> Result<Box<Subnet>, Vec<PlanError>> {
     let ports = ports(source);
-    // Neighbors are named by their label; the number of the port stands in their own block.
+    // Neighbors are named by their label; the number of the port is in their own block.
     let labels: BTreeMap<(&str, &str), &str> = ports
         .iter()
         .map(|(_, port)| ((port.guid, port.label), port.number))
@@ -174,7 +174,7 @@ fn is_number(text: &str) -> bool {
 }
 
 impl Port<'_> {
-    /// The port, and for a neighbor without a block of its own the neighbor's view of the cable.
+    /// The port, and for a neighbor without a separate block the neighbor's view of the cable.
     fn write(&self, far: Option<(&Far<'_>, &str, bool)>, text: &mut String) -> std::fmt::Result {
         let plain = |name: &str| name.replace('\'', " ");
         let (lid, number, guid, name) = (self.lid, self.number, self.guid, plain(self.name));

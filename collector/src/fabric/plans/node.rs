@@ -67,17 +67,18 @@ pub struct NodeTopology {
     pub distances: BTreeMap<(usize, usize), Distance>,
     /// NVLinks between two GPUs, both by place, the lower first.
     pub nvlinks: BTreeMap<(usize, usize), u16>,
-    /// NVLinks of each GPU whose far end is an NVSwitch or is not said, by place.
+    /// NVLinks of each GPU whose far end is an NVSwitch or is not reported, by place.
     pub switched: BTreeMap<usize, u16>,
-    /// GPUs of which the text says that all NVLinks are inactive, and whether their model should have active ones.
+    /// GPUs of which the text reports that all NVLinks are inactive, and whether their model should have active
+    /// ones.
     pub inactive: BTreeMap<usize, bool>,
     /// Errors of NVLinks by GPU and link: their kind and number.
     pub link_errors: BTreeMap<(usize, u8), Vec<(String, u64)>>,
     /// Whether the text counts errors of NVLinks.
     pub tells_errors: bool,
-    /// Whether the text would have said so if there were a NIC.
+    /// Whether the text would have reported it if there were a NIC.
     pub tells_nics: bool,
-    /// PCI functions of which the text does not say what they are.
+    /// PCI functions of which the text does not report what they are.
     pub unknown: usize,
     /// Network functions that are not RDMA NICs: management ports of NVSwitches, and functions without an RDMA device.
     pub other_ports: usize,
@@ -121,8 +122,8 @@ pub(super) fn distance(a: &[Step], b: &[Step], ports: usize) -> Distance {
     }
 }
 
-/// GPUs, and NICs, of one node; every GPU is held against every NIC. The largest servers have 16 of each, virtual
-/// functions come on top.
+/// GPUs, and NICs, of one node; every GPU is compared with every NIC. The largest servers have 16 of each,
+/// virtual functions come on top.
 const MOST_DEVICES: usize = 512;
 
 impl NodeTopology {

@@ -19,7 +19,7 @@ pub enum Format {
     DbCsv,
     /// `net_dump` of ibdiagnet.
     NetDump,
-    /// The metrics page of Railscope's exporter.
+    /// The metrics endpoint of Railscope's exporter.
     Page,
     /// Railscope's wiring plan as a table.
     Plan,
@@ -113,11 +113,11 @@ const OTHERS: [(&str, &str); 3] = [
     ),
     (
         "CA type:",
-        "ibstat: the ports of one host without what they are cabled to; ibnetdiscover says that",
+        "ibstat: the ports of one host without what they are cabled to; ibnetdiscover prints that",
     ),
 ];
 
-/// Says what a text is.
+/// Returns the format of a text.
 pub(super) fn recognise(source: &Source<'_>) -> Result<Format, PlanError> {
     let text = source.text;
     if text.trim().is_empty() {

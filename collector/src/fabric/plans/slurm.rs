@@ -116,7 +116,7 @@ fn read_line(
     if let Some(switch) = switch {
         if !known.switches.insert(switch.name.clone()) {
             let found = format!("{} a second time", switch.name);
-            return Err(source.error(line, "SwitchName", &found, "a name of its own"));
+            return Err(source.error(line, "SwitchName", &found, "a unique name"));
         }
         placement.switches.push(switch);
     }

@@ -164,7 +164,7 @@ fn read_row(
     }
 }
 
-/// The legend says which device `NIC3` is: `  NIC3: mlx5_3`.
+/// The legend reports which device `NIC3` is: `  NIC3: mlx5_3`.
 fn name_nics(lines: &[(usize, Vec<String>)], topology: &mut NodeTopology) {
     for (_, cells) in lines {
         let joined = cells.join(" ");
@@ -276,7 +276,7 @@ pub(super) fn read_nvlink(source: &mut Source<'_>) -> Result<NodeTopology, Vec<P
     Ok(topology)
 }
 
-/// Reads a line of `nvlink -e`: `Link 0: Replay Errors: 4`. Bit error rates are no counts and are left out.
+/// Reads a line of `nvlink -e`: `Link 0: Replay Errors: 4`. Bit error rates are no counts and are omitted.
 fn read_errors(
     source: &mut Source<'_>,
     line: usize,

@@ -230,7 +230,7 @@ fn slurms_tree_and_blocks_are_read_and_what_does_not_hold_together_is_said() {
         &[
             "f:1: Nodes: found tux[0-, expected a closing bracket",
             "f:2: Node: found Node=a, expected SwitchName with Nodes or Switches, or BlockName with Nodes, or BlockSizes",
-            "f:4: SwitchName: found s1 a second time, expected a name of its own",
+            "f:4: SwitchName: found s1 a second time, expected a unique name",
         ],
     );
 }
@@ -281,7 +281,7 @@ fn few_bytes_of_a_placement_never_take_much_memory_or_stack() {
         &format!("switches:\n  {}", "- ".repeat(30_000)),
         &["f:2: text: found too much nesting, expected at most 64 levels"],
     );
-    // A node that stands in its block already is found without a walk over all others.
+    // A node that is in its block already is found without a walk over all others.
     let model = "capacity_blocks:\n  a:\n    nodes: ['n[0-199999]', 'n[0-9]']\n";
     assert_eq!(placement(model).blocks[0].nodes.len(), 200_000);
 }

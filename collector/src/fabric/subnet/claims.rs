@@ -1,4 +1,4 @@
-//! A subnet out of what its devices answered, held against itself by the same rules as text.
+//! A subnet out of what its devices answered, compared with itself by the same rules as text.
 
 use railscope_model::identity::Guid;
 use railscope_model::units::LinkSpeed;
@@ -7,14 +7,15 @@ use super::join::{Claim, join};
 use super::parse::{Draft, Problems};
 use super::{Completeness, Counts, End, Header, Node, Subnet};
 
-/// What one port says it is cabled to. Ports are the place of the node in [`Survey::nodes`], and a number.
+/// What one port reports it is cabled to. Ports are the place of the node in [`Survey::nodes`], and a
+/// number.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PortClaim {
-    /// The port that says so.
+    /// The port that reports it.
     pub near: (usize, u16),
     /// The port at the other end.
     pub far: (usize, u16),
-    /// Width and speed, as the near port says.
+    /// Width and speed, as the near port reports.
     pub speed: Option<LinkSpeed>,
 }
 
@@ -29,7 +30,7 @@ pub struct Survey {
     pub claims: Vec<PortClaim>,
     /// LIDs of adapters' ports.
     pub lids: Vec<(End, u16)>,
-    /// Ports behind which somebody did not answer.
+    /// Ports behind which a device did not answer.
     pub silent: Vec<End>,
     /// Contradictions: field, what was expected, what was found.
     pub problems: Vec<(&'static str, &'static str, String)>,

@@ -159,7 +159,7 @@ pub struct PortReading {
     pub active: bool,
     /// Width and speed now; none without a link.
     pub speed: Option<LinkSpeed>,
-    /// None if nobody asked, or the port did not answer.
+    /// None if it was not requested, or the port did not answer.
     pub counters: Option<PortCounters>,
 }
 
@@ -178,7 +178,7 @@ pub struct DeviceReading {
     pub ports: Vec<PortReading>,
 }
 
-/// Label values of one switch port: of its own series, and of each counter's.
+/// Label values of one switch port: of its series, and of each counter's.
 struct PortLabels {
     port: Labels,
     counters: [Labels; COUNTERS],
@@ -244,7 +244,7 @@ impl DeviceReading {
         }
     }
 
-    /// What an exporter on the host would say of these ports, under the device's name there.
+    /// What an exporter on the host would report about these ports, under the device's name there.
     pub fn as_adapter(&self, device: &RdmaDevice) -> NodeReading {
         let mut reading = NodeReading::default();
         for port in &self.ports {

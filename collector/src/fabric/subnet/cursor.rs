@@ -4,7 +4,7 @@ use super::NodeKind;
 
 /// Fewest hex digits after `S-` or `H-` that are read as a GUID: tools drop leading zeros, and a GUID
 /// begins with a 24-bit company id whose first byte is often zero (0x0002c9 leaves 13 digits). Shorter
-/// ids are names that somebody chose for a simulated node.
+/// ids are names that a user chose for a simulated node.
 const MIN_GUID_DIGITS: usize = 12;
 
 /// What stands between quotes in place of a node.
@@ -27,7 +27,7 @@ impl<'a> NodeId<'a> {
     }
 }
 
-/// The letter with which an id says what the node is.
+/// The letter with which an id reports what the node is.
 fn kind_of_id(text: &str) -> NodeKind {
     match text.as_bytes() {
         [b'S', b'-', ..] => NodeKind::Switch,

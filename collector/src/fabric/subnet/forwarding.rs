@@ -31,7 +31,8 @@ pub struct Table {
 }
 
 impl Table {
-    /// The port by which a LID leaves; none where the switch does not forward it, or nobody read that.
+    /// The port by which a LID leaves; none where the switch does not forward it, or that was not
+    /// read.
     pub fn port(&self, lid: u16) -> Option<u8> {
         let (block, place) = place(lid);
         let port = *self.blocks.get(&block)?.get(place)?;
@@ -126,7 +127,7 @@ struct Reader {
     problems: Problems,
 }
 
-/// What a line says.
+/// What a line reports.
 #[derive(Debug, PartialEq)]
 enum Line {
     /// Nothing: blank, a comment, the title of a column.
@@ -173,14 +174,17 @@ impl Reader {
             Ok(Line::End(count)) => {
                 let entries = self.section.map_or(0, |(_, entries)| entries);
                 if count.is_some_and(|count| count != entries) {
-                    self.wrong(("number of LIDs", "as many entries as the line says"), text);
+                    self.wrong(
+                        ("number of LIDs", "as many entries as the line declares"),
+                        text,
+                    );
                 }
                 self.section = None;
             }
             Err((what, found)) => {
                 self.wrong(what, found);
                 if what.0 == "switch" {
-                    // The entries that follow are nobody's.
+                    // The entries that follow belong to no switch.
                     self.section = None;
                 }
             }
@@ -222,7 +226,7 @@ fn read(line: &str) -> Result<Line, (What, &str)> {
         return guid_digits(rest).map(Line::Switch).ok_or((HEADER, line));
     }
     if let Some(count) = line.strip_suffix("lids dumped") {
-        // opensm says the highest LID there, ibroute the number of entries.
+        // opensm reports the highest LID there, ibroute the number of entries.
         let Some(count) = count.trim_end().strip_suffix("valid") else {
             return Ok(Line::End(None));
         };

@@ -1,4 +1,4 @@
-//! What both ends say about a cable, held against each other.
+//! What both ends report about a cable, compared with each other.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use super::{Cable, End, Gap, Node};
 /// A port: index of the node, number of the port.
 type Port = (usize, u16);
 
-/// One line that says what a port is cabled to.
+/// One line that reports what a port is cabled to.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Claim {
     pub(super) near: Port,
@@ -28,8 +28,8 @@ pub(super) struct Joined {
     pub(super) dropped: usize,
 }
 
-/// What the claims say of each port. A cable is believed when both ends show it, or when one end shows
-/// it and nothing speaks against it.
+/// What the claims report about each port. A cable is believed when both ends show it, or when one end
+/// shows it and nothing contradicts it.
 struct Ledger<'a> {
     claims: &'a [Claim],
     by_near: HashMap<Port, usize, FixedState>,
@@ -132,7 +132,8 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// Whether the far port says that it is cabled elsewhere, or two ports say that they are cabled to it.
+    /// Whether the far port reports that it is cabled elsewhere, or two ports report that they are cabled
+    /// to it.
     fn is_contradicted(&self, claim: &Claim) -> bool {
         match self.by_near.get(&claim.far) {
             Some(back) => self.claims[*back].far != claim.near,
@@ -175,7 +176,7 @@ fn agreed_speed(
     }
 }
 
-/// Which nodes have a GUID of their own.
+/// Which nodes have a separate GUID.
 fn check_guids(drafts: &[Draft], problems: &mut Problems) -> Vec<bool> {
     let mut owners: HashMap<Guid, usize, FixedState> = HashMap::default();
     let mut usable = Vec::with_capacity(drafts.len());

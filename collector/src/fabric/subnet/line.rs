@@ -6,7 +6,7 @@ use railscope_model::units::LinkSpeed;
 use super::NodeKind;
 use super::cursor::{Cursor, Flaw, NodeId, decimal, hex};
 
-/// A node that the line names, as far as the line knows it.
+/// A node that the line names, with what the line contains.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Named<'a> {
     pub(super) id: NodeId<'a>,
@@ -16,7 +16,7 @@ pub(super) struct Named<'a> {
     pub(super) description: Option<&'a str>,
 }
 
-/// What a line says.
+/// What a line reports.
 #[derive(Debug)]
 pub(super) enum Line<'a> {
     Blank,
@@ -91,7 +91,7 @@ fn read_key<'a>(cursor: &Cursor<'a>) -> Result<Line<'a>, Flaw<'a>> {
         "a node, a port, a key=value or a comment of ibnetdiscover",
     );
     let (key, value) = cursor.rest.split_once('=').ok_or(flaw)?;
-    // `-g` puts remarks behind the value, and a switch's port GUID stands in parentheses behind its own.
+    // `-g` puts remarks behind the value, and a switch's port GUID is in parentheses behind its own.
     let value = value
         .split(|char: char| char.is_whitespace() || char == '(')
         .next()
@@ -143,7 +143,7 @@ fn read_node<'a>(
             return Ok(Line::Node(node));
         }
     }
-    // A switch says the lid of its port 0 here; a CA says one per port.
+    // A switch reports the lid of its port 0 here; a CA reports one per port.
     if kind == NodeKind::Switch && cursor.word() != "" {
         match read_switch_lid(cursor) {
             Ok(lid) => node.lid = Some(lid),
@@ -186,7 +186,7 @@ fn read_port<'a>(cursor: &mut Cursor<'a>, flaws: &mut Vec<Flaw<'a>>) -> Result<L
     if cursor.eat('#') {
         cursor.skip_space();
         if !cursor.rest.starts_with('"') {
-            // A CA says its own lid before the far end's description.
+            // A CA reports its own lid before the far end's description.
             lid = read_own_lid(cursor, flaws);
         }
         match cursor.description() {
@@ -292,7 +292,7 @@ fn read_report<'a>(
     let known = format!("{width}{speed}").parse::<LinkSpeed>().ok();
     cursor.skip_space();
     if !cursor.eat('-') {
-        // A port without a cable has no speed to speak of, and tools print `???` for it.
+        // A port without a cable has no speed to refer to, and tools print `???` for it.
         match quoted_name(cursor.rest) {
             Some(name) => near.description = Some(name),
             None => flaws.push(cursor.flaw("description", "a description in single quotes")),
@@ -348,7 +348,7 @@ fn quoted_name(text: &str) -> Option<&str> {
     Some(name.trim())
 }
 
-/// Both names, if there is one way only to tell them apart.
+/// Both names, if there is one way only to distinguish them.
 fn report_names(text: &str) -> Option<(&str, &str)> {
     const BETWEEN: &str = "' - '";
     let inner = text.trim().strip_prefix("( '")?.strip_suffix("' )")?;

@@ -133,7 +133,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Tells lines whose loss leaves a hole from the debris of a terminal.
+    /// Distinguishes lines whose loss leaves a gap from terminal noise.
     fn classify_unread(&mut self, text: &str) {
         let after = |prefix: &str| text.strip_prefix(prefix).map(str::trim_start);
         let begins_with_digit = |rest: &str| rest.starts_with(|char: char| char.is_ascii_digit());
@@ -142,7 +142,7 @@ impl<'a> Reader<'a> {
             .iter()
             .any(|word| after(word).is_some_and(begins_with_digit));
         if is_node {
-            self.section = None; // the port lines that follow are nobody's
+            self.section = None; // the port lines that follow belong to no node
         }
         let is_key = [
             "vendid=",
@@ -286,7 +286,7 @@ impl<'a> Reader<'a> {
         node.system_guid = preamble.system;
         node.lid = named.lid.or(node.lid);
         if let Some(description) = named.description {
-            // What the node says of itself counts, not what the far end of a cable printed.
+            // What the node reports about itself counts, not what the far end of a cable printed.
             if node.description != description {
                 description.clone_into(&mut node.description);
             }

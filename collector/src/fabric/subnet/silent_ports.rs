@@ -1,7 +1,9 @@
-//! Answers that never came: what a sweeping tool says of them, and what is known behind them all the same.
+//! Answers that never came: what a sweeping tool reports about them, and what is known behind them all the
+//! same.
 //!
 //! `ibnetdiscover` ends well and prints a text without a flaw when a device does not answer. Only its
-//! standard error tells such a device from one that is gone: a directed route, and the attribute asked for.
+//! standard error distinguishes such a device from one that is gone: a directed route, and the attribute
+//! asked for.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -14,7 +16,7 @@ use super::{Cable, Completeness, End, Gap, Node, Subnet};
 /// allows 63 (InfiniBand Architecture Specification, volume 1, 14.2.2).
 const MAX_HOPS: usize = 63;
 
-/// What a line of the tool's complaints says.
+/// What a line of the tool's complaints reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Complaint {
     /// Nothing came back over this route: the ports to leave by, from the sweeping host on.
@@ -46,8 +48,8 @@ fn route(line: &str) -> Option<Vec<u16>> {
 }
 
 impl Subnet {
-    /// Takes up what the sweeping tool complained of, apart from its text: ports behind which nobody answered,
-    /// and, as a [`Gap`], everything else.
+    /// Ingests what the sweeping tool complained of, apart from its text: ports behind which no device
+    /// answered, and, as a [`Gap`], everything else.
     pub fn hear_complaints(&mut self, said: &str) {
         let complaints: Vec<_> = said.lines().filter_map(complaint).collect();
         self.take_complaints(complaints);
@@ -100,8 +102,9 @@ impl Subnet {
         gaps.iter().all(|gap| matches!(gap, Gap::Silent { .. }))
     }
 
-    /// Puts what an older sweep knew behind silent ports into this one: who does not answer is not gone.
-    /// Nodes that nobody knew before and that have not said their name are left out until they do.
+    /// Puts what an older sweep knew behind silent ports into this one: a device that does not answer is
+    /// not removed. Nodes that were unknown before and have not reported their name are omitted until
+    /// they do.
     pub fn recall(&mut self, older: Option<&Self>) {
         if self.silent.is_empty() {
             return;
@@ -296,7 +299,7 @@ Ca\t1 \"H-0000000000000002\"\t\t# \"b mlx5_0\"
         swept.hear_complaints("");
         swept.recall(Some(&whole));
         assert_eq!((swept.nodes.len(), swept.links.len()), (4, 3));
-        // Another port is silent: that says nothing of this one.
+        // Another port is silent: that reports nothing of this one.
         swept.hear_complaints(&timed_out("0,1,3", 0x11));
         swept.recall(Some(&whole));
         assert_eq!((swept.nodes.len(), swept.links.len()), (4, 3));

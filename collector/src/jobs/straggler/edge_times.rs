@@ -1,6 +1,7 @@
 //! Which side of a connection is late, from how long NCCL's proxies were in each state.
 
-/// Share of a transfer that one state must take before it says something: more than half, so that at most one does.
+/// Share of a transfer that one state must take before it reports something: more than half, so that at most one
+/// does.
 const MOSTLY: f64 = 0.5;
 
 /// Seconds that the two proxies of one connection spent in each state, as NCCL's profiler (API version 3) names them.
@@ -20,7 +21,7 @@ pub struct EdgeTimes {
     pub recv_gpu_wait: f64,
 }
 
-/// Who holds a transfer back.
+/// The side that delays a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EdgeVerdict {
     /// NIC, cable or switch between the two: a candidate for a link.
@@ -34,7 +35,7 @@ pub enum EdgeVerdict {
 }
 
 impl EdgeTimes {
-    /// Who holds the transfer back: both sides must agree.
+    /// The side that delays the transfer: both must agree.
     pub fn verdict(&self) -> EdgeVerdict {
         let mostly = |seconds: f64| seconds > MOSTLY * self.seconds;
         if mostly(self.send_wait) && mostly(self.recv_wait) {

@@ -1,8 +1,8 @@
-//! Who computes longest in a job, by what exporters alone tell: a hint, and the answer that nobody does.
+//! Which rank computes longest in a job, by exporters alone: a hint, or the result that none does.
 //!
-//! GPUs of a synchronous job wait for the one that computes longest. Without timings of collectives only the time in which
-//! tensor cores are active tells who that is. A part that is slow is the same one all the time; work that is dealt out
-//! unevenly is a stage's or an expert's, or another rank's in every round.
+//! GPUs of a synchronous job wait for the one that computes longest. Without timings of collectives only the time in
+//! which tensor cores are active shows which rank that is. A part that is slow is the same one all the time; work
+//! that is dealt out unevenly is a stage's or an expert's, or another rank's in every round.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -16,13 +16,15 @@ use crate::store::History;
 
 /// Time between two rounds: half of what GPUs of a step of seconds need to show their mean.
 pub(super) const ROUND_SECONDS: f64 = 10.0;
-/// Rounds that are judged together: two minutes.
+/// Rounds that are evaluated together: two minutes.
 const ROUNDS: usize = 12;
 /// Rounds of these in which the same GPU must lead before it is a hint: others lead now and then by chance.
 const LEADS: usize = 10;
-/// Share of a step in which GPUs compute, where nobody says: half, so that what is told by activity weighs half.
+/// Share of a step in which GPUs compute, where no source reports: half, so that what is reported by activity
+/// weighs half.
 const COMPUTES: f64 = 0.5;
-/// Share of a step that uneven work must cost before anything is said: as for waiting in collectives.
+/// Share of a step that uneven work must cost before anything is reported: as for waiting in
+/// collectives.
 const MIN_COST: f64 = super::MIN_MISSING_WAIT;
 /// Share of the leader's excess from which another node leads with it.
 const WITH_LEADER: f64 = 0.5;
@@ -33,16 +35,16 @@ pub(super) const RANKED: usize = 8;
 
 type Gpu = (NodeName, GpuIndex);
 
-/// What activity says of a job.
+/// What activity reports about a job.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Balance {
-    /// Too few GPUs or rounds, or no activity is told.
+    /// Too few GPUs or rounds, or no activity is reported.
     Unknown,
-    /// Nobody computes longer than others by what would cost anything.
+    /// No rank computes longer than others by a relevant amount.
     Even,
     /// One GPU does, round after round: it may be slow.
     Leader(Part),
-    /// Ranks do by turns, or many together: work is dealt out unevenly, and no part is slow.
+    /// Ranks do alternately, or many together: work is dealt out unevenly, and no part is slow.
     Uneven {
         /// Nodes that led in one of the rounds.
         leaders: usize,
@@ -62,7 +64,8 @@ struct Round {
 pub(super) struct Activity {
     rounds: VecDeque<Round>,
     at: Option<Timestamp>,
-    /// Mean excess of each GPU over the median of the job, over about as many rounds as are judged.
+    /// Mean excess of each GPU over the median of the job, over about as many rounds as are
+    /// evaluated.
     excess: BTreeMap<Gpu, f64>,
 }
 
@@ -82,7 +85,7 @@ impl Activity {
             && active.len() as f64 >= super::MIN_PRESENT * expected as f64;
         let usual = median(active.values().copied()).unwrap_or(0.0);
         if !enough || usual < MIN_ACTIVE {
-            // What was seen before a checkpoint or a launch says nothing about what comes after.
+            // What was seen before a checkpoint or a launch reports nothing about what comes after.
             self.rounds.clear();
             return;
         }
@@ -119,7 +122,7 @@ impl Activity {
         }
     }
 
-    /// What the last rounds say.
+    /// The result of the last rounds.
     pub(super) fn balance(&self) -> Balance {
         if self.rounds.len() < ROUNDS {
             return Balance::Unknown;
@@ -143,7 +146,8 @@ impl Activity {
         }
     }
 
-    /// Share of a step for which the job waits for who computes longest, mean of the last rounds.
+    /// Share of a step for which the job waits for the rank that computes longest, mean of the last
+    /// rounds.
     pub(super) fn cost(&self) -> f64 {
         let sum: f64 = self.rounds.iter().map(|round| round.cost).sum();
         sum / self.rounds.len().max(1) as f64

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-/// Who took part: one process drives one GPU.
+/// The participants: one process drives one GPU.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Process {
     /// Its host, as the host calls itself.
@@ -16,7 +16,7 @@ pub struct Process {
 pub struct Membership {
     /// What all of its ranks call it.
     pub communicator: Arc<str>,
-    /// What the framework calls it; none if it does not say.
+    /// What the framework calls it; none if it is not given.
     pub name: Option<Arc<str>>,
     /// Number of this process in it.
     pub rank: u32,
@@ -29,7 +29,7 @@ pub struct Membership {
 /// A collective, a send or a receive that has ended.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Operation {
-    /// Who took part.
+    /// The participants.
     pub process: Process,
     /// In which communicator.
     pub member: Membership,
@@ -39,7 +39,7 @@ pub struct Operation {
     pub number: Option<u64>,
     /// Bytes of its message.
     pub bytes: u64,
-    /// For how long this process was in it, seconds: moving data, or waiting for who comes later.
+    /// For how long this process was in it, seconds: moving data, or waiting for later ranks.
     pub seconds: f64,
     /// When it began, seconds of Unix time by the host's clock; none if that was not recorded.
     pub begin: Option<f64>,

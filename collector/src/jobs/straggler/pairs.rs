@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const SLOW_PAIR: f64 = 0.8;
 /// Share of a node's pairs that must be slow before the node is named.
 const SLOW_ROW: f64 = 0.7;
-/// Fewest nodes of a matrix that is judged.
+/// Fewest nodes of a matrix that is evaluated.
 const MIN_NODES: usize = 4;
 /// Share of the pairs that the usual bandwidth is taken above: at least a few pairs are healthy even where most are slow.
 const USUAL: f64 = 0.9;
@@ -21,7 +21,7 @@ pub struct Pair {
     pub bandwidth: f64,
 }
 
-/// What a matrix of pairs says.
+/// What a matrix of pairs reports.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Unevenness {
     /// Fewer than four nodes, or not every pair was measured.
@@ -36,7 +36,7 @@ pub enum Unevenness {
     Pairs(Vec<[String; 2]>),
 }
 
-/// Judges the pairs of one test.
+/// Evaluates the pairs of one test.
 pub fn judge_pairs(pairs: &[Pair]) -> Unevenness {
     let nodes: BTreeSet<&str> = pairs
         .iter()

@@ -1,10 +1,10 @@
-//! Ranks of one role: only those may be held against each other.
+//! Ranks of one role: only those may be compared with each other.
 
 use std::collections::BTreeMap;
 
 use super::MIN_RANKS;
 
-/// One rank of a job, as far as its launcher or its communicators tell.
+/// One rank of a job, as far as its launcher or its communicators report.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rank {
     /// Its number in the job.
@@ -13,15 +13,15 @@ pub struct Rank {
     pub stage: Option<u32>,
     /// Its place in its tensor-parallel group; none where the job has none.
     pub tensor: Option<u32>,
-    /// Its data-parallel replica: the pipeline column that it stands in.
+    /// Its data-parallel replica: the pipeline column that it is in.
     pub replica: Option<u32>,
     /// Its kind of GPU, as a number: different ones are never compared.
     pub hardware: u32,
 }
 
 /// Cohorts of indexes: by stage, place in the tensor-parallel group and kind of GPU; where that leaves fewer than
-/// [`MIN_RANKS`], without the place in the group. The stage is never dropped: stages that differ by design would name the
-/// ranks of the longest (ByteDance ST). Who has too few of its like is in no cohort.
+/// [`MIN_RANKS`], without the place in the group. The stage is never dropped: stages that differ by design would
+/// name the ranks of the longest (ByteDance ST). A rank with too few peers is in no cohort.
 pub fn cohorts(ranks: &[Rank]) -> Vec<Vec<usize>> {
     let mut roles: BTreeMap<(u32, Option<u32>, Option<u32>), Vec<usize>> = BTreeMap::new();
     for (index, rank) in ranks.iter().enumerate() {

@@ -55,7 +55,7 @@ pub struct Round {
 }
 
 impl Rounds {
-    /// Takes up one operation.
+    /// Adds one operation.
     pub fn take(&mut self, operation: Operation) {
         let Operation {
             process,
@@ -97,7 +97,7 @@ impl Rounds {
         }
     }
 
-    /// Takes up another's processes: a communicator has shown that both are of one job.
+    /// Adds another's processes: a communicator has shown that both are of one job.
     pub fn join(&mut self, other: Self) {
         self.processes.extend(other.processes);
         self.dropped += other.dropped;
@@ -108,8 +108,8 @@ impl Rounds {
         self.processes.keys()
     }
 
-    /// Ends a round if it is long enough in all communicators of at least two ranks; nobody has waited in the
-    /// first, which only says where the second begins.
+    /// Ends a round if it is long enough in all communicators of at least two ranks; no rank has waited in
+    /// the first, which only reports where the second begins.
     pub fn next_round(&mut self) -> Option<Round> {
         let last = self.last_of_round();
         let mut spans: BTreeMap<Arc<str>, Vec<f64>> = BTreeMap::new();
@@ -172,10 +172,10 @@ impl Rounds {
         self.processes.values().flatten()
     }
 
-    /// Ranks of the processes, in their order, as far as communicators tell roles: the place in one that is within a host and
-    /// not the largest is the tensor-parallel one, that in one with sends and receives, or named after the pipeline, the
-    /// stage. Where no stage is told and several communicators span hosts, each is a role: ranks that average gradients
-    /// with each other hold the same part of the model.
+    /// Ranks of the processes, in their order, as far as communicators report roles: the place in one that is within a
+    /// host and not the largest is the tensor-parallel one, that in one with sends and receives, or named after the
+    /// pipeline, the stage. Where no stage is reported and several communicators span hosts, each is a role: ranks that
+    /// average gradients with each other hold the same part of the model.
     pub fn ranks(&self, hardware: impl Fn(&Process) -> u32) -> Vec<Rank> {
         let largest = self.members().map(|(_, member)| member.about.ranks).max();
         let largest = largest.unwrap_or(0);

@@ -1,4 +1,5 @@
-//! A job that stands still: which ranks never came to a collective that others wait in, or came and never finished the last.
+//! A stalled job: which ranks never entered a collective that others wait in, or never finished the
+//! last.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +10,8 @@ pub struct GroupState {
     pub members: BTreeSet<u32>,
     /// What the framework calls the group.
     pub description: Option<String>,
-    /// Whether sends and receives run in it: their numbers differ between ranks by design, so it is not judged.
+    /// Whether sends and receives run in it: their numbers differ between ranks by design, so it is not
+    /// evaluated.
     pub has_point_to_point: bool,
     /// Number of the last collective that the host handed to the GPU; none if unknown.
     pub last_enqueued: Option<u64>,
@@ -21,7 +23,7 @@ pub struct GroupState {
     pub operation: Option<String>,
 }
 
-/// What the dumps of one folder say of a job that stands still.
+/// What the dumps of one folder report about a stalled job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stuck {
     /// The folder, below that of all dumps.
@@ -67,9 +69,9 @@ pub struct Late {
     pub waiting: usize,
 }
 
-/// Ranks that others wait for and that wait for nobody themselves, in their order. Of two ranks of a group the one with the lower
-/// last finished number has a late GPU. Who has not entered what others are in has a late host, unless it is itself
-/// in a collective for which another rank is late: then it is a victim.
+/// Ranks that others wait for and that wait for none, in their order. Of two ranks of a group the one with the
+/// lower last finished number has a late GPU. A rank that has not entered what others are in has a late host,
+/// unless it is itself in a collective for which another rank is late: then it is a victim.
 pub fn late_ranks(ranks: &[RankState]) -> Vec<Late> {
     let mut late: BTreeMap<u32, Late> = BTreeMap::new();
     let mut waits: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
@@ -117,7 +119,7 @@ pub fn late_ranks(ranks: &[RankState]) -> Vec<Late> {
     roots
 }
 
-/// What the members of one group say, by rank.
+/// What the members of one group report, by rank.
 type States<'a> = Vec<(u32, &'a GroupState)>;
 
 /// States of each group, by its name and members: names alone may repeat.

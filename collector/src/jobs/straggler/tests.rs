@@ -1,4 +1,4 @@
-//! The bound on false alarms, and who is named how soon.
+//! The bound on false alarms, and the delay until a rank is named.
 #![allow(clippy::expect_used, reason = "helpers of tests")]
 
 use proptest::prelude::*;
@@ -98,7 +98,7 @@ fn healthy_ranks_are_never_named_at_the_alarm_of_production() {
     }
 }
 
-/// Steps until anybody is named, with who and why.
+/// Steps until a rank is named, with the rank and the reason.
 fn named(seed: u64, slow: (usize, f64), host: (usize, f64)) -> (u64, Vec<(usize, Cause)>) {
     let mut random = Random(seed);
     let mut watch = WaitWatch::new(equal_ranks(8), ALARM);

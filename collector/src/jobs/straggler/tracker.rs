@@ -1,4 +1,4 @@
-//! Who waits for whom on a running cluster: timings of collectives where there are any, activity of GPUs else.
+//! Stragglers on a running cluster, by timings of collectives if there are any, else by activity of GPUs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -43,14 +43,14 @@ impl Basis {
     }
 }
 
-/// Whom the ranks of a job wait for.
+/// The straggler that the ranks of a job wait for.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
-    /// Not known yet, or not told.
+    /// Not known yet, or not reported.
     Unknown,
-    /// Nobody, by what would cost anything.
+    /// None with a relevant cost.
     Balanced,
-    /// Ranks that have more to do than others, by turns or by design: no part is slow.
+    /// Ranks that have more to do than others, alternately or by design: no part is slow.
     SoftwareImbalance,
     /// These.
     Stragglers,
@@ -84,7 +84,7 @@ pub struct Ranked {
 /// What is known of one job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Waiting {
-    /// The job; none if no node says which job its processes are of.
+    /// The job; none if no node reports which job its processes are of.
     pub job: Option<JobName>,
     /// What it rests on.
     pub basis: Basis,
@@ -94,9 +94,9 @@ pub struct Waiting {
     pub sentence: String,
     /// Ranks that report.
     pub ranks: usize,
-    /// Rounds that were judged.
+    /// Rounds that were evaluated.
     pub rounds: u64,
-    /// Whom others wait for the longest, first.
+    /// The ranks that others wait for, the longest wait first.
     pub ranking: Vec<Ranked>,
 }
 
@@ -121,12 +121,12 @@ pub struct Waits {
     group_of_process: BTreeMap<Process, u64>,
     group_of_communicator: BTreeMap<Arc<str>, u64>,
     activity: BTreeMap<JobName, Activity>,
-    /// Steps that are left out.
+    /// Steps that are omitted.
     pub(crate) left_out: LeftOut,
 }
 
 impl Waits {
-    /// Takes up operations read at `now`.
+    /// Adds operations read at `now`.
     pub fn take(&mut self, operations: impl IntoIterator<Item = Operation>, now: Timestamp) {
         for operation in operations {
             let number = self.group_for(&operation);
@@ -171,7 +171,8 @@ impl Waits {
         number
     }
 
-    /// Judges what came since the last tick: one answer for each job that has timings, then for those that have none.
+    /// Evaluates what came since the last tick: one answer for each job that has timings, then for those that have
+    /// none.
     pub fn tick(&mut self, history: &History, jobs: &Jobs, now: Timestamp) -> Vec<Waiting> {
         self.groups
             .retain(|_, group| now.seconds_since(group.seen) <= FORGOTTEN_SECONDS);
@@ -233,7 +234,7 @@ impl Group {
         }
     }
 
-    /// Whom the watch names.
+    /// The rank that the watch names.
     fn named(&self) -> BTreeMap<Process, Cause> {
         let Some((processes, watch)) = &self.watch else {
             return BTreeMap::new();

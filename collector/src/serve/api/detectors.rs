@@ -21,7 +21,7 @@ pub struct Detectors {
 pub struct Detector {
     /// Its name.
     pub name: &'static str,
-    /// What it can say.
+    /// What it can report.
     pub rules: Vec<Rule>,
 }
 
@@ -32,16 +32,16 @@ pub struct Rule {
     pub class: &'static str,
     /// What is wrong, in a few words.
     pub title: &'static str,
-    /// How bad it is as a rule.
+    /// How bad it is usually.
     pub severity: &'static str,
     /// The signal that it rests on, where a detector has several rules of one class.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub signal: &'static str,
     /// What is checked.
     pub check: &'static str,
-    /// The threshold in words.
+    /// The threshold as text.
     pub threshold: String,
-    /// The numbers, each with its unit and where it comes from; none of a state that is told.
+    /// The numbers, each with its unit and where it comes from; none of a state that is reported.
     pub thresholds: Vec<Threshold>,
     /// What would clear it.
     pub clears: &'static str,
@@ -51,7 +51,7 @@ pub struct Rule {
     pub runbook: String,
 }
 
-/// A number that a detector holds something against.
+/// A threshold of a detector.
 #[derive(Debug, Serialize)]
 pub struct Threshold {
     /// What it limits.

@@ -68,7 +68,7 @@ fn write(fabric: &Fabric, verdict: &Verdict, to: Target) -> String {
     text
 }
 
-/// The fabric without the cables that are lost: other tools plan with what is there.
+/// The fabric without missing cables: other tools plan with what is present.
 fn present(fabric: &Fabric) -> Fabric {
     let mut there = fabric.clone();
     there.retain_links(|link| {

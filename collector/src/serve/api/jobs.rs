@@ -1,4 +1,4 @@
-//! `/api/v1/jobs`: which job holds which GPUs and NICs, and which incidents hold it up.
+//! `/api/v1/jobs`: which job holds which GPUs and NICs, and which incidents delay it.
 
 use std::collections::BTreeMap;
 
@@ -26,9 +26,9 @@ pub(crate) struct Jobs {
     at: f64,
     #[serde(flatten)]
     jobs: Listed<JobWire>,
-    /// Answers on processes of which no node says what job they are of.
+    /// Answers on processes of which no node reports what job they are of.
     unattributed: Vec<WaitWire>,
-    /// Jobs that stood still, by dumps of their flight recorders.
+    /// Stalled jobs, by dumps of their flight recorders.
     stuck: Vec<StuckWire>,
     /// What was read of the folder of dumps; absent without one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -77,7 +77,7 @@ impl LostWire {
     }
 }
 
-/// Whom the ranks of a job wait for.
+/// The straggler that the ranks of a job wait for.
 #[derive(Debug, Serialize)]
 struct WaitWire {
     answer: &'static str,
@@ -85,7 +85,7 @@ struct WaitWire {
     basis: &'static str,
     sentence: String,
     ranks: usize,
-    /// Rounds of collectives that were judged.
+    /// Rounds of collectives that were evaluated.
     rounds: u64,
     /// Those that others wait for the longest, first.
     ranking: Vec<RankWire>,
@@ -100,12 +100,12 @@ struct RankWire {
     process: Option<String>,
     /// Share of a step by which it waits less, or computes longer, than the median.
     excess: f64,
-    /// `gpu`, or `hint` for what is no verdict; absent of those that are only ranked.
+    /// `gpu`, or `hint` for what is no result; absent of those that are only ranked.
     #[serde(skip_serializing_if = "Option::is_none")]
     named: Option<&'static str>,
 }
 
-/// A job that stood still.
+/// A stalled job.
 #[derive(Debug, Serialize)]
 struct StuckWire {
     folder: String,
@@ -114,7 +114,7 @@ struct StuckWire {
     late: Vec<LateWire>,
 }
 
-/// A rank that others wait for in a job that stood still.
+/// A rank that others wait for in a stalled job.
 #[derive(Debug, Serialize)]
 struct LateWire {
     rank: u32,
@@ -195,18 +195,18 @@ impl DumpsWire {
 #[derive(Debug, Serialize)]
 struct JobWire {
     job: String,
-    /// Unix time at which the collector first heard of it.
+    /// Unix time at which the collector first saw it.
     since: f64,
     nodes: usize,
     gpus: usize,
     /// Ids of incidents that it waits for.
     incidents: Vec<String>,
-    /// Its pace as a share of its own median over 30 minutes; absent while that is not known.
+    /// Its throughput as a share of its median over 30 minutes; absent while that is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     speed: Option<f64>,
     /// GPU-seconds that it has lost, by what it waited for.
     lost: Vec<LostWire>,
-    /// Whom its ranks wait for.
+    /// The straggler that its ranks wait for.
     waiting: Vec<WaitWire>,
     /// Duration of its steps; absent if it does not report them.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -16,7 +16,7 @@ pub(crate) struct Lint {
     cluster: String,
     /// Unix time of the tick.
     at: f64,
-    /// Whether a wiring plan says what should be.
+    /// Whether a wiring plan reports what should be.
     has_plan: bool,
     findings: Listed<LintFinding>,
 }

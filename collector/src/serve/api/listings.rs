@@ -183,10 +183,10 @@ pub(crate) async fn service_discovery(
         return Err(Refusal::new(
             StatusCode::SERVICE_UNAVAILABLE,
             String::from("the list of targets is not known yet"),
-            String::from("a try again once every file_sd file has been read; /-/ready says when"),
+            String::from("a try again once every file_sd file has been read; /-/ready shows when"),
         ));
     }
-    // Other people's exporters have a scrape job of their own already.
+    // Other projects' exporters have a separate scrape job already.
     let own = targets
         .all
         .iter()

@@ -1,4 +1,4 @@
-//! `/api/v1/maintenance`: announced work, shown to all and announced by who has the token.
+//! `/api/v1/maintenance`: maintenance windows, readable by all and announced with the token.
 
 use std::sync::Arc;
 
@@ -91,7 +91,7 @@ pub(crate) async fn withdraw(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Who has the token may announce; where there is none, there is nothing to announce to.
+/// Clients with the token may announce; without a configured token, none may.
 fn authorise(state: &State, headers: &HeaderMap) -> Result<(), Refusal> {
     let Some(token) = &state.maintenance_token else {
         return Err(Refusal::new(

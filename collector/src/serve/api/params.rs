@@ -1,4 +1,5 @@
-//! Query parameters and what is said about wrong ones: always JSON with an error and what was expected.
+//! Query parameters and what is reported about wrong ones: always JSON with an error and what was
+//! expected.
 
 use axum::Json;
 use axum::extract::{FromRequestParts, Query};
@@ -10,7 +11,7 @@ use serde::de::DeserializeOwned;
 
 use crate::serve::wire;
 
-/// Items that a list shows if nobody asks for more or fewer.
+/// Items that a list shows by default.
 const DEFAULT_LIMIT: usize = 1_000;
 /// Most items that a list shows.
 const MAX_LIMIT: usize = 20_000;
@@ -64,7 +65,7 @@ impl IntoResponse for Refusal {
 #[derive(Debug)]
 pub(crate) struct Params<T>(pub(in crate::serve) T);
 
-/// What a query may hold, in words.
+/// What a query may hold, as text.
 pub(crate) trait Expected: DeserializeOwned {
     const EXPECTED: &'static str;
 }
@@ -80,7 +81,7 @@ impl<S: Sync, T: Expected> FromRequestParts<S> for Params<T> {
                 let error = said
                     .rsplit_once("query string: ")
                     .map_or(&*said, |(_, error)| error);
-                // In front stands the field once more, behind stand the fields in serde's words.
+                // In front stands the field again, behind stand the fields in serde's words.
                 let field = |front: &str| !front.contains([' ', '"', '`']);
                 let error = match error.split_once(": ") {
                     Some((front, error)) if field(front) => error,

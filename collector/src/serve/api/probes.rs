@@ -1,4 +1,4 @@
-//! `/api/v1/probes?node=NAME`: whom the exporter of a node is to probe, as `--probe.list` reads it.
+//! `/api/v1/probes?node=NAME`: the probe targets of a node's exporter, as `--probe.list` reads it.
 
 use axum::Json;
 use axum::extract::State as Shared;

@@ -362,7 +362,7 @@ impl Expected for Since {
 pub(crate) struct Changes {
     cluster: String,
     at: f64,
-    /// Older changes that are not kept any more.
+    /// Older changes that are no longer stored.
     forgotten: u64,
     /// The newest first.
     #[serde(flatten)]

@@ -39,7 +39,8 @@ pub(crate) struct StepTailWire {
     steps: f64,
     /// By how much long steps exceeded the median.
     excess_seconds: f64,
-    /// Share of the excess that slow and lost probes of the job's nodes explain; absent where it cannot be told.
+    /// Share of the excess that slow and lost probes of the job's nodes explain; absent where it cannot be
+    /// determined.
     #[serde(skip_serializing_if = "Option::is_none")]
     fabric: Option<ShareWire>,
     /// The same of late timers of its nodes.
@@ -189,7 +190,7 @@ struct PairWire {
     slow: SlowWire,
 }
 
-/// Quantiles that are told, with their names.
+/// Quantiles that are reported, with their names.
 pub(crate) const QUANTILES: [(&str, f64); 3] = [("p50", 0.5), ("p99", 0.99), ("p999", 0.999)];
 
 impl ClassWire {

@@ -12,7 +12,7 @@ use crate::fabric;
 use crate::serve::phrases::natural;
 use crate::serve::wire::witnesses::SeenTogether;
 
-/// Where vertices of the graph stand in the layout.
+/// Where vertices of the graph are in the layout.
 #[derive(Default)]
 struct Places {
     hosts: HashMap<NodeName, usize>,

@@ -124,7 +124,7 @@ fn of_switch(layout: &Layout, switch: &Switch, grain: Grain) -> Vertex {
     Vertex { id, title, tier }
 }
 
-/// Puts the finest graph on the page that has no more series than that; with 0, none.
+/// Exports the finest graph that has no more series than that; with 0, none.
 pub(crate) fn push(reading: &mut NodeReading, layout: &Layout, most: usize) {
     let finest = [Grain::Switch, Grain::Unit, Grain::Tier]
         .into_iter()

@@ -1,4 +1,4 @@
-//! Series of jobs: what they hold, how fast they go, whom their ranks wait for, and what they have lost.
+//! Series of jobs: what they hold, their throughput, their stragglers, and what they have lost.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -46,7 +46,7 @@ pub(super) fn push(reading: &mut NodeReading, view: &ClusterView) {
             }
         }
     }
-    // What a job has lost is still told for a while after its end.
+    // What a job has lost is still reported for a while after its end.
     for lost in view.costs.lost.iter().take(10 * MOST_JOBS) {
         let labels = Labels::new([&*lost.job, &lost.fault_domain, lost.class]);
         reading.push(&JOB_LOST, &labels, lost.gpu_seconds);

@@ -2,7 +2,7 @@
 
 use railscope_model::metric::{Kind, Metric};
 
-/// Last words of names with the unit of a gauge, and of a counter's rate where that is a unit of its own.
+/// Suffixes of names with the unit of a gauge, and of a counter's rate where that is a separate unit.
 const UNITS: &[(&str, &str, &str)] = &[
     ("bytes_per_second", "B/s", ""),
     ("bytes", "B", "B/s"),
@@ -24,8 +24,8 @@ const SPELLINGS: &[&str] = &[
 ];
 const PREFIXES: [&str; 6] = ["", "k", "M", "G", "T", "P"];
 
-/// What a metric measures, in plain words, and its unit: of a counter, that of its rate. `ratio` is a share; a state has
-/// no unit.
+/// What a metric measures, in plain text, and its unit: of a counter, that of its rate. `ratio` is
+/// a share; a state has no unit.
 pub(crate) fn measured(metric: &Metric) -> (String, String) {
     let name = metric
         .name

@@ -183,7 +183,7 @@ async fn the_json_api_says_what_the_view_says() {
         .assert_eq(&get_pretty(format!("{at}/api/v1/incidents/{id}")).await);
 }
 
-/// Questions, and status, error and the beginning of what is said to be expected.
+/// Questions, and status, error and the beginning of what is known to be expected.
 const WRONG: &[(&str, u16, &str, &str)] = &[
     (
         "/api/v1/incidents?state=open",

@@ -225,7 +225,7 @@ impl Shown<'_> {
         Ok(())
     }
 
-    /// The vertical axis: a drawing of its own, so that the other can be as wide as there is room.
+    /// The vertical axis: a separate drawing, so that the other can be as wide as there is room.
     fn labels(&self, out: &mut String, scale: Scale) -> fmt::Result {
         let axis = match self.unit {
             "" => self.what.to_owned(),

@@ -72,7 +72,7 @@ pub(super) fn incident_link(look: &Look<'_>, condition: Condition) -> Option<Str
     Some(format!("{}incidents/{}", look.root, incident.id))
 }
 
-/// The mark of a state: colour is not the only sign.
+/// The mark of a state: color is not the only sign.
 pub(super) fn mark(health: Health) -> &'static str {
     match health {
         Health::Ok => "",
@@ -136,7 +136,7 @@ struct Spot {
 
 fn cables(out: &mut String, look: &Look<'_>, spots: &[Option<Spot>]) -> fmt::Result {
     let (layout, now) = (&look.snapshot.layout, look.state.now());
-    // Those that are well first, so that the others lie above them.
+    // Healthy ones first, so that the others are drawn above them.
     for well in [true, false] {
         for (place, switch) in layout.switches.iter().enumerate() {
             for trunk in switch.trunks.iter().filter(|trunk| trunk.switch < place) {
@@ -234,7 +234,7 @@ fn common_prefix<'a>(names: &[&'a str]) -> &'a str {
 fn tiles(out: &mut String, look: &Look<'_>) -> fmt::Result {
     let layout = &look.snapshot.layout;
     out.push_str("<table class=\"tiles\">");
-    // Leaves have a matrix of their own where there is one.
+    // Leaves are in a separate matrix where there is one.
     let leaves_below = matrix::shows_leaves(layout);
     for tier in (0..=layout.levels())
         .rev()

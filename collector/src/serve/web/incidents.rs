@@ -71,7 +71,7 @@ fn announced(out: &mut String, look: &Look<'_>) -> fmt::Result {
     Ok(())
 }
 
-/// A window in words; when it begins, if it has not yet.
+/// A window as text; when it begins, if it has not yet.
 fn work(window: &Window, now: Timestamp) -> String {
     let [from, until] = [window.from, window.until].map(|at| phrases::utc(unix_seconds(at)));
     let from = if window.from > now {
@@ -113,7 +113,7 @@ fn calm(out: &mut String, look: &Look<'_>) -> fmt::Result {
     Ok(())
 }
 
-/// Jobs that wait for what is no part: an answer to who looks here because a job is slow.
+/// Jobs that wait for something that is no part, for readers with a slow job.
 fn uneven_jobs(out: &mut String, look: &Look<'_>) -> fmt::Result {
     let waiting = look.snapshot.view.waiting.iter();
     let uneven = waiting.filter(|one| one.answer == Answer::SoftwareImbalance);
@@ -157,7 +157,7 @@ fn card(out: &mut String, look: &Look<'_>, incident: &Incident) -> fmt::Result {
     Ok(())
 }
 
-/// Who waits for the part.
+/// What waits for the part.
 fn jobs(out: &mut String, incident: &Incident) -> fmt::Result {
     let names: Vec<&str> = incident
         .jobs
@@ -327,7 +327,7 @@ pub(super) fn page(out: &mut String, look: &Look<'_>, incident: &Incident) -> fm
     Ok(())
 }
 
-/// What it may be instead, where that is worth a second look.
+/// Alternatives, where their probability is relevant.
 fn candidates(out: &mut String, look: &Look<'_>, incident: &Incident) -> fmt::Result {
     let Some(weighed) = &incident.weighed else {
         return Ok(());

@@ -1,4 +1,4 @@
-//! What the page's verdict rests on, and whom the collector cannot read.
+//! What the page's result rests on, and which sources the collector cannot read.
 
 use std::fmt::{self, Write};
 
@@ -11,7 +11,7 @@ use crate::serve::phrases;
 /// Targets and entries of files that are named.
 const SHOWN: usize = 16;
 
-/// On how many parts a verdict rests: `4 of 56 nodes, 32 of 448 NICs and 12 switches`.
+/// On how many parts a result rests: `4 of 56 nodes, 32 of 448 NICs and 12 switches`.
 pub(super) fn rests_on(layout: &Layout) -> String {
     let told: Vec<_> = layout
         .states()
@@ -35,7 +35,7 @@ pub(super) fn rests_on(layout: &Layout) -> String {
     }
 }
 
-/// Exporters whose pages cannot be read, and entries of files that are no targets; nothing where there are none.
+/// Exporters whose scrapes fail, and entries of files that are no targets; nothing where there are none.
 pub(super) fn unreadable(out: &mut String, look: &Look<'_>) -> fmt::Result {
     let targets = look.state.targets();
     let unreadable = targets.all.iter().filter_map(|(target, state)| {

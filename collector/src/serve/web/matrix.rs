@@ -57,7 +57,7 @@ pub(super) fn matrix(out: &mut String, look: &Look<'_>) -> fmt::Result {
     nodes(out, look, &affected, MAX_AFFECTED_ROWS)
 }
 
-/// Whether leaves stand in a matrix of their own.
+/// Whether leaves are in a separate matrix.
 pub(super) fn shows_leaves(layout: &Layout) -> bool {
     layout.hosts.len() > MAX_ROWS && !layout.units.is_empty()
 }
@@ -226,7 +226,7 @@ fn describe(host: &Host, nic: &Nic, look: &Look<'_>) -> String {
     format!("{said}: {}", nic.condition.health.as_str())
 }
 
-/// A cell with the worst of what stands in it.
+/// A cell with the worst of what is in it.
 fn cell(out: &mut String, look: &Look<'_>, conditions: &[Condition], title: &str) -> fmt::Result {
     let Some(first) = conditions.first() else {
         out.push_str("<td><span class=\"t none\" title=\"no NIC\"></span></td>");

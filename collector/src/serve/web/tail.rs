@@ -66,8 +66,8 @@ pub(super) fn view(out: &mut String, look: &Look<'_>) -> fmt::Result {
     Ok(())
 }
 
-/// Open incidents whose effect is a tail, or else what the figures say. What stands out is not yet a cause: every component on
-/// the path of a slow one does.
+/// Open incidents whose effect is a tail, or else what the figures show. What stands out is not yet
+/// a cause: every component on the path of a slow one does.
 fn verdict(out: &mut String, look: &Look<'_>) -> fmt::Result {
     let classes = [
         &UPLINK_JITTER,
@@ -105,7 +105,7 @@ fn verdict(out: &mut String, look: &Look<'_>) -> fmt::Result {
 }
 
 fn classes(out: &mut String, classes: &[ClassTail]) -> fmt::Result {
-    // Wider than a phone; who has no mouse scrolls what has the focus.
+    // Wider than a phone; without a mouse the focused element scrolls.
     out.push_str("<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"Path classes\"><table class=\"figures\"><thead><tr><th scope=\"col\">path class</th><th scope=\"col\">nodes</th><th scope=\"col\">timed probes</th><th scope=\"col\">lost</th>");
     for (_, q) in QUANTILES {
         write!(out, "<th scope=\"col\">p{}</th>", 100.0 * q)?;

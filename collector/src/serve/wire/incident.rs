@@ -11,7 +11,7 @@ use crate::serve::router::runbook;
 use crate::serve::wire::Curve;
 use crate::status::State;
 
-/// What is said of an incident that an earlier run knew, until this one sees it.
+/// What is reported about an incident that an earlier run knew, until this one sees it.
 const UNSEEN: &str =
     "Open before the collector was restarted; its evidence has not been seen again yet.";
 
@@ -23,14 +23,14 @@ pub(crate) struct Incident {
     /// Parts that it may be as well.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) alternatives: Vec<String>,
-    /// The part in plain words.
+    /// The part in plain text.
     pub(crate) part: String,
     pub(crate) class: &'static str,
     pub(crate) title: &'static str,
     pub(crate) severity: &'static str,
     pub(crate) since: f64,
     pub(crate) last_seen: f64,
-    /// Chance that the part is to blame.
+    /// Probability that the part is the root cause.
     pub(crate) posterior: f64,
     pub(crate) effect: f64,
     /// GPUs that may wait because of it: those behind the part, and all of the jobs that use it.
@@ -47,7 +47,7 @@ pub(crate) struct Incident {
     pub(crate) runbook: String,
     /// How often it closed and came back.
     pub(crate) reopenings: u32,
-    /// Whether announced work explains it; then it pages nobody.
+    /// Whether a maintenance window explains it; then it does not page.
     pub(crate) in_maintenance: bool,
     /// The work.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -100,7 +100,7 @@ pub(crate) struct IncidentDetail {
     pub(crate) incident: Incident,
     /// The part and those that it may be instead, the likeliest first: three at most, the part itself first.
     pub(crate) candidates: Vec<Candidate>,
-    /// Chance that no part is to blame: software, a moment's state, a counter that lies.
+    /// Probability that no part is faulty: software, a transient state, a wrong counter.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) no_part: Option<f64>,
     pub(crate) evidence: Vec<Evidence>,
@@ -111,15 +111,15 @@ pub(crate) struct IncidentDetail {
     pub(crate) victims: Vec<String>,
 }
 
-/// A part that may be to blame.
+/// A candidate for the root cause.
 #[derive(Debug, Serialize)]
 pub(crate) struct Candidate {
     fault_domain: String,
-    /// The part in plain words.
+    /// The part in plain text.
     part: String,
-    /// Chance that it is to blame.
+    /// Probability that it is the root cause.
     posterior: f64,
-    /// By piece of evidence, in its order: how much that speaks for this part, nats above no part being to blame.
+    /// By piece of evidence, in its order: its log-likelihood for this part, relative to no faulty part.
     nats: Vec<f64>,
 }
 
@@ -136,7 +136,7 @@ impl Candidate {
     }
 }
 
-/// As many digits as a chance bears.
+/// As many digits as a probability bears.
 pub(crate) fn thousandths(value: f64) -> f64 {
     (value * 1e3).round() / 1e3
 }

@@ -1,4 +1,4 @@
-//! Who saw a cable and how long ago: for the layout, the JSON and the page's tooltips.
+//! The witnesses of a cable and their age: for the layout, the JSON and the page's tooltips.
 
 use std::collections::BTreeMap;
 
@@ -9,21 +9,21 @@ use crate::analyzer::ClusterView;
 use crate::fabric::LldpMerge;
 use crate::serve::phrases;
 
-/// What the witnesses say of all cables between two switches.
+/// What the witnesses report about all cables between two switches.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SeenTogether([Option<Together>; Witness::ALL.len()]);
 
-/// What one witness says of several cables.
+/// What one witness reports about several cables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Together {
-    /// Cables that its newest word shows.
+    /// Cables that its newest report shows.
     cables: usize,
     /// When it last saw the one that it saw longest ago.
     oldest: Timestamp,
 }
 
 impl SeenTogether {
-    /// Adds what is said of one more cable.
+    /// Adds what is reported about one more cable.
     pub(crate) fn add(&mut self, seen_by: &Sightings) {
         for (witness, said) in seen_by.iter() {
             let together = self.0[witness as usize].get_or_insert(Together {
@@ -52,7 +52,7 @@ pub(crate) struct WitnessWire {
     witness: &'static str,
     /// How long ago it last saw the cable.
     age_seconds: f64,
-    /// Its newest word: `present`, `unknown` or `lost`.
+    /// Its newest report: `present`, `unknown` or `lost`.
     says: &'static str,
 }
 
@@ -70,17 +70,17 @@ pub(crate) fn witnesses(seen_by: &Sightings, now: Timestamp) -> Vec<WitnessWire>
 #[derive(Debug, Serialize)]
 pub(crate) struct Lldp {
     cables: usize,
-    /// Switches that tell their neighbours.
+    /// Switches that report their neighbors.
     switches: usize,
-    /// Time since the one was heard that has been silent for longest.
+    /// Time since the one was seen that has been silent for longest.
     #[serde(skip_serializing_if = "Option::is_none")]
     oldest_switch_age_seconds: Option<f64>,
     leaves: usize,
-    /// Leaves that do not tell their neighbours: what is above them is not known.
+    /// Leaves that do not report their neighbors: what is above them is not known.
     mute_leaves: usize,
-    /// Ethernet ports that are up and hear nobody.
+    /// Ethernet ports that are up and receive no neighbor.
     silent_ports: usize,
-    /// Neighbours left out, by the reason.
+    /// Neighbors omitted, by the reason.
     left_out: BTreeMap<&'static str, usize>,
     unparsed: usize,
     contradictions: Vec<Contradiction>,
@@ -106,7 +106,7 @@ struct SharedChassis {
 }
 
 impl Lldp {
-    /// None where nobody hears anybody by LLDP and no switch was asked.
+    /// None where no host receives LLDP and no switch was asked.
     pub(crate) fn of(view: &ClusterView, now: Timestamp) -> Option<Self> {
         let lldp = &*view.lldp;
         if *lldp == LldpMerge::default() {
@@ -152,7 +152,7 @@ impl Lldp {
 #[derive(Debug, Serialize)]
 pub(crate) struct TogetherWire {
     witness: &'static str,
-    /// Cables that its newest word shows.
+    /// Cables that its newest report shows.
     cables: usize,
     /// How long ago it last saw the one that it saw longest ago.
     oldest_age_seconds: f64,
@@ -187,7 +187,7 @@ fn sentence(said: impl Iterator<Item = (Witness, Timestamp)>, now: Timestamp) ->
     };
     let said: Vec<_> = said.map(word).collect();
     if said.is_empty() {
-        return String::from("seen by nobody");
+        return String::from("not seen by any source");
     }
     format!("seen by {}", said.join(", "))
 }

@@ -48,7 +48,7 @@ pub struct Dump {
 /// The rank that a dump is of: the number at the end of its file's stem, as PyTorch names it.
 ///
 /// # Errors
-/// No number stands there.
+/// No number is there.
 pub fn rank_of_file(file: &str) -> Result<u32, CollectivesError> {
     let name = file.rsplit('/').next().unwrap_or(file);
     let stem = name.strip_suffix(".json").unwrap_or(name);
@@ -65,7 +65,7 @@ pub fn rank_of_file(file: &str) -> Result<u32, CollectivesError> {
 /// Reads the dump of a rank.
 ///
 /// # Errors
-/// No JSON, a field missing or of another type, or a list of ranks that is none.
+/// No JSON, a field missing or of another type, or an invalid list of ranks.
 pub fn parse_dump(file: &str, rank: u32, text: &str) -> Result<Dump, CollectivesError> {
     let raw: RawDump = serde_json::from_str(text).map_err(|error| CollectivesError {
         file: file.to_owned(),
@@ -98,7 +98,7 @@ pub fn missing_ranks(dumps: &[Dump]) -> Vec<u32> {
     all.difference(&own).copied().collect()
 }
 
-/// What the dumps of one job say of each rank and group.
+/// What the dumps of one job report about each rank and group.
 ///
 /// A rank's status knows groups by its own numbers, and only its entries tie these to names. A rank without entries is
 /// taken to number a group as its other members do, if those agree; else its status stays unknown.

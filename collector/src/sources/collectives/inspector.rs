@@ -21,7 +21,7 @@ struct RawLine {
 #[derive(Deserialize)]
 struct RawHeader {
     id: String,
-    /// `unknown`, or left out by older versions, where the framework gave none.
+    /// `unknown`, or omitted by older versions, where the framework gave none.
     comm_name: Option<String>,
     rank: u32,
     n_ranks: u32,

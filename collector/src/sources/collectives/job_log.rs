@@ -116,7 +116,8 @@ impl JobLog {
     }
 
     /// `n1:123:456 [0] transport/net_ib.cc:1296 NCCL WARN NET/IB : Got completion from peer 10.2.0.5<33092> with error 12, ...`;
-    /// newer versions say `with status=IBV_WC_RETRY_EXC_ERR(12)` and name the device behind `hca`.
+    /// newer versions report `with status=IBV_WC_RETRY_EXC_ERR(12)` and name the device behind
+    /// `hca`.
     fn failure(&mut self, head: &str, message: &str) {
         let Some((_, rest)) = message.split_once("Got completion ") else {
             return;

@@ -7,15 +7,16 @@ use super::{CollectivesError, unlabeled};
 /// One test of one run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TestRun {
-    /// `alltoall_perf`, as the test says; none of versions that do not.
+    /// `alltoall_perf`, as the test reports; none of versions that do not.
     pub test: Option<String>,
     /// Names of the nodes it ran on.
     pub nodes: BTreeSet<String>,
     /// How many GPUs took part.
     pub ranks: usize,
-    /// Mean bus bandwidth over all sizes, as the test says, in bytes a second; of a truncated table, that of its rows.
+    /// Mean bus bandwidth over all sizes, as the test reports, in bytes a second; of a truncated table, that of its
+    /// rows.
     pub bandwidth: f64,
-    /// Whether the text ends before the test says its mean.
+    /// Whether the text ends before the test reports its mean.
     pub truncated: bool,
     /// The rows of the table, by message size.
     pub sizes: Vec<Size>,

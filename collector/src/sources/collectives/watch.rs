@@ -1,4 +1,5 @@
-//! The folder into which jobs write what their collective libraries saw: looked at again and again, each byte read once.
+//! The folder into which jobs write what their collective libraries saw: looked at repeatedly, each
+//! byte read once.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -52,14 +53,14 @@ pub struct Counts {
 pub struct Found {
     /// Operations, file by file.
     pub operations: Vec<Operation>,
-    /// Jobs that stand still, by the folder of their ranks' dumps.
+    /// Stalled jobs, by the folder of their ranks' dumps.
     pub stuck: Vec<Stuck>,
 }
 
 /// What a file is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// Its begin has not said yet.
+    /// Its begin has not reported yet.
     Unknown,
     Inspector,
     FlightRecorder,
@@ -84,7 +85,8 @@ type Sizes = Vec<(u64, Option<SystemTime>)>;
 pub struct Folder {
     path: PathBuf,
     files: BTreeMap<PathBuf, Followed>,
-    /// By folder: size and time of its flight recorders' dumps at the last look, and whether they were judged.
+    /// By folder: size and time of its flight recorders' dumps at the last look, and whether they were
+    /// evaluated.
     settling: BTreeMap<PathBuf, (Sizes, bool)>,
     is_first: bool,
     /// What was read so far.
@@ -92,7 +94,7 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// A folder that need not be there yet.
+    /// A folder that may not exist yet.
     pub fn new(path: PathBuf) -> Self {
         Self {
             path,
@@ -150,7 +152,7 @@ impl Folder {
             changed: None,
         });
         if size < known.offset {
-            // Written anew.
+            // Written again.
             (known.offset, known.lines, known.kind) = (0, 0, Kind::Unknown);
         }
         (known.size, known.changed) = (size, changed);
@@ -206,7 +208,8 @@ impl Folder {
         }
     }
 
-    /// Judges the dumps of flight recorders of each folder once nobody has written there between two looks.
+    /// Evaluates the dumps of flight recorders of each folder once nothing was written there between
+    /// two looks.
     fn judge_settled(&mut self, found: &mut Found) {
         let mut folders: BTreeMap<PathBuf, Vec<(&PathBuf, &Followed)>> = BTreeMap::new();
         for (path, file) in &self.files {

@@ -59,7 +59,7 @@ pub(super) struct Count<'a> {
     discovery: &'a Discovery,
     known: &'a mut KnownAgents,
     devices: Vec<Device>,
-    /// Ports of devices that have no LID, which nobody can ask.
+    /// Ports of devices that have no LID, which cannot be read.
     pub(super) without_lid: usize,
 }
 
@@ -107,7 +107,7 @@ impl<'a> Count<'a> {
         device.capabilities = capabilities;
         let sums = capabilities.all_ports && device.ports.len() > 1;
         if sums && capabilities.extended && !capabilities.extended_errors {
-            // A switch on which no port has an error says so with one MAD.
+            // A switch on which no port has an error reports it with one MAD.
             let port = device.ports[0].0;
             queue.push(Job::new(
                 node,

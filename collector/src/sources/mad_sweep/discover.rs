@@ -44,7 +44,7 @@ impl Found {
     }
 
     /// Whether a port is taken to be cabled to where a question came in by it, since none can leave by it: it
-    /// answered, and does not say that it is down.
+    /// answered, and does not report that it is down.
     fn replies(&self, port: u8) -> bool {
         let port = self.ports[usize::from(port)];
         port.peer.is_none() && port.info.is_none_or(|info| info.link_up())
@@ -203,7 +203,8 @@ impl Discovery {
         }
     }
 
-    /// What is to be merged into the fabric, in an order that does not depend on who answered first.
+    /// What is to be merged into the fabric, in an order that does not depend on the order of
+    /// answers.
     pub(super) fn survey(&self) -> Survey {
         let mut order: Vec<usize> = (0..self.nodes.len()).collect();
         order.sort_by_key(|index| self.nodes[*index].info.guid);

@@ -1,4 +1,4 @@
-//! Questions under way: a window over all devices, a smaller one for each, a rate, repetition and patience.
+//! Requests in flight: a window over all devices, a smaller one for each, a rate, repetition and patience.
 
 use std::collections::VecDeque;
 use std::io;
@@ -10,7 +10,8 @@ use super::{Settings, Stats};
 
 /// Longest wait for one MAD: then deadlines are looked at again.
 const TICK: Duration = Duration::from_millis(20);
-/// Bits of a transaction that say in which place of the window its question is: enough for [`super::MAX_WINDOW`].
+/// Bits of a transaction that report in which place of the window its question is: enough for
+/// [`super::MAX_WINDOW`].
 const PLACE_BITS: u32 = 7;
 
 /// A question to a device, before it is written.
@@ -49,13 +50,13 @@ pub(super) enum Failure {
     Refused,
 }
 
-/// Who asks the questions and reads the answers.
+/// The transport that sends requests and reads replies.
 pub(super) trait Work {
-    /// Where a question goes; none if nobody wants to know any more.
+    /// Where a request goes; none if it is no longer needed.
     fn destination(&self, job: &Job) -> Option<Destination>;
-    /// Takes up an answer, and asks more.
+    /// Ingests an answer, and asks more.
     fn answered(&mut self, job: &Job, mad: &Bytes, queue: &mut Queue);
-    /// Takes up that there is none.
+    /// Ingests that there is none.
     fn failed(&mut self, job: &Job, why: Failure, queue: &mut Queue);
 }
 
@@ -66,7 +67,7 @@ struct Lane {
     is_ready: bool,
 }
 
-/// Questions that wait, device by device, so that a busy device holds up nobody else.
+/// Questions that wait, device by device, so that a busy device delays no other.
 #[derive(Debug)]
 pub(super) struct Queue {
     lanes: Vec<Lane>,
@@ -217,7 +218,7 @@ impl<'a> Flight<'a> {
         }
     }
 
-    /// Sends what may go now. Says whether more could go but for the rate.
+    /// Sends what may go now. Returns whether only the rate holds back more.
     fn fill(&mut self, work: &mut impl Work, queue: &mut Queue, now: Instant) -> io::Result<bool> {
         if let Some(rate) = self.settings.mads_per_second {
             let earned = now.duration_since(self.credited).as_secs_f64() * f64::from(rate.get());
@@ -241,14 +242,14 @@ impl<'a> Flight<'a> {
             self.stats.sent += 1;
             self.credit -= 1.0;
             self.places[place] = Some(Flying { job, transaction });
-            // The transport's own word of a time-out should come first.
+            // The transport's own timeout should come first.
             let patience = self.settings.timeout + 2 * TICK;
             self.deadlines.push_back((now + patience, transaction));
         }
         Ok(false)
     }
 
-    /// The question with this transaction, if it is under way; its place is free then.
+    /// The question with this transaction, if it is in flight; its place is free then.
     fn take(&mut self, transaction: u32) -> Option<Job> {
         let place = (transaction & ((1 << PLACE_BITS) - 1)) as usize;
         let flying = self.places.get_mut(place)?;
@@ -265,7 +266,7 @@ impl<'a> Flight<'a> {
             flying.transaction == transaction && mad::answers(mad, flying.job.attribute)
         });
         if expected.is_none() {
-            self.stats.stray += 1; // late, or nobody's
+            self.stats.stray += 1; // late, or of no request
             return;
         }
         let Some(job) = self.take(transaction) else {

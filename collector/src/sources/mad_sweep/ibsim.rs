@@ -60,7 +60,7 @@ impl Ibsim {
     /// Connects to the simulator with this socket name (`IBSIM_SOCKNAME`) as this host (`SIM_HOST`).
     ///
     /// # Errors
-    /// No such simulator, or it lets nobody in: an unknown host, or ten clients already.
+    /// No such simulator, or it refuses clients: an unknown host, or ten clients already.
     pub fn connect(simulator: &str, host: &str) -> io::Result<Self> {
         if host.is_empty() || host.len() > MAX_HOST {
             let said = format!("host {host:?}: expected 1 to {MAX_HOST} bytes");
@@ -93,7 +93,7 @@ impl Ibsim {
     }
 }
 
-/// The control socket under the first number that nobody has.
+/// The control socket under the first free number.
 fn bind_control(simulator: &str) -> io::Result<(u32, UnixDatagram)> {
     let first = std::process::id() * CLIENTS % (i32::MAX as u32 / 2);
     let mut last = io::Error::from(io::ErrorKind::AddrInUse);

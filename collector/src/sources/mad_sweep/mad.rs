@@ -14,7 +14,7 @@ use crate::fabric::subnet::forwarding::BLOCK_LIDS;
 pub const MAD_BYTES: usize = 256;
 /// Ports in a directed route; the first field of the 64 is not one.
 pub const MAX_HOPS: usize = 63;
-/// A MAD as it stands on the wire.
+/// A MAD as it is on the wire.
 pub type Bytes = [u8; MAD_BYTES];
 
 const CLASS_SUBNET_DIRECTED: u8 = 0x81;
@@ -23,7 +23,7 @@ const METHOD_GET: u8 = 0x01;
 const METHOD_GET_RESPONSE: u8 = 0x81;
 /// Where a directed route does not begin or end with a LID.
 const PERMISSIVE_LID: [u8; 2] = [0xff, 0xff];
-/// Where the attribute stands in the MADs of both classes.
+/// Where the attribute is in the MADs of both classes.
 const DATA: usize = 64;
 const INITIAL_PATH: usize = 128;
 
@@ -164,7 +164,7 @@ pub fn status(mad: &Bytes) -> u16 {
     be16(mad, 4) & mask
 }
 
-/// The bit of a status with which a device says that it is busy and wants to be asked again.
+/// The bit of a status with which a device reports that it is busy and wants to be asked again.
 pub const STATUS_BUSY: u16 = 1;
 
 fn be16(mad: &Bytes, at: usize) -> u16 {
@@ -271,8 +271,9 @@ impl PortInfo {
         self.state == 4
     }
 
-    /// Width and speed now. `extended` says whether the device knows the speeds from FDR on ([`Self::extended_speeds`]
-    /// of a switch's port 0). FDR10 shows only in an attribute of one vendor; here it is QDR, which is as fast.
+    /// Width and speed now. `extended` reports whether the device knows the speeds from FDR on
+    /// ([`Self::extended_speeds`] of a switch's port 0). FDR10 shows only in an attribute of one vendor; here it is
+    /// QDR, which is as fast.
     pub fn link_speed(&self, extended: bool) -> Option<LinkSpeed> {
         let lanes = match self.width {
             1 => 1,
@@ -301,7 +302,7 @@ impl PortInfo {
     }
 }
 
-/// SwitchInfo: what a switch says of its forwarding table.
+/// SwitchInfo: what a switch reports about its forwarding table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SwitchInfo {
     /// Entries that its linear table can have; 0 where it has none of that kind.
@@ -352,7 +353,7 @@ impl Capabilities {
         let has = |bit: u16| mask & 1 << bit != 0;
         Self {
             all_ports: has(8),
-            // Bit 10: without the packets by cast, which nobody here asks for.
+            // Bit 10: without the packets by cast, which are not used here.
             extended: has(9) || has(10),
             transmit_wait: has(12),
             extended_errors: mask_2 & 1 << 1 != 0,
@@ -360,7 +361,7 @@ impl Capabilities {
     }
 }
 
-/// Where a counter stands in PortCounters and in PortCountersExtended.
+/// Where a counter is in PortCounters and in PortCountersExtended.
 pub(crate) struct Field {
     /// Bits from the beginning of PortCounters, and width.
     pub(crate) narrow: (usize, u32),

@@ -10,7 +10,8 @@ use super::mad::{self, Attribute, Bytes, Destination, SwitchInfo};
 use crate::fabric::subnet::forwarding::{NO_PORT, Table, Tables, place};
 use crate::fabric::subnet::{NodeKind, Subnet};
 
-/// Time after which all tables are read again: a subnet manager may route anew without any change of the shape (a choice).
+/// Time after which all tables are read again: a subnet manager may route again without any change
+/// of the shape (a choice).
 const REREAD: Duration = Duration::from_secs(300);
 
 /// The tables of earlier sweeps, for as long as the subnet has the same shape.
@@ -22,8 +23,8 @@ pub(super) struct KnownTables {
 }
 
 impl KnownTables {
-    /// Notes the shape of a sweep, and says whether tables may be read in it. Not in the one that sees a change: the subnet
-    /// manager may not have routed around it yet.
+    /// Notes the shape of a sweep, and reports whether tables may be read in it. Not in the one
+    /// that sees a change: the subnet manager may not have routed around it yet.
     pub(super) fn may_read(&mut self, subnet: &Subnet, now: Instant) -> bool {
         let shape = subnet.shape();
         let changed = self.shape.replace(shape).is_some_and(|old| old != shape);
@@ -49,7 +50,8 @@ impl KnownTables {
 struct Draft {
     top: u16,
     table: Table,
-    /// Blocks that were asked for and have not come; none before the switch has said how many it has.
+    /// Blocks that were asked for and have not come; none before the switch has reported how many it
+    /// has.
     open: Option<usize>,
     failed: bool,
 }

@@ -338,7 +338,7 @@ fn leaf_a(swept: &Swept, port: u8, name: &str) -> Option<u64> {
     port.counters?.by_name(name)
 }
 
-/// Leaf-a counts: port 3 has 5 symbol errors (or, as a sum, nobody has any) and 9 words sent.
+/// Leaf-a counts: port 3 has 5 symbol errors (or, as a sum, no port has any) and 9 words sent.
 fn counting(capabilities: (u16, u32), errors: u8) -> Fake {
     let mut devices = leaf_spine();
     devices[4].capabilities = capabilities;

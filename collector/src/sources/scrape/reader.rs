@@ -1,4 +1,5 @@
-//! Reads the pages of one target, whosever they are: what the configuration does not say, its first page tells.
+//! Reads the scrapes of one target, of any exporter: what the configuration does not specify, its
+//! first scrape reports.
 
 use std::sync::Arc;
 
@@ -10,19 +11,20 @@ use crate::service::Event;
 use crate::sources::scrape::Held;
 use crate::store::source_id::Speaker;
 
-/// Reads the pages of one target.
+/// Reads the scrapes of one target.
 #[derive(Debug)]
 pub struct Reader {
     mappings: Mappings,
     target: Arc<Target>,
-    /// Whether the configuration says what the target is. What a page tells, a later one may tell otherwise.
+    /// Whether the configuration reports what the target is. What a scrape reports, a later one may
+    /// report otherwise.
     is_told: bool,
     /// None for Railscope's own exporter.
     translator: Option<Translator>,
 }
 
 impl Reader {
-    /// A reader of pages of this target.
+    /// A reader of scrapes of this target.
     pub fn new(target: Arc<Target>, mappings: Mappings) -> Self {
         let kind = target.kind.as_deref();
         let mapping = kind.and_then(|kind| mappings.by_kind(kind)).cloned();
@@ -46,8 +48,8 @@ impl Reader {
         is_new
     }
 
-    /// What another exporter's page says, and who says it; `None` if the page is Railscope's own, or
-    /// nobody's that is known.
+    /// What another exporter's scrape reports, and who reports it; `None` if the scrape is
+    /// Railscope's own, or of no known exporter.
     pub fn read(&mut self, page: &str, at: Timestamp) -> Option<(Speaker, Translation)> {
         let mut translated = self.translate(page, at);
         // Recognition costs as much as reading: recognize only if the scrape body does not match.
@@ -99,7 +101,7 @@ impl Reader {
         }
     }
 
-    /// Which exporter the target is, where it is somebody else's.
+    /// Which exporter the target is, if it is another project's.
     pub fn kind(&self) -> Option<&Arc<str>> {
         self.translator
             .as_ref()

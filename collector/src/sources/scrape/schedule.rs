@@ -1,4 +1,4 @@
-//! When targets are scraped: at their turn in each interval, and once more between two turns where something must be
+//! When targets are scraped: at their offset in each interval, and again in between where something must be
 //! known sooner.
 
 use std::collections::{BTreeSet, HashMap};
@@ -13,19 +13,20 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep_unti
 use crate::config::Target;
 use crate::detect::confirmation::SECOND_LOOK_SECONDS;
 
-/// The turns of one target.
+/// The scrape times of one target.
 #[derive(Debug)]
 pub(super) struct Turns {
     due: Interval,
     bell: Arc<Notify>,
-    /// Whether it was asked for a second look since its last turn: one is enough until the next.
+    /// Whether a confirmation scrape was requested since its last scrape: one is enough until the
+    /// next.
     is_asked: bool,
-    /// When the second look is.
+    /// When the confirmation scrape is.
     again: Option<Instant>,
 }
 
 impl Turns {
-    /// Turns of a target that is asked for a second look by this bell.
+    /// Scrape times of a target for which this notifier requests confirmation scrapes.
     pub(super) fn of(target: &Target, interval: Duration, bell: Arc<Notify>) -> Self {
         let mut due = interval_at(Instant::now() + offset(target, interval), interval);
         due.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -60,7 +61,7 @@ impl Turns {
     }
 }
 
-/// When in the interval a target's turn is: spread evenly, and the same after a restart.
+/// The scrape offset of a target within the interval: spread evenly, and the same after a restart.
 fn offset(target: &Target, interval: Duration) -> Duration {
     let hash = foldhash::fast::FixedState::default().hash_one(target.name());
     interval.mul_f64((hash >> 11) as f64 / (1_u64 << 53) as f64)
@@ -71,7 +72,7 @@ fn offset(target: &Target, interval: Duration) -> Duration {
 pub(crate) struct Bells(Mutex<HashMap<NodeName, Vec<Arc<Notify>>>>);
 
 impl Bells {
-    /// Asks for a second look at these nodes, by whatever exporters speak for them.
+    /// Requests confirmation scrapes of these nodes, by all of their exporters.
     pub(crate) fn ring(&self, nodes: &BTreeSet<NodeName>) {
         if nodes.is_empty() {
             return;
@@ -120,7 +121,7 @@ mod tests {
         assert_eq!(turns[7], offset(&target(7), interval));
     }
 
-    /// Seconds from now to the next turns of a target whose bell is rung after so many seconds.
+    /// Seconds from now to the next scrapes of a target that is notified after so many seconds.
     async fn turns(count: usize, rung: Vec<f64>) -> Vec<f64> {
         let (bell, begun) = (Arc::new(Notify::new()), Instant::now());
         let bells = Bells::default();
@@ -162,10 +163,10 @@ mod tests {
         };
         assert_eq!(after_first(&[]).await, [0.0, 5.0, 10.0, 15.0]);
         assert_eq!(after_first(&[1.0]).await, [0.0, 3.0, 5.0, 10.0]);
-        // Many times between two turns, and in the next interval again.
+        // Many times between two scrapes, and in the next interval again.
         let often = &[0.5, 1.0, 2.6, 4.0, 6.0];
         assert_eq!(after_first(often).await, [0.0, 2.5, 5.0, 8.0]);
-        // Shortly before a turn, which then comes too early to tell anything new.
+        // Shortly before a scrape, which then is too early to show anything new.
         assert_eq!(after_first(&[4.0]).await, [0.0, 5.0, 6.0, 10.0]);
     }
 }

@@ -11,7 +11,7 @@ use railscope_model::exposition::gzip;
 
 const PAGE: &str = "railscope_rdma_port_up{device=\"mlx5_0\",port=\"1\"} 1\n";
 
-/// The address of a server with a page for each kind of trouble.
+/// The address of a server with a scrape for each kind of trouble.
 async fn server() -> String {
     let app = Router::new()
         .route("/good", get(|| async { PAGE }))
@@ -122,11 +122,15 @@ async fn every_trouble_has_its_result_and_says_what_happened() {
             "more than 65536 bytes (scrape.max_body_bytes)",
         ),
         ("bomb", ScrapeResult::TooLarge, "more than 65536 bytes"),
-        ("slow", ScrapeResult::Timeout, "no whole page within 500ms"),
-        ("not-gzip", ScrapeResult::Malformed, "not a metrics page"),
+        (
+            "slow",
+            ScrapeResult::Timeout,
+            "scrape timed out after 500ms",
+        ),
+        ("not-gzip", ScrapeResult::Malformed, "not an exposition"),
         ("not-text", ScrapeResult::Malformed, "invalid utf-8"),
-        ("moved", ScrapeResult::Malformed, "answered 307"),
-        ("nowhere", ScrapeResult::Malformed, "answered 404"),
+        ("moved", ScrapeResult::Malformed, "status 307"),
+        ("nowhere", ScrapeResult::Malformed, "status 404"),
     ] {
         let error = scraper.scrape(&target(&at, path)).await.expect_err(path);
         assert_eq!(error.result(), result, "{path}: {error}");

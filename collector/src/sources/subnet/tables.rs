@@ -1,4 +1,4 @@
-//! Forwarding tables of switches out of a file that stands beside the subnet's, read again when it has changed.
+//! Forwarding tables of switches from a file beside the subnet's, read again when it has changed.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub(super) struct TablesFile {
     flaws: Option<String>,
     /// The shape of the subnet, and the moment that the first text of this shape is of.
     shape: Option<(u64, Timestamp)>,
-    /// What was said last of it.
+    /// What was reported last of it.
     said: Option<String>,
 }
 
@@ -128,7 +128,7 @@ impl TablesFile {
     }
 }
 
-/// Says of how many switches an own sweep has read the tables.
+/// Sets of how many switches the own sweep has read the tables.
 pub(super) fn note_swept(subnet: &Subnet, device: &str, state: &State) {
     let is_switch = |node: &&Node| node.kind == NodeKind::Switch;
     let switches = subnet.nodes.iter().filter(is_switch).count();

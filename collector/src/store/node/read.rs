@@ -12,7 +12,7 @@ use crate::store::source_id::Speaker;
 use crate::store::time_axis::Axis;
 
 impl NodeHistory {
-    /// Tells the history from every other that there ever was in the same collector.
+    /// Distinguishes the history from every other in the same collector.
     pub fn born(&self) -> u64 {
         self.born
     }
@@ -23,7 +23,8 @@ impl NodeHistory {
             .map_or(0, |column| column.changes().values)
     }
 
-    /// As [`Self::values_since`], but only of which series there are, and whether they tell a number.
+    /// As [`Self::values_since`], but only of which series there are, and whether they report a
+    /// number.
     pub fn presence_since(&self, metric: &'static Metric) -> u64 {
         self.column(metric)
             .map_or(0, |column| column.changes().presence)
@@ -35,17 +36,17 @@ impl NodeHistory {
             .map_or(0, |column| column.changes().rows)
     }
 
-    /// Changes whenever what the node says it is made of changes.
+    /// Changes whenever what the node reports it is made of changes.
     pub fn identity(&self) -> u64 {
         self.identity
     }
 
-    /// When the node was last heard.
+    /// When the node was last seen.
     pub fn heard(&self) -> Option<Timestamp> {
         self.voices.iter().map(|voice| voice.axis.heard()).max()
     }
 
-    /// Whether the node was heard lately enough to say something about now.
+    /// Whether the node was seen lately enough to report something about now.
     pub fn is_fresh(&self, now: Timestamp) -> bool {
         self.heard()
             .is_some_and(|heard| now.seconds_since(heard) <= STALE_AFTER_SECONDS)
@@ -70,8 +71,8 @@ impl NodeHistory {
         Some((interval, axis.scrapes()))
     }
 
-    /// Series of one metric that were on their speaker's last page: label values and window. What a thing
-    /// is, one speaker says alone: two would name it twice, each with the labels that it knows.
+    /// Series of one metric that were on their source's last scrape: label values and window. What a
+    /// thing is, one source reports alone: two would name it twice, each with the labels that it knows.
     pub fn series(&self, metric: &'static Metric) -> impl Iterator<Item = (&Labels, Window<'_>)> {
         debug_assert!(!is_unread(metric), "{} is not kept", metric.name);
         let first = (metric.kind == Kind::Info && self.voices.len() > 1)
@@ -87,7 +88,7 @@ impl NodeHistory {
             .map(|(labels, window, _)| (labels, window))
     }
 
-    /// Those of [`Self::series`] that have not stood still for the whole window. Not for metrics of kind info.
+    /// Those of [`Self::series`] that were not constant for the whole window. Not for metrics of kind info.
     pub fn moving(&self, metric: &'static Metric) -> impl Iterator<Item = (&Labels, Window<'_>)> {
         let column = self.column(metric);
         let column = column.filter(|column| column.moves(self.slots));
@@ -96,7 +97,7 @@ impl NodeHistory {
             .map(|(labels, window, _)| (labels, window))
     }
 
-    /// The rows of a metric, for those who know which they want.
+    /// The rows of a metric, for callers that know which they want.
     pub fn rows(&self, metric: &'static Metric) -> Option<Rows<'_>> {
         debug_assert!(!is_unread(metric), "{} is not kept", metric.name);
         let column = self.column(metric)?;
@@ -111,7 +112,7 @@ impl NodeHistory {
         self.columns.get(column.ok()?)
     }
 
-    /// Series that were on their speaker's last page, with its place among the voices.
+    /// Series that were on their source's last scrape, with its place among the voices.
     fn told(&self, metric: &Metric) -> impl Iterator<Item = (&Labels, Window<'_>, u16)> {
         self.current(self.column(metric))
     }
@@ -133,7 +134,7 @@ impl NodeHistory {
         self.voices.get(usize::from(voice)).map(|one| &one.speaker)
     }
 
-    /// The window of one series that was on the node's last page.
+    /// The window of one series that was on the node's last scrape.
     #[inline]
     pub fn window(&self, metric: &'static Metric, labels: &[&str]) -> Option<Window<'_>> {
         self.series(metric)
@@ -141,7 +142,7 @@ impl NodeHistory {
             .map(|(_, window)| window)
     }
 
-    /// The newest value of one series that was on the node's last page.
+    /// The newest value of one series that was on the node's last scrape.
     pub fn value(&self, metric: &'static Metric, labels: &[&str]) -> Option<f64> {
         self.window(metric, labels)?.value()
     }
@@ -160,12 +161,12 @@ impl<'a> Rows<'a> {
         self.column.labels()
     }
 
-    /// Whether any of them has not stood still for the whole window.
+    /// Whether any of them was not constant for the whole window.
     pub fn any_moves(&self) -> bool {
         self.column.moves(self.node.slots)
     }
 
-    /// The window of one, if it was on its speaker's last page.
+    /// The window of one, if it was on its source's last scrape.
     #[inline]
     pub fn window(self, row: u32) -> Option<Window<'a>> {
         let node = self.node;

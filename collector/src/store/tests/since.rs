@@ -8,10 +8,10 @@ use proptest::prelude::*;
 use railscope_model::metric::GPU_POWER;
 use railscope_model::reading::{Labels, NodeReading};
 
-/// What a node says of three GPUs, if anything: watts by label.
+/// What a node reports about three GPUs, if anything: watts by label.
 type Said = [Option<f64>; 3];
 
-/// Seconds since the page before, by which of two speakers, and what.
+/// Seconds since the scrape before, by which of two sources, and what.
 fn pages() -> impl Strategy<Value = Vec<(f64, bool, Said)>> {
     let value = prop_oneof![
         2 => Just(None),
@@ -80,7 +80,7 @@ proptest! {
     }
 }
 
-/// Each row's window is its series', and those that do not move have told one value alone.
+/// Each row's window is its series', and those that do not move have reported one value alone.
 fn stands_still(node: &NodeHistory) -> Result<(), TestCaseError> {
     let all = node.rows(&GPU_POWER);
     let windows = all

@@ -1,4 +1,5 @@
-//! Slots of time: how long they reach, how good each is, and that they tell what every page told.
+//! Slots of time: how long they reach, how good each is, and that they report what every scrape
+//! reported.
 
 use super::super::*;
 use proptest::prelude::*;
@@ -16,7 +17,7 @@ fn at(seconds: f64) -> Timestamp {
 
 const ERRORS: [&str; 3] = ["mlx5_0", "1", "symbol_error"];
 
-/// Values of one counter, none where a page does not tell it.
+/// Values of one counter, none where a scrape does not report it.
 fn counted(values: &[Option<u64>], every_seconds: f64) -> NodeHistory {
     let mut node = NodeHistory::default();
     for (page, value) in values.iter().enumerate() {
@@ -132,7 +133,7 @@ fn what_comes_late_or_twice_is_counted_and_changes_nothing() {
     assert_eq!(told, [1.0, 4.0]);
 }
 
-/// A page: seconds since the one before, and what it tells of three counters and a gauge.
+/// A scrape: seconds since the one before, and what it reports about three counters and a gauge.
 type Told = (f64, [Option<u64>; 3], Option<i32>);
 
 fn pages() -> impl Strategy<Value = Vec<Told>> {
@@ -147,7 +148,7 @@ fn pages() -> impl Strategy<Value = Vec<Told>> {
 }
 
 proptest! {
-    /// Held against plain lists of points.
+    /// Compared with plain lists of points.
     #[test]
     fn columns_tell_what_pages_told(pages in pages(), seconds in 10.0..150.0_f64) {
         let mut node = NodeHistory::default();
@@ -173,7 +174,7 @@ proptest! {
             }
             node.ingest_reading(&reading, at(now));
             for (list, told) in lists.iter_mut().zip(told) {
-                // A page that still lacks a series after so long makes it forgotten.
+                // A scrape that still lacks a series after so long makes it forgotten.
                 let away = list.last().is_some_and(|(at, _)| now - at > STALE_AFTER_SECONDS);
                 if away && told.is_none() {
                     list.clear();

@@ -1,4 +1,5 @@
-//! Several speakers for one node: who is believed, for how long, and what becomes of the others.
+//! Several sources for one node: which one has precedence, for how long, and what becomes of the
+//! others.
 
 use super::super::*;
 use crate::store::source_id::Speaker;
@@ -103,7 +104,7 @@ fn what_a_thing_is_one_speaker_says_alone() {
     node.ingest_from(&near, &about("1234"), at(1));
     node.ingest_from(&far, &about(""), at(5));
     assert_eq!(serials(&node), ["1234"], "not twice with different labels");
-    // Two of one kind: the order of their names decides, not who came first.
+    // Two of one kind: the order of their names decides, not their order of arrival.
     let mut node = NodeHistory::default();
     node.ingest_from(&speaker(10, "b"), &about("b"), at(0));
     node.ingest_from(&speaker(10, "a"), &about("a"), at(1));

@@ -1,10 +1,11 @@
-//! Pages that follow the page of another node, more or less: they say what they would say alone.
+//! Scrapes that follow the scrape of another node, more or less: they report what they would report
+//! alone.
 
 use super::super::*;
 use proptest::prelude::*;
 use railscope_model::metric::{GPU_POWER, NIC_MTU, RDMA_PORT_ERRORS};
 
-/// What a page may have otherwise than the first of its kind, at a line.
+/// What a scrape may have otherwise than the first of its kind, at a line.
 #[derive(Debug, Clone, Copy)]
 enum Twist {
     Gone,
@@ -28,7 +29,7 @@ fn line(kind: usize, value: usize) -> String {
     }
 }
 
-/// A page of a hundred lines with values from `first` on.
+/// A scrape of a hundred lines with values from `first` on.
 fn page(first: usize, twists: &[(usize, Twist)]) -> String {
     let mut lines: Vec<String> = (0..100).map(|kind| line(kind, first + kind)).collect();
     for (at, twist) in twists {
@@ -64,7 +65,7 @@ fn twists() -> impl Strategy<Value = Vec<(usize, Twist)>> {
     proptest::collection::vec((0usize..100, twist), 0..60)
 }
 
-/// All that a node says of the metrics of these pages.
+/// All that a node reports about the metrics of these scrapes.
 fn said(node: &NodeHistory) -> Vec<String> {
     let of = |metric| {
         let series = node.series(metric);
@@ -88,7 +89,7 @@ proptest! {
         let mut alone = NodeHistory::default();
         for (number, twists) in pages.iter().enumerate() {
             let text = page(number, twists);
-            // Nobody shares anything with it, and it remembers no page.
+            // No node shares anything with it, and it remembers no scrape.
             alone.template = None;
             alone.shared = Shared::default();
             let expected = alone.ingest(&text, at(number + 2));

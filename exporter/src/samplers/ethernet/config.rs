@@ -46,7 +46,7 @@ pub(super) fn about(
     about
 }
 
-/// An answer. That a driver cannot say is no news: most know nothing of most of this.
+/// An answer. That a driver cannot report is no news: most know nothing of most of this.
 fn asked<T>(answer: Result<T, Miss>, misses: &mut Misses) -> Option<T> {
     match answer {
         Err(Miss::Unsupported) => None,

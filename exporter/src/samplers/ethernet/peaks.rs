@@ -50,7 +50,7 @@ impl Peaks {
         Self(watched.collect())
     }
 
-    /// Takes up what one counter says, in its own unit.
+    /// Adds the value of one counter, in its own unit.
     pub(super) fn observe(&mut self, at: Instant, counter: &Counter, count: u64) {
         for watched in &mut self.0 {
             let row = counter.row;

@@ -33,7 +33,7 @@ pub(super) enum Unit {
     One,
     /// A microsecond.
     Micro,
-    /// A hundredth.
+    /// 0.01.
     Percent,
 }
 
@@ -89,7 +89,7 @@ const fn percent(name: &'static str, operation: &'static [&'static str]) -> Row 
     }
 }
 
-/// A row that the default profile leaves out.
+/// A row that the default profile omits.
 const fn full(name: &'static str, metric: &'static Metric, labels: &'static [&'static str]) -> Row {
     Row {
         full: true,

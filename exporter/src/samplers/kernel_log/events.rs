@@ -1,7 +1,9 @@
-//! What kernel messages say of hardware, storage and memory: a table of patterns, and the forms that hold numbers.
+//! What kernel messages report about hardware, storage and memory: a table of patterns, and the forms that hold
+//! numbers.
 //!
 //! Every message is known by how it begins, so that text that quotes one is none. Spellings are those of Linux 3.10 to
-//! 6.12 and of the NVIDIA, mlx5 and ENA drivers. Nothing is judged here: a link that an administrator takes down counts.
+//! 6.12 and of the NVIDIA, mlx5 and ENA drivers. Nothing is evaluated here: a link that an administrator takes down
+//! counts.
 
 use railscope_model::identity::PciAddress;
 
@@ -13,7 +15,7 @@ pub(super) struct Event {
     /// The most precise name that the message gives: PCI address, block device, interface, `mc0`, `cpu12`, server.
     /// Empty if it names none.
     pub(super) device: String,
-    /// How many; memory controllers tell several errors in one message.
+    /// How many; memory controllers report several errors in one message.
     pub(super) count: u64,
     pub(super) mode: Mode,
 }
@@ -29,9 +31,10 @@ pub(super) enum Mode {
     Detail,
     /// Several messages about one event of one device: the first counts.
     OnePerDevice,
-    /// The same GPU's XID 79 says the same, and is counted as an XID.
+    /// The same GPU's XID 79 reports the same, and is counted as an XID.
     UnlessXid,
-    /// It says that there are errors: counts only where no message just before or after says which.
+    /// It reports that there are errors: counts only where no message just before or after reports
+    /// which.
     Summary,
 }
 
@@ -76,7 +79,7 @@ enum Device {
     None,
     /// That behind the driver's name.
     Second,
-    /// The address that stands in the text, or else that behind the driver's name.
+    /// The address that is in the text, or else that behind the driver's name.
     Address,
     /// The word behind the first one of the text.
     Word,
@@ -397,7 +400,7 @@ fn is_out_of_memory(text: &str) -> bool {
     begins.iter().any(|begin| text.starts_with(begin))
 }
 
-/// Links of network ports, in the words of their drivers: `mlx5_core 0000:3b:00.0 eth2: Link down`,
+/// Links of network ports, in the messages of their drivers: `mlx5_core 0000:3b:00.0 eth2: Link down`,
 /// `ice 0000:4b:00.0 ens1f0: NIC Link is Up 100 Gbps`, `ib0: link down`, `infiniband mlx5_0: Port: 1 Link DOWN`.
 fn link(text: &str) -> Option<(&'static str, String)> {
     let message = Message::new(text)?;

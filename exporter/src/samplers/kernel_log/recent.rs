@@ -5,7 +5,7 @@ use crate::sources::kmsg::Time;
 
 /// The kernel prints the lines about one error together; logs with whole seconds may part them.
 const TOGETHER: u64 = 2;
-/// A driver's reset, and what it says of a GPU after its XID 79, take some seconds.
+/// A driver's reset, and what it reports about a GPU after its XID 79, take some seconds.
 const EPISODE: u64 = 10;
 /// Notes that are kept; the oldest goes first.
 const MOST_NOTES: usize = 256;
@@ -25,7 +25,7 @@ struct Note {
 #[derive(Debug, Default)]
 pub(super) struct Recent {
     notes: Vec<Note>,
-    /// Machine checks were logged then, and no message has said which.
+    /// Machine checks were logged then, and no message has reported which.
     summary: Option<Option<Time>>,
     /// The GPU that NVIDIA's driver began a message of several lines about.
     named: Option<(String, Option<Time>)>,
@@ -43,7 +43,7 @@ fn are_close(a: Option<Time>, b: Option<Time>, seconds: u64) -> bool {
 }
 
 impl Recent {
-    /// Gives a GPU that fell off the bus its address, where that stood in a line of its own.
+    /// Gives a GPU that fell off the bus its address, where that stood in a separate line.
     pub(super) fn name_gpu(&mut self, text: &str, time: Option<Time>, event: Option<&mut Event>) {
         if let Some(rest) = text.strip_prefix("NVRM: The NVIDIA GPU ") {
             let address = rest.split([' ', '\\', '#', '\n']).next();
@@ -96,13 +96,14 @@ impl Recent {
                 if self.has(MACHINE_CHECK, None, time, TOGETHER) {
                     return false;
                 }
-                // The one before, if any, was of errors that nothing has told more of.
+                // The one before, if any, was of errors that nothing has reported more of.
                 self.summary.replace(time).is_some()
             }
         }
     }
 
-    /// Machine checks that were logged, and that no message up to here has told more of: their time.
+    /// Machine checks that were logged, and that no message up to here has reported more of: their
+    /// time.
     pub(super) fn end_summary(&mut self) -> Option<Option<Time>> {
         self.summary.take()
     }

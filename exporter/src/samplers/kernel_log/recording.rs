@@ -21,11 +21,11 @@ pub struct Recording {
 pub struct Occurrence {
     /// What happened.
     pub what: What,
-    /// The device: its PCI address, interface or name; empty if the log does not say it.
+    /// The device: its PCI address, interface or name; empty if the log does not report it.
     pub device: String,
     /// How often.
     pub count: u64,
-    /// When last, Unix time in seconds, if the log says it.
+    /// When last, Unix time in seconds, if the log reports it.
     pub last: Option<f64>,
 }
 
@@ -43,7 +43,7 @@ pub enum What {
 impl Recording {
     /// Reads a file. `None` if it cannot be read.
     pub fn of(path: &Path) -> Option<Self> {
-        // Nothing stands below this root: the log speaks of another node.
+        // Nothing stands below this root: the log refers to another node.
         let mut machine = Machine::below(Path::new("/dev/null"));
         machine.kmsg = Some(PathBuf::from(path));
         let mut log = Log::new(&machine);

@@ -1,4 +1,4 @@
-//! Counters of one port: read from files or from netlink, held against what they said before.
+//! Counters of one port: read from files or from netlink, compared with what they reported before.
 
 use railscope_model::metric::{
     Metric, RDMA_DEVICE_EVENTS, RDMA_PORT_ERROR_SATURATED, RDMA_PORT_ERRORS,
@@ -35,7 +35,7 @@ pub(super) struct Counter {
     row: &'static Row,
     file: File,
     labels: Labels,
-    /// Labels of the series that says that it has stopped.
+    /// Labels of the series that reports that it has stopped.
     stopped: Option<Labels>,
     /// The series that it is called on every driver, with the port's labels.
     neutral: Option<(&'static Metric, Labels)>,
@@ -43,7 +43,7 @@ pub(super) struct Counter {
     past: Option<Past>,
 }
 
-/// What a counter said last, and by how much it had grown then.
+/// What a counter reported last, and by how much it had grown then.
 #[derive(Clone, Copy)]
 struct Past {
     count: u64,
@@ -56,7 +56,7 @@ impl Counter {
         self.row.metric
     }
 
-    /// Takes up what the counter says now. Returns it in base units.
+    /// Reads what the counter reports now. Returns it in base units.
     fn observe(
         &mut self,
         count: u64,
@@ -117,9 +117,9 @@ impl Counter {
     }
 }
 
-/// Counters that one question to the device answers together, though each has a file of its own. When
+/// Counters that one question to the device answers together, though each has a separate file. When
 /// the driver refuses the first one it would refuse all, and write a line into the kernel log for
-/// each: then nobody asks for the rest.
+/// each: then the rest is not read.
 #[derive(Default)]
 pub(super) struct Group {
     /// In order of their files' names.
@@ -174,7 +174,7 @@ impl Group {
         }
     }
 
-    /// Takes up a count that came by netlink; returns its row and the count in base units, and none
+    /// Reads a count that came by netlink; returns its row and the count in base units, and none
     /// where no counter of that name is in the tables.
     pub(super) fn take(
         &mut self,
@@ -247,7 +247,7 @@ impl Groups {
     pub(super) fn of_device(device: &Dir, name: &str, driver: Option<&str>) -> Group {
         let mut group = Group::default();
         let labels = Labels::new([name]);
-        // Only a few drivers have any; where the driver is unknown the names would say nothing.
+        // Only a few drivers have any; where the driver is unknown the names would report nothing.
         let Some((dir, _)) = device.dir("hw_counters").ok().zip(driver) else {
             return group;
         };
@@ -260,7 +260,7 @@ impl Groups {
         group
     }
 
-    /// All of them that speak of the device, in the order in which they are read.
+    /// All of them that refer to the device, in the order in which they are read.
     pub(super) fn asked(&self) -> [&Group; 3] {
         [&self.errors, &self.traffic, &self.hardware]
     }
@@ -417,7 +417,7 @@ mod tests {
         }
     }
 
-    /// The loopback interface has neither speed nor duplex: a real kernel says `EINVAL` to both.
+    /// The loopback interface has neither speed nor duplex: a real kernel reports `EINVAL` to both.
     #[test]
     fn a_driver_that_refuses_its_first_counter_is_not_asked_for_the_second() {
         let name = "a_driver_that_refuses_its_first_counter_is_not_asked_for_the_second";

@@ -23,10 +23,10 @@ use crate::sources::sysfs::{Buffer, Dir, File, Miss, Texts};
 
 /// Logical state in which a port carries traffic.
 const ACTIVE: u64 = 4;
-/// Optional counters of one port that are taken up; mlx5 has seven.
+/// Optional counters of one port that are read; mlx5 has seven.
 const MOST_OPTIONAL: usize = 64;
 
-/// A counter whose highest rate is kept, told by its row's metric and labels.
+/// A counter whose highest rate is kept, reported by its row's metric and labels.
 struct PeakRow {
     metric: &'static Metric,
     labels: &'static [&'static str],
@@ -273,7 +273,7 @@ impl Port {
     }
 }
 
-/// What netlink says of one port's counters.
+/// What netlink reports about one port's counters.
 #[derive(Default)]
 struct Netlink {
     /// The device's index, where netlink knows it and answered so far.
@@ -318,7 +318,7 @@ impl Netlink {
             return false;
         };
         let optional = &self.optional;
-        // Taken up whole or not at all: after half an answer, the files would be read as well.
+        // Read whole or not at all: after half an answer, the files would be read as well.
         let mut counts = Vec::with_capacity(64);
         let read = nldev.counters(index, port, |name, count| {
             counts.push((name.to_owned(), count));

@@ -22,7 +22,7 @@ pub(super) fn ports(device: &Device, buffer: &mut Buffer) -> Vec<Labels> {
     names.into_iter().filter_map(port).collect()
 }
 
-/// What a port name of the kernel's devlink says: `p0`, `pf0`, `pf0vf3`, `c1pf0sf88`.
+/// What a port name of the kernel's devlink reports: `p0`, `pf0`, `pf0vf3`, `c1pf0sf88`.
 fn role(port_name: &str) -> &'static str {
     let name = port_name.strip_prefix('c').unwrap_or(port_name);
     let name = name.trim_start_matches(|char: char| char.is_ascii_digit());

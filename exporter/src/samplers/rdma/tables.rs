@@ -89,7 +89,7 @@ macro_rules! error {
 /// `ports/N/counters`: the performance management agent's (PMA) counters, the same for every driver.
 ///
 /// Widths are those of `PortCounters` (InfiniBand Architecture Specification, volume 1, 16.1.3.5, and
-/// the kernel's `core/sysfs.c`). Such a counter stands still at all-ones. Newer kernels and firmware
+/// the kernel's `core/sysfs.c`). Such a counter stays at all-ones. Newer kernels and firmware
 /// serve some of them out of the 64-bit extended set, where they go on: so only the exact all-ones
 /// value is called saturated, never a larger one.
 pub(super) const COUNTERS: &[Row] = &[
@@ -190,7 +190,7 @@ const MLX5: &[&str] = &["mlx5_core", "mlx5_ib"];
 const BNXT_RE: &[&str] = &["bnxt_en", "bnxt_re"];
 
 /// Driver's counter -> what every driver calls differently. One counter of a driver at most for each
-/// meaning: sums of counters that may count one packet twice would be nobody's number. Bytes need no
+/// meaning: sums of counters that may count one packet twice would be ambiguous. Bytes need no
 /// row: every driver's already have one name.
 pub(super) const NEUTRAL: &[(&str, &Metric)] = &[
     // mlx5

@@ -10,11 +10,11 @@ use crate::sources::pci::{self, Function};
 use crate::sources::rdma;
 use crate::sources::sysfs::{Buffer, Dir};
 
-/// A device that somebody holds.
+/// A device that a process holds.
 #[derive(Debug, Clone)]
 pub(super) struct Device {
     pub(super) kind: Kind,
-    /// Where it hangs, where that is known.
+    /// Where it is connected, if known.
     place: Option<Function>,
 }
 
@@ -63,7 +63,7 @@ pub(super) struct Inventory {
 }
 
 impl Inventory {
-    /// Reads who is who; what cannot be read is nobody.
+    /// Reads the identities; what cannot be read has none.
     pub(super) fn read(
         sysfs: Option<Dir>,
         procfs: Option<&Dir>,

@@ -31,7 +31,8 @@ pub(super) fn question() -> Request {
     Request::dump(GET, &[0; HEADER])
 }
 
-/// The address that a message tells, if it is one of the interface of this index by which others may reach it.
+/// The address that a message reports, if it is one of the interface of this index by which others may reach
+/// it.
 pub(super) fn answered(message: &Message<'_>, index: u32) -> Result<Option<IpAddr>, Miss> {
     if message.kind != NEW {
         return Err(Miss::Unparsed);

@@ -1,4 +1,4 @@
-//! The kernel's answers: ethtool by ioctl and netlink, data centre bridging by its own netlink.
+//! The kernel's answers: ethtool by ioctl and netlink, data center bridging by its own netlink.
 
 use std::net::IpAddr;
 
@@ -186,7 +186,7 @@ impl Kernel {
             Some(ioctl) => ioctl,
             none => none.insert(Ioctl::open()?),
         };
-        // sysfs shows the namespace in which it was mounted, which need not be ours.
+        // sysfs shows the namespace in which it was mounted, which may not be ours.
         if ioctl.index(&nic.name)? != index {
             return Err(Miss::Absent);
         }

@@ -66,7 +66,7 @@ const BYTES_PER_MEGABIT: u64 = 1_000_000 / 8;
 /// Counters by the names that drivers' files have for them. Directions are the function's own.
 pub type Counts = Vec<(&'static str, u64)>;
 
-/// One virtual function. What the driver does not say is none.
+/// One virtual function. What the driver does not report is none.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct VirtualFunction {
     /// Its number at the physical function.
@@ -94,7 +94,7 @@ pub(super) fn question(index: u32) -> Request {
     Request::new(link::GET, &header).word(link::EXT_MASK, link::WITH_FUNCTIONS)
 }
 
-/// The functions that an answer holds; none where the driver tells nothing of any.
+/// The functions that an answer holds; none where the driver reports nothing of any.
 pub(super) fn answered(message: &Message<'_>, index: u32) -> Result<Vec<VirtualFunction>, Miss> {
     let about = message.payload.get(link::INDEX);
     if message.kind != link::NEW || about != Some(&index.to_ne_bytes()[..]) {
@@ -104,7 +104,7 @@ pub(super) fn answered(message: &Message<'_>, index: u32) -> Result<Vec<VirtualF
     if attributes.get(link::FUNCTIONS).is_none() {
         return Ok(Vec::new());
     }
-    // With some two hundred functions older kernels let the length of the list run over.
+    // With some two hundred functions older kernels let the length of the list wrap.
     let list = attributes.inside(link::FUNCTIONS).ok_or(Miss::Unparsed)?;
     let functions = list.filter(|found| found.kind == link::FUNCTION);
     functions

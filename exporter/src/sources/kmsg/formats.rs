@@ -151,7 +151,7 @@ fn syslog(line: &str, by_kernel: Option<bool>, now: u64) -> Option<Record> {
         .or_else(|| short_full(line))
         .or_else(|| short_unix(line))?;
     let rest = rest.strip_prefix(' ')?.trim_start();
-    // A date before the kernel's own time is that of who collected the line.
+    // A date before the kernel's own time is that of the collector of the line.
     let (by_kernel, text) = match own_time(rest) {
         Some(_) => (by_kernel.unwrap_or(true), rest),
         None => sender(rest, by_kernel)?,
@@ -175,7 +175,8 @@ fn own_time(text: &str) -> Option<&str> {
         .then(|| rest.strip_prefix(' ').unwrap_or(rest))
 }
 
-/// journalctl -o short-full: `Sun 2025-02-23 16:24:18 UTC`. The name of another zone says nothing here.
+/// journalctl -o short-full: `Sun 2025-02-23 16:24:18 UTC`. The name of another zone reports nothing
+/// here.
 fn short_full(line: &str) -> Option<(Time, &str)> {
     let (time, rest) = time::iso(time::weekday(line)?)?;
     let (zone, _) = rest.strip_prefix(' ')?.split_once(' ')?;

@@ -13,7 +13,7 @@ const LONGEST_FIELD: u64 = 768 * 1024 * 1024;
 /// Bytes that are kept of a binary message; the kernel's records are shorter.
 const LONGEST_MESSAGE: usize = 8192;
 
-/// The fields of one entry that say when, who and what.
+/// The fields of one entry that report when, who and what.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Entry {
     message: Option<String>,
@@ -166,7 +166,8 @@ pub(super) fn json(line: &str) -> Option<Record> {
     entry.record()
 }
 
-/// Fields are strings, binary ones arrays of bytes; a field that stands twice is an array of strings.
+/// Fields are strings, binary ones arrays of bytes; a field that is present twice is an array of
+/// strings.
 fn value_text(value: &serde_json::Value) -> Option<String> {
     if let Some(text) = value.as_str() {
         return Some(text.to_owned());

@@ -13,7 +13,7 @@ const LONGEST_TEXT: usize = 8192;
 /// Characters of an unreadable line that are shown.
 const SHOWN: usize = 80;
 
-/// A line that is none of a kernel log.
+/// A line that does not belong to a kernel log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unreadable {
     /// Its number, from 1.
@@ -133,7 +133,7 @@ impl Lines {
         }
         // Something else begins in the middle of an entry.
         self.end_entry(batch);
-        // What journalctl itself says between records: `-- Boot 3f5c... --`.
+        // What journalctl itself reports between records: `-- Boot 3f5c... --`.
         if line.starts_with("-- ") {
             return;
         }
@@ -146,8 +146,8 @@ impl Lines {
         }
     }
 
-    /// A line that begins with a blank. Behind a record of `/dev/kmsg` it holds a key and a value that nobody here asks
-    /// for; elsewhere it is another line of the same message. Talos aligns its first words to the right.
+    /// A line that begins with a blank. Behind a record of `/dev/kmsg` it holds a key and a value that nothing here
+    /// needs for; elsewhere it is another line of the same message. Talos aligns its first words to the right.
     fn continuation(&mut self, line: &str, batch: &mut Batch) {
         if matches!(self.last, None | Some(Format::Talos))
             && let Some(record) = formats::talos(line.trim_start())
@@ -217,7 +217,7 @@ impl Lines {
                 .filter(|record| !record.text.is_empty());
         }
         let line = String::from_utf8_lossy(&self.rest);
-        // Half a number is another number: a last word with a digit is not trusted.
+        // Half a number is another number: a truncated last field with a digit is not trusted.
         let word = line.chars().rev().take_while(char::is_ascii_alphanumeric);
         let end = line.len() - word.count();
         let is_doubtful = line[end..].contains(|char: char| char.is_ascii_digit());

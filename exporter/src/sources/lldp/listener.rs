@@ -12,22 +12,22 @@ use crate::sources::sysfs::Miss;
 
 /// Frames of one interface that are read at once; the rest waits in the socket's bounded queue.
 const MOST_FRAMES: usize = 64;
-/// Neighbours that are remembered. Beyond, new ones are left out until old ones expire.
+/// Neighbors that are remembered. Beyond, new ones are omitted until old ones expire.
 const MOST_REMEMBERED: usize = 1024;
 /// No Ethernet frame is longer, jumbo frames included.
 const LONGEST_FRAME: usize = 10_000;
 
-/// Sockets on interfaces, and who was heard on them.
+/// Sockets on interfaces, and the neighbors received on them.
 #[derive(Debug, Default)]
 pub struct Listener {
     sockets: Vec<(Nic, PacketSocket)>,
-    /// Who, by interface, chassis and port, and until when it holds.
+    /// The neighbor, by interface, chassis and port, and its expiry.
     heard: BTreeMap<(String, String, String), (Neighbor, Instant)>,
     unparsed: usize,
 }
 
 impl Listener {
-    /// Reads what has come in on these interfaces; who they know now.
+    /// Reads what has come in on these interfaces; and returns their current neighbors.
     ///
     /// # Errors
     /// [`Miss::Denied`] without `CAP_NET_RAW`, [`Miss::Absent`] without an interface.
@@ -40,7 +40,7 @@ impl Listener {
                 match socket.receive(&mut buffer) {
                     Ok(Some(frame)) => self.take(&nic.name, frame, now),
                     Ok(None) => break,
-                    // An interface that went down says so once.
+                    // An interface that went down returns one error.
                     Err(error) => {
                         tracing::debug!(netdev = nic.name, %error, "no LLDP frame");
                         break;

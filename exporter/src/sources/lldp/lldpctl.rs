@@ -1,4 +1,4 @@
-//! lldpd's neighbours, by the program that comes with it.
+//! lldpd's neighbors, by the program that comes with it.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -12,19 +12,19 @@ use crate::sources::sysfs::Miss;
 
 /// lldpd answers in milliseconds; one that hangs is left alone after this time.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Longest answer: a thousand neighbours with all their details.
+/// Longest answer: a thousand neighbors with all their details.
 const LONGEST: u64 = 4 << 20;
 /// How often an ended program is looked for.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Asks lldpd for all its neighbours, and how many of them could not be read.
+/// Asks lldpd for all its neighbors, and how many of them could not be read.
 ///
 /// # Errors
 /// [`Miss::Absent`] if the program or lldpd is not there, [`Miss::Failed`] if it does not answer in time,
 /// [`Miss::Unparsed`] if it answers something else.
 pub fn ask(program: &Path) -> Result<(Vec<Neighbor>, usize), Miss> {
     let text = run(program).map_err(|error| {
-        tracing::debug!(program = %program.display(), %error, "no neighbours from lldpd");
+        tracing::debug!(program = %program.display(), %error, "no neighbors from lldpd");
         match error.kind() {
             io::ErrorKind::NotFound => Miss::Absent,
             io::ErrorKind::PermissionDenied => Miss::Denied,
@@ -64,7 +64,7 @@ fn read(child: &mut Child, end: Instant) -> io::Result<String> {
         .spawn(move || {
             let mut text = String::new();
             let read = output.take(LONGEST).read_to_string(&mut text);
-            // Nobody waits any more: then nobody needs it.
+            // No receiver waits any more: then it is not needed.
             sender.send(read.map(|_| text)).ok();
         })?;
     let patience = end.saturating_duration_since(Instant::now());

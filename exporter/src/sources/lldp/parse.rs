@@ -20,10 +20,10 @@ const CHASSIS_ADDRESS: u8 = 5;
 const PORT_MAC: u8 = 3;
 const PORT_ADDRESS: u8 = 4;
 
-/// What one data unit says.
+/// What one data unit reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Advertisement {
-    /// Who says it.
+    /// The advertising device.
     pub neighbor: Neighbor,
     /// For how long it holds, seconds; 0 takes it back.
     pub time_to_live: u16,
@@ -98,8 +98,8 @@ fn label(text: &str) -> String {
         .collect()
 }
 
-/// Reads what `lldpctl -f json0` prints, and how many of its neighbours have no id; none if it is of
-/// another shape. Neighbours that speak another protocol (CDP, EDP) are neighbours as well. No neighbours
+/// Reads what `lldpctl -f json0` prints, and how many of its neighbors have no id; none if it is of
+/// another shape. Neighbors that report another protocol (CDP, EDP) are neighbors as well. No neighbors
 /// are `{"lldp":[{}]}`.
 pub fn parse_json0(text: &str) -> Option<(Vec<Neighbor>, usize)> {
     let json: Value = serde_json::from_str(text).ok()?;
@@ -206,7 +206,7 @@ mod tests {
             unit(&[(1, &[5, 1, 10, 0]), port, life]),
             unit(&[(1, &[5, 9, 10, 0]), port, life]),
             unit(&[chassis, port, (3, &[9])]),
-            // Says that it is longer than it is.
+            // Claims to be longer than it is.
             [&unit(&[chassis, port, life])[..], &[9, 200, 1]].concat(),
             Vec::new(),
         ] {

@@ -29,7 +29,7 @@ impl Request {
         Self::flagged(kind, NLM_F_REQUEST, family_header)
     }
 
-    /// A request for a list of all, which ends with a message of its own.
+    /// A request for a list of all, which ends with a separate message.
     pub fn dump(kind: u16, family_header: &[u8]) -> Self {
         Self::flagged(kind, NLM_F_REQUEST | NLM_F_DUMP, family_header)
     }
@@ -251,7 +251,7 @@ pub fn fixed<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..at.checked_add(N)?)?.try_into().ok()
 }
 
-/// What an `NLMSG_ERROR` message says; zero only acknowledges.
+/// What an `NLMSG_ERROR` message reports; zero only acknowledges.
 pub(super) fn verdict(payload: &[u8]) -> Result<(), Miss> {
     let code = fixed(payload, 0).ok_or(Miss::Unparsed)?;
     // The kernel's errors are -1 to -4095; rustix holds no other.

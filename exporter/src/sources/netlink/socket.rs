@@ -37,7 +37,7 @@ impl Socket {
         Self::open(Some(netlink::GENERIC))
     }
 
-    /// Opens a socket to the routing family, which also serves data centre bridging.
+    /// Opens a socket to the routing family, which also serves data center bridging.
     ///
     /// # Errors
     /// As [`Socket::generic`].
@@ -62,7 +62,7 @@ impl Socket {
         }
     }
 
-    /// Speaks over a socket whose other end answers like the kernel.
+    /// Uses a socket whose other end answers like the kernel.
     ///
     /// # Errors
     /// The descriptor is no socket.
@@ -78,8 +78,8 @@ impl Socket {
     /// Sends a request and gives each message of the answer to `take`.
     ///
     /// # Errors
-    /// What the kernel answered in place of a message or `take` said of one; [`Miss::Unparsed`] where a
-    /// message is cut short; [`Miss::Failed`] after two seconds.
+    /// What the kernel answered in place of a message or `take` reported about one; [`Miss::Unparsed`]
+    /// where a message is cut short; [`Miss::Failed`] after two seconds.
     pub fn ask(
         &mut self,
         request: Request,

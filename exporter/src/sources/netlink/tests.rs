@@ -106,7 +106,7 @@ fn an_answer_that_says_no_is_the_kernels_error() {
     assert_eq!(verdict(&[1, 2]), Err(Miss::Unparsed));
 }
 
-/// What a conversation hears: the types of the messages taken, or the miss.
+/// What a conversation receives: the types of the messages taken, or the miss.
 fn heard(request: Request, datagrams: &[Vec<u8>]) -> Result<Vec<u16>, Miss> {
     let (mut ours, theirs) = pair();
     for datagram in datagrams {

@@ -25,9 +25,9 @@ pub(super) type Call = (&'static str, Of);
 pub(super) enum Of {
     /// The GPU, for something that all boards have.
     Gpu,
-    /// The GPU, for something that only some boards have: a refusal does not colour its status.
+    /// The GPU, for something that only some boards have: a refusal does not color its status.
     Feature,
-    /// One link: boards leave links unused, so a refusal does not colour the GPU's status either.
+    /// One link: boards leave links unused, so a refusal does not color the GPU's status either.
     Link(u32),
 }
 
@@ -112,7 +112,7 @@ impl Calls {
 
     /// Reads fields, all those that the GPU did not refuse in one call. A call that fails as a whole (one
     /// field that a driver does not know, or two that do not go together: NVIDIA/DCGM#581) is made again
-    /// in halves, so that only the culprits are missing. Each answer stands in its field's place.
+    /// in halves, so that only the refused fields are missing. Each answer is in its field's place.
     pub(super) fn fields(
         &mut self,
         device: &Device<'_>,
@@ -146,7 +146,7 @@ impl Calls {
                     answers[*index] = self.note(wanted[*index].0, value);
                 }
             }
-            // Halves of a call that nobody answers would only hang as often again.
+            // Halves of a call without a response would only hang again.
             Err(error)
                 if chosen.len() == 1 || is_lost(&error) || matches!(error, NvmlError::Timeout) =>
             {
@@ -208,7 +208,7 @@ impl Calls {
             NvmlError::NoPermission => {
                 self.refused.insert(call, refusal(Status::Denied, soon));
             }
-            // Nothing to tell at this moment.
+            // Nothing to report at this moment.
             NvmlError::NoData => {}
             _ => self.failures += 1,
         }

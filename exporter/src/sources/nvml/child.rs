@@ -31,7 +31,7 @@ const REAP_GRACE: Duration = Duration::from_secs(2);
 /// How the worker is doing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Phase {
-    /// Started, and has not said anything yet.
+    /// Started, and has not reported anything yet.
     #[default]
     Starting,
     /// Reads GPUs.
@@ -42,7 +42,7 @@ pub enum Phase {
     Ended,
 }
 
-/// What one GPU last said.
+/// What one GPU last reported.
 #[derive(Debug, Clone)]
 pub struct LastWord {
     /// How it could be read.
@@ -68,7 +68,8 @@ pub struct View {
     pub phase: Phase,
     /// Every GPU that the worker knows.
     pub gpus: BTreeMap<GpuIndex, LastWord>,
-    /// What each GPU told by events, and whether it can. Stays while a GPU hangs: it says why.
+    /// What each GPU reported by events, and whether it can. Stays while a GPU hangs: it reports
+    /// why.
     pub events: BTreeMap<GpuIndex, (Status, Arc<NodeReading>)>,
     /// Values that failed, lines that could not be parsed and workers that ended, since the start.
     pub errors: u64,
@@ -98,7 +99,8 @@ impl NvmlChild {
     /// Starts the worker, and again whenever it ends.
     ///
     /// # Errors
-    /// No thread could be started. That the worker cannot be started is said by [`Phase::Ended`].
+    /// No thread could be started. That the worker cannot be started is reported by
+    /// [`Phase::Ended`].
     pub fn start(access: NvmlAccess) -> io::Result<Self> {
         let shared = Arc::new(Shared {
             access,
@@ -120,8 +122,8 @@ impl NvmlChild {
         })
     }
 
-    /// What is known now. Waits at most `patience` for a worker that has just been started to say its first
-    /// word of every GPU, and kills one that hangs as a whole.
+    /// What is known now. Waits at most `patience` for a worker that has just been started to report its
+    /// first reading of every GPU, and kills one that is blocked as a whole.
     pub fn view(&self, patience: Duration) -> View {
         let unsaid = |state: &mut State| match state.view.phase {
             Phase::Starting => state.view.gpus.is_empty(),
@@ -136,7 +138,7 @@ impl NvmlChild {
         let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         let limit = SILENT_LIMIT.max(self.shared.access.period.saturating_mul(10));
         if state.pid.is_some() && state.last_line_at.elapsed() > limit {
-            tracing::warn!("the NVML worker has said nothing for {limit:?}: restarting it");
+            tracing::warn!("no output from the NVML worker for {limit:?}: restarting it");
             kill(state.pid);
         }
         state.view.clone()
@@ -212,7 +214,7 @@ impl Shared {
         }
     }
 
-    /// Runs one worker from its start to its end and says how it ended.
+    /// Runs one worker from its start to its end and reports how it ended.
     fn run_once(&self) -> String {
         let NvmlAccess {
             library,
@@ -285,7 +287,7 @@ impl Shared {
             match line {
                 Ok(line) => state.view.take_in(line),
                 Err(error) => {
-                    tracing::warn!(%error, "the NVML worker wrote a line that is none");
+                    tracing::warn!(%error, "invalid line from the NVML worker; ignored");
                     state.view.errors += 1;
                 }
             }
@@ -340,7 +342,7 @@ impl View {
                     (Values::Changed(_), _) => false,
                 };
                 if !taken {
-                    // Until the next whole line nothing is known for certain: the last word grows old.
+                    // Until the next complete line nothing is certain: the last reading becomes stale.
                     tracing::debug!(%gpu, "a line of the NVML worker is lost");
                     self.errors += 1;
                     return;
@@ -360,7 +362,7 @@ impl View {
 }
 
 impl LastWord {
-    /// Of a GPU that has not said anything yet.
+    /// Of a GPU that has not reported anything yet.
     fn none(now: Instant) -> Self {
         Self {
             status: Status::Ok,
@@ -373,7 +375,8 @@ impl LastWord {
         }
     }
 
-    /// Whether its first word is still to come, from a worker that was started no longer ago than this.
+    /// Whether its first reading is still to come, from a worker that was started no longer ago than
+    /// this.
     fn is_awaited(&self, patience: Duration) -> bool {
         self.number.is_none() && self.at.elapsed() < patience
     }

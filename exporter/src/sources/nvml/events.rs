@@ -17,8 +17,8 @@ use super::structs::{Event, EventSet, handle_address};
 
 /// `nvmlEventTypeXidCriticalError`.
 const XID: u64 = 0x8;
-/// Other event types that tell of a fault, by NVML's numbers. Left out are single corrected errors, clock and
-/// power events: counters tell those better.
+/// Other event types that report about a fault, by NVML's numbers. Omitted are single corrected errors,
+/// clock and power events: counters report those better.
 const OTHERS: [(u64, &str); 8] = [
     (0x2, "double_bit_ecc"),
     (0x200, "ecc_storm"),
@@ -29,13 +29,14 @@ const OTHERS: [(u64, &str); 8] = [
     (0x4000, "unavailable"),
     (0x8000, "recovery_action"),
 ];
-/// Distinct XIDs that are told apart; NVIDIA lists about 170, and a GPU that had more than these has one fault.
+/// Distinct XIDs that are distinguished; NVIDIA lists about 170, and a GPU that had more than these has one
+/// fault.
 const MOST_XIDS: usize = 32;
 /// Stands for all XIDs beyond.
 const OTHER_XIDS: &str = "other";
 /// The `source` of these XIDs.
 const SOURCE: &str = "nvml";
-/// How long to wait for an event before the GPU is looked at anew.
+/// How long to wait for an event before the GPU is looked at again.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Pause after a wait that failed: a lost GPU fails at once, over and over.
 const PAUSE: Duration = Duration::from_secs(5);
@@ -135,8 +136,8 @@ impl EventLog {
         }
     }
 
-    /// Calls `say` if the status is another. The log stays locked meanwhile, so that what is said later is
-    /// never older.
+    /// Calls `say` if the status is another. The log stays locked meanwhile, so that what is reported
+    /// later is never older.
     fn set_status<E>(
         &self,
         gpu: GpuIndex,
@@ -184,7 +185,7 @@ impl Events {
         }
     }
 
-    /// Adds what was heard so far.
+    /// Adds what was received so far.
     pub(super) fn report(&self, gpu: &Labels, reading: &mut NodeReading) {
         for (xid, seen) in &self.xids {
             let labels = gpu.with(xid).with(SOURCE);
@@ -200,7 +201,7 @@ impl Events {
 fn unix_time() -> f64 {
     #[allow(
         clippy::disallowed_methods,
-        reason = "the edge: NVML does not say when an event happened"
+        reason = "the edge: NVML does not report when an event happened"
     )]
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.unwrap_or_default().as_secs_f64()

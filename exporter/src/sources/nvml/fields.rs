@@ -1,4 +1,5 @@
-//! What a GPU says of itself by field values: one table from field to metric, read in two calls.
+//! What a GPU reports about itself by field values: one table from field to metric, read in two
+//! calls.
 
 use nvml_wrapper::Device;
 use nvml_wrapper::sys_exports::field_id as fi;

@@ -21,7 +21,7 @@ use super::newer::{MOST_GPM_METRICS, gpm_metrics};
 const SHORTEST_WINDOW: Duration = Duration::from_millis(900);
 /// The same for a GPU instance: a GPU has up to seven, and each costs two calls a window.
 const SHORTEST_INSTANCE_WINDOW: Duration = Duration::from_secs(5);
-/// Longer ones say nothing of now, and the counters behind them may have wrapped.
+/// Longer ones report nothing of now, and the counters behind them may have wrapped.
 const LONGEST_WINDOW: Duration = Duration::from_secs(600);
 
 /// `NVML_GPM_METRIC_...` -> metric, and how its number becomes the value: percents and MiB/s
@@ -97,7 +97,7 @@ pub(super) struct Gpm {
     instances: BTreeMap<u32, Monitor>,
 }
 
-/// The last sample of a GPU or GPU instance, and what the one before said with it.
+/// The last sample of a GPU or GPU instance, and what the one before reported with it.
 #[derive(Default)]
 struct Monitor {
     before: Option<(GpmSample<'static>, Instant)>,
@@ -146,7 +146,7 @@ impl Monitor {
         before.is_none_or(|(_, at)| at.elapsed() >= shortest)
     }
 
-    /// Takes up a sample. Gives the one before with it, unless they are too far apart.
+    /// Adds a sample. Returns the one before with it, unless they are too far apart.
     fn advance(&mut self, sample: Option<GpmSample<'static>>) -> Option<Window<'_>> {
         self.values.clear();
         let now = Instant::now();
@@ -162,7 +162,7 @@ impl Monitor {
         (now.duration_since(begun) <= LONGEST_WINDOW).then_some(window)
     }
 
-    /// Activity of tensor cores, if the last answers told it.
+    /// Activity of tensor cores, if the last answers reported it.
     fn tensor_active(&self) -> Option<f64> {
         let mut values = self.values.iter();
         let told = values.find(|(metric, _)| *metric == &m::GPU_TENSOR_ACTIVE);
@@ -196,7 +196,7 @@ impl Monitor {
 
 impl Gpm {
     /// Adds what the GPU did since the last sample, and its cycles. Adds nothing before Hopper, with the first
-    /// sample, and while the GPU is partitioned: its instances tell then.
+    /// sample, and while the GPU is partitioned: its instances report then.
     pub(super) fn sample(
         &mut self,
         device: &Device<'static>,
@@ -281,7 +281,7 @@ impl Gpm {
         self.count(counters.into_iter().zip(counted), calls);
     }
 
-    /// Takes up counters. A driver that has none of them is not asked again soon.
+    /// Reads counters. A driver that has none of them is not asked again soon.
     fn count(
         &mut self,
         answers: impl Iterator<Item = (u32, Result<f64, NvmlError>)>,

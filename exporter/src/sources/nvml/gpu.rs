@@ -35,7 +35,7 @@ const AFFINITY_SCOPE_NODE: u32 = 0;
 /// Words of the NUMA node set that is asked for: 1,024 nodes, the kernel's largest configuration.
 const NODE_SET_WORDS: usize = 16;
 
-/// `clock`, call, NVML clock, who sees it.
+/// `clock`, call, NVML clock, in which profile.
 const CLOCKS: [(&str, &str, Clock, Profile); 4] = [
     ("sm", "clock_sm", Clock::SM, DEFAULT),
     ("memory", "clock_memory", Clock::Memory, FULL),
@@ -142,7 +142,7 @@ impl Gpu {
         }
     }
 
-    /// Reads the GPU once. What it does not answer is absent; [`Calls::status`] says why.
+    /// Reads the GPU once. What it does not answer is absent; [`Calls::status`] reports why.
     pub(super) fn sample(&mut self, reading: &mut NodeReading) {
         self.calls.begin();
         if self.device.is_none() {
@@ -161,7 +161,7 @@ impl Gpu {
             self.pcie(&device, reading);
             let (gpu, calls) = (&self.labels, &mut self.calls);
             fields::sample(&device, gpu, calls, reading);
-            // Before those who take its counters where it has some.
+            // Before the readers that use its counters.
             self.gpm.sample(&device, gpu, calls, reading);
             self.pcie_bytes
                 .sample(&device, gpu, energy, &self.gpm, calls, reading);
@@ -178,7 +178,7 @@ impl Gpu {
             // A GPU that was lost and came back may have another handle.
             self.device = self.calls.lost().is_none().then_some(device);
         }
-        // What it is stays true while it is lost, and says which board to pull.
+        // What it is stays true while it is lost, and reports which board to pull.
         if let Some(info) = &self.info {
             reading.push(&m::GPU, info, true);
         }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// Drivers may update counters less often than they are read, so shorter times say nothing.
+/// Drivers may update counters less often than they are read, so shorter times report nothing.
 const SHORTEST: Duration = Duration::from_secs(5);
 /// A rate this many times the link's speed is no inaccuracy of times: a driver that updates a counter once a
 /// second shows at most 1.2 times the true rate over 5 s.

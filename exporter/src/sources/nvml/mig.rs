@@ -12,8 +12,8 @@ use super::structs::mig_ids;
 /// More instances than any product allows (7): a larger number is not believed.
 const MOST_INSTANCES: u32 = 64;
 
-/// Adds the GPU's MIG mode and, while it is on, its instances; also returns the numbers of its GPU instances. Nothing of them is remembered: an
-/// administrator may lay them out anew at any time.
+/// Adds the GPU's MIG mode and, while it is on, its instances; also returns the numbers of its GPU
+/// instances. Nothing of them is remembered: an administrator may lay them out again at any time.
 pub(super) fn sample(
     device: &Device<'_>,
     gpu: &Labels,
@@ -47,7 +47,8 @@ pub(super) fn sample(
             .with(uuid)
             .with(profile(&name));
         reading.push(&m::MIG, &info, true);
-        // Memory belongs to the GPU instance: its other compute instances would say the same again.
+        // Memory belongs to the GPU instance: its other compute instances would report the same
+        // again.
         if !seen.insert(gpu_instance) {
             continue;
         }

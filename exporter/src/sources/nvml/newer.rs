@@ -14,8 +14,8 @@ use nvml_wrapper_sys::bindings as sys;
 use super::raw::{Number, number};
 
 /// `NVML_GPM_METRIC_MAX` of the newest header known: 98 with driver 525, 210 in the bindings, now 333. The
-/// version in the struct is 1 with all of them, so a driver cannot tell how long ours is: it has to be as long
-/// as the longest that a driver may clear or copy.
+/// version in the struct is 1 with all of them, so a driver cannot determine how long ours is: it has to be as
+/// long as the longest that a driver may clear or copy.
 const GPM_ROOM: usize = 333;
 /// `NVML_GPM_METRIC_MAX` of the oldest driver with GPM, which may refuse to be asked for more at once.
 pub(super) const MOST_GPM_METRICS: usize = 98;
@@ -56,8 +56,8 @@ pub(super) fn gpm_metrics(
     for (metric, id) in request.metrics.iter_mut().zip(ids) {
         metric.metricId = *id;
     }
-    // SAFETY: `call` and the samples are of the library that `nvml` holds; the request says how many of its
-    // metrics are set, and is the bindings' struct with more room at its end.
+    // SAFETY: `call` and the samples are of the library that `nvml` holds; the request reports how many of
+    // its metrics are set, and is the bindings' struct with more room at its end.
     nvml_try(unsafe { call((&raw mut *request).cast()) })?;
     let metrics = request.metrics.iter().take(ids.len());
     Ok(metrics
@@ -116,7 +116,7 @@ pub(super) fn prm_counters(
         counters: counters.as_mut_ptr(),
     };
     // SAFETY: the handle belongs to the library that `call` was looked up in, and the list names `count`
-    // initialised counters that the call may write to.
+    // initialized counters that the call may write to.
     nvml_try(unsafe { call(device.handle(), &raw mut list) })?;
     Ok(counters
         .iter()

@@ -16,11 +16,11 @@ use super::gpm::Gpm;
 use super::raw::{Field, field_values, remote_device_type};
 use super::traffic::{Row, Traffic, read};
 
-/// Links to look for where the driver cannot say how many there are. Drivers that old know no more than the
-/// 12 links of an A100; asking a few too many costs one refused call each.
+/// Links to look for where the driver cannot report how many there are. Drivers that old know no more than
+/// the 12 links of an A100; asking a few too many costs one refused call each.
 const LINKS_OF_OLD_DRIVERS: u32 = 18;
 
-/// What stands in the place of an address that the driver does not know; the address of a host bridge.
+/// What is in the place of an address that the driver does not know; the address of a host bridge.
 const NO_ADDRESS: PciAddress = PciAddress {
     domain: 0,
     bus: 0,
@@ -117,7 +117,7 @@ struct Link {
     labels: Labels,
     up: Option<bool>,
     /// Last known, because the sum over links may never fall: a link that stops answering would look like
-    /// a counter reset, and Prometheus would count all errors of the other links once more.
+    /// a counter reset, and Prometheus would count all errors of the other links again.
     errors: [Option<u64>; KINDS],
     /// Of [`COUNTERS`].
     kinds: [Labels; COUNTERS.len()],
@@ -134,7 +134,8 @@ impl NvLinks {
         }
     }
 
-    /// Adds what the links say. A GPU without NVLink adds nothing, or a count of zero if it knows as much.
+    /// Adds what the links report. A GPU without NVLink adds nothing, or a count of zero if it knows as
+    /// much.
     pub(super) fn sample(
         &mut self,
         device: &Device<'_>,
@@ -178,7 +179,7 @@ impl NvLinks {
     }
 }
 
-/// Adds what the links amount to. Nothing where no link tells its state.
+/// Adds what the links amount to. Nothing where no link reports its state.
 fn push_sums(links: &[Link], gpu: &Labels, reading: &mut NodeReading) {
     let states = || links.iter().filter_map(|link| link.up);
     if states().next().is_none() {
@@ -202,7 +203,7 @@ fn push_sums(links: &[Link], gpu: &Labels, reading: &mut NodeReading) {
     }
 }
 
-/// The links of the GPU; none as long as it cannot say.
+/// The links of the GPU; none as long as it does not report them.
 fn count_links(device: &Device<'_>, calls: &mut Calls) -> Option<Vec<u32>> {
     let count = calls.ask(("nvlink_count", Of::Feature), || {
         let field = Field {

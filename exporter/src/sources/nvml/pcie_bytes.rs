@@ -15,7 +15,7 @@ struct Direction {
     /// The counter's name in labels, and the call's.
     name: &'static str,
     metric: &'static Metric,
-    /// NVML field, and where it is said to be the source.
+    /// NVML field, and the source label of its series.
     field: u32,
     field_name: &'static str,
     /// Number in performance monitoring.
@@ -38,7 +38,8 @@ const DIRECTIONS: [Direction; 2] = [
     },
 ];
 
-/// Samples to wait for performance monitoring that neither tells nor refuses before fields are taken.
+/// Samples to wait for performance monitoring that neither reports nor refuses before fields are
+/// taken.
 const PATIENCE: u32 = 5;
 
 /// Which counters hold the bytes. Decided once: the two began at different times, and a series that jumped
@@ -64,7 +65,7 @@ pub(super) struct PcieBytes {
 
 impl PcieBytes {
     /// Adds the bytes. `energy` is the GPU's energy counter, which a reset clears along with the bytes of the
-    /// fields: it tells a reset from a wrap.
+    /// fields: it distinguishes a reset from a wrap.
     pub(super) fn sample(
         &mut self,
         device: &Device<'_>,
@@ -136,8 +137,8 @@ pub(super) fn push_source(name: &str, source: &str, gpu: &Labels, reading: &mut 
     reading.push(&m::GPU_STATISTIC_SOURCE, &gpu.with(name).with(source), true);
 }
 
-/// Performance monitoring, as soon as it tells any direction; fields, once it is known to tell none or told
-/// nothing for too many samples.
+/// Performance monitoring, as soon as it reports any direction; fields, once it is known to report none or
+/// reported nothing for too many samples.
 fn choose(before: Counters, counted: [Counter; 2], waited: u32) -> Counters {
     if before != Counters::Unknown {
         before

@@ -18,7 +18,8 @@ const HEALTH: [(&str, u32); 4] = [
     ("route_unhealthy", 4),
     ("access_timeout", 6),
 ];
-/// The four bits of the health mask that say what is wrongly configured: 0 is "not supported", 1 is nothing.
+/// The four bits of the health mask that report what is wrongly configured: 0 is "not supported", 1 is
+/// nothing.
 const CONFIGURATION_SHIFT: u32 = 8;
 const CONFIGURATIONS: [(&str, u32); 4] = [
     ("system_guid", 2),
@@ -73,7 +74,7 @@ fn push_fabric(fabric: &Fabric, gpu: &Labels, reading: &mut NodeReading) {
     }
     reading.push(&m::GPU_FABRIC_STATE, gpu, u32::from(fabric.state));
     if fabric.state == COMPLETED {
-        // Before that, neither says anything.
+        // Before that, neither reports anything.
         let labels = gpu.with(uuid(fabric.cluster_uuid)).with(fabric.clique);
         reading.push(&m::GPU_FABRIC_STATUS, gpu, fabric.status);
         reading.push(&m::GPU_FABRIC, &labels, true);
@@ -183,7 +184,7 @@ fn ask_virtualization(
 mod tests {
     use super::*;
 
-    /// The health mask's causes that are told, with `!` where they are said to be false.
+    /// The health mask's causes that are reported, with `!` where they are known to be false.
     fn unhealthy(state: u8, health_mask: u32) -> String {
         let fabric = Fabric {
             cluster_uuid: [0xab; 16],

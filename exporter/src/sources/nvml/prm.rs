@@ -14,7 +14,7 @@ use super::raw::Number;
 /// One counter: `nvmlPRMCounterId_t`, metric, label behind the link's, and how its number becomes the value.
 type Row = (u32, &'static Metric, Option<&'static str>, fn(u64) -> Value);
 const COUNT: fn(u64) -> Value = Value::Int;
-/// DCGM 4.6 says seconds of the first time (its field 581) and milliseconds of the second (582).
+/// DCGM 4.6 reports seconds of the first time (its field 581) and milliseconds of the second (582).
 const SECONDS: fn(u64) -> Value = Value::Int;
 const SECONDS_OF_MILLISECONDS: fn(u64) -> Value = |ms| Value::Float(ms as f64 / MILLIS);
 

@@ -39,7 +39,7 @@ impl Number {
 }
 
 /// Values of several fields in one call, each in its place in `fields`: newer drivers answer with another
-/// id than they were asked for, so ids cannot tell.
+/// id than they were asked for, so ids do not identify them.
 ///
 /// # Errors
 /// The call as a whole failed; single fields fail by themselves.
@@ -63,7 +63,7 @@ pub(super) fn field_values(
         })
         .collect();
     // SAFETY: the handle belongs to the library that `call` was loaded from, which the device borrows, and
-    // `values` holds `count` initialised elements that the call may write to.
+    // `values` holds `count` initialized elements that the call may write to.
     nvml_try(unsafe { call(device.handle(), count, values.as_mut_ptr()) })?;
     Ok(values
         .iter()
@@ -79,8 +79,8 @@ pub(super) fn field_values(
 /// # Errors
 /// `UnexpectedVariant` for a type that nvml.h does not have.
 pub(super) fn number(value_type: u32, value: sys::nvmlValue_t) -> Result<Number, NvmlError> {
-    // SAFETY: nvmlValueType_t says which member of the union NVML wrote, all eight bytes of which were zero
-    // before, and every bit pattern of every member is a value of its type.
+    // SAFETY: nvmlValueType_t reports which member of the union NVML wrote, all eight bytes of which were
+    // zero before, and every bit pattern of every member is a value of its type.
     Ok(unsafe {
         match value_type {
             0 => Number::Float(value.dVal),
@@ -98,7 +98,7 @@ pub(super) fn number(value_type: u32, value: sys::nvmlValue_t) -> Result<Number,
 /// Total and free device memory, bytes, by the call that every driver has.
 ///
 /// # Errors
-/// As NVML says.
+/// As NVML reports.
 pub(super) fn memory_total_and_free(device: &Device<'_>) -> Result<(u64, u64), NvmlError> {
     let nvml = device.nvml();
     let call = nvml_sym(nvml.lib().nvmlDeviceGetMemoryInfo.as_ref())?;
@@ -114,7 +114,7 @@ pub(super) fn memory_total_and_free(device: &Device<'_>) -> Result<(u64, u64), N
 /// NVSwitch. The wrapper's own function answers "unknown" always: it lets NVML write into a temporary.
 ///
 /// # Errors
-/// As NVML says.
+/// As NVML reports.
 pub(super) fn remote_device_type(device: &Device<'_>, link: u32) -> Result<u32, NvmlError> {
     let nvml = device.nvml();
     let call = nvml_sym(nvml.lib().nvmlDeviceGetNvLinkRemoteDeviceType.as_ref())?;
@@ -125,7 +125,7 @@ pub(super) fn remote_device_type(device: &Device<'_>, link: u32) -> Result<u32, 
     Ok(kind)
 }
 
-/// The id that the loaded driver knows a field by: 580.82 renumbered those from 251 on
+/// The id that the loaded driver uses for a field: 580.82 renumbered those from 251 on
 /// (<https://docs.nvidia.com/deploy/nvml-api/known-issues.html>).
 fn driver_field_id(id: u32, scheme: &FieldIdScheme) -> u32 {
     match (scheme, id) {

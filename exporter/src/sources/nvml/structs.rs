@@ -13,7 +13,7 @@ use nvml_wrapper_sys::bindings as sys;
 
 /// `NVML_ERROR_ARGUMENT_VERSION_MISMATCH`.
 const VERSION_MISMATCH: u32 = 25;
-/// `NVML_ERROR_INSUFFICIENT_SIZE`: how lists say how long they are.
+/// `NVML_ERROR_INSUFFICIENT_SIZE`: how lists report how long they are.
 const INSUFFICIENT_SIZE: u32 = 7;
 /// `NVML_VGPU_SCHEDULER_ARR_ENABLE`.
 const ARR_ENABLED: u32 = 2;
@@ -37,7 +37,7 @@ pub(super) struct Fabric {
 /// The GPU's place in an NVLink fabric, by the third version of the call or, on older drivers, the second.
 ///
 /// # Errors
-/// As NVML says.
+/// As NVML reports.
 pub(super) fn fabric(device: &Device<'_>) -> Result<Fabric, NvmlError> {
     let nvml = device.nvml();
     let call = nvml_sym(nvml.lib().nvmlDeviceGetGpuFabricInfoV.as_ref())?;
@@ -77,7 +77,7 @@ pub(super) struct Platform {
 /// The GPU's place in the rack; Blackwell and later.
 ///
 /// # Errors
-/// As NVML says.
+/// As NVML reports.
 pub(super) fn platform(device: &Device<'_>) -> Result<Platform, NvmlError> {
     let nvml = device.nvml();
     let call = nvml_sym(nvml.lib().nvmlDeviceGetPlatformInfo.as_ref())?;
@@ -101,7 +101,7 @@ pub(super) fn platform(device: &Device<'_>) -> Result<Platform, NvmlError> {
 /// The socket of the GPU on its board.
 ///
 /// # Errors
-/// As NVML says.
+/// As NVML reports.
 pub(super) fn module_id(device: &Device<'_>) -> Result<u32, NvmlError> {
     let nvml = device.nvml();
     let call = nvml_sym(nvml.lib().nvmlDeviceGetModuleId.as_ref())?;
@@ -115,7 +115,7 @@ pub(super) fn module_id(device: &Device<'_>) -> Result<u32, NvmlError> {
 /// Degrees Celsius left until the GPU slows itself down.
 ///
 /// # Errors
-/// As NVML says.
+/// As NVML reports.
 pub(super) fn temperature_margin(device: &Device<'_>) -> Result<i32, NvmlError> {
     let nvml = device.nvml();
     let call = nvml_sym(nvml.lib().nvmlDeviceGetMarginTemperature.as_ref())?;
@@ -132,7 +132,7 @@ pub(super) fn temperature_margin(device: &Device<'_>) -> Result<i32, NvmlError> 
 /// Errors of the GPU's SRAM (caches, registers, shared memory) by ECC and parity.
 ///
 /// # Errors
-/// As NVML says.
+/// As NVML reports.
 pub(super) fn sram_errors(
     device: &Device<'_>,
 ) -> Result<sys::nvmlEccSramErrorStatus_v1_t, NvmlError> {
@@ -150,7 +150,7 @@ pub(super) fn sram_errors(
 /// GPU instance and compute instance of a MIG device.
 ///
 /// # Errors
-/// As NVML says.
+/// As NVML reports.
 pub(super) fn mig_ids(mig: &Device<'_>) -> Result<(u32, u32), NvmlError> {
     let nvml = mig.nvml();
     let gpu = nvml_sym(nvml.lib().nvmlDeviceGetGpuInstanceId.as_ref())?;
@@ -168,7 +168,7 @@ pub(super) fn mig_ids(mig: &Device<'_>) -> Result<(u32, u32), NvmlError> {
 /// Numbers of the vGPU instances that run on a host's GPU.
 ///
 /// # Errors
-/// As NVML says.
+/// As NVML reports.
 pub(super) fn active_vgpus(device: &Device<'_>) -> Result<Vec<u32>, NvmlError> {
     let nvml = device.nvml();
     let call = nvml_sym(nvml.lib().nvmlDeviceGetActiveVgpus.as_ref())?;
@@ -201,7 +201,7 @@ pub(super) struct Scheduler {
 /// The vGPU scheduler of a host's GPU. The wrapper's own leaves the time slice out.
 ///
 /// # Errors
-/// As NVML says.
+/// As NVML reports.
 pub(super) fn vgpu_scheduler(device: &Device<'_>) -> Result<Scheduler, NvmlError> {
     let nvml = device.nvml();
     let call = nvml_sym(nvml.lib().nvmlDeviceGetVgpuSchedulerState.as_ref())?;
@@ -228,7 +228,7 @@ pub(super) fn vgpu_scheduler(device: &Device<'_>) -> Result<Scheduler, NvmlError
 /// Whether vGPUs of several sizes may run on a host's GPU at once.
 ///
 /// # Errors
-/// As NVML says.
+/// As NVML reports.
 pub(super) fn vgpu_heterogeneous(device: &Device<'_>) -> Result<bool, NvmlError> {
     let nvml = device.nvml();
     let call = nvml_sym(nvml.lib().nvmlDeviceGetVgpuHeterogeneousMode.as_ref())?;
@@ -253,7 +253,7 @@ pub(super) struct LicensedFeature {
 /// The features of a vGPU guest that need a license and are switched on.
 ///
 /// # Errors
-/// As NVML says; `NotSupported` where nothing needs one.
+/// As NVML reports; `NotSupported` where nothing needs one.
 pub(super) fn licensed_features(device: &Device<'_>) -> Result<Vec<LicensedFeature>, NvmlError> {
     let nvml = device.nvml();
     let call = nvml_sym(nvml.lib().nvmlDeviceGetGridLicensableFeatures_v4.as_ref())?;
@@ -286,8 +286,8 @@ fn text(field: &[c_char]) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Something that NVML told: its type as `nvmlEventType...` counts, the XID where it is one, and the address of
-/// the handle of the GPU that it happened to.
+/// Something that NVML reported: its type as `nvmlEventType...` counts, the XID where it is one, and the
+/// address of the handle of the GPU that it happened to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Event {
     pub(super) kind: u64,
@@ -309,10 +309,10 @@ pub(super) struct EventSet {
 }
 
 impl EventSet {
-    /// A set that waits for those of `wanted` (a sum of event types) that the GPU can tell.
+    /// A set that waits for those of `wanted` (a sum of event types) that the GPU can report.
     ///
     /// # Errors
-    /// As NVML says; `NotSupported` if it can tell none of them.
+    /// As NVML reports; `NotSupported` if it can report none of them.
     pub(super) fn new(device: &Device<'static>, wanted: u64) -> Result<Self, NvmlError> {
         let nvml = device.nvml();
         let create = nvml_sym(nvml.lib().nvmlEventSetCreate.as_ref())?;
@@ -337,7 +337,7 @@ impl EventSet {
     /// Waits for the next event; none if the time passes without one.
     ///
     /// # Errors
-    /// As NVML says.
+    /// As NVML reports.
     pub(super) fn wait(&self, patience: Duration) -> Result<Option<Event>, NvmlError> {
         let wait = nvml_sym(self.nvml.lib().nvmlEventSetWait_v2.as_ref())?;
         let milliseconds = u32::try_from(patience.as_millis()).unwrap_or(u32::MAX);
@@ -360,8 +360,8 @@ impl EventSet {
 impl Drop for EventSet {
     fn drop(&mut self) {
         if let Ok(free) = nvml_sym(self.nvml.lib().nvmlEventSetFree.as_ref()) {
-            // SAFETY: the set belongs to the library that `free` was loaded from, and nobody uses it any more.
-            // A set that cannot be freed leaks a few bytes, once a lost GPU.
+            // SAFETY: the set belongs to the library that `free` was loaded from, and nothing uses it any
+            // more. A set that cannot be freed leaks a few bytes, once a lost GPU.
             unsafe { free(self.set) };
         }
     }

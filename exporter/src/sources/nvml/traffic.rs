@@ -104,7 +104,7 @@ const SYMBOL_BER: Row = row(
     &m::NVLINK_SYMBOL_BER,
     1,
 );
-/// Bins of the FEC histogram: words with 0 to 15 mended symbols, in consecutive fields.
+/// Bins of the FEC histogram: words with 0 to 15 corrected symbols, in consecutive fields.
 const FEC_BINS: u32 = 16;
 
 /// Names of both in labels, and of the fields of [`BYTES`] and [`KIBIBYTES`] as their sources.
@@ -319,7 +319,7 @@ impl Traffic {
 }
 
 /// Reads these fields of all links in one call: place of the row, place of the link, and the number. A link
-/// that refuses a field is left out.
+/// that refuses a field is omitted.
 pub(super) fn read(
     device: &Device<'_>,
     rows: &[Row],

@@ -147,7 +147,7 @@ impl Vgpus {
     }
 }
 
-/// The text if it is a UUID or a number; nothing if it is a name, which somebody chose.
+/// The text if it is a UUID or a number; nothing if it is a name, which a user chose.
 fn id_only(text: &str) -> &str {
     let id = text
         .bytes()

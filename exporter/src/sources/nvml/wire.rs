@@ -7,14 +7,14 @@ use railscope_model::identity::GpuIndex;
 use railscope_model::reading::{Changes, NodeReading, Status};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Which part of NVML a line speaks for: `driver`, `gpu/3` or `events/3`.
+/// Which part of NVML a line is the source for: `driver`, `gpu/3` or `events/3`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
     /// The library and driver as a whole: the first line of a worker.
     Driver,
     /// One GPU, by its ordinal in PCI address order.
     Gpu(GpuIndex),
-    /// What a GPU has told by events since the worker started.
+    /// What a GPU has reported by events since the worker started.
     Events(GpuIndex),
 }
 
@@ -59,11 +59,11 @@ impl<'de> Deserialize<'de> for Scope {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Line {
-    /// What it speaks for.
+    /// What it is the source for.
     pub scope: Scope,
     /// How the scope could be read.
     pub status: Status,
-    /// Why the status is not `ok`, for the log; empty where there is nothing to say.
+    /// Why the status is not `ok`, for the log; empty if there is none.
     #[serde(default)]
     pub message: String,
     /// `driver` only: GPUs that the worker will write lines for.
@@ -106,11 +106,11 @@ impl Default for Values {
     }
 }
 
-/// After so many lines the values are told whole again, so that a line that was lost, say because the driver
-/// printed into it, costs no more than these.
+/// After so many lines the values are reported whole again, so that a line that was lost, for example
+/// because the driver printed into it, costs no more than these.
 const WHOLE_EVERY: u64 = 30;
 
-/// The worker's memory of what it told of one scope.
+/// The worker's memory of what it reported about one scope.
 #[derive(Debug, Default)]
 pub struct Teller {
     number: u64,

@@ -1,4 +1,4 @@
-//! The child process: loads NVML and writes what each GPU says, each from a thread of its own.
+//! The child process: loads NVML and writes what each GPU reports, each from a separate thread.
 
 use std::ffi::OsStr;
 use std::io::{self, Write};
@@ -31,15 +31,16 @@ pub enum WorkerError {
     /// The parent no longer reads.
     #[error("cannot write to the exporter: {0}")]
     Write(#[source] io::Error),
-    /// GPUs came or went: the next worker counts them anew.
+    /// GPUs came or went: the next worker counts them again.
     #[error("the GPUs changed: {0}")]
     Changed(String),
 }
 
 /// Runs until the parent closes stdin or no longer reads stdout, or until GPUs come or go.
 ///
-/// The first line on stdout says whether NVML answers at all and for how many GPUs lines will follow. If
-/// it does not answer, that is the only line and the result is `Ok`: the parent decides when to try again.
+/// The first line on stdout reports whether NVML answers at all and for how many GPUs lines will follow.
+/// If it does not answer, that is the only line and the result is `Ok`: the parent decides when to try
+/// again.
 ///
 /// # Errors
 /// See [`WorkerError`].
@@ -57,7 +58,8 @@ pub fn run_worker(library: &OsStr, period: Duration) -> Result<(), WorkerError> 
         let result = watch_driver(&library, period, &end);
         end.send(result).ok();
     })?;
-    // The senders live in threads that run for ever, so this waits for the first that says "end".
+    // The senders live in threads that run for ever, so this waits for the first that reports
+    // "end".
     ended.recv().unwrap_or(Ok(()))
 }
 
@@ -186,8 +188,8 @@ fn refused(library: &OsStr, error: &NvmlError) -> Line {
     line
 }
 
-/// NVML indices in the order of PCI addresses. A GPU that does not say its address keeps the place that
-/// NVML gives it, which is by PCI address too, so that the others keep theirs.
+/// NVML indices in the order of PCI addresses. A GPU that does not report its address keeps the place
+/// that NVML gives it, which is by PCI address too, so that the others keep theirs.
 fn ordinals(nvml: &Nvml, count: u32) -> Vec<u32> {
     let mut places: Vec<u32> = (0..count).collect();
     let address = |index: &u32| {

@@ -1,4 +1,4 @@
-//! What became of probes, by NIC and by class of paths, whichever way they travel.
+//! Results of probes, by NIC and by class of paths.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -101,7 +101,7 @@ impl Accounts {
         }
     }
 
-    /// All of it; who asks knows why probes of a NIC could not be sent.
+    /// All of it; the caller knows why probes of a NIC could not be sent.
     pub(super) fn reports(
         &mut self,
         now: u64,

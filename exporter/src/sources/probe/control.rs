@@ -15,13 +15,13 @@ const ORIGIN_ICMP6: u8 = 3;
 const ORIGIN_TIMESTAMPING: u8 = 4;
 const TIME_EXCEEDED_V4: u8 = 11;
 const TIME_EXCEEDED_V6: u8 = 3;
-/// `sizeof(struct sock_extended_err)`; the address of who reports stands behind it.
+/// `sizeof(struct sock_extended_err)`; followed by the address of the reporting router.
 const EXTENDED_ERROR: usize = 16;
 
 const SOL_IP: i32 = libc::IPPROTO_IP;
 const SOL_IPV6: i32 = libc::IPPROTO_IPV6;
 
-/// What the kernel tells of one datagram besides its bytes.
+/// What the kernel reports about one datagram besides its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Told {
     /// When it arrived, or left, by the kernel's software timestamp: nanoseconds of the system's clock.
@@ -30,7 +30,7 @@ pub(super) struct Told {
     pub to: Option<(IpAddr, u32)>,
     /// Its type of service (traffic class).
     pub class: Option<u8>,
-    /// What the error queue says of a datagram of ours.
+    /// What the error queue reports about a datagram of ours.
     pub report: Option<Report>,
 }
 
@@ -224,7 +224,7 @@ mod tests {
         bytes
     }
 
-    /// `sock_extended_err` with who reports behind it.
+    /// `sock_extended_err` followed by the reporting router.
     fn error(origin: u8, kind: u8, key: u32, from: &[u8]) -> Vec<u8> {
         let mut data = vec![0; 4];
         data.extend([origin, kind, 0, 0]);

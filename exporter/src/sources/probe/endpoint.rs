@@ -48,7 +48,8 @@ pub(super) enum Availability {
     Ready(Endpoint),
     /// There is no such device, or none of its ports is active.
     Absent,
-    /// The prober does not run, or did not a moment ago. Probes that it has not answered say nothing of the network.
+    /// The prober does not run, or did not a moment ago. Probes that it has not answered report nothing of the
+    /// network.
     Stopped,
 }
 

@@ -34,13 +34,13 @@ pub(super) struct Now {
 struct Asked {
     sequence: u64,
     at: Now,
-    /// Its number among what the socket has sent, until the kernel said when it left.
+    /// Its number among what the socket has sent, until the kernel reported when it left.
     number: Option<u32>,
     /// When it left, by the kernel, system clock.
     left: Option<u64>,
 }
 
-/// What a probe that is over has to say.
+/// The result of a completed probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
     /// Answered in time; with the round trip without the time in the node that answered, nanoseconds, where all
@@ -80,12 +80,12 @@ impl Flow {
         let of = |asked: &&mut Asked| asked.number == Some(number);
         if let Some(asked) = self.asked.iter_mut().rev().find(of) {
             asked.number = None;
-            // A number that was taken for another's would be told by its time.
+            // A number that was taken for another's would be reported by its time.
             asked.left = Some(at).filter(|at| *at >= asked.at.system);
         }
     }
 
-    /// Datagrams are numbered anew.
+    /// Datagrams are numbered again.
     pub(super) fn forget_numbers(&mut self) {
         for asked in &mut self.asked {
             asked.number = None;
@@ -97,7 +97,8 @@ impl Flow {
         self.asked.clear();
     }
 
-    /// An answer that arrived at this time, system clock, where the kernel told it. None if nobody waits for it.
+    /// An answer that arrived at this time, system clock, where the kernel reported it. None if no probe waits
+    /// for it.
     pub(super) fn answered(
         &mut self,
         sequence: u64,
@@ -129,7 +130,8 @@ impl Flow {
         Some(Outcome::Answered(round_trip))
     }
 
-    /// Gives up what was not answered in time; returns how many. What has arrived must have been told before.
+    /// Gives up what was not answered in time; returns how many. What has arrived must have been reported
+    /// before.
     pub(super) fn give_up(&mut self, now: Now, limits: Limits) -> u64 {
         let mut lost = 0;
         while self.deadline(limits).is_some_and(|at| at < now.steady) {
@@ -202,7 +204,7 @@ mod tests {
         let took = |micros: u64| Outcome::Answered(Some(micros * US));
         for (times, looked, outcome, counts) in [
             ([Some(5), Some(65), Some(20)], 20_000, took(40), [1, 0, 0]),
-            // Without the kernel's word on when it left: since before it was sent.
+            // Without the kernel's timestamp of when it left: since before it was sent.
             ([None, Some(65), Some(20)], 20_000, took(45), [1, 0, 0]),
             // The other node took long; the network did not.
             (

@@ -1,4 +1,4 @@
-//! Whom to probe: a list in JSON, from a file or from somebody who asks for it.
+//! Probe targets: a list in JSON, from a file or from a component that fetches it.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -14,7 +14,7 @@ use crate::sources::web_files;
 
 /// Flows of one node, of all targets together: each has a socket and three series.
 pub const MOST_FLOWS: usize = 256;
-/// Flows of one target: more source ports than a spine tier has ways show nothing new.
+/// Flows of one target: more source ports than a spine tier has paths show nothing new.
 const MOST_FLOWS_OF_TARGET: u8 = 64;
 /// Probes that one node sends a second, all flows together: 256 flows at the usual ten a second.
 pub const MOST_PROBES_PER_SECOND: f64 = 2_560.0;
@@ -27,7 +27,7 @@ const SLOW_SECONDS: (f64, f64, f64) = (0.000_001, 10.0, 0.000_1);
 /// Bytes of a name in the list.
 const LONGEST_NAME: usize = 128;
 
-/// Whom to probe, how often, and what is slow or lost.
+/// Probe targets, the interval, and the limits for slow and lost.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ProbeList {
     /// Between two probes of one flow.
@@ -60,10 +60,10 @@ pub struct Target {
     /// Where its responder listens.
     #[serde(deserialize_with = "address")]
     pub address: SocketAddr,
-    /// Source ports, each of which takes a way of its own.
+    /// Source ports, each of which takes a separate path.
     #[serde(deserialize_with = "flows")]
     pub flows: u8,
-    /// How far apart the two are, by whoever knows the graph.
+    /// How far apart the two are, by the source of the list.
     #[serde(default = "unknown_class", deserialize_with = "path_class")]
     pub path_class: PathClass,
 }
@@ -105,7 +105,7 @@ impl ProbeList {
     /// Reads a list; `file` names it in errors.
     ///
     /// # Errors
-    /// [`ListError::Malformed`] says where and what was expected.
+    /// [`ListError::Malformed`] reports where and what was expected.
     pub fn parse(file: &str, text: &str) -> Result<Self, ListError> {
         let file = file.to_owned();
         let wire: Wire = match serde_json::from_str(text) {
@@ -172,9 +172,8 @@ impl ProbeList {
         self.targets.iter().enumerate().find_map(|(place, target)| {
             let (device, node, nic) = (&target.device, &target.peer_node, &target.peer_device);
             let is_new = seen.insert((device, node, nic));
-            (!is_new).then(|| {
-                format!("targets[{place}]: {device} to {nic} of {node} stands there twice")
-            })
+            (!is_new)
+                .then(|| format!("targets[{place}]: {device} to {nic} of {node} is listed twice"))
         })
     }
 }
@@ -314,24 +313,24 @@ fn named<E: serde::de::Error>(field: &str, error: &E) -> E {
 pub enum ListAccess {
     /// A file, looked at again whenever it has changed.
     File(PathBuf),
-    /// Whoever fetches it tells it.
+    /// The component that fetches it reports it.
     Told(Told),
 }
 
-/// What was last said of a list.
+/// What was last reported about a list.
 pub(super) type Said = Result<Arc<ProbeList>, ListError>;
 
-/// A list that somebody else fetches, over HTTP say, shared with the prober.
+/// A list that another component fetches, for example over HTTP, shared with the prober.
 #[derive(Debug, Clone, Default)]
 pub struct Told(Arc<Mutex<Option<Said>>>);
 
 impl Told {
-    /// Tells the list anew, or why there is none.
+    /// Reports the list again, or why there is none.
     pub fn tell(&self, said: Result<ProbeList, ListError>) {
         *self.lock() = Some(said.map(Arc::new));
     }
 
-    /// What was said last.
+    /// What was reported last.
     pub(super) fn said(&self) -> Option<Said> {
         self.lock().clone()
     }

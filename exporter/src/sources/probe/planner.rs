@@ -1,5 +1,5 @@
-//! Reads the list and finds our NICs that stand on it, on a thread of its own: neither a file system nor a driver that
-//! hangs under the lock of all network configuration holds up probes.
+//! Reads the list and finds our NICs that are on it, on a separate thread: neither a file system nor a driver that
+//! hangs under the lock of all network configuration delays probes.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,19 +16,19 @@ use crate::sources::web_files::{self, Stamp};
 
 /// How often to look whether the list is another one.
 const LOOK: Duration = Duration::from_secs(1);
-/// How often to ask for addresses again: they change when somebody configures the node.
+/// How often to ask for addresses again: they change when an operator configures the node.
 const ASK_AGAIN: Duration = Duration::from_secs(30);
 /// The same while a NIC of the list is not found, or has no address.
 const ASK_SOON: Duration = Duration::from_secs(5);
 
-/// Whom to probe, and from where.
+/// Which targets to probe, and from where.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Plan {
     /// The last list that could be read.
     pub list: Option<Arc<ProbeList>>,
     /// Why the newest could not.
     pub miss: Option<Miss>,
-    /// Our NICs that stand on it.
+    /// Our NICs that are on it.
     pub nics: BTreeMap<String, Result<LocalNic, Miss>>,
 }
 
@@ -141,7 +141,7 @@ impl Reader {
             }
             Some(Err(problem)) => {
                 if self.problem.as_ref() != Some(&problem) {
-                    tracing::warn!(%problem, "the list of probes stays as it was");
+                    tracing::warn!(%problem, "cannot use the probe list; keeping the previous one");
                 }
                 plan.miss = Some(match &problem {
                     ListError::Unreadable { .. } => Miss::Failed,
@@ -191,7 +191,7 @@ mod tests {
         assert!(!reader.read(&access, &mut plan));
         let targets = plan.list.as_ref().map(|list| list.targets.len());
         assert_eq!((targets, plan.miss), (Some(1), Some(Miss::Unparsed)));
-        // The same as before, written anew.
+        // The same as before, written again.
         std::fs::write(&path, format!("{LIST}\n")).expect("write");
         assert!(!reader.read(&access, &mut plan));
         assert_eq!(plan.miss, None);

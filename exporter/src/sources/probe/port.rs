@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
-/// Ports that Linux by default hands out to nobody (`net.ipv4.ip_local_port_range` ends at 60999). RoCE v2 takes its own
-/// from 49152 to 65535; a switch that hashes five-tuples makes no difference between them.
+/// Ports that Linux by default assigns to no socket (`net.ipv4.ip_local_port_range` ends at 60999).
+/// RoCE v2 takes its own from 49152 to 65535; a switch that hashes five-tuples makes no difference
+/// between them.
 const FIRST: u16 = 61_000;
 const COUNT: u16 = u16::MAX - FIRST + 1;
 
@@ -37,7 +38,7 @@ mod tests {
         }
         let words = ["mlx5_0", "gpu-2", "mlx5_0", "0"];
         let none = BTreeSet::new();
-        // Written down: another number would put the flows of a running cluster on other ways.
+        // Written down: another number would put the flows of a running cluster on other paths.
         assert_eq!(candidates(&words, &none).next(), Some(PINNED));
         assert_eq!(candidates(&words, &none).count(), usize::from(COUNT));
     }

@@ -1,4 +1,4 @@
-//! Probes the NICs of a list, on a thread of its own, and says every second what became of it.
+//! Probes the NICs of a list, on a separate thread, and reports every second what became of it.
 
 use std::collections::hash_map::RandomState;
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,7 +28,7 @@ use crate::sources::sysfs::{Miss, Root};
 /// in one go: a wake-up costs as much as several probes (100 us in a virtual machine), and as the kernel stamps what
 /// arrives, nothing is measured worse for being looked at later.
 const SLEEP: (u64, u64) = (20_000_000, 200_000_000);
-/// How often to say what became of the probes.
+/// How often to report what became of the probes.
 const REPORT_EVERY: u64 = SECOND;
 /// Packets that look for hops, of the whole node, a second: routers answer them by their slow path, and limit that.
 const HOPS_PER_SECOND: u64 = 20;
@@ -36,7 +36,7 @@ const HOPS_PER_SECOND: u64 = 20;
 /// What became of the probes so far.
 #[derive(Debug, Clone)]
 pub struct Report {
-    /// When it was said.
+    /// When it was reported.
     pub at: Instant,
     /// Whether there is a list.
     pub has_list: bool,
@@ -44,7 +44,7 @@ pub struct Report {
     pub list_miss: Option<Miss>,
     /// Why the program that probes does not run; UDP needs none.
     pub program: Option<Miss>,
-    /// Our NICs that stand on the list, by name.
+    /// Our NICs that are on the list, by name.
     pub devices: Vec<DeviceReport>,
     /// Classes of paths that were probed.
     pub classes: Vec<ClassReport>,
@@ -83,7 +83,7 @@ pub struct FlowReport {
     pub key: Arc<FlowKey>,
     /// How many.
     pub counts: Counts,
-    /// Routers on its way that answer, by hop.
+    /// Routers on its path that answer, by hop.
     pub hops: Arc<[(u8, IpAddr)]>,
 }
 
@@ -96,7 +96,7 @@ pub struct Prober {
 }
 
 impl Prober {
-    /// Begins to probe whom the list names, by the NICs below a sysfs.
+    /// Begins to probe the targets of the list, from the NICs below a sysfs.
     ///
     /// # Errors
     /// A thread could not be started.
@@ -131,7 +131,7 @@ impl Drop for Prober {
         self.shared.stop();
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
-            // It waits for nothing but the clock. That it panicked has been said on stderr.
+            // It waits for nothing but the clock. That it panicked has been reported on stderr.
             thread.join().ok();
         }
     }
@@ -153,7 +153,7 @@ struct Worker {
 
 impl Worker {
     fn new(shared: Arc<Shared>, report: Arc<ArcSwap<Report>>) -> Self {
-        // The standard library's only source of numbers that nobody else can know.
+        // The standard library's only source of unpredictable numbers.
         let token = RandomState::new().build_hasher().finish();
         Self {
             shared,
@@ -231,7 +231,8 @@ impl Worker {
         }
     }
 
-    /// Takes up another plan. Flows that stay keep their counts, and their sockets unless their ends are others.
+    /// Adopts another plan. Flows that stay keep their counts, and their sockets unless their ends are
+    /// others.
     fn follow(&mut self, plan: Arc<Plan>) {
         let now = clock::now().steady;
         let mut before: BTreeMap<Arc<FlowKey>, Way> = BTreeMap::new();

@@ -5,8 +5,8 @@
 //!                 (UDP, answered by the peer's responder)              <- Report
 //! ```
 //!
-//! A probe without an answer is held until its peer's exporter has said whether the prober there ran: only then it is lost. If that
-//! was stopped or restarted, the network is not the cause.
+//! A probe without an answer is held until its peer's exporter has reported whether the prober
+//! there ran: only then it is lost. If that was stopped or restarted, the network is not the cause.
 
 mod access;
 mod child;
@@ -43,7 +43,7 @@ use crate::sources::sysfs::{Miss, Root};
 
 /// How often to look at all, at least.
 const STEP: Duration = Duration::from_millis(50);
-/// How often to say what became of the probes.
+/// How often to report what became of the probes.
 const REPORT_EVERY: u64 = SECOND;
 /// How long after another plan the last report that knew none of it may come, nanoseconds.
 const RENEWAL: u64 = SECOND;
@@ -98,7 +98,7 @@ impl Drop for RdmaProber {
     fn drop(&mut self) {
         self.shared.stop();
         if let Some(thread) = self.thread.take() {
-            // It waits for nothing but the clock. That it panicked has been said on stderr.
+            // It waits for nothing but the clock. That it panicked has been reported on stderr.
             thread.join().ok();
         }
     }
@@ -134,7 +134,7 @@ struct Worker {
     responded: BTreeMap<String, Times>,
     problems: BTreeMap<String, Problem>,
     told: Option<Plan>,
-    /// Whether it may have to be told another plan.
+    /// Whether it may need another plan.
     has_changed: bool,
     unparsed: u64,
     unanswerable: u64,

@@ -1,4 +1,4 @@
-//! Answers the probes of other nodes, and says how long that took here.
+//! Answers the probes of other nodes, and reports how long that took here.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -18,13 +18,13 @@ use super::tally::Times;
 use super::wire::Packet;
 
 /// Answers a second, of all addresses together: eight NICs, each asked by 64 flows ten times a second, are 5,120. What
-/// is more gets no answer, so that nobody can keep the node busy with small packets.
+/// is more gets no answer, so that no sender can keep the node busy with small packets.
 pub const MOST_ANSWERS_PER_SECOND: u64 = 20_000;
 /// Interfaces whose times are kept apart; a node has some tens at most.
 const MOST_INTERFACES: usize = 64;
 /// How long to wait for a question before looking whether to end.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// How long to wait after an error that is nobody's datagram.
+/// How long to wait after an error that belongs to no datagram.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// What was answered so far.
@@ -215,7 +215,7 @@ mod tests {
         }
     }
 
-    /// A responder with this limit, and somebody who asks it.
+    /// A responder with this limit, and a client of it.
     fn pair(per_second: u64) -> (Responder, UdpSocket) {
         let asking = UdpSocket::bind("127.0.0.1:0").expect("a socket");
         // A port that is free now, and most likely in a moment.

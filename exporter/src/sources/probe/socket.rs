@@ -1,4 +1,5 @@
-//! UDP sockets that say when, by the kernel's clock, a datagram left and arrived, and which router dropped it.
+//! UDP sockets that report when, by the kernel's clock, a datagram left and arrived, and which router dropped
+//! it.
 #![allow(
     unsafe_code,
     reason = "socket options without a safe wrapper, and messages with control data"
@@ -16,7 +17,8 @@ use super::wire;
 
 /// Datagrams that one call receives at most.
 pub(super) const BATCH: usize = 8;
-/// Bytes of a datagram that are kept: what is longer is no probe of ours, or nothing behind this says anything.
+/// Bytes of a datagram that are kept: what is longer is no probe of ours, or nothing behind this reports
+/// anything.
 const KEPT: usize = 2 * wire::LENGTH;
 /// Room for an address: `sizeof(struct sockaddr_storage)`.
 const NAME: usize = 128;
@@ -71,12 +73,12 @@ impl Socket {
         Ok(socket)
     }
 
-    /// A socket that answers whoever asks at an address, and waits at most so long for a question.
+    /// A socket that replies at an address, and waits at most so long for a request.
     pub(super) fn answering(local: SocketAddr, patience: Duration) -> Result<Self, Errno> {
         let socket = Self::open(local.is_ipv6(), SocketFlags::empty())?;
         let descriptor = &socket.descriptor;
         if socket.v6 {
-            // An address of its own, and port, for each version.
+            // A separate address, and port, for each version.
             sockopt::set_ipv6_v6only(descriptor, true)?;
             sockopt::set_ipv6_recvtclass(descriptor, true)?;
             socket.switch_on(libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO)?;
@@ -91,13 +93,13 @@ impl Socket {
         Ok(socket)
     }
 
-    /// Numbers departures from 0 again. After a send that failed nobody knows whether the kernel has counted it.
+    /// Numbers departures from 0 again. After a failed send it is unknown whether the kernel has counted it.
     pub(super) fn count_from_zero(&self) -> Result<(), Errno> {
         self.stamp(STAMPS)?;
         self.stamp(STAMPS | libc::SOF_TIMESTAMPING_OPT_ID)
     }
 
-    /// Sends to the peer; with a time to live of its own if one is given.
+    /// Sends to the peer; with a separate time to live if one is given.
     pub(super) fn send(&self, bytes: &[u8], hop: Option<u8>) -> Result<(), Errno> {
         let mut control = Outgoing::new();
         if let Some(hop) = hop {
@@ -141,7 +143,7 @@ impl Socket {
             header.msg_hdr.msg_controllen = ROOM as _;
         }
         // SAFETY: the socket is open; each header points to a part and to a slot of `inbox`, all of which outlive the
-        // call, are not referred to otherwise during it and are as long as the header says.
+        // call, are not referred to otherwise during it and are as long as the header reports.
         let received = unsafe {
             libc::recvmmsg(
                 socket,
@@ -225,7 +227,7 @@ impl Socket {
         }
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         // SAFETY: the socket is open; the header points to bytes, name and control messages that outlive the call, are
-        // as long as it says and are only read.
+        // as long as it reports and are only read.
         let sent = unsafe { libc::sendmsg(socket, &raw const header, flags) };
         if sent >= 0 { Ok(()) } else { Err(last_error()) }
     }
@@ -243,7 +245,7 @@ pub(super) struct Inbox {
     filled: usize,
 }
 
-/// Room for one datagram and for what the kernel tells with it.
+/// Room for one datagram and for what the kernel reports with it.
 #[derive(Debug, Clone)]
 struct Slot {
     data: [u8; KEPT],
@@ -255,7 +257,7 @@ struct Slot {
     control_bytes: usize,
 }
 
-/// A datagram and what the kernel tells with it.
+/// A datagram and what the kernel reports with it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Datagram<'a> {
     /// Its first bytes.

@@ -6,7 +6,7 @@ use hdrhistogram::Histogram as Sketch;
 
 use crate::sources::clock::SECOND;
 
-/// Upper bounds of the times that are told apart, nanoseconds.
+/// Upper bounds of the times that are distinguished, nanoseconds.
 pub use railscope_model::metric::LATENCY_BOUNDS_NANOS as BOUNDS_NANOS;
 /// How long the longest time is kept: a minute, so that no usual scrape misses it.
 const KEPT_SECONDS: u64 = 60;
@@ -66,11 +66,12 @@ impl Recent {
     }
 }
 
-/// Quantiles that are told of the round trips of a class of paths.
+/// Quantiles that are reported about the round trips of a class of paths.
 pub const QUANTILES: [f64; 3] = [0.5, 0.99, 0.999];
 /// Minutes over which they are taken, the running one included: enough for a p99.9 of 3,000 probes at ten a second.
 const SKETCHED_MINUTES: usize = 5;
-/// The shortest and the longest time that a sketch tells from others, nanoseconds: one, and the longest timeout.
+/// The shortest and the longest time that a sketch resolves, nanoseconds: one, and the longest
+/// timeout.
 const SKETCHED_NANOS: (u64, u64) = (1, 10_000_000_000);
 /// Decimal digits of a sketch: `hdrhistogram` then groups times above 256 ns that differ by less than one part in 128, so that
 /// the middle of a group is off by at most 0.4 %.
@@ -110,7 +111,7 @@ impl Sketched {
     pub(super) fn quantiles(&mut self, now_nanos: u64) -> Option<[u64; QUANTILES.len()]> {
         self.forget(now_nanos);
         let middle = |q| {
-            // A sketch says the greatest time of a group.
+            // A sketch reports the greatest time of a group.
             let greatest = self.all.value_at_quantile(q);
             self.all.lowest_equivalent(greatest).midpoint(greatest)
         };
@@ -121,7 +122,7 @@ impl Sketched {
         let oldest = (minute(now_nanos) + 1).saturating_sub(SKETCHED_MINUTES as u64);
         while self.minutes.front().is_some_and(|(then, _)| *then < oldest) {
             let gone = self.minutes.pop_front();
-            // What was added can be taken away; if not, beginning anew loses minutes, not truth.
+            // What was added can be taken away; if not, beginning again loses minutes, not truth.
             if gone.is_some_and(|(_, gone)| self.all.subtract(&gone).is_err()) {
                 *self = Self::default();
             }

@@ -9,13 +9,13 @@ const TRIES: u8 = 3;
 /// How long a router may take, nanoseconds: those that answer do so in milliseconds, by their slow path. Linux gives the
 /// same sender one a second.
 const PATIENCE_NANOS: u64 = 1_050_000_000;
-/// Routers in a row that say nothing, after which nobody behind them is asked either.
+/// Routers in a row that report nothing, after which none behind them is probed either.
 const SILENT: u8 = 3;
 
 /// A look for the hops of one flow.
 #[derive(Debug)]
 pub(super) struct Trace {
-    /// The time to live of the packet that is, or would be, on its way.
+    /// The time to live of the packet that is, or would be, on its path.
     hop: u8,
     tries: u8,
     silent: u8,
@@ -61,8 +61,8 @@ impl Trace {
         self.tries += 1;
     }
 
-    /// A router says that a packet's time to live was over, and which it was, if it quotes it. Where it does not,
-    /// it can only be the one that is on its way.
+    /// A router reports that a packet's time to live was over, and which it was, if it quotes it. Where it does
+    /// not, it can only be the one that is on its path.
     pub(super) fn expired(&mut self, quoted: Option<u8>, router: IpAddr) {
         let awaited = self.asked_at.is_some() && !self.over;
         if !awaited || quoted.is_some_and(|quoted| quoted != self.hop) {
@@ -82,8 +82,9 @@ impl Trace {
         }
     }
 
-    /// The routers on the way, by hop, once it is over. One that says nothing this time stays as it was `before` if all
-    /// that do are as they were: on a way that loses packets some are lost of these, too, and a dead way says nothing.
+    /// The routers on the path, by hop, once it is over. One that reports nothing this time keeps its state of
+    /// `before` if all that do are as they were: on a path that loses packets some are lost of these, too, and a dead
+    /// path reports nothing.
     pub(super) fn outcome(&self, before: &[(u8, IpAddr)]) -> Option<Vec<(u8, IpAddr)>> {
         if !self.over {
             return None;
@@ -113,8 +114,8 @@ mod tests {
         Ipv4Addr::new(10, 0, 0, hop).into()
     }
 
-    /// Looks through a way of so many routers, of which some say nothing; every packet takes its time. Returns what was
-    /// found and how many packets it took.
+    /// Looks through a path of so many routers, of which some report nothing; every packet takes its time. Returns
+    /// what was found and how many packets it took.
     fn look(routers: u8, silent: &[u8], quotes: bool, answers: bool) -> (Vec<(u8, IpAddr)>, usize) {
         let (mut trace, mut now, mut sent) = (Trace::new(), 0, 0);
         while trace.outcome(&[]).is_none() {
@@ -145,7 +146,7 @@ mod tests {
             assert_eq!(look(0, &[], quotes, true), (vec![], 1));
             assert_eq!(look(3, &[], quotes, true), (all(&[1, 2, 3]), 4));
             assert_eq!(look(3, &[2], quotes, true), (all(&[1, 3]), 6));
-            // The other node is dead: what is on the way is told all the same.
+            // The other node is dead: what is on the path is reported all the same.
             assert_eq!(look(3, &[], quotes, false), (all(&[1, 2, 3]), 3 + 9));
             assert_eq!(look(3, &[1, 2, 3], quotes, true), (vec![], 9));
             // No more than are looked for.
@@ -165,7 +166,7 @@ mod tests {
         trace.asked(PATIENCE_NANOS);
         trace.expired(Some(1), router(9));
         trace.expired(Some(2), router(2));
-        // Nobody is asked now: a word that quotes nothing is nobody's.
+        // No trace runs now: a reply that quotes nothing cannot be assigned.
         trace.expired(None, router(9));
         trace.reached(3);
         assert_eq!(

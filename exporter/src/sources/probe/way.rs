@@ -20,17 +20,18 @@ use crate::sources::sysfs::Miss;
 /// How often to look for the hops of a flow again: ways change when links do, and each look costs routers an answer of
 /// their slow path.
 const TRACE_AGAIN: u64 = 300 * SECOND;
-/// The same after it lost a probe: that may be because its way is another now.
+/// The same after it lost a probe: that may be because its path is another now.
 const TRACE_AFTER_LOSS: u64 = 60 * SECOND;
 /// How often to visit a flow whose hops are looked for.
 const TRACE_VISIT: u64 = SECOND / 10;
 /// How long to wait before a socket is opened again.
 const REOPEN: u64 = 5 * SECOND;
-/// Sends in a row that failed, after which the socket is opened anew: its interface may be another by now.
+/// Sends in a row that failed, after which the socket is opened again: its interface may be another by
+/// now.
 const FAILURES: u32 = 3;
 /// Source ports that are tried for one flow.
 const PORTS: usize = 16;
-/// Calls that take in what waits at one visit, so that nobody who floods a flow holds up the others.
+/// Calls that take in what waits at one visit, so that a flooded flow does not delay the others.
 const MOST_CALLS: usize = 16;
 
 /// Which flow it is.
@@ -157,7 +158,8 @@ impl Way {
         }
     }
 
-    /// Takes other ends, if they are others. What is on its way between the old ones is not counted.
+    /// Takes other ends, if they are others. What is on its path between the old ones is not
+    /// counted.
     pub(super) fn join(&mut self, ends: Result<Ends, Miss>, now: u64) {
         if self.ends != ends {
             self.miss = ends.as_ref().err().copied();
@@ -186,7 +188,7 @@ impl Way {
         }
         if common.now.steady >= self.due {
             self.ask(common);
-            // A tenth more or less, so that flows of many nodes do not march in step.
+            // 10 % more or less, so that flows of many nodes do not march in step.
             let interval = common.interval as f64 * (0.9 + 0.2 * common.random);
             self.due = (self.due + interval as u64).max(common.now.steady);
         }
@@ -201,7 +203,7 @@ impl Way {
         visit
     }
 
-    /// Opens the socket if there is none and it is time. Says why there is none.
+    /// Opens the socket if there is none and it is time. Returns why there is none.
     fn reopen(&mut self, common: &mut Common<'_>) -> Result<(), Miss> {
         if self.socket.is_some() {
             return Ok(());
@@ -254,7 +256,8 @@ impl Way {
         visit: &mut Visit,
     ) {
         for _ in 0..MOST_CALLS {
-            // What routers say of earlier datagrams is an error of the next call, once; the queue says it, too.
+            // What routers report about earlier datagrams is an error of the next call, once; the queue reports
+            // it, too.
             let received = socket.receive(queue, common.inbox).unwrap_or(BATCH);
             for datagram in common.inbox.datagrams() {
                 let (now, limits, token) = (common.now, common.limits, common.token);
@@ -377,12 +380,13 @@ impl Way {
         }
     }
 
-    /// Sends; says when, and the how-many-th datagram of the socket it was. None without a socket.
+    /// Sends; reports when, and the how-many-th datagram of the socket it was. None without a
+    /// socket.
     fn send(&mut self, question: Question, hop: Option<u8>) -> Option<Result<(Now, u32), Miss>> {
         let socket = self.socket.as_ref()?;
         let bytes = Packet::Question(question).write();
         let mut last = Errno::IO;
-        // The first call may fail with what a router said of the datagram before.
+        // The first call may fail with what a router reported about the datagram before.
         for _ in 0..2 {
             let at = super::clock::now();
             match socket.send(&bytes, hop) {

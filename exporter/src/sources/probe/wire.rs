@@ -12,7 +12,7 @@
 //! | 24-31 | in an answer: nanoseconds that the question spent in the node that answers; all ones if not known |
 //! | 32-63 | 0 |
 //!
-//! Numbers stand in network order. An answer is never longer than its question.
+//! Numbers are in network order. An answer is never longer than its question.
 
 /// Bytes of a probe and of its answer.
 pub const LENGTH: usize = 64;
@@ -24,10 +24,10 @@ const ANSWERS: u8 = 2;
 /// In place of a time in the node that answers.
 const UNKNOWN: u64 = u64::MAX;
 
-/// Who asks what.
+/// Sender and sequence of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Question {
-    /// Of the asking process: tells its answers from those to the process before it.
+    /// Of the asking process: distinguishes its answers from those to the process before it.
     pub token: u64,
     /// Within the flow.
     pub sequence: u64,
@@ -38,13 +38,14 @@ pub struct Question {
 /// One packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Packet {
-    /// A probe on its way out.
+    /// A probe on its path out.
     Question(Question),
-    /// A probe on its way back.
+    /// A probe on its path back.
     Answer {
         /// What was asked.
         question: Question,
-        /// Time that the question spent in the node that answers, nanoseconds; none if that node could not tell.
+        /// Time that the question spent in the node that answers, nanoseconds; none if that node could not
+        /// report.
         residence_nanos: Option<u64>,
     },
 }

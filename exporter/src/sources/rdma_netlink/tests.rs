@@ -6,7 +6,7 @@ use super::super::netlink::Message;
 use super::super::netlink::tests::{answer, done, give, kernel as serve, pair, refusal};
 use super::*;
 
-/// Devices by index, and what each port's counters say: name, value where it counts, and for an
+/// Devices by index, and what each port's counters report: name, value where it counts, and for an
 /// optional counter whether it is on.
 pub(crate) type Ports = Vec<(
     u32,

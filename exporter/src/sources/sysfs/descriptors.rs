@@ -10,9 +10,9 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Descriptors that the exporter allows itself, where the hard limit does.
 const WANTED: u64 = 65_536;
-/// Descriptors left for everything that is not kept here: scrapes, the NVML worker's pipes, netlink, the
-/// directories and files that each sampler opens for a moment. Where the limit is so low that this would
-/// take more than half of it, half is left.
+/// Descriptors left for everything that is not cached here: scrapes, the NVML worker's pipes, netlink,
+/// the directories and files that each sampler opens for a moment. Where the limit is so low that this
+/// would take more than half of it, half is left.
 const RESERVED: u64 = 128;
 
 /// Places taken.

@@ -91,7 +91,7 @@ fn links_stay_inside_the_root() {
     assert_eq!(inside.file("file").count(&mut buffer), Err(Miss::Failed));
 }
 
-/// The loopback interface has no speed: a real kernel says `EINVAL`.
+/// The loopback interface has no speed: a real kernel reports `EINVAL`.
 #[test]
 fn a_file_that_said_einval_is_never_opened_again() {
     let Ok(dir) = Root::new(Path::new("/sys"))

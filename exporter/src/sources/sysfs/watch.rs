@@ -36,7 +36,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// From now on this is told what the calling thread reads.
+    /// From now on this records what the calling thread reads.
     pub fn follow_this_thread(self: &Arc<Self>) {
         WATCH.with_borrow_mut(|watch| *watch = Some(Arc::clone(self)));
     }
@@ -67,7 +67,7 @@ pub fn reading<T>(path: &Path, read: impl FnOnce() -> T) -> T {
 pub(super) fn refuse(path: &Path, kind: &'static str) {
     let mut logged = lock(&LOGGED);
     if logged.len() < MOST_LOGGED && logged.insert(path.to_owned()) {
-        tracing::warn!(path = %path.display(), "not read: {kind} in the place of a regular file");
+        tracing::warn!(path = %path.display(), "skipped: {kind} in place of a regular file");
     }
     drop(logged);
     if let Some(watch) = WATCH.with_borrow(Option::clone) {

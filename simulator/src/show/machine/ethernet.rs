@@ -153,7 +153,7 @@ fn pfc(netdev: &Netdev) -> String {
     )
 }
 
-/// All neighbours as `lldpctl -f json0` prints them, without the last line end.
+/// All neighbors as `lldpctl -f json0` prints them, without the last line end.
 pub(super) fn neighbors(ports: &[Port]) -> String {
     let netdevs = ports.iter().filter_map(|port| port.netdev.as_deref());
     let heard = netdevs.filter_map(|netdev| {

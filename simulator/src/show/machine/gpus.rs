@@ -1,4 +1,4 @@
-//! A node's GPUs as its NVML tells them: the simulated values in the mock library's state.
+//! A node's GPUs as its NVML reports them: the simulated values in the mock library's state.
 
 use railscope_model::identity::PciAddress;
 
@@ -27,7 +27,7 @@ pub fn uuid(node: u16, gpu: u8) -> String {
     )
 }
 
-/// What NVML says of a node's GPUs before anything happened. `ordinal` is the node's.
+/// What NVML reports about a node's GPUs before anything happened. `ordinal` is the node's.
 pub(crate) fn fitted(node: &Node, ordinal: u16) -> NodeGpus {
     let shape = node.kind.shape();
     let domain = Domain::of(node, ordinal);
@@ -135,7 +135,7 @@ impl Domain {
         (gpu.fabric_health_mask, gpu.fabric_health_summary) = (HEALTHY, 1);
         gpu.platform_chassis_serial = format!("18201{:08}", self.first);
         gpu.platform_tray = self.tray as u8;
-        // The nine NVLink switch trays of the rack stand in the middle of the eighteen.
+        // The nine NVLink switch trays of the rack are in the middle of the eighteen.
         gpu.platform_slot = self.tray as u8 + if self.tray < 8 { 1 } else { 10 };
         gpu.platform_host = 1;
     }

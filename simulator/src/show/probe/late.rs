@@ -5,7 +5,7 @@ use crate::cluster::Cluster;
 
 impl Prober {
     /// How long a probe took that came back later than after so many seconds: by one of the causes that [`Self::slow`]
-    /// counts, drawn as often as it makes probes slow. `index` tells the times of asking apart.
+    /// counts, drawn as often as it makes probes slow. `index` distinguishes the times of asking.
     pub fn slow_seconds(&self, cluster: &Cluster, way: &Way, seconds: f64, index: u64) -> f64 {
         let now = cluster.conditions();
         let beyond = |longest: f64| (1.0 - seconds / longest).max(0.0);

@@ -1,4 +1,5 @@
-//! What the exporter would say of a NIC's board and its slot: firmware may be new, and bridges set up otherwise.
+//! What the exporter would report about a NIC's board and its slot: firmware may be new, and bridges set up
+//! otherwise.
 
 use railscope_model::metric::RDMA_DEVICE;
 use railscope_model::reading::Labels;
@@ -25,7 +26,8 @@ pub(super) fn with_firmware(labels: &Labels, firmware: Option<&str>) -> Labels {
     }))
 }
 
-/// What of a node says whether the bridges above a function redirect: only those right above NICs ever do.
+/// What of a node reports whether the bridges above a function redirect: only those right above NICs ever
+/// do.
 pub(super) fn redirected(function: &Function, all: &[Function]) -> From {
     let is_nic = |other: &&Function| matches!(other.kind, FunctionKind::Nic(..));
     let mut nics = all.iter().filter(is_nic);

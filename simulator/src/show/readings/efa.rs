@@ -1,4 +1,5 @@
-//! What the exporter would say of an EFA port: no state, as its driver makes one up, and counters of its own.
+//! What the exporter would report about an EFA port: no state, as its driver makes one up, and its own
+//! counters.
 
 use railscope_model::metric::{
     Metric, RDMA_DEVICE_EVENTS, RDMA_NO_BUFFER, RDMA_OPERATION_BYTES, RDMA_PORT_RECEIVE_BYTES,

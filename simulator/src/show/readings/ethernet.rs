@@ -1,4 +1,4 @@
-//! What the exporter would say of a RoCE port's Ethernet interface.
+//! What the exporter would report about a RoCE port's Ethernet interface.
 
 use railscope_model::metric::{
     LLDP_NEIGHBOR, Metric, NIC, NIC_BUFFER_THRESHOLD, NIC_CARRIER, NIC_CARRIER_CHANGES,
@@ -79,7 +79,7 @@ const VALUES: &[(&Metric, OfNetdev)] = &[
         Some(netdev.carrier_changes.into())
     }),
     (&NIC_MTU, |netdev, _| Some(u64::from(netdev.mtu).into())),
-    // An interface without light has none.
+    // An interface without an optical signal has none.
     (&NIC_SPEED, |netdev, port| {
         netdev.carrier.then(|| port.speed.bytes_per_second().into())
     }),
@@ -139,7 +139,7 @@ impl NodeRows {
     }
 }
 
-/// Who stands at the other end of each cable: that changes with the cables.
+/// The device at the other end of each cable: that changes with the cables.
 pub(super) fn push_neighbors(reading: &mut NodeReading, node: &Node) {
     for netdev in node.ports.iter().filter_map(|port| port.netdev.as_deref()) {
         if let Some(neighbor) = &netdev.neighbor {

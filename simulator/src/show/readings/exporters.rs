@@ -1,4 +1,4 @@
-//! What the exporters of a whole cluster would say.
+//! What the exporters of a whole cluster would report.
 
 use railscope_model::identity::NodeName;
 use railscope_model::reading::NodeReading;
@@ -51,7 +51,7 @@ impl Exporters {
         &self.names
     }
 
-    /// What one of them says now.
+    /// What one of them reports now.
     pub fn read_one(&self, node: usize, cluster: &Cluster) -> NodeReading {
         let mut reading = self.rows[node].read(&cluster.nodes()[node]);
         if let Some(probes) = &self.probes {
@@ -60,7 +60,7 @@ impl Exporters {
         reading
     }
 
-    /// What each of them says now, those of nodes that are switched off too.
+    /// What each of them reports now, those of nodes that are switched off too.
     pub fn read<'a>(
         &'a self,
         cluster: &'a Cluster,

@@ -1,4 +1,4 @@
-//! What NVML tells of a GPU, as the exporter shows it.
+//! What NVML reports about a GPU, as the exporter shows it.
 
 use railscope_model::metric::{
     GPU_CLOCK, GPU_CLOCK_EVENT_SECONDS, GPU_ENERGY, GPU_MONITORED_SECONDS, GPU_POWER,
@@ -12,8 +12,8 @@ use crate::parts::gpu::Gpu;
 
 pub(super) type OfGpu = fn(&Gpu) -> Value;
 
-/// Metric, second label if it has one, value. The driver tells whole percents, megahertz and degrees,
-/// milliwatts and millijoules.
+/// Metric, second label if it has one, value. The driver reports whole percents, megahertz and
+/// degrees, milliwatts and millijoules.
 pub(super) const GPU_VALUES: &[(&Metric, Option<&str>, OfGpu)] = &[
     (&GPU_UTILIZATION, None, |gpu| {
         ((gpu.utilization * 100.0).round() / 100.0).into()
@@ -60,7 +60,7 @@ pub(super) const GPU_VALUES: &[(&Metric, Option<&str>, OfGpu)] = &[
     (&NVLINKS_ACTIVE, None, |gpu| u64::from(gpu.nvlinks).into()),
 ];
 
-/// Those that performance monitoring tells.
+/// Those that performance monitoring reports.
 pub(super) const GPM_VALUES: [&Metric; 3] = [
     &GPU_TENSOR_ACTIVE,
     &GPU_TENSOR_ACTIVE_SECONDS,

@@ -1,4 +1,4 @@
-//! Whose work runs on a node, as a batch system's job mapping lets its exporter say it.
+//! Whose work runs on a node, as a batch system's job mapping lets its exporter report it.
 
 use railscope_model::identity::PciAddress;
 use railscope_model::metric::{WORKLOAD, WORKLOAD_DEVICES};

@@ -1,4 +1,4 @@
-//! What exporters would say of the probes that they send to each other.
+//! What exporters would report about the probes that they send to each other.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv4Addr;
@@ -17,7 +17,7 @@ use crate::show::probe::{Prober, Way};
 use crate::spec::Transport;
 use crate::wiring::{Device, Wiring};
 
-/// Which probes the exporters of a cluster send. Serde-able, so that it can stand in a scenario:
+/// Which probes the exporters of a cluster send. Serde-able, so that it can be in a scenario:
 ///
 /// ```toml
 /// [probes]
@@ -27,9 +27,9 @@ use crate::wiring::{Device, Wiring};
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Probing {
-    /// NICs of its own leaf that a NIC probes.
+    /// NICs of the same leaf that a NIC probes.
     pub near: usize,
-    /// NICs of other leaves, of its own rail where that has several leaves.
+    /// NICs of other leaves, of the same rail where that has several leaves.
     pub far: usize,
     /// Flows to each of those.
     pub flows: u8,
@@ -37,7 +37,7 @@ pub struct Probing {
     pub interval_seconds: f64,
     /// A round trip that takes longer is slow.
     pub slow_seconds: f64,
-    /// Whether routers tell probes who they are. Switches of InfiniBand never do.
+    /// Whether routers identify themselves to probes. InfiniBand switches never do.
     pub hops: bool,
 }
 
@@ -169,7 +169,7 @@ impl Probes {
             looks: 0,
         };
         probes.find_ways(cluster);
-        // Nobody lists what cannot be reached.
+        // Unreachable targets are not listed.
         probes.flows.retain(|flow| flow.way.is_some());
         probes
     }
@@ -201,7 +201,7 @@ impl Probes {
         for flow in &mut self.flows {
             let node = usize::from(flow.node);
             let restarts = cluster.nodes()[node].exporter_restarts;
-            // What an exporter counts begins anew with it.
+            // What an exporter counts begins again with it.
             if cluster.is_away(flow.from) || restarts != self.restarts[node] {
                 flow.counts = [0; 3];
                 self.round_trips.remove(&(flow.node, flow.path_class));
@@ -235,7 +235,7 @@ impl Probes {
         self.restarts = restarts.collect();
     }
 
-    /// What the exporter of a node says of its probes.
+    /// What the exporter of a node reports about its probes.
     pub(in crate::show) fn push(&self, reading: &mut NodeReading, node: usize) {
         let of_node = |flow: &Flow| usize::from(flow.node);
         let begin = self.flows.partition_point(|flow| of_node(flow) < node);

@@ -1,4 +1,4 @@
-//! What a sweep of the fabric, or another exporter, would say of a switch.
+//! What a sweep of the fabric, or another exporter, would report about a switch.
 
 use railscope_model::identity::SwitchName;
 use railscope_model::metric::{
@@ -26,7 +26,7 @@ const RECEIVED: &[Row] = &[
     (&SWITCH_PORT_RECEIVE_PACKETS, |lane| lane.packets_arrived()),
 ];
 
-/// What each switch that is lit says now, by name. EFA shows its switches to nobody.
+/// What each switch that is lit reports now, by name. Switches of EFA are not visible.
 pub fn switches(cluster: &Cluster) -> Vec<(SwitchName, NodeReading)> {
     if cluster.spec().transport == Transport::Efa {
         return Vec::new();

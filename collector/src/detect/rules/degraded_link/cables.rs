@@ -1,4 +1,5 @@
-//! Cables that the fabric shows as lost, or slower than those laid with them. A fabric that was not built anew shows the same.
+//! Cables that the fabric shows as lost, or slower than those laid with them. A fabric that was not
+//! built again shows the same.
 
 use std::collections::BTreeMap;
 
@@ -37,8 +38,8 @@ impl Cables {
     }
 }
 
-/// Cables that are lost: an earlier sweep of the subnet saw them and the last complete one did not, or a
-/// neighbour is silent and the port towards it down.
+/// Missing cables: an earlier sweep of the subnet saw them and the last complete one did not, or a
+/// neighbor is silent and the port towards it down.
 fn one_lost(view: &View<'_>, id: LinkId) -> Option<Evidence> {
     let part = view.fabric.cable_part(id)?;
     let (link, [a, b]) = view.fabric.link(id)?;
@@ -76,13 +77,13 @@ fn one_lost(view: &View<'_>, id: LinkId) -> Option<Evidence> {
     Some(evidence(view, part, class, signal, 1.0, statement))
 }
 
-/// Cables that the subnet shows slower than those bought and laid with them: for a host port the same
+/// Cables that the subnet shows slower than their peers: for a host port the same
 /// device of hosts of the same shape, for a cable between switches the other such cables of either switch.
 fn slow(view: &View<'_>) -> Vec<Evidence> {
     let mut cohorts: BTreeMap<String, Vec<(LinkId, f64)>> = BTreeMap::new();
     for (id, a, b, link) in view.fabric.links() {
         // A lost cable's speed is of another day.
-        // What exporters say of their ports is judged port by port.
+        // What exporters report about their ports is evaluated port by port.
         let by_subnet = link.seen_by.of(Witness::Subnet);
         let is_there = by_subnet.is_some_and(|said| said.says == Presence::Present);
         let (LinkKind::Cable, Some(speed), true) = (link.kind, link.speed, is_there) else {

@@ -1,4 +1,5 @@
-//! Cables between switches that both ends say have no light, before a sweep comes by and misses them.
+//! Cables between switches whose both ends report no optical signal, before a sweep finds them
+//! missing.
 
 use std::collections::BTreeSet;
 
@@ -13,8 +14,8 @@ use crate::detect::detector::{Evidence, View};
 /// A port of a switch.
 type Port = (PartId, u16);
 
-/// Ports of switches that are down, as their switches say since the newest sweep. What a sweep says later, or at the
-/// same moment, is the newer word.
+/// Ports of switches that are down, as their switches report since the newest sweep. What a sweep reports later, or
+/// at the same moment, is the newer report.
 fn dark_ports(view: &View<'_>) -> BTreeSet<Port> {
     let mut dark = BTreeSet::new();
     for (switch, history) in view.history.fresh_switches(view.now) {

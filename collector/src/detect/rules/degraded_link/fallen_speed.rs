@@ -49,7 +49,7 @@ impl FallenSpeeds {
             let (Some(now), Some((part, name))) = (speed(view, port), described(view, port)) else {
                 continue;
             };
-            // The other end of the cable, or the peers of the port, have said so.
+            // The other end of the cable, or the peers of the port, have reported it.
             let is_known = |one: &Evidence| one.part == part && one.class == &PORT_DEGRADED;
             if !out.iter().any(is_known) {
                 let statement = format!(

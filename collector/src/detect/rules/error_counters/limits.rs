@@ -24,7 +24,7 @@ pub(super) enum Names {
     PcieLink,
     /// `gpu`: the GPU.
     Gpu,
-    /// Whatever they name, the node is to blame for it: all of its series together.
+    /// Whatever they name, the node is the cause: all of its series together.
     Node,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Limit {
     pub(super) per_hour: f64,
     /// Fewest errors in the window that are looked at at all.
     pub(super) at_least: f64,
-    /// Whether it counts lost links: those wait, and are not told where the switch was lost.
+    /// Whether it counts lost links: those wait, and are not reported where the switch is down.
     pub(super) of_losses: bool,
     /// Where the number comes from.
     pub(super) source: &'static str,
@@ -129,7 +129,7 @@ impl Limit {
     }
 
     pub(super) fn is_passed_by(&self, rise: &Rise) -> bool {
-        // Judged over the whole window: two errors in the first five seconds are no rate.
+        // Evaluated over the whole window: two errors in the first five seconds are no rate.
         let seconds = rise.seconds.max(WINDOW_SECONDS);
         let expected = self.per_hour * seconds / 3600.0;
         rise.amount >= self.at_least && rise.amount > expected + DEVIATIONS * expected.sqrt()

@@ -50,8 +50,8 @@ pub(super) fn rises(view: &View<'_>, limit: &Limit, least: f64, rises: &mut Vec<
     }
 }
 
-/// Leaves out cables on which a switch sends frames that came to it broken: one that forwards a frame before it has all of it
-/// passes it on, and each switch behind counts it.
+/// Omits cables on which a switch sends frames that came to it broken: one that forwards a frame
+/// before it has all of it passes it on, and each switch behind counts it.
 pub(super) fn leave_out_passed_on(fabric: &Fabric, rises: &mut Vec<Rise>) {
     let mut received: BTreeMap<SwitchName, Vec<(Part, f64)>> = BTreeMap::new();
     for rise in rises.iter() {

@@ -53,12 +53,12 @@ pub(super) struct Balance {
 }
 
 impl Balance {
-    /// Ways that carry something in all thirds: from the first end, and from the second.
+    /// Directions with traffic in all thirds: from the first end, and from the second.
     pub(super) fn busy(&self) -> [bool; 2] {
         [0, 1].map(|way| self.thirds.iter().all(|flows| flows[way].is_some()))
     }
 
-    /// Share of the packets that is missing, by way that is busy.
+    /// Share of the packets that is missing, by busy direction.
     pub(super) fn shares(&self) -> [Option<f64>; 2] {
         let busy = self.busy();
         [0, 1].map(|way| busy[way].then(|| self.total(way).share()))
@@ -84,7 +84,7 @@ impl Balance {
     }
 }
 
-/// Share of the packets that is missing, of both ways that are busy together.
+/// Share of the packets that is missing, of both directions that are busy together.
 pub(super) fn missing(shares: [Option<f64>; 2]) -> f64 {
     shares.into_iter().flatten().sum()
 }
@@ -93,16 +93,17 @@ pub(super) fn missing(shares: [Option<f64>; 2]) -> f64 {
 /// used again for the next cable.
 #[derive(Debug)]
 pub(super) struct Sheets {
-    /// Page by page, newest first: sent and received by one end and by the other, and dropped by each.
+    /// Scrape by scrape, newest first: sent and received by one end and by the other, and dropped by
+    /// each.
     pages: [Vec<Count>; 6],
-    /// Where spans of [`SCALES`] and their thirds begin and end, in pages of the series that was told most rarely: the
-    /// newest first.
+    /// Where spans of [`SCALES`] and their thirds begin and end, in scrapes of the series that was reported most
+    /// rarely: the newest first.
     places: Vec<usize>,
     /// By scale: where among the places its thirds begin and end.
     spans: [[usize; 4]; SCALES.len()],
     /// When those were read, as far as there are so many.
     moments: Vec<Timestamp>,
-    /// What each series stood at then; no number where nobody knows.
+    /// What each series stood at then; no number where unknown.
     stood: [Vec<f64>; 6],
 }
 
@@ -129,9 +130,9 @@ impl Default for Sheets {
 }
 
 impl Sheets {
-    /// Takes up another cable. `None` if one of its ends does not count packets.
+    /// Adds another cable. `None` if one of its ends does not count packets.
     pub(super) fn read(&mut self, [one, other]: [&Port<'_>; 2]) -> Option<()> {
-        // What stands still has dropped nothing.
+        // A constant counter means no drops.
         let dropped = [one, other].map(|port| port.dropped.filter(|window| window.moves()));
         let traffic = [one.sent?, one.received?, other.sent?, other.received?].map(Some);
         let windows = traffic.into_iter().chain(dropped);
@@ -158,21 +159,21 @@ impl Sheets {
         Some(())
     }
 
-    /// Three times of so many readings. `None`: nobody can say, for a counter fell or does not reach back so far.
+    /// Three times of so many readings. `None` if a counter fell or does not reach back so far.
     pub(super) fn balance(&self, cable: Cable, scale: usize) -> Option<Balance> {
         let places = self.spans[SCALES.iter().position(|known| *known == scale)?];
         let (begin, end) = (self.moments.get(places[3])?, self.moments.get(places[0])?);
         let rises = |series: usize| rises(&self.stood[series], places);
         let flows = |from: usize, to: usize| -> Option<[Option<Flow>; 3]> {
             let (sent, received) = (rises(2 * from)?, rises(2 * to + 1)?);
-            // Who tells no drops has none that could be told.
+            // A port that reports no drops has none to subtract.
             let dropped = rises(4 + to).unwrap_or_default();
             Some([0, 1, 2].map(|third| {
                 let flow = Flow {
                     sent: sent[third],
                     lost: sent[third] - received[third] - dropped[third],
                 };
-                // A third in which next to nothing went says nothing.
+                // A third with almost no packets is no evidence.
                 (flow.sent >= MIN_PACKETS).then_some(flow)
             }))
         };
@@ -200,7 +201,7 @@ fn stand_at(pages: &[Count], moments: &[Timestamp], stood: &mut Vec<f64>) {
     }
 }
 
-/// How much a counter rose in each third between four places, the newest first. `None` if it fell, or nobody knows.
+/// How much a counter rose in each third between four places, the newest first. `None` if it fell or is unknown.
 fn rises(stood: &[f64], places: [usize; 4]) -> Option<[f64; 3]> {
     let [a, b, c, d] = places.map(|place| stood.get(place).copied().unwrap_or(f64::NAN));
     let rises = [a - b, b - c, c - d];

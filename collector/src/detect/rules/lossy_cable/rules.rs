@@ -1,4 +1,4 @@
-//! The numbers that a loss on a cable is held against.
+//! The numbers that a loss on a cable is compared with.
 
 use super::{
     ABOVE_OWN, ABOVE_PEERS, ABOVE_SURPLUS, BROKEN, MIN_LOST, MIN_PACKETS, MIN_PACKETS_LOST,

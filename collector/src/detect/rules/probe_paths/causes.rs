@@ -32,7 +32,8 @@ pub(super) fn causes(view: &View<'_>, posed: &Posed<'_>, broken: &[Broken]) -> C
             });
         }
     }
-    // Where paths are not known, rates stand in for counts: together they may explain more than there is.
+    // Where paths are not known, rates are used in place of counts: together they may explain more than
+    // there is.
     let all: f64 = explained.values().sum();
     if all > slow - usual {
         let scale = (slow - usual) / all;
@@ -63,8 +64,9 @@ fn usual_share(posed: &Posed<'_>, broken: &[Broken]) -> f64 {
     if probes > 0.0 { slow / probes } else { 0.0 }
 }
 
-/// For each broken component, in their order: slow probes beyond the usual share on the flows that cross it for certain and
-/// none before it; of flows that may cross it, as many as its own rate says.
+/// For each broken component, in their order: slow probes beyond the usual share on the flows that
+/// cross it for certain and none before it; of flows that may cross it, as many as its own rate
+/// reports.
 fn explained_by(posed: &Posed<'_>, broken: &[Broken], usual: f64) -> Vec<f64> {
     let ranks: BTreeMap<u32, usize> = broken.iter().map(|one| one.part).zip(0..).collect();
     let of_set = |set: &Vec<(u32, f64)>| -> Vec<(usize, f64)> {

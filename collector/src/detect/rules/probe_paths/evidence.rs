@@ -23,7 +23,7 @@ struct Tally {
     probes: f64,
     hits: f64,
     seconds: f64,
-    /// Pages that told the first and the last hit.
+    /// Scrapes that reported the first and the last hit.
     told: Option<(Timestamp, Timestamp)>,
 }
 
@@ -41,7 +41,7 @@ impl Tally {
     }
 }
 
-/// Whom evidence is about.
+/// The part that evidence is about.
 struct Named {
     part: Part,
     class: &'static Class,
@@ -49,8 +49,8 @@ struct Named {
     or: Vec<Part>,
 }
 
-/// What is said of a part that is taken to be broken; none if it may be a moment's, if it is over, or if nobody can say
-/// which of parts that have nothing in common it is.
+/// What is reported about a part that is taken to be broken; none if it may be transient, if it is over, or if no
+/// source can report which of parts that have nothing in common it is.
 pub(super) fn evidence(
     view: &View<'_>,
     ways: &Ways,
@@ -116,7 +116,7 @@ fn tallies(posed: &Posed<'_>, part: u32, signal: Signal) -> [Tally; 2] {
         .any(|flow| flow.over.contains(&part));
     for (flow, counted) in flows {
         let may = || flow.within.iter().any(|(set, _)| has[*set as usize]);
-        // Only where no way is known, those that may lead over it count.
+        // Only where no path is known, those that may lead over it count.
         let is_over = flow.over.contains(&part) || (!known && may());
         let hits = signal.hits(counted);
         tallies[usize::from(!is_over)].add(flow, counted.seconds, hits.told);
@@ -167,7 +167,8 @@ fn named(
             or,
         });
     }
-    // One of several cables of a switch: the switch is where to look, unless more probes will tell which.
+    // One of several cables of a switch: the switch is where to look, unless more probes will report
+    // which.
     if !broken.same {
         return None;
     }

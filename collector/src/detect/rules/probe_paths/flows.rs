@@ -1,4 +1,5 @@
-//! Flows of probes as exporters count them: found once, and counted over pages on which both of their ends were there.
+//! Flows of probes as exporters count them: found once, and counted over scrapes on which both of their ends were
+//! there.
 
 use std::collections::BTreeMap;
 
@@ -19,26 +20,26 @@ use crate::store::{NodeHistory, Rows, Window};
 /// One flow, and where its counters stand.
 #[derive(Debug, Clone)]
 pub(super) struct Row {
-    /// NICs: who asks, and who answers.
+    /// NICs: sender and responder.
     pub(super) ends: [PartId; 2],
     /// How far apart they are.
     pub(super) path_class: PathClass,
     /// Whether they travel by RDMA, not UDP: the NIC answers sooner than the kernel, and what is usual differs.
     pub(super) is_rdma: bool,
     peer: NodeName,
-    /// The ways out and back between the leaves of the two.
+    /// The paths out and back between the leaves of the two.
     pub(super) ways: Known,
     sent: u32,
     lost: Option<u32>,
     slow: Option<u32>,
 }
 
-/// A router on the way out of a flow.
+/// A router on the path out of a flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Hop {
     pub(super) number: u8,
     pub(super) switch: PartId,
-    /// The port by which it is entered, where that has an address of its own.
+    /// The port by which it is entered, where that has a separate address.
     pub(super) port: Option<u16>,
 }
 
@@ -65,7 +66,7 @@ pub(super) fn by_pair<'a, 'b>(
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Hits {
     pub(super) count: f64,
-    /// Pages that told the first and the last of them.
+    /// Scrapes that reported the first and the last of them.
     pub(super) told: Option<(Timestamp, Timestamp)>,
 }
 
@@ -115,7 +116,7 @@ impl Flows {
 /// When a node was there to answer.
 #[derive(Debug, Clone, Copy)]
 struct Span {
-    /// Since when its exporter runs, as far as its own counters tell.
+    /// Since when its exporter runs, as far as its own counters report.
     since: Option<Timestamp>,
     heard: Timestamp,
 }
@@ -135,13 +136,13 @@ impl Span {
 }
 
 impl Row {
-    /// The known steps of both its ways.
+    /// The known steps of both its paths.
     pub(super) fn steps(&self) -> impl Iterator<Item = &Step> {
         self.ways.iter().flatten().flat_map(|way| way.iter())
     }
 
-    /// What it met while its peer was there: from when that's exporter has run for a while until it was last heard. A node that
-    /// is down answers nobody, and that is no fault of the network.
+    /// What it met while its peer was there: from when that's exporter has run for a while until it
+    /// was last seen. A node that is down does not respond, and that is no fault of the network.
     fn count(
         &self,
         columns: [Option<Rows<'_>>; 3],
@@ -174,7 +175,7 @@ fn window(rows: Option<Rows<'_>>, row: Option<u32>) -> Option<Window<'_>> {
     rows?.window(row?)
 }
 
-/// How much a counter rose, from page to page.
+/// How much a counter rose, from scrape to scrape.
 struct Rise {
     hits: Hits,
     seconds: f64,
@@ -200,7 +201,7 @@ fn rise(window: Window<'_>, is_in: &impl Fn(Timestamp) -> bool, until: Timestamp
     })
 }
 
-/// The flows of one node whose ends the fabric knows.
+/// The flows of one node whose ends are in the fabric.
 fn found(view: &View<'_>, ways: &mut Ways, (node, history): (&NodeName, &NodeHistory)) -> Vec<Row> {
     let places = |metric| -> BTreeMap<&Labels, u32> {
         let labels = history.rows(metric).into_iter().flat_map(Rows::labels);

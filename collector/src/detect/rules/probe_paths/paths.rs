@@ -1,5 +1,5 @@
-//! Where probes go: the leaves of their NICs, all shortest ways between these, and the one that routers on it have told, or
-//! the forwarding tables of InfiniBand switches.
+//! Where probes go: the leaves of their NICs, all shortest paths between these, and the one that
+//! routers on it have reported, or the forwarding tables of InfiniBand switches.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub(super) struct Ways {
     ends: HashMap<PartId, End, FixedState>,
     /// By two leaves, the lower first.
     sets: BTreeMap<(PartId, PartId), Option<PathSet>>,
-    /// By the leaf where a way begins and the NIC where it ends.
+    /// By the leaf where a path begins and the NIC where it ends.
     by_tables: HashMap<(PartId, PartId), Option<Way>, FixedState>,
 }
 
@@ -40,10 +40,10 @@ pub(super) type Basis = (u64, bool);
 /// The cables of one direction, in order.
 pub(super) type Way = Arc<[Step]>;
 
-/// Ways out and back, each where it is known; else it may be any of the shortest ones.
+/// Paths out and back, each where it is known; else it may be any of the shortest ones.
 pub(super) type Known = [Option<Way>; 2];
 
-/// One cable of a way and the switch behind it.
+/// One cable of a path and the switch behind it.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Step {
     /// None behind the last cable: that is the leaf of the other end.
@@ -106,7 +106,8 @@ impl Ways {
         leaves.flatten().collect()
     }
 
-    /// The ways from one NIC to another and back: out over the routers that were told, or both by forwarding tables.
+    /// The paths from one NIC to another and back: out over the routers that were reported, or both by
+    /// forwarding tables.
     pub(super) fn known(
         &mut self,
         view: &View<'_>,
@@ -121,7 +122,8 @@ impl Ways {
         [[from, to], [to, from]].map(|nics| self.by_tables(view, nics))
     }
 
-    /// The way from the leaf of one NIC to that of another, as the switches on it forward by the LID of the other.
+    /// The path from the leaf of one NIC to that of another, as the switches on it forward by the LID of the
+    /// other.
     fn by_tables(&mut self, view: &View<'_>, [from, to]: [PartId; 2]) -> Option<Way> {
         self.basis.filter(|(_, has_tables)| *has_tables)?;
         let leaf = self.end(view.fabric, from).leaf?;
@@ -146,8 +148,8 @@ impl Ways {
             .clone()
     }
 
-    /// The way from one NIC to another over these routers; none unless all between their leaves have told who they are and stand
-    /// on a shortest way.
+    /// The path from one NIC to another over these routers; none unless all between their leaves
+    /// have identified themselves and are on a shortest path.
     fn by_hops(&mut self, view: &View<'_>, nics: [PartId; 2], hops: &[Hop]) -> Option<Way> {
         let leaves = nics.map(|nic| self.end(view.fabric, nic).leaf);
         let [Some(from), Some(to)] = leaves else {
@@ -157,7 +159,7 @@ impl Ways {
         known_way(view.fabric, set, [from, to], hops)
     }
 
-    /// All shortest ways between two leaves, in either direction; none if there are none.
+    /// All shortest paths between two leaves, in either direction; none if there are none.
     pub(super) fn between(&mut self, view: &View<'_>, a: PartId, b: PartId) -> Option<&PathSet> {
         let pair = (a.min(b), a.max(b));
         let find = || {

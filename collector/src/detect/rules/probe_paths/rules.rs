@@ -1,4 +1,4 @@
-//! The numbers that probes are held against.
+//! The numbers that probes are compared with.
 
 use super::{
     APART_SECONDS, LEAST_LOSS, LEAST_TAIL, LEAST_TAIL_OF_FABRIC, LEAST_TAIL_OF_NODE,

@@ -21,7 +21,7 @@ use crate::detect::tails::{Causes, ClassTail, Coverage, Distribution, LISTED, Pa
 use crate::detect::tomography::MIN_HITS;
 use crate::store::{Increase, NodeHistory};
 
-/// What all nodes and flows say.
+/// What all nodes and flows report.
 pub(super) fn tails(
     view: &View<'_>,
     ways: &mut Ways,
@@ -199,8 +199,8 @@ fn components(
         .collect()
 }
 
-/// Components that every probe of a flow crosses: the host that sends it, NICs with their cables, leaves, and what lies between
-/// them on its way out, and back, where those are known.
+/// Components that every probe of a flow crosses: the host that sends it, NICs with their cables,
+/// leaves, and what lies between them on its path out, and back, where those are known.
 fn crossed(view: &View<'_>, ways: &mut Ways, one: &Counted<'_>) -> Vec<Suspect> {
     let mut crossed: Vec<Suspect> = one.row.ends.map(Suspect::Edge).into();
     let ends = one.row.ends.map(|nic| ways.end(view.fabric, nic));

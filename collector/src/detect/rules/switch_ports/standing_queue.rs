@@ -28,7 +28,7 @@ const MAX_SENT: f64 = 0.3;
 /// Most of the time for which it is paused.
 const MAX_PAUSED: f64 = 0.01;
 
-/// The rule in words.
+/// The rule as text.
 pub(super) fn words() -> String {
     format!(
         "the port marks {:.0} % of its packets over {:.0} s while it sends at less than {:.0} % of its speed and is paused for less than {:.0} % of the time",

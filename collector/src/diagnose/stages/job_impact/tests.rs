@@ -70,7 +70,7 @@ fn incident_by(
 }
 
 /// Twenty minutes, of which the last ten have an incident on n0 and a job `a` of n0 to n3 that goes at `speed` of its
-/// usual pace from then on; `b` has n4 and nobody n5. What is paged, and what is lost.
+/// usual pace from then on; `b` has n4, and no job n5. What is paged, and what is lost.
 fn run(
     (usual_minutes, left_out): (u64, LeftOut),
     speed: f64,
@@ -138,10 +138,10 @@ fn a_soft_fault_pages_once_its_job_is_held_up_and_a_hard_one_at_once() {
 
 #[test]
 fn what_is_not_known_takes_no_page_away_and_a_node_that_is_known_to_be_idle_pages_nobody() {
-    // The job was watched for too short a time to have a usual pace.
+    // The job was watched for too short a time to have a baseline.
     check(2, 1.0, &GPU_SLOW, "gpu/n0:0", &[PAGE]);
     check(10, 1.0, &PORT_DOWN, "link/n5:mlx5_0/1", &[TICKET]);
-    // Nobody has heard of this node, and a switch has none.
+    // This node is unknown, and a switch has none.
     check(10, 1.0, &PORT_DOWN, "link/n9:mlx5_0/1", &[PAGE]);
     check(10, 1.0, &SWITCH_QOS, "switch/leaf-1", &[PAGE]);
 }
@@ -151,7 +151,7 @@ fn a_cable_between_switches_pages_once_a_job_that_is_routed_over_it_is_held_up()
     let uplink = "link/leaf-1:33";
     check(10, 1.0, &UPLINK_DOWN, uplink, &[TICKET]);
     check(10, 0.9, &UPLINK_DOWN, uplink, &[TICKET, PAGE]);
-    // Nobody can say yet whether it is held up.
+    // It is not known yet whether it is delayed.
     check(2, 1.0, &UPLINK_DOWN, uplink, &[PAGE]);
 }
 

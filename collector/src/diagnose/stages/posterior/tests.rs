@@ -1,4 +1,4 @@
-//! Who is blamed by one finding, by several, and by findings that cannot tell parts apart.
+//! The root cause by one finding, by several, and by findings that cannot distinguish parts.
 
 use railscope_model::fabric::{Link, Timestamp, Witness};
 

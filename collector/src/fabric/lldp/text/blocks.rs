@@ -135,8 +135,8 @@ pub(super) fn parse_eos(text: &str) -> Option<Told> {
     local.map(|_| result)
 }
 
-/// Reads Cisco's form: each neighbour begins with `Chassis id:`, before which IOS and IOS-XR print the local port. None if
-/// no line is of that kind.
+/// Reads Cisco's form: each neighbor begins with `Chassis id:`, before which IOS and IOS-XR print
+/// the local port. None if no line is of that kind.
 pub(super) fn parse_nxos(text: &str) -> Option<Told> {
     let mut result = Told::default();
     let mut block: Option<Block> = None;
@@ -178,7 +178,7 @@ pub(super) fn parse_nxos(text: &str) -> Option<Told> {
     is_one.then_some(result)
 }
 
-/// NX-OS shortens its own ports here and nowhere else: `Eth1/1` is `Ethernet1/1` to its neighbours.
+/// NX-OS shortens its own ports here and nowhere else: `Eth1/1` is `Ethernet1/1` to its neighbors.
 pub(super) fn whole_name(port: &str) -> String {
     match port.strip_prefix("Eth") {
         Some(rest) if rest.starts_with(|char: char| char.is_ascii_digit()) => {

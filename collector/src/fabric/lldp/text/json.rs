@@ -156,8 +156,8 @@ fn many(value: &Value) -> &[Value] {
     }
 }
 
-/// Things with their names: one that says its `name`, or several by it. Chassis without a name stand
-/// without one in either form.
+/// Things with their names: one that reports its `name`, or several by it. Chassis without a name
+/// stand without one in either form.
 fn named(value: &Value) -> Vec<(Option<&str>, &Value)> {
     let is_itself = ["name", "id", "port", "chassis"]
         .iter()

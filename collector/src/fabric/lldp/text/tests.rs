@@ -1,9 +1,9 @@
-//! Switches' words in every form, made up; and the recorded ones, where they are at hand.
+//! Switch output in every form, synthetic; and recorded output, where it is available.
 
 use super::*;
 use crate::fabric::Neighbour;
 
-/// `local: system port, chassis, forwards` of each neighbour, and how many could not be read.
+/// `local: system port, chassis, forwards` of each neighbor, and how many could not be read.
 fn read(text: &str) -> Result<(Vec<String>, usize), String> {
     let told = parse_neighbours(text)?;
     let line = |one: &Neighbour| {
@@ -181,7 +181,7 @@ fn the_recorded_words_of_switches_and_of_a_host_are_read_whole() {
         env!("CARGO_MANIFEST_DIR"),
         "/../../shared/captures/switch/lldp/"
     );
-    // Neighbours, own ports with any, neighbours with a name, those that forward.
+    // Neighbors, own ports with any, neighbors with a name, those that forward.
     for (file, expected) in [
         (
             "arista_eos_show_lldp_neighbors_detail.raw",

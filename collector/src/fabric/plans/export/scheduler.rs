@@ -32,8 +32,8 @@ fn slurm_names(placement: &Placement) -> BTreeMap<&str, String> {
     names
 }
 
-/// Slurm's topology/tree. Where leaves share their hosts, as rails do, they are one switch of the tree; a comment says
-/// of which. Entries that break the tree are omitted and named ([`MISSING`]).
+/// Slurm's topology/tree. Where leaves share their hosts, as rails do, they are one switch of the tree; a comment
+/// reports of which. Entries that break the tree are omitted and named ([`MISSING`]).
 pub fn slurm_tree(placement: &Placement) -> String {
     let (placement, omitted) = placement.sound();
     let names = slurm_names(&placement);

@@ -6,7 +6,8 @@ use crate::fabric::plans::Source;
 
 /// Ports that can carry a fabric; the others are of the switch itself.
 const PORTS: [&str; 4] = ["et-", "xe-", "ge-", "mge-"];
-/// Fewest carrier transitions of a link that is said to flap, and how many times those of the other ports.
+/// Fewest carrier transitions of a link that is known to flap, and how many times those of the other
+/// ports.
 const MANY_TRANSITIONS: u64 = 10;
 const ABOVE_OTHERS: u64 = 5;
 /// Seconds within which links change together after a restart.
@@ -142,7 +143,7 @@ impl Interface {
         }
     }
 
-    /// Whether somebody has used the port: it is described, or had a link before.
+    /// Whether the port has been used: it is described, or had a link before.
     fn is_used(&self) -> bool {
         self.description.is_some() || self.transitions.is_some_and(|number| number > 1)
     }

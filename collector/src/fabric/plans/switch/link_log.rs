@@ -1,4 +1,5 @@
-//! Link messages in a log of Junos: restarts and mass events are told apart from links that flap.
+//! Link messages in a log of Junos: restarts and mass events are distinguished from links that
+//! flap.
 
 use std::collections::{BTreeMap, BTreeSet};
 

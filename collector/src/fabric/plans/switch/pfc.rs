@@ -57,7 +57,7 @@ pub(super) fn read(source: &mut Source<'_>, report: &mut SwitchReport) {
                 match heading {
                     Section::Received => received.push(Table::new()),
                     Section::Sent => sent.push(Table::new()),
-                    // The last output says what is so now.
+                    // The last output reports what is so now.
                     _ => watched = Some(Vec::new()),
                 }
                 section = heading;
@@ -83,7 +83,7 @@ pub(super) fn read(source: &mut Source<'_>, report: &mut SwitchReport) {
         if read.is_none() {
             // A prompt or the next command ends a table; a row of it that cannot be read is reported.
             if line.trim_start().starts_with("Ethernet") {
-                let expected = "a port with its counters, as its heading says";
+                let expected = "a port with the counters of its heading";
                 source.problem(at + 1, "row", line.trim(), expected);
             } else {
                 section = Section::None;

@@ -1,4 +1,5 @@
-//! Sixteen processes on two hosts, a collective a second: who is named, for what, and when nobody is.
+//! Sixteen processes on two hosts, a collective a second: which rank is named, for what, and when
+//! none is.
 
 use super::*;
 use crate::jobs::job::JobTable;
@@ -93,7 +94,8 @@ fn check(does: &Does, tells_activity: bool, answer: &Answer, first: Option<(&str
     assert_eq!(named.collect::<Vec<_>>(), Vec::from_iter(first));
 }
 
-/// All wait for 0.4 of a second but the one that `late` says, by so much less; it computes for it or not.
+/// All wait for 0.4 of a second but the one that `late` reports, by so much less; it computes for it or
+/// not.
 fn late(second: u64, rank: u64, late: u64, computes: bool) -> (f64, f64) {
     let noise = 0.001 * ((second * 7 + rank * 13) % 11) as f64;
     if rank == late {

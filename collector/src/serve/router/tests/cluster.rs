@@ -1,4 +1,5 @@
-//! A made-up cluster: rail-optimised, every unit behind leaves of its own, as exporters and ibnetdiscover show it.
+//! A synthetic cluster: rail-optimized, every unit behind separate leaves, as exporters and ibnetdiscover show
+//! it.
 
 use std::fmt::Write;
 
@@ -72,7 +73,7 @@ impl Cluster {
         print(&cables)
     }
 
-    /// A healthy page of one node, `seconds` after the start.
+    /// A healthy scrape of one node, `seconds` after the start.
     pub(super) fn page(self, index: usize, seconds: u64) -> String {
         let mut page = String::new();
         for rail in 0..self.rails {
@@ -111,7 +112,7 @@ impl Cluster {
     }
 
     /// Watches the cluster for a quarter of an hour, of which the last five minutes have the faults:
-    /// changed pages (by node, and seconds since the fault), and lost cables.
+    /// changed scrapes (by node, and seconds since the fault), and lost cables.
     pub(super) fn watch(
         self,
         change: impl Fn(usize, u64, String) -> Option<String>,

@@ -1,4 +1,4 @@
-//! The graph on the page of metrics is as fine as its series allow, and each cable is in it once.
+//! The graph at the metrics endpoint is as fine as its series allow, and each cable is in it once.
 
 use railscope_model::metric::{GRAPH_EDGE, GRAPH_VERTEX, GRAPH_VERTEX_FAULTY, Metric};
 use railscope_model::reading::NodeReading;

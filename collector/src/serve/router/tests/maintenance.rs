@@ -1,4 +1,4 @@
-//! Work is announced over the API by who has the token, and over a file.
+//! Maintenance windows are announced over the API with the token, and over a file.
 
 use std::sync::Arc;
 

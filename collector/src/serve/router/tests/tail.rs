@@ -92,7 +92,7 @@ async fn each_class_of_paths_has_its_tail_and_the_slow_nic_is_first() {
     let causes = &tail["causes"];
     let by_nic = number(&causes["explained"]["nic or its cable"]) / number(&causes["slow"]);
     assert!(by_nic > 0.9, "{causes}");
-    // No router told the path of any flow.
+    // No router reported the path of any flow.
     let coverage = &tail["coverage"];
     for (field, cables) in [
         ("host_cables_probed", 6),

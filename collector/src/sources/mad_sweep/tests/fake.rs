@@ -19,7 +19,7 @@ pub(super) struct Device {
     pub(super) lid: u16,
     /// Device and port at the other end.
     pub(super) cables: Vec<Option<(usize, u8)>>,
-    /// Ports that say they are down, whatever is plugged in.
+    /// Ports that report they are down, whatever is plugged in.
     pub(super) down: HashSet<u8>,
     /// Attributes that it does not answer, and such that it refuses.
     pub(super) mute: HashSet<u16>,
@@ -38,7 +38,7 @@ pub(super) struct Device {
 /// What the transport saw.
 #[derive(Default, Clone)]
 pub(super) struct Seen {
-    /// Most questions under way at a time: in all, and at one switch or agent.
+    /// Most requests in flight at a time: in all, and at one switch or agent.
     pub(super) most: usize,
     pub(super) most_at_one: usize,
     /// Attribute ids of performance questions, with how often each came.
@@ -49,7 +49,7 @@ pub(super) struct Seen {
 
 pub(super) struct Fake {
     pub(super) devices: Vec<Device>,
-    /// Every so many-th question is lost: without a word, or with the word of a time-out.
+    /// Every so many-th question is lost: silently, or with the word of a time-out.
     pub(super) lose_each: Option<(usize, bool)>,
     sent: usize,
     flying: VecDeque<(usize, Option<Bytes>, Bytes)>,
@@ -100,7 +100,7 @@ impl Fake {
         };
         let device = &self.devices[place];
         let attribute = u16::from_be_bytes([question[16], question[17]]);
-        // Who asks what a device is does not know yet that it is a switch.
+        // A client that asks for NodeInfo does not know yet that it is a switch.
         let busy = if device.switch && busy < 1000 && attribute != 0x11 {
             place
         } else {
@@ -199,7 +199,7 @@ impl Transport for Fake {
             Destination::Directed(_) => &mut seen.management,
         };
         *asked.entry(attribute).or_default() += 1;
-        // What is lost without a word never comes out again.
+        // What is lost silently never comes out again.
         if answer.is_some() || lost.is_some_and(|(_, said)| said) {
             self.flying.push_back((busy, answer, *mad));
             let at = self.at.entry(busy).or_default();

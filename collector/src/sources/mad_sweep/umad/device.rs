@@ -1,4 +1,4 @@
-//! `/dev/infiniband/umad*` by the C library's own calls, which is where a test can stand in for the kernel.
+//! `/dev/infiniband/umad*` by the C library's own calls, which tests can replace.
 //!
 //! Layouts are those of the kernel's `rdma/ib_user_mad.h`. Not epoll: a stand-in (`libumad2sim`) knows only poll.
 
@@ -31,7 +31,7 @@ impl Device {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the call has just made the descriptor, and nobody else has it.
+        // SAFETY: the call has just made the descriptor, and nothing else owns it.
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
@@ -47,12 +47,15 @@ impl Device {
         outcome(result as isize).map(|_| ())
     }
 
-    /// Registers to send questions of a management class, and to hear nothing but answers. Returns the agent's number.
+    /// Registers to send questions of a management class, and to receive nothing but answers. Returns the agent's
+    /// number.
     pub(super) fn register(&self, queue_pair: u8, class: u8) -> io::Result<u32> {
         let mut request = [0_u8; REGISTRATION_BYTES];
-        // Number, four words of methods to hear unasked, queue pair, class, version, vendor, RMPP version.
+        // Number, four words of methods to receive unasked, queue pair, class, version, vendor, RMPP
+        // version.
         request[20..23].copy_from_slice(&[queue_pair, class, 1]);
-        // SAFETY: the request reads and writes the 28 bytes that its number says, and the array has them.
+        // SAFETY: the request reads and writes the 28 bytes that its number reports, and the array has
+        // them.
         let result = unsafe {
             libc::ioctl(
                 self.0.as_raw_fd(),
@@ -86,7 +89,7 @@ impl Device {
             revents: 0,
         };
         let wait = libc::c_int::try_from(wait.as_millis()).unwrap_or(libc::c_int::MAX);
-        // SAFETY: one entry, as the length says.
+        // SAFETY: one entry, as the length reports.
         let ready = match outcome(unsafe { libc::poll(&raw mut poll, 1, wait) } as isize) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
             ready => ready?,

@@ -282,7 +282,7 @@ pub(super) const EFA_DEVICE: &[Row] = &[
     device!("mmap_err"),
 ];
 
-/// The kernel's `irdma/verbs.c`, with the names of before and after its third generation.
+/// The kernel's `irdma/verbs.c`, with the names before and after its third generation.
 pub(super) const IRDMA: &[Row] = &[
     event!("tcpRetransSegs", Always),
     event!("RetransSegs", Always),

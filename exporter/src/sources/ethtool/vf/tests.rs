@@ -99,7 +99,7 @@ fn ask(mut socket: Socket) -> Result<Vec<VirtualFunction>, Miss> {
     found
 }
 
-/// What is heard of a kernel that answers so, having been asked for functions with their counters.
+/// What a kernel's answers contain when it is asked for functions with their counters.
 fn heard(
     kind: u16,
     index: u32,

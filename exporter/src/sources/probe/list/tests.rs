@@ -1,4 +1,4 @@
-//! Lists: what is read, and what is said of what is wrong.
+//! Lists: what is read, and what is reported about what is wrong.
 
 use super::*;
 
@@ -86,7 +86,7 @@ fn what_is_wrong_is_said_with_its_place_its_field_and_what_was_expected() {
     check(
         "\"mlx5_1\", \"peer_node\": \"gpu-2\", \"peer_device\": \"mlx5_1\"",
         "\"mlx5_0\", \"peer_node\": \"gpu-2\", \"peer_device\": \"mlx5_0\"",
-        "list.json: targets[1]: mlx5_0 to mlx5_0 of gpu-2 stands there twice",
+        "list.json: targets[1]: mlx5_0 to mlx5_0 of gpu-2 is listed twice",
     );
 }
 

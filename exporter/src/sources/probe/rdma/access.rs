@@ -9,12 +9,13 @@ use railscope_model::rdma_probe::{Endpoint, REPORT_INTERVAL};
 
 use super::super::endpoint::Availability;
 
-/// A prober that has said nothing for so many of its intervals is stopped, or short of CPU.
+/// A prober that has reported nothing for so many of its intervals is stopped, or short of CPU.
 const SILENT_INTERVALS: u32 = 2;
 /// How long after it was silent it counts as stopped: until the probes that waited for it meanwhile have been answered or given up.
 const STOPPED_FOR: Duration = Duration::from_secs(1);
 
-/// The program that probes by RDMA, and where it answers: shared between who runs it and who tells others.
+/// The program that probes by RDMA, and where it answers: shared between its supervisor and the
+/// component that reports it to others.
 #[derive(Debug, Clone)]
 pub struct RdmaAccess {
     /// `railscope-rdma-probe`.

@@ -36,7 +36,7 @@ struct Running {
 /// What has become of the process.
 #[derive(Debug)]
 pub(super) enum Heard {
-    /// It said this.
+    /// It reported this.
     Report(Report),
     /// Nothing for now.
     Nothing,
@@ -159,7 +159,7 @@ fn hear_all(output: ChildStdout, reports: &SyncSender<Report>) {
                     return;
                 }
             }
-            Err(error) => tracing::warn!(%error, "the RDMA prober says what is no report"),
+            Err(error) => tracing::warn!(%error, "invalid report from the RDMA prober; ignored"),
         }
     }
 }

@@ -33,7 +33,7 @@ pub(super) struct Peer {
 /// What is known of a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Known {
-    /// Its exporter has said so.
+    /// Its exporter has reported it.
     Said(Availability),
     /// It does not answer.
     Silent,
