@@ -51,7 +51,7 @@ pub(super) struct NodeComponent {
     /// The NIC whose cable was exchanged with that of this one: node and device.
     pub(super) swapped_with: Option<(String, String)>,
     /// Leaf switch and its port at the other end of the cable.
-    pub(super) leaf: Option<(String, u32)>,
+    pub(super) leaf: Option<(String, String)>,
     /// What a reader calls it in the node.
     label: String,
 }
@@ -83,12 +83,29 @@ struct RawNodeComponent {
     pci: Option<String>,
     guid: Option<String>,
     leaf: Option<String>,
-    leaf_port: Option<u32>,
+    leaf_port: Option<PortLabel>,
     swapped_with: Option<RawNic>,
     gpu: Option<u32>,
     gpu_device: Option<String>,
     pci_bus_id: Option<String>,
     uuid: Option<String>,
+}
+
+/// A port of a switch, as it is written at its end: `33`, or `11s0` where it is split.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum PortLabel {
+    Number(u32),
+    Text(String),
+}
+
+impl fmt::Display for PortLabel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => number.fmt(f),
+            Self::Text(text) => text.fmt(f),
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -200,7 +217,10 @@ fn node_component(raw: RawNodeComponent) -> NodeComponent {
         unique: present([raw.uuid, raw.guid]),
         local: present(local),
         swapped_with: raw.swapped_with.map(|nic| (nic.node, nic.device)),
-        leaf: raw.leaf.filter(|leaf| !leaf.is_empty()).zip(raw.leaf_port),
+        leaf: raw
+            .leaf
+            .filter(|leaf| !leaf.is_empty())
+            .zip(raw.leaf_port.map(|port| port.to_string())),
         node,
         label,
     }
@@ -259,7 +279,7 @@ mod tests {
             ),
             (r#"{"node": "n1"}"#, "node n1"),
             (
-                r#"{"node": "n1", "device": "mlx5_0", "netdev": "ib0", "leaf": "l1", "leaf_port": 3}"#,
+                r#"{"node": "n1", "device": "mlx5_0", "netdev": "ib0", "leaf": "l1", "leaf_port": "11s0"}"#,
                 "mlx5_0 of node n1",
             ),
             (

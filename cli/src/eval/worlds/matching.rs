@@ -69,7 +69,7 @@ fn of_node(text: &str, component: &NodeComponent, of_type: ComponentType) -> Lev
     let is_swapped = component.swapped_with.as_ref();
     let is_swapped = is_swapped.is_some_and(|(node, nic)| has(text, node) && has(text, nic));
     let leaf = component.leaf.as_ref();
-    let is_leaf_port = leaf.is_some_and(|(leaf, port)| has_port(text, leaf, *port));
+    let is_leaf_port = leaf.is_some_and(|(leaf, port)| has_port(text, leaf, port));
     let is_component =
         is_node && (of_type == ComponentType::Node || has_any(text, &component.local));
     if has_any(text, &component.unique) || is_swapped || is_leaf_port || is_component {
@@ -106,14 +106,13 @@ fn ends_of<'a>(text: &'a str, name: &str) -> impl Iterator<Item = &'a str> {
 const PORT_PREFIX_CHARS: usize = 13;
 
 /// Whether a text names a port of a switch, as `leaf-03:33`, `leaf-03[swp33]` or `leaf-03[ethernet1/33]`.
-fn has_port(text: &str, switch: &str, port: u32) -> bool {
-    let port = port.to_string();
+fn has_port(text: &str, switch: &str, port: &str) -> bool {
     ends_of(text, switch).any(|rest| {
         let word = rest.split(' ').next().unwrap_or_default();
         let separators = word.char_indices().take(PORT_PREFIX_CHARS);
         let mut separators = separators.filter(|(_, char)| "[/:_p-".contains(*char));
         separators.any(|(index, char)| {
-            let number = word[index + char.len_utf8()..].strip_prefix(&*port);
+            let number = word[index + char.len_utf8()..].strip_prefix(port);
             number.is_some_and(|after| !after.starts_with(|char: char| char.is_ascii_digit()))
         })
     })
