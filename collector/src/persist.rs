@@ -53,7 +53,7 @@ impl Past {
                 state.posted().extend(past.announced);
             }
             Err(error) => {
-                tracing::error!("cannot load the saved incidents; starting without them: {error}")
+                tracing::error!("cannot load the saved incidents; starting without them: {error}");
             }
         }
     }
