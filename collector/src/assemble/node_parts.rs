@@ -1,4 +1,4 @@
-//! What exporters say a node is made of, as parts of the fabric.
+//! What exporters report a node is made of, as parts of the fabric.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -17,14 +17,14 @@ pub(crate) fn read<T: FromStr>(labels: &Labels, label: Label) -> Option<T> {
     labels.get(label)?.parse().ok()
 }
 
-/// A node and what exporters say of it.
+/// A node and what exporters report about it.
 pub type Known<'a> = (&'a NodeName, &'a NodeHistory);
 
-/// What exporters say that a node is made of.
+/// What exporters report that a node is made of.
 #[derive(Debug)]
 pub struct NodeParts<'a> {
     node: Known<'a>,
-    /// GPUs and NICs. A GPU that PCIe and NVML both know comes twice, NVML's word last.
+    /// GPUs and NICs. A GPU that PCIe and NVML both report comes twice, NVML's entry last.
     parts: Vec<(Part, Equipment)>,
     /// Which NIC each GPU uses.
     nearest: Vec<(Part, Part)>,
@@ -115,16 +115,28 @@ fn parts(node: &NodeName, history: &NodeHistory) -> Vec<(Part, Equipment)> {
     parts
 }
 
-/// What sits at each PCI address of a node: kind, such as `gpu` or `nic`, and name.
+/// What sits at each PCI address of a node: kind, such as `gpu` or `nic`, and name. The PCIe tree tells; where it is not
+/// visible, as in a container, GPUs and RDMA ports have addresses of their own.
 pub fn endpoints(history: &NodeHistory) -> BTreeMap<&str, (&str, &str)> {
-    let series = history.series(&PCIE_PATH);
-    series
-        .filter_map(|(labels, _)| {
-            let [kind, name] = [label!(PCIE_PATH, "kind"), label!(PCIE_PATH, "name")];
-            let what = [kind, name].map(|label| labels.get(label).unwrap_or_default());
-            Some((labels.get(label!(PCIE_PATH, "pci"))?, what.into()))
-        })
-        .collect()
+    let gpus = history.series(&GPU).map(|(labels, _)| {
+        let (pci, name) = (label!(GPU, "pci"), label!(GPU, "gpu"));
+        (labels, pci, "gpu", name)
+    });
+    let nics = history.series(&RDMA_PORT).map(|(labels, _)| {
+        let (pci, name) = (label!(RDMA_PORT, "pci"), label!(RDMA_PORT, "device"));
+        (labels, pci, "nic", name)
+    });
+    let tree = history.series(&PCIE_PATH).map(|(labels, _)| {
+        let kind = labels.get(label!(PCIE_PATH, "kind")).unwrap_or_default();
+        let (pci, name) = (label!(PCIE_PATH, "pci"), label!(PCIE_PATH, "name"));
+        (labels, pci, kind, name)
+    });
+    let all = gpus.chain(nics).chain(tree);
+    all.filter_map(|(labels, pci, kind, name)| {
+        let pci = labels.get(pci).filter(|pci| !pci.is_empty())?;
+        Some((pci, (kind, labels.get(name).unwrap_or_default())))
+    })
+    .collect()
 }
 
 /// GPUs that a fault of this part slows: those that use the NIC, sit in the host, or are behind the switch.
@@ -155,7 +167,7 @@ pub fn gpus_behind(fabric: &Fabric, part: &Part) -> Vec<Part> {
                 .flat_map(|id| gpus_near(fabric, id))
                 .collect()
         }
-        // A cable between switches slows whoever is routed over it: see `gpus_routed_over`.
+        // A cable between switches slows all hosts that are routed over it: see `gpus_routed_over`.
         Part::SwitchLink(..) => Vec::new(),
     };
     gpus.sort();
@@ -164,7 +176,7 @@ pub fn gpus_behind(fabric: &Fabric, part: &Part) -> Vec<Part> {
 }
 
 /// GPUs whose NICs' traffic may go over a cable between switches, on the lower side of it, each with the
-/// share of its NICs' traffic to all other leaves that does: 1/64 where 64 ways are alike.
+/// share of its NICs' traffic to all other leaves that does: 1/64 with 64 equal paths.
 pub fn gpus_routed_over(fabric: &Fabric, routes: &Routes, cable: &Part) -> Vec<(Part, f64)> {
     let usage = routes.over(fabric, cable);
     let mut shares: BTreeMap<Part, f64> = BTreeMap::new();

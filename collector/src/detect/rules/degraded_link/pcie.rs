@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use railscope_model::identity::{NodeName, Part, PciAddress};
 use railscope_model::metric::{
     GPU, GPU_UTILIZATION, Metric, PCIE_LINK_SPEED, PCIE_LINK_SPEED_MAX, PCIE_LINK_WIDTH,
-    PCIE_LINK_WIDTH_MAX, PCIE_PATH, RDMA_DEVICE,
+    PCIE_LINK_WIDTH_MAX, PCIE_PATH, RDMA_DEVICE, RDMA_PORT,
 };
 use railscope_model::reading::Labels;
 
@@ -20,16 +20,17 @@ use crate::store::per_node_cache::Kept;
 use crate::store::{NodeHistory, Window};
 
 /// What [`pcie_ends`] reads.
-const RESTS_ON: [&Metric; 7] = [
+const RESTS_ON: [&Metric; 8] = [
     &GPU,
     &RDMA_DEVICE,
+    &RDMA_PORT,
     &PCIE_PATH,
     &PCIE_LINK_WIDTH,
     &PCIE_LINK_WIDTH_MAX,
     &PCIE_LINK_SPEED,
     &PCIE_LINK_SPEED_MAX,
 ];
-/// A GPU below this utilisation may have trained its PCIe link down to save power.
+/// A GPU below this utilization may have trained its PCIe link down to save power.
 const BUSY_UTILIZATION: f64 = 0.5;
 
 /// From when on a GPU's PCIe link must run at full speed.
@@ -59,7 +60,7 @@ struct PcieEnd {
 }
 
 impl PcieEnd {
-    /// Whether its speed may be judged: an idle GPU trains down.
+    /// Whether its speed may be evaluated: an idle GPU trains down.
     fn is_busy(&self, history: &NodeHistory) -> bool {
         self.kind != "gpu" || is_busy(history, &self.name)
     }
@@ -69,7 +70,7 @@ impl PcieEnd {
         (&self.kind, max.map(f64::to_bits).ok_or(&self.model))
     }
 
-    /// Whether it could do better: without a maximum of its own (a hypervisor hides it) the peers alone decide.
+    /// Whether it could do better: without a separate maximum (a hypervisor hides it) the peers alone decide.
     fn falls_short(&self) -> bool {
         let short = |value: Option<f64>, max: Option<f64>| {
             value.is_some_and(|value| max.is_none_or(|max| value < TOLERANCE * max))
@@ -78,8 +79,8 @@ impl PcieEnd {
     }
 }
 
-/// What decides who a link's peers are: those that could do as much, or are of the same model where nobody says what they
-/// could do.
+/// What decides which peers a link has: those that could do as much, or are of the same model where
+/// no source reports what they could do.
 type Cohort<'a> = (&'a str, Result<u64, &'a str>);
 
 /// What a cohort's links run with, and how many of them do.
@@ -89,10 +90,10 @@ type Norms<'a> = BTreeMap<Cohort<'a>, Option<(f64, usize)>>;
 #[derive(Debug, Default)]
 pub(super) struct Links {
     /// Rests on what is where, and what it runs with and could.
-    kept: Kept<[u64; 7], Vec<PcieEnd>>,
+    kept: Kept<[u64; 8], Vec<PcieEnd>>,
 }
 
-/// The functions of a card share one link, which is judged and named by the lowest.
+/// The functions of a card share one link, which is evaluated and named by the lowest.
 fn pcie_ends(history: &NodeHistory) -> Vec<PcieEnd> {
     let mut ends: BTreeMap<_, PcieEnd> = BTreeMap::new();
     let endpoints = endpoints(history);
