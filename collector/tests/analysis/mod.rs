@@ -10,6 +10,7 @@ mod fading;
 mod gpu_events;
 mod hardware;
 mod health;
+mod hosts;
 mod jobs;
 mod maintenance;
 mod memory;
@@ -128,6 +129,21 @@ fn a_narrow_pcie_link_of_a_nic_is_named_with_the_gpu_that_uses_it() {
             r#"railscope_pcie_link_width_lanes{pci="0000:12:00.0"}"#,
             |_| 8.0,
         ),
+        &["pcie-degraded pcie/n3:0000:12:00.0 gpus=1 [gpu/n3:2]"],
+    );
+}
+
+#[test]
+fn a_narrow_pcie_link_is_named_where_the_pcie_tree_is_not_visible() {
+    let width = r#"railscope_pcie_link_width_lanes{pci="0000:12:00.0"}"#;
+    let narrow = set(3, width, |_| 8.0);
+    let is_tree = |line: &&str| line.starts_with("railscope_pcie_path_info");
+    check(
+        &move |node, seconds, page| {
+            let page = narrow(node, seconds, page);
+            let without = page.lines().filter(|line| !is_tree(line));
+            without.map(|line| format!("{line}\n")).collect()
+        },
         &["pcie-degraded pcie/n3:0000:12:00.0 gpus=1 [gpu/n3:2]"],
     );
 }

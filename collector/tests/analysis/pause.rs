@@ -68,3 +68,22 @@ fn pause_that_a_storm_left_in_the_window_is_no_slow_receiver() {
         .filter(|incident| !incident.starts_with("pfc-storm"));
     assert_eq!(others.count(), 0, "{incidents:?}");
 }
+
+/// Pause of the whole port, as exporters count it where global pause is used in place of PFC.
+#[test]
+fn global_pause_names_what_pfc_would() {
+    let paused = |share: f64| {
+        with(move |node, seconds| {
+            of_gpus(|rail| {
+                let is_it = (node, rail) == (5, 1);
+                let paused = if is_it { share * seconds as f64 } else { 0.0 };
+                format!(
+                    "railscope_nic_pause_seconds_total{{netdev=\"eth{rail}\",direction=\"transmit\"}} {paused}\n\
+                     railscope_nic_pause_seconds_total{{netdev=\"eth{rail}\",direction=\"receive\"}} 0\n"
+                )
+            })
+        })
+    };
+    check(&paused(0.3), &["slow-receiver nic/n5:eth1 gpus=0 []"]);
+    check(&paused(1.0), &["pfc-storm nic/n5:eth1 gpus=0 []"]);
+}

@@ -282,6 +282,57 @@ fn a_gpu_whose_sms_are_busy_for_longer_with_the_same_tensor_work_is_slow() {
     check(&told(10.0), &[]);
 }
 
+/// Samples of a second that fall into the time in which all compute, and into that in which the others wait for one of them.
+#[test]
+fn a_gpu_for_which_the_others_wait_is_slow_by_the_mean_of_its_samples() {
+    let told = |tensor_while_others_wait: f64| {
+        move |node: usize, seconds: u64| {
+            let computes = (seconds / 10).is_multiple_of(2);
+            let is_it = |gpu: usize| (node, gpu) == (1, 2);
+            let sm = of_gpus(|gpu| {
+                let share = match (computes, is_it(gpu)) {
+                    (true, false) => 0.75,
+                    (true, true) => 0.77,
+                    (false, true) => 0.65,
+                    (false, false) => 0.17,
+                };
+                format!("railscope_gpu_sm_active_ratio{{gpu=\"{gpu}\"}} {share}\n")
+            });
+            let tensor = activity(|gpu| match (computes, is_it(gpu)) {
+                (true, false) => 47.0,
+                (true, true) => 33.0,
+                (false, true) => tensor_while_others_wait,
+                (false, false) => 2.0,
+            });
+            tensor + &sm
+        }
+    };
+    let named = |tensor: f64| {
+        let named = by_the_page(10, 240, told(tensor));
+        let all: BTreeSet<_> = named.into_iter().flat_map(|(_, named)| named).collect();
+        all
+    };
+    let slow = BTreeSet::from(["gpu-slow gpu/n1:2 gpus=1 []".to_owned()]);
+    assert_eq!(named(17.0), slow);
+    // It does more work.
+    assert_eq!(named(40.0), BTreeSet::new());
+}
+
+/// Healthy GPUs of a job differ by a few percent at the same clock; of one node, too few show by how much.
+#[test]
+fn a_gpu_that_differs_as_all_do_is_not_slow() {
+    let differs = |node: usize, gpu: usize| {
+        // Node 1 has three alike and one that needs 3 % longer, as many GPUs of other nodes do.
+        let usual = [0.985, 1.0, 1.012, 1.022][(gpu + node) % 4];
+        match (node, gpu) {
+            (1, 2) => 1.032,
+            (1, _) => 1.0,
+            _ => usual,
+        }
+    };
+    check(&counted(differs, false), &[]);
+}
+
 #[test]
 fn a_gpu_far_below_its_node_is_slow_without_a_reason_unless_it_draws_more_power() {
     let clock = || {

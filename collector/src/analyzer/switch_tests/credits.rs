@@ -1,6 +1,8 @@
 //! Findings from ports that wait for credits of hosts.
 
-use railscope_model::metric::{SWITCH_PORT_TRANSMIT_WAIT, WORKLOAD};
+use railscope_model::metric::{
+    RDMA_PORT_RECEIVE_BYTES, RDMA_PORT_SPEED, SWITCH_PORT_TRANSMIT_WAIT, WORKLOAD,
+};
 use railscope_model::reading::{Labels, NodeReading};
 
 use super::{Lab, at, leaves};
@@ -47,4 +49,27 @@ fn a_host_that_its_leaf_waits_for_is_named_unless_its_whole_job_is_waited_for() 
     let pair = ["slow-receiver nic/n0:mlx5_0", "slow-receiver nic/n3:mlx5_0"];
     assert_eq!(said(&[0, 3]), pair);
     assert!(said(&[0, 1, 2, 3]).is_empty());
+}
+
+/// A NIC to which many send at once receives what its cable carries.
+#[test]
+fn a_host_whose_port_is_full_is_no_slow_receiver() {
+    let said = |share: f64| {
+        let mut lab = waiting_for(&[6]);
+        let (node, speed) = ("n6".parse().expect("a name"), 5e10);
+        for sample in 0..6 {
+            let seconds = lab.seconds - 50.0 + 10.0 * f64::from(sample);
+            // It is over by the last sample, and the window still has it.
+            let bytes = share * speed * 10.0 * f64::from(sample.min(4));
+            let mut reading = NodeReading::default();
+            let port = Labels::new(["mlx5_0", "1"]);
+            reading.push(&RDMA_PORT_SPEED, &port, speed);
+            reading.push(&RDMA_PORT_RECEIVE_BYTES, &port, bytes);
+            let history = lab.history.node_mut(&node);
+            history.ingest_reading(&reading, at(seconds));
+        }
+        lab.said_by(slow_receiver::build)
+    };
+    assert_eq!(said(0.5), ["slow-receiver nic/n6:mlx5_0"]);
+    assert!(said(0.75).is_empty());
 }

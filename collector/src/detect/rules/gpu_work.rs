@@ -1,4 +1,4 @@
-//! GPUs that need longer for the work of their peers, although their clock is well.
+//! GPUs that need longer for the work of their peers, although their clock is normal.
 //!
 //! All GPUs of a synchronous job do the same work in a step, so that the one that is slow computes for longer
 //! and waits less: its tensor cores are active for more of the time, at the same clock. Time active times
@@ -37,24 +37,31 @@ use crate::stages::Step;
 /// Excess over the node's median from which a GPU is slow, and seconds over which sums must show it: far off for a short
 /// time, or less for longer.
 const SUMS: [(f64, f64); 2] = [(0.03, 30.0), (0.015, 90.0)];
-/// Share of those seconds that pages must tell.
+/// Share of those seconds that scrapes must report.
 const MIN_SEEN: f64 = 2.0 / 3.0;
-/// Excess where there are only samples, and how many of the newest must all show it. The driver tells activity in tenths of
-/// a per cent, and clocks in steps of three quarters of one.
+/// Excess where there are only samples, and how many of the newest must all show it. The driver
+/// reports activity in steps of 0.1 %, and clocks in steps of 0.75 %.
 const SAMPLED: [(f64, usize); 2] = [(0.08, 2), (0.03, 3)];
 /// Time that the samples must reach back, if that takes more of them. An exporter reads each GPU by itself, once a
-/// second, and later where it is busy: for seconds after work has changed, a page has some GPUs as they were before.
+/// second, and later where it is busy: for seconds after work has changed, a scrape has some GPUs as they were
+/// before.
 const MIN_SECONDS: f64 = 4.5;
-/// Samples that are looked at to see what the GPUs of a node differ by, at most, and the fewest that tell.
+/// Samples that are looked at to see what the GPUs of a node differ by, at most, and the fewest that
+/// report.
 const SAMPLES: (usize, usize) = (8, 4);
-/// Seconds by which the sums of two GPUs on a page may end apart, at least: the exporter's worker reads each once a second,
-/// and the exporter takes up what it read once a second.
+/// Seconds by which the sums of two GPUs on a scrape may end apart, at least: the exporter's worker
+/// reads each once a second, and the exporter adds what it read once a second.
 const READ_APART: f64 = 2.0;
-/// Length of the pieces of the time that tell how steady work is: long enough for a few steps.
+/// Length of the pieces of the time that report how steady work is: long enough for a few steps.
 const PIECE_SECONDS: f64 = 5.0;
 /// How far beyond what the GPUs of its node differ by, in standard deviations: short windows that begin at different
 /// moments of a step differ, whatever the GPUs do.
 const ABOVE_SPREAD: f64 = 3.0;
+/// The same of the GPUs of its job, or of all of its model: a node has too few GPUs to tell how far healthy ones differ. Of
+/// 100,000 normal values, 0.3 lie so far above the mean.
+const ABOVE_SPREAD_OF_ALL: f64 = 4.5;
+/// GPUs that such a comparison needs, four nodes of eight: the spread of fewer is off by more than a fifth.
+const MIN_ALL: usize = 32;
 /// Standard deviation of normal values, in median absolute deviations.
 const STANDARD: f64 = 1.4826;
 /// A GPU that computes less than this of the time runs no step that could be compared.
@@ -65,6 +72,13 @@ const HELD_SECONDS: f64 = 45.0;
 const MOVED_SECONDS: f64 = 120.0;
 /// By how much tensor work of a GPU whose SMs are busy for longer may differ from that of the others and be the same work.
 const SAME_WORK: f64 = 0.05;
+
+/// The same where its SMs differ by so many times as much: means of samples that are shorter than a step scatter.
+const LOOSELY_SAME_WORK: f64 = 0.2;
+const TIMES_AS_MUCH: f64 = 2.0;
+/// Excess of the mean activity of SMs, and the newest seconds and samples that it is the mean of, at least. Samples that are
+/// shorter than a step show a slow GPU only where they fall into the time in which the others wait for it.
+const MEANS: (f64, f64, usize) = (0.15, 120.0, 6);
 
 #[derive(Default)]
 struct GpuWork {
@@ -97,10 +111,12 @@ impl Detector for GpuWork {
             found(view, &by_tensor, lane, &mut behind);
         }
         let by_work: BTreeSet<_> = behind.keys().cloned().collect();
-        for lane in 0..SAMPLED.len() {
+        for lane in 0..=SAMPLED.len() {
             found(view, &by_sm, lane, &mut behind);
         }
-        behind.retain(|key, _| by_work.contains(key) || does_same_work(&by_tensor, key));
+        behind.retain(|key, found| {
+            by_work.contains(key) || does_same_work(&by_tensor, key, found.excess)
+        });
         follow(&mut self.episodes, view, &by_tensor, &behind);
         let lasting = behind.values();
         let lasting = lasting.filter(|found| self.episodes.is_lasting(&found.worker.key()));
@@ -124,9 +140,21 @@ impl Detector for GpuWork {
     }
 }
 
-/// Takes up for how long GPUs have been behind.
+/// Whether a lane compares means: the one after those of samples.
+fn is_of_means(lane: usize) -> bool {
+    lane == SAMPLED.len()
+}
+
+/// Adds for how long GPUs have been behind.
 fn follow(episodes: &mut Episodes, view: &View<'_>, nodes: &[Node<'_>], behind: &Behind<'_>) {
-    let is_compared = |key: &&Key| tensor_ratio(nodes, key).is_some();
+    let is_compared = |(node, index): &&Key| {
+        let mut of_it = nodes.iter().filter(|of| of.name() == Some(node));
+        of_it.any(|of| {
+            of.workers(0)
+                .iter()
+                .any(|worker| worker.gpu.index == *index)
+        })
+    };
     let others = episodes.keys().filter(|key| !behind.contains_key(key));
     let recovered: BTreeSet<_> = others.filter(is_compared).cloned().collect();
     let cohort = |found: &Found<'_>| match found.worker.gpu.job {
@@ -152,9 +180,9 @@ struct Found<'a> {
     seconds: f64,
 }
 
-/// What the GPUs of a node, or those that one job has there, have told of their work.
+/// What the GPUs of a node, or those that one job has there, have reported about their work.
 enum Node<'a> {
-    /// By lane; none of one that they have not told enough for.
+    /// By lane; none of one that they have not reported enough for.
     Counted([Option<Counted<'a>>; SUMS.len()]),
     Sampled(Sampled<'a>),
     /// Activity of the SMs.
@@ -167,6 +195,8 @@ struct Worker<'a> {
     /// Share of the time in which its tensor cores, or its SMs, are active.
     active: f64,
     ratio: f64,
+    /// The same on average over all that is looked at, of which `ratio` may be the least.
+    usual: f64,
 }
 
 impl<'a> Worker<'a> {
@@ -174,14 +204,14 @@ impl<'a> Worker<'a> {
         (self.gpu.node.clone(), self.gpu.index)
     }
 
-    /// What it may be held against on other nodes.
+    /// What it may be compared with on other nodes.
     fn role(&self) -> (&'a str, GpuIndex) {
         (self.gpu.product, self.gpu.index)
     }
 }
 
 impl<'a> Node<'a> {
-    /// `None` of GPUs that tell nothing that could be compared.
+    /// `None` of GPUs that report nothing that could be compared.
     fn of(gpus: &[Listed<'a>]) -> Option<Self> {
         if gpus.iter().any(Counted::is_told_by) {
             let lanes = SUMS.map(|(_, seconds)| Counted::of(gpus, seconds));
@@ -209,10 +239,23 @@ impl<'a> Node<'a> {
         }
     }
 
+    /// What a GPU of it does on average, as a multiple of what the middle one does.
+    fn mean_ratio(&self, index: GpuIndex) -> Option<f64> {
+        let workers = match self {
+            Self::Counted(lanes) => lanes[0].as_ref()?.workers(),
+            Self::Sampled(node) | Self::BySm(node) => node.by_mean(1.0),
+        };
+        let mut workers = workers.into_iter();
+        workers
+            .find(|worker| worker.gpu.index == index)
+            .map(|worker| worker.ratio)
+    }
+
     /// The excess from which a GPU is slow.
     fn least_excess(&self, lane: usize) -> f64 {
         match self {
             Self::Counted(_) => SUMS[lane].0,
+            _ if is_of_means(lane) => MEANS.0,
             Self::Sampled(_) | Self::BySm(_) => SAMPLED[lane].0,
         }
     }
@@ -220,6 +263,7 @@ impl<'a> Node<'a> {
     fn workers(&self, lane: usize) -> Vec<Worker<'a>> {
         match self {
             Self::Counted(lanes) => lanes[lane].as_ref().map_or(vec![], Counted::workers),
+            Self::Sampled(node) | Self::BySm(node) if is_of_means(lane) => node.by_mean(1.0),
             Self::Sampled(node) | Self::BySm(node) => node.workers(SAMPLED[lane].1),
         }
     }
@@ -230,6 +274,12 @@ impl<'a> Node<'a> {
             Self::Counted(lanes) => lanes[lane]
                 .as_ref()
                 .is_some_and(|node| node.does_more_throughout(&found.gpu, excess)),
+            Self::Sampled(node) | Self::BySm(node) if is_of_means(lane) => {
+                let mut lately = node.by_mean(1.0 / 3.0).into_iter();
+                lately.any(|worker| {
+                    worker.gpu.index == found.gpu.index && worker.ratio > 1.0 + excess / 3.0
+                })
+            }
             // The least of its samples has it.
             Self::Sampled(_) | Self::BySm(_) => true,
         }
@@ -243,13 +293,17 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The excess that may be nothing but when and how this GPU was read; none if that cannot be told. Only asked where
-    /// one stands out.
+    /// The excess that may be nothing but when and how this GPU was read; none if that cannot be determined. Only asked
+    /// where one stands out.
     fn doubt(&self, lane: usize, gpu: &Listed<'_>) -> Option<f64> {
         let (ratios, misread) = match self {
             Self::Counted(lanes) => {
                 let node = lanes[lane].as_ref()?;
                 (node.ratios(), node.misread(gpu)?)
+            }
+            Self::Sampled(node) | Self::BySm(node) if is_of_means(lane) => {
+                let ratios = node.by_mean(1.0).into_iter().map(|worker| worker.ratio);
+                (ratios.collect(), 0.0)
             }
             Self::Sampled(node) | Self::BySm(node) => (node.ratios()?, 0.0),
         };
@@ -258,16 +312,19 @@ impl<'a> Node<'a> {
     }
 }
 
-/// What a GPU's tensor cores do, as a multiple of what those of the middle one of its node do.
+/// What a GPU's tensor cores do on average, as a multiple of what those of the middle one of its node do.
 fn tensor_ratio(nodes: &[Node<'_>], (node, index): &Key) -> Option<f64> {
-    let is_it = |worker: &Worker<'_>| worker.gpu.index == *index && worker.gpu.node == node;
-    let of_it = nodes.iter().filter(|of| of.name() == Some(node));
-    let mut workers = of_it.flat_map(|node| node.workers(0));
-    workers.find(is_it).map(|worker| worker.ratio)
+    let mut of_it = nodes.iter().filter(|of| of.name() == Some(node));
+    of_it.find_map(|of| of.mean_ratio(*index))
 }
 
-fn does_same_work(nodes: &[Node<'_>], key: &Key) -> bool {
-    tensor_ratio(nodes, key).is_some_and(|ratio| (ratio - 1.0).abs() <= SAME_WORK)
+/// Whether the tensor work of a GPU, whose SMs are busy for longer by `excess`, is that of the others.
+fn does_same_work(nodes: &[Node<'_>], key: &Key, excess: f64) -> bool {
+    tensor_ratio(nodes, key).is_some_and(|ratio| {
+        let differs = (ratio - 1.0).abs();
+        let loosely = differs <= LOOSELY_SAME_WORK && excess >= TIMES_AS_MUCH * differs;
+        differs <= SAME_WORK || loosely
+    })
 }
 
 /// GPUs that are off by as much as the lane asks for, beside those that were found before.
@@ -284,6 +341,19 @@ fn found<'a>(view: &View<'_>, nodes: &[Node<'a>], lane: usize, behind: &mut Behi
     let usual = Usual::new(ratios, |ratios| {
         (ratios.len() >= MIN_PEERS).then(|| median(ratios))?
     });
+    let differences = workers.iter().map(|(worker, _)| {
+        (
+            worker.gpu.job,
+            worker.gpu.product,
+            (worker.usual - 1.0).abs(),
+        )
+    });
+    let spread = Usual::new(differences, |differences| {
+        let enough = differences.len() >= MIN_ALL;
+        enough
+            .then(|| median(differences))?
+            .map(|middle| STANDARD * middle)
+    });
     for (worker, node) in workers {
         // The least of several samples is below 1 for most, the more so the less their windows agree.
         let usual = usual.of(worker.gpu.job, &worker.role());
@@ -291,7 +361,9 @@ fn found<'a>(view: &View<'_>, nodes: &[Node<'a>], lane: usize, behind: &mut Behi
         let excess = worker.ratio / usual - 1.0;
         let stands_out = excess >= node.least_excess(lane);
         let is_beyond = |doubt: f64| excess >= doubt;
+        let spread = spread.of(worker.gpu.job, &worker.gpu.product);
         if stands_out
+            && is_beyond(ABOVE_SPREAD_OF_ALL * spread.unwrap_or(0.0))
             && node.doubt(lane, &worker.gpu).is_some_and(is_beyond)
             && node.is_throughout(lane, &worker, node.least_excess(lane))
         {

@@ -1,4 +1,6 @@
-//! Nodes whose processors stall: by themselves, or because a hypervisor takes them.
+//! Nodes whose processors stall: by themselves, because a hypervisor takes them, or because other processes do.
+
+mod pressure;
 
 use std::collections::BTreeSet;
 
@@ -102,6 +104,7 @@ impl Detector for HostHealth {
                 }
             }
         }
+        pressure::find(view, out);
     }
 
     fn explain(&self, class: &Class, _: &str) -> Explanation {
@@ -117,7 +120,11 @@ impl Detector for HostHealth {
             })
             .collect();
         Explanation {
-            check: "The CPUs of a node stall more often than those of other nodes.",
+            check: if class == &STALLS {
+                "The CPUs of a node stall more often than those of other nodes, or its processes wait longer for a CPU or for memory than those on the other nodes of its job."
+            } else {
+                "The CPUs of a node stall more often than those of other nodes."
+            },
             threshold: format!(
                 "{}, over {WINDOW_SECONDS:.0} s, and more than {ABOVE_PEERS} times the median node; the hypervisor causes the stalls if steal exceeds {EXPLAINS_STALLS} seconds per second and CPU",
                 limits.join(", or ")
@@ -152,8 +159,15 @@ impl Detector for HostHealth {
                 "1/s",
                 "10 % of the limit: the hypervisor reports the steal itself (a choice)",
             );
-            let all = limits.chain(peers).chain(fewest).chain([explains]);
-            Rule::new(class, all.collect())
+            let mut all: Vec<_> = limits
+                .chain(peers)
+                .chain(fewest)
+                .chain([explains])
+                .collect();
+            if class == &STALLS {
+                all.extend(pressure::thresholds());
+            }
+            Rule::new(class, all)
         };
         vec![of(&STALLS), of(&STEAL)]
     }

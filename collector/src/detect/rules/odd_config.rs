@@ -1,6 +1,6 @@
 //! Interfaces that are set up otherwise than their peers, where peers must agree.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use foldhash::fast::FixedState;
 use railscope_model::identity::{NodeName, Part};
@@ -13,6 +13,7 @@ use crate::detect::netdev::fabric_nic_of;
 use crate::detect::peers;
 use crate::detect::peers::{MAJORITY, MIN_PEERS, norm};
 use crate::detect::registry::Rule;
+use crate::stages::Step;
 
 /// A setting that must be alike: its value on the same interface of most nodes is what it should be.
 struct Setting {
@@ -59,9 +60,15 @@ impl Detector for OddConfig {
                 }
             }
             let cohorts: BTreeMap<_, _> = cohorts.into_iter().collect();
+            let mut odd: BTreeMap<&NodeName, Vec<Evidence>> = BTreeMap::new();
             for ((_, labels), members) in cohorts {
                 let labels: Vec<_> = labels.values().collect();
-                odd_ones(view, setting, &labels, &members, out);
+                for (node, found) in odd_ones(view, setting, &labels, &members) {
+                    odd.entry(node).or_default().push(found);
+                }
+            }
+            for (node, found) in odd {
+                out.extend(by_host(view, node, found));
             }
         }
     }
@@ -70,7 +77,8 @@ impl Detector for OddConfig {
         Explanation {
             check: "A setting of a network interface differs from the same interface of other nodes, although both ends must agree.",
             threshold: format!(
-                "any difference from the value of {:.0} % of at least {MIN_PEERS} nodes of the same shape",
+                "any difference from the value of {:.0} % of at least {MIN_PEERS} nodes of the same shape; if {:.0} % of a node's NICs, and at least {MIN_PEERS}, differ, the node is reported",
+                100.0 * MAJORITY,
                 100.0 * MAJORITY
             ),
             clears: "The setting matches that of its peers.",
@@ -83,22 +91,49 @@ impl Detector for OddConfig {
     }
 }
 
-/// Members of a cohort that are set otherwise than most of it.
-fn odd_ones(
+/// What was found at the NICs of a node: where it is most of them, one finding about the host, which is set up otherwise as a
+/// whole.
+fn by_host(view: &View<'_>, node: &NodeName, mut found: Vec<Evidence>) -> Vec<Evidence> {
+    let odd: BTreeSet<_> = found.iter().map(|one| &one.part).collect();
+    let host = Part::Host(node.clone());
+    let inside = view.fabric.find(&host).into_iter();
+    let inside = inside.flat_map(|host| view.fabric.neighbours(host));
+    let nics = inside.filter(|near| matches!(view.fabric.vertex(near.peer).part, Part::Nic(..)));
+    let most = MAJORITY * nics.count() as f64;
+    let host_can_be = !view.left_out.has(Step::HostComponent);
+    if !host_can_be || odd.len() < MIN_PEERS || (odd.len() as f64) < most {
+        return found;
+    }
+    let count = odd.len();
+    let first = found.swap_remove(0);
+    let statement = format!(
+        "{count} NICs of {node} differ from those of other nodes: {}",
+        first.statement
+    );
+    vec![Evidence {
+        statement,
+        victims: gpus_behind(view.fabric, &host),
+        part: host,
+        ..first
+    }]
+}
+
+/// Members of a cohort that are set otherwise than most of it, each with its node.
+fn odd_ones<'a>(
     view: &View<'_>,
     setting: &Setting,
     labels: &[&str],
-    members: &[(&NodeName, f64)],
-    out: &mut Vec<Evidence>,
-) {
+    members: &[(&'a NodeName, f64)],
+) -> Vec<(&'a NodeName, Evidence)> {
+    let mut out = Vec::new();
     // What most reach from below and from above is what most have.
     let reached = norm(members.iter().map(|(_, value)| *value));
     let kept_below = norm(members.iter().map(|(_, value)| -*value));
     let Some(usual) = reached.filter(|usual| kept_below == Some(-usual)) else {
-        return;
+        return out;
     };
     let Some((netdev, rest)) = labels.split_first() else {
-        return;
+        return out;
     };
     for (node, value) in members.iter().filter(|(_, value)| *value != usual) {
         let history = view.history.node(node);
@@ -115,7 +150,7 @@ fn odd_ones(
                 if value == 0.0 { "off" } else { "on" }
             ),
         };
-        out.push(Evidence {
+        let found = Evidence {
             detector: "odd-config",
             signal: setting.metric.name,
             class: setting.class,
@@ -131,6 +166,8 @@ fn odd_ones(
             related: Vec::new(),
             alike: Vec::new(),
             part,
-        });
+        };
+        out.push((*node, found));
     }
+    out
 }

@@ -46,6 +46,9 @@ const CAPPED_CHIPS_DIFFER: f64 = 0.15;
 /// where limits are not known, one that draws so much less power.
 const LOWER_LIMIT: f64 = 0.05;
 
+/// Time in which a GPU reaches the most power that it draws in a step: several scrapes.
+const POWER_SECONDS: f64 = 30.0;
+
 /// The event of a GPU at its power limit.
 const POWER_CAP: &str = "sw_power_cap";
 
@@ -154,7 +157,7 @@ impl Detector for SlowGpu {
                 "The SM clocks of most busy GPUs of a node are below those of equal busy GPUs, for one reason."
             },
             threshold: format!(
-                "{:.0} % below the median of at least {MIN_PEERS} peers (of the GPU's job if the job has {MIN_PEERS} nodes) for thermal slowdown and power brake (healthy chips differ by less), {:.0} % for a power cap ({:.0} % below peers with the same limit, unless the GPU's limit, or its power if limits are unknown, is {:.0} % below theirs), with a clock event for {:.0} % of {WINDOW_SECONDS:.0} s; if {:.0} % of a node's GPUs are slow, the node is reported; power limits on several nodes count as the site's choice; without a reason, {:.0} % for {:.0} s",
+                "{:.0} % below the median of at least {MIN_PEERS} peers (of the GPU's job if the job has {MIN_PEERS} nodes) for thermal slowdown and power brake (healthy chips differ by less), {:.0} % for a power cap ({:.0} % below peers with the same limit, unless the GPU's limit, or its power if limits are unknown, is {:.0} % below theirs; power is the highest of {POWER_SECONDS:.0} s), with a clock event for {:.0} % of {WINDOW_SECONDS:.0} s; if {:.0} % of a node's GPUs are slow, the node is reported; power limits on several nodes count as the site's choice; without a reason, {:.0} % for {:.0} s",
                 100.0 * CHIPS_DIFFER,
                 100.0 * SLOW_COMPUTE,
                 100.0 * CAPPED_CHIPS_DIFFER,
@@ -219,7 +222,7 @@ impl Detector for SlowGpu {
     }
 }
 
-fn capped() -> [Threshold; 2] {
+fn capped() -> [Threshold; 3] {
     [
         Threshold::new(
             "SM clock below the median peer with the same power limit, for sw_power_cap",
@@ -232,6 +235,12 @@ fn capped() -> [Threshold; 2] {
             LOWER_LIMIT,
             "ratio",
             "the power of equal chips at one limit differs by less (a choice)",
+        ),
+        Threshold::new(
+            "time whose highest power is compared",
+            POWER_SECONDS,
+            "s",
+            "a step has phases of high and of low power; several scrapes (a choice)",
         ),
     ]
 }
@@ -256,8 +265,12 @@ fn power_limit(gpu: &Listed<'_>) -> Option<f64> {
     gpu.value(&GPU_POWER_LIMIT)
 }
 
+/// The most that it drew lately: within a step, power rises to the limit and falls again.
 fn power(gpu: &Listed<'_>) -> Option<f64> {
-    gpu.window(&GPU_POWER)?.value()
+    let power = gpu.window(&GPU_POWER)?;
+    let newest = power.latest()?.0;
+    let lately = power.told_within(newest, POWER_SECONDS);
+    lately.map(|(_, watts)| watts).reduce(f64::max)
 }
 
 fn at_limit<'a>(gpu: &Listed<'a>) -> (&'a str, Option<u64>) {

@@ -1,8 +1,8 @@
 //! Hosts and slots that take what arrives more slowly than the fabric brings it: the root of back-pressure.
 //!
-//! On a lossless fabric who drains less than arrives holds its switch back: on InfiniBand the switch port before it
-//! has data and no credit, on Ethernet its NIC sends pause. Those that send to it wait too, but only the root holds
-//! its own switch back: a host that sends pause is the root.
+//! On a lossless fabric a receiver that drains less than arrives back-pressures its switch: on InfiniBand the
+//! switch port before it has data and no credit, on Ethernet its NIC sends pause. Those that send to it wait too,
+//! but only the root holds its own switch back: a host that sends pause is the root.
 
 mod credits;
 
@@ -10,7 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use railscope_model::fabric::{Equipment, LinkKind, PartId};
 use railscope_model::identity::{NodeName, Part, PciAddress, RdmaDevice};
-use railscope_model::metric::{Metric, NIC_PAUSE_STORMS, NIC_PFC_PAUSE_SECONDS, PCIE_ACS_ON_PATH};
+use railscope_model::metric::{
+    Metric, NIC_PAUSE_SECONDS, NIC_PAUSE_STORMS, NIC_PFC_PAUSE_SECONDS, PCIE_ACS_ON_PATH,
+};
 use railscope_model::reading::Labels;
 
 use credits::Credits;
@@ -25,8 +27,10 @@ use crate::detect::peers;
 use crate::detect::peers::{MAJORITY, MIN_PEERS, median};
 use crate::detect::registry::{Rule, SHARE_IN_PAUSE, Threshold};
 use crate::stages::Step;
-use crate::store::{Increase, Window};
+use crate::store::{Increase, NodeHistory, Window};
 
+/// Both end with the direction.
+const PAUSE: [&Metric; 2] = [&NIC_PFC_PAUSE_SECONDS, &NIC_PAUSE_SECONDS];
 /// The window over which holding back is counted: three sweeps at 10 s.
 const WINDOW_SECONDS: f64 = 30.0;
 /// What every port does is the load: a port must stand out by this factor.
@@ -43,9 +47,13 @@ const SETTLED_SECONDS: f64 = 15.0;
 /// some ten millions a second, of which this is a thousandth.
 const MIN_TICKS: f64 = 10_000.0;
 
-/// Time for which a switch must have waited: by then its node's own pages say whether the PCIe link or a memory is to
-/// blame, which come later than the switch's where they are scraped more slowly than judged.
+/// Time for which a switch must have waited: by then its node's own scrapes report whether the PCIe link or a memory
+/// is the cause; they come later than the switch's where they are scraped more slowly than evaluated.
 const HEARD_SECONDS: f64 = 8.0;
+
+/// Share of its port's speed from which a NIC takes what its cable carries. With PCIe at half its lanes it gets 64 % of it at
+/// most: eight of generation 5, 32 GB/s, before a port of 400 Gb/s.
+const FULL: f64 = 0.7;
 
 struct SlowReceiver {
     credits: Credits,
@@ -58,7 +66,7 @@ pub fn build() -> Box<dyn Detector> {
     })
 }
 
-/// A NIC that holds its switch back.
+/// A NIC that back-pressures its switch.
 struct Holds<'a> {
     node: &'a NodeName,
     device: RdmaDevice,
@@ -110,8 +118,9 @@ impl Detector for SlowReceiver {
                 "A NIC back-pressures its switch: the switch port connected to it has data but no credits, or the NIC sends pause."
             },
             threshold: format!(
-                "{ABOVE_PEERS} times the median port (InfiniBand: also of the ports of the NIC's job), and {:.0} % of the time in pause or {MIN_TICKS} wait ticks per second, over {WINDOW_SECONDS:.0} s, pause for at least {SETTLED_SECONDS:.0} s; from {:.0} % over {STORM_SECONDS:.0} s it is a storm; if {:.0} % of a node's NICs do so, the node is reported",
+                "{ABOVE_PEERS} times the median port (InfiniBand: also of the ports of the NIC's job), and {:.0} % of the time in pause or {MIN_TICKS} wait ticks per second, over {WINDOW_SECONDS:.0} s, in which an InfiniBand NIC never receives more than {:.0} % of its port's speed, pause for at least {SETTLED_SECONDS:.0} s; from {:.0} % over {STORM_SECONDS:.0} s it is a storm; if {:.0} % of a node's NICs do so, the node is reported",
                 100.0 * MIN_PAUSE,
+                100.0 * FULL,
                 100.0 * STORM,
                 100.0 * MAJORITY
             ),
@@ -144,6 +153,12 @@ impl Detector for SlowReceiver {
                     HEARD_SECONDS,
                     "s",
                     "until the node's own scrapes have arrived (a choice)",
+                ),
+                Threshold::new(
+                    "share of its port's speed from which a NIC receives as fast as its cable carries, InfiniBand",
+                    FULL,
+                    "ratio",
+                    "a PCIe link with half of its lanes allows 64 %; above, many senders share the port (a choice)",
                 ),
                 Threshold::new(
                     "minimum duration of pause, because new pause can belong to a storm",
@@ -180,17 +195,17 @@ impl Detector for SlowReceiver {
 fn in_pause<'a>(view: &View<'a>) -> Vec<Holds<'a>> {
     let mut nodes = view.history.fresh_nodes(view.now);
     let pauses = |series| pauses(view, series);
-    if !nodes.any(|(_, history)| history.moving(&NIC_PFC_PAUSE_SECONDS).any(pauses)) {
+    let moving = |(_, history): (_, &'a NodeHistory)| {
+        let moving = PAUSE.into_iter().flat_map(|metric| history.moving(metric));
+        moving.into_iter().any(pauses)
+    };
+    if !nodes.any(moving) {
         return Vec::new();
     }
     let mut shares = Vec::new();
     for (node, history) in view.history.fresh_nodes(view.now) {
-        for (labels, window) in history.series(&NIC_PFC_PAUSE_SECONDS) {
-            let labels: Vec<_> = labels.values().collect();
-            let [netdev, priority, direction] = labels[..] else {
-                continue;
-            };
-            // Who is paused waits for somebody else.
+        for ([netdev, priority, direction], window) in pause_of(history) {
+            // A port that is paused waits for another receiver.
             if direction != "transmit" && !view.left_out.has(Step::PauseWalk) {
                 continue;
             }
@@ -224,20 +239,17 @@ fn in_pause<'a>(view: &View<'a>) -> Vec<Holds<'a>> {
         holds.push(Holds {
             node,
             words: format!(
-                "{device} of {node} {} {:.0} % of the time on priority {priority}; the median port does so {:.1} %",
-                if direction == "transmit" {
-                    "pauses its switch"
-                } else {
-                    "is paused by its switch"
-                },
-                100.0 * share,
+                "{device} of {node} {}; the median port does so {:.1} %",
+                paused_words(direction, priority, share),
                 100.0 * usual
             ),
             device,
             pci,
-            // The NIC's watchdog has counted an event of its own.
+            // The NIC's watchdog has counted a separate event.
             signal: if storm && stormy {
                 &NIC_PAUSE_STORMS
+            } else if priority.is_empty() {
+                &NIC_PAUSE_SECONDS
             } else {
                 &NIC_PFC_PAUSE_SECONDS
             },
@@ -248,10 +260,48 @@ fn in_pause<'a>(view: &View<'a>) -> Vec<Holds<'a>> {
     holds
 }
 
+/// What a NIC does for this share of the time.
+fn paused_words(direction: &str, priority: &str, share: f64) -> String {
+    let what = match direction {
+        "transmit" => "pauses its switch",
+        _ => "is paused by its switch",
+    };
+    let on = match priority {
+        "" => String::new(),
+        priority => format!(" on priority {priority}"),
+    };
+    format!("{what} {:.0} % of the time{on}", 100.0 * share)
+}
+
+/// Pause of each interface of a node, with interface, priority and direction: by priority if it has any such series, else that
+/// of the whole port, without a priority, as where global pause is used in place of PFC.
+fn pause_of(history: &NodeHistory) -> impl Iterator<Item = ([&str; 3], Window<'_>)> {
+    let by_priority = history
+        .series(&NIC_PFC_PAUSE_SECONDS)
+        .filter_map(|(labels, window)| {
+            let labels: Vec<_> = labels.values().collect();
+            Some((<[&str; 3]>::try_from(labels).ok()?, window))
+        });
+    let by_priority: Vec<_> = by_priority.collect();
+    let known: BTreeSet<_> = by_priority
+        .iter()
+        .map(|([netdev, ..], _)| *netdev)
+        .collect();
+    let of_port = history
+        .series(&NIC_PAUSE_SECONDS)
+        .filter_map(move |(labels, window)| {
+            let labels: Vec<_> = labels.values().collect();
+            let [netdev, direction] = <[&str; 2]>::try_from(labels).ok()?;
+            (!known.contains(netdev)).then_some(([netdev, "", direction], window))
+        });
+    by_priority.into_iter().chain(of_port)
+}
+
 /// Whether a NIC sends so much pause that its peers need be asked whether they do.
 fn pauses(view: &View<'_>, (labels, window): (&Labels, Window<'_>)) -> bool {
     let share = || window.increase(WINDOW_SECONDS).map(Increase::rate);
-    let sends = labels.values().nth(2) == Some("transmit");
+    // The last label of both.
+    let sends = labels.values().last() == Some("transmit");
     (sends || view.left_out.has(Step::PauseWalk)) && share().is_some_and(|share| share > MIN_PAUSE)
 }
 
@@ -301,7 +351,7 @@ fn evidence(
     }
 }
 
-/// Hosts whose pause leads to a node's NICs are its victims, and no fault of their own.
+/// Hosts whose pause leads to a node's NICs are its victims, and not separate faults.
 fn add_held(view: &View<'_>, graph: &PauseGraph<'_>, own: &mut Evidence) {
     let Some(host) = own.part.node().cloned() else {
         return;
@@ -342,7 +392,7 @@ fn of_node(view: &View<'_>, slow: &[Holds<'_>], nics: usize) -> Evidence {
     )
 }
 
-/// One NIC alone: what is between it and its GPUs is slow. Why, the node says or leaves open.
+/// One NIC alone: what is between it and its GPUs is slow. Why, the node reports or leaves open.
 fn of_slot(view: &View<'_>, holds: &Holds<'_>) -> Evidence {
     let node = holds.node;
     let address = holds.pci.map(|pci| pci.to_string()).unwrap_or_default();

@@ -18,7 +18,7 @@ use crate::detect::detector::{Detector, Evidence, Explanation, View};
 use crate::detect::peers::{MIN_PEERS, median};
 use crate::detect::port_series::PortSeries;
 use crate::detect::registry::{Rule, Threshold};
-use crate::store::Window;
+use crate::store::{NodeHistory, Window};
 
 /// The window over which ports are compared.
 const WINDOW_SECONDS: f64 = 60.0;
@@ -27,6 +27,8 @@ const WINDOW_SECONDS: f64 = 60.0;
 const MAX_DROPPED: f64 = 1e-5;
 /// Fewest dropped packets that are looked at.
 const MIN_DROPPED: f64 = 100.0;
+/// A full packet of RoCE: 4,096 bytes and their headers.
+const FULL_PACKET_BYTES: f64 = 4_200.0;
 /// Share of a switch's busy ports that drop, from which it is the switch and not what is behind a port.
 const MIN_DROPPING: f64 = 0.3;
 /// What every switch does is the load: one must stand out by this factor.
@@ -121,6 +123,12 @@ impl Detector for SwitchPorts {
                 "fewer are a brief event, not a configuration error (a choice)",
             ),
             Threshold::new(
+                "bytes of a packet, where the switch counts no packets",
+                FULL_PACKET_BYTES,
+                "bytes",
+                "4,096 bytes of RoCE and their headers",
+            ),
+            Threshold::new(
                 "share of its busy ports that drop",
                 MIN_DROPPING,
                 "ratio",
@@ -207,6 +215,17 @@ fn rise((_, window): (&Labels, Window<'_>)) -> Option<f64> {
     Some(window.increase(WINDOW_SECONDS)?.amount)
 }
 
+/// Packets that each port of a switch has sent lately; where it counts only bytes, as many full ones.
+fn sent(history: &NodeHistory) -> Vec<f64> {
+    let packets = history.series(&SWITCH_PORT_TRANSMIT_PACKETS);
+    let packets: Vec<f64> = packets.filter_map(rise).collect();
+    if !packets.is_empty() {
+        return packets;
+    }
+    let bytes = history.series(&SWITCH_PORT_TRANSMIT_BYTES).filter_map(rise);
+    bytes.map(|bytes| bytes / FULL_PACKET_BYTES).collect()
+}
+
 fn dropping(view: &View<'_>, out: &mut Vec<Evidence>) {
     let all: Vec<_> = view
         .history
@@ -217,9 +236,8 @@ fn dropping(view: &View<'_>, out: &mut Vec<Evidence>) {
             let dropped = dropped.filter(|(labels, _)| labels.values().nth(1) == Some("transmit"));
             let dropped: Vec<f64> = dropped.filter_map(rise).collect();
             // A port without drops has a drop share of 0.
-            let sent = dropped.iter().any(|packets| *packets > 0.0);
-            let sent = sent.then(|| history.series(&SWITCH_PORT_TRANSMIT_PACKETS));
-            let sent: Vec<f64> = sent.into_iter().flatten().filter_map(rise).collect();
+            let drops = dropped.iter().any(|packets| *packets > 0.0);
+            let sent = if drops { sent(history) } else { Vec::new() };
             let some = |values: &[f64]| values.iter().filter(|value| **value > 0.0).count();
             Drops {
                 switch,

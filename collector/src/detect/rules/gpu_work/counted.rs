@@ -1,4 +1,5 @@
-//! Work by sums of activity: nothing falls between two scrapes, and each GPU tells how much time its sums are of.
+//! Work by sums of activity: nothing falls between two scrapes, and each GPU reports how much time its sums are
+//! of.
 //!
 //! A sample is of about a second, and shows where in a step it fell as much as what the GPU does: a GPU that is read
 //! half a second after the others, at a scrape interval of whole steps, differs from them for ever. Sums over
@@ -15,7 +16,7 @@ use crate::detect::peers::{MIN_PEERS, median};
 use crate::jobs::tensor_activity::{SOURCE, Sums, is_read_late};
 use crate::store::Window;
 
-/// What a GPU has told of its work.
+/// What a GPU has reported about its work.
 struct Told<'a> {
     gpu: Listed<'a>,
     sums: Sums,
@@ -24,7 +25,7 @@ struct Told<'a> {
 }
 
 impl<'a> Told<'a> {
-    /// `None` of a GPU that has not told enough.
+    /// `None` of a GPU that has not reported enough.
     fn by(gpu: &Listed<'a>, seconds: f64) -> Option<Self> {
         let sums = sums(gpu, seconds).filter(|sums| sums.paged >= MIN_SEEN * seconds)?;
         let cycles = gpu.window(&GPU_TENSOR_ACTIVE_CYCLES);
@@ -36,15 +37,16 @@ impl<'a> Told<'a> {
         })
     }
 
-    /// Seconds by which its sums may begin or end elsewhere than those of others: as old as what the exporter read of GPUs
-    /// has been at most, and by as much as they are not of the time that the pages are of.
+    /// Seconds by which its sums may begin or end elsewhere than those of others: as old as what
+    /// the exporter read of GPUs has been at most, and by as much as they are not of the time that
+    /// the scrapes are of.
     fn is_off_by(&self) -> f64 {
         let ages = self.gpu.history.window(&SOURCE_AGE, &[SOURCE]);
         let ages = ages.into_iter().flat_map(Window::values);
         ages.fold(READ_APART, f64::max) + (self.sums.monitored - self.sums.paged).abs()
     }
 
-    /// Clocks of the time that the pages are of.
+    /// Clocks of the time that the scrapes are of.
     fn clocks(&self) -> impl Iterator<Item = f64> {
         let newest = self.gpu.clock().and_then(|clock| Some(clock.latest()?.0));
         let told = self.gpu.clock().into_iter().flat_map(Window::told);
@@ -93,7 +95,7 @@ impl<'a> Counted<'a> {
         gpu.window(&GPU_MONITORED_SECONDS).is_some()
     }
 
-    /// Over the newest `seconds`. `None` of GPUs that have told or done too little.
+    /// Over the newest `seconds`. `None` of GPUs that have reported or done too little.
     pub(super) fn of(gpus: &[Listed<'a>], seconds: f64) -> Option<Self> {
         let told = gpus.iter().filter_map(|gpu| Told::by(gpu, seconds));
         let told: Vec<_> = told.collect();
@@ -124,6 +126,7 @@ impl<'a> Counted<'a> {
             gpu: told.gpu,
             active: told.sums.share(),
             ratio: *ratio,
+            usual: *ratio,
         });
         workers.collect()
     }
@@ -173,8 +176,9 @@ impl<'a> Counted<'a> {
 
     /// The excess that a GPU shows if it does what the others do, and its sums are of a time that begins or ends
     /// elsewhere: what was done in the seconds between, at most the difference of the busiest and the idlest
-    /// [`PIECE_SECONDS`], as a share of all; and what its clock has changed by, unless cycles are counted. `None` of another node's GPU, and where nobody works any more: what was done
-    /// before a job stopped is not what there is to find. `None`, too, where scrapes have a gap or the exporter was late.
+    /// [`PIECE_SECONDS`], as a share of all; and what its clock has changed by, unless cycles are counted.
+    /// `None` of another node's GPU, and where no GPU works any more: what was done before a job stopped is not
+    /// what there is to find. `None`, too, where scrapes have a gap or the exporter was late.
     pub(super) fn misread(&self, gpu: &Listed<'_>) -> Option<f64> {
         let mut told = self.told.iter();
         let told = told.find(|told| told.gpu.index == gpu.index)?;
@@ -183,7 +187,7 @@ impl<'a> Counted<'a> {
             return None;
         }
         let pieces = self.pieces(told.sums.paged);
-        // A page that comes a little late is in the second.
+        // A scrape that comes a little late is in the second.
         let newest = pieces.iter().take(2).flatten().next()?;
         if *newest < MIN_ACTIVE {
             return None;
@@ -200,7 +204,7 @@ impl<'a> Counted<'a> {
             (low.min(share), high.max(share))
         });
         let mean = median(self.told.iter().map(|told| told.sums.share()))?;
-        // One page is too few to tell.
+        // One scrape is too few to decide.
         let is_known = told().count() > 1;
         Some(if is_known {
             (busiest - idlest) / mean

@@ -10,7 +10,7 @@ use super::{HELD_SECONDS, MOVED_SECONDS};
 /// A GPU.
 pub(super) type Key = (NodeName, GpuIndex);
 
-/// A GPU that is behind, and who does the same work: its job, or where none is known its node.
+/// A GPU that is behind, and its cohort: its job, or if none is known its node.
 #[derive(Debug)]
 struct Episode {
     since: Timestamp,
@@ -42,8 +42,9 @@ impl Episodes {
         self.current.keys()
     }
 
-    /// Takes up who is behind now, with its cohort and the seconds that it has been so at least, and who was compared and is not. Of others nothing is known, such as
-    /// while a job writes a checkpoint: they stay what they were for [`MOVED_SECONDS`].
+    /// Adds the GPUs that are behind now, with their cohort and the seconds that it has been so at
+    /// least, and GPUs that were compared and are not. Of others nothing is known, such as while a
+    /// job writes a checkpoint: they stay what they were for [`MOVED_SECONDS`].
     pub(super) fn update(
         &mut self,
         now: Timestamp,

@@ -1,8 +1,9 @@
 //! The numbers of the comparison of work.
 
 use super::{
-    ABOVE_SPREAD, HELD_SECONDS, MIN_ACTIVE, MIN_SECONDS, MIN_SEEN, MOVED_SECONDS, PIECE_SECONDS,
-    READ_APART, SAME_WORK, SAMPLED, SAMPLES, STANDARD, SUMS,
+    ABOVE_SPREAD, ABOVE_SPREAD_OF_ALL, HELD_SECONDS, LOOSELY_SAME_WORK, MEANS, MIN_ACTIVE, MIN_ALL,
+    MIN_SECONDS, MIN_SEEN, MOVED_SECONDS, PIECE_SECONDS, READ_APART, SAME_WORK, SAMPLED, SAMPLES,
+    STANDARD, SUMS, TIMES_AS_MUCH,
 };
 use crate::classes::GPU_SLOW;
 use crate::detect::peers;
@@ -11,15 +12,17 @@ use crate::detect::registry::{Rule, Threshold};
 use crate::jobs::tensor_activity::MAX_LATE;
 use crate::store::MAX_STEP;
 
-/// The numbers in words.
+/// The numbers as text.
 pub(super) fn threshold() -> String {
     let sums = SUMS.map(|(excess, seconds)| format!("{:.1} % over {seconds:.0} s", 100.0 * excess));
     let samples = SAMPLED
         .map(|(excess, samples)| format!("{:.0} % in each of {samples} samples", 100.0 * excess));
     format!(
-        "above the median of at least {MIN_PEERS} GPUs of the node by {} (cumulative counters of the exporter), by more than reads {READ_APART} s apart can cause when work varies, and by more than the GPU's clock has changed, unless cycles are counted; without cumulative counters, by {}, over at least {MIN_SECONDS} s; and by {ABOVE_SPREAD:.0} standard deviations of the differences among the node's GPUs; for {HELD_SECONDS:.0} s, or {MOVED_SECONDS:.0} s if other GPUs were behind for less",
+        "above the median of at least {MIN_PEERS} GPUs of the node by {} (cumulative counters of the exporter), by more than reads {READ_APART} s apart can cause when work varies, and by more than the GPU's clock has changed, unless cycles are counted; without cumulative counters, by {}, over at least {MIN_SECONDS} s, or {:.0} % in the mean activity of the SMs over {:.0} s; and by {ABOVE_SPREAD:.0} standard deviations of the differences among the node's GPUs and {ABOVE_SPREAD_OF_ALL} of those among the GPUs of its job; for {HELD_SECONDS:.0} s, or {MOVED_SECONDS:.0} s if other GPUs were behind for less",
         sums.join(" or "),
-        samples.join(" or ")
+        samples.join(" or "),
+        100.0 * MEANS.0,
+        MEANS.1
     )
 }
 
@@ -33,6 +36,18 @@ pub(super) fn rules() -> Vec<Rule> {
             ABOVE_SPREAD,
             "standard deviations",
             "short windows start at different points of a step (a choice)",
+        ),
+        Threshold::new(
+            "the same above the differences among all GPUs of its job, or of its model",
+            ABOVE_SPREAD_OF_ALL,
+            "standard deviations",
+            "of 100,000 normal values, 0.3 lie above; a few GPUs of one node do not show how much healthy ones differ (a choice)",
+        ),
+        Threshold::new(
+            "minimum number of these GPUs",
+            MIN_ALL as f64,
+            "GPUs",
+            "four nodes of eight; the spread of fewer is off by more than a fifth (a choice)",
         ),
         Threshold::new(
             "standard deviation",
@@ -51,7 +66,7 @@ pub(super) fn rules() -> Vec<Rule> {
     vec![Rule::new(&GPU_SLOW, thresholds)]
 }
 
-fn of_time() -> [Threshold; 3] {
+fn of_time() -> [Threshold; 5] {
     [
         Threshold::new(
             "time for which a GPU must have been behind",
@@ -70,6 +85,18 @@ fn of_time() -> [Threshold; 3] {
             SAME_WORK,
             "ratio",
             "a GPU that does different work is not a peer (a choice)",
+        ),
+        Threshold::new(
+            "the same where its SMs differ by more than twice as much",
+            LOOSELY_SAME_WORK,
+            "ratio",
+            "means of samples that are shorter than a step scatter (a choice)",
+        ),
+        Threshold::new(
+            "how much more its SMs must differ then",
+            TIMES_AS_MUCH,
+            "times",
+            "more work shows in both alike (a choice)",
         ),
     ]
 }
@@ -130,6 +157,24 @@ fn of_samples() -> Vec<Threshold> {
         )
     });
     let others = [
+        Threshold::new(
+            "mean activity of SMs above the median of the node's GPUs",
+            MEANS.0,
+            "ratio",
+            "samples of a second show a slow GPU only while the others wait for it (a choice)",
+        ),
+        Threshold::new(
+            "time of that mean, at most",
+            MEANS.1,
+            "s",
+            "several steps (a choice)",
+        ),
+        Threshold::new(
+            "samples of that mean, at least",
+            MEANS.2 as f64,
+            "samples",
+            "as many phases of the step (a choice)",
+        ),
         Threshold::new(
             "time that the samples must cover",
             MIN_SECONDS,

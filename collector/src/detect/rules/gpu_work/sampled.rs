@@ -1,13 +1,14 @@
-//! Work by samples of activity, where nobody sums it up: what exporters of others tell.
+//! Work by samples of activity, where no exporter sums it up: what other projects' exporters
+//! report.
 
 use railscope_model::identity::NodeName;
 use railscope_model::metric::Metric;
 
-use super::{MIN_ACTIVE, MIN_SECONDS, SAMPLED, SAMPLES, Worker};
+use super::{MEANS, MIN_ACTIVE, MIN_SECONDS, SAMPLED, SAMPLES, Worker};
 use crate::detect::gpus::Listed;
 use crate::detect::peers::{MIN_PEERS, median};
 
-/// What a GPU has told of its work.
+/// What a GPU has reported about its work.
 struct Told<'a> {
     gpu: Listed<'a>,
     /// The newest first.
@@ -38,7 +39,18 @@ impl<'a> Told<'a> {
         })
     }
 
-    /// What it did in a sample; no number if it did not tell.
+    /// Mean of the samples in the newest share of the time of [`MEANS`]; none of too few.
+    fn mean_activity(&self, activity: &'static Metric, share: f64) -> Option<f64> {
+        let (seconds, least) = (share * MEANS.1, (share * MEANS.2 as f64) as usize);
+        let told = self.gpu.window(activity)?.unbroken();
+        let mut newest = None;
+        let lately =
+            told.take_while(|(at, _)| newest.get_or_insert(*at).seconds_since(*at) <= seconds);
+        let shares: Vec<f64> = lately.map(|(_, share)| share).collect();
+        (shares.len() >= least).then(|| mean(shares.into_iter()))?
+    }
+
+    /// What it did in a sample; no number if it did not report.
     fn work(&self, sample: usize) -> f64 {
         self.active[sample].map_or(f64::NAN, |active| active * self.clock)
     }
@@ -46,10 +58,12 @@ impl<'a> Told<'a> {
 
 /// Samples of the GPUs of a node against the middle one of them.
 pub(super) struct Sampled<'a> {
+    activity: &'static Metric,
     told: Vec<Told<'a>>,
     /// The newest samples that reach back [`MIN_SECONDS`] on each of them.
     needed: usize,
-    /// By sample, the newest first, and GPU; no number of one that did not tell. None where they did too little.
+    /// By sample, the newest first, and GPU; no number of one that did not report. None where they did too
+    /// little.
     ratios: Vec<Option<Vec<f64>>>,
 }
 
@@ -63,6 +77,7 @@ impl<'a> Sampled<'a> {
         Some(Self {
             ratios: samples.map(|sample| ratios(&told, sample)).collect(),
             needed,
+            activity,
             told,
         })
     }
@@ -72,16 +87,41 @@ impl<'a> Sampled<'a> {
     }
 
     /// The least that each GPU did in any of the newest samples, so that one that was taken while the job stopped or
-    /// began says nothing.
+    /// began reports nothing.
     pub(super) fn workers(&self, samples: usize) -> Vec<Worker<'a>> {
         let least = self.least(samples).unwrap_or_default();
-        let workers = self.told.iter().zip(least);
-        let workers = workers.filter_map(|(told, ratio)| {
+        let workers = self.told.iter().zip(least).enumerate();
+        let workers = workers.filter_map(|(place, (told, ratio))| {
             Some(Worker {
                 gpu: told.gpu,
                 active: told.active[0]?,
                 ratio: (!ratio.is_nan()).then_some(ratio)?,
+                usual: self.mean(place)?,
             })
+        });
+        workers.collect()
+    }
+
+    /// What a GPU did on average over the samples that report it.
+    fn mean(&self, place: usize) -> Option<f64> {
+        let ratios = self.ratios.iter().flatten().map(|ratios| ratios[place]);
+        mean(ratios.filter(|ratio| !ratio.is_nan()))
+    }
+
+    /// What each GPU did on average over the newest share of the time of [`MEANS`]; none where one reports too little of it.
+    pub(super) fn by_mean(&self, newest: f64) -> Vec<Worker<'a>> {
+        let work = |told: &Told<'a>| Some(told.mean_activity(self.activity, newest)? * told.clock);
+        let Some(work) = self.told.iter().map(work).collect::<Option<Vec<_>>>() else {
+            return Vec::new();
+        };
+        let Some(middle) = median(work.iter().copied()).filter(|middle| *middle > 0.0) else {
+            return Vec::new();
+        };
+        let workers = self.told.iter().zip(work).map(|(told, work)| Worker {
+            gpu: told.gpu,
+            active: work / told.clock,
+            ratio: work / middle,
+            usual: work / middle,
         });
         workers.collect()
     }
@@ -90,7 +130,7 @@ impl<'a> Sampled<'a> {
         let mut least = vec![f64::INFINITY; self.told.len()];
         for ratios in self.ratios.get(..samples.max(self.needed))? {
             for (least, ratio) in least.iter_mut().zip(ratios.as_ref()?) {
-                // Of who has not told one of them nothing is known.
+                // A GPU that has not reported one of them is unknown.
                 let known = !least.is_nan() && !ratio.is_nan();
                 *least = if known { least.min(*ratio) } else { f64::NAN };
             }
@@ -105,6 +145,11 @@ impl<'a> Sampled<'a> {
         let told = samples.iter().flatten().copied();
         (samples.len() >= SAMPLES.1).then(|| told.filter(|ratio| !ratio.is_nan()).collect())
     }
+}
+
+fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let (sum, count) = values.fold((0.0, 0.0), |(sum, count), value| (sum + value, count + 1.0));
+    (count > 0.0).then(|| sum / count)
 }
 
 /// Work of each GPU against that of the middle one, in one sample; none if they did too little.

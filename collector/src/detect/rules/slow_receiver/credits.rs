@@ -4,10 +4,13 @@ use std::collections::{BTreeMap, HashMap};
 
 use foldhash::fast::FixedState;
 use railscope_model::fabric::{Equipment, LinkKind, PartId, Timestamp};
-use railscope_model::identity::{Part, SwitchName};
-use railscope_model::metric::SWITCH_PORT_TRANSMIT_WAIT;
+use railscope_model::identity::{NodeName, Part, RdmaDevice, SwitchName};
+use railscope_model::metric::{
+    RDMA_PORT_RECEIVE_BYTES, RDMA_PORT_SPEED, SWITCH_PORT_TRANSMIT_WAIT,
+};
+use railscope_model::reading::Labels;
 
-use super::{ABOVE_PEERS, HEARD_SECONDS, Holds, MIN_TICKS, WINDOW_SECONDS};
+use super::{ABOVE_PEERS, FULL, HEARD_SECONDS, Holds, MIN_TICKS, WINDOW_SECONDS};
 use crate::detect::detector::View;
 use crate::detect::peers::{MIN_PEERS, median};
 use crate::detect::port_series::PortSeries;
@@ -96,6 +99,9 @@ impl Credits {
             else {
                 return None;
             };
+            if is_full(view, node, device) {
+                return None;
+            }
             let switch = view
                 .fabric
                 .find(&Part::Switch(before.switches[*place].clone()))?;
@@ -120,6 +126,30 @@ impl Credits {
         };
         ports.into_iter().filter_map(holds).collect()
     }
+}
+
+/// Whether a NIC received nearly all that its port can carry, between any two scrapes of the window: then many send to it at
+/// once, and its switch waits for the cable.
+fn is_full(view: &View<'_>, node: &NodeName, device: &RdmaDevice) -> bool {
+    let Some(history) = view.history.node(node) else {
+        return false;
+    };
+    let is_its = |labels: &Labels| labels.values().next() == Some(device.as_str());
+    let mut ports = history.series(&RDMA_PORT_RECEIVE_BYTES);
+    ports.any(|(labels, received)| {
+        let speed = history.series(&RDMA_PORT_SPEED);
+        let mut speed = speed.filter(|(of, _)| is_its(labels) && *of == labels);
+        let Some((_, speed)) = speed.next().and_then(|(_, speed)| speed.latest()) else {
+            return false;
+        };
+        // Newest first.
+        let counts: Vec<_> = received.counts().collect();
+        counts.windows(2).any(|pair| {
+            let seconds = pair[0].at.seconds_since(pair[1].at);
+            let bytes = pair[0].count - pair[1].count;
+            view.now.seconds_since(pair[0].at) <= WINDOW_SECONDS && bytes >= FULL * speed * seconds
+        })
+    })
 }
 
 /// The job of a NIC, if it spans nodes.
@@ -153,7 +183,7 @@ fn usual_in_job<'a>(
         .collect()
 }
 
-/// How long ago a switch began to wait, in seconds: not every page need show more of it.
+/// How long ago a switch began to wait, in seconds: not every scrape need show more of it.
 fn lasts(wait: Window<'_>, now: Timestamp) -> f64 {
     // Newest first.
     let counts: Vec<_> = wait.counts().collect();

@@ -1,0 +1,131 @@
+//! Hosts whose processes wait for a CPU or for memory, while those of the other hosts of their job do not: another process beside
+//! the job, or too little memory for it.
+//!
+//! Jobs differ in what they ask of a host, so that a host is compared with those of its own job only.
+
+use std::collections::BTreeMap;
+
+use railscope_model::identity::{NodeName, Part};
+use railscope_model::metric::{GPU_UTILIZATION, HOST_PRESSURE};
+
+use super::{ABOVE_PEERS, WINDOW_SECONDS};
+use crate::assemble::node_parts::gpus_behind;
+use crate::classes::HOST_STALLS;
+use crate::detect::detector::{Evidence, View};
+use crate::detect::peers::{MIN_PEERS, median};
+use crate::detect::registry::Threshold;
+use crate::store::{Increase, NodeHistory};
+
+/// A resource that the kernel counts waits for (pressure stall information).
+struct Resource {
+    label: &'static str,
+    /// Share of the time in which a process waits for it, from which a host is slow.
+    share: f64,
+    what: &'static str,
+    source: &'static str,
+}
+
+const RESOURCES: &[Resource] = &[
+    Resource {
+        label: "cpu",
+        share: 0.2,
+        what: "of the time a process waits for a CPU",
+        source: "data loaders of healthy nodes wait for up to 0.1 of the time (a choice)",
+    },
+    Resource {
+        label: "memory",
+        share: 0.1,
+        what: "of the time a process waits for memory",
+        source: "healthy nodes do not reclaim or swap (a choice)",
+    },
+];
+/// Utilization of its busiest GPU from which a node without a known job runs one.
+const BUSY: f64 = 0.5;
+
+/// Adds the hosts that stand out in their job.
+pub(super) fn find(view: &View<'_>, out: &mut Vec<Evidence>) {
+    let jobs = jobs(view);
+    for resource in RESOURCES {
+        let mut cohorts: BTreeMap<&str, Vec<(&NodeName, f64)>> = BTreeMap::new();
+        for (node, history) in view.history.fresh_nodes(view.now) {
+            let cohort = match &jobs {
+                Some(jobs) => jobs.get(node).copied().flatten(),
+                None => is_busy(history).then_some(""),
+            };
+            if let (Some(cohort), Some(share)) = (cohort, waits(history, resource)) {
+                cohorts.entry(cohort).or_default().push((node, share));
+            }
+        }
+        for hosts in cohorts.into_values().filter(|of| of.len() >= MIN_PEERS) {
+            let usual = median(hosts.iter().map(|(_, share)| *share)).unwrap_or(0.0);
+            let slow = hosts
+                .into_iter()
+                .filter(|(_, share)| *share > resource.share.max(ABOVE_PEERS * usual));
+            out.extend(slow.map(|(node, share)| evidence(view, resource, node, [share, usual])));
+        }
+    }
+}
+
+/// The limits, as rules.
+pub(super) fn thresholds() -> impl Iterator<Item = Threshold> {
+    let limits = RESOURCES
+        .iter()
+        .map(|resource| Threshold::new(resource.what, resource.share, "ratio", resource.source));
+    limits.chain([Threshold::new(
+        "utilization of its busiest GPU from which a node without a known job is compared",
+        BUSY,
+        "ratio",
+        "an idle node waits for nothing of a job (a choice)",
+    )])
+}
+
+/// The job of each node that runs exactly one; none where no job is known at all.
+fn jobs<'a>(view: &View<'a>) -> Option<BTreeMap<&'a NodeName, Option<&'a str>>> {
+    let mut of_node: BTreeMap<&NodeName, Option<&str>> = BTreeMap::new();
+    for job in view.jobs.iter().filter(|job| job.is_heard) {
+        for node in job.nodes.keys() {
+            let only = of_node.entry(node).or_insert(Some(&*job.name));
+            if *only != Some(&*job.name) {
+                *only = None;
+            }
+        }
+    }
+    (view.jobs.iter().len() > 0).then_some(of_node)
+}
+
+fn is_busy(history: &NodeHistory) -> bool {
+    let mut gpus = history.series(&GPU_UTILIZATION);
+    gpus.any(|(_, window)| window.value().is_some_and(|share| share >= BUSY))
+}
+
+/// Share of the window in which a process waited.
+fn waits(history: &NodeHistory, resource: &Resource) -> Option<f64> {
+    let pressure = history.window(&HOST_PRESSURE, &[resource.label, "some"])?;
+    pressure.increase(WINDOW_SECONDS).map(Increase::rate)
+}
+
+fn evidence(
+    view: &View<'_>,
+    resource: &Resource,
+    node: &NodeName,
+    [share, usual]: [f64; 2],
+) -> Evidence {
+    let part = Part::Host(node.clone());
+    Evidence {
+        detector: "host-health",
+        signal: HOST_PRESSURE.name,
+        class: &HOST_STALLS,
+        // Which process waits, and whether the job waits for that, is not known.
+        effect: 0.0,
+        statement: format!(
+            "On {node} for {:.0} % {}; on the median node of its job for {:.1} %.",
+            100.0 * share,
+            resource.what,
+            100.0 * usual
+        ),
+        victims: gpus_behind(view.fabric, &part),
+        related: Vec::new(),
+        alike: Vec::new(),
+        part,
+    }
+}

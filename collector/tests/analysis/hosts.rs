@@ -1,0 +1,66 @@
+//! What is wrong with a host as a whole: its settings, and what its processes wait for.
+
+use super::{Fault, check, incidents, of_gpus, run, with};
+
+#[test]
+fn a_host_whose_nics_all_have_another_mtu_is_one_incident() {
+    let odd = with(|node, _| {
+        of_gpus(|rail| {
+            let bytes = if node == 3 { 1500 } else { 4200 };
+            format!(
+                "railscope_nic_info{{netdev=\"eth{rail}\",pci=\"0000:{:02x}:00.0\",device=\"mlx5_{rail}\",driver=\"mlx5_core\",numa_node=\"0\"}} 1\n\
+                 railscope_nic_mtu_bytes{{netdev=\"eth{rail}\"}} {bytes}\n",
+                0x10 + rail
+            )
+        })
+    });
+    let expected = "mtu-mismatch host/n3 gpus=4 [gpu/n3:0 gpu/n3:1 gpu/n3:2 gpu/n3:3]";
+    check(&odd, &[expected]);
+}
+
+/// Share of the time in which a process waits for a resource, by node.
+fn pressure(resource: &'static str, share: fn(usize) -> f64) -> Box<Fault> {
+    with(move |node, seconds| {
+        let waited = share(node) * seconds as f64;
+        format!(
+            "railscope_host_pressure_seconds_total{{resource=\"{resource}\",kind=\"some\"}} {waited}\n"
+        )
+    })
+}
+
+/// The job of a node: `large` on six, `small` on the two others.
+fn in_jobs(fault: Box<Fault>) -> Box<Fault> {
+    Box::new(move |node, seconds, page: String| {
+        let job = if node < 6 { "large" } else { "small" };
+        let workload = of_gpus(|gpu| {
+            format!(
+                "railscope_workload_info{{gpu=\"{gpu}\",mig=\"\",device=\"\",pci=\"\",claim=\"\",namespace=\"\",workload=\"\",container=\"\",hpc_job=\"{job}\"}} 1\n"
+            )
+        });
+        fault(node, seconds, page) + &workload
+    })
+}
+
+#[test]
+fn a_host_whose_processes_wait_for_cpu_or_memory_is_named_in_its_job() {
+    let one = |node| if node == 2 { 0.45 } else { 0.02 };
+    let named = ["host-stalls host/n2 gpus=4 [gpu/n2:0 gpu/n2:1 gpu/n2:2 gpu/n2:3]"];
+    for resource in ["cpu", "memory"] {
+        check(&pressure(resource, one), &named);
+        let in_job = incidents(&run(&in_jobs(pressure(resource, one))));
+        assert_eq!(in_job.len(), 1, "{in_job:?}");
+        assert!(in_job[0].starts_with("host-stalls host/n2"), "{in_job:?}");
+    }
+    // The two nodes of another job ask for more by design.
+    let small = |node| if node >= 6 { 0.45 } else { 0.02 };
+    check(&in_jobs(pressure("cpu", small)), &[]);
+    // All of a job do, and one not by much.
+    check(
+        &in_jobs(pressure("cpu", |node| if node < 6 { 0.3 } else { 0.0 })),
+        &[],
+    );
+    check(
+        &pressure("cpu", |node| if node == 2 { 0.15 } else { 0.02 }),
+        &[],
+    );
+}
