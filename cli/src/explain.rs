@@ -234,7 +234,7 @@ fn candidates(out: &mut String, incident: &Incident, shown: Shown) -> fmt::Resul
     let Some(no_part) = incident.no_part else {
         return Ok(());
     };
-    out.push_str("\nCandidates (evidence as log-likelihood)\n");
+    out.push_str("\nCandidates (evidence as log-likelihood ratio to no faulty component, nats)\n");
     for one in incident.candidates.iter().take(shown.parts) {
         let chance = percent(one.posterior);
         let weighed = one.nats.iter().enumerate();

@@ -9,7 +9,7 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer as _, fmt};
 
-/// Logs from here on what this filter reports, which has been checked.
+/// Logs from here on what this filter selects, which has been checked.
 pub(crate) fn log(filter: &str) {
     fmt()
         .with_env_filter(EnvFilter::new(filter))
@@ -18,7 +18,7 @@ pub(crate) fn log(filter: &str) {
         .init();
 }
 
-/// Logs from here on, and sends by OTLP what configuration and environment report; none if that is
+/// Logs from here on, and sends by OTLP what configuration and environment specify; none if that is
 /// nothing. Log lines within a span that is sent begin with its ids.
 pub(crate) fn start(
     filter: &str,

@@ -211,7 +211,7 @@ impl Analyzer {
     }
 
     /// Ingests what one of several exporters reports about a part, read at `at`. Those of a whole subnet
-    /// (`from_afar`) are not seen on nodes that have their own exporters: they call devices by other names.
+    /// (`from_afar`) are ignored for nodes that have their own exporters: they call devices by other names.
     pub fn ingest_from(
         &mut self,
         speaker: &Speaker,
@@ -444,7 +444,7 @@ impl Analyzer {
         (self.subnet_changed, self.switches_changed) = (false, false);
     }
 
-    /// The fabric as its sources have it now, again.
+    /// The fabric, rebuilt from what its sources report now.
     pub fn built(&self, now: Timestamp) -> Built {
         let seen = self.subnet_seen.unwrap_or(now);
         let sources = Sources {

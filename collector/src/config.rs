@@ -64,7 +64,7 @@ pub struct Config {
     pub collectives: Option<PathBuf>,
     /// Work that is announced in the file itself.
     pub maintenance: Vec<Window>,
-    /// A file of a maintenance window, read again when it has changed.
+    /// A file of maintenance windows, read again when it has changed.
     pub maintenance_file: Option<PathBuf>,
     /// The token that allows announcing maintenance over the API; without one, no client may.
     pub maintenance_token: Option<Arc<str>>,
@@ -83,7 +83,7 @@ pub struct Scrape {
     pub interval: Duration,
     /// Longest time that one scrape may take.
     pub timeout: Duration,
-    /// Largest scrape that is read, after decompression.
+    /// Largest scrape body that is read, after decompression.
     pub max_body_bytes: usize,
     /// Scrapes that may be in flight at the same time.
     pub concurrency: usize,
@@ -134,7 +134,7 @@ impl Target {
         }
     }
 
-    /// The node that it is the source for, if it is one.
+    /// The node that it reports about, if it is one.
     pub fn node(&self) -> Option<&NodeName> {
         self.about.as_ref()?.node()
     }
@@ -159,7 +159,7 @@ impl Target {
         self.kind.as_ref().is_some_and(|kind| **kind != *OWN_KIND)
     }
 
-    /// What to call it in logs and labels: the part that it is the source for, or its address.
+    /// What to call it in logs and labels: the part that it reports about, or its address.
     pub fn name(&self) -> String {
         self.about
             .as_ref()
@@ -215,8 +215,7 @@ impl Config {
     /// Reads and checks a file.
     ///
     /// # Errors
-    /// The file cannot be read or reports something wrong; the error reports where and what was
-    /// expected.
+    /// The file cannot be read or is invalid; the error names the place and what was expected.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
         let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Unreadable {
             file: path.to_owned(),
@@ -249,7 +248,7 @@ impl Config {
     /// relative paths start beside it.
     ///
     /// # Errors
-    /// A text reports something wrong; the error reports where and what was expected.
+    /// A text is invalid; the error names the place and what was expected.
     pub fn parse(text: &str, path: &Path) -> Result<Self, ConfigError> {
         let raw: raw::File =
             toml::from_str(text).map_err(|error| ConfigError::from_toml(text, path, error))?;

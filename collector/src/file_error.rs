@@ -27,7 +27,7 @@ pub enum ConfigError {
     /// The file of the plan is of a kind that reports no cables.
     #[error("{}: no wiring plan: expected a table or TOML of cables, or an NDT", .0.display())]
     NoPlan(PathBuf),
-    /// The file reports something wrong.
+    /// The file is invalid.
     #[error("{}:{line}:{column}: {}{message}{}", file.display(), In(field), Meant(meant))]
     Invalid {
         /// The file.

@@ -107,7 +107,7 @@ impl Mappings {
     /// Adds the mapping in a file's text; one of the same kind that comes with Railscope is replaced.
     ///
     /// # Errors
-    /// The text reports something wrong; the error reports where and what was expected.
+    /// The text is invalid; the error names the place and what was expected.
     pub fn add(&mut self, text: &str, path: &Path) -> Result<(), ConfigError> {
         self.push(file::parse(text, path)?);
         Ok(())

@@ -58,7 +58,7 @@ impl Past {
         }
     }
 
-    /// Writes down incidents and a maintenance window, if they are other ones than before.
+    /// Writes down incidents and maintenance windows, if they are other ones than before.
     pub(crate) fn keep_incidents(&mut self, view: &ClusterView, state: &State) {
         let Some(folder) = &self.folder else { return };
         let wire = incidents_file::Wire::of(view, &state.posted());

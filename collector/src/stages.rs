@@ -8,13 +8,13 @@ use super::analyzer::Analyzer;
 pub enum Step {
     /// GPUs and ports are compared with those of the same product, shape and place only.
     RoleCohort,
-    /// What is lost with a switch or a host, and the other end of one fault, belongs to its root.
+    /// Findings of components below a failed switch or host are merged into it, as is the other end of one fault.
     Parents,
-    /// A host can be the root of what many of its parts show.
+    /// A host can be the root cause of its components' findings.
     HostComponent,
-    /// Nothing opens before a second tick in a row shows it.
+    /// An incident opens after two consecutive cycles.
     Persistence,
-    /// What proves itself opens an incident at its first tick.
+    /// Findings with immediate proof open an incident in their first cycle.
     Proof,
     /// Only sufficiently probable incidents page.
     Belief,

@@ -51,7 +51,7 @@ pub enum ScrapeResult {
 }
 
 impl ScrapeResult {
-    /// Every result, in the order of the scrape.
+    /// Every result, in the order of the exposition.
     pub const ALL: [Self; 10] = [
         Self::Ok,
         Self::Partial,
@@ -107,7 +107,7 @@ pub enum SweepResult {
 }
 
 impl SweepResult {
-    /// Every result, in the order of the scrape.
+    /// Every result, in the order of the exposition.
     pub const ALL: [Self; 3] = [Self::Complete, Self::Partial, Self::Failed];
 
     /// The result as a label value.

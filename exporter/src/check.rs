@@ -1,7 +1,7 @@
 //! `railscope check`: what this node should give, what it gives, and how to repair the difference.
 //!
 //! [`run`] reads the machine once, as the exporter does, and [`judge`] compares it with [`RULES`]. Nothing
-//! is compared with a list of products: a part is compared with its own maximum or against its siblings.
+//! is compared with a list of products: a part is compared with its own maximum or with its siblings.
 
 mod gpus;
 mod lost;

@@ -38,7 +38,7 @@ pub struct ClusterSpec {
     /// What kind of nodes.
     #[serde(default)]
     pub node: NodeKind,
-    /// Nodes of other kinds, from the first node on; the rest is as `node` reports.
+    /// Nodes of other kinds, from the first node on; the rest is as `node` specifies.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<Group>,
     /// GPUs in each node, if fewer than its kind has.

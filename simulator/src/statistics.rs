@@ -1,4 +1,4 @@
-//! Statistics that report whether two recordings of a cluster are alike: of counters, and of step
+//! Statistics that show whether two recordings of a cluster are alike: of counters, and of step
 //! times.
 
 /// Rates of a counter in windows of equal length, in units of the counter per second.

@@ -23,7 +23,7 @@ const MODULE: &str = "if_mib";
 const SNMP: &str = "/snmp";
 const SUBNET: &str = "/infiniband/metrics";
 
-/// Whose counters a scrape shows.
+/// Whose counters an exposition shows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Counted {
     /// Those of an Ethernet switch.
@@ -33,7 +33,7 @@ pub(super) enum Counted {
 }
 
 impl Counted {
-    /// All scrapes of a cluster. Switches of EFA are not visible.
+    /// All expositions of a cluster. Switches of EFA are not visible.
     pub(super) fn all(cluster: &Cluster) -> Vec<Self> {
         let switches = cluster.plan().switches.iter();
         match cluster.spec().transport {
@@ -45,7 +45,7 @@ impl Counted {
         }
     }
 
-    /// The scrape; none if there is no response.
+    /// The exposition; none if there is no response.
     pub(super) fn page(&self, cluster: &Cluster) -> Option<String> {
         match self {
             Self::Switch(name) => if_mib(cluster, name),
@@ -53,7 +53,7 @@ impl Counted {
         }
     }
 
-    /// Whose scrape it is.
+    /// Whose exposition it is.
     pub(super) const fn kind(&self) -> &'static str {
         match self {
             Self::Switch(_) => "snmp_exporter",

@@ -50,7 +50,7 @@ macro_rules! signals {
     ($($id:ident = $entity:ident $metric:ident $label:expr, $how:ident;)+) => {
         /// Names of the columns.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        #[allow(missing_docs)] // the table reports what they are
+        #[allow(missing_docs)] // the table describes them
         pub(super) enum Column { $($id),+ }
 
         impl Column {

@@ -16,7 +16,7 @@ const GPUS_OF_BUDGET: f64 = 100_000.0;
 pub(super) enum Outcome {
     /// By the whole of the interval.
     Met,
-    /// By the figure itself; the interval exceeds the goal, as these runs are too few to decide.
+    /// By the figure itself; the interval crosses the goal, as these runs are too few to decide.
     Unproven,
     /// Not.
     Missed,
@@ -29,7 +29,7 @@ impl Outcome {
     pub(super) const fn as_str(self) -> &'static str {
         match self {
             Self::Met => "met",
-            Self::Unproven => "reached, interval exceeds the goal",
+            Self::Unproven => "reached, not proven: the interval crosses the goal",
             Self::Missed => "missed",
             Self::Untested => "not tested",
         }

@@ -387,7 +387,7 @@ mod tests {
         let verdicts = check(&events, &[alarm("gpu/n1:4", 1.0, 10.0, None)], Names::Part);
         let fault = &verdicts.faults[0];
         assert!(!fault.found && fault.top == [false; 2] && fault.top_tier == [true; 2]);
-        // Something was reported about the node, so it was detected, though not localised.
+        // Something was reported about the node, so it was detected, though not localized.
         assert_eq!(
             (fault.detect_seconds, fault.localise_seconds),
             (Some(10.0), None)

@@ -48,7 +48,9 @@ const BLOCKS: &[Block] = &[
     ("scenarios", "Scenarios", |report| {
         table(&report.scenario_rows())
     }),
-    ("wrong", "Errors", |report| table(&wrong(report))),
+    ("wrong", "Misses and false alarms", |report| {
+        table(&wrong(report))
+    }),
 ];
 
 /// Writes the tables into a Markdown file, or a new one if there is none.

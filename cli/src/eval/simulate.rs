@@ -393,7 +393,7 @@ impl Watch {
     }
 }
 
-/// The scrape that the exporter would serve.
+/// The exposition that the exporter would serve.
 fn page(mut reading: NodeReading) -> String {
     reading.normalise();
     Page::new(Arc::new(reading)).write(Format::OpenMetrics, Profile::Full)

@@ -1,4 +1,4 @@
-//! What the counters of switches report: lost packets, circles of pause, unused uplinks; on fabrics made by hand.
+//! What the counters of switches report: lost packets, cycles of pause, unused uplinks; on fabrics made by hand.
 
 mod credits;
 mod ports;

@@ -30,7 +30,7 @@ pub struct Switches {
     pub problems: BTreeMap<SwitchName, String>,
 }
 
-/// Nodes that are switches: the configuration reports it, or they have neither RDMA device nor GPU
+/// Nodes that are switches: the configuration says so, or they have neither RDMA device nor GPU
 /// and a host's RDMA port calls them its neighbor.
 pub fn switch_nodes(history: &History, switches: &Switches) -> BTreeSet<NodeName> {
     let is_host = |history: &NodeHistory| {
@@ -60,8 +60,7 @@ pub fn switch_nodes(history: &History, switches: &Switches) -> BTreeSet<NodeName
         .collect()
 }
 
-/// What switches that others are the source for report about their neighbors, to see whether it has
-/// changed.
+/// What others' exporters report about switches' neighbors, to see whether it has changed.
 pub fn told_by_others(history: &History, now: Timestamp) -> Vec<(SwitchName, Labels)> {
     let series = |(switch, history): (&SwitchName, &NodeHistory)| {
         let series = history.series(&LLDP_NEIGHBOR);

@@ -115,8 +115,8 @@ fn parts(node: &NodeName, history: &NodeHistory) -> Vec<(Part, Equipment)> {
     parts
 }
 
-/// What sits at each PCI address of a node: kind, such as `gpu` or `nic`, and name. The PCIe tree tells; where it is not
-/// visible, as in a container, GPUs and RDMA ports have addresses of their own.
+/// What sits at each PCI address of a node: kind, such as `gpu` or `nic`, and name. The PCIe tree takes precedence; without
+/// it, as in a container, the address labels of GPUs and RDMA ports are used.
 pub fn endpoints(history: &NodeHistory) -> BTreeMap<&str, (&str, &str)> {
     let gpus = history.series(&GPU).map(|(labels, _)| {
         let (pci, name) = (label!(GPU, "pci"), label!(GPU, "gpu"));

@@ -144,7 +144,7 @@ impl Probing {
         })
     }
 
-    /// The next ones of its leaf. NICs of the same node do not probe a node.
+    /// The next ones of its leaf. A probe from a NIC of the same node is no test of the node.
     fn near(&self, place: usize, count: usize) -> Vec<usize> {
         let ring = &self.by_leaf[&self.all[place].leaf];
         let at = ring.binary_search(&place).unwrap_or_default();

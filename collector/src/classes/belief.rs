@@ -16,7 +16,7 @@ const UNKNOWN: f64 = 0.5;
 
 /// How often incidents of a class were about a faulty part, maintenance windows excluded: 1,064 alarms, all right.
 /// Counted by `railscope eval --scenario tests/scenarios tests/scenarios/severity --seeds 0..2 --tick 5s`, and by
-/// Laplace's rule one right and one wrong more of each. What reports 0.95 is a choice: too rarely seen (mass link
+/// Laplace's rule one right and one wrong more of each. Entries of 0.95 are a choice: too rarely seen (mass link
 /// losses, settings, drops, what only probes see, cooling, limits, errors of NVLinks, XIDs, hardware of nodes).
 const BELIEFS: &[(&Class, f64)] = &[
     (&SWITCH_DOWN, 0.94),

@@ -1,5 +1,5 @@
-//! Signs: which parts other than the named one may cause a finding, as a log-likelihood by kind of
-//! part.
+//! Signs: which parts other than the named one may cause a finding, as a log-likelihood in nats by
+//! kind of part.
 //!
 //! The values are initial choices; 0 where nothing is known. Only differences within a row count: how sure
 //! the named part is, is in [`belief`](super::belief).
@@ -16,7 +16,7 @@ use crate::classes::{
 };
 use crate::detect::detector::Evidence;
 
-/// How much a kind of finding supports parts of each kind, as a log-likelihood.
+/// How much a kind of finding supports parts of each kind, as a log-likelihood in nats.
 #[derive(Debug)]
 pub(crate) struct Signs {
     gpu: f64,

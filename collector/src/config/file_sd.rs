@@ -11,9 +11,9 @@ use crate::mapping::{Mappings, OWN_KIND};
 use crate::sources::targets::own_on_switch;
 use crate::store::source_id::Subject;
 
-/// Label that reports which exporter a target is, as `kind` does in the configuration.
+/// Label that specifies which exporter a target is, as `kind` does in the configuration.
 pub(crate) const KIND: &str = "__railscope_kind";
-/// Label that names the switch that a target is the source for.
+/// Label that names the switch that a target reports about.
 pub(crate) const SWITCH: &str = "__railscope_switch";
 
 /// Label of a target whose series name the nodes and switches: its only value is `series`.

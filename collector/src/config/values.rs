@@ -93,7 +93,7 @@ impl<'de> Deserialize<'de> for Positive {
     }
 }
 
-/// Text that reports something.
+/// Non-empty text.
 pub(super) struct Text(pub(super) String);
 
 impl<'de> Deserialize<'de> for Text {

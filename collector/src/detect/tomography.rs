@@ -121,7 +121,7 @@ const MEASURABLE_HITS: f64 = 5.0;
 
 /// Share of the probes that is hit on flows of one kind while nothing is broken, and no less than `least`; `sources` and `flows`
 /// are (probes, hits). It is that of the middle source, for faults are few and most sources show none. A component between few
-/// spines, however, is on some paths of every source: where the middle flow has less than half of that share, it is the usual one.
+/// spines, however, is on some paths of every source: where the middle flow has less than half of that share, the flow's share is the usual one.
 pub fn base_rate(
     sources: impl Iterator<Item = (f64, f64)>,
     flows: impl Iterator<Item = (f64, f64)>,
@@ -141,7 +141,11 @@ fn middle(counts: impl Iterator<Item = (f64, f64)>) -> Option<(f64, f64)> {
     let mut counts: Vec<_> = counts.filter(|(probes, _)| *probes > 0.0).collect();
     let middle = counts.len() / 2;
     let share = |(probes, hits): &(f64, f64)| hits / probes;
-    let order = |a: &_, b: &_| share(a).total_cmp(&share(b));
+    // Of flows without a hit, not any one, but the middle one.
+    let order = |a: &(f64, f64), b: &(f64, f64)| {
+        let by_share = share(a).total_cmp(&share(b));
+        by_share.then(a.0.total_cmp(&b.0))
+    };
     (!counts.is_empty()).then(|| *counts.select_nth_unstable_by(middle, order).1)
 }
 

@@ -22,8 +22,8 @@ use crate::diagnose::incident::Incident;
 use crate::jobs::job::Jobs;
 use crate::store::{History, NodeHistory};
 
-/// Most incidents that are recorded, the worst first: a mass link loss has one root cause, and more web pages are
-/// not read.
+/// Most incidents that are recorded, the worst first: a mass link loss has one root cause, and nobody would read
+/// more.
 pub const MOST_RECORDED: usize = 64;
 /// Most points of one curve: two pixels each on a phone.
 pub const MOST_POINTS: usize = 120;

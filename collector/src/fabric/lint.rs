@@ -29,8 +29,8 @@ use crate::fabric::graph::tiers::tier_numbers;
 /// Peers report what is usual when at least this share of them agrees (detectors compare cohorts at 70 %; wiring
 /// is laid by rule, so it may ask for more).
 pub(crate) const PEER_SHARE: f64 = 0.75;
-/// Fewest peers that can agree on anything: of three, one that differs and two that agree are no majority worth a
-/// scrape.
+/// Fewest peers that can agree on anything: of three, one that differs and two that agree are no majority worth an
+/// alert.
 pub(crate) const MIN_PEERS: usize = 4;
 
 /// How bad a finding is.

@@ -2,8 +2,8 @@
 //!
 //! A step of length `T` is `W + C + U` on every rank: waiting in collectives, sends and receives; kernels; the rest.
 //! Against ranks of the same role, `dW = (median W - W) / T` and `dC`, `dU` are the excess of the others over their
-//! medians. The rank with the largest `dW` of its cohort that appears as compute time is hit; a bet on each rank
-//! that grows by hits and shrinks by misses (an e-process) turns hits into a result whose rate of false alarms is
+//! medians. The rank with the largest `dW` of its cohort, if that appears as its compute time, is hit; a bet on each
+//! rank that grows by hits and shrinks by misses (an e-process) turns hits into a result whose rate of false alarms is
 //! bounded whatever the noise is.
 
 pub(crate) mod edge_times;
@@ -85,7 +85,7 @@ pub fn union(intervals: impl IntoIterator<Item = (f64, f64)>) -> f64 {
 pub enum Cause {
     /// Its missing wait is compute: the GPU, its clock or memory.
     Gpu,
-    /// Its missing wait is unaccounted: perhaps the host. A hint that another channel must confirm, never a scrape:
+    /// Its missing wait is unaccounted: perhaps the host. A hint that another channel must confirm, never a page:
     /// on public traces it has named a victim and a gap of the tracing.
     HostHint,
 }

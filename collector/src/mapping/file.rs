@@ -148,7 +148,7 @@ impl Wrong {
 /// Reads the text of a mapping file; `path` is named in errors.
 ///
 /// # Errors
-/// The text reports something wrong; the error reports where and what was expected.
+/// The text is invalid; the error names the place and what was expected.
 pub(super) fn parse(text: &str, path: &Path) -> Result<Mapping, ConfigError> {
     let raw: RawFile =
         toml::from_str(text).map_err(|error| ConfigError::from_toml(text, path, error))?;

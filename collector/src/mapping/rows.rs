@@ -21,13 +21,13 @@ pub struct Mapping {
     /// Which exporter is believed where two report the same of one node; the lowest. Railscope's own has
     /// 0.
     pub precedence: u8,
-    /// Names of series by one of which a scrape of this exporter is known.
+    /// Names of series by one of which an exposition of this exporter is known.
     pub(super) known_by: Vec<Regex>,
     pub(super) joins: Vec<Join>,
     pub(super) rows: Vec<Row>,
 }
 
-/// Labels that are on another series of the scrape.
+/// Labels that are on another series of the exposition.
 #[derive(Debug)]
 pub(super) struct Join {
     pub(super) from: Regex,
@@ -312,11 +312,11 @@ impl Row {
         (value.is_finite() && sign_fits).then_some(value)
     }
 
-    /// Whether the row's metric can be determined of a part.
+    /// Whether the row's metric can belong to a part.
     pub(super) fn is_about(&self, subject: &Subject) -> bool {
         match subject {
             Subject::Node(_) => self.to.writer == Writer::Exporter,
-            // Neighbors are reported about a port in the same terms, whatever device has the port.
+            // Neighbors of a port are reported in the same terms, whatever device has the port.
             Subject::Switch(_) => self.to.writer == Writer::Switch || self.to == &LLDP_NEIGHBOR,
         }
     }
@@ -327,7 +327,7 @@ fn flag(is: bool) -> f64 {
 }
 
 impl Mapping {
-    /// Whether a scrape that holds a series of this name is this exporter's.
+    /// Whether an exposition that holds a series of this name is this exporter's.
     pub fn knows(&self, name: &str) -> bool {
         self.known_by.iter().any(|regex| regex.is_match(name))
     }

@@ -44,7 +44,7 @@ pub struct Translator {
     names: HashMap<u64, Arc<[Candidate]>, Fixed>,
     /// Hash of a line up to its value -> where it goes.
     lines: HashMap<u64, Arc<Placed>, Fixed>,
-    /// Labels that joins found on the scrape before: if they change, lines mean something else.
+    /// Labels that joins found in the scrape before: if they change, lines mean something else.
     joined: Joined,
     subjects: Vec<Subject>,
     series: Vec<Ours>,

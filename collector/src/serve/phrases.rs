@@ -1,4 +1,4 @@
-//! Parts, times and counts as people report them.
+//! Parts, times and counts in readable form.
 
 use railscope_model::fabric::civil;
 use railscope_model::identity::Part;

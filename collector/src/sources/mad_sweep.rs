@@ -166,7 +166,7 @@ impl Sweeper {
     /// Sweeps once. Blocks until all answers are in or given up, at most [`Settings::limit`] and a moment.
     ///
     /// # Errors
-    /// There is no sweep at all. A sweep with gaps is none: it reports it itself.
+    /// There is no sweep at all. A sweep with gaps is none: it reports its gaps.
     pub fn sweep(&mut self) -> Result<Swept, SweepError> {
         let begun = Instant::now();
         let mut stats = Stats::default();

@@ -1,4 +1,4 @@
-//! Fetches the scrapes of exporters over HTTP, within limits of time, size and number.
+//! Scrapes exporters over HTTP, within limits of time, size and number.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -43,8 +43,8 @@ pub enum ScrapeError {
     /// An answer with another status than 200.
     #[error("not an exposition: status {0}")]
     Status(StatusCode),
-    /// A scrape beyond the limit.
-    #[error("the page has more than {0} bytes (scrape.max_body_bytes)")]
+    /// A scrape body beyond the limit.
+    #[error("the scrape body has more than {0} bytes (scrape.max_body_bytes)")]
     TooLarge(usize),
 }
 
@@ -129,7 +129,7 @@ impl Scraper {
         self.descriptors.for_clients()
     }
 
-    /// Fetches one scrape.
+    /// Performs one scrape.
     ///
     /// # Errors
     /// Why there is none.

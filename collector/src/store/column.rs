@@ -170,7 +170,7 @@ impl Column {
         self.told.arrival == turn.number && self.told.rows == self.rows.len()
     }
 
-    /// Adds a row, which is reported nothing yet.
+    /// Adds a row without a value yet.
     pub(super) fn add(&mut self, labels: Labels, turn: Turn<'_>) -> usize {
         let page = turn.axis.newest();
         if let Some(index) = self.search.index_mut() {

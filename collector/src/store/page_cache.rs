@@ -1,9 +1,10 @@
-//! Lines that the scrapes of equal nodes have alike: read once for one node, recognized by their bytes on all
+//! Lines that the expositions of equal nodes have alike: read once for one node, recognized by their bytes on all
 //! others.
 //!
-//! A template is the scrape of one node: every series by what stands before its value, in order, with what that means.
-//! A scrape that follows it is compared with it and not read again, but for its values. Lines that are others, such as
-//! those that report serial numbers, are read as they are; what a scrape reports never depends on a template.
+//! A template is the exposition of one node: every series by what stands before its value, in order, with what that
+//! means. An exposition that follows it is compared with it and not read again, but for its values. Lines that are
+//! others, such as those that report serial numbers, are read as they are; what an exposition reports never depends on
+//! a template.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;

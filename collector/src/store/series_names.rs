@@ -1,4 +1,4 @@
-//! What is on every node's scrape alike: names of metrics, and label values that nodes share.
+//! What is in every node's exposition alike: names of metrics, and label values that nodes share.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
@@ -43,7 +43,7 @@ static UNREAD: &[&Metric] = &[
 /// keeps its own.
 const MOST_SHARED: usize = 100_000;
 
-/// What a series of a scrape is.
+/// What a series of an exposition is.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Meaning {
     /// A series of this metric, or a part of a histogram.

@@ -54,6 +54,7 @@ fn a_host_whose_processes_wait_for_cpu_or_memory_is_named_in_its_job() {
     // The two nodes of another job ask for more by design.
     let small = |node| if node >= 6 { 0.45 } else { 0.02 };
     check(&in_jobs(pressure("cpu", small)), &[]);
+    check(&pressure("cpu", small), &[]);
     // All of a job do, and one not by much.
     check(
         &in_jobs(pressure("cpu", |node| if node < 6 { 0.3 } else { 0.0 })),

@@ -72,18 +72,27 @@ fn pause_that_a_storm_left_in_the_window_is_no_slow_receiver() {
 /// Pause of the whole port, as exporters count it where global pause is used in place of PFC.
 #[test]
 fn global_pause_names_what_pfc_would() {
-    let paused = |share: f64| {
+    let paused = |share: f64, on_fabric: bool| {
         with(move |node, seconds| {
             of_gpus(|rail| {
                 let is_it = (node, rail) == (5, 1);
                 let paused = if is_it { share * seconds as f64 } else { 0.0 };
                 format!(
-                    "railscope_nic_pause_seconds_total{{netdev=\"eth{rail}\",direction=\"transmit\"}} {paused}\n\
-                     railscope_nic_pause_seconds_total{{netdev=\"eth{rail}\",direction=\"receive\"}} 0\n"
+                    "railscope_nic_info{{netdev=\"eth{rail}\",pci=\"\",device=\"{}\",driver=\"mlx5_core\",numa_node=\"\"}} 1\n\
+                     railscope_nic_pause_seconds_total{{netdev=\"eth{rail}\",direction=\"transmit\"}} {paused}\n\
+                     railscope_nic_pause_seconds_total{{netdev=\"eth{rail}\",direction=\"receive\"}} 0\n",
+                    if on_fabric {
+                        format!("mlx5_{rail}")
+                    } else {
+                        String::new()
+                    }
                 )
             })
         })
     };
-    check(&paused(0.3), &["slow-receiver nic/n5:eth1 gpus=0 []"]);
-    check(&paused(1.0), &["pfc-storm nic/n5:eth1 gpus=0 []"]);
+    let named = "nic/n5:mlx5_1 gpus=1 [gpu/n5:1]";
+    check(&paused(0.3, true), &[&format!("slow-receiver {named}")]);
+    check(&paused(1.0, true), &[&format!("pfc-storm {named}")]);
+    // A port for storage.
+    check(&paused(0.3, false), &[]);
 }

@@ -282,6 +282,36 @@ fn a_gpu_whose_sms_are_busy_for_longer_with_the_same_tensor_work_is_slow() {
     check(&told(10.0), &[]);
 }
 
+/// Activity of SMs and of tensor cores, with one GPU whose SMs are busy for longer.
+fn longer_sms(gpus: usize, tensor: f64) -> impl Fn(usize, u64) -> String {
+    move |node, _| {
+        let of = |gpu: usize| {
+            let share = if (node, gpu) == (1, 1) { 0.72 } else { 0.6 };
+            format!(
+                "railscope_gpu_sm_active_ratio{{gpu=\"{gpu}\"}} {share}\n\
+                 railscope_gpu_tensor_active_ratio{{gpu=\"{gpu}\"}} {tensor}\n"
+            )
+        };
+        (0..gpus).map(of).collect()
+    }
+}
+
+#[test]
+fn slow_sms_are_found_at_half_a_minute_between_scrapes_and_not_among_two_gpus() {
+    let named = |every: usize, gpus: usize, tensor: f64| {
+        let named = by_the_page(every, 400, longer_sms(gpus, tensor));
+        let all: BTreeSet<_> = named.into_iter().flat_map(|(_, named)| named).collect();
+        all
+    };
+    let slow = BTreeSet::from(["gpu-slow gpu/n1:1 gpus=1 []".to_owned()]);
+    for every in [5, 15, 30] {
+        assert_eq!(named(every, 4, 0.3), slow, "every {every} s");
+    }
+    assert_eq!(named(5, 2, 0.3), BTreeSet::new());
+    // No tensor work that could be compared.
+    assert_eq!(named(5, 4, 0.001), BTreeSet::new());
+}
+
 /// Samples of a second that fall into the time in which all compute, and into that in which the others wait for one of them.
 #[test]
 fn a_gpu_for_which_the_others_wait_is_slow_by_the_mean_of_its_samples() {

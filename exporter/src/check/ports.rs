@@ -247,7 +247,7 @@ pub(super) fn unreadable(view: &View<'_>, out: &mut Out) {
             continue;
         };
         if (of, device) == ("pcie", "config") {
-            // The questions that need it reports it, and most people do not run this as root.
+            // The questions that need it report it, and most people do not run this as root.
             continue;
         }
         // `gpu-driver` names these.

@@ -297,7 +297,7 @@ impl Log {
         let sysfs = self.sysfs.open();
         let found = sysfs.and_then(|sysfs| pci::gpus(&sysfs, &mut [0; 4096]));
         let found: Vec<_> = found.iter().flatten().map(|gpu| gpu.address).collect();
-        // A GPU that fell off the bus reports so by an XID: one that was seen keeps its ordinal.
+        // A GPU that fell off the bus reports it by an XID: one that was seen keeps its ordinal.
         if self.gpus.iter().all(|gpu| found.contains(gpu)) {
             self.gpus = found;
         }

@@ -23,7 +23,7 @@ use crate::sources::sysfs::{Buffer, Dir, Miss, Root, Texts};
 
 /// Source label.
 const NAME: &str = "rdma";
-/// Source label of the part that reports netlink.
+/// Source label of the part that uses netlink.
 const NETLINK: &str = "rdma_netlink";
 
 struct Rdma {

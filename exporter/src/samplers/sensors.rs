@@ -197,7 +197,7 @@ fn limit(found: &mut [Watched]) {
         tracing::debug!(
             kind = kind.as_str(),
             count = left_out.len(),
-            "sensors omitted: limit of the node reached"
+            "sensors omitted: limit per kind reached"
         );
         for chip in found.iter_mut() {
             chip.sensors

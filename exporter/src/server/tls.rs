@@ -1,5 +1,5 @@
 //! A listener whose connections use TLS: handshakes run in parallel, so that a slow client delays
-//! nobody.
+//! no other client.
 
 use std::io;
 use std::net::SocketAddr;

@@ -96,8 +96,8 @@ impl Open {
         })
     }
 
-    /// Whether the path names another file by now, or the file was cut: logs are rotated in both
-    /// directions.
+    /// Whether the path names another file by now, or the file was cut: logs are rotated either
+    /// way, renamed or truncated.
     fn was_replaced(&self, path: &Path) -> bool {
         let now = path.metadata();
         let now = now.ok().filter(|_| self.identity.is_some());

@@ -130,7 +130,7 @@ impl Device {
         named.or_else(|| self.netdev(port, buffer))
     }
 
-    /// The network interface of a port that has no address to report it by: the one whose
+    /// The network interface of a port that has no address to identify it by: the one whose
     /// `dev_port` is the port's, the only one of the hardware, or a software device's parent.
     pub fn netdev(&self, port: u8, buffer: &mut Buffer) -> Option<String> {
         let Some(hardware) = &self.hardware else {

@@ -13,7 +13,7 @@ const CLASSES: [(&str, Kind); 2] = [("0x02", Kind::Nic), ("0x0108", Kind::Nvme)]
 
 /// Vendor and device ids that only virtual functions have, from the kernel's drivers (`mlx4_core`,
 /// `mlx5_core`, `bnxt_en`, `iavf`, `mana`, `hns3`). A guest sees no link to the physical function, so this
-/// is all that reports it: that a guest runs there does not, since a physical function can be passed
+/// is all that identifies it: that a guest runs there does not, since a physical function can be passed
 /// through, nor that it has no SR-IOV capability, which a hypervisor may hide. ConnectX-6 Dx and later, on
 /// either link layer, and BlueField-2 and later share 0x101e.
 const VIRTUAL_IDS: &[(&str, &[&str])] = &[

@@ -1,4 +1,4 @@
-//! Files that report how the exporter's own web server is protected, and whether they have changed.
+//! Files that configure how the exporter's own web server is protected, and whether they have changed.
 
 use std::fs;
 use std::io;

@@ -202,7 +202,7 @@ impl Cluster {
         }
     }
 
-    /// How many events of a rate, and of a separate number, a port counts in some time. Rounds up
+    /// How many events a port counts in some time, given the rate and the number of the draw. Rounds up
     /// or down at random, so that slow rates do not vanish in short ticks.
     fn events_at(&self, nic: usize, seconds: f64) -> impl Fn(f64, u64) -> u64 + use<> {
         let noise = self.noise.part(SYMPTOMS).part(nic as u64);

@@ -5,7 +5,7 @@ use super::Cluster;
 use crate::noise::Noise;
 use crate::parts::port::{AtLimit, COUNTERS, Counter};
 
-/// Most that a counter which only errors move has left before it saturates.
+/// Most that a counter which only errors move has left before it wraps.
 const ERRORS_LEFT: u64 = 100;
 /// The same for one that traffic moves: RDMA writes of half an hour at full speed.
 const TRAFFIC_LEFT: u64 = 1 << 26;

@@ -31,7 +31,7 @@ pub(crate) const DEVICE_COUNTERS: &[(&str, u64)] = &[
 macro_rules! counters {
     ($($id:ident = $name:literal;)+) => {
         /// A counter of an EFA port.
-        #[allow(missing_docs)] // the names in the table report what they are
+        #[allow(missing_docs)] // the names in the table describe them
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum EfaCounter { $($id),+ }
 

@@ -31,7 +31,7 @@ pub enum Source {
 macro_rules! counters {
     ($($id:ident = $source:ident $name:literal;)+) => {
         /// A counter of an Ethernet port.
-        #[allow(missing_docs)] // the names in the table report what they are
+        #[allow(missing_docs)] // the names in the table describe them
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum EthernetCounter { $($id),+ }
 

@@ -38,7 +38,7 @@ pub struct CounterFile {
 macro_rules! counters {
     ($($id:ident = $folder:literal $name:literal $bits:literal $limit:ident;)+) => {
         /// A counter of a port.
-        #[allow(missing_docs)] // the file names in the table report what they are
+        #[allow(missing_docs)] // the file names in the table describe them
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum Counter { $($id),+ }
 

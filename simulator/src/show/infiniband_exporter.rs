@@ -1,7 +1,7 @@
 //! Counters of InfiniBand switches, as treydock's infiniband_exporter shows them: of the whole subnet at once.
 //!
 //! It walks the subnet by `ibnetdiscover` and `perfquery`, so that a port without an optical signal, and a switch that
-//! is dark, are not on its exposition. Names, labels and units as in its `collectors/switch.go`.
+//! is dark, are not in its exposition. Names, labels and units as in its `collectors/switch.go`.
 
 use railscope_model::identity::Guid;
 

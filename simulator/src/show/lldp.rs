@@ -55,7 +55,7 @@ fn interface(rid: usize, heard: &Heard) -> String {
     )
 }
 
-/// What each switch that is lit receives, by name; switches of other fabrics than Ethernet do not report LLDP. As
+/// What each switch that is lit receives, by name; switches of other fabrics than Ethernet do not use LLDP. As
 /// lldpd does, they forget a neighbor when the light goes.
 pub fn switches(cluster: &Cluster) -> Vec<(SwitchName, String)> {
     if cluster.spec().transport != Transport::Roce {

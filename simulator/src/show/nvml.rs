@@ -1,7 +1,7 @@
 //! NVML of simulated nodes: the mock library, embedded, and the typed state that its copies answer from.
 //!
 //! One folder is one node: [`install`] puts a copy of the library and its state file there. The loader
-//! distinguishes libraries apart by inode, so that copies in several folders answer independently of each other
+//! distinguishes libraries by inode, so that copies in several folders answer independently of each other
 //! in one process.
 
 #[path = "../../nvml-mock/src/state/mod.rs"]

@@ -332,7 +332,7 @@ impl Prober {
 
 impl Way {
     /// Switches on the path out, by index, with the port by which each is entered; none if switches spray packets, so
-    /// that cannot be determined.
+    /// that they cannot be determined.
     pub(crate) fn routers(&self, wiring: &Wiring) -> Option<Vec<(usize, u16)>> {
         if self.out.iter().any(|(_, share)| *share < 0.999) {
             return None;
@@ -348,7 +348,7 @@ impl Way {
     }
 
     /// Cables that it crosses there and back, in order of their numbers; none if switches spray packets, so that
-    /// cannot be determined.
+    /// they cannot be determined.
     pub fn cables(&self) -> Option<Vec<usize>> {
         let lanes = self.out.iter().chain(&self.back);
         let known = |(lane, share): &(Lane, f64)| (*share > 0.999).then(|| lane.cable());
@@ -454,8 +454,8 @@ fn binomial(trials: u32, chance: f64, noise: Noise) -> u32 {
     (0..trials).step_by(AT_ONCE as usize).map(hits).sum()
 }
 
-/// The same of few trials and at most half a probability, by inversion of a draw that is even in `0.0..1.0`. Without
-/// logarithms, which differ between C libraries.
+/// The same of few trials and a probability of at most 0.5, by inversion of a draw that is even in `0.0..1.0`.
+/// Without logarithms, which differ between C libraries.
 fn hits_of(trials: u32, chance: f64, draw: f64) -> u32 {
     let none: f64 = (0..trials).map(|_| 1.0 - chance).product();
     let (mut hits, mut term, mut sum) = (0, none, none);

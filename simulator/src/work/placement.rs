@@ -29,7 +29,7 @@ pub struct JobRequest {
     /// The scheduler that selects them, if they are not listed.
     #[serde(default)]
     pub placement: Placement,
-    /// What it does in a step; [`Workload::default`] if neither this nor `workload` reports it.
+    /// What it does in a step; [`Workload::default`] if neither this nor `workload` sets it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<Model>,
     /// What it does in a step, in full.
@@ -120,7 +120,7 @@ impl Model {
 /// Gives each job its nodes, one job after the other. The seed decides where the scheduler does not care.
 ///
 /// # Errors
-/// A job reports its work twice, wants a node that is taken or not there, or more than are free.
+/// A job specifies its work twice, wants a node that is taken or not there, or more than are free.
 pub fn place(
     requests: &[JobRequest],
     wiring: &Wiring,

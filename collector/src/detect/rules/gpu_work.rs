@@ -16,6 +16,7 @@ mod counted;
 mod episodes;
 mod rules;
 mod sampled;
+mod spread;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,6 +27,7 @@ use self::counted::Counted;
 use self::episodes::{Episodes, Key};
 use self::rules::{rules, threshold};
 use self::sampled::Sampled;
+use self::spread::Spread;
 use crate::classes::{Class, GPU_SLOW};
 use crate::detect::cohort::Usual;
 use crate::detect::detector::{Detector, Evidence, Explanation, View};
@@ -62,6 +64,8 @@ const ABOVE_SPREAD: f64 = 3.0;
 const ABOVE_SPREAD_OF_ALL: f64 = 4.5;
 /// GPUs that such a comparison needs, four nodes of eight: the spread of fewer is off by more than a fifth.
 const MIN_ALL: usize = 32;
+/// GPUs that differ by more, as a standard deviation, do different work, such as independent inference.
+const WIDEST_SPREAD: f64 = 0.025;
 /// Standard deviation of normal values, in median absolute deviations.
 const STANDARD: f64 = 1.4826;
 /// A GPU that computes less than this of the time runs no step that could be compared.
@@ -72,13 +76,13 @@ const HELD_SECONDS: f64 = 45.0;
 const MOVED_SECONDS: f64 = 120.0;
 /// By how much tensor work of a GPU whose SMs are busy for longer may differ from that of the others and be the same work.
 const SAME_WORK: f64 = 0.05;
-
-/// The same where its SMs differ by so many times as much: means of samples that are shorter than a step scatter.
+/// The same where its SMs differ by [`TIMES_AS_MUCH`]: means of samples that are shorter than a step scatter.
 const LOOSELY_SAME_WORK: f64 = 0.2;
+/// Difference of the SMs' activity, in differences of the tensor work. More work shows in both alike.
 const TIMES_AS_MUCH: f64 = 2.0;
-/// Excess of the mean activity of SMs, and the newest seconds and samples that it is the mean of, at least. Samples that are
-/// shorter than a step show a slow GPU only where they fall into the time in which the others wait for it.
-const MEANS: (f64, f64, usize) = (0.15, 120.0, 6);
+/// Excess of the mean activity of SMs from which a GPU is slow, the newest seconds that it is the mean of, at most, and the
+/// samples, at least. Samples that are shorter than a step show a slow GPU only while the others wait for it.
+const MEANS: (f64, f64, usize) = (0.15, 120.0, 4);
 
 #[derive(Default)]
 struct GpuWork {
@@ -117,7 +121,7 @@ impl Detector for GpuWork {
         behind.retain(|key, found| {
             by_work.contains(key) || does_same_work(&by_tensor, key, found.excess)
         });
-        follow(&mut self.episodes, view, &by_tensor, &behind);
+        follow(&mut self.episodes, view, [&by_tensor, &by_sm], &behind);
         let lasting = behind.values();
         let lasting = lasting.filter(|found| self.episodes.is_lasting(&found.worker.key()));
         out.extend(lasting.map(evidence));
@@ -146,14 +150,19 @@ fn is_of_means(lane: usize) -> bool {
 }
 
 /// Adds for how long GPUs have been behind.
-fn follow(episodes: &mut Episodes, view: &View<'_>, nodes: &[Node<'_>], behind: &Behind<'_>) {
+fn follow(
+    episodes: &mut Episodes,
+    view: &View<'_>,
+    [by_tensor, by_sm]: [&[Node<'_>]; 2],
+    behind: &Behind<'_>,
+) {
     let is_compared = |(node, index): &&Key| {
-        let mut of_it = nodes.iter().filter(|of| of.name() == Some(node));
-        of_it.any(|of| {
-            of.workers(0)
-                .iter()
-                .any(|worker| worker.gpu.index == *index)
-        })
+        let has = |of: &Node<'_>, lane: usize| {
+            let mut workers = of.workers(lane).into_iter();
+            of.name() == Some(node) && workers.any(|worker| worker.gpu.index == *index)
+        };
+        let means = SAMPLED.len();
+        by_tensor.iter().any(|of| has(of, 0)) || by_sm.iter().any(|of| has(of, means))
     };
     let others = episodes.keys().filter(|key| !behind.contains_key(key));
     let recovered: BTreeSet<_> = others.filter(is_compared).cloned().collect();
@@ -190,6 +199,7 @@ enum Node<'a> {
 }
 
 /// A busy GPU and what it does, as a multiple of what the middle one of its node does.
+#[derive(Clone, Copy)]
 struct Worker<'a> {
     gpu: Listed<'a>,
     /// Share of the time in which its tensor cores, or its SMs, are active.
@@ -243,7 +253,12 @@ impl<'a> Node<'a> {
     fn mean_ratio(&self, index: GpuIndex) -> Option<f64> {
         let workers = match self {
             Self::Counted(lanes) => lanes[0].as_ref()?.workers(),
-            Self::Sampled(node) | Self::BySm(node) => node.by_mean(1.0),
+            Self::Sampled(node) | Self::BySm(node) => {
+                let means = node.by_mean(1.0);
+                // Scrapes may be too far apart for means.
+                let few = means.is_empty().then(|| node.workers(SAMPLED[0].1));
+                few.unwrap_or(means)
+            }
         };
         let mut workers = workers.into_iter();
         workers
@@ -341,36 +356,23 @@ fn found<'a>(view: &View<'_>, nodes: &[Node<'a>], lane: usize, behind: &mut Behi
     let usual = Usual::new(ratios, |ratios| {
         (ratios.len() >= MIN_PEERS).then(|| median(ratios))?
     });
-    let differences = workers.iter().map(|(worker, _)| {
-        (
-            worker.gpu.job,
-            worker.gpu.product,
-            (worker.usual - 1.0).abs(),
-        )
-    });
-    let spread = Usual::new(differences, |differences| {
-        let enough = differences.len() >= MIN_ALL;
-        enough
-            .then(|| median(differences))?
-            .map(|middle| STANDARD * middle)
-    });
-    for (worker, node) in workers {
+    let of_role = |worker: &Worker<'_>| usual.of(worker.gpu.job, &worker.role());
+    let spread = Spread::new(|| workers.iter().map(|(worker, _)| worker));
+    for (worker, node) in &workers {
         // The least of several samples is below 1 for most, the more so the less their windows agree.
-        let usual = usual.of(worker.gpu.job, &worker.role());
-        let usual = usual.unwrap_or(1.0).max(1.0);
+        let usual = of_role(worker).unwrap_or(1.0).max(1.0);
         let excess = worker.ratio / usual - 1.0;
         let stands_out = excess >= node.least_excess(lane);
         let is_beyond = |doubt: f64| excess >= doubt;
-        let spread = spread.of(worker.gpu.job, &worker.gpu.product);
         if stands_out
-            && is_beyond(ABOVE_SPREAD_OF_ALL * spread.unwrap_or(0.0))
+            && is_beyond(ABOVE_SPREAD_OF_ALL * spread.of(&worker.gpu))
             && node.doubt(lane, &worker.gpu).is_some_and(is_beyond)
-            && node.is_throughout(lane, &worker, node.least_excess(lane))
+            && node.is_throughout(lane, worker, node.least_excess(lane))
         {
             let activity = node.activity();
             let key = worker.key();
             let found = Found {
-                worker,
+                worker: *worker,
                 excess,
                 activity,
                 seconds: node.looks_back(lane),

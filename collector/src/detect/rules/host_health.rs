@@ -126,8 +126,13 @@ impl Detector for HostHealth {
                 "The CPUs of a node stall more often than those of other nodes."
             },
             threshold: format!(
-                "{}, over {WINDOW_SECONDS:.0} s, and more than {ABOVE_PEERS} times the median node; the hypervisor causes the stalls if steal exceeds {EXPLAINS_STALLS} seconds per second and CPU",
-                limits.join(", or ")
+                "{}{}, over {WINDOW_SECONDS:.0} s, and more than {ABOVE_PEERS} times the median node; the hypervisor causes the stalls if steal exceeds {EXPLAINS_STALLS} seconds per second and CPU",
+                limits.join(", or "),
+                if class == &STALLS {
+                    pressure::limits()
+                } else {
+                    String::new()
+                }
             ),
             clears: "The rate stays below its limit for the whole window.",
         }

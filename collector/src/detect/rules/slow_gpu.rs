@@ -42,12 +42,13 @@ const CHIPS_DIFFER: f64 = 0.02;
 const SLOW_COMPUTE: f64 = 0.05;
 /// What equal chips reach within one power limit differs by more: 8 % on average, up to 22 % (Sinha et al., SC 2022).
 const CAPPED_CHIPS_DIFFER: f64 = 0.15;
-/// A GPU whose power limit is so much below that of its peers is throttled by a separate limit;
+/// A GPU whose power limit is so much below that of its peers is throttled by its own limit;
 /// where limits are not known, one that draws so much less power.
 const LOWER_LIMIT: f64 = 0.05;
 
-/// Time in which a GPU reaches the most power that it draws in a step: several scrapes.
-const POWER_SECONDS: f64 = 30.0;
+/// Time in which a GPU reaches the most power that it draws in a step, and the samples of it, at least.
+const POWER_SECONDS: f64 = 60.0;
+const POWER_SAMPLES: usize = 4;
 
 /// The event of a GPU at its power limit.
 const POWER_CAP: &str = "sw_power_cap";
@@ -222,7 +223,7 @@ impl Detector for SlowGpu {
     }
 }
 
-fn capped() -> [Threshold; 3] {
+fn capped() -> [Threshold; 4] {
     [
         Threshold::new(
             "SM clock below the median peer with the same power limit, for sw_power_cap",
@@ -240,14 +241,20 @@ fn capped() -> [Threshold; 3] {
             "time whose highest power is compared",
             POWER_SECONDS,
             "s",
-            "a step has phases of high and of low power; several scrapes (a choice)",
+            "a step has phases of high and of low power (a choice)",
+        ),
+        Threshold::new(
+            "minimum number of its samples in that time",
+            POWER_SAMPLES as f64,
+            "samples",
+            "fewer may all fall into the phase of low power (a choice)",
         ),
     ]
 }
 
 /// The job in which a GPU's clock may be compared with others: its own if that spans enough nodes
-/// to report when one of them is throttled as a whole. What a job does decides how far power limits
-/// hold clocks down.
+/// to determine whether one of them is throttled as a whole. What a job does decides how far power
+/// limits hold clocks down.
 fn wide_job<'a>(gpu: &Listed<'a>) -> Option<&'a Job> {
     gpu.job.filter(|job| job.nodes.len() >= MIN_PEERS)
 }
@@ -270,7 +277,9 @@ fn power(gpu: &Listed<'_>) -> Option<f64> {
     let power = gpu.window(&GPU_POWER)?;
     let newest = power.latest()?.0;
     let lately = power.told_within(newest, POWER_SECONDS);
-    lately.map(|(_, watts)| watts).reduce(f64::max)
+    let lately: Vec<f64> = lately.map(|(_, watts)| watts).collect();
+    let enough = lately.len() >= POWER_SAMPLES;
+    enough.then(|| lately.into_iter().reduce(f64::max))?
 }
 
 fn at_limit<'a>(gpu: &Listed<'a>) -> (&'a str, Option<u64>) {

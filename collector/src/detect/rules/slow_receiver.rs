@@ -21,7 +21,7 @@ use crate::assemble::node_parts::gpus_behind;
 use crate::classes::{Class, NUMA_AFFINITY, PCIE_REDIRECTED, PFC_STORM, SLOW_RECEIVER};
 use crate::detect::detector::{Detector, Evidence, Explanation, View};
 use crate::detect::gpus;
-use crate::detect::netdev;
+use crate::detect::netdev::{self, fabric_nic_of};
 use crate::detect::pause_graph::PauseGraph;
 use crate::detect::peers;
 use crate::detect::peers::{MAJORITY, MIN_PEERS, median};
@@ -54,6 +54,8 @@ const HEARD_SECONDS: f64 = 8.0;
 /// Share of its port's speed from which a NIC takes what its cable carries. With PCIe at half its lanes it gets 64 % of it at
 /// most: eight of generation 5, 32 GB/s, before a port of 400 Gb/s.
 const FULL: f64 = 0.7;
+/// Time over which that is measured, at least.
+const SPAN_SECONDS: f64 = 4.5;
 
 struct SlowReceiver {
     credits: Credits,
@@ -161,6 +163,12 @@ impl Detector for SlowReceiver {
                     "a PCIe link with half of its lanes allows 64 %; above, many senders share the port (a choice)",
                 ),
                 Threshold::new(
+                    "time over which that is measured, at least",
+                    SPAN_SECONDS,
+                    "s",
+                    "the usual interval of scrapes; shorter ones are not exact enough (a choice)",
+                ),
+                Threshold::new(
                     "minimum duration of pause, because new pause can belong to a storm",
                     SETTLED_SECONDS,
                     "s",
@@ -224,6 +232,10 @@ fn in_pause<'a>(view: &View<'a>) -> Vec<Holds<'a>> {
         let Some((pci, device)) = netdev::nic_of(history, netdev) else {
             continue;
         };
+        // Ports for storage and management often use global pause.
+        if priority.is_empty() && fabric_nic_of(history, netdev).is_none() {
+            continue;
+        }
         let storms = history.window(&NIC_PAUSE_STORMS, &[netdev, "warning"]);
         let stormy = storms
             .and_then(|window| window.increase(WINDOW_SECONDS))
@@ -273,8 +285,8 @@ fn paused_words(direction: &str, priority: &str, share: f64) -> String {
     format!("{what} {:.0} % of the time{on}", 100.0 * share)
 }
 
-/// Pause of each interface of a node, with interface, priority and direction: by priority if it has any such series, else that
-/// of the whole port, without a priority, as where global pause is used in place of PFC.
+/// Pause of each interface of a node, with interface, priority and direction: by priority if it has any such series, else the
+/// sum of all priorities and of global pause, without a priority.
 fn pause_of(history: &NodeHistory) -> impl Iterator<Item = ([&str; 3], Window<'_>)> {
     let by_priority = history
         .series(&NIC_PFC_PAUSE_SECONDS)

@@ -27,8 +27,8 @@ const WINDOW_SECONDS: f64 = 60.0;
 const MAX_DROPPED: f64 = 1e-5;
 /// Fewest dropped packets that are looked at.
 const MIN_DROPPED: f64 = 100.0;
-/// A full packet of RoCE: 4,096 bytes and their headers.
-const FULL_PACKET_BYTES: f64 = 4_200.0;
+/// Bytes of a packet, where only bytes are counted: TCP's are of 800 bytes on average and more, those of RoCE of up to 4,200.
+const USUAL_PACKET_BYTES: f64 = 1_000.0;
 /// Share of a switch's busy ports that drop, from which it is the switch and not what is behind a port.
 const MIN_DROPPING: f64 = 0.3;
 /// What every switch does is the load: one must stand out by this factor.
@@ -124,9 +124,9 @@ impl Detector for SwitchPorts {
             ),
             Threshold::new(
                 "bytes of a packet, where the switch counts no packets",
-                FULL_PACKET_BYTES,
+                USUAL_PACKET_BYTES,
                 "bytes",
-                "4,096 bytes of RoCE and their headers",
+                "small ones, so that their number is not underestimated (a choice)",
             ),
             Threshold::new(
                 "share of its busy ports that drop",
@@ -215,7 +215,7 @@ fn rise((_, window): (&Labels, Window<'_>)) -> Option<f64> {
     Some(window.increase(WINDOW_SECONDS)?.amount)
 }
 
-/// Packets that each port of a switch has sent lately; where it counts only bytes, as many full ones.
+/// Packets that each port of a switch has sent lately; where it counts only bytes, as many as would be of a usual size.
 fn sent(history: &NodeHistory) -> Vec<f64> {
     let packets = history.series(&SWITCH_PORT_TRANSMIT_PACKETS);
     let packets: Vec<f64> = packets.filter_map(rise).collect();
@@ -223,7 +223,7 @@ fn sent(history: &NodeHistory) -> Vec<f64> {
         return packets;
     }
     let bytes = history.series(&SWITCH_PORT_TRANSMIT_BYTES).filter_map(rise);
-    bytes.map(|bytes| bytes / FULL_PACKET_BYTES).collect()
+    bytes.map(|bytes| bytes / USUAL_PACKET_BYTES).collect()
 }
 
 fn dropping(view: &View<'_>, out: &mut Vec<Evidence>) {

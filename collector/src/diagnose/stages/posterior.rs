@@ -37,7 +37,7 @@ pub struct Candidate {
     /// Probability that it is, 0 to 1.
     pub posterior: f64,
     /// By finding, in the order of the incident: its log-likelihood for this part, relative to no
-    /// faulty part. As many as were weighed.
+    /// faulty part, in nats. As many as were weighed.
     pub nats: Vec<f64>,
 }
 

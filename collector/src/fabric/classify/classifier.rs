@@ -1,4 +1,4 @@
-//! How the result on a fabric is reached, from the graph alone.
+//! How the classification of a fabric is reached, from the graph alone.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -63,7 +63,7 @@ pub fn understand(fabric: &Fabric, sweep: &SubnetMerge) -> (Verdict, Routes) {
     (verdict, Routes::new(&survey, graph, tiers, groups.as_ref()))
 }
 
-/// All that the result is read from.
+/// All that the classification is read from.
 pub(crate) struct Court<'a> {
     pub(crate) survey: &'a Survey<'a>,
     pub(crate) shapes: &'a Shapes,

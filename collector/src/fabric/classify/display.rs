@@ -1,4 +1,4 @@
-//! The result as the text that an operator reads.
+//! The classification as the text that an operator reads.
 
 use std::collections::BTreeMap;
 use std::fmt;

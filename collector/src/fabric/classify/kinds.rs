@@ -263,7 +263,7 @@ impl Court<'_> {
         evidence
     }
 
-    /// Why it is no fabric of another kind; nothing where there is no result or no choice.
+    /// Why it is no fabric of another kind; nothing where there is no classification or no choice.
     pub(crate) fn ruled_out(&self, verdict: &Verdict) -> Vec<String> {
         let kind = &verdict.kind;
         if matches!(kind, Kind::Unknown { .. } | Kind::SingleSwitch) {

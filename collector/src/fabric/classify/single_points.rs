@@ -1,7 +1,7 @@
 //! Single points of failure: switches and cables without which hosts are cut off from most others.
 //!
-//! Bridges and articulation points by depth-first search (Tarjan 1972; Hopcroft and Tarjan 1973), with a
-//! separate stack instead of recursion, and distinguished by the edge that led to a vertex, not by the
+//! Bridges and articulation points by depth-first search (Tarjan 1972; Hopcroft and Tarjan 1973), with an
+//! explicit stack instead of recursion, and distinguished by the edge that led to a vertex, not by the
 //! vertex: of two parallel cables neither is a bridge.
 
 use railscope_model::fabric::{Fabric, PartId};

@@ -1,4 +1,4 @@
-//! The result on a fabric: what it is, on what evidence, and what does not fit.
+//! The classification of a fabric: what it is, on what evidence, and what does not fit.
 
 use railscope_model::identity::{NodeName, PortName, SwitchName};
 use railscope_model::units::LinkSpeed;
@@ -28,17 +28,17 @@ pub enum Kind {
     Direct,
     /// Switches joined in no pattern that is known.
     Irregular,
-    /// No result.
+    /// No classification.
     Unknown {
         /// Why there is none.
         why: String,
     },
 }
 
-/// How far a result can be trusted.
+/// How far a classification can be trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Confidence {
-    /// The sweep cannot be whole, or there is no result.
+    /// The sweep cannot be whole, or there is no classification.
     Low,
     /// The sweep looks whole; some of it does not fit.
     Medium,
@@ -99,12 +99,12 @@ impl Speeds {
     }
 }
 
-/// The result with everything that it rests on.
+/// The classification with everything that it rests on.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Verdict {
     /// What the fabric is.
     pub kind: Kind,
-    /// Tiers of switches; 0 where there is no result on them.
+    /// Tiers of switches; 0 where they cannot be determined.
     pub levels: usize,
     /// How far this can be trusted.
     pub confidence: Confidence,

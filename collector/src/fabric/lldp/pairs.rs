@@ -114,10 +114,10 @@ impl Pairs {
         self.0.into_iter()
     }
 
-    /// Makes one cable of two where a switch calls its port otherwise than its neighbor was reported: by an
-    /// alias, as SONiC does. Of a NIC that is certain: it has one cable. Between two switches it is only
-    /// where there is one such cable; of several the entries of one side are kept, so that none counts
-    /// twice.
+    /// Makes one cable of two where a switch calls its port otherwise than it is named in what its neighbor
+    /// received: by an alias, as SONiC does. Of a NIC that is certain: it has one cable. Between two switches
+    /// it is only where there is one such cable; of several the entries of one side are kept, so that none
+    /// counts twice.
     pub(super) fn unify(&mut self, ports: &SwitchPorts) {
         let mut joined = self.aliases(ports);
         let mut by_switches: BTreeMap<[SwitchNumber; 2], [Vec<[End; 2]>; 2]> = BTreeMap::new();

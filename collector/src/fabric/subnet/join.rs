@@ -176,7 +176,7 @@ fn agreed_speed(
     }
 }
 
-/// Which nodes have a separate GUID.
+/// Which nodes have a unique GUID.
 fn check_guids(drafts: &[Draft], problems: &mut Problems) -> Vec<bool> {
     let mut owners: HashMap<Guid, usize, FixedState> = HashMap::default();
     let mut usable = Vec::with_capacity(drafts.len());

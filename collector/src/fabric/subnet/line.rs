@@ -292,7 +292,7 @@ fn read_report<'a>(
     let known = format!("{width}{speed}").parse::<LinkSpeed>().ok();
     cursor.skip_space();
     if !cursor.eat('-') {
-        // A port without a cable has no speed to refer to, and tools print `???` for it.
+        // A port without a cable has no meaningful speed, and tools print `???` for it.
         match quoted_name(cursor.rest) {
             Some(name) => near.description = Some(name),
             None => flaws.push(cursor.flaw("description", "a description in single quotes")),

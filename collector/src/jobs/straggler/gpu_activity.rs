@@ -20,7 +20,7 @@ pub(super) const ROUND_SECONDS: f64 = 10.0;
 const ROUNDS: usize = 12;
 /// Rounds of these in which the same GPU must lead before it is a hint: others lead now and then by chance.
 const LEADS: usize = 10;
-/// Share of a step in which GPUs compute, where no source reports: half, so that what is reported by activity
+/// Share of a step in which GPUs compute, where no source reports it: half, so that what is reported by activity
 /// weighs half.
 const COMPUTES: f64 = 0.5;
 /// Share of a step that uneven work must cost before anything is reported: as for waiting in

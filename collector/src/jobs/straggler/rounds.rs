@@ -109,7 +109,7 @@ impl Rounds {
     }
 
     /// Ends a round if it is long enough in all communicators of at least two ranks; no rank has waited in
-    /// the first, which only reports where the second begins.
+    /// the first, which only shows where the second begins.
     pub fn next_round(&mut self) -> Option<Round> {
         let last = self.last_of_round();
         let mut spans: BTreeMap<Arc<str>, Vec<f64>> = BTreeMap::new();

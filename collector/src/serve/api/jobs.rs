@@ -100,7 +100,7 @@ struct RankWire {
     process: Option<String>,
     /// Share of a step by which it waits less, or computes longer, than the median.
     excess: f64,
-    /// `gpu`, or `hint` for what is no result; absent of those that are only ranked.
+    /// `gpu`, or `hint` for what is no conclusion; absent of those that are only ranked.
     #[serde(skip_serializing_if = "Option::is_none")]
     named: Option<&'static str>,
 }

@@ -3,7 +3,7 @@
 use super::{Host, Unit};
 use crate::fabric;
 
-/// Groups nodes by the leaves behind them and reports each node its unit.
+/// Groups nodes by the leaves behind them and assigns each node its unit.
 pub(super) fn assign(hosts: &mut [Host]) -> Vec<Unit> {
     let leaves = |host: &Host| {
         let uplinks = host.nics.iter().flat_map(|nic| &nic.uplinks);

@@ -119,7 +119,8 @@ pub(crate) struct Candidate {
     part: String,
     /// Probability that it is the root cause.
     posterior: f64,
-    /// By piece of evidence, in its order: its log-likelihood for this part, relative to no faulty part.
+    /// By piece of evidence, in its order: its log-likelihood for this part, relative to no faulty part,
+    /// in nats.
     nats: Vec<f64>,
 }
 

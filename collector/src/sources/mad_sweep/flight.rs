@@ -56,7 +56,7 @@ pub(super) trait Work {
     fn destination(&self, job: &Job) -> Option<Destination>;
     /// Ingests an answer, and asks more.
     fn answered(&mut self, job: &Job, mad: &Bytes, queue: &mut Queue);
-    /// Ingests that there is none.
+    /// Notes that there is no answer.
     fn failed(&mut self, job: &Job, why: Failure, queue: &mut Queue);
 }
 

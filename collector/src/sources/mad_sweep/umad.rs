@@ -13,7 +13,7 @@ use device::Device;
 
 /// Bytes of `struct ib_user_mad_hdr`, with the index of the P_Key.
 const HEADER: usize = 64;
-/// Bytes of `struct ib_user_mad_hdr_old`, which all kernels still report.
+/// Bytes of `struct ib_user_mad_hdr_old`, which all kernels still support.
 const OLD_HEADER: usize = 56;
 const SUBNET_CLASS: u8 = 0x81;
 const PERFORMANCE_CLASS: u8 = 0x04;
@@ -182,7 +182,7 @@ impl Umad {
             let path = path.clone();
             move |source| UmadError::Setup { path, what, source }
         };
-        // Must come first. A kernel without it reports the old header, and sends in partition 0.
+        // Must come first. A kernel without it uses the old header, and sends in partition 0.
         let header = device.enable_pkey().map_or(OLD_HEADER, |()| HEADER);
         Ok(Self {
             header,

@@ -11,7 +11,7 @@ use railscope_model::exposition::gzip;
 
 const PAGE: &str = "railscope_rdma_port_up{device=\"mlx5_0\",port=\"1\"} 1\n";
 
-/// The address of a server with a scrape for each kind of trouble.
+/// The address of a server with an exposition for each kind of trouble.
 async fn server() -> String {
     let app = Router::new()
         .route("/good", get(|| async { PAGE }))

@@ -10,7 +10,7 @@ use crate::sources::pci::Function;
 use crate::sources::pci_settings::{AccessControl, Settings, settings};
 use crate::sources::sysfs::{Buffer, Dir, Miss};
 
-/// How one function is set up. Changes when drivers start and when an operator reports it.
+/// How one function is set up. Changes when drivers start and when an operator changes it.
 #[derive(Default)]
 pub(super) struct Setup {
     labels: Labels,

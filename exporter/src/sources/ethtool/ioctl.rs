@@ -19,7 +19,7 @@ pub(super) const NAME_BYTES: usize = 32;
 /// Names of a driver that are taken; mlx5 with 128 channels has a few thousand.
 const MOST: usize = 1 << 14;
 /// Room for four times as many names, in words of the memory. Kernels write as many elements as the driver
-/// has at that instant, whatever room the caller reports that there is; between counting and reading their
+/// has at that instant, whatever room the caller states that there is; between counting and reading their
 /// number may grow, when channels or PFC are switched on. It does not grow fourfold, and memory that is
 /// never touched costs nothing.
 const ROOM: usize = 4 * MOST * NAME_BYTES / size_of::<u64>();

@@ -147,7 +147,7 @@ impl Lines {
     }
 
     /// A line that begins with a blank. Behind a record of `/dev/kmsg` it holds a key and a value that nothing here
-    /// needs for; elsewhere it is another line of the same message. Talos aligns its first words to the right.
+    /// needs; elsewhere it is another line of the same message. Talos aligns its first words to the right.
     fn continuation(&mut self, line: &str, batch: &mut Batch) {
         if matches!(self.last, None | Some(Format::Talos))
             && let Some(record) = formats::talos(line.trim_start())

@@ -27,7 +27,7 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Reads what has come in on these interfaces; and returns their current neighbors.
+    /// Reads what has come in on these interfaces, and returns their current neighbors.
     ///
     /// # Errors
     /// [`Miss::Denied`] without `CAP_NET_RAW`, [`Miss::Absent`] without an interface.

@@ -99,7 +99,7 @@ fn label(text: &str) -> String {
 }
 
 /// Reads what `lldpctl -f json0` prints, and how many of its neighbors have no id; none if it is of
-/// another shape. Neighbors that report another protocol (CDP, EDP) are neighbors as well. No neighbors
+/// another shape. Neighbors that use another protocol (CDP, EDP) are neighbors as well. No neighbors
 /// are `{"lldp":[{}]}`.
 pub fn parse_json0(text: &str) -> Option<(Vec<Neighbor>, usize)> {
     let json: Value = serde_json::from_str(text).ok()?;

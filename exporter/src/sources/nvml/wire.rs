@@ -7,7 +7,7 @@ use railscope_model::identity::GpuIndex;
 use railscope_model::reading::{Changes, NodeReading, Status};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Which part of NVML a line is the source for: `driver`, `gpu/3` or `events/3`.
+/// Which part of NVML a line reports about: `driver`, `gpu/3` or `events/3`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
     /// The library and driver as a whole: the first line of a worker.
@@ -59,7 +59,7 @@ impl<'de> Deserialize<'de> for Scope {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Line {
-    /// What it is the source for.
+    /// What it reports about.
     pub scope: Scope,
     /// How the scope could be read.
     pub status: Status,

@@ -325,7 +325,7 @@ pub(super) type Said = Result<Arc<ProbeList>, ListError>;
 pub struct Told(Arc<Mutex<Option<Said>>>);
 
 impl Told {
-    /// Reports the list again, or why there is none.
+    /// Publishes a new list, or why there is none.
     pub fn tell(&self, said: Result<ProbeList, ListError>) {
         *self.lock() = Some(said.map(Arc::new));
     }

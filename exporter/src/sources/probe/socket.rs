@@ -143,7 +143,7 @@ impl Socket {
             header.msg_hdr.msg_controllen = ROOM as _;
         }
         // SAFETY: the socket is open; each header points to a part and to a slot of `inbox`, all of which outlive the
-        // call, are not referred to otherwise during it and are as long as the header reports.
+        // call, are not referred to otherwise during it and are as long as the header states.
         let received = unsafe {
             libc::recvmmsg(
                 socket,

@@ -15,7 +15,7 @@ const SILENT: u8 = 3;
 /// A look for the hops of one flow.
 #[derive(Debug)]
 pub(super) struct Trace {
-    /// The time to live of the packet that is, or would be, on its path.
+    /// The time to live of the packet that is, or would be, in flight.
     hop: u8,
     tries: u8,
     silent: u8,
@@ -62,7 +62,7 @@ impl Trace {
     }
 
     /// A router reports that a packet's time to live was over, and which it was, if it quotes it. Where it does
-    /// not, it can only be the one that is on its path.
+    /// not, it can only be the one that is in flight.
     pub(super) fn expired(&mut self, quoted: Option<u8>, router: IpAddr) {
         let awaited = self.asked_at.is_some() && !self.over;
         if !awaited || quoted.is_some_and(|quoted| quoted != self.hop) {

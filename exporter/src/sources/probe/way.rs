@@ -158,7 +158,7 @@ impl Way {
         }
     }
 
-    /// Takes other ends, if they are others. What is on its path between the old ones is not
+    /// Takes other ends, if they are others. What is in flight between the old ones is not
     /// counted.
     pub(super) fn join(&mut self, ends: Result<Ends, Miss>, now: u64) {
         if self.ends != ends {

@@ -38,9 +38,9 @@ pub struct Question {
 /// One packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Packet {
-    /// A probe on its path out.
+    /// A probe on its way out.
     Question(Question),
-    /// A probe on its path back.
+    /// A probe on its way back.
     Answer {
         /// What was asked.
         question: Question,

@@ -3,7 +3,7 @@
 use super::{
     ABOVE_SPREAD, ABOVE_SPREAD_OF_ALL, HELD_SECONDS, LOOSELY_SAME_WORK, MEANS, MIN_ACTIVE, MIN_ALL,
     MIN_SECONDS, MIN_SEEN, MOVED_SECONDS, PIECE_SECONDS, READ_APART, SAME_WORK, SAMPLED, SAMPLES,
-    STANDARD, SUMS, TIMES_AS_MUCH,
+    STANDARD, SUMS, TIMES_AS_MUCH, WIDEST_SPREAD,
 };
 use crate::classes::GPU_SLOW;
 use crate::detect::peers;
@@ -48,6 +48,12 @@ pub(super) fn rules() -> Vec<Rule> {
             MIN_ALL as f64,
             "GPUs",
             "four nodes of eight; the spread of fewer is off by more than a fifth (a choice)",
+        ),
+        Threshold::new(
+            "largest standard deviation that is taken for that of healthy GPUs",
+            WIDEST_SPREAD,
+            "ratio",
+            "GPUs that differ by more do different work (a choice)",
         ),
         Threshold::new(
             "standard deviation",

@@ -7,6 +7,7 @@ use railscope_model::metric::Metric;
 use super::{MEANS, MIN_ACTIVE, MIN_SECONDS, SAMPLED, SAMPLES, Worker};
 use crate::detect::gpus::Listed;
 use crate::detect::peers::{MIN_PEERS, median};
+use crate::store::Window;
 
 /// What a GPU has reported about its work.
 struct Told<'a> {
@@ -39,15 +40,19 @@ impl<'a> Told<'a> {
         })
     }
 
-    /// Mean of the samples in the newest share of the time of [`MEANS`]; none of too few.
-    fn mean_activity(&self, activity: &'static Metric, share: f64) -> Option<f64> {
-        let (seconds, least) = (share * MEANS.1, (share * MEANS.2 as f64) as usize);
-        let told = self.gpu.window(activity)?.unbroken();
-        let mut newest = None;
-        let lately =
-            told.take_while(|(at, _)| newest.get_or_insert(*at).seconds_since(*at) <= seconds);
-        let shares: Vec<f64> = lately.map(|(_, share)| share).collect();
-        (shares.len() >= least).then(|| mean(shares.into_iter()))?
+    /// Mean activity and clock of the newest part of [`MEANS`]' time, a share of it; none of too few samples.
+    fn means(&self, activity: &'static Metric, share: f64) -> Option<(f64, f64)> {
+        let (seconds, least) = (share * MEANS.1, share * MEANS.2 as f64);
+        let of = |window: Window<'_>| {
+            let mut newest = None;
+            let told = window.unbroken();
+            let lately =
+                told.take_while(|(at, _)| newest.get_or_insert(*at).seconds_since(*at) <= seconds);
+            mean(lately.map(|(_, value)| value))
+        };
+        let (active, samples) = of(self.gpu.window(activity)?)?;
+        let (clock, _) = of(self.gpu.clock()?)?;
+        (samples >= least).then_some((active, clock))
     }
 
     /// What it did in a sample; no number if it did not report.
@@ -105,21 +110,29 @@ impl<'a> Sampled<'a> {
     /// What a GPU did on average over the samples that report it.
     fn mean(&self, place: usize) -> Option<f64> {
         let ratios = self.ratios.iter().flatten().map(|ratios| ratios[place]);
-        mean(ratios.filter(|ratio| !ratio.is_nan()))
+        let (mean, _) = mean(ratios.filter(|ratio| !ratio.is_nan()))?;
+        Some(mean)
     }
 
-    /// What each GPU did on average over the newest share of the time of [`MEANS`]; none where one reports too little of it.
-    pub(super) fn by_mean(&self, newest: f64) -> Vec<Worker<'a>> {
-        let work = |told: &Told<'a>| Some(told.mean_activity(self.activity, newest)? * told.clock);
-        let Some(work) = self.told.iter().map(work).collect::<Option<Vec<_>>>() else {
+    /// What each GPU did on average over the newest part of [`MEANS`]' time, a share of it. Without GPUs that report too little
+    /// of it; empty where too few are left, or compute too little.
+    pub(super) fn by_mean(&self, share: f64) -> Vec<Worker<'a>> {
+        let means = self.told.iter().filter_map(|told| {
+            let (active, clock) = told.means(self.activity, share)?;
+            Some((told.gpu, active, active * clock))
+        });
+        let means: Vec<_> = means.collect();
+        let computes = median(means.iter().map(|(_, active, _)| *active));
+        let middle = median(means.iter().map(|(.., work)| *work));
+        let (Some(computes), Some(middle)) = (computes, middle) else {
             return Vec::new();
         };
-        let Some(middle) = median(work.iter().copied()).filter(|middle| *middle > 0.0) else {
+        if means.len() < MIN_PEERS || computes < MIN_ACTIVE {
             return Vec::new();
-        };
-        let workers = self.told.iter().zip(work).map(|(told, work)| Worker {
-            gpu: told.gpu,
-            active: work / told.clock,
+        }
+        let workers = means.into_iter().map(|(gpu, active, work)| Worker {
+            gpu,
+            active,
             ratio: work / middle,
             usual: work / middle,
         });
@@ -147,9 +160,10 @@ impl<'a> Sampled<'a> {
     }
 }
 
-fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+/// Mean of values, and how many they are; none of none.
+fn mean(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     let (sum, count) = values.fold((0.0, 0.0), |(sum, count), value| (sum + value, count + 1.0));
-    (count > 0.0).then(|| sum / count)
+    (count > 0.0).then(|| (sum / count, count))
 }
 
 /// Work of each GPU against that of the middle one, in one sample; none if they did too little.

@@ -1,7 +1,8 @@
 //! Hosts whose processes wait for a CPU or for memory, while those of the other hosts of their job do not: another process beside
 //! the job, or too little memory for it.
 //!
-//! Jobs differ in what they ask of a host, so that a host is compared with those of its own job only.
+//! Jobs differ in what they ask of a host, so that a host is compared with those of its own job only. Where no job is known, a
+//! single one is named among all that compute.
 
 use std::collections::BTreeMap;
 
@@ -39,7 +40,7 @@ const RESOURCES: &[Resource] = &[
         source: "healthy nodes do not reclaim or swap (a choice)",
     },
 ];
-/// Utilization of its busiest GPU from which a node without a known job runs one.
+/// Utilization of its busiest GPU from which a node computes.
 const BUSY: f64 = 0.5;
 
 /// Adds the hosts that stand out in their job.
@@ -50,20 +51,40 @@ pub(super) fn find(view: &View<'_>, out: &mut Vec<Evidence>) {
         for (node, history) in view.history.fresh_nodes(view.now) {
             let cohort = match &jobs {
                 Some(jobs) => jobs.get(node).copied().flatten(),
-                None => is_busy(history).then_some(""),
+                None => Some(""),
             };
+            // A node that prepares a job, or ends it, computes nothing.
+            let cohort = cohort.filter(|_| is_busy(history));
             if let (Some(cohort), Some(share)) = (cohort, waits(history, resource)) {
                 cohorts.entry(cohort).or_default().push((node, share));
             }
         }
         for hosts in cohorts.into_values().filter(|of| of.len() >= MIN_PEERS) {
             let usual = median(hosts.iter().map(|(_, share)| *share)).unwrap_or(0.0);
-            let slow = hosts
-                .into_iter()
-                .filter(|(_, share)| *share > resource.share.max(ABOVE_PEERS * usual));
-            out.extend(slow.map(|(node, share)| evidence(view, resource, node, [share, usual])));
+            let stands_out =
+                |(_, share): &(_, f64)| *share > resource.share.max(ABOVE_PEERS * usual);
+            let slow: Vec<_> = hosts.into_iter().filter(stands_out).collect();
+            // Several may be those of one job that asks for more.
+            if jobs.is_some() || slow.len() == 1 {
+                let slow = slow.into_iter();
+                out.extend(
+                    slow.map(|(node, share)| evidence(view, resource, node, [share, usual])),
+                );
+            }
         }
     }
+}
+
+/// The limits as text, to follow those of stalls.
+pub(super) fn limits() -> String {
+    let limits = RESOURCES.iter().map(|resource| {
+        format!(
+            ", or more than {:.0} % {}",
+            100.0 * resource.share,
+            resource.what
+        )
+    });
+    limits.collect()
 }
 
 /// The limits, as rules.
@@ -72,10 +93,10 @@ pub(super) fn thresholds() -> impl Iterator<Item = Threshold> {
         .iter()
         .map(|resource| Threshold::new(resource.what, resource.share, "ratio", resource.source));
     limits.chain([Threshold::new(
-        "utilization of its busiest GPU from which a node without a known job is compared",
+        "utilization of its busiest GPU from which a node is compared",
         BUSY,
         "ratio",
-        "an idle node waits for nothing of a job (a choice)",
+        "a node that prepares or ends a job does other work (a choice)",
     )])
 }
 
@@ -118,7 +139,7 @@ fn evidence(
         // Which process waits, and whether the job waits for that, is not known.
         effect: 0.0,
         statement: format!(
-            "On {node} for {:.0} % {}; on the median node of its job for {:.1} %.",
+            "On {node} for {:.0} % {}; on the median one of its peers for {:.1} %.",
             100.0 * share,
             resource.what,
             100.0 * usual

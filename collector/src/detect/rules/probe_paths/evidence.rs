@@ -49,8 +49,8 @@ struct Named {
     or: Vec<Part>,
 }
 
-/// What is reported about a part that is taken to be broken; none if it may be transient, if it is over, or if no
-/// source can report which of parts that have nothing in common it is.
+/// What is reported about a part that is taken to be broken; none if it may be transient, if it is over, or if it
+/// cannot be determined which of several parts that have nothing in common it is.
 pub(super) fn evidence(
     view: &View<'_>,
     ways: &Ways,

@@ -10,7 +10,7 @@ use railscope_model::metric::{
 };
 use railscope_model::reading::Labels;
 
-use super::{ABOVE_PEERS, FULL, HEARD_SECONDS, Holds, MIN_TICKS, WINDOW_SECONDS};
+use super::{ABOVE_PEERS, FULL, HEARD_SECONDS, Holds, MIN_TICKS, SPAN_SECONDS, WINDOW_SECONDS};
 use crate::detect::detector::View;
 use crate::detect::peers::{MIN_PEERS, median};
 use crate::detect::port_series::PortSeries;
@@ -128,8 +128,8 @@ impl Credits {
     }
 }
 
-/// Whether a NIC received nearly all that its port can carry, between any two scrapes of the window: then many send to it at
-/// once, and its switch waits for the cable.
+/// Whether a NIC received nearly all that its port can carry at some time of the window, over two scrapes and more: then many
+/// send to it at once, and its switch waits for the cable.
 fn is_full(view: &View<'_>, node: &NodeName, device: &RdmaDevice) -> bool {
     let Some(history) = view.history.node(node) else {
         return false;
@@ -142,13 +142,19 @@ fn is_full(view: &View<'_>, node: &NodeName, device: &RdmaDevice) -> bool {
         let Some((_, speed)) = speed.next().and_then(|(_, speed)| speed.latest()) else {
             return false;
         };
-        // Newest first.
+        // Newest first. The times of scrapes are exact to a second or so, which is much of a short step.
         let counts: Vec<_> = received.counts().collect();
-        counts.windows(2).any(|pair| {
-            let seconds = pair[0].at.seconds_since(pair[1].at);
-            let bytes = pair[0].count - pair[1].count;
-            view.now.seconds_since(pair[0].at) <= WINDOW_SECONDS && bytes >= FULL * speed * seconds
-        })
+        let is_full = |(newer, later): (usize, &Count)| {
+            let seconds = |earlier: &&Count| later.at.seconds_since(earlier.at);
+            let earlier = counts[newer..]
+                .iter()
+                .find(|one| seconds(one) >= SPAN_SECONDS);
+            earlier.is_some_and(|earlier| {
+                later.count - earlier.count >= FULL * speed * seconds(&earlier)
+            })
+        };
+        let lately = |(_, one): &(usize, &Count)| view.now.seconds_since(one.at) <= WINDOW_SECONDS;
+        speed > 0.0 && counts.iter().enumerate().take_while(lately).any(is_full)
     })
 }
 

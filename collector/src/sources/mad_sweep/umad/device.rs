@@ -54,7 +54,7 @@ impl Device {
         // Number, four words of methods to receive unasked, queue pair, class, version, vendor, RMPP
         // version.
         request[20..23].copy_from_slice(&[queue_pair, class, 1]);
-        // SAFETY: the request reads and writes the 28 bytes that its number reports, and the array has
+        // SAFETY: the request reads and writes the 28 bytes that its number encodes, and the array has
         // them.
         let result = unsafe {
             libc::ioctl(
@@ -89,7 +89,7 @@ impl Device {
             revents: 0,
         };
         let wait = libc::c_int::try_from(wait.as_millis()).unwrap_or(libc::c_int::MAX);
-        // SAFETY: one entry, as the length reports.
+        // SAFETY: one entry, as the length states.
         let ready = match outcome(unsafe { libc::poll(&raw mut poll, 1, wait) } as isize) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
             ready => ready?,
