@@ -16,8 +16,8 @@ mod counted;
 mod episodes;
 mod rules;
 mod sampled;
-mod spread;
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use railscope_model::identity::{GpuIndex, NodeName};
@@ -27,7 +27,6 @@ use self::counted::Counted;
 use self::episodes::{Episodes, Key};
 use self::rules::{rules, threshold};
 use self::sampled::Sampled;
-use self::spread::Spread;
 use crate::classes::{Class, GPU_SLOW};
 use crate::detect::cohort::Usual;
 use crate::detect::detector::{Detector, Evidence, Explanation, View};
@@ -342,6 +341,20 @@ fn does_same_work(nodes: &[Node<'_>], key: &Key, excess: f64) -> bool {
     })
 }
 
+/// Standard deviation of what the GPUs of a job, or of all of a model, do, as a share of what the middle one of their node
+/// does; at most [`WIDEST_SPREAD`].
+fn spreads_of<'a: 'b, 'b>(workers: impl Iterator<Item = &'b Worker<'a>>) -> Usual<&'a str> {
+    let differences = workers.map(|worker| {
+        let differs = (worker.usual - 1.0).abs();
+        (worker.gpu.job, worker.gpu.product, differs)
+    });
+    Usual::new(differences, |differences| {
+        let enough = differences.len() >= MIN_ALL;
+        let middle = enough.then(|| median(differences))??;
+        Some((STANDARD * middle).min(WIDEST_SPREAD))
+    })
+}
+
 /// GPUs that are off by as much as the lane asks for, beside those that were found before.
 fn found<'a>(view: &View<'_>, nodes: &[Node<'a>], lane: usize, behind: &mut Behind<'a>) {
     let workers = nodes.iter().flat_map(|node| {
@@ -357,7 +370,12 @@ fn found<'a>(view: &View<'_>, nodes: &[Node<'a>], lane: usize, behind: &mut Behi
         (ratios.len() >= MIN_PEERS).then(|| median(ratios))?
     });
     let of_role = |worker: &Worker<'_>| usual.of(worker.gpu.job, &worker.role());
-    let spread = Spread::new(|| workers.iter().map(|(worker, _)| worker));
+    // Only asked where one stands out.
+    let spreads = OnceCell::new();
+    let spread = |gpu: &Listed<'_>| {
+        let spreads = spreads.get_or_init(|| spreads_of(workers.iter().map(|(worker, _)| worker)));
+        spreads.of(gpu.job, &gpu.product).unwrap_or(0.0)
+    };
     for (worker, node) in &workers {
         // The least of several samples is below 1 for most, the more so the less their windows agree.
         let usual = of_role(worker).unwrap_or(1.0).max(1.0);
@@ -365,7 +383,7 @@ fn found<'a>(view: &View<'_>, nodes: &[Node<'a>], lane: usize, behind: &mut Behi
         let stands_out = excess >= node.least_excess(lane);
         let is_beyond = |doubt: f64| excess >= doubt;
         if stands_out
-            && is_beyond(ABOVE_SPREAD_OF_ALL * spread.of(&worker.gpu))
+            && is_beyond(ABOVE_SPREAD_OF_ALL * spread(&worker.gpu))
             && node.doubt(lane, &worker.gpu).is_some_and(is_beyond)
             && node.is_throughout(lane, worker, node.least_excess(lane))
         {

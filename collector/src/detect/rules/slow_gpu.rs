@@ -2,6 +2,7 @@
 
 mod unexplained;
 
+use std::cell::OnceCell;
 use std::hash::Hash;
 
 use railscope_model::identity::Part;
@@ -265,7 +266,9 @@ struct Norms<'a> {
     /// The clock under one power limit, in watts; of GPUs without a known limit, that of all such.
     clock_at_limit: Usual<(&'a str, Option<u64>), (f64, usize)>,
     limit: Usual<&'a str, (f64, usize)>,
-    power: Usual<&'a str, (f64, usize)>,
+    /// Only asked where a limit is not known.
+    power: OnceCell<Usual<&'a str, (f64, usize)>>,
+    gpus: &'a [Listed<'a>],
 }
 
 fn power_limit(gpu: &Listed<'_>) -> Option<f64> {
@@ -291,14 +294,12 @@ fn at_limit<'a>(gpu: &Listed<'a>) -> (&'a str, Option<u64>) {
 
 impl<'a> Norms<'a> {
     fn of(gpus: &'a [Listed<'a>]) -> Self {
-        let by = |value: fn(&Listed<'a>) -> Option<f64>| {
-            usual(gpus, |gpu| Some((gpu.product, value(gpu)?)))
-        };
         Self {
-            clock: by(Listed::clock_hertz),
+            clock: usual_by(gpus, Listed::clock_hertz),
             clock_at_limit: usual(gpus, |gpu| Some((at_limit(gpu), gpu.clock_hertz()?))),
-            limit: by(power_limit),
-            power: by(power),
+            limit: usual_by(gpus, power_limit),
+            power: OnceCell::new(),
+            gpus,
         }
     }
 
@@ -309,7 +310,10 @@ impl<'a> Norms<'a> {
             Some(own? <= (1.0 - LOWER_LIMIT) * norm)
         };
         below(power_limit(gpu), &self.limit)
-            .or_else(|| below(power(gpu), &self.power))
+            .or_else(|| {
+                let norms = self.power.get_or_init(|| usual_by(self.gpus, power));
+                below(power(gpu), norms)
+            })
             .unwrap_or(false)
     }
 
@@ -322,6 +326,14 @@ impl<'a> Norms<'a> {
         let norm = self.clock.of(wide_job(gpu), &gpu.product)?;
         Some((norm, why.min_drop))
     }
+}
+
+/// Median and number of a value, by model.
+fn usual_by<'a>(
+    gpus: &'a [Listed<'a>],
+    value: fn(&Listed<'a>) -> Option<f64>,
+) -> Usual<&'a str, (f64, usize)> {
+    usual(gpus, |gpu| Some((gpu.product, value(gpu)?)))
 }
 
 /// Median and number of the values of GPUs that are alike.

@@ -163,19 +163,10 @@ fn told<'a, 'b>(
         })
 }
 
-/// What is at each PCI address of a node. By default exporters name it only where a link lacks lanes, but GPUs and NICs
-/// always have their address.
+/// What is at each PCI address of a node.
 fn kinds(history: &NodeHistory) -> BTreeMap<&str, &str> {
     let named = endpoints(history).into_iter();
-    let mut kinds: BTreeMap<_, _> = named.map(|(pci, (kind, _))| (pci, kind)).collect();
-    for (metric, label, kind) in [
-        (&GPU, label!(GPU, "pci"), "gpu"),
-        (&RDMA_PORT, label!(RDMA_PORT, "pci"), "nic"),
-    ] {
-        let all = history.series(metric);
-        kinds.extend(all.filter_map(|(labels, _)| Some((labels.get(label)?, kind))));
-    }
-    kinds
+    named.map(|(pci, (kind, _))| (pci, kind)).collect()
 }
 
 /// Series of other parts with one of these keys, and what they have now.

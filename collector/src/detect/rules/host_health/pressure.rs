@@ -46,16 +46,20 @@ const BUSY: f64 = 0.5;
 /// Adds the hosts that stand out in their job.
 pub(super) fn find(view: &View<'_>, out: &mut Vec<Evidence>) {
     let jobs = jobs(view);
+    let cohort_of = |node: &NodeName| match &jobs {
+        Some(jobs) => jobs.get(node).copied().flatten(),
+        None => Some(""),
+    };
+    // A node that prepares a job, or ends it, computes nothing.
+    let nodes = view.history.fresh_nodes(view.now);
+    let nodes = nodes.filter(|(_, history)| is_busy(history));
+    let hosts: Vec<_> = nodes
+        .filter_map(|(node, history)| Some((cohort_of(node)?, node, history)))
+        .collect();
     for resource in RESOURCES {
         let mut cohorts: BTreeMap<&str, Vec<(&NodeName, f64)>> = BTreeMap::new();
-        for (node, history) in view.history.fresh_nodes(view.now) {
-            let cohort = match &jobs {
-                Some(jobs) => jobs.get(node).copied().flatten(),
-                None => Some(""),
-            };
-            // A node that prepares a job, or ends it, computes nothing.
-            let cohort = cohort.filter(|_| is_busy(history));
-            if let (Some(cohort), Some(share)) = (cohort, waits(history, resource)) {
+        for (cohort, node, history) in &hosts {
+            if let Some(share) = waits(history, resource) {
                 cohorts.entry(cohort).or_default().push((node, share));
             }
         }
