@@ -15,6 +15,7 @@ use crate::classes::{
     STORAGE_STALL, UPLINK_DOWN, UPLINK_JITTER, UPLINK_LOSSY,
 };
 use crate::detect::detector::Evidence;
+use crate::detect::rules::probe_paths;
 
 /// How much a kind of finding supports parts of each kind, as a log-likelihood in nats.
 #[derive(Debug)]
@@ -170,6 +171,11 @@ const BY_CLASS: &[(&Class, &Signs)] = &[
 pub(crate) fn is_of_clock(evidence: &Evidence) -> bool {
     let of_clock = [GPU_CLOCK.name, GPU_CLOCK_EVENT_SECONDS.name];
     evidence.class == &GPU_SLOW && of_clock.contains(&evidence.signal)
+}
+
+/// Whether a finding tells where packets are lost or late, and not why: those of probes and of NICs' transports.
+pub(crate) fn is_of_ends(evidence: &Evidence) -> bool {
+    evidence.detector == probe_paths::NAME || evidence.class == &EDGE_LOSSY
 }
 
 /// What a finding reports about parts that it does not name.

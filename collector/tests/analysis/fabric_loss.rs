@@ -127,19 +127,42 @@ fn a_loss_too_small_to_be_felt_is_no_incident() {
     assert!(incidents(1, &small, &as_it_is).is_empty());
 }
 
+/// Loss at rail 0 of node 4, which sends to and receives from four hosts of the other leaf, in one direction or in both.
+fn at_one_nic((sends, misses): (u64, u64)) -> impl Fn(usize, usize) -> (u64, u64) {
+    move |node, rail| match (node, rail) {
+        (4, 0) => (4 * sends, 4 * misses),
+        (0..4, 0) => (misses, sends),
+        _ => (0, 0),
+    }
+}
+
 #[test]
-fn what_one_nic_misses_or_sends_in_vain_is_not_lost_in_the_fabric() {
-    let misses = |node, rail| match (node, rail) {
-        (4, 0) => (0, 800),
-        (0..4, _) => (50, 0),
+fn what_one_nic_misses_or_sends_in_vain_is_lost_at_its_cable() {
+    let cable = "edge-lossy link/n4:mlx5_0/1 or [] critical";
+    for way in [(200, 0), (0, 200), (200, 300)] {
+        assert_eq!(
+            incidents(1, &at_one_nic(way), &as_it_is),
+            [cable],
+            "{way:?}"
+        );
+    }
+    let ring = |node, rail| match (node, rail) {
+        (4, 0) => (400, 500),
+        (3, 0) => (500, 0),
+        (5, 0) => (0, 400),
         _ => (0, 0),
     };
-    let sends = move |node, rail| {
-        let (missed, in_vain) = misses(node, rail);
-        (in_vain, missed)
+    assert_eq!(incidents(1, &ring, &as_it_is), [cable]);
+}
+
+#[test]
+fn of_two_nics_that_lose_what_one_sends_to_the_other_none_is_named() {
+    let pair = |node, rail| match (node, rail) {
+        (0, 0) => (400, 0),
+        (4, 0) => (0, 500),
+        _ => (0, 0),
     };
-    assert!(incidents(1, &misses, &as_it_is).is_empty());
-    assert!(incidents(1, &sends, &as_it_is).is_empty());
+    assert!(incidents(1, &pair, &as_it_is).is_empty());
 }
 
 #[test]

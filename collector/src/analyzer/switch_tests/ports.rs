@@ -220,6 +220,26 @@ fn a_queue_that_stands_at_a_port_which_sends_little_is_named_unless_the_port_is_
 }
 
 #[test]
+fn a_queue_at_a_port_that_sends_more_than_the_others_is_of_flows_that_share_it() {
+    let port = |port, marked, bytes| Port {
+        at: ("a", port),
+        direction: "receive",
+        paused: 0.0,
+        marked,
+        bytes,
+    };
+    let (marked, bytes) = (1.2e6, 5e10);
+    let with_others = |bytes| {
+        let others = ["2", "3", "4"].map(|other| port(other, 0.0, 5e10));
+        let mut all = vec![port("1", marked, bytes)];
+        all.extend(others);
+        lab_of(&all).said_by(switch_ports::build)
+    };
+    assert_eq!(with_others(bytes), ["path-slow link/a:1"]);
+    assert!(with_others(1.5 * bytes).is_empty());
+}
+
+#[test]
 fn cables_between_the_same_switches_that_are_lost_together_are_one_incident_with_both_ends() {
     let mut lab = leaves();
     for port in 5..=12 {

@@ -1,20 +1,23 @@
 //! Packets that vanish inside the fabric, as hosts see it: switches whose counters are not read, or that count nothing.
 //!
 //! The sender gets negative acknowledgments, the receiver finds gaps. A cable at a host does that to everything that
-//! one NIC sends or receives; where many NICs of several nodes send what never arrives, and many others miss it, the
-//! loss is at a switch that they share. Hosts cannot determine which of them: all that lie on every path are named.
+//! one NIC sends or receives (see [`edge`]); where many NICs of several nodes send what never arrives, and many others
+//! miss it, the loss is at a switch that they share. Hosts cannot determine which of them: all that lie on every path
+//! are named.
+
+mod edge;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use railscope_model::fabric::{Fabric, LinkKind};
-use railscope_model::identity::{NodeName, Part, RdmaDevice, SwitchName};
+use railscope_model::identity::{NodeName, Part, RdmaDevice, RdmaPort, SwitchName};
 use railscope_model::metric::{
     Metric, NIC_PHY_CRC_ERRORS, NIC_PHY_SYMBOL_ERRORS, RDMA_PORT_ERRORS, RDMA_PORT_RECEIVE_BYTES,
     RDMA_PORT_TRANSMIT_BYTES, RDMA_TRANSPORT_EVENTS, SWITCH_PORT_TRANSMIT_PACKETS,
 };
 
 use crate::assemble::node_parts::gpus_behind;
-use crate::classes::{Class, UPLINK_LOSSY};
+use crate::classes::{Class, EDGE_LOSSY, UPLINK_LOSSY};
 use crate::detect::detector::{Detector, Evidence, Explanation, View, list};
 use crate::detect::peers::{self, MIN_PEERS};
 use crate::detect::registry::{Rule, Threshold};
@@ -36,8 +39,13 @@ const EXPLAINED: f64 = 0.3;
 /// Most pairs of a sender and a receiver whose paths are evaluated.
 const MOST_PAIRS: usize = 64;
 
-/// What drivers call negative acknowledgments that a sender gets: mlx5, bnxt_re, rxe.
-const SENT_IN_VAIN: [&str; 3] = ["packet_seq_err", "seq_err_naks_rcvd", "rcvd_seq_err"];
+/// What drivers call negative acknowledgments that a sender gets: mlx5, bnxt_re, rxe; EFA counts what it sends again.
+const SENT_IN_VAIN: [&str; 4] = [
+    "packet_seq_err",
+    "seq_err_naks_rcvd",
+    "rcvd_seq_err",
+    "retrans_pkts",
+];
 /// What they call packets behind a gap: mlx5, bnxt_re, rxe.
 const BEHIND_A_GAP: [&str; 3] = ["out_of_sequence", "oos_drop_count", "out_of_seq_request"];
 
@@ -59,20 +67,23 @@ impl Detector for FabricLoss {
         let losses = |events: &[&str], bytes| {
             let nodes = view.history.fresh_nodes(view.now);
             let all = nodes.flat_map(|(node, history)| of_node(node, history, events, bytes));
-            Losses::of(all.collect())
+            Losses(all.collect())
         };
-        let Some(senders) = losses(&SENT_IN_VAIN, &RDMA_PORT_TRANSMIT_BYTES) else {
-            return;
-        };
-        let Some(receivers) = losses(&BEHIND_A_GAP, &RDMA_PORT_RECEIVE_BYTES) else {
-            return;
-        };
-        if host_errors(view) < EXPLAINED * senders.rate() {
-            out.extend(evidence(view, &senders, &receivers));
+        let senders = losses(&SENT_IN_VAIN, &RDMA_PORT_TRANSMIT_BYTES);
+        let receivers = losses(&BEHIND_A_GAP, &RDMA_PORT_RECEIVE_BYTES);
+        if senders.are_shared() && receivers.are_shared() {
+            if host_errors(view) < EXPLAINED * senders.rate() {
+                out.extend(evidence(view, &senders, &receivers));
+            }
+        } else {
+            out.extend(edge::evidence(view, &senders, &receivers));
         }
     }
 
-    fn explain(&self, _: &Class, _: &str) -> Explanation {
+    fn explain(&self, class: &Class, _: &str) -> Explanation {
+        if class == &EDGE_LOSSY {
+            return edge::explain();
+        }
         Explanation {
             check: "Many NICs of several nodes send packets that do not arrive, and no host port explains the loss.",
             threshold: format!(
@@ -87,15 +98,35 @@ impl Detector for FabricLoss {
     }
 
     fn rules(&self) -> Vec<Rule> {
-        let mut thresholds = peers::thresholds();
-        thresholds.truncate(1);
-        thresholds.extend(numbers());
-        vec![Rule::new(&UPLINK_LOSSY, thresholds)]
+        let mut shared = peers::thresholds();
+        shared.truncate(1);
+        shared.extend(numbers());
+        shared.extend([
+            Threshold::new(
+                "largest share of one NIC in the loss",
+                MOST_OF_ONE,
+                "ratio",
+                "beyond it the loss is at its own port (a choice)",
+            ),
+            Threshold::new(
+                "pairs whose paths are checked",
+                MOST_PAIRS as f64,
+                "pairs",
+                "more pairs cross the same switches (a choice)",
+            ),
+        ]);
+        let mut of_edge = numbers();
+        of_edge.extend(edge::numbers());
+        vec![
+            Rule::new(&UPLINK_LOSSY, shared),
+            Rule::new(&EDGE_LOSSY, of_edge),
+        ]
     }
 }
 
-fn numbers() -> [Threshold; 8] {
-    [
+/// The numbers of both rules.
+fn numbers() -> Vec<Threshold> {
+    vec![
         Threshold::new(
             "share of its packets that a NIC sends without delivery, or misses",
             MIN_LOST,
@@ -127,22 +158,10 @@ fn numbers() -> [Threshold; 8] {
             "the largest RDMA MTU; smaller packets lower the share",
         ),
         Threshold::new(
-            "largest share of one NIC in the loss",
-            MOST_OF_ONE,
-            "ratio",
-            "beyond it the loss is at its own port (a choice)",
-        ),
-        Threshold::new(
             "host port errors as a share of the loss",
             EXPLAINED,
             "ratio",
             "from this share, they explain it (a choice)",
-        ),
-        Threshold::new(
-            "pairs whose paths are checked",
-            MOST_PAIRS as f64,
-            "pairs",
-            "more pairs cross the same switches (a choice)",
         ),
     ]
 }
@@ -150,15 +169,19 @@ fn numbers() -> [Threshold; 8] {
 /// A NIC that sends in vain, or misses packets.
 struct Loss<'a> {
     node: &'a NodeName,
-    device: RdmaDevice,
+    port: RdmaPort,
     /// Packets a second.
     rate: f64,
 }
 
 impl Loss<'_> {
+    fn nic(&self) -> Part {
+        Part::Nic(self.node.clone(), self.port.device.clone())
+    }
+
     /// The switch that it is plugged into.
     fn leaf(&self, fabric: &Fabric) -> Option<SwitchName> {
-        let nic = fabric.find(&Part::Nic(self.node.clone(), self.device.clone()))?;
+        let nic = fabric.find(&self.nic())?;
         let cables = fabric.neighbours(nic);
         let mut cables = cables.filter(|near| near.link.kind == LinkKind::Cable);
         cables.find_map(|near| match &fabric.vertex(near.peer).part {
@@ -171,14 +194,11 @@ impl Loss<'_> {
 /// NICs that lose, on one side.
 struct Losses<'a>(Vec<Loss<'a>>);
 
-impl<'a> Losses<'a> {
-    /// `None` where they are few, or one of them has most of it.
-    fn of(all: Vec<Loss<'a>>) -> Option<Self> {
-        let own = Self(all);
-        let most = own.0.iter().map(|loss| loss.rate).fold(0.0, f64::max);
-        let is_shared =
-            own.0.len() >= MIN_PEERS && own.nodes() >= 2 && most <= MOST_OF_ONE * own.rate();
-        is_shared.then_some(own)
+impl Losses<'_> {
+    /// Whether they are many, and none of them has most of it.
+    fn are_shared(&self) -> bool {
+        let most = self.0.iter().map(|loss| loss.rate).fold(0.0, f64::max);
+        self.0.len() >= MIN_PEERS && self.nodes() >= 2 && most <= MOST_OF_ONE * self.rate()
     }
 
     fn nodes(&self) -> usize {
@@ -217,36 +237,41 @@ fn of_node<'a>(
         let [Some(rate), Some(_)] = rates else {
             return None;
         };
-        let device = device.parse().ok()?;
-        Some(Loss { node, device, rate })
+        let port = RdmaPort {
+            device: device.parse().ok()?,
+            port: port.parse().ok()?,
+        };
+        Some(Loss { node, port, rate })
     });
     losses.collect()
 }
 
 /// Errors a second that the ports of hosts count.
 fn host_errors(view: &View<'_>) -> f64 {
-    let rate = |history: &NodeHistory, metric, kind: Option<&str>| -> f64 {
+    let nodes = view.history.fresh_nodes(view.now);
+    nodes.map(|(_, history)| errors_of(history)).sum()
+}
+
+/// Errors a second that the ports of a host count.
+fn errors_of(history: &NodeHistory) -> f64 {
+    let rate = |metric, kind: Option<&str>| -> f64 {
         let series = history
             .moving(metric)
             .filter(|(labels, _)| kind.is_none_or(|kind| labels.values().last() == Some(kind)));
         let rates = series.filter_map(|(_, window)| window.increase(LOSS_SECONDS[0]));
         rates.map(Increase::rate).sum()
     };
-    let of_host = |history| {
-        rate(history, &RDMA_PORT_ERRORS, Some("symbol_error"))
-            + rate(history, &RDMA_PORT_ERRORS, Some("port_rcv_errors"))
-            + rate(history, &NIC_PHY_SYMBOL_ERRORS, None)
-            + rate(history, &NIC_PHY_CRC_ERRORS, None)
-    };
-    let nodes = view.history.fresh_nodes(view.now);
-    nodes.map(|(_, history)| of_host(history)).sum()
+    rate(&RDMA_PORT_ERRORS, Some("symbol_error"))
+        + rate(&RDMA_PORT_ERRORS, Some("port_rcv_errors"))
+        + rate(&NIC_PHY_SYMBOL_ERRORS, None)
+        + rate(&NIC_PHY_CRC_ERRORS, None)
 }
 
 /// Switches on every path from a sender to a receiver; in a fabric of rails NICs of one device talk to each
 /// other.
 fn on_every_way(view: &View<'_>, senders: &Losses<'_>, receivers: &Losses<'_>) -> Vec<Part> {
     let leaves = |losses: &Losses<'_>| -> BTreeSet<(RdmaDevice, SwitchName)> {
-        let leaf = |loss: &Loss<'_>| Some((loss.device.clone(), loss.leaf(view.fabric)?));
+        let leaf = |loss: &Loss<'_>| Some((loss.port.device.clone(), loss.leaf(view.fabric)?));
         losses.0.iter().filter_map(leaf).collect()
     };
     let (from, to) = (leaves(senders), leaves(receivers));
@@ -315,10 +340,7 @@ fn evidence(view: &View<'_>, senders: &Losses<'_>, receivers: &Losses<'_>) -> Op
         );
     }
     let nics = senders.0.iter().chain(&receivers.0);
-    let victims = nics.flat_map(|loss| {
-        let nic = Part::Nic(loss.node.clone(), loss.device.clone());
-        gpus_behind(view.fabric, &nic)
-    });
+    let victims = nics.flat_map(|loss| gpus_behind(view.fabric, &loss.nic()));
     let victims: BTreeSet<Part> = victims.collect();
     Some(Evidence {
         detector: NAME,

@@ -1,4 +1,4 @@
-//! What probes still count of a fault that is over. Their window is longer than that of the
+//! What probes and transports still count of a fault that is over. Their window is longer than that of the
 //! counters that named its part, so that losses of the past would open a separate incident once the
 //! counters are quiet.
 
@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use railscope_model::fabric::Timestamp;
 use railscope_model::identity::Part;
 
+use crate::classes::signs::is_of_ends;
 use crate::detect::rules::probe_paths;
 use crate::diagnose::incident::Finding;
 
@@ -30,20 +31,18 @@ impl AfterEffects {
         for (root, findings) in groups.iter().filter(|(root, _)| is_open(root)) {
             let accounted = findings
                 .iter()
-                .filter(|found| found.evidence.part != *root || !is_probe(found));
+                .filter(|found| found.evidence.part != *root || !is_of_ends(&found.evidence));
             let parts = accounted.map(|found| (found.evidence.part.clone(), now));
             self.0.extend(parts);
         }
         let is_after = |(root, findings): &(&Part, &Vec<Finding>)| {
-            self.0.contains_key(*root) && findings.iter().all(is_probe) && !is_open(root)
+            self.0.contains_key(*root)
+                && findings.iter().all(|found| is_of_ends(&found.evidence))
+                && !is_open(root)
         };
         let after = groups.iter().filter(is_after);
         after.map(|(root, _)| root.clone()).collect()
     }
-}
-
-fn is_probe(found: &Finding) -> bool {
-    found.evidence.detector == probe_paths::NAME
 }
 
 #[cfg(test)]

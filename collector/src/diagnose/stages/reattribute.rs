@@ -1,5 +1,5 @@
-//! Probes report where, counters report what: what probes report about an edge or a cable belongs to the part of it
-//! that another detector names. So does what a GPU's work reports about it, where its PCIe link is the cause.
+//! Probes and transports report where, counters report what: what probes report about an edge or a cable belongs to the
+//! part of it that another detector names. So does what a GPU's work reports about it, where its PCIe link is the cause.
 //!
 //! To probes a NIC, its cable and its PCIe link are one, and a switch whose packets get lost on one
 //! of its cables may be all that they can report.
@@ -9,21 +9,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use railscope_model::fabric::{Fabric, LinkKind, Neighbour, PartId};
 use railscope_model::identity::{NodeName, Part, RdmaDevice};
 
-use crate::classes::signs::is_of_clock;
+use crate::classes::signs::{is_of_clock, is_of_ends};
 use crate::classes::{GPU_SLOW, PCIE_DEGRADED, PCIE_ERRORS};
-use crate::detect::rules::probe_paths;
 use crate::diagnose::incident::Finding;
 use crate::diagnose::stages::posterior::pci_of;
 
-/// Parts that only probes name, each with the part that others name in its place.
+/// Parts that only probes or transports name, each with the part that others name in its place.
 pub(crate) fn explained_by_others(fabric: &Fabric, findings: &[Finding]) -> BTreeMap<Part, Part> {
-    let is_probe = |found: &&Finding| found.evidence.detector == probe_paths::NAME;
-    let others: Vec<&Finding> = findings.iter().filter(|found| !is_probe(found)).collect();
+    let of_ends = |found: &&Finding| is_of_ends(&found.evidence);
+    let others: Vec<&Finding> = findings.iter().filter(|found| !of_ends(found)).collect();
     let mut explained = slow_behind_pcie(fabric, findings);
     if others.is_empty() {
         return explained;
     }
-    for found in findings.iter().filter(is_probe) {
+    for found in findings.iter().filter(of_ends) {
         let part = &found.evidence.part;
         let of_it = others.iter().map(|other| &other.evidence);
         // What is named itself needs no other part, and of several that explain it the nearest to a cause
@@ -105,6 +104,7 @@ mod tests {
     use super::*;
     use crate::classes::{EDGE_LOSSY, LINK_ERRORS, PCIE_ERRORS, PFC_STORM, UPLINK_LOSSY};
     use crate::detect::found::{found, part};
+    use crate::detect::rules::probe_paths;
 
     /// A node with a NIC on a leaf, and a spine above it.
     fn fabric() -> Fabric {

@@ -2,7 +2,8 @@
 //!
 //! A port with packets in its queue sends at its full speed unless the other end pauses it. One that marks packets for
 //! congestion, is not paused and sends far less is limited by something that no counter shows. A burst fills a queue for a
-//! moment, and its port is busy then.
+//! moment, and its port is busy then. Flows that share a port by chance do the same with every step of a job; their port
+//! sends more than the switch's others, and a limited one does not.
 
 use railscope_model::identity::{Part, SwitchName};
 use railscope_model::metric::{
@@ -13,6 +14,7 @@ use railscope_model::metric::{
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::PATH_SLOW;
 use crate::detect::detector::{Evidence, View};
+use crate::detect::peers::median;
 use crate::detect::port_series::cable_at;
 use crate::detect::registry::{Rule, Threshold};
 use crate::store::{Increase, NodeHistory};
@@ -27,11 +29,15 @@ const PACKET_BYTES: f64 = 4096.0;
 const MAX_SENT: f64 = 0.3;
 /// Most of the time for which it is paused.
 const MAX_PAUSED: f64 = 0.01;
+/// Most that it sends, compared with the median of the switch's other cables to switches that send.
+const MAX_OF_OTHERS: f64 = 1.2;
+/// Least that one of these sends, compared with it.
+const SENDS: f64 = 0.1;
 
 /// The rule as text.
 pub(super) fn words() -> String {
     format!(
-        "the port marks {:.0} % of its packets over {:.0} s while it sends at less than {:.0} % of its speed and is paused for less than {:.0} % of the time",
+        "the port marks {:.0} % of its packets over {:.0} s while it sends at less than {:.0} % of its speed and at most {MAX_OF_OTHERS} times the median of the switch's other cables to switches, and is paused for less than {:.0} % of the time",
         100.0 * MIN_MARKED,
         QUEUE_SECONDS[0],
         100.0 * MAX_SENT,
@@ -79,6 +85,18 @@ pub(super) fn rule() -> Rule {
             "ratio",
             "a paused port has a queue for another reason (a choice)",
         ),
+        Threshold::new(
+            "bytes sent, compared with the median of the switch's other cables to switches, at most",
+            MAX_OF_OTHERS,
+            "times",
+            "a port that several flows share by chance sends more (a choice)",
+        ),
+        Threshold::new(
+            "bytes sent from which one of these counts, compared with it",
+            SENDS,
+            "ratio",
+            "idle cables say nothing (a choice)",
+        ),
     ];
     Rule::new(&PATH_SLOW, thresholds)
 }
@@ -93,7 +111,9 @@ pub(super) fn find(view: &View<'_>, out: &mut Vec<Evidence>) {
             };
             let queue = QUEUE_SECONDS.map(|seconds| Queue::of(history, port, priority, seconds));
             let stands = |queue: &Option<Queue>| queue.as_ref().is_some_and(Queue::stands);
-            if let ([Some(queue), _], true) = (&queue, queue.iter().all(stands)) {
+            if let ([Some(queue), _], true) = (&queue, queue.iter().all(stands))
+                && !sends_most(view, (switch, history), port, queue.sent)
+            {
                 out.extend(evidence(view, (switch, port), queue));
             }
         }
@@ -137,6 +157,25 @@ impl Queue {
             && self.sent <= MAX_SENT * self.speed
             && self.paused <= MAX_PAUSED
     }
+}
+
+/// Whether a port sends more than the switch's other cables to switches.
+fn sends_most(
+    view: &View<'_>,
+    (switch, history): (&SwitchName, &NodeHistory),
+    port: &str,
+    sent: f64,
+) -> bool {
+    let of_others = history
+        .moving(&SWITCH_PORT_TRANSMIT_BYTES)
+        .filter_map(|(labels, window)| {
+            let other = labels.values().next().filter(|other| *other != port)?;
+            let cable = cable_at(view.fabric, switch, other)?;
+            let is_to_switch = matches!(view.fabric.vertex(cable.peer).part, Part::Switch(_));
+            let rate = window.increase(QUEUE_SECONDS[0]).map(Increase::rate);
+            rate.filter(|rate| is_to_switch && *rate >= SENDS * sent)
+        });
+    median(of_others).is_some_and(|usual| sent > MAX_OF_OTHERS * usual)
 }
 
 fn evidence(
