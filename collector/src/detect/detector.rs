@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use railscope_model::fabric::{Fabric, Timestamp};
 use railscope_model::identity::Part;
-use railscope_model::metric::{Kind, Metric};
+use railscope_model::metric::{GPU_TENSOR_ACTIVE, Kind, Metric};
 
-use crate::classes::Class;
+use crate::classes::{Class, GPU_SLOW, Severity};
 use crate::detect::registry::{self, Rule};
 use crate::detect::rules;
 use crate::detect::tails::Tails;
@@ -66,6 +66,19 @@ pub struct Evidence {
     pub related: Vec<Part>,
     /// Parts that it may be as well as `part`, and as likely: the evidence cannot distinguish them.
     pub alike: Vec<Part>,
+}
+
+impl Evidence {
+    /// How bad it is if it is true: what its class says, and a ticket where healthy hardware looks the same.
+    pub(crate) fn severity(&self) -> Severity {
+        // The tensor cores of a rank that has more to do are active for longer, too.
+        let may_be_work = self.class == &GPU_SLOW && self.signal == GPU_TENSOR_ACTIVE.name;
+        if may_be_work {
+            Severity::Warning
+        } else {
+            self.class.severity
+        }
+    }
 }
 
 /// Parts that a sentence reports one by one.

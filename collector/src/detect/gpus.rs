@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use railscope_model::fabric::Timestamp;
 use railscope_model::identity::{GpuIndex, NodeName, Part, RdmaDevice};
 use railscope_model::label;
 use railscope_model::metric::{
@@ -167,6 +168,20 @@ impl<'a> Listed<'a> {
         self.window(&GPU_UTILIZATION)
             .and_then(|utilization| utilization.value())
             .is_some_and(|utilization| utilization >= BUSY_UTILIZATION)
+    }
+
+    /// When it reported, newest first, and whether it ran a job then, in so many seconds before the newest.
+    pub(crate) fn busy_within(
+        &self,
+        seconds: f64,
+    ) -> impl Iterator<Item = (Timestamp, bool)> + use<'a> {
+        let utilization = self.window(&GPU_UTILIZATION);
+        let newest = utilization.and_then(|window| window.latest());
+        let lately = utilization
+            .zip(newest)
+            .map(|(window, (newest, _))| window.told_within(newest, seconds));
+        let lately = lately.into_iter().flatten();
+        lately.map(|(at, utilization)| (at, utilization >= BUSY_UTILIZATION))
     }
 
     /// The clock of its SMs, Hz.

@@ -119,15 +119,28 @@ pub struct Broken {
 /// expected hits, fewer than 2.5 are seen with a probability of 12 % by one flow, and by half of eight flows with 1 %.
 const MEASURABLE_HITS: f64 = 5.0;
 
+/// The largest mean of which half of all counts are no larger than `hits`, less `hits` (the median of a gamma distribution of
+/// shape `hits + 1`, which is `hits + 2/3` and a little more).
+const ABOVE_MEDIAN_HITS: f64 = 0.7;
+
 /// Share of the probes that is hit on flows of one kind while nothing is broken, and no less than `least`; `sources` and `flows`
-/// are (probes, hits). It is that of the middle source, for faults are few and most sources show none. A component between few
-/// spines, however, is on some paths of every source: where the middle flow has less than half of that share, the flow's share is the usual one.
+/// are (probes, hits). It is that of the middle source, for faults are few and most sources show none. While probes are few,
+/// the middle count of a small share is zero: then it is the largest share with such a middle, and no more than that of all.
+/// A component between few spines is on some paths of every source: where the middle flow has less than half of that share,
+/// the flow's share is the usual one.
 pub fn base_rate(
     sources: impl Iterator<Item = (f64, f64)>,
     flows: impl Iterator<Item = (f64, f64)>,
     least: f64,
 ) -> f64 {
-    let by_source = middle(sources).map_or(least, |(probes, hits)| hits / probes);
+    let sources: Vec<_> = sources.collect();
+    let all = sources.iter().fold((0.0, 0.0), |sums, (probes, hits)| {
+        (sums.0 + probes, sums.1 + hits)
+    });
+    let by_source = middle(sources.into_iter()).map_or(least, |(probes, hits)| {
+        let largest = (hits + ABOVE_MEDIAN_HITS) / probes;
+        largest.min(all.1 / all.0).max(hits / probes)
+    });
     let by_flow = middle(flows).filter(|(probes, hits)| {
         let expected = probes * by_source;
         expected >= MEASURABLE_HITS && *hits < expected / 2.0

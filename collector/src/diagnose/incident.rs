@@ -333,9 +333,14 @@ fn shared_roots(findings: &[Finding]) -> BTreeMap<Part, Part> {
 impl Incident {
     /// How bad it is if it is what it seems to be.
     pub(crate) fn worst(&self) -> Severity {
-        let of_findings = self.findings.iter().map(|found| found.evidence.class);
-        let severities = of_findings.map(|class| class.severity);
-        severities.fold(self.class.severity, Severity::max)
+        let mut findings = self.findings.iter().map(|found| &found.evidence);
+        let severities = findings.clone().map(Evidence::severity);
+        // A class that no finding has is that of what they have in common.
+        let of_class =
+            (!findings.any(|found| found.class == self.class)).then_some(self.class.severity);
+        severities
+            .chain(of_class)
+            .fold(Severity::Warning, Severity::max)
     }
 
     /// Of a cable between switches, and of a switch without NICs, the GPUs routed over it are victims too.

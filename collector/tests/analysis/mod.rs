@@ -11,6 +11,7 @@ mod gpu_events;
 mod hardware;
 mod health;
 mod hosts;
+mod innocent;
 mod jobs;
 mod maintenance;
 mod memory;

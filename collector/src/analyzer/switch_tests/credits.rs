@@ -1,7 +1,8 @@
 //! Findings from ports that wait for credits of hosts.
 
 use railscope_model::metric::{
-    RDMA_PORT_RECEIVE_BYTES, RDMA_PORT_SPEED, SWITCH_PORT_TRANSMIT_WAIT, WORKLOAD,
+    RDMA_PORT_RECEIVE_BYTES, RDMA_PORT_SPEED, SWITCH_PORT_TRANSMIT_BYTES,
+    SWITCH_PORT_TRANSMIT_WAIT, WORKLOAD,
 };
 use railscope_model::reading::{Labels, NodeReading};
 
@@ -72,4 +73,31 @@ fn a_host_whose_port_is_full_is_no_slow_receiver() {
     };
     assert_eq!(said(0.5), ["slow-receiver nic/n6:mlx5_0"]);
     assert!(said(0.75).is_empty());
+}
+
+/// Most ports of a fabric may be idle, and wait for nothing.
+#[test]
+fn a_host_that_its_leaf_waits_for_as_much_as_for_other_busy_ones_for_each_byte_is_not_named() {
+    let said = |bytes: f64| {
+        let mut lab = leaves();
+        for host in 0..12_u16 {
+            lab.host(&format!("n{host}"), ("a", 10 + host));
+        }
+        for _ in 0..6 {
+            for host in 0..12_u16 {
+                let (waits, bytes) = match host {
+                    0 => (WAITS, bytes),
+                    1..5 => (0.3 * WAITS, 5e10),
+                    _ => (0.0, 0.0),
+                };
+                let port = (10 + host).to_string();
+                lab.add("a", &SWITCH_PORT_TRANSMIT_WAIT, &[&port], waits);
+                lab.add("a", &SWITCH_PORT_TRANSMIT_BYTES, &[&port], bytes);
+            }
+            lab.read();
+        }
+        lab.said_by(slow_receiver::build)
+    };
+    assert!(said(1e11).is_empty());
+    assert_eq!(said(1e10), ["slow-receiver nic/n0:mlx5_0"]);
 }

@@ -39,13 +39,8 @@ const EXPLAINED: f64 = 0.3;
 /// Most pairs of a sender and a receiver whose paths are evaluated.
 const MOST_PAIRS: usize = 64;
 
-/// What drivers call negative acknowledgments that a sender gets: mlx5, bnxt_re, rxe; EFA counts what it sends again.
-const SENT_IN_VAIN: [&str; 4] = [
-    "packet_seq_err",
-    "seq_err_naks_rcvd",
-    "rcvd_seq_err",
-    "retrans_pkts",
-];
+/// What drivers call negative acknowledgments that a sender gets: mlx5, bnxt_re, rxe.
+const SENT_IN_VAIN: [&str; 3] = ["packet_seq_err", "seq_err_naks_rcvd", "rcvd_seq_err"];
 /// What they call packets behind a gap: mlx5, bnxt_re, rxe.
 const BEHIND_A_GAP: [&str; 3] = ["out_of_sequence", "oos_drop_count", "out_of_seq_request"];
 
@@ -69,14 +64,15 @@ impl Detector for FabricLoss {
             let all = nodes.flat_map(|(node, history)| of_node(node, history, events, bytes));
             Losses(all.collect())
         };
-        let senders = losses(&SENT_IN_VAIN, &RDMA_PORT_TRANSMIT_BYTES);
-        let receivers = losses(&BEHIND_A_GAP, &RDMA_PORT_RECEIVE_BYTES);
+        let all_senders = losses(&SENT_IN_VAIN, &RDMA_PORT_TRANSMIT_BYTES);
+        let all_receivers = losses(&BEHIND_A_GAP, &RDMA_PORT_RECEIVE_BYTES);
+        let [senders, receivers] = [&all_senders, &all_receivers].map(Losses::felt);
         if senders.are_shared() && receivers.are_shared() {
             if host_errors(view) < EXPLAINED * senders.rate() {
                 out.extend(evidence(view, &senders, &receivers));
             }
         } else {
-            out.extend(edge::evidence(view, &senders, &receivers));
+            out.extend(edge::evidence(view, &all_senders, &all_receivers));
         }
     }
 
@@ -167,11 +163,14 @@ fn numbers() -> Vec<Threshold> {
 }
 
 /// A NIC that sends in vain, or misses packets.
+#[derive(Clone)]
 struct Loss<'a> {
     node: &'a NodeName,
     port: RdmaPort,
     /// Packets a second.
     rate: f64,
+    /// Whether it is so many, in all of [`LOSS_SECONDS`], that a job feels them.
+    is_felt: bool,
 }
 
 impl Loss<'_> {
@@ -194,7 +193,13 @@ impl Loss<'_> {
 /// NICs that lose, on one side.
 struct Losses<'a>(Vec<Loss<'a>>);
 
-impl Losses<'_> {
+impl<'a> Losses<'a> {
+    /// Those that a job feels.
+    fn felt(&self) -> Losses<'a> {
+        let felt = self.0.iter().filter(|loss| loss.is_felt);
+        Losses(felt.cloned().collect())
+    }
+
     /// Whether they are many, and none of them has most of it.
     fn are_shared(&self) -> bool {
         let most = self.0.iter().map(|loss| loss.rate).fold(0.0, f64::max);
@@ -212,7 +217,7 @@ impl Losses<'_> {
     }
 }
 
-/// The NICs of a node that lose more than is usual, by events of these names.
+/// The NICs of a node that lose packets, by events of these names.
 fn of_node<'a>(
     node: &'a NodeName,
     history: &'a NodeHistory,
@@ -229,19 +234,27 @@ fn of_node<'a>(
             return None;
         }
         let carried = history.window(bytes, &[device, port])?;
-        let rates = LOSS_SECONDS.map(|seconds| {
-            let lost = window.increase(seconds).map(Increase::rate)?;
-            let packets = carried.increase(seconds).map(Increase::rate)? / PACKET_BYTES;
-            (lost >= MIN_RATE && lost >= MIN_LOST * packets).then_some(lost)
-        });
-        let [Some(rate), Some(_)] = rates else {
+        let rate = window.increase(LOSS_SECONDS[0])?.rate();
+        if rate < edge::COUNTED_RATE {
             return None;
-        };
+        }
+        let is_felt = LOSS_SECONDS.into_iter().all(|seconds| {
+            let rates = [window, carried].map(|of| of.increase(seconds).map(Increase::rate));
+            let [Some(lost), Some(bytes)] = rates else {
+                return false;
+            };
+            lost >= MIN_RATE && lost >= MIN_LOST * bytes / PACKET_BYTES
+        });
         let port = RdmaPort {
             device: device.parse().ok()?,
             port: port.parse().ok()?,
         };
-        Some(Loss { node, port, rate })
+        Some(Loss {
+            node,
+            port,
+            rate,
+            is_felt,
+        })
     });
     losses.collect()
 }

@@ -412,7 +412,7 @@ fn evidence(found: &Found<'_>) -> Evidence {
         )
     } else {
         format!(
-            "{start} {excess:.0} % longer than the node's other GPUs for the same work at the same clock: its tensor cores are active {active:.1} % of the time."
+            "{start} {excess:.0} % longer than the node's other GPUs at the same clock: its tensor cores are active {active:.1} % of the time. It is slow, unless its rank has more work than theirs."
         )
     };
     Evidence {

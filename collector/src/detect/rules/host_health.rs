@@ -59,6 +59,10 @@ const LIMITS: &[Limit] = &[
     },
 ];
 
+/// Fewest stalls that are evidence: as many as the limit for 1 ms gives in the window. A single one in the first seconds
+/// of a collector is no rate.
+const MIN_STALLS: f64 = 6.0;
+
 /// Stolen time that explains the stalls of a node, and is too little to be reported by itself: a
 /// tenth of its limit (a choice).
 const EXPLAINS_STALLS: f64 = 1e-3;
@@ -81,16 +85,20 @@ impl Detector for HostHealth {
             let rates: Vec<_> = view
                 .history
                 .fresh_nodes(view.now)
-                .filter_map(|(node, history)| Some((node, rate(history, limit)?)))
+                .filter_map(|(node, history)| {
+                    let counted = counted(history, limit)?;
+                    Some((node, rate(history, limit, counted), counted.amount))
+                })
                 .collect();
             if rates.len() < MIN_PEERS {
                 continue;
             }
-            let usual = median(rates.iter().map(|(_, rate)| *rate)).unwrap_or(0.0);
-            for (node, rate) in rates
+            let usual = median(rates.iter().map(|(_, rate, _)| *rate)).unwrap_or(0.0);
+            let few = |amount| limit.class == &STALLS && amount < MIN_STALLS;
+            let far = rates
                 .into_iter()
-                .filter(|(_, rate)| *rate > ABOVE_PEERS * usual)
-            {
+                .filter(|(_, rate, amount)| *rate > ABOVE_PEERS * usual && !few(*amount));
+            for (node, rate, _) in far {
                 if limit.class == &STEAL && rate > EXPLAINS_STALLS {
                     stolen.insert(node);
                 }
@@ -170,6 +178,12 @@ impl Detector for HostHealth {
                 .chain([explains])
                 .collect();
             if class == &STALLS {
+                all.push(Threshold::new(
+                    "minimum number of stalls",
+                    MIN_STALLS,
+                    "stalls",
+                    "as many as the limit for 1 ms gives in the window; fewer are chance",
+                ));
                 all.extend(pressure::thresholds());
             }
             Rule::new(class, all)
@@ -178,23 +192,33 @@ impl Detector for HostHealth {
     }
 }
 
-/// A node's rate, over all of its NUMA nodes, of stolen time per processor; none while it is not known.
-fn rate(history: &NodeHistory, limit: &Limit) -> Option<f64> {
-    let counted = history.series(limit.metric).filter(|(labels, _)| {
+/// What a node counts, over all of its NUMA nodes; none while it is not known.
+fn counted(history: &NodeHistory, limit: &Limit) -> Option<Increase> {
+    let series = history.series(limit.metric).filter(|(labels, _)| {
         limit
             .threshold
             .is_none_or(|threshold| labels.values().nth(1) == Some(threshold))
     });
-    let rates = counted.filter_map(|(_, window)| window.increase(WINDOW_SECONDS));
-    let mut counted = rates.map(Increase::rate).reduce(|sum, rate| sum + rate);
-    // A thread is delayed by the share of time that its processor loses, however many processors there are.
-    if limit.class == &STEAL
-        && let Some(processors) = history.value(&NODE_CPUS, &[])
-    {
-        counted = counted.map(|rate| rate / processors.max(1.0));
-    }
+    let rises = series.filter_map(|(_, window)| window.increase(WINDOW_SECONDS));
     // The default scrape has only the histogram.
-    counted.or_else(|| timers_later_than(history, limit.threshold?))
+    let of_timers = || timers_later_than(history, limit.threshold?);
+    rises.reduce(sum).or_else(of_timers)
+}
+
+/// Of the series of one scrape.
+fn sum(own: Increase, other: Increase) -> Increase {
+    Increase {
+        amount: own.amount + other.amount,
+        seconds: own.seconds.max(other.seconds),
+    }
+}
+
+/// A node's rate; of stolen time per processor, for a thread is delayed by the share of time that its processor loses,
+/// however many processors there are.
+fn rate(history: &NodeHistory, limit: &Limit, counted: Increase) -> f64 {
+    let of_processors = limit.class == &STEAL;
+    let processors = || history.value(&NODE_CPUS, &[]).unwrap_or(1.0).max(1.0);
+    counted.rate() / if of_processors { processors() } else { 1.0 }
 }
 
 /// Timers of a node that fire more than 200 us late, per second, over all of its NUMA nodes; none where it watches none.
@@ -202,19 +226,22 @@ pub(crate) fn timer_stalls(history: &NodeHistory) -> Option<f64> {
     let limit = LIMITS
         .iter()
         .find(|limit| limit.threshold == Some("200us"))?;
-    rate(history, limit)
+    counted(history, limit).map(Increase::rate)
 }
 
-/// Rate of timers that fire later than a threshold such as `200us`, by the histogram of how late they fire.
-fn timers_later_than(history: &NodeHistory, threshold: &str) -> Option<f64> {
+/// Timers that fire later than a threshold such as `200us`, by the histogram of how late they fire.
+fn timers_later_than(history: &NodeHistory, threshold: &str) -> Option<Increase> {
     let micros: f64 = threshold.strip_suffix("us")?.parse().ok()?;
-    let rates = history
+    let rises = history
         .series(&HOST_TIMER_DELAY)
         .filter_map(|(labels, window)| {
-            let rate = window.increase(WINDOW_SECONDS)?.rate();
-            Some(sign_above(labels, micros / 1e6)? * rate)
+            let rise = window.increase(WINDOW_SECONDS)?;
+            Some(Increase {
+                amount: sign_above(labels, micros / 1e6)? * rise.amount,
+                ..rise
+            })
         });
-    rates.reduce(|sum, rate| sum + rate)
+    rises.reduce(sum)
 }
 
 fn evidence(

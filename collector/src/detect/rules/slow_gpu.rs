@@ -260,11 +260,16 @@ fn wide_job<'a>(gpu: &Listed<'a>) -> Option<&'a Job> {
     gpu.job.filter(|job| job.nodes.len() >= MIN_PEERS)
 }
 
+/// Model of a GPU, and its power limit in watts where that is known.
+type AtLimit<'a> = (&'a str, Option<u64>);
+
 /// What is usual among busy GPUs.
 struct Norms<'a> {
     clock: Usual<&'a str, (f64, usize)>,
-    /// The clock under one power limit, in watts; of GPUs without a known limit, that of all such.
-    clock_at_limit: Usual<(&'a str, Option<u64>), (f64, usize)>,
+    /// The clock under one power limit; of GPUs without a known limit, that of all such.
+    clock_at_limit: Usual<AtLimit<'a>, (f64, usize)>,
+    /// The lowest of it, see [`lowest_clock`]. Only asked where a clock is far below the newest ones.
+    lowest_at_limit: OnceCell<Usual<AtLimit<'a>, (f64, usize)>>,
     limit: Usual<&'a str, (f64, usize)>,
     /// Only asked where a limit is not known.
     power: OnceCell<Usual<&'a str, (f64, usize)>>,
@@ -275,17 +280,29 @@ fn power_limit(gpu: &Listed<'_>) -> Option<f64> {
     gpu.value(&GPU_POWER_LIMIT)
 }
 
-/// The most that it drew lately: within a step, power rises to the limit and falls again.
+/// The most that it drew lately: within a step, power rises to the limit and falls again. `None` where it began to work
+/// within that time: its peers may have drawn more before.
 fn power(gpu: &Listed<'_>) -> Option<f64> {
     let power = gpu.window(&GPU_POWER)?;
     let newest = power.latest()?.0;
     let lately = power.told_within(newest, POWER_SECONDS);
     let lately: Vec<f64> = lately.map(|(_, watts)| watts).collect();
-    let enough = lately.len() >= POWER_SAMPLES;
+    let (_, was_busy) = gpu.busy_within(POWER_SECONDS).last()?;
+    let enough = was_busy && lately.len() >= POWER_SAMPLES;
     enough.then(|| lately.into_iter().reduce(f64::max))?
 }
 
-fn at_limit<'a>(gpu: &Listed<'a>) -> (&'a str, Option<u64>) {
+/// Its lowest clock of the same time while it worked. In a step, a GPU computes at its power limit, and waits for others at
+/// a higher clock: the newest samples of two GPUs may be of different phases.
+fn lowest_clock(gpu: &Listed<'_>) -> Option<f64> {
+    let clocks = gpu.clock()?.told();
+    let lately = gpu.busy_within(POWER_SECONDS).zip(clocks);
+    let busy = lately
+        .filter_map(|((at, is_busy), (read, hertz))| (is_busy && at == read).then_some(hertz));
+    busy.reduce(f64::min)
+}
+
+fn at_limit<'a>(gpu: &Listed<'a>) -> AtLimit<'a> {
     (
         gpu.product,
         power_limit(gpu).map(|watts| watts.round() as u64),
@@ -297,6 +314,7 @@ impl<'a> Norms<'a> {
         Self {
             clock: usual_by(gpus, Listed::clock_hertz),
             clock_at_limit: usual(gpus, |gpu| Some((at_limit(gpu), gpu.clock_hertz()?))),
+            lowest_at_limit: OnceCell::new(),
             limit: usual_by(gpus, power_limit),
             power: OnceCell::new(),
             gpus,
@@ -310,18 +328,37 @@ impl<'a> Norms<'a> {
             Some(own? <= (1.0 - LOWER_LIMIT) * norm)
         };
         below(power_limit(gpu), &self.limit)
-            .or_else(|| {
-                let norms = self.power.get_or_init(|| usual_by(self.gpus, power));
-                below(power(gpu), norms)
-            })
+            .or_else(|| below(power(gpu), self.power()))
             .unwrap_or(false)
+    }
+
+    /// Whether a GPU draws more power than its peers ever did lately: it computes at its power limit, and they wait for it
+    /// or for something else.
+    fn works_alone(&self, gpu: &Listed<'_>) -> bool {
+        let norms = self.power();
+        let usual = norms.of(wide_job(gpu), &gpu.product);
+        let drawn = gpu.window(&GPU_POWER).and_then(|power| power.value());
+        drawn
+            .zip(usual)
+            .is_some_and(|(drawn, (usual, _))| drawn > (1.0 + LOWER_LIMIT) * usual)
+    }
+
+    fn power(&self) -> &Usual<&'a str, (f64, usize)> {
+        self.power.get_or_init(|| usual_by(self.gpus, power))
     }
 
     /// The usual clock of its peers with their number, and the smallest drop below it that is a fault for this reason.
     fn clock(&self, gpu: &Listed<'_>, why: &Slowdown) -> Option<((f64, usize), f64)> {
         if why.reason == POWER_CAP && !self.is_limited(gpu) {
-            let norm = self.clock_at_limit.of(wide_job(gpu), &at_limit(gpu))?;
-            return Some((norm, CAPPED_CHIPS_DIFFER));
+            let limit = at_limit(gpu);
+            let newest = self.clock_at_limit.of(wide_job(gpu), &limit)?;
+            let is_far = gpu.clock_hertz()? <= (1.0 - CAPPED_CHIPS_DIFFER) * newest.0;
+            if !is_far || self.works_alone(gpu) {
+                return None;
+            }
+            let lowest = || usual(self.gpus, |gpu| Some((at_limit(gpu), lowest_clock(gpu)?)));
+            let norms = self.lowest_at_limit.get_or_init(lowest);
+            return Some((norms.of(wide_job(gpu), &limit)?, CAPPED_CHIPS_DIFFER));
         }
         let norm = self.clock.of(wide_job(gpu), &gpu.product)?;
         Some((norm, why.min_drop))

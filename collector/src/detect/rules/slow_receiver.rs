@@ -35,6 +35,8 @@ const PAUSE: [&Metric; 2] = [&NIC_PFC_PAUSE_SECONDS, &NIC_PAUSE_SECONDS];
 const WINDOW_SECONDS: f64 = 30.0;
 /// What every port does is the load: a port must stand out by this factor.
 const ABOVE_PEERS: f64 = 10.0;
+/// InfiniBand: bytes that a port sends, compared with the one in question, from which their waits are comparable.
+const BUSY: f64 = 0.1;
 /// Share of the time in pause from which a NIC is a slow receiver.
 const MIN_PAUSE: f64 = 0.01;
 /// Share of the time in pause from which nothing gets through, and the time that is looked at for it.
@@ -120,7 +122,8 @@ impl Detector for SlowReceiver {
                 "A NIC back-pressures its switch: the switch port connected to it has data but no credits, or the NIC sends pause."
             },
             threshold: format!(
-                "{ABOVE_PEERS} times the median port (InfiniBand: also of the ports of the NIC's job), and {:.0} % of the time in pause or {MIN_TICKS} wait ticks per second, over {WINDOW_SECONDS:.0} s, in which an InfiniBand NIC never receives more than {:.0} % of its port's speed, pause for at least {SETTLED_SECONDS:.0} s; from {:.0} % over {STORM_SECONDS:.0} s it is a storm; if {:.0} % of a node's NICs do so, the node is reported",
+                "{ABOVE_PEERS} times the median port (InfiniBand: also of the ports of the NIC's job, and for each byte of the ports that send {:.0} % of its bytes), and {:.0} % of the time in pause or {MIN_TICKS} wait ticks per second, over {WINDOW_SECONDS:.0} s, in which an InfiniBand NIC never receives more than {:.0} % of its port's speed, pause for at least {SETTLED_SECONDS:.0} s; from {:.0} % over {STORM_SECONDS:.0} s it is a storm; if {:.0} % of a node's NICs do so, the node is reported",
+                100.0 * BUSY,
                 100.0 * MIN_PAUSE,
                 100.0 * FULL,
                 100.0 * STORM,
@@ -140,43 +143,7 @@ impl Detector for SlowReceiver {
             );
             peers::thresholds().into_iter().chain([own])
         };
-        let slow = || {
-            let own = [
-                Threshold::new(SHARE_IN_PAUSE, MIN_PAUSE, "ratio", "a choice"),
-                Threshold::new(
-                    "wait ticks of the switch port, InfiniBand",
-                    MIN_TICKS,
-                    "1/s",
-                    "0.1 % of the tick rate of the slowest known counters",
-                ),
-                Threshold::new("window", WINDOW_SECONDS, "s", "three sweeps at 10 s"),
-                Threshold::new(
-                    "minimum wait of the switch port, InfiniBand",
-                    HEARD_SECONDS,
-                    "s",
-                    "until the node's own scrapes have arrived (a choice)",
-                ),
-                Threshold::new(
-                    "share of its port's speed from which a NIC receives as fast as its cable carries, InfiniBand",
-                    FULL,
-                    "ratio",
-                    "a PCIe link with half of its lanes allows 64 %; above, many senders share the port (a choice)",
-                ),
-                Threshold::new(
-                    "time over which that is measured, at least",
-                    SPAN_SECONDS,
-                    "s",
-                    "the usual interval of scrapes; shorter ones are not exact enough (a choice)",
-                ),
-                Threshold::new(
-                    "minimum duration of pause, because new pause can belong to a storm",
-                    SETTLED_SECONDS,
-                    "s",
-                    "another component causes a storm (a choice)",
-                ),
-            ];
-            peers().chain(own).collect()
-        };
+        let slow = || peers().chain(numbers()).collect();
         let stuck = [
             Threshold::new(
                 SHARE_IN_PAUSE,
@@ -197,6 +164,50 @@ impl Detector for SlowReceiver {
         let storm = Rule::new(&PFC_STORM, peers().chain(stuck).collect());
         slow.chain([storm]).collect()
     }
+}
+
+/// The numbers of a slow receiver, beside those of its peers.
+fn numbers() -> Vec<Threshold> {
+    vec![
+        Threshold::new(SHARE_IN_PAUSE, MIN_PAUSE, "ratio", "a choice"),
+        Threshold::new(
+            "wait ticks of the switch port, InfiniBand",
+            MIN_TICKS,
+            "1/s",
+            "0.1 % of the tick rate of the slowest known counters",
+        ),
+        Threshold::new(
+            "bytes that a port sends, compared with this one, to compare waits per byte, InfiniBand",
+            BUSY,
+            "ratio",
+            "an idle port waits for nothing (a choice)",
+        ),
+        Threshold::new("window", WINDOW_SECONDS, "s", "three sweeps at 10 s"),
+        Threshold::new(
+            "minimum wait of the switch port, InfiniBand",
+            HEARD_SECONDS,
+            "s",
+            "until the node's own scrapes have arrived (a choice)",
+        ),
+        Threshold::new(
+            "share of its port's speed from which a NIC receives as fast as its cable carries, InfiniBand",
+            FULL,
+            "ratio",
+            "a PCIe link with half of its lanes allows 64 %; above, many senders share the port (a choice)",
+        ),
+        Threshold::new(
+            "time over which that is measured, at least",
+            SPAN_SECONDS,
+            "s",
+            "the usual interval of scrapes; shorter ones are not exact enough (a choice)",
+        ),
+        Threshold::new(
+            "minimum duration of pause, because new pause can belong to a storm",
+            SETTLED_SECONDS,
+            "s",
+            "another component causes a storm (a choice)",
+        ),
+    ]
 }
 
 /// Ethernet: NICs that send pause.

@@ -28,7 +28,12 @@ const ALONE_ABOVE_MEDIAN: f64 = 5.0;
 /// yet.
 const BUSY: f64 = 0.5;
 
-struct StorageStall;
+#[derive(Default)]
+struct StorageStall {
+    /// The node that stands for all that wait together, for as long as enough of them do: the wait of single nodes leaves
+    /// the window one by one, and it is one incident.
+    first: Option<NodeName>,
+}
 
 /// How long processes of a node waited for input and output.
 struct Wait<'a> {
@@ -38,7 +43,7 @@ struct Wait<'a> {
 
 /// Builds the detector.
 pub fn build() -> Box<dyn Detector> {
-    Box::new(StorageStall)
+    Box::<StorageStall>::default()
 }
 
 impl Detector for StorageStall {
@@ -52,10 +57,19 @@ impl Detector for StorageStall {
         let long: Vec<_> = stalled.iter().filter(is_long).collect();
         let enough =
             long.len() >= MIN_PEERS && long.len() as f64 >= MIN_NODES * stalled.len() as f64;
-        match long.first().filter(|_| enough) {
-            Some(first) => out.push(of_many(first, &long, stalled.len())),
-            None => out.extend(of_single(view, &waits(view, "some", ALONE_WINDOW_SECONDS))),
+        if !enough {
+            self.first = None;
+            out.extend(of_single(view, &waits(view, "some", ALONE_WINDOW_SECONDS)));
+            return;
         }
+        let is_first = |wait: &&Wait<'_>| Some(wait.node) == self.first.as_ref();
+        let first = stalled.iter().find(is_first).unwrap_or(long[0]);
+        self.first = Some(first.node.clone());
+        out.push(of_many(first, &long, stalled.len()));
+    }
+
+    fn remembers(&self) -> bool {
+        true
     }
 
     fn explain(&self, _: &Class, _: &str) -> Explanation {
@@ -136,8 +150,8 @@ fn waits<'a>(view: &View<'a>, kind: &str, seconds: f64) -> Vec<Wait<'a>> {
 }
 
 fn of_many(first: &Wait<'_>, long: &[&Wait<'_>], nodes: usize) -> Evidence {
-    let others = long.iter().skip(1);
     let Wait { node, rise } = first;
+    let others = long.iter().filter(|wait| wait.node != *node);
     Evidence {
         statement: format!(
             "{} of {nodes} nodes waited for I/O at the same time, {node} for {:.0} s of the last {:.0} s.",

@@ -370,8 +370,11 @@ fn what_most_sources_show_is_usual() {
     let of_hundred = |hits: &[f64]| hits.iter().map(|hits| (100.0, *hits)).collect::<Vec<_>>();
     let rate = |hits: &[f64]| base_rate(of_hundred(hits).into_iter(), std::iter::empty(), 1e-3);
     assert_eq!(rate(&[]), 1e-3);
-    assert_eq!(rate(&[0.0, 0.0, 50.0]), 1e-3);
-    assert_eq!(rate(&[1.0, 1.0, 1.0, 50.0, 50.0]), 0.01);
+    assert_eq!(rate(&[0.0, 0.0, 0.0]), 1e-3);
+    // Of a hundred probes the middle count is 0 up to a mean of 0.7.
+    assert_eq!(rate(&[0.0, 0.0, 50.0]), 0.7 / 100.0);
+    assert_eq!(rate(&[0.0, 0.0, 0.0, 0.0, 1.0]), 1.0 / 500.0);
+    assert_eq!(rate(&[1.0, 1.0, 1.0, 50.0, 50.0]), 1.7 / 100.0);
 
     // One of four spines hits a quarter of each source's flows, and of most flows nothing.
     let both = |sources: &[f64], flows: &[f64]| {

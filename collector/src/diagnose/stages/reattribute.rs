@@ -10,7 +10,11 @@ use railscope_model::fabric::{Fabric, LinkKind, Neighbour, PartId};
 use railscope_model::identity::{NodeName, Part, RdmaDevice};
 
 use crate::classes::signs::{is_of_clock, is_of_ends};
-use crate::classes::{GPU_SLOW, PCIE_DEGRADED, PCIE_ERRORS};
+use crate::classes::{
+    Class, GPU_SLOW, NUMA_AFFINITY, PATH_SLOW, PCIE_DEGRADED, PCIE_ERRORS, PCIE_REDIRECTED,
+    PFC_STORM, SLOW_RECEIVER, UPLINK_JITTER,
+};
+use crate::detect::detector::Evidence;
 use crate::diagnose::incident::Finding;
 use crate::diagnose::stages::posterior::pci_of;
 
@@ -30,7 +34,7 @@ pub(crate) fn explained_by_others(fabric: &Fabric, findings: &[Finding]) -> BTre
         let best = of_it
             .filter(|other| {
                 let shares = other.part == *part || other.related.contains(part);
-                shares || is_in(fabric, part, &other.part)
+                shares || is_in(fabric, part, &other.part) || delays(fabric, other, &found.evidence)
             })
             .min_by_key(|other| (other.part != *part, other.class.order(), other.part.clone()));
         if let Some(best) = best.filter(|best| best.part != *part) {
@@ -71,6 +75,55 @@ fn is_in(fabric: &Fabric, probed: &Part, other: &Part) -> bool {
     }
 }
 
+/// Whether a NIC that holds back its leaf delays what is late there: pause reaches all that send through the leaf.
+fn delays(fabric: &Fabric, other: &Evidence, late: &Evidence) -> bool {
+    if !PAUSES.contains(&other.class) || !LATE.contains(&late.class) {
+        return false;
+    }
+    let (leaves, late) = (
+        leaves_of(fabric, &other.part),
+        leaves_of(fabric, &late.part),
+    );
+    leaves.iter().any(|leaf| late.contains(leaf))
+}
+
+/// Classes of what makes a NIC pause its leaf, and of what is late then.
+const PAUSES: [&Class; 4] = [&PFC_STORM, &SLOW_RECEIVER, &PCIE_REDIRECTED, &NUMA_AFFINITY];
+const LATE: [&Class; 2] = [&PATH_SLOW, &UPLINK_JITTER];
+
+/// The switches at a part: itself, those that a cable joins, those that the NICs of a link or of a host are connected to.
+fn leaves_of(fabric: &Fabric, part: &Part) -> BTreeSet<PartId> {
+    let is_switch = |id: &PartId| matches!(fabric.vertex(*id).part, Part::Switch(_));
+    let of_nic = |nic: PartId| {
+        let cables = fabric
+            .neighbours(nic)
+            .filter(|near| near.link.kind == LinkKind::Cable);
+        cables.map(|near| near.peer)
+    };
+    let ids: Vec<PartId> = match part {
+        Part::Switch(_) => fabric.find(part).into_iter().collect(),
+        Part::SwitchLink(..) => fabric
+            .find_cable(part)
+            .into_iter()
+            .flat_map(|(near, far)| [near, far.peer])
+            .collect(),
+        Part::Nic(..) => fabric.find(part).into_iter().flat_map(of_nic).collect(),
+        Part::HostLink(node, port) => {
+            return leaves_of(fabric, &Part::Nic(node.clone(), port.device.clone()));
+        }
+        Part::PcieLink(node, pci) => {
+            let host = fabric.find(&Part::Host(node.clone()));
+            let near = host.into_iter().flat_map(|host| fabric.neighbours(host));
+            let there = near
+                .map(|near| near.peer)
+                .filter(|id| pci_of(fabric, *id) == Some(*pci));
+            there.flat_map(of_nic).collect()
+        }
+        _ => Vec::new(),
+    };
+    ids.into_iter().filter(is_switch).collect()
+}
+
 /// Whether a part is a NIC, its cable, its PCIe link, or the switch that it is connected to.
 fn is_at_nic(fabric: &Fabric, (node, device): (&NodeName, &RdmaDevice), other: &Part) -> bool {
     let nic = fabric.find(&Part::Nic(node.clone(), device.clone()));
@@ -102,7 +155,7 @@ mod tests {
     use railscope_model::fabric::{Equipment, Link, Timestamp, Witness};
 
     use super::*;
-    use crate::classes::{EDGE_LOSSY, LINK_ERRORS, PCIE_ERRORS, PFC_STORM, UPLINK_LOSSY};
+    use crate::classes::{EDGE_LOSSY, LINK_ERRORS, UPLINK_LOSSY};
     use crate::detect::found::{found, part};
     use crate::detect::rules::probe_paths;
 
@@ -122,69 +175,79 @@ mod tests {
             rail: None,
         };
         let nic = fabric.upsert(part("nic/n1:mlx5_0"), nic);
+        let host = fabric.upsert(part("host/n1"), Equipment::Host);
+        let inside = Link::plain(LinkKind::Inside, Witness::Exporter, Timestamp(0));
+        fabric.connect(host, nic, inside);
         let cable = |ports| Link::cable(ports, None, Witness::Subnet, Timestamp(0));
         fabric.connect(nic, leaf, cable((1, 1)));
         fabric.connect(leaf, spine, cable((33, 1)));
         fabric
     }
 
+    const EDGE: &str = "link/n1:mlx5_0/1";
+    const NIC: &str = "nic/n1:mlx5_0";
+    const PCIE: &str = "pcie/n1:0000:10:00.0";
+
+    /// The part to which what probes report about another belongs, if others name these.
+    fn belongs_to(
+        probed: (&'static Class, &str),
+        others: &[(&'static Class, &str)],
+    ) -> Option<Part> {
+        let mut findings = vec![found(probe_paths::NAME, probed.0, probed.1, &[])];
+        let others = others.iter();
+        findings.extend(others.map(|(class, named)| found("other", class, named, &[])));
+        explained_by_others(&fabric(), &findings).remove(&part(probed.1))
+    }
+
     #[test]
     fn what_probes_see_belongs_to_the_part_that_counters_name() {
-        let edge = "link/n1:mlx5_0/1";
-        for (class, probed, others, expected) in [
-            (&EDGE_LOSSY, edge, &[][..], None),
+        let uplink = "link/leaf:33";
+        for (probed, others, expected) in [
+            ((&EDGE_LOSSY, EDGE), &[][..], None),
+            ((&EDGE_LOSSY, EDGE), &[(&PFC_STORM, NIC)], Some(NIC)),
+            ((&EDGE_LOSSY, EDGE), &[(&PCIE_ERRORS, PCIE)], Some(PCIE)),
             (
-                &EDGE_LOSSY,
-                edge,
-                &[(&PFC_STORM, "nic/n1:mlx5_0")],
-                Some("nic/n1:mlx5_0"),
-            ),
-            (
-                &EDGE_LOSSY,
-                edge,
-                &[(&PCIE_ERRORS, "pcie/n1:0000:10:00.0")],
-                Some("pcie/n1:0000:10:00.0"),
-            ),
-            (
-                &EDGE_LOSSY,
-                edge,
+                (&EDGE_LOSSY, EDGE),
                 &[(&PCIE_ERRORS, "pcie/n1:0000:20:00.0")],
                 None,
             ),
-            (&EDGE_LOSSY, edge, &[(&PFC_STORM, "nic/n2:mlx5_0")], None),
+            ((&EDGE_LOSSY, EDGE), &[(&PFC_STORM, "nic/n2:mlx5_0")], None),
             // What counters name, too, needs no other part.
             (
-                &EDGE_LOSSY,
-                edge,
-                &[(&PFC_STORM, "nic/n1:mlx5_0"), (&LINK_ERRORS, edge)],
+                (&EDGE_LOSSY, EDGE),
+                &[(&PFC_STORM, NIC), (&LINK_ERRORS, EDGE)],
                 None,
             ),
             (
-                &UPLINK_LOSSY,
-                "link/leaf:33",
+                (&UPLINK_LOSSY, uplink),
                 &[(&UPLINK_LOSSY, "switch/spine")],
                 Some("switch/spine"),
             ),
             (
-                &UPLINK_LOSSY,
-                "switch/leaf",
-                &[(&UPLINK_LOSSY, "link/leaf:33")],
-                Some("link/leaf:33"),
+                (&UPLINK_LOSSY, "switch/leaf"),
+                &[(&UPLINK_LOSSY, uplink)],
+                Some(uplink),
             ),
-            (&UPLINK_LOSSY, "switch/leaf", &[(&LINK_ERRORS, edge)], None),
+            (
+                (&UPLINK_LOSSY, "switch/leaf"),
+                &[(&LINK_ERRORS, EDGE)],
+                None,
+            ),
+            // Pause delays all that send through the leaf, and loses nothing.
+            ((&PATH_SLOW, "switch/leaf"), &[(&PFC_STORM, NIC)], Some(NIC)),
+            (
+                (&UPLINK_JITTER, uplink),
+                &[(&SLOW_RECEIVER, PCIE)],
+                Some(PCIE),
+            ),
+            ((&PATH_SLOW, "switch/spine"), &[(&PFC_STORM, NIC)], None),
+            ((&UPLINK_LOSSY, "switch/leaf"), &[(&PFC_STORM, NIC)], None),
         ] {
-            let mut findings = vec![found(probe_paths::NAME, class, probed, &[])];
-            findings.extend(
-                others
-                    .iter()
-                    .map(|(class, named)| found("other", class, named, &[])),
-            );
-            let explained = explained_by_others(&fabric(), &findings);
-            let expected = expected.map(|by| (part(probed), part(by)));
+            let expected = expected.map(part);
             assert_eq!(
-                explained,
-                expected.into_iter().collect(),
-                "{probed} {others:?}"
+                belongs_to(probed, others),
+                expected,
+                "{probed:?} {others:?}"
             );
         }
     }

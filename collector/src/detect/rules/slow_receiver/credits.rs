@@ -6,16 +6,18 @@ use foldhash::fast::FixedState;
 use railscope_model::fabric::{Equipment, LinkKind, PartId, Timestamp};
 use railscope_model::identity::{NodeName, Part, RdmaDevice, SwitchName};
 use railscope_model::metric::{
-    RDMA_PORT_RECEIVE_BYTES, RDMA_PORT_SPEED, SWITCH_PORT_TRANSMIT_WAIT,
+    RDMA_PORT_RECEIVE_BYTES, RDMA_PORT_SPEED, SWITCH_PORT_TRANSMIT_BYTES, SWITCH_PORT_TRANSMIT_WAIT,
 };
 use railscope_model::reading::Labels;
 
-use super::{ABOVE_PEERS, FULL, HEARD_SECONDS, Holds, MIN_TICKS, SPAN_SECONDS, WINDOW_SECONDS};
+use super::{
+    ABOVE_PEERS, BUSY, FULL, HEARD_SECONDS, Holds, MIN_TICKS, SPAN_SECONDS, WINDOW_SECONDS,
+};
 use crate::detect::detector::View;
 use crate::detect::peers::{MIN_PEERS, median};
 use crate::detect::port_series::PortSeries;
 use crate::jobs::job::{Job, JobName};
-use crate::store::{Count, Window};
+use crate::store::{Count, Increase, Window};
 
 /// Ports of switches before NICs, as the fabric shows them.
 #[derive(Debug, Default)]
@@ -52,47 +54,52 @@ impl BeforeNics {
 
 /// Switch ports before NICs and what they count of waiting.
 pub(super) struct Credits {
-    waits: PortSeries<1>,
+    counts: PortSeries<2>,
     before: BeforeNics,
 }
 
 impl Credits {
     pub(super) fn new() -> Self {
         Self {
-            waits: PortSeries::new([(&SWITCH_PORT_TRANSMIT_WAIT, None)]),
+            counts: PortSeries::new([
+                (&SWITCH_PORT_TRANSMIT_WAIT, None),
+                (&SWITCH_PORT_TRANSMIT_BYTES, None),
+            ]),
             before: BeforeNics::default(),
         }
     }
 
     /// Begins a tick.
     pub(super) fn refresh(&mut self, view: &View<'_>) {
-        self.waits.refresh(view);
+        self.counts.refresh(view);
         self.before.refresh(view);
     }
 
     /// NICs for whose credit the switch port before them waits.
     pub(super) fn lacking<'a>(&self, view: &View<'a>) -> Vec<Holds<'a>> {
-        let Self { waits, before } = self;
+        let Self { counts, before } = self;
         let switches = before.switches.iter();
-        let switches: Vec<_> = switches.map(|switch| waits.of(view, switch)).collect();
+        let switches: Vec<_> = switches.map(|switch| counts.of(view, switch)).collect();
         let rates = before.ports.iter().filter_map(|port| {
-            let [wait] = switches[port.1]?.of(port.2);
+            let [wait, bytes] = switches[port.1]?.of(port.2);
             let wait = wait?;
-            let rate = wait.increase(WINDOW_SECONDS)?.rate();
-            let heard = rate <= MIN_TICKS || lasts(wait, view.now) >= HEARD_SECONDS;
-            heard.then_some((port, rate))
+            let rate = |window: Window<'_>| window.increase(WINDOW_SECONDS).map(Increase::rate);
+            let (ticks, bytes) = (rate(wait)?, bytes.and_then(rate));
+            let heard = ticks <= MIN_TICKS || lasts(wait, view.now) >= HEARD_SECONDS;
+            heard.then_some(Waits { port, ticks, bytes })
         });
-        let mut ports: Vec<_> = rates.collect();
-        let usual = median(ports.iter().map(|(_, rate)| *rate)).unwrap_or(0.0);
-        let in_job = usual_in_job(view, &ports);
-        let enough = ports.len() >= MIN_PEERS;
-        let far = |rate: f64| enough && rate > MIN_TICKS && rate > ABOVE_PEERS * usual;
-        let far_in_job = |nic, rate| {
-            let usual = job_of(view, nic).and_then(|job| in_job.get(&job.name));
-            usual.is_none_or(|usual| rate > ABOVE_PEERS * usual)
+        let rates: Vec<Waits<'_>> = rates.collect();
+        let usual = median(rates.iter().map(|own| own.ticks)).unwrap_or(0.0);
+        let in_job = usual_in_job(view, &rates);
+        let enough = rates.len() >= MIN_PEERS;
+        let far =
+            |own: &&Waits<'_>| enough && own.ticks > MIN_TICKS && own.ticks > ABOVE_PEERS * usual;
+        let far_in_job = |own: &&Waits<'_>| {
+            let usual = job_of(view, own.port.0).and_then(|job| in_job.get(&job.name));
+            usual.is_none_or(|usual| own.ticks > ABOVE_PEERS * usual)
         };
-        ports.retain(|((nic, ..), rate)| far(*rate) && far_in_job(*nic, *rate));
-        let holds = |((nic, place, port), rate): (&(PartId, usize, u16), f64)| {
+        let holds = |own: &Waits<'_>| {
+            let (nic, place, port) = own.port;
             let vertex = view.fabric.vertex(*nic);
             let (Part::Nic(node, device), Equipment::Nic { pci, .. }) =
                 (&vertex.part, &vertex.equipment)
@@ -106,7 +113,7 @@ impl Credits {
                 .fabric
                 .find(&Part::Switch(before.switches[*place].clone()))?;
             let times = if usual > 0.0 {
-                format!("{:.0}", rate / usual)
+                format!("{:.0}", own.ticks / usual)
             } else {
                 "many".to_owned()
             };
@@ -124,7 +131,33 @@ impl Credits {
                 ),
             })
         };
-        ports.into_iter().filter_map(holds).collect()
+        let waiting = rates.iter().filter(far).filter(far_in_job);
+        let waiting = waiting.filter(|own| own.is_far_by_byte(&rates));
+        waiting.filter_map(holds).collect()
+    }
+}
+
+/// A port before a NIC.
+struct Waits<'a> {
+    port: &'a (PartId, usize, u16),
+    /// What it waits, ticks a second.
+    ticks: f64,
+    /// What it sends, bytes a second.
+    bytes: Option<f64>,
+}
+
+impl Waits<'_> {
+    /// Whether it waits for much longer than the median port that is as busy, for each byte that it sends: a port
+    /// that sends nothing waits for nothing. Where few are as busy, or bytes are not counted, all were compared already.
+    fn is_far_by_byte(&self, all: &[Waits<'_>]) -> bool {
+        let Some(sent) = self.bytes else { return true };
+        let busy = all.iter().filter_map(|other| {
+            let bytes = other.bytes.filter(|bytes| *bytes >= BUSY * sent)?;
+            Some(other.ticks / bytes)
+        });
+        let busy: Vec<f64> = busy.filter(|ticks| ticks.is_finite()).collect();
+        busy.len() < MIN_PEERS
+            || median(busy).is_none_or(|usual| self.ticks > ABOVE_PEERS * usual * sent)
     }
 }
 
@@ -169,14 +202,11 @@ fn job_of<'a>(view: &View<'a>, nic: PartId) -> Option<&'a Job> {
 
 /// By job: what at least half of its ports wait at most. Where all of them wait, the job sends more than it takes, and no
 /// receiver is slow; where half of them do, they are those of one node of two.
-fn usual_in_job<'a>(
-    view: &View<'a>,
-    ports: &[(&(PartId, usize, u16), f64)],
-) -> HashMap<&'a JobName, f64, FixedState> {
+fn usual_in_job<'a>(view: &View<'a>, ports: &[Waits<'_>]) -> HashMap<&'a JobName, f64, FixedState> {
     let mut rates: HashMap<_, Vec<f64>, FixedState> = HashMap::default();
-    for ((nic, ..), rate) in ports {
-        if let Some(job) = job_of(view, *nic) {
-            rates.entry(&job.name).or_default().push(*rate);
+    for own in ports {
+        if let Some(job) = job_of(view, own.port.0) {
+            rates.entry(&job.name).or_default().push(own.ticks);
         }
     }
     let lower_median = |mut rates: Vec<f64>| {

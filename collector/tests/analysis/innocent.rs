@@ -1,0 +1,143 @@
+//! What looks like a fault and is none: GPUs that compute while others wait, jobs that begin under a lower power limit,
+//! single stalls; and one cause that would be several incidents.
+
+use railscope_collector::analyzer::Analyzer;
+use railscope_collector::classes::Severity;
+
+use super::cluster::{NODES, at, node, page};
+use super::{check, incidents, of_gpus, run, run_from_the_start};
+
+/// What a GPU reports: utilization, clock in MHz, power in watts and whether its power limit holds its clock.
+struct Reported {
+    utilization: f64,
+    megahertz: f64,
+    watts: f64,
+    is_capped: bool,
+}
+
+/// A node's page with these values of its GPUs.
+fn reporting(page: &str, seconds: u64, gpus: impl Fn(usize) -> Reported) -> String {
+    let of = |line: &&str| {
+        ["utilization_ratio", "clock_hertz", "clock_event_seconds"]
+            .iter()
+            .any(|name| line.starts_with(&format!("railscope_gpu_{name}")))
+    };
+    let kept: String = page
+        .lines()
+        .filter(|line| !of(line))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    kept + &of_gpus(|gpu| {
+        let own = gpus(gpu);
+        let event = if own.is_capped { seconds } else { 0 };
+        format!(
+            "railscope_gpu_utilization_ratio{{gpu=\"{gpu}\"}} {}\n\
+             railscope_gpu_clock_hertz{{gpu=\"{gpu}\",clock=\"sm\"}} {}\n\
+             railscope_gpu_power_watts{{gpu=\"{gpu}\"}} {}\n\
+             railscope_gpu_clock_event_seconds_total{{gpu=\"{gpu}\",reason=\"sw_power_cap\"}} {event}\n",
+            own.utilization,
+            own.megahertz * 1e6,
+            own.watts,
+        )
+    })
+}
+
+#[test]
+fn a_gpu_that_computes_at_its_power_limit_while_others_wait_is_not_slow() {
+    let others_draw = |watts: f64, megahertz: f64| {
+        move |index: usize, seconds: u64, page: String| {
+            reporting(&page, seconds, |gpu| {
+                let is_it = (index, gpu) == (4, 2);
+                Reported {
+                    utilization: 1.0,
+                    megahertz: if is_it { 1600.0 } else { megahertz },
+                    watts: if is_it { 650.0 } else { watts },
+                    is_capped: is_it,
+                }
+            })
+        }
+    };
+    let run = |watts, megahertz| incidents(&run_from_the_start(&others_draw(watts, megahertz)));
+    assert_eq!(run(170.0, 1980.0), [""; 0]);
+    assert_eq!(run(640.0, 1980.0), ["gpu-slow gpu/n4:2 gpus=1 []"]);
+}
+
+/// A site lowers the power limits of all GPUs for a while, and a job begins then: what others drew before is no measure.
+#[test]
+fn a_gpu_whose_job_began_under_a_lower_limit_is_not_slow() {
+    let (lowered, began) = (105, 110);
+    let begins_late = move |index: usize, seconds: u64, page: String| {
+        reporting(&page, seconds, |gpu| {
+            let is_idle = index == 4 && seconds < began;
+            let is_capped = !is_idle && seconds >= lowered;
+            let slowest = if (index, gpu) == (4, 2) { 105.0 } else { 0.0 };
+            Reported {
+                utilization: if is_idle { 0.1 } else { 1.0 },
+                megahertz: if is_capped { 1815.0 - slowest } else { 1950.0 },
+                watts: match (is_idle, is_capped) {
+                    (true, _) => 100.0,
+                    (_, true) => 540.0,
+                    _ => 690.0,
+                },
+                is_capped,
+            }
+        })
+    };
+    assert_eq!(incidents(&run_from_the_start(&begins_late)), [""; 0]);
+}
+
+#[test]
+fn a_single_stall_in_the_first_seconds_is_no_rate() {
+    let named_after =
+        |stalls: u64| {
+            let mut analyzer = Analyzer::default();
+            analyzer.set_targets(&(0..NODES).map(node).collect::<Vec<_>>());
+            let ticks = (0..=20).step_by(5).flat_map(|seconds| {
+            for index in 0..NODES {
+                let count = if index == 5 && seconds >= 5 { stalls } else { 0 };
+                let line = format!(
+                    "railscope_host_stalls_total{{numa_node=\"0\",threshold=\"1000us\"}} {count}\n"
+                );
+                analyzer.ingest(&node(index), &(page(index, seconds) + &line), at(seconds));
+            }
+            incidents(&analyzer.tick(at(seconds)))
+        });
+            ticks.collect::<Vec<_>>()
+        };
+    assert_eq!(named_after(1), [""; 0]);
+    assert!(named_after(20)[0].starts_with("host-stalls host/n5"));
+}
+
+#[test]
+fn storage_that_many_nodes_wait_for_stays_one_incident_while_they_end_one_by_one() {
+    let waits = |index: usize, seconds: u64, page: String| {
+        let until = match index {
+            1 => 40,
+            3 | 4 | 6 | 7 => 110,
+            _ => 0,
+        };
+        let waited = 0.4 * seconds.min(until) as f64;
+        page + &format!(
+            "railscope_host_pressure_seconds_total{{resource=\"io\",kind=\"full\"}} {waited}\n"
+        )
+    };
+    let view = run_from_the_start(&waits);
+    let roots = view
+        .incidents
+        .iter()
+        .map(|incident| incident.root.to_string());
+    assert_eq!(roots.collect::<Vec<_>>(), ["host/n1"]);
+}
+
+/// The tensor cores of a rank that has more to do are active for longer, as those of a slow GPU are.
+#[test]
+fn more_tensor_activity_at_the_same_clock_pages_nobody() {
+    let more = |index: usize, _: u64, page: String| {
+        page + &of_gpus(|gpu| {
+            let percent = if (index, gpu) == (1, 2) { 0.5 } else { 0.4 };
+            format!("railscope_gpu_tensor_active_ratio{{gpu=\"{gpu}\"}} {percent}\n")
+        })
+    };
+    check(&more, &["gpu-slow gpu/n1:2 gpus=1 []"]);
+    assert_eq!(run(&more).incidents[0].severity, Severity::Warning);
+}
