@@ -56,9 +56,19 @@ pub(crate) fn nic_of(
     });
     let (pci, device) = known.unwrap_or_default();
     let device = device.filter(|device| !device.is_empty());
+    let port = rdma_port(history, netdev);
+    let pci = pci.or_else(|| port?.get(label!(RDMA_PORT, "pci")));
     let pci = pci.and_then(|pci| pci.parse().ok());
+    let device = device.or_else(|| port?.get(label!(RDMA_PORT, "device")));
     let device = device.or_else(|| device_at(history, pci?));
     Some((pci, device.unwrap_or(netdev).parse().ok()?))
+}
+
+/// Labels of the RDMA port that an exporter reports with this interface.
+fn rdma_port<'a>(history: &'a NodeHistory, netdev: &str) -> Option<&'a Labels> {
+    let ports = history.series(&RDMA_PORT).map(|(labels, _)| labels);
+    let mut of_it = ports.filter(|labels| labels.get(label!(RDMA_PORT, "netdev")) == Some(netdev));
+    of_it.next()
 }
 
 /// The RDMA device at this address: the one whose name reports it, or whose number is its place.
@@ -82,7 +92,9 @@ fn numbered_by_place(history: &NodeHistory, pci: PciAddress) -> Option<&str> {
         .collect();
     let address = |labels: &Labels| labels.get(label!(NIC, "pci"))?.parse().ok();
     let nics = history.series(&NIC);
-    let nics = nics.filter(|(labels, _)| labels.get(label!(NIC, "driver")) == Some("mlx5_core"));
+    // Of an interface of IP over InfiniBand the driver is `mlx5_core[ib_ipoib]`.
+    let is_mlx5 = |driver: &str| driver.split('[').next() == Some("mlx5_core");
+    let nics = nics.filter(|(labels, _)| labels.get(label!(NIC, "driver")).is_some_and(is_mlx5));
     let places: BTreeSet<PciAddress> = nics.filter_map(|(labels, _)| address(labels)).collect();
     let place = places.iter().position(|place| *place == pci)?;
     let is_whole = devices.keys().copied().eq(0..places.len());
@@ -108,7 +120,7 @@ fn address_in(device: &str) -> Option<PciAddress> {
     })
 }
 
-/// The NIC of an interface if that carries RDMA. Where the exporter relates no interface to an RDMA device, one that counts
+/// The NIC of an interface if that carries RDMA. Where no exporter relates an interface to an RDMA device, one that counts
 /// pause by priority carries it.
 pub(crate) fn fabric_nic_of(history: &NodeHistory, netdev: &str) -> Option<RdmaDevice> {
     let devices = || {
@@ -119,6 +131,10 @@ pub(crate) fn fabric_nic_of(history: &NodeHistory, netdev: &str) -> Option<RdmaD
     if devices().any(|(_, device)| is_named(device)) {
         let (_, device) = devices().find(|(name, _)| *name == Some(netdev))?;
         return device.filter(|_| is_named(device))?.parse().ok();
+    }
+    if pairs(history).next().is_some() {
+        let device = rdma_port(history, netdev)?.get(label!(RDMA_PORT, "device"));
+        return device?.parse().ok();
     }
     let mut pauses = history.series(&NIC_PFC_FRAMES);
     let has_priorities = pauses.any(|(labels, _)| labels.values().next() == Some(netdev));
@@ -155,7 +171,7 @@ mod tests {
             }
             for (name, bus, driver) in [
                 ("eth0", "40", "mlx5_core"),
-                ("eth1", "18", "mlx5_core"),
+                ("eth1", "18", "mlx5_core[ib_ipoib]"),
                 ("eno1", "05", "ixgbe"),
             ] {
                 page += &format!(

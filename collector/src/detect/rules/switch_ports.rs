@@ -3,12 +3,13 @@
 
 mod standing_queue;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use railscope_model::fabric::LinkKind;
 use railscope_model::identity::{Part, SwitchName};
 use railscope_model::metric::{
-    Metric, SWITCH_PORT_DISCARDS, SWITCH_PORT_TRANSMIT_BYTES, SWITCH_PORT_TRANSMIT_PACKETS,
+    Metric, SWITCH_PORT_DISCARDS, SWITCH_PORT_RECEIVE_BYTES, SWITCH_PORT_TRANSMIT_BYTES,
+    SWITCH_PORT_TRANSMIT_PACKETS,
 };
 use railscope_model::reading::Labels;
 
@@ -44,15 +45,21 @@ const MIN_UPLINKS: usize = 4;
 /// flows leave uplinks unused by chance, and are no fault.
 const MIN_UPWARDS: f64 = 0.5;
 
+/// How far more uplinks must be unused than a fair hash of as many flows leaves, in standard deviations.
+const ABOVE_CHANCE: f64 = 3.0;
+
 struct SwitchPorts {
-    sent: PortSeries<1>,
+    bytes: PortSeries<2>,
     leaves: Leaves,
 }
 
 /// Builds the detector.
 pub fn build() -> Box<dyn Detector> {
     Box::new(SwitchPorts {
-        sent: PortSeries::new([(&SWITCH_PORT_TRANSMIT_BYTES, None)]),
+        bytes: PortSeries::new([
+            (&SWITCH_PORT_TRANSMIT_BYTES, None),
+            (&SWITCH_PORT_RECEIVE_BYTES, None),
+        ]),
         leaves: Leaves::default(),
     })
 }
@@ -64,9 +71,9 @@ impl Detector for SwitchPorts {
 
     fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
         dropping(view, out);
-        self.sent.refresh(view);
+        self.bytes.refresh(view);
         self.leaves.refresh(view);
-        polarised(view, &self.leaves, &self.sent, out);
+        polarised(view, &self.leaves, &self.bytes, out);
         standing_queue::find(view, out);
     }
 
@@ -90,7 +97,7 @@ impl Detector for SwitchPorts {
             Explanation {
                 check: "A leaf sends over some of its uplinks only, while other leaves use theirs.",
                 threshold: format!(
-                    "{:.0} % of at least {MIN_UPLINKS} uplinks carry less than {:.0} % of the mean over {WINDOW_SECONDS:.0} s, the median leaf has fewer than half as many such uplinks, and the leaf sends at least {:.0} % of the median leaf's bytes over its uplinks",
+                    "{:.0} % of at least {MIN_UPLINKS} uplinks carry less than {:.0} % of the mean over {WINDOW_SECONDS:.0} s, the median leaf has fewer than half as many such uplinks, the leaf sends at least {:.0} % of the median leaf's bytes over its uplinks, and a fair hash of as many flows, each as large as the busiest host port, would leave fewer by {ABOVE_CHANCE} standard deviations",
                     100.0 * MIN_UNUSED,
                     100.0 * UNUSED,
                     100.0 * MIN_UPWARDS
@@ -142,35 +149,45 @@ impl Detector for SwitchPorts {
             ),
             window(),
         ];
-        let hash = "a few large flows leave uplinks unused by chance (a choice)";
-        let uplinks = vec![
-            Threshold::new(
-                "share of the mean below which an uplink is unused",
-                UNUSED,
-                "ratio",
-                hash,
-            ),
-            Threshold::new("share of unused uplinks", MIN_UNUSED, "ratio", hash),
-            Threshold::new(
-                "minimum number of uplinks",
-                MIN_UPLINKS as f64,
-                "uplinks",
-                hash,
-            ),
-            Threshold::new(
-                "bytes sent over uplinks, as a share of the median leaf's",
-                MIN_UPWARDS,
-                "ratio",
-                hash,
-            ),
-            window(),
-        ];
+        let uplinks = hashing().into_iter().chain([window()]).collect();
         vec![
             Rule::new(&SWITCH_QOS, drops),
             Rule::new(&ECMP_POLARISED, uplinks),
             standing_queue::rule(),
         ]
     }
+}
+
+/// The numbers of uplinks that are not used, beside the window.
+fn hashing() -> Vec<Threshold> {
+    let hash = "a few large flows leave uplinks unused by chance (a choice)";
+    vec![
+        Threshold::new(
+            "share of the mean below which an uplink is unused",
+            UNUSED,
+            "ratio",
+            hash,
+        ),
+        Threshold::new("share of unused uplinks", MIN_UNUSED, "ratio", hash),
+        Threshold::new(
+            "minimum number of uplinks",
+            MIN_UPLINKS as f64,
+            "uplinks",
+            hash,
+        ),
+        Threshold::new(
+            "bytes sent over uplinks, as a share of the median leaf's",
+            MIN_UPWARDS,
+            "ratio",
+            hash,
+        ),
+        Threshold::new(
+            "unused uplinks above those that a fair hash leaves",
+            ABOVE_CHANCE,
+            "standard deviations",
+            "empty bins of as many flows as the busiest host port makes of these bytes",
+        ),
+    ]
 }
 
 fn evidence(
@@ -276,22 +293,30 @@ fn dropping(view: &View<'_>, out: &mut Vec<Evidence>) {
 }
 
 /// Leaves that leave most of their uplinks unused while others use theirs.
-fn polarised(view: &View<'_>, all: &Leaves, series: &PortSeries<1>, out: &mut Vec<Evidence>) {
+fn polarised(view: &View<'_>, all: &Leaves, series: &PortSeries<2>, out: &mut Vec<Evidence>) {
     let mut leaves = Vec::new();
-    for (switch, uplinks) in &all.uplinks {
+    for (switch, ports) in &all.ports {
         let Some(series) = series.of(view, switch) else {
             continue;
         };
-        let sent = uplinks.iter().filter_map(|port| {
-            let [window] = series.of(*port);
-            Some(window?.increase(WINDOW_SECONDS)?.amount)
-        });
+        let amount = |window: Option<Window<'_>>| Some(window?.increase(WINDOW_SECONDS)?.amount);
+        let sent = ports
+            .up
+            .iter()
+            .filter_map(|port| amount(series.of(*port)[0]));
         let sent: Vec<f64> = sent.collect();
-        let all: f64 = sent.iter().sum();
-        let mean = all / sent.len().max(1) as f64;
+        let bytes: f64 = sent.iter().sum();
+        let mean = bytes / sent.len().max(1) as f64;
         if sent.len() >= MIN_UPLINKS && mean > 0.0 {
             let unused = sent.iter().filter(|bytes| **bytes < UNUSED * mean).count();
-            leaves.push((switch, unused, sent.len(), all));
+            let from_hosts = ports
+                .down
+                .iter()
+                .filter_map(|port| amount(series.of(*port)[1]));
+            // No flow has more than a host sends.
+            let flows = from_hosts.reduce(f64::max).map(|most| bytes / most);
+            let is_chance = flows.is_some_and(|flows| is_chance(unused, sent.len(), flows));
+            leaves.push((switch, unused, sent.len(), bytes, is_chance));
         }
     }
     if leaves.len() < MIN_PEERS {
@@ -300,13 +325,13 @@ fn polarised(view: &View<'_>, all: &Leaves, series: &PortSeries<1>, out: &mut Ve
     let share = |unused: usize, all: usize| unused as f64 / all as f64;
     let shares = leaves
         .iter()
-        .map(|(_, unused, all, _)| share(*unused, *all));
+        .map(|(_, unused, all, ..)| share(*unused, *all));
     let usual = median(shares).unwrap_or(1.0);
-    let upwards = median(leaves.iter().map(|(.., bytes)| *bytes)).unwrap_or(0.0);
-    for (switch, unused, all, bytes) in leaves {
+    let upwards = median(leaves.iter().map(|(.., bytes, _)| *bytes)).unwrap_or(0.0);
+    for (switch, unused, all, bytes, is_chance) in leaves {
         let of_it = share(unused, all);
         let has_flows = bytes >= MIN_UPWARDS * upwards;
-        if of_it >= MIN_UNUSED && of_it >= 2.0 * usual && has_flows {
+        if of_it >= MIN_UNUSED && of_it >= 2.0 * usual && has_flows && !is_chance {
             let statement = format!(
                 "{switch} sends nothing over {unused} of its {all} uplinks; the median leaf leaves {:.0} % of its uplinks unused.",
                 100.0 * usual
@@ -323,12 +348,31 @@ fn polarised(view: &View<'_>, all: &Leaves, series: &PortSeries<1>, out: &mut Ve
     }
 }
 
+/// Whether a fair hash may leave so many of the uplinks unused. The number of empty bins of `n`, for `k` balls, has the mean
+/// n (1 - 1/n)^k, and the mean number of ordered pairs of empty bins is n (n - 1) (1 - 2/n)^k.
+fn is_chance(unused: usize, uplinks: usize, flows: f64) -> bool {
+    let n = uplinks as f64;
+    let mean = n * (1.0 - 1.0 / n).powf(flows);
+    let pairs = n * (n - 1.0) * (1.0 - 2.0 / n).powf(flows);
+    let variance = (pairs + mean - mean * mean).max(0.0);
+    // Half a bin: counts are whole.
+    unused as f64 - 0.5 <= mean + ABOVE_CHANCE * variance.sqrt()
+}
+
+/// Ports of a leaf.
+#[derive(Debug)]
+struct LeafPorts {
+    /// Those that lead to other switches.
+    up: Vec<u16>,
+    /// Those that lead to hosts.
+    down: Vec<u16>,
+}
+
 /// Switches that have ports towards hosts and towards other switches, by name, as the fabric shows them.
 #[derive(Debug, Default)]
 struct Leaves {
     epoch: Option<u64>,
-    /// Ports that lead to other switches.
-    uplinks: BTreeMap<SwitchName, Vec<u16>>,
+    ports: BTreeMap<SwitchName, LeafPorts>,
 }
 
 impl Leaves {
@@ -336,7 +380,7 @@ impl Leaves {
         if self.epoch.replace(view.epoch) == Some(view.epoch) {
             return;
         }
-        self.uplinks.clear();
+        self.ports.clear();
         for (id, vertex) in view.fabric.vertices() {
             let Part::Switch(switch) = &vertex.part else {
                 continue;
@@ -346,11 +390,32 @@ impl Leaves {
             let cables = cables.filter(|near| near.link.kind == LinkKind::Cable);
             let (up, down): (Vec<_>, Vec<_>) = cables.partition(|near| leads_up(near.peer));
             if !up.is_empty() && !down.is_empty() {
-                let mut ports: Vec<u16> = up.iter().map(|near| near.port).collect();
-                ports.sort_unstable();
-                ports.dedup();
-                self.uplinks.insert(switch.clone(), ports);
+                let [up, down] = [up, down].map(|cables| {
+                    let ports: BTreeSet<u16> = cables.iter().map(|near| near.port).collect();
+                    ports.into_iter().collect()
+                });
+                self.ports.insert(switch.clone(), LeafPorts { up, down });
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_chance;
+
+    #[test]
+    fn few_flows_leave_uplinks_unused_by_chance_and_many_do_not() {
+        for (unused, uplinks, flows, expected) in [
+            // Of eight flows on six uplinks, 1.4 are left, give or take 0.8.
+            (3, 6, 8.0, true),
+            (5, 6, 8.0, false),
+            (4, 8, 16.0, false),
+            (16, 32, 32.0, true),
+            (16, 32, 64.0, false),
+        ] {
+            let found = is_chance(unused, uplinks, flows);
+            assert_eq!(found, expected, "{unused} of {uplinks}, {flows} flows");
         }
     }
 }
