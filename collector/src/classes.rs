@@ -370,7 +370,7 @@ pub static UPLINK_LOSSY: Class = Class {
     action: "Take the cable out of service, so that its traffic uses others; then clean and reseat it, and swap the transceivers, then the cable, then the switch port.",
 };
 
-/// Probes to and from a NIC vanish, and no counter reports where.
+/// Probes to and from a NIC vanish, or packets of jobs do, and no counter reports where.
 pub static EDGE_LOSSY: Class = Class {
     name: "edge-lossy",
     severity: Severity::Critical,

@@ -173,7 +173,8 @@ pub(crate) fn is_of_clock(evidence: &Evidence) -> bool {
     evidence.class == &GPU_SLOW && of_clock.contains(&evidence.signal)
 }
 
-/// Whether a finding tells where packets are lost or late, and not why: those of probes and of NICs' transports.
+/// Whether a finding tells where packets are lost or late, and not why: all of probes, and loss at a NIC that its transport
+/// counts.
 pub(crate) fn is_of_ends(evidence: &Evidence) -> bool {
     evidence.detector == probe_paths::NAME || evidence.class == &EDGE_LOSSY
 }

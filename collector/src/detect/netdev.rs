@@ -9,36 +9,38 @@ use railscope_model::reading::Labels;
 
 use crate::store::NodeHistory;
 
-/// Every RDMA port of a node that has a network interface, with the interface's name.
-fn pairs(history: &NodeHistory) -> impl Iterator<Item = ([&str; 2], &str)> {
-    let netdev = RDMA_PORT.labels.iter().position(|label| *label == "netdev");
-    history.series(&RDMA_PORT).filter_map(move |(labels, _)| {
-        let name = labels
-            .values()
-            .nth(netdev?)
-            .filter(|name| !name.is_empty())?;
-        let mut labels = labels.values();
-        Some(([labels.next()?, labels.next()?], name))
+/// Labels of every RDMA port of a node that has a network interface, with the interface's name.
+fn ports(history: &NodeHistory) -> impl Iterator<Item = (&Labels, &str)> {
+    history.series(&RDMA_PORT).filter_map(|(labels, _)| {
+        let netdev = labels.get(label!(RDMA_PORT, "netdev"))?;
+        (!netdev.is_empty()).then_some((labels, netdev))
     })
+}
+
+/// Labels of the port of an interface, where an exporter reports both.
+fn rdma_port<'a>(history: &'a NodeHistory, netdev: &str) -> Option<&'a Labels> {
+    let (labels, _) = ports(history).find(|(_, name)| *name == netdev)?;
+    Some(labels)
 }
 
 /// The port of an interface; none if it carries no RDMA. Where no exporter reports ports with their interfaces, it is the first
 /// of the NIC that [`fabric_nic_of`] gives.
 pub(crate) fn port_of(history: &NodeHistory, netdev: &str) -> Option<RdmaPort> {
-    if pairs(history).next().is_none() {
+    if ports(history).next().is_none() {
         let device = fabric_nic_of(history, netdev)?;
         return Some(RdmaPort { device, port: 1 });
     }
-    let ([device, port], _) = pairs(history).find(|(_, name)| *name == netdev)?;
+    let labels = rdma_port(history, netdev)?;
     Some(RdmaPort {
-        device: device.parse().ok()?,
-        port: port.parse().ok()?,
+        device: labels.get(label!(RDMA_PORT, "device"))?.parse().ok()?,
+        port: labels.get(label!(RDMA_PORT, "port"))?.parse().ok()?,
     })
 }
 
 /// The interface of a port; none on InfiniBand.
 pub(crate) fn of_port<'a>(history: &'a NodeHistory, port: [&str; 2]) -> Option<&'a str> {
-    let (_, name) = pairs(history).find(|(of, _)| *of == port)?;
+    let mut ports = ports(history);
+    let (_, name) = ports.find(|(labels, _)| labels.values().take(2).eq(port))?;
     Some(name)
 }
 
@@ -56,19 +58,12 @@ pub(crate) fn nic_of(
     });
     let (pci, device) = known.unwrap_or_default();
     let device = device.filter(|device| !device.is_empty());
-    let port = rdma_port(history, netdev);
-    let pci = pci.or_else(|| port?.get(label!(RDMA_PORT, "pci")));
+    let port = || rdma_port(history, netdev);
+    let pci = pci.or_else(|| port()?.get(label!(RDMA_PORT, "pci")));
     let pci = pci.and_then(|pci| pci.parse().ok());
-    let device = device.or_else(|| port?.get(label!(RDMA_PORT, "device")));
+    let device = device.or_else(|| port()?.get(label!(RDMA_PORT, "device")));
     let device = device.or_else(|| device_at(history, pci?));
     Some((pci, device.unwrap_or(netdev).parse().ok()?))
-}
-
-/// Labels of the RDMA port that an exporter reports with this interface.
-fn rdma_port<'a>(history: &'a NodeHistory, netdev: &str) -> Option<&'a Labels> {
-    let ports = history.series(&RDMA_PORT).map(|(labels, _)| labels);
-    let mut of_it = ports.filter(|labels| labels.get(label!(RDMA_PORT, "netdev")) == Some(netdev));
-    of_it.next()
 }
 
 /// The RDMA device at this address: the one whose name reports it, or whose number is its place.
@@ -132,7 +127,7 @@ pub(crate) fn fabric_nic_of(history: &NodeHistory, netdev: &str) -> Option<RdmaD
         let (_, device) = devices().find(|(name, _)| *name == Some(netdev))?;
         return device.filter(|_| is_named(device))?.parse().ok();
     }
-    if pairs(history).next().is_some() {
+    if ports(history).next().is_some() {
         let device = rdma_port(history, netdev)?.get(label!(RDMA_PORT, "device"));
         return device?.parse().ok();
     }
@@ -160,6 +155,23 @@ mod tests {
             let expected = address.map(|address| address.parse().expect("an address"));
             assert_eq!(address_in(name), expected, "{name}");
         }
+    }
+
+    /// What an exporter reports that lists RDMA ports, and no NICs.
+    #[test]
+    fn a_port_that_is_reported_with_its_interface_relates_the_two() {
+        let page = "railscope_rdma_port_info{device=\"mlx5_3\",port=\"1\",pci=\"0000:18:00.0\",netdev=\"eth3\",\
+            node_guid=\"\",port_guid=\"\",link_layer=\"Ethernet\",driver=\"mlx5_core\",numa_node=\"0\"} 1\n";
+        let mut history = crate::store::History::default();
+        let history = history.node_mut(&"n1".parse().expect("a name"));
+        let read = history.ingest(page, railscope_model::fabric::Timestamp(1_000));
+        assert_eq!((read.unknown, read.errors), (0, vec![]));
+        let pci = "0000:18:00.0".parse().ok();
+        let device: RdmaDevice = "mlx5_3".parse().expect("a device");
+        assert_eq!(nic_of(history, "eth3"), Some((pci, device.clone())));
+        assert_eq!(fabric_nic_of(history, "eth3"), Some(device));
+        assert_eq!(fabric_nic_of(history, "eth4"), None);
+        assert_eq!(of_port(history, ["mlx5_3", "1"]), Some("eth3"));
     }
 
     #[test]

@@ -155,7 +155,7 @@ impl Tracker {
         let storm = self.storms.fold(fabric, &mut groups, || known(suspects));
         let named: BTreeSet<_> = groups.keys().cloned().collect();
         let is_open = |part: &Part| suspects.get(part).is_some_and(|suspect| suspect.open);
-        let after = self.after_effects.among(&groups, is_open, now);
+        let after = self.after_effects.among(fabric, &groups, is_open, now);
         let mut certain = proven(fabric, (history, now), &groups);
         if self.left_out.has(Step::Proof) || !may_open {
             certain.clear();

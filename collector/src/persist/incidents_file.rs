@@ -38,6 +38,9 @@ struct OpenWire {
     class: String,
     since: Timestamp,
     reopenings: u32,
+    /// `warning` or `critical`; earlier versions did not write it.
+    #[serde(default)]
+    severity: Option<String>,
     posterior: f64,
     effect: f64,
     related: Vec<Part>,
@@ -82,6 +85,7 @@ impl Wire {
             class: incident.class.name.to_owned(),
             since: clock::shown(incident.since),
             reopenings: incident.reopenings,
+            severity: Some(incident.severity.as_str().to_owned()),
             posterior: incident.posterior,
             effect: incident.effect,
             related: incident.related.clone(),
@@ -161,7 +165,11 @@ impl OpenWire {
     fn read(self) -> Result<Incident, String> {
         let class = CLASSES.iter().find(|class| class.name == self.class);
         let class = *class.ok_or_else(|| format!("class: {:?} is unknown", self.class))?;
-        let severity = if self.posterior >= SURE_ENOUGH_TO_PAGE {
+        let pages = match self.severity.as_deref() {
+            Some(severity) => severity == Severity::Critical.as_str(),
+            None => self.posterior >= SURE_ENOUGH_TO_PAGE,
+        };
+        let severity = if pages {
             class.severity
         } else {
             Severity::Warning

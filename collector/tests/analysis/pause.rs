@@ -47,6 +47,35 @@ fn a_slow_nic_is_named_by_its_pcie_link_whether_or_not_its_width_is_seen() {
     check(&without_widths(paused()), &[slow]);
 }
 
+/// Seconds in which PCIe took too little of what interface `eth1` of these nodes received, by seconds since the start.
+fn stalls(culprits: &'static [usize], per_second: f64) -> Box<Fault> {
+    with_addresses(with(move |node, seconds| {
+        of_gpus(|rail| {
+            let is_it = rail == 1 && culprits.contains(&node);
+            let stalled = if is_it {
+                per_second * seconds as f64
+            } else {
+                0.0
+            };
+            format!(
+                "railscope_nic_pcie_stalled_seconds_total{{netdev=\"eth{rail}\",operation=\"write\"}} {stalled}\n"
+            )
+        })
+    }))
+}
+
+#[test]
+fn a_nic_whose_pcie_link_stalls_is_named_without_any_pause() {
+    let slow = "slow-receiver pcie/n5:0000:11:00.0 gpus=1 [gpu/n5:1]";
+    check(&stalls(&[5], 0.3), &[slow]);
+    check(&stalls(&[5], 0.1), &[]);
+    let also_paused = |node: usize, seconds: u64, page: String| {
+        let paused = pauses(|seconds| 0.3 * seconds)(node, seconds, page);
+        stalls(&[5], 0.5)(node, seconds, paused)
+    };
+    check(&also_paused, &[slow]);
+}
+
 #[test]
 fn an_interface_of_which_nothing_else_is_known_names_its_nic() {
     check(

@@ -2,12 +2,12 @@
 
 use railscope_model::metric::{
     SWITCH_PORT_ECN_MARKED, SWITCH_PORT_ERRORS, SWITCH_PORT_PFC_PAUSE_SECONDS,
-    SWITCH_PORT_RECEIVE_BYTES, SWITCH_PORT_SPEED, SWITCH_PORT_TRANSMIT_BYTES,
+    SWITCH_PORT_RECEIVE_BYTES, SWITCH_PORT_SPEED, SWITCH_PORT_TRANSMIT_BYTES, SWITCH_PORT_UP,
 };
 
 use railscope_model::identity::Part;
 
-use super::{Lab, leaves};
+use super::{Lab, at, leaves};
 use crate::classes::UPLINK_DOWN;
 use crate::detect::detector::Evidence;
 use crate::detect::detector::Explanation;
@@ -273,8 +273,37 @@ fn cables_between_the_same_switches_that_are_lost_together_are_one_incident_with
     let named: Vec<String> = groups.keys().map(ToString::to_string).collect();
     assert_eq!(named, ["link/a:2", "link/a:7"]);
     let root: Part = "link/a:2".parse().expect("a part");
-    let incident = describe(&lab.fabric, &root, groups[&root].clone(), super::at(0.0));
+    let incident = describe(&lab.fabric, &root, groups[&root].clone(), at(0.0));
     let far_end = incident.far_end.expect("the other end");
     assert_eq!(far_end.to_string(), "link/s:2");
     assert_eq!(incident.related.len(), 1);
+}
+
+#[test]
+fn a_cable_without_light_at_both_of_its_switches_is_down_before_the_next_sweep() {
+    for (dark, swept, expected) in [
+        (
+            &[("a", "1"), ("s", "1")][..],
+            5.0,
+            &["uplink-down link/a:1"][..],
+        ),
+        // The sweep is as new, and shows it.
+        (&[("a", "1"), ("s", "1")], 10.0, &[]),
+        // One end, which may be the dying one, and ends of two cables.
+        (&[("a", "1")], 5.0, &[]),
+        (&[("a", "1"), ("s", "2")], 5.0, &[]),
+        (&[("a", "9"), ("s", "9")], 5.0, &[]),
+    ] {
+        let mut lab = leaves();
+        for (switch, port) in dark {
+            lab.add(switch, &SWITCH_PORT_UP, &[port], 0.0);
+        }
+        lab.read();
+        lab.swept = Some(at(swept));
+        assert_eq!(
+            lab.said_by(degraded_link::build),
+            expected,
+            "{dark:?} {swept}"
+        );
+    }
 }

@@ -137,7 +137,7 @@ impl Detector for HostHealth {
                 "{}{}, over {WINDOW_SECONDS:.0} s, and more than {ABOVE_PEERS} times the median node; the hypervisor causes the stalls if steal exceeds {EXPLAINS_STALLS} seconds per second and CPU",
                 limits.join(", or "),
                 if class == &STALLS {
-                    pressure::limits()
+                    format!(" (at least {MIN_STALLS} of them){}", pressure::limits())
                 } else {
                     String::new()
                 }

@@ -1,5 +1,6 @@
 //! GPUs that their driver holds back while their peers run free, and nodes that hold back all of theirs.
 
+mod power;
 mod unexplained;
 
 use std::cell::OnceCell;
@@ -10,6 +11,9 @@ use railscope_model::metric::{
     GPU_CLOCK, GPU_CLOCK_EVENT, GPU_CLOCK_EVENT_SECONDS, GPU_POWER, GPU_POWER_LIMIT,
 };
 
+use self::power::{
+    CAPPED_CHIPS_DIFFER, LOWER_LIMIT, POWER_SECONDS, WAITING, capped, lowest_clock, power,
+};
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::{Class, GPU_SLOW, HOST_COOLING, HOST_POWER, POWER_LIMIT};
 use crate::detect::cohort::Usual;
@@ -41,15 +45,6 @@ struct Slowdown {
 const CHIPS_DIFFER: f64 = 0.02;
 /// Below it compute is not slow.
 const SLOW_COMPUTE: f64 = 0.05;
-/// What equal chips reach within one power limit differs by more: 8 % on average, up to 22 % (Sinha et al., SC 2022).
-const CAPPED_CHIPS_DIFFER: f64 = 0.15;
-/// A GPU whose power limit is so much below that of its peers is throttled by its own limit;
-/// where limits are not known, one that draws so much less power.
-const LOWER_LIMIT: f64 = 0.05;
-
-/// Time in which a GPU reaches the most power that it draws in a step, and the samples of it, at least.
-const POWER_SECONDS: f64 = 60.0;
-const POWER_SAMPLES: usize = 4;
 
 /// The event of a GPU at its power limit.
 const POWER_CAP: &str = "sw_power_cap";
@@ -98,8 +93,9 @@ pub fn build() -> Box<dyn Detector> {
 struct Held<'a> {
     gpu: &'a Listed<'a>,
     clock_hertz: f64,
-    /// Median clock of its peers, and how many they are.
+    /// Clock of its peers, what it is of them, and how many they are.
     norm_hertz: f64,
+    norm: &'static str,
     peers: usize,
     why: &'static Slowdown,
     /// For how long it was, as text.
@@ -159,10 +155,11 @@ impl Detector for SlowGpu {
                 "The SM clocks of most busy GPUs of a node are below those of equal busy GPUs, for one reason."
             },
             threshold: format!(
-                "{:.0} % below the median of at least {MIN_PEERS} peers (of the GPU's job if the job has {MIN_PEERS} nodes) for thermal slowdown and power brake (healthy chips differ by less), {:.0} % for a power cap ({:.0} % below peers with the same limit, unless the GPU's limit, or its power if limits are unknown, is {:.0} % below theirs; power is the highest of {POWER_SECONDS:.0} s), with a clock event for {:.0} % of {WINDOW_SECONDS:.0} s; if {:.0} % of a node's GPUs are slow, the node is reported; power limits on several nodes count as the site's choice; without a reason, {:.0} % for {:.0} s",
+                "{:.0} % below the median of at least {MIN_PEERS} peers (of the GPU's job if the job has {MIN_PEERS} nodes) for thermal slowdown and power brake (healthy chips differ by less), {:.0} % for a power cap ({:.0} % below the lowest clocks that peers with the same limit had in {POWER_SECONDS:.0} s, and none where these draw less than {:.0} % of its power, unless the GPU's limit, or its power if limits are unknown, is {:.0} % below theirs; power is the highest of {POWER_SECONDS:.0} s), with a clock event for {:.0} % of {WINDOW_SECONDS:.0} s; if {:.0} % of a node's GPUs are slow, the node is reported; power limits on several nodes count as the site's choice; without a reason, {:.0} % for {:.0} s",
                 100.0 * CHIPS_DIFFER,
                 100.0 * SLOW_COMPUTE,
                 100.0 * CAPPED_CHIPS_DIFFER,
+                100.0 * WAITING,
                 100.0 * LOWER_LIMIT,
                 100.0 * MIN_EVENT_SHARE,
                 100.0 * MAJORITY,
@@ -224,35 +221,6 @@ impl Detector for SlowGpu {
     }
 }
 
-fn capped() -> [Threshold; 4] {
-    [
-        Threshold::new(
-            "SM clock below the median peer with the same power limit, for sw_power_cap",
-            CAPPED_CHIPS_DIFFER,
-            "ratio",
-            "equal chips differ by 8 % on average, by 22 % at most (Sinha et al., SC 2022)",
-        ),
-        Threshold::new(
-            "power limit, or power where limits are unknown, below the median peer",
-            LOWER_LIMIT,
-            "ratio",
-            "the power of equal chips at one limit differs by less (a choice)",
-        ),
-        Threshold::new(
-            "time whose highest power is compared",
-            POWER_SECONDS,
-            "s",
-            "a step has phases of high and of low power (a choice)",
-        ),
-        Threshold::new(
-            "minimum number of its samples in that time",
-            POWER_SAMPLES as f64,
-            "samples",
-            "fewer may all fall into the phase of low power (a choice)",
-        ),
-    ]
-}
-
 /// The job in which a GPU's clock may be compared with others: its own if that spans enough nodes
 /// to determine whether one of them is throttled as a whole. What a job does decides how far power
 /// limits hold clocks down.
@@ -278,28 +246,6 @@ struct Norms<'a> {
 
 fn power_limit(gpu: &Listed<'_>) -> Option<f64> {
     gpu.value(&GPU_POWER_LIMIT)
-}
-
-/// The most that it drew lately: within a step, power rises to the limit and falls again. `None` where it began to work
-/// within that time: its peers may have drawn more before.
-fn power(gpu: &Listed<'_>) -> Option<f64> {
-    let power = gpu.window(&GPU_POWER)?;
-    let newest = power.latest()?.0;
-    let lately = power.told_within(newest, POWER_SECONDS);
-    let lately: Vec<f64> = lately.map(|(_, watts)| watts).collect();
-    let (_, was_busy) = gpu.busy_within(POWER_SECONDS).last()?;
-    let enough = was_busy && lately.len() >= POWER_SAMPLES;
-    enough.then(|| lately.into_iter().reduce(f64::max))?
-}
-
-/// Its lowest clock of the same time while it worked. In a step, a GPU computes at its power limit, and waits for others at
-/// a higher clock: the newest samples of two GPUs may be of different phases.
-fn lowest_clock(gpu: &Listed<'_>) -> Option<f64> {
-    let clocks = gpu.clock()?.told();
-    let lately = gpu.busy_within(POWER_SECONDS).zip(clocks);
-    let busy = lately
-        .filter_map(|((at, is_busy), (read, hertz))| (is_busy && at == read).then_some(hertz));
-    busy.reduce(f64::min)
 }
 
 fn at_limit<'a>(gpu: &Listed<'a>) -> AtLimit<'a> {
@@ -332,23 +278,24 @@ impl<'a> Norms<'a> {
             .unwrap_or(false)
     }
 
-    /// Whether a GPU draws more power than its peers ever did lately: it computes at its power limit, and they wait for it
-    /// or for something else.
+    /// Whether a GPU draws far more power than its peers did at most lately, as the median: it computes, and they wait for
+    /// it or for something else, and show nothing of the clock that they would compute at.
     fn works_alone(&self, gpu: &Listed<'_>) -> bool {
         let norms = self.power();
         let usual = norms.of(wide_job(gpu), &gpu.product);
         let drawn = gpu.window(&GPU_POWER).and_then(|power| power.value());
         drawn
             .zip(usual)
-            .is_some_and(|(drawn, (usual, _))| drawn > (1.0 + LOWER_LIMIT) * usual)
+            .is_some_and(|(drawn, (usual, _))| usual < WAITING * drawn)
     }
 
     fn power(&self) -> &Usual<&'a str, (f64, usize)> {
         self.power.get_or_init(|| usual_by(self.gpus, power))
     }
 
-    /// The usual clock of its peers with their number, and the smallest drop below it that is a fault for this reason.
-    fn clock(&self, gpu: &Listed<'_>, why: &Slowdown) -> Option<((f64, usize), f64)> {
+    /// The usual clock of its peers with their number, what it is of them, and the smallest drop below it that is a fault for
+    /// this reason.
+    fn clock(&self, gpu: &Listed<'_>, why: &Slowdown) -> Option<((f64, usize), &'static str, f64)> {
         if why.reason == POWER_CAP && !self.is_limited(gpu) {
             let limit = at_limit(gpu);
             let newest = self.clock_at_limit.of(wide_job(gpu), &limit)?;
@@ -358,10 +305,15 @@ impl<'a> Norms<'a> {
             }
             let lowest = || usual(self.gpus, |gpu| Some((at_limit(gpu), lowest_clock(gpu)?)));
             let norms = self.lowest_at_limit.get_or_init(lowest);
-            return Some((norms.of(wide_job(gpu), &limit)?, CAPPED_CHIPS_DIFFER));
+            let norm = norms.of(wide_job(gpu), &limit)?;
+            return Some((
+                norm,
+                "the median lowest clock of 60 s,",
+                CAPPED_CHIPS_DIFFER,
+            ));
         }
         let norm = self.clock.of(wide_job(gpu), &gpu.product)?;
-        Some((norm, why.min_drop))
+        Some((norm, "the median", why.min_drop))
     }
 }
 
@@ -394,12 +346,13 @@ fn held_back<'a>(gpus: &'a [Listed<'a>]) -> Vec<Held<'a>> {
     let held = |gpu: &'a Listed<'a>| {
         let clock_hertz = gpu.clock_hertz()?;
         let for_reason = |why: &'static Slowdown| {
-            let ((norm_hertz, peers), least) = norms.clock(gpu, why)?;
+            let ((norm_hertz, peers), norm, least) = norms.clock(gpu, why)?;
             let is_slow = 1.0 - clock_hertz / norm_hertz >= least;
             Some(Held {
                 gpu,
                 clock_hertz,
                 norm_hertz,
+                norm,
                 peers: peers - 1,
                 why,
                 words: is_slow.then(|| active(gpu, why))??,
@@ -456,11 +409,12 @@ fn of_whole_node(
         class,
         effect: worst.drop(),
         statement: format!(
-            "{} of {gpus} busy GPUs of {} run slower than their peers, the slowest at {:.0} MHz, {:.0} % below the median {:.0} MHz of {} peers; {}.",
+            "{} of {gpus} busy GPUs of {} run slower than their peers, the slowest at {:.0} MHz, {:.0} % below {} {:.0} MHz of {} peers; {}.",
             held.len(),
             worst.gpu.node,
             worst.clock_hertz * 1e-6,
             100.0 * worst.drop(),
+            worst.norm,
             worst.norm_hertz * 1e-6,
             worst.peers,
             worst.words
@@ -480,11 +434,12 @@ fn of_one(held: &Held<'_>) -> Evidence {
         class: &GPU_SLOW,
         effect: held.drop(),
         statement: format!(
-            "GPU {} of {} runs at {:.0} MHz, {:.0} % below the median {:.0} MHz of {} busy peers; {}.",
+            "GPU {} of {} runs at {:.0} MHz, {:.0} % below {} {:.0} MHz of {} busy peers; {}.",
             held.gpu.index,
             held.gpu.node,
             held.clock_hertz * 1e-6,
             100.0 * held.drop(),
+            held.norm,
             held.norm_hertz * 1e-6,
             held.peers,
             held.words

@@ -62,10 +62,11 @@ impl Detector for StorageStall {
             out.extend(of_single(view, &waits(view, "some", ALONE_WINDOW_SECONDS)));
             return;
         }
-        let is_first = |wait: &&Wait<'_>| Some(wait.node) == self.first.as_ref();
-        let first = stalled.iter().find(is_first).unwrap_or(long[0]);
-        self.first = Some(first.node.clone());
-        out.push(of_many(first, &long, stalled.len()));
+        let is_known = |first: &NodeName| stalled.iter().any(|wait| wait.node == first);
+        let first = self.first.take().filter(is_known);
+        let first = first.unwrap_or_else(|| long[0].node.clone());
+        out.push(of_many(&first, &long, stalled.len()));
+        self.first = Some(first);
     }
 
     fn remembers(&self) -> bool {
@@ -149,9 +150,11 @@ fn waits<'a>(view: &View<'a>, kind: &str, seconds: f64) -> Vec<Wait<'a>> {
     waits.collect()
 }
 
-fn of_many(first: &Wait<'_>, long: &[&Wait<'_>], nodes: usize) -> Evidence {
-    let Wait { node, rise } = first;
-    let others = long.iter().filter(|wait| wait.node != *node);
+fn of_many(first: &NodeName, long: &[&Wait<'_>], nodes: usize) -> Evidence {
+    let by_rise = |a: &&&Wait<'_>, b: &&&Wait<'_>| a.rise.amount.total_cmp(&b.rise.amount);
+    let longest = long.iter().max_by(by_rise).unwrap_or(&long[0]);
+    let Wait { node, rise } = longest;
+    let others = long.iter().filter(|wait| wait.node != first);
     Evidence {
         statement: format!(
             "{} of {nodes} nodes waited for I/O at the same time, {node} for {:.0} s of the last {:.0} s.",
@@ -160,7 +163,8 @@ fn of_many(first: &Wait<'_>, long: &[&Wait<'_>], nodes: usize) -> Evidence {
             rise.seconds
         ),
         victims: others.map(|wait| Part::Host(wait.node.clone())).collect(),
-        ..evidence(first)
+        part: Part::Host(first.clone()),
+        ..evidence(longest)
     }
 }
 

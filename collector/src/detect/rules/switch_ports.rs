@@ -309,14 +309,13 @@ fn polarised(view: &View<'_>, all: &Leaves, series: &PortSeries<2>, out: &mut Ve
         let mean = bytes / sent.len().max(1) as f64;
         if sent.len() >= MIN_UPLINKS && mean > 0.0 {
             let unused = sent.iter().filter(|bytes| **bytes < UNUSED * mean).count();
-            let from_hosts = ports
-                .down
-                .iter()
-                .filter_map(|port| amount(series.of(*port)[1]));
             // No flow has more than a host sends.
-            let flows = from_hosts.reduce(f64::max).map(|most| bytes / most);
-            let is_chance = flows.is_some_and(|flows| is_chance(unused, sent.len(), flows));
-            leaves.push((switch, unused, sent.len(), bytes, is_chance));
+            let flows = move || {
+                let from_hosts = ports.down.iter();
+                let from_hosts = from_hosts.filter_map(|port| amount(series.of(*port)[1]));
+                from_hosts.reduce(f64::max).map(|most| bytes / most)
+            };
+            leaves.push((switch, (unused, sent.len()), bytes, flows));
         }
     }
     if leaves.len() < MIN_PEERS {
@@ -325,13 +324,14 @@ fn polarised(view: &View<'_>, all: &Leaves, series: &PortSeries<2>, out: &mut Ve
     let share = |unused: usize, all: usize| unused as f64 / all as f64;
     let shares = leaves
         .iter()
-        .map(|(_, unused, all, ..)| share(*unused, *all));
+        .map(|(_, (unused, all), ..)| share(*unused, *all));
     let usual = median(shares).unwrap_or(1.0);
     let upwards = median(leaves.iter().map(|(.., bytes, _)| *bytes)).unwrap_or(0.0);
-    for (switch, unused, all, bytes, is_chance) in leaves {
+    for (switch, (unused, all), bytes, flows) in leaves {
         let of_it = share(unused, all);
         let has_flows = bytes >= MIN_UPWARDS * upwards;
-        if of_it >= MIN_UNUSED && of_it >= 2.0 * usual && has_flows && !is_chance {
+        let is_chance = || flows().is_some_and(|flows| is_chance(unused, all, flows));
+        if of_it >= MIN_UNUSED && of_it >= 2.0 * usual && has_flows && !is_chance() {
             let statement = format!(
                 "{switch} sends nothing over {unused} of its {all} uplinks; the median leaf leaves {:.0} % of its uplinks unused.",
                 100.0 * usual

@@ -4,41 +4,56 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use railscope_model::fabric::Timestamp;
+use railscope_model::fabric::{Fabric, Timestamp};
 use railscope_model::identity::Part;
 
 use crate::classes::signs::is_of_ends;
+use crate::detect::detector::Evidence;
 use crate::detect::rules::probe_paths;
 use crate::diagnose::incident::Finding;
+use crate::diagnose::stages::reattribute::{late_at, paused_by};
 
-/// Parts that an open incident accounts for, each with the last time: those whose findings it explained, and its own unless
-/// only probes named that.
+/// What an open incident accounts for, each with the last time.
 #[derive(Debug, Default)]
-pub(crate) struct AfterEffects(BTreeMap<Part, Timestamp>);
+pub(crate) struct AfterEffects {
+    /// Parts whose findings it explained, and its own unless only probes named that.
+    accounted: BTreeMap<Part, Timestamp>,
+    /// Switches that its part back-pressured.
+    paused: BTreeMap<Part, Timestamp>,
+}
 
 impl AfterEffects {
     /// Roots that only probes name, and that an open incident accounted for within the window of the probes: what was lost
-    /// behind a dead switch is counted on each of its cables when it is back. They open no incident: a fault that is still
-    /// there names its part after that time.
+    /// behind a dead switch is counted on each of its cables when it is back, and what was late at a paused leaf by all who
+    /// sent through it. They open no incident: a fault that is still there names its part after that time.
     pub(crate) fn among(
         &mut self,
+        fabric: &Fabric,
         groups: &BTreeMap<Part, Vec<Finding>>,
         is_open: impl Fn(&Part) -> bool,
         now: Timestamp,
     ) -> BTreeSet<Part> {
-        self.0
-            .retain(|_, last| now.seconds_since(*last) <= probe_paths::WINDOW_SECONDS);
-        for (root, findings) in groups.iter().filter(|(root, _)| is_open(root)) {
-            let accounted = findings
-                .iter()
-                .filter(|found| found.evidence.part != *root || !is_of_ends(&found.evidence));
-            let parts = accounted.map(|found| (found.evidence.part.clone(), now));
-            self.0.extend(parts);
+        let Self { accounted, paused } = self;
+        for known in [&mut *accounted, &mut *paused] {
+            known.retain(|_, last| now.seconds_since(*last) <= probe_paths::WINDOW_SECONDS);
         }
+        for (root, findings) in groups.iter().filter(|(root, _)| is_open(root)) {
+            for Finding { evidence, .. } in findings {
+                if evidence.part != *root || !is_of_ends(evidence) {
+                    accounted.insert(evidence.part.clone(), now);
+                }
+                let switches = paused_by(fabric, evidence);
+                paused.extend(switches.into_iter().map(|switch| (switch, now)));
+            }
+        }
+        let was_late = |evidence: &Evidence| {
+            let switches = late_at(fabric, evidence);
+            switches.iter().any(|switch| paused.contains_key(switch))
+        };
         let is_after = |(root, findings): &(&Part, &Vec<Finding>)| {
-            self.0.contains_key(*root)
-                && findings.iter().all(|found| is_of_ends(&found.evidence))
-                && !is_open(root)
+            let mut findings = findings.iter().map(|found| &found.evidence);
+            let is_known = accounted.contains_key(*root) || findings.clone().all(was_late);
+            is_known && findings.all(is_of_ends) && !is_open(root)
         };
         let after = groups.iter().filter(is_after);
         after.map(|(root, _)| root.clone()).collect()
@@ -48,8 +63,9 @@ impl AfterEffects {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::classes::{EDGE_LOSSY, LINK_ERRORS, PFC_STORM, PORT_DOWN};
+    use crate::classes::{EDGE_LOSSY, LINK_ERRORS, PATH_SLOW, PFC_STORM, PORT_DOWN};
     use crate::detect::found::{found, part};
+    use crate::diagnose::stages::reattribute::tests::fabric;
 
     const NIC: &str = "nic/n1:mlx5_0";
     const LINK: &str = "link/n1:mlx5_0/1";
@@ -64,9 +80,9 @@ mod tests {
         let at = |seconds: u64| Timestamp(seconds * 1_000);
         let [nic, link] = [part(NIC), part(LINK)];
 
-        let mut known = AfterEffects::default();
+        let (fabric, mut known) = (Fabric::default(), AfterEffects::default());
         let mut among = |groups, open: &[&Part], seconds| {
-            let after = known.among(&groups, |part| open.contains(&part), at(seconds));
+            let after = known.among(&fabric, &groups, |part| open.contains(&part), at(seconds));
             after.contains(&link)
         };
         // An explanation that is no incident yet may be noise.
@@ -98,13 +114,45 @@ mod tests {
         let at = |seconds: u64| Timestamp(seconds * 1_000);
         let (switch, link) = (part(SWITCH), part(LINK));
 
-        let mut known = AfterEffects::default();
-        known.among(&dead, |part| *part == switch, at(0));
-        let after = known.among(&alone, |part| *part == switch, at(100));
+        let (fabric, mut known) = (Fabric::default(), AfterEffects::default());
+        known.among(&fabric, &dead, |part| *part == switch, at(0));
+        let after = known.among(&fabric, &alone, |part| *part == switch, at(100));
         assert!(after.contains(&link));
-        assert!(known.among(&alone, |_| false, at(151)).is_empty());
+        assert!(known.among(&fabric, &alone, |_| false, at(151)).is_empty());
         // The same of a cable whose port is up again.
-        known.among(&own, |part| *part == link, at(200));
-        assert!(known.among(&alone, |_| false, at(350)).contains(&link));
+        known.among(&fabric, &own, |part| *part == link, at(200));
+        assert!(
+            known
+                .among(&fabric, &alone, |_| false, at(350))
+                .contains(&link)
+        );
+    }
+
+    #[test]
+    fn what_was_late_at_a_paused_leaf_opens_none_after_the_pause() {
+        const LEAF: &str = "switch/leaf";
+        let late =
+            |class, on: &str| BTreeMap::from([(part(on), vec![found("any", class, on, &[])])]);
+        let paused = BTreeMap::from([(part(NIC), vec![found("pause", &PFC_STORM, NIC, &[])])]);
+        let at = |seconds: u64| Timestamp(seconds * 1_000);
+        let (fabric, mut known) = (fabric(), AfterEffects::default());
+        known.among(&fabric, &paused, |part| *part == self::part(NIC), at(0));
+        let probed = |class, on: &str| {
+            BTreeMap::from([(part(on), vec![found(probe_paths::NAME, class, on, &[])])])
+        };
+        let mut after = |groups, seconds| {
+            !known
+                .among(&fabric, &groups, |_| false, at(seconds))
+                .is_empty()
+        };
+        assert!(after(probed(&PATH_SLOW, LEAF), 100));
+        assert!(after(probed(&PATH_SLOW, LINK), 100));
+        assert!(!after(probed(&PATH_SLOW, "switch/spine"), 100));
+        assert!(
+            !after(probed(&EDGE_LOSSY, LINK), 100),
+            "pause loses nothing"
+        );
+        assert!(!after(late(&PATH_SLOW, LEAF), 100), "a counter names it");
+        assert!(!after(probed(&PATH_SLOW, LEAF), 151));
     }
 }

@@ -11,8 +11,8 @@ use railscope_model::identity::{NodeName, Part, RdmaDevice};
 
 use crate::classes::signs::{is_of_clock, is_of_ends};
 use crate::classes::{
-    Class, GPU_SLOW, NUMA_AFFINITY, PATH_SLOW, PCIE_DEGRADED, PCIE_ERRORS, PCIE_REDIRECTED,
-    PFC_STORM, SLOW_RECEIVER, UPLINK_JITTER,
+    GPU_SLOW, NUMA_AFFINITY, PATH_SLOW, PCIE_DEGRADED, PCIE_ERRORS, PCIE_REDIRECTED, PFC_STORM,
+    SLOW_RECEIVER, UPLINK_JITTER,
 };
 use crate::detect::detector::Evidence;
 use crate::diagnose::incident::Finding;
@@ -75,30 +75,37 @@ fn is_in(fabric: &Fabric, probed: &Part, other: &Part) -> bool {
     }
 }
 
-/// Whether a NIC that holds back its leaf delays what is late there: pause reaches all that send through the leaf.
+/// Whether a NIC that back-pressures its leaf delays what is late there: pause reaches all that send through the leaf.
 fn delays(fabric: &Fabric, other: &Evidence, late: &Evidence) -> bool {
-    if !PAUSES.contains(&other.class) || !LATE.contains(&late.class) {
-        return false;
-    }
-    let (leaves, late) = (
-        leaves_of(fabric, &other.part),
-        leaves_of(fabric, &late.part),
-    );
-    leaves.iter().any(|leaf| late.contains(leaf))
+    !paused_by(fabric, other).is_disjoint(&late_at(fabric, late))
 }
 
-/// Classes of what makes a NIC pause its leaf, and of what is late then.
-const PAUSES: [&Class; 4] = [&PFC_STORM, &SLOW_RECEIVER, &PCIE_REDIRECTED, &NUMA_AFFINITY];
-const LATE: [&Class; 2] = [&PATH_SLOW, &UPLINK_JITTER];
+/// The switches that a part back-pressures, if the finding is of pause.
+pub(crate) fn paused_by(fabric: &Fabric, found: &Evidence) -> BTreeSet<Part> {
+    let pauses = [&PFC_STORM, &SLOW_RECEIVER, &PCIE_REDIRECTED, &NUMA_AFFINITY];
+    let at = pauses.contains(&found.class).then_some(&found.part);
+    at.map_or_else(BTreeSet::new, |part| leaves_of(fabric, part))
+}
+
+/// The switches at which packets are late, if the finding is of that.
+pub(crate) fn late_at(fabric: &Fabric, found: &Evidence) -> BTreeSet<Part> {
+    let at = [&PATH_SLOW, &UPLINK_JITTER]
+        .contains(&found.class)
+        .then_some(&found.part);
+    at.map_or_else(BTreeSet::new, |part| leaves_of(fabric, part))
+}
 
 /// The switches at a part: itself, those that a cable joins, those that the NICs of a link or of a host are connected to.
-fn leaves_of(fabric: &Fabric, part: &Part) -> BTreeSet<PartId> {
-    let is_switch = |id: &PartId| matches!(fabric.vertex(*id).part, Part::Switch(_));
+fn leaves_of(fabric: &Fabric, part: &Part) -> BTreeSet<Part> {
     let of_nic = |nic: PartId| {
         let cables = fabric
             .neighbours(nic)
             .filter(|near| near.link.kind == LinkKind::Cable);
         cables.map(|near| near.peer)
+    };
+    let inside = |node: &NodeName| {
+        let host = fabric.find(&Part::Host(node.clone())).into_iter();
+        host.flat_map(|host| fabric.neighbours(host).map(|near| near.peer))
     };
     let ids: Vec<PartId> = match part {
         Part::Switch(_) => fabric.find(part).into_iter().collect(),
@@ -112,16 +119,16 @@ fn leaves_of(fabric: &Fabric, part: &Part) -> BTreeSet<PartId> {
             return leaves_of(fabric, &Part::Nic(node.clone(), port.device.clone()));
         }
         Part::PcieLink(node, pci) => {
-            let host = fabric.find(&Part::Host(node.clone()));
-            let near = host.into_iter().flat_map(|host| fabric.neighbours(host));
-            let there = near
-                .map(|near| near.peer)
-                .filter(|id| pci_of(fabric, *id) == Some(*pci));
+            let there = inside(node).filter(|id| pci_of(fabric, *id) == Some(*pci));
             there.flat_map(of_nic).collect()
         }
+        Part::Host(node) => inside(node).flat_map(of_nic).collect(),
         _ => Vec::new(),
     };
-    ids.into_iter().filter(is_switch).collect()
+    let parts = ids.into_iter().map(|id| fabric.vertex(id).part.clone());
+    parts
+        .filter(|part| matches!(part, Part::Switch(_)))
+        .collect()
 }
 
 /// Whether a part is a NIC, its cable, its PCIe link, or the switch that it is connected to.
@@ -151,16 +158,16 @@ fn joins(fabric: &Fabric, cable: &Part, switch: &Part) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use railscope_model::fabric::{Equipment, Link, Timestamp, Witness};
 
     use super::*;
-    use crate::classes::{EDGE_LOSSY, LINK_ERRORS, UPLINK_LOSSY};
+    use crate::classes::{Class, EDGE_LOSSY, LINK_ERRORS, UPLINK_LOSSY};
     use crate::detect::found::{found, part};
     use crate::detect::rules::probe_paths;
 
     /// A node with a NIC on a leaf, and a spine above it.
-    fn fabric() -> Fabric {
+    pub(crate) fn fabric() -> Fabric {
         let mut fabric = Fabric::default();
         let switch = |name: &str| Equipment::Switch {
             guid: None,
@@ -239,6 +246,11 @@ mod tests {
                 (&UPLINK_JITTER, uplink),
                 &[(&SLOW_RECEIVER, PCIE)],
                 Some(PCIE),
+            ),
+            (
+                (&PATH_SLOW, "switch/leaf"),
+                &[(&SLOW_RECEIVER, "host/n1")],
+                Some("host/n1"),
             ),
             ((&PATH_SLOW, "switch/spine"), &[(&PFC_STORM, NIC)], None),
             ((&UPLINK_LOSSY, "switch/leaf"), &[(&PFC_STORM, NIC)], None),

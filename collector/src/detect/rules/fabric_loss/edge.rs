@@ -1,6 +1,6 @@
 //! Packets that vanish at one NIC, its cable or its switch port, as hosts see it.
 //!
-//! Each lost packet has a sender, which gets a negative acknowledgment, and a receiver, which finds a gap. A NIC at one
+//! Each packet that a job loses has a sender, which gets a negative acknowledgment, and a receiver, which finds a gap. A NIC at one
 //! end of every lost packet has shares of all acknowledgments and of all gaps that sum up to one; where the loss is in
 //! the fabric, each of n NICs has two n-ths. Of a pair of which one sends and the other receives both have one: which of
 //! them it is cannot be determined, nor whether it is the path between them. So a NIC must lose in both directions, or
@@ -12,11 +12,12 @@ use std::collections::BTreeMap;
 use railscope_model::identity::{NodeName, Part, RdmaPort};
 use railscope_model::metric::RDMA_TRANSPORT_EVENTS;
 
-use super::{EXPLAINED, LOSS_SECONDS, Loss, Losses, MIN_LOST, MIN_RATE, NAME, errors_of};
+use super::{EXPLAINED, LOSS_SECONDS, Losses, MIN_LOST, MIN_RATE, NAME, errors_of};
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::EDGE_LOSSY;
 use crate::detect::detector::{Evidence, Explanation, View};
 use crate::detect::registry::Threshold;
+use crate::jobs::job::JobName;
 
 /// Fewest lost packets a second that are counted at all: what one NIC loses may be lost to many others, a little by each.
 pub(super) const COUNTED_RATE: f64 = 0.1;
@@ -33,9 +34,9 @@ const OTHERS: usize = 2;
 /// The rule as text.
 pub(super) fn explain() -> Explanation {
     Explanation {
-        check: "Packets that one NIC sends do not arrive, or it misses packets, and its port counts no errors.",
+        check: "A NIC misses packets, and what it sends does not arrive, or only it misses what several others send; the errors of its node's ports do not explain this.",
         threshold: format!(
-            "negative acknowledgments or gaps for more than {MIN_LOST} of its packets and {MIN_RATE:.0} per second, over {:.0} s and over {:.0} s; the NIC is at one end of {:.0} % of all lost packets, any other of less than {:.0} % of that; it loses at least {:.0} % of each direction, or misses what at least {OTHERS} others send; the node's port errors are below {:.0} % of the loss",
+            "negative acknowledgments or gaps for more than {MIN_LOST} of its packets and {MIN_RATE:.0} per second, over {:.0} s and over {:.0} s; the NIC is at one end of {:.0} % of all packets that its job loses (or all NICs of no known job), any other of less than {:.0} % of that; it loses at least {:.0} % of each direction, or misses what at least {OTHERS} others send; the node's port errors are below {:.0} % of the loss",
             LOSS_SECONDS[0],
             LOSS_SECONDS[1],
             100.0 * MIN_SHARE,
@@ -94,52 +95,87 @@ struct Lost {
     is_felt: bool,
 }
 
-/// The NIC at one end of nearly all lost packets, if there is one and its port does not count errors.
+impl Lost {
+    /// Its shares of what all lose, by direction.
+    fn shares(&self, of: &Self) -> [f64; 2] {
+        let share = |own: f64, all: f64| if all > 0.0 { own / all } else { 0.0 };
+        [share(self.sent, of.sent), share(self.missed, of.missed)]
+    }
+}
+
+/// The NICs of a job that lose packets, or those of no known job.
+type OfJob<'a> = BTreeMap<(&'a NodeName, &'a RdmaPort), Lost>;
+
+/// NICs at one end of nearly all packets that their job loses, if their ports do not count errors.
 pub(super) fn evidence(
     view: &View<'_>,
     senders: &Losses<'_>,
     receivers: &Losses<'_>,
-) -> Option<Evidence> {
-    let mut by_nic: BTreeMap<(&NodeName, &RdmaPort), Lost> = BTreeMap::new();
+) -> Vec<Evidence> {
+    let mut jobs: BTreeMap<Option<&JobName>, OfJob<'_>> = BTreeMap::new();
     for (losses, is_sender) in [(senders, true), (receivers, false)] {
         for loss in &losses.0 {
-            let lost = by_nic.entry((loss.node, &loss.port)).or_default();
-            let rate = if is_sender {
-                &mut lost.sent
+            let job = view.jobs.of_nic(loss.node, &loss.port.device);
+            let of_job = jobs.entry(job.map(|job| &job.name)).or_default();
+            let lost = of_job.entry((loss.node, &loss.port)).or_default();
+            if is_sender {
+                lost.sent += loss.rate;
             } else {
-                &mut lost.missed
-            };
-            *rate += loss.rate;
+                lost.missed += loss.rate;
+            }
             lost.is_felt |= loss.is_felt;
         }
     }
-    let share_of = |rate: f64, all: f64| if all > 0.0 { rate / all } else { 0.0 };
-    let both = |lost: &Lost| {
-        [
-            share_of(lost.sent, senders.rate()),
-            share_of(lost.missed, receivers.rate()),
-        ]
-    };
-    let share = |lost: &Lost| both(lost).iter().sum::<f64>();
-    let mut shares: Vec<_> = by_nic
+    let found = jobs.values().filter_map(|of_job| {
+        let (node, port) = at_one_end(of_job)?;
+        edge(view, (node, port), &of_job[&(node, port)])
+    });
+    found.collect()
+}
+
+/// The NIC at one end of nearly all of these lost packets.
+fn at_one_end<'a>(of_job: &OfJob<'a>) -> Option<(&'a NodeName, &'a RdmaPort)> {
+    let all = of_job.values().fold(Lost::default(), |all, lost| Lost {
+        sent: all.sent + lost.sent,
+        missed: all.missed + lost.missed,
+        is_felt: false,
+    });
+    let share = |lost: &Lost| lost.shares(&all).iter().sum::<f64>();
+    let mut shares: Vec<_> = of_job
         .iter()
-        .map(|(nic, lost)| (share(lost), nic))
+        .map(|(nic, lost)| (share(lost), *nic))
         .collect();
     shares.sort_by(|a, b| b.0.total_cmp(&a.0));
-    let (most, &(node, port)) = *shares.first()?;
+    let (most, nic) = *shares.first()?;
     let next = shares.get(1).map_or(0.0, |(share, _)| *share);
-    let lost = &by_nic[&(node, port)];
-    let is_other = |loss: &&Loss<'_>| (loss.node, &loss.port) != (node, port);
-    let [sent, missed] = both(lost);
-    let is_known = sent.min(missed) >= OF_BOTH
-        || missed > sent && senders.0.iter().filter(is_other).count() >= OTHERS;
-    if !is_known || !lost.is_felt || most < MIN_SHARE || next > MAX_OF_OTHERS * most {
-        return None;
-    }
-    if errors_of(view.history.node(node)?) >= EXPLAINED * lost.sent.max(lost.missed) {
+    let lost = &of_job[&nic];
+    let [sent, missed] = lost.shares(&all);
+    let others = || {
+        of_job
+            .iter()
+            .filter(|(other, lost)| **other != nic && lost.sent > 0.0)
+    };
+    let is_known = sent.min(missed) >= OF_BOTH || missed > sent && others().count() >= OTHERS;
+    let stands_out = most >= MIN_SHARE && next <= MAX_OF_OTHERS * most;
+    (is_known && stands_out && lost.is_felt).then_some(nic)
+}
+
+/// `None` where errors of the node's ports explain the loss.
+fn edge(view: &View<'_>, (node, port): (&NodeName, &RdmaPort), lost: &Lost) -> Option<Evidence> {
+    let errors = errors_of(view.history.node(node)?);
+    if errors >= EXPLAINED * lost.sent.max(lost.missed) {
         return None;
     }
     let part = Part::HostLink(node.clone(), port.clone());
+    let device = &port.device;
+    let sends = if lost.sent > 0.0 {
+        format!(
+            ", and {:.0} per second that it sends do not arrive",
+            lost.sent
+        )
+    } else {
+        String::new()
+    };
     Some(Evidence {
         detector: NAME,
         signal: RDMA_TRANSPORT_EVENTS.name,
@@ -147,8 +183,8 @@ pub(super) fn evidence(
         // What a flow loses by it depends on how it sends again.
         effect: 0.0,
         statement: format!(
-            "{} of {node} sends {:.0} packets per second that do not arrive, and misses packets at {:.0} per second: it is at one end of nearly all lost packets, and its port counts no errors.",
-            port.device, lost.sent, lost.missed
+            "{device} of {node} finds {:.0} packets per second behind a gap{sends}: it is at one end of nearly all packets that its job loses, and the node's ports count {errors:.1} errors per second.",
+            lost.missed
         ),
         victims: gpus_behind(view.fabric, &part),
         related: Vec::new(),

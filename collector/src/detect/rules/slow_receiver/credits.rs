@@ -1,5 +1,6 @@
 //! InfiniBand: NICs whose switch has data for them and no credit.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashMap};
 
 use foldhash::fast::FixedState;
@@ -11,13 +12,13 @@ use railscope_model::metric::{
 use railscope_model::reading::Labels;
 
 use super::{
-    ABOVE_PEERS, BUSY, FULL, HEARD_SECONDS, Holds, MIN_TICKS, SPAN_SECONDS, WINDOW_SECONDS,
+    ABOVE_PEERS, BUSY, FULL, HEARD_SECONDS, Holds, MIN_TICKS, SAMPLE, SPAN_SECONDS, WINDOW_SECONDS,
 };
 use crate::detect::detector::View;
 use crate::detect::peers::{MIN_PEERS, median};
 use crate::detect::port_series::PortSeries;
 use crate::jobs::job::{Job, JobName};
-use crate::store::{Count, Increase, Window};
+use crate::store::{Count, Window};
 
 /// Ports of switches before NICs, as the fabric shows them.
 #[derive(Debug, Default)]
@@ -83,8 +84,7 @@ impl Credits {
         let rates = before.ports.iter().filter_map(|port| {
             let [wait, bytes] = switches[port.1]?.of(port.2);
             let wait = wait?;
-            let rate = |window: Window<'_>| window.increase(WINDOW_SECONDS).map(Increase::rate);
-            let (ticks, bytes) = (rate(wait)?, bytes.and_then(rate));
+            let ticks = wait.increase(WINDOW_SECONDS)?.rate();
             let heard = ticks <= MIN_TICKS || lasts(wait, view.now) >= HEARD_SECONDS;
             heard.then_some(Waits { port, ticks, bytes })
         });
@@ -132,8 +132,14 @@ impl Credits {
             })
         };
         let waiting = rates.iter().filter(far).filter(far_in_job);
-        let waiting = waiting.filter(|own| own.is_far_by_byte(&rates));
-        waiting.filter_map(holds).collect()
+        // Only asked where one waits.
+        let by_byte = OnceCell::new();
+        let far_by_byte = |own: &&Waits<'_>| {
+            let usual = |sent| by_byte.get_or_init(|| ByByte::of(&rates)).usual(sent);
+            let of_busy = own.sent().and_then(|sent| Some(usual(sent)? * sent));
+            of_busy.is_none_or(|usual| own.ticks > ABOVE_PEERS * usual)
+        };
+        waiting.filter(far_by_byte).filter_map(holds).collect()
     }
 }
 
@@ -142,22 +148,38 @@ struct Waits<'a> {
     port: &'a (PartId, usize, u16),
     /// What it waits, ticks a second.
     ticks: f64,
-    /// What it sends, bytes a second.
-    bytes: Option<f64>,
+    /// Bytes that it sends.
+    bytes: Option<Window<'a>>,
 }
 
 impl Waits<'_> {
-    /// Whether it waits for much longer than the median port that is as busy, for each byte that it sends: a port
-    /// that sends nothing waits for nothing. Where few are as busy, or bytes are not counted, all were compared already.
-    fn is_far_by_byte(&self, all: &[Waits<'_>]) -> bool {
-        let Some(sent) = self.bytes else { return true };
-        let busy = all.iter().filter_map(|other| {
-            let bytes = other.bytes.filter(|bytes| *bytes >= BUSY * sent)?;
-            Some(other.ticks / bytes)
+    /// What it sends, bytes a second.
+    fn sent(&self) -> Option<f64> {
+        Some(self.bytes?.increase(WINDOW_SECONDS)?.rate())
+    }
+}
+
+/// Ports that send, the busiest first: bytes a second, and ticks that they wait for each byte.
+struct ByByte(Vec<(f64, f64)>);
+
+impl ByByte {
+    fn of(ports: &[Waits<'_>]) -> Self {
+        let sending = ports.iter().filter_map(|own| {
+            let sent = own.sent().filter(|sent| *sent > 0.0)?;
+            Some((sent, own.ticks / sent))
         });
-        let busy: Vec<f64> = busy.filter(|ticks| ticks.is_finite()).collect();
-        busy.len() < MIN_PEERS
-            || median(busy).is_none_or(|usual| self.ticks > ABOVE_PEERS * usual * sent)
+        let mut sending: Vec<_> = sending.collect();
+        sending.sort_by(|a, b| b.0.total_cmp(&a.0));
+        Self(sending)
+    }
+
+    /// The median wait for each byte of ports that are about as busy as one that sends so much, or of a sample of them: a port
+    /// that sends nothing waits for nothing. `None` where they are few.
+    fn usual(&self, sent: f64) -> Option<f64> {
+        let busy = self.0.partition_point(|(bytes, _)| *bytes >= BUSY * sent);
+        let step = busy.div_ceil(SAMPLE).max(1);
+        let waits = self.0[..busy].iter().step_by(step).map(|(_, wait)| *wait);
+        (busy >= MIN_PEERS).then(|| median(waits))?
     }
 }
 

@@ -95,7 +95,7 @@ pub(super) fn rule() -> Rule {
             "bytes sent from which one of these counts, compared with it",
             SENDS,
             "ratio",
-            "idle cables say nothing (a choice)",
+            "idle cables are no measure (a choice)",
         ),
     ];
     Rule::new(&PATH_SLOW, thresholds)
@@ -111,10 +111,12 @@ pub(super) fn find(view: &View<'_>, out: &mut Vec<Evidence>) {
             };
             let queue = QUEUE_SECONDS.map(|seconds| Queue::of(history, port, priority, seconds));
             let stands = |queue: &Option<Queue>| queue.as_ref().is_some_and(Queue::stands);
-            if let ([Some(queue), _], true) = (&queue, queue.iter().all(stands))
-                && !sends_most(view, (switch, history), port, queue.sent)
-            {
-                out.extend(evidence(view, (switch, port), queue));
+            if let ([Some(queue), _], true) = (&queue, queue.iter().all(stands)) {
+                let found = evidence(view, (switch, port), queue);
+                // Only asked where one stands at a cable between switches.
+                out.extend(
+                    found.filter(|_| !sends_most(view, (switch, history), port, queue.sent)),
+                );
             }
         }
     }

@@ -1,0 +1,73 @@
+//! NICs that count how long their PCIe link took too little of what they received.
+
+use railscope_model::metric::NIC_PCIE_STALLED_SECONDS;
+use railscope_model::reading::Labels;
+
+use super::{ABOVE_PEERS, Holds, MIN_PAUSE, MIN_STALLED, WINDOW_SECONDS, pause_of};
+use crate::detect::detector::View;
+use crate::detect::netdev::nic_of;
+use crate::detect::peers::{MIN_PEERS, median};
+use crate::store::{Increase, NodeHistory, Window};
+
+/// Share of the seconds in which a NIC lacked credits for writes for much of the second; none of other series.
+fn share((labels, window): (&Labels, Window<'_>)) -> Option<f64> {
+    let writes = labels.values().nth(1) == Some("write");
+    let rise = writes.then(|| window.increase(WINDOW_SECONDS))?;
+    rise.map(Increase::rate)
+}
+
+/// Whether an interface sends pause, which shows what its NIC does to others, and whether that is a storm.
+fn sends_pause(history: &NodeHistory, netdev: &str) -> bool {
+    pause_of(history).any(|([of, _, direction], window)| {
+        let share = || window.increase(WINDOW_SECONDS).map(Increase::rate);
+        of == netdev && direction == "transmit" && share().is_some_and(|share| share > MIN_PAUSE)
+    })
+}
+
+/// NICs whose PCIe link stalls, and that send no pause.
+pub(super) fn stalled<'a>(view: &View<'a>) -> Vec<Holds<'a>> {
+    let stalls = |found: Option<f64>| found.is_some_and(|share| share >= MIN_STALLED);
+    let mut nodes = view.history.fresh_nodes(view.now);
+    let any = nodes.any(|(_, history)| {
+        let mut moving = history.moving(&NIC_PCIE_STALLED_SECONDS);
+        moving.any(|series| stalls(share(series)))
+    });
+    if !any {
+        return Vec::new();
+    }
+    let nodes = view.history.fresh_nodes(view.now);
+    let shares = nodes.flat_map(|(node, history)| {
+        let series = history.series(&NIC_PCIE_STALLED_SECONDS);
+        series.filter_map(move |series| {
+            let netdev = series.0.values().next()?;
+            Some((node, history, netdev, share(series)?))
+        })
+    });
+    let shares: Vec<_> = shares.collect();
+    if shares.len() < MIN_PEERS {
+        return Vec::new();
+    }
+    let usual = median(shares.iter().map(|(.., share)| *share)).unwrap_or(0.0);
+    let holds = shares.into_iter().filter_map(|(node, history, netdev, share)| {
+        let is_far = share >= MIN_STALLED && share > ABOVE_PEERS * usual;
+        if !is_far || sends_pause(history, netdev) {
+            return None;
+        }
+        let (pci, device) = nic_of(history, netdev)?;
+        Some(Holds {
+            node,
+            pci,
+            signal: &NIC_PCIE_STALLED_SECONDS,
+            // How much of each such second it is, the counter does not tell.
+            share: None,
+            storm: false,
+            words: format!(
+                "{device} of {node} lacked credits of its PCIe link in {:.0} % of the last {WINDOW_SECONDS:.0} s, for more than 30 % of each of these seconds; the median NIC does so in {:.1} %",
+                100.0 * share.min(1.0),
+                100.0 * usual
+            ),
+            device,
+        })
+    });
+    holds.collect()
+}
