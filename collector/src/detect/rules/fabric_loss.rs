@@ -236,11 +236,11 @@ fn of_node<'a>(
         if !events.contains(&event) {
             return None;
         }
-        let carried = history.window(bytes, &[device, port])?;
         let rate = window.increase(LOSS_SECONDS[0])?.rate();
         if rate < edge::COUNTED_RATE {
             return None;
         }
+        let carried = history.window(bytes, &[device, port])?;
         let is_felt = LOSS_SECONDS.into_iter().all(|seconds| {
             let rates = [window, carried].map(|of| of.increase(seconds).map(Increase::rate));
             let [Some(lost), Some(bytes)] = rates else {

@@ -131,15 +131,13 @@ mod tests {
     #[test]
     fn what_was_late_at_a_paused_leaf_opens_none_after_the_pause() {
         const LEAF: &str = "switch/leaf";
-        let late =
-            |class, on: &str| BTreeMap::from([(part(on), vec![found("any", class, on, &[])])]);
-        let paused = BTreeMap::from([(part(NIC), vec![found("pause", &PFC_STORM, NIC, &[])])]);
+        let named =
+            |by, class, on: &str| BTreeMap::from([(part(on), vec![found(by, class, on, &[])])]);
+        let paused = named("pause", &PFC_STORM, NIC);
         let at = |seconds: u64| Timestamp(seconds * 1_000);
         let (fabric, mut known) = (fabric(), AfterEffects::default());
-        known.among(&fabric, &paused, |part| *part == self::part(NIC), at(0));
-        let probed = |class, on: &str| {
-            BTreeMap::from([(part(on), vec![found(probe_paths::NAME, class, on, &[])])])
-        };
+        known.among(&fabric, &paused, |root| *root == part(NIC), at(0));
+        let probed = |class, on| named(probe_paths::NAME, class, on);
         let mut after = |groups, seconds| {
             !known
                 .among(&fabric, &groups, |_| false, at(seconds))
@@ -152,7 +150,10 @@ mod tests {
             !after(probed(&EDGE_LOSSY, LINK), 100),
             "pause loses nothing"
         );
-        assert!(!after(late(&PATH_SLOW, LEAF), 100), "a counter names it");
+        assert!(
+            !after(named("any", &PATH_SLOW, LEAF), 100),
+            "a counter names it"
+        );
         assert!(!after(probed(&PATH_SLOW, LEAF), 151));
     }
 }

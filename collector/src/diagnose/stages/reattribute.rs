@@ -29,12 +29,15 @@ pub(crate) fn explained_by_others(fabric: &Fabric, findings: &[Finding]) -> BTre
     for found in findings.iter().filter(of_ends) {
         let part = &found.evidence.part;
         let of_it = others.iter().map(|other| &other.evidence);
+        let late = late_at(fabric, &found.evidence);
+        // Pause reaches all that send through the leaf.
+        let delays = |other| !late.is_empty() && !paused_by(fabric, other).is_disjoint(&late);
         // What is named itself needs no other part, and of several that explain it the nearest to a cause
         // does.
         let best = of_it
             .filter(|other| {
                 let shares = other.part == *part || other.related.contains(part);
-                shares || is_in(fabric, part, &other.part) || delays(fabric, other, &found.evidence)
+                shares || is_in(fabric, part, &other.part) || delays(other)
             })
             .min_by_key(|other| (other.part != *part, other.class.order(), other.part.clone()));
         if let Some(best) = best.filter(|best| best.part != *part) {
@@ -75,11 +78,6 @@ fn is_in(fabric: &Fabric, probed: &Part, other: &Part) -> bool {
     }
 }
 
-/// Whether a NIC that back-pressures its leaf delays what is late there: pause reaches all that send through the leaf.
-fn delays(fabric: &Fabric, other: &Evidence, late: &Evidence) -> bool {
-    !paused_by(fabric, other).is_disjoint(&late_at(fabric, late))
-}
-
 /// The switches that a part back-pressures, if the finding is of pause.
 pub(crate) fn paused_by(fabric: &Fabric, found: &Evidence) -> BTreeSet<Part> {
     let pauses = [&PFC_STORM, &SLOW_RECEIVER, &PCIE_REDIRECTED, &NUMA_AFFINITY];
@@ -97,12 +95,7 @@ pub(crate) fn late_at(fabric: &Fabric, found: &Evidence) -> BTreeSet<Part> {
 
 /// The switches at a part: itself, those that a cable joins, those that the NICs of a link or of a host are connected to.
 fn leaves_of(fabric: &Fabric, part: &Part) -> BTreeSet<Part> {
-    let of_nic = |nic: PartId| {
-        let cables = fabric
-            .neighbours(nic)
-            .filter(|near| near.link.kind == LinkKind::Cable);
-        cables.map(|near| near.peer)
-    };
+    let of_nic = |nic| cabled_to(fabric, nic);
     let inside = |node: &NodeName| {
         let host = fabric.find(&Part::Host(node.clone())).into_iter();
         host.flat_map(|host| fabric.neighbours(host).map(|near| near.peer))
@@ -131,6 +124,13 @@ fn leaves_of(fabric: &Fabric, part: &Part) -> BTreeSet<Part> {
         .collect()
 }
 
+/// What a NIC has a cable to.
+fn cabled_to(fabric: &Fabric, nic: PartId) -> impl Iterator<Item = PartId> {
+    let near = fabric.neighbours(nic);
+    let cables = near.filter(|near| near.link.kind == LinkKind::Cable);
+    cables.map(|near| near.peer)
+}
+
 /// Whether a part is a NIC, its cable, its PCIe link, or the switch that it is connected to.
 fn is_at_nic(fabric: &Fabric, (node, device): (&NodeName, &RdmaDevice), other: &Part) -> bool {
     let nic = fabric.find(&Part::Nic(node.clone(), device.clone()));
@@ -141,10 +141,7 @@ fn is_at_nic(fabric: &Fabric, (node, device): (&NodeName, &RdmaDevice), other: &
             of == node && nic.is_some_and(|nic| pci_of(fabric, nic) == Some(*own))
         }
         Part::Switch(_) => nic.is_some_and(|nic| {
-            let mut near = fabric.neighbours(nic);
-            near.any(|near| {
-                near.link.kind == LinkKind::Cable && fabric.vertex(near.peer).part == *other
-            })
+            cabled_to(fabric, nic).any(|peer| fabric.vertex(peer).part == *other)
         }),
         _ => false,
     }
