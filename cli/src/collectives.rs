@@ -13,7 +13,7 @@ use railscope_collector::fabric::plans::inputs::{Reader, hint};
 use railscope_collector::jobs::job::Jobs;
 use railscope_collector::jobs::straggler::{Late, Operation, Side, Waiting, Waits, late_ranks};
 use railscope_collector::sources::collectives::flight_recorder::{
-    Dump, missing_ranks, parse_dump, rank_of_file, rank_states,
+    Dump, is_flight_recorder, missing_ranks, parse_dump, rank_of_file, rank_states,
 };
 use railscope_collector::sources::collectives::inspector::{is_dump, parse_line};
 use railscope_collector::sources::collectives::job_log::{JobLog, is_job_log};
@@ -25,7 +25,7 @@ use serde::Serialize;
 
 use bandwidth::TestReport;
 
-/// Find the straggler of a job in dumps of NCCL's Inspector plugin (JSON) or of PyTorch's flight recorder (JSON), and slow
+/// Find the straggler of a job in dumps of NCCL's Inspector plugin (JSON) or of PyTorch's flight recorder (pickle or JSON), and slow
 /// nodes or groups of nodes in logs of nccl-tests over pairs of nodes. Also reads outputs of NCCL's RAS client and job logs.
 #[derive(Debug, Args)]
 pub(crate) struct CollectivesArgs {
@@ -130,9 +130,13 @@ pub(crate) fn run(args: &CollectivesArgs) -> anyhow::Result<()> {
     }
     let mut read = Read::default();
     for file in &files {
-        let text =
+        let bytes =
             std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
-        read.take(file, &String::from_utf8_lossy(&text));
+        if is_flight_recorder(&bytes) {
+            read.take_dump(file, &bytes);
+        } else {
+            read.take(file, &String::from_utf8_lossy(&bytes));
+        }
     }
     for problem in read.problems.iter().take(20) {
         eprintln!("railscope: {problem}");
@@ -175,6 +179,16 @@ fn list(path: &Path, into: &mut Vec<PathBuf>) -> std::io::Result<()> {
 }
 
 impl Read {
+    fn take_dump(&mut self, file: &Path, bytes: &[u8]) {
+        let name = file.display().to_string();
+        let dump = rank_of_file(&name).and_then(|rank| parse_dump(&name, rank, bytes));
+        let folder = file.parent().unwrap_or(Path::new("")).to_owned();
+        match dump {
+            Ok(dump) => self.dumps.entry(folder).or_default().push(dump),
+            Err(error) => self.problems.push(error.to_string()),
+        }
+    }
+
     fn take(&mut self, file: &Path, text: &str) {
         let name = file.display().to_string();
         if is_dump(text) {
@@ -183,13 +197,6 @@ impl Read {
                     Ok(operation) => self.operations.extend(operation),
                     Err(error) => self.problems.push(error.to_string()),
                 }
-            }
-        } else if text.contains("\"pg_config\"") {
-            let dump = rank_of_file(&name).and_then(|rank| parse_dump(&name, rank, text));
-            let folder = file.parent().unwrap_or(Path::new("")).to_owned();
-            match dump {
-                Ok(dump) => self.dumps.entry(folder).or_default().push(dump),
-                Err(error) => self.problems.push(error.to_string()),
             }
         } else if is_ras(text) {
             self.ras.extend(parse_ras(text));

@@ -5,6 +5,7 @@
 mod topology_net;
 
 mod analysis;
+mod flight_recorder;
 mod foreign;
 mod hostile;
 mod lldp;

@@ -88,9 +88,9 @@ fn late(test: &str, job: &str) -> Option<Vec<(u32, Side)>> {
     let folder = capture(test, &format!("flight_recorder/{job}/json"))?;
     let dumps = (0..16).map(|rank| {
         let file = format!("{}/_dump_{rank}.json", folder.display());
-        let text = std::fs::read_to_string(&file).expect("a dump");
+        let bytes = std::fs::read(&file).expect("a dump");
         let rank = rank_of_file(&file).expect("a rank");
-        parse_dump(&file, rank, &text).expect("a dump")
+        parse_dump(&file, rank, &bytes).expect("a dump")
     });
     let dumps: Vec<Dump> = dumps.collect();
     let late = late_ranks(&rank_states(&dumps));

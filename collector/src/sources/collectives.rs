@@ -5,6 +5,7 @@ pub mod flight_recorder;
 pub mod inspector;
 pub mod job_log;
 pub mod nccl_tests;
+mod pickle;
 pub mod ras;
 pub mod watch;
 

@@ -1,10 +1,12 @@
-//! Dumps of PyTorch's NCCL flight recorder as JSON: one file a rank, written when a collective times out.
+//! Dumps of PyTorch's NCCL flight recorder: one file a rank, written when a collective times out. PyTorch writes them
+//! itself in Python's pickle format, and gives them to programs as JSON too.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer, de};
 
 use super::CollectivesError;
+use super::pickle::{is_pickle, parse_pickle};
 use crate::jobs::straggler::{GroupState, RankState};
 
 #[derive(Deserialize)]
@@ -21,10 +23,29 @@ struct RawGroup {
     ranks: String,
 }
 
+/// Numbers in pickles, text in JSON (seen with PyTorch 2.11); other programs convert them to numbers.
 #[derive(Deserialize)]
 struct RawStatus {
+    #[serde(deserialize_with = "number_or_text")]
     last_enqueued_collective: i64,
+    #[serde(deserialize_with = "number_or_text")]
     last_completed_collective: i64,
+}
+
+fn number_or_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Either {
+        Number(i64),
+        Text(String),
+    }
+    match Either::deserialize(deserializer)? {
+        Either::Number(number) => Ok(number),
+        Either::Text(text) => text.parse().map_err(|_error| {
+            let found = de::Unexpected::Str(&text);
+            de::Error::invalid_value(found, &"a whole number")
+        }),
+    }
 }
 
 #[derive(Deserialize)]
@@ -62,18 +83,40 @@ pub fn rank_of_file(file: &str) -> Result<u32, CollectivesError> {
     })
 }
 
+/// Whether a file that begins like this is a dump.
+#[must_use]
+pub fn is_flight_recorder(begin: &[u8]) -> bool {
+    // PyTorch sorts the keys of its JSON: the groups come after thousands of entries.
+    const KEYS: [&str; 3] = ["pg_config", "pg_status", "collective_seq_id"];
+    let quote = if is_pickle(begin) { "" } else { "\"" };
+    let text = String::from_utf8_lossy(begin);
+    let mut keys = KEYS.iter();
+    keys.any(|key| text.contains(&format!("{quote}{key}{quote}")))
+}
+
 /// Reads the dump of a rank.
 ///
 /// # Errors
-/// No JSON, a field missing or of another type, or an invalid list of ranks.
-pub fn parse_dump(file: &str, rank: u32, text: &str) -> Result<Dump, CollectivesError> {
-    let raw: RawDump = serde_json::from_str(text).map_err(|error| CollectivesError {
+/// Neither JSON nor a pickle of plain data, a field missing or of another type, or an invalid list of ranks.
+pub fn parse_dump(file: &str, rank: u32, bytes: &[u8]) -> Result<Dump, CollectivesError> {
+    let refused = |line: usize, field: String, found: String| CollectivesError {
         file: file.to_owned(),
-        line: error.line(),
-        field: format!("column {}", error.column()),
-        found: error.to_string(),
+        line,
+        field,
+        found,
         expected: "a flight recorder's dump with pg_config, pg_status and entries".to_owned(),
-    })?;
+    };
+    let raw: RawDump = if is_pickle(bytes) {
+        let value = parse_pickle(bytes)
+            .map_err(|error| refused(0, format!("byte {}", error.at), error.what))?;
+        serde_json::from_value(value)
+            .map_err(|error| refused(0, "the pickle".to_owned(), error.to_string()))?
+    } else {
+        serde_json::from_slice(bytes).map_err(|error| {
+            let column = format!("column {}", error.column());
+            refused(error.line(), column, error.to_string())
+        })?
+    };
     let mut members = BTreeMap::new();
     for (name, group) in &raw.pg_config {
         let ranks = serde_json::from_str(&group.ranks).map_err(|_error| CollectivesError {
@@ -160,7 +203,7 @@ mod tests {
     #[test]
     fn bad_dumps_are_refused_with_file_and_field() {
         let check = |text: &str, expected: &str| {
-            let error = parse_dump("dump_3.json", 3, text)
+            let error = parse_dump("dump_3.json", 3, text.as_bytes())
                 .map(|_dump| ())
                 .expect_err(text);
             assert!(error.to_string().contains(expected), "{error}");
@@ -169,6 +212,15 @@ mod tests {
         check("{\"pg_config\": {}}", "pg_status");
         let ranks = r#"{"pg_config": {"7": {"ranks": "[0, x]"}}, "pg_status": {}, "entries": []}"#;
         check(ranks, "pg_config.7.ranks");
+        let status = r#"{"pg_status": {"0": {"last_enqueued_collective": "x"}}}"#;
+        check(status, "whole number");
+        check("\u{80}", "dump_3.json:1");
+        let pickled = parse_dump("dump_3", 3, b"\x80\x02}.").map(|_dump| ());
+        let error = pickled.expect_err("no dump").to_string();
+        assert!(error.contains("pg_config"), "{error}");
+        let imports = parse_dump("dump_3", 3, b"\x80\x02cos\nsystem\n.").map(|_dump| ());
+        let error = imports.expect_err("no dump").to_string();
+        assert!(error.contains("byte 2"), "{error}");
     }
 
     #[test]

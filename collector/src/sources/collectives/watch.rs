@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::flight_recorder::{Dump, parse_dump, rank_of_file, rank_states};
+use super::flight_recorder::{Dump, is_flight_recorder, parse_dump, rank_of_file, rank_states};
 use super::inspector::{is_dump, parse_line};
 use crate::health::SourceStatus;
 use crate::jobs::straggler::{Operation, Stuck, late_ranks};
@@ -160,8 +160,7 @@ impl Folder {
         if known.kind == Kind::Unknown {
             let mut begin = vec![0; 4096];
             let length = file.read(&mut begin)?;
-            let begin = String::from_utf8_lossy(&begin[..length]);
-            known.kind = kind_of(&begin);
+            known.kind = kind_of(&begin[..length]);
             if known.kind == Kind::Inspector && is_first && size > TAIL_BYTES {
                 known.offset = size - TAIL_BYTES;
             }
@@ -256,12 +255,12 @@ impl Folder {
     }
 }
 
-fn kind_of(begin: &str) -> Kind {
-    if is_dump(begin) {
-        Kind::Inspector
-    } else if begin.contains("\"pg_config\"") || begin.contains("\"pg_status\"") {
+fn kind_of(begin: &[u8]) -> Kind {
+    if is_flight_recorder(begin) {
         Kind::FlightRecorder
-    } else if begin.contains('\n') || begin.len() >= 4096 {
+    } else if is_dump(&String::from_utf8_lossy(begin)) {
+        Kind::Inspector
+    } else if begin.contains(&b'\n') || begin.len() >= 4096 {
         Kind::Other
     } else {
         Kind::Unknown
@@ -279,8 +278,8 @@ fn read_dump(path: &Path) -> Result<Dump, String> {
             "{name}: {size} bytes, at most {MOST_OF_DUMP} are read"
         ));
     }
-    let text = fs::read_to_string(path).map_err(|error| format!("{name}: {error}"))?;
-    parse_dump(&name, rank, &text).map_err(|error| error.to_string())
+    let bytes = fs::read(path).map_err(|error| format!("{name}: {error}"))?;
+    parse_dump(&name, rank, &bytes).map_err(|error| error.to_string())
 }
 
 /// Files below a folder. A folder that is not there yet has none.

@@ -114,6 +114,8 @@ pub(super) struct Gpu {
     device: Option<Device<'static>>,
     labels: Labels,
     info: Option<Labels>,
+    /// In MHz, in the order of [`HIGHEST_CLOCKS`].
+    highest_clocks: [Option<u32>; HIGHEST_CLOCKS.len()],
     links: NvLinks,
     place: Place,
     gpm: Gpm,
@@ -133,6 +135,7 @@ impl Gpu {
             links: NvLinks::new(&labels),
             labels,
             info: None,
+            highest_clocks: [None; HIGHEST_CLOCKS.len()],
             place: Place::default(),
             gpm: Gpm::default(),
             pcie_bytes: PcieBytes::default(),
@@ -257,8 +260,21 @@ impl Gpu {
         }
     }
 
+    /// They never change, and cost 2 ms on an H100: asked for until answered.
+    fn highest_clocks(&mut self, device: &Device<'_>, reading: &mut NodeReading) {
+        for ((name, call, clock, profile), known) in
+            HIGHEST_CLOCKS.into_iter().zip(&mut self.highest_clocks)
+        {
+            let ask = || device.max_clock_info(clock);
+            *known = known.or_else(|| self.calls.ask((call, Of::Gpu), ask));
+            if let (Some(max), None) = (*known, self.calls.lost()) {
+                let labels = self.labels.with(name);
+                push(reading, profile, &m::GPU_CLOCK_MAX, &labels, hertz(max));
+            }
+        }
+    }
+
     fn clocks(&mut self, device: &Device<'_>, reading: &mut NodeReading) {
-        let hertz = |megahertz: u32| u64::from(megahertz) * HERTZ_PER_MEGAHERTZ;
         self.calls.section("clocks");
         for (name, call, clock, profile) in CLOCKS {
             let labels = self.labels.with(name);
@@ -270,15 +286,7 @@ impl Gpu {
                 push(reading, profile, &m::GPU_CLOCK, &labels, hertz(now));
             }
         }
-        for (name, call, clock, profile) in HIGHEST_CLOCKS {
-            let labels = self.labels.with(name);
-            if let Some(max) = self
-                .calls
-                .ask((call, Of::Gpu), || device.max_clock_info(clock))
-            {
-                push(reading, profile, &m::GPU_CLOCK_MAX, &labels, hertz(max));
-            }
-        }
+        self.highest_clocks(device, reading);
         let reasons = self.calls.ask(("clock_events", Of::Gpu), || {
             device.current_throttle_reasons()
         });
@@ -399,6 +407,10 @@ impl Gpu {
             }
         }
     }
+}
+
+fn hertz(megahertz: u32) -> u64 {
+    u64::from(megahertz) * HERTZ_PER_MEGAHERTZ
 }
 
 fn push(

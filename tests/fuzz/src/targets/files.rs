@@ -53,7 +53,7 @@ pub(crate) fn file_sd(bytes: &[u8]) {
 
 /// What a hung job leaves behind.
 pub(crate) fn flight_recorder(bytes: &[u8]) {
-    if let Ok(dump) = parse_dump("rank_0.json", 0, &text(bytes)) {
+    if let Ok(dump) = parse_dump("rank_0.json", 0, bytes) {
         rank_states(&[dump]);
     }
 }
