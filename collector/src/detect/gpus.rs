@@ -31,6 +31,31 @@ pub(crate) fn busy() -> Threshold {
     )
 }
 
+/// Whether one of a node's GPUs runs a job.
+pub(crate) fn any_is_busy(node: &NodeHistory) -> bool {
+    let mut gpus = node.series(&GPU_UTILIZATION);
+    gpus.any(|(_, window)| {
+        window
+            .value()
+            .is_some_and(|share| share >= BUSY_UTILIZATION)
+    })
+}
+
+/// The same, or no GPU of the node is known.
+pub(crate) fn may_be_busy(node: &NodeHistory) -> bool {
+    any_is_busy(node) || node.series(&GPU_UTILIZATION).next().is_none()
+}
+
+/// From when on a node is compared.
+pub(crate) fn busy_node() -> Threshold {
+    Threshold::new(
+        "utilization of its busiest GPU from which a node is compared",
+        BUSY_UTILIZATION,
+        "ratio",
+        "an idle node, or one that prepares or ends a job, does other work at another clock (a choice)",
+    )
+}
+
 /// Series that the detectors of work, clocks and heat read of every GPU, and the label behind the GPU where there is one.
 const READ: [(&Metric, Option<&str>); 9] = [
     (&GPU_UTILIZATION, None),

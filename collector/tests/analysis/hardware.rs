@@ -66,20 +66,28 @@ fn errors_of_memory_and_slowdowns_by_heat_are_named_if_others_have_none() {
 
 #[test]
 fn a_node_of_which_even_the_fastest_cpu_is_slow_is_named() {
-    let fastest = |hertz: fn(usize) -> f64| {
-        with(move |node, _| {
-            format!(
-                "railscope_cpu_frequency_hertz{{statistic=\"min\"}} 8e8\n\
-                 railscope_cpu_frequency_hertz{{statistic=\"max\"}} {}\n",
-                hertz(node)
-            )
+    let fastest = |hertz: fn(usize) -> f64, is_idle: bool| -> Box<Fault> {
+        Box::new(move |node, _, page: String| {
+            let lines = page.lines().map(|line| {
+                let busy = line.starts_with("railscope_gpu_utilization_ratio") && is_idle;
+                match line.strip_suffix(" 1").filter(|_| busy && node == 3) {
+                    Some(series) => format!("{series} 0\n"),
+                    None => format!("{line}\n"),
+                }
+            });
+            lines.collect::<String>()
+                + &format!(
+                    "railscope_cpu_frequency_hertz{{statistic=\"min\"}} 8e8\n\
+                     railscope_cpu_frequency_hertz{{statistic=\"max\"}} {}\n",
+                    hertz(node)
+                )
         })
     };
-    check(
-        &fastest(|node| if node == 3 { 1.2e9 } else { 3.5e9 }),
-        NAMED,
-    );
-    check(&fastest(|node| if node == 3 { 3.1e9 } else { 3.5e9 }), &[]);
+    let slow = |node| if node == 3 { 1.2e9 } else { 3.5e9 };
+    check(&fastest(slow, false), NAMED);
+    check(&fastest(slow, true), &[]);
+    let other = |node| if node == 3 { 3.1e9 } else { 3.5e9 };
+    check(&fastest(other, false), &[]);
 }
 
 /// Temperature of each GPU by node and GPU; all draw 500 W, but for GPU 2 of node 3.

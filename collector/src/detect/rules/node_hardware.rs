@@ -9,6 +9,7 @@ use railscope_model::metric::{
 
 use crate::classes::{Class, HOST_HARDWARE};
 use crate::detect::detector::{Detector, Evidence, Explanation, View};
+use crate::detect::gpus;
 use crate::detect::peers;
 use crate::detect::peers::{MIN_PEERS, median};
 use crate::detect::registry::{Rule, Threshold};
@@ -96,7 +97,7 @@ impl Detector for NodeHardware {
                 "The board reports the nominal state.",
             ),
             _ if signal == CPU_FREQUENCY.name => (
-                "The fastest CPU of the node is slower than those of other nodes.",
+                "The fastest CPU of a node is slower than those of other nodes. Nodes whose GPUs are all idle are not compared.",
                 format!(
                     "for {HELD_SECONDS:.0} s less than {:.0} % of the value of the median node",
                     100.0 * MIN_FREQUENCY
@@ -187,8 +188,9 @@ impl Detector for NodeHardware {
                 "share of the median node's highest frequency",
                 MIN_FREQUENCY,
                 "ratio",
-                "boost differs by less between busy and idle nodes (a choice)",
+                "boost differs by less between equal nodes (a choice)",
             ),
+            gpus::busy_node(),
             held(),
         ]);
         vec![
@@ -294,10 +296,11 @@ fn counted(view: &View<'_>, limit: &Limit, out: &mut Vec<Evidence>) {
     }
 }
 
-/// Nodes of which even the fastest CPU is slow.
+/// Nodes of which even the fastest CPU is slow. Those with idle GPUs are left out: idle CPUs run slowly to save power.
 fn slow_processors(view: &View<'_>, out: &mut Vec<Evidence>) {
     let nodes = view.history.fresh_nodes(view.now);
-    let fastest = nodes.filter_map(|(node, history)| {
+    let busy = nodes.filter(|(_, history)| gpus::may_be_busy(history));
+    let fastest = busy.filter_map(|(node, history)| {
         let window = history.window(&CPU_FREQUENCY, &["max"])?;
         let lately = window.told_within(view.now, HELD_SECONDS);
         let highest = lately.map(|(_, hertz)| hertz).reduce(f64::max)?;

@@ -3,8 +3,11 @@
 use std::collections::BTreeSet;
 
 use railscope_model::fabric::LinkId;
-use railscope_model::identity::{Part, PortName};
-use railscope_model::metric::{SWITCH_PORT_PFC_PAUSE_SECONDS, SWITCH_PORT_RECEIVE_BYTES};
+use railscope_model::identity::{Part, PortName, SwitchName};
+use railscope_model::metric::{
+    SWITCH_PORT_PFC_PAUSE_SECONDS, SWITCH_PORT_RECEIVE_BYTES, SWITCH_PORT_SPEED,
+    SWITCH_PORT_TRANSMIT_BYTES,
+};
 
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::{Class, PFC_DEADLOCK, PFC_STORM};
@@ -12,10 +15,11 @@ use crate::detect::detector::{Detector, Evidence, Explanation, View};
 use crate::detect::pause_graph::{
     DEAD, DEAD_SECONDS, MIN_PAUSE, MOST_CARRIED, PauseGraph, WINDOW_SECONDS, stands,
 };
+use crate::detect::peers::MIN_PEERS;
 use crate::detect::port_series::cable_at;
 use crate::detect::registry::{Rule, SHARE_IN_PAUSE, Threshold};
 use crate::stages::Step;
-use crate::store::Increase;
+use crate::store::{Increase, NodeHistory};
 
 struct PauseCircle;
 
@@ -25,6 +29,10 @@ pub fn build() -> Box<dyn Detector> {
 }
 
 const NAME: &str = "pause-circle";
+/// Share of the time in pause from which a switch halts a NIC that nothing else explains.
+const HALTED: f64 = 0.5;
+/// Share of its speed from which a port is full: pause toward its senders is congestion.
+const FULL: f64 = 0.8;
 
 impl Detector for PauseCircle {
     fn name(&self) -> &'static str {
@@ -36,7 +44,7 @@ impl Detector for PauseCircle {
         let stuck = graph.stuck(view.fabric).into_iter();
         out.extend(stuck.filter_map(|cable| of_stuck_port(view, cable)));
         if !view.left_out.has(Step::PauseWalk) {
-            stuck_without_cable(view, out);
+            stuck_at_edge(view, out);
         }
         for circle in graph.circles(view.fabric) {
             let parts = circle
@@ -71,11 +79,13 @@ impl Detector for PauseCircle {
     fn explain(&self, class: &Class, _: &str) -> Explanation {
         if class == &PFC_STORM {
             return Explanation {
-                check: "A switch permanently pauses another switch, or a port whose cable is not known, although nothing pauses it.",
+                check: "A switch permanently pauses another switch, or a port whose cable is not known, or most of the time one NIC alone, although nothing pauses it.",
                 threshold: format!(
-                    "more than {:.0} % of {DEAD_SECONDS:.0} s in pause at less than {:.0} % of the port's speed, and no port of the switch that sends the pause is paused",
+                    "more than {:.0} % of {DEAD_SECONDS:.0} s in pause at less than {:.0} % of the port's speed, and no port of the switch that sends the pause is paused; toward a NIC {:.0} % of {WINDOW_SECONDS:.0} s, if no other port sends pause and none carries {:.0} % of its speed",
                     100.0 * DEAD,
-                    100.0 * MOST_CARRIED
+                    100.0 * MOST_CARRIED,
+                    100.0 * HALTED,
+                    100.0 * FULL
                 ),
                 clears: "The port carries traffic again.",
             };
@@ -108,18 +118,40 @@ impl Detector for PauseCircle {
                 source,
             ),
         ];
+        let at_nic = [
+            Threshold::new(
+                "share of the time in pause, by the only port that sends it, to a NIC",
+                HALTED,
+                "ratio",
+                source,
+            ),
+            Threshold::new(
+                "share of its speed that no port of that switch carries",
+                FULL,
+                "ratio",
+                source,
+            ),
+        ];
         vec![
             Rule::new(&PFC_DEADLOCK, thresholds.clone()),
-            Rule::new(&PFC_STORM, thresholds),
+            Rule::new(&PFC_STORM, thresholds.into_iter().chain(at_nic).collect()),
         ]
     }
 }
 
-/// Ports of which no cable is known: a switch sends pause there all of the time, nothing arrives,
-/// and none of its ports is paused. Whatever is at the other end, the switch is the root cause.
-fn stuck_without_cable(view: &View<'_>, out: &mut Vec<Evidence>) {
+/// A port of a switch that sends pause.
+struct Sends<'a> {
+    port: &'a str,
+    priority: &'a str,
+    /// Shares of [`DEAD_SECONDS`] and of [`WINDOW_SECONDS`].
+    lately: f64,
+    share: f64,
+}
+
+/// Ports to NICs, and ports of which no cable is known, on which a switch sends pause although nothing pauses the switch.
+fn stuck_at_edge(view: &View<'_>, out: &mut Vec<Evidence>) {
     for (switch, history) in view.history.fresh_switches(view.now) {
-        let mut stuck = Vec::new();
+        let mut sends = Vec::new();
         let mut paused = BTreeSet::new();
         for (labels, window) in history.moving(&SWITCH_PORT_PFC_PAUSE_SECONDS) {
             let labels: Vec<&str> = labels.values().collect();
@@ -128,37 +160,88 @@ fn stuck_without_cable(view: &View<'_>, out: &mut Vec<Evidence>) {
                 [_, priority, "receive"] if share(WINDOW_SECONDS) > MIN_PAUSE => {
                     paused.insert(priority);
                 }
-                [port, priority, "transmit"] if share(DEAD_SECONDS) > DEAD => {
-                    stuck.push((port, priority));
-                }
+                [port, priority, "transmit"] => sends.push(Sends {
+                    port,
+                    priority,
+                    lately: share(DEAD_SECONDS),
+                    share: share(WINDOW_SECONDS),
+                }),
                 _ => {}
             }
         }
+        sends.retain(|sends| !paused.contains(sends.priority));
         let tells = || {
             let mut series = history.series(&SWITCH_PORT_PFC_PAUSE_SECONDS);
             series.any(|(labels, _)| labels.values().nth(2) == Some("receive"))
         };
-        if stuck.is_empty() || !tells() {
-            continue;
-        }
-        for (port, priority) in stuck {
-            let is_root =
-                !paused.contains(priority) && stands(history, port, &SWITCH_PORT_RECEIVE_BYTES);
-            let (true, None, Ok(name)) = (
-                is_root,
-                cable_at(view.fabric, switch, port),
-                port.parse::<PortName>(),
-            ) else {
-                continue;
-            };
-            let part = Part::SwitchLink(switch.clone(), name);
-            let statement = format!(
-                "Port {port} of {switch} has sent pause on priority {priority} for more than {:.0} % of the last {DEAD_SECONDS:.0} s, and none of the switch's ports is paused.",
-                100.0 * DEAD
-            );
-            out.push(storm(view, part, statement));
+        if sends.iter().any(|sends| sends.share > HALTED) && tells() {
+            let without = sends.iter().filter(|sends| sends.lately > DEAD);
+            out.extend(without.filter_map(|sends| without_cable(view, switch, history, sends)));
+            out.extend(at_nic(view, switch, history, &sends));
         }
     }
+}
+
+/// A port of which no cable is known, and where nothing arrives. Whatever is at the other end, the switch is the root
+/// cause.
+fn without_cable(
+    view: &View<'_>,
+    switch: &SwitchName,
+    history: &NodeHistory,
+    sends: &Sends<'_>,
+) -> Option<Evidence> {
+    let (port, priority) = (sends.port, sends.priority);
+    let stands = stands(history, port, &SWITCH_PORT_RECEIVE_BYTES);
+    if !stands || cable_at(view.fabric, switch, port).is_some() {
+        return None;
+    }
+    let part = Part::SwitchLink(switch.clone(), port.parse::<PortName>().ok()?);
+    let statement = format!(
+        "Port {port} of {switch} has sent pause on priority {priority} for more than {:.0} % of the last {DEAD_SECONDS:.0} s, and none of the switch's ports is paused.",
+        100.0 * DEAD
+    );
+    Some(storm(view, part, statement))
+}
+
+/// The only port of a switch that sends pause, to a NIC, while no port of the switch is full: congestion pauses several
+/// senders, or fills the port that they send to.
+fn at_nic(
+    view: &View<'_>,
+    switch: &SwitchName,
+    history: &NodeHistory,
+    sends: &[Sends<'_>],
+) -> Option<Evidence> {
+    let most = |a: &&Sends<'_>, b: &&Sends<'_>| a.share.total_cmp(&b.share);
+    let first = sends.iter().max_by(most)?;
+    let others = sends.iter().filter(|other| other.port != first.port);
+    let ports: BTreeSet<&str> = sends.iter().map(|sends| sends.port).collect();
+    let (port, priority, share) = (first.port, first.priority, first.share);
+    let is_alone = others.map(|other| other.share).fold(0.0, f64::max) < MIN_PAUSE;
+    let near = cable_at(view.fabric, switch, port)?;
+    let leads_to_nic = !matches!(view.fabric.vertex(near.peer).part, Part::Switch(_));
+    if !(leads_to_nic && is_alone && share > HALTED && ports.len() >= MIN_PEERS)
+        || any_port_is_full(history)?
+    {
+        return None;
+    }
+    let statement = format!(
+        "Port {port} of {switch} has sent pause on priority {priority} for {:.0} % of the last {WINDOW_SECONDS:.0} s, no other of the switch's {} ports has sent any, none is paused and none is full.",
+        100.0 * share,
+        ports.len()
+    );
+    Some(storm(view, view.fabric.cable_part(near.id)?, statement))
+}
+
+/// Whether a port sends as fast as it can. None if the speed of a port that sends is unknown.
+fn any_port_is_full(history: &NodeHistory) -> Option<bool> {
+    let mut full = false;
+    for (labels, window) in history.moving(&SWITCH_PORT_TRANSMIT_BYTES) {
+        let port = labels.values().next()?;
+        let speed = history.value(&SWITCH_PORT_SPEED, &[port])?;
+        let rate = window.increase(WINDOW_SECONDS).map_or(0.0, Increase::rate);
+        full |= rate > FULL * speed;
+    }
+    Some(full)
 }
 
 fn of_stuck_port(view: &View<'_>, cable: LinkId) -> Option<Evidence> {

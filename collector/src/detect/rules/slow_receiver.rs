@@ -5,24 +5,24 @@
 //! but only the root holds its own switch back: a host that sends pause is the root.
 
 mod credits;
+mod slots;
 mod stalls;
+mod whole_nodes;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use railscope_model::fabric::{Equipment, LinkKind, PartId};
 use railscope_model::identity::{NodeName, Part, PciAddress, RdmaDevice};
-use railscope_model::metric::{
-    Metric, NIC_PAUSE_SECONDS, NIC_PAUSE_STORMS, NIC_PFC_PAUSE_SECONDS, PCIE_ACS_ON_PATH,
-};
+use railscope_model::metric::{Metric, NIC_PAUSE_SECONDS, NIC_PAUSE_STORMS, NIC_PFC_PAUSE_SECONDS};
 use railscope_model::reading::Labels;
 
 use credits::Credits;
+use slots::of_slot;
 use stalls::stalled;
 
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::{Class, NUMA_AFFINITY, PCIE_REDIRECTED, PFC_STORM, SLOW_RECEIVER};
 use crate::detect::detector::{Detector, Evidence, Explanation, View};
-use crate::detect::gpus;
 use crate::detect::netdev::{self, fabric_nic_of};
 use crate::detect::pause_graph::PauseGraph;
 use crate::detect::peers;
@@ -41,6 +41,13 @@ const ABOVE_PEERS: f64 = 10.0;
 const BUSY: f64 = 0.1;
 /// Such ports that are enough for a median.
 const SAMPLE: usize = 64;
+/// Bytes that a NIC receives, compared with the median NIC of its job, above which others send to it too: a slow receiver takes
+/// at most what its job sends.
+const FROM_OTHERS: f64 = 1.5;
+/// The same, compared with what it received before its switch began to wait.
+const MORE: f64 = 1.2;
+/// What a NIC of a node makes its switch wait, compared with the median of the node's NICs, from which it is that NIC.
+const ABOVE_NODE: f64 = 3.0;
 /// Share of the time in pause from which a NIC is a slow receiver.
 const MIN_PAUSE: f64 = 0.01;
 /// Share of the seconds in which a NIC lacked credits of its PCIe link from which that is slow. Of more than a thousand healthy
@@ -85,6 +92,8 @@ struct Holds<'a> {
     signal: &'static Metric,
     /// Share of the time, where it is known.
     share: Option<f64>,
+    /// What the switch waits on InfiniBand, ticks a second; else zero.
+    ticks: f64,
     /// Whether its receive pipe is stuck.
     storm: bool,
     /// What was seen, as the beginning of a sentence.
@@ -109,6 +118,7 @@ impl Detector for SlowReceiver {
         }
         let graph = PauseGraph::of(view);
         let first = out.len();
+        let mut whole = Vec::new();
         for (node, holding) in by_node {
             let (stuck, slow): (Vec<_>, Vec<_>) = holding.into_iter().partition(|h| h.storm);
             out.extend(stuck.iter().map(|holds| storm(view, holds)));
@@ -116,11 +126,12 @@ impl Detector for SlowReceiver {
             let host_can_be = !view.left_out.has(Step::HostComponent);
             let most = slow.len() >= MIN_PEERS && slow.len() as f64 >= MAJORITY * nics as f64;
             if host_can_be && most {
-                out.push(of_node(view, &slow, nics));
+                whole.push((slow, nics));
             } else {
                 out.extend(slow.iter().map(|holds| of_slot(view, holds)));
             }
         }
+        out.extend(whole_nodes::findings(view, &whole));
         out[first..]
             .iter_mut()
             .for_each(|own| add_held(view, &graph, own));
@@ -206,6 +217,24 @@ fn numbers() -> Vec<Threshold> {
             SAMPLE as f64,
             "ports",
             "more change the median little (a choice)",
+        ),
+        Threshold::new(
+            "bytes that a NIC receives, compared with its job's median NIC, at most, InfiniBand",
+            FROM_OTHERS,
+            "times",
+            "a slow receiver takes at most what its job sends; above, others send to it too (a choice)",
+        ),
+        Threshold::new(
+            "the same, compared with before its switch waited",
+            MORE,
+            "times",
+            "a slow receiver takes less than before; in a pipeline some always take more than others (a choice)",
+        ),
+        Threshold::new(
+            "wait above the median NIC of a node whose NICs all wait by the shape of the job, InfiniBand",
+            ABOVE_NODE,
+            "times",
+            "the job sends alike on all rails (a choice)",
         ),
         Threshold::new("window", WINDOW_SECONDS, "s", "three sweeps at 10 s"),
         Threshold::new(
@@ -302,6 +331,7 @@ fn in_pause<'a>(view: &View<'a>) -> Vec<Holds<'a>> {
                 &NIC_PFC_PAUSE_SECONDS
             },
             share: Some(share.min(1.0)),
+            ticks: 0.0,
             storm,
         });
     }
@@ -422,52 +452,6 @@ fn storm(view: &View<'_>, holds: &Holds<'_>) -> Evidence {
     let part = Part::Nic(holds.node.clone(), holds.device.clone());
     let statement = format!("{}.", holds.words);
     evidence(view, part, &PFC_STORM, holds, statement)
-}
-
-fn of_node(view: &View<'_>, slow: &[Holds<'_>], nics: usize) -> Evidence {
-    let first = &slow[0];
-    let statement = format!(
-        "{}, and so do {} of {nics} NICs of the node: a shared component is too slow, such as the node's memory.",
-        first.words,
-        slow.len()
-    );
-    evidence(
-        view,
-        Part::Host(first.node.clone()),
-        &SLOW_RECEIVER,
-        first,
-        statement,
-    )
-}
-
-/// One NIC alone: what is between it and its GPUs is slow. Why, the node reports or leaves open.
-fn of_slot(view: &View<'_>, holds: &Holds<'_>) -> Evidence {
-    let node = holds.node;
-    let address = holds.pci.map(|pci| pci.to_string()).unwrap_or_default();
-    let history = view.history.node(node);
-    let of_link = |metric| history?.value(metric, &[&address]);
-    let hops = of_link(&PCIE_ACS_ON_PATH).filter(|hops| *hops > 0.0);
-    let across = history.and_then(|history| gpus::across_sockets(history, &holds.device));
-    let (class, why) = match (hops, across) {
-        (Some(hops), _) => (
-            &PCIE_REDIRECTED,
-            format!("{hops} ports above it redirect its packets for GPUs to the root complex"),
-        ),
-        (None, Some(gpu)) => (
-            &NUMA_AFFINITY,
-            format!("GPU {gpu}, which has no nearer NIC, is on the other socket"),
-        ),
-        (None, None) => (
-            &SLOW_RECEIVER,
-            "its PCIe link, or a component behind it, is slow: memory, the IOMMU, or a path over the other socket".to_owned(),
-        ),
-    };
-    let statement = format!("{}; {why}.", holds.words);
-    let part = holds.pci.map_or_else(
-        || Part::Nic(node.clone(), holds.device.clone()),
-        |pci| Part::PcieLink(node.clone(), card(view, node, pci)),
-    );
-    evidence(view, part, class, holds, statement)
 }
 
 /// The lowest function of the card that a function is of: they share one link, named by it.

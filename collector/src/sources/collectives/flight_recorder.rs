@@ -14,6 +14,8 @@ struct RawDump {
     pg_config: BTreeMap<String, RawGroup>,
     /// By the number that the rank itself gives the group.
     pg_status: BTreeMap<String, RawStatus>,
+    /// PyTorch leaves an empty list out.
+    #[serde(default)]
     entries: Vec<RawEntry>,
 }
 
@@ -104,7 +106,7 @@ pub fn parse_dump(file: &str, rank: u32, bytes: &[u8]) -> Result<Dump, Collectiv
         line,
         field,
         found,
-        expected: "a flight recorder's dump with pg_config, pg_status and entries".to_owned(),
+        expected: "a flight recorder's dump with pg_config and pg_status".to_owned(),
     };
     let raw: RawDump = if is_pickle(bytes) {
         let value = parse_pickle(bytes)

@@ -7,12 +7,13 @@
 use std::collections::BTreeMap;
 
 use railscope_model::identity::{NodeName, Part};
-use railscope_model::metric::{GPU_UTILIZATION, HOST_PRESSURE};
+use railscope_model::metric::HOST_PRESSURE;
 
 use super::{ABOVE_PEERS, WINDOW_SECONDS};
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::HOST_STALLS;
 use crate::detect::detector::{Evidence, View};
+use crate::detect::gpus;
 use crate::detect::peers::{MIN_PEERS, median};
 use crate::detect::registry::Threshold;
 use crate::store::{Increase, NodeHistory};
@@ -40,8 +41,6 @@ const RESOURCES: &[Resource] = &[
         source: "healthy nodes do not reclaim or swap (a choice)",
     },
 ];
-/// Utilization of its busiest GPU from which a node computes.
-const BUSY: f64 = 0.5;
 
 /// Adds the hosts that stand out in their job.
 pub(super) fn find(view: &View<'_>, out: &mut Vec<Evidence>) {
@@ -52,7 +51,7 @@ pub(super) fn find(view: &View<'_>, out: &mut Vec<Evidence>) {
     };
     // A node that prepares a job, or ends it, computes nothing.
     let nodes = view.history.fresh_nodes(view.now);
-    let nodes = nodes.filter(|(_, history)| is_busy(history));
+    let nodes = nodes.filter(|(_, history)| gpus::any_is_busy(history));
     let hosts: Vec<_> = nodes
         .filter_map(|(node, history)| Some((cohort_of(node)?, node, history)))
         .collect();
@@ -96,12 +95,7 @@ pub(super) fn thresholds() -> impl Iterator<Item = Threshold> {
     let limits = RESOURCES
         .iter()
         .map(|resource| Threshold::new(resource.what, resource.share, "ratio", resource.source));
-    limits.chain([Threshold::new(
-        "utilization of its busiest GPU from which a node is compared",
-        BUSY,
-        "ratio",
-        "a node that prepares or ends a job does other work (a choice)",
-    )])
+    limits.chain([gpus::busy_node()])
 }
 
 /// The job of each node that runs exactly one; none where no job is known at all.
@@ -116,11 +110,6 @@ fn jobs<'a>(view: &View<'a>) -> Option<BTreeMap<&'a NodeName, Option<&'a str>>> 
         }
     }
     (view.jobs.iter().len() > 0).then_some(of_node)
-}
-
-fn is_busy(history: &NodeHistory) -> bool {
-    let mut gpus = history.series(&GPU_UTILIZATION);
-    gpus.any(|(_, window)| window.value().is_some_and(|share| share >= BUSY))
 }
 
 /// Share of the window in which a process waited.

@@ -1,7 +1,7 @@
 //! InfiniBand: NICs whose switch has data for them and no credit.
 
 use std::cell::OnceCell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use foldhash::fast::FixedState;
 use railscope_model::fabric::{Equipment, LinkKind, PartId, Timestamp};
@@ -12,7 +12,8 @@ use railscope_model::metric::{
 use railscope_model::reading::Labels;
 
 use super::{
-    ABOVE_PEERS, BUSY, FULL, HEARD_SECONDS, Holds, MIN_TICKS, SAMPLE, SPAN_SECONDS, WINDOW_SECONDS,
+    ABOVE_PEERS, BUSY, FROM_OTHERS, FULL, HEARD_SECONDS, Holds, MIN_TICKS, MORE, SAMPLE,
+    SPAN_SECONDS, WINDOW_SECONDS,
 };
 use crate::detect::detector::View;
 use crate::detect::peers::{MIN_PEERS, median};
@@ -51,12 +52,50 @@ impl BeforeNics {
             }
         }
     }
+
+    /// What a port that waits shows of the NIC behind it, unless the NIC takes all that its cable carries.
+    fn holds<'a>(&self, view: &View<'a>, own: &Waits<'_>, usual: f64) -> Option<Holds<'a>> {
+        let (nic, place, port) = own.port;
+        let vertex = view.fabric.vertex(*nic);
+        let (Part::Nic(node, device), Equipment::Nic { pci, .. }) =
+            (&vertex.part, &vertex.equipment)
+        else {
+            return None;
+        };
+        if is_full(view, node, device) {
+            return None;
+        }
+        let switch = view
+            .fabric
+            .find(&Part::Switch(self.switches[*place].clone()))?;
+        let times = if usual > 0.0 {
+            format!("{:.0}", own.ticks / usual)
+        } else {
+            "many".to_owned()
+        };
+        Some(Holds {
+            node,
+            device: device.clone(),
+            pci: *pci,
+            signal: &SWITCH_PORT_TRANSMIT_WAIT,
+            share: None,
+            ticks: own.ticks,
+            storm: false,
+            words: format!(
+                "Port {} of {} waits for credits from {device} of {node}, {times} times as much as the median port towards a host",
+                view.fabric.port_name(switch, *port),
+                self.switches[*place],
+            ),
+        })
+    }
 }
 
 /// Switch ports before NICs and what they count of waiting.
 pub(super) struct Credits {
     counts: PortSeries<2>,
     before: BeforeNics,
+    /// NICs that were slow a tick ago: what they received before may be forgotten since.
+    slow: BTreeSet<PartId>,
 }
 
 impl Credits {
@@ -67,6 +106,7 @@ impl Credits {
                 (&SWITCH_PORT_TRANSMIT_BYTES, None),
             ]),
             before: BeforeNics::default(),
+            slow: BTreeSet::new(),
         }
     }
 
@@ -77,8 +117,12 @@ impl Credits {
     }
 
     /// NICs for whose credit the switch port before them waits.
-    pub(super) fn lacking<'a>(&self, view: &View<'a>) -> Vec<Holds<'a>> {
-        let Self { counts, before } = self;
+    pub(super) fn lacking<'a>(&mut self, view: &View<'a>) -> Vec<Holds<'a>> {
+        let Self {
+            counts,
+            before,
+            slow,
+        } = self;
         let switches = before.switches.iter();
         let switches: Vec<_> = switches.map(|switch| counts.of(view, switch)).collect();
         let rates = before.ports.iter().filter_map(|port| {
@@ -86,11 +130,16 @@ impl Credits {
             let wait = wait?;
             let ticks = wait.increase(WINDOW_SECONDS)?.rate();
             let heard = ticks <= MIN_TICKS || lasts(wait, view.now) >= HEARD_SECONDS;
-            heard.then_some(Waits { port, ticks, bytes })
+            heard.then_some(Waits {
+                port,
+                ticks,
+                wait,
+                bytes,
+            })
         });
         let rates: Vec<Waits<'_>> = rates.collect();
         let usual = median(rates.iter().map(|own| own.ticks)).unwrap_or(0.0);
-        let in_job = usual_in_job(view, &rates);
+        let in_job = usual_in_job(view, rates.iter().map(|own| (own.port.0, own.ticks)));
         let enough = rates.len() >= MIN_PEERS;
         let far =
             |own: &&Waits<'_>| enough && own.ticks > MIN_TICKS && own.ticks > ABOVE_PEERS * usual;
@@ -98,38 +147,19 @@ impl Credits {
             let usual = job_of(view, own.port.0).and_then(|job| in_job.get(&job.name));
             usual.is_none_or(|usual| own.ticks > ABOVE_PEERS * usual)
         };
-        let holds = |own: &Waits<'_>| {
-            let (nic, place, port) = own.port;
-            let vertex = view.fabric.vertex(*nic);
-            let (Part::Nic(node, device), Equipment::Nic { pci, .. }) =
-                (&vertex.part, &vertex.equipment)
-            else {
-                return None;
-            };
-            if is_full(view, node, device) {
-                return None;
-            }
-            let switch = view
-                .fabric
-                .find(&Part::Switch(before.switches[*place].clone()))?;
-            let times = if usual > 0.0 {
-                format!("{:.0}", own.ticks / usual)
-            } else {
-                "many".to_owned()
-            };
-            Some(Holds {
-                node,
-                device: device.clone(),
-                pci: *pci,
-                signal: &SWITCH_PORT_TRANSMIT_WAIT,
-                share: None,
-                storm: false,
-                words: format!(
-                    "Port {} of {} waits for credits from {device} of {node}, {times} times as much as the median port towards a host",
-                    view.fabric.port_name(switch, *port),
-                    before.switches[*place],
-                ),
-            })
+        // Only asked where one waits.
+        let sent_in_job = OnceCell::new();
+        let receives_most = |own: &Waits<'_>| {
+            let of_jobs = sent_in_job.get_or_init(|| {
+                let sending = rates
+                    .iter()
+                    .filter_map(|own| Some((own.port.0, own.sent()?)));
+                usual_in_job(view, sending)
+            });
+            let usual = job_of(view, own.port.0).and_then(|job| of_jobs.get(&job.name));
+            let usual = usual.filter(|usual| **usual > 0.0);
+            let more = usual.zip(own.sent());
+            more.is_some_and(|(usual, sent)| sent > FROM_OTHERS * usual)
         };
         let waiting = rates.iter().filter(far).filter(far_in_job);
         // Only asked where one waits.
@@ -139,7 +169,14 @@ impl Credits {
             let of_busy = own.sent().and_then(|sent| Some(usual(sent)? * sent));
             of_busy.is_none_or(|usual| own.ticks > ABOVE_PEERS * usual)
         };
-        waiting.filter(far_by_byte).filter_map(holds).collect()
+        let is_slow = |own: &&Waits<'_>| {
+            slow.contains(&own.port.0) || !receives_most(own) || !own.sends_more(view.now)
+        };
+        let waiting = waiting.filter(far_by_byte).filter(is_slow);
+        let found = waiting.filter_map(|own| Some((own.port.0, before.holds(view, own, usual)?)));
+        let found: Vec<_> = found.collect();
+        *slow = found.iter().map(|(nic, _)| *nic).collect();
+        found.into_iter().map(|(_, holds)| holds).collect()
     }
 }
 
@@ -148,6 +185,7 @@ struct Waits<'a> {
     port: &'a (PartId, usize, u16),
     /// What it waits, ticks a second.
     ticks: f64,
+    wait: Window<'a>,
     /// Bytes that it sends.
     bytes: Option<Window<'a>>,
 }
@@ -156,6 +194,18 @@ impl Waits<'_> {
     /// What it sends, bytes a second.
     fn sent(&self) -> Option<f64> {
         Some(self.bytes?.increase(WINDOW_SECONDS)?.rate())
+    }
+
+    /// Whether it sends more than in as much time before it began to wait; true if that is not known.
+    fn sends_more(&self, now: Timestamp) -> bool {
+        let before = || {
+            let begin = now.plus_seconds(-lasts(self.wait, now));
+            let bytes = self.bytes?;
+            let earlier = bytes.count_at(begin.plus_seconds(-WINDOW_SECONDS))?;
+            Some((bytes.count_at(begin)? - earlier) / WINDOW_SECONDS)
+        };
+        let both = before().zip(self.sent());
+        both.is_none_or(|(before, sent)| sent > MORE * before)
     }
 }
 
@@ -222,13 +272,16 @@ fn job_of<'a>(view: &View<'a>, nic: PartId) -> Option<&'a Job> {
     job.filter(|job| job.nodes.len() > 1)
 }
 
-/// By job: what at least half of its ports wait at most. Where all of them wait, the job sends more than it takes, and no
-/// receiver is slow; where half of them do, they are those of one node of two.
-fn usual_in_job<'a>(view: &View<'a>, ports: &[Waits<'_>]) -> HashMap<&'a JobName, f64, FixedState> {
+/// By job: what at least half of its ports wait, or send, at most. Where all of them wait, the job sends more than it takes,
+/// and no receiver is slow; where half of them do, they are those of one node of two.
+fn usual_in_job<'a>(
+    view: &View<'a>,
+    ports: impl Iterator<Item = (PartId, f64)>,
+) -> HashMap<&'a JobName, f64, FixedState> {
     let mut rates: HashMap<_, Vec<f64>, FixedState> = HashMap::default();
-    for own in ports {
-        if let Some(job) = job_of(view, own.port.0) {
-            rates.entry(&job.name).or_default().push(own.ticks);
+    for (nic, rate) in ports {
+        if let Some(job) = job_of(view, nic) {
+            rates.entry(&job.name).or_default().push(rate);
         }
     }
     let lower_median = |mut rates: Vec<f64>| {

@@ -60,6 +60,7 @@ pub(super) fn stalled<'a>(view: &View<'a>) -> Vec<Holds<'a>> {
             signal: &NIC_PCIE_STALLED_SECONDS,
             // How much of each such second it is, the counter does not tell.
             share: None,
+            ticks: 0.0,
             storm: false,
             words: format!(
                 "{device} of {node} lacked credits of its PCIe link in {:.0} % of the last {WINDOW_SECONDS:.0} s, for more than 30 % of each of these seconds; the median NIC does so in {:.1} %",
