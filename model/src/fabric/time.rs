@@ -15,10 +15,10 @@ impl Timestamp {
         self.0.saturating_sub(earlier.0) as f64 / 1e3
     }
 
-    /// The moment so many seconds later.
+    /// The moment so many seconds later, or earlier if they are negative.
     #[must_use]
     pub fn plus_seconds(self, seconds: f64) -> Self {
-        Self(self.0 + (seconds * 1e3) as u64)
+        Self(self.0.saturating_add_signed((seconds * 1e3) as i64))
     }
 
     /// Seconds of Unix time.

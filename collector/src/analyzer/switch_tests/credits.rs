@@ -101,3 +101,29 @@ fn a_host_that_its_leaf_waits_for_as_much_as_for_other_busy_ones_for_each_byte_i
     assert!(said(1e11).is_empty());
     assert_eq!(said(1e10), ["slow-receiver nic/n0:mlx5_0"]);
 }
+
+/// Storage or another job may send to a NIC of a job, whose others receive as before; in a pipeline some always receive more.
+#[test]
+fn a_host_that_receives_more_than_before_and_than_its_job_is_sent_to_by_others() {
+    let said = |before: f64, now: f64| {
+        let mut lab = waiting_for(&[]);
+        for round in 0..12 {
+            for host in 0..12 {
+                let leaf = if host % 2 == 0 { "a" } else { "b" };
+                let (waits, bytes) = match (host, round < 6) {
+                    (2, true) => (0.0, before),
+                    (2, false) => (WAITS, now),
+                    _ => (0.0, 1e10),
+                };
+                let port = (10 + host).to_string();
+                lab.add(leaf, &SWITCH_PORT_TRANSMIT_WAIT, &[&port], waits);
+                lab.add(leaf, &SWITCH_PORT_TRANSMIT_BYTES, &[&port], bytes);
+            }
+            lab.read();
+        }
+        lab.said_by(slow_receiver::build)
+    };
+    assert_eq!(said(1e10, 9e9), ["slow-receiver nic/n2:mlx5_0"]);
+    assert_eq!(said(2e10, 1.9e10), ["slow-receiver nic/n2:mlx5_0"]);
+    assert!(said(1e10, 3e10).is_empty());
+}

@@ -163,6 +163,38 @@ fn a_port_without_a_known_cable_that_sends_pause_without_end_is_stuck_unless_its
 }
 
 #[test]
+fn a_port_that_alone_halts_one_nic_is_stuck_unless_its_switch_is_congested_or_paused() {
+    let told = |halted: f64, of_other: f64, of_uplink: f64, bytes: f64| {
+        let mut lab = leaves();
+        for host in 0..4_u16 {
+            lab.host(&format!("n{host}"), ("b", 10 + host));
+        }
+        lab.add("b", &SWITCH_PORT_SPEED, &["1"], 50e9);
+        for _ in 0..9 {
+            let shares = [
+                ("10", "transmit", halted),
+                ("11", "transmit", of_other),
+                ("12", "transmit", 0.0),
+                ("13", "transmit", 0.0),
+                ("1", "receive", of_uplink),
+            ];
+            for (port, direction, share) in shares {
+                let labels = [port, "3", direction];
+                lab.add("b", &SWITCH_PORT_PFC_PAUSE_SECONDS, &labels, 10.0 * share);
+            }
+            lab.add("b", &SWITCH_PORT_TRANSMIT_BYTES, &["1"], 10.0 * bytes);
+            lab.read();
+        }
+        lab.said_by(pause_circle::build)
+    };
+    assert_eq!(told(0.8, 0.0, 0.0, 1e9), ["pfc-storm link/n0:mlx5_0/1"]);
+    assert!(told(0.3, 0.0, 0.0, 1e9).is_empty(), "for a short time");
+    assert!(told(0.8, 0.2, 0.0, 1e9).is_empty(), "another NIC too");
+    assert!(told(0.8, 0.0, 0.2, 1e9).is_empty(), "it passes pause on");
+    assert!(told(0.8, 0.0, 0.0, 45e9).is_empty(), "its uplink is full");
+}
+
+#[test]
 fn a_port_whose_speed_falls_is_named_until_it_is_back_whether_its_cable_is_known_or_not() {
     let mut lab = leaves();
     let mut detector = degraded_link::build();

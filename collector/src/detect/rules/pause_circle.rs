@@ -214,7 +214,10 @@ fn at_nic(
     let most = |a: &&Sends<'_>, b: &&Sends<'_>| a.share.total_cmp(&b.share);
     let first = sends.iter().max_by(most)?;
     let others = sends.iter().filter(|other| other.port != first.port);
-    let ports: BTreeSet<&str> = sends.iter().map(|sends| sends.port).collect();
+    let told = history.series(&SWITCH_PORT_PFC_PAUSE_SECONDS);
+    let ports: BTreeSet<&str> = told
+        .filter_map(|(labels, _)| labels.values().next())
+        .collect();
     let (port, priority, share) = (first.port, first.priority, first.share);
     let is_alone = others.map(|other| other.share).fold(0.0, f64::max) < MIN_PAUSE;
     let near = cable_at(view.fabric, switch, port)?;
