@@ -5,7 +5,7 @@ use std::time::Duration;
 use railscope_collector::analyzer::{Analyzer, ClusterView};
 use railscope_collector::classes::Severity;
 use railscope_collector::jobs::straggler::{Answer, Basis, Cause, Waiting};
-use railscope_collector::sources::collectives::inspector::parse_line;
+use railscope_collector::sources::collectives::inspector::Lines;
 use railscope_model::fabric::Timestamp;
 use railscope_simulator::cluster::Cluster;
 use railscope_simulator::examples;
@@ -58,9 +58,10 @@ fn watch(
             cluster.advance(Duration::from_millis(millis));
             if dumps {
                 for (file, text) in inspector.lines(&cluster, (START.0 + millis) * 1000) {
+                    let mut reader = Lines::default();
                     let lines = text
                         .lines()
-                        .map(|line| parse_line(&file, 1, line).expect("a line"));
+                        .map(|line| reader.read(&file, 1, line).expect("a line"));
                     operations.extend(lines.flatten());
                 }
             }

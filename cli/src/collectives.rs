@@ -5,6 +5,7 @@ mod bandwidth;
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 use std::io::Write as _;
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
@@ -15,7 +16,7 @@ use railscope_collector::jobs::straggler::{Late, Operation, Side, Waiting, Waits
 use railscope_collector::sources::collectives::flight_recorder::{
     Dump, is_flight_recorder, missing_ranks, parse_dump, rank_of_file, rank_states,
 };
-use railscope_collector::sources::collectives::inspector::{is_dump, parse_line};
+use railscope_collector::sources::collectives::inspector::{Lines, is_dump};
 use railscope_collector::sources::collectives::job_log::{JobLog, is_job_log};
 use railscope_collector::sources::collectives::nccl_tests::{TestRun, parse_log, parse_pairs};
 use railscope_collector::sources::collectives::ras::{Snapshot, is_ras, judge_ras, parse_ras};
@@ -48,6 +49,8 @@ const NO_SETUP: &str = "a job log without timeouts, failed RDMA operations or NC
 #[derive(Default)]
 struct Read {
     operations: Vec<Operation>,
+    /// Operations that NCCL's Inspector dropped.
+    dropped: u64,
     dumps: BTreeMap<PathBuf, Vec<Dump>>,
     runs: Vec<TestRun>,
     unfinished: usize,
@@ -67,6 +70,9 @@ struct Read {
 struct Report {
     /// Jobs with timings.
     jobs: Vec<JobReport>,
+    /// Collectives, sends and receives that NCCL's Inspector dropped: wait times lack them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dropped_operations: Option<NonZeroU64>,
     /// Stalled jobs, by directory.
     stuck: Vec<StuckReport>,
     /// Bandwidth tests by name, number of nodes and number of GPUs.
@@ -192,12 +198,14 @@ impl Read {
     fn take(&mut self, file: &Path, text: &str) {
         let name = file.display().to_string();
         if is_dump(text) {
+            let mut reader = Lines::default();
             for (number, line) in text.lines().enumerate() {
-                match parse_line(&name, number + 1, line) {
+                match reader.read(&name, number + 1, line) {
                     Ok(operation) => self.operations.extend(operation),
                     Err(error) => self.problems.push(error.to_string()),
                 }
             }
+            self.dropped = self.dropped.saturating_add(reader.dropped());
         } else if is_ras(text) {
             self.ras.extend(parse_ras(text));
             // The watchdog's lines often are in the same file.
@@ -247,6 +255,7 @@ impl Read {
         let jobs = waits.tick(&History::default(), &Jobs::default(), Timestamp(0));
         Report {
             jobs: jobs.into_iter().map(job).collect(),
+            dropped_operations: NonZeroU64::new(self.dropped),
             stuck: stuck.collect(),
             communicators: judge_ras(&self.ras)
                 .into_iter()
@@ -319,6 +328,12 @@ fn write_report(out: &mut String, report: &Report) -> fmt::Result {
                 )?;
             }
         }
+    }
+    if let Some(dropped) = report.dropped_operations {
+        writeln!(
+            out,
+            "NCCL's Inspector dropped {dropped} operations: wait times are too small; make it dump more often"
+        )?;
     }
     for stuck in &report.stuck {
         write_stuck(out, stuck)?;
@@ -432,6 +447,20 @@ mod tests {
         ] {
             assert!(text.contains(expected), "{expected}\n{text}");
         }
+    }
+
+    #[test]
+    fn operations_that_the_inspector_dropped_are_reported() {
+        let marker = |dropped: u64| {
+            format!(
+                "{{\"header\":{{\"id\":\"0x1\",\"rank\":0,\"n_ranks\":8,\"nnodes\":1}},\"metadata\":{{\"dump_timestamp_us\":1,\"hostname\":\"n1\",\"pid\":1}},\"dump_stats\":{{\"coll_dropped_since_last_dump\":{dropped}}}}}\n"
+            )
+        };
+        let expected = "NCCL's Inspector dropped 10 operations";
+        let text = output(&[("a.log", marker(3)), ("b.log", marker(7))]);
+        assert!(text.contains(expected), "{text}");
+        let text = output(&[("a.log", marker(0))]);
+        assert!(!text.contains("dropped"), "{text}");
     }
 
     #[test]

@@ -59,8 +59,8 @@ pub(crate) struct CollectiveTimes {
 struct Communicator {
     /// A host that takes part: reports the job.
     host: Arc<str>,
-    /// Collectives that not all ranks have reported, by number.
-    open: BTreeMap<u64, Open>,
+    /// Collectives that not all ranks have reported, by number and kind: each kind has numbers of its own.
+    open: BTreeMap<(u64, Arc<str>), Open>,
     times: BTreeMap<Kind, StepTimes>,
     seen: Timestamp,
 }
@@ -96,7 +96,8 @@ impl CollectiveTimes {
                 seen: now,
             });
         known.seen = now;
-        let open = known.open.entry(number).or_insert(Open {
+        let key = (number, Arc::clone(&operation.name));
+        let open = known.open.entry(key.clone()).or_insert(Open {
             missing: member.ranks,
             shortest: f64::INFINITY,
         });
@@ -104,7 +105,7 @@ impl CollectiveTimes {
         open.shortest = open.shortest.min(operation.seconds);
         if open.missing == 0 {
             let seconds = open.shortest;
-            known.open.remove(&number);
+            known.open.remove(&key);
             let kind = (Arc::clone(&operation.name), operation.bytes);
             if known.times.len() < MOST_KINDS || known.times.contains_key(&kind) {
                 known.times.entry(kind).or_default().push(seconds);
@@ -263,6 +264,32 @@ mod tests {
         );
         // Of the ten long ones, seven came after the median was known.
         assert!((tail.excess_seconds - 7.0 * 0.005).abs() < 1e-9, "{tail:?}");
+    }
+
+    #[test]
+    fn kinds_with_the_same_numbers_have_times_of_their_own() {
+        let history = history();
+        let now = Timestamp(1_001_000);
+        let jobs = JobTable::default().refresh(&history, now);
+        let mut times = CollectiveTimes::default();
+        for number in 0..100 {
+            for (rank, waited) in [(0, 0.3), (1, 0.0)] {
+                for (kind, transfer) in [("AllGather", 0.010), ("ReduceScatter", 0.020)] {
+                    let mut one = operation(number, rank, transfer + waited);
+                    one.name = kind.into();
+                    times.take_one(&one, now);
+                }
+            }
+        }
+        let tails = times.tick(&history, &jobs, now);
+        let tails = tails.iter().map(|tail| {
+            let median = tail.quantiles["0.5"];
+            (&*tail.collective, tail.count, median)
+        });
+        assert_eq!(
+            tails.collect::<Vec<_>>(),
+            [("ReduceScatter", 100, 0.020), ("AllGather", 100, 0.010)]
+        );
     }
 
     #[test]

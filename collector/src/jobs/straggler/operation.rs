@@ -35,7 +35,7 @@ pub struct Operation {
     pub member: Membership,
     /// `AllReduce`, `Send` …
     pub name: Arc<str>,
-    /// Its number among the collectives of the communicator, the same on every rank; none of sends and receives.
+    /// Its number among the collectives of its kind in the communicator, the same on every rank; none of sends and receives.
     pub number: Option<u64>,
     /// Bytes of its message.
     pub bytes: u64,

@@ -1,20 +1,22 @@
 //! Operations of the processes of one job, cut into rounds of whole collectives: how long each process waited in each.
 //!
-//! A communicator's collectives have the same numbers on all of its ranks, so that a round ends on every rank with the same
-//! one, and clocks of hosts need not agree. The share of time that a rank spends in a communicator is over the time that
-//! this very communicator took for the round: a round that ends a little later in one of them costs nothing.
+//! A communicator's collectives of one kind (`AllReduce`, `AllGather`, ...) have the same numbers on all of its ranks, so that a
+//! round ends on every rank with the same one of each kind, and clocks of hosts need not agree. Where several kinds alternate,
+//! one determines where the communicator's round ends, and the others end before it. The share of time that a rank spends
+//! in a communicator is over the time that this very communicator took for the round: a round that ends a little later in one
+//! of them costs nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::{Membership, Operation, Process, Rank, median, union};
 
 /// Least length of a round: as long as a tick of which digests would be made.
 const ROUND_SECONDS: f64 = 10.0;
-/// Fewest collectives of a communicator in a round; with fewer, its rate is not known.
+/// Fewest collectives of the kind that determines a round's end; with fewer, its rate is not known.
 const MIN_COLLECTIVES: usize = 2;
-/// Operations of one communicator that a process may have waiting; of more the oldest are dropped: a rank that is silent
-/// for so long is not waited for.
+/// Operations of one communicator and kind that a process may have waiting; of more the oldest are dropped: a rank that is
+/// silent for so long is not waited for.
 const MOST_WAITING: usize = 100_000;
 
 /// One collective that waits for the round's end, or one transfer.
@@ -28,13 +30,23 @@ struct Span {
 #[derive(Clone, Debug)]
 struct Member {
     about: Membership,
-    /// By number.
-    collectives: BTreeMap<u64, Span>,
+    /// By kind, then by number: each kind has numbers of its own.
+    collectives: BTreeMap<Arc<str>, BTreeMap<u64, Span>>,
     transfers: Vec<Span>,
     /// Whether it ever sent or received.
     has_transfers: bool,
-    /// End of the last collective of the round before.
+    /// End of the last collective of the round before, of the kind that determined its end.
     cut: Option<f64>,
+}
+
+/// Where the next round of a communicator ends.
+struct RoundEnd {
+    /// The kind that determines it, and its last collective.
+    leading: (Arc<str>, u64),
+    /// By kind: the last collective.
+    last: BTreeMap<Arc<str>, u64>,
+    /// Length of the round, median over the ranks.
+    seconds: f64,
 }
 
 /// The processes of one job.
@@ -60,6 +72,7 @@ impl Rounds {
         let Operation {
             process,
             member,
+            name,
             number,
             seconds,
             begin,
@@ -83,9 +96,10 @@ impl Rounds {
         };
         match number {
             Some(number) => {
-                known.collectives.insert(number, span);
-                if known.collectives.len() > MOST_WAITING {
-                    known.collectives.pop_first();
+                let of_kind = known.collectives.entry(name).or_default();
+                of_kind.insert(number, span);
+                if of_kind.len() > MOST_WAITING {
+                    of_kind.pop_first();
                     self.dropped += 1;
                 }
             }
@@ -111,35 +125,15 @@ impl Rounds {
     /// Ends a round if it is long enough in all communicators of at least two ranks; no rank has waited in
     /// the first, which only shows where the second begins.
     pub fn next_round(&mut self) -> Option<Round> {
-        let last = self.last_of_round();
-        let mut spans: BTreeMap<Arc<str>, Vec<f64>> = BTreeMap::new();
-        for (name, member) in self.members() {
-            let Some(last) = last.get(name) else { continue };
-            let mut whole = member.collectives.range(..=*last).map(|(_, span)| span);
-            let (first, newest) = (whole.next(), whole.next_back());
-            let begin = member.cut.or(first.map(|first| first.end));
-            if let Some((begin, newest)) = begin.zip(newest.or(first))
-                && member.collectives.range(..=*last).count() >= MIN_COLLECTIVES
-            {
-                let of = spans.entry(Arc::clone(name)).or_default();
-                of.push(newest.end - begin);
-            }
-        }
-        let spans: BTreeMap<Arc<str>, f64> = spans
-            .into_iter()
-            .filter_map(|(name, spans)| Some((name, median(spans)?)))
-            .filter(|(_, span)| *span > 0.0)
-            .collect();
-        let length = median(spans.values().copied())?;
+        let ends = self.round_ends();
+        let length = median(ends.values().map(|end| end.seconds))?;
         if length < ROUND_SECONDS {
             return None;
         }
         let waited: BTreeMap<Process, f64> = self
             .processes
             .iter_mut()
-            .filter_map(|(process, members)| {
-                Some((process.clone(), waited(members, &last, &spans)?))
-            })
+            .filter_map(|(process, members)| Some((process.clone(), waited(members, &ends)?)))
             .collect();
         Some(Round {
             seconds: length,
@@ -147,24 +141,17 @@ impl Rounds {
         })
     }
 
-    /// By communicator: the last collective of the next round, which all of its ranks have ended: the first by which the
-    /// round is long enough for each of them, or the newest.
-    fn last_of_round(&self) -> BTreeMap<Arc<str>, u64> {
-        let mut last: BTreeMap<Arc<str>, (u64, u64)> = BTreeMap::new();
+    /// By communicator: where its next round ends, if its rate is known. Ranks without waiting collectives are not waited
+    /// for.
+    fn round_ends(&self) -> BTreeMap<Arc<str>, RoundEnd> {
+        let mut communicators: BTreeMap<&Arc<str>, Vec<&Member>> = BTreeMap::new();
         for (name, member) in self.members() {
-            let Some((newest, _)) = member.collectives.last_key_value() else {
-                continue;
-            };
-            let first = member.collectives.values().next().map(|first| first.end);
-            let begin = member.cut.or(first).unwrap_or(0.0);
-            let is_enough = |span: &Span| span.end - begin >= ROUND_SECONDS;
-            let enough = member.collectives.iter().find(|(_, span)| is_enough(span));
-            let enough = enough.map_or(*newest, |(number, _)| *number);
-            let common = last.entry(Arc::clone(name)).or_insert((*newest, enough));
-            *common = (common.0.min(*newest), common.1.max(enough));
+            if member.collectives.values().any(|kind| !kind.is_empty()) {
+                communicators.entry(name).or_default().push(member);
+            }
         }
-        let last = last.into_iter();
-        last.map(|(name, (newest, enough))| (name, newest.min(enough)))
+        let ends = communicators.into_iter();
+        ends.filter_map(|(name, members)| Some((Arc::clone(name), RoundEnd::of(&members)?)))
             .collect()
     }
 
@@ -184,7 +171,7 @@ impl Rounds {
             .filter(|(_, member)| member.about.hosts > 1 && member.about.ranks < largest)
             .filter(|(_, member)| !member.is_pipeline())
             .map(|(name, _)| name)
-            .collect::<std::collections::BTreeSet<_>>()
+            .collect::<BTreeSet<_>>()
             .into_iter()
             .zip(0..)
             .collect();
@@ -229,7 +216,107 @@ impl Rounds {
     }
 }
 
+impl RoundEnd {
+    /// Of the kinds by which the round is long enough, the one by which it is shortest determines its end; if there is none
+    /// yet, the one by which it is longest.
+    fn of(members: &[&Member]) -> Option<Self> {
+        let kinds = members.iter().flat_map(|member| member.collectives.keys());
+        let kinds: BTreeSet<&Arc<str>> = kinds.collect();
+        let ends = kinds.iter().filter_map(|kind| {
+            let last = last_of_round(kind, members)?;
+            let lengths = members.iter();
+            let seconds = median(lengths.filter_map(|member| member.length(kind, last)))?;
+            (seconds > 0.0).then_some((*kind, last, seconds))
+        });
+        let ends: Vec<(&Arc<str>, u64, f64)> = ends.collect();
+        let long = ends.iter().filter(|end| end.2 >= ROUND_SECONDS);
+        let shortest = long.min_by(|a, b| a.2.total_cmp(&b.2));
+        let end = shortest.or_else(|| ends.iter().max_by(|a, b| a.2.total_cmp(&b.2)));
+        let (leading, number, seconds) = *end?;
+        let leading = (Arc::clone(leading), number);
+        let others = kinds.into_iter().filter(|kind| **kind != leading.0);
+        // A kind that some rank has not reported yet is left to a later round.
+        let others = others.filter_map(|kind| {
+            let last = members.iter().map(|member| {
+                let until = member.end_of_round(&leading)?;
+                member.last_until(kind, until)
+            });
+            Some((Arc::clone(kind), last.min().flatten()?))
+        });
+        let mut last: BTreeMap<Arc<str>, u64> = others.collect();
+        last.insert(Arc::clone(&leading.0), number);
+        Some(Self {
+            leading,
+            last,
+            seconds,
+        })
+    }
+}
+
+/// The last collective of a kind in the next round, which all ranks have ended: the first by which the round is long enough
+/// for each of them, or the newest. None if a rank has not reported any.
+fn last_of_round(kind: &Arc<str>, members: &[&Member]) -> Option<u64> {
+    let mut common: Option<(u64, u64)> = None;
+    for member in members {
+        let of_kind = member.collectives.get(kind)?;
+        let (newest, _) = of_kind.last_key_value()?;
+        let begin = member.begin().unwrap_or(0.0);
+        let is_enough = |span: &Span| span.end - begin >= ROUND_SECONDS;
+        let enough = of_kind.iter().find(|(_, span)| is_enough(span));
+        let enough = enough.map_or(*newest, |(number, _)| *number);
+        let so_far = common.unwrap_or((*newest, enough));
+        common = Some((so_far.0.min(*newest), so_far.1.max(enough)));
+    }
+    common.map(|(newest, enough)| newest.min(enough))
+}
+
 impl Member {
+    /// When the next round begins: where the one before ended, or with the first collective.
+    fn begin(&self) -> Option<f64> {
+        let first = self
+            .collectives
+            .values()
+            .filter_map(BTreeMap::first_key_value);
+        let first = first.map(|(_, span)| span.end).min_by(f64::total_cmp);
+        self.cut.or(first)
+    }
+
+    /// Length of a round that ends with this collective of a kind; none if too few of this kind are in it.
+    fn length(&self, kind: &Arc<str>, last: u64) -> Option<f64> {
+        let of_kind = self.collectives.get(kind)?;
+        of_kind.range(..=last).nth(MIN_COLLECTIVES - 1)?;
+        let (_, newest) = of_kind.range(..=last).next_back()?;
+        Some(newest.end - self.begin()?)
+    }
+
+    /// When this process ended a round of which this is the last collective of the leading kind; none if all that wait
+    /// here came after it.
+    fn end_of_round(&self, (kind, last): &(Arc<str>, u64)) -> Option<f64> {
+        let (_, newest) = self.collectives.get(kind)?.range(..=*last).next_back()?;
+        Some(newest.end)
+    }
+
+    /// Number of the last collective of a kind that ended by then.
+    fn last_until(&self, kind: &Arc<str>, until: f64) -> Option<u64> {
+        let of_kind = self.collectives.get(kind)?.iter();
+        let over = of_kind.take_while(|(_, span)| span.end <= until);
+        over.map(|(number, _)| *number).last()
+    }
+
+    /// Takes out the collectives up to the last one of each kind.
+    fn take_until(&mut self, last: &BTreeMap<Arc<str>, u64>) -> Vec<Span> {
+        let mut over = Vec::new();
+        for (kind, last) in last {
+            let Some(waiting) = self.collectives.get_mut(kind) else {
+                continue;
+            };
+            let next = last.checked_add(1);
+            let later = next.map_or_else(BTreeMap::new, |next| waiting.split_off(&next));
+            over.extend(std::mem::replace(waiting, later).into_values());
+        }
+        over
+    }
+
     fn is_pipeline(&self) -> bool {
         let name = self.about.name.as_deref().unwrap_or_default();
         self.has_transfers || name.to_ascii_lowercase().contains("pipeline")
@@ -240,26 +327,22 @@ impl Member {
 /// communicators.
 fn waited(
     members: &mut BTreeMap<Arc<str>, Member>,
-    last: &BTreeMap<Arc<str>, u64>,
-    spans: &BTreeMap<Arc<str>, f64>,
+    ends: &BTreeMap<Arc<str>, RoundEnd>,
 ) -> Option<f64> {
     let (mut share, mut seen, mut traced) = (0.0, false, true);
     let (mut all, mut longest, mut until) = (Vec::new(), 0.0_f64, f64::NEG_INFINITY);
     for (name, member) in &mut *members {
-        let Some((last, span)) = last.get(name).zip(spans.get(name)) else {
+        let Some(end) = ends.get(name) else { continue };
+        let Some(newest) = member.end_of_round(&end.leading) else {
             continue;
         };
-        let later = member.collectives.split_off(&(last + 1));
-        let over = std::mem::replace(&mut member.collectives, later);
-        let Some((_, newest)) = over.last_key_value() else {
-            continue;
-        };
-        until = until.max(newest.end);
-        if member.cut.replace(newest.end).is_some() {
+        let over = member.take_until(&end.last);
+        until = until.max(newest);
+        if member.cut.replace(newest).is_some() {
             seen = true;
-            longest = longest.max(*span);
-            share += over.values().map(|one| one.seconds).sum::<f64>() / span;
-            all.extend(over.into_values());
+            longest = longest.max(end.seconds);
+            share += over.iter().map(|one| one.seconds).sum::<f64>() / end.seconds;
+            all.extend(over);
         }
     }
     for member in members.values_mut() {
@@ -280,4 +363,118 @@ fn waited(
         share = union(intervals) / longest;
     }
     seen.then_some(share.clamp(0.0, 1.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use railscope_model::fabric::Timestamp;
+
+    use super::*;
+    use crate::jobs::job::Jobs;
+    use crate::jobs::straggler::{Answer, Waits};
+    use crate::store::History;
+
+    const RANKS: u32 = 8;
+
+    fn operation(rank: u32, kind: &str, number: u64, seconds: f64, end: f64) -> Operation {
+        Operation {
+            process: Process {
+                host: format!("n{}", rank / 4).into(),
+                pid: u64::from(100 + rank),
+            },
+            member: Membership {
+                communicator: "0x7f".into(),
+                name: None,
+                rank,
+                ranks: RANKS,
+                hosts: 2,
+            },
+            name: kind.into(),
+            number: Some(number),
+            bytes: 1 << 20,
+            seconds,
+            begin: None,
+            end: f64::from(1000 * rank) + end, // clocks of hosts need not agree
+        }
+    }
+
+    /// One step, a second long, of a rank: by kind, how many collectives, and the seconds in all of them.
+    fn step(rank: u32, second: u64, kinds: &[(&str, u64, f64)]) -> Vec<Operation> {
+        let noise = 0.001 * ((second * 7 + u64::from(rank) * 13) % 11) as f64;
+        let of_kind = |(kind, count, seconds): &(&str, u64, f64)| {
+            let each = (seconds + noise) / *count as f64;
+            let numbers = second * count..(second + 1) * count;
+            let all = numbers.map(|number| operation(rank, kind, number, each, second as f64));
+            all.collect::<Vec<_>>()
+        };
+        kinds.iter().flat_map(of_kind).collect()
+    }
+
+    #[test]
+    fn kinds_of_collectives_with_the_same_numbers_do_not_hide_a_rank_that_waits_less() {
+        for kinds in [
+            [("ReduceScatter", 4, 0.2), ("AllGather", 4, 0.2)],
+            [("AllGather", 16, 0.4), ("ReduceScatter", 8, 0.0)],
+            [("AllGather", 16, 0.0), ("ReduceScatter", 8, 0.4)],
+        ] {
+            let mut waits = Waits::default();
+            for second in 0..300 {
+                for rank in 0..RANKS {
+                    // 22 % of a step.
+                    let share = if rank == 3 { 0.45 } else { 1.0 };
+                    let own = kinds.map(|(kind, count, seconds)| (kind, count, share * seconds));
+                    waits.take(step(rank, second, &own), Timestamp(0));
+                }
+            }
+            let all = waits.tick(&History::default(), &Jobs::default(), Timestamp(0));
+            let [waiting] = &all[..] else {
+                panic!("one job: {all:#?}");
+            };
+            assert_eq!(waiting.answer, Answer::Stragglers, "{kinds:?} {waiting:#?}");
+            let named = waiting.ranking.iter().filter(|rank| rank.cause.is_some());
+            let named: Vec<_> = named
+                .filter_map(|rank| Some((rank.process.as_ref()?.pid, rank.excess)))
+                .collect();
+            let [(103, excess)] = named[..] else {
+                panic!("{kinds:?} {named:?}");
+            };
+            assert!((excess - 0.22).abs() < 0.01, "{kinds:?} {excess}");
+        }
+    }
+
+    #[test]
+    fn a_kind_that_is_rare_delays_no_round_and_no_time_counts_twice() {
+        let mut rounds = Rounds::default();
+        for rank in 0..RANKS {
+            // Parameters are sent once, before the first step.
+            for number in 0..500 {
+                rounds.take(operation(rank, "Broadcast", number, 0.002, 0.5));
+            }
+        }
+        let mut found = Vec::new();
+        for second in 1..100 {
+            for rank in 0..RANKS {
+                for one in step(
+                    rank,
+                    second,
+                    &[("AllReduce", 2, 0.2), ("AllGather", 1, 0.2)],
+                ) {
+                    rounds.take(one);
+                }
+                if second % 7 == 0 {
+                    let number = 500 + second / 7;
+                    rounds.take(operation(rank, "Broadcast", number, 0.05, second as f64));
+                }
+            }
+            found.extend(rounds.next_round());
+        }
+        assert_eq!(found.len(), 9);
+        assert!(found[0].waited.is_empty(), "the first has no begin");
+        for round in &found[1..] {
+            assert!((10.0..=10.5).contains(&round.seconds), "{round:?}");
+            assert_eq!(round.waited.len(), RANKS as usize);
+            let is_right = |share: &f64| (0.40..=0.43).contains(share);
+            assert!(round.waited.values().all(is_right), "{round:?}");
+        }
+    }
 }

@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::flight_recorder::{Dump, is_flight_recorder, parse_dump, rank_of_file, rank_states};
-use super::inspector::{is_dump, parse_line};
+use super::inspector::{Lines, is_dump};
 use crate::health::SourceStatus;
 use crate::jobs::straggler::{Operation, Stuck, late_ranks};
 use crate::service::Event;
@@ -48,6 +48,13 @@ pub struct Counts {
     pub problem: Option<String>,
 }
 
+impl Counts {
+    fn note(&mut self, problem: String) {
+        self.malformed += 1;
+        self.problem = Some(problem);
+    }
+}
+
 /// What one look has found.
 #[derive(Debug, Default)]
 pub struct Found {
@@ -73,6 +80,7 @@ struct Followed {
     /// Where the next line begins.
     offset: u64,
     lines: usize,
+    reader: Lines,
     size: u64,
     changed: Option<SystemTime>,
 }
@@ -124,7 +132,7 @@ impl Folder {
             }
             match self.read_on(&path, left, &mut found) {
                 Ok(read) => left = left.saturating_sub(read),
-                Err(error) => self.note(format!("{}: {error}", path.display())),
+                Err(error) => self.counts.note(format!("{}: {error}", path.display())),
             }
         }
         self.judge_settled(&mut found);
@@ -132,11 +140,6 @@ impl Folder {
         let ours = |file: &&Followed| [Kind::Inspector, Kind::FlightRecorder].contains(&file.kind);
         self.counts.files = self.files.values().filter(ours).count();
         found
-    }
-
-    fn note(&mut self, problem: String) {
-        self.counts.malformed += 1;
-        self.counts.problem = Some(problem);
     }
 
     /// Reads what a file has more than at the last look; how many bytes.
@@ -148,12 +151,14 @@ impl Folder {
             kind: Kind::Unknown,
             offset: 0,
             lines: 0,
+            reader: Lines::default(),
             size: 0,
             changed: None,
         });
         if size < known.offset {
             // Written again.
             (known.offset, known.lines, known.kind) = (0, 0, Kind::Unknown);
+            known.reader = Lines::default();
         }
         (known.size, known.changed) = (size, changed);
         let mut file = File::open(path)?;
@@ -184,27 +189,19 @@ impl Folder {
             known.offset += whole as u64;
             known.lines += text.lines().count();
             let lines = (first..).zip(text.lines()).skip(skipped);
-            self.read_lines(&path.display().to_string(), lines, found);
-        }
-        Ok(read as u64)
-    }
-
-    fn read_lines<'a>(
-        &mut self,
-        file: &str,
-        lines: impl Iterator<Item = (usize, &'a str)>,
-        found: &mut Found,
-    ) {
-        for (number, line) in lines {
-            match parse_line(file, number, line) {
-                Ok(None) => {}
-                Ok(Some(operation)) => {
-                    self.counts.operations += 1;
-                    found.operations.push(operation);
+            let name = path.display().to_string();
+            for (number, line) in lines {
+                match known.reader.read(&name, number, line) {
+                    Ok(None) => {}
+                    Ok(Some(operation)) => {
+                        self.counts.operations += 1;
+                        found.operations.push(operation);
+                    }
+                    Err(error) => self.counts.note(error.to_string()),
                 }
-                Err(error) => self.note(error.to_string()),
             }
         }
+        Ok(read as u64)
     }
 
     /// Evaluates the dumps of flight recorders of each folder once nothing was written there between
@@ -251,7 +248,9 @@ impl Folder {
                 late: late_ranks(&rank_states(&dumps)),
             });
         }
-        problems.into_iter().for_each(|problem| self.note(problem));
+        for problem in problems {
+            self.counts.note(problem);
+        }
     }
 }
 
@@ -385,6 +384,51 @@ mod tests {
         assert!(numbers(&folder.look()).is_empty());
         fs::write(&path, line(7) + "\n").expect("write");
         assert_eq!(numbers(&folder.look()), [7], "written anew");
+    }
+
+    /// A dump of v4.3 of one collective.
+    fn dump(communicator: &str, number: u64) -> String {
+        format!(
+            r#"{{"header":{{"id":"{communicator}","rank":2,"n_ranks":8,"nnodes":1}},"metadata":{{"dump_timestamp_us":5000000,"hostname":"n7","pid":9}},"dump_stats":{{"coll_records":1}}}}
+{{"coll_perf":{{"coll":"AllReduce","coll_sn":{number},"coll_msg_size_bytes":1,"coll_exec_time_us":2}}}}
+"#
+        )
+    }
+
+    #[test]
+    fn a_marker_is_known_in_later_looks_and_forgotten_when_its_file_is_written_again() {
+        let temp = tempfile::tempdir().expect("a folder");
+        let path = temp.path().join("n7-pid9.log");
+        let mut folder = Folder::new(temp.path().to_owned());
+        let text = dump("0x7f", 1) + &dump("0x80", 2);
+        let last = text.trim_end().rfind('\n').expect("lines") + 1;
+        let mut look = |text: &str| {
+            fs::write(&path, text).expect("write");
+            let found = folder.look();
+            let read = found.operations.iter();
+            let read = read.map(|one| (one.member.communicator.to_string(), one.number));
+            (read.collect::<Vec<_>>(), folder.counts.malformed)
+        };
+        let one = |communicator: &str, number: u64| vec![(communicator.to_owned(), Some(number))];
+        assert_eq!(look(&text[..last]), (one("0x7f", 1), 0));
+        assert_eq!(look(&text), (one("0x80", 2), 0));
+        // Behind a line that cannot be read, nothing is known of the lines up to the next marker.
+        let shorter = format!("{}\n{{\n{}\n", line(3), text[last..].trim_end());
+        assert!(shorter.len() < text.len());
+        assert_eq!(look(&shorter), (one("0x7f", 3), 1));
+    }
+
+    #[test]
+    fn the_end_of_a_dump_whose_marker_came_before_it_is_skipped() {
+        let temp = tempfile::tempdir().expect("a folder");
+        let first = dump("0x7f", 1);
+        let collective = first.lines().nth(1).expect("a collective").to_owned() + "\n";
+        let many = 2 * TAIL_BYTES as usize / collective.len();
+        let text = first + &collective.repeat(many) + &dump("0x80", 2);
+        fs::write(temp.path().join("n7-pid9.log"), text).expect("write");
+        let mut folder = Folder::new(temp.path().to_owned());
+        assert_eq!(numbers(&folder.look()), [2]);
+        assert_eq!((folder.counts.malformed, folder.counts.files), (0, 1));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use railscope_collector::analyzer::Analyzer;
 use railscope_collector::diagnose::incident::Incident;
 use railscope_collector::fabric::subnet::parse_ibnetdiscover;
-use railscope_collector::sources::collectives::inspector::{is_dump, parse_line};
+use railscope_collector::sources::collectives::inspector::{Lines, is_dump};
 use railscope_model::fabric::Timestamp;
 use railscope_model::identity::NodeName;
 
@@ -64,9 +64,9 @@ fn shares_the_blame(incident: &Incident) {
 pub(crate) fn inspector(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     is_dump(&text);
-    let mut operations = Vec::new();
+    let (mut reader, mut operations) = (Lines::default(), Vec::new());
     for (number, line) in (1..).zip(text.lines()) {
-        match parse_line("rank0.log", number, line) {
+        match reader.read("rank0.log", number, line) {
             Ok(operation) => operations.extend(operation),
             Err(error) => assert!(!error.to_string().is_empty()),
         }
