@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use railscope_model::fabric::Timestamp;
 use railscope_model::identity::Part;
-use railscope_model::metric::{GPU_CLOCK, RDMA_PORT_TRANSMIT_BYTES, WORKLOAD_DEVICES};
+use railscope_model::metric::{
+    GPU_CLOCK, GPU_UTILIZATION, RDMA_PORT_TRANSMIT_BYTES, WORKLOAD_DEVICES,
+};
 
 use crate::classes::signs::is_of_clock;
 use crate::classes::{
@@ -37,6 +39,9 @@ const MIN_RATE: f64 = 1e8;
 const MOST_SECONDS: f64 = 60.0;
 /// How long what a job has lost is reported after its end: long enough for every scrape.
 const ENDED_SECONDS: f64 = 3600.0;
+
+/// Utilization below which a GPU does nothing: monitoring alone can show a percent or two (a choice).
+const MOST_UNUSED: f64 = 0.05;
 
 /// Classes of parts that go on slower than they could. They page if a job is delayed; all others
 /// are hard: what is gone, or runs at a lower rate or width, pages at once.
@@ -184,6 +189,9 @@ pub struct Impact {
     lost: BTreeMap<(JobName, String, &'static str), (f64, Timestamp)>,
     /// Incidents that have paged: an incident that has paged stays critical until it resolves.
     paged: BTreeSet<String>,
+    /// Incidents that no known job waits for, with whether their node was idle when they began: it may fall silent, and its
+    /// GPUs stop.
+    idle: BTreeMap<String, bool>,
     last: Option<Timestamp>,
     /// Steps that are omitted.
     pub(crate) left_out: LeftOut,
@@ -237,6 +245,7 @@ impl Impact {
     ) {
         let open: BTreeSet<&String> = incidents.iter().map(|incident| &incident.id).collect();
         self.paged.retain(|id| open.contains(id));
+        self.idle.retain(|id, _| open.contains(id));
         for incident in &mut *incidents {
             let known = incident.jobs.iter().filter_map(|job| speeds.get(job));
             let slowdown = known.map(|speed| (1.0 - speed).max(0.0)).reduce(f64::max);
@@ -251,7 +260,8 @@ impl Impact {
             let all_known = incident.jobs.iter().all(|job| speeds.contains_key(job));
             let holds_up = slowdown.is_none_or(|slowdown| slowdown >= MIN_SLOWDOWN) || !all_known;
             let hurts = if incident.jobs.is_empty() {
-                !is_idle(incident, history, jobs) && !is_small(incident)
+                let idle = self.idle.entry(incident.id.clone());
+                !*idle.or_insert_with(|| is_idle(incident, history, jobs)) && !is_small(incident)
             } else {
                 !is_soft(incident) || (holds_up && !(slowdown.is_none() && is_small(incident)))
             };
@@ -310,14 +320,26 @@ fn is_small(incident: &Incident) -> bool {
     incident.effect < MIN_SLOWDOWN && !incident.findings.is_empty() && findings.all(is_of_clock)
 }
 
-/// Whether it is known that no job runs on the node of an incident's part.
+/// Whether it is known that no job runs on the node of an incident's part: its exporter reports its jobs, and none; or others
+/// report theirs, and its GPUs have done nothing for as long as is remembered, or did nothing when it fell silent.
 fn is_idle(incident: &Incident, history: &History, jobs: &Jobs) -> bool {
     let Some(node) = incident.root.node() else {
         return false;
     };
-    let said = history.node(node);
-    let tells = said.is_some_and(|said| said.series(&WORKLOAD_DEVICES).next().is_some());
-    tells && !jobs.iter().any(|job| job.nodes.contains_key(node))
+    let Some(said) = history.node(node) else {
+        return false;
+    };
+    let tells = said.series(&WORKLOAD_DEVICES).next().is_some();
+    let are_known = tells || (jobs.iter().next().is_some() && does_nothing(said));
+    are_known && !jobs.iter().any(|job| job.nodes.contains_key(node))
+}
+
+/// Whether a node has GPUs that are all known to be unused.
+fn does_nothing(node: &NodeHistory) -> bool {
+    let mut gpus = node.series(&GPU_UTILIZATION).peekable();
+    let unused = |share: f64| share < MOST_UNUSED;
+    gpus.peek().is_some()
+        && gpus.all(|(_, window)| window.value().is_some_and(unused) && window.values().all(unused))
 }
 
 #[cfg(test)]

@@ -96,6 +96,15 @@ fn run(
                 .ingest(&page(job, bytes), at(seconds));
             assert_eq!((said.unknown, said.errors), (0, vec![]));
         }
+        // Other exporters report no jobs here, and with the fault nothing any more.
+        for (node, share) in [("n6", 0.0), ("n7", 0.9)] {
+            let node: NodeName = node.parse().expect("a name");
+            let gpus = format!("railscope_gpu_utilization_ratio{{gpu=\"0\"}} {share}\n");
+            if seconds <= fault {
+                let history = history.node_mut(&node);
+                history.ingest(&gpus, at(seconds));
+            }
+        }
         let jobs = table.refresh(&history, at(seconds));
         let mut incidents = Vec::new();
         if seconds > fault {
@@ -141,6 +150,8 @@ fn what_is_not_known_takes_no_page_away_and_a_node_that_is_known_to_be_idle_page
     // The job was watched for too short a time to have a baseline.
     check(2, 1.0, &GPU_SLOW, "gpu/n0:0", &[PAGE]);
     check(10, 1.0, &PORT_DOWN, "link/n5:mlx5_0/1", &[TICKET]);
+    check(10, 1.0, &PORT_DOWN, "link/n6:mlx5_0/1", &[TICKET]);
+    check(10, 1.0, &PORT_DOWN, "link/n7:mlx5_0/1", &[PAGE]);
     // This node is unknown, and a switch has none.
     check(10, 1.0, &PORT_DOWN, "link/n9:mlx5_0/1", &[PAGE]);
     check(10, 1.0, &SWITCH_QOS, "switch/leaf-1", &[PAGE]);
