@@ -19,6 +19,9 @@ const MIN_COLLECTIVES: usize = 2;
 /// silent for so long is not waited for.
 const MOST_WAITING: usize = 100_000;
 
+/// Kinds of collectives of one communicator; NCCL has fewer. Those of others are dropped.
+const MOST_KINDS: usize = 16;
+
 /// One collective that waits for the round's end, or one transfer.
 #[derive(Clone, Copy, Debug)]
 struct Span {
@@ -96,6 +99,10 @@ impl Rounds {
         };
         match number {
             Some(number) => {
+                if !known.collectives.contains_key(&name) && known.collectives.len() >= MOST_KINDS {
+                    self.dropped += 1;
+                    return;
+                }
                 let of_kind = known.collectives.entry(name).or_default();
                 of_kind.insert(number, span);
                 if of_kind.len() > MOST_WAITING {
@@ -284,7 +291,13 @@ impl Member {
     /// Length of a round that ends with this collective of a kind; none if too few of this kind are in it.
     fn length(&self, kind: &Arc<str>, last: u64) -> Option<f64> {
         let of_kind = self.collectives.get(kind)?;
-        of_kind.range(..=last).nth(MIN_COLLECTIVES - 1)?;
+        // After the first round, its begin is known.
+        let fewest = if self.cut.is_some() {
+            1
+        } else {
+            MIN_COLLECTIVES
+        };
+        of_kind.range(..=last).nth(fewest - 1)?;
         let (_, newest) = of_kind.range(..=last).next_back()?;
         Some(newest.end - self.begin()?)
     }

@@ -68,6 +68,14 @@ pub struct Dump {
     members: BTreeMap<String, BTreeSet<u32>>,
 }
 
+impl Dump {
+    /// The rank that wrote it.
+    #[must_use]
+    pub fn rank(&self) -> u32 {
+        self.rank
+    }
+}
+
 /// The rank that a dump is of: the number at the end of its file's stem, as PyTorch names it.
 ///
 /// # Errors

@@ -214,8 +214,8 @@ impl Lines {
     /// header before the first marker, where reading began in the middle of a file.
     ///
     /// # Errors
-    /// No JSON, a field missing or of another type, or neither a collective nor a transfer. The line may have been a
-    /// marker, so lines without a header are skipped until the next one.
+    /// No JSON, a field missing or of another type, or neither a collective nor a transfer. If the line may have been a
+    /// marker, lines without a header are skipped until the next one.
     pub fn read(
         &mut self,
         file: &str,
@@ -226,7 +226,11 @@ impl Lines {
             return Ok(None);
         }
         self.read_object(line).map_err(|wrong| {
-            self.context = None;
+            // One that may have been a marker: what follows it is not of the one before.
+            let is_object = serde_json::from_str::<IgnoredAny>(line).is_ok();
+            if !is_object || line.contains("\"header\"") || line.contains("\"dump_stats\"") {
+                self.context = None;
+            }
             CollectivesError {
                 file: file.to_owned(),
                 line: number,

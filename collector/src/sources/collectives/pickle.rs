@@ -13,8 +13,8 @@ const PROTOCOL: u8 = 0x80;
 /// Containers in containers; a flight recorder's dump has 4.
 const DEEPEST: usize = 64;
 /// Values, those that are referred to again included. A dump of 2,000 collectives with stacks of 30 frames
-/// has 300,000.
-const MOST_VALUES: usize = 8_000_000;
+/// has 300,000. The smallest dictionary takes 600 bytes.
+const MOST_VALUES: usize = 2_000_000;
 
 /// Whether a file is a pickle.
 pub(super) fn is_pickle(bytes: &[u8]) -> bool {

@@ -234,13 +234,15 @@ impl Folder {
             if std::mem::replace(&mut known.1, true) {
                 continue;
             }
-            let mut dumps = Vec::new();
+            // PyTorch's file stands before what a user converted it to.
+            let mut dumps = BTreeMap::new();
             for (path, _) in files {
                 match read_dump(path) {
-                    Ok(dump) => dumps.push(dump),
+                    Ok(dump) => drop(dumps.entry(dump.rank()).or_insert(dump)),
                     Err(problem) => problems.push(problem),
                 }
             }
+            let dumps: Vec<Dump> = dumps.into_values().collect();
             let name = folder.strip_prefix(&self.path).unwrap_or(&folder);
             found.stuck.push(Stuck {
                 folder: name.display().to_string(),
