@@ -41,9 +41,14 @@ pub(crate) fn any_is_busy(node: &NodeHistory) -> bool {
     })
 }
 
-/// The same, or no GPU of the node is known.
-pub(crate) fn may_be_busy(node: &NodeHistory) -> bool {
-    any_is_busy(node) || node.series(&GPU_UTILIZATION).next().is_none()
+/// The same at some time of the last seconds, or no GPU of the node is known.
+pub(crate) fn may_have_been_busy(node: &NodeHistory, now: Timestamp, seconds: f64) -> bool {
+    let mut gpus = node.series(&GPU_UTILIZATION).peekable();
+    let was_busy = |window: Window<'_>| {
+        let mut lately = window.told_within(now, seconds);
+        lately.any(|(_, share)| share >= BUSY_UTILIZATION)
+    };
+    gpus.peek().is_none() || gpus.any(|(_, window)| was_busy(window))
 }
 
 /// From when on a node is compared.

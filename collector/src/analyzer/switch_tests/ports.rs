@@ -183,6 +183,9 @@ fn a_port_that_alone_halts_one_nic_is_stuck_unless_its_switch_is_congested_or_pa
                 lab.add("b", &SWITCH_PORT_PFC_PAUSE_SECONDS, &labels, 10.0 * share);
             }
             lab.add("b", &SWITCH_PORT_TRANSMIT_BYTES, &["1"], 10.0 * bytes);
+            for port in ["10", "11", "12", "13"] {
+                lab.add("b", &SWITCH_PORT_TRANSMIT_BYTES, &[port], 0.0);
+            }
             lab.read();
         }
         lab.said_by(pause_circle::build)

@@ -299,7 +299,8 @@ fn counted(view: &View<'_>, limit: &Limit, out: &mut Vec<Evidence>) {
 /// Nodes of which even the fastest CPU is slow. Those with idle GPUs are left out: idle CPUs run slowly to save power.
 fn slow_processors(view: &View<'_>, out: &mut Vec<Evidence>) {
     let nodes = view.history.fresh_nodes(view.now);
-    let busy = nodes.filter(|(_, history)| gpus::may_be_busy(history));
+    let busy =
+        nodes.filter(|(_, history)| gpus::may_have_been_busy(history, view.now, HELD_SECONDS));
     let fastest = busy.filter_map(|(node, history)| {
         let window = history.window(&CPU_FREQUENCY, &["max"])?;
         let lately = window.told_within(view.now, HELD_SECONDS);

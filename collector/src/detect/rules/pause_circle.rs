@@ -87,7 +87,7 @@ impl Detector for PauseCircle {
                     100.0 * HALTED,
                     100.0 * FULL
                 ),
-                clears: "The port carries traffic again.",
+                clears: "The port carries traffic again, or the switch no longer pauses the NIC.",
             };
         }
         Explanation {
@@ -169,15 +169,19 @@ fn stuck_at_edge(view: &View<'_>, out: &mut Vec<Evidence>) {
                 _ => {}
             }
         }
+        let is_paused = !paused.is_empty();
         sends.retain(|sends| !paused.contains(sends.priority));
         let tells = || {
             let mut series = history.series(&SWITCH_PORT_PFC_PAUSE_SECONDS);
             series.any(|(labels, _)| labels.values().nth(2) == Some("receive"))
         };
-        if sends.iter().any(|sends| sends.share > HALTED) && tells() {
+        let halts = |sends: &Sends<'_>| sends.share > HALTED || sends.lately > DEAD;
+        if sends.iter().any(halts) && tells() {
             let without = sends.iter().filter(|sends| sends.lately > DEAD);
             out.extend(without.filter_map(|sends| without_cable(view, switch, history, sends)));
-            out.extend(at_nic(view, switch, history, &sends));
+            if !is_paused {
+                out.extend(at_nic(view, switch, history, &sends));
+            }
         }
     }
 }
@@ -228,15 +232,18 @@ fn at_nic(
         return None;
     }
     let statement = format!(
-        "Port {port} of {switch} has sent pause on priority {priority} for {:.0} % of the last {WINDOW_SECONDS:.0} s, no other of the switch's {} ports has sent any, none is paused and none is full.",
+        "Port {port} of {switch} has sent pause on priority {priority} for {:.0} % of the last {WINDOW_SECONDS:.0} s, no other of the switch's {} ports as much as 1 %, none is paused and none is full.",
         100.0 * share,
         ports.len()
     );
     Some(storm(view, view.fabric.cable_part(near.id)?, statement))
 }
 
-/// Whether a port sends as fast as it can. None if the speed of a port that sends is unknown.
+/// Whether a port sends as fast as it can. None if too few ports report, or the speed of one that sends is unknown.
 fn any_port_is_full(history: &NodeHistory) -> Option<bool> {
+    if history.series(&SWITCH_PORT_TRANSMIT_BYTES).count() < MIN_PEERS {
+        return None;
+    }
     let mut full = false;
     for (labels, window) in history.moving(&SWITCH_PORT_TRANSMIT_BYTES) {
         let port = labels.values().next()?;

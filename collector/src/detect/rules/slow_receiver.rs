@@ -48,6 +48,8 @@ const FROM_OTHERS: f64 = 1.5;
 const MORE: f64 = 1.2;
 /// What a NIC of a node makes its switch wait, compared with the median of the node's NICs, from which it is that NIC.
 const ABOVE_NODE: f64 = 3.0;
+/// Share of a job's nodes, at least two, whose NICs all make their switches wait, from which that is how the job sends.
+const ALIKE: f64 = 0.1;
 /// Share of the time in pause from which a NIC is a slow receiver.
 const MIN_PAUSE: f64 = 0.01;
 /// Share of the seconds in which a NIC lacked credits of its PCIe link from which that is slow. Of more than a thousand healthy
@@ -167,7 +169,7 @@ impl Detector for SlowReceiver {
             );
             peers::thresholds().into_iter().chain([own])
         };
-        let slow = || peers().chain(numbers()).collect();
+        let slow = || peers().chain(numbers()).chain(numbers_of_jobs()).collect();
         let stuck = [
             Threshold::new(
                 SHARE_IN_PAUSE,
@@ -218,24 +220,6 @@ fn numbers() -> Vec<Threshold> {
             "ports",
             "more change the median little (a choice)",
         ),
-        Threshold::new(
-            "bytes that a NIC receives, compared with its job's median NIC, at most, InfiniBand",
-            FROM_OTHERS,
-            "times",
-            "a slow receiver takes at most what its job sends; above, others send to it too (a choice)",
-        ),
-        Threshold::new(
-            "the same, compared with before its switch waited",
-            MORE,
-            "times",
-            "a slow receiver takes less than before; in a pipeline some always take more than others (a choice)",
-        ),
-        Threshold::new(
-            "wait above the median NIC of a node whose NICs all wait by the shape of the job, InfiniBand",
-            ABOVE_NODE,
-            "times",
-            "the job sends alike on all rails (a choice)",
-        ),
         Threshold::new("window", WINDOW_SECONDS, "s", "three sweeps at 10 s"),
         Threshold::new(
             "minimum wait of the switch port, InfiniBand",
@@ -260,6 +244,36 @@ fn numbers() -> Vec<Threshold> {
             SETTLED_SECONDS,
             "s",
             "another component causes a storm (a choice)",
+        ),
+    ]
+}
+
+/// The numbers of what a job does to its own NICs, InfiniBand.
+fn numbers_of_jobs() -> Vec<Threshold> {
+    vec![
+        Threshold::new(
+            "bytes that a NIC receives, compared with its job's median NIC, at most, InfiniBand",
+            FROM_OTHERS,
+            "times",
+            "a slow receiver takes at most what its job sends; above, others send to it too (a choice)",
+        ),
+        Threshold::new(
+            "the same, compared with before its switch waited",
+            MORE,
+            "times",
+            "a slow receiver takes less than before; in a pipeline some always take more than others (a choice)",
+        ),
+        Threshold::new(
+            "wait above the median NIC of a node whose NICs all wait by the shape of the job, InfiniBand",
+            ABOVE_NODE,
+            "times",
+            "the job sends alike on all rails (a choice)",
+        ),
+        Threshold::new(
+            "share of a job's nodes whose NICs all wait, at least two, that is the shape of the job, InfiniBand",
+            ALIKE,
+            "ratio",
+            "in a pipeline these are the nodes next to its ends (a choice)",
         ),
     ]
 }

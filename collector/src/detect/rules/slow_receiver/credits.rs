@@ -94,8 +94,8 @@ impl BeforeNics {
 pub(super) struct Credits {
     counts: PortSeries<2>,
     before: BeforeNics,
-    /// NICs that were slow a tick ago: what they received before may be forgotten since.
-    slow: BTreeSet<PartId>,
+    /// NICs that their switches wait for, with the bytes a second that they received before that, if it is known.
+    before_wait: BTreeMap<Part, Option<f64>>,
 }
 
 impl Credits {
@@ -106,7 +106,7 @@ impl Credits {
                 (&SWITCH_PORT_TRANSMIT_BYTES, None),
             ]),
             before: BeforeNics::default(),
-            slow: BTreeSet::new(),
+            before_wait: BTreeMap::new(),
         }
     }
 
@@ -121,7 +121,7 @@ impl Credits {
         let Self {
             counts,
             before,
-            slow,
+            before_wait,
         } = self;
         let switches = before.switches.iter();
         let switches: Vec<_> = switches.map(|switch| counts.of(view, switch)).collect();
@@ -157,7 +157,6 @@ impl Credits {
                 usual_in_job(view, sending)
             });
             let usual = job_of(view, own.port.0).and_then(|job| of_jobs.get(&job.name));
-            let usual = usual.filter(|usual| **usual > 0.0);
             let more = usual.zip(own.sent());
             more.is_some_and(|(usual, sent)| sent > FROM_OTHERS * usual)
         };
@@ -169,14 +168,18 @@ impl Credits {
             let of_busy = own.sent().and_then(|sent| Some(usual(sent)? * sent));
             of_busy.is_none_or(|usual| own.ticks > ABOVE_PEERS * usual)
         };
-        let is_slow = |own: &&Waits<'_>| {
-            slow.contains(&own.port.0) || !receives_most(own) || !own.sends_more(view.now)
+        let waiting: Vec<_> = waiting.filter(far_by_byte).collect();
+        remember(before_wait, view, &rates, &waiting);
+        let is_slow = |own: &&&Waits<'_>| {
+            let nic = &view.fabric.vertex(own.port.0).part;
+            let before = before_wait.get(nic).copied().flatten();
+            // One whose past is not known may have received less.
+            let more = |(before, sent): (f64, f64)| sent > MORE * before;
+            !receives_most(own) || !before.zip(own.sent()).is_none_or(more)
         };
-        let waiting = waiting.filter(far_by_byte).filter(is_slow);
-        let found = waiting.filter_map(|own| Some((own.port.0, before.holds(view, own, usual)?)));
-        let found: Vec<_> = found.collect();
-        *slow = found.iter().map(|(nic, _)| *nic).collect();
-        found.into_iter().map(|(_, holds)| holds).collect()
+        let slow = waiting.iter().filter(is_slow);
+        slow.filter_map(|own| before.holds(view, own, usual))
+            .collect()
     }
 }
 
@@ -196,16 +199,12 @@ impl Waits<'_> {
         Some(self.bytes?.increase(WINDOW_SECONDS)?.rate())
     }
 
-    /// Whether it sends more than in as much time before it began to wait; true if that is not known.
-    fn sends_more(&self, now: Timestamp) -> bool {
-        let before = || {
-            let begin = now.plus_seconds(-lasts(self.wait, now));
-            let bytes = self.bytes?;
-            let earlier = bytes.count_at(begin.plus_seconds(-WINDOW_SECONDS))?;
-            Some((bytes.count_at(begin)? - earlier) / WINDOW_SECONDS)
-        };
-        let both = before().zip(self.sent());
-        both.is_none_or(|(before, sent)| sent > MORE * before)
+    /// What it sent in as much time before it began to wait, bytes a second.
+    fn sent_before(&self, now: Timestamp) -> Option<f64> {
+        let begin = now.plus_seconds(-lasts(self.wait, now));
+        let bytes = self.bytes?;
+        let earlier = bytes.count_at(begin.plus_seconds(-WINDOW_SECONDS))?;
+        Some((bytes.count_at(begin)? - earlier) / WINDOW_SECONDS)
     }
 }
 
@@ -261,6 +260,27 @@ fn is_full(view: &View<'_>, node: &NodeName, device: &RdmaDevice) -> bool {
         let lately = |(_, one): &(usize, &Count)| view.now.seconds_since(one.at) <= WINDOW_SECONDS;
         speed > 0.0 && counts.iter().enumerate().take_while(lately).any(is_full)
     })
+}
+
+/// Remembers what NICs received before their switches began to wait, until a switch reports that it no longer does.
+fn remember(
+    before_wait: &mut BTreeMap<Part, Option<f64>>,
+    view: &View<'_>,
+    read: &[Waits<'_>],
+    waiting: &[&Waits<'_>],
+) {
+    let nic = |own: &Waits<'_>| &view.fabric.vertex(own.port.0).part;
+    if !before_wait.is_empty() {
+        let waiting: BTreeSet<&Part> = waiting.iter().map(|own| nic(own)).collect();
+        for over in read.iter().map(nic).filter(|nic| !waiting.contains(nic)) {
+            before_wait.remove(over);
+        }
+    }
+    for own in waiting {
+        if !before_wait.contains_key(nic(own)) {
+            before_wait.insert(nic(own).clone(), own.sent_before(view.now));
+        }
+    }
 }
 
 /// The job of a NIC, if it spans nodes.

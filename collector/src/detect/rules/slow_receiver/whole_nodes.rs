@@ -6,31 +6,34 @@ use railscope_model::identity::Part;
 use railscope_model::metric::SWITCH_PORT_TRANSMIT_WAIT;
 
 use super::slots::of_slot;
-use super::{ABOVE_NODE, Holds, evidence};
+use super::{ABOVE_NODE, ALIKE, Holds, evidence};
 use crate::classes::SLOW_RECEIVER;
 use crate::detect::detector::{Evidence, View};
 use crate::detect::peers::median;
+use crate::jobs::job::{Job, JobName};
 
-/// Nodes with their slow NICs, and how many NICs each has. What several nodes of one job do on InfiniBand on all of their
-/// NICs is how the job sends: in a pipeline the nodes next to its ends receive from both sides, and only one
+/// Nodes with their slow NICs, and how many NICs each has. What many nodes of one job do on InfiniBand on all of their NICs is
+/// how the job sends: in a pipeline the nodes next to its ends receive from both sides, and only one
 /// of these has to share.
 pub(super) fn findings(view: &View<'_>, nodes: &[(Vec<Holds<'_>>, usize)]) -> Vec<Evidence> {
     let job_of = |holds: &Holds<'_>| {
         let job = view.jobs.of_nic(holds.node, &holds.device);
         job.filter(|_| *holds.signal == SWITCH_PORT_TRANSMIT_WAIT)
-            .map(|job| &job.name)
     };
-    let mut of_job = BTreeMap::new();
-    for (slow, _) in nodes {
-        *of_job.entry(job_of(&slow[0])).or_insert(0) += 1;
+    let mut alike: BTreeMap<&JobName, usize> = BTreeMap::new();
+    for job in nodes.iter().filter_map(|(slow, _)| job_of(&slow[0])) {
+        *alike.entry(&job.name).or_default() += 1;
     }
+    let is_shape = |job: &Job| {
+        let alike = alike.get(&job.name).copied().unwrap_or(0);
+        alike > 1 && alike as f64 >= ALIKE * job.nodes.len() as f64
+    };
     let mut found = Vec::new();
     for (slow, nics) in nodes {
-        let job = job_of(&slow[0]);
-        if job.is_none() || of_job.get(&job) == Some(&1) {
-            found.push(finding(view, slow, *nics));
-        } else {
+        if job_of(&slow[0]).is_some_and(is_shape) {
             found.extend(worst(slow).map(|holds| of_slot(view, holds)));
+        } else {
+            found.push(finding(view, slow, *nics));
         }
     }
     found
