@@ -139,12 +139,7 @@ pub(crate) fn run(args: &CollectivesArgs) -> anyhow::Result<()> {
     for file in &files {
         let bytes =
             std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
-        // As much as shows what a file is.
-        if is_flight_recorder(&bytes[..bytes.len().min(4096)]) {
-            read.take_dump(file, &bytes);
-        } else {
-            read.take(file, &String::from_utf8_lossy(&bytes));
-        }
+        read.take(file, &bytes);
     }
     for problem in read.problems.iter().take(20) {
         eprintln!("railscope: {problem}");
@@ -201,7 +196,16 @@ impl Read {
         }
     }
 
-    fn take(&mut self, file: &Path, text: &str) {
+    fn take(&mut self, file: &Path, bytes: &[u8]) {
+        // As much as shows what a file is.
+        if is_flight_recorder(&bytes[..bytes.len().min(4096)]) {
+            self.take_dump(file, bytes);
+        } else {
+            self.take_text(file, &String::from_utf8_lossy(bytes));
+        }
+    }
+
+    fn take_text(&mut self, file: &Path, text: &str) {
         let name = file.display().to_string();
         if is_dump(text) {
             let mut reader = Lines::default();

@@ -1,9 +1,11 @@
+//! What `railscope collectives` prints of files of each kind.
+
 use super::*;
 
 fn output(files: &[(&str, String)]) -> String {
     let mut read = Read::default();
     for (name, text) in files {
-        read.take(Path::new(name), text);
+        read.take(Path::new(name), text.as_bytes());
     }
     let mut text = String::new();
     write_report(&mut text, &read.report(None)).expect("a report");

@@ -22,6 +22,10 @@ const MOST_WAITING: usize = 100_000;
 /// Kinds of collectives of one communicator; NCCL has fewer. Those of others are dropped.
 const MOST_KINDS: usize = 16;
 
+/// Share of a rank's collectives in a round that must have been reported: with a tenth missing, a rank that waits for a third
+/// of the time seems to wait 3 % less, from where on a GPU is named.
+const COMPLETE: f64 = 0.9;
+
 /// One collective that waits for the round's end, or one transfer.
 #[derive(Clone, Copy, Debug)]
 struct Span {
@@ -40,6 +44,8 @@ struct Member {
     has_transfers: bool,
     /// End of the last collective of the round before, of the kind that determined its end.
     cut: Option<f64>,
+    /// By kind: the last collective of the rounds before.
+    ended: BTreeMap<Arc<str>, u64>,
 }
 
 /// Where the next round of a communicator ends.
@@ -91,6 +97,7 @@ impl Rounds {
                 transfers: Vec::new(),
                 has_transfers: false,
                 cut: None,
+                ended: BTreeMap::new(),
             });
         let span = Span {
             seconds,
@@ -316,18 +323,24 @@ impl Member {
         over.map(|(number, _)| *number).last()
     }
 
-    /// Takes out the collectives up to the last one of each kind.
-    fn take_until(&mut self, last: &BTreeMap<Arc<str>, u64>) -> Vec<Span> {
-        let mut over = Vec::new();
+    /// Takes out the collectives up to the last one of each kind, and says whether hardly any is missing: a rank of which the
+    /// plugin dropped some seems to wait less.
+    fn take_until(&mut self, last: &BTreeMap<Arc<str>, u64>) -> (Vec<Span>, bool) {
+        let (mut over, mut expected, mut found) = (Vec::new(), 0, 0);
         for (kind, last) in last {
             let Some(waiting) = self.collectives.get_mut(kind) else {
                 continue;
             };
             let next = last.checked_add(1);
             let later = next.map_or_else(BTreeMap::new, |next| waiting.split_off(&next));
-            over.extend(std::mem::replace(waiting, later).into_values());
+            let taken = std::mem::replace(waiting, later);
+            if let Some(before) = self.ended.insert(Arc::clone(kind), *last) {
+                expected += last.saturating_sub(before);
+                found += taken.len();
+            }
+            over.extend(taken.into_values());
         }
-        over
+        (over, found as f64 >= COMPLETE * expected as f64)
     }
 
     fn is_pipeline(&self) -> bool {
@@ -336,20 +349,21 @@ impl Member {
     }
 }
 
-/// Share of a round that a process waited; takes what is over out. None in its first round, or if it was in none of the
-/// communicators.
+/// Share of a round that a process waited; takes what is over out. None in its first round, if it was in none of the
+/// communicators, or if too many of its collectives are missing.
 fn waited(
     members: &mut BTreeMap<Arc<str>, Member>,
     ends: &BTreeMap<Arc<str>, RoundEnd>,
 ) -> Option<f64> {
-    let (mut share, mut seen, mut traced) = (0.0, false, true);
+    let (mut share, mut seen, mut traced, mut whole) = (0.0, false, true, true);
     let (mut all, mut longest, mut until) = (Vec::new(), 0.0_f64, f64::NEG_INFINITY);
     for (name, member) in &mut *members {
         let Some(end) = ends.get(name) else { continue };
         let Some(newest) = member.end_of_round(&end.leading) else {
             continue;
         };
-        let over = member.take_until(&end.last);
+        let (over, is_whole) = member.take_until(&end.last);
+        whole &= is_whole;
         until = until.max(newest);
         if member.cut.replace(newest).is_some() {
             seen = true;
@@ -375,119 +389,8 @@ fn waited(
     if traced && longest > 0.0 {
         share = union(intervals) / longest;
     }
-    seen.then_some(share.clamp(0.0, 1.0))
+    (seen && whole).then_some(share.clamp(0.0, 1.0))
 }
 
 #[cfg(test)]
-mod tests {
-    use railscope_model::fabric::Timestamp;
-
-    use super::*;
-    use crate::jobs::job::Jobs;
-    use crate::jobs::straggler::{Answer, Waits};
-    use crate::store::History;
-
-    const RANKS: u32 = 8;
-
-    fn operation(rank: u32, kind: &str, number: u64, seconds: f64, end: f64) -> Operation {
-        Operation {
-            process: Process {
-                host: format!("n{}", rank / 4).into(),
-                pid: u64::from(100 + rank),
-            },
-            member: Membership {
-                communicator: "0x7f".into(),
-                name: None,
-                rank,
-                ranks: RANKS,
-                hosts: 2,
-            },
-            name: kind.into(),
-            number: Some(number),
-            bytes: 1 << 20,
-            seconds,
-            begin: None,
-            end: f64::from(1000 * rank) + end, // clocks of hosts need not agree
-        }
-    }
-
-    /// One step, a second long, of a rank: by kind, how many collectives, and the seconds in all of them.
-    fn step(rank: u32, second: u64, kinds: &[(&str, u64, f64)]) -> Vec<Operation> {
-        let noise = 0.001 * ((second * 7 + u64::from(rank) * 13) % 11) as f64;
-        let of_kind = |(kind, count, seconds): &(&str, u64, f64)| {
-            let each = (seconds + noise) / *count as f64;
-            let numbers = second * count..(second + 1) * count;
-            let all = numbers.map(|number| operation(rank, kind, number, each, second as f64));
-            all.collect::<Vec<_>>()
-        };
-        kinds.iter().flat_map(of_kind).collect()
-    }
-
-    #[test]
-    fn kinds_of_collectives_with_the_same_numbers_do_not_hide_a_rank_that_waits_less() {
-        for kinds in [
-            [("ReduceScatter", 4, 0.2), ("AllGather", 4, 0.2)],
-            [("AllGather", 16, 0.4), ("ReduceScatter", 8, 0.0)],
-            [("AllGather", 16, 0.0), ("ReduceScatter", 8, 0.4)],
-        ] {
-            let mut waits = Waits::default();
-            for second in 0..300 {
-                for rank in 0..RANKS {
-                    // 22 % of a step.
-                    let share = if rank == 3 { 0.45 } else { 1.0 };
-                    let own = kinds.map(|(kind, count, seconds)| (kind, count, share * seconds));
-                    waits.take(step(rank, second, &own), Timestamp(0));
-                }
-            }
-            let all = waits.tick(&History::default(), &Jobs::default(), Timestamp(0));
-            let [waiting] = &all[..] else {
-                panic!("one job: {all:#?}");
-            };
-            assert_eq!(waiting.answer, Answer::Stragglers, "{kinds:?} {waiting:#?}");
-            let named = waiting.ranking.iter().filter(|rank| rank.cause.is_some());
-            let named: Vec<_> = named
-                .filter_map(|rank| Some((rank.process.as_ref()?.pid, rank.excess)))
-                .collect();
-            let [(103, excess)] = named[..] else {
-                panic!("{kinds:?} {named:?}");
-            };
-            assert!((excess - 0.22).abs() < 0.01, "{kinds:?} {excess}");
-        }
-    }
-
-    #[test]
-    fn a_kind_that_is_rare_delays_no_round_and_no_time_counts_twice() {
-        let mut rounds = Rounds::default();
-        for rank in 0..RANKS {
-            // Parameters are sent once, before the first step.
-            for number in 0..500 {
-                rounds.take(operation(rank, "Broadcast", number, 0.002, 0.5));
-            }
-        }
-        let mut found = Vec::new();
-        for second in 1..100 {
-            for rank in 0..RANKS {
-                for one in step(
-                    rank,
-                    second,
-                    &[("AllReduce", 2, 0.2), ("AllGather", 1, 0.2)],
-                ) {
-                    rounds.take(one);
-                }
-                if second % 7 == 0 {
-                    let number = 500 + second / 7;
-                    rounds.take(operation(rank, "Broadcast", number, 0.05, second as f64));
-                }
-            }
-            found.extend(rounds.next_round());
-        }
-        assert_eq!(found.len(), 9);
-        assert!(found[0].waited.is_empty(), "the first has no begin");
-        for round in &found[1..] {
-            assert!((10.0..=10.5).contains(&round.seconds), "{round:?}");
-            assert_eq!(round.waited.len(), RANKS as usize);
-            let is_right = |share: &f64| (0.40..=0.43).contains(share);
-            assert!(round.waited.values().all(is_right), "{round:?}");
-        }
-    }
-}
+mod tests;

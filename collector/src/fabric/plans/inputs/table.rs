@@ -171,7 +171,7 @@ pub const INPUTS: &[Input] = &[
         &["Avg bus bandwidth", "busbw", "algbw"],
     ),
     input(
-        "dumps of PyTorch's flight recorder, JSON, one for each rank",
+        "dumps of PyTorch's flight recorder, pickle or JSON, one for each rank",
         Collectives,
         "rank that a hung job waits for",
         &["\"pg_config\"", "\"pg_status\""],
