@@ -59,7 +59,7 @@ pub(crate) struct CollectiveTimes {
 struct Communicator {
     /// A host that takes part: reports the job.
     host: Arc<str>,
-    /// Collectives that not all ranks have reported, by number and kind: each kind has numbers of its own.
+    /// Collectives that not all ranks have reported, by number and kind: each kind is numbered separately.
     open: BTreeMap<(u64, Arc<str>), Open>,
     times: BTreeMap<Kind, StepTimes>,
     seen: Timestamp,

@@ -296,7 +296,7 @@ fn counted(view: &View<'_>, limit: &Limit, out: &mut Vec<Evidence>) {
     }
 }
 
-/// Nodes of which even the fastest CPU is slow. Those with idle GPUs are left out: idle CPUs run slowly to save power.
+/// Nodes of which even the fastest CPU is slow. Those with idle GPUs are not compared: idle CPUs run slowly to save power.
 fn slow_processors(view: &View<'_>, out: &mut Vec<Evidence>) {
     let nodes = view.history.fresh_nodes(view.now);
     let busy =

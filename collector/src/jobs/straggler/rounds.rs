@@ -37,7 +37,7 @@ struct Span {
 #[derive(Clone, Debug)]
 struct Member {
     about: Membership,
-    /// By kind, then by number: each kind has numbers of its own.
+    /// By kind, then by number: each kind is numbered separately.
     collectives: BTreeMap<Arc<str>, BTreeMap<u64, Span>>,
     transfers: Vec<Span>,
     /// Whether it ever sent or received.

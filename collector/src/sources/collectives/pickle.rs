@@ -226,15 +226,25 @@ impl Reader<'_> {
         })
     }
 
+    /// Takes the newest `count` values off the stack, for the container below them, which takes over their sizes.
+    fn container(
+        &mut self,
+        count: usize,
+        container: &str,
+    ) -> Result<(&mut Value, impl Iterator<Item = Value> + use<>), String> {
+        let parts = self.parts(count)?;
+        let below = self.stack.last_mut();
+        let below = below.ok_or_else(|| format!("{container} is missing"))?;
+        below.contain(&parts)?;
+        Ok((&mut below.value, parts.into_iter().map(|part| part.value)))
+    }
+
     /// Adds the newest `count` values, keys and values in turn, to the dictionary below them.
     fn insert(&mut self, count: usize) -> Result<(), String> {
-        let parts = self.parts(count)?;
-        let node = self.stack.last_mut().ok_or("a dictionary is missing")?;
-        node.contain(&parts)?;
-        let Value::Object(map) = &mut node.value else {
+        let (below, mut parts) = self.container(count, "a dictionary")?;
+        let Value::Object(map) = below else {
             return Err("keys for a value that is no dictionary".into());
         };
-        let mut parts = parts.into_iter().map(|part| part.value);
         while let Some(key) = parts.next() {
             let key = match key {
                 Value::String(text) => text,
@@ -248,13 +258,11 @@ impl Reader<'_> {
 
     /// Adds the newest `count` values to the list below them.
     fn append(&mut self, count: usize) -> Result<(), String> {
-        let parts = self.parts(count)?;
-        let node = self.stack.last_mut().ok_or("a list is missing")?;
-        node.contain(&parts)?;
-        let Value::Array(list) = &mut node.value else {
+        let (below, parts) = self.container(count, "a list")?;
+        let Value::Array(list) = below else {
             return Err("items for a value that is no list".into());
         };
-        list.extend(parts.into_iter().map(|part| part.value));
+        list.extend(parts);
         Ok(())
     }
 
