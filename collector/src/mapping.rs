@@ -82,15 +82,18 @@ const BUILT_IN: &[(&str, &str)] = &[
 pub struct Mappings(Vec<Arc<Mapping>>);
 
 impl Default for Mappings {
-    /// Those that come with Railscope. A test sees to it that each can be read.
+    /// Those that come with Railscope, read once per process. A test sees to it that each can be read.
     fn default() -> Self {
-        let read = |(name, text): &(&str, &str)| file::parse(text, Path::new(name)).ok();
-        let mut all = Self(Vec::new());
-        BUILT_IN
-            .iter()
-            .filter_map(read)
-            .for_each(|mapping| all.push(mapping));
-        all
+        static ALL: LazyLock<Mappings> = LazyLock::new(|| {
+            let read = |(name, text): &(&str, &str)| file::parse(text, Path::new(name)).ok();
+            let mut all = Mappings(Vec::new());
+            BUILT_IN
+                .iter()
+                .filter_map(read)
+                .for_each(|mapping| all.push(mapping));
+            all
+        });
+        ALL.clone()
     }
 }
 
