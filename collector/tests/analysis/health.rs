@@ -380,7 +380,7 @@ fn a_node_that_waits_for_its_storage_alone_is_named_and_a_job_that_loads_data_is
 }
 
 /// Pause that interfaces send, as a share of the time, by node and rail.
-fn pause(share: fn(usize, usize) -> f64) -> Box<Fault> {
+pub(super) fn pause(share: fn(usize, usize) -> f64) -> Box<Fault> {
     with(move |node, seconds| {
         of_gpus(|rail| {
             let (pci, paused) = (0x10 + rail, share(node, rail) * seconds as f64);

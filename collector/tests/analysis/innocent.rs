@@ -1,11 +1,13 @@
 //! What looks like a fault and is none: GPUs that compute while others wait, jobs that begin under a lower power limit,
 //! single stalls; and one cause that would be several incidents.
 
+use std::collections::BTreeSet;
+
 use railscope_collector::analyzer::Analyzer;
 use railscope_collector::classes::Severity;
 
 use super::cluster::{NODES, at, node, page};
-use super::{check, incidents, of_gpus, run, run_from_the_start};
+use super::{check, ever, incidents, of_gpus, run, run_from_the_start};
 
 /// What a GPU reports: utilization, clock in MHz, power in watts and whether its power limit holds its clock.
 struct Reported {
@@ -59,8 +61,54 @@ fn a_gpu_that_computes_at_its_power_limit_while_others_wait_is_not_slow() {
     };
     let run = |watts, megahertz| incidents(&run_from_the_start(&others_draw(watts, megahertz)));
     assert_eq!(run(170.0, 1980.0), [""; 0]);
-    assert_eq!(run(380.0, 1980.0), [""; 0]);
-    assert_eq!(run(400.0, 1980.0), ["gpu-slow gpu/n4:2 gpus=1 []"]);
+    assert_eq!(run(450.0, 1980.0), [""; 0]);
+    assert_eq!(run(600.0, 1980.0), ["gpu-slow gpu/n4:2 gpus=1 []"]);
+}
+
+/// A site lowers the limits of all GPUs: those of one job reach it now, those of another draw less all the time.
+#[test]
+fn gpus_at_a_limit_that_the_work_of_others_does_not_reach_are_not_slow() {
+    let lowered = 100;
+    let capped = move |index: usize, seconds: u64, page: String| {
+        // The second half of the nodes is scraped before the limits are lowered, once.
+        let is_lowered = seconds >= lowered + if index < 4 { 0 } else { 5 };
+        let works = index < 3;
+        let waits = |gpu: usize| (seconds / 5 + gpu as u64).is_multiple_of(5);
+        let text = reporting(&page, seconds, |gpu| Reported {
+            utilization: if works { 1.0 } else { 0.7 },
+            megahertz: if works && is_lowered && !waits(gpu) {
+                1600.0
+            } else {
+                1980.0
+            },
+            watts: match (works, is_lowered) {
+                (true, true) => 440.0 - 70.0 * f64::from(u8::from(waits(gpu))),
+                (true, false) => 640.0,
+                _ => 245.0,
+            },
+            is_capped: works,
+        });
+        let limit = if is_lowered { 450 } else { 700 };
+        text + &of_gpus(|gpu| format!("railscope_gpu_power_limit_watts{{gpu=\"{gpu}\"}} {limit}\n"))
+    };
+    assert_eq!(ever(&capped), BTreeSet::new());
+}
+
+/// GPUs that serve requests are at their limit in bursts, draw less on average than those that train, and differ.
+#[test]
+fn a_gpu_that_serves_requests_is_not_slow_when_a_burst_lowers_its_clock() {
+    let serves = |index: usize, seconds: u64, page: String| {
+        reporting(&page, seconds, |gpu| {
+            let is_it = (index, gpu) == (4, 2);
+            Reported {
+                utilization: if index == 4 { 0.55 } else { 1.0 },
+                megahertz: if is_it { 1755.0 } else { 1980.0 },
+                watts: if index == 4 { 250.0 } else { 690.0 },
+                is_capped: is_it,
+            }
+        })
+    };
+    assert_eq!(incidents(&run_from_the_start(&serves)), [""; 0]);
 }
 
 /// A site lowers the power limits of all GPUs for a while, and a job begins then: what others drew before is no measure.

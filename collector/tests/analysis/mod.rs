@@ -13,6 +13,7 @@ mod health;
 mod hosts;
 mod innocent;
 mod jobs;
+mod limits;
 mod maintenance;
 mod memory;
 mod models;
@@ -24,6 +25,8 @@ mod starved;
 mod work;
 
 use cluster::{NODES, RAILS, as_planned, at, node, page, subnet};
+use std::collections::BTreeSet;
+
 use railscope_collector::analyzer::{Analyzer, ClusterView};
 use railscope_collector::fabric::subnet::parse_ibnetdiscover;
 
@@ -41,12 +44,31 @@ fn run_from_the_start(fault: &Fault) -> ClusterView {
 }
 
 fn run_after(healthy_ticks: u64, fault: &Fault) -> ClusterView {
+    run_every(5, healthy_ticks, fault)
+}
+
+/// The same, scraped and evaluated once in so many seconds.
+fn run_every(interval: u64, healthy_ticks: u64, fault: &Fault) -> ClusterView {
+    let views = views((interval, healthy_ticks), fault);
+    views.last().expect("thirty ticks")
+}
+
+/// Incidents of all ticks of a run with the fault from the start, each once.
+fn ever(fault: &Fault) -> BTreeSet<String> {
+    let views = views((5, 0), fault);
+    views.flat_map(|view| incidents(&view)).collect()
+}
+
+fn views(
+    (interval, healthy_ticks): (u64, u64),
+    fault: &Fault,
+) -> impl Iterator<Item = ClusterView> {
     let mut analyzer = Analyzer::default();
     analyzer.set_targets(&(0..NODES).map(node).collect::<Vec<_>>());
-    let mut view = analyzer.tick(at(0));
+    analyzer.tick(at(0));
     let mut memory = memory::Memory::new();
-    for tick in 1..=30 {
-        let seconds = 5 * tick;
+    (1..=30).map(move |tick| {
+        let seconds = interval * tick;
         for index in 0..NODES {
             let mut text = page(index, seconds);
             if tick > healthy_ticks {
@@ -59,10 +81,10 @@ fn run_after(healthy_ticks: u64, fault: &Fault) -> ClusterView {
                 "the test speaks the catalogue's words"
             );
         }
-        view = analyzer.tick(at(seconds));
+        let view = analyzer.tick(at(seconds));
         memory.look(&analyzer, &view);
-    }
-    view
+        view
+    })
 }
 
 /// The incidents as `class part [victims]` lines.
@@ -144,6 +166,28 @@ fn a_narrow_pcie_link_is_named_where_the_pcie_tree_is_not_visible() {
             let page = narrow(node, seconds, page);
             let without = page.lines().filter(|line| !is_tree(line));
             without.map(|line| format!("{line}\n")).collect()
+        },
+        &["pcie-degraded pcie/n3:0000:12:00.0 gpus=1 [gpu/n3:2]"],
+    );
+}
+
+/// The default profile of the exporter has the maximum of links only that fall short of it.
+#[test]
+fn a_narrow_pcie_link_is_named_where_only_its_own_maximum_is_reported() {
+    let narrow = set(
+        3,
+        r#"railscope_pcie_link_width_lanes{pci="0000:12:00.0"}"#,
+        |_| 8.0,
+    );
+    let is_other = |node: usize, line: &str| {
+        let own = node == 3 && line.contains("\"0000:12:00.0\"");
+        line.starts_with("railscope_pcie_link_max_width_lanes") && !own
+    };
+    check(
+        &move |node, seconds, page| {
+            let page = narrow(node, seconds, page);
+            let kept = page.lines().filter(|line| !is_other(node, line));
+            kept.map(|line| format!("{line}\n")).collect()
         },
         &["pcie-degraded pcie/n3:0000:12:00.0 gpus=1 [gpu/n3:2]"],
     );

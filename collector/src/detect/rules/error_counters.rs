@@ -33,11 +33,15 @@ const ABOVE_PEERS: f64 = 5.0;
 
 const NAME: &str = "error-counters";
 
-struct ErrorCounters;
+#[derive(Default)]
+struct ErrorCounters {
+    /// Parts that were above each limit in the last tick.
+    above: [BTreeSet<Part>; LIMITS.len()],
+}
 
 /// Builds the detector.
 pub fn build() -> Box<dyn Detector> {
-    Box::new(ErrorCounters)
+    Box::<ErrorCounters>::default()
 }
 
 /// How much a counter of one part rose.
@@ -60,6 +64,10 @@ impl Detector for ErrorCounters {
         NAME
     }
 
+    fn remembers(&self) -> bool {
+        true
+    }
+
     fn observe(&mut self, view: &View<'_>, out: &mut Vec<Evidence>) {
         let mut all: [Vec<Rise>; LIMITS.len()] = Default::default();
         // Node by node: what is known of one is in the processor's cache for all limits.
@@ -73,8 +81,15 @@ impl Detector for ErrorCounters {
             }
         }
         switches::observe(view, &mut all);
-        for (limit, mut high) in LIMITS.iter().zip(all) {
-            high.retain(|rise| limit.is_passed_by(rise));
+        for ((limit, mut high), above) in LIMITS.iter().zip(all).zip(&mut self.above) {
+            // At a rate near the limit, chance would end the incident and begin the next.
+            high.retain(|rise| {
+                let most = limit.most(rise);
+                let goes_on = above.contains(&rise.part);
+                let most = if goes_on { most.to_end } else { most.to_begin };
+                rise.amount >= limit.at_least && rise.amount > most
+            });
+            above.clear();
             if limit.of_losses {
                 leave_out_shared(view.fabric, &mut high);
                 leave_out_moved(view, &mut high);
@@ -87,8 +102,12 @@ impl Detector for ErrorCounters {
             }
             let usual = usual_per_hour(view, limit);
             let stands_out = |rise: &Rise| rise.per_hour() > ABOVE_PEERS * usual;
-            let high = high.into_iter().filter(stands_out);
-            out.extend(high.map(|rise| evidence(view, rise, limit, usual)));
+            high.retain(stands_out);
+            above.extend(high.iter().map(|rise| rise.part.clone()));
+            out.extend(
+                high.into_iter()
+                    .map(|rise| evidence(view, rise, limit, usual)),
+            );
         }
     }
 
@@ -107,7 +126,7 @@ impl Detector for ErrorCounters {
                     limit.per_hour, limit.at_least, limit.source
                 )
             }),
-            clears: "The counter stays below its limit for the whole window.",
+            clears: "The counter stays at its limit or below for the whole window.",
         }
     }
 

@@ -8,11 +8,11 @@ use std::hash::Hash;
 
 use railscope_model::identity::Part;
 use railscope_model::metric::{
-    GPU_CLOCK, GPU_CLOCK_EVENT, GPU_CLOCK_EVENT_SECONDS, GPU_POWER, GPU_POWER_LIMIT,
+    GPU_CLOCK, GPU_CLOCK_EVENT, GPU_CLOCK_EVENT_SECONDS, GPU_POWER_LIMIT,
 };
 
 use self::power::{
-    CAPPED_CHIPS_DIFFER, LOWER_LIMIT, POWER_SECONDS, WAITING, capped, lowest_clock, power,
+    AT_LIMIT, CAPPED_CHIPS_DIFFER, LOWER_LIMIT, POWER_SECONDS, capped, lowest_clock, power,
 };
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::{Class, GPU_SLOW, HOST_COOLING, HOST_POWER, POWER_LIMIT};
@@ -135,9 +135,7 @@ impl Detector for SlowGpu {
                 Some(class) => out.push(of_whole_node(class, &of_node, node.len(), view)),
                 None => {
                     out.extend(of_node.iter().map(|held| of_one(held)));
-                    let is_held =
-                        |gpu: &Listed<'_>| of_node.iter().any(|held| held.gpu.index == gpu.index);
-                    out.extend(unexplained::find(view.now, node, is_held));
+                    out.extend(unexplained::find(view.now, node, has_reason));
                 }
             }
         }
@@ -155,11 +153,11 @@ impl Detector for SlowGpu {
                 "The SM clocks of most busy GPUs of a node are below those of equal busy GPUs, for one reason."
             },
             threshold: format!(
-                "{:.0} % below the median of at least {MIN_PEERS} peers (of the GPU's job if the job has {MIN_PEERS} nodes) for thermal slowdown and power brake (healthy chips differ by less), {:.0} % for a power cap ({:.0} % below the lowest clocks that peers with the same limit had in {POWER_SECONDS:.0} s, and none where these draw less than {:.0} % of its power, unless the GPU's limit, or its power if limits are unknown, is {:.0} % below theirs; power is the highest of {POWER_SECONDS:.0} s), with a clock event for {:.0} % of {WINDOW_SECONDS:.0} s; if {:.0} % of a node's GPUs are slow, the node is reported; power limits on several nodes count as the site's choice; without a reason, {:.0} % for {:.0} s",
+                "{:.0} % below the median of at least {MIN_PEERS} peers (of the GPU's job if the job has {MIN_PEERS} nodes) for thermal slowdown and power brake (healthy chips differ by less), {:.0} % for a power cap ({:.0} % below the lowest clocks that peers with the same limit, which reach it too or {:.0} % of it, had in {POWER_SECONDS:.0} s, unless the GPU's limit, or its power if limits are unknown, is {:.0} % below theirs; power is the highest of {POWER_SECONDS:.0} s), with a clock event for {:.0} % of {WINDOW_SECONDS:.0} s; if {:.0} % of a node's GPUs are slow, the node is reported; power limits on several nodes count as the site's choice; without a reason, {:.0} % for {:.0} s",
                 100.0 * CHIPS_DIFFER,
                 100.0 * SLOW_COMPUTE,
                 100.0 * CAPPED_CHIPS_DIFFER,
-                100.0 * WAITING,
+                100.0 * AT_LIMIT,
                 100.0 * LOWER_LIMIT,
                 100.0 * MIN_EVENT_SHARE,
                 100.0 * MAJORITY,
@@ -236,16 +234,20 @@ struct Norms<'a> {
     clock: Usual<&'a str, (f64, usize)>,
     /// The clock under one power limit; of GPUs without a known limit, that of all such.
     clock_at_limit: Usual<AtLimit<'a>, (f64, usize)>,
-    /// The lowest of it, see [`lowest_clock`]. Only asked where a clock is far below the newest ones.
+    /// The lowest of it of GPUs that reach the limit, see [`lowest_clock`]. Only asked where a clock is far below the newest ones.
     lowest_at_limit: OnceCell<Usual<AtLimit<'a>, (f64, usize)>>,
     limit: Usual<&'a str, (f64, usize)>,
     /// Only asked where a limit is not known.
     power: OnceCell<Usual<&'a str, (f64, usize)>>,
+    highest_power: OnceCell<Usual<&'a str>>,
     gpus: &'a [Listed<'a>],
 }
 
+/// The highest of the newest two readings: while all limits are lowered, those of other nodes may not have been read yet.
 fn power_limit(gpu: &Listed<'_>) -> Option<f64> {
-    gpu.value(&GPU_POWER_LIMIT)
+    let limits = gpu.history.window(&GPU_POWER_LIMIT, &[gpu.label])?;
+    let newest = limits.told().take(2);
+    newest.map(|(_, watts)| watts).reduce(f64::max)
 }
 
 fn at_limit<'a>(gpu: &Listed<'a>) -> AtLimit<'a> {
@@ -263,6 +265,7 @@ impl<'a> Norms<'a> {
             lowest_at_limit: OnceCell::new(),
             limit: usual_by(gpus, power_limit),
             power: OnceCell::new(),
+            highest_power: OnceCell::new(),
             gpus,
         }
     }
@@ -278,15 +281,19 @@ impl<'a> Norms<'a> {
             .unwrap_or(false)
     }
 
-    /// Whether a GPU draws far more power than its peers did at most lately, as the median: it computes, and they wait for
-    /// it or for something else, and show nothing of the clock that they would compute at.
-    fn works_alone(&self, gpu: &Listed<'_>) -> bool {
-        let norms = self.power();
-        let usual = norms.of(wide_job(gpu), &gpu.product);
-        let drawn = gpu.window(&GPU_POWER).and_then(|power| power.value());
-        drawn
-            .zip(usual)
-            .is_some_and(|(drawn, (usual, _))| usual < WAITING * drawn)
+    /// Whether it draws nearly what it may; where that is not known, nearly what any GPU of its model draws.
+    fn draws_its_limit(&self, gpu: &Listed<'_>) -> bool {
+        let highest = || {
+            let all = self.highest_power.get_or_init(|| {
+                let drawn = self.gpus.iter();
+                let drawn = drawn.filter_map(|gpu| Some((None, gpu.product, power(gpu)?)));
+                Usual::new(drawn, |values| values.into_iter().reduce(f64::max))
+            });
+            all.of(None, &gpu.product)
+        };
+        let limit = power_limit(gpu).or_else(highest);
+        let drawn = power(gpu).zip(limit);
+        drawn.is_some_and(|(drawn, limit)| drawn >= AT_LIMIT * limit)
     }
 
     fn power(&self) -> &Usual<&'a str, (f64, usize)> {
@@ -300,15 +307,21 @@ impl<'a> Norms<'a> {
             let limit = at_limit(gpu);
             let newest = self.clock_at_limit.of(wide_job(gpu), &limit)?;
             let is_far = gpu.clock_hertz()? <= (1.0 - CAPPED_CHIPS_DIFFER) * newest.0;
-            if !is_far || self.works_alone(gpu) {
+            if !is_far {
                 return None;
             }
-            let lowest = || usual(self.gpus, |gpu| Some((at_limit(gpu), lowest_clock(gpu)?)));
-            let norms = self.lowest_at_limit.get_or_init(lowest);
+            // Peers that do not reach their limit, for they wait or do lighter work, do not show what clock it allows.
+            let lowest = |gpu: &Listed<'a>| {
+                let reaches = active(gpu, why).is_some() || self.draws_its_limit(gpu);
+                reaches.then(|| Some((at_limit(gpu), lowest_clock(gpu)?)))?
+            };
+            let norms = self
+                .lowest_at_limit
+                .get_or_init(|| usual(self.gpus, lowest));
             let norm = norms.of(wide_job(gpu), &limit)?;
             return Some((
                 norm,
-                "the median lowest clock of 60 s,",
+                "the median lowest clock of 60 s of GPUs at the same limit,",
                 CAPPED_CHIPS_DIFFER,
             ));
         }
@@ -361,6 +374,11 @@ fn held_back<'a>(gpus: &'a [Listed<'a>]) -> Vec<Held<'a>> {
         SLOWDOWNS.iter().find_map(for_reason)
     };
     gpus.iter().filter_map(held).collect()
+}
+
+/// Whether the driver says why the clock is low, be it a fault or not.
+fn has_reason(gpu: &Listed<'_>) -> bool {
+    SLOWDOWNS.iter().any(|why| active(gpu, why).is_some())
 }
 
 /// For how long an event held the GPU back, as text; none if it did not.

@@ -61,6 +61,8 @@ const STORM_SECONDS: f64 = 10.0;
 /// A receiver is called slow for what it did longer ago than this: until then pause that has just begun may be a
 /// storm, whose part is another.
 const SETTLED_SECONDS: f64 = 15.0;
+/// Steps between slow scrapes that reach back to the one before the newest, whatever their jitter.
+const STEPS: f64 = 2.5;
 /// Fewest ticks of waiting in a second that are looked at. A tick is no fixed time; the slowest counters known tick at
 /// some ten millions a second, of which this is a thousandth.
 const MIN_TICKS: f64 = 10_000.0;
@@ -240,6 +242,12 @@ fn numbers() -> Vec<Threshold> {
             "the usual interval of scrapes; shorter ones are not exact enough (a choice)",
         ),
         Threshold::new(
+            "steps between slow scrapes in which it must have been seen",
+            STEPS,
+            "steps",
+            "the newest step and the one before, with jitter (a choice)",
+        ),
+        Threshold::new(
             "minimum duration of pause, because new pause can belong to a storm",
             SETTLED_SECONDS,
             "s",
@@ -399,8 +407,11 @@ fn pauses(view: &View<'_>, (labels, window): (&Labels, Window<'_>)) -> bool {
 
 /// Whether a counter of pause rose before it could still be the beginning of a storm.
 fn has_settled(window: Window<'_>) -> bool {
-    let of = |seconds| window.increase(seconds);
-    let (all, late) = (of(WINDOW_SECONDS), of(SETTLED_SECONDS));
+    let late = window.increase(SETTLED_SECONDS);
+    // Scrapes may be farther apart than that: then the newest step says nothing of what was before.
+    let all = late.and_then(|late| {
+        window.increase((WINDOW_SECONDS + SETTLED_SECONDS).max(STEPS * late.seconds))
+    });
     let earlier = all.zip(late).map(|(all, late)| Increase {
         amount: all.amount - late.amount,
         seconds: all.seconds - late.seconds,

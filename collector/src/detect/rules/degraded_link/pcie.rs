@@ -70,6 +70,13 @@ impl PcieEnd {
         (&self.kind, max.map(f64::to_bits).ok_or(&self.model))
     }
 
+    /// Whether it is a peer in this cohort. One whose maximum is not reported and that runs with as much could do as much: the
+    /// exporter's default profile has the maximum of links only that fall short of it.
+    fn is_of(&self, cohort: Cohort<'_>, max: Option<f64>, value: Option<f64>) -> bool {
+        let runs_with = (self.kind.as_str(), Ok(value.unwrap_or(0.0).to_bits()));
+        self.cohort(max) == cohort || max.is_none() && runs_with == cohort
+    }
+
     /// Whether it could do better: without a separate maximum (a hypervisor hides it) the peers alone decide.
     fn falls_short(&self) -> bool {
         let short = |value: Option<f64>, max: Option<f64>| {
@@ -170,7 +177,7 @@ impl Links {
                 below(end.lanes, end.max_lanes, || {
                     *lanes.entry(of_lanes).or_insert_with(|| {
                         self.norm(view, |_, peer| {
-                            let alike = peer.cohort(peer.max_lanes) == of_lanes;
+                            let alike = peer.is_of(of_lanes, peer.max_lanes, peer.lanes);
                             peer.lanes.filter(|_| alike)
                         })
                     })
@@ -181,7 +188,7 @@ impl Links {
                     || {
                         *speeds.entry(of_speed).or_insert_with(|| {
                             self.norm(view, |history, peer| {
-                                let alike = peer.cohort(peer.max_speed) == of_speed;
+                                let alike = peer.is_of(of_speed, peer.max_speed, peer.speed);
                                 peer.speed.filter(|_| alike && peer.is_busy(history))
                             })
                         })

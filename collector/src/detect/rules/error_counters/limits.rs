@@ -128,11 +128,15 @@ impl Limit {
         }
     }
 
-    pub(super) fn is_passed_by(&self, rise: &Rise) -> bool {
+    /// The errors in the time of a rise that are not yet too many.
+    pub(super) fn most(&self, rise: &Rise) -> Most {
         // Evaluated over the whole window: two errors in the first five seconds are no rate.
         let seconds = rise.seconds.max(WINDOW_SECONDS);
-        let expected = self.per_hour * seconds / 3600.0;
-        rise.amount >= self.at_least && rise.amount > expected + DEVIATIONS * expected.sqrt()
+        let to_end = self.per_hour * seconds / 3600.0;
+        Most {
+            to_begin: to_end + DEVIATIONS * to_end.sqrt(),
+            to_end,
+        }
     }
 
     /// What evidence of it is called.
@@ -148,6 +152,12 @@ impl Limit {
             (_, kind) => kind,
         }
     }
+}
+
+/// Numbers of errors: up to the first no incident begins, and at the second one ends.
+pub(super) struct Most {
+    pub(super) to_begin: f64,
+    pub(super) to_end: f64,
 }
 
 /// All of them.

@@ -4,8 +4,9 @@
 //! end of every lost packet has shares of all acknowledgments and of all gaps that sum up to one; where the loss is in
 //! the fabric, each of n NICs has two n-ths. Of a pair of which one sends and the other receives both have one: which of
 //! them it is cannot be determined, nor whether it is the path between them. So a NIC must lose in both directions, or
-//! miss what several others send. One that only sends without delivery is not named: adaptive routing makes gaps at all
-//! receivers, so that those of its own are not known.
+//! miss what several others send, or send what several others miss. For the last, there must be about as many gaps as
+//! acknowledgments: adaptive routing makes gaps at all receivers, so that those of a NIC's own packets are not known.
+//! A job that loses packets at several NICs may still have one such NIC for each device name: collectives connect equal ones.
 
 use std::collections::BTreeMap;
 
@@ -28,15 +29,17 @@ const MAX_OF_OTHERS: f64 = 0.6;
 
 /// Least share of the lost packets of each direction where a NIC loses in both: half of it in a ring.
 const OF_BOTH: f64 = 0.3;
-/// Fewest other NICs that send to it, where it only misses packets.
+/// Fewest other NICs that send to it, where it only misses packets, or that miss what it sends, where it only sends.
 const OTHERS: usize = 2;
+/// Most gaps for each negative acknowledgment of losses without adaptive routing, which adds gaps.
+const GAPS_FOR_EACH: f64 = 2.0;
 
 /// The rule as text.
 pub(super) fn explain() -> Explanation {
     Explanation {
-        check: "A NIC misses packets, and what it sends does not arrive, or only it misses what several others send; the errors of its node's ports do not explain this.",
+        check: "A NIC misses packets, and what it sends does not arrive, or only it misses what several others send, or only what it sends is missed by several others; the errors of its node's ports do not explain this.",
         threshold: format!(
-            "negative acknowledgments or gaps for more than {MIN_LOST} of its packets and {MIN_RATE:.0} per second, over {:.0} s and over {:.0} s; the NIC is at one end of {:.0} % of all packets that its job loses (or all NICs of no known job), any other of less than {:.0} % of that; it loses at least {:.0} % of each direction, or misses what at least {OTHERS} others send; the node's port errors are below {:.0} % of the loss",
+            "negative acknowledgments or gaps for more than {MIN_LOST} of its packets and {MIN_RATE:.0} per second, over {:.0} s and over {:.0} s; the NIC is at one end of {:.0} % of all packets that its job loses (or all NICs of no known job; or their NICs of the same device name), any other of less than {:.0} % of that; it loses at least {:.0} % of each direction, or misses what at least {OTHERS} others send, or sends what at least {OTHERS} others miss with at most {GAPS_FOR_EACH} gaps for each negative acknowledgment; the node's port errors are below {:.0} % of the loss",
             LOSS_SECONDS[0],
             LOSS_SECONDS[1],
             100.0 * MIN_SHARE,
@@ -49,7 +52,7 @@ pub(super) fn explain() -> Explanation {
 }
 
 /// The rule's own numbers.
-pub(super) fn numbers() -> [Threshold; 5] {
+pub(super) fn numbers() -> [Threshold; 6] {
     [
         Threshold::new(
             "share of the lost packets of each direction, where the NIC loses in both, at least",
@@ -58,10 +61,16 @@ pub(super) fn numbers() -> [Threshold; 5] {
             "a half in a ring, in which its neighbors count the other half",
         ),
         Threshold::new(
-            "other NICs whose packets do not arrive, where it only misses packets, at least",
+            "other NICs at the other end, where the NIC loses in one direction, at least",
             OTHERS as f64,
             "NICs",
             "of a pair, either may be the cause",
+        ),
+        Threshold::new(
+            "gaps for each negative acknowledgment, where the NIC only sends, at most",
+            GAPS_FOR_EACH,
+            "ratio",
+            "each lost packet makes one of both; adaptive routing adds gaps (a choice)",
         ),
         Threshold::new(
             "number of packets per second from which a NIC's loss is counted at all",
@@ -104,7 +113,7 @@ impl Lost {
 }
 
 /// The NICs of a job that lose packets, or those of no known job.
-type OfJob<'a> = BTreeMap<(&'a NodeName, &'a RdmaPort), Lost>;
+type OfJob<'a> = BTreeMap<(&'a NodeName, &'a RdmaPort), &'a Lost>;
 
 /// NICs at one end of nearly all packets that their job loses, if their ports do not count errors.
 pub(super) fn evidence(
@@ -112,7 +121,7 @@ pub(super) fn evidence(
     senders: &Losses<'_>,
     receivers: &Losses<'_>,
 ) -> Vec<Evidence> {
-    let mut jobs: BTreeMap<Option<&JobName>, OfJob<'_>> = BTreeMap::new();
+    let mut jobs: BTreeMap<Option<&JobName>, BTreeMap<_, Lost>> = BTreeMap::new();
     for (losses, is_sender) in [(senders, true), (receivers, false)] {
         for loss in &losses.0 {
             let job = view.jobs.of_nic(loss.node, &loss.port.device);
@@ -126,15 +135,31 @@ pub(super) fn evidence(
             lost.is_felt |= loss.is_felt;
         }
     }
-    let found = jobs.values().filter_map(|of_job| {
-        let (node, port) = at_one_end(of_job)?;
-        edge(view, (node, port), &of_job[&(node, port)])
+    let found = jobs.values().flat_map(|of_job| {
+        let nics: OfJob<'_> = of_job.iter().map(|(nic, lost)| (*nic, lost)).collect();
+        let ends = at_one_end(&nics).map_or_else(|| at_one_end_by_device(&nics), |nic| vec![nic]);
+        let edges = ends.into_iter();
+        let edges = edges.filter_map(|(nic, lost)| edge(view, nic, lost));
+        edges.collect::<Vec<_>>()
     });
     found.collect()
 }
 
+/// The same for the NICs of each device name by themselves.
+fn at_one_end_by_device<'a>(of_job: &OfJob<'a>) -> Vec<Found<'a>> {
+    let mut by_device: BTreeMap<_, OfJob<'a>> = BTreeMap::new();
+    for (nic, lost) in of_job {
+        let of_device = by_device.entry(&nic.1.device).or_default();
+        of_device.insert(*nic, lost);
+    }
+    by_device.values().filter_map(at_one_end).collect()
+}
+
+/// A NIC, and what it loses.
+type Found<'a> = ((&'a NodeName, &'a RdmaPort), &'a Lost);
+
 /// The NIC at one end of nearly all of these lost packets.
-fn at_one_end<'a>(of_job: &OfJob<'a>) -> Option<(&'a NodeName, &'a RdmaPort)> {
+fn at_one_end<'a>(of_job: &OfJob<'a>) -> Option<Found<'a>> {
     let all = of_job.values().fold(Lost::default(), |all, lost| Lost {
         sent: all.sent + lost.sent,
         missed: all.missed + lost.missed,
@@ -148,16 +173,21 @@ fn at_one_end<'a>(of_job: &OfJob<'a>) -> Option<(&'a NodeName, &'a RdmaPort)> {
     shares.sort_by(|a, b| b.0.total_cmp(&a.0));
     let (most, nic) = *shares.first()?;
     let next = shares.get(1).map_or(0.0, |(share, _)| *share);
-    let lost = &of_job[&nic];
+    let lost = of_job[&nic];
     let [sent, missed] = lost.shares(&all);
-    let others = || {
-        of_job
+    let others = |of: fn(&Lost) -> f64| {
+        let losing = of_job
             .iter()
-            .filter(|(other, lost)| **other != nic && lost.sent > 0.0)
+            .filter(|(other, lost)| **other != nic && of(lost) > 0.0);
+        losing.count()
     };
-    let is_known = sent.min(missed) >= OF_BOTH || missed > sent && others().count() >= OTHERS;
+    let is_known = sent.min(missed) >= OF_BOTH
+        || missed > sent && others(|lost| lost.sent) >= OTHERS
+        || sent > missed
+            && others(|lost| lost.missed) >= OTHERS
+            && all.missed <= GAPS_FOR_EACH * all.sent;
     let stands_out = most >= MIN_SHARE && next <= MAX_OF_OTHERS * most;
-    (is_known && stands_out && lost.is_felt).then_some(nic)
+    (is_known && stands_out && lost.is_felt).then_some((nic, lost))
 }
 
 /// `None` where errors of the node's ports explain the loss.
@@ -168,13 +198,16 @@ fn edge(view: &View<'_>, (node, port): (&NodeName, &RdmaPort), lost: &Lost) -> O
     }
     let part = Part::HostLink(node.clone(), port.clone());
     let device = &port.device;
-    let sends = if lost.sent > 0.0 {
-        format!(
-            ", and {:.0} per second that it sends do not arrive",
+    let loses = match (lost.missed > 0.0, lost.sent > 0.0) {
+        (true, false) => format!("finds {:.0} packets per second behind a gap", lost.missed),
+        (false, _) => format!(
+            "sends {:.0} packets per second that do not arrive",
             lost.sent
-        )
-    } else {
-        String::new()
+        ),
+        (true, true) => format!(
+            "finds {:.0} packets per second behind a gap, and {:.0} per second that it sends do not arrive",
+            lost.missed, lost.sent
+        ),
     };
     Some(Evidence {
         detector: NAME,
@@ -183,8 +216,7 @@ fn edge(view: &View<'_>, (node, port): (&NodeName, &RdmaPort), lost: &Lost) -> O
         // What a flow loses by it depends on how it sends again.
         effect: 0.0,
         statement: format!(
-            "{device} of {node} finds {:.0} packets per second behind a gap{sends}: it is at one end of nearly all packets that its job loses, and the node's ports count {errors:.1} errors per second.",
-            lost.missed
+            "{device} of {node} {loses}: it is at one end of nearly all packets that its job loses, and the node's ports count {errors:.1} errors per second."
         ),
         victims: gpus_behind(view.fabric, &part),
         related: Vec::new(),

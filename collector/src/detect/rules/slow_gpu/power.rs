@@ -1,6 +1,6 @@
 //! GPUs at their power limit: how much they draw, and how far their clocks fall, over the phases of a step.
 
-use railscope_model::metric::GPU_POWER;
+use railscope_model::metric::{GPU_POWER, GPU_UTILIZATION};
 
 use crate::detect::gpus::Listed;
 use crate::detect::registry::Threshold;
@@ -11,22 +11,29 @@ pub(super) const CAPPED_CHIPS_DIFFER: f64 = 0.15;
 /// where limits are not known, one that draws so much less power.
 pub(super) const LOWER_LIMIT: f64 = 0.05;
 
+/// Share of its power limit that a GPU draws at most for its clock to show what the limit allows.
+pub(super) const AT_LIMIT: f64 = 0.9;
+
 /// Time in which a GPU reaches the most power that it draws in a step, and the samples of it, at least.
 pub(super) const POWER_SECONDS: f64 = 60.0;
 const POWER_SAMPLES: usize = 4;
 
-/// Power of GPUs that wait for one that computes, compared with it: of an H100, 170 to 300 W of 650.
-pub(super) const WAITING: f64 = 0.6;
+/// Utilization from which a GPU reaches its power limit, if it does: one with pauses, such as one that serves requests, has its
+/// clock limited in bursts, and draws less on average.
+const WITHOUT_PAUSE: f64 = 0.9;
 
-/// The most that it drew lately: within a step, power rises to the limit and falls again. `None` where it began to work
-/// within that time: its peers may have drawn more before.
+/// The most that it drew lately: within a step, power rises to the limit and falls again. `None` where it paused within that
+/// time: its peers may have drawn more meanwhile.
 pub(super) fn power(gpu: &Listed<'_>) -> Option<f64> {
     let power = gpu.window(&GPU_POWER)?;
     let newest = power.latest()?.0;
     let lately = power.told_within(newest, POWER_SECONDS);
     let lately: Vec<f64> = lately.map(|(_, watts)| watts).collect();
-    let (_, was_busy) = gpu.busy_within(POWER_SECONDS).last()?;
-    let enough = was_busy && lately.len() >= POWER_SAMPLES;
+    let mut utilization = gpu
+        .window(&GPU_UTILIZATION)?
+        .told_within(newest, POWER_SECONDS);
+    let works = utilization.all(|(_, share)| share >= WITHOUT_PAUSE);
+    let enough = works && lately.len() >= POWER_SAMPLES;
     enough.then(|| lately.into_iter().reduce(f64::max))?
 }
 
@@ -48,19 +55,19 @@ pub(super) fn lowest_clock(gpu: &Listed<'_>) -> Option<f64> {
 }
 
 /// The numbers of GPUs at their power limit.
-pub(super) fn capped() -> [Threshold; 5] {
+pub(super) fn capped() -> [Threshold; 6] {
     [
         Threshold::new(
-            "power of its peers, compared with it, below which they wait",
-            WAITING,
-            "ratio",
-            "an H100 that waits draws less than half of its limit (a choice)",
-        ),
-        Threshold::new(
-            "SM clock below the median peer with the same power limit, for sw_power_cap",
+            "SM clock below the median peer that reaches the same power limit, for sw_power_cap",
             CAPPED_CHIPS_DIFFER,
             "ratio",
             "equal chips differ by 8 % on average, by 22 % at most (Sinha et al., SC 2022)",
+        ),
+        Threshold::new(
+            "power of these peers, compared with the limit, or with the highest power of any where limits are unknown",
+            AT_LIMIT,
+            "ratio",
+            "one that waits or works less runs at a higher clock (a choice)",
         ),
         Threshold::new(
             "power limit, or power where limits are unknown, below the median peer",
@@ -73,6 +80,12 @@ pub(super) fn capped() -> [Threshold; 5] {
             POWER_SECONDS,
             "s",
             "a step has phases of high and of low power (a choice)",
+        ),
+        Threshold::new(
+            "utilization all that time",
+            WITHOUT_PAUSE,
+            "ratio",
+            "a GPU that pauses is at its limit in bursts, and draws less on average (a choice)",
         ),
         Threshold::new(
             "minimum number of its samples in that time",

@@ -15,11 +15,11 @@ pub(super) const MIN_DROP: f64 = 0.1;
 /// For how long the clock must have been as low.
 pub(super) const HELD_SECONDS: f64 = 30.0;
 
-/// Those among busy GPUs of one node, without those of `is_held`, which are throttled for a reported reason.
+/// Those among busy GPUs of one node, without those that have a reason.
 pub(super) fn find(
     now: Timestamp,
     node: &[Listed<'_>],
-    is_held: impl Fn(&Listed<'_>) -> bool,
+    has_reason: impl Fn(&Listed<'_>) -> bool,
 ) -> Vec<Evidence> {
     let mut found = Vec::new();
     for gpus in by_job(node) {
@@ -27,7 +27,7 @@ pub(super) fn find(
             continue;
         };
         let low = gpus.iter().filter(|gpu| usual.is_low(now, gpu));
-        let low = low.filter(|gpu| !is_held(gpu));
+        let low = low.filter(|gpu| !has_reason(gpu));
         found.extend(low.filter_map(|gpu| evidence(gpu, &usual)));
     }
     found

@@ -1,0 +1,46 @@
+//! Readings near their limits, and scrapes that are farther apart than the times that rules look at.
+
+use super::health::pause;
+use super::{incidents, run_every, with};
+
+#[test]
+fn pause_is_seen_however_slow_the_scrapes_are() {
+    for interval in [5, 10, 15, 30] {
+        let slow = pause(|node, rail| f64::from(u8::from((node, rail) == (5, 1))) * 0.3);
+        let storm = pause(|node, rail| f64::from(u8::from((node, rail) == (5, 1))));
+        for (fault, expected) in [
+            (slow, "slow-receiver pcie/n5:0000:11:00.0 gpus=1 [gpu/n5:1]"),
+            (storm, "pfc-storm nic/n5:mlx5_1 gpus=1 [gpu/n5:1]"),
+        ] {
+            let view = run_every(interval, 10, &fault);
+            assert_eq!(incidents(&view), [expected], "every {interval} s");
+        }
+    }
+}
+
+/// At a constant rate of errors, chance brings more of them in one window and fewer in the next.
+#[test]
+fn a_rate_near_its_limit_is_one_incident_until_it_is_below() {
+    let found_after = |rises: &[f64]| {
+        let rises = rises.to_vec();
+        let errors = with(move |node, seconds| {
+            let windows = rises.iter().enumerate();
+            let so_far = windows.map(|(number, rise)| {
+                let passed = (seconds as f64 - 120.0 * number as f64) / 120.0;
+                rise * passed.clamp(0.0, 1.0)
+            });
+            let count = if node == 5 {
+                so_far.sum::<f64>().floor()
+            } else {
+                0.0
+            };
+            format!("railscope_gpu_nvlink_errors_total{{gpu=\"1\",kind=\"replay\"}} {count}\n")
+        });
+        // Nearly four windows.
+        incidents(&run_every(15, 0, &errors)).len()
+    };
+    // The limit is two in a window, the least that is looked at five.
+    let at_the_end = |last: f64| found_after(&[30.0, last, last, last]);
+    assert_eq!([at_the_end(8.0), at_the_end(3.0)], [1, 0]);
+    assert_eq!(found_after(&[8.0; 4]), 0);
+}
