@@ -19,7 +19,7 @@ pub use crate::store::time_axis::{
 pub use ingested::{BAD_LINES_LIMIT, Ingested};
 pub use node::{NODE_SERIES_LIMIT, NodeHistory, Rows, STALE_AFTER_SECONDS, UNKNOWN_INTERVALS};
 pub(crate) use window::sign_above;
-pub use window::{Count, FARTHEST_SECONDS, Increase, MAX_STEP, Quality, Window};
+pub use window::{Count, Increase, MAX_STEP, Quality, Window};
 
 /// What all nodes and switches reported lately.
 #[derive(Debug, Clone, Default)]

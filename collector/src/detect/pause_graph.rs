@@ -94,7 +94,7 @@ impl<'a> PauseGraph<'a> {
             let [port, priority, direction] = labels[..] else {
                 continue;
             };
-            let share = |seconds| window.increase(seconds).map_or(0.0, Increase::rate);
+            let share = |seconds| window.newest_increase(seconds).map_or(0.0, Increase::rate);
             if share(WINDOW_SECONDS) <= MIN_PAUSE {
                 continue;
             }
@@ -229,7 +229,7 @@ impl<'a> PauseGraph<'a> {
 pub(crate) fn stands(history: &NodeHistory, port: &str, bytes: &'static Metric) -> bool {
     let bytes = history.window(bytes, &[port]);
     let rate = bytes
-        .and_then(|bytes| bytes.increase(DEAD_SECONDS))
+        .and_then(|bytes| bytes.newest_increase(DEAD_SECONDS))
         .map(Increase::rate);
     let speed = history.value(&SWITCH_PORT_SPEED, &[port]);
     rate.zip(speed)

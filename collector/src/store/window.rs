@@ -9,8 +9,6 @@ use crate::store::time_axis::Axis;
 pub const MAX_STEP: f64 = 2.5;
 /// Age of the newest sample, in usual steps, from which it is late: at its next scrape it is one step old.
 const LATE_STEPS: f64 = 1.5;
-/// How far the newest two points of a counter may be apart, seconds: exporters are scraped once a minute at least.
-pub const FARTHEST_SECONDS: f64 = 60.0;
 
 /// How good what a slot holds is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -379,30 +377,30 @@ impl<'a> Window<'a> {
             })
     }
 
-    /// How much a counter rose within the last `seconds` before its newest point, or since the point before that, up to
-    /// [`FARTHEST_SECONDS`] ago, and over how many seconds that was seen. `None` with fewer than two points, and of what is no
-    /// counter.
+    /// How much a counter rose within the last `seconds` before its newest point, and over how many
+    /// seconds that was seen. `None` with fewer than two points, and of what is no counter.
     #[inline]
     pub fn increase(self, seconds: f64) -> Option<Increase> {
         let end = self.axis.heard();
         let (mut since, mut amount, mut earliest) = (end, 0.0, Cell::value(0.0));
-        for (at, cell) in self.slots().rev() {
-            let is_first = since == end;
-            let farthest = if is_first {
-                FARTHEST_SECONDS.max(seconds)
-            } else {
-                seconds
-            };
-            if end.seconds_since(at) > farthest {
-                break;
-            }
-            if cell.is_told() {
-                // What rose before the earliest point rose outside.
-                amount += f64::from(earliest.0.abs());
-                (since, earliest) = (at, cell);
-            }
+        let within = |(at, _): &(Timestamp, Cell)| end.seconds_since(*at) <= seconds;
+        let told = |(_, cell): &(Timestamp, Cell)| cell.is_told();
+        for (at, cell) in self.slots().rev().take_while(within).filter(told) {
+            // What rose before the earliest point rose outside.
+            amount += f64::from(earliest.0.abs());
+            (since, earliest) = (at, cell);
         }
         let seconds = end.seconds_since(since);
         (self.counts && seconds > 0.0).then_some(Increase { amount, seconds })
+    }
+
+    /// As [`Self::increase`]; where scrapes are farther apart than that, of the newest step between two of them, if it is no
+    /// gap. For what is looked at by itself: differences of two such increases mean nothing.
+    pub fn newest_increase(self, seconds: f64) -> Option<Increase> {
+        self.increase(seconds).or_else(|| {
+            let step = self.axis.usual_step()?;
+            let mut within = [LATE_STEPS, MAX_STEP].into_iter();
+            within.find_map(|steps| self.increase(steps * step))
+        })
     }
 }

@@ -174,6 +174,8 @@ fn two_nics_of_one_job_that_lose_on_different_rails_are_both_named() {
     let two = |node, rail| match (node, rail) {
         (4, 0) | (5, 1) => (800, 0),
         (0..4, 0 | 1) => (0, 200),
+        // What is lost on a third rail now and then is felt by nobody.
+        (2, 2) => (1, 0),
         _ => (0, 0),
     };
     let cables = [

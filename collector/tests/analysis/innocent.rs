@@ -97,18 +97,24 @@ fn gpus_at_a_limit_that_the_work_of_others_does_not_reach_are_not_slow() {
 /// GPUs that serve requests are at their limit in bursts, draw less on average than those that train, and differ.
 #[test]
 fn a_gpu_that_serves_requests_is_not_slow_when_a_burst_lowers_its_clock() {
-    let serves = |index: usize, seconds: u64, page: String| {
-        reporting(&page, seconds, |gpu| {
-            let is_it = (index, gpu) == (4, 2);
-            Reported {
-                utilization: if index == 4 { 0.55 } else { 1.0 },
-                megahertz: if is_it { 1755.0 } else { 1980.0 },
-                watts: if index == 4 { 250.0 } else { 690.0 },
-                is_capped: is_it,
-            }
-        })
-    };
-    assert_eq!(incidents(&run_from_the_start(&serves)), [""; 0]);
+    for (megahertz, limit) in [(1755.0, ""), (1600.0, "700")] {
+        let serves = move |index: usize, seconds: u64, page: String| {
+            let text = reporting(&page, seconds, |gpu| {
+                let is_it = (index, gpu) == (4, 2);
+                Reported {
+                    utilization: if index == 4 { 0.55 } else { 1.0 },
+                    megahertz: if is_it { megahertz } else { 1980.0 },
+                    watts: if index == 4 { 250.0 } else { 690.0 },
+                    is_capped: is_it,
+                }
+            });
+            let limits = of_gpus(|gpu| {
+                format!("railscope_gpu_power_limit_watts{{gpu=\"{gpu}\"}} {limit}\n")
+            });
+            text + if limit.is_empty() { "" } else { &limits }
+        };
+        assert_eq!(incidents(&run_from_the_start(&serves)), [""; 0]);
+    }
 }
 
 /// A site lowers the power limits of all GPUs for a while, and a job begins then: what others drew before is no measure.

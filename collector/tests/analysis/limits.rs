@@ -5,7 +5,7 @@ use super::{incidents, run_every, with};
 
 #[test]
 fn pause_is_seen_however_slow_the_scrapes_are() {
-    for interval in [5, 10, 15, 30] {
+    for interval in [5, 10, 15, 30, 60] {
         let slow = pause(|node, rail| f64::from(u8::from((node, rail) == (5, 1))) * 0.3);
         let storm = pause(|node, rail| f64::from(u8::from((node, rail) == (5, 1))));
         for (fault, expected) in [
@@ -16,6 +16,25 @@ fn pause_is_seen_however_slow_the_scrapes_are() {
             assert_eq!(incidents(&view), [expected], "every {interval} s");
         }
     }
+}
+
+#[test]
+fn a_nic_that_pauses_its_switch_and_receives_nothing_is_a_storm_and_no_slow_receiver() {
+    let receives = |bytes_per_second: f64| {
+        let pauses = pause(|node, rail| f64::from(u8::from((node, rail) == (5, 1))) * 0.3);
+        let fault = move |node, seconds, page| {
+            let bytes = bytes_per_second * seconds as f64;
+            pauses(node, seconds, page)
+                + &format!(
+                    "railscope_rdma_port_receive_bytes_total{{device=\"mlx5_1\",port=\"1\"}} {bytes}\n"
+                )
+        };
+        incidents(&run_every(5, 10, &fault))
+    };
+    let storm = "pfc-storm nic/n5:mlx5_1 gpus=1 [gpu/n5:1]";
+    assert_eq!(receives(4000.0), [storm]);
+    let slow = "slow-receiver pcie/n5:0000:11:00.0 gpus=1 [gpu/n5:1]";
+    assert_eq!(receives(5e9), [slow]);
 }
 
 /// At a constant rate of errors, chance brings more of them in one window and fewer in the next.

@@ -3,9 +3,9 @@
 mod limits;
 mod switches;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use railscope_model::fabric::Fabric;
+use railscope_model::fabric::{Fabric, Timestamp};
 use railscope_model::identity::{NodeName, Part, RdmaPort, SwitchName};
 use railscope_model::reading::Labels;
 
@@ -35,8 +35,8 @@ const NAME: &str = "error-counters";
 
 #[derive(Default)]
 struct ErrorCounters {
-    /// Parts that were above each limit in the last tick.
-    above: [BTreeSet<Part>; LIMITS.len()],
+    /// Parts that were reported for each limit, and when last.
+    reported: [BTreeMap<Part, Timestamp>; LIMITS.len()],
 }
 
 /// Builds the detector.
@@ -81,15 +81,15 @@ impl Detector for ErrorCounters {
             }
         }
         switches::observe(view, &mut all);
-        for ((limit, mut high), above) in LIMITS.iter().zip(all).zip(&mut self.above) {
+        for ((limit, mut high), reported) in LIMITS.iter().zip(all).zip(&mut self.reported) {
+            reported.retain(|_, last| view.now.seconds_since(*last) <= WINDOW_SECONDS);
             // At a rate near the limit, chance would end the incident and begin the next.
             high.retain(|rise| {
                 let most = limit.most(rise);
-                let goes_on = above.contains(&rise.part);
+                let goes_on = reported.contains_key(&rise.part);
                 let most = if goes_on { most.to_end } else { most.to_begin };
                 rise.amount >= limit.at_least && rise.amount > most
             });
-            above.clear();
             if limit.of_losses {
                 leave_out_shared(view.fabric, &mut high);
                 leave_out_moved(view, &mut high);
@@ -103,7 +103,7 @@ impl Detector for ErrorCounters {
             let usual = usual_per_hour(view, limit);
             let stands_out = |rise: &Rise| rise.per_hour() > ABOVE_PEERS * usual;
             high.retain(stands_out);
-            above.extend(high.iter().map(|rise| rise.part.clone()));
+            reported.extend(high.iter().map(|rise| (rise.part.clone(), view.now)));
             out.extend(
                 high.into_iter()
                     .map(|rise| evidence(view, rise, limit, usual)),
@@ -122,11 +122,11 @@ impl Detector for ErrorCounters {
                     String::new()
                 };
                 format!(
-                    "more than {} per hour by {DEVIATIONS} standard deviations and at least {} in {WINDOW_SECONDS} s{wait} ({}), and more than {ABOVE_PEERS} times the median",
+                    "more than {} per hour, to begin with by {DEVIATIONS} standard deviations, and at least {} in {WINDOW_SECONDS} s{wait} ({}), and more than {ABOVE_PEERS} times the median",
                     limit.per_hour, limit.at_least, limit.source
                 )
             }),
-            clears: "The counter stays at its limit or below for the whole window.",
+            clears: "The counter stays at its limit or below, or below the minimum, for the whole window.",
         }
     }
 

@@ -242,7 +242,7 @@ fn of_node<'a>(
         }
         let carried = history.window(bytes, &[device, port])?;
         let is_felt = LOSS_SECONDS.into_iter().all(|seconds| {
-            let rates = [window, carried].map(|of| of.increase(seconds).map(Increase::rate));
+            let rates = [window, carried].map(|of| of.newest_increase(seconds).map(Increase::rate));
             let [Some(lost), Some(bytes)] = rates else {
                 return false;
             };

@@ -155,7 +155,7 @@ fn stuck_at_edge(view: &View<'_>, out: &mut Vec<Evidence>) {
         let mut paused = BTreeSet::new();
         for (labels, window) in history.moving(&SWITCH_PORT_PFC_PAUSE_SECONDS) {
             let labels: Vec<&str> = labels.values().collect();
-            let share = |seconds| window.increase(seconds).map_or(0.0, Increase::rate);
+            let share = |seconds| window.newest_increase(seconds).map_or(0.0, Increase::rate);
             match labels[..] {
                 [_, priority, "receive"] if share(WINDOW_SECONDS) > MIN_PAUSE => {
                     paused.insert(priority);
@@ -248,7 +248,9 @@ fn any_port_is_full(history: &NodeHistory) -> Option<bool> {
     for (labels, window) in history.moving(&SWITCH_PORT_TRANSMIT_BYTES) {
         let port = labels.values().next()?;
         let speed = history.value(&SWITCH_PORT_SPEED, &[port])?;
-        let rate = window.increase(WINDOW_SECONDS).map_or(0.0, Increase::rate);
+        let rate = window
+            .newest_increase(WINDOW_SECONDS)
+            .map_or(0.0, Increase::rate);
         full |= rate > FULL * speed;
     }
     Some(full)

@@ -12,7 +12,8 @@ use railscope_model::metric::{
 };
 
 use self::power::{
-    AT_LIMIT, CAPPED_CHIPS_DIFFER, LOWER_LIMIT, POWER_SECONDS, capped, lowest_clock, power,
+    AS_MUCH, CAPPED_CHIPS_DIFFER, Capped, LOWER_LIMIT, LOWER_POWER, POWER_SECONDS, SAMPLE, capped,
+    power, works_without_pause,
 };
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::{Class, GPU_SLOW, HOST_COOLING, HOST_POWER, POWER_LIMIT};
@@ -153,12 +154,13 @@ impl Detector for SlowGpu {
                 "The SM clocks of most busy GPUs of a node are below those of equal busy GPUs, for one reason."
             },
             threshold: format!(
-                "{:.0} % below the median of at least {MIN_PEERS} peers (of the GPU's job if the job has {MIN_PEERS} nodes) for thermal slowdown and power brake (healthy chips differ by less), {:.0} % for a power cap ({:.0} % below the lowest clocks that peers with the same limit, which reach it too or {:.0} % of it, had in {POWER_SECONDS:.0} s, unless the GPU's limit, or its power if limits are unknown, is {:.0} % below theirs; power is the highest of {POWER_SECONDS:.0} s), with a clock event for {:.0} % of {WINDOW_SECONDS:.0} s; if {:.0} % of a node's GPUs are slow, the node is reported; power limits on several nodes count as the site's choice; without a reason, {:.0} % for {:.0} s",
+                "{:.0} % below the median of at least {MIN_PEERS} peers (of the GPU's job if the job has {MIN_PEERS} nodes) for thermal slowdown and power brake (healthy chips differ by less), {:.0} % for a power cap ({:.0} % below the lowest clocks that the {SAMPLE} peers with the same limit that drew most nearly as much, and at least {:.0} % of its power, had in {POWER_SECONDS:.0} s, unless the GPU's limit is {:.0} % below theirs, or its power {:.0} % if limits are unknown; power is the highest of {POWER_SECONDS:.0} s without a pause), with a clock event for {:.0} % of {WINDOW_SECONDS:.0} s; if {:.0} % of a node's GPUs are slow, the node is reported; power limits on several nodes count as the site's choice; without any clock event, {:.0} % for {:.0} s",
                 100.0 * CHIPS_DIFFER,
                 100.0 * SLOW_COMPUTE,
                 100.0 * CAPPED_CHIPS_DIFFER,
-                100.0 * AT_LIMIT,
+                100.0 * AS_MUCH,
                 100.0 * LOWER_LIMIT,
+                100.0 * LOWER_POWER,
                 100.0 * MIN_EVENT_SHARE,
                 100.0 * MAJORITY,
                 100.0 * unexplained::MIN_DROP,
@@ -234,12 +236,11 @@ struct Norms<'a> {
     clock: Usual<&'a str, (f64, usize)>,
     /// The clock under one power limit; of GPUs without a known limit, that of all such.
     clock_at_limit: Usual<AtLimit<'a>, (f64, usize)>,
-    /// The lowest of it of GPUs that reach the limit, see [`lowest_clock`]. Only asked where a clock is far below the newest ones.
-    lowest_at_limit: OnceCell<Usual<AtLimit<'a>, (f64, usize)>>,
+    /// Only asked where a clock is far below the newest ones.
+    capped: OnceCell<Capped<'a>>,
     limit: Usual<&'a str, (f64, usize)>,
     /// Only asked where a limit is not known.
     power: OnceCell<Usual<&'a str, (f64, usize)>>,
-    highest_power: OnceCell<Usual<&'a str>>,
     gpus: &'a [Listed<'a>],
 }
 
@@ -251,10 +252,8 @@ fn power_limit(gpu: &Listed<'_>) -> Option<f64> {
 }
 
 fn at_limit<'a>(gpu: &Listed<'a>) -> AtLimit<'a> {
-    (
-        gpu.product,
-        power_limit(gpu).map(|watts| watts.round() as u64),
-    )
+    let limit = gpu.value(&GPU_POWER_LIMIT);
+    (gpu.product, limit.map(|watts| watts.round() as u64))
 }
 
 impl<'a> Norms<'a> {
@@ -262,38 +261,22 @@ impl<'a> Norms<'a> {
         Self {
             clock: usual_by(gpus, Listed::clock_hertz),
             clock_at_limit: usual(gpus, |gpu| Some((at_limit(gpu), gpu.clock_hertz()?))),
-            lowest_at_limit: OnceCell::new(),
+            capped: OnceCell::new(),
             limit: usual_by(gpus, power_limit),
             power: OnceCell::new(),
-            highest_power: OnceCell::new(),
             gpus,
         }
     }
 
     /// Whether a GPU has a lower power limit than its peers; where limits are not known, whether it draws less power.
     fn is_limited(&self, gpu: &Listed<'_>) -> bool {
-        let below = |own: Option<f64>, norms: &Usual<&str, (f64, usize)>| {
+        let below = |own: Option<f64>, norms: &Usual<&str, (f64, usize)>, by: f64| {
             let (norm, _) = norms.of(wide_job(gpu), &gpu.product)?;
-            Some(own? <= (1.0 - LOWER_LIMIT) * norm)
+            Some(own? <= (1.0 - by) * norm)
         };
-        below(power_limit(gpu), &self.limit)
-            .or_else(|| below(power(gpu), self.power()))
+        below(power_limit(gpu), &self.limit, LOWER_LIMIT)
+            .or_else(|| below(power(gpu), self.power(), LOWER_POWER))
             .unwrap_or(false)
-    }
-
-    /// Whether it draws nearly what it may; where that is not known, nearly what any GPU of its model draws.
-    fn draws_its_limit(&self, gpu: &Listed<'_>) -> bool {
-        let highest = || {
-            let all = self.highest_power.get_or_init(|| {
-                let drawn = self.gpus.iter();
-                let drawn = drawn.filter_map(|gpu| Some((None, gpu.product, power(gpu)?)));
-                Usual::new(drawn, |values| values.into_iter().reduce(f64::max))
-            });
-            all.of(None, &gpu.product)
-        };
-        let limit = power_limit(gpu).or_else(highest);
-        let drawn = power(gpu).zip(limit);
-        drawn.is_some_and(|(drawn, limit)| drawn >= AT_LIMIT * limit)
     }
 
     fn power(&self) -> &Usual<&'a str, (f64, usize)> {
@@ -302,26 +285,19 @@ impl<'a> Norms<'a> {
 
     /// The usual clock of its peers with their number, what it is of them, and the smallest drop below it that is a fault for
     /// this reason.
-    fn clock(&self, gpu: &Listed<'_>, why: &Slowdown) -> Option<((f64, usize), &'static str, f64)> {
+    fn clock(&self, gpu: &Listed<'a>, why: &Slowdown) -> Option<((f64, usize), &'static str, f64)> {
         if why.reason == POWER_CAP && !self.is_limited(gpu) {
             let limit = at_limit(gpu);
             let newest = self.clock_at_limit.of(wide_job(gpu), &limit)?;
             let is_far = gpu.clock_hertz()? <= (1.0 - CAPPED_CHIPS_DIFFER) * newest.0;
-            if !is_far {
+            if !is_far || !works_without_pause(gpu) {
                 return None;
             }
-            // Peers that do not reach their limit, for they wait or do lighter work, do not show what clock it allows.
-            let lowest = |gpu: &Listed<'a>| {
-                let reaches = active(gpu, why).is_some() || self.draws_its_limit(gpu);
-                reaches.then(|| Some((at_limit(gpu), lowest_clock(gpu)?)))?
-            };
-            let norms = self
-                .lowest_at_limit
-                .get_or_init(|| usual(self.gpus, lowest));
-            let norm = norms.of(wide_job(gpu), &limit)?;
+            let norms = self.capped.get_or_init(|| Capped::of(self.gpus));
+            let norm = norms.clock(gpu)?;
             return Some((
                 norm,
-                "the median lowest clock of 60 s of GPUs at the same limit,",
+                "the median lowest clock of 60 s of GPUs that draw as much,",
                 CAPPED_CHIPS_DIFFER,
             ));
         }

@@ -5,6 +5,7 @@
 //! but only the root holds its own switch back: a host that sends pause is the root.
 
 mod credits;
+mod pauses;
 mod slots;
 mod stalls;
 mod whole_nodes;
@@ -17,6 +18,7 @@ use railscope_model::metric::{Metric, NIC_PAUSE_SECONDS, NIC_PAUSE_STORMS, NIC_P
 use railscope_model::reading::Labels;
 
 use credits::Credits;
+use pauses::{NOTHING, OF_IDLE, SETTLED_SECONDS, has_settled};
 use slots::of_slot;
 use stalls::stalled;
 
@@ -58,11 +60,6 @@ const MIN_STALLED: f64 = 0.2;
 /// Share of the time in pause from which nothing gets through, and the time that is looked at for it.
 const STORM: f64 = 0.9;
 const STORM_SECONDS: f64 = 10.0;
-/// A receiver is called slow for what it did longer ago than this: until then pause that has just begun may be a
-/// storm, whose part is another.
-const SETTLED_SECONDS: f64 = 15.0;
-/// Steps between slow scrapes that reach back to the one before the newest, whatever their jitter.
-const STEPS: f64 = 2.5;
 /// Fewest ticks of waiting in a second that are looked at. A tick is no fixed time; the slowest counters known tick at
 /// some ten millions a second, of which this is a thousandth.
 const MIN_TICKS: f64 = 10_000.0;
@@ -149,12 +146,14 @@ impl Detector for SlowReceiver {
                 "A NIC back-pressures its switch: the switch port connected to it has data but no credits, the NIC sends pause, or its PCIe link stalls."
             },
             threshold: format!(
-                "{ABOVE_PEERS} times the median port (InfiniBand: also of the ports of the NIC's job, and for each byte of the ports that send {:.0} % of its bytes), and {:.0} % of the time in pause, {MIN_TICKS} wait ticks per second or {:.0} % of the seconds with a stalled PCIe link, over {WINDOW_SECONDS:.0} s, in which an InfiniBand NIC never receives more than {:.0} % of its port's speed, pause for at least {SETTLED_SECONDS:.0} s; from {:.0} % over {STORM_SECONDS:.0} s it is a storm; if {:.0} % of a node's NICs do so, the node is reported",
+                "{ABOVE_PEERS} times the median port (InfiniBand: also of the ports of the NIC's job, and for each byte of the ports that send {:.0} % of its bytes), and {:.0} % of the time in pause, {MIN_TICKS} wait ticks per second or {:.0} % of the seconds with a stalled PCIe link, over {WINDOW_SECONDS:.0} s, in which an InfiniBand NIC never receives more than {:.0} % of its port's speed, pause for at least {SETTLED_SECONDS:.0} s; from {:.0} % over {STORM_SECONDS:.0} s, or from {:.0} % if the NIC receives less than {:.0} % of its port's speed, it is a storm; if {:.0} % of a node's NICs do so, the node is reported",
                 100.0 * BUSY,
                 100.0 * MIN_PAUSE,
                 100.0 * MIN_STALLED,
                 100.0 * FULL,
                 100.0 * STORM,
+                100.0 * OF_IDLE,
+                100.0 * NOTHING,
                 100.0 * MAJORITY
             ),
             clears: "The NIC accepts its traffic without back-pressure.",
@@ -171,7 +170,10 @@ impl Detector for SlowReceiver {
             );
             peers::thresholds().into_iter().chain([own])
         };
-        let slow = || peers().chain(numbers()).chain(numbers_of_jobs()).collect();
+        let slow = || {
+            let own = numbers().into_iter().chain(pauses::numbers());
+            peers().chain(own).chain(numbers_of_jobs()).collect()
+        };
         let stuck = [
             Threshold::new(
                 SHARE_IN_PAUSE,
@@ -189,6 +191,7 @@ impl Detector for SlowReceiver {
         let slow = [&SLOW_RECEIVER, &PCIE_REDIRECTED, &NUMA_AFFINITY]
             .into_iter()
             .map(|class| Rule::new(class, slow()));
+        let stuck = stuck.into_iter().chain(pauses::numbers_of_idle());
         let storm = Rule::new(&PFC_STORM, peers().chain(stuck).collect());
         slow.chain([storm]).collect()
     }
@@ -241,18 +244,6 @@ fn numbers() -> Vec<Threshold> {
             "s",
             "the usual interval of scrapes; shorter ones are not exact enough (a choice)",
         ),
-        Threshold::new(
-            "steps between slow scrapes in which it must have been seen",
-            STEPS,
-            "steps",
-            "the newest step and the one before, with jitter (a choice)",
-        ),
-        Threshold::new(
-            "minimum duration of pause, because new pause can belong to a storm",
-            SETTLED_SECONDS,
-            "s",
-            "another component causes a storm (a choice)",
-        ),
     ]
 }
 
@@ -304,7 +295,7 @@ fn in_pause<'a>(view: &View<'a>) -> Vec<Holds<'a>> {
             if direction != "transmit" && !view.left_out.has(Step::PauseWalk) {
                 continue;
             }
-            let share = window.increase(WINDOW_SECONDS).map(Increase::rate);
+            let share = window.newest_increase(WINDOW_SECONDS).map(Increase::rate);
             let of = (history, (netdev, direction), priority);
             shares.extend(share.map(|share| (node, of, window, share)));
         }
@@ -325,12 +316,15 @@ fn in_pause<'a>(view: &View<'a>) -> Vec<Holds<'a>> {
         }
         let storms = history.window(&NIC_PAUSE_STORMS, &[netdev, "warning"]);
         let stormy = storms
-            .and_then(|window| window.increase(WINDOW_SECONDS))
+            .and_then(|window| window.newest_increase(WINDOW_SECONDS))
             .is_some_and(|rise| rise.amount > 0.0);
-        let lately = window.increase(STORM_SECONDS).map_or(0.0, Increase::rate);
+        let lately = window
+            .newest_increase(STORM_SECONDS)
+            .map_or(0.0, Increase::rate);
         let storm = lately > STORM || (stormy && lately.max(share) > STORM / 2.0);
         // Pause that began just now may become a storm, and pause that has ended may be what a storm left.
         let is_slow = has_settled(window) && lately > MIN_PAUSE;
+        let storm = storm || is_slow && pauses::takes_nothing(history, &device, lately);
         if !(storm || is_slow) {
             continue;
         }
@@ -399,24 +393,10 @@ fn pause_of(history: &NodeHistory) -> impl Iterator<Item = ([&str; 3], Window<'_
 
 /// Whether a NIC sends so much pause that its peers need be asked whether they do.
 fn pauses(view: &View<'_>, (labels, window): (&Labels, Window<'_>)) -> bool {
-    let share = || window.increase(WINDOW_SECONDS).map(Increase::rate);
+    let share = || window.newest_increase(WINDOW_SECONDS).map(Increase::rate);
     // The last label of both.
     let sends = labels.values().last() == Some("transmit");
     (sends || view.left_out.has(Step::PauseWalk)) && share().is_some_and(|share| share > MIN_PAUSE)
-}
-
-/// Whether a counter of pause rose before it could still be the beginning of a storm.
-fn has_settled(window: Window<'_>) -> bool {
-    let late = window.increase(SETTLED_SECONDS);
-    // Scrapes may be farther apart than that: then the newest step says nothing of what was before.
-    let all = late.and_then(|late| {
-        window.increase((WINDOW_SECONDS + SETTLED_SECONDS).max(STEPS * late.seconds))
-    });
-    let earlier = all.zip(late).map(|(all, late)| Increase {
-        amount: all.amount - late.amount,
-        seconds: all.seconds - late.seconds,
-    });
-    earlier.is_some_and(|earlier| earlier.seconds > 0.0 && earlier.rate() > MIN_PAUSE)
 }
 
 /// NICs of a node that a switch is cabled to.

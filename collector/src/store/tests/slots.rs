@@ -197,9 +197,7 @@ proptest! {
                     let expected: Vec<f64> = list.iter().filter(|(at, _)| now - at <= WINDOW_SECONDS || *at >= slow).map(|(_, value)| *value).collect();
                     prop_assert_eq!(window.values().collect::<Vec<_>>(), expected);
                 } else {
-                    let younger = |most: f64| list.iter().filter(move |(at, _)| now - at <= most);
-                    let least = younger(FARTHEST_SECONDS).count().min(2);
-                    let within = &list[list.len() - younger(seconds).count().max(least)..];
+                    let within: Vec<_> = list.iter().filter(|(at, _)| now - at <= seconds).collect();
                     let rises = within.windows(2).map(|pair| if pair[1].1 >= pair[0].1 { pair[1].1 - pair[0].1 } else { pair[1].1 });
                     let lasted = now - within[0].0;
                     let expected = (lasted > 0.0).then(|| Increase { amount: rises.sum(), seconds: lasted });

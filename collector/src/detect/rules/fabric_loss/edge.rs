@@ -8,7 +8,7 @@
 //! acknowledgments: adaptive routing makes gaps at all receivers, so that those of a NIC's own packets are not known.
 //! A job that loses packets at several NICs may still have one such NIC for each device name: collectives connect equal ones.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use railscope_model::identity::{NodeName, Part, RdmaPort};
 use railscope_model::metric::RDMA_TRANSPORT_EVENTS;
@@ -39,7 +39,7 @@ pub(super) fn explain() -> Explanation {
     Explanation {
         check: "A NIC misses packets, and what it sends does not arrive, or only it misses what several others send, or only what it sends is missed by several others; the errors of its node's ports do not explain this.",
         threshold: format!(
-            "negative acknowledgments or gaps for more than {MIN_LOST} of its packets and {MIN_RATE:.0} per second, over {:.0} s and over {:.0} s; the NIC is at one end of {:.0} % of all packets that its job loses (or all NICs of no known job; or their NICs of the same device name), any other of less than {:.0} % of that; it loses at least {:.0} % of each direction, or misses what at least {OTHERS} others send, or sends what at least {OTHERS} others miss with at most {GAPS_FOR_EACH} gaps for each negative acknowledgment; the node's port errors are below {:.0} % of the loss",
+            "negative acknowledgments or gaps for more than {MIN_LOST} of its packets and {MIN_RATE:.0} per second, over {:.0} s and over {:.0} s; the NIC is at one end of {:.0} % of all packets that its job loses (or all NICs of no known job; or NICs of the same device name, if there is one for each with such a NIC, on different nodes), any other of less than {:.0} % of that; it loses at least {:.0} % of each direction, or misses what at least {OTHERS} others send, or sends what at least {OTHERS} others miss with at most {GAPS_FOR_EACH} gaps for each negative acknowledgment; the node's port errors are below {:.0} % of the loss",
             LOSS_SECONDS[0],
             LOSS_SECONDS[1],
             100.0 * MIN_SHARE,
@@ -145,14 +145,19 @@ pub(super) fn evidence(
     found.collect()
 }
 
-/// The same for the NICs of each device name by themselves.
+/// The same for the NICs of each device name by themselves, if each has one, on nodes of their own: what is lost in the fabric
+/// shows on many devices of the same nodes.
 fn at_one_end_by_device<'a>(of_job: &OfJob<'a>) -> Vec<Found<'a>> {
     let mut by_device: BTreeMap<_, OfJob<'a>> = BTreeMap::new();
     for (nic, lost) in of_job {
         let of_device = by_device.entry(&nic.1.device).or_default();
         of_device.insert(*nic, lost);
     }
-    by_device.values().filter_map(at_one_end).collect()
+    by_device.retain(|_, nics| nics.values().any(|lost| lost.is_felt));
+    let found: Vec<_> = by_device.values().filter_map(at_one_end).collect();
+    let nodes: BTreeSet<_> = found.iter().map(|((node, _), _)| node).collect();
+    let are_all = found.len() == by_device.len() && found.len() == nodes.len();
+    if are_all { found } else { Vec::new() }
 }
 
 /// A NIC, and what it loses.

@@ -1,18 +1,27 @@
 //! GPUs at their power limit: how much they draw, and how far their clocks fall, over the phases of a step.
 
+use std::collections::HashMap;
+
+use foldhash::fast::FixedState;
 use railscope_model::metric::{GPU_POWER, GPU_UTILIZATION};
 
+use super::{AtLimit, at_limit, wide_job};
 use crate::detect::gpus::Listed;
+use crate::detect::peers::{MIN_PEERS, median};
 use crate::detect::registry::Threshold;
+use crate::jobs::job::JobName;
 
 /// What equal chips reach within one power limit differs by more: 8 % on average, up to 22 % (Sinha et al., SC 2022).
 pub(super) const CAPPED_CHIPS_DIFFER: f64 = 0.15;
-/// A GPU whose power limit is so much below that of its peers is throttled by its own limit;
-/// where limits are not known, one that draws so much less power.
+/// A GPU whose power limit is so much below that of its peers is throttled by its own limit.
 pub(super) const LOWER_LIMIT: f64 = 0.05;
-
-/// Share of its power limit that a GPU draws at most for its clock to show what the limit allows.
-pub(super) const AT_LIMIT: f64 = 0.9;
+/// The same of the power of a GPU whose limit is not known.
+pub(super) const LOWER_POWER: f64 = 0.1;
+/// Share of a GPU's power from which one that draws it runs at the same clock, if it is as good: one that waits or has lighter
+/// work runs at a higher one.
+pub(super) const AS_MUCH: f64 = 0.9;
+/// GPUs of these whose median clock is taken, those that draw most nearly as much.
+pub(super) const SAMPLE: usize = 64;
 
 /// Time in which a GPU reaches the most power that it draws in a step, and the samples of it, at least.
 pub(super) const POWER_SECONDS: f64 = 60.0;
@@ -22,6 +31,18 @@ const POWER_SAMPLES: usize = 4;
 /// clock limited in bursts, and draws less on average.
 const WITHOUT_PAUSE: f64 = 0.9;
 
+/// Whether it has worked all the time lately.
+pub(super) fn works_without_pause(gpu: &Listed<'_>) -> bool {
+    let Some(utilization) = gpu.window(&GPU_UTILIZATION) else {
+        return false;
+    };
+    let newest = utilization.latest();
+    newest.is_some_and(|(newest, _)| {
+        let mut lately = utilization.told_within(newest, POWER_SECONDS);
+        lately.all(|(_, share)| share >= WITHOUT_PAUSE)
+    })
+}
+
 /// The most that it drew lately: within a step, power rises to the limit and falls again. `None` where it paused within that
 /// time: its peers may have drawn more meanwhile.
 pub(super) fn power(gpu: &Listed<'_>) -> Option<f64> {
@@ -29,17 +50,13 @@ pub(super) fn power(gpu: &Listed<'_>) -> Option<f64> {
     let newest = power.latest()?.0;
     let lately = power.told_within(newest, POWER_SECONDS);
     let lately: Vec<f64> = lately.map(|(_, watts)| watts).collect();
-    let mut utilization = gpu
-        .window(&GPU_UTILIZATION)?
-        .told_within(newest, POWER_SECONDS);
-    let works = utilization.all(|(_, share)| share >= WITHOUT_PAUSE);
-    let enough = works && lately.len() >= POWER_SAMPLES;
+    let enough = works_without_pause(gpu) && lately.len() >= POWER_SAMPLES;
     enough.then(|| lately.into_iter().reduce(f64::max))?
 }
 
 /// Its lowest clock of the same time while it worked. In a step, a GPU computes at its power limit, and waits for others at
 /// a higher clock: the newest samples of two GPUs may be of different phases.
-pub(super) fn lowest_clock(gpu: &Listed<'_>) -> Option<f64> {
+fn lowest_clock(gpu: &Listed<'_>) -> Option<f64> {
     let clocks = gpu.clock()?;
     let newest = clocks.latest()?.0;
     let mut seen = gpu.busy_within(2.0 * POWER_SECONDS).peekable();
@@ -54,24 +71,95 @@ pub(super) fn lowest_clock(gpu: &Listed<'_>) -> Option<f64> {
     busy.reduce(f64::min)
 }
 
+/// The most power that a GPU drew lately; zero where it is not known.
+fn drawn(gpu: &Listed<'_>) -> f64 {
+    let power = gpu.window(&GPU_POWER);
+    let newest = power.and_then(|power| power.latest());
+    let lately = power.zip(newest);
+    let lately = lately.map(|(power, (newest, _))| power.told_within(newest, POWER_SECONDS));
+    let watts = lately.into_iter().flatten().map(|(_, watts)| watts);
+    watts.fold(0.0, f64::max)
+}
+
+/// What a GPU drew at most, W, and its lowest clock, Hz, lately.
+type Drawn = (f64, f64);
+
+/// Busy GPUs by model and power limit, all and by job, those that drew least first.
+pub(super) struct Capped<'a> {
+    of_all: HashMap<AtLimit<'a>, Vec<Drawn>, FixedState>,
+    of_job: HashMap<(&'a JobName, AtLimit<'a>), Vec<Drawn>, FixedState>,
+}
+
+impl<'a> Capped<'a> {
+    pub(super) fn of(gpus: &[Listed<'a>]) -> Self {
+        let mut of_all: HashMap<_, Vec<_>, FixedState> = HashMap::default();
+        let mut of_job: HashMap<_, Vec<_>, FixedState> = HashMap::default();
+        for gpu in gpus {
+            let Some(lowest_hertz) = lowest_clock(gpu) else {
+                continue;
+            };
+            let (limit, own) = (at_limit(gpu), (drawn(gpu), lowest_hertz));
+            of_all.entry(limit).or_default().push(own);
+            if let Some(job) = wide_job(gpu).filter(|job| job.is_heard) {
+                of_job.entry((&job.name, limit)).or_default().push(own);
+            }
+        }
+        let all = of_all.values_mut().chain(of_job.values_mut());
+        all.for_each(|gpus| gpus.sort_by(|a, b| a.0.total_cmp(&b.0)));
+        Self { of_all, of_job }
+    }
+
+    /// The median lowest clock of those that draw most nearly as much as this one, of its job if they are enough, and how many
+    /// they are, itself included.
+    pub(super) fn clock(&self, gpu: &Listed<'a>) -> Option<(f64, usize)> {
+        let (limit, watts) = (at_limit(gpu), drawn(gpu));
+        let of_job = wide_job(gpu).and_then(|job| self.of_job.get(&(&job.name, limit)));
+        let of_job = of_job.and_then(|gpus| usual_near(gpus, watts));
+        of_job.or_else(|| usual_near(self.of_all.get(&limit)?, watts))
+    }
+}
+
+/// The median clock of the GPUs that draw most nearly as much, and their number.
+fn usual_near(gpus: &[Drawn], watts: f64) -> Option<(f64, usize)> {
+    let first = gpus.partition_point(|(other, _)| *other < AS_MUCH * watts);
+    let own = gpus.partition_point(|(other, _)| *other < watts);
+    let begin = own.saturating_sub(SAMPLE / 2).max(first);
+    let end = gpus.len().min(begin + SAMPLE);
+    let near = &gpus[begin..end];
+    let clocks = near.iter().map(|(_, hertz)| *hertz);
+    (near.len() >= MIN_PEERS).then(|| Some((median(clocks)?, near.len())))?
+}
+
 /// The numbers of GPUs at their power limit.
-pub(super) fn capped() -> [Threshold; 6] {
+pub(super) fn capped() -> [Threshold; 8] {
     [
         Threshold::new(
-            "SM clock below the median peer that reaches the same power limit, for sw_power_cap",
+            "SM clock below the median peer with the same power limit, for sw_power_cap",
             CAPPED_CHIPS_DIFFER,
             "ratio",
             "equal chips differ by 8 % on average, by 22 % at most (Sinha et al., SC 2022)",
         ),
         Threshold::new(
-            "power of these peers, compared with the limit, or with the highest power of any where limits are unknown",
-            AT_LIMIT,
+            "power of these peers, compared with its own, at least",
+            AS_MUCH,
             "ratio",
             "one that waits or works less runs at a higher clock (a choice)",
         ),
         Threshold::new(
-            "power limit, or power where limits are unknown, below the median peer",
+            "GPUs of these whose median is taken, those that draw most nearly as much",
+            SAMPLE as f64,
+            "GPUs",
+            "more change the median little (a choice)",
+        ),
+        Threshold::new(
+            "power limit below the median peer",
             LOWER_LIMIT,
+            "ratio",
+            "a lowered limit is lower by more (a choice)",
+        ),
+        Threshold::new(
+            "power below the median peer, where limits are unknown",
+            LOWER_POWER,
             "ratio",
             "the power of equal chips at one limit differs by less (a choice)",
         ),
@@ -88,7 +176,7 @@ pub(super) fn capped() -> [Threshold; 6] {
             "a GPU that pauses is at its limit in bursts, and draws less on average (a choice)",
         ),
         Threshold::new(
-            "minimum number of its samples in that time",
+            "minimum number of samples of power, where limits are unknown",
             POWER_SAMPLES as f64,
             "samples",
             "fewer may all fall into the phase of low power (a choice)",

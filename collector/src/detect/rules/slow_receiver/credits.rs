@@ -128,7 +128,7 @@ impl Credits {
         let rates = before.ports.iter().filter_map(|port| {
             let [wait, bytes] = switches[port.1]?.of(port.2);
             let wait = wait?;
-            let ticks = wait.increase(WINDOW_SECONDS)?.rate();
+            let ticks = wait.newest_increase(WINDOW_SECONDS)?.rate();
             let heard = ticks <= MIN_TICKS || lasts(wait, view.now) >= HEARD_SECONDS;
             heard.then_some(Waits {
                 port,
@@ -196,7 +196,7 @@ struct Waits<'a> {
 impl Waits<'_> {
     /// What it sends, bytes a second.
     fn sent(&self) -> Option<f64> {
-        Some(self.bytes?.increase(WINDOW_SECONDS)?.rate())
+        Some(self.bytes?.newest_increase(WINDOW_SECONDS)?.rate())
     }
 
     /// What it sent in as much time before it began to wait, bytes a second.

@@ -12,14 +12,14 @@ use crate::store::{Increase, NodeHistory, Window};
 /// Share of the seconds in which a NIC lacked credits for writes for much of the second; none of other series.
 fn share((labels, window): (&Labels, Window<'_>)) -> Option<f64> {
     let writes = labels.values().nth(1) == Some("write");
-    let rise = writes.then(|| window.increase(WINDOW_SECONDS))?;
+    let rise = writes.then(|| window.newest_increase(WINDOW_SECONDS))?;
     rise.map(Increase::rate)
 }
 
 /// Whether an interface sends pause, which shows what its NIC does to others, and whether that is a storm.
 fn sends_pause(history: &NodeHistory, netdev: &str) -> bool {
     pause_of(history).any(|([of, _, direction], window)| {
-        let share = || window.increase(WINDOW_SECONDS).map(Increase::rate);
+        let share = || window.newest_increase(WINDOW_SECONDS).map(Increase::rate);
         of == netdev && direction == "transmit" && share().is_some_and(|share| share > MIN_PAUSE)
     })
 }

@@ -1,0 +1,85 @@
+//! What the pause that a NIC sends says by itself: whether it has lasted, and whether it is that of a slow receiver at all.
+
+use railscope_model::identity::RdmaDevice;
+use railscope_model::metric::{Metric, RDMA_PORT_RECEIVE_BYTES, RDMA_PORT_SPEED};
+use railscope_model::reading::Labels;
+
+use super::{MIN_PAUSE, WINDOW_SECONDS};
+use crate::detect::registry::Threshold;
+use crate::store::{Increase, NodeHistory, Window};
+
+/// A receiver is called slow for what it did longer ago than this: until then pause that has just begun may be a
+/// storm, whose part is another.
+pub(super) const SETTLED_SECONDS: f64 = 15.0;
+/// Intervals between slow scrapes that reach back to the one before the newest, whatever their jitter.
+const STEPS: f64 = 2.5;
+/// Share of the time in pause from which a NIC that receives nothing is no slow receiver, and the share of its port's speed that
+/// is nothing: the narrowest PCIe link, one lane of generation 3, takes 2 % of 400 Gb/s.
+pub(super) const OF_IDLE: f64 = 0.1;
+pub(super) const NOTHING: f64 = 0.01;
+
+/// The numbers of pause that has lasted.
+pub(super) fn numbers() -> [Threshold; 2] {
+    [
+        Threshold::new(
+            "longest time looked at for that, where scrapes are slow",
+            STEPS,
+            "scrape intervals",
+            "the newest two, with jitter (a choice)",
+        ),
+        Threshold::new(
+            "minimum duration of pause, because new pause can belong to a storm",
+            SETTLED_SECONDS,
+            "s",
+            "another component causes a storm (a choice)",
+        ),
+    ]
+}
+
+/// The numbers of pause without traffic.
+pub(super) fn numbers_of_idle() -> [Threshold; 2] {
+    [
+        Threshold::new(
+            "share of the time in pause of a NIC that receives nothing",
+            OF_IDLE,
+            "ratio",
+            "nothing arrives that it could be slow to take (a choice)",
+        ),
+        Threshold::new(
+            "share of the port's speed that is nothing",
+            NOTHING,
+            "ratio",
+            "one PCIe lane of generation 3 takes 2 % of 400 Gb/s",
+        ),
+    ]
+}
+
+/// Whether a counter of pause rose before it could still be the beginning of a storm.
+pub(super) fn has_settled(window: Window<'_>) -> bool {
+    let late = window.newest_increase(SETTLED_SECONDS);
+    // Where scrapes are slow, the newest step says nothing of what was before.
+    let all = late.and_then(|late| window.increase(WINDOW_SECONDS.max(STEPS * late.seconds)));
+    let earlier = all.zip(late).map(|(all, late)| Increase {
+        amount: all.amount - late.amount,
+        seconds: all.seconds - late.seconds,
+    });
+    earlier.is_some_and(|earlier| earlier.seconds > 0.0 && earlier.rate() > MIN_PAUSE)
+}
+
+/// Whether a NIC that is in pause for this share of the time receives so little by RDMA that it cannot be too slow for it: its receive
+/// pipe is stuck, or a driver or firmware sends pause for nothing.
+pub(super) fn takes_nothing(history: &NodeHistory, device: &RdmaDevice, paused: f64) -> bool {
+    let of_device = |metric: &'static Metric| {
+        let series = history.series(metric);
+        let own = |labels: &Labels| labels.values().next() == Some(device.as_str());
+        series.filter(move |(labels, _)| own(labels))
+    };
+    let mut received = of_device(&RDMA_PORT_RECEIVE_BYTES)
+        .map(|(_, bytes)| bytes.increase(WINDOW_SECONDS).map(Increase::rate))
+        .peekable();
+    let is_counted = received.peek().is_some();
+    let received = received.sum::<Option<f64>>().filter(|_| is_counted);
+    let speed = of_device(&RDMA_PORT_SPEED).filter_map(|(_, speed)| speed.value());
+    let known = received.zip(speed.reduce(f64::max));
+    paused >= OF_IDLE && known.is_some_and(|(bytes, speed)| bytes < NOTHING * speed)
+}
