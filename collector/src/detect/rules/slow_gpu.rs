@@ -12,8 +12,8 @@ use railscope_model::metric::{
 };
 
 use self::power::{
-    AS_MUCH, CAPPED_CHIPS_DIFFER, Capped, LOWER_LIMIT, LOWER_POWER, POWER_SECONDS, SAMPLE, capped,
-    power, works_without_pause,
+    AS_MUCH, CAPPED_CHIPS_DIFFER, Capped, LOWER_LIMIT, POWER_SECONDS, SAMPLE, capped, power,
+    works_without_pause,
 };
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::{Class, GPU_SLOW, HOST_COOLING, HOST_POWER, POWER_LIMIT};
@@ -136,7 +136,9 @@ impl Detector for SlowGpu {
                 Some(class) => out.push(of_whole_node(class, &of_node, node.len(), view)),
                 None => {
                     out.extend(of_node.iter().map(|held| of_one(held)));
-                    out.extend(unexplained::find(view.now, node, has_reason));
+                    let is_held =
+                        |gpu: &Listed<'_>| of_node.iter().any(|held| held.gpu.index == gpu.index);
+                    out.extend(unexplained::find(view.now, node, is_held));
                 }
             }
         }
@@ -154,13 +156,12 @@ impl Detector for SlowGpu {
                 "The SM clocks of most busy GPUs of a node are below those of equal busy GPUs, for one reason."
             },
             threshold: format!(
-                "{:.0} % below the median of at least {MIN_PEERS} peers (of the GPU's job if the job has {MIN_PEERS} nodes) for thermal slowdown and power brake (healthy chips differ by less), {:.0} % for a power cap ({:.0} % below the lowest clocks that the {SAMPLE} peers with the same limit that drew most nearly as much, and at least {:.0} % of its power, had in {POWER_SECONDS:.0} s, unless the GPU's limit is {:.0} % below theirs, or its power {:.0} % if limits are unknown; power is the highest of {POWER_SECONDS:.0} s without a pause), with a clock event for {:.0} % of {WINDOW_SECONDS:.0} s; if {:.0} % of a node's GPUs are slow, the node is reported; power limits on several nodes count as the site's choice; without any clock event, {:.0} % for {:.0} s",
+                "{:.0} % below the median of at least {MIN_PEERS} peers (of the GPU's job if the job has {MIN_PEERS} nodes) for thermal slowdown and power brake (healthy chips differ by less), {:.0} % for a power cap ({:.0} % below the lowest clocks that the {SAMPLE} peers with the same limit that drew most nearly as much, and at least {:.0} % of its power, had in {POWER_SECONDS:.0} s, unless the GPU's limit, or its power if limits are unknown, is {:.0} % below theirs; power is the highest of {POWER_SECONDS:.0} s, of GPUs that work without pause for most of it), with a clock event for {:.0} % of {WINDOW_SECONDS:.0} s; if {:.0} % of a node's GPUs are slow, the node is reported; power limits on several nodes count as the site's choice; without a reason, or with one that most of the node's GPUs have not, {:.0} % for {:.0} s",
                 100.0 * CHIPS_DIFFER,
                 100.0 * SLOW_COMPUTE,
                 100.0 * CAPPED_CHIPS_DIFFER,
                 100.0 * AS_MUCH,
                 100.0 * LOWER_LIMIT,
-                100.0 * LOWER_POWER,
                 100.0 * MIN_EVENT_SHARE,
                 100.0 * MAJORITY,
                 100.0 * unexplained::MIN_DROP,
@@ -270,12 +271,12 @@ impl<'a> Norms<'a> {
 
     /// Whether a GPU has a lower power limit than its peers; where limits are not known, whether it draws less power.
     fn is_limited(&self, gpu: &Listed<'_>) -> bool {
-        let below = |own: Option<f64>, norms: &Usual<&str, (f64, usize)>, by: f64| {
+        let below = |own: Option<f64>, norms: &Usual<&str, (f64, usize)>| {
             let (norm, _) = norms.of(wide_job(gpu), &gpu.product)?;
-            Some(own? <= (1.0 - by) * norm)
+            Some(own? <= (1.0 - LOWER_LIMIT) * norm)
         };
-        below(power_limit(gpu), &self.limit, LOWER_LIMIT)
-            .or_else(|| below(power(gpu), self.power(), LOWER_POWER))
+        below(power_limit(gpu), &self.limit)
+            .or_else(|| below(power(gpu), self.power()))
             .unwrap_or(false)
     }
 

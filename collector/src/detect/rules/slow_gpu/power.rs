@@ -13,10 +13,9 @@ use crate::jobs::job::JobName;
 
 /// What equal chips reach within one power limit differs by more: 8 % on average, up to 22 % (Sinha et al., SC 2022).
 pub(super) const CAPPED_CHIPS_DIFFER: f64 = 0.15;
-/// A GPU whose power limit is so much below that of its peers is throttled by its own limit.
+/// A GPU whose power limit is so much below that of its peers is throttled by its own limit;
+/// where limits are not known, one that draws so much less power.
 pub(super) const LOWER_LIMIT: f64 = 0.05;
-/// The same of the power of a GPU whose limit is not known.
-pub(super) const LOWER_POWER: f64 = 0.1;
 /// Share of a GPU's power from which one that draws it runs at the same clock, if it is as good: one that waits or has lighter
 /// work runs at a higher one.
 pub(super) const AS_MUCH: f64 = 0.9;
@@ -27,30 +26,37 @@ pub(super) const SAMPLE: usize = 64;
 pub(super) const POWER_SECONDS: f64 = 60.0;
 const POWER_SAMPLES: usize = 4;
 
-/// Utilization from which a GPU reaches its power limit, if it does: one with pauses, such as one that serves requests, has its
-/// clock limited in bursts, and draws less on average.
+/// Utilization from which a GPU reaches its power limit, if it does, and the share of the time for which it must have had that:
+/// one that pauses often, such as one that serves requests, has its clock limited in bursts, and draws less on average.
 const WITHOUT_PAUSE: f64 = 0.9;
+const MOST_OF_TIME: f64 = 0.5;
 
-/// Whether it has worked all the time lately.
+/// Whether it has worked without pause for most of the time lately.
 pub(super) fn works_without_pause(gpu: &Listed<'_>) -> bool {
     let Some(utilization) = gpu.window(&GPU_UTILIZATION) else {
         return false;
     };
     let newest = utilization.latest();
     newest.is_some_and(|(newest, _)| {
-        let mut lately = utilization.told_within(newest, POWER_SECONDS);
-        lately.all(|(_, share)| share >= WITHOUT_PAUSE)
+        let lately = utilization.told_within(newest, POWER_SECONDS);
+        let (mut all, mut working) = (0.0, 0.0);
+        for (_, share) in lately {
+            all += 1.0;
+            working += f64::from(u8::from(share >= WITHOUT_PAUSE));
+        }
+        working > MOST_OF_TIME * all
     })
 }
 
-/// The most that it drew lately: within a step, power rises to the limit and falls again. `None` where it paused within that
-/// time: its peers may have drawn more meanwhile.
+/// The most that it drew lately: within a step, power rises to the limit and falls again. `None` where it began to
+/// work within that time or paused for much of it: its peers may have drawn more meanwhile.
 pub(super) fn power(gpu: &Listed<'_>) -> Option<f64> {
     let power = gpu.window(&GPU_POWER)?;
     let newest = power.latest()?.0;
     let lately = power.told_within(newest, POWER_SECONDS);
     let lately: Vec<f64> = lately.map(|(_, watts)| watts).collect();
-    let enough = works_without_pause(gpu) && lately.len() >= POWER_SAMPLES;
+    let (_, was_busy) = gpu.busy_within(POWER_SECONDS).last()?;
+    let enough = was_busy && works_without_pause(gpu) && lately.len() >= POWER_SAMPLES;
     enough.then(|| lately.into_iter().reduce(f64::max))?
 }
 
@@ -152,14 +158,8 @@ pub(super) fn capped() -> [Threshold; 8] {
             "more change the median little (a choice)",
         ),
         Threshold::new(
-            "power limit below the median peer",
+            "power limit, or power where limits are unknown, below the median peer",
             LOWER_LIMIT,
-            "ratio",
-            "a lowered limit is lower by more (a choice)",
-        ),
-        Threshold::new(
-            "power below the median peer, where limits are unknown",
-            LOWER_POWER,
             "ratio",
             "the power of equal chips at one limit differs by less (a choice)",
         ),
@@ -170,10 +170,16 @@ pub(super) fn capped() -> [Threshold; 8] {
             "a step has phases of high and of low power (a choice)",
         ),
         Threshold::new(
-            "utilization all that time",
+            "utilization of a GPU that works without pause",
             WITHOUT_PAUSE,
             "ratio",
-            "a GPU that pauses is at its limit in bursts, and draws less on average (a choice)",
+            "one that pauses is at its limit in bursts, and draws less on average (a choice)",
+        ),
+        Threshold::new(
+            "share of that time for which it must do so, more than",
+            MOST_OF_TIME,
+            "ratio",
+            "a training job pauses for checkpoints (a choice)",
         ),
         Threshold::new(
             "minimum number of samples of power, where limits are unknown",

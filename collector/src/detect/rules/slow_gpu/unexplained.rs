@@ -3,7 +3,7 @@
 use railscope_model::fabric::Timestamp;
 use railscope_model::metric::{GPU_CLOCK, GPU_POWER};
 
-use super::SLOW_COMPUTE;
+use super::{SLOW_COMPUTE, has_reason};
 use crate::classes::GPU_SLOW;
 use crate::detect::detector::Evidence;
 use crate::detect::gpus::{Listed, by_job};
@@ -15,19 +15,25 @@ pub(super) const MIN_DROP: f64 = 0.1;
 /// For how long the clock must have been as low.
 pub(super) const HELD_SECONDS: f64 = 30.0;
 
-/// Those among busy GPUs of one node, without those that have a reason.
+/// Those among busy GPUs of one node, without those of `is_held`, which are found to be throttled for a reported reason. A
+/// reason that most GPUs have, such as their power limit, explains the clock of each.
 pub(super) fn find(
     now: Timestamp,
     node: &[Listed<'_>],
-    has_reason: impl Fn(&Listed<'_>) -> bool,
+    is_held: impl Fn(&Listed<'_>) -> bool,
 ) -> Vec<Evidence> {
     let mut found = Vec::new();
     for gpus in by_job(node) {
         let Some(usual) = Usual::of(&gpus) else {
             continue;
         };
-        let low = gpus.iter().filter(|gpu| usual.is_low(now, gpu));
-        let low = low.filter(|gpu| !has_reason(gpu));
+        let mut low = gpus.iter().filter(|gpu| usual.is_low(now, gpu)).peekable();
+        if low.peek().is_none() {
+            continue;
+        }
+        let with_reason = gpus.iter().filter(|gpu| has_reason(gpu)).count();
+        let is_shared = with_reason as f64 >= MAJORITY * gpus.len() as f64;
+        let low = low.filter(|gpu| !is_held(gpu) && !(is_shared && has_reason(gpu)));
         found.extend(low.filter_map(|gpu| evidence(gpu, &usual)));
     }
     found
