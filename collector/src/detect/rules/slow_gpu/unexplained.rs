@@ -33,7 +33,7 @@ pub(super) fn find(
         }
         let with_reason = gpus.iter().filter(|gpu| has_reason(gpu)).count();
         let is_shared = with_reason as f64 >= MAJORITY * gpus.len() as f64;
-        let low = low.filter(|gpu| !is_held(gpu) && !(is_shared && has_reason(gpu)));
+        let low = low.filter(|gpu| !(is_held(gpu) || is_shared && has_reason(gpu)));
         found.extend(low.filter_map(|gpu| evidence(gpu, &usual)));
     }
     found
