@@ -17,14 +17,14 @@ pub struct Usual<R, V = f64> {
     of_all: HashMap<R, V, FixedState>,
 }
 
-impl<R: Hash + Eq + Clone, V: Copy> Usual<R, V> {
+impl<R: Hash + Eq + Clone, V> Usual<R, V> {
     /// Takes job, role and value of each part; `usual` makes one value of many, or of too few none.
-    pub fn new<'a>(
-        parts: impl IntoIterator<Item = (Option<&'a Job>, R, f64)>,
-        usual: impl Fn(Vec<f64>) -> Option<V>,
+    pub fn new<'a, T: Copy>(
+        parts: impl IntoIterator<Item = (Option<&'a Job>, R, T)>,
+        usual: impl Fn(Vec<T>) -> Option<V>,
     ) -> Self {
-        let mut of_job: HashMap<(JobName, R), Vec<f64>, FixedState> = HashMap::default();
-        let mut of_all: HashMap<R, Vec<f64>, FixedState> = HashMap::default();
+        let mut of_job: HashMap<(JobName, R), Vec<T>, FixedState> = HashMap::default();
+        let mut of_all: HashMap<R, Vec<T>, FixedState> = HashMap::default();
         for (job, role, value) in parts {
             if let Some(job) = job.filter(|job| job.is_heard) {
                 let key = (JobName::clone(&job.name), role.clone());
@@ -39,19 +39,27 @@ impl<R: Hash + Eq + Clone, V: Copy> Usual<R, V> {
         }
     }
 
-    /// What is usual for a part of a job, or of none, in this role.
-    pub fn of(&self, job: Option<&Job>, role: &R) -> Option<V> {
+    /// What is usual in this role in a part's job, if it is of one, and then in all.
+    pub fn cohorts(&self, job: Option<&Job>, role: &R) -> impl Iterator<Item = &V> {
         let own = job.and_then(|job| {
             let key = (JobName::clone(&job.name), role.clone());
             self.of_job.get(&key)
         });
-        own.or_else(|| self.of_all.get(role)).copied()
+        own.into_iter().chain(self.of_all.get(role))
+    }
+
+    /// What is usual for a part of a job, or of none, in this role.
+    pub fn of(&self, job: Option<&Job>, role: &R) -> Option<V>
+    where
+        V: Copy,
+    {
+        self.cohorts(job, role).next().copied()
     }
 }
 
-fn kept<K: Hash + Eq, V>(
-    cohorts: HashMap<K, Vec<f64>, FixedState>,
-    usual: impl Fn(Vec<f64>) -> Option<V>,
+fn kept<K: Hash + Eq, T, V>(
+    cohorts: HashMap<K, Vec<T>, FixedState>,
+    usual: impl Fn(Vec<T>) -> Option<V>,
 ) -> HashMap<K, V, FixedState> {
     let cohorts = cohorts.into_iter();
     cohorts

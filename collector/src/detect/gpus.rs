@@ -205,13 +205,22 @@ impl<'a> Listed<'a> {
         &self,
         seconds: f64,
     ) -> impl Iterator<Item = (Timestamp, bool)> + use<'a> {
-        let utilization = self.window(&GPU_UTILIZATION);
-        let newest = utilization.and_then(|window| window.latest());
-        let lately = utilization
+        let utilization = self.lately(&GPU_UTILIZATION, seconds);
+        utilization.map(|(at, utilization)| (at, utilization >= BUSY_UTILIZATION))
+    }
+
+    /// What it reported about a metric of [`READ`] and when, newest first, in so many seconds before the newest.
+    pub(crate) fn lately(
+        &self,
+        metric: &'static Metric,
+        seconds: f64,
+    ) -> impl Iterator<Item = (Timestamp, f64)> + use<'a> {
+        let window = self.window(metric);
+        let newest = window.and_then(|window| window.latest());
+        let lately = window
             .zip(newest)
             .map(|(window, (newest, _))| window.told_within(newest, seconds));
-        let lately = lately.into_iter().flatten();
-        lately.map(|(at, utilization)| (at, utilization >= BUSY_UTILIZATION))
+        lately.into_iter().flatten()
     }
 
     /// The clock of its SMs, Hz.

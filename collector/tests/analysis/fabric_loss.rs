@@ -153,7 +153,7 @@ fn what_one_nic_misses_or_loses_in_both_directions_is_lost_at_its_cable() {
         _ => (0, 0),
     };
     assert!(incidents(1, &of_a_pair, &as_it_is).is_empty());
-    // With adaptive routing packets overtake each other everywhere: those that miss some of its own are not known.
+    // With adaptive routing packets overtake each other everywhere: which NICs miss its packets is not known.
     let overtaken = |node, rail| match (node, rail) {
         (4, 0) => (400, 0),
         (0..4, 0) => (0, 600),
@@ -174,7 +174,7 @@ fn two_nics_of_one_job_that_lose_on_different_rails_are_both_named() {
     let two = |node, rail| match (node, rail) {
         (4, 0) | (5, 1) => (800, 0),
         (0..4, 0 | 1) => (0, 200),
-        // What is lost on a third rail now and then is felt by nobody.
+        // No job feels what is lost on a third rail now and then.
         (2, 2) => (1, 0),
         _ => (0, 0),
     };

@@ -380,7 +380,7 @@ fn a_node_that_waits_for_its_storage_alone_is_named_and_a_job_that_loads_data_is
 }
 
 /// Pause that interfaces send, as a share of the time, by node and rail.
-pub(super) fn pause(share: fn(usize, usize) -> f64) -> Box<Fault> {
+fn pause(share: impl Fn(usize, usize) -> f64 + 'static) -> Box<Fault> {
     with(move |node, seconds| {
         of_gpus(|rail| {
             let (pci, paused) = (0x10 + rail, share(node, rail) * seconds as f64);
@@ -392,6 +392,11 @@ pub(super) fn pause(share: fn(usize, usize) -> f64) -> Box<Fault> {
             )
         })
     })
+}
+
+/// Pause that the interface of rail 1 of node 5 sends, as a share of the time.
+pub(super) fn pause_of_one(share: f64) -> Box<Fault> {
+    pause(move |node, rail| if (node, rail) == (5, 1) { share } else { 0.0 })
 }
 
 /// GPUs of these rails of node 5 have no NIC on their own socket.
@@ -407,7 +412,7 @@ fn across_sockets(rails: &'static [usize], fault: Box<Fault>) -> Box<Fault> {
 
 #[test]
 fn a_nic_is_on_the_wrong_socket_only_if_its_node_says_so_of_the_few() {
-    let slow = || pause(|node, rail| f64::from(u8::from((node, rail) == (5, 1))) * 0.3);
+    let slow = || pause_of_one(0.3);
     let of = |class| format!("{class} pcie/n5:0000:11:00.0 gpus=1 [gpu/n5:1]");
     check(&across_sockets(&[1], slow()), &[&of("numa-affinity")]);
     check(&across_sockets(&[2], slow()), &[&of("slow-receiver")]);
@@ -422,11 +427,11 @@ fn a_nic_is_on_the_wrong_socket_only_if_its_node_says_so_of_the_few() {
 fn who_sends_pause_is_the_root_by_slot_by_node_or_as_a_storm_and_who_is_paused_is_not() {
     check(&pause(|_, _| 0.0), &[]);
     check(
-        &pause(|node, rail| f64::from(u8::from((node, rail) == (5, 1))) * 0.3),
+        &pause_of_one(0.3),
         &["slow-receiver pcie/n5:0000:11:00.0 gpus=1 [gpu/n5:1]"],
     );
     check(
-        &pause(|node, rail| f64::from(u8::from((node, rail) == (5, 1)))),
+        &pause_of_one(1.0),
         &["pfc-storm nic/n5:mlx5_1 gpus=1 [gpu/n5:1]"],
     );
     check(&pause(|_, _| 0.3), &[]);

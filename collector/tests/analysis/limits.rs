@@ -1,18 +1,16 @@
 //! Readings near their limits, and scrapes that are farther apart than the times that rules look at.
 
-use super::health::pause;
+use super::health::pause_of_one;
 use super::{incidents, run_every, with};
 
 #[test]
 fn pause_is_seen_however_slow_the_scrapes_are() {
     for interval in [5, 10, 15, 30, 60] {
-        let slow = pause(|node, rail| f64::from(u8::from((node, rail) == (5, 1))) * 0.3);
-        let storm = pause(|node, rail| f64::from(u8::from((node, rail) == (5, 1))));
-        for (fault, expected) in [
-            (slow, "slow-receiver pcie/n5:0000:11:00.0 gpus=1 [gpu/n5:1]"),
-            (storm, "pfc-storm nic/n5:mlx5_1 gpus=1 [gpu/n5:1]"),
+        for (share, expected) in [
+            (0.3, "slow-receiver pcie/n5:0000:11:00.0 gpus=1 [gpu/n5:1]"),
+            (1.0, "pfc-storm nic/n5:mlx5_1 gpus=1 [gpu/n5:1]"),
         ] {
-            let view = run_every(interval, 10, &fault);
+            let view = run_every(interval, 10, &pause_of_one(share));
             assert_eq!(incidents(&view), [expected], "every {interval} s");
         }
     }
@@ -21,7 +19,7 @@ fn pause_is_seen_however_slow_the_scrapes_are() {
 #[test]
 fn a_nic_that_pauses_its_switch_and_receives_nothing_is_a_storm_and_no_slow_receiver() {
     let receives = |bytes_per_second: f64| {
-        let pauses = pause(|node, rail| f64::from(u8::from((node, rail) == (5, 1))) * 0.3);
+        let pauses = pause_of_one(0.3);
         let fault = move |node, seconds, page| {
             let bytes = bytes_per_second * seconds as f64;
             pauses(node, seconds, page)

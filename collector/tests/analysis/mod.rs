@@ -24,9 +24,9 @@ mod second_look;
 mod starved;
 mod work;
 
-use cluster::{NODES, RAILS, as_planned, at, node, page, subnet};
 use std::collections::BTreeSet;
 
+use cluster::{NODES, RAILS, as_planned, at, node, page, subnet};
 use railscope_collector::analyzer::{Analyzer, ClusterView};
 use railscope_collector::fabric::subnet::parse_ibnetdiscover;
 
@@ -59,6 +59,7 @@ fn ever(fault: &Fault) -> BTreeSet<String> {
     views.flat_map(|view| incidents(&view)).collect()
 }
 
+/// What is found in each of thirty ticks, so many seconds apart, the first of them without the fault.
 fn views(
     (interval, healthy_ticks): (u64, u64),
     fault: &Fault,

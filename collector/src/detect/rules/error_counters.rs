@@ -83,13 +83,7 @@ impl Detector for ErrorCounters {
         switches::observe(view, &mut all);
         for ((limit, mut high), reported) in LIMITS.iter().zip(all).zip(&mut self.reported) {
             reported.retain(|_, last| view.now.seconds_since(*last) <= WINDOW_SECONDS);
-            // At a rate near the limit, chance would end the incident and begin the next.
-            high.retain(|rise| {
-                let most = limit.most(rise);
-                let goes_on = reported.contains_key(&rise.part);
-                let most = if goes_on { most.to_end } else { most.to_begin };
-                rise.amount >= limit.at_least && rise.amount > most
-            });
+            high.retain(|rise| limit.is_passed_by(rise, reported.contains_key(&rise.part)));
             if limit.of_losses {
                 leave_out_shared(view.fabric, &mut high);
                 leave_out_moved(view, &mut high);

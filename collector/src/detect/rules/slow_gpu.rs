@@ -12,8 +12,8 @@ use railscope_model::metric::{
 };
 
 use self::power::{
-    AS_MUCH, CAPPED_CHIPS_DIFFER, Capped, LOWER_LIMIT, POWER_SECONDS, SAMPLE, capped, power,
-    works_without_pause,
+    AS_MUCH, CAPPED_CHIPS_DIFFER, Capped, LOWER_LIMIT, POWER_SECONDS, SAMPLE, by_power, capped,
+    clock_of_its_power, power, works_without_pause,
 };
 use crate::assemble::node_parts::gpus_behind;
 use crate::classes::{Class, GPU_SLOW, HOST_COOLING, HOST_POWER, POWER_LIMIT};
@@ -294,8 +294,8 @@ impl<'a> Norms<'a> {
             if !is_far || !works_without_pause(gpu) {
                 return None;
             }
-            let norms = self.capped.get_or_init(|| Capped::of(self.gpus));
-            let norm = norms.clock(gpu)?;
+            let capped = self.capped.get_or_init(|| by_power(self.gpus));
+            let norm = clock_of_its_power(capped, gpu)?;
             return Some((
                 norm,
                 "the median lowest clock of 60 s of GPUs that draw as much,",
@@ -353,7 +353,7 @@ fn held_back<'a>(gpus: &'a [Listed<'a>]) -> Vec<Held<'a>> {
     gpus.iter().filter_map(held).collect()
 }
 
-/// Whether the driver says why the clock is low, be it a fault or not.
+/// Whether the driver reports a reason for a low clock, be it a fault or not.
 fn has_reason(gpu: &Listed<'_>) -> bool {
     SLOWDOWNS.iter().any(|why| active(gpu, why).is_some())
 }

@@ -128,15 +128,14 @@ impl Limit {
         }
     }
 
-    /// The errors in the time of a rise that are not yet too many.
-    pub(super) fn most(&self, rise: &Rise) -> Most {
+    /// Whether it is too much: to begin with by more than chance, which would else end an incident at a rate near the limit
+    /// and begin the next.
+    pub(super) fn is_passed_by(&self, rise: &Rise, is_reported: bool) -> bool {
         // Evaluated over the whole window: two errors in the first five seconds are no rate.
         let seconds = rise.seconds.max(WINDOW_SECONDS);
-        let to_end = self.per_hour * seconds / 3600.0;
-        Most {
-            to_begin: to_end + DEVIATIONS * to_end.sqrt(),
-            to_end,
-        }
+        let expected = self.per_hour * seconds / 3600.0;
+        let deviations = if is_reported { 0.0 } else { DEVIATIONS };
+        rise.amount >= self.at_least && rise.amount > expected + deviations * expected.sqrt()
     }
 
     /// What evidence of it is called.
@@ -152,12 +151,6 @@ impl Limit {
             (_, kind) => kind,
         }
     }
-}
-
-/// Numbers of errors: up to the first no incident begins, and at the second one ends.
-pub(super) struct Most {
-    pub(super) to_begin: f64,
-    pub(super) to_end: f64,
 }
 
 /// All of them.

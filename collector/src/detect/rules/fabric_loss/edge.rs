@@ -94,7 +94,7 @@ pub(super) fn numbers() -> [Threshold; 6] {
 }
 
 /// What a NIC loses.
-#[derive(Default)]
+#[derive(Default, Clone, Copy)]
 struct Lost {
     /// Packets a second that it sends without delivery.
     sent: f64,
@@ -113,7 +113,7 @@ impl Lost {
 }
 
 /// The NICs of a job that lose packets, or those of no known job.
-type OfJob<'a> = BTreeMap<(&'a NodeName, &'a RdmaPort), &'a Lost>;
+type OfJob<'a> = BTreeMap<(&'a NodeName, &'a RdmaPort), Lost>;
 
 /// NICs at one end of nearly all packets that their job loses, if their ports do not count errors.
 pub(super) fn evidence(
@@ -121,7 +121,7 @@ pub(super) fn evidence(
     senders: &Losses<'_>,
     receivers: &Losses<'_>,
 ) -> Vec<Evidence> {
-    let mut jobs: BTreeMap<Option<&JobName>, BTreeMap<_, Lost>> = BTreeMap::new();
+    let mut jobs: BTreeMap<Option<&JobName>, OfJob<'_>> = BTreeMap::new();
     for (losses, is_sender) in [(senders, true), (receivers, false)] {
         for loss in &losses.0 {
             let job = view.jobs.of_nic(loss.node, &loss.port.device);
@@ -136,22 +136,20 @@ pub(super) fn evidence(
         }
     }
     let found = jobs.values().flat_map(|of_job| {
-        let nics: OfJob<'_> = of_job.iter().map(|(nic, lost)| (*nic, lost)).collect();
-        let ends = at_one_end(&nics).map_or_else(|| at_one_end_by_device(&nics), |nic| vec![nic]);
-        let edges = ends.into_iter();
-        let edges = edges.filter_map(|(nic, lost)| edge(view, nic, lost));
-        edges.collect::<Vec<_>>()
+        at_one_end(of_job).map_or_else(|| at_one_end_by_device(of_job), |nic| vec![nic])
     });
-    found.collect()
+    found
+        .filter_map(|(nic, lost)| edge(view, nic, &lost))
+        .collect()
 }
 
-/// The same for the NICs of each device name by themselves, if each has one, on nodes of their own: what is lost in the fabric
+/// The same for the NICs of each device name by themselves, if each has one, all on different nodes: what is lost in the fabric
 /// shows on many devices of the same nodes.
 fn at_one_end_by_device<'a>(of_job: &OfJob<'a>) -> Vec<Found<'a>> {
     let mut by_device: BTreeMap<_, OfJob<'a>> = BTreeMap::new();
     for (nic, lost) in of_job {
         let of_device = by_device.entry(&nic.1.device).or_default();
-        of_device.insert(*nic, lost);
+        of_device.insert(*nic, *lost);
     }
     by_device.retain(|_, nics| nics.values().any(|lost| lost.is_felt));
     let found: Vec<_> = by_device.values().filter_map(at_one_end).collect();
@@ -161,7 +159,7 @@ fn at_one_end_by_device<'a>(of_job: &OfJob<'a>) -> Vec<Found<'a>> {
 }
 
 /// A NIC, and what it loses.
-type Found<'a> = ((&'a NodeName, &'a RdmaPort), &'a Lost);
+type Found<'a> = ((&'a NodeName, &'a RdmaPort), Lost);
 
 /// The NIC at one end of nearly all of these lost packets.
 fn at_one_end<'a>(of_job: &OfJob<'a>) -> Option<Found<'a>> {

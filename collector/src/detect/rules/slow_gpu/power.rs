@@ -1,15 +1,12 @@
 //! GPUs at their power limit: how much they draw, and how far their clocks fall, over the phases of a step.
 
-use std::collections::HashMap;
-
-use foldhash::fast::FixedState;
-use railscope_model::metric::{GPU_POWER, GPU_UTILIZATION};
+use railscope_model::metric::{GPU_CLOCK, GPU_POWER, GPU_UTILIZATION};
 
 use super::{AtLimit, at_limit, wide_job};
+use crate::detect::cohort::Usual;
 use crate::detect::gpus::Listed;
 use crate::detect::peers::{MIN_PEERS, median};
 use crate::detect::registry::Threshold;
-use crate::jobs::job::JobName;
 
 /// What equal chips reach within one power limit differs by more: 8 % on average, up to 22 % (Sinha et al., SC 2022).
 pub(super) const CAPPED_CHIPS_DIFFER: f64 = 0.15;
@@ -33,40 +30,33 @@ const MOST_OF_TIME: f64 = 0.5;
 
 /// Whether it has worked without pause for most of the time lately.
 pub(super) fn works_without_pause(gpu: &Listed<'_>) -> bool {
-    let Some(utilization) = gpu.window(&GPU_UTILIZATION) else {
-        return false;
-    };
-    let newest = utilization.latest();
-    newest.is_some_and(|(newest, _)| {
-        let lately = utilization.told_within(newest, POWER_SECONDS);
-        let (mut all, mut working) = (0.0, 0.0);
-        for (_, share) in lately {
-            all += 1.0;
-            working += f64::from(u8::from(share >= WITHOUT_PAUSE));
-        }
-        working > MOST_OF_TIME * all
-    })
+    let (mut all, mut working) = (0.0, 0.0);
+    for (_, share) in gpu.lately(&GPU_UTILIZATION, POWER_SECONDS) {
+        all += 1.0;
+        working += f64::from(u8::from(share >= WITHOUT_PAUSE));
+    }
+    working > MOST_OF_TIME * all
 }
 
-/// The most that it drew lately: within a step, power rises to the limit and falls again. `None` where it began to
-/// work within that time or paused for much of it: its peers may have drawn more meanwhile.
+/// The most power that it drew lately: within a step, it rises to the limit and falls again. Zero where it is not known.
+fn drawn(gpu: &Listed<'_>) -> f64 {
+    let watts = gpu.lately(&GPU_POWER, POWER_SECONDS);
+    watts.map(|(_, watts)| watts).fold(0.0, f64::max)
+}
+
+/// The same where it shows what the GPU may draw. `None` where it began to work within that time or paused for much of it: its
+/// peers may have drawn more meanwhile.
 pub(super) fn power(gpu: &Listed<'_>) -> Option<f64> {
-    let power = gpu.window(&GPU_POWER)?;
-    let newest = power.latest()?.0;
-    let lately = power.told_within(newest, POWER_SECONDS);
-    let lately: Vec<f64> = lately.map(|(_, watts)| watts).collect();
+    let samples = gpu.lately(&GPU_POWER, POWER_SECONDS).count();
     let (_, was_busy) = gpu.busy_within(POWER_SECONDS).last()?;
-    let enough = was_busy && works_without_pause(gpu) && lately.len() >= POWER_SAMPLES;
-    enough.then(|| lately.into_iter().reduce(f64::max))?
+    (was_busy && samples >= POWER_SAMPLES && works_without_pause(gpu)).then(|| drawn(gpu))
 }
 
 /// Its lowest clock of the same time while it worked. In a step, a GPU computes at its power limit, and waits for others at
 /// a higher clock: the newest samples of two GPUs may be of different phases.
 fn lowest_clock(gpu: &Listed<'_>) -> Option<f64> {
-    let clocks = gpu.clock()?;
-    let newest = clocks.latest()?.0;
     let mut seen = gpu.busy_within(2.0 * POWER_SECONDS).peekable();
-    let clocks = clocks.told_within(newest, POWER_SECONDS);
+    let clocks = gpu.lately(&GPU_CLOCK, POWER_SECONDS);
     let busy = clocks.filter_map(|(at, hertz)| {
         // Newest first: what was seen last before this.
         while seen.next_if(|(later, _)| *later > at).is_some() {}
@@ -77,52 +67,33 @@ fn lowest_clock(gpu: &Listed<'_>) -> Option<f64> {
     busy.reduce(f64::min)
 }
 
-/// The most power that a GPU drew lately; zero where it is not known.
-fn drawn(gpu: &Listed<'_>) -> f64 {
-    let power = gpu.window(&GPU_POWER);
-    let newest = power.and_then(|power| power.latest());
-    let lately = power.zip(newest);
-    let lately = lately.map(|(power, (newest, _))| power.told_within(newest, POWER_SECONDS));
-    let watts = lately.into_iter().flatten().map(|(_, watts)| watts);
-    watts.fold(0.0, f64::max)
-}
-
 /// What a GPU drew at most, W, and its lowest clock, Hz, lately.
 type Drawn = (f64, f64);
 
-/// Busy GPUs by model and power limit, all and by job, those that drew least first.
-pub(super) struct Capped<'a> {
-    of_all: HashMap<AtLimit<'a>, Vec<Drawn>, FixedState>,
-    of_job: HashMap<(&'a JobName, AtLimit<'a>), Vec<Drawn>, FixedState>,
+/// Busy GPUs by model and power limit, those that drew least first.
+pub(super) type Capped<'a> = Usual<AtLimit<'a>, Vec<Drawn>>;
+
+/// What GPUs under each power limit draw and run at.
+pub(super) fn by_power<'a>(gpus: &[Listed<'a>]) -> Capped<'a> {
+    let drawn = gpus.iter().filter_map(|gpu| {
+        let own = (drawn(gpu), lowest_clock(gpu)?);
+        Some((wide_job(gpu), at_limit(gpu), own))
+    });
+    Usual::new(drawn, |mut gpus: Vec<Drawn>| {
+        gpus.sort_by(|a, b| a.0.total_cmp(&b.0));
+        Some(gpus)
+    })
 }
 
-impl<'a> Capped<'a> {
-    pub(super) fn of(gpus: &[Listed<'a>]) -> Self {
-        let mut of_all: HashMap<_, Vec<_>, FixedState> = HashMap::default();
-        let mut of_job: HashMap<_, Vec<_>, FixedState> = HashMap::default();
-        for gpu in gpus {
-            let Some(lowest_hertz) = lowest_clock(gpu) else {
-                continue;
-            };
-            let (limit, own) = (at_limit(gpu), (drawn(gpu), lowest_hertz));
-            of_all.entry(limit).or_default().push(own);
-            if let Some(job) = wide_job(gpu).filter(|job| job.is_heard) {
-                of_job.entry((&job.name, limit)).or_default().push(own);
-            }
-        }
-        let all = of_all.values_mut().chain(of_job.values_mut());
-        all.for_each(|gpus| gpus.sort_by(|a, b| a.0.total_cmp(&b.0)));
-        Self { of_all, of_job }
-    }
-
-    /// The median lowest clock of those that draw most nearly as much as this one, of its job if they are enough, and how many
-    /// they are, itself included.
-    pub(super) fn clock(&self, gpu: &Listed<'a>) -> Option<(f64, usize)> {
-        let (limit, watts) = (at_limit(gpu), drawn(gpu));
-        let of_job = wide_job(gpu).and_then(|job| self.of_job.get(&(&job.name, limit)));
-        let of_job = of_job.and_then(|gpus| usual_near(gpus, watts));
-        of_job.or_else(|| usual_near(self.of_all.get(&limit)?, watts))
-    }
+/// The median lowest clock of those that draw most nearly as much as this GPU, of its job if they are enough, and how many
+/// they are, itself included.
+pub(super) fn clock_of_its_power<'a>(
+    capped: &Capped<'a>,
+    gpu: &Listed<'a>,
+) -> Option<(f64, usize)> {
+    let (watts, limit) = (drawn(gpu), at_limit(gpu));
+    let mut cohorts = capped.cohorts(wide_job(gpu), &limit);
+    cohorts.find_map(|gpus| usual_near(gpus, watts))
 }
 
 /// The median clock of the GPUs that draw most nearly as much, and their number.
