@@ -68,6 +68,17 @@ pub enum Profile {
     Full,
 }
 
+impl Profile {
+    /// The default profile for what is worth a series there, else the full one.
+    pub fn default_if(is_worth_it: bool) -> Self {
+        if is_worth_it {
+            Self::Default
+        } else {
+            Self::Full
+        }
+    }
+}
+
 /// Upper bounds of the buckets of all histograms of latencies, nanoseconds: 5 us to 100 ms. A round trip in an idle
 /// fabric takes 5 to 50 us with software timestamps at both ends; what a hypervisor does to a guest lies between 50 us and
 /// 500 us; a full switch buffer of 64 MB takes 1.3 ms to drain at 400 Gb/s. So stalls above 50, 200 and 1000 us can be

@@ -219,7 +219,8 @@ impl NodeReading {
         self.push_in(Profile::Full, metric, labels, value);
     }
 
-    fn push_in(
+    /// Adds a value that only this profile and larger ones show, whatever its metric's own profile.
+    pub fn push_in(
         &mut self,
         profile: Profile,
         metric: &'static Metric,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use railscope_model::metric::{
-    DEPLOYMENT, NIC_SRIOV, NIC_VFS, NIC_VFS_MAX, NVME_SRIOV, NVME_VFS, NVME_VFS_MAX,
+    DEPLOYMENT, NIC_SRIOV, NIC_VFS, NIC_VFS_MAX, NVME_SRIOV, NVME_VFS, NVME_VFS_MAX, Profile,
 };
 use railscope_model::reading::{Labels, NodeReading, Status};
 
@@ -106,21 +106,13 @@ fn push_nic(nic: &Participant, reading: &mut NodeReading) {
     let address = nic.address.map(|address| address.to_string());
     let at = Labels::new([device, &address.unwrap_or_default()]);
     let push = |reading: &mut NodeReading, role: &str, pf: &str, default: bool| {
-        let labels = at.with(role).with(pf);
-        if default {
-            reading.push(&NIC_SRIOV, &labels, true);
-        } else {
-            reading.push_full(&NIC_SRIOV, &labels, true);
-        }
+        let profile = Profile::default_if(default);
+        reading.push_in(profile, &NIC_SRIOV, &at.with(role).with(pf), true);
     };
     match nic.role {
         Role::Physical { active, possible } => {
             push(reading, "physical", "", active > 0);
-            if active > 0 {
-                reading.push(&NIC_VFS, &at, active);
-            } else {
-                reading.push_full(&NIC_VFS, &at, active);
-            }
+            reading.push_in(Profile::default_if(active > 0), &NIC_VFS, &at, active);
             reading.push(&NIC_VFS_MAX, &at, possible);
         }
         Role::Virtual(Some(physical)) => push(reading, "virtual", &physical.to_string(), false),

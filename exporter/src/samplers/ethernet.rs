@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use railscope_model::metric::{
     Metric, NIC_CARRIER, NIC_CARRIER_CHANGES, NIC_GLOBAL_PAUSE_SECONDS, NIC_PAUSE_SECONDS,
-    NIC_PFC_PAUSE_SECONDS,
+    NIC_PFC_PAUSE_SECONDS, Profile,
 };
 use railscope_model::reading::{Labels, NodeReading, Status, Value};
 
@@ -257,11 +257,8 @@ impl Watched {
         labels: &Labels,
         value: Value,
     ) {
-        if full || self.rdma.is_none() {
-            reading.push_full(metric, labels, value);
-        } else {
-            reading.push(metric, labels, value);
-        }
+        let profile = Profile::default_if(!full && self.rdma.is_some());
+        reading.push_in(profile, metric, labels, value);
     }
 
     /// Whether the driver's own counters already give this metric.

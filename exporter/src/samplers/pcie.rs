@@ -8,7 +8,7 @@ use std::time::Duration;
 use railscope_model::identity::PciAddress;
 use railscope_model::metric::{
     Metric, PCIE_AER_ERRORS, PCIE_ERRORS, PCIE_LINK_SPEED, PCIE_LINK_SPEED_MAX, PCIE_LINK_WIDTH,
-    PCIE_LINK_WIDTH_MAX, PCIE_PATH,
+    PCIE_LINK_WIDTH_MAX, PCIE_PATH, Profile,
 };
 use railscope_model::reading::{Labels, NodeReading, Status, Value};
 use railscope_model::units::pcie_transfers_per_second;
@@ -258,12 +258,8 @@ impl Watched {
         }
         self.setup.push(reading);
         let full = self.full;
-        let mut push = |full, metric, labels: &Labels, value: Value| {
-            if full {
-                reading.push_full(metric, labels, value);
-            } else {
-                reading.push(metric, labels, value);
-            }
+        let mut push = |full: bool, metric, labels: &Labels, value: Value| {
+            reading.push_in(Profile::default_if(!full), metric, labels, value);
         };
         let most = self
             .link_max

@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use railscope_model::identity::PciAddress;
-use railscope_model::metric::GPU_NIC;
+use railscope_model::metric::{GPU_NIC, Profile};
 use railscope_model::reading::{Labels, NodeReading};
 
 use super::discovery::REDISCOVER;
@@ -62,11 +62,8 @@ impl Sampler for Placement {
                 let is_nearest = nearest[gpu] == place;
                 let hop = parts.hop(end, &nic.end);
                 let labels = [&gpu as &dyn fmt::Display, &nic.name, &hop, &is_nearest];
-                if is_nearest {
-                    reading.push(&GPU_NIC, &Labels::new(labels), true);
-                } else {
-                    reading.push_full(&GPU_NIC, &Labels::new(labels), true);
-                }
+                let profile = Profile::default_if(is_nearest);
+                reading.push_in(profile, &GPU_NIC, &Labels::new(labels), true);
             }
         }
         Ok(Presence::Present)

@@ -8,7 +8,8 @@ mod tables;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use railscope_model::metric::{
-    RDMA_DEVICE, RDMA_NOT_READ, RDMA_SWITCHDEV_PORT, SOURCE_EPOCH, SOURCE_RESETS, SOURCE_WRAPS,
+    Profile, RDMA_DEVICE, RDMA_NOT_READ, RDMA_SWITCHDEV_PORT, SOURCE_EPOCH, SOURCE_RESETS,
+    SOURCE_WRAPS,
 };
 use railscope_model::reading::{Labels, NodeReading, Status};
 
@@ -296,11 +297,8 @@ impl Watched {
         sweep.changes.take(falls);
         if let Some(about) = &self.about {
             // Firmware alone is of no use to most, and EFA's is no number.
-            if self.is_product {
-                sweep.reading.push(&RDMA_DEVICE, about, true);
-            } else {
-                sweep.reading.push_full(&RDMA_DEVICE, about, true);
-            }
+            let profile = Profile::default_if(self.is_product);
+            sweep.reading.push_in(profile, &RDMA_DEVICE, about, true);
         }
         for labels in &self.switchdev_ports {
             sweep.reading.push(&RDMA_SWITCHDEV_PORT, labels, true);

@@ -1,7 +1,7 @@
 //! Counters of one port: read from files or from netlink, compared with what they reported before.
 
 use railscope_model::metric::{
-    Metric, RDMA_DEVICE_EVENTS, RDMA_PORT_ERROR_SATURATED, RDMA_PORT_ERRORS,
+    Metric, Profile, RDMA_DEVICE_EVENTS, RDMA_PORT_ERROR_SATURATED, RDMA_PORT_ERRORS,
     RDMA_PORT_TRANSMIT_WAIT, RDMA_TRANSPORT_EVENTS, RDMA_VPORT_EVENTS,
 };
 use railscope_model::reading::{Labels, NodeReading, Value};
@@ -72,16 +72,12 @@ impl Counter {
             },
             Unit::Milli => (Value::Float(count as f64 / MILLIS), None),
         };
-        let full = match self.row.shown {
-            Shown::Always => false,
-            Shown::OnEthernet => !ethernet,
-            Shown::InFull => true,
+        let profile = match self.row.shown {
+            Shown::Always => Profile::Default,
+            Shown::OnEthernet => Profile::default_if(ethernet),
+            Shown::InFull => Profile::Full,
         };
-        if full {
-            reading.push_full(self.row.metric, &self.labels, value.clone());
-        } else {
-            reading.push(self.row.metric, &self.labels, value.clone());
-        }
+        reading.push_in(profile, self.row.metric, &self.labels, value.clone());
         if let Some((metric, labels)) = &self.neutral {
             reading.push(metric, labels, value);
         }

@@ -12,7 +12,7 @@ use nvml_wrapper::{Device, Nvml};
 use railscope_model::identity::{GpuIndex, PciAddress};
 use railscope_model::metric as m;
 use railscope_model::metric::{Metric, Profile};
-use railscope_model::reading::{Labels, NodeReading, Value};
+use railscope_model::reading::{Labels, NodeReading};
 use railscope_model::units::{HERTZ_PER_MEGAHERTZ, MILLIS};
 
 use super::calls::{Calls, Of};
@@ -269,7 +269,7 @@ impl Gpu {
             *known = known.or_else(|| self.calls.ask((call, Of::Gpu), ask));
             if let (Some(max), None) = (*known, self.calls.lost()) {
                 let labels = self.labels.with(name);
-                push(reading, profile, &m::GPU_CLOCK_MAX, &labels, hertz(max));
+                reading.push_in(profile, &m::GPU_CLOCK_MAX, &labels, hertz(max));
             }
         }
     }
@@ -283,7 +283,7 @@ impl Gpu {
                     let clock = &mut self.strain.sm_clock;
                     clock.observe(Instant::now(), hertz(now) as f64);
                 }
-                push(reading, profile, &m::GPU_CLOCK, &labels, hertz(now));
+                reading.push_in(profile, &m::GPU_CLOCK, &labels, hertz(now));
             }
         }
         self.highest_clocks(device, reading);
@@ -293,8 +293,7 @@ impl Gpu {
         if let Some(reasons) = reasons {
             for (name, reason, profile) in CLOCK_EVENTS {
                 let labels = self.labels.with(name);
-                push(
-                    reading,
+                reading.push_in(
                     profile,
                     &m::GPU_CLOCK_EVENT,
                     &labels,
@@ -411,19 +410,6 @@ impl Gpu {
 
 fn hertz(megahertz: u32) -> u64 {
     u64::from(megahertz) * HERTZ_PER_MEGAHERTZ
-}
-
-fn push(
-    reading: &mut NodeReading,
-    profile: Profile,
-    metric: &'static Metric,
-    labels: &Labels,
-    value: impl Into<Value>,
-) {
-    match profile {
-        Profile::Default => reading.push(metric, labels, value),
-        Profile::Full => reading.push_full(metric, labels, value),
-    }
 }
 
 /// The NUMA node that the GPU is connected to, as text.

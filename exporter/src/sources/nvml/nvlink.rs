@@ -7,7 +7,7 @@ use nvml_wrapper::sys_exports::field_id as fi;
 use railscope_model::identity::PciAddress;
 use railscope_model::metric::{
     GPU_NVLINK_ERRORS, GPU_NVLINK_WORST_ERRORS, NVLINK_ERRORS, NVLINK_PEER, NVLINK_STATE, NVLINKS,
-    NVLINKS_ACTIVE,
+    NVLINKS_ACTIVE, Profile,
 };
 use railscope_model::reading::{Labels, NodeReading};
 
@@ -192,11 +192,8 @@ fn push_sums(links: &[Link], gpu: &Labels, reading: &mut NodeReading) {
         let Some(sum) = known.reduce(u64::saturating_add) else {
             continue;
         };
-        if FULL_ONLY.contains(&kind) {
-            reading.push_full(&GPU_NVLINK_ERRORS, &gpu.with(kind), sum);
-        } else {
-            reading.push(&GPU_NVLINK_ERRORS, &gpu.with(kind), sum);
-        }
+        let profile = Profile::default_if(!FULL_ONLY.contains(&kind));
+        reading.push_in(profile, &GPU_NVLINK_ERRORS, &gpu.with(kind), sum);
     }
     if let Some(worst) = links.iter().filter_map(Link::all_errors).max() {
         reading.push(&GPU_NVLINK_WORST_ERRORS, gpu, worst);

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use railscope_model::metric as m;
 use railscope_model::metric::Metric;
+use railscope_model::metric::Profile;
 use railscope_model::reading::{Labels, NodeReading};
 
 use crate::extremes::{Extremes, PeakRate, WINDOWS};
@@ -50,11 +51,8 @@ impl Strain {
         let sm = gpu.with("sm");
         for (place, (name, length)) in WINDOWS.into_iter().enumerate() {
             if let Some(hertz) = self.sm_clock.min(now, length) {
-                if place == 0 {
-                    reading.push(&m::GPU_LOWEST_CLOCK, &sm.with(name), hertz);
-                } else {
-                    reading.push_full(&m::GPU_LOWEST_CLOCK, &sm.with(name), hertz);
-                }
+                let profile = Profile::default_if(place == 0);
+                reading.push_in(profile, &m::GPU_LOWEST_CLOCK, &sm.with(name), hertz);
             }
             if let Some(watts) = self.power.max(now, length) {
                 reading.push(&m::GPU_PEAK_POWER, &gpu.with(name), watts);
