@@ -219,6 +219,11 @@ impl NodeReading {
         self.push_in(Profile::Full, metric, labels, value);
     }
 
+    /// Adds a flag that healthy parts do not set: only the full profile shows one that is not set.
+    pub fn push_flag(&mut self, metric: &'static Metric, labels: &Labels, is_set: bool) {
+        self.push_in(Profile::default_if(is_set), metric, labels, is_set);
+    }
+
     /// Adds a value that only this profile and larger ones show, whatever its metric's own profile.
     pub fn push_in(
         &mut self,

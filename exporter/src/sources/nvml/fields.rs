@@ -28,6 +28,8 @@ struct Row {
     /// Labels behind the GPU's own.
     labels: &'static [&'static str],
     convert: Convert,
+    /// 0 on a healthy GPU, which is worth no series in the default profile.
+    is_flag: bool,
 }
 
 /// A field that every GPU has.
@@ -46,6 +48,15 @@ const fn row(
         metric,
         labels,
         convert,
+        is_flag: false,
+    }
+}
+
+/// A field that is 1 where the GPU has something to report.
+const fn flag(call: &'static str, id: u32, metric: &'static Metric) -> Row {
+    Row {
+        is_flag: true,
+        ..row(call, id, metric, &[], COUNT)
     }
 }
 
@@ -145,19 +156,15 @@ const STATE: &[Row] = &[
         &["uncorrectable"],
         COUNT,
     )),
-    row(
+    flag(
         "row_remap_pending",
         fi::NVML_FI_DEV_REMAPPED_PENDING,
         &m::GPU_ROW_REMAP_PENDING,
-        &[],
-        COUNT,
     ),
-    row(
+    flag(
         "row_remap_failed",
         fi::NVML_FI_DEV_REMAPPED_FAILURE,
         &m::GPU_ROW_REMAP_FAILED,
-        &[],
-        COUNT,
     ),
     feature(row(
         "recovery_action",
@@ -296,7 +303,11 @@ pub(super) fn sample(
                 .labels
                 .iter()
                 .fold(gpu.clone(), |all, one| all.with(one));
-            reading.push(row.metric, &labels, (row.convert)(count));
+            if row.is_flag {
+                reading.push_flag(row.metric, &labels, count != 0);
+            } else {
+                reading.push(row.metric, &labels, (row.convert)(count));
+            }
         }
     }
     let lanes: Vec<_> = (0..LANES)

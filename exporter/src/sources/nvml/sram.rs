@@ -35,5 +35,5 @@ pub(super) fn sample(
         reading.push(&m::GPU_SRAM_LIFETIME_ERRORS, &gpu.with(unit), count);
     }
     let is_exceeded = errors.bThresholdExceeded != 0;
-    reading.push(&m::GPU_SRAM_THRESHOLD_EXCEEDED, gpu, is_exceeded);
+    reading.push_flag(&m::GPU_SRAM_THRESHOLD_EXCEEDED, gpu, is_exceeded);
 }

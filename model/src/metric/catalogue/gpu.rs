@@ -45,12 +45,12 @@ catalogue! {
         "SRAM errors (caches, registers, shared memory) since the driver was loaded: corrected; parity and secded are uncorrected errors, by the code that detected them (secded corrects one bit and detects two).";
     Exporter Full Counter GPU_SRAM_LIFETIME_ERRORS = "railscope_gpu_sram_lifetime_errors_total" (gpu, unit)
         "Uncorrected SRAM errors over the GPU's lifetime, by unit: l2, sm, pcie, microcontroller, other.";
-    Exporter Full Gauge GPU_SRAM_THRESHOLD_EXCEEDED = "railscope_gpu_sram_threshold_exceeded" (gpu)
-        "1 if uncorrected SRAM errors exceed NVIDIA's threshold: the GPU is due for replacement.";
-    Exporter Full Gauge GPU_ROW_REMAP_PENDING = "railscope_gpu_row_remap_pending" (gpu)
-        "1 if a row remap is pending until the GPU is reset.";
-    Exporter Full Gauge GPU_ROW_REMAP_FAILED = "railscope_gpu_row_remap_failed" (gpu)
-        "1 if a row remap has failed: the GPU is due for replacement.";
+    Exporter Default Gauge GPU_SRAM_THRESHOLD_EXCEEDED = "railscope_gpu_sram_threshold_exceeded" (gpu)
+        "1 if uncorrected SRAM errors exceed NVIDIA's threshold: the GPU is due for replacement. In the default profile only while it is 1.";
+    Exporter Default Gauge GPU_ROW_REMAP_PENDING = "railscope_gpu_row_remap_pending" (gpu)
+        "1 if a row remap is pending until the GPU is reset. In the default profile only while it is 1.";
+    Exporter Default Gauge GPU_ROW_REMAP_FAILED = "railscope_gpu_row_remap_failed" (gpu)
+        "1 if a row remap has failed: the GPU is due for replacement. In the default profile only while it is 1.";
     Exporter Full Gauge GPU_PERFORMANCE_STATE = "railscope_gpu_performance_state" (gpu)
         "NVML performance state: 0 is the fastest.";
     Exporter Default Counter GPU_PCIE_REPLAYS = "railscope_gpu_pcie_replays_total" (gpu)
