@@ -4,7 +4,7 @@ use railscope_model::metric::{Kind, Metric};
 
 use super::detector::{DETECTORS, Detector, Explanation};
 use crate::classes::{Class, FABRIC_STORM, HOST_DOWN, SWITCH_DOWN};
-use crate::diagnose::incident::{PARENT_MIN_CHILDREN, PARENT_SHARE};
+use crate::diagnose::incident::{PARENT_MIN_CHILDREN, PARENT_SHARE, SILENT_HOST_MIN_CHILDREN};
 use crate::diagnose::stages::mass_link_loss::{STILL_A_STORM, STORM_CABLES};
 
 /// What a threshold limits that is a share of the time in pause.
@@ -112,16 +112,17 @@ pub fn describe() -> Vec<Described> {
     of_detectors.chain(of_root_cause()).collect()
 }
 
+fn fewest_cables() -> Threshold {
+    Threshold::new(
+        "minimum number of cables that are down",
+        PARENT_MIN_CHILDREN as f64,
+        "cables",
+        "one is a cable fault, and two can be a card fault (a choice)",
+    )
+}
+
 /// What becomes of many lost cables.
 fn of_root_cause() -> Vec<Described> {
-    let fewest = || {
-        Threshold::new(
-            "minimum number of cables that are down",
-            PARENT_MIN_CHILDREN as f64,
-            "cables",
-            "one is a cable fault, and two can be a card fault (a choice)",
-        )
-    };
     let of = |class, check, thresholds, clears| Described {
         detector: ROOT_CAUSE,
         explanation: Explanation {
@@ -157,7 +158,7 @@ fn of_root_cause() -> Vec<Described> {
             &SWITCH_DOWN,
             "A large share of a switch's cables is down.",
             vec![
-                fewest(),
+                fewest_cables(),
                 Threshold::new(
                     "share of the switch's cables",
                     PARENT_SHARE,
@@ -171,7 +172,13 @@ fn of_root_cause() -> Vec<Described> {
             &HOST_DOWN,
             "All cables of a host are down.",
             vec![
-                fewest(),
+                fewest_cables(),
+                Threshold::new(
+                    "the same for a host whose exporter no longer responds",
+                    SILENT_HOST_MIN_CHILDREN as f64,
+                    "cables",
+                    "a failed card leaves the host alive (a choice)",
+                ),
                 Threshold::new(
                     "share of the host's cables",
                     1.0,

@@ -30,6 +30,8 @@ pub const CLOSE_AFTER_TICKS: u32 = 12;
 pub const PARENT_SHARE: f64 = 0.3;
 /// Fewest lost cables that make a parent: one cable is a cable.
 pub const PARENT_MIN_CHILDREN: usize = 3;
+/// The same for a host whose exporter no longer responds either: two can be a card of a host that lives.
+pub const SILENT_HOST_MIN_CHILDREN: usize = 2;
 
 /// A piece of evidence with its explanation.
 #[derive(Debug, Clone, PartialEq)]
@@ -90,11 +92,12 @@ pub(crate) fn group(
     fabric: &Fabric,
     findings: Vec<Finding>,
     down: &BTreeSet<Part>,
+    is_silent: impl Fn(&NodeName) -> bool,
     left_out: LeftOut,
 ) -> BTreeMap<Part, Vec<Finding>> {
     let (mut parents, mut roots, mut explained) = Default::default();
     if !left_out.has(Step::Parents) {
-        parents = self::parents(fabric, &findings, down);
+        parents = self::parents(fabric, &findings, down, is_silent);
         roots = shared_roots(&findings);
         roots.extend(bundles(fabric, &findings));
         explained = explained_by_others(fabric, &findings);
@@ -119,7 +122,12 @@ pub(crate) fn group(
 ///
 /// A switch swallows its cables when a good share of them is lost, a host only when all of its are:
 /// three dead rails of eight are three faults, or a card's, and not the host's.
-fn parents(fabric: &Fabric, findings: &[Finding], down: &BTreeSet<Part>) -> BTreeMap<Part, Part> {
+fn parents(
+    fabric: &Fabric,
+    findings: &[Finding],
+    down: &BTreeSet<Part>,
+    is_silent: impl Fn(&NodeName) -> bool,
+) -> BTreeMap<Part, Part> {
     let lost: BTreeSet<_> = findings
         .iter()
         .filter(|f| is_lost_cable(f.evidence.class))
@@ -138,19 +146,25 @@ fn parents(fabric: &Fabric, findings: &[Finding], down: &BTreeSet<Part>) -> BTre
         (switch, cables)
     });
     let hosts = cables_of_hosts(fabric, &lost).into_iter();
-    let hosts = hosts.map(|(host, cables)| (host, cables, 1.0));
+    let hosts = hosts.map(|(host, cables)| {
+        let fewest = match host.node() {
+            Some(node) if is_silent(node) => SILENT_HOST_MIN_CHILDREN,
+            _ => PARENT_MIN_CHILDREN,
+        };
+        (host, cables, 1.0, fewest)
+    });
     let switches = cables
         .into_iter()
-        .map(|(part, cables)| (part.clone(), cables, PARENT_SHARE));
+        .map(|(part, cables)| (part.clone(), cables, PARENT_SHARE, PARENT_MIN_CHILDREN));
     let mut parents: BTreeMap<Part, (bool, f64, usize, Part)> = BTreeMap::new();
-    for (parent, children, needed) in hosts.chain(switches) {
+    for (parent, children, needed, fewest) in hosts.chain(switches) {
         let gone: Vec<_> = children
             .iter()
             .filter(|child| lost.contains(child))
             .collect();
         let share = gone.len() as f64 / children.len() as f64;
         let known_down = down.contains(&parent);
-        if gone.len() < PARENT_MIN_CHILDREN || (share < needed && !known_down) {
+        if gone.len() < fewest || (share < needed && !known_down) {
             continue;
         }
         let claim = (known_down, share, gone.len());
@@ -212,7 +226,7 @@ fn cables_of_hosts(fabric: &Fabric, lost: &BTreeSet<&Part>) -> BTreeMap<Part, Ve
     for node in lost.iter().filter_map(|cable| cable.node()) {
         *counts.entry(node).or_default() += 1;
     }
-    counts.retain(|_, count| *count >= PARENT_MIN_CHILDREN);
+    counts.retain(|_, count| *count >= SILENT_HOST_MIN_CHILDREN);
     let mut cables: BTreeMap<Part, Vec<Part>> = BTreeMap::new();
     if counts.is_empty() {
         return cables;

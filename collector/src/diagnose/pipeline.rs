@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use railscope_model::fabric::{Fabric, Timestamp};
-use railscope_model::identity::Part;
+use railscope_model::identity::{NodeName, Part};
 
 use super::incident::{
     CLOSE_AFTER_TICKS, Finding, Incident, OPEN_AFTER_TICKS, describe, group, worst_first,
@@ -150,7 +150,15 @@ impl Tracker {
             self.suspects.retain(|_, suspect| suspect.open);
         }
         let spreading = self.losses.spreading(fabric, history, &findings, now);
-        let mut groups = group(fabric, findings, &self.switches_down(), self.left_out);
+        let is_silent =
+            |node: &NodeName| history.node(node).is_some_and(|own| !own.is_current(now));
+        let mut groups = group(
+            fabric,
+            findings,
+            &self.switches_down(),
+            is_silent,
+            self.left_out,
+        );
         let suspects = &self.suspects;
         let storm = self.storms.fold(fabric, &mut groups, || known(suspects));
         let named: BTreeSet<_> = groups.keys().cloned().collect();

@@ -123,6 +123,16 @@ fn hosts_that_are_gone_themselves_do_not_make_their_leaf_guilty() {
     check(&by_rack, MANY, |_, _| false, &[2, 3], both);
 }
 
+/// With two NICs a node that is gone is one incident, and two dark ports of a node that lives may be a card's.
+#[test]
+fn a_host_of_two_nics_that_is_silent_and_lost_both_is_down() {
+    let two: &Cabling = &|_, rail| (rail < 2).then_some(rail);
+    check(two, MANY, |_, _| false, &[2], &["host-down host/n2"]);
+    let dark = |node: usize, rail: usize| node == 2 && rail < 2;
+    let ports = &["port-down link/n2:mlx5_0/1", "port-down link/n2:mlx5_1/1"];
+    check(two, MANY, dark, &[], ports);
+}
+
 /// Every node is read once in [`NODES`] ticks, one after another. All incidents that were ever open after such
 /// ports went dark.
 fn ever_open_with_slow_scrapes(dark: impl Fn(usize) -> bool) -> BTreeSet<String> {
