@@ -2,6 +2,7 @@
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::Hash;
 
 use foldhash::fast::FixedState;
 use railscope_model::fabric::{Equipment, LinkKind, PartId, Timestamp};
@@ -139,25 +140,27 @@ impl Credits {
         });
         let rates: Vec<Waits<'_>> = rates.collect();
         let usual = median(rates.iter().map(|own| own.ticks)).unwrap_or(0.0);
-        let in_job = usual_in_job(view, rates.iter().map(|own| (own.port.0, own.ticks)));
+        let ticks = rates
+            .iter()
+            .filter_map(|own| Some((&job_of(view, own.port.0)?.name, own.ticks)));
+        let in_job = lower_medians(ticks);
         let enough = rates.len() >= MIN_PEERS;
         let far =
             |own: &&Waits<'_>| enough && own.ticks > MIN_TICKS && own.ticks > ABOVE_PEERS * usual;
         let far_in_job = |own: &&Waits<'_>| {
-            let usual = job_of(view, own.port.0).and_then(|job| in_job.get(&job.name));
+            let usual = job_of(view, own.port.0).and_then(|job| in_job.get(&&job.name));
             usual.is_none_or(|usual| own.ticks > ABOVE_PEERS * usual)
         };
         // Only asked where one waits.
-        let sent_in_job = OnceCell::new();
+        let sent_beside = OnceCell::new();
         let receives_most = |own: &Waits<'_>| {
-            let of_jobs = sent_in_job.get_or_init(|| {
+            let usual = sent_beside.get_or_init(|| {
                 let sending = rates
                     .iter()
-                    .filter_map(|own| Some((own.port.0, own.sent()?)));
-                usual_in_job(view, sending)
+                    .filter_map(|own| Some((beside(view, own.port.0), own.sent()?)));
+                lower_medians(sending)
             });
-            let usual = job_of(view, own.port.0).and_then(|job| of_jobs.get(&job.name));
-            let more = usual.zip(own.sent());
+            let more = usual.get(&beside(view, own.port.0)).zip(own.sent());
             more.is_some_and(|(usual, sent)| sent > FROM_OTHERS * usual)
         };
         let waiting = rates.iter().filter(far).filter(far_in_job);
@@ -292,26 +295,30 @@ fn job_of<'a>(view: &View<'a>, nic: PartId) -> Option<&'a Job> {
     job.filter(|job| job.nodes.len() > 1)
 }
 
-/// By job: what at least half of its ports wait, or send, at most. Where all of them wait, the job sends more than it takes,
-/// and no receiver is slow; where half of them do, they are those of one node of two.
-fn usual_in_job<'a>(
-    view: &View<'a>,
-    ports: impl Iterator<Item = (PartId, f64)>,
-) -> HashMap<&'a JobName, f64, FixedState> {
-    let mut rates: HashMap<_, Vec<f64>, FixedState> = HashMap::default();
-    for (nic, rate) in ports {
-        if let Some(job) = job_of(view, nic) {
-            rates.entry(&job.name).or_default().push(rate);
-        }
+/// Whose NICs receive as much as this one, as long as nothing else sends to it: those of its job, or where that is unknown those
+/// of its node.
+fn beside<'a>(view: &View<'a>, nic: PartId) -> (Option<&'a JobName>, Option<&'a NodeName>) {
+    match job_of(view, nic) {
+        Some(job) => (Some(&job.name), None),
+        None => (None, view.fabric.vertex(nic).part.node()),
+    }
+}
+
+/// By job or node: what at least half of its ports wait, or send, at most. Where all of them wait, the job sends more than it
+/// takes, and no receiver is slow; where half of them do, they are those of one node of two.
+fn lower_medians<K: Hash + Eq>(
+    ports: impl Iterator<Item = (K, f64)>,
+) -> HashMap<K, f64, FixedState> {
+    let mut rates: HashMap<K, Vec<f64>, FixedState> = HashMap::default();
+    for (of, rate) in ports {
+        rates.entry(of).or_default().push(rate);
     }
     let lower_median = |mut rates: Vec<f64>| {
         let middle = (rates.len() - 1) / 2;
         *rates.select_nth_unstable_by(middle, f64::total_cmp).1
     };
     let rates = rates.into_iter();
-    rates
-        .map(|(job, rates)| (job, lower_median(rates)))
-        .collect()
+    rates.map(|(of, rates)| (of, lower_median(rates))).collect()
 }
 
 /// How long ago a switch began to wait, in seconds: not every scrape need show more of it.
